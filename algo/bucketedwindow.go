@@ -1,0 +1,114 @@
+package algo
+
+// BucketedWindow counts in b sub-windows of ceil(period / b) each; the
+// oldest, partly expired one counts whole. So no trailing window holds more
+// than the limit, and what it admits under saturation is at least
+// period / ((b+1) * sub-window) of it.
+//
+// Kept: the newest bucket's start, the sum, the width, and b + 1 counts
+// (b whole sub-windows and two partial ones can overlap a period).
+func BucketedWindow(l Limit, buckets int64) Algorithm {
+	period := l.Period.Microseconds()
+	return checked(Algorithm{kind: KindBucketedWindow, limit: l, max: l.Events, period: period,
+		a: buckets, b: max(ceilDiv(period, max(buckets, 1)), 1), fill: period})
+}
+
+// In a bucketed Algorithm a is the number of buckets, b their width in µs.
+// The words are start, sum, width, then the counts as a ring: the bucket that
+// starts at s has the slot (s / width) mod (buckets + 1). In a View x is the
+// newest bucket's start, y the start of the oldest that counts.
+
+const bucketHeader = 3
+
+func (a *Algorithm) bucketWords() int { return bucketHeader + int(min(max(a.a, 0), MaxBuckets)) + 1 }
+
+// ring returns how many counts a BucketedWindow keeps.
+func (a *Algorithm) ring() int64 { return a.a + 1 }
+
+func (a *Algorithm) slot(start int64) int64 { return bucketHeader + start/a.b%a.ring() }
+
+// bucketEnd returns when the bucket's last microsecond has left the window.
+func (a *Algorithm) bucketEnd(start int64) int64 { return start + a.b - 1 + a.period }
+
+// oldest returns the first bucket that the ring ending at newest still holds.
+func (a *Algorithm) oldest(newest int64) int64 { return max(0, newest-a.a*a.b) }
+
+func (a *Algorithm) bucketView(w []int64, now int64) View {
+	if w[2] != a.b || len(w) != a.bucketWords() {
+		return a.reshaped(w, now)
+	}
+	newest, used := w[0], w[1]
+	oldest := a.oldest(newest)
+	for newest > now+a.period && newest >= oldest {
+		used -= w[a.slot(newest)]
+		newest -= a.b
+	}
+	for oldest <= newest && a.bucketEnd(oldest) <= now {
+		used -= w[a.slot(oldest)]
+		oldest += a.b
+	}
+	if used == 0 {
+		newest = 0
+	}
+	return View{Used: used, At: max(now, newest), x: newest, y: oldest}
+}
+
+// reshaped views words that another width or number of buckets wrote: all
+// that they counted lies in one bucket, the newest, so that a change of
+// shape never hands out what was used.
+func (a *Algorithm) reshaped(w []int64, now int64) View {
+	newest := w[0] - w[0]%a.b
+	if w[1] == 0 || newest > now+a.period || a.bucketEnd(newest) <= now {
+		return View{At: now}
+	}
+	return View{Used: w[1], At: max(now, newest), x: newest, y: newest}
+}
+
+func (a *Algorithm) bucketTake(w []int64, v *View, n int64) []int64 {
+	newest := v.At - v.At%a.b
+	if v.Used == 0 || w[2] != a.b || len(w) != a.bucketWords() {
+		w = a.freshRing(w, v)
+	} else {
+		a.clear(w, v)
+	}
+	w[0], w[1] = newest, v.Used+n
+	w[a.slot(newest)] += n
+	return w
+}
+
+// freshRing returns an empty ring of the right shape that holds what the
+// view counts in its newest bucket.
+func (a *Algorithm) freshRing(w []int64, v *View) []int64 {
+	if len(w) != a.bucketWords() {
+		w = make([]int64, a.bucketWords())
+	}
+	clear(w)
+	w[2] = a.b
+	w[a.slot(v.x)] = v.Used
+	return w
+}
+
+// clear empties what the view no longer counts: the buckets before the
+// oldest, and those that were too far ahead.
+func (a *Algorithm) clear(w []int64, v *View) {
+	for s := w[0]; s > v.x; s -= a.b {
+		w[a.slot(s)] = 0
+	}
+	for s := a.oldest(w[0]); s < v.y; s += a.b {
+		w[a.slot(s)] = 0
+	}
+}
+
+// bucketRetryAt returns when the oldest units, need of them, have left.
+func (a *Algorithm) bucketRetryAt(w []int64, v *View, need int64) int64 {
+	if w[2] != a.b || len(w) != a.bucketWords() {
+		return a.bucketEnd(v.x)
+	}
+	s := v.y
+	for ; s < v.x; s += a.b {
+		if need -= w[a.slot(s)]; need <= 0 {
+			break
+		}
+	}
+	return a.bucketEnd(s)
+}

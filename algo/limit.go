@@ -1,0 +1,63 @@
+package algo
+
+import (
+	"fmt"
+	"time"
+)
+
+// Limit is a number of units a period. The zero Limit is out of range and
+// refused where it is used.
+type Limit struct {
+	Events int64         // units: 1 to 2^31 (1,000,000 for the logs)
+	Period time.Duration // 1 ms to 400 days, whole microseconds
+}
+
+// PerSecond is n units a second.
+func PerSecond(n int64) Limit { return Limit{n, time.Second} }
+
+// PerMinute is n units a minute.
+func PerMinute(n int64) Limit { return Limit{n, time.Minute} }
+
+// PerHour is n units an hour.
+func PerHour(n int64) Limit { return Limit{n, time.Hour} }
+
+// PerDay is n units in 24 hours.
+func PerDay(n int64) Limit { return Limit{n, 24 * time.Hour} }
+
+// Per is n units in every d.
+func Per(n int64, d time.Duration) Limit { return Limit{n, d} }
+
+// String returns the limit as "100 per 1m0s".
+func (l Limit) String() string { return fmt.Sprintf("%d per %v", l.Events, l.Period) }
+
+// The ranges of SPEC. Everything stored stays a whole number below 2^53,
+// which Go's int64 and Lua's double both hold exactly.
+const (
+	MaxLimit    = 1 << 31 // units of a limit or a burst
+	MaxLogLimit = 1_000_000
+	MaxBuckets  = 3600
+	MinPeriod   = time.Millisecond
+	MaxPeriod   = 400 * 24 * time.Hour
+)
+
+// InvalidError is a value that is out of its range. Nothing was counted.
+type InvalidError struct {
+	What  string // what the value is for, as "limit"
+	Value any    // the value
+	Want  string // what it should have been
+}
+
+// Error names the value and its range.
+func (e *InvalidError) Error() string {
+	if s, ok := e.Value.(string); ok {
+		return fmt.Sprintf("headgate: %s %.80q: want %s", e.What, s, e.Want)
+	}
+	return fmt.Sprintf("headgate: %s %v: want %s", e.What, e.Value, e.Want)
+}
+
+func within(what string, v, least, most int64) error {
+	if v < least || v > most {
+		return &InvalidError{What: what, Value: v, Want: fmt.Sprintf("%d to %d", least, most)}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package algo
+
+import "sort"
+
+// SlidingLog keeps every admitted call until it is exactly one period old:
+// exact, and the dearest, one entry a call. Its limit is at most 1,000,000.
+//
+// Kept in Redis: a sorted set scored by time, a member a call that carries
+// the sum of costs so far and its own, so that counting is a subtraction and
+// the exact RetryAfter a binary search, however costs vary. Kept in memory:
+// the same as a ring.
+func SlidingLog(l Limit) Algorithm {
+	return window(KindSlidingLog, l)
+}
+
+// The words are head, number of entries, base (the sum before the first
+// entry), then the ring: pairs of time and sum up to and with the entry. Times
+// never fall: an entry made while the newest lies ahead is recorded with it.
+// In a log View x is the newest entry's time, y the first that counts, z how
+// many up to the newest (both as positions from the head).
+
+const logHeader = 3
+
+func logCap(w []int64) int64 { return int64(len(w)-logHeader) / 2 }
+
+// entry returns the index of the i-th entry from the head.
+func entry(w []int64, i int64) int64 { return logHeader + (w[0]+i)%logCap(w)*2 }
+
+// sumBefore returns the sum of costs before the i-th entry.
+func sumBefore(w []int64, i int64) int64 {
+	if i == 0 {
+		return w[2]
+	}
+	return w[entry(w, i-1)+1]
+}
+
+// first returns the first of n entries that is later than t.
+func first(w []int64, n, t int64) int64 {
+	return int64(sort.Search(int(n), func(i int) bool { return w[entry(w, int64(i))] > t }))
+}
+
+func (a *Algorithm) logView(w []int64, now int64) View {
+	n := w[1]
+	if n > 0 && w[entry(w, n-1)] > now+a.period {
+		n = first(w, n, now+a.period)
+	}
+	live := first(w, n, now-a.period)
+	if live == n {
+		return View{At: now, y: n, z: n}
+	}
+	newest := w[entry(w, n-1)]
+	used := sumBefore(w, n) - sumBefore(w, live)
+	return View{Used: used, At: max(now, newest), x: newest, y: live, z: n}
+}
+
+func (a *Algorithm) logTake(w []int64, v *View, n int64) []int64 {
+	w = drop(w, v)
+	sum := sumBefore(w, w[1]) + n
+	if last := w[1] - 1; last >= 0 && w[entry(w, last)] == v.At {
+		w[entry(w, last)+1] = sum // calls of one instant leave together
+	} else {
+		w = fit(w, w[1]+1)
+		i := entry(w, w[1])
+		w[i], w[i+1] = v.At, sum
+		w[1]++
+	}
+	return w
+}
+
+// drop forgets what the view no longer counts.
+func drop(w []int64, v *View) []int64 {
+	if v.y == v.z {
+		w[0], w[1], w[2] = 0, 0, 0
+		return w
+	}
+	w[2] = sumBefore(w, v.y)
+	w[0] = (w[0] + v.y) % logCap(w)
+	w[1] = v.z - v.y
+	return w
+}
+
+// fit returns the words with room for n entries, and not for more than four
+// times as many, so that a key that was busy once gives its memory back.
+func fit(w []int64, n int64) []int64 {
+	if c := logCap(w); n <= c && c <= max(16, 4*n) {
+		return w
+	}
+	grown := make([]int64, logHeader+2*max(4, 2*n))
+	for i := int64(0); i < w[1]; i++ {
+		from := entry(w, i)
+		copy(grown[logHeader+2*i:], w[from:from+2])
+	}
+	grown[1], grown[2] = w[1], w[2]
+	return grown
+}
+
+// logRetryAt returns when the oldest units, need of them, have left.
+func (a *Algorithm) logRetryAt(w []int64, v *View, need int64) int64 {
+	base := sumBefore(w, v.y)
+	i := sort.Search(int(v.z-v.y), func(i int) bool { return w[entry(w, v.y+int64(i))+1]-base >= need })
+	return w[entry(w, v.y+int64(i))] + a.period
+}

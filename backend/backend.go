@@ -1,0 +1,152 @@
+// Package backend is the contract between Headgate's stations: what a limiter
+// asks a store, and what a store answers.
+//
+// Users hold a headgate.Limiter and seldom import this package. Authors of a
+// store do, together with backend/storetest, which holds the sentences below
+// as tests.
+package backend
+
+import (
+	"context"
+
+	"github.com/headgate-go/headgate/algo"
+)
+
+// Store keeps counts and decides on them atomically. Its methods are safe for
+// concurrent use. backend/storetest has a case for each sentence here.
+//
+//   - A take that fits every policy's limit passes and is charged to every policy.
+//   - A take that one policy has no room for is denied and charges none of them.
+//   - A denied take stores nothing.
+//   - A peek answers what a take would and stores nothing.
+//   - A reset makes the key as new for the policies it lists, and for no others.
+//   - A policy is known by its name: requests that list it share its count, whatever else they list.
+//   - A limit that changes counts from the next request on what is already used.
+//   - Two keys never share a count, whatever bytes they hold.
+//   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.
+//   - Each is filled with the state of every policy, in the order listed.
+//   - Remaining is the limit less what is used, on a denial too, and never below zero.
+//   - RetryAfter is exact: after it the same take passes if nobody else took, a microsecond earlier it does not, and on a denial it is never zero.
+//   - ResetAfter is exact: after it the key is as new, a microsecond earlier it is not.
+//   - A charge names the instant it counts from, by the store's clock.
+//   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
+//   - A context that has ended before anything was sent is its error, and nothing was counted.
+//   - A value that is not the store's own is a *CorruptError that names the key, and no count changes.
+//   - A store that cannot answer says ErrUnavailable if nothing was counted, and ErrPerhapsCounted if that is not known.
+//   - A take is charged at most once, whatever is lost on the way.
+//   - Everything stored expires by itself.
+//   - After Close every request is ErrClosed.
+type Store interface {
+	// Check says whether the store could carry these policies. It does no
+	// I/O and is asked once, when a limiter is made. The error is typed and
+	// names the value.
+	Check(policies []Policy) error
+
+	// Do decides one request. A denial is a Decision, never an error.
+	// An error means that the store decided nothing.
+	Do(ctx context.Context, r Request) (Decision, error)
+
+	// Close releases what the store itself made; a client that it was given
+	// stays open. Closing twice is closing once.
+	Close() error
+}
+
+// Pinger is implemented by stores that can be asked, with I/O, whether they
+// are fit to serve: reachable, new enough, configured so that counts last.
+type Pinger interface {
+	// Ping returns what makes the store unfit as an error, and what merely
+	// weakens its promise as warnings.
+	Ping(ctx context.Context) (warnings []string, err error)
+}
+
+// Op is what a request asks.
+type Op uint8
+
+// The operations. The zero Op is none of them and refused.
+const (
+	Take   Op = iota + 1 // charge the costs if they fit, all or nothing
+	Peek                 // what Take would answer; nothing is written
+	AtMost               // take what there is, up to the costs
+	Settle               // correct or give back what Group.Charge names
+	Reset                // forget the listed policies' counts for the key
+)
+
+var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset"}
+
+// String returns the operation's name.
+func (o Op) String() string {
+	if int(o) >= len(opNames) {
+		return "unknown"
+	}
+	return opNames[o]
+}
+
+// Request is one call to a store. It travels by value, so that asking a
+// store in this process allocates nothing.
+type Request struct {
+	Op Op
+	Group
+	And  []Group // more keys, decided all or nothing with Group; nearly always nil
+	Last bool    // nobody above tries elsewhere: the failure mode applies; else ErrUnavailable comes back
+}
+
+// Group is one key with the policies that count it and what it asks of each.
+type Group struct {
+	Key      string
+	Sub      string   // names one of a hot key's sub-keys; "" is the key itself; set by shard alone
+	Policies []Policy // shared between requests, never written
+	Cost     int64    // units asked of every policy, where Costs is nil
+	Costs    []int64  // units asked, one a policy
+	Charge   *Charge  // Take: where the charge is written; Settle: what was charged; nil: not wanted
+	Each     []State  // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted
+}
+
+// CostOf returns the units that the group asks of its i-th policy.
+func (g *Group) CostOf(i int) int64 {
+	if g.Costs == nil {
+		return g.Cost
+	}
+	return g.Costs[i]
+}
+
+// Policy is a rule under a name, and what becomes of a call when nobody can
+// say whether the rule holds.
+type Policy struct {
+	// Name is whom the count belongs to: 1 to 64 of A-Z a-z 0-9 _ -.
+	Name string
+	// Algorithm is the rule with its numbers.
+	Algorithm algo.Algorithm
+	// OnFailure applies when the store can't decide. There is no default.
+	OnFailure FailureMode
+}
+
+// FailureMode is what a call gets that no store decided.
+type FailureMode uint8
+
+// The failure modes. The zero mode is none of them: New refuses it, because
+// whether to let unknown traffic through is a choice that nobody should make
+// by leaving a field out.
+const (
+	FailOpen   FailureMode = iota + 1 // let the call pass
+	FailClosed                        // deny the call
+)
+
+// Source is who decided.
+type Source uint8
+
+// The sources of a decision. Wherever it is not FromStore, Decision.Err says why.
+const (
+	FromStore      Source = iota // the store that holds the counts
+	FromFailOpen                 // nobody: the policies fail open
+	FromFailClosed               // nobody: a policy fails closed
+)
+
+var sourceNames = [...]string{"store", "fail-open", "fail-closed"}
+
+// String returns the source's name, as metrics and logs use it.
+func (s Source) String() string {
+	if int(s) >= len(sourceNames) {
+		return "unknown"
+	}
+	return sourceNames[s]
+}

@@ -1,0 +1,102 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+)
+
+// CheckPolicies refuses a list that no store could carry: none at all, two
+// of one name, a name outside its charset, numbers out of range.
+func CheckPolicies(policies []Policy) error {
+	if len(policies) == 0 {
+		return &InvalidError{What: "policies", Value: 0, Want: "at least one"}
+	}
+	for i := range policies {
+		if err := policies[i].check(policies[:i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Policy) check(earlier []Policy) error {
+	if !named(p.Name) {
+		return &InvalidError{What: "policy name", Value: p.Name, Want: "1 to 64 of A-Z a-z 0-9 _ -"}
+	}
+	for i := range earlier {
+		if earlier[i].Name == p.Name {
+			return &InvalidError{What: "policy name", Value: p.Name, Want: "a name of its own, it is listed twice"}
+		}
+	}
+	if err := p.Algorithm.Check(); err != nil {
+		return fmt.Errorf("headgate: policy %q: %w", p.Name, err)
+	}
+	return nil
+}
+
+func named(s string) bool {
+	if len(s) < 1 || len(s) > 64 {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// Check refuses a request that no store could decide. Every store asks it
+// before it touches a count. It trusts the policies: Store.Check saw them.
+func (r *Request) Check(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", err)
+	}
+	if r.Op != Take && r.Op != Peek && r.Op != Reset {
+		return fmt.Errorf("%w: %v", ErrUnsupported, r.Op)
+	}
+	if len(r.And) > 0 {
+		return fmt.Errorf("%w: several keys in one %v", ErrUnsupported, r.Op)
+	}
+	return r.Group.check(r.Op)
+}
+
+func (g *Group) check(op Op) error {
+	switch {
+	case g.Key == "":
+		return &InvalidError{What: "key", Value: g.Key, Want: "at least one byte"}
+	case len(g.Policies) == 0:
+		return &InvalidError{What: "policies", Value: 0, Want: "at least one"}
+	case g.Costs != nil && len(g.Costs) != len(g.Policies):
+		return &InvalidError{What: "costs", Value: len(g.Costs), Want: fmt.Sprintf("one for each of %d policies", len(g.Policies))}
+	case g.Each != nil && len(g.Each) != len(g.Policies):
+		return &InvalidError{What: "states", Value: len(g.Each), Want: fmt.Sprintf("room for %d policies", len(g.Policies))}
+	}
+	if op == Reset {
+		return nil
+	}
+	return g.checkCosts(op)
+}
+
+func (g *Group) checkCosts(op Op) error {
+	least := int64(1)
+	if op == Peek {
+		least = 0
+	}
+	for i := range g.Policies {
+		if n, most := g.CostOf(i), g.Policies[i].Algorithm.Max(); n < least || n > most || most == 0 {
+			return costError(&g.Policies[i], n, least, most)
+		}
+	}
+	return nil
+}
+
+func costError(p *Policy, n, least, most int64) error {
+	err := &InvalidError{What: "cost", Value: n, Want: fmt.Sprintf("%d to %d for policy %q", least, most, p.Name)}
+	if n > most {
+		return fmt.Errorf("%w: %w", ErrNeverAdmissible, err)
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package backend
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+)
+
+// Decision is the answer to a request and the numbers that a client needs.
+// The zero Decision is a denial.
+type Decision struct {
+	Allowed   bool
+	Estimated bool    // Remaining is the last that was seen, not counted now
+	Source    Source  // who decided
+	State             // of the policy that binds
+	Granted   int64   // units taken from every policy; 0 where they differ, and on a denial
+	Charge    *Charge // the request's own, filled; nil where none was asked for
+	Err       error   // why Source is not FromStore
+}
+
+// State is what one policy says of a key. On a pass it already includes the
+// call; on a denial, and in a peek, it is what the call met.
+type State struct {
+	Policy     string
+	Limit      int64         // units: the window's limit, or the bucket's burst
+	Used       int64         // units that count now, rounded up
+	Remaining  int64         // units that would pass now, never negative
+	RetryAfter time.Duration // until this cost passes if nobody else takes; 0 where it passes now
+	ResetAfter time.Duration // until the key is as new
+}
+
+// Charge is the receipt of one take: what a later correction needs to give
+// back only what still counts.
+type Charge struct {
+	At      int64   // the instant it counts from: microseconds of the Unix epoch, by the store's clock
+	Costs   []int64 // units, one a policy; nil where every policy was charged Cost
+	Cost    int64   // units of every policy, where Costs is nil
+	Sub     string  // which sub-key of a hot key was charged
+	Outcome Outcome
+}
+
+// Outcome is what is known of a charge.
+type Outcome uint8
+
+// The outcomes of a charge.
+const (
+	NotTaken Outcome = iota // nothing was counted
+	Taken                   // it counts
+	Unknown                 // the request was sent and no answer came
+)
+
+// Reading is what one policy's state amounts to in one decision, in the
+// store's own instants. Stores make one a policy and let Decide turn them
+// into the answer, so that every store words it alike.
+type Reading struct {
+	Used    int64 // units, after the take where it passed
+	RetryAt int64 // instant at which this cost passes; 0 where this policy has room
+	ResetAt int64 // instant at which the key is as new
+}
+
+// Decide words the answer to g, met at the instant now with one reading a
+// policy: it picks the binding policy and fills g.Each and g.Charge.
+// at is the instant that a charge counts from.
+func (g *Group) Decide(op Op, now, at int64, readings []Reading) Decision {
+	d := Decision{Allowed: true}
+	for i := range readings {
+		s := readings[i].state(&g.Policies[i], now)
+		if g.Each != nil {
+			g.Each[i] = s
+		}
+		if i == 0 || binds(&s, &d.State) {
+			d.State = s
+		}
+	}
+	d.Allowed = d.RetryAfter == 0
+	if op == Take {
+		g.charge(&d, at)
+	}
+	return d
+}
+
+func (r *Reading) state(p *Policy, now int64) State {
+	limit := p.Algorithm.Max()
+	return State{
+		Policy:     p.Name,
+		Limit:      limit,
+		Used:       r.Used,
+		Remaining:  max(0, limit-r.Used),
+		RetryAfter: until(r.RetryAt, now),
+		ResetAfter: until(r.ResetAt, now),
+	}
+}
+
+// binds reports whether s binds rather than an earlier one. A state with a
+// RetryAfter denies, and outranks every state without.
+func binds(s, earlier *State) bool {
+	if s.RetryAfter != earlier.RetryAfter {
+		return s.RetryAfter > earlier.RetryAfter
+	}
+	return s.RetryAfter == 0 && s.Remaining < earlier.Remaining
+}
+
+func (g *Group) charge(d *Decision, at int64) {
+	if d.Allowed && g.Costs == nil {
+		d.Granted = g.Cost
+	}
+	if g.Charge == nil {
+		return
+	}
+	*g.Charge = Charge{At: at, Cost: g.Cost, Costs: g.Costs, Sub: g.Sub}
+	if d.Allowed {
+		g.Charge.Outcome = Taken
+	}
+	d.Charge = g.Charge
+}
+
+// until is the time from now to an instant, 0 for one that has passed.
+// What a Duration can't hold (292 years) is cut to what it can.
+func until(at, now int64) time.Duration {
+	us := at - now
+	if us <= 0 {
+		return 0
+	}
+	if us > math.MaxInt64/int64(time.Microsecond) {
+		return math.MaxInt64
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+// InvalidError is a value that is out of its range; see algo.InvalidError.
+type InvalidError = algo.InvalidError
+
+// Unknown marks the request's charge where err leaves open whether it counts.
+func (r *Request) Unknown(err error) {
+	if r.Op != Take || r.Charge == nil {
+		return
+	}
+	*r.Charge = Charge{Cost: r.Cost, Costs: r.Costs, Sub: r.Sub}
+	if errors.Is(err, ErrPerhapsCounted) {
+		r.Charge.Outcome = Unknown
+	}
+}

@@ -1,0 +1,42 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a store can answer besides a decision. Match with errors.Is. Each
+// says what is known of the count.
+var (
+	// ErrUnavailable: the store could not be asked, or said that it did not
+	// decide. Nothing was counted.
+	ErrUnavailable = errors.New("headgate: store unavailable, nothing counted")
+	// ErrPerhapsCounted: the request was sent and no usable answer came. It
+	// was counted once or not at all; it is never sent again.
+	ErrPerhapsCounted = errors.New("headgate: no answer, perhaps counted")
+	// ErrNeverAdmissible: the cost is above what a policy can grant at any
+	// time. Waiting does not help, so it is no denial. Nothing was counted.
+	ErrNeverAdmissible = errors.New("headgate: cost can never be admitted")
+	// ErrClosed: the store or limiter was closed. Nothing was counted.
+	ErrClosed = errors.New("headgate: closed")
+	// ErrUnsupported: this store can't do the operation. Nothing was counted.
+	ErrUnsupported = errors.New("headgate: operation not supported by this store")
+	// ErrServerTooOld: the server lacks what the scripts need.
+	ErrServerTooOld = errors.New("headgate: server too old")
+)
+
+// CorruptError is a stored value that is not Headgate's, or of a format that
+// this release does not know. Nothing was counted and the value was left.
+type CorruptError struct {
+	Key    string // the limited key, as the caller names it
+	Stored string // where the value lies in the store
+}
+
+// Error names the key and where its value lies.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("headgate: stored value of key %.80q is not Headgate's (%.160q)", e.Key, e.Stored)
+}
+
+// Is makes a corrupt value match ErrUnavailable: the store can't decide on
+// that key, nothing was counted, and the policies' failure mode applies.
+func (e *CorruptError) Is(target error) bool { return target == ErrUnavailable }

@@ -1,0 +1,122 @@
+// Package standalone keeps the counts on one Redis server, or on the primary
+// behind Sentinel.
+//
+// A decision is one EVALSHA: exact per key while the primary lives. Time is
+// the server's, so clients' clocks never matter. It is not for a Redis
+// Cluster; use package cluster.
+package standalone
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/redis/go-redis/v9"
+)
+
+// Client is what the store needs of a go-redis client. *redis.Client is one,
+// whether made by redis.NewClient or, for Sentinel, redis.NewFailoverClient.
+// Its settings and hooks are left as they are.
+type Client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// Options are the settings of a Store. The zero Options, like nil, are the
+// defaults.
+type Options struct {
+	// Budget is how long a decision may take, 1 ms to 1 minute; 100 ms where
+	// it is 0. When it is spent the policies' failure mode applies, whatever
+	// the client's own timeouts are.
+	Budget time.Duration
+	// Prefix begins every stored key; "headgate:" where it is empty. Printable
+	// ASCII without spaces and braces, at most 128 bytes.
+	Prefix string
+}
+
+// DefaultBudget is the budget of a decision where Options name none.
+const DefaultBudget = 100 * time.Millisecond
+
+// Store is a backend.Store on one Redis server. Make one with New or Open and
+// share it: it is safe for concurrent use.
+type Store struct {
+	client Client
+	owned  *redis.Client // the client that Open made, to be closed
+	server *script.Server
+	prefix script.Prefix
+	budget time.Duration
+	err    error // what was wrong with the arguments of New; Check says it
+	closed atomic.Bool
+}
+
+// New returns the store behind client. It does no I/O, so a service starts
+// while Redis is down. What is wrong with the arguments, Check and headgate.New say.
+func New(client Client, opts *Options) *Store {
+	if opts == nil {
+		opts = &Options{}
+	}
+	s := &Store{client: client, prefix: script.Prefix(opts.Prefix), budget: opts.Budget}
+	if s.prefix == "" {
+		s.prefix = script.DefaultPrefix
+	}
+	if s.budget == 0 {
+		s.budget = DefaultBudget
+	}
+	s.err = s.checkOptions()
+	s.server = script.NewServer(client, s.budget)
+	return s
+}
+
+func (s *Store) checkOptions() error {
+	if c, ok := s.client.(*redis.Client); s.client == nil || ok && c == nil {
+		return &backend.InvalidError{What: "client", Value: nil, Want: "a go-redis client"}
+	}
+	if s.budget < time.Millisecond || s.budget > time.Minute {
+		return &backend.InvalidError{What: "budget", Value: s.budget, Want: "1ms to 1m0s"}
+	}
+	return s.prefix.Check()
+}
+
+// Check says whether the store could carry these policies, and whether New's
+// arguments were right. It does no I/O.
+func (s *Store) Check(policies []backend.Policy) error {
+	if s.err != nil {
+		return s.err
+	}
+	return backend.CheckPolicies(policies)
+}
+
+// Do decides one request; see backend.Store.
+func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if s.err != nil {
+		return backend.Decision{}, s.err
+	}
+	if s.closed.Load() {
+		return backend.Decision{}, backend.ErrClosed
+	}
+	if err := r.Check(ctx); err != nil {
+		return backend.Decision{}, err
+	}
+	g := &script.Group{
+		Op:       r.Op,
+		Key:      r.Key,
+		Hash:     s.prefix.Hash(script.Tag(r.Key, r.Sub)),
+		Policies: r.Policies,
+		Takes:    []script.Take{{Group: r.Group}},
+	}
+	if err := s.server.Run(ctx, []*script.Group{g}); err != nil {
+		r.Unknown(err)
+		return backend.Decision{}, err
+	}
+	return g.Takes[0].Decision, g.Takes[0].Err
+}
+
+// Close makes every later request backend.ErrClosed. A client that New was
+// given stays open; one that Open made is closed.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) || s.owned == nil {
+		return nil
+	}
+	return s.owned.Close()
+}

@@ -1,0 +1,37 @@
+package standalone_test
+
+import (
+	"context"
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	steps = flag.Int("steps", 200_000, "how many steps the twins take")
+	seed  = flag.Uint64("seed", uint64(time.Now().UnixNano()), "where the twins' steps begin")
+)
+
+// TestTwins holds the two renderings of the algorithms equal: random
+// policies, costs, changing limits and clock steps, Go against Lua.
+func TestTwins(t *testing.T) {
+	s := trace.New(*seed)
+	t.Logf("-seed %d -steps %d", *seed, *steps)
+	server := redistest.Start(t)
+	client := script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
+	lua := standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
+	model := trace.NewModel(s.Now)
+	ctx := context.Background()
+	for i := range *steps {
+		r := s.Next()
+		want, got := trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)
+		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
+	}
+	server.NoImmortals(t, "headgate:")
+}

@@ -1,0 +1,208 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+const tick = time.Microsecond // the clock's grain
+
+// epoch is where a settable clock starts: on no window's boundary, and hours
+// from the next midnight, so that a day's count stays in its day.
+const epoch = 1_745_000_000_137_531
+
+// probe is one case on one fresh subject.
+type probe struct {
+	t *testing.T
+	Subject
+	rule   string // what the case checks, in the contract's words
+	shape  shape
+	dice   *rand.Rand // seeded alike for every case: a failure comes again
+	now    int64
+	ledger ledger
+}
+
+func (h Harness) probe(t *testing.T, rule string, s shape) *probe {
+	t.Helper()
+	p := &probe{t: t, Subject: h.New(t), rule: rule, shape: s, dice: rand.New(rand.NewPCG(1, 1))}
+	if p.SetNow != nil {
+		p.set(epoch)
+	}
+	t.Cleanup(p.finish)
+	return p
+}
+
+// finish is what every case ends with, whatever it was about.
+func (p *probe) finish() {
+	if err := p.ledger.check(); err != nil {
+		p.errorf("%v", err)
+	}
+	if err := p.Store.Close(); err != nil {
+		p.errorf("Close: %v", err)
+	}
+}
+
+// errorf reports a failure; goroutines may call it.
+func (p *probe) errorf(format string, args ...any) {
+	p.t.Helper()
+	p.t.Errorf("%s\n\tthe contract: \"%s\"", fmt.Sprintf(format, args...), p.rule)
+}
+
+// must ends the case unless ok.
+func (p *probe) must(ok bool, format string, args ...any) {
+	if !ok {
+		p.t.Helper()
+		p.errorf(format, args...)
+		p.t.FailNow()
+	}
+}
+
+// needs skips the case where the harness lacks a hook.
+func (p *probe) needs(has bool, hook string) {
+	if !has {
+		p.t.Helper()
+		p.t.Skipf("needs Subject.%s, which this harness does not set", hook)
+	}
+}
+
+func (p *probe) needsClock() {
+	p.t.Helper()
+	p.needs(p.SetNow != nil, "SetNow")
+}
+
+func (p *probe) set(us int64) {
+	p.now = us
+	p.SetNow(us)
+}
+
+func (p *probe) advance(d time.Duration) { p.set(p.now + d.Microseconds()) }
+
+// list returns the shape's policies with that limit.
+func (p *probe) list(l algo.Limit) []backend.Policy {
+	p.t.Helper()
+	return p.carried(p.shape.list(l)...)
+}
+
+// carried returns a list that the store says it can carry. A store need not
+// know every algorithm, but has to say so.
+func (p *probe) carried(list ...backend.Policy) []backend.Policy {
+	p.t.Helper()
+	err := p.Store.Check(list)
+	if errors.Is(err, backend.ErrUnsupported) {
+		p.t.Skipf("the store does not carry these policies: %v", err)
+	}
+	p.must(err == nil, "Check refused policies that are in range: %v", err)
+	return list
+}
+
+// do sends a request and notes what it did. Goroutines may call it.
+func (p *probe) do(r backend.Request) (backend.Decision, error) {
+	if r.Op == backend.Take && r.Charge == nil {
+		r.Charge = new(backend.Charge)
+	}
+	d, err := p.Store.Do(context.Background(), r)
+	if err == nil {
+		p.ledger.note(&r, &d)
+	}
+	return d, err
+}
+
+// ask sends a request that the store has to decide.
+func (p *probe) ask(op backend.Op, g backend.Group) backend.Decision {
+	p.t.Helper()
+	d, err := p.do(backend.Request{Op: op, Group: g})
+	p.must(err == nil, "%v of %.80q: %v", op, g.Key, err)
+	p.must(d.Source == backend.FromStore && d.Err == nil, "%v: decided by %v: %v", op, d.Source, d.Err)
+	return d
+}
+
+func (p *probe) take(key string, list []backend.Policy, n int64) backend.Decision {
+	p.t.Helper()
+	return p.ask(backend.Take, backend.Group{Key: key, Policies: list, Cost: n})
+}
+
+func (p *probe) peek(key string, list []backend.Policy, n int64) backend.Decision {
+	p.t.Helper()
+	return p.ask(backend.Peek, backend.Group{Key: key, Policies: list, Cost: n})
+}
+
+func (p *probe) reset(key string, list []backend.Policy) {
+	p.t.Helper()
+	p.ask(backend.Reset, backend.Group{Key: key, Policies: list})
+}
+
+// passes takes what has to pass.
+func (p *probe) passes(key string, list []backend.Policy, n int64) backend.Decision {
+	p.t.Helper()
+	d := p.take(key, list, n)
+	p.must(d.Allowed, "a take of %d was denied: %+v", n, d.State)
+	return d
+}
+
+// denied takes what must not pass.
+func (p *probe) denied(key string, list []backend.Policy, n int64) backend.Decision {
+	p.t.Helper()
+	d := p.take(key, list, n)
+	p.must(!d.Allowed, "a take of %d passed: %+v", n, d.State)
+	return d
+}
+
+// states returns what each policy says of the key.
+func (p *probe) states(key string, list []backend.Policy) []backend.State {
+	p.t.Helper()
+	each := make([]backend.State, len(list))
+	p.ask(backend.Peek, backend.Group{Key: key, Policies: list, Each: each})
+	return each
+}
+
+// used requires that every policy counts n units of the key.
+func (p *probe) used(key string, list []backend.Policy, n int64) {
+	p.t.Helper()
+	for _, s := range p.states(key, list) {
+		p.must(s.Used == n, "%d units of %.80q are used, want %d: %+v", s.Used, key, n, s)
+	}
+}
+
+// unchanged requires that a key's states are what they were.
+func (p *probe) unchanged(key string, list []backend.Policy, before []backend.State) {
+	p.t.Helper()
+	after := p.states(key, list)
+	p.must(slices.EqualFunc(before, after, p.same), "the states of %.80q were\n\t%+v\nand are\n\t%+v", key, before, after)
+}
+
+// same reports whether two states are equal. On the real clock durations
+// pass meanwhile, a minute at most.
+func (p *probe) same(a, b backend.State) bool {
+	near := func(x, y time.Duration) bool {
+		return x == y || p.SetNow == nil && (x-y).Abs() < time.Minute && (x == 0) == (y == 0)
+	}
+	return a.Policy == b.Policy && a.Limit == b.Limit && a.Used == b.Used && a.Remaining == b.Remaining &&
+		near(a.RetryAfter, b.RetryAfter) && near(a.ResetAfter, b.ResetAfter)
+}
+
+// stored returns what the store holds, nothing where the harness can't say.
+func (p *probe) stored() map[string]time.Duration {
+	if p.Expiries == nil {
+		return nil
+	}
+	return maps.Clone(p.Expiries())
+}
+
+// storedLess requires that nothing was stored since, nor is held any longer.
+func (p *probe) storedLess(before map[string]time.Duration) {
+	p.t.Helper()
+	for name, left := range p.stored() {
+		was, ok := before[name]
+		p.must(ok, "%.160q was stored", name)
+		p.must(left <= was, "%.160q was to be held for %v, now for %v", name, was, left)
+	}
+}

@@ -1,0 +1,54 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// kind makes an algorithm of a limit, which is also what it can grant at once.
+type kind func(algo.Limit) algo.Algorithm
+
+func bucketed(l algo.Limit) algo.Algorithm { return algo.BucketedWindow(l, 10) }
+func token(l algo.Limit) algo.Algorithm    { return algo.TokenBucket(l, l.Events) }
+
+// shape is what a case's list of policies looks like: one policy a kind.
+type shape struct {
+	name  string
+	kinds []kind
+}
+
+var shapes = []shape{
+	{"FixedWindow", []kind{algo.FixedWindow}},
+	{"SlidingWindow", []kind{algo.SlidingWindow}},
+	{"BucketedWindow", []kind{bucketed}},
+	{"SlidingLog", []kind{algo.SlidingLog}},
+	{"TokenBucket", []kind{token}},
+	{"All", []kind{algo.SlidingLog, token, algo.FixedWindow, bucketed, algo.SlidingWindow}},
+}
+
+// list returns the shape's policies with one limit for all, named p0, p1 …
+func (s shape) list(l algo.Limit) []backend.Policy {
+	var list []backend.Policy
+	for i, k := range s.kinds {
+		list = append(list, policy(fmt.Sprint("p", i), k(l)))
+	}
+	return list
+}
+
+// kind returns the i-th kind, and starts over at the end.
+func (s shape) kind(i int) kind { return s.kinds[i%len(s.kinds)] }
+
+func policy(name string, a algo.Algorithm) backend.Policy {
+	return backend.Policy{Name: name, Algorithm: a, OnFailure: backend.FailClosed}
+}
+
+// join returns the lists as one, in memory of its own.
+func join(lists ...[]backend.Policy) []backend.Policy {
+	var all []backend.Policy
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}

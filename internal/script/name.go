@@ -1,0 +1,82 @@
+package script
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Prefix begins every stored key. It may not hold braces: the library's own
+// hash tag is the first in a key, whatever the caller's key holds.
+type Prefix string
+
+// DefaultPrefix is used where the caller names none.
+const DefaultPrefix Prefix = "headgate:"
+
+// Check refuses a prefix that could choose the slot.
+func (p Prefix) Check() error {
+	for i := 0; i < len(p); i++ {
+		if c := p[i]; c <= ' ' || c > '~' || c == '{' || c == '}' {
+			return &backend.InvalidError{What: "prefix", Value: string(p), Want: "printable ASCII without spaces and braces"}
+		}
+	}
+	if len(p) > 128 {
+		return &backend.InvalidError{What: "prefix", Value: string(p), Want: "at most 128 bytes"}
+	}
+	return nil
+}
+
+// mark begins every tag that is not a key in clear: hashed keys and sub-keys.
+// A key that holds it is hashed, so no key can look like another's tag.
+const mark = '~'
+
+// longest is how many bytes a key may have to stand in clear in its tag.
+const longest = 64
+
+// Tag returns what stands between the braces of a stored key: the key itself
+// where it is short printable ASCII without braces and mark, else 128 bits of
+// its SHA-256. A sub-key's tag holds its name and the key's tag.
+func Tag(key, sub string) string {
+	if !clear(key) {
+		sum := sha256.Sum256([]byte(key))
+		key = string(mark) + hex.EncodeToString(sum[:16])
+	}
+	if sub != "" {
+		return string(mark) + sub + string(mark) + key
+	}
+	return key
+}
+
+func clear(key string) bool {
+	if len(key) > longest {
+		return false
+	}
+	for i := 0; i < len(key); i++ {
+		if c := key[i]; c <= ' ' || c >= mark || c == '{' || c == '}' {
+			return false
+		}
+	}
+	return true
+}
+
+// Hash returns where a key's small states lie: one hash, a field a policy.
+func (p Prefix) Hash(tag string) string { return string(p) + "{" + tag + "}" }
+
+// log returns where a policy's log lies, in the same slot.
+func log(hash, policy string) string { return hash + ":log:" + policy }
+
+// kindLetters begin the field names: two kinds under one policy name, as
+// in a deploy that changes the algorithm, must not read each other's words.
+const kindLetters = "?fstb"
+
+func field(p *backend.Policy) string {
+	k := p.Algorithm.Kind()
+	if int(k) >= len(kindLetters) {
+		return p.Name // a log's: it has no field, and none can be named so
+	}
+	return kindLetters[k:k+1] + ":" + p.Name
+}
+
+func isLog(p *backend.Policy) bool { return p.Algorithm.Kind() == algo.KindSlidingLog }

@@ -1,0 +1,180 @@
+package script
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// errMalformed is a reply that the script can't have made.
+var errMalformed = errors.New("malformed reply")
+
+// reader takes a reply apart. The first thing missing spoils it for good.
+type reader struct {
+	rest string
+	err  error
+}
+
+func (r *reader) take(n int) string {
+	if n > len(r.rest) {
+		r.err, r.rest = errMalformed, ""
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return s
+}
+
+func (r *reader) byte() byte {
+	if s := r.take(1); s != "" {
+		return s[0]
+	}
+	return 0
+}
+
+// whole reads a double that holds a whole number below 2^53.
+func (r *reader) whole() int64 {
+	s := r.take(8)
+	if s == "" {
+		return 0
+	}
+	return r.from(s)
+}
+
+func (r *reader) from(s string) int64 {
+	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(s)))
+	if f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		r.err = errMalformed
+		return 0
+	}
+	return int64(f)
+}
+
+// The statuses of a group in a reply.
+const (
+	decided = iota
+	corrupt
+	refused
+)
+
+// answer reads the reply into the groups' takes. An error means that the
+// reply is no answer at all: what it was to is perhaps counted.
+func answer(reply string, groups []*Group) error {
+	r := &reader{rest: reply}
+	now := r.whole()
+	for _, g := range groups {
+		switch status := r.byte(); {
+		case r.err != nil:
+		case status == corrupt:
+			g.fail(&backend.CorruptError{Key: g.Key, Stored: g.Hash})
+		case status == refused:
+			g.fail(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
+		case status == decided:
+			g.replay(r, now)
+		default:
+			r.err = errMalformed
+		}
+	}
+	if r.err == nil && r.rest != "" {
+		r.err = errMalformed
+	}
+	return r.err
+}
+
+func (g *Group) fail(err error) {
+	for i := range g.Takes {
+		g.Takes[i].Err = err
+	}
+}
+
+// replay decides the takes again from what they met, with the functions
+// that the memory store runs: the script has decided the same.
+func (g *Group) replay(r *reader, now int64) {
+	if g.Op == backend.Reset {
+		g.Takes[0].Decision = g.Takes[0].Decide(g.Op, now, now, make([]backend.Reading, len(g.Policies)))
+		return
+	}
+	views := make([]algo.View, len(g.Policies))
+	for i := range views {
+		views[i] = r.view(&g.Policies[i].Algorithm, now)
+	}
+	readings := make([]backend.Reading, len(g.Policies))
+	for rest := g.Takes; len(rest) > 0 && r.err == nil; {
+		n := run(rest)
+		g.replayRun(r, rest[:n], views, readings, now)
+		rest = rest[n:]
+	}
+}
+
+// replayRun decides takes of equal costs: some pass, then the rest are
+// denied, all meeting the same.
+func (g *Group) replayRun(r *reader, takes []Take, views []algo.View, readings []backend.Reading, now int64) {
+	denied := false
+	for i := range takes {
+		t := &takes[i]
+		fits := t.fits(views)
+		if !fits && !denied {
+			t.retries(r, views, readings)
+			denied = true
+		}
+		at := now
+		for p := range views {
+			a := &g.Policies[p].Algorithm
+			if fits && g.Op == backend.Take {
+				a.Add(&views[p], t.CostOf(p))
+			}
+			at = max(at, views[p].At)
+			readings[p].Used, readings[p].ResetAt = views[p].Used, a.ResetAt(&views[p])
+			if fits {
+				readings[p].RetryAt = 0
+			}
+		}
+		t.Decision = t.Decide(g.Op, now, at, readings)
+	}
+}
+
+func (t *Take) fits(views []algo.View) bool {
+	for p := range views {
+		if !t.Policies[p].Algorithm.Fits(&views[p], t.CostOf(p)) {
+			return false
+		}
+	}
+	return true
+}
+
+// retries reads, or works out, when each policy will have room.
+func (t *Take) retries(r *reader, views []algo.View, readings []backend.Reading) {
+	for p := range views {
+		a, n := &t.Policies[p].Algorithm, t.CostOf(p)
+		switch {
+		case a.Fits(&views[p], n):
+			readings[p].RetryAt = 0
+		case many(a):
+			readings[p].RetryAt = r.whole()
+		default:
+			readings[p].RetryAt = a.RetryAt(nil, &views[p], n)
+		}
+	}
+}
+
+// many reports whether a kind keeps too much to send: the script answers
+// with what it amounts to.
+func many(a *algo.Algorithm) bool { return a.Kind() >= algo.KindBucketedWindow }
+
+func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
+	if many(a) {
+		used, newest := r.whole(), r.whole()
+		return a.Seen(used, newest, now)
+	}
+	var words [3]int64
+	if version := r.byte(); version != 0 {
+		r.take(16) // the horizon and the state's beginning: the script's own
+		for i := range words[:a.Words()] {
+			words[i] = r.whole()
+		}
+	}
+	return a.View(words[:], now)
+}

@@ -1,0 +1,104 @@
+package script
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Group is one key's calls in order, as a round trip carries them. The wire
+// format stands in lua/decide.lua.
+type Group struct {
+	Op       backend.Op
+	Key      string // as the caller names it, for errors
+	Hash     string // where its small states lie; see Prefix.Hash
+	Policies []backend.Policy
+	Takes    []Take
+}
+
+// Take is one call of a group: what it asks, and after the round trip what
+// it was answered.
+type Take struct {
+	backend.Group
+	Decision backend.Decision
+	Err      error
+}
+
+// keys returns the stored keys that the group's script touches.
+func (g *Group) keys() []string {
+	keys := make([]string, 0, 2)
+	for i := range g.Policies {
+		if !isLog(&g.Policies[i]) {
+			keys = append(keys, g.Hash)
+			break
+		}
+	}
+	for i := range g.Policies {
+		if isLog(&g.Policies[i]) {
+			keys = append(keys, log(g.Hash, g.Policies[i].Name))
+		}
+	}
+	return keys
+}
+
+// pack returns the group as the script reads it.
+func (g *Group) pack() []byte {
+	b := make([]byte, 0, 5+41*len(g.Policies)+len(g.Takes)*(4+8*len(g.Policies)))
+	b = append(b, byte(g.Op))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.Policies)))
+	at := len(b)
+	b = binary.LittleEndian.AppendUint16(b, 0)
+	for i := range g.Policies {
+		b = packPolicy(b, &g.Policies[i])
+	}
+	if g.Op == backend.Reset {
+		return b
+	}
+	runs := 0
+	for rest := g.Takes; len(rest) > 0; runs++ {
+		n := run(rest)
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+		for i := range g.Policies {
+			b = double(b, rest[0].CostOf(i))
+		}
+		rest = rest[n:]
+	}
+	binary.LittleEndian.PutUint16(b[at:], uint16(runs))
+	return b
+}
+
+func packPolicy(b []byte, p *backend.Policy) []byte {
+	limit, period, x, y, fill := p.Algorithm.Numbers()
+	b = append(b, byte(p.Algorithm.Kind()))
+	for _, v := range [...]int64{limit, period, x, y, fill} {
+		b = double(b, v)
+	}
+	return b
+}
+
+func double(b []byte, v int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
+}
+
+// run returns how many takes from the first on ask the same costs: the
+// script decides them at the price of one.
+func run(takes []Take) int {
+	n := 1
+	for n < len(takes) && sameCosts(&takes[0], &takes[n]) {
+		n++
+	}
+	return n
+}
+
+func sameCosts(a, b *Take) bool {
+	if a.Costs == nil && b.Costs == nil {
+		return a.Cost == b.Cost
+	}
+	for i := range a.Policies {
+		if a.CostOf(i) != b.CostOf(i) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,95 @@
+// Package trace drives stores through the same random steps and compares
+// every field of every answer. It holds the two renderings of the algorithms,
+// and all stores, equal.
+package trace
+
+import (
+	"context"
+	"sync"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Model is the Go rendering as plainly as it can be run: a map, nothing that
+// expires, one lock. It says what a store ought to answer.
+type Model struct {
+	mu struct {
+		sync.Mutex
+		words  map[state][]int64
+		closed bool
+	}
+	now func() int64
+}
+
+// state names the words that one policy keeps of one key.
+type state struct {
+	key, sub, policy string
+	kind             algo.Kind
+}
+
+// NewModel returns an empty model on a clock of microseconds.
+func NewModel(now func() int64) *Model {
+	m := &Model{now: now}
+	m.mu.words = map[state][]int64{}
+	return m
+}
+
+// Check accepts what any store could carry.
+func (m *Model) Check(policies []backend.Policy) error { return backend.CheckPolicies(policies) }
+
+// Close ends the model.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.closed = true
+	return nil
+}
+
+// Do decides one request.
+func (m *Model) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.closed {
+		return backend.Decision{}, backend.ErrClosed
+	}
+	if err := r.Check(ctx); err != nil {
+		return backend.Decision{}, err
+	}
+	now := m.now()
+	views, fits := m.look(&r, now)
+	readings := make([]backend.Reading, len(views))
+	at := now
+	for i := range views {
+		a, id, v := &r.Policies[i].Algorithm, name(&r, i), &views[i]
+		if n := r.CostOf(i); !a.Fits(v, n) && r.Op != backend.Reset {
+			readings[i].RetryAt = a.RetryAt(m.mu.words[id], v, n)
+		}
+		at = max(at, v.At)
+		if fits && r.Op == backend.Take {
+			m.mu.words[id] = a.Take(m.mu.words[id], v, r.CostOf(i))
+		}
+		readings[i].Used, readings[i].ResetAt = v.Used, a.ResetAt(v)
+	}
+	return r.Decide(r.Op, now, at, readings), nil
+}
+
+// look reads every policy's words, and forgets them first for a reset.
+func (m *Model) look(r *backend.Request, now int64) (views []algo.View, fits bool) {
+	fits = true
+	for i := range r.Policies {
+		a, id := &r.Policies[i].Algorithm, name(r, i)
+		if m.mu.words[id] == nil || r.Op == backend.Reset {
+			m.mu.words[id] = make([]int64, a.Words())
+		}
+		v := a.View(m.mu.words[id], now)
+		fits = fits && a.Fits(&v, r.CostOf(i))
+		views = append(views, v)
+	}
+	return views, fits
+}
+
+func name(r *backend.Request, i int) state {
+	p := &r.Policies[i]
+	return state{r.Key, r.Sub, p.Name, p.Algorithm.Kind()}
+}

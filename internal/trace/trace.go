@@ -1,0 +1,221 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Steps makes requests and moves a clock, the same for the same seed. Not
+// safe for concurrent use.
+type Steps struct {
+	rand  *rand.Rand
+	now   int64
+	lists [][]backend.Policy
+	keys  []string
+	costs []int64
+}
+
+// Start is where a Steps' clock begins.
+const Start = 1_745_000_145_000_000
+
+// New returns the steps of a seed.
+func New(seed uint64) *Steps {
+	s := &Steps{rand: rand.New(rand.NewPCG(seed, 1)), now: Start}
+	s.era()
+	return s
+}
+
+// Now is the clock, in microseconds, that the stores under test should read.
+func (s *Steps) Now() int64 { return s.now }
+
+// era draws new keys and policies. A limit that changes while counts live is
+// a second list with the same names and kinds.
+func (s *Steps) era() {
+	s.keys = s.keys[:0]
+	for range 1 + s.rand.IntN(3) {
+		s.keys = append(s.keys, fmt.Sprintf("k%x", s.rand.Uint64()))
+	}
+	s.lists = s.lists[:0]
+	base := s.policies()
+	s.lists = append(s.lists, base)
+	for range s.rand.IntN(3) {
+		s.lists = append(s.lists, s.changed(base))
+	}
+}
+
+func (s *Steps) policies() []backend.Policy {
+	var ps []backend.Policy
+	for i := range 1 + s.rand.IntN(3)*s.rand.IntN(2) {
+		ps = append(ps, backend.Policy{
+			Name:      fmt.Sprintf("p%d", i),
+			Algorithm: s.algorithm(algo.Kind(1 + s.rand.IntN(5))),
+			OnFailure: backend.FailClosed,
+		})
+	}
+	return ps
+}
+
+// changed returns the policies with other numbers, in another order, or
+// without one of them.
+func (s *Steps) changed(base []backend.Policy) []backend.Policy {
+	ps := slices.Clone(base)
+	for i := range ps {
+		if s.rand.IntN(2) == 0 {
+			ps[i].Algorithm = s.algorithm(ps[i].Algorithm.Kind())
+		}
+	}
+	s.rand.Shuffle(len(ps), func(i, j int) { ps[i], ps[j] = ps[j], ps[i] })
+	if len(ps) > 1 && s.rand.IntN(3) == 0 {
+		ps = ps[1:]
+	}
+	return ps
+}
+
+func (s *Steps) algorithm(k algo.Kind) algo.Algorithm {
+	l := algo.Per(s.size(algo.MaxLimit), s.period())
+	switch k {
+	case algo.KindFixedWindow:
+		return algo.FixedWindow(l)
+	case algo.KindSlidingWindow:
+		return algo.SlidingWindow(l)
+	case algo.KindTokenBucket:
+		return algo.TokenBucket(l, s.size(algo.MaxLimit))
+	case algo.KindBucketedWindow:
+		return algo.BucketedWindow(l, s.buckets(l.Period))
+	}
+	return algo.SlidingLog(algo.Per(s.size(algo.MaxLogLimit), l.Period))
+}
+
+func (s *Steps) buckets(period time.Duration) int64 {
+	most := min(period.Microseconds(), algo.MaxBuckets)
+	if s.rand.IntN(8) > 0 {
+		most = min(most, 20)
+	}
+	return 2 + s.rand.Int64N(most-1)
+}
+
+// size draws 1 to most, small and large alike.
+func (s *Steps) size(most int64) int64 {
+	n := int64(1) << s.rand.IntN(32)
+	return min(most, n+s.rand.Int64N(n))
+}
+
+var periods = []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, algo.MaxPeriod}
+
+func (s *Steps) period() time.Duration {
+	p := periods[s.rand.IntN(len(periods))]
+	if s.rand.IntN(3) == 0 { // an odd one
+		p = min(p+time.Duration(s.rand.Int64N(p.Microseconds()))*time.Microsecond, algo.MaxPeriod)
+	}
+	return p
+}
+
+// Next moves the clock and returns a request. Each holds buffers for a state
+// a policy and for the charge.
+func (s *Steps) Next() backend.Request {
+	if s.rand.IntN(200) == 0 {
+		s.era()
+	}
+	list := s.lists[s.rand.IntN(len(s.lists))]
+	s.tick(list)
+	g := backend.Group{Key: s.keys[s.rand.IntN(len(s.keys))], Policies: list}
+	op := s.op()
+	if op != backend.Reset {
+		s.cost(&g, op)
+	}
+	return backend.Request{Op: op, Group: g, Last: true}
+}
+
+func (s *Steps) op() backend.Op {
+	switch n := s.rand.IntN(100); {
+	case n < 1:
+		return backend.Reset
+	case n < 12:
+		return backend.Peek
+	}
+	return backend.Take
+}
+
+func (s *Steps) cost(g *backend.Group, op backend.Op) {
+	if s.rand.IntN(3) == 0 {
+		g.Cost = 1
+		return
+	}
+	s.costs = s.costs[:0]
+	for i := range g.Policies {
+		most := g.Policies[i].Algorithm.Max()
+		n := min(most, s.size(most))
+		if s.rand.IntN(2) == 0 {
+			n = 1 + s.rand.Int64N(1+most/16)
+		}
+		if op == backend.Peek && s.rand.IntN(4) == 0 {
+			n = 0
+		}
+		s.costs = append(s.costs, min(n, most))
+	}
+	g.Costs = slices.Clone(s.costs)
+}
+
+// tick moves the clock: mostly by parts of a period, often not at all,
+// sometimes to just beside a boundary, seldom back or far.
+func (s *Steps) tick(list []backend.Policy) {
+	a := &list[s.rand.IntN(len(list))].Algorithm
+	period := a.Limit().Period.Microseconds()
+	switch n := s.rand.IntN(100); {
+	case n < 25:
+	case n < 60:
+		s.now += s.rand.Int64N(1 + period/int64(1+s.rand.IntN(50)))
+	case n < 70:
+		s.now += s.rand.Int64N(1000)
+	case n < 85:
+		s.now += period - s.now%period - 1 + s.rand.Int64N(3)
+	case n < 90:
+		s.now += period + s.rand.Int64N(3) - 1
+	case n < 94:
+		s.now -= s.rand.Int64N(1 + period)
+	case n < 97:
+		s.now -= s.rand.Int64N(1 + 3*period)
+	default:
+		s.now += s.rand.Int64N(1 + 4*period)
+	}
+	if s.now < Start/2 || s.now > 2*Start {
+		s.now = Start
+	}
+}
+
+// Answer is all that a store says of one request.
+type Answer struct {
+	Decision backend.Decision
+	Each     []backend.State
+	Charge   backend.Charge
+	Err      error
+}
+
+// Ask puts one request to a store with buffers of its own.
+func Ask(ctx context.Context, s backend.Store, r backend.Request) Answer {
+	var a Answer
+	a.Each = make([]backend.State, len(r.Policies))
+	r.Each, r.Charge = a.Each, &a.Charge
+	a.Decision, a.Err = s.Do(ctx, r)
+	a.Decision.Charge = nil
+	return a
+}
+
+// String is every field, so that equal strings are equal answers.
+func (a Answer) String() string {
+	return fmt.Sprintf("%+v %+v %+v %v", a.Decision, a.Each, a.Charge, a.Err)
+}
+
+// Same is an error that shows both answers where they differ in any field.
+func Same(a, b Answer) error {
+	if x, y := a.String(), b.String(); x != y {
+		return fmt.Errorf("answers differ:\n  %s\n  %s", x, y)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+-- The twin of algo/bucketedwindow.go. a is the number of buckets, b their
+-- width; x is the newest bucket's start, y the start of the oldest that
+-- counts. The ring's slot of the bucket that starts at s is
+-- (s / width) mod (a + 1), four bytes each.
+-- Kept: version, horizon, since, start, sum, width, the ring.
+
+--@section view
+local ring = a + 1
+y = at - at % b
+if v and (#v < 53 or #v % 4 ~= 1) then bad = true
+elseif v then
+  local version, h, s, newest, sum, width = struct.unpack('<Bddddd', v)
+  if version ~= 1 or not (width >= 1 and width % 1 == 0 and newest >= 0 and newest % width == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then bad = true
+    newest, sum = 0, 0
+  end
+  hz, since = h, s
+  if width ~= b or #v ~= 41 + 4 * ring then
+    -- Another shape wrote it: all that it counted lies in one bucket.
+    newest = newest - newest % b
+    if sum > 0 and newest <= now + period and newest + b - 1 + period > now then
+      used, x, y = sum, newest, newest
+      z = 1
+    end
+  else
+    local oldest = math.max(0, newest - a * b)
+    while newest > now + period and newest >= oldest do
+      sum = sum - struct.unpack('<I4', v, 42 + 4 * (newest / b % ring))
+      newest = newest - b
+    end
+    while oldest <= newest and oldest + b - 1 + period <= now do
+      sum = sum - struct.unpack('<I4', v, 42 + 4 * (oldest / b % ring))
+      oldest = oldest + b
+    end
+    if sum > 0 then used, x, y = sum, newest, oldest end
+  end
+  if x > now then at = x end
+end
+
+--@section release
+-- leaves = when the oldest units, need of them, have left.
+if need > had or z == 1 then leaves = at - at % b
+  if need <= had then leaves = x end
+else
+  leaves = y
+  while leaves < x do
+    need = need - struct.unpack('<I4', v, 42 + 4 * (leaves / b % (a + 1)))
+    if need <= 0 then break end
+    leaves = leaves + b
+  end
+end
+leaves = leaves + b - 1 + period
+
+--@section take
+local ring, newest = a + 1, at - at % b
+if had == 0 or z == 1 then
+  local held = string.rep('\0', 4 * ring)
+  if had > 0 then
+    local slot = 4 * (x / b % ring)
+    held = string.sub(held, 1, slot) .. struct.pack('<I4', had) .. string.sub(held, slot + 5)
+  end
+  v = string.rep('\0', 41) .. held
+else
+  -- Empty what no longer counts: the buckets that were too far ahead and
+  -- those before the oldest.
+  local _, _, _, stored = struct.unpack('<Bddd', v)
+  local from, to = x + b, stored
+  for pass = 1, 2 do
+    local count = (to - from) / b + 1
+    local slot = from / b % ring
+    while count > 0 do
+      local run = math.min(count, ring - slot)
+      v = string.sub(v, 1, 41 + 4 * slot) .. string.rep('\0', 4 * run) .. string.sub(v, 42 + 4 * (slot + run))
+      count, slot = count - run, 0
+    end
+    from, to = math.max(0, stored - a * b), y - b
+  end
+end
+local slot = 42 + 4 * (newest / b % ring)
+local count = struct.unpack('<I4', v, slot) + taken
+local ends = newest + b + period
+if ends > hz then hz = ends + period; longer = hz end
+v = struct.pack('<Bddddd', 1, hz, since, newest, used, b) .. string.sub(v, 42, slot - 1) .. struct.pack('<I4', count) .. string.sub(v, slot + 4)

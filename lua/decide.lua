@@ -1,0 +1,54 @@
+-- Decides groups of takes. A group is one key, the policies that count it and
+-- its takes in order; all groups meet the same now. The wire format:
+--
+--   KEYS  a group's keys, group by group: the hash of its small states, where
+--         it has a policy of such a kind, then one sorted set for each log, in
+--         the order of the policies.
+--   ARGV  [1] '' in production. A virtual clock's microseconds in the
+--         library's own tests.
+--         then a group: one packed string, then a field name for each policy.
+--
+--   packed, little-endian:
+--         B op (1 take, 2 peek, 5 reset), H policies, H runs
+--         a policy: B kind, d limit, d period, d a, d b, d fill
+--         a run:    I4 how many takes of these costs, d cost for each policy
+--
+--   reply one string: d now, then for each group a status byte:
+--         0 decided, 1 a stored value is not ours, 2 a number is out of range
+--         and for a decided one, for each policy what it met:
+--         kinds 1 to 3: a byte 0 for nothing, else the stored value (its first
+--         byte is its version, never 0); kinds 4 and 5: d used, d newest
+--         and then, run by run, for each run that ended in a denial and each
+--         policy of kind 4 or 5 that lacked room: d when it will have it.
+--         What was decided follows from that: the caller reckons it with the
+--         twin of these rules.
+--
+-- The rules stand in a file an algorithm and are pasted in here: a function
+-- call for each would cost more than what it does. All reads of a group come
+-- before its first write, so that a bad value or a server that refuses writes
+-- leaves every count of the group as it was.
+--
+-- In the sections: v is the stored value; hz the instant until which the key
+-- is known to live (in the value, so that the hot path asks for no TTL), since
+-- the instant the state began, at the instant a take is recorded at.
+
+local now, slack
+if ARGV[1] == '' then
+  local t = redis.call('TIME')
+  now, slack = t[1] * 1000000 + t[2], 10000
+else
+  now, slack = tonumber(ARGV[1]), 3600000
+end
+
+local out = struct.pack('<d', now)
+local k, arg, args = 1, 2, #ARGV
+while arg <= args do
+  local blob = ARGV[arg]
+  local op, policies, runs, pos = struct.unpack('<BHH', blob)
+  if policies == 1 and op < 3 then
+    --@include one.group
+  else
+    --@include several.group
+  end
+end
+return out

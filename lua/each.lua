@@ -1,0 +1,54 @@
+-- What is done for each policy: the if-chains over the kinds, and what they
+-- share. Kinds as in algo.Kind.
+
+--@section view
+if bad or status > 0 then
+elseif kind == 1 then
+  --@include fixedwindow.view
+elseif kind == 2 then
+  --@include slidingwindow.view
+elseif kind == 3 then
+  --@include tokenbucket.view
+elseif kind == 4 then
+  --@include bucketedwindow.view
+else
+  --@include slidinglog.view
+end
+
+--@section release
+if kind == 4 then
+  --@include bucketedwindow.release
+else
+  --@include slidinglog.release
+end
+
+--@section take
+if kind == 1 then
+  --@include fixedwindow.take
+elseif kind == 2 then
+  --@include slidingwindow.take
+elseif kind == 3 then
+  --@include tokenbucket.take
+elseif kind == 4 then
+  --@include bucketedwindow.take
+else
+  --@include slidinglog.take
+end
+
+--@section range
+-- Checked where it was made, and here again: a client of another release, or
+-- none of ours, must not store what nobody could have meant.
+if not (limit >= 1 and limit <= 2147483648 and limit % 1 == 0 and period >= 1000 and period <= 34560000000000 and period % 1 == 0 and kind >= 1 and kind <= 5) then status = 2 end
+if kind == 3 and not (a >= 1 and a <= 2251799813685248 and a % 1 == 0 and b >= 1 and b <= period and b % 1 == 0 and fill >= 1) then status = 2 end
+if kind == 4 and not (a >= 2 and a <= 3600 and a % 1 == 0 and b == math.ceil(period / a)) then status = 2 end
+
+--@section status
+if bad then status = 1 end
+
+--@section expire
+-- Only ever longer: the key holds other policies' counts too. A key that has
+-- no expiry answers -1 and gets one.
+if longer > 0 then
+  local ms = math.ceil((longer - now) / 1000) + slack
+  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+end

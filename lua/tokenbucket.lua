@@ -1,0 +1,28 @@
+-- The twin of algo/tokenbucket.go. x is the level at the instant at, in 2^-20
+-- of a unit; a / b is how many of those leak a microsecond; fill is how long a
+-- full bucket takes to be as new.
+-- Kept: version, horizon, since, level, instant.
+
+--@section view
+if v and #v ~= 33 then bad = true
+elseif v then
+  local version, h, s, level, t = struct.unpack('<Bdddd', v)
+  if version ~= 1 or not (level >= 0 and level <= 2251799813685248 and level % 1 == 0 and t >= 0 and t % 1 == 0) then bad = true end
+  if t <= now + fill then
+    hz, since = h, s
+    if t > now then at = t end
+    local m1, m2, m3 = at - t, a, b
+    -- What would leak more than there is is not worked out exactly.
+    if m1 / m3 * m2 > level + 1048576 then x = 0
+    else
+      --@include whole.muldiv
+      if q < level then x = level - q end
+    end
+  end
+end
+used = math.ceil(x / 1048576)
+
+--@section take
+x = x + taken * 1048576
+if at + fill > hz then hz = at + fill + fill; longer = hz end
+v = struct.pack('<Bdddd', 1, hz, since, x, at)
