@@ -189,6 +189,7 @@ func (a *Algorithm) Add(v *View, n int64) {
 		v.z += n
 	case KindTokenBucket:
 		v.x += n * fraction
+		v.y, v.z = v.x, v.At
 	case KindBucketedWindow:
 		v.x = v.At - v.At%a.b
 	default:

@@ -27,7 +27,9 @@ const longest = 1 << 52
 
 // In a token Algorithm a/b is how many fractions leak a microsecond, reduced;
 // fill is how long a full bucket takes to be as new. In a token View x is the
-// level at View.At.
+// level at View.At, and y the level that was stored at the instant z: an
+// instant to come is reckoned from those, since x is rounded and rounding
+// twice would put it up to b/a µs too late.
 
 func (a *Algorithm) tokenView(w []int64, now int64) View {
 	level, then := w[0], w[1]
@@ -35,18 +37,18 @@ func (a *Algorithm) tokenView(w []int64, now int64) View {
 		level, then = 0, 0
 	}
 	at := max(now, then)
-	level = max(0, level-mulDiv(at-then, a.a, a.b))
-	return View{Used: (level + fraction - 1) / fraction, At: at, x: level}
+	left := max(0, level-mulDiv(at-then, a.a, a.b))
+	return View{Used: (left + fraction - 1) / fraction, At: at, x: left, y: level, z: then}
 }
 
 // leaks returns how long it takes until that much has leaked.
 func (a *Algorithm) leaks(level int64) int64 { return min(mulDivUp(level, a.b, a.a), longest) }
 
 func (a *Algorithm) tokenRetryAt(v *View, n int64) int64 {
-	return v.At + a.leaks(v.x-(a.max-n)*fraction)
+	return v.z + a.leaks(v.y-(a.max-n)*fraction)
 }
 
-func (a *Algorithm) tokenResetAt(v *View) int64 { return v.At + a.leaks(v.x) }
+func (a *Algorithm) tokenResetAt(v *View) int64 { return v.z + a.leaks(v.y) }
 
 func (a *Algorithm) tokenWorst(t int64) int64 {
 	leaked := mulDiv(t, a.limit.Events, max(a.period, 1))

@@ -7,10 +7,10 @@
 --@section view
 local ring = a + 1
 y = at - at % b
-if v and (#v < 53 or #v % 4 ~= 1) then bad = true
+if v and (#v < 53 or #v % 4 ~= 1) then status = 1
 elseif v then
-  local version, h, s, newest, sum, width = struct.unpack('<Bddddd', v)
-  if version ~= 1 or not (width >= 1 and width % 1 == 0 and newest >= 0 and newest % width == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then bad = true
+  local version, h, s, newest, sum, width = parse('<Bddddd', v)
+  if version ~= 1 or not (width >= 1 and width % 1 == 0 and newest >= 0 and newest % width == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 1
     newest, sum = 0, 0
   end
   hz, since = h, s
@@ -24,11 +24,11 @@ elseif v then
   else
     local oldest = math.max(0, newest - a * b)
     while newest > now + period and newest >= oldest do
-      sum = sum - struct.unpack('<I4', v, 42 + 4 * (newest / b % ring))
+      sum = sum - parse('<I4', v, 42 + 4 * (newest / b % ring))
       newest = newest - b
     end
     while oldest <= newest and oldest + b - 1 + period <= now do
-      sum = sum - struct.unpack('<I4', v, 42 + 4 * (oldest / b % ring))
+      sum = sum - parse('<I4', v, 42 + 4 * (oldest / b % ring))
       oldest = oldest + b
     end
     if sum > 0 then used, x, y = sum, newest, oldest end
@@ -43,7 +43,7 @@ if need > had or z == 1 then leaves = at - at % b
 else
   leaves = y
   while leaves < x do
-    need = need - struct.unpack('<I4', v, 42 + 4 * (leaves / b % (a + 1)))
+    need = need - parse('<I4', v, 42 + 4 * (leaves / b % (a + 1)))
     if need <= 0 then break end
     leaves = leaves + b
   end
@@ -56,13 +56,13 @@ if had == 0 or z == 1 then
   local held = string.rep('\0', 4 * ring)
   if had > 0 then
     local slot = 4 * (x / b % ring)
-    held = string.sub(held, 1, slot) .. struct.pack('<I4', had) .. string.sub(held, slot + 5)
+    held = string.sub(held, 1, slot) .. pack('<I4', had) .. string.sub(held, slot + 5)
   end
   v = string.rep('\0', 41) .. held
 else
   -- Empty what no longer counts: the buckets that were too far ahead and
   -- those before the oldest.
-  local _, _, _, stored = struct.unpack('<Bddd', v)
+  local _, _, _, stored = parse('<Bddd', v)
   local from, to = x + b, stored
   for pass = 1, 2 do
     local count = (to - from) / b + 1
@@ -76,7 +76,10 @@ else
   end
 end
 local slot = 42 + 4 * (newest / b % ring)
-local count = struct.unpack('<I4', v, slot) + taken
+local count = parse('<I4', v, slot) + taken
 local ends = newest + b + period
-if ends > hz then hz = ends + period; longer = hz end
-v = struct.pack('<Bddddd', 1, hz, since, newest, used, b) .. string.sub(v, 42, slot - 1) .. struct.pack('<I4', count) .. string.sub(v, slot + 4)
+if ends > hz then
+  hz = ends + period
+  if hz > longer then longer = hz end
+end
+v = pack('<Bddddd', 1, hz, since, newest, used, b) .. string.sub(v, 42, slot - 1) .. pack('<I4', count) .. string.sub(v, slot + 4)

@@ -9,9 +9,11 @@
 --         then a group: one packed string, then a field name for each policy.
 --
 --   packed, little-endian:
---         B op (1 take, 2 peek, 5 reset), H policies, H runs
+--         B shape (1 one policy; 2 several, no log, one call; 3 any), which
+--         says who decides it, B op (1 take, 2 peek, 5 reset), H policies, H runs
 --         a policy: B kind, d limit, d period, d a, d b, d fill
 --         a run:    I4 how many takes of these costs, d cost for each policy
+--         (shape 2 has no runs: its policies end with d cost)
 --
 --   reply one string: d now, then for each group a status byte:
 --         0 decided, 1 a stored value is not ours, 2 a number is out of range
@@ -32,21 +34,24 @@
 -- is known to live (in the value, so that the hot path asks for no TTL), since
 -- the instant the state began, at the instant a take is recorded at.
 
+local parse, pack, floor, ceil, call = struct.unpack, struct.pack, math.floor, math.ceil, redis.call
 local now, slack
 if ARGV[1] == '' then
-  local t = redis.call('TIME')
+  local t = call('TIME')
   now, slack = t[1] * 1000000 + t[2], 10000
 else
   now, slack = tonumber(ARGV[1]), 3600000
 end
 
-local out = struct.pack('<d', now)
+local out = pack('<d', now)
 local k, arg, args = 1, 2, #ARGV
 while arg <= args do
   local blob = ARGV[arg]
-  local op, policies, runs, pos = struct.unpack('<BHH', blob)
-  if policies == 1 and op < 3 then
+  local shape, op, policies, runs, pos = parse('<BBHH', blob)
+  if shape == 1 then
     --@include one.group
+  elseif shape == 2 then
+    --@include set.group
   else
     --@include several.group
   end

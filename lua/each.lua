@@ -2,7 +2,7 @@
 -- share. Kinds as in algo.Kind.
 
 --@section view
-if bad or status > 0 then
+if status > 0 then
 elseif kind == 1 then
   --@include fixedwindow.view
 elseif kind == 2 then
@@ -37,18 +37,21 @@ end
 
 --@section range
 -- Checked where it was made, and here again: a client of another release, or
--- none of ours, must not store what nobody could have meant.
-if not (limit >= 1 and limit <= 2147483648 and limit % 1 == 0 and period >= 1000 and period <= 34560000000000 and period % 1 == 0 and kind >= 1 and kind <= 5) then status = 2 end
-if kind == 3 and not (a >= 1 and a <= 2251799813685248 and a % 1 == 0 and b >= 1 and b <= period and b % 1 == 0 and fill >= 1) then status = 2 end
-if kind == 4 and not (a >= 2 and a <= 3600 and a % 1 == 0 and b == math.ceil(period / a)) then status = 2 end
-
---@section status
-if bad then status = 1 end
+-- none of ours, must not store what nobody could have meant. One fraction
+-- spoils the sum, as do NaN and infinity.
+if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and (limit + period + cost) % 1 == 0) then status = 2
+elseif kind > 2 then
+  if kind == 3 then
+    if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and a % 1 + b % 1 + fill % 1 == 0) then status = 2 end
+  elseif kind == 4 then
+    if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == ceil(period / a)) then status = 2 end
+  elseif kind ~= 5 then status = 2 end
+elseif kind < 1 then status = 2 end
 
 --@section expire
 -- Only ever longer: the key holds other policies' counts too. A key that has
 -- no expiry answers -1 and gets one.
 if longer > 0 then
-  local ms = math.ceil((longer - now) / 1000) + slack
-  if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+  local ms = ceil((longer - now) / 1000) + slack
+  if call('PTTL', key) < ms then call('PEXPIRE', key, ms) end
 end

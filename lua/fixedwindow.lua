@@ -3,20 +3,23 @@
 
 --@section view
 local count = 0
-if v and #v ~= 33 then bad = true
+if v and #v ~= 33 then status = 1
 elseif v then
-  local version, h, s, start, c = struct.unpack('<Bdddd', v)
-  if version ~= 1 or not (start >= 0 and start % 1 == 0 and c >= 0 and c <= 2147483648 and c % 1 == 0) then bad = true end
+  local version, h, s, start, c = parse('<Bdddd', v)
+  if version ~= 1 or not (start >= 0 and c >= 0 and c <= 2147483648 and (start + c) % 1 == 0) then status = 1 end
   if start <= now + period then
     if start > now then at = start end
     hz, since, x, count = h, s, start, c
   end
 end
 local window = at - at % period
-if x < window then count = 0 end
-x, y, used = window, count, count
+if x >= window then y, used = count, count end
+x = window
 
 --@section take
 y = y + taken
-if x + period > hz then hz = x + period + period; longer = hz end
-v = struct.pack('<Bdddd', 1, hz, since, x, y)
+if x + period > hz then
+  hz = x + period + period
+  if hz > longer then longer = hz end
+end
+v = pack('<Bdddd', 1, hz, since, x, y)

@@ -1,35 +1,35 @@
 -- A group of one policy: everything in locals.
 
 --@section group
-local kind, limit, period, a, b, fill
-kind, limit, period, a, b, fill, pos = struct.unpack('<Bddddd', blob, pos)
+local kind, limit, period, a, b, fill, count, cost
+kind, limit, period, a, b, fill, count, cost, pos = parse('<BdddddI4d', blob, pos)
 local hz, since, at, x, y, z, used = 0, now, now, 0, 0, 0, 0
-local key, status, bad, ahead, sum, v, leaves = KEYS[k], 0, false, false, 0
+local key, status, least, ahead, sum, v, leaves = KEYS[k], 0, 2 - op, false, 0
 local log = key
 k = k + 1
 if kind ~= 5 then
   v = redis.pcall('HGET', key, ARGV[arg + 1])
-  if v and v.err then bad, v = true, false end
+  if v and v.err then status, v = 1, false end
 end
-local met = v or '\0'
 --@include each.range
+local met = v or '\0'
 --@include each.view
-if kind > 3 then met = struct.pack('<dd', used, x) end
+if kind > 3 then met = pack('<dd', used, x) end
 local had = used
-for run = 1, runs do
-  local count, cost
-  count, cost, pos = struct.unpack('<I4d', blob, pos)
-  if not (cost >= 2 - op and cost <= limit and cost % 1 == 0) then status = 2 break end
+while true do
   local pass = count
-  if used + cost * count > limit then pass = math.max(0, math.floor((limit - used) / cost)) end
+  if used + cost * count > limit then pass = math.max(0, floor((limit - used) / cost)) end
   if op == 1 then used = used + pass * cost end
-  if pass < count and kind > 3 then
+  if pass < count and kind > 3 and status == 0 then
     local need = used + cost - limit
     --@include each.release
-    met = met .. struct.pack('<d', leaves or 0)
+    met = met .. pack('<d', leaves or 0)
   end
+  runs = runs - 1
+  if runs < 1 then break end
+  count, cost, pos = parse('<I4d', blob, pos)
+  --@include each.range
 end
---@include each.status
 if status > 0 then out = out .. string.char(status)
 else
   out = out .. '\0' .. met
@@ -38,7 +38,7 @@ else
     local longer = 0
     --@include each.take
     if kind < 5 then
-      redis.call('HSET', key, ARGV[arg + 1], v)
+      call('HSET', key, ARGV[arg + 1], v)
       --@include each.expire
     end
   end

@@ -2,51 +2,51 @@
 -- keeps in locals is kept in one table a policy.
 
 --@section group
-local names, states, status, bad = arg, {}, 0, false
+local names, states, status, least = arg, {}, 0, 2 - op
 local key, hashed, has, kinds = KEYS[k], nil, false, {}
 for p = 1, policies do
-  local s = {struct.unpack('<Bddddd', blob, pos)}
-  pos, states[p] = s[7], s
-  if s[1] ~= 5 then has = true end
+  kinds[p] = string.byte(blob, pos + 41 * (p - 1))
+  if kinds[p] ~= 5 then has = true end
 end
 if has then
   k = k + 1
   if op ~= 5 then hashed = redis.pcall('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
-  if hashed and hashed.err then hashed, bad = {}, true end
+  if hashed and hashed.err then hashed, status = {}, 1 end
 end
+local logs = {}
 for p = 1, policies do
-  local s = states[p]
-  if s[1] == 5 then s[17] = KEYS[k]; k = k + 1 end
+  if kinds[p] == 5 then logs[p] = KEYS[k]; k = k + 1 end
 end
 arg = arg + policies + 1
 if op == 5 then
-  if has then redis.call('HDEL', key, unpack(ARGV, names + 1, names + policies)) end
+  if has then call('HDEL', key, unpack(ARGV, names + 1, names + policies)) end
   for p = 1, policies do
-    if states[p][17] then redis.call('UNLINK', states[p][17]) end
+    if logs[p] then call('UNLINK', logs[p]) end
   end
   out = out .. '\0'
 else
   local met = ''
   for p = 1, policies do
-    local s = states[p]
-    local kind, limit, period, a, b, fill = s[1], s[2], s[3], s[4], s[5], s[6]
+    local kind, limit, period, a, b, fill
+    kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
     local hz, since, at, x, y, z, used = 0, now, now, 0, 0, 0, 0
-    local ahead, sum, log, v = false, 0, s[17], hashed and hashed[p]
+    local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p]
     local seen = v
+    local cost = least
     --@include each.range
     --@include each.view
-    if kind > 3 then met = met .. struct.pack('<dd', used, x) else met = met .. (seen or '\0') end
-    s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[18] = hz, since, at, x, y, z, used, used, ahead, sum, v
+    if kind > 3 then met = met .. pack('<dd', used, x) else met = met .. (seen or '\0') end
+    states[p] = {kind, limit, period, a, b, fill, hz, since, at, x, y, z, used, used, ahead, sum, log, v, 0}
   end
   for run = 1, runs do
-    local count = struct.unpack('<I4', blob, pos)
+    local count = parse('<I4', blob, pos)
     local pass, costs = count, pos + 4
     pos = costs
     for p = 1, policies do
       local s, cost = states[p]
-      cost, pos = struct.unpack('<d', blob, pos)
-      if not (cost >= 2 - op and cost <= s[2] and cost % 1 == 0) then status, cost = 2, 1 end
-      if s[13] + cost * pass > s[2] then pass = math.max(0, math.floor((s[2] - s[13]) / cost)) end
+      cost, pos = parse('<d', blob, pos)
+      if not (cost >= least and cost <= s[2] and cost % 1 == 0) then status, cost = 2, 1 end
+      if s[13] + cost * pass > s[2] then pass = math.max(0, floor((s[2] - s[13]) / cost)) end
       s[19] = cost
     end
     for p = 1, policies do
@@ -54,15 +54,14 @@ else
       local kind, limit, cost = s[1], s[2], s[19]
       if op == 1 then s[13] = s[13] + pass * cost end
       local need = s[13] + cost - limit
-      if pass < count and kind > 3 and need > 0 then
+      if pass < count and kind > 3 and need > 0 and status == 0 then
         local leaves
         local period, a, b, at, x, y, z, had, sum, log, v = s[3], s[4], s[5], s[9], s[10], s[11], s[12], s[14], s[16], s[17], s[18]
         --@include each.release
-        met = met .. struct.pack('<d', leaves or 0)
+        met = met .. pack('<d', leaves or 0)
       end
     end
   end
-  --@include each.status
   if status > 0 then out = out .. string.char(status)
   else
     out = out .. '\0' .. met
@@ -72,16 +71,15 @@ else
         local s = states[p]
         local kind, period, a, b, fill = s[1], s[3], s[4], s[5], s[6]
         local hz, since, at, x, y, z, used, had, ahead, sum, log, v = s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18]
-        local taken, lasts = used - had, longer
+        local taken = used - had
         --@include each.take
-        longer = math.max(longer, lasts)
         if kind < 5 then
           fields[#fields + 1] = ARGV[names + p]
           fields[#fields + 1] = v
         end
       end
       if has then
-        redis.call('HSET', key, unpack(fields))
+        call('HSET', key, unpack(fields))
         --@include each.expire
       end
     end

@@ -8,26 +8,26 @@
 
 --@section view
 local last = redis.pcall('ZRANGE', log, -1, -1, 'WITHSCORES')
-if last.err then bad = true
+if last.err then status = 1
 elseif last[2] then
   local newest = tonumber(last[2])
   if newest > now + period then
-    z = redis.call('ZCOUNT', log, '-inf', now + period)
+    z = call('ZCOUNT', log, '-inf', now + period)
     ahead = true
     if z > 0 then
-      last = redis.call('ZRANGE', log, z - 1, z - 1, 'WITHSCORES')
+      last = call('ZRANGE', log, z - 1, z - 1, 'WITHSCORES')
       newest = tonumber(last[2])
     end
   end
   if (z > 0 or not ahead) and newest > now - period then
-    y = redis.call('ZCOUNT', log, '-inf', now - period)
-    local first = redis.call('ZRANGE', log, y, y)[1]
-    if #last[1] ~= 13 or #first ~= 13 or string.byte(first) ~= 1 or string.byte(last[1]) ~= 1 then bad = true
+    y = call('ZCOUNT', log, '-inf', now - period)
+    local first = call('ZRANGE', log, y, y)[1]
+    if #last[1] ~= 13 or #first ~= 13 or string.byte(first) ~= 1 or string.byte(last[1]) ~= 1 then status = 1
     else
-      local _, before, cost = struct.unpack('>BdI4', first)
-      local _, after = struct.unpack('>Bd', last[1])
+      local _, before, cost = parse('>BdI4', first)
+      local _, after = parse('>Bd', last[1])
       used, x, sum = after - before + cost, newest, after
-      if not (used >= 1 and used % 1 == 0) then bad = true end
+      if not (used >= 1 and used % 1 == 0) then status = 1 end
     end
     if x > now then at = x end
   end
@@ -39,26 +39,26 @@ end
 -- where every cost is 1 the first probe finds it.
 if need > had then leaves = at + period
 else
-  local lo, hi = y, (z > 0 and z or redis.call('ZCARD', log)) - 1
+  local lo, hi = y, (z > 0 and z or call('ZCARD', log)) - 1
   if y + need - 1 < hi then hi = y + need - 1 end
   local probe, goal = hi, sum - had + need
   while true do
-    local e = redis.call('ZRANGE', log, probe, probe, 'WITHSCORES')
-    if lo > hi or #e[1] ~= 13 then bad = true break end
-    local _, after, cost = struct.unpack('>BdI4', e[1])
+    local e = call('ZRANGE', log, probe, probe, 'WITHSCORES')
+    if lo > hi or #e[1] ~= 13 then status = 1 break end
+    local _, after, cost = parse('>BdI4', e[1])
     if after < goal then lo = probe + 1
     elseif after - cost >= goal then hi = probe - 1
     else leaves = tonumber(e[2]) + period break end
-    probe = math.floor((lo + hi) / 2)
+    probe = floor((lo + hi) / 2)
   end
 end
 
 --@section take
-if had == 0 then redis.call('UNLINK', log)
+if had == 0 then call('UNLINK', log)
 else
-  if ahead then redis.call('ZREMRANGEBYSCORE', log, now + period + 1, '+inf') end
-  if y > 0 then redis.call('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
+  if ahead then call('ZREMRANGEBYSCORE', log, now + period + 1, '+inf') end
+  if y > 0 then call('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
 end
-redis.call('ZADD', log, at, struct.pack('>BdI4', 1, sum + taken, taken))
-local ms = math.ceil((at + period - now) / 1000) + slack
-if redis.call('PTTL', log) < ms then redis.call('PEXPIRE', log, ms + math.ceil(period / 1000)) end
+call('ZADD', log, at, pack('>BdI4', 1, sum + taken, taken))
+local ms = ceil((at + period - now) / 1000) + slack
+if call('PTTL', log) < ms then call('PEXPIRE', log, ms + ceil(period / 1000)) end

@@ -4,10 +4,10 @@
 
 --@section view
 local start = 0
-if v and #v ~= 41 then bad = true
+if v and #v ~= 41 then status = 1
 elseif v then
-  local version, h, s, st, prev, cur = struct.unpack('<Bddddd', v)
-  if version ~= 1 or not (st >= 0 and st % 1 == 0 and prev >= 0 and prev <= 2147483648 and prev % 1 == 0 and cur >= 0 and cur <= 2147483648 and cur % 1 == 0) then bad = true end
+  local version, h, s, st, prev, cur = parse('<Bddddd', v)
+  if version ~= 1 or not (st >= 0 and prev >= 0 and prev <= 2147483648 and cur >= 0 and cur <= 2147483648 and (st + prev + cur) % 1 == 0) then status = 1 end
   if st <= now + period then
     if st > now then at = st end
     hz, since, start, y, z = h, s, st, prev, cur
@@ -17,12 +17,17 @@ x = at - at % period
 if start < x then
   if start >= x - period then y, z = z, 0 else y, z = 0, 0 end
 end
-local m1, m2, m3 = period - (at - x), y, period
---@include whole.muldiv
-used = q + z
+used = z
+if y > 0 then
+  local m1, m2, m3 = period - (at - x), y, period
+  --@include whole.muldiv
+  used = q + z
+end
 
 --@section take
 z = z + taken
-local ends = x + period + period
-if ends > hz then hz = ends + period; longer = hz end
-v = struct.pack('<Bddddd', 1, hz, since, x, y, z)
+if x + period + period > hz then
+  hz = x + period + period + period
+  if hz > longer then longer = hz end
+end
+v = pack('<Bddddd', 1, hz, since, x, y, z)

@@ -4,10 +4,10 @@
 -- Kept: version, horizon, since, level, instant.
 
 --@section view
-if v and #v ~= 33 then bad = true
+if v and #v ~= 33 then status = 1
 elseif v then
-  local version, h, s, level, t = struct.unpack('<Bdddd', v)
-  if version ~= 1 or not (level >= 0 and level <= 2251799813685248 and level % 1 == 0 and t >= 0 and t % 1 == 0) then bad = true end
+  local version, h, s, level, t = parse('<Bdddd', v)
+  if version ~= 1 or not (level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0) then status = 1 end
   if t <= now + fill then
     hz, since = h, s
     if t > now then at = t end
@@ -20,9 +20,12 @@ elseif v then
     end
   end
 end
-used = math.ceil(x / 1048576)
+used = ceil(x / 1048576)
 
 --@section take
 x = x + taken * 1048576
-if at + fill > hz then hz = at + fill + fill; longer = hz end
-v = struct.pack('<Bdddd', 1, hz, since, x, at)
+if at + fill > hz then
+  hz = at + fill + fill
+  if hz > longer then longer = hz end
+end
+v = pack('<Bdddd', 1, hz, since, x, at)

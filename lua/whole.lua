@@ -6,17 +6,17 @@
 -- Else by long division, six bits of m2 at a time: with m1 and m3 at most
 -- 2^45 no step passes 2^52.
 local q = m1 * m2
-if q < 4503599627370496 then q = math.floor(q / m3)
+if q < 4503599627370496 then q = floor(q / m3)
 else
-  local whole = math.floor(m1 / m3)
+  local whole = floor(m1 / m3)
   m1 = m1 - whole * m3
   q = 0
   local rest, digits, scale = 0, m2, 281474976710656
   while scale >= 1 do
-    local digit = math.floor(digits / scale)
+    local digit = floor(digits / scale)
     digits = digits - digit * scale
     rest = rest * 64 + m1 * digit
-    local d = math.floor(rest / m3)
+    local d = floor(rest / m3)
     q, rest, scale = q * 64 + d, rest - d * m3, scale / 64
   end
   q = q + whole * m2

@@ -177,6 +177,7 @@ func lasting(p *probe) {
 // what expires with the short would hand out the long one's quota again.
 func shortAfterLong(p *probe, hour, day []backend.Policy) {
 	p.reset("key 1", day)
+	p.reset("key 2", day)
 	p.passes("long", day, 9)
 	var last time.Duration
 	for _, s := range p.states("long", day) {

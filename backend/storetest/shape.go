@@ -10,8 +10,8 @@ import (
 // kind makes an algorithm of a limit, which is also what it can grant at once.
 type kind func(algo.Limit) algo.Algorithm
 
-func bucketed(l algo.Limit) algo.Algorithm { return algo.BucketedWindow(l, 10) }
-func token(l algo.Limit) algo.Algorithm    { return algo.TokenBucket(l, l.Events) }
+func bucketedWindow(l algo.Limit) algo.Algorithm { return algo.BucketedWindow(l, 10) }
+func tokenBucket(l algo.Limit) algo.Algorithm    { return algo.TokenBucket(l, l.Events) }
 
 // shape is what a case's list of policies looks like: one policy a kind.
 type shape struct {
@@ -22,10 +22,10 @@ type shape struct {
 var shapes = []shape{
 	{"FixedWindow", []kind{algo.FixedWindow}},
 	{"SlidingWindow", []kind{algo.SlidingWindow}},
-	{"BucketedWindow", []kind{bucketed}},
+	{"BucketedWindow", []kind{bucketedWindow}},
 	{"SlidingLog", []kind{algo.SlidingLog}},
-	{"TokenBucket", []kind{token}},
-	{"All", []kind{algo.SlidingLog, token, algo.FixedWindow, bucketed, algo.SlidingWindow}},
+	{"TokenBucket", []kind{tokenBucket}},
+	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow}},
 }
 
 // list returns the shape's policies with one limit for all, named p0, p1 …

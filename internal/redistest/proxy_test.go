@@ -3,8 +3,9 @@ package redistest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
+	"net"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,25 +38,20 @@ func take(c *redis.Client, key string) error {
 }
 
 func count(t *testing.T, c *redis.Client, key string) int {
-	t.Helper()
 	n, err := c.Get(t.Context(), key).Int()
-	require.NoError(t, err)
+	if err != redis.Nil {
+		assert.NoError(t, err)
+	}
 	return n
 }
 
 func TestFaultsComeAfterExecution(t *testing.T) {
-	for fault, want := range map[Fault]error{
-		SwallowReply(time.Millisecond): io.EOF,
-		ResetAfterRequest:              syscall.ECONNRESET,
-		HalfReply:                      io.EOF,
-	} {
+	for _, fault := range []Fault{SwallowReply(time.Millisecond), ResetAfterRequest, HalfReply} {
 		t.Run(fault.String(), func(t *testing.T) {
 			p, direct, c := stage(t)
 			require.NoError(t, take(c, "k"))
 			p.Set(fault)
-			err := take(c, "k")
-			require.Error(t, err)
-			assert.True(t, errors.Is(err, want) || strings.Contains(err.Error(), want.Error()), "%v", err)
+			require.Error(t, take(c, "k"))
 			assert.Equal(t, 2, count(t, direct, "k"), "the server had executed it")
 			require.NoError(t, c.Ping(t.Context()).Err(), "other commands pass")
 			p.Set(Pass)
@@ -77,14 +73,28 @@ func TestDefaultClientRepeatsWhatItLost(t *testing.T) {
 	assert.Equal(t, 4, count(t, direct, "k"))
 }
 
-func TestSwallowedReplyOutlastsADeadline(t *testing.T) {
-	p, direct, c := stage(t)
-	p.Set(SwallowReply(time.Hour)) // cleanup has to end it
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	require.Error(t, incr.EvalSha(ctx, c, []string{"k"}).Err())
-	require.Error(t, ctx.Err())
-	assert.Equal(t, 1, count(t, direct, "k"))
+// bareConn is a connection that sends one request and has no client's ideas about
+// what to do next.
+func bareConn(t *testing.T, p *Proxy, request string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = conn.Write([]byte(request))
+	require.NoError(t, err)
+	return conn
+}
+
+var inline = "EVALSHA " + incr.Hash() + " 1 k\r\n"
+
+func TestSwallowedReplyNeverComes(t *testing.T) {
+	p, direct, _ := stage(t)
+	p.Set(SwallowReply(time.Hour)) // the cleanup has to end it
+	conn := bareConn(t, p, inline)
+	require.Eventually(t, func() bool { return count(t, direct, "k") == 1 }, 5*time.Second, poll)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Millisecond)))
+	_, err := conn.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 func TestDelay(t *testing.T) {
@@ -100,14 +110,16 @@ func TestFreeze(t *testing.T) {
 	p, direct, c := stage(t)
 	require.NoError(t, take(c, "k"))
 	p.Set(Freeze)
+	conn := bareConn(t, p, inline)
+	require.Eventually(t, func() bool { return p.Hit() == 1 }, 5*time.Second, poll)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	require.Error(t, incr.EvalSha(ctx, c, []string{"k"}).Err())
 	require.Error(t, c.Ping(ctx).Err(), "nothing passes")
-	assert.Equal(t, 1, p.Hit())
+	require.NoError(t, conn.Close())
 	assert.Equal(t, 1, count(t, direct, "k"))
 	p.Set(Pass)
-	require.Eventually(t, func() bool { return count(t, direct, "k") == 2 }, 5*time.Second, poll, "executed at the thaw")
+	require.Eventually(t, func() bool { return count(t, direct, "k") == 2 }, 5*time.Second, poll,
+		"executed at the thaw, though nobody waits for it")
 	require.NoError(t, take(c, "k"))
 }
 
@@ -129,21 +141,27 @@ func TestEveryAndLimit(t *testing.T) {
 }
 
 func TestPipelineIsCountedByCommand(t *testing.T) {
-	p, direct, c := stage(t)
+	p, direct, _ := stage(t)
 	p.Every(3)
-	p.Set(ResetAfterRequest)
-	pipe, ctx := c.Pipeline(), t.Context()
-	first := incr.EvalSha(ctx, pipe, []string{"k"})
-	pipe.Set(ctx, "evalsha", "*3\r\n$7\r\nEVALSHA\r\n", time.Minute) // a value, no command
-	second := incr.EvalSha(ctx, pipe, []string{"k"})
-	third := incr.EvalSha(ctx, pipe, []string{"k"})
-	_, err := pipe.Exec(ctx)
-	require.Error(t, err)
-	assert.NoError(t, first.Err())
-	assert.NoError(t, second.Err(), "replies before the fault arrive")
-	assert.Error(t, third.Err())
+	p.Set(HalfReply)
+	eval := "*4\r\n$7\r\nevalsha\r\n$40\r\n" + incr.Hash() + "\r\n$1\r\n1\r\n$1\r\nk\r\n"
+	// A value that looks like a command is none.
+	set := "*5\r\n$3\r\nSET\r\n$1\r\nv\r\n$21\r\n*1\r\n$7\r\nEVALSHA\r\n....\r\n$2\r\nPX\r\n$4\r\n9000\r\n"
+	got, err := io.ReadAll(bareConn(t, p, eval+set+eval+eval))
+	require.NoError(t, err)
+	assert.Equal(t, ":1\r\n+OK\r\n:2\r\n:3", string(got), "replies before the fault arrive")
 	assert.Equal(t, 3, p.Seen())
 	assert.Equal(t, 3, count(t, direct, "k"))
+}
+
+// On a bare connection, since go-redis peeks at its socket before it reads, and
+// so may take the reset away from the read: its callers see an EOF.
+func TestResetIsAReset(t *testing.T) {
+	p, direct, _ := stage(t)
+	p.Set(ResetAfterRequest)
+	_, err := io.ReadAll(bareConn(t, p, "PING\r\n"+inline))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	assert.Equal(t, 1, count(t, direct, "k"))
 }
 
 func TestRewrite(t *testing.T) {
@@ -194,11 +212,12 @@ func TestProxyUnderLoad(t *testing.T) {
 			}
 		}()
 	}
-	for _, f := range []Fault{ResetAfterRequest, Delay(time.Millisecond), HalfReply, Freeze, SwallowReply(0), Pass} {
-		for seen := p.Seen(); f != Pass && f != Freeze && p.Seen() < min(seen+50, 600); {
-			time.Sleep(poll / 10)
-		}
+	for _, f := range []Fault{ResetAfterRequest, Delay(time.Millisecond), Freeze, HalfReply, SwallowReply(0), Pass} {
 		p.Set(f)
+		if f != Freeze {
+			enough := min(p.Seen()+50, 800)
+			require.Eventually(t, func() bool { return p.Seen() >= enough }, 20*time.Second, poll/10)
+		}
 	}
 	wg.Wait()
 	assert.Equal(t, 800, p.Seen())

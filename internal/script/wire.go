@@ -44,15 +44,18 @@ func (g *Group) keys() []string {
 
 // pack returns the group as the script reads it.
 func (g *Group) pack() []byte {
-	b := make([]byte, 0, 5+41*len(g.Policies)+len(g.Takes)*(4+8*len(g.Policies)))
-	b = append(b, byte(g.Op))
+	b := make([]byte, 0, 6+41*len(g.Policies)+len(g.Takes)*(4+8*len(g.Policies)))
+	b = append(b, g.shape(), byte(g.Op))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.Policies)))
 	at := len(b)
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i])
+		if b[0] == set {
+			b = double(b, g.Takes[0].CostOf(i))
+		}
 	}
-	if g.Op == backend.Reset {
+	if g.Op == backend.Reset || b[0] == set {
 		return b
 	}
 	runs := 0
@@ -66,6 +69,31 @@ func (g *Group) pack() []byte {
 	}
 	binary.LittleEndian.PutUint16(b[at:], uint16(runs))
 	return b
+}
+
+// The shapes of a group: which of the script's paths decides it. They
+// decide alike, and the narrower ones cost the server less.
+const (
+	one   = 1 + iota // one policy
+	set              // several small states, one call
+	mixed            // whatever else
+)
+
+func (g *Group) shape() byte {
+	switch {
+	case g.Op == backend.Reset:
+		return mixed
+	case len(g.Policies) == 1:
+		return one
+	case len(g.Takes) > 1:
+		return mixed
+	}
+	for i := range g.Policies {
+		if isLog(&g.Policies[i]) {
+			return mixed
+		}
+	}
+	return set
 }
 
 func packPolicy(b []byte, p *backend.Policy) []byte {

@@ -1,0 +1,120 @@
+package standalone_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+var serverCost = flag.Bool("servercost", false, "measure the server's CPU a decision")
+
+const (
+	costKeys   = 100_000
+	costRounds = 2
+)
+
+// plain is what any limiter on Redis has to do at the least: read the clock,
+// read a value, write it with an expiry.
+const plain = `local t = redis.call('TIME')
+local v = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], t[1], 'PX', 60000)
+return 1`
+
+// TestServerCost measures the server's CPU a call, all in one run on one
+// server, and holds it against the plain script's.
+func TestServerCost(t *testing.T) {
+	if !*serverCost {
+		t.Skip("run by make server-cost")
+	}
+	server := redistest.Start(t)
+	client := server.Client(t)
+	sha := client.ScriptLoad(context.Background(), plain).Val()
+	measure := func(each func(key string) error) float64 {
+		require.NoError(t, client.FlushAll(context.Background()).Err())
+		spread(t, each) // every key exists, as in a service that has run for a while
+		server.ResetStats(t)
+		spread(t, each)
+		return server.CommandStats(t)["evalsha"].PerCall
+	}
+	base := func(key string) error { return client.EvalSha(context.Background(), sha, []string{key}).Err() }
+	rows := costRows()
+	figures := make([][]float64, len(rows))
+	for range costRounds {
+		b := measure(base)
+		for i, row := range rows {
+			figures[i] = append(figures[i], measure(row.take(client))/b)
+		}
+	}
+	fmt.Printf("%-42s %8s %8s   (usec_per_call over %d keys, ratio to TIME + GET + SET PX, median of %d)\n", "policies", "ratio", "at most", costKeys, costRounds)
+	for i, row := range rows {
+		slices.Sort(figures[i])
+		ratio := figures[i][costRounds/2]
+		fmt.Printf("%-42s %8.2f %8.1f\n", row.name, ratio, row.most)
+		if row.most > 0 && ratio > row.most {
+			t.Errorf("%s costs the server %.2f times the plain script, at most %.1f", row.name, ratio, row.most)
+		}
+	}
+}
+
+type costRow struct {
+	name     string
+	most     float64 // 0: published, no bound
+	policies []backend.Policy
+}
+
+func costRows() []costRow {
+	l := algo.PerHour(1 << 20)
+	p := func(name string, a algo.Algorithm) backend.Policy {
+		return backend.Policy{Name: name, Algorithm: a, OnFailure: backend.FailOpen}
+	}
+	fixed, sliding, token := p("f", algo.FixedWindow(l)), p("s", algo.SlidingWindow(l)), p("t", algo.TokenBucket(l, 1<<20))
+	return []costRow{
+		{"FixedWindow", 1.3, []backend.Policy{fixed}},
+		{"SlidingWindow", 1.3, []backend.Policy{sliding}},
+		{"TokenBucket", 1.3, []backend.Policy{token}},
+		{"FixedWindow, SlidingWindow, TokenBucket", 1.9, []backend.Policy{fixed, sliding, token}},
+		{"BucketedWindow(10)", 0, []backend.Policy{p("b", algo.BucketedWindow(l, 10))}},
+		{"SlidingLog", 0, []backend.Policy{p("l", algo.SlidingLog(algo.PerHour(1_000_000)))}},
+	}
+}
+
+func (r costRow) take(client *redis.Client) func(string) error {
+	s := standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
+	return func(key string) error {
+		_, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: r.policies, Cost: 1}, Last: true})
+		return err
+	}
+}
+
+// spread calls each once for every key, from enough callers to keep the
+// server busy.
+func spread(t *testing.T, each func(key string) error) {
+	var next atomic.Int64
+	var callers sync.WaitGroup
+	for range 16 {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			for i := next.Add(1); i <= costKeys; i = next.Add(1) {
+				if err := each("user:" + strconv.FormatInt(i, 10)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}()
+	}
+	callers.Wait()
+}

@@ -1,0 +1,110 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Bounds sends traffic made to break limits, and leaves the judgement to the
+// oracle.
+func Bounds(t *testing.T, h Harness) {
+	const rule = "no trailing window ever holds more than the algorithm's worst"
+	t.Run("Storm", func(t *testing.T) { h.each(t, rule, storms) })
+	t.Run("Buckets", func(t *testing.T) { storm3(h.probe(t, rule, shape{})) })
+	const least = "BucketedWindow of B buckets as wide as ceil(W / B) admits at least W / ((B+1) * width) of its limit"
+	t.Run("Saturated", func(t *testing.T) { saturated(h.probe(t, least, shape{})) })
+}
+
+// stormCalls is how many calls a storm has.
+const stormCalls = 400
+
+func storms(p *probe) {
+	p.needsClock()
+	for i, l := range []algo.Limit{algo.Per(5, 10*sec), algo.PerMinute(100), algo.Per(17, 7*sec+13*tick)} {
+		p.storm(fmt.Sprint(i), p.list(l), l)
+	}
+}
+
+// storm3 is for shapes of BucketedWindow that no other case has.
+func storm3(p *probe) {
+	p.needsClock()
+	l := algo.Per(17, 7*sec+13*tick)
+	for _, b := range []int64{2, 3, 7, 61} {
+		p.storm(fmt.Sprint(b), p.carried(policy("bucketed", algo.BucketedWindow(l, b))), l)
+	}
+}
+
+// storm takes at the instants where counts change hands, just before them
+// and just after, at any cost, and at random.
+func (p *probe) storm(key string, list []backend.Policy, l algo.Limit) {
+	passed, denied := 0, 0
+	for range stormCalls {
+		d := p.take(key, list, p.cost(l.Events))
+		if d.Allowed {
+			passed++
+		} else {
+			denied++
+		}
+		if !d.Allowed || p.dice.IntN(3) == 0 {
+			p.advance(p.wait(l.Period, d))
+		}
+	}
+	p.must(passed > stormCalls/20 && denied > stormCalls/20, "%d passed and %d were denied: the storm is none", passed, denied)
+}
+
+// cost is mostly small, sometimes everything.
+func (p *probe) cost(most int64) int64 {
+	switch p.dice.IntN(10) {
+	case 0:
+		return most
+	case 1, 2, 3:
+		return 1 + p.dice.Int64N(most)
+	}
+	return 1
+}
+
+// wait is how long until the next call of a storm.
+func (p *probe) wait(period time.Duration, d backend.Decision) time.Duration {
+	edge := time.Duration(p.dice.IntN(3)-1) * tick // before, at, after
+	switch p.dice.IntN(6) {
+	case 0:
+		return max(0, p.untilMultiple(period)+edge)
+	case 1:
+		return max(0, p.untilMultiple(period/10)+edge)
+	case 2:
+		return max(0, d.ResetAfter+edge)
+	case 3:
+		return time.Duration(p.dice.Int64N(int64(period) / 4))
+	}
+	return max(0, d.RetryAfter+edge)
+}
+
+// untilMultiple is the time until the clock is a multiple of d.
+func (p *probe) untilMultiple(d time.Duration) time.Duration {
+	us := d.Microseconds()
+	return time.Duration(us-p.now%us) * tick
+}
+
+// saturated takes one unit as soon as there is one, for twenty windows.
+func saturated(p *probe) {
+	p.needsClock()
+	for _, b := range []int64{2, 7, 10} {
+		l := algo.Per(20, 10*sec+7*tick)
+		list, key := p.carried(policy("bucketed", algo.BucketedWindow(l, b))), fmt.Sprint(b)
+		start, passed := p.now, int64(0)
+		for p.now-start < 20*l.Period.Microseconds() {
+			d := p.take(key, list, 1)
+			if d.Allowed {
+				passed++
+			}
+			p.advance(d.RetryAfter)
+		}
+		width := (l.Period.Microseconds() + b - 1) / b
+		p.must(passed*(b+1)*width >= l.Events*(p.now-start),
+			"%d buckets admitted %d in %v", b, passed, time.Duration(p.now-start)*tick)
+	}
+}

@@ -1,0 +1,142 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// example is a story of takes on one key, each told with what becomes of it.
+type example struct {
+	name  string
+	a     algo.Algorithm
+	steps []step
+}
+
+type step struct {
+	at     time.Duration // since the story began, at a second that every period in it divides
+	takes  int           // calls of cost 1
+	passes int           // how many of them pass
+	retry  time.Duration // what the last says, where it is denied
+}
+
+// began is where the stories begin: a whole number of minutes and days.
+const began = 20197 * 24 * 3600 * 1_000_000
+
+const sec = time.Second
+
+// steady is n calls with a pause between; the first few pass.
+func steady(n, pass int, pause time.Duration) []step {
+	var steps []step
+	for i := range n {
+		steps = append(steps, step{at: time.Duration(i) * pause, takes: 1, passes: min(1, max(0, pass-i))})
+	}
+	return steps
+}
+
+// boundary is 50 calls one second before a window's boundary and 50 one
+// second after it.
+func boundary(pass int) []step {
+	return []step{{at: 9 * sec, takes: 50, passes: 50}, {at: 11 * sec, takes: 50, passes: pass}}
+}
+
+var examples = []example{
+	{"SlidingLog", algo.SlidingLog(algo.PerMinute(5)), []step{
+		{at: 3650 * sec, takes: 1, passes: 1}, {at: 3680 * sec, takes: 1, passes: 1},
+		{at: 3695 * sec, takes: 1, passes: 1}, {at: 3710 * sec, takes: 1, passes: 1},
+		{at: 3720 * sec, takes: 1, passes: 1}, {at: 3720 * sec, takes: 1, passes: 1},
+		{at: 3720 * sec, takes: 1, passes: 0, retry: 20 * sec},
+		{at: 3740*sec - tick, takes: 1, passes: 0, retry: tick}, {at: 3740 * sec, takes: 1, passes: 1},
+	}},
+	{"FifteenCalls", algo.SlidingLog(algo.Per(10, 5*sec)), steady(15, 10, sec/10)},
+	{"Silence", algo.SlidingLog(algo.Per(5, 2*sec)), append(steady(3, 3, sec/2), step{at: 3100 * time.Millisecond, takes: 6, passes: 5, retry: 2 * sec})},
+	{"BoundaryFixedWindow", algo.FixedWindow(algo.Per(50, 10*sec)), boundary(50)},
+	{"BoundarySlidingWindow", algo.SlidingWindow(algo.Per(50, 10*sec)), boundary(5)},
+	{"BoundaryBucketedWindow", algo.BucketedWindow(algo.Per(50, 10*sec), 10), boundary(0)},
+	{"BoundarySlidingLog", algo.SlidingLog(algo.Per(50, 10*sec)), boundary(0)},
+	{"BoundaryTokenBucket", algo.TokenBucket(algo.Per(50, 10*sec), 50), boundary(10)},
+	{"HalfOpen", algo.SlidingLog(algo.Per(1, 10*sec)), []step{
+		{at: 0, takes: 1, passes: 1}, {at: 10*sec - tick, takes: 1, passes: 0, retry: tick}, {at: 10 * sec, takes: 1, passes: 1},
+	}},
+}
+
+// Examples runs the worked examples of Headgate's specification.
+func Examples(t *testing.T, h Harness) {
+	for _, e := range examples {
+		t.Run(e.name, func(t *testing.T) { h.probe(t, "the worked example "+e.name, shape{}).tell(e) })
+	}
+	t.Run("SlidingWindow", func(t *testing.T) { twoBuckets(h.probe(t, "floor(8 * (60 - 45) / 60) + 3 = 5", shape{})) })
+	t.Run("WeightedQuota", func(t *testing.T) {
+		h.each(t, "95 searches of 100 units are all that a quota of 9,500 holds, from whichever region", weighted)
+	})
+	t.Run("NeverAdmissible", func(t *testing.T) {
+		h.each(t, "a cost that a policy can never grant is an error at once, never a denial that looks like later", tooDear)
+	})
+}
+
+func (p *probe) tell(e example) {
+	p.needsClock()
+	list := p.carried(policy("api", e.a))
+	for _, s := range e.steps {
+		p.set(began + s.at.Microseconds())
+		passed, last := 0, backend.Decision{}
+		for range s.takes {
+			if last = p.take("a", list, 1); last.Allowed {
+				passed++
+			}
+		}
+		p.must(passed == s.passes, "%v after %v: of %d calls %d passed, want %d", &e.a, s.at, s.takes, passed, s.passes)
+		p.must(s.retry == 0 || last.RetryAfter == s.retry, "%v after %v: retry after %v, want %v", &e.a, s.at, last.RetryAfter, s.retry)
+	}
+}
+
+// twoBuckets stands 45 s into the window 29083335. The counts were made
+// under a larger limit: under 5 a minute nobody reaches 8.
+func twoBuckets(p *probe) {
+	p.needsClock()
+	const now = 1_745_000_145 * 1_000_000
+	was, is := p.carried(policy("api", algo.SlidingWindow(algo.PerMinute(20)))), p.carried(policy("api", algo.SlidingWindow(algo.PerMinute(5))))
+	current := map[string]int64{"three": 3, "two": 2}
+	p.set(now - 60_000_000)
+	for key := range current {
+		p.passes(key, was, 8)
+	}
+	p.set(now - 1_000_000)
+	for key, n := range current {
+		p.passes(key, was, n)
+	}
+	p.set(now)
+	p.used("three", is, 5)
+	p.denied("three", is, 1)
+	p.used("two", is, 4)
+	p.passes("two", is, 1)
+}
+
+func weighted(p *probe) {
+	regions := make([][]backend.Policy, 8)
+	for i := range regions {
+		regions[i] = p.list(algo.PerDay(9500))
+	}
+	for i := range 95 {
+		p.passes("project", regions[i%8], 100) // search
+	}
+	for i, list := range regions {
+		d := p.denied("project", list, 100)
+		p.must(d.Used == 9500 && d.Remaining == 0, "region %d sees %+v", i, d.State)
+		p.denied("project", list, 1) // videos, channels
+	}
+}
+
+func tooDear(p *probe) {
+	list := p.list(algo.PerDay(50))
+	for i, n := range []int64{51, 1000} {
+		key := fmt.Sprint(i)
+		_, err := p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: list, Cost: n}})
+		p.must(errors.Is(err, backend.ErrNeverAdmissible), "a take of %d from 50 gave %v", n, err)
+		p.passes(key, list, 50)
+	}
+}

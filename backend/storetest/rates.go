@@ -1,0 +1,97 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// oddRates are rates that no number of microseconds divides, and rates of
+// several units a microsecond, with about two seconds' burst.
+var oddRates = []struct {
+	rate  algo.Limit
+	burst int64
+}{
+	{algo.PerSecond(7), 700},
+	{algo.PerSecond(30_000), 60_000},
+	{algo.PerSecond(700_000), 1_400_000},
+	{algo.PerSecond(3_000_000), 6_000_000},
+	{algo.Per(1_000_000_000, 30*24*time.Hour), 1000},
+}
+
+// OddRates saturates a TokenBucket at rates that are hard to meet, for a
+// virtual minute in large costs and a shorter while in single units, with at
+// most that many calls a rate, 200 or more. What passes must not be more
+// than burst + rate*t, nor less than 99.9 % of it.
+func OddRates(t *testing.T, h Harness, calls int) {
+	const rule = "rates are exact: never more than burst + rate*t, and at least 99.9 % of it"
+	for _, r := range oddRates {
+		a := algo.TokenBucket(r.rate, r.burst)
+		t.Run(fmt.Sprint(r.rate), func(t *testing.T) { saturates(h.probe(t, rule, shape{}), a, max(calls, 200)) })
+	}
+	t.Run("RaisedAtNoon", func(t *testing.T) {
+		h.each(t, "100,000 a day raised to 110,000 in mid-day leaves what is used as it was", raisedAtNoon)
+	})
+}
+
+func saturates(p *probe, a algo.Algorithm, calls int) {
+	p.needsClock()
+	list := p.carried(policy("rate", a))
+	p.inBulk(list, calls/4) // two calls a step
+	p.oneByOne(list, calls/2-1)
+}
+
+// inBulk takes all that there is, step by step for a minute.
+func (p *probe) inBulk(list []backend.Policy, steps int) {
+	start, a := p.now, &list[0].Algorithm
+	passed := a.Max()
+	p.passes("bulk", list, passed)
+	for i := range int64(steps) {
+		p.set(start + (i+1)*60_000_000/int64(steps))
+		if n := p.peek("bulk", list, 0).Remaining; n > 0 && p.take("bulk", list, n).Allowed {
+			passed += n
+		}
+	}
+	leaked := leaks(a, p.now-start)
+	p.must(passed <= a.Max()+leaked && passed >= (a.Max()+leaked)/1000*999, "%v passed %d in a minute, want %d", a, passed, a.Max()+leaked)
+}
+
+// oneByOne takes single units as soon as there is one. The burst went
+// before, so that it can't hide what the rate owes; the unit that is under
+// way when the calls end is not owed yet.
+func (p *probe) oneByOne(list []backend.Policy, calls int) {
+	start, passed, a := p.now, int64(0), &list[0].Algorithm
+	p.passes("single", list, a.Max())
+	for range calls {
+		d := p.take("single", list, 1)
+		if d.Allowed {
+			passed++
+		}
+		p.advance(d.RetryAfter)
+	}
+	leaked := leaks(a, p.now-start)
+	p.must(passed <= leaked && passed >= leaked*999/1000-1-leaks(a, 1), "%v passed %d single units in %v, want %d",
+		a, passed, time.Duration(p.now-start)*tick, leaked)
+}
+
+// leaks returns how many whole units leak in a time, of hours at most.
+func leaks(a *algo.Algorithm, us int64) int64 {
+	return us * a.Limit().Events / a.Limit().Period.Microseconds()
+}
+
+func raisedAtNoon(p *probe) {
+	was, is := p.list(algo.PerDay(100_000)), p.list(algo.PerDay(110_000))
+	for _, n := range []int64{40_000, 7, 19_993} {
+		p.passes("a", was, n)
+		p.pause()
+	}
+	p.passes("a", was, 1)
+	before, after := p.states("a", was), p.states("a", is)
+	for i := range before {
+		p.must(before[i].Used > 59_000 && after[i].Used == before[i].Used, "used was\n\t%+v\nand is\n\t%+v", before[i], after[i])
+		p.must(after[i].Remaining == before[i].Remaining+10_000, "remaining was\n\t%+v\nand is\n\t%+v", before[i], after[i])
+	}
+}

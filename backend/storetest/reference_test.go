@@ -1,0 +1,156 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// reference is the least store that keeps the contract: a map under a lock,
+// and the rules of package algo. Nothing in it is fast or leaves by itself.
+type reference struct {
+	now  func() int64
+	lose atomic.Bool // the next reply
+	gone atomic.Bool // the next request
+	mu   struct {
+		sync.Mutex
+		closed bool
+		cells  map[cell][]int64 // nil words are garbage
+		until  map[cell]int64   // when a cell may go
+	}
+}
+
+type cell struct{ key, sub, policy string }
+
+func newReference(now func() int64) *reference {
+	s := &reference{now: now}
+	s.mu.cells, s.mu.until = map[cell][]int64{}, map[cell]int64{}
+	return s
+}
+
+func (s *reference) Check(policies []backend.Policy) error { return backend.CheckPolicies(policies) }
+
+func (s *reference) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.closed = true
+	return nil
+}
+
+func (s *reference) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return backend.Decision{}, backend.ErrClosed
+	}
+	if err := r.Check(ctx); err != nil {
+		return backend.Decision{}, err
+	}
+	if s.gone.CompareAndSwap(true, false) {
+		return backend.Decision{}, backend.ErrUnavailable
+	}
+	d, err := s.decide(&r)
+	if s.lose.CompareAndSwap(true, false) {
+		return backend.Decision{}, backend.ErrPerhapsCounted
+	}
+	return d, err
+}
+
+func (s *reference) decide(r *backend.Request) (backend.Decision, error) {
+	now, at, fits := s.now(), int64(0), true
+	readings := make([]backend.Reading, len(r.Policies))
+	for i := range r.Policies {
+		a, c := &r.Policies[i].Algorithm, cellOf(&r.Group, i)
+		w, ok := s.mu.cells[c]
+		if r.Op == backend.Reset {
+			delete(s.mu.cells, c)
+			w, ok = nil, false
+		}
+		if ok && w == nil {
+			return backend.Decision{}, &backend.CorruptError{Key: r.Key, Stored: fmt.Sprint(c)}
+		}
+		if !ok {
+			w = make([]int64, a.Words())
+		}
+		v := a.View(w, now)
+		readings[i] = backend.Reading{Used: v.Used, ResetAt: a.ResetAt(&v)}
+		if n := r.CostOf(i); r.Op != backend.Reset && !a.Fits(&v, n) {
+			readings[i].RetryAt, fits = a.RetryAt(w, &v, n), false
+		}
+		at = max(at, v.At)
+	}
+	if fits && r.Op == backend.Take {
+		s.charge(&r.Group, now, readings)
+	}
+	return r.Decide(r.Op, now, at, readings), nil
+}
+
+func (s *reference) charge(g *backend.Group, now int64, readings []backend.Reading) {
+	for i := range g.Policies {
+		a, c := &g.Policies[i].Algorithm, cellOf(g, i)
+		w := s.mu.cells[c]
+		if w == nil {
+			w = make([]int64, a.Words())
+		}
+		w = slices.Clone(w)
+		v := a.View(w, now)
+		s.mu.cells[c] = a.Take(w, &v, g.CostOf(i))
+		v = a.View(s.mu.cells[c], now)
+		readings[i] = backend.Reading{Used: v.Used, ResetAt: a.ResetAt(&v)}
+		s.mu.until[c] = max(s.mu.until[c], a.ResetAt(&v)+1_000_000)
+	}
+}
+
+func cellOf(g *backend.Group, i int) cell { return cell{g.Key, g.Sub, g.Policies[i].Name} }
+
+func (s *reference) expiries() map[string]time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := map[string]time.Duration{}
+	for c := range s.mu.cells {
+		left[fmt.Sprintf("hg{%s}%s:%s", c.key, c.sub, c.policy)] = time.Duration(s.mu.until[c]-s.now()) * time.Microsecond
+	}
+	return left
+}
+
+func (s *reference) corrupt(key string, policies []backend.Policy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range policies {
+		s.mu.cells[cell{key, "", p.Name}] = nil
+	}
+}
+
+// onVirtualTime returns a reference with every hook.
+func onVirtualTime() (*reference, Subject) {
+	var now atomic.Int64
+	s := newReference(now.Load)
+	return s, Subject{
+		Store:     s,
+		SetNow:    now.Store,
+		Expiries:  s.expiries,
+		Corrupt:   s.corrupt,
+		LoseReply: func() { s.lose.Store(true) },
+		Refuse:    func() { s.gone.Store(true) },
+	}
+}
+
+func TestReference(t *testing.T) {
+	Run(t, Harness{New: func(*testing.T) Subject {
+		_, subject := onVirtualTime()
+		return subject
+	}})
+}
+
+// On the real clock, and without any hook, what can still be asked passes.
+func TestReferenceOnRealTime(t *testing.T) {
+	Run(t, Harness{New: func(*testing.T) Subject {
+		return Subject{Store: newReference(func() int64 { return time.Now().UnixMicro() })}
+	}})
+}

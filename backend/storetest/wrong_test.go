@@ -1,0 +1,206 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// wrongEnv names the wrong store to the child process that tests it.
+const wrongEnv = "STORETEST_WRONG"
+
+// wrong is the reference with one mistake in it.
+type wrong struct {
+	name   string
+	breaks string // a case of the contract, or the start of another rule
+	spoil  func(*reference, *Subject)
+}
+
+func (w *wrong) rule() string {
+	for _, c := range contract {
+		if c.name == w.breaks {
+			return c.sentence
+		}
+	}
+	return w.breaks
+}
+
+// A suite that nothing fails tests nothing.
+func TestWrongStoresFail(t *testing.T) {
+	for _, w := range wrongs {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			child := exec.Command(os.Args[0], "-test.run=^TestWrongChild$")
+			child.Env = append(os.Environ(), wrongEnv+"="+w.name)
+			out, err := child.CombinedOutput()
+			var failed *exec.ExitError
+			require.True(t, errors.As(err, &failed), "the suite passes a store that %s: %v", w.name, err)
+			require.Contains(t, string(out), `the contract: "`+w.rule())
+			require.NotContains(t, string(out), "panic:")
+		})
+	}
+}
+
+func TestWrongChild(t *testing.T) {
+	name := os.Getenv(wrongEnv)
+	if name == "" {
+		t.Skip("runs in a child of TestWrongStoresFail")
+	}
+	w := wrongs[slices.IndexFunc(wrongs, func(w wrong) bool { return w.name == name })]
+	Run(t, Harness{New: func(*testing.T) Subject {
+		s, subject := onVirtualTime()
+		w.spoil(s, &subject)
+		return subject
+	}})
+}
+
+func TestEachSentenceIsBrokenBySomeStore(t *testing.T) {
+	for _, c := range contract {
+		broken := slices.ContainsFunc(wrongs, func(w wrong) bool { return w.breaks == c.name })
+		require.True(t, broken, "no wrong store breaks: %s", c.sentence)
+	}
+}
+
+// spoiled does what its do says, and the rest as the reference.
+type spoiled struct {
+	next  *reference
+	do    func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error)
+	check func([]backend.Policy) error
+	close func() error
+}
+
+func (s *spoiled) Check(p []backend.Policy) error { return s.check(p) }
+func (s *spoiled) Close() error                   { return s.close() }
+func (s *spoiled) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	return s.do(s.next, ctx, r)
+}
+
+func spoil(s *reference, u *Subject) *spoiled {
+	w := &spoiled{next: s, do: (*reference).Do, check: s.Check, close: s.Close}
+	u.Store = w
+	return w
+}
+
+type doFunc = func(*reference, context.Context, backend.Request) (backend.Decision, error)
+
+func doing(do doFunc) func(*reference, *Subject) {
+	return func(s *reference, u *Subject) { spoil(s, u).do = do }
+}
+
+// asking spoils the request.
+func asking(f func(*backend.Request)) func(*reference, *Subject) {
+	return doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		f(&r)
+		return s.Do(ctx, r)
+	})
+}
+
+// answering spoils the states of the answer.
+func answering(f func(r *backend.Request, d *backend.Decision, s *backend.State)) func(*reference, *Subject) {
+	return doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		d, err := s.Do(ctx, r)
+		f(&r, &d, &d.State)
+		for i := range r.Each {
+			f(&r, &d, &r.Each[i])
+		}
+		return d, err
+	})
+}
+
+// after does something more, once the reference has answered.
+func after(f func(s *reference, r backend.Request, d backend.Decision, err error)) func(*reference, *Subject) {
+	return doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		d, err := s.Do(ctx, r)
+		each := slices.Clone(r.Each)
+		f(s, r, d, err)
+		copy(r.Each, each)
+		return d, err
+	})
+}
+
+// instead makes another algorithm of each.
+func instead(f func(algo.Algorithm) algo.Algorithm) func(*reference, *Subject) {
+	return asking(func(r *backend.Request) {
+		r.Policies = slices.Clone(r.Policies)
+		for i := range r.Policies {
+			r.Policies[i].Algorithm = f(r.Policies[i].Algorithm)
+		}
+	})
+}
+
+// force charges whether there is room or not.
+func (s *reference) force(r backend.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.charge(&r.Group, s.now(), make([]backend.Reading, len(r.Policies)))
+}
+
+// forget drops what f says.
+func (s *reference) forget(f func(cell) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.mu.cells {
+		if f(c) {
+			delete(s.mu.cells, c)
+		}
+	}
+}
+
+func fold(f func(string) string) func(*reference, *Subject) {
+	return asking(func(r *backend.Request) {
+		if r.Key != "" {
+			r.Key = "k" + f(r.Key)
+		}
+	})
+}
+
+func head(n int) func(string) string { return func(s string) string { return s[:min(n, len(s))] } }
+
+// within returns what stands in the first braces, as a cluster hashes keys.
+func within(s string) string {
+	if _, rest, ok := strings.Cut(s, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return s
+}
+
+// checkThenAct looks and takes in two steps, and lets others in between.
+func checkThenAct(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+	look := r
+	look.Op = backend.Peek
+	d, err := s.Do(ctx, look)
+	if r.Op != backend.Take || err != nil || !d.Allowed {
+		return s.Do(ctx, r)
+	}
+	for range 10 {
+		runtime.Gosched()
+	}
+	s.force(r)
+	d, err = s.Do(ctx, look)
+	*r.Charge = backend.Charge{At: s.now(), Cost: r.Cost, Costs: r.Costs, Outcome: backend.Taken}
+	d.Allowed, d.RetryAfter, d.Charge, d.Granted = true, 0, r.Charge, r.Cost
+	return d, err
+}
+
+// wholeInterval rounds a rate to a whole number of microseconds a unit, as
+// those do who keep an emission interval.
+func wholeInterval(a algo.Algorithm) algo.Algorithm {
+	if l := a.Limit(); a.Kind() == algo.KindTokenBucket && l.Period < time.Minute {
+		per := max(1, l.Period.Microseconds()/l.Events)
+		return algo.TokenBucket(algo.Per(1000, time.Duration(1000*per)*tick), a.Max())
+	}
+	return a
+}

@@ -1,0 +1,302 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// wrongs are mistakes that a store can make, one or more for each sentence.
+var wrongs = []wrong{
+	{"charges only the first policy", "Fits", doing(chargesFirst)},
+	{"lets one unit too many pass", "Denied", instead(oneMore)},
+	{"charges one policy of a denied set", "Denied", after(chargesAnyway)},
+	{"counts denials", "DeniedStores", after(func(s *reference, r backend.Request, d backend.Decision, err error) {
+		if r.Op == backend.Take && !d.Allowed && err == nil {
+			s.force(r)
+		}
+	})},
+	{"stores an entry a denial", "DeniedStores", after(func(s *reference, r backend.Request, d backend.Decision, err error) {
+		if r.Op == backend.Take && !d.Allowed && err == nil {
+			s.touch(r)
+		}
+	})},
+	{"writes when it peeks", "Peek", after(func(s *reference, r backend.Request, d backend.Decision, err error) {
+		if r.Op == backend.Peek && d.Allowed && r.Cost > 0 {
+			s.force(r)
+		}
+	})},
+	{"stores an entry a peek", "Peek", after(func(s *reference, r backend.Request, _ backend.Decision, err error) {
+		if r.Op == backend.Peek && err == nil {
+			s.touch(r)
+		}
+	})},
+	{"peeks for one unit whatever the cost", "Peek", asking(func(r *backend.Request) {
+		if r.Op == backend.Peek && r.Cost > 0 && r.Cost <= 10 {
+			r.Cost = 1
+		}
+	})},
+	{"forgets every policy on a reset", "Reset", after(func(s *reference, r backend.Request, _ backend.Decision, _ error) {
+		if r.Op == backend.Reset {
+			s.forget(func(c cell) bool { return c.key == r.Key })
+		}
+	})},
+	{"resets nothing", "Reset", asking(func(r *backend.Request) {
+		if r.Op == backend.Reset {
+			r.Op, r.Cost, r.Costs = backend.Peek, 0, nil
+		}
+	})},
+	{"counts each list apart", "Name", asking(func(r *backend.Request) {
+		for i := range r.Policies {
+			r.Sub += r.Policies[i].Name + " "
+		}
+	})},
+	{"counts by place in the list", "Name", asking(func(r *backend.Request) {
+		r.Policies = slices.Clone(r.Policies)
+		for i := range r.Policies {
+			r.Policies[i].Name = fmt.Sprint("p", i)
+		}
+	})},
+	{"starts over with a new limit", "Limit", asking(func(r *backend.Request) {
+		if len(r.Policies) > 0 {
+			r.Sub = r.Policies[0].Algorithm.String()
+		}
+	})},
+	{"folds the case of keys", "Keys", fold(strings.ToLower)},
+	{"ends keys at a zero byte", "Keys", fold(func(s string) string { return strings.SplitN(s, "\x00", 2)[0] })},
+	{"trims keys", "Keys", fold(strings.TrimSpace)},
+	{"repairs keys", "Keys", fold(func(s string) string { return strings.ToValidUTF8(s, "?") })},
+	{"cuts keys", "Keys", fold(head(64))},
+	{"reads braces in keys", "Keys", fold(within)},
+	{"answers with the first policy", "Binds", doing(firstBinds)},
+	{"answers with the last of equals", "Binds", doing(lastOfEquals)},
+	{"leaves Each as it was", "Each", asking(func(r *backend.Request) { r.Each = nil })},
+	{"fills Each backwards", "Each", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		d, err := s.Do(ctx, r)
+		slices.Reverse(r.Each)
+		return d, err
+	})},
+	{"says that nothing remains on a denial", "Remaining", answering(func(_ *backend.Request, d *backend.Decision, s *backend.State) {
+		if !d.Allowed {
+			s.Remaining = 0
+		}
+	})},
+	{"lets less than nothing remain", "Remaining", answering(func(_ *backend.Request, _ *backend.Decision, s *backend.State) {
+		s.Remaining = s.Limit - s.Used
+	})},
+	{"says a tick too early to retry", "RetryAfter", answering(func(_ *backend.Request, _ *backend.Decision, s *backend.State) {
+		s.RetryAfter = max(0, s.RetryAfter-tick)
+	})},
+	{"says a tick too late to retry", "RetryAfter", answering(func(_ *backend.Request, _ *backend.Decision, s *backend.State) {
+		if s.RetryAfter > 0 {
+			s.RetryAfter += tick
+		}
+	})},
+	{"says to retry at the next reset", "RetryAfter", answering(func(_ *backend.Request, _ *backend.Decision, s *backend.State) {
+		if s.RetryAfter > 0 {
+			s.RetryAfter = s.ResetAfter
+		}
+	})},
+	{"says a tick too late that it is as new", "ResetAfter", answering(func(_ *backend.Request, _ *backend.Decision, s *backend.State) {
+		if s.ResetAfter > 0 {
+			s.ResetAfter += tick
+		}
+	})},
+	{"names the second of a charge", "Charge", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) {
+		if d.Charge != nil {
+			d.Charge.At -= d.Charge.At % 1_000_000
+		}
+	})},
+	{"names an instant of the client's clock", "Charge", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) {
+		if d.Charge != nil {
+			d.Charge.At = time.Now().UnixMicro()
+		}
+	})},
+	{"denies what can never pass", "Refused", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		d, err := s.Do(ctx, r)
+		if errors.Is(err, backend.ErrNeverAdmissible) {
+			err = nil
+		}
+		return d, err
+	})},
+	{"takes a cost below nothing as nothing", "Refused", asking(func(r *backend.Request) { r.Cost = max(r.Cost, 0) })},
+	{"ignores the context", "Context", doing(func(s *reference, _ context.Context, r backend.Request) (backend.Decision, error) {
+		return s.Do(context.Background(), r)
+	})},
+	{"starts over where it finds garbage", "Corrupt", doing(startsOver)},
+	{"names no key", "Corrupt", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		d, err := s.Do(ctx, r)
+		if errors.As(err, new(*backend.CorruptError)) {
+			err = &backend.CorruptError{Stored: "somewhere"}
+		}
+		return d, err
+	})},
+	{"calls a lost reply unavailable", "Unavailable", replacing(backend.ErrPerhapsCounted, backend.ErrUnavailable)},
+	{"calls a refusal perhaps counted", "Unavailable", replacing(backend.ErrUnavailable, backend.ErrPerhapsCounted)},
+	{"sends again when a reply is lost", "AtMostOnce", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		d, err := s.Do(ctx, r)
+		if errors.Is(err, backend.ErrPerhapsCounted) {
+			return s.Do(ctx, r)
+		}
+		return d, err
+	})},
+	{"forgets an expiry", "Expires", expiring(func(_ *reference, name string, left time.Duration) time.Duration {
+		if strings.Contains(name, "{key 1}") {
+			return -1
+		}
+		return left
+	})},
+	{"expires a key with its shortest window", "Expires", expiring(func(_ *reference, name string, left time.Duration) time.Duration {
+		if strings.Contains(name, "{long}") {
+			return min(left, time.Hour)
+		}
+		return left
+	})},
+	{"serves on after Close", "Close", func(s *reference, u *Subject) { spoil(s, u).close = func() error { return nil } }},
+	{"minds being closed twice", "Close", closesOnce},
+	{"checks, then acts", "Store keeps counts and decides on them atomically.", doing(checkThenAct)},
+	{"ignores the previous window", "floor(8 * (60 - 45) / 60) + 3 = 5", instead(as(algo.KindSlidingWindow, algo.FixedWindow))},
+	{"takes a fixed window for a log", "no trailing window ever holds more", instead(as(algo.KindSlidingLog, algo.FixedWindow))},
+	{"counts all in two buckets", "BucketedWindow of B buckets", instead(as(algo.KindBucketedWindow, func(l algo.Limit) algo.Algorithm {
+		return algo.BucketedWindow(l, 2)
+	}))},
+	{"keeps a whole interval", "rates are exact", instead(wholeInterval)},
+	{"carries everything", "bad input gives a typed error", func(s *reference, u *Subject) { spoil(s, u).check = func([]backend.Policy) error { return nil } }},
+	{"gives untyped errors", "bad input gives a typed error", replacing(nil, errors.New("bad"))},
+	{"starts over with a longer list", "two limiters that list a policy", after(func(s *reference, r backend.Request, _ backend.Decision, _ error) {
+		if len(r.Policies) == 3 {
+			s.forget(func(c cell) bool { return c.key == r.Key })
+		}
+	})},
+}
+
+func chargesFirst(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+	look := r
+	look.Op = backend.Peek
+	if d, err := s.Do(ctx, look); r.Op == backend.Take && err == nil && d.Allowed {
+		r.Policies, r.Each = r.Policies[:1], nil
+		if r.Costs != nil {
+			r.Costs = r.Costs[:1]
+		}
+	}
+	return s.Do(ctx, r)
+}
+
+func chargesAnyway(s *reference, r backend.Request, d backend.Decision, err error) {
+	if r.Op != backend.Take || d.Allowed || err != nil {
+		return
+	}
+	for i := range r.Policies {
+		one := backend.Group{Key: r.Key, Policies: r.Policies[i : i+1], Cost: r.CostOf(i)}
+		if d, _ := s.Do(context.Background(), backend.Request{Op: backend.Take, Group: one}); d.Allowed {
+			return
+		}
+	}
+}
+
+// touch leaves an empty entry for each policy.
+func (s *reference) touch(r backend.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range r.Policies {
+		if c := cellOf(&r.Group, i); s.mu.cells[c] == nil {
+			s.mu.cells[c] = make([]int64, r.Policies[i].Algorithm.Words())
+		}
+	}
+}
+
+// oneMore raises what an algorithm can grant by a unit.
+func oneMore(a algo.Algorithm) algo.Algorithm {
+	l := a.Limit()
+	l.Events++
+	for i, k := range []algo.Kind{algo.KindFixedWindow, algo.KindSlidingWindow, algo.KindBucketedWindow, algo.KindSlidingLog, algo.KindTokenBucket} {
+		if k == a.Kind() {
+			return shapes[i].kind(0)(l)
+		}
+	}
+	return a
+}
+
+// as makes another algorithm of one kind.
+func as(k algo.Kind, f func(algo.Limit) algo.Algorithm) func(algo.Algorithm) algo.Algorithm {
+	return func(a algo.Algorithm) algo.Algorithm {
+		if a.Kind() == k {
+			return f(a.Limit())
+		}
+		return a
+	}
+}
+
+func firstBinds(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if r.Each == nil {
+		r.Each = make([]backend.State, len(r.Policies))
+	}
+	d, err := s.Do(ctx, r)
+	if err == nil {
+		d.State = r.Each[0]
+	}
+	return d, err
+}
+
+func lastOfEquals(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if r.Each == nil {
+		r.Each = make([]backend.State, len(r.Policies))
+	}
+	d, err := s.Do(ctx, r)
+	for i := range r.Each {
+		if e := &r.Each[i]; err == nil && e.RetryAfter == d.RetryAfter && e.Remaining == d.Remaining {
+			d.State = *e
+		}
+	}
+	return d, err
+}
+
+func startsOver(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+	d, err := s.Do(ctx, r)
+	if errors.As(err, new(*backend.CorruptError)) {
+		s.forget(func(c cell) bool { return c.key == r.Key })
+		return s.Do(ctx, r)
+	}
+	return d, err
+}
+
+// replacing puts one error for another; for nil it puts it for all that are typed.
+func replacing(was, is error) func(*reference, *Subject) {
+	return doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		d, err := s.Do(ctx, r)
+		if was != nil && errors.Is(err, was) || was == nil && errors.As(err, new(*backend.InvalidError)) {
+			err = is
+		}
+		return d, err
+	})
+}
+
+func expiring(f func(s *reference, name string, left time.Duration) time.Duration) func(*reference, *Subject) {
+	return func(s *reference, u *Subject) {
+		u.Expiries = func() map[string]time.Duration {
+			all := s.expiries()
+			for name, left := range all {
+				all[name] = f(s, name, left)
+			}
+			return all
+		}
+	}
+}
+
+func closesOnce(s *reference, u *Subject) {
+	w, left := spoil(s, u), int64(math.MaxInt64)
+	w.close = func() error {
+		if left != math.MaxInt64 {
+			return backend.ErrClosed
+		}
+		left = 0
+		return s.Close()
+	}
+}

@@ -1,0 +1,89 @@
+package arch
+
+import (
+	"slices"
+	"strings"
+)
+
+const module = "github.com/headgate-go/headgate"
+
+// A row says what a package may import of ours. A new folder has to be entered
+// here: that is the moment to decide where it stands.
+type row struct {
+	pkg    string   // relative to the module, "." for the root; "x/..." is x and all below it
+	may    []string // the same; public stands for all but internal
+	reason string   // said when the row is broken
+}
+
+const public = "public"
+
+var table = []row{
+	{"lua", nil,
+		"lua is the scripts' text and nothing else, so that whatever runs scripts can have it"},
+	{"internal/slot", nil,
+		"slot computes a CRC16 and needs no word of ours"},
+	{"algo", []string{"lua"},
+		"an algorithm is pure: it knows its twin's script by name, and no backend, no station, no clock"},
+	{"backend", []string{"algo"},
+		"backend is the contract between stations; if it knew one of them, all would depend on that one"},
+	{"internal/script", []string{"backend", "algo", "lua"},
+		"the machinery serves the backends and must not know which of them it serves"},
+	{"internal/flight", []string{"backend", "algo", "lua"},
+		"the machinery serves the backends and must not know which of them it serves"},
+	{"internal/denial", []string{"backend", "algo", "lua"},
+		"the deny cache answers in the contract's words, before any station is asked"},
+	{"internal/oracle", []string{"backend", "algo", "lua"},
+		"the oracle judges every store alike, so it must not know one"},
+	{"internal/trace", []string{"backend", "algo", "lua"},
+		"traces hold both renderings equal and belong to no backend"},
+	{"backend/memory", []string{"backend", "algo"},
+		"memory runs the Go rendering: no script, no Redis, no other backend"},
+	{"backend/standalone", []string{"backend", "algo", "lua", "internal/script", "internal/flight"},
+		"a backend runs one rendering and knows neither another backend nor the stations above it"},
+	{"backend/cluster", []string{"backend", "algo", "lua", "internal/script", "internal/flight", "internal/slot"},
+		"a backend runs one rendering and knows neither another backend nor the stations above it"},
+	{"breaker", []string{"backend", "algo"},
+		"breaker is a store over any store; what is hot and how it is split is none of its business"},
+	{"shard", []string{"backend", "algo", "internal/slot", "internal/denial"},
+		"shard is a store over any store; what fails and what follows from it is none of its business"},
+	{"backend/storetest", []string{"backend", "algo", "internal/oracle", "internal/trace"},
+		"the suite tests a store by its contract; with a store's own package at hand it would test that one"},
+	{".", []string{"backend", "algo", "breaker", "shard", "backend/memory", "internal/denial"},
+		"the root puts stations together over a store that it is given: a user of memory must not link a cluster client (memory itself is there for FailLocal)"},
+	{"middleware/...", []string{".", "backend"},
+		"a middleware turns a decision into a header, a status or a metric: it needs the limiter and its words"},
+	{"policyfile", []string{".", "algo"},
+		"a policy file speaks of policies and algorithms, the words that a user types"},
+	{"examples/...", []string{public},
+		"an example shows what users can write, and users can't import internal"},
+	{"docs/...", []string{public},
+		"what the documents show is what users can write, and users can't import internal"},
+	{"bench/...", []string{public, "internal/redistest"},
+		"a benchmark measures what users hold; of the machinery it may only have a server started"},
+	{"internal/redistest", nil,
+		"redistest is below everything that is tested with it"},
+	{"internal/arch", nil,
+		"arch reads the source, it doesn't run it"},
+}
+
+// find returns the row of a package; false if it was never entered.
+func find(pkg string) (row, bool) {
+	i := slices.IndexFunc(table, func(r row) bool { return matches(r.pkg, pkg) })
+	if i < 0 {
+		return row{}, false
+	}
+	return table[i], true
+}
+
+func (r row) allows(pkg string) bool {
+	return slices.ContainsFunc(r.may, func(may string) bool {
+		return matches(may, pkg) || may == public && isPublic(pkg)
+	})
+}
+
+func matches(pattern, pkg string) bool {
+	root, below := strings.CutSuffix(pattern, "/...")
+	return pkg == root || below && strings.HasPrefix(pkg, root+"/")
+}
+
+func isPublic(pkg string) bool { return !slices.Contains(strings.Split(pkg, "/"), "internal") }

@@ -1,0 +1,127 @@
+// Package oracle judges admitted traffic after the fact: given every charge
+// with the instant it counts from, was any window fuller than its algorithm
+// allows? It shares no code with the algorithms beyond their stated bound, so
+// that a wrong rule can't excuse itself.
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+)
+
+// Oracle collects the admitted charges of one policy on one key. It is safe
+// for concurrent use. It assumes numbers that don't change and a clock that
+// doesn't step back, as algo.Algorithm.Worst does.
+type Oracle struct {
+	a  algo.Algorithm
+	mu struct {
+		sync.Mutex
+		charges []charge
+	}
+}
+
+type charge struct{ at, units int64 }
+
+// New returns an oracle that has seen nothing.
+func New(a algo.Algorithm) *Oracle { return &Oracle{a: a} }
+
+// Add records units admitted at an instant, in microseconds of the Unix
+// epoch. The order of calls does not matter: answers overtake each other.
+func (o *Oracle) Add(at, units int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.charges = append(o.mu.charges, charge{at, units})
+}
+
+// Check returns a *BrokenError for the first window found that held more
+// than the algorithm's worst, or nil.
+//
+// A TokenBucket is held to burst + rate*t between every two instants. The
+// others are held to Worst over trailing windows of a single microsecond, one
+// period and seven: a burst, the promise, and the long run.
+func (o *Oracle) Check() error {
+	charges := o.sorted()
+	if o.a.Kind() == algo.KindTokenBucket {
+		return o.bucket(charges)
+	}
+	w := o.a.Limit().Period
+	for _, window := range [...]time.Duration{time.Microsecond, w, 7 * w} {
+		if err := o.trailing(charges, window); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *Oracle) sorted() []charge {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := slices.Clone(o.mu.charges)
+	slices.SortFunc(s, func(x, y charge) int { return cmp.Compare(x.at, y.at) })
+	return s
+}
+
+// trailing checks each window (t-w, t] that ends at a charge; a fuller one
+// that ends elsewhere can be moved to the charge before its end.
+func (o *Oracle) trailing(charges []charge, w time.Duration) error {
+	worst, held, first := o.a.Worst(w), int64(0), 0
+	for _, c := range charges {
+		from := c.at - w.Microseconds()
+		for ; charges[first].at <= from; first++ {
+			held -= charges[first].units
+		}
+		if held += c.units; held > worst {
+			return &BrokenError{Algorithm: o.a.String(), From: from + 1, To: c.at, Held: held, Bound: worst}
+		}
+	}
+	return nil
+}
+
+// bucket checks every pair of instants at once, by the queue that a bucket
+// is: the most that any window ending here holds above rate*t is what the
+// one before held, less what leaked since, never below nothing, plus this
+// charge (Lindley's recursion). Scaled by the period it is all whole.
+func (o *Oracle) bucket(charges []charge) error {
+	limit, period := uint64(o.a.Limit().Events), uint64(o.a.Limit().Period.Microseconds())
+	full := product(uint64(o.a.Max()), period)
+	var level wide
+	first, held := 0, int64(0)
+	for i, c := range charges {
+		if i > 0 {
+			level = level.less(product(limit, uint64(c.at-charges[i-1].at)))
+		}
+		if level == (wide{}) {
+			first, held = i, 0
+		}
+		held += c.units
+		if level = level.plus(product(uint64(c.units), period)); level.above(full) {
+			return o.overflowed(charges[first].at, c.at, held)
+		}
+	}
+	return nil
+}
+
+func (o *Oracle) overflowed(from, to, held int64) error {
+	l := o.a.Limit()
+	leaked := product(uint64(l.Events), uint64(to-from)).over(uint64(l.Period.Microseconds()))
+	return &BrokenError{Algorithm: o.a.String(), From: from, To: to, Held: held, Bound: o.a.Max() + leaked}
+}
+
+// BrokenError is a window that held more than its algorithm allows.
+type BrokenError struct {
+	Algorithm string
+	From, To  int64 // the first and the last instant that count, µs
+	Held      int64 // units admitted from From to To
+	Bound     int64 // units that the algorithm allows
+}
+
+// Error names the window, what it held, and the bound.
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("oracle: %s admitted %d units in the window [%d, %d] µs (%v), its worst is %d",
+		e.Algorithm, e.Held, e.From, e.To, time.Duration(e.To-e.From+1)*time.Microsecond, e.Bound)
+}

@@ -1,0 +1,47 @@
+-- A group of several small states and one call: the common set. Each policy's
+-- new value is made while it is looked at, and thrown away if another policy
+-- denies: packing in vain costs less than keeping every local in a table
+-- until all have been looked at (measured: 1.7 and 3.1 times a plain script).
+
+--@section group
+local key, status, least, ahead, sum, log = KEYS[k], 0, 2 - op
+local values, fresh = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + policies)), {false, false, false}
+if values.err then values, status = {}, 1 end
+local later, passes, longer = '', true, 0
+for p = 1, policies do
+  local kind, limit, period, a, b, fill, cost
+  kind, limit, period, a, b, fill, cost, pos = parse('<Bdddddd', blob, pos)
+  local hz, since, at, x, y, z, used, v = 0, now, now, 0, 0, 0, 0, values[p]
+  --@include each.range
+  --@include each.view
+  if kind > 3 then values[p] = pack('<dd', used, x) elseif not v then values[p] = '\0' end
+  local had, taken = used, cost
+  used = used + taken
+  if used > limit then
+    passes = false
+    if kind > 3 and status == 0 then
+      local need, leaves = used - limit
+      --@include each.release
+      later = later .. pack('<d', leaves)
+    end
+  elseif passes and least == 1 and status == 0 then
+    --@include each.take
+    fresh[p] = v
+  end
+end
+if status > 0 then out = out .. string.char(status)
+else
+  if policies == 3 then out = out .. '\0' .. values[1] .. values[2] .. values[3] .. later
+  else out = out .. '\0' .. table.concat(values) .. later end
+  if passes and least == 1 then
+    if policies == 2 then call('HSET', key, ARGV[arg + 1], fresh[1], ARGV[arg + 2], fresh[2])
+    elseif policies == 3 then call('HSET', key, ARGV[arg + 1], fresh[1], ARGV[arg + 2], fresh[2], ARGV[arg + 3], fresh[3])
+    else
+      local fields = {}
+      for p = 1, policies do fields[2 * p - 1], fields[2 * p] = ARGV[arg + p], fresh[p] end
+      call('HSET', key, unpack(fields))
+    end
+    --@include each.expire
+  end
+end
+k, arg = k + 1, arg + policies + 1
