@@ -15,7 +15,10 @@
 --         a run:    I4 how many takes of these costs, d cost for each policy
 --         (shape 2 has no runs: its policies end with d cost)
 --
---   reply one string: d now, then for each group a status byte:
+--   reply one string: now as TIME's own seconds and microseconds in decimal, a
+--         space between them (they stand before the first group's status, and
+--         are pasted in with it: one new string less), then for each group a
+--         status byte:
 --         0 decided, 1 a stored value is not ours, 2 a number is out of range
 --         and for a decided one, for each policy what it met:
 --         kinds 1 to 3: a byte 0 for nothing, else the stored value (its first
@@ -35,16 +38,14 @@
 -- the instant the state began, at the instant a take is recorded at.
 
 local parse, pack, floor, ceil, call = struct.unpack, struct.pack, math.floor, math.ceil, redis.call
-local now, slack
-if ARGV[1] == '' then
+local sec, gap, usec, slack = '0', ' ', ARGV[1], 3600000
+if usec == '' then
   local t = call('TIME')
-  now, slack = t[1] * 1000000 + t[2], 10000
-else
-  now, slack = tonumber(ARGV[1]), 3600000
+  sec, usec, slack = t[1], t[2], 10000
 end
+local now = sec * 1000000 + usec
 
-local out = pack('<d', now)
-local k, arg, args = 1, 2, #ARGV
+local k, arg, args, out = 1, 2, #ARGV, ''
 while arg <= args do
   local blob = ARGV[arg]
   local shape, op, policies, runs, pos = parse('<BBHH', blob)
@@ -55,5 +56,6 @@ while arg <= args do
   else
     --@include several.group
   end
+  sec, gap, usec = '', '', ''
 end
 return out

@@ -1,8 +1,7 @@
 -- A group of one policy: everything in locals.
 
 --@section group
-local kind, limit, period, a, b, fill, count, cost
-kind, limit, period, a, b, fill, count, cost, pos = parse('<BdddddI4d', blob, pos)
+local kind, limit, period, a, b, fill, count, cost, pos = parse('<BdddddI4d', blob, pos)
 local hz, since, at, x, y, z, used = 0, now, now, 0, 0, 0, 0
 local key, status, least, ahead, sum, v, leaves = KEYS[k], 0, 2 - op, false, 0
 local log = key
@@ -30,9 +29,9 @@ while true do
   count, cost, pos = parse('<I4d', blob, pos)
   --@include each.range
 end
-if status > 0 then out = out .. string.char(status)
+if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
 else
-  out = out .. '\0' .. met
+  out = out .. sec .. gap .. usec .. '\0' .. met
   local taken = used - had
   if taken > 0 then
     local longer = 0

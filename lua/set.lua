@@ -9,8 +9,8 @@ local values, fresh = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + poli
 if values.err then values, status = {}, 1 end
 local later, passes, longer = '', true, 0
 for p = 1, policies do
-  local kind, limit, period, a, b, fill, cost
-  kind, limit, period, a, b, fill, cost, pos = parse('<Bdddddd', blob, pos)
+  local kind, limit, period, a, b, fill, cost, after = parse('<Bdddddd', blob, pos)
+  pos = after
   local hz, since, at, x, y, z, used, v = 0, now, now, 0, 0, 0, 0, values[p]
   --@include each.range
   --@include each.view
@@ -29,10 +29,10 @@ for p = 1, policies do
     fresh[p] = v
   end
 end
-if status > 0 then out = out .. string.char(status)
+if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
 else
-  if policies == 3 then out = out .. '\0' .. values[1] .. values[2] .. values[3] .. later
-  else out = out .. '\0' .. table.concat(values) .. later end
+  if policies == 3 then out = out .. sec .. gap .. usec .. '\0' .. values[1] .. values[2] .. values[3] .. later
+  else out = out .. sec .. gap .. usec .. '\0' .. table.concat(values) .. later end
   if passes and least == 1 then
     if policies == 2 then call('HSET', key, ARGV[arg + 1], fresh[1], ARGV[arg + 2], fresh[2])
     elseif policies == 3 then call('HSET', key, ARGV[arg + 1], fresh[1], ARGV[arg + 2], fresh[2], ARGV[arg + 3], fresh[3])

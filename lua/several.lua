@@ -23,7 +23,7 @@ if op == 5 then
   for p = 1, policies do
     if logs[p] then call('UNLINK', logs[p]) end
   end
-  out = out .. '\0'
+  out = out .. sec .. gap .. usec .. '\0'
 else
   local met = ''
   for p = 1, policies do
@@ -62,9 +62,9 @@ else
       end
     end
   end
-  if status > 0 then out = out .. string.char(status)
+  if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
   else
-    out = out .. '\0' .. met
+    out = out .. sec .. gap .. usec .. '\0' .. met
     if states[1][13] > states[1][14] then
       local fields, longer = {}, 0
       for p = 1, policies do

@@ -89,19 +89,20 @@ func (p *probe) untilMultiple(d time.Duration) time.Duration {
 	return time.Duration(us-p.now%us) * tick
 }
 
-// saturated takes one unit as soon as there is one, for twenty windows.
+// saturated asks for twice the limit, evenly, for twenty windows. Who takes
+// each unit the instant it is free falls in step with the buckets and gets
+// the whole limit: that would show nothing.
 func saturated(p *probe) {
 	p.needsClock()
 	for _, b := range []int64{2, 7, 10} {
 		l := algo.Per(20, 10*sec+7*tick)
 		list, key := p.carried(policy("bucketed", algo.BucketedWindow(l, b))), fmt.Sprint(b)
 		start, passed := p.now, int64(0)
-		for p.now-start < 20*l.Period.Microseconds() {
-			d := p.take(key, list, 1)
-			if d.Allowed {
+		for range 20 * 2 * l.Events {
+			if p.take(key, list, 1).Allowed {
 				passed++
 			}
-			p.advance(d.RetryAfter)
+			p.advance(l.Period / time.Duration(2*l.Events))
 		}
 		width := (l.Period.Microseconds() + b - 1) / b
 		p.must(passed*(b+1)*width >= l.Events*(p.now-start),

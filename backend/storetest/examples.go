@@ -44,6 +44,11 @@ func boundary(pass int) []step {
 	return []step{{at: 9 * sec, takes: 50, passes: 50}, {at: 11 * sec, takes: 50, passes: pass}}
 }
 
+// halfOpen is the window (now - W, now]: what is exactly W old has left it.
+func halfOpen(w time.Duration) []step {
+	return []step{{at: 0, takes: 1, passes: 1}, {at: w - tick, takes: 1, passes: 0, retry: tick}, {at: w, takes: 1, passes: 1}}
+}
+
 var examples = []example{
 	{"SlidingLog", algo.SlidingLog(algo.PerMinute(5)), []step{
 		{at: 3650 * sec, takes: 1, passes: 1}, {at: 3680 * sec, takes: 1, passes: 1},
@@ -59,9 +64,11 @@ var examples = []example{
 	{"BoundaryBucketedWindow", algo.BucketedWindow(algo.Per(50, 10*sec), 10), boundary(0)},
 	{"BoundarySlidingLog", algo.SlidingLog(algo.Per(50, 10*sec)), boundary(0)},
 	{"BoundaryTokenBucket", algo.TokenBucket(algo.Per(50, 10*sec), 50), boundary(10)},
-	{"HalfOpen", algo.SlidingLog(algo.Per(1, 10*sec)), []step{
-		{at: 0, takes: 1, passes: 1}, {at: 10*sec - tick, takes: 1, passes: 0, retry: tick}, {at: 10 * sec, takes: 1, passes: 1},
-	}},
+	{"HalfOpenSlidingLog", algo.SlidingLog(algo.Per(1, 10*sec)), halfOpen(10 * sec)},
+	{"HalfOpenFixedWindow", algo.FixedWindow(algo.Per(1, 10*sec)), halfOpen(10 * sec)},
+	{"HalfOpenTokenBucket", algo.TokenBucket(algo.Per(1, 10*sec), 1), halfOpen(10 * sec)},
+	// A thousand buckets of a microsecond each are a log.
+	{"HalfOpenBucketedWindow", algo.BucketedWindow(algo.Per(1, time.Millisecond), 1000), halfOpen(time.Millisecond)},
 }
 
 // Examples runs the worked examples of Headgate's specification.

@@ -99,6 +99,7 @@ func trickyKeys() []string {
 		"0", "00", "1", "-1", "1e0", "nil", "p0", "p1", "a:p0", "a:p1",
 		"ä", "a\u0308", "\xe4", "\xff", "\xfe", "\xff\xfe", "日本", "\u202e",
 		"user:4", "user:42", "user:420",
+		"a1", "a10", "1a", "10a", "a/1", "a:1", "a\x001", "~1~a", "~1a", "1~a", "{a}1", "1{a}",
 		long, long + "k", long + "a", long[1:],
 	}
 	for n := 20; n <= 140; n += 10 { // where stores start to shorten keys
@@ -113,6 +114,7 @@ func keys(p *probe) {
 	for i, key := range all {
 		p.passes(key, list, int64(i+1))
 	}
+	subKeys(p, "a", list)
 	for i, key := range all {
 		p.used(key, list, int64(i+1))
 	}
@@ -120,6 +122,14 @@ func keys(p *probe) {
 	p.used("A", list, 2)
 	for _, key := range storedNames(p) {
 		p.used(key, list, 0)
+	}
+}
+
+// subKeys charges sub-keys of a key: those are no keys that anybody can name.
+func subKeys(p *probe, key string, list []backend.Policy) {
+	for i, sub := range []string{"1", "2", "10"} {
+		d := p.ask(backend.Take, backend.Group{Key: key, Sub: sub, Policies: list, Cost: int64(i + 1)})
+		p.must(d.Used == int64(i+1), "the sub-key %q of %q counts %d units, want %d", sub, key, d.Used, i+1)
 	}
 }
 

@@ -57,6 +57,7 @@ func (s *reference) Do(ctx context.Context, r backend.Request) (backend.Decision
 	}
 	d, err := s.decide(&r)
 	if s.lose.CompareAndSwap(true, false) {
+		r.Unknown(backend.ErrPerhapsCounted)
 		return backend.Decision{}, backend.ErrPerhapsCounted
 	}
 	return d, err

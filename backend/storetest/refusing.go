@@ -115,7 +115,8 @@ func (p *probe) loses(key string, list []backend.Policy) {
 	p.t.Helper()
 	before := p.states(key, list)[0].Used
 	p.LoseReply()
-	d, err := p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: list, Cost: 3}})
+	c := new(backend.Charge)
+	d, err := p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: list, Cost: 3, Charge: c}})
 	after := p.states(key, list)[0].Used
 	switch {
 	case err == nil:
@@ -123,6 +124,7 @@ func (p *probe) loses(key string, list []backend.Policy) {
 	default:
 		p.must(errors.Is(err, backend.ErrPerhapsCounted), "a take whose answer was lost gave %v", err)
 		p.must(!errors.Is(err, backend.ErrUnavailable), "both counted and not: %v", err)
+		p.must(c.Outcome == backend.Unknown, "a charge whose answer was lost says %+v", c)
 	}
 }
 
@@ -133,7 +135,7 @@ func atMostOnce(p *probe) {
 	for range 2 {
 		before := p.states("a", list)
 		p.LoseReply()
-		p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: "a", Policies: list, Cost: 3}}) //nolint:errcheck // another case's
+		_, _ = p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: "a", Policies: list, Cost: 3}}) // what it says is another case's
 		for i, s := range p.states("a", list) {
 			n := s.Used - before[i].Used
 			p.must(n == 0 || n == 3, "%s was charged %d units for a take of 3 whose reply was lost", s.Policy, n)

@@ -190,7 +190,9 @@ func checkThenAct(s *reference, ctx context.Context, r backend.Request) (backend
 	}
 	s.force(r)
 	d, err = s.Do(ctx, look)
-	*r.Charge = backend.Charge{At: s.now(), Cost: r.Cost, Costs: r.Costs, Outcome: backend.Taken}
+	if r.Charge != nil {
+		*r.Charge = backend.Charge{At: s.now(), Cost: r.Cost, Costs: r.Costs, Outcome: backend.Taken}
+	}
 	d.Allowed, d.RetryAfter, d.Charge, d.Granted = true, 0, r.Charge, r.Cost
 	return d, err
 }

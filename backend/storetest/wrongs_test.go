@@ -61,7 +61,7 @@ var wrongs = []wrong{
 	{"counts by place in the list", "Name", asking(func(r *backend.Request) {
 		r.Policies = slices.Clone(r.Policies)
 		for i := range r.Policies {
-			r.Policies[i].Name = fmt.Sprint("p", i)
+			r.Policies[i].Name = fmt.Sprint(r.Policies[i].Algorithm.Kind(), i)
 		}
 	})},
 	{"starts over with a new limit", "Limit", asking(func(r *backend.Request) {

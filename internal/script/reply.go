@@ -35,6 +35,28 @@ func (r *reader) byte() byte {
 	return 0
 }
 
+// decimal reads a number of at most 17 digits and the space behind it.
+func (r *reader) decimal() int64 {
+	n := int64(0)
+	for i := 0; i < len(r.rest) && i < 18; i++ {
+		switch c := r.rest[i]; {
+		case '0' <= c && c <= '9':
+			n = 10*n + int64(c-'0')
+		case i == 0:
+			r.err = errMalformed
+			return 0
+		case c == ' ':
+			r.rest = r.rest[i+1:]
+			return n
+		default:
+			r.rest = r.rest[i:]
+			return n
+		}
+	}
+	r.err = errMalformed
+	return 0
+}
+
 // whole reads a double that holds a whole number below 2^53.
 func (r *reader) whole() int64 {
 	s := r.take(8)
@@ -64,7 +86,7 @@ const (
 // reply is no answer at all: what it was to is perhaps counted.
 func answer(reply string, groups []*Group) error {
 	r := &reader{rest: reply}
-	now := r.whole()
+	now := r.decimal()*1_000_000 + r.decimal()
 	for _, g := range groups {
 		switch status := r.byte(); {
 		case r.err != nil:

@@ -19,14 +19,23 @@ type Steps struct {
 	lists [][]backend.Policy
 	keys  []string
 	costs []int64
+
+	steady bool
 }
 
 // Start is where a Steps' clock begins.
 const Start = 1_745_000_145_000_000
 
 // New returns the steps of a seed.
-func New(seed uint64) *Steps {
-	s := &Steps{rand: rand.New(rand.NewPCG(seed, 1)), now: Start}
+func New(seed uint64) *Steps { return steps(seed, false) }
+
+// Steady returns steps that keep each era's numbers as they are and the clock
+// from going back: for stores that drop what is as new, which both could
+// revive.
+func Steady(seed uint64) *Steps { return steps(seed, true) }
+
+func steps(seed uint64, steady bool) *Steps {
+	s := &Steps{rand: rand.New(rand.NewPCG(seed, 1)), now: Start, steady: steady}
 	s.era()
 	return s
 }
@@ -44,7 +53,7 @@ func (s *Steps) era() {
 	s.lists = s.lists[:0]
 	base := s.policies()
 	s.lists = append(s.lists, base)
-	for range s.rand.IntN(3) {
+	for i := s.rand.IntN(3); i > 0 && !s.steady; i-- {
 		s.lists = append(s.lists, s.changed(base))
 	}
 }
@@ -119,7 +128,10 @@ func (s *Steps) period() time.Duration {
 // Next moves the clock and returns a request. Each holds buffers for a state
 // a policy and for the charge.
 func (s *Steps) Next() backend.Request {
-	if s.rand.IntN(200) == 0 {
+	if s.now < Start/2 || s.now > 2*Start {
+		s.now = Start
+		s.era()
+	} else if s.rand.IntN(200) == 0 {
 		s.era()
 	}
 	list := s.lists[s.rand.IntN(len(s.lists))]
@@ -178,14 +190,17 @@ func (s *Steps) tick(list []backend.Policy) {
 	case n < 90:
 		s.now += period + s.rand.Int64N(3) - 1
 	case n < 94:
-		s.now -= s.rand.Int64N(1 + period)
+		s.back(s.rand.Int64N(1 + period))
 	case n < 97:
-		s.now -= s.rand.Int64N(1 + 3*period)
+		s.back(s.rand.Int64N(1 + 3*period))
 	default:
 		s.now += s.rand.Int64N(1 + 4*period)
 	}
-	if s.now < Start/2 || s.now > 2*Start {
-		s.now = Start
+}
+
+func (s *Steps) back(d int64) {
+	if !s.steady {
+		s.now -= d
 	}
 }
 

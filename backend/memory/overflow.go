@@ -1,0 +1,57 @@
+package memory
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// overflow holds one record a policy for all keys that came while the store
+// was full. Its lock is taken after a stripe's, never before.
+type overflow struct {
+	live atomic.Bool // a record exists
+	mu   struct {
+		sync.Mutex
+		records map[shared]*record
+	}
+}
+
+// shared names an overflow record.
+type shared struct {
+	policy string
+	kind   algo.Kind
+}
+
+func (o *overflow) id(g *backend.Group, i int) shared {
+	p := &g.Policies[i]
+	return shared{p.Name, p.Algorithm.Kind()}
+}
+
+// find returns the policy's overflow record, nil where there is none or it is
+// as new. Called with the lock held.
+func (o *overflow) find(g *backend.Group, i int, now int64) *record {
+	r := o.mu.records[o.id(g, i)]
+	if r == nil || r.resetAt > now {
+		return r
+	}
+	delete(o.mu.records, o.id(g, i))
+	o.live.Store(len(o.mu.records) > 0)
+	return nil
+}
+
+// record returns the overflow record to charge. Called with the lock held:
+// the store was full when the group was looked at, or the record exists.
+func (o *overflow) record(g *backend.Group, i int, l *look) *record {
+	if l.found != nil {
+		return l.found
+	}
+	if o.mu.records == nil {
+		o.mu.records = map[shared]*record{}
+	}
+	r := fresh(&g.Policies[i].Algorithm, nil)
+	o.mu.records[o.id(g, i)] = r
+	o.live.Store(true)
+	return r
+}

@@ -1,0 +1,135 @@
+package headgate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/breaker"
+)
+
+// Limiter decides, for a key, whether a call may pass now. Make one with New
+// and share it: it is safe for concurrent use, and limiters on one store
+// share its counts.
+type Limiter struct {
+	store    backend.Store // the stations, outermost first
+	bare     backend.Store // what New was given
+	policies []Policy      // never written
+}
+
+// New returns a limiter that counts in s by every one of the policies. It
+// does no I/O. It refuses, with an error that names the value, what could not
+// be kept: numbers out of range, two policies of one name, a policy without a
+// failure mode, a store made with wrong arguments.
+//
+// Closing the store ends every limiter on it; a limiter itself holds nothing
+// to close.
+func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
+	if s == nil {
+		return nil, &InvalidError{What: "store", Value: nil, Want: "a store, as memory.New(nil)"}
+	}
+	l := &Limiter{store: breaker.New(s), bare: s}
+	return l.With(policies...)
+}
+
+// With returns a limiter by another list of policies on the same store: for
+// free and paid plans, or a limit per tenant. A policy is known by its name,
+// so one that both list shares its count.
+func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
+	if err := l.store.Check(policies); err != nil {
+		return nil, err
+	}
+	return &Limiter{store: l.store, bare: l.bare, policies: slices.Clone(policies)}, nil
+}
+
+// OnFailure returns a limiter on the same counts where every policy has the
+// failure mode m: for a call site that must not stop, or must not let through.
+func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
+	policies := slices.Clone(l.policies)
+	for i := range policies {
+		policies[i].OnFailure = m
+	}
+	return l.With(policies...)
+}
+
+// Allow decides a call that costs one unit of every policy.
+//
+// A denial is a Decision, not an error. An error means that the call was
+// wrong (an empty key, a cost that can never pass, a closed store) or that
+// ctx ended before anything was sent; then nothing was counted. Where the
+// store could not decide, the decision is by the policies' failure modes, and
+// its Source and Err say so.
+//
+// It returns within the store's budget, whatever the server does, or sooner
+// when ctx ends.
+func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
+	return l.AllowN(ctx, key, 1)
+}
+
+// AllowN decides a call that costs n units of every policy, all or nothing;
+// n is from 1 to what the policies can grant. A larger one is
+// ErrNeverAdmissible.
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.store.Do(ctx, backend.Request{
+		Op:    backend.Take,
+		Group: backend.Group{Key: key, Policies: l.policies, Cost: n},
+		Last:  true,
+	})
+}
+
+// Peek answers what AllowN would and writes nothing; n is from 0, which asks
+// only for the numbers.
+func (l *Limiter) Peek(ctx context.Context, key string, n int64) (Decision, error) {
+	return l.store.Do(ctx, backend.Request{
+		Op:    backend.Peek,
+		Group: backend.Group{Key: key, Policies: l.policies, Cost: n},
+		Last:  true,
+	})
+}
+
+// Call is a decision with all that can be asked of it.
+type Call struct {
+	Key   string
+	Costs []int64 // units, one for each policy in the limiter's order
+	// Each, where it is not nil, has one State for each policy and is filled
+	// with them, in the limiter's order. It is the caller's to reuse.
+	Each []State
+}
+
+// Do decides a call with a cost of its own for each policy, as one request
+// and 3,000 tokens, and tells the state of each.
+func (l *Limiter) Do(ctx context.Context, c Call) (Decision, error) {
+	if c.Costs == nil {
+		return Decision{}, &InvalidError{What: "costs", Value: c.Costs, Want: "one for each policy"}
+	}
+	return l.store.Do(ctx, backend.Request{
+		Op:    backend.Take,
+		Group: backend.Group{Key: c.Key, Policies: l.policies, Costs: c.Costs, Each: c.Each},
+		Last:  true,
+	})
+}
+
+// Reset makes the key as new for the limiter's policies. Unlike a decision it
+// has no failure mode: where the store can't do it, that is an error.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	_, err := l.store.Do(ctx, backend.Request{
+		Op:    backend.Reset,
+		Group: backend.Group{Key: key, Policies: l.policies},
+		Last:  true,
+	})
+	return err
+}
+
+// Ping asks the store whether it is fit to serve. What makes it unfit is an
+// error; what only weakens its promise, as an eviction policy that throws
+// counts away, comes as warnings. It does I/O: for start-up checks and health
+// endpoints, not for the path of a request.
+func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
+	if p, ok := l.bare.(backend.Pinger); ok {
+		return p.Ping(ctx)
+	}
+	return nil, nil
+}
+
+// Policies returns a copy of the limiter's policies, in order.
+func (l *Limiter) Policies() []Policy { return slices.Clone(l.policies) }

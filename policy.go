@@ -1,0 +1,49 @@
+package headgate
+
+import "github.com/headgate-go/headgate/backend"
+
+// The words that stations and users share; package backend says what they mean.
+type (
+	// Policy is a rule under a name, with the failure mode for when the store
+	// can't decide.
+	Policy = backend.Policy
+	// Decision is the answer to a call and the numbers that a client needs.
+	Decision = backend.Decision
+	// State is what one policy says of a key.
+	State = backend.State
+	// FailureMode is what a call gets that no store decided.
+	FailureMode = backend.FailureMode
+	// Source is who decided.
+	Source = backend.Source
+	// InvalidError is a value that is out of its range.
+	InvalidError = backend.InvalidError
+	// CorruptError is a stored value that is not Headgate's.
+	CorruptError = backend.CorruptError
+)
+
+// The failure modes. There is no default.
+const (
+	FailOpen   = backend.FailOpen
+	FailClosed = backend.FailClosed
+)
+
+// The sources of a decision.
+const (
+	FromStore      = backend.FromStore
+	FromFailOpen   = backend.FromFailOpen
+	FromFailClosed = backend.FromFailClosed
+)
+
+// The errors; match with errors.Is.
+var (
+	ErrUnavailable     = backend.ErrUnavailable
+	ErrPerhapsCounted  = backend.ErrPerhapsCounted
+	ErrNeverAdmissible = backend.ErrNeverAdmissible
+	ErrClosed          = backend.ErrClosed
+	ErrServerTooOld    = backend.ErrServerTooOld
+)
+
+// Options are a limiter's settings; nil is the same as the zero Options.
+// There are none yet: what belongs to one policy is in the Policy, what
+// belongs to a store, as its budget, in that store's Options.
+type Options struct{}
