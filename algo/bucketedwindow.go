@@ -39,8 +39,11 @@ func (a *Algorithm) bucketView(w []int64, now int64) View {
 	}
 	newest, used := w[0], w[1]
 	oldest := a.oldest(newest)
-	for newest > now+a.period && newest >= oldest {
+	for newest >= oldest && newest > now+a.period {
 		used -= w[a.slot(newest)]
+		newest -= a.b
+	}
+	for newest > oldest && w[a.slot(newest)] == 0 { // only where some were too far ahead
 		newest -= a.b
 	}
 	for oldest <= newest && a.bucketEnd(oldest) <= now {

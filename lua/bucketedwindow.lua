@@ -23,9 +23,12 @@ elseif v then
     end
   else
     local oldest = math.max(0, newest - a * b)
-    while newest > now + period and newest >= oldest do
+    while newest >= oldest and newest > now + period do
       sum = sum - parse('<I4', v, 42 + 4 * (newest / b % ring))
       newest = newest - b
+    end
+    while newest > oldest and parse('<I4', v, 42 + 4 * (newest / b % ring)) == 0 do
+      newest = newest - b -- only where some were too far ahead
     end
     while oldest <= newest and oldest + b - 1 + period <= now do
       sum = sum - parse('<I4', v, 42 + 4 * (oldest / b % ring))

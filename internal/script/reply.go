@@ -57,7 +57,7 @@ func (r *reader) decimal() int64 {
 	return 0
 }
 
-// whole reads a double that holds a whole number below 2^53.
+// whole reads a double that holds a whole number, 0 to 2^53.
 func (r *reader) whole() int64 {
 	s := r.take(8)
 	if s == "" {
@@ -68,7 +68,7 @@ func (r *reader) whole() int64 {
 
 func (r *reader) from(s string) int64 {
 	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(s)))
-	if f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+	if f != math.Trunc(f) || f < 0 || f > 1<<53 {
 		r.err = errMalformed
 		return 0
 	}

@@ -1,0 +1,117 @@
+package standalone_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPing(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	client := server.Client(t)
+	l := limiter(t, client, nil, wide)
+	warnings, err := l.Ping(ctx)
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "100mb").Err())
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())
+	warnings, err = l.Ping(ctx)
+	require.NoError(t, err)
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "allkeys-lru")
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
+
+	proxy := redistest.NewProxy(t, server.Addr())
+	slow := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: time.Millisecond}, wide)
+	_, _ = slow.Ping(ctx) // a budget of a millisecond may fail, it must not hang
+
+	proxy.Rewrite(func(b []byte) []byte { return bytes.Replace(b, []byte("redis_version:7"), []byte("redis_version:6"), 1) })
+	old := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil, wide)
+	_, err = old.Ping(ctx)
+	require.ErrorIs(t, err, headgate.ErrServerTooOld)
+	require.ErrorContains(t, err, "6.")
+	require.ErrorContains(t, err, standalone.Oldest)
+
+	proxy.Rewrite(func(b []byte) []byte { return bytes.Replace(b, []byte("cluster_enabled:0"), []byte("cluster_enabled:1"), 1) })
+	_, err = old.Ping(ctx)
+	require.ErrorContains(t, err, "Cluster")
+
+	proxy.Rewrite(func(b []byte) []byte { return bytes.Replace(b, []byte("role:master"), []byte("role:slave "), 1) })
+	_, err = old.Ping(ctx)
+	require.ErrorIs(t, err, headgate.ErrUnavailable)
+
+	server.Kill()
+	_, err = l.Ping(ctx)
+	require.ErrorIs(t, err, headgate.ErrUnavailable)
+}
+
+// TestNewDoesNoIO: a service boots while Redis is down.
+func TestNewDoesNoIO(t *testing.T) {
+	s, err := standalone.Open("redis://127.0.0.1:1", nil)
+	require.NoError(t, err)
+	l, err := headgate.New(s, []headgate.Policy{wide}, nil)
+	require.NoError(t, err)
+	d, err := l.Allow(context.Background(), "k")
+	require.NoError(t, err)
+	require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close())
+	_, err = l.Allow(context.Background(), "k")
+	require.ErrorIs(t, err, headgate.ErrClosed)
+	_, err = l.Ping(context.Background())
+	require.ErrorIs(t, err, headgate.ErrClosed)
+}
+
+func TestOpen(t *testing.T) {
+	server := redistest.Start(t)
+	s, err := standalone.Open("redis://"+server.Addr()+"/0", nil)
+	require.NoError(t, err)
+	defer s.Close()
+	l, err := headgate.New(s, []headgate.Policy{wide}, nil)
+	require.NoError(t, err)
+	d, err := l.Allow(context.Background(), "k")
+	require.NoError(t, err)
+	require.NoError(t, d.Err)
+	_, err = standalone.Open("http://nowhere", nil)
+	require.Error(t, err)
+}
+
+func TestNewRefuses(t *testing.T) {
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	var none *redis.Client
+	for what, s := range map[string]*standalone.Store{
+		"client": standalone.New(none, nil),
+		"budget": standalone.New(client, &standalone.Options{Budget: time.Hour}),
+		"prefix": standalone.New(client, &standalone.Options{Prefix: "a{b}"}),
+	} {
+		_, err := headgate.New(s, []headgate.Policy{wide}, nil)
+		var invalid *headgate.InvalidError
+		require.ErrorAs(t, err, &invalid)
+		require.Equal(t, what, invalid.What)
+		_, err = s.Do(context.Background(), backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: []backend.Policy{wide}, Cost: 1}})
+		require.ErrorAs(t, err, &invalid)
+	}
+	_, err := headgate.New(standalone.New(nil, nil), []headgate.Policy{wide}, nil)
+	require.Error(t, err)
+}
+
+func TestPrefixesCountApart(t *testing.T) {
+	server := redistest.Start(t)
+	a := limiter(t, server.Client(t), &standalone.Options{Prefix: "a:"}, wide)
+	b := limiter(t, server.Client(t), &standalone.Options{Prefix: "b:"}, wide)
+	_, err := a.AllowN(context.Background(), "k", 7)
+	require.NoError(t, err)
+	require.Zero(t, peek(t, b, "k"))
+	require.EqualValues(t, 7, peek(t, a, "k"))
+}

@@ -1,0 +1,99 @@
+package standalone_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/backend/storetest"
+	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// refuser is a client whose next command finds no server.
+type refuser struct {
+	*redis.Client
+	next atomic.Bool
+}
+
+func (r *refuser) Process(ctx context.Context, cmd redis.Cmder) error {
+	if r.next.CompareAndSwap(true, false) {
+		return &net.OpError{Op: "dial", Err: errors.New("refused")}
+	}
+	return r.Client.Process(ctx, cmd)
+}
+
+// subject is the store on a real server behind a proxy that can break it.
+func subject(t *testing.T, server *redistest.Server) storetest.Subject {
+	admin, ctx := server.Client(t), context.Background()
+	require.NoError(t, admin.FlushDB(ctx).Err())
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := &refuser{Client: server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })}
+	var now atomic.Int64
+	clock := func() time.Time { return time.UnixMicro(now.Load()) }
+	return storetest.Subject{
+		Store:     standalone.New(script.Virtual{Client: client, Now: clock}, patient),
+		SetNow:    now.Store,
+		Expiries:  func() map[string]time.Duration { return expiries(admin) },
+		Corrupt:   func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
+		LoseReply: func() { proxy.Set(redistest.ResetAfterRequest); proxy.Limit(1) },
+		Refuse:    func() { client.next.Store(true) },
+	}
+}
+
+func expiries(c *redis.Client) map[string]time.Duration {
+	m, ctx := map[string]time.Duration{}, context.Background()
+	for _, k := range c.Keys(ctx, "*").Val() {
+		m[k] = c.PTTL(ctx, k).Val()
+	}
+	return m
+}
+
+// corrupt writes what is no state into every policy's place.
+func corrupt(c *redis.Client, key string, ps []backend.Policy) {
+	ctx, hash := context.Background(), script.DefaultPrefix.Hash(script.Tag(key, ""))
+	for _, p := range ps {
+		if p.Algorithm.Kind() == algo.KindSlidingLog {
+			c.Set(ctx, hash+":log:"+p.Name, "garbage", time.Hour)
+		}
+	}
+	for _, f := range c.HKeys(ctx, hash).Val() {
+		c.HSet(ctx, hash, f, "garbage")
+	}
+}
+
+func TestSuite(t *testing.T) {
+	server := redistest.Start(t)
+	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, server) }})
+}
+
+// TestSuiteThroughBreaker: the station over the store answers as the store
+// where nothing fails, and hands on what failed where someone above may try
+// elsewhere.
+func TestSuiteThroughBreaker(t *testing.T) {
+	server := redistest.Start(t)
+	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+		s := subject(t, server)
+		s.Store = breaker.New(s.Store)
+		return s
+	}})
+}
+
+func TestSuiteOnTheRealClock(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+		require.NoError(t, admin.FlushDB(context.Background()).Err())
+		return storetest.Subject{Store: standalone.New(admin, patient)}
+	}})
+	server.NoImmortals(t, "")
+}
