@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test deps
+.PHONY: test twins server-cost mutants deps
 
 # All that a change has to pass. Needs Go; deps sees to the rest.
 test: deps
@@ -9,6 +9,18 @@ test: deps
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	go test -race -timeout 20m ./...
 	@echo "PASS: vet, gofmt, and all tests under the race detector"
+
+# A million random steps, Go against Lua on a real Redis, every field equal.
+twins: deps
+	go test ./backend/standalone -count=1 -run '^TestTwins$$' -steps 1000000 -timeout 30m -v
+
+# The server's CPU a decision, against a script that does TIME + GET + SET PX.
+server-cost: deps
+	go test ./backend/standalone -count=1 -run '^TestServerCost$$' -servercost -timeout 30m
+
+# Takes the guards out one by one: a test must fail without each.
+mutants: deps
+	.ci/mutants
 
 deps:
 	@.ci/deps

@@ -16,7 +16,7 @@ func (a *Algorithm) fixedView(w []int64, now int64) View {
 	if start > now+a.period {
 		start, count = 0, 0
 	}
-	at := max(now, start)
+	at := max(now, start-start%a.period) // another period may have aligned it otherwise
 	window := at - at%a.period
 	if start < window {
 		count = 0

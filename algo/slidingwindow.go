@@ -23,7 +23,7 @@ func (a *Algorithm) slidingView(w []int64, now int64) View {
 	if start > now+a.period {
 		start, prev, cur = 0, 0, 0
 	}
-	at := max(now, start)
+	at := max(now, start-start%a.period) // another period may have aligned it otherwise
 	bucket := at - at%a.period
 	if start < bucket {
 		if start >= bucket-a.period {

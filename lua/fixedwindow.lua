@@ -8,7 +8,7 @@ elseif v then
   local version, h, s, start, c = parse('<Bdddd', v)
   if version ~= 1 or not (start >= 0 and c >= 0 and c <= 2147483648 and (start + c) % 1 == 0) then status = 1 end
   if start <= now + period then
-    if start > now then at = start end
+    if start > now then at = math.max(now, start - start % period) end
     hz, since, x, count = h, s, start, c
   end
 end

@@ -17,7 +17,7 @@ if kind > 3 then met = pack('<dd', used, x) end
 local had = used
 while true do
   local pass = count
-  if used + cost * count > limit then pass = math.max(0, floor((limit - used) / cost)) end
+  if used + (op == 1 and cost * count or cost) > limit then pass = math.max(0, floor((limit - used) / cost)) end
   if op == 1 then used = used + pass * cost end
   if pass < count and kind > 3 and status == 0 then
     local need = used + cost - limit

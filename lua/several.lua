@@ -46,7 +46,7 @@ else
       local s, cost = states[p]
       cost, pos = parse('<d', blob, pos)
       if not (cost >= least and cost <= s[2] and cost % 1 == 0) then status, cost = 2, 1 end
-      if s[13] + cost * pass > s[2] then pass = math.max(0, floor((s[2] - s[13]) / cost)) end
+      if s[13] + (op == 1 and cost * pass or cost) > s[2] then pass = math.max(0, floor((s[2] - s[13]) / cost)) end
       s[19] = cost
     end
     for p = 1, policies do

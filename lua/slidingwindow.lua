@@ -9,7 +9,7 @@ elseif v then
   local version, h, s, st, prev, cur = parse('<Bddddd', v)
   if version ~= 1 or not (st >= 0 and prev >= 0 and prev <= 2147483648 and cur >= 0 and cur <= 2147483648 and (st + prev + cur) % 1 == 0) then status = 1 end
   if st <= now + period then
-    if st > now then at = st end
+    if st > now then at = math.max(now, st - st % period) end
     hz, since, start, y, z = h, s, st, prev, cur
   end
 end

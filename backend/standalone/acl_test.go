@@ -17,7 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLeastRights holds the README's ACL line: a user with these rights
+// unhurried: the budget is not the subject here.
+var unhurried = &standalone.Options{Budget: 10 * time.Second}
+
+// TestLeastRights holds the README's ACL lines: a user with these rights
 // decides with every algorithm, and there is no right that isn't used.
 func TestLeastRights(t *testing.T) {
 	ctx := context.Background()
@@ -29,14 +32,14 @@ func TestLeastRights(t *testing.T) {
 
 	s := trace.New(1)
 	virtual := script.Virtual{Client: limited, Now: func() time.Time { return time.UnixMicro(s.Now()) }}
-	lua := standalone.New(virtual, &standalone.Options{Budget: 10 * time.Second})
+	lua := standalone.New(virtual, unhurried)
 	model := trace.NewModel(s.Now)
 	for i := range 5000 {
 		r := s.Next()
 		require.NoError(t, trace.Same(trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)), "step %d", i)
 	}
 
-	own := standalone.New(limited, &standalone.Options{Budget: 10 * time.Second})
+	own := standalone.New(limited, unhurried)
 	_, err := own.Ping(ctx)
 	require.NoError(t, err)
 	for _, r := range costRows() { // on the server's own clock
@@ -50,6 +53,22 @@ func TestLeastRights(t *testing.T) {
 	}
 }
 
+// TestRightsSufficeAnyClient: go-redis as it comes sends more commands than
+// ours; that they are refused must not matter.
+func TestRightsSufficeAnyClient(t *testing.T) {
+	server := redistest.Start(t)
+	grant(t, server.Client(t), documentedRights(t))
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Username: "headgate", Password: "secret"})
+	t.Cleanup(func() { _ = client.Close() })
+	opened, err := standalone.Open("redis://headgate:secret@"+server.Addr(), unhurried)
+	require.NoError(t, err)
+	for _, s := range []*standalone.Store{standalone.New(client, unhurried), opened} {
+		_, err := s.Ping(context.Background())
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	}
+}
+
 // TestRightsEndAtThePrefix: a user of the limiter can't reach other keys.
 func TestRightsEndAtThePrefix(t *testing.T) {
 	server := redistest.Start(t)
@@ -59,30 +78,39 @@ func TestRightsEndAtThePrefix(t *testing.T) {
 	require.ErrorContains(t, limited.FlushAll(context.Background()).Err(), "NOPERM")
 }
 
-func grant(t *testing.T, admin *redis.Client, rights []string) {
+// grant runs the README's lines.
+func grant(t *testing.T, admin *redis.Client, lines [][]any) {
 	t.Helper()
-	args := []any{"ACL", "SETUSER", "headgate", "on", ">secret"}
-	for _, r := range rights {
-		args = append(args, r)
+	for _, line := range lines {
+		require.NoError(t, admin.Do(context.Background(), line...).Err())
 	}
-	require.NoError(t, admin.Do(context.Background(), args...).Err())
 }
 
-// documentedRights returns what the README's ACL line grants.
-func documentedRights(t *testing.T) []string {
+var aclLine = regexp.MustCompile(`(?m)^ACL SETUSER headgate .*$`)
+
+// documentedRights returns the README's ACL lines as commands.
+func documentedRights(t *testing.T) (lines [][]any) {
 	t.Helper()
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	block := regexp.MustCompile(`(?s)ACL SETUSER headgate on >\S+ (.*?)\n` + "```").FindSubmatch(readme)
-	require.NotNil(t, block, "README.md holds no ACL line")
-	return strings.Fields(strings.ReplaceAll(string(block[1]), "\\\n", " "))
+	for _, line := range aclLine.FindAllString(string(readme), -1) {
+		var args []any
+		for _, word := range strings.Fields(line) {
+			args = append(args, word)
+		}
+		lines = append(lines, args)
+	}
+	require.NotEmpty(t, lines, "README.md holds no ACL line")
+	return lines
 }
 
 // commands returns the commands among the rights, as CommandStats names them.
-func commands(rights []string) (names []string) {
-	for _, r := range rights {
-		if name, ok := strings.CutPrefix(r, "+"); ok {
-			names = append(names, name)
+func commands(lines [][]any) (names []string) {
+	for _, line := range lines {
+		for _, word := range line {
+			if name, ok := strings.CutPrefix(word.(string), "+"); ok {
+				names = append(names, name)
+			}
 		}
 	}
 	return names

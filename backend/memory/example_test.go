@@ -1,0 +1,55 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+)
+
+// A clock of the test's own makes an hour pass at once.
+func ExampleOptions_now() {
+	now := time.Unix(1_745_000_000, 0)
+	store := memory.New(&memory.Options{Now: func() time.Time { return now }})
+	limiter, err := headgate.New(store, []headgate.Policy{{
+		Name:      "export",
+		Algorithm: algo.TokenBucket(algo.PerHour(4), 1),
+		OnFailure: headgate.FailClosed,
+	}}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	for range 3 {
+		d, _ := limiter.Allow(ctx, "user:42")
+		fmt.Println(d.Allowed, d.RetryAfter)
+		now = now.Add(10 * time.Minute)
+	}
+	// Output:
+	// true 0s
+	// false 5m0s
+	// true 0s
+}
+
+// What is as new leaves by itself, while others call.
+func ExampleStore_Len() {
+	store := memory.New(nil)
+	limiter, err := headgate.New(store, []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.FixedWindow(algo.PerDay(1000)),
+		OnFailure: headgate.FailClosed,
+	}}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, key := range []string{"user:1", "user:2", "user:1"} {
+		_, _ = limiter.Allow(context.Background(), key)
+	}
+	fmt.Println(store.Len(), "counts")
+	// Output: 2 counts
+}

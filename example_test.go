@@ -1,0 +1,213 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/redis/go-redis/v9"
+)
+
+// The README's snippets are parts of these examples, which readme_test.go
+// checks.
+
+var ctx = context.Background()
+
+// frozen is a store whose clock stands still, for outputs that a slow machine
+// must not change.
+func frozen() *memory.Store {
+	return memory.New(&memory.Options{Now: func() time.Time { return time.Unix(1_745_000_000, 0) }})
+}
+
+func Example() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.SlidingLog(algo.PerMinute(2)),
+		OnFailure: headgate.FailOpen,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 3 {
+		d, err := limiter.Allow(ctx, "user:42")
+		if err != nil {
+			log.Fatal(err) // the call was wrong, or ctx had ended
+		}
+		fmt.Println(d.Allowed, "used", d.Used, "of", d.Limit)
+	}
+	// Output:
+	// true used 1 of 2
+	// true used 2 of 2
+	// false used 2 of 2
+}
+
+func Example_redis() {
+	policies := []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.TokenBucket(algo.PerSecond(20), 100),
+		OnFailure: headgate.FailOpen,
+	}}
+
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	store := standalone.New(client, &standalone.Options{Budget: 50 * time.Millisecond})
+	limiter, err := headgate.New(store, policies, nil) // no I/O: Redis may be down
+
+	fmt.Println(err, len(limiter.Policies()))
+	// Output: <nil> 1
+}
+
+func Example_open() {
+	store, err := standalone.Open("redis://localhost:6379/0", nil)
+	if err != nil {
+		log.Fatal(err) // the URL
+	}
+	defer store.Close() // and its client
+
+	fmt.Println(store.Check([]headgate.Policy{perMinute}))
+	// Output: <nil>
+}
+
+// Several policies are decided together: where one denies, none is charged.
+func ExampleLimiter_Do() {
+	store := frozen()
+	limiter, err := headgate.New(store, []headgate.Policy{
+		{Name: "requests", Algorithm: algo.SlidingWindow(algo.PerSecond(10)), OnFailure: headgate.FailOpen},
+		{Name: "tokens", Algorithm: algo.SlidingLog(algo.PerHour(5000)), OnFailure: headgate.FailClosed},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	each := make([]headgate.State, 2)
+	for range 2 {
+		d, err := limiter.Do(ctx, headgate.Call{
+			Key:   headgate.Key("user", "42"),
+			Costs: []int64{1, 3000}, // one request, 3,000 tokens
+			Each:  each,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(d.Allowed, "because of", d.Policy)
+		fmt.Println("  requests", each[0].Remaining, "left, tokens", each[1].Remaining, "left")
+	}
+	// Output:
+	// true because of requests
+	//   requests 9 left, tokens 2000 left
+	// false because of tokens
+	//   requests 9 left, tokens 2000 left
+}
+
+// A test sets the clock; nothing sleeps.
+func Example_testing() {
+	now := time.Unix(1_745_000_000, 0)
+	store := memory.New(&memory.Options{Now: func() time.Time { return now }})
+	limiter, err := headgate.New(store, []headgate.Policy{{
+		Name:      "login",
+		Algorithm: algo.SlidingLog(algo.PerMinute(5)),
+		OnFailure: headgate.FailClosed,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, _ = limiter.AllowN(ctx, "user:42", 5)
+	now = now.Add(20 * time.Second)
+	d, _ := limiter.Allow(ctx, "user:42")
+	fmt.Println(d.Allowed, d.RetryAfter)
+
+	now = now.Add(d.RetryAfter)
+	d, _ = limiter.Allow(ctx, "user:42")
+	fmt.Println(d.Allowed)
+	// Output:
+	// false 40s
+	// true
+}
+
+// Nobody listens on port 1, so that the policies' failure modes decide.
+func ExampleLimiter_OnFailure() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	limiter, err := headgate.New(standalone.New(client, nil), []headgate.Policy{{
+		Name:      "quota",
+		Algorithm: algo.FixedWindow(algo.PerDay(10_000)),
+		OnFailure: headgate.FailOpen,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	strict, err := limiter.OnFailure(headgate.FailClosed)
+	if err != nil {
+		log.Fatal(err)
+	}
+	read, _ := limiter.AllowN(ctx, "user:42", 1)    // cheap: let it pass
+	search, _ := strict.AllowN(ctx, "user:42", 100) // dear: don't
+	fmt.Println(read.Allowed, read.Source, errors.Is(read.Err, headgate.ErrUnavailable))
+	fmt.Println(search.Allowed, search.Source, search.RetryAfter)
+	// Output:
+	// true fail-open true
+	// false fail-closed 1s
+}
+
+func ExampleLimiter_With() {
+	free, err := headgate.New(frozen(), []headgate.Policy{{
+		Name: "plan", Algorithm: algo.SlidingWindow(algo.PerMinute(60)), OnFailure: headgate.FailOpen,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	paid, err := free.With(headgate.Policy{
+		Name: "plan", Algorithm: algo.SlidingWindow(algo.PerMinute(600)), OnFailure: headgate.FailOpen,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, _ = free.AllowN(ctx, "tenant:7", 60)
+	before, _ := free.Allow(ctx, "tenant:7")
+	after, _ := paid.Allow(ctx, "tenant:7") // has paid: the same count, another limit
+	fmt.Println(before.Allowed, after.Allowed, after.Used)
+	// Output: false true 61
+}
+
+func ExampleLimiter_Peek() {
+	limiter, err := headgate.New(frozen(), []headgate.Policy{perMinute}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, _ = limiter.AllowN(ctx, "user:42", 30)
+	d, _ := limiter.Peek(ctx, "user:42", 0) // only the numbers
+	fmt.Println(d.Remaining, "left")
+	// Output: 70 left
+}
+
+func ExampleLimiter_AllowN_never() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = limiter.AllowN(ctx, "user:42", 101)
+	fmt.Println(errors.Is(err, headgate.ErrNeverAdmissible))
+	fmt.Println(err)
+	// Output:
+	// true
+	// headgate: cost can never be admitted: headgate: cost 101: want 1 to 100 for policy "api"
+}
+
+func ExampleKey() {
+	fmt.Println(headgate.Key("user", "42", "search"))
+	fmt.Println(headgate.Key("user", "42:search")) // another list, another key
+	// Output:
+	// user:42:search
+	// user:42%3Asearch
+}
