@@ -30,7 +30,7 @@ func Per(n int64, d time.Duration) Limit { return Limit{n, d} }
 // String returns the limit as "100 per 1m0s".
 func (l Limit) String() string { return fmt.Sprintf("%d per %v", l.Events, l.Period) }
 
-// The ranges of SPEC. Everything stored stays a whole number below 2^53,
+// The ranges. Everything stored stays a whole number below 2^53,
 // which Go's int64 and Lua's double both hold exactly.
 const (
 	MaxLimit    = 1 << 31 // units of a limit or a burst

@@ -27,9 +27,8 @@ elseif v then
       sum = sum - parse('<I4', v, 42 + 4 * (newest / b % ring))
       newest = newest - b
     end
-    while newest > oldest and parse('<I4', v, 42 + 4 * (newest / b % ring)) == 0 do
-      newest = newest - b -- only where some were too far ahead
-    end
+    -- Only where some were too far ahead.
+    while newest > oldest and parse('<I4', v, 42 + 4 * (newest / b % ring)) == 0 do newest = newest - b end
     while oldest <= newest and oldest + b - 1 + period <= now do
       sum = sum - parse('<I4', v, 42 + 4 * (oldest / b % ring))
       oldest = oldest + b

@@ -48,10 +48,17 @@ elseif kind > 2 then
   elseif kind ~= 5 then status = 2 end
 elseif kind < 1 then status = 2 end
 
---@section expire
+--@section lasts
 -- Only ever longer: the key holds other policies' counts too. A key that has
--- no expiry answers -1 and gets one.
+-- no expiry answers -1 and gets one. The right to set it is asked for before
+-- the value is written; to set it before would be the script's first write,
+-- after which Redis no longer refuses the second when its memory is full.
+local ms = 0
 if longer > 0 then
-  local ms = ceil((longer - now) / 1000) + slack
-  if call('PTTL', key) < ms then call('PEXPIRE', key, ms) end
+  ms = ceil((longer - now) / 1000) + slack
+  if call('PTTL', key) >= ms then ms = 0
+  elseif not redis.acl_check_cmd('PEXPIRE', key, ms) then return redis.error_reply('ERR no right to call PEXPIRE') end
 end
+
+--@section expire
+if ms > 0 then call('PEXPIRE', key, ms) end

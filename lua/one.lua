@@ -8,7 +8,10 @@ local log = key
 k = k + 1
 if kind ~= 5 then
   v = redis.pcall('HGET', key, ARGV[arg + 1])
-  if v and v.err then status, v = 1, false end
+  if v and v.err then
+    if string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then return v end
+    status, v = 1, false
+  end
 end
 --@include each.range
 local met = v or '\0'
@@ -37,6 +40,7 @@ else
     local longer = 0
     --@include each.take
     if kind < 5 then
+      --@include each.lasts
       call('HSET', key, ARGV[arg + 1], v)
       --@include each.expire
     end

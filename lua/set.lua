@@ -6,7 +6,10 @@
 --@section group
 local key, status, least, ahead, sum, log = KEYS[k], 0, 2 - op
 local values, fresh = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + policies)), {false, false, false}
-if values.err then values, status = {}, 1 end
+if values.err then
+  if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
+  values, status = {}, 1
+end
 local later, passes, longer = '', true, 0
 for p = 1, policies do
   local kind, limit, period, a, b, fill, cost, after = parse('<Bdddddd', blob, pos)
@@ -34,6 +37,7 @@ else
   if policies == 3 then out = out .. sec .. gap .. usec .. '\0' .. values[1] .. values[2] .. values[3] .. later
   else out = out .. sec .. gap .. usec .. '\0' .. table.concat(values) .. later end
   if passes and least == 1 then
+    --@include each.lasts
     if policies == 2 then call('HSET', key, ARGV[arg + 1], fresh[1], ARGV[arg + 2], fresh[2])
     elseif policies == 3 then call('HSET', key, ARGV[arg + 1], fresh[1], ARGV[arg + 2], fresh[2], ARGV[arg + 3], fresh[3])
     else

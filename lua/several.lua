@@ -11,7 +11,10 @@ end
 if has then
   k = k + 1
   if op ~= 5 then hashed = redis.pcall('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
-  if hashed and hashed.err then hashed, status = {}, 1 end
+  if hashed and hashed.err then
+    if string.sub(hashed.err, 1, 9) ~= 'WRONGTYPE' then return hashed end
+    hashed, status = {}, 1
+  end
 end
 local logs = {}
 for p = 1, policies do
@@ -79,6 +82,7 @@ else
         end
       end
       if has then
+        --@include each.lasts
         call('HSET', key, unpack(fields))
         --@include each.expire
       end

@@ -8,7 +8,9 @@
 
 --@section view
 local last = redis.pcall('ZRANGE', log, -1, -1, 'WITHSCORES')
-if last.err then status = 1
+if last.err then
+  if string.sub(last.err, 1, 9) ~= 'WRONGTYPE' then return last end
+  status = 1
 elseif last[2] then
   local newest = tonumber(last[2])
   if newest > now + period then
@@ -54,11 +56,15 @@ else
 end
 
 --@section take
-if had == 0 then call('UNLINK', log)
+local ms = ceil((at + period - now) / 1000) + slack
+local left = call('PTTL', log)
+if left < ms and not redis.acl_check_cmd('PEXPIRE', log, ms) then return redis.error_reply('ERR no right to call PEXPIRE') end
+if had == 0 then
+  call('UNLINK', log)
+  left = -2
 else
   if ahead then call('ZREMRANGEBYSCORE', log, now + period + 1, '+inf') end
   if y > 0 then call('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
 end
 call('ZADD', log, at, pack('>BdI4', 1, sum + taken, taken))
-local ms = ceil((at + period - now) / 1000) + slack
-if call('PTTL', log) < ms then call('PEXPIRE', log, ms + ceil(period / 1000)) end
+if left < ms then call('PEXPIRE', log, ms + ceil(period / 1000)) end

@@ -34,10 +34,14 @@ func TestLeastRights(t *testing.T) {
 	virtual := script.Virtual{Client: limited, Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(virtual, unhurried)
 	model := trace.NewModel(s.Now)
-	for i := range 5000 {
+	const decisions = 5000
+	for i := range decisions {
 		r := s.Next()
 		require.NoError(t, trace.Same(trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)), "step %d", i)
 	}
+	sent := server.CommandStats(t)["evalsha"]
+	require.EqualValues(t, decisions, sent.Calls-sent.Failed, "one round trip a decision, however many policies")
+	require.EqualValues(t, 1, sent.Failed, "the first, which found no script")
 
 	own := standalone.New(limited, unhurried)
 	_, err := own.Ping(ctx)

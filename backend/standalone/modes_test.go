@@ -140,12 +140,8 @@ func fails(t *testing.T, l *headgate.Limiter, mode headgate.FailureMode, perhaps
 		require.Equal(t, headgate.FromFailClosed, d.Source)
 		require.Positive(t, d.RetryAfter, "never zero on a denial")
 	}
-	require.LessOrEqual(t, took, standalone.DefaultBudget+late.Max()+slop)
+	require.LessOrEqual(t, took, standalone.DefaultBudget+late.Max())
 }
-
-// slop is what one call may take beside its timer: no more than a scheduler's
-// slice, which a busy machine of two cores gives away at any point.
-const slop = 10 * time.Millisecond
 
 // TestStrictestWins: of a mixed set the strictest mode decides, and every
 // policy's state is told.

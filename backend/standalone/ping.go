@@ -97,11 +97,18 @@ func evicts(info map[string]string) string {
 	return fmt.Sprintf("maxmemory-policy is %s: an evicted key is a fresh quota; noeviction refuses instead, and the failure mode applies", p)
 }
 
-// probe runs the script once without writing.
+// probe runs the script once as a call would, with a policy that lies in a
+// hash and one that lies in a sorted set: so that a right that is missing is
+// found now. What it stores is gone within seconds.
 func (s *Store) probe(ctx context.Context) error {
-	_, err := s.Do(ctx, backend.Request{Op: backend.Peek, Group: backend.Group{
-		Key:      "headgate-ping",
-		Policies: []backend.Policy{{Name: "ping", Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: backend.FailClosed}},
+	tick := algo.Per(algo.MaxLogLimit, algo.MinPeriod)
+	_, err := s.Do(ctx, backend.Request{Op: backend.Take, Group: backend.Group{
+		Key:  "headgate-ping",
+		Cost: 1,
+		Policies: []backend.Policy{
+			{Name: "ping", Algorithm: algo.FixedWindow(tick), OnFailure: backend.FailClosed},
+			{Name: "ping-log", Algorithm: algo.SlidingLog(tick), OnFailure: backend.FailClosed},
+		},
 	}, Last: true})
 	return err
 }

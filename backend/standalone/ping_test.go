@@ -35,14 +35,18 @@ func TestPing(t *testing.T) {
 	slow := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: time.Millisecond}, wide)
 	_, _ = slow.Ping(ctx) // a budget of a millisecond may fail, it must not hang
 
-	proxy.Rewrite(func(b []byte) []byte { return bytes.Replace(b, []byte("redis_version:7"), []byte("redis_version:6"), 1) })
+	proxy.Rewrite(func(b []byte) []byte {
+		return bytes.Replace(b, []byte("redis_version:7"), []byte("redis_version:6"), 1)
+	})
 	old := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil, wide)
 	_, err = old.Ping(ctx)
 	require.ErrorIs(t, err, headgate.ErrServerTooOld)
 	require.ErrorContains(t, err, "6.")
 	require.ErrorContains(t, err, standalone.Oldest)
 
-	proxy.Rewrite(func(b []byte) []byte { return bytes.Replace(b, []byte("cluster_enabled:0"), []byte("cluster_enabled:1"), 1) })
+	proxy.Rewrite(func(b []byte) []byte {
+		return bytes.Replace(b, []byte("cluster_enabled:0"), []byte("cluster_enabled:1"), 1)
+	})
 	_, err = old.Ping(ctx)
 	require.ErrorContains(t, err, "Cluster")
 

@@ -96,6 +96,31 @@ func race(t *testing.T, limit int64) {
 	}
 }
 
+// TestOneLoadForAll: after a flush everybody hears NOSCRIPT at once, and one
+// of them loads the script for all.
+func TestOneLoadForAll(t *testing.T) {
+	const rounds = 50
+	server := redistest.Start(t)
+	client := server.Client(t, func(o *redis.Options) { o.PoolSize = callers })
+	l := limiter(t, client, patient, huge)
+	for range rounds {
+		require.NoError(t, client.ScriptFlush(context.Background()).Err())
+		var running sync.WaitGroup
+		for range callers {
+			running.Add(1)
+			go func() {
+				defer running.Done()
+				if d, err := l.Allow(context.Background(), "key"); err != nil || d.Err != nil {
+					t.Error(err, d.Err)
+				}
+			}()
+		}
+		running.Wait()
+	}
+	require.EqualValues(t, rounds, server.CommandStats(t)["script|load"].Calls)
+	require.EqualValues(t, rounds*callers, peek(t, l, "key"))
+}
+
 // TestScriptFlush empties the script cache ten times a second under eight
 // processes: no caller may notice, no charge may be lost or doubled, and each
 // process sends the script's bytes once a flush.

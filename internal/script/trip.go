@@ -89,15 +89,19 @@ func (t *trip) MarshalBinary() ([]byte, error) {
 	return []byte(lua.SHA), nil
 }
 
+// reserve is the part of a budget, at most a twentieth, that is kept for the
+// answer itself: who waits for the whole of it is late.
+const reserve = 2 * time.Millisecond
+
 // Run decides the groups in one round trip and fills their takes. On an
 // error no take is decided: it matches backend.ErrUnavailable or
 // backend.ErrPerhapsCounted, or is ctx's own where ctx ended before anything
 // was sent.
 func (s *Server) Run(ctx context.Context, groups []*Group) error {
 	t := &trip{server: s, groups: groups, done: make(chan result, 1)}
-	deadline := time.Now().Add(s.budget)
-	go t.fly(context.WithoutCancel(ctx), deadline)
-	budget := time.NewTimer(s.budget)
+	wait := s.budget - min(s.budget/20, reserve)
+	go t.fly(context.WithoutCancel(ctx), time.Now().Add(wait))
+	budget := time.NewTimer(wait)
 	defer budget.Stop()
 	select {
 	case r := <-t.done:

@@ -1,0 +1,46 @@
+package lua
+
+import (
+	"context"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMulDiv holds the script's floor(x * y / z) to exact arithmetic, most of
+// all beside whole quotients, where a rounded product errs.
+func TestMulDiv(t *testing.T) {
+	client, ctx := redistest.Shared(t).Client(t), context.Background()
+	lines := strings.Join(assemble("whole", "muldiv"), "\n")
+	script := "local floor = math.floor local m1, m2, m3 = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])\n" +
+		lines + "\nreturn string.format('%.0f', q)"
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 20_000 {
+		z := 1 + r.Int64N(1<<(1+r.IntN(45)))
+		y := 1 + r.Int64N(1<<(1+r.IntN(51)))
+		x := r.Int64N(z)
+		if g := new(big.Int).GCD(nil, nil, big.NewInt(y), big.NewInt(z)); r.IntN(2) == 0 && g.Int64() < z {
+			// x with x*y = -1 or +1 mod z: the quotient is a whole number but for 1/z.
+			if inv := new(big.Int).ModInverse(big.NewInt(y), big.NewInt(z)); inv != nil {
+				x = inv.Int64()
+				if r.IntN(2) == 0 {
+					x = z - x
+				}
+			}
+		}
+		want := new(big.Int).Mul(big.NewInt(x), big.NewInt(y))
+		want.Div(want, big.NewInt(z))
+		got, err := client.Eval(ctx, script, nil, x, y, z).Text()
+		require.NoError(t, err)
+		require.Equal(t, want.String(), got, "%d * %d / %d", x, y, z)
+	}
+}
+
+func TestScriptHoldsNoDirectives(t *testing.T) {
+	require.NotContains(t, Script, "--")
+	require.Len(t, SHA, 40)
+}
