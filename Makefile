@@ -16,7 +16,7 @@ twins: deps
 
 # The server's CPU a decision, against a script that does TIME + GET + SET PX.
 server-cost: deps
-	go test ./backend/standalone -count=1 -run '^TestServerCost$$' -servercost -timeout 30m
+	go test ./backend/standalone -count=1 -run '^TestServerCost$$' -servercost -timeout 30m -v
 
 # Takes the guards out one by one: a test must fail without each.
 mutants: deps

@@ -23,7 +23,7 @@ var serverCost = flag.Bool("servercost", false, "measure the server's CPU a deci
 
 const (
 	costKeys   = 100_000
-	costRounds = 2
+	costRounds = 5
 )
 
 // plain is what any limiter on Redis has to do at the least: read the clock,
