@@ -2,19 +2,19 @@
 -- width; x is the newest bucket's start, y the start of the oldest that
 -- counts. The ring's slot of the bucket that starts at s is
 -- (s / width) mod (a + 1), four bytes each.
--- Kept: version, horizon, since, start, sum, width, the ring.
+-- Kept: version, horizon, start, sum, width, the ring.
 
 --@section view
 local ring = a + 1
 y = at - at % b
-if v and (#v < 53 or #v % 4 ~= 1) then status = 1
+if v and (#v < 45 or #v % 4 ~= 1) then status = 1
 elseif v then
-  local version, h, s, newest, sum, width = parse('<Bddddd', v)
+  local version, h, newest, sum, width = parse('<Bdddd', v)
   if version ~= 1 or not (width >= 1 and width % 1 == 0 and newest >= 0 and newest % width == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 1
     newest, sum = 0, 0
   end
-  hz, since = h, s
-  if width ~= b or #v ~= 41 + 4 * ring then
+  hz = h
+  if width ~= b or #v ~= 33 + 4 * ring then
     -- Another shape wrote it: all that it counted lies in one bucket.
     newest = newest - newest % b
     if sum > 0 and newest <= now + period and newest + b - 1 + period > now then
@@ -24,13 +24,13 @@ elseif v then
   else
     local oldest = math.max(0, newest - a * b)
     while newest >= oldest and newest > now + period do
-      sum = sum - parse('<I4', v, 42 + 4 * (newest / b % ring))
+      sum = sum - parse('<I4', v, 34 + 4 * (newest / b % ring))
       newest = newest - b
     end
     -- Only where some were too far ahead.
-    while newest > oldest and parse('<I4', v, 42 + 4 * (newest / b % ring)) == 0 do newest = newest - b end
+    while newest > oldest and parse('<I4', v, 34 + 4 * (newest / b % ring)) == 0 do newest = newest - b end
     while oldest <= newest and oldest + b - 1 + period <= now do
-      sum = sum - parse('<I4', v, 42 + 4 * (oldest / b % ring))
+      sum = sum - parse('<I4', v, 34 + 4 * (oldest / b % ring))
       oldest = oldest + b
     end
     if sum > 0 then used, x, y = sum, newest, oldest end
@@ -45,7 +45,7 @@ if need > had or z == 1 then leaves = at - at % b
 else
   leaves = y
   while leaves < x do
-    need = need - parse('<I4', v, 42 + 4 * (leaves / b % (a + 1)))
+    need = need - parse('<I4', v, 34 + 4 * (leaves / b % (a + 1)))
     if need <= 0 then break end
     leaves = leaves + b
   end
@@ -60,28 +60,28 @@ if had == 0 or z == 1 then
     local slot = 4 * (x / b % ring)
     held = string.sub(held, 1, slot) .. pack('<I4', had) .. string.sub(held, slot + 5)
   end
-  v = string.rep('\0', 41) .. held
+  v = string.rep('\0', 33) .. held
 else
   -- Empty what no longer counts: the buckets that were too far ahead and
   -- those before the oldest.
-  local _, _, _, stored = parse('<Bddd', v)
+  local _, _, stored = parse('<Bdd', v)
   local from, to = x + b, stored
   for pass = 1, 2 do
     local count = (to - from) / b + 1
     local slot = from / b % ring
     while count > 0 do
       local run = math.min(count, ring - slot)
-      v = string.sub(v, 1, 41 + 4 * slot) .. string.rep('\0', 4 * run) .. string.sub(v, 42 + 4 * (slot + run))
+      v = string.sub(v, 1, 33 + 4 * slot) .. string.rep('\0', 4 * run) .. string.sub(v, 34 + 4 * (slot + run))
       count, slot = count - run, 0
     end
     from, to = math.max(0, stored - a * b), y - b
   end
 end
-local slot = 42 + 4 * (newest / b % ring)
+local slot = 34 + 4 * (newest / b % ring)
 local count = parse('<I4', v, slot) + taken
 local ends = newest + b + period
 if ends > hz then
   hz = ends + period
   if hz > longer then longer = hz end
 end
-v = pack('<Bddddd', 1, hz, since, newest, used, b) .. string.sub(v, 42, slot - 1) .. pack('<I4', count) .. string.sub(v, slot + 4)
+v = pack('<Bdddd', 1, hz, newest, used, b) .. string.sub(v, 34, slot - 1) .. pack('<I4', count) .. string.sub(v, slot + 4)

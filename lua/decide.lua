@@ -34,8 +34,9 @@
 -- leaves every count of the group as it was.
 --
 -- In the sections: v is the stored value; hz the instant until which the key
--- is known to live (in the value, so that the hot path asks for no TTL), since
--- the instant the state began, at the instant a take is recorded at.
+-- is known to live (in the value, so that the hot path asks for no TTL), at the
+-- instant a take is recorded at. What a later release adds behind a stored
+-- value is read past here, and lost when this one writes.
 
 local parse, pack, floor, ceil, call = struct.unpack, struct.pack, math.floor, math.ceil, redis.call
 local sec, gap, usec, slack = '0', ' ', ARGV[1], 3600000

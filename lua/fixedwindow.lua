@@ -1,15 +1,16 @@
 -- The twin of algo/fixedwindow.go. x is the window's start, y its count.
--- Kept: version, horizon, since, start, count.
+-- Kept: version, horizon, start, count.
 
 --@section view
 local count = 0
-if v and #v ~= 33 then status = 1
+if v and #v < 25 then status = 1
 elseif v then
-  local version, h, s, start, c = parse('<Bdddd', v)
+  if #v > 25 then v = string.sub(v, 1, 25) end
+  local version, h, start, c = parse('<Bddd', v)
   if version ~= 1 or not (start >= 0 and c >= 0 and c <= 2147483648 and (start + c) % 1 == 0) then status = 1 end
   if start <= now + period then
     if start > now then at = math.max(now, start - start % period) end
-    hz, since, x, count = h, s, start, c
+    hz, x, count = h, start, c
   end
 end
 local window = at - at % period
@@ -22,4 +23,4 @@ if x + period > hz then
   hz = x + period + period
   if hz > longer then longer = hz end
 end
-v = pack('<Bdddd', 1, hz, since, x, y)
+v = pack('<Bddd', 1, hz, x, y)

@@ -2,7 +2,7 @@
 
 --@section group
 local kind, limit, period, a, b, fill, count, cost, pos = parse('<BdddddI4d', blob, pos)
-local hz, since, at, x, y, z, used = 0, now, now, 0, 0, 0, 0
+local hz, at, x, y, z, used = 0, now, 0, 0, 0, 0
 local key, status, least, ahead, sum, v, leaves = KEYS[k], 0, 2 - op, false, 0
 local log = key
 k = k + 1
@@ -14,8 +14,8 @@ if kind ~= 5 then
   end
 end
 --@include each.range
-local met = v or '\0'
 --@include each.view
+local met = v or '\0'
 if kind > 3 then met = pack('<dd', used, x) end
 local had = used
 while true do

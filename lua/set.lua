@@ -5,7 +5,7 @@
 
 --@section group
 local key, status, least, ahead, sum, log = KEYS[k], 0, 2 - op
-local values, fresh = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + policies)), {false, false, false}
+local values, first, second, third, fresh = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + policies))
 if values.err then
   if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
   values, status = {}, 1
@@ -14,10 +14,10 @@ local later, passes, longer = '', true, 0
 for p = 1, policies do
   local kind, limit, period, a, b, fill, cost, after = parse('<Bdddddd', blob, pos)
   pos = after
-  local hz, since, at, x, y, z, used, v = 0, now, now, 0, 0, 0, 0, values[p]
+  local hz, at, x, y, z, used, v = 0, now, 0, 0, 0, 0, values[p]
   --@include each.range
   --@include each.view
-  if kind > 3 then values[p] = pack('<dd', used, x) elseif not v then values[p] = '\0' end
+  if kind > 3 then values[p] = pack('<dd', used, x) else values[p] = v or '\0' end
   local had, taken = used, cost
   used = used + taken
   if used > limit then
@@ -29,7 +29,11 @@ for p = 1, policies do
     end
   elseif passes and least == 1 and status == 0 then
     --@include each.take
-    fresh[p] = v
+    if p == 1 then first = v elseif p == 2 then second = v elseif p == 3 then third = v
+    else
+      if p == 4 then fresh = {} end
+      fresh[2 * p - 7], fresh[2 * p - 6] = ARGV[arg + p], v
+    end
   end
 end
 if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
@@ -38,12 +42,10 @@ else
   else out = out .. sec .. gap .. usec .. '\0' .. table.concat(values) .. later end
   if passes and least == 1 then
     --@include each.lasts
-    if policies == 2 then call('HSET', key, ARGV[arg + 1], fresh[1], ARGV[arg + 2], fresh[2])
-    elseif policies == 3 then call('HSET', key, ARGV[arg + 1], fresh[1], ARGV[arg + 2], fresh[2], ARGV[arg + 3], fresh[3])
+    if policies == 2 then call('HSET', key, ARGV[arg + 1], first, ARGV[arg + 2], second)
+    elseif policies == 3 then call('HSET', key, ARGV[arg + 1], first, ARGV[arg + 2], second, ARGV[arg + 3], third)
     else
-      local fields = {}
-      for p = 1, policies do fields[2 * p - 1], fields[2 * p] = ARGV[arg + p], fresh[p] end
-      call('HSET', key, unpack(fields))
+      call('HSET', key, ARGV[arg + 1], first, ARGV[arg + 2], second, ARGV[arg + 3], third, unpack(fresh))
     end
     --@include each.expire
   end

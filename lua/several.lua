@@ -32,14 +32,13 @@ else
   for p = 1, policies do
     local kind, limit, period, a, b, fill
     kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
-    local hz, since, at, x, y, z, used = 0, now, now, 0, 0, 0, 0
+    local hz, at, x, y, z, used = 0, now, 0, 0, 0, 0
     local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p]
-    local seen = v
     local cost = least
     --@include each.range
     --@include each.view
-    if kind > 3 then met = met .. pack('<dd', used, x) else met = met .. (seen or '\0') end
-    states[p] = {kind, limit, period, a, b, fill, hz, since, at, x, y, z, used, used, ahead, sum, log, v, 0}
+    if kind > 3 then met = met .. pack('<dd', used, x) else met = met .. (v or '\0') end
+    states[p] = {kind, limit, period, a, b, fill, hz, 0, at, x, y, z, used, used, ahead, sum, log, v, 0}
   end
   for run = 1, runs do
     local count = parse('<I4', blob, pos)
@@ -73,7 +72,7 @@ else
       for p = 1, policies do
         local s = states[p]
         local kind, period, a, b, fill = s[1], s[3], s[4], s[5], s[6]
-        local hz, since, at, x, y, z, used, had, ahead, sum, log, v = s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18]
+        local hz, at, x, y, z, used, had, ahead, sum, log, v = s[7], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18]
         local taken = used - had
         --@include each.take
         if kind < 5 then

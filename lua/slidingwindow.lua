@@ -1,16 +1,17 @@
 -- The twin of algo/slidingwindow.go. x is the current bucket's start, y the
 -- previous count, z the current one.
--- Kept: version, horizon, since, start, previous, current.
+-- Kept: version, horizon, start, previous, current.
 
 --@section view
 local start = 0
-if v and #v ~= 41 then status = 1
+if v and #v < 33 then status = 1
 elseif v then
-  local version, h, s, st, prev, cur = parse('<Bddddd', v)
+  if #v > 33 then v = string.sub(v, 1, 33) end
+  local version, h, st, prev, cur = parse('<Bdddd', v)
   if version ~= 1 or not (st >= 0 and prev >= 0 and prev <= 2147483648 and cur >= 0 and cur <= 2147483648 and (st + prev + cur) % 1 == 0) then status = 1 end
   if st <= now + period then
     if st > now then at = math.max(now, st - st % period) end
-    hz, since, start, y, z = h, s, st, prev, cur
+    hz, start, y, z = h, st, prev, cur
   end
 end
 x = at - at % period
@@ -30,4 +31,4 @@ if x + period + period > hz then
   hz = x + period + period + period
   if hz > longer then longer = hz end
 end
-v = pack('<Bddddd', 1, hz, since, x, y, z)
+v = pack('<Bdddd', 1, hz, x, y, z)

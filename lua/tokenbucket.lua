@@ -1,15 +1,16 @@
 -- The twin of algo/tokenbucket.go. x is the level at the instant at, in 2^-20
 -- of a unit; a / b is how many of those leak a microsecond; fill is how long a
 -- full bucket takes to be as new.
--- Kept: version, horizon, since, level, instant.
+-- Kept: version, horizon, level, instant.
 
 --@section view
-if v and #v ~= 33 then status = 1
+if v and #v < 25 then status = 1
 elseif v then
-  local version, h, s, level, t = parse('<Bdddd', v)
+  if #v > 25 then v = string.sub(v, 1, 25) end
+  local version, h, level, t = parse('<Bddd', v)
   if version ~= 1 or not (level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0) then status = 1 end
   if t <= now + fill then
-    hz, since = h, s
+    hz = h
     if t > now then at = t end
     local m1, m2, m3 = at - t, a, b
     -- What would leak more than there is is not worked out exactly.
@@ -28,4 +29,4 @@ if at + fill > hz then
   hz = at + fill + fill
   if hz > longer then longer = hz end
 end
-v = pack('<Bdddd', 1, hz, since, x, at)
+v = pack('<Bddd', 1, hz, x, at)

@@ -193,7 +193,7 @@ func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
 	}
 	var words [3]int64
 	if version := r.byte(); version != 0 {
-		r.take(16) // the horizon and the state's beginning: the script's own
+		r.take(8) // the horizon: the script's own
 		for i := range words[:a.Words()] {
 			words[i] = r.whole()
 		}

@@ -103,7 +103,6 @@ func garbage(v string) map[string]string {
 	return map[string]string{
 		"empty":    "",
 		"short":    v[:len(v)-1],
-		"long":     v + "x",
 		"text":     strings.Repeat("x", len(v)),
 		"version":  "\x02" + v[1:],
 		"zeros":    strings.Repeat("\x00", len(v)),
@@ -138,6 +137,35 @@ func TestGarbageIsLeft(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestLaterReleasesMayAppend: what stands behind a state is read past, alone
+// and in a set.
+func TestLaterReleasesMayAppend(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	runner := script.NewServer(client, time.Second)
+	l := algo.PerHour(10)
+	var set []backend.Policy
+	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
+		set = append(set, backend.Policy{Name: a.Kind().String(), Algorithm: a})
+	}
+	g := group("k", 3, set)
+	require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+	for f, v := range client.HGetAll(ctx, g.Hash).Val() {
+		client.HSet(ctx, g.Hash, f, v+"more")
+	}
+	for i := range set {
+		g := group("k", 1, set[i:i+1])
+		g.Op = backend.Peek
+		require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+		require.NoError(t, g.Takes[0].Err)
+		require.EqualValues(t, 3, g.Takes[0].Decision.Used)
+	}
+	g = group("k", 1, set)
+	require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+	require.NoError(t, g.Takes[0].Err)
+	require.EqualValues(t, 4, g.Takes[0].Decision.Used)
 }
 
 // TestScriptRefuses: what a client of another make could send is refused by
