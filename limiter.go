@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/breaker"
 )
 
@@ -12,9 +13,8 @@ import (
 // and share it: it is safe for concurrent use, and limiters on one store
 // share its counts.
 type Limiter struct {
-	store    backend.Store // the stations, outermost first
-	bare     backend.Store // what New was given
-	policies []Policy      // never written
+	store    *breaker.Store // the stations, outermost first
+	policies []Policy       // never written
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -28,8 +28,28 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if s == nil {
 		return nil, &InvalidError{What: "store", Value: nil, Want: "a store, as memory.New(nil)"}
 	}
-	l := &Limiter{store: breaker.New(s), bare: s}
+	if opts == nil {
+		opts = &Options{}
+	}
+	station := breaker.New(s, &breaker.Options{
+		Local:     local(s),
+		Instances: opts.Instances,
+		Observer:  opts.Observer,
+		Logger:    opts.Logger,
+	})
+	l := &Limiter{store: station}
 	return l.With(policies...)
+}
+
+// local returns the store that decides for FailLocal: one for all limiters on
+// s, so that what one of them let pass another does not let pass again.
+func local(s backend.Store) backend.Store {
+	h, ok := s.(backend.Hubbed)
+	if !ok {
+		return memory.New(nil)
+	}
+	type key struct{}
+	return h.Hub().Share(key{}, func() any { return memory.New(nil) }).(*memory.Store)
 }
 
 // With returns a limiter by another list of policies on the same store: for
@@ -39,7 +59,7 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	if err := l.store.Check(policies); err != nil {
 		return nil, err
 	}
-	return &Limiter{store: l.store, bare: l.bare, policies: slices.Clone(policies)}, nil
+	return &Limiter{store: l.store, policies: slices.Clone(policies)}, nil
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the
@@ -125,11 +145,12 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // counts away, comes as warnings. It does I/O: for start-up checks and health
 // endpoints, not for the path of a request.
 func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
-	if p, ok := l.bare.(backend.Pinger); ok {
-		return p.Ping(ctx)
-	}
-	return nil, nil
+	return l.store.Ping(ctx)
 }
+
+// Circuits returns the state of each node's circuit ("closed", "open",
+// "half-open") by the node's address; nil for a store in this process.
+func (l *Limiter) Circuits() map[string]string { return l.store.Circuits() }
 
 // Policies returns a copy of the limiter's policies, in order.
 func (l *Limiter) Policies() []Policy { return slices.Clone(l.policies) }

@@ -1,6 +1,10 @@
 package headgate
 
-import "github.com/headgate-go/headgate/backend"
+import (
+	"log/slog"
+
+	"github.com/headgate-go/headgate/backend"
+)
 
 // The words that stations and users share; package backend says what they mean.
 type (
@@ -17,6 +21,10 @@ type (
 	Source = backend.Source
 	// InvalidError is a value that is out of its range.
 	InvalidError = backend.InvalidError
+	// Observer is told what a limiter does.
+	Observer = backend.Observer
+	// Change is a change of a node's circuit.
+	Change = backend.Change
 	// CorruptError is a stored value that is not Headgate's.
 	CorruptError = backend.CorruptError
 )
@@ -25,6 +33,7 @@ type (
 const (
 	FailOpen   = backend.FailOpen
 	FailClosed = backend.FailClosed
+	FailLocal  = backend.FailLocal
 )
 
 // The sources of a decision.
@@ -32,6 +41,7 @@ const (
 	FromStore      = backend.FromStore
 	FromFailOpen   = backend.FromFailOpen
 	FromFailClosed = backend.FromFailClosed
+	FromFailLocal  = backend.FromFailLocal
 )
 
 // The errors; match with errors.Is.
@@ -43,7 +53,17 @@ var (
 	ErrServerTooOld    = backend.ErrServerTooOld
 )
 
-// Options are a limiter's settings; nil is the same as the zero Options.
-// There are none yet: what belongs to one policy is in the Policy, what
-// belongs to a store, as its budget, in that store's Options.
-type Options struct{}
+// Options are a limiter's settings; nil is the same as the zero Options. What
+// belongs to one policy is in the Policy, what belongs to a store, as its
+// budget, in that store's Options.
+type Options struct {
+	// Instances is among how many processes FailLocal divides a limit, at
+	// least 1. It is needed only where a policy fails local.
+	Instances int
+	// Observer is told of every decision and every change of a circuit; nil
+	// is nobody.
+	Observer Observer
+	// Logger gets a line for each change of a circuit, never one for a call;
+	// nil is no log.
+	Logger *slog.Logger
+}

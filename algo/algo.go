@@ -118,6 +118,20 @@ func (a *Algorithm) checkOwn() error {
 	return nil
 }
 
+// Share returns the algorithm with its numbers times num / den, rounded down
+// so that shares never sum to more than the whole. A share below one unit is
+// an Algorithm that Check refuses and that grants nothing.
+func (a Algorithm) Share(num, den int64) Algorithm {
+	l := Limit{Events: mulDiv(a.limit.Events, num, den), Period: a.limit.Period}
+	switch a.kind {
+	case KindTokenBucket:
+		return TokenBucket(l, mulDiv(a.max, num, den))
+	case KindBucketedWindow:
+		return BucketedWindow(l, a.a)
+	}
+	return window(a.kind, l)
+}
+
 // Worst returns the most units that any trailing window of that length can
 // hold, where the numbers don't change and the clock doesn't step.
 func (a *Algorithm) Worst(window time.Duration) int64 {

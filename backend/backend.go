@@ -129,6 +129,7 @@ type FailureMode uint8
 const (
 	FailOpen   FailureMode = iota + 1 // let the call pass
 	FailClosed                        // deny the call
+	FailLocal                         // decide in this process, with its share: the limit / instances
 )
 
 // Source is who decided.
@@ -139,9 +140,10 @@ const (
 	FromStore      Source = iota // the store that holds the counts
 	FromFailOpen                 // nobody: the policies fail open
 	FromFailClosed               // nobody: a policy fails closed
+	FromFailLocal                // this process, with its share of the limit
 )
 
-var sourceNames = [...]string{"store", "fail-open", "fail-closed"}
+var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local"}
 
 // String returns the source's name, as metrics and logs use it.
 func (s Source) String() string {

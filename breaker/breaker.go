@@ -1,10 +1,12 @@
-// Package breaker is the station that says what a call gets when no store
-// decided it: each policy's failure mode, the same on every path.
+// Package breaker is the station that says whether a node may be asked, and
+// what a call gets when no store decided it: each policy's failure mode, the
+// same on every path.
 package breaker
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -14,71 +16,108 @@ import (
 // to work out, and a second is when a store is worth asking again.
 const RetryAfter = time.Second
 
+// Options are the settings of the station; nil is the same as the zero
+// Options.
+type Options struct {
+	Local     backend.Store    // decides for FailLocal; nil: FailLocal is refused
+	Instances int              // among how many processes FailLocal divides a limit
+	Observer  backend.Observer // told of circuits and decisions; nil: nobody
+	Logger    *slog.Logger     // a line a change of a circuit; nil: none
+}
+
 // Store is a backend.Store over another. It answers as next does, and where
-// next could not decide by the policies' failure modes. Safe for concurrent
-// use.
-type Store struct{ next backend.Store }
+// next could not decide by the policies' failure modes. A circuit a node keeps
+// it from asking one that does not answer. Safe for concurrent use.
+type Store struct {
+	next     backend.Store
+	opts     Options
+	circuits *circuits // nil where next makes no round trips
+}
 
-// New returns the station over next.
-func New(next backend.Store) *Store { return &Store{next: next} }
+// New returns the station over next. All stations over one store share its
+// circuits.
+func New(next backend.Store, opts *Options) *Store {
+	s := &Store{next: next}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if s.circuits = of(next); s.circuits != nil {
+		s.circuits.watch(s.opts.Observer, s.opts.Logger)
+	}
+	return s
+}
 
-// Check asks next, and refuses a policy without a failure mode.
+// Check asks next, and refuses a policy whose failure mode can't be kept.
 func (s *Store) Check(policies []backend.Policy) error {
 	for i := range policies {
-		if m := policies[i].OnFailure; m != backend.FailOpen && m != backend.FailClosed {
-			return &backend.InvalidError{
-				What:  "failure mode of policy " + policies[i].Name,
-				Value: uint8(m),
-				Want:  "FailOpen or FailClosed: there is no default",
-			}
+		if err := s.checkMode(&policies[i]); err != nil {
+			return err
 		}
 	}
 	return s.next.Check(policies)
 }
 
+func (s *Store) checkMode(p *backend.Policy) error {
+	switch p.OnFailure {
+	case backend.FailOpen, backend.FailClosed:
+		return nil
+	case backend.FailLocal:
+		if s.opts.Local != nil && s.opts.Instances >= 1 {
+			return nil
+		}
+		return &backend.InvalidError{What: "instances", Value: s.opts.Instances, Want: "at least 1, for FailLocal of policy " + p.Name}
+	}
+	return &backend.InvalidError{
+		What:  "failure mode of policy " + p.Name,
+		Value: uint8(p.OnFailure),
+		Want:  "FailOpen, FailClosed or FailLocal: there is no default",
+	}
+}
+
 // Do asks next. A reset and a settlement that next could not make are
 // errors: to pretend that they were made would not help the caller.
 func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if s.opts.Observer == nil {
+		return s.do(ctx, r)
+	}
+	begin := time.Now()
+	d, err := s.do(ctx, r)
+	if err == nil {
+		s.opts.Observer.Decided(d, time.Since(begin))
+	}
+	return d, err
+}
+
+func (s *Store) do(ctx context.Context, r backend.Request) (backend.Decision, error) {
 	d, err := s.next.Do(ctx, r)
 	if err == nil || !r.Last || !undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
 		return d, err
 	}
-	return fail(&r, err), nil
+	return s.fail(ctx, &r, err), nil
 }
 
 // Close closes next.
 func (s *Store) Close() error { return s.next.Close() }
 
+// Ping asks next, where it can be asked.
+func (s *Store) Ping(ctx context.Context) ([]string, error) {
+	if p, ok := s.next.(backend.Pinger); ok {
+		return p.Ping(ctx)
+	}
+	return nil, nil
+}
+
+// Circuits returns the state of each node's circuit by the node's name; nil
+// where next makes no round trips.
+func (s *Store) Circuits() map[string]string {
+	if s.circuits == nil {
+		return nil
+	}
+	return s.circuits.states()
+}
+
 // undecided reports whether err means that the store could not decide, not
 // that the call was wrong.
 func undecided(err error) bool {
 	return errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrPerhapsCounted)
-}
-
-// fail decides by the strictest failure mode of the request's policies.
-func fail(r *backend.Request, err error) backend.Decision {
-	binds := 0
-	for i := range r.Policies {
-		if r.Policies[i].OnFailure > r.Policies[binds].OnFailure {
-			binds = i
-		}
-		if r.Each != nil {
-			r.Each[i] = state(&r.Policies[i])
-		}
-	}
-	p := &r.Policies[binds]
-	d := backend.Decision{State: state(p), Err: err, Charge: r.Charge, Source: backend.FromFailClosed}
-	if p.OnFailure == backend.FailOpen {
-		d.Allowed, d.Source = true, backend.FromFailOpen
-	}
-	return d
-}
-
-// state is all that is known of a policy that nobody could count.
-func state(p *backend.Policy) backend.State {
-	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
-	if p.OnFailure == backend.FailClosed {
-		s.RetryAfter = RetryAfter
-	}
-	return s
 }

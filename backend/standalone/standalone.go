@@ -48,6 +48,7 @@ type Store struct {
 	budget time.Duration
 	err    error // what was wrong with the arguments of New; Check says it
 	closed atomic.Bool
+	hub    backend.Hub
 }
 
 // New returns the store behind client. It does no I/O, so a service starts
@@ -64,7 +65,7 @@ func New(client Client, opts *Options) *Store {
 		s.budget = DefaultBudget
 	}
 	s.err = s.checkOptions()
-	s.server = script.NewServer(client, s.budget)
+	s.server = script.NewServer(client, name(client), &s.hub, s.budget)
 	return s
 }
 
@@ -77,6 +78,17 @@ func (s *Store) checkOptions() error {
 	}
 	return s.prefix.Check()
 }
+
+// name is what the server's circuit is called.
+func name(c Client) string {
+	if r, ok := c.(*redis.Client); ok && r != nil {
+		return r.Options().Addr
+	}
+	return "redis"
+}
+
+// Hub returns what all limiters on this store share.
+func (s *Store) Hub() *backend.Hub { return &s.hub }
 
 // Check says whether the store could carry these policies, and whether New's
 // arguments were right. It does no I/O.

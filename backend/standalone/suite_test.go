@@ -83,7 +83,7 @@ func TestSuiteThroughBreaker(t *testing.T) {
 	server := redistest.Start(t)
 	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 		s := subject(t, server)
-		s.Store = breaker.New(s.Store)
+		s.Store = breaker.New(s.Store, nil)
 		return s
 	}})
 }

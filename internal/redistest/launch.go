@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -75,6 +76,7 @@ type process struct {
 	cmd     *exec.Cmd
 	log     *output
 	exited  chan struct{}
+	stopped atomic.Bool
 	release func()
 }
 

@@ -110,21 +110,42 @@ func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Clien
 // Stop suspends the process as SIGSTOP does: connections stay, new ones are
 // still accepted by the kernel, nothing answers, and what was sent meanwhile is
 // executed after Cont. It panics where the system has no such signal.
-func (s *Server) Stop() { must(freeze(s.proc().cmd.Process)) }
+func (s *Server) Stop() {
+	p := s.proc()
+	p.stopped.Store(true) // first, so that nobody asks it in between
+	must(freeze(p.cmd.Process))
+}
 
 // Cont ends a Stop.
-func (s *Server) Cont() { must(thaw(s.proc().cmd.Process)) }
+func (s *Server) Cont() {
+	p := s.proc()
+	must(thaw(p.cmd.Process))
+	p.stopped.Store(false)
+}
 
 // Kill ends the process as a crash would, also a stopped one. All keys and
 // scripts are gone. To kill a dead server does nothing.
 func (s *Server) Kill() { s.proc().kill() }
 
-// Restart kills the server if it lives and starts an empty one on its port.
+// Restart kills the server if it lives and starts an empty one on its port and
+// in its directory: a node of a cluster is still a member of it.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Kill()
 	if err := s.run(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// living is false for a server that was killed, or stopped: a question to it
+// would get no answer.
+func (s *Server) living() bool {
+	p := s.proc()
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return !p.stopped.Load()
 	}
 }
 

@@ -46,7 +46,7 @@ func TestPrefixes(t *testing.T) {
 func TestExpiryOnlyGrows(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, time.Second)
+	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
 	long := []backend.Policy{{Name: "long", Algorithm: algo.FixedWindow(algo.PerDay(5))}}
 	short := []backend.Policy{{Name: "short", Algorithm: algo.FixedWindow(algo.Per(1000, time.Millisecond))}}
 	require.NoError(t, runner.Run(ctx, []*script.Group{group("k", 1, long)}))

@@ -51,7 +51,7 @@ func TestBatchesDecideInOrder(t *testing.T) {
 	s := trace.New(uint64(time.Now().UnixNano()))
 	r := rand.New(rand.NewPCG(1, 2))
 	model := trace.NewModel(s.Now)
-	runner := script.NewServer(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, 10*time.Second)
+	runner := script.NewServer(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, "node", &backend.Hub{}, 10*time.Second)
 	ctx := context.Background()
 	for i := range 10_000 {
 		groups := batch(s, r)
@@ -85,7 +85,7 @@ func TestGarbageFailsAlone(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	ps := policy(algo.TokenBucket(algo.PerSecond(5), 5))
-	runner := script.NewServer(client, time.Second)
+	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
 	require.NoError(t, client.Set(ctx, script.DefaultPrefix.Hash("b"), "not a hash", 0).Err())
 	groups := []*script.Group{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
 	require.NoError(t, runner.Run(ctx, groups))
@@ -117,7 +117,7 @@ func garbage(v string) map[string]string {
 func TestGarbageIsLeft(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, time.Second)
+	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
 	l := algo.PerHour(10)
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
 		ps := policy(a)
@@ -144,7 +144,7 @@ func TestGarbageIsLeft(t *testing.T) {
 func TestLaterReleasesMayAppend(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, time.Second)
+	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
 	l := algo.PerHour(10)
 	var set []backend.Policy
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
@@ -173,7 +173,7 @@ func TestLaterReleasesMayAppend(t *testing.T) {
 func TestScriptRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, time.Second)
+	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
 	good := policy(algo.FixedWindow(algo.PerSecond(5)))
 	three := []backend.Policy{
 		{Name: "a", Algorithm: algo.FixedWindow(algo.PerSecond(5))},
@@ -205,7 +205,7 @@ func TestPruningIsBounded(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	now := time.UnixMicro(trace.Start)
-	runner := script.NewServer(script.Virtual{Client: client, Now: func() time.Time { return now }}, 10*time.Second)
+	runner := script.NewServer(script.Virtual{Client: client, Now: func() time.Time { return now }}, "node", &backend.Hub{}, 10*time.Second)
 	ps := policy(algo.SlidingLog(algo.PerMinute(2000)))
 	take := func(at time.Time) backend.Decision {
 		now = at

@@ -25,6 +25,34 @@ type Take struct {
 	Err      error
 }
 
+// packed is a trip's groups as arguments: all of the command but the script's
+// name and the clock.
+type packed struct {
+	keys, rest []any
+}
+
+func pack(groups []*Group) (p packed) {
+	for _, g := range groups {
+		for _, k := range g.keys() {
+			p.keys = append(p.keys, k)
+		}
+		p.rest = append(p.rest, g.pack())
+		for i := range g.Policies {
+			p.rest = append(p.rest, field(&g.Policies[i]))
+		}
+	}
+	return p
+}
+
+// args returns the EVALSHA command for a server.
+func (t *trip) args(s *Server) []any {
+	args := make([]any, 0, 4+len(t.packed.keys)+len(t.packed.rest))
+	args = append(args, "evalsha", t, len(t.packed.keys))
+	args = append(args, t.packed.keys...)
+	args = append(args, s.clock())
+	return append(args, t.packed.rest...)
+}
+
 // keys returns the stored keys that the group's script touches.
 func (g *Group) keys() []string {
 	keys := make([]string, 0, 2)

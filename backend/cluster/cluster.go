@@ -1,0 +1,145 @@
+// Package cluster keeps the counts on a Redis Cluster.
+//
+// A key, with all its policies, lies in one slot under a hash tag of the
+// library's own, so a decision is one EVALSHA on one node: exact per key while
+// that node's primary lives. A dead node hurts only its own keys; a frozen one
+// delays nobody else's.
+package cluster
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/redis/go-redis/v9"
+)
+
+// Client is what the store needs of a go-redis client: its options.
+// *redis.ClusterClient is one. The store makes connections of its own with
+// them, because a client of a whole cluster waits where a decision may not:
+// for a state reload that may have begun with a frozen node.
+type Client interface {
+	Options() *redis.ClusterOptions
+}
+
+// Options are the settings of a Store. The zero Options, like nil, are the
+// defaults.
+type Options struct {
+	// Budget is how long a decision may take, 1 ms to 1 minute; 100 ms where
+	// it is 0. When it is spent the policies' failure mode applies.
+	Budget time.Duration
+	// Prefix begins every stored key; "headgate:" where it is empty. Printable
+	// ASCII without spaces and braces, at most 128 bytes.
+	Prefix string
+}
+
+// DefaultBudget is the budget of a decision where Options name none.
+const DefaultBudget = 100 * time.Millisecond
+
+// Store is a backend.Store on a Redis Cluster. Make one with New or Open and
+// share it: it is safe for concurrent use.
+type Store struct {
+	top    *topology
+	prefix script.Prefix
+	budget time.Duration
+	err    error // what was wrong with the arguments of New; Check says it
+	closed atomic.Bool
+	hub    backend.Hub
+}
+
+// New returns the store on the cluster that client is set up for: addresses,
+// credentials, TLS, dialer and pool size are taken from its options. The
+// client itself is neither used nor changed nor closed. New does no I/O, so a
+// service starts while the cluster is down. What is wrong with the arguments,
+// Check and headgate.New say.
+func New(client Client, opts *Options) *Store {
+	if opts == nil {
+		opts = &Options{}
+	}
+	s := &Store{prefix: script.Prefix(opts.Prefix), budget: opts.Budget}
+	if s.prefix == "" {
+		s.prefix = script.DefaultPrefix
+	}
+	if s.budget == 0 {
+		s.budget = DefaultBudget
+	}
+	s.err = s.check(client)
+	if s.err == nil {
+		s.top = newTopology(client, &s.hub, s.budget)
+	}
+	return s
+}
+
+// Open returns the store on the cluster that has nodes at these addresses
+// (host:port); one that lives is enough to find the others.
+func Open(addrs []string, opts *Options) *Store {
+	return New(endpoints(addrs), opts)
+}
+
+type endpoints []string
+
+func (e endpoints) Options() *redis.ClusterOptions { return &redis.ClusterOptions{Addrs: e} }
+
+func (s *Store) check(client Client) error {
+	if c, ok := client.(*redis.ClusterClient); client == nil || ok && c == nil {
+		return &backend.InvalidError{What: "client", Value: nil, Want: "a go-redis cluster client"}
+	}
+	if len(client.Options().Addrs) == 0 {
+		return &backend.InvalidError{What: "addresses", Value: 0, Want: "at least one node's host:port"}
+	}
+	if s.budget < time.Millisecond || s.budget > time.Minute {
+		return &backend.InvalidError{What: "budget", Value: s.budget, Want: "1ms to 1m0s"}
+	}
+	return s.prefix.Check()
+}
+
+// Hub returns what all limiters on this store share.
+func (s *Store) Hub() *backend.Hub { return &s.hub }
+
+// Check says whether the store could carry these policies, and whether New's
+// arguments were right. It does no I/O.
+func (s *Store) Check(policies []backend.Policy) error {
+	if s.err != nil {
+		return s.err
+	}
+	return backend.CheckPolicies(policies)
+}
+
+// Do decides one request; see backend.Store.
+func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if s.err != nil {
+		return backend.Decision{}, s.err
+	}
+	if s.closed.Load() {
+		return backend.Decision{}, backend.ErrClosed
+	}
+	if err := r.Check(ctx); err != nil {
+		return backend.Decision{}, err
+	}
+	tag := script.Tag(r.Key, r.Sub)
+	g := &script.Group{
+		Op:       r.Op,
+		Key:      r.Key,
+		Hash:     s.prefix.Hash(tag),
+		Policies: r.Policies,
+		Takes:    []script.Take{{Group: r.Group}},
+	}
+	to := &route{top: s.top, slot: slot.Of(tag)}
+	if err := script.Run(ctx, to, s.budget, []*script.Group{g}); err != nil {
+		r.Unknown(err)
+		return backend.Decision{}, err
+	}
+	return g.Takes[0].Decision, g.Takes[0].Err
+}
+
+// Close makes every later request backend.ErrClosed and closes the store's
+// connections.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) || s.top == nil {
+		return nil
+	}
+	return s.top.close()
+}

@@ -1,0 +1,150 @@
+package cluster_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/storetest"
+	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// patient is for tests that keep both cores busy: the budget is not their
+// subject.
+var patient = &cluster.Options{Budget: 20 * time.Second}
+
+// proxies stand before the nodes of a cluster, which announce their own
+// addresses: the dialer leads past that.
+type proxies struct {
+	t  testing.TB
+	mu struct {
+		sync.Mutex
+		of map[string]*redistest.Proxy
+	}
+	refuse atomic.Bool
+}
+
+func (p *proxies) proxy(addr string) *redistest.Proxy {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.of == nil {
+		p.mu.of = map[string]*redistest.Proxy{}
+	}
+	if p.mu.of[addr] == nil {
+		p.mu.of[addr] = redistest.NewProxy(p.t, addr)
+	}
+	return p.mu.of[addr]
+}
+
+func (p *proxies) dial(_ context.Context, network, addr string) (net.Conn, error) {
+	return net.Dial(network, p.proxy(addr).Addr())
+}
+
+// each does f with every proxy.
+func (p *proxies) each(f func(*redistest.Proxy)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, proxy := range p.mu.of {
+		f(proxy)
+	}
+}
+
+func (p *proxies) hit() (n int) {
+	p.each(func(p *redistest.Proxy) { n += p.Hit() })
+	return n
+}
+
+// options lead to the cluster through p.
+func (p *proxies) options(c *redistest.Cluster) *redis.ClusterOptions {
+	return &redis.ClusterOptions{Addrs: c.Addrs(), Dialer: p.dial}
+}
+
+// with is a Client that is nothing but its options.
+type with struct{ *redis.ClusterOptions }
+
+func (w with) Options() *redis.ClusterOptions { return w.ClusterOptions }
+
+func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) storetest.Subject {
+	ctx := context.Background()
+	require.NoError(t, admin.ForEachMaster(ctx, func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }))
+	p := &proxies{t: t}
+	var now atomic.Int64
+	clock := func() time.Time { return time.UnixMicro(now.Load()) }
+	return storetest.Subject{
+		Store:    cluster.New(script.VirtualCluster{ClusterOptions: with{p.options(c)}, Now: clock}, patient),
+		SetNow:   now.Store,
+		Expiries: func() map[string]time.Duration { return expiries(admin) },
+		Corrupt:  func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
+		LoseReply: func() {
+			p.each(func(p *redistest.Proxy) { p.Set(redistest.ResetAfterRequest); p.Limit(1) })
+		},
+	}
+}
+
+func expiries(c *redis.ClusterClient) map[string]time.Duration {
+	m, mu := map[string]time.Duration{}, sync.Mutex{}
+	_ = c.ForEachMaster(context.Background(), func(ctx context.Context, n *redis.Client) error {
+		for _, k := range n.Keys(ctx, "*").Val() {
+			mu.Lock()
+			m[k] = n.PTTL(ctx, k).Val()
+			mu.Unlock()
+		}
+		return nil
+	})
+	return m
+}
+
+// corrupt writes what is no state into every policy's place.
+func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
+	ctx, hash := context.Background(), script.DefaultPrefix.Hash(script.Tag(key, ""))
+	for _, p := range ps {
+		if p.Algorithm.Kind() == algo.KindSlidingLog {
+			c.Set(ctx, hash+":log:"+p.Name, "garbage", time.Hour)
+		}
+	}
+	for _, f := range c.HKeys(ctx, hash).Val() {
+		c.HSet(ctx, hash, f, "garbage")
+	}
+}
+
+// TestSuite runs the contract on the bare store and on the station over it:
+// where nothing fails they answer alike.
+func TestSuite(t *testing.T) {
+	c := redistest.StartCluster(t)
+	admin := c.Client(t)
+	t.Run("Bare", func(t *testing.T) {
+		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin) }})
+	})
+	t.Run("ThroughBreaker", func(t *testing.T) {
+		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+			s := subject(t, c, admin)
+			s.Store = breaker.New(s.Store, nil)
+			return s
+		}})
+	})
+	t.Run("Twins", func(t *testing.T) { twins(t, c, admin) })
+	c.NoImmortals(t, "headgate:")
+}
+
+func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
+	s := trace.New(uint64(time.Now().UnixNano()))
+	store := cluster.New(script.VirtualCluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
+	defer store.Close()
+	model := trace.NewModel(s.Now)
+	for i := range 50_000 {
+		r := s.Next()
+		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), store, r)
+		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
+	}
+}

@@ -1,0 +1,102 @@
+package breaker
+
+import (
+	"context"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// fail decides by the strictest failure mode of the request's policies.
+func (s *Store) fail(ctx context.Context, r *backend.Request, err error) backend.Decision {
+	strictest := strictest(r.Policies)
+	p := &r.Policies[strictest]
+	if p.OnFailure == backend.FailLocal {
+		return s.local(ctx, r, err)
+	}
+	for i := range r.Each {
+		r.Each[i] = state(&r.Policies[i])
+	}
+	d := backend.Decision{State: state(p), Err: err, Charge: r.Charge, Source: backend.FromFailClosed}
+	if p.OnFailure == backend.FailOpen {
+		d.Allowed, d.Source = true, backend.FromFailOpen
+	}
+	return d
+}
+
+// strictness orders the modes: open, local, closed.
+var strictness = [...]int{backend.FailOpen: 1, backend.FailLocal: 2, backend.FailClosed: 3}
+
+func strictest(policies []backend.Policy) int {
+	most := 0
+	for i := range policies {
+		if strictness[policies[i].OnFailure] > strictness[policies[most].OnFailure] {
+			most = i
+		}
+	}
+	return most
+}
+
+// state is all that is known of a policy that nobody could count.
+func state(p *backend.Policy) backend.State {
+	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
+	if p.OnFailure == backend.FailClosed {
+		s.RetryAfter = RetryAfter
+	}
+	return s
+}
+
+// local decides in this process by its share of the limits: those of the
+// policies that fail local, the open ones let everything pass. A share below
+// one unit, or below the call's cost, fails closed: there is no local instant
+// at which it would pass.
+func (s *Store) local(ctx context.Context, r *backend.Request, err error) backend.Decision {
+	q, at := s.shares(r)
+	closed := backend.Decision{Source: backend.FromFailLocal, Err: err, Charge: r.Charge}
+	for i := range r.Each {
+		r.Each[i] = state(&r.Policies[i])
+	}
+	for i := range q.Policies {
+		if q.Policies[i].Algorithm.Max() < q.Costs[i] {
+			closed.State = state(&r.Policies[at[i]])
+			closed.RetryAfter = RetryAfter
+			return closed
+		}
+	}
+	d, e := s.opts.Local.Do(ctx, q)
+	if e != nil { // the caller's context has ended, or the store was closed
+		closed.State = state(&r.Policies[at[0]])
+		closed.RetryAfter = RetryAfter
+		return closed
+	}
+	for i := range r.Each {
+		r.Each[i] = state(&r.Policies[i])
+	}
+	for i, p := range at {
+		if r.Each != nil {
+			r.Each[p] = q.Each[i]
+		}
+	}
+	d.Source, d.Err, d.Charge = backend.FromFailLocal, err, r.Charge
+	return d
+}
+
+// shares returns the request on the policies that fail local, each with this
+// process' part of its numbers, and where they stand in r.
+func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
+	q = *r
+	q.Policies, q.Costs, q.Charge, q.Each = nil, nil, nil, nil
+	for i := range r.Policies {
+		p := r.Policies[i]
+		if p.OnFailure != backend.FailLocal {
+			continue
+		}
+		p.Algorithm = p.Algorithm.Share(1, int64(s.opts.Instances)) // rounded down: all of them stay within the whole
+		q.Policies = append(q.Policies, p)
+		q.Costs = append(q.Costs, r.CostOf(i))
+		at = append(at, i)
+	}
+	if r.Each != nil {
+		q.Each = make([]backend.State, len(at))
+	}
+	return q, at
+}

@@ -1,0 +1,48 @@
+package script
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/redis/go-redis/v9"
+)
+
+// notServed begin the replies of a server that did not run the command.
+var notServed = []string{
+	"NOSCRIPT", "MOVED ", "ASK ", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY",
+	"NOREPLICAS", "MISCONF", "BUSY", "OOM", "NOAUTH", "NOPERM", "WRONGPASS", "ERR max number of clients",
+}
+
+// redirects name another server.
+var redirects = []string{"MOVED ", "ASK "}
+
+// soon are those that the next try, within the budget, may find gone.
+var soon = []string{"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "ERR max number of clients"}
+
+// excused are no fault of the server.
+var excused = []string{"NOSCRIPT", "MOVED ", "ASK ", "TRYAGAIN"}
+
+func hasPrefix(err error, prefixes []string) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	for _, p := range prefixes {
+		if strings.HasPrefix(reply.Error(), p) {
+			return true
+		}
+	}
+	return false
+}
+
+// verdict says what a trip's end tells of the server.
+func verdict(err error) backend.Verdict {
+	switch {
+	case err == nil:
+		return backend.Served
+	case errors.Is(err, errWithdrawn), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), hasPrefix(err, excused):
+		return backend.Excused
+	}
+	return backend.Failed
+}

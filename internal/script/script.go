@@ -1,0 +1,78 @@
+// Package script runs the Lua rendering on Redis servers: it packs groups of
+// calls, sends one EVALSHA, and reads the answers. It charges a call at most
+// once, whatever the client's settings and whatever is lost on the way.
+package script
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/redis/go-redis/v9"
+)
+
+// Client is what a Server needs of a go-redis client.
+type Client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// Server is one Redis server that runs the script. It is safe for
+// concurrent use.
+type Server struct {
+	client Client
+	node   string // names its circuit
+	hub    *backend.Hub
+	budget time.Duration    // of a load of the script
+	now    func() time.Time // nil in production: the server's own clock
+	loader loader
+}
+
+// NewServer returns the server behind client. It does no I/O. Its round trips
+// are guarded by hub's guard, under the name node.
+func NewServer(client Client, node string, hub *backend.Hub, budget time.Duration) *Server {
+	s := &Server{client: client, node: node, hub: hub, budget: budget}
+	if v, ok := client.(Virtual); ok {
+		s.now = v.Now
+	}
+	return s
+}
+
+// Node returns the name that the server was made with.
+func (s *Server) Node() string { return s.node }
+
+// Run decides the groups on this server; see Run.
+func (s *Server) Run(ctx context.Context, groups []*Group) error {
+	return Run(ctx, s, s.budget, groups)
+}
+
+// Virtual is a client with a clock that the script takes for the server's.
+// Only the library's own tests can name it.
+type Virtual struct {
+	Client
+	Now func() time.Time
+}
+
+// clock is the script's first argument.
+func (s *Server) clock() string {
+	if s.now == nil {
+		return ""
+	}
+	return strconv.FormatInt(s.now().UnixMicro(), 10)
+}
+
+// once is a command that go-redis must not send again by itself. It re-sends
+// a timed-out EVALSHA three times, and the caller sees no error.
+type once struct{ *redis.Cmd }
+
+// NoRetry tells go-redis so.
+func (once) NoRetry() bool { return true }
+
+// VirtualCluster is the same for the client of a cluster.
+type VirtualCluster struct {
+	ClusterOptions interface{ Options() *redis.ClusterOptions }
+	Now            func() time.Time
+}
+
+// Options are the client's.
+func (v VirtualCluster) Options() *redis.ClusterOptions { return v.ClusterOptions.Options() }
