@@ -148,3 +148,8 @@ func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
 	}
 }
+
+// client is a plain client that finds its way by any living node.
+func client(addrs []string) *redis.ClusterClient {
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DialTimeout: 100 * time.Millisecond, ReadTimeout: 100 * time.Millisecond})
+}
