@@ -62,6 +62,8 @@ var table = []row{
 		"a benchmark measures what users hold; of the machinery it may only have a server started"},
 	{"internal/redistest", nil,
 		"redistest is below everything that is tested with it"},
+	{"internal/faulttest", []string{".", "backend", "algo", "internal/oracle", "internal/redistest"},
+		"what every store on Redis must show is said once, without knowing one of them"},
 	{"internal/arch", nil,
 		"arch reads the source, it doesn't run it"},
 }

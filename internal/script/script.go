@@ -41,6 +41,19 @@ func NewServer(client Client, node string, hub *backend.Hub, budget time.Duratio
 // Node returns the name that the server was made with.
 func (s *Server) Node() string { return s.node }
 
+// full reports whether all the connections that the client may have are out.
+func (s *Server) full() bool {
+	c, ok := s.client.(interface {
+		PoolStats() *redis.PoolStats
+		Options() *redis.Options
+	})
+	if !ok {
+		return false
+	}
+	p := c.PoolStats()
+	return int(p.TotalConns-p.IdleConns) >= c.Options().PoolSize
+}
+
 // Run decides the groups on this server; see Run.
 func (s *Server) Run(ctx context.Context, groups []*Group) error {
 	return Run(ctx, s, s.budget, groups)

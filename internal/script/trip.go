@@ -117,11 +117,19 @@ func (t *trip) leave(unsent error) error {
 	return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, context.DeadlineExceeded)
 }
 
-// expire settles a trip that has outlived its budget.
+// expire settles a trip that has outlived its budget. One that waited for a
+// connection of a pool in use by others says nothing of the server: those
+// others will.
 func (t *trip) expire() {
-	if v := t.visit.Load(); v != nil {
-		t.route.Failed(v.server)
+	v := t.visit.Load()
+	if v == nil {
+		return
 	}
+	if t.state.Load() != sent && v.server.full() {
+		t.settle(backend.Excused)
+		return
+	}
+	t.route.Failed(v.server)
 	t.settle(backend.Failed)
 }
 

@@ -1,0 +1,331 @@
+package breaker_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/backend/storetest"
+	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestSuite: over a store that never fails, the station is not there.
+func TestSuite(t *testing.T) {
+	storetest.Run(t, storetest.Harness{New: func(*testing.T) storetest.Subject {
+		var now atomic.Int64
+		s := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})
+		return storetest.Subject{Store: breaker.New(s, nil), SetNow: now.Store}
+	}})
+}
+
+var policy = headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.Per(10, algo.MaxPeriod)), OnFailure: headgate.FailClosed}
+
+// changes notes what an observer is told.
+type changes struct {
+	mu struct {
+		sync.Mutex
+		told    []string
+		sources map[headgate.Source]int
+	}
+}
+
+func (c *changes) Changed(ch headgate.Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.told = append(c.mu.told, ch.From+" to "+ch.To)
+}
+
+func (c *changes) Decided(d headgate.Decision, _ time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.sources == nil {
+		c.mu.sources = map[headgate.Source]int{}
+	}
+	c.mu.sources[d.Source]++
+}
+
+func (c *changes) list() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.mu.told...)
+}
+
+// rig is a limiter on a server behind a proxy.
+type rig struct {
+	*headgate.Limiter
+	server *redistest.Server
+	proxy  *redistest.Proxy
+	seen   *changes
+}
+
+func build(t *testing.T, o *standalone.Options, tune ...func(*redis.Options)) *rig {
+	t.Helper()
+	r := &rig{server: redistest.Start(t), seen: &changes{}}
+	r.proxy = redistest.NewProxy(t, r.server.Addr())
+	opts := &redis.Options{Addr: r.proxy.Addr()}
+	for _, f := range tune {
+		f(opts)
+	}
+	client := redis.NewClient(opts)
+	t.Cleanup(func() { _ = client.Close() })
+	var err error
+	r.Limiter, err = headgate.New(standalone.New(client, o), []headgate.Policy{policy}, &headgate.Options{Observer: r.seen})
+	require.NoError(t, err)
+	_, err = r.Allow(context.Background(), "loads the script")
+	require.NoError(t, err)
+	return r
+}
+
+func (r *rig) state() string {
+	for _, s := range r.Circuits() {
+		return s
+	}
+	return "none"
+}
+
+// many calls from many callers, each with a context of its own making.
+func many(n, callers int, call func(i int)) {
+	var next atomic.Int64
+	var running sync.WaitGroup
+	for range callers {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				call(int(i))
+			}
+		}()
+	}
+	running.Wait()
+}
+
+// TestDenialsAreSuccesses: a million denials are a store at work.
+func TestDenialsAreSuccesses(t *testing.T) {
+	n := 1_000_000
+	if testing.Short() {
+		n = 10_000
+	}
+	r := build(t, &standalone.Options{Budget: 10 * time.Second})
+	_, err := r.AllowN(context.Background(), "k", 10)
+	require.NoError(t, err)
+	r.proxy.Set(redistest.Pass)
+	direct := headgateOn(t, r.server)
+	many(n, 64, func(int) {
+		if d, err := direct.Allow(context.Background(), "k"); err != nil || d.Allowed || d.Err != nil {
+			t.Error(err, d)
+		}
+	})
+	for _, s := range direct.Circuits() {
+		require.Equal(t, "closed", s)
+	}
+}
+
+func headgateOn(t *testing.T, s *redistest.Server) *headgate.Limiter {
+	l, err := headgate.New(standalone.New(s.Client(t), &standalone.Options{Budget: 10 * time.Second}), []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	return l
+}
+
+// TestCancelledCallersAreExcused: contexts that end, before or while the
+// server is asked, say nothing of the server.
+func TestCancelledCallersAreExcused(t *testing.T) {
+	r := build(t, &standalone.Options{Budget: 10 * time.Second})
+	many(10_000, 64, func(i int) {
+		ctx, cancel := context.WithCancel(context.Background())
+		if i%2 == 0 {
+			cancel()
+		} else {
+			go cancel()
+		}
+		_, _ = r.Allow(ctx, fmt.Sprint(i))
+		cancel()
+	})
+	require.Equal(t, "closed", r.state())
+	require.Empty(t, r.seen.list())
+}
+
+// TestImpatientCallersOnASlowNode: ten thousand callers with 5 ms to spare on
+// a node that answers in 20: their trips end well without them.
+func TestImpatientCallersOnASlowNode(t *testing.T) {
+	r := build(t, &standalone.Options{Budget: 5 * time.Second}, func(o *redis.Options) { o.PoolSize = 256 })
+	r.proxy.Set(redistest.Delay(20 * time.Millisecond))
+	many(10_000, 256, func(i int) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		_, _ = r.Allow(ctx, fmt.Sprint(i))
+	})
+	require.Equal(t, "closed", r.state())
+	require.Empty(t, r.seen.list())
+}
+
+// TestImpatientCallersOnAFrozenNode: the same callers can't hide that the
+// node is frozen.
+func TestImpatientCallersOnAFrozenNode(t *testing.T) {
+	r := build(t, nil)
+	r.proxy.Set(redistest.Freeze)
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		_, _ = r.Allow(ctx, "k")
+		return r.state() == "open"
+	}, 5*time.Second, time.Millisecond)
+	r.proxy.Set(redistest.Pass)
+	recovers(t, r)
+}
+
+// TestOneLostFlightLeavesItClosed: one failed round trip is no outage.
+func TestOneLostFlightLeavesItClosed(t *testing.T) {
+	r := build(t, nil)
+	r.proxy.Set(redistest.ResetAfterRequest)
+	r.proxy.Limit(1)
+	d, err := r.Allow(context.Background(), "k")
+	require.NoError(t, err)
+	require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
+	require.Equal(t, "closed", r.state())
+	recovers(t, r)
+}
+
+// recovers: the store serves again within a few open times.
+func recovers(t *testing.T, r *rig) {
+	require.Eventually(t, func() bool {
+		d, err := r.Allow(context.Background(), "another")
+		return err == nil && d.Source == headgate.FromStore
+	}, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return r.state() == "closed" }, 5*time.Second, 10*time.Millisecond)
+}
+
+// TestOpensAndCloses: five in a row open the circuit, an open one answers at
+// once, and the observer is told of each step.
+func TestOpensAndCloses(t *testing.T) {
+	r := build(t, nil)
+	r.proxy.Set(redistest.ResetAfterRequest)
+	for range 5 {
+		_, err := r.Allow(context.Background(), "k")
+		require.NoError(t, err)
+	}
+	require.Equal(t, "open", r.state())
+	seen := r.proxy.Seen()
+	begin := time.Now()
+	for range 100 {
+		d, err := r.Allow(context.Background(), "k")
+		require.NoError(t, err)
+		require.Equal(t, headgate.FromFailClosed, d.Source)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable, "nothing was sent, so nothing was counted")
+	}
+	if time.Since(begin) < 500*time.Millisecond {
+		require.Equal(t, seen, r.proxy.Seen(), "an open circuit sends nothing")
+	}
+	r.proxy.Set(redistest.Pass)
+	recovers(t, r)
+	require.Equal(t, []string{"closed to open", "open to half-open", "half-open to closed"}, r.seen.list())
+}
+
+// unruly is a client that panics, or ends its goroutine, as a hook of the
+// user's might.
+type unruly struct {
+	*redis.Client
+	how atomic.Int32
+}
+
+func (u *unruly) Process(ctx context.Context, cmd redis.Cmder) error {
+	switch u.how.Swap(0) {
+	case 1:
+		panic("a hook of the user's")
+	case 2:
+		runtime.Goexit()
+	}
+	return u.Client.Process(ctx, cmd)
+}
+
+// TestHalfOpenSurvivesItsProbe: neither a client that panics or ends its
+// goroutine while the one probe is out, nor a caller that is gone by then,
+// leaves the circuit half-open for good.
+func TestHalfOpenSurvivesItsProbe(t *testing.T) {
+	server := redistest.Start(t)
+	client := &unruly{Client: server.Client(t)}
+	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	r := &rig{Limiter: l, seen: &changes{}}
+	for how := int32(1); how <= 2; how++ {
+		for range 5 {
+			client.how.Store(how)
+			d, err := l.Allow(context.Background(), "k")
+			require.NoError(t, err)
+			require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		}
+		require.Equal(t, "open", r.state())
+		require.Eventually(t, func() bool { return r.state() == "half-open" }, 5*time.Second, time.Millisecond)
+		client.how.Store(how)
+		_, err := l.Allow(context.Background(), "the probe")
+		require.NoError(t, err)
+		require.Equal(t, "open", r.state())
+		require.Eventually(t, func() bool { return r.state() == "half-open" }, 5*time.Second, time.Millisecond)
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			ctx, cancel := context.WithCancel(context.Background())
+			go cancel()
+			_, _ = l.Allow(ctx, "whose caller leaves")
+			runtime.Goexit()
+		}()
+		<-gone
+		recovers(t, r)
+	}
+}
+
+// TestFailLocal: with the store gone each process has its share, and the
+// strictest of a mixed set decides.
+func TestFailLocal(t *testing.T) {
+	server := redistest.Start(t)
+	local := headgate.Policy{Name: "local", Algorithm: algo.FixedWindow(algo.Per(100, algo.MaxPeriod)), OnFailure: headgate.FailLocal}
+	open := headgate.Policy{Name: "open", Algorithm: algo.FixedWindow(algo.Per(5, algo.MaxPeriod)), OnFailure: headgate.FailOpen}
+	store := standalone.New(server.Client(t), nil)
+	_, err := headgate.New(store, []headgate.Policy{local}, nil)
+	var invalid *headgate.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, "instances", invalid.What)
+	l, err := headgate.New(store, []headgate.Policy{local, open}, &headgate.Options{Instances: 10})
+	require.NoError(t, err)
+	server.Kill()
+	ctx := context.Background()
+	for i := range 15 {
+		d, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+		require.Equal(t, i < 10, d.Allowed, i)
+		require.Equal(t, headgate.FromFailLocal, d.Source)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		require.EqualValues(t, 10, d.Limit)
+	}
+	again, err := headgate.New(store, []headgate.Policy{local}, &headgate.Options{Instances: 10})
+	require.NoError(t, err)
+	d, err := again.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.False(t, d.Allowed, "limiters on one store share the local count")
+
+	d, err = l.AllowN(ctx, "other", 5)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	many, err := headgate.New(store, []headgate.Policy{local}, &headgate.Options{Instances: 1000})
+	require.NoError(t, err)
+	d, err = many.Allow(ctx, "third")
+	require.NoError(t, err)
+	require.False(t, d.Allowed, "a share below 1 fails closed")
+	require.Positive(t, d.RetryAfter)
+
+	closed, err := l.OnFailure(headgate.FailClosed)
+	require.NoError(t, err)
+	d, err = closed.Allow(ctx, "fresh")
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromFailClosed, d.Source)
+}

@@ -1,0 +1,128 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	flushers = 8                      // processes
+	flushes  = 30                     // of each node's script cache
+	between  = 100 * time.Millisecond // two of them
+	stopKey  = "stop"
+)
+
+// Servers are what a flush test does with the servers themselves.
+type Servers struct {
+	Env    string                           // what children need to find them
+	Nodes  int                              // that hold keys
+	Client redis.UniversalClient            // past all faults
+	Flush  func() error                     // empties every node's script cache
+	Stats  func() map[string]redistest.Stat // of all nodes together
+}
+
+// Flush empties the script cache ten times a second under eight processes: no
+// caller may notice, no charge may be lost or doubled, and each process sends
+// the script's bytes at most once a flush and node.
+func Flush(t *testing.T, open func() (backend.Store, redis.UniversalClient), start func() Servers) {
+	if _, ok := redistest.Child(); ok {
+		s, c := open()
+		defer s.Close()
+		defer c.Close()
+		work(t, Limiter(t, s, Huge), c)
+		return
+	}
+	servers := start()
+	var done int64
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		done = flush(t, servers)
+	}()
+	counted := int64(0)
+	for _, line := range redistest.Processes(t, flushers, t.Name(), servers.Env) {
+		passed, err := strconv.ParseInt(line, 10, 64)
+		require.NoError(t, err, line)
+		counted += passed
+	}
+	<-ended
+	loads := servers.Stats()["script|load"].Calls
+	used := int64(0)
+	store, c := open()
+	defer store.Close()
+	defer c.Close()
+	for _, k := range keys {
+		used += Used(t, Limiter(t, store, Huge), k)
+	}
+	t.Logf("%d calls charged exactly, %d flushes of %d nodes, script sent %d times by %d processes", counted, done, servers.Nodes, loads, flushers)
+	require.Equal(t, counted, used)
+	require.LessOrEqual(t, loads, (done+1)*flushers*int64(servers.Nodes))
+	require.Greater(t, loads, done/2, "the flushes were noticed")
+}
+
+// flush waits for the load and flushes under it, then ends it.
+func flush(t *testing.T, s Servers) (done int64) {
+	ctx := context.Background()
+	for s.Client.Exists(ctx, "working").Val() == 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	tick := time.NewTicker(between)
+	defer tick.Stop()
+	for ; done < flushes; done++ {
+		<-tick.C
+		if err := s.Flush(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Client.Set(ctx, stopKey, 1, time.Hour).Err(); err != nil {
+		t.Error(err)
+	}
+	return done
+}
+
+// keys lie on different nodes of a cluster.
+var keys = func() (ks []string) {
+	for i := range 12 {
+		ks = append(ks, fmt.Sprint("key", i))
+	}
+	return ks
+}()
+
+func work(t *testing.T, l *headgate.Limiter, c redis.UniversalClient) {
+	redistest.Ready()
+	c.Set(context.Background(), "working", 1, time.Hour)
+	var passed atomic.Int64
+	var stop atomic.Bool
+	var running sync.WaitGroup
+	for range 8 {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for i := 0; !stop.Load(); i++ {
+				d, err := l.Allow(context.Background(), keys[i%len(keys)])
+				if err != nil || d.Err != nil || !d.Allowed {
+					t.Error(err, d.Err)
+					return
+				}
+				passed.Add(1)
+			}
+		}()
+	}
+	for c.Exists(context.Background(), stopKey).Val() == 0 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	stop.Store(true)
+	running.Wait()
+	redistest.Result("%d", passed.Load())
+}

@@ -1,0 +1,103 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// lost is how many replies are lost, in each way.
+const lost = 1000
+
+// one in so many round trips is hit: the circuit must stay closed meanwhile.
+const hitEvery = 10
+
+// AtMostOnce loses a thousand replies in each way: no call may be charged
+// twice, each must be told what is known of it, and within budget plus the
+// lateness of a bare timer in the same run. Each of the limiters has a client
+// of its own and goes through the faults, direct past them: a client whose
+// connections are all lost at once opens its circuit, rightly, and the others
+// go on.
+func AtMostOnce(t *testing.T, ls []*headgate.Limiter, direct *headgate.Limiter, faults Faults, budget time.Duration) {
+	for i := range 100 { // connections and script are there before the first fault
+		_, err := ls[i%len(ls)].Allow(context.Background(), fmt.Sprint("warm", i))
+		require.NoError(t, err)
+	}
+	for _, fault := range []redistest.Fault{
+		redistest.SwallowReply(budget * 3 / 2), redistest.ResetAfterRequest, redistest.HalfReply,
+	} {
+		t.Run(fault.String(), func(t *testing.T) {
+			o := &once{ls: ls, direct: direct, faults: faults, fault: fault}
+			o.run(t, budget)
+		})
+	}
+}
+
+// once is one way of losing replies.
+type once struct {
+	ls                       []*headgate.Limiter
+	direct                   *headgate.Limiter
+	faults                   Faults
+	fault                    redistest.Fault
+	perhaps, unsent, decided atomic.Int64
+	worst                    atomic.Int64
+}
+
+func (o *once) run(t *testing.T, budget time.Duration) {
+	before := o.faults.Hit()
+	o.faults.Set(o.fault)
+	o.faults.Every(hitEvery)
+	late := redistest.Lateness(t, budget)
+	var running sync.WaitGroup
+	for c := range Callers {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for i := 0; o.faults.Hit()-before < lost; i++ {
+				o.call(t, o.ls[c%len(o.ls)], fmt.Sprintf("%v/%d/%d", o.fault, c, i))
+			}
+		}()
+	}
+	running.Wait()
+	hit := o.faults.Hit() - before
+	o.faults.Set(redistest.Pass)
+	took, allowed := time.Duration(o.worst.Load()), budget+late.Max()
+	t.Logf("%d replies lost of %d; told: %d perhaps counted, %d nothing sent; longest call %v, budget and a bare timer's lateness %v",
+		hit, o.perhaps.Load()+o.decided.Load(), o.perhaps.Load(), o.unsent.Load(), took, allowed)
+	require.EqualValues(t, hit, o.perhaps.Load(), "every call whose reply was lost is told so, and no other")
+	require.LessOrEqual(t, took, allowed)
+}
+
+// call makes one call on a key of its own and holds what it was told against
+// what was counted.
+func (o *once) call(t *testing.T, l *headgate.Limiter, key string) {
+	begin := time.Now()
+	d, err := l.Allow(context.Background(), key)
+	highest(&o.worst, time.Since(begin))
+	used := Used(t, o.direct, key)
+	switch {
+	case err != nil:
+		t.Error(err)
+	case d.Source == headgate.FromStore && d.Allowed && used == 1:
+		o.decided.Add(1)
+	case errors.Is(d.Err, headgate.ErrPerhapsCounted) && used <= 1:
+		o.perhaps.Add(1)
+	case errors.Is(d.Err, headgate.ErrUnavailable) && used == 0:
+		o.unsent.Add(1)
+	default:
+		t.Errorf("%s: charged %d, told %v by %v", key, used, d.Err, d.Source)
+	}
+}
+
+func highest(m *atomic.Int64, d time.Duration) {
+	for old := m.Load(); int64(d) > old && !m.CompareAndSwap(old, int64(d)); old = m.Load() {
+	}
+}

@@ -1,0 +1,90 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/oracle"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// raced is the limit that the processes run at.
+const raced = 1000
+
+// every is each algorithm with a limit of n for a period so long that no
+// test outlasts it.
+func every(n int64) []backend.Policy {
+	l := algo.Per(n, algo.MaxPeriod)
+	var ps []backend.Policy
+	for _, a := range []algo.Algorithm{
+		algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, n), algo.BucketedWindow(l, 10), algo.SlidingLog(l),
+	} {
+		ps = append(ps, backend.Policy{Name: a.Kind().String(), Algorithm: a, OnFailure: backend.FailClosed})
+	}
+	return ps
+}
+
+// Races lets four processes of 64 callers run at one key at once, for each
+// algorithm: exactly the limit passes. The test calls it first of all; open
+// makes a child's store, start the servers, and returns what children need to
+// find them.
+func Races(t *testing.T, open func() backend.Store, start func() (env string)) {
+	if _, ok := redistest.Child(); ok {
+		race(t, open())
+		return
+	}
+	passed, oracles := map[string]int{}, map[string]*oracle.Oracle{}
+	for _, p := range every(raced) {
+		oracles[p.Name] = oracle.New(p.Algorithm)
+	}
+	for _, lines := range redistest.Processes(t, 4, t.Name(), start()) {
+		for _, line := range strings.Split(lines, "\n") {
+			var name string
+			var at int64
+			_, err := fmt.Sscan(line, &name, &at)
+			require.NoError(t, err, line)
+			passed[name]++
+			oracles[name].Add(at, 1)
+		}
+	}
+	for _, p := range every(raced) {
+		require.Equal(t, raced, passed[p.Name], p.Name)
+		require.NoError(t, oracles[p.Name].Check())
+	}
+}
+
+func race(t *testing.T, s backend.Store) {
+	defer s.Close()
+	redistest.Ready()
+	for _, p := range every(raced) {
+		var running sync.WaitGroup
+		for range Callers {
+			running.Add(1)
+			go func() {
+				defer running.Done()
+				for range 6 {
+					run(t, s, p)
+				}
+			}()
+		}
+		running.Wait()
+	}
+}
+
+func run(t *testing.T, s backend.Store, p backend.Policy) {
+	var c backend.Charge
+	d, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Last: true,
+		Group: backend.Group{Key: p.Name, Policies: []backend.Policy{p}, Cost: 1, Charge: &c}})
+	if err != nil {
+		t.Error(err)
+	}
+	if d.Allowed {
+		redistest.Result("%s %d", p.Name, c.At)
+	}
+}
