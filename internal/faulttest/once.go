@@ -55,7 +55,7 @@ func (o *once) run(t *testing.T, budget time.Duration) {
 	before := o.faults.Hit()
 	o.faults.Set(o.fault)
 	o.faults.Every(hitEvery)
-	late := redistest.Lateness(t, budget)
+	late := lateness(t, budget)
 	var running sync.WaitGroup
 	for c := range Callers {
 		running.Add(1)
@@ -69,11 +69,29 @@ func (o *once) run(t *testing.T, budget time.Duration) {
 	running.Wait()
 	hit := o.faults.Hit() - before
 	o.faults.Set(redistest.Pass)
-	took, allowed := time.Duration(o.worst.Load()), budget+late.Max()
+	took, allowed := time.Duration(o.worst.Load()), budget+late()
 	t.Logf("%d replies lost of %d; told: %d perhaps counted, %d nothing sent; longest call %v, budget and a bare timer's lateness %v",
 		hit, o.perhaps.Load()+o.decided.Load(), o.perhaps.Load(), o.unsent.Load(), took, allowed)
-	require.EqualValues(t, hit, o.perhaps.Load(), "every call whose reply was lost is told so, and no other")
+	// More may be told so than were hit: on a busy machine a reply that was not
+	// lost can come after the budget. What each was told is held against what
+	// was counted in call.
+	require.GreaterOrEqual(t, o.perhaps.Load(), int64(hit), "every call whose reply was lost is told so")
 	require.LessOrEqual(t, took, allowed)
+}
+
+// lateness is the worst of as many bare timers as there may be calls waiting:
+// fewer would not meet the machine's worst moments as calls do.
+func lateness(t *testing.T, budget time.Duration) func() time.Duration {
+	var lates [Callers / 4]*redistest.Late
+	for i := range lates {
+		lates[i] = redistest.Lateness(t, budget)
+	}
+	return func() (worst time.Duration) {
+		for _, l := range lates {
+			worst = max(worst, l.Max())
+		}
+		return worst
+	}
 }
 
 // call makes one call on a key of its own and holds what it was told against
