@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"reflect"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
@@ -25,7 +26,7 @@ type Limiter struct {
 // Closing the store ends every limiter on it; a limiter itself holds nothing
 // to close.
 func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
-	if s == nil {
+	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &InvalidError{What: "store", Value: nil, Want: "a store, as memory.New(nil)"}
 	}
 	if opts == nil {

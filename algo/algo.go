@@ -133,9 +133,13 @@ func (a Algorithm) Share(num, den int64) Algorithm {
 }
 
 // Worst returns the most units that any trailing window of that length can
-// hold, where the numbers don't change and the clock doesn't step.
+// hold, where the numbers don't change and the clock doesn't step. It is 0 for
+// an Algorithm that Check refuses.
 func (a *Algorithm) Worst(window time.Duration) int64 {
 	t := window.Microseconds()
+	if !a.sound || t <= 0 {
+		return 0
+	}
 	switch a.kind {
 	case KindTokenBucket:
 		return a.tokenWorst(t)

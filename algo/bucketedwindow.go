@@ -34,18 +34,14 @@ func (a *Algorithm) bucketEnd(start int64) int64 { return start + a.b - 1 + a.pe
 func (a *Algorithm) oldest(newest int64) int64 { return max(0, newest-a.a*a.b) }
 
 func (a *Algorithm) bucketView(w []int64, now int64) View {
+	if w[0] > now+a.period {
+		return View{At: now}
+	}
 	if w[2] != a.b || len(w) != a.bucketWords() {
 		return a.reshaped(w, now)
 	}
 	newest, used := w[0], w[1]
 	oldest := a.oldest(newest)
-	for newest >= oldest && newest > now+a.period {
-		used -= w[a.slot(newest)]
-		newest -= a.b
-	}
-	for newest > oldest && w[a.slot(newest)] == 0 { // only where some were too far ahead
-		newest -= a.b
-	}
 	for oldest <= newest && a.bucketEnd(oldest) <= now {
 		used -= w[a.slot(oldest)]
 		oldest += a.b
@@ -57,11 +53,13 @@ func (a *Algorithm) bucketView(w []int64, now int64) View {
 }
 
 // reshaped views words that another width or number of buckets wrote: all
-// that they counted lies in one bucket, the newest, so that a change of
-// shape never hands out what was used.
+// that they counted lies in one bucket, the one that holds the newest instant
+// which it can have come from, so that a change of shape never hands out what
+// was used.
 func (a *Algorithm) reshaped(w []int64, now int64) View {
-	newest := w[0] - w[0]%a.b
-	if w[1] == 0 || newest > now+a.period || a.bucketEnd(newest) <= now {
+	latest := max(w[0], min(now, w[0]+w[2]-1))
+	newest := latest - latest%a.b
+	if w[1] == 0 || a.bucketEnd(newest) <= now {
 		return View{At: now}
 	}
 	return View{Used: w[1], At: max(now, newest), x: newest, y: newest}
@@ -91,12 +89,8 @@ func (a *Algorithm) freshRing(w []int64, v *View) []int64 {
 	return w
 }
 
-// clear empties what the view no longer counts: the buckets before the
-// oldest, and those that were too far ahead.
+// clear empties what the view no longer counts: the buckets before the oldest.
 func (a *Algorithm) clear(w []int64, v *View) {
-	for s := w[0]; s > v.x; s -= a.b {
-		w[a.slot(s)] = 0
-	}
 	for s := a.oldest(w[0]); s < v.y; s += a.b {
 		w[a.slot(s)] = 0
 	}

@@ -17,7 +17,7 @@ func SlidingLog(l Limit) Algorithm {
 // entry), then the ring: pairs of time and sum up to and with the entry. Times
 // never fall: an entry made while the newest lies ahead is recorded with it.
 // In a log View x is the newest entry's time, y the first that counts, z how
-// many up to the newest (both as positions from the head).
+// many there are (both as positions from the head).
 
 const logHeader = 3
 
@@ -42,7 +42,7 @@ func first(w []int64, n, t int64) int64 {
 func (a *Algorithm) logView(w []int64, now int64) View {
 	n := w[1]
 	if n > 0 && w[entry(w, n-1)] > now+a.period {
-		n = first(w, n, now+a.period)
+		return View{At: now, y: n, z: n}
 	}
 	live := first(w, n, now-a.period)
 	if live == n {

@@ -5,11 +5,17 @@ import (
 	"fmt"
 )
 
-// CheckPolicies refuses a list that no store could carry: none at all, two
-// of one name, a name outside its charset, numbers out of range.
+// MaxPolicies is how many policies a limiter may list.
+const MaxPolicies = 64
+
+// CheckPolicies refuses a list that no store could carry: none at all, too
+// many, two of one name, a name outside its charset, numbers out of range.
 func CheckPolicies(policies []Policy) error {
 	if len(policies) == 0 {
 		return &InvalidError{What: "policies", Value: 0, Want: "at least one"}
+	}
+	if len(policies) > MaxPolicies {
+		return &InvalidError{What: "policies", Value: len(policies), Want: fmt.Sprintf("at most %d", MaxPolicies)}
 	}
 	for i := range policies {
 		if err := policies[i].check(policies[:i]); err != nil {

@@ -103,8 +103,8 @@ func binds(s, earlier *State) bool {
 }
 
 func (g *Group) charge(d *Decision, at int64) {
-	if d.Allowed && g.Costs == nil {
-		d.Granted = g.Cost
+	if d.Allowed {
+		d.Granted = g.granted()
 	}
 	if g.Charge == nil {
 		return
@@ -114,6 +114,17 @@ func (g *Group) charge(d *Decision, at int64) {
 		g.Charge.Outcome = Taken
 	}
 	d.Charge = g.Charge
+}
+
+// granted returns what every policy was charged, 0 where they differ.
+func (g *Group) granted() int64 {
+	n := g.CostOf(0)
+	for i := range g.Costs {
+		if g.Costs[i] != n {
+			return 0
+		}
+	}
+	return n
 }
 
 // until is the time from now to an instant, 0 for one that has passed.

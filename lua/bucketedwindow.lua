@@ -10,32 +10,29 @@ y = at - at % b
 if v and (#v < 45 or #v % 4 ~= 1) then status = 1
 elseif v then
   local version, h, newest, sum, width = parse('<Bdddd', v)
-  if version ~= 1 or not (width >= 1 and width % 1 == 0 and newest >= 0 and newest % width == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 1
+  if version ~= 1 or not (width >= 1 and width % 1 == 0 and newest >= 0 and newest <= 9007199254740992 and newest % width == 0 and h >= 0 and h <= 18014398509481984 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 1
     newest, sum = 0, 0
   end
-  hz = h
-  if width ~= b or #v ~= 33 + 4 * ring then
-    -- Another shape wrote it: all that it counted lies in one bucket.
-    newest = newest - newest % b
-    if sum > 0 and newest <= now + period and newest + b - 1 + period > now then
-      used, x, y = sum, newest, newest
-      z = 1
+  if newest <= now + period then
+    hz = h
+    if width ~= b or #v ~= 33 + 4 * ring then
+      -- Another shape wrote it: all that it counted lies in one bucket, the
+      -- one that holds the newest instant which it can have come from.
+      newest = math.max(newest, math.min(now, newest + width - 1))
+      newest = newest - newest % b
+      if sum > 0 and newest + b - 1 + period > now then
+        used, x, y, z = sum, newest, newest, 1
+      end
+    else
+      local oldest = math.max(0, newest - a * b)
+      while oldest <= newest and oldest + b - 1 + period <= now do
+        sum = sum - parse('<I4', v, 34 + 4 * (oldest / b % ring))
+        oldest = oldest + b
+      end
+      if sum > 0 then used, x, y = sum, newest, oldest end
     end
-  else
-    local oldest = math.max(0, newest - a * b)
-    while newest >= oldest and newest > now + period do
-      sum = sum - parse('<I4', v, 34 + 4 * (newest / b % ring))
-      newest = newest - b
-    end
-    -- Only where some were too far ahead.
-    while newest > oldest and parse('<I4', v, 34 + 4 * (newest / b % ring)) == 0 do newest = newest - b end
-    while oldest <= newest and oldest + b - 1 + period <= now do
-      sum = sum - parse('<I4', v, 34 + 4 * (oldest / b % ring))
-      oldest = oldest + b
-    end
-    if sum > 0 then used, x, y = sum, newest, oldest end
+    if x > now then at = x end
   end
-  if x > now then at = x end
 end
 
 --@section release
@@ -62,19 +59,14 @@ if had == 0 or z == 1 then
   end
   v = string.rep('\0', 33) .. held
 else
-  -- Empty what no longer counts: the buckets that were too far ahead and
-  -- those before the oldest.
+  -- Empty what no longer counts: the buckets before the oldest.
   local _, _, stored = parse('<Bdd', v)
-  local from, to = x + b, stored
-  for pass = 1, 2 do
-    local count = (to - from) / b + 1
-    local slot = from / b % ring
-    while count > 0 do
-      local run = math.min(count, ring - slot)
-      v = string.sub(v, 1, 33 + 4 * slot) .. string.rep('\0', 4 * run) .. string.sub(v, 34 + 4 * (slot + run))
-      count, slot = count - run, 0
-    end
-    from, to = math.max(0, stored - a * b), y - b
+  local from = math.max(0, stored - a * b)
+  local count, slot = (y - from) / b, from / b % ring
+  while count > 0 do
+    local run = math.min(count, ring - slot)
+    v = string.sub(v, 1, 33 + 4 * slot) .. string.rep('\0', 4 * run) .. string.sub(v, 34 + 4 * (slot + run))
+    count, slot = count - run, 0
   end
 end
 local slot = 34 + 4 * (newest / b % ring)

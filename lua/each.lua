@@ -48,6 +48,19 @@ elseif kind > 2 then
   elseif kind ~= 5 then status = 2 end
 elseif kind < 1 then status = 2 end
 
+--@section keep
+-- A denied call stores nothing, but what denied it must live for as long as it
+-- counts by this call's numbers: those it was stored by may have been shorter.
+local lasts = 0
+if kind == 1 then lasts = x + period
+elseif kind == 2 then lasts = x + period + period
+elseif kind == 3 then lasts = at + fill
+elseif kind == 4 then lasts = x + b + period
+elseif call('PTTL', log) < ceil((x + period - now) / 1000) + slack then
+  call('PEXPIRE', log, ceil((x + period - now) / 1000) + slack)
+end
+if lasts > hz and lasts > longer then longer = lasts end
+
 --@section lasts
 -- Only ever longer: the key holds other policies' counts too. A key that has
 -- no expiry answers -1 and gets one. The right to set it is asked for before

@@ -35,9 +35,12 @@ end
 if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
 else
   out = out .. sec .. gap .. usec .. '\0' .. met
-  local taken = used - had
-  if taken > 0 then
-    local longer = 0
+  local taken, longer = used - had, 0
+  if taken == 0 and op == 1 and had > 0 then
+    --@include each.keep
+    --@include each.lasts
+    --@include each.expire
+  elseif taken > 0 then
     --@include each.take
     if kind < 5 then
       --@include each.lasts

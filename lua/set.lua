@@ -10,7 +10,7 @@ if values.err then
   if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
   values, status = {}, 1
 end
-local later, passes, longer = '', true, 0
+local later, passes, longer, kept = '', true, 0, 0
 for p = 1, policies do
   local kind, limit, period, a, b, fill, cost, after = parse('<Bdddddd', blob, pos)
   pos = after
@@ -22,6 +22,11 @@ for p = 1, policies do
   used = used + taken
   if used > limit then
     passes = false
+    if least == 1 and status == 0 then
+      local longer = kept
+      --@include each.keep
+      kept = longer
+    end
     if kind > 3 and status == 0 then
       local need, leaves = used - limit
       --@include each.release
@@ -47,6 +52,10 @@ else
     else
       call('HSET', key, ARGV[arg + 1], first, ARGV[arg + 2], second, ARGV[arg + 3], third, unpack(fresh))
     end
+    --@include each.expire
+  elseif kept > 0 then
+    longer = kept
+    --@include each.lasts
     --@include each.expire
   end
 end

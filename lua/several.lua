@@ -22,11 +22,15 @@ for p = 1, policies do
 end
 arg = arg + policies + 1
 if op == 5 then
-  if has then call('HDEL', key, unpack(ARGV, names + 1, names + policies)) end
+  local gone = has and redis.pcall('HDEL', key, unpack(ARGV, names + 1, names + policies))
+  if type(gone) == 'table' then
+    if string.sub(gone.err, 1, 9) ~= 'WRONGTYPE' then return gone end
+    status = 1
+  end
   for p = 1, policies do
     if logs[p] then call('UNLINK', logs[p]) end
   end
-  out = out .. sec .. gap .. usec .. '\0'
+  out = out .. sec .. gap .. usec .. string.char(status)
 else
   local met = ''
   for p = 1, policies do
@@ -67,8 +71,26 @@ else
   if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
   else
     out = out .. sec .. gap .. usec .. '\0' .. met
-    if states[1][13] > states[1][14] then
-      local fields, longer = {}, 0
+    local longer = 0
+    if op == 1 and states[1][13] == states[1][14] then
+      for p = 1, policies do
+        local s = states[p]
+        local kind, period, b, fill, hz, at, x, log = s[1], s[3], s[5], s[6], s[7], s[9], s[10], s[17]
+        if s[14] > 0 then
+          --@include each.keep
+        end
+      end
+      --@include each.lasts
+      --@include each.expire
+    elseif op == 1 then
+      local fields = {}
+      if next(logs) then
+        -- Two keys are written: no right may be found missing between them.
+        if has and not redis.acl_check_cmd('HSET', key, 'f', 'v') then return redis.error_reply('ERR no right to call HSET') end
+        for p = 1, policies do
+          if logs[p] and not redis.acl_check_cmd('ZADD', logs[p], 1, 'm') then return redis.error_reply('ERR no right to call ZADD') end
+        end
+      end
       for p = 1, policies do
         local s = states[p]
         local kind, period, a, b, fill = s[1], s[3], s[4], s[5], s[6]

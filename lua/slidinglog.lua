@@ -2,8 +2,8 @@
 -- member a call, scored by its time. The member carries the sum of costs so
 -- far, big-endian so that members of one instant sort by it, and its own
 -- cost: counting is a subtraction, and no call is ever a hundred members.
--- x is the newest entry's time, y the rank of the first that counts, z the
--- number of entries up to the newest (0 where that is all of them).
+-- x is the newest entry's time, y the rank of the first that counts, sum what
+-- the newest's sum is.
 -- Member: version, sum, cost.
 
 --@section view
@@ -13,25 +13,20 @@ if last.err then
   status = 1
 elseif last[2] then
   local newest = tonumber(last[2])
-  if newest > now + period then
-    z = call('ZCOUNT', log, '-inf', now + period)
-    ahead = true
-    if z > 0 then
-      last = call('ZRANGE', log, z - 1, z - 1, 'WITHSCORES')
-      newest = tonumber(last[2])
-    end
-  end
-  if (z > 0 or not ahead) and newest > now - period then
+  if newest > now + period then ahead = true
+  else
+    local _, before, after, cost
+    if #last[1] == 13 then _, after = parse('>Bd', last[1]) else status = 1 end
     y = call('ZCOUNT', log, '-inf', now - period)
-    local first = call('ZRANGE', log, y, y)[1]
-    if #last[1] ~= 13 or #first ~= 13 or string.byte(first) ~= 1 or string.byte(last[1]) ~= 1 then status = 1
-    else
-      local _, before, cost = parse('>BdI4', first)
-      local _, after = parse('>Bd', last[1])
-      used, x, sum = after - before + cost, newest, after
-      if not (used >= 1 and used % 1 == 0) then status = 1 end
+    if status == 0 and newest > now - period then
+      local first = call('ZRANGE', log, y, y)[1]
+      if #first == 13 then _, before, cost = parse('>BdI4', first) else status = 1 end
+      if status == 0 then used, x = after - before + cost, newest end
+      if x > now then at = x end
     end
-    if x > now then at = x end
+    sum = after or 0
+    if not (sum >= used and sum <= 9007199254740992 and used >= 0 and (sum + used) % 1 == 0 and newest % 1 == 0
+      and string.byte(last[1]) == 1) then status = 1 end
   end
 end
 
@@ -41,7 +36,7 @@ end
 -- where every cost is 1 the first probe finds it.
 if need > had then leaves = at + period
 else
-  local lo, hi = y, (z > 0 and z or call('ZCARD', log)) - 1
+  local lo, hi = y, call('ZCARD', log) - 1
   if y + need - 1 < hi then hi = y + need - 1 end
   local probe, goal = hi, sum - had + need
   while true do
@@ -59,12 +54,10 @@ end
 local ms = ceil((at + period - now) / 1000) + slack
 local left = call('PTTL', log)
 if left < ms and not redis.acl_check_cmd('PEXPIRE', log, ms) then return redis.error_reply('ERR no right to call PEXPIRE') end
-if had == 0 then
-  call('UNLINK', log)
-  left = -2
-else
-  if ahead then call('ZREMRANGEBYSCORE', log, now + period + 1, '+inf') end
-  if y > 0 then call('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
-end
+-- The call is stored before anything is dropped: after a write that frees
+-- memory Redis no longer refuses one that takes it. Only a log that lies too
+-- far ahead of the clock goes first, and whole.
+if ahead then call('UNLINK', log) left = -2 end
 call('ZADD', log, at, pack('>BdI4', 1, sum + taken, taken))
+if y > 0 then call('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
 if left < ms then call('PEXPIRE', log, ms + ceil(period / 1000)) end

@@ -19,6 +19,10 @@ const Oldest = script.Oldest
 // where cluster-require-full-coverage makes every node refuse while one
 // primary is missing.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
+	return script.Within(ctx, s.ping)
+}
+
+func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if s.err != nil {
 		return nil, s.err
 	}

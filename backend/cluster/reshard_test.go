@@ -103,7 +103,7 @@ func (w *watch) calls(t *testing.T, s backend.Store, name string, ps []backend.P
 		case <-time.After(2 * time.Millisecond):
 		}
 		// New keys come into play all the time.
-		key := name + keys[i/10%len(keys)]
+		key := name + keys[i/100%len(keys)]
 		var charge backend.Charge
 		d, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Last: true,
 			Group: backend.Group{Key: key, Policies: ps, Cost: 1 + int64(i%3), Charge: &charge}})

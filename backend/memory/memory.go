@@ -25,7 +25,8 @@ type Options struct {
 	MaxKeys int
 	// Now is the clock; nil is the system's, read in a way that steps of the
 	// wall clock don't reach. It is called while a lock is held: it must be
-	// quick, safe for concurrent use, and must not call the store.
+	// quick, safe for concurrent use, and must not call the store. Times
+	// before 1970 count as 1970.
 	Now func() time.Time
 }
 
@@ -41,6 +42,7 @@ type Store struct {
 	err     error // what was wrong with the arguments of New; Check says it
 	kept    atomic.Int64
 	closed  atomic.Bool
+	hand    atomic.Uint32 // the stripe that was swept last in passing
 	stripes [256]stripe
 	spill   overflow
 }
@@ -65,7 +67,7 @@ func New(opts *Options) *Store {
 // clock once and counts on from there by the monotonic one.
 func clock(now func() time.Time) func() int64 {
 	if now != nil {
-		return func() int64 { return now().UnixMicro() }
+		return func() int64 { return min(max(now().UnixMicro(), 0), 1<<52) }
 	}
 	begin := time.Now()
 	epoch := begin.UnixMicro()

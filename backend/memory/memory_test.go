@@ -73,16 +73,86 @@ func TestRoomAfterFull(t *testing.T) {
 	now := time.UnixMicro(trace.Start)
 	s := memory.New(&memory.Options{MaxKeys: 1, Now: func() time.Time { return now }})
 	ps := policies(3)
-	take(t, s, "own", ps)
+	short := []backend.Policy{{Name: "short", Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: backend.FailOpen}}
+	take(t, s, "own", short)
 	for range 2 {
 		require.True(t, take(t, s, "late", ps).Allowed)
 	}
-	_, err := s.Do(context.Background(), backend.Request{Op: backend.Reset, Group: backend.Group{Key: "own", Policies: ps}})
-	require.NoError(t, err)
-	require.Equal(t, 0, s.Len())
+	now = now.Add(2 * time.Second)
+	empties(t, s, ps)
 	require.True(t, take(t, s, "late", ps).Allowed)
 	require.Equal(t, 1, s.Len())
 	require.False(t, take(t, s, "late", ps).Allowed, "the fourth")
+}
+
+// empties calls with other keys until the idle ones have left.
+func empties(t *testing.T, s *memory.Store, ps []backend.Policy) {
+	for i := 0; s.Len() > 0 && i < 100_000; i++ {
+		_, err := s.Do(context.Background(), backend.Request{Op: backend.Peek, Group: backend.Group{Key: fmt.Sprint(i), Policies: ps}})
+		require.NoError(t, err)
+	}
+	require.Zero(t, s.Len())
+}
+
+// TestResetOfAFullStore: a key that is reset is as new, though others share an
+// overflow that is spent.
+func TestResetOfAFullStore(t *testing.T) {
+	s := memory.New(&memory.Options{MaxKeys: 2})
+	ps := policies(3)
+	for _, key := range []string{"a", "b", "late"} {
+		for range 3 {
+			require.True(t, take(t, s, key, ps).Allowed)
+		}
+		require.False(t, take(t, s, key, ps).Allowed)
+	}
+	d, err := s.Do(context.Background(), backend.Request{Op: backend.Reset, Group: backend.Group{Key: "a", Policies: ps}})
+	require.NoError(t, err)
+	require.Zero(t, d.Used)
+	require.Equal(t, int64(1), take(t, s, "a", ps).Used)
+	require.False(t, take(t, s, "late", ps).Allowed)
+}
+
+// TestIdleKeysLeaveWhileOthersCall: also from stripes that nobody calls in.
+func TestIdleKeysLeaveWhileOthersCall(t *testing.T) {
+	now := time.UnixMicro(trace.Start)
+	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
+	ps := policies(3)
+	for i := range 10_000 {
+		take(t, s, fmt.Sprint(i), ps)
+	}
+	now = now.Add(time.Hour)
+	for range 400_000 {
+		take(t, s, "hot", ps)
+	}
+	require.Less(t, s.Len(), 100)
+}
+
+// TestLoweredRate: what denied a call stays for as long as it counts by that
+// call's numbers, not only by those that it was stored by.
+func TestLoweredRate(t *testing.T) {
+	now := time.UnixMicro(trace.Start)
+	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
+	of := func(l algo.Limit) []backend.Policy {
+		return []backend.Policy{{Name: "p", Algorithm: algo.TokenBucket(l, 10), OnFailure: backend.FailOpen}}
+	}
+	for range 10 {
+		require.True(t, take(t, s, "k", of(algo.PerSecond(100))).Allowed)
+	}
+	for range 1000 {
+		require.False(t, take(t, s, "k", of(algo.PerHour(1))).Allowed)
+		now = now.Add(time.Millisecond)
+	}
+}
+
+// TestClocksBefore1970 count as 1970.
+func TestClocksBefore1970(t *testing.T) {
+	for _, now := range []time.Time{{}, time.Unix(-5, 0)} {
+		s := memory.New(&memory.Options{Now: func() time.Time { return now }})
+		for _, a := range []algo.Algorithm{algo.FixedWindow(algo.PerSecond(2)), algo.BucketedWindow(algo.PerSecond(2), 5), algo.SlidingLog(algo.PerSecond(2)), algo.TokenBucket(algo.PerSecond(2), 2), algo.SlidingWindow(algo.PerSecond(2))} {
+			ps := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailOpen}}
+			require.True(t, take(t, s, "k", ps).Allowed, a.String())
+		}
+	}
 }
 
 // TestFullRaces: callers of many new keys at once never get more than one

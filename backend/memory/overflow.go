@@ -3,6 +3,7 @@ package memory
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -18,15 +19,17 @@ type overflow struct {
 	}
 }
 
-// shared names an overflow record.
+// shared names an overflow record. Limiters that list a policy with another
+// period count apart here: one count can't be right for both.
 type shared struct {
 	policy string
 	kind   algo.Kind
+	period time.Duration
 }
 
 func (o *overflow) id(g *backend.Group, i int) shared {
 	p := &g.Policies[i]
-	return shared{p.Name, p.Algorithm.Kind()}
+	return shared{p.Name, p.Algorithm.Kind(), p.Algorithm.Limit().Period}
 }
 
 // find returns the policy's overflow record, nil where there is none or it is

@@ -75,6 +75,9 @@ func (s *Store) decide(st *stripe, g *backend.Group, op backend.Op) backend.Deci
 	if spilled {
 		defer s.spill.mu.Unlock()
 	}
+	if op == backend.Reset {
+		s.renew(st, g, ls, now)
+	}
 	at := now
 	for i := range ls {
 		at = max(at, ls[i].view.At)
@@ -115,6 +118,10 @@ func (s *Store) settle(st *stripe, g *backend.Group, i int, l *look, op backend.
 		return backend.Reading{Used: l.view.Used, ResetAt: r.resetAt}
 	}
 	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	if op == backend.Take && l.found != nil {
+		// What denies must stay for as long as it counts by these numbers.
+		l.found.resetAt = max(l.found.resetAt, r.ResetAt)
+	}
 	if op != backend.Reset && !a.Fits(&l.view, n) {
 		r.RetryAt = a.RetryAt(l.words(), &l.view, n)
 	}
@@ -130,18 +137,10 @@ func (s *Store) record(st *stripe, g *backend.Group, i int, l *look, spilled boo
 	if l.own && l.found != nil {
 		return l.found
 	}
-	if s.kept.Add(1) > s.most && spilled {
-		s.kept.Add(-1)
+	if s.kept.Load() >= s.most && spilled {
 		return s.spill.record(g, i, l)
 	}
-	r := fresh(&g.Policies[i].Algorithm, l.found)
-	n := name(g, i)
-	n.key = strings.Clone(n.key) // the caller's string may be a small part of a large one
-	if st.mu.records == nil {
-		st.mu.records = map[id]*record{}
-	}
-	st.mu.records[n] = r
-	return r
+	return st.keep(s, g, i, fresh(&g.Policies[i].Algorithm, l.found))
 }
 
 // fresh returns a record for the algorithm, with from's words where there is one.
@@ -160,6 +159,31 @@ func fresh(a *algo.Algorithm, from *record) *record {
 	return r
 }
 
+// renew gives a key that was reset a record of its own where it would else be
+// read from the overflow: an empty one, that stays for as long as that.
+func (s *Store) renew(st *stripe, g *backend.Group, ls []look, now int64) {
+	for i := range ls {
+		if l := &ls[i]; l.found != nil && s.kept.Load() < s.most {
+			a := &g.Policies[i].Algorithm
+			r := st.keep(s, g, i, fresh(a, nil))
+			r.resetAt = l.found.resetAt
+			l.own, l.found, l.view = true, r, a.View(r.words, now)
+		}
+	}
+}
+
+// keep enters a record.
+func (st *stripe) keep(s *Store, g *backend.Group, i int, r *record) *record {
+	n := name(g, i)
+	n.key = strings.Clone(n.key) // the caller's string may be a small part of a large one
+	if st.mu.records == nil {
+		st.mu.records = map[id]*record{}
+	}
+	st.mu.records[n] = r
+	s.kept.Add(1)
+	return r
+}
+
 // forget drops the group's own records.
 func (st *stripe) forget(s *Store, g *backend.Group) {
 	for i := range g.Policies {
@@ -173,7 +197,8 @@ func (st *stripe) forget(s *Store, g *backend.Group) {
 
 // sweeping says how often a stripe looks for records that are as new, and at
 // how many: idle keys leave while others call, with no goroutine and no pause.
-// A stripe that is called n times has looked at n/4 records.
+// n calls have looked at n/2 records, in the stripes that are called and in
+// the others.
 const (
 	every = 16
 	some  = 4
@@ -183,8 +208,19 @@ func (st *stripe) tick(s *Store, now int64) {
 	st.mu.calls++
 	if st.mu.calls%every == 0 {
 		st.sweep(s, now, some)
+		s.sweepAnother(now)
 	} else if s.kept.Load() >= s.most {
 		st.sweep(s, now, 1)
+	}
+}
+
+// sweepAnother sweeps the next stripe in turn, where nobody is in it: keys
+// leave though nobody calls in their own.
+func (s *Store) sweepAnother(now int64) {
+	st := &s.stripes[s.hand.Add(1)%uint32(len(s.stripes))]
+	if st.mu.TryLock() {
+		st.sweep(s, now, some)
+		st.mu.Unlock()
 	}
 }
 

@@ -1,7 +1,10 @@
 package standalone
 
 import (
+	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/redis/go-redis/v9"
@@ -21,8 +24,28 @@ func Open(url string, opts *Options) (*Store, error) {
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
 	}
-	client := redis.NewClient(script.Tuned(o, budget))
+	client := &lazy{client: sync.OnceValue(func() *redis.Client { return redis.NewClient(script.Tuned(o, budget)) })}
 	s := New(client, opts)
 	s.owned = client
 	return s, nil
+}
+
+// lazy is a client that is made by its first command: a client with idle
+// connections to keep begins to dial when it is made.
+type lazy struct {
+	client func() *redis.Client
+	used   atomic.Bool
+}
+
+func (l *lazy) Process(ctx context.Context, cmd redis.Cmder) error {
+	l.used.Store(true)
+	return l.client().Process(ctx, cmd)
+}
+
+// Close closes the client, if there ever was one.
+func (l *lazy) Close() error {
+	if !l.used.Load() {
+		return nil
+	}
+	return l.client().Close()
 }

@@ -16,6 +16,10 @@ const Oldest = script.Oldest
 // user's rights. It warns where the server may evict counts, and where the
 // round trip takes a good part of the budget.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
+	return script.Within(ctx, s.ping)
+}
+
+func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if s.err != nil {
 		return nil, s.err
 	}

@@ -3,6 +3,8 @@ package standalone_test
 import (
 	"bytes"
 	"context"
+	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -57,6 +59,32 @@ func TestPing(t *testing.T) {
 	server.Kill()
 	_, err = l.Ping(ctx)
 	require.ErrorIs(t, err, headgate.ErrUnavailable)
+}
+
+// TestPingEndsWithItsContext, whatever the client's own patience.
+func TestPingEndsWithItsContext(t *testing.T) {
+	server := redistest.Start(t)
+	server.Stop()
+	t.Cleanup(server.Cont)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := limiter(t, redis.NewClient(&redis.Options{Addr: server.Addr()}), nil, wide).Ping(ctx)
+	require.ErrorIs(t, err, headgate.ErrUnavailable)
+	require.Less(t, time.Since(begin), 2*time.Second, "go-redis would wait for five")
+}
+
+// TestOpenDoesNoIO: nobody is dialled before the first call.
+func TestOpenDoesNoIO(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	s, err := standalone.Open("redis://"+l.Addr().String(), nil)
+	require.NoError(t, err)
+	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = l.Accept()
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, s.Close())
 }
 
 // TestNewDoesNoIO: a service boots while Redis is down.

@@ -8,6 +8,7 @@ package standalone
 
 import (
 	"context"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +43,7 @@ const DefaultBudget = 100 * time.Millisecond
 // share it: it is safe for concurrent use.
 type Store struct {
 	client Client
-	owned  *redis.Client // the client that Open made, to be closed
+	owned  *lazy // the client that Open made, to be closed
 	server *script.Server
 	prefix script.Prefix
 	budget time.Duration
@@ -70,7 +71,7 @@ func New(client Client, opts *Options) *Store {
 }
 
 func (s *Store) checkOptions() error {
-	if c, ok := s.client.(*redis.Client); s.client == nil || ok && c == nil {
+	if v := reflect.ValueOf(s.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &backend.InvalidError{What: "client", Value: nil, Want: "a go-redis client"}
 	}
 	if s.budget < time.Millisecond || s.budget > time.Minute {

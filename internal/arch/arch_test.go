@@ -189,7 +189,7 @@ func excused(f *ast.FuncDecl) bool {
 }
 
 // machinery is no part of what an importer gets.
-var machinery = []string{"internal/redistest", "internal/arch", "examples/...", "docs/..."}
+var machinery = []string{"internal/redistest", "internal/arch", "internal/faulttest", "examples/...", "docs/..."}
 
 // Whoever imports the core imports all of this, so that it must not grow
 // unnoticed. After a change that is wanted: go test ./internal/arch -update

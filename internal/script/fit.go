@@ -101,3 +101,23 @@ func Slow(ctx context.Context, c Client, budget time.Duration) (warning string, 
 	}
 	return "", nil
 }
+
+// Within returns f's answer, or ctx's error when that ends first: a client may
+// block for longer than any context.
+func Within(ctx context.Context, f func(context.Context) ([]string, error)) ([]string, error) {
+	type answer struct {
+		warnings []string
+		err      error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		w, err := f(ctx)
+		done <- answer{w, err}
+	}()
+	select {
+	case a := <-done:
+		return a.warnings, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())
+	}
+}

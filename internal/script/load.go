@@ -2,6 +2,8 @@ package script
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/headgate-go/headgate/lua"
@@ -66,8 +68,16 @@ func (s *Server) join(ctx context.Context, seen int) *load {
 func (s *Server) fetch(ctx context.Context, f *load) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
+	f.err = errors.New("the client ended its goroutine")
+	defer s.landed(f) // also where a hook of the user's panics
 	cmd := once{redis.NewCmd(ctx, "script", "load", lua.Script)}
 	f.err = s.client.Process(ctx, cmd)
+}
+
+func (s *Server) landed(f *load) {
+	if p := recover(); p != nil {
+		f.err = fmt.Errorf("the client panicked: %v", p)
+	}
 	l := &s.loader
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/headgate-go/headgate/internal/trace"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -197,6 +198,94 @@ func TestScriptRefuses(t *testing.T) {
 		require.ErrorAs(t, g.Takes[0].Err, &invalid, name)
 		require.Empty(t, client.Keys(ctx, "*").Val(), name)
 	}
+}
+
+// TestFullServerRefuses: with no memory left nothing is stored, logs neither,
+// alone or in a set.
+func TestFullServerRefuses(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	logs := policy(algo.SlidingLog(algo.PerMinute(5)))
+	both := append([]backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))}}, logs...)
+	require.NoError(t, runner.Run(ctx, []*script.Group{group("old", 1, logs)}))
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1mb").Err())
+	for _, ps := range [][]backend.Policy{logs, both, both[:1]} {
+		require.ErrorIs(t, runner.Run(ctx, []*script.Group{group("new", 1, ps)}), backend.ErrUnavailable)
+	}
+	require.EqualValues(t, 1, client.DBSize(ctx).Val())
+}
+
+// TestDeniedStateOutlivesItsDenial: a state that denies by a lowered rate, or
+// a longer period, lives for as long as it counts by those.
+func TestDeniedStateOutlivesItsDenial(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	before := func(k algo.Kind, l algo.Limit) algo.Algorithm {
+		switch k {
+		case algo.KindFixedWindow:
+			return algo.FixedWindow(l)
+		case algo.KindSlidingWindow:
+			return algo.SlidingWindow(l)
+		case algo.KindTokenBucket:
+			return algo.TokenBucket(l, 10)
+		case algo.KindBucketedWindow:
+			return algo.BucketedWindow(l, 10)
+		}
+		return algo.SlidingLog(l)
+	}
+	other := backend.Policy{Name: "other", Algorithm: algo.FixedWindow(algo.PerDay(5))}
+	for k := algo.KindFixedWindow; k <= algo.KindSlidingLog; k++ {
+		for shape, more := range map[string][]backend.Policy{"alone": nil, "in a set": {other}} {
+			key := fmt.Sprint(k, shape)
+			fast := policy(before(k, algo.Per(10, time.Second)))
+			slow := append(policy(before(k, algo.Per(10, algo.MaxPeriod/2))), more...)
+			require.NoError(t, runner.Run(ctx, []*script.Group{group(key, 10, fast)}))
+			g := group(key, 1, slow)
+			g.Takes[0].Costs = []int64{10, 1}[:len(slow)]
+			require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+			require.NoError(t, g.Takes[0].Err)
+			require.False(t, g.Takes[0].Decision.Allowed, key)
+			stored := g.Hash
+			if k == algo.KindSlidingLog {
+				stored += ":log:p"
+			}
+			left := client.PTTL(ctx, stored).Val()
+			require.GreaterOrEqual(t, left, g.Takes[0].Decision.RetryAfter, key)
+			if more != nil {
+				require.False(t, client.HExists(ctx, g.Hash, "f:other").Val(), "a denied set stores nothing")
+			}
+		}
+	}
+}
+
+// TestRightsOfASet: a user who may write one of two keys writes neither.
+func TestRightsOfASet(t *testing.T) {
+	for _, missing := range []string{"-hset", "-zadd", "-pexpire"} {
+		server := redistest.Start(t)
+		admin, ctx := server.Client(t), context.Background()
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", "u", "on", ">p", "~*", "+@all", missing).Err())
+		client := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "p" })
+		runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+		both := append(policy(algo.SlidingLog(algo.PerMinute(5))), backend.Policy{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))})
+		require.Error(t, runner.Run(ctx, []*script.Group{group("k", 1, both)}), missing)
+		require.Zero(t, admin.DBSize(ctx).Val(), missing)
+	}
+}
+
+// TestResetOfWrongType names the key.
+func TestResetOfWrongType(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
+	require.NoError(t, client.Set(ctx, script.DefaultPrefix.Hash("k"), "x", time.Hour).Err())
+	g := group("k", 0, ps)
+	g.Op = backend.Reset
+	require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+	var corrupt *backend.CorruptError
+	require.ErrorAs(t, g.Takes[0].Err, &corrupt)
 }
 
 // TestPruningIsBounded: a log whose calls all expired at once is neither

@@ -48,6 +48,9 @@ func (t *trip) MarshalBinary() ([]byte, error) {
 	return []byte(lua.SHA), nil
 }
 
+// String is what a hook that prints the command shows.
+func (t *trip) String() string { return lua.SHA }
+
 // reserve is the part of a budget, at most a twentieth, that is kept for the
 // answer itself: who waits for the whole of it is late.
 const reserve = 2 * time.Millisecond
@@ -71,12 +74,13 @@ func Run(ctx context.Context, route Route, budget time.Duration, groups []*Group
 		return t.arrive(r)
 	case <-timer.C:
 		t.expire()
-		return t.leave(fmt.Errorf("%w: budget of %v spent", backend.ErrUnavailable, budget))
+		spent := fmt.Errorf("budget of %v spent", budget)
+		return t.leave(fmt.Errorf("%w: %w", backend.ErrUnavailable, spent), spent)
 	case <-ctx.Done():
 		// The round trip goes on under the budget: an impatient caller must
 		// not hide a frozen node.
 		go t.watch(end)
-		return t.leave(fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err()))
+		return t.leave(fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err()), ctx.Err())
 	}
 }
 
@@ -104,17 +108,28 @@ func (t *trip) arrive(r result) error {
 	case r.err == nil:
 		return nil
 	case t.state.Load() == sent:
-		return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, r.err)
+		return t.unknown(r.err)
 	}
 	return fmt.Errorf("%w: %w", backend.ErrUnavailable, r.err)
 }
 
 // leave gives the trip up. unsent is the error where nothing was sent.
-func (t *trip) leave(unsent error) error {
+func (t *trip) leave(unsent, why error) error {
 	if t.state.CompareAndSwap(waiting, withdrawn) {
 		return unsent
 	}
-	return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, context.DeadlineExceeded)
+	return t.unknown(why)
+}
+
+// unknown is the error of a trip that was sent and had no answer. What only
+// peeked counted nothing all the same.
+func (t *trip) unknown(why error) error {
+	for _, g := range t.groups {
+		if g.Op != backend.Peek {
+			return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, why)
+		}
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
 }
 
 // expire settles a trip that has outlived its budget. One that waited for a
