@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test twins server-cost mutants deps
+.PHONY: test twins server-cost failover compose-test mutants deps
 
 # All that a change has to pass. Needs Go; deps sees to the rest.
 test: deps
@@ -17,6 +17,15 @@ twins: deps
 # The server's CPU a decision, against a script that does TIME + GET + SET PX.
 server-cost: deps
 	go test ./backend/standalone -count=1 -run '^TestServerCost$$' -servercost -timeout 30m -v
+
+# A primary killed, frozen, taken over, under load from four processes, medians
+# of five beside a control: what its keys and the other nodes' meet.
+failover: deps
+	go test ./backend/cluster -count=1 -run '^TestFailover$$' -runs 5 -timeout 30m -v
+
+# The compose file as a user meets it: up, used, a primary killed, used, down.
+compose-test: deps
+	.ci/compose-test
 
 # Takes the guards out one by one: a test must fail without each.
 mutants: deps

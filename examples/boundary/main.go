@@ -4,6 +4,7 @@
 //
 //	go run ./examples/boundary                        at once, in memory, on a clock of its own
 //	go run ./examples/boundary -redis localhost:6379  in real time, by the server's clock
+//	go run ./examples/boundary -cluster 127.0.0.1:7000,127.0.0.1:7001  the same on a Redis Cluster
 //
 // It ends with an error if any algorithm lets more pass than it states, or,
 // in memory, other than its rule says.
@@ -11,41 +12,57 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/backend/memory"
 )
 
 func main() {
-	addr := flag.String("redis", "", "host:port of a Redis server; empty: in memory")
+	addr := flag.String("redis", "", "host:port of a Redis server; without it and -cluster: in memory")
+	addrs := flag.String("cluster", "", "host:port of some nodes of a Redis Cluster, with commas between")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := show(ctx, *addr); err != nil {
+	if err := show(ctx, *addr, *addrs); err != nil {
 		fmt.Fprintln(os.Stderr, "boundary:", err)
 		os.Exit(1)
 	}
 }
 
-func show(ctx context.Context, addr string) error {
+func show(ctx context.Context, addr, addrs string) error {
 	p := plain
 	if terminal(os.Stdout) {
 		p = coloured
 	}
-	if addr == "" {
-		return run(ctx, os.Stdout, embedded(), p)
-	}
-	s, err := server(ctx, addr)
+	s, err := stage(ctx, addr, addrs)
 	if err != nil {
 		return err
 	}
+	if s.exact {
+		return run(ctx, os.Stdout, s, p)
+	}
 	fmt.Printf("waiting for one second before %s by the server's clock ...\n", s.boundary.Format(time.TimeOnly))
 	return run(ctx, os.Stdout, s, p)
+}
+
+// stage is the scene where the flags say.
+func stage(ctx context.Context, addr, addrs string) (*scene, error) {
+	switch {
+	case addr != "" && addrs != "":
+		return nil, errors.New("-redis or -cluster, not both")
+	case addr != "":
+		return server(ctx, addr)
+	case addrs != "":
+		return nodes(ctx, strings.Split(addrs, ","))
+	}
+	return embedded(), nil
 }
 
 // run makes the two bursts, prints what passed and judges it.
@@ -68,6 +85,7 @@ func embedded() *scene {
 	now := boundary
 	return &scene{
 		store:    memory.New(&memory.Options{Now: func() time.Time { return now }}),
+		key:      fresh(),
 		boundary: boundary,
 		reach:    func(_ context.Context, t time.Time) error { now = t; return nil },
 		exact:    true,

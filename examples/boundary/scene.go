@@ -22,6 +22,7 @@ const (
 // scene is where the bursts happen: a store, and a clock that gets there.
 type scene struct {
 	store    backend.Store
+	key      string
 	boundary time.Time
 	reach    func(ctx context.Context, t time.Time) error // returns when the store's clock shows t
 	exact    bool                                         // the calls of a burst share one instant, so what passes is known
@@ -51,21 +52,24 @@ func part(name string, a algo.Algorithm, expect int) *row {
 	return &row{policy: headgate.Policy{Name: name, Algorithm: a, OnFailure: headgate.FailClosed}, expect: expect}
 }
 
-// play makes both bursts on a key of their own and forgets the key.
+// fresh is a key that nobody else has. It is so plain that it stands in the
+// stored key as it is.
+func fresh() string { return headgate.Key("boundary", fmt.Sprint(time.Now().UnixNano())) }
+
+// play makes both bursts and forgets the key.
 func (s *scene) play(ctx context.Context) (rows []*row, err error) {
 	rows = cast()
-	key := headgate.Key("boundary", fmt.Sprint(time.Now().UnixNano()))
 	for _, r := range rows {
-		if err := r.enter(ctx, s, key); err != nil {
+		if err := r.enter(ctx, s); err != nil {
 			return nil, err
 		}
 	}
-	defer func() { err = errors.Join(err, leave(rows, key)) }()
+	defer func() { err = errors.Join(err, leave(rows, s.key)) }()
 	for i, at := range []time.Time{s.boundary.Add(-aside), s.boundary.Add(aside)} {
 		if err := s.reach(ctx, at); err != nil {
 			return nil, err
 		}
-		if err := burst(ctx, rows, key, i); err != nil {
+		if err := burst(ctx, rows, s.key, i); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +78,7 @@ func (s *scene) play(ctx context.Context) (rows []*row, err error) {
 
 // enter makes the limiter. The peek sees to it that the first burst finds an
 // open connection and a loaded script.
-func (r *row) enter(ctx context.Context, s *scene, key string) (err error) {
+func (r *row) enter(ctx context.Context, s *scene) (err error) {
 	if !s.exact {
 		r.expect = 0
 	}
@@ -82,7 +86,7 @@ func (r *row) enter(ctx context.Context, s *scene, key string) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := r.limiter.Peek(ctx, key, 0)
+	d, err := r.limiter.Peek(ctx, s.key, 0)
 	return errors.Join(err, d.Err)
 }
 

@@ -6,26 +6,47 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/redis/go-redis/v9"
 )
 
-// ready is how long before the first burst the program wants to have begun.
-const ready = 200 * time.Millisecond
+const (
+	// ready is how long before the first burst the program wants to have begun.
+	ready = 200 * time.Millisecond
+	// budget is a second: what is shown is the counting, not how long it takes.
+	budget = time.Second
+)
 
-// server is the scene on a Redis server, around the next boundary of its
-// clock. A call may take a second here: what is shown is the counting.
+// server is the scene on a Redis server.
 func server(ctx context.Context, addr string) (*scene, error) {
 	client := redis.NewClient(&redis.Options{Addr: addr})
-	now, err := client.Time(ctx).Result()
+	store := standalone.New(client, &standalone.Options{Budget: budget})
+	return live(ctx, store, client, fresh())
+}
+
+// nodes is the scene on a Redis Cluster, by the clock of the node that the
+// key lies on: it is the one that the counts go by.
+func nodes(ctx context.Context, addrs []string) (*scene, error) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	key := fresh()
+	node, err := client.MasterForKey(ctx, "headgate:{"+key+"}")
 	if err != nil {
-		return nil, fmt.Errorf("redis at %s: %w", addr, err)
+		return nil, fmt.Errorf("cluster at %v: %w", addrs, err)
 	}
-	s := &scene{
-		store:    standalone.New(client, &standalone.Options{Budget: time.Second}),
-		boundary: next(now.Add(aside + ready)),
+	return live(ctx, cluster.New(client, &cluster.Options{Budget: budget}), node, key)
+}
+
+// live is the scene on a store in real time, around the next boundary of the
+// server's clock.
+func live(ctx context.Context, store backend.Store, clock *redis.Client, key string) (*scene, error) {
+	now, err := clock.Time(ctx).Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis at %s: %w", clock.Options().Addr, err)
 	}
-	s.reach = func(ctx context.Context, t time.Time) error { return s.wait(ctx, client, t) }
+	s := &scene{store: store, key: key, boundary: next(now.Add(aside + ready))}
+	s.reach = func(ctx context.Context, t time.Time) error { return s.wait(ctx, clock, t) }
 	return s, nil
 }
 
@@ -38,8 +59,8 @@ func next(t time.Time) time.Time {
 
 // wait returns when the server's clock shows t. The second wait begins when
 // the first burst is over, which must have been before the boundary.
-func (s *scene) wait(ctx context.Context, client *redis.Client, t time.Time) error {
-	now, err := client.Time(ctx).Result()
+func (s *scene) wait(ctx context.Context, clock *redis.Client, t time.Time) error {
+	now, err := clock.Time(ctx).Result()
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,136 @@
+package cluster_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPing(t *testing.T) {
+	c := redistest.StartCluster(t)
+	store := cluster.Open(c.Addrs(), nil)
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	warnings, err := l.Ping(context.Background())
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	require.NoError(t, c.Primary(0).Client(t).ConfigSet(context.Background(), "cluster-require-full-coverage", "yes").Err())
+	warnings, err = l.Ping(context.Background())
+	require.NoError(t, err)
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "cluster-require-full-coverage")
+	require.NoError(t, store.Close())
+	require.NoError(t, store.Close())
+	_, err = l.Ping(context.Background())
+	require.ErrorIs(t, err, headgate.ErrClosed)
+	_, err = l.Allow(context.Background(), "k")
+	require.ErrorIs(t, err, headgate.ErrClosed)
+}
+
+func TestNewRefuses(t *testing.T) {
+	var none *redis.ClusterClient
+	for what, s := range map[string]*cluster.Store{
+		"client":    cluster.New(none, nil),
+		"addresses": cluster.Open(nil, nil),
+		"budget":    cluster.Open([]string{"127.0.0.1:1"}, &cluster.Options{Budget: time.Hour}),
+		"prefix":    cluster.Open([]string{"127.0.0.1:1"}, &cluster.Options{Prefix: "{a}"}),
+	} {
+		_, err := headgate.New(s, []headgate.Policy{faulttest.Wide}, nil)
+		var invalid *headgate.InvalidError
+		require.ErrorAs(t, err, &invalid, what)
+		require.Equal(t, what, invalid.What)
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestDeadCluster: nobody answers, and each mode gives its answer in time.
+func TestDeadCluster(t *testing.T) {
+	l := faulttest.Limiter(t, cluster.Open([]string{"127.0.0.1:1", "127.0.0.1:2"}, nil), faulttest.Wide)
+	late := redistest.Lateness(t, cluster.DefaultBudget)
+	for range 20 {
+		begin := time.Now()
+		d, err := l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		require.Equal(t, headgate.FromFailClosed, d.Source)
+		require.LessOrEqual(t, time.Since(begin), cluster.DefaultBudget+late.Max())
+	}
+}
+
+// certificate writes a key and a certificate that signs itself, for loopback.
+func certificate(t *testing.T) (dir string, pool *x509.CertPool) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "headgate"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, of, of, &key.PublicKey, key)
+	require.NoError(t, err)
+	secret, err := x509.MarshalECPrivateKey(key)
+	require.NoError(t, err)
+	dir, pool = t.TempDir(), x509.NewCertPool()
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	require.True(t, pool.AppendCertsFromPEM(cert))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert"), cert, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600))
+	return dir, pool
+}
+
+// TestTLS decides over TLS, on one server and on a node of a cluster, with
+// nothing but the user's own TLSConfig; a server that is not trusted is not asked.
+func TestTLS(t *testing.T) {
+	dir, pool := certificate(t)
+	port := freePort(t)
+	args := []string{"--tls-port", port, "--tls-cert-file", dir + "/cert", "--tls-key-file", dir + "/key", "--tls-ca-cert-file", dir + "/cert", "--tls-auth-clients", "no"}
+	redistest.Start(t, args...)
+	addr := net.JoinHostPort("127.0.0.1", port)
+	for _, c := range []struct {
+		trusted bool
+		config  *tls.Config
+	}{{true, &tls.Config{RootCAs: pool}}, {false, &tls.Config{}}} {
+		client := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: c.config})
+		defer client.Close()
+		d, err := faulttest.Limiter(t, standalone.New(client, &standalone.Options{Budget: time.Second}), faulttest.Wide).Allow(context.Background(), "k")
+		require.NoError(t, err)
+		require.Equal(t, c.trusted, d.Err == nil, d.Err)
+	}
+	// A cluster of one node, whose slots are all its own.
+	port = freePort(t)
+	args[1] = port
+	s := redistest.Start(t, append(args, "--cluster-enabled", "yes", "--cluster-announce-tls-port", port, "--tls-cluster", "yes")...)
+	require.NoError(t, s.Client(t).Do(context.Background(), "cluster", "addslotsrange", 0, 16383).Err())
+	store := cluster.New(with{&redis.ClusterOptions{Addrs: []string{net.JoinHostPort("127.0.0.1", port)}, TLSConfig: &tls.Config{RootCAs: pool}}}, &cluster.Options{Budget: time.Second})
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	require.Eventually(t, func() bool {
+		d, err := l.Allow(context.Background(), "k")
+		return err == nil && d.Err == nil
+	}, 10*time.Second, 50*time.Millisecond)
+}
+
+func freePort(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
