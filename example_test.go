@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/redis/go-redis/v9"
@@ -72,6 +75,82 @@ func Example_open() {
 
 	fmt.Println(store.Check([]headgate.Policy{perMinute}))
 	// Output: <nil>
+}
+
+// It has no Output, so it is only compiled: it would need a cluster.
+func Example_cluster() {
+	endpoints := []string{"127.0.0.1:7000", "127.0.0.1:7001", "127.0.0.1:7002"}
+
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: endpoints})
+	store := cluster.New(client, nil) // takes the client's options; connections are its own
+	defer store.Close()               // these, not the client
+	limiter, err := headgate.New(store, []headgate.Policy{perMinute}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	warnings, err := limiter.Ping(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, w := range warnings { // as: cluster-require-full-coverage is yes
+		log.Print(w)
+	}
+	for node, state := range limiter.Circuits() {
+		fmt.Println(node, state)
+	}
+}
+
+// Nobody listens on port 1, so that each process decides by its share.
+func Example_failLocal() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer client.Close()
+	store := standalone.New(client, nil)
+
+	limiter, err := headgate.New(store, []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.FixedWindow(algo.PerDay(100)),
+		OnFailure: headgate.FailLocal,
+	}}, &headgate.Options{Instances: 4}) // processes that share the limit
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	d, _ := limiter.Allow(ctx, "user:42")
+	fmt.Println(d.Allowed, d.Source, "of", d.Limit)
+	// Output: true fail-local of 25
+}
+
+// metrics is an Observer.
+type metrics struct {
+	decisions [headgate.FromFailLocal + 1]atomic.Int64
+	opened    atomic.Int64
+}
+
+func (m *metrics) Decided(d headgate.Decision, took time.Duration) { m.decisions[d.Source].Add(1) }
+
+func (m *metrics) Changed(c headgate.Change) {
+	if c.To == "open" {
+		m.opened.Add(1)
+	}
+}
+
+func Example_observer() {
+	store, seen := memory.New(nil), new(metrics)
+
+	limiter, err := headgate.New(store, []headgate.Policy{perMinute}, &headgate.Options{
+		Observer: seen,           // told of each decision, and of each change of a circuit
+		Logger:   slog.Default(), // a line for each change of a circuit, none for a call
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 3 {
+		_, _ = limiter.Allow(ctx, "user:42")
+	}
+	fmt.Println(seen.decisions[headgate.FromStore].Load(), "by the store")
+	// Output: 3 by the store
 }
 
 // Several policies are decided together: where one denies, none is charged.

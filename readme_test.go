@@ -1,11 +1,18 @@
 package headgate_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -28,3 +35,61 @@ func TestReadmeIsCompiled(t *testing.T) {
 
 // normal takes indentation and line breaks out of the comparison.
 func normal(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// aclLine also finds the indented line, which only a cluster needs;
+// backend/standalone holds the others to be the least.
+var aclLine = regexp.MustCompile(`(?m)^ *(ACL SETUSER headgate .*)$`)
+
+// TestReadmesClusterRights: a user with the README's rights decides on a
+// cluster, also in a slot that is on the move, and nothing of it is refused.
+func TestReadmesClusterRights(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster: some 2.5 s")
+	}
+	ctx := context.Background()
+	c := redistest.StartCluster(t)
+	for _, n := range c.Nodes() {
+		grant(t, n.Client(t))
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), Username: "headgate", Password: "secret"})
+	defer client.Close()
+	store := cluster.New(client, &cluster.Options{Budget: 10 * time.Second})
+	defer store.Close()
+	l, err := headgate.New(store, []headgate.Policy{perMinute}, nil)
+	require.NoError(t, err)
+	_, err = l.Ping(ctx)
+	require.NoError(t, err)
+	c.BeginMove(t, c.Slot("headgate:{user:42}"), other(c, "headgate:{user:42}"))
+	for i := range 20 {
+		for _, key := range []string{"user:42", fmt.Sprint("user:", i)} { // the first is asked for with ASK
+			d, err := l.Allow(ctx, key)
+			require.NoError(t, err)
+			require.NoError(t, d.Err)
+		}
+	}
+	used := c.CommandStats(t)
+	for _, name := range []string{"cluster|slots", "asking", "script|load"} { // an EVALSHA that is redirected counts as rejected
+		require.NotZero(t, used[name].Calls, name)
+		require.Zero(t, used[name].Rejected, name)
+	}
+}
+
+func grant(t *testing.T, admin *redis.Client) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	for _, line := range aclLine.FindAllStringSubmatch(string(readme), -1) {
+		var args []any
+		for _, word := range strings.Fields(line[1]) {
+			args = append(args, word)
+		}
+		require.NoError(t, admin.Do(context.Background(), args...).Err())
+	}
+}
+
+// other is a primary that does not serve the key.
+func other(c *redistest.Cluster, key string) *redistest.Server {
+	if p := c.Primary(0); p != c.Primary(c.Slot(key)) {
+		return p
+	}
+	return c.Primary(16383)
+}

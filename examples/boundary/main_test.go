@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/script"
@@ -41,23 +43,45 @@ func Example() {
 // TestOnAServer plays the same scene on a real server whose clock is ours:
 // the same calls must pass.
 func TestOnAServer(t *testing.T) {
-	s := embedded()
-	want := new(bytes.Buffer)
-	require.NoError(t, run(context.Background(), want, s, plain))
-
 	redis := redistest.Shared(t)
-	now := s.boundary
-	s.store = standalone.New(
-		script.Virtual{Client: redis.Client(t), Now: func() time.Time { return now }},
-		&standalone.Options{Budget: 10 * time.Second})
-	s.reach = func(_ context.Context, t time.Time) error { now = t; return nil }
-	got := new(bytes.Buffer)
-	require.NoError(t, run(context.Background(), got, s, plain))
-	require.Equal(t, want.String(), got.String())
-
+	s, err := server(context.Background(), redis.Addr())
+	require.NoError(t, err)
+	plays(t, s, func(now func() time.Time) backend.Store {
+		return standalone.New(script.Virtual{Client: redis.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
+	})
 	left, err := redis.Client(t).Keys(context.Background(), "headgate:{boundary:*").Result()
 	require.NoError(t, err)
 	require.Empty(t, left, "a run forgets its key")
+}
+
+// TestOnACluster is the same on a cluster.
+func TestOnACluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster: some 2.5 s")
+	}
+	c := redistest.StartCluster(t)
+	s, err := nodes(context.Background(), c.Addrs())
+	require.NoError(t, err)
+	plays(t, s, func(now func() time.Time) backend.Store {
+		return cluster.New(script.VirtualCluster{ClusterOptions: c.Client(t), Now: now}, &cluster.Options{Budget: 10 * time.Second})
+	})
+}
+
+// plays has s played on a store whose clock is ours, and what passes held
+// against what does in memory.
+func plays(t *testing.T, s *scene, on func(now func() time.Time) backend.Store) {
+	require.WithinRange(t, s.boundary, time.Now().Add(aside), time.Now().Add(aside+ready+window))
+	want := new(bytes.Buffer)
+	e := embedded()
+	require.NoError(t, run(context.Background(), want, e, plain))
+
+	now := e.boundary
+	s.store, s.boundary, s.exact = on(func() time.Time { return now }), e.boundary, true
+	s.reach = func(_ context.Context, t time.Time) error { now = t; return nil }
+	got := new(bytes.Buffer)
+	require.NoError(t, run(context.Background(), got, s, plain))
+	require.NoError(t, s.store.Close())
+	require.Equal(t, want.String(), got.String())
 }
 
 func TestNextBoundary(t *testing.T) {

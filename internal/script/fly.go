@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate-go/headgate/backend"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -38,7 +37,7 @@ func (t *trip) fly(ctx context.Context, deadline time.Time) {
 			r.err = fmt.Errorf("the client panicked: %v", p)
 		}
 		if r.err != nil { // who waits settles a reply, once it has been read
-			t.settle(verdict(r.err))
+			t.end(r.err)
 		}
 		t.done <- r
 	}()
@@ -69,10 +68,9 @@ func (t *trip) tries(ctx context.Context) result {
 			continue
 		case t.state.Load() == waiting && hasPrefix(err, redirects) && ctx.Err() == nil:
 			last = err
-		case t.state.Load() == waiting && hasPrefix(err, soon) && wait(ctx, pause):
+		case t.state.Load() == waiting && hasPrefix(err, soon) && t.again(ctx, pause):
 			last = err
 		default:
-			t.failed(s, err)
 			return result{err: err}
 		}
 	}
@@ -86,10 +84,11 @@ func (t *trip) move(s *Server, last error) error {
 	return t.enter(s)
 }
 
-func (t *trip) failed(s *Server, err error) {
-	if verdict(err) == backend.Failed {
-		t.route.Failed(s)
-	}
+// again waits before the next try, unless the budget is nearly spent: a try
+// that is cut off leaves open what this reply has just said.
+func (t *trip) again(ctx context.Context, pause time.Duration) bool {
+	end, _ := ctx.Deadline()
+	return time.Until(end)-pause > t.budget/5 && wait(ctx, pause)
 }
 
 func wait(ctx context.Context, d time.Duration) bool {

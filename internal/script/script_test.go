@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -309,4 +310,56 @@ func TestPruningIsBounded(t *testing.T) {
 	d := take(time.UnixMicro(trace.Start).Add(61 * time.Second))
 	require.EqualValues(t, 2, d.Used)
 	require.EqualValues(t, 1002-128, client.ZCard(ctx, script.DefaultPrefix.Hash("k")+":log:p").Val())
+}
+
+// verdicts notes what a guard is told.
+type verdicts struct {
+	mu  sync.Mutex
+	all []backend.Verdict
+}
+
+func (v *verdicts) Enter(string) (func(backend.Verdict), error) {
+	return func(x backend.Verdict) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.all = append(v.all, x)
+	}, nil
+}
+
+func (v *verdicts) Gone(string) {}
+
+func (v *verdicts) count(x backend.Verdict) (n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, y := range v.all {
+		if x == y {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAFullPoolIsExcused: of calls that wait for the one connection of a
+// client, while it waits for a slow answer, the node is not blamed.
+func TestAFullPoolIsExcused(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := server.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize, o.PoolTimeout = proxy.Addr(), 1, time.Minute })
+	v, hub := &verdicts{}, &backend.Hub{}
+	hub.SetGuard(v)
+	runner := script.NewServer(client, "node", hub, 200*time.Millisecond)
+	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
+	require.NoError(t, runner.Run(context.Background(), []*script.Group{group("warm", 1, ps)}))
+	proxy.Set(redistest.Delay(150 * time.Millisecond))
+	var running sync.WaitGroup
+	for i := range 8 {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			_ = runner.Run(context.Background(), []*script.Group{group(fmt.Sprint(i), 1, ps)})
+		}()
+	}
+	running.Wait()
+	require.Positive(t, v.count(backend.Excused))
+	require.LessOrEqual(t, v.count(backend.Failed), 1, "at most the one that was sent last")
 }

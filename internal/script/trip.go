@@ -16,6 +16,7 @@ import (
 // context it is given.
 type trip struct {
 	route  Route
+	budget time.Duration
 	groups []*Group
 	packed packed
 	state  atomic.Int32
@@ -63,7 +64,7 @@ const reserve = 2 * time.Millisecond
 func Run(ctx context.Context, route Route, budget time.Duration, groups []*Group) error {
 	// The arguments are packed here: after it has left, the caller may use
 	// its buffers for something else.
-	t := &trip{route: route, groups: groups, packed: pack(groups), done: make(chan result, 1)}
+	t := &trip{route: route, budget: budget, groups: groups, packed: pack(groups), done: make(chan result, 1)}
 	wait := budget - min(budget/20, reserve)
 	end := time.Now().Add(wait)
 	go t.fly(context.WithoutCancel(ctx), end)
@@ -90,7 +91,7 @@ func (t *trip) watch(end time.Time) {
 	defer timer.Stop()
 	select {
 	case r := <-t.done:
-		t.settle(verdict(r.err))
+		t.end(r.err)
 	case <-timer.C:
 		t.expire()
 	}
@@ -132,20 +133,25 @@ func (t *trip) unknown(why error) error {
 	return fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
 }
 
-// expire settles a trip that has outlived its budget. One that waited for a
-// connection of a pool in use by others says nothing of the server: those
-// others will.
-func (t *trip) expire() {
+// expire settles a trip that has outlived its budget.
+func (t *trip) expire() { t.end(context.DeadlineExceeded) }
+
+// end settles a trip that ended with err. One that waited for a connection of
+// a pool that is in use by others says nothing of the server: those others
+// will.
+func (t *trip) end(err error) {
 	v := t.visit.Load()
 	if v == nil {
 		return
 	}
-	if t.state.Load() != sent && v.server.full() {
-		t.settle(backend.Excused)
-		return
+	told := verdict(err)
+	if told == backend.Failed && t.state.Load() != sent && v.server.full() {
+		told = backend.Excused
 	}
-	t.route.Failed(v.server)
-	t.settle(backend.Failed)
+	if told == backend.Failed {
+		t.route.Failed(v.server)
+	}
+	t.settle(told)
 }
 
 // visit is a trip's stay at a server, from the guard's leave to enter on.
