@@ -6,6 +6,7 @@ package script
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -26,6 +27,7 @@ type Server struct {
 	budget time.Duration    // of a load of the script
 	now    func() time.Time // nil in production: the server's own clock
 	loader loader
+	served atomic.Int64 // when it last did, in Unix nanoseconds
 }
 
 // NewServer returns the server behind client. It does no I/O. Its round trips
@@ -41,7 +43,12 @@ func NewServer(client Client, node string, hub *backend.Hub, budget time.Duratio
 // Node returns the name that the server was made with.
 func (s *Server) Node() string { return s.node }
 
-// full reports whether all the connections that the client may have are out.
+// busy reports whether all the connections that the client may have are out,
+// and the server has served since.
+func (s *Server) busy(since time.Time) bool {
+	return s.served.Load() > since.UnixNano() && s.full()
+}
+
 func (s *Server) full() bool {
 	c, ok := s.client.(interface {
 		PoolStats() *redis.PoolStats

@@ -17,6 +17,7 @@ import (
 type trip struct {
 	route  Route
 	budget time.Duration
+	begin  time.Time
 	groups []*Group
 	packed packed
 	state  atomic.Int32
@@ -64,7 +65,7 @@ const reserve = 2 * time.Millisecond
 func Run(ctx context.Context, route Route, budget time.Duration, groups []*Group) error {
 	// The arguments are packed here: after it has left, the caller may use
 	// its buffers for something else.
-	t := &trip{route: route, budget: budget, groups: groups, packed: pack(groups), done: make(chan result, 1)}
+	t := &trip{route: route, budget: budget, begin: time.Now(), groups: groups, packed: pack(groups), done: make(chan result, 1)}
 	wait := budget - min(budget/20, reserve)
 	end := time.Now().Add(wait)
 	go t.fly(context.WithoutCancel(ctx), end)
@@ -136,16 +137,17 @@ func (t *trip) unknown(why error) error {
 // expire settles a trip that has outlived its budget.
 func (t *trip) expire() { t.end(context.DeadlineExceeded) }
 
-// end settles a trip that ended with err. One that waited for a connection of
-// a pool that is in use by others says nothing of the server: those others
-// will.
+// end settles a trip that ended with err. One that was never sent, because all
+// of the pool's connections were out while the server answered others, says
+// nothing of the server. While it answers nobody it is to blame: a frozen
+// server fills the pool with connections that never get ready.
 func (t *trip) end(err error) {
 	v := t.visit.Load()
 	if v == nil {
 		return
 	}
 	told := verdict(err)
-	if told == backend.Failed && t.state.Load() != sent && v.server.full() {
+	if told == backend.Failed && t.state.Load() != sent && v.server.busy(t.begin) {
 		told = backend.Excused
 	}
 	if told == backend.Failed {
@@ -162,9 +164,14 @@ type visit struct {
 
 // settle ends the stay, if it has not ended: only the first verdict counts.
 func (t *trip) settle(v backend.Verdict) {
-	if stay := t.visit.Swap(nil); stay != nil {
-		stay.leave(v)
+	stay := t.visit.Swap(nil)
+	if stay == nil {
+		return
 	}
+	if v == backend.Served {
+		stay.server.served.Store(time.Now().UnixNano())
+	}
+	stay.leave(v)
 }
 
 // enter begins a stay at s, unless the trip is there already.
