@@ -179,7 +179,7 @@ func TestImpatientCallersOnAFrozenNode(t *testing.T) {
 		defer cancel()
 		_, _ = r.Allow(ctx, "k")
 		return r.state() == "open"
-	}, 5*time.Second, time.Millisecond)
+	}, 2*time.Second, time.Millisecond, "the client itself would notice after three seconds")
 	r.proxy.Set(redistest.Pass)
 	recovers(t, r)
 }
