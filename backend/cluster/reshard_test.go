@@ -35,10 +35,10 @@ func small() map[string][]backend.Policy {
 	}
 }
 
-// inSlot returns keys that all lie in slot s.
-func inSlot(s, n int) (keys []string) {
+// inSlot returns keys with that prefix which all lie in slot s.
+func inSlot(s, n int, prefix string) (keys []string) {
 	for i := 0; len(keys) < n; i++ {
-		if k := fmt.Sprint("k", i); slot.Of(k) == s {
+		if k := fmt.Sprint(prefix, i); slot.Of(k) == s {
 			keys = append(keys, k)
 		}
 	}
@@ -59,8 +59,8 @@ func TestReshard(t *testing.T) {
 	w := watch{oracles: map[string]*oracle.Oracle{}}
 	stop := make(chan struct{})
 	var running sync.WaitGroup
-	keys := inSlot(moved, 200)
 	for name, ps := range small() {
+		keys := inSlot(moved, 100, name)
 		for range 2 {
 			running.Add(1)
 			go func() {
@@ -71,9 +71,11 @@ func TestReshard(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	c.BeginMove(t, moved, to)
+	half := 0
 	for begin := time.Now(); time.Since(begin) < held; time.Sleep(held / 50) {
-		c.MoveKeys(t, moved, 5)
+		half += c.MoveKeys(t, moved, 2)
 	}
+	require.Positive(t, half, "keys lay on both sides")
 	for c.MoveKeys(t, moved, 100) > 0 {
 	}
 	c.EndMove(t, moved)
@@ -103,7 +105,7 @@ func (w *watch) calls(t *testing.T, s backend.Store, name string, ps []backend.P
 		case <-time.After(2 * time.Millisecond):
 		}
 		// New keys come into play all the time.
-		key := name + keys[i/100%len(keys)]
+		key := keys[i/100%len(keys)]
 		var charge backend.Charge
 		d, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Last: true,
 			Group: backend.Group{Key: key, Policies: ps, Cost: 1 + int64(i%3), Charge: &charge}})
@@ -141,7 +143,7 @@ func TestMoved(t *testing.T) {
 	store := cluster.Open(c.Addrs()[:1], &cluster.Options{Budget: 5 * time.Second})
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
-	key := inSlot(7, 1)[0]
+	key := inSlot(7, 1, "k")[0]
 	for i := range 5 {
 		_, err := l.Allow(context.Background(), key)
 		require.NoError(t, err)

@@ -363,3 +363,29 @@ func TestAFullPoolIsExcused(t *testing.T) {
 	require.Positive(t, v.count(backend.Excused))
 	require.LessOrEqual(t, v.count(backend.Failed), 1, "at most the one that was sent last")
 }
+
+// deaf is a client that returns when it pleases, whatever context it is given.
+type deaf struct{ until chan struct{} }
+
+func (d deaf) Process(context.Context, redis.Cmder) error {
+	<-d.until
+	return nil
+}
+
+// TestTripsOutliveTheirCallers: the node is judged by the budget, not by the
+// caller that left sooner, and once.
+func TestTripsOutliveTheirCallers(t *testing.T) {
+	v, hub := &verdicts{}, &backend.Hub{}
+	hub.SetGuard(v)
+	client := deaf{make(chan struct{})}
+	runner := script.NewServer(client, "node", hub, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	err := runner.Run(ctx, []*script.Group{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(begin), 45*time.Millisecond, "the caller waits for nobody")
+	require.Eventually(t, func() bool { return v.count(backend.Failed) == 1 }, 2*time.Second, time.Millisecond)
+	close(client.until)
+	require.Never(t, func() bool { return len(v.all) > 1 }, 50*time.Millisecond, 10*time.Millisecond)
+}
