@@ -149,6 +149,10 @@ func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
 	return l.store.Ping(ctx)
 }
 
+// Stats returns how many decisions the store did not make, by what made them,
+// for this limiter and those that With and OnFailure made of it.
+func (l *Limiter) Stats() Stats { return l.store.Stats() }
+
 // Circuits returns the state of each node's circuit ("closed", "open",
 // "half-open") by the node's address; nil for a store in this process.
 func (l *Limiter) Circuits() map[string]string { return l.store.Circuits() }

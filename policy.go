@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/breaker"
 )
 
 // The words that stations and users share; package backend says what they mean.
@@ -21,6 +22,8 @@ type (
 	Source = backend.Source
 	// InvalidError is a value that is out of its range.
 	InvalidError = backend.InvalidError
+	// Stats are the decisions that the store did not make.
+	Stats = breaker.Stats
 	// Observer is told what a limiter does.
 	Observer = backend.Observer
 	// Change is a change of a node's circuit.

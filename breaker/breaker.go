@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -32,6 +33,39 @@ type Store struct {
 	next     backend.Store
 	opts     Options
 	circuits *circuits // nil where next makes no round trips
+	undone   counters
+}
+
+// counters count the decisions that no store made.
+type counters struct{ open, closed, local, perhaps atomic.Int64 }
+
+// Stats are the decisions that the store did not make, since the station was
+// made: those it made are not counted, for the path of every call's sake; an
+// Observer sees them all.
+type Stats struct {
+	FailOpen, FailClosed, FailLocal int64
+	PerhapsCounted                  int64             // of these: sent, and no answer came
+	Circuits                        map[string]string // each node's circuit; nil where there are none
+}
+
+// Stats returns what was counted up to now.
+func (s *Store) Stats() Stats {
+	c := &s.undone
+	return Stats{c.open.Load(), c.closed.Load(), c.local.Load(), c.perhaps.Load(), s.Circuits()}
+}
+
+func (c *counters) count(d *backend.Decision) {
+	switch d.Source {
+	case backend.FromFailOpen:
+		c.open.Add(1)
+	case backend.FromFailClosed:
+		c.closed.Add(1)
+	case backend.FromFailLocal:
+		c.local.Add(1)
+	}
+	if errors.Is(d.Err, backend.ErrPerhapsCounted) {
+		c.perhaps.Add(1)
+	}
 }
 
 // New returns the station over next. All stations over one store share its
@@ -93,7 +127,9 @@ func (s *Store) do(ctx context.Context, r backend.Request) (backend.Decision, er
 	if err == nil || !r.Last || !undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
 		return d, err
 	}
-	return s.fail(ctx, &r, err), nil
+	d = s.fail(ctx, &r, err)
+	s.undone.count(&d)
+	return d, nil
 }
 
 // Close closes next.

@@ -229,6 +229,106 @@ func TestOpensAndCloses(t *testing.T) {
 	r.proxy.Set(redistest.Pass)
 	recovers(t, r)
 	require.Equal(t, []string{"closed to open", "open to half-open", "half-open to closed"}, r.seen.list())
+	s := r.Stats()
+	require.EqualValues(t, 5, s.PerhapsCounted)
+	require.GreaterOrEqual(t, s.FailClosed, int64(105))
+	require.Zero(t, s.FailOpen+s.FailLocal)
+	require.Len(t, s.Circuits, 1)
+}
+
+// bad is an observer that panics, of a type that can't be compared.
+type bad struct{ f func() }
+
+func (b bad) Changed(headgate.Change)                  { b.f() }
+func (b bad) Decided(headgate.Decision, time.Duration) {}
+
+// TestBadObserver: what an observer does wrong harms no call and no circuit.
+func TestBadObserver(t *testing.T) {
+	for name, f := range map[string]func(){"panics": func() { panic("an observer's") }} {
+		t.Run(name, func(t *testing.T) {
+			r := build(t, nil)
+			for range 2 {
+				_, err := r.With(policy)
+				require.NoError(t, err)
+			}
+			client := redis.NewClient(&redis.Options{Addr: r.proxy.Addr()})
+			defer client.Close()
+			store := standalone.New(client, nil)
+			var err error
+			for range 2 {
+				r.Limiter, err = headgate.New(store, []headgate.Policy{policy}, &headgate.Options{Observer: bad{f}})
+				require.NoError(t, err)
+			}
+			_, err = r.Allow(context.Background(), "k")
+			require.NoError(t, err)
+			r.proxy.Set(redistest.ResetAfterRequest)
+			for range 6 {
+				_, _ = r.Allow(context.Background(), "k")
+			}
+			require.Equal(t, "open", r.state())
+			r.proxy.Set(redistest.Pass)
+			recovers(t, r)
+		})
+	}
+}
+
+// TestABusyPoolOfOurOwn: thirty-two callers on two connections to a node that
+// takes 40 ms: the node is well, and its circuit stays closed.
+func TestABusyPoolOfOurOwn(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	store, err := standalone.Open("redis://"+proxy.Addr()+"?pool_size=2", nil)
+	require.NoError(t, err)
+	defer store.Close()
+	l, err := headgate.New(store, []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	_, err = l.Allow(context.Background(), "warm")
+	require.NoError(t, err)
+	proxy.Set(redistest.Delay(40 * time.Millisecond))
+	many(400, 32, func(i int) { _, _ = l.Allow(context.Background(), fmt.Sprint(i)) })
+	require.Equal(t, "closed", l.Stats().Circuits["redis"])
+}
+
+// TestWithdrawnCallsLeaveConnectionsOpen: a caller that leaves before its
+// command is written costs no connection.
+func TestWithdrawnCallsLeaveConnectionsOpen(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 8})
+	defer client.Close()
+	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	_, err = l.Allow(context.Background(), "warm")
+	require.NoError(t, err)
+	proxy.Set(redistest.Delay(10 * time.Millisecond))
+	many(1000, 64, func(i int) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		defer cancel()
+		_, _ = l.Allow(ctx, fmt.Sprint(i))
+	})
+	require.Less(t, client.PoolStats().Misses, uint32(200), "connections made")
+}
+
+// TestImpatientFailLocal: a caller whose deadline ended while the reply was
+// awaited has its process' share all the same.
+func TestImpatientFailLocal(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	defer client.Close()
+	p := policy
+	p.OnFailure = headgate.FailLocal
+	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{p}, &headgate.Options{Instances: 2})
+	require.NoError(t, err)
+	_, err = l.Allow(context.Background(), "warm")
+	require.NoError(t, err)
+	proxy.Set(redistest.SwallowReply(50 * time.Millisecond))
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	d, err := l.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.Equal(t, headgate.FromFailLocal, d.Source)
 }
 
 // unruly is a client that panics, or ends its goroutine, as a hook of the

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -93,7 +94,14 @@ func (c *circuits) circuit(node string) *gobreaker.TwoStepCircuitBreaker[struct{
 // Enter asks the node's circuit.
 func (c *circuits) Enter(node string) (func(backend.Verdict), error) {
 	done, err := c.circuit(node).Allow()
+	entered := false
+	defer func() { // an observer that ends its goroutine must not keep the half-open circuit's one place
+		if done != nil && !entered {
+			done(errExcused)
+		}
+	}()
 	c.tell()
+	entered = true
 	if err != nil {
 		return nil, fmt.Errorf("%w: circuit of %s: %w", backend.ErrUnavailable, node, err)
 	}
@@ -125,19 +133,25 @@ func (c *circuits) tell() {
 	c.mu.Unlock()
 	for _, change := range changes {
 		for _, o := range observers {
-			o.Changed(change)
+			guarded(func() { o.Changed(change) })
 		}
 		for _, l := range loggers {
-			l.Warn("headgate: circuit", "node", change.Node, "from", change.From, "to", change.To)
+			guarded(func() { l.Warn("headgate: circuit", "node", change.Node, "from", change.From, "to", change.To) })
 		}
 	}
+}
+
+// guarded keeps an observer's panic from a trip that has nothing to do with it.
+func guarded(f func()) {
+	defer func() { _ = recover() }()
+	f()
 }
 
 // watch adds who is told of changes.
 func (c *circuits) watch(o backend.Observer, l *slog.Logger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o != nil && !slices.Contains(c.mu.observers, o) {
+	if o != nil && !(reflect.ValueOf(o).Comparable() && slices.Contains(c.mu.observers, o)) {
 		c.mu.observers = append(slices.Clone(c.mu.observers), o)
 	}
 	if l != nil && !slices.Contains(c.mu.loggers, l) {

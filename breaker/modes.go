@@ -59,11 +59,14 @@ func (s *Store) local(ctx context.Context, r *backend.Request, err error) backen
 		if q.Policies[i].Algorithm.Max() < q.Costs[i] {
 			closed.State = state(&r.Policies[at[i]])
 			closed.RetryAfter = RetryAfter
+			if r.Each != nil {
+				r.Each[at[i]].RetryAfter = RetryAfter
+			}
 			return closed
 		}
 	}
-	d, e := s.opts.Local.Do(ctx, q)
-	if e != nil { // the caller's context has ended, or the store was closed
+	d, e := s.opts.Local.Do(context.WithoutCancel(ctx), q) // whose end may be why we are here
+	if e != nil {
 		closed.State = state(&r.Policies[at[0]])
 		closed.RetryAfter = RetryAfter
 		return closed

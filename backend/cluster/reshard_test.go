@@ -126,9 +126,6 @@ func (w *watch) add(ps []backend.Policy, key string, at, units int64) {
 	defer w.mu.Unlock()
 	for _, p := range ps {
 		id := key + "/" + p.Name
-		if len(ps) > 1 {
-			continue // shares its policies' counts with the single ones: judged below
-		}
 		if w.oracles[id] == nil {
 			w.oracles[id] = oracle.New(p.Algorithm)
 		}

@@ -16,12 +16,13 @@ import (
 type route struct {
 	top  *topology
 	slot int
+	at   string // the node that was asked last
 }
 
 // Next names the slot's node, or the one that a reply redirects to.
 func (r *route) Next(ctx context.Context, err error) (*script.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" {
-		n, err := r.top.node(addr)
+		n, err := r.top.node(announced(addr, r.at))
 		if err != nil {
 			return nil, false, err
 		}
@@ -29,6 +30,7 @@ func (r *route) Next(ctx context.Context, err error) (*script.Server, bool, erro
 			r.top.owner[r.slot].Store(n)
 			r.top.refresh()
 		}
+		r.at = n.addr
 		return n.server, asking, nil
 	}
 	if err != nil && !redis.HasErrorPrefix(err, "TRYAGAIN") {
@@ -38,6 +40,7 @@ func (r *route) Next(ctx context.Context, err error) (*script.Server, bool, erro
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
+	r.at = n.addr
 	return n.server, false, nil
 }
 

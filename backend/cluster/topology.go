@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,8 @@ type topology struct {
 	mu     struct {
 		sync.Mutex
 		nodes  map[string]*node
-		reload chan struct{} // closed when the one under way ends; nil: none is
+		named  map[string]bool // primaries and replicas of the last answer
+		reload chan struct{}   // closed when the one under way ends; nil: none is
 		closed bool
 	}
 }
@@ -170,7 +172,7 @@ func (t *topology) addrs() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	addrs := append([]string(nil), t.opts.Addrs...)
-	for a := range t.mu.nodes {
+	for a := range t.mu.named {
 		if !slices.Contains(t.opts.Addrs, a) {
 			addrs = append(addrs, a)
 		}
@@ -182,14 +184,17 @@ func (t *topology) addrs() []string {
 func (t *topology) adopt(a answer) error {
 	named := map[string]bool{}
 	for _, r := range a.slots {
-		for i, replica := range r.Nodes {
-			addr := announced(replica.Addr, a.from)
+		for i, member := range r.Nodes {
+			addr := announced(member.Addr, a.from)
 			named[addr] = true
+			if i > 0 {
+				continue // a replica: known, but nobody dials it before it is asked
+			}
 			n, err := t.node(addr)
 			if err != nil {
 				return err
 			}
-			for s := r.Start; i == 0 && s <= r.End && s < slot.Count; s++ {
+			for s := r.Start; s <= r.End && s < slot.Count; s++ {
 				t.owner[s].Store(n)
 			}
 		}
@@ -201,20 +206,25 @@ func (t *topology) adopt(a answer) error {
 // announced fills in the host of a node that announces none: it is the one
 // that was asked.
 func announced(addr, from string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil || host != "" {
+	i := strings.LastIndexByte(addr, ':') // MOVED writes IPv6 without brackets
+	if i < 0 {
 		return addr
 	}
-	if host, _, err = net.SplitHostPort(from); err != nil {
-		return addr
+	host := strings.Trim(addr[:i], "[]")
+	if host == "" || host == "?" {
+		var err error
+		if host, _, err = net.SplitHostPort(from); err != nil {
+			return addr
+		}
 	}
-	return net.JoinHostPort(host, port)
+	return net.JoinHostPort(host, addr[i+1:])
 }
 
 // drop closes the clients of nodes that are neither named nor endpoints. A
 // trip that is under way to one of them fails as if the node had.
 func (t *topology) drop(named map[string]bool) {
 	t.mu.Lock()
+	t.mu.named = named
 	var gone []*node
 	for addr, n := range t.mu.nodes {
 		if !named[addr] && !slices.Contains(t.opts.Addrs, addr) {
@@ -224,8 +234,11 @@ func (t *topology) drop(named map[string]bool) {
 	}
 	t.mu.Unlock()
 	for _, n := range gone {
-		t.hub.Gone(n.addr)
+		for s := range t.owner { // no trip may find a closed client
+			t.owner[s].CompareAndSwap(n, nil)
+		}
 		_ = n.client.Close()
+		t.hub.Gone(n.addr)
 	}
 }
 

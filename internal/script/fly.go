@@ -36,7 +36,7 @@ func (t *trip) fly(ctx context.Context, deadline time.Time) {
 		if p := recover(); p != nil {
 			r.err = fmt.Errorf("the client panicked: %v", p)
 		}
-		if r.err != nil { // who waits settles a reply, once it has been read
+		if r.err != nil || t.left.Load() { // else who waits settles the reply, once it has been read
 			t.end(r.err)
 		}
 		t.done <- r
@@ -47,6 +47,7 @@ func (t *trip) fly(ctx context.Context, deadline time.Time) {
 // tries is the loop of fly.
 func (t *trip) tries(ctx context.Context) result {
 	var last error
+	hops := 0
 	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
 		s, asking, err := t.route.Next(ctx, last)
 		if err == nil {
@@ -68,6 +69,10 @@ func (t *trip) tries(ctx context.Context) result {
 			continue
 		case t.state.Load() == waiting && hasPrefix(err, redirects) && ctx.Err() == nil:
 			last = err
+			// Nodes that point at each other are left alone for a moment.
+			if hops++; hops > 3 && !t.again(ctx, pause) {
+				return result{err: err}
+			}
 		case t.state.Load() == waiting && hasPrefix(err, soon) && t.again(ctx, pause):
 			last = err
 		default:
@@ -127,8 +132,6 @@ func (s *Server) process(ctx context.Context, cmd redis.Cmder, asking bool) erro
 	pipe := p.Pipeline()
 	_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
 	_ = pipe.Process(ctx, cmd)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return err
-	}
+	_, _ = pipe.Exec(ctx) // whose error may be ASKING's; only the command's own says whether it ran
 	return cmd.Err()
 }

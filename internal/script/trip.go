@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -21,6 +20,7 @@ type trip struct {
 	groups []*Group
 	packed packed
 	state  atomic.Int32
+	left   atomic.Bool // nobody waits for a reply any more
 	visit  atomic.Pointer[visit]
 	done   chan result
 }
@@ -38,7 +38,16 @@ const (
 	withdrawn
 )
 
-var errWithdrawn = errors.New("withdrawn by its caller")
+// withdrawal ends a command that was not written. To go-redis it is a reply:
+// the connection is as good as it was, and stays open.
+type withdrawal string
+
+func (w withdrawal) Error() string { return string(w) }
+
+// RedisError tells go-redis so.
+func (withdrawal) RedisError() {}
+
+var errWithdrawn error = withdrawal("withdrawn by its caller")
 
 // MarshalBinary is the script's name as an argument. go-redis calls it when
 // it writes the command, which is the one instant that divides "certainly not
@@ -75,6 +84,7 @@ func Run(ctx context.Context, route Route, budget time.Duration, groups []*Group
 	case r := <-t.done:
 		return t.arrive(r)
 	case <-timer.C:
+		t.left.Store(true)
 		t.expire()
 		spent := fmt.Errorf("budget of %v spent", budget)
 		return t.leave(fmt.Errorf("%w: %w", backend.ErrUnavailable, spent), spent)
@@ -94,6 +104,7 @@ func (t *trip) watch(end time.Time) {
 	case r := <-t.done:
 		t.end(r.err)
 	case <-timer.C:
+		t.left.Store(true)
 		t.expire()
 	}
 }

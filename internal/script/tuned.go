@@ -16,7 +16,7 @@ func Tuned(o *redis.Options, budget time.Duration) *redis.Options {
 	o.DialTimeout = min(250*time.Millisecond, max(budget, 50*time.Millisecond))
 	o.ReadTimeout = budget
 	o.WriteTimeout = budget
-	o.PoolTimeout = budget
+	o.PoolTimeout = budget / 2 // a wait for our own pool ends, and is told, before the budget does
 	o.ContextTimeoutEnabled = true
 	o.MinIdleConns = 2
 	o.MaxConcurrentDials = 4 // every timed-out connection is closed: don't answer a stall with a dial storm
