@@ -2,12 +2,13 @@ SHELL := bash
 
 .PHONY: test twins server-cost failover compose-test mutants deps
 
-# All that a change has to pass. Needs Go; deps sees to the rest.
+# All that a change has to pass. Needs Go; deps sees to the rest. One package at
+# a time: several are about what happens in milliseconds.
 test: deps
 	go vet ./...
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || \
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
-	go test -race -timeout 20m ./...
+	go test -race -p 1 -timeout 20m ./...
 	@echo "PASS: vet, gofmt, and all tests under the race detector"
 
 # A million random steps, Go against Lua on a real Redis, every field equal.

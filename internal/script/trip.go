@@ -78,7 +78,7 @@ func Run(ctx context.Context, route Route, budget time.Duration, groups []*Group
 	wait := budget - min(budget/20, reserve)
 	end := time.Now().Add(wait)
 	go t.fly(context.WithoutCancel(ctx), end)
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(time.Until(end)) // not wait: this goroutine may have been held up since
 	defer timer.Stop()
 	select {
 	case r := <-t.done:
