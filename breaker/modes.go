@@ -50,37 +50,42 @@ func state(p *backend.Policy) backend.State {
 // one unit, or below the call's cost, fails closed: there is no local instant
 // at which it would pass.
 func (s *Store) local(ctx context.Context, r *backend.Request, err error) backend.Decision {
+	for i := range r.Each {
+		r.Each[i] = state(&r.Policies[i])
+	}
 	q, at := s.shares(r)
-	closed := backend.Decision{Source: backend.FromFailLocal, Err: err, Charge: r.Charge}
-	for i := range r.Each {
-		r.Each[i] = state(&r.Policies[i])
-	}
-	for i := range q.Policies {
-		if q.Policies[i].Algorithm.Max() < q.Costs[i] {
-			closed.State = state(&r.Policies[at[i]])
-			closed.RetryAfter = RetryAfter
-			if r.Each != nil {
-				r.Each[at[i]].RetryAfter = RetryAfter
-			}
-			return closed
-		}
-	}
-	d, e := s.opts.Local.Do(context.WithoutCancel(ctx), q) // whose end may be why we are here
-	if e != nil {
-		closed.State = state(&r.Policies[at[0]])
-		closed.RetryAfter = RetryAfter
-		return closed
-	}
-	for i := range r.Each {
-		r.Each[i] = state(&r.Policies[i])
-	}
-	for i, p := range at {
-		if r.Each != nil {
-			r.Each[p] = q.Each[i]
+	d, e := backend.Decision{}, error(nil)
+	if i := tooDear(&q); i >= 0 {
+		d = refuse(r, at[i])
+	} else if d, e = s.opts.Local.Do(context.WithoutCancel(ctx), q); e != nil { // not ctx: its end may be why we are here
+		d = refuse(r, at[0])
+	} else {
+		for i := range q.Each {
+			r.Each[at[i]] = q.Each[i]
 		}
 	}
 	d.Source, d.Err, d.Charge = backend.FromFailLocal, err, r.Charge
 	return d
+}
+
+// tooDear returns the first policy whose share is below the cost, or -1.
+func tooDear(q *backend.Request) int {
+	for i := range q.Policies {
+		if q.Policies[i].Algorithm.Max() < q.Costs[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// refuse denies for the i-th policy.
+func refuse(r *backend.Request, i int) backend.Decision {
+	s := state(&r.Policies[i])
+	s.RetryAfter = RetryAfter
+	if r.Each != nil {
+		r.Each[i] = s
+	}
+	return backend.Decision{State: s}
 }
 
 // shares returns the request on the policies that fail local, each with this
