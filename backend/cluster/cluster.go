@@ -120,19 +120,7 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 		return backend.Decision{}, err
 	}
 	tag := script.Tag(r.Key, r.Sub)
-	g := &script.Group{
-		Op:       r.Op,
-		Key:      r.Key,
-		Hash:     s.prefix.Hash(tag),
-		Policies: r.Policies,
-		Takes:    []script.Take{{Group: r.Group}},
-	}
-	to := &route{top: s.top, slot: slot.Of(tag)}
-	if err := script.Run(ctx, to, s.budget, []*script.Group{g}); err != nil {
-		r.Unknown(err)
-		return backend.Decision{}, err
-	}
-	return g.Takes[0].Decision, g.Takes[0].Err
+	return script.Decide(ctx, &route{top: s.top, slot: slot.Of(tag)}, s.budget, s.prefix.Hash(tag), r)
 }
 
 // Close makes every later request backend.ErrClosed and closes the store's

@@ -111,18 +111,7 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 	if err := r.Check(ctx); err != nil {
 		return backend.Decision{}, err
 	}
-	g := &script.Group{
-		Op:       r.Op,
-		Key:      r.Key,
-		Hash:     s.prefix.Hash(script.Tag(r.Key, r.Sub)),
-		Policies: r.Policies,
-		Takes:    []script.Take{{Group: r.Group}},
-	}
-	if err := s.server.Run(ctx, []*script.Group{g}); err != nil {
-		r.Unknown(err)
-		return backend.Decision{}, err
-	}
-	return g.Takes[0].Decision, g.Takes[0].Err
+	return script.Decide(ctx, s.server, s.budget, s.prefix.Hash(script.Tag(r.Key, r.Sub)), r)
 }
 
 // Close makes every later request backend.ErrClosed. A client that New was

@@ -66,6 +66,21 @@ func (s *Server) Run(ctx context.Context, groups []*Group) error {
 	return Run(ctx, s, s.budget, groups)
 }
 
+// Decide decides one request, which its store has checked, on the state that
+// lies at hash.
+func Decide(ctx context.Context, route Route, budget time.Duration, hash string, r backend.Request) (backend.Decision, error) {
+	g := &Group{Op: r.Op, Key: r.Key, Hash: hash, Policies: r.Policies, Takes: []Take{{Group: r.Group}}}
+	err := Run(ctx, route, budget, []*Group{g})
+	if err == nil {
+		err = g.Takes[0].Err
+	}
+	if err != nil {
+		r.Unknown(err)
+		return backend.Decision{}, err
+	}
+	return g.Takes[0].Decision, nil
+}
+
 // Virtual is a client with a clock that the script takes for the server's.
 // Only the library's own tests can name it.
 type Virtual struct {
