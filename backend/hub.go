@@ -1,25 +1,27 @@
 package backend
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 )
 
-// Verdict is how a round trip to a node ended, as a circuit sees it.
-type Verdict uint8
-
-// The verdicts.
-const (
-	Served  Verdict = iota // the node decided, a denial too
-	Failed                 // it did not answer in time, or said that it does not serve
-	Excused                // no fault of the node: a redirect, a caller that withdrew, our own queue full
+// How a round trip to a node ended, as a circuit sees it: nil where the node
+// decided, a denial too.
+var (
+	// ErrFailed: it did not answer in time, or said that it does not serve.
+	ErrFailed = errors.New("headgate: node failed")
+	// ErrExcused: no fault of the node. A redirect, a caller that withdrew, our
+	// own pool full.
+	ErrExcused = errors.New("headgate: not the node's fault")
 )
 
 // Guard stands at every round trip that a store makes to a node.
 type Guard interface {
 	// Enter asks whether the node may be asked now. An error says that it may
-	// not; nothing was sent. Otherwise leave is called exactly once.
-	Enter(node string) (leave func(Verdict), err error)
+	// not; nothing was sent. Otherwise leave is called exactly once, with nil,
+	// ErrFailed or ErrExcused.
+	Enter(node string) (leave func(error), err error)
 	// Gone tells that a node has left: its circuit may go too.
 	Gone(node string)
 }
@@ -56,11 +58,11 @@ func (h *Hub) Share(key any, fresh func() any) any {
 func (h *Hub) SetGuard(g Guard) { h.guard.Store(&g) }
 
 // Enter asks the store's guard; without one every node may be asked.
-func (h *Hub) Enter(node string) (leave func(Verdict), err error) {
+func (h *Hub) Enter(node string) (leave func(error), err error) {
 	if g := h.guard.Load(); g != nil {
 		return (*g).Enter(node)
 	}
-	return func(Verdict) {}, nil
+	return func(error) {}, nil
 }
 
 // Gone tells the store's guard that a node has left.

@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -33,7 +32,8 @@ type circuits struct {
 	mu struct {
 		sync.Mutex
 		nodes     map[string]*gobreaker.TwoStepCircuitBreaker[struct{}]
-		changes   []backend.Change // noted under gobreaker's lock, told outside of it
+		changes   []backend.Change // not told yet
+		telling   bool             // a goroutine does
 		observers []backend.Observer
 		loggers   []*slog.Logger
 	}
@@ -58,12 +58,6 @@ func of(s backend.Store) *circuits {
 	return c
 }
 
-// The ends of a trip as gobreaker takes them.
-var (
-	errFailed  = errors.New("failed")
-	errExcused = errors.New("excused")
-)
-
 func (c *circuits) settings(node string) gobreaker.Settings {
 	return gobreaker.Settings{
 		Name:         node,
@@ -76,7 +70,7 @@ func (c *circuits) settings(node string) gobreaker.Settings {
 			return n.ConsecutiveFailures >= row || trips >= enough && 2*n.TotalFailures >= trips
 		},
 		OnStateChange: c.note,
-		IsExcluded:    func(err error) bool { return err == errExcused },
+		IsExcluded:    func(err error) bool { return err == backend.ErrExcused },
 	}
 }
 
@@ -92,23 +86,11 @@ func (c *circuits) circuit(node string) *gobreaker.TwoStepCircuitBreaker[struct{
 }
 
 // Enter asks the node's circuit.
-func (c *circuits) Enter(node string) (func(backend.Verdict), error) {
-	done, err := c.circuit(node).Allow()
-	entered := false
-	defer func() { // an observer that ends its goroutine must not keep the half-open circuit's one place
-		if done != nil && !entered {
-			done(errExcused)
-		}
-	}()
-	c.tell()
-	entered = true
-	if err != nil {
+func (c *circuits) Enter(node string) (leave func(error), err error) {
+	if leave, err = c.circuit(node).Allow(); err != nil {
 		return nil, fmt.Errorf("%w: circuit of %s: %w", backend.ErrUnavailable, node, err)
 	}
-	return func(v backend.Verdict) {
-		done([...]error{backend.Served: nil, backend.Failed: errFailed, backend.Excused: errExcused}[v])
-		c.tell()
-	}, nil
+	return leave, nil
 }
 
 // Gone forgets a node's circuit.
@@ -118,25 +100,40 @@ func (c *circuits) Gone(node string) {
 	delete(c.mu.nodes, node)
 }
 
-// note runs under gobreaker's lock.
+// note runs under gobreaker's lock, so another goroutine tells of the change.
 func (c *circuits) note(node string, from, to gobreaker.State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.changes = append(c.mu.changes, backend.Change{Node: node, From: from.String(), To: to.String()})
+	if !c.mu.telling {
+		c.mu.telling = true
+		go c.tell()
+	}
 }
 
-// tell hands the noted changes on, outside of every lock.
+// tell hands the noted changes on in their order, outside of every lock.
 func (c *circuits) tell() {
-	c.mu.Lock()
-	changes, observers, loggers := c.mu.changes, c.mu.observers, c.mu.loggers
-	c.mu.changes = nil
-	c.mu.Unlock()
-	for _, change := range changes {
-		for _, o := range observers {
-			guarded(func() { o.Changed(change) })
+	told := false
+	defer func() {
+		if !told { // an observer has ended this goroutine
+			go c.tell()
 		}
-		for _, l := range loggers {
-			guarded(func() { l.Warn("headgate: circuit", "node", change.Node, "from", change.From, "to", change.To) })
+	}()
+	for {
+		c.mu.Lock()
+		changes, observers, loggers := c.mu.changes, c.mu.observers, c.mu.loggers
+		c.mu.changes, c.mu.telling = nil, len(changes) > 0
+		c.mu.Unlock()
+		if told = len(changes) == 0; told {
+			return
+		}
+		for _, change := range changes {
+			for _, o := range observers {
+				guarded(func() { o.Changed(change) })
+			}
+			for _, l := range loggers {
+				guarded(func() { l.Warn("headgate: circuit", "node", change.Node, "from", change.From, "to", change.To) })
+			}
 		}
 	}
 }
@@ -168,6 +165,5 @@ func (c *circuits) states() map[string]string {
 	for node, b := range nodes {
 		states[node] = b.State().String()
 	}
-	c.tell()
 	return states
 }

@@ -34,6 +34,11 @@ type Options struct {
 	// Prefix begins every stored key; "headgate:" where it is empty. Printable
 	// ASCII without spaces and braces, at most 128 bytes.
 	Prefix string
+	// Alone gives every call a round trip of its own. By default calls that
+	// come for a node while several round trips are out to it ride together on
+	// the next: they are decided as if each had come alone, at a part of the
+	// cost.
+	Alone bool
 }
 
 // DefaultBudget is the budget of a decision where Options name none.
@@ -43,8 +48,7 @@ const DefaultBudget = 100 * time.Millisecond
 // share it: it is safe for concurrent use.
 type Store struct {
 	top    *topology
-	prefix script.Prefix
-	budget time.Duration
+	set    script.Settings
 	err    error // what was wrong with the arguments of New; Check says it
 	closed atomic.Bool
 	hub    backend.Hub
@@ -59,16 +63,11 @@ func New(client Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{prefix: script.Prefix(opts.Prefix), budget: opts.Budget}
-	if s.prefix == "" {
-		s.prefix = script.DefaultPrefix
-	}
-	if s.budget == 0 {
-		s.budget = DefaultBudget
-	}
-	s.err = s.check(client)
-	if s.err == nil {
-		s.top = newTopology(client, &s.hub, s.budget)
+	s := &Store{}
+	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Hub: &s.hub}
+	s.set.Defaults(DefaultBudget)
+	if s.err = s.check(client); s.err == nil {
+		s.top = newTopology(client, s.set, opts.Alone)
 	}
 	return s
 }
@@ -90,10 +89,7 @@ func (s *Store) check(client Client) error {
 	if len(client.Options().Addrs) == 0 {
 		return &backend.InvalidError{What: "addresses", Value: 0, Want: "at least one node's host:port"}
 	}
-	if s.budget < time.Millisecond || s.budget > time.Minute {
-		return &backend.InvalidError{What: "budget", Value: s.budget, Want: "1ms to 1m0s"}
-	}
-	return s.prefix.Check()
+	return s.set.Check()
 }
 
 // Hub returns what all limiters on this store share.
@@ -120,7 +116,13 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 		return backend.Decision{}, err
 	}
 	tag := script.Tag(r.Key, r.Sub)
-	return script.Decide(ctx, &route{top: s.top, slot: slot.Of(tag)}, s.budget, s.prefix.Hash(tag), r)
+	at := slot.Of(tag)
+	n, err := s.top.find(ctx, at)
+	if err != nil {
+		r.Unknown(err)
+		return backend.Decision{}, err
+	}
+	return n.queue.Do(ctx, tag, at, &r)
 }
 
 // Close makes every later request backend.ErrClosed and closes the store's

@@ -52,7 +52,7 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 	if err := info.Fit(); err != nil {
 		return nil, err
 	}
-	slow, err := script.Slow(ctx, n.client, s.budget)
+	slow, err := script.Slow(ctx, n.client, s.set.Budget)
 	for _, w := range []string{info.Evicts(), coverage(ctx, n.client), slow} {
 		if w != "" {
 			warnings = append(warnings, w)

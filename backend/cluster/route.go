@@ -12,41 +12,33 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// route is one trip's way through the cluster.
-type route struct {
-	top  *topology
-	slot int
-	at   string // the node that was asked last
-}
-
-// Next names the slot's node, or the one that a reply redirects to.
-func (r *route) Next(ctx context.Context, err error) (*script.Server, bool, error) {
+// Next names the slot's node, or the one that a reply redirects to. It is a
+// trip's way through the cluster; see script.Ways.
+func (t *topology) Next(ctx context.Context, slot int, at *script.Server, err error) (*script.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" {
-		n, err := r.top.node(announced(addr, r.at))
+		n, err := t.node(announced(addr, at.Node()))
 		if err != nil {
 			return nil, false, err
 		}
 		if !asking {
-			r.top.owner[r.slot].Store(n)
-			r.top.refresh()
+			t.owner[slot].Store(n)
+			t.refresh()
 		}
-		r.at = n.addr
 		return n.server, asking, nil
 	}
 	if err != nil && !redis.HasErrorPrefix(err, "TRYAGAIN") {
-		r.top.refresh()
+		t.refresh()
 	}
-	n, err := r.top.of(ctx, r.slot)
+	n, err := t.of(ctx, slot)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
-	r.at = n.addr
 	return n.server, false, nil
 }
 
 // Failed asks for a new picture of the cluster: the node may have been
 // replaced.
-func (r *route) Failed(*script.Server) { r.top.refresh() }
+func (t *topology) Failed(*script.Server) { t.refresh() }
 
 // redirect returns where a MOVED or ASK reply points to.
 func redirect(err error) (addr string, asking bool) {

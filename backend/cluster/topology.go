@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/flight"
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
@@ -20,14 +21,14 @@ import (
 // topology knows which node has which slot. Reading it takes no lock and
 // waits for nobody; it is reloaded beside the decisions.
 type topology struct {
-	opts   redis.ClusterOptions
-	hub    *backend.Hub
-	budget time.Duration
-	now    func() time.Time // nil in production
-	owner  [slot.Count]atomic.Pointer[node]
-	last   atomic.Int64 // when the last reload began, in nanoseconds of time.Since(begin)
-	begin  time.Time
-	mu     struct {
+	opts  redis.ClusterOptions
+	set   script.Settings
+	alone bool             // see Options
+	now   func() time.Time // nil in production
+	owner [slot.Count]atomic.Pointer[node]
+	last  atomic.Int64 // when the last reload began, in nanoseconds of time.Since(begin)
+	begin time.Time
+	mu    struct {
 		sync.Mutex
 		nodes  map[string]*node
 		named  map[string]bool // primaries and replicas of the last answer
@@ -41,6 +42,7 @@ type node struct {
 	addr   string
 	client *redis.Client
 	server *script.Server
+	queue  *flight.Queue
 }
 
 const (
@@ -51,8 +53,8 @@ const (
 	stale = 10 * time.Second
 )
 
-func newTopology(client Client, hub *backend.Hub, budget time.Duration) *topology {
-	t := &topology{opts: *client.Options(), hub: hub, budget: budget, begin: time.Now()}
+func newTopology(client Client, set script.Settings, alone bool) *topology {
+	t := &topology{opts: *client.Options(), set: set, alone: alone, begin: time.Now()}
 	if v, ok := client.(script.VirtualCluster); ok {
 		t.now = v.Now
 	}
@@ -70,23 +72,48 @@ func (t *topology) node(addr string) (*node, error) {
 	}
 	n := t.mu.nodes[addr]
 	if n == nil {
-		n = &node{addr: addr, client: redis.NewClient(tuned(&t.opts, addr, t.budget))}
+		n = &node{addr: addr, client: redis.NewClient(tuned(&t.opts, addr, t.set.Budget))}
 		var c script.Client = n.client
 		if t.now != nil {
 			c = script.Virtual{Client: n.client, Now: t.now}
 		}
-		n.server = script.NewServer(c, addr, t.hub, t.budget)
+		n.server = script.NewServer(c, addr, t.set)
+		n.queue = flight.New(n.server, t, t.set.Budget, t.alone)
 		t.mu.nodes[addr] = n
 	}
 	return n, nil
 }
 
-// of returns the slot's node. Only before the first answer has come it waits
-// for one.
-func (t *topology) of(ctx context.Context, s int) (*node, error) {
+// find is of, for a caller that waits no longer than a decision may take.
+func (t *topology) find(ctx context.Context, s int) (*node, error) {
+	if n := t.owner[s].Load(); n != nil {
+		t.renew()
+		return n, nil
+	}
+	begin := time.Now()
+	within, cancel := context.WithDeadline(ctx, script.Deadline(begin, t.set.Budget))
+	defer cancel()
+	n, err := t.of(within, s)
+	switch {
+	case err == nil:
+		return n, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
+	}
+	return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+}
+
+// renew begins a reload where the last was long ago, though nothing failed.
+func (t *topology) renew() {
 	if time.Since(t.begin)-time.Duration(t.last.Load()) > stale {
 		t.refresh()
 	}
+}
+
+// of returns the slot's node. Only before the first answer has come it waits
+// for one.
+func (t *topology) of(ctx context.Context, s int) (*node, error) {
+	t.renew()
 	if n := t.owner[s].Load(); n != nil {
 		return n, nil
 	}
@@ -127,7 +154,7 @@ func (t *topology) load(done chan struct{}) {
 		t.mu.Unlock()
 		close(done)
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), max(t.budget, pause))
+	ctx, cancel := context.WithTimeout(context.Background(), max(t.set.Budget, pause))
 	defer cancel()
 	addrs := t.addrs()
 	answers := make(chan answer, len(addrs))
@@ -238,7 +265,7 @@ func (t *topology) drop(named map[string]bool) {
 			t.owner[s].CompareAndSwap(n, nil)
 		}
 		_ = n.client.Close()
-		t.hub.Gone(n.addr)
+		t.set.Hub.Gone(n.addr)
 	}
 }
 

@@ -24,7 +24,7 @@ func Open(url string, opts *Options) (*Store, error) {
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
 	}
-	client := &lazy{client: sync.OnceValue(func() *redis.Client { return redis.NewClient(script.Tuned(o, budget)) })}
+	client := &lazy{poolSize: o.PoolSize, client: sync.OnceValue(func() *redis.Client { return redis.NewClient(script.Tuned(o, budget)) })}
 	s := New(client, opts)
 	s.owned = client
 	return s, nil
@@ -33,9 +33,18 @@ func Open(url string, opts *Options) (*Store, error) {
 // lazy is a client that is made by its first command: a client with idle
 // connections to keep begins to dial when it is made.
 type lazy struct {
-	client func() *redis.Client
-	used   atomic.Bool
+	poolSize int // 0: go-redis' default
+	client   func() *redis.Client
+	used     atomic.Bool
 }
+
+// PoolSize is known before the client is made. The rest is asked of a client
+// that was used.
+func (l *lazy) PoolSize() int { return l.poolSize }
+
+func (l *lazy) PoolStats() *redis.PoolStats { return l.client().PoolStats() }
+
+func (l *lazy) Options() *redis.Options { return l.client().Options() }
 
 func (l *lazy) Process(ctx context.Context, cmd redis.Cmder) error {
 	l.used.Store(true)

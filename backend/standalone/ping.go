@@ -42,7 +42,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if _, err := s.Do(ctx, script.Probe); err != nil {
 		return warnings, err
 	}
-	slow, err := script.Slow(ctx, s.client, s.budget)
+	slow, err := script.Slow(ctx, s.client, s.set.Budget)
 	if slow != "" {
 		warnings = append(warnings, slow)
 	}

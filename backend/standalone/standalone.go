@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/flight"
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/redis/go-redis/v9"
 )
@@ -34,6 +35,10 @@ type Options struct {
 	// Prefix begins every stored key; "headgate:" where it is empty. Printable
 	// ASCII without spaces and braces, at most 128 bytes.
 	Prefix string
+	// Alone gives every call a round trip of its own. By default calls that
+	// come while several round trips are out ride together on the next: they
+	// are decided as if each had come alone, at a part of the cost.
+	Alone bool
 }
 
 // DefaultBudget is the budget of a decision where Options name none.
@@ -44,9 +49,8 @@ const DefaultBudget = 100 * time.Millisecond
 type Store struct {
 	client Client
 	owned  *lazy // the client that Open made, to be closed
-	server *script.Server
-	prefix script.Prefix
-	budget time.Duration
+	set    script.Settings
+	queue  *flight.Queue
 	err    error // what was wrong with the arguments of New; Check says it
 	closed atomic.Bool
 	hub    backend.Hub
@@ -58,26 +62,21 @@ func New(client Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{client: client, prefix: script.Prefix(opts.Prefix), budget: opts.Budget}
-	if s.prefix == "" {
-		s.prefix = script.DefaultPrefix
+	s := &Store{client: client}
+	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Hub: &s.hub}
+	s.set.Defaults(DefaultBudget)
+	if s.err = s.set.Check(); !present(client) {
+		s.err = &backend.InvalidError{What: "client", Value: nil, Want: "a go-redis client"}
 	}
-	if s.budget == 0 {
-		s.budget = DefaultBudget
+	if s.err == nil {
+		s.queue = flight.New(script.NewServer(client, name(client), s.set), nil, s.set.Budget, opts.Alone)
 	}
-	s.err = s.checkOptions()
-	s.server = script.NewServer(client, name(client), &s.hub, s.budget)
 	return s
 }
 
-func (s *Store) checkOptions() error {
-	if v := reflect.ValueOf(s.client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return &backend.InvalidError{What: "client", Value: nil, Want: "a go-redis client"}
-	}
-	if s.budget < time.Millisecond || s.budget > time.Minute {
-		return &backend.InvalidError{What: "budget", Value: s.budget, Want: "1ms to 1m0s"}
-	}
-	return s.prefix.Check()
+func present(c Client) bool {
+	v := reflect.ValueOf(c)
+	return v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil())
 }
 
 // name is what the server's circuit is called.
@@ -111,7 +110,7 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 	if err := r.Check(ctx); err != nil {
 		return backend.Decision{}, err
 	}
-	return script.Decide(ctx, s.server, s.budget, s.prefix.Hash(script.Tag(r.Key, r.Sub)), r)
+	return s.queue.Do(ctx, script.Tag(r.Key, r.Sub), 0, &r)
 }
 
 // Close makes every later request backend.ErrClosed. A client that New was

@@ -9,91 +9,107 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Route says which server a trip goes to, and where it goes from there.
-type Route interface {
-	// Next names the server to ask: at first for a nil error, then for the
-	// reply that said the script did not run. Asking says that the server
-	// wants to be told so (ASK).
-	Next(ctx context.Context, err error) (to *Server, asking bool, e error)
-	// Failed is told that a server did not answer, or may not be asked.
-	Failed(s *Server)
+// Fly makes the round trip to the server with all groups in one EVALSHA, on
+// the calling goroutine. It says whether the trip was over in time, with its
+// takes answered, and whether it may be used again; where it was not, expired
+// has been called, or is being.
+func (t *Trip) Fly(s *Server, deadline time.Time, expired func()) (inTime, again bool) {
+	t.start(s, s, deadline, expired)
+	return t.flyJoint(nil)
 }
 
-// Next is the server itself: there is no other.
-func (s *Server) Next(context.Context, error) (*Server, bool, error) { return s, false, nil }
+// Stay ends a trip that is not made.
+func (t *Trip) Stay(why error) {
+	for _, g := range t.Groups() {
+		g.fail(why)
+	}
+	t.deliver()
+	t.used = 0
+}
 
-// Failed has nothing to do where there is no other server.
-func (s *Server) Failed(*Server) {}
+// flyJoint is Fly, where err is what sent the trip on its way.
+func (t *Trip) flyJoint(err error) (inTime, again bool) {
+	reply, err := t.guarded(func() (string, error) { return t.tries(err) })
+	at, leave, first := t.claim()
+	if !first {
+		return false, false
+	}
+	if err == nil {
+		err = answer(reply, t.Groups(), t.server.prefix)
+	}
+	if err != nil {
+		for _, g := range t.Groups() {
+			g.fail(err)
+		}
+	}
+	return true, t.settle(at, leave, err)
+}
 
-// fly makes the round trip, and again what a server said it did not run,
-// until the deadline. Whatever happens in the client, panics of a caller's
-// hooks too, ends in a result.
-func (t *trip) fly(ctx context.Context, deadline time.Time) {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	r := result{err: errors.New("the client ended its goroutine")}
+var errGoexit = errors.New("the client ended its goroutine")
+
+// guarded makes an error of whatever happens in a client: a panic of a
+// caller's hook, too. A hook that ends the goroutine ends the trip by its
+// deadline.
+func (t *Trip) guarded(f func() (string, error)) (reply string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.err = fmt.Errorf("the client panicked: %v", p)
+			err = fmt.Errorf("the client panicked: %v", p)
 		}
-		if r.err != nil || t.left.Load() { // else who waits settles the reply, once it has been read
-			t.end(r.err)
-		}
-		t.done <- r
 	}()
-	r = t.tries(ctx)
+	return f()
 }
 
-// tries is the loop of fly.
-func (t *trip) tries(ctx context.Context) result {
-	var last error
-	hops := 0
-	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
-		s, asking, err := t.route.Next(ctx, last)
-		if err == nil {
-			err = t.move(s, last)
-		}
-		if err != nil {
-			return result{err: err}
-		}
-		seen := s.loader.generation()
-		reply, err := t.send(ctx, s, asking)
+// tries sends the groups until a server serves them. last is the reply that
+// sent them here: nil at first.
+func (t *Trip) tries(last error) (reply string, err error) {
+	hops, at := 0, t.server
+	pause := time.Millisecond
+	for err = last; ; {
 		switch {
 		case err == nil:
-			return result{reply: reply}
-		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			if err := s.load(ctx, seen); err != nil {
-				return result{err: err}
-			}
-			// Asked again with what sent it here: a slot on the move is asked for anew.
-			continue
-		case t.state.Load() == waiting && hasPrefix(err, redirects) && ctx.Err() == nil:
-			last = err
+		case hasPrefix(err, redirects) && t.ctx.Err() == nil:
 			// Nodes that point at each other are left alone for a moment.
-			if hops++; hops > 3 && !t.again(ctx, pause) {
-				return result{err: err}
+			if hops++; hops > 3 && !t.again(&pause) {
+				return "", err
 			}
-		case t.state.Load() == waiting && hasPrefix(err, soon) && t.again(ctx, pause):
-			last = err
-		default:
-			return result{err: err}
+		case !hasPrefix(err, soon) || !t.again(&pause):
+			return "", err
 		}
+		last = err
+		s, asking, e := t.ways.Next(t.ctx, t.groups[0].Slot, at, last)
+		if e == nil {
+			e = t.enter(s, last)
+		}
+		if e != nil {
+			return "", e
+		}
+		if reply, err = t.ask(s, asking); err == nil {
+			return reply, nil
+		}
+		at = s
 	}
 }
 
-// move leaves the server that the trip is at for s, if s is another.
-func (t *trip) move(s *Server, last error) error {
-	if stay := t.visit.Load(); stay != nil && stay.server != s {
-		t.settle(verdict(last))
+// ask sends the groups to s, and again if it did not have the script.
+func (t *Trip) ask(s *Server, asking bool) (reply string, err error) {
+	for {
+		seen := s.loader.generation()
+		reply, err = t.send(s, asking)
+		if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			return reply, err
+		}
+		if err := s.load(t.ctx, seen); err != nil {
+			return "", err
+		}
 	}
-	return t.enter(s)
 }
 
 // again waits before the next try, unless the budget is nearly spent: a try
 // that is cut off leaves open what this reply has just said.
-func (t *trip) again(ctx context.Context, pause time.Duration) bool {
-	end, _ := ctx.Deadline()
-	return time.Until(end)-pause > t.budget/5 && wait(ctx, pause)
+func (t *Trip) again(pause *time.Duration) bool {
+	p := *pause
+	*pause = min(2*p, 16*time.Millisecond)
+	return time.Until(t.deadline)-p > t.server.budget/5 && wait(t.ctx, p)
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
@@ -107,21 +123,21 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pipeliner is a client that can send ASKING right before the command.
+// pipeliner is a client that can send several commands in one write.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// send sends the command once. A reply that says it did not run makes the
-// trip a waiting one again.
-func (t *trip) send(ctx context.Context, s *Server, asking bool) (string, error) {
-	cmd := once{redis.NewCmd(ctx, t.args(s)...)}
-	cmd.SetFirstKeyPos(3)
-	if err := s.process(ctx, cmd, asking); err != nil {
+// send sends the groups in one command, once.
+func (t *Trip) send(s *Server, asking bool) (string, error) {
+	c := &t.joint
+	c.trip, c.groups, c.follow = t, t.Groups(), asking
+	c.ready(t.ctx, s)
+	if err := s.process(t.ctx, c, asking); err != nil {
 		if hasPrefix(err, notServed) {
-			t.state.CompareAndSwap(sent, waiting)
+			t.notRun(c)
 		}
 		return "", err
 	}
-	return cmd.Text()
+	return c.Val(), nil
 }
 
 func (s *Server) process(ctx context.Context, cmd redis.Cmder, asking bool) error {
@@ -134,4 +150,21 @@ func (s *Server) process(ctx context.Context, cmd redis.Cmder, asking bool) erro
 	_ = pipe.Process(ctx, cmd)
 	_, _ = pipe.Exec(ctx) // whose error may be ASKING's; only the command's own says whether it ran
 	return cmd.Err()
+}
+
+// processAll sends a command a group. Their outcomes lie in the commands.
+func (s *Server) processAll(ctx context.Context, groups []*Group) {
+	p, ok := s.client.(pipeliner)
+	if !ok || len(groups) == 1 {
+		for _, g := range groups {
+			g.cmd.follow = false
+			_ = s.client.Process(ctx, &g.cmd)
+		}
+		return
+	}
+	pipe := p.Pipeline()
+	for _, g := range groups {
+		_ = pipe.Process(ctx, &g.cmd)
+	}
+	_, _ = pipe.Exec(ctx)
 }

@@ -70,7 +70,7 @@ func (s *Server) fetch(ctx context.Context, f *load) {
 	defer cancel()
 	f.err = errors.New("the client ended its goroutine")
 	defer s.landed(f) // also where a hook of the user's panics
-	cmd := once{redis.NewCmd(ctx, "script", "load", lua.Script)}
+	cmd := &reusable{*redis.NewStringCmd(ctx, "script", "load", lua.Script)}
 	f.err = s.client.Process(ctx, cmd)
 }
 

@@ -62,21 +62,25 @@ func clear(key string) bool {
 }
 
 // Hash returns where a key's small states lie: one hash, a field a policy.
-func (p Prefix) Hash(tag string) string { return string(p) + "{" + tag + "}" }
+func (p Prefix) Hash(tag string) string { return string(p.appendHash(nil, tag)) }
 
-// log returns where a policy's log lies, in the same slot.
-func log(hash, policy string) string { return hash + ":log:" + policy }
+func (p Prefix) appendHash(b []byte, tag string) []byte {
+	b = append(append(b, p...), '{')
+	return append(append(b, tag...), '}')
+}
+
+// appendLog makes a hash's name that of a policy's log, in the same slot.
+func appendLog(b []byte, policy string) []byte { return append(append(b, ":log:"...), policy...) }
 
 // kindLetters begin the field names: two kinds under one policy name, as
 // in a deploy that changes the algorithm, must not read each other's words.
 const kindLetters = "?fstb"
 
-func field(p *backend.Policy) string {
-	k := p.Algorithm.Kind()
-	if int(k) >= len(kindLetters) {
-		return p.Name // a log's: it has no field, and none can be named so
+func appendField(b []byte, p *backend.Policy) []byte {
+	if k := p.Algorithm.Kind(); int(k) < len(kindLetters) { // a log has no field, and none can be named so
+		b = append(b, kindLetters[k], ':')
 	}
-	return kindLetters[k:k+1] + ":" + p.Name
+	return append(b, p.Name...)
 }
 
 func isLog(p *backend.Policy) bool { return p.Algorithm.Kind() == algo.KindSlidingLog }

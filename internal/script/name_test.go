@@ -46,23 +46,23 @@ func TestPrefixes(t *testing.T) {
 func TestExpiryOnlyGrows(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	long := []backend.Policy{{Name: "long", Algorithm: algo.FixedWindow(algo.PerDay(5))}}
 	short := []backend.Policy{{Name: "short", Algorithm: algo.FixedWindow(algo.Per(1000, time.Millisecond))}}
-	require.NoError(t, runner.Run(ctx, []*script.Group{group("k", 1, long)}))
+	require.NoError(t, runner.Run(ctx, []*script.Asked{group("k", 1, long)}))
 	for range 5 {
-		require.NoError(t, runner.Run(ctx, []*script.Group{group("k", 1, short)}))
+		require.NoError(t, runner.Run(ctx, []*script.Asked{group("k", 1, short)}))
 	}
 	require.Greater(t, client.PTTL(ctx, script.DefaultPrefix.Hash("k")).Val(), 2*time.Hour)
 
 	// And the other way round, nothing that counts outlives its key.
-	require.NoError(t, runner.Run(ctx, []*script.Group{group("j", 1, short)}))
+	require.NoError(t, runner.Run(ctx, []*script.Asked{group("j", 1, short)}))
 	require.Less(t, client.PTTL(ctx, script.DefaultPrefix.Hash("j")).Val(), time.Minute)
-	require.NoError(t, runner.Run(ctx, []*script.Group{group("j", 1, long)}))
+	require.NoError(t, runner.Run(ctx, []*script.Asked{group("j", 1, long)}))
 	require.Greater(t, client.PTTL(ctx, script.DefaultPrefix.Hash("j")).Val(), 2*time.Hour)
 
 	// A key that lost its expiry gets one again.
 	require.NoError(t, client.Persist(ctx, script.DefaultPrefix.Hash("j")).Err())
-	require.NoError(t, runner.Run(ctx, []*script.Group{group("j", 1, []backend.Policy{{Name: "third", Algorithm: algo.SlidingWindow(algo.PerMinute(5))}})}))
+	require.NoError(t, runner.Run(ctx, []*script.Asked{group("j", 1, []backend.Policy{{Name: "third", Algorithm: algo.SlidingWindow(algo.PerMinute(5))}})}))
 	require.Positive(t, client.PTTL(ctx, script.DefaultPrefix.Hash("j")).Val())
 }

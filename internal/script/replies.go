@@ -37,12 +37,12 @@ func hasPrefix(err error, prefixes []string) bool {
 }
 
 // verdict says what a trip's end tells of the server.
-func verdict(err error) backend.Verdict {
+func verdict(err error) error {
 	switch {
 	case err == nil:
-		return backend.Served
-	case errors.Is(err, errWithdrawn), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), hasPrefix(err, excused):
-		return backend.Excused
+		return nil
+	case errors.Is(err, errWithdrawn), err == errAstray, errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), hasPrefix(err, excused):
+		return backend.ErrExcused
 	}
-	return backend.Failed
+	return backend.ErrFailed
 }

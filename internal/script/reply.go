@@ -82,18 +82,18 @@ const (
 	refused
 )
 
-// answer reads the reply into the groups' takes. An error means that the
-// reply is no answer at all: what it was to is perhaps counted.
-func answer(reply string, groups []*Group) error {
+// answer reads a reply into the takes of the groups that it is to. An error
+// means that it is no answer at all: what it is to is perhaps counted.
+func answer(reply string, groups []*Group, p Prefix) error {
 	r := &reader{rest: reply}
 	now := r.decimal()*1_000_000 + r.decimal()
 	for _, g := range groups {
 		switch status := r.byte(); {
 		case r.err != nil:
 		case status == corrupt:
-			g.fail(&backend.CorruptError{Key: g.Key, Stored: g.Hash})
+			g.refuse(&backend.CorruptError{Key: g.Key, Stored: p.Hash(g.Tag)})
 		case status == refused:
-			g.fail(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
+			g.refuse(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
 		case status == decided:
 			g.replay(r, now)
 		default:
@@ -106,47 +106,54 @@ func answer(reply string, groups []*Group) error {
 	return r.err
 }
 
-func (g *Group) fail(err error) {
-	for i := range g.Takes {
-		g.Takes[i].Err = err
-	}
-}
+// few is how many policies a replay has room for without allocating.
+const few = 4
 
-// replay decides the takes again from what they met, with the functions
-// that the memory store runs: the script has decided the same.
+// replay decides the takes again from what they met, with the functions that
+// the memory store runs: the script has decided the same.
 func (g *Group) replay(r *reader, now int64) {
 	if g.Op == backend.Reset {
-		g.Takes[0].Decision = g.Takes[0].Decide(g.Op, now, now, make([]backend.Reading, len(g.Policies)))
+		for _, t := range g.sent {
+			t.meet(now, now, make([]backend.Reading, len(g.Policies)))
+		}
 		return
 	}
-	views := make([]algo.View, len(g.Policies))
-	for i := range views {
-		views[i] = r.view(&g.Policies[i].Algorithm, now)
+	takes := g.sent
+	if len(takes) == 0 {
+		takes = nobody
 	}
-	readings := make([]backend.Reading, len(g.Policies))
-	for rest := g.Takes; len(rest) > 0 && r.err == nil; {
-		n := run(rest)
-		g.replayRun(r, rest[:n], views, readings, now)
-		rest = rest[n:]
+	var views [few]algo.View
+	var readings [few]backend.Reading
+	vs, rs := views[:], readings[:]
+	if len(g.Policies) > few {
+		vs, rs = make([]algo.View, len(g.Policies)), make([]backend.Reading, len(g.Policies))
+	}
+	vs, rs = vs[:len(g.Policies)], rs[:len(g.Policies)]
+	for i := range vs {
+		vs[i] = r.view(&g.Policies[i].Algorithm, now)
+	}
+	for len(takes) > 0 && r.err == nil {
+		n := run(takes)
+		g.replayRun(r, takes[:n], vs, rs, now)
+		takes = takes[n:]
 	}
 }
 
 // replayRun decides takes of equal costs: some pass, then the rest are
 // denied, all meeting the same.
-func (g *Group) replayRun(r *reader, takes []Take, views []algo.View, readings []backend.Reading, now int64) {
+func (g *Group) replayRun(r *reader, takes []*Take, views []algo.View, readings []backend.Reading, now int64) {
 	denied := false
-	for i := range takes {
-		t := &takes[i]
-		fits := t.fits(views)
+	for _, t := range takes {
+		fits := g.fits(t, views)
 		if !fits && !denied {
-			t.retries(r, views, readings)
+			g.retries(r, t, views, readings)
 			denied = true
 		}
 		at := now
 		for p := range views {
 			a := &g.Policies[p].Algorithm
 			if fits && g.Op == backend.Take {
-				a.Add(&views[p], t.CostOf(p))
+				a.Add(&views[p], t.costOf(p))
 			}
 			at = max(at, views[p].At)
 			readings[p].Used, readings[p].ResetAt = views[p].Used, a.ResetAt(&views[p])
@@ -154,13 +161,21 @@ func (g *Group) replayRun(r *reader, takes []Take, views []algo.View, readings [
 				readings[p].RetryAt = 0
 			}
 		}
-		t.Decision = t.Decide(g.Op, now, at, readings)
+		t.meet(now, at, readings)
 	}
 }
 
-func (t *Take) fits(views []algo.View) bool {
+// meet notes what the take met.
+func (t *Take) meet(now, at int64, readings []backend.Reading) {
+	if t == nobody[0] {
+		return
+	}
+	t.now, t.at, t.readings = now, at, append(t.readings[:0], readings...)
+}
+
+func (g *Group) fits(t *Take, views []algo.View) bool {
 	for p := range views {
-		if !t.Policies[p].Algorithm.Fits(&views[p], t.CostOf(p)) {
+		if !g.Policies[p].Algorithm.Fits(&views[p], t.costOf(p)) {
 			return false
 		}
 	}
@@ -168,9 +183,9 @@ func (t *Take) fits(views []algo.View) bool {
 }
 
 // retries reads, or works out, when each policy will have room.
-func (t *Take) retries(r *reader, views []algo.View, readings []backend.Reading) {
+func (g *Group) retries(r *reader, t *Take, views []algo.View, readings []backend.Reading) {
 	for p := range views {
-		a, n := &t.Policies[p].Algorithm, t.CostOf(p)
+		a, n := &g.Policies[p].Algorithm, t.costOf(p)
 		switch {
 		case a.Fits(&views[p], n):
 			readings[p].RetryAt = 0

@@ -18,26 +18,70 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
+// Settings are what all servers of a store have in common.
+type Settings struct {
+	Prefix Prefix
+	Budget time.Duration // how long a decision may take
+	Hub    *backend.Hub  // whose guard stands at every round trip
+}
+
+// Defaults fills in what was left out.
+func (s *Settings) Defaults(budget time.Duration) {
+	if s.Prefix == "" {
+		s.Prefix = DefaultPrefix
+	}
+	if s.Budget == 0 {
+		s.Budget = budget
+	}
+}
+
+// Check refuses what can't be kept.
+func (s *Settings) Check() error {
+	if s.Budget < time.Millisecond || s.Budget > time.Minute {
+		return &backend.InvalidError{What: "budget", Value: s.Budget, Want: "1ms to 1m0s"}
+	}
+	return s.Prefix.Check()
+}
+
 // Server is one Redis server that runs the script. It is safe for
 // concurrent use.
 type Server struct {
 	client Client
 	node   string // names its circuit
 	hub    *backend.Hub
-	budget time.Duration    // of a load of the script
+	prefix Prefix
+	budget time.Duration
 	now    func() time.Time // nil in production: the server's own clock
 	loader loader
 	served atomic.Int64 // when it last did, in Unix nanoseconds
 }
 
-// NewServer returns the server behind client. It does no I/O. Its round trips
-// are guarded by hub's guard, under the name node.
-func NewServer(client Client, node string, hub *backend.Hub, budget time.Duration) *Server {
-	s := &Server{client: client, node: node, hub: hub, budget: budget}
+// NewServer returns the server behind client. It does no I/O. Its circuit has
+// the name node.
+func NewServer(client Client, node string, set Settings) *Server {
+	s := &Server{client: client, node: node, hub: set.Hub, prefix: set.Prefix, budget: set.Budget}
 	if v, ok := client.(Virtual); ok {
-		s.now = v.Now
+		s.client, s.now = v.Client, v.Now
 	}
 	return s
+}
+
+// PoolSize returns how many connections the client may have at most; 0 where
+// it does not say.
+func (s *Server) PoolSize() int {
+	switch c := s.client.(type) {
+	case interface{ PoolSize() int }:
+		return c.PoolSize()
+	case pooled:
+		return c.Options().PoolSize
+	}
+	return 0
+}
+
+// pooled is a client that tells of its connections.
+type pooled interface {
+	PoolStats() *redis.PoolStats
+	Options() *redis.Options
 }
 
 // Node returns the name that the server was made with.
@@ -50,35 +94,12 @@ func (s *Server) busy(since time.Time) bool {
 }
 
 func (s *Server) full() bool {
-	c, ok := s.client.(interface {
-		PoolStats() *redis.PoolStats
-		Options() *redis.Options
-	})
+	c, ok := s.client.(pooled)
 	if !ok {
 		return false
 	}
 	p := c.PoolStats()
 	return int(p.TotalConns-p.IdleConns) >= c.Options().PoolSize
-}
-
-// Run decides the groups on this server; see Run.
-func (s *Server) Run(ctx context.Context, groups []*Group) error {
-	return Run(ctx, s, s.budget, groups)
-}
-
-// Decide decides one request, which its store has checked, on the state that
-// lies at hash.
-func Decide(ctx context.Context, route Route, budget time.Duration, hash string, r backend.Request) (backend.Decision, error) {
-	g := &Group{Op: r.Op, Key: r.Key, Hash: hash, Policies: r.Policies, Takes: []Take{{Group: r.Group}}}
-	err := Run(ctx, route, budget, []*Group{g})
-	if err == nil {
-		err = g.Takes[0].Err
-	}
-	if err != nil {
-		r.Unknown(err)
-		return backend.Decision{}, err
-	}
-	return g.Takes[0].Decision, nil
 }
 
 // Virtual is a client with a clock that the script takes for the server's.
@@ -95,13 +116,6 @@ func (s *Server) clock() string {
 	}
 	return strconv.FormatInt(s.now().UnixMicro(), 10)
 }
-
-// once is a command that go-redis must not send again by itself. It re-sends
-// a timed-out EVALSHA three times, and the caller sees no error.
-type once struct{ *redis.Cmd }
-
-// NoRetry tells go-redis so.
-func (once) NoRetry() bool { return true }
 
 // VirtualCluster is the same for the client of a cluster.
 type VirtualCluster struct {

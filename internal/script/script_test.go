@@ -21,8 +21,8 @@ import (
 
 // batch draws groups of different keys with takes in order, runs of equal
 // costs among them.
-func batch(s *trace.Steps, r *rand.Rand) []*script.Group {
-	var groups []*script.Group
+func batch(s *trace.Steps, r *rand.Rand) []*script.Asked {
+	var groups []*script.Asked
 	seen := map[string]bool{}
 	for range 1 + r.IntN(6) {
 		q := s.Next()
@@ -30,7 +30,7 @@ func batch(s *trace.Steps, r *rand.Rand) []*script.Group {
 			continue
 		}
 		seen[q.Key] = true
-		g := &script.Group{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: script.DefaultPrefix.Hash(script.Tag(q.Key, ""))}
+		g := &script.Asked{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: script.DefaultPrefix.Hash(script.Tag(q.Key, ""))}
 		for more := true; more; more = r.IntN(4) > 0 && q.Op != backend.Reset {
 			t := q.Group
 			if r.IntN(2) == 0 && len(g.Takes) > 0 {
@@ -39,7 +39,7 @@ func batch(s *trace.Steps, r *rand.Rand) []*script.Group {
 				t.Costs, t.Cost = nil, 1
 			}
 			t.Each, t.Charge = make([]backend.State, len(t.Policies)), &backend.Charge{}
-			g.Takes = append(g.Takes, script.Take{Group: t})
+			g.Takes = append(g.Takes, script.Answer{Group: t})
 		}
 		groups = append(groups, g)
 	}
@@ -53,7 +53,7 @@ func TestBatchesDecideInOrder(t *testing.T) {
 	s := trace.New(uint64(time.Now().UnixNano()))
 	r := rand.New(rand.NewPCG(1, 2))
 	model := trace.NewModel(s.Now)
-	runner := script.NewServer(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, "node", &backend.Hub{}, 10*time.Second)
+	runner := script.Alone(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &backend.Hub{}, 10*time.Second)
 	ctx := context.Background()
 	for i := range 10_000 {
 		groups := batch(s, r)
@@ -76,9 +76,9 @@ func policy(a algo.Algorithm) []backend.Policy {
 	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
 }
 
-func group(key string, cost int64, ps []backend.Policy) *script.Group {
-	return &script.Group{Op: backend.Take, Key: key, Hash: script.DefaultPrefix.Hash(key), Policies: ps,
-		Takes: []script.Take{{Group: backend.Group{Key: key, Policies: ps, Cost: cost}}}}
+func group(key string, cost int64, ps []backend.Policy) *script.Asked {
+	return &script.Asked{Op: backend.Take, Key: key, Hash: script.DefaultPrefix.Hash(script.Tag(key, "")), Policies: ps,
+		Takes: []script.Answer{{Group: backend.Group{Key: key, Policies: ps, Cost: cost}}}}
 }
 
 // TestGarbageFailsAlone: of a batch, only the group that met a value that is
@@ -87,9 +87,9 @@ func TestGarbageFailsAlone(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	ps := policy(algo.TokenBucket(algo.PerSecond(5), 5))
-	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	require.NoError(t, client.Set(ctx, script.DefaultPrefix.Hash("b"), "not a hash", 0).Err())
-	groups := []*script.Group{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
+	groups := []*script.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
 	require.NoError(t, runner.Run(ctx, groups))
 	require.True(t, groups[0].Takes[0].Decision.Allowed)
 	require.True(t, groups[2].Takes[0].Decision.Allowed)
@@ -119,12 +119,12 @@ func garbage(v string) map[string]string {
 func TestGarbageIsLeft(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	l := algo.PerHour(10)
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
 		ps := policy(a)
 		g := group(a.Kind().String(), 1, ps)
-		require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+		require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 		require.NoError(t, g.Takes[0].Err)
 		field := client.HKeys(ctx, g.Hash).Val()[0]
 		good := client.HGet(ctx, g.Hash, field).Val()
@@ -132,7 +132,7 @@ func TestGarbageIsLeft(t *testing.T) {
 			t.Run(fmt.Sprint(a.Kind(), "/", name), func(t *testing.T) {
 				client.HSet(ctx, g.Hash, field, v)
 				g := group(g.Key, 1, ps)
-				require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+				require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 				var corrupt *backend.CorruptError
 				require.ErrorAs(t, g.Takes[0].Err, &corrupt)
 				require.Equal(t, v, client.HGet(ctx, g.Hash, field).Val())
@@ -146,26 +146,26 @@ func TestGarbageIsLeft(t *testing.T) {
 func TestLaterReleasesMayAppend(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	l := algo.PerHour(10)
 	var set []backend.Policy
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
 		set = append(set, backend.Policy{Name: a.Kind().String(), Algorithm: a})
 	}
 	g := group("k", 3, set)
-	require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 	for f, v := range client.HGetAll(ctx, g.Hash).Val() {
 		client.HSet(ctx, g.Hash, f, v+"more")
 	}
 	for i := range set {
 		g := group("k", 1, set[i:i+1])
 		g.Op = backend.Peek
-		require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+		require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 		require.NoError(t, g.Takes[0].Err)
 		require.EqualValues(t, 3, g.Takes[0].Decision.Used)
 	}
 	g = group("k", 1, set)
-	require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 	require.NoError(t, g.Takes[0].Err)
 	require.EqualValues(t, 4, g.Takes[0].Decision.Used)
 }
@@ -175,14 +175,14 @@ func TestLaterReleasesMayAppend(t *testing.T) {
 func TestScriptRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	good := policy(algo.FixedWindow(algo.PerSecond(5)))
 	three := []backend.Policy{
 		{Name: "a", Algorithm: algo.FixedWindow(algo.PerSecond(5))},
 		{Name: "b", Algorithm: algo.TokenBucket(algo.PerSecond(5), 5)},
 		{Name: "c", Algorithm: algo.SlidingLog(algo.PerSecond(5))},
 	}
-	for name, g := range map[string]*script.Group{
+	for name, g := range map[string]*script.Asked{
 		"cost above limit": group("k", 6, good),
 		"cost 0":           group("k", 0, good),
 		"cost negative":    group("k", -1, good),
@@ -194,7 +194,7 @@ func TestScriptRefuses(t *testing.T) {
 		"set above limit":  group("k", 6, three[:2]),
 		"set with a log":   group("k", 6, three),
 	} {
-		require.NoError(t, runner.Run(ctx, []*script.Group{g}), name)
+		require.NoError(t, runner.Run(ctx, []*script.Asked{g}), name)
 		var invalid *backend.InvalidError
 		require.ErrorAs(t, g.Takes[0].Err, &invalid, name)
 		require.Empty(t, client.Keys(ctx, "*").Val(), name)
@@ -206,13 +206,13 @@ func TestScriptRefuses(t *testing.T) {
 func TestFullServerRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	logs := policy(algo.SlidingLog(algo.PerMinute(5)))
 	both := append([]backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))}}, logs...)
-	require.NoError(t, runner.Run(ctx, []*script.Group{group("old", 1, logs)}))
+	require.NoError(t, runner.Run(ctx, []*script.Asked{group("old", 1, logs)}))
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1mb").Err())
 	for _, ps := range [][]backend.Policy{logs, both, both[:1]} {
-		require.ErrorIs(t, runner.Run(ctx, []*script.Group{group("new", 1, ps)}), backend.ErrUnavailable)
+		require.ErrorIs(t, runner.Run(ctx, []*script.Asked{group("new", 1, ps)}), backend.ErrUnavailable)
 	}
 	require.EqualValues(t, 1, client.DBSize(ctx).Val())
 }
@@ -222,7 +222,7 @@ func TestFullServerRefuses(t *testing.T) {
 func TestDeniedStateOutlivesItsDenial(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	before := func(k algo.Kind, l algo.Limit) algo.Algorithm {
 		switch k {
 		case algo.KindFixedWindow:
@@ -242,10 +242,10 @@ func TestDeniedStateOutlivesItsDenial(t *testing.T) {
 			key := fmt.Sprint(k, shape)
 			fast := policy(before(k, algo.Per(10, time.Second)))
 			slow := append(policy(before(k, algo.Per(10, algo.MaxPeriod/2))), more...)
-			require.NoError(t, runner.Run(ctx, []*script.Group{group(key, 10, fast)}))
+			require.NoError(t, runner.Run(ctx, []*script.Asked{group(key, 10, fast)}))
 			g := group(key, 1, slow)
 			g.Takes[0].Costs = []int64{10, 1}[:len(slow)]
-			require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+			require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 			require.NoError(t, g.Takes[0].Err)
 			require.False(t, g.Takes[0].Decision.Allowed, key)
 			stored := g.Hash
@@ -268,9 +268,9 @@ func TestRightsOfASet(t *testing.T) {
 		admin, ctx := server.Client(t), context.Background()
 		require.NoError(t, admin.Do(ctx, "acl", "setuser", "u", "on", ">p", "~*", "+@all", missing).Err())
 		client := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "p" })
-		runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+		runner := script.Alone(client, &backend.Hub{}, time.Second)
 		both := append(policy(algo.SlidingLog(algo.PerMinute(5))), backend.Policy{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))})
-		require.Error(t, runner.Run(ctx, []*script.Group{group("k", 1, both)}), missing)
+		require.Error(t, runner.Run(ctx, []*script.Asked{group("k", 1, both)}), missing)
 		require.Zero(t, admin.DBSize(ctx).Val(), missing)
 	}
 }
@@ -279,12 +279,12 @@ func TestRightsOfASet(t *testing.T) {
 func TestResetOfWrongType(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.NewServer(client, "node", &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
 	require.NoError(t, client.Set(ctx, script.DefaultPrefix.Hash("k"), "x", time.Hour).Err())
 	g := group("k", 0, ps)
 	g.Op = backend.Reset
-	require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 	var corrupt *backend.CorruptError
 	require.ErrorAs(t, g.Takes[0].Err, &corrupt)
 }
@@ -295,12 +295,12 @@ func TestPruningIsBounded(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	now := time.UnixMicro(trace.Start)
-	runner := script.NewServer(script.Virtual{Client: client, Now: func() time.Time { return now }}, "node", &backend.Hub{}, 10*time.Second)
+	runner := script.Alone(script.Virtual{Client: client, Now: func() time.Time { return now }}, &backend.Hub{}, 10*time.Second)
 	ps := policy(algo.SlidingLog(algo.PerMinute(2000)))
 	take := func(at time.Time) backend.Decision {
 		now = at
 		g := group("k", 1, ps)
-		require.NoError(t, runner.Run(ctx, []*script.Group{g}))
+		require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 		return g.Takes[0].Decision
 	}
 	for i := range 1000 {
@@ -315,11 +315,11 @@ func TestPruningIsBounded(t *testing.T) {
 // verdicts notes what a guard is told.
 type verdicts struct {
 	mu  sync.Mutex
-	all []backend.Verdict
+	all []error
 }
 
-func (v *verdicts) Enter(string) (func(backend.Verdict), error) {
-	return func(x backend.Verdict) {
+func (v *verdicts) Enter(string) (func(error), error) {
+	return func(x error) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.all = append(v.all, x)
@@ -328,7 +328,7 @@ func (v *verdicts) Enter(string) (func(backend.Verdict), error) {
 
 func (v *verdicts) Gone(string) {}
 
-func (v *verdicts) count(x backend.Verdict) (n int) {
+func (v *verdicts) count(x error) (n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, y := range v.all {
@@ -347,21 +347,21 @@ func TestAFullPoolIsExcused(t *testing.T) {
 	client := server.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize, o.PoolTimeout = proxy.Addr(), 1, time.Minute })
 	v, hub := &verdicts{}, &backend.Hub{}
 	hub.SetGuard(v)
-	runner := script.NewServer(client, "node", hub, 200*time.Millisecond)
+	runner := script.Alone(client, hub, 200*time.Millisecond)
 	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
-	require.NoError(t, runner.Run(context.Background(), []*script.Group{group("warm", 1, ps)}))
+	require.NoError(t, runner.Run(context.Background(), []*script.Asked{group("warm", 1, ps)}))
 	proxy.Set(redistest.Delay(150 * time.Millisecond))
 	var running sync.WaitGroup
 	for i := range 8 {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			_ = runner.Run(context.Background(), []*script.Group{group(fmt.Sprint(i), 1, ps)})
+			_ = runner.Run(context.Background(), []*script.Asked{group(fmt.Sprint(i), 1, ps)})
 		}()
 	}
 	running.Wait()
-	require.Positive(t, v.count(backend.Excused))
-	require.LessOrEqual(t, v.count(backend.Failed), 1, "at most the one that was sent last")
+	require.Positive(t, v.count(backend.ErrExcused))
+	require.LessOrEqual(t, v.count(backend.ErrFailed), 1, "at most the one that was sent last")
 }
 
 // deaf is a client that returns when it pleases, whatever context it is given.
@@ -378,14 +378,14 @@ func TestTripsOutliveTheirCallers(t *testing.T) {
 	v, hub := &verdicts{}, &backend.Hub{}
 	hub.SetGuard(v)
 	client := deaf{make(chan struct{})}
-	runner := script.NewServer(client, "node", hub, 50*time.Millisecond)
+	runner := script.Alone(client, hub, 50*time.Millisecond)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	err := runner.Run(ctx, []*script.Group{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
+	err := runner.Run(ctx, []*script.Asked{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(begin), 45*time.Millisecond, "the caller waits for nobody")
-	require.Eventually(t, func() bool { return v.count(backend.Failed) == 1 }, 2*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return v.count(backend.ErrFailed) == 1 }, 2*time.Second, time.Millisecond)
 	close(client.until)
 	require.Never(t, func() bool { return len(v.all) > 1 }, 50*time.Millisecond, 10*time.Millisecond)
 }

@@ -2,199 +2,222 @@ package script
 
 import (
 	"context"
-	"fmt"
-	"sync/atomic"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/lua"
 )
 
-// trip is one round trip: the caller waits for it, a goroutine of its own
-// makes it, because a client may block for longer than the budget whatever
-// context it is given.
-type trip struct {
-	route  Route
-	budget time.Duration
-	begin  time.Time
-	groups []*Group
-	packed packed
-	state  atomic.Int32
-	left   atomic.Bool // nobody waits for a reply any more
-	visit  atomic.Pointer[visit]
-	done   chan result
-}
+// Trip carries groups to a server in one round trip, and from there whatever
+// the server said it did not run, until the deadline. Each of its takes is
+// answered once. The zero Trip needs a Start; it is used by one goroutine at a
+// time, which may use it again after a Fly that said so.
+type Trip struct {
+	groups []*Group // the first used of them are aboard
+	used   int
 
-type result struct {
-	reply string
-	err   error
-}
+	server   *Server // where the trip begins
+	ways     Ways
+	begin    time.Time
+	deadline time.Time
+	timer    *time.Timer
+	ctx      *patience
+	joint    command // all groups in one EVALSHA
+	expired  func()
 
-// The states of a trip. The caller that gives up withdraws a waiting trip,
-// which then is never sent; one that was sent may have been counted.
-const (
-	waiting int32 = iota
-	sent
-	withdrawn
-)
-
-// withdrawal ends a command that was not written. To go-redis it is a reply:
-// the connection is as good as it was, and stays open.
-type withdrawal string
-
-func (w withdrawal) Error() string { return string(w) }
-
-// RedisError tells go-redis so.
-func (withdrawal) RedisError() {}
-
-var errWithdrawn error = withdrawal("withdrawn by its caller")
-
-// MarshalBinary is the script's name as an argument. go-redis calls it when
-// it writes the command, which is the one instant that divides "certainly not
-// counted" from "perhaps".
-func (t *trip) MarshalBinary() ([]byte, error) {
-	if !t.state.CompareAndSwap(waiting, sent) && t.state.Load() == withdrawn {
-		return nil, errWithdrawn
+	mu struct {
+		sync.Mutex
+		at    *Server // where the guard has let it in
+		leave func(error)
+		wrote bool // a command was written, and not said to be not run
+		over  bool // the takes have their answers, or are about to
 	}
-	return []byte(lua.SHA), nil
 }
 
-// String is what a hook that prints the command shows.
-func (t *trip) String() string { return lua.SHA }
+// Ways says where a group goes that a server did not serve.
+type Ways interface {
+	// Next names the server to ask for the slot: at first for a nil error, then
+	// for the reply, of the server it is at, that said the script did not run.
+	// Asking says that the server wants to be told so (ASK).
+	Next(ctx context.Context, slot int, at *Server, err error) (to *Server, asking bool, e error)
+	// Failed is told that a server did not answer, or may not be asked.
+	Failed(s *Server)
+}
+
+// Next is the server itself: there is no other.
+func (s *Server) Next(context.Context, int, *Server, error) (*Server, bool, error) {
+	return s, false, nil
+}
+
+// Failed has nothing to do where there is no other server.
+func (s *Server) Failed(*Server) {}
 
 // reserve is the part of a budget, at most a twentieth, that is kept for the
 // answer itself: who waits for the whole of it is late.
 const reserve = 2 * time.Millisecond
 
-// Run decides the groups in one round trip along the route and fills their
-// takes. With all that is sent again it takes at most budget. On an error no
-// take is decided: it matches backend.ErrUnavailable or
-// backend.ErrPerhapsCounted, or is ctx's own where ctx ended before anything
-// was sent.
-func Run(ctx context.Context, route Route, budget time.Duration, groups []*Group) error {
-	// The arguments are packed here: after it has left, the caller may use
-	// its buffers for something else.
-	t := &trip{route: route, budget: budget, begin: time.Now(), groups: groups, packed: pack(groups), done: make(chan result, 1)}
-	wait := budget - min(budget/20, reserve)
-	end := time.Now().Add(wait)
-	go t.fly(context.WithoutCancel(ctx), end)
-	timer := time.NewTimer(time.Until(end)) // not wait: this goroutine may have been held up since
-	defer timer.Stop()
-	select {
-	case r := <-t.done:
-		return t.arrive(r)
-	case <-timer.C:
-		t.left.Store(true)
-		t.expire()
-		spent := fmt.Errorf("budget of %v spent", budget)
-		return t.leave(fmt.Errorf("%w: %w", backend.ErrUnavailable, spent), spent)
-	case <-ctx.Done():
-		// The round trip goes on under the budget: an impatient caller must
-		// not hide a frozen node.
-		go t.watch(end)
-		return t.leave(fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err()), ctx.Err())
-	}
+// Deadline is when a round trip has to be over whose first call began then.
+func Deadline(begin time.Time, budget time.Duration) time.Time {
+	return begin.Add(budget - min(budget/20, reserve))
 }
 
-// watch sees a trip to its end whose caller has left.
-func (t *trip) watch(end time.Time) {
-	timer := time.NewTimer(time.Until(end))
-	defer timer.Stop()
-	select {
-	case r := <-t.done:
-		t.end(r.err)
-	case <-timer.C:
-		t.left.Store(true)
-		t.expire()
+// Add takes one more group aboard, to be filled before Fly.
+func (t *Trip) Add() *Group {
+	if t.used == len(t.groups) {
+		t.groups = append(t.groups, nil)
 	}
+	if t.groups[t.used] == nil {
+		t.groups[t.used] = &Group{}
+	}
+	t.used++
+	return t.groups[t.used-1]
 }
 
-// arrive reads the reply on the caller's goroutine, whose buffers it fills.
-func (t *trip) arrive(r result) error {
-	if r.err == nil {
-		if r.err = answer(r.reply, t.groups); r.err != nil {
-			t.settle(backend.Failed)
-		}
+// Groups returns what is aboard.
+func (t *Trip) Groups() []*Group { return t.groups[:t.used] }
+
+// start makes the trip ready. expired is called, on a goroutine of its own,
+// after the deadline has ended the trip: it goes on in the client, for as long
+// as that pleases, but nobody waits for it any more.
+func (t *Trip) start(s *Server, w Ways, deadline time.Time, expired func()) {
+	t.server, t.ways, t.begin, t.deadline, t.expired = s, w, time.Now(), deadline, expired
+	if t.ctx == nil {
+		t.ctx = newPatience()
+		t.timer = time.AfterFunc(time.Hour, t.expire)
 	}
-	t.settle(verdict(r.err))
-	switch {
-	case r.err == nil:
-		return nil
-	case t.state.Load() == sent:
-		return t.unknown(r.err)
-	}
-	return fmt.Errorf("%w: %w", backend.ErrUnavailable, r.err)
+	t.ctx.until(deadline)
+	t.mu.at, t.mu.leave, t.mu.wrote, t.mu.over = nil, nil, false, false
+	t.timer.Reset(time.Until(deadline))
 }
 
-// leave gives the trip up. unsent is the error where nothing was sent.
-func (t *trip) leave(unsent, why error) error {
-	if t.state.CompareAndSwap(waiting, withdrawn) {
-		return unsent
-	}
-	return t.unknown(why)
+// claim says whether the caller is the first to end the trip, and thus the
+// one that answers its takes. leave is for telling the guard.
+func (t *Trip) claim() (at *Server, leave func(error), first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	first = !t.mu.over
+	at, leave = t.mu.at, t.mu.leave
+	t.mu.over, t.mu.leave = true, nil
+	return at, leave, first
 }
 
-// unknown is the error of a trip that was sent and had no answer. What only
-// peeked counted nothing all the same.
-func (t *trip) unknown(why error) error {
-	for _, g := range t.groups {
-		if g.Op != backend.Peek {
-			return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, why)
-		}
-	}
-	return fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
-}
+// errSpent is why a trip ended that had no answer in time.
+var errSpent = errors.New("budget spent")
 
-// expire settles a trip that has outlived its budget.
-func (t *trip) expire() { t.end(context.DeadlineExceeded) }
-
-// end settles a trip that ended with err. One that was never sent, because all
-// of the pool's connections were out while the server answered others, says
-// nothing of the server. While it answers nobody it is to blame: a frozen
-// server fills the pool with connections that never get ready.
-func (t *trip) end(err error) {
-	v := t.visit.Load()
-	if v == nil {
+// expire ends a trip that has outlived its deadline.
+func (t *Trip) expire() {
+	at, leave, first := t.claim()
+	if !first {
 		return
 	}
-	told := verdict(err)
-	if told == backend.Failed && t.state.Load() != sent && v.server.busy(t.begin) {
-		told = backend.Excused
+	t.ctx.end()
+	for _, g := range t.Groups() {
+		g.fail(errSpent)
 	}
-	if told == backend.Failed {
-		t.route.Failed(v.server)
-	}
-	t.settle(told)
+	t.judge(at, leave, errSpent)
+	t.deliver()
+	t.expired()
 }
 
-// visit is a trip's stay at a server, from the guard's leave to enter on.
-type visit struct {
-	server *Server
-	leave  func(backend.Verdict)
+// settle ends a trip that is over in time. It says whether the trip may be used
+// again: not where its timer has begun to run.
+func (t *Trip) settle(at *Server, leave func(error), err error) (again bool) {
+	again = t.timer.Stop()
+	t.judge(at, leave, err)
+	t.deliver()
+	t.used = 0
+	return again
 }
 
-// settle ends the stay, if it has not ended: only the first verdict counts.
-func (t *trip) settle(v backend.Verdict) {
-	stay := t.visit.Swap(nil)
-	if stay == nil {
+func (t *Trip) deliver() {
+	for _, g := range t.Groups() {
+		if g != nil {
+			g.deliver()
+		}
+	}
+}
+
+// judge tells the guard how the trip ended at a server, nil where it was let
+// in nowhere. One that was never sent, because all of the pool's connections
+// were out while the server answered others, says nothing of the server. While
+// it answers nobody it is to blame: a frozen server fills the pool with
+// connections that never get ready.
+func (t *Trip) judge(at *Server, leave func(error), err error) {
+	if leave == nil {
 		return
 	}
-	if v == backend.Served {
-		stay.server.served.Store(time.Now().UnixNano())
+	v := verdict(err)
+	if v == backend.ErrFailed && !t.mu.wrote && at.busy(t.begin) {
+		v = backend.ErrExcused
 	}
-	stay.leave(v)
+	switch v {
+	case nil:
+		at.served.Store(time.Now().UnixNano())
+	case backend.ErrFailed:
+		t.ways.Failed(at)
+	}
+	leave(v)
 }
 
-// enter begins a stay at s, unless the trip is there already.
-func (t *trip) enter(s *Server) error {
-	if stay := t.visit.Load(); stay != nil && stay.server == s {
-		return nil
+// enter asks the guard for s, and leaves the server that the trip was at with
+// what that one said, if it is another.
+func (t *Trip) enter(s *Server, said error) error {
+	t.mu.Lock()
+	at, old, over := t.mu.at, t.mu.leave, t.mu.over
+	if at == s || over {
+		t.mu.Unlock()
+		return nil // a trip that is over is not written either
 	}
+	t.mu.at, t.mu.leave = nil, nil
+	t.mu.Unlock()
+	t.judge(at, old, said)
 	leave, err := s.hub.Enter(s.node)
 	if err != nil {
-		t.route.Failed(s)
+		t.ways.Failed(s)
 		return err
 	}
-	t.visit.Store(&visit{s, leave})
+	t.mu.Lock()
+	if !t.mu.over {
+		t.mu.at, t.mu.leave, leave = s, leave, nil
+	}
+	t.mu.Unlock()
+	if leave != nil {
+		leave(backend.ErrExcused) // it was over meanwhile
+	}
 	return nil
+}
+
+// write says whether the command may be written, and marks what stands in it.
+// One in the midst of a pipeline always is: where nobody waits for its answer
+// any more it only looks.
+func (t *Trip) write(c *command) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	any := false
+	for _, g := range c.groups {
+		if t.mu.over {
+			g.sent = g.sent[:0]
+			g.pack()
+		} else if g.mark() {
+			any = true
+		}
+	}
+	if any {
+		t.mu.wrote = true
+	}
+	return any || c.follow
+}
+
+// notRun takes the marks back from a command that a server said it did not run.
+func (t *Trip) notRun(c *command) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.over {
+		return
+	}
+	t.mu.wrote = false
+	for _, g := range c.groups {
+		g.unmark()
+	}
 }

@@ -12,91 +12,66 @@ import (
 type Group struct {
 	Op       backend.Op
 	Key      string // as the caller names it, for errors
-	Hash     string // where its small states lie; see Prefix.Hash
+	Tag      string // what stands between the braces of its stored keys
+	Slot     int    // the tag's, where the store is a cluster
 	Policies []backend.Policy
-	Takes    []Take
+	Takes    []*Take
+
+	sent  []*Take // those that stood in the command when it was written
+	blob  blob    // of those
+	reply string  // where the group travels in a command of its own
+	err   error
+	cmd   command
 }
 
-// Take is one call of a group: what it asks, and after the round trip what
-// it was answered.
-type Take struct {
-	backend.Group
-	Decision backend.Decision
-	Err      error
-}
+// blob is an argument that is packed at the instant when it is written, into
+// a buffer that serves one trip after the other.
+type blob []byte
 
-// packed is a trip's groups as arguments: all of the command but the script's
-// name and the clock.
-type packed struct {
-	keys, rest []any
-}
+// MarshalBinary is how go-redis reads it.
+func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
 
-func pack(groups []*Group) (p packed) {
-	for _, g := range groups {
-		for _, k := range g.keys() {
-			p.keys = append(p.keys, k)
-		}
-		p.rest = append(p.rest, g.pack())
-		for i := range g.Policies {
-			p.rest = append(p.rest, field(&g.Policies[i]))
-		}
+// String keeps keys and numbers out of what a hook prints.
+func (b *blob) String() string { return "…" }
+
+// pack packs the takes of g.sent as the script reads them. Where there are
+// none, all of them were withdrawn: what stands for them only looks.
+func (g *Group) pack() {
+	op, takes := g.Op, g.sent
+	if len(takes) == 0 && op != backend.Reset {
+		op, takes = backend.Peek, nobody
 	}
-	return p
-}
-
-// args returns the EVALSHA command for a server.
-func (t *trip) args(s *Server) []any {
-	args := make([]any, 0, 4+len(t.packed.keys)+len(t.packed.rest))
-	args = append(args, "evalsha", t, len(t.packed.keys))
-	args = append(args, t.packed.keys...)
-	args = append(args, s.clock())
-	return append(args, t.packed.rest...)
-}
-
-// keys returns the stored keys that the group's script touches.
-func (g *Group) keys() []string {
-	keys := make([]string, 0, 2)
-	for i := range g.Policies {
-		if !isLog(&g.Policies[i]) {
-			keys = append(keys, g.Hash)
-			break
-		}
-	}
-	for i := range g.Policies {
-		if isLog(&g.Policies[i]) {
-			keys = append(keys, log(g.Hash, g.Policies[i].Name))
-		}
-	}
-	return keys
-}
-
-// pack returns the group as the script reads it.
-func (g *Group) pack() []byte {
-	b := make([]byte, 0, 6+41*len(g.Policies)+len(g.Takes)*(4+8*len(g.Policies)))
-	b = append(b, g.shape(), byte(g.Op))
+	b := append(g.blob[:0], g.shape(len(takes)), byte(op))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.Policies)))
 	at := len(b)
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i])
 		if b[0] == set {
-			b = double(b, g.Takes[0].CostOf(i))
+			b = double(b, takes[0].costOf(i))
 		}
 	}
-	if g.Op == backend.Reset || b[0] == set {
-		return b
+	if b[0] != set && op != backend.Reset {
+		var runs int
+		b, runs = g.packRuns(b, takes)
+		binary.LittleEndian.PutUint16(b[at:], uint16(runs))
 	}
-	runs := 0
-	for rest := g.Takes; len(rest) > 0; runs++ {
-		n := run(rest)
+	g.blob = b
+}
+
+// nobody asks for nothing.
+var nobody = []*Take{{}}
+
+func (g *Group) packRuns(b []byte, takes []*Take) (packed []byte, runs int) {
+	for ; len(takes) > 0; runs++ {
+		n := run(takes)
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		for i := range g.Policies {
-			b = double(b, rest[0].CostOf(i))
+			b = double(b, takes[0].costOf(i))
 		}
-		rest = rest[n:]
+		takes = takes[n:]
 	}
-	binary.LittleEndian.PutUint16(b[at:], uint16(runs))
-	return b
+	return b, runs
 }
 
 // The shapes of a group: which of the script's paths decides it. They
@@ -107,13 +82,13 @@ const (
 	mixed            // whatever else
 )
 
-func (g *Group) shape() byte {
+func (g *Group) shape(takes int) byte {
 	switch {
 	case g.Op == backend.Reset:
 		return mixed
 	case len(g.Policies) == 1:
 		return one
-	case len(g.Takes) > 1:
+	case takes > 1:
 		return mixed
 	}
 	for i := range g.Policies {
@@ -139,22 +114,10 @@ func double(b []byte, v int64) []byte {
 
 // run returns how many takes from the first on ask the same costs: the
 // script decides them at the price of one.
-func run(takes []Take) int {
+func run(takes []*Take) int {
 	n := 1
-	for n < len(takes) && sameCosts(&takes[0], &takes[n]) {
+	for n < len(takes) && takes[0].sameCosts(takes[n]) {
 		n++
 	}
 	return n
-}
-
-func sameCosts(a, b *Take) bool {
-	if a.Costs == nil && b.Costs == nil {
-		return a.Cost == b.Cost
-	}
-	for i := range a.Policies {
-		if a.CostOf(i) != b.CostOf(i) {
-			return false
-		}
-	}
-	return true
 }

@@ -1,0 +1,130 @@
+package flight
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/script"
+)
+
+// The bounds of a batch: what one round trip may cost the server, whom
+// everybody else waits for meanwhile.
+const (
+	keys     = 128  // groups
+	policies = 256  // of all groups
+	calls    = 1024 // of all groups
+)
+
+// batch is a flight before and while it is out.
+type batch struct {
+	q     *Queue
+	trip  *script.Trip
+	first time.Time // when its first call came, whose budget is the batch's
+	calls int
+	width int // policies of its groups
+	named map[join]*script.Group
+
+	run     func() // goes out; made once
+	expired func()
+}
+
+// join names what may be one group: one key's calls for one thing by one list
+// of policies.
+type join struct {
+	tag      string
+	policies *backend.Policy
+	n        int
+	op       backend.Op
+}
+
+// batches are those that are on the ground.
+var batches sync.Pool
+
+func (q *Queue) batch(first time.Time) *batch {
+	b, _ := batches.Get().(*batch)
+	if b == nil {
+		b = &batch{trip: &script.Trip{}, named: map[join]*script.Group{}}
+		b.run, b.expired = b.fly, b.missed
+	}
+	b.q, b.first, b.calls, b.width = q, first, 0, 0
+	return b
+}
+
+// add puts a call of its own key aboard.
+func (b *batch) add(t *script.Take, tag string, slot int, r *backend.Request) *script.Group {
+	g := b.trip.Add()
+	g.Op, g.Key, g.Tag, g.Slot, g.Policies = r.Op, r.Key, tag, slot, r.Policies
+	g.Takes = append(g.Takes, t)
+	b.calls++
+	b.width += len(r.Policies)
+	return g
+}
+
+// found is add where others may join the call.
+func (b *batch) found(t *script.Take, tag string, slot int, r *backend.Request) {
+	g := b.add(t, tag, slot, r)
+	b.named[join{tag, &r.Policies[0], len(r.Policies), r.Op}] = g
+}
+
+// join puts a call aboard, if there is room: with the calls of its key, where
+// there are any. A call does not join one that has waited for long: the budget
+// of the first is that of all.
+func (b *batch) join(t *script.Take, tag string, slot int, r *backend.Request, now time.Time) bool {
+	if b.calls >= calls || now.Sub(b.first) > b.q.budget/8 {
+		return false
+	}
+	if g := b.named[join{tag, &r.Policies[0], len(r.Policies), r.Op}]; g != nil {
+		g.Takes = append(g.Takes, t)
+		b.calls++
+		return true
+	}
+	if len(b.named) >= keys || b.width+len(r.Policies) > policies {
+		return false
+	}
+	b.found(t, tag, slot, r)
+	return true
+}
+
+// fly makes round trips for as long as calls wait.
+func (b *batch) fly() {
+	q := b.q
+	for b != nil {
+		inTime, again := b.goOut()
+		if !inTime {
+			return // missed has let the next one go, or will
+		}
+		if again {
+			clear(b.named)
+			batches.Put(b)
+		}
+		b = q.next()
+	}
+}
+
+// late is the part of a budget after which a batch that still waits is not
+// sent any more: an answer that comes too late leaves open what was counted.
+const late = 10
+
+func (b *batch) goOut() (inTime, again bool) {
+	q, deadline := b.q, script.Deadline(b.first, b.q.budget)
+	switch {
+	case time.Until(deadline) < q.budget/late:
+		b.trip.Stay(errWaited)
+		return true, true
+	case q.ways == nil:
+		return b.trip.Fly(q.server, deadline, b.expired)
+	}
+	return b.trip.FlyApart(q.server, q.ways, deadline, b.expired)
+}
+
+var errWaited = errors.New("waited for a flight until the budget was spent")
+
+// missed is called when the flight's deadline has passed: it may hang in the
+// client for longer, but its place is free.
+func (b *batch) missed() {
+	if next := b.q.next(); next != nil {
+		next.fly()
+	}
+}

@@ -1,0 +1,145 @@
+// Package flight lets calls that go to one server ride together: many callers,
+// one round trip.
+//
+// There is no timer. A lone call goes out at once, and so do the next, until as
+// many flights are out as may be; only then calls gather, and what has gathered
+// leaves when a flight lands. So no call waits for a round trip that it could
+// have used, and the busier the server, the more it decides in one go.
+package flight
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/script"
+)
+
+// The bounds of a server's queue.
+const (
+	// out is how many flights may be out at once. Measured with 32 callers at
+	// 5,000 calls a second: 8 keep the median near that of a bare command, 4
+	// make a third of the calls wait for one that lands.
+	out = 8
+	// most is how many calls may wait; more are refused at once.
+	most = 1 << 16
+)
+
+// Queue is where calls wait for a flight to one server. Safe for concurrent
+// use.
+type Queue struct {
+	server *script.Server
+	ways   script.Ways // nil: all groups of a flight go in one command
+	budget time.Duration
+	out    int
+
+	mu struct {
+		sync.Mutex
+		out     int      // flights that are out
+		calls   int      // that wait
+		waiting []*batch // oldest first
+	}
+}
+
+// New returns the queue of a server. Where it is a node of a cluster, ways says
+// how to get from it to the others. Alone makes every call a flight of its own.
+func New(s *script.Server, ways script.Ways, budget time.Duration, alone bool) *Queue {
+	q := &Queue{server: s, ways: ways, budget: budget, out: out}
+	if n := s.PoolSize(); n > 0 {
+		q.out = min(q.out, n) // a flight without a connection only waits for one
+	}
+	if alone {
+		q.out = 1 << 30
+	}
+	return q
+}
+
+// takes are those that no caller has.
+var takes = sync.Pool{New: func() any { return script.NewTake() }}
+
+// Do decides one request, which its store has checked, on the key whose tag and
+// slot are given. It returns when the decision is made, its budget is spent,
+// or ctx ends. The flight goes on then: an impatient caller must not hide a
+// frozen server.
+func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request) (backend.Decision, error) {
+	t := takes.Get().(*script.Take)
+	t.Ask(&r.Group)
+	err := q.board(t, tag, slot, r)
+	if err == nil {
+		err = q.wait(ctx, t, r.Op)
+	}
+	var d backend.Decision
+	if err == nil {
+		d, err = t.Decide(r.Op, &r.Group)
+		takes.Put(t)
+	}
+	if err != nil {
+		r.Unknown(err)
+	}
+	return d, err
+}
+
+// wait returns nil when t was answered, and then it is the caller's again.
+func (q *Queue) wait(ctx context.Context, t *script.Take, op backend.Op) error {
+	done := ctx.Done()
+	if done == nil {
+		<-t.Answered
+		return nil
+	}
+	select {
+	case <-t.Answered:
+		return nil
+	case <-done:
+	}
+	select {
+	case <-t.Answered: // both at once: what is known is worth more
+		return nil
+	default:
+		return t.Withdraw(ctx, op)
+	}
+}
+
+// board puts t on a flight that leaves now, if one may, else on one that waits.
+func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request) error {
+	now := time.Now()
+	q.mu.Lock()
+	if q.mu.out < q.out {
+		q.mu.out++
+		q.mu.Unlock()
+		b := q.batch(now)
+		b.add(t, tag, slot, r)
+		go b.run()
+		return nil
+	}
+	defer q.mu.Unlock()
+	if q.mu.calls >= most {
+		return fmt.Errorf("%w: %d calls wait for the server", backend.ErrUnavailable, most)
+	}
+	q.mu.calls++
+	if n := len(q.mu.waiting); n > 0 && q.mu.waiting[n-1].join(t, tag, slot, r, now) {
+		return nil
+	}
+	b := q.batch(now)
+	b.found(t, tag, slot, r)
+	q.mu.waiting = append(q.mu.waiting, b)
+	return nil
+}
+
+// next returns what leaves in place of a flight that has landed, nil where
+// nothing waits.
+func (q *Queue) next() *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.mu.waiting) == 0 {
+		q.mu.out--
+		return nil
+	}
+	b := q.mu.waiting[0]
+	n := copy(q.mu.waiting, q.mu.waiting[1:])
+	q.mu.waiting[n] = nil
+	q.mu.waiting = q.mu.waiting[:n]
+	q.mu.calls -= b.calls
+	return b
+}

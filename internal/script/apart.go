@@ -1,0 +1,120 @@
+package script
+
+import (
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/redis/go-redis/v9"
+)
+
+// errAstray stands for what a detour will tell the guard of.
+var errAstray error = withdrawal("gone astray")
+
+// FlyApart is Fly for a node of a cluster, where a command may touch one slot:
+// a command a group, in one pipeline. What the node redirects goes on by
+// itself, so that the others don't wait for it.
+func (t *Trip) FlyApart(s *Server, w Ways, deadline time.Time, expired func()) (inTime, again bool) {
+	t.start(s, w, deadline, expired)
+	_, err := t.guarded(func() (string, error) { return "", t.pipeline(s) })
+	at, leave, first := t.claim()
+	if !first {
+		return false, false
+	}
+	var astray []*Group
+	said := err // the worst of what the node said; a refusal of the guard, or a client's panic, is of all groups
+	for i, g := range t.Groups() {
+		if err != nil {
+			g.err = err
+		} else if g.err == nil {
+			g.err = answer(g.reply, t.groups[i:i+1], s.prefix)
+		}
+		said = worse(said, g.err, i == 0)
+		switch {
+		case g.err == nil:
+		case astrays(g.err):
+			t.groups[i] = nil
+			astray = append(astray, g)
+		default:
+			g.fail(g.err)
+		}
+	}
+	again = t.settle(at, leave, said)
+	for _, g := range astray {
+		go detour(s, w, g, deadline)
+	}
+	return true, again
+}
+
+// astrays reports whether another server, or another moment, may serve what
+// had this error.
+func astrays(err error) bool { return hasPrefix(err, redirects) || hasPrefix(err, soon) }
+
+// worse returns which of two outcomes of a node's commands says more of it: a
+// failure, then an answer. What went astray is excused here: the detour tells
+// how it ended.
+func worse(a, b error, first bool) error {
+	if b != nil && astrays(b) {
+		b = errAstray
+	}
+	switch va := verdict(a); {
+	case first, va == backend.ErrExcused:
+		return b
+	case va == nil && verdict(b) == backend.ErrFailed:
+		return b
+	}
+	return a
+}
+
+// detour carries on one group that s did not serve.
+func detour(s *Server, w Ways, g *Group, deadline time.Time) {
+	t := &Trip{groups: []*Group{g}, used: 1}
+	t.start(s, w, deadline, func() {})
+	t.flyJoint(g.err)
+}
+
+// pipeline asks the server once for each group, and again those for which it
+// did not have the script. The outcomes lie in the groups.
+func (t *Trip) pipeline(s *Server) error {
+	for _, g := range t.Groups() {
+		g.reply, g.err = "", nil
+	}
+	if err := t.enter(s, nil); err != nil {
+		return err
+	}
+	for pending := t.Groups(); ; {
+		seen := s.loader.generation()
+		t.sendAll(s, pending)
+		var missing []*Group
+		for _, g := range pending {
+			if redis.HasErrorPrefix(g.err, "NOSCRIPT") {
+				missing = append(missing, g)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		if err := s.load(t.ctx, seen); err != nil {
+			for _, g := range missing {
+				g.err = err
+			}
+			return nil
+		}
+		pending = missing
+	}
+}
+
+func (t *Trip) sendAll(s *Server, groups []*Group) {
+	for i, g := range groups {
+		g.cmd.trip, g.cmd.follow = t, i > 0
+		g.cmd.groups = append(g.cmd.groups[:0], g)
+		g.cmd.ready(t.ctx, s)
+	}
+	s.processAll(t.ctx, groups)
+	for _, g := range groups {
+		if g.err = g.cmd.Err(); g.err == nil {
+			g.reply = g.cmd.Val()
+		} else if hasPrefix(g.err, notServed) {
+			t.notRun(&g.cmd)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Asked is a group as a test asks it: its takes hold their answers.
+type Asked struct {
+	Op       backend.Op
+	Key      string
+	Hash     string
+	Policies []backend.Policy
+	Takes    []Answer
+}
+
+// Answer is a take with its answer.
+type Answer struct {
+	backend.Group
+	Decision backend.Decision
+	Err      error
+}
+
+// Alone returns a server with the defaults.
+func Alone(c Client, hub *backend.Hub, budget time.Duration) *Server {
+	return NewServer(c, "node", Settings{Prefix: DefaultPrefix, Hub: hub, Budget: budget})
+}
+
+// Run decides the groups in one trip. Its error is that of the trip.
+func (s *Server) Run(ctx context.Context, groups []*Asked) error {
+	t := &Trip{}
+	var takes []*Take
+	for _, a := range groups {
+		g := t.Add()
+		g.Op, g.Key, g.Tag, g.Policies = a.Op, a.Key, Tag(a.Key, ""), a.Policies
+		for i := range a.Takes {
+			take := NewTake()
+			take.Ask(&a.Takes[i].Group)
+			g.Takes, takes = append(g.Takes, take), append(takes, take)
+		}
+	}
+	go t.Fly(s, Deadline(time.Now(), s.budget), func() {})
+	var trip error
+	for _, a := range groups {
+		for i := range a.Takes {
+			take := takes[0]
+			takes = takes[1:]
+			w := &a.Takes[i]
+			select {
+			case <-take.Answered:
+				w.Decision, w.Err = take.Decide(a.Op, &w.Group)
+			case <-ctx.Done():
+				w.Err = take.Withdraw(ctx, a.Op)
+			}
+			var corrupt *backend.CorruptError
+			var invalid *backend.InvalidError
+			if w.Err != nil && !errors.As(w.Err, &corrupt) && !errors.As(w.Err, &invalid) {
+				trip = w.Err
+			}
+		}
+	}
+	return trip
+}

@@ -1,0 +1,46 @@
+package script
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// patience is a trip's context: it ends when the trip does. It serves trip
+// after trip without being made anew, until one outlives its deadline.
+type patience struct {
+	context.Context
+	at   atomic.Int64 // nanoseconds since epoch
+	done chan struct{}
+}
+
+var epoch = time.Now()
+
+func newPatience() *patience {
+	return &patience{Context: context.Background(), done: make(chan struct{})}
+}
+
+func (p *patience) until(t time.Time) { p.at.Store(int64(t.Sub(epoch))) }
+
+func (p *patience) end() { close(p.done) }
+
+// Deadline, Done and Err are context.Context's.
+func (p *patience) Deadline() (time.Time, bool) {
+	return epoch.Add(time.Duration(p.at.Load())), true
+}
+
+func (p *patience) Done() <-chan struct{} { return p.done }
+
+func (p *patience) Err() error {
+	select {
+	case <-p.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+func (p *patience) String() string {
+	return fmt.Sprintf("until %v", epoch.Add(time.Duration(p.at.Load())))
+}

@@ -1,0 +1,142 @@
+package script
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Take is one call of a group: what it asks, and after the round trip what it
+// met. Its caller owns it, fills it, and may use it again once it was
+// answered; a caller that leaves sooner leaves it to the round trip for good.
+type Take struct {
+	// Answered gets one token when the fields below it are filled.
+	Answered chan struct{}
+
+	cost     int64
+	costs    []int64 // one a policy; empty where every policy is asked cost
+	state    atomic.Int32
+	now, at  int64
+	readings []backend.Reading // empty where the op has none
+	err      error
+}
+
+// The states of a take. One that is withdrawn while it waits is never sent;
+// one that was sent may have been counted.
+const (
+	waiting int32 = iota
+	sent
+	withdrawn
+)
+
+// NewTake returns a take to ask with.
+func NewTake() *Take { return &Take{Answered: make(chan struct{}, 1)} }
+
+// Ask makes the take ask what g does. It keeps nothing of the caller's: who
+// has left may use its buffers for something else.
+func (t *Take) Ask(g *backend.Group) {
+	t.cost, t.costs, t.err = g.Cost, append(t.costs[:0], g.Costs...), nil
+	t.readings = t.readings[:0]
+	t.state.Store(waiting)
+}
+
+func (t *Take) costOf(i int) int64 {
+	if len(t.costs) == 0 {
+		return t.cost
+	}
+	return t.costs[i]
+}
+
+func (t *Take) sameCosts(u *Take) bool {
+	if len(t.costs) == 0 && len(u.costs) == 0 {
+		return t.cost == u.cost
+	}
+	return len(t.costs) == len(u.costs) && slices.Equal(t.costs, u.costs)
+}
+
+// Withdraw takes the take out of its round trip, because ctx has ended. Once
+// it was sent, it is known to be perhaps counted.
+func (t *Take) Withdraw(ctx context.Context, op backend.Op) error {
+	if t.state.CompareAndSwap(waiting, withdrawn) {
+		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
+	}
+	return unknown(op, ctx.Err())
+}
+
+// Decide words the answer to g, on the goroutine whose buffers g names.
+func (t *Take) Decide(op backend.Op, g *backend.Group) (backend.Decision, error) {
+	if t.err != nil {
+		return backend.Decision{}, t.err
+	}
+	return g.Decide(op, t.now, t.at, t.readings), nil
+}
+
+// unknown is the error of what was sent and had no answer. What only peeked
+// counted nothing all the same.
+func unknown(op backend.Op, why error) error {
+	if op == backend.Peek {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
+	}
+	return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, why)
+}
+
+// fail gives all that was not withdrawn the error, each as what is known of
+// it: counted perhaps, or not.
+func (g *Group) fail(why error) {
+	var lost, unsent error // made once for all
+	for _, t := range g.Takes {
+		if t.state.CompareAndSwap(waiting, withdrawn) {
+			if unsent == nil {
+				unsent = fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
+			}
+			t.err = unsent
+		} else if t.state.Load() == sent {
+			if lost == nil {
+				lost = unknown(g.Op, why)
+			}
+			t.err = lost
+		}
+	}
+}
+
+// refuse gives all that were sent the error of a group that the script
+// decided nothing of.
+func (g *Group) refuse(err error) {
+	for _, t := range g.sent {
+		t.err = err
+	}
+}
+
+// mark moves the takes that nobody withdrew from waiting to sent, and packs
+// those. It is the one instant that divides "certainly not counted" from
+// "perhaps".
+func (g *Group) mark() (any bool) {
+	g.sent = g.sent[:0]
+	for _, t := range g.Takes {
+		if t.state.CompareAndSwap(waiting, sent) {
+			g.sent = append(g.sent, t)
+		}
+	}
+	g.pack()
+	return len(g.sent) > 0
+}
+
+// unmark is for a command that the server said it did not run.
+func (g *Group) unmark() {
+	for _, t := range g.sent {
+		t.state.Store(waiting)
+	}
+	g.sent = g.sent[:0]
+}
+
+// deliver tells who waits. The takes are their callers' again.
+func (g *Group) deliver() {
+	for i, t := range g.Takes {
+		g.Takes[i] = nil
+		t.Answered <- struct{}{}
+	}
+	g.Takes = g.Takes[:0]
+}
