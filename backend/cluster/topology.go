@@ -90,8 +90,7 @@ func (t *topology) find(ctx context.Context, s int) (*node, error) {
 		t.renew()
 		return n, nil
 	}
-	begin := time.Now()
-	within, cancel := context.WithDeadline(ctx, script.Deadline(begin, t.set.Budget))
+	within, cancel := context.WithTimeout(ctx, script.Deadline(0, t.set.Budget))
 	defer cancel()
 	n, err := t.of(within, s)
 	switch {

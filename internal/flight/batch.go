@@ -21,7 +21,7 @@ const (
 type batch struct {
 	q     *Queue
 	trip  *script.Trip
-	first time.Time // when its first call came, whose budget is the batch's
+	first time.Duration // as script.Now: when its first call came, whose budget is the batch's
 	calls int
 	width int // policies of its groups
 	named map[join]*script.Group
@@ -42,7 +42,7 @@ type join struct {
 // batches are those that are on the ground.
 var batches sync.Pool
 
-func (q *Queue) batch(first time.Time) *batch {
+func (q *Queue) batch(first time.Duration) *batch {
 	b, _ := batches.Get().(*batch)
 	if b == nil {
 		b = &batch{trip: &script.Trip{}, named: map[join]*script.Group{}}
@@ -71,8 +71,8 @@ func (b *batch) found(t *script.Take, tag string, slot int, r *backend.Request) 
 // join puts a call aboard, if there is room: with the calls of its key, where
 // there are any. A call does not join one that has waited for long: the budget
 // of the first is that of all.
-func (b *batch) join(t *script.Take, tag string, slot int, r *backend.Request, now time.Time) bool {
-	if b.calls >= calls || now.Sub(b.first) > b.q.budget/8 {
+func (b *batch) join(t *script.Take, tag string, slot int, r *backend.Request, now time.Duration) bool {
+	if b.calls >= calls || now-b.first > b.q.budget/8 {
 		return false
 	}
 	if g := b.named[join{tag, &r.Policies[0], len(r.Policies), r.Op}]; g != nil {
@@ -89,34 +89,49 @@ func (b *batch) join(t *script.Take, tag string, slot int, r *backend.Request, n
 
 // fly makes round trips for as long as calls wait.
 func (b *batch) fly() {
-	q := b.q
 	for b != nil {
-		inTime, again := b.goOut()
-		if !inTime {
-			return // missed has let the next one go, or will
-		}
-		if again {
-			clear(b.named)
-			batches.Put(b)
-		}
-		b = q.next()
+		b = b.once(script.Now())
 	}
+}
+
+// inline makes one round trip on the goroutine of its call. What waits when it
+// lands leaves on another: the call has its answer.
+func (b *batch) inline() {
+	b.trip.Inline = true
+	if next := b.once(b.first); next != nil {
+		go next.run()
+	}
+}
+
+// once makes one round trip and returns what leaves in its place.
+func (b *batch) once(now time.Duration) (next *batch) {
+	q := b.q
+	inTime, again := b.goOut(now)
+	if !inTime {
+		return nil // missed has let the next one go, or will
+	}
+	if again {
+		clear(b.named)
+		b.trip.Inline = false
+		batches.Put(b)
+	}
+	return q.next()
 }
 
 // late is the part of a budget after which a batch that still waits is not
 // sent any more: an answer that comes too late leaves open what was counted.
 const late = 10
 
-func (b *batch) goOut() (inTime, again bool) {
+func (b *batch) goOut(now time.Duration) (inTime, again bool) {
 	q, deadline := b.q, script.Deadline(b.first, b.q.budget)
 	switch {
-	case time.Until(deadline) < q.budget/late:
+	case deadline-now < q.budget/late:
 		b.trip.Stay(errWaited)
 		return true, true
 	case q.ways == nil:
-		return b.trip.Fly(q.server, deadline, b.expired)
+		return b.trip.Fly(q.server, now, deadline, b.expired)
 	}
-	return b.trip.FlyApart(q.server, q.ways, deadline, b.expired)
+	return b.trip.FlyApart(q.server, q.ways, now, deadline, b.expired)
 }
 
 var errWaited = errors.New("waited for a flight until the budget was spent")

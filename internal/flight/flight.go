@@ -66,8 +66,18 @@ var takes = sync.Pool{New: func() any { return script.NewTake() }}
 func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request) (backend.Decision, error) {
 	t := takes.Get().(*script.Take)
 	t.Ask(&r.Group)
-	err := q.board(t, tag, slot, r)
-	if err == nil {
+	b, err := q.board(t, tag, slot, r)
+	switch {
+	case err != nil:
+	case b == nil:
+		err = q.wait(ctx, t, r.Op)
+	case ctx.Done() == nil && q.server.Prompt():
+		// Nothing but the deadline could end the wait, and the client keeps
+		// that: no other goroutine has to be woken, and to wake this one.
+		b.inline()
+		<-t.Answered
+	default:
+		go b.run()
 		err = q.wait(ctx, t, r.Op)
 	}
 	var d backend.Decision
@@ -101,30 +111,30 @@ func (q *Queue) wait(ctx context.Context, t *script.Take, op backend.Op) error {
 	}
 }
 
-// board puts t on a flight that leaves now, if one may, else on one that waits.
-func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request) error {
-	now := time.Now()
+// board puts t on a flight that leaves now, if one may, and returns that; else
+// on one that waits.
+func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request) (*batch, error) {
+	now := script.Now()
 	q.mu.Lock()
 	if q.mu.out < q.out {
 		q.mu.out++
 		q.mu.Unlock()
 		b := q.batch(now)
 		b.add(t, tag, slot, r)
-		go b.run()
-		return nil
+		return b, nil
 	}
 	defer q.mu.Unlock()
 	if q.mu.calls >= most {
-		return fmt.Errorf("%w: %d calls wait for the server", backend.ErrUnavailable, most)
+		return nil, fmt.Errorf("%w: %d calls wait for the server", backend.ErrUnavailable, most)
 	}
 	q.mu.calls++
 	if n := len(q.mu.waiting); n > 0 && q.mu.waiting[n-1].join(t, tag, slot, r, now) {
-		return nil
+		return nil, nil
 	}
 	b := q.batch(now)
 	b.found(t, tag, slot, r)
 	q.mu.waiting = append(q.mu.waiting, b)
-	return nil
+	return nil, nil
 }
 
 // next returns what leaves in place of a flight that has landed, nil where

@@ -13,11 +13,12 @@ var errAstray error = withdrawal("gone astray")
 // FlyApart is Fly for a node of a cluster, where a command may touch one slot:
 // a command a group, in one pipeline. What the node redirects goes on by
 // itself, so that the others don't wait for it.
-func (t *Trip) FlyApart(s *Server, w Ways, deadline time.Time, expired func()) (inTime, again bool) {
-	t.start(s, w, deadline, expired)
+func (t *Trip) FlyApart(s *Server, w Ways, now, deadline time.Duration, expired func()) (inTime, again bool) {
+	t.start(s, w, now, deadline, expired)
 	_, err := t.guarded(func() (string, error) { return "", t.pipeline(s) })
 	at, leave, first := t.claim()
 	if !first {
+		t.returned()
 		return false, false
 	}
 	var astray []*Group
@@ -66,9 +67,9 @@ func worse(a, b error, first bool) error {
 }
 
 // detour carries on one group that s did not serve.
-func detour(s *Server, w Ways, g *Group, deadline time.Time) {
+func detour(s *Server, w Ways, g *Group, deadline time.Duration) {
 	t := &Trip{groups: []*Group{g}, used: 1}
-	t.start(s, w, deadline, func() {})
+	t.start(s, w, Now(), deadline, func() {})
 	t.flyJoint(g.err)
 }
 
@@ -86,7 +87,7 @@ func (t *Trip) pipeline(s *Server) error {
 		t.sendAll(s, pending)
 		var missing []*Group
 		for _, g := range pending {
-			if redis.HasErrorPrefix(g.err, "NOSCRIPT") {
+			if g.err != nil && redis.HasErrorPrefix(g.err, "NOSCRIPT") {
 				missing = append(missing, g)
 			}
 		}
@@ -109,7 +110,7 @@ func (t *Trip) sendAll(s *Server, groups []*Group) {
 		g.cmd.groups = append(g.cmd.groups[:0], g)
 		g.cmd.ready(t.ctx, s)
 	}
-	s.processAll(t.ctx, groups)
+	processAll(t.ctx, t.on(s), groups)
 	for _, g := range groups {
 		if g.err = g.cmd.Err(); g.err == nil {
 			g.reply = g.cmd.Val()

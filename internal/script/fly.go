@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 // the calling goroutine. It says whether the trip was over in time, with its
 // takes answered, and whether it may be used again; where it was not, expired
 // has been called, or is being.
-func (t *Trip) Fly(s *Server, deadline time.Time, expired func()) (inTime, again bool) {
-	t.start(s, s, deadline, expired)
+func (t *Trip) Fly(s *Server, now, deadline time.Duration, expired func()) (inTime, again bool) {
+	t.start(s, s, now, deadline, expired)
 	return t.flyJoint(nil)
 }
 
@@ -32,6 +31,7 @@ func (t *Trip) flyJoint(err error) (inTime, again bool) {
 	reply, err := t.guarded(func() (string, error) { return t.tries(err) })
 	at, leave, first := t.claim()
 	if !first {
+		t.returned()
 		return false, false
 	}
 	if err == nil {
@@ -45,7 +45,24 @@ func (t *Trip) flyJoint(err error) (inTime, again bool) {
 	return true, t.settle(at, leave, err)
 }
 
-var errGoexit = errors.New("the client ended its goroutine")
+// grace is how long after the deadline a client may return that keeps it.
+const grace = 20 * time.Millisecond
+
+// returned trusts a client again that outlived the deadline by no more than
+// it takes to be woken.
+func (t *Trip) returned() {
+	if t.Inline && Now()-t.deadline < grace {
+		t.server.tardy.Store(false)
+	}
+}
+
+// on returns the client to ask s with.
+func (t *Trip) on(s *Server) Client {
+	if t.Inline && s.prompt != nil {
+		return s.prompt
+	}
+	return s.client
+}
 
 // guarded makes an error of whatever happens in a client: a panic of a
 // caller's hook, too. A hook that ends the goroutine ends the trip by its
@@ -95,7 +112,7 @@ func (t *Trip) ask(s *Server, asking bool) (reply string, err error) {
 	for {
 		seen := s.loader.generation()
 		reply, err = t.send(s, asking)
-		if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 			return reply, err
 		}
 		if err := s.load(t.ctx, seen); err != nil {
@@ -109,7 +126,7 @@ func (t *Trip) ask(s *Server, asking bool) (reply string, err error) {
 func (t *Trip) again(pause *time.Duration) bool {
 	p := *pause
 	*pause = min(2*p, 16*time.Millisecond)
-	return time.Until(t.deadline)-p > t.server.budget/5 && wait(t.ctx, p)
+	return t.deadline-Now()-p > t.server.budget/5 && wait(t.ctx, p)
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
@@ -131,7 +148,7 @@ func (t *Trip) send(s *Server, asking bool) (string, error) {
 	c := &t.joint
 	c.trip, c.groups, c.follow = t, t.Groups(), asking
 	c.ready(t.ctx, s)
-	if err := s.process(t.ctx, c, asking); err != nil {
+	if err := process(t.ctx, t.on(s), c, asking); err != nil {
 		if hasPrefix(err, notServed) {
 			t.notRun(c)
 		}
@@ -140,10 +157,10 @@ func (t *Trip) send(s *Server, asking bool) (string, error) {
 	return c.Val(), nil
 }
 
-func (s *Server) process(ctx context.Context, cmd redis.Cmder, asking bool) error {
-	p, ok := s.client.(pipeliner)
+func process(ctx context.Context, c Client, cmd redis.Cmder, asking bool) error {
+	p, ok := c.(pipeliner)
 	if !asking || !ok {
-		return s.client.Process(ctx, cmd)
+		return c.Process(ctx, cmd)
 	}
 	pipe := p.Pipeline()
 	_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
@@ -153,12 +170,12 @@ func (s *Server) process(ctx context.Context, cmd redis.Cmder, asking bool) erro
 }
 
 // processAll sends a command a group. Their outcomes lie in the commands.
-func (s *Server) processAll(ctx context.Context, groups []*Group) {
-	p, ok := s.client.(pipeliner)
+func processAll(ctx context.Context, c Client, groups []*Group) {
+	p, ok := c.(pipeliner)
 	if !ok || len(groups) == 1 {
 		for _, g := range groups {
 			g.cmd.follow = false
-			_ = s.client.Process(ctx, &g.cmd)
+			_ = c.Process(ctx, &g.cmd)
 		}
 		return
 	}

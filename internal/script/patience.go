@@ -11,17 +11,22 @@ import (
 // after trip without being made anew, until one outlives its deadline.
 type patience struct {
 	context.Context
-	at   atomic.Int64 // nanoseconds since epoch
+	at   atomic.Int64 // as Now
 	done chan struct{}
 }
 
+// epoch is where Now counts from.
 var epoch = time.Now()
+
+// Now is the time on the monotonic clock, for budgets: reading that one alone
+// costs half of what time.Now does.
+func Now() time.Duration { return time.Since(epoch) }
 
 func newPatience() *patience {
 	return &patience{Context: context.Background(), done: make(chan struct{})}
 }
 
-func (p *patience) until(t time.Time) { p.at.Store(int64(t.Sub(epoch))) }
+func (p *patience) until(t time.Duration) { p.at.Store(int64(t)) }
 
 func (p *patience) end() { close(p.done) }
 

@@ -19,8 +19,9 @@ type Trip struct {
 
 	server   *Server // where the trip begins
 	ways     Ways
-	begin    time.Time
-	deadline time.Time
+	begin    time.Duration // as Now
+	deadline time.Duration
+	Inline   bool // made on its caller's goroutine: the client has to keep the deadline
 	timer    *time.Timer
 	ctx      *patience
 	joint    command // all groups in one EVALSHA
@@ -58,8 +59,8 @@ func (s *Server) Failed(*Server) {}
 const reserve = 2 * time.Millisecond
 
 // Deadline is when a round trip has to be over whose first call began then.
-func Deadline(begin time.Time, budget time.Duration) time.Time {
-	return begin.Add(budget - min(budget/20, reserve))
+func Deadline(begin, budget time.Duration) time.Duration {
+	return begin + budget - min(budget/20, reserve)
 }
 
 // Add takes one more group aboard, to be filled before Fly.
@@ -80,15 +81,15 @@ func (t *Trip) Groups() []*Group { return t.groups[:t.used] }
 // start makes the trip ready. expired is called, on a goroutine of its own,
 // after the deadline has ended the trip: it goes on in the client, for as long
 // as that pleases, but nobody waits for it any more.
-func (t *Trip) start(s *Server, w Ways, deadline time.Time, expired func()) {
-	t.server, t.ways, t.begin, t.deadline, t.expired = s, w, time.Now(), deadline, expired
+func (t *Trip) start(s *Server, w Ways, now, deadline time.Duration, expired func()) {
+	t.server, t.ways, t.begin, t.deadline, t.expired = s, w, now, deadline, expired
 	if t.ctx == nil {
 		t.ctx = newPatience()
 		t.timer = time.AfterFunc(time.Hour, t.expire)
 	}
 	t.ctx.until(deadline)
 	t.mu.at, t.mu.leave, t.mu.wrote, t.mu.over = nil, nil, false, false
-	t.timer.Reset(time.Until(deadline))
+	t.timer.Reset(deadline - now)
 }
 
 // claim says whether the caller is the first to end the trip, and thus the
@@ -110,6 +111,9 @@ func (t *Trip) expire() {
 	at, leave, first := t.claim()
 	if !first {
 		return
+	}
+	if t.Inline {
+		t.server.tardy.Store(true) // until it returns, if it does so soon
 	}
 	t.ctx.end()
 	for _, g := range t.Groups() {
@@ -153,7 +157,7 @@ func (t *Trip) judge(at *Server, leave func(error), err error) {
 	}
 	switch v {
 	case nil:
-		at.served.Store(time.Now().UnixNano())
+		at.served.Store(int64(Now()))
 	case backend.ErrFailed:
 		t.ways.Failed(at)
 	}
