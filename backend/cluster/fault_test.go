@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -21,10 +23,22 @@ func (p *proxies) Every(n int) { p.each(func(x *redistest.Proxy) { x.Every(n) })
 
 func (p *proxies) Hit() int { return p.hit() }
 
-func TestAtMostOnce(t *testing.T) {
+// Limit and Seen make them a faulttest.Gate.
+func (p *proxies) Limit(n int) { p.each(func(x *redistest.Proxy) { x.Limit(n) }) }
+
+func (p *proxies) Seen() (n int) {
+	p.each(func(x *redistest.Proxy) { n += x.Seen() })
+	return n
+}
+
+func TestAtMostOnce(t *testing.T) { atMostOnce(t, nil) }
+
+func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &cluster.Options{Alone: true}) }
+
+func atMostOnce(t *testing.T, o *cluster.Options) {
 	c := redistest.StartCluster(t)
 	p := &proxies{t: t}
-	through := cluster.New(with{p.options(c)}, nil)
+	through := cluster.New(with{p.options(c)}, o)
 	defer through.Close()
 	direct := cluster.Open(c.Addrs(), patient)
 	defer direct.Close()
@@ -41,9 +55,13 @@ func addrs(c *redistest.Cluster) []string {
 
 func env(c *redistest.Cluster) string { return "ADDRS=" + strings.Join(c.Addrs(), ",") }
 
-func TestRaces(t *testing.T) {
+func TestRaces(t *testing.T) { races(t, patient) }
+
+func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
+
+func races(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster
-	faulttest.Races(t, func() backend.Store { return cluster.Open(addrs(c), patient) }, func() string {
+	faulttest.Races(t, func() backend.Store { return cluster.Open(addrs(c), o) }, func() string {
 		c = redistest.StartCluster(t)
 		return env(c)
 	})
@@ -52,11 +70,15 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-func TestScriptFlush(t *testing.T) {
+func TestScriptFlush(t *testing.T) { scriptFlush(t, patient) }
+
+func TestScriptFlushAlone(t *testing.T) { scriptFlush(t, patientAlone) }
+
+func scriptFlush(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster
 	open := func() (backend.Store, redis.UniversalClient) {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(c)})
-		return cluster.New(client, patient), client
+		return cluster.New(client, o), client
 	}
 	faulttest.Flush(t, open, func() faulttest.Servers {
 		c = redistest.StartCluster(t)
@@ -71,4 +93,36 @@ func TestScriptFlush(t *testing.T) {
 			Stats: func() map[string]redistest.Stat { return c.CommandStats(t) },
 		}
 	})
+}
+
+// TestFlights asks keys of one node only.
+func TestFlights(t *testing.T) {
+	c := redistest.StartCluster(t)
+	p := &proxies{t: t}
+	names := func() func(int) string {
+		var known []string
+		return func(i int) string {
+			for n := len(known); len(known) <= i; n++ {
+				if k := fmt.Sprint("key", n); slot.Of(k) < slot.Count/3-1 {
+					known = append(known, k)
+				}
+			}
+			return known[i]
+		}
+	}()
+	_ = names(3000) // found before they are asked for by many
+	(&faulttest.Flights{
+		Through: func(ps ...headgate.Policy) *headgate.Limiter {
+			s := cluster.New(with{p.options(c)}, &cluster.Options{Budget: faulttest.Budget})
+			t.Cleanup(func() { _ = s.Close() })
+			return faulttest.Limiter(t, s, ps...)
+		},
+		Direct: func(ps ...headgate.Policy) *headgate.Limiter {
+			s := cluster.Open(c.Addrs(), patient)
+			t.Cleanup(func() { _ = s.Close() })
+			return faulttest.Limiter(t, s, ps...)
+		},
+		Gate: p,
+		Name: names,
+	}).Run(t)
 }

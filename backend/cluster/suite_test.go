@@ -24,6 +24,9 @@ import (
 // subject.
 var patient = &cluster.Options{Budget: 20 * time.Second}
 
+// patientAlone is patient, with a round trip for every call.
+var patientAlone = &cluster.Options{Budget: 20 * time.Second, Alone: true}
+
 // proxies stand before the nodes of a cluster, which announce their own
 // addresses: the dialer leads past that.
 type proxies struct {
@@ -75,14 +78,14 @@ type with struct{ *redis.ClusterOptions }
 
 func (w with) Options() *redis.ClusterOptions { return w.ClusterOptions }
 
-func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) storetest.Subject {
+func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, o *cluster.Options) storetest.Subject {
 	ctx := context.Background()
 	require.NoError(t, admin.ForEachMaster(ctx, func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }))
 	p := &proxies{t: t}
 	var now atomic.Int64
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
-		Store:    cluster.New(script.VirtualCluster{ClusterOptions: with{p.options(c)}, Now: clock}, patient),
+		Store:    cluster.New(script.VirtualCluster{ClusterOptions: with{p.options(c)}, Now: clock}, o),
 		SetNow:   now.Store,
 		Expiries: func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:  func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
@@ -124,11 +127,14 @@ func TestSuite(t *testing.T) {
 	c := redistest.StartCluster(t)
 	admin := c.Client(t)
 	t.Run("Bare", func(t *testing.T) {
-		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin) }})
+		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patient) }})
+	})
+	t.Run("Alone", func(t *testing.T) {
+		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patientAlone) }})
 	})
 	t.Run("ThroughBreaker", func(t *testing.T) {
 		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
-			s := subject(t, c, admin)
+			s := subject(t, c, admin, patient)
 			s.Store = breaker.New(s.Store, nil)
 			return s
 		}})

@@ -1,6 +1,7 @@
 package standalone_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -24,23 +25,31 @@ func limiter(t testing.TB, c standalone.Client, o *standalone.Options, policies 
 func peek(t testing.TB, l *headgate.Limiter, key string) int64 { return faulttest.Used(t, l, key) }
 
 // TestAtMostOnce uses a client whose settings are go-redis' own.
-func TestAtMostOnce(t *testing.T) {
+func TestAtMostOnce(t *testing.T) { atMostOnce(t, nil) }
+
+func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &standalone.Options{Alone: true}) }
+
+func atMostOnce(t *testing.T, o *standalone.Options) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	var ls []*headgate.Limiter
 	for range 8 {
 		client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 		t.Cleanup(func() { _ = client.Close() })
-		ls = append(ls, limiter(t, client, nil, wide))
+		ls = append(ls, limiter(t, client, o, wide))
 	}
 	faulttest.AtMostOnce(t, ls, limiter(t, server.Client(t), patient, wide), proxy, standalone.DefaultBudget)
 	server.NoImmortals(t, "")
 }
 
-func TestRaces(t *testing.T) {
+func TestRaces(t *testing.T) { races(t, patient) }
+
+func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
+
+func races(t *testing.T, o *standalone.Options) {
 	var server *redistest.Server
 	open := func() backend.Store {
-		return standalone.New(redis.NewClient(&redis.Options{Addr: os.Getenv("ADDR")}), patient)
+		return standalone.New(redis.NewClient(&redis.Options{Addr: os.Getenv("ADDR")}), o)
 	}
 	faulttest.Races(t, open, func() string {
 		server = redistest.Start(t)
@@ -51,7 +60,11 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-func TestScriptFlush(t *testing.T) {
+func TestScriptFlush(t *testing.T) { scriptFlush(t, patient) }
+
+func TestScriptFlushAlone(t *testing.T) { scriptFlush(t, patientAlone) }
+
+func scriptFlush(t *testing.T, o *standalone.Options) {
 	var server *redistest.Server
 	open := func() (backend.Store, redis.UniversalClient) {
 		addr := os.Getenv("ADDR")
@@ -59,7 +72,7 @@ func TestScriptFlush(t *testing.T) {
 			addr = server.Addr()
 		}
 		c := redis.NewClient(&redis.Options{Addr: addr})
-		return standalone.New(c, patient), c
+		return standalone.New(c, o), c
 	}
 	faulttest.Flush(t, open, func() faulttest.Servers {
 		server = redistest.Start(t)
@@ -70,4 +83,17 @@ func TestScriptFlush(t *testing.T) {
 			Stats: func() map[string]redistest.Stat { return server.CommandStats(t) },
 		}
 	})
+}
+
+func TestFlights(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	(&faulttest.Flights{
+		Through: func(ps ...headgate.Policy) *headgate.Limiter {
+			return limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: faulttest.Budget}, ps...)
+		},
+		Direct: func(ps ...headgate.Policy) *headgate.Limiter { return limiter(t, server.Client(t), patient, ps...) },
+		Gate:   proxy,
+		Name:   func(i int) string { return fmt.Sprint("key", i) },
+	}).Run(t)
 }

@@ -33,7 +33,7 @@ func (r *refuser) Process(ctx context.Context, cmd redis.Cmder) error {
 }
 
 // subject is the store on a real server behind a proxy that can break it.
-func subject(t *testing.T, server *redistest.Server) storetest.Subject {
+func subject(t *testing.T, server *redistest.Server, o *standalone.Options) storetest.Subject {
 	admin, ctx := server.Client(t), context.Background()
 	require.NoError(t, admin.FlushDB(ctx).Err())
 	proxy := redistest.NewProxy(t, server.Addr())
@@ -41,7 +41,7 @@ func subject(t *testing.T, server *redistest.Server) storetest.Subject {
 	var now atomic.Int64
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
-		Store:     standalone.New(script.Virtual{Client: client, Now: clock}, patient),
+		Store:     standalone.New(script.Virtual{Client: client, Now: clock}, o),
 		SetNow:    now.Store,
 		Expiries:  func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:   func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
@@ -73,7 +73,11 @@ func corrupt(c *redis.Client, key string, ps []backend.Policy) {
 
 func TestSuite(t *testing.T) {
 	server := redistest.Start(t)
-	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, server) }})
+	for name, o := range map[string]*standalone.Options{"Together": patient, "Alone": patientAlone} {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, server, o) }})
+		})
+	}
 }
 
 // TestSuiteThroughBreaker: the station over the store answers as the store
@@ -82,7 +86,7 @@ func TestSuite(t *testing.T) {
 func TestSuiteThroughBreaker(t *testing.T) {
 	server := redistest.Start(t)
 	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
-		s := subject(t, server)
+		s := subject(t, server, patient)
 		s.Store = breaker.New(s.Store, nil)
 		return s
 	}})

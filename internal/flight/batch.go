@@ -105,7 +105,7 @@ func (b *batch) inline() {
 
 // once makes one round trip and returns what leaves in its place.
 func (b *batch) once(now time.Duration) (next *batch) {
-	q := b.q
+	q, calls := b.q, b.calls
 	inTime, again := b.goOut(now)
 	if !inTime {
 		return nil // missed has let the next one go, or will
@@ -115,7 +115,7 @@ func (b *batch) once(now time.Duration) (next *batch) {
 		b.trip.Inline = false
 		batches.Put(b)
 	}
-	return q.next()
+	return q.next(calls)
 }
 
 // late is the part of a budget after which a batch that still waits is not
@@ -139,7 +139,7 @@ var errWaited = errors.New("waited for a flight until the budget was spent")
 // missed is called when the flight's deadline has passed: it may hang in the
 // client for longer, but its place is free.
 func (b *batch) missed() {
-	if next := b.q.next(); next != nil {
+	if next := b.q.next(b.calls); next != nil {
 		next.fly()
 	}
 }

@@ -17,15 +17,19 @@ import (
 	"github.com/headgate-go/headgate/internal/script"
 )
 
-// The bounds of a server's queue.
+// How many flights to a server may be out at once. Measured with 32 callers at
+// 5,000 calls a second: 8 keep the median near that of a bare command, 4 make a
+// third of the calls wait for one that lands. Where flights are crowded, fewer
+// carry more: each costs both sides as much as some forty calls of one key.
 const (
-	// out is how many flights may be out at once. Measured with 32 callers at
-	// 5,000 calls a second: 8 keep the median near that of a bare command, 4
-	// make a third of the calls wait for one that lands.
-	out = 8
-	// most is how many calls may wait; more are refused at once.
-	most = 1 << 16
+	out   = 8
+	few   = 3
+	crowd = 16 // calls a flight, from which on there are few
 )
+
+// most is how many calls may wait; more are refused at once. A variable for
+// the tests alone.
+var most = 1 << 16
 
 // Queue is where calls wait for a flight to one server. Safe for concurrent
 // use.
@@ -34,10 +38,12 @@ type Queue struct {
 	ways   script.Ways // nil: all groups of a flight go in one command
 	budget time.Duration
 	out    int
+	alone  bool
 
 	mu struct {
 		sync.Mutex
 		out     int      // flights that are out
+		load    int      // calls a flight, of the last dozen or so, times smooth
 		calls   int      // that wait
 		waiting []*batch // oldest first
 	}
@@ -53,6 +59,7 @@ func New(s *script.Server, ways script.Ways, budget time.Duration, alone bool) *
 	if alone {
 		q.out = 1 << 30
 	}
+	q.alone = alone
 	return q
 }
 
@@ -71,9 +78,8 @@ func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request
 	case err != nil:
 	case b == nil:
 		err = q.wait(ctx, t, r.Op)
-	case ctx.Done() == nil && q.server.Prompt():
-		// Nothing but the deadline could end the wait, and the client keeps
-		// that: no other goroutine has to be woken, and to wake this one.
+	case ctx.Done() == nil && q.server.Prompt(b.first):
+		// Nothing but the deadline could end the wait, and the client keeps that.
 		b.inline()
 		<-t.Answered
 	default:
@@ -116,7 +122,7 @@ func (q *Queue) wait(ctx context.Context, t *script.Take, op backend.Op) error {
 func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request) (*batch, error) {
 	now := script.Now()
 	q.mu.Lock()
-	if q.mu.out < q.out {
+	if q.mu.out < q.limit() {
 		q.mu.out++
 		q.mu.Unlock()
 		b := q.batch(now)
@@ -137,13 +143,25 @@ func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request) 
 	return nil, nil
 }
 
-// next returns what leaves in place of a flight that has landed, nil where
-// nothing waits.
-func (q *Queue) next() *batch {
+// smooth is how many flights weigh in the mean of their calls.
+const smooth = 8
+
+// limit is how many flights may be out now.
+func (q *Queue) limit() int {
+	if q.mu.load > crowd*smooth && !q.alone {
+		return min(few, q.out)
+	}
+	return q.out
+}
+
+// next returns what leaves in place of a flight that has landed with so many
+// calls, nil where nothing waits.
+func (q *Queue) next(landed int) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.mu.waiting) == 0 {
-		q.mu.out--
+	q.mu.load += landed - q.mu.load/smooth
+	if len(q.mu.waiting) == 0 || q.mu.out > q.limit() {
+		q.mu.out-- // what waits leaves when one of the others lands
 		return nil
 	}
 	b := q.mu.waiting[0]

@@ -18,7 +18,6 @@ func (t *Trip) FlyApart(s *Server, w Ways, now, deadline time.Duration, expired 
 	_, err := t.guarded(func() (string, error) { return "", t.pipeline(s) })
 	at, leave, first := t.claim()
 	if !first {
-		t.returned()
 		return false, false
 	}
 	var astray []*Group

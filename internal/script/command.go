@@ -13,6 +13,7 @@ import (
 type command struct {
 	reusable
 	trip   *Trip
+	at     *Server
 	groups []*Group
 	follow bool // something stands before it in its pipeline
 	args   []any
@@ -39,6 +40,9 @@ func (s *sha) MarshalBinary() ([]byte, error) {
 	if !s.trip.write(s.command) {
 		return nil, errWithdrawn
 	}
+	if !s.trip.Inline {
+		s.at.notice(s.trip.begin)
+	}
 	return name, nil
 }
 
@@ -58,7 +62,7 @@ var errWithdrawn error = withdrawal("withdrawn by its caller")
 
 // ready makes the command carry the groups to the server.
 func (c *command) ready(ctx context.Context, s *Server) {
-	c.used, c.keys = 0, 0
+	c.at, c.used, c.keys = s, 0, 0
 	if c.args == nil {
 		c.args = append(c.args, "evalsha", &sha{c}, &c.keys)
 	}

@@ -31,7 +31,6 @@ func (t *Trip) flyJoint(err error) (inTime, again bool) {
 	reply, err := t.guarded(func() (string, error) { return t.tries(err) })
 	at, leave, first := t.claim()
 	if !first {
-		t.returned()
 		return false, false
 	}
 	if err == nil {
@@ -45,21 +44,10 @@ func (t *Trip) flyJoint(err error) (inTime, again bool) {
 	return true, t.settle(at, leave, err)
 }
 
-// grace is how long after the deadline a client may return that keeps it.
-const grace = 20 * time.Millisecond
-
-// returned trusts a client again that outlived the deadline by no more than
-// it takes to be woken.
-func (t *Trip) returned() {
-	if t.Inline && Now()-t.deadline < grace {
-		t.server.tardy.Store(false)
-	}
-}
-
 // on returns the client to ask s with.
 func (t *Trip) on(s *Server) Client {
-	if t.Inline && s.prompt != nil {
-		return s.prompt
+	if t.Inline && s.prompt.view != nil {
+		return s.prompt.view
 	}
 	return s.client
 }

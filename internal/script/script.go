@@ -5,10 +5,7 @@ package script
 
 import (
 	"context"
-	"reflect"
-	"runtime"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,7 +47,7 @@ func (s *Settings) Check() error {
 // concurrent use.
 type Server struct {
 	client Client
-	prompt Client // the same, where it keeps deadlines by itself; else nil
+	prompt prompt
 	node   string // names its circuit
 	hub    *backend.Hub
 	prefix Prefix
@@ -58,7 +55,6 @@ type Server struct {
 	now    func() time.Time // nil in production: the server's own clock
 	loader loader
 	served atomic.Int64 // when it last did, as Now
-	tardy  atomic.Bool  // prompt was not: a hook of the user's, say
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
@@ -68,36 +64,9 @@ func NewServer(client Client, node string, set Settings) *Server {
 	if v, ok := client.(Virtual); ok {
 		s.client, s.now = v.Client, v.Now
 	}
-	if c, ok := s.client.(*redis.Client); ok && c != nil {
-		s.prompt = prompt(c, set.Budget)
-	}
+	s.prompt.view = bounded(s.client, set.Budget)
 	return s
 }
-
-// prompt returns the client as one that returns when its context's deadline
-// has passed: on the same connections and with the same hooks. It is nil where
-// code of the user's stands between, that may know no deadlines: a dialer
-// (Sentinel's is one), credentials that are fetched.
-func prompt(c *redis.Client, budget time.Duration) Client {
-	o := c.Options()
-	if o.OnConnect != nil || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil || o.Limiter != nil || !plain(o) {
-		return nil
-	}
-	c = c.WithTimeout(budget)
-	c.Options().ContextTimeoutEnabled = true // of this view of the client, not of the user's
-	return c
-}
-
-// plain reports whether the dialer is the one that go-redis fills in where the
-// user names none.
-func plain(o *redis.Options) bool {
-	f := runtime.FuncForPC(reflect.ValueOf(o.Dialer).Pointer())
-	return f != nil && strings.HasPrefix(f.Name(), "github.com/redis/go-redis/v9.") && strings.Contains(f.Name(), "NewDialer.func")
-}
-
-// Prompt reports whether a trip may be made on its caller's goroutine: the
-// client has returned by its deadlines so far.
-func (s *Server) Prompt() bool { return s.prompt != nil && !s.tardy.Load() }
 
 // PoolSize returns how many connections the client may have at most; 0 where
 // it does not say.

@@ -21,7 +21,7 @@ type Trip struct {
 	ways     Ways
 	begin    time.Duration // as Now
 	deadline time.Duration
-	Inline   bool // made on its caller's goroutine: the client has to keep the deadline
+	Inline   bool // made on its caller's goroutine; see Server.Prompt
 	timer    *time.Timer
 	ctx      *patience
 	joint    command // all groups in one EVALSHA
@@ -111,9 +111,6 @@ func (t *Trip) expire() {
 	at, leave, first := t.claim()
 	if !first {
 		return
-	}
-	if t.Inline {
-		t.server.tardy.Store(true) // until it returns, if it does so soon
 	}
 	t.ctx.end()
 	for _, g := range t.Groups() {
