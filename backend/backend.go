@@ -59,6 +59,21 @@ type Pinger interface {
 	Ping(ctx context.Context) (warnings []string, err error)
 }
 
+// Rounds is implemented by stores that decide several requests in one round
+// trip to each of their nodes, side by side.
+type Rounds interface {
+	// DoAll decides each of the requests as Do would, and writes its answer
+	// under the same index. The requests have nothing to do with each other:
+	// what becomes of one says nothing of the next.
+	DoAll(ctx context.Context, rs []Request, answers []Answer)
+}
+
+// Answer is what Do returns.
+type Answer struct {
+	Decision Decision
+	Err      error
+}
+
 // Op is what a request asks.
 type Op uint8
 

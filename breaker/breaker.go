@@ -124,12 +124,33 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 
 func (s *Store) do(ctx context.Context, r backend.Request) (backend.Decision, error) {
 	d, err := s.next.Do(ctx, r)
+	return s.judge(ctx, &r, d, err)
+}
+
+// judge applies the failure mode where next could not decide.
+func (s *Store) judge(ctx context.Context, r *backend.Request, d backend.Decision, err error) (backend.Decision, error) {
 	if err == nil || !r.Last || !undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
 		return d, err
 	}
-	d = s.fail(ctx, &r, err)
+	d = s.fail(ctx, r, err)
 	s.undone.count(&d)
 	return d, nil
+}
+
+// DoAll asks next for all of them at once, where it can; see backend.Rounds.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
+	many, ok := s.next.(backend.Rounds)
+	if !ok {
+		for i := range rs {
+			answers[i].Decision, answers[i].Err = s.Do(ctx, rs[i])
+		}
+		return
+	}
+	many.DoAll(ctx, rs, answers)
+	for i := range rs {
+		a := &answers[i]
+		a.Decision, a.Err = s.judge(ctx, &rs[i], a.Decision, a.Err)
+	}
 }
 
 // Close closes next.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/flight"
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
@@ -106,23 +107,45 @@ func (s *Store) Check(policies []backend.Policy) error {
 
 // Do decides one request; see backend.Store.
 func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	if s.err != nil {
-		return backend.Decision{}, s.err
-	}
-	if s.closed.Load() {
-		return backend.Decision{}, backend.ErrClosed
-	}
-	if err := r.Check(ctx); err != nil {
+	c, err := s.call(ctx, &r)
+	if err != nil {
 		return backend.Decision{}, err
+	}
+	return c.Queue.Do(ctx, c.Tag, c.Slot, &r)
+}
+
+// DoAll decides several requests at once; see backend.Rounds.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
+	calls := make([]flight.Call, len(rs))
+	for i := range rs {
+		calls[i], answers[i].Err = s.call(ctx, &rs[i])
+	}
+	flight.DoAll(ctx, calls, answers)
+}
+
+// call finds the request's way to its node.
+func (s *Store) call(ctx context.Context, r *backend.Request) (c flight.Call, err error) {
+	if err := s.ready(ctx, r); err != nil {
+		return c, err
 	}
 	tag := script.Tag(r.Key, r.Sub)
 	at := slot.Of(tag)
 	n, err := s.top.find(ctx, at)
 	if err != nil {
 		r.Unknown(err)
-		return backend.Decision{}, err
+		return c, err
 	}
-	return n.queue.Do(ctx, tag, at, &r)
+	return flight.Call{Queue: n.queue, Tag: tag, Slot: at, Request: r}, nil
+}
+
+func (s *Store) ready(ctx context.Context, r *backend.Request) error {
+	if s.err != nil {
+		return s.err
+	}
+	if s.closed.Load() {
+		return backend.ErrClosed
+	}
+	return r.Check(ctx)
 }
 
 // Close makes every later request backend.ErrClosed and closes the store's

@@ -101,16 +101,32 @@ func (s *Store) Check(policies []backend.Policy) error {
 
 // Do decides one request; see backend.Store.
 func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	if s.err != nil {
-		return backend.Decision{}, s.err
-	}
-	if s.closed.Load() {
-		return backend.Decision{}, backend.ErrClosed
-	}
-	if err := r.Check(ctx); err != nil {
+	if err := s.ready(ctx, &r); err != nil {
 		return backend.Decision{}, err
 	}
 	return s.queue.Do(ctx, script.Tag(r.Key, r.Sub), 0, &r)
+}
+
+// DoAll decides several requests at once; see backend.Rounds.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
+	calls := make([]flight.Call, len(rs))
+	for i := range rs {
+		r := &rs[i]
+		if answers[i].Err = s.ready(ctx, r); answers[i].Err == nil {
+			calls[i] = flight.Call{Queue: s.queue, Tag: script.Tag(r.Key, r.Sub), Request: r}
+		}
+	}
+	flight.DoAll(ctx, calls, answers)
+}
+
+func (s *Store) ready(ctx context.Context, r *backend.Request) error {
+	if s.err != nil {
+		return s.err
+	}
+	if s.closed.Load() {
+		return backend.ErrClosed
+	}
+	return r.Check(ctx)
 }
 
 // Close makes every later request backend.ErrClosed. A client that New was

@@ -71,9 +71,8 @@ var takes = sync.Pool{New: func() any { return script.NewTake() }}
 // or ctx ends. The flight goes on then: an impatient caller must not hide a
 // frozen server.
 func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request) (backend.Decision, error) {
-	t := takes.Get().(*script.Take)
-	t.Ask(&r.Group)
-	b, err := q.board(t, tag, slot, r)
+	t := take(r)
+	b, err := q.board(t, tag, slot, r, false)
 	switch {
 	case err != nil:
 	case b == nil:
@@ -86,7 +85,19 @@ func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request
 		go b.run()
 		err = q.wait(ctx, t, r.Op)
 	}
-	var d backend.Decision
+	return answer(t, r, err)
+}
+
+// take returns a take that asks what r does.
+func take(r *backend.Request) *script.Take {
+	t := takes.Get().(*script.Take)
+	t.Ask(&r.Group)
+	return t
+}
+
+// answer words what t met, which is nobody's then. Where there is an error the
+// round trip may still hold it.
+func answer(t *script.Take, r *backend.Request, err error) (d backend.Decision, _ error) {
 	if err == nil {
 		d, err = t.Decide(r.Op, &r.Group)
 		takes.Put(t)
@@ -117,16 +128,20 @@ func (q *Queue) wait(ctx context.Context, t *script.Take, op backend.Op) error {
 	}
 }
 
-// board puts t on a flight that leaves now, if one may, and returns that; else
-// on one that waits.
-func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request) (*batch, error) {
+// board puts t on a flight that may leave now and returns that, if there may be
+// one: open, where others will join it. Else t is on one that waits.
+func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request, open bool) (*batch, error) {
 	now := script.Now()
 	q.mu.Lock()
 	if q.mu.out < q.limit() {
 		q.mu.out++
 		q.mu.Unlock()
 		b := q.batch(now)
-		b.add(t, tag, slot, r)
+		if open {
+			b.found(t, tag, slot, r)
+		} else {
+			b.add(t, tag, slot, r)
+		}
 		return b, nil
 	}
 	defer q.mu.Unlock()
