@@ -107,35 +107,36 @@ func (s *Store) Check(policies []backend.Policy) error {
 
 // Do decides one request; see backend.Store.
 func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	c, err := s.call(ctx, &r)
+	tag, at, n, err := s.find(ctx, &r)
 	if err != nil {
 		return backend.Decision{}, err
 	}
-	return c.Queue.Do(ctx, c.Tag, c.Slot, &r)
+	return n.queue.Do(ctx, tag, at, &r)
 }
 
 // DoAll decides several requests at once; see backend.Rounds.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
 	calls := make([]flight.Call, len(rs))
 	for i := range rs {
-		calls[i], answers[i].Err = s.call(ctx, &rs[i])
+		tag, at, n, err := s.find(ctx, &rs[i])
+		if answers[i].Err = err; err == nil {
+			calls[i] = flight.Call{Queue: n.queue, Tag: tag, Slot: at, Request: &rs[i]}
+		}
 	}
 	flight.DoAll(ctx, calls, answers)
 }
 
-// call finds the request's way to its node.
-func (s *Store) call(ctx context.Context, r *backend.Request) (c flight.Call, err error) {
-	if err := s.ready(ctx, r); err != nil {
-		return c, err
+// find finds the request's way to its node.
+func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, at int, n *node, err error) {
+	if err = s.ready(ctx, r); err != nil {
+		return "", 0, nil, err
 	}
-	tag := script.Tag(r.Key, r.Sub)
-	at := slot.Of(tag)
-	n, err := s.top.find(ctx, at)
-	if err != nil {
+	tag = script.Tag(r.Key, r.Sub)
+	at = slot.Of(tag)
+	if n, err = s.top.find(ctx, at); err != nil {
 		r.Unknown(err)
-		return c, err
 	}
-	return flight.Call{Queue: n.queue, Tag: tag, Slot: at, Request: r}, nil
+	return tag, at, n, err
 }
 
 func (s *Store) ready(ctx context.Context, r *backend.Request) error {
