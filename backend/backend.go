@@ -8,6 +8,7 @@ package backend
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate-go/headgate/algo"
 )
@@ -57,6 +58,20 @@ type Pinger interface {
 	// Ping returns what makes the store unfit as an error, and what merely
 	// weakens its promise as warnings.
 	Ping(ctx context.Context) (warnings []string, err error)
+}
+
+// Clock is implemented by stores that tell by which clock stations count what
+// they know of it: the monotonic one, but in tests that set the time.
+type Clock interface{ Now() time.Time }
+
+// Closable is implemented by stores that tell whether they were closed, for
+// stations that would answer without asking them.
+type Closable interface{ Closed() bool }
+
+// Failer is implemented by the station that applies the failure modes.
+type Failer interface {
+	// Fail decides r as if its store had answered with err, and asks nobody.
+	Fail(ctx context.Context, r Request, err error) (Decision, error)
 }
 
 // Op is what a request asks.
@@ -135,15 +150,18 @@ const (
 // Source is who decided.
 type Source uint8
 
-// The sources of a decision. Wherever it is not FromStore, Decision.Err says why.
+// The sources of a decision. Where no store decided, Decision.Err says why. It
+// is nil of the deny cache too: that repeats what the store said, and nothing
+// has failed.
 const (
 	FromStore      Source = iota // the store that holds the counts
 	FromFailOpen                 // nobody: the policies fail open
 	FromFailClosed               // nobody: a policy fails closed
 	FromFailLocal                // this process, with its share of the limit
+	FromDenyCache                // the store, less than a second ago: the key was denied until later than now
 )
 
-var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local"}
+var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local", "deny-cache"}
 
 // String returns the source's name, as metrics and logs use it.
 func (s Source) String() string {
