@@ -123,7 +123,7 @@ func Example_failLocal() {
 
 // metrics is an Observer.
 type metrics struct {
-	decisions [headgate.FromFailLocal + 1]atomic.Int64
+	decisions [headgate.FromDenyCache + 1]atomic.Int64
 	opened    atomic.Int64
 }
 

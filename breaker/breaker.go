@@ -22,7 +22,7 @@ const RetryAfter = time.Second
 type Options struct {
 	Local     backend.Store    // decides for FailLocal; nil: FailLocal is refused
 	Instances int              // among how many processes FailLocal divides a limit
-	Observer  backend.Observer // told of circuits and decisions; nil: nobody
+	Observer  backend.Observer // told of circuits; nil: nobody
 	Logger    *slog.Logger     // a line a change of a circuit; nil: none
 }
 
@@ -108,26 +108,23 @@ func (s *Store) checkMode(p *backend.Policy) error {
 	}
 }
 
-// Do asks next. A reset and a settlement that next could not make are
-// errors: to pretend that they were made would not help the caller.
+// Do asks next.
 func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	if s.opts.Observer == nil {
-		return s.do(ctx, r)
-	}
-	begin := time.Now()
-	d, err := s.do(ctx, r)
+	d, err := s.next.Do(ctx, r)
 	if err == nil {
-		s.opts.Observer.Decided(d, time.Since(begin))
+		return d, nil
 	}
-	return d, err
+	return s.Fail(ctx, r, err)
 }
 
-func (s *Store) do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	d, err := s.next.Do(ctx, r)
-	if err == nil || !r.Last || !undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
-		return d, err
+// Fail decides by the failure modes what next, or who stands for it, could
+// not. A reset and a settlement that next could not make are errors: to
+// pretend that they were made would not help the caller.
+func (s *Store) Fail(ctx context.Context, r backend.Request, err error) (backend.Decision, error) {
+	if !r.Last || !backend.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
+		return backend.Decision{}, err
 	}
-	d = s.fail(ctx, &r, err)
+	d := s.fail(ctx, &r, err)
 	s.undone.count(&d)
 	return d, nil
 }
@@ -150,10 +147,4 @@ func (s *Store) Circuits() map[string]string {
 		return nil
 	}
 	return s.circuits.states()
-}
-
-// undecided reports whether err means that the store could not decide, not
-// that the call was wrong.
-func undecided(err error) bool {
-	return errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrPerhapsCounted)
 }

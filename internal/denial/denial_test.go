@@ -156,7 +156,7 @@ func TestOnlyDenialsOfTheStore(t *testing.T) {
 
 // TestHidesNoError: a wrong call is wrong on a denied key too.
 func TestHidesNoError(t *testing.T) {
-	f, s := denied(t, time.Second, policies(2), 1)
+	_, s := denied(t, time.Second, policies(2), 1)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	var invalid *backend.InvalidError
@@ -180,6 +180,8 @@ func TestHidesNoError(t *testing.T) {
 	several.And = []backend.Group{several.Group}
 	_, err = s.Do(context.Background(), several)
 	require.ErrorIs(t, err, backend.ErrUnsupported)
+	var f *fake
+	f, s = denied(t, time.Second, policies(2), 1)
 	require.NoError(t, f.Close()) // as its user does, past the station
 	_, err = s.Do(context.Background(), take("k", policies(2), 1))
 	require.ErrorIs(t, err, backend.ErrClosed)
@@ -239,6 +241,8 @@ func TestForgetsWhatIsOnItsWay(t *testing.T) {
 	require.False(t, ask(t, s, take("k", one, 1)).Allowed)
 	require.True(t, ask(t, s, take("k", one, 1)).Allowed, "the denial is from before the reset")
 
+	f.do = denies(time.Second)
+	ask(t, s, take("k", one, 1))
 	f.do = func(r *backend.Request) (backend.Decision, error) { // the server has not reset yet
 		f.do = denies(time.Second)
 		require.False(t, cached(t, s, take("k", one, 1)))
