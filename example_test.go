@@ -135,6 +135,19 @@ func (m *metrics) Changed(c headgate.Change) {
 	}
 }
 
+func Example_denyFor() {
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	store := standalone.New(client, nil)
+	policies := []headgate.Policy{perMinute}
+
+	limiter, err := headgate.New(store, policies, &headgate.Options{
+		DenyFor: 200 * time.Millisecond, // how old a denial from memory may be; 0 is 1 s, negative is never
+	})
+
+	fmt.Println(err, limiter.Stats().DenyCache, "answered from memory")
+	// Output: <nil> 0 answered from memory
+}
+
 func Example_observer() {
 	store, seen := memory.New(nil), new(metrics)
 

@@ -91,7 +91,8 @@ func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 // wrong (an empty key, a cost that can never pass, a closed store) or that
 // ctx ended before anything was sent; then nothing was counted. Where the
 // store could not decide, the decision is by the policies' failure modes, and
-// its Source and Err say so.
+// its Source and Err say so. A call that the store would deny as it did a
+// moment ago is denied without asking it: FromDenyCache; see Options.DenyFor.
 //
 // It returns within the store's budget, whatever the server does, or sooner
 // when ctx ends.

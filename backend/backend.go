@@ -68,6 +68,10 @@ type Clock interface{ Now() time.Time }
 // stations that would answer without asking them.
 type Closable interface{ Closed() bool }
 
+// Budgeted is implemented by stores that bound how long a decision takes, for
+// stations that make a call wait before they ask.
+type Budgeted interface{ Budget() time.Duration }
+
 // Failer is implemented by the station that applies the failure modes.
 type Failer interface {
 	// Fail decides r as if its store had answered with err, and asks nobody.

@@ -108,6 +108,9 @@ func (s *Store) Now() time.Time {
 	return time.Now()
 }
 
+// Budget returns how long a decision may take.
+func (s *Store) Budget() time.Duration { return s.budget }
+
 // Closed reports whether the store was closed.
 func (s *Store) Closed() bool { return s.closed.Load() }
 

@@ -25,6 +25,9 @@ const (
 // often a stripe is swept, by whoever passes.
 const idle = time.Second
 
+// budget is taken for that of a store that does not tell its own.
+const budget = 100 * time.Millisecond
+
 // cache is what is known to be denied on one store, by whichever limiter.
 type cache struct {
 	seed  maphash.Seed // with a public hash an attacker fills one stripe
@@ -32,6 +35,10 @@ type cache struct {
 	clock func() time.Time // nil: the monotonic one
 	ended func() bool      // whether the store was closed; nil: it does not tell
 	shut  atomic.Bool      // the station was
+	// patience is how long others' calls may have taken, for which a call
+	// waited, if it is to begin anew: a quarter of the budget, which a round
+	// trip should not take either.
+	patience time.Duration
 	// generations count what this process changed: a denial that was on its
 	// way meanwhile must not be noted. More than stripes, or who settles every
 	// call would keep most denials out.
@@ -63,9 +70,12 @@ func of(store backend.Hubbed) *cache {
 }
 
 func newCache(store any) *cache {
-	c := &cache{seed: maphash.MakeSeed(), begin: time.Now()}
+	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), patience: budget / 4}
 	if s, ok := store.(backend.Clock); ok {
 		c.clock, c.begin = s.Now, s.Now()
+	}
+	if s, ok := store.(backend.Budgeted); ok {
+		c.patience = s.Budget() / 4
 	}
 	if s, ok := store.(backend.Closable); ok {
 		c.ended = s.Closed

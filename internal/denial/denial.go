@@ -21,10 +21,6 @@ import (
 // is said.
 const Longest = time.Second
 
-// patience is how long a call may wait for another's answer and then still
-// begin anew. A wait that took longer has spent too much of the budget.
-const patience = 5 * time.Millisecond
-
 // Store is a backend.Store over another. It answers as next does, and a Take
 // that next would deny again without asking it. Safe for concurrent use.
 type Store struct {
@@ -99,8 +95,8 @@ func (s *Store) forget(r *backend.Request) {
 
 // recall answers by what is known of the key, where that is something.
 func (s *Store) recall(ctx context.Context, r *backend.Request, at place) (backend.Decision, error) {
-	var begin time.Time // of the first wait
-	for late := false; ; late = time.Since(begin) > patience {
+	waited := time.Duration(0)
+	for {
 		if r.Check(ctx) != nil || s.cache.closed() {
 			return s.next.Do(ctx, *r) // which words the error
 		}
@@ -112,16 +108,14 @@ func (s *Store) recall(ctx context.Context, r *backend.Request, at place) (backe
 		case e != nil && f == nil:
 			s.said.Add(1)
 			return e.answer(&r.Group, now), nil
-		case f == nil || late:
+		case f == nil || waited > s.cache.patience:
 			return s.ask(ctx, r, at, now)
-		}
-		if begin.IsZero() {
-			begin = time.Now()
 		}
 		if err := f.wait(ctx); err != nil {
 			return backend.Decision{}, err
 		}
-		if f.failed != nil && s.fails != nil && time.Since(begin) > patience {
+		waited += f.took
+		if f.failed != nil && s.fails != nil && waited > s.cache.patience {
 			return s.fail(ctx, r, f.failed)
 		}
 	}
@@ -137,8 +131,9 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, err error) (backen
 
 // lead asks for all who wait in f.
 func (s *Store) lead(ctx context.Context, r *backend.Request, at place, now time.Duration, e *entry, f *flight) (d backend.Decision, err error) {
-	came := false // not if next panics, or ends the goroutine
+	came, begin := false, time.Now() // it never comes if next panics, or ends the goroutine
 	defer func() {
+		f.took = time.Since(begin)
 		if came && ctx.Err() == nil { // an impatient caller's failure says nothing of the store
 			f.failed = failure(&d, err)
 		}

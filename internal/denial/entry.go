@@ -113,8 +113,11 @@ func age(s *backend.State, past time.Duration) {
 // flight is a call that asks for all who wait for it.
 type flight struct {
 	done    chan struct{}
-	failed  error // why no store decided; set before done is closed
 	waiting int64 // guarded by the stripe's lock
+
+	// Written before done is closed.
+	failed error         // why no store decided
+	took   time.Duration // not until the last who waits is awake: on a busy machine that takes longer
 }
 
 func (f *flight) wait(ctx context.Context) error {

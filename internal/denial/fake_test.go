@@ -27,6 +27,7 @@ func (f *fake) Closed() bool                   { return f.closed.Load() }
 func (f *fake) Check([]backend.Policy) error   { return nil }
 func (f *fake) Close() error                   { f.closed.Store(true); return nil }
 func (f *fake) advance(d time.Duration)        { f.now.Add(int64(d)) }
+func (f *fake) Budget() time.Duration          { return 20 * time.Millisecond }
 func (f *fake) station(d time.Duration) *Store { return New(f, f, d) }
 
 func (f *fake) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {

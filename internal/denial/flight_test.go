@@ -246,5 +246,6 @@ func TestPassedForAll(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond + time.Microsecond)
 		require.True(t, ask(t, s, take("k", one, 1)).Allowed)
+		time.Sleep(10 * time.Millisecond) // the last of the three
 	})
 }
