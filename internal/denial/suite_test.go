@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
@@ -96,4 +97,32 @@ func TestTwins(t *testing.T) {
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
 	}
 	require.Greater(t, said, 100, "answers from the cache")
+}
+
+// TestStoresTell what the cache asks of them, also before any server answers.
+func TestStoresTell(t *testing.T) {
+	at := time.Unix(1_745_000_000, 0)
+	now := func() time.Time { return at }
+	client, addrs := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), &redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}
+	defer client.Close()
+	nodes := redis.NewClusterClient(addrs)
+	defer nodes.Close()
+	type store interface {
+		backend.Store
+		backend.Clock
+		backend.Closable
+		backend.Budgeted
+	}
+	for _, s := range []struct{ virtual, real store }{
+		{standalone.New(script.Virtual{Client: client, Now: now}, nil), standalone.New(client, nil)},
+		{cluster.New(script.VirtualCluster{ClusterOptions: nodes, Now: now}, nil), cluster.New(nodes, nil)},
+	} {
+		require.Equal(t, at, s.virtual.Now())
+		require.WithinDuration(t, time.Now(), s.real.Now(), time.Minute)
+		require.Contains(t, s.real.Now().String(), "m=", "the monotonic clock")
+		require.Equal(t, standalone.DefaultBudget, s.real.Budget())
+		require.False(t, s.real.Closed())
+		require.NoError(t, s.real.Close())
+		require.True(t, s.real.Closed())
+	}
 }
