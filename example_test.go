@@ -123,7 +123,7 @@ func Example_failLocal() {
 
 // metrics is an Observer.
 type metrics struct {
-	decisions [headgate.FromFailLocal + 1]atomic.Int64
+	decisions [headgate.FromDenyCache + 1]atomic.Int64
 	opened    atomic.Int64
 }
 
@@ -133,6 +133,19 @@ func (m *metrics) Changed(c headgate.Change) {
 	if c.To == "open" {
 		m.opened.Add(1)
 	}
+}
+
+func Example_denyFor() {
+	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+	store := standalone.New(client, nil)
+	policies := []headgate.Policy{perMinute}
+
+	limiter, err := headgate.New(store, policies, &headgate.Options{
+		DenyFor: 200 * time.Millisecond, // how old a denial from memory may be; 0 is 1 s, negative is never
+	})
+
+	fmt.Println(err, limiter.Stats().DenyCache, "answered from memory")
+	// Output: <nil> 0 answered from memory
 }
 
 func Example_observer() {

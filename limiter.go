@@ -1,21 +1,26 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/denial"
 )
 
 // Limiter decides, for a key, whether a call may pass now. Make one with New
 // and share it: it is safe for concurrent use, and limiters on one store
 // share its counts.
 type Limiter struct {
-	store    *breaker.Store // the stations, outermost first
-	policies []Policy       // never written
+	denial   *denial.Store // the stations, outermost first; nil over a store in this process
+	breaker  *breaker.Store
+	observer Observer // nil: nobody
+	policies []Policy // never written
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -32,13 +37,18 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	station := breaker.New(s, &breaker.Options{
+	if opts.DenyFor > denial.Longest {
+		return nil, &InvalidError{What: "DenyFor", Value: opts.DenyFor, Want: "at most 1s; 0 is that, below is off"}
+	}
+	l := &Limiter{observer: opts.Observer, breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),
 		Instances: opts.Instances,
 		Observer:  opts.Observer,
 		Logger:    opts.Logger,
-	})
-	l := &Limiter{store: station}
+	})}
+	if h, ok := s.(backend.Hubbed); ok { // else a call costs less than a look
+		l.denial = denial.New(l.breaker, h, cmp.Or(opts.DenyFor, denial.Longest))
+	}
 	return l.With(policies...)
 }
 
@@ -57,10 +67,12 @@ func local(s backend.Store) backend.Store {
 // free and paid plans, or a limit per tenant. A policy is known by its name,
 // so one that both list shares its count.
 func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
-	if err := l.store.Check(policies); err != nil {
+	if err := l.breaker.Check(policies); err != nil {
 		return nil, err
 	}
-	return &Limiter{store: l.store, policies: slices.Clone(policies)}, nil
+	other := *l
+	other.policies = slices.Clone(policies)
+	return &other, nil
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the
@@ -79,7 +91,8 @@ func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 // wrong (an empty key, a cost that can never pass, a closed store) or that
 // ctx ended before anything was sent; then nothing was counted. Where the
 // store could not decide, the decision is by the policies' failure modes, and
-// its Source and Err say so.
+// its Source and Err say so. A call that the store would deny as it did a
+// moment ago is denied without asking it: FromDenyCache; see Options.DenyFor.
 //
 // It returns within the store's budget, whatever the server does, or sooner
 // when ctx ends.
@@ -91,7 +104,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 // n is from 1 to what the policies can grant. A larger one is
 // ErrNeverAdmissible.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.store.Do(ctx, backend.Request{
+	return l.do(ctx, backend.Request{
 		Op:    backend.Take,
 		Group: backend.Group{Key: key, Policies: l.policies, Cost: n},
 		Last:  true,
@@ -101,7 +114,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, er
 // Peek answers what AllowN would and writes nothing; n is from 0, which asks
 // only for the numbers.
 func (l *Limiter) Peek(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.store.Do(ctx, backend.Request{
+	return l.do(ctx, backend.Request{
 		Op:    backend.Peek,
 		Group: backend.Group{Key: key, Policies: l.policies, Cost: n},
 		Last:  true,
@@ -123,17 +136,37 @@ func (l *Limiter) Do(ctx context.Context, c Call) (Decision, error) {
 	if c.Costs == nil {
 		return Decision{}, &InvalidError{What: "costs", Value: c.Costs, Want: "one for each policy"}
 	}
-	return l.store.Do(ctx, backend.Request{
+	return l.do(ctx, backend.Request{
 		Op:    backend.Take,
 		Group: backend.Group{Key: c.Key, Policies: l.policies, Costs: c.Costs, Each: c.Each},
 		Last:  true,
 	})
 }
 
+// do asks the stations, and tells the observer once what they decided.
+func (l *Limiter) do(ctx context.Context, r backend.Request) (Decision, error) {
+	if l.observer == nil {
+		return l.ask(ctx, r)
+	}
+	begin := time.Now()
+	d, err := l.ask(ctx, r)
+	if err == nil {
+		l.observer.Decided(d, time.Since(begin))
+	}
+	return d, err
+}
+
+func (l *Limiter) ask(ctx context.Context, r backend.Request) (Decision, error) {
+	if l.denial != nil {
+		return l.denial.Do(ctx, r)
+	}
+	return l.breaker.Do(ctx, r)
+}
+
 // Reset makes the key as new for the limiter's policies. Unlike a decision it
 // has no failure mode: where the store can't do it, that is an error.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, err := l.store.Do(ctx, backend.Request{
+	_, err := l.do(ctx, backend.Request{
 		Op:    backend.Reset,
 		Group: backend.Group{Key: key, Policies: l.policies},
 		Last:  true,
@@ -146,16 +179,22 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // counts away, comes as warnings. It does I/O: for start-up checks and health
 // endpoints, not for the path of a request.
 func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
-	return l.store.Ping(ctx)
+	return l.breaker.Ping(ctx)
 }
 
 // Stats returns how many decisions the store did not make, by what made them,
 // for this limiter and those that With and OnFailure made of it.
-func (l *Limiter) Stats() Stats { return l.store.Stats() }
+func (l *Limiter) Stats() Stats {
+	s := Stats{Stats: l.breaker.Stats()}
+	if l.denial != nil {
+		s.DenyCache = l.denial.Answered()
+	}
+	return s
+}
 
 // Circuits returns the state of each node's circuit ("closed", "open",
 // "half-open") by the node's address; nil for a store in this process.
-func (l *Limiter) Circuits() map[string]string { return l.store.Circuits() }
+func (l *Limiter) Circuits() map[string]string { return l.breaker.Circuits() }
 
 // Policies returns a copy of the limiter's policies, in order.
 func (l *Limiter) Policies() []Policy { return slices.Clone(l.policies) }

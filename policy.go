@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/breaker"
@@ -22,8 +23,6 @@ type (
 	Source = backend.Source
 	// InvalidError is a value that is out of its range.
 	InvalidError = backend.InvalidError
-	// Stats are the decisions that the store did not make.
-	Stats = breaker.Stats
 	// Observer is told what a limiter does.
 	Observer = backend.Observer
 	// Change is a change of a node's circuit.
@@ -45,6 +44,7 @@ const (
 	FromFailOpen   = backend.FromFailOpen
 	FromFailClosed = backend.FromFailClosed
 	FromFailLocal  = backend.FromFailLocal
+	FromDenyCache  = backend.FromDenyCache
 )
 
 // The errors; match with errors.Is.
@@ -56,6 +56,13 @@ var (
 	ErrServerTooOld    = backend.ErrServerTooOld
 )
 
+// Stats are the decisions that the store did not make: those of the failure
+// modes, and the denials that it had made already.
+type Stats struct {
+	breaker.Stats
+	DenyCache int64
+}
+
 // Options are a limiter's settings; nil is the same as the zero Options. What
 // belongs to one policy is in the Policy, what belongs to a store, as its
 // budget, in that store's Options.
@@ -63,6 +70,13 @@ type Options struct {
 	// Instances is among how many processes FailLocal divides a limit, at
 	// least 1. It is needed only where a policy fails local.
 	Instances int
+	// DenyFor is how long at most a denial of a store on Redis is remembered in
+	// this process: calls of the same key and policies that cost no less are
+	// denied from memory until it would pass, for 1 s at most. 0 is 1 s, a
+	// negative value is off. What another process does to the key meanwhile,
+	// a reset, a refund or a raised limit, shows only after that time; what
+	// this process does shows at once.
+	DenyFor time.Duration
 	// Observer is told of every decision and every change of a circuit; nil
 	// is nobody.
 	Observer Observer

@@ -8,6 +8,7 @@ package backend
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate-go/headgate/algo"
 )
@@ -72,6 +73,24 @@ type Rounds interface {
 type Answer struct {
 	Decision Decision
 	Err      error
+}
+
+// Clock is implemented by stores that tell by which clock stations count what
+// they know of it: the monotonic one, but in tests that set the time.
+type Clock interface{ Now() time.Time }
+
+// Closable is implemented by stores that tell whether they were closed, for
+// stations that would answer without asking them.
+type Closable interface{ Closed() bool }
+
+// Budgeted is implemented by stores that bound how long a decision takes, for
+// stations that make a call wait before they ask.
+type Budgeted interface{ Budget() time.Duration }
+
+// Failer is implemented by the station that applies the failure modes.
+type Failer interface {
+	// Fail decides r as if its store had answered with err, and asks nobody.
+	Fail(ctx context.Context, r Request, err error) (Decision, error)
 }
 
 // Op is what a request asks.
@@ -150,15 +169,18 @@ const (
 // Source is who decided.
 type Source uint8
 
-// The sources of a decision. Wherever it is not FromStore, Decision.Err says why.
+// The sources of a decision. Where no store decided, Decision.Err says why. It
+// is nil of the deny cache too: that repeats what the store said, and nothing
+// has failed.
 const (
 	FromStore      Source = iota // the store that holds the counts
 	FromFailOpen                 // nobody: the policies fail open
 	FromFailClosed               // nobody: a policy fails closed
 	FromFailLocal                // this process, with its share of the limit
+	FromDenyCache                // the store, less than a second ago: the key was denied until later than now
 )
 
-var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local"}
+var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local", "deny-cache"}
 
 // String returns the source's name, as metrics and logs use it.
 func (s Source) String() string {

@@ -12,12 +12,12 @@ import (
 // The zero Decision is a denial.
 type Decision struct {
 	Allowed   bool
-	Estimated bool    // Remaining is the last that was seen, not counted now
+	Estimated bool    // the numbers are the last that were seen, not counted now
 	Source    Source  // who decided
 	State             // of the policy that binds
 	Granted   int64   // units taken from every policy; 0 where they differ, and on a denial
 	Charge    *Charge // the request's own, filled; nil where none was asked for
-	Err       error   // why Source is not FromStore
+	Err       error   // why no store decided; nil where one did, also FromDenyCache
 }
 
 // State is what one policy says of a key. On a pass it already includes the

@@ -25,6 +25,12 @@ var (
 	ErrServerTooOld = errors.New("headgate: server too old")
 )
 
+// Undecided reports whether err means that the store could not decide, not
+// that the call was wrong.
+func Undecided(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPerhapsCounted)
+}
+
 // CorruptError is a stored value that is not Headgate's, or of a format that
 // this release does not know. Nothing was counted and the value was left.
 type CorruptError struct {

@@ -22,7 +22,7 @@ const RetryAfter = time.Second
 type Options struct {
 	Local     backend.Store    // decides for FailLocal; nil: FailLocal is refused
 	Instances int              // among how many processes FailLocal divides a limit
-	Observer  backend.Observer // told of circuits and decisions; nil: nobody
+	Observer  backend.Observer // told of circuits; nil: nobody
 	Logger    *slog.Logger     // a line a change of a circuit; nil: none
 }
 
@@ -108,31 +108,23 @@ func (s *Store) checkMode(p *backend.Policy) error {
 	}
 }
 
-// Do asks next. A reset and a settlement that next could not make are
-// errors: to pretend that they were made would not help the caller.
+// Do asks next.
 func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	if s.opts.Observer == nil {
-		return s.do(ctx, r)
-	}
-	begin := time.Now()
-	d, err := s.do(ctx, r)
-	if err == nil {
-		s.opts.Observer.Decided(d, time.Since(begin))
-	}
-	return d, err
-}
-
-func (s *Store) do(ctx context.Context, r backend.Request) (backend.Decision, error) {
 	d, err := s.next.Do(ctx, r)
-	return s.judge(ctx, &r, d, err)
+	if err == nil {
+		return d, nil
+	}
+	return s.Fail(ctx, r, err)
 }
 
-// judge applies the failure mode where next could not decide.
-func (s *Store) judge(ctx context.Context, r *backend.Request, d backend.Decision, err error) (backend.Decision, error) {
-	if err == nil || !r.Last || !undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
-		return d, err
+// Fail decides by the failure modes what next, or who stands for it, could
+// not. A reset and a settlement that next could not make are errors: to
+// pretend that they were made would not help the caller.
+func (s *Store) Fail(ctx context.Context, r backend.Request, err error) (backend.Decision, error) {
+	if !r.Last || !backend.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
+		return backend.Decision{}, err
 	}
-	d = s.fail(ctx, r, err)
+	d := s.fail(ctx, &r, err)
 	s.undone.count(&d)
 	return d, nil
 }
@@ -149,7 +141,9 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backe
 	many.DoAll(ctx, rs, answers)
 	for i := range rs {
 		a := &answers[i]
-		a.Decision, a.Err = s.judge(ctx, &rs[i], a.Decision, a.Err)
+		if a.Err != nil {
+			a.Decision, a.Err = s.Fail(ctx, rs[i], a.Err)
+		}
 	}
 }
 
@@ -171,10 +165,4 @@ func (s *Store) Circuits() map[string]string {
 		return nil
 	}
 	return s.circuits.states()
-}
-
-// undecided reports whether err means that the store could not decide, not
-// that the call was wrong.
-func undecided(err error) bool {
-	return errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrPerhapsCounted)
 }

@@ -132,7 +132,7 @@ func TestDenialsAreSuccesses(t *testing.T) {
 }
 
 func headgateOn(t *testing.T, s *redistest.Server) *headgate.Limiter {
-	l, err := headgate.New(standalone.New(s.Client(t), &standalone.Options{Budget: 10 * time.Second}), []headgate.Policy{policy}, nil)
+	l, err := headgate.New(standalone.New(s.Client(t), &standalone.Options{Budget: 10 * time.Second}), []headgate.Policy{policy}, &headgate.Options{DenyFor: -1})
 	require.NoError(t, err)
 	return l
 }

@@ -96,6 +96,21 @@ func (s *Store) check(client Client) error {
 // Hub returns what all limiters on this store share.
 func (s *Store) Hub() *backend.Hub { return &s.hub }
 
+// Now returns the time as what is known of the store is counted by: this
+// process' own.
+func (s *Store) Now() time.Time {
+	if s.top != nil && s.top.now != nil {
+		return s.top.now()
+	}
+	return time.Now()
+}
+
+// Budget returns how long a decision may take.
+func (s *Store) Budget() time.Duration { return s.set.Budget }
+
+// Closed reports whether the store was closed.
+func (s *Store) Closed() bool { return s.closed.Load() }
+
 // Check says whether the store could carry these policies, and whether New's
 // arguments were right. It does no I/O.
 func (s *Store) Check(policies []backend.Policy) error {

@@ -90,6 +90,21 @@ func name(c Client) string {
 // Hub returns what all limiters on this store share.
 func (s *Store) Hub() *backend.Hub { return &s.hub }
 
+// Now returns the time as what is known of the store is counted by: this
+// process' own.
+func (s *Store) Now() time.Time {
+	if v, ok := s.client.(script.Virtual); ok {
+		return v.Now()
+	}
+	return time.Now()
+}
+
+// Budget returns how long a decision may take.
+func (s *Store) Budget() time.Duration { return s.set.Budget }
+
+// Closed reports whether the store was closed.
+func (s *Store) Closed() bool { return s.closed.Load() }
+
 // Check says whether the store could carry these policies, and whether New's
 // arguments were right. It does no I/O.
 func (s *Store) Check(policies []backend.Policy) error {

@@ -38,6 +38,13 @@ type Harness struct {
 type Subject struct {
 	Store backend.Store
 
+	// Cached says that Store may answer a take that it knows to be denied from
+	// a deny cache, as FromDenyCache and Estimated. Nothing else is excused:
+	// what it says is held to the contract as the store's own word is. (Of a
+	// take that costs more than the one that was denied it knows only the least
+	// RetryAfter. No case asks one where it would matter.)
+	Cached bool
+
 	// SetNow sets the store's clock to microseconds of the Unix epoch, where
 	// it stands still until the next call. The suite sets it before the
 	// first request, and only ever forward from there.

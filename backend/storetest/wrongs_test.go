@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -28,6 +29,12 @@ var wrongs = []wrong{
 			s.touch(r)
 		}
 	})},
+	{"answers from a cache that nobody knows of", "Denied", answering(func(r *backend.Request, d *backend.Decision, _ *backend.State) {
+		if r.Op == backend.Take && !d.Allowed && d.Err == nil {
+			d.Source, d.Estimated = backend.FromDenyCache, true
+		}
+	})},
+	{"remembers denials for too long", "RetryAfter", remembers},
 	{"writes when it peeks", "Peek", after(func(s *reference, r backend.Request, d backend.Decision, err error) {
 		if r.Op == backend.Peek && d.Allowed && r.Cost > 0 {
 			s.force(r)
@@ -298,5 +305,23 @@ func closesOnce(s *reference, u *Subject) {
 		}
 		left = 0
 		return s.Close()
+	}
+}
+
+// remembers is a deny cache that never lets go.
+func remembers(s *reference, u *Subject) {
+	u.Cached = true
+	var denied sync.Map
+	spoil(s, u).do = func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		if d, ok := denied.Load(r.Key); ok && r.Op == backend.Take && r.Check(ctx) == nil {
+			return d.(backend.Decision), nil
+		}
+		d, err := s.Do(ctx, r)
+		if r.Op == backend.Take && err == nil && !d.Allowed {
+			again := d
+			again.Source, again.Estimated = backend.FromDenyCache, true
+			denied.Store(r.Key, again)
+		}
+		return d, err
 	}
 }

@@ -26,7 +26,7 @@ type tally struct {
 }
 
 type counts struct {
-	by      [headgate.FromFailLocal + 1]int // decisions, by their source
+	by      [headgate.FromDenyCache + 1]int // decisions, by their source
 	errors  int
 	longest time.Duration
 }

@@ -1,0 +1,255 @@
+package denial
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// What a cache holds at most: 65,536 entries, of keys that an attacker can't
+// make it keep megabytes of.
+const (
+	stripes   = 256
+	perStripe = 256
+	variants  = 4    // entries a key: other policies, other costs
+	keyMost   = 1024 // bytes; a longer key is asked for each time
+)
+
+// idle is how long a lapsed entry is kept for someone to renew it, and how
+// often a stripe is swept, by whoever passes.
+const idle = time.Second
+
+// budget is taken for that of a store that does not tell its own.
+const budget = 100 * time.Millisecond
+
+// cache is what is known to be denied on one store, by whichever limiter.
+type cache struct {
+	seed  maphash.Seed // with a public hash an attacker fills one stripe
+	begin time.Time
+	clock func() time.Time // nil: the monotonic one
+	ended func() bool      // whether the store was closed; nil: it does not tell
+	shut  atomic.Bool      // the station was
+	// patience is how long others' calls may have taken, for which a call
+	// waited, if it is to begin anew: a quarter of the budget, which a round
+	// trip should not take either.
+	patience time.Duration
+	// generations count what this process changed: a denial that was on its
+	// way meanwhile must not be noted. More than stripes, or who settles every
+	// call would keep most denials out.
+	generations [4096]atomic.Uint32
+	stripes     [stripes]stripe
+}
+
+type stripe struct {
+	known atomic.Int32 // entries, for those who pass while there is none
+	_     [56]byte     // a line of its own, since every call reads it
+	mu    struct {
+		sync.Mutex
+		keys  map[string][]*entry
+		count int
+		swept time.Duration
+	}
+}
+
+// place is where a key belongs.
+type place struct {
+	*stripe
+	generation *atomic.Uint32
+}
+
+// of returns the cache that all limiters on one store share.
+func of(store backend.Hubbed) *cache {
+	type key struct{}
+	return store.Hub().Share(key{}, func() any { return newCache(store) }).(*cache)
+}
+
+func newCache(store any) *cache {
+	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), patience: budget / 4}
+	if s, ok := store.(backend.Clock); ok {
+		c.clock, c.begin = s.Now, s.Now()
+	}
+	if s, ok := store.(backend.Budgeted); ok {
+		c.patience = s.Budget() / 4
+	}
+	if s, ok := store.(backend.Closable); ok {
+		c.ended = s.Closed
+	}
+	return c
+}
+
+// now is the time since the cache was made, by the store's clock.
+func (c *cache) now() time.Duration {
+	if c.clock == nil {
+		return time.Since(c.begin)
+	}
+	return c.clock().Sub(c.begin)
+}
+
+func (c *cache) closed() bool { return c.shut.Load() || c.ended != nil && c.ended() }
+
+func (c *cache) place(key string) place {
+	h := maphash.String(c.seed, key)
+	return place{&c.stripes[h%stripes], &c.generations[h/stripes%uint64(len(c.generations))]}
+}
+
+// meet looks for what is known of the request at now, by one who lets an answer
+// stand for so long. It returns an entry that holds; or, where one has lapsed,
+// that one with the flight that asks, and whether the caller is to make it; or
+// nothing where the caller may ask for itself.
+func (st *stripe) meet(r *backend.Request, now, stand time.Duration) (e *entry, f *flight, leads bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.sweep(now)
+	var lapsed *entry
+	for _, e := range st.mu.keys[r.Key] {
+		if !e.denies(&r.Group) {
+			continue
+		}
+		if now < e.sent+min(e.lasts, stand) {
+			return e, nil, false
+		}
+		lapsed = e
+	}
+	switch {
+	case lapsed == nil:
+		return nil, nil, false
+	case lapsed.turns > 0:
+		lapsed.turns--
+		return nil, nil, false
+	case lapsed.flight == nil:
+		lapsed.flight = &flight{done: make(chan struct{})}
+		return lapsed, lapsed.flight, true
+	}
+	lapsed.flight.waiting++
+	return lapsed, lapsed.flight, false
+}
+
+// land ends a flight. After one that passed, as many may ask at once as it
+// left room for, and the next asks for the rest again: were all let go, each
+// unit that comes free would cost a call of everybody who waits. Where there
+// is room for all, or nobody answers, the entry is no use any more.
+func (at place) land(key string, e *entry, f *flight, passed bool, room int64) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	e.flight, e.turns = nil, room
+	if passed {
+		e.lasts = 0 // also for those who would let it stand for longer
+	}
+	if f.failed != nil || passed && room >= f.waiting {
+		at.remove(key, e)
+	}
+	close(f.done)
+}
+
+// note keeps a denial, unless this process has changed the key since.
+func (c *cache) note(at place, generation uint32, g *backend.Group, d *backend.Decision, sent time.Duration) {
+	now := c.now()
+	if len(g.Key) > keyMost || g.Each == nil && len(g.Policies) != 1 {
+		return
+	}
+	e := newEntry(g, d, sent, now)
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.generation.Load() != generation || c.shut.Load() {
+		return
+	}
+	at.add(g.Key, e, now)
+}
+
+// forget drops all that is known of a key, and what is on its way to be.
+func (c *cache) forget(key string) {
+	at := c.place(key)
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	at.generation.Add(1)
+	at.drop(key)
+}
+
+// close forgets everything, for good.
+func (c *cache) close() {
+	c.shut.Store(true)
+	for i := range c.stripes {
+		st := &c.stripes[i]
+		st.mu.Lock()
+		st.mu.keys, st.mu.count = nil, 0
+		st.known.Store(0)
+		st.mu.Unlock()
+	}
+}
+
+// The rest runs under the stripe's lock.
+
+// add puts e in place of what it covers.
+func (st *stripe) add(key string, e *entry, now time.Duration) {
+	st.spare(now)
+	had, known := st.mu.keys[key]
+	kept := slices.DeleteFunc(slices.Clone(had), e.covers)
+	if len(kept) == variants {
+		soonest := slices.MinFunc(kept, func(a, b *entry) int { return cmp.Compare(a.ends(), b.ends()) })
+		kept[slices.Index(kept, soonest)] = e
+	} else {
+		kept = append(kept, e)
+	}
+	if !known {
+		key = strings.Clone(key) // or it would keep what it was cut from
+	}
+	st.set(key, kept, len(had))
+}
+
+// spare sees to room for one more: of a few keys the first that is no use any
+// more goes, or else the last, which costs it a call. To look through all of a
+// full stripe took 60 µs a denial of a new key.
+func (st *stripe) spare(now time.Duration) {
+	few := 8
+	for key, entries := range st.mu.keys {
+		if st.mu.count < perStripe {
+			return
+		}
+		if few--; few <= 0 || !slices.ContainsFunc(entries, func(e *entry) bool { return e.ends() > now }) {
+			st.drop(key)
+		}
+	}
+}
+
+// sweep lets idle entries go, once in a while.
+func (st *stripe) sweep(now time.Duration) {
+	if now-st.mu.swept >= idle {
+		st.mu.swept = now
+		st.clean(now - idle)
+	}
+}
+
+// clean removes what had lapsed by then and nobody asks about.
+func (st *stripe) clean(then time.Duration) {
+	for key, entries := range st.mu.keys {
+		kept := slices.DeleteFunc(entries, func(e *entry) bool { return e.ends() <= then && e.flight == nil })
+		st.set(key, kept, len(entries))
+	}
+}
+
+func (st *stripe) remove(key string, e *entry) {
+	entries := st.mu.keys[key]
+	st.set(key, slices.DeleteFunc(entries, func(other *entry) bool { return other == e }), len(entries))
+}
+
+func (st *stripe) drop(key string) { st.set(key, nil, len(st.mu.keys[key])) }
+
+// set leaves kept of what a key had.
+func (st *stripe) set(key string, kept []*entry, had int) {
+	st.mu.count += len(kept) - had
+	st.known.Store(int32(st.mu.count))
+	if st.mu.keys == nil {
+		st.mu.keys = map[string][]*entry{}
+	}
+	if len(kept) > 0 {
+		st.mu.keys[key] = kept
+	} else {
+		delete(st.mu.keys, key)
+	}
+}

@@ -1,0 +1,389 @@
+package denial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAnswers: a denial is repeated with the times that are left, until the
+// store would let the call pass.
+func TestAnswers(t *testing.T) {
+	f, s := denied(t, 400*time.Millisecond, policies(2), 3)
+	f.advance(100*time.Millisecond + 1)
+	c, each := &backend.Charge{At: -1, Outcome: backend.Unknown}, make([]backend.State, 2)
+	r := take("k", policies(2), 3)
+	r.Charge, r.Each = c, each
+	d := ask(t, s, r)
+	require.Equal(t, backend.Decision{
+		Source: backend.FromDenyCache, Estimated: true, Charge: c,
+		State: backend.State{Policy: "b", Limit: 20, Used: 10, Remaining: 10, RetryAfter: 300*time.Millisecond + time.Microsecond, ResetAfter: 59900 * time.Millisecond},
+	}, d)
+	require.Equal(t, backend.Charge{Cost: 3, Outcome: backend.NotTaken}, *c)
+	require.Equal(t, backend.State{Policy: "a", Limit: 10, Used: 10, RetryAfter: 300 * time.Millisecond, ResetAfter: 59900 * time.Millisecond}, each[0])
+	require.Equal(t, d.State, each[1])
+	f.advance(300*time.Millisecond + time.Microsecond - 2)
+	require.True(t, cached(t, s, take("k", policies(2), 3)))
+	f.advance(1)
+	require.False(t, cached(t, s, take("k", policies(2), 3)), "it would pass now")
+	require.EqualValues(t, 2, s.Answered())
+}
+
+// TestStandsForASecond: whatever the store said.
+func TestStandsForASecond(t *testing.T) {
+	for _, c := range []struct{ stand, want time.Duration }{{Longest, time.Second}, {time.Hour, time.Second}, {50 * time.Millisecond, 50 * time.Millisecond}} {
+		f := &fake{do: denies(time.Hour)}
+		s := f.station(c.stand)
+		require.False(t, cached(t, s, take("k", one, 1)))
+		f.advance(c.want - 1)
+		require.True(t, cached(t, s, take("k", one, 1)))
+		f.advance(1)
+		require.False(t, cached(t, s, take("k", one, 1)))
+	}
+	f, _ := denied(t, time.Hour, one, 1)
+	require.False(t, cached(t, f.station(-1), take("k", one, 1)), "off")
+	f.advance(100 * time.Millisecond)
+	require.False(t, cached(t, f.station(100*time.Millisecond), take("k", one, 1)), "another's entry is too old for this one")
+}
+
+// TestCountsFromTheSending: the trip's time is not added to the entry's; what
+// callers are told is not early either.
+func TestCountsFromTheSending(t *testing.T) {
+	f := &fake{}
+	f.do = func(r *backend.Request) (backend.Decision, error) {
+		f.advance(30 * time.Millisecond)
+		return denies(100 * time.Millisecond)(r)
+	}
+	s := f.station(Longest)
+	require.False(t, cached(t, s, take("k", one, 1)))
+	f.advance(69 * time.Millisecond)
+	require.Equal(t, 31*time.Millisecond, ask(t, s, take("k", one, 1)).RetryAfter)
+	f.advance(time.Millisecond)
+	require.False(t, cached(t, s, take("k", one, 1)))
+}
+
+// TestCosts: who costs at least as much in each policy is denied too.
+func TestCosts(t *testing.T) {
+	_, s := denied(t, time.Second, policies(2), 3)
+	for _, c := range []struct {
+		costs []int64
+		want  bool
+	}{{[]int64{3, 3}, true}, {[]int64{4, 3}, true}, {[]int64{3, 20}, true}, {[]int64{2, 20}, false}, {[]int64{10, 1}, false}} {
+		_, s := denied(t, time.Second, policies(2), 3)
+		r := take("k", policies(2), 0)
+		r.Costs = c.costs
+		require.Equal(t, c.want, cached(t, s, r), c.costs)
+	}
+	require.False(t, cached(t, s, take("k", policies(2), 2)))
+	require.True(t, cached(t, s, take("k", policies(2), 2)))
+	require.True(t, cached(t, s, take("k", policies(2), 3)))
+}
+
+// TestEqualPolicies: same names, algorithms, order. What they do on failure
+// does not matter.
+func TestEqualPolicies(t *testing.T) {
+	two := policies(2)
+	change := func(f func(*backend.Policy)) []backend.Policy {
+		ps := policies(2)
+		f(&ps[1])
+		return ps
+	}
+	reversed := policies(2)
+	slices.Reverse(reversed)
+	for _, c := range []struct {
+		name string
+		ps   []backend.Policy
+		want bool
+	}{
+		{"equal", policies(2), true},
+		{"failure mode", change(func(p *backend.Policy) { p.OnFailure = backend.FailOpen }), true},
+		{"limit", change(func(p *backend.Policy) { p.Algorithm = algo.TokenBucket(algo.PerSecond(10), 21) }), false},
+		{"name", change(func(p *backend.Policy) { p.Name = "c" }), false},
+		{"order", reversed, false},
+		{"fewer", two[:1], false},
+		{"more", policies(3), false},
+	} {
+		_, s := denied(t, time.Second, two, 1)
+		require.Equal(t, c.want, cached(t, s, take("k", c.ps, 1)), c.name)
+	}
+	_, s := denied(t, time.Second, two, 1)
+	r := take("k", two, 1)
+	r.Sub = "1"
+	require.False(t, cached(t, s, r), "another sub-key")
+	require.False(t, cached(t, s, take("K", two, 1)), "another key")
+	require.False(t, cached(t, s, take("k", policies(3), 1)))
+	require.True(t, cached(t, s, take("k", policies(3), 1)), "lists don't replace one another")
+	require.True(t, cached(t, s, take("k", two, 1)))
+}
+
+// TestOnlyDenialsOfTheStore enter, and only of takes.
+func TestOnlyDenialsOfTheStore(t *testing.T) {
+	say := func(d backend.Decision, err error) func(*backend.Request) (backend.Decision, error) {
+		return func(*backend.Request) (backend.Decision, error) { return d, err }
+	}
+	wait := backend.State{RetryAfter: time.Second}
+	for name, do := range map[string]func(*backend.Request) (backend.Decision, error){
+		"a pass":         leaves(0),
+		"fail closed":    say(backend.Decision{State: wait, Source: backend.FromFailClosed, Err: backend.ErrUnavailable}, nil),
+		"local":          say(backend.Decision{State: wait, Source: backend.FromFailLocal, Err: backend.ErrUnavailable}, nil),
+		"without a wait": say(backend.Decision{}, nil),
+		"with a reason":  say(backend.Decision{State: wait, Err: backend.ErrUnavailable}, nil),
+		"an error":       say(backend.Decision{State: wait}, backend.ErrUnavailable),
+	} {
+		f := &fake{do: do}
+		s := f.station(Longest)
+		for range 3 {
+			_, _ = s.Do(context.Background(), take("k", one, 1))
+		}
+		require.EqualValues(t, 3, f.asked.Load(), name)
+	}
+	f, s := denied(t, time.Second, one, 1)
+	peek := take("k", one, 1)
+	peek.Op = backend.Peek
+	require.False(t, cached(t, s, peek), "a peek asks for the truth")
+	require.False(t, cached(t, f.station(Longest), func() backend.Request { p := peek; p.Key = "p"; return p }()))
+	require.False(t, cached(t, s, take("p", one, 1)), "and is not remembered")
+}
+
+// TestHidesNoError: a wrong call is wrong on a denied key too.
+func TestHidesNoError(t *testing.T) {
+	_, s := denied(t, time.Second, policies(2), 1)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	var invalid *backend.InvalidError
+	_, err := s.Do(context.Background(), take("k", policies(2), 11))
+	require.ErrorIs(t, err, backend.ErrNeverAdmissible)
+	_, err = s.Do(gone, take("k", policies(2), 1))
+	require.ErrorIs(t, err, context.Canceled)
+	for _, spoil := range []func(*backend.Request){
+		func(r *backend.Request) { r.Cost = -1 },
+		func(r *backend.Request) { r.Policies = nil },
+		func(r *backend.Request) { r.Costs = []int64{1} },
+		func(r *backend.Request) { r.Costs = []int64{1, 1, 1} },
+		func(r *backend.Request) { r.Each = make([]backend.State, 1) },
+	} {
+		r := take("k", policies(2), 1)
+		spoil(&r)
+		_, err = s.Do(context.Background(), r)
+		require.ErrorAs(t, err, &invalid)
+	}
+	several := take("k", policies(2), 1)
+	several.And = []backend.Group{several.Group}
+	_, err = s.Do(context.Background(), several)
+	require.ErrorIs(t, err, backend.ErrUnsupported)
+	var f *fake
+	f, s = denied(t, time.Second, policies(2), 1)
+	require.NoError(t, f.Close()) // as its user does, past the station
+	_, err = s.Do(context.Background(), take("k", policies(2), 1))
+	require.ErrorIs(t, err, backend.ErrClosed)
+}
+
+// hubbed is all that a store of another author may have.
+type hubbed struct{ hub backend.Hub }
+
+func (h *hubbed) Hub() *backend.Hub { return &h.hub }
+
+// TestClose: a store that does not tell is closed through the station.
+func TestClose(t *testing.T) {
+	f, h := &fake{do: denies(time.Hour)}, &hubbed{}
+	s := New(f, h, Longest)
+	require.False(t, cached(t, s, take("k", one, 1)))
+	require.True(t, cached(t, s, take("k", one, 1)), "on the monotonic clock")
+	require.NoError(t, s.Close())
+	_, err := s.Do(context.Background(), take("k", one, 1))
+	require.ErrorIs(t, err, backend.ErrClosed)
+	require.Zero(t, s.cache.entries())
+	f.closed.Store(false) // one that was under way
+	_, _ = s.Do(context.Background(), take("k", one, 1))
+	require.Zero(t, s.cache.entries())
+}
+
+// TestForgets: what this process does to a key shows at once, whichever
+// station it is done through, and a denial on its way is from before.
+func TestForgets(t *testing.T) {
+	ops := []backend.Op{backend.Reset, backend.Settle, backend.AtMost}
+	for _, op := range ops {
+		f, s := denied(t, time.Second, one, 1)
+		off := f.station(-1)
+		r := take("k", one, 1)
+		r.Op = op
+		_, _ = off.Do(context.Background(), r)
+		require.False(t, cached(t, s, take("k", one, 1)), op)
+		require.True(t, cached(t, s, take("k", one, 1)))
+		r.Op, r.And, r.Key = backend.Take, []backend.Group{{Key: "k"}}, "other"
+		_, _ = s.Do(context.Background(), r)
+		require.False(t, cached(t, s, take("k", one, 1)), "several keys")
+	}
+}
+
+// TestForgetsWhatIsOnItsWay: a denial that was decided before a reset and
+// arrives after it.
+func TestForgetsWhatIsOnItsWay(t *testing.T) {
+	f := &fake{}
+	s := f.station(Longest)
+	reset := take("k", one, 1)
+	reset.Op = backend.Reset
+	f.do = func(r *backend.Request) (backend.Decision, error) {
+		d, err := denies(time.Second)(r)
+		f.do = leaves(9)
+		ask(t, s, reset)
+		return d, err
+	}
+	require.False(t, ask(t, s, take("k", one, 1)).Allowed)
+	require.True(t, ask(t, s, take("k", one, 1)).Allowed, "the denial is from before the reset")
+
+	f.do = denies(time.Second)
+	ask(t, s, take("k", one, 1))
+	f.do = func(r *backend.Request) (backend.Decision, error) { // the server has not reset yet
+		f.do = denies(time.Second)
+		require.False(t, cached(t, s, take("k", one, 1)))
+		f.do = leaves(9)
+		return f.do(r)
+	}
+	ask(t, s, reset)
+	require.True(t, ask(t, s, take("k", one, 1)).Allowed, "what came in between is from before the reset")
+}
+
+// TestBounded: an attacker with more keys than that costs memory for so many.
+func TestBounded(t *testing.T) {
+	f := &fake{do: denies(time.Second)}
+	s := f.station(Longest)
+	for i := range 3 * stripes * perStripe {
+		ask(t, s, take(fmt.Sprint(i), one, 1))
+	}
+	require.LessOrEqual(t, s.cache.entries(), stripes*perStripe)
+	require.Greater(t, s.cache.entries(), stripes*perStripe/2)
+	for n := int64(10); n > 0; n-- { // dearer calls' entries are covered by cheaper ones'
+		ask(t, s, take("costs", one, n))
+	}
+	require.Len(t, s.cache.of("costs"), 1)
+	for n := range int64(9) {
+		r := take("two", policies(2), 0)
+		r.Costs = []int64{1 + n, 20 - n}
+		ask(t, s, r)
+	}
+	require.Len(t, s.cache.of("two"), variants)
+	long := strings.Repeat("k", keyMost)
+	for _, key := range []string{long, long + "k"} {
+		ask(t, s, take(key, one, 1))
+		require.Equal(t, len(key) <= keyMost, cached(t, s, take(key, one, 1)))
+	}
+}
+
+// TestKeepsNoBuffers: neither the key, which may be cut from a request, nor
+// the states, which are the caller's.
+func TestKeepsNoBuffers(t *testing.T) {
+	f := &fake{do: denies(time.Second)}
+	s := f.station(Longest)
+	request := []byte("GET /k")
+	r, key := take("", policies(2), 1), unsafe.String(&request[5], 1)
+	r.Key, r.Each, r.Costs = key, make([]backend.State, 2), []int64{1, 1}
+	ask(t, s, r)
+	request[5], r.Each[0].Policy, r.Costs[0] = 'x', "mine", 9
+	r.Key = "k"
+	require.True(t, cached(t, s, take("k", policies(2), 1)))
+	require.Equal(t, "a", s.cache.of("k")[0].each[0].Policy)
+}
+
+// TestIdleEntriesLeave, in passing, and then nobody looks for any.
+func TestIdleEntriesLeave(t *testing.T) {
+	f, s := denied(t, 10*time.Millisecond, one, 1)
+	f.advance(20 * time.Millisecond)
+	f.do = leaves(9)
+	other := sameStripe(s, "k")
+	ask(t, s, take(other, one, 1))
+	require.Equal(t, 1, s.cache.entries(), "someone may come to renew it")
+	f.advance(2 * idle)
+	ask(t, s, take(other, one, 1))
+	require.Zero(t, s.cache.entries())
+	require.Zero(t, s.cache.place("k").known.Load())
+}
+
+// sameStripe returns another key that lies beside one.
+func sameStripe(s *Store, key string) string {
+	for i := 0; ; i++ {
+		if other := fmt.Sprint("beside", i); s.cache.place(other).stripe == s.cache.place(key).stripe {
+			return other
+		}
+	}
+}
+
+func (c *cache) entries() (n int) {
+	for i := range c.stripes {
+		n += c.stripes[i].mu.count
+	}
+	return n
+}
+
+func (c *cache) of(key string) []*entry { return c.place(key).mu.keys[key] }
+
+// passes lets all pass.
+type passes struct{ *fake }
+
+func (passes) Do(context.Context, backend.Request) (backend.Decision, error) {
+	return backend.Decision{Allowed: true}, nil
+}
+
+// TestCheapPaths: neither a key without an entry nor an answer allocates.
+func TestCheapPaths(t *testing.T) {
+	f, hit := denied(t, time.Hour, one, 1)
+	miss, ctx := New(passes{f}, f, Longest), context.Background()
+	each := take("k", one, 1)
+	each.Each, each.Charge = make([]backend.State, 1), new(backend.Charge)
+	for _, c := range []struct {
+		s *Store
+		r backend.Request
+	}{{hit, take("k", one, 1)}, {hit, each}, {miss, take("nobody", one, 1)}, {miss, take(sameStripe(hit, "k"), one, 1)}} {
+		require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = c.s.Do(ctx, c.r) }), c.r.Key)
+	}
+}
+
+// BenchmarkTake is what the station costs: a store that answers at once and
+// knows no denial, one that does, and an answer of its own. In production the
+// clock is time.Now.
+func BenchmarkTake(b *testing.B) {
+	h := &hubbed{}
+	f := &fake{do: denies(time.Hour)}
+	miss := New(passes{f}, h, Longest)
+	run := func(name string, s *Store, r backend.Request) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = s.Do(context.Background(), r)
+			}
+		})
+	}
+	run("Off", New(passes{f}, h, -1), take("user:42", one, 1))
+	run("NothingKnown", miss, take("user:42", one, 1))
+	_, _ = New(f, h, Longest).Do(context.Background(), take("k", one, 1))
+	run("KnownBeside", miss, take(sameStripe(miss, "k"), one, 1))
+	still := &fake{do: denies(time.Hour)} // so that it never lapses
+	hit := still.station(Longest)
+	_, _ = hit.Do(context.Background(), take("user:42", one, 1))
+	run("Hit", hit, take("user:42", one, 1))
+}
+
+// TestPings: what stations hand on.
+func TestPings(t *testing.T) {
+	f := &fake{}
+	w, err := f.station(Longest).Ping(context.Background())
+	require.NoError(t, err)
+	require.Empty(t, w)
+	_, err = New(pinger{f}, f, Longest).Ping(context.Background())
+	require.ErrorIs(t, err, errPing)
+}
+
+var errPing = errors.New("pinged")
+
+type pinger struct{ *fake }
+
+func (pinger) Ping(context.Context) ([]string, error) { return nil, errPing }

@@ -1,0 +1,113 @@
+package denial
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// fake is a store that answers as it is told to, with a Hub and a clock.
+type fake struct {
+	hub    backend.Hub
+	now    atomic.Int64 // nanoseconds
+	closed atomic.Bool
+	asked  atomic.Int64
+	failed atomic.Int64
+	do     func(r *backend.Request) (backend.Decision, error)
+}
+
+func (f *fake) Hub() *backend.Hub              { return &f.hub }
+func (f *fake) Now() time.Time                 { return time.Unix(1_745_000_000, f.now.Load()) }
+func (f *fake) Closed() bool                   { return f.closed.Load() }
+func (f *fake) Check([]backend.Policy) error   { return nil }
+func (f *fake) Close() error                   { f.closed.Store(true); return nil }
+func (f *fake) advance(d time.Duration)        { f.now.Add(int64(d)) }
+func (f *fake) Budget() time.Duration          { return 20 * time.Millisecond }
+func (f *fake) station(d time.Duration) *Store { return New(f, f, d) }
+
+func (f *fake) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	f.asked.Add(1)
+	if f.closed.Load() {
+		return backend.Decision{}, backend.ErrClosed
+	}
+	if err := r.Check(ctx); err != nil {
+		return backend.Decision{}, err
+	}
+	return f.do(&r)
+}
+
+// Fail makes it a Failer, as the breaker is one.
+func (f *fake) Fail(_ context.Context, r backend.Request, err error) (backend.Decision, error) {
+	f.failed.Add(1)
+	return backend.Decision{Source: backend.FromFailClosed, Err: err, Charge: r.Charge}, nil
+}
+
+// policies of limits 10, 20 …, so that costs may differ.
+func policies(n int) (ps []backend.Policy) {
+	for i := range n {
+		ps = append(ps, backend.Policy{
+			Name:      string(rune('a' + i)),
+			Algorithm: algo.TokenBucket(algo.PerSecond(10), int64(10*(i+1))),
+			OnFailure: backend.FailClosed,
+		})
+	}
+	return ps
+}
+
+var one = policies(1)
+
+// denies says that a key is denied for so long.
+func denies(retry time.Duration) func(r *backend.Request) (backend.Decision, error) {
+	return func(r *backend.Request) (backend.Decision, error) {
+		at := make([]backend.Reading, len(r.Policies))
+		for i := range at {
+			at[i] = backend.Reading{Used: 10, RetryAt: 1 + int64(i) + retry.Microseconds(), ResetAt: 1 + int64(time.Minute/time.Microsecond)}
+		}
+		return r.Decide(r.Op, 1, 1, at), nil
+	}
+}
+
+// leaves lets pass and says that so many units remain.
+func leaves(n int64) func(r *backend.Request) (backend.Decision, error) {
+	return func(r *backend.Request) (backend.Decision, error) {
+		return r.Decide(r.Op, 1, 1, []backend.Reading{{Used: 10 - n, ResetAt: 2}}), nil
+	}
+}
+
+func unavailable(*backend.Request) (backend.Decision, error) {
+	return backend.Decision{Source: backend.FromFailClosed, Err: backend.ErrUnavailable}, nil
+}
+
+func take(key string, ps []backend.Policy, n int64) backend.Request {
+	return backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: n}}
+}
+
+func ask(t testing.TB, s *Store, r backend.Request) backend.Decision {
+	t.Helper()
+	d, err := s.Do(context.Background(), r)
+	require.NoError(t, err)
+	return d
+}
+
+// cached asks and says whether the cache answered.
+func cached(t testing.TB, s *Store, r backend.Request) bool {
+	t.Helper()
+	before := s.next.(*fake).asked.Load()
+	d := ask(t, s, r)
+	require.Equal(t, d.Source == backend.FromDenyCache, s.next.(*fake).asked.Load() == before)
+	return d.Source == backend.FromDenyCache
+}
+
+// denied is a station that knows of a denial of the key "k".
+func denied(t testing.TB, retry time.Duration, ps []backend.Policy, n int64) (*fake, *Store) {
+	t.Helper()
+	f := &fake{do: denies(retry)}
+	s := f.station(Longest)
+	require.False(t, cached(t, s, take("k", ps, n)))
+	return f, s
+}

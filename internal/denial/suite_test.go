@@ -1,0 +1,128 @@
+package denial_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/backend/storetest"
+	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// patient: the budget is not the subject.
+var patient = &standalone.Options{Budget: 20 * time.Second}
+
+// subject is the stations in the root's order, on a real server whose clock
+// the suite sets, and which a proxy can break.
+func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.Subject {
+	admin, ctx := server.Client(t), context.Background()
+	require.NoError(t, admin.FlushDB(ctx).Err())
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	var now atomic.Int64
+	clock := func() time.Time { return time.UnixMicro(now.Load()) }
+	store := standalone.New(script.Virtual{Client: client, Now: clock}, patient)
+	return storetest.Subject{
+		Store:  denial.New(breaker.New(store, nil), store, d),
+		Cached: d > 0,
+		SetNow: now.Store,
+		Expiries: func() map[string]time.Duration {
+			m := map[string]time.Duration{}
+			for _, k := range admin.Keys(ctx, "*").Val() {
+				m[k] = admin.PTTL(ctx, k).Val()
+			}
+			return m
+		},
+		Corrupt: func(key string, ps []backend.Policy) {
+			hash := script.DefaultPrefix.Hash(script.Tag(key, ""))
+			for _, p := range ps {
+				if p.Algorithm.Kind() == algo.KindSlidingLog {
+					admin.Set(ctx, hash+":log:"+p.Name, "garbage", time.Hour)
+				}
+			}
+			for _, f := range admin.HKeys(ctx, hash).Val() {
+				admin.HSet(ctx, hash, f, "garbage")
+			}
+		},
+		LoseReply: func() { proxy.Set(redistest.ResetAfterRequest); proxy.Limit(1) },
+	}
+}
+
+// TestSuite: with the cache on, what it answers is held to the contract too;
+// off, the station is not there.
+func TestSuite(t *testing.T) {
+	server := redistest.Start(t)
+	for name, d := range map[string]time.Duration{"On": time.Second, "Off": -1} {
+		answered := int64(0)
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+				s := subject(t, server, d)
+				t.Cleanup(func() { answered += s.Store.(*denial.Store).Answered() })
+				return s
+			}})
+		})
+		require.Equal(t, d > 0, answered > 100, "%s: %d answers", name, answered)
+	}
+	server.NoImmortals(t, "")
+}
+
+// TestTwins: whatever a random history asks, what the cache denies the store
+// would have denied too, and all else is the store's. The clock never steps
+// back, as the one that counts an entry's time in production can't.
+func TestTwins(t *testing.T) {
+	s := trace.Steady(uint64(time.Now().UnixNano()))
+	server := redistest.Start(t)
+	store := standalone.New(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
+	station := denial.New(store, store, time.Second)
+	model, said := trace.NewModel(s.Now), 0
+	for i := range 20_000 {
+		r := s.Next()
+		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), station, r)
+		if got.Decision.Source == backend.FromDenyCache {
+			said++
+			require.False(t, want.Decision.Allowed, "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
+			continue
+		}
+		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
+	}
+	require.Greater(t, said, 100, "answers from the cache")
+}
+
+// TestStoresTell what the cache asks of them, also before any server answers.
+func TestStoresTell(t *testing.T) {
+	at := time.Unix(1_745_000_000, 0)
+	now := func() time.Time { return at }
+	client, addrs := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), &redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}
+	defer client.Close()
+	nodes := redis.NewClusterClient(addrs)
+	defer nodes.Close()
+	type store interface {
+		backend.Store
+		backend.Clock
+		backend.Closable
+		backend.Budgeted
+	}
+	for _, s := range []struct{ virtual, real store }{
+		{standalone.New(script.Virtual{Client: client, Now: now}, nil), standalone.New(client, nil)},
+		{cluster.New(script.VirtualCluster{ClusterOptions: nodes, Now: now}, nil), cluster.New(nodes, nil)},
+	} {
+		require.Equal(t, at, s.virtual.Now())
+		require.WithinDuration(t, time.Now(), s.real.Now(), time.Minute)
+		require.Contains(t, s.real.Now().String(), "m=", "the monotonic clock")
+		require.Equal(t, standalone.DefaultBudget, s.real.Budget())
+		require.False(t, s.real.Closed())
+		require.NoError(t, s.real.Close())
+		require.True(t, s.real.Closed())
+	}
+}
