@@ -41,10 +41,17 @@ for p = 1, policies do
     end
   end
 end
-if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
+if status > 0 then
+  --@include each.refuse
 else
-  if policies == 3 then out = out .. sec .. gap .. usec .. '\0' .. values[1] .. values[2] .. values[3] .. later
-  else out = out .. sec .. gap .. usec .. '\0' .. table.concat(values) .. later end
+  local met
+  if policies == 3 then met = values[1] .. values[2] .. values[3] .. later
+  else met = table.concat(values) .. later end
+  if alone then reply = sec .. ' ' .. usec .. '\0' .. met
+  else
+    reply[n + 1], reply[n + 2] = '\0', met
+    n = n + 2
+  end
   if passes and least == 1 then
     --@include each.lasts
     if policies == 2 then call('HSET', key, ARGV[arg + 1], first, ARGV[arg + 2], second)
