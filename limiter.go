@@ -90,7 +90,14 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 // AllowN decides a call that costs n units of every policy, all or nothing;
 // n is from 1 to what the policies can grant. A larger one is
 // ErrNeverAdmissible.
-func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, err error) {
+	if len(l.policies) == 1 {
+		p := &l.policies[0]
+		if now, r, ok := l.store.Hit(ctx, key, p, n); ok {
+			r.Word(&d, p, n, now)
+			return d, nil
+		}
+	}
 	return l.store.Do(ctx, backend.Request{
 		Op:    backend.Take,
 		Group: backend.Group{Key: key, Policies: l.policies, Cost: n},

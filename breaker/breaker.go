@@ -31,6 +31,7 @@ type Options struct {
 // it from asking one that does not answer. Safe for concurrent use.
 type Store struct {
 	next     backend.Store
+	quick    backend.Quick // next, where it is quick and no observer is told
 	opts     Options
 	circuits *circuits // nil where next makes no round trips
 	undone   counters
@@ -75,6 +76,9 @@ func New(next backend.Store, opts *Options) *Store {
 	if opts != nil {
 		s.opts = *opts
 	}
+	if s.opts.Observer == nil {
+		s.quick, _ = next.(backend.Quick)
+	}
 	if s.circuits = of(next); s.circuits != nil {
 		s.circuits.watch(s.opts.Observer, s.opts.Logger)
 	}
@@ -106,6 +110,14 @@ func (s *Store) checkMode(p *backend.Policy) error {
 		Value: uint8(p.OnFailure),
 		Want:  "FailOpen, FailClosed or FailLocal: there is no default",
 	}
+}
+
+// Hit asks next, where it is quick; see backend.Quick.
+func (s *Store) Hit(ctx context.Context, key string, p *backend.Policy, cost int64) (now int64, r backend.Reading, ok bool) {
+	if s.quick == nil {
+		return 0, r, false
+	}
+	return s.quick.Hit(ctx, key, p, cost)
 }
 
 // Do asks next. A reset and a settlement that next could not make are
