@@ -87,7 +87,7 @@ func (s *Store) look(m *guarded, g *backend.Group, hash uint64, ls []look, now i
 			now = s.spill.instant(s, m, now)
 			continue
 		}
-		l.view = a.View(l.words, now)
+		a.Look(&l.view, l.words, now)
 		fits = a.Fits(&l.view, g.CostOf(i)) && fits
 	}
 	return now, fits, spilled
@@ -180,7 +180,7 @@ func (s *Store) renew(m *guarded, g *backend.Group, hash uint64, ls []look, now 
 		if l := &ls[i]; l.shared != nil && s.kept.Load() < s.most {
 			a := &g.Policies[i].Algorithm
 			s.keep(m, g, hash, i, l, fresh(a, none[:]), l.shared.resetAt)
-			l.view = a.View(l.words, now)
+			a.Look(&l.view, l.words, now)
 		}
 	}
 }

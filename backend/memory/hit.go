@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -27,7 +28,8 @@ func (s *Store) Hit(ctx context.Context, key string, p *backend.Policy, cost int
 	now = s.instant(m, now)
 	m.calls++
 	w := m.at(at)
-	v := a.View(w[header:], now)
+	var v algo.View
+	a.Look(&v, w[header:], now)
 	if a.Fits(&v, cost) {
 		a.Take(w[header:], &v, cost)
 		r.ResetAt = a.ResetAt(&v)

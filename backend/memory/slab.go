@@ -102,14 +102,18 @@ func (m *guarded) open(n int) {
 	m.segs, m.last = append(m.segs, s), len(m.segs)
 }
 
-// bury marks the record as dead, and empties its segment where it was the
-// last that lived.
+// bury marks a record that the index has left as dead, and gives its segment
+// back where it was the last that lived.
 func (m *guarded) bury(p place) {
 	w, i := m.at(p), int(p>>segBits)
 	n := m.size(w)
 	w[tagWord], w[untilWord] = int64(n), dead
 	seg := &m.segs[i]
 	if seg.dead += n; seg.dead < seg.used {
+		return
+	}
+	if m.index.count == 0 {
+		m.segs, m.last, m.hand.seg, m.hand.off = nil, 0, 0, 0
 		return
 	}
 	if m.hand.seg == i {
