@@ -78,7 +78,7 @@ func (s *Store) look(m *guarded, g *backend.Group, hash uint64, ls []look, now i
 		a := &p.Algorithm
 		l.words, l.shared = none[:], nil
 		if l.at, l.own = m.find(tag(hash, p), g.Key, g.Sub, p); l.own {
-			l.words = m.words(l.at, a.Kind())
+			l.words = m.counts(l.at, a.Kind())
 		} else if spilled {
 			l.spill(s.spill.find(g, i, now))
 		} else if s.spill.live.Load() || s.kept.Load() >= s.most {
@@ -158,7 +158,7 @@ func (s *Store) record(m *guarded, g *backend.Group, hash uint64, i int, l *look
 func (s *Store) keep(m *guarded, g *backend.Group, hash uint64, i int, l *look, words []int64, resetAt int64) {
 	p := &g.Policies[i]
 	l.at, l.own, l.shared = m.keep(tag(hash, p), g, i, words, resetAt), true, nil
-	l.words = m.words(l.at, p.Algorithm.Kind())
+	l.words = m.counts(l.at, p.Algorithm.Kind())
 	s.kept.Add(1)
 }
 

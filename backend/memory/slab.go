@@ -41,7 +41,7 @@ func keepsMany(k algo.Kind) bool { return wordsOf(k) == 1 }
 type place uint32
 
 const (
-	segBits = 9
+	segBits = 10
 	segMax  = 1 << segBits // words of a segment; one longer record has one of its own
 	segMin  = 64           // of the first: many stores hold few keys
 )
@@ -49,10 +49,12 @@ const (
 // segment is a run of records. New ones go to the end of the stripe's last
 // one; a segment that is half dead is emptied into that as the sweep passes,
 // so that memory comes back without a pause.
+//
+// The words lie apart from what is known of a segment: each call reads where
+// they are, and a table of 24 bytes a segment stays in a core's own cache.
 type segment struct {
-	words []int64
-	used  int // how many of them records have
-	dead  int // of these: how many are a dead record's
+	used int // how many words records have
+	dead int // of these: how many are a dead record's
 }
 
 // until packs the instant a record is as new at, in ticks of 33 ms rounded up,
@@ -69,7 +71,7 @@ func resetAt(until int64) int64 { return until >> nameBits << tick }
 func nameIn(until int64) uint32 { return uint32(until) & (1<<nameBits - 1) }
 
 // at returns the stripe's words from a record on.
-func (m *guarded) at(p place) []int64 { return m.segs[p>>segBits].words[p%segMax:] }
+func (m *guarded) at(p place) []int64 { return m.words[p>>segBits][p%segMax:] }
 
 // size returns how many words the record at the head of w has.
 func (m *guarded) size(w []int64) int {
@@ -81,7 +83,7 @@ func (m *guarded) size(w []int64) int {
 
 // room returns where n words are free.
 func (m *guarded) room(n int) place {
-	if len(m.segs) == 0 || m.segs[m.last].used+n > len(m.segs[m.last].words) {
+	if len(m.segs) == 0 || m.segs[m.last].used+n > len(m.words[m.last]) {
 		m.open(n)
 	}
 	seg := &m.segs[m.last]
@@ -92,14 +94,15 @@ func (m *guarded) room(n int) place {
 
 // open begins a segment with room for n words.
 func (m *guarded) open(n int) {
-	s := segment{words: make([]int64, max(n, min(segMin<<min(len(m.segs), segBits), segMax)))}
-	for i := range m.segs {
-		if m.segs[i].words == nil {
-			m.segs[i], m.last = s, i
+	w := make([]int64, max(n, min(segMin<<min(len(m.segs), segBits), segMax)))
+	for i := range m.words {
+		if m.words[i] == nil {
+			m.words[i], m.last = w, i
 			return
 		}
 	}
-	m.segs, m.last = append(m.segs, s), len(m.segs)
+	m.last = len(m.segs)
+	m.words, m.segs = append(m.words, w), append(m.segs, segment{})
 }
 
 // bury marks a record that the index has left as dead, and gives its segment
@@ -113,23 +116,23 @@ func (m *guarded) bury(p place) {
 		return
 	}
 	if m.index.count == 0 {
-		m.segs, m.last, m.hand.seg, m.hand.off = nil, 0, 0, 0
+		m.words, m.segs, m.last, m.hand.seg, m.hand.off = nil, nil, 0, 0, 0
 		return
 	}
 	if m.hand.seg == i {
 		m.hand.off = 0 // else it would point into the middle of what comes next
 	}
-	if i != m.last {
-		*seg = segment{}
-		return
+	*seg = segment{}
+	if i == m.last {
+		clear(m.words[i])
+	} else {
+		m.words[i] = nil
 	}
-	clear(seg.words)
-	seg.used, seg.dead = 0, 0
 }
 
 // empty moves what lives in a segment to the last one.
 func (m *guarded) empty(i int) {
-	w := m.segs[i].words[:m.segs[i].used]
+	w := m.words[i][:m.segs[i].used]
 	for off := 0; off < len(w); {
 		n := m.size(w[off:])
 		if w[off+untilWord] != dead {
@@ -139,7 +142,7 @@ func (m *guarded) empty(i int) {
 		}
 		off += n
 	}
-	m.segs[i] = segment{}
+	m.words[i], m.segs[i] = nil, segment{}
 }
 
 func tagIn(w []int64) uint32 { return uint32(w[tagWord] >> 32) }

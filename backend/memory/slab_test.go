@@ -29,7 +29,7 @@ func soundStripe(t *testing.T, m *guarded) (records int) {
 	for i, seg := range m.segs {
 		gone := 0
 		for off := 0; off < seg.used; {
-			w := seg.words[off:]
+			w := m.words[i][off:]
 			n := m.size(w)
 			if w[untilWord] == dead {
 				gone += n
@@ -123,8 +123,8 @@ func TestMemoryComesBack(t *testing.T) {
 func words(s *Store) (n int) {
 	for i := range s.stripes {
 		m := &s.stripes[i].mu
-		for _, seg := range m.segs {
-			n += len(seg.words)
+		for _, w := range m.words {
+			n += len(w)
 		}
 		n += len(m.index.slots)
 	}

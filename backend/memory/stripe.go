@@ -12,22 +12,24 @@ import (
 // one stripe, so a set of them is decided all or nothing.
 type stripe struct {
 	mu guarded
-	_  [16]byte // whole cache lines: neighbours' locks must not share one
+	_  [24]byte // whole cache lines: neighbours' locks must not share one
 }
 
-// guarded is what the lock beside it guards. What each call writes comes
-// first: only that line travels between the cores that call.
+// guarded is what the lock beside it guards. What each call writes is in the
+// first cache line, which travels between the cores that call; the second is
+// only read by a call that finds its record; the others it does not touch.
 type guarded struct {
 	sync.Mutex
 	latest int64 // the last decision's instant, by the store's own clock
 	calls  uint
 	hand   struct{ seg, off int } // where the sweep goes on
-	_      [24]byte
+	names  []name
 
 	index index
+	words [][]int64 // the segments
+	last  int       // the one where new records go
+
 	segs  []segment
-	last  int // the segment where new records go
-	names []name
 	many  [][]int64 // words of the kinds that keep many
 	known map[id]uint32
 	spare struct{ names, many []uint32 } // numbers that are free
@@ -78,8 +80,8 @@ func (m *guarded) is(at place, key, sub string, p *backend.Policy) bool {
 	return n.kind == k && n.policy == p.Name && n.sub == sub && isKey(w[header+wordsOf(k):], key)
 }
 
-// words returns a record's words, to be read and written in place.
-func (m *guarded) words(at place, k algo.Kind) []int64 {
+// counts returns a record's words, to be read and written in place.
+func (m *guarded) counts(at place, k algo.Kind) []int64 {
 	w := m.at(at)
 	if keepsMany(k) {
 		return m.many[w[header]]
@@ -140,7 +142,7 @@ func (m *guarded) drop(at place) {
 func (m *guarded) number(of id) uint32 {
 	i, ok := m.known[of]
 	if !ok {
-		of.policy, of.sub = strings.Clone(of.policy), strings.Clone(of.sub)
+		of.sub = strings.Clone(of.sub) // the policy keeps its own string, which is then equal at a glance
 		i = m.enlist(name{id: of})
 		if m.known == nil {
 			m.known = map[id]uint32{}

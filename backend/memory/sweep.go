@@ -3,10 +3,11 @@ package memory
 // Idle keys leave while others call, with no goroutine and no pause: every so
 // many calls look at a few records, in the stripe that is called and in
 // another, and drop those that are as new. n calls have looked at n/2 records.
-// They lie in a row, so that looking at 8 costs little more than at one.
+// They lie in a row, so that looking at 16 costs little more than at one.
 const (
-	every = 32
-	some  = 8
+	every = 64
+	some  = 16
+	far   = 4 // stripes, where they hold fewer
 )
 
 // tick is called once a call, with st locked.
@@ -20,18 +21,21 @@ func (st *stripe) tick(s *Store, now int64) {
 	}
 }
 
-// sweepAnother sweeps the next stripe in turn, where nobody is in it: keys
+// sweepAnother sweeps the next stripes in turn, where nobody is in them: keys
 // leave though nobody calls in their own.
 func (s *Store) sweepAnother(now int64) {
-	st := &s.stripes[s.hand.Add(1)%uint32(len(s.stripes))]
-	if st.mu.TryLock() {
-		st.sweep(s, now, some)
-		st.mu.Unlock()
+	for n, i := some, 0; n > 0 && i < far; i++ {
+		st := &s.stripes[s.hand.Add(1)%stripes]
+		if st.mu.TryLock() {
+			n = st.sweep(s, now, n)
+			st.mu.Unlock()
+		}
 	}
 }
 
-// sweep looks at the next n records in turn and drops the idle.
-func (st *stripe) sweep(s *Store, now int64, n int) {
+// sweep looks at the next n records in turn and drops the idle. It returns
+// how many of the n are left.
+func (st *stripe) sweep(s *Store, now int64, n int) int {
 	m := &st.mu
 	for turns := 0; n > 0 && turns <= len(m.segs) && m.index.count > 0; {
 		if m.hand.seg >= len(m.segs) || m.hand.off >= m.segs[m.hand.seg].used {
@@ -50,6 +54,7 @@ func (st *stripe) sweep(s *Store, now int64, n int) {
 			s.kept.Add(-1)
 		}
 	}
+	return n
 }
 
 // turn takes the sweep to the next segment, and empties the one that it has
