@@ -42,7 +42,7 @@ func command() string {
 	if len(words) == 1 {
 		return "make bench"
 	}
-	return strings.Join(words, " ")
+	return strings.ReplaceAll(strings.Join(words, " "), "|", `\|`) // it stands in a table
 }
 
 func commit() string {
