@@ -34,6 +34,7 @@ var defaults = settings{
 type bench struct {
 	settings
 	stage    *stage
+	load     float64 // of the machine, before the run
 	server   *redistest.Server
 	admin    *redis.Client
 	cluster  []string        // addresses
@@ -48,7 +49,7 @@ var ctx = context.Background()
 
 func newBench(s settings) *bench {
 	redis.SetLogger(quiet{})
-	return &bench{settings: s, stage: &stage{}, filled: map[string]bool{}, capacity: map[string]float64{}}
+	return &bench{settings: s, stage: &stage{}, load: loadAverage(), filled: map[string]bool{}, capacity: map[string]float64{}}
 }
 
 // quiet keeps go-redis from printing among the tables.

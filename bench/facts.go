@@ -25,6 +25,9 @@ func (b *bench) facts() []report.Fact {
 		{Name: "system", Value: system()},
 		{Name: "Go", Value: strings.TrimPrefix(runtime.Version(), "go")},
 	}
+	if b.load >= 0 {
+		all = append(all, report.Fact{Name: "load before the run", Value: report.Figure(b.load)})
+	}
 	if b.server != nil {
 		all = append(all, report.Fact{Name: "Redis", Value: b.version()})
 	}
@@ -81,6 +84,16 @@ func (b *bench) version() string {
 	return "unknown"
 }
 
+// loadAverage is that of the last minute, negative where none is known.
+func loadAverage() float64 {
+	text, _ := os.ReadFile("/proc/loadavg")
+	var x float64
+	if _, err := fmt.Sscan(string(text), &x); err != nil {
+		return -1
+	}
+	return x
+}
+
 // modules are all that are linked in, as the linker knows them.
 func modules() []report.Fact {
 	info, ok := debug.ReadBuildInfo()
@@ -98,6 +111,12 @@ func modules() []report.Fact {
 
 // selfRemarks are what the run noticed of itself.
 func (b *bench) selfRemarks() []string {
+	if b.runs < defaults.runs || b.length < defaults.length {
+		b.notes = append([]string{"**This was a short run.** It shows the form; what it says is coarse."}, b.notes...)
+	}
+	if b.load >= float64(runtime.NumCPU()) { // less is what compiling the benchmark leaves
+		b.notes = append([]string{"**The machine had other work to do.** The figures are too low, and the ratios are chance."}, b.notes...)
+	}
 	if len(b.late) == 0 {
 		return b.notes
 	}
