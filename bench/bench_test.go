@@ -5,9 +5,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/bench/load"
+	"github.com/headgate-go/headgate/bench/peers"
 	"github.com/headgate-go/headgate/internal/redistest"
 )
 
@@ -56,6 +59,32 @@ func TestEveryWorkload(t *testing.T) {
 	for _, chart := range r.Charts() {
 		if _, err := os.Stat(filepath.Join(dir, "benchmarks-"+chart+".svg")); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestSeatFillsOnceWhatAServerKeeps: a hot key before them must not pass for
+// all keys.
+func TestSeatFillsOnceWhatAServerKeeps(t *testing.T) {
+	var filled atomic.Int64
+	m := peers.Maker{Name: "counting", Make: func(peers.Limit) (*peers.Subject, error) {
+		return &peers.Subject{Fill: func(string) load.Answer {
+			filled.Add(1)
+			return load.Passed
+		}}, nil
+	}}
+	b := newBench(settings{keys: 100})
+	for _, c := range []struct {
+		place string
+		keys  load.Keys
+		want  int64
+	}{{server, hot(b), 1}, {server, uniform(b), 100}, {server, zipf(b), 0}, {cluster, zipf(b), 100}, {memory, hot(b), 1}, {memory, hot(b), 1}} {
+		filled.Store(0)
+		if err := b.seat(trial{place: c.place, fill: 4}, &guest{Maker: m, keys: c.keys}); err != nil {
+			t.Fatal(err)
+		}
+		if got := filled.Load(); got != c.want {
+			t.Errorf("%s: %d of %d keys were filled, want %d", c.place, got, len(c.keys.Names()), c.want)
 		}
 	}
 }

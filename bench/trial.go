@@ -123,7 +123,7 @@ func (b *bench) seat(t trial, g *guest) (err error) {
 	if g.Subject, err = g.Make(g.limit); err != nil {
 		return fmt.Errorf("%s: %w", g.Name, err)
 	}
-	has := t.place + g.Name + t.stored
+	has := fmt.Sprint(t.place, g.Name, t.stored, len(g.keys.Names()))
 	if t.fill == 0 || b.filled[has] {
 		return nil
 	}
