@@ -3,6 +3,7 @@
 package report
 
 import (
+	"math"
 	"slices"
 	"strings"
 )
@@ -126,13 +127,14 @@ func (t *Table) against(subject string) (Row, bool) {
 	return best, best.Subject != ""
 }
 
-// ratio is the first own row's median to r's.
+// ratio is the first own row's median to r's, false where there is none.
 func (t *Table) ratio(r Row) (float64, bool) {
 	i := slices.IndexFunc(t.Rows, func(r Row) bool { return r.Ours })
 	if i < 0 || r.Ours || r.Median() == 0 {
 		return 0, false
 	}
-	return t.Rows[i].Median() / r.Median(), true
+	x := t.Rows[i].Median() / r.Median()
+	return x, !math.IsInf(x, 0) && !math.IsNaN(x)
 }
 
 // Claim is the target in words.
