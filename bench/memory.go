@@ -115,22 +115,21 @@ func live() float64 {
 
 // crowdedHeap measures with a collection a second under way, as in a service
 // that makes garbage. The collector's share is from the end of the one before
-// the measurement to the end of the last within it; there is none if that did
-// not end in time, since with the callers gone it takes all that is idle.
+// the measurement to the end of the last that it began; the callers go on until
+// then, since without them it would take all that is idle.
 func crowdedHeap(b *bench, g *guest) (figures, error) {
 	var before, after cpuTaken
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	closed := load.Closed{Callers: memoryCallers, For: 4 * b.length, Time: 16, Between: func() {
+	closed := load.Closed{Callers: memoryCallers, For: 2 * b.length, Time: 16, Between: func() {
 		before = collector()
-		after = before
 		go func() {
 			defer close(stopped)
-			collect(stop, &after)
+			after = collect(stop)
 		}()
 	}}
 	s := closed.Run(g.keys, g.Allow)
 	close(stop)
-	<-stopped
+	load.Until(stopped, memoryCallers, g.keys, g.Allow)
 	failed, err := passing(&s)
 	f := figures{waits(&s), failed}
 	f.by[decisions] = s.Rate()
@@ -139,22 +138,17 @@ func crowdedHeap(b *bench, g *guest) (figures, error) {
 }
 
 // collect forces a collection now and every second until it is stopped, and
-// notes what they had taken when the last before that ended.
-func collect(stop chan struct{}, taken *cpuTaken) {
+// returns what had been taken when the last ended.
+func collect(stop chan struct{}) cpuTaken {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		runtime.GC()
+		taken := collector()
 		select {
 		case <-stop:
-			return
-		default:
-			*taken = collector()
-		}
-		select {
+			return taken
 		case <-tick.C:
-		case <-stop:
-			return
 		}
 	}
 }

@@ -50,6 +50,18 @@ func (c Closed) round(keys Keys, call Call, d time.Duration) Sample {
 	return s
 }
 
+// Until keeps callers calling until done, and counts nothing.
+func Until(done <-chan struct{}, callers int, keys Keys, call Call) {
+	var stop atomic.Bool
+	gather(callers, func(i int) func(time.Time) {
+		w := keys.walk(i, callers)
+		return func(time.Time) { count(&w, new(tally), call, &stop) }
+	}, func() {
+		<-done
+		stop.Store(true)
+	})
+}
+
 // gather prepares all callers, starts them at once, tells them when that was,
 // and waits for them.
 // Their goroutines exist before the meter starts: a thousand of them would
