@@ -81,13 +81,16 @@ func otherServerTrials() []trial {
 	three := onServer("three-policies/512", "100,000 keys, each as likely, three policies on each: one call of Headgate's, or three of redis_rate's. 512 callers.",
 		uniform, threePolicies, closed(crowdSize), rate(beats(10, redisRate)))
 	three.stored = "three"
+	together := onServer("three-policies/hot/512", "One key with three policies: one call of Headgate's, or three of redis_rate's. 512 callers.",
+		hot, threePolicies, closed(crowdSize), rate(beats(10, redisRate)))
+	together.stored = "three"
 	refused := onServer("denied/512", "One key, whose limit is used up. 512 callers, one process: what still reaches the server.",
 		func(*bench) load.Keys { return load.Hot("denied:0") }, ours, denied, metric(scripts, within(2, "")), metric(decisions))
 	refused.limit, refused.fill = peers.Limit{Rate: 1, Period: time.Hour, Burst: 1}, 0
 	held := onServer("connections", "100,000 keys, each as likely. 1,000 callers: the connections that the server sees.",
 		uniform, ours, counted, metric(connections, within(0.5, redisRate)))
 	held.life = own
-	return []trial{processes, three, refused, held}
+	return []trial{processes, together, three, refused, held}
 }
 
 func threePolicies(b *bench) []peers.Maker {

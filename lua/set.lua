@@ -5,7 +5,9 @@
 
 --@section group
 local key, status, least, ahead, sum, log = KEYS[k], 0, 2 - op
-local values, first, second, third, fresh = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + policies))
+local values, first, second, third, fresh
+if policies == 3 then values = redis.pcall('HMGET', key, ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3])
+else values = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + policies)) end
 if values.err then
   if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
   values, status = {}, 1
@@ -44,13 +46,15 @@ end
 if status > 0 then
   --@include each.refuse
 else
-  local met
-  if policies == 3 then met = values[1] .. values[2] .. values[3] .. later
-  else met = table.concat(values) .. later end
-  if alone then reply = sec .. ' ' .. usec .. '\0' .. met
+  if alone then
+    if policies == 3 then reply = sec .. ' ' .. usec .. '\0' .. values[1] .. values[2] .. values[3] .. later
+    else reply = sec .. ' ' .. usec .. '\0' .. table.concat(values) .. later end
+  elseif policies == 3 then
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = '\0', values[1], values[2], values[3], later
+    n = n + 5
   else
-    reply[n + 1], reply[n + 2] = '\0', met
-    n = n + 2
+    reply[n + 1], reply[n + 2], reply[n + 3] = '\0', table.concat(values), later
+    n = n + 3
   end
   if passes and least == 1 then
     --@include each.lasts
