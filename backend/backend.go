@@ -76,8 +76,9 @@ type Answer struct {
 }
 
 // Clock is implemented by stores that tell by which clock stations count what
-// they know of it: the monotonic one, but in tests that set the time.
-type Clock interface{ Now() time.Time }
+// they know of it. It returns nil for the process' own monotonic one, which it
+// is but in tests that set the time.
+type Clock interface{ Clock() func() time.Time }
 
 // Closable is implemented by stores that tell whether they were closed, for
 // stations that would answer without asking them.
