@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/shard"
 )
 
 // Limiter decides, for a key, whether a call may pass now. Make one with New
@@ -18,6 +19,7 @@ import (
 // share its counts.
 type Limiter struct {
 	denial   *denial.Store // the stations, outermost first; nil over a store in this process
+	shard    *shard.Store
 	breaker  *breaker.Store
 	observer Observer // nil: nobody
 	policies []Policy // never written
@@ -46,8 +48,9 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Observer:  opts.Observer,
 		Logger:    opts.Logger,
 	})}
+	l.shard = shard.New(l.breaker, s)
 	if h, ok := s.(backend.Hubbed); ok { // else a call costs less than a look
-		l.denial = denial.New(l.breaker, h, cmp.Or(opts.DenyFor, denial.Longest))
+		l.denial = denial.New(l.shard, h, cmp.Or(opts.DenyFor, denial.Longest))
 	}
 	return l.With(policies...)
 }
@@ -67,7 +70,7 @@ func local(s backend.Store) backend.Store {
 // free and paid plans, or a limit per tenant. A policy is known by its name,
 // so one that both list shares its count.
 func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
-	if err := l.breaker.Check(policies); err != nil {
+	if err := l.shard.Check(policies); err != nil {
 		return nil, err
 	}
 	other := *l
@@ -160,7 +163,7 @@ func (l *Limiter) ask(ctx context.Context, r backend.Request) (Decision, error) 
 	if l.denial != nil {
 		return l.denial.Do(ctx, r)
 	}
-	return l.breaker.Do(ctx, r)
+	return l.shard.Do(ctx, r)
 }
 
 // Reset makes the key as new for the limiter's policies. Unlike a decision it

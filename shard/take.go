@@ -1,0 +1,206 @@
+package shard
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// call is one request on a key that is spread.
+type call struct {
+	s *Store
+	m *known
+	r *backend.Request
+	e *entry
+}
+
+// How often a call asks. First come those that nothing is known against; then,
+// when the sum was read, those that it showed room in. A call that nobody
+// answers goes on to the next: a few times, since a dead node has many.
+const (
+	firsts = 2
+	tries  = 2
+	deaths = 4
+)
+
+func (c *call) take(ctx context.Context) (backend.Decision, error) {
+	if v := c.e.verdict.Load(); v != nil {
+		now := c.m.now()
+		if v.holds(&c.r.Group, now) {
+			return c.repeat(ctx, v, now)
+		}
+		if now >= v.until || now < v.at {
+			c.e.verdict.CompareAndSwap(v, nil)
+		}
+	}
+	asked, dead := 0, 0
+	for asked < firsts && dead < deaths {
+		i := c.pick(asked > 0)
+		if i < 0 {
+			break
+		}
+		d, err, done := c.ask(ctx, i, false)
+		if done {
+			return d, err
+		}
+		if err == nil {
+			asked++
+		} else {
+			dead++
+		}
+	}
+	if v := c.conclude(c.m.now()); v != nil {
+		if asked == 0 {
+			return c.repeat(ctx, v, v.at)
+		}
+		return c.say(ctx, v, false)
+	}
+	return c.search(ctx)
+}
+
+// pick returns a sub-key to ask, -1 where none is known to have room. Only the
+// first may be asked without having been seen with room.
+func (c *call) pick(seen bool) int {
+	if i := c.e.draw(&c.r.Group); i >= 0 {
+		return i
+	}
+	if s := c.e.look(&c.r.Group, c.m.now()); s.some || !seen && !s.stale {
+		return s.best
+	}
+	return -1
+}
+
+// search reads the sum and takes from where it shows room. Whoever loses the
+// race for that twice is denied, though there may be more elsewhere.
+func (c *call) search(ctx context.Context) (backend.Decision, error) {
+	f, err := c.sum(ctx)
+	if err != nil {
+		return backend.Decision{}, err
+	}
+	for lost, dead := 0, 0; ; {
+		now := c.m.now()
+		s := c.e.look(&c.r.Group, now)
+		if s.best < 0 {
+			if v := c.conclude(now); v != nil {
+				return c.say(ctx, v, lost == 0)
+			}
+		}
+		if s.best < 0 || lost == tries || dead == deaths {
+			c.s.done.wrong.Add(1)
+			return c.lost(f), nil
+		}
+		if lost > 0 {
+			c.s.done.seconds.Add(1)
+		}
+		d, err, done := c.ask(ctx, s.best, true)
+		if done {
+			return d, err
+		}
+		if err == nil {
+			lost++
+		} else {
+			dead++
+		}
+	}
+}
+
+// ask takes from the i-th share. It is done where that passed, or where the
+// call must not go on: a take that was perhaps counted is not tried elsewhere.
+func (c *call) ask(ctx context.Context, i int, exact bool) (d backend.Decision, err error, done bool) {
+	r := c.part(i)
+	states := r.Each
+	var one [1]backend.State
+	if len(r.Policies) > 1 && states == nil {
+		states = make([]backend.State, len(r.Policies))
+		r.Each = states
+	}
+	d, err = c.s.next.Do(ctx, r)
+	switch {
+	case err == nil && states == nil:
+		one[0] = d.State
+		c.e.learn(i, &d, one[:], &c.r.Group, c.learnt(&d))
+		if d.Allowed {
+			c.widen(&d, one[:], exact)
+		}
+		return d, nil, d.Allowed
+	case err == nil:
+		c.e.learn(i, &d, states, &c.r.Group, c.learnt(&d))
+		if d.Allowed {
+			c.widen(&d, states, exact)
+		}
+		return d, nil, d.Allowed
+	case lonely(err):
+		c.e.bury(i, err, c.m.now())
+		return d, err, false
+	}
+	d, err = c.fail(ctx, i, err)
+	return d, err, true
+}
+
+// learnt reads the clock for an answer that stands for a while.
+func (c *call) learnt(d *backend.Decision) time.Duration {
+	if d.Allowed {
+		return 0
+	}
+	return c.m.now()
+}
+
+// part returns the request on the i-th share.
+func (c *call) part(i int) backend.Request {
+	r := *c.r
+	r.Sub, r.Policies, r.Last = c.e.name(i), c.e.plan.parts[i], false
+	return r
+}
+
+// widen makes of a share's answer to a take that passed the whole key's: what
+// remains is the sum of what was last seen in each.
+func (c *call) widen(d *backend.Decision, states []backend.State, exact bool) {
+	for j := range states {
+		s := &states[j]
+		s.Limit = c.e.plan.policies[j].Algorithm.Max()
+		s.Remaining = min(max(c.e.left[j].Load(), s.Remaining), s.Limit)
+		s.Used = s.Limit - s.Remaining
+	}
+	d.State = states[backend.Binding(states)]
+	d.Estimated = !exact
+}
+
+// fail applies the failure mode of the i-th share, where no store decided.
+func (c *call) fail(ctx context.Context, i int, err error) (backend.Decision, error) {
+	r := c.part(i)
+	r.Last = c.r.Last
+	d, err := c.s.Fail(ctx, r, err)
+	if err == nil && d.Source != backend.FromFailLocal { // that one says its own limits
+		for j := range r.Each {
+			r.Each[j].Limit = c.e.plan.policies[j].Algorithm.Max()
+		}
+		for j := range r.Policies {
+			if p := &c.e.plan.policies[j]; p.Name == d.Policy {
+				d.Limit = p.Algorithm.Max()
+			}
+		}
+	}
+	return d, err
+}
+
+// meet applies the failure modes of the shares that nobody answers for, once
+// the living ones are spent. Those that fail local have a count each.
+func (c *call) meet(ctx context.Context, dead map[int]error) (d backend.Decision, err error) {
+	k := len(c.e.subs)
+	from := rand.IntN(k)
+	for n := range k {
+		i := (from + n) % k
+		failed, ok := dead[i]
+		if !ok {
+			continue
+		}
+		r := c.part(i)
+		r.Unknown(failed)
+		if d, err = c.fail(ctx, i, failed); err != nil || d.Allowed || d.Source != backend.FromFailLocal {
+			break
+		}
+	}
+	return d, err
+}
