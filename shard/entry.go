@@ -23,6 +23,7 @@ const (
 type entry struct {
 	key     string
 	plan    *plan
+	salts   slot.Salts
 	home    int // slots; see name
 	offset  int
 	recent  atomic.Bool
@@ -56,7 +57,7 @@ type death struct {
 
 func newEntry(key string, p *plan) *entry {
 	k, n := len(p.parts), len(p.policies)
-	e := &entry{key: key, plan: p, home: slot.Home(key), offset: int(xxhash.Sum64String(key) % slot.Count)}
+	e := &entry{key: key, plan: p, salts: slot.Names(), home: slot.Home(key), offset: int(xxhash.Sum64String(key) % slot.Count)}
 	e.rooms, e.left, e.subs = make([]atomic.Int64, k*n), make([]atomic.Int64, n), make([]sub, k)
 	for i := range e.subs {
 		for j := range n {
@@ -71,7 +72,7 @@ func newEntry(key string, p *plan) *entry {
 // evenly put as many on a node as its part of the range holds, but for one,
 // whatever the key is.
 func (e *entry) name(i int) string {
-	return slot.Salt(e.home, (e.offset+i*slot.Count/len(e.subs))%slot.Count)
+	return e.salts.Salt(e.home, (e.offset+e.plan.steps[i])%slot.Count)
 }
 
 // room notes what remains of a policy in a share.

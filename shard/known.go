@@ -26,6 +26,7 @@ type known struct {
 	seed  maphash.Seed // with a public hash an attacker could choose which keys push a hot one out
 	begin time.Time
 	clock func() time.Time // nil: the monotonic one
+	last  atomic.Pointer[planned]
 	plans atomic.Pointer[map[list]*plan]
 	sets  [sets][ways]atomic.Pointer[entry]
 }

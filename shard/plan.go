@@ -6,17 +6,19 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/slot"
 )
 
 // plan is a list of policies and what each share of it is. Written once.
 type plan struct {
 	policies []backend.Policy
 	parts    [][]backend.Policy // the list of each share
+	steps    []int              // how many slots after the first share each lies
 }
 
 func newPlan(policies []backend.Policy) *plan {
 	k := policies[0].Shards
-	p := &plan{policies: policies, parts: make([][]backend.Policy, k)}
+	p := &plan{policies: policies, parts: make([][]backend.Policy, k), steps: steps(k)}
 	for i := range p.parts {
 		p.parts[i] = slices.Clone(policies)
 		for j := range policies {
@@ -25,6 +27,14 @@ func newPlan(policies []backend.Policy) *plan {
 		}
 	}
 	return p
+}
+
+func steps(k int) []int {
+	all := make([]int, k)
+	for i := range all {
+		all[i] = i * slot.Count / k
+	}
+	return all
 }
 
 // admits refuses a cost that no share could ever grant, at once: a call takes
@@ -49,6 +59,13 @@ type list struct {
 	n     int
 }
 
+// planned is the plan that was asked for last: a service with one list has
+// no map to look in.
+type planned struct {
+	list list
+	plan *plan
+}
+
 // plansMost is how many lists are known at once. A service has a few; one that
 // makes a new list for each call starts over now and then.
 const plansMost = 256
@@ -56,9 +73,13 @@ const plansMost = 256
 // plan returns the plan of the list: the same for lists that say the same.
 func (m *known) plan(policies []backend.Policy) *plan {
 	at := list{&policies[0], len(policies)}
+	if l := m.last.Load(); l != nil && l.list == at {
+		return l.plan
+	}
 	for {
 		old := m.plans.Load()
 		if old != nil && (*old)[at] != nil {
+			m.last.Store(&planned{at, (*old)[at]})
 			return (*old)[at]
 		}
 		fresh := map[list]*plan{}

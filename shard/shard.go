@@ -84,6 +84,10 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 	if len(r.Policies) == 0 || r.Policies[0].Shards < 2 || r.Sub != "" {
 		return s.next.Do(ctx, r)
 	}
+	return s.spread(ctx, r)
+}
+
+func (s *Store) spread(ctx context.Context, r backend.Request) (backend.Decision, error) {
 	if err := r.Check(ctx); err != nil {
 		return backend.Decision{}, err
 	}
@@ -92,7 +96,7 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 	if err := p.admits(&r); err != nil {
 		return backend.Decision{}, err
 	}
-	c := call{s: s, m: m, r: &r}
+	c := call{s: s, m: m, r: r}
 	switch r.Op {
 	case backend.Take:
 		c.e = m.find(r.Key, p)

@@ -97,9 +97,9 @@ func (c *call) sum(ctx context.Context) (*round, error) {
 		case leads && ctx.Done() == nil:
 			c.read(ctx, f)
 		case leads:
-			r := *c.r
+			r := c.r
 			r.Each, r.Charge = nil, nil // the caller's, who may leave
-			own := &call{s: c.s, m: c.m, r: &r, e: c.e}
+			own := &call{s: c.s, m: c.m, r: r, e: c.e}
 			go own.read(context.WithoutCancel(ctx), f)
 			fallthrough
 		default:

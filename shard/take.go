@@ -12,7 +12,7 @@ import (
 type call struct {
 	s *Store
 	m *known
-	r *backend.Request
+	r backend.Request // by value: whoever held a pointer would have it on the heap
 	e *entry
 }
 
@@ -149,7 +149,7 @@ func (c *call) learnt(d *backend.Decision) time.Duration {
 
 // part returns the request on the i-th share.
 func (c *call) part(i int) backend.Request {
-	r := *c.r
+	r := c.r
 	r.Sub, r.Policies, r.Last = c.e.name(i), c.e.plan.parts[i], false
 	return r
 }

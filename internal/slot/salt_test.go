@@ -14,7 +14,7 @@ func TestSaltReachesEverySlot(t *testing.T) {
 	for _, key := range []string{"a", "user:42", "", "with{braces}", strings.Repeat("long", 100), "~", "\xff\x00"} {
 		home, names := Home(key), map[string]bool{}
 		for s := range Count {
-			name := Salt(home, s)
+			name := Names().Salt(home, s)
 			require.Equal(t, s, Of(Tag(key, name)), "%q %q", key, name)
 			require.NotContains(t, name, "~")
 			require.Empty(t, strings.Trim(name, "@ABCDEFGHIJKLMNO"))
