@@ -5,6 +5,7 @@ import (
 	"encoding/gob"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -63,6 +64,7 @@ type outcome struct {
 	passed, denied, failed int
 	wrong                  int // denied before the limit had passed
 	last                   int64
+	span                   int64 // µs between the first and the last pass
 	stats                  shard.Stats
 	broken                 error
 	evalsha                []redistest.Stat // of each node
@@ -147,6 +149,7 @@ func conduct(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, pro
 
 func collect(t *testing.T, dir string, i int, o *outcome) {
 	judge, last, denied := oracle.New(o.algorithm()), int64(0), []int64(nil)
+	first := int64(math.MaxInt64)
 	for p := range o.Procs {
 		f, err := os.Open(filepath.Join(dir, fmt.Sprintf("%d-%d", i, p)))
 		require.NoError(t, err)
@@ -155,7 +158,7 @@ func collect(t *testing.T, dir string, i int, o *outcome) {
 		_ = f.Close()
 		for _, at := range h.At {
 			judge.Add(at, 1)
-			last = max(last, at)
+			first, last = min(first, at), max(last, at)
 		}
 		denied = append(denied, h.Denied...)
 		o.passed += len(h.At)
@@ -164,7 +167,7 @@ func collect(t *testing.T, dir string, i int, o *outcome) {
 		o.stats.SecondTries += h.Stats.SecondTries
 		o.stats.WrongDenials += h.Stats.WrongDenials
 	}
-	o.broken, o.denied, o.last = judge.Check(), len(denied), last
+	o.broken, o.denied, o.last, o.span = judge.Check(), len(denied), last, last-first
 	if o.Periods > 0 {
 		o.wrong = int(o.stats.WrongDenials)
 		return

@@ -1,0 +1,128 @@
+package shard_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	hotkeys = flag.Bool("hotkeys", false, "measure spread keys on a cluster, and write docs/hotkeys.md and .svg")
+	into    = flag.String("into", "../docs", "where -hotkeys writes")
+	brief   = flag.Bool("brief", false, "a tenth of -hotkeys, to see that it runs")
+)
+
+var (
+	spreadKs = []int{2, 4, 8, 16, 64}
+	loads    = []int{50, 90, 98, 100, 102, 150, 1000}
+)
+
+const most = 8 // processes
+
+// TestHotKeys measures what a spread key does, on a real cluster.
+func TestHotKeys(t *testing.T) {
+	if me, ok := redistest.Child(); ok {
+		member(t, me)
+		return
+	}
+	if !*hotkeys {
+		t.Skip("run by make hotkeys")
+	}
+	begin := time.Now()
+	c := redistest.StartCluster(t)
+	r := &report{t: t}
+	r.matrix = fleet(t, c, most, matrix(r.limit(10_000), true))
+	r.note("the matrix")
+	for _, procs := range []int{1, 2, 4} {
+		r.others = append(r.others, fleet(t, c, procs, matrix(r.limit(2000), false))...)
+		r.note(fmt.Sprint(procs, " processes"))
+	}
+	r.paced = fleet(t, c, most, pacedCells(r.limit(2000)))
+	r.note("paced")
+	r.small = fleet(t, c, most, small())
+	r.note("small limits")
+	r.even = fleet(t, c, most, below(r.limit(30_000), true))
+	for _, procs := range []int{1, 2, 4, most} {
+		r.flights = append(r.flights, fleet(t, c, procs, below(r.limit(60_000), false))...)
+	}
+	r.note("flights")
+	uneven(t, c)
+	r.uneven = fleet(t, c, 4, below(r.limit(30_000), true))
+	r.shares = fractions(t, c)
+	r.note("an uneven cluster")
+	for _, mode := range []string{"closed", "open"} {
+		r.deaths = append(r.deaths, outage(t, mode))
+	}
+	r.choose = testing.Benchmark(BenchmarkChooseHot)
+	r.took = time.Since(begin)
+	require.NoError(t, os.MkdirAll(*into, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(*into, "hotkeys.md"), []byte(r.markdown()), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(*into, "hotkeys.svg"), []byte(r.svg()), 0o644))
+	r.verdict()
+}
+
+func (r *report) limit(n int64) int64 {
+	if *brief {
+		return n / 10
+	}
+	return n
+}
+
+func (r *report) note(what string) { r.t.Logf("%v: %s", time.Now().Format(time.TimeOnly), what) }
+
+// matrix is every algorithm, K and load.
+func matrix(limit int64, alone bool) (cells []cell) {
+	for kind := range kinds(algo.PerDay(1)) {
+		for _, k := range spreadKs {
+			for _, load := range loads {
+				cells = append(cells, cell{Kind: kind, K: k, Limit: limit, Load: load, Alone: alone})
+			}
+		}
+	}
+	return cells
+}
+
+// pacedCells have windows that pass.
+func pacedCells(limit int64) (cells []cell) {
+	for kind := range kinds(algo.PerDay(1)) {
+		for _, load := range []int{50, 98, 150, 1000} {
+			cells = append(cells, cell{Kind: kind, K: 16, Limit: limit, Load: load, Alone: true, Periods: 3})
+		}
+	}
+	return cells
+}
+
+// small are shares of a few units to many.
+func small() (cells []cell) {
+	for _, share := range []int64{1, 4, 16, 64, 256, 1024} {
+		for _, load := range []int{98, 150} {
+			cells = append(cells, cell{K: 16, Limit: 16 * share, Load: load, Alone: true})
+		}
+	}
+	return cells
+}
+
+// below is half of the limit, spread and not.
+func below(limit int64, alone bool) (cells []cell) {
+	for _, k := range []int{0, 16, 64} {
+		cells = append(cells, cell{K: k, Limit: limit, Load: 50, Alone: alone})
+	}
+	return cells
+}
+
+// BenchmarkChooseHot is BenchmarkChoose at K = 16.
+func BenchmarkChooseHot(b *testing.B) {
+	s, _ := over(b)
+	r := take("tenant:42", one(algo.FixedWindow(algo.PerMinute(1_000_000)), 16), 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Choose(&r)
+	}
+}
