@@ -182,13 +182,13 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // counts away, comes as warnings. It does I/O: for start-up checks and health
 // endpoints, not for the path of a request.
 func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
-	return l.breaker.Ping(ctx)
+	return l.shard.Ping(ctx)
 }
 
 // Stats returns how many decisions the store did not make, by what made them,
 // for this limiter and those that With and OnFailure made of it.
 func (l *Limiter) Stats() Stats {
-	s := Stats{Stats: l.breaker.Stats()}
+	s := Stats{Stats: l.breaker.Stats(), Spread: l.shard.Stats()}
 	if l.denial != nil {
 		s.DenyCache = l.denial.Answered()
 	}

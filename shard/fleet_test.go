@@ -1,6 +1,7 @@
 package shard_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/gob"
 	"encoding/json"
@@ -32,13 +33,14 @@ type cell struct {
 	Procs   int
 	Alone   bool // no flights: a round trip for every call
 	Periods int  // 0: one window without end, as fast as they can; else so many of a second, evenly
+	Callers int  // at once in each process; 0: eight
 	Key     string
 }
 
 // length is a paced cell's period.
 const length = time.Second
 
-// callers is how many call at once in each process.
+// callers is how many call at once in each process where nothing else is said.
 const callers = 8
 
 func (c cell) algorithm() algo.Algorithm {
@@ -94,9 +96,8 @@ func fleet(t *testing.T, c *redistest.Cluster, procs int, cells []cell) []outcom
 	t.Helper()
 	for i := range cells {
 		cells[i].Procs = procs
-		if cells[i].Key == "" {
-			cells[i].Key = fmt.Sprintf("tenant:%d:%d", procs, i)
-		}
+		cells[i].Callers = cmp.Or(cells[i].Callers, callers)
+		cells[i].Key = fmt.Sprintf("tenant:%d:%d", procs, i)
 	}
 	admin := c.Client(t)
 	require.NoError(t, admin.ForEachMaster(context.Background(), func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }))
@@ -230,14 +231,14 @@ func warm(t *testing.T, s backend.Store) {
 func (c cell) run(t *testing.T, s *shard.Store, me int) heard {
 	ps := one(c.algorithm(), c.K)
 	require.NoError(t, s.Check(ps))
-	mine := make([]heard, callers)
+	mine := make([]heard, c.Callers)
 	var all sync.WaitGroup
 	begin, total := time.Now(), c.calls()
-	for w := range callers {
+	for w := range c.Callers {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			for n := me*callers + w; n < total; n += c.Procs * callers {
+			for n := me*c.Callers + w; n < total; n += c.Procs * c.Callers {
 				if c.Periods > 0 {
 					time.Sleep(time.Until(begin.Add(time.Duration(float64(n) / float64(total) * float64(c.Periods) * float64(length)))))
 				}

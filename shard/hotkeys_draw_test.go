@@ -70,19 +70,19 @@ func (r *report) lines(c *canvas) {
 // bars draws each node's server time a decision, one on the other.
 func (r *report) bars(c *canvas) {
 	top := 0.0
-	for i := range r.even {
-		all, _ := r.even[i].usec()
-		top = max(top, all*1.15)
+	for i := range r.cost[0] {
+		all, _ := r.time(i)
+		top = max(top, all*1.25)
 	}
 	c.text(barsX, 25, "start", "Server time, µs a decision, by node")
-	for i := range r.even {
-		o, at, floor := &r.even[i], float64(barsX+i*120), float64(plotY+plotH)
+	for i := range r.cost[0] {
+		o, at, floor := &r.cost[len(r.cost)/2][i], float64(barsX+i*120), float64(plotY+plotH)
 		for n, s := range o.evalsha {
 			h := float64(s.Usec) / float64(o.decisions()) / top * plotH
 			floor -= h
 			c.put(`<rect x="%.1f" y="%.1f" width="70" height="%.1f" fill="%s" stroke="white"/>`, at, floor, h, colours[n%3])
 		}
-		all, busy := o.usec()
+		all, busy := r.time(i)
 		c.text(at+35, floor-20, "middle", fmt.Sprintf("%.1f in all", all))
 		c.text(at+35, floor-6, "middle", fmt.Sprintf("busiest %.1f", busy))
 		name := "plain"

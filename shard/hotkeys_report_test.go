@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,9 @@ type report struct {
 	others  []outcome // one, two and four, with flights
 	paced   []outcome
 	small   []outcome
-	even    []outcome // plain, K = 16, K = 64 below the limit, no flights
-	flights []outcome // the same with flights, for each number of processes
+	even    []outcome   // plain, K = 16, K = 64 below the limit, no flights
+	cost    [][]outcome // the same from one caller, several times
+	flights []outcome   // the same with flights, for each number of processes
 	uneven  []outcome
 	shares  []float64 // each node's part of the slots then
 	deaths  []death
@@ -114,8 +116,8 @@ func (r *report) required() {
 		got := fair(&r.even[i+1], nil)
 		r.need(fmt.Sprintf("busiest of three primaries, of its fair part, K = %d", r.even[i+1].K), fmt.Sprint(bound), fmt.Sprintf("%.3f", got), got <= bound)
 	}
-	plain, _ := r.even[0].usec()
-	spread, _ := r.even[1].usec()
+	plain, _ := r.time(0)
+	spread, _ := r.time(1)
 	r.need("server time a decision, K = 16, no flights, of the plain key's", "1.10", fmt.Sprintf("%.2f", spread/plain), spread/plain <= 1.10)
 	r.need("choosing the sub-key, K = 16", "50 ns, 0 allocations", fmt.Sprintf("%d ns, %d allocations", r.choose.NsPerOp(), r.choose.AllocsPerOp()), r.choose.NsPerOp() <= 50 && r.choose.AllocsPerOp() == 0)
 	worst := 1.0
@@ -139,6 +141,20 @@ func (o *outcome) admitted() float64 {
 		ideal = float64(o.Limit) + float64(o.Limit)*float64(o.span)/float64(length.Microseconds())
 	}
 	return float64(o.passed) / min(ideal, float64(o.calls()))
+}
+
+// time returns the median of the server time a decision of the i-th of the
+// cells that one caller made: with more callers than processors a script's
+// time holds that of others.
+func (r *report) time(i int) (all, busiest float64) {
+	var alls, busy []float64
+	for _, of := range r.cost {
+		a, b := of[i].usec()
+		alls, busy = append(alls, a), append(busy, b)
+	}
+	slices.Sort(alls)
+	slices.Sort(busy)
+	return alls[len(alls)/2], busy[len(busy)/2]
 }
 
 func (r *report) find(set []outcome, kind, k, load int) *outcome {

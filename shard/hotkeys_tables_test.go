@@ -98,8 +98,8 @@ func (r *report) advice() {
 	} else {
 		r.line("- So here, with flights on, spreading takes no load off the busiest node with up to %d processes: calls of one process that ride together cost less than what spreading divides. Spread for a key that one node can't carry though its calls are merged, and measure.", most)
 	}
-	plain, _ := r.even[0].usec()
-	_, busy := r.even[1].usec()
+	plain, _ := r.time(0)
+	_, busy := r.time(1)
 	r.line("- Without flights, or with so many processes that calls seldom meet, the busiest node spends %.2f of what it spends on the plain key.\n", busy/plain)
 }
 
@@ -131,18 +131,17 @@ func (r *report) nodes() {
 }
 
 func (r *report) server() {
-	r.section("The servers' time", fmt.Sprintf("FixedWindow at 50 %% of the limit: `INFO commandstats` of EVALSHA, µs a decision, of all nodes and of the busiest. Without flights eight processes, limit %s; with flights limit %s.", number(r.even[0].Limit), number(r.flights[0].Limit)))
+	r.section("The servers' time", fmt.Sprintf("FixedWindow at 50 %% of the limit: `INFO commandstats` of EVALSHA, µs a decision, of all nodes and of the busiest. One caller at a time, medians of %d; and with flights, 64 callers in each process, where the processors are shared by all processes and nodes, and a script's time holds some of others'.", len(r.cost)))
 	r.line("| flights | processes | K | all nodes | busiest node | EVALSHAs a decision | decisions a second |\n| --- | --- | --- | --- | --- | --- | --- |")
-	for _, set := range [][]outcome{r.even, r.flights} {
-		for i := range set {
-			o := &set[i]
-			all, busy := o.usec()
-			on := "on"
-			if o.Alone {
-				on = "off"
-			}
-			r.line("| %s | %d | %d | %.2f | %.2f | %.2f | %s |", on, o.Procs, max(o.K, 1), all, busy, o.commands(), number(int64(float64(o.decisions())/o.took.Seconds())))
-		}
+	for i := range r.cost[0] {
+		o := &r.cost[0][i]
+		all, busy := r.time(i)
+		r.line("| off, one caller | %d | %d | %.2f | %.2f | %.2f | |", o.Procs, max(o.K, 1), all, busy, o.commands())
+	}
+	for i := range r.flights {
+		o := &r.flights[i]
+		all, busy := o.usec()
+		r.line("| on | %d | %d | %.2f | %.2f | %.2f | %s |", o.Procs, max(o.K, 1), all, busy, o.commands(), number(int64(float64(o.decisions())/o.took.Seconds())))
 	}
 	r.line("\nDecisions a second are of all processes and nodes on one machine, so they say nothing of three machines.\n")
 	r.line("Choosing the sub-key takes %d ns and %d allocations (K = 16, `go test ./shard -run '^$' -bench Choose`).\n", r.choose.NsPerOp(), r.choose.AllocsPerOp())

@@ -48,13 +48,17 @@ func TestHotKeys(t *testing.T) {
 	r.note("paced")
 	r.small = fleet(t, c, most, small())
 	r.note("small limits")
-	r.even = fleet(t, c, most, below(r.limit(30_000), true))
+	r.even = fleet(t, c, most, below(r.limit(30_000), true, callers))
+	for range 5 {
+		r.cost = append(r.cost, fleet(t, c, 1, below(r.limit(20_000), true, 1)))
+	}
+	r.note("server time")
 	for _, procs := range []int{1, 2, 4, most} {
-		r.flights = append(r.flights, fleet(t, c, procs, below(r.limit(60_000), false))...)
+		r.flights = append(r.flights, fleet(t, c, procs, below(r.limit(100_000), false, 64))...)
 	}
 	r.note("flights")
 	uneven(t, c)
-	r.uneven = fleet(t, c, 4, below(r.limit(30_000), true))
+	r.uneven = fleet(t, c, 4, below(r.limit(30_000), true, callers))
 	r.shares = fractions(t, c)
 	r.note("an uneven cluster")
 	for _, mode := range []string{"closed", "open"} {
@@ -93,7 +97,11 @@ func matrix(limit int64, alone bool) (cells []cell) {
 func pacedCells(limit int64) (cells []cell) {
 	for kind := range kinds(algo.PerDay(1)) {
 		for _, load := range []int{50, 98, 150, 1000} {
-			cells = append(cells, cell{Kind: kind, K: 16, Limit: limit, Load: load, Alone: true, Periods: 3})
+			c := cell{Kind: kind, K: 16, Limit: limit, Load: load, Alone: true, Periods: 3}
+			if kind == tokenBucket && load > 100 {
+				c.Periods = 8 // or K tokens are too large a part of all
+			}
+			cells = append(cells, c)
 		}
 	}
 	return cells
@@ -110,9 +118,9 @@ func small() (cells []cell) {
 }
 
 // below is half of the limit, spread and not.
-func below(limit int64, alone bool) (cells []cell) {
+func below(limit int64, alone bool, callers int) (cells []cell) {
 	for _, k := range []int{0, 16, 64} {
-		cells = append(cells, cell{K: k, Limit: limit, Load: 50, Alone: alone})
+		cells = append(cells, cell{K: k, Limit: limit, Load: 50, Alone: alone, Callers: callers})
 	}
 	return cells
 }
