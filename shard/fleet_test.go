@@ -34,6 +34,7 @@ type cell struct {
 	Alone   bool // no flights: a round trip for every call
 	Periods int  // 0: one window without end, as fast as they can; else so many of a second, evenly
 	Callers int  // at once in each process; 0: eight
+	Keys    int  // plain keys that the calls are for in turn, in place of the one
 	Key     string
 }
 
@@ -242,7 +243,7 @@ func (c cell) run(t *testing.T, s *shard.Store, me int) heard {
 				if c.Periods > 0 {
 					time.Sleep(time.Until(begin.Add(time.Duration(float64(n) / float64(total) * float64(c.Periods) * float64(length)))))
 				}
-				c.call(t, s, ps, &mine[w])
+				c.call(t, s, ps, n, &mine[w])
 			}
 		}()
 	}
@@ -254,9 +255,12 @@ func (c cell) run(t *testing.T, s *shard.Store, me int) heard {
 	return h
 }
 
-func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, h *heard) {
+func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, n int, h *heard) {
 	var charge backend.Charge
 	r := take(c.Key, ps, 1)
+	if c.Keys > 0 {
+		r.Key = fmt.Sprint(c.Key, ":", n%c.Keys)
+	}
 	r.Charge = &charge
 	d, err := s.Do(context.Background(), r)
 	switch {

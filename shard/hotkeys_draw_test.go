@@ -76,7 +76,7 @@ func (r *report) bars(c *canvas) {
 	}
 	c.text(barsX, 25, "start", "Server time, µs a decision, by node")
 	for i := range r.cost[0] {
-		o, at, floor := &r.cost[len(r.cost)/2][i], float64(barsX+i*120), float64(plotY+plotH)
+		o, at, floor := &r.cost[len(r.cost)/2][i], float64(barsX+i*92), float64(plotY+plotH)
 		for n, s := range o.evalsha {
 			h := float64(s.Usec) / float64(o.decisions()) / top * plotH
 			floor -= h
@@ -85,10 +85,6 @@ func (r *report) bars(c *canvas) {
 		all, busy := r.time(i)
 		c.text(at+35, floor-20, "middle", fmt.Sprintf("%.1f in all", all))
 		c.text(at+35, floor-6, "middle", fmt.Sprintf("busiest %.1f", busy))
-		name := "plain"
-		if o.K > 0 {
-			name = fmt.Sprint("K = ", o.K)
-		}
-		c.text(at+35, plotY+plotH+18, "middle", name)
+		c.text(at+35, plotY+plotH+18, "middle", o.what())
 	}
 }

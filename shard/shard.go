@@ -41,7 +41,7 @@ type counters struct{ sums, seconds, wrong atomic.Int64 }
 // Stats are what became of calls whose first sub-key was spent, since the
 // station was made.
 type Stats struct {
-	Sums         int64 // rounds that asked for all of a key's sub-keys; calls that need one at once share it
+	Sums         int64 // rounds that asked all of a key's sub-keys not known to be spent; calls that need one at once share it
 	SecondTries  int64 // takes that lost the race for what a sum had shown, and tried once more
 	WrongDenials int64 // calls that lost that race too, and were denied while the sum may have had room
 }

@@ -9,20 +9,21 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// round is what all of a key's sub-keys answered to one request.
+// round is what a key's sub-keys answered to one request.
 type round struct {
 	plan    *plan
+	asked   []int // shares
 	answers []backend.Answer
-	each    []backend.State // one a policy for each share
+	each    []backend.State // one a policy for each that was asked
 }
 
-// all asks every sub-key at once.
-func (c *call) all(ctx context.Context, op backend.Op) *round {
-	k, n := len(c.e.subs), len(c.r.Policies)
-	f := &round{c.e.plan, make([]backend.Answer, k), make([]backend.State, k*n)}
-	rs := make([]backend.Request, k)
-	for i := range rs {
-		rs[i] = c.part(i)
+// askAll asks the sub-keys of these shares at once.
+func (c *call) askAll(ctx context.Context, op backend.Op, shares []int) *round {
+	n := len(c.r.Policies)
+	f := &round{c.e.plan, shares, make([]backend.Answer, len(shares)), make([]backend.State, len(shares)*n)}
+	rs := make([]backend.Request, len(shares))
+	for i, share := range shares {
+		rs[i] = c.part(share)
 		rs[i].Op, rs[i].Charge, rs[i].Each = op, nil, f.states(i)
 	}
 	if c.s.rounds != nil {
@@ -33,6 +34,29 @@ func (c *call) all(ctx context.Context, op backend.Op) *round {
 		f.answers[i].Decision, f.answers[i].Err = c.s.next.Do(ctx, rs[i])
 	}
 	return f
+}
+
+// all asks every sub-key.
+func (c *call) all(ctx context.Context, op backend.Op) *round {
+	shares := make([]int, len(c.e.subs))
+	for i := range shares {
+		shares[i] = i
+	}
+	return c.askAll(ctx, op, shares)
+}
+
+// doubtful returns the shares that are not known to be spent for this cost.
+// The others have no room until an instant that is known, so a sum need not
+// read them: of a saturated TokenBucket, where every share has its own
+// instant, that is most.
+func (c *call) doubtful() (shares []int) {
+	now := c.m.now()
+	for i := range c.e.subs {
+		if c.e.class(i, &c.r.Group, now) != spent {
+			shares = append(shares, i)
+		}
+	}
+	return shares
 }
 
 func (f *round) states(i int) []backend.State {
@@ -70,12 +94,12 @@ func (c *call) keep(f *round) {
 		a := &f.answers[i]
 		switch {
 		case a.Err == nil:
-			c.e.learn(i, &a.Decision, f.states(i), &c.r.Group, now)
+			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, now)
 		case backend.Undecided(a.Err):
 			if !lonely(a.Err) { // what only reads counts nothing
 				a.Err = fmt.Errorf("%w: %v", backend.ErrUnavailable, a.Err)
 			}
-			c.e.bury(i, a.Err, now)
+			c.e.bury(f.asked[i], a.Err, now)
 		}
 	}
 }
@@ -87,7 +111,7 @@ type reading struct {
 	round *round // written before done is closed; nil where whoever read was ended
 }
 
-// sum reads all sub-keys for this cost, with those who need it at the same
+// sum reads all sub-keys that may have room for this cost, with those who need it at the same
 // time: a spent key must not be read once by each of its callers. The reading
 // goes on without a caller who leaves.
 func (c *call) sum(ctx context.Context) (*round, error) {
@@ -142,7 +166,7 @@ func (c *call) read(ctx context.Context, f *reading) {
 		close(f.done)
 	}()
 	c.s.done.sums.Add(1)
-	round := c.all(ctx, backend.Peek)
+	round := c.askAll(ctx, backend.Peek, c.doubtful())
 	c.keep(round)
 	f.round = round
 }

@@ -14,6 +14,9 @@ type call struct {
 	m *known
 	r backend.Request // by value: whoever held a pointer would have it on the heap
 	e *entry
+	// since is when the call was first denied by a share, or began to sum: what
+	// was heard from then on was counted for it.
+	since time.Duration
 }
 
 // How often a call asks. First come those that nothing is known against; then,
@@ -51,11 +54,11 @@ func (c *call) take(ctx context.Context) (backend.Decision, error) {
 			dead++
 		}
 	}
-	if v := c.conclude(c.m.now()); v != nil {
+	if v, exact := c.conclude(c.m.now()); v != nil {
 		if asked == 0 {
 			return c.repeat(ctx, v, v.at)
 		}
-		return c.say(ctx, v, false)
+		return c.say(ctx, v, exact)
 	}
 	return c.search(ctx)
 }
@@ -75,6 +78,9 @@ func (c *call) pick(seen bool) int {
 // search reads the sum and takes from where it shows room. Whoever loses the
 // race for that twice is denied, though there may be more elsewhere.
 func (c *call) search(ctx context.Context) (backend.Decision, error) {
+	if c.since == 0 {
+		c.since = c.m.now()
+	}
 	f, err := c.sum(ctx)
 	if err != nil {
 		return backend.Decision{}, err
@@ -83,8 +89,8 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 		now := c.m.now()
 		s := c.e.look(&c.r.Group, now)
 		if s.best < 0 {
-			if v := c.conclude(now); v != nil {
-				return c.say(ctx, v, lost == 0)
+			if v, exact := c.conclude(now); v != nil {
+				return c.say(ctx, v, exact)
 			}
 		}
 		if s.best < 0 || lost == tries || dead == deaths {
@@ -144,7 +150,11 @@ func (c *call) learnt(d *backend.Decision) time.Duration {
 	if d.Allowed {
 		return 0
 	}
-	return c.m.now()
+	now := c.m.now()
+	if c.since == 0 {
+		c.since = now
+	}
+	return now
 }
 
 // part returns the request on the i-th share.

@@ -24,9 +24,11 @@ func (v *verdict) holds(g *backend.Group, now time.Duration) bool {
 }
 
 // conclude returns the denial that follows from what is known, nil where some
-// sub-key may have room. It stands until the first of them may.
-func (c *call) conclude(now time.Duration) *verdict {
+// sub-key may have room. It stands until the first of them may. It is exact
+// where each share was heard for this call.
+func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 	e := c.e
+	exact = c.since > 0
 	v := &verdict{at: now, until: now + longest, costs: costs(&c.r.Group)}
 	t := newTotal(e.plan)
 	for i := range e.subs {
@@ -34,14 +36,15 @@ func (c *call) conclude(now time.Duration) *verdict {
 		case spent:
 			h := e.subs[i].shut.Load()
 			if h == nil {
-				return nil
+				return nil, false
 			}
+			exact = exact && h.at >= c.since
 			t.add(h.states, now-h.at)
 			v.until = min(v.until, h.until, h.at+longest)
 		case absent:
 			d := e.subs[i].dead.Load()
 			if d == nil {
-				return nil
+				return nil, false
 			}
 			if v.dead == nil {
 				v.dead = map[int]error{}
@@ -49,16 +52,15 @@ func (c *call) conclude(now time.Duration) *verdict {
 			v.dead[i] = d.err
 			v.until = min(v.until, d.at+deadFor)
 		default:
-			return nil
+			return nil, false
 		}
 	}
 	v.states = t.states()
 	e.verdict.Store(v)
-	return v
+	return v, exact
 }
 
-// say denies, or meets the failure mode of the dead. It is exact where each
-// share was read for this call.
+// say denies, or meets the failure mode of the dead.
 func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decision, error) {
 	if len(v.dead) > 0 {
 		return c.meet(ctx, v.dead)
