@@ -163,3 +163,24 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 	require.False(t, do(t, fresh, take("k", ps, 1)).Allowed)
 	require.LessOrEqual(t, c.asked.Load(), int64(64+4), "the sum that was under way")
 }
+
+// TestOneBudget: a call that asks several times in turn takes no longer than
+// one that asks once, and then its mode decides.
+func TestOneBudget(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	const budget = 300 * time.Millisecond
+	store := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: budget})
+	other := stations(standalone.New(server.Client(t), &standalone.Options{Budget: patience}))
+	s, ps := stations(store), one(algo.FixedWindow(algo.Per(16, algo.MaxPeriod)), 16)
+	ps[0].OnFailure = backend.FailOpen
+	require.True(t, do(t, s, take("warm", ps, 1)).Allowed)
+	for do(t, other, take("k", ps, 1)).Allowed {
+	}
+	proxy.Set(redistest.Delay(200 * time.Millisecond)) // one answer comes in time, a second does not
+	begin := time.Now()
+	d := do(t, s, take("k", ps, 1))
+	require.Less(t, time.Since(begin), budget+150*time.Millisecond)
+	require.Equal(t, backend.FromFailOpen, d.Source)
+	require.Error(t, d.Err)
+}

@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -31,6 +32,7 @@ type Store struct {
 	store  backend.Store  // at the end of next's
 	fails  backend.Failer // next, where it applies failure modes; else nil
 	rounds backend.Rounds // next, where it decides many in one round; else nil
+	budget time.Duration  // the store's for a decision; 0: it has none
 	own    atomic.Pointer[known]
 	closed atomic.Bool
 	done   counters
@@ -52,6 +54,9 @@ func New(next, store backend.Store) *Store {
 	s := &Store{next: next, store: store}
 	s.fails, _ = next.(backend.Failer)
 	s.rounds, _ = next.(backend.Rounds)
+	if b, ok := store.(backend.Budgeted); ok {
+		s.budget = b.Budget()
+	}
 	return s
 }
 
@@ -100,6 +105,9 @@ func (s *Store) spread(ctx context.Context, r backend.Request) (backend.Decision
 	switch r.Op {
 	case backend.Take:
 		c.e = m.find(r.Key, p)
+		if s.budget > 0 {
+			c.begin = time.Now()
+		}
 		return c.take(ctx)
 	case backend.Peek:
 		c.e = m.find(r.Key, p)

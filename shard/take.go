@@ -2,6 +2,8 @@ package shard
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -17,6 +19,8 @@ type call struct {
 	// since is when the call was first denied by a share, or began to sum: what
 	// was heard from then on was counted for it.
 	since time.Duration
+	begin time.Time // where the store has a budget
+	asked int       // the share that was asked last
 }
 
 // How often a call asks. First come those that nothing is known against; then,
@@ -39,6 +43,37 @@ func (c *call) take(ctx context.Context) (backend.Decision, error) {
 		}
 	}
 	asked, dead := 0, 0
+	if i := c.pick(false); i >= 0 {
+		d, err, done := c.ask(ctx, i, false)
+		if done {
+			return d, err
+		}
+		if err == nil {
+			asked++
+		} else {
+			dead++
+		}
+	}
+	return c.within(ctx, asked, dead)
+}
+
+// within goes on for as long as the store's budget allows: each round has a
+// budget of its own, and the call has one for all of them.
+func (c *call) within(ctx context.Context, asked, dead int) (backend.Decision, error) {
+	if c.s.budget == 0 {
+		return c.more(ctx, asked, dead)
+	}
+	bounded, cancel := context.WithDeadline(ctx, c.begin.Add(c.s.budget))
+	defer cancel()
+	d, err := c.more(bounded, asked, dead)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return c.fail(ctx, c.asked, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
+	}
+	return d, err
+}
+
+// more asks a second share, and then all.
+func (c *call) more(ctx context.Context, asked, dead int) (backend.Decision, error) {
 	for asked < firsts && dead < deaths {
 		i := c.pick(asked > 0)
 		if i < 0 {
@@ -115,6 +150,7 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 // ask takes from the i-th share. It is done where that passed, or where the
 // call must not go on: a take that was perhaps counted is not tried elsewhere.
 func (c *call) ask(ctx context.Context, i int, exact bool) (d backend.Decision, err error, done bool) {
+	c.asked = i
 	r := c.part(i)
 	states := r.Each
 	var one [1]backend.State
@@ -137,7 +173,7 @@ func (c *call) ask(ctx context.Context, i int, exact bool) (d backend.Decision, 
 			c.widen(&d, states, exact)
 		}
 		return d, nil, d.Allowed
-	case lonely(err):
+	case lonely(err) && ctx.Err() == nil: // a caller who left says nothing of the share
 		c.e.bury(i, err, c.m.now())
 		return d, err, false
 	}
