@@ -142,6 +142,39 @@ func (e *entry) look(g *backend.Group, now time.Duration) sight {
 	return s
 }
 
+// best draws among shares by the room that was seen in them, and returns it
+// and the others that have some; -1 where none has.
+func (e *entry) best(shares []int, g *backend.Group) (int, []int) {
+	at, sum, some := -1, int64(0), shares[:0]
+	for _, i := range shares {
+		spare := e.spare(i, g)
+		if spare < 0 {
+			continue
+		}
+		some = append(some, i)
+		if sum += spare + 1; rand.Int64N(sum) <= spare {
+			at = len(some) - 1
+		}
+	}
+	if at < 0 {
+		return -1, nil
+	}
+	i, last := some[at], len(some)-1
+	some[at] = some[last]
+	return i, some[:last]
+}
+
+// claim takes what g is about to ask for from what is known of a share, so
+// that the callers of this process who share a sum don't race each other for
+// it. The answer sets it right.
+func (e *entry) claim(i int, g *backend.Group) {
+	for j := range e.left {
+		n := g.CostOf(j)
+		e.rooms[i*len(e.left)+j].Add(-n)
+		e.left[j].Add(-n)
+	}
+}
+
 type class uint8
 
 const (

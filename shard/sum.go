@@ -59,6 +59,16 @@ func (c *call) doubtful() (shares []int) {
 	return shares
 }
 
+// rooms returns the shares that had room.
+func (f *round) rooms() (shares []int) {
+	for i := range f.answers {
+		if f.answers[i].Err == nil && f.answers[i].Decision.Allowed {
+			shares = append(shares, f.asked[i])
+		}
+	}
+	return shares
+}
+
 func (f *round) states(i int) []backend.State {
 	n := len(f.plan.policies)
 	return f.each[i*n : (i+1)*n : (i+1)*n]

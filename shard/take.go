@@ -104,10 +104,12 @@ func (c *call) pick(seen bool) int {
 	if i := c.e.draw(&c.r.Group); i >= 0 {
 		return i
 	}
-	if s := c.e.look(&c.r.Group, c.m.now()); s.some || !seen && !s.stale {
-		return s.best
+	s := c.e.look(&c.r.Group, c.m.now())
+	if !s.some && (seen || s.stale) || s.best < 0 {
+		return -1
 	}
-	return -1
+	c.e.claim(s.best, &c.r.Group)
+	return s.best
 }
 
 // search reads the sum and takes from where it shows room. Whoever loses the
@@ -120,22 +122,13 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 	if err != nil {
 		return backend.Decision{}, err
 	}
-	for lost, dead := 0, 0; ; {
-		now := c.m.now()
-		s := c.e.look(&c.r.Group, now)
-		if s.best < 0 {
-			if v, exact := c.conclude(now); v != nil {
-				return c.say(ctx, v, exact)
-			}
-		}
-		if s.best < 0 || lost == tries || dead == deaths {
-			c.s.done.wrong.Add(1)
-			return c.lost(f), nil
-		}
+	i, rooms := c.e.best(f.rooms(), &c.r.Group)
+	for lost, dead := 0, 0; i >= 0 && lost < tries && dead < deaths; {
 		if lost > 0 {
 			c.s.done.seconds.Add(1)
 		}
-		d, err, done := c.ask(ctx, s.best, true)
+		c.e.claim(i, &c.r.Group)
+		d, err, done := c.ask(ctx, i, true)
 		if done {
 			return d, err
 		}
@@ -144,7 +137,15 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 		} else {
 			dead++
 		}
+		i, rooms = c.e.best(rooms, &c.r.Group)
 	}
+	if v, exact := c.conclude(c.m.now()); v != nil {
+		return c.say(ctx, v, exact)
+	}
+	if i >= 0 {
+		c.s.done.wrong.Add(1)
+	}
+	return c.lost(f), nil
 }
 
 // ask takes from the i-th share. It is done where that passed, or where the
@@ -152,21 +153,16 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 func (c *call) ask(ctx context.Context, i int, exact bool) (d backend.Decision, err error, done bool) {
 	c.asked = i
 	r := c.part(i)
-	states := r.Each
-	var one [1]backend.State
-	if len(r.Policies) > 1 && states == nil {
-		states = make([]backend.State, len(r.Policies))
-		r.Each = states
+	if len(r.Policies) > 1 && r.Each == nil {
+		r.Each = make([]backend.State, len(r.Policies))
 	}
 	d, err = c.s.next.Do(ctx, r)
+	one := [1]backend.State{d.State}
+	states := r.Each
+	if states == nil {
+		states = one[:]
+	}
 	switch {
-	case err == nil && states == nil:
-		one[0] = d.State
-		c.e.learn(i, &d, one[:], &c.r.Group, c.learnt(&d))
-		if d.Allowed {
-			c.widen(&d, one[:], exact)
-		}
-		return d, nil, d.Allowed
 	case err == nil:
 		c.e.learn(i, &d, states, &c.r.Group, c.learnt(&d))
 		if d.Allowed {

@@ -103,7 +103,8 @@ func aged(s backend.State, past time.Duration) backend.State {
 	return s
 }
 
-// lost denies a call that lost every race for what the sum had shown.
+// lost denies a call that lost the races for what the sum had shown, or met
+// none, where a share may have room again by now.
 func (c *call) lost(f *round) backend.Decision {
 	states := f.total().states()
 	states[backend.Binding(states)].RetryAfter = again
