@@ -21,6 +21,13 @@ func number(n int64) string {
 	return fmt.Sprintf("%s,%03d", number(n/1000), n%1000)
 }
 
+func processes(n int) string {
+	if n == 1 {
+		return "one process"
+	}
+	return fmt.Sprint(n, " processes")
+}
+
 // fair returns what the busiest node decided, as a multiple of its part of
 // the slots: a third, where nothing else is said.
 func fair(o *outcome, parts []float64) (worst float64) {
@@ -41,7 +48,7 @@ func fair(o *outcome, parts []float64) (worst float64) {
 }
 
 func (r *report) windows() {
-	r.section("Windows that pass", fmt.Sprintf("Three periods of %v, limit %s, K = 16, eight processes, calls evenly in time, no flights. Admitted is the part of what the limit allows, of the calls that came: for TokenBucket of burst + rate · t. FixedWindow's periods here begin within a window of the clock, so that they touch one more. Denials that lost every race are what the station counted: after two tries there was room left of what the sum had shown, unless another process had taken it too.", length, number(r.paced[0].Limit)))
+	r.section("Windows that pass", fmt.Sprintf("Three periods of %v (thirty for TokenBucket above 100 %%), limit %s, K = 16, eight processes, calls evenly in time, no flights. Admitted is the part of what the limit allows, of the calls that came: for TokenBucket of burst + rate · t. FixedWindow's periods here begin within a window of the clock, so that they touch one more. Denials that lost every race are what the station counted: after two tries there was room left of what the sum had shown, unless another process had taken it too.", length, number(r.paced[0].Limit)))
 	r.line("| algorithm | load | admitted | lost every race, %% | sums | commands a decision |\n| --- | --- | --- | --- | --- | --- |")
 	for i := range r.paced {
 		o := &r.paced[i]
@@ -91,10 +98,10 @@ func (r *report) advice() {
 		_, one := plain.usec()
 		_, busy := spread.usec()
 		all, _ := spread.usec()
-		r.line("- With flights on (the default) and %d process(es), the busiest node spends %.2f µs a decision on the plain key, %.2f on one spread over 16, where all nodes together spend %.2f.", plain.Procs, one, busy, all)
+		r.line("- With flights on (the default) and %s, the busiest node spends %.2f µs a decision on the plain key, %.2f on one spread over 16, where all nodes together spend %.2f.", processes(plain.Procs), one, busy, all)
 	}
 	if n := r.pays(); n > 0 {
-		r.line("- So here, with flights on, spreading takes load off the busiest node from **%d process(es)** on.", n)
+		r.line("- So here, with flights on, spreading takes load off the busiest node from **%s** on.", processes(n))
 	} else {
 		r.line("- So here, with flights on, spreading takes no load off the busiest node with up to %d processes: calls of one process that ride together cost less than what spreading divides. Spread for a key that one node can't carry though its calls are merged, and measure.", most)
 	}

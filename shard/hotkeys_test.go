@@ -104,7 +104,7 @@ func pacedCells(limit int64) (cells []cell) {
 		for _, load := range []int{50, 98, 150, 1000} {
 			c := cell{Kind: kind, K: 16, Limit: limit, Load: load, Alone: true, Periods: 3}
 			if kind == tokenBucket && load > 100 {
-				c.Periods = 16 // or K tokens are too large a part of all
+				c.Periods = 30 // or K tokens are too large a part of all
 			}
 			cells = append(cells, c)
 		}
