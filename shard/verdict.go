@@ -60,13 +60,16 @@ func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 	return v, exact
 }
 
-// say denies, or meets the failure mode of the dead.
+// say denies, or meets the failure mode of the dead. What was not all heard for
+// this call is no word of the store's: the deny cache must not make it older.
 func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decision, error) {
 	if len(v.dead) > 0 {
 		return c.meet(ctx, v.dead)
 	}
 	d := c.deny(v.states, 0)
-	d.Estimated = !exact
+	if !exact {
+		d.Source, d.Estimated = backend.FromDenyCache, true
+	}
 	return d, nil
 }
 
