@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test test-bench bench twins server-cost failover compose-test mutants deps
+.PHONY: test test-bench bench twins server-cost failover hotkeys compose-test mutants deps
 
 # All that a change has to pass. Needs Go; deps sees to the rest. One package at
 # a time: several are about what happens in milliseconds.
@@ -35,6 +35,11 @@ server-cost: deps
 # of five beside a control: what its keys and the other nodes' meet.
 failover: deps
 	go test ./backend/cluster -count=1 -run '^TestFailover$$' -runs 5 -timeout 30m -v
+
+# Keys spread over a cluster: the limit, wrong denials, commands, nodes, a
+# primary killed. Writes docs/hotkeys.md and docs/hotkeys.svg.
+hotkeys: deps
+	go test ./shard -count=1 -run '^TestHotKeys$$' -hotkeys -timeout 40m -v
 
 # The compose file as a user meets it: up, used, a primary killed, used, down.
 compose-test: deps

@@ -135,6 +135,31 @@ func (m *metrics) Changed(c headgate.Change) {
 	}
 }
 
+func Example_hotKey() {
+	store := frozen()
+
+	limiter, err := headgate.New(store, []headgate.Policy{{
+		Name:      "tenant",
+		Algorithm: algo.SlidingWindow(algo.PerMinute(1_000_000)),
+		OnFailure: headgate.FailOpen,
+		Shards:    16,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 1000 {
+		_, _ = limiter.Allow(ctx, "tenant:42") // each by one of sixteen sub-keys
+	}
+	d, _ := limiter.Peek(ctx, "tenant:42", 1)
+	fmt.Println(d.Allowed, "used", d.Used, "of", d.Limit)
+	_, err = limiter.AllowN(ctx, "tenant:42", 70_000)
+	fmt.Println(err)
+	// Output:
+	// true used 1000 of 1000000
+	// headgate: cost can never be admitted: headgate: cost 70000: want at most 62500, the smallest of the 16 shares of policy "tenant"
+}
+
 func Example_denyFor() {
 	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	store := standalone.New(client, nil)

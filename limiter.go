@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/shard"
 )
 
 // Limiter decides, for a key, whether a call may pass now. Make one with New
@@ -18,6 +19,7 @@ import (
 // share its counts.
 type Limiter struct {
 	denial   *denial.Store // the stations, outermost first; nil over a store in this process
+	shard    *shard.Store
 	breaker  *breaker.Store
 	quick    backend.Quick // the store itself, where a call is done sooner than handed on
 	observer Observer      // nil: nobody
@@ -50,8 +52,9 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if opts.Observer == nil {
 		l.quick, _ = s.(backend.Quick)
 	}
+	l.shard = shard.New(l.breaker, s)
 	if h, ok := s.(backend.Hubbed); ok { // else a call costs less than a look
-		l.denial = denial.New(l.breaker, h, cmp.Or(opts.DenyFor, denial.Longest))
+		l.denial = denial.New(l.shard, h, cmp.Or(opts.DenyFor, denial.Longest))
 	}
 	return l.With(policies...)
 }
@@ -71,7 +74,7 @@ func local(s backend.Store) backend.Store {
 // free and paid plans, or a limit per tenant. A policy is known by its name,
 // so one that both list shares its count.
 func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
-	if err := l.breaker.Check(policies); err != nil {
+	if err := l.shard.Check(policies); err != nil {
 		return nil, err
 	}
 	other := *l
@@ -108,7 +111,7 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 // n is from 1 to what the policies can grant. A larger one is
 // ErrNeverAdmissible.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, err error) {
-	if l.quick != nil && len(l.policies) == 1 {
+	if l.quick != nil && len(l.policies) == 1 && l.policies[0].Shards < 2 {
 		p := &l.policies[0]
 		if now, r, ok := l.quick.Hit(ctx, key, p, n); ok {
 			r.Word(&d, p, n, now)
@@ -171,7 +174,7 @@ func (l *Limiter) ask(ctx context.Context, r backend.Request) (Decision, error) 
 	if l.denial != nil {
 		return l.denial.Do(ctx, r)
 	}
-	return l.breaker.Do(ctx, r)
+	return l.shard.Do(ctx, r)
 }
 
 // Reset makes the key as new for the limiter's policies. Unlike a decision it
@@ -190,13 +193,13 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // counts away, comes as warnings. It does I/O: for start-up checks and health
 // endpoints, not for the path of a request.
 func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
-	return l.breaker.Ping(ctx)
+	return l.shard.Ping(ctx)
 }
 
 // Stats returns how many decisions the store did not make, by what made them,
 // for this limiter and those that With and OnFailure made of it.
 func (l *Limiter) Stats() Stats {
-	s := Stats{Stats: l.breaker.Stats()}
+	s := Stats{Stats: l.breaker.Stats(), Spread: l.shard.Stats()}
 	if l.denial != nil {
 		s.DenyCache = l.denial.Answered()
 	}

@@ -27,6 +27,31 @@ func TestAllowDoesNotAllocate(t *testing.T) {
 	require.Zero(t, allocs)
 }
 
+// TestASpreadKeyDoesNotAllocate either, and counts for all its sub-keys.
+func TestASpreadKeyDoesNotAllocate(t *testing.T) {
+	p := perMinute
+	p.Algorithm, p.Shards = algo.FixedWindow(algo.Per(1_000_000, algo.MaxPeriod)), 16
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{p}, nil)
+	require.NoError(t, err)
+	ctx := context.Background()
+	for range 1000 { // every sub-key is known then
+		_, _ = l.Allow(ctx, "user:42")
+	}
+	allocs := testing.AllocsPerRun(1000, func() {
+		if _, err := l.Allow(ctx, "user:42"); err != nil {
+			t.Error(err)
+		}
+	})
+	require.Zero(t, allocs)
+	d, err := l.Peek(ctx, "user:42", 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 2001, d.Used)
+	require.Zero(t, l.Stats().Spread)
+	p.Shards = 2000
+	_, err = l.With(p)
+	require.ErrorContains(t, err, "2000")
+}
+
 func TestNewRefuses(t *testing.T) {
 	ok := perMinute
 	unset := ok

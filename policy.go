@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/shard"
 )
 
 // The words that stations and users share; package backend says what they mean.
@@ -61,6 +62,7 @@ var (
 type Stats struct {
 	breaker.Stats
 	DenyCache int64
+	Spread    shard.Stats // of keys that are spread: how often their sub-keys were summed, and lost races
 }
 
 // Options are a limiter's settings; nil is the same as the zero Options. What
@@ -75,7 +77,8 @@ type Options struct {
 	// denied from memory until it would pass, for 1 s at most. 0 is 1 s, a
 	// negative value is off. What another process does to the key meanwhile,
 	// a reset, a refund or a raised limit, shows only after that time; what
-	// this process does shows at once.
+	// this process does shows at once. That a spread key is spent (Policy.Shards)
+	// is remembered for up to 1 s whatever this says.
 	DenyFor time.Duration
 	// Observer is told of every decision and every change of a circuit; nil
 	// is nobody.

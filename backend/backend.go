@@ -170,6 +170,10 @@ type Policy struct {
 	Algorithm algo.Algorithm
 	// OnFailure applies when the store can't decide. There is no default.
 	OnFailure FailureMode
+	// Shards is over how many sub-keys, in as many slots, the key is spread,
+	// up to 1024, the limit and the burst; 0 and 1: it is not. All policies of
+	// a list have the same. Package shard does it; a store itself ignores it.
+	Shards int
 }
 
 // FailureMode is what a call gets that no store decided.

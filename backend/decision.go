@@ -107,6 +107,19 @@ func (r *Reading) state(p *Policy, now int64) State {
 	}
 }
 
+// Binding returns which of a key's states, one a policy in the order listed,
+// binds: of a denial the longest RetryAfter, of a pass the least Remaining, of
+// equals the first.
+func Binding(states []State) int {
+	i := 0
+	for j := range states {
+		if binds(&states[j], &states[i]) {
+			i = j
+		}
+	}
+	return i
+}
+
 // binds reports whether s binds rather than an earlier one. A state with a
 // RetryAfter denies, and outranks every state without.
 func binds(s, earlier *State) bool {

@@ -49,3 +49,6 @@ func (s *Store) given(m *guarded) (now int64) {
 	read = true
 	return now
 }
+
+// Clock returns Options.Now.
+func (s *Store) Clock() func() time.Time { return s.clock.given }

@@ -15,24 +15,27 @@ func tokenBucket(l algo.Limit) algo.Algorithm    { return algo.TokenBucket(l, l.
 
 // shape is what a case's list of policies looks like: one policy a kind.
 type shape struct {
-	name  string
-	kinds []kind
+	name   string
+	kinds  []kind
+	shards int // over how many sub-keys each key is spread
 }
 
 var shapes = []shape{
-	{"FixedWindow", []kind{algo.FixedWindow}},
-	{"SlidingWindow", []kind{algo.SlidingWindow}},
-	{"BucketedWindow", []kind{bucketedWindow}},
-	{"SlidingLog", []kind{algo.SlidingLog}},
-	{"TokenBucket", []kind{tokenBucket}},
-	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow}},
+	{"FixedWindow", []kind{algo.FixedWindow}, 0},
+	{"SlidingWindow", []kind{algo.SlidingWindow}, 0},
+	{"BucketedWindow", []kind{bucketedWindow}, 0},
+	{"SlidingLog", []kind{algo.SlidingLog}, 0},
+	{"TokenBucket", []kind{tokenBucket}, 0},
+	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow}, 0},
 }
 
 // list returns the shape's policies with one limit for all, named p0, p1 …
 func (s shape) list(l algo.Limit) []backend.Policy {
 	var list []backend.Policy
 	for i, k := range s.kinds {
-		list = append(list, policy(fmt.Sprint("p", i), k(l)))
+		p := policy(fmt.Sprint("p", i), k(l))
+		p.Shards = s.shards
+		list = append(list, p)
 	}
 	return list
 }

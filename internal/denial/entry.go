@@ -57,7 +57,7 @@ func (e *entry) of(sub string, policies []backend.Policy) bool {
 		return true
 	}
 	for i := range policies {
-		if a, b := &e.policies[i], &policies[i]; a.Name != b.Name || a.Algorithm != b.Algorithm {
+		if a, b := &e.policies[i], &policies[i]; a.Name != b.Name || a.Algorithm != b.Algorithm || a.Shards != b.Shards {
 			return false
 		}
 	}

@@ -1,11 +1,9 @@
 package script
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/slot"
 )
 
 // Prefix begins every stored key. It may not hold braces: the library's own
@@ -28,38 +26,8 @@ func (p Prefix) Check() error {
 	return nil
 }
 
-// mark begins every tag that is not a key in clear: hashed keys and sub-keys.
-// A key that holds it is hashed, so no key can look like another's tag.
-const mark = '~'
-
-// longest is how many bytes a key may have to stand in clear in its tag.
-const longest = 64
-
-// Tag returns what stands between the braces of a stored key: the key itself
-// where it is short printable ASCII without braces and mark, else 128 bits of
-// its SHA-256. A sub-key's tag holds its name and the key's tag.
-func Tag(key, sub string) string {
-	if !clear(key) {
-		sum := sha256.Sum256([]byte(key))
-		key = string(mark) + hex.EncodeToString(sum[:16])
-	}
-	if sub != "" {
-		return string(mark) + sub + string(mark) + key
-	}
-	return key
-}
-
-func clear(key string) bool {
-	if len(key) > longest {
-		return false
-	}
-	for i := 0; i < len(key); i++ {
-		if c := key[i]; c <= ' ' || c >= mark || c == '{' || c == '}' {
-			return false
-		}
-	}
-	return true
-}
+// Tag returns what stands between the braces of a stored key; see slot.Tag.
+func Tag(key, sub string) string { return slot.Tag(key, sub) }
 
 // Hash returns where a key's small states lie: one hash, a field a policy.
 func (p Prefix) Hash(tag string) string { return string(p.appendHash(nil, tag)) }

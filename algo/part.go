@@ -1,0 +1,38 @@
+package algo
+
+import "time"
+
+// Part returns the i-th of k parts of the algorithm, i from 0. The parts' limits
+// and bursts sum exactly to the whole one's, also where k does not divide it:
+// each is floor or ceil of limit / k, the first the least. A TokenBucket's
+// rate is exactly rate / k. A part that can't be kept, below one unit or with
+// a rate of too long a period, is an Algorithm that Check refuses.
+func (a Algorithm) Part(i, k int64) Algorithm {
+	l := Limit{Events: part(a.limit.Events, i, k), Period: a.limit.Period}
+	switch a.kind {
+	case KindTokenBucket:
+		return TokenBucket(a.limit.slowed(k), part(a.max, i, k))
+	case KindBucketedWindow:
+		return BucketedWindow(l, a.a)
+	}
+	return window(a.kind, l)
+}
+
+// part returns floor(n * (i+1) / k) - floor(n * i / k).
+func part(n, i, k int64) int64 { return mulDiv(n, i+1, k) - mulDiv(n, i, k) }
+
+// slowed returns the limit's rate divided by k, without rounding: as many
+// events in k times the period, or where that is too long the same fraction
+// reduced.
+func (l Limit) slowed(k int64) Limit {
+	if l.Period <= MaxPeriod/time.Duration(k) || l.Events < 1 {
+		return Limit{l.Events, l.Period * time.Duration(k)}
+	}
+	us := l.Period.Microseconds() * k // below 2^53 where the period and k are in range
+	g := gcd(l.Events, us)
+	shortest := Limit{l.Events / g, time.Duration(min(us/g, MaxPeriod.Microseconds()+1)) * time.Microsecond}
+	if m := ceilDiv(MinPeriod.Microseconds(), max(us/g, 1)); m > 1 {
+		return Limit{shortest.Events * m, shortest.Period * time.Duration(m)}
+	}
+	return shortest
+}

@@ -1,0 +1,130 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// death is what a key met whose shares lost a primary.
+type death struct {
+	mode          string
+	limit, passed int64 // passed: by the store
+	before        int64 // of these, between the death and the promotion
+	open, closed  int64 // decided by the mode
+	unknown       int64 // of these, perhaps counted
+}
+
+// outage kills a primary at a third of a spread key's limit, under calls that
+// go on until the whole limit has passed, and beyond.
+func outage(t *testing.T, mode string) death {
+	t.Helper()
+	c := redistest.StartCluster(t)
+	store := cluster.Open(c.Addrs(), &cluster.Options{Budget: 500 * time.Millisecond})
+	defer store.Close()
+	s := stations(store)
+	d := death{mode: mode, limit: 3000}
+	ps := one(algo.FixedWindow(algo.Per(d.limit, algo.MaxPeriod/64)), 16)
+	if mode == "open" {
+		ps[0].OnFailure = backend.FailOpen
+	}
+	for range d.limit / 3 {
+		require.True(t, do(t, s, take("tenant", ps, 1)).Allowed)
+	}
+	time.Sleep(300 * time.Millisecond) // the replicas have it all
+	at := slot.Of(slot.Tag("tenant", shard.Names("tenant", 16)[0]))
+	victim := c.Primary(at)
+	var promoted atomic.Bool
+	victim.Kill()
+	go func() {
+		c.Promoted(t, at, victim)
+		promoted.Store(true)
+	}()
+	d.passed = d.limit / 3
+	besiege(t, s, ps, &d, &promoted)
+	used := do(t, s, peek("tenant", ps, 0))
+	require.NoError(t, used.Err)
+	require.Equal(t, d.limit, used.Used)
+	return d
+}
+
+// besiege calls from sixteen at once until the limit has passed and the
+// replica was promoted.
+func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promoted *atomic.Bool) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	end := time.Now().Add(30 * time.Second)
+	for range 16 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for over := 0; over < 200 && time.Now().Before(end); {
+				up := promoted.Load()
+				answer, err := s.Do(context.Background(), take("tenant", ps, 1))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				d.note(&answer, up)
+				if d.passed >= d.limit && up {
+					over++
+				}
+				mu.Unlock()
+				time.Sleep(2 * time.Millisecond)
+			}
+		}()
+	}
+	all.Wait()
+}
+
+func (d *death) note(answer *backend.Decision, up bool) {
+	switch {
+	case answer.Source == backend.FromFailOpen:
+		d.open++
+	case answer.Source == backend.FromFailClosed:
+		d.closed++
+	case answer.Allowed:
+		d.passed++
+		if !up {
+			d.before++
+		}
+	}
+	if errors.Is(answer.Err, backend.ErrPerhapsCounted) {
+		d.unknown++
+	}
+}
+
+// TestPrimaryKilled: its shares are closed, or open, as the policy says, once
+// the living ones are spent; after the promotion the whole limit passes, and
+// never more of it by the store.
+func TestPrimaryKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts clusters")
+	}
+	for _, mode := range []string{"closed", "open"} {
+		t.Run(mode, func(t *testing.T) {
+			d := outage(t, mode)
+			t.Logf("%+v", d)
+			require.Equal(t, d.limit, d.passed)
+			require.GreaterOrEqual(t, d.before, d.limit/3, "the living shares go on: two thirds of what was left")
+			if mode == "closed" {
+				require.Zero(t, d.open)
+				require.Positive(t, d.closed)
+			} else {
+				require.Zero(t, d.closed)
+				require.Positive(t, d.open)
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+package shard_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestPerhapsCountedEndsThere: a take whose answer was lost is not tried on
+// another sub-key; the failure mode decides, and the charge says what is known.
+func TestPerhapsCountedEndsThere(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	store := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: patience})
+	s := stations(store)
+	ps := one(algo.FixedWindow(algo.Per(160, algo.MaxPeriod)), 16)
+	ps[0].OnFailure = backend.FailOpen
+	require.True(t, do(t, s, take("k", ps, 1)).Allowed)
+	for range 3 {
+		before := do(t, s, peek("k", ps, 0)).Used
+		server.ResetStats(t)
+		proxy.Set(redistest.ResetAfterRequest)
+		proxy.Limit(1)
+		var c backend.Charge
+		r := take("k", ps, 1)
+		r.Charge = &c
+		d := do(t, s, r)
+		require.True(t, d.Allowed)
+		require.Equal(t, backend.FromFailOpen, d.Source)
+		require.ErrorIs(t, d.Err, backend.ErrPerhapsCounted)
+		require.EqualValues(t, 160, d.Limit)
+		require.Equal(t, backend.Unknown, c.Outcome)
+		require.NotEmpty(t, c.Sub)
+		require.EqualValues(t, 1, server.CommandStats(t)["evalsha"].Calls)
+		require.Equal(t, before+1, do(t, s, peek("k", ps, 0)).Used)
+	}
+}
+
+// TestNobodyAnswers: with the server gone every share meets its mode: open,
+// closed, or of its own local count, which together are the limit / instances
+// at most.
+func TestNobodyAnswers(t *testing.T) {
+	server := redistest.Start(t)
+	store := standalone.New(server.Client(t), nil)
+	limiter := func(m headgate.FailureMode, k int) *headgate.Limiter {
+		p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.Per(170, algo.MaxPeriod)), OnFailure: m, Shards: k}
+		l, err := headgate.New(store, []headgate.Policy{p}, &headgate.Options{Instances: 2})
+		require.NoError(t, err)
+		return l
+	}
+	_, err := limiter(headgate.FailOpen, 16).Allow(context.Background(), "warm")
+	require.NoError(t, err)
+	server.Kill()
+	for _, c := range []struct {
+		mode   headgate.FailureMode
+		passes int
+	}{{headgate.FailOpen, 300}, {headgate.FailClosed, 0}, {headgate.FailLocal, 16 * 5}} {
+		l, passed := limiter(c.mode, 16), 0
+		for range 300 {
+			d, err := l.Allow(context.Background(), "k")
+			require.NoError(t, err)
+			require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+			if d.Allowed {
+				passed++
+			} else {
+				require.Positive(t, d.RetryAfter)
+			}
+		}
+		require.Equal(t, c.passes, passed, "mode %d", c.mode)
+		d, err := l.Peek(context.Background(), "k", 1)
+		require.NoError(t, err)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		require.Error(t, l.Reset(context.Background(), "k"))
+	}
+}
+
+// TestWithoutModes: over a store with no breaker before it the error comes
+// back.
+func TestWithoutModes(t *testing.T) {
+	server := redistest.Start(t)
+	store := standalone.New(server.Client(t), nil)
+	s := shard.New(store, store)
+	server.Kill()
+	for range 10 {
+		_, err := s.Do(context.Background(), take("k", one(algo.FixedWindow(algo.PerDay(160)), 16), 1))
+		require.ErrorIs(t, err, backend.ErrUnavailable)
+	}
+	_, err := s.Ping(context.Background())
+	require.Error(t, err)
+}
+
+// TestNotLast: where somebody above may try elsewhere the error comes back,
+// and no mode was applied.
+func TestNotLast(t *testing.T) {
+	server := redistest.Start(t)
+	store := standalone.New(server.Client(t), nil)
+	b := breaker.New(store, nil)
+	s := shard.New(b, store)
+	server.Kill()
+	r := take("k", one(algo.FixedWindow(algo.PerDay(160)), 16), 1)
+	r.Last = false
+	_, err := s.Do(context.Background(), r)
+	require.ErrorIs(t, err, backend.ErrUnavailable)
+	require.Zero(t, b.Stats().FailClosed)
+}
+
+// TestGarbageInOneShare: that share is dead, the others serve, and nothing of
+// what it may hold is handed out.
+func TestGarbageInOneShare(t *testing.T) {
+	server := redistest.Start(t)
+	store := standalone.New(server.Client(t), &standalone.Options{Budget: patience})
+	s, ps := stations(store), one(algo.FixedWindow(algo.Per(160, algo.MaxPeriod)), 16)
+	require.True(t, do(t, s, take("k", ps, 1)).Allowed)
+	key := "headgate:{~k~" + shard.Names("k", 16)[3] + "}"
+	client := server.Client(t)
+	require.NoError(t, client.Del(t.Context(), key).Err())
+	require.NoError(t, client.Set(t.Context(), key, "garbage", time.Hour).Err())
+	passed := 0
+	for {
+		d := do(t, s, take("k", ps, 1))
+		if !d.Allowed {
+			require.Equal(t, backend.FromFailClosed, d.Source)
+			var bad *backend.CorruptError
+			require.ErrorAs(t, d.Err, &bad)
+			require.Equal(t, "k", bad.Key)
+			break
+		}
+		require.NoError(t, d.Err)
+		passed++
+	}
+	require.GreaterOrEqual(t, passed, 149)
+	require.LessOrEqual(t, passed, 150)
+}
+
+// TestWaitingEndsWithTheCaller: a caller's context ends its wait for a sum,
+// which goes on for the others.
+func TestWaitingEndsWithTheCaller(t *testing.T) {
+	s, c, _ := counting(t)
+	ps := one(algo.FixedWindow(algo.PerDay(64)), 64)
+	for do(t, s, take("k", ps, 1)).Allowed {
+	}
+	fresh := shard.New(c, c) // which knows nothing
+	c.slow = 10 * time.Millisecond
+	c.asked.Store(0)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	r := take("k", ps, 1)
+	r.Each = make([]backend.State, 1)
+	_, err := fresh.Do(ctx, r)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(begin), 500*time.Millisecond, "the sum takes 640 ms")
+	require.False(t, do(t, fresh, take("k", ps, 1)).Allowed)
+	require.LessOrEqual(t, c.asked.Load(), int64(64+4), "the sum that was under way")
+}
+
+// TestOneBudget: a call that asks several times in turn takes no longer than
+// one that asks once, and then its mode decides.
+func TestOneBudget(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	const budget = 300 * time.Millisecond
+	store := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: budget})
+	other := stations(standalone.New(server.Client(t), &standalone.Options{Budget: patience}))
+	s, ps := stations(store), one(algo.FixedWindow(algo.Per(16, algo.MaxPeriod)), 16)
+	ps[0].OnFailure = backend.FailOpen
+	require.True(t, do(t, s, take("warm", ps, 1)).Allowed)
+	for do(t, other, take("k", ps, 1)).Allowed {
+	}
+	proxy.Set(redistest.Delay(200 * time.Millisecond)) // one answer comes in time, a second does not
+	begin := time.Now()
+	d := do(t, s, take("k", ps, 1))
+	require.Less(t, time.Since(begin), budget+150*time.Millisecond)
+	require.Equal(t, backend.FromFailOpen, d.Source)
+	require.Error(t, d.Err)
+}

@@ -1,0 +1,39 @@
+package shard_test
+
+import (
+	"testing"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestNeverOver: four processes on one key of a real cluster; never more than
+// the limit, whatever the algorithm and the load. make hotkeys does the same
+// for every K, load and number of processes.
+func TestNeverOver(t *testing.T) {
+	if me, ok := redistest.Child(); ok {
+		member(t, me)
+		return
+	}
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
+	var cells []cell
+	for kind := range kinds(algo.PerDay(1)) {
+		for _, load := range []int{98, 150} {
+			cells = append(cells, cell{Kind: kind, K: 16, Limit: 1000, Load: load})
+		}
+		cells = append(cells, cell{Kind: kind, K: 8, Limit: 301, Load: 300, Alone: true}, cell{Kind: kind, K: 4, Limit: 400, Load: 200, Periods: 2})
+	}
+	for _, o := range fleet(t, redistest.StartCluster(t), 4, cells) {
+		a := o.algorithm()
+		t.Logf("%v K %d load %d %%: %d passed, %d denied, %d wrong, %+v, %.2f commands, %v", &a, o.K, o.Load, o.passed, o.denied, o.wrong, o.stats, o.commands(), o.took)
+		require.NoError(t, o.broken, "%v", &a)
+		require.Zero(t, o.failed)
+		require.Equal(t, o.calls(), o.decisions())
+		if o.Periods == 0 {
+			require.LessOrEqual(t, o.wrong, max(3, o.calls()/200), "%v", &a)
+		}
+	}
+}

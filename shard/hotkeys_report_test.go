@@ -1,0 +1,245 @@
+package shard_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/internal/redistest"
+)
+
+// report is all that TestHotKeys measured.
+type report struct {
+	t       *testing.T
+	matrix  []outcome // eight processes, a round trip for every call
+	others  []outcome // one, two and four, with flights
+	paced   []outcome
+	small   []outcome
+	even    []outcome   // plain, K = 16, K = 64 below the limit, no flights
+	cost    [][]outcome // the same from one caller, several times
+	flights []outcome   // the same with flights, for each number of processes
+	uneven  []outcome
+	shares  []float64 // each node's part of the slots then
+	deaths  []death
+	single  [2]float64 // server time a decision on one server: plain, K = 16
+	choose  testing.BenchmarkResult
+	took    time.Duration
+	b       strings.Builder
+	missed  []string
+}
+
+func (r *report) line(format string, args ...any) { fmt.Fprintf(&r.b, format+"\n", args...) }
+
+func (r *report) markdown() string {
+	r.line("# Hot keys\n")
+	r.line("A key with `Policy.Shards: K` is spread over K sub-keys in as many slots. What that gives and costs, measured on a real cluster of three primaries and three replicas, Redis %s, with all processes and all nodes on one machine of %d processors. Written by `make hotkeys` in %v; no number here is typed by hand.\n", r.version(), processors(), r.took.Round(time.Second))
+	r.line("![Commands a decision by load, and server time a decision by node](hotkeys.svg)\n")
+	r.required()
+	r.advice()
+	r.never()
+	r.byLoad("Wrong denials", "Calls that were denied before the limit had passed, in % of all calls; eight processes of eight callers, limit "+number(r.matrix[0].Limit)+", as fast as they can.", func(o *outcome) string {
+		return percent(o.wrong, o.decisions())
+	})
+	r.byLoad("Commands a decision", "EVALSHAs that the servers ran, a decision; deny cache and flights off. Denials that follow from what is known are repeated for up to a second without asking anybody.", func(o *outcome) string {
+		return fmt.Sprintf("%.2f", o.commands())
+	})
+	r.windows()
+	r.smallLimits()
+	r.nodes()
+	r.server()
+	r.outages()
+	return r.b.String()
+}
+
+const command = "`make hotkeys` (`go test ./shard -run '^TestHotKeys$' -hotkeys`)"
+
+func (r *report) section(title, what string) {
+	r.line("## %s\n\n%s Command: %s.\n", title, what, command)
+}
+
+func percent(n, of int) string {
+	if n == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.3f", 100*float64(n)/float64(of))
+}
+
+func kindName(o *outcome) string {
+	a := o.algorithm()
+	return a.Kind().String()
+}
+
+// need notes a bound and what was measured.
+func (r *report) need(what, bound, got string, ok bool) {
+	mark := "met"
+	if !ok {
+		mark = "**missed**"
+		r.missed = append(r.missed, what+": "+got)
+	}
+	r.line("| %s | %s | %s | %s |", what, bound, got, mark)
+}
+
+func (r *report) verdict() {
+	for _, m := range r.missed {
+		r.t.Errorf("missed: %s", m)
+	}
+}
+
+// required holds the figures against what was promised.
+func (r *report) required() {
+	r.section("Promised and measured", "Each figure's table is below.")
+	r.line("| what | at most | measured | |\n| --- | --- | --- | --- |")
+	over, cells := 0, 0
+	for _, set := range [][]outcome{r.matrix, r.others, r.paced, r.small, r.even, r.flights, r.uneven} {
+		for i := range set {
+			cells++
+			if set[i].broken != nil {
+				over++
+				r.t.Log(set[i].broken)
+			}
+		}
+	}
+	r.need(fmt.Sprintf("windows above their algorithm's worst, by the oracle, in %d runs", cells), "0", fmt.Sprint(over), over == 0)
+	low, high := r.worstWrong()
+	r.need("wrong denials, window algorithms, K = 16, up to 90 %", "0.01 %", low+" %", atof(low) <= 0.01)
+	r.need("the same above 90 %", "0.1 %", high+" %", atof(high) <= 0.1)
+	for _, at := range []struct {
+		load  int
+		bound float64
+	}{{90, 1.01}, {98, 1.3}, {1000, 0.5}} {
+		got := r.find(r.matrix, 0, 16, at.load).commands()
+		r.need(fmt.Sprintf("commands a decision, FixedWindow, K = 16, at %d %%", at.load), fmt.Sprint(at.bound), fmt.Sprintf("%.3f", got), got <= at.bound)
+	}
+	for i, bound := range []float64{1.13, 1.05} {
+		got := fair(&r.even[i+1], nil)
+		r.need(fmt.Sprintf("busiest of three primaries, of its fair part, K = %d", r.even[i+1].K), fmt.Sprint(bound), fmt.Sprintf("%.3f", got), got <= bound)
+	}
+	ratio := r.single[1] / r.single[0]
+	r.need("server time a decision, K = 16, no flights, of the plain key's, on one server", "1.10", fmt.Sprintf("%.2f", ratio), ratio <= 1.10)
+	spread, _ := r.time(1)
+	control, _ := r.time(3)
+	r.need("the same on the cluster, of plain keys' on all nodes", "1.10", fmt.Sprintf("%.2f", spread/control), spread/control <= 1.10)
+	r.need("choosing the sub-key, K = 16", "50 ns, 0 allocations", fmt.Sprintf("%d ns, %d allocations", r.choose.NsPerOp(), r.choose.AllocsPerOp()), r.choose.NsPerOp() <= 50 && r.choose.AllocsPerOp() == 0)
+	worst := 1.0
+	for i := range r.paced {
+		if o := &r.paced[i]; o.Kind == tokenBucket && o.Load > 100 {
+			worst = min(worst, o.admitted())
+		}
+	}
+	r.need("TokenBucket, K = 16, admitted of burst + rate · t above 100 %", "at least 0.999", fmt.Sprintf("%.4f", worst), worst >= 0.999)
+	for _, d := range r.deaths {
+		r.need("passed by the store with a primary killed, "+d.mode+", limit "+number(d.limit), number(d.limit), number(d.passed), d.passed == d.limit && (d.mode == "open" || d.open == 0))
+	}
+	r.line("")
+}
+
+// tokenBucket is its place in kinds.
+const tokenBucket = 4
+
+// admitted is what a paced cell admitted, as a part of what its algorithm
+// could at most, of what was asked.
+func (o *outcome) admitted() float64 {
+	ideal := float64(o.Limit) * float64(o.Periods)
+	if o.Kind == tokenBucket {
+		ideal = float64(o.Limit) + float64(o.Limit)*float64(o.span)/float64(length.Microseconds())
+	}
+	return float64(o.passed) / min(ideal, float64(o.calls()))
+}
+
+// time returns the least server time a decision that was measured of the i-th
+// of the cells that one caller made: whatever else the machine does only adds,
+// and with more callers than processors a script's time holds that of others.
+func (r *report) time(i int) (all, busiest float64) {
+	all, busiest = r.cost[0][i].usec()
+	for _, of := range r.cost {
+		a, b := of[i].usec()
+		all, busiest = min(all, a), min(busiest, b)
+	}
+	return all, busiest
+}
+
+func (r *report) find(set []outcome, kind, k, load int) *outcome {
+	for i := range set {
+		if o := &set[i]; o.Kind == kind && o.K == k && o.Load == load {
+			return o
+		}
+	}
+	r.t.Fatalf("nothing measured for %d %d %d", kind, k, load)
+	return nil
+}
+
+// worstWrong returns the worst of the window algorithms at K = 16, up to 90 %
+// and above.
+func (r *report) worstWrong() (low, high string) {
+	low, high = "0", "0"
+	for i := range r.matrix {
+		o := &r.matrix[i]
+		if o.K != 16 || o.Kind == tokenBucket {
+			continue
+		}
+		at := &high
+		if o.Load <= 90 {
+			at = &low
+		}
+		if p := percent(o.wrong, o.decisions()); atof(p) > atof(*at) {
+			*at = p
+		}
+	}
+	return low, high
+}
+
+// never tells how many runs there were, and how many broke a bound.
+func (r *report) never() {
+	r.section("Never more than the limit", fmt.Sprintf("Every charge of every run, held against its algorithm's stated worst by `internal/oracle`: each algorithm, K of %v, %v %% of the limit, by processes.", spreadKs, loads))
+	r.line("| processes | runs | passed | above the limit |\n| --- | --- | --- | --- |")
+	for _, procs := range []int{1, 2, 4, most} {
+		runs, passed, over := 0, 0, 0
+		for _, set := range [][]outcome{r.matrix, r.others} {
+			for i := range set {
+				if o := &set[i]; o.Procs == procs {
+					runs++
+					passed += o.passed
+					if o.broken != nil {
+						over++
+					}
+				}
+			}
+		}
+		r.line("| %d | %d | %s | %d |", procs, runs, number(int64(passed)), over)
+	}
+	r.line("")
+}
+
+// byLoad is a table of the matrix.
+func (r *report) byLoad(title, what string, figure func(*outcome) string) {
+	r.section(title, what)
+	r.line("| algorithm | K | %s |\n| --- | --- |%s", strings.Join(heads(), " | "), strings.Repeat(" --- |", len(loads)))
+	for kind := range kinds(algo.PerDay(1)) {
+		for _, k := range spreadKs {
+			var figures []string
+			for _, load := range loads {
+				figures = append(figures, figure(r.find(r.matrix, kind, k, load)))
+			}
+			r.line("| %s | %d | %s |", kindName(r.find(r.matrix, kind, k, 50)), k, strings.Join(figures, " | "))
+		}
+	}
+	r.line("")
+}
+
+func heads() (all []string) {
+	for _, load := range loads {
+		all = append(all, fmt.Sprint(load, " %"))
+	}
+	return all
+}
+
+func (r *report) version() string {
+	for line := range strings.Lines(redistest.Shared(r.t).Client(r.t).Info(r.t.Context(), "server").Val()) {
+		if v, ok := strings.CutPrefix(line, "redis_version:"); ok {
+			return strings.TrimSpace(v)
+		}
+	}
+	return "unknown"
+}

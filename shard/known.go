@@ -1,0 +1,97 @@
+package shard
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// What is known is bounded: so many sets of so many entries. An entry that
+// leaves costs its key one sum.
+const (
+	sets    = 1024
+	ways    = 4
+	keyMost = 1024 // bytes; of a longer key nothing is kept
+)
+
+// known is what this process knows of the keys on one store. Nothing in it is
+// needed to be right, all of it is to ask less. It is read on the path of every
+// call, so there is no lock: what lost is a map under a read lock a stripe,
+// whose count of readers all processors pass around for one hot key.
+type known struct {
+	seed  maphash.Seed // with a public hash an attacker could choose which keys push a hot one out
+	begin time.Time
+	clock func() time.Time // nil: the monotonic one
+	last  atomic.Pointer[planned]
+	plans atomic.Pointer[map[list]*plan]
+	sets  [sets][ways]atomic.Pointer[entry]
+}
+
+func newKnown(store backend.Store) *known {
+	m := &known{seed: maphash.MakeSeed(), begin: time.Now()}
+	if s, ok := store.(backend.Clock); ok {
+		if m.clock = s.Clock(); m.clock != nil {
+			m.begin = m.clock()
+		}
+	}
+	return m
+}
+
+// now is the time since known was made, by the store's clock.
+func (m *known) now() time.Duration {
+	if m.clock == nil {
+		return time.Since(m.begin)
+	}
+	return m.clock().Sub(m.begin)
+}
+
+func (m *known) set(key string) *[ways]atomic.Pointer[entry] {
+	return &m.sets[maphash.String(m.seed, key)%sets]
+}
+
+// find returns what is known of the key by these policies.
+func (m *known) find(key string, p *plan) *entry {
+	set := m.set(key)
+	for i := range set {
+		if e := set[i].Load(); e != nil && e.plan == p && e.key == key {
+			if !e.recent.Load() {
+				e.recent.Store(true)
+			}
+			return e
+		}
+	}
+	e := newEntry(key, p)
+	if len(key) <= keyMost {
+		e.key = strings.Clone(key) // the caller's may be a small part of a large one
+		enter(set, e)
+	}
+	return e
+}
+
+// enter puts e in place of one that was not asked for since the last that came.
+func enter(set *[ways]atomic.Pointer[entry], e *entry) {
+	from := rand.IntN(ways)
+	for n := range 2 * ways {
+		at := &set[(from+n)%ways]
+		old := at.Load()
+		if old == nil || !old.recent.Swap(false) {
+			if at.CompareAndSwap(old, e) {
+				return
+			}
+		}
+	}
+}
+
+// forget drops what is known of the key, by whichever policies.
+func (m *known) forget(key string) {
+	set := m.set(key)
+	for i := range set {
+		if e := set[i].Load(); e != nil && e.key == key {
+			set[i].CompareAndSwap(e, nil)
+		}
+	}
+}

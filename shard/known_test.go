@@ -1,0 +1,222 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// counted is a memory store that counts what it is asked.
+type counted struct {
+	*memory.Store
+	asked atomic.Int64
+	slow  time.Duration
+}
+
+func (c *counted) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	c.asked.Add(1)
+	time.Sleep(c.slow)
+	return c.Store.Do(ctx, r)
+}
+
+func counting(t *testing.T) (*shard.Store, *counted, *atomic.Int64) {
+	now := new(atomic.Int64)
+	now.Store(1_745_000_145_000_000)
+	c := &counted{Store: memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})}
+	return shard.New(c, c), c, now
+}
+
+// TestASpentKeyAsksNobody for a second, and then once for all who call.
+func TestASpentKeyAsksNobody(t *testing.T) {
+	for kind, a := range kinds(algo.PerDay(160)) {
+		if kind == tokenBucket {
+			continue // it has a unit again sooner
+		}
+		s, c, now := counting(t)
+		ps := one(a, 16)
+		for do(t, s, take("k", ps, 1)).Allowed {
+		}
+		c.asked.Store(0)
+		first := do(t, s, take("k", ps, 1))
+		require.Equal(t, backend.FromDenyCache, first.Source)
+		require.True(t, first.Estimated)
+		for range 1000 {
+			now.Add(900)
+			d := do(t, s, take("k", ps, 1))
+			require.False(t, d.Allowed)
+			require.EqualValues(t, 160, d.Used)
+		}
+		require.Zero(t, c.asked.Load())
+		require.InDelta(t, first.RetryAfter-900*time.Millisecond, do(t, s, take("k", ps, 1)).RetryAfter, float64(time.Microsecond))
+		now.Add(200_000)
+		c.slow = time.Millisecond
+		var all sync.WaitGroup
+		for range 64 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				if d, err := s.Do(context.Background(), take("k", ps, 1)); err != nil || d.Allowed {
+					t.Error(d, err)
+				}
+			}()
+		}
+		all.Wait()
+		require.GreaterOrEqual(t, c.asked.Load(), int64(16), "a second has passed")
+		require.LessOrEqual(t, c.asked.Load(), int64(2*16), "%v: one sum, or two where a caller came late", &a)
+	}
+}
+
+// TestASmallerCostIsAsked though a larger one is known to be denied.
+func TestASmallerCostIsAsked(t *testing.T) {
+	s, _, _ := counting(t)
+	ps := one(algo.FixedWindow(algo.PerDay(160)), 16)
+	for range 16 {
+		require.True(t, do(t, s, take("k", ps, 6)).Allowed)
+	}
+	for range 3 {
+		d := do(t, s, take("k", ps, 6))
+		require.False(t, d.Allowed)
+		require.EqualValues(t, 64, d.Remaining, "in no single share is room for it")
+	}
+	for i := range 64 {
+		require.True(t, do(t, s, take("k", ps, 1)).Allowed, i)
+	}
+	require.False(t, do(t, s, take("k", ps, 1)).Allowed)
+}
+
+// TestCostsOfTheirOwn for each policy: all or nothing in each share.
+func TestCostsOfTheirOwn(t *testing.T) {
+	s, _, _ := counting(t)
+	ps := append(one(algo.FixedWindow(algo.PerDay(1600)), 16), one(algo.SlidingLog(algo.PerDay(16_000)), 16)...)
+	ps[1].Name = "tokens"
+	each := make([]backend.State, 2)
+	r := backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: ps, Costs: []int64{1, 250}, Each: each}}
+	for i := range 64 {
+		require.True(t, do(t, s, r).Allowed, i)
+		require.EqualValues(t, 16_000-250*(i+1), each[1].Remaining)
+		require.EqualValues(t, 1600-(i+1), each[0].Remaining)
+	}
+	d := do(t, s, r)
+	require.False(t, d.Allowed)
+	require.Equal(t, "tokens", d.Policy)
+	require.Equal(t, d.State, each[1])
+	require.EqualValues(t, 64, each[0].Used)
+	require.Zero(t, s.Stats().WrongDenials)
+}
+
+// TestResetShowsAtOnce to all stations on the store in this process.
+func TestResetShowsAtOnce(t *testing.T) {
+	server := redistest.Start(t)
+	store := standalone.New(server.Client(t), &standalone.Options{Budget: patience})
+	a, b := stations(store), stations(store)
+	ps, same := one(algo.FixedWindow(algo.Per(64, algo.MaxPeriod)), 8), one(algo.FixedWindow(algo.Per(64, algo.MaxPeriod)), 8)
+	for range 2 {
+		for do(t, a, take("k", ps, 1)).Allowed {
+		}
+		require.Equal(t, backend.FromDenyCache, do(t, b, take("k", same, 1)).Source, "they share what they know")
+		r := take("k", same, 1)
+		r.Op = backend.Reset
+		require.Zero(t, do(t, b, r).Used)
+		for range 64 {
+			require.True(t, do(t, a, take("k", ps, 1)).Allowed)
+		}
+	}
+}
+
+// TestManyKeys: what is known of them is bounded, and forgetting harms nobody.
+func TestManyKeys(t *testing.T) {
+	s, _, _ := counting(t)
+	ps := one(algo.FixedWindow(algo.PerDay(4)), 2)
+	for round := range 5 {
+		for i := range 20_000 {
+			require.Equal(t, round < 4, do(t, s, take(fmt.Sprint(i), ps, 1)).Allowed)
+		}
+	}
+}
+
+// TestManyLists: a caller that makes a list for each call is answered alike.
+func TestManyLists(t *testing.T) {
+	s, _, _ := counting(t)
+	for range 1000 {
+		require.True(t, do(t, s, take("k", one(algo.FixedWindow(algo.PerDay(1000)), 8), 1)).Allowed)
+	}
+	require.False(t, do(t, s, take("k", one(algo.FixedWindow(algo.PerDay(1000)), 8), 1)).Allowed)
+}
+
+// TestChangingShards while counts live: the old and the new counts both stand,
+// so at most twice the limit passes in one period; where one K divides the
+// other they share sub-keys, and it is less.
+func TestChangingShards(t *testing.T) {
+	const limit = 480
+	for _, ks := range [][]int{{1, 4}, {4, 1}, {4, 8}, {8, 4}, {16, 64}, {3, 5}, {64, 2}, {0, 16}} {
+		for _, a := range kinds(algo.Per(limit, algo.MaxPeriod/64)) {
+			s, _, _ := counting(t)
+			passed := 0
+			for _, k := range ks {
+				ps := one(a, k)
+				require.NoError(t, s.Check(ps))
+				for do(t, s, take("k", ps, 1)).Allowed {
+					passed++
+				}
+			}
+			require.LessOrEqual(t, passed, 2*limit, "%v %v", &a, ks)
+			if min(ks[0], ks[1]) > 1 && max(ks[0], ks[1])%min(ks[0], ks[1]) == 0 {
+				require.Less(t, passed, 2*limit, "%v %v", &a, ks)
+			}
+			again := 0
+			for _, k := range ks { // and back: nothing is handed out anew
+				if do(t, s, take("k", one(a, k), 1)).Allowed {
+					again++
+				}
+			}
+			require.Zero(t, again)
+		}
+	}
+}
+
+// TestCheck refuses what can't be spread, and names the values.
+func TestCheck(t *testing.T) {
+	s, _, _ := counting(t)
+	limit := func(n int64, k int) backend.Policy {
+		return backend.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(n)), OnFailure: backend.FailOpen, Shards: k}
+	}
+	bucket := func(l algo.Limit, burst int64, k int) backend.Policy {
+		return backend.Policy{Name: "q", Algorithm: algo.TokenBucket(l, burst), OnFailure: backend.FailOpen, Shards: k}
+	}
+	for _, row := range []struct {
+		want string
+		ps   []backend.Policy
+	}{
+		{"-1", []backend.Policy{limit(10, -1)}},
+		{"11", []backend.Policy{limit(10, 11)}},
+		{"1025", []backend.Policy{limit(10_000, 1025)}},
+		{"4", []backend.Policy{bucket(algo.PerDay(100), 3, 4)}},
+		{"4", []backend.Policy{bucket(algo.PerDay(3), 100, 4)}},
+		{"period", []backend.Policy{bucket(algo.Per(7, algo.MaxPeriod), 100, 2)}},
+		{"8", []backend.Policy{limit(100, 8), bucket(algo.PerDay(100), 100, 4)}},
+		{"8", []backend.Policy{limit(100, 8), bucket(algo.PerDay(100), 100, 0)}},
+		{"8", []backend.Policy{limit(100, 0), bucket(algo.PerDay(100), 100, 8)}},
+	} {
+		err := s.Check(row.ps)
+		var bad *backend.InvalidError
+		require.ErrorAs(t, err, &bad, "%+v", row.ps)
+		require.Contains(t, err.Error(), row.want)
+	}
+	for _, ps := range [][]backend.Policy{
+		{limit(10, 10)}, {limit(1, 1)}, {limit(1, 0)}, {limit(1024, 1024)}, {limit(10, 1), bucket(algo.PerDay(100), 100, 0)},
+		{bucket(algo.PerDay(100), 3, 1)}, {bucket(algo.Per(8, algo.MaxPeriod), 100, 4)},
+	} {
+		require.NoError(t, s.Check(ps))
+	}
+}

@@ -1,0 +1,74 @@
+package shard
+
+import (
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// revive notes what a share that was spent has at least, now that the denied
+// cost would pass.
+func (e *entry) revive(i int, h *shut, now time.Duration) {
+	for j := range h.states {
+		s := &h.states[j]
+		n := max(s.Remaining, h.costs[j])
+		if now >= h.at+s.ResetAfter {
+			n = e.plan.parts[i][j].Algorithm.Max()
+		}
+		e.room(i, j, n)
+	}
+}
+
+// learn notes what a sub-key answered to g, with one state a policy.
+func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *backend.Group, now time.Duration) {
+	for j := range states {
+		n, share := states[j].Remaining, e.plan.parts[i][j].Algorithm.Max()
+		if was := e.room(i, j, n); d.Allowed && (n-was)*4 > share {
+			e.renew(i, j)
+		}
+	}
+	s := &e.subs[i]
+	if s.dead.Load() != nil {
+		s.dead.Store(nil)
+	}
+	if !d.Allowed {
+		s.shut.Store(&shut{at: now, until: now + d.RetryAfter, states: slices.Clone(states), costs: costs(g)})
+		return
+	}
+	if h := s.shut.Load(); h != nil && atLeast(g, h.costs) {
+		s.shut.CompareAndSwap(h, nil)
+	}
+}
+
+// renew is for a share that was seen low and has plenty: a window has begun,
+// for the others too. Else they would be left out until they come by chance.
+func (e *entry) renew(but, j int) {
+	for i := range e.subs {
+		if i != but && e.subs[i].shut.Load() == nil {
+			e.room(i, j, e.plan.parts[i][j].Algorithm.Max())
+		}
+	}
+}
+
+func (e *entry) bury(i int, err error, now time.Duration) {
+	e.subs[i].dead.Store(&death{now, err})
+}
+
+func costs(g *backend.Group) []int64 {
+	all := make([]int64, len(g.Policies))
+	for j := range all {
+		all[j] = g.CostOf(j)
+	}
+	return all
+}
+
+// atLeast reports whether g costs no less in any policy.
+func atLeast(g *backend.Group, costs []int64) bool {
+	for j := range costs {
+		if g.CostOf(j) < costs[j] {
+			return false
+		}
+	}
+	return true
+}

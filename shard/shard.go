@@ -1,0 +1,178 @@
+// Package shard is the station that spreads a hot key: over as many sub-keys
+// as Policy.Shards says, each in a slot of its own, so that no one node decides
+// all of its calls.
+//
+// The sub-keys' limits sum to the key's exactly, and a sub-key never passes
+// more than its own, so the key never passes more than its limit. A call takes
+// from one of them. Where that is spent the station asks for all, sums, and
+// takes from where there is room, so that a share which others have used up
+// denies nobody while there is room elsewhere.
+//
+// A change of Shards begins new counts for the sub-keys that were not there
+// before: while both count, which is one period, the key may pass up to twice
+// its limit.
+package shard
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Most is over how many sub-keys a key can be spread.
+const Most = 1024
+
+// Store is a backend.Store over another. It answers as next does where a key
+// is not spread. Safe for concurrent use.
+type Store struct {
+	next   backend.Store
+	store  backend.Store  // at the end of next's
+	fails  backend.Failer // next, where it applies failure modes; else nil
+	rounds backend.Rounds // next, where it decides many in one round; else nil
+	budget time.Duration  // the store's for a decision; 0: it has none
+	own    atomic.Pointer[known]
+	closed atomic.Bool
+	done   counters
+}
+
+type counters struct{ sums, seconds, wrong atomic.Int64 }
+
+// Stats are what became of calls whose first sub-key was spent, since the
+// station was made.
+type Stats struct {
+	Sums         int64 // rounds that asked all of a key's sub-keys not known to be spent; calls that need one at once share it
+	SecondTries  int64 // takes that lost the race for what a sum had shown, and tried once more
+	WrongDenials int64 // calls that lost that race too, and were denied while the sum may have had room
+}
+
+// New returns the station over next. store is the one at the end of next's: it
+// tells the clock, and all stations on it share what is known of a key.
+func New(next, store backend.Store) *Store {
+	s := &Store{next: next, store: store}
+	s.fails, _ = next.(backend.Failer)
+	s.rounds, _ = next.(backend.Rounds)
+	if b, ok := store.(backend.Budgeted); ok {
+		s.budget = b.Budget()
+	}
+	return s
+}
+
+// known returns what is known of the keys on the store. It is made when the
+// first key is spread.
+func (s *Store) known() *known {
+	if m := s.own.Load(); m != nil {
+		return m
+	}
+	fresh := func() any { return newKnown(s.store) }
+	m, ok := (*known)(nil), false
+	if h, hubbed := s.store.(backend.Hubbed); hubbed {
+		type key struct{}
+		m, ok = h.Hub().Share(key{}, fresh).(*known)
+	}
+	if !ok {
+		m = fresh().(*known)
+	}
+	s.own.CompareAndSwap(nil, m)
+	return s.own.Load()
+}
+
+// Stats returns what was counted up to now.
+func (s *Store) Stats() Stats {
+	return Stats{s.done.sums.Load(), s.done.seconds.Load(), s.done.wrong.Load()}
+}
+
+// Do decides one request. One that names a sub-key already goes on as it is.
+func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if len(r.Policies) == 0 || r.Policies[0].Shards < 2 || r.Sub != "" {
+		return s.next.Do(ctx, r)
+	}
+	return s.spread(ctx, r)
+}
+
+func (s *Store) spread(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if err := r.Check(ctx); err != nil {
+		return backend.Decision{}, err
+	}
+	m := s.known()
+	p := m.plan(r.Policies)
+	if err := p.admits(&r); err != nil {
+		return backend.Decision{}, err
+	}
+	c := call{s: s, m: m, r: r}
+	switch r.Op {
+	case backend.Take:
+		c.e = m.find(r.Key, p)
+		if s.budget > 0 {
+			c.begin = time.Now()
+		}
+		return c.take(ctx)
+	case backend.Peek:
+		c.e = m.find(r.Key, p)
+		return c.peek(ctx)
+	}
+	return c.reset(ctx, p)
+}
+
+// Fail hands to next what who stands before this station could not decide.
+func (s *Store) Fail(ctx context.Context, r backend.Request, err error) (backend.Decision, error) {
+	if s.fails == nil {
+		return backend.Decision{}, err
+	}
+	return s.fails.Fail(ctx, r, err)
+}
+
+// Close closes next.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	return s.next.Close()
+}
+
+// ended reports whether the store was closed, by whichever limiter.
+func (s *Store) ended() bool {
+	if c, ok := s.store.(backend.Closable); ok && c.Closed() {
+		return true
+	}
+	return s.closed.Load()
+}
+
+// Ping asks next, where it can be asked.
+func (s *Store) Ping(ctx context.Context) ([]string, error) {
+	if p, ok := s.next.(backend.Pinger); ok {
+		return p.Ping(ctx)
+	}
+	return nil, nil
+}
+
+// Check asks next, and refuses a spread that can't be kept.
+func (s *Store) Check(policies []backend.Policy) error {
+	if err := s.next.Check(policies); err != nil {
+		return err
+	}
+	for i := range policies {
+		if err := checkShards(&policies[i], &policies[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkShards(p, first *backend.Policy) error {
+	most := max(1, min(Most, p.Algorithm.Max(), p.Algorithm.Limit().Events))
+	bad := &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards}
+	switch k := int64(p.Shards); {
+	case k < 0 || k > most:
+		bad.Want = fmt.Sprintf("0 to %d: at most %d, the limit and the burst", most, Most)
+	case max(p.Shards, 1) != max(first.Shards, 1):
+		bad.Want = fmt.Sprintf("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
+	case k >= 2:
+		part := p.Algorithm.Part(0, k)
+		return part.Check()
+	}
+	if bad.Want != "" {
+		return bad
+	}
+	return nil
+}

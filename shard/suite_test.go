@@ -1,0 +1,128 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/backend/storetest"
+	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// patience: the budget is not the subject.
+const patience = 20 * time.Second
+
+// stations are what the root puts over a store, but for the deny cache.
+func stations(s backend.Store) *shard.Store { return shard.New(breaker.New(s, nil), s) }
+
+// both runs the whole suite on keys that are not spread, and what holds of
+// spread ones.
+func both(t *testing.T, ks []int, subject func(*testing.T) storetest.Subject) {
+	t.Run("Whole", func(t *testing.T) { storetest.Run(t, storetest.Harness{New: subject}) })
+	for _, k := range ks {
+		t.Run(fmt.Sprint("Spread", k), func(t *testing.T) {
+			storetest.Spread(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+				s := subject(t)
+				s.Cached = true // a verdict that stands is repeated as the deny cache would
+				return s
+			}}, k)
+		})
+	}
+}
+
+func TestSuiteInMemory(t *testing.T) {
+	both(t, []int{2, 4, 16}, func(t *testing.T) storetest.Subject {
+		s, now := over(t)
+		return storetest.Subject{Store: s, SetNow: now.Store}
+	})
+}
+
+// lines leads a client through proxies that can lose replies.
+type lines struct {
+	t  testing.TB
+	mu struct {
+		sync.Mutex
+		of map[string]*redistest.Proxy
+	}
+}
+
+func (l *lines) dial(_ context.Context, network, addr string) (net.Conn, error) {
+	l.mu.Lock()
+	if l.mu.of == nil {
+		l.mu.of = map[string]*redistest.Proxy{}
+	}
+	if l.mu.of[addr] == nil {
+		l.mu.of[addr] = redistest.NewProxy(l.t, addr)
+	}
+	to := l.mu.of[addr].Addr()
+	l.mu.Unlock()
+	return net.Dial(network, to)
+}
+
+func (l *lines) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.mu.of {
+		p.Set(redistest.ResetAfterRequest)
+		p.Limit(1)
+	}
+}
+
+func TestSuiteOnAServer(t *testing.T) {
+	server := redistest.Start(t)
+	admin, ctx := server.Client(t), context.Background()
+	both(t, []int{4}, func(t *testing.T) storetest.Subject {
+		require.NoError(t, admin.FlushDB(ctx).Err())
+		var now atomic.Int64
+		l := &lines{t: t}
+		client := server.Client(t, func(o *redis.Options) { o.Dialer = l.dial })
+		store := standalone.New(script.Virtual{Client: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: patience})
+		return storetest.Subject{
+			Store: stations(store), SetNow: now.Store, LoseReply: l.lose,
+			Expiries: func() map[string]time.Duration {
+				m := map[string]time.Duration{}
+				for _, k := range admin.Keys(ctx, "*").Val() {
+					m[k] = admin.PTTL(ctx, k).Val()
+				}
+				return m
+			},
+		}
+	})
+	server.NoImmortals(t, "")
+}
+
+// with is a cluster client that is nothing but its options.
+type with struct{ *redis.ClusterOptions }
+
+func (w with) Options() *redis.ClusterOptions { return w.ClusterOptions }
+
+func TestSuiteOnACluster(t *testing.T) {
+	c := redistest.StartCluster(t)
+	admin := c.Client(t)
+	both(t, []int{4}, func(t *testing.T) storetest.Subject {
+		ctx := context.Background()
+		require.NoError(t, admin.ForEachMaster(ctx, func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }))
+		var now atomic.Int64
+		l := &lines{t: t}
+		client := script.VirtualCluster{
+			ClusterOptions: with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}},
+			Now:            func() time.Time { return time.UnixMicro(now.Load()) },
+		}
+		store := cluster.New(client, &cluster.Options{Budget: patience})
+		t.Cleanup(func() { _ = store.Close() })
+		return storetest.Subject{Store: stations(store), SetNow: now.Store}
+	})
+	c.NoImmortals(t, "headgate:")
+}

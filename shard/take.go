@@ -1,0 +1,248 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// call is one request on a key that is spread.
+type call struct {
+	s *Store
+	m *known
+	r backend.Request // by value: whoever held a pointer would have it on the heap
+	e *entry
+	// since is when the call was first denied by a share, or began to sum: what
+	// was heard from then on was counted for it.
+	since time.Duration
+	begin time.Time // where the store has a budget
+	asked int       // the share that was asked last
+}
+
+// How often a call asks. First come those that nothing is known against; then,
+// when the sum was read, those that it showed room in. A call that nobody
+// answers goes on to the next: a few times, since a dead node has many.
+const (
+	firsts = 2
+	tries  = 2
+	deaths = 4
+)
+
+func (c *call) take(ctx context.Context) (backend.Decision, error) {
+	if v := c.e.verdict.Load(); v != nil {
+		now := c.m.now()
+		if v.holds(&c.r.Group, now) {
+			return c.repeat(ctx, v, now)
+		}
+		if now >= v.until || now < v.at {
+			c.e.verdict.CompareAndSwap(v, nil)
+		}
+	}
+	asked, dead := 0, 0
+	if i := c.pick(false); i >= 0 {
+		d, err, done := c.ask(ctx, i, false)
+		if done {
+			return d, err
+		}
+		if err == nil {
+			asked++
+		} else {
+			dead++
+		}
+	}
+	return c.within(ctx, asked, dead)
+}
+
+// within goes on for as long as the store's budget allows: each round has a
+// budget of its own, and the call has one for all of them.
+func (c *call) within(ctx context.Context, asked, dead int) (backend.Decision, error) {
+	if c.s.budget == 0 {
+		return c.more(ctx, asked, dead)
+	}
+	bounded, cancel := context.WithDeadline(ctx, c.begin.Add(c.s.budget))
+	defer cancel()
+	d, err := c.more(bounded, asked, dead)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return c.fail(ctx, c.asked, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
+	}
+	return d, err
+}
+
+// more asks a second share, and then all.
+func (c *call) more(ctx context.Context, asked, dead int) (backend.Decision, error) {
+	for asked < firsts && dead < deaths {
+		i := c.pick(asked > 0)
+		if i < 0 {
+			break
+		}
+		d, err, done := c.ask(ctx, i, false)
+		if done {
+			return d, err
+		}
+		if err == nil {
+			asked++
+		} else {
+			dead++
+		}
+	}
+	if v, exact := c.conclude(c.m.now()); v != nil {
+		if asked == 0 {
+			return c.repeat(ctx, v, v.at)
+		}
+		return c.say(ctx, v, exact)
+	}
+	return c.search(ctx)
+}
+
+// pick returns a sub-key to ask, -1 where none is known to have room. Only the
+// first may be asked without having been seen with room.
+func (c *call) pick(seen bool) int {
+	if i := c.e.draw(&c.r.Group); i >= 0 {
+		return i
+	}
+	s := c.e.look(&c.r.Group, c.m.now())
+	if !s.some && (seen || s.stale) || s.best < 0 {
+		return -1
+	}
+	c.e.claim(s.best, &c.r.Group)
+	return s.best
+}
+
+// search reads the sum and takes from where it shows room. Whoever loses the
+// race for that twice is denied, though there may be more elsewhere.
+func (c *call) search(ctx context.Context) (backend.Decision, error) {
+	if c.since == 0 {
+		c.since = c.m.now()
+	}
+	f, err := c.sum(ctx)
+	if err != nil {
+		return backend.Decision{}, err
+	}
+	i, rooms := c.e.best(f.rooms(), &c.r.Group)
+	for lost, dead := 0, 0; i >= 0 && lost < tries && dead < deaths; {
+		if lost > 0 {
+			c.s.done.seconds.Add(1)
+		}
+		c.e.claim(i, &c.r.Group)
+		d, err, done := c.ask(ctx, i, true)
+		if done {
+			return d, err
+		}
+		if err == nil {
+			lost++
+		} else {
+			dead++
+		}
+		i, rooms = c.e.best(rooms, &c.r.Group)
+	}
+	if v, exact := c.conclude(c.m.now()); v != nil {
+		return c.say(ctx, v, exact)
+	}
+	if i >= 0 {
+		c.s.done.wrong.Add(1)
+	}
+	return c.lost(f), nil
+}
+
+// ask takes from the i-th share. It is done where that passed, or where the
+// call must not go on: a take that was perhaps counted is not tried elsewhere.
+func (c *call) ask(ctx context.Context, i int, exact bool) (d backend.Decision, err error, done bool) {
+	c.asked = i
+	r := c.part(i)
+	if len(r.Policies) > 1 && r.Each == nil {
+		r.Each = make([]backend.State, len(r.Policies))
+	}
+	d, err = c.s.next.Do(ctx, r)
+	one := [1]backend.State{d.State}
+	states := r.Each
+	if states == nil {
+		states = one[:]
+	}
+	switch {
+	case err == nil:
+		c.e.learn(i, &d, states, &c.r.Group, c.learnt(&d))
+		if d.Allowed {
+			c.widen(&d, states, exact)
+		}
+		return d, nil, d.Allowed
+	case lonely(err) && ctx.Err() == nil: // a caller who left says nothing of the share
+		c.e.bury(i, err, c.m.now())
+		return d, err, false
+	}
+	d, err = c.fail(ctx, i, err)
+	return d, err, true
+}
+
+// learnt reads the clock for an answer that stands for a while.
+func (c *call) learnt(d *backend.Decision) time.Duration {
+	if d.Allowed {
+		return 0
+	}
+	now := c.m.now()
+	if c.since == 0 {
+		c.since = now
+	}
+	return now
+}
+
+// part returns the request on the i-th share.
+func (c *call) part(i int) backend.Request {
+	r := c.r
+	r.Sub, r.Policies, r.Last = c.e.name(i), c.e.plan.parts[i], false
+	return r
+}
+
+// widen makes of a share's answer to a take that passed the whole key's: what
+// remains is the sum of what was last seen in each.
+func (c *call) widen(d *backend.Decision, states []backend.State, exact bool) {
+	for j := range states {
+		s := &states[j]
+		s.Limit = c.e.plan.policies[j].Algorithm.Max()
+		s.Remaining = min(max(c.e.left[j].Load(), s.Remaining), s.Limit)
+		s.Used = s.Limit - s.Remaining
+	}
+	d.State = states[backend.Binding(states)]
+	d.Estimated = !exact
+}
+
+// fail applies the failure mode of the i-th share, where no store decided.
+func (c *call) fail(ctx context.Context, i int, err error) (backend.Decision, error) {
+	r := c.part(i)
+	r.Last = c.r.Last
+	d, err := c.s.Fail(ctx, r, err)
+	if err == nil && d.Source != backend.FromFailLocal { // that one says its own limits
+		for j := range r.Each {
+			r.Each[j].Limit = c.e.plan.policies[j].Algorithm.Max()
+		}
+		for j := range r.Policies {
+			if p := &c.e.plan.policies[j]; p.Name == d.Policy {
+				d.Limit = p.Algorithm.Max()
+			}
+		}
+	}
+	return d, err
+}
+
+// meet applies the failure modes of the shares that nobody answers for, once
+// the living ones are spent. Those that fail local have a count each.
+func (c *call) meet(ctx context.Context, dead map[int]error) (d backend.Decision, err error) {
+	k := len(c.e.subs)
+	from := rand.IntN(k)
+	for n := range k {
+		i := (from + n) % k
+		failed, ok := dead[i]
+		if !ok {
+			continue
+		}
+		r := c.part(i)
+		r.Unknown(failed)
+		if d, err = c.fail(ctx, i, failed); err != nil || d.Allowed || d.Source != backend.FromFailLocal {
+			break
+		}
+	}
+	return d, err
+}

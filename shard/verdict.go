@@ -1,0 +1,117 @@
+package shard
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// again is what a call is told that lost every race: there may be room now.
+const again = time.Millisecond
+
+// verdict is a denial of the whole key: every sub-key is known to be spent, or
+// nobody answers for it. Written once.
+type verdict struct {
+	at, until time.Duration
+	costs     []int64
+	states    []backend.State // one a policy, as of at
+	dead      map[int]error
+}
+
+func (v *verdict) holds(g *backend.Group, now time.Duration) bool {
+	return now >= v.at && now < v.until && atLeast(g, v.costs)
+}
+
+// conclude returns the denial that follows from what is known, nil where some
+// sub-key may have room. It stands until the first of them may. It is exact
+// where each share was heard for this call.
+func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
+	e := c.e
+	exact = c.since > 0
+	v := &verdict{at: now, until: now + longest, costs: costs(&c.r.Group)}
+	t := newTotal(e.plan)
+	for i := range e.subs {
+		switch e.class(i, &c.r.Group, now) {
+		case spent:
+			h := e.subs[i].shut.Load()
+			if h == nil {
+				return nil, false
+			}
+			exact = exact && h.at >= c.since
+			t.add(h.states, now-h.at)
+			v.until = min(v.until, h.until, h.at+longest)
+		case absent:
+			d := e.subs[i].dead.Load()
+			if d == nil {
+				return nil, false
+			}
+			if v.dead == nil {
+				v.dead = map[int]error{}
+			}
+			v.dead[i] = d.err
+			v.until = min(v.until, d.at+deadFor)
+		default:
+			return nil, false
+		}
+	}
+	v.states = t.states()
+	e.verdict.Store(v)
+	return v, exact
+}
+
+// say denies, or meets the failure mode of the dead. What was not all heard for
+// this call is no word of the store's: the deny cache must not make it older.
+func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decision, error) {
+	if len(v.dead) > 0 {
+		return c.meet(ctx, v.dead)
+	}
+	d := c.deny(v.states, 0)
+	if !exact {
+		d.Source, d.Estimated = backend.FromDenyCache, true
+	}
+	return d, nil
+}
+
+// repeat denies again what was denied a moment ago, without asking anybody.
+func (c *call) repeat(ctx context.Context, v *verdict, now time.Duration) (backend.Decision, error) {
+	if c.s.ended() {
+		return c.s.next.Do(ctx, c.part(0)) // which says so
+	}
+	if len(v.dead) > 0 {
+		return c.meet(ctx, v.dead)
+	}
+	d := c.deny(v.states, now-v.at)
+	d.Source, d.Estimated = backend.FromDenyCache, true
+	return d, nil
+}
+
+// deny words a denial from states that are so old.
+func (c *call) deny(states []backend.State, past time.Duration) (d backend.Decision) {
+	i := backend.Binding(states)
+	d.State = aged(states[i], past)
+	for j := range c.r.Each {
+		c.r.Each[j] = aged(states[j], past)
+	}
+	if c.r.Charge != nil && c.r.Op == backend.Take {
+		*c.r.Charge = backend.Charge{Cost: c.r.Cost, Costs: c.r.Costs}
+		d.Charge = c.r.Charge
+	}
+	return d
+}
+
+func aged(s backend.State, past time.Duration) backend.State {
+	past = past.Truncate(time.Microsecond) // a store's times are whole microseconds
+	s.RetryAfter, s.ResetAfter = max(0, s.RetryAfter-past), max(0, s.ResetAfter-past)
+	return s
+}
+
+// lost denies a call that lost the races for what the sum had shown, or met
+// none, where a share may have room again by now.
+func (c *call) lost(f *round) backend.Decision {
+	states := f.total().states()
+	states[backend.Binding(states)].RetryAfter = again
+	d := c.deny(states, 0)
+	d.Estimated = true
+	return d
+}

@@ -1,0 +1,40 @@
+package shard_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTwinsOnAServer: through the stations a key that is not spread is still
+// answered as the plain Go rendering answers it, in every field.
+func TestTwinsOnAServer(t *testing.T) {
+	s := trace.New(uint64(time.Now().UnixNano()))
+	client := script.Virtual{Client: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
+	station := stations(standalone.New(client, &standalone.Options{Budget: patience}))
+	model := trace.NewModel(s.Now)
+	for i := range 30_000 {
+		r := s.Next()
+		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), station, r)
+		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
+	}
+}
+
+// TestRaces: four processes of 64 callers at one key that is not spread, as on
+// the bare store.
+func TestRaces(t *testing.T) {
+	faulttest.Races(t, func() backend.Store {
+		return stations(cluster.Open(strings.Split(os.Getenv("ADDRS"), ","), &cluster.Options{Budget: patience}))
+	}, func() string { return "ADDRS=" + strings.Join(redistest.StartCluster(t).Addrs(), ",") })
+}
