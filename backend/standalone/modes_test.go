@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,4 +221,41 @@ func TestImpossibleCost(t *testing.T) {
 	var invalid *headgate.InvalidError
 	require.ErrorAs(t, err, &invalid)
 	require.Equal(t, int64(6), invalid.Value)
+}
+
+// TestLostLoad: a connection that dies with the script on it, in a client that
+// knows no deadline, holds the others up for one budget.
+func TestLostLoad(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	var lost atomic.Bool
+	client.AddHook(loses{&lost})
+	l := limiter(t, client, nil, wide)
+	begin := time.Now()
+	require.Eventually(t, func() bool {
+		d, err := l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+		return d.Err == nil
+	}, 2500*time.Millisecond, 5*time.Millisecond)
+	require.True(t, lost.Load())
+	t.Logf("decided after %v", time.Since(begin))
+}
+
+// loses is a hook that keeps the first SCRIPT LOAD for three seconds.
+type loses struct{ done *atomic.Bool }
+
+func (l loses) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l loses) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (l loses) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "script" && l.done.CompareAndSwap(false, true) {
+			time.Sleep(3 * time.Second)
+			return context.DeadlineExceeded
+		}
+		return next(ctx, cmd)
+	}
 }

@@ -36,6 +36,7 @@ type lazy struct {
 	poolSize int // 0: go-redis' default
 	client   func() *redis.Client
 	used     atomic.Bool
+	closed   atomic.Bool
 }
 
 // PoolSize is known before the client is made. The rest is asked of a client
@@ -48,11 +49,15 @@ func (l *lazy) Options() *redis.Options { return l.client().Options() }
 
 func (l *lazy) Process(ctx context.Context, cmd redis.Cmder) error {
 	l.used.Store(true)
+	if l.closed.Load() {
+		return redis.ErrClosed // and no client is made that nobody would close
+	}
 	return l.client().Process(ctx, cmd)
 }
 
 // Close closes the client, if there ever was one.
 func (l *lazy) Close() error {
+	l.closed.Store(true)
 	if !l.used.Load() {
 		return nil
 	}

@@ -20,7 +20,8 @@ import (
 
 // Client is what the store needs of a go-redis client. *redis.Client is one,
 // whether made by redis.NewClient or, for Sentinel, redis.NewFailoverClient.
-// Its settings and hooks are left as they are.
+// Its settings and hooks are left as they are; a hook must not go on with a
+// command after it has returned.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }

@@ -9,6 +9,7 @@ package denial
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -104,12 +105,12 @@ func (s *Store) recall(ctx context.Context, r *backend.Request, at place) (backe
 		e, f, leads := at.meet(r, now, s.stand)
 		switch {
 		case leads:
-			return s.lead(ctx, r, at, now, e, f)
+			return s.within(ctx, r, waited, func(ctx context.Context) (backend.Decision, error) { return s.lead(ctx, r, at, now, e, f) })
 		case e != nil && f == nil:
 			s.said.Add(1)
 			return e.answer(&r.Group, now), nil
 		case f == nil || waited > s.cache.patience:
-			return s.ask(ctx, r, at, now)
+			return s.within(ctx, r, waited, func(ctx context.Context) (backend.Decision, error) { return s.ask(ctx, r, at, now) })
 		}
 		if err := f.wait(ctx); err != nil {
 			return backend.Decision{}, err
@@ -119,6 +120,20 @@ func (s *Store) recall(ctx context.Context, r *backend.Request, at place) (backe
 			return s.fail(ctx, r, f.failed)
 		}
 	}
+}
+
+// within asks in what a call that has waited has left of the store's budget.
+func (s *Store) within(ctx context.Context, r *backend.Request, waited time.Duration, ask func(context.Context) (backend.Decision, error)) (backend.Decision, error) {
+	if waited == 0 {
+		return ask(ctx)
+	}
+	bounded, cancel := context.WithTimeout(ctx, 4*s.cache.patience-waited)
+	defer cancel()
+	d, err := ask(bounded)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && s.fails != nil {
+		return s.fail(ctx, r, err)
+	}
+	return d, err
 }
 
 // fail decides a call that spent its time waiting for one that failed. To ask

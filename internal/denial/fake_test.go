@@ -18,6 +18,7 @@ type fake struct {
 	closed atomic.Bool
 	asked  atomic.Int64
 	failed atomic.Int64
+	heeds  bool // a context that ends
 	do     func(r *backend.Request) (backend.Decision, error)
 }
 
@@ -29,7 +30,7 @@ func (f *fake) Closed() bool                   { return f.closed.Load() }
 func (f *fake) Check([]backend.Policy) error   { return nil }
 func (f *fake) Close() error                   { f.closed.Store(true); return nil }
 func (f *fake) advance(d time.Duration)        { f.now.Add(int64(d)) }
-func (f *fake) Budget() time.Duration          { return 20 * time.Millisecond }
+func (f *fake) Budget() time.Duration          { return 60 * time.Millisecond }
 func (f *fake) station(d time.Duration) *Store { return New(f, f, d) }
 
 func (f *fake) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
@@ -40,7 +41,20 @@ func (f *fake) Do(ctx context.Context, r backend.Request) (backend.Decision, err
 	if err := r.Check(ctx); err != nil {
 		return backend.Decision{}, err
 	}
-	return f.do(&r)
+	if !f.heeds {
+		return f.do(&r)
+	}
+	done := make(chan backend.Answer, 1)
+	go func() {
+		d, err := f.do(&r)
+		done <- backend.Answer{Decision: d, Err: err}
+	}()
+	select {
+	case a := <-done:
+		return a.Decision, a.Err
+	case <-ctx.Done():
+		return backend.Decision{}, ctx.Err()
+	}
 }
 
 // Fail makes it a Failer, as the breaker is one.

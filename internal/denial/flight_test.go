@@ -173,8 +173,8 @@ func TestLeaderLost(t *testing.T) {
 // else's.
 func TestImpatientLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, s := lapsed(t, 100*time.Millisecond, unavailable)
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		f, s := lapsed(t, 20*time.Millisecond, unavailable)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
 		go func() { _, _ = s.Do(ctx, take("k", one, 1)) }()
 		synctest.Wait()
@@ -247,5 +247,18 @@ func TestPassedForAll(t *testing.T) {
 		time.Sleep(time.Millisecond + time.Microsecond)
 		require.True(t, ask(t, s, take("k", one, 1)).Allowed)
 		time.Sleep(10 * time.Millisecond) // the last of the three
+	})
+}
+
+// TestWaitersKeepTheBudget: who has waited asks in what is left of it.
+func TestWaitersKeepTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := lapsed(t, 50*time.Millisecond, leaves(0))
+		f.heeds = true
+		begin := time.Now()
+		crowd(t, s, callers)
+		require.Equal(t, f.Budget(), time.Since(begin))
+		require.Positive(t, f.failed.Load())
+		time.Sleep(time.Second) // the trips that nobody waits for
 	})
 }

@@ -19,3 +19,17 @@ func SetMost(t *testing.T, n int) {
 
 // Prompt reports whether a call that comes now would make its own trip.
 func (q *Queue) Prompt() bool { return q.server.Prompt(script.Now()) }
+
+// Waiting returns how many calls wait.
+func (q *Queue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mu.calls
+}
+
+// Free makes room for one more flight.
+func (q *Queue) Free() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.out++
+}

@@ -137,7 +137,7 @@ func (q *Queue) wait(ctx context.Context, t *script.Take, op backend.Op) error {
 func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request, open bool) (*batch, error) {
 	now := script.Now()
 	q.mu.Lock()
-	if q.mu.out < q.limit() {
+	if q.mu.out < q.limit() && len(q.mu.waiting) == 0 { // nobody overtakes who waits
 		q.mu.out++
 		q.mu.Unlock()
 		b := q.batch(now)
@@ -176,15 +176,24 @@ func (q *Queue) limit() int {
 }
 
 // next returns what leaves in place of a flight that has landed with so many
-// calls, nil where nothing waits.
-func (q *Queue) next(landed int) *batch {
+// calls, nil where nothing does. Where more may be out than before, more leave:
+// what waits never waits for a flight that left later than it came.
+func (q *Queue) next(landed int) (next *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.load += landed - q.mu.load/smooth
-	if len(q.mu.waiting) == 0 || q.mu.out > q.limit() {
-		q.mu.out-- // what waits leaves when one of the others lands
-		return nil
+	q.mu.out--
+	for limit := q.limit(); q.mu.out < limit && len(q.mu.waiting) > 0; q.mu.out++ {
+		if b := q.pop(); next == nil {
+			next = b
+		} else {
+			go b.run()
+		}
 	}
+	return next
+}
+
+func (q *Queue) pop() *batch {
 	b := q.mu.waiting[0]
 	n := copy(q.mu.waiting, q.mu.waiting[1:])
 	q.mu.waiting[n] = nil

@@ -105,7 +105,7 @@ func (t *Trip) pipeline(s *Server) error {
 
 func (t *Trip) sendAll(s *Server, groups []*Group) {
 	for i, g := range groups {
-		g.cmd.trip, g.cmd.follow = t, i > 0
+		g.cmd.trip, g.cmd.follow, g.cmd.shared = t, i > 0, len(groups) > 1
 		g.cmd.groups = append(g.cmd.groups[:0], g)
 		g.cmd.ready(t.ctx, s)
 	}

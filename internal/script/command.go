@@ -16,6 +16,8 @@ type command struct {
 	at     *Server
 	groups []*Group
 	follow bool // something stands before it in its pipeline
+	shared bool // others stand in its pipeline
+	wrote  bool // it counts as written; guarded by the trip's lock
 	args   []any
 	bufs   []*blob
 	used   int

@@ -134,7 +134,7 @@ type pipeliner interface{ Pipeline() redis.Pipeliner }
 // send sends the groups in one command, once.
 func (t *Trip) send(s *Server, asking bool) (string, error) {
 	c := &t.joint
-	c.trip, c.groups, c.follow = t, t.Groups(), asking
+	c.trip, c.groups, c.follow, c.shared = t, t.Groups(), asking, false
 	c.ready(t.ctx, s)
 	if err := process(t.ctx, t.on(s), c, asking); err != nil {
 		if hasPrefix(err, notServed) {
@@ -162,7 +162,7 @@ func processAll(ctx context.Context, c Client, groups []*Group) {
 	p, ok := c.(pipeliner)
 	if !ok || len(groups) == 1 {
 		for _, g := range groups {
-			g.cmd.follow = false
+			g.cmd.follow, g.cmd.shared = false, false
 			_ = c.Process(ctx, &g.cmd)
 		}
 		return

@@ -2,7 +2,6 @@ package script
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -68,16 +67,24 @@ func (s *Server) join(ctx context.Context, seen int) *load {
 func (s *Server) fetch(ctx context.Context, f *load) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget)
 	defer cancel()
-	f.err = errors.New("the client ended its goroutine")
-	defer s.landed(f) // also where a hook of the user's panics
-	cmd := &reusable{*redis.NewStringCmd(ctx, "script", "load", lua.Script)}
-	f.err = s.client.Process(ctx, cmd)
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil { // a hook of the user's
+				done <- fmt.Errorf("the client panicked: %v", p)
+			}
+		}()
+		done <- s.client.Process(ctx, &reusable{*redis.NewStringCmd(ctx, "script", "load", lua.Script)})
+	}()
+	select {
+	case f.err = <-done:
+	case <-ctx.Done(): // a client may not heed it, and to load twice is to load once
+		f.err = ctx.Err()
+	}
+	s.landed(f)
 }
 
 func (s *Server) landed(f *load) {
-	if p := recover(); p != nil {
-		f.err = fmt.Errorf("the client panicked: %v", p)
-	}
 	l := &s.loader
 	l.mu.Lock()
 	defer l.mu.Unlock()

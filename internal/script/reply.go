@@ -112,7 +112,7 @@ const few = 4
 // replay decides the takes again from what they met, with the functions that
 // the memory store runs: the script has decided the same.
 func (g *Group) replay(r *reader, now int64) {
-	if g.Op == backend.Reset {
+	if g.Op == backend.Reset && len(g.sent) > 0 {
 		for _, t := range g.sent {
 			t.meet(now, now, make([]backend.Reading, len(g.Policies)))
 		}

@@ -60,7 +60,7 @@ func (t *Take) sameCosts(u *Take) bool {
 // Withdraw takes the take out of its round trip, because ctx has ended. Once
 // it was sent, it is known to be perhaps counted.
 func (t *Take) Withdraw(ctx context.Context, op backend.Op) error {
-	if t.state.CompareAndSwap(waiting, withdrawn) {
+	if t.state.CompareAndSwap(waiting, withdrawn) || t.state.Load() == withdrawn { // by the trip's end, just now
 		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
 	}
 	return unknown(op, ctx.Err())

@@ -31,7 +31,7 @@ type Trip struct {
 		sync.Mutex
 		at    *Server // where the guard has let it in
 		leave func(error)
-		wrote bool // a command was written, and not said to be not run
+		wrote int  // commands that were written, and not said to be not run
 		over  bool // the takes have their answers, or are about to
 	}
 }
@@ -88,7 +88,7 @@ func (t *Trip) start(s *Server, w Ways, now, deadline time.Duration, expired fun
 		t.timer = time.AfterFunc(time.Hour, t.expire)
 	}
 	t.ctx.until(deadline)
-	t.mu.at, t.mu.leave, t.mu.wrote, t.mu.over = nil, nil, false, false
+	t.mu.at, t.mu.leave, t.mu.wrote, t.mu.over = nil, nil, 0, false
 	t.timer.Reset(deadline - now)
 }
 
@@ -149,7 +149,7 @@ func (t *Trip) judge(at *Server, leave func(error), err error) {
 		return
 	}
 	v := verdict(err)
-	if v == backend.ErrFailed && !t.mu.wrote && at.busy(t.begin) {
+	if v == backend.ErrFailed && t.mu.wrote == 0 && at.busy(t.begin) {
 		v = backend.ErrExcused
 	}
 	switch v {
@@ -190,8 +190,9 @@ func (t *Trip) enter(s *Server, said error) error {
 }
 
 // write says whether the command may be written, and marks what stands in it.
-// One in the midst of a pipeline always is: where nobody waits for its answer
-// any more it only looks.
+// One of several in a pipeline is: an error would be that of all. Where nobody
+// waits for its answer any more it only looks. Once the trip is over, nothing
+// is, but for the rest of what was begun.
 func (t *Trip) write(c *command) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,10 +205,10 @@ func (t *Trip) write(c *command) bool {
 			any = true
 		}
 	}
-	if any {
-		t.mu.wrote = true
+	if c.wrote = any; any {
+		t.mu.wrote++
 	}
-	return any || c.follow
+	return any || c.follow || c.shared && !t.mu.over
 }
 
 // notRun takes the marks back from a command that a server said it did not run.
@@ -217,7 +218,10 @@ func (t *Trip) notRun(c *command) {
 	if t.mu.over {
 		return
 	}
-	t.mu.wrote = false
+	if c.wrote {
+		c.wrote = false
+		t.mu.wrote--
+	}
 	for _, g := range c.groups {
 		g.unmark()
 	}

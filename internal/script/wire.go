@@ -38,7 +38,7 @@ func (b *blob) String() string { return "…" }
 // none, all of them were withdrawn: what stands for them only looks.
 func (g *Group) pack() {
 	op, takes := g.Op, g.sent
-	if len(takes) == 0 && op != backend.Reset {
+	if len(takes) == 0 {
 		op, takes = backend.Peek, nobody
 	}
 	b := append(g.blob[:0], g.shape(len(takes)), byte(op))

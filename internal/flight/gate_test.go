@@ -1,0 +1,205 @@
+package flight_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/flight"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// gate is a hook that holds scripts while it is shut.
+type gate struct {
+	mu struct {
+		sync.Mutex
+		shut chan struct{}
+		held int
+	}
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.shut, g.mu.held = make(chan struct{}), 0
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.mu.shut)
+	g.mu.shut = nil
+}
+
+func (g *gate) holds(n int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.held >= n
+}
+
+func (g *gate) pass(name string) {
+	if name != "evalsha" {
+		return
+	}
+	g.mu.Lock()
+	shut := g.mu.shut
+	g.mu.held++
+	g.mu.Unlock()
+	if shut != nil {
+		<-shut
+	}
+}
+
+func (g *gate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		g.pass(cmd.Name())
+		return next(ctx, cmd)
+	}
+}
+
+func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		g.pass(cmds[0].Name())
+		return next(ctx, cmds)
+	}
+}
+
+// gated returns a queue behind a gate: of a server, or as one of a cluster's
+// node.
+func gated(t *testing.T, apart bool) (*flight.Queue, *gate) {
+	g := &gate{}
+	c := redistest.Start(t).Client(t, func(o *redis.Options) { o.PoolSize = 40 })
+	c.AddHook(g)
+	const budget = 10 * time.Second
+	s := script.NewServer(c, "node", script.Settings{Prefix: script.DefaultPrefix, Budget: budget, Hub: &backend.Hub{}})
+	var ways script.Ways
+	if apart {
+		ways = s
+	}
+	return flight.New(s, ways, budget, false), g
+}
+
+// fill holds as many flights as may be out: what comes now waits, until the
+// gate opens.
+func fill(t *testing.T, q *flight.Queue, g *gate) (landed func()) {
+	_, err := q.Do(context.Background(), "warm", 0, take("warm"))
+	require.NoError(t, err)
+	g.shut()
+	var flights sync.WaitGroup
+	for i := range flight.Out {
+		flights.Add(1)
+		go func() {
+			defer flights.Done()
+			k := fmt.Sprint("held", i)
+			_, _ = q.Do(context.Background(), k, 0, take(k))
+		}()
+	}
+	require.Eventually(t, func() bool { return g.holds(flight.Out) }, 5*time.Second, time.Millisecond)
+	return flights.Wait
+}
+
+func both(t *testing.T, run func(t *testing.T, apart bool)) {
+	t.Run("Joint", func(t *testing.T) { run(t, false) })
+	t.Run("Apart", func(t *testing.T) { run(t, true) })
+}
+
+func waits(t *testing.T, q *flight.Queue, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return q.Waiting() == n }, 5*time.Second, time.Millisecond)
+}
+
+// TestWhoLeavesHarmsNobody: the first of a flight to have come is gone when it
+// leaves.
+func TestWhoLeavesHarmsNobody(t *testing.T) {
+	both(t, func(t *testing.T, apart bool) {
+		q, g := gated(t, apart)
+		landed := fill(t, q, g)
+		ctx, leave := context.WithCancel(context.Background())
+		gone, stay := make(chan error, 1), make(chan error, 50)
+		go func() {
+			_, err := q.Do(ctx, "gone", 0, take("gone"))
+			gone <- err
+		}()
+		waits(t, q, 1)
+		for i := range cap(stay) {
+			go func() {
+				k := fmt.Sprint("stay", i)
+				_, err := q.Do(context.Background(), k, 0, take(k))
+				stay <- err
+			}()
+		}
+		waits(t, q, 1+cap(stay))
+		leave()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		g.open()
+		landed()
+		for range cap(stay) {
+			require.NoError(t, <-stay)
+		}
+	})
+}
+
+// TestWithdrawnReset does not happen.
+func TestWithdrawnReset(t *testing.T) {
+	both(t, func(t *testing.T, apart bool) {
+		q, g := gated(t, apart)
+		for range 5 {
+			_, err := q.Do(context.Background(), "k", 0, take("k"))
+			require.NoError(t, err)
+		}
+		landed := fill(t, q, g)
+		other, gone := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := q.Do(context.Background(), "o", 0, take("o"))
+			other <- err
+		}()
+		ctx, leave := context.WithCancel(context.Background())
+		go func() {
+			r := take("k")
+			r.Op = backend.Reset
+			_, err := q.Do(ctx, "k", 0, r)
+			gone <- err
+		}()
+		waits(t, q, 2)
+		leave()
+		require.ErrorIs(t, <-gone, context.Canceled)
+		g.open()
+		landed()
+		require.NoError(t, <-other)
+		d, err := q.Do(context.Background(), "k", 0, take("k"))
+		require.NoError(t, err)
+		require.EqualValues(t, 6, d.Used)
+	})
+}
+
+// TestNobodyOvertakes: while calls wait, one that comes waits behind them,
+// though a place is free.
+func TestNobodyOvertakes(t *testing.T) {
+	q, g := gated(t, false)
+	landed := fill(t, q, g)
+	first := make(chan error, 1)
+	go func() {
+		_, err := q.Do(context.Background(), "first", 0, take("first"))
+		first <- err
+	}()
+	waits(t, q, 1)
+	q.Free() // as when a crowd has gone, and more flights may be out again
+	second := make(chan error, 1)
+	go func() {
+		_, err := q.Do(context.Background(), "second", 0, take("second"))
+		second <- err
+	}()
+	waits(t, q, 2)
+	g.open()
+	landed()
+	require.NoError(t, <-first)
+	require.NoError(t, <-second)
+}
