@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test twins server-cost failover hotkeys compose-test mutants deps
+.PHONY: test test-bench bench twins server-cost failover hotkeys compose-test mutants deps
 
 # All that a change has to pass. Needs Go; deps sees to the rest. One package at
 # a time: several are about what happens in milliseconds.
@@ -9,7 +9,19 @@ test: deps
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || \
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	go test -race -p 1 -timeout 20m ./...
+	@$(MAKE) --no-print-directory test-bench
 	@echo "PASS: vet, gofmt, and all tests under the race detector"
+
+# The benchmark is a module of its own, which `./...` leaves out: that its peers
+# still limit, and that every workload still runs, in small. Without -race,
+# since its figures are what it is for.
+test-bench: deps
+	cd bench && go vet ./... && go test -p 1 -timeout 10m ./...
+
+# Headgate against its peers, in one run of some 15 minutes on an idle machine:
+# writes docs/benchmarks.md and its pictures.
+bench: deps
+	cd bench && go run .
 
 # A million random steps, Go against Lua on a real Redis, every field equal.
 twins: deps

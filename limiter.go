@@ -21,8 +21,9 @@ type Limiter struct {
 	denial   *denial.Store // the stations, outermost first; nil over a store in this process
 	shard    *shard.Store
 	breaker  *breaker.Store
-	observer Observer // nil: nobody
-	policies []Policy // never written
+	quick    backend.Quick // the store itself, where a call is done sooner than handed on
+	observer Observer      // nil: nobody
+	policies []Policy      // never written
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -49,6 +50,9 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Logger:    opts.Logger,
 	})}
 	l.shard = shard.New(l.breaker, s)
+	if opts.Observer == nil {
+		l.quick, _ = s.(backend.Quick)
+	}
 	if h, ok := s.(backend.Hubbed); ok { // else a call costs less than a look
 		l.denial = denial.New(l.shard, h, cmp.Or(opts.DenyFor, denial.Longest))
 	}
@@ -106,7 +110,14 @@ func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
 // AllowN decides a call that costs n units of every policy, all or nothing;
 // n is from 1 to what the policies can grant. A larger one is
 // ErrNeverAdmissible.
-func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
+func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, err error) {
+	if l.quick != nil && len(l.policies) == 1 && l.policies[0].Shards < 2 {
+		p := &l.policies[0]
+		if now, r, ok := l.quick.Hit(ctx, key, p, n); ok {
+			r.Word(&d, p, n, now)
+			return d, nil
+		}
+	}
 	return l.do(ctx, backend.Request{
 		Op:    backend.Take,
 		Group: backend.Group{Key: key, Policies: l.policies, Cost: n},

@@ -176,18 +176,26 @@ func (a *Algorithm) Words() int {
 }
 
 // View reads a key's words at now. Words all zero are a new key.
-func (a *Algorithm) View(w []int64, now int64) View {
+func (a *Algorithm) View(w []int64, now int64) (v View) {
+	a.Look(&v, w, now)
+	return v
+}
+
+// Look is View where the result has a place already: it has more fields than
+// the compiler keeps in registers, and copying it took longer than making it.
+func (a *Algorithm) Look(v *View, w []int64, now int64) {
 	switch a.kind {
 	case KindFixedWindow:
-		return a.fixedView(w, now)
+		a.fixedView(v, w, now)
 	case KindSlidingWindow:
-		return a.slidingView(w, now)
+		a.slidingView(v, w, now)
 	case KindTokenBucket:
-		return a.tokenView(w, now)
+		a.tokenView(v, w, now)
 	case KindBucketedWindow:
-		return a.bucketView(w, now)
+		*v = a.bucketView(w, now)
+	default:
+		*v = a.logView(w, now)
 	}
-	return a.logView(w, now)
 }
 
 // Seen is the View of a key whose words stayed in the store, for the kinds

@@ -11,7 +11,7 @@ func FixedWindow(l Limit) Algorithm {
 
 // In a fixed View x is the window's start, y its count.
 
-func (a *Algorithm) fixedView(w []int64, now int64) View {
+func (a *Algorithm) fixedView(v *View, w []int64, now int64) {
 	start, count := w[0], w[1]
 	if start > now+a.period {
 		start, count = 0, 0
@@ -21,7 +21,7 @@ func (a *Algorithm) fixedView(w []int64, now int64) View {
 	if start < window {
 		count = 0
 	}
-	return View{Used: count, At: at, x: window, y: count}
+	v.Used, v.At, v.x, v.y, v.z = count, at, window, count, 0
 }
 
 // window makes an algorithm that needs no numbers beside its limit.

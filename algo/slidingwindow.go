@@ -18,7 +18,7 @@ func SlidingWindow(l Limit) Algorithm {
 // In a sliding View x is the current bucket's start, y the previous count, z
 // the current one.
 
-func (a *Algorithm) slidingView(w []int64, now int64) View {
+func (a *Algorithm) slidingView(v *View, w []int64, now int64) {
 	start, prev, cur := w[0], w[1], w[2]
 	if start > now+a.period {
 		start, prev, cur = 0, 0, 0
@@ -32,8 +32,11 @@ func (a *Algorithm) slidingView(w []int64, now int64) View {
 			prev, cur = 0, 0
 		}
 	}
-	used := mulDiv(prev, a.period-(at-bucket), a.period) + cur
-	return View{Used: used, At: at, x: bucket, y: prev, z: cur}
+	used := cur
+	if prev > 0 {
+		used += mulDiv(prev, a.period-(at-bucket), a.period)
+	}
+	v.Used, v.At, v.x, v.y, v.z = used, at, bucket, prev, cur
 }
 
 func (a *Algorithm) slidingRetryAt(v *View, n int64) int64 {

@@ -31,14 +31,17 @@ const longest = 1 << 52
 // instant to come is reckoned from those, since x is rounded and rounding
 // twice would put it up to b/a µs too late.
 
-func (a *Algorithm) tokenView(w []int64, now int64) View {
+func (a *Algorithm) tokenView(v *View, w []int64, now int64) {
 	level, then := w[0], w[1]
 	if then > now+a.fill {
 		level, then = 0, 0
 	}
 	at := max(now, then)
-	left := max(0, level-mulDiv(at-then, a.a, a.b))
-	return View{Used: (left + fraction - 1) / fraction, At: at, x: left, y: level, z: then}
+	left := level
+	if at != then { // calls of one microsecond are many, and a division is dear
+		left = max(0, level-mulDiv(at-then, a.a, a.b))
+	}
+	v.Used, v.At, v.x, v.y, v.z = (left+fraction-1)/fraction, at, left, level, then
 }
 
 // leaks returns how long it takes until that much has leaked.

@@ -81,6 +81,20 @@ func (g *Group) Decide(op Op, now, at int64, readings []Reading) Decision {
 	return d
 }
 
+// Word writes the answer to a plain take, which this is the reading of, into
+// the zero Decision. It is Decide for one policy, without copies of a State.
+func (r *Reading) Word(d *Decision, p *Policy, cost, now int64) {
+	limit := p.Algorithm.Max()
+	d.Policy = p.Name
+	d.Limit = limit
+	d.Used = r.Used
+	d.Remaining = max(0, limit-r.Used)
+	d.ResetAfter = until(r.ResetAt, now)
+	if d.RetryAfter = until(r.RetryAt, now); d.RetryAfter == 0 {
+		d.Allowed, d.Granted = true, cost
+	}
+}
+
 func (r *Reading) state(p *Policy, now int64) State {
 	limit := p.Algorithm.Max()
 	return State{

@@ -16,9 +16,7 @@
 --         (shape 2 has no runs: its policies end with d cost)
 --
 --   reply one string: now as TIME's own seconds and microseconds in decimal, a
---         space between them (they stand before the first group's status, and
---         are pasted in with it: one new string less), then for each group a
---         status byte:
+--         space between them, then for each group a status byte:
 --         0 decided, 1 a stored value is not ours, 2 a number is out of range
 --         and for a decided one, for each policy what it met:
 --         kinds 1 to 3: a byte 0 for nothing, else the stored value (its first
@@ -39,17 +37,31 @@
 -- value is read past here, and lost when this one writes.
 
 local parse, pack, floor, ceil, call = struct.unpack, struct.pack, math.floor, math.ceil, redis.call
-local sec, gap, usec, slack = '0', ' ', ARGV[1], 3600000
+local sec, usec, slack = '0', ARGV[1], 3600000
 if usec == '' then
   local t = call('TIME')
   sec, usec, slack = t[1], t[2], 10000
 end
 local now = sec * 1000000 + usec
 
-local k, arg, args, out = 1, 2, #ARGV, ''
+-- The reply: in one piece where one key is asked for, else its pieces, joined
+-- once. A string that grows by a group would be copied for each (measured: 128
+-- groups at 4.7 us each instead of 2.5), and a table costs a lone call 0.5 us.
+local alone, reply, n = #KEYS == 1, '', 0
+if not alone then reply = {} end
+local k, arg, args = 1, 2, #ARGV
+-- What a group's packed string says, for as long as the next one's is the
+-- same, which Lua sees at a glance: most calls are by one limiter.
+local last, fit, shape, op, policies, all, from
+local kind, limit, period, a, b, fill, first, price, behind
 while arg <= args do
   local blob = ARGV[arg]
-  local shape, op, policies, runs, pos = parse('<BBHH', blob)
+  local same = blob == last
+  if not same then
+    shape, op, policies, all, from = parse('<BBHH', blob)
+    last = blob
+  end
+  local runs, pos = all, from
   if shape == 1 then
     --@include one.group
   elseif shape == 2 then
@@ -57,6 +69,6 @@ while arg <= args do
   else
     --@include several.group
   end
-  sec, gap, usec = '', '', ''
 end
-return out
+if alone then return reply end
+return sec .. ' ' .. usec .. table.concat(reply)

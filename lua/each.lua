@@ -48,6 +48,14 @@ elseif kind > 2 then
   elseif kind ~= 5 then status = 2 end
 elseif kind < 1 then status = 2 end
 
+--@section refuse
+-- A group that nothing is decided of; also the whole answer to a reset.
+if alone then reply = sec .. ' ' .. usec .. string.char(status)
+else
+  n = n + 1
+  reply[n] = string.char(status)
+end
+
 --@section keep
 -- A denied call stores nothing, but what denied it must live for as long as it
 -- counts by this call's numbers: those it was stored by may have been shorter.

@@ -1,7 +1,11 @@
 -- A group of one policy: everything in locals.
 
 --@section group
-local kind, limit, period, a, b, fill, count, cost, pos = parse('<BdddddI4d', blob, pos)
+if not same then
+  kind, limit, period, a, b, fill, first, price, behind = parse('<BdddddI4d', blob, pos)
+end
+local count, cost = first, price
+pos = behind
 local hz, at, x, y, z, used = 0, now, 0, 0, 0, 0
 local key, status, least, ahead, sum, v, leaves = KEYS[k], 0, 2 - op, false, 0
 local log = key
@@ -13,7 +17,12 @@ if kind ~= 5 then
     status, v = 1, false
   end
 end
---@include each.range
+if not same then
+  local status = 0
+  --@include each.range
+  fit = status
+end
+if fit > 0 then status = fit end
 --@include each.view
 local met = v or '\0'
 if kind > 3 then met = pack('<dd', used, x) end
@@ -32,9 +41,14 @@ while true do
   count, cost, pos = parse('<I4d', blob, pos)
   --@include each.range
 end
-if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
+if status > 0 then
+  --@include each.refuse
 else
-  out = out .. sec .. gap .. usec .. '\0' .. met
+  if alone then reply = sec .. ' ' .. usec .. '\0' .. met
+  else
+    reply[n + 1], reply[n + 2] = '\0', met
+    n = n + 2
+  end
   local taken, longer = used - had, 0
   if taken == 0 and op == 1 and had > 0 then
     --@include each.keep

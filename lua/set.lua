@@ -5,7 +5,9 @@
 
 --@section group
 local key, status, least, ahead, sum, log = KEYS[k], 0, 2 - op
-local values, first, second, third, fresh = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + policies))
+local values, first, second, third, fresh
+if policies == 3 then values = redis.pcall('HMGET', key, ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3])
+else values = redis.pcall('HMGET', key, unpack(ARGV, arg + 1, arg + policies)) end
 if values.err then
   if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
   values, status = {}, 1
@@ -41,10 +43,19 @@ for p = 1, policies do
     end
   end
 end
-if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
+if status > 0 then
+  --@include each.refuse
 else
-  if policies == 3 then out = out .. sec .. gap .. usec .. '\0' .. values[1] .. values[2] .. values[3] .. later
-  else out = out .. sec .. gap .. usec .. '\0' .. table.concat(values) .. later end
+  if alone then
+    if policies == 3 then reply = sec .. ' ' .. usec .. '\0' .. values[1] .. values[2] .. values[3] .. later
+    else reply = sec .. ' ' .. usec .. '\0' .. table.concat(values) .. later end
+  elseif policies == 3 then
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = '\0', values[1], values[2], values[3], later
+    n = n + 5
+  else
+    reply[n + 1], reply[n + 2], reply[n + 3] = '\0', table.concat(values), later
+    n = n + 3
+  end
   if passes and least == 1 then
     --@include each.lasts
     if policies == 2 then call('HSET', key, ARGV[arg + 1], first, ARGV[arg + 2], second)

@@ -30,7 +30,7 @@ if op == 5 then
   for p = 1, policies do
     if logs[p] then call('UNLINK', logs[p]) end
   end
-  out = out .. sec .. gap .. usec .. string.char(status)
+  --@include each.refuse
 else
   local met = ''
   for p = 1, policies do
@@ -68,9 +68,14 @@ else
       end
     end
   end
-  if status > 0 then out = out .. sec .. gap .. usec .. string.char(status)
+  if status > 0 then
+    --@include each.refuse
   else
-    out = out .. sec .. gap .. usec .. '\0' .. met
+    if alone then reply = sec .. ' ' .. usec .. '\0' .. met
+    else
+      reply[n + 1], reply[n + 2] = '\0', met
+      n = n + 2
+    end
     local longer = 0
     if op == 1 and states[1][13] == states[1][14] then
       for p = 1, policies do

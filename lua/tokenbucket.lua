@@ -21,7 +21,9 @@ elseif v then
     end
   end
 end
-used = ceil(x / 1048576)
+-- Rounded up to whole units.
+used = x + 1048575
+used = (used - used % 1048576) / 1048576
 
 --@section take
 x = x + taken * 1048576

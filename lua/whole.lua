@@ -2,11 +2,14 @@
 
 --@section muldiv
 -- q = floor(m1 * m2 / m3), exactly. Doubles hold whole numbers to 2^53; where
--- the product stays below 2^52 the rounded quotient's floor is the floor.
+-- the product stays below 2^52 the rounded quotient's floor is the floor (by
+-- %, which costs a tenth of a call to math.floor).
 -- Else by long division, six bits of m2 at a time: with m1 and m3 at most
 -- 2^45 no step passes 2^52.
 local q = m1 * m2
-if q < 4503599627370496 then q = floor(q / m3)
+if q < 4503599627370496 then
+  q = q / m3
+  q = q - q % 1
 else
   local whole = floor(m1 / m3)
   m1 = m1 - whole * m3

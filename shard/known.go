@@ -34,7 +34,9 @@ type known struct {
 func newKnown(store backend.Store) *known {
 	m := &known{seed: maphash.MakeSeed(), begin: time.Now()}
 	if s, ok := store.(backend.Clock); ok {
-		m.clock, m.begin = s.Now, s.Now()
+		if m.clock = s.Clock(); m.clock != nil {
+			m.begin = m.clock()
+		}
 	}
 	return m
 }

@@ -96,13 +96,13 @@ func (s *Store) check(client Client) error {
 // Hub returns what all limiters on this store share.
 func (s *Store) Hub() *backend.Hub { return &s.hub }
 
-// Now returns the time as what is known of the store is counted by: this
-// process' own.
-func (s *Store) Now() time.Time {
-	if s.top != nil && s.top.now != nil {
-		return s.top.now()
+// Clock returns the clock by which what is known of the store is counted: nil
+// for this process' own.
+func (s *Store) Clock() func() time.Time {
+	if s.top == nil {
+		return nil
 	}
-	return time.Now()
+	return s.top.now
 }
 
 // Budget returns how long a decision may take.

@@ -8,6 +8,7 @@ package memory
 import (
 	"context"
 	"hash/maphash"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -33,19 +34,30 @@ type Options struct {
 // DefaultMaxKeys is how many counts are kept where Options name no number.
 const DefaultMaxKeys = 1_000_000
 
+// longest is the longest key: a record has 32 bits for its length.
+const longest = 1<<31 - 1
+
 // Store is a backend.Store in this process. Make one with New; it is safe for
 // concurrent use and starts no goroutine.
 type Store struct {
-	seed    maphash.Seed // secret: with a known hash an attacker fills one stripe
-	now     func() int64
-	most    int64
-	err     error // what was wrong with the arguments of New; Check says it
-	kept    atomic.Int64
-	closed  atomic.Bool
-	hand    atomic.Uint32 // the stripe that was swept last in passing
-	stripes [256]stripe
-	spill   overflow
+	stripes [stripes]stripe // first: it begins on a cache line
+
+	seed   maphash.Seed // secret: with a known hash an attacker fills one stripe
+	clock  clock
+	most   int64
+	err    error // what was wrong with the arguments of New; Check says it
+	closed atomic.Bool
+
+	_     [64]byte // what follows is written now and then, what precedes is not
+	kept  atomic.Int64
+	hand  atomic.Uint32 // the stripe that was swept last in passing
+	spill overflow
 }
+
+const (
+	stripes     = 256
+	stripeShift = 64 - 8
+)
 
 // New returns an empty store. What is wrong with the options, Check and
 // headgate.New say.
@@ -53,7 +65,10 @@ func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{seed: maphash.MakeSeed(), now: clock(opts.Now), most: int64(opts.MaxKeys)}
+	s := &Store{seed: maphash.MakeSeed(), clock: newClock(opts.Now), most: int64(opts.MaxKeys)}
+	for i := range s.stripes {
+		s.stripes[i].mu.calls = uint(i) // so that they sweep in turn from the first calls on
+	}
 	if s.most == 0 {
 		s.most = DefaultMaxKeys
 	}
@@ -61,17 +76,6 @@ func New(opts *Options) *Store {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}
 	return s
-}
-
-// clock returns microseconds of the Unix epoch. The default takes the wall
-// clock once and counts on from there by the monotonic one.
-func clock(now func() time.Time) func() int64 {
-	if now != nil {
-		return func() int64 { return min(max(now().UnixMicro(), 0), 1<<52) }
-	}
-	begin := time.Now()
-	epoch := begin.UnixMicro()
-	return func() int64 { return epoch + time.Since(begin).Microseconds() }
 }
 
 // Check says whether the store could carry these policies, and whether New's
@@ -84,7 +88,7 @@ func (s *Store) Check(policies []backend.Policy) error {
 }
 
 // Do decides one request; see backend.Store.
-func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (s *Store) Do(ctx context.Context, r backend.Request) (d backend.Decision, err error) {
 	if s.err != nil {
 		return backend.Decision{}, s.err
 	}
@@ -94,14 +98,37 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 	if err := r.Check(ctx); err != nil {
 		return backend.Decision{}, err
 	}
-	st := s.stripe(r.Key)
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return s.decide(st, &r.Group, r.Op), nil
+	if len(r.Key) > longest {
+		return backend.Decision{}, &backend.InvalidError{What: "key", Value: len(r.Key), Want: "at most 2 GiB"}
+	}
+	if r.Plain() {
+		if now, reading, ok := s.Hit(ctx, r.Key, &r.Policies[0], r.Cost); ok {
+			reading.Word(&d, &r.Policies[0], r.Cost, now)
+			return d, nil
+		}
+	}
+	switch n := len(r.Policies); {
+	case n == 1:
+		var l [1]look
+		var rs [1]backend.Reading
+		return s.decide(&r.Group, r.Op, l[:], rs[:]), nil
+	case n <= few:
+		var ls [few]look
+		var rs [few]backend.Reading
+		return s.decide(&r.Group, r.Op, ls[:n], rs[:n]), nil
+	default:
+		return s.decide(&r.Group, r.Op, make([]look, n), make([]backend.Reading, n)), nil
+	}
 }
 
-func (s *Store) stripe(key string) *stripe {
-	return &s.stripes[maphash.String(s.seed, key)%uint64(len(s.stripes))]
+// hash is of the key, and of the sub-key apart: all sub-keys of a hot key
+// would else lie in one stripe.
+func (s *Store) hash(g *backend.Group) uint64 {
+	h := maphash.String(s.seed, g.Key)
+	if g.Sub != "" {
+		h = bits.RotateLeft64(h, 23) ^ maphash.String(s.seed, g.Sub)
+	}
+	return h
 }
 
 // Len returns how many counts are kept now.

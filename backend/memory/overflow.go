@@ -15,8 +15,26 @@ type overflow struct {
 	live atomic.Bool // a record exists
 	mu   struct {
 		sync.Mutex
+		latest  int64 // the last decision's instant, by the store's own clock
 		records map[shared]*record
 	}
+}
+
+// record holds an algorithm's words. It leaves once it is as new.
+type record struct {
+	words   []int64
+	resetAt int64
+}
+
+// instant is the instant of a decision that the overflow takes part in, with
+// both locks held: not before that of an earlier one. See Store.instant.
+func (o *overflow) instant(s *Store, m *guarded, now int64) int64 {
+	if s.clock.given != nil {
+		return now
+	}
+	o.mu.latest = max(o.mu.latest, now)
+	m.latest = o.mu.latest
+	return m.latest
 }
 
 // shared names an overflow record. Limiters that list a policy with another
@@ -44,16 +62,13 @@ func (o *overflow) find(g *backend.Group, i int, now int64) *record {
 	return nil
 }
 
-// record returns the overflow record to charge. Called with the lock held:
-// the store was full when the group was looked at, or the record exists.
-func (o *overflow) record(g *backend.Group, i int, l *look) *record {
-	if l.found != nil {
-		return l.found
-	}
+// record makes the policy's overflow record. Called with the lock held: the
+// store was full when the group was looked at.
+func (o *overflow) record(g *backend.Group, i int) *record {
 	if o.mu.records == nil {
 		o.mu.records = map[shared]*record{}
 	}
-	r := fresh(&g.Policies[i].Algorithm, nil)
+	r := &record{words: make([]int64, max(len(none), g.Policies[i].Algorithm.Words()))}
 	o.mu.records[o.id(g, i)] = r
 	o.live.Store(true)
 	return r

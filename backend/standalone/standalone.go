@@ -90,13 +90,13 @@ func name(c Client) string {
 // Hub returns what all limiters on this store share.
 func (s *Store) Hub() *backend.Hub { return &s.hub }
 
-// Now returns the time as what is known of the store is counted by: this
-// process' own.
-func (s *Store) Now() time.Time {
+// Clock returns the clock by which what is known of the store is counted: nil
+// for this process' own.
+func (s *Store) Clock() func() time.Time {
 	if v, ok := s.client.(script.Virtual); ok {
-		return v.Now()
+		return v.Now
 	}
-	return time.Now()
+	return nil
 }
 
 // Budget returns how long a decision may take.

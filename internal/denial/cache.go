@@ -72,7 +72,9 @@ func of(store backend.Hubbed) *cache {
 func newCache(store any) *cache {
 	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), patience: budget / 4}
 	if s, ok := store.(backend.Clock); ok {
-		c.clock, c.begin = s.Now, s.Now()
+		if c.clock = s.Clock(); c.clock != nil {
+			c.begin = c.clock()
+		}
 	}
 	if s, ok := store.(backend.Budgeted); ok {
 		c.patience = s.Budget() / 4

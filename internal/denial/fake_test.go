@@ -21,8 +21,10 @@ type fake struct {
 	do     func(r *backend.Request) (backend.Decision, error)
 }
 
-func (f *fake) Hub() *backend.Hub              { return &f.hub }
-func (f *fake) Now() time.Time                 { return time.Unix(1_745_000_000, f.now.Load()) }
+func (f *fake) Hub() *backend.Hub { return &f.hub }
+func (f *fake) Now() time.Time    { return time.Unix(1_745_000_000, f.now.Load()) }
+
+func (f *fake) Clock() func() time.Time        { return f.Now }
 func (f *fake) Closed() bool                   { return f.closed.Load() }
 func (f *fake) Check([]backend.Policy) error   { return nil }
 func (f *fake) Close() error                   { f.closed.Store(true); return nil }

@@ -1,0 +1,119 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+const keys = 1_000_000
+
+var rules = []struct {
+	name string
+	rule algo.Algorithm
+}{
+	{"TokenBucket", algo.TokenBucket(algo.PerHour(100), 100)},
+	{"SlidingWindow", algo.SlidingWindow(algo.PerHour(100))},
+	{"TokenBucket2^31", algo.TokenBucket(algo.PerHour(1<<31), 1<<31)},
+	{"SlidingWindow2^31", algo.SlidingWindow(algo.PerHour(1 << 31))},
+}
+
+func limiter(tb testing.TB, rule algo.Algorithm, policies int) *headgate.Limiter {
+	tb.Helper()
+	ps := make([]headgate.Policy, policies)
+	for i := range ps {
+		ps[i] = headgate.Policy{Name: fmt.Sprint("quota", i), Algorithm: rule, OnFailure: headgate.FailClosed}
+	}
+	l, err := headgate.New(memory.New(&memory.Options{MaxKeys: 20 * keys}), ps, nil)
+	require.NoError(tb, err)
+	return l
+}
+
+// TestHitsAllocateNothing, whether they pass or not, by up to four policies.
+func TestHitsAllocateNothing(t *testing.T) {
+	for _, r := range rules {
+		for _, n := range []int{1, 2, 4} {
+			l := limiter(t, r.rule, n)
+			ctx := context.Background()
+			require.Zero(t, testing.AllocsPerRun(300, func() { _, _ = l.Allow(ctx, "user:123456") }), "%s, %d policies", r.name, n)
+		}
+	}
+}
+
+func BenchmarkHot(b *testing.B) {
+	for _, r := range rules {
+		b.Run(r.name, func(b *testing.B) {
+			ask(b, limiter(b, r.rule, 1), []string{"user:123456"}, func(*rand.Rand) func() uint64 { return func() uint64 { return 0 } })
+		})
+	}
+}
+
+func BenchmarkTwentyPolicies(b *testing.B) {
+	ask(b, limiter(b, rules[2].rule, 20), []string{"user:123456"}, func(*rand.Rand) func() uint64 { return func() uint64 { return 0 } })
+}
+
+func BenchmarkZipf(b *testing.B) {
+	over(b, func(r *rand.Rand) func() uint64 { return rand.NewZipf(r, 1.1, 1, keys-1).Uint64 })
+}
+
+func BenchmarkUniform(b *testing.B) {
+	over(b, func(r *rand.Rand) func() uint64 { return func() uint64 { return r.Uint64N(keys) } })
+}
+
+// over asks for a million keys, all of which the store knows, and reports the
+// bytes of each beside the time.
+func over(b *testing.B, draw func(*rand.Rand) func() uint64) {
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprint("user:", i)
+	}
+	for _, r := range rules[:2] {
+		b.Run(r.name, func(b *testing.B) {
+			begin := heap()
+			l := limiter(b, r.rule, 1)
+			for _, key := range names {
+				_, _ = l.Allow(context.Background(), key)
+			}
+			per := float64(heap()-begin) / keys
+			ask(b, l, names, draw)
+			b.ReportMetric(per, "B/key")
+		})
+	}
+}
+
+// ask calls in parallel for keys that were drawn beforehand.
+func ask(b *testing.B, l *headgate.Limiter, names []string, draw func(*rand.Rand) func() uint64) {
+	const drawn = 1 << 20
+	order := make([]uint32, drawn)
+	next := draw(rand.New(rand.NewPCG(1, 2)))
+	for i := range order {
+		order[i] = uint32(next())
+	}
+	var from atomic.Uint32
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		ctx := context.Background()
+		for i := from.Add(drawn / 2); pb.Next(); i++ {
+			if _, err := l.Allow(ctx, names[order[i%drawn]]); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

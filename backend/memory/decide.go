@@ -1,0 +1,197 @@
+package memory
+
+import (
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// few is how many policies of a call are looked at without allocating.
+const few = 4
+
+// look is what a decision holds of one policy between looking and taking.
+type look struct {
+	words  []int64 // what counts; none's where nothing does
+	own    bool    // they are the key's own record's, at the place
+	at     place
+	shared *record // they are the overflow's
+	view   algo.View
+}
+
+// none are the words of a key that nothing is kept of. Looking never writes.
+var none [3]int64
+
+// tag is the part of a hash that the index searches by: of the key and the
+// policy, whose name is no attacker's.
+func tag(hash uint64, p *backend.Policy) uint32 {
+	n := p.Name
+	if n == "" {
+		return uint32(hash)
+	}
+	mix := uint32(n[0]) | uint32(n[len(n)/2])<<8 | uint32(n[len(n)-1])<<16 | uint32(len(n))<<24
+	return uint32(hash) ^ mix*0x9E3779B1
+}
+
+// decide decides with room for as many looks and readings as the group has
+// policies. It looks at every one before it takes from any.
+//
+// Only looking and taking are done under the lock. The hash and the clock are
+// read before it, and the answer is worded after it: with two cores on one key,
+// what is under the lock is the time that a call takes.
+func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.Reading) backend.Decision {
+	hash := s.hash(g)
+	st := &s.stripes[hash>>stripeShift]
+	now := s.before()
+	st.mu.Lock()
+	now = s.instant(&st.mu, now)
+	st.tick(s, now)
+	if op == backend.Reset {
+		st.forget(s, g, hash)
+	}
+	now, fits, spilled := s.look(&st.mu, g, hash, ls, now)
+	if op == backend.Reset {
+		s.renew(&st.mu, g, hash, ls, now)
+	}
+	at := now
+	for i := range ls {
+		at = max(at, ls[i].view.At)
+		if op == backend.Take && fits {
+			rs[i] = s.take(&st.mu, g, hash, i, &ls[i], spilled)
+		} else {
+			rs[i] = read(&st.mu, g, i, &ls[i], op)
+		}
+	}
+	if spilled {
+		s.spill.mu.Unlock()
+	}
+	st.mu.Unlock()
+	return g.Decide(op, now, at, rs)
+}
+
+// look views every policy of the group and says whether all fit. Where a
+// policy has no record while an overflow may count for it, the overflow is
+// locked, until the decision is made; it may have decided at an instant after
+// now, and then all is looked at again, at that.
+func (s *Store) look(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) (at int64, fits, spilled bool) {
+	fits = true
+	for i := 0; i < len(ls); i++ {
+		l, p := &ls[i], &g.Policies[i]
+		a := &p.Algorithm
+		l.words, l.shared = none[:], nil
+		if l.at, l.own = m.find(tag(hash, p), g.Key, g.Sub, p); l.own {
+			l.words = m.counts(l.at, a.Kind())
+		} else if spilled {
+			l.spill(s.spill.find(g, i, now))
+		} else if s.spill.live.Load() || s.kept.Load() >= s.most {
+			s.spill.mu.Lock()
+			spilled, fits, i = true, true, -1
+			now = s.spill.instant(s, m, now)
+			continue
+		}
+		a.Look(&l.view, l.words, now)
+		fits = a.Fits(&l.view, g.CostOf(i)) && fits
+	}
+	return now, fits, spilled
+}
+
+func (l *look) spill(r *record) {
+	if l.shared = r; r != nil {
+		l.words = r.words
+	}
+}
+
+// take charges one policy.
+func (s *Store) take(m *guarded, g *backend.Group, hash uint64, i int, l *look, spilled bool) backend.Reading {
+	p := &g.Policies[i]
+	a := &p.Algorithm
+	if !l.own {
+		s.record(m, g, hash, i, l, spilled)
+	}
+	w := a.Take(l.words, &l.view, g.CostOf(i))
+	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	if !l.own {
+		l.shared.words, l.shared.resetAt = w, r.ResetAt
+		return r
+	}
+	if keepsMany(a.Kind()) {
+		m.many[m.at(l.at)[header]] = w
+	}
+	m.stay(l.at, r.ResetAt)
+	return r
+}
+
+// read tells what a policy says where nothing is taken.
+func read(m *guarded, g *backend.Group, i int, l *look, op backend.Op) backend.Reading {
+	a, n := &g.Policies[i].Algorithm, g.CostOf(i)
+	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	if op == backend.Take {
+		// What denies must stay for as long as it counts by these numbers.
+		if l.own {
+			m.stay(l.at, max(r.ResetAt, resetAt(m.at(l.at)[untilWord])))
+		} else if l.shared != nil {
+			l.shared.resetAt = max(l.shared.resetAt, r.ResetAt)
+		}
+	}
+	if op != backend.Reset && !a.Fits(&l.view, n) {
+		r.RetryAt = a.RetryAt(l.words, &l.view, n)
+	}
+	return r
+}
+
+// record finds what to charge where the key has no record: a new one, or
+// where the store is full the overflow's. A new one begins as a copy of what
+// the overflow counts: the key may have taken some of that, and must not get it
+// twice. A store that filled up since the group was looked at takes the
+// record all the same: what it would share was not read.
+func (s *Store) record(m *guarded, g *backend.Group, hash uint64, i int, l *look, spilled bool) {
+	p := &g.Policies[i]
+	if s.kept.Load() >= s.most && spilled {
+		if l.shared == nil {
+			l.shared = s.spill.record(g, i)
+		}
+		l.words = l.shared.words
+		return
+	}
+	s.keep(m, g, hash, i, l, fresh(&p.Algorithm, l.words), 0)
+}
+
+// keep enters a record of the key's own and looks at that from now on.
+func (s *Store) keep(m *guarded, g *backend.Group, hash uint64, i int, l *look, words []int64, resetAt int64) {
+	p := &g.Policies[i]
+	l.at, l.own, l.shared = m.keep(tag(hash, p), g, i, words, resetAt), true, nil
+	l.words = m.counts(l.at, p.Algorithm.Kind())
+	s.kept.Add(1)
+}
+
+// fresh returns words for a new record that begins with what from holds: its
+// own memory for a kind that keeps many, else from itself, to be copied.
+func fresh(a *algo.Algorithm, from []int64) []int64 {
+	if !keepsMany(a.Kind()) {
+		return from
+	}
+	w := make([]int64, max(len(from), a.Words()))
+	copy(w, from)
+	return w
+}
+
+// renew gives a key that was reset a record of its own where it would else be
+// read from the overflow: an empty one, that stays for as long as that.
+func (s *Store) renew(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) {
+	for i := range ls {
+		if l := &ls[i]; l.shared != nil && s.kept.Load() < s.most {
+			a := &g.Policies[i].Algorithm
+			s.keep(m, g, hash, i, l, fresh(a, none[:]), l.shared.resetAt)
+			a.Look(&l.view, l.words, now)
+		}
+	}
+}
+
+// forget drops the group's own records.
+func (st *stripe) forget(s *Store, g *backend.Group, hash uint64) {
+	for i := range g.Policies {
+		p := &g.Policies[i]
+		if at, ok := st.mu.find(tag(hash, p), g.Key, g.Sub, p); ok {
+			st.mu.drop(at)
+			s.kept.Add(-1)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package memory
+
+// Idle keys leave while others call, with no goroutine and no pause: every so
+// many calls look at a few records, in the stripe that is called and in
+// another, and drop those that are as new. n calls have looked at n/2 records.
+// They lie in a row, so that looking at 16 costs little more than at one.
+const (
+	every = 64
+	some  = 16
+	far   = 4 // stripes, where they hold fewer
+)
+
+// tick is called once a call, with st locked.
+func (st *stripe) tick(s *Store, now int64) {
+	st.mu.calls++
+	if st.mu.calls%every == 0 {
+		st.sweep(s, now, some)
+		s.sweepAnother(now)
+	} else if s.kept.Load() >= s.most {
+		st.sweep(s, now, 1)
+	}
+}
+
+// sweepAnother sweeps the next stripes in turn, where nobody is in them: keys
+// leave though nobody calls in their own.
+func (s *Store) sweepAnother(now int64) {
+	for n, i := some, 0; n > 0 && i < far; i++ {
+		st := &s.stripes[s.hand.Add(1)%stripes]
+		if st.mu.TryLock() {
+			n = st.sweep(s, now, n)
+			st.mu.Unlock()
+		}
+	}
+}
+
+// sweep looks at the next n records in turn and drops the idle. It returns
+// how many of the n are left.
+func (st *stripe) sweep(s *Store, now int64, n int) int {
+	m := &st.mu
+	for turns := 0; n > 0 && turns <= len(m.segs) && m.index.count > 0; {
+		if m.hand.seg >= len(m.segs) || m.hand.off >= m.segs[m.hand.seg].used {
+			m.turn()
+			turns++
+			continue
+		}
+		at := place(m.hand.seg<<segBits | m.hand.off)
+		w := m.at(at)
+		m.hand.off += m.size(w)
+		if w[untilWord] == dead {
+			continue
+		}
+		if n--; resetAt(w[untilWord]) <= now {
+			m.drop(at)
+			s.kept.Add(-1)
+		}
+	}
+	return n
+}
+
+// turn takes the sweep to the next segment, and empties the one that it has
+// passed where half of it is dead.
+func (m *guarded) turn() {
+	if i := m.hand.seg; i < len(m.segs) && i != m.last && m.segs[i].dead*2 > m.segs[i].used {
+		m.empty(i)
+	}
+	m.hand.off = 0
+	if m.hand.seg++; m.hand.seg >= len(m.segs) {
+		m.hand.seg = 0
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate/bench/load"
+	"github.com/headgate-go/headgate/bench/report"
+)
+
+// facts are what a reader needs to run it again.
+func (b *bench) facts() []report.Fact {
+	all := []report.Fact{
+		{Name: "date", Value: time.Now().UTC().Format(time.DateOnly)},
+		{Name: "command", Value: "`" + command() + "`"},
+		{Name: "Headgate", Value: commit()},
+		{Name: "processor", Value: processor()},
+		{Name: "cores", Value: fmt.Sprintf("%d, shared by clients and servers", runtime.NumCPU())},
+		{Name: "system", Value: system()},
+		{Name: "Go", Value: strings.TrimPrefix(runtime.Version(), "go")},
+	}
+	if b.load >= 0 {
+		all = append(all, report.Fact{Name: "load before the run", Value: report.Figure(b.load)})
+	}
+	if b.server != nil {
+		all = append(all, report.Fact{Name: "Redis", Value: b.version()})
+	}
+	return append(all, report.Fact{Name: "runs", Value: fmt.Sprintf("%d of %v; in memory of %v", b.runs, b.length, b.length/2)})
+}
+
+// command leaves out where the files went: that is the machine's own affair.
+func command() string {
+	words := []string{"cd bench && go run ."}
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name != "out" {
+			words = append(words, "-"+f.Name, f.Value.String())
+		}
+	})
+	if len(words) == 1 {
+		return "make bench"
+	}
+	return strings.ReplaceAll(strings.Join(words, " "), "|", `\|`) // it stands in a table
+}
+
+func commit() string {
+	id, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude", "*").Output()
+	if err != nil {
+		return "unknown commit"
+	}
+	return "commit " + strings.TrimSpace(string(id))
+}
+
+func processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func system() string {
+	kernel, err := exec.Command("uname", "-sr").Output()
+	if err != nil {
+		return runtime.GOOS + "/" + runtime.GOARCH
+	}
+	return strings.TrimSpace(string(kernel)) + ", " + runtime.GOARCH
+}
+
+func (b *bench) version() string {
+	text, _ := b.admin.Info(ctx, "server").Result()
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "redis_version:"); ok {
+			return v
+		}
+	}
+	return "unknown"
+}
+
+// loadAverage is that of the last minute, negative where none is known.
+func loadAverage() float64 {
+	text, _ := os.ReadFile("/proc/loadavg")
+	var x float64
+	if _, err := fmt.Sscan(string(text), &x); err != nil {
+		return -1
+	}
+	return x
+}
+
+// modules are all that are linked in, as the linker knows them.
+func modules() []report.Fact {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	var all []report.Fact
+	for _, m := range info.Deps {
+		if m.Replace == nil { // Headgate itself is the commit above
+			all = append(all, report.Fact{Name: m.Path, Value: m.Version})
+		}
+	}
+	return all
+}
+
+// selfRemarks are what the run noticed of itself.
+func (b *bench) selfRemarks() []string {
+	if b.runs < defaults.runs || b.length < defaults.length {
+		b.notes = append([]string{"**This was a short run.** It shows the form; what it says is coarse."}, b.notes...)
+	}
+	if b.load >= float64(runtime.NumCPU()) { // less is what compiling the benchmark leaves
+		b.notes = append([]string{"**The machine had other work to do.** The figures are too low, and the ratios are chance."}, b.notes...)
+	}
+	if len(b.late) == 0 {
+		return b.notes
+	}
+	late := func(q float64) string {
+		return report.Figure(float64(load.Quantile(b.late, q)) / float64(time.Microsecond))
+	}
+	return append(b.notes, fmt.Sprintf("Arrivals were begun late, which is part of every wait: by %s µs (p50), %s µs (p99).", late(0.50), late(0.99)))
+}

@@ -1,0 +1,145 @@
+package load
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Closed is a number of callers, each of which calls again when it has its
+// answer.
+type Closed struct {
+	Callers int
+	For     time.Duration
+	Time    int    // each so many calls is timed; 0 is none
+	Between func() // called after the warm-up; nil is nothing
+}
+
+// Run warms the subject up for a quarter of the time, collects garbage, and
+// measures.
+func (c Closed) Run(keys Keys, call Call) Sample {
+	c.round(keys, call, c.For/4)
+	runtime.GC()
+	if c.Between != nil {
+		c.Between()
+	}
+	return c.round(keys, call, c.For)
+}
+
+func (c Closed) round(keys Keys, call Call, d time.Duration) Sample {
+	var stop atomic.Bool
+	tallies := make([]tally, c.Callers)
+	m := gather(c.Callers, func(i int) func(time.Time) {
+		w, t := keys.walk(i, c.Callers), &tallies[i]
+		if c.Time == 0 {
+			return func(time.Time) { count(&w, t, call, &stop) }
+		}
+		t.waits = make([]time.Duration, 0, int(d.Seconds()*1e6)+1024) // never grown while we measure
+		return func(time.Time) { clock(&w, t, call, &stop, c.Time) }
+	}, func() {
+		time.Sleep(d)
+		stop.Store(true)
+	})
+	var s Sample
+	m.stop(&s)
+	for i := range tallies {
+		s.add(&tallies[i])
+	}
+	return s
+}
+
+// Until keeps callers calling until done, and counts nothing.
+func Until(done <-chan struct{}, callers int, keys Keys, call Call) {
+	var stop atomic.Bool
+	gather(callers, func(i int) func(time.Time) {
+		w := keys.walk(i, callers)
+		return func(time.Time) { count(&w, new(tally), call, &stop) }
+	}, func() {
+		<-done
+		stop.Store(true)
+	})
+}
+
+// gather prepares all callers, starts them at once, tells them when that was,
+// and waits for them.
+// Their goroutines exist before the meter starts: a thousand of them would
+// show as allocations.
+func gather(callers int, prepare func(i int) func(begin time.Time), meanwhile func()) meter {
+	var m meter
+	gate := make(chan struct{})
+	var ready, done sync.WaitGroup
+	ready.Add(callers)
+	done.Add(callers)
+	for i := range callers {
+		go func() {
+			defer done.Done()
+			run := prepare(i)
+			ready.Done()
+			<-gate
+			run(m.begin)
+		}()
+	}
+	ready.Wait()
+	m = start()
+	close(gate)
+	meanwhile()
+	done.Wait()
+	return m
+}
+
+func count(w *walk, t *tally, call Call, stop *atomic.Bool) {
+	for !stop.Load() {
+		t.count[call(w.next())]++
+	}
+}
+
+func clock(w *walk, t *tally, call Call, stop *atomic.Bool, each int) {
+	for i := 0; !stop.Load(); i++ {
+		key := w.next()
+		if i%each != 0 {
+			t.count[call(key)]++
+			continue
+		}
+		begin := time.Now()
+		t.count[call(key)]++
+		t.waits = append(t.waits, time.Since(begin))
+	}
+}
+
+// patience is how long Fill asks again for a key.
+const patience = 10 * time.Second
+
+// Fill calls for every key until it is decided, so that what is measured after
+// it is a service that has run for a while.
+func Fill(callers int, keys Keys, call Call) error {
+	var failed atomic.Int64
+	gather(callers, func(i int) func(time.Time) {
+		return func(time.Time) {
+			for ; i < len(keys.names); i += callers {
+				if !insist(call, keys.names[i]) {
+					failed.Add(1)
+					return
+				}
+			}
+		}
+	}, func() {})
+	if failed.Load() > 0 {
+		return fmt.Errorf("a key had no decision for %v", patience)
+	}
+	return nil
+}
+
+func insist(call Call, key string) bool {
+	if call(key) != Failed {
+		return true
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if call(key) != Failed {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond) // its circuit may be open
+	}
+	return false
+}

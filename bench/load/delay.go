@@ -1,0 +1,77 @@
+package load
+
+import (
+	"io"
+	"net"
+	"time"
+)
+
+// Delay listens on a port of 127.0.0.1 and connects each client to target.
+// What a client sends arrives d later, as over a longer wire: bytes that are on
+// their way don't hold up those behind them. Replies come at once, so that a
+// round trip takes d more. It runs until the listener is closed.
+func Delay(target string, d time.Duration) (net.Listener, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return // closed
+			}
+			go join(client, target, d)
+		}
+	}()
+	return ln, nil
+}
+
+func join(client net.Conn, target string, d time.Duration) {
+	defer client.Close()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	wire := make(chan chunk, 1024)
+	go read(client, wire)
+	go func() {
+		_, _ = io.Copy(client, server)
+		client.Close()
+	}()
+	write(server, wire, d)
+}
+
+type chunk struct {
+	came  time.Time
+	bytes []byte
+}
+
+func read(from net.Conn, wire chan<- chunk) {
+	defer close(wire)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			wire <- chunk{time.Now(), append([]byte(nil), buf[:n]...)}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// write sends each chunk when it is due, and reads the wire to its end
+// even when nobody wants it any more: read must never be stuck.
+func write(to net.Conn, wire <-chan chunk, d time.Duration) {
+	bell := newAlarm()
+	defer bell.close()
+	var err error
+	for c := range wire {
+		bell.until(c.came.Add(d))
+		if err == nil {
+			_, err = to.Write(c.bytes)
+		}
+	}
+}

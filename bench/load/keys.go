@@ -1,0 +1,83 @@
+package load
+
+import (
+	"math/rand/v2"
+	"strconv"
+)
+
+// Keys are keys and the order in which they are called. Both are made before
+// anything is timed and are the same for all subjects and runs. Safe for
+// concurrent use: nothing in it changes.
+type Keys struct {
+	names []string
+	order []uint32 // a power of two of them, repeated
+}
+
+const seed = 0x68656164_67617465
+
+// Hot is one key.
+func Hot(name string) Keys {
+	// As many draws as others have, so that the way to a key costs the same.
+	return Keys{[]string{name}, make([]uint32, 1<<16)}
+}
+
+// Uniform is n keys, each as likely as any other.
+func Uniform(prefix string, n int) Keys {
+	r := rand.New(rand.NewPCG(seed, 1))
+	return draw(prefix, n, func() uint32 { return uint32(r.IntN(n)) })
+}
+
+// Zipf is n keys, the k-th called in proportion to k^-s.
+func Zipf(prefix string, n int, s float64) Keys {
+	z := rand.NewZipf(rand.New(rand.NewPCG(seed, 2)), s, 1, uint64(n-1))
+	return draw(prefix, n, func() uint32 { return uint32(z.Uint64()) })
+}
+
+func draw(prefix string, n int, next func() uint32) Keys {
+	size := 1 << 16
+	for size < 4*n {
+		size *= 2
+	}
+	k := Keys{names(prefix, n), make([]uint32, size)}
+	for i := range k.order {
+		k.order[i] = next()
+	}
+	return k
+}
+
+// names cuts all keys from one string: a collector that follows a million
+// separate ones would be measured with every subject.
+func names(prefix string, n int) []string {
+	var text []byte
+	ends := make([]int, n)
+	for i := range ends {
+		text = strconv.AppendInt(append(text, prefix...), int64(i), 10)
+		ends[i] = len(text)
+	}
+	all, begin := string(text), 0
+	cut := make([]string, n)
+	for i, end := range ends {
+		cut[i] = all[begin:end]
+		begin = end
+	}
+	return cut
+}
+
+// Names are the keys themselves.
+func (k Keys) Names() []string { return k.names }
+
+// walk is one caller's way through the keys: all go the same round, each from
+// a place of its own.
+type walk struct {
+	Keys
+	at int
+}
+
+func (k Keys) walk(caller, callers int) walk {
+	return walk{k, len(k.order) / callers * caller}
+}
+
+func (w *walk) next() string {
+	w.at++
+	return w.names[w.order[w.at&(len(w.order)-1)]]
+}

@@ -1,0 +1,20 @@
+package load
+
+import (
+	"slices"
+	"time"
+)
+
+// Quantile is the least wait that at least the share q of all waits does not
+// pass (nearest rank); 0 of none. It sorts waits.
+func Quantile(waits []time.Duration, q float64) time.Duration {
+	if len(waits) == 0 {
+		return 0
+	}
+	slices.Sort(waits)
+	rank := int(q * float64(len(waits)))
+	if float64(rank) == q*float64(len(waits)) {
+		rank--
+	}
+	return waits[min(max(rank, 0), len(waits)-1)]
+}

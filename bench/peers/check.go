@@ -1,0 +1,54 @@
+package peers
+
+import (
+	"fmt"
+
+	"github.com/headgate-go/headgate/bench/load"
+)
+
+// The calls of a check: all but the last few have to pass.
+const (
+	checkPass = 25
+	checkDeny = 7
+	checkTry  = 5
+)
+
+// Check holds a subject to its limit before it is timed: of 32 calls in a row
+// on a key of its own, by turns from as many limiters on one count as told,
+// exactly 25 pass. A limiter that is set up wrongly may well be the fastest. A
+// floor only has to answer. Calls that fail prove nothing, on a machine that is
+// busy elsewhere; then another key is tried.
+func Check(m Maker, limiters int, key string) error {
+	all := make([]*Subject, limiters)
+	for i := range all {
+		s, err := m.Make(Limit{Rate: checkPass, Period: Window, Burst: checkPass})
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+		defer s.Close()
+		all[i] = s
+	}
+	want := [3]int{load.Passed: checkPass, load.Denied: checkDeny}
+	if m.Kind == Floor {
+		want = [3]int{load.Passed: checkPass + checkDeny}
+	}
+	var count [3]int
+	for try := range checkTry {
+		count = ask(all, fmt.Sprintf("%s:%d", key, try))
+		if count[load.Failed] == 0 {
+			break
+		}
+	}
+	if count != want {
+		return fmt.Errorf("%s does not limit as it should: of %d calls %d passed, %d were denied, %d failed; want %d passed",
+			m.Name, checkPass+checkDeny, count[load.Passed], count[load.Denied], count[load.Failed], want[load.Passed])
+	}
+	return nil
+}
+
+func ask(all []*Subject, key string) (count [3]int) {
+	for i := range checkPass + checkDeny {
+		count[all[i%len(all)].Allow(key)]++
+	}
+	return count
+}

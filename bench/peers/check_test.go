@@ -1,0 +1,89 @@
+package peers
+
+import (
+	"testing"
+
+	"github.com/headgate-go/headgate/bench/load"
+	"github.com/headgate-go/headgate/internal/redistest"
+)
+
+func TestMemoryLimits(t *testing.T) {
+	ours := []Maker{
+		HeadgateMemory("TokenBucket", TokenBucket, 0),
+		HeadgateMemory("SlidingWindow", SlidingWindow, 0),
+		HeadgateMany("20 policies", TokenBucket, 0, 20),
+	}
+	for _, m := range append(ours, Memory()...) {
+		t.Run(m.Name, func(t *testing.T) {
+			if err := Check(m, 1, "check:"+t.Name()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestRedisLimits(t *testing.T) {
+	server := redistest.Start(t)
+	dial := Own(server.Addr())
+	check(t, []Maker{
+		Headgate(dial, 1), Headgate(dial, 3), RedisRate(dial), RedisRateThree(dial), Throttled(dial), Ulule(dial),
+		Plain(dial), Rueidis(server.Addr()), Headgate(Shared(server.Client(t)), 1), Plain(Shared(server.Client(t))),
+	})
+}
+
+func TestClusterLimits(t *testing.T) {
+	addrs := redistest.StartCluster(t).Addrs()
+	check(t, []Maker{HeadgateCluster(addrs), RedisRateCluster(addrs)})
+}
+
+// check asks two limiters on one count by turns.
+func check(t *testing.T, makers []Maker) {
+	for _, m := range makers {
+		t.Run(m.Name, func(t *testing.T) {
+			if err := Check(m, 2, "check:"+t.Name()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A limiter that lets one too many pass, one that counts alone, and one that
+// can't answer must all be refused.
+func TestCheckRefuses(t *testing.T) {
+	off := func(by int) Maker {
+		return Maker{"off", Peer, func(l Limit) (*Subject, error) {
+			l.Burst += by
+			return GoLimiter.Make(l)
+		}}
+	}
+	broken := Maker{"broken", Floor, func(Limit) (*Subject, error) {
+		return plain(func(string) load.Answer { return load.Failed }), nil
+	}}
+	for name, err := range map[string]error{
+		"one too many": Check(off(1), 1, "k"), "one too few": Check(off(-1), 1, "k"),
+		"each for itself": Check(GoLimiter, 2, "k"), "no answer": Check(broken, 1, "k"),
+	} {
+		if err == nil {
+			t.Errorf("%s passes", name)
+		}
+	}
+}
+
+// What is filled is counted: the fastest fill is one that does nothing.
+func TestFillTakes(t *testing.T) {
+	small := Limit{Rate: 1, Period: Window, Burst: fill + 1}
+	dial := Own(redistest.Start(t).Addr())
+	for _, m := range []Maker{HeadgateMemory("memory", TokenBucket, 0), Headgate(dial, 1), RedisRate(dial), Throttled(dial)} {
+		s, err := m.Make(small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if a := s.Fill("fill"); a != load.Passed {
+			t.Errorf("%s: fill got %d", m.Name, a)
+		}
+		if a, b := s.Allow("fill"), s.Allow("fill"); a != load.Passed || b != load.Denied {
+			t.Errorf("%s: after the fill %d and %d, want one more to pass", m.Name, a, b)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package peers
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/go-chi/httprate"
+	"github.com/headgate-go/headgate/bench/load"
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/memstore"
+	"github.com/ulule/limiter/v3"
+	ulule "github.com/ulule/limiter/v3/drivers/store/memory"
+	"golang.org/x/time/rate"
+)
+
+// Memory are the peers that count in this process.
+func Memory() []Maker { return []Maker{GoLimiter, xRate, throttledMemory, ululeMemory, httpRate} }
+
+// GoLimiter is sethvargo/go-limiter's memorystore.
+var GoLimiter = Maker{"go-limiter", Peer, func(l Limit) (*Subject, error) {
+	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(l.Burst), Interval: Window})
+	if err != nil {
+		return nil, err
+	}
+	s := plain(func(key string) load.Answer {
+		_, _, _, ok, err := store.Take(ctx, key)
+		return answer(ok, err)
+	})
+	s.Close = func() { _ = store.Close(ctx) } // else its goroutine keeps every key
+	return s, nil
+}}
+
+// xRate is golang.org/x/time/rate with a limiter a key. To load first spares
+// a limiter a call: with LoadOrStore alone each call would make one.
+var xRate = Maker{"x/time/rate", Peer, func(l Limit) (*Subject, error) {
+	var limiters sync.Map
+	every := rate.Limit(float64(l.Rate) / l.Period.Seconds())
+	of := func(key string) *rate.Limiter {
+		v, ok := limiters.Load(key)
+		if !ok {
+			v, _ = limiters.LoadOrStore(key, rate.NewLimiter(every, l.Burst))
+		}
+		return v.(*rate.Limiter)
+	}
+	return plain(func(key string) load.Answer { return answer(of(key).Allow(), nil) }), nil
+}}
+
+// throttledMemory has no bound on its keys (0): with one, it forgets counts,
+// and takes an exclusive lock for every call.
+var throttledMemory = Maker{"throttled", Peer, func(l Limit) (*Subject, error) {
+	store, err := memstore.NewCtx(0)
+	if err != nil {
+		return nil, err
+	}
+	return throttledOn(store, l)
+}}
+
+func throttledOn(store throttled.GCRAStoreCtx, l Limit) (*Subject, error) {
+	// "Bursts of up to n additional": n + 1 pass at once.
+	quota := throttled.RateQuota{MaxRate: throttled.PerDuration(l.Rate, l.Period), MaxBurst: l.Burst - 1}
+	t, err := throttled.NewGCRARateLimiterCtx(store, quota)
+	if err != nil {
+		return nil, err
+	}
+	take := func(key string, n int) load.Answer {
+		limited, _, err := t.RateLimitCtx(ctx, key, n)
+		return answer(!limited, err)
+	}
+	s := plain(func(key string) load.Answer { return take(key, 1) })
+	s.Fill = func(key string) load.Answer { return take(key, fill) }
+	return s, nil
+}
+
+var ululeMemory = Maker{"ulule/limiter", Peer, func(l Limit) (*Subject, error) {
+	return ululeOn(ulule.NewStore(), l), nil
+}}
+
+func ululeOn(store limiter.Store, l Limit) *Subject {
+	u := limiter.New(store, limiter.Rate{Period: Window, Limit: int64(l.Burst)})
+	return plain(func(key string) load.Answer {
+		c, err := u.Get(ctx, key)
+		return answer(!c.Reached, err)
+	})
+}
+
+// httpRate is asked as a handler asks it. Its headers are turned off, as its
+// README shows, so that none is written but by those that have them anyway.
+var httpRate = Maker{"httprate", Peer, func(l Limit) (*Subject, error) {
+	h := httprate.NewRateLimiter(l.Burst, Window, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
+	r, err := http.NewRequest(http.MethodGet, "/", nil)
+	if err != nil {
+		return nil, err
+	}
+	return plain(func(key string) load.Answer { return answer(!h.OnLimit(nil, r, key), nil) }), nil
+}}

@@ -1,0 +1,137 @@
+package peers
+
+import (
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/headgate-go/headgate/bench/load"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+	ulule "github.com/ulule/limiter/v3/drivers/store/redis"
+)
+
+// Dial gives a subject its client, and what to do when it no longer needs it.
+type Dial func() (client *redis.Client, hangUp func())
+
+// Own gives each subject a client of its own with go-redis's defaults.
+func Own(addr string) Dial {
+	return func() (*redis.Client, func()) {
+		c := redis.NewClient(&redis.Options{Addr: addr})
+		return c, func() { _ = c.Close() }
+	}
+}
+
+// Shared gives all subjects one client.
+func Shared(c *redis.Client) Dial {
+	return func() (*redis.Client, func()) { return c, func() {} }
+}
+
+// RedisRate is go-redis/redis_rate.
+func RedisRate(dial Dial) Maker {
+	return Maker{"redis_rate", Peer, func(l Limit) (*Subject, error) {
+		client, hangUp := dial()
+		return closing(redisRateOn(redis_rate.NewLimiter(client), l), hangUp), nil
+	}}
+}
+
+// RedisRateCluster is RedisRate on a Redis Cluster.
+func RedisRateCluster(addrs []string) Maker {
+	return Maker{"redis_rate", Peer, func(l Limit) (*Subject, error) {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+		s := redisRateOn(redis_rate.NewLimiter(client), l)
+		return closing(s, func() { _ = client.Close() }), nil
+	}}
+}
+
+// RedisRateThree decides three policies of a key as its users do: with three
+// calls, the next only if the one before let it pass.
+func RedisRateThree(dial Dial) Maker {
+	return Maker{"redis_rate", Peer, func(l Limit) (*Subject, error) {
+		client, hangUp := dial()
+		one := redisRateOn(redis_rate.NewLimiter(client), l)
+		return closing(&Subject{Allow: thrice(one.Allow), Fill: thrice(one.Fill), Close: one.Close}, hangUp), nil
+	}}
+}
+
+func thrice(call load.Call) load.Call {
+	return func(key string) load.Answer {
+		for _, policy := range []string{":a", ":b", ":c"} {
+			if a := call(key + policy); a != load.Passed {
+				return a
+			}
+		}
+		return load.Passed
+	}
+}
+
+func redisRateOn(r *redis_rate.Limiter, l Limit) *Subject {
+	limit := redis_rate.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst}
+	take := func(key string, n int) load.Answer {
+		res, err := r.AllowN(ctx, key, limit, n)
+		return answer(err == nil && res.Allowed > 0, err)
+	}
+	s := plain(func(key string) load.Answer { return take(key, 1) })
+	s.Fill = func(key string) load.Answer { return take(key, fill) }
+	return s
+}
+
+// Throttled is throttled on its go-redis store. It gives up on a key after ten
+// lost races, by its defaults: that is an error, and counts as none decided.
+func Throttled(dial Dial) Maker {
+	return Maker{"throttled", Peer, func(l Limit) (*Subject, error) {
+		client, hangUp := dial()
+		store, err := goredisstore.NewCtx(client, "throttled:")
+		if err != nil {
+			return nil, err
+		}
+		s, err := throttledOn(store, l)
+		return closing(s, hangUp), err
+	}}
+}
+
+// Ulule is ulule/limiter on its Redis store.
+func Ulule(dial Dial) Maker {
+	return Maker{"ulule/limiter", Peer, func(l Limit) (*Subject, error) {
+		client, hangUp := dial()
+		store, err := ulule.NewStore(client)
+		if err != nil {
+			return nil, err
+		}
+		return closing(ululeOn(store, l), hangUp), nil
+	}}
+}
+
+// bare is what any limiter on Redis does at the least: read the clock, read a
+// value, write it with an expiry.
+const bare = `local t = redis.call('TIME')
+local v = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], t[1], 'PX', 3600000)
+return 1`
+
+// Plain sends the bare script through go-redis, one EVALSHA a call.
+func Plain(dial Dial) Maker {
+	return Maker{"plain EVALSHA", Floor, func(Limit) (*Subject, error) {
+		client, hangUp := dial()
+		sha, err := client.ScriptLoad(ctx, bare).Result()
+		s := plain(func(key string) load.Answer {
+			return answer(true, client.EvalSha(ctx, sha, []string{"plain:" + key}).Err())
+		})
+		return closing(s, hangUp), err
+	}}
+}
+
+// Rueidis sends the bare script through rueidis with its defaults, which puts
+// the calls of many callers into one pipeline: what the best client can do
+// with one EVALSHA a call.
+func Rueidis(addr string) Maker {
+	return Maker{"rueidis EVALSHA", Floor, func(Limit) (*Subject, error) {
+		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+		if err != nil {
+			return nil, err
+		}
+		script := rueidis.NewLuaScript(bare)
+		s := plain(func(key string) load.Answer {
+			return answer(true, script.Exec(ctx, client, []string{"rueidis:" + key}, nil).Error())
+		})
+		return closing(s, client.Close), nil
+	}}
+}

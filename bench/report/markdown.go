@@ -1,0 +1,114 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// Report is all that one run of the benchmark saw.
+type Report struct {
+	Machine []Fact // machine, versions, command, date
+	Modules []Fact
+	Tables  []*Table
+	Notes   []string // what the run noticed about itself
+}
+
+// Fact is a name and what it is.
+type Fact struct{ Name, Value string }
+
+//go:embed benchmarks.md.tmpl
+var text string
+
+var document = template.Must(template.New("benchmarks").Funcs(template.FuncMap{
+	"figure":  Figure,
+	"percent": percent,
+	"spread":  spread,
+	"failed":  failed,
+	"ratio":   ratio,
+}).Parse(text))
+
+// Markdown writes docs/benchmarks.md.
+func (r *Report) Markdown(w io.Writer) error { return document.Execute(w, r) }
+
+// Verdicts are those of all tables.
+func (r *Report) Verdicts() []Verdict {
+	var all []Verdict
+	for _, t := range r.Tables {
+		all = append(all, t.Verdicts()...)
+	}
+	return all
+}
+
+// Held is how many targets hold.
+func (r *Report) Held() int {
+	n := 0
+	for _, v := range r.Verdicts() {
+		if v.Holds {
+			n++
+		}
+	}
+	return n
+}
+
+// Section is what the document shows under one heading.
+type Section struct {
+	Place  string
+	Charts []string
+	Tables []*Table
+}
+
+// Sections are the tables by place, in the order in which they were measured.
+func (r *Report) Sections() []Section {
+	var all []Section
+	for _, t := range r.Tables {
+		i := slices.IndexFunc(all, func(s Section) bool { return s.Place == t.Place })
+		if i < 0 {
+			i = len(all)
+			all = append(all, Section{Place: t.Place})
+		}
+		all[i].Tables = append(all[i].Tables, t)
+		if t.Chart != "" && !slices.Contains(all[i].Charts, t.Chart) {
+			all[i].Charts = append(all[i].Charts, t.Chart)
+		}
+	}
+	return all
+}
+
+// Text writes a table for the terminal.
+func (t *Table) Text(w io.Writer) {
+	fmt.Fprintf(w, "\n%s: %s (%s)\n", t.Workload, t.Name, t.Unit)
+	for _, r := range t.Rows {
+		fmt.Fprintf(w, "  %-24s %14s   %-28s %8s  %s\n", r.Subject, Figure(r.Median()), spread(r), ratio(t, r), failed(t, r))
+	}
+	for _, v := range t.Verdicts() {
+		fmt.Fprintf(w, "  %s: %s, %s\n", v.Claim(), Figure(v.Figure), v.Says())
+	}
+}
+
+func spread(r Row) string {
+	if len(r.Runs) == 0 {
+		return ""
+	}
+	return Figure(slices.Min(r.Runs)) + " … " + Figure(slices.Max(r.Runs))
+}
+
+// ratio is Headgate's first row to this one.
+func ratio(t *Table, r Row) string {
+	x, ok := t.ratio(r)
+	if !ok {
+		return ""
+	}
+	return Figure(x) + "×"
+}
+
+// failed is shown in tables where any call failed.
+func failed(t *Table, r Row) string {
+	if !slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Failed > 0 }) {
+		return ""
+	}
+	return strings.TrimSpace(percent(r.Failed) + " undecided")
+}

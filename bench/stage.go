@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+)
+
+// stage is as much of a testing.TB as redistest asks for: a benchmark wants the
+// same servers as the tests do, and is none. What it lacks panics.
+type stage struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (*stage) Helper() {}
+
+func (s *stage) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+
+func (s *stage) TempDir() string {
+	dir, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// Fatal ends the benchmark: half of the figures would only mislead.
+func (s *stage) Fatal(args ...any) {
+	s.close()
+	fmt.Fprintln(os.Stderr, append([]any{"bench:"}, args...)...)
+	os.Exit(1)
+}
+
+func (s *stage) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
+
+// Skipf is a failure too: there is nothing else to measure on.
+func (s *stage) Skipf(format string, args ...any) { s.Fatalf(format, args...) }
+
+// close undoes what was set up, the last first.
+func (s *stage) close() {
+	for _, f := range slices.Backward(s.cleanups) {
+		f()
+	}
+	s.cleanups = nil
+}
