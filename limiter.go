@@ -49,10 +49,10 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Observer:  opts.Observer,
 		Logger:    opts.Logger,
 	})}
+	l.shard = shard.New(l.breaker, s)
 	if opts.Observer == nil {
 		l.quick, _ = s.(backend.Quick)
 	}
-	l.shard = shard.New(l.breaker, s)
 	if h, ok := s.(backend.Hubbed); ok { // else a call costs less than a look
 		l.denial = denial.New(l.shard, h, cmp.Or(opts.DenyFor, denial.Longest))
 	}

@@ -33,7 +33,9 @@ func TestNeverOver(t *testing.T) {
 		require.Zero(t, o.failed)
 		require.Equal(t, o.calls(), o.decisions())
 		if o.Periods == 0 {
-			require.LessOrEqual(t, o.wrong, max(3, o.calls()/200), "%v", &a)
+			// Callers of one process leave to each other what a sum showed, so the
+			// others may be denied a moment before the last unit is taken: once each.
+			require.LessOrEqual(t, o.wrong, o.Procs*callers, "%v", &a)
 		}
 	}
 }

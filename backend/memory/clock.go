@@ -50,5 +50,5 @@ func (s *Store) given(m *guarded) (now int64) {
 	return now
 }
 
-// Clock returns Options.Now.
+// Clock returns Options.Now, nil for the default; see backend.Clock.
 func (s *Store) Clock() func() time.Time { return s.clock.given }
