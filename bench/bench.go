@@ -25,7 +25,7 @@ type settings struct {
 }
 
 var defaults = settings{
-	runs: 5, length: 1500 * time.Millisecond,
+	runs: 5, length: time.Second,
 	keys: 100_000, many: 1_000_000, most: 10_000_000,
 	crowd: 512, crowded: 1000,
 }

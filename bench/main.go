@@ -2,7 +2,7 @@
 // one run, on servers that it starts itself. It prints a table a workload and
 // writes benchmarks.md with its pictures.
 //
-//	go run .                                    # all, some 15 minutes
+//	go run .                                    # all, some 11 minutes
 //	go run . -only redis/hot -runs 1 -for 300ms # a glance; writes nothing
 package main
 
