@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"hash/maphash"
+	"sync/atomic"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -71,7 +72,7 @@ func (m *guarded) seize(tag uint32, key string, p *backend.Policy) []int64 {
 			continue
 		}
 		w := sh.at(placeOf(e))
-		if w == nil || !seize(&w[tagWord], free) {
+		if w == nil || !atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) && !seize(&w[tagWord], free) {
 			return nil
 		}
 		if m.shape.Load() == sh && sh.is(w, key, p) {

@@ -174,13 +174,14 @@ func (m *guarded) empty(i int) {
 // where it was find it dead.
 func (m *guarded) move(from place, n int) {
 	w, to := m.own(from), m.room(n)
-	copy(m.at(to)[:n], w)
-	disown(m.at(to))
+	moved := m.at(to)[:n]
+	moved[tagWord] = atomic.LoadInt64(&w[tagWord]) &^ mine
+	copy(moved[untilWord:], w[untilWord:])
 	m.index.move(tagIn(w), from, to)
 	kill(w, n)
 }
 
-func tagIn(w []int64) uint32 { return uint32(w[tagWord] >> 32) }
+func tagIn(w []int64) uint32 { return uint32(atomic.LoadInt64(&w[tagWord]) >> 32) }
 
 func keyWords(n int) int { return (n + 7) / 8 }
 
@@ -219,9 +220,16 @@ func eight(s string) int64 {
 		int64(s[4])<<32 | int64(s[5])<<40 | int64(s[6])<<48 | int64(s[7])<<56
 }
 
-func fewer(s string) (w int64) {
-	for i := range len(s) {
-		w |= int64(s[i]) << (8 * i)
+// fewer is a number for fewer than eight bytes, no other's of that length.
+func fewer(s string) int64 {
+	n := len(s)
+	if n < 4 {
+		return int64(s[0]) | int64(s[n/2])<<8 | int64(s[n-1])<<16
 	}
-	return w
+	return four(s) | four(s[n-4:])<<32
+}
+
+func four(s string) int64 {
+	_ = s[3]
+	return int64(s[0]) | int64(s[1])<<8 | int64(s[2])<<16 | int64(s[3])<<24
 }
