@@ -21,15 +21,15 @@ const (
 	mine = 1 << 30 // by the stripe's lock
 	dead = held | mine
 
-	spins    = 6 // tries on the core
-	waits    = 2 // divisions before the second try, some 5 ns each
-	longAway = 1<<63 + 12345
-	yields   = 16 // tries after which a hit waits for the lock instead
+	spins    = 6             // tries on the core
+	waits    = 2             // divisions before the second try, some 5 ns each
+	longAway = 1<<63 + 12345 // never less than what divides it: see pause
+	yields   = 16            // tries after which a hit waits for the lock instead
 )
 
 // seize owns, for a hit that failed once, the record that has these bits in its
-// first word while nobody does. It gives up where the record is dead, another key's or the
-// lock's, and where the owner is long away.
+// first word while nobody does. It gives up where the record is dead, another
+// key's or the lock's, and where the owner is long away.
 func seize(word *int64, free int64) bool {
 	for try := 0; try < yields; try++ {
 		if atomic.LoadInt64(word)&^held != free {
@@ -46,18 +46,19 @@ func seize(word *int64, free int64) bool {
 // release gives back what seize owns.
 func release(word *int64, free int64) { atomic.StoreInt64(word, free) }
 
-// pause waits for an owner: at first about as long as a few calls take, later
-// for as long as it takes others to run.
+// pause waits for an owner: at first about as long as one needs, later for as
+// long as it takes others to run. It divides what was divided, which is long in
+// coming for few instructions: a core's other thread may be the owner.
 func pause(try int) {
 	if try >= spins {
 		runtime.Gosched()
 		return
 	}
-	idle := uint64(try) | 1
+	x := uint64(try) | 1
 	for range waits << try {
-		idle = longAway / idle // a division of what was divided is long in coming, and leaves the core to its other thread
+		x = longAway / x
 	}
-	if idle == 0 {
+	if x == 0 {
 		runtime.Gosched() // never, but the compiler has to divide
 	}
 }
