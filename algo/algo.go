@@ -181,6 +181,15 @@ func (a *Algorithm) View(w []int64, now int64) (v View) {
 	return v
 }
 
+// Newest returns the newest instant that a key's words tell, of the kinds that
+// keep few: no decision on them was made before it.
+func (a *Algorithm) Newest(w []int64) int64 {
+	if a.kind == KindTokenBucket {
+		return w[1]
+	}
+	return w[0]
+}
+
 // Look is View where the result has a place already: it has more fields than
 // the compiler keeps in registers, and copying it took longer than making it.
 func (a *Algorithm) Look(v *View, w []int64, now int64) {

@@ -16,7 +16,10 @@ func (a *Algorithm) fixedView(v *View, w []int64, now int64) {
 	if start > now+a.period {
 		start, count = 0, 0
 	}
-	at := max(now, start-start%a.period) // another period may have aligned it otherwise
+	at := now
+	if start > now {
+		at = max(now, start-start%a.period) // another period may have aligned it otherwise
+	}
 	window := at - at%a.period
 	if start < window {
 		count = 0

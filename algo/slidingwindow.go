@@ -23,14 +23,16 @@ func (a *Algorithm) slidingView(v *View, w []int64, now int64) {
 	if start > now+a.period {
 		start, prev, cur = 0, 0, 0
 	}
-	at := max(now, start-start%a.period) // another period may have aligned it otherwise
+	at := now
+	if start > now {
+		at = max(now, start-start%a.period) // another period may have aligned it otherwise
+	}
 	bucket := at - at%a.period
 	if start < bucket {
-		if start >= bucket-a.period {
-			prev, cur = cur, 0
-		} else {
-			prev, cur = 0, 0
+		if start < bucket-a.period {
+			cur = 0
 		}
+		prev, cur = cur, 0
 	}
 	used := cur
 	if prev > 0 {

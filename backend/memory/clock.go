@@ -8,20 +8,37 @@ type clock struct {
 	given func() time.Time // Options.Now; nil is the default
 	begin time.Time
 	epoch int64
+	falls bool // it may step back
 }
 
 func newClock(given func() time.Time) clock {
 	begin := time.Now()
-	return clock{given, begin, begin.UnixMicro()}
+	return clock{given, begin, begin.UnixMicro(), given != nil}
 }
 
-// before reads the default clock, ahead of a lock: it is a third of what a
-// call takes.
-func (s *Store) before() int64 {
+// steady reports whether the clock never steps back, so that it may be read
+// before a lock, and what a record tells was once now.
+func (c *clock) steady() bool { return !c.falls }
+
+// read reads the default clock, and draws from its nanoseconds whether the call
+// is one of those that sweep: a counter would be a cache line that all cores
+// write.
+func (s *Store) read() (now int64, turn bool) {
 	if s.clock.given != nil {
+		return s.clock.given().UnixMicro(), false
+	}
+	ns := time.Since(s.clock.begin)
+	return s.clock.epoch + int64(ns/time.Microsecond), uint64(ns)*0x9E3779B97F4A7C15>>(64-everyBits) == 0
+}
+
+// before reads a steady clock, ahead of a lock: it is a third of what a call
+// takes.
+func (s *Store) before() int64 {
+	if s.clock.falls {
 		return 0
 	}
-	return s.clock.epoch + int64(time.Since(s.clock.begin)/time.Microsecond)
+	now, _ := s.read()
+	return now
 }
 
 // instant returns the instant of a decision, with m locked: one of the
@@ -30,7 +47,7 @@ func (s *Store) before() int64 {
 // never steps back, the later of the two is both. A given one may: it is read
 // here.
 func (s *Store) instant(m *guarded, before int64) int64 {
-	if s.clock.given != nil {
+	if s.clock.falls {
 		return s.given(m)
 	}
 	m.latest = max(m.latest, before)

@@ -11,8 +11,7 @@ const few = 4
 // look is what a decision holds of one policy between looking and taking.
 type look struct {
 	words  []int64 // what counts; none's where nothing does
-	own    bool    // they are the key's own record's, at the place
-	at     place
+	own    []int64 // the key's own record, which is owned; nil where it has none
 	shared *record // they are the overflow's
 	view   algo.View
 }
@@ -47,7 +46,8 @@ func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.
 	if op == backend.Reset {
 		st.forget(s, g, hash)
 	}
-	now, fits, spilled := s.look(&st.mu, g, hash, ls, now)
+	now = s.own(&st.mu, g, hash, ls, now)
+	now, fits, spilled := s.look(&st.mu, g, ls, now)
 	if op == backend.Reset {
 		s.renew(&st.mu, g, hash, ls, now)
 	}
@@ -55,11 +55,12 @@ func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.
 	for i := range ls {
 		at = max(at, ls[i].view.At)
 		if op == backend.Take && fits {
-			rs[i] = s.take(&st.mu, g, hash, i, &ls[i], spilled)
+			rs[i] = s.take(&st.mu, g, hash, i, &ls[i], now, spilled)
 		} else {
-			rs[i] = read(&st.mu, g, i, &ls[i], op)
+			rs[i] = read(g, i, &ls[i], op, now)
 		}
 	}
+	disownAll(ls)
 	if spilled {
 		s.spill.mu.Unlock()
 	}
@@ -67,19 +68,52 @@ func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.
 	return g.Decide(op, now, at, rs)
 }
 
+// own owns the records that the key has, all before any is looked at, so that
+// no hit comes between two of a group. The instant is not before one that a
+// hit has left in them: the clock has been there.
+func (s *Store) own(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) int64 {
+	for i := range ls {
+		p := &g.Policies[i]
+		at, ok := m.find(tag(hash, p), g.Key, g.Sub, p)
+		if !ok {
+			continue
+		}
+		l, k := &ls[i], p.Algorithm.Kind()
+		l.own = m.own(at)
+		l.words = m.counts(l.own, k)
+		if s.clock.steady() && !keepsMany(k) {
+			now = max(now, p.Algorithm.Newest(l.words))
+		}
+	}
+	if s.clock.steady() {
+		m.latest = now
+	}
+	return now
+}
+
+func disownAll(ls []look) {
+	for i := range ls {
+		if w := ls[i].own; w != nil {
+			disown(w)
+		}
+	}
+}
+
 // look views every policy of the group and says whether all fit. Where a
 // policy has no record while an overflow may count for it, the overflow is
 // locked, until the decision is made; it may have decided at an instant after
 // now, and then all is looked at again, at that.
-func (s *Store) look(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) (at int64, fits, spilled bool) {
+func (s *Store) look(m *guarded, g *backend.Group, ls []look, now int64) (at int64, fits, spilled bool) {
 	fits = true
 	for i := 0; i < len(ls); i++ {
-		l, p := &ls[i], &g.Policies[i]
-		a := &p.Algorithm
+		l, a := &ls[i], &g.Policies[i].Algorithm
+		if l.own != nil {
+			a.Look(&l.view, l.words, now)
+			fits = a.Fits(&l.view, g.CostOf(i)) && fits
+			continue
+		}
 		l.words, l.shared = none[:], nil
-		if l.at, l.own = m.find(tag(hash, p), g.Key, g.Sub, p); l.own {
-			l.words = m.counts(l.at, a.Kind())
-		} else if spilled {
+		if spilled {
 			l.spill(s.spill.find(g, i, now))
 		} else if s.spill.live.Load() || s.kept.Load() >= s.most {
 			s.spill.mu.Lock()
@@ -100,33 +134,32 @@ func (l *look) spill(r *record) {
 }
 
 // take charges one policy.
-func (s *Store) take(m *guarded, g *backend.Group, hash uint64, i int, l *look, spilled bool) backend.Reading {
-	p := &g.Policies[i]
-	a := &p.Algorithm
-	if !l.own {
+func (s *Store) take(m *guarded, g *backend.Group, hash uint64, i int, l *look, now int64, spilled bool) backend.Reading {
+	a := &g.Policies[i].Algorithm
+	if l.own == nil {
 		s.record(m, g, hash, i, l, spilled)
 	}
 	w := a.Take(l.words, &l.view, g.CostOf(i))
 	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
-	if !l.own {
+	if l.own == nil {
 		l.shared.words, l.shared.resetAt = w, r.ResetAt
 		return r
 	}
 	if keepsMany(a.Kind()) {
-		m.many[m.at(l.at)[header]] = w
+		m.many[l.own[header]] = w
 	}
-	m.stay(l.at, r.ResetAt)
+	stay(l.own, r.ResetAt, now)
 	return r
 }
 
 // read tells what a policy says where nothing is taken.
-func read(m *guarded, g *backend.Group, i int, l *look, op backend.Op) backend.Reading {
+func read(g *backend.Group, i int, l *look, op backend.Op, now int64) backend.Reading {
 	a, n := &g.Policies[i].Algorithm, g.CostOf(i)
 	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
 	if op == backend.Take {
 		// What denies must stay for as long as it counts by these numbers.
-		if l.own {
-			m.stay(l.at, max(r.ResetAt, resetAt(m.at(l.at)[untilWord])))
+		if l.own != nil {
+			stay(l.own, r.ResetAt, now)
 		} else if l.shared != nil {
 			l.shared.resetAt = max(l.shared.resetAt, r.ResetAt)
 		}
@@ -157,8 +190,8 @@ func (s *Store) record(m *guarded, g *backend.Group, hash uint64, i int, l *look
 // keep enters a record of the key's own and looks at that from now on.
 func (s *Store) keep(m *guarded, g *backend.Group, hash uint64, i int, l *look, words []int64, resetAt int64) {
 	p := &g.Policies[i]
-	l.at, l.own, l.shared = m.keep(tag(hash, p), g, i, words, resetAt), true, nil
-	l.words = m.counts(l.at, p.Algorithm.Kind())
+	l.own, l.shared = m.at(m.keep(tag(hash, p), g, i, words, resetAt)), nil
+	l.words = m.counts(l.own, p.Algorithm.Kind())
 	s.kept.Add(1)
 }
 
@@ -190,6 +223,7 @@ func (st *stripe) forget(s *Store, g *backend.Group, hash uint64) {
 	for i := range g.Policies {
 		p := &g.Policies[i]
 		if at, ok := st.mu.find(tag(hash, p), g.Key, g.Sub, p); ok {
+			st.mu.own(at)
 			st.mu.drop(at)
 			s.kept.Add(-1)
 		}

@@ -34,8 +34,8 @@ type Options struct {
 // DefaultMaxKeys is how many counts are kept where Options name no number.
 const DefaultMaxKeys = 1_000_000
 
-// longest is the longest key: a record has 32 bits for its length.
-const longest = 1<<31 - 1
+// longest is the longest key: a record has 30 bits for its length.
+const longest = 1<<30 - 1
 
 // Store is a backend.Store in this process. Make one with New; it is safe for
 // concurrent use and starts no goroutine.
@@ -99,7 +99,7 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (d backend.Decision, 
 		return backend.Decision{}, err
 	}
 	if len(r.Key) > longest {
-		return backend.Decision{}, &backend.InvalidError{What: "key", Value: len(r.Key), Want: "at most 2 GiB"}
+		return backend.Decision{}, &backend.InvalidError{What: "key", Value: len(r.Key), Want: "less than 1 GiB"}
 	}
 	if r.Plain() {
 		if now, reading, ok := s.Hit(ctx, r.Key, &r.Policies[0], r.Cost); ok {

@@ -29,7 +29,7 @@ type record struct {
 // instant is the instant of a decision that the overflow takes part in, with
 // both locks held: not before that of an earlier one. See Store.instant.
 func (o *overflow) instant(s *Store, m *guarded, now int64) int64 {
-	if s.clock.given != nil {
+	if s.clock.falls {
 		return now
 	}
 	o.mu.latest = max(o.mu.latest, now)

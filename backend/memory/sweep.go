@@ -1,21 +1,25 @@
 package memory
 
-// Idle keys leave while others call, with no goroutine and no pause: every so
-// many calls look at a few records, in the stripe that is called and in
-// another, and drop those that are as new. n calls have looked at n/2 records.
-// They lie in a row, so that looking at 16 costs little more than at one.
+import "sync/atomic"
+
+// Idle keys leave while others call, with no goroutine and no pause: one in so
+// many calls looks at a few records, and drops those that are as new. n calls
+// have looked at n/2 records. They lie in a row, so that looking at 16 costs
+// little more than at one. Hits look at the stripes in turn, in which nobody
+// may call; who holds a lock looks there too.
 const (
-	every = 64
-	some  = 16
-	far   = 4 // stripes, where they hold fewer
+	everyBits = 6
+	every     = 1 << everyBits
+	some      = 16
+	far       = 4 // stripes, where they hold fewer
 )
 
-// tick is called once a call, with st locked.
+// tick is called once a call under the lock.
 func (st *stripe) tick(s *Store, now int64) {
 	st.mu.calls++
 	if st.mu.calls%every == 0 {
 		st.sweep(s, now, some)
-		s.sweepAnother(now)
+		s.sweepAnother(now, some)
 	} else if s.kept.Load() >= s.most {
 		st.sweep(s, now, 1)
 	}
@@ -23,8 +27,8 @@ func (st *stripe) tick(s *Store, now int64) {
 
 // sweepAnother sweeps the next stripes in turn, where nobody is in them: keys
 // leave though nobody calls in their own.
-func (s *Store) sweepAnother(now int64) {
-	for n, i := some, 0; n > 0 && i < far; i++ {
+func (s *Store) sweepAnother(now int64, n int) {
+	for i := 0; n > 0 && i < far; i++ {
 		st := &s.stripes[s.hand.Add(1)%stripes]
 		if st.mu.TryLock() {
 			n = st.sweep(s, now, n)
@@ -46,15 +50,28 @@ func (st *stripe) sweep(s *Store, now int64, n int) int {
 		at := place(m.hand.seg<<segBits | m.hand.off)
 		w := m.at(at)
 		m.hand.off += m.size(w)
-		if w[untilWord] == dead {
+		if atomic.LoadInt64(&w[tagWord])&dead == dead {
 			continue
 		}
-		if n--; resetAt(w[untilWord]) <= now {
+		if n--; idle(w, now) {
 			m.drop(at)
 			s.kept.Add(-1)
 		}
 	}
 	return n
+}
+
+// idle reports whether a record is as new, and owns it then. One that has an
+// owner is not: it is being called.
+func idle(w []int64, now int64) bool {
+	if resetAt(atomic.LoadInt64(&w[untilWord])) > now || !tryOwn(w) {
+		return false
+	}
+	if resetAt(w[untilWord]) > now { // a hit came between
+		disown(w)
+		return false
+	}
+	return true
 }
 
 // turn takes the sweep to the next segment, and empties the one that it has

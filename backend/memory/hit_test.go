@@ -1,0 +1,244 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// slow are the kinds that hits decide, so slow that nothing comes back.
+func slow(limit int64) []algo.Algorithm {
+	l := algo.Per(limit, algo.MaxPeriod)
+	return []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(algo.Per(1, algo.MaxPeriod), limit)}
+}
+
+func by(name string, a algo.Algorithm) backend.Policy {
+	return backend.Policy{Name: name, Algorithm: a}
+}
+
+func ask(t *testing.T, s *Store, op backend.Op, g backend.Group) backend.Decision {
+	t.Helper()
+	d, err := s.Do(context.Background(), backend.Request{Op: op, Group: g})
+	require.NoError(t, err)
+	return d
+}
+
+// crowd calls f from n goroutines at once, until each has returned.
+func crowd(n int, f func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			f(i)
+		}()
+	}
+	all.Wait()
+}
+
+// amid runs f while others grow the index, fill the store and let keys go, in
+// the stripe of the key too.
+func amid(t *testing.T, s *Store, key string, f func()) {
+	var stop atomic.Bool
+	var others sync.WaitGroup
+	others.Add(1)
+	go func() {
+		defer others.Done()
+		short := []backend.Policy{by("short", algo.FixedWindow(algo.Per(5, algo.MinPeriod)))}
+		for i := 0; !stop.Load(); i++ {
+			g := backend.Group{Key: fmt.Sprint("other", i), Policies: short, Cost: 1}
+			if i%4 == 0 {
+				g.Key, g.Policies = key, []backend.Policy{by(fmt.Sprint("p", i%64), short[0].Algorithm)}
+			}
+			ask(t, s, backend.Take, g)
+			ask(t, s, backend.Peek, g)
+		}
+	}()
+	f()
+	stop.Store(true)
+	others.Wait()
+}
+
+// TestHitsAreExact: of many at once exactly the limit pass, and each is told
+// another number, as if they had come one after the other; also amid takes by
+// several policies, which are all or nothing.
+func TestHitsAreExact(t *testing.T) {
+	const limit, callers = 20_000, 8
+	for _, a := range slow(limit) {
+		s := New(&Options{MaxKeys: 500})
+		one, two := []backend.Policy{by("quota", a)}, []backend.Policy{by("quota", a), by("few", slow(limit / 10)[0])}
+		ask(t, s, backend.Take, backend.Group{Key: "k", Policies: two, Cost: 1})
+		var told [callers][]int64
+		amid(t, s, "k", func() {
+			crowd(callers, func(i int) {
+				for range limit/callers + 1000 {
+					g := backend.Group{Key: "k", Policies: one, Cost: 1}
+					if i%2 == 1 {
+						g.Policies, g.Each = two, make([]backend.State, 2)
+					}
+					d := ask(t, s, backend.Take, g)
+					if d.Allowed && g.Each != nil {
+						d.Remaining = g.Each[0].Remaining
+					}
+					if d.Allowed {
+						told[i] = append(told[i], d.Remaining)
+					}
+				}
+			})
+		})
+		all := slices.Concat(told[:]...)
+		slices.Sort(all)
+		few := ask(t, s, backend.Peek, backend.Group{Key: "k", Policies: two[1:]}).Used
+		for ask(t, s, backend.Take, backend.Group{Key: "k", Policies: one, Cost: 1}).Allowed {
+			all = append(all, -1)
+		}
+		require.Len(t, all, limit-1, a.String())
+		require.Equal(t, len(slices.Compact(slices.DeleteFunc(slices.Clone(all), func(n int64) bool { return n < 0 }))),
+			len(slices.DeleteFunc(all, func(n int64) bool { return n < 0 })), "numbers told twice")
+		require.Equal(t, int64(limit/10), few, "what was denied by the one took from the other")
+		sound(t, s)
+	}
+}
+
+// TestHitsAmidResets: each reset frees one limit, and no more.
+func TestHitsAmidResets(t *testing.T) {
+	const limit, resets = 50, 300
+	for _, a := range slow(limit) {
+		s := New(nil)
+		g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", a)}, Cost: 1}
+		var passed atomic.Int64
+		var over atomic.Bool
+		amid(t, s, "k", func() {
+			crowd(4, func(i int) {
+				for n := 0; i == 0 && n < resets; n++ {
+					ask(t, s, backend.Reset, g)
+					for range 20 {
+						runtime.Gosched()
+					}
+				}
+				for i == 0 && over.CompareAndSwap(false, true) || !over.Load() {
+					if ask(t, s, backend.Take, g).Allowed {
+						passed.Add(1)
+					}
+				}
+			})
+		})
+		used := ask(t, s, backend.Peek, g).Used
+		require.LessOrEqual(t, passed.Load(), int64(limit*(resets+1)))
+		require.LessOrEqual(t, used, int64(limit))
+		sound(t, s)
+	}
+}
+
+// TestManyOnOneCore: callers that outnumber the cores, which one of them may
+// lose while it owns the record.
+func TestManyOnOneCore(t *testing.T) {
+	for _, cores := range []int{1, 2} {
+		before := runtime.GOMAXPROCS(cores)
+		s := New(nil)
+		g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", slow(1 << 30)[2])}, Cost: 1}
+		crowd(64, func(int) {
+			for range 3000 {
+				ask(t, s, backend.Take, g)
+			}
+		})
+		runtime.GOMAXPROCS(before)
+		require.Equal(t, int64(64*3000), ask(t, s, backend.Peek, g).Used)
+	}
+}
+
+// recordOf returns a key's record and its first word where nobody owns it.
+func recordOf(t *testing.T, s *Store, g backend.Group) (w []int64, free int64, m *guarded) {
+	t.Helper()
+	hash := s.hash(&g)
+	m = &s.stripes[hash>>stripeShift].mu
+	at, ok := m.find(tag(hash, &g.Policies[0]), g.Key, g.Sub, &g.Policies[0])
+	require.True(t, ok)
+	w = m.at(at)
+	return w, head(tag(hash, &g.Policies[0]), g.Key), m
+}
+
+// TestOwnerAway: while an owner has lost its core everybody waits for it, the
+// sweep leaves its record, and then all is counted.
+func TestOwnerAway(t *testing.T) {
+	s := New(nil)
+	g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", algo.FixedWindow(algo.Per(100, algo.MaxPeriod)))}, Cost: 1}
+	ask(t, s, backend.Take, g)
+	w, free, _ := recordOf(t, s, g)
+	require.True(t, seize(&w[tagWord], free))
+	require.False(t, idle(w, 1<<52))
+	var ended atomic.Int64
+	var callers sync.WaitGroup
+	for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Take, backend.Take} {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			ask(t, s, op, g)
+			ended.Add(1)
+		}()
+	}
+	for range 10_000 {
+		runtime.Gosched()
+	}
+	require.Zero(t, ended.Load())
+	release(&w[tagWord], free)
+	callers.Wait()
+	require.Equal(t, int64(4), ask(t, s, backend.Peek, g).Used)
+}
+
+// TestLateReading: who has read the clock and then lost its core for longer
+// than a period meets what was taken since, by a hit or under the lock.
+func TestLateReading(t *testing.T) {
+	for _, a := range []algo.Algorithm{algo.FixedWindow(algo.PerSecond(100)), algo.SlidingWindow(algo.PerSecond(100)), algo.TokenBucket(algo.PerSecond(100), 100)} {
+		s := New(nil)
+		g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", a)}, Cost: 50}
+		ask(t, s, backend.Take, g)
+		s.clock.epoch -= time.Hour.Microseconds()
+		_, r, ok := s.Hit(context.Background(), "k", &g.Policies[0], 1)
+		require.True(t, ok)
+		require.Greater(t, r.Used, int64(50), a.String())
+		_, _, m := recordOf(t, s, g)
+		m.latest = 0
+		require.Greater(t, ask(t, s, backend.Peek, g).Used, int64(50), a.String())
+	}
+}
+
+// TestDeniedHitsWriteNothing.
+func TestDeniedHitsWriteNothing(t *testing.T) {
+	for _, a := range slow(5) {
+		s := New(nil)
+		g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", a)}, Cost: 5}
+		ask(t, s, backend.Take, g)
+		w, _, _ := recordOf(t, s, g)
+		before := slices.Clone(w)
+		for range 1000 {
+			_, r, ok := s.Hit(context.Background(), "k", &g.Policies[0], 1)
+			require.True(t, ok)
+			require.Positive(t, r.RetryAt)
+		}
+		require.Equal(t, before, w)
+		require.GreaterOrEqual(t, resetAt(w[untilWord]), w[header], "kept for as long as it counts")
+	}
+}
+
+// TestHitsKeepTheKey for as long as what they took counts.
+func TestHitsKeepTheKey(t *testing.T) {
+	s := New(nil)
+	g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", algo.TokenBucket(algo.PerHour(1), 100))}, Cost: 1}
+	ask(t, s, backend.Take, g)
+	w, _, _ := recordOf(t, s, g)
+	for range 90 {
+		_, r, ok := s.Hit(context.Background(), "k", &g.Policies[0], 1)
+		require.True(t, ok)
+		require.GreaterOrEqual(t, resetAt(w[untilWord]), r.ResetAt)
+	}
+}
