@@ -39,6 +39,10 @@ type Hub struct {
 // Hubbed is implemented by stores that have a Hub; stations hand on next's.
 type Hubbed interface{ Hub() *Hub }
 
+// Sharing is implemented by stores in this process, which need no Hub but for
+// what limiters on one store know of it together.
+type Sharing interface{ Shared() *Hub }
+
 // Share returns what stands under key, and makes it the first time.
 func (h *Hub) Share(key any, fresh func() any) any {
 	h.mu.Lock()

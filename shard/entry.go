@@ -19,7 +19,8 @@ const (
 
 // entry is what is known of one key by one plan.
 type entry struct {
-	key     string
+	key     string // or its hash
+	hashed  bool
 	plan    *plan
 	salts   slot.Salts
 	home    int // slots; see name

@@ -149,7 +149,7 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 	ps := one(algo.FixedWindow(algo.PerDay(64)), 64)
 	for do(t, s, take("k", ps, 1)).Allowed {
 	}
-	fresh := shard.New(c, c) // which knows nothing
+	fresh := shard.New(c, struct{ backend.Store }{c}) // which knows nothing
 	c.slow = 10 * time.Millisecond
 	c.asked.Store(0)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

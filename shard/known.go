@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/slot"
 )
 
 // What is known is bounded: so many sets of so many entries. An entry that
@@ -15,7 +16,7 @@ import (
 const (
 	sets    = 1024
 	ways    = 4
-	keyMost = 1024 // bytes; of a longer key nothing is kept
+	keyMost = 1024 // bytes; a longer key is known by its hash
 )
 
 // known is what this process knows of the keys on one store. Nothing in it is
@@ -27,7 +28,7 @@ type known struct {
 	begin time.Time
 	clock func() time.Time // nil: the monotonic one
 	last  atomic.Pointer[planned]
-	plans atomic.Pointer[map[list]*plan]
+	plans atomic.Pointer[map[list]*planned]
 	sets  [sets][ways]atomic.Pointer[entry]
 }
 
@@ -53,11 +54,20 @@ func (m *known) set(key string) *[ways]atomic.Pointer[entry] {
 	return &m.sets[maphash.String(m.seed, key)%sets]
 }
 
+// short returns what a key is known by.
+func short(key string) (name string, hashed bool) {
+	if len(key) <= keyMost {
+		return key, false
+	}
+	return slot.Tag(key, ""), true
+}
+
 // find returns what is known of the key by these policies.
 func (m *known) find(key string, p *plan) *entry {
-	set := m.set(key)
+	name, hashed := short(key)
+	set := m.set(name)
 	for i := range set {
-		if e := set[i].Load(); e != nil && e.plan == p && e.key == key {
+		if e := set[i].Load(); e != nil && e.plan == p && e.key == name && e.hashed == hashed {
 			if !e.recent.Load() {
 				e.recent.Store(true)
 			}
@@ -65,10 +75,8 @@ func (m *known) find(key string, p *plan) *entry {
 		}
 	}
 	e := newEntry(key, p)
-	if len(key) <= keyMost {
-		e.key = strings.Clone(key) // the caller's may be a small part of a large one
-		enter(set, e)
-	}
+	e.key, e.hashed = strings.Clone(name), hashed // the caller's may be a small part of a large one
+	enter(set, e)
 	return e
 }
 
@@ -88,9 +96,10 @@ func enter(set *[ways]atomic.Pointer[entry], e *entry) {
 
 // forget drops what is known of the key, by whichever policies.
 func (m *known) forget(key string) {
-	set := m.set(key)
+	name, hashed := short(key)
+	set := m.set(name)
 	for i := range set {
-		if e := set[i].Load(); e != nil && e.key == key {
+		if e := set[i].Load(); e != nil && e.key == name && e.hashed == hashed {
 			set[i].CompareAndSwap(e, nil)
 		}
 	}

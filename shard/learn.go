@@ -20,8 +20,9 @@ func (e *entry) revive(i int, h *shut, now time.Duration) {
 	}
 }
 
-// learn notes what a sub-key answered to g, with one state a policy.
-func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *backend.Group, now time.Duration) {
+// learn notes what a sub-key answered to g, with one state a policy. A denial
+// stands from before g was sent: then it has lapsed when its share has room.
+func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *backend.Group, sent, now time.Duration) {
 	for j := range states {
 		n, share := states[j].Remaining, e.plan.parts[i][j].Algorithm.Max()
 		if was := e.room(i, j, n); d.Allowed && (n-was)*4 > share {
@@ -33,7 +34,7 @@ func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *bac
 		s.dead.Store(nil)
 	}
 	if !d.Allowed {
-		s.shut.Store(&shut{at: now, until: now + d.RetryAfter, states: slices.Clone(states), costs: costs(g)})
+		s.shut.Store(&shut{at: now, until: sent + d.RetryAfter, states: slices.Clone(states), costs: costs(g)})
 		return
 	}
 	if h := s.shut.Load(); h != nil && atLeast(g, h.costs) {

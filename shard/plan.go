@@ -66,9 +66,9 @@ type planned struct {
 	plan *plan
 }
 
-// plansMost is how many lists are known at once. A service has a few; one that
-// makes a new list for each call starts over now and then.
-const plansMost = 256
+// plansMost is how many lists are known at once. A service has a few, or one a
+// tenant.
+const plansMost = 1024
 
 // plan returns the plan of the list: the same for lists that say the same.
 func (m *known) plan(policies []backend.Policy) *plan {
@@ -79,27 +79,33 @@ func (m *known) plan(policies []backend.Policy) *plan {
 	for {
 		old := m.plans.Load()
 		if old != nil && (*old)[at] != nil {
-			m.last.Store(&planned{at, (*old)[at]})
-			return (*old)[at]
+			m.last.Store((*old)[at])
+			return (*old)[at].plan
 		}
-		fresh := map[list]*plan{}
-		if old != nil && len(*old) < plansMost {
+		fresh := map[list]*planned{}
+		if old != nil {
 			maps.Copy(fresh, *old)
 		}
 		p := alike(fresh, policies)
 		if p == nil {
 			p = newPlan(policies)
 		}
-		if fresh[at] = p; m.plans.CompareAndSwap(old, &fresh) {
+		for l := range fresh { // any of them goes: what is known by it is asked for again
+			if len(fresh) < plansMost {
+				break
+			}
+			delete(fresh, l)
+		}
+		if fresh[at] = (&planned{at, p}); m.plans.CompareAndSwap(old, &fresh) {
 			return p
 		}
 	}
 }
 
-func alike(plans map[list]*plan, policies []backend.Policy) *plan {
+func alike(plans map[list]*planned, policies []backend.Policy) *plan {
 	for _, p := range plans {
-		if slices.Equal(p.policies, policies) {
-			return p
+		if slices.Equal(p.plan.policies, policies) {
+			return p.plan
 		}
 	}
 	return nil

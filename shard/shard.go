@@ -68,9 +68,12 @@ func (s *Store) known() *known {
 	}
 	fresh := func() any { return newKnown(s.store) }
 	m, ok := (*known)(nil), false
-	if h, hubbed := s.store.(backend.Hubbed); hubbed {
-		type key struct{}
+	type key struct{}
+	switch h := s.store.(type) {
+	case backend.Hubbed:
 		m, ok = h.Hub().Share(key{}, fresh).(*known)
+	case backend.Sharing:
+		m, ok = h.Shared().Share(key{}, fresh).(*known)
 	}
 	if !ok {
 		m = fresh().(*known)
@@ -105,9 +108,7 @@ func (s *Store) spread(ctx context.Context, r backend.Request) (backend.Decision
 	switch r.Op {
 	case backend.Take:
 		c.e = m.find(r.Key, p)
-		if s.budget > 0 {
-			c.begin = time.Now()
-		}
+		c.begin = time.Now()
 		return c.take(ctx)
 	case backend.Peek:
 		c.e = m.find(r.Key, p)
@@ -169,7 +170,9 @@ func checkShards(p, first *backend.Policy) error {
 		bad.Want = fmt.Sprintf("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
 	case k >= 2:
 		part := p.Algorithm.Part(0, k)
-		return part.Check()
+		if err := part.Check(); err != nil {
+			return fmt.Errorf("headgate: policy %q in %d shards: %w", p.Name, k, err)
+		}
 	}
 	if bad.Want != "" {
 		return bad

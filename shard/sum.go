@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -97,19 +98,22 @@ func (f *round) total() *total {
 // lonely reports whether nobody decided, and nothing was counted.
 func lonely(err error) bool { return errors.Is(err, backend.ErrUnavailable) }
 
-// keep notes what a round said for all calls that come.
-func (c *call) keep(f *round) {
+// keep notes what a round that began at sent said, for all calls that come. A
+// round whose caller left says nothing of who did not answer.
+func (c *call) keep(ctx context.Context, f *round, sent time.Duration) {
 	now := c.m.now()
 	for i := range f.answers {
 		a := &f.answers[i]
 		switch {
 		case a.Err == nil:
-			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, now)
+			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, sent, now)
 		case backend.Undecided(a.Err):
 			if !lonely(a.Err) { // what only reads counts nothing
 				a.Err = fmt.Errorf("%w: %v", backend.ErrUnavailable, a.Err)
 			}
-			c.e.bury(f.asked[i], a.Err, now)
+			if ctx.Err() == nil {
+				c.e.bury(f.asked[i], a.Err, now)
+			}
 		}
 	}
 }
@@ -121,9 +125,9 @@ type reading struct {
 	round *round // written before done is closed; nil where whoever read was ended
 }
 
-// sum reads all sub-keys that may have room for this cost, with those who need it at the same
-// time: a spent key must not be read once by each of its callers. The reading
-// goes on without a caller who leaves.
+// sum reads all sub-keys that may have room for this cost, with those who need
+// it at the same time: a spent key must not be read once by each of its callers.
+// The reading goes on without a caller who leaves.
 func (c *call) sum(ctx context.Context) (*round, error) {
 	for {
 		f, leads := c.join()
@@ -132,7 +136,7 @@ func (c *call) sum(ctx context.Context) (*round, error) {
 			c.read(ctx, f)
 		case leads:
 			r := c.r
-			r.Each, r.Charge = nil, nil // the caller's, who may leave
+			r.Each, r.Charge, r.Costs = nil, nil, slices.Clone(r.Costs) // the caller's are his, who may leave
 			own := &call{s: c.s, m: c.m, r: r, e: c.e}
 			go own.read(context.WithoutCancel(ctx), f)
 			fallthrough
@@ -176,7 +180,8 @@ func (c *call) read(ctx context.Context, f *reading) {
 		close(f.done)
 	}()
 	c.s.done.sums.Add(1)
+	sent := c.m.now()
 	round := c.askAll(ctx, backend.Peek, c.doubtful())
-	c.keep(round)
+	c.keep(ctx, round, sent)
 	f.round = round
 }

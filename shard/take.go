@@ -19,8 +19,8 @@ type call struct {
 	// since is when the call was first denied by a share, or began to sum: what
 	// was heard from then on was counted for it.
 	since time.Duration
-	begin time.Time // where the store has a budget
-	asked int       // the share that was asked last
+	begin time.Time
+	asked int // the share that was asked last
 }
 
 // How often a call asks. First come those that nothing is known against; then,
@@ -164,7 +164,8 @@ func (c *call) ask(ctx context.Context, i int, exact bool) (d backend.Decision, 
 	}
 	switch {
 	case err == nil:
-		c.e.learn(i, &d, states, &c.r.Group, c.learnt(&d))
+		now := c.learnt(&d)
+		c.e.learn(i, &d, states, &c.r.Group, c.sent(now), now)
 		if d.Allowed {
 			c.widen(&d, states, exact)
 		}
@@ -187,6 +188,14 @@ func (c *call) learnt(d *backend.Decision) time.Duration {
 		c.since = now
 	}
 	return now
+}
+
+// sent is an instant before the request of an answer that came at now.
+func (c *call) sent(now time.Duration) time.Duration {
+	if c.m.clock != nil { // a test's, which stands still meanwhile
+		return now
+	}
+	return now - time.Since(c.begin)
 }
 
 // part returns the request on the i-th share.

@@ -56,7 +56,9 @@ func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 		}
 	}
 	v.states = t.states()
-	e.verdict.Store(v)
+	if len(v.dead) == 0 { // who did not answer one call may answer the next
+		e.verdict.Store(v)
+	}
 	return v, exact
 }
 
@@ -64,7 +66,7 @@ func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 // this call is no word of the store's: the deny cache must not make it older.
 func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decision, error) {
 	if len(v.dead) > 0 {
-		return c.meet(ctx, v.dead)
+		return c.revisit(ctx, v)
 	}
 	d := c.deny(v.states, 0)
 	if !exact {
@@ -73,13 +75,41 @@ func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decisio
 	return d, nil
 }
 
+// revisit asks one of the shares that did not answer an earlier call: a full
+// queue, a slot on its way, one lost connection are no dead node, and a dead
+// node's circuit answers at once. Only then their failure mode applies.
+func (c *call) revisit(ctx context.Context, v *verdict) (backend.Decision, error) {
+	i := one(v.dead)
+	d, err, done := c.ask(ctx, i, false)
+	if done {
+		return d, err
+	}
+	if err == nil { // it answers, and is spent
+		delete(v.dead, i)
+	}
+	if len(v.dead) > 0 {
+		return c.meet(ctx, v.dead)
+	}
+	if whole, exact := c.conclude(c.m.now()); whole != nil && len(whole.dead) == 0 {
+		return c.say(ctx, whole, exact)
+	}
+	return d, nil
+}
+
+func one(dead map[int]error) int {
+	for i := range dead { // Go begins anywhere
+		return i
+	}
+	return 0
+}
+
 // repeat denies again what was denied a moment ago, without asking anybody.
 func (c *call) repeat(ctx context.Context, v *verdict, now time.Duration) (backend.Decision, error) {
 	if c.s.ended() {
 		return c.s.next.Do(ctx, c.part(0)) // which says so
 	}
 	if len(v.dead) > 0 {
-		return c.meet(ctx, v.dead)
+		return c.revisit(ctx, v)
 	}
 	d := c.deny(v.states, now-v.at)
 	d.Source, d.Estimated = backend.FromDenyCache, true
@@ -112,6 +142,6 @@ func (c *call) lost(f *round) backend.Decision {
 	states := f.total().states()
 	states[backend.Binding(states)].RetryAfter = again
 	d := c.deny(states, 0)
-	d.Estimated = true
+	d.Source, d.Estimated = backend.FromDenyCache, true // no word of the store's; see say
 	return d
 }

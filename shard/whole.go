@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -9,11 +10,12 @@ import (
 // peek reads all sub-keys and sums. Where none that answers has room, and some
 // don't answer, their failure mode decides.
 func (c *call) peek(ctx context.Context) (backend.Decision, error) {
+	sent := c.m.now()
 	f := c.all(ctx, backend.Peek)
 	if err := f.wrong(); err != nil {
 		return backend.Decision{}, err
 	}
-	c.keep(f)
+	c.keep(ctx, f, sent)
 	t := f.total()
 	if t.heard < len(f.answers) && (t.heard == 0 || t.retry > 0) {
 		return c.meet(ctx, f.dead())
@@ -35,6 +37,14 @@ func (f *round) dead() map[int]error {
 	return dead
 }
 
+func first(dead map[int]error) error {
+	for i := 0; ; i++ {
+		if err := dead[i]; err != nil {
+			return err
+		}
+	}
+}
+
 // reset resets every sub-key, and returns the first error: then some are reset
 // and some may not be. It is not atomic: a call that comes meanwhile may be
 // forgotten by its share or not.
@@ -43,10 +53,8 @@ func (c *call) reset(ctx context.Context, p *plan) (backend.Decision, error) {
 	c.m.forget(c.r.Key)
 	defer c.m.forget(c.r.Key) // who came in between may know what was before
 	f := c.all(ctx, backend.Reset)
-	for i := range f.answers {
-		if err := f.answers[i].Err; err != nil {
-			return backend.Decision{}, err
-		}
+	if dead := f.dead(); len(dead) > 0 {
+		return backend.Decision{}, fmt.Errorf("headgate: %d of %d sub-keys were reset: %w", len(f.answers)-len(dead), len(f.answers), first(dead))
 	}
 	d := c.deny(f.total().states(), 0)
 	d.Allowed, d.Charge = true, nil

@@ -47,6 +47,7 @@ type Store struct {
 	most   int64
 	err    error // what was wrong with the arguments of New; Check says it
 	closed atomic.Bool
+	hub    backend.Hub
 
 	_     [64]byte // what follows is written now and then, what precedes is not
 	kept  atomic.Int64
@@ -130,6 +131,12 @@ func (s *Store) hash(g *backend.Group) uint64 {
 	}
 	return h
 }
+
+// Closed reports whether the store was closed.
+func (s *Store) Closed() bool { return s.closed.Load() }
+
+// Shared holds what limiters on this store know of it together.
+func (s *Store) Shared() *backend.Hub { return &s.hub }
 
 // Len returns how many counts are kept now.
 func (s *Store) Len() int { return int(s.kept.Load()) }

@@ -56,7 +56,7 @@ func (s *Server) Failed(*Server) {}
 
 // reserve is the part of a budget, at most a twentieth, that is kept for the
 // answer itself: who waits for the whole of it is late.
-const reserve = 2 * time.Millisecond
+const reserve = 5 * time.Millisecond
 
 // Deadline is when a round trip has to be over whose first call began then.
 func Deadline(begin, budget time.Duration) time.Duration {
