@@ -61,7 +61,7 @@ func (r *report) lines(c *canvas) {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(i), y(r.find(r.matrix, kind, 16, load).commands())))
 		}
 		c.put(`<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`, strings.Join(points, " "), colours[kind])
-		at := float64(plotX + kind*112)
+		at := float64(plotX + kind*126) // room for the longest name
 		c.put(`<rect x="%.1f" y="%d" width="10" height="10" fill="%s"/>`, at, height-24, colours[kind])
 		c.text(at+14, height-15, "start", kindName(r.find(r.matrix, kind, 16, 50)))
 	}
