@@ -18,6 +18,7 @@ import (
 type prompt struct {
 	view Client       // the user's client as one that keeps deadlines; nil: it can't be had
 	seen atomic.Int64 // as Now: when nothing but go-redis was last seen to run; 0: never
+	next atomic.Int64 // as Now: when to look again
 }
 
 // look is how often a trip on a goroutine of its own looks for hooks: the user
@@ -60,9 +61,11 @@ func plain(dialer uintptr) bool {
 }
 
 // notice looks at the goroutine that writes a command: hooks stand on its
-// stack, between go-redis and the trip.
+// stack, between go-redis and the trip. Where there are some, too, it looks once
+// a second: to walk a stack at each command would cost more than to pack it.
 func (s *Server) notice(now time.Duration) {
-	if s.prompt.view == nil || s.Prompt(now) {
+	next := s.prompt.next.Load()
+	if s.prompt.view == nil || int64(now) < next || !s.prompt.next.CompareAndSwap(next, int64(now+look)) {
 		return
 	}
 	var pcs [64]uintptr

@@ -11,8 +11,8 @@ import (
 
 // Trip carries groups to a server in one round trip, and from there whatever
 // the server said it did not run, until the deadline. Each of its takes is
-// answered once. The zero Trip needs a Start; it is used by one goroutine at a
-// time, which may use it again after a Fly that said so.
+// answered once. The zero Trip is empty; it is used by one goroutine at a time,
+// which may use it again after a Fly that said so.
 type Trip struct {
 	groups []*Group // the first used of them are aboard
 	used   int
