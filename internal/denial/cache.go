@@ -30,15 +30,12 @@ const budget = 100 * time.Millisecond
 
 // cache is what is known to be denied on one store, by whichever limiter.
 type cache struct {
-	seed  maphash.Seed // with a public hash an attacker fills one stripe
-	begin time.Time
-	clock func() time.Time // nil: the monotonic one
-	ended func() bool      // whether the store was closed; nil: it does not tell
-	shut  atomic.Bool      // the station was
-	// patience is how long others' calls may have taken, for which a call
-	// waited, if it is to begin anew: a quarter of the budget, which a round
-	// trip should not take either.
-	patience time.Duration
+	seed   maphash.Seed // with a public hash an attacker fills one stripe
+	begin  time.Time
+	clock  func() time.Time // nil: the monotonic one
+	ended  func() bool      // whether the store was closed; nil: it does not tell
+	shut   atomic.Bool      // the station was
+	budget time.Duration    // the store's for a decision
 	// generations count what this process changed: a denial that was on its
 	// way meanwhile must not be noted. More than stripes, or who settles every
 	// call would keep most denials out.
@@ -70,20 +67,24 @@ func of(store backend.Hubbed) *cache {
 }
 
 func newCache(store any) *cache {
-	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), patience: budget / 4}
+	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), budget: budget}
 	if s, ok := store.(backend.Clock); ok {
 		if c.clock = s.Clock(); c.clock != nil {
 			c.begin = c.clock()
 		}
 	}
 	if s, ok := store.(backend.Budgeted); ok {
-		c.patience = s.Budget() / 4
+		c.budget = s.Budget()
 	}
 	if s, ok := store.(backend.Closable); ok {
 		c.ended = s.Closed
 	}
 	return c
 }
+
+// patience is how long others' calls may have taken, for which a call waited, if
+// it is to begin anew: a round trip should not take that either.
+func (c *cache) patience() time.Duration { return c.budget / 4 }
 
 // now is the time since the cache was made, by the store's clock.
 func (c *cache) now() time.Duration {

@@ -109,14 +109,14 @@ func (s *Store) recall(ctx context.Context, r *backend.Request, at place) (backe
 		case e != nil && f == nil:
 			s.said.Add(1)
 			return e.answer(&r.Group, now), nil
-		case f == nil || waited > s.cache.patience:
+		case f == nil || waited > s.cache.patience():
 			return s.within(ctx, r, waited, func(ctx context.Context) (backend.Decision, error) { return s.ask(ctx, r, at, now) })
 		}
 		if err := f.wait(ctx); err != nil {
 			return backend.Decision{}, err
 		}
 		waited += f.took
-		if f.failed != nil && s.fails != nil && waited > s.cache.patience {
+		if f.failed != nil && s.fails != nil && waited > s.cache.patience() {
 			return s.fail(ctx, r, f.failed)
 		}
 	}
@@ -127,7 +127,7 @@ func (s *Store) within(ctx context.Context, r *backend.Request, waited time.Dura
 	if waited == 0 {
 		return ask(ctx)
 	}
-	bounded, cancel := context.WithTimeout(ctx, 4*s.cache.patience-waited)
+	bounded, cancel := context.WithTimeout(ctx, s.cache.budget-waited)
 	defer cancel()
 	d, err := ask(bounded)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && s.fails != nil {

@@ -17,16 +17,19 @@ import (
 	"github.com/headgate-go/headgate/internal/script"
 )
 
-// out is how many flights to a server may be out at once. With 32 callers at
-// 5,000 calls a second 8 keep the median near that of a bare command; 4 made a
-// third of the calls wait for one that lands.
+// out is how many flights to a server may be out at once: few calls wait for
+// one that lands while the server is not crowded (bench: latency/paced).
 //
 // Where flights carry more than a few calls, fewer are out and carry more: each
-// costs both sides what dozens of calls of one key do. Measured, in calls a
-// second: 32 callers on one key 180,000 by 8, 250,000 by 4; 512 callers on one
-// key 950,000 by 8, 1,160,000 by 4, 1,220,000 by 2; on 100,000 keys 246,000,
-// 277,000, 300,000, and 200,000 by 1: the server waits for the client then.
+// costs both sides what dozens of calls of one key do. Measured by bench's
+// redis/hot and redis/uniform with other numbers here, in calls a second: 32
+// callers on one key 180,000 by 8, 250,000 by 4; 512 callers on one key 950,000
+// by 8, 1,160,000 by 4, 1,220,000 by 2; on 100,000 keys 246,000, 277,000,
+// 300,000, and 200,000 by 1: the server waits for the client then.
 const out = 8
+
+// all is out where every call is a flight of its own.
+const all = 1 << 30
 
 // crowds are the calls a flight from above which fewer may be out.
 var crowds = [...]struct{ calls, out int }{{16, 2}, {2, 4}}
@@ -41,8 +44,7 @@ type Queue struct {
 	server *script.Server
 	ways   script.Ways // nil: all groups of a flight go in one command
 	budget time.Duration
-	out    int
-	alone  bool
+	out    int // flights that may be out while they are not crowded
 
 	mu struct {
 		sync.Mutex
@@ -61,9 +63,8 @@ func New(s *script.Server, ways script.Ways, budget time.Duration, alone bool) *
 		q.out = min(q.out, n) // a flight without a connection only waits for one
 	}
 	if alone {
-		q.out = 1 << 30
+		q.out = all
 	}
-	q.alone = alone
 	return q
 }
 
@@ -168,7 +169,7 @@ const smooth = 8
 // limit is how many flights may be out now.
 func (q *Queue) limit() int {
 	for _, c := range crowds {
-		if q.mu.load > c.calls*smooth && !q.alone {
+		if q.mu.load > c.calls*smooth && q.out < all {
 			return min(c.out, q.out)
 		}
 	}
