@@ -42,30 +42,40 @@ func (c *call) take(ctx context.Context) (backend.Decision, error) {
 			c.e.verdict.CompareAndSwap(v, nil)
 		}
 	}
-	asked, dead := 0, 0
+	var n tally
 	if i := c.pick(false); i >= 0 {
-		d, err, done := c.ask(ctx, i, false)
-		if done {
+		if d, err, done := c.try(ctx, i, false, &n); done {
 			return d, err
 		}
-		if err == nil {
-			asked++
-		} else {
-			dead++
-		}
 	}
-	return c.within(ctx, asked, dead)
+	return c.within(ctx, n)
+}
+
+// tally is what became of the shares that were tried.
+type tally struct{ denied, dead int }
+
+// try is ask, counted.
+func (c *call) try(ctx context.Context, i int, exact bool, n *tally) (d backend.Decision, err error, done bool) {
+	d, err, done = c.ask(ctx, i, exact)
+	switch {
+	case done:
+	case err == nil:
+		n.denied++
+	default:
+		n.dead++
+	}
+	return d, err, done
 }
 
 // within goes on for as long as the store's budget allows: each round has a
 // budget of its own, and the call has one for all of them.
-func (c *call) within(ctx context.Context, asked, dead int) (backend.Decision, error) {
+func (c *call) within(ctx context.Context, n tally) (backend.Decision, error) {
 	if c.s.budget == 0 {
-		return c.more(ctx, asked, dead)
+		return c.more(ctx, n)
 	}
 	bounded, cancel := context.WithDeadline(ctx, c.begin.Add(c.s.budget))
 	defer cancel()
-	d, err := c.more(bounded, asked, dead)
+	d, err := c.more(bounded, n)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return c.fail(ctx, c.asked, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
 	}
@@ -73,24 +83,18 @@ func (c *call) within(ctx context.Context, asked, dead int) (backend.Decision, e
 }
 
 // more asks a second share, and then all.
-func (c *call) more(ctx context.Context, asked, dead int) (backend.Decision, error) {
-	for asked < firsts && dead < deaths {
-		i := c.pick(asked > 0)
+func (c *call) more(ctx context.Context, n tally) (backend.Decision, error) {
+	for n.denied < firsts && n.dead < deaths {
+		i := c.pick(n.denied > 0)
 		if i < 0 {
 			break
 		}
-		d, err, done := c.ask(ctx, i, false)
-		if done {
+		if d, err, done := c.try(ctx, i, false, &n); done {
 			return d, err
-		}
-		if err == nil {
-			asked++
-		} else {
-			dead++
 		}
 	}
 	if v, exact := c.conclude(c.m.now()); v != nil {
-		if asked == 0 {
+		if n.denied == 0 {
 			return c.repeat(ctx, v, v.at)
 		}
 		return c.say(ctx, v, exact)
@@ -123,19 +127,13 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 		return backend.Decision{}, err
 	}
 	i, rooms := c.e.best(f.rooms(), &c.r.Group)
-	for lost, dead := 0, 0; i >= 0 && lost < tries && dead < deaths; {
-		if lost > 0 {
+	for n := (tally{}); i >= 0 && n.denied < tries && n.dead < deaths; {
+		if n.denied > 0 {
 			c.s.done.seconds.Add(1)
 		}
 		c.e.claim(i, &c.r.Group)
-		d, err, done := c.ask(ctx, i, true)
-		if done {
+		if d, err, done := c.try(ctx, i, true, &n); done {
 			return d, err
-		}
-		if err == nil {
-			lost++
-		} else {
-			dead++
 		}
 		i, rooms = c.e.best(rooms, &c.r.Group)
 	}
