@@ -35,7 +35,6 @@ type proxies struct {
 		sync.Mutex
 		of map[string]*redistest.Proxy
 	}
-	refuse atomic.Bool
 }
 
 func (p *proxies) proxy(addr string) *redistest.Proxy {
