@@ -1,6 +1,13 @@
 -- What is done for each policy: the if-chains over the kinds, and what they
 -- share. Kinds as in algo.Kind.
 
+--@section names
+if not names then
+  names, numbers = {}, from
+  for p = 1, policies do names[p], numbers = parse('Bc0', blob, numbers) end
+end
+pos = numbers
+
 --@section view
 if status > 0 then
 elseif kind == 1 then
@@ -39,21 +46,22 @@ end
 -- Checked where it was made, and here again: a client of another release, or
 -- none of ours, must not store what nobody could have meant. One fraction
 -- spoils the sum, as do NaN and infinity.
-if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and (limit + period + cost) % 1 == 0) then status = 2
+if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and (limit + period + cost) % 1 == 0) then status = 254
 elseif kind > 2 then
   if kind == 3 then
-    if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and a % 1 + b % 1 + fill % 1 == 0) then status = 2 end
+    if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and a % 1 + b % 1 + fill % 1 == 0) then status = 254 end
   elseif kind == 4 then
-    if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == ceil(period / a)) then status = 2 end
-  elseif kind ~= 5 then status = 2 end
-elseif kind < 1 then status = 2 end
+    if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == ceil(period / a)) then status = 254 end
+  elseif kind ~= 5 then status = 254 end
+elseif kind < 1 then status = 254 end
 
 --@section refuse
 -- A group that nothing is decided of; also the whole answer to a reset.
-if alone then reply = sec .. ' ' .. usec .. string.char(status)
+local said = string.char(status)
+if alone then reply = sec .. ' ' .. usec .. said
 else
   n = n + 1
-  reply[n] = string.char(status)
+  reply[n] = said
 end
 
 --@section keep
@@ -72,7 +80,7 @@ if lasts > hz and lasts > longer then longer = lasts end
 --@section lasts
 -- Only ever longer: the key holds other policies' counts too. A key that has
 -- no expiry answers -1 and gets one. The right to set it is asked for before
--- the value is written; to set it before would be the script's first write,
+-- the value is written; to set it before would be the script's numbers write,
 -- after which Redis no longer refuses the second when its memory is full.
 local ms = 0
 if longer > 0 then

@@ -1,20 +1,21 @@
 -- A group of one policy: everything in locals.
 
 --@section group
+local same = name
 if not same then
-  kind, limit, period, a, b, fill, first, price, behind = parse('<BdddddI4d', blob, pos)
+  name, kind, limit, period, a, b, fill, first, price, behind = parse('<Bc0BdddddI4d', blob, from)
 end
 local count, cost = first, price
 pos = behind
 local hz, at, x, y, z, used = 0, now, 0, 0, 0, 0
-local key, status, least, ahead, sum, v, leaves = KEYS[k], 0, 2 - op, false, 0
+local key, status, least, ahead, sum, v, leaves = keys[k], 0, 2 - op, false, 0
 local log = key
 k = k + 1
 if kind ~= 5 then
-  v = redis.pcall('HGET', key, ARGV[arg + 1])
+  v = try('HGET', key, name)
   if v and v.err then
     if string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then return v end
-    status, v = 1, false
+    status, v = 255, false
   end
 end
 if not same then
@@ -25,7 +26,7 @@ end
 if fit > 0 then status = fit end
 --@include each.view
 local met = v or '\0'
-if kind > 3 then met = pack('<dd', used, x) end
+if kind > 3 then met = pack('<Bdd', 1, used, x) end
 local had = used
 while true do
   local pass = count
@@ -44,10 +45,10 @@ end
 if status > 0 then
   --@include each.refuse
 else
-  if alone then reply = sec .. ' ' .. usec .. '\0' .. met
+  if alone then reply = sec .. ' ' .. usec .. met
   else
-    reply[n + 1], reply[n + 2] = '\0', met
-    n = n + 2
+    n = n + 1
+    reply[n] = met
   end
   local taken, longer = used - had, 0
   if taken == 0 and op == 1 and had > 0 then
@@ -58,9 +59,8 @@ else
     --@include each.take
     if kind < 5 then
       --@include each.lasts
-      call('HSET', key, ARGV[arg + 1], v)
+      call('HSET', key, name, v)
       --@include each.expire
     end
   end
 end
-arg = arg + 2

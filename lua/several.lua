@@ -2,30 +2,31 @@
 -- keeps in locals is kept in one table a policy.
 
 --@section group
-local names, states, status, least = arg, {}, 0, 2 - op
-local key, hashed, has, kinds = KEYS[k], nil, false, {}
+local states, status, least = {}, 0, 2 - op
+--@include each.names
+local key, hashed, has, kinds = keys[k], nil, false, {}
 for p = 1, policies do
   kinds[p] = string.byte(blob, pos + 41 * (p - 1))
   if kinds[p] ~= 5 then has = true end
 end
 if has then
   k = k + 1
-  if op ~= 5 then hashed = redis.pcall('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
+  if op ~= 5 then hashed = try('HMGET', key, unpack(names)) end
   if hashed and hashed.err then
     if string.sub(hashed.err, 1, 9) ~= 'WRONGTYPE' then return hashed end
-    hashed, status = {}, 1
+    hashed, status = {}, 255
   end
 end
 local logs = {}
 for p = 1, policies do
-  if kinds[p] == 5 then logs[p] = KEYS[k]; k = k + 1 end
+  if kinds[p] == 5 then logs[p] = keys[k]; k = k + 1 end
 end
-arg = arg + policies + 1
 if op == 5 then
-  local gone = has and redis.pcall('HDEL', key, unpack(ARGV, names + 1, names + policies))
+  pos = pos + 41 * policies
+  local gone = has and try('HDEL', key, unpack(names))
   if type(gone) == 'table' then
     if string.sub(gone.err, 1, 9) ~= 'WRONGTYPE' then return gone end
-    status = 1
+    status = 255
   end
   for p = 1, policies do
     if logs[p] then call('UNLINK', logs[p]) end
@@ -41,7 +42,7 @@ else
     local cost = least
     --@include each.range
     --@include each.view
-    if kind > 3 then met = met .. pack('<dd', used, x) else met = met .. (v or '\0') end
+    if kind > 3 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
     states[p] = {kind, limit, period, a, b, fill, hz, 0, at, x, y, z, used, used, ahead, sum, log, v, 0}
   end
   for run = 1, runs do
@@ -51,7 +52,7 @@ else
     for p = 1, policies do
       local s, cost = states[p]
       cost, pos = parse('<d', blob, pos)
-      if not (cost >= least and cost <= s[2] and cost % 1 == 0) then status, cost = 2, 1 end
+      if not (cost >= least and cost <= s[2] and cost % 1 == 0) then status, cost = 254, 1 end
       if s[13] + (op == 1 and cost * pass or cost) > s[2] then pass = math.max(0, floor((s[2] - s[13]) / cost)) end
       s[19] = cost
     end
@@ -71,10 +72,10 @@ else
   if status > 0 then
     --@include each.refuse
   else
-    if alone then reply = sec .. ' ' .. usec .. '\0' .. met
+    if alone then reply = sec .. ' ' .. usec .. met
     else
-      reply[n + 1], reply[n + 2] = '\0', met
-      n = n + 2
+      n = n + 1
+      reply[n] = met
     end
     local longer = 0
     if op == 1 and states[1][13] == states[1][14] then
@@ -103,7 +104,7 @@ else
         local taken = used - had
         --@include each.take
         if kind < 5 then
-          fields[#fields + 1] = ARGV[names + p]
+          fields[#fields + 1] = names[p]
           fields[#fields + 1] = v
         end
       end

@@ -22,7 +22,18 @@ type command struct {
 	bufs   []*blob
 	used   int
 	keys   int
+	asked  blob // what the groups ask
 }
+
+// blob is an argument that is packed at the instant when it is written, into
+// a buffer that serves one trip after the other.
+type blob []byte
+
+// MarshalBinary is how go-redis reads it.
+func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
+
+// String keeps keys and numbers out of what a hook prints.
+func (b *blob) String() string { return "…" }
 
 // reusable is a command that go-redis must not send again by itself: it
 // re-sends a timed-out EVALSHA three times, and the caller sees no error.
@@ -73,14 +84,7 @@ func (c *command) ready(ctx context.Context, s *Server) {
 		c.addKeys(s.prefix, g)
 	}
 	c.keys = len(c.args) - 3
-	c.args = append(c.args, s.clock())
-	for _, g := range c.groups {
-		c.args = append(c.args, &g.blob)
-		for i := range g.Policies {
-			b := c.buf()
-			*b = appendField(*b, &g.Policies[i])
-		}
-	}
+	c.args = append(c.args, s.clock(), &c.asked)
 	c.StringCmd = *redis.NewStringCmd(ctx, c.args...)
 	c.SetFirstKeyPos(3)
 }

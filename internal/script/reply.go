@@ -35,6 +35,15 @@ func (r *reader) byte() byte {
 	return 0
 }
 
+// refusal reads the byte that stands for a group of which nothing was decided,
+// and returns 0 where there is none.
+func (r *reader) refusal() byte {
+	if r.rest != "" && r.rest[0] >= refused {
+		return r.byte()
+	}
+	return 0
+}
+
 // decimal reads a number of at most 17 digits and the space behind it.
 func (r *reader) decimal() int64 {
 	n := int64(0)
@@ -75,11 +84,10 @@ func (r *reader) from(s string) int64 {
 	return int64(f)
 }
 
-// The statuses of a group in a reply.
+// What stands in a reply for a group of which nothing was decided.
 const (
-	decided = iota
+	refused = 254 + iota
 	corrupt
-	refused
 )
 
 // answer reads a reply into the takes of the groups that it is to. An error
@@ -88,16 +96,13 @@ func answer(reply string, groups []*Group, p Prefix) error {
 	r := &reader{rest: reply}
 	now := r.decimal()*1_000_000 + r.decimal()
 	for _, g := range groups {
-		switch status := r.byte(); {
-		case r.err != nil:
-		case status == corrupt:
+		switch r.refusal() {
+		case corrupt:
 			g.refuse(&backend.CorruptError{Key: g.Key, Stored: p.Hash(g.Tag)})
-		case status == refused:
+		case refused:
 			g.refuse(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
-		case status == decided:
-			g.replay(r, now)
 		default:
-			r.err = errMalformed
+			g.replay(r, now)
 		}
 	}
 	if r.err == nil && r.rest != "" {
@@ -113,6 +118,7 @@ const few = 4
 // the memory store runs: the script has decided the same.
 func (g *Group) replay(r *reader, now int64) {
 	if g.Op == backend.Reset && len(g.sent) > 0 {
+		r.byte()
 		for _, t := range g.sent {
 			t.meet(now, now, make([]backend.Reading, len(g.Policies)))
 		}
@@ -203,6 +209,7 @@ func many(a *algo.Algorithm) bool { return a.Kind() >= algo.KindBucketedWindow }
 
 func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
 	if many(a) {
+		r.byte()
 		used, newest := r.whole(), r.whole()
 		return a.Seen(used, newest, now)
 	}

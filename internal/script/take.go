@@ -110,8 +110,7 @@ func (g *Group) refuse(err error) {
 	}
 }
 
-// mark moves the takes that nobody withdrew from waiting to sent, and packs
-// those. It is the one instant that divides "certainly not counted" from
+// mark moves the takes that nobody withdrew from waiting to sent. It is the one instant that divides "certainly not counted" from
 // "perhaps".
 func (g *Group) mark() (any bool) {
 	g.sent = g.sent[:0]
@@ -120,7 +119,6 @@ func (g *Group) mark() (any bool) {
 			g.sent = append(g.sent, t)
 		}
 	}
-	g.pack()
 	return len(g.sent) > 0
 }
 

@@ -200,11 +200,11 @@ func (t *Trip) write(c *command) bool {
 	for _, g := range c.groups {
 		if t.mu.over {
 			g.sent = g.sent[:0]
-			g.pack()
 		} else if g.mark() {
 			any = true
 		}
 	}
+	c.asked = pack(c.asked[:0], c.groups)
 	if c.wrote = any; any {
 		t.mu.wrote++
 	}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -18,45 +19,63 @@ type Group struct {
 	Takes    []*Take
 
 	sent  []*Take // those that stood in the command when it was written
-	blob  blob    // of those
 	reply string  // where the group travels in a command of its own
 	err   error
 	cmd   command
 }
 
-// blob is an argument that is packed at the instant when it is written, into
-// a buffer that serves one trip after the other.
-type blob []byte
+// pack appends the groups as the script reads them: those that follow each
+// other and ask alike as one section.
+func pack(b []byte, groups []*Group) []byte {
+	section, alike := 0, 0
+	for _, g := range groups {
+		next := len(b)
+		b = g.pack(binary.LittleEndian.AppendUint16(b, 1))
+		if alike > 0 && bytes.Equal(b[section+2:next], b[next+2:]) {
+			b = b[:next]
+		} else {
+			section, alike = next, 0
+		}
+		alike++
+		binary.LittleEndian.PutUint16(b[section:], uint16(alike))
+	}
+	return b
+}
 
-// MarshalBinary is how go-redis reads it.
-func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
-
-// String keeps keys and numbers out of what a hook prints.
-func (b *blob) String() string { return "…" }
-
-// pack packs the takes of g.sent as the script reads them. Where there are
-// none, all of them were withdrawn: what stands for them only looks.
-func (g *Group) pack() {
+// pack appends what the takes of g.sent ask. Where there are none, all of them
+// were withdrawn: what stands for them only looks.
+func (g *Group) pack(b []byte) []byte {
 	op, takes := g.Op, g.sent
 	if len(takes) == 0 {
 		op, takes = backend.Peek, nobody
 	}
-	b := append(g.blob[:0], g.shape(len(takes)), byte(op))
+	shape := g.shape(len(takes))
+	b = append(b, shape, byte(op))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.Policies)))
 	at := len(b)
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	for i := range g.Policies {
+		b = packName(b, &g.Policies[i])
+	}
+	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i])
-		if b[0] == set {
+		if shape == set {
 			b = double(b, takes[0].costOf(i))
 		}
 	}
-	if b[0] != set && op != backend.Reset {
-		var runs int
+	if shape != set && op != backend.Reset {
+		runs := 0
 		b, runs = g.packRuns(b, takes)
 		binary.LittleEndian.PutUint16(b[at:], uint16(runs))
 	}
-	g.blob = b
+	return b
+}
+
+func packName(b []byte, p *backend.Policy) []byte {
+	at := len(b)
+	b = appendField(append(b, 0), p)
+	b[at] = byte(len(b) - at - 1)
+	return b
 }
 
 // nobody asks for nothing.
