@@ -12,11 +12,11 @@
 --         of each (measured: a fifth of what a group takes).
 --         H groups, B shape (1 one policy; 2 several, no log, one call; 3 any),
 --         which says who decides them, B op (1 take, 2 peek, 5 reset), H
---         policies, H runs
---         a name for each policy, as that of its field: B length, bytes
+--         policies, H runs, I4 behind which argument its fields' names stand
 --         a policy: B kind, d limit, d period, d a, d b, d fill
 --         a run:    I4 how many takes of these costs, d cost for each policy
 --         (shape 2 has no runs: its policies end with d cost)
+--         [3] and on: the fields' names, one for each policy.
 --
 --   reply one string: now as TIME's own seconds and microseconds in decimal, a
 --         space between them, then for each group that was decided, for each
@@ -56,10 +56,9 @@ if not alone then reply, n = {sec, ' ', usec}, 3 end
 local blob, pos, k = ARGV[2], 1, 1
 local size = #blob
 while pos <= size do
-  local groups, shape, op, policies, all, from = parse('<HBBHH', blob, pos)
+  local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   -- What the first group of a section reads of it, for those after it.
-  local name, kind, limit, period, a, b, fill, first, price, behind, fit
-  local names, numbers
+  local kind, limit, period, a, b, fill, first, price, behind, fit, sets
   for _ = 1, groups do
     local runs = all
     if shape == 1 then

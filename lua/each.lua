@@ -1,13 +1,6 @@
 -- What is done for each policy: the if-chains over the kinds, and what they
 -- share. Kinds as in algo.Kind.
 
---@section names
-if not names then
-  names, numbers = {}, from
-  for p = 1, policies do names[p], numbers = parse('Bc0', blob, numbers) end
-end
-pos = numbers
-
 --@section view
 if status > 0 then
 elseif kind == 1 then

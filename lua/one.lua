@@ -1,9 +1,9 @@
 -- A group of one policy: everything in locals.
 
 --@section group
-local same = name
+local same = fit
 if not same then
-  name, kind, limit, period, a, b, fill, first, price, behind = parse('<Bc0BdddddI4d', blob, from)
+  kind, limit, period, a, b, fill, first, price, behind = parse('<BdddddI4d', blob, from)
 end
 local count, cost = first, price
 pos = behind
@@ -12,7 +12,7 @@ local key, status, least, ahead, sum, v, leaves = keys[k], 0, 2 - op, false, 0
 local log = key
 k = k + 1
 if kind ~= 5 then
-  v = try('HGET', key, name)
+  v = try('HGET', key, ARGV[names + 1])
   if v and v.err then
     if string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then return v end
     status, v = 255, false
@@ -59,7 +59,7 @@ else
     --@include each.take
     if kind < 5 then
       --@include each.lasts
-      call('HSET', key, name, v)
+      call('HSET', key, ARGV[names + 1], v)
       --@include each.expire
     end
   end

@@ -6,19 +6,32 @@
 --@section group
 local key, status, least, ahead, sum, log = keys[k], 0, 2 - op
 local values, one, two, three, fresh
---@include each.names
-if policies == 3 then values = try('HMGET', key, names[1], names[2], names[3])
-else values = try('HMGET', key, unpack(names)) end
+local same = fit
+if not same then
+  fit, pos = 0, from
+  if groups > 1 then sets = {} end
+end
+if policies == 3 then values = try('HMGET', key, ARGV[names + 1], ARGV[names + 2], ARGV[names + 3])
+else values = try('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
 if values.err then
   if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
   values, status = {}, 255
 end
 local later, passes, longer, kept = '', true, 0, 0
 for p = 1, policies do
-  local kind, limit, period, a, b, fill, cost, after = parse('<Bdddddd', blob, pos)
-  pos = after
+  local kind, limit, period, a, b, fill, cost
+  if same then
+    local s = sets[p]
+    kind, limit, period, a, b, fill, cost = s[1], s[2], s[3], s[4], s[5], s[6], s[7]
+  else
+    kind, limit, period, a, b, fill, cost, pos = parse('<Bdddddd', blob, pos)
+    local status = 0
+    --@include each.range
+    if status > 0 then fit = status end
+    if groups > 1 then sets[p] = {kind, limit, period, a, b, fill, cost} end
+  end
+  if fit > 0 then status = fit end
   local hz, at, x, y, z, used, v = 0, now, 0, 0, 0, 0, values[p]
-  --@include each.range
   --@include each.view
   if kind > 3 then values[p] = pack('<Bdd', 1, used, x) else values[p] = v or '\0' end
   local had, taken = used, cost
@@ -40,7 +53,7 @@ for p = 1, policies do
     if p == 1 then one = v elseif p == 2 then two = v elseif p == 3 then three = v
     else
       if p == 4 then fresh = {} end
-      fresh[2 * p - 7], fresh[2 * p - 6] = names[p], v
+      fresh[2 * p - 7], fresh[2 * p - 6] = ARGV[names + p], v
     end
   end
 end
@@ -59,10 +72,10 @@ else
   end
   if passes and least == 1 then
     --@include each.lasts
-    if policies == 2 then call('HSET', key, names[1], one, names[2], two)
-    elseif policies == 3 then call('HSET', key, names[1], one, names[2], two, names[3], three)
+    if policies == 2 then call('HSET', key, ARGV[names + 1], one, ARGV[names + 2], two)
+    elseif policies == 3 then call('HSET', key, ARGV[names + 1], one, ARGV[names + 2], two, ARGV[names + 3], three)
     else
-      call('HSET', key, names[1], one, names[2], two, names[3], three, unpack(fresh))
+      call('HSET', key, ARGV[names + 1], one, ARGV[names + 2], two, ARGV[names + 3], three, unpack(fresh))
     end
     --@include each.expire
   elseif kept > 0 then

@@ -3,7 +3,7 @@
 
 --@section group
 local states, status, least = {}, 0, 2 - op
---@include each.names
+pos = from
 local key, hashed, has, kinds = keys[k], nil, false, {}
 for p = 1, policies do
   kinds[p] = string.byte(blob, pos + 41 * (p - 1))
@@ -11,7 +11,7 @@ for p = 1, policies do
 end
 if has then
   k = k + 1
-  if op ~= 5 then hashed = try('HMGET', key, unpack(names)) end
+  if op ~= 5 then hashed = try('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
   if hashed and hashed.err then
     if string.sub(hashed.err, 1, 9) ~= 'WRONGTYPE' then return hashed end
     hashed, status = {}, 255
@@ -23,7 +23,7 @@ for p = 1, policies do
 end
 if op == 5 then
   pos = pos + 41 * policies
-  local gone = has and try('HDEL', key, unpack(names))
+  local gone = has and try('HDEL', key, unpack(ARGV, names + 1, names + policies))
   if type(gone) == 'table' then
     if string.sub(gone.err, 1, 9) ~= 'WRONGTYPE' then return gone end
     status = 255
@@ -104,7 +104,7 @@ else
         local taken = used - had
         --@include each.take
         if kind < 5 then
-          fields[#fields + 1] = names[p]
+          fields[#fields + 1] = ARGV[names + p]
           fields[#fields + 1] = v
         end
       end

@@ -85,6 +85,9 @@ func (c *command) ready(ctx context.Context, s *Server) {
 	}
 	c.keys = len(c.args) - 3
 	c.args = append(c.args, s.clock(), &c.asked)
+	for i, g := range c.groups {
+		c.addFields(g, c.groups[max(i-1, 0)])
+	}
 	c.StringCmd = *redis.NewStringCmd(ctx, c.args...)
 	c.SetFirstKeyPos(3)
 }
@@ -99,6 +102,20 @@ func (c *command) buf() *blob {
 	*b = (*b)[:0]
 	c.args = append(c.args, b)
 	return b
+}
+
+// addFields adds the names of the fields that the group's policies have, unless
+// those that stand last are the same.
+func (c *command) addFields(g, last *Group) {
+	if g != last && &g.Policies[0] == &last.Policies[0] && len(g.Policies) == len(last.Policies) {
+		g.fields = last.fields
+		return
+	}
+	g.fields = len(c.args) - 3 - c.keys
+	for i := range g.Policies {
+		b := c.buf()
+		*b = appendField(*b, &g.Policies[i])
+	}
 }
 
 // addKeys adds the stored keys that the group's script touches.

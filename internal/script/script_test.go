@@ -20,7 +20,7 @@ import (
 )
 
 // batch draws groups of different keys with takes in order, runs of equal
-// costs among them.
+// costs among them, and runs of groups that ask alike.
 func batch(s *trace.Steps, r *rand.Rand) []*script.Asked {
 	var groups []*script.Asked
 	seen := map[string]bool{}
@@ -30,6 +30,10 @@ func batch(s *trace.Steps, r *rand.Rand) []*script.Asked {
 			continue
 		}
 		seen[q.Key] = true
+		if n := len(groups); n > 0 && r.IntN(2) == 0 {
+			groups = append(groups, alike(groups[n-1], q.Key))
+			continue
+		}
 		g := &script.Asked{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: script.DefaultPrefix.Hash(script.Tag(q.Key, ""))}
 		for more := true; more; more = r.IntN(4) > 0 && q.Op != backend.Reset {
 			t := q.Group
@@ -38,12 +42,28 @@ func batch(s *trace.Steps, r *rand.Rand) []*script.Asked {
 			} else if r.IntN(2) == 0 && q.Op != backend.Reset {
 				t.Costs, t.Cost = nil, 1
 			}
-			t.Each, t.Charge = make([]backend.State, len(t.Policies)), &backend.Charge{}
-			g.Takes = append(g.Takes, script.Answer{Group: t})
+			g.Takes = append(g.Takes, script.Answer{Group: fresh(t)})
 		}
 		groups = append(groups, g)
 	}
 	return groups
+}
+
+// alike asks for another key what g asks.
+func alike(g *script.Asked, key string) *script.Asked {
+	h := &script.Asked{Op: g.Op, Key: key, Policies: g.Policies, Hash: script.DefaultPrefix.Hash(script.Tag(key, ""))}
+	for i := range g.Takes {
+		t := g.Takes[i].Group
+		t.Key = key
+		h.Takes = append(h.Takes, script.Answer{Group: fresh(t)})
+	}
+	return h
+}
+
+// fresh gives a group buffers of its own for the answer.
+func fresh(g backend.Group) backend.Group {
+	g.Each, g.Charge = make([]backend.State, len(g.Policies)), &backend.Charge{}
+	return g
 }
 
 // TestBatchesDecideInOrder: many groups of many takes in one EVALSHA answer
@@ -194,9 +214,11 @@ func TestScriptRefuses(t *testing.T) {
 		"set above limit":  group("k", 6, three[:2]),
 		"set with a log":   group("k", 6, three),
 	} {
-		require.NoError(t, runner.Run(ctx, []*script.Asked{g}), name)
+		again := alike(g, "l")
+		require.NoError(t, runner.Run(ctx, []*script.Asked{g, again}), name)
 		var invalid *backend.InvalidError
 		require.ErrorAs(t, g.Takes[0].Err, &invalid, name)
+		require.ErrorAs(t, again.Takes[0].Err, &invalid, name)
 		require.Empty(t, client.Keys(ctx, "*").Val(), name)
 	}
 }

@@ -18,10 +18,11 @@ type Group struct {
 	Policies []backend.Policy
 	Takes    []*Take
 
-	sent  []*Take // those that stood in the command when it was written
-	reply string  // where the group travels in a command of its own
-	err   error
-	cmd   command
+	fields int     // the script's argument behind which the fields' names stand
+	sent   []*Take // those that stood in the command when it was written
+	reply  string  // where the group travels in a command of its own
+	err    error
+	cmd    command
 }
 
 // pack appends the groups as the script reads them: those that follow each
@@ -54,9 +55,7 @@ func (g *Group) pack(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.Policies)))
 	at := len(b)
 	b = binary.LittleEndian.AppendUint16(b, 0)
-	for i := range g.Policies {
-		b = packName(b, &g.Policies[i])
-	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(g.fields))
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i])
 		if shape == set {
@@ -68,13 +67,6 @@ func (g *Group) pack(b []byte) []byte {
 		b, runs = g.packRuns(b, takes)
 		binary.LittleEndian.PutUint16(b[at:], uint16(runs))
 	}
-	return b
-}
-
-func packName(b []byte, p *backend.Policy) []byte {
-	at := len(b)
-	b = appendField(append(b, 0), p)
-	b[at] = byte(len(b) - at - 1)
 	return b
 }
 
