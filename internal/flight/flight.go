@@ -20,8 +20,7 @@ import (
 // out is how many flights to a server may be out at once: few calls wait for
 // one that lands while the server is not crowded (bench: latency/paced).
 //
-// Where flights carry more than a few calls, fewer are out and carry more: each
-// costs both sides what dozens of calls of one key do. Measured by bench's
+// Where many calls are under way, fewer are out and carry more: each costs both sides what dozens of calls of one key do. Measured by bench's
 // redis/hot and redis/uniform with other numbers here, in calls a second: 32
 // callers on one key 180,000 by 8, 250,000 by 4; 512 callers on one key 950,000
 // by 8, 1,160,000 by 4, 1,220,000 by 2; on 100,000 keys 246,000, 277,000,
@@ -31,8 +30,10 @@ const out = 8
 // all is out where every call is a flight of its own.
 const all = 1 << 30
 
-// crowds are the calls a flight from above which fewer may be out.
-var crowds = [...]struct{ calls, out int }{{16, 2}, {2, 4}}
+// crowds are the calls under way, flying and waiting, from above which fewer may
+// be out. Not the calls a flight: of those there are more because fewer are
+// out, and a moment's crowd would last.
+var crowds = [...]struct{ calls, out int }{{64, 2}, {24, 4}}
 
 // most is how many calls may wait; more are refused at once. A variable for
 // the tests alone.
@@ -49,7 +50,7 @@ type Queue struct {
 	mu struct {
 		sync.Mutex
 		out     int      // flights that are out
-		load    int      // calls a flight, of the last dozen or so, times smooth
+		load    int      // calls under way, in the mean of the last flights, times smooth
 		calls   int      // that wait
 		waiting []*batch // oldest first
 	}
@@ -163,7 +164,7 @@ func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request, 
 	return nil, nil
 }
 
-// smooth is how many flights weigh in the mean of their calls.
+// smooth is how many flights weigh in the mean.
 const smooth = 8
 
 // limit is how many flights may be out now.
@@ -182,7 +183,7 @@ func (q *Queue) limit() int {
 func (q *Queue) next(landed int) (next *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.load += landed - q.mu.load/smooth
+	q.mu.load += landed*q.mu.out + q.mu.calls - q.mu.load/smooth
 	q.mu.out--
 	for limit := q.limit(); q.mu.out < limit && len(q.mu.waiting) > 0; q.mu.out++ {
 		if b := q.pop(); next == nil {
