@@ -21,7 +21,7 @@ type Limiter struct {
 	denial   *denial.Store // the stations, outermost first; nil over a store in this process
 	shard    *shard.Store
 	breaker  *breaker.Store
-	quick    backend.Quick // the store itself, where a call is done sooner than handed on
+	memory   *memory.Store // the store itself, where a call is done sooner than handed on
 	observer Observer      // nil: nobody
 	policies []Policy      // never written
 }
@@ -51,7 +51,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	})}
 	l.shard = shard.New(l.breaker, s)
 	if opts.Observer == nil {
-		l.quick, _ = s.(backend.Quick)
+		l.memory, _ = s.(*memory.Store)
 	}
 	if h, ok := s.(backend.Hubbed); ok { // else a call costs less than a look
 		l.denial = denial.New(l.shard, h, cmp.Or(opts.DenyFor, denial.Longest))
@@ -120,17 +120,13 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 	return l.take(ctx, key, n)
 }
 
-// hit writes the decision to the zero d where a quick store has it at hand.
+// hit writes the decision to the zero d where a store in this process has it
+// at hand. By its type and not by an interface, through which d would escape.
 func (l *Limiter) hit(ctx context.Context, key string, n int64, d *Decision) bool {
-	if l.quick == nil || len(l.policies) != 1 || l.policies[0].Shards >= 2 {
+	if l.memory == nil || len(l.policies) != 1 || l.policies[0].Shards >= 2 {
 		return false
 	}
-	p := &l.policies[0]
-	now, r, ok := l.quick.Hit(ctx, key, p, n)
-	if ok {
-		r.Word(d, p, n, now)
-	}
-	return ok
+	return l.memory.Hit(ctx, key, &l.policies[0], n, d)
 }
 
 func (l *Limiter) take(ctx context.Context, key string, n int64) (Decision, error) {

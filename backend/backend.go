@@ -94,17 +94,6 @@ type Failer interface {
 	Fail(ctx context.Context, r Request, err error) (Decision, error)
 }
 
-// Quick is implemented by stores in this process. A Request and a Decision
-// are 168 and 96 bytes, and copying them from station to station took more
-// than half of a decision in memory; what Hit takes and gives fits in
-// registers.
-type Quick interface {
-	// Hit decides what Do would with a plain Take of one policy, where that is
-	// at hand, and reads it at the instant now. Where it is not, ok is false,
-	// nothing was counted, and Do has to be asked.
-	Hit(ctx context.Context, key string, p *Policy, cost int64) (now int64, r Reading, ok bool)
-}
-
 // Op is what a request asks.
 type Op uint8
 
@@ -136,8 +125,8 @@ type Request struct {
 	Last bool    // nobody above tries elsewhere: the failure mode applies; else ErrUnavailable comes back
 }
 
-// Plain reports whether the request is what Quick may answer: a take by one
-// policy, of which nothing but the decision is wanted.
+// Plain reports whether the request is a take by one policy, of which nothing
+// but the decision is wanted.
 func (r *Request) Plain() bool {
 	return r.Op == Take && len(r.Policies) == 1 && r.Costs == nil && r.Sub == "" && r.Charge == nil && r.Each == nil
 }

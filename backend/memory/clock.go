@@ -13,6 +13,9 @@ type clock struct {
 
 func newClock(given func() time.Time) clock {
 	begin := time.Now()
+	if given != nil {
+		begin = time.UnixMicro(0)
+	}
 	return clock{given, begin, begin.UnixMicro(), given != nil}
 }
 
@@ -20,16 +23,19 @@ func newClock(given func() time.Time) clock {
 // before a lock, and what a record tells was once now.
 func (c *clock) steady() bool { return !c.falls }
 
-// read reads the default clock, and draws from its nanoseconds whether the call
-// is one of those that sweep: a counter would be a cache line that all cores
-// write.
-func (s *Store) read() (now int64, turn bool) {
-	if s.clock.given != nil {
-		return s.clock.given().UnixMicro(), false
+// since reads the clock, in nanoseconds from where it counts on.
+func (c *clock) since() time.Duration {
+	if c.given != nil {
+		return c.given().Sub(c.begin)
 	}
-	ns := time.Since(s.clock.begin)
-	return s.clock.epoch + int64(ns/time.Microsecond), uint64(ns)*0x9E3779B97F4A7C15>>(64-everyBits) == 0
+	return time.Since(c.begin)
 }
+
+func (c *clock) micros(ns time.Duration) int64 { return c.epoch + int64(ns/time.Microsecond) }
+
+// draw draws one call in 2^bits by the nanoseconds of its clock: a counter
+// would be a cache line that all cores write.
+func draw(ns time.Duration, bits int) bool { return uint64(ns)*0x9E3779B97F4A7C15>>(64-bits) == 0 }
 
 // before reads a steady clock, ahead of a lock: it is a third of what a call
 // takes.
@@ -37,8 +43,7 @@ func (s *Store) before() int64 {
 	if s.clock.falls {
 		return 0
 	}
-	now, _ := s.read()
-	return now
+	return s.clock.micros(s.clock.since())
 }
 
 // instant returns the instant of a decision, with m locked: one of the

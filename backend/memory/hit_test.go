@@ -174,7 +174,7 @@ func TestOwnerAway(t *testing.T) {
 	g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", algo.FixedWindow(algo.Per(100, algo.MaxPeriod)))}, Cost: 1}
 	ask(t, s, backend.Take, g)
 	w, free, _ := recordOf(t, s, g)
-	require.True(t, seize(&w[tagWord], free))
+	require.True(t, s.contend(&w[tagWord], free, 0))
 	require.False(t, idle(w, 1<<52))
 	var ended atomic.Int64
 	var callers sync.WaitGroup
@@ -195,6 +195,23 @@ func TestOwnerAway(t *testing.T) {
 	require.Equal(t, int64(4), ask(t, s, backend.Peek, g).Used)
 }
 
+// TestFarAway: how long the trips take that fail is known, and known anew where
+// it changes.
+func TestFarAway(t *testing.T) {
+	s := New(nil)
+	other := int64(1)
+	for _, far := range []bool{true, false, true} {
+		for i := range time.Duration(1000) {
+			ago := -time.Hour - i
+			if far {
+				ago = time.Hour + i
+			}
+			require.False(t, s.contend(&other, 2, s.clock.since()-ago))
+		}
+		require.Equal(t, far, s.far.Load())
+	}
+}
+
 // TestLateReading: who has read the clock and then lost its core for longer
 // than a period meets what was taken since, by a hit or under the lock.
 func TestLateReading(t *testing.T) {
@@ -203,9 +220,9 @@ func TestLateReading(t *testing.T) {
 		g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", a)}, Cost: 50}
 		ask(t, s, backend.Take, g)
 		s.clock.epoch -= time.Hour.Microseconds()
-		_, r, ok := s.Hit(context.Background(), "k", &g.Policies[0], 1)
-		require.True(t, ok)
-		require.Greater(t, r.Used, int64(50), a.String())
+		var d backend.Decision
+		require.True(t, s.Hit(context.Background(), "k", &g.Policies[0], 1, &d))
+		require.Greater(t, d.Used, int64(50), a.String())
 		_, _, m := recordOf(t, s, g)
 		m.latest = 0
 		require.Greater(t, ask(t, s, backend.Peek, g).Used, int64(50), a.String())
@@ -221,9 +238,9 @@ func TestDeniedHitsWriteNothing(t *testing.T) {
 		w, _, _ := recordOf(t, s, g)
 		before := slices.Clone(w)
 		for range 1000 {
-			_, r, ok := s.Hit(context.Background(), "k", &g.Policies[0], 1)
-			require.True(t, ok)
-			require.Positive(t, r.RetryAt)
+			var d backend.Decision
+			require.True(t, s.Hit(context.Background(), "k", &g.Policies[0], 1, &d))
+			require.Positive(t, d.RetryAfter)
 		}
 		require.Equal(t, before, w)
 		require.GreaterOrEqual(t, resetAt(w[untilWord]), w[header], "kept for as long as it counts")
@@ -237,8 +254,9 @@ func TestHitsKeepTheKey(t *testing.T) {
 	ask(t, s, backend.Take, g)
 	w, _, _ := recordOf(t, s, g)
 	for range 90 {
-		_, r, ok := s.Hit(context.Background(), "k", &g.Policies[0], 1)
-		require.True(t, ok)
-		require.GreaterOrEqual(t, resetAt(w[untilWord]), r.ResetAt)
+		var d backend.Decision
+		before := s.before()
+		require.True(t, s.Hit(context.Background(), "k", &g.Policies[0], 1, &d))
+		require.GreaterOrEqual(t, resetAt(w[untilWord]), before+d.ResetAfter.Microseconds())
 	}
 }

@@ -47,6 +47,7 @@ type Store struct {
 	most   int64
 	err    error // what was wrong with the arguments of New; Check says it
 	closed atomic.Bool
+	far    atomic.Bool // cores have a long way to each other; see contend
 	hub    backend.Hub
 
 	_     [64]byte // what follows is written now and then, what precedes is not
@@ -103,8 +104,7 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (d backend.Decision, 
 		return backend.Decision{}, &backend.InvalidError{What: "key", Value: len(r.Key), Want: "less than 1 GiB"}
 	}
 	if r.Plain() {
-		if now, reading, ok := s.Hit(ctx, r.Key, &r.Policies[0], r.Cost); ok {
-			reading.Word(&d, &r.Policies[0], r.Cost, now)
+		if s.Hit(ctx, r.Key, &r.Policies[0], r.Cost, &d) {
 			return d, nil
 		}
 	}

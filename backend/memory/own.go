@@ -3,6 +3,7 @@ package memory
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 // A record has an owner while its words are read or written, told by two bits
@@ -21,17 +22,35 @@ const (
 	mine = 1 << 30 // by the stripe's lock
 	dead = held | mine
 
-	spins    = 6             // tries on the core
-	waits    = 2             // divisions before the second try, some 5 ns each
+	spins    = 10            // tries on the core, each after twice as long
 	longAway = 1<<63 + 12345 // never less than what divides it: see pause
 	yields   = 16            // tries after which a hit waits for the lock instead
+
+	farAway = 150 * time.Nanosecond // of a trip of the cache line, with the search before it
+	rarely  = 5                     // one trip in 2^rarely is timed
 )
 
-// seize owns, for a hit that failed once, the record that has these bits in its
-// first word while nobody does. It gives up where the record is dead, another
-// key's or the lock's, and where the owner is long away.
-func seize(word *int64, free int64) bool {
-	for try := 0; try < yields; try++ {
+// contend owns, for a hit that failed once, the record that has these bits in
+// its first word while nobody does. It gives up where the record is dead,
+// another key's or the lock's, and where the owner is long away.
+//
+// Where the line travels for longer than two decisions take, it is better left
+// where it is: who fails stays away for 2 or 3 µs, in which the other decides
+// on and on, and pays for one trip instead of one a decision. Where the trip is
+// short, two that take turns are as fast as one alone, and each wait is lost.
+// Which it is changes with where the host puts the processors, so it is
+// measured, from the instant that the clock was read.
+func (s *Store) contend(word *int64, free int64, read time.Duration) bool {
+	if draw(read, rarely) {
+		if far := s.clock.since()-read > farAway; far != s.far.Load() {
+			s.far.Store(far)
+		}
+	}
+	try := 0
+	if s.far.Load() {
+		try = spins - 1
+	}
+	for ; try < yields; try++ {
 		if atomic.LoadInt64(word)&^held != free {
 			return false
 		}
@@ -47,15 +66,16 @@ func seize(word *int64, free int64) bool {
 func release(word *int64, free int64) { atomic.StoreInt64(word, free) }
 
 // pause waits for an owner: at first about as long as one needs, later for as
-// long as it takes others to run. It divides what was divided, which is long in
-// coming for few instructions: a core's other thread may be the owner.
+// long as it takes others to run. It divides what was divided, some 5 ns each,
+// which is long in coming for few instructions: a core's other thread may be
+// the owner.
 func pause(try int) {
 	if try >= spins {
 		runtime.Gosched()
 		return
 	}
 	x := uint64(try) | 1
-	for range waits << try {
+	for range 1 << try {
 		x = longAway / x
 	}
 	if x == 0 {
