@@ -221,35 +221,45 @@ func (c *call) fail(ctx context.Context, i int, err error) (backend.Decision, er
 	r := c.part(i)
 	r.Last = c.r.Last
 	d, err := c.s.Fail(ctx, r, err)
-	if err == nil && d.Source != backend.FromFailLocal { // that one says its own limits
-		for j := range r.Each {
-			r.Each[j].Limit = c.e.plan.policies[j].Algorithm.Max()
-		}
-		for j := range r.Policies {
-			if p := &c.e.plan.policies[j]; p.Name == d.Policy {
-				d.Limit = p.Algorithm.Max()
-			}
-		}
-	}
-	return d, err
+	return c.whole(d), err
 }
 
 // meet applies the failure modes of the shares that nobody answers for, once
 // the living ones are spent. Those that fail local have a count each.
-func (c *call) meet(ctx context.Context, dead map[int]error) (d backend.Decision, err error) {
-	k := len(c.e.subs)
-	from := rand.IntN(k)
-	for n := range k {
-		i := (from + n) % k
-		failed, ok := dead[i]
-		if !ok {
-			continue
+func (c *call) meet(ctx context.Context, dead map[int]error) (backend.Decision, error) {
+	if c.s.fails == nil {
+		return backend.Decision{}, first(dead)
+	}
+	d, err := c.s.fails.FailAny(ctx, func(yield func(backend.Request, error) bool) {
+		k := len(c.e.subs)
+		from := rand.IntN(k)
+		for n := range k {
+			i := (from + n) % k
+			if err, ok := dead[i]; ok {
+				r := c.part(i)
+				r.Last = c.r.Last
+				if r.Unknown(err); !yield(r, err) {
+					return
+				}
+			}
 		}
-		r := c.part(i)
-		r.Unknown(failed)
-		if d, err = c.fail(ctx, i, failed); err != nil || d.Allowed || d.Source != backend.FromFailLocal {
-			break
+	})
+	return c.whole(d), err
+}
+
+// whole makes of what a share's failure mode says the whole key's.
+func (c *call) whole(d backend.Decision) backend.Decision {
+	if d.Source != backend.FromFailClosed && d.Source != backend.FromFailOpen { // that one says its own limits
+		return d
+	}
+	for j := range c.r.Policies {
+		p := &c.e.plan.policies[j]
+		if c.r.Each != nil {
+			c.r.Each[j].Limit = p.Algorithm.Max()
+		}
+		if p.Name == d.Policy {
+			d.Limit = p.Algorithm.Max()
 		}
 	}
-	return d, err
+	return d
 }
