@@ -42,13 +42,6 @@ type sub struct {
 	dead atomic.Pointer[death]
 }
 
-// shut is a denial: nothing that costs as much passes there before until.
-type shut struct {
-	at, until time.Duration
-	states    []backend.State
-	costs     []int64
-}
-
 type death struct {
 	at  time.Duration
 	err error

@@ -89,7 +89,7 @@ func (f *round) total() *total {
 	t := newTotal(f.plan)
 	for i := range f.answers {
 		if f.answers[i].Err == nil {
-			t.add(f.states(i), 0)
+			t.add(f.states(i))
 		}
 	}
 	return t

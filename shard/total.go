@@ -18,11 +18,11 @@ type total struct {
 
 func newTotal(p *plan) *total { return &total{plan: p, sum: make([]backend.State, len(p.policies))} }
 
-// add adds one share's states, which are so old.
-func (t *total) add(states []backend.State, past time.Duration) {
+// add adds one share's states.
+func (t *total) add(states []backend.State) {
 	retry := time.Duration(0)
 	for j := range states {
-		s := aged(states[j], past)
+		s := &states[j]
 		t.sum[j].Used += s.Used
 		t.sum[j].Remaining += s.Remaining
 		t.sum[j].ResetAfter = max(t.sum[j].ResetAfter, s.ResetAfter)
@@ -31,7 +31,7 @@ func (t *total) add(states []backend.State, past time.Duration) {
 	if t.heard == 0 || retry < t.retry {
 		t.retry = retry
 		for j := range states {
-			t.sum[j].RetryAfter = aged(states[j], past).RetryAfter
+			t.sum[j].RetryAfter = states[j].RetryAfter
 		}
 	}
 	t.heard++

@@ -1,0 +1,78 @@
+package shard_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// two is a list of two policies.
+func two(a, b algo.Algorithm, k int) []backend.Policy {
+	ps := append(one(a, k), one(b, k)...)
+	ps[1].Name = "q"
+	return ps
+}
+
+// costing is a take that costs each policy so much.
+func costing(key string, ps []backend.Policy, costs ...int64) backend.Request {
+	r := take(key, ps, 0)
+	r.Costs = costs
+	return r
+}
+
+// ignorant is a station on the same store that shares nothing of what it knows.
+func ignorant(s backend.Store) *shard.Store { return shard.New(s, struct{ backend.Store }{s}) }
+
+// TestCostsThatCantBeCompared: a denial is a policy's, so calls in turn that
+// cost one policy more and the other less are denied by what is known of each.
+func TestCostsThatCantBeCompared(t *testing.T) {
+	for name, share := range map[string]struct{ p, q int64 }{
+		"one policy is spent":     {2, 40},
+		"the other is":            {40, 6},
+		"each denies one of them": {3, 6}, // 1 and 4 are left
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, counts, _ := counting(t)
+			ps := two(algo.FixedWindow(algo.PerDay(16*share.p)), algo.SlidingLog(algo.PerDay(16*share.q)), 16)
+			for do(t, s, costing("k", ps, 2, 2)).Allowed {
+			}
+			for range 2 {
+				_, _ = do(t, s, costing("k", ps, 1, 5)), do(t, s, costing("k", ps, 2, 3))
+			}
+			counts.asked.Store(0)
+			for range 100 {
+				require.False(t, do(t, s, costing("k", ps, 1, 5)).Allowed)
+				require.False(t, do(t, s, costing("k", ps, 2, 3)).Allowed)
+			}
+			require.Zero(t, counts.asked.Load())
+		})
+	}
+}
+
+// TestDeniesOnlyWhatHasNoRoom: whatever the costs were, and however they went
+// up and down, a call of the only process is denied only where no share has
+// room for it.
+func TestDeniesOnlyWhatHasNoRoom(t *testing.T) {
+	for _, a := range kinds(algo.PerSecond(40)) {
+		for _, b := range kinds(algo.PerSecond(24)) {
+			s, counts, now := counting(t)
+			ps, dice := two(a, b, 4), rand.New(rand.NewPCG(1, 2))
+			for range 2000 {
+				r := costing("k", ps, 1+dice.Int64N(10), 1+dice.Int64N(6))
+				if dice.IntN(8) == 0 {
+					r.Op = backend.Peek
+				}
+				look := r
+				look.Op = backend.Peek
+				room := do(t, ignorant(counts), look).Allowed
+				require.Equal(t, room, do(t, s, r).Allowed, "%v %v %v %v", &a, &b, r.Op, r.Costs)
+				now.Add(dice.Int64N(20_000) * dice.Int64N(2))
+			}
+		}
+	}
+}
+
