@@ -1,6 +1,7 @@
 package shard_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 
@@ -72,6 +73,43 @@ func TestDeniesOnlyWhatHasNoRoom(t *testing.T) {
 				require.Equal(t, room, do(t, s, r).Allowed, "%v %v %v %v", &a, &b, r.Op, r.Costs)
 				now.Add(dice.Int64N(20_000) * dice.Int64N(2))
 			}
+		}
+	}
+}
+
+// meanwhile is a store on which something else happens once, before the answer
+// of the first request comes back.
+type meanwhile struct {
+	backend.Store
+	do func()
+}
+
+func (m *meanwhile) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	d, err := m.Store.Do(ctx, r)
+	if do := m.do; do != nil {
+		m.do = nil
+		do()
+	}
+	return d, err
+}
+
+// TestWhatOthersHeardIsNoExactAnswer: a call that learns meanwhile that a share
+// denies a smaller cost is denied too, but nobody told it for how long.
+func TestWhatOthersHeardIsNoExactAnswer(t *testing.T) {
+	ps := one(algo.TokenBucket(algo.PerMinute(12), 12), 2)
+	for range 20 {
+		_, counts, now := counting(t)
+		for do(t, ignorant(counts), take("k", ps, 1)).Allowed {
+		}
+		m := &meanwhile{Store: counts}
+		s := shard.New(m, counts)
+		do(t, s, peek("another key", ps, 1))
+		now.Add(1000)
+		m.do = func() { require.False(t, do(t, s, take("k", ps, 1)).Allowed) }
+		d, want := do(t, s, take("k", ps, 3)), do(t, ignorant(counts), peek("k", ps, 3))
+		require.False(t, d.Allowed)
+		if !d.Estimated {
+			require.Equal(t, want.State, d.State)
 		}
 	}
 }

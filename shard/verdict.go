@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -25,7 +26,7 @@ func (v *verdict) holds(g *backend.Group, now time.Duration) bool {
 
 // conclude returns the denial that follows from what is known, nil where some
 // sub-key may have room. It stands until the first of them may. It is exact
-// where each share was heard for this call.
+// where each share was heard for this call, or for one of the same costs.
 func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 	e, own := c.e, costs(&c.r.Group)
 	exact = c.since > 0
@@ -35,7 +36,7 @@ func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 		h, d := e.subs[i].shut.Load(), e.subs[i].dead.Load()
 		switch class := e.class(i, &c.r.Group, now); {
 		case class == spent && h != nil:
-			exact = exact && h.at >= c.since
+			exact = exact && h.at >= c.since && slices.Equal(h.costs, own)
 			h.tell(said, &c.r.Group, now)
 			t.add(said)
 			v.rest(h, &c.r.Group)
