@@ -40,6 +40,9 @@ func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *bac
 	case refuted:
 		s.shut.CompareAndSwap(h, nil)
 	}
+	if refuted && e.verdict.Load() != nil {
+		e.verdict.Store(nil)
+	}
 }
 
 // renew is for a share that was seen low and has plenty: a window has begun,

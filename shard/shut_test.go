@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -114,3 +115,19 @@ func TestWhatOthersHeardIsNoExactAnswer(t *testing.T) {
 	}
 }
 
+// TestAPeekThatHearsOfRoom ends what is remembered of a spent key.
+func TestAPeekThatHearsOfRoom(t *testing.T) {
+	for _, cost := range []int64{0, 1, 2} {
+		s, counts, now := counting(t)
+		ps := one(algo.FixedWindow(algo.PerDay(160)), 16)
+		for do(t, s, take("k", ps, 1)).Allowed {
+		}
+		now.Add(int64(100 * time.Millisecond / time.Microsecond))
+		r := take("k", ps, 1)
+		r.Op = backend.Reset
+		do(t, ignorant(counts), r)
+		require.False(t, do(t, s, take("k", ps, 1)).Allowed, "another process' reset does not show at once")
+		require.True(t, do(t, s, peek("k", ps, cost)).Allowed)
+		require.True(t, do(t, s, take("k", ps, 1)).Allowed, "after a peek of %d", cost)
+	}
+}
