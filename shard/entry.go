@@ -68,10 +68,9 @@ func (e *entry) name(i int) string {
 }
 
 // room notes what remains of a policy in a share.
-func (e *entry) room(i, j int, n int64) (was int64) {
-	was = e.rooms[i*len(e.left)+j].Swap(n)
+func (e *entry) room(i, j int, n int64) {
+	was := e.rooms[i*len(e.left)+j].Swap(n)
 	e.left[j].Add(n - was)
-	return was
 }
 
 // spare returns how much more than g asks was last seen in a share, in the

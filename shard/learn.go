@@ -23,10 +23,7 @@ func (e *entry) revive(i int, h *shut, now time.Duration) {
 // shows room for what was denied, all that followed from the denial is dropped.
 func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *backend.Group, sent, now time.Duration) {
 	for j := range states {
-		n, share := states[j].Remaining, e.plan.parts[i][j].Algorithm.Max()
-		if was := e.room(i, j, n); d.Allowed && (n-was)*4 > share {
-			e.renew(i, j)
-		}
+		e.room(i, j, states[j].Remaining)
 	}
 	s := &e.subs[i]
 	if s.dead.Load() != nil {
@@ -45,9 +42,18 @@ func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *bac
 	}
 }
 
-// renew is for a share that was seen low and has plenty: a window has begun,
-// for the others too. Else they would be left out until they come by chance.
-func (e *entry) renew(but, j int) {
+// renew is for a take that passed in the i-th share, which was seen low and has
+// plenty: a window has begun, for the others too. Else they would be left out
+// until they come by chance. A sum reads them, and needs no guess.
+func (e *entry) renew(i int, states []backend.State) {
+	for j := range states {
+		if more := states[j].Remaining - e.rooms[i*len(e.left)+j].Load(); more*4 > e.plan.parts[i][j].Algorithm.Max() {
+			e.refill(i, j)
+		}
+	}
+}
+
+func (e *entry) refill(but, j int) {
 	for i := range e.subs {
 		if i != but && e.subs[i].shut.Load() == nil {
 			e.room(i, j, e.plan.parts[i][j].Algorithm.Max())

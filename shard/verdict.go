@@ -87,7 +87,7 @@ func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decisio
 // node's circuit answers at once. Only then their failure mode applies.
 func (c *call) revisit(ctx context.Context, v *verdict) (backend.Decision, error) {
 	i := one(v.dead)
-	d, err, done := c.ask(ctx, i, false)
+	d, err, done := c.ask(ctx, i, nil)
 	if done {
 		return d, err
 	}
@@ -146,7 +146,7 @@ func aged(s backend.State, past time.Duration) backend.State {
 // lost denies a call that lost the races for what the sum had shown, or met
 // none, where a share may have room again by now.
 func (c *call) lost(f *round) backend.Decision {
-	states := f.total().states()
+	states := c.total(f)
 	states[backend.Binding(states)].RetryAfter = again
 	d := c.deny(states, 0)
 	d.Source, d.Estimated = backend.FromDenyCache, true // no word of the store's; see say
