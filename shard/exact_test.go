@@ -34,3 +34,25 @@ func TestWhatIsNotEstimatedIsExact(t *testing.T) {
 		require.Greater(t, exact, 20, "%v", &a)
 	}
 }
+
+// TestRemainingIsWhatPasses, also where sub-keys hold counts of another K or
+// another limit: a Peek that allows says how many units pass.
+func TestRemainingIsWhatPasses(t *testing.T) {
+	for kind, a := range kinds(algo.PerDay(480)) {
+		for _, ks := range [][]int{{4, 8}, {8, 4}, {16, 64}, {3, 5}, {2, 16}} {
+			s, _, _ := counting(t)
+			for range 400 {
+				require.True(t, do(t, s, take("k", one(a, ks[0]), 1)).Allowed)
+			}
+			for _, limit := range []int64{480, 240, 960} {
+				ps := one(kinds(algo.PerDay(limit))[kind], ks[1])
+				d, passed := do(t, s, peek("k", ps, 1)), int64(0)
+				require.Equal(t, d.Remaining > 0, d.Allowed, "%v %v: %+v", &a, ks, d)
+				for do(t, s, take("k", ps, 1)).Allowed {
+					passed++
+				}
+				require.Equal(t, d.Remaining, passed, "%v %v to %d", &a, ks, limit)
+			}
+		}
+	}
+}

@@ -37,12 +37,13 @@ func (t *total) add(states []backend.State) {
 	t.heard++
 }
 
-// states returns what the key's policies say.
+// states returns what the key's policies say. Used and Remaining may be more
+// than the limit together, while counts live of another limit or another K: a
+// share that holds more than its part takes nothing from the room of others.
 func (t *total) states() []backend.State {
 	for j := range t.sum {
 		s, p := &t.sum[j], &t.plan.policies[j]
 		s.Policy, s.Limit = p.Name, p.Algorithm.Max()
-		s.Remaining = max(0, min(s.Remaining, s.Limit-s.Used)) // shares used up beyond a lowered limit
 		if t.heard < len(t.plan.parts) {
 			s.Used = s.Limit - s.Remaining
 		}
