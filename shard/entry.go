@@ -59,6 +59,13 @@ func newEntry(key string, p *plan) *entry {
 	return e
 }
 
+func (e *entry) cells() int64 {
+	if e == nil {
+		return 0
+	}
+	return int64(len(e.rooms))
+}
+
 // name returns the name of the i-th sub-key. Its slot is i K-ths of the range
 // from a place that the key's hash says, in every process: points that lie
 // evenly put as many on a node as its part of the range holds, but for one,
