@@ -141,16 +141,9 @@ func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[backend.Request, err
 	return d, nil
 }
 
-// DoAll asks next for all of them at once, where it can; see backend.Rounds.
+// DoAll asks next for all of them at once; see backend.Rounds.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
-	many, ok := s.next.(backend.Rounds)
-	if !ok {
-		for i := range rs {
-			answers[i].Decision, answers[i].Err = s.Do(ctx, rs[i])
-		}
-		return
-	}
-	many.DoAll(ctx, rs, answers)
+	backend.DoAll(ctx, s.next, rs, answers)
 	for i := range rs {
 		a := &answers[i]
 		if a.Err != nil {

@@ -30,10 +30,9 @@ const Most = 1024
 // is not spread. Safe for concurrent use.
 type Store struct {
 	next   backend.Store
-	store  backend.Store  // at the end of next's
-	fails  failer         // next, where it applies failure modes; else nil
-	rounds backend.Rounds // next, where it decides many in one round; else nil
-	budget time.Duration  // the store's for a decision; 0: it has none
+	store  backend.Store // at the end of next's
+	fails  failer        // next, where it applies failure modes; else nil
+	budget time.Duration // the store's for a decision; 0: it has none
 	own    atomic.Pointer[known]
 	closed atomic.Bool
 	done   counters
@@ -61,7 +60,6 @@ type Stats struct {
 func New(next, store backend.Store) *Store {
 	s := &Store{next: next, store: store}
 	s.fails, _ = next.(failer)
-	s.rounds, _ = next.(backend.Rounds)
 	if b, ok := store.(backend.Budgeted); ok {
 		s.budget = b.Budget()
 	}

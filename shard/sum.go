@@ -28,13 +28,7 @@ func (c *call) askAll(ctx context.Context, op backend.Op, shares []int) *round {
 		rs[i] = c.part(share)
 		rs[i].Op, rs[i].Charge, rs[i].Each = op, nil, f.states(i)
 	}
-	if c.s.rounds != nil {
-		c.s.rounds.DoAll(ctx, rs, f.answers)
-		return f
-	}
-	for i := range rs {
-		f.answers[i].Decision, f.answers[i].Err = c.s.next.Do(ctx, rs[i])
-	}
+	backend.DoAll(ctx, c.s.next, rs, f.answers)
 	return f
 }
 
