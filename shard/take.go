@@ -241,21 +241,28 @@ func (c *call) meet(ctx context.Context, dead map[int]error) (backend.Decision, 
 	if c.s.fails == nil {
 		return backend.Decision{}, first(dead)
 	}
-	d, err := c.s.fails.FailAny(ctx, func(yield func(backend.Request, error) bool) {
-		k := len(c.e.subs)
-		from := rand.IntN(k)
-		for n := range k {
-			i := (from + n) % k
-			if err, ok := dead[i]; ok {
-				r := c.part(i)
-				r.Last = c.r.Last
-				if r.Unknown(err); !yield(r, err) {
-					return
-				}
-			}
-		}
-	})
+	own := *c // or every call would be on the heap
+	d, err := c.s.fails.FailAny(ctx, func(yield func(backend.Request, error) bool) { own.deadParts(dead, yield) })
 	return c.whole(d), err
+}
+
+// deadParts yields the requests on the shares that nobody answers for, from any
+// of them on.
+func (c *call) deadParts(dead map[int]error, yield func(backend.Request, error) bool) {
+	k := len(c.e.subs)
+	from := rand.IntN(k)
+	for n := range k {
+		i := (from + n) % k
+		err, ok := dead[i]
+		if !ok {
+			continue
+		}
+		r := c.part(i)
+		r.Last = c.r.Last
+		if r.Unknown(err); !yield(r, err) {
+			return
+		}
+	}
 }
 
 // whole makes of what a share's failure mode says the whole key's.
