@@ -6,6 +6,7 @@ package breaker
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -121,24 +122,28 @@ func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 // not. A reset and a settlement that next could not make are errors: to
 // pretend that they were made would not help the caller.
 func (s *Store) Fail(ctx context.Context, r backend.Request, err error) (backend.Decision, error) {
-	if !r.Last || !backend.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
-		return backend.Decision{}, err
+	return s.FailAny(ctx, func(yield func(backend.Request, error) bool) { yield(r, err) })
+}
+
+// FailAny decides, and counts, one call that may be made in several ways, each
+// with why its store could not decide: as the first of them that FailLocal lets
+// pass, else as the last. The other modes say of all what they say of one.
+func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[backend.Request, error]) (d backend.Decision, _ error) {
+	for r, err := range ways {
+		if !r.Last || !backend.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
+			return backend.Decision{}, err
+		}
+		if d = s.fail(ctx, &r, err); d.Allowed || d.Source != backend.FromFailLocal {
+			break
+		}
 	}
-	d := s.fail(ctx, &r, err)
 	s.undone.count(&d)
 	return d, nil
 }
 
-// DoAll asks next for all of them at once, where it can; see backend.Rounds.
+// DoAll asks next for all of them at once; see backend.Rounds.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
-	many, ok := s.next.(backend.Rounds)
-	if !ok {
-		for i := range rs {
-			answers[i].Decision, answers[i].Err = s.Do(ctx, rs[i])
-		}
-		return
-	}
-	many.DoAll(ctx, rs, answers)
+	backend.DoAll(ctx, s.next, rs, answers)
 	for i := range rs {
 		a := &answers[i]
 		if a.Err != nil {

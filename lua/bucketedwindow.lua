@@ -7,10 +7,10 @@
 --@section view
 local ring = a + 1
 y = at - at % b
-if v and (#v < 45 or #v % 4 ~= 1) then status = 255
+if v and (#v < 45 or #v % 4 ~= 1) then status = 67
 elseif v then
   local version, h, newest, sum, width = parse('<Bdddd', v)
-  if version ~= 1 or not (width >= 1 and width % 1 == 0 and newest >= 0 and newest <= 9007199254740992 and newest % width == 0 and h >= 0 and h <= 18014398509481984 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 255
+  if version ~= 1 or not (width >= 1 and width % 1 == 0 and newest >= 0 and newest <= 9007199254740992 and newest % width == 0 and h >= 0 and h <= 18014398509481984 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 67
     newest, sum = 0, 0
   end
   if newest <= now + period then

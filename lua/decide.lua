@@ -22,12 +22,14 @@
 --         space between them, then for each group that was decided, for each
 --         policy what it met:
 --         kinds 1 to 3: a byte 0 for nothing, else the stored value (its first
---         byte is its version, 1 to 253); kinds 4 and 5: a byte 1, d used, d
---         newest; and then, run by run, for each run that ended in a denial and each
---         policy of kind 4 or 5 that lacked room: d when it will have it.
+--         byte is its version, 1 to 31); kinds 4 and 5: a byte 1, d used, d
+--         newest; and then, run by run, for each run that ended in a denial
+--         and each policy of kind 4 or 5 that lacked room: d when it will have
+--         it.
 --         What was decided follows from that: the caller reckons it with the
---         twin of these rules. A group of which nothing was is one byte: 254 a
---         number is out of range, 255 a stored value is not ours, 0 a reset.
+--         twin of these rules. A group of which nothing was is one letter: R a
+--         number is out of range (82), C a stored value is not ours (67); and
+--         a reset is a byte 0.
 --
 -- The rules stand in a file an algorithm and are pasted in here: a function
 -- call for each would cost more than what it does. All reads of a group come

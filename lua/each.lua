@@ -39,14 +39,14 @@ end
 -- Checked where it was made, and here again: a client of another release, or
 -- none of ours, must not store what nobody could have meant. One fraction
 -- spoils the sum, as do NaN and infinity.
-if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and (limit + period + cost) % 1 == 0) then status = 254
+if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and (limit + period + cost) % 1 == 0) then status = 82
 elseif kind > 2 then
   if kind == 3 then
-    if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and a % 1 + b % 1 + fill % 1 == 0) then status = 254 end
+    if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
   elseif kind == 4 then
-    if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == ceil(period / a)) then status = 254 end
-  elseif kind ~= 5 then status = 254 end
-elseif kind < 1 then status = 254 end
+    if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == ceil(period / a)) then status = 82 end
+  elseif kind ~= 5 then status = 82 end
+elseif kind < 1 then status = 82 end
 
 --@section refuse
 -- A group that nothing is decided of; also the whole answer to a reset.

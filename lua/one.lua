@@ -15,7 +15,7 @@ if kind ~= 5 then
   v = try('HGET', key, ARGV[names + 1])
   if v and v.err then
     if string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then return v end
-    status, v = 255, false
+    status, v = 67, false
   end
 end
 if not same then

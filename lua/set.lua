@@ -15,7 +15,7 @@ if policies == 3 then values = try('HMGET', key, ARGV[names + 1], ARGV[names + 2
 else values = try('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
 if values.err then
   if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
-  values, status = {}, 255
+  values, status = {}, 67
 end
 local later, passes, longer, kept = '', true, 0, 0
 for p = 1, policies do

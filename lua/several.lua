@@ -14,7 +14,7 @@ if has then
   if op ~= 5 then hashed = try('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
   if hashed and hashed.err then
     if string.sub(hashed.err, 1, 9) ~= 'WRONGTYPE' then return hashed end
-    hashed, status = {}, 255
+    hashed, status = {}, 67
   end
 end
 local logs = {}
@@ -26,7 +26,7 @@ if op == 5 then
   local gone = has and try('HDEL', key, unpack(ARGV, names + 1, names + policies))
   if type(gone) == 'table' then
     if string.sub(gone.err, 1, 9) ~= 'WRONGTYPE' then return gone end
-    status = 255
+    status = 67
   end
   for p = 1, policies do
     if logs[p] then call('UNLINK', logs[p]) end
@@ -52,7 +52,7 @@ else
     for p = 1, policies do
       local s, cost = states[p]
       cost, pos = parse('<d', blob, pos)
-      if not (cost >= least and cost <= s[2] and cost % 1 == 0) then status, cost = 254, 1 end
+      if not (cost >= least and cost <= s[2] and cost % 1 == 0) then status, cost = 82, 1 end
       if s[13] + (op == 1 and cost * pass or cost) > s[2] then pass = math.max(0, floor((s[2] - s[13]) / cost)) end
       s[19] = cost
     end

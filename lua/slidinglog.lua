@@ -10,23 +10,23 @@
 local last = try('ZRANGE', log, -1, -1, 'WITHSCORES')
 if last.err then
   if string.sub(last.err, 1, 9) ~= 'WRONGTYPE' then return last end
-  status = 255
+  status = 67
 elseif last[2] then
   local newest = tonumber(last[2])
   if newest > now + period then ahead = true
   else
     local _, before, after, cost
-    if #last[1] == 13 then _, after = parse('>Bd', last[1]) else status = 255 end
+    if #last[1] == 13 then _, after = parse('>Bd', last[1]) else status = 67 end
     y = call('ZCOUNT', log, '-inf', now - period)
     if status == 0 and newest > now - period then
       local first = call('ZRANGE', log, y, y)[1]
-      if #first == 13 then _, before, cost = parse('>BdI4', first) else status = 255 end
+      if #first == 13 then _, before, cost = parse('>BdI4', first) else status = 67 end
       if status == 0 then used, x = after - before + cost, newest end
       if x > now then at = x end
     end
     sum = after or 0
     if not (sum >= used and sum <= 9007199254740992 and used >= 0 and (sum + used) % 1 == 0 and newest % 1 == 0
-      and string.byte(last[1]) == 1) then status = 255 end
+      and string.byte(last[1]) == 1) then status = 67 end
   end
 end
 
@@ -41,7 +41,7 @@ else
   local probe, goal = hi, sum - had + need
   while true do
     local e = call('ZRANGE', log, probe, probe, 'WITHSCORES')
-    if lo > hi or #e[1] ~= 13 then status = 255 break end
+    if lo > hi or #e[1] ~= 13 then status = 67 break end
     local _, after, cost = parse('>BdI4', e[1])
     if after < goal then lo = probe + 1
     elseif after - cost >= goal then hi = probe - 1

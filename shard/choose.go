@@ -28,7 +28,7 @@ func (e *entry) draw(g *backend.Group) int {
 type sight struct {
 	best  int  // drawn among those that may be asked, by the room that was seen in them; -1: none
 	some  bool // best was seen with room
-	stale bool // one is spent, but that was heard too long ago, or of a larger cost
+	stale bool // one is spent, but that was heard too long ago, or of larger costs
 }
 
 func (e *entry) look(g *backend.Group, now time.Duration) sight {
@@ -94,7 +94,7 @@ type class uint8
 const (
 	open   class = iota // may be asked
 	stale               // spent when it was last heard of
-	spent               // denies what costs as much
+	spent               // denies what costs as much as a call that it denied
 	absent              // nobody answered for it
 )
 
@@ -110,14 +110,15 @@ func (e *entry) class(i int, g *backend.Group, now time.Duration) class {
 	switch {
 	case h == nil:
 		return open
-	case now >= h.until || now < h.at:
+	case h.lapsed(now):
 		if s.shut.CompareAndSwap(h, nil) {
 			e.revive(i, h, now)
 		}
 		return open
 	case e.spare(i, g) >= 0: // less than what was denied
 		return open
-	case now < h.at+longest && atLeast(g, h.costs):
+	}
+	if until, _ := h.stands(g); now < until {
 		return spent
 	}
 	return stale

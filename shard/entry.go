@@ -42,13 +42,6 @@ type sub struct {
 	dead atomic.Pointer[death]
 }
 
-// shut is a denial: nothing that costs as much passes there before until.
-type shut struct {
-	at, until time.Duration
-	states    []backend.State
-	costs     []int64
-}
-
 type death struct {
 	at  time.Duration
 	err error
@@ -66,6 +59,13 @@ func newEntry(key string, p *plan) *entry {
 	return e
 }
 
+func (e *entry) cells() int64 {
+	if e == nil {
+		return 0
+	}
+	return int64(len(e.rooms))
+}
+
 // name returns the name of the i-th sub-key. Its slot is i K-ths of the range
 // from a place that the key's hash says, in every process: points that lie
 // evenly put as many on a node as its part of the range holds, but for one,
@@ -75,10 +75,9 @@ func (e *entry) name(i int) string {
 }
 
 // room notes what remains of a policy in a share.
-func (e *entry) room(i, j int, n int64) (was int64) {
-	was = e.rooms[i*len(e.left)+j].Swap(n)
+func (e *entry) room(i, j int, n int64) {
+	was := e.rooms[i*len(e.left)+j].Swap(n)
 	e.left[j].Add(n - was)
-	return was
 }
 
 // spare returns how much more than g asks was last seen in a share, in the

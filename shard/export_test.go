@@ -21,3 +21,17 @@ func Names(key string, k int) []string {
 	}
 	return names
 }
+
+// Cells returns how many cells the entries on the store have, as counted and as
+// they lie there.
+func (s *Store) Cells() (counted, there int64) {
+	m := s.known()
+	for i := range m.sets {
+		for j := range m.sets[i] {
+			there += m.sets[i][j].Load().cells()
+		}
+	}
+	return m.cells.Load(), there
+}
+
+const CellsMost = cellsMost

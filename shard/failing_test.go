@@ -65,18 +65,16 @@ func TestNobodyAnswers(t *testing.T) {
 		mode   headgate.FailureMode
 		passes int
 	}{{headgate.FailOpen, 300}, {headgate.FailClosed, 0}, {headgate.FailLocal, 16 * 5}} {
-		l, passed := limiter(c.mode, 16), 0
-		for range 300 {
+		l := limiter(c.mode, 16)
+		for i := range 300 {
 			d, err := l.Allow(context.Background(), "k")
 			require.NoError(t, err)
 			require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
-			if d.Allowed {
-				passed++
-			} else {
-				require.Positive(t, d.RetryAfter)
-			}
+			require.Equal(t, i < c.passes, d.Allowed, "mode %d, call %d", c.mode, i)
+			require.Equal(t, i >= c.passes, d.RetryAfter > 0)
 		}
-		require.Equal(t, c.passes, passed, "mode %d", c.mode)
+		stats := l.Stats()
+		require.EqualValues(t, 300, stats.FailOpen+stats.FailClosed+stats.FailLocal, "a call counts once, however many shares it tried")
 		d, err := l.Peek(context.Background(), "k", 1)
 		require.NoError(t, err)
 		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)

@@ -70,33 +70,21 @@ func (r *report) lines(c *canvas) {
 // bars draws each node's server time a decision, one on the other.
 func (r *report) bars(c *canvas) {
 	top := 0.0
-	for i := range r.cost[0] {
+	for i := range r.cost {
 		all, _ := r.time(i)
 		top = max(top, all*1.25)
 	}
 	c.text(barsX, 25, "start", "Server time, µs a decision, by node")
-	for i := range r.cost[0] {
-		o, at, floor := r.least(i), float64(barsX+i*92), float64(plotY+plotH)
-		for n, s := range o.evalsha {
-			h := float64(s.Usec) / float64(o.decisions()) / top * plotH
+	for i := range r.cost {
+		at, floor := float64(barsX+i*92), float64(plotY+plotH)
+		for n := range r.cost[i][0].nodes {
+			h := median(r.cost[i], func(m timing) float64 { return m.nodes[n] }) / top * plotH
 			floor -= h
 			c.put(`<rect x="%.1f" y="%.1f" width="70" height="%.1f" fill="%s" stroke="white"/>`, at, floor, h, colours[n%3])
 		}
 		all, busy := r.time(i)
 		c.text(at+35, floor-20, "middle", fmt.Sprintf("%.1f in all", all))
 		c.text(at+35, floor-6, "middle", fmt.Sprintf("busiest %.1f", busy))
-		c.text(at+35, plotY+plotH+18, "middle", o.what())
+		c.text(at+35, plotY+plotH+18, "middle", subjects[i].what())
 	}
-}
-
-// least returns the run of the i-th cell that took its servers the least time.
-func (r *report) least(i int) *outcome {
-	o := &r.cost[0][i]
-	for n := range r.cost {
-		a, _ := r.cost[n][i].usec()
-		if b, _ := o.usec(); a < b {
-			o = &r.cost[n][i]
-		}
-	}
-	return o
 }

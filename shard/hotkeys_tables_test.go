@@ -126,15 +126,15 @@ func (r *report) pays() int {
 	return from
 }
 
-// what names a cell of below.
-func (o *outcome) what() string {
+// what names a cell of below, and of subjects.
+func (c *cell) what() string {
 	switch {
-	case o.Keys > 0:
-		return fmt.Sprint(o.Keys, " plain keys")
-	case o.K == 0:
+	case c.Keys > 0:
+		return fmt.Sprint(c.Keys, " plain keys")
+	case c.K == 0:
 		return "plain"
 	}
-	return fmt.Sprint("K = ", o.K)
+	return fmt.Sprint("K = ", c.K)
 }
 
 func (r *report) nodes() {
@@ -149,17 +149,16 @@ func (r *report) nodes() {
 }
 
 func (r *report) server() {
-	r.section("The servers' time", fmt.Sprintf("FixedWindow at 50 %% of the limit: `INFO commandstats` of EVALSHA, µs a decision, of all nodes and of the busiest. One caller at a time, the least of %d; and with flights, 64 callers in each process, where the processors are shared by all processes and nodes, and a script's time holds some of others'.", len(r.cost)))
-	r.line("| flights | processes | key | all nodes | busiest node | EVALSHAs a decision | decisions a second |\n| --- | --- | --- | --- | --- | --- | --- |")
-	for i := range r.cost[0] {
-		o := &r.cost[0][i]
+	r.section("The servers' time", fmt.Sprintf("`INFO commandstats` of EVALSHA, µs a decision, of all nodes and of the busiest; and where one caller calls, what all nodes' main threads take by `INFO cpu`, less what they take idle. One caller without flights: the subjects by turns of %s calls, medians of %d rounds. With flights: FixedWindow at 50 %% of the limit, 64 callers in each process, where the processors are shared by all processes and nodes, and a script's time holds some of others'.", number(int64(r.limit(4000))), len(r.cost[0])))
+	r.line("| flights | processes | key | all nodes | busiest node | CPU of all nodes | EVALSHAs a decision | decisions a second |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+	for i := range r.cost {
 		all, busy := r.time(i)
-		r.line("| off, one caller | %d | %s | %.2f | %.2f | %.2f | |", o.Procs, o.what(), all, busy, o.commands())
+		r.line("| off, one caller | 1 | %s | %.2f | %.2f | %.2f | | |", subjects[i].what(), all, busy, median(r.cost[i], cpu))
 	}
 	for i := range r.flights {
 		o := &r.flights[i]
 		all, busy := o.usec()
-		r.line("| on | %d | %s | %.2f | %.2f | %.2f | %s |", o.Procs, o.what(), all, busy, o.commands(), number(int64(float64(o.decisions())/o.took.Seconds())))
+		r.line("| on | %d | %s | %.2f | %.2f | | %.2f | %s |", o.Procs, o.what(), all, busy, o.commands(), number(int64(float64(o.decisions())/o.took.Seconds())))
 	}
 	r.line("\nOn one server, one caller, the least of thirty: %.2f µs a decision for the plain key, %.2f for one spread over 16. On the cluster a node that has a third of the calls sleeps between them, and wakes with cold caches: plain keys of all nodes show the same.\n", r.single[0], r.single[1])
 	r.line("Decisions a second are of all processes and nodes on one machine, so they say nothing of three machines.\n")

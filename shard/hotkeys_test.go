@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -51,7 +50,7 @@ func TestHotKeys(t *testing.T) {
 	r.small = fleet(t, c, most, small())
 	r.note("small limits")
 	r.even = fleet(t, c, most, below(r.limit(30_000), true, callers))
-	r.cost = repeated(t, c, 12, below(r.limit(10_000), true, 1))
+	r.cost = timings(t, c, 21, int(r.limit(4000)))
 	r.note("server time")
 	for _, procs := range []int{1, 2, 4, most} {
 		r.flights = append(r.flights, fleet(t, c, procs, below(r.limit(100_000), false, 64))...)
@@ -139,15 +138,6 @@ func BenchmarkChooseHot(b *testing.B) {
 	for b.Loop() {
 		s.Choose(&r)
 	}
-}
-
-// repeated runs the cells so often, in turn.
-func repeated(t *testing.T, c *redistest.Cluster, n int, cells []cell) (all [][]outcome) {
-	out := fleet(t, c, 1, slices.Repeat(cells, n))
-	for i := 0; i < len(out); i += len(cells) {
-		all = append(all, out[i:i+len(cells)])
-	}
-	return all
 }
 
 // single returns the server time a decision of one server: of a plain key, and

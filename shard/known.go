@@ -11,12 +11,15 @@ import (
 	"github.com/headgate-go/headgate/internal/slot"
 )
 
-// What is known is bounded: so many sets of so many entries. An entry that
-// leaves costs its key one sum.
+// What is known is bounded: so many sets of so many entries, and so many cells
+// in all of them, one for each policy of each share. A cell of a spent share
+// takes some 200 bytes, and 110 in its plan. An entry that leaves costs its key
+// one sum.
 const (
-	sets    = 1024
-	ways    = 4
-	keyMost = 1024 // bytes; a longer key is known by its hash
+	sets      = 1024
+	ways      = 4
+	cellsMost = 1 << 17 // some 40 MB; 8,192 keys over 16, 128 over 1,024
+	keyMost   = 1024    // bytes; a longer key is known by its hash
 )
 
 // known is what this process knows of the keys on one store. Nothing in it is
@@ -30,6 +33,8 @@ type known struct {
 	last  atomic.Pointer[planned]
 	plans atomic.Pointer[map[list]*planned]
 	sets  [sets][ways]atomic.Pointer[entry]
+	cells atomic.Int64  // of all entries in sets
+	hand  atomic.Uint64 // where shrink goes on
 }
 
 func newKnown(store backend.Store) *known {
@@ -76,22 +81,43 @@ func (m *known) find(key string, p *plan) *entry {
 	}
 	e := newEntry(key, p)
 	e.key, e.hashed = strings.Clone(name), hashed // the caller's may be a small part of a large one
-	enter(set, e)
+	m.enter(set, e)
+	m.shrink(e)
 	return e
 }
 
 // enter puts e in place of one that was not asked for since the last that came.
-func enter(set *[ways]atomic.Pointer[entry], e *entry) {
+func (m *known) enter(set *[ways]atomic.Pointer[entry], e *entry) {
 	from := rand.IntN(ways)
 	for n := range 2 * ways {
 		at := &set[(from+n)%ways]
 		old := at.Load()
 		if old == nil || !old.recent.Swap(false) {
-			if at.CompareAndSwap(old, e) {
+			if m.swap(at, old, e) {
 				return
 			}
 		}
 	}
+}
+
+// shrink drops entries that were not asked for since it last passed, but never
+// e, until all that are left fit.
+func (m *known) shrink(e *entry) {
+	for n := 0; n < 2*sets*ways && m.cells.Load() > cellsMost; n++ {
+		i := m.hand.Add(1) % (sets * ways)
+		at := &m.sets[i/ways][i%ways]
+		if old := at.Load(); old != nil && old != e && !old.recent.Swap(false) {
+			m.swap(at, old, nil)
+		}
+	}
+}
+
+func (m *known) swap(at *atomic.Pointer[entry], old, e *entry) bool {
+	done := at.CompareAndSwap(old, e)
+	if done {
+		m.cells.Add(e.cells() - old.cells())
+	}
+	return done
 }
 
 // forget drops what is known of the key, by whichever policies.
@@ -100,7 +126,7 @@ func (m *known) forget(key string) {
 	set := m.set(name)
 	for i := range set {
 		if e := set[i].Load(); e != nil && e.key == name && e.hashed == hashed {
-			set[i].CompareAndSwap(e, nil)
+			m.swap(&set[i], e, nil)
 		}
 	}
 }

@@ -1,18 +1,17 @@
 package shard
 
 import (
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
 
 // revive notes what a share that was spent has at least, now that the denied
-// cost would pass.
+// costs would pass.
 func (e *entry) revive(i int, h *shut, now time.Duration) {
 	for j := range h.states {
 		s := &h.states[j]
-		n := max(s.Remaining, h.costs[j])
+		n := max(s.Remaining, h.denials[j].cost)
 		if now >= h.at+s.ResetAfter {
 			n = e.plan.parts[i][j].Algorithm.Max()
 		}
@@ -20,31 +19,41 @@ func (e *entry) revive(i int, h *shut, now time.Duration) {
 	}
 }
 
-// learn notes what a sub-key answered to g, with one state a policy. A denial
-// stands from before g was sent: then it has lapsed when its share has room.
+// learn notes what a sub-key answered to g, with one state a policy. Where that
+// shows room for what was denied, all that followed from the denial is dropped.
 func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *backend.Group, sent, now time.Duration) {
 	for j := range states {
-		n, share := states[j].Remaining, e.plan.parts[i][j].Algorithm.Max()
-		if was := e.room(i, j, n); d.Allowed && (n-was)*4 > share {
-			e.renew(i, j)
-		}
+		e.room(i, j, states[j].Remaining)
 	}
 	s := &e.subs[i]
 	if s.dead.Load() != nil {
 		s.dead.Store(nil)
 	}
-	if !d.Allowed {
-		s.shut.Store(&shut{at: now, until: sent + d.RetryAfter, states: slices.Clone(states), costs: costs(g)})
-		return
-	}
-	if h := s.shut.Load(); h != nil && atLeast(g, h.costs) {
+	h := s.shut.Load()
+	refuted := h != nil && h.refuted(states, g)
+	switch {
+	case !d.Allowed:
+		s.shut.Store(h.and(states, g, sent, now))
+	case refuted:
 		s.shut.CompareAndSwap(h, nil)
+	}
+	if refuted && e.verdict.Load() != nil {
+		e.verdict.Store(nil)
 	}
 }
 
-// renew is for a share that was seen low and has plenty: a window has begun,
-// for the others too. Else they would be left out until they come by chance.
-func (e *entry) renew(but, j int) {
+// renew is for a take that passed in the i-th share, which was seen low and has
+// plenty: a window has begun, for the others too. Else they would be left out
+// until they come by chance. A sum reads them, and needs no guess.
+func (e *entry) renew(i int, states []backend.State) {
+	for j := range states {
+		if more := states[j].Remaining - e.rooms[i*len(e.left)+j].Load(); more*4 > e.plan.parts[i][j].Algorithm.Max() {
+			e.refill(i, j)
+		}
+	}
+}
+
+func (e *entry) refill(but, j int) {
 	for i := range e.subs {
 		if i != but && e.subs[i].shut.Load() == nil {
 			e.room(i, j, e.plan.parts[i][j].Algorithm.Max())

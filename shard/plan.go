@@ -66,8 +66,8 @@ type planned struct {
 	plan *plan
 }
 
-// plansMost is how many lists are known at once. A service has a few, or one a
-// tenant.
+// plansMost is how many lists are known at once, while their plans have no more
+// than cellsMost cells. A service has a few, or one a tenant.
 const plansMost = 1024
 
 // plan returns the plan of the list: the same for lists that say the same.
@@ -90,15 +90,27 @@ func (m *known) plan(policies []backend.Policy) *plan {
 		if p == nil {
 			p = newPlan(policies)
 		}
-		for l := range fresh { // any of them goes: what is known by it is asked for again
-			if len(fresh) < plansMost {
-				break
-			}
-			delete(fresh, l)
-		}
+		thin(fresh, cellsMost-p.cells())
 		if fresh[at] = (&planned{at, p}); m.plans.CompareAndSwap(old, &fresh) {
 			return p
 		}
+	}
+}
+
+func (p *plan) cells() int { return len(p.parts) * len(p.policies) }
+
+// thin makes room for one more: any of them goes, and what is known by it is
+// asked for again.
+func thin(plans map[list]*planned, cells int) {
+	for _, l := range plans {
+		cells -= l.plan.cells()
+	}
+	for at, l := range plans {
+		if len(plans) < plansMost && cells >= 0 {
+			break
+		}
+		cells += l.plan.cells()
+		delete(plans, at)
 	}
 }
 

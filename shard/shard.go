@@ -16,6 +16,7 @@ package shard
 import (
 	"context"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -29,13 +30,19 @@ const Most = 1024
 // is not spread. Safe for concurrent use.
 type Store struct {
 	next   backend.Store
-	store  backend.Store  // at the end of next's
-	fails  backend.Failer // next, where it applies failure modes; else nil
-	rounds backend.Rounds // next, where it decides many in one round; else nil
-	budget time.Duration  // the store's for a decision; 0: it has none
+	store  backend.Store // at the end of next's
+	fails  failer        // next, where it applies failure modes; else nil
+	budget time.Duration // the store's for a decision; 0: it has none
 	own    atomic.Pointer[known]
 	closed atomic.Bool
 	done   counters
+}
+
+// failer is the station that applies the failure modes: to a call, and to one
+// that any of several shares may decide.
+type failer interface {
+	backend.Failer
+	FailAny(ctx context.Context, ways iter.Seq2[backend.Request, error]) (backend.Decision, error)
 }
 
 type counters struct{ sums, seconds, wrong atomic.Int64 }
@@ -52,8 +59,7 @@ type Stats struct {
 // tells the clock, and all stations on it share what is known of a key.
 func New(next, store backend.Store) *Store {
 	s := &Store{next: next, store: store}
-	s.fails, _ = next.(backend.Failer)
-	s.rounds, _ = next.(backend.Rounds)
+	s.fails, _ = next.(failer)
 	if b, ok := store.(backend.Budgeted); ok {
 		s.budget = b.Budget()
 	}

@@ -16,24 +16,19 @@ type round struct {
 	asked   []int // shares
 	answers []backend.Answer
 	each    []backend.State // one a policy for each that was asked
+	at      time.Duration   // when they had answered
 }
 
 // askAll asks the sub-keys of these shares at once.
 func (c *call) askAll(ctx context.Context, op backend.Op, shares []int) *round {
 	n := len(c.r.Policies)
-	f := &round{c.e.plan, shares, make([]backend.Answer, len(shares)), make([]backend.State, len(shares)*n)}
+	f := &round{c.e.plan, shares, make([]backend.Answer, len(shares)), make([]backend.State, len(shares)*n), 0}
 	rs := make([]backend.Request, len(shares))
 	for i, share := range shares {
 		rs[i] = c.part(share)
 		rs[i].Op, rs[i].Charge, rs[i].Each = op, nil, f.states(i)
 	}
-	if c.s.rounds != nil {
-		c.s.rounds.DoAll(ctx, rs, f.answers)
-		return f
-	}
-	for i := range rs {
-		f.answers[i].Decision, f.answers[i].Err = c.s.next.Do(ctx, rs[i])
-	}
+	backend.DoAll(ctx, c.s.next, rs, f.answers)
 	return f
 }
 
@@ -89,10 +84,27 @@ func (f *round) total() *total {
 	t := newTotal(f.plan)
 	for i := range f.answers {
 		if f.answers[i].Err == nil {
-			t.add(f.states(i), 0)
+			t.add(f.states(i))
 		}
 	}
 	return t
+}
+
+// complete reports whether every sub-key was asked, and answered.
+func (f *round) complete() bool { return len(f.asked) == len(f.plan.parts) && len(f.dead()) == 0 }
+
+// total sums what a round heard, and what is known of the shares that it left
+// out.
+func (c *call) total(f *round) []backend.State {
+	t, said := f.total(), make([]backend.State, len(c.r.Policies))
+	for i := range c.e.subs {
+		h := c.e.subs[i].shut.Load()
+		if _, asked := slices.BinarySearch(f.asked, i); !asked && h != nil {
+			h.tell(said, &c.r.Group, f.at)
+			t.add(said)
+		}
+	}
+	return t.states()
 }
 
 // lonely reports whether nobody decided, and nothing was counted.
@@ -102,6 +114,7 @@ func lonely(err error) bool { return errors.Is(err, backend.ErrUnavailable) }
 // round whose caller left says nothing of who did not answer.
 func (c *call) keep(ctx context.Context, f *round, sent time.Duration) {
 	now := c.m.now()
+	f.at = now
 	for i := range f.answers {
 		a := &f.answers[i]
 		switch {

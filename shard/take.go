@@ -44,7 +44,7 @@ func (c *call) take(ctx context.Context) (backend.Decision, error) {
 	}
 	var n tally
 	if i := c.pick(false); i >= 0 {
-		if d, err, done := c.try(ctx, i, false, &n); done {
+		if d, err, done := c.try(ctx, i, nil, &n); done {
 			return d, err
 		}
 	}
@@ -55,8 +55,8 @@ func (c *call) take(ctx context.Context) (backend.Decision, error) {
 type tally struct{ denied, dead int }
 
 // try is ask, counted.
-func (c *call) try(ctx context.Context, i int, exact bool, n *tally) (d backend.Decision, err error, done bool) {
-	d, err, done = c.ask(ctx, i, exact)
+func (c *call) try(ctx context.Context, i int, f *round, n *tally) (d backend.Decision, err error, done bool) {
+	d, err, done = c.ask(ctx, i, f)
 	switch {
 	case done:
 	case err == nil:
@@ -89,7 +89,7 @@ func (c *call) more(ctx context.Context, n tally) (backend.Decision, error) {
 		if i < 0 {
 			break
 		}
-		if d, err, done := c.try(ctx, i, false, &n); done {
+		if d, err, done := c.try(ctx, i, nil, &n); done {
 			return d, err
 		}
 	}
@@ -132,7 +132,7 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 			c.s.done.seconds.Add(1)
 		}
 		c.e.claim(i, &c.r.Group)
-		if d, err, done := c.try(ctx, i, true, &n); done {
+		if d, err, done := c.try(ctx, i, f, &n); done {
 			return d, err
 		}
 		i, rooms = c.e.best(rooms, &c.r.Group)
@@ -146,9 +146,10 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 	return c.lost(f), nil
 }
 
-// ask takes from the i-th share. It is done where that passed, or where the
-// call must not go on: a take that was perhaps counted is not tried elsewhere.
-func (c *call) ask(ctx context.Context, i int, exact bool) (d backend.Decision, err error, done bool) {
+// ask takes from the i-th share, after the sum f where one was read. It is
+// done where that passed, or where the call must not go on: a take that was
+// perhaps counted is not tried elsewhere.
+func (c *call) ask(ctx context.Context, i int, f *round) (d backend.Decision, err error, done bool) {
 	c.asked = i
 	r := c.part(i)
 	if len(r.Policies) > 1 && r.Each == nil {
@@ -163,9 +164,12 @@ func (c *call) ask(ctx context.Context, i int, exact bool) (d backend.Decision, 
 	switch {
 	case err == nil:
 		now := c.learnt(&d)
+		if d.Allowed {
+			c.e.renew(i, states)
+		}
 		c.e.learn(i, &d, states, &c.r.Group, c.sent(now), now)
 		if d.Allowed {
-			c.widen(&d, states, exact)
+			c.widen(&d, states, f)
 		}
 		return d, nil, d.Allowed
 	case lonely(err) && ctx.Err() == nil: // a caller who left says nothing of the share
@@ -204,16 +208,23 @@ func (c *call) part(i int) backend.Request {
 }
 
 // widen makes of a share's answer to a take that passed the whole key's: what
-// remains is the sum of what was last seen in each.
-func (c *call) widen(d *backend.Decision, states []backend.State, exact bool) {
+// remains is the sum of what was last seen in each, and after a sum the key is
+// as new when the last of them is.
+func (c *call) widen(d *backend.Decision, states []backend.State, f *round) {
 	for j := range states {
 		s := &states[j]
 		s.Limit = c.e.plan.policies[j].Algorithm.Max()
 		s.Remaining = min(max(c.e.left[j].Load(), s.Remaining), s.Limit)
 		s.Used = s.Limit - s.Remaining
 	}
+	if f != nil {
+		past := c.m.now() - f.at
+		for j, s := range c.total(f) {
+			states[j].ResetAfter = max(states[j].ResetAfter, aged(s, past).ResetAfter)
+		}
+	}
 	d.State = states[backend.Binding(states)]
-	d.Estimated = !exact
+	d.Estimated = f == nil || !f.complete()
 }
 
 // fail applies the failure mode of the i-th share, where no store decided.
@@ -221,35 +232,52 @@ func (c *call) fail(ctx context.Context, i int, err error) (backend.Decision, er
 	r := c.part(i)
 	r.Last = c.r.Last
 	d, err := c.s.Fail(ctx, r, err)
-	if err == nil && d.Source != backend.FromFailLocal { // that one says its own limits
-		for j := range r.Each {
-			r.Each[j].Limit = c.e.plan.policies[j].Algorithm.Max()
-		}
-		for j := range r.Policies {
-			if p := &c.e.plan.policies[j]; p.Name == d.Policy {
-				d.Limit = p.Algorithm.Max()
-			}
-		}
-	}
-	return d, err
+	return c.whole(d), err
 }
 
 // meet applies the failure modes of the shares that nobody answers for, once
 // the living ones are spent. Those that fail local have a count each.
-func (c *call) meet(ctx context.Context, dead map[int]error) (d backend.Decision, err error) {
+func (c *call) meet(ctx context.Context, dead map[int]error) (backend.Decision, error) {
+	if c.s.fails == nil {
+		return backend.Decision{}, first(dead)
+	}
+	own := *c // or every call would be on the heap
+	d, err := c.s.fails.FailAny(ctx, func(yield func(backend.Request, error) bool) { own.deadParts(dead, yield) })
+	return c.whole(d), err
+}
+
+// deadParts yields the requests on the shares that nobody answers for, from any
+// of them on.
+func (c *call) deadParts(dead map[int]error, yield func(backend.Request, error) bool) {
 	k := len(c.e.subs)
 	from := rand.IntN(k)
 	for n := range k {
 		i := (from + n) % k
-		failed, ok := dead[i]
+		err, ok := dead[i]
 		if !ok {
 			continue
 		}
 		r := c.part(i)
-		r.Unknown(failed)
-		if d, err = c.fail(ctx, i, failed); err != nil || d.Allowed || d.Source != backend.FromFailLocal {
-			break
+		r.Last = c.r.Last
+		if r.Unknown(err); !yield(r, err) {
+			return
 		}
 	}
-	return d, err
+}
+
+// whole makes of what a share's failure mode says the whole key's.
+func (c *call) whole(d backend.Decision) backend.Decision {
+	if d.Source != backend.FromFailClosed && d.Source != backend.FromFailOpen { // that one says its own limits
+		return d
+	}
+	for j := range c.r.Policies {
+		p := &c.e.plan.policies[j]
+		if c.r.Each != nil {
+			c.r.Each[j].Limit = p.Algorithm.Max()
+		}
+		if p.Name == d.Policy {
+			d.Limit = p.Algorithm.Max()
+		}
+	}
+	return d
 }

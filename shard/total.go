@@ -18,11 +18,11 @@ type total struct {
 
 func newTotal(p *plan) *total { return &total{plan: p, sum: make([]backend.State, len(p.policies))} }
 
-// add adds one share's states, which are so old.
-func (t *total) add(states []backend.State, past time.Duration) {
+// add adds one share's states.
+func (t *total) add(states []backend.State) {
 	retry := time.Duration(0)
 	for j := range states {
-		s := aged(states[j], past)
+		s := &states[j]
 		t.sum[j].Used += s.Used
 		t.sum[j].Remaining += s.Remaining
 		t.sum[j].ResetAfter = max(t.sum[j].ResetAfter, s.ResetAfter)
@@ -31,18 +31,19 @@ func (t *total) add(states []backend.State, past time.Duration) {
 	if t.heard == 0 || retry < t.retry {
 		t.retry = retry
 		for j := range states {
-			t.sum[j].RetryAfter = aged(states[j], past).RetryAfter
+			t.sum[j].RetryAfter = states[j].RetryAfter
 		}
 	}
 	t.heard++
 }
 
-// states returns what the key's policies say.
+// states returns what the key's policies say. Used and Remaining may be more
+// than the limit together, while counts live of another limit or another K: a
+// share that holds more than its part takes nothing from the room of others.
 func (t *total) states() []backend.State {
 	for j := range t.sum {
 		s, p := &t.sum[j], &t.plan.policies[j]
 		s.Policy, s.Limit = p.Name, p.Algorithm.Max()
-		s.Remaining = max(0, min(s.Remaining, s.Limit-s.Used)) // shares used up beyond a lowered limit
 		if t.heard < len(t.plan.parts) {
 			s.Used = s.Limit - s.Remaining
 		}

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -14,7 +15,7 @@ const again = time.Millisecond
 // nobody answers for it. Written once.
 type verdict struct {
 	at, until time.Duration
-	costs     []int64
+	costs     []int64         // that it answers, and all above: 0 for a policy whose denial it does not need
 	states    []backend.State // one a policy, as of at
 	dead      map[int]error
 }
@@ -25,32 +26,22 @@ func (v *verdict) holds(g *backend.Group, now time.Duration) bool {
 
 // conclude returns the denial that follows from what is known, nil where some
 // sub-key may have room. It stands until the first of them may. It is exact
-// where each share was heard for this call.
+// where each share was heard for this call, or for one of the same costs.
 func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
-	e := c.e
+	e, own := c.e, costs(&c.r.Group)
 	exact = c.since > 0
-	v := &verdict{at: now, until: now + longest, costs: costs(&c.r.Group)}
-	t := newTotal(e.plan)
+	v := &verdict{at: now, until: now + longest, costs: make([]int64, len(own))}
+	t, said := newTotal(e.plan), make([]backend.State, len(own))
 	for i := range e.subs {
-		switch e.class(i, &c.r.Group, now) {
-		case spent:
-			h := e.subs[i].shut.Load()
-			if h == nil {
-				return nil, false
-			}
-			exact = exact && h.at >= c.since
-			t.add(h.states, now-h.at)
-			v.until = min(v.until, h.until, h.at+longest)
-		case absent:
-			d := e.subs[i].dead.Load()
-			if d == nil {
-				return nil, false
-			}
-			if v.dead == nil {
-				v.dead = map[int]error{}
-			}
-			v.dead[i] = d.err
-			v.until = min(v.until, d.at+deadFor)
+		h, d := e.subs[i].shut.Load(), e.subs[i].dead.Load()
+		switch class := e.class(i, &c.r.Group, now); {
+		case class == spent && h != nil:
+			exact = exact && h.at >= c.since && slices.Equal(h.costs, own)
+			h.tell(said, &c.r.Group, now)
+			t.add(said)
+			v.rest(h, &c.r.Group)
+		case class == absent && d != nil:
+			v.mourn(i, d)
 		default:
 			return nil, false
 		}
@@ -60,6 +51,22 @@ func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 		e.verdict.Store(v)
 	}
 	return v, exact
+}
+
+// rest makes the verdict rest on a share's denial of g too.
+func (v *verdict) rest(h *shut, g *backend.Group) {
+	until, by := h.stands(g)
+	v.until = min(v.until, until)
+	v.costs[by] = max(v.costs[by], h.denials[by].cost)
+}
+
+// mourn makes it rest on the share that did not answer.
+func (v *verdict) mourn(i int, d *death) {
+	if v.dead == nil {
+		v.dead = map[int]error{}
+	}
+	v.dead[i] = d.err
+	v.until = min(v.until, d.at+deadFor)
 }
 
 // say denies, or meets the failure mode of the dead. What was not all heard for
@@ -80,7 +87,7 @@ func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decisio
 // node's circuit answers at once. Only then their failure mode applies.
 func (c *call) revisit(ctx context.Context, v *verdict) (backend.Decision, error) {
 	i := one(v.dead)
-	d, err, done := c.ask(ctx, i, false)
+	d, err, done := c.ask(ctx, i, nil)
 	if done {
 		return d, err
 	}
@@ -139,7 +146,7 @@ func aged(s backend.State, past time.Duration) backend.State {
 // lost denies a call that lost the races for what the sum had shown, or met
 // none, where a share may have room again by now.
 func (c *call) lost(f *round) backend.Decision {
-	states := f.total().states()
+	states := c.total(f)
 	states[backend.Binding(states)].RetryAfter = again
 	d := c.deny(states, 0)
 	d.Source, d.Estimated = backend.FromDenyCache, true // no word of the store's; see say

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,6 +34,8 @@ var spreads = []sentence{
 	{"WholeLimit", "A take that fits every policy's limit passes and is charged to every policy.", wholeLimit},
 	{"Peek", "A peek answers what a take would and stores nothing.", spreadPeeks},
 	{"RetryAfter", "RetryAfter is the earliest of the sub-keys', exact after a peek.", spreadRetries},
+	{"ResetAfter", "ResetAfter is the latest of the sub-keys', exact after a peek.", spreadFades},
+	{"Exact", "What a decision does not mark as Estimated is exact.", spreadExact},
 	{"Reset", "A reset makes the key as new for the policies it lists, and for no others.", spreadResets},
 	{"Name", "A policy is known by its name: requests that list it share its count, whatever else they list.", spreadNames},
 	{"Each", "Each is filled with the state of every policy, in the order listed.", spreadEach},
@@ -92,6 +95,40 @@ func spreadRetries(p *probe) {
 			p.exact("a", list, 1, p.peek("a", list, 1))
 		}
 		p.passes("a", list, 1)
+	}
+}
+
+func spreadFades(p *probe) {
+	p.needsClock()
+	l := algo.Per(4*p.k()+1, 10*time.Second+7*tick)
+	list := p.list(l)
+	for range 5 {
+		for range 3 * p.k() {
+			p.take("a", list, 1)
+			p.advance(time.Duration(p.dice.Int64N(int64(l.Period / 50))))
+		}
+		p.fades("a", list)
+	}
+}
+
+// spreadExact holds what a take says against a peek.
+func spreadExact(p *probe) {
+	limit := 6*p.k() + 1
+	list := p.list(algo.PerDay(limit))
+	each := make([]backend.State, len(list))
+	for range 2 * limit {
+		p.pause()
+		n := 1 + p.dice.Int64N(2)
+		d := p.ask(backend.Take, backend.Group{Key: "a", Policies: list, Cost: n, Each: each})
+		if d.Estimated {
+			continue
+		}
+		said, cost := slices.Clone(each), int64(0)
+		if !d.Allowed {
+			cost = n
+		}
+		p.ask(backend.Peek, backend.Group{Key: "a", Policies: list, Cost: cost, Each: each})
+		p.must(slices.EqualFunc(said, each, p.same), "a take of %d said\n\t%+v\nand a peek\n\t%+v", n, said, each)
 	}
 }
 
@@ -236,7 +273,7 @@ func spreadCrowd(p *probe) {
 			}
 		}
 	})
-	for p.peek("a", list, 1).Allowed && passed.Load() < 2*limit {
+	for range limit {
 		if p.take("a", list, 1).Allowed {
 			passed.Add(1)
 		}

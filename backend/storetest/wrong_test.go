@@ -27,8 +27,8 @@ type wrong struct {
 	spoil  func(*reference, *Subject)
 }
 
-func (w *wrong) rule() string {
-	for _, c := range contract {
+func (w *wrong) rule(rules []sentence) string {
+	for _, c := range rules {
 		if c.name == w.breaks {
 			return c.sentence
 		}
@@ -37,37 +37,45 @@ func (w *wrong) rule() string {
 }
 
 // A suite that nothing fails tests nothing.
-func TestWrongStoresFail(t *testing.T) {
-	for _, w := range wrongs {
+func TestWrongStoresFail(t *testing.T) { fail(t, wrongs, contract, "TestWrongChild") }
+
+// fail requires that the suite, which the test named child runs in a process of
+// its own, fails each of them by the rule that it breaks.
+func fail(t *testing.T, all []wrong, rules []sentence, child string) {
+	for _, w := range all {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
-			child := exec.Command(os.Args[0], "-test.run=^TestWrongChild$")
-			child.Env = append(os.Environ(), wrongEnv+"="+w.name)
-			out, err := child.CombinedOutput()
+			run := exec.Command(os.Args[0], "-test.run=^"+child+"$", "-test.timeout=1m")
+			run.Env = append(os.Environ(), wrongEnv+"="+w.name)
+			out, err := run.CombinedOutput()
 			var failed *exec.ExitError
 			require.True(t, errors.As(err, &failed), "the suite passes a store that %s: %v", w.name, err)
-			require.Contains(t, string(out), `the contract: "`+w.rule())
+			require.Contains(t, string(out), `the contract: "`+w.rule(rules))
 			require.NotContains(t, string(out), "panic:")
 		})
 	}
 }
 
-func TestWrongChild(t *testing.T) {
+func TestWrongChild(t *testing.T) { Run(t, wrongHarness(t, wrongs)) }
+
+func wrongHarness(t *testing.T, all []wrong) Harness {
 	name := os.Getenv(wrongEnv)
 	if name == "" {
-		t.Skip("runs in a child of TestWrongStoresFail")
+		t.Skip("runs in a child")
 	}
-	w := wrongs[slices.IndexFunc(wrongs, func(w wrong) bool { return w.name == name })]
-	Run(t, Harness{New: func(*testing.T) Subject {
+	w := all[slices.IndexFunc(all, func(w wrong) bool { return w.name == name })]
+	return Harness{New: func(*testing.T) Subject {
 		s, subject := onVirtualTime()
 		w.spoil(s, &subject)
 		return subject
-	}})
+	}}
 }
 
-func TestEachSentenceIsBrokenBySomeStore(t *testing.T) {
-	for _, c := range contract {
-		broken := slices.ContainsFunc(wrongs, func(w wrong) bool { return w.breaks == c.name })
+func TestEachSentenceIsBrokenBySomeStore(t *testing.T) { breakAll(t, wrongs, contract) }
+
+func breakAll(t *testing.T, all []wrong, rules []sentence) {
+	for _, c := range rules {
+		broken := slices.ContainsFunc(all, func(w wrong) bool { return w.breaks == c.name })
 		require.True(t, broken, "no wrong store breaks: %s", c.sentence)
 	}
 }

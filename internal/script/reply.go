@@ -38,7 +38,7 @@ func (r *reader) byte() byte {
 // refusal reads the byte that stands for a group of which nothing was decided,
 // and returns 0 where there is none.
 func (r *reader) refusal() byte {
-	if r.rest != "" && r.rest[0] >= refused {
+	if r.rest != "" && (r.rest[0] == refused || r.rest[0] == corrupt) {
 		return r.byte()
 	}
 	return 0
@@ -86,9 +86,22 @@ func (r *reader) from(s string) int64 {
 
 // What stands in a reply for a group of which nothing was decided.
 const (
-	refused = 254 + iota
-	corrupt
+	refused = 'R'
+	corrupt = 'C'
 )
+
+// versions is above what a stored value's version can be.
+const versions = ' '
+
+// version reads the byte that a stored value begins with, 0 where there is
+// none.
+func (r *reader) version() byte {
+	v := r.byte()
+	if v >= versions {
+		r.err = errMalformed
+	}
+	return v
+}
 
 // answer reads a reply into the takes of the groups that it is to. An error
 // means that it is no answer at all: what it is to is perhaps counted.
@@ -118,7 +131,7 @@ const few = 4
 // the memory store runs: the script has decided the same.
 func (g *Group) replay(r *reader, now int64) {
 	if g.Op == backend.Reset && len(g.sent) > 0 {
-		r.byte()
+		r.version()
 		for _, t := range g.sent {
 			t.meet(now, now, make([]backend.Reading, len(g.Policies)))
 		}
@@ -209,12 +222,12 @@ func many(a *algo.Algorithm) bool { return a.Kind() >= algo.KindBucketedWindow }
 
 func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
 	if many(a) {
-		r.byte()
+		r.version()
 		used, newest := r.whole(), r.whole()
 		return a.Seen(used, newest, now)
 	}
 	var words [3]int64
-	if version := r.byte(); version != 0 {
+	if r.version() != 0 {
 		r.take(8) // the horizon: the script's own
 		for i := range words[:a.Words()] {
 			words[i] = r.whole()

@@ -1,0 +1,41 @@
+package backend
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// abreast is how many requests a store without rounds is asked at once: K = 16
+// takes one round trip, and K = 1,024 does not take a thousand connections.
+const abreast = 16
+
+// DoAll asks the store for all of the requests, in one round where it has
+// Rounds. Another is asked for up to 16 at once: with trips of 1 ms the sum of a
+// key over 64 takes 4.4 ms, over 1,024 it takes 70 ms, and in turn 70 ms and
+// 1.1 s. One in this process (Sharing) is asked in turn: it answers sooner than
+// another goroutine begins.
+func DoAll(ctx context.Context, s Store, rs []Request, answers []Answer) {
+	if many, ok := s.(Rounds); ok {
+		many.DoAll(ctx, rs, answers)
+		return
+	}
+	var next atomic.Int64
+	ask := func() {
+		for i := next.Add(1) - 1; i < int64(len(rs)); i = next.Add(1) - 1 {
+			answers[i].Decision, answers[i].Err = s.Do(ctx, rs[i])
+		}
+	}
+	var others sync.WaitGroup
+	if _, ok := s.(Sharing); !ok {
+		for range min(len(rs), abreast) - 1 {
+			others.Add(1)
+			go func() {
+				defer others.Done()
+				ask()
+			}()
+		}
+	}
+	ask()
+	others.Wait()
+}

@@ -1,0 +1,90 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// spentStore denies everything, and keeps nothing.
+type spentStore struct{ asked atomic.Int64 }
+
+func (s *spentStore) Check([]backend.Policy) error { return nil }
+func (s *spentStore) Close() error                 { return nil }
+func (s *spentStore) Clock() func() time.Time      { return func() time.Time { return time.UnixMicro(0) } }
+func (s *spentStore) Do(_ context.Context, r backend.Request) (backend.Decision, error) {
+	s.asked.Add(1)
+	for i := range r.Policies {
+		d := backend.State{Policy: r.Policies[i].Name, Limit: 1, Used: 1, RetryAfter: time.Hour, ResetAfter: time.Hour}
+		if r.Each == nil {
+			return backend.Decision{State: d}, nil
+		}
+		r.Each[i] = d
+	}
+	return backend.Decision{State: r.Each[0]}, nil
+}
+
+// TestWhatIsKnownIsBoundedInBytes, of keys and of lists, and who is asked for
+// all the time is not the one that leaves.
+func TestWhatIsKnownIsBoundedInBytes(t *testing.T) {
+	counts := &spentStore{}
+	s := shard.New(counts, counts)
+	list := func(i int) []backend.Policy { return one(algo.FixedWindow(algo.PerDay(int64(1024+i))), shard.Most) }
+	hot, before := list(0), heap()
+	do(t, s, take("hot", hot, 1))
+	for i := range 400 {
+		do(t, s, take(fmt.Sprint("key", i), hot, 1))
+		do(t, s, take("key", list(1+i), 1))
+		counts.asked.Store(0)
+		do(t, s, take("hot", hot, 1))
+		require.Zero(t, counts.asked.Load())
+	}
+	counted, there := s.Cells()
+	require.Equal(t, counted, there)
+	require.LessOrEqual(t, there, int64(shard.CellsMost))
+	require.Greater(t, there, int64(shard.CellsMost-2*shard.Most))
+	require.Less(t, heap()-before, 60e6, "bytes")
+	runtime.KeepAlive(s)
+}
+
+func heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// TestCellsAreCounted, whoever comes and goes at the same time.
+func TestCellsAreCounted(t *testing.T) {
+	s, _, _ := counting(t)
+	ps := one(algo.FixedWindow(algo.PerDay(1<<20)), 256)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for j := range 400 {
+				r := take(fmt.Sprint((i+j)%600), ps, 1)
+				if j%5 == 0 {
+					r.Op = backend.Reset
+				}
+				if _, err := s.Do(context.Background(), r); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	all.Wait()
+	counted, there := s.Cells()
+	require.Equal(t, there, counted)
+	require.LessOrEqual(t, there, int64(shard.CellsMost))
+}

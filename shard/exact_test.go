@@ -1,0 +1,58 @@
+package shard_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWhatIsNotEstimatedIsExact: after a sum a take that passed tells of the
+// whole key what a Peek tells, and that it is as new when the last share is.
+func TestWhatIsNotEstimatedIsExact(t *testing.T) {
+	for _, a := range kinds(algo.PerMinute(60)) {
+		s, counts, now := counting(t)
+		ps, dice, exact := two(a, algo.TokenBucket(algo.PerMinute(40), 60), 4), rand.New(rand.NewPCG(1, 2)), 0
+		for range 5000 {
+			each := make([]backend.State, 2)
+			r := costing("k", ps, 1+dice.Int64N(3), 1+dice.Int64N(2))
+			r.Each = each
+			if d := do(t, s, r); d.Allowed && !d.Estimated {
+				exact++
+				seen := costing("k", ps, 0, 0)
+				seen.Op, seen.Each = backend.Peek, make([]backend.State, 2)
+				do(t, ignorant(counts), seen)
+				require.Equal(t, seen.Each, each, "%v", &a)
+			}
+			if dice.IntN(20) == 0 { // another process goes on
+				do(t, ignorant(counts), costing("k", ps, 1+dice.Int64N(9), 1))
+			}
+			now.Add(dice.Int64N(1_000_000))
+		}
+		require.Greater(t, exact, 20, "%v", &a)
+	}
+}
+
+// TestRemainingIsWhatPasses, also where sub-keys hold counts of another K or
+// another limit: a Peek that allows says how many units pass.
+func TestRemainingIsWhatPasses(t *testing.T) {
+	for kind, a := range kinds(algo.PerDay(480)) {
+		for _, ks := range [][]int{{4, 8}, {8, 4}, {16, 64}, {3, 5}, {2, 16}} {
+			s, _, _ := counting(t)
+			for range 400 {
+				require.True(t, do(t, s, take("k", one(a, ks[0]), 1)).Allowed)
+			}
+			for _, limit := range []int64{480, 240, 960} {
+				ps := one(kinds(algo.PerDay(limit))[kind], ks[1])
+				d, passed := do(t, s, peek("k", ps, 1)), int64(0)
+				require.Equal(t, d.Remaining > 0, d.Allowed, "%v %v: %+v", &a, ks, d)
+				for do(t, s, take("k", ps, 1)).Allowed {
+					passed++
+				}
+				require.Equal(t, d.Remaining, passed, "%v %v to %d", &a, ks, limit)
+			}
+		}
+	}
+}

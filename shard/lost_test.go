@@ -1,0 +1,124 @@
+package shard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// set puts a fault on each n-th round trip to each node.
+func (l *lines) set(f redistest.Fault, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.mu.of {
+		p.Set(f)
+		p.Every(n)
+	}
+}
+
+// told is what callers were told, by sub-key.
+type told struct {
+	sync.Mutex
+	passed, unknown map[string]int64
+}
+
+func (n *told) note(t *testing.T, d backend.Decision, err error) {
+	n.Lock()
+	defer n.Unlock()
+	switch perhaps := errors.Is(d.Err, backend.ErrPerhapsCounted); {
+	case err != nil:
+		t.Error(err)
+	case d.Allowed && d.Source == backend.FromStore:
+		n.passed[d.Charge.Sub]++
+	case perhaps && d.Charge.Outcome == backend.Unknown:
+		n.unknown[d.Charge.Sub]++
+	case perhaps || d.Allowed:
+		t.Errorf("a take whose answer was lost says %+v, its charge %+v", d, d.Charge)
+	}
+}
+
+// inShares returns what a key's shares hold, by sub-key.
+func inShares(t *testing.T, s backend.Store, key string, ps []backend.Policy) map[string]backend.State {
+	all := map[string]backend.State{}
+	for i, sub := range shard.Names(key, ps[0].Shards) {
+		part := []backend.Policy{{Name: ps[0].Name, Algorithm: ps[0].Algorithm.Part(int64(i), int64(ps[0].Shards))}}
+		all[sub] = do(t, s, backend.Request{Op: backend.Peek, Group: backend.Group{Key: key, Sub: sub, Policies: part}}).State
+	}
+	return all
+}
+
+// TestLostReplies on a cluster, of one call in seven: no share counts a call
+// twice, nor one that was not told so, and none passes more than its part.
+func TestLostReplies(t *testing.T) {
+	c := redistest.StartCluster(t)
+	direct := cluster.Open(c.Addrs(), &cluster.Options{Budget: patience})
+	defer direct.Close()
+	for _, alone := range []bool{false, true} {
+		l := &lines{t: t}
+		store := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}}, &cluster.Options{Budget: patience, Alone: alone})
+		s := stations(store)
+		for _, fault := range []redistest.Fault{redistest.ResetAfterRequest, redistest.HalfReply} {
+			key, ps := fmt.Sprint(fault, alone), one(algo.FixedWindow(algo.Per(1603, algo.MaxPeriod/64)), 16)
+			do(t, s, peek(key, ps, 0)) // connections are there
+			l.set(fault, 7)
+			n := lose(t, s, key, ps)
+			l.set(redistest.Pass, 1)
+			for sub, state := range inShares(t, direct, key, ps) {
+				require.GreaterOrEqual(t, state.Used, n.passed[sub])
+				require.LessOrEqual(t, state.Used, min(n.passed[sub]+n.unknown[sub], state.Limit))
+			}
+			require.Greater(t, len(n.unknown), 8, "shares that lost replies")
+		}
+		_ = store.Close()
+	}
+}
+
+// lose takes twice the limit, from eight at once.
+func lose(t *testing.T, s backend.Store, key string, ps []backend.Policy) *told {
+	n := &told{passed: map[string]int64{}, unknown: map[string]int64{}}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for range 400 {
+				r := take(key, ps, 1)
+				r.Charge = new(backend.Charge)
+				d, err := s.Do(context.Background(), r)
+				n.note(t, d, err)
+			}
+		}()
+	}
+	all.Wait()
+	return n
+}
+
+// TestALostReplyEndsItsCall on a cluster where every reply is lost: one node
+// runs it, once.
+func TestALostReplyEndsItsCall(t *testing.T) {
+	c := redistest.StartCluster(t)
+	l := &lines{t: t}
+	store := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}}, &cluster.Options{Budget: patience})
+	defer store.Close()
+	s, ps := stations(store), one(algo.FixedWindow(algo.Per(1600, algo.MaxPeriod/64)), 16)
+	for range 10 {
+		before := do(t, s, peek("k", ps, 0)).Used
+		c.ResetStats(t)
+		l.set(redistest.ResetAfterRequest, 1)
+		d := do(t, s, take("k", ps, 1))
+		l.set(redistest.Pass, 1)
+		require.ErrorIs(t, d.Err, backend.ErrPerhapsCounted)
+		require.EqualValues(t, 1, c.CommandStats(t)["evalsha"].Calls)
+		require.Equal(t, before+1, do(t, s, peek("k", ps, 0)).Used)
+	}
+}

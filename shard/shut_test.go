@@ -1,0 +1,133 @@
+package shard_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// two is a list of two policies.
+func two(a, b algo.Algorithm, k int) []backend.Policy {
+	ps := append(one(a, k), one(b, k)...)
+	ps[1].Name = "q"
+	return ps
+}
+
+// costing is a take that costs each policy so much.
+func costing(key string, ps []backend.Policy, costs ...int64) backend.Request {
+	r := take(key, ps, 0)
+	r.Costs = costs
+	return r
+}
+
+// ignorant is a station on the same store that shares nothing of what it knows.
+func ignorant(s backend.Store) *shard.Store { return shard.New(s, struct{ backend.Store }{s}) }
+
+// TestCostsThatCantBeCompared: a denial is a policy's, so calls in turn that
+// cost one policy more and the other less are denied by what is known of each.
+func TestCostsThatCantBeCompared(t *testing.T) {
+	for name, share := range map[string]struct{ p, q int64 }{
+		"one policy is spent":     {2, 40},
+		"the other is":            {40, 6},
+		"each denies one of them": {3, 6}, // 1 and 4 are left
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, counts, _ := counting(t)
+			ps := two(algo.FixedWindow(algo.PerDay(16*share.p)), algo.SlidingLog(algo.PerDay(16*share.q)), 16)
+			for do(t, s, costing("k", ps, 2, 2)).Allowed {
+			}
+			for range 2 {
+				_, _ = do(t, s, costing("k", ps, 1, 5)), do(t, s, costing("k", ps, 2, 3))
+			}
+			counts.asked.Store(0)
+			for range 100 {
+				require.False(t, do(t, s, costing("k", ps, 1, 5)).Allowed)
+				require.False(t, do(t, s, costing("k", ps, 2, 3)).Allowed)
+			}
+			require.Zero(t, counts.asked.Load())
+		})
+	}
+}
+
+// TestDeniesOnlyWhatHasNoRoom: whatever the costs were, and however they went
+// up and down, a call of the only process is denied only where no share has
+// room for it.
+func TestDeniesOnlyWhatHasNoRoom(t *testing.T) {
+	for _, a := range kinds(algo.PerSecond(40)) {
+		for _, b := range kinds(algo.PerSecond(24)) {
+			s, counts, now := counting(t)
+			ps, dice := two(a, b, 4), rand.New(rand.NewPCG(1, 2))
+			for range 2000 {
+				r := costing("k", ps, 1+dice.Int64N(10), 1+dice.Int64N(6))
+				if dice.IntN(8) == 0 {
+					r.Op = backend.Peek
+				}
+				look := r
+				look.Op = backend.Peek
+				room := do(t, ignorant(counts), look).Allowed
+				require.Equal(t, room, do(t, s, r).Allowed, "%v %v %v %v", &a, &b, r.Op, r.Costs)
+				now.Add(dice.Int64N(20_000) * dice.Int64N(2))
+			}
+		}
+	}
+}
+
+// meanwhile is a store on which something else happens once, before the answer
+// of the first request comes back.
+type meanwhile struct {
+	backend.Store
+	do func()
+}
+
+func (m *meanwhile) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	d, err := m.Store.Do(ctx, r)
+	if do := m.do; do != nil {
+		m.do = nil
+		do()
+	}
+	return d, err
+}
+
+// TestWhatOthersHeardIsNoExactAnswer: a call that learns meanwhile that a share
+// denies a smaller cost is denied too, but nobody told it for how long.
+func TestWhatOthersHeardIsNoExactAnswer(t *testing.T) {
+	ps := one(algo.TokenBucket(algo.PerMinute(12), 12), 2)
+	for range 20 {
+		_, counts, now := counting(t)
+		for do(t, ignorant(counts), take("k", ps, 1)).Allowed {
+		}
+		m := &meanwhile{Store: counts}
+		s := shard.New(m, counts)
+		do(t, s, peek("another key", ps, 1))
+		now.Add(1000)
+		m.do = func() { require.False(t, do(t, s, take("k", ps, 1)).Allowed) }
+		d, want := do(t, s, take("k", ps, 3)), do(t, ignorant(counts), peek("k", ps, 3))
+		require.False(t, d.Allowed)
+		if !d.Estimated {
+			require.Equal(t, want.State, d.State)
+		}
+	}
+}
+
+// TestAPeekThatHearsOfRoom ends what is remembered of a spent key.
+func TestAPeekThatHearsOfRoom(t *testing.T) {
+	for _, cost := range []int64{0, 1, 2} {
+		s, counts, now := counting(t)
+		ps := one(algo.FixedWindow(algo.PerDay(160)), 16)
+		for do(t, s, take("k", ps, 1)).Allowed {
+		}
+		now.Add(int64(100 * time.Millisecond / time.Microsecond))
+		r := take("k", ps, 1)
+		r.Op = backend.Reset
+		do(t, ignorant(counts), r)
+		require.False(t, do(t, s, take("k", ps, 1)).Allowed, "another process' reset does not show at once")
+		require.True(t, do(t, s, peek("k", ps, cost)).Allowed)
+		require.True(t, do(t, s, take("k", ps, 1)).Allowed, "after a peek of %d", cost)
+	}
+}
