@@ -115,7 +115,7 @@ func (b *batch) once(now time.Duration) (next *batch) {
 		b.trip.Inline = false
 		batches.Put(b)
 	}
-	return q.next(calls)
+	return q.next(calls, script.Now()-now)
 }
 
 // late is the part of a budget after which a batch that still waits is not
@@ -139,7 +139,7 @@ var errWaited = errors.New("waited for a flight until the budget was spent")
 // missed is called when the flight's deadline has passed: it may hang in the
 // client for longer, but its place is free.
 func (b *batch) missed() {
-	if next := b.q.next(b.calls); next != nil {
+	if next := b.q.next(b.calls, b.q.budget); next != nil {
 		next.fly()
 	}
 }

@@ -27,6 +27,13 @@ func (q *Queue) Waiting() int {
 	return q.mu.calls
 }
 
+// Limit is how many flights may be out now.
+func (q *Queue) Limit() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.limit()
+}
+
 // Free makes room for one more flight.
 func (q *Queue) Free() {
 	q.mu.Lock()

@@ -20,20 +20,26 @@ import (
 // out is how many flights to a server may be out at once: few calls wait for
 // one that lands while the server is not crowded (bench: latency/paced).
 //
-// Where many calls are under way, fewer are out and carry more: each costs both sides what dozens of calls of one key do. Measured by bench's
-// redis/hot and redis/uniform with other numbers here, in calls a second: 32
-// callers on one key 180,000 by 8, 250,000 by 4; 512 callers on one key 950,000
-// by 8, 1,160,000 by 4, 1,220,000 by 2; on 100,000 keys 246,000, 277,000,
-// 300,000, and 200,000 by 1: the server waits for the client then.
+// Where flights carry more than a few calls and follow each other quickly, fewer
+// are out and carry more: each costs both sides what dozens of calls of one key
+// do. Measured by bench's redis/hot and redis/uniform with other numbers here,
+// in calls a second: 32 callers on one key 180,000 by 8, 250,000 by 4; 512
+// callers on one key 950,000 by 8, 1,160,000 by 4, 1,220,000 by 2; on 100,000
+// keys 246,000, 277,000, 300,000, and 200,000 by 1: the server waits for the
+// client then.
 const out = 8
+
+// long is the round trip from which on it does not matter what flights cost:
+// there are eight in it at most, and a call that waits for one of fewer waits
+// for longer (bench: latency/poisson-1ms/60, p50 1.13 of redis_rate's without
+// this, 1.04 with it).
+const long = 500 * time.Microsecond
 
 // all is out where every call is a flight of its own.
 const all = 1 << 30
 
-// crowds are the calls under way, flying and waiting, from above which fewer may
-// be out. Not the calls a flight: of those there are more because fewer are
-// out, and a moment's crowd would last.
-var crowds = [...]struct{ calls, out int }{{64, 2}, {24, 4}}
+// crowds are the calls a flight from above which fewer may be out.
+var crowds = [...]struct{ calls, out int }{{16, 2}, {2, 4}}
 
 // most is how many calls may wait; more are refused at once. A variable for
 // the tests alone.
@@ -49,10 +55,11 @@ type Queue struct {
 
 	mu struct {
 		sync.Mutex
-		out     int      // flights that are out
-		load    int      // calls under way, in the mean of the last flights, times smooth
-		calls   int      // that wait
-		waiting []*batch // oldest first
+		out     int           // flights that are out
+		load    int           // calls a flight, of the last dozen or so, times smooth
+		least   time.Duration // the shortest round trip of late
+		calls   int           // that wait
+		waiting []*batch      // oldest first
 	}
 }
 
@@ -164,13 +171,16 @@ func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request, 
 	return nil, nil
 }
 
-// smooth is how many flights weigh in the mean.
+// smooth is how many flights weigh in the mean of their calls.
 const smooth = 8
 
 // limit is how many flights may be out now.
 func (q *Queue) limit() int {
+	if q.out == all || q.mu.least > long {
+		return q.out
+	}
 	for _, c := range crowds {
-		if q.mu.load > c.calls*smooth && q.out < all {
+		if q.mu.load > c.calls*smooth {
 			return min(c.out, q.out)
 		}
 	}
@@ -178,12 +188,14 @@ func (q *Queue) limit() int {
 }
 
 // next returns what leaves in place of a flight that has landed with so many
-// calls, nil where nothing does. Where more may be out than before, more leave:
-// what waits never waits for a flight that left later than it came.
-func (q *Queue) next(landed int) (next *batch) {
+// calls after so long, nil where nothing does. Where more may be out than
+// before, more leave: what waits never waits for a flight that left later than
+// it came.
+func (q *Queue) next(landed int, took time.Duration) (next *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.load += landed*q.mu.out + q.mu.calls - q.mu.load/smooth
+	q.mu.load += landed - q.mu.load/smooth
+	q.mu.least = min(took, q.mu.least+q.mu.least/smooth+time.Microsecond)
 	q.mu.out--
 	for limit := q.limit(); q.mu.out < limit && len(q.mu.waiting) > 0; q.mu.out++ {
 		if b := q.pop(); next == nil {

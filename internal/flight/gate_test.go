@@ -203,3 +203,38 @@ func TestNobodyOvertakes(t *testing.T) {
 	require.NoError(t, <-first)
 	require.NoError(t, <-second)
 }
+
+// distant is a client whose server is so far away.
+type distant struct {
+	script.Client
+	away time.Duration
+}
+
+func (d distant) Process(ctx context.Context, cmd redis.Cmder) error {
+	time.Sleep(d.away)
+	return d.Client.Process(ctx, cmd)
+}
+
+// TestCrowds: where flights are full and follow each other quickly fewer are
+// out, but not where the server is far away.
+func TestCrowds(t *testing.T) {
+	server := redistest.Start(t)
+	for _, away := range []time.Duration{0, 2 * time.Millisecond} {
+		q := queue(distant{server.Client(t), away}, 20*time.Second)
+		crowd := func() int {
+			var running sync.WaitGroup
+			for range 64 {
+				running.Add(1)
+				go func() {
+					defer running.Done()
+					for range 20 {
+						_, _ = q.Do(context.Background(), "k", 0, take("k"))
+					}
+				}()
+			}
+			running.Wait()
+			return q.Limit()
+		}
+		require.Eventually(t, func() bool { return (crowd() < flight.Out) == (away == 0) }, 10*time.Second, time.Millisecond)
+	}
+}
