@@ -35,7 +35,7 @@ func Undecided(err error) bool {
 // this release does not know. Nothing was counted and the value was left.
 type CorruptError struct {
 	Key    string // the limited key, as the caller names it
-	Stored string // where the value lies in the store
+	Stored string // where the value lies in the store; "a or b" where it may be either
 }
 
 // Error names the key and where its value lies.

@@ -29,7 +29,8 @@ elseif v then
         sum = sum - parse('<I4', v, 34 + 4 * (oldest / b % ring))
         oldest = oldest + b
       end
-      if sum > 0 then used, x, y = sum, newest, oldest end
+      if sum < 0 or sum > 0 and oldest > newest then status = 67
+      elseif sum > 0 then used, x, y = sum, newest, oldest end
     end
     if x > now then at = x end
   end

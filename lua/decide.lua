@@ -59,6 +59,7 @@ local blob, pos, k = ARGV[2], 1, 1
 local size = #blob
 while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
+  pos = from
   -- What the first group of a section reads of it, for those after it.
   local kind, limit, period, a, b, fill, first, price, behind, fit, sets
   for _ = 1, groups do

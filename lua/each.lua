@@ -37,12 +37,13 @@ end
 
 --@section range
 -- Checked where it was made, and here again: a client of another release, or
--- none of ours, must not store what nobody could have meant. One fraction
--- spoils the sum, as do NaN and infinity.
-if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and (limit + period + cost) % 1 == 0) then status = 82
+-- none of ours, must not store what nobody could have meant. Fractions are
+-- looked for one by one: beside an instant a sum would swallow small ones. NaN
+-- and infinity have no whole part either.
+if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = 82
 elseif kind > 2 then
   if kind == 3 then
-    if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
+    if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
   elseif kind == 4 then
     if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == ceil(period / a)) then status = 82 end
   elseif kind ~= 5 then status = 82 end
@@ -73,7 +74,7 @@ if lasts > hz and lasts > longer then longer = lasts end
 --@section lasts
 -- Only ever longer: the key holds other policies' counts too. A key that has
 -- no expiry answers -1 and gets one. The right to set it is asked for before
--- the value is written; to set it before would be the script's numbers write,
+-- the value is written; to set it before would be the script's first write,
 -- after which Redis no longer refuses the second when its memory is full.
 local ms = 0
 if longer > 0 then

@@ -23,13 +23,22 @@ for p = 1, policies do
 end
 if op == 5 then
   pos = pos + 41 * policies
-  local gone = has and try('HDEL', key, unpack(ARGV, names + 1, names + policies))
+  -- Nothing goes unless all may: a log that is none is met before the hash is
+  -- written.
+  for p = 1, policies do
+    local held = logs[p] and try('ZCARD', logs[p])
+    if type(held) == 'table' then
+      if string.sub(held.err, 1, 9) ~= 'WRONGTYPE' then return held end
+      status = 67
+    end
+  end
+  local gone = has and status == 0 and try('HDEL', key, unpack(ARGV, names + 1, names + policies))
   if type(gone) == 'table' then
     if string.sub(gone.err, 1, 9) ~= 'WRONGTYPE' then return gone end
     status = 67
   end
   for p = 1, policies do
-    if logs[p] then call('UNLINK', logs[p]) end
+    if logs[p] and status == 0 then call('UNLINK', logs[p]) end
   end
   --@include each.refuse
 else

@@ -25,7 +25,7 @@ elseif last[2] then
       if x > now then at = x end
     end
     sum = after or 0
-    if not (sum >= used and sum <= 9007199254740992 and used >= 0 and (sum + used) % 1 == 0 and newest % 1 == 0
+    if not (sum >= used and sum <= 9007199254740992 and used >= 0 and sum % 1 + used % 1 == 0 and newest % 1 == 0
       and string.byte(last[1]) == 1) then status = 67 end
   end
 end
@@ -48,6 +48,7 @@ else
     else leaves = tonumber(e[2]) + period break end
     probe = floor((lo + hi) / 2)
   end
+  if leaves and leaves % 1 ~= 0 then status = 67 end
 end
 
 --@section take

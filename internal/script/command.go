@@ -50,8 +50,8 @@ var name = []byte(lua.SHA)
 
 // MarshalBinary is called by go-redis when it writes the command.
 func (s *sha) MarshalBinary() ([]byte, error) {
-	if !s.trip.write(s.command) {
-		return nil, errWithdrawn
+	if err := s.trip.write(s.command); err != nil {
+		return nil, err
 	}
 	if !s.trip.Inline {
 		s.at.notice(s.trip.begin)
@@ -75,7 +75,7 @@ var errWithdrawn error = withdrawal("withdrawn by its caller")
 
 // ready makes the command carry the groups to the server.
 func (c *command) ready(ctx context.Context, s *Server) {
-	c.at, c.used, c.keys = s, 0, 0
+	c.at, c.used, c.keys, c.wrote = s, 0, 0, false
 	if c.args == nil {
 		c.args = append(c.args, "evalsha", &sha{c}, &c.keys)
 	}
@@ -107,7 +107,7 @@ func (c *command) buf() *blob {
 // addFields adds the names of the fields that the group's policies have, unless
 // those that stand last are the same.
 func (c *command) addFields(g, last *Group) {
-	if g != last && &g.Policies[0] == &last.Policies[0] && len(g.Policies) == len(last.Policies) {
+	if g != last && g.listsAs(last) {
 		g.fields = last.fields
 		return
 	}

@@ -13,6 +13,7 @@ import (
 // takes answered, and whether it may be used again; where it was not, expired
 // has been called, or is being.
 func (t *Trip) Fly(s *Server, now, deadline time.Duration, expired func()) (inTime, again bool) {
+	gather(t.Groups())
 	t.start(s, s, now, deadline, expired)
 	return t.flyJoint(nil)
 }

@@ -1,6 +1,9 @@
 package script
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/slot"
@@ -49,6 +52,22 @@ func appendField(b []byte, p *backend.Policy) []byte {
 		b = append(b, kindLetters[k], ':')
 	}
 	return append(b, p.Name...)
+}
+
+// stored names where a value of the group may lie.
+func (g *Group) stored(p Prefix) string {
+	hash := p.appendHash(nil, g.Tag)
+	var at []string
+	for i := range g.Policies {
+		name := hash
+		if isLog(&g.Policies[i]) {
+			name = appendLog(slices.Clip(hash), g.Policies[i].Name)
+		}
+		if s := string(name); !slices.Contains(at, s) {
+			at = append(at, s)
+		}
+	}
+	return strings.Join(at, " or ")
 }
 
 func isLog(p *backend.Policy) bool { return p.Algorithm.Kind() == algo.KindSlidingLog }

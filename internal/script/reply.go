@@ -111,7 +111,7 @@ func answer(reply string, groups []*Group, p Prefix) error {
 	for _, g := range groups {
 		switch r.refusal() {
 		case corrupt:
-			g.refuse(&backend.CorruptError{Key: g.Key, Stored: p.Hash(g.Tag)})
+			g.refuse(&backend.CorruptError{Key: g.Key, Stored: g.stored(p)})
 		case refused:
 			g.refuse(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
 		default:

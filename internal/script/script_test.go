@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,95 +98,6 @@ func policy(a algo.Algorithm) []backend.Policy {
 func group(key string, cost int64, ps []backend.Policy) *script.Asked {
 	return &script.Asked{Op: backend.Take, Key: key, Hash: script.DefaultPrefix.Hash(script.Tag(key, "")), Policies: ps,
 		Takes: []script.Answer{{Group: backend.Group{Key: key, Policies: ps, Cost: cost}}}}
-}
-
-// TestGarbageFailsAlone: of a batch, only the group that met a value that is
-// not ours fails.
-func TestGarbageFailsAlone(t *testing.T) {
-	server := redistest.Start(t)
-	client, ctx := server.Client(t), context.Background()
-	ps := policy(algo.TokenBucket(algo.PerSecond(5), 5))
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
-	require.NoError(t, client.Set(ctx, script.DefaultPrefix.Hash("b"), "not a hash", 0).Err())
-	groups := []*script.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
-	require.NoError(t, runner.Run(ctx, groups))
-	require.True(t, groups[0].Takes[0].Decision.Allowed)
-	require.True(t, groups[2].Takes[0].Decision.Allowed)
-	var corrupt *backend.CorruptError
-	require.ErrorAs(t, groups[1].Takes[0].Err, &corrupt)
-	require.Equal(t, "b", corrupt.Key)
-	require.Equal(t, "not a hash", client.Get(ctx, script.DefaultPrefix.Hash("b")).Val())
-}
-
-// garbage are stored values of the right length with wrong insides.
-func garbage(v string) map[string]string {
-	nan := "\x00\x00\x00\x00\x00\x00\xf8\x7f"
-	return map[string]string{
-		"empty":    "",
-		"short":    v[:len(v)-1],
-		"text":     strings.Repeat("x", len(v)),
-		"version":  "\x02" + v[1:],
-		"zeros":    strings.Repeat("\x00", len(v)),
-		"NaN":      v[:len(v)-8] + nan,
-		"negative": v[:len(v)-1] + "\xc0",
-		"fraction": v[:len(v)-8] + "\x00\x00\x00\x00\x00\x00\xe0\x3f",
-	}
-}
-
-// TestGarbageIsLeft: whatever lies where a state should, it is named and left
-// as it was.
-func TestGarbageIsLeft(t *testing.T) {
-	server := redistest.Start(t)
-	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
-	l := algo.PerHour(10)
-	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
-		ps := policy(a)
-		g := group(a.Kind().String(), 1, ps)
-		require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-		require.NoError(t, g.Takes[0].Err)
-		field := client.HKeys(ctx, g.Hash).Val()[0]
-		good := client.HGet(ctx, g.Hash, field).Val()
-		for name, v := range garbage(good) {
-			t.Run(fmt.Sprint(a.Kind(), "/", name), func(t *testing.T) {
-				client.HSet(ctx, g.Hash, field, v)
-				g := group(g.Key, 1, ps)
-				require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-				var corrupt *backend.CorruptError
-				require.ErrorAs(t, g.Takes[0].Err, &corrupt)
-				require.Equal(t, v, client.HGet(ctx, g.Hash, field).Val())
-			})
-		}
-	}
-}
-
-// TestLaterReleasesMayAppend: what stands behind a state is read past, alone
-// and in a set.
-func TestLaterReleasesMayAppend(t *testing.T) {
-	server := redistest.Start(t)
-	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
-	l := algo.PerHour(10)
-	var set []backend.Policy
-	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
-		set = append(set, backend.Policy{Name: a.Kind().String(), Algorithm: a})
-	}
-	g := group("k", 3, set)
-	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-	for f, v := range client.HGetAll(ctx, g.Hash).Val() {
-		client.HSet(ctx, g.Hash, f, v+"more")
-	}
-	for i := range set {
-		g := group("k", 1, set[i:i+1])
-		g.Op = backend.Peek
-		require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-		require.NoError(t, g.Takes[0].Err)
-		require.EqualValues(t, 3, g.Takes[0].Decision.Used)
-	}
-	g = group("k", 1, set)
-	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-	require.NoError(t, g.Takes[0].Err)
-	require.EqualValues(t, 4, g.Takes[0].Decision.Used)
 }
 
 // TestScriptRefuses: what a client of another make could send is refused by
@@ -295,20 +205,6 @@ func TestRightsOfASet(t *testing.T) {
 		require.Error(t, runner.Run(ctx, []*script.Asked{group("k", 1, both)}), missing)
 		require.Zero(t, admin.DBSize(ctx).Val(), missing)
 	}
-}
-
-// TestResetOfWrongType names the key.
-func TestResetOfWrongType(t *testing.T) {
-	server := redistest.Start(t)
-	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
-	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
-	require.NoError(t, client.Set(ctx, script.DefaultPrefix.Hash("k"), "x", time.Hour).Err())
-	g := group("k", 0, ps)
-	g.Op = backend.Reset
-	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-	var corrupt *backend.CorruptError
-	require.ErrorAs(t, g.Takes[0].Err, &corrupt)
 }
 
 // TestPruningIsBounded: a log whose calls all expired at once is neither

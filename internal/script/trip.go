@@ -189,13 +189,18 @@ func (t *Trip) enter(s *Server, said error) error {
 	return nil
 }
 
-// write says whether the command may be written, and marks what stands in it.
+// write marks and packs what stands in the command, and says why it may not be
+// written.
 // One of several in a pipeline is: an error would be that of all. Where nobody
 // waits for its answer any more it only looks. Once the trip is over, nothing
-// is, but for the rest of what was begun.
-func (t *Trip) write(c *command) bool {
+// is, but for the rest of what was begun. What was written may have run, and is
+// not written again.
+func (t *Trip) write(c *command) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if c.wrote {
+		return errAgain
+	}
 	any := false
 	for _, g := range c.groups {
 		if t.mu.over {
@@ -208,8 +213,15 @@ func (t *Trip) write(c *command) bool {
 	if c.wrote = any; any {
 		t.mu.wrote++
 	}
-	return any || c.follow || c.shared && !t.mu.over
+	if any || c.follow || c.shared && !t.mu.over {
+		return nil
+	}
+	return errWithdrawn
 }
+
+// errAgain ends a command that a hook sends again, and its connection with it:
+// part of a pipeline may be on the way.
+var errAgain = errors.New("sent again by a hook")
 
 // notRun takes the marks back from a command that a server said it did not run.
 func (t *Trip) notRun(c *command) {

@@ -25,6 +25,26 @@ type Group struct {
 	cmd    command
 }
 
+// gather brings those together that have one list of policies: two limiters'
+// calls that came by turns make two sections. Groups of one flight are of
+// calls that nobody ordered.
+func gather(groups []*Group) {
+	for i := 1; i < len(groups); i++ {
+		for j := i; j < len(groups); j++ {
+			if groups[j].listsAs(groups[i-1]) {
+				groups[i], groups[j] = groups[j], groups[i]
+				break
+			}
+		}
+	}
+}
+
+// listsAs reports whether two groups have the same list of policies, not only
+// an equal one.
+func (g *Group) listsAs(h *Group) bool {
+	return len(g.Policies) == len(h.Policies) && &g.Policies[0] == &h.Policies[0]
+}
+
 // pack appends the groups as the script reads them: those that follow each
 // other and ask alike as one section.
 func pack(b []byte, groups []*Group) []byte {
