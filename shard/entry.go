@@ -29,6 +29,7 @@ type entry struct {
 	rooms   []atomic.Int64 // what remained when last seen, one a policy for each share
 	left    []atomic.Int64 // their sums, one a policy
 	subs    []sub
+	heard   atomic.Uint64           // how often of room where there was a denial
 	verdict atomic.Pointer[verdict] // while it is not nil every sub-key is spent, or dead
 	mu      struct {
 		sync.Mutex
@@ -40,6 +41,7 @@ type entry struct {
 type sub struct {
 	shut atomic.Pointer[shut]
 	dead atomic.Pointer[death]
+	room atomic.Int64 // when an answer last showed room for what was denied
 }
 
 type death struct {

@@ -86,8 +86,14 @@ func (m *known) find(key string, p *plan) *entry {
 	return e
 }
 
-// enter puts e in place of one that was not asked for since the last that came.
+// enter puts e in a free place, or in that of one that was not asked for since
+// the last that came.
 func (m *known) enter(set *[ways]atomic.Pointer[entry], e *entry) {
+	for i := range set {
+		if m.swap(&set[i], nil, e) {
+			return
+		}
+	}
 	from := rand.IntN(ways)
 	for n := range 2 * ways {
 		at := &set[(from+n)%ways]

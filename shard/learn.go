@@ -31,14 +31,34 @@ func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *bac
 	}
 	h := s.shut.Load()
 	refuted := h != nil && h.refuted(states, g)
+	if refuted {
+		s.room.Store(int64(now))
+	}
 	switch {
+	case !d.Allowed && int64(sent) < s.room.Load(): // it may be from before
 	case !d.Allowed:
 		s.shut.Store(h.and(states, g, sent, now))
 	case refuted:
 		s.shut.CompareAndSwap(h, nil)
 	}
-	if refuted && e.verdict.Load() != nil {
+	if refuted {
+		e.refuse()
+	}
+}
+
+// refuse drops the verdict, and any that is being drawn from what no longer
+// holds: see stand.
+func (e *entry) refuse() {
+	e.heard.Add(1)
+	if e.verdict.Load() != nil {
 		e.verdict.Store(nil)
+	}
+}
+
+// stand makes v the verdict, unless room was heard of since heard was read.
+func (e *entry) stand(v *verdict, heard uint64) {
+	if e.verdict.Store(v); e.heard.Load() != heard {
+		e.verdict.CompareAndSwap(v, nil)
 	}
 }
 

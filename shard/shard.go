@@ -115,6 +115,9 @@ func (s *Store) spread(ctx context.Context, r backend.Request) (backend.Decision
 	case backend.Take:
 		c.e = m.find(r.Key, p)
 		c.begin = time.Now()
+		if c.from = c.begin.Sub(m.begin); m.clock != nil {
+			c.from = m.now()
+		}
 		return c.take(ctx)
 	case backend.Peek:
 		c.e = m.find(r.Key, p)

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 // shut is what stands against asking a share. Written once.
 type shut struct {
 	at      time.Duration   // when the last denial of the share was heard
+	sent    time.Duration   // and an instant before its request was sent
 	states  []backend.State // which said this
 	costs   []int64         // to a call of these costs
 	denials []denial        // one a policy; the oldest may be from before
@@ -38,12 +40,12 @@ func (d *denial) refuted(s *backend.State, cost int64) bool {
 // and returns what stands against a share that denied g: of the policies that
 // did this denial, of the others what stood before.
 func (h *shut) and(states []backend.State, g *backend.Group, sent, now time.Duration) *shut {
-	fresh := &shut{now, slices.Clone(states), costs(g), make([]denial, len(states))}
+	fresh := &shut{now, sent, slices.Clone(states), costs(g), make([]denial, len(states))}
 	for j := range states {
 		switch s := &states[j]; {
 		case s.RetryAfter > 0:
 			fresh.denials[j] = denial{now, sent, s.RetryAfter, g.CostOf(j)}
-		case h != nil && !h.denials[j].refuted(s, g.CostOf(j)):
+		case h != nil && now >= h.denials[j].at && !h.denials[j].refuted(s, g.CostOf(j)):
 			fresh.denials[j] = h.denials[j]
 		}
 	}
@@ -61,8 +63,9 @@ func (h *shut) refuted(states []backend.State, g *backend.Group) bool {
 }
 
 // stands returns until when g is denied without asking, and by which policy's
-// denial: the one that stands longest. 0 where none speaks of g.
+// denial: the one that stands longest. Before all time where none speaks of g.
 func (h *shut) stands(g *backend.Group) (until time.Duration, by int) {
+	until = math.MinInt64
 	for j := range h.denials {
 		d := &h.denials[j]
 		if d.retry == 0 || g.CostOf(j) < d.cost {

@@ -17,12 +17,13 @@ type round struct {
 	answers []backend.Answer
 	each    []backend.State // one a policy for each that was asked
 	at      time.Duration   // when they had answered
+	sent    time.Duration   // and before they were asked
 }
 
 // askAll asks the sub-keys of these shares at once.
 func (c *call) askAll(ctx context.Context, op backend.Op, shares []int) *round {
 	n := len(c.r.Policies)
-	f := &round{c.e.plan, shares, make([]backend.Answer, len(shares)), make([]backend.State, len(shares)*n), 0}
+	f := &round{c.e.plan, shares, make([]backend.Answer, len(shares)), make([]backend.State, len(shares)*n), 0, c.m.now()}
 	rs := make([]backend.Request, len(shares))
 	for i, share := range shares {
 		rs[i] = c.part(share)

@@ -16,11 +16,12 @@ type call struct {
 	m *known
 	r backend.Request // by value: whoever held a pointer would have it on the heap
 	e *entry
-	// since is when the call was first denied by a share, or began to sum: what
-	// was heard from then on was counted for it.
-	since time.Duration
+	// from is when a take began, as m counts: what was sent from then on speaks of
+	// a moment of the call's own. What it joins may have been sent before.
+	from  time.Duration
 	begin time.Time
-	asked int // the share that was asked last
+	asked int  // the share that was asked last
+	again bool // a share that had not answered was asked again
 }
 
 // How often a call asks. First come those that nothing is known against; then,
@@ -76,7 +77,7 @@ func (c *call) within(ctx context.Context, n tally) (backend.Decision, error) {
 	bounded, cancel := context.WithDeadline(ctx, c.begin.Add(c.s.budget))
 	defer cancel()
 	d, err := c.more(bounded, n)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !backend.Undecided(err) {
 		return c.fail(ctx, c.asked, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
 	}
 	return d, err
@@ -119,9 +120,6 @@ func (c *call) pick(seen bool) int {
 // search reads the sum and takes from where it shows room. Whoever loses the
 // race for that twice is denied, though there may be more elsewhere.
 func (c *call) search(ctx context.Context) (backend.Decision, error) {
-	if c.since == 0 {
-		c.since = c.m.now()
-	}
 	f, err := c.sum(ctx)
 	if err != nil {
 		return backend.Decision{}, err
@@ -164,10 +162,10 @@ func (c *call) ask(ctx context.Context, i int, f *round) (d backend.Decision, er
 	switch {
 	case err == nil:
 		now := c.learnt(&d)
-		if d.Allowed {
+		if d.Allowed && f == nil {
 			c.e.renew(i, states)
 		}
-		c.e.learn(i, &d, states, &c.r.Group, c.sent(now), now)
+		c.e.learn(i, &d, states, &c.r.Group, c.from, now)
 		if d.Allowed {
 			c.widen(&d, states, f)
 		}
@@ -185,19 +183,7 @@ func (c *call) learnt(d *backend.Decision) time.Duration {
 	if d.Allowed {
 		return 0
 	}
-	now := c.m.now()
-	if c.since == 0 {
-		c.since = now
-	}
-	return now
-}
-
-// sent is an instant before the request of an answer that came at now.
-func (c *call) sent(now time.Duration) time.Duration {
-	if c.m.clock != nil { // a test's, which stands still meanwhile
-		return now
-	}
-	return now - time.Since(c.begin)
+	return c.m.now()
 }
 
 // part returns the request on the i-th share.
@@ -208,8 +194,9 @@ func (c *call) part(i int) backend.Request {
 }
 
 // widen makes of a share's answer to a take that passed the whole key's: what
-// remains is the sum of what was last seen in each, and after a sum the key is
-// as new when the last of them is.
+// remains is the sum of what was last seen in each. After a sum, what is used is
+// what that said, which may be more than the limit leaves where a share holds
+// more than its part, and the key is as new when the last of them is.
 func (c *call) widen(d *backend.Decision, states []backend.State, f *round) {
 	for j := range states {
 		s := &states[j]
@@ -220,17 +207,21 @@ func (c *call) widen(d *backend.Decision, states []backend.State, f *round) {
 	if f != nil {
 		past := c.m.now() - f.at
 		for j, s := range c.total(f) {
+			if f.complete() {
+				states[j].Used = s.Used + c.r.CostOf(j)
+			}
 			states[j].ResetAfter = max(states[j].ResetAfter, aged(s, past).ResetAfter)
 		}
 	}
 	d.State = states[backend.Binding(states)]
-	d.Estimated = f == nil || !f.complete()
+	d.Estimated = f == nil || !f.complete() || f.sent < c.from
 }
 
 // fail applies the failure mode of the i-th share, where no store decided.
 func (c *call) fail(ctx context.Context, i int, err error) (backend.Decision, error) {
 	r := c.part(i)
 	r.Last = c.r.Last
+	r.Unknown(err)
 	d, err := c.s.Fail(ctx, r, err)
 	return c.whole(d), err
 }

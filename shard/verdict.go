@@ -26,17 +26,18 @@ func (v *verdict) holds(g *backend.Group, now time.Duration) bool {
 
 // conclude returns the denial that follows from what is known, nil where some
 // sub-key may have room. It stands until the first of them may. It is exact
-// where each share was heard for this call, or for one of the same costs.
+// where each share was asked since this call began, and by these costs.
 func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 	e, own := c.e, costs(&c.r.Group)
-	exact = c.since > 0
+	heard := e.heard.Load()
+	exact = true
 	v := &verdict{at: now, until: now + longest, costs: make([]int64, len(own))}
 	t, said := newTotal(e.plan), make([]backend.State, len(own))
 	for i := range e.subs {
 		h, d := e.subs[i].shut.Load(), e.subs[i].dead.Load()
 		switch class := e.class(i, &c.r.Group, now); {
 		case class == spent && h != nil:
-			exact = exact && h.at >= c.since && slices.Equal(h.costs, own)
+			exact = exact && h.sent >= c.from && slices.Equal(h.costs, own)
 			h.tell(said, &c.r.Group, now)
 			t.add(said)
 			v.rest(h, &c.r.Group)
@@ -48,7 +49,7 @@ func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 	}
 	v.states = t.states()
 	if len(v.dead) == 0 { // who did not answer one call may answer the next
-		e.verdict.Store(v)
+		e.stand(v, heard)
 	}
 	return v, exact
 }
@@ -72,7 +73,10 @@ func (v *verdict) mourn(i int, d *death) {
 // say denies, or meets the failure mode of the dead. What was not all heard for
 // this call is no word of the store's: the deny cache must not make it older.
 func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decision, error) {
-	if len(v.dead) > 0 {
+	switch {
+	case len(v.dead) > 0 && c.again:
+		return c.meet(ctx, v.dead)
+	case len(v.dead) > 0:
 		return c.revisit(ctx, v)
 	}
 	d := c.deny(v.states, 0)
@@ -86,6 +90,7 @@ func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decisio
 // queue, a slot on its way, one lost connection are no dead node, and a dead
 // node's circuit answers at once. Only then their failure mode applies.
 func (c *call) revisit(ctx context.Context, v *verdict) (backend.Decision, error) {
+	c.again = true
 	i := one(v.dead)
 	d, err, done := c.ask(ctx, i, nil)
 	if done {
@@ -97,10 +102,10 @@ func (c *call) revisit(ctx context.Context, v *verdict) (backend.Decision, error
 	if len(v.dead) > 0 {
 		return c.meet(ctx, v.dead)
 	}
-	if whole, exact := c.conclude(c.m.now()); whole != nil && len(whole.dead) == 0 {
+	if whole, exact := c.conclude(c.m.now()); whole != nil {
 		return c.say(ctx, whole, exact)
 	}
-	return d, nil
+	return c.within(ctx, tally{denied: 1}) // another may have room by now
 }
 
 func one(dead map[int]error) int {

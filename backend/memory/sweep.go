@@ -11,7 +11,7 @@ const (
 	everyBits = 6
 	every     = 1 << everyBits
 	some      = 16
-	far       = 4 // stripes, where they hold fewer
+	further   = 4 // stripes, where they hold fewer
 )
 
 // tick is called once a call under the lock.
@@ -28,7 +28,7 @@ func (st *stripe) tick(s *Store, now int64) {
 // sweepAnother sweeps the next stripes in turn, where nobody is in them: keys
 // leave though nobody calls in their own.
 func (s *Store) sweepAnother(now int64, n int) {
-	for i := 0; n > 0 && i < far; i++ {
+	for i := 0; n > 0 && i < further; i++ {
 		st := &s.stripes[s.hand.Add(1)%stripes]
 		if st.mu.TryLock() {
 			n = st.sweep(s, now, n)

@@ -1,0 +1,185 @@
+package shard_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// hooked runs after each answer.
+type hooked struct {
+	*memory.Store
+	after func(r backend.Request, d *backend.Decision, err *error)
+}
+
+func (h *hooked) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	d, err := h.Store.Do(ctx, r)
+	if f := h.after; f != nil {
+		f(r, &d, &err)
+	}
+	return d, err
+}
+
+func hooking() (*shard.Store, *hooked, *atomic.Int64) {
+	now := new(atomic.Int64)
+	now.Store(1_745_000_145_000_000)
+	h := &hooked{Store: memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})}
+	return shard.New(h, h), h, now
+}
+
+// TestAJoinedSumIsEstimated: a sum that was read before a call began says nothing
+// exact to it.
+func TestAJoinedSumIsEstimated(t *testing.T) {
+	s, h, now := hooking()
+	ps := one(algo.FixedWindow(algo.PerMinute(20)), 4)
+	for do(t, s, take("k", ps, 1)).Allowed {
+	}
+	now.Add(1_100_000) // what is known lapses; every share is stale
+	inPeek, goOn := make(chan bool), make(chan bool)
+	var n atomic.Int64
+	h.after = func(r backend.Request, d *backend.Decision, err *error) {
+		if r.Op == backend.Peek && n.Add(1) == 4 {
+			inPeek <- true
+			<-goOn
+		}
+	}
+	first := make(chan backend.Decision)
+	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); first <- d }()
+	<-inPeek
+	now.Add(70_000) // the answers are on their way for 70 ms
+	second := make(chan backend.Decision)
+	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); second <- d }()
+	time.Sleep(100 * time.Millisecond)
+	goOn <- true
+	<-first
+	d := <-second
+	h.after = nil
+	want := do(t, ignorant(h), peek("k", ps, 1))
+	t.Logf("truth %+v", want)
+	if !d.Estimated {
+		require.Equal(t, want.State, d.State)
+	}
+}
+
+// TestAJoinedSumLeavesOutATake: nor to one that passes.
+func TestAJoinedSumLeavesOutATake(t *testing.T) {
+	s, h, now := hooking()
+	ps := one(algo.FixedWindow(algo.PerMinute(40)), 4)
+	for do(t, s, take("k", ps, 1)).Allowed {
+	}
+	now.Add(1_100_000)
+	r := take("k", ps, 1)
+	r.Op = backend.Reset
+	do(t, ignorant(h), r)
+	inPeek, goOn := make(chan bool), make(chan bool)
+	var n atomic.Int64
+	h.after = func(r backend.Request, d *backend.Decision, err *error) {
+		if r.Op == backend.Peek && n.Add(1) == 4 {
+			inPeek <- true
+			<-goOn
+		}
+	}
+	first, second := make(chan backend.Decision), make(chan backend.Decision)
+	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); first <- d }()
+	<-inPeek
+	other := ignorant(h)
+	for range 8 {
+		require.True(t, do(t, other, take("k", ps, 1)).Allowed)
+	}
+	now.Add(1000)
+	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); second <- d }()
+	time.Sleep(100 * time.Millisecond)
+	goOn <- true
+	a, b := <-first, <-second
+	h.after = nil
+	want := do(t, ignorant(h), peek("k", ps, 0))
+	t.Logf("first %+v\nsecond %+v\ntruth %+v", a, b, want)
+	require.True(t, b.Allowed)
+	if !b.Estimated { // it began after the eight had passed
+		require.LessOrEqual(t, b.Remaining, want.Remaining+1)
+	}
+}
+
+type hubbed struct {
+	*hooked
+	hub *backend.Hub
+}
+
+func (h hubbed) Hub() *backend.Hub { return h.hub }
+
+// TestTheDenyCacheDoesNotOutlastASum: what a joined sum denied is not kept from
+// when the call came.
+func TestTheDenyCacheDoesNotOutlastASum(t *testing.T) {
+	_, h, now := hooking()
+	ps := one(algo.FixedWindow(algo.PerMinute(20)), 4)
+	l, err := headgate.New(hubbed{h, &backend.Hub{}}, ps, nil)
+	require.NoError(t, err)
+	now.Store(1_745_000_160_000_000 + 57_700_000) // 2.3 s before the window's end: 1745000160 % 60 = 0
+	for do(t, ignorant(h), take("k", ps, 1)).Allowed {
+	}
+	_, _ = l.Peek(context.Background(), "k", 1) // all are known to be spent
+	now.Add(2_100_000)                          // and that lapses; 200 ms to go
+	inPeek, goOn := make(chan bool), make(chan bool)
+	var n atomic.Int64
+	h.after = func(r backend.Request, d *backend.Decision, err *error) {
+		if r.Op == backend.Peek && n.Add(1) == 4 {
+			inPeek <- true
+			<-goOn
+		}
+	}
+	first, second := make(chan backend.Decision), make(chan backend.Decision)
+	go func() { d, _ := l.Allow(context.Background(), "k"); first <- d }()
+	<-inPeek
+	now.Add(70_000) // the sum's answers are on their way for 70 ms
+	go func() { d, _ := l.Allow(context.Background(), "k"); second <- d }()
+	time.Sleep(100 * time.Millisecond)
+	goOn <- true
+	<-first
+	<-second
+	h.after = nil
+	now.Add(135_000) // the window is over
+	require.True(t, do(t, ignorant(h), peek("k", ps, 1)).Allowed)
+	d, err := l.Allow(context.Background(), "k")
+	require.NoError(t, err)
+	require.True(t, d.Allowed, "%+v", d)
+}
+
+// TestAnOlderSumKeepsItsDenials: a sum that was sent before room was heard of
+// does not shut the shares again.
+func TestAnOlderSumKeepsItsDenials(t *testing.T) {
+	s, h, now := hooking()
+	ps := one(algo.FixedWindow(algo.PerMinute(40)), 4)
+	for do(t, s, take("k", ps, 1)).Allowed {
+	}
+	now.Add(1_100_000)
+	inPeek, goOn := make(chan bool), make(chan bool)
+	var n atomic.Int64
+	h.after = func(r backend.Request, d *backend.Decision, err *error) {
+		if r.Op == backend.Peek && n.Add(1) == 4 {
+			inPeek <- true
+			<-goOn
+		}
+	}
+	first := make(chan backend.Decision)
+	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); first <- d }()
+	<-inPeek
+	now.Add(1000)
+	r := take("k", ps, 1)
+	r.Op = backend.Reset
+	do(t, ignorant(h), r) // by another process
+	now.Add(1000)
+	require.True(t, do(t, s, peek("k", ps, 1)).Allowed) // this process has heard of room
+	goOn <- true
+	<-first
+	now.Add(1000)
+	d := do(t, s, take("k", ps, 1))
+	require.True(t, d.Allowed)
+}

@@ -1,0 +1,271 @@
+package shard_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAShareDoesNotAnswerForTheKey: where another share may have room by the time
+// that one answers again, the call goes on.
+func TestAShareDoesNotAnswerForTheKey(t *testing.T) {
+	s, h, now := hooking()
+	b := breaker.New(h, nil)
+	s = shard.New(b, h)
+	a := algo.SlidingLog(algo.Per(8, 10*time.Second))
+	ps := one(a, 2)
+	names := shard.Names("k", 2)
+	sub := func(i int, n int64) backend.Decision {
+		r := take("k", []backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), 2)}}, n)
+		r.Sub = names[i]
+		return do(t, h, r)
+	}
+	require.True(t, sub(0, 4).Allowed)
+	now.Add(9_950_000)
+	require.True(t, sub(1, 4).Allowed) // share 1 is spent for 10 s, share 0 for 50 ms more
+	dead := true
+	h.after = func(r backend.Request, d *backend.Decision, err *error) {
+		if r.Sub == names[1] {
+			if dead {
+				*d, *err = backend.Decision{}, backend.ErrUnavailable
+			} else {
+				now.Add(60_000) // share 0 has room when the answer comes
+			}
+		}
+	}
+	do(t, s, peek("k", ps, 1)) // share 0 denies, nobody answers for share 1
+	dead = false
+	d := do(t, s, take("k", ps, 1))
+	h.after = nil
+	want := do(t, ignorant(h), peek("k", ps, 1))
+	require.True(t, d.Allowed || d.Estimated || d.State == want.State, "a share's numbers as the key's")
+}
+
+// TestTheDenyCacheKeepsNoShare: the same through a limiter.
+func TestTheDenyCacheKeepsNoShare(t *testing.T) {
+	_, h, now := hooking()
+	a := algo.SlidingLog(algo.Per(8, 10*time.Second))
+	names := shard.Names("k", 2)
+	l, err := headgate.New(hubbed{h, &backend.Hub{}}, one(a, 2), nil)
+	require.NoError(t, err)
+	sub := func(i int, n int64) backend.Decision {
+		r := take("k", []backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), 2)}}, n)
+		r.Sub = names[i]
+		return do(t, h, r)
+	}
+	require.True(t, sub(0, 4).Allowed)
+	now.Add(9_950_000)
+	require.True(t, sub(1, 4).Allowed)
+	dead := true
+	h.after = func(r backend.Request, d *backend.Decision, err *error) {
+		if r.Sub == names[1] {
+			if dead {
+				*d, *err = backend.Decision{}, backend.ErrUnavailable
+			} else {
+				now.Add(60_000)
+			}
+		}
+	}
+	_, _ = l.Peek(context.Background(), "k", 1)
+	dead = false
+	_, _ = l.Allow(context.Background(), "k")
+	h.after = nil
+	wrong := 0
+	for range 9 {
+		now.Add(100_000)
+		d, err := l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+		if !d.Allowed {
+			wrong++
+		}
+		if wrong == 0 {
+			break
+		}
+	}
+	require.Zero(t, wrong, "denied, with half of the limit free")
+}
+
+type losing struct {
+	*memory.Store
+	n int
+}
+
+func (l *losing) Budget() time.Duration { return 50 * time.Millisecond }
+func (l *losing) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	d, err := l.Store.Do(ctx, r)
+	if l.n++; l.n == 2 {
+		<-ctx.Done()
+		return backend.Decision{}, fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, ctx.Err()) // as internal/script words it
+	}
+	return d, err
+}
+
+// TestPerhapsCountedStaysSo: also where it is the budget that ended it.
+func TestPerhapsCountedStaysSo(t *testing.T) {
+	l := &losing{Store: memory.New(nil)}
+	ps := one(algo.FixedWindow(algo.Per(20, algo.MaxPeriod)), 2)
+	names := shard.Names("k", 2)
+	for range 2 {
+		// one share is spent: the call asks it first or not
+		r := take("k", []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(0, 2)}}, 10)
+		r.Sub = names[0]
+		do(t, l.Store, r)
+	}
+	for i := 0; ; i++ {
+		s := shard.New(breaker.New(l, nil), struct {
+			backend.Store
+			backend.Budgeted
+		}{l, l})
+		l.n = 0
+		r := take("k", ps, 1)
+		r.Last = false
+		d, err := s.Do(context.Background(), r)
+		if err == nil {
+			require.True(t, d.Allowed)
+			require.Less(t, i, 9)
+			continue // the share with room was drawn first
+		}
+		require.ErrorIs(t, err, backend.ErrPerhapsCounted)
+		return
+	}
+}
+
+type stuck struct {
+	*memory.Store
+	block atomic.Bool
+}
+
+func (l *stuck) Budget() time.Duration { return 30 * time.Millisecond }
+func (l *stuck) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+	if l.block.Load() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return l.Store.Do(ctx, r)
+}
+
+// TestAChargeSaysNothingOfAnEarlierCall: one that is used again, for a call that
+// asked nobody.
+func TestAChargeSaysNothingOfAnEarlierCall(t *testing.T) {
+	l := &stuck{Store: memory.New(nil)}
+	s := shard.New(breaker.New(l, nil), l)
+	ps := one(algo.FixedWindow(algo.Per(20, algo.MaxPeriod)), 4)
+	ps[0].OnFailure = backend.FailOpen
+	c := &backend.Charge{}
+	for {
+		r := take("k", ps, 1)
+		r.Charge = c
+		if !do(t, s, r).Allowed {
+			break
+		}
+	}
+	time.Sleep(1100 * time.Millisecond) // all stale: a call sums at once
+	*c = backend.Charge{Cost: 7, Outcome: backend.Taken, Sub: "AAAA", At: 42}
+	l.block.Store(true)
+	r := take("k", ps, 1)
+	r.Charge = c
+	do(t, s, r)
+	require.Equal(t, backend.NotTaken, c.Outcome)
+}
+
+// TestUsedIsExactAfterASum: also where a share holds more than its part.
+func TestUsedIsExactAfterASum(t *testing.T) {
+	exact := 0
+	for kind := range kinds(algo.PerDay(80)) {
+		s, h, now := hooking()
+		wide, ps := one(kinds(algo.PerDay(80))[kind], 4), one(kinds(algo.PerDay(40))[kind], 4)
+		// another process fills one share by the wide limit
+		for i := range 15 {
+			r := take("k", wide, 1)
+			r.Sub, r.Policies = shard.Names("k", 4)[0], []backend.Policy{{Name: "p", Algorithm: wide[0].Algorithm.Part(0, 4)}}
+			require.True(t, do(t, h, r).Allowed, i)
+		}
+		for { // others spend three shares, all of which this process sees
+			d := do(t, s, take("k", ps, 1))
+			if d.Remaining <= 8 || !d.Allowed {
+				break
+			}
+		}
+		for do(t, s, take("k", ps, 1)).Allowed {
+		}
+		now.Add(1_100_000)
+		r := take("k", ps, 1) // another process frees a share
+		r.Sub, r.Op, r.Policies = shard.Names("k", 4)[2], backend.Reset, []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(2, 4)}}
+		do(t, h, r)
+		for range 20 {
+			d := do(t, s, take("k", ps, 1))
+			if d.Allowed && !d.Estimated {
+				exact++
+				want := do(t, ignorant(h), peek("k", ps, 0))
+				require.Equal(t, want.State, d.State, "kind %d", kind)
+			}
+		}
+	}
+	require.NotZero(t, exact)
+}
+
+// TestRoomEndsEveryVerdict: also one that is being drawn from before.
+func TestRoomEndsEveryVerdict(t *testing.T) {
+	for range 60 {
+		require.Zero(t, drawn(t, 64, 1))
+	}
+}
+
+// drawn returns 1 where a verdict stands after room was heard of, in a crowd that
+// draws it all the time.
+func drawn(t *testing.T, k, crowd int) int {
+	const part = 1_000_00
+	_, h, _ := hooking()
+	s := shard.New(h, h)
+	a := algo.FixedWindow(algo.PerDay(part * int64(k)))
+	ps, names := two(a, a, k), shard.Names("k", k)
+	at := func(i int, op backend.Op, n int64) {
+		r := take("k", []backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), int64(k))}, {Name: "q", Algorithm: a.Part(int64(i), int64(k))}}, n)
+		r.Sub, r.Op = names[i], op
+		do(t, h, r)
+	}
+	for i := range names {
+		at(i, backend.Take, part-1)
+	}
+	for range 2 {
+		do(t, s, costing("k", ps, 1, 2))
+		do(t, s, costing("k", ps, 2, 1))
+	}
+	var stop atomic.Bool
+	var all sync.WaitGroup
+	for range crowd {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for !stop.Load() {
+				_, _ = s.Do(context.Background(), costing("k", ps, 1, 2))
+				_, _ = s.Do(context.Background(), costing("k", ps, 2, 1))
+			}
+		}()
+	}
+	time.Sleep(time.Millisecond)
+	at(0, backend.Reset, 1) // by another process
+	require.True(t, do(t, s, costing2(peek("k", ps, 0), 1, 2)).Allowed)
+	stop.Store(true)
+	all.Wait()
+	x, y := do(t, s, costing("k", ps, 1, 2)), do(t, s, costing("k", ps, 2, 1))
+	if !x.Allowed || !y.Allowed {
+		return 1
+	}
+	return 0
+}
+
+func costing2(r backend.Request, costs ...int64) backend.Request {
+	r.Cost, r.Costs = 0, costs
+	return r
+}
