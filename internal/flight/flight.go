@@ -10,6 +10,7 @@ package flight
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -29,17 +30,20 @@ import (
 // client then.
 const out = 8
 
-// long is the round trip from which on it does not matter what flights cost:
-// there are eight in it at most, and a call that waits for one of fewer waits
-// for longer (bench: latency/poisson-1ms/60, p50 1.13 of redis_rate's without
-// this, 1.04 with it).
-const long = 500 * time.Microsecond
-
 // all is out where every call is a flight of its own.
 const all = 1 << 30
 
-// crowds are the calls a flight from above which fewer may be out.
-var crowds = [...]struct{ calls, out int }{{16, 2}, {2, 4}}
+// crowds are the calls a flight from above which fewer may be out, where the
+// shortest round trip of late is no longer than within. Of a few calls a flight
+// that is a link of less than a millisecond: of longer trips there are too few
+// for it to matter what they cost, and a call that waits for one of four instead
+// of eight waits for longer (bench: latency/poisson-1ms/60, p50 1.13 of
+// redis_rate's without this, 1.04 with it). Of many calls it is any: there the
+// trip is the server's own time.
+var crowds = [...]struct {
+	calls, out int
+	within     time.Duration
+}{{16, 2, math.MaxInt64}, {2, 4, 900 * time.Microsecond}}
 
 // most is how many calls may wait; more are refused at once. A variable for
 // the tests alone.
@@ -176,11 +180,8 @@ const smooth = 8
 
 // limit is how many flights may be out now.
 func (q *Queue) limit() int {
-	if q.out == all || q.mu.least > long {
-		return q.out
-	}
 	for _, c := range crowds {
-		if q.mu.load > c.calls*smooth {
+		if q.mu.load > c.calls*smooth && q.mu.least <= c.within && q.out < all {
 			return min(c.out, q.out)
 		}
 	}

@@ -223,7 +223,7 @@ func TestCrowds(t *testing.T) {
 		q := queue(distant{server.Client(t), away}, 20*time.Second)
 		crowd := func() int {
 			var running sync.WaitGroup
-			for range 64 {
+			for range 32 {
 				running.Add(1)
 				go func() {
 					defer running.Done()
