@@ -34,9 +34,7 @@ func (f *far) Do(_ context.Context, r backend.Request) (backend.Decision, error)
 
 type near struct{ *far }
 
-func (near) Hit(context.Context, string, *backend.Policy, int64) (int64, backend.Reading, bool) {
-	return 0, backend.Reading{}, false
-}
+func (near) Shared() *backend.Hub { return nil }
 
 type many struct{ *far }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -219,22 +220,26 @@ func (d distant) Process(ctx context.Context, cmd redis.Cmder) error {
 // out, but not where the server is far away.
 func TestCrowds(t *testing.T) {
 	server := redistest.Start(t)
-	for _, away := range []time.Duration{0, 2 * time.Millisecond} {
-		q := queue(distant{server.Client(t), away}, 20*time.Second)
-		crowd := func() int {
-			var running sync.WaitGroup
-			for range 32 {
-				running.Add(1)
-				go func() {
-					defer running.Done()
-					for range 20 {
-						_, _ = q.Do(context.Background(), "k", 0, take("k"))
-					}
-				}()
-			}
-			running.Wait()
-			return q.Limit()
+	near, far := queue(server.Client(t), 20*time.Second), queue(distant{server.Client(t), 2 * time.Millisecond}, 20*time.Second)
+	for _, q := range []*flight.Queue{near, far} {
+		var over atomic.Bool
+		var crowd sync.WaitGroup
+		for range 24 {
+			crowd.Add(1)
+			go func() {
+				defer crowd.Done()
+				for !over.Load() {
+					_, _ = q.Do(context.Background(), "k", 0, take("k"))
+				}
+			}()
 		}
-		require.Eventually(t, func() bool { return (crowd() < flight.Out) == (away == 0) }, 10*time.Second, time.Millisecond)
+		if q == near {
+			require.Eventually(t, func() bool { return q.Limit() < flight.Out }, 10*time.Second, time.Millisecond)
+		} else {
+			time.Sleep(100 * time.Millisecond) // until it is known
+			require.Never(t, func() bool { return q.Limit() < flight.Out }, 200*time.Millisecond, time.Millisecond)
+		}
+		over.Store(true)
+		crowd.Wait()
 	}
 }
