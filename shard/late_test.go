@@ -28,6 +28,19 @@ func (h *hooked) Do(ctx context.Context, r backend.Request) (backend.Decision, e
 	return d, err
 }
 
+// hold stops the k-th answer to a Peek, the last of a sum over k, until goOn.
+func (h *hooked) hold(k int64) (inPeek, goOn chan bool) {
+	inPeek, goOn = make(chan bool), make(chan bool)
+	var n atomic.Int64
+	h.after = func(r backend.Request, d *backend.Decision, err *error) {
+		if r.Op == backend.Peek && n.Add(1) == k {
+			inPeek <- true
+			<-goOn
+		}
+	}
+	return inPeek, goOn
+}
+
 func hooking() (*shard.Store, *hooked, *atomic.Int64) {
 	now := new(atomic.Int64)
 	now.Store(1_745_000_145_000_000)
@@ -43,14 +56,7 @@ func TestAJoinedSumIsEstimated(t *testing.T) {
 	for do(t, s, take("k", ps, 1)).Allowed {
 	}
 	now.Add(1_100_000) // what is known lapses; every share is stale
-	inPeek, goOn := make(chan bool), make(chan bool)
-	var n atomic.Int64
-	h.after = func(r backend.Request, d *backend.Decision, err *error) {
-		if r.Op == backend.Peek && n.Add(1) == 4 {
-			inPeek <- true
-			<-goOn
-		}
-	}
+	inPeek, goOn := h.hold(4)
 	first := make(chan backend.Decision)
 	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); first <- d }()
 	<-inPeek
@@ -63,7 +69,6 @@ func TestAJoinedSumIsEstimated(t *testing.T) {
 	d := <-second
 	h.after = nil
 	want := do(t, ignorant(h), peek("k", ps, 1))
-	t.Logf("truth %+v", want)
 	if !d.Estimated {
 		require.Equal(t, want.State, d.State)
 	}
@@ -79,14 +84,7 @@ func TestAJoinedSumLeavesOutATake(t *testing.T) {
 	r := take("k", ps, 1)
 	r.Op = backend.Reset
 	do(t, ignorant(h), r)
-	inPeek, goOn := make(chan bool), make(chan bool)
-	var n atomic.Int64
-	h.after = func(r backend.Request, d *backend.Decision, err *error) {
-		if r.Op == backend.Peek && n.Add(1) == 4 {
-			inPeek <- true
-			<-goOn
-		}
-	}
+	inPeek, goOn := h.hold(4)
 	first, second := make(chan backend.Decision), make(chan backend.Decision)
 	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); first <- d }()
 	<-inPeek
@@ -98,10 +96,10 @@ func TestAJoinedSumLeavesOutATake(t *testing.T) {
 	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); second <- d }()
 	time.Sleep(100 * time.Millisecond)
 	goOn <- true
-	a, b := <-first, <-second
+	<-first
+	b := <-second
 	h.after = nil
 	want := do(t, ignorant(h), peek("k", ps, 0))
-	t.Logf("first %+v\nsecond %+v\ntruth %+v", a, b, want)
 	require.True(t, b.Allowed)
 	if !b.Estimated { // it began after the eight had passed
 		require.LessOrEqual(t, b.Remaining, want.Remaining+1)
@@ -127,14 +125,7 @@ func TestTheDenyCacheDoesNotOutlastASum(t *testing.T) {
 	}
 	_, _ = l.Peek(context.Background(), "k", 1) // all are known to be spent
 	now.Add(2_100_000)                          // and that lapses; 200 ms to go
-	inPeek, goOn := make(chan bool), make(chan bool)
-	var n atomic.Int64
-	h.after = func(r backend.Request, d *backend.Decision, err *error) {
-		if r.Op == backend.Peek && n.Add(1) == 4 {
-			inPeek <- true
-			<-goOn
-		}
-	}
+	inPeek, goOn := h.hold(4)
 	first, second := make(chan backend.Decision), make(chan backend.Decision)
 	go func() { d, _ := l.Allow(context.Background(), "k"); first <- d }()
 	<-inPeek
@@ -160,14 +151,7 @@ func TestAnOlderSumKeepsItsDenials(t *testing.T) {
 	for do(t, s, take("k", ps, 1)).Allowed {
 	}
 	now.Add(1_100_000)
-	inPeek, goOn := make(chan bool), make(chan bool)
-	var n atomic.Int64
-	h.after = func(r backend.Request, d *backend.Decision, err *error) {
-		if r.Op == backend.Peek && n.Add(1) == 4 {
-			inPeek <- true
-			<-goOn
-		}
-	}
+	inPeek, goOn := h.hold(4)
 	first := make(chan backend.Decision)
 	go func() { d, _ := s.Do(context.Background(), take("k", ps, 1)); first <- d }()
 	<-inPeek
