@@ -18,7 +18,7 @@ import (
 const (
 	sets      = 1024
 	ways      = 4
-	cellsMost = 1 << 17 // some 40 MB; 8,192 keys over 16, 128 over 1,024
+	cellsMost = 1 << 17 // some 40 to 55 MB; 8,192 keys over 16, 128 over 1,024
 	keyMost   = 1024    // bytes; a longer key is known by its hash
 )
 

@@ -167,3 +167,27 @@ func TestAnOlderSumKeepsItsDenials(t *testing.T) {
 	d := do(t, s, take("k", ps, 1))
 	require.True(t, d.Allowed)
 }
+
+// TestATakeThatHearsOfRoom: a cheaper take that passes refuses the older sum's
+// denial of its share as a Peek does.
+func TestATakeThatHearsOfRoom(t *testing.T) {
+	s, h, now := hooking()
+	ps := one(algo.FixedWindow(algo.PerMinute(44)), 4)
+	for do(t, s, take("k", ps, 5)).Allowed {
+	}
+	now.Add(1_100_000)
+	inPeek, goOn := h.hold(4)
+	first := make(chan backend.Decision)
+	go func() { d, _ := s.Do(context.Background(), take("k", ps, 5)); first <- d }()
+	<-inPeek
+	now.Add(1000)
+	r := take("k", ps, 1)
+	r.Op = backend.Reset
+	do(t, ignorant(h), r) // by another process
+	now.Add(1000)
+	require.True(t, do(t, s, take("k", ps, 1)).Allowed) // one share has room
+	goOn <- true
+	<-first
+	now.Add(1000)
+	require.True(t, do(t, s, take("k", ps, 5)).Allowed)
+}

@@ -111,16 +111,16 @@ func (c *call) total(f *round) []backend.State {
 // lonely reports whether nobody decided, and nothing was counted.
 func lonely(err error) bool { return errors.Is(err, backend.ErrUnavailable) }
 
-// keep notes what a round that began at sent said, for all calls that come. A
-// round whose caller left says nothing of who did not answer.
-func (c *call) keep(ctx context.Context, f *round, sent time.Duration) {
+// keep notes what a round said, for all calls that come. One whose caller left
+// says nothing of who did not answer.
+func (c *call) keep(ctx context.Context, f *round) {
 	now := c.m.now()
 	f.at = now
 	for i := range f.answers {
 		a := &f.answers[i]
 		switch {
 		case a.Err == nil:
-			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, sent, now)
+			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, f.sent, now)
 		case backend.Undecided(a.Err):
 			if !lonely(a.Err) { // what only reads counts nothing
 				a.Err = fmt.Errorf("%w: %v", backend.ErrUnavailable, a.Err)
@@ -194,8 +194,7 @@ func (c *call) read(ctx context.Context, f *reading) {
 		close(f.done)
 	}()
 	c.s.done.sums.Add(1)
-	sent := c.m.now()
 	round := c.askAll(ctx, backend.Peek, c.doubtful())
-	c.keep(ctx, round, sent)
+	c.keep(ctx, round)
 	f.round = round
 }

@@ -161,7 +161,7 @@ func (c *call) ask(ctx context.Context, i int, f *round) (d backend.Decision, er
 	}
 	switch {
 	case err == nil:
-		now := c.learnt(&d)
+		now := c.learnt(i, &d)
 		if d.Allowed && f == nil {
 			c.e.renew(i, states)
 		}
@@ -178,9 +178,10 @@ func (c *call) ask(ctx context.Context, i int, f *round) (d backend.Decision, er
 	return d, err, true
 }
 
-// learnt reads the clock for an answer that stands for a while.
-func (c *call) learnt(d *backend.Decision) time.Duration {
-	if d.Allowed {
+// learnt reads the clock for an answer of the i-th share that stands for a
+// while, or that may end what stands against it.
+func (c *call) learnt(i int, d *backend.Decision) time.Duration {
+	if d.Allowed && c.e.subs[i].shut.Load() == nil {
 		return 0
 	}
 	return c.m.now()
@@ -219,11 +220,17 @@ func (c *call) widen(d *backend.Decision, states []backend.State, f *round) {
 
 // fail applies the failure mode of the i-th share, where no store decided.
 func (c *call) fail(ctx context.Context, i int, err error) (backend.Decision, error) {
+	d, err := c.s.Fail(ctx, c.undecided(i, err), err)
+	return c.whole(d), err
+}
+
+// undecided returns the request on the i-th share, which no store decided, as
+// the station that applies the failure modes takes it.
+func (c *call) undecided(i int, err error) backend.Request {
 	r := c.part(i)
 	r.Last = c.r.Last
 	r.Unknown(err)
-	d, err := c.s.Fail(ctx, r, err)
-	return c.whole(d), err
+	return r
 }
 
 // meet applies the failure modes of the shares that nobody answers for, once
@@ -248,9 +255,7 @@ func (c *call) deadParts(dead map[int]error, yield func(backend.Request, error) 
 		if !ok {
 			continue
 		}
-		r := c.part(i)
-		r.Last = c.r.Last
-		if r.Unknown(err); !yield(r, err) {
+		if !yield(c.undecided(i, err), err) {
 			return
 		}
 	}

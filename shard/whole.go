@@ -10,12 +10,11 @@ import (
 // peek reads all sub-keys and sums. Where none that answers has room, and some
 // don't answer, their failure mode decides.
 func (c *call) peek(ctx context.Context) (backend.Decision, error) {
-	sent := c.m.now()
 	f := c.all(ctx, backend.Peek)
 	if err := f.wrong(); err != nil {
 		return backend.Decision{}, err
 	}
-	c.keep(ctx, f, sent)
+	c.keep(ctx, f)
 	t := f.total()
 	if t.heard < len(f.answers) && (t.heard == 0 || t.retry > 0) {
 		return c.meet(ctx, f.dead())

@@ -110,8 +110,8 @@ func (g *Group) refuse(err error) {
 	}
 }
 
-// mark moves the takes that nobody withdrew from waiting to sent. It is the one instant that divides "certainly not counted" from
-// "perhaps".
+// mark moves the takes that nobody withdrew from waiting to sent. It is the one
+// instant that divides "certainly not counted" from "perhaps".
 func (g *Group) mark() (any bool) {
 	g.sent = g.sent[:0]
 	for _, t := range g.Takes {
