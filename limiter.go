@@ -5,6 +5,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -104,20 +105,20 @@ func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 // It returns within the store's budget, whatever the server does, or sooner
 // when ctx ends.
 func (l *Limiter) Allow(ctx context.Context, key string) (d Decision, err error) {
-	if l.hit(ctx, key, 1, &d) { // not by AllowN: to copy its Decision took an eighth of a hit
-		return d, nil
+	if !l.hit(ctx, key, 1, &d) { // not by AllowN: to copy its Decision took an eighth of a hit
+		err = l.take(ctx, key, 1, &d)
 	}
-	return l.take(ctx, key, 1)
+	return d, err
 }
 
 // AllowN decides a call that costs n units of every policy, all or nothing;
 // n is from 1 to what the policies can grant. A larger one is
 // ErrNeverAdmissible.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, err error) {
-	if l.hit(ctx, key, n, &d) {
-		return d, nil
+	if !l.hit(ctx, key, n, &d) {
+		err = l.take(ctx, key, n, &d)
 	}
-	return l.take(ctx, key, n)
+	return d, err
 }
 
 // hit writes the decision to the zero d where a store in this process has it
@@ -129,22 +130,19 @@ func (l *Limiter) hit(ctx context.Context, key string, n int64, d *Decision) boo
 	return l.memory.Hit(ctx, key, &l.policies[0], n, d)
 }
 
-func (l *Limiter) take(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.do(ctx, backend.Request{
-		Op:    backend.Take,
-		Group: backend.Group{Key: key, Policies: l.policies, Cost: n},
-		Last:  true,
-	})
+func (l *Limiter) take(ctx context.Context, key string, n int64, d *Decision) error {
+	q := l.ask(backend.Take, key)
+	q.request.Cost = n
+	return l.do(ctx, q, d)
 }
 
 // Peek answers what AllowN would and writes nothing; n is from 0, which asks
 // only for the numbers.
-func (l *Limiter) Peek(ctx context.Context, key string, n int64) (Decision, error) {
-	return l.do(ctx, backend.Request{
-		Op:    backend.Peek,
-		Group: backend.Group{Key: key, Policies: l.policies, Cost: n},
-		Last:  true,
-	})
+func (l *Limiter) Peek(ctx context.Context, key string, n int64) (d Decision, err error) {
+	q := l.ask(backend.Peek, key)
+	q.request.Cost = n
+	err = l.do(ctx, q, &d)
+	return d, err
 }
 
 // Call is a decision with all that can be asked of it.
@@ -158,46 +156,63 @@ type Call struct {
 
 // Do decides a call with a cost of its own for each policy, as one request
 // and 3,000 tokens, and tells the state of each.
-func (l *Limiter) Do(ctx context.Context, c Call) (Decision, error) {
+func (l *Limiter) Do(ctx context.Context, c Call) (d Decision, err error) {
 	if c.Costs == nil {
-		return Decision{}, &InvalidError{What: "costs", Value: c.Costs, Want: "one for each policy"}
+		return d, &InvalidError{What: "costs", Value: c.Costs, Want: "one for each policy"}
 	}
-	return l.do(ctx, backend.Request{
-		Op:    backend.Take,
-		Group: backend.Group{Key: c.Key, Policies: l.policies, Costs: c.Costs, Each: c.Each},
-		Last:  true,
-	})
-}
-
-// do asks the stations, and tells the observer once what they decided.
-func (l *Limiter) do(ctx context.Context, r backend.Request) (Decision, error) {
-	if l.observer == nil {
-		return l.ask(ctx, r)
-	}
-	begin := time.Now()
-	d, err := l.ask(ctx, r)
-	if err == nil {
-		l.observer.Decided(d, time.Since(begin))
-	}
+	q := l.ask(backend.Take, c.Key)
+	q.request.Costs, q.request.Each = c.Costs, c.Each
+	err = l.do(ctx, q, &d)
 	return d, err
 }
 
-func (l *Limiter) ask(ctx context.Context, r backend.Request) (Decision, error) {
-	if l.denial != nil {
-		return l.denial.Do(ctx, r)
+// question is what the stations hand on. They keep nothing of it, so that it
+// serves one call after the other.
+type question struct {
+	request  backend.Request
+	decision Decision
+}
+
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+func (l *Limiter) ask(op backend.Op, key string) *question {
+	q := questions.Get().(*question)
+	q.request.Op, q.request.Key, q.request.Policies, q.request.Last = op, key, l.policies, true
+	return q
+}
+
+// do asks the stations, tells the observer once what they decided, and writes
+// it to the zero d. The question is nobody's then.
+func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
+	begin := time.Time{}
+	if l.observer != nil {
+		begin = time.Now()
 	}
-	return l.shard.Do(ctx, r)
+	err := l.hand(ctx, &q.request, &q.decision)
+	if err == nil {
+		*d = q.decision
+	}
+	*q = question{} // or it would keep the caller's key
+	questions.Put(q)
+	if l.observer != nil && err == nil {
+		l.observer.Decided(*d, time.Since(begin))
+	}
+	return err
+}
+
+// hand hands a request to the outermost station.
+func (l *Limiter) hand(ctx context.Context, r *backend.Request, d *Decision) error {
+	if l.denial != nil {
+		return l.denial.Do(ctx, r, d)
+	}
+	return l.shard.Do(ctx, r, d)
 }
 
 // Reset makes the key as new for the limiter's policies. Unlike a decision it
 // has no failure mode: where the store can't do it, that is an error.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, err := l.do(ctx, backend.Request{
-		Op:    backend.Reset,
-		Group: backend.Group{Key: key, Policies: l.policies},
-		Last:  true,
-	})
-	return err
+	var d Decision
+	return l.do(ctx, l.ask(backend.Reset, key), &d)
 }
 
 // Ping asks the store whether it is fit to serve. What makes it unfit is an

@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/headgate-go/headgate"
@@ -158,4 +159,26 @@ func TestPingOfAStoreThatHasNone(t *testing.T) {
 	warnings, err := l.Ping(context.Background())
 	require.NoError(t, err)
 	require.Empty(t, warnings)
+}
+
+// TestCallsLeaveNothingBehind: what one call says of itself holds for no other,
+// though they have a request and a decision by turns.
+func TestCallsLeaveNothingBehind(t *testing.T) {
+	ctx := context.Background()
+	day := headgate.Policy{Name: "day", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailClosed}
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{day, perMinute}, nil)
+	require.NoError(t, err)
+	for range 10 {
+		each := make([]headgate.State, 2)
+		_, err = l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{7, 3}, Each: each})
+		require.NoError(t, err)
+		said := slices.Clone(each)
+		d, err := l.Allow(ctx, "other")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, d.Granted)
+		d, err = l.AllowN(ctx, "other", 1000)
+		require.ErrorIs(t, err, headgate.ErrNeverAdmissible)
+		require.Zero(t, d)
+		require.Equal(t, said, each)
+	}
 }

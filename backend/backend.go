@@ -37,15 +37,20 @@ import (
 //   - A take is charged at most once, whatever is lost on the way.
 //   - Everything stored expires by itself.
 //   - After Close every request is ErrClosed.
+//   - An error leaves the decision zero.
+//   - Nothing is written to a request, but to what its Each and Charge name.
+//   - Neither the request nor the decision is kept when Do has returned, also where ctx ended first.
 type Store interface {
 	// Check says whether the store could carry these policies. It does no
 	// I/O and is asked once, when a limiter is made. The error is typed and
 	// names the value.
 	Check(policies []Policy) error
 
-	// Do decides one request. A denial is a Decision, never an error.
-	// An error means that the store decided nothing.
-	Do(ctx context.Context, r Request) (Decision, error)
+	// Do decides one request and writes the answer to d, which is zero
+	// before. A denial is a Decision, never an error. An error means that the
+	// store decided nothing, and d is zero still. Both r and d are the caller's,
+	// who may use them for something else as soon as Do has returned; see Ask.
+	Do(ctx context.Context, r *Request, d *Decision) error
 
 	// Close releases what the store itself made; a client that it was given
 	// stays open. Closing twice is closing once.
@@ -64,12 +69,12 @@ type Pinger interface {
 // trip to each of their nodes, side by side.
 type Rounds interface {
 	// DoAll decides each of the requests as Do would, and writes its answer
-	// under the same index. The requests have nothing to do with each other:
-	// what becomes of one says nothing of the next.
+	// under the same index, which is zero before. The requests have nothing to
+	// do with each other: what becomes of one says nothing of the next.
 	DoAll(ctx context.Context, rs []Request, answers []Answer)
 }
 
-// Answer is what Do returns.
+// Answer is what Do writes and returns.
 type Answer struct {
 	Decision Decision
 	Err      error
@@ -91,7 +96,8 @@ type Budgeted interface{ Budget() time.Duration }
 // Failer is implemented by the station that applies the failure modes.
 type Failer interface {
 	// Fail decides r as if its store had answered with err, and asks nobody.
-	Fail(ctx context.Context, r Request, err error) (Decision, error)
+	// It writes the answer to d, as Do does.
+	Fail(ctx context.Context, r *Request, d *Decision, err error) error
 }
 
 // Op is what a request asks.
@@ -116,8 +122,15 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// Request is one call to a store. It travels by value, so that asking a
-// store in this process allocates nothing.
+// Request is one call to a store. Stations hand it on as they get it, with the
+// Decision that is to be written: by pointer, so that a call is as cheap as the
+// work that is done for it. Whoever asks often keeps both in a pool, since they
+// escape through the interface.
+//
+// What lost is to hand them on by value. A Request is 168 bytes and a Decision
+// 96, and each of seven stations had its copies: a caller that waited for Redis
+// was 4.3 KB of stack deep, and 512 callers of one key on it got 760,000
+// decisions a second, 880,000 by pointer; 970,000 with no station between.
 type Request struct {
 	Op Op
 	Group

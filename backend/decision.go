@@ -61,12 +61,12 @@ type Reading struct {
 }
 
 // Decide words the answer to g, met at the instant now with one reading a
-// policy: it picks the binding policy and fills g.Each and g.Charge.
-// at is the instant that a charge counts from.
-func (g *Group) Decide(op Op, now, at int64, readings []Reading) Decision {
-	d := Decision{Allowed: true}
+// policy, into the zero Decision: it picks the binding policy and fills g.Each
+// and g.Charge. at is the instant that a charge counts from.
+func (g *Group) Decide(op Op, now, at int64, readings []Reading, d *Decision) {
 	for i := range readings {
-		s := readings[i].state(&g.Policies[i], now)
+		var s State
+		readings[i].state(&s, &g.Policies[i], now)
 		if g.Each != nil {
 			g.Each[i] = s
 		}
@@ -76,35 +76,25 @@ func (g *Group) Decide(op Op, now, at int64, readings []Reading) Decision {
 	}
 	d.Allowed = d.RetryAfter == 0
 	if op == Take {
-		g.charge(&d, at)
+		g.charge(d, at)
 	}
-	return d
 }
 
-// Word writes the answer to a plain take, which this is the reading of, into
-// the zero Decision. It is Decide for one policy, without copies of a State.
+// Word is Decide for a plain take, which this is the reading of.
 func (r *Reading) Word(d *Decision, p *Policy, cost, now int64) {
-	limit := p.Algorithm.Max()
-	d.Policy = p.Name
-	d.Limit = limit
-	d.Used = r.Used
-	d.Remaining = max(0, limit-r.Used)
-	d.ResetAfter = until(r.ResetAt, now)
-	if d.RetryAfter = until(r.RetryAt, now); d.RetryAfter == 0 {
+	if r.state(&d.State, p, now); d.RetryAfter == 0 {
 		d.Allowed, d.Granted = true, cost
 	}
 }
 
-func (r *Reading) state(p *Policy, now int64) State {
+func (r *Reading) state(s *State, p *Policy, now int64) {
 	limit := p.Algorithm.Max()
-	return State{
-		Policy:     p.Name,
-		Limit:      limit,
-		Used:       r.Used,
-		Remaining:  max(0, limit-r.Used),
-		RetryAfter: until(r.RetryAt, now),
-		ResetAfter: until(r.ResetAt, now),
-	}
+	s.Policy = p.Name
+	s.Limit = limit
+	s.Used = r.Used
+	s.Remaining = max(0, limit-r.Used)
+	s.RetryAfter = until(r.RetryAt, now)
+	s.ResetAfter = until(r.ResetAt, now)
 }
 
 // Binding returns which of a key's states, one a policy in the order listed,

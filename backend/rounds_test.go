@@ -18,7 +18,7 @@ type far struct {
 	now, most atomic.Int64
 }
 
-func (f *far) Do(_ context.Context, r backend.Request) (backend.Decision, error) {
+func (f *far) Do(_ context.Context, r *backend.Request, d *backend.Decision) error {
 	n := f.now.Add(1)
 	defer f.now.Add(-1)
 	for old := f.most.Load(); n > old && !f.most.CompareAndSwap(old, n); old = f.most.Load() {
@@ -29,7 +29,8 @@ func (f *far) Do(_ context.Context, r backend.Request) (backend.Decision, error)
 	for end := time.Now().Add(20 * time.Millisecond); f.most.Load() < f.full && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	return backend.Decision{State: backend.State{Policy: r.Key}}, nil
+	d.Policy = r.Key
+	return nil
 }
 
 type near struct{ *far }

@@ -110,44 +110,43 @@ func (s *Store) checkMode(p *backend.Policy) error {
 }
 
 // Do asks next.
-func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	d, err := s.next.Do(ctx, r)
-	if err == nil {
-		return d, nil
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if err := s.next.Do(ctx, r, d); err != nil {
+		return s.Fail(ctx, r, d, err)
 	}
-	return s.Fail(ctx, r, err)
+	return nil
 }
 
 // Fail decides by the failure modes what next, or who stands for it, could
 // not. A reset and a settlement that next could not make are errors: to
 // pretend that they were made would not help the caller.
-func (s *Store) Fail(ctx context.Context, r backend.Request, err error) (backend.Decision, error) {
-	return s.FailAny(ctx, func(yield func(backend.Request, error) bool) { yield(r, err) })
+func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
+	return s.FailAny(ctx, func(yield func(*backend.Request, error) bool) { yield(r, err) }, d)
 }
 
 // FailAny decides, and counts, one call that may be made in several ways, each
 // with why its store could not decide: as the first of them that FailLocal lets
 // pass, else as the last. The other modes say of all what they say of one.
-func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[backend.Request, error]) (d backend.Decision, _ error) {
+func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range ways {
+		*d = backend.Decision{} // of what an earlier way said nothing holds
 		if !r.Last || !backend.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
-			return backend.Decision{}, err
+			return err
 		}
-		if d = s.fail(ctx, &r, err); d.Allowed || d.Source != backend.FromFailLocal {
+		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal {
 			break
 		}
 	}
-	s.undone.count(&d)
-	return d, nil
+	s.undone.count(d)
+	return nil
 }
 
 // DoAll asks next for all of them at once; see backend.Rounds.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
 	backend.DoAll(ctx, s.next, rs, answers)
 	for i := range rs {
-		a := &answers[i]
-		if a.Err != nil {
-			a.Decision, a.Err = s.Fail(ctx, rs[i], a.Err)
+		if a := &answers[i]; a.Err != nil {
+			a.Err = s.Fail(ctx, &rs[i], &a.Decision, a.Err)
 		}
 	}
 }

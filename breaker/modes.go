@@ -6,21 +6,22 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// fail decides by the strictest failure mode of the request's policies.
-func (s *Store) fail(ctx context.Context, r *backend.Request, err error) backend.Decision {
+// fail decides by the strictest failure mode of the request's policies, and
+// writes the answer to the zero d.
+func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
 	if p.OnFailure == backend.FailLocal {
-		return s.local(ctx, r, err)
+		s.local(ctx, r, d, err)
+		return
 	}
 	for i := range r.Each {
 		r.Each[i] = state(&r.Policies[i])
 	}
-	d := backend.Decision{State: state(p), Err: err, Charge: r.Charge, Source: backend.FromFailClosed}
+	d.State, d.Err, d.Charge, d.Source = state(p), err, r.Charge, backend.FromFailClosed
 	if p.OnFailure == backend.FailOpen {
 		d.Allowed, d.Source = true, backend.FromFailOpen
 	}
-	return d
 }
 
 // strictness orders the modes: open, local, closed.
@@ -49,23 +50,21 @@ func state(p *backend.Policy) backend.State {
 // policies that fail local, the open ones let everything pass. A share below
 // one unit, or below the call's cost, fails closed: there is no local instant
 // at which it would pass.
-func (s *Store) local(ctx context.Context, r *backend.Request, err error) backend.Decision {
+func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
 	for i := range r.Each {
 		r.Each[i] = state(&r.Policies[i])
 	}
 	q, at := s.shares(r)
-	d, e := backend.Decision{}, error(nil)
 	if i := tooDear(&q); i >= 0 {
-		d = refuse(r, at[i])
-	} else if d, e = s.opts.Local.Do(context.WithoutCancel(ctx), q); e != nil { // not ctx: its end may be why we are here
-		d = refuse(r, at[0])
+		refuse(r, d, at[i])
+	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // not ctx: its end may be why we are here
+		refuse(r, d, at[0])
 	} else {
 		for i := range q.Each {
 			r.Each[at[i]] = q.Each[i]
 		}
 	}
 	d.Source, d.Err, d.Charge = backend.FromFailLocal, err, r.Charge
-	return d
 }
 
 // tooDear returns the first policy whose share is below the cost, or -1.
@@ -79,13 +78,12 @@ func tooDear(q *backend.Request) int {
 }
 
 // refuse denies for the i-th policy.
-func refuse(r *backend.Request, i int) backend.Decision {
-	s := state(&r.Policies[i])
-	s.RetryAfter = RetryAfter
+func refuse(r *backend.Request, d *backend.Decision, i int) {
+	d.State = state(&r.Policies[i])
+	d.RetryAfter = RetryAfter
 	if r.Each != nil {
-		r.Each[i] = s
+		r.Each[i] = d.State
 	}
-	return backend.Decision{State: s}
 }
 
 // shares returns the request on the policies that fail local, each with this

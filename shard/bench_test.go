@@ -30,9 +30,11 @@ func BenchmarkDo(b *testing.B) {
 		b.Run(fmt.Sprint(k), func(b *testing.B) {
 			s, _ := over(b)
 			r := take("tenant:42", one(algo.FixedWindow(algo.PerMinute(1<<31)), k), 1)
+			var d backend.Decision
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Do(b.Context(), r); err != nil {
+				d = backend.Decision{}
+				if err := s.Do(b.Context(), &r, &d); err != nil {
 					b.Fatal(err)
 				}
 			}

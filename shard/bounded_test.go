@@ -21,16 +21,15 @@ type spentStore struct{ asked atomic.Int64 }
 func (s *spentStore) Check([]backend.Policy) error { return nil }
 func (s *spentStore) Close() error                 { return nil }
 func (s *spentStore) Clock() func() time.Time      { return func() time.Time { return time.UnixMicro(0) } }
-func (s *spentStore) Do(_ context.Context, r backend.Request) (backend.Decision, error) {
+func (s *spentStore) Do(_ context.Context, r *backend.Request, d *backend.Decision) error {
 	s.asked.Add(1)
 	for i := range r.Policies {
-		d := backend.State{Policy: r.Policies[i].Name, Limit: 1, Used: 1, RetryAfter: time.Hour, ResetAfter: time.Hour}
-		if r.Each == nil {
-			return backend.Decision{State: d}, nil
+		d.State = backend.State{Policy: r.Policies[i].Name, Limit: 1, Used: 1, RetryAfter: time.Hour, ResetAfter: time.Hour}
+		if r.Each != nil {
+			r.Each[i] = d.State
 		}
-		r.Each[i] = d
 	}
-	return backend.Decision{State: r.Each[0]}, nil
+	return nil
 }
 
 // TestWhatIsKnownIsBoundedInBytes, of keys and of lists, and who is asked for
@@ -77,7 +76,7 @@ func TestCellsAreCounted(t *testing.T) {
 				if j%5 == 0 {
 					r.Op = backend.Reset
 				}
-				if _, err := s.Do(context.Background(), r); err != nil {
+				if _, err := backend.Ask(context.Background(), s, r); err != nil {
 					t.Error(err)
 				}
 			}

@@ -15,7 +15,7 @@ import (
 func TestCostsOutOfRange(t *testing.T) {
 	s, _, _ := counting(t)
 	refused := func(r backend.Request) error {
-		_, err := s.Do(context.Background(), r)
+		_, err := backend.Ask(context.Background(), s, r)
 		require.Error(t, err)
 		return err
 	}

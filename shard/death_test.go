@@ -71,7 +71,7 @@ func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promo
 			defer all.Done()
 			for over := 0; over < 200 && time.Now().Before(end); {
 				up := promoted.Load()
-				answer, err := s.Do(context.Background(), take("tenant", ps, 1))
+				answer, err := backend.Ask(context.Background(), s, take("tenant", ps, 1))
 				if err != nil {
 					t.Error(err)
 				}

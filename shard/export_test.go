@@ -7,7 +7,7 @@ import "github.com/headgate-go/headgate/backend"
 func (s *Store) Choose(r *backend.Request) (sub string, part []backend.Policy) {
 	m := s.known()
 	e := m.find(r.Key, m.plan(r.Policies))
-	c := call{s: s, m: m, r: *r, e: e}
+	c := call{s: s, m: m, r: r, e: e}
 	i := c.pick(false)
 	return e.name(i), e.plan.parts[i]
 }
@@ -35,3 +35,6 @@ func (s *Store) Cells() (counted, there int64) {
 }
 
 const CellsMost = cellsMost
+
+// Left is what the last call has left for the next.
+func Left() any { return *calls.Get().(*call) }

@@ -262,7 +262,7 @@ func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, n int, h 
 		r.Key = fmt.Sprint(c.Key, ":", n%c.Keys)
 	}
 	r.Charge = &charge
-	d, err := s.Do(context.Background(), r)
+	d, err := backend.Ask(context.Background(), s, r)
 	switch {
 	case err != nil:
 		t.Error(err)

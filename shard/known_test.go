@@ -24,10 +24,10 @@ type counted struct {
 	slow  time.Duration
 }
 
-func (c *counted) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (c *counted) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	c.asked.Add(1)
 	time.Sleep(c.slow)
-	return c.Store.Do(ctx, r)
+	return c.Store.Do(ctx, r, d)
 }
 
 func counting(t *testing.T) (*shard.Store, *counted, *atomic.Int64) {
@@ -66,7 +66,7 @@ func TestASpentKeyAsksNobody(t *testing.T) {
 			all.Add(1)
 			go func() {
 				defer all.Done()
-				if d, err := s.Do(context.Background(), take("k", ps, 1)); err != nil || d.Allowed {
+				if d, err := backend.Ask(context.Background(), s, take("k", ps, 1)); err != nil || d.Allowed {
 					t.Error(d, err)
 				}
 			}()

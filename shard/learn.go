@@ -21,7 +21,8 @@ func (e *entry) revive(i int, h *shut, now time.Duration) {
 
 // learn notes what a sub-key answered to g, with one state a policy. Where that
 // shows room for what was denied, all that followed from the denial is dropped.
-func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *backend.Group, sent, now time.Duration) {
+// The clock is read only for what stands for a while, or ends what does.
+func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *backend.Group, sent time.Duration, clock func() time.Duration) {
 	for j := range states {
 		e.room(i, j, states[j].Remaining)
 	}
@@ -31,6 +32,10 @@ func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *bac
 	}
 	h := s.shut.Load()
 	refuted := h != nil && h.refuted(states, g)
+	now := time.Duration(0)
+	if refuted || !d.Allowed {
+		now = clock()
+	}
 	if refuted {
 		s.room.Store(int64(now))
 	}

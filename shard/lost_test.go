@@ -94,7 +94,7 @@ func lose(t *testing.T, s backend.Store, key string, ps []backend.Policy) *told 
 			for range 400 {
 				r := take(key, ps, 1)
 				r.Charge = new(backend.Charge)
-				d, err := s.Do(context.Background(), r)
+				d, err := backend.Ask(context.Background(), s, r)
 				n.note(t, d, err)
 			}
 		}()

@@ -102,13 +102,13 @@ type losing struct {
 }
 
 func (l *losing) Budget() time.Duration { return 50 * time.Millisecond }
-func (l *losing) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	d, err := l.Store.Do(ctx, r)
+func (l *losing) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if l.n++; l.n == 2 {
+		_, _ = backend.Ask(ctx, l.Store, *r)
 		<-ctx.Done()
-		return backend.Decision{}, fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, ctx.Err()) // as internal/script words it
+		return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, ctx.Err()) // as internal/script words it
 	}
-	return d, err
+	return l.Store.Do(ctx, r, d)
 }
 
 // TestPerhapsCountedStaysSo: also where it is the budget that ended it.
@@ -130,7 +130,7 @@ func TestPerhapsCountedStaysSo(t *testing.T) {
 		l.n = 0
 		r := take("k", ps, 1)
 		r.Last = false
-		d, err := s.Do(context.Background(), r)
+		d, err := backend.Ask(context.Background(), s, r)
 		if err == nil {
 			require.True(t, d.Allowed)
 			require.Less(t, i, 9)
@@ -147,11 +147,11 @@ type stuck struct {
 }
 
 func (l *stuck) Budget() time.Duration { return 30 * time.Millisecond }
-func (l *stuck) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (l *stuck) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if l.block.Load() {
 		time.Sleep(100 * time.Millisecond)
 	}
-	return l.Store.Do(ctx, r)
+	return l.Store.Do(ctx, r, d)
 }
 
 // TestAChargeSaysNothingOfAnEarlierCall: one that is used again, for a call that
@@ -248,8 +248,8 @@ func drawn(t *testing.T, k, crowd int) int {
 		go func() {
 			defer all.Done()
 			for !stop.Load() {
-				_, _ = s.Do(context.Background(), costing("k", ps, 1, 2))
-				_, _ = s.Do(context.Background(), costing("k", ps, 2, 1))
+				_, _ = backend.Ask(context.Background(), s, costing("k", ps, 1, 2))
+				_, _ = backend.Ask(context.Background(), s, costing("k", ps, 2, 1))
 			}
 		}()
 	}

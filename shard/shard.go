@@ -42,7 +42,7 @@ type Store struct {
 // that any of several shares may decide.
 type failer interface {
 	backend.Failer
-	FailAny(ctx context.Context, ways iter.Seq2[backend.Request, error]) (backend.Decision, error)
+	FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, error], d *backend.Decision) error
 }
 
 type counters struct{ sums, seconds, wrong atomic.Int64 }
@@ -94,44 +94,52 @@ func (s *Store) Stats() Stats {
 }
 
 // Do decides one request. One that names a sub-key already goes on as it is.
-func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if len(r.Policies) == 0 || r.Policies[0].Shards < 2 || r.Sub != "" {
-		return s.next.Do(ctx, r)
+		return s.next.Do(ctx, r, d)
 	}
-	return s.spread(ctx, r)
+	return s.spread(ctx, r, d)
 }
 
-func (s *Store) spread(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (s *Store) spread(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if err := r.Check(ctx); err != nil {
-		return backend.Decision{}, err
+		return err
 	}
 	m := s.known()
 	p := m.plan(r.Policies)
-	if err := p.admits(&r); err != nil {
-		return backend.Decision{}, err
+	if err := p.admits(r); err != nil {
+		return err
 	}
-	c := call{s: s, m: m, r: r}
-	switch r.Op {
+	c := calls.Get().(*call)
+	c.s, c.m, c.r, c.d = s, m, r, d
+	err := c.do(ctx, p)
+	*c = call{}
+	calls.Put(c)
+	return err
+}
+
+func (c *call) do(ctx context.Context, p *plan) error {
+	switch c.r.Op {
 	case backend.Take:
-		c.e = m.find(r.Key, p)
+		c.e = c.m.find(c.r.Key, p)
 		c.begin = time.Now()
-		if c.from = c.begin.Sub(m.begin); m.clock != nil {
-			c.from = m.now()
+		if c.from = c.begin.Sub(c.m.begin); c.m.clock != nil {
+			c.from = c.m.now()
 		}
 		return c.take(ctx)
 	case backend.Peek:
-		c.e = m.find(r.Key, p)
+		c.e = c.m.find(c.r.Key, p)
 		return c.peek(ctx)
 	}
 	return c.reset(ctx, p)
 }
 
 // Fail hands to next what who stands before this station could not decide.
-func (s *Store) Fail(ctx context.Context, r backend.Request, err error) (backend.Decision, error) {
+func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	if s.fails == nil {
-		return backend.Decision{}, err
+		return err
 	}
-	return s.fails.Fail(ctx, r, err)
+	return s.fails.Fail(ctx, r, d, err)
 }
 
 // Close closes next.

@@ -36,7 +36,7 @@ func over(t testing.TB) (*shard.Store, *atomic.Int64) {
 
 func do(t testing.TB, s backend.Store, r backend.Request) backend.Decision {
 	t.Helper()
-	d, err := s.Do(context.Background(), r)
+	d, err := backend.Ask(context.Background(), s, r)
 	require.NoError(t, err)
 	return d
 }

@@ -85,13 +85,13 @@ type meanwhile struct {
 	do func()
 }
 
-func (m *meanwhile) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	d, err := m.Store.Do(ctx, r)
+func (m *meanwhile) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	err := m.Store.Do(ctx, r, d)
 	if do := m.do; do != nil {
 		m.do = nil
 		do()
 	}
-	return d, err
+	return err
 }
 
 // TestWhatOthersHeardIsNoExactAnswer: a call that learns meanwhile that a share

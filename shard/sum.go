@@ -26,7 +26,7 @@ func (c *call) askAll(ctx context.Context, op backend.Op, shares []int) *round {
 	f := &round{c.e.plan, shares, make([]backend.Answer, len(shares)), make([]backend.State, len(shares)*n), 0, c.m.now()}
 	rs := make([]backend.Request, len(shares))
 	for i, share := range shares {
-		rs[i] = c.part(share)
+		c.part(&rs[i], share)
 		rs[i].Op, rs[i].Charge, rs[i].Each = op, nil, f.states(i)
 	}
 	backend.DoAll(ctx, c.s.next, rs, f.answers)
@@ -120,7 +120,7 @@ func (c *call) keep(ctx context.Context, f *round) {
 		a := &f.answers[i]
 		switch {
 		case a.Err == nil:
-			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, f.sent, now)
+			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, f.sent, func() time.Duration { return now })
 		case backend.Undecided(a.Err):
 			if !lonely(a.Err) { // what only reads counts nothing
 				a.Err = fmt.Errorf("%w: %v", backend.ErrUnavailable, a.Err)
@@ -149,9 +149,9 @@ func (c *call) sum(ctx context.Context) (*round, error) {
 		case leads && ctx.Done() == nil:
 			c.read(ctx, f)
 		case leads:
-			r := c.r
+			r := *c.r
 			r.Each, r.Charge, r.Costs = nil, nil, slices.Clone(r.Costs) // the caller's are his, who may leave
-			own := &call{s: c.s, m: c.m, r: r, e: c.e}
+			own := &call{s: c.s, m: c.m, r: &r, e: c.e}
 			go own.read(context.WithoutCancel(ctx), f)
 			fallthrough
 		default:

@@ -5,17 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
 
-// call is one request on a key that is spread.
+// call is one request on a key that is spread. Its decision is zero until one is
+// made: what a share says that the call does not end with is taken back.
 type call struct {
-	s *Store
-	m *known
-	r backend.Request // by value: whoever held a pointer would have it on the heap
-	e *entry
+	s   *Store
+	m   *known
+	r   *backend.Request
+	d   *backend.Decision
+	e   *entry
+	sub backend.Request // on the share that is asked
 	// from is when a take began, as m counts: what was sent from then on speaks of
 	// a moment of the call's own. What it joins may have been sent before.
 	from  time.Duration
@@ -23,6 +27,9 @@ type call struct {
 	asked int  // the share that was asked last
 	again bool // a share that had not answered was asked again
 }
+
+// calls are those that nobody makes.
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // How often a call asks. First come those that nothing is known against; then,
 // when the sum was read, those that it showed room in. A call that nobody
@@ -33,7 +40,7 @@ const (
 	deaths = 4
 )
 
-func (c *call) take(ctx context.Context) (backend.Decision, error) {
+func (c *call) take(ctx context.Context) error {
 	if v := c.e.verdict.Load(); v != nil {
 		now := c.m.now()
 		if v.holds(&c.r.Group, now) {
@@ -45,8 +52,8 @@ func (c *call) take(ctx context.Context) (backend.Decision, error) {
 	}
 	var n tally
 	if i := c.pick(false); i >= 0 {
-		if d, err, done := c.try(ctx, i, nil, &n); done {
-			return d, err
+		if done, err := c.try(ctx, i, nil, &n); done {
+			return err
 		}
 	}
 	return c.within(ctx, n)
@@ -56,8 +63,8 @@ func (c *call) take(ctx context.Context) (backend.Decision, error) {
 type tally struct{ denied, dead int }
 
 // try is ask, counted.
-func (c *call) try(ctx context.Context, i int, f *round, n *tally) (d backend.Decision, err error, done bool) {
-	d, err, done = c.ask(ctx, i, f)
+func (c *call) try(ctx context.Context, i int, f *round, n *tally) (done bool, err error) {
+	done, err = c.ask(ctx, i, f)
 	switch {
 	case done:
 	case err == nil:
@@ -65,33 +72,33 @@ func (c *call) try(ctx context.Context, i int, f *round, n *tally) (d backend.De
 	default:
 		n.dead++
 	}
-	return d, err, done
+	return done, err
 }
 
 // within goes on for as long as the store's budget allows: each round has a
 // budget of its own, and the call has one for all of them.
-func (c *call) within(ctx context.Context, n tally) (backend.Decision, error) {
+func (c *call) within(ctx context.Context, n tally) error {
 	if c.s.budget == 0 {
 		return c.more(ctx, n)
 	}
 	bounded, cancel := context.WithDeadline(ctx, c.begin.Add(c.s.budget))
 	defer cancel()
-	d, err := c.more(bounded, n)
+	err := c.more(bounded, n)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !backend.Undecided(err) {
 		return c.fail(ctx, c.asked, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
 	}
-	return d, err
+	return err
 }
 
 // more asks a second share, and then all.
-func (c *call) more(ctx context.Context, n tally) (backend.Decision, error) {
+func (c *call) more(ctx context.Context, n tally) error {
 	for n.denied < firsts && n.dead < deaths {
 		i := c.pick(n.denied > 0)
 		if i < 0 {
 			break
 		}
-		if d, err, done := c.try(ctx, i, nil, &n); done {
-			return d, err
+		if done, err := c.try(ctx, i, nil, &n); done {
+			return err
 		}
 	}
 	if v, exact := c.conclude(c.m.now()); v != nil {
@@ -119,10 +126,10 @@ func (c *call) pick(seen bool) int {
 
 // search reads the sum and takes from where it shows room. Whoever loses the
 // race for that twice is denied, though there may be more elsewhere.
-func (c *call) search(ctx context.Context) (backend.Decision, error) {
+func (c *call) search(ctx context.Context) error {
 	f, err := c.sum(ctx)
 	if err != nil {
-		return backend.Decision{}, err
+		return err
 	}
 	i, rooms := c.e.best(f.rooms(), &c.r.Group)
 	for n := (tally{}); i >= 0 && n.denied < tries && n.dead < deaths; {
@@ -130,8 +137,8 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 			c.s.done.seconds.Add(1)
 		}
 		c.e.claim(i, &c.r.Group)
-		if d, err, done := c.try(ctx, i, f, &n); done {
-			return d, err
+		if done, err := c.try(ctx, i, f, &n); done {
+			return err
 		}
 		i, rooms = c.e.best(rooms, &c.r.Group)
 	}
@@ -141,57 +148,54 @@ func (c *call) search(ctx context.Context) (backend.Decision, error) {
 	if i >= 0 {
 		c.s.done.wrong.Add(1)
 	}
-	return c.lost(f), nil
+	c.lost(f)
+	return nil
 }
 
 // ask takes from the i-th share, after the sum f where one was read. It is
 // done where that passed, or where the call must not go on: a take that was
 // perhaps counted is not tried elsewhere.
-func (c *call) ask(ctx context.Context, i int, f *round) (d backend.Decision, err error, done bool) {
+func (c *call) ask(ctx context.Context, i int, f *round) (done bool, err error) {
 	c.asked = i
-	r := c.part(i)
-	if len(r.Policies) > 1 && r.Each == nil {
-		r.Each = make([]backend.State, len(r.Policies))
+	c.part(&c.sub, i)
+	if n := len(c.sub.Policies); n > 1 && c.sub.Each == nil {
+		c.sub.Each = make([]backend.State, n)
 	}
-	d, err = c.s.next.Do(ctx, r)
-	one := [1]backend.State{d.State}
-	states := r.Each
+	err = c.s.next.Do(ctx, &c.sub, c.d)
+	switch {
+	case err == nil:
+		return c.hear(i, f), nil
+	case lonely(err) && ctx.Err() == nil: // a caller who left says nothing of the share
+		c.e.bury(i, err, c.m.now())
+		return false, err
+	}
+	return true, c.fail(ctx, i, err)
+}
+
+// hear makes of what the i-th share answered the call's decision, if it passed,
+// and nothing else.
+func (c *call) hear(i int, f *round) (passed bool) {
+	d, one := c.d, [1]backend.State{c.d.State}
+	states := c.sub.Each
 	if states == nil {
 		states = one[:]
 	}
-	switch {
-	case err == nil:
-		now := c.learnt(i, &d)
-		if d.Allowed && f == nil {
-			c.e.renew(i, states)
-		}
-		c.e.learn(i, &d, states, &c.r.Group, c.from, now)
-		if d.Allowed {
-			c.widen(&d, states, f)
-		}
-		return d, nil, d.Allowed
-	case lonely(err) && ctx.Err() == nil: // a caller who left says nothing of the share
-		c.e.bury(i, err, c.m.now())
-		return d, err, false
+	if d.Allowed && f == nil {
+		c.e.renew(i, states)
 	}
-	d, err = c.fail(ctx, i, err)
-	return d, err, true
+	c.e.learn(i, d, states, &c.r.Group, c.from, c.m.now)
+	if !d.Allowed {
+		*d = backend.Decision{}
+		return false
+	}
+	c.widen(d, states, f)
+	return true
 }
 
-// learnt reads the clock for an answer of the i-th share that stands for a
-// while, or that may end what stands against it.
-func (c *call) learnt(i int, d *backend.Decision) time.Duration {
-	if d.Allowed && c.e.subs[i].shut.Load() == nil {
-		return 0
-	}
-	return c.m.now()
-}
-
-// part returns the request on the i-th share.
-func (c *call) part(i int) backend.Request {
-	r := c.r
+// part writes the request on the i-th share to r.
+func (c *call) part(r *backend.Request, i int) {
+	*r = *c.r
 	r.Sub, r.Policies, r.Last = c.e.name(i), c.e.plan.parts[i], false
-	return r
 }
 
 // widen makes of a share's answer to a take that passed the whole key's: what
@@ -219,34 +223,35 @@ func (c *call) widen(d *backend.Decision, states []backend.State, f *round) {
 }
 
 // fail applies the failure mode of the i-th share, where no store decided.
-func (c *call) fail(ctx context.Context, i int, err error) (backend.Decision, error) {
-	d, err := c.s.Fail(ctx, c.undecided(i, err), err)
-	return c.whole(d), err
+func (c *call) fail(ctx context.Context, i int, err error) error {
+	err = c.s.Fail(ctx, c.undecided(i, err), c.d, err)
+	c.whole()
+	return err
 }
 
 // undecided returns the request on the i-th share, which no store decided, as
 // the station that applies the failure modes takes it.
-func (c *call) undecided(i int, err error) backend.Request {
-	r := c.part(i)
-	r.Last = c.r.Last
-	r.Unknown(err)
-	return r
+func (c *call) undecided(i int, err error) *backend.Request {
+	c.part(&c.sub, i)
+	c.sub.Last = c.r.Last
+	c.sub.Unknown(err)
+	return &c.sub
 }
 
 // meet applies the failure modes of the shares that nobody answers for, once
 // the living ones are spent. Those that fail local have a count each.
-func (c *call) meet(ctx context.Context, dead map[int]error) (backend.Decision, error) {
+func (c *call) meet(ctx context.Context, dead map[int]error) error {
 	if c.s.fails == nil {
-		return backend.Decision{}, first(dead)
+		return first(dead)
 	}
-	own := *c // or every call would be on the heap
-	d, err := c.s.fails.FailAny(ctx, func(yield func(backend.Request, error) bool) { own.deadParts(dead, yield) })
-	return c.whole(d), err
+	err := c.s.fails.FailAny(ctx, func(yield func(*backend.Request, error) bool) { c.deadParts(dead, yield) }, c.d)
+	c.whole()
+	return err
 }
 
 // deadParts yields the requests on the shares that nobody answers for, from any
 // of them on.
-func (c *call) deadParts(dead map[int]error, yield func(backend.Request, error) bool) {
+func (c *call) deadParts(dead map[int]error, yield func(*backend.Request, error) bool) {
 	k := len(c.e.subs)
 	from := rand.IntN(k)
 	for n := range k {
@@ -262,9 +267,10 @@ func (c *call) deadParts(dead map[int]error, yield func(backend.Request, error) 
 }
 
 // whole makes of what a share's failure mode says the whole key's.
-func (c *call) whole(d backend.Decision) backend.Decision {
+func (c *call) whole() {
+	d := c.d
 	if d.Source != backend.FromFailClosed && d.Source != backend.FromFailOpen { // that one says its own limits
-		return d
+		return
 	}
 	for j := range c.r.Policies {
 		p := &c.e.plan.policies[j]
@@ -275,5 +281,4 @@ func (c *call) whole(d backend.Decision) backend.Decision {
 			d.Limit = p.Algorithm.Max()
 		}
 	}
-	return d
 }

@@ -72,29 +72,29 @@ func (v *verdict) mourn(i int, d *death) {
 
 // say denies, or meets the failure mode of the dead. What was not all heard for
 // this call is no word of the store's: the deny cache must not make it older.
-func (c *call) say(ctx context.Context, v *verdict, exact bool) (backend.Decision, error) {
+func (c *call) say(ctx context.Context, v *verdict, exact bool) error {
 	switch {
 	case len(v.dead) > 0 && c.again:
 		return c.meet(ctx, v.dead)
 	case len(v.dead) > 0:
 		return c.revisit(ctx, v)
 	}
-	d := c.deny(v.states, 0)
+	c.deny(v.states, 0)
 	if !exact {
-		d.Source, d.Estimated = backend.FromDenyCache, true
+		c.d.Source, c.d.Estimated = backend.FromDenyCache, true
 	}
-	return d, nil
+	return nil
 }
 
 // revisit asks one of the shares that did not answer an earlier call: a full
 // queue, a slot on its way, one lost connection are no dead node, and a dead
 // node's circuit answers at once. Only then their failure mode applies.
-func (c *call) revisit(ctx context.Context, v *verdict) (backend.Decision, error) {
+func (c *call) revisit(ctx context.Context, v *verdict) error {
 	c.again = true
 	i := one(v.dead)
-	d, err, done := c.ask(ctx, i, nil)
+	done, err := c.ask(ctx, i, nil)
 	if done {
-		return d, err
+		return err
 	}
 	if err == nil { // it answers, and is spent
 		delete(v.dead, i)
@@ -116,30 +116,29 @@ func one(dead map[int]error) int {
 }
 
 // repeat denies again what was denied a moment ago, without asking anybody.
-func (c *call) repeat(ctx context.Context, v *verdict, now time.Duration) (backend.Decision, error) {
+func (c *call) repeat(ctx context.Context, v *verdict, now time.Duration) error {
 	if c.s.ended() {
-		return c.s.next.Do(ctx, c.part(0)) // which says so
+		c.part(&c.sub, 0)
+		return c.s.next.Do(ctx, &c.sub, c.d) // which says so
 	}
 	if len(v.dead) > 0 {
 		return c.revisit(ctx, v)
 	}
-	d := c.deny(v.states, now-v.at)
-	d.Source, d.Estimated = backend.FromDenyCache, true
-	return d, nil
+	c.deny(v.states, now-v.at)
+	c.d.Source, c.d.Estimated = backend.FromDenyCache, true
+	return nil
 }
 
 // deny words a denial from states that are so old.
-func (c *call) deny(states []backend.State, past time.Duration) (d backend.Decision) {
-	i := backend.Binding(states)
-	d.State = aged(states[i], past)
+func (c *call) deny(states []backend.State, past time.Duration) {
+	c.d.State = aged(states[backend.Binding(states)], past)
 	for j := range c.r.Each {
 		c.r.Each[j] = aged(states[j], past)
 	}
 	if c.r.Charge != nil && c.r.Op == backend.Take {
 		*c.r.Charge = backend.Charge{Cost: c.r.Cost, Costs: c.r.Costs}
-		d.Charge = c.r.Charge
+		c.d.Charge = c.r.Charge
 	}
-	return d
 }
 
 func aged(s backend.State, past time.Duration) backend.State {
@@ -150,10 +149,9 @@ func aged(s backend.State, past time.Duration) backend.State {
 
 // lost denies a call that lost the races for what the sum had shown, or met
 // none, where a share may have room again by now.
-func (c *call) lost(f *round) backend.Decision {
+func (c *call) lost(f *round) {
 	states := c.total(f)
 	states[backend.Binding(states)].RetryAfter = again
-	d := c.deny(states, 0)
-	d.Source, d.Estimated = backend.FromDenyCache, true // no word of the store's; see say
-	return d
+	c.deny(states, 0)
+	c.d.Source, c.d.Estimated = backend.FromDenyCache, true // no word of the store's; see say
 }

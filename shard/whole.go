@@ -9,21 +9,20 @@ import (
 
 // peek reads all sub-keys and sums. Where none that answers has room, and some
 // don't answer, their failure mode decides.
-func (c *call) peek(ctx context.Context) (backend.Decision, error) {
+func (c *call) peek(ctx context.Context) error {
 	f := c.all(ctx, backend.Peek)
 	if err := f.wrong(); err != nil {
-		return backend.Decision{}, err
+		return err
 	}
 	c.keep(ctx, f)
 	t := f.total()
 	if t.heard < len(f.answers) && (t.heard == 0 || t.retry > 0) {
 		return c.meet(ctx, f.dead())
 	}
-	states := t.states()
-	d := c.deny(states, 0)
-	d.Allowed, d.Charge = d.RetryAfter == 0, nil
-	d.Estimated = t.heard < len(f.answers)
-	return d, nil
+	c.deny(t.states(), 0)
+	c.d.Allowed = c.d.RetryAfter == 0
+	c.d.Estimated = t.heard < len(f.answers)
+	return nil
 }
 
 func (f *round) dead() map[int]error {
@@ -47,15 +46,15 @@ func first(dead map[int]error) error {
 // reset resets every sub-key, and returns the first error: then some are reset
 // and some may not be. It is not atomic: a call that comes meanwhile may be
 // forgotten by its share or not.
-func (c *call) reset(ctx context.Context, p *plan) (backend.Decision, error) {
+func (c *call) reset(ctx context.Context, p *plan) error {
 	c.e = newEntry(c.r.Key, p)
 	c.m.forget(c.r.Key)
 	defer c.m.forget(c.r.Key) // who came in between may know what was before
 	f := c.all(ctx, backend.Reset)
 	if dead := f.dead(); len(dead) > 0 {
-		return backend.Decision{}, fmt.Errorf("headgate: %d of %d sub-keys were reset: %w", len(f.answers)-len(dead), len(f.answers), first(dead))
+		return fmt.Errorf("headgate: %d of %d sub-keys were reset: %w", len(f.answers)-len(dead), len(f.answers), first(dead))
 	}
-	d := c.deny(f.total().states(), 0)
-	d.Allowed, d.Charge = true, nil
-	return d, nil
+	c.deny(f.total().states(), 0)
+	c.d.Allowed = true
+	return nil
 }

@@ -112,12 +112,12 @@ type asked struct {
 	n, fail *atomic.Int64
 }
 
-func (a asked) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (a asked) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	a.n.Add(1)
 	if a.fail.Load() > 0 && a.fail.Add(-1) >= 0 {
-		return backend.Decision{}, backend.ErrUnavailable
+		return backend.ErrUnavailable
 	}
-	return a.Store.Do(ctx, r)
+	return a.Store.Do(ctx, r, d)
 }
 
 // TestOneFailureIsOne: what did not answer once is asked again before a
@@ -128,7 +128,7 @@ func TestOneFailureIsOne(t *testing.T) {
 	s := shard.New(breaker.New(a, nil), m)
 	ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(160)), OnFailure: backend.FailOpen, Shards: 16}}
 	call := func() backend.Decision {
-		d, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
+		d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
 		require.NoError(t, err)
 		return d
 	}
@@ -155,7 +155,7 @@ func TestASpentKeyIsCheap(t *testing.T) {
 			ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(64 + int64(list))), OnFailure: backend.FailOpen, Shards: 16}}
 			key := fmt.Sprint(strings.Repeat("k", size), list)
 			call := func() bool {
-				d, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
+				d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
 				require.NoError(t, err)
 				return d.Allowed
 			}
@@ -173,10 +173,10 @@ func TestASpentKeyIsCheap(t *testing.T) {
 // late is a store whose answers take a while to come back.
 type late struct{ backend.Store }
 
-func (l late) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	d, err := l.Store.Do(ctx, r)
+func (l late) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	err := l.Store.Do(ctx, r, d)
 	time.Sleep(40 * time.Millisecond)
-	return d, err
+	return err
 }
 
 // TestADenialLapsesInTime: what is remembered of a share ends when the share
@@ -192,7 +192,7 @@ func TestADenialLapsesInTime(t *testing.T) {
 		}
 		time.Sleep(max(0, d.RetryAfter-60*time.Millisecond))
 		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond / 2) {
-			room, err := m.Do(context.Background(), backend.Request{Op: backend.Peek, Group: backend.Group{
+			room, err := backend.Ask(context.Background(), m, backend.Request{Op: backend.Peek, Group: backend.Group{
 				Key: "k", Sub: shard.Names("k", 2)[0], Policies: part, Cost: 1}})
 			require.NoError(t, err)
 			if d := do(t, s, take("k", ps, 1)); d.Allowed {

@@ -121,12 +121,12 @@ func (s *Store) Check(policies []backend.Policy) error {
 }
 
 // Do decides one request; see backend.Store.
-func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	tag, at, n, err := s.find(ctx, &r)
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	tag, at, n, err := s.find(ctx, r)
 	if err != nil {
-		return backend.Decision{}, err
+		return err
 	}
-	return n.queue.Do(ctx, tag, at, &r)
+	return n.queue.Do(ctx, tag, at, r, d)
 }
 
 // DoAll decides several requests at once; see backend.Rounds.

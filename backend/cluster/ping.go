@@ -29,7 +29,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if s.closed.Load() {
 		return nil, backend.ErrClosed
 	}
-	if _, err := s.Do(ctx, script.Probe); err != nil { // the first look at the cluster, too
+	if _, err := backend.Ask(ctx, s, script.Probe); err != nil { // the first look at the cluster, too
 		return nil, err
 	}
 	for _, n := range s.top.primaries() {

@@ -107,7 +107,7 @@ func (w *watch) calls(t *testing.T, s backend.Store, name string, ps []backend.P
 		// New keys come into play all the time.
 		key := keys[i/100%len(keys)]
 		var charge backend.Charge
-		d, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Last: true,
+		d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
 			Group: backend.Group{Key: key, Policies: ps, Cost: 1 + int64(i%3), Charge: &charge}})
 		w.made.Add(1)
 		if err != nil {

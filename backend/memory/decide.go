@@ -36,7 +36,7 @@ func tag(hash uint64, p *backend.Policy) uint32 {
 // Only looking and taking are done under the lock. The hash and the clock are
 // read before it, and the answer is worded after it: with two cores on one key,
 // what is under the lock is the time that a call takes.
-func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.Reading) backend.Decision {
+func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.Reading, d *backend.Decision) {
 	hash := s.hash(g)
 	st := &s.stripes[hash>>stripeShift]
 	now := s.before()
@@ -65,7 +65,7 @@ func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.
 		s.spill.mu.Unlock()
 	}
 	st.mu.Unlock()
-	return g.Decide(op, now, at, rs)
+	g.Decide(op, now, at, rs, d)
 }
 
 // own owns the records that the key has, all before any is looked at, so that

@@ -27,7 +27,7 @@ func by(name string, a algo.Algorithm) backend.Policy {
 
 func ask(t *testing.T, s *Store, op backend.Op, g backend.Group) backend.Decision {
 	t.Helper()
-	d, err := s.Do(context.Background(), backend.Request{Op: op, Group: g})
+	d, err := backend.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
 	require.NoError(t, err)
 	return d
 }
@@ -173,8 +173,8 @@ func TestOwnerAway(t *testing.T) {
 	s := New(nil)
 	g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", algo.FixedWindow(algo.Per(100, algo.MaxPeriod)))}, Cost: 1}
 	ask(t, s, backend.Take, g)
-	w, free, _ := recordOf(t, s, g)
-	require.True(t, s.contend(&w[tagWord], free, 0))
+	w, free, m := recordOf(t, s, g)
+	require.True(t, s.contend(m, &w[tagWord], free, 0))
 	require.False(t, idle(w, 1<<52))
 	var ended atomic.Int64
 	var callers sync.WaitGroup
@@ -195,21 +195,63 @@ func TestOwnerAway(t *testing.T) {
 	require.Equal(t, int64(4), ask(t, s, backend.Peek, g).Used)
 }
 
-// TestFarAway: how long the trips take that fail is known, and known anew where
-// it changes.
+// TestFarAway: how long trips take is known, known anew where it changes, and
+// not by one trip.
 func TestFarAway(t *testing.T) {
 	s := New(nil)
-	other := int64(1)
-	for _, far := range []bool{true, false, true} {
-		for i := range time.Duration(1000) {
-			ago := -time.Hour - i
-			if far {
-				ago = time.Hour + i
+	trips := func(n int, ago time.Duration) (mean time.Duration) {
+		for n > 0 {
+			read := s.clock.since() - ago
+			if mean = s.timed(read); draw(read, rarely) {
+				n--
 			}
-			require.False(t, s.contend(&other, 2, s.clock.since()-ago))
 		}
-		require.Equal(t, far, s.far.Load())
+		return mean
 	}
+	for range 3 {
+		require.Less(t, trips(1, time.Hour), farAway)
+		require.Greater(t, trips(50, time.Hour), farAway)
+		require.Greater(t, trips(1, -time.Hour), farAway)
+		require.Less(t, trips(50, -time.Hour), farAway)
+	}
+}
+
+// TestStay: where trips are long, a hit stays away from a record for twice as
+// long each time that two meet as soon as the last is back, up to a most, and
+// else is back at once; where they are short it stays away from none.
+func TestStay(t *testing.T) {
+	s := New(nil)
+	m := &s.stripes[0].mu
+	contend := func(trip, ago time.Duration) time.Duration {
+		s.trip.Store(int64(trip))
+		word, begin := int64(1), s.clock.since()
+		m.back.Store(int64(begin - ago))
+		require.True(t, s.contend(m, &word, 1, begin))
+		return s.clock.since() - begin
+	}
+	quickest := time.Hour
+	for range 100 {
+		for d := brief; d < long; d *= 2 {
+			if d == brief {
+				quickest = min(quickest, contend(4*farAway, time.Hour))
+			} else {
+				require.GreaterOrEqual(t, contend(4*farAway, 0), d)
+			}
+			require.Equal(t, int64(d), m.away.Load())
+		}
+		for range 2 {
+			require.GreaterOrEqual(t, contend(4*farAway, -time.Hour), long)
+			require.Equal(t, int64(long), m.away.Load())
+		}
+		m.away.Store(0)
+		contend(0, 0)
+		require.Zero(t, m.away.Load())
+		contend(4*farAway, 0)
+		require.Equal(t, int64(brief), m.away.Load())
+		m.away.Store(int64(long))
+	}
+	require.GreaterOrEqual(t, quickest, brief)
+	require.Less(t, quickest, long)
 }
 
 // TestLateReading: who has read the clock and then lost its core for longer

@@ -33,7 +33,7 @@ func policies(limit int64) []backend.Policy {
 
 func take(t *testing.T, s backend.Store, key string, ps []backend.Policy) backend.Decision {
 	t.Helper()
-	d, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
+	d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
 	require.NoError(t, err)
 	return d
 }
@@ -60,7 +60,7 @@ func TestFull(t *testing.T) {
 	take(t, s, "own1", ps)
 	now = now.Add(2 * time.Second) // all but own1 are idle, and leave as others call
 	for i := 0; s.Len() > 1 && i < 10_000; i++ {
-		_, err := s.Do(context.Background(), backend.Request{Op: backend.Peek, Group: backend.Group{Key: fmt.Sprint(i), Policies: ps}})
+		_, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Peek, Group: backend.Group{Key: fmt.Sprint(i), Policies: ps}})
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, s.Len())
@@ -88,7 +88,7 @@ func TestRoomAfterFull(t *testing.T) {
 // empties calls with other keys until the idle ones have left.
 func empties(t *testing.T, s *memory.Store, ps []backend.Policy) {
 	for i := 0; s.Len() > 0 && i < 100_000; i++ {
-		_, err := s.Do(context.Background(), backend.Request{Op: backend.Peek, Group: backend.Group{Key: fmt.Sprint(i), Policies: ps}})
+		_, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Peek, Group: backend.Group{Key: fmt.Sprint(i), Policies: ps}})
 		require.NoError(t, err)
 	}
 	require.Zero(t, s.Len())
@@ -105,7 +105,7 @@ func TestResetOfAFullStore(t *testing.T) {
 		}
 		require.False(t, take(t, s, key, ps).Allowed)
 	}
-	d, err := s.Do(context.Background(), backend.Request{Op: backend.Reset, Group: backend.Group{Key: "a", Policies: ps}})
+	d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Reset, Group: backend.Group{Key: "a", Policies: ps}})
 	require.NoError(t, err)
 	require.Zero(t, d.Used)
 	require.Equal(t, int64(1), take(t, s, "a", ps).Used)

@@ -80,10 +80,10 @@ func TestSlab(t *testing.T) {
 		if r.IntN(20) == 0 {
 			op = backend.Reset
 		}
-		got, err := s.Do(context.Background(), backend.Request{Op: op, Group: g})
+		got, err := backend.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
 		require.NoError(t, err)
 		g.Each = make([]backend.State, 1)
-		want, err := long.Do(context.Background(), backend.Request{Op: op, Group: g})
+		want, err := backend.Ask(context.Background(), long, backend.Request{Op: op, Group: g})
 		require.NoError(t, err)
 		if s.Len() < 3000 && long.Len() < 3000 && !s.spill.live.Load() && !long.spill.live.Load() {
 			require.Equal(t, want, got, "step %d", step)
@@ -102,7 +102,7 @@ func TestMemoryComesBack(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
 	ask := func(key string, a algo.Algorithm) {
-		_, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: 1, Policies: []backend.Policy{{Name: "p", Algorithm: a}}}})
+		_, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: 1, Policies: []backend.Policy{{Name: "p", Algorithm: a}}}})
 		require.NoError(t, err)
 	}
 	for i := range 50_000 {
@@ -172,10 +172,10 @@ func TestNowMayPanic(t *testing.T) {
 		r.Each = each
 		for range 2 {
 			broken = false
-			_, err := s.Do(context.Background(), r)
+			_, err := backend.Ask(context.Background(), s, r)
 			require.NoError(t, err)
 			broken = true
-			require.PanicsWithValue(t, "clock", func() { _, _ = s.Do(context.Background(), r) })
+			require.PanicsWithValue(t, "clock", func() { _, _ = backend.Ask(context.Background(), s, r) })
 		}
 	}
 }

@@ -23,7 +23,9 @@ type guarded struct {
 	_     [56]byte
 
 	sync.Mutex
-	latest int64 // the last decision's instant under the lock, by the store's own clock
+	away   atomic.Int64 // how long the last hit that met another at a record stays away; see stay
+	back   atomic.Int64 // and until when
+	latest int64        // the last decision's instant under the lock, by the store's own clock
 	calls  uint
 	hand   struct{ seg, off int } // where the sweep goes on
 

@@ -47,7 +47,7 @@ func TestLeastRights(t *testing.T) {
 	_, err := own.Ping(ctx)
 	require.NoError(t, err)
 	for _, r := range costRows() { // on the server's own clock
-		_, err := own.Do(ctx, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: r.policies, Cost: 1}, Last: true})
+		_, err := backend.Ask(ctx, own, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: r.policies, Cost: 1}, Last: true})
 		require.NoError(t, err, r.name)
 	}
 	used := server.CommandStats(t)

@@ -39,7 +39,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if w := info.Evicts(); w != "" {
 		warnings = append(warnings, w)
 	}
-	if _, err := s.Do(ctx, script.Probe); err != nil {
+	if _, err := backend.Ask(ctx, s, script.Probe); err != nil {
 		return warnings, err
 	}
 	slow, err := script.Slow(ctx, s.client, s.set.Budget)

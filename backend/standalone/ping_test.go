@@ -131,7 +131,7 @@ func TestNewRefuses(t *testing.T) {
 		var invalid *headgate.InvalidError
 		require.ErrorAs(t, err, &invalid)
 		require.Equal(t, what, invalid.What)
-		_, err = s.Do(context.Background(), backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: []backend.Policy{wide}, Cost: 1}})
+		_, err = backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: []backend.Policy{wide}, Cost: 1}})
 		require.ErrorAs(t, err, &invalid)
 	}
 	_, err := headgate.New(standalone.New(nil, nil), []headgate.Policy{wide}, nil)

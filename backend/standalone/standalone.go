@@ -116,11 +116,11 @@ func (s *Store) Check(policies []backend.Policy) error {
 }
 
 // Do decides one request; see backend.Store.
-func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	if err := s.ready(ctx, &r); err != nil {
-		return backend.Decision{}, err
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if err := s.ready(ctx, r); err != nil {
+		return err
 	}
-	return s.queue.Do(ctx, script.Tag(r.Key, r.Sub), 0, &r)
+	return s.queue.Do(ctx, script.Tag(r.Key, r.Sub), 0, r, d)
 }
 
 // DoAll decides several requests at once; see backend.Rounds.

@@ -155,7 +155,7 @@ func badRequests(p *probe) {
 
 func badOps(p *probe, list []backend.Policy) {
 	for _, op := range []backend.Op{0, 200} {
-		_, err := p.Store.Do(context.Background(), backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: list, Cost: 1}})
+		_, err := p.send(context.Background(), backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: list, Cost: 1}})
 		p.must(errors.Is(err, backend.ErrUnsupported), "the operation %d gave %v", op, err)
 	}
 	for _, key := range []string{"", "a"} {

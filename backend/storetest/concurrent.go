@@ -119,7 +119,7 @@ func mixedOps(p *probe) {
 		for range 6 {
 			r := backend.Request{Op: ops[dice.IntN(len(ops))], Group: backend.Group{
 				Key: fmt.Sprint(dice.IntN(4)), Policies: list, Cost: 1 + dice.Int64N(20), Each: each}}
-			if _, err := p.Store.Do(p.t.Context(), r); err != nil { // past the ledger: a reset overtakes takes
+			if _, err := p.send(p.t.Context(), r); err != nil { // past the ledger: a reset overtakes takes
 				p.errorf("a %v among %d: %v", r.Op, crowd, err)
 			}
 			for i := range each {

@@ -30,4 +30,7 @@ var contract = []sentence{
 	{"AtMostOnce", "A take is charged at most once, whatever is lost on the way.", atMostOnce},
 	{"Expires", "Everything stored expires by itself.", expires},
 	{"Close", "After Close every request is ErrClosed.", closed},
+	{"Zero", errorsAreZero, failsZero},
+	{"Left", requestsAreLeft, leavesRequests},
+	{"Kept", nothingIsKept, keepsNothing},
 }

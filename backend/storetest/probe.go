@@ -54,7 +54,13 @@ func (p *probe) finish() {
 // errorf reports a failure; goroutines may call it.
 func (p *probe) errorf(format string, args ...any) {
 	p.t.Helper()
-	p.t.Errorf("%s\n\tthe contract: \"%s\"", fmt.Sprintf(format, args...), p.rule)
+	p.breaks(p.rule, format, args...)
+}
+
+// breaks reports a failure of another rule than that of the case.
+func (p *probe) breaks(rule, format string, args ...any) {
+	p.t.Helper()
+	p.t.Errorf("%s\n\tthe contract: \"%s\"", fmt.Sprintf(format, args...), rule)
 }
 
 // must ends the case unless ok.
@@ -109,7 +115,7 @@ func (p *probe) do(r backend.Request) (backend.Decision, error) {
 	if r.Op == backend.Take && r.Charge == nil {
 		r.Charge = new(backend.Charge)
 	}
-	d, err := p.Store.Do(context.Background(), r)
+	d, err := p.send(context.Background(), r)
 	if err == nil {
 		p.ledger.note(&r, &d)
 	}

@@ -43,27 +43,28 @@ func (s *reference) Close() error {
 	return nil
 }
 
-func (s *reference) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (s *reference) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.closed {
-		return backend.Decision{}, backend.ErrClosed
+		return backend.ErrClosed
 	}
 	if err := r.Check(ctx); err != nil {
-		return backend.Decision{}, err
+		return err
 	}
 	if s.gone.CompareAndSwap(true, false) {
-		return backend.Decision{}, backend.ErrUnavailable
+		return backend.ErrUnavailable
 	}
-	d, err := s.decide(&r)
+	err := s.decide(r, d)
 	if s.lose.CompareAndSwap(true, false) {
 		r.Unknown(backend.ErrPerhapsCounted)
-		return backend.Decision{}, backend.ErrPerhapsCounted
+		*d = backend.Decision{}
+		return backend.ErrPerhapsCounted
 	}
-	return d, err
+	return err
 }
 
-func (s *reference) decide(r *backend.Request) (backend.Decision, error) {
+func (s *reference) decide(r *backend.Request, d *backend.Decision) error {
 	now, at, fits := s.now(), int64(0), true
 	readings := make([]backend.Reading, len(r.Policies))
 	for i := range r.Policies {
@@ -74,7 +75,7 @@ func (s *reference) decide(r *backend.Request) (backend.Decision, error) {
 			w, ok = nil, false
 		}
 		if ok && w == nil {
-			return backend.Decision{}, &backend.CorruptError{Key: r.Key, Stored: fmt.Sprint(c)}
+			return &backend.CorruptError{Key: r.Key, Stored: fmt.Sprint(c)}
 		}
 		if !ok {
 			w = make([]int64, a.Words())
@@ -89,7 +90,8 @@ func (s *reference) decide(r *backend.Request) (backend.Decision, error) {
 	if fits && r.Op == backend.Take {
 		s.charge(&r.Group, now, readings)
 	}
-	return r.Decide(r.Op, now, at, readings), nil
+	r.Decide(r.Op, now, at, readings, d)
+	return nil
 }
 
 func (s *reference) charge(g *backend.Group, now int64, readings []backend.Reading) {

@@ -57,9 +57,9 @@ func ended(p *probe) {
 	defer cancel()
 	for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Reset} {
 		r := backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: list, Cost: 1}}
-		_, err := p.Store.Do(gone, r)
+		_, err := p.send(gone, r)
 		p.must(errors.Is(err, context.Canceled), "a %v with a cancelled context gave %v", op, err)
-		_, err = p.Store.Do(late, r)
+		_, err = p.send(late, r)
 		p.must(errors.Is(err, context.DeadlineExceeded), "a %v past its deadline gave %v", op, err)
 	}
 	p.unchanged("a", list, before)

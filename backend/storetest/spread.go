@@ -47,6 +47,7 @@ var spreads = []sentence{
 	{"Storm", "No trailing window ever holds more than the algorithm's worst.", spreadStorm},
 	{"Crowd", "Store keeps counts and decides on them atomically. Its methods are safe for concurrent use.", spreadCrowd},
 	{"Close", "After Close every request is ErrClosed.", spreadCloses},
+	{"Kept", nothingIsKept, keepsNothing},
 }
 
 func (p *probe) k() int64 { return int64(p.shape.shards) }
@@ -216,7 +217,7 @@ func spreadEnded(p *probe) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Reset} {
-		_, err := p.Store.Do(gone, backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: list, Cost: 1}})
+		_, err := p.send(gone, backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: list, Cost: 1}})
 		p.must(errors.Is(err, context.Canceled), "a %v with a cancelled context gave %v", op, err)
 	}
 	p.used("a", list, 1)

@@ -11,7 +11,9 @@
 //
 // A failing case quotes the sentence of the contract that it checks. Beside
 // the case an oracle rides along: whatever a case is about, the charges that
-// were admitted in it are held to the worst that their algorithms state.
+// were admitted in it are held to the worst that their algorithms state. And
+// every request and decision is used for something else as soon as its call is
+// over: under -race a store that still reads or writes them is found out.
 //
 // The suite never sleeps. Cases that need time to pass are skipped where the
 // harness can't set the clock, and cases that need a fault where it can't

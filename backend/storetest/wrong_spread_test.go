@@ -32,7 +32,7 @@ type spreader struct {
 func newSpreader() *spreader {
 	all := func(k int) int { return k }
 	return &spreader{
-		ask:    (*reference).Do,
+		ask:    ask,
 		part:   func(a algo.Algorithm, i, k int64) algo.Algorithm { return a.Part(i, k) },
 		name:   func(_ *backend.Request, i int) string { return fmt.Sprint("share", i) },
 		most:   func(p *backend.Policy) int64 { a := p.Algorithm.Part(0, int64(p.Shards)); return a.Max() },
@@ -195,7 +195,7 @@ var wrongSpreads = []wrong{
 	{"denies what no share could grant", "Share", spreading(func(w *spreader) {
 		w.most = func(p *backend.Policy) int64 { return p.Algorithm.Max() }
 		w.ask = func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-			d, err := s.Do(ctx, r)
+			d, err := ask(s, ctx, r)
 			if errors.Is(err, backend.ErrNeverAdmissible) {
 				err = nil
 			}
@@ -224,6 +224,10 @@ var wrongSpreads = []wrong{
 	{"serves on after Close", "Close", func(s *reference, u *Subject) {
 		spoil(s, u).close = func() error { return nil }
 		u.Store.(*spoiled).do = newSpreader().do
+	}},
+	{"answers who has left", "Kept", func(s *reference, u *Subject) {
+		spreading(func(*spreader) {})(s, u)
+		late(answersLate)(s, u)
 	}},
 }
 

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,24 +84,76 @@ func breakAll(t *testing.T, all []wrong, rules []sentence) {
 // spoiled does what its do says, and the rest as the reference.
 type spoiled struct {
 	next  *reference
-	do    func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error)
+	do    doFunc
 	check func([]backend.Policy) error
 	close func() error
 }
 
 func (s *spoiled) Check(p []backend.Policy) error { return s.check(p) }
 func (s *spoiled) Close() error                   { return s.close() }
-func (s *spoiled) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	return s.do(s.next, ctx, r)
+func (s *spoiled) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	answer, err := s.do(s.next, ctx, *r)
+	if err == nil {
+		*d = answer
+	}
+	return err
 }
 
 func spoil(s *reference, u *Subject) *spoiled {
-	w := &spoiled{next: s, do: (*reference).Do, check: s.Check, close: s.Close}
+	w := &spoiled{next: s, do: ask, check: s.Check, close: s.Close}
 	u.Store = w
 	return w
 }
 
+// handing spoils what is done with the caller's own request and decision.
+type handing struct {
+	backend.Store
+	do func(next backend.Store, ctx context.Context, r *backend.Request, d *backend.Decision) error
+}
+
+func (w *handing) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	return w.do(w.Store, ctx, r, d)
+}
+
+// handed does something more with them, once the store has answered.
+func handed(f func(r *backend.Request, d *backend.Decision, err error)) func(*reference, *Subject) {
+	return func(_ *reference, u *Subject) {
+		u.Store = &handing{u.Store, func(next backend.Store, ctx context.Context, r *backend.Request, d *backend.Decision) error {
+			err := next.Do(ctx, r, d)
+			f(r, d, err)
+			return err
+		}}
+	}
+}
+
+// left is what a caller has left behind.
+type left struct {
+	request  *backend.Request
+	asked    backend.Request
+	decision *backend.Decision
+}
+
+// late does something with that when the next call comes.
+func late(f func(s *reference, l *left)) func(*reference, *Subject) {
+	return func(s *reference, u *Subject) {
+		var kept atomic.Pointer[left]
+		handed(func(r *backend.Request, d *backend.Decision, err error) {
+			if l := kept.Swap(nil); l != nil {
+				f(s, l)
+			}
+			if errors.Is(err, context.Canceled) {
+				kept.Store(&left{r, *r, d})
+			}
+		})(s, u)
+	}
+}
+
+// doFunc is a Do with a request and a decision of its own.
 type doFunc = func(*reference, context.Context, backend.Request) (backend.Decision, error)
+
+func ask(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+	return backend.Ask(ctx, s, r)
+}
 
 func doing(do doFunc) func(*reference, *Subject) {
 	return func(s *reference, u *Subject) { spoil(s, u).do = do }
@@ -110,14 +163,14 @@ func doing(do doFunc) func(*reference, *Subject) {
 func asking(f func(*backend.Request)) func(*reference, *Subject) {
 	return doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
 		f(&r)
-		return s.Do(ctx, r)
+		return ask(s, ctx, r)
 	})
 }
 
 // answering spoils the states of the answer.
 func answering(f func(r *backend.Request, d *backend.Decision, s *backend.State)) func(*reference, *Subject) {
 	return doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-		d, err := s.Do(ctx, r)
+		d, err := ask(s, ctx, r)
 		f(&r, &d, &d.State)
 		for i := range r.Each {
 			f(&r, &d, &r.Each[i])
@@ -129,7 +182,7 @@ func answering(f func(r *backend.Request, d *backend.Decision, s *backend.State)
 // after does something more, once the reference has answered.
 func after(f func(s *reference, r backend.Request, d backend.Decision, err error)) func(*reference, *Subject) {
 	return doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-		d, err := s.Do(ctx, r)
+		d, err := ask(s, ctx, r)
 		each := slices.Clone(r.Each)
 		f(s, r, d, err)
 		copy(r.Each, each)
@@ -189,15 +242,15 @@ func within(s string) string {
 func checkThenAct(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
 	look := r
 	look.Op = backend.Peek
-	d, err := s.Do(ctx, look)
+	d, err := ask(s, ctx, look)
 	if r.Op != backend.Take || err != nil || !d.Allowed {
-		return s.Do(ctx, r)
+		return ask(s, ctx, r)
 	}
 	for range 10 {
 		runtime.Gosched()
 	}
 	s.force(r)
-	d, err = s.Do(ctx, look)
+	d, err = ask(s, ctx, look)
 	if r.Charge != nil {
 		*r.Charge = backend.Charge{At: s.now(), Cost: r.Cost, Costs: r.Costs, Outcome: backend.Taken}
 	}

@@ -86,7 +86,7 @@ var wrongs = []wrong{
 	{"answers with the last of equals", "Binds", doing(lastOfEquals)},
 	{"leaves Each as it was", "Each", asking(func(r *backend.Request) { r.Each = nil })},
 	{"fills Each backwards", "Each", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-		d, err := s.Do(ctx, r)
+		d, err := ask(s, ctx, r)
 		slices.Reverse(r.Each)
 		return d, err
 	})},
@@ -127,7 +127,7 @@ var wrongs = []wrong{
 		}
 	})},
 	{"denies what can never pass", "Refused", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-		d, err := s.Do(ctx, r)
+		d, err := ask(s, ctx, r)
 		if errors.Is(err, backend.ErrNeverAdmissible) {
 			err = nil
 		}
@@ -135,11 +135,11 @@ var wrongs = []wrong{
 	})},
 	{"takes a cost below nothing as nothing", "Refused", asking(func(r *backend.Request) { r.Cost = max(r.Cost, 0) })},
 	{"ignores the context", "Context", doing(func(s *reference, _ context.Context, r backend.Request) (backend.Decision, error) {
-		return s.Do(context.Background(), r)
+		return ask(s, context.Background(), r)
 	})},
 	{"starts over where it finds garbage", "Corrupt", doing(startsOver)},
 	{"names no key", "Corrupt", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-		d, err := s.Do(ctx, r)
+		d, err := ask(s, ctx, r)
 		if errors.As(err, new(*backend.CorruptError)) {
 			err = &backend.CorruptError{Stored: "somewhere"}
 		}
@@ -148,9 +148,9 @@ var wrongs = []wrong{
 	{"calls a lost reply unavailable", "Unavailable", replacing(backend.ErrPerhapsCounted, backend.ErrUnavailable)},
 	{"calls a refusal perhaps counted", "Unavailable", replacing(backend.ErrUnavailable, backend.ErrPerhapsCounted)},
 	{"sends again when a reply is lost", "AtMostOnce", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-		d, err := s.Do(ctx, r)
+		d, err := ask(s, ctx, r)
 		if errors.Is(err, backend.ErrPerhapsCounted) {
-			return s.Do(ctx, r)
+			return ask(s, ctx, r)
 		}
 		return d, err
 	})},
@@ -168,6 +168,30 @@ var wrongs = []wrong{
 	})},
 	{"serves on after Close", "Close", func(s *reference, u *Subject) { spoil(s, u).close = func() error { return nil } }},
 	{"minds being closed twice", "Close", closesOnce},
+	{"says beside an error what it met", "Zero", handed(func(r *backend.Request, d *backend.Decision, err error) {
+		if err != nil && len(r.Policies) > 0 {
+			d.Policy = r.Policies[0].Name
+		}
+	})},
+	{"says beside a lost reply that it passed", "Zero", handed(func(_ *backend.Request, d *backend.Decision, err error) {
+		d.Allowed = d.Allowed || errors.Is(err, backend.ErrPerhapsCounted)
+	})},
+	{"makes room for the states", "Left", handed(func(r *backend.Request, _ *backend.Decision, _ error) {
+		if r.Each == nil {
+			r.Each = make([]backend.State, len(r.Policies))
+		}
+	})},
+	{"sorts the costs", "Left", handed(func(r *backend.Request, _ *backend.Decision, _ error) {
+		slices.Sort(r.Costs)
+		slices.Reverse(r.Costs)
+	})},
+	{"charges who has left", "Kept", late(func(s *reference, l *left) { s.force(*l.request) })},
+	{"charges what who has left had asked", "Kept", late(func(s *reference, l *left) {
+		if l.asked.Costs != nil {
+			s.force(l.asked)
+		}
+	})},
+	{"answers who has left", "Kept", late(answersLate)},
 	{"checks, then acts", "Store keeps counts and decides on them atomically.", doing(checkThenAct)},
 	{"ignores the previous window", "floor(8 * (60 - 45) / 60) + 3 = 5", instead(as(algo.KindSlidingWindow, algo.FixedWindow))},
 	{"takes a fixed window for a log", "no trailing window ever holds more", instead(as(algo.KindSlidingLog, algo.FixedWindow))},
@@ -184,16 +208,18 @@ var wrongs = []wrong{
 	})},
 }
 
+func answersLate(_ *reference, l *left) { *l.decision = backend.Decision{Allowed: true} }
+
 func chargesFirst(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
 	look := r
 	look.Op = backend.Peek
-	if d, err := s.Do(ctx, look); r.Op == backend.Take && err == nil && d.Allowed {
+	if d, err := ask(s, ctx, look); r.Op == backend.Take && err == nil && d.Allowed {
 		r.Policies, r.Each = r.Policies[:1], nil
 		if r.Costs != nil {
 			r.Costs = r.Costs[:1]
 		}
 	}
-	return s.Do(ctx, r)
+	return ask(s, ctx, r)
 }
 
 func chargesAnyway(s *reference, r backend.Request, d backend.Decision, err error) {
@@ -202,7 +228,7 @@ func chargesAnyway(s *reference, r backend.Request, d backend.Decision, err erro
 	}
 	for i := range r.Policies {
 		one := backend.Group{Key: r.Key, Policies: r.Policies[i : i+1], Cost: r.CostOf(i)}
-		if d, _ := s.Do(context.Background(), backend.Request{Op: backend.Take, Group: one}); d.Allowed {
+		if d, _ := ask(s, context.Background(), backend.Request{Op: backend.Take, Group: one}); d.Allowed {
 			return
 		}
 	}
@@ -245,7 +271,7 @@ func firstBinds(s *reference, ctx context.Context, r backend.Request) (backend.D
 	if r.Each == nil {
 		r.Each = make([]backend.State, len(r.Policies))
 	}
-	d, err := s.Do(ctx, r)
+	d, err := ask(s, ctx, r)
 	if err == nil {
 		d.State = r.Each[0]
 	}
@@ -256,7 +282,7 @@ func lastOfEquals(s *reference, ctx context.Context, r backend.Request) (backend
 	if r.Each == nil {
 		r.Each = make([]backend.State, len(r.Policies))
 	}
-	d, err := s.Do(ctx, r)
+	d, err := ask(s, ctx, r)
 	for i := range r.Each {
 		if e := &r.Each[i]; err == nil && e.RetryAfter == d.RetryAfter && e.Remaining == d.Remaining {
 			d.State = *e
@@ -266,10 +292,10 @@ func lastOfEquals(s *reference, ctx context.Context, r backend.Request) (backend
 }
 
 func startsOver(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-	d, err := s.Do(ctx, r)
+	d, err := ask(s, ctx, r)
 	if errors.As(err, new(*backend.CorruptError)) {
 		s.forget(func(c cell) bool { return c.key == r.Key })
-		return s.Do(ctx, r)
+		return ask(s, ctx, r)
 	}
 	return d, err
 }
@@ -277,7 +303,7 @@ func startsOver(s *reference, ctx context.Context, r backend.Request) (backend.D
 // replacing puts one error for another; for nil it puts it for all that are typed.
 func replacing(was, is error) func(*reference, *Subject) {
 	return doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-		d, err := s.Do(ctx, r)
+		d, err := ask(s, ctx, r)
 		if was != nil && errors.Is(err, was) || was == nil && errors.As(err, new(*backend.InvalidError)) {
 			err = is
 		}
@@ -316,7 +342,7 @@ func remembers(s *reference, u *Subject) {
 		if d, ok := denied.Load(r.Key); ok && r.Op == backend.Take && r.Check(ctx) == nil {
 			return d.(backend.Decision), nil
 		}
-		d, err := s.Do(ctx, r)
+		d, err := ask(s, ctx, r)
 		if r.Op == backend.Take && err == nil && !d.Allowed {
 			again := d
 			again.Source, again.Estimated = backend.FromDenyCache, true

@@ -63,28 +63,28 @@ func (s *Store) Answered() int64 { return s.said.Load() }
 
 // Do decides one request. Only a Take is answered from what is known; a Peek
 // asks for the truth; whatever else may change the key, so it is forgotten.
-func (s *Store) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	switch {
 	case r.Op == backend.Peek:
-		return s.next.Do(ctx, r)
+		return s.next.Do(ctx, r, d)
 	case r.Op != backend.Take || len(r.And) > 0:
-		return s.change(ctx, r)
+		return s.change(ctx, r, d)
 	case s.stand == 0:
-		return s.next.Do(ctx, r)
+		return s.next.Do(ctx, r, d)
 	}
 	at := s.cache.place(r.Key)
 	if at.known.Load() == 0 {
-		return s.ask(ctx, &r, at, s.cache.now())
+		return s.ask(ctx, r, d, at, s.cache.now())
 	}
-	return s.recall(ctx, &r, at)
+	return s.recall(ctx, r, d, at)
 }
 
 // change forgets the key before the request and after it: a denial that comes
 // in between may be from before.
-func (s *Store) change(ctx context.Context, r backend.Request) (backend.Decision, error) {
-	s.forget(&r)
-	defer s.forget(&r)
-	return s.next.Do(ctx, r)
+func (s *Store) change(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	s.forget(r)
+	defer s.forget(r)
+	return s.next.Do(ctx, r, d)
 }
 
 func (s *Store) forget(r *backend.Request) {
@@ -95,72 +95,73 @@ func (s *Store) forget(r *backend.Request) {
 }
 
 // recall answers by what is known of the key, where that is something.
-func (s *Store) recall(ctx context.Context, r *backend.Request, at place) (backend.Decision, error) {
+func (s *Store) recall(ctx context.Context, r *backend.Request, d *backend.Decision, at place) error {
 	waited := time.Duration(0)
 	for {
 		if r.Check(ctx) != nil || s.cache.closed() {
-			return s.next.Do(ctx, *r) // which words the error
+			return s.next.Do(ctx, r, d) // which words the error
 		}
 		now := s.cache.now()
 		e, f, leads := at.meet(r, now, s.stand)
 		switch {
 		case leads:
-			return s.within(ctx, r, waited, func(ctx context.Context) (backend.Decision, error) { return s.lead(ctx, r, at, now, e, f) })
+			return s.within(ctx, r, d, waited, func(ctx context.Context) error { return s.lead(ctx, r, d, at, now, e, f) })
 		case e != nil && f == nil:
 			s.said.Add(1)
-			return e.answer(&r.Group, now), nil
+			e.answer(&r.Group, d, now)
+			return nil
 		case f == nil || waited > s.cache.patience():
-			return s.within(ctx, r, waited, func(ctx context.Context) (backend.Decision, error) { return s.ask(ctx, r, at, now) })
+			return s.within(ctx, r, d, waited, func(ctx context.Context) error { return s.ask(ctx, r, d, at, now) })
 		}
 		if err := f.wait(ctx); err != nil {
-			return backend.Decision{}, err
+			return err
 		}
 		waited += f.took
 		if f.failed != nil && s.fails != nil && waited > s.cache.patience() {
-			return s.fail(ctx, r, f.failed)
+			return s.fail(ctx, r, d, f.failed)
 		}
 	}
 }
 
 // within asks in what a call that has waited has left of the store's budget.
-func (s *Store) within(ctx context.Context, r *backend.Request, waited time.Duration, ask func(context.Context) (backend.Decision, error)) (backend.Decision, error) {
+func (s *Store) within(ctx context.Context, r *backend.Request, d *backend.Decision, waited time.Duration, ask func(context.Context) error) error {
 	if waited == 0 {
 		return ask(ctx)
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cache.budget-waited)
 	defer cancel()
-	d, err := ask(bounded)
+	err := ask(bounded)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && s.fails != nil {
-		return s.fail(ctx, r, err)
+		return s.fail(ctx, r, d, err)
 	}
-	return d, err
+	return err
 }
 
 // fail decides a call that spent its time waiting for one that failed. To ask
 // for itself now could take it past the budget.
-func (s *Store) fail(ctx context.Context, r *backend.Request, err error) (backend.Decision, error) {
+func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	err = fmt.Errorf("%w: waited for a call that failed: %v", backend.ErrUnavailable, err)
 	r.Unknown(err)
-	return s.fails.Fail(ctx, *r, err)
+	return s.fails.Fail(ctx, r, d, err)
 }
 
 // lead asks for all who wait in f.
-func (s *Store) lead(ctx context.Context, r *backend.Request, at place, now time.Duration, e *entry, f *flight) (d backend.Decision, err error) {
+func (s *Store) lead(ctx context.Context, r *backend.Request, d *backend.Decision, at place, now time.Duration, e *entry, f *flight) (err error) {
 	came, begin := false, time.Now() // it never comes if next panics, or ends the goroutine
 	defer func() {
 		f.took = time.Since(begin)
 		if came && ctx.Err() == nil { // an impatient caller's failure says nothing of the store
-			f.failed = failure(&d, err)
+			f.failed = failure(d, err)
 		}
 		passed, room := came && err == nil && d.Allowed && d.Source == backend.FromStore, int64(0)
 		if passed {
-			room = more(&r.Group, &d)
+			room = more(&r.Group, d)
 		}
 		at.land(r.Key, e, f, passed, room)
 	}()
-	d, err = s.ask(ctx, r, at, now)
+	err = s.ask(ctx, r, d, at, now)
 	came = true
-	return d, err
+	return err
 }
 
 // failure is why no store decided, nil where one did or the call was wrong.
@@ -185,31 +186,37 @@ func more(g *backend.Group, d *backend.Decision) int64 {
 	return 0
 }
 
-// rooms are for the states of calls that want none: an entry needs them for
-// the calls that do.
-var rooms = sync.Pool{New: func() any { return new([backend.MaxPolicies]backend.State) }}
+// room is for the states of a call that wants none, and for the request that
+// asks for them: an entry needs them for the calls that do.
+type room struct {
+	request backend.Request
+	each    [backend.MaxPolicies]backend.State
+}
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // ask asks next and notes a denial.
-func (s *Store) ask(ctx context.Context, r *backend.Request, at place, now time.Duration) (backend.Decision, error) {
+func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision, at place, now time.Duration) error {
 	n := len(r.Policies)
 	if r.Each != nil || n < 2 || n > backend.MaxPolicies {
-		return s.send(ctx, r, at, now)
+		return s.send(ctx, r, d, at, now)
 	}
-	room := rooms.Get().(*[backend.MaxPolicies]backend.State)
-	r.Each = room[:n]
-	d, err := s.send(ctx, r, at, now)
-	r.Each = nil
-	rooms.Put(room)
-	return d, err
+	own := rooms.Get().(*room)
+	own.request = *r
+	own.request.Each = own.each[:n]
+	err := s.send(ctx, &own.request, d, at, now)
+	own.request = backend.Request{} // or the key would be kept
+	rooms.Put(own)
+	return err
 }
 
 // send counts an entry's time from before the request was sent, so that it
 // lapses at the latest when the store would let the call pass.
-func (s *Store) send(ctx context.Context, r *backend.Request, at place, sent time.Duration) (backend.Decision, error) {
+func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decision, at place, sent time.Duration) error {
 	generation := at.generation.Load()
-	d, err := s.next.Do(ctx, *r)
+	err := s.next.Do(ctx, r, d)
 	if err == nil && !d.Allowed && d.Source == backend.FromStore && d.Err == nil && d.RetryAfter > 0 {
-		s.cache.note(at, generation, &r.Group, &d, sent)
+		s.cache.note(at, generation, &r.Group, d, sent)
 	}
-	return d, err
+	return err
 }

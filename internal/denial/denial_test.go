@@ -142,7 +142,7 @@ func TestOnlyDenialsOfTheStore(t *testing.T) {
 		f := &fake{do: do}
 		s := f.station(Longest)
 		for range 3 {
-			_, _ = s.Do(context.Background(), take("k", one, 1))
+			_, _ = backend.Ask(context.Background(), s, take("k", one, 1))
 		}
 		require.EqualValues(t, 3, f.asked.Load(), name)
 	}
@@ -160,9 +160,9 @@ func TestHidesNoError(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	var invalid *backend.InvalidError
-	_, err := s.Do(context.Background(), take("k", policies(2), 11))
+	_, err := backend.Ask(context.Background(), s, take("k", policies(2), 11))
 	require.ErrorIs(t, err, backend.ErrNeverAdmissible)
-	_, err = s.Do(gone, take("k", policies(2), 1))
+	_, err = backend.Ask(gone, s, take("k", policies(2), 1))
 	require.ErrorIs(t, err, context.Canceled)
 	for _, spoil := range []func(*backend.Request){
 		func(r *backend.Request) { r.Cost = -1 },
@@ -173,17 +173,17 @@ func TestHidesNoError(t *testing.T) {
 	} {
 		r := take("k", policies(2), 1)
 		spoil(&r)
-		_, err = s.Do(context.Background(), r)
+		_, err = backend.Ask(context.Background(), s, r)
 		require.ErrorAs(t, err, &invalid)
 	}
 	several := take("k", policies(2), 1)
 	several.And = []backend.Group{several.Group}
-	_, err = s.Do(context.Background(), several)
+	_, err = backend.Ask(context.Background(), s, several)
 	require.ErrorIs(t, err, backend.ErrUnsupported)
 	var f *fake
 	f, s = denied(t, time.Second, policies(2), 1)
 	require.NoError(t, f.Close()) // as its user does, past the station
-	_, err = s.Do(context.Background(), take("k", policies(2), 1))
+	_, err = backend.Ask(context.Background(), s, take("k", policies(2), 1))
 	require.ErrorIs(t, err, backend.ErrClosed)
 }
 
@@ -199,11 +199,11 @@ func TestClose(t *testing.T) {
 	require.False(t, cached(t, s, take("k", one, 1)))
 	require.True(t, cached(t, s, take("k", one, 1)), "on the monotonic clock")
 	require.NoError(t, s.Close())
-	_, err := s.Do(context.Background(), take("k", one, 1))
+	_, err := backend.Ask(context.Background(), s, take("k", one, 1))
 	require.ErrorIs(t, err, backend.ErrClosed)
 	require.Zero(t, s.cache.entries())
 	f.closed.Store(false) // one that was under way
-	_, _ = s.Do(context.Background(), take("k", one, 1))
+	_, _ = backend.Ask(context.Background(), s, take("k", one, 1))
 	require.Zero(t, s.cache.entries())
 }
 
@@ -216,11 +216,11 @@ func TestForgets(t *testing.T) {
 		off := f.station(-1)
 		r := take("k", one, 1)
 		r.Op = op
-		_, _ = off.Do(context.Background(), r)
+		_, _ = backend.Ask(context.Background(), off, r)
 		require.False(t, cached(t, s, take("k", one, 1)), op)
 		require.True(t, cached(t, s, take("k", one, 1)))
 		r.Op, r.And, r.Key = backend.Take, []backend.Group{{Key: "k"}}, "other"
-		_, _ = s.Do(context.Background(), r)
+		_, _ = backend.Ask(context.Background(), s, r)
 		require.False(t, cached(t, s, take("k", one, 1)), "several keys")
 	}
 }
@@ -329,8 +329,9 @@ func (c *cache) of(key string) []*entry { return c.place(key).mu.keys[key] }
 // passes lets all pass.
 type passes struct{ *fake }
 
-func (passes) Do(context.Context, backend.Request) (backend.Decision, error) {
-	return backend.Decision{Allowed: true}, nil
+func (passes) Do(_ context.Context, _ *backend.Request, d *backend.Decision) error {
+	d.Allowed = true
+	return nil
 }
 
 // TestCheapPaths: neither a key without an entry nor an answer allocates.
@@ -343,7 +344,8 @@ func TestCheapPaths(t *testing.T) {
 		s *Store
 		r backend.Request
 	}{{hit, take("k", one, 1)}, {hit, each}, {miss, take("nobody", one, 1)}, {miss, take(sameStripe(hit, "k"), one, 1)}} {
-		require.Zero(t, testing.AllocsPerRun(100, func() { _, _ = c.s.Do(ctx, c.r) }), c.r.Key)
+		var d backend.Decision
+		require.Zero(t, testing.AllocsPerRun(100, func() { d = backend.Decision{}; _ = c.s.Do(ctx, &c.r, &d) }), c.r.Key)
 	}
 }
 
@@ -356,19 +358,21 @@ func BenchmarkTake(b *testing.B) {
 	miss := New(passes{f}, h, Longest)
 	run := func(name string, s *Store, r backend.Request) {
 		b.Run(name, func(b *testing.B) {
+			var d backend.Decision
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = s.Do(context.Background(), r)
+				d = backend.Decision{}
+				_ = s.Do(context.Background(), &r, &d)
 			}
 		})
 	}
 	run("Off", New(passes{f}, h, -1), take("user:42", one, 1))
 	run("NothingKnown", miss, take("user:42", one, 1))
-	_, _ = New(f, h, Longest).Do(context.Background(), take("k", one, 1))
+	_, _ = backend.Ask(context.Background(), New(f, h, Longest), take("k", one, 1))
 	run("KnownBeside", miss, take(sameStripe(miss, "k"), one, 1))
 	still := &fake{do: denies(time.Hour)} // so that it never lapses
 	hit := still.station(Longest)
-	_, _ = hit.Do(context.Background(), take("user:42", one, 1))
+	_, _ = backend.Ask(context.Background(), hit, take("user:42", one, 1))
 	run("Hit", hit, take("user:42", one, 1))
 }
 

@@ -89,20 +89,19 @@ func (e *entry) ends() time.Duration { return e.sent + e.lasts }
 // answer words the denial for g at now. Times count from the answer's arrival,
 // not from the sending: then a call that waits for RetryAfter is not early.
 // For a larger cost than the entry's it is the least that can be said.
-func (e *entry) answer(g *backend.Group, now time.Duration) backend.Decision {
+func (e *entry) answer(g *backend.Group, d *backend.Decision, now time.Duration) {
 	past := max(0, now-e.told).Truncate(time.Microsecond) // a store's times are whole microseconds
 	for i := range g.Each {
 		g.Each[i] = e.each[i]
 		age(&g.Each[i], past)
 	}
-	d := e.decision
+	*d = e.decision
 	d.Source, d.Estimated = backend.FromDenyCache, true
 	age(&d.State, past)
 	if g.Charge != nil {
 		*g.Charge = backend.Charge{Cost: g.Cost, Costs: g.Costs, Sub: g.Sub}
 		d.Charge = g.Charge
 	}
-	return d
 }
 
 func age(s *backend.State, past time.Duration) {

@@ -33,34 +33,37 @@ func (f *fake) advance(d time.Duration)        { f.now.Add(int64(d)) }
 func (f *fake) Budget() time.Duration          { return 60 * time.Millisecond }
 func (f *fake) station(d time.Duration) *Store { return New(f, f, d) }
 
-func (f *fake) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	f.asked.Add(1)
 	if f.closed.Load() {
-		return backend.Decision{}, backend.ErrClosed
+		return backend.ErrClosed
 	}
 	if err := r.Check(ctx); err != nil {
-		return backend.Decision{}, err
+		return err
 	}
 	if !f.heeds {
-		return f.do(&r)
+		*d, err = f.do(r)
+		return err
 	}
-	done := make(chan backend.Answer, 1)
+	own, done := *r, make(chan backend.Answer, 1)
 	go func() {
-		d, err := f.do(&r)
+		d, err := f.do(&own)
 		done <- backend.Answer{Decision: d, Err: err}
 	}()
 	select {
 	case a := <-done:
-		return a.Decision, a.Err
+		*d = a.Decision
+		return a.Err
 	case <-ctx.Done():
-		return backend.Decision{}, ctx.Err()
+		return ctx.Err()
 	}
 }
 
 // Fail makes it a Failer, as the breaker is one.
-func (f *fake) Fail(_ context.Context, r backend.Request, err error) (backend.Decision, error) {
+func (f *fake) Fail(_ context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	f.failed.Add(1)
-	return backend.Decision{Source: backend.FromFailClosed, Err: err, Charge: r.Charge}, nil
+	d.Source, d.Err, d.Charge = backend.FromFailClosed, err, r.Charge
+	return nil
 }
 
 // policies of limits 10, 20 …, so that costs may differ.
@@ -79,19 +82,21 @@ var one = policies(1)
 
 // denies says that a key is denied for so long.
 func denies(retry time.Duration) func(r *backend.Request) (backend.Decision, error) {
-	return func(r *backend.Request) (backend.Decision, error) {
+	return func(r *backend.Request) (d backend.Decision, _ error) {
 		at := make([]backend.Reading, len(r.Policies))
 		for i := range at {
 			at[i] = backend.Reading{Used: 10, RetryAt: 1 + int64(i) + retry.Microseconds(), ResetAt: 1 + int64(time.Minute/time.Microsecond)}
 		}
-		return r.Decide(r.Op, 1, 1, at), nil
+		r.Decide(r.Op, 1, 1, at, &d)
+		return d, nil
 	}
 }
 
 // leaves lets pass and says that so many units remain.
 func leaves(n int64) func(r *backend.Request) (backend.Decision, error) {
-	return func(r *backend.Request) (backend.Decision, error) {
-		return r.Decide(r.Op, 1, 1, []backend.Reading{{Used: 10 - n, ResetAt: 2}}), nil
+	return func(r *backend.Request) (d backend.Decision, _ error) {
+		r.Decide(r.Op, 1, 1, []backend.Reading{{Used: 10 - n, ResetAt: 2}}, &d)
+		return d, nil
 	}
 }
 
@@ -105,7 +110,7 @@ func take(key string, ps []backend.Policy, n int64) backend.Request {
 
 func ask(t testing.TB, s *Store, r backend.Request) backend.Decision {
 	t.Helper()
-	d, err := s.Do(context.Background(), r)
+	d, err := backend.Ask(context.Background(), s, r)
 	require.NoError(t, err)
 	return d
 }

@@ -133,7 +133,7 @@ func TestFailureSaysWhatIsKnown(t *testing.T) {
 		_, s := lapsed(t, 100*time.Millisecond, func(*backend.Request) (backend.Decision, error) {
 			return backend.Decision{}, backend.ErrPerhapsCounted
 		})
-		go func() { _, _ = s.Do(context.Background(), take("k", one, 1)) }()
+		go func() { _, _ = backend.Ask(context.Background(), s, take("k", one, 1)) }()
 		synctest.Wait()
 		r := take("k", one, 1)
 		r.Charge = &backend.Charge{Outcome: backend.Taken}
@@ -157,7 +157,7 @@ func TestLeaderLost(t *testing.T) {
 				f, s := lapsed(t, time.Millisecond, lose)
 				go func() {
 					defer func() { _ = recover() }()
-					_, _ = s.Do(context.Background(), take("k", one, 1))
+					_, _ = backend.Ask(context.Background(), s, take("k", one, 1))
 				}()
 				synctest.Wait()
 				f.do = denies(time.Second)
@@ -176,7 +176,7 @@ func TestImpatientLeader(t *testing.T) {
 		f, s := lapsed(t, 20*time.Millisecond, unavailable)
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
-		go func() { _, _ = s.Do(ctx, take("k", one, 1)) }()
+		go func() { _, _ = backend.Ask(ctx, s, take("k", one, 1)) }()
 		synctest.Wait()
 		f.do = denies(time.Second)
 		crowd(t, s, callers)
@@ -189,12 +189,12 @@ func TestImpatientLeader(t *testing.T) {
 func TestWaiterLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := lapsed(t, 100*time.Millisecond, denies(time.Second))
-		go func() { _, _ = s.Do(context.Background(), take("k", one, 1)) }()
+		go func() { _, _ = backend.Ask(context.Background(), s, take("k", one, 1)) }()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
 		begin := time.Now()
-		_, err := s.Do(ctx, take("k", one, 1))
+		_, err := backend.Ask(ctx, s, take("k", one, 1))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 10*time.Millisecond, time.Since(begin))
 		require.EqualValues(t, 1, f.asked.Load())
@@ -217,7 +217,7 @@ func TestWaitsOnce(t *testing.T) {
 func TestResetWhileOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, s := lapsed(t, 20*time.Millisecond, denies(time.Second))
-		go func() { _, _ = s.Do(context.Background(), take("k", one, 1)) }()
+		go func() { _, _ = backend.Ask(context.Background(), s, take("k", one, 1)) }()
 		synctest.Wait()
 		answer := make(chan backend.Decision)
 		go func() { answer <- ask(t, s, take("k", one, 1)) }()

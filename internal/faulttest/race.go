@@ -79,7 +79,7 @@ func race(t *testing.T, s backend.Store) {
 
 func run(t *testing.T, s backend.Store, p backend.Policy) {
 	var c backend.Charge
-	d, err := s.Do(context.Background(), backend.Request{Op: backend.Take, Last: true,
+	d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
 		Group: backend.Group{Key: p.Name, Policies: []backend.Policy{p}, Cost: 1, Charge: &c}})
 	if err != nil {
 		t.Error(err)

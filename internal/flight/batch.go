@@ -2,6 +2,7 @@ package flight
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -52,38 +53,36 @@ func (q *Queue) batch(first time.Duration) *batch {
 	return b
 }
 
-// add puts a call of its own key aboard.
-func (b *batch) add(t *script.Take, tag string, slot int, r *backend.Request) *script.Group {
+// add puts a call of its own key aboard; open, where others may join it.
+func (b *batch) add(c *rider, open bool) {
 	g := b.trip.Add()
-	g.Op, g.Key, g.Tag, g.Slot, g.Policies = r.Op, r.Key, tag, slot, r.Policies
-	g.Takes = append(g.Takes, t)
+	g.Op, g.Key, g.Tag, g.Slot, g.Policies = c.op, c.key, c.tag, c.slot, c.policies
+	g.Takes = append(g.Takes, &c.Take)
 	b.calls++
-	b.width += len(r.Policies)
-	return g
+	b.width += len(c.policies)
+	if open {
+		b.named[c.join()] = g
+	}
 }
 
-// found is add where others may join the call.
-func (b *batch) found(t *script.Take, tag string, slot int, r *backend.Request) {
-	g := b.add(t, tag, slot, r)
-	b.named[join{tag, &r.Policies[0], len(r.Policies), r.Op}] = g
-}
+func (c *rider) join() join { return join{c.tag, &c.policies[0], len(c.policies), c.op} }
 
 // join puts a call aboard, if there is room: with the calls of its key, where
 // there are any. A call does not join one that has waited for long: the budget
 // of the first is that of all.
-func (b *batch) join(t *script.Take, tag string, slot int, r *backend.Request, now time.Duration) bool {
-	if b.calls >= calls || now-b.first > b.q.budget/8 {
+func (b *batch) join(c *rider) bool {
+	if b.calls >= calls || c.came-b.first > b.q.budget/8 {
 		return false
 	}
-	if g := b.named[join{tag, &r.Policies[0], len(r.Policies), r.Op}]; g != nil {
-		g.Takes = append(g.Takes, t)
+	if g := b.named[c.join()]; g != nil {
+		g.Takes = append(g.Takes, &c.Take)
 		b.calls++
 		return true
 	}
-	if len(b.named) >= keys || b.width+len(r.Policies) > policies {
+	if len(b.named) >= keys || b.width+len(c.policies) > policies {
 		return false
 	}
-	b.found(t, tag, slot, r)
+	b.add(c, true)
 	return true
 }
 
@@ -110,12 +109,42 @@ func (b *batch) once(now time.Duration) (next *batch) {
 	if !inTime {
 		return nil // missed has let the next one go, or will
 	}
+	made := b.trip.Written() // what stayed, or was not let in, tells nothing of the server
 	if again {
 		clear(b.named)
 		b.trip.Inline = false
 		batches.Put(b)
 	}
-	return q.next(calls, script.Now()-now)
+	if made {
+		back := script.Now()
+		q.note(calls, back-now)
+		q.turn(calls, back)
+	}
+	return q.landed()
+}
+
+// A turn of the run queue is long from half of the scheduler's time slice on:
+// somebody computes. Then flights leave at once for a while.
+const (
+	longTurn = 5 * time.Millisecond
+	awhile   = time.Second
+)
+
+// turn lets those run to whom a flight of so many calls has just brought answers.
+// They may call again at once, and ride on what leaves next, where there would
+// else be a flight for each few of them: with 8 processes of 16 callers on one
+// key half as many decisions, with 512 callers on one key a sixth less. It
+// costs 0.1 us where nobody is there to run. Where goroutines compute all the
+// time it would cost a turn of theirs a flight: beside 8 of them on two cores
+// half the decisions.
+func (q *Queue) turn(calls int, begin time.Duration) {
+	if calls < 2 || begin < time.Duration(q.hurry.Load()) {
+		return
+	}
+	runtime.Gosched()
+	if end := script.Now(); end-begin > longTurn {
+		q.hurry.Store(int64(end + awhile))
+	}
 }
 
 // late is the part of a budget after which a batch that still waits is not
@@ -139,7 +168,8 @@ var errWaited = errors.New("waited for a flight until the budget was spent")
 // missed is called when the flight's deadline has passed: it may hang in the
 // client for longer, but its place is free.
 func (b *batch) missed() {
-	if next := b.q.next(b.calls, b.q.budget); next != nil {
+	b.q.note(b.calls, b.q.budget)
+	if next := b.q.landed(); next != nil {
 		next.fly()
 	}
 }

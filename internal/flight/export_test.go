@@ -1,8 +1,11 @@
 package flight
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/script"
 )
 
@@ -10,7 +13,7 @@ import (
 const Out = out
 
 // SetMost makes n calls fill a queue.
-func SetMost(t *testing.T, n int) {
+func SetMost(t *testing.T, n int64) {
 	t.Helper()
 	old := most
 	most = n
@@ -21,22 +24,31 @@ func SetMost(t *testing.T, n int) {
 func (q *Queue) Prompt() bool { return q.server.Prompt(script.Now()) }
 
 // Waiting returns how many calls wait.
-func (q *Queue) Waiting() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.mu.calls
-}
+func (q *Queue) Waiting() int { return int(q.inbox.waits.Load()) }
 
 // Limit is how many flights may be out now.
-func (q *Queue) Limit() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.limit()
-}
+func (q *Queue) Limit() int { return int(q.limit.Load()) }
 
 // Free makes room for one more flight.
-func (q *Queue) Free() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.out++
+func (q *Queue) Free() { q.limit.Add(1) }
+
+// Ask asks with a decision of its own.
+func (q *Queue) Ask(ctx context.Context, tag string, slot int, r *backend.Request) (backend.Decision, error) {
+	var d backend.Decision
+	err := q.Do(ctx, tag, slot, r, &d)
+	return d, err
 }
+
+// Note notes a round trip.
+func (q *Queue) Note(calls int, took time.Duration) { q.note(calls, took) }
+
+// Late flies a batch that has waited until its budget was spent.
+func (q *Queue) Late(calls int) {
+	q.out.Add(1)
+	b := q.batch(script.Now() - q.budget)
+	b.calls = calls
+	b.fly()
+}
+
+// Hurries reports whether flights leave without a turn.
+func (q *Queue) Hurries() bool { return q.hurry.Load() > 0 }

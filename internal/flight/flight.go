@@ -10,8 +10,8 @@ package flight
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -20,34 +20,29 @@ import (
 
 // out is how many flights to a server may be out at once: few calls wait for
 // one that lands while the server is not crowded (bench: latency/paced).
-//
-// Where flights carry more than a few calls and follow each other quickly, fewer
-// are out and carry more: each costs both sides what dozens of calls of one key
-// do. Measured by bench's redis/hot and redis/uniform with other numbers here,
-// in calls a second: 32 callers on one key 180,000 by 8, 250,000 by 4; 512
-// callers on one key 950,000 by 8, 1,160,000 by 4, 1,220,000 by 2; on 100,000
-// keys 246,000, 277,000, 300,000, and 200,000 by 1: the server waits for the
-// client then.
 const out = 8
+
+// crowd is how many may be out where flights carry more than a few calls and
+// follow each other quickly: each costs both sides what dozens of calls of one
+// key do. With one out the server waits for the client (a third less on 100,000
+// keys), with two it does now and then.
+const crowd = 3
+
+// Flights are a crowd from more than many calls each, or from more than several
+// where the shortest round trip of late takes no longer than near. Of several
+// calls that is a link of less than a millisecond: of longer trips there are
+// too few for it to matter what they cost, and a call that waits for one of
+// fewer waits for longer (bench: latency/poisson-1ms/60, p50 1.13 of
+// redis_rate's without this, 1.04 with it). Of many calls a trip takes what the
+// server does.
+const (
+	several = 2
+	many    = 16
+	near    = 900 * time.Microsecond
+)
 
 // all is out where every call is a flight of its own.
 const all = 1 << 30
-
-// crowds are the calls a flight from above which fewer may be out, where the
-// shortest round trip of late is no longer than within. Of a few calls a flight
-// that is a link of less than a millisecond: of longer trips there are too few
-// for it to matter what they cost, and a call that waits for one of four instead
-// of eight waits for longer (bench: latency/poisson-1ms/60, p50 1.13 of
-// redis_rate's without this, 1.04 with it). Of many calls it is any: there the
-// trip is the server's own time.
-var crowds = [...]struct {
-	calls, out int
-	within     time.Duration
-}{{16, 2, math.MaxInt64}, {2, 4, 900 * time.Microsecond}}
-
-// most is how many calls may wait; more are refused at once. A variable for
-// the tests alone.
-var most = 1 << 16
 
 // Queue is where calls wait for a flight to one server. Safe for concurrent
 // use.
@@ -55,14 +50,17 @@ type Queue struct {
 	server *script.Server
 	ways   script.Ways // nil: all groups of a flight go in one command
 	budget time.Duration
-	out    int // flights that may be out while they are not crowded
+	most   int32 // flights that may be out while they are not crowded
+
+	inbox inbox
+	out   atomic.Int32 // flights that are out
+	limit atomic.Int32 // flights that may be out now
+	hurry atomic.Int64 // as script.Now: until when nobody waits for a turn
 
 	mu struct {
 		sync.Mutex
-		out     int           // flights that are out
 		load    int           // calls a flight, of the last dozen or so, times smooth
 		least   time.Duration // the shortest round trip of late
-		calls   int           // that wait
 		waiting []*batch      // oldest first
 	}
 }
@@ -70,135 +68,115 @@ type Queue struct {
 // New returns the queue of a server. Where it is a node of a cluster, ways says
 // how to get from it to the others. Alone makes every call a flight of its own.
 func New(s *script.Server, ways script.Ways, budget time.Duration, alone bool) *Queue {
-	q := &Queue{server: s, ways: ways, budget: budget, out: out}
+	q := &Queue{server: s, ways: ways, budget: budget, most: out}
 	if n := s.PoolSize(); n > 0 {
-		q.out = min(q.out, n) // a flight without a connection only waits for one
+		q.most = min(q.most, int32(n)) // a flight without a connection only waits for one
 	}
 	if alone {
-		q.out = all
+		q.most = all
 	}
+	q.limit.Store(q.most)
 	return q
 }
-
-// takes are those that no caller has.
-var takes = sync.Pool{New: func() any { return script.NewTake() }}
 
 // Do decides one request, which its store has checked, on the key whose tag and
 // slot are given. It returns when the decision is made, its budget is spent,
 // or ctx ends. The flight goes on then: an impatient caller must not hide a
 // frozen server.
-func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request) (backend.Decision, error) {
-	t := take(r)
-	b, err := q.board(t, tag, slot, r, false)
+func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request, d *backend.Decision) error {
+	c := enter(tag, slot, r)
+	b, err := q.board(c, false)
 	switch {
 	case err != nil:
 	case b == nil:
-		err = q.wait(ctx, t, r.Op)
+		err = c.wait(ctx)
 	case ctx.Done() == nil && q.server.Prompt(b.first):
 		// Nothing but the deadline could end the wait, and the client keeps that.
 		b.inline()
-		<-t.Answered
+		<-c.Answered
 	default:
 		go b.run()
-		err = q.wait(ctx, t, r.Op)
+		err = c.wait(ctx)
 	}
-	return answer(t, r, err)
+	return c.answer(r, d, err)
 }
 
-// take returns a take that asks what r does.
-func take(r *backend.Request) *script.Take {
-	t := takes.Get().(*script.Take)
-	t.Ask(&r.Group)
-	return t
-}
-
-// answer words what t met, which is nobody's then. Where there is an error the
-// round trip may still hold it.
-func answer(t *script.Take, r *backend.Request, err error) (d backend.Decision, _ error) {
-	if err == nil {
-		d, err = t.Decide(r.Op, &r.Group)
-		takes.Put(t)
-	}
-	if err != nil {
-		r.Unknown(err)
-	}
-	return d, err
-}
-
-// wait returns nil when t was answered, and then it is the caller's again.
-func (q *Queue) wait(ctx context.Context, t *script.Take, op backend.Op) error {
-	done := ctx.Done()
-	if done == nil {
-		<-t.Answered
-		return nil
-	}
-	select {
-	case <-t.Answered:
-		return nil
-	case <-done:
-	}
-	select {
-	case <-t.Answered: // both at once: what is known is worth more
-		return nil
-	default:
-		return t.Withdraw(ctx, op)
-	}
-}
-
-// board puts t on a flight that may leave now and returns that, if there may be
-// one: open, where others will join it. Else t is on one that waits.
-func (q *Queue) board(t *script.Take, tag string, slot int, r *backend.Request, open bool) (*batch, error) {
-	now := script.Now()
-	q.mu.Lock()
-	if q.mu.out < q.limit() && len(q.mu.waiting) == 0 { // nobody overtakes who waits
-		q.mu.out++
-		q.mu.Unlock()
-		b := q.batch(now)
-		if open {
-			b.found(t, tag, slot, r)
-		} else {
-			b.add(t, tag, slot, r)
-		}
+// board puts c on a flight that may leave now and returns that, if there may be
+// one: open, where others will join it. Else c is on one that waits.
+func (q *Queue) board(c *rider, open bool) (*batch, error) {
+	c.came = script.Now()
+	if q.inbox.waits.Load() == 0 && q.leave() { // nobody overtakes who waits
+		b := q.batch(c.came)
+		b.add(c, open)
 		return b, nil
 	}
-	defer q.mu.Unlock()
-	if q.mu.calls >= most {
+	n := q.inbox.push(c)
+	if n > most {
 		return nil, fmt.Errorf("%w: %d calls wait for the server", backend.ErrUnavailable, most)
 	}
-	q.mu.calls++
-	if n := len(q.mu.waiting); n > 0 && q.mu.waiting[n-1].join(t, tag, slot, r, now) {
-		return nil, nil
+	if n%every == 0 && q.mu.TryLock() {
+		q.seatAll()
+		q.mu.Unlock()
 	}
-	b := q.batch(now)
-	b.found(t, tag, slot, r)
-	q.mu.waiting = append(q.mu.waiting, b)
+	if q.out.Load() < q.limit.Load() { // a flight has landed meanwhile, and may not have seen c
+		q.mu.Lock()
+		b := q.next()
+		q.mu.Unlock()
+		if b != nil {
+			go b.run()
+		}
+	}
 	return nil, nil
+}
+
+// leave takes the place of one more flight that is out, if there is one.
+func (q *Queue) leave() bool {
+	for {
+		n := q.out.Load()
+		if n >= q.limit.Load() {
+			return false
+		}
+		if q.out.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 // smooth is how many flights weigh in the mean of their calls.
 const smooth = 8
 
-// limit is how many flights may be out now.
-func (q *Queue) limit() int {
-	for _, c := range crowds {
-		if q.mu.load > c.calls*smooth && q.mu.least <= c.within && q.out < all {
-			return min(c.out, q.out)
-		}
-	}
-	return q.out
-}
-
-// next returns what leaves in place of a flight that has landed with so many
-// calls after so long, nil where nothing does. Where more may be out than
-// before, more leave: what waits never waits for a flight that left later than
-// it came.
-func (q *Queue) next(landed int, took time.Duration) (next *batch) {
+// note notes a round trip that carried so many calls and took so long.
+func (q *Queue) note(calls int, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.load += landed - q.mu.load/smooth
+	q.mu.load += calls - q.mu.load/smooth
 	q.mu.least = min(took, q.mu.least+q.mu.least/smooth+time.Microsecond)
-	q.mu.out--
-	for limit := q.limit(); q.mu.out < limit && len(q.mu.waiting) > 0; q.mu.out++ {
+	q.limit.Store(q.crowded())
+}
+
+// landed frees a flight's place and returns what leaves in it, nil where
+// nothing does.
+func (q *Queue) landed() *batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.out.Add(-1) // before next looks into the inbox: who comes after that sees that one may leave
+	return q.next()
+}
+
+// crowded is how many flights may be out now.
+func (q *Queue) crowded() int32 {
+	if load := q.mu.load; q.most < all && (load > many*smooth || load > several*smooth && q.mu.least <= near) {
+		return min(crowd, q.most)
+	}
+	return q.most
+}
+
+// next returns a flight that may leave now, nil where none waits. Where several
+// may, the others leave: what waits never waits for a flight that left later
+// than it came.
+func (q *Queue) next() (next *batch) {
+	q.seatAll()
+	for len(q.mu.waiting) > 0 && q.leave() {
 		if b := q.pop(); next == nil {
 			next = b
 		} else {
@@ -208,11 +186,34 @@ func (q *Queue) next(landed int, took time.Duration) (next *batch) {
 	return next
 }
 
+// every so many calls one that waits takes the inbox' to their seats: a flight
+// that lands leaves again at once then, and a server that waits for that loses
+// nothing.
+const every = 16
+
+func (q *Queue) seatAll() {
+	for c := q.inbox.take(); c != nil; {
+		r := c
+		c, r.next = r.next, nil
+		q.seat(r)
+	}
+}
+
+// seat puts c on the last flight that waits, or on one behind it.
+func (q *Queue) seat(c *rider) {
+	if n := len(q.mu.waiting); n > 0 && q.mu.waiting[n-1].join(c) {
+		return
+	}
+	b := q.batch(c.came)
+	b.add(c, true)
+	q.mu.waiting = append(q.mu.waiting, b)
+}
+
 func (q *Queue) pop() *batch {
 	b := q.mu.waiting[0]
 	n := copy(q.mu.waiting, q.mu.waiting[1:])
 	q.mu.waiting[n] = nil
 	q.mu.waiting = q.mu.waiting[:n]
-	q.mu.calls -= b.calls
+	q.inbox.waits.Add(-int64(b.calls))
 	return b
 }

@@ -56,7 +56,7 @@ func TestFullQueue(t *testing.T) {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			_, err := q.Do(context.Background(), "k", 0, take("k"))
+			_, err := q.Ask(context.Background(), "k", 0, take("k"))
 			if err == nil {
 				passed.Add(1)
 				return
@@ -71,7 +71,7 @@ func TestFullQueue(t *testing.T) {
 	}
 	running.Wait()
 	require.EqualValues(t, 100+flight.Out, passed.Load())
-	d, err := q.Do(context.Background(), "k", 0, take("k"))
+	d, err := q.Ask(context.Background(), "k", 0, take("k"))
 	require.NoError(t, err)
 	require.EqualValues(t, 100+flight.Out+1, d.Used, "what was refused was not counted")
 }
@@ -99,7 +99,7 @@ func TestHungClient(t *testing.T) {
 			defer running.Done()
 			time.Sleep(time.Duration(i) * budget / (3 * flight.Out))
 			begin := time.Now()
-			_, err := q.Do(context.Background(), "k", 0, take("k"))
+			_, err := q.Ask(context.Background(), "k", 0, take("k"))
 			assertUnavailable(t, err)
 			if took := time.Since(begin); took > 2*budget {
 				t.Errorf("took %v", took)
@@ -110,7 +110,7 @@ func TestHungClient(t *testing.T) {
 	held := c.held.Load()
 	close(c.let)
 	time.Sleep(50 * time.Millisecond) // what was held is written now, if it is written at all
-	d, err := q.Do(context.Background(), "k", 0, take("k"))
+	d, err := q.Ask(context.Background(), "k", 0, take("k"))
 	require.NoError(t, err)
 	require.EqualValues(t, 1, d.Used, "what nobody waits for any more is not sent, of %d that were held", held)
 }
@@ -138,14 +138,14 @@ func TestHooksMayBlock(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	q := queue(client, budget)
 	for range 100 {
-		_, err := q.Do(context.Background(), "k", 0, take("k"))
+		_, err := q.Ask(context.Background(), "k", 0, take("k"))
 		require.NoError(t, err)
 	}
 	var ran atomic.Int64
 	client.AddHook(hook{func() { ran.Add(1); time.Sleep(10 * budget) }})
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
 		begin := time.Now()
-		_, err := q.Do(context.Background(), "k", 0, take("k"))
+		_, err := q.Ask(context.Background(), "k", 0, take("k"))
 		require.Less(t, time.Since(begin), 5*budget)
 		if ran.Load() > 0 {
 			require.ErrorIs(t, err, backend.ErrUnavailable)
@@ -167,10 +167,10 @@ func TestPanickingHook(t *testing.T) {
 	q := queue(client, time.Second)
 	for range 3 * flight.Out {
 		wild.Store(true)
-		_, err := q.Do(context.Background(), "k", 0, take("k"))
+		_, err := q.Ask(context.Background(), "k", 0, take("k"))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 		wild.Store(false)
-		_, err = q.Do(context.Background(), "k", 0, take("k"))
+		_, err = q.Ask(context.Background(), "k", 0, take("k"))
 		require.NoError(t, err)
 	}
 }
@@ -190,11 +190,11 @@ func TestGoexitingHook(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // a context that may end: the call hands its trip to a goroutine
 	for range 2 * flight.Out {
-		_, err := q.Do(ctx, "k", 0, take("k"))
+		_, err := q.Ask(ctx, "k", 0, take("k"))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 	}
 	wild.Store(false)
-	_, err := q.Do(ctx, "k", 0, take("k"))
+	_, err := q.Ask(ctx, "k", 0, take("k"))
 	require.NoError(t, err)
 }
 
@@ -230,7 +230,7 @@ func TestPrompt(t *testing.T) {
 // prompt reports whether a second call would be made on its own goroutine.
 func prompt(t *testing.T, c script.Client) bool {
 	q := queue(c, time.Second)
-	_, _ = q.Do(context.Background(), "k", 0, take("k"))
+	_, _ = q.Ask(context.Background(), "k", 0, take("k"))
 	return q.Prompt()
 }
 

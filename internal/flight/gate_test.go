@@ -3,6 +3,7 @@ package flight_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -91,7 +93,7 @@ func gated(t *testing.T, apart bool) (*flight.Queue, *gate) {
 // fill holds as many flights as may be out: what comes now waits, until the
 // gate opens.
 func fill(t *testing.T, q *flight.Queue, g *gate) (landed func()) {
-	_, err := q.Do(context.Background(), "warm", 0, take("warm"))
+	_, err := q.Ask(context.Background(), "warm", 0, take("warm"))
 	require.NoError(t, err)
 	g.shut()
 	var flights sync.WaitGroup
@@ -100,7 +102,7 @@ func fill(t *testing.T, q *flight.Queue, g *gate) (landed func()) {
 		go func() {
 			defer flights.Done()
 			k := fmt.Sprint("held", i)
-			_, _ = q.Do(context.Background(), k, 0, take(k))
+			_, _ = q.Ask(context.Background(), k, 0, take(k))
 		}()
 	}
 	require.Eventually(t, func() bool { return g.holds(flight.Out) }, 5*time.Second, time.Millisecond)
@@ -126,14 +128,14 @@ func TestWhoLeavesHarmsNobody(t *testing.T) {
 		ctx, leave := context.WithCancel(context.Background())
 		gone, stay := make(chan error, 1), make(chan error, 50)
 		go func() {
-			_, err := q.Do(ctx, "gone", 0, take("gone"))
+			_, err := q.Ask(ctx, "gone", 0, take("gone"))
 			gone <- err
 		}()
 		waits(t, q, 1)
 		for i := range cap(stay) {
 			go func() {
 				k := fmt.Sprint("stay", i)
-				_, err := q.Do(context.Background(), k, 0, take(k))
+				_, err := q.Ask(context.Background(), k, 0, take(k))
 				stay <- err
 			}()
 		}
@@ -153,20 +155,20 @@ func TestWithdrawnReset(t *testing.T) {
 	both(t, func(t *testing.T, apart bool) {
 		q, g := gated(t, apart)
 		for range 5 {
-			_, err := q.Do(context.Background(), "k", 0, take("k"))
+			_, err := q.Ask(context.Background(), "k", 0, take("k"))
 			require.NoError(t, err)
 		}
 		landed := fill(t, q, g)
 		other, gone := make(chan error, 1), make(chan error, 1)
 		go func() {
-			_, err := q.Do(context.Background(), "o", 0, take("o"))
+			_, err := q.Ask(context.Background(), "o", 0, take("o"))
 			other <- err
 		}()
 		ctx, leave := context.WithCancel(context.Background())
 		go func() {
 			r := take("k")
 			r.Op = backend.Reset
-			_, err := q.Do(ctx, "k", 0, r)
+			_, err := q.Ask(ctx, "k", 0, r)
 			gone <- err
 		}()
 		waits(t, q, 2)
@@ -175,34 +177,37 @@ func TestWithdrawnReset(t *testing.T) {
 		g.open()
 		landed()
 		require.NoError(t, <-other)
-		d, err := q.Do(context.Background(), "k", 0, take("k"))
+		d, err := q.Ask(context.Background(), "k", 0, take("k"))
 		require.NoError(t, err)
 		require.EqualValues(t, 6, d.Used)
 	})
 }
 
 // TestNobodyOvertakes: while calls wait, one that comes waits behind them,
-// though a place is free.
+// though a place is free; and none waits then.
 func TestNobodyOvertakes(t *testing.T) {
 	q, g := gated(t, false)
 	landed := fill(t, q, g)
-	first := make(chan error, 1)
-	go func() {
-		_, err := q.Do(context.Background(), "first", 0, take("first"))
-		first <- err
-	}()
-	waits(t, q, 1)
-	q.Free() // as when a crowd has gone, and more flights may be out again
-	second := make(chan error, 1)
-	go func() {
-		_, err := q.Do(context.Background(), "second", 0, take("second"))
-		second <- err
-	}()
-	waits(t, q, 2)
+	used := [2]chan int64{make(chan int64, 1), make(chan int64, 1)}
+	for i := range used {
+		if i == 1 {
+			q.Free() // as when a flight has landed that did not see who came meanwhile
+		}
+		go func() {
+			d, err := q.Ask(context.Background(), "k", 0, take("k"))
+			assert.NoError(t, err)
+			used[i] <- d.Used
+		}()
+		if i == 0 {
+			waits(t, q, 1)
+		}
+	}
+	require.Eventually(t, func() bool { return g.holds(flight.Out + 1) }, 5*time.Second, time.Millisecond)
+	require.Zero(t, q.Waiting(), "both are on the flight that has left")
 	g.open()
 	landed()
-	require.NoError(t, <-first)
-	require.NoError(t, <-second)
+	require.EqualValues(t, 1, <-used[0])
+	require.EqualValues(t, 2, <-used[1])
 }
 
 // distant is a client whose server is so far away.
@@ -229,7 +234,7 @@ func TestCrowds(t *testing.T) {
 			go func() {
 				defer crowd.Done()
 				for !over.Load() {
-					_, _ = q.Do(context.Background(), "k", 0, take("k"))
+					_, _ = q.Ask(context.Background(), "k", 0, take("k"))
 				}
 			}()
 		}
@@ -242,4 +247,37 @@ func TestCrowds(t *testing.T) {
 		over.Store(true)
 		crowd.Wait()
 	}
+}
+
+// TestStayingIsNoTrip: calls that were never sent don't make a far server near.
+func TestStayingIsNoTrip(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	for range 100 {
+		q.Note(5, 5*time.Millisecond)
+	}
+	require.Equal(t, flight.Out, q.Limit())
+	q.Late(5)
+	require.Equal(t, flight.Out, q.Limit())
+}
+
+// TestHurry: where others compute all the time, flights don't wait for them.
+func TestHurry(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), 10*time.Second)
+	var over atomic.Bool
+	var running sync.WaitGroup
+	computing := 4 * runtime.GOMAXPROCS(0)
+	for i := range computing + 8*flight.Out {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for !over.Load() {
+				if i >= computing {
+					_, _ = q.Ask(context.Background(), "k", 0, take("k"))
+				}
+			}
+		}()
+	}
+	require.Eventually(t, q.Hurries, 20*time.Second, time.Millisecond)
+	over.Store(true)
+	running.Wait()
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/script"
 )
 
 // Call is one of several requests that go out at once.
@@ -19,19 +18,19 @@ type Call struct {
 // DoAll decides the calls in a round trip to each of their servers, side by
 // side, and writes their answers.
 func DoAll(ctx context.Context, calls []Call, answers []backend.Answer) {
-	takes := make([]*script.Take, len(calls))
+	riders := make([]*rider, len(calls))
 	var open []*batch
 	for i := range calls {
 		c := &calls[i]
 		if c.Queue == nil {
 			continue
 		}
-		takes[i] = take(c.Request)
-		if slices.ContainsFunc(open, func(b *batch) bool { return b.q == c.Queue && c.join(b, takes[i]) }) {
+		r := enter(c.Tag, c.Slot, c.Request)
+		if riders[i] = r; slices.ContainsFunc(open, func(b *batch) bool { return b.q == c.Queue && b.join(r) }) {
 			continue
 		}
 		var b *batch
-		if b, answers[i].Err = c.Queue.board(takes[i], c.Tag, c.Slot, c.Request, true); b != nil {
+		if b, answers[i].Err = c.Queue.board(r, true); b != nil {
 			open = append(open, b)
 		}
 	}
@@ -42,13 +41,9 @@ func DoAll(ctx context.Context, calls []Call, answers []backend.Answer) {
 		if c := &calls[i]; c.Queue != nil {
 			a := &answers[i]
 			if a.Err == nil {
-				a.Err = c.Queue.wait(ctx, takes[i], c.Request.Op)
+				a.Err = riders[i].wait(ctx)
 			}
-			a.Decision, a.Err = answer(takes[i], c.Request, a.Err)
+			a.Err = riders[i].answer(c.Request, &a.Decision, a.Err)
 		}
 	}
-}
-
-func (c *Call) join(b *batch, t *script.Take) bool {
-	return b.join(t, c.Tag, c.Slot, c.Request, b.first)
 }

@@ -42,7 +42,8 @@ func TestSentTwice(t *testing.T) {
 	tr.FlyApart(s, s, Now(), Now()+time.Second, func() {})
 	for _, take := range takes {
 		<-take.Answered
-		d, err := take.Decide(backend.Take, g)
+		var d backend.Decision
+		err := take.Decide(backend.Take, g, &d)
 		require.ErrorIs(t, err, backend.ErrPerhapsCounted, "%+v", d)
 	}
 }

@@ -51,7 +51,7 @@ func (s *Server) Run(ctx context.Context, groups []*Asked) error {
 			w := &a.Takes[i]
 			select {
 			case <-take.Answered:
-				w.Decision, w.Err = take.Decide(a.Op, &w.Group)
+				w.Err = take.Decide(a.Op, &w.Group, &w.Decision)
 			case <-ctx.Done():
 				w.Err = take.Withdraw(ctx, a.Op)
 			}
@@ -64,3 +64,6 @@ func (s *Server) Run(ctx context.Context, groups []*Asked) error {
 	}
 	return trip
 }
+
+// NewTake returns a take to ask with.
+func NewTake() *Take { return &Take{Answered: make(chan struct{}, 1)} }

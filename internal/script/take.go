@@ -13,7 +13,8 @@ import (
 // met. Its caller owns it, fills it, and may use it again once it was
 // answered; a caller that leaves sooner leaves it to the round trip for good.
 type Take struct {
-	// Answered gets one token when the fields below it are filled.
+	// Answered gets one token, for which it has room, when the fields below it
+	// are filled. Whoever makes the take makes it.
 	Answered chan struct{}
 
 	cost     int64
@@ -31,9 +32,6 @@ const (
 	sent
 	withdrawn
 )
-
-// NewTake returns a take to ask with.
-func NewTake() *Take { return &Take{Answered: make(chan struct{}, 1)} }
 
 // Ask makes the take ask what g does. It keeps nothing of the caller's: who
 // has left may use its buffers for something else.
@@ -67,11 +65,11 @@ func (t *Take) Withdraw(ctx context.Context, op backend.Op) error {
 }
 
 // Decide words the answer to g, on the goroutine whose buffers g names.
-func (t *Take) Decide(op backend.Op, g *backend.Group) (backend.Decision, error) {
-	if t.err != nil {
-		return backend.Decision{}, t.err
+func (t *Take) Decide(op backend.Op, g *backend.Group, d *backend.Decision) error {
+	if t.err == nil {
+		g.Decide(op, t.now, t.at, t.readings, d)
 	}
-	return g.Decide(op, t.now, t.at, t.readings), nil
+	return t.err
 }
 
 // unknown is the error of what was sent and had no answer. What only peeked

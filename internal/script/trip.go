@@ -219,6 +219,14 @@ func (t *Trip) write(c *command) error {
 	return errWithdrawn
 }
 
+// Written reports whether the trip that is over was made: some command was
+// written that the server did not say it had not run.
+func (t *Trip) Written() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.wrote > 0
+}
+
 // errAgain ends a command that a hook sends again, and its connection with it:
 // part of a pipeline may be on the way.
 var errAgain = errors.New("sent again by a hook")

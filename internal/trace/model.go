@@ -47,21 +47,21 @@ func (m *Model) Close() error {
 }
 
 // Do decides one request.
-func (m *Model) Do(ctx context.Context, r backend.Request) (backend.Decision, error) {
+func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.closed {
-		return backend.Decision{}, backend.ErrClosed
+		return backend.ErrClosed
 	}
 	if err := r.Check(ctx); err != nil {
-		return backend.Decision{}, err
+		return err
 	}
 	now := m.now()
-	views, fits := m.look(&r, now)
+	views, fits := m.look(r, now)
 	readings := make([]backend.Reading, len(views))
 	at := now
 	for i := range views {
-		a, id, v := &r.Policies[i].Algorithm, name(&r, i), &views[i]
+		a, id, v := &r.Policies[i].Algorithm, name(r, i), &views[i]
 		if n := r.CostOf(i); !a.Fits(v, n) && r.Op != backend.Reset {
 			readings[i].RetryAt = a.RetryAt(m.mu.words[id], v, n)
 		}
@@ -71,7 +71,8 @@ func (m *Model) Do(ctx context.Context, r backend.Request) (backend.Decision, er
 		}
 		readings[i].Used, readings[i].ResetAt = v.Used, a.ResetAt(v)
 	}
-	return r.Decide(r.Op, now, at, readings), nil
+	r.Decide(r.Op, now, at, readings, d)
+	return nil
 }
 
 // look reads every policy's words, and forgets them first for a reset.

@@ -23,7 +23,7 @@ func newBench() *bench {
 }
 
 func (b *bench) take(t *testing.T, a algo.Algorithm, n int64) backend.Decision {
-	d, err := b.Do(context.Background(), backend.Request{Op: backend.Take, Group: backend.Group{
+	d, err := backend.Ask(context.Background(), b, backend.Request{Op: backend.Take, Group: backend.Group{
 		Key: "k", Cost: n, Policies: []backend.Policy{{Name: "p", Algorithm: a}}}})
 	require.NoError(t, err)
 	return d

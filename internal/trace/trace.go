@@ -217,7 +217,7 @@ func Ask(ctx context.Context, s backend.Store, r backend.Request) Answer {
 	var a Answer
 	a.Each = make([]backend.State, len(r.Policies))
 	r.Each, r.Charge = a.Each, &a.Charge
-	a.Decision, a.Err = s.Do(ctx, r)
+	a.Decision, a.Err = backend.Ask(ctx, s, r)
 	a.Decision.Charge = nil
 	return a
 }

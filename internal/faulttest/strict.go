@@ -1,0 +1,21 @@
+package faulttest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// Strict is a store that minds what a decision held before.
+type Strict struct {
+	backend.Store
+	T *testing.T
+}
+
+// Do fails the test where d is not zero.
+func (s Strict) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	require.Zero(s.T, *d)
+	return s.Store.Do(ctx, r, d)
+}
