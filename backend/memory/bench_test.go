@@ -68,6 +68,21 @@ func BenchmarkUniform(b *testing.B) {
 	over(b, func(r *rand.Rand) func() uint64 { return func() uint64 { return r.Uint64N(keys) } })
 }
 
+// BenchmarkFill is of a million keys that come one after the other.
+func BenchmarkFill(b *testing.B) {
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprint("user:", i)
+	}
+	for b.Loop() {
+		l := limiter(b, rules[0].rule, 1)
+		for _, key := range names {
+			_, _ = l.Allow(context.Background(), key)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
+}
+
 // over asks for a million keys, all of which the store knows, and reports the
 // bytes of each beside the time.
 func over(b *testing.B, draw func(*rand.Rand) func() uint64) {

@@ -46,6 +46,9 @@ func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.
 	if op == backend.Reset {
 		st.forget(s, g, hash)
 	}
+	if op != backend.Peek {
+		st.mu.prepare(g)
+	}
 	now = s.own(&st.mu, g, hash, ls, now)
 	now, fits, spilled := s.look(&st.mu, g, ls, now)
 	if op == backend.Reset {
@@ -68,18 +71,26 @@ func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.
 	g.Decide(op, now, at, rs, d)
 }
 
+// prepare makes room for as many records as the group may get, while none of
+// its own is owned.
+func (m *guarded) prepare(g *backend.Group) {
+	for i := range g.Policies {
+		m.reserve(sizeOf(g.Policies[i].Algorithm.Kind(), len(g.Key)), len(g.Policies))
+	}
+}
+
 // own owns the records that the key has, all before any is looked at, so that
 // no hit comes between two of a group. The instant is not before one that a
 // hit has left in them: the clock has been there.
 func (s *Store) own(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) int64 {
 	for i := range ls {
 		p := &g.Policies[i]
-		at, ok := m.find(tag(hash, p), g.Key, g.Sub, p)
-		if !ok {
+		t, cell := m.find(tag(hash, p), g.Key, g.Sub, p)
+		if t == nil {
 			continue
 		}
 		l, k := &ls[i], p.Algorithm.Kind()
-		l.own = m.own(at)
+		l.own = m.own(t.at(cell))
 		l.words = m.counts(l.own, k)
 		if s.clock.steady() && !keepsMany(k) {
 			now = max(now, p.Algorithm.Newest(l.words))
@@ -190,7 +201,7 @@ func (s *Store) record(m *guarded, g *backend.Group, hash uint64, i int, l *look
 // keep enters a record of the key's own and looks at that from now on.
 func (s *Store) keep(m *guarded, g *backend.Group, hash uint64, i int, l *look, words []int64, resetAt int64) {
 	p := &g.Policies[i]
-	l.own, l.shared = m.at(m.keep(tag(hash, p), g, i, words, resetAt)), nil
+	l.own, l.shared = m.keep(tag(hash, p), g, i, words, resetAt), nil
 	l.words = m.counts(l.own, p.Algorithm.Kind())
 	s.kept.Add(1)
 }
@@ -222,9 +233,9 @@ func (s *Store) renew(m *guarded, g *backend.Group, hash uint64, ls []look, now 
 func (st *stripe) forget(s *Store, g *backend.Group, hash uint64) {
 	for i := range g.Policies {
 		p := &g.Policies[i]
-		if at, ok := st.mu.find(tag(hash, p), g.Key, g.Sub, p); ok {
-			st.mu.own(at)
-			st.mu.drop(at)
+		if t, cell := st.mu.find(tag(hash, p), g.Key, g.Sub, p); t != nil {
+			st.mu.own(t.at(cell))
+			st.mu.drop(t, cell)
 			s.kept.Add(-1)
 		}
 	}

@@ -45,7 +45,7 @@ func crowd(n int, f func(i int)) {
 	all.Wait()
 }
 
-// amid runs f while others grow the index, fill the store and let keys go, in
+// amid runs f while others grow the tables, fill the store and let keys go, in
 // the stripe of the key too.
 func amid(t *testing.T, s *Store, key string, f func()) {
 	var stop atomic.Bool
@@ -109,6 +109,33 @@ func TestHitsAreExact(t *testing.T) {
 	}
 }
 
+// TestEachRecordIsHit, also behind one with the same mark.
+func TestEachRecordIsHit(t *testing.T) {
+	s := New(nil)
+	p := by("quota", slow(100)[2])
+	for i := range 20_000 {
+		ask(t, s, backend.Take, backend.Group{Key: fmt.Sprint("user:", i), Policies: []backend.Policy{p}, Cost: 1})
+	}
+	for i := range 20_000 {
+		var d backend.Decision
+		require.True(t, s.Hit(context.Background(), fmt.Sprint("user:", i), &p, 1, &d))
+		require.Equal(t, int64(2), d.Used)
+	}
+}
+
+// TestAlikeNames: policies whose names hash alike count apart.
+func TestAlikeNames(t *testing.T) {
+	s := New(nil)
+	a, b := by("abcde", slow(100)[0]), by("axcye", slow(100)[0])
+	require.Equal(t, tag(1, &a), tag(1, &b))
+	for range 3 {
+		ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{a}, Cost: 1})
+	}
+	require.Equal(t, int64(1), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{b}, Cost: 1}).Used)
+	require.Equal(t, int64(2), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{b}, Cost: 1}).Used)
+	require.Equal(t, int64(4), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{a}, Cost: 1}).Used)
+}
+
 // TestHitsAmidResets: each reset frees one limit, and no more.
 func TestHitsAmidResets(t *testing.T) {
 	const limit, resets = 50, 300
@@ -161,9 +188,9 @@ func recordOf(t *testing.T, s *Store, g backend.Group) (w []int64, free int64, m
 	t.Helper()
 	hash := s.hash(&g)
 	m = &s.stripes[hash>>stripeShift].mu
-	at, ok := m.find(tag(hash, &g.Policies[0]), g.Key, g.Sub, &g.Policies[0])
-	require.True(t, ok)
-	w = m.at(at)
+	tb, cell := m.find(tag(hash, &g.Policies[0]), g.Key, g.Sub, &g.Policies[0])
+	require.NotNil(t, tb)
+	w = tb.at(cell)
 	return w, head(tag(hash, &g.Policies[0]), g.Key), m
 }
 

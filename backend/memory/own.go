@@ -125,8 +125,7 @@ func divide(n int) {
 
 // own owns a record for the holder of the stripe's lock. One that it owns
 // already stays so: a group may list a policy twice.
-func (m *guarded) own(at place) []int64 {
-	w := m.at(at)
+func (m *guarded) own(w []int64) []int64 {
 	for try := 0; ; try++ {
 		v := atomic.LoadInt64(&w[tagWord])
 		if v&mine != 0 || v&held == 0 && atomic.CompareAndSwapInt64(&w[tagWord], v, v|mine) {

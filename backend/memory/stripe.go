@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,27 +15,24 @@ type stripe struct {
 	mu guarded
 }
 
-// guarded is what the lock beside it guards. The first cache line is all that
-// a hit reads of it, and is seldom written.
+// guarded is what the lock beside it guards. The first cache lines are all
+// that a hit reads of it, and are seldom written: each table is replaced under
+// the lock, and the names are, while hits go on reading what they have.
 type guarded struct {
-	shape atomic.Pointer[shape] // what of the rest is read without the lock; replaced under it
-	_     [56]byte
+	tables [largest - smallest + 1]atomic.Pointer[table] // by the size of their records; nil: none
+	names  atomic.Pointer[[]id]                          // by their numbers; what it points to is never written
+	_      [64]byte
 
 	sync.Mutex
 	away   atomic.Int64 // how long the last hit that met another at a record stays away; see stay
 	back   atomic.Int64 // and until when
 	latest int64        // the last decision's instant under the lock, by the store's own clock
 	calls  uint
-	hand   struct{ seg, off int } // where the sweep goes on
+	hand   struct{ table, cell int } // where the sweep goes on
+	tabled int                       // how many tables there are
 
-	index index
-	words [][]int64 // the segments; never written, but replaced
-	names []id      // by their numbers; never written, but replaced
-	under []int     // how many records have each
-	last  int       // the segment where new records go
-
-	segs  []segment
-	many  [][]int64 // words of the kinds that keep many
+	under []int     // how many records have each name
+	many  [][]int64 // words of the kinds that keep many, and of long keys
 	known map[id]uint32
 	spare struct{ names, many []uint32 } // numbers that are free
 }
@@ -54,30 +50,46 @@ func idOf(g *backend.Group, i int) id {
 	return id{p.Name, g.Sub, p.Algorithm.Kind()}
 }
 
-// find returns where a policy has its record of a key.
-func (m *guarded) find(tag uint32, key, sub string, p *backend.Policy) (place, bool) {
-	x := &m.index
-	if len(x.slots) == 0 {
-		return 0, false
+// table returns the table of the records of that size, nil where there are none.
+func (m *guarded) table(size int) *table { return m.tables[size-smallest].Load() }
+
+// find returns the cell where a policy has its record of a key, and a nil table
+// where it has none.
+func (m *guarded) find(tag uint32, key, sub string, p *backend.Policy) (t *table, cell int) {
+	t = m.table(sizeOf(p.Algorithm.Kind(), len(key)))
+	if t == nil {
+		return nil, 0
 	}
-	for j := x.home(tag); ; j = x.next(j) {
-		e := x.slots[j].Load()
-		if e == 0 {
-			return 0, false
+	for g, mark := t.home(tag), markOf(tag); ; g = t.next(g) {
+		marks := t.marks(g)
+		for set := bytes(marks, mark); set != 0; set &= set - 1 {
+			i := g*group + first(set)
+			if w := t.at(i); atomic.LoadInt64(&w[tagWord])&^dead == head(tag, key) && m.is(w, key, sub, p) {
+				return t, i
+			}
 		}
-		if tagOf(e) == tag && m.is(placeOf(e), key, sub, p) {
-			return placeOf(e), true
+		if bytes(marks, empty) != 0 {
+			return nil, 0
 		}
 	}
 }
 
-func (m *guarded) is(at place, key, sub string, p *backend.Policy) bool {
-	w := m.at(at)
-	if lenIn(atomic.LoadInt64(&w[tagWord])) != len(key) {
+// is reports whether a record of a key of that length is the key's own for
+// the policy. Who asks owns it, or holds the lock.
+func (m *guarded) is(w []int64, key, sub string, p *backend.Policy) bool {
+	n, k := m.name(w), p.Algorithm.Kind()
+	if n.kind != k || n.policy != p.Name || n.sub != sub {
 		return false
 	}
-	n, k := &m.names[nameIn(atomic.LoadInt64(&w[untilWord]))], p.Algorithm.Kind()
-	return n.kind == k && n.policy == p.Name && n.sub == sub && isKey(w[header+wordsOf(k):], key)
+	w = w[header+wordsOf(k):]
+	if len(key) > inline {
+		w = m.many[w[0]]
+	}
+	return isKey(w, key)
+}
+
+func (m *guarded) name(w []int64) *id {
+	return &(*m.names.Load())[nameIn(atomic.LoadInt64(&w[untilWord]))]
 }
 
 // counts returns the words of a record that is owned, to be read and written
@@ -89,25 +101,65 @@ func (m *guarded) counts(w []int64, k algo.Kind) []int64 {
 	return w[header : header+wordsOf(k)]
 }
 
-// keep enters a record for the group's i-th policy. It is owned.
-func (m *guarded) keep(tag uint32, g *backend.Group, i int, words []int64, resetAt int64) place {
+// reserve makes room for n more records of a size. Records move, so none may
+// be owned.
+func (m *guarded) reserve(size, n int) {
+	t := m.table(size)
+	if t == nil {
+		m.tables[size-smallest].Store(newTable(size, groupsFor(n)))
+		m.tabled++
+	} else if t.full(n) {
+		m.resize(t, t.live+n)
+	}
+}
+
+// resize moves a table's records to one that has room for n. Hits that wait for
+// one of them, or find it late, find it owned for good.
+func (m *guarded) resize(t *table, n int) {
+	to := newTable(t.size, groupsFor(n))
+	for g := range t.groups {
+		for set := taken(t.marks(g)); set != 0; set &= set - 1 {
+			to.adopt(m.own(t.at(g*group + first(set))))
+		}
+	}
+	m.replace(t, to)
+}
+
+// replace lets searches find another table, or none, instead.
+func (m *guarded) replace(t, to *table) {
+	m.tables[t.size-smallest].Store(to)
+	if to == nil {
+		m.tabled--
+	}
+}
+
+// keep enters a record for the group's i-th policy, for which there is room. It
+// is owned.
+func (m *guarded) keep(tag uint32, g *backend.Group, i int, words []int64, resetAt int64) []int64 {
 	name := idOf(g, i)
 	n := wordsOf(name.kind)
-	at := m.room(header + n + keyWords(len(g.Key)))
-	w := m.at(at)
-	w[tagWord] = head(tag, g.Key) | mine
+	t := m.table(sizeOf(name.kind, len(g.Key)))
+	cell := t.room(tag)
+	w := t.at(cell)
 	w[untilWord] = until(resetAt, m.number(name))
 	if keepsMany(name.kind) {
 		w[header] = m.aside(words)
 	} else {
 		copy(w[header:header+n], words)
 	}
-	putKey(w[header+n:], g.Key) // a copy: the caller's string may be a small part of a large one
-	if m.index.full() {
-		m.resize(len(m.index.slots) * 3 / 2)
+	m.putKey(w[header+n:], g.Key) // a copy: the caller's string may be a small part of a large one
+	atomic.StoreInt64(&w[tagWord], head(tag, g.Key)|mine)
+	t.enter(cell, tag)
+	return w
+}
+
+func (m *guarded) putKey(w []int64, key string) {
+	if len(key) > inline {
+		long := make([]int64, keyWords(len(key)))
+		w[0] = m.aside(long)
+		w = long
 	}
-	m.index.add(tag, at)
-	return at
+	putKey(w, key)
 }
 
 // aside gives words memory of their own.
@@ -122,25 +174,29 @@ func (m *guarded) aside(words []int64) int64 {
 	return int64(len(m.many) - 1)
 }
 
-func (m *guarded) resize(n int) {
-	m.index.resize(n)
-	m.publish()
+func (m *guarded) freeAside(i int64) {
+	m.many[i] = nil
+	m.spare.many = append(m.spare.many, uint32(i))
 }
 
 // drop forgets a record that is owned.
-func (m *guarded) drop(at place) {
-	w := m.at(at)
-	number := nameIn(w[untilWord])
-	if keepsMany(m.names[number].kind) {
-		m.many[w[header]] = nil
-		m.spare.many = append(m.spare.many, uint32(w[header]))
+func (m *guarded) drop(t *table, cell int) {
+	w := t.at(cell)
+	number, k := nameIn(w[untilWord]), m.name(w).kind
+	if keepsMany(k) {
+		m.freeAside(w[header])
 	}
-	m.index.remove(tagIn(w), at)
-	if m.index.sparse() {
-		m.resize(len(m.index.slots) / 2)
+	if lenIn(atomic.LoadInt64(&w[tagWord])) > inline {
+		m.freeAside(w[header+wordsOf(k)])
 	}
-	m.bury(at)
+	kill(w)
+	t.leave(cell)
 	m.unname(number)
+	if t.live == 0 {
+		m.replace(t, nil)
+	} else if t.sparse() {
+		m.resize(t, t.live)
+	}
 }
 
 // number returns the number of a name and counts one record more under it.
@@ -166,9 +222,8 @@ func (m *guarded) enlist(of id) uint32 {
 		return i
 	}
 	m.under = append(m.under, 0)
-	m.names = append(slices.Clip(m.names), of)
-	m.publish()
-	return uint32(len(m.names) - 1)
+	m.rename(uint32(len(m.under)-1), of)
+	return uint32(len(m.under) - 1)
 }
 
 // unname counts one record less under a name; the last one frees it.
@@ -176,13 +231,16 @@ func (m *guarded) unname(i uint32) {
 	if m.under[i]--; m.under[i] > 0 {
 		return
 	}
-	delete(m.known, m.names[i])
+	delete(m.known, (*m.names.Load())[i])
 	m.rename(i, id{})
 	m.spare.names = append(m.spare.names, i)
 }
 
 func (m *guarded) rename(i uint32, to id) {
-	m.names = slices.Clone(m.names)
-	m.names[i] = to
-	m.publish()
+	names := make([]id, len(m.under))
+	if old := m.names.Load(); old != nil {
+		copy(names, *old)
+	}
+	names[i] = to
+	m.names.Store(&names)
 }

@@ -41,20 +41,19 @@ func (s *Store) sweepAnother(now int64, n int) {
 // how many of the n are left.
 func (st *stripe) sweep(s *Store, now int64, n int) int {
 	m := &st.mu
-	for turns := 0; n > 0 && turns <= len(m.segs) && m.index.count > 0; {
-		if m.hand.seg >= len(m.segs) || m.hand.off >= m.segs[m.hand.seg].used {
-			m.turn()
+	for turns := 0; n > 0 && turns <= len(m.tables) && m.tabled > 0; {
+		t, cell := m.tables[m.hand.table].Load(), m.hand.cell
+		if t == nil || cell >= t.cells() {
+			m.turn(t)
 			turns++
 			continue
 		}
-		at := place(m.hand.seg<<segBits | m.hand.off)
-		w := m.at(at)
-		m.hand.off += m.size(w)
-		if atomic.LoadInt64(&w[tagWord])&dead == dead {
+		m.hand.cell++
+		if t.mark(cell) < lowest {
 			continue
 		}
-		if n--; idle(w, now) {
-			m.drop(at)
+		if n--; idle(t.at(cell), now) {
+			m.drop(t, cell)
 			s.kept.Add(-1)
 		}
 	}
@@ -74,14 +73,11 @@ func idle(w []int64, now int64) bool {
 	return true
 }
 
-// turn takes the sweep to the next segment, and empties the one that it has
-// passed where half of it is dead.
-func (m *guarded) turn() {
-	if i := m.hand.seg; i < len(m.segs) && i != m.last && m.segs[i].dead*2 > m.segs[i].used {
-		m.empty(i)
+// turn takes the sweep from a table to the next. One that room was made in for
+// records that did not come goes.
+func (m *guarded) turn(t *table) {
+	if t != nil && t.live == 0 {
+		m.replace(t, nil)
 	}
-	m.hand.off = 0
-	if m.hand.seg++; m.hand.seg >= len(m.segs) {
-		m.hand.seg = 0
-	}
+	m.hand.table, m.hand.cell = (m.hand.table+1)%len(m.tables), 0
 }

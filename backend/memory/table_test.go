@@ -26,28 +26,28 @@ func sound(t *testing.T, s *Store) {
 
 func soundStripe(t *testing.T, m *guarded) (records int) {
 	many, under := 0, map[uint32]int{}
-	for i, seg := range m.segs {
-		gone := 0
-		for off := 0; off < seg.used; {
-			w := m.words[i][off:]
-			n := m.size(w)
-			require.NotEqual(t, int64(mine), w[tagWord]&dead, "still owned")
-			if w[tagWord]&dead == dead {
-				gone += n
-			} else {
-				m.index.where(tagIn(w), place(i<<segBits|off)) // does not end where it is missing
-				under[nameIn(w[untilWord])]++
-				records++
-				if keepsMany(m.names[nameIn(w[untilWord])].kind) {
-					many++
-					require.NotNil(t, m.many[w[header]])
-				}
-			}
-			off += n
+	for i := range m.tables {
+		tb := m.tables[i].Load()
+		if tb == nil {
+			continue
 		}
-		require.Equal(t, seg.dead, gone)
+		require.Equal(t, smallest+i, tb.size)
+		live, gone := 0, 0
+		for cell := range tb.cells() {
+			switch tb.mark(cell) {
+			case deleted:
+				gone++
+			case empty:
+			default:
+				live++
+				many += soundRecord(t, m, tb, cell)
+				under[nameIn(tb.at(cell)[untilWord])]++
+			}
+		}
+		require.Equal(t, []int{live, gone}, []int{tb.live, tb.deleted})
+		require.LessOrEqual(t, (live+gone)*16, tb.cells()*15, "a search may not end")
+		records += live
 	}
-	require.Equal(t, m.index.count, records)
 	require.Equal(t, len(m.known), len(under))
 	for number, n := range under {
 		require.Equal(t, n, m.under[number])
@@ -56,15 +56,36 @@ func soundStripe(t *testing.T, m *guarded) (records int) {
 	return records
 }
 
+// soundRecord returns how much memory of its own the record has.
+func soundRecord(t *testing.T, m *guarded, tb *table, cell int) (many int) {
+	w := tb.at(cell)
+	require.Zero(t, w[tagWord]&dead, "still owned")
+	require.Equal(t, markOf(tagIn(w)), tb.mark(cell))
+	for g := tb.home(tagIn(w)); g != cell/group; g = tb.next(g) {
+		require.Zero(t, bytes(tb.marks(g), empty), "a search ends before it")
+	}
+	k, n := m.name(w).kind, lenIn(w[tagWord])
+	require.Equal(t, tb.size, sizeOf(k, n))
+	if keepsMany(k) {
+		many++
+		require.NotNil(t, m.many[w[header]])
+	}
+	if n > inline {
+		many++
+		require.Len(t, m.many[w[header+wordsOf(k)]], keyWords(n))
+	}
+	return many
+}
+
 var kinds = []algo.Algorithm{
 	algo.FixedWindow(algo.PerSecond(5)), algo.SlidingWindow(algo.PerSecond(5)), algo.TokenBucket(algo.PerSecond(5), 5),
 	algo.BucketedWindow(algo.PerSecond(5), 4), algo.SlidingLog(algo.PerSecond(5)),
 }
 
-// TestSlab takes, denies, resets and forgets at random, with keys of all
+// TestTables takes, denies, resets and forgets at random, with keys of all
 // lengths, and looks whether the store is sound. A second store that decides
 // every call the long way has to answer alike.
-func TestSlab(t *testing.T) {
+func TestTables(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	opts := &Options{MaxKeys: 3000, Now: func() time.Time { return now }}
 	s, long := New(opts), New(opts)
@@ -97,6 +118,106 @@ func TestSlab(t *testing.T) {
 	}
 }
 
+// TestOneStripe: of keys that come and go, with none to sweep them, each is
+// found while it is there, and not when it is not.
+func TestOneStripe(t *testing.T) {
+	var m guarded
+	r := rand.New(rand.NewPCG(5, 6))
+	ps := []backend.Policy{by("p", kinds[2])}
+	kept := map[uint32]bool{}
+	for step := range 40_000 {
+		of := uint32(r.IntN(60 + step/100))
+		g := backend.Group{Key: fmt.Sprintf("%06d", of), Policies: ps}
+		tag := of * 0x9E3779B1
+		tb, cell := m.find(tag, g.Key, "", &ps[0])
+		require.Equal(t, kept[of], tb != nil)
+		if tb == nil {
+			m.reserve(sizeOf(ps[0].Algorithm.Kind(), len(g.Key)), 1)
+			disown(m.keep(tag, &g, 0, none[:], 0))
+		} else {
+			m.own(tb.at(cell))
+			m.drop(tb, cell)
+		}
+		kept[of] = tb == nil
+		if step%100 == 0 {
+			soundStripe(t, &m)
+		}
+	}
+}
+
+// BenchmarkResize moves the records of a stripe that has its part of a million.
+func BenchmarkResize(b *testing.B) {
+	const keys = DefaultMaxKeys / stripes
+	var m guarded
+	ps := []backend.Policy{by("p", kinds[2])}
+	size := sizeOf(kinds[2].Kind(), len("user:123456"))
+	m.reserve(size, keys)
+	for i := range uint32(keys) {
+		disown(m.keep(i*0x9E3779B1, &backend.Group{Key: fmt.Sprintf("user:%06d", i), Policies: ps}, 0, none[:], 0))
+	}
+	for b.Loop() {
+		m.resize(m.table(size), keys)
+	}
+}
+
+// TestRoomForAGroup: it is made for all policies at once, before the records
+// that the key has are owned.
+func TestRoomForAGroup(t *testing.T) {
+	ps := make([]backend.Policy, 8)
+	for i := range ps {
+		ps[i] = by(fmt.Sprint("p", i), algo.FixedWindow(algo.PerDay(100)))
+	}
+	s := New(nil)
+	for n := 1; n <= len(ps); n++ {
+		g := backend.Group{Key: "k", Policies: ps[:n], Cost: 1, Each: make([]backend.State, n)}
+		ask(t, s, backend.Take, g)
+		for i := range n {
+			require.Equal(t, int64(n-i), g.Each[i].Used)
+		}
+		sound(t, s)
+	}
+	s = New(nil)
+	ask(t, s, backend.Take, backend.Group{Key: "k", Policies: ps, Cost: 1})
+	sound(t, s)
+}
+
+// TestRoomThatNobodyTakesGoes: a store that is full makes room for keys of all
+// lengths that it then does not keep.
+func TestRoomThatNobodyTakesGoes(t *testing.T) {
+	s := New(&Options{MaxKeys: 1})
+	ps := []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(1_000_000)))}
+	for i := range 100_000 {
+		ask(t, s, backend.Take, backend.Group{Key: strings.Repeat("k", 1+i%150), Policies: ps, Cost: 1})
+	}
+	require.Equal(t, 1, s.Len())
+	for range 100_000 {
+		ask(t, s, backend.Take, backend.Group{Key: "k", Policies: ps, Cost: 1})
+	}
+	tables := 0
+	for i := range s.stripes {
+		tables += s.stripes[i].mu.tabled
+	}
+	require.Equal(t, 1, tables)
+}
+
+// TestLongKeys have a place of their own, and are decided under the lock.
+func TestLongKeys(t *testing.T) {
+	s := New(nil)
+	ps := []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(100)))}
+	for round := range int64(3) {
+		for n := inline - 20; n < inline+20; n++ {
+			for _, last := range []string{"a", "b"} {
+				key := strings.Repeat("k", n-1) + last
+				require.Equal(t, round+1, ask(t, s, backend.Take, backend.Group{Key: key, Policies: ps, Cost: 1}).Used)
+				var d backend.Decision
+				require.Equal(t, n <= inline, s.Hit(context.Background(), key, &ps[0], 100, &d))
+			}
+		}
+	}
+	require.Equal(t, 80, s.Len())
+	sound(t, s)
+}
+
 // TestMemoryComesBack: what idle keys held is not held for ever.
 func TestMemoryComesBack(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
@@ -108,7 +229,7 @@ func TestMemoryComesBack(t *testing.T) {
 	for i := range 50_000 {
 		a := algo.PerSecond(5)
 		if i%500 == 0 {
-			a = algo.PerDay(5) // these stay, one in a segment or two
+			a = algo.PerDay(5) // these stay, one in a stripe or two
 		}
 		ask(fmt.Sprint(i), algo.FixedWindow(a))
 	}
@@ -125,10 +246,11 @@ func TestMemoryComesBack(t *testing.T) {
 func words(s *Store) (n int) {
 	for i := range s.stripes {
 		m := &s.stripes[i].mu
-		for _, w := range m.words {
-			n += len(w)
+		for j := range m.tables {
+			if tb := m.tables[j].Load(); tb != nil {
+				n += len(tb.words)
+			}
 		}
-		n += len(m.index.slots)
 	}
 	return n
 }
