@@ -1,29 +1,43 @@
+//go:build go1.25
+
 package redistest
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
-func TestLateness(t *testing.T) {
-	late := Lateness(t, 5*time.Millisecond)
-	assert.Eventually(t, func() bool { return late.Max() > 0 }, 10*time.Second, poll)
-	assert.LessOrEqual(t, late.P99(), late.Max())
+func (l *Late) waits() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.mu.due)
 }
 
-func TestLatenessOfWhatIsKnown(t *testing.T) {
-	l := &Late{budget: time.Second}
-	assert.Zero(t, l.Max())
-	assert.Zero(t, l.P99())
-	for i := range 200 {
-		l.mu.seen = append(l.mu.seen, time.Duration(200-i)*time.Millisecond)
-	}
-	assert.Equal(t, 200*time.Millisecond, l.Max())
-	assert.Equal(t, 198*time.Millisecond, l.P99())
+// TestLateness: one waits before any call of the test, and one more each
+// millisecond; where nobody is late none is said to be.
+func TestLateness(t *testing.T) {
+	const budget = 5 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		late := Lateness(t, budget)
+		require.Equal(t, 1, late.waits())
+		time.Sleep(10*budget + time.Millisecond/2)
+		synctest.Wait()
+		require.Equal(t, 5, late.waits())
+		require.Zero(t, late.Max())
+	})
+}
 
-	l.mu.pending = map[int]bare{0: {due: time.Now().Add(-time.Hour)}, 1: {due: time.Now().Add(time.Hour)}}
-	assert.GreaterOrEqual(t, l.Max(), time.Hour, "an overdue timer counts before it fires")
-	assert.Less(t, l.Max(), 2*time.Hour)
+// TestOverdue: who is overdue counts before it is woken, and when it was.
+func TestOverdue(t *testing.T) {
+	now := time.Now()
+	l := &Late{}
+	require.Zero(t, l.Max())
+	l.mu.due = map[int]time.Time{0: now.Add(-time.Hour), 1: now.Add(time.Hour)}
+	require.GreaterOrEqual(t, l.Max(), time.Hour)
+	l.end(0, now.Add(time.Hour))
+	l.end(1, now)
+	require.Equal(t, 2*time.Hour, l.Max(), "the worst, not the last")
 }
