@@ -124,9 +124,13 @@ func (b *batch) once(now time.Duration) (next *batch) {
 }
 
 // A turn of the run queue is long from half of the scheduler's time slice on:
-// somebody computes. Then flights leave at once for a while.
+// somebody computes, or the host had the core. Then flights leave at once,
+// briefly at first and for twice as long each time, up to awhile: a core that
+// was stolen once costs no second of small flights, and beside goroutines that
+// compute all the time there is one turn a second.
 const (
 	longTurn = 5 * time.Millisecond
+	briefly  = 30 * time.Millisecond
 	awhile   = time.Second
 )
 
@@ -138,12 +142,32 @@ const (
 // time it would cost a turn of theirs a flight: beside 8 of them on two cores
 // half the decisions.
 func (q *Queue) turn(calls int, begin time.Duration) {
-	if calls < 2 || begin < time.Duration(q.hurry.Load()) {
+	until := q.hurry.Load()
+	if calls < 2 || begin < time.Duration(until) {
 		return
 	}
 	runtime.Gosched()
-	if end := script.Now(); end-begin > longTurn {
-		q.hurry.Store(int64(end + awhile))
+	q.turned(until, begin, script.Now())
+}
+
+// turned notes how long a turn took before which flights hurried until then. A
+// long time without a long one forgets those before; a short one halves, so
+// that a few do. Beside goroutines that compute some turns are short all the
+// same: where one forgot all, seven long ones followed. Of several that one
+// stall has made long one counts.
+func (q *Queue) turned(until int64, begin, end time.Duration) {
+	last := time.Duration(q.hurried.Load())
+	switch {
+	case end-begin > longTurn:
+		if begin-time.Duration(until) > awhile {
+			last = 0
+		}
+		stay := min(max(2*last, briefly), awhile)
+		if q.hurry.CompareAndSwap(until, int64(end+stay)) {
+			q.hurried.Store(int64(stay))
+		}
+	case last > 0:
+		q.hurried.Store(int64(last / 2))
 	}
 }
 

@@ -52,3 +52,17 @@ func (q *Queue) Late(calls int) {
 
 // Hurries reports whether flights leave without a turn.
 func (q *Queue) Hurries() bool { return q.hurry.Load() > 0 }
+
+// Stall is how long a turn of the run queue takes that is long.
+const Stall = longTurn + 1
+
+// Turned notes a turn of the run queue and returns for how long flights leave
+// without one from its end on.
+func (q *Queue) Turned(begin, end time.Duration) time.Duration {
+	until := q.hurry.Load()
+	if until > int64(begin) {
+		until = -1 // another turn that began with this one has ended before it
+	}
+	q.turned(until, begin, end)
+	return max(time.Duration(q.hurry.Load())-end, 0)
+}

@@ -52,10 +52,11 @@ type Queue struct {
 	budget time.Duration
 	most   int32 // flights that may be out while they are not crowded
 
-	inbox inbox
-	out   atomic.Int32 // flights that are out
-	limit atomic.Int32 // flights that may be out now
-	hurry atomic.Int64 // as script.Now: until when nobody waits for a turn
+	inbox   inbox
+	out     atomic.Int32 // flights that are out
+	limit   atomic.Int32 // flights that may be out now
+	hurry   atomic.Int64 // as script.Now: until when nobody waits for a turn
+	hurried atomic.Int64 // for how long, the last time; half of that after each short turn
 
 	mu struct {
 		sync.Mutex

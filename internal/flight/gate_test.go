@@ -281,3 +281,43 @@ func TestHurry(t *testing.T) {
 	over.Store(true)
 	running.Wait()
 }
+
+// TestHurriesLonger: each long turn of the run queue soon after the last keeps
+// flights from waiting for one for twice as long, up to a second.
+func TestHurriesLonger(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	now := time.Minute
+	for _, want := range []time.Duration{30, 60, 120, 240, 480, 960, 1000, 1000} {
+		for range 3 { // of one stall
+			require.Equal(t, want*time.Millisecond, q.Turned(now, now+flight.Stall))
+		}
+		now += flight.Stall + want*time.Millisecond
+	}
+}
+
+// TestHurriesBriefly: a stall that others don't follow soon costs little, and a
+// short turn among many long ones changes little.
+func TestHurriesBriefly(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	now := time.Minute
+	long := func(want time.Duration) {
+		t.Helper()
+		require.Equal(t, want*time.Millisecond, q.Turned(now, now+flight.Stall))
+		now += flight.Stall + want*time.Millisecond
+	}
+	short := func() { require.Zero(t, q.Turned(now, now+time.Microsecond)) }
+	for range 2 {
+		for _, want := range []time.Duration{30, 60, 120, 240, 480, 960, 1000} {
+			long(want)
+		}
+		short()
+		long(1000)
+		for range 7 {
+			short()
+		}
+	}
+	long(30)
+	long(60)
+	now += 2 * time.Second
+	long(30)
+}
