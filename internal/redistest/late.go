@@ -27,7 +27,8 @@ type Late struct {
 // Each is woken as a call is whose deadline ends it: by the goroutine of a
 // timer, and then needs a core itself. What lost: to take the time on the
 // timer's own goroutine. Who waits for an answer comes after that one, and may
-// lose the core in between: beside a process too many that was up to 13 ms.
+// lose the core in between: beside three processes that computed on two cores
+// the worst was later by 6 ms in the median of runs, by 30 at most.
 func Lateness(t testing.TB, budget time.Duration) *Late {
 	l := &Late{budget: budget}
 	l.mu.due = map[int]time.Time{}
