@@ -40,8 +40,8 @@ func AtMostOnce(t *testing.T, ls []*headgate.Limiter, direct *headgate.Limiter, 
 	} {
 		t.Run(fault.String(), func(t *testing.T) {
 			// What is counted must hold in every run; the longest of thousands of
-			// calls on a busy machine, in the median of three.
-			for timely, late := 0, 0; timely < 2; {
+			// calls on a busy machine, in the first two or in three of five.
+			for timely, late := 0, 0; timely < 2 || late > 0 && timely < 3; {
 				o := &once{ls: ls, direct: direct, faults: faults, fault: fault, run: timely + late}
 				inTime := false
 				if !t.Run(fmt.Sprint("run", o.run), func(t *testing.T) { inTime = o.lose(t, budget) }) {
@@ -52,7 +52,7 @@ func AtMostOnce(t *testing.T, ls []*headgate.Limiter, direct *headgate.Limiter, 
 				} else {
 					late++
 				}
-				require.Less(t, late, 2, "calls outlived the budget and what who merely waits is late by")
+				require.Less(t, late, 3, "calls outlived the budget and what who merely waits is late by")
 			}
 		})
 	}
