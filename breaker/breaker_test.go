@@ -311,28 +311,6 @@ func TestWithdrawnCallsLeaveConnectionsOpen(t *testing.T) {
 	require.Less(t, client.PoolStats().Misses, uint32(200), "connections made")
 }
 
-// TestImpatientFailLocal: a caller whose deadline ended while the reply was
-// awaited has its process' share all the same.
-func TestImpatientFailLocal(t *testing.T) {
-	server := redistest.Start(t)
-	proxy := redistest.NewProxy(t, server.Addr())
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	defer client.Close()
-	p := policy
-	p.OnFailure = headgate.FailLocal
-	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{p}, &headgate.Options{Instances: 2})
-	require.NoError(t, err)
-	_, err = l.Allow(context.Background(), "warm")
-	require.NoError(t, err)
-	proxy.Set(redistest.SwallowReply(50 * time.Millisecond))
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
-	defer cancel()
-	d, err := l.Allow(ctx, "k")
-	require.NoError(t, err)
-	require.True(t, d.Allowed)
-	require.Equal(t, headgate.FromFailLocal, d.Source)
-}
-
 // unruly is a client that panics, or ends its goroutine, as a hook of the
 // user's might.
 type unruly struct {
@@ -384,50 +362,4 @@ func TestHalfOpenSurvivesItsProbe(t *testing.T) {
 		<-gone
 		recovers(t, r)
 	}
-}
-
-// TestFailLocal: with the store gone each process has its share, and the
-// strictest of a mixed set decides.
-func TestFailLocal(t *testing.T) {
-	server := redistest.Start(t)
-	local := headgate.Policy{Name: "local", Algorithm: algo.FixedWindow(algo.Per(100, algo.MaxPeriod)), OnFailure: headgate.FailLocal}
-	open := headgate.Policy{Name: "open", Algorithm: algo.FixedWindow(algo.Per(5, algo.MaxPeriod)), OnFailure: headgate.FailOpen}
-	store := standalone.New(server.Client(t), nil)
-	_, err := headgate.New(store, []headgate.Policy{local}, nil)
-	var invalid *headgate.InvalidError
-	require.ErrorAs(t, err, &invalid)
-	require.Equal(t, "instances", invalid.What)
-	l, err := headgate.New(store, []headgate.Policy{local, open}, &headgate.Options{Instances: 10})
-	require.NoError(t, err)
-	server.Kill()
-	ctx := context.Background()
-	for i := range 15 {
-		d, err := l.Allow(ctx, "k")
-		require.NoError(t, err)
-		require.Equal(t, i < 10, d.Allowed, i)
-		require.Equal(t, headgate.FromFailLocal, d.Source)
-		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
-		require.EqualValues(t, 10, d.Limit)
-	}
-	again, err := headgate.New(store, []headgate.Policy{local}, &headgate.Options{Instances: 10})
-	require.NoError(t, err)
-	d, err := again.Allow(ctx, "k")
-	require.NoError(t, err)
-	require.False(t, d.Allowed, "limiters on one store share the local count")
-
-	d, err = l.AllowN(ctx, "other", 5)
-	require.NoError(t, err)
-	require.True(t, d.Allowed)
-	many, err := headgate.New(store, []headgate.Policy{local}, &headgate.Options{Instances: 1000})
-	require.NoError(t, err)
-	d, err = many.Allow(ctx, "third")
-	require.NoError(t, err)
-	require.False(t, d.Allowed, "a share below 1 fails closed")
-	require.Positive(t, d.RetryAfter)
-
-	closed, err := l.OnFailure(headgate.FailClosed)
-	require.NoError(t, err)
-	d, err = closed.Allow(ctx, "fresh")
-	require.NoError(t, err)
-	require.Equal(t, headgate.FromFailClosed, d.Source)
 }
