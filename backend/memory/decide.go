@@ -19,7 +19,7 @@ type look struct {
 // none are the words of a key that nothing is kept of. Looking never writes.
 var none [3]int64
 
-// tag is the part of a hash that the index searches by: of the key and the
+// tag is the part of a hash that a record is searched by: of the key and the
 // policy, whose name is no attacker's.
 func tag(hash uint64, p *backend.Policy) uint32 {
 	n := p.Name

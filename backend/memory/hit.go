@@ -12,9 +12,9 @@ import (
 
 // Hit decides the call that nearly all are, a plain take of one policy of which
 // the key has a record, without the stripe's lock, and writes the answer to the
-// zero d. Where it returns false nothing was counted, and Do has to be asked. A
-// clock that may step back is read under the lock, so with one there are no
-// hits.
+// zero d. Where it returns false nothing was counted, and Do has to be asked: for
+// algorithms that keep many numbers (BucketedWindow, SlidingLog), keys beyond
+// 160 bytes, and with a clock that may step back, which is read under the lock.
 //
 // To fill a Request and to hand it through the stations takes a quarter of such
 // a decision.
@@ -63,7 +63,7 @@ func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy, rea
 	free, mark := head(tag, key), markOf(tag)
 	for g, n := t.home(tag), t.groups; n > 0; g, n = t.next(g), n-1 {
 		marks := t.marks(g)
-		for set := bytes(marks, mark); set != 0; set &= set - 1 {
+		for set := matches(marks, mark); set != 0; set &= set - 1 {
 			w := t.at(g*group + first(set))
 			if !atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
 				if atomic.LoadInt64(&w[tagWord])&^dead != free {
@@ -78,7 +78,7 @@ func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy, rea
 			}
 			release(&w[tagWord], free)
 		}
-		if bytes(marks, empty) != 0 {
+		if matches(marks, empty) != 0 {
 			return nil
 		}
 	}

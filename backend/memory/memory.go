@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// MaxKeys is how many counts are kept at most, one for each policy of
 	// each key; 1,000,000 where it is 0 (calls of one instant may pass that
-	// by 255). When as many are in use, new keys
+	// by 255, and a call by its policies but one). When as many are in use, new keys
 	// share one count a policy: nobody's count is thrown out to make room,
 	// since that would hand out a fresh quota.
 	MaxKeys int

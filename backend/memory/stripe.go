@@ -16,8 +16,9 @@ type stripe struct {
 }
 
 // guarded is what the lock beside it guards. The first cache lines are all
-// that a hit reads of it, and are seldom written: each table is replaced under
-// the lock, and the names are, while hits go on reading what they have.
+// that a hit reads of it, unless it meets an owner, and are seldom written: each
+// table is replaced under the lock, and the names are, while hits go on reading
+// what they have.
 type guarded struct {
 	tables [largest - smallest + 1]atomic.Pointer[table] // by the size of their records; nil: none
 	names  atomic.Pointer[[]id]                          // by their numbers; what it points to is never written
@@ -35,6 +36,7 @@ type guarded struct {
 	many  [][]int64 // words of the kinds that keep many, and of long keys
 	known map[id]uint32
 	spare struct{ names, many []uint32 } // numbers that are free
+	_     [64]byte                       // the next stripe's tables
 }
 
 // id is what a record is named by beside its key, in records under a number:
@@ -62,13 +64,13 @@ func (m *guarded) find(tag uint32, key, sub string, p *backend.Policy) (t *table
 	}
 	for g, mark := t.home(tag), markOf(tag); ; g = t.next(g) {
 		marks := t.marks(g)
-		for set := bytes(marks, mark); set != 0; set &= set - 1 {
+		for set := matches(marks, mark); set != 0; set &= set - 1 {
 			i := g*group + first(set)
 			if w := t.at(i); atomic.LoadInt64(&w[tagWord])&^dead == head(tag, key) && m.is(w, key, sub, p) {
 				return t, i
 			}
 		}
-		if bytes(marks, empty) != 0 {
+		if matches(marks, empty) != 0 {
 			return nil, 0
 		}
 	}
@@ -106,8 +108,7 @@ func (m *guarded) counts(w []int64, k algo.Kind) []int64 {
 func (m *guarded) reserve(size, n int) {
 	t := m.table(size)
 	if t == nil {
-		m.tables[size-smallest].Store(newTable(size, groupsFor(n)))
-		m.tabled++
+		m.replace(size, newTable(size, groupsFor(n)))
 	} else if t.full(n) {
 		m.resize(t, t.live+n)
 	}
@@ -117,18 +118,18 @@ func (m *guarded) reserve(size, n int) {
 // one of them, or find it late, find it owned for good.
 func (m *guarded) resize(t *table, n int) {
 	to := newTable(t.size, groupsFor(n))
-	for g := range t.groups {
-		for set := taken(t.marks(g)); set != 0; set &= set - 1 {
-			to.adopt(m.own(t.at(g*group + first(set))))
-		}
+	for w := range t.records() {
+		to.adopt(m.own(w))
 	}
-	m.replace(t, to)
+	m.replace(t.size, to)
 }
 
-// replace lets searches find another table, or none, instead.
-func (m *guarded) replace(t, to *table) {
-	m.tables[t.size-smallest].Store(to)
-	if to == nil {
+// replace lets searches find another table of a size, or none.
+func (m *guarded) replace(size int, to *table) {
+	from := m.tables[size-smallest].Swap(to)
+	if from == nil {
+		m.tabled++
+	} else if to == nil {
 		m.tabled--
 	}
 }
@@ -162,41 +163,20 @@ func (m *guarded) putKey(w []int64, key string) {
 	putKey(w, key)
 }
 
-// aside gives words memory of their own.
-func (m *guarded) aside(words []int64) int64 {
-	if n := len(m.spare.many); n > 0 {
-		i := m.spare.many[n-1]
-		m.spare.many = m.spare.many[:n-1]
-		m.many[i] = words
-		return int64(i)
-	}
-	m.many = append(m.many, words)
-	return int64(len(m.many) - 1)
-}
-
-func (m *guarded) freeAside(i int64) {
-	m.many[i] = nil
-	m.spare.many = append(m.spare.many, uint32(i))
-}
-
 // drop forgets a record that is owned.
 func (m *guarded) drop(t *table, cell int) {
 	w := t.at(cell)
-	number, k := nameIn(w[untilWord]), m.name(w).kind
-	if keepsMany(k) {
-		m.freeAside(w[header])
-	}
-	if lenIn(atomic.LoadInt64(&w[tagWord])) > inline {
-		m.freeAside(w[header+wordsOf(k)])
-	}
+	number := nameIn(w[untilWord])
+	m.freeAsides(w)
 	kill(w)
 	t.leave(cell)
 	m.unname(number)
 	if t.live == 0 {
-		m.replace(t, nil)
+		m.replace(t.size, nil)
 	} else if t.sparse() {
 		m.resize(t, t.live)
 	}
+	m.renumber()
 }
 
 // number returns the number of a name and counts one record more under it.

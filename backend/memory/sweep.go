@@ -40,16 +40,19 @@ func (s *Store) sweepAnother(now int64, n int) {
 // sweep looks at the next n records in turn and drops the idle. It returns
 // how many of the n are left.
 func (st *stripe) sweep(s *Store, now int64, n int) int {
-	m := &st.mu
+	m, many := &st.mu, n > 1
 	for turns := 0; n > 0 && turns <= len(m.tables) && m.tabled > 0; {
 		t, cell := m.tables[m.hand.table].Load(), m.hand.cell
 		if t == nil || cell >= t.cells() {
-			m.turn(t)
+			if many {
+				m.trim(t)
+			}
+			m.hand.table, m.hand.cell = (m.hand.table+1)%len(m.tables), 0
 			turns++
 			continue
 		}
 		m.hand.cell++
-		if t.mark(cell) < lowest {
+		if cell = t.visited(cell); t.mark(cell) < lowest {
 			continue
 		}
 		if n--; idle(t.at(cell), now) {
@@ -73,11 +76,10 @@ func idle(w []int64, now int64) bool {
 	return true
 }
 
-// turn takes the sweep from a table to the next. One that room was made in for
-// records that did not come goes.
-func (m *guarded) turn(t *table) {
+// trim drops a table in which room was made for records that did not come. Not
+// for each call: in a store that is full each makes room anew.
+func (m *guarded) trim(t *table) {
 	if t != nil && t.live == 0 {
-		m.replace(t, nil)
+		m.replace(t.size, nil)
 	}
-	m.hand.table, m.hand.cell = (m.hand.table+1)%len(m.tables), 0
 }

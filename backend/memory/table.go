@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"iter"
 	"math/bits"
 	"sync/atomic"
 )
@@ -9,18 +10,18 @@ import (
 // by open addressing, eight to a group. A mark tells of each cell whether it is
 // taken, and by what: eight bits of the record's tag. A search reads a group's
 // eight marks at once, and of the records nearly always none but the one that it
-// is for. The marks of all stripes, a byte a key, stay in a core's own cache;
-// in an index of eight bytes a slot beside the records each search had a cache
-// miss more.
+// is for. The marks of all stripes, a byte a key, stay in a core's own cache with
+// a million keys; in an index of eight bytes a slot beside the records each
+// search had a cache miss more.
 //
 // It is changed under the stripe's lock and searched without. Who searches
 // meanwhile may miss a record that is there, and what a mark tells of may have
 // left: a record is what its first word says once it is owned. Where a table
-// is replaced by one with more or fewer cells, nobody owns its own records any
-// more but the lock, for good.
+// is replaced nobody but the lock owns a record of it any more.
 type table struct {
 	size   int     // words of a record
 	groups int     // each has eight cells
+	stride int     // from group to group in the order of visits
 	words  []int64 // a word of marks for each group, and then the cells
 
 	// Of the cells, under the stripe's lock:
@@ -38,8 +39,31 @@ const (
 )
 
 func newTable(size, groups int) *table {
-	return &table{size: size, groups: groups, words: make([]int64, groups*(1+group*size))}
+	return &table{size: size, groups: groups, stride: strideOf(groups), words: make([]int64, groups*(1+group*size))}
 }
+
+// strideOf is a stride that comes to each group once before it comes to one
+// again, and near no group twice in a while: about the golden section.
+func strideOf(groups int) int {
+	n := groups * 618 / 1000
+	for gcd(n, groups) != 1 {
+		n++
+	}
+	return n
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// visited is the i-th cell in the order of visits, which goes over the whole
+// table in small steps. In the order of the cells, which is that of the
+// searches' homes, the part ahead of who visits and drops would hold all that
+// is idle, be more than full, and searches there go on for hundreds of groups.
+func (t *table) visited(i int) int { return i/group*t.stride%t.groups*group + i%group }
 
 func markOf(tag uint32) uint8 { return max(uint8(tag), lowest) }
 
@@ -58,15 +82,15 @@ func (t *table) marks(g int) uint64 { return uint64(atomic.LoadInt64(&t.words[g]
 
 const each = 0x0101_0101_0101_0101
 
-// bytes has a bit set in each byte that is m in the marks, or, seldom, is m ^ 1
+// matches has a bit set in each byte that is m in the marks, or, seldom, is m ^ 1
 // behind one that is.
-func bytes(marks uint64, m uint8) uint64 {
+func matches(marks uint64, m uint8) uint64 {
 	x := marks ^ uint64(m)*each
 	return (x - each) &^ x & (each << 7)
 }
 
 // vacant has a bit set in each byte that is no record's.
-func vacant(marks uint64) uint64 { return bytes(marks&^each, empty) }
+func vacant(marks uint64) uint64 { return matches(marks&^each, empty) }
 
 func taken(marks uint64) uint64 { return vacant(marks) ^ each<<7 }
 
@@ -79,6 +103,19 @@ func (t *table) cells() int { return t.groups * group }
 func (t *table) at(i int) []int64 {
 	from := t.groups + i*t.size
 	return t.words[from : from+t.size : from+t.size]
+}
+
+// records are the words of each cell that is taken, in the order of the cells.
+func (t *table) records() iter.Seq[[]int64] {
+	return func(yield func([]int64) bool) {
+		for g := range t.groups {
+			for set := taken(t.marks(g)); set != 0; set &= set - 1 {
+				if !yield(t.at(g*group + first(set))) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (t *table) mark(i int) uint8 { return uint8(t.marks(i/group) >> (i % group * 8)) }
@@ -123,7 +160,7 @@ func (t *table) adopt(from []int64) {
 // gone on behind its group.
 func (t *table) leave(i int) {
 	m := empty
-	if bytes(t.marks(i/group), empty) == 0 {
+	if matches(t.marks(i/group), empty) == 0 {
 		m = deleted
 		t.deleted++
 	}

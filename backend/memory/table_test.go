@@ -62,19 +62,17 @@ func soundRecord(t *testing.T, m *guarded, tb *table, cell int) (many int) {
 	require.Zero(t, w[tagWord]&dead, "still owned")
 	require.Equal(t, markOf(tagIn(w)), tb.mark(cell))
 	for g := tb.home(tagIn(w)); g != cell/group; g = tb.next(g) {
-		require.Zero(t, bytes(tb.marks(g), empty), "a search ends before it")
+		require.Zero(t, matches(tb.marks(g), empty), "a search ends before it")
 	}
 	k, n := m.name(w).kind, lenIn(w[tagWord])
 	require.Equal(t, tb.size, sizeOf(k, n))
-	if keepsMany(k) {
-		many++
-		require.NotNil(t, m.many[w[header]])
+	for _, i := range m.asides(w) {
+		require.NotNil(t, m.many[i])
 	}
 	if n > inline {
-		many++
 		require.Len(t, m.many[w[header+wordsOf(k)]], keyWords(n))
 	}
-	return many
+	return len(m.asides(w))
 }
 
 var kinds = []algo.Algorithm{
@@ -198,6 +196,122 @@ func TestRoomThatNobodyTakesGoes(t *testing.T) {
 		tables += s.stripes[i].mu.tabled
 	}
 	require.Equal(t, 1, tables)
+}
+
+// TestAFullStoreMakesNoGarbage: of new keys, one call in 64 makes room at most.
+func TestAFullStoreMakesNoGarbage(t *testing.T) {
+	s := New(&Options{MaxKeys: 1})
+	ps := []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(1_000_000)))}
+	ask(t, s, backend.Take, backend.Group{Key: "own", Policies: ps, Cost: 1})
+	r := backend.Request{Op: backend.Take, Group: backend.Group{Policies: ps, Cost: 1}}
+	keys := make([]string, 10_000)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%0150d", i)
+	}
+	i := 0
+	allocs := testing.AllocsPerRun(len(keys)-1, func() {
+		var d backend.Decision
+		r.Key = keys[i]
+		_ = s.Do(context.Background(), &r, &d)
+		i++
+	})
+	require.Zero(t, allocs, "in the mean, rounded down")
+}
+
+// TestPeekMakesNoRoom.
+func TestPeekMakesNoRoom(t *testing.T) {
+	s := New(nil)
+	ask(t, s, backend.Peek, backend.Group{Key: "k", Policies: []backend.Policy{by("p", kinds[2])}, Cost: 1})
+	for i := range s.stripes {
+		require.Zero(t, s.stripes[i].mu.tabled)
+	}
+}
+
+// reach is how many groups the longest search for a record reads.
+func reach(s *Store) (groups int) {
+	for i := range s.stripes {
+		for j := range s.stripes[i].mu.tables {
+			tb := s.stripes[i].mu.tables[j].Load()
+			if tb == nil {
+				continue
+			}
+			for cell := range tb.cells() {
+				if tb.mark(cell) >= lowest {
+					groups = max(groups, (cell/group-tb.home(tagIn(tb.at(cell)))+tb.groups)%tb.groups+1)
+				}
+			}
+		}
+	}
+	return groups
+}
+
+// TestSearchesStayShort where keys come and go, and where a table shrinks that
+// the sweep is in the middle of: what is idle leaves everywhere at once.
+func TestSearchesStayShort(t *testing.T) {
+	now := time.Unix(1_745_000_000, 0)
+	s := New(&Options{Now: func() time.Time { return now }})
+	ps := []backend.Policy{by("p", algo.FixedWindow(algo.Per(5, 50*time.Millisecond)))}
+	for i := range 800_000 {
+		now = now.Add(time.Microsecond)
+		ask(t, s, backend.Take, backend.Group{Key: fmt.Sprintf("k%011d", i), Policies: ps, Cost: 1})
+	}
+	require.Less(t, reach(s), 100)
+	now = now.Add(time.Hour)
+	for s.Len() > 50_000 {
+		ask(t, s, backend.Take, backend.Group{Key: "k", Policies: ps, Cost: 1})
+	}
+	require.Less(t, reach(s), 100)
+}
+
+// TestVisits: each cell once, and no part of the table before the others.
+func TestVisits(t *testing.T) {
+	for groups := 1; groups < 300; groups++ {
+		tb := newTable(smallest, groups)
+		seen := make([]bool, tb.cells())
+		for i := range tb.cells() {
+			require.False(t, seen[tb.visited(i)])
+			seen[tb.visited(i)] = true
+			if i+1 == tb.cells()/2 && groups >= 50 {
+				for part := range 5 {
+					n := 0
+					for _, was := range seen[part*tb.cells()/5 : (part+1)*tb.cells()/5] {
+						if was {
+							n++
+						}
+					}
+					require.InDelta(t, 0.5, float64(n)/float64(tb.cells()/5), 0.4)
+				}
+			}
+		}
+	}
+}
+
+// TestLongKeysComeBack: what lay aside for them is not held for ever.
+func TestLongKeysComeBack(t *testing.T) {
+	now := time.Unix(1_745_000_000, 0)
+	s := New(&Options{Now: func() time.Time { return now }})
+	for i := range 50_000 {
+		l := algo.PerSecond(5)
+		if i%100 == 0 {
+			l = algo.PerDay(5)
+		}
+		ask(t, s, backend.Take, backend.Group{Key: strings.Repeat("k", inline) + fmt.Sprint(i), Policies: []backend.Policy{by("p", algo.SlidingLog(l))}, Cost: 1})
+	}
+	now = now.Add(time.Hour)
+	for range 400_000 {
+		ask(t, s, backend.Take, backend.Group{Key: "hot", Policies: []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(1_000_000)))}, Cost: 1})
+	}
+	require.Equal(t, 501, s.Len())
+	sound(t, s)
+	n := 0
+	for i := range s.stripes {
+		n += cap(s.stripes[i].mu.many) + cap(s.stripes[i].mu.spare.many)
+	}
+	require.Less(t, n, 50_000)
+	for i := 0; i < 50_000; i += 100 {
+		ps := []backend.Policy{by("p", algo.SlidingLog(algo.PerDay(5)))}
+		require.Equal(t, int64(2), ask(t, s, backend.Take, backend.Group{Key: strings.Repeat("k", inline) + fmt.Sprint(i), Policies: ps, Cost: 1}).Used)
+	}
 }
 
 // TestLongKeys have a place of their own, and are decided under the lock.
