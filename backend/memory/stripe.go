@@ -30,7 +30,7 @@ type guarded struct {
 	latest int64        // the last decision's instant under the lock, by the store's own clock
 	calls  uint
 	hand   struct{ table, cell int } // where the sweep goes on
-	tabled int                       // how many tables there are
+	tabled int                       // how many tables there are: a sweep passes by where there are none
 
 	under []int     // how many records have each name
 	many  [][]int64 // words of the kinds that keep many, and of long keys

@@ -2,11 +2,12 @@ package memory
 
 import "sync/atomic"
 
-// Idle keys leave while others call, with no goroutine and no pause: one in so
-// many calls looks at a few records, and drops those that are as new. n calls
-// have looked at n/2 records. They lie in a row, so that looking at 16 costs
-// little more than at one. Hits look at the stripes in turn, in which nobody
-// may call; who holds a lock looks there too.
+// Idle keys leave while others call, with no goroutine: one in so many calls
+// looks at a few records, and drops those that are as new; where a third of a
+// table is left, it moves that to a smaller one. n calls have looked at n/2
+// records. Eight of them lie in a row, so that looking at 16 costs little more
+// than at two. Hits look at the stripes in turn, in which nobody may call; who
+// holds a lock looks there too.
 const (
 	everyBits = 6
 	every     = 1 << everyBits
