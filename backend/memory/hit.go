@@ -55,14 +55,22 @@ func (s *Store) Hit(ctx context.Context, key string, p *backend.Policy, cost int
 //
 // What a search without the lock finds is a hint. It holds once the record is
 // owned: then it lives, and nobody can drop or move it until it is given back.
+// Most records lie where they are guessed: those need no marks, and where they
+// do the marks were asked for meanwhile.
 func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy, read time.Duration) []int64 {
 	t := m.table(sizeOf(p.Algorithm.Kind(), len(key)))
 	if t == nil {
 		return nil
 	}
-	free, mark := head(tag, key), markOf(tag)
-	for g, n := t.home(tag), t.groups; n > 0; g, n = t.next(g), n-1 {
-		marks := t.marks(g)
+	free, mark, g := head(tag, key), markOf(tag), t.home(tag)
+	marks := t.marks(g)
+	if w := t.guess(tag, free); w != nil && atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
+		if m.is(w, key, "", p) {
+			return w
+		}
+		release(&w[tagWord], free)
+	}
+	for n := t.groups; n > 0; n-- {
 		for set := matches(marks, mark); set != 0; set &= set - 1 {
 			w := t.at(g*group + first(set))
 			if !atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
@@ -81,6 +89,8 @@ func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy, rea
 		if matches(marks, empty) != 0 {
 			return nil
 		}
+		g = t.next(g)
+		marks = t.marks(g)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,6 +202,28 @@ func TestSearchesStayShort(t *testing.T) {
 		ask(t, s, backend.Take, backend.Group{Key: "k", Policies: ps, Cost: 1})
 	}
 	require.Less(t, reach(s), 3.0)
+}
+
+// TestGuesses: of a stripe's part of a million keys most are found by a guess,
+// and none where it is not.
+func TestGuesses(t *testing.T) {
+	var m guarded
+	ps := []backend.Policy{by("p", kinds[2])}
+	size := sizeOf(ps[0].Algorithm.Kind(), len("000000"))
+	r := rand.New(rand.NewPCG(7, 8))
+	for i := range DefaultMaxKeys / stripes {
+		m.reserve(size, 1)
+		disown(m.keep(r.Uint32(), &backend.Group{Key: fmt.Sprintf("%06d", i), Policies: ps}, 0, none[:], 0))
+	}
+	tb, guessed := m.table(size), 0
+	for w := range tb.records() {
+		if g := tb.guess(tagIn(w), atomic.LoadInt64(&w[tagWord])); g != nil {
+			require.Same(t, &w[0], &g[0])
+			guessed++
+		}
+		require.Nil(t, tb.guess(tagIn(w), w[tagWord]|held), "somebody's")
+	}
+	require.Greater(t, guessed, tb.live*3/4)
 }
 
 // TestVisits: each cell once, and no part of the table before the others.
