@@ -88,16 +88,15 @@ func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request
 	c := enter(tag, slot, r)
 	b, err := q.board(c, false)
 	switch {
-	case err != nil:
 	case b == nil:
-		err = c.wait(ctx)
 	case ctx.Done() == nil && q.server.Prompt(b.first):
 		// Nothing but the deadline could end the wait, and the client keeps that.
 		b.inline()
-		<-c.Answered
 	default:
 		go b.run()
-		err = c.wait(ctx)
+	}
+	if err == nil {
+		err = c.Wait(ctx, c.op)
 	}
 	return c.answer(r, d, err)
 }

@@ -1,7 +1,6 @@
 package flight
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,26 +43,6 @@ func (c *rider) answer(r *backend.Request, d *backend.Decision, err error) error
 		r.Unknown(err)
 	}
 	return err
-}
-
-// wait returns nil when c was answered, and then it is the caller's again.
-func (c *rider) wait(ctx context.Context) error {
-	done := ctx.Done()
-	if done == nil {
-		<-c.Answered
-		return nil
-	}
-	select {
-	case <-c.Answered:
-		return nil
-	case <-done:
-	}
-	select {
-	case <-c.Answered: // both at once: what is known is worth more
-		return nil
-	default:
-		return c.Withdraw(ctx, c.op)
-	}
 }
 
 // most is how many calls may wait; more are refused at once. A variable for

@@ -41,7 +41,7 @@ func DoAll(ctx context.Context, calls []Call, answers []backend.Answer) {
 		if c := &calls[i]; c.Queue != nil {
 			a := &answers[i]
 			if a.Err == nil {
-				a.Err = riders[i].wait(ctx)
+				a.Err = riders[i].Wait(ctx, c.Request.Op)
 			}
 			a.Err = riders[i].answer(c.Request, &a.Decision, a.Err)
 		}

@@ -49,11 +49,8 @@ func (s *Server) Run(ctx context.Context, groups []*Asked) error {
 			take := takes[0]
 			takes = takes[1:]
 			w := &a.Takes[i]
-			select {
-			case <-take.Answered:
+			if w.Err = take.Wait(ctx, a.Op); w.Err == nil {
 				w.Err = take.Decide(a.Op, &w.Group, &w.Decision)
-			case <-ctx.Done():
-				w.Err = take.Withdraw(ctx, a.Op)
 			}
 			var corrupt *backend.CorruptError
 			var invalid *backend.InvalidError

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -14,7 +13,7 @@ import (
 // answered; a caller that leaves sooner leaves it to the round trip for good.
 type Take struct {
 	// Answered gets one token, for which it has room, when the fields below it
-	// are filled. Whoever makes the take makes it.
+	// are filled. Whoever makes the take makes it, and Wait takes the token.
 	Answered chan struct{}
 
 	cost     int64
@@ -25,12 +24,13 @@ type Take struct {
 	err      error
 }
 
-// The states of a take. One that is withdrawn while it waits is never sent;
-// one that was sent may have been counted.
+// The states of a take. One that is left while it waits is never sent; one that
+// was sent may have been counted.
 const (
 	waiting int32 = iota
 	sent
-	withdrawn
+	left // by its caller, for good
+	told // its token is there, or on the way
 )
 
 // Ask makes the take ask what g does. It keeps nothing of the caller's: who
@@ -55,15 +55,6 @@ func (t *Take) sameCosts(u *Take) bool {
 	return len(t.costs) == len(u.costs) && slices.Equal(t.costs, u.costs)
 }
 
-// Withdraw takes the take out of its round trip, because ctx has ended. Once
-// it was sent, it is known to be perhaps counted.
-func (t *Take) Withdraw(ctx context.Context, op backend.Op) error {
-	if t.state.CompareAndSwap(waiting, withdrawn) || t.state.Load() == withdrawn { // by the trip's end, just now
-		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
-	}
-	return unknown(op, ctx.Err())
-}
-
 // Decide words the answer to g, on the goroutine whose buffers g names.
 func (t *Take) Decide(op backend.Op, g *backend.Group, d *backend.Decision) error {
 	if t.err == nil {
@@ -81,17 +72,18 @@ func unknown(op backend.Op, why error) error {
 	return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, why)
 }
 
-// fail gives all that was not withdrawn the error, each as what is known of
-// it: counted perhaps, or not.
+// fail gives all that nobody left the error, each as what is known of it:
+// counted perhaps, or not. Nothing is sent any more.
 func (g *Group) fail(why error) {
 	var lost, unsent error // made once for all
 	for _, t := range g.Takes {
-		if t.state.CompareAndSwap(waiting, withdrawn) {
+		switch t.state.Load() {
+		case waiting:
 			if unsent == nil {
 				unsent = fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
 			}
 			t.err = unsent
-		} else if t.state.Load() == sent {
+		case sent:
 			if lost == nil {
 				lost = unknown(g.Op, why)
 			}
@@ -108,7 +100,7 @@ func (g *Group) refuse(err error) {
 	}
 }
 
-// mark moves the takes that nobody withdrew from waiting to sent. It is the one
+// mark moves the takes that nobody left from waiting to sent. It is the one
 // instant that divides "certainly not counted" from "perhaps".
 func (g *Group) mark() (any bool) {
 	g.sent = g.sent[:0]
@@ -120,19 +112,11 @@ func (g *Group) mark() (any bool) {
 	return len(g.sent) > 0
 }
 
-// unmark is for a command that the server said it did not run.
+// unmark is for a command that the server said it did not run. A take that was
+// left stays so: nobody is there to be told.
 func (g *Group) unmark() {
 	for _, t := range g.sent {
-		t.state.Store(waiting)
+		t.state.CompareAndSwap(sent, waiting)
 	}
 	g.sent = g.sent[:0]
-}
-
-// deliver tells who waits. The takes are their callers' again.
-func (g *Group) deliver() {
-	for i, t := range g.Takes {
-		g.Takes[i] = nil
-		t.Answered <- struct{}{}
-	}
-	g.Takes = g.Takes[:0]
 }
