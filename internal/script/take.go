@@ -16,12 +16,17 @@ type Take struct {
 	// are filled. Whoever makes the take makes it, and Wait takes the token.
 	Answered chan struct{}
 
+	// Busy says that the caller may be waiting for another of its takes when
+	// this one is answered. Ask clears it.
+	Busy bool
+
 	cost     int64
 	costs    []int64 // one a policy; empty where every policy is asked cost
 	state    atomic.Int32
 	now, at  int64
 	readings []backend.Reading // empty where the op has none
 	err      error
+	then     *Take // whom its caller wakes
 }
 
 // The states of a take. One that is left while it waits is never sent; one that
@@ -37,7 +42,7 @@ const (
 // has left may use its buffers for something else.
 func (t *Take) Ask(g *backend.Group) {
 	t.cost, t.costs, t.err = g.Cost, append(t.costs[:0], g.Costs...), nil
-	t.readings = t.readings[:0]
+	t.readings, t.then, t.Busy = t.readings[:0], nil, false
 	t.state.Store(waiting)
 }
 
