@@ -45,7 +45,7 @@ elseif kind > 2 then
   if kind == 3 then
     if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
   elseif kind == 4 then
-    if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == ceil(period / a)) then status = 82 end
+    if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == math.ceil(period / a)) then status = 82 end
   elseif kind ~= 5 then status = 82 end
 elseif kind < 1 then status = 82 end
 
@@ -66,8 +66,8 @@ if kind == 1 then lasts = x + period
 elseif kind == 2 then lasts = x + period + period
 elseif kind == 3 then lasts = at + fill
 elseif kind == 4 then lasts = x + b + period
-elseif call('PTTL', log) < ceil((x + period - now) / 1000) + slack then
-  call('PEXPIRE', log, ceil((x + period - now) / 1000) + slack)
+elseif call('PTTL', log) < math.ceil((x + period - now) / 1000) + slack then
+  call('PEXPIRE', log, math.ceil((x + period - now) / 1000) + slack)
 end
 if lasts > hz and lasts > longer then longer = lasts end
 
@@ -78,7 +78,7 @@ if lasts > hz and lasts > longer then longer = lasts end
 -- after which Redis no longer refuses the second when its memory is full.
 local ms = 0
 if longer > 0 then
-  ms = ceil((longer - now) / 1000) + slack
+  ms = math.ceil((longer - now) / 1000) + slack
   if call('PTTL', key) >= ms then ms = 0
   elseif not redis.acl_check_cmd('PEXPIRE', key, ms) then return redis.error_reply('ERR no right to call PEXPIRE') end
 end

@@ -3,8 +3,9 @@
 
 --@section view
 local count = 0
-if v and #v < 25 then status = 67
-elseif v then
+if not v then
+elseif #v < 25 then status = 67
+else
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, start, c = parse('<Bddd', v)
   if version ~= 1 or not (h >= 0 and h <= 18014398509481984 and start >= 0 and start <= 9007199254740992 and c >= 0 and c <= 2147483648 and start % 1 + c % 1 == 0) then status = 67 end

@@ -16,7 +16,7 @@ import (
 func TestMulDiv(t *testing.T) {
 	client, ctx := redistest.Shared(t).Client(t), context.Background()
 	lines := strings.Join(assemble("whole", "muldiv"), "\n")
-	script := "local floor = math.floor local m1, m2, m3 = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])\n" +
+	script := "local m1, m2, m3 = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])\n" +
 		lines + "\nreturn string.format('%.0f', q)"
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 20_000 {

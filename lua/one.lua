@@ -1,19 +1,20 @@
 -- A group of one policy: everything in locals.
 
 --@section group
-local same = fit
+local key, v, ahead, leaves = keys[k]
+local log, hz, at, x, y, z, used, sum, status = key, 0, now, 0, 0, 0, 0, 0, 0
+k = k + 1
 if not same then
   kind, limit, period, a, b, fill, first, price, behind = parse('<BdddddI4d', blob, from)
+  field = args[names + 1]
 end
 local count, cost = first, price
 pos = behind
-local hz, at, x, y, z, used = 0, now, 0, 0, 0, 0
-local key, status, least, ahead, sum, v, leaves = keys[k], 0, 2 - op, false, 0
-local log = key
-k = k + 1
 if kind ~= 5 then
-  v = try('HGET', key, ARGV[names + 1])
-  if v and v.err then
+  v = try('HGET', key, field)
+  -- An error's table has no length; to ask every string for .err would go
+  -- through the metatable of strings.
+  if v and #v == 0 and v.err then
     if string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then return v end
     status, v = 67, false
   end
@@ -21,7 +22,7 @@ end
 if not same then
   local status = 0
   --@include each.range
-  fit = status
+  fit, same = status, true
 end
 if fit > 0 then status = fit end
 --@include each.view
@@ -30,8 +31,8 @@ if kind > 3 then met = pack('<Bdd', 1, used, x) end
 local had = used
 while true do
   local pass = count
-  if used + (op == 1 and cost * count or cost) > limit then pass = math.max(0, floor((limit - used) / cost)) end
-  if op == 1 then used = used + pass * cost end
+  if used + (takes and cost * count or cost) > limit then pass = math.max(0, math.floor((limit - used) / cost)) end
+  if takes then used = used + pass * cost end
   if pass < count and kind > 3 and status == 0 then
     local need = used + cost - limit
     --@include each.release
@@ -51,7 +52,7 @@ else
     reply[n] = met
   end
   local taken, longer = used - had, 0
-  if taken == 0 and op == 1 and had > 0 then
+  if taken == 0 and takes and had > 0 then
     --@include each.keep
     --@include each.lasts
     --@include each.expire
@@ -59,7 +60,7 @@ else
     --@include each.take
     if kind < 5 then
       --@include each.lasts
-      call('HSET', key, ARGV[names + 1], v)
+      call('HSET', key, field, v)
       --@include each.expire
     end
   end

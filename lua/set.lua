@@ -4,20 +4,20 @@
 -- until all have been looked at (measured: 1.7 and 3.1 times a plain script).
 
 --@section group
-local key, status, least, ahead, sum, log = keys[k], 0, 2 - op
-local values, one, two, three, fresh
-local same = fit
+local key, status, values, one, two, three, fresh, ahead, sum, log = keys[k], 0
 if not same then
   fit, pos = 0, from
   if groups > 1 then sets = {} end
+  field, second, third = args[names + 1], args[names + 2], args[names + 3]
 end
-if policies == 3 then values = try('HMGET', key, ARGV[names + 1], ARGV[names + 2], ARGV[names + 3])
-else values = try('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
+if policies == 3 then values = try('HMGET', key, field, second, third)
+else values = try('HMGET', key, unpack(args, names + 1, names + policies)) end
 if values.err then
   if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
   values, status = {}, 67
 end
-local later, passes, longer, kept = '', true, 0, 0
+local later, passes, longer, kept, met, before = '', takes, 0, 0, values, 0
+if not alone then met, before = reply, n end
 for p = 1, policies do
   local kind, limit, period, a, b, fill, cost
   if same then
@@ -33,12 +33,12 @@ for p = 1, policies do
   if fit > 0 then status = fit end
   local hz, at, x, y, z, used, v = 0, now, 0, 0, 0, 0, values[p]
   --@include each.view
-  if kind > 3 then values[p] = pack('<Bdd', 1, used, x) else values[p] = v or '\0' end
+  if kind > 3 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
   local had, taken = used, cost
   used = used + taken
   if used > limit then
     passes = false
-    if least == 1 and status == 0 then
+    if takes and status == 0 then
       local longer = kept
       --@include each.keep
       kept = longer
@@ -48,35 +48,31 @@ for p = 1, policies do
       --@include each.release
       later = later .. pack('<d', leaves)
     end
-  elseif passes and least == 1 and status == 0 then
+  elseif passes and status == 0 then
     --@include each.take
     if p == 1 then one = v elseif p == 2 then two = v elseif p == 3 then three = v
     else
       if p == 4 then fresh = {} end
-      fresh[2 * p - 7], fresh[2 * p - 6] = ARGV[names + p], v
+      fresh[2 * p - 7], fresh[2 * p - 6] = args[names + p], v
     end
   end
 end
 if status > 0 then
   --@include each.refuse
 else
-  if alone then
-    if policies == 3 then reply = sec .. ' ' .. usec .. values[1] .. values[2] .. values[3] .. later
-    else reply = sec .. ' ' .. usec .. table.concat(values) .. later end
-  elseif policies == 3 then
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = values[1], values[2], values[3], later
-    n = n + 4
-  else
-    reply[n + 1], reply[n + 2] = table.concat(values), later
-    n = n + 2
-  end
-  if passes and least == 1 then
-    --@include each.lasts
-    if policies == 2 then call('HSET', key, ARGV[names + 1], one, ARGV[names + 2], two)
-    elseif policies == 3 then call('HSET', key, ARGV[names + 1], one, ARGV[names + 2], two, ARGV[names + 3], three)
-    else
-      call('HSET', key, ARGV[names + 1], one, ARGV[names + 2], two, ARGV[names + 3], three, unpack(fresh))
+  if not alone then
+    n = n + policies
+    if later ~= '' then
+      n = n + 1
+      reply[n] = later
     end
+  elseif policies == 3 then reply = sec .. ' ' .. usec .. met[1] .. met[2] .. met[3] .. later
+  else reply = sec .. ' ' .. usec .. table.concat(met) .. later end
+  if passes then
+    --@include each.lasts
+    if policies == 3 then call('HSET', key, field, one, second, two, third, three)
+    elseif policies == 2 then call('HSET', key, field, one, second, two)
+    else call('HSET', key, field, one, second, two, third, three, unpack(fresh)) end
     --@include each.expire
   elseif kept > 0 then
     longer = kept
@@ -85,3 +81,4 @@ else
   end
 end
 k = k + 1
+same = true

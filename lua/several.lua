@@ -2,7 +2,7 @@
 -- keeps in locals is kept in one table a policy.
 
 --@section group
-local states, status, least = {}, 0, 2 - op
+local states, status = {}, 0
 pos = from
 local key, hashed, has, kinds = keys[k], nil, false, {}
 for p = 1, policies do
@@ -11,7 +11,7 @@ for p = 1, policies do
 end
 if has then
   k = k + 1
-  if op ~= 5 then hashed = try('HMGET', key, unpack(ARGV, names + 1, names + policies)) end
+  if op ~= 5 then hashed = try('HMGET', key, unpack(args, names + 1, names + policies)) end
   if hashed and hashed.err then
     if string.sub(hashed.err, 1, 9) ~= 'WRONGTYPE' then return hashed end
     hashed, status = {}, 67
@@ -32,7 +32,7 @@ if op == 5 then
       status = 67
     end
   end
-  local gone = has and status == 0 and try('HDEL', key, unpack(ARGV, names + 1, names + policies))
+  local gone = has and status == 0 and try('HDEL', key, unpack(args, names + 1, names + policies))
   if type(gone) == 'table' then
     if string.sub(gone.err, 1, 9) ~= 'WRONGTYPE' then return gone end
     status = 67
@@ -62,7 +62,7 @@ else
       local s, cost = states[p]
       cost, pos = parse('<d', blob, pos)
       if not (cost >= least and cost <= s[2] and cost % 1 == 0) then status, cost = 82, 1 end
-      if s[13] + (op == 1 and cost * pass or cost) > s[2] then pass = math.max(0, floor((s[2] - s[13]) / cost)) end
+      if s[13] + (op == 1 and cost * pass or cost) > s[2] then pass = math.max(0, math.floor((s[2] - s[13]) / cost)) end
       s[19] = cost
     end
     for p = 1, policies do
@@ -113,7 +113,7 @@ else
         local taken = used - had
         --@include each.take
         if kind < 5 then
-          fields[#fields + 1] = ARGV[names + p]
+          fields[#fields + 1] = args[names + p]
           fields[#fields + 1] = v
         end
       end

@@ -46,13 +46,13 @@ else
     if after < goal then lo = probe + 1
     elseif after - cost >= goal then hi = probe - 1
     else leaves = tonumber(e[2]) + period break end
-    probe = floor((lo + hi) / 2)
+    probe = math.floor((lo + hi) / 2)
   end
   if leaves and leaves % 1 ~= 0 then status = 67 end
 end
 
 --@section take
-local ms = ceil((at + period - now) / 1000) + slack
+local ms = math.ceil((at + period - now) / 1000) + slack
 local left = call('PTTL', log)
 if left < ms and not redis.acl_check_cmd('PEXPIRE', log, ms) then return redis.error_reply('ERR no right to call PEXPIRE') end
 -- The call is stored before anything is dropped: after a write that frees
@@ -61,4 +61,4 @@ if left < ms and not redis.acl_check_cmd('PEXPIRE', log, ms) then return redis.e
 if ahead then call('UNLINK', log) left = -2 end
 call('ZADD', log, at, pack('>BdI4', 1, sum + taken, taken))
 if y > 0 then call('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
-if left < ms then call('PEXPIRE', log, ms + ceil(period / 1000)) end
+if left < ms then call('PEXPIRE', log, ms + math.ceil(period / 1000)) end

@@ -4,8 +4,9 @@
 
 --@section view
 local start = 0
-if v and #v < 33 then status = 67
-elseif v then
+if not v then
+elseif #v < 33 then status = 67
+else
   if #v > 33 then v = string.sub(v, 1, 33) end
   local version, h, st, prev, cur = parse('<Bdddd', v)
   if version ~= 1 or not (h >= 0 and h <= 18014398509481984 and st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 2147483648 and cur >= 0 and cur <= 2147483648 and st % 1 + prev % 1 + cur % 1 == 0) then status = 67 end

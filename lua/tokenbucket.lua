@@ -4,8 +4,9 @@
 -- Kept: version, horizon, level, instant.
 
 --@section view
-if v and #v < 25 then status = 67
-elseif v then
+if not v then
+elseif #v < 25 then status = 67
+else
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, level, t = parse('<Bddd', v)
   if version ~= 1 or not (h >= 0 and h <= 18014398509481984 and t <= 9007199254740992 and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0) then status = 67 end

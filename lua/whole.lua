@@ -11,6 +11,7 @@ if q < 4503599627370496 then
   q = q / m3
   q = q - q % 1
 else
+  local floor = math.floor
   local whole = floor(m1 / m3)
   m1 = m1 - whole * m3
   q = 0

@@ -34,6 +34,36 @@ func TestGarbageFailsAlone(t *testing.T) {
 	require.Equal(t, "not a hash", client.Get(ctx, script.DefaultPrefix.Hash("b")).Val())
 }
 
+// TestGarbageSetsFailAlone: the same of several policies, wherever in the
+// batch the group stands: what it had to say before it was refused is not said.
+func TestGarbageSetsFailAlone(t *testing.T) {
+	client, ctx := redistest.Start(t).Client(t), context.Background()
+	runner, l := script.Alone(client, &backend.Hub{}, time.Second), algo.PerHour(5)
+	for n := 2; n <= 4; n++ {
+		ps := make([]backend.Policy, n)
+		for i := range ps {
+			ps[i] = backend.Policy{Name: fmt.Sprint(i), Algorithm: algo.FixedWindow(l), OnFailure: backend.FailClosed}
+		}
+		for bad := range 3 {
+			require.NoError(t, client.FlushDB(ctx).Err())
+			gs := []*script.Asked{group("0", 1, ps), group("1", 1, ps), group("2", 1, ps)}
+			last := fmt.Sprint("f:", n-1)
+			client.HSet(ctx, gs[bad].Hash, last, "not ours")
+			require.NoError(t, runner.Run(ctx, gs))
+			for i, g := range gs {
+				if i != bad {
+					require.NoError(t, g.Takes[0].Err, "%d policies, group %d bad, group %d", n, bad, i)
+					require.EqualValues(t, 1, g.Takes[0].Decision.Used)
+					continue
+				}
+				var corrupt *backend.CorruptError
+				require.ErrorAs(t, g.Takes[0].Err, &corrupt)
+				require.Equal(t, map[string]string{last: "not ours"}, client.HGetAll(ctx, g.Hash).Val())
+			}
+		}
+	}
+}
+
 // garbage are stored values of the right length with wrong insides.
 func garbage(v string) map[string]string {
 	nan := "\x00\x00\x00\x00\x00\x00\xf8\x7f"
