@@ -85,18 +85,19 @@ func New(s *script.Server, ways script.Ways, budget time.Duration, alone bool) *
 // or ctx ends. The flight goes on then: an impatient caller must not hide a
 // frozen server.
 func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request, d *backend.Decision) error {
+	done := ctx.Done() // now, while nobody waits for this call: it may be the caller's own code, and panic
 	c := enter(tag, slot, r)
 	b, err := q.board(c, false)
 	switch {
 	case b == nil:
-	case ctx.Done() == nil && q.server.Prompt(b.first):
+	case done == nil && q.server.Prompt(b.first):
 		// Nothing but the deadline could end the wait, and the client keeps that.
 		b.inline()
 	default:
 		go b.run()
 	}
 	if err == nil {
-		err = c.Wait(ctx, c.op)
+		err = c.Wait(ctx, done, c.op)
 	}
 	return c.answer(r, d, err)
 }

@@ -18,6 +18,7 @@ type Call struct {
 // DoAll decides the calls in a round trip to each of their servers, side by
 // side, and writes their answers.
 func DoAll(ctx context.Context, calls []Call, answers []backend.Answer) {
+	done := ctx.Done()
 	riders := make([]*rider, len(calls))
 	var open []*batch
 	for i := range calls {
@@ -42,7 +43,7 @@ func DoAll(ctx context.Context, calls []Call, answers []backend.Answer) {
 		if c := &calls[i]; c.Queue != nil {
 			a := &answers[i]
 			if a.Err == nil {
-				a.Err = riders[i].Wait(ctx, c.Request.Op)
+				a.Err = riders[i].Wait(ctx, done, c.Request.Op)
 			}
 			a.Err = riders[i].answer(c.Request, &a.Decision, a.Err)
 		}

@@ -106,3 +106,45 @@ func TestWhoLeavesWakesOthers(t *testing.T) {
 	stop()
 	others.Wait()
 }
+
+// panicky is a context of a caller's own make.
+type panicky struct{ context.Context }
+
+func (panicky) Done() <-chan struct{} { panic("of the caller's own") }
+
+// TestWhoPanicsHarmsNobody: a caller whose context panics was neither to wake
+// others nor to make a flight.
+func TestWhoPanicsHarmsNobody(t *testing.T) {
+	both(t, func(t *testing.T, apart bool) {
+		q, g := gated(t, apart)
+		panics := func() {
+			assert.Panics(t, func() { _, _ = q.Ask(panicky{context.Background()}, "k", 0, take("k")) })
+			assert.Panics(t, func() {
+				flight.DoAll(panicky{context.Background()}, []flight.Call{{Queue: q, Tag: "k", Request: take("k")}}, make([]backend.Answer, 1))
+			})
+		}
+		for range flight.Out {
+			panics() // with a flight's place to lose
+		}
+		landed := fill(t, q, g)
+		panics() // ahead of others
+		behind := make(chan error, 3)
+		for range cap(behind) {
+			go func() {
+				_, err := q.Ask(context.Background(), "k", 0, take("k"))
+				behind <- err
+			}()
+		}
+		waits(t, q, cap(behind))
+		g.open()
+		landed()
+		for range cap(behind) {
+			select {
+			case err := <-behind:
+				require.NoError(t, err)
+			case <-time.After(5 * time.Second):
+				require.FailNow(t, "not woken")
+			}
+		}
+	})
+}

@@ -49,7 +49,7 @@ func (s *Server) Run(ctx context.Context, groups []*Asked) error {
 			take := takes[0]
 			takes = takes[1:]
 			w := &a.Takes[i]
-			if w.Err = take.Wait(ctx, a.Op); w.Err == nil {
+			if w.Err = take.Wait(ctx, ctx.Done(), a.Op); w.Err == nil {
 				w.Err = take.Decide(a.Op, &w.Group, &w.Decision)
 			}
 			var corrupt *backend.CorruptError

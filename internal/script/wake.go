@@ -47,9 +47,10 @@ func (t *Take) tell() {
 
 // Wait returns nil when the take was answered, and then it is the caller's
 // again. An error says that ctx has ended before: the take is the trip's for
-// good.
-func (t *Take) Wait(ctx context.Context, op backend.Op) error {
-	if done := ctx.Done(); done == nil {
+// good. done is ctx.Done(), which was asked for before the take was on a trip: a
+// context is its caller's code, and if that panics here, nobody wakes the next.
+func (t *Take) Wait(ctx context.Context, done <-chan struct{}, op backend.Op) error {
+	if done == nil {
 		<-t.Answered
 	} else {
 		select {

@@ -45,7 +45,7 @@ func wake(t *testing.T, takes []*Take) (woken []int) {
 	for who := answered(takes); len(who) > 0; who = answered(takes) {
 		require.LessOrEqual(t, len(who), (len(takes)+chain-1)/chain, "one of a chain at a time")
 		for _, i := range who {
-			require.NoError(t, takes[i].Wait(ended, backend.Take), "who has a token has an answer")
+			require.NoError(t, takes[i].Wait(ended, ended.Done(), backend.Take), "who has a token has an answer")
 			woken = append(woken, i)
 		}
 	}
@@ -67,7 +67,7 @@ func TestWhoLeavesBreaksNoChain(t *testing.T) {
 					stay = append(stay, i)
 					continue
 				}
-				err := take.Wait(ended, backend.Take)
+				err := take.Wait(ended, ended.Done(), backend.Take)
 				require.ErrorIs(t, err, context.Canceled)
 				require.Equal(t, written, errors.Is(err, backend.ErrPerhapsCounted), err.Error())
 			}
@@ -91,7 +91,7 @@ func TestWhoIsToldStays(t *testing.T) {
 	for range 32 { // a select tosses a coin
 		g, takes := asked(2)
 		g.deliver()
-		require.NoError(t, takes[0].Wait(ended, backend.Take))
+		require.NoError(t, takes[0].Wait(ended, ended.Done(), backend.Take))
 		require.Equal(t, []int{1}, answered(takes))
 	}
 }
@@ -104,7 +104,7 @@ func TestBusyCallersWakeNobody(t *testing.T) {
 		takes[busy].Busy = true
 		g.deliver()
 		for i := range busy {
-			require.NoError(t, takes[i].Wait(ended, backend.Take))
+			require.NoError(t, takes[i].Wait(ended, ended.Done(), backend.Take))
 		}
 		require.Equal(t, []int{busy, busy + 1}, answered(takes))
 	}
@@ -115,7 +115,7 @@ func TestBusyCallersWakeNobody(t *testing.T) {
 func TestALeftTakeIsNotSentAgain(t *testing.T) {
 	g, takes := asked(2)
 	require.True(t, g.mark())
-	require.ErrorIs(t, takes[0].Wait(ended, backend.Take), backend.ErrPerhapsCounted)
+	require.ErrorIs(t, takes[0].Wait(ended, ended.Done(), backend.Take), backend.ErrPerhapsCounted)
 	g.unmark()
 	require.True(t, g.mark())
 	require.Equal(t, takes[1:], g.sent)
@@ -148,7 +148,7 @@ func TestAnExpiredTripTellsAll(t *testing.T) {
 		g.Op, g.Takes = backend.Take, append(g.Takes, takes[:chain]...)
 		g.mark()
 		g.Takes = append(g.Takes, takes[chain:]...)
-		require.Error(t, takes[leaver].Wait(ended, g.Op))
+		require.Error(t, takes[leaver].Wait(ended, ended.Done(), g.Op))
 		trip.start(nil, nil, Now(), Now()+time.Hour, func() {})
 		trip.expire()
 		woken := wake(t, takes)
@@ -175,8 +175,8 @@ func TestLeavingRacesWithTelling(t *testing.T) {
 			go func() {
 				defer running.Done()
 				if i%3 == 0 { // a patient one
-					assert.NoError(t, take.Wait(context.Background(), backend.Take))
-				} else if take.Wait(ctx, backend.Take) != nil {
+					assert.NoError(t, take.Wait(context.Background(), nil, backend.Take))
+				} else if take.Wait(ctx, ctx.Done(), backend.Take) != nil {
 					return
 				}
 				take.Ask(&backend.Group{Cost: 2}) // it is its caller's again
