@@ -9,9 +9,10 @@ import (
 // A record has an owner while its words are read or written, told by two bits
 // of its first word: a hit, which holds no lock, or the holder of the stripe's
 // lock. The rest of that word is the tag and the key's length, which whoever
-// looks for a key knows, so a hit owns a record by one swap, without a look
-// before it: with two cores on one key, each look is a trip of the cache line,
-// and those are what a call takes.
+// looks for a key knows, so a hit owns a record by one swap that knows what
+// it expects. Where two cores call one key each trip of the cache line is what a
+// call takes: a record that is guessed is looked at first (see guess), one that
+// somebody owns is not looked at again.
 //
 // A hit owns one record, does arithmetic, and gives it back; it waits for
 // nothing meanwhile. The holder of the lock owns as many as it decides on. So

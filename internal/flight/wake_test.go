@@ -15,6 +15,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// asks makes a call of its own, and hands on how it ended.
+func asks(q *flight.Queue, ended chan<- error) {
+	go func() {
+		_, err := q.Ask(context.Background(), "k", 0, take("k"))
+		ended <- err
+	}()
+}
+
+// allAnswered waits for as many as there is room for, half a budget at most.
+func allAnswered(t *testing.T, ended <-chan error) {
+	t.Helper()
+	for range cap(ended) {
+		select {
+		case err := <-ended:
+			require.NoError(t, err)
+		case <-time.After(5 * time.Second):
+			require.FailNow(t, "not woken")
+		}
+	}
+}
+
 // TestARoundHoldsUpNobody: a round that waits for one server was answered by
 // another meanwhile. Who rides behind it there has its answer too.
 func TestARoundHoldsUpNobody(t *testing.T) {
@@ -34,24 +55,12 @@ func TestARoundHoldsUpNobody(t *testing.T) {
 		waits(t, quick, 1)
 		behind := make(chan error, 3)
 		for i := range cap(behind) {
-			go func() {
-				_, err := quick.Ask(context.Background(), "k", 0, take("k"))
-				behind <- err
-			}()
+			asks(quick, behind)
 			waits(t, quick, 2+i)
 		}
 		g.open()
 		landed()
-		for range cap(behind) {
-			select {
-			case err := <-behind:
-				require.NoError(t, err)
-			case <-round:
-				require.FailNow(t, "the round was answered first")
-			case <-time.After(5 * time.Second):
-				require.FailNow(t, "held up by a round")
-			}
-		}
+		allAnswered(t, behind)
 		hold.open()
 		<-round
 	})
@@ -130,21 +139,11 @@ func TestWhoPanicsHarmsNobody(t *testing.T) {
 		panics() // ahead of others
 		behind := make(chan error, 3)
 		for range cap(behind) {
-			go func() {
-				_, err := q.Ask(context.Background(), "k", 0, take("k"))
-				behind <- err
-			}()
+			asks(q, behind)
 		}
 		waits(t, q, cap(behind))
 		g.open()
 		landed()
-		for range cap(behind) {
-			select {
-			case err := <-behind:
-				require.NoError(t, err)
-			case <-time.After(5 * time.Second):
-				require.FailNow(t, "not woken")
-			}
-		}
+		allAnswered(t, behind)
 	})
 }

@@ -12,8 +12,8 @@ import (
 // runs on its waker's processor then, soon after it; where the trip wakes all,
 // they queue up on one processor, and the other takes them away. With 512
 // callers on one key a sixth more decisions on two cores, in chains of eight no
-// more. A caller that loses its processor as it wakes delays the three behind
-// it, and no others.
+// more. A caller that loses its processor before it has woken the next
+// delays the three behind it, and no others.
 const chain = 4
 
 // deliver tells who waits, in chains. The takes are their callers' again. Who
