@@ -26,7 +26,7 @@ func (s *Store) Hit(ctx context.Context, key string, p *backend.Policy, cost int
 	hash := maphash.String(s.seed, key)
 	t, m := tag(hash, p), &s.stripes[hash>>stripeShift].mu
 	read := s.clock.since()
-	w := s.seize(m, t, key, p, read)
+	w := s.seize(m, t, key, p)
 	if w == nil {
 		return false
 	}
@@ -44,10 +44,21 @@ func (s *Store) Hit(ctx context.Context, key string, p *backend.Policy, cost int
 	stay(w, r.ResetAt, now) // also where it is denied: see read
 	r.Word(d, p, cost, now) // while it is owned: the caller's copy of d had to wait for words still on their way, a tenth of a hit
 	release(&w[tagWord], head(t, key))
+	if due := m.due.Load(); draw(read, counted) || due != 0 && int64(read) >= due {
+		s.after(m, t, read, now)
+	}
+	return true
+}
+
+// after does what one hit in 16 does for all, and those whose turn it may be to
+// stay away: its answer waits for that.
+func (s *Store) after(m *guarded, tag uint32, read time.Duration, now int64) {
+	if m.share(tag, read) {
+		m.back(tag, s.clock.pass(turn))
+	}
 	if draw(read, everyBits) {
 		s.sweepAnother(now, 2*some)
 	}
-	return true
 }
 
 // seize finds a policy's record of a key and owns it, or returns nil: also
@@ -57,7 +68,7 @@ func (s *Store) Hit(ctx context.Context, key string, p *backend.Policy, cost int
 // owned: then it lives, and nobody can drop or move it until it is given back.
 // Most records lie where they are guessed: those need no marks, and where they
 // do the marks were asked for meanwhile.
-func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy, read time.Duration) []int64 {
+func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy) []int64 {
 	t := m.table(sizeOf(p.Algorithm.Kind(), len(key)))
 	if t == nil {
 		return nil
@@ -77,7 +88,7 @@ func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy, rea
 				if atomic.LoadInt64(&w[tagWord])&^dead != free {
 					continue // another key's: one in 250 has the same mark
 				}
-				if !s.contend(m, &w[tagWord], free, read) {
+				if !contend(&w[tagWord], free) {
 					return nil
 				}
 			}

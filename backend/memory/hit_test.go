@@ -200,8 +200,8 @@ func TestOwnerAway(t *testing.T) {
 	s := New(nil)
 	g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", algo.FixedWindow(algo.Per(100, algo.MaxPeriod)))}, Cost: 1}
 	ask(t, s, backend.Take, g)
-	w, free, m := recordOf(t, s, g)
-	require.True(t, s.contend(m, &w[tagWord], free, 0))
+	w, free, _ := recordOf(t, s, g)
+	require.True(t, contend(&w[tagWord], free))
 	require.False(t, idle(w, 1<<52))
 	var ended atomic.Int64
 	var callers sync.WaitGroup
@@ -220,65 +220,6 @@ func TestOwnerAway(t *testing.T) {
 	release(&w[tagWord], free)
 	callers.Wait()
 	require.Equal(t, int64(4), ask(t, s, backend.Peek, g).Used)
-}
-
-// TestFarAway: how long trips take is known, known anew where it changes, and
-// not by one trip.
-func TestFarAway(t *testing.T) {
-	s := New(nil)
-	trips := func(n int, ago time.Duration) (mean time.Duration) {
-		for n > 0 {
-			read := s.clock.since() - ago
-			if mean = s.timed(read); draw(read, rarely) {
-				n--
-			}
-		}
-		return mean
-	}
-	for range 3 {
-		require.Less(t, trips(1, time.Hour), farAway)
-		require.Greater(t, trips(50, time.Hour), farAway)
-		require.Greater(t, trips(1, -time.Hour), farAway)
-		require.Less(t, trips(50, -time.Hour), farAway)
-	}
-}
-
-// TestStay: where trips are long, a hit stays away from a record for twice as
-// long each time that two meet as soon as the last is back, up to a most, and
-// else is back at once; where they are short it stays away from none.
-func TestStay(t *testing.T) {
-	s := New(nil)
-	m := &s.stripes[0].mu
-	contend := func(trip, ago time.Duration) time.Duration {
-		s.trip.Store(int64(trip))
-		word, begin := int64(1), s.clock.since()
-		m.back.Store(int64(begin - ago))
-		require.True(t, s.contend(m, &word, 1, begin))
-		return s.clock.since() - begin
-	}
-	quickest := time.Hour
-	for range 100 {
-		for d := brief; d < long; d *= 2 {
-			if d == brief {
-				quickest = min(quickest, contend(4*farAway, time.Hour))
-			} else {
-				require.GreaterOrEqual(t, contend(4*farAway, 0), d)
-			}
-			require.Equal(t, int64(d), m.away.Load())
-		}
-		for range 2 {
-			require.GreaterOrEqual(t, contend(4*farAway, -time.Hour), long)
-			require.Equal(t, int64(long), m.away.Load())
-		}
-		m.away.Store(0)
-		contend(0, 0)
-		require.Zero(t, m.away.Load())
-		contend(4*farAway, 0)
-		require.Equal(t, int64(brief), m.away.Load())
-		m.away.Store(int64(long))
-	}
-	require.GreaterOrEqual(t, quickest, brief)
-	require.Less(t, quickest, long)
 }
 
 // TestLateReading: who has read the clock and then lost its core for longer

@@ -47,7 +47,6 @@ type Store struct {
 	most   int64
 	err    error // what was wrong with the arguments of New; Check says it
 	closed atomic.Bool
-	trip   atomic.Int64 // ns that a record takes from core to core; see timed
 	hub    backend.Hub
 
 	_     [64]byte // what follows is written now and then, what precedes is not

@@ -22,12 +22,12 @@ type stripe struct {
 type guarded struct {
 	tables [largest - smallest + 1]atomic.Pointer[table] // by the size of their records; nil: none
 	names  atomic.Pointer[[]id]                          // by their numbers; what it points to is never written
+	due    atomic.Int64                                  // when the next turn is, by the store's clock; 0: none is. See turns
 	_      [64]byte
 
 	sync.Mutex
-	away   atomic.Int64 // how long the last hit that met another at a record stays away; see stay
-	back   atomic.Int64 // and until when
-	latest int64        // the last decision's instant under the lock, by the store's own clock
+	turns  turns
+	latest int64 // the last decision's instant under the lock, by the store's own clock
 	calls  uint
 	hand   struct{ table, cell int } // where the sweep goes on
 	tabled int                       // how many tables there are: a sweep passes by where there are none
