@@ -65,6 +65,7 @@ func (c *changes) list() []string {
 // rig is a limiter on a server behind a proxy.
 type rig struct {
 	*headgate.Limiter
+	client *redis.Client
 	server *redistest.Server
 	proxy  *redistest.Proxy
 	seen   *changes
@@ -78,10 +79,10 @@ func build(t *testing.T, o *standalone.Options, tune ...func(*redis.Options)) *r
 	for _, f := range tune {
 		f(opts)
 	}
-	client := redis.NewClient(opts)
-	t.Cleanup(func() { _ = client.Close() })
+	r.client = redis.NewClient(opts)
+	t.Cleanup(func() { _ = r.client.Close() })
 	var err error
-	r.Limiter, err = headgate.New(standalone.New(client, o), []headgate.Policy{policy}, &headgate.Options{Observer: r.seen})
+	r.Limiter, err = headgate.New(standalone.New(r.client, o), []headgate.Policy{policy}, &headgate.Options{Observer: r.seen})
 	require.NoError(t, err)
 	_, err = r.Allow(context.Background(), "loads the script")
 	require.NoError(t, err)
@@ -136,53 +137,6 @@ func headgateOn(t *testing.T, s *redistest.Server) *headgate.Limiter {
 	l, err := headgate.New(standalone.New(s.Client(t), &standalone.Options{Budget: 10 * time.Second}), []headgate.Policy{policy}, &headgate.Options{DenyFor: -1})
 	require.NoError(t, err)
 	return l
-}
-
-// TestCancelledCallersAreExcused: contexts that end, before or while the
-// server is asked, say nothing of the server.
-func TestCancelledCallersAreExcused(t *testing.T) {
-	r := build(t, &standalone.Options{Budget: 10 * time.Second})
-	many(10_000, 64, func(i int) {
-		ctx, cancel := context.WithCancel(context.Background())
-		if i%2 == 0 {
-			cancel()
-		} else {
-			go cancel()
-		}
-		_, _ = r.Allow(ctx, fmt.Sprint(i))
-		cancel()
-	})
-	require.Equal(t, "closed", r.state())
-	require.Empty(t, r.seen.list())
-}
-
-// TestImpatientCallersOnASlowNode: ten thousand callers with 5 ms to spare on
-// a node that answers in 20: their trips end well without them.
-func TestImpatientCallersOnASlowNode(t *testing.T) {
-	r := build(t, &standalone.Options{Budget: 5 * time.Second}, func(o *redis.Options) { o.PoolSize = 256 })
-	r.proxy.Set(redistest.Delay(20 * time.Millisecond))
-	many(10_000, 256, func(i int) {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
-		defer cancel()
-		_, _ = r.Allow(ctx, fmt.Sprint(i))
-	})
-	require.Equal(t, "closed", r.state())
-	require.Empty(t, r.seen.list())
-}
-
-// TestImpatientCallersOnAFrozenNode: the same callers can't hide that the
-// node is frozen.
-func TestImpatientCallersOnAFrozenNode(t *testing.T) {
-	r := build(t, nil)
-	r.proxy.Set(redistest.Freeze)
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
-		defer cancel()
-		_, _ = r.Allow(ctx, "k")
-		return r.state() == "open"
-	}, 2*time.Second, time.Millisecond, "the client itself would notice after three seconds")
-	r.proxy.Set(redistest.Pass)
-	recovers(t, r)
 }
 
 // TestOneLostFlightLeavesItClosed: one failed round trip is no outage.
