@@ -15,10 +15,10 @@ type stripe struct {
 	mu guarded
 }
 
-// guarded is what the lock beside it guards. The first cache lines are all
-// that a hit reads of it, unless it meets an owner, and are seldom written: each
-// table is replaced under the lock, and the names are, while hits go on reading
-// what they have.
+// guarded is what the lock beside it guards, but for the turns, and when one is
+// due: those are hints that hits write without. The first cache lines are what
+// nearly every hit reads of it, and are seldom written: each table is replaced
+// under the lock, and the names are, while hits go on reading what they have.
 type guarded struct {
 	tables [largest - smallest + 1]atomic.Pointer[table] // by the size of their records; nil: none
 	names  atomic.Pointer[[]id]                          // by their numbers; what it points to is never written

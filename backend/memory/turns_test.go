@@ -1,9 +1,14 @@
 package memory
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,6 +19,7 @@ type pair struct {
 	m           guarded
 	now         time.Duration
 	both, alone time.Duration
+	chance      uint64
 }
 
 const (
@@ -21,14 +27,20 @@ const (
 	while = 200 * time.Millisecond
 )
 
+// soon is half or once and a half as long, or anything between.
+func (p *pair) soon(d time.Duration) time.Duration {
+	p.chance = p.chance*6364136223846793005 + 1442695040888963407
+	return d/2 + time.Duration(p.chance>>33)%(d+1)
+}
+
 // call has both call for a while, and returns how long one of the two stayed away.
 func (p *pair) call(t *testing.T, during time.Duration) (away time.Duration) {
-	for end := p.now + during; p.now < end; p.now += p.both {
+	for end := p.now + during; p.now < end; p.now += p.soon(p.both) {
 		if !p.m.share(ours, p.now) {
 			continue
 		}
 		begin := p.now
-		for ; p.alone > 0 && p.now-begin < turn; p.now += p.alone {
+		for ; p.alone > 0 && p.now-begin < turn; p.now += p.soon(p.alone) {
 			if p.m.share(ours, p.now) {
 				t.Fatal("both stay away")
 			}
@@ -49,10 +61,10 @@ func TestTurns(t *testing.T) {
 		away        [2]float64 // least and most, of the time
 	}{
 		{"the lines are far", 240, 80, [2]float64{0.9, 0.99}},
-		{"one decides what two do", 100, 100, [2]float64{0, 0.02}},
+		{"one decides what two do", 100, 100, [2]float64{0, 0.25}}, // by luck, at no cost
 		{"one decides half of what two do", 75, 150, [2]float64{0, 0.01}},
 		{"nobody else calls", 75, 0, [2]float64{0, 0.003}},
-		{"they seldom meet", 1100, 100, [2]float64{0, 0}},
+		{"they seldom meet", 2000, 100, [2]float64{0, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &pair{now: time.Minute, both: c.both, alone: c.alone}
@@ -69,7 +81,7 @@ func TestTurnsFollowTheCallers(t *testing.T) {
 	p := &pair{now: time.Minute, both: 240, alone: 80}
 	for range 2 {
 		p.both, p.alone = 240, 80
-		p.call(t, 2*atMost)
+		p.call(t, 2*longRest)
 		require.Greater(t, p.call(t, while), while*9/10)
 		p.both = 60 // the lines are near, and turns still bring what they did
 		p.call(t, 10*time.Millisecond)
@@ -77,6 +89,16 @@ func TestTurnsFollowTheCallers(t *testing.T) {
 		p.both, p.alone = 600, 1100 // they do other things
 		require.Less(t, p.call(t, while), while/50)
 	}
+}
+
+// TestASecondCaller: who has called alone for long, and stayed away for nothing
+// now and then, takes turns soon after somebody else comes.
+func TestASecondCaller(t *testing.T) {
+	p := &pair{now: time.Minute, both: 75}
+	p.call(t, while)
+	p.both, p.alone = 240, 80
+	p.call(t, time.Millisecond)
+	require.Greater(t, p.call(t, 10*time.Millisecond), 7*time.Millisecond)
 }
 
 // TestTurnsAreOneRecords: another record of the stripe has them where that is
@@ -98,6 +120,35 @@ func TestTurnsAreOneRecords(t *testing.T) {
 	require.Greater(t, p.call(t, while), while*9/10)
 }
 
+// TestTwoRecordsByTurns: who calls two records of a stripe alone stays away from
+// neither for longer than from one.
+func TestTwoRecordsByTurns(t *testing.T) {
+	var m guarded
+	away, now := time.Duration(0), time.Minute
+	for i := 0; now < time.Minute+time.Second; i++ {
+		now += 75
+		tag := uint32(ours)
+		if i%9 == 0 {
+			tag++
+		}
+		if m.share(tag, now) {
+			now, away = now+turn, away+turn
+			m.back(tag, now)
+		}
+	}
+	require.Less(t, away, 3*time.Millisecond)
+}
+
+// TestCoarseClock: where the clock stands still for long, a turn that is due is
+// long since due.
+func TestCoarseClock(t *testing.T) {
+	var m guarded
+	for i := range 10_000_000 {
+		now := time.Minute + time.Duration(i)*75
+		require.False(t, m.share(ours, now-now%time.Millisecond))
+	}
+}
+
 // TestATurnIsOnes: of two who call when one is due one has it.
 func TestATurnIsOnes(t *testing.T) {
 	p := &pair{now: time.Minute, both: 240, alone: 80}
@@ -108,6 +159,61 @@ func TestATurnIsOnes(t *testing.T) {
 	require.False(t, p.m.share(ours, p.now-1))
 	require.True(t, p.m.share(ours, p.now))
 	require.False(t, p.m.share(ours, p.now))
+	require.True(t, p.m.share(ours, p.now+turn+2*between), "who had it has lost its core")
+}
+
+// TestAPause: of turns that were left off is none that is due when the callers
+// are back, and they go on soon.
+func TestAPause(t *testing.T) {
+	p := &pair{now: time.Minute, both: 240, alone: 80}
+	for p.m.due.Load() == 0 {
+		p.call(t, p.both)
+	}
+	p.now += 2 * forgot
+	require.False(t, p.m.share(ours, p.now))
+	require.False(t, p.m.share(ours, p.now+between-1))
+	require.True(t, p.m.share(ours, p.now+between))
+}
+
+// TestHitsTakeTurns: a hit whose turn it is stays away, and its record is
+// anybody's meanwhile.
+func TestHitsTakeTurns(t *testing.T) {
+	s := New(nil)
+	g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", algo.TokenBucket(algo.PerHour(1<<20), 1<<20))}, Cost: 1}
+	ask(t, s, backend.Take, g)
+	w, free, m := recordOf(t, s, g)
+	hit := func() {
+		var d backend.Decision
+		require.True(t, s.Hit(context.Background(), "k", &g.Policies[0], 1, &d))
+	}
+	for range 100 {
+		m.turns.tag.Store(tagIn(w))
+		m.turns.left.Store(trial)
+		m.turns.seen.Store(1)
+		begin := s.clock.since()
+		m.due.Store(int64(begin))
+		var over, given atomic.Bool
+		var watched sync.WaitGroup
+		watched.Add(1)
+		go func() {
+			defer watched.Done()
+			for !over.Load() {
+				if m.due.Load() > int64(begin) && atomic.LoadInt64(&w[tagWord]) == free && s.clock.since()-begin < turn {
+					given.Store(true)
+				}
+			}
+		}()
+		hit()
+		took := s.clock.since() - begin
+		over.Store(true)
+		watched.Wait()
+		require.GreaterOrEqual(t, took, turn)
+		require.EqualValues(t, trial-1, m.turns.left.Load())
+		if given.Load() {
+			return
+		}
+	}
+	t.Fatal("owned for as long as the hit stays away")
 }
 
 // TestATurnEnds: not before its time, and not long after it.
