@@ -23,9 +23,10 @@ type batch struct {
 	q     *Queue
 	trip  *script.Trip
 	first time.Duration // as script.Now: when its first call came, whose budget is the batch's
-	calls int
-	width int // policies of its groups
 	named map[join]*script.Group
+
+	calls, groups int
+	width         int // policies of its groups
 
 	run     func() // goes out; made once
 	expired func()
@@ -49,7 +50,7 @@ func (q *Queue) batch(first time.Duration) *batch {
 		b = &batch{trip: &script.Trip{}, named: map[join]*script.Group{}}
 		b.run, b.expired = b.fly, b.missed
 	}
-	b.q, b.first, b.calls, b.width = q, first, 0, 0
+	b.q, b.first, b.calls, b.groups, b.width = q, first, 0, 0, 0
 	return b
 }
 
@@ -59,6 +60,7 @@ func (b *batch) add(c *rider, open bool) {
 	g.Op, g.Key, g.Tag, g.Slot, g.Policies = c.op, c.key, c.tag, c.slot, c.policies
 	g.Takes = append(g.Takes, &c.Take)
 	b.calls++
+	b.groups++
 	b.width += len(c.policies)
 	if open {
 		b.named[c.join()] = g
@@ -104,7 +106,7 @@ func (b *batch) inline() {
 
 // once makes one round trip and returns what leaves in its place.
 func (b *batch) once(now time.Duration) (next *batch) {
-	q, calls := b.q, b.calls
+	q, calls, groups := b.q, b.calls, b.groups
 	inTime, again := b.goOut(now)
 	if !inTime {
 		return nil // missed has let the next one go, or will
@@ -117,7 +119,7 @@ func (b *batch) once(now time.Duration) (next *batch) {
 	}
 	if made {
 		back := script.Now()
-		q.note(calls, back-now)
+		q.note(calls, groups, back-now)
 		q.turn(calls, back)
 	}
 	return q.landed()
@@ -192,7 +194,7 @@ var errWaited = errors.New("waited for a flight until the budget was spent")
 // missed is called when the flight's deadline has passed: it may hang in the
 // client for longer, but its place is free.
 func (b *batch) missed() {
-	b.q.note(b.calls, b.q.budget)
+	b.q.note(b.calls, b.groups, b.q.budget)
 	if next := b.q.landed(); next != nil {
 		next.fly()
 	}

@@ -40,7 +40,7 @@ func (q *Queue) Ask(ctx context.Context, tag string, slot int, r *backend.Reques
 }
 
 // Note notes a round trip.
-func (q *Queue) Note(calls int, took time.Duration) { q.note(calls, took) }
+func (q *Queue) Note(calls, groups int, took time.Duration) { q.note(calls, groups, took) }
 
 // Late flies a batch that has waited until its budget was spent.
 func (q *Queue) Late(calls int) {

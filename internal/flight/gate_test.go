@@ -249,11 +249,59 @@ func TestCrowds(t *testing.T) {
 	}
 }
 
+// TestPairs: where flights carry several calls of each key to a server beside
+// us, two are out at once: it has little to do for them.
+func TestPairs(t *testing.T) {
+	const beside, away, far = 100 * time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond
+	server := redistest.Start(t)
+	for _, test := range []struct {
+		about         string
+		calls, groups int
+		took          time.Duration
+		out           int
+	}{
+		{"many calls of one key", 100, 1, beside, 2},
+		{"several calls of one key", 8, 1, beside, 2},
+		{"several calls of each key", 100, 20, beside, 2},
+		{"a call or two of each key", 100, 50, beside, 3},
+		{"many calls of one key, over a link", 100, 1, away, 3},
+		{"many calls of one key, far away", 100, 1, far, 3},
+		{"a call or two", 2, 1, beside, flight.Out},
+	} {
+		q := queue(server.Client(t), time.Second)
+		for range 100 {
+			q.Note(test.calls, test.groups, test.took)
+		}
+		require.Equal(t, test.out, q.Limit(), test.about)
+		for range 100 {
+			q.Note(1, 1, beside)
+		}
+		require.Equal(t, flight.Out, q.Limit(), "%s, and then one at a time", test.about)
+	}
+}
+
+// TestAFirstFlightIsNoCrowd: a few calls of one key that happen to leave
+// together leave all places to those behind them.
+func TestAFirstFlightIsNoCrowd(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	q.Note(8, 1, time.Microsecond)
+	require.Equal(t, flight.Out, q.Limit())
+}
+
+// TestWhoIsAloneStaysSo: calls that are flights of their own are no crowd.
+func TestWhoIsAloneStaysSo(t *testing.T) {
+	set := script.Settings{Hub: &backend.Hub{}}
+	q := flight.New(script.NewServer(redistest.Start(t).Client(t), "node", set), nil, time.Second, true)
+	all := q.Limit()
+	q.Note(100, 1, time.Microsecond)
+	require.Equal(t, all, q.Limit())
+}
+
 // TestStayingIsNoTrip: calls that were never sent don't make a far server near.
 func TestStayingIsNoTrip(t *testing.T) {
 	q := queue(redistest.Start(t).Client(t), time.Second)
 	for range 100 {
-		q.Note(5, 5*time.Millisecond)
+		q.Note(5, 1, 5*time.Millisecond)
 	}
 	require.Equal(t, flight.Out, q.Limit())
 	q.Late(5)
