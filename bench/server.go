@@ -15,8 +15,8 @@ const (
 )
 
 func serverTrials() []trial {
-	crowd := func(name, about string, keys func(*bench) load.Keys, metrics ...report.Metric) trial {
-		return onServer(name+"/512", about+" 512 callers.", keys, everybody, closed(crowdSize), metrics...)
+	crowd := func(name, about string, keys func(*bench) load.Keys, makers func(*bench) []peers.Maker, metrics ...report.Metric) trial {
+		return onServer(name+"/512", about+" 512 callers.", keys, makers, closed(crowdSize), metrics...)
 	}
 	few := func(name, about string, keys func(*bench) load.Keys, metrics ...report.Metric) trial {
 		return onServer(name+"/32", about+" 32 callers.", keys, ours, closed(fewCallers), metrics...)
@@ -24,9 +24,9 @@ func serverTrials() []trial {
 	rate := func(targets ...report.Target) report.Metric { return drawn(server, metric(decisions, targets...)) }
 	const oneKey, zipfKeys, allKeys = "One key.", "100,000 keys, the k-th called in proportion to 1/k^1.1.", "100,000 keys, each as likely."
 	return []trial{
-		crowd("hot", oneKey, hot, rate(beats(15, redisRate), beats(6, rueidis))),
-		crowd("zipf", zipfKeys, zipf, rate(beats(7, redisRate), beats(3.5, rueidis))),
-		crowd("uniform", allKeys, uniform, rate(beats(5, redisRate), beats(2, rueidis)),
+		crowd("hot", oneKey, hot, everybody, rate(beats(15, redisRate), beats(6, rueidis))),
+		crowd("zipf", zipfKeys, zipf, andFlights, rate(beats(7, redisRate), beats(3.5, rueidis))),
+		crowd("uniform", allKeys, uniform, andFlights, rate(beats(5, redisRate), beats(2, rueidis)),
 			metric(serverCPU, within(0.35, redisRate)), metric(clientCPU, within(0.5, redisRate)),
 			metric(allocations, within(0.3, ""))),
 		few("hot", oneKey, hot, rate(beats(3, redisRate))),
@@ -50,6 +50,11 @@ func onServer(name, about string, keys func(*bench) load.Keys, makers func(*benc
 func everybody(b *bench) []peers.Maker {
 	dial := peers.Own(b.addr())
 	return append(ours(b), peers.Rueidis(b.addr()), peers.Ulule(dial), peers.Throttled(dial))
+}
+
+// andFlights adds what the server allows at most where round trips are shared.
+func andFlights(b *bench) []peers.Maker {
+	return append(everybody(b), peers.Flights(peers.Own(b.addr())))
 }
 
 // ours are Headgate and its nearest peer.
