@@ -77,9 +77,8 @@ func (m *guarded) share(tag uint32, read time.Duration) (stay bool) {
 // notice makes a record the one that may have turns. A rest is the stripe's: two
 // records that are called by turns would else begin a trial each time.
 func (m *guarded) notice(tag uint32, now time.Duration) {
-	m.due.Store(0)
+	m.all(now)
 	m.turns.tag.Store(tag)
-	m.turns.count(now)
 }
 
 // all has all call, and counts that.
