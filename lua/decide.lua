@@ -60,20 +60,12 @@ while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   pos = from
   local least, takes = 2 - op, op == 1
-  -- What the first group of a section reads of it, for those after it, which
-  -- are the same. The fields' names too: to look them up anew took each group
-  -- a fiftieth of its time.
-  local same = false
-  local kind, limit, period, a, b, fill, first, price, behind, fit, sets, field, second, third
-  for _ = 1, groups do
-    local runs = all
-    if shape == 1 then
-      --@include one.group
-    elseif shape == 2 then
-      --@include set.group
-    else
-      --@include several.group
-    end
+  if shape == 1 then
+    --@include one.section
+  elseif shape == 2 then
+    --@include set.section
+  else
+    --@include several.section
   end
 end
 if alone then return reply end

@@ -3,12 +3,12 @@
 
 --@section view
 if status > 0 then
-elseif kind == 1 then
-  --@include fixedwindow.view
-elseif kind == 2 then
-  --@include slidingwindow.view
 elseif kind == 3 then
   --@include tokenbucket.view
+elseif kind == 2 then
+  --@include slidingwindow.view
+elseif kind == 1 then
+  --@include fixedwindow.view
 elseif kind == 4 then
   --@include bucketedwindow.view
 else
@@ -23,12 +23,12 @@ else
 end
 
 --@section take
-if kind == 1 then
-  --@include fixedwindow.take
+if kind == 3 then
+  --@include tokenbucket.take
 elseif kind == 2 then
   --@include slidingwindow.take
-elseif kind == 3 then
-  --@include tokenbucket.take
+elseif kind == 1 then
+  --@include fixedwindow.take
 elseif kind == 4 then
   --@include bucketedwindow.take
 else

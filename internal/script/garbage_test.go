@@ -247,7 +247,7 @@ func TestScriptEndsAndRefuses(t *testing.T) {
 	for _, body := range []string{
 		head + "\x03" + one + mega + one + one + huge + "\x01\x00\x00\x00" + one,
 		head + "\x01" + half + mega + one + one + one + "\x01\x00\x00\x00" + half,
-		"\x00\x00" + head[2:], // no groups; last: the server is busy then
+		"\x00\x00\x03" + head[3:], // no groups; last: the server is busy then
 	} {
 		t.Run("", func(t *testing.T) {
 			client.FlushDB(ctx)
