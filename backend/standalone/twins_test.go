@@ -3,6 +3,7 @@ package standalone_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"testing"
 	"time"
 
@@ -21,14 +22,27 @@ var (
 // TestTwins holds the two renderings of the algorithms equal: random
 // policies, costs, changing limits and clock steps, Go against Lua.
 func TestTwins(t *testing.T) {
-	s := trace.New(*seed)
-	t.Logf("-seed %d -steps %d", *seed, *steps)
+	for i := range uint64(traces) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			twins(t, *seed+i, *steps/traces)
+		})
+	}
+}
+
+// traces are taken side by side, each on a server of its own: half of what one
+// takes is waiting for the other process.
+const traces = 2
+
+func twins(t *testing.T, seed uint64, steps int) {
+	s := trace.New(seed)
+	t.Logf("-seed %d -steps %d", seed, steps*traces)
 	server := redistest.Start(t)
 	client := script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
 	model := trace.NewModel(s.Now)
 	ctx := context.Background()
-	for i := range *steps {
+	for i := range steps {
 		r := s.Next()
 		want, got := trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)

@@ -59,25 +59,35 @@ func (s *Server) ResetStats(t testing.TB) {
 func (s *Server) NoImmortals(t testing.TB, prefix string) {
 	t.Helper()
 	ctx, c := context.Background(), s.Client(t)
-	keys := c.Scan(ctx, 0, literal(prefix)+"*", 1000).Iterator()
-	for keys.Next(ctx) {
-		if immortal(t, c, keys.Val()) {
-			t.Errorf("key %q has no TTL", keys.Val())
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		keys, next, err := c.Scan(ctx, cursor, literal(prefix)+"*", 1000).Result()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := keys.Err(); err != nil {
-		t.Fatal(err)
+		for _, key := range immortal(t, c, keys) {
+			t.Errorf("key %q has no TTL", key)
+		}
+		cursor = next
 	}
 }
 
-func immortal(t testing.TB, c *redis.Client, key string) bool {
+// immortal returns those of the keys that never expire.
+func immortal(t testing.TB, c *redis.Client, keys []string) (these []string) {
 	t.Helper()
-	// Plain, since PTTL's typed result turns -1 into a nanosecond.
-	ttl, err := c.Do(context.Background(), "PTTL", key).Int64()
-	if err != nil {
+	ctx, pipe := context.Background(), c.Pipeline()
+	ttls := make([]*redis.Cmd, len(keys))
+	for i, key := range keys {
+		ttls[i] = pipe.Do(ctx, "PTTL", key) // plain, since PTTL's typed result turns -1 into a nanosecond
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return ttl == -1
+	for i, ttl := range ttls {
+		if ttl.Val() == int64(-1) {
+			these = append(these, keys[i])
+		}
+	}
+	return these
 }
 
 // literal takes from a prefix what MATCH would read as a pattern: keys with
