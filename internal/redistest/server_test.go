@@ -190,6 +190,21 @@ func TestNoImmortals(t *testing.T) {
 	s.NoImmortals(t, "b")
 }
 
+// TestNoImmortalsLooksAtAll: one scan's reply does not hold all keys.
+func TestNoImmortalsLooksAtAll(t *testing.T) {
+	s := Start(t)
+	c, ctx := s.Client(t), t.Context()
+	const keys = 2500
+	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range keys {
+			p.Set(ctx, fmt.Sprint("k", i), 1, 0)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	assert.Len(t, observe(t, func(t testing.TB) { s.NoImmortals(t, "k") }).errors, keys)
+}
+
 // A panic or a timeout of a test process runs no cleanup. SIGKILL is the worst
 // of the kind.
 func TestServersDieWithTheirProcess(t *testing.T) {
