@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -134,6 +136,34 @@ func TestAlikeNames(t *testing.T) {
 	require.Equal(t, int64(1), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{b}, Cost: 1}).Used)
 	require.Equal(t, int64(2), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{b}, Cost: 1}).Used)
 	require.Equal(t, int64(4), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{a}, Cost: 1}).Used)
+}
+
+// TestWhoseARecordIs: two that have one tag are told apart by all that is
+// theirs. Tags of 32 bits are alike about once in a million keys.
+func TestWhoseARecordIs(t *testing.T) {
+	s := New(nil)
+	token := algo.TokenBucket(algo.PerHour(10), 10)
+	p, long := by("quota", token), strings.Repeat("k", inline+1)
+	for _, key := range []string{"user:123", "user:1234567", "u", long} {
+		g := backend.Group{Key: key, Sub: "part", Policies: []backend.Policy{p}, Cost: 1}
+		ask(t, s, backend.Take, g)
+		hash := s.hash(&g)
+		m := &s.stripes[hash>>stripeShift].mu
+		table, cell := m.find(tag(hash, &p), key, g.Sub, &p)
+		require.NotNil(t, table)
+		w := table.at(cell)
+		is := func(key, sub, name string, a algo.Algorithm) bool {
+			p := by(name, a)
+			return m.is(w, key, sub, &p)
+		}
+		assert.True(t, is(key, "part", "quota", token))
+		assert.False(t, is(key[:len(key)-1]+"x", "part", "quota", token), "another key")
+		assert.False(t, is("x"+key[1:], "part", "quota", token), "another key")
+		assert.False(t, is(key, "", "quota", token), "the key itself")
+		assert.False(t, is(key, "parf", "quota", token), "another part of the key")
+		assert.False(t, is(key, "part", "quotb", token), "another policy")
+		assert.False(t, is(key, "part", "quota", algo.FixedWindow(algo.PerHour(10))), "another algorithm")
+	}
 }
 
 // TestHitsAmidResets: each reset frees one limit, and no more.

@@ -77,17 +77,18 @@ func (m *guarded) find(tag uint32, key, sub string, p *backend.Policy) (t *table
 }
 
 // is reports whether a record of a key of that length is the key's own for
-// the policy. Who asks owns it, or holds the lock.
+// the policy. Who asks owns it, or holds the lock. Names are compared last, by
+// calls that nothing has to be kept over.
 func (m *guarded) is(w []int64, key, sub string, p *backend.Policy) bool {
 	n, k := m.name(w), p.Algorithm.Kind()
-	if n.kind != k || n.policy != p.Name || n.sub != sub {
+	if n.kind != k || len(n.sub) != len(sub) {
 		return false
 	}
 	w = w[header+wordsOf(k):]
 	if len(key) > inline {
 		w = m.many[w[0]]
 	}
-	return isKey(w, key)
+	return isKey(w, key) && n.policy == p.Name && (sub == "" || n.sub == sub)
 }
 
 func (m *guarded) name(w []int64) *id {
