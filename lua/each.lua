@@ -1,5 +1,5 @@
 -- What is done for each policy: the if-chains over the kinds, and what they
--- share. Kinds as in algo.Kind.
+-- share. Kinds as in algo.Kind; the one that most use is asked for first.
 
 --@section view
 if status > 0 then

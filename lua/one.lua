@@ -1,5 +1,6 @@
 -- A section of groups of one policy: everything in locals. What its groups
--- share is looked up once: anew for each it took a group a fiftieth of its time.
+-- share is looked up once; the field's name alone, looked up for each, took a
+-- fiftieth of a group's time.
 
 --@section section
 local kind, limit, period, a, b, fill, first, price, behind = parse('<BdddddI4d', blob, from)
@@ -9,10 +10,10 @@ do
   --@include each.range
   fit = status
 end
--- What most groups ask: one run of takes, and it fits.
-local whole = first * price
+-- What most groups ask is one run of takes, which fits. More than one go through
+-- the loop whatever the key holds: it reads them, up to where the section ends.
+local once, whole = takes and all == 1, first * price
 local fits = limit - whole
-if all > 1 or not takes then fits = -1 end
 pos = behind
 for i = k, k + groups - 1 do
   local key, v, ahead, leaves = keys[i]
@@ -30,7 +31,7 @@ for i = k, k + groups - 1 do
   local met = v or '\0'
   if kind > 3 then met = pack('<Bdd', 1, used, x) end
   local had, taken = used, whole
-  if used <= fits then used = used + whole
+  if once and used <= fits then used = used + whole
   else
     local count, cost, runs = first, price, all
     pos = behind

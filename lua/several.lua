@@ -1,5 +1,5 @@
--- A section of groups of several policies, each decided together. What the one-policy path
--- keeps in locals is kept in one table a policy.
+-- A section of groups of several policies, each decided together. What the
+-- one-policy path keeps in locals is kept in one table a policy.
 
 --@section section
 for _ = 1, groups do

@@ -96,13 +96,31 @@ func TestGarbageIsLeft(t *testing.T) {
 		for name, v := range garbage(good) {
 			t.Run(fmt.Sprint(a.Kind(), "/", name), func(t *testing.T) {
 				client.HSet(ctx, g.Hash, field, v)
-				g := group(g.Key, 1, ps)
-				require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-				var corrupt *backend.CorruptError
-				require.ErrorAs(t, g.Takes[0].Err, &corrupt)
+				for _, op := range []backend.Op{backend.Take, backend.Peek} {
+					for _, costs := range [][]int64{{1}, {1, 2}} {
+						g, other := group(g.Key, costs[0], ps), group("other", 1, ps)
+						g.Op, g.Takes = op, takes(g.Key, costs, ps)
+						require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
+						corrupted(t, g)
+						require.NoError(t, runner.Run(ctx, []*script.Asked{g, other}))
+						corrupted(t, g)
+						require.NoError(t, other.Takes[0].Err)
+					}
+				}
 				require.Equal(t, v, client.HGet(ctx, g.Hash, field).Val())
 			})
 		}
+	}
+}
+
+// corrupted requires that each take of the group was told that its key holds what
+// is not ours.
+func corrupted(t *testing.T, g *script.Asked) {
+	t.Helper()
+	for i := range g.Takes {
+		var corrupt *backend.CorruptError
+		require.ErrorAs(t, g.Takes[i].Err, &corrupt)
+		require.Equal(t, g.Key, corrupt.Key)
 	}
 }
 
@@ -236,8 +254,8 @@ func TestCorruptLogIsNamed(t *testing.T) {
 	require.Equal(t, g.Hash+":log:p", corrupt.Stored)
 }
 
-// TestScriptEndsAndRefuses: what no release sends, a section without groups
-// among it, is refused, in time, and stores nothing.
+// TestScriptEndsAndRefuses: what no release sends, a section of several
+// policies without groups among it, is over in time, and stores nothing.
 func TestScriptEndsAndRefuses(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()
 	client := server.Client(t, func(o *redis.Options) { o.ReadTimeout, o.MaxRetries = time.Second, -1 })

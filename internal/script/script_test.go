@@ -97,7 +97,14 @@ func policy(a algo.Algorithm) []backend.Policy {
 
 func group(key string, cost int64, ps []backend.Policy) *script.Asked {
 	return &script.Asked{Op: backend.Take, Key: key, Hash: script.DefaultPrefix.Hash(script.Tag(key, "")), Policies: ps,
-		Takes: []script.Answer{{Group: backend.Group{Key: key, Policies: ps, Cost: cost}}}}
+		Takes: takes(key, []int64{cost}, ps)}
+}
+
+func takes(key string, costs []int64, ps []backend.Policy) (all []script.Answer) {
+	for _, cost := range costs {
+		all = append(all, script.Answer{Group: backend.Group{Key: key, Policies: ps, Cost: cost}})
+	}
+	return all
 }
 
 // TestScriptRefuses: what a client of another make could send is refused by

@@ -11,17 +11,19 @@ import (
 )
 
 // TestWhatAsksAlikeIsOneSection: a flight has a section for each list of
-// policies and number of takes, in whatever order they came.
+// policies, op and number of takes, in whatever order they came.
 func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 	policy := backend.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(1), 1)}
 	lists := [][]backend.Policy{{policy}, {policy}}
 	var groups []*Group
 	for _, list := range lists {
 		for _, takes := range []int{1, 1, 1, 1, 2, 2, 7} {
-			g, _ := asked(takes)
-			g.Policies = list
-			g.mark()
-			groups = append(groups, g)
+			for _, op := range []backend.Op{backend.Take, backend.Peek} {
+				g, _ := asked(takes)
+				g.Op, g.Policies = op, list
+				g.mark()
+				groups = append(groups, g)
+			}
 		}
 	}
 	rand.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
@@ -32,5 +34,5 @@ func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 	for ; len(b) > 0; b = b[header+each+run:] {
 		sections = append(sections, int(binary.LittleEndian.Uint16(b)))
 	}
-	require.Equal(t, []int{4, 2, 1, 4, 2, 1}, sections)
+	require.Equal(t, []int{4, 2, 1, 4, 2, 1, 4, 2, 1, 4, 2, 1}, sections)
 }
