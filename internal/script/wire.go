@@ -29,8 +29,9 @@ type Group struct {
 
 // gather brings those together that likely make one section: the groups of one
 // list of policies, and of those the ones that ask for one thing as many times.
-// Groups of one flight are of calls that nobody ordered. A section costs the server a third of what a group
-// does: 170 calls of Zipf's keys made 28 of their 108 groups, and make 8.
+// Groups of one flight are of calls that nobody ordered. A section costs the
+// server a third of what a group does: 170 calls of Zipf's keys made 28 of their
+// 108 groups, and make 8.
 func gather(groups []*Group) {
 	for len(groups) > 0 {
 		n := 1
