@@ -51,11 +51,14 @@ elseif kind < 1 then status = 82 end
 
 --@section refuse
 -- A group that nothing is decided of; also the whole answer to a reset.
-local said = string.char(status)
-if alone then reply = sec .. ' ' .. usec .. said
+local met = string.char(status)
+--@include each.answer
+
+--@section answer
+if alone then reply = sec .. ' ' .. usec .. met
 else
   n = n + 1
-  reply[n] = said
+  reply[n] = met
 end
 
 --@section keep

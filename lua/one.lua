@@ -54,11 +54,7 @@ for i = k, k + groups - 1 do
   if status > 0 then
     --@include each.refuse
   else
-    if alone then reply = sec .. ' ' .. usec .. met
-    else
-      n = n + 1
-      reply[n] = met
-    end
+    --@include each.answer
     local longer = 0
     if taken > 0 then
       --@include each.take

@@ -82,11 +82,7 @@ for _ = 1, groups do
     if status > 0 then
       --@include each.refuse
     else
-      if alone then reply = sec .. ' ' .. usec .. met
-      else
-        n = n + 1
-        reply[n] = met
-      end
+      --@include each.answer
       local longer = 0
       if op == 1 and states[1][13] == states[1][14] then
         for p = 1, policies do
