@@ -22,7 +22,8 @@ type Limiter struct {
 	denial   *denial.Store // the stations, outermost first; nil over a store in this process
 	shard    *shard.Store
 	breaker  *breaker.Store
-	memory   *memory.Store // the store itself, where a call is done sooner than handed on
+	memory   *memory.Store // the store itself, where a call may be done sooner than handed on
+	hits     *memory.Hits  // that does so; nil: nothing
 	observer Observer      // nil: nobody
 	policies []Policy      // never written
 }
@@ -79,7 +80,10 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 		return nil, err
 	}
 	other := *l
-	other.policies = slices.Clone(policies)
+	other.policies, other.hits = slices.Clone(policies), nil
+	if l.memory != nil && len(policies) == 1 {
+		other.hits = l.memory.Hits(&other.policies[0])
+	}
 	return &other, nil
 }
 
@@ -124,10 +128,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 // hit writes the decision to the zero d where a store in this process has it
 // at hand. By its type and not by an interface, through which d would escape.
 func (l *Limiter) hit(ctx context.Context, key string, n int64, d *Decision) bool {
-	if l.memory == nil || len(l.policies) != 1 || l.policies[0].Shards >= 2 {
-		return false
-	}
-	return l.memory.Hit(ctx, key, &l.policies[0], n, d)
+	return l.hits != nil && l.hits.Take(ctx, key, n, d)
 }
 
 func (l *Limiter) take(ctx context.Context, key string, n int64, d *Decision) error {

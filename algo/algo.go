@@ -253,6 +253,19 @@ func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
 	return w
 }
 
+// Try is Look, Fits, Take, RetryAt and ResetAt at once, for the kinds that keep
+// few words: it charges n units if they fit, and then retryAt is 0. A hit in a
+// store in this process took a tenth longer to go through a View.
+func (a *Algorithm) Try(w []int64, now, n int64) (used, retryAt, resetAt int64) {
+	switch a.kind {
+	case KindSlidingWindow:
+		return a.slidingTry(w, now, n)
+	case KindFixedWindow:
+		return a.fixedTry(w, now, n)
+	}
+	return a.tokenTry(w, now, n)
+}
+
 // RetryAt returns the first instant at which n units fit if nobody else
 // takes, for an n that does not fit now and is at most Max.
 func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 {
@@ -260,7 +273,7 @@ func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 {
 	case KindFixedWindow:
 		return v.x + a.period
 	case KindSlidingWindow:
-		return a.slidingRetryAt(v, n)
+		return a.slidingRetryAt(v.x, v.y, v.z, n)
 	case KindTokenBucket:
 		return a.tokenRetryAt(v, n)
 	case KindBucketedWindow:
@@ -279,7 +292,7 @@ func (a *Algorithm) ResetAt(v *View) int64 {
 	case KindFixedWindow:
 		return v.x + a.period
 	case KindSlidingWindow:
-		return a.slidingResetAt(v)
+		return a.slidingResetAt(v.x, v.y, v.z)
 	case KindTokenBucket:
 		return a.tokenResetAt(v)
 	case KindBucketedWindow:

@@ -12,19 +12,34 @@ func FixedWindow(l Limit) Algorithm {
 // In a fixed View x is the window's start, y its count.
 
 func (a *Algorithm) fixedView(v *View, w []int64, now int64) {
-	start, count := w[0], w[1]
+	v.At, v.x, v.y = a.counted(w[0], w[1], now)
+	v.Used, v.z = v.y, 0
+}
+
+// counted rolls a window and its count forward to now.
+func (a *Algorithm) counted(start, count, now int64) (at, window, counts int64) {
 	if start > now+a.period {
 		start, count = 0, 0
 	}
-	at := now
+	at = now
 	if start > now {
 		at = max(now, start-start%a.period) // another period may have aligned it otherwise
 	}
-	window := at - at%a.period
+	window = at - at%a.period
 	if start < window {
 		count = 0
 	}
-	v.Used, v.At, v.x, v.y, v.z = count, at, window, count, 0
+	return at, window, count
+}
+
+func (a *Algorithm) fixedTry(w []int64, now, n int64) (used, retryAt, resetAt int64) {
+	_, window, count := a.counted(w[0], w[1], now)
+	end := window + a.period
+	if count+n > a.max {
+		return count, end, end
+	}
+	w[0], w[1] = window, count+n
+	return count + n, 0, end
 }
 
 // window makes an algorithm that needs no numbers beside its limit.

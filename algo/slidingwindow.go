@@ -19,41 +19,55 @@ func SlidingWindow(l Limit) Algorithm {
 // the current one.
 
 func (a *Algorithm) slidingView(v *View, w []int64, now int64) {
-	start, prev, cur := w[0], w[1], w[2]
+	v.Used, v.At, v.x, v.y, v.z = a.slid(w[0], w[1], w[2], now)
+}
+
+// slid rolls a bucket and the counts of the one before and its own forward to now.
+func (a *Algorithm) slid(start, prev, cur, now int64) (used, at, bucket, before, counts int64) {
 	if start > now+a.period {
 		start, prev, cur = 0, 0, 0
 	}
-	at := now
+	at = now
 	if start > now {
 		at = max(now, start-start%a.period) // another period may have aligned it otherwise
 	}
-	bucket := at - at%a.period
+	bucket = at - at%a.period
 	if start < bucket {
 		if start < bucket-a.period {
 			cur = 0
 		}
 		prev, cur = cur, 0
 	}
-	used := cur
+	used = cur
 	if prev > 0 {
 		used += mulDiv(prev, a.period-(at-bucket), a.period)
 	}
-	v.Used, v.At, v.x, v.y, v.z = used, at, bucket, prev, cur
+	return used, at, bucket, prev, cur
 }
 
-func (a *Algorithm) slidingRetryAt(v *View, n int64) int64 {
+func (a *Algorithm) slidingTry(w []int64, now, n int64) (used, retryAt, resetAt int64) {
+	used, _, bucket, prev, cur := a.slid(w[0], w[1], w[2], now)
+	if used+n > a.max {
+		return used, a.slidingRetryAt(bucket, prev, cur, n), a.slidingResetAt(bucket, prev, cur)
+	}
+	cur += n
+	w[0], w[1], w[2] = bucket, prev, cur
+	return used + n, 0, a.slidingResetAt(bucket, prev, cur)
+}
+
+func (a *Algorithm) slidingRetryAt(bucket, prev, cur, n int64) int64 {
 	room := a.max - n
-	if v.z <= room { // the previous bucket alone is in the way
-		return v.x + a.fadesTo(v.y, room-v.z)
+	if cur <= room { // the previous bucket alone is in the way
+		return bucket + a.fadesTo(prev, room-cur)
 	}
-	return v.x + a.period + a.fadesTo(v.z, room)
+	return bucket + a.period + a.fadesTo(cur, room)
 }
 
-func (a *Algorithm) slidingResetAt(v *View) int64 {
-	if v.z > 0 {
-		return v.x + a.period + a.fadesTo(v.z, 0)
+func (a *Algorithm) slidingResetAt(bucket, prev, cur int64) int64 {
+	if cur > 0 {
+		return bucket + a.period + a.fadesTo(cur, 0)
 	}
-	return v.x + a.fadesTo(v.y, 0)
+	return bucket + a.fadesTo(prev, 0)
 }
 
 // fadesTo returns how far into the bucket after it a count weighs at most

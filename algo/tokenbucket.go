@@ -32,16 +32,33 @@ const longest = 1 << 52
 // twice would put it up to b/a µs too late.
 
 func (a *Algorithm) tokenView(v *View, w []int64, now int64) {
-	level, then := w[0], w[1]
+	v.x, v.At, v.y, v.z = a.leaked(w[0], w[1], now)
+	v.Used = units(v.x)
+}
+
+// leaked rolls a level and its instant forward to now, and returns them behind
+// the new ones, nothing where they count as absent.
+func (a *Algorithm) leaked(level, then, now int64) (left, at, was, since int64) {
 	if then > now+a.fill {
 		level, then = 0, 0
 	}
-	at := max(now, then)
-	left := level
-	if at != then { // calls of one microsecond are many, and a division is dear
-		left = max(0, level-mulDiv(at-then, a.a, a.b))
+	if then >= now { // calls of one microsecond are many, and a division is dear
+		return level, then, level, then
 	}
-	v.Used, v.At, v.x, v.y, v.z = (left+fraction-1)/fraction, at, left, level, then
+	return max(0, level-mulDiv(now-then, a.a, a.b)), now, level, then
+}
+
+func units(level int64) int64 { return (level + fraction - 1) / fraction }
+
+func (a *Algorithm) tokenTry(w []int64, now, n int64) (used, retryAt, resetAt int64) {
+	left, at, was, since := a.leaked(w[0], w[1], now)
+	used = units(left)
+	if used+n > a.max {
+		return used, since + a.leaks(was-(a.max-n)*fraction), since + a.leaks(was)
+	}
+	left += n * fraction
+	w[0], w[1] = left, at
+	return used + n, 0, at + a.leaks(left)
 }
 
 // leaks returns how long it takes until that much has leaked.

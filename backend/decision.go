@@ -80,11 +80,17 @@ func (g *Group) Decide(op Op, now, at int64, readings []Reading, d *Decision) {
 	}
 }
 
-// Word is Decide for a plain take, which this is the reading of.
-func (r *Reading) Word(d *Decision, p *Policy, cost, now int64) {
-	if r.state(&d.State, p, now); d.RetryAfter == 0 {
-		d.Allowed, d.Granted = true, cost
+// Word is Decide for a plain take of a policy, met at now with these of a
+// Reading.
+func (p *Policy) Word(d *Decision, cost, now, used, retryAt, resetAt int64) {
+	limit := p.Algorithm.Max()
+	d.Policy, d.Limit, d.Used, d.Remaining = p.Name, limit, used, max(0, limit-used)
+	d.ResetAfter = until(resetAt, now)
+	if retryAt > now {
+		d.RetryAfter = until(retryAt, now)
+		return
 	}
+	d.Allowed, d.Granted = true, cost
 }
 
 func (r *Reading) state(s *State, p *Policy, now int64) {

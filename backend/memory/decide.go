@@ -20,14 +20,17 @@ type look struct {
 var none [3]int64
 
 // tag is the part of a hash that a record is searched by: of the key and the
-// policy, whose name is no attacker's.
-func tag(hash uint64, p *backend.Policy) uint32 {
+// policy.
+func tag(hash uint64, p *backend.Policy) uint32 { return uint32(hash) ^ mix(p) }
+
+// mix is of a policy's name, which is no attacker's.
+func mix(p *backend.Policy) uint32 {
 	n := p.Name
 	if n == "" {
-		return uint32(hash)
+		return 0
 	}
-	mix := uint32(n[0]) | uint32(n[len(n)/2])<<8 | uint32(n[len(n)-1])<<16 | uint32(len(n))<<24
-	return uint32(hash) ^ mix*0x9E3779B1
+	m := uint32(n[0]) | uint32(n[len(n)/2])<<8 | uint32(n[len(n)-1])<<16 | uint32(len(n))<<24
+	return m * 0x9E3779B1
 }
 
 // decide decides with room for as many looks and readings as the group has

@@ -6,43 +6,60 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Hit decides the call that nearly all are, a plain take of one policy of which
-// the key has a record, without the stripe's lock, and writes the answer to the
-// zero d. Where it returns false nothing was counted, and Do has to be asked: for
-// algorithms that keep many numbers (BucketedWindow, SlidingLog), keys beyond
-// 160 bytes, and with a clock that may step back, which is read under the lock.
-//
-// To fill a Request and to hand it through the stations takes a quarter of such
-// a decision.
-func (s *Store) Hit(ctx context.Context, key string, p *backend.Policy, cost int64, d *backend.Decision) bool {
-	a := &p.Algorithm
-	if cost < 1 || cost > a.Max() || key == "" || len(key) > inline || keepsMany(a.Kind()) || s.closed.Load() || !s.clock.steady() || ctx.Err() != nil {
+// Hits decides the calls that nearly all are, plain takes of one policy of which
+// the key has a record, without the stripe's lock. What they ask of the policy
+// each time is here at hand. To fill a Request and to hand it through the
+// stations takes a quarter of such a decision.
+type Hits struct {
+	store  *Store
+	policy *backend.Policy
+	mix    uint32 // of a record's tag, what is the policy's
+	words  int    // that count
+	name   name   // none where it would take longer to have it
+}
+
+// Hits returns what decides hits by a policy, which may not be written any more.
+// It is nil where none can be decided so: for algorithms that keep many numbers
+// (BucketedWindow, SlidingLog), spread keys, and with a clock that may step
+// back, which is read under the lock.
+func (s *Store) Hits(p *backend.Policy) *Hits {
+	if h := s.hits(p); h.words > 0 && p.Shards < 2 {
+		h.name = nameOf(p, "")
+		return &h
+	}
+	return nil
+}
+
+// hits has no words where a policy has no hits.
+func (s *Store) hits(p *backend.Policy) Hits {
+	k := p.Algorithm.Kind()
+	if keepsMany(k) || !s.clock.steady() {
+		return Hits{}
+	}
+	return Hits{store: s, policy: p, mix: mix(p), words: wordsOf(k)}
+}
+
+// Take writes the answer to a take to the zero d. Where it returns false nothing
+// was counted, and Do has to be asked.
+func (h *Hits) Take(ctx context.Context, key string, cost int64, d *backend.Decision) bool {
+	s, a := h.store, &h.policy.Algorithm
+	if cost < 1 || cost > a.Max() || uint(len(key)-1) >= inline || s.closed.Load() || ctx.Err() != nil {
 		return false
 	}
 	hash := maphash.String(s.seed, key)
-	t, m := tag(hash, p), &s.stripes[hash>>stripeShift].mu
+	t, m := uint32(hash)^h.mix, &s.stripes[hash>>stripeShift].mu
 	read := s.clock.since()
-	w := s.seize(m, t, key, p)
+	w := h.seize(m, t, key)
 	if w == nil {
 		return false
 	}
-	words := w[header : header+wordsOf(a.Kind())]
-	now := max(s.clock.micros(read), a.Newest(words)) // the clock has been there
-	var v algo.View
-	var r backend.Reading
-	a.Look(&v, words, now)
-	if a.Fits(&v, cost) {
-		a.Take(words, &v, cost)
-	} else {
-		r.RetryAt = a.RetryAt(nil, &v, cost)
-	}
-	r.Used, r.ResetAt = v.Used, a.ResetAt(&v)
-	stay(w, r.ResetAt, now) // also where it is denied: see read
-	r.Word(d, p, cost, now) // while it is owned: the caller's copy of d had to wait for words still on their way, a tenth of a hit
+	now := max(s.clock.micros(read), a.Newest(w[header:])) // the clock has been there
+	used, retryAt, resetAt := a.Try(w[header:], now, cost)
+	stay(w, resetAt, now)                               // also where it is denied: see read
+	h.policy.Word(d, cost, now, used, retryAt, resetAt) // while it is owned: the caller's copy of d had to wait for words still on their way, a tenth of a hit
 	release(&w[tagWord], head(t, key))
 	if due := m.due.Load(); draw(read, counted) || due != 0 && int64(read) >= due {
 		s.after(m, t, read, now)
@@ -61,26 +78,34 @@ func (s *Store) after(m *guarded, tag uint32, read time.Duration, now int64) {
 	}
 }
 
-// seize finds a policy's record of a key and owns it, or returns nil: also
+// seize finds the policy's record of a key and owns it, or returns nil: also
 // where there is one, but somebody is about to change more than its words.
 //
 // What a search without the lock finds is a hint. It holds once the record is
 // owned: then it lives, and nobody can drop or move it until it is given back.
-// Most records lie where they are guessed: those need no marks, and where they
-// do the marks were asked for meanwhile.
-func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy) []int64 {
-	t := m.table(sizeOf(p.Algorithm.Kind(), len(key)))
+// Most records lie in their likely cell: those need no marks. The marks of a
+// million keys compete for a core's cache with all else that it does, so both are
+// asked for at the same time.
+func (h *Hits) seize(m *guarded, tag uint32, key string) []int64 {
+	t := m.table(header + h.words + keyWords(len(key)))
 	if t == nil {
 		return nil
 	}
-	free, mark, g := head(tag, key), markOf(tag), t.home(tag)
+	free, g := head(tag, key), t.home(tag)
 	marks := t.marks(g)
-	if w := t.guess(tag, free); w != nil && atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
-		if m.is(w, key, "", p) {
+	w := t.at(g*group + likely(tag))
+	if atomic.LoadInt64(&w[tagWord]) == free && atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
+		if h.has(m, w, key) {
 			return w
 		}
 		release(&w[tagWord], free)
 	}
+	return h.search(m, t, g, marks, free, key)
+}
+
+// search is seize by the marks.
+func (h *Hits) search(m *guarded, t *table, g int, marks uint64, free int64, key string) []int64 {
+	mark := markOf(uint32(free >> 32))
 	for n := t.groups; n > 0; n-- {
 		for set := matches(marks, mark); set != 0; set &= set - 1 {
 			w := t.at(g*group + first(set))
@@ -92,7 +117,7 @@ func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy) []i
 					return nil
 				}
 			}
-			if m.is(w, key, "", p) {
+			if h.has(m, w, key) {
 				return w
 			}
 			release(&w[tagWord], free)
@@ -105,3 +130,12 @@ func (s *Store) seize(m *guarded, tag uint32, key string, p *backend.Policy) []i
 	}
 	return nil
 }
+
+// has reports whether an owned record of a key of that length is the key's own
+// for the policy: is, where there is no sub-key and the key is in the record.
+func (h *Hits) has(m *guarded, w []int64, key string) bool {
+	n := m.name(w)
+	return (n == h.name || h.name == name{} && n.Value() == h.id()) && isKey(w[header+h.words:], key)
+}
+
+func (h *Hits) id() id { return id{h.policy.Name, "", h.policy.Algorithm.Kind()} }

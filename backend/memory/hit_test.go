@@ -120,7 +120,7 @@ func TestEachRecordIsHit(t *testing.T) {
 	}
 	for i := range 20_000 {
 		var d backend.Decision
-		require.True(t, s.Hit(context.Background(), fmt.Sprint("user:", i), &p, 1, &d))
+		require.True(t, s.Hits(&p).Take(context.Background(), fmt.Sprint("user:", i), 1, &d))
 		require.Equal(t, int64(2), d.Used)
 	}
 }
@@ -163,6 +163,32 @@ func TestWhoseARecordIs(t *testing.T) {
 		assert.False(t, is(key, "parf", "quota", token), "another part of the key")
 		assert.False(t, is(key, "part", "quotb", token), "another policy")
 		assert.False(t, is(key, "part", "quota", algo.FixedWindow(algo.PerHour(10))), "another algorithm")
+	}
+}
+
+// TestWhoseAHitIs: the same of hits, by a limiter's and by those of one call.
+func TestWhoseAHitIs(t *testing.T) {
+	s := New(nil)
+	token := algo.TokenBucket(algo.PerHour(10), 10)
+	p := by("quota", token)
+	for _, key := range []string{"user:123", "user:1234567", "u", strings.Repeat("k", 40)} {
+		g := backend.Group{Key: key, Policies: []backend.Policy{p}, Cost: 1}
+		ask(t, s, backend.Take, g)
+		hash := s.hash(&g)
+		m := &s.stripes[hash>>stripeShift].mu
+		table, cell := m.find(tag(hash, &p), key, "", &p)
+		require.NotNil(t, table)
+		has := func(key, name string, a algo.Algorithm) bool {
+			p := by(name, a)
+			kept, once := s.Hits(&p), s.hits(&p)
+			require.Equal(t, kept.has(m, table.at(cell), key), once.has(m, table.at(cell), key))
+			return kept.has(m, table.at(cell), key)
+		}
+		assert.True(t, has(key, "quota", token))
+		assert.False(t, has(key[:len(key)-1]+"x", "quota", token), "another key")
+		assert.False(t, has("x"+key[1:], "quota", token), "another key")
+		assert.False(t, has(key, "quotb", token), "another policy")
+		assert.False(t, has(key, "quota", algo.FixedWindow(algo.PerHour(10))), "another algorithm")
 	}
 }
 
@@ -261,7 +287,7 @@ func TestLateReading(t *testing.T) {
 		ask(t, s, backend.Take, g)
 		s.clock.epoch -= time.Hour.Microseconds()
 		var d backend.Decision
-		require.True(t, s.Hit(context.Background(), "k", &g.Policies[0], 1, &d))
+		require.True(t, s.Hits(&g.Policies[0]).Take(context.Background(), "k", 1, &d))
 		require.Greater(t, d.Used, int64(50), a.String())
 		_, _, m := recordOf(t, s, g)
 		m.latest = 0
@@ -279,7 +305,7 @@ func TestDeniedHitsWriteNothing(t *testing.T) {
 		before := slices.Clone(w)
 		for range 1000 {
 			var d backend.Decision
-			require.True(t, s.Hit(context.Background(), "k", &g.Policies[0], 1, &d))
+			require.True(t, s.Hits(&g.Policies[0]).Take(context.Background(), "k", 1, &d))
 			require.Positive(t, d.RetryAfter)
 		}
 		require.Equal(t, before, w)
@@ -296,7 +322,7 @@ func TestHitsKeepTheKey(t *testing.T) {
 	for range 90 {
 		var d backend.Decision
 		before := s.before()
-		require.True(t, s.Hit(context.Background(), "k", &g.Policies[0], 1, &d))
+		require.True(t, s.Hits(&g.Policies[0]).Take(context.Background(), "k", 1, &d))
 		require.GreaterOrEqual(t, resetAt(w[untilWord]), before+d.ResetAfter.Microseconds())
 	}
 }

@@ -102,8 +102,10 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if len(r.Key) > longest {
 		return &backend.InvalidError{What: "key", Value: len(r.Key), Want: "less than 1 GiB"}
 	}
-	if r.Plain() && s.Hit(ctx, r.Key, &r.Policies[0], r.Cost, d) {
-		return nil
+	if r.Plain() {
+		if h := s.hits(&r.Policies[0]); h.words > 0 && h.Take(ctx, r.Key, r.Cost, d) {
+			return nil
+		}
 	}
 	switch n := len(r.Policies); {
 	case n == 1:

@@ -11,7 +11,7 @@ import (
 // lock. The rest of that word is the tag and the key's length, which whoever
 // looks for a key knows, so a hit owns a record by one swap that knows what
 // it expects. Where two cores call one key each trip of the cache line is what a
-// call takes: a record that is guessed is looked at first (see guess), one that
+// call takes: a record is looked at before it is owned (see seize), one that
 // somebody owns is not looked at again, and there may be turns (see turns).
 //
 // A hit owns one record, does arithmetic, and gives it back; it waits for

@@ -108,16 +108,19 @@ func putKey(w []int64, key string) {
 // isKey reports whether putKey wrote the key, of which the length is known to
 // be right.
 func isKey(w []int64, key string) bool {
-	n := len(key)
-	if n < 8 {
+	if len(key) < 8 {
 		return w[0] == fewer(key)
 	}
-	for i := 0; i+8 <= n; i += 8 {
-		if w[i/8] != eight(key[i:]) {
+	if w[(len(key)-1)/8] != eight(key[len(key)-8:]) {
+		return false
+	}
+	for i := 0; len(key) > 8; i++ {
+		if w[i] != eight(key) {
 			return false
 		}
+		key = key[8:]
 	}
-	return n%8 == 0 || w[n/8] == eight(key[n-8:])
+	return true
 }
 
 func eight(s string) int64 {

@@ -125,44 +125,19 @@ func (t *table) setMark(i int, m uint8) {
 	atomic.StoreInt64(&t.words[i/group], int64(t.marks(i/group)&^(0xff<<shift)|uint64(m)<<shift))
 }
 
-// likely is a record's first choice of its home's eight cells; the second is the
-// one beside it.
+// likely is a record's first choice of its home's eight cells.
 func likely(tag uint32) int { return int(tag>>8) % group }
 
-// guess returns the one of a record's two likely cells that begins with this
-// word; nil where neither does. The marks of a million keys compete for a core's
-// cache with all else that it does, and the record is asked for at the same time
-// as they are: both words are read before either is looked at.
-func (t *table) guess(tag uint32, head int64) []int64 {
-	i := t.home(tag)*group + likely(tag)
-	a, b := t.at(i), t.at(i^1)
-	switch x, y := atomic.LoadInt64(&a[tagWord]), atomic.LoadInt64(&b[tagWord]); head {
-	case x:
-		return a
-	case y:
-		return b
-	}
-	return nil
-}
-
-// room returns a cell for a record that the table has room for: of its home a
+// room returns a cell for a record that the table has room for: of its home the
 // likely one, if it may.
 func (t *table) room(tag uint32) int {
 	for g := t.home(tag); ; g = t.next(g) {
-		if set := vacant(t.marks(g)); set != 0 {
-			return g*group + nearest(set, likely(tag))
+		if set := vacant(t.marks(g)); set>>(likely(tag)*8+7)&1 != 0 {
+			return g*group + likely(tag)
+		} else if set != 0 {
+			return g*group + first(set)
 		}
 	}
-}
-
-// nearest is a byte that has a bit set: i, the one beside it, or the first.
-func nearest(set uint64, i int) int {
-	for _, i := range [...]int{i, i ^ 1} {
-		if set>>(i*8+7)&1 != 0 {
-			return i
-		}
-	}
-	return first(set)
 }
 
 // enter marks a cell as a record's, whose words are written: from here on it is
