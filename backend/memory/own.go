@@ -27,13 +27,13 @@ const (
 	longAway = 1<<63 + 12345 // never less than what divides it: see divide
 	yields   = 16            // tries after which a hit waits for the lock instead
 
-	// The first try of a hit that has met an owner, after 0.6 µs: the other decides
-	// some eight calls meanwhile, with the record's lines at home. After 5 ns each
-	// try takes a line from the owner, who needs it to give the record back: on a
-	// machine of far lines two had 210 to 300 ns a decision so, and 130 to 146 from
-	// 0.3 µs on, both without turns. After 1.3 µs they had no less, and p99.9 was
-	// 3.4 µs where it was 1.1, with 0.5 µs of work between two calls.
-	patient = 7
+	// The first try of a hit that has met an owner, after 80 ns: that needs some
+	// 20. After 5 ns each try takes a line from the owner, who needs it to give the
+	// record back: on a machine of far lines two had 210 to 300 ns a decision so,
+	// without turns, and 130 to 146 from 0.3 µs on. With them two decide there as
+	// much from 40 ns on as from 640, and a quarter more where lines are near; with
+	// 0.1 to 0.5 µs of work between two calls p99 is 0.24 µs, and was 0.54.
+	patient = 4
 )
 
 // contend owns, for a hit that failed once, the record that has these bits in
