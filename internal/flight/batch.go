@@ -119,7 +119,7 @@ func (b *batch) once(now time.Duration) (next *batch) {
 	}
 	if made {
 		back := script.Now()
-		q.note(calls, groups, back-now)
+		q.note(back, calls, groups, back-now)
 		q.turn(calls, back)
 	}
 	return q.landed()
@@ -194,7 +194,7 @@ var errWaited = errors.New("waited for a flight until the budget was spent")
 // missed is called when the flight's deadline has passed: it may hang in the
 // client for longer, but its place is free.
 func (b *batch) missed() {
-	b.q.note(b.calls, b.groups, b.q.budget)
+	b.q.note(script.Now(), b.calls, b.groups, b.q.budget)
 	if next := b.q.landed(); next != nil {
 		next.fly()
 	}

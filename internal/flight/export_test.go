@@ -40,7 +40,24 @@ func (q *Queue) Ask(ctx context.Context, tag string, slot int, r *backend.Reques
 }
 
 // Note notes a round trip.
-func (q *Queue) Note(calls, groups int, took time.Duration) { q.note(calls, groups, took) }
+func (q *Queue) Note(calls, groups int, took time.Duration) {
+	q.NoteAt(script.Now(), calls, groups, took)
+}
+
+// NoteAt notes a round trip that ended then.
+func (q *Queue) NoteAt(now time.Duration, calls, groups int, took time.Duration) {
+	q.note(now, calls, groups, took)
+}
+
+// Room reports whether a flight may leave beside one that has been out for so long.
+func (q *Queue) Room(since time.Duration) bool {
+	now := script.Now()
+	q.left.Store(int64(now - since))
+	return q.room(1, now)
+}
+
+// While is how long the shortest round trip counts as such, or twice that.
+const While = while
 
 // Late flies a batch that has waited until its budget was spent.
 func (q *Queue) Late(calls int) {

@@ -18,46 +18,6 @@ import (
 	"github.com/headgate-go/headgate/internal/script"
 )
 
-// out is how many flights to a server may be out at once: few calls wait for
-// one that lands while the server is not crowded (bench: latency/paced).
-const out = 8
-
-// crowd is how many may be out where flights carry more than a few calls and
-// follow each other quickly: each costs both sides what dozens of calls of one
-// key do. With one out the server waits for the client (a third less on 100,000
-// keys), with two it does now and then.
-const crowd = 3
-
-// Flights are a crowd from more than many calls each, or from more than several
-// where the shortest round trip of late takes no longer than near. Of several
-// calls that is a link of less than a millisecond: of longer trips there are
-// too few for it to matter what they cost, and a call that waits for one of
-// fewer waits for longer (bench: latency/poisson-1ms/60, p50 1.13 of
-// redis_rate's without this, 1.04 with it). Of many calls a trip takes what the
-// server does.
-const (
-	several = 2
-	many    = 16
-	near    = 900 * time.Microsecond
-)
-
-// pair is how many of a crowd may be out where a flight carries more than alike
-// calls of each of its groups, and the shortest round trip of late takes no
-// longer than beside. Each of those calls costs the server a fraction of what it
-// costs the client: the client is the bound, and fewer flights that carry more
-// cost it less. On an Intel Xeon with two cores two make 4 to 9 % more decisions
-// of 512 callers on one key than three, about a tenth more of 32, 64 and 128;
-// one no more than two. Over a link the round trip is the bound: where that
-// takes 0.3 ms two make a tenth fewer of 64 and 128 callers.
-const (
-	pair   = 2
-	alike  = 4
-	beside = 200 * time.Microsecond
-)
-
-// all is out where every call is a flight of its own.
-const all = 1 << 30
-
 // Queue is where calls wait for a flight to one server. Safe for concurrent
 // use.
 type Queue struct {
@@ -69,15 +29,14 @@ type Queue struct {
 	inbox   inbox
 	out     atomic.Int32 // flights that are out
 	limit   atomic.Int32 // flights that may be out now
+	left    atomic.Int64 // as script.Now: when the last one left
 	hurry   atomic.Int64 // as script.Now: until when nobody waits for a turn
 	hurried atomic.Int64 // for how long, the last time; half of that after each short turn
 
 	mu struct {
 		sync.Mutex
-		load    int           // calls a flight, of the last dozen or so, times smooth
-		groups  int           // and its groups, likewise
-		least   time.Duration // the shortest round trip of late
-		waiting []*batch      // oldest first
+		trips   trips
+		waiting []*batch // oldest first
 	}
 }
 
@@ -121,7 +80,7 @@ func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request
 // one: open, where others will join it. Else c is on one that waits.
 func (q *Queue) board(c *rider, open bool) (*batch, error) {
 	c.came = script.Now()
-	if q.inbox.waits.Load() == 0 && q.leave() { // nobody overtakes who waits
+	if q.inbox.waits.Load() == 0 && q.leave(c.came) { // nobody overtakes who waits
 		b := q.batch(c.came)
 		b.add(c, open)
 		return b, nil
@@ -134,9 +93,9 @@ func (q *Queue) board(c *rider, open bool) (*batch, error) {
 		q.seatAll()
 		q.mu.Unlock()
 	}
-	if q.out.Load() < q.limit.Load() { // a flight has landed meanwhile, and may not have seen c
+	if q.room(q.out.Load(), c.came) { // a flight has landed meanwhile, and may not have seen c
 		q.mu.Lock()
-		b := q.next()
+		b := q.next(c.came)
 		q.mu.Unlock()
 		if b != nil {
 			go b.run()
@@ -146,29 +105,25 @@ func (q *Queue) board(c *rider, open bool) (*batch, error) {
 }
 
 // leave takes the place of one more flight that is out, if there is one.
-func (q *Queue) leave() bool {
+func (q *Queue) leave(now time.Duration) bool {
 	for {
 		n := q.out.Load()
-		if n >= q.limit.Load() {
+		if !q.room(n, now) {
 			return false
 		}
 		if q.out.CompareAndSwap(n, n+1) {
+			q.left.Store(int64(now))
 			return true
 		}
 	}
 }
 
-// smooth is how many flights weigh in the means of their calls and groups.
-const smooth = 8
-
 // note notes a round trip that carried so many calls in so many groups, and
 // took so long.
-func (q *Queue) note(calls, groups int, took time.Duration) {
+func (q *Queue) note(now time.Duration, calls, groups int, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.load += calls - q.mu.load/smooth
-	q.mu.groups += groups - q.mu.groups/smooth
-	q.mu.least = min(took, q.mu.least+q.mu.least/smooth+time.Microsecond)
+	q.mu.trips.note(now, calls, groups, took)
 	q.limit.Store(q.crowded())
 }
 
@@ -178,27 +133,15 @@ func (q *Queue) landed() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.out.Add(-1) // before next looks into the inbox: who comes after that sees that one may leave
-	return q.next()
-}
-
-// crowded is how many flights may be out now.
-func (q *Queue) crowded() int32 {
-	load, least := q.mu.load, q.mu.least
-	switch {
-	case q.most == all || load <= several*smooth || load <= many*smooth && least > near:
-		return q.most
-	case load > alike*q.mu.groups && least <= beside:
-		return min(pair, q.most)
-	}
-	return min(crowd, q.most)
+	return q.next(script.Now())
 }
 
 // next returns a flight that may leave now, nil where none waits. Where several
 // may, the others leave: what waits never waits for a flight that left later
 // than it came.
-func (q *Queue) next() (next *batch) {
+func (q *Queue) next(now time.Duration) (next *batch) {
 	q.seatAll()
-	for len(q.mu.waiting) > 0 && q.leave() {
+	for len(q.mu.waiting) > 0 && q.leave(now) {
 		if b := q.pop(); next == nil {
 			next = b
 		} else {

@@ -280,6 +280,66 @@ func TestPairs(t *testing.T) {
 	}
 }
 
+// TestOthersKeepItBusy: where round trips take longer than their link and what
+// they carry can explain, one is out, also of calls that fly alone.
+func TestOthersKeepItBusy(t *testing.T) {
+	const us = time.Microsecond
+	server := redistest.Start(t)
+	for _, test := range []struct {
+		about         string
+		link          time.Duration
+		calls, groups int
+		took          time.Duration
+		out           int
+	}{
+		{"several calls of one key", 30 * us, 5, 1, 600 * us, 1},
+		{"one call at a time", 30 * us, 1, 1, 600 * us, 1},
+		{"several keys", 30 * us, 5, 5, 600 * us, 1},
+		{"as many keys as take so long", 30 * us, 10, 10, 600 * us, 3},
+		{"not much longer than the link", 30 * us, 5, 1, 250 * us, 2},
+		{"over a link", 600 * us, 5, 1, 700 * us, 3},
+		{"far away", 2000 * us, 5, 1, 3000 * us, flight.Out},
+	} {
+		q := queue(server.Client(t), time.Second)
+		q.Note(1, 1, test.link)
+		for range 100 {
+			q.Note(test.calls, test.groups, test.took)
+		}
+		require.Equal(t, test.out, q.Limit(), test.about)
+		for range 100 {
+			q.Note(1, 1, test.link)
+		}
+		require.Equal(t, flight.Out, q.Limit(), "%s, and then at leisure", test.about)
+	}
+}
+
+// TestALongFlightHoldsNobodyUp, though no other should be out.
+func TestALongFlightHoldsNobodyUp(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	q.Note(1, 1, 30*time.Microsecond)
+	for range 100 {
+		q.Note(5, 1, time.Millisecond)
+	}
+	require.Equal(t, 1, q.Limit())
+	require.False(t, q.Room(time.Millisecond))
+	require.True(t, q.Room(3*time.Millisecond))
+}
+
+// TestAServerThatMovedAway is not taken for a busy one for long.
+func TestAServerThatMovedAway(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	q.NoteAt(0, 5, 1, 30*time.Microsecond)
+	for i := range 100 {
+		q.NoteAt(flight.While/50*time.Duration(i+1), 5, 1, 2*time.Millisecond)
+		if i == 40 {
+			require.Equal(t, 1, q.Limit())
+		}
+	}
+	q.NoteAt(2*flight.While+time.Second, 5, 1, 2*time.Millisecond)
+	q.NoteAt(3*flight.While+2*time.Second, 5, 1, 2*time.Millisecond)
+	require.Equal(t, flight.Out, q.Limit())
+}
+
 // TestAFirstFlightIsNoCrowd: a few calls of one key that happen to leave
 // together leave all places to those behind them.
 func TestAFirstFlightIsNoCrowd(t *testing.T) {
