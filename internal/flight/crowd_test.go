@@ -1,0 +1,151 @@
+package flight_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/flight"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/script"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCrowds: where flights are full and follow each other quickly fewer are
+// out, but not where the server is far away.
+func TestCrowds(t *testing.T) {
+	server := redistest.Start(t)
+	near, far := queue(server.Client(t), 20*time.Second), queue(distant{server.Client(t), 2 * time.Millisecond}, 20*time.Second)
+	for _, q := range []*flight.Queue{near, far} {
+		var over atomic.Bool
+		var crowd sync.WaitGroup
+		for range 24 {
+			crowd.Add(1)
+			go func() {
+				defer crowd.Done()
+				for !over.Load() {
+					_, _ = q.Ask(context.Background(), "k", 0, take("k"))
+				}
+			}()
+		}
+		if q == near {
+			require.Eventually(t, func() bool { return q.Limit() < flight.Out }, 10*time.Second, time.Millisecond)
+		} else {
+			time.Sleep(100 * time.Millisecond) // until it is known
+			require.Never(t, func() bool { return q.Limit() < flight.Out }, 200*time.Millisecond, time.Millisecond)
+		}
+		over.Store(true)
+		crowd.Wait()
+	}
+}
+
+// TestPairs: where flights carry several calls of each key to a server beside
+// us, two are out at once: it has little to do for them.
+func TestPairs(t *testing.T) {
+	const beside, away, far = 100 * time.Microsecond, 500 * time.Microsecond, 5 * time.Millisecond
+	server := redistest.Start(t)
+	for _, test := range []struct {
+		about         string
+		calls, groups int
+		took          time.Duration
+		out           int
+	}{
+		{"many calls of one key", 100, 1, beside, 2},
+		{"several calls of one key", 8, 1, beside, 2},
+		{"several calls of each key", 100, 20, beside, 2},
+		{"a call or two of each key", 100, 50, beside, 3},
+		{"many calls of one key, over a link", 100, 1, away, 3},
+		{"many calls of one key, far away", 100, 1, far, 3},
+		{"a call or two", 2, 1, beside, flight.Out},
+	} {
+		q := queue(server.Client(t), time.Second)
+		for range 100 {
+			q.Note(test.calls, test.groups, test.took)
+		}
+		require.Equal(t, test.out, q.Limit(), test.about)
+		for range 100 {
+			q.Note(1, 1, beside)
+		}
+		require.Equal(t, flight.Out, q.Limit(), "%s, and then one at a time", test.about)
+	}
+}
+
+// TestOthersKeepItBusy: where round trips take longer than their link and what
+// they carry can explain, one is out, also of calls that fly alone.
+func TestOthersKeepItBusy(t *testing.T) {
+	const us = time.Microsecond
+	server := redistest.Start(t)
+	for _, test := range []struct {
+		about         string
+		link          time.Duration
+		calls, groups int
+		took          time.Duration
+		out           int
+	}{
+		{"several calls of one key", 30 * us, 5, 1, 600 * us, 1},
+		{"one call at a time", 30 * us, 1, 1, 600 * us, 1},
+		{"several keys", 30 * us, 5, 5, 600 * us, 1},
+		{"as many keys as take so long", 30 * us, 10, 10, 600 * us, 3},
+		{"not much longer than the link", 30 * us, 5, 1, 250 * us, 2},
+		{"over a link", 600 * us, 5, 1, 700 * us, 3},
+		{"far away", 2000 * us, 5, 1, 3000 * us, flight.Out},
+	} {
+		q := queue(server.Client(t), time.Second)
+		q.Note(1, 1, test.link)
+		for range 100 {
+			q.Note(test.calls, test.groups, test.took)
+		}
+		require.Equal(t, test.out, q.Limit(), test.about)
+		for range 100 {
+			q.Note(1, 1, test.link)
+		}
+		require.Equal(t, flight.Out, q.Limit(), "%s, and then at leisure", test.about)
+	}
+}
+
+// TestALongFlightHoldsNobodyUp, though no other should be out.
+func TestALongFlightHoldsNobodyUp(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	q.Note(1, 1, 30*time.Microsecond)
+	for range 100 {
+		q.Note(5, 1, time.Millisecond)
+	}
+	require.Equal(t, 1, q.Limit())
+	require.False(t, q.Room(time.Millisecond))
+	require.True(t, q.Room(3*time.Millisecond))
+}
+
+// TestAServerThatMovedAway is not taken for a busy one for long.
+func TestAServerThatMovedAway(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	q.NoteAt(0, 5, 1, 30*time.Microsecond)
+	for i := range 100 {
+		q.NoteAt(flight.While/50*time.Duration(i+1), 5, 1, 2*time.Millisecond)
+		if i == 40 {
+			require.Equal(t, 1, q.Limit())
+		}
+	}
+	q.NoteAt(2*flight.While+time.Second, 5, 1, 2*time.Millisecond)
+	q.NoteAt(3*flight.While+2*time.Second, 5, 1, 2*time.Millisecond)
+	require.Equal(t, flight.Out, q.Limit())
+}
+
+// TestAFirstFlightIsNoCrowd: a few calls of one key that happen to leave
+// together leave all places to those behind them.
+func TestAFirstFlightIsNoCrowd(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	q.Note(8, 1, time.Microsecond)
+	require.Equal(t, flight.Out, q.Limit())
+}
+
+// TestWhoIsAloneStaysSo: calls that are flights of their own are no crowd.
+func TestWhoIsAloneStaysSo(t *testing.T) {
+	set := script.Settings{Hub: &backend.Hub{}}
+	q := flight.New(script.NewServer(redistest.Start(t).Client(t), "node", set), nil, time.Second, true)
+	all := q.Limit()
+	q.Note(100, 1, time.Microsecond)
+	require.Equal(t, all, q.Limit())
+}
