@@ -12,7 +12,8 @@ import (
 // Hits decides the calls that nearly all are, plain takes of one policy of which
 // the key has a record, without the stripe's lock. What they ask of the policy
 // each time is here at hand. To fill a Request and to hand it through the
-// stations takes a quarter of such a decision.
+// stations takes a quarter of such a decision. Made by Store.Hits; safe for
+// concurrent use.
 type Hits struct {
 	store  *Store
 	policy *backend.Policy
@@ -21,7 +22,8 @@ type Hits struct {
 	name   name   // none where it would take longer to have it
 }
 
-// Hits returns what decides hits by a policy, which may not be written any more.
+// Hits returns what decides hits by a policy that Check has passed, and that
+// nobody writes any more.
 // It is nil where none can be decided so: for algorithms that keep many numbers
 // (BucketedWindow, SlidingLog), spread keys, and with a clock that may step
 // back, which is read under the lock.
@@ -42,8 +44,9 @@ func (s *Store) hits(p *backend.Policy) Hits {
 	return Hits{store: s, policy: p, mix: mix(p), words: wordsOf(k)}
 }
 
-// Take writes the answer to a take to the zero d. Where it returns false nothing
-// was counted, and Do has to be asked.
+// Take writes the answer to a take of so many units to the zero d. Where it
+// returns false nothing was counted or written, and Do has to be asked: it knows
+// what is wrong, if something is.
 func (h *Hits) Take(ctx context.Context, key string, cost int64, d *backend.Decision) bool {
 	s, a := h.store, &h.policy.Algorithm
 	if cost < 1 || cost > a.Max() || uint(len(key)-1) >= inline || s.closed.Load() || ctx.Err() != nil {
