@@ -23,7 +23,7 @@ type Limiter struct {
 	shard    *shard.Store
 	breaker  *breaker.Store
 	memory   *memory.Store // the store itself, where a call may be done sooner than handed on
-	hits     *memory.Hits  // that does so; nil: nothing
+	hits     memory.Hits   // what does so
 	observer Observer      // nil: nobody
 	policies []Policy      // never written
 }
@@ -80,7 +80,7 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 		return nil, err
 	}
 	other := *l
-	other.policies, other.hits = slices.Clone(policies), nil
+	other.policies, other.hits = slices.Clone(policies), memory.Hits{}
 	if l.memory != nil && len(policies) == 1 {
 		other.hits = l.memory.Hits(&other.policies[0])
 	}
@@ -128,7 +128,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 // hit writes the decision to the zero d where a store in this process has it
 // at hand. By its type and not by an interface, through which d would escape.
 func (l *Limiter) hit(ctx context.Context, key string, n int64, d *Decision) bool {
-	return l.hits != nil && l.hits.Take(ctx, key, n, d)
+	return l.hits.Take(ctx, key, n, d)
 }
 
 func (l *Limiter) take(ctx context.Context, key string, n int64, d *Decision) error {

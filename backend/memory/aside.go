@@ -20,7 +20,7 @@ func (m *guarded) aside(words []int64) int64 {
 
 // asides are the words of a record that are such numbers.
 func (m *guarded) asides(w []int64) []int64 {
-	k := m.name(w).Value().kind
+	k := m.name(w).kind
 	from, to := header, header+wordsOf(k)
 	if !keepsMany(k) {
 		from = to

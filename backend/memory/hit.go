@@ -13,41 +13,33 @@ import (
 // the key has a record, without the stripe's lock. What they ask of the policy
 // each time is here at hand. To fill a Request and to hand it through the
 // stations takes a quarter of such a decision. Made by Store.Hits; safe for
-// concurrent use.
+// concurrent use. The zero Hits decide nothing.
 type Hits struct {
 	store  *Store
 	policy *backend.Policy
 	mix    uint32 // of a record's tag, what is the policy's
 	words  int    // that count
-	name   name   // none where it would take longer to have it
 }
 
 // Hits returns what decides hits by a policy that Check has passed, and that
-// nobody writes any more.
-// It is nil where none can be decided so: for algorithms that keep many numbers
-// (BucketedWindow, SlidingLog), spread keys, and with a clock that may step
-// back, which is read under the lock.
-func (s *Store) Hits(p *backend.Policy) *Hits {
-	if h := s.hits(p); h.words > 0 && p.Shards < 2 {
-		h.name = nameOf(p, "")
-		return &h
-	}
-	return nil
-}
-
-// hits has no words where a policy has no hits.
-func (s *Store) hits(p *backend.Policy) Hits {
+// nobody writes any more. It is the zero Hits where none can be decided so: for
+// algorithms that keep many numbers (BucketedWindow, SlidingLog), spread keys,
+// and with a clock that may step back, which is read under the lock.
+func (s *Store) Hits(p *backend.Policy) Hits {
 	k := p.Algorithm.Kind()
-	if keepsMany(k) || !s.clock.steady() {
+	if keepsMany(k) || p.Shards >= 2 || !s.clock.steady() {
 		return Hits{}
 	}
-	return Hits{store: s, policy: p, mix: mix(p), words: wordsOf(k)}
+	return Hits{s, p, mix(p), wordsOf(k)}
 }
 
 // Take writes the answer to a take of so many units to the zero d. Where it
 // returns false nothing was counted or written, and Do has to be asked: it knows
 // what is wrong, if something is.
 func (h *Hits) Take(ctx context.Context, key string, cost int64, d *backend.Decision) bool {
+	if h.store == nil {
+		return false
+	}
 	s, a := h.store, &h.policy.Algorithm
 	if cost < 1 || cost > a.Max() || uint(len(key)-1) >= inline || s.closed.Load() || ctx.Err() != nil {
 		return false
@@ -137,8 +129,6 @@ func (h *Hits) search(m *guarded, t *table, g int, marks uint64, free int64, key
 // has reports whether an owned record of a key of that length is the key's own
 // for the policy: is, where there is no sub-key and the key is in the record.
 func (h *Hits) has(m *guarded, w []int64, key string) bool {
-	n := m.name(w)
-	return (n == h.name || h.name == name{} && n.Value() == h.id()) && isKey(w[header+h.words:], key)
+	n, p := m.name(w), h.policy
+	return n.kind == p.Algorithm.Kind() && n.sub == "" && isKey(w[header+h.words:], key) && n.policy == p.Name
 }
-
-func (h *Hits) id() id { return id{h.policy.Name, "", h.policy.Algorithm.Kind()} }

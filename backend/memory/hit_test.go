@@ -34,6 +34,12 @@ func ask(t *testing.T, s *Store, op backend.Op, g backend.Group) backend.Decisio
 	return d
 }
 
+// hit is what takes by a policy without the lock.
+func hit(s *Store, p *backend.Policy) func(context.Context, string, int64, *backend.Decision) bool {
+	h := s.Hits(p)
+	return h.Take
+}
+
 // crowd calls f from n goroutines at once, until each has returned.
 func crowd(n int, f func(i int)) {
 	var all sync.WaitGroup
@@ -120,7 +126,7 @@ func TestEachRecordIsHit(t *testing.T) {
 	}
 	for i := range 20_000 {
 		var d backend.Decision
-		require.True(t, s.Hits(&p).Take(context.Background(), fmt.Sprint("user:", i), 1, &d))
+		require.True(t, hit(s, &p)(context.Background(), fmt.Sprint("user:", i), 1, &d))
 		require.Equal(t, int64(2), d.Used)
 	}
 }
@@ -166,7 +172,7 @@ func TestWhoseARecordIs(t *testing.T) {
 	}
 }
 
-// TestWhoseAHitIs: the same of hits, by a limiter's and by those of one call.
+// TestWhoseAHitIs: the same of hits.
 func TestWhoseAHitIs(t *testing.T) {
 	s := New(nil)
 	token := algo.TokenBucket(algo.PerHour(10), 10)
@@ -180,15 +186,21 @@ func TestWhoseAHitIs(t *testing.T) {
 		require.NotNil(t, table)
 		has := func(key, name string, a algo.Algorithm) bool {
 			p := by(name, a)
-			kept, once := s.Hits(&p), s.hits(&p)
-			require.Equal(t, kept.has(m, table.at(cell), key), once.has(m, table.at(cell), key))
-			return kept.has(m, table.at(cell), key)
+			h := s.Hits(&p)
+			return h.has(m, table.at(cell), key)
 		}
 		assert.True(t, has(key, "quota", token))
 		assert.False(t, has(key[:len(key)-1]+"x", "quota", token), "another key")
 		assert.False(t, has("x"+key[1:], "quota", token), "another key")
 		assert.False(t, has(key, "quotb", token), "another policy")
 		assert.False(t, has(key, "quota", algo.FixedWindow(algo.PerHour(10))), "another algorithm")
+		g.Sub = "part"
+		ask(t, s, backend.Take, g)
+		hash = s.hash(&g)
+		m = &s.stripes[hash>>stripeShift].mu
+		table, cell = m.find(tag(hash, &p), key, g.Sub, &p)
+		require.NotNil(t, table)
+		assert.False(t, has(key, "quota", token), "a part of the key")
 	}
 }
 
@@ -287,7 +299,7 @@ func TestLateReading(t *testing.T) {
 		ask(t, s, backend.Take, g)
 		s.clock.epoch -= time.Hour.Microseconds()
 		var d backend.Decision
-		require.True(t, s.Hits(&g.Policies[0]).Take(context.Background(), "k", 1, &d))
+		require.True(t, hit(s, &g.Policies[0])(context.Background(), "k", 1, &d))
 		require.Greater(t, d.Used, int64(50), a.String())
 		_, _, m := recordOf(t, s, g)
 		m.latest = 0
@@ -305,7 +317,7 @@ func TestDeniedHitsWriteNothing(t *testing.T) {
 		before := slices.Clone(w)
 		for range 1000 {
 			var d backend.Decision
-			require.True(t, s.Hits(&g.Policies[0]).Take(context.Background(), "k", 1, &d))
+			require.True(t, hit(s, &g.Policies[0])(context.Background(), "k", 1, &d))
 			require.Positive(t, d.RetryAfter)
 		}
 		require.Equal(t, before, w)
@@ -322,7 +334,7 @@ func TestHitsKeepTheKey(t *testing.T) {
 	for range 90 {
 		var d backend.Decision
 		before := s.before()
-		require.True(t, s.Hits(&g.Policies[0]).Take(context.Background(), "k", 1, &d))
+		require.True(t, hit(s, &g.Policies[0])(context.Background(), "k", 1, &d))
 		require.GreaterOrEqual(t, resetAt(w[untilWord]), before+d.ResetAfter.Microseconds())
 	}
 }

@@ -57,7 +57,7 @@ func soundRecord(t *testing.T, m *guarded, tb *table, cell int) (many int) {
 	for g := tb.home(tagIn(w)); g != cell/group; g = tb.next(g) {
 		require.Zero(t, matches(tb.marks(g), empty), "a search ends before it")
 	}
-	k, n := m.name(w).Value().kind, lenIn(w[tagWord])
+	k, n := m.name(w).kind, lenIn(w[tagWord])
 	require.Equal(t, tb.size, sizeOf(k, n))
 	for _, i := range m.asides(w) {
 		require.NotNil(t, m.many[i])

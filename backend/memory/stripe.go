@@ -1,9 +1,9 @@
 package memory
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
-	"unique"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -21,7 +21,7 @@ type stripe struct {
 // under the lock, and the names are, while hits go on reading what they have.
 type guarded struct {
 	tables [largest - smallest + 1]atomic.Pointer[table] // by the size of their records; nil: none
-	names  atomic.Pointer[[]name]                        // by their numbers; what it points to is never written
+	names  atomic.Pointer[[]id]                          // by their numbers; what it points to is never written
 	due    atomic.Int64                                  // when the next turn is, by the store's clock; 0: none is. See turns
 	_      [64]byte
 
@@ -34,7 +34,7 @@ type guarded struct {
 
 	under []int     // how many records have each name
 	many  [][]int64 // words of the kinds that keep many, and of long keys
-	known map[name]uint32
+	known map[id]uint32
 	spare struct{ names, many []uint32 } // numbers that are free
 	_     [64]byte                       // the next stripe's tables
 }
@@ -47,11 +47,9 @@ type id struct {
 	kind        algo.Kind
 }
 
-// name is an id that is compared at a glance.
-type name = unique.Handle[id]
-
-func nameOf(p *backend.Policy, sub string) name {
-	return unique.Make(id{p.Name, sub, p.Algorithm.Kind()})
+func idOf(g *backend.Group, i int) id {
+	p := &g.Policies[i]
+	return id{p.Name, g.Sub, p.Algorithm.Kind()}
 }
 
 // table returns the table of the records of that size, nil where there are none.
@@ -82,19 +80,19 @@ func (m *guarded) find(tag uint32, key, sub string, p *backend.Policy) (t *table
 // the policy. Who asks owns it, or holds the lock. Names are compared last, by
 // calls that nothing has to be kept over.
 func (m *guarded) is(w []int64, key, sub string, p *backend.Policy) bool {
-	k := p.Algorithm.Kind()
-	if m.name(w).Value() != (id{p.Name, sub, k}) {
+	n, k := m.name(w), p.Algorithm.Kind()
+	if n.kind != k || len(n.sub) != len(sub) {
 		return false
 	}
 	w = w[header+wordsOf(k):]
 	if len(key) > inline {
 		w = m.many[w[0]]
 	}
-	return isKey(w, key)
+	return isKey(w, key) && n.policy == p.Name && (sub == "" || n.sub == sub)
 }
 
-func (m *guarded) name(w []int64) name {
-	return (*m.names.Load())[nameIn(atomic.LoadInt64(&w[untilWord]))]
+func (m *guarded) name(w []int64) *id {
+	return &(*m.names.Load())[nameIn(atomic.LoadInt64(&w[untilWord]))]
 }
 
 // counts returns the words of a record that is owned, to be read and written
@@ -140,14 +138,13 @@ func (m *guarded) replace(size int, to *table) {
 // keep enters a record for the group's i-th policy, for which there is room. It
 // is owned.
 func (m *guarded) keep(tag uint32, g *backend.Group, i int, words []int64, resetAt int64) []int64 {
-	p := &g.Policies[i]
-	k := p.Algorithm.Kind()
-	n := wordsOf(k)
-	t := m.table(sizeOf(k, len(g.Key)))
+	name := idOf(g, i)
+	n := wordsOf(name.kind)
+	t := m.table(sizeOf(name.kind, len(g.Key)))
 	cell := t.room(tag)
 	w := t.at(cell)
-	w[untilWord] = until(resetAt, m.number(nameOf(p, g.Sub)))
-	if keepsMany(k) {
+	w[untilWord] = until(resetAt, m.number(name))
+	if keepsMany(name.kind) {
 		w[header] = m.aside(words)
 	} else {
 		copy(w[header:header+n], words)
@@ -184,12 +181,13 @@ func (m *guarded) drop(t *table, cell int) {
 }
 
 // number returns the number of a name and counts one record more under it.
-func (m *guarded) number(of name) uint32 {
+func (m *guarded) number(of id) uint32 {
 	i, ok := m.known[of]
 	if !ok {
+		of.sub = strings.Clone(of.sub) // the policy keeps its own string, which is then equal at a glance
 		i = m.enlist(of)
 		if m.known == nil {
-			m.known = map[name]uint32{}
+			m.known = map[id]uint32{}
 		}
 		m.known[of] = i
 	}
@@ -197,7 +195,7 @@ func (m *guarded) number(of name) uint32 {
 	return i
 }
 
-func (m *guarded) enlist(of name) uint32 {
+func (m *guarded) enlist(of id) uint32 {
 	if k := len(m.spare.names); k > 0 {
 		i := m.spare.names[k-1]
 		m.spare.names = m.spare.names[:k-1]
@@ -215,12 +213,12 @@ func (m *guarded) unname(i uint32) {
 		return
 	}
 	delete(m.known, (*m.names.Load())[i])
-	m.rename(i, name{})
+	m.rename(i, id{})
 	m.spare.names = append(m.spare.names, i)
 }
 
-func (m *guarded) rename(i uint32, to name) {
-	names := make([]name, len(m.under))
+func (m *guarded) rename(i uint32, to id) {
+	names := make([]id, len(m.under))
 	if old := m.names.Load(); old != nil {
 		copy(names, *old)
 	}

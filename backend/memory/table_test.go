@@ -284,7 +284,7 @@ func TestLongKeys(t *testing.T) {
 				key := strings.Repeat("k", n-1) + last
 				require.Equal(t, round+1, ask(t, s, backend.Take, backend.Group{Key: key, Policies: ps, Cost: 1}).Used)
 				var d backend.Decision
-				require.Equal(t, n <= inline, s.Hits(&ps[0]).Take(context.Background(), key, 100, &d))
+				require.Equal(t, n <= inline, hit(s, &ps[0])(context.Background(), key, 100, &d))
 			}
 		}
 	}

@@ -193,7 +193,7 @@ func TestHitsTakeTurns(t *testing.T) {
 		return now
 	}
 	var d backend.Decision
-	require.True(t, s.Hits(&g.Policies[0]).Take(context.Background(), "k", 1, &d))
+	require.True(t, hit(s, &g.Policies[0])(context.Background(), "k", 1, &d))
 	require.GreaterOrEqual(t, now.Sub(s.clock.begin)-begin, turn)
 	require.EqualValues(t, trial-1, m.turns.left.Load())
 }

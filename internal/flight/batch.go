@@ -111,7 +111,7 @@ func (b *batch) once(now time.Duration) (next *batch) {
 	if !inTime {
 		return nil // missed has let the next one go, or will
 	}
-	made := b.trip.Written() // what stayed, or was not let in, tells nothing of the server
+	made := b.trip.Heard() // what stayed, was not let in or broke off tells nothing of the server
 	if again {
 		clear(b.named)
 		b.trip.Inline = false

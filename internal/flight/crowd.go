@@ -25,32 +25,29 @@ const (
 
 // pair is how many of a crowd may be out where a flight carries more than alike
 // calls of each of its groups, to a server no farther than beside. Each of those
-// calls costs the server a fraction of what it
-// costs the client: the client is the bound, and fewer flights that carry more
-// cost it less. On an Intel Xeon with two cores two make 4 to 9 % more decisions
-// of 512 callers on one key than three, about a tenth more of 32, 64 and 128;
-// one no more than two. Over a link the round trip is the bound: where that
-// takes 0.3 ms two make a tenth fewer of 64 and 128 callers.
+// calls costs the server a fraction of what it costs the client: the client is
+// the bound, and fewer flights that carry more cost it less. On an Intel Xeon
+// with two cores two make 4 to 9 % more decisions of 512 callers on one key than
+// three, about a tenth more of 32, 64 and 128; one no more than two. Over a link
+// the round trip is the bound: where that takes 0.3 ms two make a tenth fewer of
+// 64 and 128 callers.
 const (
 	pair   = 2
 	alike  = 4
 	beside = 200 * time.Microsecond
 )
 
-// One flight is out where even the shortest round trip of late took longer than
-// its link and what it carried can explain, as three of them queueing behind each
-// other: others keep the server busy, or the cores beside it. Then fewer flights
-// that carry more are what serves all, each of them and the others. Of 16
-// processes with 8 callers each, on two cores with their server, 38,000 decisions a
-// second became 134,000 of one key and 36,000 became 102,000 of 100,000 keys; of 8
-// with 16 callers 119,000 and 78,000 became 254,000 and 133,000.
-//
-// A flight that has been out for longer than overdue holds nobody up: its own
-// goroutine may have to wait for a core.
+// No more than a pair is out where even the shortest round trip of late took
+// longer than its link and what it carried can explain, as three of them
+// queueing behind each other: others keep the server busy, or the cores beside
+// it. Then fewer flights that carry more serve all. Of 16 processes with 8
+// callers each, on two cores with their server, 38,000 decisions a second became
+// 107,000 of one key and 36,000 became 74,000 of 100,000 keys; of 8 with 16
+// callers 119,000 and 78,000 became 218,000 and 111,000. With one out they were
+// another tenth to half, but all would wait for one that hangs.
 const (
-	slack   = 200 * time.Microsecond
-	aGroup  = 50 * time.Microsecond
-	overdue = 2 * time.Millisecond
+	slack  = 200 * time.Microsecond
+	aGroup = 50 * time.Microsecond
 )
 
 // all is out where every call is a flight of its own.
@@ -59,11 +56,11 @@ const all = 1 << 30
 // crowded is how many flights may be out now.
 func (q *Queue) crowded() int32 {
 	t := &q.mu.trips
-	switch load, link := t.load, t.link(); {
+	switch load, link := t.load, t.link; {
 	case q.most == all:
 		return q.most
 	case link <= near && t.least > link+slack+time.Duration(t.groups/smooth)*aGroup:
-		return 1
+		return min(pair, q.most)
 	case load <= several*smooth || load <= many*smooth && link > near:
 		return q.most
 	case load > alike*t.groups && link <= beside:
@@ -72,26 +69,20 @@ func (q *Queue) crowded() int32 {
 	return min(crowd, q.most)
 }
 
-// room reports whether one more flight may be out than so many.
-func (q *Queue) room(out int32, now time.Duration) bool {
-	limit := q.limit.Load()
-	return out < limit || limit == 1 && out < q.most && now-time.Duration(q.left.Load()) > overdue
-}
-
 // trips is what is known of a server's last round trips.
 type trips struct {
 	load   int           // calls a flight, of the last dozen or so, times smooth
 	groups int           // and its groups, likewise
 	least  time.Duration // the shortest of late
-	// The shortest since then, and in the while before that. A server that
-	// moves away is known to be far after two.
-	since    time.Duration
-	shortest [2]time.Duration
+	link   time.Duration // the shortest since then: how long one takes that nobody is in the way of
+	since  time.Duration
 }
 
 const (
 	smooth = 8 // how many flights weigh in the means of their calls and groups
-	while  = 10 * time.Second
+	// A server that moves away is known to be far after this. A busy one shows
+	// its link much sooner: in each second some trips find nobody in their way.
+	while = 10 * time.Second
 )
 
 // note notes a round trip that carried so many calls in so many groups, and took
@@ -100,17 +91,8 @@ func (t *trips) note(now time.Duration, calls, groups int, took time.Duration) {
 	t.load += calls - t.load/smooth
 	t.groups += groups - t.groups/smooth
 	t.least = min(took, t.least+t.least/smooth+time.Microsecond)
-	if t.shortest[0] == 0 || now-t.since > while {
-		t.since, t.shortest = now, [2]time.Duration{took, t.shortest[0]}
+	if t.link == 0 || now-t.since > while {
+		t.since, t.link = now, took
 	}
-	t.shortest[0] = min(t.shortest[0], took)
-}
-
-// link is how long a round trip takes that finds nobody in its way, as far as is
-// known. Also where a server is busy for long, now and then one does.
-func (t *trips) link() time.Duration {
-	if t.shortest[1] == 0 {
-		return t.shortest[0]
-	}
-	return min(t.shortest[0], t.shortest[1])
+	t.link = min(t.link, took)
 }

@@ -49,14 +49,7 @@ func (q *Queue) NoteAt(now time.Duration, calls, groups int, took time.Duration)
 	q.note(now, calls, groups, took)
 }
 
-// Room reports whether a flight may leave beside one that has been out for so long.
-func (q *Queue) Room(since time.Duration) bool {
-	now := script.Now()
-	q.left.Store(int64(now - since))
-	return q.room(1, now)
-}
-
-// While is how long the shortest round trip counts as such, or twice that.
+// While is how long the shortest round trip counts as such.
 const While = while
 
 // Late flies a batch that has waited until its budget was spent.

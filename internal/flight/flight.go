@@ -29,7 +29,6 @@ type Queue struct {
 	inbox   inbox
 	out     atomic.Int32 // flights that are out
 	limit   atomic.Int32 // flights that may be out now
-	left    atomic.Int64 // as script.Now: when the last one left
 	hurry   atomic.Int64 // as script.Now: until when nobody waits for a turn
 	hurried atomic.Int64 // for how long, the last time; half of that after each short turn
 
@@ -80,7 +79,7 @@ func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request
 // one: open, where others will join it. Else c is on one that waits.
 func (q *Queue) board(c *rider, open bool) (*batch, error) {
 	c.came = script.Now()
-	if q.inbox.waits.Load() == 0 && q.leave(c.came) { // nobody overtakes who waits
+	if q.inbox.waits.Load() == 0 && q.leave() { // nobody overtakes who waits
 		b := q.batch(c.came)
 		b.add(c, open)
 		return b, nil
@@ -93,9 +92,9 @@ func (q *Queue) board(c *rider, open bool) (*batch, error) {
 		q.seatAll()
 		q.mu.Unlock()
 	}
-	if q.room(q.out.Load(), c.came) { // a flight has landed meanwhile, and may not have seen c
+	if q.out.Load() < q.limit.Load() { // a flight has landed meanwhile, and may not have seen c
 		q.mu.Lock()
-		b := q.next(c.came)
+		b := q.next()
 		q.mu.Unlock()
 		if b != nil {
 			go b.run()
@@ -105,14 +104,13 @@ func (q *Queue) board(c *rider, open bool) (*batch, error) {
 }
 
 // leave takes the place of one more flight that is out, if there is one.
-func (q *Queue) leave(now time.Duration) bool {
+func (q *Queue) leave() bool {
 	for {
 		n := q.out.Load()
-		if !q.room(n, now) {
+		if n >= q.limit.Load() {
 			return false
 		}
 		if q.out.CompareAndSwap(n, n+1) {
-			q.left.Store(int64(now))
 			return true
 		}
 	}
@@ -133,15 +131,15 @@ func (q *Queue) landed() *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.out.Add(-1) // before next looks into the inbox: who comes after that sees that one may leave
-	return q.next(script.Now())
+	return q.next()
 }
 
 // next returns a flight that may leave now, nil where none waits. Where several
 // may, the others leave: what waits never waits for a flight that left later
 // than it came.
-func (q *Queue) next(now time.Duration) (next *batch) {
+func (q *Queue) next() (next *batch) {
 	q.seatAll()
-	for len(q.mu.waiting) > 0 && q.leave(now) {
+	for len(q.mu.waiting) > 0 && q.leave() {
 		if b := q.pop(); next == nil {
 			next = b
 		} else {

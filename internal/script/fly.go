@@ -24,7 +24,7 @@ func (t *Trip) Stay(why error) {
 		g.fail(why)
 	}
 	t.deliver()
-	t.used, t.mu.wrote = 0, 0
+	t.used, t.heard = 0, false
 }
 
 // flyJoint is Fly, where err is what sent the trip on its way.

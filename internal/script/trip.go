@@ -26,6 +26,7 @@ type Trip struct {
 	ctx      *patience
 	joint    command // all groups in one EVALSHA
 	expired  func()
+	heard    bool // see Heard
 
 	mu struct {
 		sync.Mutex
@@ -89,6 +90,7 @@ func (t *Trip) start(s *Server, w Ways, now, deadline time.Duration, expired fun
 	}
 	t.ctx.until(deadline)
 	t.mu.at, t.mu.leave, t.mu.wrote, t.mu.over = nil, nil, 0, false
+	t.heard = false
 	t.timer.Reset(deadline - now)
 }
 
@@ -125,6 +127,7 @@ func (t *Trip) expire() {
 // again: not where its timer has begun to run.
 func (t *Trip) settle(at *Server, leave func(error), err error) (again bool) {
 	again = t.timer.Stop()
+	t.heard = t.mu.wrote > 0 && verdict(err) != backend.ErrFailed
 	t.judge(at, leave, err)
 	t.deliver()
 	t.used = 0
@@ -219,13 +222,10 @@ func (t *Trip) write(c *command) error {
 	return errWithdrawn
 }
 
-// Written reports whether the trip that is over was made: some command was
-// written that the server did not say it had not run.
-func (t *Trip) Written() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.mu.wrote > 0
-}
+// Heard reports whether the trip that is over was made, and answered: some
+// command was written that the server did not say it had not run, and the
+// connection did not end instead.
+func (t *Trip) Heard() bool { return t.heard }
 
 // errAgain ends a command that a hook sends again, and its connection with it:
 // part of a pipeline may be on the way.
