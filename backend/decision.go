@@ -66,7 +66,8 @@ type Reading struct {
 func (g *Group) Decide(op Op, now, at int64, readings []Reading, d *Decision) {
 	for i := range readings {
 		var s State
-		readings[i].state(&s, &g.Policies[i], now)
+		r := &readings[i]
+		g.Policies[i].state(&s, now, r.Used, r.RetryAt, r.ResetAt)
 		if g.Each != nil {
 			g.Each[i] = s
 		}
@@ -83,24 +84,19 @@ func (g *Group) Decide(op Op, now, at int64, readings []Reading, d *Decision) {
 // Word is Decide for a plain take of a policy, met at now with these of a
 // Reading.
 func (p *Policy) Word(d *Decision, cost, now, used, retryAt, resetAt int64) {
-	limit := p.Algorithm.Max()
-	d.Policy, d.Limit, d.Used, d.Remaining = p.Name, limit, used, max(0, limit-used)
-	d.ResetAfter = until(resetAt, now)
-	if retryAt > now {
-		d.RetryAfter = until(retryAt, now)
-		return
+	if p.state(&d.State, now, used, retryAt, resetAt); d.RetryAfter == 0 {
+		d.Allowed, d.Granted = true, cost
 	}
-	d.Allowed, d.Granted = true, cost
 }
 
-func (r *Reading) state(s *State, p *Policy, now int64) {
+func (p *Policy) state(s *State, now, used, retryAt, resetAt int64) {
 	limit := p.Algorithm.Max()
 	s.Policy = p.Name
 	s.Limit = limit
-	s.Used = r.Used
-	s.Remaining = max(0, limit-r.Used)
-	s.RetryAfter = until(r.RetryAt, now)
-	s.ResetAfter = until(r.ResetAt, now)
+	s.Used = used
+	s.Remaining = max(0, limit-used)
+	s.RetryAfter = until(retryAt, now)
+	s.ResetAfter = until(resetAt, now)
 }
 
 // Binding returns which of a key's states, one a policy in the order listed,

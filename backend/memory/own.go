@@ -30,9 +30,10 @@ const (
 	// The first try of a hit that has met an owner, after 80 ns: that needs some
 	// 20. After 5 ns each try takes a line from the owner, who needs it to give the
 	// record back: on a machine of far lines two had 210 to 300 ns a decision so,
-	// without turns, and 130 to 146 from 0.3 µs on. With them two decide there as
-	// much from 40 ns on as from 640, and a quarter more where lines are near; with
-	// 0.1 to 0.5 µs of work between two calls p99 is 0.24 µs, and was 0.54.
+	// without turns, and 130 to 146 from 0.3 µs on. On an AMD EPYC, with turns, two
+	// decide as much from 20 ns on as from 640 while its lines are far, and a
+	// quarter more while they are near; with 0.1 to 0.5 µs of work between two calls
+	// p99 is 0.24 µs or so, and was 0.54.
 	patient = 4
 )
 

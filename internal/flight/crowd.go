@@ -43,8 +43,8 @@ const (
 // it. Then fewer flights that carry more serve all. Of 16 processes with 8
 // callers each, on two cores with their server, 38,000 decisions a second became
 // 107,000 of one key and 36,000 became 74,000 of 100,000 keys; of 8 with 16
-// callers 119,000 and 78,000 became 218,000 and 111,000. With one out they were
-// another tenth to half, but all would wait for one that hangs.
+// callers 119,000 and 78,000 became 218,000 and 111,000. With one out they were up
+// to two fifths more, but all would wait for one that hangs.
 const (
 	slack  = 200 * time.Microsecond
 	aGroup = 50 * time.Microsecond
