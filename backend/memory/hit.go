@@ -68,7 +68,7 @@ func (s *Store) after(m *guarded, tag uint32, read time.Duration, now int64) {
 	if m.share(tag, read) {
 		m.back(tag, s.clock.pass(turn))
 	}
-	if draw(read, everyBits) {
+	if draw(read, seldomBits) || s.idle.Load() && draw(read, everyBits) {
 		s.sweepAnother(now, 2*some)
 	}
 }

@@ -338,3 +338,34 @@ func TestHitsKeepTheKey(t *testing.T) {
 		require.GreaterOrEqual(t, resetAt(w[untilWord]), before+d.ResetAfter.Microseconds())
 	}
 }
+
+// TestHitsSweep: what is idle leaves while there are hits alone, and where
+// nothing is they look for it seldom.
+func TestHitsSweep(t *testing.T) {
+	const keys = 10_000
+	s := New(nil)
+	long, short := by("long", slow(1 << 30)[0]), by("short", algo.FixedWindow(algo.Per(5, time.Hour)))
+	fill := func(p backend.Policy) {
+		for i := range keys {
+			ask(t, s, backend.Take, backend.Group{Key: fmt.Sprint(i), Policies: []backend.Policy{p}, Cost: 1})
+		}
+	}
+	swept := func(hits int) int {
+		before := s.hand.Load()
+		for range hits {
+			var d backend.Decision
+			require.True(t, hit(s, &long)(context.Background(), "0", 1, &d))
+		}
+		return int(s.hand.Load() - before)
+	}
+	fill(long)
+	swept(keys)
+	seldom := swept(50 * keys)
+	require.Greater(t, seldom, 50*keys>>seldomBits/2)
+	require.Less(t, seldom, 50*keys>>seldomBits*2)
+	fill(short)
+	s.clock.epoch += 2 * time.Hour.Microseconds()
+	swept(10 * keys)
+	require.Less(t, s.Len(), keys+keys/50)
+	sound(t, s)
+}

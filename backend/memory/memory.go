@@ -52,6 +52,7 @@ type Store struct {
 	_     [64]byte // what follows is written now and then, what precedes is not
 	kept  atomic.Int64
 	hand  atomic.Uint32 // the stripe that was swept last in passing
+	idle  atomic.Bool   // something was found there that was as new
 	spill overflow
 }
 
