@@ -78,18 +78,19 @@ func (s *Store) after(m *guarded, tag uint32, read time.Duration, now int64) {
 //
 // What a search without the lock finds is a hint. It holds once the record is
 // owned: then it lives, and nobody can drop or move it until it is given back.
-// Most records lie in their likely cell: those need no marks. The marks of a
-// million keys compete for a core's cache with all else that it does, so both are
-// asked for at the same time.
+// Most records lie in their likely cell, so a core guesses that the marks say so
+// and asks for the record before they are there, since both are far with a million
+// keys. The marks are nearer: where the guess was wrong they say where to go
+// sooner than what lies in that cell would.
 func (h *Hits) seize(m *guarded, tag uint32, key string) []int64 {
 	t := m.table(header + h.words + keyWords(len(key)))
 	if t == nil {
 		return nil
 	}
 	free, g := head(tag, key), t.home(tag)
-	marks := t.marks(g)
-	w := t.at(g*group + likely(tag))
-	if atomic.LoadInt64(&w[tagWord]) == free && atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
+	marks, i := t.marks(g), likely(tag)
+	w := t.at(g*group + i)
+	if markAt(marks, i) == markOf(tag) && atomic.LoadInt64(&w[tagWord]) == free && atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
 		if h.has(m, w, key) {
 			return w
 		}

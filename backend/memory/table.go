@@ -118,7 +118,9 @@ func (t *table) records() iter.Seq[[]int64] {
 	}
 }
 
-func (t *table) mark(i int) uint8 { return uint8(t.marks(i/group) >> (i % group * 8)) }
+func markAt(marks uint64, cell int) uint8 { return uint8(marks >> (cell * 8)) }
+
+func (t *table) mark(i int) uint8 { return markAt(t.marks(i/group), i%group) }
 
 func (t *table) setMark(i int, m uint8) {
 	shift := i % group * 8
