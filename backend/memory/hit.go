@@ -68,7 +68,7 @@ func (s *Store) after(m *guarded, tag uint32, read time.Duration, now int64) {
 	if m.share(tag, read) {
 		m.back(tag, s.clock.pass(turn))
 	}
-	if draw(read, seldomBits) || s.idle.Load() && draw(read, everyBits) {
+	if draw(read, everyBits) && (s.idle.Load() || draw(read, seldomBits)) {
 		s.sweepAnother(now, 2*some)
 	}
 }
@@ -79,8 +79,8 @@ func (s *Store) after(m *guarded, tag uint32, read time.Duration, now int64) {
 // What a search without the lock finds is a hint. It holds once the record is
 // owned: then it lives, and nobody can drop or move it until it is given back.
 // Most records lie in their likely cell, so a core guesses that the marks say so
-// and asks for the record before they are there, since both are far with a million
-// keys. The marks are nearer: where the guess was wrong they say where to go
+// and asks for the record before they are there: with a million keys they may be
+// far, too. They are nearer than it: where the guess was wrong they say where to go
 // sooner than what lies in that cell would.
 func (h *Hits) seize(m *guarded, tag uint32, key string) []int64 {
 	t := m.table(header + h.words + keyWords(len(key)))

@@ -358,14 +358,21 @@ func TestHitsSweep(t *testing.T) {
 		}
 		return int(s.hand.Load() - before)
 	}
+	seldom := func() {
+		n := swept(50 * keys)
+		require.Greater(t, n, 50*keys>>seldomBits/2)
+		require.Less(t, n, 50*keys>>seldomBits*2)
+	}
 	fill(long)
 	swept(keys)
-	seldom := swept(50 * keys)
-	require.Greater(t, seldom, 50*keys>>seldomBits/2)
-	require.Less(t, seldom, 50*keys>>seldomBits*2)
+	seldom()
 	fill(short)
 	s.clock.epoch += 2 * time.Hour.Microseconds()
 	swept(10 * keys)
 	require.Less(t, s.Len(), keys+keys/50)
+	for s.Len() > keys {
+		swept(keys)
+	}
+	seldom()
 	sound(t, s)
 }

@@ -5,13 +5,13 @@ import "sync/atomic"
 // Idle keys leave while others call, with no goroutine: one in so many calls
 // looks at a few records, and drops those that are as new; where a third of a
 // table is left, it moves that to a smaller one. n calls have looked at n/2
-// records. Eight of them lie in a row, so that looking at 16 costs little more
-// than at two. Hits look at the stripes in turn, in which nobody may call; who
-// holds a lock looks there too.
+// records, or n/16 where they are hits and find none that is. Eight of them lie in
+// a row, so that looking at 16 costs little more than at two. Hits look at the
+// stripes in turn, in which nobody may call; who holds a lock looks there too.
 //
 // Where the last look found none idle, hits look an eighth as often: each record
 // that is looked at is one that nobody has asked for, and far away. On an AMD
-// EPYC looking made a hit 35 ns longer where a million keys are in use.
+// EPYC looking made one of Zipf's calls over a million keys 35 ns longer.
 const (
 	everyBits  = 6
 	every      = 1 << everyBits
@@ -34,16 +34,19 @@ func (st *stripe) tick(s *Store, now int64) {
 // sweepAnother sweeps the next stripes in turn, where nobody is in them: keys
 // leave though nobody calls in their own.
 func (s *Store) sweepAnother(now int64, n int) {
-	found := false
+	looked, found := false, false
 	for i := 0; n > 0 && i < further; i++ {
 		st := &s.stripes[s.hand.Add(1)%stripes]
 		if st.mu.TryLock() {
-			left, some := st.sweep(s, now, n)
+			left, idle := st.sweep(s, now, n)
 			st.mu.Unlock()
-			n, found = left, found || some
+			looked, found = looked || left < n, found || idle
+			n = left
 		}
 	}
-	s.idle.Store(found)
+	if looked {
+		s.idle.Store(found)
+	}
 }
 
 // sweep looks at the next n records in turn and drops the idle. It returns
