@@ -376,3 +376,14 @@ func TestHitsSweep(t *testing.T) {
 	seldom()
 	sound(t, s)
 }
+
+// TestAHeldStripeTellsNothing of whether there are idle records.
+func TestAHeldStripeTellsNothing(t *testing.T) {
+	s := New(nil)
+	s.idle.Store(true)
+	for i := range s.stripes {
+		s.stripes[i].mu.Lock()
+	}
+	s.sweepAnother(0, some)
+	require.True(t, s.idle.Load())
+}
