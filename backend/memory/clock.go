@@ -9,6 +9,8 @@ type clock struct {
 	begin time.Time
 	epoch int64
 	falls bool // it may step back
+	ticks bool // the processor's counter tells it
+	stamps
 }
 
 func newClock(given func() time.Time) clock {
@@ -16,7 +18,7 @@ func newClock(given func() time.Time) clock {
 	if given != nil {
 		begin = time.UnixMicro(0)
 	}
-	return clock{given, begin, begin.UnixMicro(), given != nil}
+	return clock{given: given, begin: begin, epoch: begin.UnixMicro(), falls: given != nil, ticks: given == nil && ticking()}
 }
 
 // steady reports whether the clock never steps back, so that it may be read
@@ -25,7 +27,19 @@ func (c *clock) steady() bool { return !c.falls }
 
 // since reads the clock, in nanoseconds from where it counts on.
 func (c *clock) since() time.Duration {
-	if c.given != nil {
+	if s := c.serving.Load(); s != nil {
+		if n := ticks() - s.at; n < s.good {
+			return s.since + time.Duration(n*s.rate>>32)
+		}
+	}
+	return c.read()
+}
+
+func (c *clock) read() time.Duration {
+	switch {
+	case c.ticks:
+		return c.take(c.begin)
+	case c.given != nil:
 		return c.given().Sub(c.begin)
 	}
 	return time.Since(c.begin)

@@ -187,6 +187,8 @@ func TestHitsTakeTurns(t *testing.T) {
 	m.turns.seen.Store(1)
 	m.due.Store(int64(begin))
 	now := s.clock.begin.Add(begin)
+	s.clock.ticks = false
+	s.clock.serving.Store(nil)
 	s.clock.given = func() time.Time { // a microsecond passes whenever it is read
 		require.Equal(t, free, atomic.LoadInt64(&w[tagWord]), "owned")
 		now = now.Add(time.Microsecond)
