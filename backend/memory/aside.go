@@ -8,9 +8,9 @@ import "sync/atomic"
 
 // aside gives words a number.
 func (m *guarded) aside(words []int64) int64 {
-	if n := len(m.spare.many); n > 0 {
-		i := m.spare.many[n-1]
-		m.spare.many = m.spare.many[:n-1]
+	if n := len(m.spare); n > 0 {
+		i := m.spare[n-1]
+		m.spare = m.spare[:n-1]
 		m.many[i] = words
 		return int64(i)
 	}
@@ -20,12 +20,13 @@ func (m *guarded) aside(words []int64) int64 {
 
 // asides are the words of a record that are such numbers.
 func (m *guarded) asides(w []int64) []int64 {
-	k := m.name(w).kind
+	h := atomic.LoadInt64(&w[tagWord])
+	k := kindIn(h)
 	from, to := header, header+wordsOf(k)
 	if !keepsMany(k) {
 		from = to
 	}
-	if lenIn(atomic.LoadInt64(&w[tagWord])) > inline {
+	if lenIn(h) > inline {
 		to++
 	}
 	return w[from:to]
@@ -34,7 +35,7 @@ func (m *guarded) asides(w []int64) []int64 {
 func (m *guarded) freeAsides(w []int64) {
 	for _, i := range m.asides(w) {
 		m.many[i] = nil
-		m.spare.many = append(m.spare.many, uint32(i))
+		m.spare = append(m.spare, uint32(i))
 	}
 }
 
@@ -43,12 +44,12 @@ const fewNumbers = 8
 
 // renumber counts anew where three in four numbers are free.
 func (m *guarded) renumber() {
-	n := len(m.many) - len(m.spare.many)
+	n := len(m.many) - len(m.spare)
 	if len(m.many) <= fewNumbers || n*4 > len(m.many) {
 		return
 	}
 	old := m.many
-	m.many, m.spare.many = make([][]int64, 0, 2*n), nil
+	m.many, m.spare = make([][]int64, 0, 2*n), nil
 	for i := range m.tables {
 		t := m.tables[i].Load()
 		if t == nil {

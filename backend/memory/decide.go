@@ -10,6 +10,7 @@ const few = 4
 
 // look is what a decision holds of one policy between looking and taking.
 type look struct {
+	name   name
 	words  []int64 // what counts; none's where nothing does
 	own    []int64 // the key's own record, which is owned; nil where it has none
 	shared *record // they are the overflow's
@@ -18,20 +19,6 @@ type look struct {
 
 // none are the words of a key that nothing is kept of. Looking never writes.
 var none [3]int64
-
-// tag is the part of a hash that a record is searched by: of the key and the
-// policy.
-func tag(hash uint64, p *backend.Policy) uint32 { return uint32(hash) ^ mix(p) }
-
-// mix is of a policy's name, which is no attacker's.
-func mix(p *backend.Policy) uint32 {
-	n := p.Name
-	if n == "" {
-		return 0
-	}
-	m := uint32(n[0]) | uint32(n[len(n)/2])<<8 | uint32(n[len(n)-1])<<16 | uint32(len(n))<<24
-	return m * 0x9E3779B1
-}
 
 // decide decides with room for as many looks and readings as the group has
 // policies. It looks at every one before it takes from any.
@@ -87,12 +74,13 @@ func (m *guarded) prepare(g *backend.Group) {
 // hit has left in them: the clock has been there.
 func (s *Store) own(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) int64 {
 	for i := range ls {
-		p := &g.Policies[i]
-		t, cell := m.find(tag(hash, p), g.Key, g.Sub, p)
+		l, p := &ls[i], &g.Policies[i]
+		l.name = s.nameOf(p, g.Sub)
+		t, cell := m.find(hash, g.Key, l.name)
 		if t == nil {
 			continue
 		}
-		l, k := &ls[i], p.Algorithm.Kind()
+		k := p.Algorithm.Kind()
 		l.own = m.own(t.at(cell))
 		l.words = m.counts(l.own, k)
 		if s.clock.steady() && !keepsMany(k) {
@@ -204,7 +192,7 @@ func (s *Store) record(m *guarded, g *backend.Group, hash uint64, i int, l *look
 // keep enters a record of the key's own and looks at that from now on.
 func (s *Store) keep(m *guarded, g *backend.Group, hash uint64, i int, l *look, words []int64, resetAt int64) {
 	p := &g.Policies[i]
-	l.own, l.shared = m.keep(tag(hash, p), g, i, words, resetAt), nil
+	l.own, l.shared = m.keep(hash, g.Key, l.name, words, resetAt), nil
 	l.words = m.counts(l.own, p.Algorithm.Kind())
 	s.kept.Add(1)
 }
@@ -235,8 +223,7 @@ func (s *Store) renew(m *guarded, g *backend.Group, hash uint64, ls []look, now 
 // forget drops the group's own records.
 func (st *stripe) forget(s *Store, g *backend.Group, hash uint64) {
 	for i := range g.Policies {
-		p := &g.Policies[i]
-		if t, cell := st.mu.find(tag(hash, p), g.Key, g.Sub, p); t != nil {
+		if t, cell := st.mu.find(hash, g.Key, s.nameOf(&g.Policies[i], g.Sub)); t != nil {
 			st.mu.own(t.at(cell))
 			st.mu.drop(t, cell)
 			s.kept.Add(-1)

@@ -17,8 +17,9 @@ import (
 type Hits struct {
 	store  *Store
 	policy *backend.Policy
-	mix    uint32 // of a record's tag, what is the policy's
-	words  int    // that count
+	name   name
+	rest   int64 // of it
+	key    int   // where a record has it
 }
 
 // Hits returns what decides hits by a policy that Check has passed, and that
@@ -30,7 +31,8 @@ func (s *Store) Hits(p *backend.Policy) Hits {
 	if keepsMany(k) || p.Shards >= 2 || !s.clock.steady() {
 		return Hits{}
 	}
-	return Hits{s, p, mix(p), wordsOf(k)}
+	n := s.nameOf(p, "")
+	return Hits{s, p, n, n.rest(), header + wordsOf(k)}
 }
 
 // Take writes the answer to a take of so many units to the zero d. Where it
@@ -45,7 +47,7 @@ func (h *Hits) Take(ctx context.Context, key string, cost int64, d *backend.Deci
 		return false
 	}
 	hash := maphash.String(s.seed, key)
-	t, m := uint32(hash)^h.mix, &s.stripes[hash>>stripeShift].mu
+	t, m := h.name.tag(hash), &s.stripes[hash>>stripeShift].mu
 	read := s.clock.since()
 	w := h.seize(m, t, key)
 	if w == nil {
@@ -55,7 +57,7 @@ func (h *Hits) Take(ctx context.Context, key string, cost int64, d *backend.Deci
 	used, retryAt, resetAt := a.Try(w[header:], now, cost)
 	stay(w, resetAt, now)                               // also where it is denied: see read
 	h.policy.Word(d, cost, now, used, retryAt, resetAt) // while it is owned: the caller's copy of d had to wait for words still on their way, a tenth of a hit
-	release(&w[tagWord], head(t, key))
+	release(&w[tagWord], head(t, h.name.kind(), key))
 	if due := m.due.Load(); draw(read, counted) || due != 0 && int64(read) >= due {
 		s.after(m, t, read, now)
 	}
@@ -83,15 +85,15 @@ func (s *Store) after(m *guarded, tag uint32, read time.Duration, now int64) {
 // far, too. They are nearer than it: where the guess was wrong they say where to go
 // sooner than what lies in that cell would.
 func (h *Hits) seize(m *guarded, tag uint32, key string) []int64 {
-	t := m.table(header + h.words + keyWords(len(key)))
+	t := m.table(h.key + keyWords(len(key)))
 	if t == nil {
 		return nil
 	}
-	free, g := head(tag, key), t.home(tag)
+	free, g := head(tag, h.name.kind(), key), t.home(tag)
 	marks, i := t.marks(g), likely(tag)
 	w := t.at(g*group + i)
 	if markAt(marks, i) == markOf(tag) && atomic.LoadInt64(&w[tagWord]) == free && atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
-		if h.has(m, w, key) {
+		if h.has(w, key) {
 			return w
 		}
 		release(&w[tagWord], free)
@@ -113,7 +115,7 @@ func (h *Hits) search(m *guarded, t *table, g int, marks uint64, free int64, key
 					return nil
 				}
 			}
-			if h.has(m, w, key) {
+			if h.has(w, key) {
 				return w
 			}
 			release(&w[tagWord], free)
@@ -127,9 +129,7 @@ func (h *Hits) search(m *guarded, t *table, g int, marks uint64, free int64, key
 	return nil
 }
 
-// has reports whether an owned record of a key of that length is the key's own
-// for the policy: is, where there is no sub-key and the key is in the record.
-func (h *Hits) has(m *guarded, w []int64, key string) bool {
-	n, p := m.name(w), h.policy
-	return n.kind == p.Algorithm.Kind() && n.sub == "" && isKey(w[header+h.words:], key) && n.policy == p.Name
+// has is guarded.is, where the key is in the record.
+func (h *Hits) has(w []int64, key string) bool {
+	return restIn(atomic.LoadInt64(&w[untilWord])) == h.rest && isKey(w, h.key, key)
 }

@@ -131,17 +131,24 @@ func TestEachRecordIsHit(t *testing.T) {
 	}
 }
 
-// TestAlikeNames: policies whose names hash alike count apart.
-func TestAlikeNames(t *testing.T) {
+// TestNames: other policies, parts and kinds have other names, all of which a
+// record can tell.
+func TestNames(t *testing.T) {
 	s := New(nil)
-	a, b := by("abcde", slow(100)[0]), by("axcye", slow(100)[0])
-	require.Equal(t, tag(1, &a), tag(1, &b))
-	for range 3 {
-		ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{a}, Cost: 1})
+	seen := map[uint64]bool{}
+	for _, a := range kinds {
+		for _, of := range [][2]string{{"", ""}, {"a", ""}, {"", "a"}, {"ab", "c"}, {"a", "bc"}, {"abc", ""}, {"a", "b"}, {"b", "a"}} {
+			p := by(of[0], a)
+			n := s.nameOf(&p, of[1])
+			require.Equal(t, n, s.nameOf(&p, of[1]))
+			w := []int64{head(n.tag(0), n.kind(), "key") | held, until(1<<52, n.rest())}
+			require.Equal(t, a.Kind(), kindIn(w[tagWord]))
+			require.Equal(t, len("key"), lenIn(w[tagWord]))
+			require.GreaterOrEqual(t, resetAt(w[untilWord]), int64(1<<52))
+			seen[uint64(tagIn(w))<<32|uint64(restIn(w[untilWord]))<<kindBits|uint64(a.Kind())] = true
+		}
 	}
-	require.Equal(t, int64(1), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{b}, Cost: 1}).Used)
-	require.Equal(t, int64(2), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{b}, Cost: 1}).Used)
-	require.Equal(t, int64(4), ask(t, s, backend.Take, backend.Group{Key: "k", Policies: []backend.Policy{a}, Cost: 1}).Used)
+	require.Len(t, seen, 8*len(kinds))
 }
 
 // TestWhoseARecordIs: two that have one tag are told apart by all that is
@@ -155,12 +162,12 @@ func TestWhoseARecordIs(t *testing.T) {
 		ask(t, s, backend.Take, g)
 		hash := s.hash(&g)
 		m := &s.stripes[hash>>stripeShift].mu
-		table, cell := m.find(tag(hash, &p), key, g.Sub, &p)
-		require.NotNil(t, table)
-		w := table.at(cell)
+		tag := s.nameOf(&p, g.Sub).tag(hash)
 		is := func(key, sub, name string, a algo.Algorithm) bool {
 			p := by(name, a)
-			return m.is(w, key, sub, &p)
+			of := s.nameOf(&p, sub)
+			table, _ := m.find(uint64(of.tag(uint64(tag))), key, of) // a hash that makes that tag
+			return table != nil
 		}
 		assert.True(t, is(key, "part", "quota", token))
 		assert.False(t, is(key[:len(key)-1]+"x", "part", "quota", token), "another key")
@@ -182,12 +189,15 @@ func TestWhoseAHitIs(t *testing.T) {
 		ask(t, s, backend.Take, g)
 		hash := s.hash(&g)
 		m := &s.stripes[hash>>stripeShift].mu
-		table, cell := m.find(tag(hash, &p), key, "", &p)
-		require.NotNil(t, table)
+		tag := s.nameOf(&p, "").tag(hash)
 		has := func(key, name string, a algo.Algorithm) bool {
 			p := by(name, a)
 			h := s.Hits(&p)
-			return h.has(m, table.at(cell), key)
+			w := h.seize(m, tag, key)
+			if w != nil {
+				release(&w[tagWord], w[tagWord]&^held)
+			}
+			return w != nil
 		}
 		assert.True(t, has(key, "quota", token))
 		assert.False(t, has(key[:len(key)-1]+"x", "quota", token), "another key")
@@ -198,8 +208,7 @@ func TestWhoseAHitIs(t *testing.T) {
 		ask(t, s, backend.Take, g)
 		hash = s.hash(&g)
 		m = &s.stripes[hash>>stripeShift].mu
-		table, cell = m.find(tag(hash, &p), key, g.Sub, &p)
-		require.NotNil(t, table)
+		tag = s.nameOf(&p, g.Sub).tag(hash)
 		assert.False(t, has(key, "quota", token), "a part of the key")
 	}
 }
@@ -256,10 +265,11 @@ func recordOf(t *testing.T, s *Store, g backend.Group) (w []int64, free int64, m
 	t.Helper()
 	hash := s.hash(&g)
 	m = &s.stripes[hash>>stripeShift].mu
-	tb, cell := m.find(tag(hash, &g.Policies[0]), g.Key, g.Sub, &g.Policies[0])
+	of := s.nameOf(&g.Policies[0], g.Sub)
+	tb, cell := m.find(hash, g.Key, of)
 	require.NotNil(t, tb)
 	w = tb.at(cell)
-	return w, head(tag(hash, &g.Policies[0]), g.Key), m
+	return w, head(of.tag(hash), of.kind(), g.Key), m
 }
 
 // TestOwnerAway: while an owner has lost its core everybody waits for it, the

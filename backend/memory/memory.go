@@ -34,8 +34,11 @@ type Options struct {
 // DefaultMaxKeys is how many counts are kept where Options name no number.
 const DefaultMaxKeys = 1_000_000
 
-// longest is the longest key: a record has 30 bits for its length.
-const longest = 1<<30 - 1
+// longest is the longest key: a record has so many bits for its length.
+const (
+	lenBits = 27
+	longest = 1<<lenBits - 1
+)
 
 // Store is a backend.Store in this process. Make one with New; it is safe for
 // concurrent use and starts no goroutine.
@@ -101,7 +104,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		return err
 	}
 	if len(r.Key) > longest {
-		return &backend.InvalidError{What: "key", Value: len(r.Key), Want: "less than 1 GiB"}
+		return &backend.InvalidError{What: "key", Value: len(r.Key), Want: "less than 128 MiB"}
 	}
 	if r.Plain() {
 		if h := s.Hits(&r.Policies[0]); h.Take(ctx, r.Key, r.Cost, d) {

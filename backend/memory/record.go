@@ -8,8 +8,8 @@ import (
 
 // A record is what one policy keeps of one key, in a cell of a table:
 //
-//	tag << 32 | who owns the record | the key's length
-//	until << 24 | the name's number
+//	tag << 32 | who owns the record | the kind << 27 | the key's length
+//	until << 24 | what the tag has not of its name
 //	the algorithm's words
 //	the key's bytes, by eight; of a long key the number of where they are
 //
@@ -57,31 +57,36 @@ func sizeOf(k algo.Kind, key int) int {
 }
 
 // until packs the instant a record is as new at, in ticks of 33 ms rounded up,
-// so that a key leaves a little late and never early, and the name's number.
-const tick, nameBits = 15, 24
+// so that a key leaves a little late and never early, and what the tag has not
+// of its name.
+const tick = 15
 
-func until(resetAt int64, name uint32) int64 {
+func until(resetAt, rest int64) int64 {
 	ticks := (min(resetAt, 1<<53) + 1<<tick - 1) >> tick
-	return ticks<<nameBits | int64(name)
+	return ticks<<restBits | rest
 }
 
-func resetAt(until int64) int64 { return until >> nameBits << tick }
+func resetAt(until int64) int64 { return until >> restBits << tick }
+
+func restIn(until int64) int64 { return until & (1<<restBits - 1) }
 
 // stay keeps a record that is owned until at least an instant. With a 64th
 // of the time to spare, so that a key that is called all the time is not
 // written for it on each call: the key leaves late by that much.
 func stay(w []int64, at, now int64) {
 	if u := w[untilWord]; at > resetAt(u) {
-		atomic.StoreInt64(&w[untilWord], until(at+(at-now)/64, nameIn(u)))
+		atomic.StoreInt64(&w[untilWord], until(at+(at-now)/64, restIn(u)))
 	}
 }
 
-func nameIn(until int64) uint32 { return uint32(until) & (1<<nameBits - 1) }
-
 // head is the first word of a record that nobody owns.
-func head(tag uint32, key string) int64 { return int64(tag)<<32 | int64(len(key)) }
+func head(tag uint32, k algo.Kind, key string) int64 {
+	return int64(tag)<<32 | int64(k)<<lenBits | int64(len(key))
+}
 
-func lenIn(head int64) int { return int(uint32(head) &^ dead) }
+func lenIn(head int64) int { return int(head & longest) }
+
+func kindIn(head int64) algo.Kind { return algo.Kind(uint32(head) &^ dead >> lenBits) }
 
 // kill marks a record that is owned as dead. Nobody owns it again, nor what is
 // in its cell until that is another record.
@@ -105,20 +110,21 @@ func putKey(w []int64, key string) {
 	}
 }
 
-// isKey reports whether putKey wrote the key, of which the length is known to
-// be right.
-func isKey(w []int64, key string) bool {
-	if len(key) < 8 {
-		return w[0] == fewer(key)
+// isKey reports whether putKey wrote the key there, of which the length is known
+// to be right.
+func isKey(w []int64, from int, key string) bool {
+	n := len(key)
+	if n < 8 {
+		return w[from] == fewer(key)
 	}
-	if w[(len(key)-1)/8] != eight(key[len(key)-8:]) {
+	if w[from+(n-1)/8] != eight(key[n-8:]) {
 		return false
 	}
-	for i := 0; len(key) > 8; i++ {
-		if w[i] != eight(key) {
+	for ; len(key) > 8; key = key[8:] {
+		if w[from] != eight(key) {
 			return false
 		}
-		key = key[8:]
+		from++
 	}
 	return true
 }

@@ -1,12 +1,10 @@
 package memory
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate/algo"
-	"github.com/headgate-go/headgate/backend"
 )
 
 // stripe is a part of the store under one lock. All policies of a key lie in
@@ -18,10 +16,9 @@ type stripe struct {
 // guarded is what the lock beside it guards, but for the turns, and when one is
 // due: those are hints that hits write without. The first cache lines are what
 // nearly every hit reads of it, and are seldom written: each table is replaced
-// under the lock, and the names are, while hits go on reading what they have.
+// under the lock, while hits go on reading what they have.
 type guarded struct {
 	tables [largest - smallest + 1]atomic.Pointer[table] // by the size of their records; nil: none
-	names  atomic.Pointer[[]id]                          // by their numbers; what it points to is never written
 	due    atomic.Int64                                  // when the next turn is, by the store's clock; 0: none is. See turns
 	_      [64]byte
 
@@ -32,41 +29,27 @@ type guarded struct {
 	hand   struct{ table, cell int } // where the sweep goes on
 	tabled int                       // how many tables there are: a sweep passes by where there are none
 
-	under []int     // how many records have each name
 	many  [][]int64 // words of the kinds that keep many, and of long keys
-	known map[id]uint32
-	spare struct{ names, many []uint32 } // numbers that are free
-	_     [64]byte                       // the next stripe's tables
-}
-
-// id is what a record is named by beside its key, in records under a number:
-// nearly always there is one a policy. Two algorithms under one policy name do
-// not read each other's words.
-type id struct {
-	policy, sub string
-	kind        algo.Kind
-}
-
-func idOf(g *backend.Group, i int) id {
-	p := &g.Policies[i]
-	return id{p.Name, g.Sub, p.Algorithm.Kind()}
+	spare []uint32  // numbers that are free
+	_     [64]byte  // the next stripe's tables
 }
 
 // table returns the table of the records of that size, nil where there are none.
 func (m *guarded) table(size int) *table { return m.tables[size-smallest].Load() }
 
-// find returns the cell where a policy has its record of a key, and a nil table
-// where it has none.
-func (m *guarded) find(tag uint32, key, sub string, p *backend.Policy) (t *table, cell int) {
-	t = m.table(sizeOf(p.Algorithm.Kind(), len(key)))
+// find returns the cell of a key's record of that name, and a nil table where it
+// has none.
+func (m *guarded) find(hash uint64, key string, of name) (t *table, cell int) {
+	t = m.table(sizeOf(of.kind(), len(key)))
 	if t == nil {
 		return nil, 0
 	}
+	tag := of.tag(hash)
 	for g, mark := t.home(tag), markOf(tag); ; g = t.next(g) {
 		marks := t.marks(g)
 		for set := matches(marks, mark); set != 0; set &= set - 1 {
 			i := g*group + first(set)
-			if w := t.at(i); atomic.LoadInt64(&w[tagWord])&^dead == head(tag, key) && m.is(w, key, sub, p) {
+			if w := t.at(i); atomic.LoadInt64(&w[tagWord])&^dead == head(tag, of.kind(), key) && m.is(w, key, of) {
 				return t, i
 			}
 		}
@@ -76,23 +59,17 @@ func (m *guarded) find(tag uint32, key, sub string, p *backend.Policy) (t *table
 	}
 }
 
-// is reports whether a record of a key of that length is the key's own for
-// the policy. Who asks owns it, or holds the lock. Names are compared last, by
-// calls that nothing has to be kept over.
-func (m *guarded) is(w []int64, key, sub string, p *backend.Policy) bool {
-	n, k := m.name(w), p.Algorithm.Kind()
-	if n.kind != k || len(n.sub) != len(sub) {
+// is reports whether a record, found by its first word, is a key's of that name.
+// Who asks owns it, or holds the lock.
+func (m *guarded) is(w []int64, key string, of name) bool {
+	if restIn(atomic.LoadInt64(&w[untilWord])) != of.rest() {
 		return false
 	}
-	w = w[header+wordsOf(k):]
+	from := header + wordsOf(of.kind())
 	if len(key) > inline {
-		w = m.many[w[0]]
+		return isKey(m.many[w[from]], 0, key)
 	}
-	return isKey(w, key) && n.policy == p.Name && (sub == "" || n.sub == sub)
-}
-
-func (m *guarded) name(w []int64) *id {
-	return &(*m.names.Load())[nameIn(atomic.LoadInt64(&w[untilWord]))]
+	return isKey(w, from, key)
 }
 
 // counts returns the words of a record that is owned, to be read and written
@@ -135,22 +112,20 @@ func (m *guarded) replace(size int, to *table) {
 	}
 }
 
-// keep enters a record for the group's i-th policy, for which there is room. It
-// is owned.
-func (m *guarded) keep(tag uint32, g *backend.Group, i int, words []int64, resetAt int64) []int64 {
-	name := idOf(g, i)
-	n := wordsOf(name.kind)
-	t := m.table(sizeOf(name.kind, len(g.Key)))
+// keep enters a record of that name, for which there is room. It is owned.
+func (m *guarded) keep(hash uint64, key string, of name, words []int64, resetAt int64) []int64 {
+	n, tag := wordsOf(of.kind()), of.tag(hash)
+	t := m.table(sizeOf(of.kind(), len(key)))
 	cell := t.room(tag)
 	w := t.at(cell)
-	w[untilWord] = until(resetAt, m.number(name))
-	if keepsMany(name.kind) {
+	w[untilWord] = until(resetAt, of.rest())
+	if keepsMany(of.kind()) {
 		w[header] = m.aside(words)
 	} else {
 		copy(w[header:header+n], words)
 	}
-	m.putKey(w[header+n:], g.Key) // a copy: the caller's string may be a small part of a large one
-	atomic.StoreInt64(&w[tagWord], head(tag, g.Key)|mine)
+	m.putKey(w[header+n:], key) // a copy: the caller's string may be a small part of a large one
+	atomic.StoreInt64(&w[tagWord], head(tag, of.kind(), key)|mine)
 	t.enter(cell, tag)
 	return w
 }
@@ -167,61 +142,13 @@ func (m *guarded) putKey(w []int64, key string) {
 // drop forgets a record that is owned.
 func (m *guarded) drop(t *table, cell int) {
 	w := t.at(cell)
-	number := nameIn(w[untilWord])
 	m.freeAsides(w)
 	kill(w)
 	t.leave(cell)
-	m.unname(number)
 	if t.live == 0 {
 		m.replace(t.size, nil)
 	} else if t.sparse() {
 		m.resize(t, t.live)
 	}
 	m.renumber()
-}
-
-// number returns the number of a name and counts one record more under it.
-func (m *guarded) number(of id) uint32 {
-	i, ok := m.known[of]
-	if !ok {
-		of.sub = strings.Clone(of.sub) // the policy keeps its own string, which is then equal at a glance
-		i = m.enlist(of)
-		if m.known == nil {
-			m.known = map[id]uint32{}
-		}
-		m.known[of] = i
-	}
-	m.under[i]++
-	return i
-}
-
-func (m *guarded) enlist(of id) uint32 {
-	if k := len(m.spare.names); k > 0 {
-		i := m.spare.names[k-1]
-		m.spare.names = m.spare.names[:k-1]
-		m.rename(i, of)
-		return i
-	}
-	m.under = append(m.under, 0)
-	m.rename(uint32(len(m.under)-1), of)
-	return uint32(len(m.under) - 1)
-}
-
-// unname counts one record less under a name; the last one frees it.
-func (m *guarded) unname(i uint32) {
-	if m.under[i]--; m.under[i] > 0 {
-		return
-	}
-	delete(m.known, (*m.names.Load())[i])
-	m.rename(i, id{})
-	m.spare.names = append(m.spare.names, i)
-}
-
-func (m *guarded) rename(i uint32, to id) {
-	names := make([]id, len(m.under))
-	if old := m.names.Load(); old != nil {
-		copy(names, *old)
-	}
-	names[i] = to
-	m.names.Store(&names)
 }

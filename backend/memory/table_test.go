@@ -59,17 +59,16 @@ func TestTables(t *testing.T) {
 func TestOneStripe(t *testing.T) {
 	var m guarded
 	r := rand.New(rand.NewPCG(5, 6))
-	ps := []backend.Policy{by("p", kinds[2])}
-	kept := map[uint32]bool{}
+	plain := name(kinds[2].Kind())
+	kept := map[uint64]bool{}
 	for step := range 40_000 {
-		of := uint32(r.IntN(60 + step/100))
-		g := backend.Group{Key: fmt.Sprintf("%06d", of), Policies: ps}
-		tag := of * 0x9E3779B1
-		tb, cell := m.find(tag, g.Key, "", &ps[0])
+		of := uint64(r.IntN(60 + step/100))
+		key, hash := fmt.Sprintf("%06d", of), of*0x9E3779B1
+		tb, cell := m.find(hash, key, plain)
 		require.Equal(t, kept[of], tb != nil)
 		if tb == nil {
-			m.reserve(sizeOf(ps[0].Algorithm.Kind(), len(g.Key)), 1)
-			disown(m.keep(tag, &g, 0, none[:], 0))
+			m.reserve(sizeOf(plain.kind(), len(key)), 1)
+			disown(m.keep(hash, key, plain, none[:], 0))
 		} else {
 			m.own(tb.at(cell))
 			m.drop(tb, cell)
@@ -85,11 +84,11 @@ func TestOneStripe(t *testing.T) {
 func BenchmarkResize(b *testing.B) {
 	const keys = DefaultMaxKeys / stripes
 	var m guarded
-	ps := []backend.Policy{by("p", kinds[2])}
-	size := sizeOf(kinds[2].Kind(), len("user:123456"))
+	plain := name(kinds[2].Kind())
+	size := sizeOf(plain.kind(), len("user:123456"))
 	m.reserve(size, keys)
-	for i := range uint32(keys) {
-		disown(m.keep(i*0x9E3779B1, &backend.Group{Key: fmt.Sprintf("user:%06d", i), Policies: ps}, 0, none[:], 0))
+	for i := range uint64(keys) {
+		disown(m.keep(i*0x9E3779B1, fmt.Sprintf("user:%06d", i), plain, none[:], 0))
 	}
 	for b.Loop() {
 		m.resize(m.table(size), keys)
@@ -207,12 +206,12 @@ func TestSearchesStayShort(t *testing.T) {
 // looks first.
 func TestLikelyCells(t *testing.T) {
 	var m guarded
-	ps := []backend.Policy{by("p", kinds[2])}
-	size := sizeOf(ps[0].Algorithm.Kind(), len("000000"))
+	plain := name(kinds[2].Kind())
+	size := sizeOf(plain.kind(), len("000000"))
 	r := rand.New(rand.NewPCG(7, 8))
 	for i := range DefaultMaxKeys / stripes {
 		m.reserve(size, 1)
-		disown(m.keep(r.Uint32(), &backend.Group{Key: fmt.Sprintf("%06d", i), Policies: ps}, 0, none[:], 0))
+		disown(m.keep(r.Uint64(), fmt.Sprintf("%06d", i), plain, none[:], 0))
 	}
 	tb, there := m.table(size), 0
 	for w := range tb.records() {
@@ -265,7 +264,7 @@ func TestLongKeysComeBack(t *testing.T) {
 	sound(t, s)
 	n := 0
 	for i := range s.stripes {
-		n += cap(s.stripes[i].mu.many) + cap(s.stripes[i].mu.spare.many)
+		n += cap(s.stripes[i].mu.many) + cap(s.stripes[i].mu.spare)
 	}
 	require.Less(t, n, 50_000)
 	for i := 0; i < 50_000; i += 100 {
@@ -335,9 +334,9 @@ func TestKeys(t *testing.T) {
 		key := strings.Repeat("k", n)
 		w := make([]int64, keyWords(n))
 		putKey(w, key)
-		require.True(t, isKey(w, key))
+		require.True(t, isKey(w, 0, key))
 		for i := range n {
-			require.False(t, isKey(w, key[:i]+"j"+key[i+1:]), "%d of %d", i, n)
+			require.False(t, isKey(w, 0, key[:i]+"j"+key[i+1:]), "%d of %d", i, n)
 		}
 	}
 }
