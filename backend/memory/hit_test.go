@@ -149,6 +149,24 @@ func TestNames(t *testing.T) {
 		}
 	}
 	require.Len(t, seen, 8*len(kinds))
+	for bit := 32 - restBits; bit < 64; bit++ {
+		const n = name(0x9E3779B97F4A7C15)
+		other := n ^ 1<<bit
+		require.NotEqual(t, []int64{int64(n.tag(5)), n.rest()}, []int64{int64(other.tag(5)), other.rest()}, "bit %d", bit)
+	}
+}
+
+// TestLongestKey: the length of a longer one would pass for another kind.
+func TestLongestKey(t *testing.T) {
+	s := New(nil)
+	r := backend.Request{Op: backend.Peek, Group: backend.Group{Key: strings.Repeat("k", longest), Policies: []backend.Policy{by("p", slow(1)[0])}}}
+	_, err := backend.Ask(context.Background(), s, r)
+	require.NoError(t, err)
+	r.Key += "k"
+	_, err = backend.Ask(context.Background(), s, r)
+	var invalid *backend.InvalidError
+	require.ErrorAs(t, err, &invalid)
+	require.Equal(t, longest+1, invalid.Value)
 }
 
 // TestWhoseARecordIs: two that have one tag are told apart by all that is

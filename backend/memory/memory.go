@@ -2,7 +2,7 @@
 // that one process enforces alone.
 //
 // Every decision is exact. Nothing is shared with other processes, and
-// nothing outlives this one.
+// nothing outlives this one. A key is shorter than 128 MiB.
 package memory
 
 import (
@@ -27,7 +27,8 @@ type Options struct {
 	// Now is the clock; nil is the system's, read in a way that steps of the
 	// wall clock don't reach. It is called while a lock is held: it must be
 	// quick, safe for concurrent use, and must not call the store. Times
-	// before 1970 count as 1970.
+	// before 1970 count as 1970. A store that is to follow the clock of a
+	// testing/synctest bubble has to be made in it.
 	Now func() time.Time
 }
 

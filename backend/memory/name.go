@@ -9,7 +9,7 @@ import (
 
 // name is what a record is known by beside its key: a hash of its policy's name
 // and the sub-key, and the kind, so that two algorithms under one name do not read
-// each other's words. Its lower half is part of the record's tag, the rest is in
+// each other's words. Its upper half is part of the record's tag, of the rest 24 bits are in
 // the record. A record knows 56 bits of it, by a secret seed, so that two names
 // that are asked for one key are one by a chance of one in 2^56.
 type name uint64
@@ -17,6 +17,7 @@ type name uint64
 const (
 	restBits = 24
 	kindBits = 3
+	_        = uint(1<<kindBits - 1 - algo.KindSlidingLog) // the last kind
 )
 
 // nameOf hashes an id; a limiter that is asked on and on has it at hand.

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sound walks every stripe: each record is found by its own name, nothing is
+// sound walks every stripe: each record is found where its tag says, nothing is
 // counted twice, and what is free is known to be.
 func sound(t *testing.T, s *Store) {
 	t.Helper()
@@ -53,6 +53,7 @@ func soundRecord(t *testing.T, m *guarded, tb *table, cell int) (many int) {
 		require.Zero(t, matches(tb.marks(g), empty), "a search ends before it")
 	}
 	k, n := kindIn(w[tagWord]), lenIn(w[tagWord])
+	require.NotZero(t, k)
 	require.Equal(t, tb.size, sizeOf(k, n))
 	for _, i := range m.asides(w) {
 		require.NotNil(t, m.many[i])

@@ -19,7 +19,7 @@ type stamp struct {
 const (
 	serves  = time.Millisecond
 	alike   = 512  // rates differ by less than one in so many
-	glanced = 1024 // in less than one in so many of the time since the last
+	glanced = 1024 // in less than one in so many of what it serves
 	often   = 16   // times what it serves, within which it is asked for another
 )
 
@@ -28,8 +28,9 @@ const (
 //
 // Nothing that is unsure is relied on: a stamp serves where the counter has gone
 // alike since the two before it, and was taken at a glance. A core that is lost
-// between clock and counter would shift them. Where a counter steps all the same,
-// or differs from core to core, an instant is wrong by less than a millisecond.
+// between clock and counter would shift them. So it is right to some microseconds,
+// mostly to less than one. Where a counter steps ahead all the same, or differs
+// from core to core, an instant is wrong by less than a millisecond.
 type stamps struct {
 	serving atomic.Pointer[stamp] // nil: none
 	mu      sync.Mutex
@@ -50,10 +51,10 @@ func (s *stamps) take(begin time.Time) time.Duration {
 }
 
 // follow follows the last stamp by another. It allocates one only where it
-// serves and is asked for often.
+// serves, and not for who asks 60 times a second or less.
 func (s *stamps) follow(at, took uint64, since time.Duration) {
 	n, ns, was := at-s.last.at, since-s.last.since, s.last.rate
-	if ns < serves || took > n/glanced {
+	if ns < serves || took > n/uint64(ns/serves)/glanced {
 		return
 	}
 	s.last = stamp{at: at, since: since, rate: ratio(ns, n)}

