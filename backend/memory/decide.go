@@ -23,18 +23,21 @@ var none [3]int64
 // decide decides with room for as many looks and readings as the group has
 // policies. It looks at every one before it takes from any.
 //
-// Only looking and taking are done under the lock. The hash and the clock are
+// Only looking and taking are done under the lock. The hashes and the clock are
 // read before it, and the answer is worded after it: with two cores on one key,
 // what is under the lock is the time that a call takes.
 func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.Reading, d *backend.Decision) {
 	hash := s.hash(g)
 	st := &s.stripes[hash>>stripeShift]
+	for i := range ls {
+		ls[i].name = s.nameOf(&g.Policies[i], g.Sub)
+	}
 	now := s.before()
 	st.mu.Lock()
 	now = s.instant(&st.mu, now)
 	st.tick(s, now)
 	if op == backend.Reset {
-		st.forget(s, g, hash)
+		st.forget(s, g, ls, hash)
 	}
 	if op != backend.Peek {
 		st.mu.prepare(g)
@@ -75,7 +78,6 @@ func (m *guarded) prepare(g *backend.Group) {
 func (s *Store) own(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) int64 {
 	for i := range ls {
 		l, p := &ls[i], &g.Policies[i]
-		l.name = s.nameOf(p, g.Sub)
 		t, cell := m.find(hash, g.Key, l.name)
 		if t == nil {
 			continue
@@ -221,9 +223,9 @@ func (s *Store) renew(m *guarded, g *backend.Group, hash uint64, ls []look, now 
 }
 
 // forget drops the group's own records.
-func (st *stripe) forget(s *Store, g *backend.Group, hash uint64) {
-	for i := range g.Policies {
-		if t, cell := st.mu.find(hash, g.Key, s.nameOf(&g.Policies[i], g.Sub)); t != nil {
+func (st *stripe) forget(s *Store, g *backend.Group, ls []look, hash uint64) {
+	for i := range ls {
+		if t, cell := st.mu.find(hash, g.Key, ls[i].name); t != nil {
 			st.mu.own(t.at(cell))
 			st.mu.drop(t, cell)
 			s.kept.Add(-1)

@@ -9,9 +9,9 @@ import (
 
 // name is what a record is known by beside its key: a hash of its policy's name
 // and the sub-key, and the kind, so that two algorithms under one name do not read
-// each other's words. Its upper half is part of the record's tag, of the rest 24 bits are in
-// the record. A record knows 56 bits of it, by a secret seed, so that two names
-// that are asked for one key are one by a chance of one in 2^56.
+// each other's words. Its upper half is part of the record's tag, and of the rest
+// 24 bits are in the record. So that knows 56 bits of the hash, by a secret seed:
+// two names that are asked for one key are one by a chance of one in 2^56.
 type name uint64
 
 const (

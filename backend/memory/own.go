@@ -8,7 +8,7 @@ import (
 
 // A record has an owner while its words are read or written, told by two bits
 // of its first word: a hit, which holds no lock, or the holder of the stripe's
-// lock. The rest of that word is the tag, the kind and the key's length, which whoever
+// lock. The rest of that word is the tag, the kind and the length, which whoever
 // looks for a key knows, so a hit owns a record by one swap that knows what
 // it expects. Where two cores call one key each trip of the cache line is what a
 // call takes: a record is looked at before it is owned (see seize), one that
