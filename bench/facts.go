@@ -31,7 +31,7 @@ func (b *bench) facts() []report.Fact {
 	if b.server != nil {
 		all = append(all, report.Fact{Name: "Redis", Value: b.version()})
 	}
-	return append(all, report.Fact{Name: "runs", Value: fmt.Sprintf("%d of %v; in memory of %v", b.runs, b.length, b.length/2)})
+	return append(all, report.Fact{Name: "runs", Value: fmt.Sprintf("%d of %v; in memory of %v; of Poisson arrivals %d of %v", b.runs, b.length, b.length/2, b.runs*often, b.length/quarter)})
 }
 
 // command leaves out where the files went: that is the machine's own affair.

@@ -23,6 +23,7 @@ type trial struct {
 	stored  string      // what is filled, where the makers' names don't say it
 	life    life
 	runs    int // at most so many, where one takes long or all are alike; 0: as told
+	often   int // so many for each that is told, where they are short; 0: one
 	turn    func(*bench, *guest) (figures, error)
 }
 
@@ -82,9 +83,9 @@ func (b *bench) run(t trial) ([]*report.Table, error) {
 
 func (t trial) times(told int) int {
 	if t.runs > 0 {
-		return min(t.runs, told)
+		told = min(t.runs, told)
 	}
-	return told
+	return told * max(t.often, 1)
 }
 
 // invite makes the subjects, each checked first.
@@ -96,7 +97,7 @@ func (b *bench) invite(t trial) ([]guest, error) {
 	keys := t.keys(b)
 	var guests []guest
 	for _, m := range t.makers(b) {
-		if err := peers.Check(m, limiters(t.place), "check:"+t.name); err != nil {
+		if err := peers.Check(m, limiters(t.place), "check:"+t.name+m.Name); err != nil {
 			return nil, err
 		}
 		g := guest{Maker: m, keys: keys, limit: limit}
