@@ -18,8 +18,8 @@ const (
 	// Poisson arrivals are measured often and shortly: what the host does for some
 	// milliseconds is most of a long run's p99.9, but few short ones meet it.
 	// Of two limiters that are the same (redis_rate, twice) one in three ratios
-	// was above 1.1 by medians of five seconds each, and one in ten to twenty
-	// by medians of sixty quarters.
+	// was above 1.1 by medians of five seconds each; by medians of sixty quarters
+	// it is one in 25 of p99, one in ten of p99.9.
 	often   = 12
 	quarter = 4
 )

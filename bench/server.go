@@ -24,8 +24,10 @@ func serverTrials() []trial {
 	rate := func(targets ...report.Target) report.Metric { return drawn(server, metric(decisions, targets...)) }
 	const oneKey, zipfKeys, allKeys = "One key.", "100,000 keys, the k-th called in proportion to 1/k^1.1.", "100,000 keys, each as likely."
 	return []trial{
-		crowd("hot", oneKey, hot, everybody, rate(beats(15, redisRate), beats(6, rueidis))),
-		crowd("zipf", zipfKeys, zipf, andFlights, rate(beats(7, redisRate), beats(3.5, rueidis))),
+		crowd("hot", oneKey, hot, everybody, rate(beats(15, redisRate), beats(6, rueidis)),
+			metric(serverCPU), metric(clientCPU)),
+		crowd("zipf", zipfKeys, zipf, andFlights, rate(beats(7, redisRate), beats(3.5, rueidis)),
+			metric(serverCPU), metric(clientCPU)),
 		crowd("uniform", allKeys, uniform, andFlights, rate(beats(5, redisRate), beats(2, rueidis)),
 			metric(serverCPU, within(0.35, redisRate)), metric(clientCPU, within(0.5, redisRate)),
 			metric(allocations, within(0.3, ""))),
