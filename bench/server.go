@@ -54,9 +54,11 @@ func everybody(b *bench) []peers.Maker {
 	return append(ours(b), peers.Rueidis(b.addr()), peers.Ulule(dial), peers.Throttled(dial))
 }
 
-// andFlights adds what the server allows at most where round trips are shared.
+// andFlights adds what server and client allow at most where round trips are
+// shared.
 func andFlights(b *bench) []peers.Maker {
-	return append(everybody(b), peers.Flights(peers.Own(b.addr())))
+	dial := peers.Own(b.addr())
+	return append(everybody(b), peers.Flights(dial), peers.Awaited(dial))
 }
 
 // ours are Headgate and its nearest peer.
