@@ -24,7 +24,7 @@ func serverTrials() []trial {
 	rate := func(targets ...report.Target) report.Metric { return drawn(server, metric(decisions, targets...)) }
 	const oneKey, zipfKeys, allKeys = "One key.", "100,000 keys, the k-th called in proportion to 1/k^1.1.", "100,000 keys, each as likely."
 	return []trial{
-		crowd("hot", oneKey, hot, everybody, rate(beats(15, redisRate), beats(6, rueidis)),
+		crowd("hot", oneKey, hot, andAwaited, rate(beats(15, redisRate), beats(6, rueidis)),
 			metric(serverCPU), metric(clientCPU)),
 		crowd("zipf", zipfKeys, zipf, andFlights, rate(beats(7, redisRate), beats(3.5, rueidis)),
 			metric(serverCPU), metric(clientCPU)),
@@ -54,11 +54,15 @@ func everybody(b *bench) []peers.Maker {
 	return append(ours(b), peers.Rueidis(b.addr()), peers.Ulule(dial), peers.Throttled(dial))
 }
 
-// andFlights adds what server and client allow at most where round trips are
+// andAwaited adds what server and client allow at most where round trips are
 // shared.
+func andAwaited(b *bench) []peers.Maker {
+	return append(everybody(b), peers.Awaited(peers.Own(b.addr())))
+}
+
+// andFlights adds what the server alone allows there.
 func andFlights(b *bench) []peers.Maker {
-	dial := peers.Own(b.addr())
-	return append(everybody(b), peers.Flights(dial), peers.Awaited(dial))
+	return append(andAwaited(b), peers.Flights(peers.Own(b.addr())))
 }
 
 // ours are Headgate and its nearest peer.
