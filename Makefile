@@ -18,7 +18,7 @@ test: deps
 test-bench: deps
 	cd bench && go vet ./... && go test -p 1 -timeout 10m ./...
 
-# Headgate against its peers, in one run of some 11 minutes on an idle machine:
+# Headgate against its peers, in one run of some 15 minutes on an idle machine:
 # writes docs/benchmarks.md and its pictures.
 bench: deps
 	cd bench && go run .
