@@ -22,11 +22,15 @@ type counted struct {
 	*memory.Store
 	asked atomic.Int64
 	slow  time.Duration
+	gate  chan struct{} // what every Peek waits for, where there is one
 }
 
 func (c *counted) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	c.asked.Add(1)
 	time.Sleep(c.slow)
+	if c.gate != nil && r.Op == backend.Peek {
+		<-c.gate
+	}
 	return c.Store.Do(ctx, r, d)
 }
 
