@@ -69,10 +69,10 @@ func (b *batch) add(c *rider, open bool) {
 
 func (c *rider) join() join { return join{c.tag, &c.policies[0], len(c.policies), c.op} }
 
-// join puts a call aboard, if there is room: with the calls of its key, where
-// there are any. A call does not join one that has waited for long: the budget
-// of the first is that of all.
-func (b *batch) join(c *rider) bool {
+// join puts a call aboard, if there is room in so many groups: with the calls
+// of its key, where there are any. A call does not join one that has waited for
+// long: the budget of the first is that of all.
+func (b *batch) join(c *rider, share int) bool {
 	if b.calls >= calls || c.came-b.first > b.q.budget/8 {
 		return false
 	}
@@ -81,7 +81,7 @@ func (b *batch) join(c *rider) bool {
 		b.calls++
 		return true
 	}
-	if len(b.named) >= keys || b.width+len(c.policies) > policies {
+	if len(b.named) >= share || b.width+len(c.policies) > policies {
 		return false
 	}
 	b.add(c, true)
@@ -119,8 +119,9 @@ func (b *batch) once(now time.Duration) (next *batch) {
 	}
 	if made {
 		back := script.Now()
-		q.note(back, calls, groups, back-now)
-		q.turn(calls, back)
+		if full := q.note(back, calls, groups, back-now); !full {
+			q.turn(calls, back)
+		}
 	}
 	return q.landed()
 }

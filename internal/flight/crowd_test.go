@@ -2,6 +2,7 @@ package flight_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -155,4 +156,49 @@ func TestWhoIsAloneStaysSo(t *testing.T) {
 	all := q.Limit()
 	q.Note(100, 1, time.Microsecond)
 	require.Equal(t, all, q.Limit())
+}
+
+// TestFlightsOfACrowdAreEven: each carries as many groups as waited when one
+// landed, of late; who comes beyond that is on the next.
+func TestFlightsOfACrowdAreEven(t *testing.T) {
+	const even, more = 40, 10
+	const beside = 100 * time.Microsecond
+	q, g := gated(t, false)
+	landed := fill(t, q, g)
+	ended := make(chan error, even+more)
+	ask := func(from, to int) {
+		for i := from; i < to; i++ {
+			go func() {
+				k := fmt.Sprint("k", i)
+				_, err := q.Ask(context.Background(), k, 0, take(k))
+				ended <- err
+			}()
+		}
+		waits(t, q, to)
+	}
+	ask(0, even)
+	for range 100 {
+		require.False(t, q.Note(1, 1, beside))
+	}
+	require.Equal(t, flight.Keys, q.Share(), "there is no crowd")
+	for range 100 {
+		q.Note(even, even, beside)
+	}
+	require.Equal(t, even, q.Share())
+	ask(even, even+more)
+	require.True(t, q.Note(even, even, beside))
+	g.open()
+	landed()
+	allAnswered(t, ended)
+	require.True(t, g.holds(flight.Out+2))
+	require.False(t, g.holds(flight.Out+3))
+}
+
+// TestFewRideTogether: also where nobody waited, of late.
+func TestFewRideTogether(t *testing.T) {
+	q := queue(redistest.Start(t).Client(t), time.Second)
+	for range 100 {
+		require.False(t, q.Note(100, 50, 100*time.Microsecond))
+	}
+	require.Equal(t, flight.Few, q.Share())
 }

@@ -26,8 +26,29 @@ func (q *Queue) Prompt() bool { return q.server.Prompt(script.Now()) }
 // Waiting returns how many calls wait.
 func (q *Queue) Waiting() int { return int(q.inbox.waits.Load()) }
 
+// Gathered returns how many groups wait.
+func (q *Queue) Gathered() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.seatAll()
+	return q.gathered()
+}
+
 // Limit is how many flights may be out now.
 func (q *Queue) Limit() int { return int(q.limit.Load()) }
+
+// Share is how many groups a flight may carry now.
+func (q *Queue) Share() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mu.share
+}
+
+// Keys is how many groups a flight may carry at most, and Few how many always.
+const (
+	Keys = keys
+	Few  = few
+)
 
 // Free makes room for one more flight.
 func (q *Queue) Free() { q.limit.Add(1) }
@@ -39,14 +60,14 @@ func (q *Queue) Ask(ctx context.Context, tag string, slot int, r *backend.Reques
 	return d, err
 }
 
-// Note notes a round trip.
-func (q *Queue) Note(calls, groups int, took time.Duration) {
-	q.NoteAt(script.Now(), calls, groups, took)
+// Note notes a round trip, and reports whether what leaves next is full.
+func (q *Queue) Note(calls, groups int, took time.Duration) bool {
+	return q.NoteAt(script.Now(), calls, groups, took)
 }
 
 // NoteAt notes a round trip that ended then.
-func (q *Queue) NoteAt(now time.Duration, calls, groups int, took time.Duration) {
-	q.note(now, calls, groups, took)
+func (q *Queue) NoteAt(now time.Duration, calls, groups int, took time.Duration) bool {
+	return q.note(now, calls, groups, took)
 }
 
 // While is how long the shortest round trip counts as such.

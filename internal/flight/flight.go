@@ -35,6 +35,7 @@ type Queue struct {
 	mu struct {
 		sync.Mutex
 		trips   trips
+		share   int      // groups that a flight may carry now
 		waiting []*batch // oldest first
 	}
 }
@@ -50,6 +51,7 @@ func New(s *script.Server, ways script.Ways, budget time.Duration, alone bool) *
 		q.most = all
 	}
 	q.limit.Store(q.most)
+	q.mu.share = keys
 	return q
 }
 
@@ -117,12 +119,25 @@ func (q *Queue) leave() bool {
 }
 
 // note notes a round trip that carried so many calls in so many groups, and
-// took so long.
-func (q *Queue) note(now time.Duration, calls, groups int, took time.Duration) {
+// took so long. It reports whether the flight that leaves next is full.
+func (q *Queue) note(now time.Duration, calls, groups int, took time.Duration) (full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.trips.note(now, calls, groups, took)
-	q.limit.Store(q.crowded())
+	q.seatAll()
+	waiting := q.gathered()
+	q.mu.trips.note(now, calls, groups, waiting, took)
+	limit, share := q.crowded()
+	q.limit.Store(limit)
+	q.mu.share = share
+	return waiting >= share
+}
+
+// gathered is how many groups wait.
+func (q *Queue) gathered() (groups int) {
+	for _, b := range q.mu.waiting {
+		groups += b.groups
+	}
+	return groups
 }
 
 // landed frees a flight's place and returns what leaves in it, nil where
@@ -164,7 +179,7 @@ func (q *Queue) seatAll() {
 
 // seat puts c on the last flight that waits, or on one behind it.
 func (q *Queue) seat(c *rider) {
-	if n := len(q.mu.waiting); n > 0 && q.mu.waiting[n-1].join(c) {
+	if n := len(q.mu.waiting); n > 0 && q.mu.waiting[n-1].join(c, q.mu.share) {
 		return
 	}
 	b := q.batch(c.came)

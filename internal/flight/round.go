@@ -28,7 +28,7 @@ func DoAll(ctx context.Context, calls []Call, answers []backend.Answer) {
 		}
 		r := enter(c.Tag, c.Slot, c.Request)
 		r.Busy = true // it may be answered while a slower server's is waited for
-		if riders[i] = r; slices.ContainsFunc(open, func(b *batch) bool { return b.q == c.Queue && b.join(r) }) {
+		if riders[i] = r; slices.ContainsFunc(open, func(b *batch) bool { return b.q == c.Queue && b.join(r, keys) }) {
 			continue
 		}
 		var b *batch
