@@ -210,6 +210,37 @@ func TestNobodyOvertakes(t *testing.T) {
 	require.EqualValues(t, 2, <-used[1])
 }
 
+// TestGroups: calls of one key that ask for one thing by one list of policies
+// are one group, whatever comes between them.
+func TestGroups(t *testing.T) {
+	const each = 5
+	q, g := gated(t, false)
+	landed := fill(t, q, g)
+	others := []backend.Policy{{Name: "o", Algorithm: ps[0].Algorithm, OnFailure: backend.FailClosed}}
+	asks := []backend.Request{*take("k"), *take("k"), *take("k")}
+	asks[1].Policies = others
+	asks[2].Op = backend.Peek
+	var running sync.WaitGroup
+	for i := range each * len(asks) {
+		r, last := asks[i%len(asks)], i/len(asks) == each-1
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			d, err := q.Ask(context.Background(), "k", 0, &r)
+			assert.NoError(t, err)
+			assert.Equal(t, r.Policies[0].Name, d.Policy)
+			if last && r.Op == backend.Take {
+				assert.EqualValues(t, each, d.Used)
+			}
+		}()
+		waits(t, q, i+1)
+	}
+	require.Equal(t, len(asks), q.Gathered())
+	g.open()
+	landed()
+	running.Wait()
+}
+
 // distant is a client whose server is so far away.
 type distant struct {
 	script.Client
