@@ -62,8 +62,7 @@ const few = 8
 // all whom it found at its door at once, so flights of a crowd land together,
 // and without that those who were aboard leave together too: of 512 callers on
 // Zipf's keys one flight carried 20 calls and the next 220, and by turns server
-// and client waited for each other. Even ones make a tenth more decisions of
-// those.
+// and client waited for each other.
 func (q *Queue) crowded() (out int32, share int) {
 	t := &q.mu.trips
 	share = min(max(few, t.waiting/smooth), keys)
