@@ -14,59 +14,63 @@ end
 -- the loop whatever the key holds: it reads them, up to where the section ends.
 local once, whole = takes and all == 1, first * price
 local fits = limit - whole
+local quick, room, add, edge = once and kind == 3 and fit == 0, fits * 1048576, whole * 1048576, now + fill
 pos = behind
 for i = k, k + groups - 1 do
-  local key, v, ahead, leaves = keys[i]
-  local log, hz, at, x, y, z, used, sum, status = key, 0, now, 0, 0, 0, 0, 0, fit
-  if hashed then
-    v = try('HGET', key, field)
+  local key, decided, v = keys[i]
+  if hashed then v = try('HGET', key, field) end
+  if quick and v and #v == 25 then
+    --@include tokenbucket.quick
+  end
+  if not decided then
+    local log, hz, at, x, y, z, used, sum, status, ahead, leaves = key, 0, now, 0, 0, 0, 0, 0, fit
     -- An error's table has no length; to ask every string for .err would go
     -- through the metatable of strings.
     if v and #v == 0 and v.err then
       if string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then return v end
       status, v = math.max(fit, 67), false
     end
-  end
-  --@include each.view
-  local met = v or '\0'
-  if kind > 3 then met = pack('<Bdd', 1, used, x) end
-  local had, taken = used, whole
-  if once and used <= fits then used = used + whole
-  else
-    local count, cost, runs = first, price, all
-    pos = behind
-    while true do
-      local pass = count
-      if used + (takes and cost * count or cost) > limit then pass = math.max(0, math.floor((limit - used) / cost)) end
-      if takes then used = used + pass * cost end
-      if pass < count and kind > 3 and status == 0 then
-        local need = used + cost - limit
-        --@include each.release
-        met = met .. pack('<d', leaves or 0)
+    --@include each.view
+    local met = v or '\0'
+    if kind > 3 then met = pack('<Bdd', 1, used, x) end
+    local had, taken = used, whole
+    if once and used <= fits then used = used + whole
+    else
+      local count, cost, runs = first, price, all
+      pos = behind
+      while true do
+        local pass = count
+        if used + (takes and cost * count or cost) > limit then pass = math.max(0, math.floor((limit - used) / cost)) end
+        if takes then used = used + pass * cost end
+        if pass < count and kind > 3 and status == 0 then
+          local need = used + cost - limit
+          --@include each.release
+          met = met .. pack('<d', leaves or 0)
+        end
+        runs = runs - 1
+        if runs < 1 then break end
+        count, cost, pos = parse('<I4d', blob, pos)
+        --@include each.range
       end
-      runs = runs - 1
-      if runs < 1 then break end
-      count, cost, pos = parse('<I4d', blob, pos)
-      --@include each.range
+      taken = used - had
     end
-    taken = used - had
-  end
-  if status > 0 then
-    --@include each.refuse
-  else
-    --@include each.answer
-    local longer = 0
-    if taken > 0 then
-      --@include each.take
-      if hashed then
+    if status > 0 then
+      --@include each.refuse
+    else
+      --@include each.answer
+      local longer = 0
+      if taken > 0 then
+        --@include each.take
+        if hashed then
+          --@include each.lasts
+          call('HSET', key, field, v)
+          --@include each.expire
+        end
+      elseif takes and had > 0 then
+        --@include each.keep
         --@include each.lasts
-        call('HSET', key, field, v)
         --@include each.expire
       end
-    elseif takes and had > 0 then
-      --@include each.keep
-      --@include each.lasts
-      --@include each.expire
     end
   end
 end
