@@ -101,7 +101,7 @@ func decided(t *testing.T, script string, ns [7]float64, values []string) (all [
 	asked = binary.LittleEndian.AppendUint32(asked, 1)
 	asked = binary.LittleEndian.AppendUint64(asked, math.Float64bits(ns[6]))
 	var keys []string
-	held := make([]*redis.StringCmd, len(values))
+	held, lives := make([]*redis.StringCmd, len(values)), make([]*redis.DurationCmd, len(values))
 	p := client.Pipeline()
 	for i, v := range values {
 		keys = append(keys, fmt.Sprint("quick:", i))
@@ -110,13 +110,13 @@ func decided(t *testing.T, script string, ns [7]float64, values []string) (all [
 	}
 	reply := p.Eval(ctx, script, keys, fmt.Sprint(instant), asked, "f")
 	for i := range values {
-		held[i] = p.HGet(ctx, keys[i], "f")
+		held[i], lives[i] = p.HGet(ctx, keys[i], "f"), p.PTTL(ctx, keys[i])
 		p.Del(ctx, keys[i])
 	}
 	_, err := p.Exec(ctx)
 	require.NoError(t, err)
 	for i := range held {
-		all = append(all, fmt.Sprintf("%x became %x", values[i], held[i].Val()))
+		all = append(all, fmt.Sprintf("%x became %x, ends %v", values[i], held[i].Val(), lives[i].Val() > 0))
 	}
 	return append(all, fmt.Sprintf("%x", reply.Val()))
 }

@@ -36,18 +36,23 @@ v = pack('<Bddd', 1, hz, x, at)
 
 --@section quick
 -- What most takes meet, in a third fewer steps than view and take: a level that
--- is behind the clock, that leaves room, and whose key is known to live for long
--- enough. Whatever else is left to those.
+-- is behind the clock and leaves room. Whatever else is left to those.
 local version, h, level, t = parse('<Bddd', v)
 local q = (now - t) * a
-if version == 1 and q >= 0 and q < 4503599627370496 and h >= edge and h <= 18014398509481984 and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0 then
+if version == 1 and q >= 0 and q < 4503599627370496 and h >= 0 and h <= 18014398509481984 and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0 then
   q = q / b
   q = q - q % 1
   if q < level then level = level - q else level = 0 end
   if level <= room then
     decided = true
-    local met = v
+    local met, longer = v, 0
     --@include each.answer
+    if h < edge then
+      h = edge + fill
+      longer = h
+    end
+    --@include each.lasts
     call('HSET', key, field, pack('<Bddd', 1, h, level + add, now))
+    --@include each.expire
   end
 end
