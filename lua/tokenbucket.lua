@@ -35,7 +35,7 @@ end
 v = pack('<Bddd', 1, hz, x, at)
 
 --@section quick
--- What most takes meet, in a third fewer steps than view and take: a level that
+-- What most takes meet, in fewer steps than view and take: a level that
 -- is behind the clock and leaves room. Whatever else is left to those.
 local version, h, level, t = parse('<Bddd', v)
 local q = (now - t) * a
