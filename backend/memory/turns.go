@@ -67,7 +67,7 @@ func (m *guarded) share(tag uint32, read time.Duration) (stay bool) {
 	case due != 0 && late >= 0:
 		return m.due.CompareAndSwap(due, int64(read+turn+between))
 	case draw(read, counted):
-		if t.seen.Add(1) == enough && t.left.Load() == 0 {
+		if t.seen.Add(1) == enough && due == 0 {
 			m.consider(read)
 		}
 	}
@@ -88,7 +88,6 @@ func (m *guarded) all(now time.Duration) {
 }
 
 func (t *turns) count(now time.Duration) {
-	t.left.Store(0)
 	t.begin.Store(int64(now))
 	t.seen.Store(0)
 }
@@ -113,18 +112,24 @@ func (m *guarded) consider(now time.Duration) {
 	m.try(now)
 }
 
+// try begins a trial, and says when its first turn is.
 func (m *guarded) try(now time.Duration) {
-	m.turns.count(now)
-	m.turns.left.Store(trial)
+	m.turns.begins(now)
 	m.due.Store(int64(now + between))
+}
+
+func (t *turns) begins(now time.Duration) {
+	t.count(now)
+	t.left.Store(trial)
 }
 
 // back is for who has stayed away. A trial is over sooner where nothing was
 // counted since it began; it brought more where decisions were closer by an
-// eighth.
+// eighth. When the next turn is was said as this one began, and another may have
+// taken it: to say it anew would have both stay away.
 func (m *guarded) back(tag uint32, now time.Duration) {
 	t := &m.turns
-	if t.tag.Load() != tag {
+	if t.tag.Load() != tag || m.due.Load() == 0 {
 		return
 	}
 	switch left := t.left.Add(-1); {
@@ -135,7 +140,7 @@ func (m *guarded) back(tag uint32, now time.Duration) {
 		m.all(now)
 	case t.more.Add(-1) > 0:
 		t.rest.Store(t.rest.Load() / 2) // not forgotten: it may have been luck
-		m.try(now)
+		t.begins(now)
 	default:
 		m.all(now)
 	}

@@ -114,8 +114,10 @@ func TestTurnsAreOneRecords(t *testing.T) {
 		require.False(t, p.m.share(other, p.now))
 	}
 	require.InDelta(t, forgot, p.now-due, float64(forgot)/8)
+	p.m.try(p.now)
+	p.m.turns.seen.Store(1)
 	p.m.back(ours, p.now) // a turn that began before
-	require.Zero(t, p.m.due.Load())
+	require.EqualValues(t, trial, p.m.turns.left.Load())
 	require.Greater(t, p.call(t, while), while*9/10)
 }
 
@@ -159,6 +161,42 @@ func TestATurnIsOnes(t *testing.T) {
 	require.True(t, p.m.share(ours, p.now))
 	require.False(t, p.m.share(ours, p.now))
 	require.True(t, p.m.share(ours, p.now+turn+2*between), "who had it has lost its core")
+}
+
+// TestTurnsFollowEachOther: who comes back late from the last turn of a trial has
+// nobody join who took the next.
+func TestTurnsFollowEachOther(t *testing.T) {
+	p := &pair{now: time.Minute, both: 240, alone: 80}
+	p.call(t, time.Millisecond)
+	p.m.try(p.now)
+	p.m.turns.left.Store(1)
+	p.now += between
+	require.True(t, p.m.share(ours, p.now))
+	p.m.turns.seen.Store(enough)
+	p.now += turn + between
+	require.True(t, p.m.share(ours, p.now), "the next is another's")
+	p.m.back(ours, p.now)
+	require.EqualValues(t, trial, p.m.turns.left.Load(), "it brought more, so there is another trial")
+	for away := time.Duration(0); away < turn+between; away += 10 {
+		require.False(t, p.m.share(ours, p.now+away))
+	}
+	require.True(t, p.m.share(ours, p.now+turn+between))
+}
+
+// TestALateComer: who is back when all call again tells nothing, and keeps
+// nobody from turns.
+func TestALateComer(t *testing.T) {
+	p := &pair{now: time.Minute, both: 240, alone: 80}
+	p.call(t, time.Millisecond)
+	p.m.all(p.now)
+	rest := p.m.turns.rest.Load()
+	for range 3 * trial {
+		p.now += turn
+		p.m.back(ours, p.now)
+	}
+	require.Equal(t, rest, p.m.turns.rest.Load())
+	p.call(t, time.Millisecond)
+	require.Greater(t, p.call(t, while), while*9/10)
 }
 
 // TestAPause: of turns that were left off is none that is due when the callers
