@@ -253,17 +253,19 @@ func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
 	return w
 }
 
-// Try is Look, Fits, Take, RetryAt and ResetAt at once, for the kinds that keep
-// few words: it charges n units if they fit, and then retryAt is 0. A hit in a
-// store in this process took a tenth longer to go through a View.
-func (a *Algorithm) Try(w []int64, now, n int64) (used, retryAt, resetAt int64) {
-	switch a.kind {
-	case KindSlidingWindow:
-		return a.slidingTry(w, now, n)
-	case KindFixedWindow:
-		return a.fixedTry(w, now, n)
+// Try is Newest, Look, Fits, Take, RetryAt and ResetAt at once, for the kinds
+// that keep few words: it charges n units if they fit, and then retryAt is 0. It
+// is for a clock that never steps back, and decides at now or at the newest
+// instant of the words, which the clock has reached then. A hit in a store in this
+// process took a tenth longer to go through a View.
+func (a *Algorithm) Try(w []int64, now, n int64) (at, used, retryAt, resetAt int64) {
+	if a.kind == KindTokenBucket {
+		return a.tokenTry(w, now, n)
 	}
-	return a.tokenTry(w, now, n)
+	if a.kind == KindSlidingWindow {
+		return a.slidingTry(w, now, n)
+	}
+	return a.fixedTry(w, now, n)
 }
 
 // RetryAt returns the first instant at which n units fit if nobody else

@@ -19,7 +19,10 @@ func TokenBucket(rate Limit, burst int64) Algorithm {
 }
 
 // fraction is how many parts a unit has: 2^31 units of it stay below 2^53.
-const fraction = 1 << 20
+const (
+	fractionBits = 20
+	fraction     = 1 << fractionBits
+)
 
 // longest is where an instant's distance is cut: 2^52 µs are 142 years, and
 // now + longest is still a whole number below 2^53.
@@ -45,20 +48,27 @@ func (a *Algorithm) leaked(level, then, now int64) (left, at, was, since int64) 
 	if then >= now { // calls of one microsecond are many, and a division is dear
 		return level, then, level, then
 	}
-	return max(0, level-mulDiv(now-then, a.a, a.b)), now, level, then
+	return a.after(level, now-then), now, level, then
 }
 
-func units(level int64) int64 { return (level + fraction - 1) / fraction }
+// after returns what is left of a level when so much time has passed.
+func (a *Algorithm) after(level, passed int64) int64 { return max(0, level-mulDiv(passed, a.a, a.b)) }
 
-func (a *Algorithm) tokenTry(w []int64, now, n int64) (used, retryAt, resetAt int64) {
-	left, at, was, since := a.leaked(w[0], w[1], now)
+func units(level int64) int64 { return (level + fraction - 1) >> fractionBits }
+
+func (a *Algorithm) tokenTry(w []int64, now, n int64) (at, used, retryAt, resetAt int64) {
+	level, since := w[0], w[1]
+	left, at := level, max(now, since)
+	if at > since {
+		left = a.after(level, at-since)
+	}
 	used = units(left)
 	if used+n > a.max {
-		return used, since + a.leaks(was-(a.max-n)*fraction), since + a.leaks(was)
+		return at, used, since + a.leaks(level-(a.max-n)*fraction), since + a.leaks(level)
 	}
 	left += n * fraction
 	w[0], w[1] = left, at
-	return used + n, 0, at + a.leaks(left)
+	return at, used + n, 0, at + a.leaks(left)
 }
 
 // leaks returns how long it takes until that much has leaked.

@@ -18,8 +18,9 @@ type Hits struct {
 	store  *Store
 	policy *backend.Policy
 	name   name
-	rest   int64 // of it
-	key    int   // where a record has it
+	rest   int64  // of it
+	key    int    // where a record has it
+	most   uint64 // units: the largest cost that can pass
 }
 
 // Hits returns what decides hits by a policy that Check has passed, and that
@@ -32,20 +33,17 @@ func (s *Store) Hits(p *backend.Policy) Hits {
 		return Hits{}
 	}
 	n := s.nameOf(p, "")
-	return Hits{s, p, n, n.rest(), header + wordsOf(k)}
+	return Hits{s, p, n, n.rest(), header + wordsOf(k), uint64(p.Algorithm.Max())}
 }
 
 // Take writes the answer to a take of so many units to the zero d. Where it
 // returns false nothing was counted or written, and Do has to be asked: it knows
 // what is wrong, if something is.
 func (h *Hits) Take(ctx context.Context, key string, cost int64, d *backend.Decision) bool {
-	if h.store == nil {
+	if uint64(cost-1) >= h.most || uint(len(key)-1) >= inline || h.store.closed.Load() || ctx.Err() != nil {
 		return false
 	}
-	s, a := h.store, &h.policy.Algorithm
-	if cost < 1 || cost > a.Max() || uint(len(key)-1) >= inline || s.closed.Load() || ctx.Err() != nil {
-		return false
-	}
+	s := h.store
 	hash := maphash.String(s.seed, key)
 	t, m := h.name.tag(hash), &s.stripes[hash>>stripeShift].mu
 	read := s.clock.since()
@@ -53,11 +51,10 @@ func (h *Hits) Take(ctx context.Context, key string, cost int64, d *backend.Deci
 	if w == nil {
 		return false
 	}
-	now := max(s.clock.micros(read), a.Newest(w[header:])) // the clock has been there
-	used, retryAt, resetAt := a.Try(w[header:], now, cost)
+	now, used, retryAt, resetAt := h.policy.Algorithm.Try(w[header:], s.clock.micros(read), cost)
 	stay(w, resetAt, now)                               // also where it is denied: see read
 	h.policy.Word(d, cost, now, used, retryAt, resetAt) // while it is owned: the caller's copy of d had to wait for words still on their way, a tenth of a hit
-	release(&w[tagWord], head(t, h.name.kind(), key))
+	release(&w[tagWord])
 	if due := m.due.Load(); draw(read, counted) || due != 0 && int64(read) >= due {
 		s.after(m, t, read, now)
 	}
@@ -96,7 +93,7 @@ func (h *Hits) seize(m *guarded, tag uint32, key string) []int64 {
 		if h.has(w, key) {
 			return w
 		}
-		release(&w[tagWord], free)
+		release(&w[tagWord])
 	}
 	return h.search(m, t, g, marks, free, key)
 }
@@ -118,7 +115,7 @@ func (h *Hits) search(m *guarded, t *table, g int, marks uint64, free int64, key
 			if h.has(w, key) {
 				return w
 			}
-			release(&w[tagWord], free)
+			release(&w[tagWord])
 		}
 		if matches(marks, empty) != 0 {
 			return nil

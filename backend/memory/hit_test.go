@@ -213,7 +213,7 @@ func TestWhoseAHitIs(t *testing.T) {
 			h := s.Hits(&p)
 			w := h.seize(m, tag, key)
 			if w != nil {
-				release(&w[tagWord], w[tagWord]&^held)
+				release(&w[tagWord])
 			}
 			return w != nil
 		}
@@ -313,7 +313,7 @@ func TestOwnerAway(t *testing.T) {
 		runtime.Gosched()
 	}
 	require.Zero(t, ended.Load())
-	release(&w[tagWord], free)
+	release(&w[tagWord])
 	callers.Wait()
 	require.Equal(t, int64(4), ask(t, s, backend.Peek, g).Used)
 }

@@ -54,7 +54,7 @@ func contend(word *int64, free int64) bool {
 }
 
 // release gives back what seize owns.
-func release(word *int64, free int64) { atomic.StoreInt64(word, free) }
+func release(word *int64) { atomic.StoreInt64(word, atomic.LoadInt64(word)&^held) }
 
 // pause waits for an owner: at first about as long as one needs, later for as
 // long as it takes others to run.

@@ -94,7 +94,7 @@ func kill(w []int64) { atomic.StoreInt64(&w[tagWord], dead) }
 
 func tagIn(w []int64) uint32 { return uint32(atomic.LoadInt64(&w[tagWord]) >> 32) }
 
-func keyWords(n int) int { return (n + 7) / 8 }
+func keyWords(n int) int { return (n + 7) >> 3 }
 
 // putKey writes the key's bytes. The last eight of a key that is longer
 // overlap the ones before, so that nothing is compared byte by byte.
