@@ -21,6 +21,7 @@ type Hits struct {
 	rest   int64  // of it
 	key    int    // where a record has it
 	most   uint64 // units: the largest cost that can pass
+	hot    *hot
 }
 
 // Hits returns what decides hits by a policy that Check has passed, and that
@@ -28,12 +29,19 @@ type Hits struct {
 // algorithms that keep many numbers (BucketedWindow, SlidingLog), spread keys,
 // and with a clock that may step back, which is read under the lock.
 func (s *Store) Hits(p *backend.Policy) Hits {
+	h := s.hits(p)
+	h.hot = new(hot)
+	return h
+}
+
+// hits are for one call: they remember nothing.
+func (s *Store) hits(p *backend.Policy) Hits {
 	k := p.Algorithm.Kind()
 	if keepsMany(k) || p.Shards >= 2 || !s.clock.steady() {
 		return Hits{}
 	}
 	n := s.nameOf(p, "")
-	return Hits{s, p, n, n.rest(), header + wordsOf(k), uint64(p.Algorithm.Max())}
+	return Hits{s, p, n, n.rest(), header + wordsOf(k), uint64(p.Algorithm.Max()), nil}
 }
 
 // Take writes the answer to a take of so many units to the zero d. Where it
@@ -43,22 +51,36 @@ func (h *Hits) Take(ctx context.Context, key string, cost int64, d *backend.Deci
 	if uint64(cost-1) >= h.most || uint(len(key)-1) >= inline || h.store.closed.Load() || ctx.Err() != nil {
 		return false
 	}
-	s := h.store
-	hash := maphash.String(s.seed, key)
-	t, m := h.name.tag(hash), &s.stripes[hash>>stripeShift].mu
-	read := s.clock.since()
-	w := h.seize(m, t, key)
+	w, m, tag, read := h.own(key)
 	if w == nil {
 		return false
 	}
-	now, used, retryAt, resetAt := h.policy.Algorithm.Try(w[header:], s.clock.micros(read), cost)
+	now, used, retryAt, resetAt := h.policy.Algorithm.Try(w[header:], h.store.clock.micros(read), cost)
 	stay(w, resetAt, now)                               // also where it is denied: see read
 	h.policy.Word(d, cost, now, used, retryAt, resetAt) // while it is owned: the caller's copy of d had to wait for words still on their way, a tenth of a hit
 	release(&w[tagWord])
 	if due := m.due.Load(); draw(read, counted) || due != 0 && int64(read) >= due {
-		s.after(m, t, read, now)
+		h.store.after(m, tag, read, now)
 	}
 	return true
+}
+
+// own owns the policy's record of the key, and tells the time before: while a
+// record is owned others wait for it.
+func (h *Hits) own(key string) (w []int64, m *guarded, tag uint32, read time.Duration) {
+	s := h.store
+	if p := h.hot.of(key); p != nil {
+		if read = s.clock.since(); p.own() {
+			return p.w, p.m, p.tag, read
+		}
+	}
+	hash := maphash.String(s.seed, key)
+	tag, m = h.name.tag(hash), &s.stripes[hash>>stripeShift].mu
+	read = s.clock.since()
+	if w = h.seize(m, tag, key); w != nil && draw(read, remembered) {
+		h.hot.notice(hash, key, m, tag, w)
+	}
+	return w, m, tag, read
 }
 
 // after does what one hit in 16 does for all, and those whose turn it may be to
@@ -89,7 +111,7 @@ func (h *Hits) seize(m *guarded, tag uint32, key string) []int64 {
 	free, g := head(tag, h.name.kind(), key), t.home(tag)
 	marks, i := t.marks(g), likely(tag)
 	w := t.at(g*group + i)
-	if markAt(marks, i) == markOf(tag) && atomic.LoadInt64(&w[tagWord]) == free && atomic.CompareAndSwapInt64(&w[tagWord], free, free|held) {
+	if markAt(marks, i) == markOf(tag) && tryHold(&w[tagWord], free) {
 		if h.has(w, key) {
 			return w
 		}

@@ -108,7 +108,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		return &backend.InvalidError{What: "key", Value: len(r.Key), Want: "less than 128 MiB"}
 	}
 	if r.Plain() {
-		if h := s.Hits(&r.Policies[0]); h.Take(ctx, r.Key, r.Cost, d) {
+		if h := s.hits(&r.Policies[0]); h.Take(ctx, r.Key, r.Cost, d) {
 			return nil
 		}
 	}

@@ -53,6 +53,12 @@ func contend(word *int64, free int64) bool {
 	return false
 }
 
+// tryHold owns, for a hit, the record that has these bits in its first word while
+// nobody does. It looks first: to fail takes the line from an owner.
+func tryHold(word *int64, free int64) bool {
+	return atomic.LoadInt64(word) == free && atomic.CompareAndSwapInt64(word, free, free|held)
+}
+
 // release gives back what seize owns.
 func release(word *int64) { atomic.StoreInt64(word, atomic.LoadInt64(word)&^held) }
 

@@ -22,6 +22,9 @@ type guarded struct {
 	due    atomic.Int64                                  // when the next turn is, by the store's clock; 0: none is. See turns
 	_      [64]byte
 
+	dropped atomic.Int64 // records, written under the lock; see place
+	_       [64]byte
+
 	sync.Mutex
 	turns  turns
 	latest int64 // the last decision's instant under the lock, by the store's own clock
@@ -144,6 +147,7 @@ func (m *guarded) drop(t *table, cell int) {
 	w := t.at(cell)
 	m.freeAsides(w)
 	kill(w)
+	m.dropped.Add(1) // before another record comes to the cell
 	t.leave(cell)
 	if t.live == 0 {
 		m.replace(t.size, nil)
