@@ -17,12 +17,18 @@ local fits = limit - whole
 local quick, room, add, edge = once and kind == 3 and fit == 0, fits * 1048576, whole * 1048576, now + fill
 pos = behind
 for i = k, k + groups - 1 do
-  local key, decided, v = keys[i]
+  local key, longer, v, fresh = keys[i], 0
   if hashed then v = try('HGET', key, field) end
   if quick and v and #v == 25 then
     --@include tokenbucket.quick
   end
-  if not decided then
+  if fresh then
+    local met = v
+    --@include each.answer
+    --@include each.lasts
+    call('HSET', key, field, fresh)
+    --@include each.expire
+  else
     local log, hz, at, x, y, z, used, sum, status, ahead, leaves = key, 0, now, 0, 0, 0, 0, 0, fit
     -- An error's table has no length; to ask every string for .err would go
     -- through the metatable of strings.
@@ -58,7 +64,6 @@ for i = k, k + groups - 1 do
       --@include each.refuse
     else
       --@include each.answer
-      local longer = 0
       if taken > 0 then
         --@include each.take
         if hashed then

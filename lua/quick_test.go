@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
+	"regexp"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -16,13 +18,13 @@ import (
 
 const instant = 1_745_000_000_000_000 // microseconds
 
+// numbers are a policy's kind, limit, period, a, b, fill and what a take costs.
+type numbers [7]float64
+
 // TestQuickDecidesAsOthersDo: whatever a key holds, what is decided by the quick
 // way is answered and stored as without it.
 func TestQuickDecidesAsOthersDo(t *testing.T) {
-	slow := strings.Replace(Script, "local quick, room, add, edge = once and", "local quick, room, add, edge = false and", 1)
-	require.NotEqual(t, Script, slow)
-	// kind, limit, period, a, b, fill and the takes' cost
-	for _, ns := range [][7]float64{
+	for _, ns := range []numbers{
 		{3, 1 << 30, 1e6, 1 << 20, 1, 1 << 30, 1},
 		{3, 100, 1e6, 1 << 20, 10_000, 1e6, 5},
 		{3, 1 << 31, 1e12, 1<<20 - 1, 7, 1e6, 1},
@@ -33,17 +35,43 @@ func TestQuickDecidesAsOthersDo(t *testing.T) {
 		{3, 100, 1e6, 1 << 20, 10_000, 1e6, 1000}, // refused
 		{2, 100, 1e6, 0, 0, 0, 1},
 	} {
-		values := around(ns)
-		want, got := decided(t, slow, ns, values), decided(t, Script, ns, values)
-		for i := range want {
-			require.Equal(t, want[i], got[i], "%v", ns)
+		same(t, `(local quick, room, add, edge =) .*? and`, "$1 false and", around(ns), ns)
+	}
+}
+
+// TestQuickDecidesSetsAsOthersDo is the same of policies that are decided
+// together.
+func TestQuickDecidesSetsAsOthersDo(t *testing.T) {
+	roomy := numbers{3, 1 << 30, 1e6, 1 << 20, 1, 1 << 30, 1}
+	tight := numbers{3, 100, 1e6, 1 << 20, 10_000, 1e6, 5}
+	slow := numbers{3, 100, 1e12, 1, 1000, 1e9, 1}
+	for _, set := range [][]numbers{
+		{roomy, tight}, {roomy, tight, slow}, {slow, roomy, roomy, tight, roomy},
+		{roomy, {1, 100, 1e6, 0, 0, 0, 1}, roomy}, {{2, 100, 1e6, 0, 0, 0, 1}, roomy, roomy},
+		{roomy, {3, 100.5, 1e6, 1 << 20, 10_000, 1e6, 1}}, // refused
+	} {
+		values := around(set[0])
+		for _, ns := range set[1:] {
+			values = append(values, around(ns)...)
 		}
+		same(t, `if .* then\n(local room,)`, "if false then\n$1", values, set...)
+	}
+}
+
+// same decides takes by the script, and by the script with its quick way, an
+// expression, changed to another.
+func same(t *testing.T, quick, other string, values []string, policies ...numbers) {
+	slow := regexp.MustCompile(quick).ReplaceAllString(Script, other)
+	require.NotEqual(t, digest(Script), digest(slow))
+	want, got := decided(t, slow, policies, values), decided(t, Script, policies, values)
+	for i := range want {
+		require.Equal(t, want[i], got[i], "%v", policies)
 	}
 }
 
 // around returns values as keys may hold them: about each number that the rules
 // draw a line at.
-func around(ns [7]float64) (values []string) {
+func around(ns numbers) (values []string) {
 	limit, a, b, fill, cost := ns[1], ns[3], max(ns[4], 1), ns[5], ns[6]
 	line := func(x float64) []float64 {
 		return []float64{x - 1, x - 0.5, math.Nextafter(x, 0), x, math.Nextafter(x, math.Inf(1)), x + 1}
@@ -89,34 +117,65 @@ func around(ns [7]float64) (values []string) {
 	return values
 }
 
-// decided runs a take on keys that hold these values, and returns what the
-// script replied and what they hold then.
-func decided(t *testing.T, script string, ns [7]float64, values []string) (all []string) {
+// decided runs a take by these policies on keys that hold these values, each
+// under the first's field and, later in the list, under the others'. It returns
+// what the script replied and what the keys hold then.
+func decided(t *testing.T, script string, policies []numbers, values []string) (all []string) {
 	client, ctx := redistest.Shared(t).Client(t), context.Background()
-	asked := binary.LittleEndian.AppendUint16(nil, uint16(len(values)))
-	asked = append(asked, 1, 1, 1, 0, 1, 0, 2, 0, 0, 0, byte(ns[0]))
-	for _, x := range ns[1:6] {
-		asked = binary.LittleEndian.AppendUint64(asked, math.Float64bits(x))
+	args := []any{fmt.Sprint(instant), nil}
+	var fields, keys []string
+	for p := range policies {
+		fields = append(fields, fmt.Sprint("f", p))
+		args = append(args, fields[p])
 	}
-	asked = binary.LittleEndian.AppendUint32(asked, 1)
-	asked = binary.LittleEndian.AppendUint64(asked, math.Float64bits(ns[6]))
-	var keys []string
-	held, lives := make([]*redis.StringCmd, len(values)), make([]*redis.DurationCmd, len(values))
+	held, lives := make([]*redis.SliceCmd, len(values)), make([]*redis.DurationCmd, len(values))
 	p := client.Pipeline()
-	for i, v := range values {
+	for i := range values {
 		keys = append(keys, fmt.Sprint("quick:", i))
 		p.Del(ctx, keys[i])
-		p.HSet(ctx, keys[i], "f", v)
+		for f, field := range fields {
+			p.HSet(ctx, keys[i], field, values[(i+f*(len(values)/len(fields)+7))%len(values)])
+		}
 	}
-	reply := p.Eval(ctx, script, keys, fmt.Sprint(instant), asked, "f")
+	var replies []*redis.Cmd
+	const most = 6000 // keys of a script: some tens of milliseconds
+	for from := 0; from < len(keys); from += most {
+		to := min(from+most, len(keys))
+		args[1] = asked(to-from, policies)
+		replies = append(replies, p.Eval(ctx, script, keys[from:to], slices.Clone(args)...))
+	}
 	for i := range values {
-		held[i], lives[i] = p.HGet(ctx, keys[i], "f"), p.PTTL(ctx, keys[i])
+		held[i], lives[i] = p.HMGet(ctx, keys[i], fields...), p.PTTL(ctx, keys[i])
 		p.Del(ctx, keys[i])
 	}
 	_, err := p.Exec(ctx)
 	require.NoError(t, err)
 	for i := range held {
-		all = append(all, fmt.Sprintf("%x became %x, ends %v", values[i], held[i].Val(), lives[i].Val() > 0))
+		all = append(all, fmt.Sprintf("%x became %x, lives for %v", values[i], held[i].Val(), lives[i].Val().Round(time.Minute)))
 	}
-	return append(all, fmt.Sprintf("%x", reply.Val()))
+	for _, r := range replies {
+		all = append(all, fmt.Sprintf("%x", r.Val()))
+	}
+	return all
+}
+
+// asked is a section of so many groups, of one take each by these policies.
+func asked(groups int, policies []numbers) []byte {
+	b := binary.LittleEndian.AppendUint16(nil, uint16(groups))
+	shape, runs := byte(2), byte(0)
+	if len(policies) == 1 {
+		shape, runs = 1, 1
+	}
+	b = append(b, shape, 1, byte(len(policies)), 0, runs, 0, 2, 0, 0, 0)
+	for _, ns := range policies {
+		b = append(b, byte(ns[0]))
+		for _, x := range ns[1:6] {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+		}
+		if shape == 1 {
+			b = binary.LittleEndian.AppendUint32(b, 1)
+		}
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(ns[6]))
+	}
+	return b
 }

@@ -9,7 +9,7 @@ local field, second, third = args[names + 1], args[names + 2], args[names + 3]
 -- What the first group reads of the section, for those after it.
 local same, sets, fit = false, groups > 1 and {}, 0
 for i = k, k + groups - 1 do
-  local key, status, values, one, two, three, fresh, ahead, sum, log = keys[i], 0
+  local key, status, values, one, two, three, more, ahead, sum, log = keys[i], 0
   if policies == 3 then values = try('HMGET', key, field, second, third)
   else values = try('HMGET', key, unpack(args, names + 1, names + policies)) end
   if values.err then
@@ -31,30 +31,43 @@ for i = k, k + groups - 1 do
       if groups > 1 then sets[p] = {kind, limit, period, a, b, fill, cost} end
     end
     if fit > 0 then status = fit end
-    local hz, at, x, y, z, used, v = 0, now, 0, 0, 0, 0, values[p]
-    --@include each.view
-    if kind > 3 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
-    local had, taken = used, cost
-    used = used + taken
-    if used > limit then
-      passes = false
-      if takes and status == 0 then
-        local longer = kept
-        --@include each.keep
-        kept = longer
+    local v, fresh = values[p]
+    -- Once a policy denied, or can't be decided by, nothing is made any more.
+    if kind == 3 and passes and status == 0 and v and #v == 25 then
+      local room, add, edge = (limit - cost) * 1048576, cost * 1048576, now + fill
+      --@include tokenbucket.quick
+    end
+    if fresh then met[before + p] = v
+    else
+      local hz, at, x, y, z, used = 0, now, 0, 0, 0, 0
+      --@include each.view
+      if kind > 3 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
+      local had, taken = used, cost
+      used = used + taken
+      if used > limit then
+        passes = false
+        if takes and status == 0 then
+          local longer = kept
+          --@include each.keep
+          kept = longer
+        end
+        if kind > 3 and status == 0 then
+          local need, leaves = used - limit
+          --@include each.release
+          later = later .. pack('<d', leaves)
+        end
+      elseif passes and status == 0 then
+        --@include each.take
+        fresh = v
       end
-      if kind > 3 and status == 0 then
-        local need, leaves = used - limit
-        --@include each.release
-        later = later .. pack('<d', leaves)
-      end
-    elseif passes and status == 0 then
-      --@include each.take
-      if p == 1 then one = v elseif p == 2 then two = v elseif p == 3 then three = v
-      else
-        if p == 4 then fresh = {} end
-        fresh[2 * p - 7], fresh[2 * p - 6] = args[names + p], v
-      end
+    end
+    if not fresh then
+    elseif p == 1 then one = fresh
+    elseif p == 2 then two = fresh
+    elseif p == 3 then three = fresh
+    else
+      if p == 4 then more = {} end
+      more[2 * p - 7], more[2 * p - 6] = args[names + p], fresh
     end
   end
   if status > 0 then
@@ -72,7 +85,7 @@ for i = k, k + groups - 1 do
       --@include each.lasts
       if policies == 3 then call('HSET', key, field, one, second, two, third, three)
       elseif policies == 2 then call('HSET', key, field, one, second, two)
-      else call('HSET', key, field, one, second, two, third, three, unpack(fresh)) end
+      else call('HSET', key, field, one, second, two, third, three, unpack(more)) end
       --@include each.expire
     elseif kept > 0 then
       longer = kept

@@ -36,7 +36,9 @@ v = pack('<Bddd', 1, hz, x, at)
 
 --@section quick
 -- What most takes meet, in fewer steps than view and take: a level that
--- is behind the clock and leaves room. Whatever else is left to those.
+-- is behind the clock and leaves room. Then fresh is what is to be stored, and
+-- longer no less than how long the key has to live for it. Whatever else is left
+-- to those.
 local version, h, level, t = parse('<Bddd', v)
 local q = (now - t) * a
 if version == 1 and q >= 0 and q < 4503599627370496 and h >= 0 and h <= 18014398509481984 and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0 then
@@ -44,15 +46,10 @@ if version == 1 and q >= 0 and q < 4503599627370496 and h >= 0 and h <= 18014398
   q = q - q % 1
   if q < level then level = level - q else level = 0 end
   if level <= room then
-    decided = true
-    local met, longer = v, 0
-    --@include each.answer
     if h < edge then
       h = edge + fill
-      longer = h
+      if h > longer then longer = h end
     end
-    --@include each.lasts
-    call('HSET', key, field, pack('<Bddd', 1, h, level + add, now))
-    --@include each.expire
+    fresh = pack('<Bddd', 1, h, level + add, now)
   end
 end
