@@ -30,7 +30,9 @@ type Hits struct {
 // and with a clock that may step back, which is read under the lock.
 func (s *Store) Hits(p *backend.Policy) Hits {
 	h := s.hits(p)
-	h.hot = new(hot)
+	if h.store != nil {
+		h.hot = new(hot)
+	}
 	return h
 }
 
@@ -73,12 +75,17 @@ func (h *Hits) own(key string) (w []int64, m *guarded, tag uint32, read time.Dur
 		if read = s.clock.since(); p.own() {
 			return p.w, p.m, p.tag, read
 		}
+		h.hot.leave(p)
 	}
 	hash := maphash.String(s.seed, key)
 	tag, m = h.name.tag(hash), &s.stripes[hash>>stripeShift].mu
-	read = s.clock.since()
-	if w = h.seize(m, tag, key); w != nil && draw(read, remembered) {
-		h.hot.notice(hash, key, m, tag, w)
+	var next *place
+	if read = s.clock.since(); draw(read, remembered) {
+		next = h.hot.notice(hash, key, m, tag, head(tag, h.name.kind(), key))
+	}
+	if w = h.seize(m, tag, key); w != nil && next != nil {
+		next.w = w
+		h.hot.place.Store(next)
 	}
 	return w, m, tag, read
 }

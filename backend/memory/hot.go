@@ -16,7 +16,8 @@ type hot struct {
 // place is where a record was while a hit owned it. It is there for as long as it
 // can be owned there and its stripe has dropped none, so that nothing else has come
 // to its cell; a record that moves leaves its first word behind, owned for good. A
-// place that is of no use any more keeps that table until another is remembered.
+// limiter that nobody calls any more keeps that table, some 200 KB of a million
+// keys'.
 type place struct {
 	key     string // a copy: the caller's may be a small part of a large one
 	m       *guarded
@@ -26,8 +27,8 @@ type place struct {
 	dropped int64 // records, by its stripe
 }
 
-// remembered is how many bits: one hit in 1024 is drawn, and a key that is drawn
-// twice in a row is remembered. Not each that is drawn: where many keys are called
+// remembered is how many bits: of the hits elsewhere one in 1024 is drawn, and a
+// key that is drawn twice in a row is remembered. Not each that is drawn: where many keys are called
 // alike nearly every call would look at the place of another.
 const remembered = 10
 
@@ -53,10 +54,20 @@ func (p *place) own() bool {
 	return false
 }
 
-// notice is told of a hit that was drawn, while that owns the record.
-func (h *hot) notice(hash uint64, key string, m *guarded, tag uint32, w []int64) {
-	if h != nil && h.drawn.Swap(hash) == hash {
-		free := atomic.LoadInt64(&w[tagWord]) &^ held
-		h.place.Store(&place{strings.Clone(key), m, tag, w, free, m.dropped.Load()})
+// leave forgets a place that can't be owned any more.
+func (h *hot) leave(p *place) {
+	if p.m.dropped.Load() != p.dropped {
+		h.place.CompareAndSwap(p, nil)
 	}
+}
+
+// notice is told of a call that was drawn, and returns the place to be
+// remembered once that owns the record, or nil. It is made before, since nobody
+// who owns waits for memory; a record that the stripe drops meanwhile makes a
+// place that is of no use.
+func (h *hot) notice(hash uint64, key string, m *guarded, tag uint32, free int64) *place {
+	if h == nil || h.drawn.Swap(hash) != hash {
+		return nil
+	}
+	return &place{strings.Clone(key), m, tag, nil, free, m.dropped.Load()}
 }

@@ -3,6 +3,8 @@ package memory
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate-go/headgate/algo"
@@ -55,6 +57,11 @@ func TestHot(t *testing.T) {
 		require.Equal(t, free|held, w[tagWord], "it is the record")
 		require.Same(t, m, place.m)
 		release(&w[tagWord])
+		at, in, tag, _ := c.hits.own(key)
+		require.Same(t, &w[0], &at[0])
+		require.Same(t, m, in)
+		require.Equal(t, c.hits.name.tag(c.s.hash(&c.g)), tag)
+		release(&w[tagWord])
 		used := c.used(key)
 		c.s.seed = New(nil).seed // whatever is searched is not found
 		require.True(t, c.take(key))
@@ -71,14 +78,14 @@ func units(w []int64) int64 { return w[header] >> 20 }
 func TestNoneHot(t *testing.T) {
 	c := callOn(t, "hot")
 	c.hits.hot = new(hot)
-	keys := make([]string, 2000)
+	keys := make([]string, 20_000) // two draws that many calls apart are of one key: hardly ever
 	for i := range keys {
 		keys[i] = fmt.Sprint("user:", i)
 		c.g.Key = keys[i]
 		ask(t, c.s, backend.Take, c.g)
 	}
 	drawn := 0
-	for round := 0; drawn < 100; round++ {
+	for round := 0; drawn < 100 && round < 1_000_000; round++ {
 		before := c.hits.hot.drawn.Load()
 		c.take(keys[round*7919%len(keys)])
 		if c.hits.hot.drawn.Load() != before {
@@ -86,6 +93,42 @@ func TestNoneHot(t *testing.T) {
 		}
 	}
 	require.Nil(t, c.hits.hot.place.Load())
+	require.Equal(t, 100, drawn)
+}
+
+// TestHotIsExact: what is decided at a key's place is counted like all else,
+// while other records come and go.
+func TestHotIsExact(t *testing.T) {
+	c := callOn(t, "user:123456")
+	before := c.used(c.g.Key)
+	var callers, others sync.WaitGroup
+	var stop atomic.Bool
+	others.Add(1)
+	go func() {
+		defer others.Done()
+		for i := 0; !stop.Load(); i++ {
+			g := c.g
+			g.Key = fmt.Sprint("other:", i%5000)
+			ask(t, c.s, backend.Take, g)
+			ask(t, c.s, backend.Reset, g)
+		}
+	}()
+	const each = 100_000
+	for range 3 {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			for range each {
+				if !c.take(c.g.Key) {
+					ask(t, c.s, backend.Take, c.g)
+				}
+			}
+		}()
+	}
+	callers.Wait()
+	stop.Store(true)
+	others.Wait()
+	require.Equal(t, before+3*each, c.used(c.g.Key))
 }
 
 // TestHotMoves: a record that moved to another table is found there.
@@ -127,4 +170,5 @@ func TestHotLeaves(t *testing.T) {
 	require.Equal(t, free, came[tagWord], "given back")
 	c.take(c.g.Key)
 	require.Zero(t, units(came))
+	require.Nil(t, c.hits.hot.place.Load(), "it is of no use any more")
 }
