@@ -6,6 +6,14 @@ import "time"
 // one that lands while the server is not crowded (bench: latency/paced).
 const out = 8
 
+// afar is how many may be out where the server is farther than near: a call that
+// finds no place there waits for a good part of a long round trip, and so many
+// in that time cost little. Of calls that come by chance, four or five on their
+// way at a time, one in 11 finds eight out, and one in 58 ten (bench:
+// latency/poisson-1ms/30). Ten are half of the connections that a client of two
+// cores may have, by go-redis' default.
+const afar = 10
+
 // crowd is how many may be out where flights carry more than a few calls and
 // follow each other quickly: each costs both sides what dozens of calls of one
 // key do. With one out the server waits for the client (a third less on 100,000
@@ -71,7 +79,9 @@ func (q *Queue) crowded() (out int32, share int) {
 		return q.most, keys
 	case link <= near && t.least > link+slack+time.Duration(t.groups/smooth)*aGroup:
 		return min(pair, q.most), share
-	case load <= several*smooth || load <= many*smooth && link > near:
+	case load <= many*smooth && link > near:
+		return q.afar, keys
+	case load <= several*smooth:
 		return q.most, keys
 	case load > alike*t.groups && link <= beside:
 		return min(pair, q.most), share

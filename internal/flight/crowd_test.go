@@ -17,7 +17,7 @@ import (
 )
 
 // TestCrowds: where flights are full and follow each other quickly fewer are
-// out, but not where the server is far away.
+// out, but more where the server is far away.
 func TestCrowds(t *testing.T) {
 	server := redistest.Start(t)
 	near, far := queue(server.Client(t), 20*time.Second), queue(distant{server.Client(t), 2 * time.Millisecond}, 20*time.Second)
@@ -36,8 +36,8 @@ func TestCrowds(t *testing.T) {
 		if q == near {
 			require.Eventually(t, func() bool { return q.Limit() < flight.Out }, 10*time.Second, time.Millisecond)
 		} else {
-			time.Sleep(100 * time.Millisecond) // until it is known
-			require.Never(t, func() bool { return q.Limit() < flight.Out }, 200*time.Millisecond, time.Millisecond)
+			require.Eventually(t, func() bool { return q.Limit() == flight.Afar }, 10*time.Second, time.Millisecond)
+			require.Never(t, func() bool { return q.Limit() != flight.Afar }, 200*time.Millisecond, time.Millisecond)
 		}
 		over.Store(true)
 		crowd.Wait()
@@ -62,6 +62,9 @@ func TestPairs(t *testing.T) {
 		{"many calls of one key, over a link", 100, 1, away, 3},
 		{"many calls of one key, far away", 100, 1, far, 3},
 		{"a call or two", 2, 1, beside, flight.Out},
+		{"a call or two, over a link", 2, 1, away, flight.Out},
+		{"a call or two, far away", 2, 1, far, flight.Afar},
+		{"several calls, far away", 8, 8, far, flight.Afar},
 	} {
 		q := queue(server.Client(t), time.Second)
 		for range 100 {
@@ -85,15 +88,15 @@ func TestOthersKeepItBusy(t *testing.T) {
 		link          time.Duration
 		calls, groups int
 		took          time.Duration
-		out           int
+		out, then     int
 	}{
-		{"several calls of one key", 30 * us, 5, 1, 600 * us, 2},
-		{"one call at a time", 30 * us, 1, 1, 600 * us, 2},
-		{"several keys", 30 * us, 5, 5, 600 * us, 2},
-		{"as many keys as take so long", 30 * us, 10, 10, 600 * us, 3},
-		{"not much longer than the link", 30 * us, 4, 1, 220 * us, 3},
-		{"over a link", 600 * us, 5, 1, 700 * us, 3},
-		{"far away", 2000 * us, 5, 1, 3000 * us, flight.Out},
+		{"several calls of one key", 30 * us, 5, 1, 600 * us, 2, flight.Out},
+		{"one call at a time", 30 * us, 1, 1, 600 * us, 2, flight.Out},
+		{"several keys", 30 * us, 5, 5, 600 * us, 2, flight.Out},
+		{"as many keys as take so long", 30 * us, 10, 10, 600 * us, 3, flight.Out},
+		{"not much longer than the link", 30 * us, 4, 1, 220 * us, 3, flight.Out},
+		{"over a link", 600 * us, 5, 1, 700 * us, 3, flight.Out},
+		{"far away", 2000 * us, 5, 1, 3000 * us, flight.Afar, flight.Afar},
 	} {
 		q := queue(server.Client(t), time.Second)
 		q.Note(1, 1, test.link)
@@ -104,7 +107,7 @@ func TestOthersKeepItBusy(t *testing.T) {
 		for range 100 {
 			q.Note(1, 1, test.link)
 		}
-		require.Equal(t, flight.Out, q.Limit(), "%s, and then at leisure", test.about)
+		require.Equal(t, test.then, q.Limit(), "%s, and then at leisure", test.about)
 	}
 }
 
@@ -117,7 +120,7 @@ func TestAServerThatMovedAway(t *testing.T) {
 	}
 	require.Equal(t, 2, q.Limit())
 	q.NoteAt(flight.While+time.Second, 5, 1, 2*time.Millisecond)
-	require.Equal(t, flight.Out, q.Limit())
+	require.Equal(t, flight.Afar, q.Limit())
 }
 
 // TestABrokenTripIsNoLink: a connection that ends at once makes no far server
@@ -137,7 +140,18 @@ func TestABrokenTripIsNoLink(t *testing.T) {
 	for range 50 {
 		_, err := q.Ask(context.Background(), "k", 0, take("k"))
 		require.NoError(t, err)
-		require.Equal(t, flight.Out, q.Limit())
+		require.Equal(t, flight.Afar, q.Limit())
+	}
+}
+
+// TestNoMoreThanConnections: a flight beyond those would wait for one.
+func TestNoMoreThanConnections(t *testing.T) {
+	server := redistest.Start(t)
+	for _, size := range []int{1, 5, flight.Out + 1} {
+		q := queue(server.Client(t, func(o *redis.Options) { o.PoolSize = size }), time.Second)
+		require.Equal(t, min(size, flight.Out), q.Limit())
+		q.Note(1, 1, 5*time.Millisecond)
+		require.Equal(t, size, q.Limit(), "far away")
 	}
 }
 
@@ -165,6 +179,7 @@ func TestFlightsOfACrowdAreEven(t *testing.T) {
 	const beside = 100 * time.Microsecond
 	q, g := gated(t, false)
 	landed := fill(t, q, g)
+	held := q.Limit()
 	ended := make(chan error, even+more)
 	ask := func(from, to int) {
 		for i := from; i < to; i++ {
@@ -190,8 +205,8 @@ func TestFlightsOfACrowdAreEven(t *testing.T) {
 	g.open()
 	landed()
 	allAnswered(t, ended)
-	require.True(t, g.holds(flight.Out+2))
-	require.False(t, g.holds(flight.Out+3))
+	require.True(t, g.holds(held+2))
+	require.False(t, g.holds(held+3))
 }
 
 // TestFewRideTogether: also where nobody waited, of late.

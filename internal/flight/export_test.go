@@ -9,8 +9,12 @@ import (
 	"github.com/headgate-go/headgate/internal/script"
 )
 
-// Out is how many flights may be out at once.
-const Out = out
+// Out is how many flights may be out at once, and Afar how many where the server
+// is far away.
+const (
+	Out  = out
+	Afar = afar
+)
 
 // SetMost makes n calls fill a queue.
 func SetMost(t *testing.T, n int64) {

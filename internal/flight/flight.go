@@ -25,6 +25,7 @@ type Queue struct {
 	ways   script.Ways // nil: all groups of a flight go in one command
 	budget time.Duration
 	most   int32 // flights that may be out while they are not crowded
+	afar   int32 // and where the server is far away
 
 	inbox   inbox
 	out     atomic.Int32 // flights that are out
@@ -43,9 +44,9 @@ type Queue struct {
 // New returns the queue of a server. Where it is a node of a cluster, ways says
 // how to get from it to the others. Alone makes every call a flight of its own.
 func New(s *script.Server, ways script.Ways, budget time.Duration, alone bool) *Queue {
-	q := &Queue{server: s, ways: ways, budget: budget, most: out}
-	if n := s.PoolSize(); n > 0 {
-		q.most = min(q.most, int32(n)) // a flight without a connection only waits for one
+	q := &Queue{server: s, ways: ways, budget: budget, most: out, afar: afar}
+	if n := int32(s.PoolSize()); n > 0 { // a flight without a connection only waits for one
+		q.most, q.afar = min(q.most, n), min(q.afar, n)
 	}
 	if alone {
 		q.most = all

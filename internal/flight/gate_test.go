@@ -96,8 +96,9 @@ func fill(t *testing.T, q *flight.Queue, g *gate) (landed func()) {
 	_, err := q.Ask(context.Background(), "warm", 0, take("warm"))
 	require.NoError(t, err)
 	g.shut()
+	held := q.Limit()
 	var flights sync.WaitGroup
-	for i := range flight.Out {
+	for i := range held {
 		flights.Add(1)
 		go func() {
 			defer flights.Done()
@@ -105,7 +106,7 @@ func fill(t *testing.T, q *flight.Queue, g *gate) (landed func()) {
 			_, _ = q.Ask(context.Background(), k, 0, take(k))
 		}()
 	}
-	require.Eventually(t, func() bool { return g.holds(flight.Out) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.holds(held) }, 5*time.Second, time.Millisecond)
 	return flights.Wait
 }
 
@@ -202,7 +203,7 @@ func TestNobodyOvertakes(t *testing.T) {
 			waits(t, q, 1)
 		}
 	}
-	require.Eventually(t, func() bool { return g.holds(flight.Out + 1) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return g.holds(q.Limit()) }, 5*time.Second, time.Millisecond)
 	require.Zero(t, q.Waiting(), "both are on the flight that has left")
 	g.open()
 	landed()
@@ -258,9 +259,9 @@ func TestStayingIsNoTrip(t *testing.T) {
 	for range 100 {
 		q.Note(5, 1, 5*time.Millisecond)
 	}
-	require.Equal(t, flight.Out, q.Limit())
+	require.Equal(t, flight.Afar, q.Limit())
 	q.Late(5)
-	require.Equal(t, flight.Out, q.Limit())
+	require.Equal(t, flight.Afar, q.Limit())
 }
 
 // TestHurry: where others compute all the time, flights don't wait for them.
