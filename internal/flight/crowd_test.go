@@ -179,7 +179,6 @@ func TestFlightsOfACrowdAreEven(t *testing.T) {
 	const beside = 100 * time.Microsecond
 	q, g := gated(t, false)
 	landed := fill(t, q, g)
-	held := q.Limit()
 	ended := make(chan error, even+more)
 	ask := func(from, to int) {
 		for i := from; i < to; i++ {
@@ -205,8 +204,8 @@ func TestFlightsOfACrowdAreEven(t *testing.T) {
 	g.open()
 	landed()
 	allAnswered(t, ended)
-	require.True(t, g.holds(held+2))
-	require.False(t, g.holds(held+3))
+	require.True(t, g.holds(flight.Out+2))
+	require.False(t, g.holds(flight.Out+3))
 }
 
 // TestFewRideTogether: also where nobody waited, of late.
