@@ -114,13 +114,12 @@ func (t *Trip) pipeline(s *Server) error {
 
 // sendAll sends the groups that someone waits for.
 func (t *Trip) sendAll(s *Server, all []*Group) {
-	groups := t.sending[:0]
 	for _, g := range all {
-		if g.err = errWithdrawn; g.awaited() {
-			groups = append(groups, g)
-		}
+		g.err = errWithdrawn
 	}
-	if t.sending = groups; len(groups) == 0 {
+	t.sending = t.awaited(t.sending[:0], all)
+	groups := t.sending
+	if len(groups) == 0 {
 		return
 	}
 	for i, g := range groups {

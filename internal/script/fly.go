@@ -131,12 +131,7 @@ type pipeliner interface{ Pipeline() redis.Pipeliner }
 // send sends the groups that someone waits for in one command, once.
 func (t *Trip) send(s *Server, asking bool) (string, error) {
 	c := &t.joint
-	c.trip, c.groups, c.follow, c.shared = t, c.groups[:0], asking, false
-	for _, g := range t.Groups() {
-		if g.awaited() {
-			c.groups = append(c.groups, g)
-		}
-	}
+	c.trip, c.groups, c.follow, c.shared = t, t.awaited(c.groups[:0], t.Groups()), asking, false
 	if len(c.groups) == 0 {
 		return "", errWithdrawn
 	}

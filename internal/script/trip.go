@@ -268,6 +268,18 @@ func (t *Trip) enter(s *Server, said error) error {
 	return nil
 }
 
+// awaited appends the groups that someone waits for.
+func (t *Trip) awaited(to, groups []*Group) []*Group {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range groups {
+		if !t.mu.over && g.awaited() {
+			to = append(to, g)
+		}
+	}
+	return to
+}
+
 // write marks and packs what stands in the command, and says why it may not be
 // written.
 // One of several in a pipeline is: an error would be that of all. Where nobody
