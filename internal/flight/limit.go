@@ -37,14 +37,8 @@ const (
 	beside = 200 * time.Microsecond
 )
 
-// limit is how many batches may be in flight now.
-func (q *Queue) limit() int {
-	if q.alone {
-		return 1 << 30
-	}
-	return q.mu.trips.limit(q.server.PoolSize())
-}
-
+// limit is how many batches may be in flight now, of a client with so many
+// connections.
 func (t *trips) limit(poolSize int) int {
 	switch {
 	case t.link > near:

@@ -37,6 +37,7 @@ type Queue struct {
 		pending list
 		filling bool // a batch has its place and is about to take the pending calls
 		out     int  // batches in flight that hold a place
+		limit   int  // how many may
 		overdue int  // batches in flight that gave their place back
 		trips   trips
 	}
@@ -45,7 +46,11 @@ type Queue struct {
 // New returns the queue of a server. Where the server is a node of a cluster,
 // ways leads from it to the others. Alone makes every call a batch of its own.
 func New(s *script.Server, ways script.Ways, budget time.Duration, alone bool) *Queue {
-	return &Queue{server: s, ways: ways, budget: budget, alone: alone}
+	q := &Queue{server: s, ways: ways, budget: budget, alone: alone}
+	if q.mu.limit = relaxed; alone {
+		q.mu.limit = 1 << 30
+	}
+	return q
 }
 
 // Do decides one request, which its store has checked, on the key whose tag and
@@ -86,7 +91,7 @@ func (q *Queue) push(c *call, ready bool) (leaves bool, err error) {
 // has: round trip after round trip of full batches. Such a call would cost the
 // server its share of a batch and the caller its time.
 func (q *Queue) crowded(c *call, n int) bool {
-	t, perTrip := &q.mu.trips, maxGroups*q.limit()
+	t, perTrip := &q.mu.trips, maxGroups*q.mu.limit
 	if q.alone || n < maxGroups && c.deadline-c.came >= q.budget/2 || t.stale(c.came) {
 		return false
 	}
@@ -96,7 +101,7 @@ func (q *Queue) crowded(c *call, n int) bool {
 // place takes the place of one more batch in flight, where there is one and
 // calls are pending that no other batch is about to take.
 func (q *Queue) place() bool {
-	if q.mu.filling || q.mu.pending.first == nil || q.mu.out >= q.limit() || !q.connection() {
+	if q.mu.filling || q.mu.pending.first == nil || q.mu.out >= q.mu.limit || !q.connection() {
 		return false
 	}
 	q.mu.out++
@@ -185,4 +190,7 @@ func (q *Queue) note(now time.Duration, calls, groups int, took time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.trips.note(now, calls, groups, took)
+	if !q.alone {
+		q.mu.limit = q.mu.trips.limit(q.server.PoolSize())
+	}
 }
