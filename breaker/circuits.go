@@ -88,7 +88,7 @@ func (c *circuits) circuit(node string) *gobreaker.TwoStepCircuitBreaker[struct{
 // Enter asks the node's circuit.
 func (c *circuits) Enter(node string) (leave func(error), err error) {
 	if leave, err = c.circuit(node).Allow(); err != nil {
-		return nil, fmt.Errorf("%w: circuit of %s: %w", backend.ErrUnavailable, node, err)
+		return nil, backend.Wrap(backend.ErrUnavailable, fmt.Errorf("circuit of %s: %w", node, err))
 	}
 	return leave, nil
 }

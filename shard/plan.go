@@ -45,7 +45,7 @@ func (p *plan) admits(r *backend.Request) error {
 	}
 	for j := range p.policies {
 		if n, share := r.CostOf(j), p.parts[0][j].Algorithm.Max(); n > share { // the first is the least
-			return fmt.Errorf("%w: %w", backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n,
+			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n,
 				Want: fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", share, len(p.parts), p.policies[j].Name)})
 		}
 	}

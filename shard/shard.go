@@ -188,7 +188,7 @@ func checkShards(p, first *backend.Policy) error {
 	case k >= 2:
 		part := p.Algorithm.Part(0, k)
 		if err := part.Check(); err != nil {
-			return fmt.Errorf("headgate: policy %q in %d shards: %w", p.Name, k, err)
+			return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), err)
 		}
 	}
 	if bad.Want != "" {

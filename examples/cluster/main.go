@@ -55,7 +55,10 @@ func (quiet) Printf(context.Context, string, ...any) {}
 
 // run calls until ctx ends and prints a line every so often.
 func run(ctx context.Context, w io.Writer, addrs []string, every time.Duration) error {
-	store := cluster.Open(addrs, nil)
+	store, err := cluster.Open(addrs, nil)
+	if err != nil {
+		return err
+	}
 	defer store.Close()
 	seen := newTally()
 	sites, err := callSites(store, seen)

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -72,9 +71,9 @@ func (t *Take) Decide(op backend.Op, g *backend.Group, d *backend.Decision) erro
 // counted nothing all the same.
 func unknown(op backend.Op, why error) error {
 	if op == backend.Peek {
-		return fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
+		return backend.Wrap(backend.ErrUnavailable, why)
 	}
-	return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, why)
+	return backend.Wrap(backend.ErrPerhapsCounted, why)
 }
 
 // fail gives all that nobody left the error, each as what is known of it:
@@ -85,7 +84,7 @@ func (g *Group) fail(why error) {
 		switch t.state.Load() {
 		case waiting:
 			if unsent == nil {
-				unsent = fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
+				unsent = backend.Wrap(backend.ErrUnavailable, why)
 			}
 			t.err = unsent
 		case sent:
