@@ -57,14 +57,22 @@ func named(s string) bool {
 	return true
 }
 
-// Check refuses a request that no store could decide. Every store asks it
-// before it touches a count. It trusts the policies: Store.Check saw them.
-func (r *Request) Check(ctx context.Context) error {
+// CheckContext refuses a context that is nil or has ended.
+func CheckContext(ctx context.Context) error {
 	if ctx == nil {
 		return &InvalidError{What: "context", Value: nil, Want: "one that is not nil, as context.Background()"}
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", err)
+	}
+	return nil
+}
+
+// Check refuses a request that no store could decide. Every store asks it
+// before it touches a count. It trusts the policies: Store.Check saw them.
+func (r *Request) Check(ctx context.Context) error {
+	if err := CheckContext(ctx); err != nil {
+		return err
 	}
 	if r.Op != Take && r.Op != Peek && r.Op != Reset {
 		return fmt.Errorf("%w: %v", ErrUnsupported, r.Op)
