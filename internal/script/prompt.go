@@ -57,7 +57,8 @@ const goRedis = "github.com/redis/go-redis/v9"
 // user names none.
 func plain(dialer uintptr) bool {
 	f := runtime.FuncForPC(dialer)
-	return f != nil && strings.HasPrefix(f.Name(), goRedis+".") && strings.Contains(f.Name(), "NewDialer.func")
+	return f != nil && (strings.HasPrefix(f.Name(), goRedis+".") && strings.Contains(f.Name(), "NewDialer.func") ||
+		strings.Contains(f.Name(), "internal/script.quietDefault.func"))
 }
 
 // notice looks at the goroutine that writes a command: hooks stand on its
