@@ -58,20 +58,23 @@ func Example_redis() {
 		OnFailure: headgate.FailOpen,
 	}}
 
-	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	store := standalone.New(client, &standalone.Options{Budget: 50 * time.Millisecond})
+	store, err := standalone.Open("redis://localhost:6379/0", &standalone.Options{Budget: 50 * time.Millisecond})
+	if err != nil {
+		log.Fatal(err) // the URL or an option is wrong
+	}
+	defer store.Close()
 	limiter, err := headgate.New(store, policies, nil) // no I/O: Redis may be down
 
 	fmt.Println(err, len(limiter.Policies()))
 	// Output: <nil> 1
 }
 
-func Example_open() {
-	store, err := standalone.Open("redis://localhost:6379/0", nil)
-	if err != nil {
-		log.Fatal(err) // the URL
-	}
-	defer store.Close() // and its client
+func Example_client() {
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName:    "mymaster",
+		SentinelAddrs: []string{"localhost:26379"},
+	})
+	store := standalone.New(client, &standalone.Options{Name: "mymaster"}) // Close leaves your client open
 
 	fmt.Println(store.Check([]headgate.Policy{perMinute}))
 	// Output: <nil>
@@ -81,9 +84,11 @@ func Example_open() {
 func Example_cluster() {
 	endpoints := []string{"127.0.0.1:7000", "127.0.0.1:7001", "127.0.0.1:7002"}
 
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: endpoints})
-	store := cluster.New(client, nil) // takes the client's options; connections are its own
-	defer store.Close()               // these, not the client
+	store, err := cluster.Open(endpoints, nil)
+	if err != nil {
+		log.Fatal(err) // no endpoint, or an option is wrong
+	}
+	defer store.Close()
 	limiter, err := headgate.New(store, []headgate.Policy{perMinute}, nil)
 	if err != nil {
 		log.Fatal(err)
@@ -103,9 +108,11 @@ func Example_cluster() {
 
 // Nobody listens on port 1, so that each process decides by its share.
 func Example_failLocal() {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer client.Close()
-	store := standalone.New(client, nil)
+	store, err := standalone.Open("redis://127.0.0.1:1", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
 
 	limiter, err := headgate.New(store, []headgate.Policy{{
 		Name:      "api",
@@ -157,12 +164,14 @@ func Example_hotKey() {
 	fmt.Println(err)
 	// Output:
 	// true used 1000 of 1000000
-	// headgate: cost can never be admitted: headgate: cost 70000: want at most 62500, the smallest of the 16 shares of policy "tenant"
+	// headgate: cost can never be admitted: cost 70000: want at most 62500, the smallest of the 16 shares of policy "tenant"
 }
 
 func Example_denyFor() {
-	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-	store := standalone.New(client, nil)
+	store, err := standalone.Open("redis://localhost:6379", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
 	policies := []headgate.Policy{perMinute}
 
 	limiter, err := headgate.New(store, policies, &headgate.Options{
@@ -250,9 +259,12 @@ func Example_testing() {
 
 // Nobody listens on port 1, so that the policies' failure modes decide.
 func ExampleLimiter_OnFailure() {
-	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer client.Close()
-	limiter, err := headgate.New(standalone.New(client, nil), []headgate.Policy{{
+	store, err := standalone.Open("redis://127.0.0.1:1", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	limiter, err := headgate.New(store, []headgate.Policy{{
 		Name:      "quota",
 		Algorithm: algo.FixedWindow(algo.PerDay(10_000)),
 		OnFailure: headgate.FailOpen,
@@ -318,7 +330,7 @@ func ExampleLimiter_AllowN_never() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// headgate: cost can never be admitted: headgate: cost 101: want 1 to 100 for policy "api"
+	// headgate: cost can never be admitted: cost 101: want 1 to 100 for policy "api"
 }
 
 func ExampleKey() {

@@ -36,7 +36,7 @@ type Limiter struct {
 // Closing the store ends every limiter on it; a limiter itself holds nothing
 // to close.
 func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
-	if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(s) {
 		return nil, &InvalidError{What: "store", Value: nil, Want: "a store, as memory.New(nil)"}
 	}
 	if opts == nil {
@@ -61,6 +61,17 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	return l.With(policies...)
 }
 
+// isNil reports whether s is nil, or a nil of a type that can be.
+func isNil(s backend.Store) bool {
+	switch v := reflect.ValueOf(s); v.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Slice:
+		return v.IsNil()
+	}
+	return false
+}
+
 // local returns the store that decides for FailLocal: one for all limiters on
 // s, so that what one of them let pass another does not let pass again.
 func local(s backend.Store) backend.Store {
@@ -76,6 +87,9 @@ func local(s backend.Store) backend.Store {
 // free and paid plans, or a limit per tenant. A policy is known by its name,
 // so one that both list shares its count.
 func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
+	if l.shard == nil {
+		return nil, errZero
+	}
 	if err := l.shard.Check(policies); err != nil {
 		return nil, err
 	}
@@ -124,7 +138,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 // allow writes the decision to the zero d. Where a store in this process has it
 // at hand that does so: by its type, since d would escape through an interface.
 func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) error {
-	if l.hits.Take(ctx, key, n, d) {
+	if ctx != nil && l.hits.Take(ctx, key, n, d) {
 		return nil
 	}
 	q := l.ask(backend.Take, key)
@@ -198,11 +212,18 @@ func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
 
 // hand hands a request to the outermost station.
 func (l *Limiter) hand(ctx context.Context, r *backend.Request, d *Decision) error {
-	if l.denial != nil {
+	switch {
+	case l.shard == nil:
+		return errZero
+	case ctx == nil:
+		return backend.CheckContext(ctx) // here, since a wrapper may use it before the store checks the request
+	case l.denial != nil:
 		return l.denial.Do(ctx, r, d)
 	}
 	return l.shard.Do(ctx, r, d)
 }
+
+var errZero = &InvalidError{What: "limiter", Value: "a zero Limiter", Want: "one that New returned"}
 
 // Reset makes the key as new for the limiter's policies. Unlike a decision it
 // has no failure mode: where the store can't do it, that is an error.
@@ -216,12 +237,21 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // counts away, comes as warnings. It does I/O: for start-up checks and health
 // endpoints, not for the path of a request.
 func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
+	switch {
+	case l.shard == nil:
+		return nil, errZero
+	case ctx == nil:
+		return nil, backend.CheckContext(ctx)
+	}
 	return l.shard.Ping(ctx)
 }
 
 // Stats returns how many decisions the store did not make, by what made them,
 // for this limiter and those that With and OnFailure made of it.
 func (l *Limiter) Stats() Stats {
+	if l.shard == nil {
+		return Stats{}
+	}
 	s := Stats{Stats: l.breaker.Stats(), Spread: l.shard.Stats()}
 	if l.denial != nil {
 		s.DenyCache = l.denial.Answered()
@@ -231,7 +261,12 @@ func (l *Limiter) Stats() Stats {
 
 // Circuits returns the state of each node's circuit ("closed", "open",
 // "half-open") by the node's address; nil for a store in this process.
-func (l *Limiter) Circuits() map[string]string { return l.breaker.Circuits() }
+func (l *Limiter) Circuits() map[string]string {
+	if l.breaker == nil {
+		return nil
+	}
+	return l.breaker.Circuits()
+}
 
 // Policies returns a copy of the limiter's policies, in order.
 func (l *Limiter) Policies() []Policy { return slices.Clone(l.policies) }

@@ -80,8 +80,9 @@ type Options struct {
 	// this process does shows at once. That a spread key is spent (Policy.Shards)
 	// is remembered for up to 1 s whatever this says.
 	DenyFor time.Duration
-	// Observer is told of every decision and every change of a circuit; nil
-	// is nobody.
+	// Observer is told of every decision of this limiter and of those that With
+	// and OnFailure make of it, and of every change of a circuit of its store for
+	// as long as one of them is in use; nil is nobody.
 	Observer Observer
 	// Logger gets a line for each change of a circuit, never one for a call;
 	// nil is no log.

@@ -26,6 +26,7 @@ import (
 //   - Two keys never share a count, whatever bytes they hold.
 //   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.
 //   - Each is filled with the state of every policy, in the order listed.
+//   - Every State of a decision is Counted.
 //   - Remaining is the limit less what is used, on a denial too, and never below zero.
 //   - RetryAfter is exact: after it the same take passes if nobody else took, a microsecond earlier it does not, and on a denial it is never zero.
 //   - ResetAfter is exact: after it the key is as new, a microsecond earlier it is not.

@@ -5,8 +5,11 @@ import (
 	"fmt"
 )
 
-// MaxPolicies is how many policies a limiter may list.
+// MaxPolicies is the maximum number of policies of a limiter.
 const MaxPolicies = 64
+
+// MaxKey is the maximum length of a key in bytes.
+const MaxKey = 4096
 
 // CheckPolicies refuses a list that no store could carry: none at all, too
 // many, two of one name, a name outside its charset, numbers out of range.
@@ -35,7 +38,7 @@ func (p *Policy) check(earlier []Policy) error {
 		}
 	}
 	if err := p.Algorithm.Check(); err != nil {
-		return fmt.Errorf("headgate: policy %q: %w", p.Name, err)
+		return Wrap(fmt.Errorf("headgate: policy %q", p.Name), err)
 	}
 	return nil
 }
@@ -54,11 +57,22 @@ func named(s string) bool {
 	return true
 }
 
+// CheckContext refuses a context that is nil or has ended.
+func CheckContext(ctx context.Context) error {
+	if ctx == nil {
+		return &InvalidError{What: "context", Value: nil, Want: "one that is not nil, as context.Background()"}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", err)
+	}
+	return nil
+}
+
 // Check refuses a request that no store could decide. Every store asks it
 // before it touches a count. It trusts the policies: Store.Check saw them.
 func (r *Request) Check(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", err)
+	if err := CheckContext(ctx); err != nil {
+		return err
 	}
 	if r.Op != Take && r.Op != Peek && r.Op != Reset {
 		return fmt.Errorf("%w: %v", ErrUnsupported, r.Op)
@@ -73,6 +87,8 @@ func (g *Group) check(op Op) error {
 	switch {
 	case g.Key == "":
 		return &InvalidError{What: "key", Value: g.Key, Want: "at least one byte"}
+	case len(g.Key) > MaxKey:
+		return &InvalidError{What: "key", Value: fmt.Sprintf("%.16s… of %d bytes", g.Key, len(g.Key)), Want: fmt.Sprintf("at most %d bytes", MaxKey)}
 	case len(g.Policies) == 0:
 		return &InvalidError{What: "policies", Value: 0, Want: "at least one"}
 	case g.Costs != nil && len(g.Costs) != len(g.Policies):
@@ -102,7 +118,7 @@ func (g *Group) checkCosts(op Op) error {
 func costError(p *Policy, n, least, most int64) error {
 	err := &InvalidError{What: "cost", Value: n, Want: fmt.Sprintf("%d to %d for policy %q", least, most, p.Name)}
 	if n > most {
-		return fmt.Errorf("%w: %w", ErrNeverAdmissible, err)
+		return Wrap(ErrNeverAdmissible, err)
 	}
 	return err
 }

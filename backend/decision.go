@@ -12,7 +12,7 @@ import (
 // The zero Decision is a denial.
 type Decision struct {
 	Allowed   bool
-	Estimated bool    // the numbers are the last that were seen, not counted now
+	Estimated bool    // the numbers are not the store's of now: seen a moment ago, or, where Counted is false, unknown
 	Source    Source  // who decided
 	State             // of the policy that binds
 	Granted   int64   // units taken from every policy; 0 where they differ, and on a denial
@@ -22,8 +22,14 @@ type Decision struct {
 
 // State is what one policy says of a key. On a pass it already includes the
 // call; on a denial, and in a peek, it is what the call met.
+//
+// Where Counted is false no store counted: under FailOpen and FailClosed, and
+// under FailLocal for the policies that fail open. Then Used, Remaining and
+// ResetAfter are unknown. They are 0 and mean nothing; do not send them to a
+// client. Limit is set. RetryAfter of a denial is when to ask again.
 type State struct {
 	Policy     string
+	Counted    bool          // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
 	Limit      int64         // units: the window's limit, or the bucket's burst
 	Used       int64         // units that count now, rounded up
 	Remaining  int64         // units that would pass now, never negative
@@ -91,7 +97,7 @@ func (p *Policy) Word(d *Decision, cost, now, used, retryAt, resetAt int64) {
 
 func (p *Policy) state(s *State, now, used, retryAt, resetAt int64) {
 	limit := p.Algorithm.Max()
-	s.Policy = p.Name
+	s.Policy, s.Counted = p.Name, true
 	s.Limit = limit
 	s.Used = used
 	s.Remaining = max(0, limit-used)

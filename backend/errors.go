@@ -3,6 +3,7 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // What a store can answer besides a decision. Match with errors.Is. Each
@@ -30,6 +31,24 @@ var (
 func Undecided(err error) bool {
 	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPerhapsCounted)
 }
+
+// Wrap returns an error that matches err and cause. Its text is both texts, with
+// the prefix "headgate: " once. A cause that matches err is returned as it is,
+// so that nothing is said twice.
+func Wrap(err, cause error) error {
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return &wrapped{err, cause}
+}
+
+type wrapped struct{ err, cause error }
+
+func (w *wrapped) Error() string {
+	return w.err.Error() + ": " + strings.TrimPrefix(w.cause.Error(), "headgate: ")
+}
+
+func (w *wrapped) Unwrap() []error { return []error{w.err, w.cause} }
 
 // CorruptError is a stored value that is not Headgate's, or of a format that
 // this release does not know. Nothing was counted and the value was left.

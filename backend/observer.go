@@ -13,8 +13,11 @@ type Observer interface {
 	Decided(d Decision, took time.Duration)
 }
 
-// Change is a change of a node's circuit: "closed", "open" or "half-open".
+// Change is a change of a node's circuit.
 type Change struct {
-	Node     string
-	From, To string
+	Node     string // the name of the circuit: the node's address
+	From, To string // "closed", "open" or "half-open"; To is Gone where the node has left the store
 }
+
+// Gone is what the circuit of a node changes to that has left a cluster.
+const Gone = "gone"

@@ -23,8 +23,8 @@ const RetryAfter = time.Second
 type Options struct {
 	Local     backend.Store    // decides for FailLocal; nil: FailLocal is refused
 	Instances int              // among how many processes FailLocal divides a limit
-	Observer  backend.Observer // told of circuits; nil: nobody
-	Logger    *slog.Logger     // a line a change of a circuit; nil: none
+	Observer  backend.Observer // told of circuits for as long as the station is in use; nil: nobody
+	Logger    *slog.Logger     // a line for each change of a circuit; nil: none
 }
 
 // Store is a backend.Store over another. It answers as next does, and where
@@ -77,7 +77,7 @@ func New(next backend.Store, opts *Options) *Store {
 		s.opts = *opts
 	}
 	if s.circuits = of(next); s.circuits != nil {
-		s.circuits.watch(s.opts.Observer, s.opts.Logger)
+		s.circuits.watch(s)
 	}
 	return s
 }

@@ -6,9 +6,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"reflect"
-	"slices"
+	"runtime"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/sony/gobreaker/v2"
@@ -26,22 +27,27 @@ const (
 	halfOpened = 1 // trips at a time, while half open
 )
 
-// circuits is the guard of one store: a circuit a node, shared by all limiters
-// on the store.
+// circuits is the guard of one store: one circuit per node, shared by all
+// limiters on the store.
 type circuits struct {
 	mu struct {
 		sync.Mutex
-		nodes     map[string]*gobreaker.TwoStepCircuitBreaker[struct{}]
-		changes   []backend.Change // not told yet
-		telling   bool             // a goroutine does
-		observers []backend.Observer
-		loggers   []*slog.Logger
+		nodes    map[string]*circuit
+		changes  []backend.Change // not told yet
+		telling  bool             // a goroutine does
+		watchers map[weak.Pointer[Store]]struct{}
 	}
+}
+
+// circuit is the circuit of one node.
+type circuit struct {
+	*gobreaker.TwoStepCircuitBreaker[struct{}]
+	state string // as last noted; guarded by the lock of circuits
 }
 
 func newCircuits() *circuits {
 	c := &circuits{}
-	c.mu.nodes = map[string]*gobreaker.TwoStepCircuitBreaker[struct{}]{}
+	c.mu.nodes, c.mu.watchers = map[string]*circuit{}, map[weak.Pointer[Store]]struct{}{}
 	return c
 }
 
@@ -58,7 +64,7 @@ func of(s backend.Store) *circuits {
 	return c
 }
 
-func (c *circuits) settings(node string) gobreaker.Settings {
+func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Settings {
 	return gobreaker.Settings{
 		Name:         node,
 		MaxRequests:  halfOpened,
@@ -69,17 +75,20 @@ func (c *circuits) settings(node string) gobreaker.Settings {
 			trips := n.Requests - n.TotalExclusions
 			return n.ConsecutiveFailures >= row || trips >= enough && 2*n.TotalFailures >= trips
 		},
-		OnStateChange: c.note,
+		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
 		IsExcluded:    func(err error) bool { return err == backend.ErrExcused },
 	}
 }
 
-func (c *circuits) circuit(node string) *gobreaker.TwoStepCircuitBreaker[struct{}] {
+func (c *circuits) circuit(node string) *circuit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.mu.nodes[node]
 	if b == nil {
-		b = gobreaker.NewTwoStepCircuitBreaker[struct{}](c.settings(node))
+		b = &circuit{state: gobreaker.StateClosed.String()}
+		b.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings(node, func(from, to gobreaker.State) {
+			c.changed(b, node, from.String(), to.String())
+		}))
 		c.mu.nodes[node] = b
 	}
 	return b
@@ -88,23 +97,36 @@ func (c *circuits) circuit(node string) *gobreaker.TwoStepCircuitBreaker[struct{
 // Enter asks the node's circuit.
 func (c *circuits) Enter(node string) (leave func(error), err error) {
 	if leave, err = c.circuit(node).Allow(); err != nil {
-		return nil, fmt.Errorf("%w: circuit of %s: %w", backend.ErrUnavailable, node, err)
+		return nil, backend.Wrap(backend.ErrUnavailable, fmt.Errorf("circuit of %s: %w", node, err))
 	}
 	return leave, nil
 }
 
-// Gone forgets a node's circuit.
+// Gone forgets a node's circuit, and tells that it has gone. What a round trip
+// to the node that is still under way does to the circuit is not told.
 func (c *circuits) Gone(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.mu.nodes, node)
+	if b := c.mu.nodes[node]; b != nil {
+		delete(c.mu.nodes, node)
+		c.note(backend.Change{Node: node, From: b.state, To: backend.Gone})
+	}
 }
 
-// note runs under gobreaker's lock, so another goroutine tells of the change.
-func (c *circuits) note(node string, from, to gobreaker.State) {
+// changed is called under the circuit's own lock.
+func (c *circuits) changed(b *circuit, node, from, to string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.changes = append(c.mu.changes, backend.Change{Node: node, From: from.String(), To: to.String()})
+	if c.mu.nodes[node] == b {
+		b.state = to
+		c.note(backend.Change{Node: node, From: from, To: to})
+	}
+}
+
+// note is called under the lock, and may be under a circuit's: so another
+// goroutine tells of the change.
+func (c *circuits) note(change backend.Change) {
+	c.mu.changes = append(c.mu.changes, change)
 	if !c.mu.telling {
 		c.mu.telling = true
 		go c.tell()
@@ -120,10 +142,7 @@ func (c *circuits) tell() {
 		}
 	}()
 	for {
-		c.mu.Lock()
-		changes, observers, loggers := c.mu.changes, c.mu.observers, c.mu.loggers
-		c.mu.changes, c.mu.telling = nil, len(changes) > 0
-		c.mu.Unlock()
+		changes, observers, loggers := c.pending()
 		if told = len(changes) == 0; told {
 			return
 		}
@@ -144,16 +163,53 @@ func guarded(f func()) {
 	f()
 }
 
-// watch adds who is told of changes.
-func (c *circuits) watch(o backend.Observer, l *slog.Logger) {
+// pending returns the changes to tell now, and whom.
+func (c *circuits) pending() (changes []backend.Change, observers []backend.Observer, loggers []*slog.Logger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o != nil && !(reflect.ValueOf(o).Comparable() && slices.Contains(c.mu.observers, o)) {
-		c.mu.observers = append(slices.Clone(c.mu.observers), o)
+	changes = c.mu.changes
+	c.mu.changes, c.mu.telling = nil, len(changes) > 0
+	seen := map[any]bool{}
+	first := func(x any) bool { // limiters may share an observer or a logger
+		if !reflect.ValueOf(x).Comparable() {
+			return true
+		}
+		again := seen[x]
+		seen[x] = true
+		return !again
 	}
-	if l != nil && !slices.Contains(c.mu.loggers, l) {
-		c.mu.loggers = append(slices.Clone(c.mu.loggers), l)
+	for w := range c.mu.watchers {
+		s := w.Value()
+		if s == nil {
+			continue
+		}
+		if o := s.opts.Observer; o != nil && first(o) {
+			observers = append(observers, o)
+		}
+		if l := s.opts.Logger; l != nil && first(l) {
+			loggers = append(loggers, l)
+		}
 	}
+	return changes, observers, loggers
+}
+
+// watch has the observer and the logger of s told of changes for as long as s
+// is in use. The circuits outlive it, so they must not keep it alive.
+func (c *circuits) watch(s *Store) {
+	if s.opts.Observer == nil && s.opts.Logger == nil {
+		return
+	}
+	w := weak.Make(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.watchers[w] = struct{}{}
+	runtime.AddCleanup(s, c.unwatch, w)
+}
+
+func (c *circuits) unwatch(w weak.Pointer[Store]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.watchers, w)
 }
 
 // states returns each node's circuit state.

@@ -18,7 +18,7 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 	for i := range r.Each {
 		r.Each[i] = state(&r.Policies[i])
 	}
-	d.State, d.Err, d.Charge, d.Source = state(p), err, r.Charge, backend.FromFailClosed
+	d.State, d.Estimated, d.Err, d.Charge, d.Source = state(p), true, err, r.Charge, backend.FromFailClosed
 	if p.OnFailure == backend.FailOpen {
 		d.Allowed, d.Source = true, backend.FromFailOpen
 	}
@@ -37,7 +37,7 @@ func strictest(policies []backend.Policy) int {
 	return most
 }
 
-// state is all that is known of a policy that nobody could count.
+// state is what is known of a policy that nobody counted: its limit.
 func state(p *backend.Policy) backend.State {
 	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
 	if p.OnFailure == backend.FailClosed {
@@ -79,7 +79,7 @@ func tooDear(q *backend.Request) int {
 
 // refuse denies for the i-th policy.
 func refuse(r *backend.Request, d *backend.Decision, i int) {
-	d.State = state(&r.Policies[i])
+	d.State, d.Estimated = state(&r.Policies[i]), true
 	d.RetryAfter = RetryAfter
 	if r.Each != nil {
 		r.Each[i] = d.State

@@ -31,7 +31,7 @@ type death struct {
 func outage(t *testing.T, mode string) death {
 	t.Helper()
 	c := redistest.StartCluster(t)
-	store := cluster.Open(c.Addrs(), &cluster.Options{Budget: 500 * time.Millisecond})
+	store := open(c.Addrs(), &cluster.Options{Budget: 500 * time.Millisecond})
 	defer store.Close()
 	s := stations(store)
 	d := death{mode: mode, limit: 3000}

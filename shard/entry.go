@@ -55,7 +55,7 @@ func newEntry(key string, p *plan) *entry {
 	e.rooms, e.left, e.subs = make([]atomic.Int64, k*n), make([]atomic.Int64, n), make([]sub, k)
 	for i := range e.subs {
 		for j := range n {
-			e.room(i, j, e.plan.parts[i][j].Algorithm.Max())
+			e.room(i, j, p.most(i, j))
 		}
 	}
 	return e
@@ -73,7 +73,7 @@ func (e *entry) cells() int64 {
 // evenly put as many on a node as its part of the range holds, but for one,
 // whatever the key is.
 func (e *entry) name(i int) string {
-	return e.salts.Salt(e.home, (e.offset+e.plan.steps[i])%slot.Count)
+	return e.salts.Salt(e.home, (e.offset+i*slot.Count/len(e.subs))%slot.Count)
 }
 
 // room notes what remains of a policy in a share.

@@ -9,12 +9,12 @@ func (s *Store) Choose(r *backend.Request) (sub string, part []backend.Policy) {
 	e := m.find(r.Key, m.plan(r.Policies))
 	c := call{s: s, m: m, r: r, e: e}
 	i := c.pick(false)
-	return e.name(i), e.plan.parts[i]
+	return e.name(i), e.plan.part(i)
 }
 
 // Names returns the names of a key's sub-keys.
 func Names(key string, k int) []string {
-	e := newEntry(key, &plan{policies: nil, parts: make([][]backend.Policy, k), steps: steps(k)})
+	e := newEntry(key, newPlan([]backend.Policy{{Shards: k}}))
 	var names []string
 	for i := range k {
 		names = append(names, e.name(i))

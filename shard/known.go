@@ -29,9 +29,9 @@ const (
 type known struct {
 	seed  maphash.Seed // with a public hash an attacker could choose which keys push a hot one out
 	begin time.Time
-	clock func() time.Time // nil: the monotonic one
-	last  atomic.Pointer[planned]
-	plans atomic.Pointer[map[list]*planned]
+	clock func() time.Time     // nil: the monotonic one
+	last  atomic.Pointer[plan] // that was asked for last
+	plans [plansMost]atomic.Pointer[plan]
 	sets  [sets][ways]atomic.Pointer[entry]
 	cells atomic.Int64  // of all entries in sets
 	hand  atomic.Uint64 // where shrink goes on
@@ -72,7 +72,7 @@ func (m *known) find(key string, p *plan) *entry {
 	name, hashed := short(key)
 	set := m.set(name)
 	for i := range set {
-		if e := set[i].Load(); e != nil && e.plan == p && e.key == name && e.hashed == hashed {
+		if e := set[i].Load(); e != nil && (e.plan == p || e.plan.says(p.policies)) && e.key == name && e.hashed == hashed {
 			if !e.recent.Load() {
 				e.recent.Store(true)
 			}

@@ -13,7 +13,7 @@ func (e *entry) revive(i int, h *shut, now time.Duration) {
 		s := &h.states[j]
 		n := max(s.Remaining, h.denials[j].cost)
 		if now >= h.at+s.ResetAfter {
-			n = e.plan.parts[i][j].Algorithm.Max()
+			n = e.plan.most(i, j)
 		}
 		e.room(i, j, n)
 	}
@@ -72,7 +72,7 @@ func (e *entry) stand(v *verdict, heard uint64) {
 // until they come by chance. A sum reads them, and needs no guess.
 func (e *entry) renew(i int, states []backend.State) {
 	for j := range states {
-		if more := states[j].Remaining - e.rooms[i*len(e.left)+j].Load(); more*4 > e.plan.parts[i][j].Algorithm.Max() {
+		if more := states[j].Remaining - e.rooms[i*len(e.left)+j].Load(); more*4 > e.plan.most(i, j) {
 			e.refill(i, j)
 		}
 	}
@@ -81,7 +81,7 @@ func (e *entry) renew(i int, states []backend.State) {
 func (e *entry) refill(but, j int) {
 	for i := range e.subs {
 		if i != but && e.subs[i].shut.Load() == nil {
-			e.room(i, j, e.plan.parts[i][j].Algorithm.Max())
+			e.room(i, j, e.plan.most(i, j))
 		}
 	}
 }

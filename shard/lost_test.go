@@ -61,7 +61,7 @@ func inShares(t *testing.T, s backend.Store, key string, ps []backend.Policy) ma
 // twice, nor one that was not told so, and none passes more than its part.
 func TestLostReplies(t *testing.T) {
 	c := redistest.StartCluster(t)
-	direct := cluster.Open(c.Addrs(), &cluster.Options{Budget: patience})
+	direct := open(c.Addrs(), &cluster.Options{Budget: patience})
 	defer direct.Close()
 	for _, alone := range []bool{false, true} {
 		l := &lines{t: t}

@@ -2,39 +2,48 @@ package shard
 
 import (
 	"fmt"
-	"maps"
+	"hash/maphash"
 	"slices"
+	"sync/atomic"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/slot"
 )
 
-// plan is a list of policies and what each share of it is. Written once.
+// plan is a list of policies and what each share of it is.
 type plan struct {
-	policies []backend.Policy
-	parts    [][]backend.Policy // the list of each share
-	steps    []int              // how many slots after the first share each lies
+	policies []backend.Policy                   // never written
+	parts    []atomic.Pointer[[]backend.Policy] // the list of each share, made when it is first asked
 }
 
+// newPlan makes no list of a share: a caller that has a list of its own for each
+// call asks one or two of them.
 func newPlan(policies []backend.Policy) *plan {
-	k := policies[0].Shards
-	p := &plan{policies: policies, parts: make([][]backend.Policy, k), steps: steps(k)}
-	for i := range p.parts {
-		p.parts[i] = slices.Clone(policies)
-		for j := range policies {
-			part := &p.parts[i][j]
-			part.Algorithm, part.Shards = part.Algorithm.Part(int64(i), int64(k)), 0
-		}
-	}
-	return p
+	return &plan{policies: policies, parts: make([]atomic.Pointer[[]backend.Policy], policies[0].Shards)}
 }
 
-func steps(k int) []int {
-	all := make([]int, k)
-	for i := range all {
-		all[i] = i * slot.Count / k
+// part returns the list of the i-th share.
+func (p *plan) part(i int) []backend.Policy {
+	if l := p.parts[i].Load(); l != nil {
+		return *l
 	}
-	return all
+	l := slices.Clone(p.policies)
+	for j := range l {
+		l[j].Algorithm, l[j].Shards = l[j].Algorithm.Part(int64(i), int64(len(p.parts))), 0
+	}
+	p.parts[i].CompareAndSwap(nil, &l) // one list for all, so that it is told by its address
+	return *p.parts[i].Load()
+}
+
+// most returns the limit or burst of the i-th share of the j-th policy, as
+// Algorithm.Part has it.
+func (p *plan) most(i, j int) int64 {
+	n, k := p.policies[j].Algorithm.Max(), int64(len(p.parts))
+	return n*int64(i+1)/k - n*int64(i)/k
+}
+
+// says reports whether the plan is of these policies.
+func (p *plan) says(policies []backend.Policy) bool {
+	return len(p.policies) == len(policies) && (&p.policies[0] == &policies[0] || slices.Equal(p.policies, policies))
 }
 
 // admits refuses a cost that no share could ever grant, at once: a call takes
@@ -44,81 +53,36 @@ func (p *plan) admits(r *backend.Request) error {
 		return nil
 	}
 	for j := range p.policies {
-		if n, share := r.CostOf(j), p.parts[0][j].Algorithm.Max(); n > share { // the first is the least
-			return fmt.Errorf("%w: %w", backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n,
+		if n, share := r.CostOf(j), p.most(0, j); n > share { // the first is the least
+			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n,
 				Want: fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", share, len(p.parts), p.policies[j].Name)})
 		}
 	}
 	return nil
 }
 
-// list names a caller's list of policies, which nobody writes. It also holds
-// it, so that no other list gets its address.
-type list struct {
-	first *backend.Policy
-	n     int
-}
-
-// planned is the plan that was asked for last: a service with one list has
-// no map to look in.
-type planned struct {
-	list list
-	plan *plan
-}
-
-// plansMost is how many lists are known at once, while their plans have no more
-// than cellsMost cells. A service has a few, or one a tenant.
+// plansMost is the maximum number of plans that are kept while no key needs
+// them, so that keys that are seen for the first time share one. A service has
+// a few lists, or one per tenant.
 const plansMost = 1024
 
-// plan returns the plan of the list: the same for lists that say the same.
+// plan returns the plan of the list: the same for lists that say the same,
+// while it is kept. One that was not is made again in less than a microsecond.
 func (m *known) plan(policies []backend.Policy) *plan {
-	at := list{&policies[0], len(policies)}
-	if l := m.last.Load(); l != nil && l.list == at {
-		return l.plan
+	if p := m.last.Load(); p != nil && p.says(policies) {
+		return p
 	}
-	for {
-		old := m.plans.Load()
-		if old != nil && (*old)[at] != nil {
-			m.last.Store((*old)[at])
-			return (*old)[at].plan
-		}
-		fresh := map[list]*planned{}
-		if old != nil {
-			maps.Copy(fresh, *old)
-		}
-		p := alike(fresh, policies)
-		if p == nil {
-			p = newPlan(policies)
-		}
-		thin(fresh, cellsMost-p.cells())
-		if fresh[at] = (&planned{at, p}); m.plans.CompareAndSwap(old, &fresh) {
-			return p
-		}
+	h := uint64(0)
+	for i := range policies {
+		h = h*31 + maphash.Comparable(m.seed, policies[i])
 	}
-}
-
-func (p *plan) cells() int { return len(p.parts) * len(p.policies) }
-
-// thin makes room for one more: any of them goes, and what is known by it is
-// asked for again.
-func thin(plans map[list]*planned, cells int) {
-	for _, l := range plans {
-		cells -= l.plan.cells()
+	cells := len(policies) * policies[0].Shards
+	at := &m.plans[h%uint64(max(1, min(plansMost, cellsMost/cells)))] // the larger the plans, the fewer
+	p := at.Load()
+	if p == nil || !p.says(policies) {
+		p = newPlan(policies)
+		at.Store(p)
 	}
-	for at, l := range plans {
-		if len(plans) < plansMost && cells >= 0 {
-			break
-		}
-		cells += l.plan.cells()
-		delete(plans, at)
-	}
-}
-
-func alike(plans map[list]*planned, policies []backend.Policy) *plan {
-	for _, p := range plans {
-		if slices.Equal(p.plan.policies, policies) {
-			return p.plan
-		}
-	}
-	return nil
+	m.last.Store(p)
+	return p
 }

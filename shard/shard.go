@@ -179,20 +179,19 @@ func (s *Store) Check(policies []backend.Policy) error {
 
 func checkShards(p, first *backend.Policy) error {
 	most := max(1, min(Most, p.Algorithm.Max(), p.Algorithm.Limit().Events))
-	bad := &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards}
+	bad := func(want string, args ...any) error {
+		return &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards, Want: fmt.Sprintf(want, args...)}
+	}
 	switch k := int64(p.Shards); {
 	case k < 0 || k > most:
-		bad.Want = fmt.Sprintf("0 to %d: at most %d, the limit and the burst", most, Most)
+		return bad("0 to %d: at most %d, the limit and the burst", most, Most)
 	case max(p.Shards, 1) != max(first.Shards, 1):
-		bad.Want = fmt.Sprintf("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
+		return bad("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
 	case k >= 2:
 		part := p.Algorithm.Part(0, k)
 		if err := part.Check(); err != nil {
-			return fmt.Errorf("headgate: policy %q in %d shards: %w", p.Name, k, err)
+			return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), err)
 		}
-	}
-	if bad.Want != "" {
-		return bad
 	}
 	return nil
 }

@@ -126,3 +126,12 @@ func TestSuiteOnACluster(t *testing.T) {
 	})
 	c.NoImmortals(t, "headgate:")
 }
+
+// open is cluster.Open with arguments that are right.
+func open(addrs []string, o *cluster.Options) *cluster.Store {
+	s, err := cluster.Open(addrs, o)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}

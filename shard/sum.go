@@ -123,7 +123,7 @@ func (c *call) keep(ctx context.Context, f *round) {
 			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, f.sent, func() time.Duration { return now })
 		case backend.Undecided(a.Err):
 			if !lonely(a.Err) { // what only reads counts nothing
-				a.Err = fmt.Errorf("%w: %v", backend.ErrUnavailable, a.Err)
+				a.Err = backend.Wrap(backend.ErrUnavailable, errors.New(a.Err.Error()))
 			}
 			if ctx.Err() == nil {
 				c.e.bury(f.asked[i], a.Err, now)

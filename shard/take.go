@@ -195,7 +195,7 @@ func (c *call) hear(i int, f *round) (passed bool) {
 // part writes the request on the i-th share to r.
 func (c *call) part(r *backend.Request, i int) {
 	*r = *c.r
-	r.Sub, r.Policies, r.Last = c.e.name(i), c.e.plan.parts[i], false
+	r.Sub, r.Policies, r.Last = c.e.name(i), c.e.plan.part(i), false
 }
 
 // widen makes of a share's answer to a take that passed the whole key's: what

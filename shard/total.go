@@ -43,7 +43,7 @@ func (t *total) add(states []backend.State) {
 func (t *total) states() []backend.State {
 	for j := range t.sum {
 		s, p := &t.sum[j], &t.plan.policies[j]
-		s.Policy, s.Limit = p.Name, p.Algorithm.Max()
+		s.Policy, s.Counted, s.Limit = p.Name, true, p.Algorithm.Max()
 		if t.heard < len(t.plan.parts) {
 			s.Used = s.Limit - s.Remaining
 		}

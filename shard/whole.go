@@ -52,7 +52,7 @@ func (c *call) reset(ctx context.Context, p *plan) error {
 	defer c.m.forget(c.r.Key) // who came in between may know what was before
 	f := c.all(ctx, backend.Reset)
 	if dead := f.dead(); len(dead) > 0 {
-		return fmt.Errorf("headgate: %d of %d sub-keys were reset: %w", len(f.answers)-len(dead), len(f.answers), first(dead))
+		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", len(f.answers)-len(dead), len(f.answers)), first(dead))
 	}
 	c.deny(f.total().states(), 0)
 	c.d.Allowed = true

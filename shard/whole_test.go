@@ -35,6 +35,6 @@ func TestTwinsOnAServer(t *testing.T) {
 // the bare store.
 func TestRaces(t *testing.T) {
 	faulttest.Races(t, func() backend.Store {
-		return stations(cluster.Open(strings.Split(os.Getenv("ADDRS"), ","), &cluster.Options{Budget: patience}))
+		return stations(open(strings.Split(os.Getenv("ADDRS"), ","), &cluster.Options{Budget: patience}))
 	}, func() string { return "ADDRS=" + strings.Join(redistest.StartCluster(t).Addrs(), ",") })
 }

@@ -8,6 +8,7 @@ package cluster
 
 import (
 	"context"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -74,9 +75,14 @@ func New(client Client, opts *Options) *Store {
 }
 
 // Open returns the store on the cluster that has nodes at these addresses
-// (host:port); one that lives is enough to find the others.
-func Open(addrs []string, opts *Options) *Store {
-	return New(endpoints(addrs), opts)
+// (host:port); one that lives is enough to find the others. Open does no I/O.
+// Close closes the store's connections.
+func Open(addrs []string, opts *Options) (*Store, error) {
+	s := New(endpoints(addrs), opts)
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s, nil
 }
 
 type endpoints []string
@@ -84,10 +90,10 @@ type endpoints []string
 func (e endpoints) Options() *redis.ClusterOptions { return &redis.ClusterOptions{Addrs: e} }
 
 func (s *Store) check(client Client) error {
-	if c, ok := client.(*redis.ClusterClient); client == nil || ok && c == nil {
-		return &backend.InvalidError{What: "client", Value: nil, Want: "a go-redis cluster client"}
+	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return &backend.InvalidError{What: "client", Value: client, Want: "a go-redis cluster client"}
 	}
-	if len(client.Options().Addrs) == 0 {
+	if o := client.Options(); o == nil || len(o.Addrs) == 0 {
 		return &backend.InvalidError{What: "addresses", Value: 0, Want: "at least one node's host:port"}
 	}
 	return s.set.Check()
@@ -114,11 +120,22 @@ func (s *Store) Closed() bool { return s.closed.Load() }
 // Check says whether the store could carry these policies, and whether New's
 // arguments were right. It does no I/O.
 func (s *Store) Check(policies []backend.Policy) error {
-	if s.err != nil {
-		return s.err
+	if err := s.usable(); err != nil {
+		return err
 	}
 	return backend.CheckPolicies(policies)
 }
+
+// usable returns what was wrong with the arguments of New, or that nobody made
+// the store.
+func (s *Store) usable() error {
+	if s.err == nil && s.top == nil {
+		return errZero
+	}
+	return s.err
+}
+
+var errZero = &backend.InvalidError{What: "store", Value: "a zero cluster.Store", Want: "one that cluster.Open or New returned"}
 
 // Do decides one request; see backend.Store.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
@@ -155,8 +172,8 @@ func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, at in
 }
 
 func (s *Store) ready(ctx context.Context, r *backend.Request) error {
-	if s.err != nil {
-		return s.err
+	if err := s.usable(); err != nil {
+		return err
 	}
 	if s.closed.Load() {
 		return backend.ErrClosed

@@ -13,7 +13,6 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
-	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/stretchr/testify/require"
@@ -173,7 +172,7 @@ const stopKey = "stop"
 
 // load is what a process of the fleet does: keys of all slots, each mode.
 func load(t *testing.T) {
-	store := cluster.Open(strings.Split(os.Getenv("ADDRS"), ","), nil)
+	store := open(strings.Split(os.Getenv("ADDRS"), ","), nil)
 	var limiters []*headgate.Limiter
 	for _, p := range modes {
 		l, err := headgate.New(store, []headgate.Policy{p}, nil)

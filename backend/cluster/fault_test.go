@@ -40,7 +40,7 @@ func atMostOnce(t *testing.T, o *cluster.Options) {
 	p := &proxies{t: t}
 	through := cluster.New(with{p.options(c)}, o)
 	defer through.Close()
-	direct := cluster.Open(c.Addrs(), patient)
+	direct := open(c.Addrs(), patient)
 	defer direct.Close()
 	faulttest.AtMostOnce(t, []*headgate.Limiter{faulttest.Limiter(t, through, faulttest.Wide)}, faulttest.Limiter(t, direct, faulttest.Wide), p, cluster.DefaultBudget)
 	c.NoImmortals(t, "")
@@ -61,7 +61,7 @@ func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
 
 func races(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster
-	faulttest.Races(t, func() backend.Store { return cluster.Open(addrs(c), o) }, func() string {
+	faulttest.Races(t, func() backend.Store { return open(addrs(c), o) }, func() string {
 		c = redistest.StartCluster(t)
 		return env(c)
 	})
@@ -118,7 +118,7 @@ func TestFlights(t *testing.T) {
 			return faulttest.Limiter(t, s, ps...)
 		},
 		Direct: func(ps ...headgate.Policy) *headgate.Limiter {
-			s := cluster.Open(c.Addrs(), patient)
+			s := open(c.Addrs(), patient)
 			t.Cleanup(func() { _ = s.Close() })
 			return faulttest.Limiter(t, s, ps...)
 		},

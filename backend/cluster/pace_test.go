@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,7 @@ import (
 // second.
 func TestReloadsArePaced(t *testing.T) {
 	c := redistest.StartCluster(t, "--cluster-node-timeout", "60000")
-	store := cluster.Open(c.Addrs(), nil)
+	store := open(c.Addrs(), nil)
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	for i := range 30 {

@@ -23,8 +23,8 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 }
 
 func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
-	if s.err != nil {
-		return nil, s.err
+	if err := s.usable(); err != nil {
+		return nil, err
 	}
 	if s.closed.Load() {
 		return nil, backend.ErrClosed

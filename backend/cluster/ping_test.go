@@ -27,7 +27,7 @@ import (
 
 func TestPing(t *testing.T) {
 	c := redistest.StartCluster(t)
-	store := cluster.Open(c.Addrs(), nil)
+	store := open(c.Addrs(), nil)
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	warnings, err := l.Ping(context.Background())
 	require.NoError(t, err)
@@ -45,13 +45,20 @@ func TestPing(t *testing.T) {
 	require.ErrorIs(t, err, headgate.ErrClosed)
 }
 
+// endpoints is a client whose options name a node that nobody listens for.
+type endpoints struct{}
+
+func (endpoints) Options() *redis.ClusterOptions {
+	return &redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}
+}
+
 func TestNewRefuses(t *testing.T) {
 	var none *redis.ClusterClient
 	for what, s := range map[string]*cluster.Store{
 		"client":    cluster.New(none, nil),
-		"addresses": cluster.Open(nil, nil),
-		"budget":    cluster.Open([]string{"127.0.0.1:1"}, &cluster.Options{Budget: time.Hour}),
-		"prefix":    cluster.Open([]string{"127.0.0.1:1"}, &cluster.Options{Prefix: "{a}"}),
+		"addresses": cluster.New(redis.NewClusterClient(&redis.ClusterOptions{}), nil),
+		"budget":    cluster.New(endpoints{}, &cluster.Options{Budget: time.Hour}),
+		"prefix":    cluster.New(endpoints{}, &cluster.Options{Prefix: "{a}"}),
 	} {
 		_, err := headgate.New(s, []headgate.Policy{faulttest.Wide}, nil)
 		var invalid *headgate.InvalidError
@@ -63,7 +70,7 @@ func TestNewRefuses(t *testing.T) {
 
 // TestDeadCluster: nobody answers, and each mode gives its answer in time.
 func TestDeadCluster(t *testing.T) {
-	l := faulttest.Limiter(t, cluster.Open([]string{"127.0.0.1:1", "127.0.0.1:2"}, nil), faulttest.Wide)
+	l := faulttest.Limiter(t, open([]string{"127.0.0.1:1", "127.0.0.1:2"}, nil), faulttest.Wide)
 	late := redistest.Lateness(t, cluster.DefaultBudget)
 	for range 20 {
 		begin := time.Now()

@@ -158,3 +158,12 @@ func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
 func client(addrs []string) *redis.ClusterClient {
 	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DialTimeout: 100 * time.Millisecond, ReadTimeout: 100 * time.Millisecond})
 }
+
+// open is cluster.Open with arguments that are right.
+func open(addrs []string, o *cluster.Options) *cluster.Store {
+	s, err := cluster.Open(addrs, o)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}

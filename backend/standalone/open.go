@@ -24,15 +24,19 @@ func Open(url string, opts *Options) (*Store, error) {
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
 	}
-	client := &lazy{poolSize: o.PoolSize, client: sync.OnceValue(func() *redis.Client { return redis.NewClient(script.Tuned(o, budget)) })}
+	client := &lazy{addr: o.Addr, poolSize: o.PoolSize, client: sync.OnceValue(func() *redis.Client { return redis.NewClient(script.Tuned(o, budget)) })}
 	s := New(client, opts)
 	s.owned = client
+	if s.err != nil {
+		return nil, s.err
+	}
 	return s, nil
 }
 
 // lazy is a client that is made by its first command: a client with idle
 // connections to keep begins to dial when it is made.
 type lazy struct {
+	addr     string
 	poolSize int // 0: go-redis' default
 	client   func() *redis.Client
 	used     atomic.Bool

@@ -7,7 +7,9 @@
 package standalone
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -29,6 +31,10 @@ type Client interface {
 // Options are the settings of a Store. The zero Options, like nil, are the
 // defaults.
 type Options struct {
+	// Name is what the server's circuit is called in events, errors and
+	// Limiter.Circuits; where it is empty, the client's address. A client for
+	// Sentinel does not tell its master's name: give it here.
+	Name string
 	// Budget is how long a decision may take, 1 ms to 1 minute; 100 ms where
 	// it is 0. When it is spent the policies' failure mode applies, whatever
 	// the client's own timeouts are.
@@ -66,24 +72,36 @@ func New(client Client, opts *Options) *Store {
 	s := &Store{client: client}
 	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Hub: &s.hub}
 	s.set.Defaults(DefaultBudget)
-	if s.err = s.set.Check(); !present(client) {
-		s.err = &backend.InvalidError{What: "client", Value: nil, Want: "a go-redis client"}
+	if s.err = checkClient(client); s.err == nil {
+		s.err = s.set.Check()
 	}
 	if s.err == nil {
-		s.queue = flight.New(script.NewServer(client, name(client), s.set), nil, s.set.Budget, opts.Alone)
+		s.queue = flight.New(script.NewServer(client, cmp.Or(opts.Name, address(client)), s.set), nil, s.set.Budget, opts.Alone)
 	}
 	return s
 }
 
-func present(c Client) bool {
-	v := reflect.ValueOf(c)
-	return v.IsValid() && (v.Kind() != reflect.Pointer || !v.IsNil())
+// checkClient refuses what is no client of one server.
+func checkClient(c Client) error {
+	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return &backend.InvalidError{What: "client", Value: c, Want: "a go-redis client"}
+	}
+	switch c.(type) {
+	case *redis.ClusterClient:
+		return &backend.InvalidError{What: "client", Value: "*redis.ClusterClient", Want: "a client of one server; for a Redis Cluster use package cluster"}
+	case *redis.Ring, redis.Pipeliner:
+		return &backend.InvalidError{What: "client", Value: fmt.Sprintf("%T", c), Want: "a client of one server, as *redis.Client"}
+	}
+	return nil
 }
 
-// name is what the server's circuit is called.
-func name(c Client) string {
-	if r, ok := c.(*redis.Client); ok && r != nil {
-		return r.Options().Addr
+// address is what the server's circuit is called where Options name nothing.
+func address(c Client) string {
+	switch c := c.(type) {
+	case *redis.Client:
+		return c.Options().Addr
+	case *lazy:
+		return c.addr
 	}
 	return "redis"
 }
@@ -109,11 +127,22 @@ func (s *Store) Closed() bool { return s.closed.Load() }
 // Check says whether the store could carry these policies, and whether New's
 // arguments were right. It does no I/O.
 func (s *Store) Check(policies []backend.Policy) error {
-	if s.err != nil {
-		return s.err
+	if err := s.usable(); err != nil {
+		return err
 	}
 	return backend.CheckPolicies(policies)
 }
+
+// usable returns what was wrong with the arguments of New, or that nobody made
+// the store.
+func (s *Store) usable() error {
+	if s.err == nil && s.queue == nil {
+		return errZero
+	}
+	return s.err
+}
+
+var errZero = &backend.InvalidError{What: "store", Value: "a zero standalone.Store", Want: "one that standalone.Open or New returned"}
 
 // Do decides one request; see backend.Store.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
@@ -136,8 +165,8 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backe
 }
 
 func (s *Store) ready(ctx context.Context, r *backend.Request) error {
-	if s.err != nil {
-		return s.err
+	if err := s.usable(); err != nil {
+		return err
 	}
 	if s.closed.Load() {
 		return backend.ErrClosed

@@ -114,6 +114,18 @@ func (p *probe) fills(op backend.Op, key string, list []backend.Policy, n int64)
 	p.must(slices.EqualFunc(each, want, p.same), "a %v of %d (passed: %v) filled\n\t%+v\nwant\n\t%+v", op, n, d.Allowed, each, want)
 }
 
+func counted(p *probe) {
+	list := append(p.list(algo.PerDay(2)), policy("other", p.shape.kind(1)(algo.PerDay(3))))
+	p.carried(list...)
+	each := make([]backend.State, len(list))
+	for _, op := range []backend.Op{backend.Peek, backend.Take, backend.Take, backend.Take, backend.Peek} { // the third take is denied
+		d := p.ask(op, backend.Group{Key: "a", Policies: list, Cost: 1, Each: each})
+		for _, s := range append(each, d.State) {
+			p.must(s.Counted, "a %v says that %s was not counted: %+v", op, s.Policy, s)
+		}
+	}
+}
+
 func remaining(p *probe) {
 	list := p.list(algo.PerDay(10))
 	for _, n := range []int64{3, 4, 5, 2, 2, 1, 1} { // 5 and the second 2 are denied

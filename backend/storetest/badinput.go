@@ -111,6 +111,7 @@ type badRequest struct {
 
 var badRequestRows = []badRequest{
 	{"an empty key", `""`, func(r *backend.Request) { r.Key = "" }},
+	{"a key of 4,097 bytes", "4097 bytes", func(r *backend.Request) { r.Key = strings.Repeat("k", backend.MaxKey+1) }},
 	{"a cost of 0", "0", func(r *backend.Request) { r.Op, r.Cost = backend.Take, 0 }},
 	{"a cost below 0", "-1", func(r *backend.Request) { r.Cost = -1 }},
 	{"the least cost", "-9223372036854775808", func(r *backend.Request) { r.Cost = math.MinInt64 }},

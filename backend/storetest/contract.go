@@ -19,6 +19,7 @@ var contract = []sentence{
 	{"Keys", "Two keys never share a count, whatever bytes they hold.", keys},
 	{"Binds", "A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.", binds},
 	{"Each", "Each is filled with the state of every policy, in the order listed.", fillsEach},
+	{"Counted", "Every State of a decision is Counted.", counted},
 	{"Remaining", "Remaining is the limit less what is used, on a denial too, and never below zero.", remaining},
 	{"RetryAfter", "RetryAfter is exact: after it the same take passes if nobody else took, a microsecond earlier it does not, and on a denial it is never zero.", retryAfter},
 	{"ResetAfter", "ResetAfter is exact: after it the key is as new, a microsecond earlier it is not.", resetAfter},

@@ -184,7 +184,7 @@ func spreadEach(p *probe) {
 		p.must(d.State == binding(each), "of\n\t%+v\nthe take was answered by\n\t%+v", each, d.State)
 		for i := range each {
 			limit := list[i].Algorithm.Max()
-			p.must(each[i].Policy == list[i].Name && each[i].Limit == limit && each[i].Used+each[i].Remaining == limit, "%+v", each[i])
+			p.must(each[i].Counted && each[i].Policy == list[i].Name && each[i].Limit == limit && each[i].Used+each[i].Remaining == limit, "%+v", each[i])
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (w *spreader) total(s *reference, ctx context.Context, r backend.Request) (
 		}
 	}
 	for j := range sum {
-		sum[j].Policy, sum[j].Limit, sum[j].RetryAfter = r.Policies[j].Name, r.Policies[j].Algorithm.Max(), retry[j].RetryAfter
+		sum[j].Policy, sum[j].Limit, sum[j].RetryAfter, sum[j].Counted = r.Policies[j].Name, r.Policies[j].Algorithm.Max(), retry[j].RetryAfter, true
 		w.say(&r, &sum[j])
 	}
 	copy(r.Each, sum)

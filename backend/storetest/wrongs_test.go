@@ -90,6 +90,9 @@ var wrongs = []wrong{
 		slices.Reverse(r.Each)
 		return d, err
 	})},
+	{"does not say that it counted", "Counted", answering(func(_ *backend.Request, d *backend.Decision, s *backend.State) {
+		s.Counted = d.Allowed
+	})},
 	{"says that nothing remains on a denial", "Remaining", answering(func(_ *backend.Request, d *backend.Decision, s *backend.State) {
 		if !d.Allowed {
 			s.Remaining = 0

@@ -24,7 +24,6 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/cluster"
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -37,7 +36,6 @@ func main() {
 	addrs := flag.String("addrs", "127.0.0.1:7000,127.0.0.1:7001,127.0.0.1:7002", "host:port of some of the nodes, with commas between")
 	length := flag.Duration("for", 10*time.Second, "how long to call")
 	flag.Parse()
-	redis.SetLogger(quiet{})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, *length)
@@ -48,14 +46,12 @@ func main() {
 	}
 }
 
-// quiet keeps go-redis from printing a line for each dial that fails.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
-
 // run calls until ctx ends and prints a line every so often.
 func run(ctx context.Context, w io.Writer, addrs []string, every time.Duration) error {
-	store := cluster.Open(addrs, nil)
+	store, err := cluster.Open(addrs, nil)
+	if err != nil {
+		return err
+	}
 	defer store.Close()
 	seen := newTally()
 	sites, err := callSites(store, seen)

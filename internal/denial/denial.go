@@ -10,7 +10,6 @@ package denial
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,7 +139,9 @@ func (s *Store) within(ctx context.Context, r *backend.Request, d *backend.Decis
 // fail decides a call that spent its time waiting for one that failed. To ask
 // for itself now could take it past the budget.
 func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
-	err = fmt.Errorf("%w: waited for a call that failed: %v", backend.ErrUnavailable, err)
+	if !errors.Is(err, backend.ErrUnavailable) { // the call that failed was perhaps counted; this one was not sent
+		err = backend.Wrap(backend.ErrUnavailable, errors.New("waited for a call that failed: "+err.Error()))
+	}
 	r.Unknown(err)
 	return s.fails.Fail(ctx, r, d, err)
 }

@@ -9,7 +9,6 @@ package flight
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +80,7 @@ func (q *Queue) push(c *call, ready bool) (leaves bool, err error) {
 	defer q.mu.Unlock()
 	if n > maxCallers || q.crowded(c, int(n)) {
 		q.callers.Add(-1)
-		return false, fmt.Errorf("%w: %w", backend.ErrUnavailable, errCrowded)
+		return false, backend.Wrap(backend.ErrUnavailable, errCrowded)
 	}
 	q.mu.pending.push(c)
 	return ready && q.place(), nil

@@ -68,9 +68,9 @@ func (t *Take) Decide(op backend.Op, g *backend.Group, d *backend.Decision) erro
 // counted nothing all the same.
 func unknown(op backend.Op, why error) error {
 	if op == backend.Peek {
-		return fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
+		return backend.Wrap(backend.ErrUnavailable, why)
 	}
-	return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, why)
+	return backend.Wrap(backend.ErrPerhapsCounted, why)
 }
 
 // fail gives all that nobody left the error, each as what is known of it:
@@ -81,7 +81,7 @@ func (g *Group) fail(why error) {
 		switch t.state.Load() {
 		case waiting:
 			if unsent == nil {
-				unsent = fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
+				unsent = backend.Wrap(backend.ErrUnavailable, why)
 			}
 			t.err = unsent
 		case sent:
@@ -154,7 +154,7 @@ func (t *Take) Left() bool { return t.state.Load() == left }
 
 // Refuse answers a take that is on no trip, and was not sent.
 func (t *Take) Refuse(why error) {
-	t.err = fmt.Errorf("%w: %w", backend.ErrUnavailable, why)
+	t.err = backend.Wrap(backend.ErrUnavailable, why)
 	t.tell()
 }
 

@@ -22,5 +22,10 @@ func Tuned(o *redis.Options, budget time.Duration) *redis.Options {
 	o.MaxConcurrentDials = 4 // every timed-out connection is closed: don't answer a stall with a dial storm
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if o.Dialer == nil {
+		o.Dialer = quietDefault(o)
+	} else {
+		o.Dialer = quiet(o.Dialer)
+	}
 	return o
 }

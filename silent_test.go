@@ -1,0 +1,102 @@
+package headgate_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestOwnClientsPrintNothing: a process whose server is dead, or dies, writes
+// nothing to its standard error by way of the clients that Open makes.
+func TestOwnClientsPrintNothing(t *testing.T) {
+	require.Empty(t, again(t, "TestOnADeadServer", "HEADGATE_SILENT=1"))
+	require.Empty(t, again(t, "TestOnADyingServer", "HEADGATE_SILENT=1"))
+}
+
+func silent(t *testing.T) {
+	if os.Getenv("HEADGATE_SILENT") == "" {
+		t.Skip("TestOwnClientsPrintNothing runs it")
+	}
+}
+
+// opened returns a limiter on each kind of store that Open makes.
+func opened(t *testing.T, addr string) (ls []*headgate.Limiter) {
+	one, err := standalone.Open("redis://"+addr, nil)
+	require.NoError(t, err)
+	several, err := cluster.Open([]string{addr}, nil)
+	require.NoError(t, err)
+	for _, s := range []backend.Store{one, several} {
+		t.Cleanup(func() { _ = s.Close() })
+		ls = append(ls, limiter(t, s, nil, perMinute))
+	}
+	return ls
+}
+
+// TestOnADeadServer is what TestOwnClientsPrintNothing runs.
+func TestOnADeadServer(t *testing.T) {
+	silent(t)
+	for _, l := range opened(t, "127.0.0.1:1") {
+		for range 20 {
+			d, err := l.Allow(context.Background(), "k")
+			require.NoError(t, err)
+			require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		}
+	}
+	alone := opened(t, "127.0.0.1:1")[0]
+	d, err := alone.Allow(context.Background(), "k")
+	require.NoError(t, err)
+	require.ErrorIs(t, d.Err, syscall.ECONNREFUSED)
+	require.ErrorContains(t, d.Err, "dial tcp 127.0.0.1:1")
+	_, err = alone.Ping(context.Background())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// TestOnADyingServer is what TestOwnClientsPrintNothing runs: the server dies
+// under load, and comes back.
+func TestOnADyingServer(t *testing.T) {
+	silent(t)
+	server := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
+	node := server.Client(t)
+	require.NoError(t, node.ClusterAddSlotsRange(context.Background(), 0, 16383).Err())
+	ls := opened(t, server.Addr())
+	decided := func() bool { return decides(ls[0]) && decides(ls[1]) }
+	require.Eventually(t, decided, 10*time.Second, 10*time.Millisecond)
+	var calling sync.WaitGroup
+	stop := make(chan struct{})
+	for i := range 16 {
+		calling.Add(1)
+		go func() {
+			defer calling.Done()
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = ls[i%2].Allow(context.Background(), fmt.Sprint(i, n))
+				}
+			}
+		}()
+	}
+	server.Kill()
+	require.Eventually(t, func() bool { return !decides(ls[0]) && !decides(ls[1]) }, 10*time.Second, time.Millisecond)
+	server.Restart(t)
+	require.Eventually(t, decided, 10*time.Second, 10*time.Millisecond, "with the same clients")
+	close(stop)
+	calling.Wait()
+}
+
+func decides(l *headgate.Limiter) bool {
+	d, err := l.Allow(context.Background(), "k")
+	return err == nil && d.Source == headgate.FromStore
+}
