@@ -40,6 +40,24 @@ func (c *Cluster) MoveKeys(t testing.TB, slot, n int) int {
 // the slot go, gives the slot to the new one, and waits until all know it.
 func (c *Cluster) EndMove(t testing.TB, slot int) {
 	t.Helper()
+	c.assign(t, slot)
+	c.Settle(t)
+}
+
+// Move moves whole slots, one after the other, and waits until all nodes know
+// their new owner.
+func (c *Cluster) Move(t testing.TB, slots []int, to *Server) {
+	t.Helper()
+	for _, slot := range slots {
+		c.BeginMove(t, slot, to)
+		c.assign(t, slot)
+	}
+	c.Settle(t)
+}
+
+// assign ends a move without waiting for all to know it.
+func (c *Cluster) assign(t testing.TB, slot int) {
+	t.Helper()
 	from, to := c.owner(t, slot), c.bound(t, slot)
 	for c.MoveKeys(t, slot, 1000) > 0 {
 	}
@@ -51,7 +69,6 @@ func (c *Cluster) EndMove(t testing.TB, slot int) {
 			n.do(t, "CLUSTER", "SETSLOT", slot, "NODE", to.id)
 		}
 	}
-	c.Settle(t)
 }
 
 func (c *Cluster) owner(t testing.TB, slot int) *node {
