@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -37,9 +38,8 @@ func TestPing(t *testing.T) {
 	slow := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: time.Millisecond}, wide)
 	_, _ = slow.Ping(ctx) // a budget of a millisecond may fail, it must not hang
 
-	proxy.Rewrite(func(b []byte) []byte {
-		return bytes.Replace(b, []byte("redis_version:7"), []byte("redis_version:6"), 1)
-	})
+	version := regexp.MustCompile(`redis_version:\d`)
+	proxy.Rewrite(func(b []byte) []byte { return version.ReplaceAll(b, []byte("redis_version:6")) })
 	old := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil, wide)
 	_, err = old.Ping(ctx)
 	require.ErrorIs(t, err, headgate.ErrServerTooOld)
