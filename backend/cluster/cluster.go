@@ -87,7 +87,7 @@ func (s *Store) check(client Client) error {
 	if c, ok := client.(*redis.ClusterClient); client == nil || ok && c == nil {
 		return &backend.InvalidError{What: "client", Value: nil, Want: "a go-redis cluster client"}
 	}
-	if len(client.Options().Addrs) == 0 {
+	if o := client.Options(); len(o.Addrs) == 0 && o.ClusterSlots == nil {
 		return &backend.InvalidError{What: "addresses", Value: 0, Want: "at least one node's host:port"}
 	}
 	return s.set.Check()

@@ -23,6 +23,7 @@ type topology struct {
 	set   script.Settings
 	alone bool             // see Options
 	now   func() time.Time // nil in production
+	keeps time.Duration    // see remembered
 	owner [slot.Count]atomic.Pointer[node]
 	last  atomic.Int64 // when the last reload began, in nanoseconds of time.Since(begin)
 	begin time.Time
@@ -59,7 +60,7 @@ const (
 var remembered = time.Minute
 
 func newTopology(client Client, set script.Settings, alone bool) *topology {
-	t := &topology{opts: *client.Options(), set: set, alone: alone, begin: time.Now()}
+	t := &topology{opts: *client.Options(), set: set, alone: alone, keeps: remembered, begin: time.Now()}
 	if v, ok := client.(script.VirtualCluster); ok {
 		t.now = v.Now
 	}
@@ -251,7 +252,7 @@ func (t *topology) drop(named map[string]bool) {
 	t.mu.Lock()
 	t.mu.named = named
 	for addr, at := range t.mu.redirected {
-		if time.Since(t.begin)-at > remembered {
+		if time.Since(t.begin)-at > t.keeps {
 			delete(t.mu.redirected, addr)
 		}
 	}
