@@ -25,8 +25,8 @@ servers:
 	@.ci/servers
 
 # What depends on the server, on each server that `make servers` keeps, with a
-# table of results. Takes some 8 minutes per server.
-test-servers: servers
+# table of results. Takes some 8 minutes per server. make servers comes first.
+test-servers: deps
 	@.ci/test-servers
 
 # The benchmark is a module of its own, which `./...` leaves out: that its peers

@@ -15,8 +15,8 @@ import (
 // Next names the slot's node, or the one that a reply redirects to. It is a
 // trip's way through the cluster; see script.Ways.
 func (t *topology) Next(ctx context.Context, slot int, at *script.Server, err error) (*script.Server, bool, error) {
-	if addr, asking := target(err); addr != "" {
-		n, err := t.redirect(announced(addr, at.Node()))
+	if addr, asking := redirect(err); addr != "" {
+		n, err := t.redirected(announced(addr, at.Node()))
 		if err != nil {
 			return nil, false, err
 		}
@@ -40,8 +40,8 @@ func (t *topology) Next(ctx context.Context, slot int, at *script.Server, err er
 // replaced.
 func (t *topology) Failed(*script.Server) { t.refresh() }
 
-// target returns where a MOVED or ASK reply points to.
-func target(err error) (addr string, asking bool) {
+// redirect returns where a MOVED or ASK reply points to.
+func redirect(err error) (addr string, asking bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return "", false

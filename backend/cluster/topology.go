@@ -137,9 +137,9 @@ func guarded(name string, f func() error) (err error) {
 	return f()
 }
 
-// redirect returns the node that a redirect names. The node is kept for a
+// redirected returns the node that a redirect names. The node is kept for a
 // while, whatever CLUSTER SLOTS says.
-func (t *topology) redirect(addr string) (*node, error) {
+func (t *topology) redirected(addr string) (*node, error) {
 	t.mu.Lock()
 	t.mu.redirected[addr] = time.Since(t.begin)
 	t.mu.Unlock()
