@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,9 +40,16 @@ func TestGrow(t *testing.T) {
 		g = grows{callers: 256, slots: 600, held: 35 * time.Second, budget: time.Second}
 	}
 	c := redistest.StartCluster(t)
-	store := cluster.Open(c.Addrs()[:1], &cluster.Options{Budget: g.budget})
-	defer store.Close()
 	added := c.Grow(t)
+	var made atomic.Int64 // clients of the added node
+	o := redis.ClusterOptions{Addrs: c.Addrs()[:1], NewClient: func(o *redis.Options) *redis.Client {
+		if o.Addr == added.Addr() {
+			made.Add(1)
+		}
+		return redis.NewClient(o)
+	}}
+	store := cluster.New(with{&o}, &cluster.Options{Budget: g.budget})
+	defer store.Close()
 	owner, other := c.Primary(0), c.Primary(slot.Count-1)
 	load := beginGrowth(t, store, g)
 	time.Sleep(g.held / 10)
@@ -58,6 +66,7 @@ func TestGrow(t *testing.T) {
 	asked := added.CommandStats(t)["asking"].Calls
 	require.Positive(t, asked, "no call was sent to the importing node")
 	require.GreaterOrEqual(t, reloads, int64(2), "the topology was not reloaded while the slot was open")
+	require.EqualValues(t, 1, made.Load(), "a reload closed the client of the importing node")
 
 	c.EndMove(t, 0)
 	for s := 1; s < g.slots; s += 50 { // all nodes agree now and then
@@ -68,8 +77,8 @@ func TestGrow(t *testing.T) {
 	}
 	c.Forget(t, added)
 	time.Sleep(g.held / 10)
-	made := load.end()
-	t.Logf("%d calls, %d redirected by ASK, %d reloads while the slot was open", made, asked, reloads)
+	calls := load.end()
+	t.Logf("%d calls, %d redirected by ASK, %d reloads while the slot was open", calls, asked, reloads)
 	load.check(t)
 }
 

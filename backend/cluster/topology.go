@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,6 @@ type topology struct {
 		nodes      map[string]*node
 		named      map[string]bool          // primaries and replicas of the last answer
 		redirected map[string]time.Duration // when a redirect last named a node, as time.Since(begin)
-		leaving    map[*node]bool           // dropped, and their clients still open
 		reload     chan struct{}            // closed when the reload under way ends; nil: none is
 		failure    error                    // why the last reload brought no slots
 		closed     bool
@@ -66,7 +66,6 @@ func newTopology(client Client, set script.Settings, alone bool) *topology {
 	}
 	t.mu.nodes = map[string]*node{}
 	t.mu.redirected = map[string]time.Duration{}
-	t.mu.leaving = map[*node]bool{}
 	t.last.Store(-int64(time.Hour))
 	return t
 }
@@ -263,7 +262,6 @@ func (t *topology) drop(named map[string]bool) {
 		gone = append(gone, n)
 		if !slices.Contains(t.opts.Addrs, addr) {
 			delete(t.mu.nodes, addr)
-			t.mu.leaving[n] = true
 		}
 	}
 	t.mu.Unlock()
@@ -271,44 +269,28 @@ func (t *topology) drop(named map[string]bool) {
 		for s := range t.owner {
 			t.owner[s].CompareAndSwap(n, nil)
 		}
-		// A call that has found the node before is over by then, and so is its
-		// batch.
+		// By then the calls that have found the node before are over, and so are
+		// their batches.
 		time.AfterFunc(2*t.set.Budget, func() { t.release(n) })
 	}
 }
 
-// release closes the client of a node that was dropped, and forgets its
-// circuit.
+// release forgets the circuit of a node that was dropped, and closes its client.
 func (t *topology) release(n *node) {
-	t.mu.Lock()
-	leaves := t.mu.leaving[n]
-	delete(t.mu.leaving, n)
-	_, redirected := t.mu.redirected[n.addr]
-	back := redirected || t.mu.named[n.addr]
-	t.mu.Unlock()
-	if leaves {
+	if !slices.Contains(t.opts.Addrs, n.addr) {
 		_ = n.client.Close()
 	}
-	if !back {
-		t.set.Hub.Gone(n.addr)
-	}
+	t.set.Hub.Gone(n.addr)
 }
 
 func (t *topology) close() error {
 	t.mu.Lock()
 	t.mu.closed = true
-	var clients []*redis.Client
-	for _, n := range t.mu.nodes {
-		clients = append(clients, n.client)
-	}
-	for n := range t.mu.leaving {
-		clients = append(clients, n.client)
-	}
-	clear(t.mu.leaving)
+	nodes := slices.Collect(maps.Values(t.mu.nodes))
 	t.mu.Unlock()
 	var errs []error
-	for _, c := range clients {
-		errs = append(errs, c.Close())
+	for _, n := range nodes {
+		errs = append(errs, n.client.Close())
 	}
 	return errors.Join(errs...)
 }

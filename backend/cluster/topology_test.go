@@ -141,6 +141,40 @@ func TestLeftEndpointsHaveNoCircuit(t *testing.T) {
 	}, stillWithin, 50*time.Millisecond)
 }
 
+// TestSlotsWithoutANode: a call on a slot that has lost its node, and whose
+// node has left, gets an error that says so, and not one of a closed client.
+func TestSlotsWithoutANode(t *testing.T) {
+	cluster.Remember(t, 0)
+	c := redistest.StartCluster(t)
+	var whole atomic.Bool
+	whole.Store(true)
+	slots := func(context.Context) ([]redis.ClusterSlot, error) {
+		// Slot 0 is not where the map says: a MOVED reply makes the store reload.
+		slots := []redis.ClusterSlot{{Start: 0, End: 10_000, Nodes: []redis.ClusterNode{{Addr: c.Primary(8000).Addr()}}}}
+		if whole.Load() {
+			slots = append(slots, redis.ClusterSlot{Start: 11_000, End: 16_383, Nodes: []redis.ClusterNode{{Addr: c.Primary(11_000).Addr()}}})
+		}
+		return slots, nil
+	}
+	store := cluster.New(with{&redis.ClusterOptions{ClusterSlots: slots}}, &cluster.Options{Budget: time.Second})
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	key, moved := inSlot(12_000, 1, "k")[0], inSlot(0, 1, "k")[0]
+	d, err := l.Allow(context.Background(), key)
+	require.NoError(t, err)
+	require.NoError(t, d.Err)
+	whole.Store(false)
+	require.Eventually(t, func() bool {
+		_, err := l.Allow(context.Background(), moved)
+		require.NoError(t, err)
+		_, circuit := l.Stats().Circuits[c.Primary(11_000).Addr()]
+		return !circuit
+	}, stillWithin, 50*time.Millisecond)
+	d, err = l.Allow(context.Background(), key)
+	require.NoError(t, err)
+	require.ErrorContains(t, d.Err, "no node is known for slot 12000")
+}
+
 // TestUnknownEndpoint: the nodes announce no host, neither in CLUSTER SLOTS nor
 // in a redirect. The host is that of the node that answered.
 func TestUnknownEndpoint(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -89,22 +88,17 @@ var needed = []string{
 	"ZADD LOG 1 m", "ZRANGE LOG 0 0", "ZCOUNT LOG 0 0", "ZCARD LOG", "ZREMRANGEBYRANK LOG 0 0",
 }
 
-// Rights asks the server for each right that the script needs on a stored key
-// with that tag: to load a script, though this one may be cached, to run it, and
-// to call the commands in it, and more. A right that is missing is a
-// *backend.RightError.
+// Rights checks that the client's user may load a script, run it on stored keys
+// with that tag, and call the commands of the library's script, and more. A
+// right that is missing is a *backend.RightError.
 func Rights(ctx context.Context, c Client, node string, p Prefix, tag string, more ...string) error {
-	var digest string
-	for _, source := range []string{lua.Script, granted} {
-		load := redis.NewStringCmd(ctx, "script", "load", source)
-		if err := c.Process(ctx, load); err != nil {
-			return forbidden(err, node, "+script|load")
-		}
-		digest = load.Val()
+	load := redis.NewStringCmd(ctx, "script", "load", granted)
+	if err := c.Process(ctx, load); err != nil {
+		return forbidden(err, node, "+script|load")
 	}
 	commands := append(slices.Clone(needed), more...)
 	hash := p.Hash(tag)
-	args := []any{"evalsha", digest, 2, hash, string(appendLog([]byte(hash), "ping"))}
+	args := []any{"evalsha", load.Val(), 2, hash, string(appendLog([]byte(hash), "ping"))}
 	for _, command := range commands {
 		args = append(args, command)
 	}
