@@ -49,29 +49,35 @@ func reload(t *testing.T, c *redistest.Cluster, l *headgate.Limiter) {
 	require.NoError(t, err)
 }
 
-// TestDroppedNodesAreClosed: a node that has left the cluster keeps neither
-// connections nor a circuit.
+// TestDroppedNodesAreClosed: a node that has left the cluster keeps neither a
+// client nor a circuit.
 func TestDroppedNodesAreClosed(t *testing.T) {
 	cluster.Remember(t, 0)
+	ctx := context.Background()
 	c := redistest.StartCluster(t)
-	p := &proxies{t: t}
-	o := p.options(c)
-	o.Addrs = o.Addrs[:1]
-	store := cluster.New(with{o}, &cluster.Options{Budget: 500 * time.Millisecond})
+	owner, added := c.Primary(7), c.Grow(t)
+	var client atomic.Pointer[redis.Client]
+	o := redis.ClusterOptions{Addrs: c.Addrs()[:1], NewClient: func(o *redis.Options) *redis.Client {
+		made := redis.NewClient(o)
+		if o.Addr == added.Addr() {
+			client.Store(made)
+		}
+		return made
+	}}
+	store := cluster.New(with{&o}, &cluster.Options{Budget: 500 * time.Millisecond})
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
-	owner, added := c.Primary(7), c.Grow(t)
 	c.Move(t, []int{7}, added)
-	_, err := l.Allow(context.Background(), inSlot(7, 1, "k")[0])
+	_, err := l.Allow(ctx, inSlot(7, 1, "k")[0])
 	require.NoError(t, err)
 	require.Contains(t, l.Stats().Circuits, added.Addr())
-	require.Positive(t, p.proxy(added.Addr()).Links())
+	require.NoError(t, client.Load().Ping(ctx).Err())
 	c.Move(t, []int{7}, owner)
 	c.Forget(t, added)
 	require.Eventually(t, func() bool {
 		reload(t, c, l)
 		_, circuit := l.Stats().Circuits[added.Addr()]
-		return !circuit && p.proxy(added.Addr()).Links() == 0
+		return !circuit && errors.Is(client.Load().Ping(ctx).Err(), redis.ErrClosed)
 	}, stillWithin, 50*time.Millisecond)
 	require.NoError(t, callAll(l))
 }

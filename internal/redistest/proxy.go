@@ -102,13 +102,6 @@ func (p *Proxy) Hit() int {
 	return p.mu.hit
 }
 
-// Links is how many clients are connected.
-func (p *Proxy) Links() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.mu.links)
-}
-
 // meet decides what is to become of a command. It does so at the request, since
 // requests are what Every counts.
 func (p *Proxy) meet(verb string) Fault {
