@@ -49,6 +49,14 @@ func reload(t *testing.T, c *redistest.Cluster, l *headgate.Limiter) {
 	require.NoError(t, err)
 }
 
+// reloadTwice returns after two answers at least, of six nodes each.
+func reloadTwice(t *testing.T, c *redistest.Cluster, l *headgate.Limiter) {
+	t.Helper()
+	for asked := slotsAsked(t, c); slotsAsked(t, c) < asked+18; {
+		reload(t, c, l)
+	}
+}
+
 // TestDroppedNodesAreClosed: a node that has left the cluster keeps neither a
 // client nor a circuit.
 func TestDroppedNodesAreClosed(t *testing.T) {
@@ -114,10 +122,7 @@ func TestDroppedNodesFinishTheirBatches(t *testing.T) {
 	}()
 	<-held
 	c.Move(t, []int{7}, owner)
-	asked := c.CommandStats(t)["cluster|slots"].Calls
-	for c.CommandStats(t)["cluster|slots"].Calls < asked+6 { // two answers, of three nodes each
-		reload(t, c, l)
-	}
+	reloadTwice(t, c, l)
 	close(release)
 	d := <-done
 	require.NoError(t, d.Err)
@@ -125,16 +130,24 @@ func TestDroppedNodesFinishTheirBatches(t *testing.T) {
 }
 
 // TestLeftEndpointsHaveNoCircuit: an endpoint of the store that has died and
-// left the cluster keeps no circuit.
+// left the cluster keeps no circuit. It keeps its one client, since the store
+// still asks it for the slots.
 func TestLeftEndpointsHaveNoCircuit(t *testing.T) {
 	cluster.Remember(t, 0)
 	c := redistest.StartCluster(t)
-	store := cluster.Open(c.Addrs(), &cluster.Options{Budget: 500 * time.Millisecond})
+	victim := c.Primary(0)
+	heir := c.Replica(victim)
+	var made atomic.Int64
+	o := redis.ClusterOptions{Addrs: c.Addrs(), NewClient: func(o *redis.Options) *redis.Client {
+		if o.Addr == victim.Addr() {
+			made.Add(1)
+		}
+		return redis.NewClient(o)
+	}}
+	store := cluster.New(with{&o}, &cluster.Options{Budget: 500 * time.Millisecond})
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	require.NoError(t, callAll(l))
-	victim := c.Primary(0)
-	heir := c.Replica(victim)
 	require.Contains(t, l.Stats().Circuits, victim.Addr())
 	victim.Kill()
 	require.Error(t, callAll(l), "the circuit has seen the node fail")
@@ -145,6 +158,8 @@ func TestLeftEndpointsHaveNoCircuit(t *testing.T) {
 		_, circuit := l.Stats().Circuits[victim.Addr()]
 		return !circuit && callAll(l) == nil
 	}, stillWithin, 50*time.Millisecond)
+	reloadTwice(t, c, l)
+	require.EqualValues(t, 1, made.Load())
 }
 
 // TestSlotsWithoutANode: a call on a slot that has lost its node, and whose
