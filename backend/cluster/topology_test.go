@@ -75,8 +75,9 @@ func TestDroppedNodesAreClosed(t *testing.T) {
 	store := cluster.New(with{&o}, &cluster.Options{Budget: 500 * time.Millisecond})
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
+	require.NoError(t, callAll(l))
 	c.Move(t, []int{7}, added)
-	_, err := l.Allow(ctx, inSlot(7, 1, "k")[0])
+	_, err := l.Allow(ctx, inSlot(7, 1, "k")[0]) // MOVED names the node
 	require.NoError(t, err)
 	require.Contains(t, l.Stats().Circuits, added.Addr())
 	require.NoError(t, client.Load().Ping(ctx).Err())
