@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test test-bench bench twins server-cost failover hotkeys compose-test mutants deps
+.PHONY: test test-long test-bench test-servers servers bench twins server-cost failover hotkeys compose-test mutants deps
 
 # All that a change has to pass. Needs Go; deps sees to the rest. One package at
 # a time: several are about what happens in milliseconds.
@@ -11,6 +11,23 @@ test: deps
 	go test -race -p 1 -timeout 20m ./...
 	@$(MAKE) --no-print-directory test-bench
 	@echo "PASS: vet, gofmt, and all tests under the race detector"
+
+# What takes minutes: one line per test, with the flag that makes it long. CI
+# runs it each night.
+test-long: deps
+	go test ./backend/standalone -count=1 -run '^TestTwins$$' -steps 1000000 -timeout 30m
+	go test ./backend/cluster -count=1 -run '^TestFailover$$' -runs 5 -timeout 30m
+	go test ./backend/cluster -count=1 -run '^TestGrow$$' -growth -timeout 10m
+
+# Redis 7.0, 8.0 and the newest, Valkey 8 and the newest, built from Debian's
+# sources and kept outside of the tree. Needs a C compiler and a Debian mirror.
+servers:
+	@.ci/servers
+
+# What depends on the server, on each server that `make servers` keeps, with a
+# table of results. Takes some 8 minutes per server. make servers comes first.
+test-servers: deps
+	@.ci/test-servers
 
 # The benchmark is a module of its own, which `./...` leaves out: that its peers
 # still limit, and that every workload still runs, in small. Without -race,

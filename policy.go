@@ -30,6 +30,8 @@ type (
 	Change = backend.Change
 	// CorruptError is a stored value that is not Headgate's.
 	CorruptError = backend.CorruptError
+	// RightError is a right that a server's user lacks.
+	RightError = backend.RightError
 )
 
 // The failure modes. There is no default.

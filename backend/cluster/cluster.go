@@ -57,10 +57,13 @@ type Store struct {
 }
 
 // New returns the store on the cluster that client is set up for: addresses,
-// credentials, TLS, dialer and pool size are taken from its options. The
-// client itself is neither used nor changed nor closed. New does no I/O, so a
-// service starts while the cluster is down. What is wrong with the arguments,
-// Check and headgate.New say.
+// credentials, TLS, dialer and pool size are taken from its options. Where the
+// options have NewClient, it makes the clients of the nodes; where they have
+// ClusterSlots, it names the slots' nodes. Redirects are followed to the
+// addresses that nodes announce: behind address translation, NewClient or
+// Dialer maps these. The client itself is neither used nor changed nor closed.
+// New does no I/O, so a service starts while the cluster is down. Check and
+// headgate.New return what is wrong with the arguments.
 func New(client Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -93,7 +96,7 @@ func (s *Store) check(client Client) error {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &backend.InvalidError{What: "client", Value: client, Want: "a go-redis cluster client"}
 	}
-	if o := client.Options(); o == nil || len(o.Addrs) == 0 {
+	if o := client.Options(); o == nil || len(o.Addrs) == 0 && o.ClusterSlots == nil {
 		return &backend.InvalidError{What: "addresses", Value: 0, Want: "at least one node's host:port"}
 	}
 	return s.set.Check()

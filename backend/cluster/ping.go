@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -13,11 +15,12 @@ import (
 // that its tests run on.
 const Oldest = script.Oldest
 
-// Ping asks every primary whether it is fit to serve: reachable, new enough,
-// and able to run the script with this user's rights. It warns where a node
-// may evict counts, where its round trip takes a good part of the budget, and
-// where cluster-require-full-coverage makes every node refuse while one
-// primary is missing.
+// Ping checks that each primary is fit to serve: reachable, new enough, and that
+// its user has each right that the scripts need, SCRIPT LOAD too. A missing
+// right is a *backend.RightError that names the primary. Ping warns where a node
+// may evict counts, where its round trip takes over a quarter of the budget, and
+// where cluster-require-full-coverage makes every node refuse while one primary
+// is missing.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	return script.Within(ctx, s.ping)
 }
@@ -29,13 +32,17 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if s.closed.Load() {
 		return nil, backend.ErrClosed
 	}
-	if _, err := backend.Ask(ctx, s, script.Probe); err != nil { // the first look at the cluster, too
+	if _, err := s.top.find(ctx, 0); err != nil && len(s.top.primaries()) == 0 {
 		return nil, err
 	}
 	for _, n := range s.top.primaries() {
 		w, err := s.pingNode(ctx, n)
 		for _, w := range w {
 			warnings = append(warnings, n.addr+": "+w)
+		}
+		var missing *backend.RightError
+		if errors.As(err, &missing) { // names the node
+			return warnings, err
 		}
 		if err != nil {
 			return warnings, fmt.Errorf("node %s: %w", n.addr, err)
@@ -45,14 +52,21 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 }
 
 func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err error) {
-	info, err := script.ReadInfo(ctx, n.client)
+	info, err := script.ReadInfo(ctx, n.client, n.addr)
 	if err != nil {
 		return nil, err
 	}
 	if err := info.Fit(); err != nil {
 		return nil, err
 	}
-	slow, err := script.Slow(ctx, n.client, s.set.Budget)
+	key := s.top.keyOf(n)
+	if err := script.Rights(ctx, n.client, n.addr, s.set.Prefix, script.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil {
+		return nil, err
+	}
+	if _, err := backend.Ask(ctx, s, script.Probe(key)); err != nil {
+		return nil, err
+	}
+	slow, err := script.Slow(ctx, n.client, n.addr, s.set.Budget)
 	for _, w := range []string{info.Evicts(), coverage(ctx, n.client), slow} {
 		if w != "" {
 			warnings = append(warnings, w)
@@ -68,6 +82,17 @@ func coverage(ctx context.Context, c *redis.Client) string {
 		return ""
 	}
 	return name + " is yes: while one primary is missing every node answers CLUSTERDOWN, and every key meets its failure mode"
+}
+
+// keyOf returns a key of Ping's that lies on the node.
+func (t *topology) keyOf(n *node) (key string) {
+	for i := range slot.Count {
+		key = fmt.Sprint(script.PingKey, i)
+		if t.owner[slot.Of(script.Tag(key, ""))].Load() == n {
+			break
+		}
+	}
+	return key
 }
 
 // primaries returns the nodes that have slots.

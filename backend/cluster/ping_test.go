@@ -21,6 +21,7 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -50,6 +51,38 @@ type endpoints struct{}
 
 func (endpoints) Options() *redis.ClusterOptions {
 	return &redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}}
+}
+
+// TestPingNamesMissingRights: a right that one primary does not grant is named,
+// with that primary, whatever the others grant and whatever they have cached.
+func TestPingNamesMissingRights(t *testing.T) {
+	ctx := context.Background()
+	c := redistest.StartCluster(t)
+	store, err := cluster.Open(c.Addrs(), patient)
+	require.NoError(t, err)
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	require.NoError(t, callAll(l)) // the script is loaded on all nodes
+	rights := []string{
+		"+evalsha", "+script|load", "+time", "+info", "+ping", "+cluster|slots", "+asking",
+		"+hget", "+hmget", "+hset", "+hdel", "+unlink", "+pttl", "+pexpire",
+		"+zadd", "+zrange", "+zcount", "+zcard", "+zremrangebyrank",
+	}
+	for i, right := range rights {
+		victim := c.Primary(i % 3 * slot.Count / 3)
+		admin := victim.Client(t)
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", "default", "-"+right[1:]).Err())
+		_, err := l.Ping(ctx)
+		var missing *headgate.RightError
+		require.ErrorAs(t, err, &missing, right)
+		require.Equal(t, victim.Addr(), missing.Node, right)
+		require.Equal(t, []string{right}, missing.Rights)
+		require.ErrorIs(t, err, headgate.ErrUnavailable)
+		require.ErrorContains(t, err, right+" on "+victim.Addr())
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", "default", right).Err())
+	}
+	_, err = l.Ping(ctx)
+	require.NoError(t, err)
 }
 
 func TestNewRefuses(t *testing.T) {

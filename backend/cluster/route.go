@@ -16,7 +16,7 @@ import (
 // trip's way through the cluster; see script.Ways.
 func (t *topology) Next(ctx context.Context, slot int, at *script.Server, err error) (*script.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" {
-		n, err := t.node(announced(addr, at.Node()))
+		n, err := t.redirected(announced(addr, at.Node()))
 		if err != nil {
 			return nil, false, err
 		}

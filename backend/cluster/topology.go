@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,28 +17,31 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// topology knows which node has which slot. Reading it takes no lock and
-// waits for nobody; it is reloaded beside the decisions.
+// topology maps slots to nodes. A lookup takes no lock. Reloads run beside the
+// decisions.
 type topology struct {
 	opts  redis.ClusterOptions
 	set   script.Settings
 	alone bool             // see Options
 	now   func() time.Time // nil in production
+	keeps time.Duration    // see remembered
 	owner [slot.Count]atomic.Pointer[node]
 	last  atomic.Int64 // when the last reload began, in nanoseconds of time.Since(begin)
 	begin time.Time
 	mu    struct {
 		sync.Mutex
-		nodes  map[string]*node
-		named  map[string]bool // primaries and replicas of the last answer
-		reload chan struct{}   // closed when the one under way ends; nil: none is
-		closed bool
+		nodes      map[string]*node
+		named      map[string]bool          // primaries and replicas of the last answer
+		redirected map[string]time.Duration // when a redirect last named a node, as time.Since(begin)
+		reload     chan struct{}            // closed when the reload under way ends; nil: none is
+		failure    error                    // why the last reload brought no slots
+		closed     bool
 	}
 }
 
 // node is one server of the cluster.
 type node struct {
-	addr   string
+	addr   string // as the cluster announces it
 	client *redis.Client
 	server *script.Server
 	queue  *flight.Queue
@@ -53,35 +55,94 @@ const (
 	stale = 10 * time.Second
 )
 
+// remembered is how long a node is kept that a redirect has named and CLUSTER
+// SLOTS does not: a new primary has no slots while it imports its first one.
+var remembered = time.Minute
+
 func newTopology(client Client, set script.Settings, alone bool) *topology {
-	t := &topology{opts: *client.Options(), set: set, alone: alone, begin: time.Now()}
+	t := &topology{opts: *client.Options(), set: set, alone: alone, keeps: remembered, begin: time.Now()}
 	if v, ok := client.(script.VirtualCluster); ok {
 		t.now = v.Now
 	}
 	t.mu.nodes = map[string]*node{}
+	t.mu.redirected = map[string]time.Duration{}
 	t.last.Store(-int64(time.Hour))
 	return t
 }
 
 // node returns the node at addr, with a client of its own.
 func (t *topology) node(addr string) (*node, error) {
+	n, err := t.keep(addr, nil)
+	if n != nil || err != nil {
+		return n, err
+	}
+	if n, err = t.dial(addr); err != nil {
+		return nil, err
+	}
+	kept, err := t.keep(addr, n)
+	if kept != n { // another goroutine was faster, or the store was closed
+		_ = n.client.Close()
+	}
+	return kept, err
+}
+
+// keep returns the node at addr. Where there is none, fresh becomes that node.
+func (t *topology) keep(addr string, fresh *node) (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.closed {
 		return nil, backend.ErrClosed
 	}
-	n := t.mu.nodes[addr]
-	if n == nil {
-		n = &node{addr: addr, client: redis.NewClient(tuned(&t.opts, addr, t.set.Budget))}
-		var c script.Client = n.client
-		if t.now != nil {
-			c = script.Virtual{Client: n.client, Now: t.now}
-		}
-		n.server = script.NewServer(c, addr, t.set)
-		n.queue = flight.New(n.server, t, t.set.Budget, t.alone)
-		t.mu.nodes[addr] = n
+	if t.mu.nodes[addr] == nil && fresh != nil {
+		t.mu.nodes[addr] = fresh
 	}
+	return t.mu.nodes[addr], nil
+}
+
+// dial makes a node and its client. It may run the user's code, so no lock is
+// held.
+func (t *topology) dial(addr string) (*node, error) {
+	newClient := redis.NewClient
+	if t.opts.NewClient != nil {
+		newClient = t.opts.NewClient
+	}
+	n := &node{addr: addr}
+	err := guarded("NewClient", func() error {
+		n.client = newClient(tuned(&t.opts, addr, t.set.Budget))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if n.client == nil {
+		return nil, &backend.InvalidError{What: "NewClient's client of node " + addr, Value: nil, Want: "a go-redis client"}
+	}
+	var c script.Client = n.client
+	if t.now != nil {
+		c = script.Virtual{Client: n.client, Now: t.now}
+	}
+	n.server = script.NewServer(c, addr, t.set)
+	n.queue = flight.New(n.server, t, t.set.Budget, t.alone)
 	return n, nil
+}
+
+// guarded returns a panic of the user's function as an error.
+func guarded(name string, f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("ClusterOptions.%s panicked: %v", name, p)
+		}
+	}()
+	return f()
+}
+
+// redirected returns the node that a redirect names. The node is kept for a
+// while, whatever CLUSTER SLOTS says.
+func (t *topology) redirected(addr string) (*node, error) {
+	t.mu.Lock()
+	t.mu.redirected[addr] = time.Since(t.begin)
+	t.mu.Unlock()
+	return t.node(addr)
 }
 
 // find is of, for a caller that waits no longer than a decision may take.
@@ -120,13 +181,27 @@ func (t *topology) of(ctx context.Context, s int) (*node, error) {
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, t.unknown(s, ctx.Err())
 		}
 	}
 	if n := t.owner[s].Load(); n != nil {
 		return n, nil
 	}
-	return nil, fmt.Errorf("no node is known for slot %d", s)
+	return nil, t.unknown(s, nil)
+}
+
+// unknown is the error of a slot without a node. It names why the last reload
+// failed, or err where that did not.
+func (t *topology) unknown(s int, err error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.failure != nil {
+		err = t.mu.failure
+	}
+	if err == nil {
+		return fmt.Errorf("no node is known for slot %d", s)
+	}
+	return fmt.Errorf("no node is known for slot %d: %w", s, err)
 }
 
 // refresh begins a reload, unless one is under way or has just been, and
@@ -144,69 +219,8 @@ func (t *topology) refresh() <-chan struct{} {
 	return t.mu.reload
 }
 
-// load asks every known node for the slots at once and takes the first
-// answer: whoever is frozen is not waited for.
-func (t *topology) load(done chan struct{}) {
-	defer func() {
-		t.mu.Lock()
-		t.mu.reload = nil
-		t.mu.Unlock()
-		close(done)
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), max(t.set.Budget, pause))
-	defer cancel()
-	addrs := t.addrs()
-	answers := make(chan answer, len(addrs))
-	for _, a := range addrs {
-		go func() { answers <- t.ask(ctx, a) }()
-	}
-	for range addrs {
-		select {
-		case a := <-answers:
-			if a.err == nil && t.adopt(a) == nil {
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-type answer struct {
-	from  string
-	slots []redis.ClusterSlot
-	err   error
-}
-
-var errEmpty = errors.New("the node knows of no slots")
-
-func (t *topology) ask(ctx context.Context, addr string) answer {
-	n, err := t.node(addr)
-	if err != nil {
-		return answer{err: err}
-	}
-	slots, err := n.client.ClusterSlots(ctx).Result()
-	if err == nil && len(slots) == 0 {
-		err = errEmpty
-	}
-	return answer{addr, slots, err}
-}
-
-// addrs returns the nodes that are known, and the endpoints that the store
-// was given.
-func (t *topology) addrs() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	addrs := append([]string(nil), t.opts.Addrs...)
-	for a := range t.mu.named {
-		if !slices.Contains(t.opts.Addrs, a) {
-			addrs = append(addrs, a)
-		}
-	}
-	return addrs
-}
-
-// adopt makes an answer the truth, and lets nodes go that it no longer names.
+// adopt stores the owners that an answer names, and drops the nodes that it no
+// longer names.
 func (t *topology) adopt(a answer) error {
 	named := map[string]bool{}
 	for _, r := range a.slots {
@@ -214,7 +228,7 @@ func (t *topology) adopt(a answer) error {
 			addr := announced(member.Addr, a.from)
 			named[addr] = true
 			if i > 0 {
-				continue // a replica: known, but nobody dials it before it is asked
+				continue // a replica, which is dialled only for its slots
 			}
 			n, err := t.node(addr)
 			if err != nil {
@@ -229,54 +243,54 @@ func (t *topology) adopt(a answer) error {
 	return nil
 }
 
-// announced fills in the host of a node that announces none: it is the one
-// that was asked.
-func announced(addr, from string) string {
-	i := strings.LastIndexByte(addr, ':') // MOVED writes IPv6 without brackets
-	if i < 0 {
-		return addr
-	}
-	host := strings.Trim(addr[:i], "[]")
-	if host == "" || host == "?" {
-		var err error
-		if host, _, err = net.SplitHostPort(from); err != nil {
-			return addr
-		}
-	}
-	return net.JoinHostPort(host, addr[i+1:])
-}
-
-// drop closes the clients of nodes that are neither named nor endpoints. A
-// trip that is under way to one of them fails as if the node had.
+// drop removes the nodes that neither an answer nor a recent redirect names. An
+// endpoint keeps its client, as the store asks endpoints for the slots, and
+// loses its circuit.
 func (t *topology) drop(named map[string]bool) {
+	var gone []*node
 	t.mu.Lock()
 	t.mu.named = named
-	var gone []*node
+	for addr, at := range t.mu.redirected {
+		if time.Since(t.begin)-at > t.keeps {
+			delete(t.mu.redirected, addr)
+		}
+	}
 	for addr, n := range t.mu.nodes {
-		if !named[addr] && !slices.Contains(t.opts.Addrs, addr) {
+		if _, redirected := t.mu.redirected[addr]; named[addr] || redirected {
+			continue
+		}
+		gone = append(gone, n)
+		if !slices.Contains(t.opts.Addrs, addr) {
 			delete(t.mu.nodes, addr)
-			gone = append(gone, n)
 		}
 	}
 	t.mu.Unlock()
 	for _, n := range gone {
-		for s := range t.owner { // no trip may find a closed client
+		for s := range t.owner {
 			t.owner[s].CompareAndSwap(n, nil)
 		}
-		_ = n.client.Close()
-		t.set.Hub.Gone(n.addr)
+		// By then the calls that have found the node before are over, and so are
+		// their batches.
+		time.AfterFunc(2*t.set.Budget, func() { t.release(n) })
 	}
+}
+
+// release forgets the circuit of a node that was dropped, and closes its client.
+func (t *topology) release(n *node) {
+	if !slices.Contains(t.opts.Addrs, n.addr) {
+		_ = n.client.Close()
+	}
+	t.set.Hub.Gone(n.addr)
 }
 
 func (t *topology) close() error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.mu.closed = true
-	var first error
-	for _, n := range t.mu.nodes {
-		if err := n.client.Close(); err != nil && first == nil {
-			first = err
-		}
+	nodes := slices.Collect(maps.Values(t.mu.nodes))
+	t.mu.Unlock()
+	var errs []error
+	for _, n := range nodes {
+		errs = append(errs, n.client.Close())
 	}
-	return first
+	return errors.Join(errs...)
 }

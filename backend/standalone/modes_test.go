@@ -54,7 +54,7 @@ func troubles() []trouble {
 			t.Cleanup(func() { _ = c.Close() })
 			return c
 		}},
-		{"OOM", notRun, config("maxmemory", "1mb")},
+		{"OOM", notRun, config("maxmemory", "1")},
 		{"NOREPLICAS", notRun, config("min-replicas-to-write", "1")},
 		{"READONLY", notRun, with(func(t *testing.T, s *redistest.Server, c *redis.Client) {
 			primary := redistest.Start(t)

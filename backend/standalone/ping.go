@@ -11,10 +11,11 @@ import (
 // that its tests run on.
 const Oldest = script.Oldest
 
-// Ping asks whether the server is fit to serve: reachable, new enough, a
-// primary, no member of a cluster, and able to run the script with this
-// user's rights. It warns where the server may evict counts, and where the
-// round trip takes a good part of the budget.
+// Ping checks that the server is fit to serve: reachable, new enough, a primary,
+// no member of a cluster, and that its user has each right that the scripts
+// need, SCRIPT LOAD too. A missing right is a *backend.RightError. Ping warns
+// where the server may evict counts, and where the round trip takes over a
+// quarter of the budget.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	return script.Within(ctx, s.ping)
 }
@@ -26,7 +27,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if s.closed.Load() {
 		return nil, backend.ErrClosed
 	}
-	info, err := script.ReadInfo(ctx, s.client)
+	info, err := script.ReadInfo(ctx, s.client, s.node)
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +40,13 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if w := info.Evicts(); w != "" {
 		warnings = append(warnings, w)
 	}
-	if _, err := backend.Ask(ctx, s, script.Probe); err != nil {
+	if err := script.Rights(ctx, s.client, s.node, s.set.Prefix, script.Tag(script.PingKey, "")); err != nil {
 		return warnings, err
 	}
-	slow, err := script.Slow(ctx, s.client, s.set.Budget)
+	if _, err := backend.Ask(ctx, s, script.Probe(script.PingKey)); err != nil {
+		return warnings, err
+	}
+	slow, err := script.Slow(ctx, s.client, s.node, s.set.Budget)
 	if slow != "" {
 		warnings = append(warnings, slow)
 	}

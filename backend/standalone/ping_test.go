@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -37,9 +38,8 @@ func TestPing(t *testing.T) {
 	slow := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: time.Millisecond}, wide)
 	_, _ = slow.Ping(ctx) // a budget of a millisecond may fail, it must not hang
 
-	proxy.Rewrite(func(b []byte) []byte {
-		return bytes.Replace(b, []byte("redis_version:7"), []byte("redis_version:6"), 1)
-	})
+	version := regexp.MustCompile(`redis_version:\d`)
+	proxy.Rewrite(func(b []byte) []byte { return version.ReplaceAll(b, []byte("redis_version:6")) })
 	old := limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil, wide)
 	_, err = old.Ping(ctx)
 	require.ErrorIs(t, err, headgate.ErrServerTooOld)
@@ -59,6 +59,36 @@ func TestPing(t *testing.T) {
 	server.Kill()
 	_, err = l.Ping(ctx)
 	require.ErrorIs(t, err, headgate.ErrUnavailable)
+}
+
+// TestPingNamesMissingRights: each right that is missing is named, also where
+// the script is cached.
+func TestPingNamesMissingRights(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	grant(t, admin, documentedRights(t))
+	user := func(o *redis.Options) { o.Username, o.Password = "headgate", "secret" }
+	l := limiter(t, server.Client(t, user), unhurried, wide)
+	_, err := l.Allow(ctx, "k") // caches the script
+	require.NoError(t, err)
+	named := func(rights ...string) {
+		t.Helper()
+		_, err := l.Ping(ctx)
+		var missing *headgate.RightError
+		require.ErrorAs(t, err, &missing)
+		require.Equal(t, server.Addr(), missing.Node)
+		require.Equal(t, rights, missing.Rights)
+	}
+	for _, command := range commands(documentedRights(t)) {
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", "headgate", "-"+command).Err())
+		named("+" + command)
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", "headgate", "+"+command).Err())
+	}
+	require.NoError(t, admin.Do(ctx, "acl", "setuser", "headgate", "-hset", "-zadd").Err())
+	named("+hset", "+zadd")
+	require.NoError(t, admin.Do(ctx, "acl", "setuser", "headgate", "+hset", "+zadd", "resetkeys", "~other:*").Err())
+	named("~headgate:*")
 }
 
 // TestPingEndsWithItsContext, whatever the client's own patience.

@@ -57,6 +57,7 @@ type Store struct {
 	client Client
 	owned  *lazy // the client that Open made, to be closed
 	set    script.Settings
+	node   string // names the server's circuit
 	queue  *flight.Queue
 	err    error // what was wrong with the arguments of New; Check says it
 	closed atomic.Bool
@@ -76,7 +77,8 @@ func New(client Client, opts *Options) *Store {
 		s.err = s.set.Check()
 	}
 	if s.err == nil {
-		s.queue = flight.New(script.NewServer(client, cmp.Or(opts.Name, address(client)), s.set), nil, s.set.Budget, opts.Alone)
+		s.node = cmp.Or(opts.Name, address(client))
+		s.queue = flight.New(script.NewServer(client, s.node, s.set), nil, s.set.Budget, opts.Alone)
 	}
 	return s
 }

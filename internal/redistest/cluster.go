@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,10 +12,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Cluster is a Redis Cluster of three primaries and three replicas, one for
-// each, on ports of 127.0.0.1. Safe for concurrent use: nothing in it changes,
-// who is primary of what is asked of the nodes each time.
-type Cluster struct{ nodes []*node }
+// Cluster is a Redis Cluster on ports of 127.0.0.1. It begins with three
+// primaries and three replicas, one for each. Safe for concurrent use: which
+// node is primary of what is asked of the nodes each time.
+type Cluster struct {
+	args []string // of every server
+	mu   struct {
+		sync.Mutex
+		nodes []*node // replaced, never changed in place
+	}
+}
 
 type node struct {
 	*Server
@@ -28,9 +35,9 @@ type node struct {
 // "500". Without a redis-server the test is skipped, or fails where CI=true.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
-	c := new(Cluster)
+	c := &Cluster{args: append(slices.Clone(settings), args...)}
 	for range 2 * primaries {
-		c.nodes = append(c.nodes, join(t, append(slices.Clone(settings), args...)))
+		c.mu.nodes = append(c.mu.nodes, join(t, c.args))
 	}
 	c.form(t)
 	c.Settle(t)
@@ -60,32 +67,41 @@ func join(t testing.TB, args []string) *node {
 	return &node{s, id, admin}
 }
 
-// Nodes are the six servers, living or not, always in the same order; the first
-// three began as primaries, the others as their replicas.
+// all returns the members of the cluster, living or not.
+func (c *Cluster) all() []*node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.nodes
+}
+
+// Nodes are the servers, living or not, always in the same order. The first
+// three began as primaries, the next three as their replicas; what Grow added
+// follows.
 func (c *Cluster) Nodes() []*Server {
-	all := make([]*Server, len(c.nodes))
-	for i, n := range c.nodes {
-		all[i] = n.Server
+	var servers []*Server
+	for _, n := range c.all() {
+		servers = append(servers, n.Server)
 	}
-	return all
+	return servers
 }
 
 // Addrs are the addresses of Nodes.
 func (c *Cluster) Addrs() []string {
-	all := make([]string, len(c.nodes))
-	for i, n := range c.nodes {
-		all[i] = n.Addr()
+	var addrs []string
+	for _, n := range c.all() {
+		addrs = append(addrs, n.Addr())
 	}
-	return all
+	return addrs
 }
 
 // Node returns the server at host:port, nil if there is none.
 func (c *Cluster) Node(addr string) *Server {
-	i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.Addr() == addr })
-	if i < 0 {
-		return nil
+	for _, n := range c.all() {
+		if n.Addr() == addr {
+			return n.Server
+		}
 	}
-	return c.nodes[i].Server
+	return nil
 }
 
 // Client returns a client of the whole cluster that is closed when the test
@@ -140,7 +156,7 @@ func (c *Cluster) majority(name func(view) string) *Server {
 			votes[name(v)]++
 		}
 	}
-	for _, n := range c.nodes {
+	for _, n := range c.all() {
 		if 2*votes[n.id] > len(living) {
 			return n.Server
 		}
@@ -150,7 +166,7 @@ func (c *Cluster) majority(name func(view) string) *Server {
 
 func (c *Cluster) living() []*node {
 	var living []*node
-	for _, n := range c.nodes {
+	for _, n := range c.all() {
 		if n.living() {
 			living = append(living, n)
 		}
@@ -161,9 +177,10 @@ func (c *Cluster) living() []*node {
 // of panics for a server of somewhere else, nil included: that is a mistake of
 // the test.
 func (c *Cluster) of(s *Server) *node {
-	i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.Server == s })
-	if i < 0 {
-		panic("redistest: a server that is not of this cluster")
+	for _, n := range c.all() {
+		if n.Server == s {
+			return n
+		}
 	}
-	return c.nodes[i]
+	panic("redistest: a server that is not of this cluster")
 }

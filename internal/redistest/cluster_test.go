@@ -29,6 +29,7 @@ func TestCluster(t *testing.T) {
 		{"finds immortals", immortals},
 		{"moves a slot", moves},
 		{"moves what is left", movesRest},
+		{"grows and shrinks", grows},
 		{"takes over from the living", takeover},
 		{"changes places", failover},
 		{"promotes for the dead", promotes},
@@ -151,6 +152,22 @@ func movesRest(t *testing.T, c *Cluster) {
 	assert.Equal(t, "9", client.Get(t.Context(), "{rest}9").Val())
 }
 
+func grows(t *testing.T, c *Cluster) {
+	client, slot := fill(t, c, "grown", 10)
+	was, added := c.Primary(slot), c.Grow(t)
+	assert.Same(t, added, c.Node(added.Addr()))
+	assert.Len(t, c.Nodes(), 7)
+	c.Move(t, []int{slot, slot + 1}, added)
+	assert.Same(t, added, c.Primary(slot+1))
+	assert.Equal(t, "9", client.Get(t.Context(), "{grown}9").Val())
+	c.Move(t, []int{slot, slot + 1}, was)
+	c.Forget(t, added)
+	assert.Len(t, c.Nodes(), 6)
+	assert.Nil(t, c.Node(added.Addr()))
+	assert.Same(t, was, c.Primary(slot+1))
+	assert.Equal(t, "PONG", added.Client(t).Ping(t.Context()).Val(), "the process lives on")
+}
+
 func takeover(t *testing.T, c *Cluster) {
 	slot := c.Slot("taken")
 	was := c.Primary(slot)
@@ -225,7 +242,8 @@ func losesPair(t *testing.T, c *Cluster) {
 
 func TestClusterOfDeadNodes(t *testing.T) {
 	s := Start(t)
-	c := &Cluster{nodes: []*node{{Server: s, id: "a", admin: s.Client(t)}}}
+	c := new(Cluster)
+	c.mu.nodes = []*node{{Server: s, id: "a", admin: s.Client(t)}}
 	s.Kill()
 	assert.Nil(t, c.Primary(0))
 	assert.PanicsWithError(t, "redistest: no node lives", func() { c.Slot("k") })

@@ -25,24 +25,24 @@ const (
 // would get there too, and takes a second longer.
 func (c *Cluster) form(t testing.TB) {
 	t.Helper()
-	ctx := context.Background()
-	for i, n := range c.nodes {
+	ctx, nodes := context.Background(), c.all()
+	for i, n := range nodes {
 		pipe := n.admin.Pipeline()
 		// Epochs of their own, or the nodes would have to settle who is right.
 		pipe.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		if i < primaries {
 			pipe.ClusterAddSlotsRange(ctx, i*slots/primaries, (i+1)*slots/primaries-1)
 		}
-		for _, peer := range c.nodes[:i] {
+		for _, peer := range nodes[:i] {
 			pipe.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(peer.port))
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i, replica := range c.nodes[primaries:] {
+	for i, replica := range nodes[primaries:] {
 		// "Unknown node" until the two have met.
-		await(t, func() error { return replica.admin.ClusterReplicate(ctx, c.nodes[i].id).Err() })
+		await(t, func() error { return replica.admin.ClusterReplicate(ctx, nodes[i].id).Err() })
 	}
 }
 
@@ -103,7 +103,7 @@ func (n *node) well(c *Cluster, living []*node) (string, error) {
 		return "", errors.New("its link to the primary is " + up)
 	}
 	v := parseView(nodes.Val())
-	return v.String(), v.amiss(len(c.nodes), living)
+	return v.String(), v.amiss(len(c.all()), living)
 }
 
 // view fails when the node does not answer.

@@ -5,8 +5,6 @@ import (
 	"net"
 	"syscall"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // dialer is a redis.Options.Dialer.
@@ -18,15 +16,6 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // application's and not ours to set. A connection that fails its handshake it
 // does not print. The caller gets the same error either way.
 func quiet(dial dialer) dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return connected(dial(ctx, network, addr))
-	}
-}
-
-// quietDefault is quiet for go-redis' own dialer. It is apart for plain to know
-// its name.
-func quietDefault(o *redis.Options) dialer {
-	dial := redis.NewDialer(o)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return connected(dial(ctx, network, addr))
 	}

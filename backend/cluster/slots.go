@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// answer is what a node, or the user's ClusterSlots, says of the slots.
+type answer struct {
+	from  string // empty where no node was asked
+	slots []redis.ClusterSlot
+	err   error
+}
+
+// load asks for the slots until there is an answer.
+func (t *topology) load(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), max(t.set.Budget, pause))
+	defer cancel()
+	defer func() {
+		t.mu.Lock()
+		t.mu.reload = nil
+		t.mu.Unlock()
+		close(done)
+	}()
+	sources := t.sources()
+	answers := make(chan answer, len(sources))
+	for _, ask := range sources {
+		go func() { answers <- ask(ctx) }()
+	}
+	for range sources {
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				a.err = t.adopt(a)
+			}
+			if t.fail(a.err); a.err == nil {
+				return
+			}
+		case <-ctx.Done():
+			t.fail(fmt.Errorf("asking for the slots: %w", ctx.Err()))
+			return
+		}
+	}
+}
+
+// fail stores why the last reload brought no slots; nil: it did.
+func (t *topology) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.failure = err
+}
+
+// sources returns what is asked for the slots: the user's ClusterSlots, else
+// all nodes at once, so that a frozen node delays nobody.
+func (t *topology) sources() (sources []func(context.Context) answer) {
+	if t.opts.ClusterSlots != nil {
+		return append(sources, t.askUser)
+	}
+	for _, addr := range t.addrs() {
+		sources = append(sources, func(ctx context.Context) answer { return t.ask(ctx, addr) })
+	}
+	return sources
+}
+
+// addrs returns the nodes that are known, and the endpoints that the store
+// was given.
+func (t *topology) addrs() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	addrs := slices.Clone(t.opts.Addrs)
+	for a := range t.mu.named {
+		if !slices.Contains(t.opts.Addrs, a) {
+			addrs = append(addrs, a)
+		}
+	}
+	return addrs
+}
+
+var errEmpty = errors.New("it names no slots")
+
+func (t *topology) askUser(ctx context.Context) (a answer) {
+	err := guarded("ClusterSlots", func() (err error) {
+		a.slots, err = t.opts.ClusterSlots(ctx)
+		return err
+	})
+	if err == nil && len(a.slots) == 0 {
+		err = errEmpty
+	}
+	if err != nil {
+		a.err = fmt.Errorf("ClusterOptions.ClusterSlots: %w", err)
+	}
+	return a
+}
+
+func (t *topology) ask(ctx context.Context, addr string) answer {
+	n, err := t.node(addr)
+	if err != nil {
+		return answer{err: err}
+	}
+	// go-redis' own ClusterSlots fails on a node without an address.
+	reply, err := n.client.Do(ctx, "cluster", "slots").Slice()
+	a := answer{from: addr}
+	if err == nil {
+		a.slots, err = parse(reply)
+	}
+	if err != nil {
+		a.err = fmt.Errorf("CLUSTER SLOTS at %s: %w", addr, err)
+	}
+	return a
+}
+
+var errSlots = errors.New("it is malformed")
+
+// parse reads the reply of CLUSTER SLOTS: for each range its first and last
+// slot, then its nodes.
+func parse(reply []any) (slots []redis.ClusterSlot, err error) {
+	for _, r := range reply {
+		f, _ := r.([]any)
+		if len(f) < 3 {
+			return nil, errSlots
+		}
+		start, ok1 := f[0].(int64)
+		end, ok2 := f[1].(int64)
+		if !ok1 || !ok2 || start < 0 || end < start {
+			return nil, errSlots
+		}
+		s := redis.ClusterSlot{Start: int(start), End: int(end)}
+		for _, n := range f[2:] {
+			addr, err := member(n)
+			if err != nil {
+				return nil, err
+			}
+			s.Nodes = append(s.Nodes, redis.ClusterNode{Addr: addr})
+		}
+		slots = append(slots, s)
+	}
+	if len(slots) == 0 {
+		return nil, errEmpty
+	}
+	return slots, nil
+}
+
+// member reads the address of a node. Its host is nil where the cluster's
+// preferred endpoint type is unknown-endpoint.
+func member(n any) (addr string, err error) {
+	f, _ := n.([]any)
+	if len(f) < 2 {
+		return "", errSlots
+	}
+	host, _ := f[0].(string)
+	port, ok := f[1].(int64)
+	if !ok {
+		return "", errSlots
+	}
+	return net.JoinHostPort(host, fmt.Sprint(port)), nil
+}
+
+// announced returns the address of a node. A node that announces no host has
+// the host of the node that answered.
+func announced(addr, from string) string {
+	i := strings.LastIndexByte(addr, ':') // MOVED writes IPv6 without brackets
+	if i < 0 {
+		return addr
+	}
+	host := strings.Trim(addr[:i], "[]")
+	if host == "" || host == "?" {
+		var err error
+		if host, _, err = net.SplitHostPort(from); err != nil {
+			return addr
+		}
+	}
+	return net.JoinHostPort(host, addr[i+1:])
+}
