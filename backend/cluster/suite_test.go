@@ -109,10 +109,11 @@ func expiries(c *redis.ClusterClient) map[string]time.Duration {
 
 // corrupt writes what is no state into every policy's place.
 func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
-	ctx, hash := context.Background(), script.DefaultPrefix.Hash(script.Tag(key, ""))
-	for _, p := range ps {
-		if p.Algorithm.Kind() == algo.KindSlidingLog {
-			c.Set(ctx, hash+":log:"+p.Name, "garbage", time.Hour)
+	ctx, tag := context.Background(), script.Tag(key, "")
+	hash := script.DefaultPrefix.Hash(tag)
+	for i := range ps {
+		if ps[i].Algorithm.Kind() == algo.KindSlidingLog {
+			c.Set(ctx, script.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}
 	for _, f := range c.HKeys(ctx, hash).Val() {

@@ -48,7 +48,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 			hash := script.DefaultPrefix.Hash(script.Tag(key, ""))
 			for _, p := range ps {
 				if p.Algorithm.Kind() == algo.KindSlidingLog {
-					admin.Set(ctx, hash+":log:"+p.Name, "garbage", time.Hour)
+					admin.Set(ctx, script.DefaultPrefix.Log(script.Tag(key, ""), &p), "garbage", time.Hour)
 				}
 			}
 			for _, f := range admin.HKeys(ctx, hash).Val() {
