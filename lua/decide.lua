@@ -43,8 +43,8 @@
 -- hz   until when the key is known to live, and the value is kept.
 -- due  when a take is to sweep the hash: a field that nobody asks for any more
 --      must leave also where the key stays in use. Where no other list of
---      policies has a field, it is own, which is never: above marks, less how
---      many policies the list has.
+--      policies has a field, it is own, which is never: above marks, less small,
+--      which is how many fields the list has.
 -- What a later release adds behind a stored value is read past here, and lost
 -- when this one writes.
 
@@ -68,7 +68,7 @@ local size = #blob
 while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   pos = from
-  local least, takes, own = 2 - op, op == 1, 4294967295 - policies
+  local least, takes, small, own = 2 - op, op == 1, policies, 4294967295 - policies
   if shape == 1 then
     --@include one.section
   elseif shape == 2 then

@@ -125,7 +125,7 @@ for i = 2, #all, 2 do
   end
 end
 local due = own
-if #live ~= policies then due = math.min(math.max(least, tick) + late, marks) end
+if #live ~= small then due = math.min(math.max(least, tick) + late, marks) end
 for _, i in ipairs(live) do
   local v = all[i]
   if parse('<I4', v, 6) ~= due then try('HSET', key, all[i - 1], string.sub(v, 1, 5) .. pack('<I4', due) .. string.sub(v, 10)) end

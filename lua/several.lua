@@ -5,11 +5,12 @@
 for _ = 1, groups do
   local states, status, runs, met, bad = {}, 0, all, ''
   pos = from
-  local key, hashed, has, kinds, logs, parts = keys[k], nil, false, {}, {}, 0
+  local key, hashed, kinds, logs, parts, small = keys[k], nil, {}, {}, 0, 0
   for p = 1, policies do
     kinds[p] = string.byte(blob, pos + 41 * (p - 1))
-    if kinds[p] ~= 5 then has = true end
+    if kinds[p] ~= 5 then small = small + 1 end
   end
+  local has, own = small > 0, 4294967295 - small
   if has then
     k, parts = k + 1, 1
     if op ~= 5 then hashed = try('HMGET', key, unpack(args, names + 1, names + policies)) end

@@ -85,6 +85,7 @@ func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, o *
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
 		Store:    cluster.New(script.VirtualCluster{ClusterOptions: with{p.options(c)}, Now: clock}, o),
+		Apart:    true,
 		SetNow:   now.Store,
 		Expiries: func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:  func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
@@ -100,6 +101,9 @@ func expiries(c *redis.ClusterClient) map[string]time.Duration {
 		for _, k := range n.Keys(ctx, "*").Val() {
 			mu.Lock()
 			m[k] = n.PTTL(ctx, k).Val()
+			for _, f := range n.HKeys(ctx, k).Val() { // none of a log
+				m[k+" "+f] = m[k]
+			}
 			mu.Unlock()
 		}
 		return nil

@@ -42,6 +42,7 @@ func subject(t *testing.T, server *redistest.Server, o *standalone.Options) stor
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
 		Store:     standalone.New(script.Virtual{Client: client, Now: clock}, o),
+		Apart:     true,
 		SetNow:    now.Store,
 		Expiries:  func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:   func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
@@ -54,6 +55,9 @@ func expiries(c *redis.Client) map[string]time.Duration {
 	m, ctx := map[string]time.Duration{}, context.Background()
 	for _, k := range c.Keys(ctx, "*").Val() {
 		m[k] = c.PTTL(ctx, k).Val()
+		for _, f := range c.HKeys(ctx, k).Val() { // none of a log
+			m[k+" "+f] = m[k]
+		}
 	}
 	return m
 }

@@ -143,6 +143,7 @@ func onVirtualTime() (*reference, Subject) {
 	s := newReference(now.Load)
 	return s, Subject{
 		Store:     s,
+		Apart:     true,
 		SetNow:    now.Store,
 		Expiries:  s.expiries,
 		Corrupt:   s.corrupt,

@@ -36,11 +36,15 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	return storetest.Subject{
 		Store:  denial.New(breaker.New(store, nil), store, d),
 		Cached: d > 0,
+		Apart:  true,
 		SetNow: now.Store,
 		Expiries: func() map[string]time.Duration {
 			m := map[string]time.Duration{}
 			for _, k := range admin.Keys(ctx, "*").Val() {
 				m[k] = admin.PTTL(ctx, k).Val()
+				for _, f := range admin.HKeys(ctx, k).Val() { // none of a log
+					m[k+" "+f] = m[k]
+				}
 			}
 			return m
 		},
