@@ -5,8 +5,8 @@ package algo
 // than the limit, and what it admits under saturation is at least
 // period / ((b+1) * sub-window) of it.
 //
-// Kept: the newest bucket's start, the sum, the width, and b + 1 counts
-// (b whole sub-windows and two partial ones can overlap a period).
+// Kept: the newest bucket's start, the sum, and b + 1 counts (b whole
+// sub-windows and two partial ones can overlap a period).
 func BucketedWindow(l Limit, buckets int64) Algorithm {
 	period := l.Period.Microseconds()
 	return checked(Algorithm{kind: KindBucketedWindow, limit: l, max: l.Events, period: period,
@@ -14,11 +14,11 @@ func BucketedWindow(l Limit, buckets int64) Algorithm {
 }
 
 // In a bucketed Algorithm a is the number of buckets, b their width in µs.
-// The words are start, sum, width, then the counts as a ring: the bucket that
+// The words are start, sum, then the counts as a ring: the bucket that
 // starts at s has the slot (s / width) mod (buckets + 1). In a View x is the
 // newest bucket's start, y the start of the oldest that counts.
 
-const bucketHeader = 3
+const bucketHeader = 2
 
 func (a *Algorithm) bucketWords() int { return bucketHeader + int(min(max(a.a, 0), MaxBuckets)) + 1 }
 
@@ -34,11 +34,8 @@ func (a *Algorithm) bucketEnd(start int64) int64 { return start + a.b - 1 + a.pe
 func (a *Algorithm) oldest(newest int64) int64 { return max(0, newest-a.a*a.b) }
 
 func (a *Algorithm) bucketView(w []int64, now int64) View {
-	if w[0] > now+a.period {
+	if w[0] > now+a.period || len(w) != a.bucketWords() {
 		return View{At: now}
-	}
-	if w[2] != a.b || len(w) != a.bucketWords() {
-		return a.reshaped(w, now)
 	}
 	newest, used := w[0], w[1]
 	oldest := a.oldest(newest)
@@ -52,40 +49,18 @@ func (a *Algorithm) bucketView(w []int64, now int64) View {
 	return View{Used: used, At: max(now, newest), x: newest, y: oldest}
 }
 
-// reshaped views words that another width or number of buckets wrote: all
-// that they counted lies in one bucket, the one that holds the newest instant
-// which it can have come from, so that a change of shape never hands out what
-// was used.
-func (a *Algorithm) reshaped(w []int64, now int64) View {
-	latest := max(w[0], min(now, w[0]+w[2]-1))
-	newest := latest - latest%a.b
-	if w[1] == 0 || a.bucketEnd(newest) <= now {
-		return View{At: now}
-	}
-	return View{Used: w[1], At: max(now, newest), x: newest, y: newest}
-}
-
 func (a *Algorithm) bucketTake(w []int64, v *View, n int64) []int64 {
 	newest := v.At - v.At%a.b
-	if v.Used == 0 || w[2] != a.b || len(w) != a.bucketWords() {
-		w = a.freshRing(w, v)
-	} else {
+	switch {
+	case len(w) != a.bucketWords():
+		w = make([]int64, a.bucketWords())
+	case v.Used == 0:
+		clear(w)
+	default:
 		a.clear(w, v)
 	}
 	w[0], w[1] = newest, v.Used+n
 	w[a.slot(newest)] += n
-	return w
-}
-
-// freshRing returns an empty ring of the right shape that holds what the
-// view counts in its newest bucket.
-func (a *Algorithm) freshRing(w []int64, v *View) []int64 {
-	if len(w) != a.bucketWords() {
-		w = make([]int64, a.bucketWords())
-	}
-	clear(w)
-	w[2] = a.b
-	w[a.slot(v.x)] = v.Used
 	return w
 }
 
@@ -98,9 +73,6 @@ func (a *Algorithm) clear(w []int64, v *View) {
 
 // bucketRetryAt returns when the oldest units, need of them, have left.
 func (a *Algorithm) bucketRetryAt(w []int64, v *View, need int64) int64 {
-	if w[2] != a.b || len(w) != a.bucketWords() {
-		return a.bucketEnd(v.x)
-	}
 	s := v.y
 	for ; s < v.x; s += a.b {
 		if need -= w[a.slot(s)]; need <= 0 {

@@ -21,10 +21,7 @@ func (a *Algorithm) counted(start, count, now int64) (at, window, counts int64) 
 	if start > now+a.period {
 		start, count = 0, 0
 	}
-	at = now
-	if start > now {
-		at = max(now, start-start%a.period) // another period may have aligned it otherwise
-	}
+	at = max(now, start)
 	window = at - at%a.period
 	if start < window {
 		count = 0

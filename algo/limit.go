@@ -35,7 +35,7 @@ func (l Limit) String() string { return fmt.Sprintf("%d per %v", l.Events, l.Per
 const (
 	MaxLimit    = 1 << 31 // units of a limit or a burst
 	MaxLogLimit = 1_000_000
-	MaxBuckets  = 3600
+	MaxBuckets  = 240 // of a BucketedWindow: its cost, in time and in bytes, grows with them
 	MinPeriod   = time.Millisecond
 	MaxPeriod   = 400 * 24 * time.Hour
 )

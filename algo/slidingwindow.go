@@ -27,10 +27,7 @@ func (a *Algorithm) slid(start, prev, cur, now int64) (used, at, bucket, before,
 	if start > now+a.period {
 		start, prev, cur = 0, 0, 0
 	}
-	at = now
-	if start > now {
-		at = max(now, start-start%a.period) // another period may have aligned it otherwise
-	}
+	at = max(now, start)
 	bucket = at - at%a.period
 	if start < bucket {
 		if start < bucket-a.period {

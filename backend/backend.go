@@ -21,7 +21,7 @@ import (
 //   - A denied take stores nothing.
 //   - A peek answers what a take would and stores nothing.
 //   - A reset makes the key as new for the policies it lists, and for no others.
-//   - A policy is known by its name: requests that list it share its count, whatever else they list.
+//   - A count belongs to a policy's name and its algorithm's Identity: requests that agree on both share it, whatever else they list, and others count apart.
 //   - A limit that changes counts from the next request on what is already used.
 //   - Two keys never share a count, whatever bytes they hold.
 //   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.

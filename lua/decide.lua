@@ -28,26 +28,35 @@
 --         it.
 --         What was decided follows from that: the caller reckons it with the
 --         twin of these rules. A group of which nothing was is one letter: R a
---         number is out of range (82), C a stored value is not ours (67); and
---         a reset is a byte 0.
+--         number is out of range (82), C a stored value is not ours (67), E and
+--         a line of text, a command failed (69); and a reset is a byte 0.
 --
 -- The rules stand in a file an algorithm and are pasted in here: a function
 -- call for each would cost more than what it does. All reads of a group come
 -- before its first write, so that a bad value or a server that refuses writes
--- leaves every count of the group as it was.
+-- leaves every count of the group as it was. No command after a group's first
+-- write may raise an error, since that would be the answer to all groups.
 --
--- In the sections: v is the stored value; hz the instant until which the key
--- is known to live (in the value, so that the hot path asks for no TTL), at the
--- instant a take is recorded at. What a later release adds behind a stored
--- value is read past here, and lost when this one writes.
+-- In the sections: v is the stored value; at the instant a take is recorded at.
+-- A value of a hash begins with a version and two instants in whole seconds, so
+-- that the hot path asks Redis for neither:
+-- hz   until when the key is known to live, and the value is kept.
+-- due  when a take is to sweep the hash: a field that nobody asks for any more
+--      must leave also where the key stays in use. Where no other list of
+--      policies has a field, it is own, which is never: above marks, less small,
+--      which is how many fields the list has.
+-- What a later release adds behind a stored value is read past here, and lost
+-- when this one writes.
 
-local keys, args, parse, pack, call, try = KEYS, ARGV, struct.unpack, struct.pack, redis.call, redis.pcall
-local sec, usec, slack = '0', args[1], 3600000
+local keys, args, parse, pack, call, try, may = KEYS, ARGV, struct.unpack, struct.pack, redis.call, redis.pcall, redis.acl_check_cmd
+local sec, usec, slack, marks, wrote = '0', args[1], 3600000, 4294967000, false
 if usec == '' then
-  local t = call('TIME')
+  local t = try('TIME')
+  if t.err then return redis.error_reply('NOPERM TIME: ' .. t.err) end
   sec, usec, slack = t[1], t[2], 10000
 end
-local now = sec * 1000000 + usec
+local now, late = sec * 1000000 + usec, slack / 1000
+local tick = (now - now % 1000000) / 1000000
 
 -- The reply: in one piece where one key is asked for, else its pieces, joined
 -- once. A string that grows by a group would be copied for each (measured: 128
@@ -59,7 +68,7 @@ local size = #blob
 while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   pos = from
-  local least, takes = 2 - op, op == 1
+  local least, takes, small, own = 2 - op, op == 1, policies, 4294967295 - policies
   if shape == 1 then
     --@include one.section
   elseif shape == 2 then

@@ -1,5 +1,5 @@
--- What is done for each policy: the if-chains over the kinds, and what they
--- share. Kinds as in algo.Kind; the one that most use is asked for first.
+-- What is done for each policy or group: the if-chains over the kinds, and what
+-- they share. Kinds as in algo.Kind; the one that most use is asked for first.
 
 --@section view
 if status > 0 then
@@ -29,10 +29,8 @@ elseif kind == 2 then
   --@include slidingwindow.take
 elseif kind == 1 then
   --@include fixedwindow.take
-elseif kind == 4 then
-  --@include bucketedwindow.take
 else
-  --@include slidinglog.take
+  --@include bucketedwindow.take
 end
 
 --@section range
@@ -45,46 +43,90 @@ elseif kind > 2 then
   if kind == 3 then
     if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
   elseif kind == 4 then
-    if not (a >= 2 and a <= 3600 and a % 1 == 0 and b == math.ceil(period / a)) then status = 82 end
+    if not (a >= 2 and a <= 240 and a % 1 == 0 and b == math.ceil(period / a)) then status = 82 end
   elseif kind ~= 5 then status = 82 end
 elseif kind < 1 then status = 82 end
 
---@section refuse
--- A group that nothing is decided of; also the whole answer to a reset.
-local met = string.char(status)
---@include each.answer
-
 --@section answer
+if status > 0 then met = bad or string.char(status) end
 if alone then reply = sec .. ' ' .. usec .. met
 else
   n = n + 1
   reply[n] = met
 end
 
---@section keep
--- A denied call stores nothing, but what denied it must live for as long as it
--- counts by this call's numbers: those it was stored by may have been shorter.
-local lasts = 0
-if kind == 1 then lasts = x + period
-elseif kind == 2 then lasts = x + period + period
-elseif kind == 3 then lasts = at + fill
-elseif kind == 4 then lasts = x + b + period
-elseif call('PTTL', log) < math.ceil((x + period - now) / 1000) + slack then
-  call('PEXPIRE', log, math.ceil((x + period - now) / 1000) + slack)
+--@section fails
+-- A read, or the group's first write, failed: nothing of the group is stored.
+-- what is the command, e its error, or nil where the right to it is missing. A
+-- missing right is this group's alone. An error that begins with another word
+-- (OOM, READONLY) concerns all groups; Redis makes it for a script's first write
+-- only, so it is returned where no group has written.
+local err = e and e.err or 'ERR no right to it'
+if string.find(err, '^WRONGTYPE') then status = math.max(status, 67)
+elseif wrote or string.find(err, '^ERR') or string.find(err, '^NOPERM') then status, bad = 69, 'E' .. what .. ': ' .. err .. '\n'
+else return e end
+
+--@section horizon
+-- ends is until when the value counts, lasts until when to keep it.
+if ends > hz * 1000000 then
+  hz = math.min(math.ceil(lasts / 1000000), marks)
+  if hz > longer then longer = hz end
 end
-if lasts > hz and lasts > longer then longer = lasts end
+if due ~= own and (due < tick or due > marks) then sweep, due = true, own end
+
+--@section keep
+-- A denied take counts nothing. But the level that denies it must live for as
+-- long as it counts by this take's numbers: those that stored it may be faster.
+hz = math.min(math.ceil((at + 2 * fill) / 1000000), marks)
+if hz > longer then longer = hz end
+v = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6)
 
 --@section lasts
--- Only ever longer: the key holds other policies' counts too. A key that has
--- no expiry answers -1 and gets one. The right to set it is asked for before
--- the value is written; to set it before would be the script's first write,
--- after which Redis no longer refuses the second when its memory is full.
+-- Only ever longer: the key holds other policies' counts too. A key without an
+-- expiry answers -1 and gets one. The right to set it is asked for before the
+-- value is written; to set it before would be the script's first write, after
+-- which Redis no longer refuses the second when its memory is full.
 local ms = 0
 if longer > 0 then
-  ms = math.ceil((longer - now) / 1000) + slack
-  if call('PTTL', key) >= ms then ms = 0
-  elseif not redis.acl_check_cmd('PEXPIRE', key, ms) then return redis.error_reply('ERR no right to call PEXPIRE') end
+  ms = longer * 1000 - math.floor(now / 1000) + slack
+  local left, e, what = try('PTTL', key)
+  if type(left) == 'table' then e, what = left, 'PTTL'
+  elseif left >= ms then ms = 0
+  elseif not may('PEXPIRE', key, ms) then what = 'PEXPIRE' end
+  if left == -2 then sweep = false end
+  if what then
+    --@include each.fails
+  end
 end
 
---@section expire
-if ms > 0 then call('PEXPIRE', key, ms) end
+--@section stored
+if type(e) == 'table' then
+  local what = 'HSET'
+  --@include each.fails
+else
+  wrote = true
+  if ms > 0 then try('PEXPIRE', key, ms) end
+  if sweep then
+    --@include each.sweep
+  end
+end
+
+--@section sweep
+-- Removes the fields that no longer count, and says in the others when to look
+-- again: when the first of them ends. Fields of other versions stay. Best effort:
+-- the group is decided. A key of many fields is looked through in part.
+local all, live, least = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, marks
+for i = 2, #all, 2 do
+  local ends = #all[i] > 24 and string.byte(all[i]) == 2 and parse('<I4', all[i], 2)
+  if ends and ends + late < tick then try('HDEL', key, all[i - 1])
+  elseif ends then
+    live[#live + 1] = i
+    least = math.min(least, ends)
+  end
+end
+local due = own
+if #live ~= small then due = math.min(math.max(least, tick) + late, marks) end
+for _, i in ipairs(live) do
+  local v = all[i]
+  if parse('<I4', v, 6) ~= due then try('HSET', key, all[i - 1], string.sub(v, 1, 5) .. pack('<I4', due) .. string.sub(v, 10)) end
+end

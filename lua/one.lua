@@ -14,30 +14,33 @@ end
 -- the loop whatever the key holds: it reads them, up to where the section ends.
 local once, whole = takes and all == 1, first * price
 local fits = limit - whole
-local quick, room, add, edge = once and kind == 3 and fit == 0, fits * 1048576, whole * 1048576, now + fill
+local quick, room, add, edge = once and kind == 3 and fit == 0, fits * 1048576, whole * 1048576, (now + fill) / 1000000
 pos = behind
 for i = k, k + groups - 1 do
-  local key, longer, v, fresh = keys[i], 0
+  local key, status, longer, sweep, bad, v, fresh, met = keys[i], fit, 0, false
   if hashed then v = try('HGET', key, field) end
   if quick and v and #v == 25 then
     --@include tokenbucket.quick
   end
   if fresh then
-    local met = v
-    --@include each.answer
-    --@include each.lasts
-    call('HSET', key, field, fresh)
-    --@include each.expire
+    local e = try('HSET', key, field, fresh)
+    met = v
+    if e == 0 then wrote = true
+    else
+      local what = 'HSET'
+      --@include each.fails
+    end
   else
-    local log, hz, at, x, y, z, used, sum, status, ahead, leaves = key, 0, now, 0, 0, 0, 0, 0, fit
+    local log, hz, due, at, x, y, z, used, sum, ahead, leaves = key, 0, 0, now, 0, 0, 0, 0, 0
     -- An error's table has no length; to ask every string for .err would go
     -- through the metatable of strings.
     if v and #v == 0 and v.err then
-      if string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then return v end
-      status, v = math.max(fit, 67), false
+      local e, what = v, 'HGET'
+      --@include each.fails
+      v = false
     end
     --@include each.view
-    local met = v or '\0'
+    met = v or '\0'
     if kind > 3 then met = pack('<Bdd', 1, used, x) end
     local had, taken = used, whole
     if once and used <= fits then used = used + whole
@@ -60,23 +63,23 @@ for i = k, k + groups - 1 do
       end
       taken = used - had
     end
-    if status > 0 then
-      --@include each.refuse
+    local stores = takes and status == 0 and (taken > 0 or kind == 3 and had > 0 and at + fill > hz * 1000000)
+    if not stores then
+    elseif not hashed then
+      --@include slidinglog.take
     else
-      --@include each.answer
       if taken > 0 then
         --@include each.take
-        if hashed then
-          --@include each.lasts
-          call('HSET', key, field, v)
-          --@include each.expire
-        end
-      elseif takes and had > 0 then
+      else
         --@include each.keep
-        --@include each.lasts
-        --@include each.expire
+      end
+      --@include each.lasts
+      if status == 0 then
+        local e = try('HSET', key, field, v)
+        --@include each.stored
       end
     end
   end
+  --@include each.answer
 end
 k = k + groups

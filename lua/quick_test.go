@@ -35,7 +35,7 @@ func TestQuickDecidesAsOthersDo(t *testing.T) {
 		{3, 100, 1e6, 1 << 20, 10_000, 1e6, 1000}, // refused
 		{2, 100, 1e6, 0, 0, 0, 1},
 	} {
-		same(t, `(local quick, room, add, edge =) .*? and`, "$1 false and", around(ns), ns)
+		same(t, `(local quick, room, add, edge =) .*? and`, "$1 false and", around(ns, 4294967294), ns)
 	}
 }
 
@@ -50,9 +50,10 @@ func TestQuickDecidesSetsAsOthersDo(t *testing.T) {
 		{roomy, {1, 100, 1e6, 0, 0, 0, 1}, roomy}, {{2, 100, 1e6, 0, 0, 0, 1}, roomy, roomy},
 		{roomy, {3, 100.5, 1e6, 1 << 20, 10_000, 1e6, 1}}, // refused
 	} {
-		values := around(set[0])
+		alone := 4294967295 - uint32(len(set))
+		values := around(set[0], alone)
 		for _, ns := range set[1:] {
-			values = append(values, around(ns)...)
+			values = append(values, around(ns, alone)...)
 		}
 		same(t, `if .* then\n(local room,)`, "if false then\n$1", values, set...)
 	}
@@ -71,7 +72,7 @@ func same(t *testing.T, quick, other string, values []string, policies ...number
 
 // around returns values as keys may hold them: about each number that the rules
 // draw a line at.
-func around(ns numbers) (values []string) {
+func around(ns numbers, alone uint32) (values []string) {
 	limit, a, b, fill, cost := ns[1], ns[3], max(ns[4], 1), ns[5], ns[6]
 	line := func(x float64) []float64 {
 		return []float64{x - 1, x - 0.5, math.Nextafter(x, 0), x, math.Nextafter(x, math.Inf(1)), x + 1}
@@ -82,25 +83,24 @@ func around(ns numbers) (values []string) {
 		}
 		return append(all, math.NaN(), math.Inf(1), math.Inf(-1), -1e17)
 	}
-	const far, fits = 1 << 54, 1 << 20
+	const far, fits = 1 << 31, 1 << 20
 	whole := (limit - cost) * fits
-	horizons := edges(instant+fill, far)
 	levels := edges(0, 1, 50*fits, whole, 1<<51)
 	instants := edges(0, instant-1000, instant-(1<<52)/max(a, 1), instant, instant+fill)
 	r := rand.New(rand.NewPCG(3, 3))
 	some := func(xs []float64) float64 { return xs[r.IntN(len(xs))] }
 	for range 6000 {
-		version, length := byte(1), 25
+		version, length := byte(2), 25
 		if r.IntN(16) == 0 {
 			version = byte(r.IntN(4))
 		}
 		if r.IntN(16) == 0 {
 			length = 23 + r.IntN(12)
 		}
-		h, level, at := float64(far), some(levels), some(instants)
+		h, due, level, at := uint32(far), alone, some(levels), some(instants)
 		switch r.IntN(8) {
 		case 0:
-			h = some(horizons)
+			h = uint32(int64((instant+fill)/1e6) + r.Int64N(3) - 1)
 		case 1: // where a product is past what doubles hold, beside a level that shows it
 			at = instant - math.Floor((1<<51)*b/a*r.Float64())
 			level = math.Min(1<<51, whole+math.Floor((instant-at)*a/b))
@@ -108,8 +108,15 @@ func around(ns numbers) (values []string) {
 			at = instant - float64(r.IntN(1_000_000))
 			level = math.Min(1<<51, whole+math.Floor((instant-at)*a/b)+float64(r.IntN(3)-1))
 		}
-		v := []byte{version}
-		for _, x := range []float64{h, level, at, 0} {
+		switch r.IntN(12) {
+		case 0:
+			due = instant/1e6 + uint32(r.IntN(3)) - 1
+		case 1: // of a longer list; never one that is to be swept: its value changes by itself
+			due = alone - uint32(r.IntN(2))
+		}
+		v := binary.LittleEndian.AppendUint32([]byte{version}, h)
+		v = binary.LittleEndian.AppendUint32(v, due)
+		for _, x := range []float64{level, at, 0} {
 			v = binary.LittleEndian.AppendUint64(v, math.Float64bits(x))
 		}
 		values = append(values, string(append(v, "more"...)[:length]))

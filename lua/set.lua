@@ -9,14 +9,15 @@ local field, second, third = args[names + 1], args[names + 2], args[names + 3]
 -- What the first group reads of the section, for those after it.
 local same, sets, fit = false, groups > 1 and {}, 0
 for i = k, k + groups - 1 do
-  local key, status, values, one, two, three, more, ahead, sum, log = keys[i], 0
+  local key, status, longer, sweep, values, one, two, three, more, kept, ahead, sum, log, bad = keys[i], 0, 0, false
   if policies == 3 then values = try('HMGET', key, field, second, third)
   else values = try('HMGET', key, unpack(args, names + 1, names + policies)) end
   if values.err then
-    if string.sub(values.err, 1, 9) ~= 'WRONGTYPE' then return values end
-    values, status = {}, 67
+    local e, what = values, 'HMGET'
+    --@include each.fails
+    values = {}
   end
-  local later, passes, longer, kept, met, before = '', takes, 0, 0, values, 0
+  local later, passes, met, before = '', takes, values, 0
   if not alone then met, before = reply, n end
   for p = 1, policies do
     local kind, limit, period, a, b, fill, cost
@@ -34,22 +35,23 @@ for i = k, k + groups - 1 do
     local v, fresh = values[p]
     -- Once a policy denied, or can't be decided by, nothing is made any more.
     if kind == 3 and passes and status == 0 and v and #v == 25 then
-      local room, add, edge = (limit - cost) * 1048576, cost * 1048576, now + fill
+      local room, add, edge = (limit - cost) * 1048576, cost * 1048576, (now + fill) / 1000000
       --@include tokenbucket.quick
     end
     if fresh then met[before + p] = v
     else
-      local hz, at, x, y, z, used = 0, now, 0, 0, 0, 0
+      local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
       --@include each.view
       if kind > 3 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
       local had, taken = used, cost
       used = used + taken
       if used > limit then
-        passes = false
-        if takes and status == 0 then
-          local longer = kept
+        if passes then longer, sweep, passes = 0, false, false end
+        if takes and status == 0 and kind == 3 and at + fill > hz * 1000000 then
           --@include each.keep
-          kept = longer
+          kept = kept or {}
+          kept[#kept + 1] = args[names + p]
+          kept[#kept + 1] = v
         end
         if kind > 3 and status == 0 then
           local need, leaves = used - limit
@@ -70,29 +72,28 @@ for i = k, k + groups - 1 do
       more[2 * p - 7], more[2 * p - 6] = args[names + p], fresh
     end
   end
-  if status > 0 then
-    --@include each.refuse
-  else
-    if not alone then
-      n = n + policies
-      if later ~= '' then
-        n = n + 1
-        reply[n] = later
-      end
-    elseif policies == 3 then reply = sec .. ' ' .. usec .. met[1] .. met[2] .. met[3] .. later
-    else reply = sec .. ' ' .. usec .. table.concat(met) .. later end
-    if passes then
-      --@include each.lasts
-      if policies == 3 then call('HSET', key, field, one, second, two, third, three)
-      elseif policies == 2 then call('HSET', key, field, one, second, two)
-      else call('HSET', key, field, one, second, two, third, three, unpack(more)) end
-      --@include each.expire
-    elseif kept > 0 then
-      longer = kept
-      --@include each.lasts
-      --@include each.expire
+  if status == 0 and (passes or kept) then
+    --@include each.lasts
+    if status == 0 then
+      local e
+      if not passes then e = try('HSET', key, unpack(kept))
+      elseif policies == 3 then e = try('HSET', key, field, one, second, two, third, three)
+      elseif policies == 2 then e = try('HSET', key, field, one, second, two)
+      else e = try('HSET', key, field, one, second, two, third, three, unpack(more)) end
+      --@include each.stored
     end
   end
+  if status > 0 then
+    local met
+    --@include each.answer
+  elseif not alone then
+    n = n + policies
+    if later ~= '' then
+      n = n + 1
+      reply[n] = later
+    end
+  elseif policies == 3 then reply = sec .. ' ' .. usec .. met[1] .. met[2] .. met[3] .. later
+  else reply = sec .. ' ' .. usec .. table.concat(met) .. later end
   same = true
 end
 k = k + groups

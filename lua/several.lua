@@ -3,57 +3,59 @@
 
 --@section section
 for _ = 1, groups do
-  local states, status, runs = {}, 0, all
+  local states, status, runs, met, bad = {}, 0, all, ''
   pos = from
-  local key, hashed, has, kinds = keys[k], nil, false, {}
+  local key, hashed, kinds, logs, parts, small = keys[k], nil, {}, {}, 0, 0
   for p = 1, policies do
     kinds[p] = string.byte(blob, pos + 41 * (p - 1))
-    if kinds[p] ~= 5 then has = true end
+    if kinds[p] ~= 5 then small = small + 1 end
   end
+  local has, own = small > 0, 4294967295 - small
   if has then
-    k = k + 1
+    k, parts = k + 1, 1
     if op ~= 5 then hashed = try('HMGET', key, unpack(args, names + 1, names + policies)) end
     if hashed and hashed.err then
-      if string.sub(hashed.err, 1, 9) ~= 'WRONGTYPE' then return hashed end
-      hashed, status = {}, 67
+      local e, what = hashed, 'HMGET'
+      --@include each.fails
+      hashed = {}
     end
   end
-  local logs = {}
   for p = 1, policies do
-    if kinds[p] == 5 then logs[p] = keys[k]; k = k + 1 end
+    if kinds[p] == 5 then logs[p] = keys[k]; k, parts = k + 1, parts + 1 end
   end
   if op == 5 then
     pos = pos + 41 * policies
     -- Nothing goes unless all may: a log that is none is met before the hash is
     -- written.
     for p = 1, policies do
-      local held = logs[p] and try('ZCARD', logs[p])
-      if type(held) == 'table' then
-        if string.sub(held.err, 1, 9) ~= 'WRONGTYPE' then return held end
-        status = 67
+      local e, what
+      if logs[p] then
+        e, what = try('ZCARD', logs[p]), 'ZCARD'
+        if type(e) ~= 'table' then e, what = nil, not may('UNLINK', logs[p]) and 'UNLINK' end
+      end
+      if what then
+        --@include each.fails
       end
     end
-    local gone = has and status == 0 and try('HDEL', key, unpack(args, names + 1, names + policies))
-    if type(gone) == 'table' then
-      if string.sub(gone.err, 1, 9) ~= 'WRONGTYPE' then return gone end
-      status = 67
+    local e, what = has and status == 0 and try('HDEL', key, unpack(args, names + 1, names + policies)), 'HDEL'
+    if type(e) == 'table' then
+      --@include each.fails
     end
     for p = 1, policies do
-      if logs[p] and status == 0 then call('UNLINK', logs[p]) end
+      if logs[p] and status == 0 then try('UNLINK', logs[p]) end
     end
-    --@include each.refuse
+    wrote, met = true, '\0'
   else
-    local met = ''
     for p = 1, policies do
       local kind, limit, period, a, b, fill
       kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
-      local hz, at, x, y, z, used = 0, now, 0, 0, 0, 0
+      local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
       local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p]
       local cost = least
       --@include each.range
       --@include each.view
       if kind > 3 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
-      states[p] = {kind, limit, period, a, b, fill, hz, 0, at, x, y, z, used, used, ahead, sum, log, v, 0}
+      states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0}
     end
     for run = 1, runs do
       local count = parse('<I4', blob, pos)
@@ -79,47 +81,50 @@ for _ = 1, groups do
         end
       end
     end
-    if status > 0 then
-      --@include each.refuse
-    else
-      --@include each.answer
-      local longer = 0
-      if op == 1 and states[1][13] == states[1][14] then
-        for p = 1, policies do
-          local s = states[p]
-          local kind, period, b, fill, hz, at, x, log = s[1], s[3], s[5], s[6], s[7], s[9], s[10], s[17]
-          if s[14] > 0 then
-            --@include each.keep
-          end
-        end
-        --@include each.lasts
-        --@include each.expire
-      elseif op == 1 then
-        local fields = {}
-        if next(logs) then
-          -- Two keys are written: no right may be found missing between them.
-          if has and not redis.acl_check_cmd('HSET', key, 'f', 'v') then return redis.error_reply('ERR no right to call HSET') end
-          for p = 1, policies do
-            if logs[p] and not redis.acl_check_cmd('ZADD', logs[p], 1, 'm') then return redis.error_reply('ERR no right to call ZADD') end
-          end
-        end
-        for p = 1, policies do
-          local s = states[p]
-          local kind, period, a, b, fill = s[1], s[3], s[4], s[5], s[6]
-          local hz, at, x, y, z, used, had, ahead, sum, log, v = s[7], s[9], s[10], s[11], s[12], s[13], s[14], s[15], s[16], s[17], s[18]
-          local taken = used - had
+    if op == 1 and status == 0 then
+      local fields, longer, sweep, passed = {}, 0, false, states[1][13] > states[1][14]
+      for p = 1, policies do
+        local s = states[p]
+        local kind, period, a, b, fill = s[1], s[3], s[4], s[5], s[6]
+        local hz, due, at, x, y, z, used, had, v = s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[18]
+        local taken = used - had
+        local stores = kind < 5 and (passed or kind == 3 and had > 0 and at + fill > hz * 1000000)
+        if not stores then
+        elseif passed then
           --@include each.take
-          if kind < 5 then
-            fields[#fields + 1] = args[names + p]
-            fields[#fields + 1] = v
-          end
+        else
+          --@include each.keep
         end
-        if has then
-          --@include each.lasts
-          call('HSET', key, unpack(fields))
-          --@include each.expire
+        if stores then
+          fields[#fields + 1] = args[names + p]
+          fields[#fields + 1] = v
         end
+      end
+      --@include each.lasts
+      if passed and parts > 1 and status == 0 then
+        -- Several keys are written: no right may be found missing between them.
+        local e, what
+        if has and not may('HSET', key, 'f', 'v') then what = 'HSET' end
+        for _, log in pairs(logs) do
+          if not may('ZADD', log, 1, 'm') then what = 'ZADD' elseif not may('PEXPIRE', log, 1) then what = 'PEXPIRE'
+          elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' end
+        end
+        if what then
+          --@include each.fails
+        end
+      end
+      for p = 1, policies do
+        local s = states[p]
+        if passed and status == 0 and logs[p] then
+          local period, at, y, ahead, sum, log, taken = s[3], s[9], s[11], s[15], s[16], s[17], s[13] - s[14]
+          --@include slidinglog.take
+        end
+      end
+      if fields[1] and status == 0 then
+        local e = try('HSET', key, unpack(fields))
+        --@include each.stored
       end
     end
   end
+  --@include each.answer
 end

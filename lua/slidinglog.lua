@@ -7,17 +7,21 @@
 -- Member: version, sum, cost.
 
 --@section view
-local last = try('ZRANGE', log, -1, -1, 'WITHSCORES')
-if last.err then
-  if string.sub(last.err, 1, 9) ~= 'WRONGTYPE' then return last end
-  status = 67
+local last, stale = try('ZRANGE', log, -1, -1, 'WITHSCORES')
+local e, what = last.err and last, 'ZRANGE'
+if not e and last[2] then
+  stale, what = try('ZCOUNT', log, '-inf', now - period), 'ZCOUNT'
+  if type(stale) == 'table' then e = stale end
+end
+if e then
+  --@include each.fails
 elseif last[2] then
   local newest = tonumber(last[2])
   if newest > now + period then ahead = true
   else
     local _, before, after, cost
     if #last[1] == 13 then _, after = parse('>Bd', last[1]) else status = 67 end
-    y = call('ZCOUNT', log, '-inf', now - period)
+    y = stale
     if status == 0 and newest > now - period then
       local first = call('ZRANGE', log, y, y)[1]
       if #first == 13 then _, before, cost = parse('>BdI4', first) else status = 67 end
@@ -34,9 +38,13 @@ end
 -- leaves = when the oldest units, need of them, have left. Every entry holds
 -- at least one unit, so the one sought is at most need - 1 behind the first;
 -- where every cost is 1 the first probe finds it.
+local card = need > had and 0 or try('ZCARD', log)
 if need > had then leaves = at + period
+elseif type(card) == 'table' then
+  local e, what = card, 'ZCARD'
+  --@include each.fails
 else
-  local lo, hi = y, call('ZCARD', log) - 1
+  local lo, hi = y, card - 1
   if y + need - 1 < hi then hi = y + need - 1 end
   local probe, goal = hi, sum - had + need
   while true do
@@ -52,13 +60,27 @@ else
 end
 
 --@section take
-local ms = math.ceil((at + period - now) / 1000) + slack
-local left = call('PTTL', log)
-if left < ms and not redis.acl_check_cmd('PEXPIRE', log, ms) then return redis.error_reply('ERR no right to call PEXPIRE') end
 -- The call is stored before anything is dropped: after a write that frees
 -- memory Redis no longer refuses one that takes it. Only a log that lies too
--- far ahead of the clock goes first, and whole.
-if ahead then call('UNLINK', log) left = -2 end
-call('ZADD', log, at, pack('>BdI4', 1, sum + taken, taken))
-if y > 0 then call('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
-if left < ms then call('PEXPIRE', log, ms + math.ceil(period / 1000)) end
+-- far ahead of the clock goes first, and whole. The rights for the writes after
+-- the first are asked for before it.
+local ms, e, what = math.ceil((at + period - now) / 1000) + slack
+local left = try('PTTL', log)
+if type(left) == 'table' then e, what = left, 'PTTL'
+elseif left < ms and not may('PEXPIRE', log, ms) then what = 'PEXPIRE'
+elseif y > 0 and not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK'
+elseif ahead then
+  if may('ZADD', log, at, '') then e, what = try('UNLINK', log), 'UNLINK' else what = 'ZADD' end
+  if type(e) == 'number' then e, what, left = nil, nil, -2 end
+end
+if not what then
+  e = try('ZADD', log, at, pack('>BdI4', 1, sum + taken, taken))
+  if type(e) == 'table' then what = 'ZADD' end
+end
+if what then
+  --@include each.fails
+else
+  wrote = true
+  if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
+  if left < ms then try('PEXPIRE', log, ms + math.ceil(period / 1000)) end
+end

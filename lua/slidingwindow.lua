@@ -1,6 +1,6 @@
 -- The twin of algo/slidingwindow.go. x is the current bucket's start, y the
 -- previous count, z the current one.
--- Kept: version, horizon, start, previous, current.
+-- Kept: version, horizon, due, start, previous, current.
 
 --@section view
 local start = 0
@@ -8,11 +8,11 @@ if not v then
 elseif #v < 33 then status = 67
 else
   if #v > 33 then v = string.sub(v, 1, 33) end
-  local version, h, st, prev, cur = parse('<Bdddd', v)
-  if version ~= 1 or not (h >= 0 and h <= 18014398509481984 and st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 2147483648 and cur >= 0 and cur <= 2147483648 and st % 1 + prev % 1 + cur % 1 == 0) then status = 67 end
+  local version, h, d, st, prev, cur = parse('<BI4I4ddd', v)
+  if version ~= 2 or not (st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 2147483648 and cur >= 0 and cur <= 2147483648 and st % 1 + prev % 1 + cur % 1 == 0) then status = 67 end
   if st <= now + period then
-    if st > now then at = math.max(now, st - st % period) end
-    hz, start, y, z = h, st, prev, cur
+    if st > now then at = st end
+    hz, due, start, y, z = h, d, st, prev, cur
   end
 end
 x = at - at % period
@@ -28,8 +28,7 @@ end
 
 --@section take
 z = z + taken
-if x + period + period > hz then
-  hz = x + period + period + period
-  if hz > longer then longer = hz end
-end
-v = pack('<Bdddd', 1, hz, x, y, z)
+local ends = x + 2 * period
+local lasts = ends + math.min(period, 10000000)
+--@include each.horizon
+v = pack('<BI4I4ddd', 2, hz, due, x, y, z)

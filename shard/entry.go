@@ -22,7 +22,7 @@ type entry struct {
 	key     string // or its hash
 	hashed  bool
 	plan    *plan
-	salts   slot.Salts
+	salts   *slot.Salts
 	home    int // slots; see name
 	offset  int
 	recent  atomic.Bool
@@ -51,7 +51,8 @@ type death struct {
 
 func newEntry(key string, p *plan) *entry {
 	k, n := len(p.parts), len(p.policies)
-	e := &entry{key: key, plan: p, salts: slot.Names(), home: slot.Home(key), offset: int(xxhash.Sum64String(key) % slot.Count)}
+	salts := slot.Names(k)
+	e := &entry{key: key, plan: p, salts: salts, home: salts.Home(key), offset: int(xxhash.Sum64String(key) % slot.Count)}
 	e.rooms, e.left, e.subs = make([]atomic.Int64, k*n), make([]atomic.Int64, n), make([]sub, k)
 	for i := range e.subs {
 		for j := range n {
@@ -68,12 +69,12 @@ func (e *entry) cells() int64 {
 	return int64(len(e.rooms))
 }
 
-// name returns the name of the i-th sub-key. Its slot is i K-ths of the range
+// name returns the name of the i-th sub-key, which holds how many there are. Its slot is i K-ths of the range
 // from a place that the key's hash says, in every process: points that lie
 // evenly put as many on a node as its part of the range holds, but for one,
 // whatever the key is.
 func (e *entry) name(i int) string {
-	return e.salts.Salt(e.home, (e.offset+i*slot.Count/len(e.subs))%slot.Count)
+	return e.salts.Name(e.home, (e.offset+i*slot.Count/len(e.subs))%slot.Count)
 }
 
 // room notes what remains of a policy in a share.

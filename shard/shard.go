@@ -8,9 +8,8 @@
 // takes from where there is room, so that a share which others have used up
 // denies nobody while there is room elsewhere.
 //
-// A change of Shards begins new counts for the sub-keys that were not there
-// before: while both count, which is one period, the key may pass up to twice
-// its limit.
+// Limiters of another number of Shards count apart. Where a deploy changes it,
+// the old and the new processes together pass at most the sum of their limits.
 package shard
 
 import (

@@ -95,6 +95,9 @@ func TestSuiteOnAServer(t *testing.T) {
 				m := map[string]time.Duration{}
 				for _, k := range admin.Keys(ctx, "*").Val() {
 					m[k] = admin.PTTL(ctx, k).Val()
+					for _, f := range admin.HKeys(ctx, k).Val() { // none of a log
+						m[k+" "+f] = m[k]
+					}
 				}
 				return m
 			},

@@ -85,6 +85,7 @@ func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, o *
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
 		Store:    cluster.New(script.VirtualCluster{ClusterOptions: with{p.options(c)}, Now: clock}, o),
+		Apart:    true,
 		SetNow:   now.Store,
 		Expiries: func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:  func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
@@ -100,6 +101,9 @@ func expiries(c *redis.ClusterClient) map[string]time.Duration {
 		for _, k := range n.Keys(ctx, "*").Val() {
 			mu.Lock()
 			m[k] = n.PTTL(ctx, k).Val()
+			for _, f := range n.HKeys(ctx, k).Val() { // none of a log
+				m[k+" "+f] = m[k]
+			}
 			mu.Unlock()
 		}
 		return nil
@@ -109,10 +113,11 @@ func expiries(c *redis.ClusterClient) map[string]time.Duration {
 
 // corrupt writes what is no state into every policy's place.
 func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
-	ctx, hash := context.Background(), script.DefaultPrefix.Hash(script.Tag(key, ""))
-	for _, p := range ps {
-		if p.Algorithm.Kind() == algo.KindSlidingLog {
-			c.Set(ctx, hash+":log:"+p.Name, "garbage", time.Hour)
+	ctx, tag := context.Background(), script.Tag(key, "")
+	hash := script.DefaultPrefix.Hash(tag)
+	for i := range ps {
+		if ps[i].Algorithm.Kind() == algo.KindSlidingLog {
+			c.Set(ctx, script.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}
 	for _, f := range c.HKeys(ctx, hash).Val() {

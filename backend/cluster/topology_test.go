@@ -201,7 +201,8 @@ func TestSlotsWithoutANode(t *testing.T) {
 // in a redirect. The host is that of the node that answered.
 func TestUnknownEndpoint(t *testing.T) {
 	c := redistest.StartCluster(t, "--cluster-preferred-endpoint-type", "unknown-endpoint")
-	store := cluster.Open(c.Addrs()[:1], patient)
+	store, err := cluster.Open(c.Addrs()[:1], patient)
+	require.NoError(t, err)
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	require.NoError(t, callAll(l))

@@ -42,6 +42,7 @@ func subject(t *testing.T, server *redistest.Server, o *standalone.Options) stor
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
 		Store:     standalone.New(script.Virtual{Client: client, Now: clock}, o),
+		Apart:     true,
 		SetNow:    now.Store,
 		Expiries:  func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:   func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
@@ -54,16 +55,20 @@ func expiries(c *redis.Client) map[string]time.Duration {
 	m, ctx := map[string]time.Duration{}, context.Background()
 	for _, k := range c.Keys(ctx, "*").Val() {
 		m[k] = c.PTTL(ctx, k).Val()
+		for _, f := range c.HKeys(ctx, k).Val() { // none of a log
+			m[k+" "+f] = m[k]
+		}
 	}
 	return m
 }
 
 // corrupt writes what is no state into every policy's place.
 func corrupt(c *redis.Client, key string, ps []backend.Policy) {
-	ctx, hash := context.Background(), script.DefaultPrefix.Hash(script.Tag(key, ""))
-	for _, p := range ps {
-		if p.Algorithm.Kind() == algo.KindSlidingLog {
-			c.Set(ctx, hash+":log:"+p.Name, "garbage", time.Hour)
+	ctx, tag := context.Background(), script.Tag(key, "")
+	hash := script.DefaultPrefix.Hash(tag)
+	for i := range ps {
+		if ps[i].Algorithm.Kind() == algo.KindSlidingLog {
+			c.Set(ctx, script.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}
 	for _, f := range c.HKeys(ctx, hash).Val() {

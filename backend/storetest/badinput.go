@@ -87,7 +87,7 @@ func badLists(p *probe) {
 func goodLists(p *probe) {
 	list := []algo.Algorithm{
 		algo.SlidingLog(algo.PerDay(algo.MaxLogLimit)), algo.TokenBucket(algo.PerDay(1), algo.MaxLimit),
-		algo.BucketedWindow(algo.Per(1, time.Millisecond), 1000), algo.BucketedWindow(algo.PerDay(1), 2),
+		algo.BucketedWindow(algo.Per(1, time.Millisecond), algo.MaxBuckets), algo.BucketedWindow(algo.PerDay(1), 2),
 		algo.BucketedWindow(algo.PerDay(1), algo.MaxBuckets), algo.FixedWindow(algo.PerDay(algo.MaxLimit)),
 		algo.SlidingWindow(algo.PerDay(algo.MaxLimit)), algo.TokenBucket(algo.Per(algo.MaxLimit, time.Millisecond), 1),
 	}

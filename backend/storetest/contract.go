@@ -14,7 +14,7 @@ var contract = []sentence{
 	{"DeniedStores", "A denied take stores nothing.", deniedStores},
 	{"Peek", "A peek answers what a take would and stores nothing.", peeks},
 	{"Reset", "A reset makes the key as new for the policies it lists, and for no others.", resets},
-	{"Name", "A policy is known by its name: requests that list it share its count, whatever else they list.", names},
+	{"Name", "A count belongs to a policy's name and its algorithm's Identity: requests that agree on both share it, whatever else they list, and others count apart.", names},
 	{"Limit", "A limit that changes counts from the next request on what is already used.", limits},
 	{"Keys", "Two keys never share a count, whatever bytes they hold.", keys},
 	{"Binds", "A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.", binds},

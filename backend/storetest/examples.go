@@ -67,8 +67,8 @@ var examples = []example{
 	{"HalfOpenSlidingLog", algo.SlidingLog(algo.Per(1, 10*sec)), halfOpen(10 * sec)},
 	{"HalfOpenFixedWindow", algo.FixedWindow(algo.Per(1, 10*sec)), halfOpen(10 * sec)},
 	{"HalfOpenTokenBucket", algo.TokenBucket(algo.Per(1, 10*sec), 1), halfOpen(10 * sec)},
-	// A thousand buckets of a microsecond each are a log.
-	{"HalfOpenBucketedWindow", algo.BucketedWindow(algo.Per(1, time.Millisecond), 1000), halfOpen(time.Millisecond)},
+	// Of buckets of five microseconds the oldest counts until its last has left.
+	{"HalfOpenBucketedWindow", algo.BucketedWindow(algo.Per(1, time.Millisecond), 200), halfOpen(time.Millisecond + 4*tick)},
 }
 
 // Examples runs the worked examples of Headgate's specification.

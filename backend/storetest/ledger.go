@@ -18,7 +18,10 @@ type ledger struct {
 	}
 }
 
-type row struct{ key, sub, policy string }
+type row struct {
+	key, sub, policy string
+	identity         algo.Identity
+}
 
 type account struct {
 	a       algo.Algorithm
@@ -31,7 +34,7 @@ func (l *ledger) note(r *backend.Request, d *backend.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range r.Policies {
-		at := row{r.Key, r.Sub, r.Policies[i].Name}
+		at := row{r.Key, r.Sub, r.Policies[i].Name, r.Policies[i].Algorithm.Identity()}
 		switch {
 		case r.Op == backend.Reset:
 			delete(l.mu.rows, at)

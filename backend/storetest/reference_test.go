@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -26,7 +27,10 @@ type reference struct {
 	}
 }
 
-type cell struct{ key, sub, policy string }
+type cell struct {
+	key, sub, policy string
+	identity         algo.Identity
+}
 
 func newReference(now func() int64) *reference {
 	s := &reference{now: now}
@@ -110,14 +114,17 @@ func (s *reference) charge(g *backend.Group, now int64, readings []backend.Readi
 	}
 }
 
-func cellOf(g *backend.Group, i int) cell { return cell{g.Key, g.Sub, g.Policies[i].Name} }
+func cellOf(g *backend.Group, i int) cell {
+	p := &g.Policies[i]
+	return cell{g.Key, g.Sub, p.Name, p.Algorithm.Identity()}
+}
 
 func (s *reference) expiries() map[string]time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := map[string]time.Duration{}
 	for c := range s.mu.cells {
-		left[fmt.Sprintf("hg{%s}%s:%s", c.key, c.sub, c.policy)] = time.Duration(s.mu.until[c]-s.now()) * time.Microsecond
+		left[fmt.Sprintf("hg{%s}%s:%s:%v", c.key, c.sub, c.policy, c.identity)] = time.Duration(s.mu.until[c]-s.now()) * time.Microsecond
 	}
 	return left
 }
@@ -126,7 +133,7 @@ func (s *reference) corrupt(key string, policies []backend.Policy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range policies {
-		s.mu.cells[cell{key, "", p.Name}] = nil
+		s.mu.cells[cell{key, "", p.Name, p.Algorithm.Identity()}] = nil
 	}
 }
 
@@ -136,6 +143,7 @@ func onVirtualTime() (*reference, Subject) {
 	s := newReference(now.Load)
 	return s, Subject{
 		Store:     s,
+		Apart:     true,
 		SetNow:    now.Store,
 		Expiries:  s.expiries,
 		Corrupt:   s.corrupt,

@@ -37,7 +37,7 @@ var spreads = []sentence{
 	{"ResetAfter", "ResetAfter is the latest of the sub-keys', exact after a peek.", spreadFades},
 	{"Exact", "What a decision does not mark as Estimated is exact.", spreadExact},
 	{"Reset", "A reset makes the key as new for the policies it lists, and for no others.", spreadResets},
-	{"Name", "A policy is known by its name: requests that list it share its count, whatever else they list.", spreadNames},
+	{"Name", "A count belongs to a policy's name and its algorithm's Identity: requests that agree on both share it, whatever else they list, and others count apart.", spreadNames},
 	{"Each", "Each is filled with the state of every policy, in the order listed.", spreadEach},
 	{"Keys", "Two keys never share a count, whatever bytes they hold.", spreadKeys},
 	{"Share", "A cost above the smallest share is ErrNeverAdmissible, which names both, and no count changes.", aboveShare},

@@ -47,6 +47,9 @@ type Subject struct {
 	// RetryAfter. No case asks one where it would matter.)
 	Cached bool
 
+	// Apart says that Store counts algorithms of another identity apart.
+	Apart bool
+
 	// SetNow sets the store's clock to microseconds of the Unix epoch, where
 	// it stands still until the next call. The suite sets it before the
 	// first request, and only ever forward from there.
@@ -80,6 +83,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Bounds", func(t *testing.T) { Bounds(t, h) })
 	t.Run("OddRates", func(t *testing.T) { OddRates(t, h, oddCalls) })
 	t.Run("SharedCounts", func(t *testing.T) { SharedCounts(t, h) })
+	t.Run("Identity", func(t *testing.T) { Identity(t, h) })
 }
 
 // Contract runs a case for each sentence of the comment on backend.Store, on

@@ -36,11 +36,15 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	return storetest.Subject{
 		Store:  denial.New(breaker.New(store, nil), store, d),
 		Cached: d > 0,
+		Apart:  true,
 		SetNow: now.Store,
 		Expiries: func() map[string]time.Duration {
 			m := map[string]time.Duration{}
 			for _, k := range admin.Keys(ctx, "*").Val() {
 				m[k] = admin.PTTL(ctx, k).Val()
+				for _, f := range admin.HKeys(ctx, k).Val() { // none of a log
+					m[k+" "+f] = m[k]
+				}
 			}
 			return m
 		},
@@ -48,7 +52,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 			hash := script.DefaultPrefix.Hash(script.Tag(key, ""))
 			for _, p := range ps {
 				if p.Algorithm.Kind() == algo.KindSlidingLog {
-					admin.Set(ctx, hash+":log:"+p.Name, "garbage", time.Hour)
+					admin.Set(ctx, script.DefaultPrefix.Log(script.Tag(key, ""), &p), "garbage", time.Hour)
 				}
 			}
 			for _, f := range admin.HKeys(ctx, hash).Val() {

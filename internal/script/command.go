@@ -127,7 +127,7 @@ func (c *command) addKeys(p Prefix, g *Group) {
 	for i := range g.Policies {
 		if isLog(&g.Policies[i]) {
 			b := c.buf()
-			*b = appendLog(p.appendHash(*b, g.Tag), g.Policies[i].Name)
+			*b = appendLog(p.appendHash(*b, g.Tag), &g.Policies[i])
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestGarbageSetsFailAlone(t *testing.T) {
 		for bad := range 3 {
 			require.NoError(t, client.FlushDB(ctx).Err())
 			gs := []*script.Asked{group("0", 1, ps), group("1", 1, ps), group("2", 1, ps)}
-			last := fmt.Sprint("f:", n-1)
+			last := fmt.Sprint("f1h/", n-1)
 			client.HSet(ctx, gs[bad].Hash, last, "not ours")
 			require.NoError(t, runner.Run(ctx, gs))
 			for i, g := range gs {
@@ -71,7 +71,7 @@ func garbage(v string) map[string]string {
 		"empty":    "",
 		"short":    v[:len(v)-1],
 		"text":     strings.Repeat("x", len(v)),
-		"version":  "\x02" + v[1:],
+		"version":  "\x01" + v[1:],
 		"zeros":    strings.Repeat("\x00", len(v)),
 		"NaN":      v[:len(v)-8] + nan,
 		"negative": v[:len(v)-1] + "\xc0",
@@ -206,7 +206,7 @@ func TestLogFractionsFailAlone(t *testing.T) {
 		require.NoError(t, client.FlushDB(ctx).Err())
 		ps := policy(algo.SlidingLog(algo.PerHour(c.limit)))
 		gs := []*script.Asked{group("a", 1, ps), group("b", 1, ps)}
-		client.ZAdd(ctx, gs[1].Hash+":log:p", c.m...)
+		client.ZAdd(ctx, gs[1].Hash+":log:1h/p", c.m...)
 		_ = runner.Run(ctx, gs)
 		require.NoError(t, gs[0].Takes[0].Err, name)
 		var corrupt *backend.CorruptError
@@ -227,7 +227,7 @@ func TestResetRefusedLeavesAll(t *testing.T) {
 	g.Op = backend.Reset
 	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 	require.Error(t, g.Takes[0].Err)
-	require.EqualValues(t, 1, client.ZCard(ctx, g.Hash+":log:l").Val(), "refused, and yet the log is gone")
+	require.EqualValues(t, 1, client.ZCard(ctx, g.Hash+":log:1h/l").Val(), "refused, and yet the log is gone")
 }
 
 // TestResetOfAWrongLog: it leaves what is no log, too.
@@ -236,10 +236,10 @@ func TestResetOfAWrongLog(t *testing.T) {
 	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	g := group("k", 0, policy(algo.SlidingLog(algo.PerHour(3))))
 	g.Op = backend.Reset
-	client.Set(ctx, g.Hash+":log:p", "not ours", time.Hour)
+	client.Set(ctx, g.Hash+":log:1h/p", "not ours", time.Hour)
 	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 	require.Error(t, g.Takes[0].Err)
-	require.Equal(t, "not ours", client.Get(ctx, g.Hash+":log:p").Val())
+	require.Equal(t, "not ours", client.Get(ctx, g.Hash+":log:1h/p").Val())
 }
 
 // TestCorruptLogIsNamed: by the key that holds it.
@@ -247,11 +247,11 @@ func TestCorruptLogIsNamed(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	runner := script.Alone(client, &backend.Hub{}, time.Second)
 	g := group("k", 1, policy(algo.SlidingLog(algo.PerHour(3))))
-	client.Set(ctx, g.Hash+":log:p", "not ours", time.Hour)
+	client.Set(ctx, g.Hash+":log:1h/p", "not ours", time.Hour)
 	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
 	var corrupt *backend.CorruptError
 	require.ErrorAs(t, g.Takes[0].Err, &corrupt)
-	require.Equal(t, g.Hash+":log:p", corrupt.Stored)
+	require.Equal(t, g.Hash+":log:1h/p", corrupt.Stored)
 }
 
 // TestScriptEndsAndRefuses: what no release sends, a section of several
@@ -286,9 +286,9 @@ func TestARingThatDoesNotAddUp(t *testing.T) {
 	ps := policy(algo.BucketedWindow(algo.PerMinute(10), 6))
 	g := group("k", 10, ps)
 	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-	v := client.HGet(ctx, g.Hash, "b:p").Val()
+	v := client.HGet(ctx, g.Hash, "b1m/6/p").Val()
 	for _, fill := range []string{"\x00", "\xff"} {
-		client.HSet(ctx, g.Hash, "b:p", v[:33]+strings.Repeat(fill, len(v)-33))
+		client.HSet(ctx, g.Hash, "b1m/6/p", v[:25]+strings.Repeat(fill, len(v)-25))
 		now = now.Add(75 * time.Second)
 		g = group("k", 10, ps)
 		require.NoError(t, runner.Run(ctx, []*script.Asked{g}))

@@ -2,6 +2,7 @@ package script
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headgate-go/headgate/algo"
@@ -40,31 +41,66 @@ func (p Prefix) appendHash(b []byte, tag string) []byte {
 	return append(append(b, tag...), '}')
 }
 
-// appendLog makes a hash's name that of a policy's log, in the same slot.
-func appendLog(b []byte, policy string) []byte { return append(append(b, ":log:"...), policy...) }
+// Log returns where a policy's log lies: in the hash's slot.
+func (p Prefix) Log(tag string, policy *backend.Policy) string {
+	return string(appendLog(p.appendHash(nil, tag), policy))
+}
 
-// kindLetters begin the field names: two kinds under one policy name, as
-// in a deploy that changes the algorithm, must not read each other's words.
+// appendLog makes a hash's name that of a policy's log, in the same slot: as
+// ":log:1m/api".
+func appendLog(b []byte, p *backend.Policy) []byte { return appendCount(append(b, ":log:"...), p) }
+
+// kindLetters begin the field names.
 const kindLetters = "?fstb"
 
+// appendField names the field of a small state: as "f1m/api", "b1h/10/api",
+// "t/api".
 func appendField(b []byte, p *backend.Policy) []byte {
 	if k := p.Algorithm.Kind(); int(k) < len(kindLetters) { // a log has no field, and none can be named so
-		b = append(b, kindLetters[k], ':')
+		b = append(b, kindLetters[k])
 	}
-	return append(b, p.Name...)
+	return appendCount(b, p)
+}
+
+// appendCount names a count by what it belongs to beside its kind: algorithms of
+// another period, or of other buckets, under one policy's name count apart.
+func appendCount(b []byte, p *backend.Policy) []byte {
+	id := p.Algorithm.Identity()
+	if id.Period > 0 {
+		b = appendPeriod(b, id.Period)
+	}
+	if id.Buckets > 0 {
+		b = strconv.AppendInt(append(b, '/'), id.Buckets, 10)
+	}
+	return append(append(b, '/'), p.Name...)
+}
+
+// units are the lengths of time in microseconds, the longest first.
+var units = [...]struct {
+	us   int64
+	name string
+}{{86400e6, "d"}, {3600e6, "h"}, {60e6, "m"}, {1e6, "s"}, {1e3, "ms"}, {1, "us"}}
+
+// appendPeriod writes microseconds as a whole number of the longest unit.
+func appendPeriod(b []byte, us int64) []byte {
+	for _, u := range units {
+		if us%u.us == 0 {
+			return append(strconv.AppendInt(b, us/u.us, 10), u.name...)
+		}
+	}
+	return b
 }
 
 // stored names where a value of the group may lie.
 func (g *Group) stored(p Prefix) string {
-	hash := p.appendHash(nil, g.Tag)
 	var at []string
 	for i := range g.Policies {
-		name := hash
+		name := p.Hash(g.Tag)
 		if isLog(&g.Policies[i]) {
-			name = appendLog(slices.Clip(hash), g.Policies[i].Name)
+			name = p.Log(g.Tag, &g.Policies[i])
 		}
-		if s := string(name); !slices.Contains(at, s) {
-			at = append(at, s)
+		if !slices.Contains(at, name) {
+			at = append(at, name)
 		}
 	}
 	return strings.Join(at, " or ")

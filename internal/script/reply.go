@@ -3,7 +3,9 @@ package script
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -38,10 +40,20 @@ func (r *reader) byte() byte {
 // refusal reads the byte that stands for a group of which nothing was decided,
 // and returns 0 where there is none.
 func (r *reader) refusal() byte {
-	if r.rest != "" && (r.rest[0] == refused || r.rest[0] == corrupt) {
+	if r.rest != "" && r.rest[0] >= versions {
 		return r.byte()
 	}
 	return 0
+}
+
+// line reads text up to a newline.
+func (r *reader) line() string {
+	s, rest, ok := strings.Cut(r.rest, "\n")
+	if !ok {
+		r.err = errMalformed
+	}
+	r.rest = rest
+	return s
 }
 
 // decimal reads a number of at most 17 digits and the space behind it.
@@ -88,6 +100,7 @@ func (r *reader) from(s string) int64 {
 const (
 	refused = 'R'
 	corrupt = 'C'
+	failed  = 'E' // and a line: which command failed, and why
 )
 
 // versions is above what a stored value's version can be.
@@ -110,12 +123,16 @@ func answer(reply string, groups []*Group, p Prefix) error {
 	now := r.decimal()*1_000_000 + r.decimal()
 	for _, g := range groups {
 		switch r.refusal() {
+		case 0:
+			g.replay(r, now)
+		case failed:
+			g.refuse(fmt.Errorf("%w: %s", backend.ErrUnavailable, r.line()))
 		case corrupt:
 			g.refuse(&backend.CorruptError{Key: g.Key, Stored: g.stored(p)})
 		case refused:
 			g.refuse(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
 		default:
-			g.replay(r, now)
+			r.err = errMalformed
 		}
 	}
 	if r.err == nil && r.rest != "" {

@@ -2,8 +2,10 @@ package script_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -156,47 +158,28 @@ func TestFullServerRefuses(t *testing.T) {
 	require.EqualValues(t, 1, client.DBSize(ctx).Val())
 }
 
-// TestDeniedStateOutlivesItsDenial: a state that denies by a lowered rate, or
-// a longer period, lives for as long as it counts by those.
+// TestDeniedStateOutlivesItsDenial: a level that denies by a lowered rate lives
+// for as long as it counts by that one.
 func TestDeniedStateOutlivesItsDenial(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	runner := script.Alone(client, &backend.Hub{}, time.Second)
-	before := func(k algo.Kind, l algo.Limit) algo.Algorithm {
-		switch k {
-		case algo.KindFixedWindow:
-			return algo.FixedWindow(l)
-		case algo.KindSlidingWindow:
-			return algo.SlidingWindow(l)
-		case algo.KindTokenBucket:
-			return algo.TokenBucket(l, 10)
-		case algo.KindBucketedWindow:
-			return algo.BucketedWindow(l, 10)
-		}
-		return algo.SlidingLog(l)
-	}
+	fast := policy(algo.TokenBucket(algo.Per(10, time.Second), 10))
+	slow := policy(algo.TokenBucket(algo.Per(10, algo.MaxPeriod/2), 10))
 	other := backend.Policy{Name: "other", Algorithm: algo.FixedWindow(algo.PerDay(5))}
-	for k := algo.KindFixedWindow; k <= algo.KindSlidingLog; k++ {
-		for shape, more := range map[string][]backend.Policy{"alone": nil, "in a set": {other}} {
-			key := fmt.Sprint(k, shape)
-			fast := policy(before(k, algo.Per(10, time.Second)))
-			slow := append(policy(before(k, algo.Per(10, algo.MaxPeriod/2))), more...)
-			require.NoError(t, runner.Run(ctx, []*script.Asked{group(key, 10, fast)}))
-			g := group(key, 1, slow)
-			g.Takes[0].Costs = []int64{10, 1}[:len(slow)]
-			require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
-			require.NoError(t, g.Takes[0].Err)
-			require.False(t, g.Takes[0].Decision.Allowed, key)
-			stored := g.Hash
-			if k == algo.KindSlidingLog {
-				stored += ":log:p"
-			}
-			left := client.PTTL(ctx, stored).Val()
-			require.GreaterOrEqual(t, left, g.Takes[0].Decision.RetryAfter, key)
-			if more != nil {
-				require.False(t, client.HExists(ctx, g.Hash, "f:other").Val(), "a denied set stores nothing")
-			}
-		}
+	log := backend.Policy{Name: "log", Algorithm: algo.SlidingLog(algo.PerDay(5))}
+	for shape, more := range map[string][]backend.Policy{"alone": nil, "in a set": {other}, "with a log": {log}} {
+		require.NoError(t, runner.Run(ctx, []*script.Asked{group(shape, 10, fast)}))
+		g := group(shape, 1, append(slices.Clone(slow), more...))
+		g.Takes[0].Costs = []int64{10, 1}[:len(g.Policies)]
+		require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
+		require.NoError(t, g.Takes[0].Err)
+		require.False(t, g.Takes[0].Decision.Allowed, shape)
+		require.GreaterOrEqual(t, client.PTTL(ctx, g.Hash).Val(), g.Takes[0].Decision.RetryAfter, shape)
+		fields := client.HGetAll(ctx, g.Hash).Val()
+		require.Len(t, fields, 1, "a denied set stores nothing")
+		kept := binary.LittleEndian.Uint32([]byte(fields["t/p"][1:]))
+		require.Greater(t, time.Until(time.Unix(int64(kept), 0)), g.Takes[0].Decision.RetryAfter, "and no sweep removes it")
 	}
 }
 
@@ -234,7 +217,7 @@ func TestPruningIsBounded(t *testing.T) {
 	take(time.UnixMicro(trace.Start).Add(30 * time.Second))
 	d := take(time.UnixMicro(trace.Start).Add(61 * time.Second))
 	require.EqualValues(t, 2, d.Used)
-	require.EqualValues(t, 1002-128, client.ZCard(ctx, script.DefaultPrefix.Hash("k")+":log:p").Val())
+	require.EqualValues(t, 1002-128, client.ZCard(ctx, script.DefaultPrefix.Hash("k")+":log:1m/p").Val())
 }
 
 // verdicts notes what a guard is told.

@@ -1,6 +1,9 @@
 package slot
 
-import "sync"
+import (
+	"strconv"
+	"sync"
+)
 
 // saltLen is how many letters a salt has. Of each, four bits are free, and the
 // sixteen of them reach every slot four times.
@@ -17,25 +20,44 @@ var salts = sync.OnceValue(func() string {
 	return string(table)
 })
 
+// Salts are the names that a key's sub-keys can have, one for each slot, where
+// the key is spread over a certain number of sub-keys. A name begins with that
+// number, since a share of another number of sub-keys is another count.
+type Salts struct {
+	number string
+	table  string // the names, one after the other
+}
+
+var tables sync.Map // of *Salts by number
+
+// Names returns the names of the sub-keys of a key that is spread over k. Its
+// table of some 100 KB is made where the number is first wanted, and kept.
+func Names(k int) *Salts {
+	if t, ok := tables.Load(k); ok {
+		return t.(*Salts)
+	}
+	number := strconv.Itoa(k)
+	table := make([]byte, 0, Count*(len(number)+saltLen))
+	for at := 0; at < Count*saltLen; at += saltLen {
+		table = append(append(table, number...), salts()[at:at+saltLen]...)
+	}
+	t, _ := tables.LoadOrStore(k, &Salts{number, string(table)})
+	return t.(*Salts)
+}
+
 // Home returns the slot that the key's sub-keys are reckoned from.
-func Home(key string) int { return Of(Tag(key, "\x00\x00\x00\x00")) }
+func (t *Salts) Home(key string) int { return Of(Tag(key, t.number+"\x00\x00\x00\x00")) }
 
-// Salts are the names that a sub-key can have, for each slot one.
-type Salts string
-
-// Names returns the table. To have it at hand is a few nanoseconds less than
-// to ask for it each time.
-func Names() Salts { return Salts(salts()) }
-
-// Salt returns the name of the key's sub-key that lies in the slot, four of
-// @ and A to O, given the key's Home. It allocates nothing.
+// Name returns the name of the key's sub-key that lies in the slot: the number of
+// sub-keys and four of @ and A to O, given the key's Home. It allocates nothing.
 //
 // CRC16 with the initial value 0 is linear: what the letters add to a tag's
 // slot is the same whatever stands before them. So there is one table for all
 // keys, and no search. What lost: to try salts until one falls near enough,
 // which took 135 ns and reached the middle of a part of the range, not its
 // exact place.
-func (t Salts) Salt(home, slot int) string {
-	at := (home ^ slot) * saltLen
-	return string(t[at : at+saltLen])
+func (t *Salts) Name(home, slot int) string {
+	size := len(t.number) + saltLen
+	at := (home ^ slot) * size
+	return t.table[at : at+size]
 }

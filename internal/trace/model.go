@@ -25,7 +25,7 @@ type Model struct {
 // state names the words that one policy keeps of one key.
 type state struct {
 	key, sub, policy string
-	kind             algo.Kind
+	identity         algo.Identity
 }
 
 // NewModel returns an empty model on a clock of microseconds.
@@ -92,5 +92,5 @@ func (m *Model) look(r *backend.Request, now int64) (views []algo.View, fits boo
 
 func name(r *backend.Request, i int) state {
 	p := &r.Policies[i]
-	return state{r.Key, r.Sub, p.Name, p.Algorithm.Kind()}
+	return state{r.Key, r.Sub, p.Name, p.Algorithm.Identity()}
 }

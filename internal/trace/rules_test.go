@@ -29,18 +29,20 @@ func (b *bench) take(t *testing.T, a algo.Algorithm, n int64) backend.Decision {
 	return d
 }
 
-// TestReshapedBucketsKeepWhatWasUsed: neither more buckets nor a longer
-// period hand out what is used: it may all have come at the last instant of
-// the old bucket.
-func TestReshapedBucketsKeepWhatWasUsed(t *testing.T) {
+// TestBucketsOfAnotherShapeCountApart: neither more buckets nor a longer period
+// changes what is used, or when it leaves.
+func TestBucketsOfAnotherShapeCountApart(t *testing.T) {
 	b := newBench()
+	two, sixty := algo.BucketedWindow(algo.PerMinute(10), 2), algo.BucketedWindow(algo.PerMinute(10), 60)
 	b.now += 29_900_000
-	require.True(t, b.take(t, algo.BucketedWindow(algo.PerMinute(10), 2), 10).Allowed)
-	b.now += 31_100_000
-	d := b.take(t, algo.BucketedWindow(algo.PerMinute(10), 60), 10)
-	require.False(t, d.Allowed, "20 in 31.1 s")
-	require.GreaterOrEqual(t, d.RetryAfter, 28*time.Second)
+	require.True(t, b.take(t, two, 10).Allowed)
+	b.now += 100_000
+	require.True(t, b.take(t, sixty, 10).Allowed)
+	require.Equal(t, time.Minute+sec-time.Microsecond, b.take(t, sixty, 10).RetryAfter)
+	require.Equal(t, time.Minute-time.Microsecond, b.take(t, two, 10).RetryAfter)
 }
+
+const sec = time.Second
 
 // TestStepBackFreesOrWaitsOnce: what lay too far ahead is gone for good, and
 // a RetryAfter told after a step back is kept.

@@ -16,6 +16,7 @@ import (
 type Steps struct {
 	rand  *rand.Rand
 	now   int64
+	top   int64 // the latest instant of the era
 	lists [][]backend.Policy
 	keys  []string
 	costs []int64
@@ -43,9 +44,10 @@ func steps(seed uint64, steady bool) *Steps {
 // Now is the clock, in microseconds, that the stores under test should read.
 func (s *Steps) Now() int64 { return s.now }
 
-// era draws new keys and policies. A limit that changes while counts live is
-// a second list with the same names and kinds.
+// era draws new keys and policies. What changes while counts live stands in a
+// second list with the same names.
 func (s *Steps) era() {
+	s.top = s.now
 	s.keys = s.keys[:0]
 	for range 1 + s.rand.IntN(3) {
 		s.keys = append(s.keys, fmt.Sprintf("k%x", s.rand.Uint64()))
@@ -76,7 +78,7 @@ func (s *Steps) changed(base []backend.Policy) []backend.Policy {
 	ps := slices.Clone(base)
 	for i := range ps {
 		if s.rand.IntN(2) == 0 {
-			ps[i].Algorithm = s.algorithm(ps[i].Algorithm.Kind())
+			ps[i].Algorithm = s.other(ps[i].Algorithm)
 		}
 	}
 	s.rand.Shuffle(len(ps), func(i, j int) { ps[i], ps[j] = ps[j], ps[i] })
@@ -84,6 +86,42 @@ func (s *Steps) changed(base []backend.Policy) []backend.Policy {
 		ps = ps[1:]
 	}
 	return ps
+}
+
+// other returns another algorithm for a policy's name: of any kind, or one of the
+// same identity with other numbers.
+func (s *Steps) other(a algo.Algorithm) algo.Algorithm {
+	b := s.algorithm(algo.Kind(1 + s.rand.IntN(5)))
+	switch {
+	case s.rand.IntN(3) > 0:
+		b = s.relimited(a)
+	case a.Kind() == algo.KindTokenBucket && b.Kind() == a.Kind() && (slow(a) || slow(b)):
+		b = algo.TokenBucket(a.Limit(), b.Max())
+	}
+	return b
+}
+
+// relimited returns the algorithm with another limit, or burst.
+func (s *Steps) relimited(a algo.Algorithm) algo.Algorithm {
+	l := algo.Per(s.size(algo.MaxLimit), a.Limit().Period)
+	switch a.Kind() {
+	case algo.KindFixedWindow:
+		return algo.FixedWindow(l)
+	case algo.KindSlidingWindow:
+		return algo.SlidingWindow(l)
+	case algo.KindTokenBucket:
+		return algo.TokenBucket(a.Limit(), l.Events)
+	case algo.KindBucketedWindow:
+		return algo.BucketedWindow(l, a.Identity().Buckets)
+	}
+	return algo.SlidingLog(algo.Per(min(l.Events, algo.MaxLogLimit), l.Period))
+}
+
+// slow reports whether a bucket may take longer to refill than a store keeps a
+// level that a faster one left.
+func slow(a algo.Algorithm) bool {
+	l := a.Limit()
+	return float64(a.Max())/float64(l.Events)*l.Period.Seconds() > deepest.Seconds()
 }
 
 func (s *Steps) algorithm(k algo.Kind) algo.Algorithm {
@@ -198,9 +236,14 @@ func (s *Steps) tick(list []backend.Policy) {
 	}
 }
 
+// deepest is how far below the latest instant the clock goes back: under a
+// virtual clock the script keeps what has ended for an hour.
+const deepest = 50 * time.Minute
+
 func (s *Steps) back(d int64) {
+	s.top = max(s.top, s.now)
 	if !s.steady {
-		s.now -= d
+		s.now = max(s.now-d, s.top-deepest.Microseconds())
 	}
 }
 
