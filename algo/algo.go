@@ -60,6 +60,26 @@ func checked(a Algorithm) Algorithm {
 // Kind returns which algorithm it is.
 func (a *Algorithm) Kind() Kind { return a.kind }
 
+// Identity says which count an algorithm decides on. Under one policy name,
+// algorithms of equal identity share a count, whatever their limits, and others
+// count apart. It is comparable.
+type Identity struct {
+	Kind    Kind
+	Period  int64 // µs; 0 for a TokenBucket, whose level does not depend on it
+	Buckets int64 // 0 for any but a BucketedWindow
+}
+
+// Identity returns whose count the algorithm decides on.
+func (a *Algorithm) Identity() Identity {
+	switch a.kind {
+	case KindTokenBucket:
+		return Identity{Kind: a.kind}
+	case KindBucketedWindow:
+		return Identity{a.kind, a.period, a.a}
+	}
+	return Identity{Kind: a.kind, Period: a.period}
+}
+
 // Limit returns the units a period that it was made with.
 func (a *Algorithm) Limit() Limit { return a.limit }
 
