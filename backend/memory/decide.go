@@ -122,7 +122,7 @@ func (c *call) locked(before int64, looks []look, readings []backend.Reading) (a
 	c.now = c.store.clock.underLock(before, &mu.latest)
 	c.store.tick(c.stripe, c.now)
 	for c.reserved < c.find(looks) {
-		if !c.store.reserve(c.stripe, 1, c.now) {
+		if !c.store.reserve(c.stripe, c.now) {
 			return c.sharing(looks, readings)
 		}
 		c.reserved++
@@ -158,9 +158,9 @@ func (c *call) run(looks []look, readings []backend.Reading) (at int64, err erro
 	if c.op == backend.Reset {
 		err = c.reset(looks)
 	}
-	take, inserted := c.look(looks) && c.op == backend.Take, 0
+	take := c.look(looks) && c.op == backend.Take
 	if take {
-		inserted = c.insert(looks)
+		c.insert(looks)
 	}
 	at = c.now
 	for i := range looks {
@@ -171,7 +171,7 @@ func (c *call) run(looks []look, readings []backend.Reading) (at int64, err erro
 			readings[i] = c.read(&looks[i], i)
 		}
 	}
-	c.store.removed(c.reserved + c.stripe.sweep(c.now, inserted*sweepNew))
+	c.store.removed(c.reserved)
 	return at, err
 }
 
@@ -197,9 +197,10 @@ func (c *call) look(looks []look) (fits bool) {
 	return fits
 }
 
-// insert makes the records that are missing and returns how many. Others of the
-// stripe may move, so it finds all again.
-func (c *call) insert(looks []look) (missing int) {
+// insert makes the records that are missing. Others of the stripe may move, so
+// it finds all again.
+func (c *call) insert(looks []look) {
+	missing := 0
 	for i := range looks {
 		l := &looks[i]
 		if l.record != nil {
@@ -215,7 +216,6 @@ func (c *call) insert(looks []look) (missing int) {
 	if missing > 0 {
 		c.find(looks)
 	}
-	return missing
 }
 
 // take charges one policy.
@@ -225,6 +225,9 @@ func (c *call) take(l *look, i int) backend.Reading {
 	st.setWords(l.record, a.Take(st.words(l.record), &l.view, c.CostOf(i)))
 	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
 	l.record.stay(r.ResetAt, c.now)
+	if until := l.record.until(); until < st.idleFrom.Load() { // the record is new
+		st.idleFrom.Store(until)
+	}
 	return r
 }
 

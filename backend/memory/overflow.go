@@ -31,7 +31,7 @@ func (c *call) sharing(looks []look, readings []backend.Reading) (at int64, err 
 	defer o.mu.Unlock()
 	c.now = c.store.clock.notBefore(c.now, &o.mu.latest)
 	c.store.clock.notBefore(c.now, &c.stripe.mu.latest)
-	o.sweep(c.now, sweepNew)
+	o.sweep(c.now, sweepLooks)
 	c.find(looks) // the search for room may have removed one
 	for i := range looks {
 		l := &looks[i]

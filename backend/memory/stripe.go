@@ -1,10 +1,16 @@
 package memory
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // stripe is a part of the store under one lock. All policies of a key lie in
 // one stripe, so that they are decided together.
 type stripe struct {
+	idleFrom atomic.Int64 // no record is idle before; changed with the lock held
+	_        [56]byte     // others read the line above, and the lock's is written by each call
+
 	mu struct {
 		sync.Mutex
 		latest    int64                         // the last decision's instant, by the default clock

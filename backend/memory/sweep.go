@@ -1,42 +1,44 @@
 package memory
 
+import "math"
+
 // An idle record leaves while others call, without a goroutine: some calls
 // sweep, which is to look at the next few records. A sweep removes a record
 // that it finds idle for the second time. Until then the record stays for its
 // key's next call: a bucket that refills in 10 ms would else be a new record at
-// each call. n calls look at n/2 records, so all that is idle has left after
-// eight calls per record.
+// each call. n calls look at about n/4 records, so that a key which is called as
+// often as others keeps its record.
 //
-// Where room is needed an idle record is removed when it is first found.
+// Where room is needed an idle record is removed when it is first found. No search
+// is made in a stripe of which the records are known to be in use until later.
 const (
 	sweepEvery = 64 // calls of a stripe
-	sweepLooks = 16 // records, in the stripe and in the next one
-	sweepNew   = 4  // records for each that is inserted: tables end growing
+	sweepLooks = 8  // records: in the stripe, in the next ones and in the overflow
 
-	searchLooks   = 64 // records of a stripe, for one to make room
-	searchStripes = 4  // others, where the call's own has none idle
+	otherStripes = 4 // at most, that a call sweeps or searches beside its own
 )
 
-// tick sweeps once in a while. It is called once per call, with st locked.
+// tick sweeps once in a while. It is called once per call, with st locked. It
+// waits for no other stripe: a record leaves a stripe that is in use as others
+// sweep it later, or as its own calls do.
 func (s *Store) tick(st *stripe, now int64) {
 	st.mu.calls++
 	if st.mu.calls%sweepEvery != 0 {
 		return
 	}
-	s.removed(st.sweep(now, sweepLooks))
-	s.sweepNext(now, sweepLooks)
+	removed, _ := st.sweep(now, sweepLooks)
+	for i, looks := 0, sweepLooks; looks > 0 && i < otherStripes; i++ {
+		if other := s.nextStripe(); other.mu.TryLock() {
+			var n int
+			n, looks = other.sweep(now, looks)
+			other.mu.Unlock()
+			removed += n
+		}
+	}
+	s.removed(removed)
 	if s.overflow.mu.TryLock() {
 		s.overflow.sweep(now, sweepLooks)
 		s.overflow.mu.Unlock()
-	}
-}
-
-// sweepNext sweeps another stripe, each in turn, if nobody holds it: records
-// leave a stripe in which nobody calls.
-func (s *Store) sweepNext(now int64, looks int) {
-	if st := s.nextStripe(); st.mu.TryLock() {
-		s.removed(st.sweep(now, looks))
-		st.mu.Unlock()
 	}
 }
 
@@ -48,69 +50,73 @@ func (s *Store) removed(n int) {
 	}
 }
 
-// reserve counts n more records, with st locked. It removes idle records where
-// the store is full, and reports whether there is room.
-func (s *Store) reserve(st *stripe, n int, now int64) bool {
-	if s.count(n) {
+// reserve counts one more record, with st locked. Where the store is full it
+// removes an idle one: of that stripe, or of others that no call holds. It
+// reports whether there is room.
+func (s *Store) reserve(st *stripe, now int64) bool {
+	if s.count() {
 		return true
 	}
-	if int64(n) > s.maxKeys {
-		return false
-	}
-	s.removed(st.search(now, n))
-	for range min(searchStripes, len(s.stripes)-1) {
-		if s.count(n) {
-			return true
-		}
-		if other := s.nextStripe(); other != st && other.mu.TryLock() {
-			s.removed(other.search(now, n))
+	removed := st.removeIdle(now)
+	for i, searched := 0, 0; removed == 0 && i < len(s.stripes) && searched < otherStripes; i++ {
+		other := &s.stripes[i]
+		if other != st && other.idleFrom.Load() <= now && other.mu.TryLock() {
+			removed = other.removeIdle(now)
 			other.mu.Unlock()
+			searched++
 		}
 	}
-	return s.count(n)
+	s.removed(removed)
+	return s.count()
 }
 
-func (s *Store) count(n int) bool {
-	if s.kept.Add(int64(n)) <= s.maxKeys {
+func (s *Store) count() bool {
+	if s.kept.Add(1) <= s.maxKeys {
 		return true
 	}
-	s.kept.Add(int64(-n))
+	s.kept.Add(-1)
 	return false
 }
 
 // sweep looks at the next records and removes those that are idle for the
-// second time.
-func (st *stripe) sweep(now int64, looks int) (removed int) {
-	st.visit(looks, func(r record) (remove, done bool) {
-		remove = r.idle(now) && r.markIdle()
-		if remove {
+// second time. It returns how many of the looks are left.
+func (st *stripe) sweep(now int64, looks int) (removed, left int) {
+	left = st.visit(looks, func(r record) (remove, done bool) {
+		if remove = r.idle(now) && r.markIdle(); remove {
 			removed++
 		}
 		return remove, false
 	})
-	return removed
+	return removed, left
 }
 
-// search looks at the next records and removes up to n that are idle.
-func (st *stripe) search(now int64, n int) (removed int) {
+// removeIdle removes an idle record, if there is one, and returns how many it
+// removed. Where there is none it notes how long there will be none.
+func (st *stripe) removeIdle(now int64) (removed int) {
+	if st.idleFrom.Load() > now {
+		return 0
+	}
+	from := int64(math.MaxInt64)
 	find := func(r record) (remove, done bool) {
-		if r.idle(now) {
+		if remove = r.idle(now); remove {
 			removed++
-			return true, removed == n
 		}
-		return false, false
+		from = min(from, r.until())
+		return remove, remove
 	}
-	st.visit(searchLooks, find)
-	if removed < n {
-		st.visit(searchLooks, find) // from the first one on, where that was the last
+	for range 2 { // from the hand on, and then from the first record on
+		if st.visit(math.MaxInt, find); removed > 0 {
+			return removed
+		}
 	}
-	return removed
+	st.idleFrom.Store(from)
+	return 0
 }
 
 // visit shows f the next records in turn, at most looks of them, and removes
-// those that f says. It ends behind the stripe's last record, so that no record
-// is shown twice.
-func (st *stripe) visit(looks int, f func(record) (remove, done bool)) {
+// those that f says. It ends at the stripe's last record, so that no record is
+// shown twice, and returns how many of the looks are left.
+func (st *stripe) visit(looks int, f func(record) (remove, done bool)) (left int) {
 	hand := &st.mu.hand
 	for done := false; looks > 0 && !done && hand.table < len(st.mu.tables); {
 		t := st.mu.tables[hand.table]
@@ -132,4 +138,5 @@ func (st *stripe) visit(looks int, f func(record) (remove, done bool)) {
 	if hand.table == len(st.mu.tables) {
 		hand.table = 0
 	}
+	return looks
 }

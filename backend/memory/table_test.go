@@ -204,7 +204,7 @@ func TestLongKeysComeBack(t *testing.T) {
 		ask(t, s, backend.Take, backend.Group{Key: strings.Repeat("k", longKey) + fmt.Sprint(i), Policies: []backend.Policy{by("p", algo.SlidingLog(l))}, Cost: 1})
 	}
 	now = now.Add(time.Hour)
-	for range 10 * 50_000 {
+	for range 20 * 50_000 {
 		ask(t, s, backend.Take, backend.Group{Key: "hot", Policies: []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(1_000_000)))}, Cost: 1})
 	}
 	require.Equal(t, 501, s.Len())
@@ -256,7 +256,7 @@ func TestMemoryComesBack(t *testing.T) {
 	}
 	before := words(s)
 	now = now.Add(time.Minute)
-	for range 10 * 50_000 {
+	for range 20 * 50_000 {
 		ask("hot", algo.FixedWindow(algo.PerDay(1_000_000)))
 	}
 	require.Equal(t, 101, s.Len())
