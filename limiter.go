@@ -22,10 +22,8 @@ type Limiter struct {
 	denial   *denial.Store // the stations, outermost first; nil over a store in this process
 	shard    *shard.Store
 	breaker  *breaker.Store
-	memory   *memory.Store // the store itself, where a call may be done sooner than handed on
-	hits     memory.Hits   // what does so
-	observer Observer      // nil: nobody
-	policies []Policy      // never written
+	observer Observer // nil: nobody
+	policies []Policy // never written
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -52,9 +50,6 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Logger:    opts.Logger,
 	})}
 	l.shard = shard.New(l.breaker, s)
-	if opts.Observer == nil {
-		l.memory, _ = s.(*memory.Store)
-	}
 	if h, ok := s.(backend.Hubbed); ok { // else a call costs less than a look
 		l.denial = denial.New(l.shard, h, cmp.Or(opts.DenyFor, denial.Longest))
 	}
@@ -94,10 +89,7 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 		return nil, err
 	}
 	other := *l
-	other.policies, other.hits = slices.Clone(policies), memory.Hits{}
-	if l.memory != nil && len(policies) == 1 {
-		other.hits = l.memory.Hits(&other.policies[0])
-	}
+	other.policies = slices.Clone(policies)
 	return &other, nil
 }
 
@@ -135,12 +127,8 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 	return d, err
 }
 
-// allow writes the decision to the zero d. Where a store in this process has it
-// at hand that does so: by its type, since d would escape through an interface.
+// allow writes the decision to the zero d.
 func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) error {
-	if ctx != nil && l.hits.Take(ctx, key, n, d) {
-		return nil
-	}
 	q := l.ask(backend.Take, key)
 	q.request.Cost = n
 	return l.do(ctx, q, d)

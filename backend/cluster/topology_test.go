@@ -220,7 +220,7 @@ func TestUnknownEndpoint(t *testing.T) {
 	require.Positive(t, to.CommandStats(t)["asking"].Calls)
 	c.EndMove(t, 7)
 	allow(keys[2]) // MOVED
-	_, err := l.Ping(context.Background())
+	_, err = l.Ping(context.Background())
 	require.NoError(t, err)
 }
 

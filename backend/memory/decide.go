@@ -1,234 +1,267 @@
 package memory
 
 import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
-// few is how many policies of a call are looked at without allocating.
-const few = 4
-
-// look is what a decision holds of one policy between looking and taking.
+// look is what a decision holds of one policy.
 type look struct {
-	name   name
-	words  []int64 // what counts; none's where nothing does
-	own    []int64 // the key's own record, which is owned; nil where it has none
-	shared *record // they are the overflow's
+	id     identity
+	shared bool   // the policy's record is the overflow's, not the key's own
+	record record // nil: none yet
 	view   algo.View
 }
 
-// none are the words of a key that nothing is kept of. Looking never writes.
-var none [3]int64
+// fewPolicies need no room from the heap.
+const fewPolicies = 4
 
-// decide decides with room for as many looks and readings as the group has
-// policies. It looks at every one before it takes from any.
-//
-// Only looking and taking are done under the lock. The hashes and the clock are
-// read before it, and the answer is worded after it: with two cores on one key,
-// what is under the lock is the time that a call takes.
-func (s *Store) decide(g *backend.Group, op backend.Op, ls []look, rs []backend.Reading, d *backend.Decision) {
-	hash := s.hash(g)
-	st := &s.stripes[hash>>stripeShift]
-	for i := range ls {
-		ls[i].name = s.nameOf(&g.Policies[i], g.Sub)
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
+type room struct {
+	looks    [backend.MaxPolicies]look
+	readings [backend.MaxPolicies]backend.Reading
+}
+
+// Do decides one request; see backend.Store.
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if err := s.check(ctx, r); err != nil {
+		return err
 	}
-	now := s.before()
-	st.mu.Lock()
-	now = s.instant(&st.mu, now)
-	st.tick(s, now)
-	if op == backend.Reset {
-		st.forget(s, g, ls, hash)
+	n := len(r.Policies)
+	if n <= fewPolicies {
+		var looks [fewPolicies]look
+		var readings [fewPolicies]backend.Reading
+		return s.decide(r, looks[:n], readings[:n], d)
 	}
-	if op != backend.Peek {
-		st.mu.prepare(g)
+	m := rooms.Get().(*room)
+	err := s.decide(r, m.looks[:n], m.readings[:n], d)
+	clear(m.looks[:n]) // or they would keep tables that were replaced
+	rooms.Put(m)
+	return err
+}
+
+func (s *Store) check(ctx context.Context, r *backend.Request) error {
+	if err := s.usable(); err != nil {
+		return err
 	}
-	now = s.own(&st.mu, g, hash, ls, now)
-	now, fits, spilled := s.look(&st.mu, g, ls, now)
-	if op == backend.Reset {
-		s.renew(&st.mu, g, hash, ls, now)
+	if s.closed.Load() {
+		return backend.ErrClosed
 	}
-	at := now
-	for i := range ls {
-		at = max(at, ls[i].view.At)
-		if op == backend.Take && fits {
-			rs[i] = s.take(&st.mu, g, hash, i, &ls[i], now, spilled)
+	if err := r.Check(ctx); err != nil {
+		return err
+	}
+	if len(r.Key) > maxKey {
+		return &backend.InvalidError{What: "key", Value: len(r.Key), Want: fmt.Sprintf("at most %d bytes", maxKey)}
+	}
+	if n := len(r.Policies); n > backend.MaxPolicies {
+		return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
+	}
+	for i := range r.Policies { // of a request that no limiter made they may be unsound
+		if a := &r.Policies[i].Algorithm; a.Max() == 0 {
+			return fmt.Errorf("headgate: policy %q: %w", r.Policies[i].Name, a.Check())
+		}
+	}
+	return nil
+}
+
+// hash hashes the key and the sub-key: all sub-keys of a hot key would else lie
+// in one stripe.
+func (s *Store) hash(g *backend.Group) uint64 {
+	h := maphash.String(s.seed, g.Key)
+	if g.Sub != "" {
+		h = bits.RotateLeft64(h, 23) ^ maphash.String(s.seed, g.Sub)
+	}
+	return h
+}
+
+// call is one request under the lock of its key's stripe. It looks at every
+// policy before it charges any. (The looks are no field: they would escape.)
+type call struct {
+	*backend.Group
+	op       backend.Op
+	store    *Store
+	stripe   *stripe
+	hash     uint64
+	now      int64
+	reserved int // records that count as kept and are not made yet
+}
+
+// decide hashes and reads the clock before it takes the lock, and fills the
+// decision after it: with two cores on one key, the time under the lock is the
+// time per call.
+func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Reading, d *backend.Decision) error {
+	c := call{Group: &r.Group, op: r.Op, store: s, hash: s.hash(&r.Group)}
+	c.stripe = &s.stripes[c.hash>>s.shift]
+	for i := range looks {
+		looks[i].id = s.identityOf(&r.Policies[i], r.Sub)
+		for j := range looks[:i] {
+			if looks[j].id == looks[i].id { // of a request that no limiter made
+				return &backend.InvalidError{What: "policy name", Value: r.Policies[i].Name, Want: "a name of its own, it is listed twice"}
+			}
+		}
+	}
+	at, err := c.locked(s.clock.beforeLock(), looks, readings)
+	if err != nil {
+		return err
+	}
+	r.Group.Decide(c.op, c.now, at, readings, d)
+	return nil
+}
+
+func (c *call) locked(before int64, looks []look, readings []backend.Reading) (at int64, err error) {
+	mu := &c.stripe.mu
+	mu.Lock()
+	defer mu.Unlock() // Options.Now may panic
+	c.now = c.store.clock.underLock(before, &mu.latest)
+	c.store.tick(c.stripe, c.now)
+	for c.reserved < c.find(looks) {
+		if !c.store.reserve(c.stripe, c.now) {
+			return c.sharing(looks, readings)
+		}
+		c.reserved++
+	}
+	return c.run(looks, readings)
+}
+
+// find finds the records of all policies and returns how many the key has none
+// of.
+func (c *call) find(looks []look) (missing int) {
+	for i := range looks {
+		l := &looks[i]
+		st, hash, key := c.place(l)
+		if l.record = st.find(hash, key, l.id); l.record == nil {
+			missing++
+		}
+	}
+	return missing
+}
+
+// place returns where a policy's record is, and what it is found by beside its
+// identity: in the overflow all keys have one record.
+func (c *call) place(l *look) (st *stripe, hash uint64, key string) {
+	if l.shared {
+		return &c.store.overflow, 0, ""
+	}
+	return c.stripe, c.hash, c.Key
+}
+
+// run decides with the records that were found. It returns the instant that a
+// charge counts from.
+func (c *call) run(looks []look, readings []backend.Reading) (at int64, err error) {
+	if c.op == backend.Reset {
+		err = c.reset(looks)
+	}
+	take := c.look(looks) && c.op == backend.Take
+	if take {
+		c.insert(looks)
+	}
+	at = c.now
+	for i := range looks {
+		at = max(at, looks[i].view.At)
+		if take {
+			readings[i] = c.take(&looks[i], i)
 		} else {
-			rs[i] = read(g, i, &ls[i], op, now)
+			readings[i] = c.read(&looks[i], i)
 		}
 	}
-	disownAll(ls)
-	if spilled {
-		s.spill.mu.Unlock()
-	}
-	st.mu.Unlock()
-	g.Decide(op, now, at, rs, d)
+	c.store.removed(c.reserved)
+	return at, err
 }
 
-// prepare makes room for as many records as the group may get, while none of
-// its own is owned.
-func (m *guarded) prepare(g *backend.Group) {
-	for i := range g.Policies {
-		m.reserve(sizeOf(g.Policies[i].Algorithm.Kind(), len(g.Key)), len(g.Policies))
+// none are the words of a key without a record. Looking never writes.
+var none [algo.MaxBuckets + 4]int64
+
+func (c *call) words(l *look, i int) []int64 {
+	if l.record == nil {
+		return none[:c.Policies[i].Algorithm.Words()]
 	}
+	st, _, _ := c.place(l)
+	return st.words(l.record)
 }
 
-// own owns the records that the key has, all before any is looked at, so that
-// no hit comes between two of a group. The instant is not before one that a
-// hit has left in them: the clock has been there.
-func (s *Store) own(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) int64 {
-	for i := range ls {
-		l, p := &ls[i], &g.Policies[i]
-		t, cell := m.find(hash, g.Key, l.name)
-		if t == nil {
-			continue
-		}
-		k := p.Algorithm.Kind()
-		l.own = m.own(t.at(cell))
-		l.words = m.counts(l.own, k)
-		if s.clock.steady() && !keepsMany(k) {
-			now = max(now, p.Algorithm.Newest(l.words))
-		}
-	}
-	if s.clock.steady() {
-		m.latest = now
-	}
-	return now
-}
-
-func disownAll(ls []look) {
-	for i := range ls {
-		if w := ls[i].own; w != nil {
-			disown(w)
-		}
-	}
-}
-
-// look views every policy of the group and says whether all fit. Where a
-// policy has no record while an overflow may count for it, the overflow is
-// locked, until the decision is made; it may have decided at an instant after
-// now, and then all is looked at again, at that.
-func (s *Store) look(m *guarded, g *backend.Group, ls []look, now int64) (at int64, fits, spilled bool) {
+// look views every policy and reports whether all have room.
+func (c *call) look(looks []look) (fits bool) {
 	fits = true
-	for i := 0; i < len(ls); i++ {
-		l, a := &ls[i], &g.Policies[i].Algorithm
-		if l.own != nil {
-			a.Look(&l.view, l.words, now)
-			fits = a.Fits(&l.view, g.CostOf(i)) && fits
-			continue
-		}
-		l.words, l.shared = none[:], nil
-		if spilled {
-			l.spill(s.spill.find(g, i, now))
-		} else if s.spill.live.Load() || s.kept.Load() >= s.most {
-			s.spill.mu.Lock()
-			spilled, fits, i = true, true, -1
-			now = s.spill.instant(s, m, now)
-			continue
-		}
-		a.Look(&l.view, l.words, now)
-		fits = a.Fits(&l.view, g.CostOf(i)) && fits
+	for i := range looks {
+		a, l := &c.Policies[i].Algorithm, &looks[i]
+		a.Look(&l.view, c.words(l, i), c.now)
+		fits = a.Fits(&l.view, c.CostOf(i)) && fits
 	}
-	return now, fits, spilled
+	return fits
 }
 
-func (l *look) spill(r *record) {
-	if l.shared = r; r != nil {
-		l.words = r.words
+// insert makes the records that are missing. Others of the stripe may move, so
+// it finds all again.
+func (c *call) insert(looks []look) {
+	missing := 0
+	for i := range looks {
+		l := &looks[i]
+		if l.record != nil {
+			continue
+		}
+		missing++
+		st, hash, key := c.place(l)
+		st.insert(hash, key, l.id, c.Policies[i].Algorithm.Words())
+		if !l.shared {
+			c.reserved--
+		}
+	}
+	if missing > 0 {
+		c.find(looks)
 	}
 }
 
 // take charges one policy.
-func (s *Store) take(m *guarded, g *backend.Group, hash uint64, i int, l *look, now int64, spilled bool) backend.Reading {
-	a := &g.Policies[i].Algorithm
-	if l.own == nil {
-		s.record(m, g, hash, i, l, spilled)
-	}
-	w := a.Take(l.words, &l.view, g.CostOf(i))
+func (c *call) take(l *look, i int) backend.Reading {
+	a := &c.Policies[i].Algorithm
+	st, _, _ := c.place(l)
+	st.setWords(l.record, a.Take(st.words(l.record), &l.view, c.CostOf(i)))
 	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
-	if l.own == nil {
-		l.shared.words, l.shared.resetAt = w, r.ResetAt
-		return r
-	}
-	if keepsMany(a.Kind()) {
-		m.many[l.own[header]] = w
-	}
-	stay(l.own, r.ResetAt, now)
-	return r
-}
-
-// read tells what a policy says where nothing is taken.
-func read(g *backend.Group, i int, l *look, op backend.Op, now int64) backend.Reading {
-	a, n := &g.Policies[i].Algorithm, g.CostOf(i)
-	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
-	if op == backend.Take {
-		// What denies must stay for as long as it counts by these numbers.
-		if l.own != nil {
-			stay(l.own, r.ResetAt, now)
-		} else if l.shared != nil {
-			l.shared.resetAt = max(l.shared.resetAt, r.ResetAt)
-		}
-	}
-	if op != backend.Reset && !a.Fits(&l.view, n) {
-		r.RetryAt = a.RetryAt(l.words, &l.view, n)
+	l.record.stay(r.ResetAt, c.now)
+	if until := l.record.until(); until < st.idleFrom.Load() { // the record is new
+		st.idleFrom.Store(until)
 	}
 	return r
 }
 
-// record finds what to charge where the key has no record: a new one, or
-// where the store is full the overflow's. A new one begins as a copy of what
-// the overflow counts: the key may have taken some of that, and must not get it
-// twice. A store that filled up since the group was looked at takes the
-// record all the same: what it would share was not read.
-func (s *Store) record(m *guarded, g *backend.Group, hash uint64, i int, l *look, spilled bool) {
-	p := &g.Policies[i]
-	if s.kept.Load() >= s.most && spilled {
-		if l.shared == nil {
-			l.shared = s.spill.record(g, i)
-		}
-		l.words = l.shared.words
-		return
+// read returns a policy's state where nothing is charged.
+func (c *call) read(l *look, i int) backend.Reading {
+	a := &c.Policies[i].Algorithm
+	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	if c.op == backend.Take && l.record != nil {
+		l.record.stay(r.ResetAt, c.now) // a count that denies stays while it does, by this call's numbers
 	}
-	s.keep(m, g, hash, i, l, fresh(&p.Algorithm, l.words), 0)
-}
-
-// keep enters a record of the key's own and looks at that from now on.
-func (s *Store) keep(m *guarded, g *backend.Group, hash uint64, i int, l *look, words []int64, resetAt int64) {
-	p := &g.Policies[i]
-	l.own, l.shared = m.keep(hash, g.Key, l.name, words, resetAt), nil
-	l.words = m.counts(l.own, p.Algorithm.Kind())
-	s.kept.Add(1)
-}
-
-// fresh returns words for a new record that begins with what from holds: its
-// own memory for a kind that keeps many, else from itself, to be copied.
-func fresh(a *algo.Algorithm, from []int64) []int64 {
-	if !keepsMany(a.Kind()) {
-		return from
+	if c.op != backend.Reset && !a.Fits(&l.view, c.CostOf(i)) {
+		r.RetryAt = a.RetryAt(c.words(l, i), &l.view, c.CostOf(i))
 	}
-	w := make([]int64, max(len(from), a.Words()))
-	copy(w, from)
-	return w
+	return r
 }
 
-// renew gives a key that was reset a record of its own where it would else be
-// read from the overflow: an empty one, that stays for as long as that.
-func (s *Store) renew(m *guarded, g *backend.Group, hash uint64, ls []look, now int64) {
-	for i := range ls {
-		if l := &ls[i]; l.shared != nil && s.kept.Load() < s.most {
-			a := &g.Policies[i].Algorithm
-			s.keep(m, g, hash, i, l, fresh(a, none[:]), l.shared.resetAt)
-			a.Look(&l.view, l.words, now)
+// reset removes the key's own records. It changes nothing where the key counts
+// in the overflow.
+func (c *call) reset(looks []look) error {
+	for i := range looks {
+		if l := &looks[i]; l.shared && l.record != nil {
+			if c.Policies[i].Algorithm.Look(&l.view, c.words(l, i), c.now); l.view.Used > 0 {
+				return ErrSharedCount
+			}
 		}
 	}
-}
-
-// forget drops the group's own records.
-func (st *stripe) forget(s *Store, g *backend.Group, ls []look, hash uint64) {
-	for i := range ls {
-		if t, cell := st.mu.find(hash, g.Key, ls[i].name); t != nil {
-			st.mu.own(t.at(cell))
-			st.mu.drop(t, cell)
-			s.kept.Add(-1)
+	for i := range looks {
+		if l := &looks[i]; !l.shared {
+			if t, slot := c.stripe.locate(c.hash, c.Key, l.id); t != nil {
+				c.stripe.remove(t, slot)
+				c.store.removed(1)
+			}
+			l.record = nil
 		}
 	}
+	return nil
 }

@@ -2,152 +2,119 @@
 // that one process enforces alone.
 //
 // Every decision is exact. Nothing is shared with other processes, and
-// nothing outlives this one. A key is shorter than 128 MiB.
+// nothing survives this one.
 package memory
 
 import (
-	"context"
 	"hash/maphash"
-	"math/bits"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
 
+// DefaultMaxKeys is the number of counts that a store keeps where Options
+// give no number.
+const DefaultMaxKeys = 1_000_000
+
 // Options are the settings of a Store. The zero Options, like nil, are the
 // defaults.
 type Options struct {
-	// MaxKeys is how many counts are kept at most, one for each policy of
-	// each key; 1,000,000 where it is 0 (calls of one instant may pass that
-	// by 255, and a call by its policies but one). When as many are in use, new keys
-	// share one count a policy: nobody's count is thrown out to make room,
-	// since that would hand out a fresh quota.
+	// MaxKeys is the maximum number of counts, one per policy of a key;
+	// DefaultMaxKeys where it is 0. A count whose key is idle makes room for a
+	// new one. Where none is idle, new keys share one count per policy: no
+	// count in use is removed, since that would grant its key a fresh quota.
 	MaxKeys int
-	// Now is the clock; nil is the system's, read in a way that steps of the
-	// wall clock don't reach. It is called while a lock is held: it must be
-	// quick, safe for concurrent use, and must not call the store. Times
-	// before 1970 count as 1970. A store that is to follow the clock of a
-	// testing/synctest bubble has to be made in it.
+	// Now is the clock; nil is the system's monotonic clock, which steps of the
+	// wall clock do not change. Now is called while a lock is held: it must be
+	// quick, safe for concurrent use, and must not call the store. Times before
+	// 1970 count as 1970. A store that is to follow the clock of a
+	// testing/synctest bubble has to be made in the bubble.
 	Now func() time.Time
 }
 
-// DefaultMaxKeys is how many counts are kept where Options name no number.
-const DefaultMaxKeys = 1_000_000
-
-// longest is the longest key: a record has so many bits for its length.
-const (
-	lenBits = 27
-	longest = 1<<lenBits - 1
-)
-
-// Store is a backend.Store in this process. Make one with New; it is safe for
-// concurrent use and starts no goroutine.
+// Store is a backend.Store in this process. Make one with New: every method of
+// the zero Store that can return an error returns an *InvalidError. A Store is
+// safe for concurrent use and starts no goroutine.
 type Store struct {
-	stripes [stripes]stripe // first: it begins on a cache line
+	stripes []stripe     // a power of two of them; nil in the zero Store
+	shift   int          // of a hash, so that its upper bits name the stripe
+	seed    maphash.Seed // secret: with a known hash an attacker fills one stripe
+	clock   clock
+	maxKeys int64
+	err     error // New's arguments were wrong
+	closed  atomic.Bool
+	hub     backend.Hub
 
-	seed   maphash.Seed // secret: with a known hash an attacker fills one stripe
-	clock  clock
-	most   int64
-	err    error // what was wrong with the arguments of New; Check says it
-	closed atomic.Bool
-	hub    backend.Hub
-
-	_     [64]byte // what follows is written now and then, what precedes is not
-	kept  atomic.Int64
-	hand  atomic.Uint32 // the stripe that was swept last in passing
-	idle  atomic.Bool   // something was found there that was as new
-	spill overflow
+	_        [64]byte     // the fields above are read by every call, those below are written
+	kept     atomic.Int64 // records in the stripes and room reserved for more
+	next     atomic.Uint32
+	overflow stripe // records without a key: see overflow.go
 }
 
 const (
-	stripes     = 256
-	stripeShift = 64 - 8
+	maxStripes = 256 // so many that two calls seldom need the same
+	perStripe  = 32  // keys at least: the search for an idle one looks at one stripe first
 )
 
-// New returns an empty store. What is wrong with the options, Check and
-// headgate.New say.
+// New returns an empty store. Check and headgate.New report what is wrong with
+// the options.
 func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{seed: maphash.MakeSeed(), clock: newClock(opts.Now), most: int64(opts.MaxKeys)}
-	for i := range s.stripes {
-		s.stripes[i].mu.calls = uint(i) // so that they sweep in turn from the first calls on
+	s := &Store{seed: maphash.MakeSeed(), clock: newClock(opts.Now), maxKeys: int64(opts.MaxKeys), shift: 64}
+	if s.maxKeys == 0 {
+		s.maxKeys = DefaultMaxKeys
 	}
-	if s.most == 0 {
-		s.most = DefaultMaxKeys
-	}
-	if s.most < 0 {
+	if s.maxKeys < 0 {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
+	}
+	n := 1
+	for ; n < maxStripes && int64(2*n*perStripe) <= s.maxKeys; n *= 2 {
+		s.shift--
+	}
+	s.stripes = make([]stripe, n)
+	for i := range s.stripes {
+		s.stripes[i].mu.calls = uint(i) // so that the stripes sweep one after the other
 	}
 	return s
 }
 
-// Check says whether the store could carry these policies, and whether New's
+// Check reports whether the store can carry these policies, and whether New's
 // options were right.
 func (s *Store) Check(policies []backend.Policy) error {
-	if s.err != nil {
-		return s.err
+	if err := s.usable(); err != nil {
+		return err
 	}
 	return backend.CheckPolicies(policies)
 }
 
-// Do decides one request; see backend.Store.
-func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if s.err != nil {
-		return s.err
+func (s *Store) usable() error {
+	if s == nil || s.stripes == nil {
+		return &backend.InvalidError{What: "store", Value: "memory.Store{}", Want: "one made by memory.New"}
 	}
-	if s.closed.Load() {
-		return backend.ErrClosed
-	}
-	if err := r.Check(ctx); err != nil {
-		return err
-	}
-	if len(r.Key) > longest {
-		return &backend.InvalidError{What: "key", Value: len(r.Key), Want: "less than 128 MiB"}
-	}
-	if r.Plain() {
-		if h := s.hits(&r.Policies[0]); h.Take(ctx, r.Key, r.Cost, d) {
-			return nil
-		}
-	}
-	switch n := len(r.Policies); {
-	case n == 1:
-		var l [1]look
-		var rs [1]backend.Reading
-		s.decide(&r.Group, r.Op, l[:], rs[:], d)
-	case n <= few:
-		var ls [few]look
-		var rs [few]backend.Reading
-		s.decide(&r.Group, r.Op, ls[:n], rs[:n], d)
-	default:
-		s.decide(&r.Group, r.Op, make([]look, n), make([]backend.Reading, n), d)
-	}
-	return nil
-}
-
-// hash is of the key, and of the sub-key apart: all sub-keys of a hot key
-// would else lie in one stripe.
-func (s *Store) hash(g *backend.Group) uint64 {
-	h := maphash.String(s.seed, g.Key)
-	if g.Sub != "" {
-		h = bits.RotateLeft64(h, 23) ^ maphash.String(s.seed, g.Sub)
-	}
-	return h
+	return s.err
 }
 
 // Closed reports whether the store was closed.
 func (s *Store) Closed() bool { return s.closed.Load() }
 
-// Shared holds what limiters on this store know of it together.
+// Shared returns what limiters on this store share.
 func (s *Store) Shared() *backend.Hub { return &s.hub }
 
-// Len returns how many counts are kept now.
+// Clock returns Options.Now, nil for the default; see backend.Clock.
+func (s *Store) Clock() func() time.Time { return s.clock.given }
+
+// Len returns the number of counts that the store keeps. The counts that keys
+// share while the store is full are not among them.
 func (s *Store) Len() int { return int(s.kept.Load()) }
 
-// Close makes every later request backend.ErrClosed.
+// Close makes every later request return backend.ErrClosed.
 func (s *Store) Close() error {
+	if err := s.usable(); err != nil {
+		return err
+	}
 	s.closed.Store(true)
 	return nil
 }

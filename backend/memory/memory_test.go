@@ -38,9 +38,7 @@ func take(t *testing.T, s backend.Store, key string, ps []backend.Policy) backen
 	return d
 }
 
-// TestFull: new keys of a full store share one count, nobody's own count is
-// lost, and a key that took from the shared count does not get it again when
-// there is room.
+// TestFull: new keys of a full store share one count, and no key loses its own.
 func TestFull(t *testing.T) {
 	now := time.UnixMicro(trace.Start)
 	s := memory.New(&memory.Options{MaxKeys: 10, Now: func() time.Time { return now }})
@@ -67,35 +65,29 @@ func TestFull(t *testing.T) {
 	require.Equal(t, int64(1), take(t, s, "late1", ps).Used)
 }
 
-// TestRoomAfterFull: a key with a fresh record keeps what it took from the
-// shared count.
+// TestRoomAfterFull: a key that finds room begins empty, whatever it took of
+// the shared count. Of that, all keys together take one limit.
 func TestRoomAfterFull(t *testing.T) {
 	now := time.UnixMicro(trace.Start)
 	s := memory.New(&memory.Options{MaxKeys: 1, Now: func() time.Time { return now }})
 	ps := policies(3)
 	short := []backend.Policy{{Name: "short", Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: backend.FailOpen}}
 	take(t, s, "own", short)
-	for range 2 {
+	for range 3 {
 		require.True(t, take(t, s, "late", ps).Allowed)
 	}
+	require.False(t, take(t, s, "late", ps).Allowed, "the shared count is spent")
 	now = now.Add(2 * time.Second)
-	empties(t, s, ps)
-	require.True(t, take(t, s, "late", ps).Allowed)
-	require.Equal(t, 1, s.Len())
-	require.False(t, take(t, s, "late", ps).Allowed, "the fourth")
-}
-
-// empties calls with other keys until the idle ones have left.
-func empties(t *testing.T, s *memory.Store, ps []backend.Policy) {
-	for i := 0; s.Len() > 0 && i < 100_000; i++ {
-		_, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Peek, Group: backend.Group{Key: fmt.Sprint(i), Policies: ps}})
-		require.NoError(t, err)
+	for i := range int64(3) {
+		require.Equal(t, i+1, take(t, s, "late", ps).Used, "a count of its own")
 	}
-	require.Zero(t, s.Len())
+	require.Equal(t, 1, s.Len())
+	require.False(t, take(t, s, "late", ps).Allowed)
+	require.False(t, take(t, s, "other", ps).Allowed, "the shared count is spent still")
 }
 
-// TestResetOfAFullStore: a key that is reset is as new, though others share an
-// overflow that is spent.
+// TestResetOfAFullStore: a key with a record of its own is as new after it. One
+// that counts in the overflow can't be reset, and no count changes.
 func TestResetOfAFullStore(t *testing.T) {
 	s := memory.New(&memory.Options{MaxKeys: 2})
 	ps := policies(3)
@@ -105,9 +97,18 @@ func TestResetOfAFullStore(t *testing.T) {
 		}
 		require.False(t, take(t, s, key, ps).Allowed)
 	}
-	d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Reset, Group: backend.Group{Key: "a", Policies: ps}})
-	require.NoError(t, err)
-	require.Zero(t, d.Used)
+	reset := func(key string, ps []backend.Policy) error {
+		_, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Reset, Group: backend.Group{Key: key, Policies: ps}})
+		return err
+	}
+	both := append(policies(3), backend.Policy{Name: "other", Algorithm: algo.FixedWindow(algo.PerHour(10)), OnFailure: backend.FailOpen})
+	require.True(t, take(t, s, "late", both[1:]).Allowed)
+	require.ErrorIs(t, reset("late", ps), memory.ErrSharedCount)
+	require.True(t, take(t, s, "b", both[1:]).Allowed)
+	require.ErrorIs(t, reset("b", both), memory.ErrSharedCount, "one of two policies counts in the overflow")
+	require.False(t, take(t, s, "b", ps).Allowed, "and the other is not reset either")
+
+	require.NoError(t, reset("a", ps))
 	require.Equal(t, int64(1), take(t, s, "a", ps).Used)
 	require.False(t, take(t, s, "late", ps).Allowed)
 }

@@ -3,156 +3,158 @@ package memory
 import (
 	"sync"
 	"sync/atomic"
-
-	"github.com/headgate-go/headgate/algo"
 )
 
 // stripe is a part of the store under one lock. All policies of a key lie in
-// one stripe, so a set of them is decided all or nothing.
+// one stripe, so that they are decided together.
 type stripe struct {
-	mu guarded
+	idleFrom atomic.Int64 // no record is idle before; changed with the lock held
+	_        [56]byte     // others read the line above, and the lock's is written by each call
+
+	mu struct {
+		sync.Mutex
+		latest    int64                         // the last decision's instant, by the default clock
+		calls     uint                          // since the store was made; some of them sweep
+		hand      struct{ table, visited int }  // where the sweep goes on
+		tables    [maxSize - minSize + 1]*table // by the size of their records; nil: none
+		outOfLine outOfLine
+	}
+	_ [64]byte // the next stripe's lock
 }
 
-// guarded is what the lock beside it guards, but for the turns, and when one is
-// due: those are hints that hits write without. The first cache lines are what
-// nearly every hit reads of it, and are seldom written: each table is replaced
-// under the lock, while hits go on reading what they have.
-type guarded struct {
-	tables [largest - smallest + 1]atomic.Pointer[table] // by the size of their records; nil: none
-	due    atomic.Int64                                  // when the next turn is, by the store's clock; 0: none is. See turns
-	_      [64]byte
+// The methods below are called with the lock held.
 
-	dropped atomic.Int64 // records, written under the lock; see place
-	_       [64]byte
-
-	sync.Mutex
-	turns  turns
-	latest int64 // the last decision's instant under the lock, by the store's own clock
-	calls  uint
-	hand   struct{ table, cell int } // where the sweep goes on
-	tabled int                       // how many tables there are: a sweep passes by where there are none
-
-	many  [][]int64 // words of the kinds that keep many, and of long keys
-	spare []uint32  // numbers that are free
-	_     [64]byte  // the next stripe's tables
+// find returns the key's record of that identity, nil where there is none. It
+// is valid until the next insert or remove.
+func (st *stripe) find(hash uint64, key string, id identity) record {
+	t, slot := st.locate(hash, key, id)
+	if t == nil {
+		return nil
+	}
+	return t.at(slot)
 }
 
-// table returns the table of the records of that size, nil where there are none.
-func (m *guarded) table(size int) *table { return m.tables[size-smallest].Load() }
-
-// find returns the cell of a key's record of that name, and a nil table where it
-// has none.
-func (m *guarded) find(hash uint64, key string, of name) (t *table, cell int) {
-	t = m.table(sizeOf(of.kind(), len(key)))
+func (st *stripe) locate(hash uint64, key string, id identity) (t *table, slot int) {
+	t = st.mu.tables[sizeOf(id.kind(), len(key))-minSize]
 	if t == nil {
 		return nil, 0
 	}
-	tag := of.tag(hash)
-	for g, mark := t.home(tag), markOf(tag); ; g = t.next(g) {
-		marks := t.marks(g)
-		for set := matches(marks, mark); set != 0; set &= set - 1 {
-			i := g*group + first(set)
-			if w := t.at(i); atomic.LoadInt64(&w[tagWord])&^dead == head(tag, of.kind(), key) && m.is(w, key, of) {
-				return t, i
+	tag := id.tag(hash)
+	head, control := headOf(tag, id.kind(), len(key)), controlOf(tag)
+	for g := t.home(tag); ; g = t.following(g) {
+		controls := t.controls(g)
+		for set := matches(controls, control); set != 0; set &= set - 1 {
+			slot := g*groupSlots + firstOf(set)
+			if r := t.at(slot); r[headWord] == head && st.is(r, key, id) {
+				return t, slot
 			}
 		}
-		if matches(marks, empty) != 0 {
+		if matches(controls, empty) != 0 {
 			return nil, 0
 		}
 	}
 }
 
-// is reports whether a record, found by its first word, is a key's of that name.
-// Who asks owns it, or holds the lock.
-func (m *guarded) is(w []int64, key string, of name) bool {
-	if restIn(atomic.LoadInt64(&w[untilWord])) != of.rest() {
+// is reports whether a record, of which the first word is right, is the key's
+// of that identity.
+func (st *stripe) is(r record, key string, id identity) bool {
+	if r.rest() != id.rest() {
 		return false
 	}
-	from := header + wordsOf(of.kind())
-	if len(key) > inline {
-		return isKey(m.many[w[from]], 0, key)
+	from := headerWords + wordsOf(id.kind())
+	if len(key) > longKey {
+		return isKey(st.mu.outOfLine.words[r[from]], key)
 	}
-	return isKey(w, from, key)
+	return isKey(r[from:], key)
 }
 
-// counts returns the words of a record that is owned, to be read and written
-// in place.
-func (m *guarded) counts(w []int64, k algo.Kind) []int64 {
-	if keepsMany(k) {
-		return m.many[w[header]]
+// words returns the algorithm's words of a record.
+func (st *stripe) words(r record) []int64 {
+	k := r.kind()
+	if manyWords(k) {
+		return st.mu.outOfLine.words[r[headerWords]]
 	}
-	return w[header : header+wordsOf(k)]
+	return r[headerWords : headerWords+wordsOf(k)]
 }
 
-// reserve makes room for n more records of a size. Records move, so none may
-// be owned.
-func (m *guarded) reserve(size, n int) {
-	t := m.table(size)
-	if t == nil {
-		m.replace(size, newTable(size, groupsFor(n)))
-	} else if t.full(n) {
-		m.resize(t, t.live+n)
+// setWords stores an algorithm's words that may have moved.
+func (st *stripe) setWords(r record, words []int64) {
+	if manyWords(r.kind()) {
+		st.mu.outOfLine.words[r[headerWords]] = words
 	}
 }
 
-// resize moves a table's records to one that has room for n. Hits that wait for
-// one of them, or find it late, find it owned for good.
-func (m *guarded) resize(t *table, n int) {
-	to := newTable(t.size, groupsFor(n))
-	for w := range t.records() {
-		to.adopt(m.own(w))
+// insert makes a record for a key that has none of that identity. An algorithm
+// with many words begins with that many of its own.
+func (st *stripe) insert(hash uint64, key string, id identity, words int) {
+	k, tag := id.kind(), id.tag(hash)
+	r := st.room(sizeOf(k, len(key))).insert(tag)
+	r[headWord], r[untilWord] = headOf(tag, k, len(key)), id.rest()
+	if manyWords(k) {
+		r[headerWords] = st.mu.outOfLine.add(make([]int64, words))
 	}
-	m.replace(t.size, to)
-}
-
-// replace lets searches find another table of a size, or none.
-func (m *guarded) replace(size int, to *table) {
-	from := m.tables[size-smallest].Swap(to)
-	if from == nil {
-		m.tabled++
-	} else if to == nil {
-		m.tabled--
-	}
-}
-
-// keep enters a record of that name, for which there is room. It is owned.
-func (m *guarded) keep(hash uint64, key string, of name, words []int64, resetAt int64) []int64 {
-	n, tag := wordsOf(of.kind()), of.tag(hash)
-	t := m.table(sizeOf(of.kind(), len(key)))
-	cell := t.room(tag)
-	w := t.at(cell)
-	w[untilWord] = until(resetAt, of.rest())
-	if keepsMany(of.kind()) {
-		w[header] = m.aside(words)
-	} else {
-		copy(w[header:header+n], words)
-	}
-	m.putKey(w[header+n:], key) // a copy: the caller's string may be a small part of a large one
-	atomic.StoreInt64(&w[tagWord], head(tag, of.kind(), key)|mine)
-	t.enter(cell, tag)
-	return w
-}
-
-func (m *guarded) putKey(w []int64, key string) {
-	if len(key) > inline {
+	w := r[headerWords+wordsOf(k):]
+	if len(key) > longKey {
 		long := make([]int64, keyWords(len(key)))
-		w[0] = m.aside(long)
+		w[0] = st.mu.outOfLine.add(long)
 		w = long
 	}
-	putKey(w, key)
+	putKey(w, key) // a copy: the caller's string may be a small part of a large one
 }
 
-// drop forgets a record that is owned.
-func (m *guarded) drop(t *table, cell int) {
-	w := t.at(cell)
-	m.freeAsides(w)
-	kill(w)
-	m.dropped.Add(1) // before another record comes to the cell
-	t.leave(cell)
-	if t.live == 0 {
-		m.replace(t.size, nil)
-	} else if t.sparse() {
-		m.resize(t, t.live)
+// room returns the table of records of a size, with room for one more.
+func (st *stripe) room(size int) *table {
+	t := &st.mu.tables[size-minSize]
+	if *t == nil {
+		*t = newTable(size, 1)
+	} else if (*t).full() {
+		*t = (*t).resized((*t).live + 1)
 	}
-	m.renumber()
+	return *t
+}
+
+// remove frees a record's slot and what the record holds out of line. It gives
+// memory back where most of a table is free.
+func (st *stripe) remove(t *table, slot int) {
+	for _, number := range numbers(t.at(slot)) {
+		st.mu.outOfLine.remove(number)
+	}
+	t.remove(slot)
+	if t.live == 0 {
+		st.mu.tables[t.size-minSize] = nil
+	} else if t.sparse() {
+		st.mu.tables[t.size-minSize] = t.resized(t.live)
+	}
+	if st.mu.outOfLine.sparse() {
+		st.renumber()
+	}
+}
+
+// numbers returns the words of a record that are numbers of words out of line.
+func numbers(r record) []int64 {
+	k := r.kind()
+	from, to := headerWords, headerWords+wordsOf(k)
+	if !manyWords(k) {
+		from = to
+	}
+	if r.keyLen() > longKey {
+		to++
+	}
+	return r[from:to]
+}
+
+// renumber gives what is out of line the first numbers, and frees the others.
+func (st *stripe) renumber() {
+	var to outOfLine
+	for _, t := range st.mu.tables {
+		if t == nil {
+			continue
+		}
+		for r := range t.records() {
+			for i, number := range numbers(r) {
+				numbers(r)[i] = to.add(st.mu.outOfLine.words[number])
+			}
+		}
+	}
+	st.mu.outOfLine = to
 }

@@ -84,7 +84,7 @@ return missing`
 
 // needed are the commands that the script calls.
 var needed = []string{
-	"TIME", "HGET HASH f", "HMGET HASH f", "HSET HASH f v", "HDEL HASH f", "UNLINK HASH", "PTTL HASH", "PEXPIRE HASH 1",
+	"TIME", "HGET HASH f", "HMGET HASH f", "HRANDFIELD HASH", "HSET HASH f v", "HDEL HASH f", "UNLINK HASH", "PTTL HASH", "PEXPIRE HASH 1",
 	"ZADD LOG 1 m", "ZRANGE LOG 0 0", "ZCOUNT LOG 0 0", "ZCARD LOG", "ZREMRANGEBYRANK LOG 0 0",
 }
 
@@ -98,7 +98,7 @@ func Rights(ctx context.Context, c Client, node string, p Prefix, tag string, mo
 	}
 	commands := append(slices.Clone(needed), more...)
 	hash := p.Hash(tag)
-	args := []any{"evalsha", load.Val(), 2, hash, string(appendLog([]byte(hash), "ping"))}
+	args := []any{"evalsha", load.Val(), 2, hash, string(appendLog([]byte(hash), &Probe(PingKey).Policies[1]))}
 	for _, command := range commands {
 		args = append(args, command)
 	}
