@@ -65,7 +65,7 @@ func TestPingNamesMissingRights(t *testing.T) {
 	require.NoError(t, callAll(l)) // the script is loaded on all nodes
 	rights := []string{
 		"+evalsha", "+script|load", "+time", "+info", "+ping", "+cluster|slots", "+asking",
-		"+hget", "+hmget", "+hset", "+hdel", "+unlink", "+pttl", "+pexpire",
+		"+hget", "+hmget", "+hrandfield", "+hset", "+hdel", "+unlink", "+pttl", "+pexpire",
 		"+zadd", "+zrange", "+zcount", "+zcard", "+zremrangebyrank",
 	}
 	for i, right := range rights {

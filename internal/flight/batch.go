@@ -29,6 +29,7 @@ type batch struct {
 	named map[string]int
 	twins []int
 
+	size          int // how many groups it may carry
 	calls, groups int
 	policies      int // of its groups
 
@@ -53,7 +54,8 @@ var errLate = errors.New("the call could not be answered in time")
 // take takes pending calls while there is room, and returns the rest. A call
 // whose caller has left is dropped. A call that has less time than needed is
 // refused.
-func (b *batch) take(pending list, now, needed time.Duration) (rest list) {
+func (b *batch) take(pending list, now time.Duration, size int, needed time.Duration) (rest list) {
+	b.size = size
 	for c := pending.first; c != nil; {
 		next := c.next
 		switch {
@@ -86,7 +88,7 @@ func (b *batch) join(c *call) bool {
 		b.calls++
 		return true
 	}
-	if b.groups > 0 && (b.groups >= maxGroups || b.policies+len(c.policies) > maxPolicies) {
+	if b.groups > 0 && (b.groups >= b.size || b.policies+len(c.policies) > maxPolicies) {
 		return false
 	}
 	b.add(c)
@@ -129,9 +131,8 @@ func (b *batch) fly() bool {
 	if end.Expired {
 		return false // expire has let the next batch leave, or will
 	}
-	if end.Heard { // a batch that was withdrawn or broke off tells nothing of the server
-		back := script.Now()
-		q.note(back, calls, groups, back-begin)
+	if end.Took > 0 {
+		q.note(script.Now(), calls, groups, end.Took)
 	}
 	if end.Reusable {
 		clear(b.named)

@@ -53,18 +53,16 @@ func (t *trips) limit(poolSize int) int {
 	return crowd
 }
 
-// trips is what is known of the recent round trips.
+// trips is what is known of the recent round trips, from the instant when a
+// command was written to its reply.
 type trips struct {
-	load   int // calls per batch, a moving average, times smooth
-	groups int // groups per batch, likewise
-
-	mean   time.Duration // of a round trip, a moving average
-	spread time.Duration // its mean deviation, likewise
+	load   int           // calls per batch, a moving average, times smooth
+	groups int           // groups per batch, likewise
+	mean   time.Duration // a moving average
+	least  time.Duration // the shortest recent one
+	link   time.Duration // the shortest since then: the time of one that nothing delays
+	since  time.Duration
 	heard  time.Duration // when the last one ended, as script.Now
-
-	least time.Duration // the shortest recent one
-	link  time.Duration // the shortest since then: the time of one that nothing delays
-	since time.Duration
 }
 
 const (
@@ -79,23 +77,33 @@ const (
 func (t *trips) note(now time.Duration, calls, groups int, took time.Duration) {
 	t.load += calls - t.load/smooth
 	t.groups += groups - t.groups/smooth
-	if t.link == 0 {
-		t.mean, t.spread = took, took/2
-	} else {
-		t.spread += ((took - t.mean).Abs() - t.spread) / smooth
-		t.mean += (took - t.mean) / smooth
+	if t.mean == 0 {
+		t.mean = took
 	}
-	t.heard = now
+	t.mean += (took - t.mean) / smooth
 	t.least = min(took, t.least+t.least/smooth+time.Microsecond)
 	if t.link == 0 || now-t.since > remembered {
 		t.since, t.link, t.least = now, took, max(t.least, took)
 	}
-	t.link = min(t.link, took)
+	t.link, t.heard = min(t.link, took), now
 }
 
-// expected is how long a round trip takes at most, most of the time: the mean
-// and twice the deviation, as TCP reckons its timeouts (RFC 6298).
-func (t *trips) expected() time.Duration { return t.mean + 2*t.spread }
+// size returns how many groups a batch of calls may carry that have so much time
+// left: half of it is for the work on the groups, so that calls which have been
+// pending for less than the other half can still be answered.
+func (t *trips) size(left time.Duration) int {
+	n := (left - t.least) / 2 / max(t.perGroup(), 1)
+	return int(min(max(n, 1), maxGroups))
+}
+
+// expected is how long the round trip of so many groups takes.
+func (t *trips) expected(groups int) time.Duration {
+	return t.least + time.Duration(groups)*t.perGroup()
+}
+
+func (t *trips) perGroup() time.Duration {
+	return max(t.mean-t.least, 0) * smooth / time.Duration(max(t.groups, smooth))
+}
 
 // A batch is overdue after ten round trips, and no sooner than this: a busy
 // machine delays a goroutine for longer than a round trip takes.
@@ -104,7 +112,7 @@ const soonest = 2 * time.Millisecond
 // overdue is how long a batch keeps its place.
 func (t *trips) overdue(budget time.Duration) time.Duration {
 	if t.mean == 0 {
-		return budget
+		return budget / 2
 	}
 	return max(10*t.mean, soonest)
 }

@@ -90,11 +90,13 @@ func (q *Queue) push(c *call, ready bool) (leaves bool, err error) {
 // has: round trip after round trip of full batches. Such a call would cost the
 // server its share of a batch and the caller its time.
 func (q *Queue) crowded(c *call, n int) bool {
-	t, perTrip := &q.mu.trips, maxGroups*q.mu.limit
-	if q.alone || n < maxGroups && c.deadline-c.came >= q.budget/2 || t.stale(c.came) {
+	t, left := &q.mu.trips, c.deadline-c.came
+	if q.alone || n < maxGroups && left >= q.budget/2 || t.stale(c.came) {
 		return false
 	}
-	return t.expected()*time.Duration(perTrip+n)/time.Duration(perTrip) > c.deadline-c.came
+	size := t.size(left)
+	perTrip := size * q.mu.limit
+	return t.expected(size)*time.Duration(perTrip+n)/time.Duration(perTrip) > left
 }
 
 // place takes the place of one more batch in flight, where there is one and
@@ -126,15 +128,16 @@ func (q *Queue) run() {
 	}
 }
 
-// fill returns the next batch, nil where all pending calls have left. Grouping
-// takes its time, so it is not done under the lock.
+// fill returns the next batch, nil where no pending call needs one any more.
+// Grouping takes its time, so it is not done under the lock.
 func (q *Queue) fill(now time.Duration) *batch {
 	q.mu.Lock()
-	pending, needed := q.mu.pending, q.needed(now)
+	pending := q.mu.pending
 	q.mu.pending = list{}
+	size, needed := q.worthwhile(pending.last, now)
 	q.mu.Unlock()
 	b := newBatch(q)
-	rest := b.take(pending, now, needed)
+	rest := b.take(pending, now, size, needed)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.pending.prepend(rest)
@@ -149,13 +152,16 @@ func (q *Queue) fill(now time.Duration) *batch {
 	return b
 }
 
-// needed is how long a call must have for a round trip to be worth while. While
-// nothing is known, or no longer, one batch always leaves as a probe.
-func (q *Queue) needed(now time.Duration) time.Duration {
-	if q.mu.out == 1 && q.mu.trips.stale(now) {
-		return 0
+// worthwhile returns how many groups a batch may carry, going by the call that
+// came last, and how much time a call must have left for such a batch. While
+// nothing is known of the server, or no longer, one batch leaves as a probe.
+func (q *Queue) worthwhile(last *call, now time.Duration) (size int, needed time.Duration) {
+	t := &q.mu.trips
+	if last == nil || q.mu.out == 1 && t.stale(now) {
+		return maxGroups, 0
 	}
-	return q.mu.trips.expected()
+	size = t.size(last.deadline - now)
+	return size, t.expected(size)
 }
 
 // landed gives a batch's place to the next one and reports whether the caller is

@@ -21,6 +21,7 @@ const (
 	reset
 	half
 	delay
+	lose
 	frozen
 )
 
@@ -34,6 +35,9 @@ var (
 	// HalfReply passes the first half of the reply's bytes, then ends the
 	// connection in good order, so that the client reads that half.
 	HalfReply = Fault{kind: half}
+
+	// LoseReply drops the reply and leaves the connection open.
+	LoseReply = Fault{kind: lose}
 
 	// Freeze holds everything, of all connections and both ways, until another
 	// fault is set; new connections are accepted. As with a suspended server,
@@ -60,6 +64,8 @@ func (f Fault) String() string {
 		return "HalfReply"
 	case delay:
 		return fmt.Sprintf("Delay(%v)", f.d)
+	case lose:
+		return "LoseReply"
 	case frozen:
 		return "Freeze"
 	}

@@ -86,7 +86,12 @@ func launch(bin, dir string, port int, extra []string) (*process, error) {
 		"--port", strconv.Itoa(port), "--dir", dir, "--save", "", "--appendonly", "no",
 		"--bind", "127.0.0.1", "--protected-mode", "no",
 	}
-	p := &process{cmd: exec.Command(bin, append(args, extra...)...), log: new(output), exited: make(chan struct{})}
+	return begin(bin, port, append(args, extra...))
+}
+
+// begin runs the binary with args, which name the port.
+func begin(bin string, port int, args []string) (*process, error) {
+	p := &process{cmd: exec.Command(bin, args...), log: new(output), exited: make(chan struct{})}
 	// Never our own stdout: `go test` waits until everyone has closed that.
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	var err error

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type link struct {
 	due            chan Fault // one for each command whose reply is awaited, in order
 	done           chan struct{}
 	once           sync.Once
+	forgotten      atomic.Bool // see Proxy.Forget
 }
 
 func newLink(p *Proxy, client, server *net.TCPConn) *link {
@@ -55,6 +57,9 @@ func (l *link) up() {
 		if err != nil {
 			return
 		}
+		if l.forgotten.Load() {
+			continue
+		}
 		f := l.p.meet(verb(frame))
 		if !l.passes() {
 			return
@@ -79,6 +84,9 @@ func (l *link) down() {
 		frame, err := in.next()
 		if err != nil {
 			return
+		}
+		if l.forgotten.Load() {
+			continue
 		}
 		f := Pass
 		if frame[0] != '>' { // a push answers no command
@@ -105,6 +113,8 @@ func (l *link) reply(out *bufio.Writer, frame []byte, f Fault, more bool) bool {
 	case reset:
 		_ = l.client.SetLinger(0)
 		return false
+	case lose:
+		return true
 	case half:
 		send(out, frame[:len(frame)/2], false)
 		// To close with requests unread would reset the connection, and the

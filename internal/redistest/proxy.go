@@ -20,6 +20,7 @@ type Proxy struct {
 		every, turn int
 		left        int // faults yet to come; below zero: no end
 		seen, hit   int
+		draw        func() Fault // nil: fault is set
 		rewrite     func([]byte) []byte
 		thaw        chan struct{} // closed at the thaw; nil: not frozen
 		links       map[*link]struct{}
@@ -53,7 +54,7 @@ func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.fault, p.mu.turn = f, 0
+	p.mu.fault, p.mu.draw, p.mu.turn = f, nil, 0
 	if f.kind == frozen && p.mu.thaw == nil {
 		p.mu.thaw = make(chan struct{})
 	}
@@ -77,6 +78,33 @@ func (p *Proxy) Limit(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.left = n
+}
+
+// Draw has f choose the fault of each EVALSHA until the next Set. Freeze is none
+// to choose. Every and Limit apply.
+func (p *Proxy) Draw(f func() Fault) {
+	p.Set(Pass)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.draw = f
+}
+
+// Forget drops, silently, whatever is sent from now on over the connections that
+// there are, both ways, and leaves them open: as a load balancer that forgot its
+// flows. New connections pass.
+func (p *Proxy) Forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.mu.links {
+		l.forgotten.Store(true)
+	}
+}
+
+// Connections returns how many connections there are, forgotten ones included.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.mu.links)
 }
 
 // Rewrite has f change each reply on its way to the client: one whole RESP
@@ -111,7 +139,11 @@ func (p *Proxy) meet(verb string) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.seen++
-	switch p.mu.fault.kind {
+	f := p.mu.fault
+	if p.mu.draw != nil {
+		f = p.mu.draw()
+	}
+	switch f.kind {
 	case pass:
 		return Pass
 	case frozen:
@@ -126,7 +158,7 @@ func (p *Proxy) meet(verb string) Fault {
 		p.mu.left--
 	}
 	p.mu.hit++
-	return p.mu.fault
+	return f
 }
 
 func (p *Proxy) gate() <-chan struct{} {

@@ -109,25 +109,15 @@ func (s *Server) tryIdle() {
 	if !ok || now-time.Duration(last) < s.budget || !s.tried.CompareAndSwap(last, int64(now)) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.budget)
 	on := s.bounded(now)
-	done := make(chan struct{})
-	idle := int(c.PoolStats().IdleConns)
-	for range idle {
+	for range c.PoolStats().IdleConns {
 		go func() {
-			defer func() {
-				_ = recover() // a hook of the user's
-				done <- struct{}{}
-			}()
+			defer func() { _ = recover() }() // a hook of the user's
+			ctx, cancel := context.WithTimeout(context.Background(), s.budget)
+			defer cancel()
 			_ = on.Process(ctx, &reusable{*redis.NewStringCmd(ctx, "ping")})
 		}()
 	}
-	go func() {
-		defer cancel()
-		for range idle {
-			<-done
-		}
-	}()
 }
 
 // dialed is how a trial connection ended.

@@ -26,11 +26,12 @@ type Trip struct {
 
 	mu struct {
 		sync.Mutex
-		at    *Server // where the guard has let it in
-		leave func(error)
-		wrote int  // commands that were written, and not said to be not run
-		late  bool // Overdue was called
-		over  bool // the takes have their answers, or are about to
+		at      *Server // where the guard has let it in
+		leave   func(error)
+		wrote   int           // commands that were written, and not said to be not run
+		written time.Duration // when the last one was, as Now
+		late    bool          // Overdue was called
+		over    bool          // the takes have their answers, or are about to
 	}
 }
 
@@ -47,10 +48,10 @@ type Flight struct {
 
 // End is how a trip ended.
 type End struct {
-	Expired  bool // the deadline ended it: Expired was called, or is being called
-	Late     bool // Overdue was called
-	Heard    bool // it was sent and answered, and the connection did not end instead
-	Reusable bool // the Trip may be used again
+	Expired  bool          // the deadline ended it: Expired was called, or is being called
+	Late     bool          // Overdue was called
+	Took     time.Duration // from the last write to the answer; 0 where none came
+	Reusable bool          // the Trip may be used again
 }
 
 // Ways says where a group goes that a server did not serve.
@@ -196,7 +197,9 @@ func (t *Trip) Overran() bool {
 func (t *Trip) settle(at *Server, leave func(error), err error) (end End) {
 	end.Late = t.mu.late // it is over: nothing changes it any more
 	end.Reusable = t.timer.Stop() && !end.Late
-	end.Heard = t.mu.wrote > 0 && verdict(err) != backend.ErrFailed
+	if t.mu.wrote > 0 && verdict(err) != backend.ErrFailed {
+		end.Took = max(Now()-t.mu.written, 1)
+	}
 	t.judge(at, leave, err)
 	t.deliver()
 	t.used = 0
@@ -303,6 +306,7 @@ func (t *Trip) write(c *command) error {
 	c.asked = pack(c.asked[:0], c.groups)
 	if c.wrote = any; any {
 		t.mu.wrote++
+		t.mu.written = Now()
 	}
 	if any || c.follow || c.shared && !t.mu.over {
 		return nil

@@ -1,0 +1,316 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Network is what lies between a store and its servers.
+type Network interface {
+	Faults
+	Draw(func() redistest.Fault)
+	Forget()
+}
+
+// Pool bounds the connections of a client; 0 is go-redis' default.
+type Pool struct{ Size, MaxActive int }
+
+// Healthy are tests of servers that are well, while the network, the client or
+// the callers are not: the servers go on deciding, and no circuit opens.
+type Healthy struct {
+	Network Network
+	Open    func(Pool) backend.Store // through the network, made anew, with go-redis' defaults else
+	Idle    func(n int)              // makes n idle connections in the client of the last Open; nil: callers do
+	Hold    func(n int)              // holds n connections of that client until the test ends; nil: it has no other user
+}
+
+// counts is what callers got.
+type counts struct {
+	store, undecided, perhaps atomic.Int64
+	openings                  atomic.Int64
+	mu                        struct {
+		sync.Mutex
+		failures []time.Time
+	}
+}
+
+// Changed and Decided make counts an observer.
+func (c *counts) Changed(change headgate.Change) {
+	if change.To == "open" {
+		c.openings.Add(1)
+	}
+}
+
+func (c *counts) Decided(d headgate.Decision, _ time.Duration) {
+	if d.Source == headgate.FromStore || d.Source == headgate.FromDenyCache {
+		c.store.Add(1)
+		return
+	}
+	c.undecided.Add(1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.failures = append(c.mu.failures, time.Now()); len(c.mu.failures) < 4 {
+		fmt.Println("undecided:", d.Err)
+	}
+}
+
+// share is the part of the calls that the store decided.
+func (c *counts) share() float64 {
+	s, u := float64(c.store.Load()), float64(c.undecided.Load())
+	return s / max(s+u, 1)
+}
+
+// bucket is a policy that passes every call of a test.
+var bucket = headgate.Policy{Name: "bucket", Algorithm: algo.TokenBucket(algo.PerSecond(1<<20), 1<<20), OnFailure: headgate.FailClosed}
+
+// limiter returns a limiter on s that is observed.
+func (c *counts) limiter(t testing.TB, s backend.Store, ps ...headgate.Policy) *headgate.Limiter {
+	l, err := headgate.New(s, ps, &headgate.Options{Observer: c})
+	require.NoError(t, err)
+	return l
+}
+
+// loop calls from so many callers until the time is over, with contexts that can
+// end.
+func loop(callers int, d, pause time.Duration, call func(ctx context.Context, caller, i int)) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	var running sync.WaitGroup
+	for c := range callers {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			for i := 0; ctx.Err() == nil; i++ {
+				call(context.WithoutCancel(ctx), c, i)
+				time.Sleep(pause)
+			}
+		}()
+	}
+	running.Wait()
+}
+
+// key is one of n keys of a caller.
+func key(caller, i, n int) string { return fmt.Sprintf("c%d/%d", caller, i%n) }
+
+// DeadConnections forgets all connections under 64 callers, with so many idle
+// ones: the store decides again within 2 s of the first failure.
+func (h *Healthy) DeadConnections(t *testing.T, idle int) {
+	seen := &counts{}
+	l := seen.limiter(t, h.Open(Pool{Size: idle}), bucket)
+	if h.Idle != nil {
+		h.Idle(idle)
+	} else {
+		h.Network.Set(redistest.Delay(20 * time.Millisecond))
+		loop(128, 300*time.Millisecond, 0, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
+		h.Network.Set(redistest.Pass)
+	}
+	forget := time.AfterFunc(500*time.Millisecond, h.Network.Forget)
+	defer forget.Stop()
+	loop(Callers, 4*time.Second, 2*time.Millisecond, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
+	require.NotEmpty(t, seen.mu.failures)
+	took := seen.mu.failures[len(seen.mu.failures)-1].Sub(seen.mu.failures[0])
+	t.Logf("%d idle: undecided for %v, %d openings, %d calls", idle, took, seen.openings.Load(), seen.undecided.Load())
+	require.LessOrEqual(t, took, 2*time.Second)
+	require.LessOrEqual(t, seen.openings.Load(), int64(2))
+}
+
+// LostReplies swallows 2 % of the replies on connections that stay open, and cuts
+// and resets 0.5 % each: the store decides all others.
+func (h *Healthy) LostReplies(t *testing.T, clients, callers int, d time.Duration) {
+	seen := &counts{}
+	var ls []*headgate.Limiter
+	for range clients {
+		ls = append(ls, seen.limiter(t, h.Open(Pool{}), bucket))
+	}
+	var n atomic.Int64
+	h.Network.Draw(func() redistest.Fault {
+		switch n.Add(1) % 200 {
+		case 40, 80, 120, 160:
+			return redistest.LoseReply
+		case 20:
+			return redistest.HalfReply
+		case 100:
+			return redistest.ResetAfterRequest
+		}
+		return redistest.Pass
+	})
+	defer h.Network.Set(redistest.Pass)
+	loop(clients*callers, d, 2*time.Millisecond, func(ctx context.Context, c, i int) { _, _ = ls[c%clients].Allow(ctx, key(c, i, 20)) })
+	t.Logf("%d clients of %d callers: %.2f %% of %d decided by the store, %d openings",
+		clients, callers, 100*seen.share(), seen.store.Load()+seen.undecided.Load(), seen.openings.Load())
+	require.GreaterOrEqual(t, seen.share(), 0.94)
+	require.Zero(t, seen.openings.Load())
+}
+
+// FewConnections calls from more callers than the client may have connections,
+// while the application uses most of them.
+func (h *Healthy) FewConnections(t *testing.T) {
+	for _, p := range []Pool{{MaxActive: 4}, {MaxActive: 2}, {Size: 4, MaxActive: 4}, {Size: 4}} {
+		for _, held := range []int{0, 3} {
+			most := max(p.MaxActive, p.Size)
+			if held > 0 && h.Hold == nil || held >= most {
+				continue
+			}
+			for _, callers := range []int{4, 8, 24, 64} {
+				seen := &counts{}
+				l := seen.limiter(t, h.Open(p), bucket)
+				if held > 0 {
+					h.Hold(held)
+				}
+				loop(callers, 500*time.Millisecond, 0, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
+				require.Zero(t, seen.undecided.Load(), "%+v, %d held, %d callers, of %d", p, held, callers, seen.store.Load())
+				require.Positive(t, seen.store.Load())
+			}
+		}
+	}
+}
+
+// Impatient is what impatient callers got, and others beside them.
+type Impatient struct {
+	Goodput float64 // decisions by the store, of those that patient callers got in the same run
+	Median  float64 // of others' calls, of those beside patient callers
+	Left    float64 // keys sent for callers that had left, of all
+}
+
+// ImpatientCallers calls with deadlines of 2 ms, by turns with the same load of
+// deadlines of 10 s. sent returns how many keys the server read and wrote.
+func (h *Healthy) ImpatientCallers(t *testing.T, callers, turns int, d time.Duration, sent func() (read, wrote int64)) (got Impatient) {
+	var goodput, median, left []float64
+	for range turns {
+		patient, besidePatient := h.impatient(t, callers, d, 10*time.Second)
+		read, wrote := sent()
+		decided, beside := h.impatient(t, callers, d, 2*time.Millisecond)
+		nowRead, nowWrote := sent()
+		goodput = append(goodput, float64(decided)/float64(patient))
+		median = append(median, float64(beside)/float64(besidePatient))
+		left = append(left, 1-float64(nowWrote-wrote)/float64(nowRead-read))
+		t.Logf("%d callers: %d decisions, %d with deadlines of 10 s; beside them p50 %v and %v; keys sent for callers that had left %.2f %%",
+			callers, decided, patient, beside, besidePatient, 100*left[len(left)-1])
+	}
+	return Impatient{middle(goodput), middle(median), middle(left)}
+}
+
+func middle(all []float64) float64 {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// impatient runs one load and returns what the store decided of it, and the
+// median of eight callers beside it whose deadline is the budget's.
+func (h *Healthy) impatient(t *testing.T, callers int, d, deadline time.Duration) (decided int64, beside time.Duration) {
+	seen := &counts{}
+	l := seen.limiter(t, h.Open(Pool{}), bucket)
+	others := Limiter(t, h.Open(Pool{}), bucket)
+	if o, err := l.With(bucket); err == nil {
+		others = o // on the same store, and so the same queue
+	}
+	var mu sync.Mutex
+	var waits []time.Duration
+	var running sync.WaitGroup
+	running.Add(1)
+	go func() {
+		defer running.Done()
+		loop(8, d, time.Millisecond, func(ctx context.Context, c, i int) {
+			begin := time.Now()
+			_, _ = others.Allow(ctx, key(callers+c, i, 20))
+			mu.Lock()
+			defer mu.Unlock()
+			waits = append(waits, time.Since(begin))
+		})
+	}()
+	loop(callers, d, time.Millisecond, func(ctx context.Context, c, i int) {
+		ctx, cancel := context.WithTimeout(ctx, deadline)
+		defer cancel()
+		_, _ = l.Allow(ctx, key(c, i, 20))
+	})
+	running.Wait()
+	slices.Sort(waits)
+	require.Zero(t, seen.openings.Load())
+	return seen.store.Load(), waits[len(waits)/2]
+}
+
+// LongLink calls from many callers over a link of 20 ms.
+func (h *Healthy) LongLink(t *testing.T, callers int, d time.Duration) (perSecond float64) {
+	seen := &counts{}
+	l := seen.limiter(t, h.Open(Pool{Size: 200}), bucket)
+	h.Network.Set(redistest.Delay(20 * time.Millisecond))
+	defer h.Network.Set(redistest.Pass)
+	run := func(d time.Duration) {
+		loop(callers, d, 10*time.Millisecond, func(ctx context.Context, c, i int) {
+			if i == 0 {
+				time.Sleep(time.Duration(c) * 500 * time.Millisecond / time.Duration(callers)) // callers join over half a second
+			}
+			_, _ = l.Allow(ctx, key(c, i, 10))
+		})
+	}
+	run(time.Second) // connections, and the script
+	before, undecided := seen.store.Load(), seen.undecided.Load()
+	begin := time.Now()
+	run(d)
+	perSecond = float64(seen.store.Load()-before) / time.Since(begin).Seconds()
+	t.Logf("%d callers: %.0f decisions per second, %d of %d undecided, %d openings",
+		callers, perSecond, seen.undecided.Load()-undecided, seen.store.Load()-before, seen.openings.Load())
+	require.Zero(t, seen.openings.Load())
+	return perSecond
+}
+
+// CheapBesideDear calls a policy that costs the server little beside callers of
+// one that costs it as much as a policy can. It returns the cheap one's median.
+func (h *Healthy) CheapBesideDear(t *testing.T, dear int, d time.Duration) time.Duration {
+	seen := &counts{}
+	s := h.Open(Pool{})
+	cheap := seen.limiter(t, s, bucket)
+	costly := seen.limiter(t, s, headgate.Policy{Name: "costly",
+		Algorithm: algo.BucketedWindow(algo.PerHour(1<<30), algo.MaxBuckets), OnFailure: headgate.FailClosed})
+	var mu sync.Mutex
+	var waits []time.Duration
+	var running sync.WaitGroup
+	running.Add(1)
+	go func() {
+		defer running.Done()
+		loop(dear, d, 0, func(ctx context.Context, c, i int) { _, _ = costly.Allow(ctx, key(1000+c, i, 5)) })
+	}()
+	loop(4, d, time.Millisecond, func(ctx context.Context, c, i int) {
+		begin := time.Now()
+		_, _ = cheap.Allow(ctx, key(c, i, 50))
+		mu.Lock()
+		defer mu.Unlock()
+		waits = append(waits, time.Since(begin))
+	})
+	running.Wait()
+	slices.Sort(waits)
+	t.Logf("beside %d costly callers: p50 %v, %d openings, %d undecided", dear, waits[len(waits)/2], seen.openings.Load(), seen.undecided.Load())
+	require.Zero(t, seen.openings.Load())
+	return waits[len(waits)/2]
+}
+
+// CancellingCallers cancels calls on spread keys after up to 2 ms: callers that
+// left free their place at once.
+func (h *Healthy) CancellingCallers(t *testing.T, callers int, d time.Duration) {
+	seen := &counts{}
+	spread := bucket
+	spread.Shards = 64
+	l := seen.limiter(t, h.Open(Pool{}), spread)
+	loop(callers, d, time.Millisecond, func(ctx context.Context, c, i int) {
+		ctx, cancel := context.WithCancel(ctx)
+		timer := time.AfterFunc(time.Duration((c+i)%2000)*time.Microsecond, cancel)
+		defer timer.Stop()
+		defer cancel()
+		_, _ = l.Allow(ctx, fmt.Sprint("k", i%10))
+	})
+	require.Eventually(t, func() bool {
+		d, err := l.Allow(context.Background(), "after")
+		return err == nil && d.Source == headgate.FromStore
+	}, 2*time.Second, 10*time.Millisecond)
+}
