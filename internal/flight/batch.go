@@ -29,7 +29,9 @@ type batch struct {
 	named map[string]int
 	twins []int
 
-	size          int // how many groups it may carry
+	size          int           // how many groups it may carry
+	link          time.Duration // how long its round trip takes at least
+	expected      time.Duration // and on average
 	calls, groups int
 	policies      int // of its groups
 
@@ -46,21 +48,20 @@ func newBatch(q *Queue) *batch {
 		b.overdue, b.expired = func() { b.q.late() }, b.expire
 	}
 	b.q, b.calls, b.groups, b.policies = q, 0, 0, 0
+	b.size, b.link, b.expected = maxGroups, 0, 0
 	return b
 }
 
 var errLate = errors.New("the call could not be answered in time")
 
 // take takes pending calls while there is room, and returns the rest. A call
-// whose caller has left is dropped. A call that has less time than needed is
-// refused.
-func (b *batch) take(pending list, now time.Duration, size int, needed time.Duration) (rest list) {
-	b.size = size
+// whose caller has left is dropped, and one that is too late is refused.
+func (b *batch) take(pending list, now time.Duration) (rest list) {
 	for c := pending.first; c != nil; {
 		next := c.next
 		switch {
 		case c.Left():
-		case c.deadline-now <= needed:
+		case b.late(c, now):
 			c.Refuse(errLate)
 		case b.join(c):
 			if b.q.alone {
@@ -72,6 +73,14 @@ func (b *batch) take(pending list, now time.Duration, size int, needed time.Dura
 		c = next
 	}
 	return list{}
+}
+
+// late reports whether the call has too little time left for the round trip: less
+// than the link takes, or less than is expected and half of its time has passed.
+// Without that half, callers with less time than a busy client needs for a round
+// trip would all be refused, come back at once and keep the client busy.
+func (b *batch) late(c *call, now time.Duration) bool {
+	return c.deadline-now <= max(b.link, min(b.expected, (c.deadline-c.came)/2))
 }
 
 // join adds a call, if there is room: to the group of its key, where there is

@@ -86,17 +86,12 @@ func (q *Queue) push(c *call, ready bool) (leaves bool, err error) {
 	return ready && q.place(), nil
 }
 
-// crowded reports whether it takes longer to answer the n calls that wait than c
-// has: round trip after round trip of full batches. Such a call would cost the
-// server its share of a batch and the caller its time.
+// crowded reports whether c can't be answered in time behind the n calls that
+// wait, even if each round trip is full and none is delayed. Such a call would
+// cost the server its share of a batch and the caller its time.
 func (q *Queue) crowded(c *call, n int) bool {
-	t, left := &q.mu.trips, c.deadline-c.came
-	if q.alone || n < maxGroups && left >= q.budget/2 || t.stale(c.came) {
-		return false
-	}
-	size := t.size(left)
-	perTrip := size * q.mu.limit
-	return t.expected(size)*time.Duration(perTrip+n)/time.Duration(perTrip) > left
+	t, perTrip := &q.mu.trips, time.Duration(maxGroups*q.mu.limit)
+	return !q.alone && n > maxGroups && t.link*(perTrip+time.Duration(n))/perTrip > c.deadline-c.came
 }
 
 // place takes the place of one more batch in flight, where there is one and
@@ -134,10 +129,15 @@ func (q *Queue) fill(now time.Duration) *batch {
 	q.mu.Lock()
 	pending := q.mu.pending
 	q.mu.pending = list{}
-	size, needed := q.worthwhile(pending.last, now)
-	q.mu.Unlock()
 	b := newBatch(q)
-	rest := b.take(pending, now, size, needed)
+	if pending.last != nil {
+		b.size = q.mu.trips.size(pending.last.deadline - now)
+	}
+	if q.mu.out > 1 || !q.mu.trips.stale(now) { // else it leaves in any case, as a probe
+		b.link, b.expected = q.mu.trips.link, q.mu.trips.expected(b.size)
+	}
+	q.mu.Unlock()
+	rest := b.take(pending, now)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.pending.prepend(rest)
@@ -150,18 +150,6 @@ func (q *Queue) fill(now time.Duration) *batch {
 		go q.run()
 	}
 	return b
-}
-
-// worthwhile returns how many groups a batch may carry, going by the call that
-// came last, and how much time a call must have left for such a batch. While
-// nothing is known of the server, or no longer, one batch leaves as a probe.
-func (q *Queue) worthwhile(last *call, now time.Duration) (size int, needed time.Duration) {
-	t := &q.mu.trips
-	if last == nil || q.mu.out == 1 && t.stale(now) {
-		return maxGroups, 0
-	}
-	size = t.size(last.deadline - now)
-	return size, t.expected(size)
 }
 
 // landed gives a batch's place to the next one and reports whether the caller is

@@ -215,17 +215,13 @@ func (t *Trip) deliver() {
 }
 
 // judge tells the guard how the trip ended at a server, nil where it was let in
-// nowhere. Two failures are not the server's. A trip that was never sent, while
-// the server answered others, waited for our own pool; a server that answers
-// nobody is to blame, since it fills the pool. And a trip that began with less
-// than half of the budget says how long it was pending, not how long the server
-// takes.
+// nowhere.
 func (t *Trip) judge(at *Server, leave func(error), err error) {
 	if leave == nil {
 		return
 	}
 	v := verdict(err)
-	if v == backend.ErrFailed && (t.mu.wrote == 0 && at.served.Load() > int64(t.Begin) || t.hurried()) {
+	if v == backend.ErrFailed && t.excused(at) {
 		v = backend.ErrExcused
 	}
 	switch v {
@@ -237,9 +233,22 @@ func (t *Trip) judge(at *Server, leave func(error), err error) {
 	leave(v)
 }
 
-// hurried reports whether the trip ended by its deadline, and began late.
-func (t *Trip) hurried() bool {
-	return Now() >= t.Deadline && t.Deadline-t.Begin < t.Server.budget/2
+// excused reports whether the failure is not the server's. A trip that was never
+// sent, while the server answered others, waited for our own pool; a server that
+// answers nobody is to blame, since it fills the pool. A trip that ended by its
+// deadline, while the server answered others, lost its reply, or this process was
+// too busy to read it: then other connections may be dead too. And a trip that
+// began with less than half of the budget says how long its calls were pending.
+func (t *Trip) excused(at *Server) bool {
+	since := t.Begin
+	if t.mu.wrote > 0 {
+		if Now() < t.Deadline {
+			return false // the connection ended
+		}
+		at.tryIdle()
+		since = t.mu.written
+	}
+	return at.served.Load() > int64(since) || t.Deadline-t.Begin < at.budget/2 && Now() >= t.Deadline
 }
 
 // enter asks the guard for s, and leaves the server that the trip was at with
