@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/script"
 )
 
@@ -29,9 +30,7 @@ type batch struct {
 	named map[string]int
 	twins []int
 
-	size          int           // how many groups it may carry
-	link          time.Duration // how long its round trip takes at least
-	expected      time.Duration // and on average
+	link, mean    time.Duration // how long a round trip takes at least, and on average
 	calls, groups int
 	policies      int // of its groups
 
@@ -48,11 +47,11 @@ func newBatch(q *Queue) *batch {
 		b.overdue, b.expired = func() { b.q.late() }, b.expire
 	}
 	b.q, b.calls, b.groups, b.policies = q, 0, 0, 0
-	b.size, b.link, b.expected = maxGroups, 0, 0
+	b.link, b.mean = 0, 0
 	return b
 }
 
-var errLate = errors.New("the call could not be answered in time")
+var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could not be answered in time"))
 
 // take takes pending calls while there is room, and returns the rest. A call
 // whose caller has left is dropped, and one that is too late is refused.
@@ -75,12 +74,12 @@ func (b *batch) take(pending list, now time.Duration) (rest list) {
 	return list{}
 }
 
-// late reports whether the call has too little time left for the round trip: less
-// than the link takes, or less than is expected and half of its time has passed.
-// Without that half, callers with less time than a busy client needs for a round
-// trip would all be refused, come back at once and keep the client busy.
+// late reports whether the call has too little time left: less than the link
+// takes; or less than two round trips, once a quarter of its time has passed. So
+// where calls come faster than they can be answered, the ones that go have most
+// of their time left, and a busy client does not work for answers that come late.
 func (b *batch) late(c *call, now time.Duration) bool {
-	return c.deadline-now <= max(b.link, min(b.expected, (c.deadline-c.came)/2))
+	return c.deadline-now <= max(b.link, min(2*b.mean, (c.deadline-c.came)*3/4))
 }
 
 // join adds a call, if there is room: to the group of its key, where there is
@@ -97,7 +96,7 @@ func (b *batch) join(c *call) bool {
 		b.calls++
 		return true
 	}
-	if b.groups > 0 && (b.groups >= b.size || b.policies+len(c.policies) > maxPolicies) {
+	if b.groups > 0 && (b.groups >= maxGroups || b.policies+len(c.policies) > maxPolicies) {
 		return false
 	}
 	b.add(c)

@@ -88,23 +88,6 @@ func (t *trips) note(now time.Duration, calls, groups int, took time.Duration) {
 	t.link, t.heard = min(t.link, took), now
 }
 
-// size returns how many groups a batch of calls may carry that have so much time
-// left: half of it is for the work on the groups, so that calls which have been
-// pending for less than the other half can still be answered.
-func (t *trips) size(left time.Duration) int {
-	n := (left - t.least) / 2 / max(t.perGroup(), 1)
-	return int(min(max(n, 1), maxGroups))
-}
-
-// expected is how long the round trip of so many groups takes.
-func (t *trips) expected(groups int) time.Duration {
-	return t.least + time.Duration(groups)*t.perGroup()
-}
-
-func (t *trips) perGroup() time.Duration {
-	return max(t.mean-t.least, 0) * smooth / time.Duration(max(t.groups, smooth))
-}
-
 // A batch is overdue after ten round trips, and no sooner than this: a busy
 // machine delays a goroutine for longer than a round trip takes.
 const soonest = 2 * time.Millisecond

@@ -70,7 +70,7 @@ func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request
 	return c.answer(r, d, err)
 }
 
-var errCrowded = errors.New("too many calls wait for the server")
+var errCrowded = backend.Wrap(backend.ErrUnavailable, errors.New("too many calls wait for the server"))
 
 // push puts c behind the pending calls, unless it could not be answered in time.
 // It reports whether a batch may leave, where the caller is ready to run it.
@@ -80,7 +80,7 @@ func (q *Queue) push(c *call, ready bool) (leaves bool, err error) {
 	defer q.mu.Unlock()
 	if n > maxCallers || q.crowded(c, int(n)) {
 		q.callers.Add(-1)
-		return false, backend.Wrap(backend.ErrUnavailable, errCrowded)
+		return false, errCrowded
 	}
 	q.mu.pending.push(c)
 	return ready && q.place(), nil
@@ -130,11 +130,8 @@ func (q *Queue) fill(now time.Duration) *batch {
 	pending := q.mu.pending
 	q.mu.pending = list{}
 	b := newBatch(q)
-	if pending.last != nil {
-		b.size = q.mu.trips.size(pending.last.deadline - now)
-	}
-	if q.mu.out > 1 || !q.mu.trips.stale(now) { // else it leaves in any case, as a probe
-		b.link, b.expected = q.mu.trips.link, q.mu.trips.expected(b.size)
+	if t := &q.mu.trips; q.mu.out > 1 || !t.stale(now) { // else it leaves in any case, as a probe
+		b.link, b.mean = t.link, t.mean
 	}
 	q.mu.Unlock()
 	rest := b.take(pending, now)

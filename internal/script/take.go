@@ -152,9 +152,9 @@ func (t *Take) tell() {
 // Left reports whether the caller has left.
 func (t *Take) Left() bool { return t.state.Load() == left }
 
-// Refuse answers a take that is on no trip, and was not sent.
+// Refuse answers a take that is on no trip, and was not sent, with an error.
 func (t *Take) Refuse(why error) {
-	t.err = backend.Wrap(backend.ErrUnavailable, why)
+	t.err = why
 	t.tell()
 }
 
