@@ -55,6 +55,6 @@ else
 end
 local slot = 26 + 4 * (newest / b % ring)
 local count = parse('<I4', v, slot) + taken
-local ends, lasts = newest + b + period, newest + 2 * period
+local ends = newest + b + period
 --@include each.horizon
 v = pack('<BI4I4dd', 2, hz, due, newest, used) .. string.sub(v, 26, slot - 1) .. pack('<I4', count) .. string.sub(v, slot + 4)

@@ -48,15 +48,14 @@
 -- What a later release adds behind a stored value is read past here, and lost
 -- when this one writes.
 
-local keys, args, parse, pack, call, try, may = KEYS, ARGV, struct.unpack, struct.pack, redis.call, redis.pcall, redis.acl_check_cmd
+local keys, args, parse, pack, try, may = KEYS, ARGV, struct.unpack, struct.pack, redis.pcall, redis.acl_check_cmd
 local sec, usec, slack, marks, wrote = '0', args[1], 3600000, 4294967000, false
 if usec == '' then
   local t = try('TIME')
   if t.err then return redis.error_reply('NOPERM TIME: ' .. t.err) end
   sec, usec, slack = t[1], t[2], 10000
 end
-local now, late = sec * 1000000 + usec, slack / 1000
-local tick = (now - now % 1000000) / 1000000
+local now = sec * 1000000 + usec
 
 -- The reply: in one piece where one key is asked for, else its pieces, joined
 -- once. A string that grows by a group would be copied for each (measured: 128

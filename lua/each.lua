@@ -67,12 +67,15 @@ elseif wrote or string.find(err, '^ERR') or string.find(err, '^NOPERM') then sta
 else return e end
 
 --@section horizon
--- ends is until when the value counts, lasts until when to keep it.
+-- ends is until when the value counts. It is kept for longer, so that not every
+-- take sets an expiry, but for no longer than twice a period.
 if ends > hz * 1000000 then
-  hz = math.min(math.ceil(lasts / 1000000), marks)
+  local spare = period
+  if kind == 3 then spare = fill elseif kind == 4 then spare = period - b elseif kind == 2 then spare = math.min(period, 10000000) end
+  hz = math.min(math.ceil((ends + spare) / 1000000), marks)
   if hz > longer then longer = hz end
 end
-if due ~= own and (due < tick or due > marks) then sweep, due = true, own end
+if due ~= own and (due > marks or due * 1000000 < now) then sweep, due = true, own end
 
 --@section keep
 -- A denied take counts nothing. But the level that denies it must live for as
@@ -100,7 +103,7 @@ if longer > 0 then
 end
 
 --@section stored
-if type(e) == 'table' then
+if e ~= 0 and type(e) == 'table' then
   local what = 'HSET'
   --@include each.fails
 else
@@ -115,7 +118,7 @@ end
 -- Removes the fields that no longer count, and says in the others when to look
 -- again: when the first of them ends. Fields of other versions stay. Best effort:
 -- the group is decided. A key of many fields is looked through in part.
-local all, live, least = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, marks
+local all, live, least, tick, late = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, marks, math.floor(now / 1000000), slack / 1000
 for i = 2, #all, 2 do
   local ends = #all[i] > 24 and string.byte(all[i]) == 2 and parse('<I4', all[i], 2)
   if ends and ends + late < tick then try('HDEL', key, all[i - 1])

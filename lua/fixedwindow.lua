@@ -20,6 +20,6 @@ x = window
 
 --@section take
 y = y + taken
-local ends, lasts = x + period, x + 2 * period
+local ends = x + period
 --@include each.horizon
 v = pack('<BI4I4dd', 2, hz, due, x, y)

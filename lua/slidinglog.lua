@@ -23,7 +23,7 @@ elseif last[2] then
     if #last[1] == 13 then _, after = parse('>Bd', last[1]) else status = 67 end
     y = stale
     if status == 0 and newest > now - period then
-      local first = call('ZRANGE', log, y, y)[1]
+      local first = try('ZRANGE', log, y, y)[1]
       if #first == 13 then _, before, cost = parse('>BdI4', first) else status = 67 end
       if status == 0 then used, x = after - before + cost, newest end
       if x > now then at = x end
@@ -48,7 +48,7 @@ else
   if y + need - 1 < hi then hi = y + need - 1 end
   local probe, goal = hi, sum - had + need
   while true do
-    local e = call('ZRANGE', log, probe, probe, 'WITHSCORES')
+    local e = try('ZRANGE', log, probe, probe, 'WITHSCORES')
     if lo > hi or #e[1] ~= 13 then status = 67 break end
     local _, after, cost = parse('>BdI4', e[1])
     if after < goal then lo = probe + 1

@@ -28,7 +28,6 @@ end
 
 --@section take
 z = z + taken
-local ends = x + 2 * period
-local lasts = ends + math.min(period, 10000000)
+local ends = x + period + period
 --@include each.horizon
 v = pack('<BI4I4ddd', 2, hz, due, x, y, z)

@@ -28,7 +28,7 @@ used = (used - used % 1048576) / 1048576
 
 --@section take
 x = x + taken * 1048576
-local ends, lasts = at + fill, at + 2 * fill
+local ends = at + fill
 --@include each.horizon
 v = pack('<BI4I4dd', 2, hz, due, x, at)
 
@@ -38,7 +38,7 @@ v = pack('<BI4I4dd', 2, hz, due, x, at)
 -- is the value to store. Every other take goes through view and take.
 local version, h, due, level, t = parse('<BI4I4dd', v)
 local q = (now - t) * a
-if version == 2 and h >= edge and (due == own or due >= tick and due < marks) and q >= 0 and q < 4503599627370496
+if version == 2 and h >= edge and (due == own or due < marks and due * 1000000 > now) and q >= 0 and q < 4503599627370496
   and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0 then
   q = q / b
   q = q - q % 1

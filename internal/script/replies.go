@@ -8,7 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// notServed begin the replies of a server that did not run the command.
+// notServed begin the replies of a server that did not run the command. They do
+// not hold of an error that came out of the running script; see raised.
 var notServed = []string{
 	"NOSCRIPT", "MOVED ", "ASK ", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY",
 	"NOREPLICAS", "MISCONF", "BUSY", "OOM", "NOAUTH", "NOPERM", "WRONGPASS", "ERR max number of clients",
@@ -23,9 +24,15 @@ var soon = []string{"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONL
 // excused are no fault of the server.
 var excused = []string{"NOSCRIPT", "MOVED ", "ASK ", "TRYAGAIN"}
 
+// raised stands in each error that a command raises in a running script, in the
+// words of Redis 7 to 8 and of Valkey 8 and 9. The script may have charged a
+// group before. It hands on what Redis says of a script's first write, such as
+// OOM or READONLY, without these words and before it has written.
+const raised = "on @user_script:"
+
 func hasPrefix(err error, prefixes []string) bool {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
+	if !errors.As(err, &reply) || strings.Contains(reply.Error(), raised) {
 		return false
 	}
 	for _, p := range prefixes {
