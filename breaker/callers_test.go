@@ -54,6 +54,10 @@ func TestWithdrawnCallsAreExcused(t *testing.T) {
 	r := build(t, &standalone.Options{Budget: 10 * time.Second})
 	s := stops{make(chan struct{}), make(chan struct{})}
 	r.client.AddHook(s)
+	var err error
+	r.Limiter, err = headgate.New(standalone.New(r.client, &standalone.Options{Budget: 10 * time.Second}),
+		[]headgate.Policy{policy}, &headgate.Options{Observer: r.seen}) // a store that has the hook from its first call on
+	require.NoError(t, err)
 	for range 20 {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { <-s.come; cancel() }()

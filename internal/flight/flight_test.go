@@ -3,7 +3,6 @@ package flight_test
 import (
 	"context"
 	"errors"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -49,7 +48,7 @@ func TestFullQueue(t *testing.T) {
 	server := redistest.Start(t)
 	c := &stuck{Client: server.Client(t), let: make(chan struct{})}
 	q := queue(c, 20*time.Second)
-	flight.SetMost(t, 100)
+	flight.SetMaxCallers(t, 100)
 	var running sync.WaitGroup
 	var passed, refused atomic.Int64
 	for range 1000 {
@@ -64,16 +63,16 @@ func TestFullQueue(t *testing.T) {
 			if !assertUnavailable(t, err) {
 				return
 			}
-			if refused.Add(1) == 1000-100-flight.Out {
+			if refused.Add(1) == 1000-100 {
 				close(c.let)
 			}
 		}()
 	}
 	running.Wait()
-	require.EqualValues(t, 100+flight.Out, passed.Load())
+	require.EqualValues(t, 100, passed.Load())
 	d, err := q.Ask(context.Background(), "k", 0, take("k"))
 	require.NoError(t, err)
-	require.EqualValues(t, 100+flight.Out+1, d.Used, "what was refused was not counted")
+	require.EqualValues(t, 100+1, d.Used, "what was refused was not counted")
 }
 
 func assertUnavailable(t *testing.T, err error) bool {
@@ -93,11 +92,11 @@ func TestHungClient(t *testing.T) {
 	c := &stuck{Client: server.Client(t), let: make(chan struct{})}
 	q := queue(c, budget)
 	var running sync.WaitGroup
-	for i := range 4 * flight.Out {
+	for i := range 4 * flight.Relaxed {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			time.Sleep(time.Duration(i) * budget / (3 * flight.Out))
+			time.Sleep(time.Duration(i) * budget / (3 * flight.Relaxed))
 			begin := time.Now()
 			_, err := q.Ask(context.Background(), "k", 0, take("k"))
 			assertUnavailable(t, err)
@@ -165,7 +164,7 @@ func TestPanickingHook(t *testing.T) {
 		}
 	}})
 	q := queue(client, time.Second)
-	for range 3 * flight.Out {
+	for range 3 * flight.Relaxed {
 		wild.Store(true)
 		_, err := q.Ask(context.Background(), "k", 0, take("k"))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
@@ -189,49 +188,13 @@ func TestGoexitingHook(t *testing.T) {
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // a context that may end: the call hands its trip to a goroutine
-	for range 2 * flight.Out {
+	for range 2 * flight.Relaxed {
 		_, err := q.Ask(ctx, "k", 0, take("k"))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 	}
 	wild.Store(false)
 	_, err := q.Ask(ctx, "k", 0, take("k"))
 	require.NoError(t, err)
-}
-
-// TestPrompt: what go-redis makes by itself keeps its deadlines, and code of
-// the user's may not.
-func TestPrompt(t *testing.T) {
-	server := redistest.Start(t)
-	dial := func(ctx context.Context, network, addr string) (net.Conn, error) { return net.Dial(network, addr) }
-	for name, c := range map[string]struct {
-		opts redis.Options
-		want bool
-	}{
-		"plain":       {redis.Options{}, true},
-		"dialer":      {redis.Options{Dialer: dial}, false},
-		"on connect":  {redis.Options{OnConnect: func(context.Context, *redis.Conn) error { return nil }}, false},
-		"credentials": {redis.Options{CredentialsProvider: func() (string, string) { return "", "" }}, false},
-	} {
-		c.opts.Addr = server.Addr()
-		client := redis.NewClient(&c.opts)
-		require.Equal(t, c.want, prompt(t, client), name)
-		require.False(t, client.Options().ContextTimeoutEnabled, "the user's client is as it was")
-		require.NoError(t, client.Close())
-	}
-	hooked := server.Client(t)
-	hooked.AddHook(hook{func() {}})
-	require.False(t, prompt(t, hooked))
-	require.False(t, prompt(t, &stuck{Client: server.Client(t), let: closed()}))
-	sentinel := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{server.Addr()}})
-	defer sentinel.Close()
-	require.False(t, prompt(t, sentinel))
-}
-
-// prompt reports whether a second call would be made on its own goroutine.
-func prompt(t *testing.T, c script.Client) bool {
-	q := queue(c, time.Second)
-	_, _ = q.Ask(context.Background(), "k", 0, take("k"))
-	return q.Prompt()
 }
 
 func closed() chan struct{} {

@@ -3,9 +3,7 @@ package flight_test
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,7 +77,7 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // node.
 func gated(t *testing.T, apart bool) (*flight.Queue, *gate) {
 	g := &gate{}
-	c := redistest.Start(t).Client(t, func(o *redis.Options) { o.PoolSize = 40 })
+	c := redistest.Start(t).Client(t, func(o *redis.Options) { o.PoolSize = flight.Relaxed })
 	c.AddHook(g)
 	const budget = 10 * time.Second
 	s := script.NewServer(c, "node", script.Settings{Prefix: script.DefaultPrefix, Budget: budget, Hub: &backend.Hub{}})
@@ -90,23 +88,22 @@ func gated(t *testing.T, apart bool) (*flight.Queue, *gate) {
 	return flight.New(s, ways, budget, false), g
 }
 
-// fill holds as many flights as may be out: what comes now waits, until the
-// gate opens.
+// fill holds as many batches as may be in flight: later calls are pending until
+// the gate opens.
 func fill(t *testing.T, q *flight.Queue, g *gate) (landed func()) {
 	_, err := q.Ask(context.Background(), "warm", 0, take("warm"))
 	require.NoError(t, err)
-	q.Note(1, 1, 50*time.Microsecond) // near, however long trips take on a busy machine: no more places while they are held
 	g.shut()
 	var flights sync.WaitGroup
-	for i := range flight.Out {
+	for i := range flight.Relaxed {
 		flights.Add(1)
 		go func() {
 			defer flights.Done()
 			k := fmt.Sprint("held", i)
 			_, _ = q.Ask(context.Background(), k, 0, take(k))
 		}()
+		require.Eventually(t, func() bool { return g.holds(i + 1) }, 5*time.Second, time.Millisecond/4)
 	}
-	require.Eventually(t, func() bool { return g.holds(flight.Out) }, 5*time.Second, time.Millisecond)
 	return flights.Wait
 }
 
@@ -117,7 +114,7 @@ func both(t *testing.T, run func(t *testing.T, apart bool)) {
 
 func waits(t *testing.T, q *flight.Queue, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return q.Waiting() == n }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return q.Pending() == n }, 5*time.Second, time.Millisecond)
 }
 
 // TestWhoLeavesHarmsNobody: the first of a flight to have come is gone when it
@@ -184,33 +181,6 @@ func TestWithdrawnReset(t *testing.T) {
 	})
 }
 
-// TestNobodyOvertakes: while calls wait, one that comes waits behind them,
-// though a place is free; and none waits then.
-func TestNobodyOvertakes(t *testing.T) {
-	q, g := gated(t, false)
-	landed := fill(t, q, g)
-	used := [2]chan int64{make(chan int64, 1), make(chan int64, 1)}
-	for i := range used {
-		if i == 1 {
-			q.Free() // as when a flight has landed that did not see who came meanwhile
-		}
-		go func() {
-			d, err := q.Ask(context.Background(), "k", 0, take("k"))
-			assert.NoError(t, err)
-			used[i] <- d.Used
-		}()
-		if i == 0 {
-			waits(t, q, 1)
-		}
-	}
-	require.Eventually(t, func() bool { return g.holds(flight.Out + 1) }, 5*time.Second, time.Millisecond)
-	require.Zero(t, q.Waiting(), "both are on the flight that has left")
-	g.open()
-	landed()
-	require.EqualValues(t, 1, <-used[0])
-	require.EqualValues(t, 2, <-used[1])
-}
-
 // TestGroups: calls of one key that ask for one thing by one list of policies
 // are one group, whatever comes between them.
 func TestGroups(t *testing.T) {
@@ -236,92 +206,9 @@ func TestGroups(t *testing.T) {
 		}()
 		waits(t, q, i+1)
 	}
-	require.Equal(t, len(asks), q.Gathered())
 	g.open()
 	landed()
 	running.Wait()
-}
-
-// distant is a client whose server is so far away.
-type distant struct {
-	script.Client
-	away time.Duration
-}
-
-func (d distant) Process(ctx context.Context, cmd redis.Cmder) error {
-	time.Sleep(d.away)
-	return d.Client.Process(ctx, cmd)
-}
-
-// TestStayingIsNoTrip: calls that were never sent don't make a far server near.
-func TestStayingIsNoTrip(t *testing.T) {
-	q := queue(redistest.Start(t).Client(t), time.Second)
-	for range 100 {
-		q.Note(5, 1, 5*time.Millisecond)
-	}
-	require.Equal(t, flight.Afar, q.Limit())
-	q.Late(5)
-	require.Equal(t, flight.Afar, q.Limit())
-}
-
-// TestHurry: where others compute all the time, flights don't wait for them.
-func TestHurry(t *testing.T) {
-	q := queue(redistest.Start(t).Client(t), 10*time.Second)
-	var over atomic.Bool
-	var running sync.WaitGroup
-	computing := 4 * runtime.GOMAXPROCS(0)
-	for i := range computing + 8*flight.Out {
-		running.Add(1)
-		go func() {
-			defer running.Done()
-			for !over.Load() {
-				if i >= computing {
-					_, _ = q.Ask(context.Background(), "k", 0, take("k"))
-				}
-			}
-		}()
-	}
-	require.Eventually(t, q.Hurries, 20*time.Second, time.Millisecond)
-	over.Store(true)
-	running.Wait()
-}
-
-// TestHurriesLonger: each long turn of the run queue soon after the last keeps
-// flights from waiting for one for twice as long, up to a second.
-func TestHurriesLonger(t *testing.T) {
-	q := queue(redistest.Start(t).Client(t), time.Second)
-	now := time.Minute
-	for _, want := range []time.Duration{30, 60, 120, 240, 480, 960, 1000, 1000} {
-		for range 3 { // of one stall
-			require.Equal(t, want*time.Millisecond, q.Turned(now, now+flight.Stall))
-		}
-		now += flight.Stall + want*time.Millisecond
-	}
-}
-
-// TestHurriesBriefly: a stall that others don't follow soon costs little, and a
-// short turn among many long ones changes little.
-func TestHurriesBriefly(t *testing.T) {
-	q := queue(redistest.Start(t).Client(t), time.Second)
-	now := time.Minute
-	long := func(want time.Duration) {
-		t.Helper()
-		require.Equal(t, want*time.Millisecond, q.Turned(now, now+flight.Stall))
-		now += flight.Stall + want*time.Millisecond
-	}
-	short := func() { require.Zero(t, q.Turned(now, now+time.Microsecond)) }
-	for range 2 {
-		for _, want := range []time.Duration{30, 60, 120, 240, 480, 960, 1000} {
-			long(want)
-		}
-		short()
-		long(1000)
-		for range 7 {
-			short()
-		}
-	}
-	long(30)
-	long(60)
-	now += 2 * time.Second
-	long(30)
+	require.True(t, g.holds(flight.Relaxed+1))
+	require.False(t, g.holds(flight.Relaxed+2), "one batch took all")
 }

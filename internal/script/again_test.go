@@ -39,7 +39,7 @@ func TestSentTwice(t *testing.T) {
 		x.Op, x.Key, x.Tag, x.Policies, x.Takes = backend.Take, k, k, g.Policies, []*Take{take}
 		takes = append(takes, take)
 	}
-	tr.FlyApart(s, s, Now(), Now()+time.Second, func() {})
+	tr.Fly(&Flight{Server: s, Ways: s, Begin: Now(), Deadline: Now() + time.Second, Expired: func() {}})
 	for _, take := range takes {
 		<-take.Answered
 		var d backend.Decision

@@ -10,15 +10,15 @@ import (
 // errAstray stands for what a detour will tell the guard of.
 var errAstray error = withdrawal("gone astray")
 
-// FlyApart is Fly for a node of a cluster, where a command may touch one slot:
-// a command a group, in one pipeline. What the node redirects goes on by
-// itself, so that the others don't wait for it.
-func (t *Trip) FlyApart(s *Server, w Ways, now, deadline time.Duration, expired func()) (inTime, again bool) {
-	t.start(s, w, now, deadline, expired)
+// flyApart sends a command per group, in one pipeline: a command may touch one
+// slot of a cluster. What the node redirects goes on by itself, so that the
+// others don't wait for it.
+func (t *Trip) flyApart() End {
+	s, w := t.Server, t.Ways
 	_, err := t.guarded(func() (string, error) { return "", t.pipeline(s) })
 	at, leave, first := t.claim()
 	if !first {
-		return false, false
+		return End{Expired: true}
 	}
 	var astray []*Group
 	said := err // the worst of what the node said; a refusal of the guard, or a client's panic, is of all groups
@@ -38,11 +38,12 @@ func (t *Trip) FlyApart(s *Server, w Ways, now, deadline time.Duration, expired 
 			g.fail(g.err)
 		}
 	}
-	again = t.settle(at, leave, said)
+	deadline := t.Deadline
+	end := t.settle(at, leave, said)
 	for _, g := range astray {
 		go detour(s, w, g, deadline)
 	}
-	return true, again
+	return end
 }
 
 // astrays reports whether another server, or another moment, may serve what
@@ -68,12 +69,13 @@ func worse(a, b error, first bool) error {
 // detour carries on one group that s did not serve.
 func detour(s *Server, w Ways, g *Group, deadline time.Duration) {
 	t := &Trip{groups: []*Group{g}, used: 1}
-	t.start(s, w, Now(), deadline, func() {})
+	t.start(&Flight{Server: s, Ways: w, Begin: Now(), Deadline: deadline, Expired: func() {}})
 	t.flyJoint(g.err)
 }
 
-// pipeline asks the server once for each group, and again those for which it
-// did not have the script. The outcomes lie in the groups.
+// pipeline asks the server once for each group, and again for what it did not
+// run because the script was missing or the pool had no connection. The outcomes
+// lie in the groups.
 func (t *Trip) pipeline(s *Server) error {
 	for _, g := range t.Groups() {
 		g.reply, g.err = "", nil
@@ -84,32 +86,48 @@ func (t *Trip) pipeline(s *Server) error {
 	for pending := t.Groups(); ; {
 		seen := s.loader.generation()
 		t.sendAll(s, pending)
-		var missing []*Group
+		var again []*Group
+		missing, full := false, false
 		for _, g := range pending {
-			if g.err != nil && redis.HasErrorPrefix(g.err, "NOSCRIPT") {
-				missing = append(missing, g)
+			switch {
+			case g.err == nil:
+			case redis.HasErrorPrefix(g.err, "NOSCRIPT"):
+				again, missing = append(again, g), true
+			case poolFull(g.err):
+				again, full = append(again, g), true
 			}
 		}
-		if len(missing) == 0 {
+		if len(again) == 0 || full && !t.waitForPool(s) {
 			return nil
 		}
-		if err := s.load(t.ctx, seen); err != nil {
-			for _, g := range missing {
-				g.err = err
+		if missing {
+			if err := s.load(t.ctx, seen); err != nil {
+				for _, g := range again {
+					g.err = err
+				}
+				return nil
 			}
-			return nil
 		}
-		pending = missing
+		pending = again
 	}
 }
 
-func (t *Trip) sendAll(s *Server, groups []*Group) {
+// sendAll sends the groups that someone waits for.
+func (t *Trip) sendAll(s *Server, all []*Group) {
+	for _, g := range all {
+		g.err = errWithdrawn
+	}
+	t.sending = t.awaited(t.sending[:0], all)
+	groups := t.sending
+	if len(groups) == 0 {
+		return
+	}
 	for i, g := range groups {
 		g.cmd.trip, g.cmd.follow, g.cmd.shared = t, i > 0, len(groups) > 1
 		g.cmd.groups = append(g.cmd.groups[:0], g)
 		g.cmd.ready(t.ctx, s)
 	}
-	processAll(t.ctx, t.on(s), groups)
+	processAll(t.ctx, s.bounded(Now()), groups)
 	for _, g := range groups {
 		if g.err = g.cmd.Err(); g.err == nil {
 			g.reply = g.cmd.Val()

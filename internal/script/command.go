@@ -53,9 +53,6 @@ func (s *sha) MarshalBinary() ([]byte, error) {
 	if err := s.trip.write(s.command); err != nil {
 		return nil, err
 	}
-	if !s.trip.Inline {
-		s.at.notice(s.trip.begin)
-	}
 	return name, nil
 }
 

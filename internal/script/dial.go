@@ -5,8 +5,6 @@ import (
 	"net"
 	"syscall"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // dialer is a redis.Options.Dialer.
@@ -19,24 +17,12 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // does not print. The caller gets the same error either way.
 func quiet(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return connected(dial(ctx, network, addr))
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return &undialled{&dialError{err}}, nil
+		}
+		return c, nil
 	}
-}
-
-// quietDefault is quiet for go-redis' own dialer. It is apart for plain to know
-// its name.
-func quietDefault(o *redis.Options) dialer {
-	dial := redis.NewDialer(o)
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return connected(dial(ctx, network, addr))
-	}
-}
-
-func connected(c net.Conn, err error) (net.Conn, error) {
-	if err != nil {
-		return &undialled{&dialError{err}}, nil
-	}
-	return c, nil
 }
 
 // dialError is the error of a dial. go-redis unwraps the error of a handshake

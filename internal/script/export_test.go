@@ -42,7 +42,7 @@ func (s *Server) Run(ctx context.Context, groups []*Asked) error {
 			g.Takes, takes = append(g.Takes, take), append(takes, take)
 		}
 	}
-	go t.Fly(s, Now(), Deadline(Now(), s.budget), func() {})
+	go t.Fly(&Flight{Server: s, Begin: Now(), Deadline: Deadline(Now(), s.budget), Expired: func() {}})
 	var trip error
 	for _, a := range groups {
 		for i := range a.Takes {

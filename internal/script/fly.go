@@ -2,55 +2,30 @@ package script
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Fly makes the round trip to the server with all groups in one EVALSHA, on
-// the calling goroutine. It says whether the trip was over in time, with its
-// takes answered, and whether it may be used again; where it was not, expired
-// has been called, or is being.
-func (t *Trip) Fly(s *Server, now, deadline time.Duration, expired func()) (inTime, again bool) {
-	gather(t.Groups())
-	t.start(s, s, now, deadline, expired)
-	return t.flyJoint(nil)
-}
-
-// Stay ends a trip that is not made.
-func (t *Trip) Stay(why error) {
-	for _, g := range t.Groups() {
-		g.fail(why)
-	}
-	t.deliver()
-	t.used, t.heard = 0, false
-}
-
-// flyJoint is Fly, where err is what sent the trip on its way.
-func (t *Trip) flyJoint(err error) (inTime, again bool) {
+// flyJoint sends all groups in one EVALSHA. err is the reply that sent the trip
+// on its way, nil at first.
+func (t *Trip) flyJoint(err error) End {
 	reply, err := t.guarded(func() (string, error) { return t.tries(err) })
 	at, leave, first := t.claim()
 	if !first {
-		return false, false
+		return End{Expired: true}
 	}
 	if err == nil {
-		err = answer(reply, t.Groups(), t.server.prefix)
+		err = answer(reply, t.joint.groups, t.Server.prefix)
 	}
 	if err != nil {
 		for _, g := range t.Groups() {
 			g.fail(err)
 		}
 	}
-	return true, t.settle(at, leave, err)
-}
-
-// on returns the client to ask s with.
-func (t *Trip) on(s *Server) Client {
-	if t.Inline && s.prompt.view != nil {
-		return s.prompt.view
-	}
-	return s.client
+	return t.settle(at, leave, err)
 }
 
 // guarded makes an error of whatever happens in a client: a panic of a
@@ -68,7 +43,7 @@ func (t *Trip) guarded(f func() (string, error)) (reply string, err error) {
 // tries sends the groups until a server serves them. last is the reply that
 // sent them here: nil at first.
 func (t *Trip) tries(last error) (reply string, err error) {
-	hops, at := 0, t.server
+	hops, at := 0, t.Server
 	pause := time.Millisecond
 	for err = last; ; {
 		switch {
@@ -78,11 +53,16 @@ func (t *Trip) tries(last error) (reply string, err error) {
 			if hops++; hops > 3 && !t.again(&pause) {
 				return "", err
 			}
+		case poolFull(err):
+			if !t.waitForPool(at) {
+				return "", err
+			}
+			err = nil
 		case !hasPrefix(err, soon) || !t.again(&pause):
 			return "", err
 		}
 		last = err
-		s, asking, e := t.ways.Next(t.ctx, t.groups[0].Slot, at, last)
+		s, asking, e := t.Ways.Next(t.ctx, t.groups[0].Slot, at, last)
 		if e == nil {
 			e = t.enter(s, last)
 		}
@@ -115,7 +95,23 @@ func (t *Trip) ask(s *Server, asking bool) (reply string, err error) {
 func (t *Trip) again(pause *time.Duration) bool {
 	p := *pause
 	*pause = min(2*p, 16*time.Millisecond)
-	return t.deadline-Now()-p > t.server.budget/5 && wait(t.ctx, p)
+	return t.Deadline-Now()-p > t.Server.budget/5 && wait(t.ctx, p)
+}
+
+// poolPause is between two looks for a connection of a full pool.
+const poolPause = time.Millisecond
+
+// poolFull reports whether the client had no connection for a command.
+func poolFull(err error) bool {
+	return errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrPoolTimeout)
+}
+
+// waitForPool waits before the next look for a connection. Nothing was sent, so
+// it may wait for as long as an answer can still come.
+func (t *Trip) waitForPool(s *Server) bool {
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
+	return t.Deadline-Now() > 2*poolPause && wait(t.ctx, poolPause)
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
@@ -132,12 +128,15 @@ func wait(ctx context.Context, d time.Duration) bool {
 // pipeliner is a client that can send several commands in one write.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// send sends the groups in one command, once.
+// send sends the groups that someone waits for in one command, once.
 func (t *Trip) send(s *Server, asking bool) (string, error) {
 	c := &t.joint
-	c.trip, c.groups, c.follow, c.shared = t, t.Groups(), asking, false
+	c.trip, c.groups, c.follow, c.shared = t, t.awaited(c.groups[:0], t.Groups()), asking, false
+	if len(c.groups) == 0 {
+		return "", errWithdrawn
+	}
 	c.ready(t.ctx, s)
-	if err := process(t.ctx, t.on(s), c, asking); err != nil {
+	if err := process(t.ctx, s.bounded(Now()), c, asking); err != nil {
 		if hasPrefix(err, notServed) {
 			t.notRun(c)
 		}
@@ -145,7 +144,6 @@ func (t *Trip) send(s *Server, asking bool) (string, error) {
 	}
 	return c.Val(), nil
 }
-
 func process(ctx context.Context, c Client, cmd redis.Cmder, asking bool) error {
 	p, ok := c.(pipeliner)
 	if !asking || !ok {
@@ -158,7 +156,7 @@ func process(ctx context.Context, c Client, cmd redis.Cmder, asking bool) error 
 	return cmd.Err()
 }
 
-// processAll sends a command a group. Their outcomes lie in the commands.
+// processAll sends a command per group. Their outcomes lie in the commands.
 func processAll(ctx context.Context, c Client, groups []*Group) {
 	p, ok := c.(pipeliner)
 	if !ok || len(groups) == 1 {

@@ -47,14 +47,18 @@ func (s *Settings) Check() error {
 // concurrent use.
 type Server struct {
 	client Client
-	prompt prompt
+	view   atomic.Pointer[view]
 	node   string // names its circuit
 	hub    *backend.Hub
 	prefix Prefix
 	budget time.Duration
 	now    func() time.Time // nil in production: the server's own clock
 	loader loader
-	served atomic.Int64 // when it last did, as Now
+
+	served  atomic.Int64 // when it last did, as Now
+	tried   atomic.Int64 // when its idle connections were last tried, as Now
+	waiting atomic.Int64 // trips that wait for a connection
+	dialed  atomic.Pointer[dialed]
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
@@ -64,45 +68,11 @@ func NewServer(client Client, node string, set Settings) *Server {
 	if v, ok := client.(Virtual); ok {
 		s.client, s.now = v.Client, v.Now
 	}
-	s.prompt.view = bounded(s.client, set.Budget)
 	return s
-}
-
-// PoolSize returns how many connections the client may have at most; 0 where
-// it does not say.
-func (s *Server) PoolSize() int {
-	switch c := s.client.(type) {
-	case interface{ PoolSize() int }:
-		return c.PoolSize()
-	case pooled:
-		return c.Options().PoolSize
-	}
-	return 0
-}
-
-// pooled is a client that tells of its connections.
-type pooled interface {
-	PoolStats() *redis.PoolStats
-	Options() *redis.Options
 }
 
 // Node returns the name that the server was made with.
 func (s *Server) Node() string { return s.node }
-
-// busy reports whether all the connections that the client may have are out,
-// and the server has served since.
-func (s *Server) busy(since time.Duration) bool {
-	return s.served.Load() > int64(since) && s.full()
-}
-
-func (s *Server) full() bool {
-	c, ok := s.client.(pooled)
-	if !ok {
-		return false
-	}
-	p := c.PoolStats()
-	return int(p.TotalConns-p.IdleConns) >= c.Options().PoolSize
-}
 
 // Virtual is a client with a clock that the script takes for the server's.
 // Only the library's own tests can name it.

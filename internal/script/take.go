@@ -1,6 +1,8 @@
 package script
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -15,17 +17,12 @@ type Take struct {
 	// are filled. Whoever makes the take makes it, and Wait takes the token.
 	Answered chan struct{}
 
-	// Busy says that the caller may be waiting for another of its takes when
-	// this one is answered. Ask clears it.
-	Busy bool
-
 	cost     int64
 	costs    []int64 // one a policy; empty where every policy is asked cost
 	state    atomic.Int32
 	now, at  int64
 	readings []backend.Reading // empty where the op has none
 	err      error
-	then     *Take // whom its caller wakes
 }
 
 // The states of a take. One that is left while it waits is never sent; one that
@@ -41,7 +38,7 @@ const (
 // has left may use its buffers for something else.
 func (t *Take) Ask(g *backend.Group) {
 	t.cost, t.costs, t.err = g.Cost, append(t.costs[:0], g.Costs...), nil
-	t.readings, t.then, t.Busy = t.readings[:0], nil, false
+	t.readings = t.readings[:0]
 	t.state.Store(waiting)
 }
 
@@ -123,4 +120,59 @@ func (g *Group) unmark() {
 		t.state.CompareAndSwap(sent, waiting)
 	}
 	g.sent = g.sent[:0]
+}
+
+// awaited reports whether a caller waits for an answer to a take that was not
+// sent yet.
+func (g *Group) awaited() bool {
+	for _, t := range g.Takes {
+		if t.state.Load() == waiting {
+			return true
+		}
+	}
+	return false
+}
+
+// deliver answers the callers. The takes are theirs again.
+func (g *Group) deliver() {
+	for _, t := range g.Takes {
+		t.tell()
+	}
+	clear(g.Takes)
+	g.Takes = g.Takes[:0]
+}
+
+// tell answers the caller, unless it has left.
+func (t *Take) tell() {
+	if t.state.Swap(told) != left {
+		t.Answered <- struct{}{}
+	}
+}
+
+// Left reports whether the caller has left.
+func (t *Take) Left() bool { return t.state.Load() == left }
+
+// Refuse answers a take that is on no trip, and was not sent.
+func (t *Take) Refuse(why error) {
+	t.err = backend.Wrap(backend.ErrUnavailable, why)
+	t.tell()
+}
+
+// Wait returns nil when the take was answered, and then it is the caller's
+// again. An error says that ctx has ended before: the take is the trip's for
+// good. done is ctx.Done().
+func (t *Take) Wait(ctx context.Context, done <-chan struct{}, op backend.Op) error {
+	select {
+	case <-t.Answered:
+		return nil
+	case <-done:
+	}
+	switch t.state.Swap(left) {
+	case waiting:
+		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
+	case sent:
+		return unknown(op, ctx.Err())
+	}
+	<-t.Answered // both at once: what is known is worth more
+	return nil
 }

@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,30 +12,45 @@ import (
 
 // Trip carries groups to a server in one round trip, and from there whatever
 // the server said it did not run, until the deadline. Each of its takes is
-// answered once. The zero Trip is empty; it is used by one goroutine at a time,
-// which may use it again after a Fly that said so.
+// answered once. The zero Trip is empty. One goroutine at a time uses it, and may
+// use it again after a Fly that said so.
 type Trip struct {
-	groups []*Group // the first used of them are aboard
+	groups []*Group // the first used of them are in use
 	used   int
 
-	server   *Server // where the trip begins
-	ways     Ways
-	begin    time.Duration // as Now
-	deadline time.Duration
-	Inline   bool // made on its caller's goroutine; see Server.Prompt
-	timer    *time.Timer
-	ctx      *patience
-	joint    command // all groups in one EVALSHA
-	expired  func()
-	heard    bool // see Heard
+	Flight
+	timer   *time.Timer
+	ctx     *deadline
+	joint   command  // all groups in one EVALSHA
+	sending []*Group // those of a pipeline
 
 	mu struct {
 		sync.Mutex
 		at    *Server // where the guard has let it in
 		leave func(error)
 		wrote int  // commands that were written, and not said to be not run
+		late  bool // Overdue was called
 		over  bool // the takes have their answers, or are about to
 	}
+}
+
+// Flight says where a trip goes, and until when; instants are as Now.
+type Flight struct {
+	Server   *Server
+	Ways     Ways // leads to other servers; nil: there are none, and all groups go in one command
+	Begin    time.Duration
+	Late     time.Duration // when Overdue is called; not before Deadline: never
+	Deadline time.Duration // when Expired is called, after the takes were answered
+	Overdue  func()
+	Expired  func()
+}
+
+// End is how a trip ended.
+type End struct {
+	Expired  bool // the deadline ended it: Expired was called, or is being called
+	Late     bool // Overdue was called
+	Heard    bool // it was sent and answered, and the connection did not end instead
+	Reusable bool // the Trip may be used again
 }
 
 // Ways says where a group goes that a server did not serve.
@@ -79,23 +95,38 @@ func (t *Trip) Add() *Group {
 // Groups returns what is aboard.
 func (t *Trip) Groups() []*Group { return t.groups[:t.used] }
 
-// start makes the trip ready. expired is called, on a goroutine of its own,
-// after the deadline has ended the trip: it goes on in the client, for as long
-// as that pleases, but nobody waits for it any more.
-func (t *Trip) start(s *Server, w Ways, now, deadline time.Duration, expired func()) {
-	t.server, t.ways, t.begin, t.deadline, t.expired = s, w, now, deadline, expired
-	if t.ctx == nil {
-		t.ctx = newPatience()
-		t.timer = time.AfterFunc(time.Hour, t.expire)
+// Fly makes the round trip, on the calling goroutine.
+func (t *Trip) Fly(f *Flight) End {
+	if f.Ways == nil {
+		gather(t.Groups())
+		t.start(f)
+		return t.flyJoint(nil)
 	}
-	t.ctx.until(deadline)
-	t.mu.at, t.mu.leave, t.mu.wrote, t.mu.over = nil, nil, 0, false
-	t.heard = false
-	t.timer.Reset(deadline - now)
+	t.start(f)
+	return t.flyApart()
 }
 
-// claim says whether the caller is the first to end the trip, and thus the
-// one that answers its takes. leave is for telling the guard.
+// start makes the trip ready. After the deadline the trip goes on in the client,
+// for as long as that takes, but no caller waits for it.
+func (t *Trip) start(f *Flight) {
+	t.Flight = *f
+	if t.Ways == nil {
+		t.Ways = f.Server
+	}
+	if t.ctx == nil {
+		t.ctx = newDeadline()
+		t.timer = time.AfterFunc(time.Hour, t.ring)
+	}
+	t.ctx.until(t.Deadline)
+	t.mu.at, t.mu.leave, t.mu.wrote, t.mu.late, t.mu.over = nil, nil, 0, false, false
+	if t.Late <= t.Begin {
+		t.Late = t.Deadline
+	}
+	t.timer.Reset(min(t.Late, t.Deadline) - t.Begin)
+}
+
+// claim reports whether the caller is the first to end the trip, and thus the one
+// that answers its takes. leave is for telling the guard.
 func (t *Trip) claim() (at *Server, leave func(error), first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,6 +139,25 @@ func (t *Trip) claim() (at *Server, leave func(error), first bool) {
 // errSpent is why a trip ended that had no answer in time.
 var errSpent = errors.New("budget spent")
 
+// ring runs when the trip is overdue, and when its deadline has passed.
+func (t *Trip) ring() {
+	t.mu.Lock()
+	now := Now()
+	if !t.mu.over && !t.mu.late && now < t.Deadline {
+		t.mu.late = true
+		overdue, server, ctx, sent := t.Overdue, t.Server, t.ctx, t.mu.wrote > 0
+		t.timer.Reset(t.Deadline - now)
+		t.mu.Unlock()
+		if !sent {
+			go server.tryDial(ctx)
+		}
+		overdue()
+		return
+	}
+	t.mu.Unlock()
+	t.expire()
+}
+
 // expire ends a trip that has outlived its deadline.
 func (t *Trip) expire() {
 	at, leave, first := t.claim()
@@ -115,23 +165,42 @@ func (t *Trip) expire() {
 		return
 	}
 	t.ctx.end()
+	why := t.spent()
 	for _, g := range t.Groups() {
-		g.fail(errSpent)
+		g.fail(why)
 	}
 	t.judge(at, leave, errSpent)
 	t.deliver()
-	t.expired()
+	t.Expired()
 }
 
-// settle ends a trip that is over in time. It says whether the trip may be used
-// again: not where its timer has begun to run.
-func (t *Trip) settle(at *Server, leave func(error), err error) (again bool) {
-	again = t.timer.Stop()
-	t.heard = t.mu.wrote > 0 && verdict(err) != backend.ErrFailed
+// spent is errSpent with what kept the trip from being sent, where that is known.
+func (t *Trip) spent() error {
+	t.mu.Lock()
+	sent := t.mu.wrote > 0
+	t.mu.Unlock()
+	if err := t.Server.dialError(t.Begin); err != nil && !sent {
+		return fmt.Errorf("%w: %w", errSpent, err)
+	}
+	return errSpent
+}
+
+// Overran reports whether Overdue was called, for Expired.
+func (t *Trip) Overran() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.late
+}
+
+// settle ends a trip that is over in time.
+func (t *Trip) settle(at *Server, leave func(error), err error) (end End) {
+	end.Late = t.mu.late // it is over: nothing changes it any more
+	end.Reusable = t.timer.Stop() && !end.Late
+	end.Heard = t.mu.wrote > 0 && verdict(err) != backend.ErrFailed
 	t.judge(at, leave, err)
 	t.deliver()
 	t.used = 0
-	return again
+	return end
 }
 
 func (t *Trip) deliver() {
@@ -142,26 +211,32 @@ func (t *Trip) deliver() {
 	}
 }
 
-// judge tells the guard how the trip ended at a server, nil where it was let
-// in nowhere. One that was never sent, because all of the pool's connections
-// were out while the server answered others, says nothing of the server. While
-// it answers nobody it is to blame: a frozen server fills the pool with
-// connections that never get ready.
+// judge tells the guard how the trip ended at a server, nil where it was let in
+// nowhere. Two failures are not the server's. A trip that was never sent, while
+// the server answered others, waited for our own pool; a server that answers
+// nobody is to blame, since it fills the pool. And a trip that began with less
+// than half of the budget says how long it was pending, not how long the server
+// takes.
 func (t *Trip) judge(at *Server, leave func(error), err error) {
 	if leave == nil {
 		return
 	}
 	v := verdict(err)
-	if v == backend.ErrFailed && t.mu.wrote == 0 && at.busy(t.begin) {
+	if v == backend.ErrFailed && (t.mu.wrote == 0 && at.served.Load() > int64(t.Begin) || t.hurried()) {
 		v = backend.ErrExcused
 	}
 	switch v {
 	case nil:
 		at.served.Store(int64(Now()))
 	case backend.ErrFailed:
-		t.ways.Failed(at)
+		t.Ways.Failed(at)
 	}
 	leave(v)
+}
+
+// hurried reports whether the trip ended by its deadline, and began late.
+func (t *Trip) hurried() bool {
+	return Now() >= t.Deadline && t.Deadline-t.Begin < t.Server.budget/2
 }
 
 // enter asks the guard for s, and leaves the server that the trip was at with
@@ -178,7 +253,8 @@ func (t *Trip) enter(s *Server, said error) error {
 	t.judge(at, old, said)
 	leave, err := s.hub.Enter(s.node)
 	if err != nil {
-		t.ways.Failed(s)
+		s.tryIdle()
+		t.Ways.Failed(s)
 		return err
 	}
 	t.mu.Lock()
@@ -190,6 +266,18 @@ func (t *Trip) enter(s *Server, said error) error {
 		leave(backend.ErrExcused) // it was over meanwhile
 	}
 	return nil
+}
+
+// awaited appends the groups that someone waits for.
+func (t *Trip) awaited(to, groups []*Group) []*Group {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range groups {
+		if !t.mu.over && g.awaited() {
+			to = append(to, g)
+		}
+	}
+	return to
 }
 
 // write marks and packs what stands in the command, and says why it may not be
@@ -221,11 +309,6 @@ func (t *Trip) write(c *command) error {
 	}
 	return errWithdrawn
 }
-
-// Heard reports whether the trip that is over was made, and answered: some
-// command was written that the server did not say it had not run, and the
-// connection did not end instead.
-func (t *Trip) Heard() bool { return t.heard }
 
 // errAgain ends a command that a hook sends again, and its connection with it:
 // part of a pipeline may be on the way.

@@ -23,9 +23,8 @@ func Tuned(o *redis.Options, budget time.Duration) *redis.Options {
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if o.Dialer == nil {
-		o.Dialer = quietDefault(o)
-	} else {
-		o.Dialer = quiet(o.Dialer)
+		o.Dialer = redis.NewDialer(o)
 	}
+	o.Dialer = quiet(o.Dialer)
 	return o
 }

@@ -10,6 +10,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// asked returns a group of n takes that wait.
+func asked(n int) *Group {
+	g := &Group{Op: backend.Take}
+	for range n {
+		g.Takes = append(g.Takes, NewTake())
+		g.Takes[len(g.Takes)-1].Ask(&backend.Group{Cost: 1})
+	}
+	return g
+}
+
 // TestWhatAsksAlikeIsOneSection: a flight has a section for each list of
 // policies, op and number of takes, in whatever order they came.
 func TestWhatAsksAlikeIsOneSection(t *testing.T) {
@@ -19,7 +29,7 @@ func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 	for _, list := range lists {
 		for _, takes := range []int{1, 1, 1, 1, 2, 2, 7} {
 			for _, op := range []backend.Op{backend.Take, backend.Peek} {
-				g, _ := asked(takes)
+				g := asked(takes)
 				g.Op, g.Policies = op, list
 				g.mark()
 				groups = append(groups, g)

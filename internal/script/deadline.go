@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// patience is a trip's context: it ends when the trip does. It serves trip
+// deadline is a trip's context: it ends when the trip does. It serves trip
 // after trip without being made anew, until one outlives its deadline.
-type patience struct {
+type deadline struct {
 	context.Context
 	at   atomic.Int64 // as Now
 	done chan struct{}
@@ -22,22 +22,25 @@ var epoch = time.Now()
 // costs half of what time.Now does.
 func Now() time.Duration { return time.Since(epoch) }
 
-func newPatience() *patience {
-	return &patience{Context: context.Background(), done: make(chan struct{})}
+// At returns an instant as Now would at it.
+func At(t time.Time) time.Duration { return t.Sub(epoch) }
+
+func newDeadline() *deadline {
+	return &deadline{Context: context.Background(), done: make(chan struct{})}
 }
 
-func (p *patience) until(t time.Duration) { p.at.Store(int64(t)) }
+func (p *deadline) until(t time.Duration) { p.at.Store(int64(t)) }
 
-func (p *patience) end() { close(p.done) }
+func (p *deadline) end() { close(p.done) }
 
 // Deadline, Done and Err are context.Context's.
-func (p *patience) Deadline() (time.Time, bool) {
+func (p *deadline) Deadline() (time.Time, bool) {
 	return epoch.Add(time.Duration(p.at.Load())), true
 }
 
-func (p *patience) Done() <-chan struct{} { return p.done }
+func (p *deadline) Done() <-chan struct{} { return p.done }
 
-func (p *patience) Err() error {
+func (p *deadline) Err() error {
 	select {
 	case <-p.done:
 		return context.DeadlineExceeded
@@ -46,6 +49,6 @@ func (p *patience) Err() error {
 	}
 }
 
-func (p *patience) String() string {
+func (p *deadline) String() string {
 	return fmt.Sprintf("until %v", epoch.Add(time.Duration(p.at.Load())))
 }
