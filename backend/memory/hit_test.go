@@ -156,19 +156,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestLongestKey: the length of a longer one would pass for another kind.
-func TestLongestKey(t *testing.T) {
-	s := New(nil)
-	r := backend.Request{Op: backend.Peek, Group: backend.Group{Key: strings.Repeat("k", longest), Policies: []backend.Policy{by("p", slow(1)[0])}}}
-	_, err := backend.Ask(context.Background(), s, r)
-	require.NoError(t, err)
-	r.Key += "k"
-	_, err = backend.Ask(context.Background(), s, r)
-	var invalid *backend.InvalidError
-	require.ErrorAs(t, err, &invalid)
-	require.Equal(t, longest+1, invalid.Value)
-}
-
 // TestWhoseARecordIs: two that have one tag are told apart by all that is
 // theirs. Tags of 32 bits are alike about once in a million keys.
 func TestWhoseARecordIs(t *testing.T) {
