@@ -26,10 +26,10 @@ func TestAnswers(t *testing.T) {
 	d := ask(t, s, r)
 	require.Equal(t, backend.Decision{
 		Source: backend.FromDenyCache, Estimated: true, Charge: c,
-		State: backend.State{Policy: "b", Limit: 20, Used: 10, Remaining: 10, RetryAfter: 300*time.Millisecond + time.Microsecond, ResetAfter: 59900 * time.Millisecond},
+		State: backend.State{Policy: "b", Counted: true, Limit: 20, Used: 10, Remaining: 10, RetryAfter: 300*time.Millisecond + time.Microsecond, ResetAfter: 59900 * time.Millisecond},
 	}, d)
 	require.Equal(t, backend.Charge{Cost: 3, Outcome: backend.NotTaken}, *c)
-	require.Equal(t, backend.State{Policy: "a", Limit: 10, Used: 10, RetryAfter: 300 * time.Millisecond, ResetAfter: 59900 * time.Millisecond}, each[0])
+	require.Equal(t, backend.State{Policy: "a", Counted: true, Limit: 10, Used: 10, RetryAfter: 300 * time.Millisecond, ResetAfter: 59900 * time.Millisecond}, each[0])
 	require.Equal(t, d.State, each[1])
 	f.advance(300*time.Millisecond + time.Microsecond - 2)
 	require.True(t, cached(t, s, take("k", policies(2), 3)))

@@ -17,15 +17,12 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // does not print. The caller gets the same error either way.
 func quiet(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		return connected(dial(ctx, network, addr))
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			return &undialled{&dialError{err}}, nil
+		}
+		return c, nil
 	}
-}
-
-func connected(c net.Conn, err error) (net.Conn, error) {
-	if err != nil {
-		return &undialled{&dialError{err}}, nil
-	}
-	return c, nil
 }
 
 // dialError is the error of a dial. go-redis unwraps the error of a handshake

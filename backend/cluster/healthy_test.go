@@ -1,0 +1,86 @@
+package cluster_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/faulttest"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+var long = flag.Bool("long", false, "run the tests of healthy servers at the length that their figures are published for")
+
+// Draw and Forget make proxies a faulttest.Network.
+func (p *proxies) Draw(f func() redistest.Fault) { p.each(func(x *redistest.Proxy) { x.Draw(f) }) }
+
+func (p *proxies) Forget() { p.each(func(x *redistest.Proxy) { x.Forget() }) }
+
+// healthy returns the tests on a cluster whose nodes lie behind proxies.
+func healthy(t *testing.T) (*faulttest.Healthy, *redistest.Cluster) {
+	c := redistest.StartCluster(t)
+	p := &proxies{t: t}
+	for _, addr := range c.Addrs() {
+		p.proxy(addr)
+	}
+	return &faulttest.Healthy{
+		Network: p,
+		Open: func(pool faulttest.Pool) backend.Store {
+			o := p.options(c)
+			o.PoolSize, o.MaxActiveConns = pool.Size, pool.MaxActive
+			s := cluster.New(with{o}, nil)
+			t.Cleanup(func() { _ = s.Close() })
+			return s
+		},
+	}, c
+}
+
+func TestDeadConnections(t *testing.T) {
+	for _, idle := range []int{20, 200} {
+		h, _ := healthy(t)
+		h.DeadConnections(t, idle)
+	}
+}
+
+func TestLostReplies(t *testing.T) {
+	h, _ := healthy(t)
+	h.LostReplies(t, 1, 128, 2*time.Second)
+	h.LostReplies(t, 16, 8, 2*time.Second)
+}
+
+func TestFewConnections(t *testing.T) {
+	h, _ := healthy(t)
+	h.FewConnections(t)
+}
+
+// TestImpatientCallers holds goodput and medians to their bars at length alone:
+// they are ratios of speed.
+func TestImpatientCallers(t *testing.T) {
+	h, c := healthy(t)
+	sent := func() (read, wrote int64) {
+		s := c.CommandStats(t)
+		return s["hget"].Calls, s["hset"].Calls
+	}
+	if !*long {
+		got := h.ImpatientCallers(t, 1000, 1, time.Second/2, sent)
+		require.LessOrEqual(t, got.Left, 0.01)
+		return
+	}
+	got := h.ImpatientCallers(t, 1000, 3, 3*time.Second, sent)
+	require.GreaterOrEqual(t, got.Goodput, 0.7)
+	require.LessOrEqual(t, got.Median, 1.5)
+	require.LessOrEqual(t, got.Left, 0.01)
+	h.ImpatientCallers(t, 3000, 1, 3*time.Second, sent)
+}
+
+func TestLongLink(t *testing.T) {
+	h, _ := healthy(t)
+	if !*long {
+		h.LongLink(t, 1200, time.Second)
+		return
+	}
+	require.GreaterOrEqual(t, h.LongLink(t, 2000, 3*time.Second), 40_000.0)
+}
