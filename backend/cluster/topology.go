@@ -234,7 +234,7 @@ func (t *topology) adopt(a answer) error {
 			if err != nil {
 				return err
 			}
-			for s := r.Start; s <= r.End && s < slot.Count; s++ {
+			for s := max(r.Start, 0); s <= r.End && s < slot.Count; s++ {
 				t.owner[s].Store(n)
 			}
 		}
