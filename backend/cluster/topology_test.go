@@ -237,7 +237,7 @@ func TestCauseOfUnknownSlots(t *testing.T) {
 		{"cluster support disabled", redis.ClusterOptions{Addrs: []string{alone}}},
 		{"no map today", redis.ClusterOptions{ClusterSlots: fails}},
 		{"no map ever", redis.ClusterOptions{ClusterSlots: panics}},
-		{"NewClient's client of node " + alone, redis.ClusterOptions{Addrs: []string{alone}, NewClient: none}},
+		{"NewClient returned no client for " + alone, redis.ClusterOptions{Addrs: []string{alone}, NewClient: none}},
 	} {
 		store := cluster.New(with{&c.opts}, &cluster.Options{Budget: time.Second})
 		l := faulttest.Limiter(t, store, faulttest.Wide)
