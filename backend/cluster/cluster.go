@@ -185,7 +185,8 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 }
 
 // Close makes every later request backend.ErrClosed and closes the store's
-// connections.
+// connections. Those of nodes that have just left the cluster are closed within
+// two budgets.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) || s.top == nil {
 		return nil

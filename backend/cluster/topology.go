@@ -115,7 +115,7 @@ func (t *topology) dial(addr string) (*node, error) {
 		return nil, err
 	}
 	if n.client == nil {
-		return nil, &backend.InvalidError{What: "NewClient's client of node " + addr, Value: nil, Want: "a go-redis client"}
+		return nil, fmt.Errorf("ClusterOptions.NewClient returned no client for %s", addr)
 	}
 	var c script.Client = n.client
 	if t.now != nil {
@@ -234,7 +234,7 @@ func (t *topology) adopt(a answer) error {
 			if err != nil {
 				return err
 			}
-			for s := r.Start; s <= r.End && s < slot.Count; s++ {
+			for s := max(r.Start, 0); s <= r.End && s < slot.Count; s++ {
 				t.owner[s].Store(n)
 			}
 		}

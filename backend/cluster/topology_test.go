@@ -172,7 +172,7 @@ func TestSlotsWithoutANode(t *testing.T) {
 	whole.Store(true)
 	slots := func(context.Context) ([]redis.ClusterSlot, error) {
 		// Slot 0 is not where the map says: a MOVED reply makes the store reload.
-		slots := []redis.ClusterSlot{{Start: 0, End: 10_000, Nodes: []redis.ClusterNode{{Addr: c.Primary(8000).Addr()}}}}
+		slots := []redis.ClusterSlot{{Start: -1, End: 10_000, Nodes: []redis.ClusterNode{{Addr: c.Primary(8000).Addr()}}}}
 		if whole.Load() {
 			slots = append(slots, redis.ClusterSlot{Start: 11_000, End: 16_383, Nodes: []redis.ClusterNode{{Addr: c.Primary(11_000).Addr()}}})
 		}
@@ -238,7 +238,7 @@ func TestCauseOfUnknownSlots(t *testing.T) {
 		{"cluster support disabled", redis.ClusterOptions{Addrs: []string{alone}}},
 		{"no map today", redis.ClusterOptions{ClusterSlots: fails}},
 		{"no map ever", redis.ClusterOptions{ClusterSlots: panics}},
-		{"NewClient's client of node " + alone, redis.ClusterOptions{Addrs: []string{alone}, NewClient: none}},
+		{"NewClient returned no client for " + alone, redis.ClusterOptions{Addrs: []string{alone}, NewClient: none}},
 	} {
 		store := cluster.New(with{&c.opts}, &cluster.Options{Budget: time.Second})
 		l := faulttest.Limiter(t, store, faulttest.Wide)
