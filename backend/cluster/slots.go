@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headgate-go/headgate/internal/script"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -104,10 +105,11 @@ func (t *topology) ask(ctx context.Context, addr string) answer {
 		return answer{err: err}
 	}
 	// go-redis' own ClusterSlots fails on a node without an address.
-	reply, err := n.client.Do(ctx, "cluster", "slots").Slice()
+	cmd := redis.NewSliceCmd(ctx, "cluster", "slots")
+	err = script.Process(ctx, n.client, cmd)
 	a := answer{from: addr}
 	if err == nil {
-		a.slots, err = parse(reply)
+		a.slots, err = parse(cmd.Val())
 	}
 	if err != nil {
 		a.err = fmt.Errorf("CLUSTER SLOTS at %s: %w", addr, err)

@@ -111,7 +111,7 @@ func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 	if h.Idle != nil {
 		h.Idle(idle)
 	} else {
-		h.Network.Set(redistest.Delay(20 * time.Millisecond))
+		h.Network.Draw(func() redistest.Fault { return redistest.Delay(20 * time.Millisecond) })
 		loop(128, 300*time.Millisecond, 0, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
 		h.Network.Set(redistest.Pass)
 	}
@@ -244,7 +244,7 @@ func (h *Healthy) impatient(t *testing.T, callers int, d, deadline time.Duration
 func (h *Healthy) LongLink(t *testing.T, callers int, d time.Duration) (perSecond float64) {
 	seen := &counts{}
 	l := seen.limiter(t, h.Open(Pool{Size: 200}), bucket)
-	h.Network.Set(redistest.Delay(20 * time.Millisecond))
+	h.Network.Draw(func() redistest.Fault { return redistest.Delay(20 * time.Millisecond) })
 	defer h.Network.Set(redistest.Pass)
 	run := func(d time.Duration) {
 		loop(callers, d, 10*time.Millisecond, func(ctx context.Context, c, i int) {

@@ -36,7 +36,8 @@ var (
 	// connection in good order, so that the client reads that half.
 	HalfReply = Fault{kind: half}
 
-	// LoseReply drops the reply and leaves the connection open.
+	// LoseReply drops the reply and all that follows it, and leaves the connection
+	// open.
 	LoseReply = Fault{kind: lose}
 
 	// Freeze holds everything, of all connections and both ways, until another

@@ -52,7 +52,7 @@ func (l *link) drop() {
 func (l *link) up() {
 	defer l.drop()
 	in, out := newFrames(l.client), bufio.NewWriter(l.server)
-	for {
+	for follows := false; ; follows = in.more() {
 		frame, err := in.next()
 		if err != nil {
 			return
@@ -60,7 +60,7 @@ func (l *link) up() {
 		if l.forgotten.Load() {
 			continue
 		}
-		f := l.p.meet(verb(frame))
+		f := l.p.meet(verb(frame), follows)
 		if !l.passes() {
 			return
 		}
@@ -114,6 +114,7 @@ func (l *link) reply(out *bufio.Writer, frame []byte, f Fault, more bool) bool {
 		_ = l.client.SetLinger(0)
 		return false
 	case lose:
+		l.forgotten.Store(true) // what follows a lost reply can't come before it
 		return true
 	case half:
 		send(out, frame[:len(frame)/2], false)

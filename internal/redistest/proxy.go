@@ -80,8 +80,9 @@ func (p *Proxy) Limit(n int) {
 	p.mu.left = n
 }
 
-// Draw has f choose the fault of each EVALSHA until the next Set. Freeze is none
-// to choose. Every and Limit apply.
+// Draw has f choose the fault of each round trip until the next Set: of the first
+// EVALSHA where several are sent in one write. Freeze is none to choose. Every
+// and Limit apply.
 func (p *Proxy) Draw(f func() Fault) {
 	p.Set(Pass)
 	p.mu.Lock()
@@ -132,7 +133,7 @@ func (p *Proxy) Hit() int {
 
 // meet decides what is to become of a command. It does so at the request, since
 // requests are what Every counts.
-func (p *Proxy) meet(verb string) Fault {
+func (p *Proxy) meet(verb string, follows bool) Fault {
 	if verb != "EVALSHA" {
 		return Pass
 	}
@@ -140,7 +141,7 @@ func (p *Proxy) meet(verb string) Fault {
 	defer p.mu.Unlock()
 	p.mu.seen++
 	f := p.mu.fault
-	if p.mu.draw != nil {
+	if p.mu.draw != nil && !follows {
 		f = p.mu.draw()
 	}
 	switch f.kind {

@@ -64,6 +64,15 @@ func (s *Server) bounded(now time.Duration) Client {
 	return v
 }
 
+// Process sends a command, and waits for a connection while the pool is full.
+func Process(ctx context.Context, c Client, cmd redis.Cmder) error {
+	for {
+		if err := c.Process(ctx, cmd); !poolFull(err) || !wait(ctx, poolPause) {
+			return err
+		}
+	}
+}
+
 // pooled is a client that tells of its connections.
 type pooled interface {
 	PoolStats() *redis.PoolStats

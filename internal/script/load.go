@@ -74,7 +74,7 @@ func (s *Server) fetch(ctx context.Context, f *load) {
 				done <- fmt.Errorf("the client panicked: %v", p)
 			}
 		}()
-		done <- s.client.Process(ctx, &reusable{*redis.NewStringCmd(ctx, "script", "load", lua.Script)})
+		done <- Process(ctx, s.bounded(Now()), &reusable{*redis.NewStringCmd(ctx, "script", "load", lua.Script)})
 	}()
 	select {
 	case f.err = <-done:
