@@ -20,9 +20,9 @@ import (
 // TestAShareDoesNotAnswerForTheKey: where another share may have room by the time
 // that one answers again, the call goes on.
 func TestAShareDoesNotAnswerForTheKey(t *testing.T) {
-	s, h, now := hooking()
+	_, h, now := hooking()
 	b := breaker.New(h, nil)
-	s = shard.New(b, h)
+	s := shard.New(b, h)
 	a := algo.SlidingLog(algo.Per(8, 10*time.Second))
 	ps := one(a, 2)
 	names := shard.Names("k", 2)

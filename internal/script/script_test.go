@@ -151,7 +151,7 @@ func TestFullServerRefuses(t *testing.T) {
 	logs := policy(algo.SlidingLog(algo.PerMinute(5)))
 	both := append([]backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))}}, logs...)
 	require.NoError(t, runner.Run(ctx, []*script.Asked{group("old", 1, logs)}))
-	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1mb").Err())
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 	for _, ps := range [][]backend.Policy{logs, both, both[:1]} {
 		require.ErrorIs(t, runner.Run(ctx, []*script.Asked{group("new", 1, ps)}), backend.ErrUnavailable)
 	}
