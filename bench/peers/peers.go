@@ -54,7 +54,8 @@ type Maker struct {
 	Make func(Limit) (*Subject, error)
 }
 
-var ctx = context.Background()
+// ctx can end, as the context of an HTTP handler can.
+var ctx, _ = context.WithCancel(context.Background())
 
 // answer is for limiters that say whether a call may pass, or an error.
 func answer(allowed bool, err error) load.Answer {
