@@ -57,8 +57,9 @@ func TestFewConnections(t *testing.T) {
 	h.FewConnections(t)
 }
 
-// TestImpatientCallers holds goodput and medians to their bars at length alone:
-// they are ratios of speed.
+// TestImpatientCallers holds goodput, medians and keys to their bars at length
+// alone: they are ratios of speed. That calls whose callers left are not sent is
+// TestTake of internal/flight.
 func TestImpatientCallers(t *testing.T) {
 	h, c := healthy(t)
 	sent := func() (read, wrote int64) {
@@ -69,8 +70,7 @@ func TestImpatientCallers(t *testing.T) {
 		return read, wrote
 	}
 	if !*long {
-		got := h.ImpatientCallers(t, 1000, 1, time.Second/2, sent)
-		require.LessOrEqual(t, got.Left, 0.01)
+		h.ImpatientCallers(t, 1000, 1, time.Second/2, sent)
 		return
 	}
 	got := h.ImpatientCallers(t, 1000, 3, 3*time.Second, sent)

@@ -88,8 +88,9 @@ func TestFewConnections(t *testing.T) {
 	h.FewConnections(t)
 }
 
-// TestImpatientCallers holds goodput and medians to their bars at length alone:
-// they are ratios of speed.
+// TestImpatientCallers holds goodput, medians and keys to their bars at length
+// alone: they are ratios of speed. That calls whose callers left are not sent is
+// TestTake of internal/flight.
 func TestImpatientCallers(t *testing.T) {
 	h, server := healthy(t)
 	sent := func() (read, wrote int64) {
@@ -97,8 +98,7 @@ func TestImpatientCallers(t *testing.T) {
 		return s["hget"].Calls, s["hset"].Calls
 	}
 	if !*long {
-		got := h.ImpatientCallers(t, 1000, 1, time.Second/2, sent)
-		require.LessOrEqual(t, got.Left, 0.01)
+		h.ImpatientCallers(t, 1000, 1, time.Second/2, sent)
 		return
 	}
 	got := h.ImpatientCallers(t, 1000, 3, 3*time.Second, sent)

@@ -77,7 +77,10 @@ func troubles() []trouble {
 			require.Eventually(t, func() bool { return redis.HasErrorPrefix(c.Ping(ctx).Err(), "BUSY") }, 5*time.Second, 5*time.Millisecond)
 			t.Cleanup(func() { c.ScriptKill(ctx) })
 		})},
-		{"malformed reply", mayHaveRun, with(func(t *testing.T, s *redistest.Server, c *redis.Client) {
+		{"malformed reply", mayHaveRun, func(t *testing.T) *redis.Client {
+			s := redistest.Start(t)
+			_, err := limiter(t, s.Client(t), nil, wide).Allow(ctx, "loads the script")
+			require.NoError(t, err)
 			proxy := redistest.NewProxy(t, s.Addr())
 			proxy.Rewrite(func(b []byte) []byte {
 				if b[0] == '$' && len(b) > 15 {
@@ -85,8 +88,10 @@ func troubles() []trouble {
 				}
 				return b
 			})
-			*c = *redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-		})},
+			c := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		}},
 	}
 }
 
