@@ -18,7 +18,7 @@ test-long: deps
 	go test ./backend/standalone -count=1 -run '^TestTwins$$' -steps 1000000 -timeout 30m
 	go test ./backend/cluster -count=1 -run '^TestFailover$$' -runs 5 -timeout 30m
 	go test ./backend/cluster -count=1 -run '^TestGrow$$' -growth -timeout 10m
-	go test ./backend/standalone ./backend/cluster -p 1 -count=1 -run '^Test(ImpatientCallers|LongLink|CheapBesideDear)$$' -long -timeout 10m -v
+	go test ./backend/standalone ./backend/cluster -p 1 -count=1 -run '^Test(ImpatientCallers|LongLink|CheapBesideDear|DenyCacheOverLink)$$' -long -timeout 10m -v
 
 # Redis 7.0, 8.0 and the newest, Valkey 8 and the newest, built from Debian's
 # sources and kept outside of the tree. Needs a C compiler and a Debian mirror.

@@ -61,8 +61,8 @@ func flood(t *testing.T, l *headgate.Limiter, key string, callers int, d, pause 
 	return asked, passed
 }
 
-// TestFloodOnASpentKey: 64 callers that never pause cost the server a call a
-// second, and two where one second ends in another.
+// TestFloodOnASpentKey: 64 callers without a pause cost the server at most two
+// commands per second.
 func TestFloodOnASpentKey(t *testing.T) {
 	server := redistest.Start(t)
 	l := limiter(t, unhurried(t, server), nil, hourly)
@@ -80,8 +80,8 @@ func TestFloodOnASpentKey(t *testing.T) {
 	require.Zero(t, passed)
 }
 
-// TestFloodOnALimit: where units come free meanwhile, each costs two calls: one
-// that takes it, and one that hears that it was the last.
+// TestFloodOnALimit: where units come free meanwhile, the callers that ask for
+// each merge into a few commands.
 func TestFloodOnALimit(t *testing.T) {
 	server := redistest.Start(t)
 	drip := headgate.Policy{Name: "drip", Algorithm: algo.TokenBucket(algo.PerSecond(10), 1), OnFailure: headgate.FailClosed}

@@ -133,3 +133,16 @@ func TestCheapBesideDear(t *testing.T) {
 	require.LessOrEqual(t, h.CheapBesideDear(t, 16, 3*time.Second), 2*time.Millisecond)
 	h.CheapBesideDear(t, 256, 3*time.Second)
 }
+
+// TestDenyCacheOverLink: the cache delays calls that pass by at most a third of
+// what they take without it.
+func TestDenyCacheOverLink(t *testing.T) {
+	h, _ := healthy(t)
+	if !*long {
+		require.LessOrEqual(t, h.DenyCacheOverLink(t, 5*time.Millisecond, 3, time.Second/2), 1.33)
+		return
+	}
+	for _, link := range []time.Duration{1, 5, 20, 40} {
+		require.LessOrEqual(t, h.DenyCacheOverLink(t, link*time.Millisecond, 3, 3*time.Second), 1.33)
+	}
+}

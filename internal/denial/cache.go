@@ -21,21 +21,16 @@ const (
 	keyMost   = 1024 // bytes; a longer key is asked for each time
 )
 
-// idle is how long a lapsed entry is kept for someone to renew it, and how
-// often a stripe is swept, by whoever passes.
-const idle = time.Second
-
-// budget is taken for that of a store that does not tell its own.
-const budget = 100 * time.Millisecond
+// swept is how often a stripe is swept, by a call that passes.
+const swept = time.Second
 
 // cache is what is known to be denied on one store, by whichever limiter.
 type cache struct {
-	seed   maphash.Seed // with a public hash an attacker fills one stripe
-	begin  time.Time
-	clock  func() time.Time // nil: the monotonic one
-	ended  func() bool      // whether the store was closed; nil: it does not tell
-	shut   atomic.Bool      // the station was
-	budget time.Duration    // the store's for a decision
+	seed  maphash.Seed // with a public hash an attacker fills one stripe
+	begin time.Time
+	clock func() time.Time // nil: the monotonic one
+	ended func() bool      // whether the store was closed; nil: it does not tell
+	shut  atomic.Bool      // the wrapper was
 	// generations count what this process changed: a denial that was on its
 	// way meanwhile must not be noted. More than stripes, or who settles every
 	// call would keep most denials out.
@@ -67,24 +62,17 @@ func of(store backend.Hubbed) *cache {
 }
 
 func newCache(store any) *cache {
-	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), budget: budget}
+	c := &cache{seed: maphash.MakeSeed(), begin: time.Now()}
 	if s, ok := store.(backend.Clock); ok {
 		if c.clock = s.Clock(); c.clock != nil {
 			c.begin = c.clock()
 		}
-	}
-	if s, ok := store.(backend.Budgeted); ok {
-		c.budget = s.Budget()
 	}
 	if s, ok := store.(backend.Closable); ok {
 		c.ended = s.Closed
 	}
 	return c
 }
-
-// patience is how long others' calls may have taken, for which a call waited, if
-// it is to begin anew: a round trip should not take that either.
-func (c *cache) patience() time.Duration { return c.budget / 4 }
 
 // now is the time since the cache was made, by the store's clock.
 func (c *cache) now() time.Duration {
@@ -101,53 +89,37 @@ func (c *cache) place(key string) place {
 	return place{&c.stripes[h%stripes], &c.generations[h/stripes%uint64(len(c.generations))]}
 }
 
-// meet looks for what is known of the request at now, by one who lets an answer
-// stand for so long. It returns an entry that holds; or, where one has lapsed,
-// that one with the flight that asks, and whether the caller is to make it; or
-// nothing where the caller may ask for itself.
-func (st *stripe) meet(r *backend.Request, now, stand time.Duration) (e *entry, f *flight, leads bool) {
+// find returns a denial of the request that holds at now, where an answer stands
+// for so long; nil where the caller is to ask. One caller asks before a denial
+// ends that outlasts that time: so a flood on a spent key asks about once per
+// second, and the others are still answered meanwhile.
+func (st *stripe) find(r *backend.Request, now, stand time.Duration) *entry {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.sweep(now)
-	var lapsed *entry
 	for _, e := range st.mu.keys[r.Key] {
-		if !e.denies(&r.Group) {
+		if !e.denies(&r.Group) || now >= e.sent+min(e.lasts, stand) {
 			continue
 		}
-		if now < e.sent+min(e.lasts, stand) {
-			return e, nil, false
+		if e.decision.RetryAfter > stand && now >= e.sent+stand*3/4 && !e.asked {
+			e.asked = true
+			return nil
 		}
-		lapsed = e
+		return e
 	}
-	switch {
-	case lapsed == nil:
-		return nil, nil, false
-	case lapsed.turns > 0:
-		lapsed.turns--
-		return nil, nil, false
-	case lapsed.flight == nil:
-		lapsed.flight = &flight{done: make(chan struct{})}
-		return lapsed, lapsed.flight, true
-	}
-	lapsed.flight.waiting++
-	return lapsed, lapsed.flight, false
+	return nil
 }
 
-// land ends a flight. After one that passed, as many may ask at once as it
-// left room for, and the next asks for the rest again: were all let go, each
-// unit that comes free would cost a call of everybody who waits. Where there
-// is room for all, or nobody answers, the entry is no use any more.
-func (at place) land(key string, e *entry, f *flight, passed bool, room int64) {
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	e.flight, e.turns = nil, room
-	if passed {
-		e.lasts = 0 // also for those who would let it stand for longer
+// passed drops the denials of a request that passed.
+func (st *stripe) passed(r *backend.Request) {
+	if st.known.Load() == 0 {
+		return
 	}
-	if f.failed != nil || passed && room >= f.waiting {
-		at.remove(key, e)
-	}
-	close(f.done)
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	entries := st.mu.keys[r.Key]
+	kept := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.denies(&r.Group) })
+	st.set(r.Key, kept, len(entries))
 }
 
 // note keeps a denial, unless this process has changed the key since.
@@ -220,25 +192,16 @@ func (st *stripe) spare(now time.Duration) {
 	}
 }
 
-// sweep lets idle entries go, once in a while.
+// sweep removes the denials that have ended, once in a while.
 func (st *stripe) sweep(now time.Duration) {
-	if now-st.mu.swept >= idle {
-		st.mu.swept = now
-		st.clean(now - idle)
+	if now-st.mu.swept < swept {
+		return
 	}
-}
-
-// clean removes what had lapsed by then and nobody asks about.
-func (st *stripe) clean(then time.Duration) {
+	st.mu.swept = now
 	for key, entries := range st.mu.keys {
-		kept := slices.DeleteFunc(entries, func(e *entry) bool { return e.ends() <= then && e.flight == nil })
+		kept := slices.DeleteFunc(entries, func(e *entry) bool { return e.ends() <= now })
 		st.set(key, kept, len(entries))
 	}
-}
-
-func (st *stripe) remove(key string, e *entry) {
-	entries := st.mu.keys[key]
-	st.set(key, slices.DeleteFunc(entries, func(other *entry) bool { return other == e }), len(entries))
 }
 
 func (st *stripe) drop(key string) { st.set(key, nil, len(st.mu.keys[key])) }

@@ -9,7 +9,6 @@ package denial
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +24,6 @@ const Longest = time.Second
 // that next would deny again without asking it. Safe for concurrent use.
 type Store struct {
 	next  backend.Store
-	fails backend.Failer // next, where it applies failure modes; else nil
 	cache *cache
 	stand time.Duration // how long an answer stands; 0: none does
 	said  atomic.Int64
@@ -35,9 +33,7 @@ type Store struct {
 // one at the end of next's, share its cache. An answer stands for d at most;
 // one of 0 and below answers nothing, but what it resets the others forget.
 func New(next backend.Store, store backend.Hubbed, d time.Duration) *Store {
-	s := &Store{next: next, cache: of(store), stand: max(0, min(d, Longest))}
-	s.fails, _ = next.(backend.Failer)
-	return s
+	return &Store{next: next, cache: of(store), stand: max(0, min(d, Longest))}
 }
 
 // Check asks next.
@@ -93,98 +89,20 @@ func (s *Store) forget(r *backend.Request) {
 	}
 }
 
-// recall answers by what is known of the key, where that is something.
+// recall answers from the cached denials of the key, and asks next where none
+// holds. No call waits for another one: calls of one key that ask at once merge
+// into one batch below.
 func (s *Store) recall(ctx context.Context, r *backend.Request, d *backend.Decision, at place) error {
-	waited := time.Duration(0)
-	for {
-		if r.Check(ctx) != nil || s.cache.closed() {
-			return s.next.Do(ctx, r, d) // which words the error
-		}
-		now := s.cache.now()
-		e, f, leads := at.meet(r, now, s.stand)
-		switch {
-		case leads:
-			return s.within(ctx, r, d, waited, func(ctx context.Context) error { return s.lead(ctx, r, d, at, now, e, f) })
-		case e != nil && f == nil:
-			s.said.Add(1)
-			e.answer(&r.Group, d, now)
-			return nil
-		case f == nil || waited > s.cache.patience():
-			return s.within(ctx, r, d, waited, func(ctx context.Context) error { return s.ask(ctx, r, d, at, now) })
-		}
-		if err := f.wait(ctx); err != nil {
-			return err
-		}
-		waited += f.took
-		if f.failed != nil && s.fails != nil && waited > s.cache.patience() {
-			return s.fail(ctx, r, d, f.failed)
-		}
+	if r.Check(ctx) != nil || s.cache.closed() {
+		return s.next.Do(ctx, r, d) // which returns the error
 	}
-}
-
-// within asks in what a call that has waited has left of the store's budget.
-func (s *Store) within(ctx context.Context, r *backend.Request, d *backend.Decision, waited time.Duration, ask func(context.Context) error) error {
-	if waited == 0 {
-		return ask(ctx)
+	now := s.cache.now()
+	if e := at.find(r, now, s.stand); e != nil {
+		s.said.Add(1)
+		e.answer(&r.Group, d, now)
+		return nil
 	}
-	bounded, cancel := context.WithTimeout(ctx, s.cache.budget-waited)
-	defer cancel()
-	err := ask(bounded)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && s.fails != nil {
-		return s.fail(ctx, r, d, err)
-	}
-	return err
-}
-
-// fail decides a call that spent its time waiting for one that failed. To ask
-// for itself now could take it past the budget.
-func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
-	if !errors.Is(err, backend.ErrUnavailable) { // the call that failed was perhaps counted; this one was not sent
-		err = backend.Wrap(backend.ErrUnavailable, errors.New("waited for a call that failed: "+err.Error()))
-	}
-	r.Unknown(err)
-	return s.fails.Fail(ctx, r, d, err)
-}
-
-// lead asks for all who wait in f.
-func (s *Store) lead(ctx context.Context, r *backend.Request, d *backend.Decision, at place, now time.Duration, e *entry, f *flight) (err error) {
-	came, begin := false, time.Now() // it never comes if next panics, or ends the goroutine
-	defer func() {
-		f.took = time.Since(begin)
-		if came && ctx.Err() == nil { // an impatient caller's failure says nothing of the store
-			f.failed = failure(d, err)
-		}
-		passed, room := came && err == nil && d.Allowed && d.Source == backend.FromStore, int64(0)
-		if passed {
-			room = more(&r.Group, d)
-		}
-		at.land(r.Key, e, f, passed, room)
-	}()
-	err = s.ask(ctx, r, d, at, now)
-	came = true
-	return err
-}
-
-// failure is why no store decided, nil where one did or the call was wrong.
-func failure(d *backend.Decision, err error) error {
-	if err == nil {
-		return d.Err
-	}
-	if backend.Undecided(err) {
-		return err
-	}
-	return nil
-}
-
-// more returns how many calls of g's cost would pass after one that did, going
-// by the policy that binds: no fewer than do.
-func more(g *backend.Group, d *backend.Decision) int64 {
-	for i := range g.Policies {
-		if g.Policies[i].Name == d.Policy {
-			return d.Remaining / g.CostOf(i)
-		}
-	}
-	return 0
+	return s.ask(ctx, r, d, at, now)
 }
 
 // room is for the states of a call that wants none, and for the request that
@@ -211,12 +129,18 @@ func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision
 	return err
 }
 
-// send counts an entry's time from before the request was sent, so that it
-// lapses at the latest when the store would let the call pass.
+// send asks next. An entry's time counts from before the request was sent, so
+// that the entry ends at the latest when the store would let the call pass. A call
+// that passes ends the entries that would have denied it: another process may have
+// changed the key.
 func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decision, at place, sent time.Duration) error {
 	generation := at.generation.Load()
 	err := s.next.Do(ctx, r, d)
-	if err == nil && !d.Allowed && d.Source == backend.FromStore && d.Err == nil && d.RetryAfter > 0 {
+	switch {
+	case err != nil || d.Source != backend.FromStore || d.Err != nil:
+	case d.Allowed:
+		at.passed(r)
+	case d.RetryAfter > 0:
 		s.cache.note(at, generation, &r.Group, d, sent)
 	}
 	return err

@@ -44,9 +44,9 @@ func TestStandsForASecond(t *testing.T) {
 		f := &fake{do: denies(time.Hour)}
 		s := f.station(c.stand)
 		require.False(t, cached(t, s, take("k", one, 1)))
-		f.advance(c.want - 1)
+		f.advance(c.want*3/4 - 1)
 		require.True(t, cached(t, s, take("k", one, 1)))
-		f.advance(1)
+		f.advance(c.want/4 + 1)
 		require.False(t, cached(t, s, take("k", one, 1)))
 	}
 	f, _ := denied(t, time.Hour, one, 1)
@@ -294,15 +294,15 @@ func TestKeepsNoBuffers(t *testing.T) {
 	require.Equal(t, "a", s.cache.of("k")[0].each[0].Policy)
 }
 
-// TestIdleEntriesLeave, in passing, and then nobody looks for any.
-func TestIdleEntriesLeave(t *testing.T) {
+// TestEndedEntriesLeave when a call passes by, at most once per second.
+func TestEndedEntriesLeave(t *testing.T) {
 	f, s := denied(t, 10*time.Millisecond, one, 1)
 	f.advance(20 * time.Millisecond)
 	f.do = leaves(9)
 	other := sameStripe(s, "k")
 	ask(t, s, take(other, one, 1))
-	require.Equal(t, 1, s.cache.entries(), "someone may come to renew it")
-	f.advance(2 * idle)
+	require.Equal(t, 1, s.cache.entries())
+	f.advance(swept)
 	ask(t, s, take(other, one, 1))
 	require.Zero(t, s.cache.entries())
 	require.Zero(t, s.cache.place("k").known.Load())

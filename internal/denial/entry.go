@@ -1,8 +1,6 @@
 package denial
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +9,7 @@ import (
 )
 
 // entry is one denial: to whom, of what, by which numbers, and until when.
-// Only flight and turns change, under their stripe's lock.
+// Only asked changes.
 type entry struct {
 	sub      string
 	policies []backend.Policy
@@ -22,8 +20,7 @@ type entry struct {
 	told     time.Duration // when the answer had come
 	lasts    time.Duration // from sent, Longest at most
 
-	flight *flight // the call that asks whether the entry still holds; nil: none does
-	turns  int64   // how many may ask beside it: as many as the last that passed left room for
+	asked bool // a caller asks whether it still holds; guarded by the stripe's lock
 }
 
 func newEntry(g *backend.Group, d *backend.Decision, sent, told time.Duration) *entry {
@@ -107,23 +104,4 @@ func (e *entry) answer(g *backend.Group, d *backend.Decision, now time.Duration)
 func age(s *backend.State, past time.Duration) {
 	s.RetryAfter = max(0, s.RetryAfter-past)
 	s.ResetAfter = max(0, s.ResetAfter-past)
-}
-
-// flight is a call that asks for all who wait for it.
-type flight struct {
-	done    chan struct{}
-	waiting int64 // guarded by the stripe's lock
-
-	// Written before done is closed.
-	failed error         // why no store decided
-	took   time.Duration // not until the last who waits is awake: on a busy machine that takes longer
-}
-
-func (f *flight) wait(ctx context.Context) error {
-	select {
-	case <-f.done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
-	}
 }

@@ -314,3 +314,47 @@ func (h *Healthy) CancellingCallers(t *testing.T, callers int, d time.Duration) 
 		return err == nil && d.Source == headgate.FromStore
 	}, 2*time.Second, 10*time.Millisecond)
 }
+
+// DenyCacheOverLink calls a bucket at twice its rate over a link, by turns with the
+// deny cache and without. It returns the median of the calls that pass with the
+// cache, as a ratio to that without.
+func (h *Healthy) DenyCacheOverLink(t *testing.T, link time.Duration, turns int, d time.Duration) float64 {
+	h.Network.Draw(func() redistest.Fault { return redistest.Delay(link) })
+	defer h.Network.Set(redistest.Pass)
+	drip := headgate.Policy{Name: "drip", Algorithm: algo.TokenBucket(algo.PerSecond(200), 10), OnFailure: headgate.FailClosed}
+	var ratios []float64
+	for turn := range turns {
+		var medians [2]time.Duration
+		for i, denyFor := range []time.Duration{0, -1} {
+			seen := &counts{}
+			l, err := headgate.New(h.Open(Pool{}), []headgate.Policy{drip}, &headgate.Options{Observer: seen, DenyFor: denyFor})
+			require.NoError(t, err)
+			medians[i] = passing(l, fmt.Sprint("k", turn, i), d)
+			require.Zero(t, seen.undecided.Load(), "%v, DenyFor %v", link, denyFor)
+		}
+		ratios = append(ratios, float64(medians[0])/float64(medians[1]))
+		t.Logf("link %v: passing calls' p50 %v with the cache, %v without", link, medians[0], medians[1])
+	}
+	return middle(ratios)
+}
+
+// passing returns the median of the calls that pass, of 20 callers with 20 calls
+// per second each.
+func passing(l *headgate.Limiter, key string, d time.Duration) time.Duration {
+	_, _ = l.Allow(context.Background(), "warm")
+	var mu sync.Mutex
+	var waits []time.Duration
+	loop(20, d, 50*time.Millisecond, func(ctx context.Context, c, i int) {
+		if i == 0 {
+			time.Sleep(time.Duration(c) * 50 * time.Millisecond / 20)
+		}
+		begin := time.Now()
+		if d, err := l.Allow(ctx, key); err == nil && d.Allowed {
+			mu.Lock()
+			defer mu.Unlock()
+			waits = append(waits, time.Since(begin))
+		}
+	})
+	slices.Sort(waits)
+	return waits[len(waits)/2]
+}

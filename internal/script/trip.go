@@ -233,22 +233,20 @@ func (t *Trip) judge(at *Server, leave func(error), err error) {
 	leave(v)
 }
 
-// excused reports whether the failure is not the server's. A trip that was never
-// sent, while the server answered others, waited for our own pool; a server that
-// answers nobody is to blame, since it fills the pool. A trip that ended by its
-// deadline, while the server answered others, lost its reply, or this process was
-// too busy to read it: then other connections may be dead too. And a trip that
-// began with less than half of the budget says how long its calls were pending.
+// excused reports whether the failure is not the server's. A server that answered
+// other trips since is well: this one waited for our own pool, or lost its reply
+// or its connection on the way, or this process was too busy to read it. A trip
+// that began with less than half of the budget says how long its calls were
+// pending.
 func (t *Trip) excused(at *Server) bool {
-	since := t.Begin
+	since, over := t.Begin, Now() >= t.Deadline
 	if t.mu.wrote > 0 {
-		if Now() < t.Deadline {
-			return false // the connection ended
-		}
-		at.tryIdle()
 		since = t.mu.written
+		if over {
+			at.tryIdle() // other connections may be as dead as this one
+		}
 	}
-	return at.served.Load() > int64(since) || t.Deadline-t.Begin < at.budget/2 && Now() >= t.Deadline
+	return at.served.Load() > int64(since) || over && t.Deadline-t.Begin < at.budget/2
 }
 
 // enter asks the guard for s, and leaves the server that the trip was at with

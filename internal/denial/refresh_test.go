@@ -1,0 +1,84 @@
+//go:build go1.25
+
+package denial
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// TestOneAsksBeforeTheEnd: of a denial that outlasts the time that answers stand,
+// one caller asks before that time ends, and the others are answered meanwhile.
+func TestOneAsksBeforeTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := denied(t, time.Minute, one, 1)
+		f.advance(Longest*3/4 - 1)
+		require.True(t, cached(t, s, take("k", one, 1)))
+		f.advance(1)
+		hold := make(chan struct{})
+		f.do = func(r *backend.Request) (backend.Decision, error) {
+			<-hold
+			return denies(time.Minute)(r)
+		}
+		go ask(t, s, take("k", one, 1))
+		synctest.Wait()
+		for range 10 {
+			require.True(t, cached(t, s, take("k", one, 1)))
+		}
+		f.advance(Longest / 4)
+		go ask(t, s, take("k", one, 1)) // the denial has ended: every caller asks
+		synctest.Wait()
+		require.EqualValues(t, 3, f.asked.Load())
+		close(hold)
+		synctest.Wait()
+		require.True(t, cached(t, s, take("k", one, 1)))
+	})
+}
+
+// TestNobodyAsksEarly: of a denial that ends sooner than answers stand, nobody
+// asks before it does.
+func TestNobodyAsksEarly(t *testing.T) {
+	f, s := denied(t, Longest, one, 1)
+	f.advance(Longest - 1)
+	require.True(t, cached(t, s, take("k", one, 1)))
+	f.advance(1)
+	require.False(t, cached(t, s, take("k", one, 1)))
+}
+
+// TestNobodyWaits: when a denial has ended, callers that ask don't wait for each
+// other.
+func TestNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s := denied(t, 10*time.Millisecond, one, 1)
+		f.advance(10 * time.Millisecond)
+		hold := make(chan struct{})
+		f.do = func(r *backend.Request) (backend.Decision, error) {
+			<-hold
+			return leaves(1)(r)
+		}
+		for range 5 {
+			go ask(t, s, take("k", one, 1))
+		}
+		synctest.Wait()
+		require.EqualValues(t, 1+5, f.asked.Load())
+		close(hold)
+	})
+}
+
+// TestPassedForAll: a call that passes ends the denials that would have denied it,
+// for all limiters on the store.
+func TestPassedForAll(t *testing.T) {
+	f, s := denied(t, time.Minute, one, 2)
+	require.True(t, cached(t, s, take("k", one, 2)))
+	f.do = leaves(3)
+	require.True(t, ask(t, s, take("k", one, 1)).Allowed)
+	require.True(t, cached(t, s, take("k", one, 2)), "a smaller cost says nothing of it")
+	short := f.station(time.Millisecond)
+	f.advance(time.Millisecond)
+	require.True(t, ask(t, short, take("k", one, 2)).Allowed)
+	require.False(t, cached(t, s, take("k", one, 2)))
+}
