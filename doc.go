@@ -4,9 +4,10 @@
 //
 // A [Limiter] is made of a store and policies. The store says where the
 // counts live: backend/standalone on a Redis server, backend/cluster on a Redis
-// Cluster, backend/memory in this process. A [Policy] is an algorithm with its numbers under a name, and what
-// becomes of a call when the store can't be asked. The algorithms, what each
-// promises and what it costs, stand in package algo.
+// Cluster, backend/memory in this process. A [Policy] is an algorithm with its
+// numbers under a name, and what becomes of a call when the store can't be
+// asked. The algorithms, what each promises and what it costs, stand in package
+// algo.
 //
 // What holds, with any store:
 //

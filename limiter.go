@@ -79,8 +79,8 @@ func local(s backend.Store) backend.Store {
 }
 
 // With returns a limiter by another list of policies on the same store: for
-// free and paid plans, or a limit per tenant. A policy is known by its name,
-// so one that both list shares its count.
+// free and paid plans, or a limit per tenant. Policies of both lists share a
+// count where name, algorithm and period agree, whatever their limits are.
 func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	if l.shard == nil {
 		return nil, errZero

@@ -167,7 +167,8 @@ func (g *Group) CostOf(i int) int64 {
 // Policy is a rule under a name, and what becomes of a call when nobody can
 // say whether the rule holds.
 type Policy struct {
-	// Name is whom the count belongs to: 1 to 64 of A-Z a-z 0-9 _ -.
+	// Name is 1 to 64 of A-Z a-z 0-9 _ -. Policies of one name share a count
+	// where their algorithms' Identity and their Shards are equal.
 	Name string
 	// Algorithm is the rule with its numbers.
 	Algorithm algo.Algorithm
