@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +22,7 @@ func (p *proxies) Draw(f func() redistest.Fault) { p.each(func(x *redistest.Prox
 func (p *proxies) Forget() { p.each(func(x *redistest.Proxy) { x.Forget() }) }
 
 // healthy returns the tests on a cluster whose nodes lie behind proxies.
-func healthy(t *testing.T) (*faulttest.Healthy, *redistest.Cluster) {
+func healthy(t *testing.T) *faulttest.Healthy {
 	c := redistest.StartCluster(t)
 	p := &proxies{t: t}
 	for _, addr := range c.Addrs() {
@@ -36,24 +37,24 @@ func healthy(t *testing.T) (*faulttest.Healthy, *redistest.Cluster) {
 			t.Cleanup(func() { _ = s.Close() })
 			return s
 		},
-	}, c
+	}
 }
 
 func TestDeadConnections(t *testing.T) {
 	for _, idle := range []int{20, 200} {
-		h, _ := healthy(t)
+		h := healthy(t)
 		h.DeadConnections(t, idle)
 	}
 }
 
 func TestLostReplies(t *testing.T) {
-	h, _ := healthy(t)
+	h := healthy(t)
 	h.LostReplies(t, 1, 128, 2*time.Second)
 	h.LostReplies(t, 16, 8, 2*time.Second)
 }
 
 func TestFewConnections(t *testing.T) {
-	h, _ := healthy(t)
+	h := healthy(t)
 	h.FewConnections(t)
 }
 
@@ -61,7 +62,12 @@ func TestFewConnections(t *testing.T) {
 // alone: they are ratios of speed. That calls whose callers left are not sent is
 // TestTake of internal/flight.
 func TestImpatientCallers(t *testing.T) {
-	h, c := healthy(t)
+	c := redistest.StartCluster(t)
+	h := &faulttest.Healthy{Open: func(faulttest.Pool) backend.Store {
+		s := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, nil)
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}}
 	sent := func() (read, wrote int64) {
 		for i := range 3 {
 			s := c.Primary(i * slot.Count / 3).CommandStats(t)
@@ -81,7 +87,7 @@ func TestImpatientCallers(t *testing.T) {
 }
 
 func TestLongLink(t *testing.T) {
-	h, _ := healthy(t)
+	h := healthy(t)
 	if !*long {
 		h.LongLink(t, 1200, time.Second)
 		return

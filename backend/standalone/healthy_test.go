@@ -92,7 +92,8 @@ func TestFewConnections(t *testing.T) {
 // alone: they are ratios of speed. That calls whose callers left are not sent is
 // TestTake of internal/flight.
 func TestImpatientCallers(t *testing.T) {
-	h, server := healthy(t)
+	server := redistest.Start(t)
+	h := through(t, nil, func(faulttest.Pool) *redis.Client { return redis.NewClient(&redis.Options{Addr: server.Addr()}) })
 	sent := func() (read, wrote int64) {
 		s := server.CommandStats(t)
 		return s["hget"].Calls, s["hset"].Calls

@@ -37,12 +37,10 @@ type Healthy struct {
 
 // counts is what callers got.
 type counts struct {
-	store, undecided, perhaps atomic.Int64
-	openings                  atomic.Int64
-	mu                        struct {
-		sync.Mutex
-		failures []time.Time
-	}
+	store, undecided, openings atomic.Int64
+	first, last                atomic.Int64           // instants of undecided calls, in nanoseconds since begin
+	cause                      atomic.Pointer[string] // of one of them
+	begin                      time.Time
 }
 
 // Changed and Decided make counts an observer.
@@ -58,11 +56,20 @@ func (c *counts) Decided(d headgate.Decision, _ time.Duration) {
 		return
 	}
 	c.undecided.Add(1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.failures = append(c.mu.failures, time.Now()); len(c.mu.failures) < 4 {
-		fmt.Println("undecided:", d.Err)
+	at := int64(time.Since(c.begin))
+	c.last.Store(at)
+	if c.first.CompareAndSwap(0, at) {
+		cause := fmt.Sprint(d.Err)
+		c.cause.Store(&cause)
 	}
+}
+
+// why is the cause of the first undecided call.
+func (c *counts) why() string {
+	if s := c.cause.Load(); s != nil {
+		return *s
+	}
+	return "none"
 }
 
 // share is the part of the calls that the store decided.
@@ -106,7 +113,7 @@ func key(caller, i, n int) string { return fmt.Sprintf("c%d/%d", caller, i%n) }
 // DeadConnections forgets all connections under 64 callers, with so many idle
 // ones: the store decides again within 2 s of the first failure.
 func (h *Healthy) DeadConnections(t *testing.T, idle int) {
-	seen := &counts{}
+	seen := &counts{begin: time.Now()}
 	l := seen.limiter(t, h.Open(Pool{Size: idle}), bucket)
 	if h.Idle != nil {
 		h.Idle(idle)
@@ -118,8 +125,8 @@ func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 	forget := time.AfterFunc(500*time.Millisecond, h.Network.Forget)
 	defer forget.Stop()
 	loop(Callers, 4*time.Second, 2*time.Millisecond, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
-	require.NotEmpty(t, seen.mu.failures)
-	took := seen.mu.failures[len(seen.mu.failures)-1].Sub(seen.mu.failures[0])
+	require.Positive(t, seen.undecided.Load())
+	took := time.Duration(seen.last.Load() - seen.first.Load())
 	t.Logf("%d idle: undecided for %v, %d openings, %d calls", idle, took, seen.openings.Load(), seen.undecided.Load())
 	require.LessOrEqual(t, took, 2*time.Second)
 	require.LessOrEqual(t, seen.openings.Load(), int64(2))
@@ -128,7 +135,7 @@ func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 // LostReplies swallows 2 % of the replies on connections that stay open, and cuts
 // and resets 0.5 % each: the store decides all others.
 func (h *Healthy) LostReplies(t *testing.T, clients, callers int, d time.Duration) {
-	seen := &counts{}
+	seen := &counts{begin: time.Now()}
 	var ls []*headgate.Limiter
 	for range clients {
 		ls = append(ls, seen.limiter(t, h.Open(Pool{}), bucket))
@@ -149,8 +156,8 @@ func (h *Healthy) LostReplies(t *testing.T, clients, callers int, d time.Duratio
 	loop(clients*callers, d, 2*time.Millisecond, func(ctx context.Context, c, i int) { _, _ = ls[c%clients].Allow(ctx, key(c, i, 20)) })
 	t.Logf("%d clients of %d callers: %.2f %% of %d decided by the store, %d openings",
 		clients, callers, 100*seen.share(), seen.store.Load()+seen.undecided.Load(), seen.openings.Load())
-	require.GreaterOrEqual(t, seen.share(), 0.94)
-	require.Zero(t, seen.openings.Load())
+	require.GreaterOrEqual(t, seen.share(), 0.94, seen.why())
+	require.Zero(t, seen.openings.Load(), seen.why())
 }
 
 // FewConnections calls from more callers than the client may have connections,
@@ -163,13 +170,13 @@ func (h *Healthy) FewConnections(t *testing.T) {
 				continue
 			}
 			for _, callers := range []int{4, 8, 24, 64} {
-				seen := &counts{}
+				seen := &counts{begin: time.Now()}
 				l := seen.limiter(t, h.Open(p), bucket)
 				if held > 0 {
 					h.Hold(held)
 				}
 				loop(callers, 500*time.Millisecond, 0, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
-				require.Zero(t, seen.undecided.Load(), "%+v, %d held, %d callers, of %d", p, held, callers, seen.store.Load())
+				require.Zero(t, seen.undecided.Load(), "%+v, %d held, %d callers, of %d: %s", p, held, callers, seen.store.Load(), seen.why())
 				require.Positive(t, seen.store.Load())
 			}
 		}
@@ -209,7 +216,7 @@ func middle(all []float64) float64 {
 // impatient runs one load and returns what the store decided of it, and the
 // median of eight callers beside it whose deadline is the budget's.
 func (h *Healthy) impatient(t *testing.T, callers int, d, deadline time.Duration) (decided int64, beside time.Duration) {
-	seen := &counts{}
+	seen := &counts{begin: time.Now()}
 	l := seen.limiter(t, h.Open(Pool{}), bucket)
 	others := Limiter(t, h.Open(Pool{}), bucket)
 	if o, err := l.With(bucket); err == nil {
@@ -236,13 +243,13 @@ func (h *Healthy) impatient(t *testing.T, callers int, d, deadline time.Duration
 	})
 	running.Wait()
 	slices.Sort(waits)
-	require.Zero(t, seen.openings.Load())
+	require.Zero(t, seen.openings.Load(), seen.why())
 	return seen.store.Load(), waits[len(waits)/2]
 }
 
 // LongLink calls from many callers over a link of 20 ms.
 func (h *Healthy) LongLink(t *testing.T, callers int, d time.Duration) (perSecond float64) {
-	seen := &counts{}
+	seen := &counts{begin: time.Now()}
 	l := seen.limiter(t, h.Open(Pool{Size: 200}), bucket)
 	h.Network.Draw(func() redistest.Fault { return redistest.Delay(20 * time.Millisecond) })
 	defer h.Network.Set(redistest.Pass)
@@ -261,14 +268,14 @@ func (h *Healthy) LongLink(t *testing.T, callers int, d time.Duration) (perSecon
 	perSecond = float64(seen.store.Load()-before) / time.Since(begin).Seconds()
 	t.Logf("%d callers: %.0f decisions per second, %d of %d undecided, %d openings",
 		callers, perSecond, seen.undecided.Load()-undecided, seen.store.Load()-before, seen.openings.Load())
-	require.Zero(t, seen.openings.Load())
+	require.Zero(t, seen.openings.Load(), seen.why())
 	return perSecond
 }
 
 // CheapBesideDear calls a policy that costs the server little beside callers of
 // one that costs it as much as a policy can. It returns the cheap one's median.
 func (h *Healthy) CheapBesideDear(t *testing.T, dear int, d time.Duration) time.Duration {
-	seen := &counts{}
+	seen := &counts{begin: time.Now()}
 	s := h.Open(Pool{})
 	cheap := seen.limiter(t, s, bucket)
 	costly := seen.limiter(t, s, headgate.Policy{Name: "costly",
@@ -291,14 +298,14 @@ func (h *Healthy) CheapBesideDear(t *testing.T, dear int, d time.Duration) time.
 	running.Wait()
 	slices.Sort(waits)
 	t.Logf("beside %d costly callers: p50 %v, %d openings, %d undecided", dear, waits[len(waits)/2], seen.openings.Load(), seen.undecided.Load())
-	require.Zero(t, seen.openings.Load())
+	require.Zero(t, seen.openings.Load(), seen.why())
 	return waits[len(waits)/2]
 }
 
 // CancellingCallers cancels calls on spread keys after up to 2 ms: callers that
 // left free their place at once.
 func (h *Healthy) CancellingCallers(t *testing.T, callers int, d time.Duration) {
-	seen := &counts{}
+	seen := &counts{begin: time.Now()}
 	spread := bucket
 	spread.Shards = 64
 	l := seen.limiter(t, h.Open(Pool{}), spread)
@@ -326,11 +333,11 @@ func (h *Healthy) DenyCacheOverLink(t *testing.T, link time.Duration, turns int,
 	for turn := range turns {
 		var medians [2]time.Duration
 		for i, denyFor := range []time.Duration{0, -1} {
-			seen := &counts{}
+			seen := &counts{begin: time.Now()}
 			l, err := headgate.New(h.Open(Pool{}), []headgate.Policy{drip}, &headgate.Options{Observer: seen, DenyFor: denyFor})
 			require.NoError(t, err)
 			medians[i] = passing(l, fmt.Sprint("k", turn, i), d)
-			require.Zero(t, seen.undecided.Load(), "%v, DenyFor %v", link, denyFor)
+			require.Zero(t, seen.undecided.Load(), "%v, DenyFor %v: %s", link, denyFor, seen.why())
 		}
 		ratios = append(ratios, float64(medians[0])/float64(medians[1]))
 		t.Logf("link %v: passing calls' p50 %v with the cache, %v without", link, medians[0], medians[1])

@@ -75,11 +75,11 @@ func (b *batch) take(pending list, now time.Duration) (rest list) {
 }
 
 // late reports whether the call has too little time left: less than the link
-// takes; or less than two round trips, once a quarter of its time has passed. So
-// where calls come faster than they can be answered, the ones that go have most
-// of their time left, and a busy client does not work for answers that come late.
+// takes; or less than two round trips, once half of its time has passed. So where
+// calls come faster than they can be answered, the ones that go have most of their
+// time left, and a busy client does not work for answers that come late.
 func (b *batch) late(c *call, now time.Duration) bool {
-	return c.deadline-now <= max(b.link, min(2*b.mean, (c.deadline-c.came)*3/4))
+	return c.deadline-now <= max(b.link, min(2*b.mean, (c.deadline-c.came)/2))
 }
 
 // join adds a call, if there is room: to the group of its key, where there is

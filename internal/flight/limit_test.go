@@ -90,8 +90,8 @@ func waiting(came, deadline time.Duration) *call {
 	return c
 }
 
-// TestLate: a call goes while it has two round trips left or three quarters of
-// its time, and never where the link takes all that it has.
+// TestLate: a call goes while it has two round trips left or more than half of its
+// time, and never where the link takes all that it has.
 func TestLate(t *testing.T) {
 	for _, test := range []struct {
 		about      string
@@ -102,8 +102,8 @@ func TestLate(t *testing.T) {
 		{"fresh, of a quick server", 100 * us, 200 * us, 2 * ms, false},
 		{"old, of a quick server", 100 * us, 200 * us, 500 * us, false},
 		{"two round trips left", 100 * us, 200 * us, 400 * us, true},
-		{"fresh, of a slow server", 100 * us, 3 * ms, 1900 * us, false},
-		{"a quarter of its time has passed", 100 * us, 3 * ms, 1500 * us, true},
+		{"fresh, of a slow server", 100 * us, 3 * ms, 1100 * us, false},
+		{"half of its time has passed", 100 * us, 3 * ms, 1000 * us, true},
 		{"less than the link takes", 5 * ms, 5 * ms, 2 * ms, true},
 		{"nothing is known", 0, 0, 1, false},
 		{"over", 0, 0, 0, true},
