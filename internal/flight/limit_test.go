@@ -154,7 +154,7 @@ func TestCrowded(t *testing.T) {
 	c := waiting(0, 95*ms)
 	require.False(t, q.crowded(c, 10*maxGroups*3))
 	require.True(t, q.crowded(c, 10*maxGroups*4))
-	require.False(t, q.crowded(waiting(0, ms), maxGroups), "few calls are never a crowd")
+	require.False(t, q.crowded(waiting(0, ms), 10*maxGroups), "one round trip of full batches is no crowd")
 	q.alone = true
 	require.False(t, q.crowded(c, 10*maxGroups*4))
 }

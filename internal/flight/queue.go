@@ -90,8 +90,11 @@ func (q *Queue) push(c *call, ready bool) (leaves bool, err error) {
 // wait, even if each round trip is full and none is delayed. Such a call would
 // cost the server its share of a batch and the caller its time.
 func (q *Queue) crowded(c *call, n int) bool {
-	t, perTrip := &q.mu.trips, time.Duration(maxGroups*q.mu.limit)
-	return !q.alone && n > maxGroups && t.link*(perTrip+time.Duration(n))/perTrip > c.deadline-c.came
+	perTrip := maxGroups * q.mu.limit
+	if q.alone || n <= perTrip {
+		return false // the common case
+	}
+	return q.mu.trips.link*time.Duration(perTrip+n) > (c.deadline-c.came)*time.Duration(perTrip)
 }
 
 // place takes the place of one more batch in flight, where there is one and
