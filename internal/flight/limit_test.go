@@ -174,3 +174,16 @@ func TestPlace(t *testing.T) {
 	require.False(t, q.place(), "the limit")
 	require.Equal(t, 2, q.mu.out)
 }
+
+// TestRefusedAtOnce: a call that a crowd keeps from an answer in time is not
+// pending, and counts for none that comes later.
+func TestRefusedAtOnce(t *testing.T) {
+	q := New(nil, nil, 100*ms, false)
+	q.mu.trips = *noted(20*ms, 100, 100, 20*ms)
+	q.mu.limit = 10
+	q.callers.Store(10 * maxGroups * 4)
+	_, err := q.push(waiting(0, 95*ms), false)
+	require.ErrorIs(t, err, backend.ErrUnavailable)
+	require.Nil(t, q.mu.pending.first)
+	require.EqualValues(t, 10*maxGroups*4, q.callers.Load())
+}
