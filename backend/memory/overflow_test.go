@@ -190,12 +190,18 @@ func TestTheOverflowsInstant(t *testing.T) {
 		algo.FixedWindow(algo.PerSecond(100)), algo.SlidingWindow(algo.PerSecond(100)), algo.TokenBucket(algo.PerSecond(100), 100),
 		algo.BucketedWindow(algo.PerSecond(100), 10), algo.SlidingLog(algo.PerSecond(100)),
 	} {
-		s := New(&Options{MaxKeys: 1})
-		require.True(t, takes(t, s, "own", by("own", slow(1)[0])))
+		s := New(&Options{MaxKeys: 4096}) // of many stripes, so that the keys lie in different ones
+		for i := range 4096 {
+			require.True(t, takes(t, s, fmt.Sprint("own", i), by("own", slow(1)[0])))
+		}
 		g := backend.Group{Key: "a", Policies: []backend.Policy{by("p", a)}, Cost: 50}
+		stripe := func() *stripe { return &s.stripes[s.hash(&g)>>s.shift] }
+		s.clock.epoch += time.Hour.Microseconds()
+		first := stripe()
 		require.True(t, ask(t, s, backend.Take, g).Allowed)
 		s.clock.epoch -= time.Hour.Microseconds()
-		g.Key = "b"
+		for g.Key = "b"; stripe() == first; g.Key += "b" {
+		}
 		require.Equal(t, int64(100), ask(t, s, backend.Take, g).Used, a.String())
 		g.Key = "c"
 		require.Equal(t, int64(100), ask(t, s, backend.Peek, g).Used, "of another stripe: %v", &a)
