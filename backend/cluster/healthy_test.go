@@ -21,6 +21,15 @@ func (p *proxies) Draw(f func() redistest.Fault) { p.each(func(x *redistest.Prox
 
 func (p *proxies) Forget() { p.each(func(x *redistest.Proxy) { x.Forget() }) }
 
+// budget is the default where figures are asked for. Else the tests share two busy
+// cores with others, and the budget is not their subject.
+func budget() time.Duration {
+	if *long {
+		return 0
+	}
+	return 400 * time.Millisecond
+}
+
 // healthy returns the tests on a cluster whose nodes lie behind proxies.
 func healthy(t *testing.T) *faulttest.Healthy {
 	c := redistest.StartCluster(t)
@@ -33,7 +42,7 @@ func healthy(t *testing.T) *faulttest.Healthy {
 		Open: func(pool faulttest.Pool) backend.Store {
 			o := p.options(c)
 			o.PoolSize, o.MaxActiveConns = pool.Size, pool.MaxActive
-			s := cluster.New(with{o}, nil)
+			s := cluster.New(with{o}, &cluster.Options{Budget: budget()})
 			t.Cleanup(func() { _ = s.Close() })
 			return s
 		},
@@ -64,7 +73,7 @@ func TestFewConnections(t *testing.T) {
 func TestImpatientCallers(t *testing.T) {
 	c := redistest.StartCluster(t)
 	h := &faulttest.Healthy{Open: func(faulttest.Pool) backend.Store {
-		s := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, nil)
+		s := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, &cluster.Options{Budget: budget()})
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}}

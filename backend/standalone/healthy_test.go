@@ -16,6 +16,15 @@ import (
 
 var long = flag.Bool("long", false, "run the tests of healthy servers at the length that their figures are published for")
 
+// budget is the default where figures are asked for. Else the tests share two busy
+// cores with others, and the budget is not their subject.
+func budget() time.Duration {
+	if *long {
+		return 0
+	}
+	return 400 * time.Millisecond
+}
+
 // healthy returns the tests on a server behind a proxy, with clients as a user
 // makes them: by go-redis' defaults.
 func healthy(t *testing.T) (*faulttest.Healthy, *redistest.Server) {
@@ -42,7 +51,7 @@ func through(t *testing.T, proxy *redistest.Proxy, dial func(faulttest.Pool) *re
 			c := dial(p)
 			client = c
 			t.Cleanup(func() { _ = c.Close() })
-			return standalone.New(c, nil)
+			return standalone.New(c, &standalone.Options{Budget: budget()})
 		},
 		Idle: func(n int) {
 			for _, c := range connections(n) {

@@ -110,11 +110,31 @@ func loop(callers int, d, pause time.Duration, call func(ctx context.Context, ca
 // key is one of n keys of a caller.
 func key(caller, i, n int) string { return fmt.Sprintf("c%d/%d", caller, i%n) }
 
+// warm calls until all limiters decide: connections, scripts and slots are there
+// then. It forgets what was counted.
+func warm(t *testing.T, seen *counts, ls ...*headgate.Limiter) {
+	for _, l := range ls {
+		require.Eventually(t, func() bool {
+			for i := range 20 { // keys of all nodes
+				if d, err := l.Allow(context.Background(), key(0, i, 20)); err != nil || d.Err != nil {
+					return false
+				}
+			}
+			return true
+		}, 20*time.Second, time.Millisecond)
+	}
+	seen.store.Store(0)
+	seen.undecided.Store(0)
+	seen.openings.Store(0)
+	seen.first.Store(0)
+}
+
 // DeadConnections forgets all connections under 64 callers, with so many idle
 // ones: the store decides again within 2 s of the first failure.
 func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 	seen := &counts{begin: time.Now()}
 	l := seen.limiter(t, h.Open(Pool{Size: idle}), bucket)
+	warm(t, seen, l)
 	if h.Idle != nil {
 		h.Idle(idle)
 	} else {
@@ -140,6 +160,7 @@ func (h *Healthy) LostReplies(t *testing.T, clients, callers int, d time.Duratio
 	for range clients {
 		ls = append(ls, seen.limiter(t, h.Open(Pool{}), bucket))
 	}
+	warm(t, seen, ls...)
 	var n atomic.Int64
 	h.Network.Draw(func() redistest.Fault {
 		switch n.Add(1) % 200 {
@@ -172,6 +193,7 @@ func (h *Healthy) FewConnections(t *testing.T) {
 			for _, callers := range []int{4, 8, 24, 64} {
 				seen := &counts{begin: time.Now()}
 				l := seen.limiter(t, h.Open(p), bucket)
+				warm(t, seen, l)
 				if held > 0 {
 					h.Hold(held)
 				}
@@ -218,6 +240,7 @@ func middle(all []float64) float64 {
 func (h *Healthy) impatient(t *testing.T, callers int, d, deadline time.Duration) (decided int64, beside time.Duration) {
 	seen := &counts{begin: time.Now()}
 	l := seen.limiter(t, h.Open(Pool{}), bucket)
+	warm(t, seen, l)
 	others := Limiter(t, h.Open(Pool{}), bucket)
 	if o, err := l.With(bucket); err == nil {
 		others = o // on the same store, and so the same queue
@@ -251,6 +274,7 @@ func (h *Healthy) impatient(t *testing.T, callers int, d, deadline time.Duration
 func (h *Healthy) LongLink(t *testing.T, callers int, d time.Duration) (perSecond float64) {
 	seen := &counts{begin: time.Now()}
 	l := seen.limiter(t, h.Open(Pool{Size: 200}), bucket)
+	warm(t, seen, l)
 	h.Network.Draw(func() redistest.Fault { return redistest.Delay(20 * time.Millisecond) })
 	defer h.Network.Set(redistest.Pass)
 	run := func(d time.Duration) {
@@ -278,6 +302,7 @@ func (h *Healthy) CheapBesideDear(t *testing.T, dear int, d time.Duration) time.
 	seen := &counts{begin: time.Now()}
 	s := h.Open(Pool{})
 	cheap := seen.limiter(t, s, bucket)
+	warm(t, seen, cheap)
 	costly := seen.limiter(t, s, headgate.Policy{Name: "costly",
 		Algorithm: algo.BucketedWindow(algo.PerHour(1<<30), algo.MaxBuckets), OnFailure: headgate.FailClosed})
 	var mu sync.Mutex
@@ -309,6 +334,7 @@ func (h *Healthy) CancellingCallers(t *testing.T, callers int, d time.Duration) 
 	spread := bucket
 	spread.Shards = 64
 	l := seen.limiter(t, h.Open(Pool{}), spread)
+	warm(t, seen, l)
 	loop(callers, d, time.Millisecond, func(ctx context.Context, c, i int) {
 		ctx, cancel := context.WithCancel(ctx)
 		timer := time.AfterFunc(time.Duration((c+i)%2000)*time.Microsecond, cancel)
