@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -78,6 +79,53 @@ func TestFloodOnASpentKey(t *testing.T) {
 	require.LessOrEqual(t, sent, int64(2*2))
 	require.Greater(t, asked, 1000)
 	require.Zero(t, passed)
+}
+
+// TestFloodWithinTheBudget: the flood leaves the processor to the caller that asks.
+// Otherwise that call misses the default budget, the denial ends unrefreshed, and
+// every caller asks at once. A second try is for a machine that is busy elsewhere.
+func TestFloodWithinTheBudget(t *testing.T) {
+	const seconds = 5
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	proxy.Set(redistest.Delay(20 * time.Millisecond))
+	var sent, undecided int64
+	for try := range 2 {
+		store := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil)
+		seen := &metrics{}
+		l := limiter(t, store, &headgate.Options{Observer: seen}, hourly)
+		key := fmt.Sprint("k", try)
+		_, err := l.AllowN(t.Context(), key, 10)
+		require.NoError(t, err)
+		_, err = l.Allow(t.Context(), key)
+		require.NoError(t, err)
+		server.ResetStats(t)
+		spin(t, l, key, 256, seconds*time.Second)
+		sent, undecided = server.CommandStats(t)["evalsha"].Calls, seen.decisions[headgate.FromFailClosed].Load()
+		t.Log(sent, "commands,", undecided, "answers by failure mode")
+		if sent <= 2*seconds && undecided == 0 {
+			return
+		}
+	}
+	t.Errorf("%d commands in %d s, %d answers by failure mode", sent, seconds, undecided)
+}
+
+// spin has callers call without a pause, with a context that can end.
+func spin(t *testing.T, l *headgate.Limiter, key string, callers int, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var all sync.WaitGroup
+	for end := time.Now().Add(d); callers > 0; callers-- {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for time.Now().Before(end) {
+				_, _ = l.Allow(ctx, key)
+			}
+		}()
+	}
+	all.Wait()
 }
 
 // TestFloodOnALimit: where units come free meanwhile, the callers that ask for

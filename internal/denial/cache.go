@@ -90,10 +90,11 @@ func (c *cache) place(key string) place {
 }
 
 // find returns a denial of the request that holds at now, where an answer stands
-// for so long; nil where the caller is to ask. One caller asks before a denial
-// ends that outlasts that time: so a flood on a spent key asks about once per
-// second, and the others are still answered meanwhile.
-func (st *stripe) find(r *backend.Request, now, stand time.Duration) *entry {
+// for so long; nil where none does. Before a denial ends that outlasts that time,
+// one caller is to refresh it: leads is true for that caller. So a flood on a spent
+// key asks about once per second. pending is closed when that caller has its
+// answer; nil where nobody asks.
+func (st *stripe) find(r *backend.Request, now, stand time.Duration) (e *entry, pending chan struct{}, leads bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.sweep(now)
@@ -101,13 +102,13 @@ func (st *stripe) find(r *backend.Request, now, stand time.Duration) *entry {
 		if !e.denies(&r.Group) || now >= e.sent+min(e.lasts, stand) {
 			continue
 		}
-		if e.decision.RetryAfter > stand && now >= e.sent+stand*3/4 && !e.asked {
-			e.asked = true
-			return nil
+		if e.decision.RetryAfter > stand && now >= e.sent+stand*3/4 && e.refresh == nil {
+			e.refresh = make(chan struct{})
+			return e, e.refresh, true
 		}
-		return e
+		return e, e.refresh, false
 	}
-	return nil
+	return nil, nil, false
 }
 
 // passed drops the denials of a request that passed.

@@ -90,19 +90,43 @@ func (s *Store) forget(r *backend.Request) {
 }
 
 // recall answers from the cached denials of the key, and asks next where none
-// holds. No call waits for another one: calls of one key that ask at once merge
-// into one batch below.
+// holds. A call that would pass waits for no other one: calls of one key that ask
+// at once merge into one batch below.
 func (s *Store) recall(ctx context.Context, r *backend.Request, d *backend.Decision, at place) error {
-	if r.Check(ctx) != nil || s.cache.closed() {
-		return s.next.Do(ctx, r, d) // which returns the error
+	for waited := false; ; waited = true {
+		if r.Check(ctx) != nil || s.cache.closed() {
+			return s.next.Do(ctx, r, d) // which returns the error
+		}
+		now := s.cache.now()
+		e, pending, leads := at.find(r, now, s.stand)
+		switch {
+		case leads:
+			defer close(pending) // also if next panics
+			return s.ask(ctx, r, d, at, now)
+		case e == nil:
+			return s.ask(ctx, r, d, at, now)
+		case waited || pending == nil:
+			s.said.Add(1)
+			e.answer(&r.Group, d, now)
+			return nil
+		}
+		await(ctx, pending)
 	}
-	now := s.cache.now()
-	if e := at.find(r, now, s.stand); e != nil {
-		s.said.Add(1)
-		e.answer(&r.Group, d, now)
-		return nil
+}
+
+// held is how long a denied call waits for the caller that refreshes the denial.
+// The cached denial still holds then. Without the wait, a flood that is answered
+// from memory takes the processor from that caller until its budget is spent.
+const held = 10 * time.Millisecond
+
+func await(ctx context.Context, pending chan struct{}) {
+	timer := time.NewTimer(held)
+	defer timer.Stop()
+	select {
+	case <-pending:
+	case <-ctx.Done():
+	case <-timer.C:
 	}
-	return s.ask(ctx, r, d, at, now)
 }
 
 // room is for the states of a call that wants none, and for the request that

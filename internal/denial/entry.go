@@ -9,7 +9,7 @@ import (
 )
 
 // entry is one denial: to whom, of what, by which numbers, and until when.
-// Only asked changes.
+// Only refresh changes.
 type entry struct {
 	sub      string
 	policies []backend.Policy
@@ -20,7 +20,7 @@ type entry struct {
 	told     time.Duration // when the answer had come
 	lasts    time.Duration // from sent, Longest at most
 
-	asked bool // a caller asks whether it still holds; guarded by the stripe's lock
+	refresh chan struct{} // nil until a caller asks whether it still holds; guarded by the stripe's lock
 }
 
 func newEntry(g *backend.Group, d *backend.Decision, sent, told time.Duration) *entry {

@@ -3,6 +3,7 @@
 package denial
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,85 @@ func TestOneAsksBeforeTheEnd(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		require.True(t, cached(t, s, take("k", one, 1)))
+	})
+}
+
+// refreshing is a wrapper whose denial of the key "k" holds for a while yet, and
+// which a caller refreshes until answer is called.
+func refreshing(t *testing.T, do func(*backend.Request) (backend.Decision, error)) (f *fake, s *Store, answer func()) {
+	f, s = denied(t, time.Minute, one, 1)
+	f.advance(Longest * 3 / 4)
+	hold := make(chan struct{})
+	f.do = func(r *backend.Request) (backend.Decision, error) {
+		<-hold
+		return do(r)
+	}
+	go func() {
+		defer func() { _ = recover() }()
+		_, _ = backend.Ask(context.Background(), s, take("k", one, 1))
+	}()
+	synctest.Wait()
+	require.EqualValues(t, 2, f.asked.Load())
+	return f, s, func() { close(hold) }
+}
+
+// TestDeniedCallsWait for the caller that asks, for a short time, and are denied
+// from memory then.
+func TestDeniedCallsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, answer := refreshing(t, denies(time.Minute))
+		begin := time.Now()
+		require.True(t, cached(t, s, take("k", one, 1)))
+		require.Equal(t, held, time.Since(begin), "without an answer")
+		go func() {
+			time.Sleep(held / 2)
+			answer()
+		}()
+		begin = time.Now()
+		require.True(t, cached(t, s, take("k", one, 1)))
+		require.Equal(t, held/2, time.Since(begin), "until the answer")
+		f.advance(Longest/2 - 1) // the refreshed denial outlasts the first
+		require.True(t, cached(t, s, take("k", one, 1)))
+	})
+}
+
+// TestDeniedCallsAskAfterAPass: what the caller that asks finds to pass denies
+// nobody any more.
+func TestDeniedCallsAskAfterAPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s, answer := refreshing(t, leaves(9))
+		go func() {
+			time.Sleep(held / 2)
+			answer()
+		}()
+		require.True(t, ask(t, s, take("k", one, 1)).Allowed)
+	})
+}
+
+// TestRefreshLost: after a panic in the caller that asks, no call waits.
+func TestRefreshLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, s, answer := refreshing(t, func(*backend.Request) (backend.Decision, error) { panic("a hook of the user's") })
+		answer()
+		synctest.Wait()
+		begin := time.Now()
+		require.True(t, cached(t, s, take("k", one, 1)))
+		require.Zero(t, time.Since(begin))
+	})
+}
+
+// TestWaitEndsWithTheContext: a denied call waits no longer than its caller.
+func TestWaitEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, s, answer := refreshing(t, denies(time.Minute))
+		ctx, cancel := context.WithTimeout(t.Context(), held/2)
+		defer cancel()
+		begin := time.Now()
+		_, err := backend.Ask(ctx, s, take("k", one, 1))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, held/2, time.Since(begin))
+		require.EqualValues(t, 3, f.asked.Load(), "next words the error, and sends nothing")
+		answer()
 	})
 }
 
