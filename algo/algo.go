@@ -201,15 +201,6 @@ func (a *Algorithm) View(w []int64, now int64) (v View) {
 	return v
 }
 
-// Newest returns the newest instant that a key's words tell, of the kinds that
-// keep few: no decision on them was made before it.
-func (a *Algorithm) Newest(w []int64) int64 {
-	if a.kind == KindTokenBucket {
-		return w[1]
-	}
-	return w[0]
-}
-
 // Look is View where the result has a place already: it has more fields than
 // the compiler keeps in registers, and copying it took longer than making it.
 func (a *Algorithm) Look(v *View, w []int64, now int64) {
@@ -271,21 +262,6 @@ func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
 		w[0], w[1] = v.x, v.At
 	}
 	return w
-}
-
-// Try is Newest, Look, Fits, Take, RetryAt and ResetAt at once, for the kinds
-// that keep few words: it charges n units if they fit, and then retryAt is 0. It
-// is for a clock that never steps back, and decides at now or at the newest
-// instant of the words, which the clock has reached then. A hit in a store in this
-// process took a tenth longer to go through a View.
-func (a *Algorithm) Try(w []int64, now, n int64) (at, used, retryAt, resetAt int64) {
-	if a.kind == KindTokenBucket {
-		return a.tokenTry(w, now, n)
-	}
-	if a.kind == KindSlidingWindow {
-		return a.slidingTry(w, now, n)
-	}
-	return a.fixedTry(w, now, n)
 }
 
 // RetryAt returns the first instant at which n units fit if nobody else

@@ -29,16 +29,6 @@ func (a *Algorithm) counted(start, count, now int64) (at, window, counts int64) 
 	return at, window, count
 }
 
-func (a *Algorithm) fixedTry(w []int64, now, n int64) (at, used, retryAt, resetAt int64) {
-	at, window, count := a.counted(w[0], w[1], max(now, w[0]))
-	end := window + a.period
-	if count+n > a.max {
-		return at, count, end, end
-	}
-	w[0], w[1] = window, count+n
-	return at, count + n, 0, end
-}
-
 // window makes an algorithm that needs no numbers beside its limit.
 func window(k Kind, l Limit) Algorithm {
 	p := l.Period.Microseconds()

@@ -42,16 +42,6 @@ func (a *Algorithm) slid(start, prev, cur, now int64) (used, at, bucket, before,
 	return used, at, bucket, prev, cur
 }
 
-func (a *Algorithm) slidingTry(w []int64, now, n int64) (at, used, retryAt, resetAt int64) {
-	used, at, bucket, prev, cur := a.slid(w[0], w[1], w[2], max(now, w[0]))
-	if used+n > a.max {
-		return at, used, a.slidingRetryAt(bucket, prev, cur, n), a.slidingResetAt(bucket, prev, cur)
-	}
-	cur += n
-	w[0], w[1], w[2] = bucket, prev, cur
-	return at, used + n, 0, a.slidingResetAt(bucket, prev, cur)
-}
-
 func (a *Algorithm) slidingRetryAt(bucket, prev, cur, n int64) int64 {
 	room := a.max - n
 	if cur <= room { // the previous bucket alone is in the way

@@ -56,21 +56,6 @@ func (a *Algorithm) after(level, passed int64) int64 { return max(0, level-mulDi
 
 func units(level int64) int64 { return (level + fraction - 1) >> fractionBits }
 
-func (a *Algorithm) tokenTry(w []int64, now, n int64) (at, used, retryAt, resetAt int64) {
-	level, since := w[0], w[1]
-	left, at := level, max(now, since)
-	if at > since {
-		left = a.after(level, at-since)
-	}
-	used = units(left)
-	if used+n > a.max {
-		return at, used, since + a.leaks(level-(a.max-n)*fraction), since + a.leaks(level)
-	}
-	left += n * fraction
-	w[0], w[1] = left, at
-	return at, used + n, 0, at + a.leaks(left)
-}
-
 // leaks returns how long it takes until that much has leaked.
 func (a *Algorithm) leaks(level int64) int64 { return min(mulDivUp(level, a.b, a.a), longest) }
 

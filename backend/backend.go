@@ -139,12 +139,6 @@ type Request struct {
 	Last bool    // nobody above tries elsewhere: the failure mode applies; else ErrUnavailable comes back
 }
 
-// Plain reports whether the request is a take by one policy, of which nothing
-// but the decision is wanted.
-func (r *Request) Plain() bool {
-	return r.Op == Take && len(r.Policies) == 1 && r.Costs == nil && r.Sub == "" && r.Charge == nil && r.Each == nil
-}
-
 // Group is one key with the policies that count it and what it asks of each.
 type Group struct {
 	Key      string

@@ -87,14 +87,6 @@ func (g *Group) Decide(op Op, now, at int64, readings []Reading, d *Decision) {
 	}
 }
 
-// Word is Decide for a plain take of a policy, met at now with these of a
-// Reading.
-func (p *Policy) Word(d *Decision, cost, now, used, retryAt, resetAt int64) {
-	if p.state(&d.State, now, used, retryAt, resetAt); d.RetryAfter == 0 {
-		d.Allowed, d.Granted = true, cost
-	}
-}
-
 func (p *Policy) state(s *State, now, used, retryAt, resetAt int64) {
 	limit := p.Algorithm.Max()
 	s.Policy, s.Counted = p.Name, true
