@@ -91,15 +91,16 @@ func (c *counts) limiter(t testing.TB, s backend.Store, ps ...headgate.Policy) *
 // loop calls from so many callers until the time is over, with contexts that can
 // end.
 func loop(callers int, d, pause time.Duration, call func(ctx context.Context, caller, i int)) {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	until := time.Now().Add(d)
 	var running sync.WaitGroup
 	for c := range callers {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			for i := 0; ctx.Err() == nil; i++ {
-				call(context.WithoutCancel(ctx), c, i)
+			for i := 0; time.Now().Before(until); i++ {
+				call(ctx, c, i)
 				time.Sleep(pause)
 			}
 		}()
