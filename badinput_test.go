@@ -105,7 +105,8 @@ func TestZeroLimiter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { invalid(t, call(), "limiter", "zero") })
 	}
-	_, err := limiter(t, memory.New(nil), nil, perMinute).Ping(nil) //nolint:staticcheck // on purpose
+	var none context.Context
+	_, err := limiter(t, memory.New(nil), nil, perMinute).Ping(none)
 	invalid(t, err, "context", "nil")
 	require.Zero(t, l.Stats())
 	require.Empty(t, l.Circuits())

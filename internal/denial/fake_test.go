@@ -100,10 +100,6 @@ func leaves(n int64) func(r *backend.Request) (backend.Decision, error) {
 	}
 }
 
-func unavailable(*backend.Request) (backend.Decision, error) {
-	return backend.Decision{Source: backend.FromFailClosed, Err: backend.ErrUnavailable}, nil
-}
-
 func take(key string, ps []backend.Policy, n int64) backend.Request {
 	return backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: n}}
 }

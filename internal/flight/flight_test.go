@@ -196,9 +196,3 @@ func TestGoexitingHook(t *testing.T) {
 	_, err := q.Ask(ctx, "k", 0, take("k"))
 	require.NoError(t, err)
 }
-
-func closed() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}
