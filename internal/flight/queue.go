@@ -144,6 +144,7 @@ func (q *Queue) fill(now time.Duration) *batch {
 	q.mu.filling = false
 	if b.calls == 0 {
 		q.mu.out--
+		batches.Put(b)
 		b = nil
 	}
 	if q.place() {
