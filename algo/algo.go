@@ -12,6 +12,7 @@
 package algo
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -28,14 +29,12 @@ const (
 	KindSlidingLog
 )
 
-var kindNames = [...]string{"none", "FixedWindow", "SlidingWindow", "TokenBucket", "BucketedWindow", "SlidingLog"}
-
 // String returns the algorithm's name.
 func (k Kind) String() string {
-	if int(k) >= len(kindNames) {
-		return "unknown"
+	if k == 0 {
+		return "none"
 	}
-	return kindNames[k]
+	return cmp.Or(k.rule().name, "unknown")
 }
 
 // Algorithm is a rule with its numbers. It is a comparable value, safe to

@@ -13,6 +13,8 @@ func BucketedWindow(l Limit, buckets int64) Algorithm {
 		a: buckets, b: max(ceilDiv(period, max(buckets, 1)), 1), fill: period})
 }
 
+var bucketedWindow = rule{name: "BucketedWindow", storage: StoredPacked, letter: 'b'}
+
 // In a bucketed Algorithm a is the number of buckets, b their width in µs.
 // The words are start, sum, then the counts as a ring: the bucket that
 // starts at s has the slot (s / width) mod (buckets + 1). In a View x is the

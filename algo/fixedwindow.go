@@ -9,6 +9,8 @@ func FixedWindow(l Limit) Algorithm {
 	return window(KindFixedWindow, l)
 }
 
+var fixedWindow = rule{name: "FixedWindow", storage: StoredWords, letter: 'f'}
+
 // In a fixed View x is the window's start, y its count.
 
 func (a *Algorithm) fixedView(v *View, w []int64, now int64) {

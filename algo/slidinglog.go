@@ -16,6 +16,8 @@ func SlidingLog(l Limit) Algorithm {
 // The words are head, number of entries, base (the sum before the first
 // entry), then the ring: pairs of time and sum up to and with the entry. Times
 // never fall: an entry made while the newest lies ahead is recorded with it.
+var slidingLog = rule{name: "SlidingLog", storage: StoredApart}
+
 // In a log View x is the newest entry's time, y the first that counts, z how
 // many there are (both as positions from the head).
 

@@ -15,6 +15,8 @@ func SlidingWindow(l Limit) Algorithm {
 	return window(KindSlidingWindow, l)
 }
 
+var slidingWindow = rule{name: "SlidingWindow", storage: StoredWords, letter: 's'}
+
 // In a sliding View x is the current bucket's start, y the previous count, z
 // the current one.
 

@@ -28,6 +28,8 @@ const (
 // now + longest is still a whole number below 2^53.
 const longest = 1 << 52
 
+var tokenBucket = rule{name: "TokenBucket", storage: StoredWords, letter: 't'}
+
 // In a token Algorithm a/b is how many fractions leak a microsecond, reduced;
 // fill is how long a full bucket takes to be as new. In a token View x is the
 // level at View.At, and y the level that was stored at the instant z: an

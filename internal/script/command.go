@@ -118,14 +118,14 @@ func (c *command) addFields(g, last *Group) {
 // addKeys adds the stored keys that the group's script touches.
 func (c *command) addKeys(p Prefix, g *Group) {
 	for i := range g.Policies {
-		if !isLog(&g.Policies[i]) {
+		if !isApart(&g.Policies[i]) {
 			b := c.buf()
 			*b = p.appendHash(*b, g.Tag)
 			break
 		}
 	}
 	for i := range g.Policies {
-		if isLog(&g.Policies[i]) {
+		if isApart(&g.Policies[i]) {
 			b := c.buf()
 			*b = appendLog(p.appendHash(*b, g.Tag), &g.Policies[i])
 		}

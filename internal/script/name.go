@@ -50,14 +50,11 @@ func (p Prefix) Log(tag string, policy *backend.Policy) string {
 // ":log:1m/api".
 func appendLog(b []byte, p *backend.Policy) []byte { return appendCount(append(b, ":log:"...), p) }
 
-// kindLetters begin the field names.
-const kindLetters = "?fstb"
-
 // appendField names the field of a small state: as "f1m/api", "b1h/10/api",
 // "t/api".
 func appendField(b []byte, p *backend.Policy) []byte {
-	if k := p.Algorithm.Kind(); int(k) < len(kindLetters) { // a log has no field, and none can be named so
-		b = append(b, kindLetters[k])
+	if letter := p.Algorithm.Kind().Letter(); letter != 0 { // what lies apart has no field, and none can be named so
+		b = append(b, letter)
 	}
 	return appendCount(b, p)
 }
@@ -96,7 +93,7 @@ func (g *Group) stored(p Prefix) string {
 	var at []string
 	for i := range g.Policies {
 		name := p.Hash(g.Tag)
-		if isLog(&g.Policies[i]) {
+		if isApart(&g.Policies[i]) {
 			name = p.Log(g.Tag, &g.Policies[i])
 		}
 		if !slices.Contains(at, name) {
@@ -106,4 +103,5 @@ func (g *Group) stored(p Prefix) string {
 	return strings.Join(at, " or ")
 }
 
-func isLog(p *backend.Policy) bool { return p.Algorithm.Kind() == algo.KindSlidingLog }
+// isApart reports whether the policy's counts have a Redis key of their own.
+func isApart(p *backend.Policy) bool { return p.Algorithm.Kind().Storage() == algo.StoredApart }

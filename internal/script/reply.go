@@ -235,7 +235,7 @@ func (g *Group) retries(r *reader, t *Take, views []algo.View, readings []backen
 
 // many reports whether a kind keeps too much to send: the script answers
 // with what it amounts to.
-func many(a *algo.Algorithm) bool { return a.Kind() >= algo.KindBucketedWindow }
+func many(a *algo.Algorithm) bool { return a.Kind().Storage() != algo.StoredWords }
 
 func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
 	if many(a) {

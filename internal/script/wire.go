@@ -134,7 +134,7 @@ func (g *Group) shape(takes int) byte {
 		return mixed
 	}
 	for i := range g.Policies {
-		if isLog(&g.Policies[i]) {
+		if isApart(&g.Policies[i]) {
 			return mixed
 		}
 	}
@@ -143,7 +143,7 @@ func (g *Group) shape(takes int) byte {
 
 func packPolicy(b []byte, p *backend.Policy) []byte {
 	limit, period, x, y, fill := p.Algorithm.Numbers()
-	b = append(b, byte(p.Algorithm.Kind()))
+	b = append(b, p.Algorithm.Kind().Wire())
 	for _, v := range [...]int64{limit, period, x, y, fill} {
 		b = double(b, v)
 	}
