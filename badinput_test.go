@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -65,13 +67,13 @@ func TestBadStores(t *testing.T) {
 			_, err := headgate.New(c.store, []headgate.Policy{perMinute}, nil)
 			invalid(t, err, c.what, c.value)
 			if strings.HasPrefix(c.value, "zero") {
-				d, err := backend.Ask(context.Background(), c.store, backend.Request{Op: backend.Take,
+				d, err := layer.Ask(context.Background(), c.store, backend.Request{Op: backend.Take,
 					Group: backend.Group{Key: "k", Policies: []backend.Policy{perMinute}, Cost: 1}})
 				invalid(t, err, c.what, c.value)
 				require.Zero(t, d)
 				_, err = c.store.(backend.Pinger).Ping(context.Background())
 				invalid(t, err, c.what, c.value)
-				c.store.(backend.Rounds).DoAll(context.Background(), make([]backend.Request, 1), make([]backend.Answer, 1))
+				c.store.(layer.Batcher).DoAll(context.Background(), make([]backend.Request, 1), make([]layer.Answer, 1))
 				require.NoError(t, c.store.Close())
 			}
 		})

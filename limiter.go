@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/shard"
 )
 
@@ -50,8 +51,8 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Logger:    opts.Logger,
 	})}
 	l.shard = shard.New(l.breaker, s)
-	if h, ok := s.(backend.Hubbed); ok { // else a call costs less than a look
-		l.denial = denial.New(l.shard, h, cmp.Or(opts.DenyFor, denial.Longest))
+	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
+		l.denial = denial.New(l.shard, shared, cmp.Or(opts.DenyFor, denial.Longest))
 	}
 	return l.With(policies...)
 }
@@ -70,12 +71,12 @@ func isNil(s backend.Store) bool {
 // local returns the store that decides for FailLocal: one for all limiters on
 // s, so that what one of them let pass another does not let pass again.
 func local(s backend.Store) backend.Store {
-	h, ok := s.(backend.Hubbed)
-	if !ok {
+	shared := layer.Of(s)
+	if shared == nil {
 		return memory.New(nil)
 	}
 	type key struct{}
-	return h.Hub().Share(key{}, func() any { return memory.New(nil) }).(*memory.Store)
+	return shared.Value(key{}, func() any { return memory.New(nil) }).(*memory.Store)
 }
 
 // With returns a limiter by another list of policies on the same store: for

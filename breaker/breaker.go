@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -130,7 +132,7 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range ways {
 		*d = backend.Decision{} // of what an earlier way said nothing holds
-		if !r.Last || !backend.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
+		if !r.Last || !layer.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
 			return err
 		}
 		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal {
@@ -141,9 +143,9 @@ func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, er
 	return nil
 }
 
-// DoAll asks next for all of them at once; see backend.Rounds.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
-	backend.DoAll(ctx, s.next, rs, answers)
+// DoAll asks next for all of them at once; see layer.Batcher.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	layer.DoAll(ctx, s.next, rs, answers)
 	for i := range rs {
 		if a := &answers[i]; a.Err != nil {
 			a.Err = s.Fail(ctx, &rs[i], &a.Decision, a.Err)

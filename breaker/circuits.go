@@ -11,6 +11,8 @@ import (
 	"time"
 	"weak"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 	"github.com/sony/gobreaker/v2"
 )
@@ -54,13 +56,13 @@ func newCircuits() *circuits {
 // of returns the circuits of the store under s, one set for all limiters on
 // it, and stands them at its round trips; nil for a store that makes none.
 func of(s backend.Store) *circuits {
-	h, ok := s.(backend.Hubbed)
-	if !ok {
+	shared := layer.Of(s)
+	if shared == nil || shared.Local {
 		return nil
 	}
 	type key struct{}
-	c := h.Hub().Share(key{}, func() any { return newCircuits() }).(*circuits)
-	h.Hub().SetGuard(c)
+	c := shared.Value(key{}, func() any { return newCircuits() }).(*circuits)
+	shared.SetGuard(c)
 	return c
 }
 
@@ -76,7 +78,7 @@ func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Set
 			return n.ConsecutiveFailures >= row || trips >= enough && 2*n.TotalFailures >= trips
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
-		IsExcluded:    func(err error) bool { return err == backend.ErrExcused },
+		IsExcluded:    func(err error) bool { return err == layer.ErrExcused },
 	}
 }
 

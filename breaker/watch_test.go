@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/stretchr/testify/require"
@@ -22,11 +23,11 @@ func nobody(t *testing.T) *standalone.Store {
 }
 
 // fails opens the circuit of a node.
-func fails(t *testing.T, h *backend.Hub, node string) {
+func fails(t *testing.T, h *layer.Shared, node string) {
 	for range 5 {
 		leave, err := h.Enter(node)
 		require.NoError(t, err)
-		leave(backend.ErrFailed)
+		leave(layer.ErrFailed)
 	}
 }
 
@@ -51,7 +52,7 @@ func TestDroppedLimitersLeaveNothing(t *testing.T) {
 		runtime.GC()
 		return freed.Load() == n && breaker.Watchers(s) == 1
 	}, 10*time.Second, 10*time.Millisecond)
-	fails(t, s.Hub(), "a:1")
+	fails(t, s.Shared(), "a:1")
 	require.Eventually(t, func() bool { return len(kept.list()) == 1 }, 10*time.Second, time.Millisecond)
 	runtime.KeepAlive(l)
 }
@@ -69,11 +70,11 @@ func TestEachObserverIsToldOnce(t *testing.T) {
 			ls = append(ls, l)
 		}
 	}
-	fails(t, s.Hub(), "a:1")
+	fails(t, s.Shared(), "a:1")
 	for _, o := range append(own, shared) {
 		require.Eventually(t, func() bool { return len(o.list()) > 0 }, 10*time.Second, time.Millisecond)
 	}
-	fails(t, s.Hub(), "b:1")
+	fails(t, s.Shared(), "b:1")
 	for _, o := range append(own, shared) {
 		require.Eventually(t, func() bool { return len(o.list()) > 1 }, 10*time.Second, time.Millisecond)
 		require.Equal(t, []string{"closed to open", "closed to open"}, o.list())
@@ -89,20 +90,20 @@ func TestANodeThatLeaves(t *testing.T) {
 	require.NoError(t, err)
 	var late []func(error)
 	for range 5 {
-		leave, err := s.Hub().Enter("a:1")
+		leave, err := s.Shared().Enter("a:1")
 		require.NoError(t, err)
 		late = append(late, leave)
 	}
-	fails(t, s.Hub(), "b:1")
+	fails(t, s.Shared(), "b:1")
 	for _, node := range []string{"a:1", "b:1", "never asked"} {
-		s.Hub().Gone(node)
+		s.Shared().Gone(node)
 	}
 	require.Empty(t, l.Circuits())
 	for _, leave := range late {
-		leave(backend.ErrFailed)
+		leave(layer.ErrFailed)
 	}
 	require.Empty(t, l.Circuits())
-	fails(t, s.Hub(), "a:1") // it is back, and has a circuit of its own
+	fails(t, s.Shared(), "a:1") // it is back, and has a circuit of its own
 	require.Equal(t, map[string]string{"a:1": "open"}, l.Circuits())
 	want := fmt.Sprint([]string{"closed to open", "closed to gone", "open to gone", "closed to open"})
 	require.Eventually(t, func() bool { return fmt.Sprint(seen.list()) == want }, 10*time.Second, time.Millisecond)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/shard"
@@ -76,7 +78,7 @@ func TestCellsAreCounted(t *testing.T) {
 				if j%5 == 0 {
 					r.Op = backend.Reset
 				}
-				if _, err := backend.Ask(context.Background(), s, r); err != nil {
+				if _, err := layer.Ask(context.Background(), s, r); err != nil {
 					t.Error(err)
 				}
 			}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
@@ -15,7 +17,7 @@ import (
 func TestCostsOutOfRange(t *testing.T) {
 	s, _, _ := counting(t)
 	refused := func(r backend.Request) error {
-		_, err := backend.Ask(context.Background(), s, r)
+		_, err := layer.Ask(context.Background(), s, r)
 		require.Error(t, err)
 		return err
 	}

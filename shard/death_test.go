@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
@@ -71,7 +73,7 @@ func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promo
 			defer all.Done()
 			for over := 0; over < 200 && time.Now().Before(end); {
 				up := promoted.Load()
-				answer, err := backend.Ask(context.Background(), s, take("tenant", ps, 1))
+				answer, err := layer.Ask(context.Background(), s, take("tenant", ps, 1))
 				if err != nil {
 					t.Error(err)
 				}

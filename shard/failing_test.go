@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -90,7 +92,7 @@ func TestWithoutModes(t *testing.T) {
 	s := shard.New(store, store)
 	server.Kill()
 	for range 10 {
-		_, err := backend.Ask(context.Background(), s, take("k", one(algo.FixedWindow(algo.PerDay(160)), 16), 1))
+		_, err := layer.Ask(context.Background(), s, take("k", one(algo.FixedWindow(algo.PerDay(160)), 16), 1))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 	}
 	_, err := s.Ping(context.Background())
@@ -107,7 +109,7 @@ func TestNotLast(t *testing.T) {
 	server.Kill()
 	r := take("k", one(algo.FixedWindow(algo.PerDay(160)), 16), 1)
 	r.Last = false
-	_, err := backend.Ask(context.Background(), s, r)
+	_, err := layer.Ask(context.Background(), s, r)
 	require.ErrorIs(t, err, backend.ErrUnavailable)
 	require.Zero(t, b.Stats().FailClosed)
 }
@@ -155,7 +157,7 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 	begin := time.Now()
 	r := take("k", ps, 1)
 	r.Each = make([]backend.State, 1)
-	_, err := backend.Ask(ctx, fresh, r)
+	_, err := layer.Ask(ctx, fresh, r)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(begin), 500*time.Millisecond, "the sum takes 640 ms")
 	require.False(t, do(t, fresh, take("k", ps, 1)).Allowed)

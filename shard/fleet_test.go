@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
@@ -262,7 +264,7 @@ func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, n int, h 
 		r.Key = fmt.Sprint(c.Key, ":", n%c.Keys)
 	}
 	r.Charge = &charge
-	d, err := backend.Ask(context.Background(), s, r)
+	d, err := layer.Ask(context.Background(), s, r)
 	switch {
 	case err != nil:
 		t.Error(err)

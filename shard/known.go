@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/slot"
 )
 
@@ -37,12 +36,10 @@ type known struct {
 	hand  atomic.Uint64 // where shrink goes on
 }
 
-func newKnown(store backend.Store) *known {
-	m := &known{seed: maphash.MakeSeed(), begin: time.Now()}
-	if s, ok := store.(backend.Clock); ok {
-		if m.clock = s.Clock(); m.clock != nil {
-			m.begin = m.clock()
-		}
+func newKnown(clock func() time.Time) *known {
+	m := &known{seed: maphash.MakeSeed(), begin: time.Now(), clock: clock}
+	if m.clock != nil {
+		m.begin = m.clock()
 	}
 	return m
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
@@ -70,7 +72,7 @@ func TestASpentKeyAsksNobody(t *testing.T) {
 			all.Add(1)
 			go func() {
 				defer all.Done()
-				if d, err := backend.Ask(context.Background(), s, take("k", ps, 1)); err != nil || d.Allowed {
+				if d, err := layer.Ask(context.Background(), s, take("k", ps, 1)); err != nil || d.Allowed {
 					t.Error(d, err)
 				}
 			}()

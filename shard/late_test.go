@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -60,11 +62,11 @@ func TestAJoinedSumIsEstimated(t *testing.T) {
 	now.Add(1_100_000) // what is known lapses; every share is stale
 	inPeek, goOn := h.hold(4)
 	first := make(chan backend.Decision)
-	go func() { d, _ := backend.Ask(context.Background(), s, take("k", ps, 1)); first <- d }()
+	go func() { d, _ := layer.Ask(context.Background(), s, take("k", ps, 1)); first <- d }()
 	<-inPeek
 	now.Add(70_000) // the answers are on their way for 70 ms
 	second := make(chan backend.Decision)
-	go func() { d, _ := backend.Ask(context.Background(), s, take("k", ps, 1)); second <- d }()
+	go func() { d, _ := layer.Ask(context.Background(), s, take("k", ps, 1)); second <- d }()
 	time.Sleep(100 * time.Millisecond)
 	goOn <- true
 	<-first
@@ -88,14 +90,14 @@ func TestAJoinedSumLeavesOutATake(t *testing.T) {
 	do(t, ignorant(h), r)
 	inPeek, goOn := h.hold(4)
 	first, second := make(chan backend.Decision), make(chan backend.Decision)
-	go func() { d, _ := backend.Ask(context.Background(), s, take("k", ps, 1)); first <- d }()
+	go func() { d, _ := layer.Ask(context.Background(), s, take("k", ps, 1)); first <- d }()
 	<-inPeek
 	other := ignorant(h)
 	for range 8 {
 		require.True(t, do(t, other, take("k", ps, 1)).Allowed)
 	}
 	now.Add(1000)
-	go func() { d, _ := backend.Ask(context.Background(), s, take("k", ps, 1)); second <- d }()
+	go func() { d, _ := layer.Ask(context.Background(), s, take("k", ps, 1)); second <- d }()
 	time.Sleep(100 * time.Millisecond)
 	goOn <- true
 	<-first
@@ -110,17 +112,17 @@ func TestAJoinedSumLeavesOutATake(t *testing.T) {
 
 type hubbed struct {
 	*hooked
-	hub *backend.Hub
+	hub *layer.Shared
 }
 
-func (h hubbed) Hub() *backend.Hub { return h.hub }
+func (h hubbed) Shared() *layer.Shared { return h.hub }
 
 // TestTheDenyCacheDoesNotOutlastASum: what a joined sum denied is not kept from
 // when the call came.
 func TestTheDenyCacheDoesNotOutlastASum(t *testing.T) {
 	_, h, now := hooking()
 	ps := one(algo.FixedWindow(algo.PerMinute(20)), 4)
-	l, err := headgate.New(hubbed{h, &backend.Hub{}}, ps, nil)
+	l, err := headgate.New(hubbed{h, &layer.Shared{}}, ps, nil)
 	require.NoError(t, err)
 	now.Store(1_745_000_160_000_000 + 57_700_000) // 2.3 s before the window's end: 1745000160 % 60 = 0
 	for do(t, ignorant(h), take("k", ps, 1)).Allowed {
@@ -170,7 +172,7 @@ func overtaken(t *testing.T, limit, cost int64, hear func([]backend.Policy) back
 	now.Add(1_100_000)
 	inPeek, goOn := h.hold(4)
 	first := make(chan backend.Decision)
-	go func() { d, _ := backend.Ask(context.Background(), s, take("k", ps, cost)); first <- d }()
+	go func() { d, _ := layer.Ask(context.Background(), s, take("k", ps, cost)); first <- d }()
 	<-inPeek
 	now.Add(1000)
 	r := take("k", ps, 1)

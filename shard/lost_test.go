@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
@@ -94,7 +96,7 @@ func lose(t *testing.T, s backend.Store, key string, ps []backend.Policy) *told 
 			for range 400 {
 				r := take(key, ps, 1)
 				r.Charge = new(backend.Charge)
-				d, err := backend.Ask(context.Background(), s, r)
+				d, err := layer.Ask(context.Background(), s, r)
 				n.note(t, d, err)
 			}
 		}()

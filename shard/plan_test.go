@@ -6,7 +6,6 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,7 +39,7 @@ func TestMostIsThePartsOwn(t *testing.T) {
 // TestPlansAreBounded: lists that say the same have one plan, and what many
 // lists leave behind is bounded.
 func TestPlansAreBounded(t *testing.T) {
-	m := newKnown(memory.New(nil))
+	m := newKnown(nil)
 	list := func(n int64, k int) []backend.Policy {
 		return []backend.Policy{{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(n)), Shards: k}}
 	}
@@ -64,7 +63,7 @@ func TestPlansAreBounded(t *testing.T) {
 // TestKnownOutlivesItsPlan: what is known of a key is found again by a list
 // that says the same, whether its plan was kept or not.
 func TestKnownOutlivesItsPlan(t *testing.T) {
-	m := newKnown(memory.New(nil))
+	m := newKnown(nil)
 	list := func(n int) []backend.Policy {
 		return []backend.Policy{{Name: fmt.Sprint("p", n), Algorithm: algo.FixedWindow(algo.PerDay(1000)), Shards: 4}}
 	}

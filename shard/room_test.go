@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -57,7 +59,7 @@ func TestTheDenyCacheKeepsNoShare(t *testing.T) {
 	_, h, now := hooking()
 	a := algo.SlidingLog(algo.Per(8, 10*time.Second))
 	names := shard.Names("k", 2)
-	l, err := headgate.New(hubbed{h, &backend.Hub{}}, one(a, 2), nil)
+	l, err := headgate.New(hubbed{h, &layer.Shared{}}, one(a, 2), nil)
 	require.NoError(t, err)
 	sub := func(i int, n int64) backend.Decision {
 		r := take("k", []backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), 2)}}, n)
@@ -104,7 +106,7 @@ type losing struct {
 func (l *losing) Budget() time.Duration { return 50 * time.Millisecond }
 func (l *losing) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if l.n++; l.n == 2 {
-		_, _ = backend.Ask(ctx, l.Store, *r)
+		_, _ = layer.Ask(ctx, l.Store, *r)
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, ctx.Err()) // as internal/script words it
 	}
@@ -130,7 +132,7 @@ func TestPerhapsCountedStaysSo(t *testing.T) {
 		l.n = 0
 		r := take("k", ps, 1)
 		r.Last = false
-		d, err := backend.Ask(context.Background(), s, r)
+		d, err := layer.Ask(context.Background(), s, r)
 		if err == nil {
 			require.True(t, d.Allowed)
 			require.Less(t, i, 9)
@@ -248,8 +250,8 @@ func drawn(t *testing.T, k, crowd int) int {
 		go func() {
 			defer all.Done()
 			for !stop.Load() {
-				_, _ = backend.Ask(context.Background(), s, costing("k", ps, 1, 2))
-				_, _ = backend.Ask(context.Background(), s, costing("k", ps, 2, 1))
+				_, _ = layer.Ask(context.Background(), s, costing("k", ps, 1, 2))
+				_, _ = layer.Ask(context.Background(), s, costing("k", ps, 2, 1))
 			}
 		}()
 	}

@@ -15,9 +15,10 @@ package shard
 import (
 	"context"
 	"fmt"
-	"iter"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -29,19 +30,10 @@ const Most = 1024
 // is not spread. Safe for concurrent use.
 type Store struct {
 	next   backend.Store
-	store  backend.Store // at the end of next's
-	fails  failer        // next, where it applies failure modes; else nil
-	budget time.Duration // the store's for a decision; 0: it has none
+	shared *layer.Shared  // of the store at the end of next's
+	fails  layer.Fallback // next, where it applies failure modes; else nil
 	own    atomic.Pointer[known]
-	closed atomic.Bool
 	done   counters
-}
-
-// failer is the station that applies the failure modes: to a call, and to one
-// that any of several shares may decide.
-type failer interface {
-	backend.Failer
-	FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, error], d *backend.Decision) error
 }
 
 type counters struct{ sums, seconds, wrong atomic.Int64 }
@@ -57,11 +49,11 @@ type Stats struct {
 // New returns the station over next. store is the one at the end of next's: it
 // tells the clock, and all stations on it share what is known of a key.
 func New(next, store backend.Store) *Store {
-	s := &Store{next: next, store: store}
-	s.fails, _ = next.(failer)
-	if b, ok := store.(backend.Budgeted); ok {
-		s.budget = b.Budget()
+	s := &Store{next: next, shared: layer.Of(store)}
+	if s.shared == nil {
+		s.shared = &layer.Shared{}
 	}
+	s.fails, _ = next.(layer.Fallback)
 	return s
 }
 
@@ -71,18 +63,8 @@ func (s *Store) known() *known {
 	if m := s.own.Load(); m != nil {
 		return m
 	}
-	fresh := func() any { return newKnown(s.store) }
-	m, ok := (*known)(nil), false
 	type key struct{}
-	switch h := s.store.(type) {
-	case backend.Hubbed:
-		m, ok = h.Hub().Share(key{}, fresh).(*known)
-	case backend.Sharing:
-		m, ok = h.Shared().Share(key{}, fresh).(*known)
-	}
-	if !ok {
-		m = fresh().(*known)
-	}
+	m := s.shared.Value(key{}, func() any { return newKnown(s.shared.Clock) }).(*known)
 	s.own.CompareAndSwap(nil, m)
 	return s.own.Load()
 }
@@ -143,16 +125,9 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 
 // Close closes next.
 func (s *Store) Close() error {
-	s.closed.Store(true)
-	return s.next.Close()
-}
-
-// ended reports whether the store was closed, by whichever limiter.
-func (s *Store) ended() bool {
-	if c, ok := s.store.(backend.Closable); ok && c.Closed() {
-		return true
-	}
-	return s.closed.Load()
+	err := s.next.Close()
+	s.shared.Closed.Store(true) // for a store of another author; one of ours has done it
+	return err
 }
 
 // Ping asks next, where it can be asked.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
@@ -36,7 +38,7 @@ func over(t testing.TB) (*shard.Store, *atomic.Int64) {
 
 func do(t testing.TB, s backend.Store, r backend.Request) backend.Decision {
 	t.Helper()
-	d, err := backend.Ask(context.Background(), s, r)
+	d, err := layer.Ask(context.Background(), s, r)
 	require.NoError(t, err)
 	return d
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -14,7 +16,7 @@ import (
 type round struct {
 	plan    *plan
 	asked   []int // shares
-	answers []backend.Answer
+	answers []layer.Answer
 	each    []backend.State // one a policy for each that was asked
 	at      time.Duration   // when they had answered
 	sent    time.Duration   // and before they were asked
@@ -23,13 +25,13 @@ type round struct {
 // askAll asks the sub-keys of these shares at once.
 func (c *call) askAll(ctx context.Context, op backend.Op, shares []int) *round {
 	n := len(c.r.Policies)
-	f := &round{c.e.plan, shares, make([]backend.Answer, len(shares)), make([]backend.State, len(shares)*n), 0, c.m.now()}
+	f := &round{c.e.plan, shares, make([]layer.Answer, len(shares)), make([]backend.State, len(shares)*n), 0, c.m.now()}
 	rs := make([]backend.Request, len(shares))
 	for i, share := range shares {
 		c.part(&rs[i], share)
 		rs[i].Op, rs[i].Charge, rs[i].Each = op, nil, f.states(i)
 	}
-	backend.DoAll(ctx, c.s.next, rs, f.answers)
+	layer.DoAll(ctx, c.s.next, rs, f.answers)
 	return f
 }
 
@@ -74,7 +76,7 @@ func (f *round) states(i int) []backend.State {
 // wrong returns why the request itself was refused, nil where it was not.
 func (f *round) wrong() error {
 	for i := range f.answers {
-		if err := f.answers[i].Err; err != nil && !backend.Undecided(err) {
+		if err := f.answers[i].Err; err != nil && !layer.Undecided(err) {
 			return err
 		}
 	}
@@ -121,7 +123,7 @@ func (c *call) keep(ctx context.Context, f *round) {
 		switch {
 		case a.Err == nil:
 			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, f.sent, func() time.Duration { return now })
-		case backend.Undecided(a.Err):
+		case layer.Undecided(a.Err):
 			if !lonely(a.Err) { // what only reads counts nothing
 				a.Err = backend.Wrap(backend.ErrUnavailable, errors.New(a.Err.Error()))
 			}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -78,13 +80,13 @@ func (c *call) try(ctx context.Context, i int, f *round, n *tally) (done bool, e
 // within goes on for as long as the store's budget allows: each round has a
 // budget of its own, and the call has one for all of them.
 func (c *call) within(ctx context.Context, n tally) error {
-	if c.s.budget == 0 {
+	if c.s.shared.Budget == 0 {
 		return c.more(ctx, n)
 	}
-	bounded, cancel := context.WithDeadline(ctx, c.begin.Add(c.s.budget))
+	bounded, cancel := context.WithDeadline(ctx, c.begin.Add(c.s.shared.Budget))
 	defer cancel()
 	err := c.more(bounded, n)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !backend.Undecided(err) {
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !layer.Undecided(err) {
 		return c.fail(ctx, c.asked, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
 	}
 	return err

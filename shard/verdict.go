@@ -117,7 +117,7 @@ func one(dead map[int]error) int {
 
 // repeat denies again what was denied a moment ago, without asking anybody.
 func (c *call) repeat(ctx context.Context, v *verdict, now time.Duration) error {
-	if c.s.ended() {
+	if c.s.shared.Closed.Load() {
 		c.part(&c.sub, 0)
 		return c.s.next.Do(ctx, &c.sub, c.d) // which says so
 	}

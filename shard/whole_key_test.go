@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -128,7 +130,7 @@ func TestOneFailureIsOne(t *testing.T) {
 	s := shard.New(breaker.New(a, nil), m)
 	ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(160)), OnFailure: backend.FailOpen, Shards: 16}}
 	call := func() backend.Decision {
-		d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
+		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
 		require.NoError(t, err)
 		return d
 	}
@@ -155,7 +157,7 @@ func TestASpentKeyIsCheap(t *testing.T) {
 			ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(64 + int64(list))), OnFailure: backend.FailOpen, Shards: 16}}
 			key := fmt.Sprint(strings.Repeat("k", size), list)
 			call := func() bool {
-				d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
+				d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
 				require.NoError(t, err)
 				return d.Allowed
 			}
@@ -192,7 +194,7 @@ func TestADenialLapsesInTime(t *testing.T) {
 		}
 		time.Sleep(max(0, d.RetryAfter-60*time.Millisecond))
 		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond / 2) {
-			room, err := backend.Ask(context.Background(), m, backend.Request{Op: backend.Peek, Group: backend.Group{
+			room, err := layer.Ask(context.Background(), m, backend.Request{Op: backend.Peek, Group: backend.Group{
 				Key: "k", Sub: shard.Names("k", 2)[0], Policies: part, Cost: 1}})
 			require.NoError(t, err)
 			if d := do(t, s, take("k", ps, 1)); d.Allowed {

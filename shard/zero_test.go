@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
@@ -47,7 +49,7 @@ func TestASumLeftBehind(t *testing.T) {
 	ctx, leave := context.WithTimeout(context.Background(), 25*time.Millisecond)
 	defer leave()
 	fresh := shard.New(c, struct{ backend.Store }{c}) // which knows nothing
-	_, err := backend.Ask(ctx, fresh, take("k", ps, 1))
+	_, err := layer.Ask(ctx, fresh, take("k", ps, 1))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	during := runtime.NumGoroutine()
 	close(c.gate)

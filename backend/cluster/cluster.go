@@ -9,8 +9,9 @@ package cluster
 import (
 	"context"
 	"reflect"
-	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/flight"
@@ -52,8 +53,7 @@ type Store struct {
 	top    *topology
 	set    script.Settings
 	err    error // what was wrong with the arguments of New; Check says it
-	closed atomic.Bool
-	hub    backend.Hub
+	shared layer.Shared
 }
 
 // New returns the store on the cluster that client is set up for: addresses,
@@ -69,10 +69,12 @@ func New(client Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{}
-	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Hub: &s.hub}
+	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared}
 	s.set.Defaults(DefaultBudget)
+	s.shared.Budget = s.set.Budget
 	if s.err = s.check(client); s.err == nil {
 		s.top = newTopology(client, s.set, opts.Alone)
+		s.shared.Clock = s.top.now
 	}
 	return s
 }
@@ -102,23 +104,9 @@ func (s *Store) check(client Client) error {
 	return s.set.Check()
 }
 
-// Hub returns what all limiters on this store share.
-func (s *Store) Hub() *backend.Hub { return &s.hub }
-
-// Clock returns the clock by which what is known of the store is counted: nil
-// for this process' own.
-func (s *Store) Clock() func() time.Time {
-	if s.top == nil {
-		return nil
-	}
-	return s.top.now
-}
-
-// Budget returns how long a decision may take.
-func (s *Store) Budget() time.Duration { return s.set.Budget }
-
-// Closed reports whether the store was closed.
-func (s *Store) Closed() bool { return s.closed.Load() }
+// Shared returns what all limiters on this store share; it is for Headgate's own
+// layers.
+func (s *Store) Shared() *layer.Shared { return &s.shared }
 
 // Check says whether the store could carry these policies, and whether New's
 // arguments were right. It does no I/O.
@@ -149,8 +137,8 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return n.queue.Do(ctx, tag, at, r, d)
 }
 
-// DoAll decides several requests at once; see backend.Rounds.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
+// DoAll decides several requests at once; see layer.Batcher.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	calls := make([]flight.Call, len(rs))
 	for i := range rs {
 		tag, at, n, err := s.find(ctx, &rs[i])
@@ -178,7 +166,7 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if s.closed.Load() {
+	if s.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
 	return r.Check(ctx)
@@ -188,7 +176,7 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 // connections. Those of nodes that have just left the cluster are closed within
 // two budgets.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) || s.top == nil {
+	if s.shared.Closed.Swap(true) || s.top == nil {
 		return nil
 	}
 	return s.top.close()

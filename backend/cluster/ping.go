@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/headgate-go/headgate/internal/slot"
@@ -29,7 +31,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
-	if s.closed.Load() {
+	if s.shared.Closed.Load() {
 		return nil, backend.ErrClosed
 	}
 	if _, err := s.top.find(ctx, 0); err != nil && len(s.top.primaries()) == 0 {
@@ -63,7 +65,7 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 	if err := script.Rights(ctx, n.client, n.addr, s.set.Prefix, script.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil {
 		return nil, err
 	}
-	if _, err := backend.Ask(ctx, s, script.Probe(key)); err != nil {
+	if _, err := layer.Ask(ctx, s, script.Probe(key)); err != nil {
 		return nil, err
 	}
 	slow, err := script.Slow(ctx, n.client, n.addr, s.set.Budget)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
@@ -107,7 +109,7 @@ func (w *watch) calls(t *testing.T, s backend.Store, name string, ps []backend.P
 		// New keys come into play all the time.
 		key := keys[i/100%len(keys)]
 		var charge backend.Charge
-		d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
+		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
 			Group: backend.Group{Key: key, Policies: ps, Cost: 1 + int64(i%3), Charge: &charge}})
 		w.made.Add(1)
 		if err != nil {

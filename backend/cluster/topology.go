@@ -280,7 +280,7 @@ func (t *topology) release(n *node) {
 	if !slices.Contains(t.opts.Addrs, n.addr) {
 		_ = n.client.Close()
 	}
-	t.set.Hub.Gone(n.addr)
+	t.set.Shared.Gone(n.addr)
 }
 
 func (t *topology) close() error {

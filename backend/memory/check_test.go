@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
@@ -22,7 +24,7 @@ func TestUnsoundAlgorithms(t *testing.T) {
 		for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Reset} {
 			for _, ps := range [][]backend.Policy{{by("q", a)}, {sound, by("q", a)}} {
 				var invalid *backend.InvalidError
-				_, err := backend.Ask(context.Background(), s, backend.Request{Op: op, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
+				_, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
 				require.ErrorAs(t, err, &invalid, "%v of %v", op, &a)
 				require.NotEmpty(t, invalid.What)
 			}
@@ -40,7 +42,7 @@ func TestAPolicyListedTwice(t *testing.T) {
 			ps[i] = p
 		}
 		var invalid *backend.InvalidError
-		_, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
 		require.ErrorAs(t, err, &invalid)
 	}
 	require.Zero(t, s.Len())
@@ -62,9 +64,7 @@ func TestZeroStore(t *testing.T) {
 	}
 	s := new(Store)
 	require.Zero(t, s.Len())
-	require.False(t, s.Closed())
 	require.NotNil(t, s.Shared())
-	require.Nil(t, s.Clock())
 }
 
 // TestClosedStore decides nothing and counts nothing, of a key that it knows or
@@ -75,11 +75,11 @@ func TestClosedStore(t *testing.T) {
 	ask(t, s, backend.Take, g)
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
-	require.True(t, s.Closed())
+	require.True(t, s.Shared().Closed.Load())
 	for _, key := range []string{"k", "new"} {
 		g.Key = key
 		for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Reset} {
-			_, err := backend.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
+			_, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
 			require.ErrorIs(t, err, backend.ErrClosed)
 		}
 	}
@@ -94,7 +94,7 @@ func TestEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Reset} {
-		_, err := backend.Ask(ctx, s, backend.Request{Op: op, Group: g})
+		_, err := layer.Ask(ctx, s, backend.Request{Op: op, Group: g})
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.Equal(t, int64(1), ask(t, s, backend.Peek, g).Used)
@@ -104,7 +104,7 @@ func TestEndedContext(t *testing.T) {
 func TestLongestKey(t *testing.T) {
 	s := New(nil)
 	r := backend.Request{Op: backend.Peek, Group: backend.Group{Key: strings.Repeat("k", maxKey+1), Policies: []backend.Policy{by("p", kinds[0])}}}
-	_, err := backend.Ask(context.Background(), s, r)
+	_, err := layer.Ask(context.Background(), s, r)
 	var invalid *backend.InvalidError
 	require.ErrorAs(t, err, &invalid)
 	require.Equal(t, "key", invalid.What)

@@ -51,7 +51,7 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if s.closed.Load() {
+	if s.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
 	if err := r.Check(ctx); err != nil {

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -43,8 +45,7 @@ type Store struct {
 	clock   clock
 	maxKeys int64
 	err     error // New's arguments were wrong
-	closed  atomic.Bool
-	hub     backend.Hub
+	shared  layer.Shared
 
 	_        [64]byte     // the fields above are read by every call, those below are written
 	kept     atomic.Int64 // records in the stripes and room reserved for more
@@ -70,6 +71,7 @@ func New(opts *Options) *Store {
 	if s.maxKeys < 0 {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}
+	s.shared.Local, s.shared.Clock = true, opts.Now
 	n := 1
 	for ; n < maxStripes && int64(2*n*perStripe) <= s.maxKeys; n *= 2 {
 		s.shift--
@@ -97,14 +99,8 @@ func (s *Store) usable() error {
 	return s.err
 }
 
-// Closed reports whether the store was closed.
-func (s *Store) Closed() bool { return s.closed.Load() }
-
-// Shared returns what limiters on this store share.
-func (s *Store) Shared() *backend.Hub { return &s.hub }
-
-// Clock returns Options.Now, nil for the default; see backend.Clock.
-func (s *Store) Clock() func() time.Time { return s.clock.given }
+// Shared returns what limiters on this store share; it is for Headgate's own layers.
+func (s *Store) Shared() *layer.Shared { return &s.shared }
 
 // Len returns the number of counts that the store keeps. The counts that keys
 // share while the store is full are not among them.
@@ -115,6 +111,6 @@ func (s *Store) Close() error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	s.closed.Store(true)
+	s.shared.Closed.Store(true)
 	return nil
 }

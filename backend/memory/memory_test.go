@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
@@ -33,7 +35,7 @@ func policies(limit int64) []backend.Policy {
 
 func take(t *testing.T, s backend.Store, key string, ps []backend.Policy) backend.Decision {
 	t.Helper()
-	d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
+	d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
 	require.NoError(t, err)
 	return d
 }
@@ -58,7 +60,7 @@ func TestFull(t *testing.T) {
 	take(t, s, "own1", ps)
 	now = now.Add(2 * time.Second) // all but own1 are idle, and leave as others call
 	for i := 0; s.Len() > 1 && i < 10_000; i++ {
-		_, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Peek, Group: backend.Group{Key: fmt.Sprint(i), Policies: ps}})
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Peek, Group: backend.Group{Key: fmt.Sprint(i), Policies: ps}})
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, s.Len())
@@ -98,7 +100,7 @@ func TestResetOfAFullStore(t *testing.T) {
 		require.False(t, take(t, s, key, ps).Allowed)
 	}
 	reset := func(key string, ps []backend.Policy) error {
-		_, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Reset, Group: backend.Group{Key: key, Policies: ps}})
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Reset, Group: backend.Group{Key: key, Policies: ps}})
 		return err
 	}
 	both := append(policies(3), backend.Policy{Name: "other", Algorithm: algo.FixedWindow(algo.PerHour(10)), OnFailure: backend.FailOpen})

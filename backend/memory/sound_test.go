@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
@@ -15,7 +17,7 @@ func by(name string, a algo.Algorithm) backend.Policy {
 
 func ask(t *testing.T, s *Store, op backend.Op, g backend.Group) backend.Decision {
 	t.Helper()
-	d, err := backend.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
+	d, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
 	require.NoError(t, err)
 	return d
 }

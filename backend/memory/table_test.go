@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
@@ -30,7 +32,7 @@ func TestTables(t *testing.T) {
 		if r.IntN(20) == 0 {
 			op = backend.Reset
 		}
-		_, err := backend.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Group: g})
 		if err != nil {
 			require.ErrorIs(t, err, ErrSharedCount)
 		}
@@ -242,7 +244,7 @@ func TestMemoryComesBack(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
 	ask := func(key string, a algo.Algorithm) {
-		_, err := backend.Ask(context.Background(), s, backend.Request{
+		_, err := layer.Ask(context.Background(), s, backend.Request{
 			Op: backend.Take, Group: backend.Group{Key: key, Cost: 1, Policies: []backend.Policy{by("p", a)}},
 		})
 		require.NoError(t, err)
@@ -302,10 +304,10 @@ func TestNowMayPanic(t *testing.T) {
 		r.Each = each
 		for range 2 {
 			broken = false
-			_, err := backend.Ask(context.Background(), s, r)
+			_, err := layer.Ask(context.Background(), s, r)
 			require.NoError(t, err)
 			broken = true
-			require.PanicsWithValue(t, "clock", func() { _, _ = backend.Ask(context.Background(), s, r) })
+			require.PanicsWithValue(t, "clock", func() { _, _ = layer.Ask(context.Background(), s, r) })
 		}
 	}
 }

@@ -3,6 +3,8 @@ package standalone
 import (
 	"context"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/script"
 )
@@ -24,7 +26,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
-	if s.closed.Load() {
+	if s.shared.Closed.Load() {
 		return nil, backend.ErrClosed
 	}
 	info, err := script.ReadInfo(ctx, s.client, s.node)
@@ -43,7 +45,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if err := script.Rights(ctx, s.client, s.node, s.set.Prefix, script.Tag(script.PingKey, "")); err != nil {
 		return warnings, err
 	}
-	if _, err := backend.Ask(ctx, s, script.Probe(script.PingKey)); err != nil {
+	if _, err := layer.Ask(ctx, s, script.Probe(script.PingKey)); err != nil {
 		return warnings, err
 	}
 	slow, err := script.Slow(ctx, s.client, s.node, s.set.Budget)

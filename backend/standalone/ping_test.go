@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -161,7 +163,7 @@ func TestNewRefuses(t *testing.T) {
 		var invalid *headgate.InvalidError
 		require.ErrorAs(t, err, &invalid)
 		require.Equal(t, what, invalid.What)
-		_, err = backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: []backend.Policy{wide}, Cost: 1}})
+		_, err = layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: []backend.Policy{wide}, Cost: 1}})
 		require.ErrorAs(t, err, &invalid)
 	}
 	_, err := headgate.New(standalone.New(nil, nil), []headgate.Policy{wide}, nil)

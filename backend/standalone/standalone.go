@@ -11,8 +11,9 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/flight"
@@ -60,8 +61,7 @@ type Store struct {
 	node   string // names the server's circuit
 	queue  *flight.Queue
 	err    error // what was wrong with the arguments of New; Check says it
-	closed atomic.Bool
-	hub    backend.Hub
+	shared layer.Shared
 }
 
 // New returns the store behind client. It does no I/O, so a service starts
@@ -71,8 +71,12 @@ func New(client Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{client: client}
-	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Hub: &s.hub}
+	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared}
 	s.set.Defaults(DefaultBudget)
+	s.shared.Budget = s.set.Budget
+	if v, ok := client.(script.Virtual); ok {
+		s.shared.Clock = v.Now
+	}
 	if s.err = checkClient(client); s.err == nil {
 		s.err = s.set.Check()
 	}
@@ -108,23 +112,9 @@ func address(c Client) string {
 	return "redis"
 }
 
-// Hub returns what all limiters on this store share.
-func (s *Store) Hub() *backend.Hub { return &s.hub }
-
-// Clock returns the clock by which what is known of the store is counted: nil
-// for this process' own.
-func (s *Store) Clock() func() time.Time {
-	if v, ok := s.client.(script.Virtual); ok {
-		return v.Now
-	}
-	return nil
-}
-
-// Budget returns how long a decision may take.
-func (s *Store) Budget() time.Duration { return s.set.Budget }
-
-// Closed reports whether the store was closed.
-func (s *Store) Closed() bool { return s.closed.Load() }
+// Shared returns what all limiters on this store share; it is for Headgate's own
+// layers.
+func (s *Store) Shared() *layer.Shared { return &s.shared }
 
 // Check says whether the store could carry these policies, and whether New's
 // arguments were right. It does no I/O.
@@ -154,8 +144,8 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return s.queue.Do(ctx, script.Tag(r.Key, r.Sub), 0, r, d)
 }
 
-// DoAll decides several requests at once; see backend.Rounds.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []backend.Answer) {
+// DoAll decides several requests at once; see layer.Batcher.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	calls := make([]flight.Call, len(rs))
 	for i := range rs {
 		r := &rs[i]
@@ -170,7 +160,7 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if s.closed.Load() {
+	if s.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
 	return r.Check(ctx)
@@ -179,7 +169,7 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 // Close makes every later request backend.ErrClosed. A client that New was
 // given stays open; one that Open made is closed.
 func (s *Store) Close() error {
-	if s.closed.Swap(true) || s.owned == nil {
+	if s.shared.Closed.Swap(true) || s.owned == nil {
 		return nil
 	}
 	return s.owned.Close()

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/headgate-go/headgate/algo"
@@ -152,7 +154,7 @@ func late(f func(s *reference, l *left)) func(*reference, *Subject) {
 type doFunc = func(*reference, context.Context, backend.Request) (backend.Decision, error)
 
 func ask(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-	return backend.Ask(ctx, s, r)
+	return layer.Ask(ctx, s, r)
 }
 
 func doing(do doFunc) func(*reference, *Subject) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // What a cache holds at most: 65,536 entries, of keys that an attacker can't
@@ -29,8 +30,7 @@ type cache struct {
 	seed  maphash.Seed // with a public hash an attacker fills one stripe
 	begin time.Time
 	clock func() time.Time // nil: the monotonic one
-	ended func() bool      // whether the store was closed; nil: it does not tell
-	shut  atomic.Bool      // the wrapper was
+	ended *atomic.Bool     // the store was closed
 	// generations count what this process changed: a denial that was on its
 	// way meanwhile must not be noted. More than stripes, or who settles every
 	// call would keep most denials out.
@@ -56,20 +56,15 @@ type place struct {
 }
 
 // of returns the cache that all limiters on one store share.
-func of(store backend.Hubbed) *cache {
+func of(store *layer.Shared) *cache {
 	type key struct{}
-	return store.Hub().Share(key{}, func() any { return newCache(store) }).(*cache)
+	return store.Value(key{}, func() any { return newCache(store) }).(*cache)
 }
 
-func newCache(store any) *cache {
-	c := &cache{seed: maphash.MakeSeed(), begin: time.Now()}
-	if s, ok := store.(backend.Clock); ok {
-		if c.clock = s.Clock(); c.clock != nil {
-			c.begin = c.clock()
-		}
-	}
-	if s, ok := store.(backend.Closable); ok {
-		c.ended = s.Closed
+func newCache(store *layer.Shared) *cache {
+	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), clock: store.Clock, ended: &store.Closed}
+	if c.clock != nil {
+		c.begin = c.clock()
 	}
 	return c
 }
@@ -82,7 +77,7 @@ func (c *cache) now() time.Duration {
 	return c.clock().Sub(c.begin)
 }
 
-func (c *cache) closed() bool { return c.shut.Load() || c.ended != nil && c.ended() }
+func (c *cache) closed() bool { return c.ended.Load() }
 
 func (c *cache) place(key string) place {
 	h := maphash.String(c.seed, key)
@@ -132,7 +127,7 @@ func (c *cache) note(at place, generation uint32, g *backend.Group, d *backend.D
 	e := newEntry(g, d, sent, now)
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if at.generation.Load() != generation || c.shut.Load() {
+	if at.generation.Load() != generation || c.closed() {
 		return
 	}
 	at.add(g.Key, e, now)
@@ -149,7 +144,7 @@ func (c *cache) forget(key string) {
 
 // close forgets everything, for good.
 func (c *cache) close() {
-	c.shut.Store(true)
+	c.ended.Store(true) // for a store of another author; one of ours has done it
 	for i := range c.stripes {
 		st := &c.stripes[i]
 		st.mu.Lock()

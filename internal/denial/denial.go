@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Longest is how long an answer stands at most, and does where nothing else
@@ -32,7 +33,7 @@ type Store struct {
 // New returns the station over next. All stations on one store, which is the
 // one at the end of next's, share its cache. An answer stands for d at most;
 // one of 0 and below answers nothing, but what it resets the others forget.
-func New(next backend.Store, store backend.Hubbed, d time.Duration) *Store {
+func New(next backend.Store, store *layer.Shared, d time.Duration) *Store {
 	return &Store{next: next, cache: of(store), stand: max(0, min(d, Longest))}
 }
 
@@ -41,7 +42,7 @@ func (s *Store) Check(policies []backend.Policy) error { return s.next.Check(pol
 
 // Close closes next and forgets what was known.
 func (s *Store) Close() error {
-	s.cache.close()
+	defer s.cache.close()
 	return s.next.Close()
 }
 

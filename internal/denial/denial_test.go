@@ -10,6 +10,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
@@ -142,7 +144,7 @@ func TestOnlyDenialsOfTheStore(t *testing.T) {
 		f := &fake{do: do}
 		s := f.station(Longest)
 		for range 3 {
-			_, _ = backend.Ask(context.Background(), s, take("k", one, 1))
+			_, _ = layer.Ask(context.Background(), s, take("k", one, 1))
 		}
 		require.EqualValues(t, 3, f.asked.Load(), name)
 	}
@@ -160,9 +162,9 @@ func TestHidesNoError(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	var invalid *backend.InvalidError
-	_, err := backend.Ask(context.Background(), s, take("k", policies(2), 11))
+	_, err := layer.Ask(context.Background(), s, take("k", policies(2), 11))
 	require.ErrorIs(t, err, backend.ErrNeverAdmissible)
-	_, err = backend.Ask(gone, s, take("k", policies(2), 1))
+	_, err = layer.Ask(gone, s, take("k", policies(2), 1))
 	require.ErrorIs(t, err, context.Canceled)
 	for _, spoil := range []func(*backend.Request){
 		func(r *backend.Request) { r.Cost = -1 },
@@ -173,37 +175,32 @@ func TestHidesNoError(t *testing.T) {
 	} {
 		r := take("k", policies(2), 1)
 		spoil(&r)
-		_, err = backend.Ask(context.Background(), s, r)
+		_, err = layer.Ask(context.Background(), s, r)
 		require.ErrorAs(t, err, &invalid)
 	}
 	several := take("k", policies(2), 1)
 	several.And = []backend.Group{several.Group}
-	_, err = backend.Ask(context.Background(), s, several)
+	_, err = layer.Ask(context.Background(), s, several)
 	require.ErrorIs(t, err, backend.ErrUnsupported)
 	var f *fake
 	f, s = denied(t, time.Second, policies(2), 1)
 	require.NoError(t, f.Close()) // as its user does, past the station
-	_, err = backend.Ask(context.Background(), s, take("k", policies(2), 1))
+	_, err = layer.Ask(context.Background(), s, take("k", policies(2), 1))
 	require.ErrorIs(t, err, backend.ErrClosed)
 }
 
-// hubbed is all that a store of another author may have.
-type hubbed struct{ hub backend.Hub }
-
-func (h *hubbed) Hub() *backend.Hub { return &h.hub }
-
 // TestClose: a store that does not tell is closed through the station.
 func TestClose(t *testing.T) {
-	f, h := &fake{do: denies(time.Hour)}, &hubbed{}
+	f, h := &fake{do: denies(time.Hour)}, &layer.Shared{}
 	s := New(f, h, Longest)
 	require.False(t, cached(t, s, take("k", one, 1)))
 	require.True(t, cached(t, s, take("k", one, 1)), "on the monotonic clock")
 	require.NoError(t, s.Close())
-	_, err := backend.Ask(context.Background(), s, take("k", one, 1))
+	_, err := layer.Ask(context.Background(), s, take("k", one, 1))
 	require.ErrorIs(t, err, backend.ErrClosed)
 	require.Zero(t, s.cache.entries())
-	f.closed.Store(false) // one that was under way
-	_, _ = backend.Ask(context.Background(), s, take("k", one, 1))
+	f.shared.Closed.Store(false) // one that was under way
+	_, _ = layer.Ask(context.Background(), s, take("k", one, 1))
 	require.Zero(t, s.cache.entries())
 }
 
@@ -216,11 +213,11 @@ func TestForgets(t *testing.T) {
 		off := f.station(-1)
 		r := take("k", one, 1)
 		r.Op = op
-		_, _ = backend.Ask(context.Background(), off, r)
+		_, _ = layer.Ask(context.Background(), off, r)
 		require.False(t, cached(t, s, take("k", one, 1)), op)
 		require.True(t, cached(t, s, take("k", one, 1)))
 		r.Op, r.And, r.Key = backend.Take, []backend.Group{{Key: "k"}}, "other"
-		_, _ = backend.Ask(context.Background(), s, r)
+		_, _ = layer.Ask(context.Background(), s, r)
 		require.False(t, cached(t, s, take("k", one, 1)), "several keys")
 	}
 }
@@ -337,7 +334,7 @@ func (passes) Do(_ context.Context, _ *backend.Request, d *backend.Decision) err
 // TestCheapPaths: neither a key without an entry nor an answer allocates.
 func TestCheapPaths(t *testing.T) {
 	f, hit := denied(t, time.Hour, one, 1)
-	miss, ctx := New(passes{f}, f, Longest), context.Background()
+	miss, ctx := New(passes{f}, f.Shared(), Longest), context.Background()
 	each := take("k", one, 1)
 	each.Each, each.Charge = make([]backend.State, 1), new(backend.Charge)
 	for _, c := range []struct {
@@ -353,7 +350,7 @@ func TestCheapPaths(t *testing.T) {
 // knows no denial, one that does, and an answer of its own. In production the
 // clock is time.Now.
 func BenchmarkTake(b *testing.B) {
-	h := &hubbed{}
+	h := &layer.Shared{}
 	f := &fake{do: denies(time.Hour)}
 	miss := New(passes{f}, h, Longest)
 	run := func(name string, s *Store, r backend.Request) {
@@ -368,11 +365,11 @@ func BenchmarkTake(b *testing.B) {
 	}
 	run("Off", New(passes{f}, h, -1), take("user:42", one, 1))
 	run("NothingKnown", miss, take("user:42", one, 1))
-	_, _ = backend.Ask(context.Background(), New(f, h, Longest), take("k", one, 1))
+	_, _ = layer.Ask(context.Background(), New(f, h, Longest), take("k", one, 1))
 	run("KnownBeside", miss, take(sameStripe(miss, "k"), one, 1))
 	still := &fake{do: denies(time.Hour)} // so that it never lapses
 	hit := still.station(Longest)
-	_, _ = backend.Ask(context.Background(), hit, take("user:42", one, 1))
+	_, _ = layer.Ask(context.Background(), hit, take("user:42", one, 1))
 	run("Hit", hit, take("user:42", one, 1))
 }
 
@@ -382,7 +379,7 @@ func TestPings(t *testing.T) {
 	w, err := f.station(Longest).Ping(context.Background())
 	require.NoError(t, err)
 	require.Empty(t, w)
-	_, err = New(pinger{f}, f, Longest).Ping(context.Background())
+	_, err = New(pinger{f}, f.Shared(), Longest).Ping(context.Background())
 	require.ErrorIs(t, err, errPing)
 }
 

@@ -6,36 +6,38 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
 )
 
-// fake is a store that answers as it is told to, with a Hub and a clock.
+// fake is a store that answers as it is told to, with a clock.
 type fake struct {
-	hub    backend.Hub
+	shared layer.Shared
 	now    atomic.Int64 // nanoseconds
-	closed atomic.Bool
 	asked  atomic.Int64
 	failed atomic.Int64
 	heeds  bool // a context that ends
 	do     func(r *backend.Request) (backend.Decision, error)
 }
 
-func (f *fake) Hub() *backend.Hub { return &f.hub }
-func (f *fake) Now() time.Time    { return time.Unix(1_745_000_000, f.now.Load()) }
+func (f *fake) Shared() *layer.Shared {
+	f.shared.Clock, f.shared.Budget = f.Now, 60*time.Millisecond
+	return &f.shared
+}
 
-func (f *fake) Clock() func() time.Time        { return f.Now }
-func (f *fake) Closed() bool                   { return f.closed.Load() }
+func (f *fake) Now() time.Time { return time.Unix(1_745_000_000, f.now.Load()) }
+
 func (f *fake) Check([]backend.Policy) error   { return nil }
-func (f *fake) Close() error                   { f.closed.Store(true); return nil }
+func (f *fake) Close() error                   { f.shared.Closed.Store(true); return nil }
 func (f *fake) advance(d time.Duration)        { f.now.Add(int64(d)) }
-func (f *fake) Budget() time.Duration          { return 60 * time.Millisecond }
-func (f *fake) station(d time.Duration) *Store { return New(f, f, d) }
+func (f *fake) station(d time.Duration) *Store { return New(f, f.Shared(), d) }
 
 func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	f.asked.Add(1)
-	if f.closed.Load() {
+	if f.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
 	if err := r.Check(ctx); err != nil {
@@ -45,10 +47,10 @@ func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) 
 		*d, err = f.do(r)
 		return err
 	}
-	own, done := *r, make(chan backend.Answer, 1)
+	own, done := *r, make(chan layer.Answer, 1)
 	go func() {
 		d, err := f.do(&own)
-		done <- backend.Answer{Decision: d, Err: err}
+		done <- layer.Answer{Decision: d, Err: err}
 	}()
 	select {
 	case a := <-done:
@@ -106,7 +108,7 @@ func take(key string, ps []backend.Policy, n int64) backend.Request {
 
 func ask(t testing.TB, s *Store, r backend.Request) backend.Decision {
 	t.Helper()
-	d, err := backend.Ask(context.Background(), s, r)
+	d, err := layer.Ask(context.Background(), s, r)
 	require.NoError(t, err)
 	return d
 }

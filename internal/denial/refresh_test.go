@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
 )
@@ -52,7 +54,7 @@ func refreshing(t *testing.T, do func(*backend.Request) (backend.Decision, error
 	}
 	go func() {
 		defer func() { _ = recover() }()
-		_, _ = backend.Ask(context.Background(), s, take("k", one, 1))
+		_, _ = layer.Ask(context.Background(), s, take("k", one, 1))
 	}()
 	synctest.Wait()
 	require.EqualValues(t, 2, f.asked.Load())
@@ -111,7 +113,7 @@ func TestWaitEndsWithTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), held/2)
 		defer cancel()
 		begin := time.Now()
-		_, err := backend.Ask(ctx, s, take("k", one, 1))
+		_, err := layer.Ask(ctx, s, take("k", one, 1))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, held/2, time.Since(begin))
 		require.EqualValues(t, 3, f.asked.Load(), "next words the error, and sends nothing")

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/script"
 	"github.com/headgate-go/headgate/internal/trace"
@@ -34,7 +35,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	store := standalone.New(script.Virtual{Client: client, Now: clock}, patient)
 	return storetest.Subject{
-		Store:  denial.New(breaker.New(store, nil), store, d),
+		Store:  denial.New(breaker.New(store, nil), store.Shared(), d),
 		Cached: d > 0,
 		Apart:  true,
 		SetNow: now.Store,
@@ -88,7 +89,7 @@ func TestTwins(t *testing.T) {
 	s := trace.Steady(uint64(time.Now().UnixNano()))
 	server := redistest.Start(t)
 	store := standalone.New(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
-	station := denial.New(store, store, time.Second)
+	station := denial.New(store, store.Shared(), time.Second)
 	model, said := trace.NewModel(s.Now), 0
 	for i := range 20_000 {
 		r := s.Next()
@@ -111,21 +112,17 @@ func TestStoresTell(t *testing.T) {
 	defer client.Close()
 	nodes := redis.NewClusterClient(addrs)
 	defer nodes.Close()
-	type store interface {
-		backend.Store
-		backend.Clock
-		backend.Closable
-		backend.Budgeted
-	}
-	for _, s := range []struct{ virtual, real store }{
+	for _, s := range []struct{ virtual, real backend.Store }{
 		{standalone.New(script.Virtual{Client: client, Now: now}, nil), standalone.New(client, nil)},
 		{cluster.New(script.VirtualCluster{ClusterOptions: nodes, Now: now}, nil), cluster.New(nodes, nil)},
 	} {
-		require.Equal(t, at, s.virtual.Clock()())
-		require.Nil(t, s.real.Clock(), "the process' own")
-		require.Equal(t, standalone.DefaultBudget, s.real.Budget())
-		require.False(t, s.real.Closed())
+		require.Equal(t, at, layer.Of(s.virtual).Clock())
+		shared := layer.Of(s.real)
+		require.Nil(t, shared.Clock, "the process' own")
+		require.False(t, shared.Local)
+		require.Equal(t, standalone.DefaultBudget, shared.Budget)
+		require.False(t, shared.Closed.Load())
 		require.NoError(t, s.real.Close())
-		require.True(t, s.real.Closed())
+		require.True(t, shared.Closed.Load())
 	}
 }

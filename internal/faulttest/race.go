@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
@@ -79,7 +81,7 @@ func race(t *testing.T, s backend.Store) {
 
 func run(t *testing.T, s backend.Store, p backend.Policy) {
 	var c backend.Charge
-	d, err := backend.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
+	d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
 		Group: backend.Group{Key: p.Name, Policies: []backend.Policy{p}, Cost: 1, Charge: &c}})
 	if err != nil {
 		t.Error(err)

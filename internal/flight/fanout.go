@@ -3,6 +3,8 @@ package flight
 import (
 	"context"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -16,7 +18,7 @@ type Call struct {
 
 // DoAll decides the calls in one round trip per server, in parallel, and writes
 // their answers.
-func DoAll(ctx context.Context, requests []Call, answers []backend.Answer) {
+func DoAll(ctx context.Context, requests []Call, answers []layer.Answer) {
 	done := ctx.Done()
 	sent := make([]*call, len(requests))
 	for i := range requests {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/flight"
@@ -25,7 +27,7 @@ func take(key string) *backend.Request {
 }
 
 func queue(c script.Client, budget time.Duration) *flight.Queue {
-	set := script.Settings{Prefix: script.DefaultPrefix, Budget: budget, Hub: &backend.Hub{}}
+	set := script.Settings{Prefix: script.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}}
 	return flight.New(script.NewServer(c, "node", set), nil, budget, false)
 }
 

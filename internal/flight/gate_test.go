@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/flight"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -80,7 +82,7 @@ func gated(t *testing.T, apart bool) (*flight.Queue, *gate) {
 	c := redistest.Start(t).Client(t, func(o *redis.Options) { o.PoolSize = flight.Relaxed })
 	c.AddHook(g)
 	const budget = 10 * time.Second
-	s := script.NewServer(c, "node", script.Settings{Prefix: script.DefaultPrefix, Budget: budget, Hub: &backend.Hub{}})
+	s := script.NewServer(c, "node", script.Settings{Prefix: script.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}})
 	var ways script.Ways
 	if apart {
 		ways = s

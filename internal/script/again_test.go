@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -29,7 +31,7 @@ func (twice) ProcessPipelineHook(n redis.ProcessPipelineHook) redis.ProcessPipel
 func TestSentTwice(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	client.AddHook(twice{})
-	s := Alone(client, &backend.Hub{}, time.Second)
+	s := Alone(client, &layer.Shared{}, time.Second)
 	g := &backend.Group{Policies: []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay(1))}}, Cost: 1}
 	var tr Trip
 	var takes []*Take

@@ -3,7 +3,8 @@ package script
 import (
 	"time"
 
-	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -58,9 +59,9 @@ func worse(a, b error, first bool) error {
 		b = errAstray
 	}
 	switch va := verdict(a); {
-	case first, va == backend.ErrExcused:
+	case first, va == layer.ErrExcused:
 		return b
-	case va == nil && verdict(b) == backend.ErrFailed:
+	case va == nil && verdict(b) == layer.ErrFailed:
 		return b
 	}
 	return a

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -25,8 +27,8 @@ type Answer struct {
 }
 
 // Alone returns a server with the defaults.
-func Alone(c Client, hub *backend.Hub, budget time.Duration) *Server {
-	return NewServer(c, "node", Settings{Prefix: DefaultPrefix, Hub: hub, Budget: budget})
+func Alone(c Client, hub *layer.Shared, budget time.Duration) *Server {
+	return NewServer(c, "node", Settings{Prefix: DefaultPrefix, Shared: hub, Budget: budget})
 }
 
 // Run decides the groups in one trip. Its error is that of the trip.

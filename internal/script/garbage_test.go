@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -22,7 +24,7 @@ func TestGarbageFailsAlone(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	ps := policy(algo.TokenBucket(algo.PerSecond(5), 5))
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	require.NoError(t, client.Set(ctx, script.DefaultPrefix.Hash("b"), "not a hash", 0).Err())
 	groups := []*script.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
 	require.NoError(t, runner.Run(ctx, groups))
@@ -38,7 +40,7 @@ func TestGarbageFailsAlone(t *testing.T) {
 // batch the group stands: what it had to say before it was refused is not said.
 func TestGarbageSetsFailAlone(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner, l := script.Alone(client, &backend.Hub{}, time.Second), algo.PerHour(5)
+	runner, l := script.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(5)
 	for n := 2; n <= 4; n++ {
 		ps := make([]backend.Policy, n)
 		for i := range ps {
@@ -84,7 +86,7 @@ func garbage(v string) map[string]string {
 func TestGarbageIsLeft(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	l := algo.PerHour(10)
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
 		ps := policy(a)
@@ -129,7 +131,7 @@ func corrupted(t *testing.T, g *script.Asked) {
 func TestLaterReleasesMayAppend(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	l := algo.PerHour(10)
 	var set []backend.Policy
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
@@ -157,7 +159,7 @@ func TestLaterReleasesMayAppend(t *testing.T) {
 func TestResetOfWrongType(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
 	require.NoError(t, client.Set(ctx, script.DefaultPrefix.Hash("k"), "x", time.Hour).Err())
 	g := group("k", 0, ps)
@@ -170,7 +172,7 @@ func TestResetOfWrongType(t *testing.T) {
 // TestFractionsFailAlone: a fraction that the sum with an instant swallows.
 func TestFractionsFailAlone(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner, l := script.Alone(client, &backend.Hub{}, time.Second), algo.PerHour(10)
+	runner, l := script.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(10)
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
 		for _, last := range []string{"\x01\x00\x00\x00\x00\x00\x00\x00", "\x9a\x99\x99\x99\x99\x99\xb9\x3f"} { // 5e-324, 0.1
 			require.NoError(t, client.FlushDB(ctx).Err())
@@ -194,7 +196,7 @@ func TestFractionsFailAlone(t *testing.T) {
 func TestLogFractionsFailAlone(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(1745000145_000_000)
-	runner := script.Alone(script.Virtual{Client: client, Now: func() time.Time { return now }}, &backend.Hub{}, time.Second)
+	runner := script.Alone(script.Virtual{Client: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	at, one := float64(now.UnixMicro()), "\x01\x3f\xf0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01" // sum 1, cost 1
 	for name, c := range map[string]struct {
 		limit int64
@@ -218,7 +220,7 @@ func TestLogFractionsFailAlone(t *testing.T) {
 // nothing.
 func TestResetRefusedLeavesAll(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner, l := script.Alone(client, &backend.Hub{}, time.Second), algo.PerHour(3)
+	runner, l := script.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(3)
 	ps := []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(l)}, {Name: "l", Algorithm: algo.SlidingLog(l)}}
 	g := group("k", 1, ps)
 	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
@@ -233,7 +235,7 @@ func TestResetRefusedLeavesAll(t *testing.T) {
 // TestResetOfAWrongLog: it leaves what is no log, too.
 func TestResetOfAWrongLog(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	g := group("k", 0, policy(algo.SlidingLog(algo.PerHour(3))))
 	g.Op = backend.Reset
 	client.Set(ctx, g.Hash+":log:1h/p", "not ours", time.Hour)
@@ -245,7 +247,7 @@ func TestResetOfAWrongLog(t *testing.T) {
 // TestCorruptLogIsNamed: by the key that holds it.
 func TestCorruptLogIsNamed(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	g := group("k", 1, policy(algo.SlidingLog(algo.PerHour(3))))
 	client.Set(ctx, g.Hash+":log:1h/p", "not ours", time.Hour)
 	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))
@@ -282,7 +284,7 @@ func TestScriptEndsAndRefuses(t *testing.T) {
 func TestARingThatDoesNotAddUp(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(1745000145_000_000)
-	runner := script.Alone(script.Virtual{Client: client, Now: func() time.Time { return now }}, &backend.Hub{}, time.Second)
+	runner := script.Alone(script.Virtual{Client: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	ps := policy(algo.BucketedWindow(algo.PerMinute(10), 6))
 	g := group("k", 10, ps)
 	require.NoError(t, runner.Run(ctx, []*script.Asked{g}))

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -46,7 +48,7 @@ func TestPrefixes(t *testing.T) {
 func TestExpiryOnlyGrows(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	long := []backend.Policy{{Name: "long", Algorithm: algo.FixedWindow(algo.PerDay(5))}}
 	short := []backend.Policy{{Name: "short", Algorithm: algo.FixedWindow(algo.Per(1000, time.Millisecond))}}
 	require.NoError(t, runner.Run(ctx, []*script.Asked{group("k", 1, long)}))

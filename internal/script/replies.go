@@ -4,7 +4,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -49,7 +50,7 @@ func verdict(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, errWithdrawn), err == errAstray, errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), hasPrefix(err, excused):
-		return backend.ErrExcused
+		return layer.ErrExcused
 	}
-	return backend.ErrFailed
+	return layer.ErrFailed
 }

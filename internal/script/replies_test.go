@@ -3,7 +3,8 @@ package script
 import (
 	"testing"
 
-	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,7 +37,7 @@ func TestRaisedErrorsMayHaveCharged(t *testing.T) {
 	} {
 		require.False(t, hasPrefix(said(text), notServed), text)
 		require.False(t, hasPrefix(said(text), soon), text)
-		require.ErrorIs(t, verdict(said(text)), backend.ErrFailed)
+		require.ErrorIs(t, verdict(said(text)), layer.ErrFailed)
 	}
 	for _, text := range []string{
 		"NOPERM this user has no permissions to run the 'evalsha' command",                // Redis 7.0.15

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -19,7 +21,7 @@ import (
 func limited(t *testing.T, server *redistest.Server, missing string) (*script.Server, *verdicts) {
 	admin := server.Client(t)
 	require.NoError(t, admin.Do(context.Background(), "acl", "setuser", "u", "reset", "on", ">p", "~*", "+@all", missing).Err())
-	v, hub := &verdicts{}, &backend.Hub{}
+	v, hub := &verdicts{}, &layer.Shared{}
 	hub.SetGuard(v)
 	return script.Alone(server.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "p" }), hub, 5*time.Second), v
 }
@@ -49,7 +51,7 @@ func TestAMissingRightIsItsGroups(t *testing.T) {
 			t.Run(fmt.Sprint(c.missing, " ", name), func(t *testing.T) {
 				require.NoError(t, admin.FlushDB(ctx).Err())
 				before := group("b", 1, list) // so that there is something to read
-				require.NoError(t, script.Alone(admin, &backend.Hub{}, time.Second).Run(ctx, []*script.Asked{before}))
+				require.NoError(t, script.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*script.Asked{before}))
 				require.NoError(t, before.Takes[0].Err)
 				runner, v := limited(t, server, "-"+c.missing)
 				gs := []*script.Asked{group("a", 1, c.beside), group("b", 1, list), group("c", 1, c.beside)}
@@ -62,9 +64,9 @@ func TestAMissingRightIsItsGroups(t *testing.T) {
 				require.ErrorIs(t, err, backend.ErrUnavailable)
 				require.NotErrorIs(t, err, backend.ErrPerhapsCounted)
 				require.ErrorContains(t, err, upper(c.missing))
-				require.Zero(t, v.count(backend.ErrFailed), "the server is not to blame")
+				require.Zero(t, v.count(layer.ErrFailed), "the server is not to blame")
 				look := group("b", 1, list)
-				require.NoError(t, script.Alone(admin, &backend.Hub{}, time.Second).Run(ctx, []*script.Asked{look}))
+				require.NoError(t, script.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*script.Asked{look}))
 				require.EqualValues(t, 2, look.Takes[0].Decision.Used, "the refused take was charged")
 			})
 		}
@@ -99,7 +101,7 @@ func TestRightsOfSecondWrites(t *testing.T) {
 			}
 			t.Run(missing+" "+name, func(t *testing.T) {
 				require.NoError(t, admin.FlushDB(ctx).Err())
-				virtual := script.Alone(script.Virtual{Client: admin, Now: func() time.Time { return now }}, &backend.Hub{}, time.Second)
+				virtual := script.Alone(script.Virtual{Client: admin, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 				switch missing { // something to drop: what has left, or lies too far ahead
 				case "zremrangebyrank":
 					require.NoError(t, virtual.Run(ctx, []*script.Asked{group("k", 1, list)}))
@@ -113,9 +115,9 @@ func TestRightsOfSecondWrites(t *testing.T) {
 				require.ErrorIs(t, gs[0].Takes[0].Err, backend.ErrUnavailable)
 				require.ErrorContains(t, gs[0].Takes[0].Err, upper(missing))
 				require.Equal(t, stored, admin.DBSize(ctx).Val())
-				require.Zero(t, v.count(backend.ErrFailed))
+				require.Zero(t, v.count(layer.ErrFailed))
 				g := group("k", 1, list)
-				require.NoError(t, script.Alone(admin, &backend.Hub{}, time.Second).Run(ctx, []*script.Asked{g}))
+				require.NoError(t, script.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*script.Asked{g}))
 				require.EqualValues(t, 1, g.Takes[0].Decision.Used)
 			})
 		}
@@ -130,7 +132,7 @@ func TestResetWithoutARight(t *testing.T) {
 	both := []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(l)}, {Name: "l", Algorithm: algo.SlidingLog(l)}}
 	for _, missing := range []string{"hdel", "unlink", "zcard"} {
 		require.NoError(t, admin.FlushDB(ctx).Err())
-		require.NoError(t, script.Alone(admin, &backend.Hub{}, time.Second).Run(ctx, []*script.Asked{group("k", 1, both)}))
+		require.NoError(t, script.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*script.Asked{group("k", 1, both)}))
 		runner, _ := limited(t, server, "-"+missing)
 		g := group("k", 0, both)
 		g.Op = backend.Reset

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/backend"
 	"github.com/redis/go-redis/v9"
 )
@@ -21,8 +23,8 @@ type Client interface {
 // Settings are what all servers of a store have in common.
 type Settings struct {
 	Prefix Prefix
-	Budget time.Duration // how long a decision may take
-	Hub    *backend.Hub  // whose guard stands at every round trip
+	Budget time.Duration // maximum duration of a decision
+	Shared *layer.Shared // its guard is asked before every round trip
 }
 
 // Defaults fills in what was left out.
@@ -49,7 +51,7 @@ type Server struct {
 	client Client
 	view   atomic.Pointer[view]
 	node   string // names its circuit
-	hub    *backend.Hub
+	shared *layer.Shared
 	prefix Prefix
 	budget time.Duration
 	now    func() time.Time // nil in production: the server's own clock
@@ -64,7 +66,7 @@ type Server struct {
 // NewServer returns the server behind client. It does no I/O. Its circuit has
 // the name node.
 func NewServer(client Client, node string, set Settings) *Server {
-	s := &Server{client: client, node: node, hub: set.Hub, prefix: set.Prefix, budget: set.Budget}
+	s := &Server{client: client, node: node, shared: set.Shared, prefix: set.Prefix, budget: set.Budget}
 	if v, ok := client.(Virtual); ok {
 		s.client, s.now = v.Client, v.Now
 	}

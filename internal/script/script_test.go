@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -74,7 +76,7 @@ func TestBatchesDecideInOrder(t *testing.T) {
 	s := trace.New(uint64(time.Now().UnixNano()))
 	r := rand.New(rand.NewPCG(1, 2))
 	model := trace.NewModel(s.Now)
-	runner := script.Alone(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &backend.Hub{}, 10*time.Second)
+	runner := script.Alone(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &layer.Shared{}, 10*time.Second)
 	ctx := context.Background()
 	for i := range 10_000 {
 		groups := batch(s, r)
@@ -114,7 +116,7 @@ func takes(key string, costs []int64, ps []backend.Policy) (all []script.Answer)
 func TestScriptRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	good := policy(algo.FixedWindow(algo.PerSecond(5)))
 	three := []backend.Policy{
 		{Name: "a", Algorithm: algo.FixedWindow(algo.PerSecond(5))},
@@ -147,7 +149,7 @@ func TestScriptRefuses(t *testing.T) {
 func TestFullServerRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	logs := policy(algo.SlidingLog(algo.PerMinute(5)))
 	both := append([]backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))}}, logs...)
 	require.NoError(t, runner.Run(ctx, []*script.Asked{group("old", 1, logs)}))
@@ -163,7 +165,7 @@ func TestFullServerRefuses(t *testing.T) {
 func TestDeniedStateOutlivesItsDenial(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := script.Alone(client, &backend.Hub{}, time.Second)
+	runner := script.Alone(client, &layer.Shared{}, time.Second)
 	fast := policy(algo.TokenBucket(algo.Per(10, time.Second), 10))
 	slow := policy(algo.TokenBucket(algo.Per(10, algo.MaxPeriod/2), 10))
 	other := backend.Policy{Name: "other", Algorithm: algo.FixedWindow(algo.PerDay(5))}
@@ -190,7 +192,7 @@ func TestRightsOfASet(t *testing.T) {
 		admin, ctx := server.Client(t), context.Background()
 		require.NoError(t, admin.Do(ctx, "acl", "setuser", "u", "on", ">p", "~*", "+@all", missing).Err())
 		client := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "p" })
-		runner := script.Alone(client, &backend.Hub{}, time.Second)
+		runner := script.Alone(client, &layer.Shared{}, time.Second)
 		both := append(policy(algo.SlidingLog(algo.PerMinute(5))), backend.Policy{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))})
 		require.Error(t, runner.Run(ctx, []*script.Asked{group("k", 1, both)}), missing)
 		require.Zero(t, admin.DBSize(ctx).Val(), missing)
@@ -203,7 +205,7 @@ func TestPruningIsBounded(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	now := time.UnixMicro(trace.Start)
-	runner := script.Alone(script.Virtual{Client: client, Now: func() time.Time { return now }}, &backend.Hub{}, 10*time.Second)
+	runner := script.Alone(script.Virtual{Client: client, Now: func() time.Time { return now }}, &layer.Shared{}, 10*time.Second)
 	ps := policy(algo.SlidingLog(algo.PerMinute(2000)))
 	take := func(at time.Time) backend.Decision {
 		now = at
@@ -253,7 +255,7 @@ func TestAFullPoolIsExcused(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := server.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize, o.PoolTimeout = proxy.Addr(), 1, time.Minute })
-	v, hub := &verdicts{}, &backend.Hub{}
+	v, hub := &verdicts{}, &layer.Shared{}
 	hub.SetGuard(v)
 	runner := script.Alone(client, hub, 200*time.Millisecond)
 	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
@@ -268,8 +270,8 @@ func TestAFullPoolIsExcused(t *testing.T) {
 		}()
 	}
 	running.Wait()
-	require.Positive(t, v.count(backend.ErrExcused))
-	require.LessOrEqual(t, v.count(backend.ErrFailed), 1, "at most the one that was sent last")
+	require.Positive(t, v.count(layer.ErrExcused))
+	require.LessOrEqual(t, v.count(layer.ErrFailed), 1, "at most the one that was sent last")
 }
 
 // deaf is a client that returns when it pleases, whatever context it is given.
@@ -284,7 +286,7 @@ func (d deaf) Process(context.Context, redis.Cmder) error {
 // caller that left sooner, and once.
 func TestTripsOutliveTheirCallers(t *testing.T) {
 	const budget = 500 * time.Millisecond
-	v, hub := &verdicts{}, &backend.Hub{}
+	v, hub := &verdicts{}, &layer.Shared{}
 	hub.SetGuard(v)
 	client := deaf{make(chan struct{})}
 	runner := script.Alone(client, hub, budget)
@@ -294,7 +296,7 @@ func TestTripsOutliveTheirCallers(t *testing.T) {
 	err := runner.Run(ctx, []*script.Asked{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(begin), script.Deadline(0, budget), "the caller waits for nobody")
-	require.Eventually(t, func() bool { return v.count(backend.ErrFailed) == 1 }, 2*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return v.count(layer.ErrFailed) == 1 }, 2*time.Second, time.Millisecond)
 	close(client.until)
 	require.Never(t, func() bool { return len(v.all) > 1 }, 50*time.Millisecond, 10*time.Millisecond)
 }

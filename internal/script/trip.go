@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Trip carries groups to a server in one round trip, and from there whatever
@@ -197,7 +197,7 @@ func (t *Trip) Overran() bool {
 func (t *Trip) settle(at *Server, leave func(error), err error) (end End) {
 	end.Late = t.mu.late // it is over: nothing changes it any more
 	end.Reusable = t.timer.Stop() && !end.Late
-	if t.mu.wrote > 0 && verdict(err) != backend.ErrFailed {
+	if t.mu.wrote > 0 && verdict(err) != layer.ErrFailed {
 		end.Took = max(Now()-t.mu.written, 1)
 	}
 	t.judge(at, leave, err)
@@ -221,13 +221,13 @@ func (t *Trip) judge(at *Server, leave func(error), err error) {
 		return
 	}
 	v := verdict(err)
-	if v == backend.ErrFailed && t.excused(at) {
-		v = backend.ErrExcused
+	if v == layer.ErrFailed && t.excused(at) {
+		v = layer.ErrExcused
 	}
 	switch v {
 	case nil:
 		at.served.Store(int64(Now()))
-	case backend.ErrFailed:
+	case layer.ErrFailed:
 		t.Ways.Failed(at)
 	}
 	leave(v)
@@ -261,7 +261,7 @@ func (t *Trip) enter(s *Server, said error) error {
 	t.mu.at, t.mu.leave = nil, nil
 	t.mu.Unlock()
 	t.judge(at, old, said)
-	leave, err := s.hub.Enter(s.node)
+	leave, err := s.shared.Enter(s.node)
 	if err != nil {
 		s.tryIdle()
 		t.Ways.Failed(s)
@@ -273,7 +273,7 @@ func (t *Trip) enter(s *Server, said error) error {
 	}
 	t.mu.Unlock()
 	if leave != nil {
-		leave(backend.ErrExcused) // it was over meanwhile
+		leave(layer.ErrExcused) // it was over meanwhile
 	}
 	return nil
 }

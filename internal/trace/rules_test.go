@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
@@ -23,7 +25,7 @@ func newBench() *bench {
 }
 
 func (b *bench) take(t *testing.T, a algo.Algorithm, n int64) backend.Decision {
-	d, err := backend.Ask(context.Background(), b, backend.Request{Op: backend.Take, Group: backend.Group{
+	d, err := layer.Ask(context.Background(), b, backend.Request{Op: backend.Take, Group: backend.Group{
 		Key: "k", Cost: n, Policies: []backend.Policy{{Name: "p", Algorithm: a}}}})
 	require.NoError(t, err)
 	return d

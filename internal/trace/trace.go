@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/layer"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
@@ -260,7 +262,7 @@ func Ask(ctx context.Context, s backend.Store, r backend.Request) Answer {
 	var a Answer
 	a.Each = make([]backend.State, len(r.Policies))
 	r.Each, r.Charge = a.Each, &a.Charge
-	a.Decision, a.Err = backend.Ask(ctx, s, r)
+	a.Decision, a.Err = layer.Ask(ctx, s, r)
 	a.Decision.Charge = nil
 	return a
 }

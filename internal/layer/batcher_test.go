@@ -1,4 +1,4 @@
-package backend_test
+package layer_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,11 +36,11 @@ func (f *far) Do(_ context.Context, r *backend.Request, d *backend.Decision) err
 
 type near struct{ *far }
 
-func (near) Shared() *backend.Hub { return nil }
+func (near) Shared() *layer.Shared { return &layer.Shared{Local: true} }
 
 type many struct{ *far }
 
-func (many) DoAll(_ context.Context, rs []backend.Request, answers []backend.Answer) {
+func (many) DoAll(_ context.Context, rs []backend.Request, answers []layer.Answer) {
 	for i := range rs {
 		answers[i].Decision.Policy = rs[i].Key
 	}
@@ -61,11 +62,11 @@ func TestDoAll(t *testing.T) {
 		{"rounds", 10, func(f *far) backend.Store { return many{f} }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f, rs, answers := &far{full: c.abreast}, make([]backend.Request, c.n), make([]backend.Answer, c.n)
+			f, rs, answers := &far{full: c.abreast}, make([]backend.Request, c.n), make([]layer.Answer, c.n)
 			for i := range rs {
 				rs[i].Key = string(rune('a' + i))
 			}
-			backend.DoAll(context.Background(), c.store(f), rs, answers)
+			layer.DoAll(context.Background(), c.store(f), rs, answers)
 			require.Equal(t, c.abreast, f.most.Load())
 			for i := range rs {
 				require.Equal(t, rs[i].Key, answers[i].Decision.Policy)

@@ -1,0 +1,67 @@
+package layer
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Fallback is implemented by the layer that applies the failure modes.
+type Fallback interface {
+	// Fail decides r as if its store had answered with err, and asks nobody.
+	// It writes the answer to d, as Do does.
+	Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error
+	// FailAny decides, and counts once, a call that each of the requests could have
+	// decided: as the first of them that FailLocal allows, else as the last.
+	FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error
+}
+
+// Batcher is implemented by stores that decide several requests in one round
+// trip to each of their nodes, in parallel.
+type Batcher interface {
+	// DoAll decides each of the requests as Do would, and writes its answer
+	// under the same index, which is zero before. The requests are independent: an
+	// error of one says nothing of the next.
+	DoAll(ctx context.Context, rs []backend.Request, answers []Answer)
+}
+
+// Answer is what Do writes and returns.
+type Answer struct {
+	Decision backend.Decision
+	Err      error
+}
+
+// concurrent is the maximum number of requests in flight to a store that is no
+// Batcher: K = 16 takes one round trip, and K = 1,024 does not take a thousand
+// connections.
+const concurrent = 16
+
+// DoAll decides all of the requests: as one batch where the store is a Batcher,
+// one after the other where it is in this process, else up to 16 at once.
+func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers []Answer) {
+	if b, ok := s.(Batcher); ok {
+		b.DoAll(ctx, rs, answers)
+		return
+	}
+	var next atomic.Int64
+	work := func() {
+		for i := next.Add(1) - 1; i < int64(len(rs)); i = next.Add(1) - 1 {
+			answers[i].Err = s.Do(ctx, &rs[i], &answers[i].Decision)
+		}
+	}
+	var others sync.WaitGroup
+	if shared := Of(s); shared == nil || !shared.Local {
+		for range min(len(rs), concurrent) - 1 {
+			others.Add(1)
+			go func() {
+				defer others.Done()
+				work()
+			}()
+		}
+	}
+	work()
+	others.Wait()
+}

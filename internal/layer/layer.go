@@ -1,0 +1,116 @@
+// Package layer holds the words that only Headgate's own layers and stores
+// exchange: circuits, batches, fallbacks and shared state. A store of another
+// author needs none of them; package backend has all that it needs.
+package layer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Shared is what all limiters on one of our own stores share, and what their
+// layers may want of the store beyond backend.Store. The store sets the exported
+// fields before its first use. The zero Shared is ready; it is safe for concurrent
+// use.
+type Shared struct {
+	// Local reports that the store decides in this process, without round trips.
+	Local bool
+	// Budget is the maximum duration of a decision; 0 is none.
+	Budget time.Duration
+	// Clock returns the time that the store's counts follow; nil is the process's
+	// monotonic clock.
+	Clock func() time.Time
+	// Closed is set when the store was closed. A layer must not answer then.
+	Closed atomic.Bool
+
+	guard atomic.Pointer[Guard]
+	mu    struct {
+		sync.Mutex
+		values map[any]any
+	}
+}
+
+// sharer is implemented by our own stores.
+type sharer interface{ Shared() *Shared }
+
+// Of returns what limiters on the store share, nil for a store of another author.
+func Of(s backend.Store) *Shared {
+	if s, ok := s.(sharer); ok {
+		return s.Shared()
+	}
+	return nil
+}
+
+// Value returns the value of the key, and makes it the first time.
+func (s *Shared) Value(key any, fresh func() any) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v, ok := s.mu.values[key]; ok {
+		return v
+	}
+	if s.mu.values == nil {
+		s.mu.values = map[any]any{}
+	}
+	v := fresh()
+	s.mu.values[key] = v
+	return v
+}
+
+// The outcome of a round trip to a node, as a circuit counts it; nil where the
+// node decided, a denial too.
+var (
+	// ErrFailed means that the node did not answer in time, or answered that it
+	// does not serve.
+	ErrFailed = errors.New("headgate: node failed")
+	// ErrExcused means that nothing is known of the node: a redirect, a caller that
+	// left, our own pool full.
+	ErrExcused = errors.New("headgate: not the node's fault")
+)
+
+// Guard is asked before every round trip of a store to a node, and told of its
+// outcome.
+type Guard interface {
+	// Enter reports whether the node may be asked now. After an error nothing is
+	// sent. Otherwise leave is called exactly once, with nil, ErrFailed or
+	// ErrExcused.
+	Enter(node string) (leave func(error), err error)
+	// Gone removes the circuit of a node that has left.
+	Gone(node string)
+}
+
+// SetGuard makes g the store's guard, in place of any earlier one.
+func (s *Shared) SetGuard(g Guard) { s.guard.Store(&g) }
+
+// Enter asks the store's guard; without one every node may be asked.
+func (s *Shared) Enter(node string) (leave func(error), err error) {
+	if g := s.guard.Load(); g != nil {
+		return (*g).Enter(node)
+	}
+	return func(error) {}, nil
+}
+
+// Gone tells the store's guard that a node has left.
+func (s *Shared) Gone(node string) {
+	if g := s.guard.Load(); g != nil {
+		(*g).Gone(node)
+	}
+}
+
+// Undecided reports whether err means that the store could not decide, not
+// that the call was wrong.
+func Undecided(err error) bool {
+	return errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrPerhapsCounted)
+}
+
+// Ask decides a request and returns the decision. It allocates: for callers off
+// the path of a call.
+func Ask(ctx context.Context, s backend.Store, r backend.Request) (backend.Decision, error) {
+	var d backend.Decision
+	err := s.Do(ctx, &r, &d)
+	return d, err
+}
