@@ -30,7 +30,7 @@ import (
 //   - Remaining is the limit less what is used, on a denial too, and never below zero.
 //   - RetryAfter is exact: after it the same take passes if nobody else took, a microsecond earlier it does not, and on a denial it is never zero.
 //   - ResetAfter is exact: after it the key is as new, a microsecond earlier it is not.
-//   - A charge names the instant it counts from, by the store's clock.
+//   - A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.
 //   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
 //   - A context that has ended before anything was sent is its error, and nothing was counted.
 //   - A value that is not the store's own is a *CorruptError that names the key, and no count changes.
@@ -39,7 +39,7 @@ import (
 //   - Everything stored expires by itself.
 //   - After Close every request is ErrClosed.
 //   - An error leaves the decision zero.
-//   - Nothing is written to a request, but to what its Each and Charge name.
+//   - Nothing is written to a request, but to what its Each and Receipt name.
 //   - Neither the request nor the decision is kept when Do has returned, also where ctx ended first.
 type Store interface {
 	// Check says whether the store could carry these policies. It does no
@@ -109,7 +109,7 @@ const (
 	Take   Op = iota + 1 // charge the costs if they fit, all or nothing
 	Peek                 // what Take would answer; nothing is written
 	AtMost               // take what there is, up to the costs
-	Settle               // correct or give back what Group.Charge names
+	Settle               // correct or give back what Group.Receipt names
 	Reset                // forget the listed policies' counts for the key
 )
 
@@ -146,7 +146,7 @@ type Group struct {
 	Policies []Policy // shared between requests, never written
 	Cost     int64    // units asked of every policy, where Costs is nil
 	Costs    []int64  // units asked, one a policy
-	Charge   *Charge  // Take: where the charge is written; Settle: what was charged; nil: not wanted
+	Receipt  *Receipt // Take: where the receipt is written; Settle: what was charged; nil: not wanted
 	Each     []State  // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted
 }
 

@@ -12,12 +12,12 @@ import (
 // The zero Decision is a denial.
 type Decision struct {
 	Allowed   bool
-	Estimated bool    // the numbers are not the store's of now: seen a moment ago, or, where Counted is false, unknown
-	Source    Source  // who decided
-	State             // of the policy that binds
-	Granted   int64   // units taken from every policy; 0 where they differ, and on a denial
-	Charge    *Charge // the request's own, filled; nil where none was asked for
-	Err       error   // why no store decided; nil where one did, also FromDenyCache
+	Estimated bool     // the numbers are not the store's of now: seen a moment ago, or, where Counted is false, unknown
+	Source    Source   // who decided
+	State              // of the policy that binds
+	Granted   int64    // units taken from every policy; 0 where they differ, and on a denial
+	Receipt   *Receipt // the request's own, filled; nil where none was asked for
+	Err       error    // why no store decided; nil where one did, also FromDenyCache
 }
 
 // State is what one policy says of a key. On a pass it already includes the
@@ -37,13 +37,14 @@ type State struct {
 	ResetAfter time.Duration // until the key is as new
 }
 
-// Charge is the receipt of one take: what a later correction needs to give
-// back only what still counts.
-type Charge struct {
-	At      int64   // the instant it counts from: microseconds of the Unix epoch, by the store's clock
-	Costs   []int64 // units, one a policy; nil where every policy was charged Cost
+// Receipt is what a later correction of one take needs to give back only what
+// still counts.
+type Receipt struct {
+	Key     string
+	Sub     string  // the sub-key of a hot key that was charged
+	At      []int64 // per policy, the instant that the charge counts from: microseconds of the Unix epoch, by the store's clock
+	Costs   []int64 // units, one per policy; nil where every policy was charged Cost
 	Cost    int64   // units of every policy, where Costs is nil
-	Sub     string  // which sub-key of a hot key was charged
 	Outcome Outcome
 }
 
@@ -58,18 +59,19 @@ const (
 )
 
 // Reading is what one policy's state amounts to in one decision, in the
-// store's own instants. Stores make one a policy and let Decide turn them
-// into the answer, so that every store words it alike.
+// store's own instants. Stores make one per policy, and Decide turns them into the
+// answer, so that every store answers alike.
 type Reading struct {
+	At      int64 // instant that a charge counts from
 	Used    int64 // units, after the take where it passed
 	RetryAt int64 // instant at which this cost passes; 0 where this policy has room
 	ResetAt int64 // instant at which the key is as new
 }
 
-// Decide words the answer to g, met at the instant now with one reading a
-// policy, into the zero Decision: it picks the binding policy and fills g.Each
-// and g.Charge. at is the instant that a charge counts from.
-func (g *Group) Decide(op Op, now, at int64, readings []Reading, d *Decision) {
+// Decide writes the answer to g at the instant now, with one reading per policy,
+// to the zero Decision: it picks the binding policy and fills g.Each and
+// g.Receipt.
+func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 	for i := range readings {
 		var s State
 		r := &readings[i]
@@ -83,7 +85,7 @@ func (g *Group) Decide(op Op, now, at int64, readings []Reading, d *Decision) {
 	}
 	d.Allowed = d.RetryAfter == 0
 	if op == Take {
-		g.charge(d, at)
+		g.charge(d, readings)
 	}
 }
 
@@ -119,18 +121,29 @@ func binds(s, earlier *State) bool {
 	return s.RetryAfter == 0 && s.Remaining < earlier.Remaining
 }
 
-func (g *Group) charge(d *Decision, at int64) {
+func (g *Group) charge(d *Decision, readings []Reading) {
 	if d.Allowed {
 		d.Granted = g.granted()
 	}
-	if g.Charge == nil {
+	if g.Receipt == nil {
 		return
 	}
-	*g.Charge = Charge{At: at, Cost: g.Cost, Costs: g.Costs, Sub: g.Sub}
+	g.NewReceipt(NotTaken)
 	if d.Allowed {
-		g.Charge.Outcome = Taken
+		g.Receipt.Outcome = Taken
+		for i := range readings {
+			g.Receipt.At = append(g.Receipt.At, readings[i].At)
+		}
 	}
-	d.Charge = g.Charge
+	d.Receipt = g.Receipt
+}
+
+// NewReceipt fills g.Receipt for a take with this outcome, if it is wanted, and
+// keeps the room of its At.
+func (g *Group) NewReceipt(o Outcome) {
+	if g.Receipt != nil {
+		*g.Receipt = Receipt{Key: g.Key, Sub: g.Sub, At: g.Receipt.At[:0], Cost: g.Cost, Costs: g.Costs, Outcome: o}
+	}
 }
 
 // granted returns what every policy was charged, 0 where they differ.
@@ -160,13 +173,13 @@ func until(at, now int64) time.Duration {
 // InvalidError is a value that is out of its range; see algo.InvalidError.
 type InvalidError = algo.InvalidError
 
-// Unknown marks the request's charge where err leaves open whether it counts.
+// Unknown marks the request's receipt where err leaves open whether it counts.
 func (r *Request) Unknown(err error) {
-	if r.Op != Take || r.Charge == nil {
-		return
-	}
-	*r.Charge = Charge{Cost: r.Cost, Costs: r.Costs, Sub: r.Sub}
-	if errors.Is(err, ErrPerhapsCounted) {
-		r.Charge.Outcome = Unknown
+	switch {
+	case r.Op != Take:
+	case errors.Is(err, ErrPerhapsCounted):
+		r.NewReceipt(Unknown)
+	default:
+		r.NewReceipt(NotTaken)
 	}
 }

@@ -18,7 +18,7 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 	for i := range r.Each {
 		r.Each[i] = state(&r.Policies[i])
 	}
-	d.State, d.Estimated, d.Err, d.Charge, d.Source = state(p), true, err, r.Charge, backend.FromFailClosed
+	d.State, d.Estimated, d.Err, d.Receipt, d.Source = state(p), true, err, r.Receipt, backend.FromFailClosed
 	if p.OnFailure == backend.FailOpen {
 		d.Allowed, d.Source = true, backend.FromFailOpen
 	}
@@ -64,7 +64,7 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 			r.Each[at[i]] = q.Each[i]
 		}
 	}
-	d.Source, d.Err, d.Charge = backend.FromFailLocal, err, r.Charge
+	d.Source, d.Err, d.Receipt = backend.FromFailLocal, err, r.Receipt
 }
 
 // tooDear returns the first policy whose share is below the cost, or -1.
@@ -90,7 +90,7 @@ func refuse(r *backend.Request, d *backend.Decision, i int) {
 // process' part of its numbers, and where they stand in r.
 func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 	q = *r
-	q.Policies, q.Costs, q.Charge, q.Each = nil, nil, nil, nil
+	q.Policies, q.Costs, q.Receipt, q.Each = nil, nil, nil, nil
 	for i := range r.Policies {
 		p := r.Policies[i]
 		if p.OnFailure != backend.FailLocal {

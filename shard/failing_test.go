@@ -33,9 +33,9 @@ func TestPerhapsCountedEndsThere(t *testing.T) {
 		server.ResetStats(t)
 		proxy.Set(redistest.ResetAfterRequest)
 		proxy.Limit(1)
-		var c backend.Charge
+		var c backend.Receipt
 		r := take("k", ps, 1)
-		r.Charge = &c
+		r.Receipt = &c
 		d := do(t, s, r)
 		require.True(t, d.Allowed)
 		require.Equal(t, backend.FromFailOpen, d.Source)

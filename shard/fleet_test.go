@@ -258,12 +258,12 @@ func (c cell) run(t *testing.T, s *shard.Store, me int) heard {
 }
 
 func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, n int, h *heard) {
-	var charge backend.Charge
+	var charge backend.Receipt
 	r := take(c.Key, ps, 1)
 	if c.Keys > 0 {
 		r.Key = fmt.Sprint(c.Key, ":", n%c.Keys)
 	}
-	r.Charge = &charge
+	r.Receipt = &charge
 	d, err := layer.Ask(context.Background(), s, r)
 	switch {
 	case err != nil:
@@ -271,7 +271,7 @@ func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, n int, h 
 	case d.Err != nil:
 		h.Failed++
 	case d.Allowed:
-		h.At = append(h.At, charge.At)
+		h.At = append(h.At, charge.At[0])
 	default:
 		h.Denied = append(h.Denied, time.Now().UnixMicro())
 	}

@@ -41,11 +41,11 @@ func (n *told) note(t *testing.T, d backend.Decision, err error) {
 	case err != nil:
 		t.Error(err)
 	case d.Allowed && d.Source == backend.FromStore:
-		n.passed[d.Charge.Sub]++
-	case perhaps && d.Charge.Outcome == backend.Unknown:
-		n.unknown[d.Charge.Sub]++
+		n.passed[d.Receipt.Sub]++
+	case perhaps && d.Receipt.Outcome == backend.Unknown:
+		n.unknown[d.Receipt.Sub]++
 	case perhaps || d.Allowed:
-		t.Errorf("a take whose answer was lost says %+v, its charge %+v", d, d.Charge)
+		t.Errorf("a take whose answer was lost says %+v, its charge %+v", d, d.Receipt)
 	}
 }
 
@@ -95,7 +95,7 @@ func lose(t *testing.T, s backend.Store, key string, ps []backend.Policy) *told 
 			defer all.Done()
 			for range 400 {
 				r := take(key, ps, 1)
-				r.Charge = new(backend.Charge)
+				r.Receipt = new(backend.Receipt)
 				d, err := layer.Ask(context.Background(), s, r)
 				n.note(t, d, err)
 			}

@@ -163,19 +163,19 @@ func TestAChargeSaysNothingOfAnEarlierCall(t *testing.T) {
 	s := shard.New(breaker.New(l, nil), l)
 	ps := one(algo.FixedWindow(algo.Per(20, algo.MaxPeriod)), 4)
 	ps[0].OnFailure = backend.FailOpen
-	c := &backend.Charge{}
+	c := &backend.Receipt{}
 	for {
 		r := take("k", ps, 1)
-		r.Charge = c
+		r.Receipt = c
 		if !do(t, s, r).Allowed {
 			break
 		}
 	}
 	time.Sleep(1100 * time.Millisecond) // all stale: a call sums at once
-	*c = backend.Charge{Cost: 7, Outcome: backend.Taken, Sub: "AAAA", At: 42}
+	*c = backend.Receipt{Cost: 7, Outcome: backend.Taken, Sub: "AAAA", At: []int64{42}}
 	l.block.Store(true)
 	r := take("k", ps, 1)
-	r.Charge = c
+	r.Receipt = c
 	do(t, s, r)
 	require.Equal(t, backend.NotTaken, c.Outcome)
 }

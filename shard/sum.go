@@ -29,7 +29,7 @@ func (c *call) askAll(ctx context.Context, op backend.Op, shares []int) *round {
 	rs := make([]backend.Request, len(shares))
 	for i, share := range shares {
 		c.part(&rs[i], share)
-		rs[i].Op, rs[i].Charge, rs[i].Each = op, nil, f.states(i)
+		rs[i].Op, rs[i].Receipt, rs[i].Each = op, nil, f.states(i)
 	}
 	layer.DoAll(ctx, c.s.next, rs, f.answers)
 	return f
@@ -152,7 +152,7 @@ func (c *call) sum(ctx context.Context) (*round, error) {
 			c.read(ctx, f)
 		case leads:
 			r := *c.r
-			r.Each, r.Charge, r.Costs = nil, nil, slices.Clone(r.Costs) // the caller's are his, who may leave
+			r.Each, r.Receipt, r.Costs = nil, nil, slices.Clone(r.Costs) // the caller's are his, who may leave
 			own := &call{s: c.s, m: c.m, r: &r, e: c.e}
 			go own.read(context.WithoutCancel(ctx), f)
 			fallthrough

@@ -135,9 +135,9 @@ func (c *call) deny(states []backend.State, past time.Duration) {
 	for j := range c.r.Each {
 		c.r.Each[j] = aged(states[j], past)
 	}
-	if c.r.Charge != nil && c.r.Op == backend.Take {
-		*c.r.Charge = backend.Charge{Cost: c.r.Cost, Costs: c.r.Costs}
-		c.d.Charge = c.r.Charge
+	if c.r.Op == backend.Take {
+		c.r.NewReceipt(backend.NotTaken)
+		c.d.Receipt = c.r.Receipt
 	}
 }
 

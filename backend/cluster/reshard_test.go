@@ -108,9 +108,9 @@ func (w *watch) calls(t *testing.T, s backend.Store, name string, ps []backend.P
 		}
 		// New keys come into play all the time.
 		key := keys[i/100%len(keys)]
-		var charge backend.Charge
+		var charge backend.Receipt
 		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
-			Group: backend.Group{Key: key, Policies: ps, Cost: 1 + int64(i%3), Charge: &charge}})
+			Group: backend.Group{Key: key, Policies: ps, Cost: 1 + int64(i%3), Receipt: &charge}})
 		w.made.Add(1)
 		if err != nil {
 			t.Errorf("%s on %s: %v", name, key, err)
@@ -118,7 +118,7 @@ func (w *watch) calls(t *testing.T, s backend.Store, name string, ps []backend.P
 		}
 		if d.Allowed {
 			w.passed.Add(1)
-			w.add(ps, key, charge.At, 1+int64(i%3))
+			w.add(ps, key, charge.At[0], 1+int64(i%3))
 		}
 	}
 }

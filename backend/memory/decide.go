@@ -107,15 +107,14 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 			}
 		}
 	}
-	at, err := c.locked(s.clock.beforeLock(), looks, readings)
-	if err != nil {
+	if err := c.locked(s.clock.beforeLock(), looks, readings); err != nil {
 		return err
 	}
-	r.Group.Decide(c.op, c.now, at, readings, d)
+	r.Group.Decide(c.op, c.now, readings, d)
 	return nil
 }
 
-func (c *call) locked(before int64, looks []look, readings []backend.Reading) (at int64, err error) {
+func (c *call) locked(before int64, looks []look, readings []backend.Reading) error {
 	mu := &c.stripe.mu
 	mu.Lock()
 	defer mu.Unlock() // Options.Now may panic
@@ -152,9 +151,8 @@ func (c *call) place(l *look) (st *stripe, hash uint64, key string) {
 	return c.stripe, c.hash, c.Key
 }
 
-// run decides with the records that were found. It returns the instant that a
-// charge counts from.
-func (c *call) run(looks []look, readings []backend.Reading) (at int64, err error) {
+// run decides with the records that were found.
+func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 	if c.op == backend.Reset {
 		err = c.reset(looks)
 	}
@@ -162,9 +160,7 @@ func (c *call) run(looks []look, readings []backend.Reading) (at int64, err erro
 	if take {
 		c.insert(looks)
 	}
-	at = c.now
 	for i := range looks {
-		at = max(at, looks[i].view.At)
 		if take {
 			readings[i] = c.take(&looks[i], i)
 		} else {
@@ -172,7 +168,7 @@ func (c *call) run(looks []look, readings []backend.Reading) (at int64, err erro
 		}
 	}
 	c.store.removed(c.reserved)
-	return at, err
+	return err
 }
 
 // none are the words of a key without a record. Looking never writes.
@@ -223,7 +219,7 @@ func (c *call) take(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	st, _, _ := c.place(l)
 	st.setWords(l.record, a.Take(st.words(l.record), &l.view, c.CostOf(i)))
-	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
 	l.record.stay(r.ResetAt, c.now)
 	if until := l.record.until(); until < st.idleFrom.Load() { // the record is new
 		st.idleFrom.Store(until)
@@ -234,7 +230,7 @@ func (c *call) take(l *look, i int) backend.Reading {
 // read returns a policy's state where nothing is charged.
 func (c *call) read(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
-	r := backend.Reading{Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
 	if c.op == backend.Take && l.record != nil {
 		l.record.stay(r.ResetAt, c.now) // a count that denies stays while it does, by this call's numbers
 	}

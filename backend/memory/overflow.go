@@ -25,7 +25,7 @@ var ErrSharedCount = errors.New("headgate: no reset, the memory store is full an
 
 // sharing decides a call whose key finds no room for the records that it
 // misses: those are the overflow's.
-func (c *call) sharing(looks []look, readings []backend.Reading) (at int64, err error) {
+func (c *call) sharing(looks []look, readings []backend.Reading) error {
 	o := &c.store.overflow
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -253,11 +253,11 @@ func charges(p *probe) {
 	last = p.charged(backend.Group{Key: "a", Policies: list, Costs: costs}, last)
 	p.pause()
 	p.charged(backend.Group{Key: "a", Policies: list, Cost: 1}, last)
-	c := new(backend.Charge)
-	d := p.ask(backend.Take, backend.Group{Key: "a", Policies: list, Cost: 10, Charge: c})
+	c := new(backend.Receipt)
+	d := p.ask(backend.Take, backend.Group{Key: "a", Policies: list, Cost: 10, Receipt: c})
 	p.must(!d.Allowed && c.Outcome == backend.NotTaken, "a denied take (passed: %v) is charged as %+v", d.Allowed, c)
 	d = p.ask(backend.Peek, backend.Group{Key: "a", Policies: list, Cost: 1})
-	p.must(d.Charge == nil, "a peek was charged: %+v", d.Charge)
+	p.must(d.Receipt == nil, "a peek was charged: %+v", d.Receipt)
 }
 
 // pause lets an odd while pass, where the harness can.
@@ -271,14 +271,15 @@ func (p *probe) pause() {
 // is now where the clock can be set, and else not before the last.
 func (p *probe) charged(g backend.Group, last int64) int64 {
 	p.t.Helper()
-	c := &backend.Charge{At: -1, Cost: -1, Outcome: backend.Unknown}
-	g.Charge = c
+	c := &backend.Receipt{Key: "another", At: []int64{-1}, Cost: -1, Outcome: backend.Unknown}
+	g.Receipt = c
 	d := p.ask(backend.Take, g)
-	p.must(d.Allowed && d.Charge == c, "passed: %v, charge %p, want the request's %p", d.Allowed, d.Charge, c)
+	p.must(d.Allowed && d.Receipt == c, "passed: %v, charge %p, want the request's %p", d.Allowed, d.Receipt, c)
 	p.must(c.Outcome == backend.Taken && (c.Costs != nil || c.Cost == g.Cost) && slices.Equal(c.Costs, g.Costs), "the charge says %+v", c)
-	if p.SetNow != nil {
-		p.must(c.At == p.now, "the charge counts from %d, the clock stands at %d", c.At, p.now)
+	p.must(c.Key == g.Key && len(c.At) == len(g.Policies), "the receipt names the key %q and the instants %v", c.Key, c.At)
+	for _, at := range c.At {
+		p.must(p.SetNow == nil || at == p.now, "the charge counts from %d, the clock stands at %d", at, p.now)
+		p.must(at >= last, "the charge counts from %d, one before it from %d", at, last)
 	}
-	p.must(c.At >= last, "the charge counts from %d, one before it from %d", c.At, last)
-	return c.At
+	return slices.Max(c.At)
 }

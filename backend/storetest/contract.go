@@ -23,7 +23,7 @@ var contract = []sentence{
 	{"Remaining", "Remaining is the limit less what is used, on a denial too, and never below zero.", remaining},
 	{"RetryAfter", "RetryAfter is exact: after it the same take passes if nobody else took, a microsecond earlier it does not, and on a denial it is never zero.", retryAfter},
 	{"ResetAfter", "ResetAfter is exact: after it the key is as new, a microsecond earlier it is not.", resetAfter},
-	{"Charge", "A charge names the instant it counts from, by the store's clock.", charges},
+	{"Receipt", "A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.", charges},
 	{"Refused", "A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.", refuses},
 	{"Context", "A context that has ended before anything was sent is its error, and nothing was counted.", ended},
 	{"Corrupt", "A value that is not the store's own is a *CorruptError that names the key, and no count changes.", corrupt},

@@ -38,8 +38,8 @@ func (l *ledger) note(r *backend.Request, d *backend.Decision) {
 		switch {
 		case r.Op == backend.Reset:
 			delete(l.mu.rows, at)
-		case r.Op == backend.Take && d.Allowed:
-			l.admit(at, r.Policies[i].Algorithm, r.Charge.At, r.CostOf(i))
+		case r.Op == backend.Take && d.Allowed && i < len(r.Receipt.At): // another case demands the instants
+			l.admit(at, r.Policies[i].Algorithm, r.Receipt.At[i], r.CostOf(i))
 		}
 	}
 }

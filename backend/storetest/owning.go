@@ -14,7 +14,7 @@ import (
 // what else it found might be no more than what follows from them.
 const (
 	errorsAreZero   = "An error leaves the decision zero."
-	requestsAreLeft = "Nothing is written to a request, but to what its Each and Charge name."
+	requestsAreLeft = "Nothing is written to a request, but to what its Each and Receipt name."
 	nothingIsKept   = "Neither the request nor the decision is kept when Do has returned, also where ctx ended first."
 )
 
@@ -86,7 +86,7 @@ func leavesRequests(p *probe) {
 		p.ask(op, g)
 		g.Costs, g.Each = costs, nil
 		p.ask(op, g)
-		g.Charge = new(backend.Charge)
+		g.Receipt = new(backend.Receipt)
 		_, _ = p.do(backend.Request{Op: op, Group: g, Last: true})
 	}
 }

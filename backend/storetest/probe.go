@@ -112,8 +112,8 @@ func (p *probe) carried(list ...backend.Policy) []backend.Policy {
 
 // do sends a request and notes what it did. Goroutines may call it.
 func (p *probe) do(r backend.Request) (backend.Decision, error) {
-	if r.Op == backend.Take && r.Charge == nil {
-		r.Charge = new(backend.Charge)
+	if r.Op == backend.Take && r.Receipt == nil {
+		r.Receipt = new(backend.Receipt)
 	}
 	d, err := p.send(context.Background(), r)
 	if err == nil {

@@ -69,7 +69,7 @@ func (s *reference) Do(ctx context.Context, r *backend.Request, d *backend.Decis
 }
 
 func (s *reference) decide(r *backend.Request, d *backend.Decision) error {
-	now, at, fits := s.now(), int64(0), true
+	now, fits := s.now(), true
 	readings := make([]backend.Reading, len(r.Policies))
 	for i := range r.Policies {
 		a, c := &r.Policies[i].Algorithm, cellOf(&r.Group, i)
@@ -85,16 +85,15 @@ func (s *reference) decide(r *backend.Request, d *backend.Decision) error {
 			w = make([]int64, a.Words())
 		}
 		v := a.View(w, now)
-		readings[i] = backend.Reading{Used: v.Used, ResetAt: a.ResetAt(&v)}
+		readings[i] = backend.Reading{At: v.At, Used: v.Used, ResetAt: a.ResetAt(&v)}
 		if n := r.CostOf(i); r.Op != backend.Reset && !a.Fits(&v, n) {
 			readings[i].RetryAt, fits = a.RetryAt(w, &v, n), false
 		}
-		at = max(at, v.At)
 	}
 	if fits && r.Op == backend.Take {
 		s.charge(&r.Group, now, readings)
 	}
-	r.Decide(r.Op, now, at, readings, d)
+	r.Decide(r.Op, now, readings, d)
 	return nil
 }
 
@@ -109,7 +108,7 @@ func (s *reference) charge(g *backend.Group, now int64, readings []backend.Readi
 		v := a.View(w, now)
 		s.mu.cells[c] = a.Take(w, &v, g.CostOf(i))
 		v = a.View(s.mu.cells[c], now)
-		readings[i] = backend.Reading{Used: v.Used, ResetAt: a.ResetAt(&v)}
+		readings[i] = backend.Reading{At: v.At, Used: v.Used, ResetAt: a.ResetAt(&v)}
 		s.mu.until[c] = max(s.mu.until[c], a.ResetAt(&v)+1_000_000)
 	}
 }

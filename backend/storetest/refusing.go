@@ -115,8 +115,8 @@ func (p *probe) loses(key string, list []backend.Policy) {
 	p.t.Helper()
 	before := p.states(key, list)[0].Used
 	p.LoseReply()
-	c := new(backend.Charge)
-	d, err := p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: list, Cost: 3, Charge: c}})
+	c := new(backend.Receipt)
+	d, err := p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: list, Cost: 3, Receipt: c}})
 	after := p.states(key, list)[0].Used
 	switch {
 	case err == nil:

@@ -89,12 +89,12 @@ func (w *spreader) take(s *reference, ctx context.Context, r backend.Request) (b
 		if err == nil && d.Allowed {
 			whole.Cost, whole.Costs = 0, nil
 			whole, err := w.total(s, ctx, whole)
-			whole.Allowed, whole.RetryAfter, whole.Granted, whole.Charge = true, 0, d.Granted, r.Charge
+			whole.Allowed, whole.RetryAfter, whole.Granted, whole.Receipt = true, 0, d.Granted, r.Receipt
 			return whole, err
 		}
 	}
 	d, err := w.total(s, ctx, whole)
-	d.Allowed, d.Charge = false, r.Charge
+	d.Allowed, d.Receipt = false, r.Receipt
 	return d, err
 }
 
@@ -113,7 +113,7 @@ func (w *spreader) total(s *reference, ctx context.Context, r backend.Request) (
 	sum, retry := make([]backend.State, len(r.Policies)), []backend.State(nil)
 	for i := range w.reads(r.Policies[0].Shards) {
 		q := w.share(r, i)
-		q.Op, q.Charge, q.Each = backend.Peek, nil, make([]backend.State, len(r.Policies))
+		q.Op, q.Receipt, q.Each = backend.Peek, nil, make([]backend.State, len(r.Policies))
 		if _, err := w.ask(s, ctx, q); err != nil {
 			return backend.Decision{}, err
 		}

@@ -253,10 +253,10 @@ func checkThenAct(s *reference, ctx context.Context, r backend.Request) (backend
 	}
 	s.force(r)
 	d, err = ask(s, ctx, look)
-	if r.Charge != nil {
-		*r.Charge = backend.Charge{At: s.now(), Cost: r.Cost, Costs: r.Costs, Outcome: backend.Taken}
+	if r.Receipt != nil {
+		*r.Receipt = backend.Receipt{Key: r.Key, At: slices.Repeat([]int64{s.now()}, len(r.Policies)), Cost: r.Cost, Costs: r.Costs, Outcome: backend.Taken}
 	}
-	d.Allowed, d.RetryAfter, d.Charge, d.Granted = true, 0, r.Charge, r.Cost
+	d.Allowed, d.RetryAfter, d.Receipt, d.Granted = true, 0, r.Receipt, r.Cost
 	return d, err
 }
 

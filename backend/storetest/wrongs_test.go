@@ -119,14 +119,14 @@ var wrongs = []wrong{
 			s.ResetAfter += tick
 		}
 	})},
-	{"names the second of a charge", "Charge", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) {
-		if d.Charge != nil {
-			d.Charge.At -= d.Charge.At % 1_000_000
+	{"names the second of a charge", "Receipt", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) {
+		for i := 0; d.Receipt != nil && i < len(d.Receipt.At); i++ {
+			d.Receipt.At[i] -= d.Receipt.At[i] % 1_000_000
 		}
 	})},
-	{"names an instant of the client's clock", "Charge", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) {
-		if d.Charge != nil {
-			d.Charge.At = time.Now().UnixMicro()
+	{"names an instant of the client's clock", "Receipt", answering(func(_ *backend.Request, d *backend.Decision, _ *backend.State) {
+		for i := 0; d.Receipt != nil && i < len(d.Receipt.At); i++ {
+			d.Receipt.At[i] = time.Now().UnixMicro()
 		}
 	})},
 	{"denies what can never pass", "Refused", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {

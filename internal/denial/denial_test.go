@@ -22,15 +22,15 @@ import (
 func TestAnswers(t *testing.T) {
 	f, s := denied(t, 400*time.Millisecond, policies(2), 3)
 	f.advance(100*time.Millisecond + 1)
-	c, each := &backend.Charge{At: -1, Outcome: backend.Unknown}, make([]backend.State, 2)
+	c, each := &backend.Receipt{At: []int64{-1}, Outcome: backend.Unknown}, make([]backend.State, 2)
 	r := take("k", policies(2), 3)
-	r.Charge, r.Each = c, each
+	r.Receipt, r.Each = c, each
 	d := ask(t, s, r)
 	require.Equal(t, backend.Decision{
-		Source: backend.FromDenyCache, Estimated: true, Charge: c,
+		Source: backend.FromDenyCache, Estimated: true, Receipt: c,
 		State: backend.State{Policy: "b", Counted: true, Limit: 20, Used: 10, Remaining: 10, RetryAfter: 300*time.Millisecond + time.Microsecond, ResetAfter: 59900 * time.Millisecond},
 	}, d)
-	require.Equal(t, backend.Charge{Cost: 3, Outcome: backend.NotTaken}, *c)
+	require.Equal(t, backend.Receipt{Key: "k", At: []int64{}, Cost: 3, Outcome: backend.NotTaken}, *c)
 	require.Equal(t, backend.State{Policy: "a", Counted: true, Limit: 10, Used: 10, RetryAfter: 300 * time.Millisecond, ResetAfter: 59900 * time.Millisecond}, each[0])
 	require.Equal(t, d.State, each[1])
 	f.advance(300*time.Millisecond + time.Microsecond - 2)
@@ -336,7 +336,7 @@ func TestCheapPaths(t *testing.T) {
 	f, hit := denied(t, time.Hour, one, 1)
 	miss, ctx := New(passes{f}, f.Shared(), Longest), context.Background()
 	each := take("k", one, 1)
-	each.Each, each.Charge = make([]backend.State, 1), new(backend.Charge)
+	each.Each, each.Receipt = make([]backend.State, 1), new(backend.Receipt)
 	for _, c := range []struct {
 		s *Store
 		r backend.Request

@@ -40,7 +40,7 @@ func newEntry(g *backend.Group, d *backend.Decision, sent, told time.Duration) *
 	if g.Each == nil { // of one policy
 		e.each = []backend.State{d.State}
 	}
-	e.decision.Charge = nil
+	e.decision.Receipt = nil
 	return e
 }
 
@@ -95,10 +95,8 @@ func (e *entry) answer(g *backend.Group, d *backend.Decision, now time.Duration)
 	*d = e.decision
 	d.Source, d.Estimated = backend.FromDenyCache, true
 	age(&d.State, past)
-	if g.Charge != nil {
-		*g.Charge = backend.Charge{Cost: g.Cost, Costs: g.Costs, Sub: g.Sub}
-		d.Charge = g.Charge
-	}
+	g.NewReceipt(backend.NotTaken)
+	d.Receipt = g.Receipt
 }
 
 func age(s *backend.State, past time.Duration) {

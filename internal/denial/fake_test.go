@@ -64,7 +64,7 @@ func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) 
 // Fail makes it a Failer, as the breaker is one.
 func (f *fake) Fail(_ context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	f.failed.Add(1)
-	d.Source, d.Err, d.Charge = backend.FromFailClosed, err, r.Charge
+	d.Source, d.Err, d.Receipt = backend.FromFailClosed, err, r.Receipt
 	return nil
 }
 
@@ -89,7 +89,7 @@ func denies(retry time.Duration) func(r *backend.Request) (backend.Decision, err
 		for i := range at {
 			at[i] = backend.Reading{Used: 10, RetryAt: 1 + int64(i) + retry.Microseconds(), ResetAt: 1 + int64(time.Minute/time.Microsecond)}
 		}
-		r.Decide(r.Op, 1, 1, at, &d)
+		r.Decide(r.Op, 1, at, &d)
 		return d, nil
 	}
 }
@@ -97,7 +97,7 @@ func denies(retry time.Duration) func(r *backend.Request) (backend.Decision, err
 // leaves lets pass and says that so many units remain.
 func leaves(n int64) func(r *backend.Request) (backend.Decision, error) {
 	return func(r *backend.Request) (d backend.Decision, _ error) {
-		r.Decide(r.Op, 1, 1, []backend.Reading{{Used: 10 - n, ResetAt: 2}}, &d)
+		r.Decide(r.Op, 1, []backend.Reading{{Used: 10 - n, ResetAt: 2}}, &d)
 		return d, nil
 	}
 }

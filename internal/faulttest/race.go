@@ -80,9 +80,9 @@ func race(t *testing.T, s backend.Store) {
 }
 
 func run(t *testing.T, s backend.Store, p backend.Policy) {
-	var c backend.Charge
+	var c backend.Receipt
 	d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
-		Group: backend.Group{Key: p.Name, Policies: []backend.Policy{p}, Cost: 1, Charge: &c}})
+		Group: backend.Group{Key: p.Name, Policies: []backend.Policy{p}, Cost: 1, Receipt: &c}})
 	if err != nil {
 		t.Error(err)
 	}

@@ -150,7 +150,7 @@ func (g *Group) replay(r *reader, now int64) {
 	if g.Op == backend.Reset && len(g.sent) > 0 {
 		r.version()
 		for _, t := range g.sent {
-			t.meet(now, now, make([]backend.Reading, len(g.Policies)))
+			t.meet(now, make([]backend.Reading, len(g.Policies)))
 		}
 		return
 	}
@@ -185,28 +185,26 @@ func (g *Group) replayRun(r *reader, takes []*Take, views []algo.View, readings 
 			g.retries(r, t, views, readings)
 			denied = true
 		}
-		at := now
 		for p := range views {
 			a := &g.Policies[p].Algorithm
 			if fits && g.Op == backend.Take {
 				a.Add(&views[p], t.costOf(p))
 			}
-			at = max(at, views[p].At)
-			readings[p].Used, readings[p].ResetAt = views[p].Used, a.ResetAt(&views[p])
+			readings[p].At, readings[p].Used, readings[p].ResetAt = views[p].At, views[p].Used, a.ResetAt(&views[p])
 			if fits {
 				readings[p].RetryAt = 0
 			}
 		}
-		t.meet(now, at, readings)
+		t.meet(now, readings)
 	}
 }
 
 // meet notes what the take met.
-func (t *Take) meet(now, at int64, readings []backend.Reading) {
+func (t *Take) meet(now int64, readings []backend.Reading) {
 	if t == nobody[0] {
 		return
 	}
-	t.now, t.at, t.readings = now, at, append(t.readings[:0], readings...)
+	t.now, t.readings = now, append(t.readings[:0], readings...)
 }
 
 func (g *Group) fits(t *Take, views []algo.View) bool {

@@ -65,7 +65,7 @@ func alike(g *script.Asked, key string) *script.Asked {
 
 // fresh gives a group buffers of its own for the answer.
 func fresh(g backend.Group) backend.Group {
-	g.Each, g.Charge = make([]backend.State, len(g.Policies)), &backend.Charge{}
+	g.Each, g.Receipt = make([]backend.State, len(g.Policies)), &backend.Receipt{}
 	return g
 }
 
@@ -85,8 +85,8 @@ func TestBatchesDecideInOrder(t *testing.T) {
 			for j := range g.Takes {
 				got := &g.Takes[j]
 				want := trace.Ask(ctx, model, backend.Request{Op: g.Op, Group: got.Group})
-				got.Decision.Charge = nil
-				answer := trace.Answer{Decision: got.Decision, Each: got.Each, Charge: *got.Charge, Err: got.Err}
+				got.Decision.Receipt = nil
+				answer := trace.Answer{Decision: got.Decision, Each: got.Each, Receipt: *got.Receipt, Err: got.Err}
 				// Ask fills buffers of its own; got's were filled by Run.
 				require.NoError(t, trace.Same(want, answer), "batch %d at %d: %v take %d of %d, %+v", i, s.Now(), g.Op, j, len(g.Takes), got.Group)
 			}

@@ -59,7 +59,7 @@ func (t *Take) sameCosts(u *Take) bool {
 // Decide words the answer to g, on the goroutine whose buffers g names.
 func (t *Take) Decide(op backend.Op, g *backend.Group, d *backend.Decision) error {
 	if t.err == nil {
-		g.Decide(op, t.now, t.at, t.readings, d)
+		g.Decide(op, t.now, t.readings, d)
 	}
 	return t.err
 }

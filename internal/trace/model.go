@@ -59,19 +59,17 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	now := m.now()
 	views, fits := m.look(r, now)
 	readings := make([]backend.Reading, len(views))
-	at := now
 	for i := range views {
 		a, id, v := &r.Policies[i].Algorithm, name(r, i), &views[i]
 		if n := r.CostOf(i); !a.Fits(v, n) && r.Op != backend.Reset {
 			readings[i].RetryAt = a.RetryAt(m.mu.words[id], v, n)
 		}
-		at = max(at, v.At)
 		if fits && r.Op == backend.Take {
 			m.mu.words[id] = a.Take(m.mu.words[id], v, r.CostOf(i))
 		}
-		readings[i].Used, readings[i].ResetAt = v.Used, a.ResetAt(v)
+		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(v)
 	}
-	r.Decide(r.Op, now, at, readings, d)
+	r.Decide(r.Op, now, readings, d)
 	return nil
 }
 

@@ -253,7 +253,7 @@ func (s *Steps) back(d int64) {
 type Answer struct {
 	Decision backend.Decision
 	Each     []backend.State
-	Charge   backend.Charge
+	Receipt  backend.Receipt
 	Err      error
 }
 
@@ -261,15 +261,15 @@ type Answer struct {
 func Ask(ctx context.Context, s backend.Store, r backend.Request) Answer {
 	var a Answer
 	a.Each = make([]backend.State, len(r.Policies))
-	r.Each, r.Charge = a.Each, &a.Charge
+	r.Each, r.Receipt = a.Each, &a.Receipt
 	a.Decision, a.Err = layer.Ask(ctx, s, r)
-	a.Decision.Charge = nil
+	a.Decision.Receipt = nil
 	return a
 }
 
 // String is every field, so that equal strings are equal answers.
 func (a Answer) String() string {
-	return fmt.Sprintf("%+v %+v %+v %v", a.Decision, a.Each, a.Charge, a.Err)
+	return fmt.Sprintf("%+v %+v %+v %v", a.Decision, a.Each, a.Receipt, a.Err)
 }
 
 // Same is an error that shows both answers where they differ in any field.

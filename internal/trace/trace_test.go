@@ -29,7 +29,7 @@ func TestGolden(t *testing.T) {
 		for i, e := range a.Each {
 			fmt.Fprintf(&b, " %v %d/%d retry %v reset %v;", &r.Policies[i].Algorithm, e.Used, e.Limit, e.RetryAfter, e.ResetAfter)
 		}
-		fmt.Fprintf(&b, " %v by %s at %d\n", a.Decision.Allowed, a.Decision.Policy, a.Charge.At)
+		fmt.Fprintf(&b, " %v by %s at %d\n", a.Decision.Allowed, a.Decision.Policy, a.Receipt.At)
 	}
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
