@@ -41,7 +41,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if opts.DenyFor > denial.Longest {
+	if opts.DenyFor > denial.Longest { // mutant: deny-ttl-range
 		return nil, &InvalidError{What: "DenyFor", Value: opts.DenyFor, Want: "at most 1s; 0 is that, below is off"}
 	}
 	l := &Limiter{observer: opts.Observer, breaker: breaker.New(s, &breaker.Options{
@@ -191,7 +191,7 @@ func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
 	if err == nil {
 		*d = q.decision
 	}
-	*q = question{} // or it would keep the caller's key
+	*q = question{} // or it would keep the caller's key; mutant: call-cleared
 	questions.Put(q)
 	if l.observer != nil && err == nil {
 		l.observer.Decided(*d, time.Since(begin))

@@ -19,7 +19,7 @@ func (a Algorithm) Part(i, k int64) Algorithm {
 }
 
 // part returns floor(n * (i+1) / k) - floor(n * i / k).
-func part(n, i, k int64) int64 { return mulDiv(n, i+1, k) - mulDiv(n, i, k) }
+func part(n, i, k int64) int64 { return mulDiv(n, i+1, k) - mulDiv(n, i, k) } // mutant: shares-sum-to-limit
 
 // slowed returns the limit's rate divided by k, without rounding: as many
 // events in k times the period, or where that is too long the same fraction

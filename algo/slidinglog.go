@@ -46,7 +46,7 @@ func (a *Algorithm) logView(w []int64, now int64) View {
 	if n > 0 && w[entry(w, n-1)] > now+a.period {
 		return View{At: now, y: n, z: n}
 	}
-	live := first(w, n, now-a.period)
+	live := first(w, n, now-a.period) // mutant: event-one-period-old
 	if live == n {
 		return View{At: now, y: n, z: n}
 	}

@@ -108,7 +108,7 @@ func (g *Group) checkCosts(op Op) error {
 		least = 0
 	}
 	for i := range g.Policies {
-		if n, most := g.CostOf(i), g.Policies[i].Algorithm.Max(); n < least || n > most || most == 0 {
+		if n, most := g.CostOf(i), g.Policies[i].Algorithm.Max(); n < least || n > most || most == 0 { // mutant: never-admissible
 			return costError(&g.Policies[i], n, least, most)
 		}
 	}

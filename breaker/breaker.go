@@ -131,11 +131,11 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 // pass, else as the last. The other modes say of all what they say of one.
 func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range ways {
-		*d = backend.Decision{} // of what an earlier way said nothing holds
+		*d = backend.Decision{} // of what an earlier way said nothing holds; mutant: decision-cleared
 		if !r.Last || !layer.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
 			return err
 		}
-		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal {
+		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried
 			break
 		}
 	}

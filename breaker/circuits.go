@@ -75,7 +75,7 @@ func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Set
 		Timeout:      open*3/4 + rand.N(open/2), // or a fleet asks a woken node all at once
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			trips := n.Requests - n.TotalExclusions
-			return n.ConsecutiveFailures >= row || trips >= enough && 2*n.TotalFailures >= trips
+			return n.ConsecutiveFailures >= row || trips >= enough && 2*n.TotalFailures >= trips // mutant: failures-in-a-row
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
 		IsExcluded:    func(err error) bool { return err == layer.ErrExcused },

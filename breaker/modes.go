@@ -30,7 +30,7 @@ var strictness = [...]int{backend.FailOpen: 1, backend.FailLocal: 2, backend.Fai
 func strictest(policies []backend.Policy) int {
 	most := 0
 	for i := range policies {
-		if strictness[policies[i].OnFailure] > strictness[policies[most].OnFailure] {
+		if strictness[policies[i].OnFailure] > strictness[policies[most].OnFailure] { // mutant: strictest-mode
 			most = i
 		}
 	}

@@ -21,7 +21,7 @@ elseif v then
       sum = sum - parse('<I4', v, 26 + 4 * (oldest / b % ring))
       oldest = oldest + b
     end
-    if sum < 0 or sum > 0 and oldest > newest then status = 67
+    if sum < 0 or sum > 0 and oldest > newest then status = 67 -- mutant: ring-adds-up
     elseif sum > 0 then used, x, y = sum, newest, oldest end
     if x > now then at = x end
   end

@@ -66,7 +66,7 @@ local blob, pos, k = args[2], 1, 1
 local size = #blob
 while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
-  pos = from
+  pos = from -- mutant: section-without-groups
   local least, takes, small, own = 2 - op, op == 1, policies, 4294967295 - policies
   if shape == 1 then
     --@include one.section
@@ -77,4 +77,4 @@ while pos <= size do
   end
 end
 if alone then return reply end
-return table.concat(reply, '', 1, n)
+return table.concat(reply, '', 1, n) -- mutant: refused-set-silent

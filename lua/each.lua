@@ -38,7 +38,7 @@ end
 -- none of ours, must not store what nobody could have meant. Fractions are
 -- looked for one by one: beside an instant a sum would swallow small ones. NaN
 -- and infinity have no whole part either.
-if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = 82
+if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = 82 -- mutant: ranges-in-script
 elseif kind > 2 then
   if kind == 3 then
     if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end

@@ -39,6 +39,7 @@ func digest(s string) (name string) {
 func assemble(file, section string) []string {
 	var lines []string
 	for _, line := range read(file, section) {
+		line, _, _ = strings.Cut(line, " -- ")
 		line = strings.TrimSpace(line)
 		if name, ok := strings.CutPrefix(line, "--@include "); ok {
 			f, s, _ := strings.Cut(name, ".")

@@ -12,14 +12,14 @@ do
 end
 -- What most groups ask is one run of takes, which fits. More than one go through
 -- the loop whatever the key holds: it reads them, up to where the section ends.
-local once, whole = takes and all == 1, first * price
+local once, whole = takes and all == 1, first * price -- mutant: one-run-of-takes
 local fits = limit - whole
-local quick, room, add, edge = once and kind == 3 and fit == 0, fits * 1048576, whole * 1048576, (now + fill) / 1000000
+local quick, room, add, edge = once and kind == 3 and fit == 0, fits * 1048576, whole * 1048576, (now + fill) / 1000000 -- mutant: quick-one-take
 pos = behind
 for i = k, k + groups - 1 do
   local key, status, longer, sweep, bad, v, fresh, met = keys[i], fit, 0, false
   if hashed then v = try('HGET', key, field) end
-  if quick and v and #v == 25 then
+  if quick and v and #v == 25 then -- mutant: quick-length
     --@include tokenbucket.quick
   end
   if fresh then
@@ -43,7 +43,7 @@ for i = k, k + groups - 1 do
     met = v or '\0'
     if kind > 3 then met = pack('<Bdd', 1, used, x) end
     local had, taken = used, whole
-    if once and used <= fits then used = used + whole
+    if once and used <= fits then used = used + whole -- mutant: count-below-zero
     else
       local count, cost, runs = first, price, all
       pos = behind

@@ -23,7 +23,7 @@ for i = k, k + groups - 1 do
     local kind, limit, period, a, b, fill, cost
     if same then
       local s = sets[p]
-      kind, limit, period, a, b, fill, cost = s[1], s[2], s[3], s[4], s[5], s[6], s[7]
+      kind, limit, period, a, b, fill, cost = s[1], s[2], s[3], s[4], s[5], s[6], s[7] -- mutant: set-numbers
     else
       kind, limit, period, a, b, fill, cost, pos = parse('<Bdddddd', blob, pos)
       local status = 0
@@ -31,11 +31,11 @@ for i = k, k + groups - 1 do
       if status > 0 then fit = status end
       if groups > 1 then sets[p] = {kind, limit, period, a, b, fill, cost} end
     end
-    if fit > 0 then status = fit end
+    if fit > 0 then status = fit end -- mutant: set-ranges
     local v, fresh = values[p]
     -- Once a policy denied, or can't be decided by, nothing is made any more.
-    if kind == 3 and passes and status == 0 and v and #v == 25 then
-      local room, add, edge = (limit - cost) * 1048576, cost * 1048576, (now + fill) / 1000000
+    if kind == 3 and passes and status == 0 and v and #v == 25 then -- mutant: quick-set
+      local room, add, edge = (limit - cost) * 1048576, cost * 1048576, (now + fill) / 1000000 -- mutant: quick-set-room
       --@include tokenbucket.quick
     end
     if fresh then met[before + p] = v

@@ -42,7 +42,7 @@ for _ = 1, groups do
       --@include each.fails
     end
     for p = 1, policies do
-      if logs[p] and status == 0 then try('UNLINK', logs[p]) end
+      if logs[p] and status == 0 then try('UNLINK', logs[p]) end -- mutant: refused-reset-keeps-log
     end
     wrote, met = true, '\0'
   else

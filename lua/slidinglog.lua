@@ -81,6 +81,6 @@ if what then
   --@include each.fails
 else
   wrote = true
-  if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
+  if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end -- mutant: bounded-pruning
   if left < ms then try('PEXPIRE', log, ms + math.ceil(period / 1000)) end
 end

@@ -12,7 +12,7 @@ else
   if version ~= 2 or not (t <= 9007199254740992 and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0) then status = 67 end
   if t <= now + fill then
     hz, due = h, d
-    if t > now then at = t end
+    if t > now then at = t end -- mutant: level-ahead-of-clock
     local m1, m2, m3 = at - t, a, b
     -- What would leak more than there is is not worked out exactly.
     if m1 / m3 * m2 > level + 1048576 then x = 0
@@ -38,10 +38,10 @@ v = pack('<BI4I4dd', 2, hz, due, x, at)
 -- is the value to store. Every other take goes through view and take.
 local version, h, due, level, t = parse('<BI4I4dd', v)
 local q = (now - t) * a
-if version == 2 and h >= edge and (due == own or due < marks and due * 1000000 > now) and q >= 0 and q < 4503599627370496
+if version == 2 and h >= edge and (due == own or due < marks and due * 1000000 > now) and q >= 0 and q < 4503599627370496 -- mutant: quick-value
   and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0 then
   q = q / b
   q = q - q % 1
-  if q < level then level = level - q else level = 0 end
-  if level <= room then fresh = pack('<BI4I4dd', 2, h, due, level + add, now) end
+  if q < level then level = level - q else level = 0 end -- mutant: quick-empties
+  if level <= room then fresh = pack('<BI4I4dd', 2, h, due, level + add, now) end -- mutant: quick-passes
 end

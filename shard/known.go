@@ -79,7 +79,7 @@ func (m *known) find(key string, p *plan) *entry {
 	e := newEntry(key, p)
 	e.key, e.hashed = strings.Clone(name), hashed // the caller's may be a small part of a large one
 	m.enter(set, e)
-	m.shrink(e)
+	m.shrink(e) // mutant: known-keys-bounded
 	return e
 }
 
@@ -109,7 +109,7 @@ func (m *known) shrink(e *entry) {
 	for n := 0; n < 2*sets*ways && m.cells.Load() > cellsMost; n++ {
 		i := m.hand.Add(1) % (sets * ways)
 		at := &m.sets[i/ways][i%ways]
-		if old := at.Load(); old != nil && old != e && !old.recent.Swap(false) {
+		if old := at.Load(); old != nil && old != e && !old.recent.Swap(false) { // mutant: recent-keys-kept
 			m.swap(at, old, nil)
 		}
 	}

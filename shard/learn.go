@@ -33,14 +33,14 @@ func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *bac
 	h := s.shut.Load()
 	refuted := h != nil && h.refuted(states, g)
 	now := time.Duration(0)
-	if refuted || !d.Allowed {
+	if refuted || !d.Allowed { // mutant: take-tells-of-room
 		now = clock()
 	}
 	if refuted {
 		s.room.Store(int64(now))
 	}
 	switch {
-	case !d.Allowed && int64(sent) < s.room.Load(): // it may be from before
+	case !d.Allowed && int64(sent) < s.room.Load(): // it may be from before; mutant: denial-before-room
 	case !d.Allowed:
 		s.shut.Store(h.and(states, g, sent, now))
 	case refuted:
@@ -55,14 +55,14 @@ func (e *entry) learn(i int, d *backend.Decision, states []backend.State, g *bac
 // holds: see stand.
 func (e *entry) refuse() {
 	e.heard.Add(1)
-	if e.verdict.Load() != nil {
+	if e.verdict.Load() != nil { // mutant: room-ends-verdict
 		e.verdict.Store(nil)
 	}
 }
 
 // stand makes v the verdict, unless room was heard of since heard was read.
 func (e *entry) stand(v *verdict, heard uint64) {
-	if e.verdict.Store(v); e.heard.Load() != heard {
+	if e.verdict.Store(v); e.heard.Load() != heard { // mutant: room-ends-new-verdict
 		e.verdict.CompareAndSwap(v, nil)
 	}
 }

@@ -53,7 +53,7 @@ func (p *plan) admits(r *backend.Request) error {
 		return nil
 	}
 	for j := range p.policies {
-		if n, share := r.CostOf(j), p.most(0, j); n > share { // the first is the least
+		if n, share := r.CostOf(j), p.most(0, j); n > share { // the first is the least; mutant: cost-above-share
 			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n,
 				Want: fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", share, len(p.parts), p.policies[j].Name)})
 		}

@@ -83,7 +83,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 }
 
 func (s *Store) spread(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if err := r.Check(ctx); err != nil {
+	if err := r.Check(ctx); err != nil { // mutant: cost-of-whole-limit
 		return err
 	}
 	m := s.known()
@@ -94,7 +94,7 @@ func (s *Store) spread(ctx context.Context, r *backend.Request, d *backend.Decis
 	c := calls.Get().(*call)
 	c.s, c.m, c.r, c.d = s, m, r, d
 	err := c.do(ctx, p)
-	*c = call{}
+	*c = call{} // mutant: call-on-shards-cleared
 	calls.Put(c)
 	return err
 }
@@ -159,7 +159,7 @@ func checkShards(p, first *backend.Policy) error {
 	switch k := int64(p.Shards); {
 	case k < 0 || k > most:
 		return bad("0 to %d: at most %d, the limit and the burst", most, Most)
-	case max(p.Shards, 1) != max(first.Shards, 1):
+	case max(p.Shards, 1) != max(first.Shards, 1): // mutant: one-number-of-shares
 		return bad("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
 	case k >= 2:
 		part := p.Algorithm.Part(0, k)

@@ -45,7 +45,7 @@ func (h *shut) and(states []backend.State, g *backend.Group, sent, now time.Dura
 		switch s := &states[j]; {
 		case s.RetryAfter > 0:
 			fresh.denials[j] = denial{now, sent, s.RetryAfter, g.CostOf(j)}
-		case h != nil && now >= h.denials[j].at && !h.denials[j].refuted(s, g.CostOf(j)):
+		case h != nil && now >= h.denials[j].at && !h.denials[j].refuted(s, g.CostOf(j)): // mutant: denials-kept
 			fresh.denials[j] = h.denials[j]
 		}
 	}
@@ -68,10 +68,10 @@ func (h *shut) stands(g *backend.Group) (until time.Duration, by int) {
 	until = math.MinInt64
 	for j := range h.denials {
 		d := &h.denials[j]
-		if d.retry == 0 || g.CostOf(j) < d.cost {
+		if d.retry == 0 || g.CostOf(j) < d.cost { // mutant: denials-by-cost
 			continue
 		}
-		if t := min(d.ends(), d.at+longest); t > until {
+		if t := min(d.ends(), d.at+longest); t > until { // mutant: denied-one-second
 			until, by = t, j
 		}
 	}

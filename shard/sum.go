@@ -153,7 +153,7 @@ func (c *call) sum(ctx context.Context) (*round, error) {
 		case leads:
 			r := *c.r
 			r.Each, r.Receipt, r.Costs = nil, nil, slices.Clone(r.Costs) // the caller's are his, who may leave
-			own := &call{s: c.s, m: c.m, r: &r, e: c.e}
+			own := &call{s: c.s, m: c.m, r: &r, e: c.e}                  // mutant: sum-outlives-caller
 			go own.read(context.WithoutCancel(ctx), f)
 			fallthrough
 		default:
@@ -176,7 +176,7 @@ func (c *call) join() (f *reading, leads bool) {
 	n := costs(&c.r.Group)
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	if f = c.e.mu.reading; f != nil && slices.Equal(f.costs, n) {
+	if f = c.e.mu.reading; f != nil && slices.Equal(f.costs, n) { // mutant: one-sum-for-all
 		return f, false
 	}
 	f = &reading{done: make(chan struct{}), costs: n}

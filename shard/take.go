@@ -86,7 +86,7 @@ func (c *call) within(ctx context.Context, n tally) error {
 	bounded, cancel := context.WithDeadline(ctx, c.begin.Add(c.s.shared.Budget))
 	defer cancel()
 	err := c.more(bounded, n)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !layer.Undecided(err) {
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !layer.Undecided(err) { // mutant: perhaps-counted-stays
 		return c.fail(ctx, c.asked, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
 	}
 	return err
@@ -167,7 +167,7 @@ func (c *call) ask(ctx context.Context, i int, f *round) (done bool, err error) 
 	switch {
 	case err == nil:
 		return c.hear(i, f), nil
-	case lonely(err) && ctx.Err() == nil: // a caller who left says nothing of the share
+	case lonely(err) && ctx.Err() == nil: // a caller who left says nothing of the share; mutant: lost-answer-ends-call
 		c.e.bury(i, err, c.m.now())
 		return false, err
 	}
@@ -187,7 +187,7 @@ func (c *call) hear(i int, f *round) (passed bool) {
 	}
 	c.e.learn(i, d, states, &c.r.Group, c.from, c.m.now)
 	if !d.Allowed {
-		*d = backend.Decision{}
+		*d = backend.Decision{} // mutant: denial-taken-back
 		return false
 	}
 	c.widen(d, states, f)
@@ -217,11 +217,11 @@ func (c *call) widen(d *backend.Decision, states []backend.State, f *round) {
 			if f.complete() {
 				states[j].Used = s.Used + c.r.CostOf(j)
 			}
-			states[j].ResetAfter = max(states[j].ResetAfter, aged(s, past).ResetAfter)
+			states[j].ResetAfter = max(states[j].ResetAfter, aged(s, past).ResetAfter) // mutant: latest-reset
 		}
 	}
 	d.State = states[backend.Binding(states)]
-	d.Estimated = f == nil || !f.complete() || f.sent < c.from
+	d.Estimated = f == nil || !f.complete() || f.sent < c.from // mutant: incomplete-sum-estimated
 }
 
 // fail applies the failure mode of the i-th share, where no store decided.

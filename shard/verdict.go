@@ -37,7 +37,7 @@ func (c *call) conclude(now time.Duration) (_ *verdict, exact bool) {
 		h, d := e.subs[i].shut.Load(), e.subs[i].dead.Load()
 		switch class := e.class(i, &c.r.Group, now); {
 		case class == spent && h != nil:
-			exact = exact && h.sent >= c.from && slices.Equal(h.costs, own)
+			exact = exact && h.sent >= c.from && slices.Equal(h.costs, own) // mutant: exact-verdict
 			h.tell(said, &c.r.Group, now)
 			t.add(said)
 			v.rest(h, &c.r.Group)
@@ -105,7 +105,7 @@ func (c *call) revisit(ctx context.Context, v *verdict) error {
 	if whole, exact := c.conclude(c.m.now()); whole != nil {
 		return c.say(ctx, whole, exact)
 	}
-	return c.within(ctx, tally{denied: 1}) // another may have room by now
+	return c.within(ctx, tally{denied: 1}) // another may have room by now; mutant: share-is-not-key
 }
 
 func one(dead map[int]error) int {
@@ -117,7 +117,7 @@ func one(dead map[int]error) int {
 
 // repeat denies again what was denied a moment ago, without asking anybody.
 func (c *call) repeat(ctx context.Context, v *verdict, now time.Duration) error {
-	if c.s.shared.Closed.Load() {
+	if c.s.shared.Closed.Load() { // mutant: closed-before-verdict
 		c.part(&c.sub, 0)
 		return c.s.next.Do(ctx, &c.sub, c.d) // which says so
 	}

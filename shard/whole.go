@@ -48,8 +48,8 @@ func first(dead map[int]error) error {
 // forgotten by its share or not.
 func (c *call) reset(ctx context.Context, p *plan) error {
 	c.e = newEntry(c.r.Key, p)
-	c.m.forget(c.r.Key)
-	defer c.m.forget(c.r.Key) // who came in between may know what was before
+	c.m.forget(c.r.Key)       // mutant: reset-shows-at-once
+	defer c.m.forget(c.r.Key) // who came in between may know what was before; mutant: reset-shows-at-once
 	f := c.all(ctx, backend.Reset)
 	if dead := f.dead(); len(dead) > 0 {
 		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", len(f.answers)-len(dead), len(f.answers)), first(dead))

@@ -62,7 +62,7 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 		return nil, err
 	}
 	key := s.top.keyOf(n)
-	if err := script.Rights(ctx, n.client, n.addr, s.set.Prefix, script.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil {
+	if err := script.Rights(ctx, n.client, n.addr, s.set.Prefix, script.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil { // mutant: ping-each-primary
 		return nil, err
 	}
 	if _, err := layer.Ask(ctx, s, script.Probe(key)); err != nil {

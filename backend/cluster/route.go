@@ -15,7 +15,7 @@ import (
 // Next names the slot's node, or the one that a reply redirects to. It is a
 // trip's way through the cluster; see script.Ways.
 func (t *topology) Next(ctx context.Context, slot int, at *script.Server, err error) (*script.Server, bool, error) {
-	if addr, asking := redirect(err); addr != "" {
+	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
 		n, err := t.redirected(announced(addr, at.Node()))
 		if err != nil {
 			return nil, false, err

@@ -40,7 +40,7 @@ func (t *topology) load(done chan struct{}) {
 			if a.err == nil {
 				a.err = t.adopt(a)
 			}
-			if t.fail(a.err); a.err == nil {
+			if t.fail(a.err); a.err == nil { // mutant: reload-cause
 				return
 			}
 		case <-ctx.Done():
@@ -60,7 +60,7 @@ func (t *topology) fail(err error) {
 // sources returns what is asked for the slots: the user's ClusterSlots, else
 // all nodes at once, so that a frozen node delays nobody.
 func (t *topology) sources() (sources []func(context.Context) answer) {
-	if t.opts.ClusterSlots != nil {
+	if t.opts.ClusterSlots != nil { // mutant: cluster-slots-option
 		return append(sources, t.askUser)
 	}
 	for _, addr := range t.addrs() {

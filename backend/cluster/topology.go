@@ -210,7 +210,7 @@ func (t *topology) refresh() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Since(t.begin)
-	if t.mu.reload != nil || t.mu.closed || now-time.Duration(t.last.Load()) < pause {
+	if t.mu.reload != nil || t.mu.closed || now-time.Duration(t.last.Load()) < pause { // mutant: reloads-paced
 		return t.mu.reload
 	}
 	t.last.Store(int64(now))
@@ -251,7 +251,7 @@ func (t *topology) drop(named map[string]bool) {
 	t.mu.Lock()
 	t.mu.named = named
 	for addr, at := range t.mu.redirected {
-		if time.Since(t.begin)-at > t.keeps {
+		if time.Since(t.begin)-at > t.keeps { // mutant: redirects-forgotten
 			delete(t.mu.redirected, addr)
 		}
 	}
@@ -271,7 +271,7 @@ func (t *topology) drop(named map[string]bool) {
 		}
 		// By then the calls that have found the node before are over, and so are
 		// their batches.
-		time.AfterFunc(2*t.set.Budget, func() { t.release(n) })
+		time.AfterFunc(2*t.set.Budget, func() { t.release(n) }) // mutant: dropped-node-finishes
 	}
 }
 

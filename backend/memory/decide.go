@@ -51,10 +51,10 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if s.shared.Closed.Load() {
+	if s.shared.Closed.Load() { // mutant: memory-closed
 		return backend.ErrClosed
 	}
-	if err := r.Check(ctx); err != nil {
+	if err := r.Check(ctx); err != nil { // mutant: memory-context
 		return err
 	}
 	if len(r.Key) > maxKey {
@@ -117,8 +117,8 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 func (c *call) locked(before int64, looks []look, readings []backend.Reading) error {
 	mu := &c.stripe.mu
 	mu.Lock()
-	defer mu.Unlock() // Options.Now may panic
-	c.now = c.store.clock.underLock(before, &mu.latest)
+	defer mu.Unlock()                                   // Options.Now may panic
+	c.now = c.store.clock.underLock(before, &mu.latest) // mutant: newest-instant
 	c.store.tick(c.stripe, c.now)
 	for c.reserved < c.find(looks) {
 		if !c.store.reserve(c.stripe, c.now) {
@@ -231,7 +231,7 @@ func (c *call) take(l *look, i int) backend.Reading {
 func (c *call) read(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
-	if c.op == backend.Take && l.record != nil {
+	if c.op == backend.Take && l.record != nil { // mutant: denied-overflow-stays
 		l.record.stay(r.ResetAt, c.now) // a count that denies stays while it does, by this call's numbers
 	}
 	if c.op != backend.Reset && !a.Fits(&l.view, c.CostOf(i)) {

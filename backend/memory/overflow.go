@@ -29,7 +29,7 @@ func (c *call) sharing(looks []look, readings []backend.Reading) error {
 	o := &c.store.overflow
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c.now = c.store.clock.notBefore(c.now, &o.mu.latest)
+	c.now = c.store.clock.notBefore(c.now, &o.mu.latest) // mutant: overflow-instant
 	c.store.clock.notBefore(c.now, &c.stripe.mu.latest)
 	o.sweep(c.now, sweepLooks)
 	c.find(looks) // the search for room may have removed one

@@ -37,7 +37,7 @@ func (s *Store) tick(st *stripe, now int64) {
 	}
 	s.removed(removed)
 	if s.overflow.mu.TryLock() {
-		s.overflow.sweep(now, sweepLooks)
+		s.overflow.sweep(now, sweepLooks) // mutant: overflow-swept
 		s.overflow.mu.Unlock()
 	}
 }
@@ -82,7 +82,7 @@ func (s *Store) count() bool {
 // second time. It returns how many of the looks are left.
 func (st *stripe) sweep(now int64, looks int) (removed, left int) {
 	left = st.visit(looks, func(r record) (remove, done bool) {
-		if remove = r.idle(now) && r.markIdle(); remove {
+		if remove = r.idle(now) && r.markIdle(); remove { // mutant: sweep-looks-twice
 			removed++
 		}
 		return remove, false

@@ -38,8 +38,8 @@ func newTable(size, groups int) *table {
 // strideOf returns a stride that visits each group once before it comes back:
 // one without a common factor, near the golden section of the groups.
 func strideOf(groups int) int {
-	n := groups * 618 / 1000
-	for gcd(n, groups) != 1 {
+	n := groups * 618 / 1000  // mutant: sweep-spreads
+	for gcd(n, groups) != 1 { // mutant: sweep-visits-all
 		n++
 	}
 	return n

@@ -62,7 +62,7 @@ func of(store *layer.Shared) *cache {
 }
 
 func newCache(store *layer.Shared) *cache {
-	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), clock: store.Clock, ended: &store.Closed}
+	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), clock: store.Clock, ended: &store.Closed} // mutant: denials-by-store-clock
 	if c.clock != nil {
 		c.begin = c.clock()
 	}
@@ -92,12 +92,12 @@ func (c *cache) place(key string) place {
 func (st *stripe) find(r *backend.Request, now, stand time.Duration) (e *entry, pending chan struct{}, leads bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.sweep(now)
+	st.sweep(now) // mutant: denials-swept
 	for _, e := range st.mu.keys[r.Key] {
-		if !e.denies(&r.Group) || now >= e.sent+min(e.lasts, stand) {
+		if !e.denies(&r.Group) || now >= e.sent+min(e.lasts, stand) { // mutant: denial-ends
 			continue
 		}
-		if e.decision.RetryAfter > stand && now >= e.sent+stand*3/4 && e.refresh == nil {
+		if e.decision.RetryAfter > stand && now >= e.sent+stand*3/4 && e.refresh == nil { // mutant: one-refresh
 			e.refresh = make(chan struct{})
 			return e, e.refresh, true
 		}
@@ -127,7 +127,7 @@ func (c *cache) note(at place, generation uint32, g *backend.Group, d *backend.D
 	e := newEntry(g, d, sent, now)
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if at.generation.Load() != generation || c.closed() {
+	if at.generation.Load() != generation || c.closed() { // mutant: denial-before-reset
 		return
 	}
 	at.add(g.Key, e, now)
@@ -179,7 +179,7 @@ func (st *stripe) add(key string, e *entry, now time.Duration) {
 func (st *stripe) spare(now time.Duration) {
 	few := 8
 	for key, entries := range st.mu.keys {
-		if st.mu.count < perStripe {
+		if st.mu.count < perStripe { // mutant: denials-bounded
 			return
 		}
 		if few--; few <= 0 || !slices.ContainsFunc(entries, func(e *entry) bool { return e.ends() > now }) {

@@ -78,8 +78,8 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // change forgets the key before the request and after it: a denial that comes
 // in between may be from before.
 func (s *Store) change(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	s.forget(r)
-	defer s.forget(r)
+	s.forget(r)       // mutant: forget-before-reset
+	defer s.forget(r) // mutant: forget-after-reset
 	return s.next.Do(ctx, r, d)
 }
 
@@ -95,7 +95,7 @@ func (s *Store) forget(r *backend.Request) {
 // at once merge into one batch below.
 func (s *Store) recall(ctx context.Context, r *backend.Request, d *backend.Decision, at place) error {
 	for waited := false; ; waited = true {
-		if r.Check(ctx) != nil || s.cache.closed() {
+		if r.Check(ctx) != nil || s.cache.closed() { // mutant: errors-before-denials
 			return s.next.Do(ctx, r, d) // which returns the error
 		}
 		now := s.cache.now()
@@ -111,7 +111,7 @@ func (s *Store) recall(ctx context.Context, r *backend.Request, d *backend.Decis
 			e.answer(&r.Group, d, now)
 			return nil
 		}
-		await(ctx, pending)
+		await(ctx, pending) // mutant: wait-for-refresh
 	}
 }
 
@@ -125,8 +125,8 @@ func await(ctx context.Context, pending chan struct{}) {
 	defer timer.Stop()
 	select {
 	case <-pending:
-	case <-ctx.Done():
-	case <-timer.C:
+	case <-ctx.Done(): // mutant: wait-ends-with-context
+	case <-timer.C: // mutant: wait-bounded
 	}
 }
 
@@ -146,10 +146,10 @@ func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision
 		return s.send(ctx, r, d, at, now)
 	}
 	own := rooms.Get().(*room)
-	own.request = *r
+	own.request = *r // mutant: request-not-changed
 	own.request.Each = own.each[:n]
 	err := s.send(ctx, &own.request, d, at, now)
-	own.request = backend.Request{} // or the key would be kept
+	own.request = backend.Request{} // or the key would be kept; mutant: no-key-kept
 	rooms.Put(own)
 	return err
 }
@@ -162,9 +162,9 @@ func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decisio
 	generation := at.generation.Load()
 	err := s.next.Do(ctx, r, d)
 	switch {
-	case err != nil || d.Source != backend.FromStore || d.Err != nil:
+	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
-		at.passed(r)
+		at.passed(r) // mutant: passed-ends-denial
 	case d.RetryAfter > 0:
 		s.cache.note(at, generation, &r.Group, d, sent)
 	}

@@ -54,7 +54,7 @@ func (e *entry) of(sub string, policies []backend.Policy) bool {
 		return true
 	}
 	for i := range policies {
-		if a, b := &e.policies[i], &policies[i]; a.Name != b.Name || a.Algorithm != b.Algorithm || a.Shards != b.Shards {
+		if a, b := &e.policies[i], &policies[i]; a.Name != b.Name || a.Algorithm != b.Algorithm || a.Shards != b.Shards { // mutant: denied-algorithms
 			return false
 		}
 	}
@@ -68,7 +68,7 @@ func (e *entry) denies(g *backend.Group) bool {
 		return false
 	}
 	for i := range e.costs {
-		if g.CostOf(i) < e.costs[i] {
+		if g.CostOf(i) < e.costs[i] { // mutant: denied-costs
 			return false
 		}
 	}

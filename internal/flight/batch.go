@@ -59,8 +59,8 @@ func (b *batch) take(pending list, now time.Duration) (rest list) {
 	for c := pending.first; c != nil; {
 		next := c.next
 		switch {
-		case c.Left():
-		case b.late(c, now):
+		case c.Left(): // mutant: left-calls-not-sent
+		case b.late(c, now): // mutant: late-calls-refused
 			c.Refuse(errLate)
 		case b.join(c):
 			if b.q.alone {
@@ -118,9 +118,9 @@ func (b *batch) add(c *call) {
 // group returns the group that c may join: its key's calls for one operation by
 // one list of policies.
 func (b *batch) group(c *call) *script.Group {
-	for i := b.named[c.tag]; i > 0; i = b.twins[i-1] {
+	for i := b.named[c.tag]; i > 0; i = b.twins[i-1] { // mutant: group-after-others
 		g := b.trip.Groups()[i-1]
-		if g.Op == c.op && len(g.Policies) == len(c.policies) && &g.Policies[0] == &c.policies[0] {
+		if g.Op == c.op && len(g.Policies) == len(c.policies) && &g.Policies[0] == &c.policies[0] { // mutant: groups-by-op-and-list
 			return g
 		}
 	}

@@ -78,7 +78,7 @@ func (q *Queue) push(c *call, ready bool) (leaves bool, err error) {
 	n := q.callers.Add(1)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n > maxCallers || q.crowded(c, int(n)) {
+	if n > maxCallers || q.crowded(c, int(n)) { // mutant: crowd-refused
 		q.callers.Add(-1)
 		return false, errCrowded
 	}
@@ -100,7 +100,7 @@ func (q *Queue) crowded(c *call, n int) bool {
 // place takes the place of one more batch in flight, where there is one and
 // calls are pending that no other batch is about to take.
 func (q *Queue) place() bool {
-	if q.mu.filling || q.mu.pending.first == nil || q.mu.out >= q.mu.limit || !q.connection() {
+	if q.mu.filling || q.mu.pending.first == nil || q.mu.out >= q.mu.limit || !q.connection() { // mutant: one-batch-fills
 		return false
 	}
 	q.mu.out++

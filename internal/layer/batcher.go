@@ -53,8 +53,8 @@ func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers [
 		}
 	}
 	var others sync.WaitGroup
-	if shared := Of(s); shared == nil || !shared.Local {
-		for range min(len(rs), concurrent) - 1 {
+	if shared := Of(s); shared == nil || !shared.Local { // mutant: local-asked-in-turn
+		for range min(len(rs), concurrent) - 1 { // mutant: asked-side-by-side
 			others.Add(1)
 			go func() {
 				defer others.Done()

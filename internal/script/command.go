@@ -40,7 +40,7 @@ func (b *blob) String() string { return "…" }
 type reusable struct{ redis.StringCmd }
 
 // NoRetry tells go-redis so.
-func (*reusable) NoRetry() bool { return true }
+func (*reusable) NoRetry() bool { return true } // mutant: no-retry
 
 // sha is the script's name as an argument of the command: a type of its own,
 // so that the command and its argument don't share their methods.

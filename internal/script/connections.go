@@ -27,7 +27,7 @@ func newView(user *redis.Client, budget, now time.Duration) *view {
 	bounded := user.WithTimeout(budget)
 	bounded.Options().ContextTimeoutEnabled = true // an option of its own
 	conn := user.Conn()                            // takes no connection before its first command
-	conn.AddHook(through{bounded})
+	conn.AddHook(through{bounded})                 // mutant: connection-deadlines
 	return &view{conn, now}
 }
 
@@ -119,7 +119,7 @@ func (s *Server) tryIdle() {
 		return
 	}
 	on := s.bounded(now)
-	for range c.PoolStats().IdleConns {
+	for range c.PoolStats().IdleConns { // mutant: idle-connections-tried
 		go func() {
 			defer func() { _ = recover() }() // a hook of the user's
 			ctx, cancel := context.WithTimeout(context.Background(), s.budget)

@@ -105,7 +105,7 @@ func Rights(ctx context.Context, c Client, node string, p Prefix, tag string, mo
 	cmd := redis.NewIntSliceCmd(ctx, args...)
 	cmd.SetFirstKeyPos(3)
 	if err := c.Process(ctx, cmd); err != nil {
-		if strings.Contains(err.Error(), " key") { // as Redis and Valkey word it since 7.0
+		if strings.Contains(err.Error(), " key") { // as Redis and Valkey word it since 7.0; mutant: key-pattern
 			return forbidden(err, node, "~"+string(p)+"*")
 		}
 		return forbidden(err, node, "+evalsha")

@@ -33,7 +33,7 @@ func (t *Trip) flyJoint(err error) End {
 // deadline.
 func (t *Trip) guarded(f func() (string, error)) (reply string, err error) {
 	defer func() {
-		if p := recover(); p != nil {
+		if p := recover(); p != nil { // mutant: client-panics
 			err = fmt.Errorf("the client panicked: %v", p)
 		}
 	}()
@@ -53,7 +53,7 @@ func (t *Trip) tries(last error) (reply string, err error) {
 			if hops++; hops > 3 && !t.again(&pause) {
 				return "", err
 			}
-		case poolFull(err):
+		case poolFull(err): // mutant: wait-for-full-pool
 			if !t.waitForPool(at) {
 				return "", err
 			}
@@ -81,7 +81,7 @@ func (t *Trip) ask(s *Server, asking bool) (reply string, err error) {
 	for {
 		seen := s.loader.generation()
 		reply, err = t.send(s, asking)
-		if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") { // mutant: script-loaded-again
 			return reply, err
 		}
 		if err := s.load(t.ctx, seen); err != nil {

@@ -53,7 +53,7 @@ func (s *Server) join(ctx context.Context, seen int) *load {
 	l := &s.loader
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.generation != seen {
+	if l.mu.generation != seen { // mutant: one-load-per-flush
 		return nil
 	}
 	if l.mu.flight == nil {
@@ -78,7 +78,7 @@ func (s *Server) fetch(ctx context.Context, f *load) {
 	}()
 	select {
 	case f.err = <-done:
-	case <-ctx.Done(): // a client may not heed it, and to load twice is to load once
+	case <-ctx.Done(): // a client may not heed it, and to load twice is to load once; mutant: load-within-budget
 		f.err = ctx.Err()
 	}
 	s.landed(f)

@@ -49,7 +49,7 @@ func verdict(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errWithdrawn), err == errAstray, errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), hasPrefix(err, excused):
+	case errors.Is(err, errWithdrawn), err == errAstray, errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), hasPrefix(err, excused): // mutant: withdrawn-excused
 		return layer.ErrExcused
 	}
 	return layer.ErrFailed

@@ -89,7 +89,7 @@ func (r *reader) whole() int64 {
 
 func (r *reader) from(s string) int64 {
 	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(s)))
-	if f != math.Trunc(f) || f < 0 || f > 1<<53 {
+	if f != math.Trunc(f) || f < 0 || f > 1<<53 { // mutant: impossible-number
 		r.err = errMalformed
 		return 0
 	}

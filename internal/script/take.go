@@ -58,7 +58,7 @@ func (t *Take) sameCosts(u *Take) bool {
 
 // Decide words the answer to g, on the goroutine whose buffers g names.
 func (t *Take) Decide(op backend.Op, g *backend.Group, d *backend.Decision) error {
-	if t.err == nil {
+	if t.err == nil { // mutant: no-answer-with-error
 		g.Decide(op, t.now, t.readings, d)
 	}
 	return t.err
@@ -106,7 +106,7 @@ func (g *Group) refuse(err error) {
 func (g *Group) mark() (any bool) {
 	g.sent = g.sent[:0]
 	for _, t := range g.Takes {
-		if t.state.CompareAndSwap(waiting, sent) {
+		if t.state.CompareAndSwap(waiting, sent) { // mutant: withdrawn-left-out
 			g.sent = append(g.sent, t)
 		}
 	}

@@ -150,7 +150,7 @@ func (t *Trip) ring() {
 		t.timer.Reset(t.Deadline - now)
 		t.mu.Unlock()
 		if !sent {
-			go server.tryDial(ctx)
+			go server.tryDial(ctx) // mutant: dial-error-told
 		}
 		overdue()
 		return
@@ -246,7 +246,7 @@ func (t *Trip) excused(at *Server) bool {
 			at.tryIdle() // other connections may be as dead as this one
 		}
 	}
-	return at.served.Load() > int64(since) || over && t.Deadline-t.Begin < at.budget/2
+	return at.served.Load() > int64(since) || over && t.Deadline-t.Begin < at.budget/2 // mutant: living-server-excused
 }
 
 // enter asks the guard for s, and leaves the server that the trip was at with
@@ -299,7 +299,7 @@ func (t *Trip) awaited(to, groups []*Group) []*Group {
 func (t *Trip) write(c *command) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c.wrote {
+	if c.wrote { // mutant: not-written-twice
 		return errAgain
 	}
 	any := false
@@ -315,7 +315,7 @@ func (t *Trip) write(c *command) error {
 		t.mu.wrote++
 		t.mu.written = Now()
 	}
-	if any || c.follow || c.shared && !t.mu.over {
+	if any || c.follow || c.shared && !t.mu.over { // mutant: pipeline-of-left-callers
 		return nil
 	}
 	return errWithdrawn
@@ -332,7 +332,7 @@ func (t *Trip) notRun(c *command) {
 	if t.mu.over {
 		return
 	}
-	if c.wrote {
+	if c.wrote { // mutant: not-written-twice
 		c.wrote = false
 		t.mu.wrote--
 	}

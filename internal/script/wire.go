@@ -36,12 +36,12 @@ func gather(groups []*Group) {
 	for len(groups) > 0 {
 		n := 1
 		for i := 1; i < len(groups); i++ {
-			if groups[i].listsAs(groups[0]) {
+			if groups[i].listsAs(groups[0]) { // mutant: one-list-per-section
 				groups[n], groups[i] = groups[i], groups[n]
 				n++
 			}
 		}
-		slices.SortFunc(groups[:n], byTakes)
+		slices.SortFunc(groups[:n], byTakes) // mutant: equal-takes-together
 		groups = groups[n:]
 	}
 }
@@ -63,7 +63,7 @@ func pack(b []byte, groups []*Group) []byte {
 	for _, g := range groups {
 		next := len(b)
 		b = g.pack(binary.LittleEndian.AppendUint16(b, 1))
-		if alike > 0 && bytes.Equal(b[section+2:next], b[next+2:]) {
+		if alike > 0 && bytes.Equal(b[section+2:next], b[next+2:]) { // mutant: one-section-if-alike
 			b = b[:next]
 		} else {
 			section, alike = next, 0
@@ -78,7 +78,7 @@ func pack(b []byte, groups []*Group) []byte {
 // were withdrawn: what stands for them only looks.
 func (g *Group) pack(b []byte) []byte {
 	op, takes := g.Op, g.sent
-	if len(takes) == 0 {
+	if len(takes) == 0 { // mutant: withdrawn-reset
 		op, takes = backend.Peek, nobody
 	}
 	shape := g.shape(len(takes))

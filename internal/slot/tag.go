@@ -37,7 +37,7 @@ func clear(key string) bool {
 		return false
 	}
 	for i := 0; i < len(key); i++ {
-		if c := key[i]; c <= ' ' || c >= mark || c == '{' || c == '}' {
+		if c := key[i]; c <= ' ' || c >= mark || c == '{' || c == '}' { // mutant: salt-mark
 			return false
 		}
 	}
