@@ -1,0 +1,23 @@
+// Package grpclimit limits the rate of gRPC calls with a headgate.Limiter: on a
+// server it refuses calls above the limit, on a client it waits for the time
+// that a server names.
+//
+// A [Server] counts a call before its handler runs, and a stream once, when it
+// opens. A call that is refused gets
+//
+//   - RESOURCE_EXHAUSTED with RetryInfo and QuotaFailure details where a limit
+//     is reached,
+//   - RESOURCE_EXHAUSTED with QuotaFailure, and without RetryInfo, where the
+//     call costs more than the limit can ever grant,
+//   - UNAVAILABLE with RetryInfo where nobody could count and a policy fails
+//     closed, and UNAVAILABLE without it where the store was closed,
+//   - CANCELED or DEADLINE_EXCEEDED where the client left first,
+//   - what the key function returned, or INTERNAL for an error without a status.
+//
+// The delay is rounded up to whole milliseconds: a client that sleeps for it and
+// retries is admitted, unless another call took the units. The delay is also in
+// the trailer grpc-retry-pushback-ms, which grpc-go's own retry policy obeys. The
+// trailer is negative ("do not retry") where the delay passes the call's deadline.
+//
+// Neither the message nor the details contain the key.
+package grpclimit

@@ -1,0 +1,77 @@
+package grpclimit_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/middleware/grpclimit"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+func ExampleNewServer() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name:      "client",
+		Algorithm: algo.TokenBucket(algo.PerSecond(5), 10),
+		OnFailure: headgate.FailOpen,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, &grpclimit.Options{
+		Skip: func(_ context.Context, rpc grpclimit.RPC) bool {
+			return strings.HasPrefix(rpc.FullMethod, "/grpc.health.v1.Health/")
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(limit.Unary),
+		grpc.ChainStreamInterceptor(limit.Stream),
+	)
+	defer server.Stop()
+	fmt.Println(len(server.GetServiceInfo()))
+	// Output: 0
+}
+
+func ExampleNewClient() {
+	wait, err := grpclimit.NewClient(nil, nil, nil) // counts nothing: obeys what the server says
+	if err != nil {
+		log.Fatal(err)
+	}
+	conn, err := grpc.NewClient("localhost:50051",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithChainUnaryInterceptor(wait.Unary),
+		grpc.WithChainStreamInterceptor(wait.Stream),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Println(conn.Target())
+	// Output: localhost:50051
+}
+
+// A key of two parts, from a function: the tenant that an earlier interceptor
+// put into the context, and the method.
+func ExampleKey() {
+	type tenant struct{}
+	var key grpclimit.Key = func(ctx context.Context, rpc grpclimit.RPC) (headgate.Call, error) {
+		id, ok := ctx.Value(tenant{}).(string)
+		if !ok {
+			return headgate.Call{}, status.Error(codes.Unauthenticated, "no tenant")
+		}
+		return headgate.Call{Key: headgate.Key(id, rpc.FullMethod)}, nil
+	}
+	call, err := key(context.WithValue(context.Background(), tenant{}, "acme"), grpclimit.RPC{FullMethod: "/s/m"})
+	fmt.Println(call.Key, err)
+	// Output: acme:/s/m <nil>
+}

@@ -1,0 +1,102 @@
+package grpclimit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/headgate-go/headgate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// RPC is what an interceptor has of a call beside its context. It can grow.
+type RPC struct {
+	FullMethod string // as "/package.Service/Method"
+	Target     string // on a client what it dials, as "dns:///host:443"; empty on a server
+	Stream     bool
+	Request    any // the request of a unary call; nil for a stream
+}
+
+// Key returns the call that an RPC is counted by: the key, and optionally a cost
+// per policy. An error refuses the RPC: one with a gRPC status is returned as it
+// is, any other is INTERNAL, without its text. A Key is called concurrently.
+//
+// A key must not be something that callers can choose freely, or each call gets
+// a limit of its own.
+type Key func(ctx context.Context, rpc RPC) (headgate.Call, error)
+
+// FullMethod counts by the method: all callers of a method share its limit.
+func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
+	return headgate.Call{Key: headgate.Key("method", rpc.FullMethod)}, nil
+}
+
+// PeerAddress counts by the address that the connection comes from: IPv4 by the
+// whole address, IPv6 by its /64, since a client gets at least that much. An
+// IPv4 address mapped into IPv6 counts as IPv4. It is empty for a peer without
+// an IP address, as on a Unix socket, and on a client.
+//
+// Behind a proxy it is the proxy's address: use Metadata, or a function.
+func PeerAddress(ctx context.Context, _ RPC) (headgate.Call, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return headgate.Call{}, nil
+	}
+	addr := address(p.Addr).Unmap()
+	if !addr.IsValid() {
+		return headgate.Call{}, nil
+	}
+	bits := 32
+	if addr.Is6() {
+		bits = 64
+	}
+	prefix, _ := addr.Prefix(bits) // without the zone
+	return headgate.Call{Key: headgate.Key("ip", prefix.Addr().String())}, nil
+}
+
+// address returns the IP address of a, and the zero Addr where it has none.
+func address(a net.Addr) netip.Addr {
+	switch a := a.(type) {
+	case nil:
+		return netip.Addr{}
+	case *net.TCPAddr:
+		return a.AddrPort().Addr()
+	}
+	ap, _ := netip.ParseAddrPort(a.String())
+	return ap.Addr()
+}
+
+// Metadata counts by the SHA-256 of the value of name, as "x-api-key", so that
+// no secret is stored: on a server of the incoming metadata, on a client of the
+// outgoing. It is empty where the value is missing or empty. Several values
+// refuse the call with INVALID_ARGUMENT: which of them another reader takes is
+// unknown.
+//
+// Only a value that something else verifies is safe to count by.
+func Metadata(name string) Key {
+	name = strings.ToLower(name)
+	return func(ctx context.Context, rpc RPC) (headgate.Call, error) {
+		switch values := valuesOf(ctx, rpc, name); {
+		case len(values) > 1:
+			return headgate.Call{}, status.Errorf(codes.InvalidArgument, "metadata %s has several values", name)
+		case len(values) == 0 || values[0] == "":
+			return headgate.Call{}, nil
+		default:
+			sum := sha256.Sum256([]byte(values[0]))
+			return headgate.Call{Key: headgate.Key("metadata", name, hex.EncodeToString(sum[:16]))}, nil
+		}
+	}
+}
+
+func valuesOf(ctx context.Context, rpc RPC, name string) []string {
+	if rpc.Target == "" {
+		return metadata.ValueFromIncomingContext(ctx, name)
+	}
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return md.Get(name)
+}

@@ -1,0 +1,94 @@
+package grpclimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// denied returns the delay and the error of a denial.
+func denied(d headgate.Decision, each []headgate.State, policies []headgate.Policy) (time.Duration, error) {
+	delay := wholeMillis(d.RetryAfter)
+	retry := &errdetails.RetryInfo{RetryDelay: durationpb.New(delay)}
+	if d.Source == headgate.FromFailClosed {
+		return delay, with(codes.Unavailable, fmt.Sprintf("rate limit can't be counted: retry in %v", delay), retry)
+	}
+	quota := &errdetails.QuotaFailure{}
+	for i := range each {
+		if each[i].RetryAfter > 0 {
+			quota.Violations = append(quota.Violations, violation(&policies[i]))
+		}
+	}
+	return delay, with(codes.ResourceExhausted, fmt.Sprintf("rate limit reached: retry in %v", delay), retry, quota)
+}
+
+// failed returns the error of a call that the limiter refused to decide. Its
+// text is for the client: it names no server and no key.
+func failed(err error, policies []headgate.Policy) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return status.FromContextError(context.Canceled).Err()
+	case errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(context.DeadlineExceeded).Err()
+	case errors.Is(err, headgate.ErrClosed):
+		return status.Error(codes.Unavailable, "rate limiter is closed")
+	case errors.Is(err, headgate.ErrNeverAdmissible):
+		quota := &errdetails.QuotaFailure{}
+		for i := range policies {
+			quota.Violations = append(quota.Violations, violation(&policies[i]))
+		}
+		return with(codes.ResourceExhausted, "the call costs more than its rate limit can grant", quota)
+	}
+	return status.Error(codes.Internal, "rate limit: the call can't be counted")
+}
+
+// keyFailed returns the error of a call whose key function failed.
+func keyFailed(err error) error {
+	if s, ok := status.FromError(err); ok && s.Code() != codes.OK {
+		return err
+	}
+	return status.Error(codes.Internal, "rate limit: the call has no key")
+}
+
+func violation(p *headgate.Policy) *errdetails.QuotaFailure_Violation {
+	return &errdetails.QuotaFailure_Violation{Subject: p.Name, Description: p.Algorithm.String()}
+}
+
+func with(code codes.Code, message string, details ...protoadapt.MessageV1) error {
+	s, err := status.New(code, message).WithDetails(details...)
+	if err != nil { // a detail that can't be marshaled; ours can
+		return status.Error(code, message)
+	}
+	return s.Err()
+}
+
+// maxDelay is far below what a protobuf Duration and a Go Duration hold.
+const maxDelay = 10_000 * time.Hour
+
+// wholeMillis rounds up, so that a client that sleeps for it is never early.
+func wholeMillis(d time.Duration) time.Duration {
+	return (min(d, maxDelay) + time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// RetryDelay returns the delay of the RetryInfo in err, and false where err is
+// not RESOURCE_EXHAUSTED or UNAVAILABLE or has none. A negative delay is 0.
+func RetryDelay(err error) (time.Duration, bool) {
+	s, ok := status.FromError(err)
+	if !ok || s.Code() != codes.ResourceExhausted && s.Code() != codes.Unavailable {
+		return 0, false
+	}
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return max(0, info.GetRetryDelay().AsDuration()), true
+		}
+	}
+	return 0, false
+}
