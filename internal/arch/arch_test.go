@@ -123,7 +123,7 @@ func TestTableRefuses(t *testing.T) {
 		{"algo", "backend"}, {"algo", "backend/memory"}, {"backend/memory", "lua"},
 		{"backend/standalone", "backend/cluster"}, {"backend/standalone", "internal/slot"},
 		{"shard", "breaker"}, {"breaker", "shard"}, {"breaker", "."}, {"shard", "."}, {"backend/memory", "."},
-		{".", "backend/standalone"}, {"middleware/httplimit", "shard"}, {"policyfile", "backend"},
+		{".", "backend/standalone"}, {"middleware/httplimit", "shard"}, {"policyfile", "shard"},
 		{"examples/quickstart", "internal/script"}, {"bench", "internal/flight"},
 		{"internal/redistest", "backend"}, {"lua", "algo"}, {"a/new/folder", "algo"}, {"backend/memory/sub", "algo"},
 	} {

@@ -1,0 +1,43 @@
+// Package policyfile reads policies, plans and limits per tenant from a YAML
+// or JSON file, and follows the file while the service runs.
+//
+//	policies:
+//	  requests: {algorithm: sliding-window, limit: 100, period: 1m, on-failure: open}
+//	  tokens: {algorithm: token-bucket, limit: 1000, period: 1s, burst: 5000, on-failure: closed}
+//	plans:
+//	  free: [requests]
+//	  paid:
+//	    requests: {limit: 1000}
+//	    tokens: {}
+//	default: free
+//	tenants:
+//	  acme: paid
+//	  umbrella: {plan: paid, policies: {requests: {limit: 5000}}}
+//
+// policies gives each policy its fields:
+//
+//   - algorithm: fixed-window, sliding-window, bucketed-window, sliding-log or token-bucket
+//   - limit: units per period
+//   - period: a duration with its unit: "500ms", "1m", "1h30m", "30d"
+//   - burst: units; of a token-bucket, and required there
+//   - buckets: of a bucketed-window, and required there
+//   - on-failure: open, closed or local; without it, Options.OnFailure applies
+//   - shards: sub-keys of a hot key; without it, the key is not spread
+//
+// A plan lists policies, or maps policies to the fields that differ. A tenant
+// names its plan, or its plan and the fields that differ from it. A tenant that
+// the file does not list has the default plan. Without plans, all policies
+// together are the default. The order of a list of policies, and so of
+// headgate.Call.Costs, is always the order under policies.
+//
+// The file of a rate limiter service is read too. It makes a policy
+// "rate-limiter" from the algorithm (sliding-window-algo is a SlidingLog,
+// fixed-window-algo a FixedWindow), the seconds of the window and the calls
+// that it admits:
+//
+//	rate-limiter: {use-algo: sliding-window-algo, window-size: 60, max-requests: 5}
+//
+// A field that is not listed here is an error. So are a field that is given
+// twice, a second YAML document and a YAML merge key. Anchors and aliases may
+// be used.
+package policyfile

@@ -1,0 +1,46 @@
+package policyfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Error is what is wrong with a file, and where.
+type Error struct {
+	File   string // as Parse or Load was given it
+	Line   int    // from 1; 0 where the file has no line to name
+	Column int    // from 1, in characters; 0 where it is not known
+	Field  string // as "tenants.acme.policies.requests.limit"; "" for the whole file
+	Err    error  // what is wrong there; an *headgate.InvalidError where a number is out of its range
+}
+
+// Error returns "file:line:column: field: what is wrong".
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	for _, n := range []int{e.Line, e.Column} {
+		if n > 0 {
+			fmt.Fprintf(&b, ":%d", n)
+		}
+	}
+	if e.Field != "" {
+		b.WriteString(": " + e.Field)
+	}
+	return b.String() + ": " + strings.TrimPrefix(e.Err.Error(), "headgate: ")
+}
+
+// Unwrap returns what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// syntax returns what the YAML library says of a file that is not YAML.
+func syntax(file string, err error) *Error {
+	e := &Error{File: file, Err: err}
+	var load *yaml.LoadError
+	if errors.As(err, &load) {
+		e.Line, e.Column, e.Err = load.Mark.Line, load.Mark.Column, errors.New(load.Message)
+	}
+	return e
+}

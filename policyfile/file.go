@@ -1,0 +1,104 @@
+package policyfile
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+)
+
+// Options are the settings of Parse, Load and Watch. The zero Options, like
+// nil, are the defaults.
+type Options struct {
+	// OnFailure is the failure mode of policies that name none. Where it is 0,
+	// each policy must name its own.
+	OnFailure headgate.FailureMode
+	// Limiter are the options of the limiters that Watch makes; nil is
+	// headgate.New's defaults. Parse and Load ignore it.
+	Limiter *headgate.Options
+	// Interval is how often Watch reads the file; 1 s where it is 0. A change
+	// applies within two of them. Parse and Load ignore it.
+	Interval time.Duration
+	// Reloaded, where it is not nil, is called after each change that Watch has
+	// seen: with nil when the new list is in use, else with the reason why the
+	// old one still is. One goroutine calls it. Parse and Load ignore it.
+	Reloaded func(err error)
+}
+
+// File is what a file says: the policies of each plan and tenant. It is
+// immutable and safe for concurrent use. The zero File has no policies.
+type File struct {
+	plans   map[string][]headgate.Policy // the default under ""
+	tenants map[string]tenant
+}
+
+// tenant is what a file says of a tenant. own is nil where all is as in the
+// plan; plan is "" for the default.
+type tenant struct {
+	plan string
+	own  []headgate.Policy
+}
+
+// Load reads the file at path. See Parse.
+func Load(path string, opts *Options) (*File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return Parse(path, data, opts)
+}
+
+func unreadable(err error) error { return fmt.Errorf("headgate: policy file: %w", err) }
+
+// Parse reads a file's bytes; name is what errors call the file. The error is
+// an *Error with file, line and field. It is the first in the file's order.
+func Parse(name string, data []byte, opts *Options) (*File, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	root, err := document(name, data)
+	if err != nil {
+		return nil, err
+	}
+	p := &parser{onFailure: opts.OnFailure}
+	if p.probe, err = probe(); err != nil {
+		return nil, err
+	}
+	return p.parse(root)
+}
+
+// probe returns a limiter whose With refuses what no limiter could use.
+func probe() (*headgate.Limiter, error) {
+	policy := headgate.Policy{Name: "any", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen}
+	return headgate.New(memory.New(nil), []headgate.Policy{policy}, &headgate.Options{Instances: 1})
+}
+
+// Plans returns the names of the plans in order. It is empty where the file
+// has none, and all policies together are the default.
+func (f *File) Plans() []string {
+	return slices.DeleteFunc(sorted(f.plans), func(name string) bool { return name == "" })
+}
+
+// Tenants returns the names of the tenants that the file lists, in order.
+func (f *File) Tenants() []string { return sorted(f.tenants) }
+
+// Plan returns the policies of a plan, and whether the file has that plan. ""
+// is the default. The list is the caller's.
+func (f *File) Plan(name string) ([]headgate.Policy, bool) {
+	policies, ok := f.plans[name]
+	return slices.Clone(policies), ok
+}
+
+// For returns the policies of a tenant: the default where the file does not
+// list the tenant. The list is the caller's.
+func (f *File) For(name string) []headgate.Policy {
+	t := f.tenants[name]
+	if t.own != nil {
+		return slices.Clone(t.own)
+	}
+	return slices.Clone(f.plans[t.plan])
+}

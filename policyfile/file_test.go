@@ -1,0 +1,171 @@
+package policyfile
+
+import (
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+func parse(t *testing.T, text string, opts *Options) *File {
+	t.Helper()
+	f, err := Parse("limits.yaml", []byte(text), opts)
+	require.NoError(t, err)
+	return f
+}
+
+func window(limit int64) headgate.Policy {
+	return headgate.Policy{Name: "requests", Algorithm: algo.SlidingWindow(algo.PerMinute(limit)), OnFailure: headgate.FailOpen}
+}
+
+func bucket(limit, burst int64) headgate.Policy {
+	return headgate.Policy{Name: "tokens", Algorithm: algo.TokenBucket(algo.PerSecond(limit), burst), OnFailure: headgate.FailClosed}
+}
+
+const tenants = good + `tenants:
+  acme: paid
+  umbrella: {plan: paid, policies: {tokens: {burst: 9_000}, requests: {limit: 5000}}}
+  42: {policies: {requests: {limit: 7}}}
+`
+
+func TestPlansAndTenants(t *testing.T) {
+	f := parse(t, tenants, nil)
+	free, paid := []headgate.Policy{window(100)}, []headgate.Policy{window(1000), bucket(1000, 5000)}
+	require.Equal(t, []string{"free", "paid"}, f.Plans())
+	require.Equal(t, []string{"42", "acme", "umbrella"}, f.Tenants())
+	require.Equal(t, free, f.For("nobody the file knows"))
+	require.Equal(t, paid, f.For("acme"))
+	require.Equal(t, []headgate.Policy{window(5000), bucket(1000, 9000)}, f.For("umbrella"), "in the order under policies")
+	require.Equal(t, []headgate.Policy{window(7)}, f.For("42"))
+
+	for name, want := range map[string][]headgate.Policy{"": free, "free": free, "paid": paid} {
+		got, ok := f.Plan(name)
+		require.True(t, ok)
+		require.Equal(t, want, got)
+	}
+	_, ok := f.Plan("gold")
+	require.False(t, ok)
+
+	f.For("acme")[0].Name = "changed"
+	require.Equal(t, paid, f.For("acme"), "a list is its caller's")
+}
+
+// TestEveryField: each algorithm with each of its fields.
+func TestEveryField(t *testing.T) {
+	minute := algo.PerMinute(10)
+	for text, want := range map[string]headgate.Policy{
+		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open}":                 {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen},
+		"{algorithm: sliding-window, limit: 10, period: 60s, on-failure: closed}":            {Algorithm: algo.SlidingWindow(minute), OnFailure: headgate.FailClosed},
+		"{algorithm: sliding-log, limit: 10, period: 60000ms, on-failure: local}":            {Algorithm: algo.SlidingLog(minute), OnFailure: headgate.FailLocal},
+		"{algorithm: bucketed-window, buckets: 6, limit: 10, period: 1m, on-failure: open}":  {Algorithm: algo.BucketedWindow(minute, 6), OnFailure: headgate.FailOpen},
+		"{algorithm: token-bucket, burst: 20, limit: 10, period: 1m, on-failure: open}":      {Algorithm: algo.TokenBucket(minute, 20), OnFailure: headgate.FailOpen},
+		"{algorithm: fixed-window, limit: 1_000, period: 30d, on-failure: open, shards: 16}": {Algorithm: algo.FixedWindow(algo.Per(1000, 30*24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 16},
+	} {
+		want.Name = "a"
+		require.Equal(t, []headgate.Policy{want}, parse(t, "policies:\n  a: "+text, nil).For("any"))
+	}
+}
+
+func TestFailureModeOfTheLoader(t *testing.T) {
+	const text = "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s}\n  b: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\n"
+	list := parse(t, text, &Options{OnFailure: headgate.FailClosed}).For("")
+	require.Equal(t, headgate.FailClosed, list[0].OnFailure)
+	require.Equal(t, headgate.FailOpen, list[1].OnFailure, "the file's own goes first")
+	_, err := Parse("limits.yaml", []byte(text), &Options{OnFailure: 99})
+	require.Error(t, err)
+}
+
+// TestServiceFile: the file of a rate limiter service. Its sliding window is a
+// sorted set.
+func TestServiceFile(t *testing.T) {
+	for text, want := range map[string]algo.Algorithm{
+		"rate-limiter: {use-algo: sliding-window-algo, window-size: 60, max-requests: 5}":         algo.SlidingLog(algo.PerMinute(5)),
+		"rate-limiter:\n  use-algo: fixed-window-algo\n  window-size: 1\n  max-requests: 1000000": algo.FixedWindow(algo.PerSecond(1_000_000)),
+	} {
+		require.Equal(t, []headgate.Policy{{Name: "rate-limiter", Algorithm: want, OnFailure: headgate.FailOpen}},
+			parse(t, text, &Options{OnFailure: headgate.FailOpen}).For("any"))
+	}
+	_, err := Parse("limits.yaml", []byte("rate-limiter: {use-algo: fixed-window-algo, window-size: 1, max-requests: 1}"), nil)
+	require.ErrorContains(t, err, "limits.yaml:1:15: rate-limiter.on-failure: missing")
+}
+
+func TestJSON(t *testing.T) {
+	const text = "{\n\t\"policies\": {\n\t\t\"a\": {\"algorithm\": \"fixed-window\", \"limit\": 3, \"period\": \"1s\", \"on-failure\": \"open\"}\n\t},\n\t\"tenants\": {\"b\\u00e9\": {\"policies\": {\"a\": {\"limit\": 4}}}}\n}\n"
+	f := parse(t, text, nil)
+	require.Equal(t, int64(3), f.For("")[0].Algorithm.Limit().Events)
+	require.Equal(t, int64(4), f.For("bé")[0].Algorithm.Limit().Events)
+}
+
+func TestAnchors(t *testing.T) {
+	f := parse(t, "policies:\n  a: &a {algorithm: fixed-window, limit: &n 3, period: 1s, on-failure: open}\n  b: *a\ntenants:\n  t: {policies: {a: {limit: *n}, b: {limit: 9}}}\n", nil)
+	require.Equal(t, f.For("")[0].Algorithm, f.For("")[1].Algorithm)
+	require.Equal(t, int64(9), f.For("t")[1].Algorithm.Limit().Events)
+	_, err := Parse("limits.yaml", []byte("policies:\n  a: &a {b: *a}\n"), nil)
+	require.Error(t, err, "an anchor within itself")
+}
+
+func TestLoad(t *testing.T) {
+	_, err := Load("no/such/file.yaml", nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = Watch("no/such/file.yaml", memory.New(nil), nil)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestLimitersShareCounts(t *testing.T) {
+	f := parse(t, tenants, nil)
+	l, err := f.Limiters(memory.New(nil), nil)
+	require.NoError(t, err)
+	d, err := l.For("acme").AllowN(t.Context(), "acme", 600)
+	require.NoError(t, err)
+	require.Equal(t, int64(600), d.Used)
+	require.Equal(t, int64(1000), d.Limit)
+	free, ok := l.Plan("free")
+	require.True(t, ok)
+	d, err = free.Allow(t.Context(), "acme")
+	require.NoError(t, err)
+	require.False(t, d.Allowed, "600 are above the free plan's 100")
+	require.Same(t, l.For("nobody"), l.For(""))
+	paid, _ := l.Plan("paid")
+	require.Same(t, paid, l.For("acme"), "no limiter of its own for a tenant that changes nothing")
+}
+
+func TestZeroValues(t *testing.T) {
+	var f File
+	require.Empty(t, f.Plans())
+	require.Empty(t, f.For("a"))
+	_, err := f.Limiters(memory.New(nil), nil)
+	require.Error(t, err)
+	var l Limiters
+	_, err = l.For("a").Allow(t.Context(), "a")
+	require.Error(t, err)
+	var w Watcher
+	_, err = w.For("a").Allow(t.Context(), "a")
+	require.Error(t, err)
+	require.Error(t, w.Err())
+	require.NoError(t, w.Close())
+	_, err = Watch("file_test.go", nil, nil)
+	require.Error(t, err)
+	_, err = Watch("file_test.go", memory.New(nil), &Options{Interval: -1})
+	require.ErrorContains(t, err, "Interval")
+}
+
+// FuzzParse: whatever the file holds, an error or a list that a limiter takes.
+func FuzzParse(f *testing.F) {
+	for _, c := range broken {
+		f.Add([]byte(c.text))
+	}
+	f.Add([]byte(tenants))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Parse("f", data, nil)
+		if err != nil {
+			return
+		}
+		if _, err := file.Limiters(memory.New(nil), &headgate.Options{Instances: 1}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

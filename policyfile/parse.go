@@ -1,0 +1,239 @@
+package policyfile
+
+import (
+	"slices"
+
+	"github.com/headgate-go/headgate"
+)
+
+// parser reads one file.
+type parser struct {
+	onFailure headgate.FailureMode // of policies that name none
+	probe     *headgate.Limiter    // refuses, by its With, what no limiter could use
+	rules     []rule               // the policies, in the file's order
+	plans     map[string][]rule    // those of the default under ""
+	file      *File
+}
+
+// sections are the fields of a file.
+var sections = []string{service, "policies", "plans", "default", "tenants"}
+
+// parse reads the sections in the order in which they build on each other,
+// whatever their order in the file is.
+func (p *parser) parse(root value) (*File, error) {
+	p.plans = map[string][]rule{}
+	p.file = &File{plans: map[string][]headgate.Policy{}, tenants: map[string]tenant{}}
+	found, err := p.sections(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, section := range []struct {
+		name string
+		read func(value) error
+	}{
+		{service, p.service},
+		{"policies", func(v value) error { return v.each(p.rule) }},
+		{"plans", func(v value) error { return v.each(p.plan) }},
+	} {
+		if v, ok := found[section.name]; ok {
+			if err := section.read(v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := p.base(root, found); err != nil {
+		return nil, err
+	}
+	if v, ok := found["tenants"]; ok {
+		if err := v.each(p.tenant); err != nil {
+			return nil, err
+		}
+	}
+	return p.file, nil
+}
+
+func (p *parser) sections(root value) (map[string]value, error) {
+	found := map[string]value{}
+	err := root.each(func(key string, v value) error {
+		if !slices.Contains(sections, key) {
+			return v.unknown("field", key, sections)
+		}
+		found[key] = v
+		return nil
+	})
+	return found, err
+}
+
+func (p *parser) service(v value) error {
+	r, err := readService(v)
+	if err != nil {
+		return err
+	}
+	return p.add(r)
+}
+
+func (p *parser) rule(name string, v value) error {
+	r, err := readRule(name, v)
+	if err != nil {
+		return err
+	}
+	return p.add(r)
+}
+
+// add keeps a policy that could be used as it is.
+func (p *parser) add(r rule) error {
+	for _, other := range p.rules {
+		if other.name == r.name {
+			return r.at.errorf("given twice; the other is %s", other.at.field)
+		}
+	}
+	if _, err := p.policy(r); err != nil {
+		return err
+	}
+	p.rules = append(p.rules, r)
+	return nil
+}
+
+// plan reads a list of policies, or policies with the fields that differ.
+func (p *parser) plan(name string, v value) (err error) {
+	changes := map[string]rule{}
+	if v.isNames() {
+		changes, err = named(v)
+	} else {
+		err = readRules(v, changes)
+	}
+	if err != nil {
+		return err
+	}
+	rules, err := changed(p.rules, changes)
+	if err != nil {
+		return err
+	}
+	rules = slices.DeleteFunc(rules, func(r rule) bool { _, ok := changes[r.name]; return !ok })
+	return p.list(name, v, rules)
+}
+
+// named returns the policies of a list, without changes.
+func named(v value) (map[string]rule, error) {
+	names, err := v.names()
+	changes := map[string]rule{}
+	for _, v := range names {
+		name, err := v.text()
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := changes[name]; ok {
+			return nil, v.errorf("%q given twice", name)
+		}
+		changes[name] = rule{name: name, at: v}
+	}
+	return changes, err
+}
+
+// changed returns the rules with the changes made, in the order of the rules.
+func changed(rules []rule, changes map[string]rule) ([]rule, error) {
+	all, known := make([]rule, len(rules)), map[string]bool{}
+	for i, r := range rules {
+		known[r.name] = true
+		if c, ok := changes[r.name]; ok {
+			r = r.with(c)
+		}
+		all[i] = r
+	}
+	for _, name := range sorted(changes) {
+		if !known[name] {
+			return nil, changes[name].at.unknown("policy", name, sorted(known))
+		}
+	}
+	return all, nil
+}
+
+// list keeps the list of a plan, which is at v.
+func (p *parser) list(plan string, v value, rules []rule) (err error) {
+	p.plans[plan] = rules
+	p.file.plans[plan], err = p.policies(v, rules)
+	return err
+}
+
+// policies returns the list of a plan or tenant at v.
+func (p *parser) policies(v value, rules []rule) ([]headgate.Policy, error) {
+	list := make([]headgate.Policy, len(rules))
+	for i, r := range rules {
+		var err error
+		if list[i], err = p.policy(r); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := p.probe.With(list...); err != nil {
+		return nil, v.error(err)
+	}
+	return list, nil
+}
+
+// base decides which list tenants have that the file does not name.
+func (p *parser) base(root value, found map[string]value) error {
+	v, ok := found["default"]
+	switch {
+	case ok:
+		name, err := p.planAt(v)
+		p.plans[""], p.file.plans[""] = p.plans[name], p.file.plans[name]
+		return err
+	case len(p.plans) > 0:
+		return root.missing("default", oneOf(sorted(p.plans)))
+	case len(p.rules) == 0:
+		return root.missing("policies", "at least one policy")
+	}
+	return p.list("", root, p.rules)
+}
+
+// planAt returns the plan that v names.
+func (p *parser) planAt(v value) (string, error) {
+	name, err := v.text()
+	if err != nil {
+		return "", err
+	}
+	if _, ok := p.plans[name]; !ok {
+		return "", v.unknown("plan", name, sorted(p.plans))
+	}
+	return name, nil
+}
+
+// tenant reads a tenant: its plan, or the fields that differ from its plan.
+func (p *parser) tenant(name string, v value) (err error) {
+	t, changes := tenant{}, map[string]rule{}
+	if v.isText() {
+		t.plan, err = p.planAt(v)
+	} else {
+		t.plan, err = p.tenantFields(v, changes)
+	}
+	if err == nil && len(changes) > 0 {
+		t.own, err = p.changedPlan(t.plan, v, changes)
+	}
+	p.file.tenants[name] = t
+	return err
+}
+
+func (p *parser) changedPlan(plan string, v value, changes map[string]rule) ([]headgate.Policy, error) {
+	rules, err := changed(p.plans[plan], changes)
+	if err != nil {
+		return nil, err
+	}
+	return p.policies(v, rules)
+}
+
+var tenantFields = []string{"plan", "policies"}
+
+func (p *parser) tenantFields(v value, changes map[string]rule) (plan string, err error) {
+	err = v.each(func(key string, v value) (err error) {
+		switch key {
+		case "plan":
+			plan, err = p.planAt(v)
+		case "policies":
+			err = readRules(v, changes)
+		default:
+			err = v.unknown("field", key, tenantFields)
+		}
+		return err
+	})
+	return plan, err
+}

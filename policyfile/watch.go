@@ -1,0 +1,182 @@
+package policyfile
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Watcher follows a file: it has the limiters of what the file said when it
+// was last valid. Make one with Watch, and close it. Safe for concurrent use.
+type Watcher struct {
+	path  string
+	opts  Options
+	first *headgate.Limiter // any limiter on the store: With makes the others
+	now   atomic.Pointer[current]
+	end   chan struct{} // closed by Close
+	ended chan struct{} // closed when the reader is gone
+	once  sync.Once
+
+	used, seen reading // the reader's: what was last decided on, and the last read
+}
+
+// current is what is in use, and what is wrong with what the file says now.
+type current struct {
+	file     *File
+	limiters *Limiters
+	err      error
+}
+
+// reading is what one read of the file returned.
+type reading struct {
+	data []byte
+	err  error
+}
+
+func (r reading) equal(other reading) bool {
+	return fmt.Sprint(r.err) == fmt.Sprint(other.err) && bytes.Equal(r.data, other.data)
+}
+
+// DefaultInterval is how often a file is read where Options name no Interval.
+const DefaultInterval = time.Second
+
+// Watch reads the file at path, makes a limiter on s for each plan and tenant,
+// and reads the file again at each Options.Interval until Close. A file that
+// is not valid now is an error. One that turns invalid later changes nothing:
+// Options.Reloaded and Err have the reason.
+//
+// A change applies to all plans and tenants at once, and to each of them from
+// the next call on. Counts stay: see headgate.Limiter.With.
+//
+// The file is read as a whole and compared, so that it does not matter how it
+// is changed: by a rename, by a link that points elsewhere (as Kubernetes does
+// in a volume), or in place. What is read applies when the next read returns
+// the same, so that half of a file, written in place, does not.
+func Watch(path string, s backend.Store, opts *Options) (*Watcher, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	if opts.Interval < 0 {
+		return nil, &headgate.InvalidError{What: "Interval", Value: opts.Interval, Want: "above 0, or 0 for 1s"}
+	}
+	w := &Watcher{path: path, opts: *opts, end: make(chan struct{}), ended: make(chan struct{})}
+	w.used = w.read()
+	w.seen = w.used
+	file, err := w.parse(w.used)
+	if err != nil {
+		return nil, err
+	}
+	if w.first, err = headgate.New(s, file.For(""), opts.Limiter); err != nil {
+		return nil, err
+	}
+	limiters, err := file.limiters(w.first)
+	if err != nil {
+		return nil, err
+	}
+	w.now.Store(&current{file, limiters, nil})
+	go w.follow(cmp.Or(opts.Interval, DefaultInterval))
+	return w, nil
+}
+
+// For returns the limiter of a tenant by what the file says now: the default
+// plan's where the file does not list the tenant. It is as cheap as a look-up
+// in a map: ask it for each call, and do not keep what it returns.
+func (w *Watcher) For(tenant string) *headgate.Limiter { return w.Limiters().For(tenant) }
+
+// Plan returns the limiter of a plan by what the file says now, and whether it
+// has that plan.
+func (w *Watcher) Plan(name string) (*headgate.Limiter, bool) { return w.Limiters().Plan(name) }
+
+// Limiters returns all limiters by what the file says now, for a caller that
+// asks several of them and wants them of one file.
+func (w *Watcher) Limiters() *Limiters { return w.current().limiters }
+
+// File returns what is in use.
+func (w *Watcher) File() *File { return w.current().file }
+
+// Err returns why what the file says now is not in use; nil where it is.
+func (w *Watcher) Err() error { return w.current().err }
+
+func (w *Watcher) current() *current {
+	if c := w.now.Load(); c != nil {
+		return c
+	}
+	return &current{&File{}, &Limiters{}, errZero}
+}
+
+var errZero = &headgate.InvalidError{What: "watcher", Value: "a zero Watcher", Want: "one that Watch returned"}
+
+// Close ends the reading. The limiters stay as they are. Closing twice is
+// closing once.
+func (w *Watcher) Close() error {
+	if w.end == nil {
+		return nil
+	}
+	w.once.Do(func() { close(w.end) })
+	<-w.ended
+	return nil
+}
+
+func (w *Watcher) follow(interval time.Duration) {
+	defer close(w.ended)
+	t := time.NewTicker(interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-w.end:
+			return
+		case <-t.C:
+			w.poll()
+		}
+	}
+}
+
+// poll reads the file once. It decides on what two reads in a row have
+// returned.
+func (w *Watcher) poll() {
+	r := w.read()
+	settled := r.equal(w.seen)
+	w.seen = r
+	if !settled || r.equal(w.used) {
+		return
+	}
+	w.used = r
+	err := w.swap(r)
+	if w.opts.Reloaded != nil {
+		w.opts.Reloaded(err)
+	}
+}
+
+// swap puts what was read in use, all at once, or keeps what is in use.
+func (w *Watcher) swap(r reading) error {
+	next := *w.now.Load()
+	file, err := w.parse(r)
+	if err == nil {
+		var limiters *Limiters
+		if limiters, err = file.limiters(w.first); err == nil {
+			next.file, next.limiters = file, limiters
+		}
+	}
+	next.err = err
+	w.now.Store(&next)
+	return err
+}
+
+func (w *Watcher) read() reading {
+	data, err := os.ReadFile(w.path)
+	return reading{data, err}
+}
+
+func (w *Watcher) parse(r reading) (*File, error) {
+	if r.err != nil {
+		return nil, unreadable(r.err)
+	}
+	return Parse(w.path, r.data, &w.opts)
+}
