@@ -56,6 +56,8 @@ var table = []row{
 		"a middleware turns a decision into a header, a status or a metric: it needs the limiter and its words"},
 	{"policyfile", []string{".", "algo", "backend", "backend/memory"},
 		"a policy file holds policies and algorithms, and makes limiters on a store; memory is there to check them without one"},
+	{"compat/...", []string{".", "algo", "backend", "backend/standalone", "backend/cluster"},
+		"another library's API is on what users hold: it makes the store of the client that it is given"},
 	{"examples/...", []string{public},
 		"an example shows what users can write, and users can't import internal"},
 	{"docs/...", []string{public},

@@ -1,0 +1,33 @@
+// Package redisrate has the API of github.com/go-redis/redis_rate/v10 on
+// Headgate. An import line is the migration:
+//
+//	import redis_rate "github.com/headgate-go/headgate/compat/redisrate"
+//
+// Both decide by a token bucket (GCRA): Limit.Burst units at once, then
+// Limit.Rate per Limit.Period. What a call is answered is the same. These differ:
+//
+//   - A call is charged at most once. redis_rate's client re-sends a script whose
+//     reply was lost, and each of them is charged.
+//   - A call takes 100 ms at most, whatever the client's timeouts are. Then, and
+//     while the server's circuit is open, the error matches
+//     headgate.ErrUnavailable (nothing was counted) or headgate.ErrPerhapsCounted
+//     (counted once or not at all). The Result is nil beside an error, as before.
+//   - A denied key is denied from memory until it would pass, for 1 s at most.
+//     What another process does to it, as Reset, shows only then.
+//   - Counts are stored under other names: the first calls after a migration meet
+//     full buckets. What redis_rate stored expires by itself.
+//   - A bucket's level is stored in units, not as a time. After a change of a
+//     key's Rate or Burst what is used stays the same number of units.
+//   - AllowAtMost grants whole units, and takes several round trips where the
+//     bucket holds less than n. It never passes the limit; calls that race for
+//     the last units may leave some of them.
+//   - Out of range, with a *headgate.InvalidError: an empty key and one above
+//     4,096 bytes, a negative n (it gave units back), a Rate or Burst below 1 or
+//     above 2^31, a Period that is not 1 ms to 400 days in whole microseconds.
+//   - A *redis.Ring is refused, by each call: use a *redis.ClusterClient. With one
+//     of those the store has connections of its own; see Limiter.Close.
+//
+// A call of n above Burst never passes. As in redis_rate it is a denial, with the
+// RetryAfter of a bucket that would be large enough. Package headgate returns
+// headgate.ErrNeverAdmissible instead.
+package redisrate

@@ -1,0 +1,126 @@
+package redisrate
+
+import (
+	"context"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/redis/go-redis/v9"
+)
+
+// Limiter limits the rate of events per key. Make one with NewLimiter and share
+// it: it is safe for concurrent use.
+type Limiter struct {
+	store   backend.Store
+	limiter *headgate.Limiter
+	exact   *headgate.Limiter // on the same counts; its denials are never from memory
+	err     error             // what was wrong with NewLimiter's argument
+}
+
+// Client is what a limiter needs of a go-redis client: a *redis.Client, also for
+// Sentinel, or a *redis.ClusterClient.
+type Client = standalone.Client
+
+// NewLimiter returns a limiter that counts where rdb stores. It does no I/O. A
+// client that can't be used is an error of each call.
+func NewLimiter(rdb Client) *Limiter {
+	if c, ok := rdb.(*redis.ClusterClient); ok {
+		return newLimiter(cluster.New(c, nil))
+	}
+	return newLimiter(standalone.New(rdb, nil))
+}
+
+func newLimiter(s backend.Store) *Limiter {
+	some := []headgate.Policy{PerSecond(1).policy()} // each call brings its own numbers
+	l, err := headgate.New(s, some, nil)
+	if err != nil {
+		return &Limiter{err: err}
+	}
+	exact, err := headgate.New(s, some, &headgate.Options{DenyFor: -1})
+	return &Limiter{s, l, exact, err}
+}
+
+// Close ends the limiter and leaves the client open. A limiter that lives as long
+// as its process needs no Close.
+func (l Limiter) Close() error {
+	if l.store == nil {
+		return nil
+	}
+	return l.store.Close()
+}
+
+// Allow is AllowN with 1.
+func (l Limiter) Allow(ctx context.Context, key string, limit Limit) (*Result, error) {
+	return l.AllowN(ctx, key, limit, 1)
+}
+
+// AllowN takes n units, all or none. With 0 it takes nothing and returns the
+// numbers.
+func (l Limiter) AllowN(ctx context.Context, key string, limit Limit, n int) (*Result, error) {
+	by, err := l.by(l.limiter, limit)
+	if err != nil {
+		return nil, err
+	}
+	if n != 0 && n <= limit.Burst {
+		d, err := by.AllowN(ctx, key, int64(n))
+		return limit.answer(n, d, err)
+	}
+	d, err := peek(ctx, by, key, 0)
+	r, err := limit.answer(0, d, err)
+	if err == nil && n > limit.Burst {
+		r.RetryAfter = limit.emission(n-limit.Burst) + r.ResetAfter
+	}
+	return r, err
+}
+
+// AllowAtMost takes what there is, up to n units. With 0 it takes nothing and
+// returns the numbers.
+func (l Limiter) AllowAtMost(ctx context.Context, key string, limit Limit, n int) (*Result, error) {
+	if n <= 0 {
+		return l.AllowN(ctx, key, limit, n)
+	}
+	by, err := l.by(l.exact, limit)
+	if err != nil {
+		return nil, err
+	}
+	// Each try asks for less than the one before, so that races can't keep it
+	// here. An error ends it: what was perhaps taken is not taken again.
+	for ask := min(n, limit.Burst); ; {
+		d, err := by.AllowN(ctx, key, int64(ask))
+		if err != nil || d.Err != nil || d.Allowed || ask == 1 {
+			return limit.answer(ask, d, err)
+		}
+		ask = max(1, min(ask-1, int(d.Remaining)))
+	}
+}
+
+// Reset gives the key a full bucket.
+func (l Limiter) Reset(ctx context.Context, key string) error {
+	by, err := l.by(l.limiter, PerSecond(1))
+	if err != nil {
+		return err
+	}
+	return by.Reset(ctx, key)
+}
+
+// by returns the limiter with the call's numbers. It costs little beside a round
+// trip, and a list of the limiters by their numbers would grow for ever.
+func (l Limiter) by(on *headgate.Limiter, limit Limit) (*headgate.Limiter, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	if on == nil {
+		return nil, errZero
+	}
+	return on.With(limit.policy())
+}
+
+var errZero = &headgate.InvalidError{
+	What: "limiter", Value: "a zero redisrate.Limiter", Want: "one that NewLimiter returned",
+}
+
+func peek(ctx context.Context, by *headgate.Limiter, key string, n int64) (headgate.Decision, error) {
+	return by.Peek(ctx, key, n)
+}
