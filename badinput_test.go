@@ -98,7 +98,7 @@ func TestZeroLimiter(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"Allow":     func() error { _, err := l.Allow(ctx, "k"); return err },
 		"AllowN":    func() error { _, err := l.AllowN(ctx, "k", 2); return err },
-		"Peek":      func() error { _, err := l.Peek(ctx, "k", 1); return err },
+		"Peek":      func() error { _, err := l.Peek(ctx, headgate.Call{Key: "k"}); return err },
 		"Do":        func() error { _, err := l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{1}}); return err },
 		"Reset":     func() error { return l.Reset(ctx, "k") },
 		"Ping":      func() error { _, err := l.Ping(ctx); return err },
@@ -158,8 +158,8 @@ func TestBadLists(t *testing.T) {
 			}
 		})
 	}
-	_, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, &headgate.Options{DenyFor: 2 * time.Second})
-	invalid(t, err, "DenyFor", "2s")
+	_, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, &headgate.Options{DenyCacheTTL: 2 * time.Second})
+	invalid(t, err, "DenyCacheTTL", "2s")
 }
 
 func many(n int) (ps []headgate.Policy) {
@@ -230,7 +230,7 @@ func badCalls(t *testing.T, l *headgate.Limiter) {
 		errs := map[string]error{}
 		_, errs["AllowN"] = l.AllowN(ctx, key, n)
 		_, errs["Do"] = l.Do(ctx, headgate.Call{Key: key, Costs: []int64{n}})
-		_, errs["Peek"] = l.Peek(ctx, key, n)
+		_, errs["Peek"] = l.Peek(ctx, headgate.Call{Key: key, Costs: []int64{n}})
 		if n == 1 {
 			_, errs["Allow"] = l.Allow(ctx, key)
 			errs["Reset"] = l.Reset(ctx, key)
@@ -265,7 +265,7 @@ func badCalls(t *testing.T, l *headgate.Limiter) {
 	d, err := l.Allow(ctx, strings.Repeat("k", 4096))
 	require.NoError(t, err)
 	require.True(t, d.Allowed, d.Err)
-	d, err = l.Peek(ctx, "k", 1)
+	d, err = l.Peek(ctx, headgate.Call{Key: "k"})
 	require.NoError(t, err)
 	require.EqualValues(t, 3, d.Used, "no count changed")
 }

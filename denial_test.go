@@ -93,7 +93,7 @@ func TestFloodWithinTheBudget(t *testing.T) {
 	for try := range 2 {
 		store := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), nil)
 		seen := &metrics{}
-		l := limiter(t, store, &headgate.Options{Observer: seen}, hourly)
+		l := limiter(t, store, &headgate.Options{Observer: seen.observe}, hourly)
 		key := fmt.Sprint("k", try)
 		_, err := l.AllowN(t.Context(), key, 10)
 		require.NoError(t, err)
@@ -150,12 +150,12 @@ func TestFloodOnALimit(t *testing.T) {
 func TestLimitersShareDenials(t *testing.T) {
 	ctx := context.Background()
 	store, seen := unhurried(t, redistest.Start(t)), &metrics{}
-	l := limiter(t, store, &headgate.Options{Observer: seen}, hourly)
+	l := limiter(t, store, &headgate.Options{Observer: seen.observe}, hourly)
 	open, err := l.OnFailure(headgate.FailOpen)
 	require.NoError(t, err)
 	raised, err := l.With(headgate.Policy{Name: "hourly", Algorithm: algo.TokenBucket(algo.PerHour(10), 11), OnFailure: headgate.FailOpen})
 	require.NoError(t, err)
-	off := limiter(t, store, &headgate.Options{DenyFor: -1}, hourly)
+	off := limiter(t, store, &headgate.Options{DenyCacheTTL: -1}, hourly)
 	source := func(l *headgate.Limiter, n int64) string {
 		d, err := l.AllowN(ctx, "k", n)
 		require.NoError(t, err)
@@ -182,15 +182,15 @@ func TestLimitersShareDenials(t *testing.T) {
 	require.ErrorIs(t, err, headgate.ErrClosed)
 }
 
-func TestDenyForIsChecked(t *testing.T) {
+func TestDenyCacheTTLIsChecked(t *testing.T) {
 	for _, d := range []time.Duration{time.Second + 1, time.Hour} {
-		_, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, &headgate.Options{DenyFor: d})
+		_, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, &headgate.Options{DenyCacheTTL: d})
 		var invalid *headgate.InvalidError
 		require.ErrorAs(t, err, &invalid)
 		require.Equal(t, d, invalid.Value)
 	}
 	for _, d := range []time.Duration{-time.Hour, -1, 0, 1, time.Second} {
-		_, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, &headgate.Options{DenyFor: d})
+		_, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, &headgate.Options{DenyCacheTTL: d})
 		require.NoError(t, err)
 	}
 }

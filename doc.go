@@ -18,7 +18,7 @@
 //   - A denial says exactly when the same call will pass.
 //
 // With a store on Redis a denial is remembered in this process, until the call
-// would pass and for a second at most (Options.DenyFor): a flood on a spent key
+// would pass and for a second at most (Options.DenyCacheTTL): a flood on a spent key
 // is answered from memory. So what another process does to such a key, a reset,
 // a refund or a raised limit, shows within that second.
 package headgate

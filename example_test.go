@@ -128,16 +128,17 @@ func Example_failLocal() {
 	// Output: true fail-local of 25
 }
 
-// metrics is an Observer.
+// metrics counts what its observer receives.
 type metrics struct {
 	decisions [headgate.FromDenyCache + 1]atomic.Int64
 	opened    atomic.Int64
 }
 
-func (m *metrics) Decided(d headgate.Decision, took time.Duration) { m.decisions[d.Source].Add(1) }
-
-func (m *metrics) Changed(c headgate.Change) {
-	if c.To == "open" {
+func (m *metrics) observe(e headgate.Event) {
+	switch {
+	case e.Type == headgate.EventDecision && e.Err == nil:
+		m.decisions[e.Decision.Source].Add(1)
+	case e.Type == headgate.EventCircuit && e.Circuit.To == "open":
 		m.opened.Add(1)
 	}
 }
@@ -158,7 +159,7 @@ func Example_hotKey() {
 	for range 1000 {
 		_, _ = limiter.Allow(ctx, "tenant:42") // each by one of sixteen sub-keys
 	}
-	d, _ := limiter.Peek(ctx, "tenant:42", 1)
+	d, _ := limiter.Peek(ctx, headgate.Call{Key: "tenant:42"})
 	fmt.Println(d.Allowed, "used", d.Used, "of", d.Limit)
 	_, err = limiter.AllowN(ctx, "tenant:42", 70_000)
 	fmt.Println(err)
@@ -167,7 +168,7 @@ func Example_hotKey() {
 	// headgate: cost can never be admitted: cost 70000: want at most 62500, the smallest of the 16 shares of policy "tenant"
 }
 
-func Example_denyFor() {
+func Example_denyCacheTTL() {
 	store, err := standalone.Open("redis://localhost:6379", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -175,7 +176,7 @@ func Example_denyFor() {
 	policies := []headgate.Policy{perMinute}
 
 	limiter, err := headgate.New(store, policies, &headgate.Options{
-		DenyFor: 200 * time.Millisecond, // how old a denial from memory may be; 0 is 1 s, negative is never
+		DenyCacheTTL: 200 * time.Millisecond, // how old a denial from memory may be; 0 is 1 s, negative is never
 	})
 
 	fmt.Println(err, limiter.Stats().DenyCache, "answered from memory")
@@ -186,8 +187,8 @@ func Example_observer() {
 	store, seen := memory.New(nil), new(metrics)
 
 	limiter, err := headgate.New(store, []headgate.Policy{perMinute}, &headgate.Options{
-		Observer: seen,           // told of each decision, and of each change of a circuit
-		Logger:   slog.Default(), // a line for each change of a circuit, none for a call
+		Observer: seen.observe,   // an event per call, per batch and per change of a circuit
+		Logger:   slog.Default(), // a line per change of a circuit
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -314,7 +315,7 @@ func ExampleLimiter_Peek() {
 	}
 
 	_, _ = limiter.AllowN(ctx, "user:42", 30)
-	d, _ := limiter.Peek(ctx, "user:42", 0) // only the numbers
+	d, _ := limiter.Peek(ctx, headgate.Call{Key: "user:42"})
 	fmt.Println(d.Remaining, "left")
 	// Output: 70 left
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -23,8 +24,8 @@ type Limiter struct {
 	denial   *denial.Store // the stations, outermost first; nil over a store in this process
 	shard    *shard.Store
 	breaker  *breaker.Store
-	observer Observer // nil: nobody
-	policies []Policy // never written
+	observer func(Event) // nil: none
+	policies []Policy    // never written
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -41,8 +42,8 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if opts.DenyFor > denial.Longest { // mutant: deny-ttl-range
-		return nil, &InvalidError{What: "DenyFor", Value: opts.DenyFor, Want: "at most 1s; 0 is that, below is off"}
+	if opts.DenyCacheTTL > denial.Longest { // mutant: deny-ttl-range
+		return nil, &InvalidError{What: "DenyCacheTTL", Value: opts.DenyCacheTTL, Want: "at most 1s; 0 is that, below is off"}
 	}
 	l := &Limiter{observer: opts.Observer, breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),
@@ -52,7 +53,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	})}
 	l.shard = shard.New(l.breaker, s)
 	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
-		l.denial = denial.New(l.shard, shared, cmp.Or(opts.DenyFor, denial.Longest))
+		l.denial = denial.New(l.shard, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
 	}
 	return l.With(policies...)
 }
@@ -111,7 +112,7 @@ func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 // ctx ended before anything was sent; then nothing was counted. Where the
 // store could not decide, the decision is by the policies' failure modes, and
 // its Source and Err say so. A call that the store would deny as it did a
-// moment ago is denied without asking it: FromDenyCache; see Options.DenyFor.
+// moment ago is denied without asking it: FromDenyCache; see Options.DenyCacheTTL.
 //
 // It returns within the store's budget, whatever the server does, or sooner
 // when ctx ends.
@@ -135,41 +136,42 @@ func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) e
 	return l.do(ctx, q, d)
 }
 
-// Peek answers what AllowN would and writes nothing; n is from 0, which asks
-// only for the numbers.
-func (l *Limiter) Peek(ctx context.Context, key string, n int64) (d Decision, err error) {
-	q := l.ask(backend.Peek, key)
-	q.request.Cost = n
-	err = l.do(ctx, q, &d)
-	return d, err
-}
-
 // Call is a decision with all that can be asked of it.
 type Call struct {
-	Key   string
-	Costs []int64 // units, one for each policy in the limiter's order
+	Key string
+	// Costs are the units that the call takes, one for each policy in the
+	// limiter's order. A cost may be 0 where another is not. Nil is 1 of each.
+	Costs []int64
 	// Each, where it is not nil, has one State for each policy and is filled
 	// with them, in the limiter's order. It is the caller's to reuse.
 	Each []State
 }
 
 // Do decides a call with a cost of its own for each policy, as one request
-// and 3,000 tokens, and tells the state of each.
+// and 3,000 tokens, all or nothing, and returns the state of each.
 func (l *Limiter) Do(ctx context.Context, c Call) (d Decision, err error) {
-	if c.Costs == nil {
-		return d, &InvalidError{What: "costs", Value: c.Costs, Want: "one for each policy"}
-	}
-	q := l.ask(backend.Take, c.Key)
-	q.request.Costs, q.request.Each = c.Costs, c.Each
-	err = l.do(ctx, q, &d)
+	err = l.call(ctx, backend.Take, &c, &d)
 	return d, err
 }
 
-// question is what the stations hand on. They keep nothing of it, so that it
+// Peek answers what Do would and writes nothing. Each of its costs may be 0.
+func (l *Limiter) Peek(ctx context.Context, c Call) (d Decision, err error) {
+	err = l.call(ctx, backend.Peek, &c, &d)
+	return d, err
+}
+
+func (l *Limiter) call(ctx context.Context, op backend.Op, c *Call, d *Decision) error {
+	q := l.ask(op, c.Key)
+	q.request.Cost, q.request.Costs, q.request.Each = 1, c.Costs, c.Each
+	return l.do(ctx, q, d)
+}
+
+// question is what the layers exchange. They keep nothing of it, so that it
 // serves one call after the other.
 type question struct {
-	request  backend.Request
-	decision Decision
+	request   backend.Request
+	decision  Decision
+	storeTime atomic.Int64
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
@@ -180,23 +182,42 @@ func (l *Limiter) ask(op backend.Op, key string) *question {
 	return q
 }
 
-// do asks the stations, tells the observer once what they decided, and writes
-// it to the zero d. The question is nobody's then.
+// do hands the question to the layers and writes the decision to the zero d. The
+// question goes back to the pool.
 func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
-	begin := time.Time{}
 	if l.observer != nil {
-		begin = time.Now()
+		return l.observed(ctx, q, d)
 	}
 	err := l.hand(ctx, &q.request, &q.decision)
 	if err == nil {
 		*d = q.decision
 	}
-	*q = question{} // or it would keep the caller's key; mutant: call-cleared
-	questions.Put(q)
-	if l.observer != nil && err == nil {
-		l.observer.Decided(*d, time.Since(begin))
-	}
+	q.free()
 	return err
+}
+
+// observed is do with an event for the observer.
+func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error {
+	begin := time.Now()
+	q.request.StoreTime = &q.storeTime
+	err := l.hand(ctx, &q.request, &q.decision)
+	if err == nil {
+		*d = q.decision
+	}
+	e := Event{
+		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Policies: l.policies, Decision: *d, Err: err,
+		Duration: time.Since(begin), StoreTime: time.Duration(q.storeTime.Load()),
+	}
+	q.free()
+	defer func() { _ = recover() }() // a panic of the observer is not the call's
+	l.observer(e)
+	return err
+}
+
+func (q *question) free() {
+	q.request, q.decision = backend.Request{}, Decision{} // or it would keep the caller's key; mutant: call-cleared
+	q.storeTime.Store(0)
+	questions.Put(q)
 }
 
 // hand hands a request to the outermost station.

@@ -49,7 +49,7 @@ func TestASpreadKeyDoesNotAllocate(t *testing.T) {
 		}
 	})
 	require.Zero(t, allocs)
-	d, err := l.Peek(ctx, "user:42", 1)
+	d, err := l.Peek(ctx, headgate.Call{Key: "user:42"})
 	require.NoError(t, err)
 	require.EqualValues(t, 2001, d.Used)
 	require.Zero(t, l.Stats().Spread)
@@ -131,17 +131,25 @@ func TestWithAndOnFailureShareCounts(t *testing.T) {
 	require.Equal(t, int64(500), each[1].Used)
 	require.Equal(t, headgate.FailOpen, l.Policies()[0].OnFailure, "OnFailure left the first limiter as it was")
 	require.NoError(t, both.Reset(ctx, "k"))
-	d, err = both.Peek(ctx, "k", 0)
+	d, err = both.Peek(ctx, headgate.Call{Key: "k"})
 	require.NoError(t, err)
 	require.Zero(t, d.Used)
 }
 
+// TestCallWithoutCosts: nil costs are 1 of each policy.
 func TestCallWithoutCosts(t *testing.T) {
-	l, err := headgate.New(memory.New(nil), []headgate.Policy{perMinute}, nil)
+	day := headgate.Policy{Name: "day", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailClosed}
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{day, perMinute}, nil)
 	require.NoError(t, err)
-	var invalid *headgate.InvalidError
-	_, err = l.Do(context.Background(), headgate.Call{Key: "k"})
-	require.ErrorAs(t, err, &invalid)
+	for range 2 {
+		_, err = l.Do(context.Background(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+	}
+	each := make([]headgate.State, 2)
+	_, err = l.Peek(context.Background(), headgate.Call{Key: "k", Each: each})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, each[0].Used)
+	require.EqualValues(t, 2, each[1].Used)
 }
 
 func TestClosedStoreEndsLimiters(t *testing.T) {

@@ -71,7 +71,7 @@ func TestNumbersThatWereCounted(t *testing.T) {
 			d, err := l.Allow(context.Background(), "k")
 			require.NoError(t, err)
 			require.True(t, d.Counted)
-			d, err = l.Peek(context.Background(), "k", 1)
+			d, err = l.Peek(context.Background(), headgate.Call{Key: "k"})
 			require.NoError(t, err)
 			require.True(t, d.Counted)
 		}

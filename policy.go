@@ -24,10 +24,18 @@ type (
 	Source = backend.Source
 	// InvalidError is a value that is out of its range.
 	InvalidError = backend.InvalidError
-	// Observer is told what a limiter does.
-	Observer = backend.Observer
+	// Event is what Options.Observer receives.
+	Event = backend.Event
+	// EventType is what an Event is about.
+	EventType = backend.EventType
+	// Op is what a call asks.
+	Op = backend.Op
 	// Change is a change of a node's circuit.
 	Change = backend.Change
+	// Batch is one round trip to a node.
+	Batch = backend.Batch
+	// Receipt is what is known of a charge.
+	Receipt = backend.Receipt
 	// CorruptError is a stored value that is not Headgate's.
 	CorruptError = backend.CorruptError
 	// RightError is a right that a server's user lacks.
@@ -49,6 +57,23 @@ const (
 	FromFailLocal  = backend.FromFailLocal
 	FromDenyCache  = backend.FromDenyCache
 )
+
+// The types of events.
+const (
+	EventDecision = backend.EventDecision
+	EventCircuit  = backend.EventCircuit
+	EventBatch    = backend.EventBatch
+)
+
+// The operations of a limiter, as events name them.
+const (
+	OpTake  = backend.Take
+	OpPeek  = backend.Peek
+	OpReset = backend.Reset
+)
+
+// Gone is what the circuit of a node changes to that has left its cluster.
+const Gone = backend.Gone
 
 // The errors; match with errors.Is.
 var (
@@ -74,18 +99,20 @@ type Options struct {
 	// Instances is among how many processes FailLocal divides a limit, at
 	// least 1. It is needed only where a policy fails local.
 	Instances int
-	// DenyFor is how long at most a denial of a store on Redis is remembered in
+	// DenyCacheTTL is how long at most a denial of a store on Redis is remembered in
 	// this process: calls of the same key and policies that cost no less are
 	// denied from memory until it would pass, for 1 s at most. 0 is 1 s, a
 	// negative value is off. What another process does to the key meanwhile,
 	// a reset, a refund or a raised limit, shows only after that time; what
 	// this process does shows at once. That a spread key is spent (Policy.Shards)
 	// is remembered for up to 1 s whatever this says.
-	DenyFor time.Duration
-	// Observer is told of every decision of this limiter and of those that With
-	// and OnFailure make of it, and of every change of a circuit of its store for
-	// as long as one of them is in use; nil is nobody.
-	Observer Observer
+	DenyCacheTTL time.Duration
+	// Observer receives an Event for each call of this limiter and of those that
+	// With and OnFailure make of it, also for one that returns an error. While one
+	// of them is in use it also receives each change of a circuit and each batch of
+	// the store. It runs on the path of the call, outside of every lock: it must be
+	// quick and safe for concurrent use. A panic in it is dropped. Nil is none.
+	Observer func(Event)
 	// Logger gets a line for each change of a circuit, never one for a call;
 	// nil is no log.
 	Logger *slog.Logger

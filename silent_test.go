@@ -38,7 +38,7 @@ func opened(t *testing.T, addr string) (ls []*headgate.Limiter) {
 	require.NoError(t, err)
 	for _, s := range []backend.Store{one, several} {
 		t.Cleanup(func() { _ = s.Close() })
-		ls = append(ls, limiter(t, s, &headgate.Options{DenyFor: -1}, perMinute)) // a cached denial is no decision of the store
+		ls = append(ls, limiter(t, s, &headgate.Options{DenyCacheTTL: -1}, perMinute)) // a cached denial is no decision of the store
 	}
 	return ls
 }

@@ -16,7 +16,7 @@ import (
 func TestFloodOnASpreadKey(t *testing.T) {
 	const k = 16
 	p := headgate.Policy{Name: "tenant", Algorithm: algo.FixedWindow(algo.Per(160, algo.MaxPeriod)), OnFailure: headgate.FailClosed, Shards: k}
-	for name, o := range map[string]*headgate.Options{"cache": nil, "no cache": {DenyFor: -1}} {
+	for name, o := range map[string]*headgate.Options{"cache": nil, "no cache": {DenyCacheTTL: -1}} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			l := limiter(t, unhurried(t, server), o, p)

@@ -23,10 +23,10 @@ const RetryAfter = time.Second
 // Options are the settings of the station; nil is the same as the zero
 // Options.
 type Options struct {
-	Local     backend.Store    // decides for FailLocal; nil: FailLocal is refused
-	Instances int              // among how many processes FailLocal divides a limit
-	Observer  backend.Observer // told of circuits for as long as the station is in use; nil: nobody
-	Logger    *slog.Logger     // a line for each change of a circuit; nil: none
+	Local     backend.Store       // decides for FailLocal; nil: FailLocal is refused
+	Instances int                 // among how many processes FailLocal divides a limit
+	Observer  func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: nobody
+	Logger    *slog.Logger        // a line for each change of a circuit; nil: none
 }
 
 // Store is a backend.Store over another. It answers as next does, and where
@@ -113,10 +113,27 @@ func (s *Store) checkMode(p *backend.Policy) error {
 
 // Do asks next.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if err := s.next.Do(ctx, r, d); err != nil {
+	begin := begin(r)
+	err := s.next.Do(ctx, r, d)
+	spent(r, begin)
+	if err != nil {
 		return s.Fail(ctx, r, d, err)
 	}
 	return nil
+}
+
+// begin returns the time, where the request wants to have it.
+func begin(r *backend.Request) (now time.Time) {
+	if r.StoreTime != nil {
+		now = time.Now()
+	}
+	return now
+}
+
+func spent(r *backend.Request, begin time.Time) {
+	if r.StoreTime != nil {
+		r.StoreTime.Add(int64(time.Since(begin)))
+	}
 }
 
 // Fail decides by the failure modes what next, or who stands for it, could
@@ -145,7 +162,12 @@ func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, er
 
 // DoAll asks next for all of them at once; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	if len(rs) == 0 {
+		return
+	}
+	begin := begin(&rs[0]) // they are parts of one call
 	layer.DoAll(ctx, s.next, rs, answers)
+	spent(&rs[0], begin)
 	for i := range rs {
 		if a := &answers[i]; a.Err != nil {
 			a.Err = s.Fail(ctx, &rs[i], &a.Decision, a.Err)

@@ -41,19 +41,18 @@ type changes struct {
 	}
 }
 
-func (c *changes) Changed(ch headgate.Change) {
+func (c *changes) observe(e headgate.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.told = append(c.mu.told, ch.From+" to "+ch.To)
-}
-
-func (c *changes) Decided(d headgate.Decision, _ time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.sources == nil {
-		c.mu.sources = map[headgate.Source]int{}
+	switch {
+	case e.Type == headgate.EventCircuit:
+		c.mu.told = append(c.mu.told, e.Circuit.From+" to "+e.Circuit.To)
+	case e.Type == headgate.EventDecision && e.Err == nil:
+		if c.mu.sources == nil {
+			c.mu.sources = map[headgate.Source]int{}
+		}
+		c.mu.sources[e.Decision.Source]++
 	}
-	c.mu.sources[d.Source]++
 }
 
 func (c *changes) list() []string {
@@ -82,7 +81,7 @@ func build(t *testing.T, o *standalone.Options, tune ...func(*redis.Options)) *r
 	r.client = redis.NewClient(opts)
 	t.Cleanup(func() { _ = r.client.Close() })
 	var err error
-	r.Limiter, err = headgate.New(standalone.New(r.client, o), []headgate.Policy{policy}, &headgate.Options{Observer: r.seen})
+	r.Limiter, err = headgate.New(standalone.New(r.client, o), []headgate.Policy{policy}, &headgate.Options{Observer: r.seen.observe})
 	require.NoError(t, err)
 	_, err = r.Allow(context.Background(), "loads the script")
 	require.NoError(t, err)
@@ -134,7 +133,7 @@ func TestDenialsAreSuccesses(t *testing.T) {
 }
 
 func headgateOn(t *testing.T, s *redistest.Server) *headgate.Limiter {
-	l, err := headgate.New(standalone.New(s.Client(t), &standalone.Options{Budget: 10 * time.Second}), []headgate.Policy{policy}, &headgate.Options{DenyFor: -1})
+	l, err := headgate.New(standalone.New(s.Client(t), &standalone.Options{Budget: 10 * time.Second}), []headgate.Policy{policy}, &headgate.Options{DenyCacheTTL: -1})
 	require.NoError(t, err)
 	return l
 }
@@ -192,12 +191,6 @@ func TestOpensAndCloses(t *testing.T) {
 	require.Len(t, s.Circuits, 1)
 }
 
-// bad is an observer that panics, of a type that can't be compared.
-type bad struct{ f func() }
-
-func (b bad) Changed(headgate.Change)                  { b.f() }
-func (b bad) Decided(headgate.Decision, time.Duration) {}
-
 // TestBadObserver: what an observer does wrong harms no call and no circuit.
 func TestBadObserver(t *testing.T) {
 	for name, f := range map[string]func(){"panics": func() { panic("an observer's") }} {
@@ -212,7 +205,7 @@ func TestBadObserver(t *testing.T) {
 			store := standalone.New(client, nil)
 			var err error
 			for range 2 {
-				r.Limiter, err = headgate.New(store, []headgate.Policy{policy}, &headgate.Options{Observer: bad{f}})
+				r.Limiter, err = headgate.New(store, []headgate.Policy{policy}, &headgate.Options{Observer: func(headgate.Event) { f() }})
 				require.NoError(t, err)
 			}
 			_, err = r.Allow(context.Background(), "k")

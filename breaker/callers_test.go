@@ -56,7 +56,7 @@ func TestWithdrawnCallsAreExcused(t *testing.T) {
 	r.client.AddHook(s)
 	var err error
 	r.Limiter, err = headgate.New(standalone.New(r.client, &standalone.Options{Budget: 10 * time.Second}),
-		[]headgate.Policy{policy}, &headgate.Options{Observer: r.seen}) // a store that has the hook from its first call on
+		[]headgate.Policy{policy}, &headgate.Options{Observer: r.seen.observe}) // a store that has the hook from its first call on
 	require.NoError(t, err)
 	for range 20 {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -5,9 +5,10 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -32,11 +33,12 @@ const (
 // circuits is the guard of one store: one circuit per node, shared by all
 // limiters on the store.
 type circuits struct {
-	mu struct {
+	observed atomic.Int64 // the number of watchers
+	mu       struct {
 		sync.Mutex
 		nodes    map[string]*circuit
-		changes  []backend.Change // not told yet
-		telling  bool             // a goroutine does
+		events   []backend.Event // not delivered yet
+		telling  bool            // a goroutine delivers them
 		watchers map[weak.Pointer[Store]]struct{}
 	}
 }
@@ -111,7 +113,7 @@ func (c *circuits) Gone(node string) {
 	defer c.mu.Unlock()
 	if b := c.mu.nodes[node]; b != nil {
 		delete(c.mu.nodes, node)
-		c.note(backend.Change{Node: node, From: b.state, To: backend.Gone})
+		c.note(backend.Event{Type: backend.EventCircuit, Circuit: backend.Change{Node: node, From: b.state, To: backend.Gone}})
 	}
 }
 
@@ -121,39 +123,48 @@ func (c *circuits) changed(b *circuit, node, from, to string) {
 	defer c.mu.Unlock()
 	if c.mu.nodes[node] == b {
 		b.state = to
-		c.note(backend.Change{Node: node, From: from, To: to})
+		c.note(backend.Event{Type: backend.EventCircuit, Circuit: backend.Change{Node: node, From: from, To: to}})
 	}
 }
 
+// maxEvents is the maximum number of events that wait for slow observers. Batches
+// beyond it are not reported.
+const maxEvents = 4096
+
 // note is called under the lock, and may be under a circuit's: so another
-// goroutine tells of the change.
-func (c *circuits) note(change backend.Change) {
-	c.mu.changes = append(c.mu.changes, change)
+// goroutine calls the observers.
+func (c *circuits) note(e backend.Event) {
+	c.mu.events = append(c.mu.events, e)
 	if !c.mu.telling {
 		c.mu.telling = true
 		go c.tell()
 	}
 }
 
-// tell hands the noted changes on in their order, outside of every lock.
+// tell delivers the noted events in their order, outside of every lock.
 func (c *circuits) tell() {
-	told := false
+	done := false
 	defer func() {
-		if !told { // an observer has ended this goroutine
+		if !done { // an observer has ended this goroutine
 			go c.tell()
 		}
 	}()
 	for {
-		changes, observers, loggers := c.pending()
-		if told = len(changes) == 0; told {
+		events, observers, loggers := c.pending()
+		if done = len(events) == 0; done {
 			return
 		}
-		for _, change := range changes {
+		for _, e := range events {
 			for _, o := range observers {
-				guarded(func() { o.Changed(change) })
+				guarded(func() { o(e) })
+			}
+			if e.Type != backend.EventCircuit {
+				continue
 			}
 			for _, l := range loggers {
-				guarded(func() { l.Warn("headgate: circuit", "node", change.Node, "from", change.From, "to", change.To) })
+				guarded(func() {
+					l.Warn("headgate: circuit", "node", e.Circuit.Node, "from", e.Circuit.From, "to", e.Circuit.To)
+				})
 			}
 		}
 	}
@@ -165,34 +176,37 @@ func guarded(f func()) {
 	f()
 }
 
-// pending returns the changes to tell now, and whom.
-func (c *circuits) pending() (changes []backend.Change, observers []backend.Observer, loggers []*slog.Logger) {
+// pending returns the events to deliver now, and to whom.
+func (c *circuits) pending() (events []backend.Event, observers []func(backend.Event), loggers []*slog.Logger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changes = c.mu.changes
-	c.mu.changes, c.mu.telling = nil, len(changes) > 0
-	seen := map[any]bool{}
-	first := func(x any) bool { // limiters may share an observer or a logger
-		if !reflect.ValueOf(x).Comparable() {
-			return true
-		}
-		again := seen[x]
-		seen[x] = true
-		return !again
-	}
+	events = c.mu.events
+	c.mu.events, c.mu.telling = nil, len(events) > 0
 	for w := range c.mu.watchers {
 		s := w.Value()
 		if s == nil {
 			continue
 		}
-		if o := s.opts.Observer; o != nil && first(o) {
+		if o := s.opts.Observer; o != nil {
 			observers = append(observers, o)
 		}
-		if l := s.opts.Logger; l != nil && first(l) {
+		if l := s.opts.Logger; l != nil && !slices.Contains(loggers, l) { // limiters may share a logger
 			loggers = append(loggers, l)
 		}
 	}
-	return changes, observers, loggers
+	return events, observers, loggers
+}
+
+// Batch notes a round trip that was answered, for the observers.
+func (c *circuits) Batch(b backend.Batch, took time.Duration) {
+	if c.observed.Load() == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.mu.events) < maxEvents {
+		c.note(backend.Event{Type: backend.EventBatch, Batch: b, Duration: took})
+	}
 }
 
 // watch has the observer and the logger of s told of changes for as long as s
@@ -205,6 +219,7 @@ func (c *circuits) watch(s *Store) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.watchers[w] = struct{}{}
+	c.observed.Store(int64(len(c.mu.watchers)))
 	runtime.AddCleanup(s, c.unwatch, w)
 }
 
@@ -212,6 +227,7 @@ func (c *circuits) unwatch(w weak.Pointer[Store]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.mu.watchers, w)
+	c.observed.Store(int64(len(c.mu.watchers)))
 }
 
 // states returns each node's circuit state.

@@ -41,12 +41,12 @@ func TestDroppedLimitersLeaveNothing(t *testing.T) {
 		for range n {
 			o := &changes{}
 			runtime.AddCleanup(o, func(int) { freed.Add(1) }, 0)
-			_, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Observer: o})
+			_, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Observer: o.observe})
 			require.NoError(t, err)
 		}
 	}()
 	kept := &changes{}
-	l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Observer: kept})
+	l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Observer: kept.observe})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		runtime.GC()
@@ -57,25 +57,25 @@ func TestDroppedLimitersLeaveNothing(t *testing.T) {
 	runtime.KeepAlive(l)
 }
 
-// TestEachObserverIsToldOnce of a change, however many limiters have it.
+// TestEachObserverIsToldOnce of a change, however many limiters are on the store.
 func TestEachObserverIsToldOnce(t *testing.T) {
 	s := nobody(t)
 	var ls []*headgate.Limiter
-	shared, own := &changes{}, []*changes{}
+	var all []*changes
 	for range 100 {
-		own = append(own, &changes{})
-		for _, o := range []*changes{shared, own[len(own)-1]} {
-			l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Observer: o})
-			require.NoError(t, err)
-			ls = append(ls, l)
-		}
+		o := &changes{}
+		l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Observer: o.observe})
+		require.NoError(t, err)
+		with, err := l.With(policy)
+		require.NoError(t, err)
+		all, ls = append(all, o), append(ls, l, with)
 	}
 	fails(t, s.Shared(), "a:1")
-	for _, o := range append(own, shared) {
+	for _, o := range all {
 		require.Eventually(t, func() bool { return len(o.list()) > 0 }, 10*time.Second, time.Millisecond)
 	}
 	fails(t, s.Shared(), "b:1")
-	for _, o := range append(own, shared) {
+	for _, o := range all {
 		require.Eventually(t, func() bool { return len(o.list()) > 1 }, 10*time.Second, time.Millisecond)
 		require.Equal(t, []string{"closed to open", "closed to open"}, o.list())
 	}
@@ -86,7 +86,7 @@ func TestEachObserverIsToldOnce(t *testing.T) {
 // still under way to it changes nothing.
 func TestANodeThatLeaves(t *testing.T) {
 	s, seen := nobody(t), &changes{}
-	l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Observer: seen})
+	l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Observer: seen.observe})
 	require.NoError(t, err)
 	var late []func(error)
 	for range 5 {

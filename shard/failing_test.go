@@ -77,7 +77,7 @@ func TestNobodyAnswers(t *testing.T) {
 		}
 		stats := l.Stats()
 		require.EqualValues(t, 300, stats.FailOpen+stats.FailClosed+stats.FailLocal, "a call counts once, however many shares it tried")
-		d, err := l.Peek(context.Background(), "k", 1)
+		d, err := l.Peek(context.Background(), headgate.Call{Key: "k"})
 		require.NoError(t, err)
 		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 		require.Error(t, l.Reset(context.Background(), "k"))

@@ -197,7 +197,7 @@ func member(t *testing.T, me int) {
 	defer admin.Close()
 	stores := map[bool]*cluster.Store{}
 	for _, alone := range []bool{false, true} {
-		stores[alone] = open(addrs, &cluster.Options{Budget: patience, Alone: alone})
+		stores[alone] = open(addrs, &cluster.Options{Budget: patience, DisableBatching: alone})
 		defer stores[alone].Close()
 		warm(t, stores[alone])
 	}

@@ -145,7 +145,7 @@ func BenchmarkChooseHot(b *testing.B) {
 // else the machine does only adds.
 func single(t *testing.T) [2]float64 {
 	server := redistest.Start(t)
-	store := standalone.New(server.Client(t), &standalone.Options{Budget: patience, Alone: true})
+	store := standalone.New(server.Client(t), &standalone.Options{Budget: patience, DisableBatching: true})
 	s := stations(store)
 	least := [2]float64{1e9, 1e9}
 	for range 30 {

@@ -104,7 +104,7 @@ func (w *stopwatch) turn(s backend.Store, c cell, calls int) timing {
 // timings gives each subject its turn in each of so many rounds, in any order,
 // without flights.
 func timings(t testing.TB, c *redistest.Cluster, rounds, calls int) [][]timing {
-	store := open(c.Addrs(), &cluster.Options{Budget: patience, Alone: true})
+	store := open(c.Addrs(), &cluster.Options{Budget: patience, DisableBatching: true})
 	defer store.Close()
 	s, w := stations(store), newStopwatch(t, c)
 	all := make([][]timing, len(subjects))

@@ -127,8 +127,8 @@ func TestTheDenyCacheDoesNotOutlastASum(t *testing.T) {
 	now.Store(1_745_000_160_000_000 + 57_700_000) // 2.3 s before the window's end: 1745000160 % 60 = 0
 	for do(t, ignorant(h), take("k", ps, 1)).Allowed {
 	}
-	_, _ = l.Peek(context.Background(), "k", 1) // all are known to be spent
-	now.Add(2_100_000)                          // and that lapses; 200 ms to go
+	_, _ = l.Peek(context.Background(), headgate.Call{Key: "k"}) // all are known to be spent
+	now.Add(2_100_000)                                           // and that lapses; 200 ms to go
 	inPeek, goOn := h.hold(4)
 	first, second := make(chan backend.Decision), make(chan backend.Decision)
 	go func() { d, _ := l.Allow(context.Background(), "k"); first <- d }()

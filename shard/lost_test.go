@@ -67,7 +67,7 @@ func TestLostReplies(t *testing.T) {
 	defer direct.Close()
 	for _, alone := range []bool{false, true} {
 		l := &lines{t: t}
-		store := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}}, &cluster.Options{Budget: patience, Alone: alone})
+		store := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}}, &cluster.Options{Budget: patience, DisableBatching: alone})
 		s := stations(store)
 		for _, fault := range []redistest.Fault{redistest.ResetAfterRequest, redistest.HalfReply} {
 			key, ps := fmt.Sprint(fault, alone), one(algo.FixedWindow(algo.Per(1603, algo.MaxPeriod/64)), 16)

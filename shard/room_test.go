@@ -79,7 +79,7 @@ func TestTheDenyCacheKeepsNoShare(t *testing.T) {
 			}
 		}
 	}
-	_, _ = l.Peek(context.Background(), "k", 1)
+	_, _ = l.Peek(context.Background(), headgate.Call{Key: "k"})
 	dead = false
 	_, _ = l.Allow(context.Background(), "k")
 	h.after = nil
@@ -103,7 +103,7 @@ type losing struct {
 	n int
 }
 
-func (l *losing) Budget() time.Duration { return 50 * time.Millisecond }
+func (l *losing) Shared() *layer.Shared { return &layer.Shared{Budget: 50 * time.Millisecond} }
 func (l *losing) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if l.n++; l.n == 2 {
 		_, _ = layer.Ask(ctx, l.Store, *r)
@@ -125,10 +125,7 @@ func TestPerhapsCountedStaysSo(t *testing.T) {
 		do(t, l.Store, r)
 	}
 	for i := 0; ; i++ {
-		s := shard.New(breaker.New(l, nil), struct {
-			backend.Store
-			backend.Budgeted
-		}{l, l})
+		s := shard.New(breaker.New(l, nil), l)
 		l.n = 0
 		r := take("k", ps, 1)
 		r.Last = false
@@ -148,7 +145,7 @@ type stuck struct {
 	block atomic.Bool
 }
 
-func (l *stuck) Budget() time.Duration { return 30 * time.Millisecond }
+func (l *stuck) Shared() *layer.Shared { return &layer.Shared{Budget: 30 * time.Millisecond} }
 func (l *stuck) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if l.block.Load() {
 		time.Sleep(100 * time.Millisecond)

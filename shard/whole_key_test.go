@@ -45,7 +45,7 @@ func TestImpatientPeeks(t *testing.T) {
 	for range 5 {
 		proxy.Set(redistest.Delay(20 * time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
-		_, _ = l.Peek(ctx, "k", 0)
+		_, _ = l.Peek(ctx, headgate.Call{Key: "k"})
 		cancel()
 		proxy.Set(redistest.Pass)
 		for range 100 {

@@ -37,11 +37,11 @@ type Options struct {
 	// Prefix begins every stored key; "headgate:" where it is empty. Printable
 	// ASCII without spaces and braces, at most 128 bytes.
 	Prefix string
-	// Alone gives every call a round trip of its own. By default calls that
+	// DisableBatching gives every call a round trip of its own. By default calls that
 	// come for a node while several round trips are out to it ride together on
 	// the next: they are decided as if each had come alone, at a part of the
 	// cost.
-	Alone bool
+	DisableBatching bool
 }
 
 // DefaultBudget is the budget of a decision where Options name none.
@@ -73,7 +73,7 @@ func New(client Client, opts *Options) *Store {
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
 	if s.err = s.check(client); s.err == nil {
-		s.top = newTopology(client, s.set, opts.Alone)
+		s.top = newTopology(client, s.set, opts.DisableBatching)
 		s.shared.Clock = s.top.now
 	}
 	return s

@@ -33,7 +33,7 @@ func (p *proxies) Seen() (n int) {
 
 func TestAtMostOnce(t *testing.T) { atMostOnce(t, nil) }
 
-func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &cluster.Options{Alone: true}) }
+func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &cluster.Options{DisableBatching: true}) }
 
 func atMostOnce(t *testing.T, o *cluster.Options) {
 	c := redistest.StartCluster(t)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
@@ -156,7 +157,7 @@ func TestMoved(t *testing.T) {
 	was := c.Primary(7)
 	c.Failover(t, c.Replica(was))
 	require.Eventually(t, func() bool {
-		d, err := l.Peek(context.Background(), key, 0)
+		d, err := l.Peek(context.Background(), headgate.Call{Key: key})
 		return err == nil && d.Err == nil && d.Used == 5
 	}, 5*time.Second, 20*time.Millisecond)
 }

@@ -25,7 +25,7 @@ import (
 var patient = &cluster.Options{Budget: 20 * time.Second}
 
 // patientAlone is patient, with a round trip for every call.
-var patientAlone = &cluster.Options{Budget: 20 * time.Second, Alone: true}
+var patientAlone = &cluster.Options{Budget: 20 * time.Second, DisableBatching: true}
 
 // proxies stand before the nodes of a cluster, which announce their own
 // addresses: the dialer leads past that.

@@ -27,7 +27,7 @@ func peek(t testing.TB, l *headgate.Limiter, key string) int64 { return faulttes
 // TestAtMostOnce uses a client whose settings are go-redis' own.
 func TestAtMostOnce(t *testing.T) { atMostOnce(t, nil) }
 
-func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &standalone.Options{Alone: true}) }
+func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &standalone.Options{DisableBatching: true}) }
 
 func atMostOnce(t *testing.T, o *standalone.Options) {
 	server := redistest.Start(t)

@@ -17,7 +17,7 @@ import (
 var patient = &standalone.Options{Budget: 20 * time.Second}
 
 // patientAlone is patient, with a round trip for every call.
-var patientAlone = &standalone.Options{Budget: 20 * time.Second, Alone: true}
+var patientAlone = &standalone.Options{Budget: 20 * time.Second, DisableBatching: true}
 
 // TestOneLoadForAll: after a flush everybody hears NOSCRIPT at once, and one
 // of them loads the script for all.

@@ -43,10 +43,10 @@ type Options struct {
 	// Prefix begins every stored key; "headgate:" where it is empty. Printable
 	// ASCII without spaces and braces, at most 128 bytes.
 	Prefix string
-	// Alone gives every call a round trip of its own. By default calls that
+	// DisableBatching gives every call a round trip of its own. By default calls that
 	// come while several round trips are out ride together on the next: they
 	// are decided as if each had come alone, at a part of the cost.
-	Alone bool
+	DisableBatching bool
 }
 
 // DefaultBudget is the budget of a decision where Options name none.
@@ -82,7 +82,7 @@ func New(client Client, opts *Options) *Store {
 	}
 	if s.err == nil {
 		s.node = cmp.Or(opts.Name, address(client))
-		s.queue = flight.New(script.NewServer(client, s.node, s.set), nil, s.set.Budget, opts.Alone)
+		s.queue = flight.New(script.NewServer(client, s.node, s.set), nil, s.set.Budget, opts.DisableBatching)
 	}
 	return s
 }

@@ -14,7 +14,7 @@ import (
 // what else it found might be no more than what follows from them.
 const (
 	errorsAreZero   = "An error leaves the decision zero."
-	requestsAreLeft = "Nothing is written to a request, but to what its Each and Receipt name."
+	requestsAreLeft = "Nothing is written to a request, but to what its Each, Receipt and StoreTime name."
 	nothingIsKept   = "Neither the request nor the decision is kept when Do has returned, also where ctx ended first."
 )
 

@@ -86,7 +86,7 @@ func (r *row) enter(ctx context.Context, s *scene) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := r.limiter.Peek(ctx, s.key, 0)
+	d, err := r.limiter.Peek(ctx, headgate.Call{Key: s.key})
 	return errors.Join(err, d.Err)
 }
 

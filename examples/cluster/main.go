@@ -86,7 +86,7 @@ func callSites(store *cluster.Store, seen *tally) ([]*headgate.Limiter, error) {
 		Name:      "api",
 		Algorithm: algo.TokenBucket(algo.PerSecond(1000), 1000),
 		OnFailure: headgate.FailOpen,
-	}}, &headgate.Options{Observer: seen, Instances: 4})
+	}}, &headgate.Options{Observer: seen.observe, Instances: 4})
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-go/headgate"
 )
 
-// tally is an Observer that counts. It only notes what it is told, since it is
-// told on the path of the calls; who prints does that elsewhere.
+// tally counts what its observer receives. The observer runs on the path of the
+// calls, so printing is done elsewhere.
 type tally struct {
 	begin time.Time
 	mu    struct {
@@ -33,21 +33,19 @@ type counts struct {
 
 func newTally() *tally { return &tally{begin: time.Now()} }
 
-// Decided counts a decision.
-func (t *tally) Decided(d headgate.Decision, took time.Duration) {
+// observe is the limiters' observer.
+func (t *tally) observe(e headgate.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range []*counts{&t.mu.now, &t.mu.all} {
-		c.by[d.Source]++
-		c.longest = max(c.longest, took)
+	switch {
+	case e.Type == headgate.EventCircuit:
+		t.mu.changes = append(t.mu.changes, e.Circuit)
+	case e.Type == headgate.EventDecision && e.Err == nil:
+		for _, c := range []*counts{&t.mu.now, &t.mu.all} {
+			c.by[e.Decision.Source]++
+			c.longest = max(c.longest, e.Duration)
+		}
 	}
-}
-
-// Changed notes a change of a circuit.
-func (t *tally) Changed(c headgate.Change) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.mu.changes = append(t.mu.changes, c)
 }
 
 // failed notes a call that got an error for an answer.

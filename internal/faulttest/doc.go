@@ -39,7 +39,7 @@ func Limiter(t testing.TB, s backend.Store, policies ...headgate.Policy) *headga
 
 // Used returns what is counted for a key.
 func Used(t testing.TB, l *headgate.Limiter, key string) int64 {
-	d, err := l.Peek(context.Background(), key, 0)
+	d, err := l.Peek(context.Background(), headgate.Call{Key: key})
 	if err != nil || d.Err != nil {
 		t.Error(err, d.Err)
 	}

@@ -43,14 +43,17 @@ type counts struct {
 	begin                      time.Time
 }
 
-// Changed and Decided make counts an observer.
-func (c *counts) Changed(change headgate.Change) {
-	if change.To == "open" {
+// observe is the observer.
+func (c *counts) observe(e headgate.Event) {
+	switch {
+	case e.Type == headgate.EventCircuit && e.Circuit.To == "open":
 		c.openings.Add(1)
+	case e.Type == headgate.EventDecision && e.Err == nil:
+		c.decided(&e.Decision)
 	}
 }
 
-func (c *counts) Decided(d headgate.Decision, _ time.Duration) {
+func (c *counts) decided(d *headgate.Decision) {
 	if d.Source == headgate.FromStore || d.Source == headgate.FromDenyCache {
 		c.store.Add(1)
 		return
@@ -83,7 +86,7 @@ var bucket = headgate.Policy{Name: "bucket", Algorithm: algo.TokenBucket(algo.Pe
 
 // limiter returns a limiter on s that is observed.
 func (c *counts) limiter(t testing.TB, s backend.Store, ps ...headgate.Policy) *headgate.Limiter {
-	l, err := headgate.New(s, ps, &headgate.Options{Observer: c})
+	l, err := headgate.New(s, ps, &headgate.Options{Observer: c.observe})
 	require.NoError(t, err)
 	return l
 }
@@ -359,12 +362,12 @@ func (h *Healthy) DenyCacheOverLink(t *testing.T, link time.Duration, turns int,
 	var ratios []float64
 	for turn := range turns {
 		var medians [2]time.Duration
-		for i, denyFor := range []time.Duration{0, -1} {
+		for i, denyCacheTTL := range []time.Duration{0, -1} {
 			seen := &counts{begin: time.Now()}
-			l, err := headgate.New(h.Open(Pool{}), []headgate.Policy{drip}, &headgate.Options{Observer: seen, DenyFor: denyFor})
+			l, err := headgate.New(h.Open(Pool{}), []headgate.Policy{drip}, &headgate.Options{Observer: seen.observe, DenyCacheTTL: denyCacheTTL})
 			require.NoError(t, err)
 			medians[i] = passing(l, fmt.Sprint("k", turn, i), d)
-			require.Zero(t, seen.undecided.Load(), "%v, DenyFor %v: %s", link, denyFor, seen.why())
+			require.Zero(t, seen.undecided.Load(), "%v, DenyCacheTTL %v: %s", link, denyCacheTTL, seen.why())
 		}
 		ratios = append(ratios, float64(medians[0])/float64(medians[1]))
 		t.Logf("link %v: passing calls' p50 %v with the cache, %v without", link, medians[0], medians[1])

@@ -141,6 +141,7 @@ func (b *batch) fly() bool {
 	}
 	if end.Took > 0 {
 		q.note(script.Now(), calls, groups, end.Took)
+		q.server.Answered(calls, groups, end.Took)
 	}
 	if end.Reusable {
 		clear(b.named)

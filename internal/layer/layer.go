@@ -81,6 +81,8 @@ type Guard interface {
 	Enter(node string) (leave func(error), err error)
 	// Gone removes the circuit of a node that has left.
 	Gone(node string)
+	// Batch notes a round trip that was answered.
+	Batch(b backend.Batch, took time.Duration)
 }
 
 // SetGuard makes g the store's guard, in place of any earlier one.
@@ -98,6 +100,13 @@ func (s *Shared) Enter(node string) (leave func(error), err error) {
 func (s *Shared) Gone(node string) {
 	if g := s.guard.Load(); g != nil {
 		(*g).Gone(node)
+	}
+}
+
+// Batch tells the store's guard of a round trip that was answered.
+func (s *Shared) Batch(b backend.Batch, took time.Duration) {
+	if g := s.guard.Load(); g != nil {
+		(*g).Batch(b, took)
 	}
 }
 

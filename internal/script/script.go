@@ -73,6 +73,11 @@ func NewServer(client Client, node string, set Settings) *Server {
 	return s
 }
 
+// Answered reports a round trip that was answered to the store's observers.
+func (s *Server) Answered(calls, keys int, took time.Duration) {
+	s.shared.Batch(backend.Batch{Node: s.node, Calls: calls, Keys: keys}, took)
+}
+
 // Node returns the name that the server was made with.
 func (s *Server) Node() string { return s.node }
 

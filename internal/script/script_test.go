@@ -238,6 +238,8 @@ func (v *verdicts) Enter(string) (func(error), error) {
 
 func (v *verdicts) Gone(string) {}
 
+func (v *verdicts) Batch(backend.Batch, time.Duration) {}
+
 func (v *verdicts) count(x error) (n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

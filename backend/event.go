@@ -1,0 +1,46 @@
+package backend
+
+import "time"
+
+// EventType says what an Event is about, and so which of its fields are set.
+type EventType uint8
+
+// The types of events.
+const (
+	EventDecision EventType = iota + 1 // a call ended: a decision, or a returned error
+	EventCircuit                       // the circuit of a node changed
+	EventBatch                         // a round trip to a node ended with an answer
+)
+
+// Event is what an observer receives. It has room to grow: later releases may
+// add fields and types. An observer ignores types that it does not handle.
+type Event struct {
+	Type EventType
+
+	Op        Op            // EventDecision: what was asked
+	Key       string        // EventDecision: the key, as the caller names it
+	Policies  []Policy      // EventDecision: the limiter's policies; shared, never to be written
+	Decision  Decision      // EventDecision: the answer; zero where Err is not nil
+	Err       error         // EventDecision: the error that the call returned
+	Duration  time.Duration // EventDecision: of the whole call. EventBatch: of the round trip
+	StoreTime time.Duration // EventDecision: the part of Duration spent in the store; 0 where it was not asked
+
+	Circuit Change // EventCircuit
+	Batch   Batch  // EventBatch
+}
+
+// Change is a change of a node's circuit.
+type Change struct {
+	Node     string // the name of the circuit: the node's address
+	From, To string // "closed", "open" or "half-open"; To is Gone where the node has left the store
+}
+
+// Gone is what the circuit of a node changes to that has left a cluster.
+const Gone = "gone"
+
+// Batch is one round trip to a node.
+type Batch struct {
+	Node  string // as in Change
+	Calls int    // calls that it decided, at least 1
+	Keys  int    // keys that they were about, at least 1
+}
