@@ -180,7 +180,7 @@ func TestErrors(t *testing.T) {
 		retry, _ := details(t, err)
 		require.Nil(t, retry, name)
 	}
-	d, err := good.Peek(context.Background(), "k", 1)
+	d, err := good.Peek(context.Background(), headgate.Call{Key: "k"})
 	require.NoError(t, err)
 	require.Zero(t, d.Used)
 }
