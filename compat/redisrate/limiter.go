@@ -38,7 +38,7 @@ func newLimiter(s backend.Store) *Limiter {
 	if err != nil {
 		return &Limiter{err: err}
 	}
-	exact, err := headgate.New(s, some, &headgate.Options{DenyFor: -1})
+	exact, err := headgate.New(s, some, &headgate.Options{DenyCacheTTL: -1})
 	return &Limiter{s, l, exact, err}
 }
 
@@ -122,5 +122,5 @@ var errZero = &headgate.InvalidError{
 }
 
 func peek(ctx context.Context, by *headgate.Limiter, key string, n int64) (headgate.Decision, error) {
-	return by.Peek(ctx, key, n)
+	return by.Peek(ctx, headgate.Call{Key: key, Costs: []int64{n}})
 }
