@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,6 +16,9 @@ import (
 	"github.com/headgate-go/headgate/internal/redistest"
 )
 
+// small is enough to see that a workload runs.
+var small = settings{runs: 1, length: 40 * time.Millisecond, keys: 200, many: 500, most: 16}
+
 // The test binary is its own child, as the benchmark is.
 func TestMain(m *testing.M) {
 	if child() {
@@ -23,18 +28,18 @@ func TestMain(m *testing.M) {
 }
 
 // TestEveryWorkload runs all of them in small: the figures mean nothing, but
-// each has to be there, and the document with its pictures.
+// each has to be there, and the document.
 func TestEveryWorkload(t *testing.T) {
 	redistest.Shared(t) // skips where there is no server, which a benchmark must not
-	b := newBench(settings{runs: 1, length: 40 * time.Millisecond, keys: 200, many: 500, most: 1000, crowd: 16, crowded: 32})
+	b := newBench(small)
 	t.Cleanup(b.stage.close)
 	r, err := b.all(regexp.MustCompile(""))
 	if err != nil {
 		t.Fatal(err)
 	}
 	turns := map[string]int{}
-	for _, trial := range trials() {
-		turns[trial.name] = trial.times(1)
+	for _, w := range workloads() {
+		turns[w.name] = w.times(1)
 	}
 	for _, table := range r.Tables {
 		for _, row := range table.Rows {
@@ -55,61 +60,58 @@ func TestEveryWorkload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, trial := range trials() {
-		if !strings.Contains(string(text), "### "+trial.name) {
-			t.Errorf("%s is not in the document", trial.name)
-		}
-	}
-	for _, chart := range r.Charts() {
-		if _, err := os.Stat(filepath.Join(dir, "benchmarks-"+chart+".svg")); err != nil {
-			t.Error(err)
+	for _, w := range workloads() {
+		if !strings.Contains(string(text), "| "+w.name) {
+			t.Errorf("%s is not in the document", w.name)
 		}
 	}
 }
 
-// TestSeatFillsOnceWhatAServerKeeps: a hot key before them must not pass for
-// all keys.
-func TestSeatFillsOnceWhatAServerKeeps(t *testing.T) {
+// TestCompareRunsBothBinaries: an order for a fleet and one for a cluster.
+func TestCompareRunsBothBinaries(t *testing.T) {
+	redistest.Shared(t)
+	caller := filepath.Join(t.TempDir(), "caller")
+	if out, err := exec.Command("go", "build", "-o", caller, "./fleet/caller").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b := newBench(small)
+	t.Cleanup(b.stage.close)
+	sides := []func() *exec.Cmd{self("caller"), func() *exec.Cmd { return exec.Command(caller) }}
+	for _, w := range workloads() {
+		if w.name != "redis/uniform/16x4" && w.name != "cluster/zipf/512" {
+			continue
+		}
+		r, err := b.byTurns(w, sides, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.ratio.Runs) != 2 || r.this.Median() == 0 || r.other.Median() == 0 {
+			t.Errorf("%s: %v decisions per second here, %v there", w.name, r.this.Runs, r.other.Runs)
+		}
+	}
+}
+
+// TestKeysAreFilledOnce: a hot key before them must not pass for all keys.
+func TestKeysAreFilledOnce(t *testing.T) {
 	var filled atomic.Int64
 	m := peers.Maker{Name: "counting", Make: func(peers.Limit) (*peers.Subject, error) {
-		return &peers.Subject{Fill: func(string) load.Answer {
+		return &peers.Subject{Fill: func(context.Context, string) load.Answer {
 			filled.Add(1)
 			return load.Passed
 		}}, nil
 	}}
-	b := newBench(settings{keys: 100})
+	b := newBench(settings{})
 	for _, c := range []struct {
-		place string
-		keys  load.Keys
-		want  int64
-	}{{server, hot(b), 1}, {server, uniform(b), 100}, {server, zipf(b), 0}, {cluster, zipf(b), 100}, {memory, hot(b), 1}, {memory, hot(b), 1}} {
+		place, keys string
+		want        int64
+	}{{server, "hot", 1}, {server, "uniform", 100}, {server, "zipf", 0}, {cluster, "zipf", 100}, {memory, "hot", 1}, {memory, "hot", 1}} {
 		filled.Store(0)
-		if err := b.seat(trial{place: c.place, fill: 4}, &guest{Maker: m, keys: c.keys}); err != nil {
+		s := subject{Maker: m, workload: workload{place: c.place, fill: 4}, names: load.Named(c.keys, 100)}
+		if err := b.fill(&s); err != nil {
 			t.Fatal(err)
 		}
 		if got := filled.Load(); got != c.want {
-			t.Errorf("%s: %d of %d keys were filled, want %d", c.place, got, len(c.keys.Names()), c.want)
-		}
-	}
-}
-
-// TestTargetsNameSubjects: a claim about a subject that does not take part
-// would never be judged.
-func TestTargetsNameSubjects(t *testing.T) {
-	redistest.Shared(t)
-	b := newBench(defaults)
-	t.Cleanup(b.stage.close)
-	for _, trial := range trials() {
-		names := map[string]bool{"": true, "fastest peer": true}
-		for _, m := range trial.makers(b) {
-			names[m.Name] = true
-		}
-		for _, m := range trial.metrics {
-			for _, target := range m.Targets {
-				if !names[target.Of] || !names[target.Against] {
-					t.Errorf("%s, %s: %q against %q", trial.name, m.Name, target.Of, target.Against)
-				}
-			}
+			t.Errorf("%s, %s: %d keys were filled, want %d", c.place, c.keys, got, c.want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-go/headgate/bench/load"
 	"github.com/headgate-go/headgate/bench/peers"
 	"github.com/headgate-go/headgate/bench/report"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -19,30 +18,26 @@ const (
 	slots     = 16384
 )
 
-func clusterTrials() []trial {
-	on := func(name, about string, keys func(*bench) load.Keys, least float64) trial {
-		return trial{
-			place: cluster, name: "cluster/" + name + "/512", about: about + " 512 callers, three primaries.",
-			metrics: []report.Metric{drawn(cluster, metric(decisions, beats(least, redisRate)))},
-			makers:  onCluster, keys: keys, fill: 64, turn: apart,
-		}
+const aboutCluster = `A Redis Cluster of three primaries without replicas, 512 callers in one process.
+Headgate and redis_rate each have go-redis's default cluster client.`
+
+func clusterWorkloads() []workload {
+	var all []workload
+	for _, w := range []struct {
+		keys  string
+		least float64
+	}{{"hot", 15}, {"zipf", 3.5}, {"uniform", 2.4}} {
+		all = append(all, workload{
+			place: cluster, name: "cluster/" + w.keys + "/512", subjects: onCluster, keys: w.keys, limit: peers.Roomy,
+			callers: 512, policies: 1, fill: 64, turn: closed,
+			metrics: []report.Metric{metric(decisions, beats(w.least, redisRate))},
+		})
 	}
-	return []trial{
-		on("hot", "One key.", hot, 18),
-		on("zipf", "100,000 keys, the k-th called in proportion to 1/k^1.1.", zipf, 3.5),
-		on("uniform", "100,000 keys, each as likely.", uniform, 2.4),
-	}
+	return all
 }
 
 func onCluster(b *bench) []peers.Maker {
 	return []peers.Maker{peers.HeadgateCluster(b.nodes()), peers.RedisRateCluster(b.nodes())}
-}
-
-// apart measures what needs nothing of the one server.
-func apart(b *bench, g *guest) (figures, error) {
-	s := load.Closed{Callers: b.crowd, For: b.length}.Run(g.keys, g.Allow)
-	failed, err := passing(&s)
-	return figures{map[string]float64{decisions: s.Rate()}, failed}, err
 }
 
 // nodes are the addresses of a cluster of three primaries. redistest's has a
@@ -51,18 +46,17 @@ func (b *bench) nodes() []string {
 	if b.cluster != nil {
 		return b.cluster
 	}
-	var admins []*redis.Client
 	for range primaries {
 		s := redistest.Start(b.stage, "--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1")
 		b.cluster = append(b.cluster, s.Addr())
-		admins = append(admins, s.Client(b.stage))
+		b.primaries = append(b.primaries, s.Client(b.stage))
 	}
-	for i, admin := range admins {
+	for i, admin := range b.primaries {
 		if err := b.meet(i, admin); err != nil {
 			b.stage.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(30 * time.Second); !agreed(admins); {
+	for end := time.Now().Add(30 * time.Second); !agreed(b.primaries); {
 		if time.Now().After(end) {
 			b.stage.Fatal("the cluster did not come together")
 		}
@@ -88,7 +82,7 @@ func (b *bench) meet(i int, admin *redis.Client) error {
 	return err
 }
 
-// agreed: every node serves, and knows all slots and all others.
+// agreed is whether every node serves, with all slots and all others in sight.
 func agreed(admins []*redis.Client) bool {
 	for _, admin := range admins {
 		info := admin.ClusterInfo(ctx).Val()

@@ -31,7 +31,13 @@ func (b *bench) facts() []report.Fact {
 	if b.server != nil {
 		all = append(all, report.Fact{Name: "Redis", Value: b.version()})
 	}
-	return append(all, report.Fact{Name: "runs", Value: fmt.Sprintf("%d of %v; in memory of %v; of Poisson arrivals %d of %v", b.runs, b.length, b.length/2, b.runs*often, b.length/quarter)})
+	if b.capacity > 0 {
+		all = append(all, report.Fact{Name: "redis_rate's capacity", Value: report.Figure(b.capacity) + " per second"})
+	}
+	if len(b.late) > 0 {
+		all = append(all, report.Fact{Name: "Poisson arrivals begun late by", Value: b.lateness(0.50) + " µs (p50), " + b.lateness(0.99) + " µs (p99)"})
+	}
+	return append(all, report.Fact{Name: "turns", Value: fmt.Sprintf("%d of %v; of Poisson arrivals %d of %v", b.runs, b.length, b.runs*often, b.length/quarter)})
 }
 
 // command leaves out where the files went: that is the machine's own affair.
@@ -109,19 +115,19 @@ func modules() []report.Fact {
 	return all
 }
 
-// selfRemarks are what the run noticed of itself.
-func (b *bench) selfRemarks() []string {
-	if b.runs < defaults.runs || b.length < defaults.length {
-		b.notes = append([]string{"**This was a short run.** It shows the form; what it says is coarse."}, b.notes...)
-	}
+// lateness is how late arrivals were begun: it is part of every wait.
+func (b *bench) lateness(q float64) string {
+	return report.Figure(float64(load.Quantile(b.late, q)) / float64(time.Microsecond))
+}
+
+// notes are what the run noticed of itself.
+func (b *bench) notes() []string {
+	var all []string
 	if b.load >= float64(runtime.NumCPU()) { // less is what compiling the benchmark leaves
-		b.notes = append([]string{"**The machine had other work to do.** The figures are too low, and the ratios are chance."}, b.notes...)
+		all = append(all, "**The machine had other work to do.** The figures are too low, and the ratios are chance.")
 	}
-	if len(b.late) == 0 {
-		return b.notes
+	if b.runs < defaults.runs || b.length < defaults.length {
+		all = append(all, "**This was a short run.** It shows the form; its figures are coarse.")
 	}
-	late := func(q float64) string {
-		return report.Figure(float64(load.Quantile(b.late, q)) / float64(time.Microsecond))
-	}
-	return append(b.notes, fmt.Sprintf("Arrivals were begun late, which is part of every wait: by %s µs (p50), %s µs (p99).", late(0.50), late(0.99)))
+	return all
 }

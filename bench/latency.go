@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
-	"time"
 
 	"github.com/headgate-go/headgate/bench/load"
 	"github.com/headgate-go/headgate/bench/peers"
@@ -13,141 +13,113 @@ import (
 const (
 	latency    = "latency"
 	bareScript = "plain EVALSHA"
-	wireDelay  = time.Millisecond
 
-	// Poisson arrivals are measured often and shortly: what the host does for some
-	// milliseconds is most of a long run's p99.9, but few short ones meet it.
-	// Of two limiters that are the same (redis_rate, twice) one in three ratios
-	// was above 1.1 by medians of five seconds each; by medians of sixty quarters
-	// it is one in 25 of p99, one in ten of p99.9.
+	// Poisson arrivals are measured often and shortly: a pause of the host is most
+	// of a long run's tail, and few short ones meet it. Of two limiters that are
+	// the same one in three ratios of p99.9 is above 1.1 by medians of five
+	// seconds, one in ten by medians of sixty quarters of a second.
 	often   = 12
 	quarter = 4
 )
 
-func latencyTrials() []trial {
-	all := []trial{
-		inTime("lone", "100,000 keys, each as likely. One caller; Headgate and the plain script through the same client.",
-			sameClient, alone, drawn(latency, metric(p50, within(1.1, bareScript))), metric(p99, within(1.3, bareScript)), metric(allocations, within(6, ""))),
-		inTime("paced", "100,000 keys, each as likely. 32 callers, together 5,000 calls a second at even distances; Headgate and the plain script through the same client.",
-			sameClient, paced, drawn(latency, metric(p50, within(1.2, bareScript))), metric(p99)),
+const aboutLatency = `A lone caller waits for each answer before it calls again; "plain EVALSHA" is the script of the section above, through the same go-redis client.
+"lone-link" is through a proxy that makes a round trip half a millisecond longer.
+Poisson arrivals come at 30, 60 and 90 % of redis_rate's capacity (512 callers in closed loops), each on a goroutine of its own; a wait counts from the instant of arrival.
+All have 100,000 keys, each as likely.`
+
+func latencyWorkloads() []workload {
+	all := []workload{
+		waiting("lone", func(b *bench) []peers.Maker { return sameClient(b, b.addr()) }, alone, metric(p50, within(1.5, bareScript)), metric(p99)),
+		waiting("lone-link", func(b *bench) []peers.Maker { return sameClient(b, b.behindLink()) }, alone, metric(p50, within(1.1, bareScript)), metric(p99)),
 	}
-	for _, link := range []string{"loopback", "1ms"} {
-		for _, load := range []int{30, 60, 90} {
-			all = append(all, poisson(link, load))
-		}
+	for _, percent := range []int{30, 60, 90} {
+		w := waiting(fmt.Sprintf("poisson/%d", percent), pair, poisson(percent),
+			metric(p50, within(1.1, redisRate)), metric(p99, within(1.2, redisRate)))
+		w.runs = often
+		all = append(all, w)
 	}
 	return all
 }
 
-func inTime(name, about string, makers func(*bench) []peers.Maker, turn func(*bench, *guest) (figures, error), metrics ...report.Metric) trial {
-	return trial{
-		place: latency, name: "latency/" + name, about: about, metrics: metrics,
-		makers: makers, keys: uniform, fill: 64, turn: turn,
+func waiting(name string, subjects func(*bench) []peers.Maker, turn func(*bench, *subject) (figures, error), metrics ...report.Metric) workload {
+	return workload{
+		place: latency, name: "latency/" + name, subjects: subjects, keys: "uniform", limit: peers.Roomy,
+		callers: 1, policies: 1, fill: 64, turn: turn, metrics: metrics,
 	}
 }
 
-// sameClient: one client with the defaults for all three.
-func sameClient(b *bench) []peers.Maker {
-	client, hangUp := peers.Own(b.addr())()
+// sameClient gives both one client with the defaults.
+func sameClient(b *bench, addr string) []peers.Maker {
+	client, hangUp := peers.Own(addr)()
 	b.stage.Cleanup(hangUp)
 	dial := peers.Shared(client)
-	return []peers.Maker{peers.Headgate(dial, 1), peers.Plain(dial), peers.RedisRate(dial)}
+	return []peers.Maker{peers.Headgate(dial, 1), peers.Plain(dial)}
 }
 
-func alone(b *bench, g *guest) (figures, error) {
-	s := load.Closed{Callers: 1, For: b.length, Time: 1}.Run(g.keys, g.Allow)
-	failed, err := passing(&s)
-	f := figures{waits(&s), failed}
-	f.by[allocations] = float64(s.Mallocs) / s.Decisions()
-	return f, err
+func alone(b *bench, s *subject) (figures, error) {
+	sample := load.Closed{Callers: 1, For: b.length, Time: true}.Run(s.names, s.Allow)
+	failed, err := s.undecided(&sample)
+	return figures{waits(&sample), failed}, err
 }
 
-func paced(b *bench, g *guest) (figures, error) {
-	s := load.Paced{Callers: 32, Rate: 5000, For: b.length}.Run(g.keys, g.Allow)
-	failed, err := passing(&s)
-	return figures{waits(&s), failed}, err
-}
-
-// poisson is a load in percent of what redis_rate carries over the same link.
-func poisson(link string, percent int) trial {
-	about := fmt.Sprintf("100,000 keys, each as likely. Calls arrive by a Poisson process at %d %% of redis_rate's capacity, each on a goroutine of its own; a wait counts from the instant of arrival.", percent)
-	name := fmt.Sprintf("poisson/%d", percent)
-	if link != "loopback" {
-		about += " Through a proxy that makes a round trip one millisecond longer."
-		name = fmt.Sprintf("poisson-%s/%d", link, percent)
-	}
-	at := func(b *bench) string {
-		if link == "loopback" {
-			return b.addr()
+// poisson is a load in percent of what redis_rate carries.
+func poisson(percent int) func(*bench, *subject) (figures, error) {
+	return func(b *bench, s *subject) (figures, error) {
+		rate, err := b.carried()
+		if err != nil {
+			return figures{}, err
 		}
-		return b.behindWire()
+		sample := load.Open{Rate: rate * float64(percent) / 100, For: b.length / quarter, Seed: uint64(s.run)}.Run(s.names, s.Allow)
+		b.late = append(b.late, sample.Late...)
+		failed, err := s.undecided(&sample)
+		return figures{waits(&sample), failed}, err
 	}
-	t := inTime(name, about,
-		func(b *bench) []peers.Maker {
-			dial := peers.Own(at(b))
-			return []peers.Maker{peers.Headgate(dial, 1), peers.RedisRate(dial), again(peers.RedisRate(dial))}
-		},
-		func(b *bench, g *guest) (figures, error) {
-			rate, err := b.carried(link, at(b))
-			if err != nil {
-				return figures{}, err
-			}
-			s := load.Open{Rate: rate * float64(percent) / 100, For: b.length / quarter, Seed: uint64(g.run)}.Run(g.keys, g.Allow)
-			failed, err := passing(&s)
-			b.lateness(&s)
-			return figures{waits(&s), failed}, err
-		},
-		drawn(latency, metric(p50, within(1.1, redisRate))), drawn(latency, metric(p99, within(1.1, redisRate))), metric(p999, within(1.1, redisRate)))
-	t.often = often
-	return t
 }
 
-// again is the same subject a second time: what stands between the two is
-// chance.
-func again(m peers.Maker) peers.Maker {
-	m.Name += ", again"
-	return m
-}
-
-// carried is redis_rate's capacity over a link: the median of three
-// measurements of callers in closed loops, once in a run.
-func (b *bench) carried(link, addr string) (float64, error) {
-	if b.capacity[link] > 0 {
-		return b.capacity[link], nil
+// carried is redis_rate's capacity: the median of three measurements of callers
+// in closed loops, once in a run.
+func (b *bench) carried() (float64, error) {
+	if b.capacity > 0 {
+		return b.capacity, nil
 	}
-	s, err := peers.RedisRate(peers.Own(addr)).Make(peers.Roomy)
+	s, err := peers.RedisRate(peers.Own(b.addr())).Make(peers.Roomy)
 	if err != nil {
 		return 0, err
 	}
 	defer s.Close()
 	var rates []float64
 	for range 3 {
-		sample := load.Closed{Callers: b.crowd, For: b.length}.Run(uniform(b), s.Allow)
+		sample := load.Closed{Callers: b.most, For: b.length}.Run(load.Named("uniform", b.keys), s.Allow)
 		rates = append(rates, sample.Rate())
 	}
 	slices.Sort(rates)
-	b.capacity[link] = rates[1]
-	b.notes = append(b.notes, fmt.Sprintf("redis_rate's capacity, 512 callers in closed loops (%s): %s decisions a second.", link, report.Figure(rates[1])))
-	return rates[1], nil
+	b.capacity = rates[1]
+	return b.capacity, nil
 }
 
-// behindWire is the server's address through the proxy, which is a process of
+// behindLink is the server's address through the proxy, which is a process of
 // its own: its goroutines would stand in one queue with the callers'.
-func (b *bench) behindWire() string {
-	if b.wire != "" {
-		return b.wire
+func (b *bench) behindLink() string {
+	if b.link != "" {
+		return b.link
 	}
-	p, err := spawn("wire")
+	cmd := self("link")()
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		b.stage.Fatal(err)
 	}
-	b.stage.Cleanup(func() { _ = p.close() })
-	fmt.Fprintln(p.in, b.addr(), int64(wireDelay))
-	if _, err := fmt.Fscanln(p.out, &b.wire); err != nil {
+	out, err := cmd.StdoutPipe()
+	if err != nil {
 		b.stage.Fatal(err)
 	}
-	return b.wire
+	if err := cmd.Start(); err != nil {
+		b.stage.Fatal(err)
+	}
+	b.stage.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
+	fmt.Fprintln(in, b.addr())
+	if _, err := fmt.Fscanln(out, &b.link); err != nil {
+		b.stage.Fatal(err)
+	}
+	return b.link
 }
-
-// lateness keeps how late arrivals were begun: it is part of every wait.
-func (b *bench) lateness(s *load.Sample) { b.late = append(b.late, s.Late...) }

@@ -1,9 +1,10 @@
 // Bench measures Headgate against the limiters that people use today, all in
-// one run, on servers that it starts itself. It prints a table a workload and
-// writes benchmarks.md with its pictures.
+// one run, on servers that it starts itself. It prints a table per workload and
+// writes benchmarks.md.
 //
-//	go run .                                    # all, some 11 minutes
+//	go run .                                    # all, some 13 minutes
 //	go run . -only redis/hot -runs 1 -for 300ms # a glance; writes nothing
+//	go run . -against ../before/caller          # Headgate with an older Headgate, by turns
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,32 +27,35 @@ func main() {
 	s := defaults
 	only := flag.String("only", "", "regular expression: the workloads to run; then nothing is written unless -out is given")
 	flag.IntVar(&s.runs, "runs", s.runs, "measurements of each subject in each workload")
-	flag.DurationVar(&s.length, "for", s.length, "length of a measurement; those in memory take half of it")
-	out := flag.String("out", "../docs", "directory for benchmarks.md and the pictures")
+	flag.DurationVar(&s.length, "for", s.length, "length of a measurement")
+	out := flag.String("out", "../docs", "directory for benchmarks.md")
+	against := flag.String("against", "", "binary of fleet/caller from another commit: compare Headgate with it by turns, on redis/ and cluster/")
+	turns := flag.Int("turns", 7, "turns of each side, with -against")
 	flag.Parse()
-	if s.runs < 1 || s.length <= 0 || flag.NArg() > 0 {
+	chosen, err := regexp.Compile(*only)
+	if err != nil || s.runs < 1 || s.length <= 0 || *turns < 1 || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(s, *only, *out); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	b := newBench(s)
+	defer b.stage.close()
+	if *against != "" {
+		err = b.compare(*against, *turns, chosen)
+	} else {
+		err = b.report(chosen, *out)
+	}
+	if err != nil {
+		b.stage.Fatal(err)
 	}
 }
 
-func run(s settings, only, out string) error {
-	chosen, err := regexp.Compile(only)
-	if err != nil {
-		return err
-	}
-	b := newBench(s)
-	defer b.stage.close()
+func (b *bench) report(chosen *regexp.Regexp, out string) error {
 	r, err := b.all(chosen)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%d of %d targets hold\n", r.Held(), len(r.Verdicts()))
-	if only != "" && !given("out") {
+	fmt.Printf("\n%d of %d targets hold\n", r.Held(), r.Claimed())
+	if chosen.String() != "" && !given("out") {
 		return nil
 	}
 	r.Machine, r.Modules = b.facts(), modules()
@@ -64,9 +69,9 @@ func given(name string) bool {
 }
 
 func (b *bench) all(chosen *regexp.Regexp) (*report.Report, error) {
-	r := &report.Report{}
+	r := &report.Report{About: map[string]string{memory: aboutMemory, server: aboutServer, cluster: aboutCluster, latency: aboutLatency}}
 	begin := time.Now()
-	for _, t := range trials() {
+	for _, t := range workloads() {
 		if !chosen.MatchString(t.name) {
 			continue
 		}
@@ -79,21 +84,17 @@ func (b *bench) all(chosen *regexp.Regexp) (*report.Report, error) {
 		}
 		r.Tables = append(r.Tables, tables...)
 	}
-	r.Notes = b.selfRemarks()
+	r.Notes = b.notes()
 	fmt.Printf("\ntook %v\n", time.Since(begin).Round(time.Second))
 	return r, nil
 }
 
-// trials are all workloads, in the order of the document.
-func trials() []trial {
-	var all []trial
-	for _, some := range [][]trial{memoryTrials(), serverTrials(), otherServerTrials(), clusterTrials(), latencyTrials()} {
-		all = append(all, some...)
-	}
-	return all
+// workloads are all, in the order of the document.
+func workloads() []workload {
+	return slices.Concat(memoryWorkloads(), serverWorkloads(), clusterWorkloads(), latencyWorkloads())
 }
 
-// write puts the document and its pictures into a directory.
+// write puts the document into a directory.
 func write(r *report.Report, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -102,18 +103,5 @@ func write(r *report.Report, dir string) error {
 	if err := r.Markdown(&text); err != nil {
 		return err
 	}
-	files := map[string]string{"benchmarks.md": text.String()}
-	for _, chart := range r.Charts() {
-		var picture strings.Builder
-		if err := r.SVG(&picture, chart); err != nil {
-			return err
-		}
-		files["benchmarks-"+chart+".svg"] = picture.String()
-	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), []byte(text.String()), 0o644)
 }

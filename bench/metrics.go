@@ -10,22 +10,14 @@ import (
 // The metrics, by which figures are known.
 const (
 	decisions   = "decisions"
-	serverCPU   = "server CPU"
-	clientCPU   = "client CPU"
 	allocations = "allocations"
-	bytesKey    = "bytes a key"
-	scripts     = "scripts at the server"
-	connections = "connections"
-	gcShare     = "collector"
+	bytesKey    = "bytes per key"
 	p50         = "p50"
 	p99         = "p99"
-	p999        = "p99.9"
 )
 
 var units = map[string]string{
-	decisions: "decisions/s", serverCPU: "µs a decision", clientCPU: "µs a decision",
-	allocations: "allocations a decision", bytesKey: "bytes", scripts: "EVALSHA/s",
-	connections: "connections", gcShare: "% of all CPU", p50: "µs", p99: "µs", p999: "µs",
+	decisions: "per second", allocations: "per decision", bytesKey: "bytes", p50: "µs", p99: "µs",
 }
 
 // metric is one with its targets. Of most, less is better.
@@ -33,28 +25,25 @@ func metric(name string, targets ...report.Target) report.Metric {
 	return report.Metric{Name: name, Unit: units[name], Lower: name != decisions, Targets: targets}
 }
 
-// drawn is one that is shown in a picture.
-func drawn(chart string, m report.Metric) report.Metric {
-	m.Chart = chart
-	return m
-}
-
-func atLeast(bound float64, of, against string) report.Target {
-	return report.Target{Of: of, Against: against, AtLeast: true, Bound: bound}
-}
-
 func atMost(bound float64, of, against string) report.Target {
 	return report.Target{Of: of, Against: against, Bound: bound}
 }
 
-// beats is for Headgate's decisions/s on Redis.
-func beats(bound float64, peer string) report.Target { return atLeast(bound, "headgate", peer) }
-
 // within is for what Headgate takes.
-func within(bound float64, peer string) report.Target { return atMost(bound, "headgate", peer) }
+func within(bound float64, peer string) report.Target { return atMost(bound, ours, peer) }
+
+// beats is for Headgate's decisions per second.
+func beats(bound float64, peer string) report.Target {
+	return report.Target{Of: ours, Against: peer, AtLeast: true, Bound: bound}
+}
+
+// published is a ratio that is shown and has no bound.
+func published(peer string) report.Target {
+	return report.Target{Of: ours, Against: peer, Published: true}
+}
 
 // waits are a sample's quantiles in µs.
 func waits(s *load.Sample) map[string]float64 {
 	us := func(q float64) float64 { return float64(load.Quantile(s.Waits, q)) / float64(time.Microsecond) }
-	return map[string]float64{p50: us(0.50), p99: us(0.99), p999: us(0.999)}
+	return map[string]float64{p50: us(0.50), p99: us(0.99)}
 }

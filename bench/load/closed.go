@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -13,7 +14,7 @@ import (
 type Closed struct {
 	Callers int
 	For     time.Duration
-	Time    int    // each so many calls is timed; 0 is none
+	Time    bool   // each call is timed
 	Between func() // called after the warm-up; nil is nothing
 }
 
@@ -33,11 +34,11 @@ func (c Closed) round(keys Keys, call Call, d time.Duration) Sample {
 	tallies := make([]tally, c.Callers)
 	m := gather(c.Callers, func(i int) func(time.Time) {
 		w, t := keys.walk(i, c.Callers), &tallies[i]
-		if c.Time == 0 {
+		if !c.Time {
 			return func(time.Time) { count(&w, t, call, &stop) }
 		}
 		t.waits = make([]time.Duration, 0, int(d.Seconds()*1e6)+1024) // never grown while we measure
-		return func(time.Time) { clock(&w, t, call, &stop, c.Time) }
+		return func(time.Time) { clock(&w, t, call, &stop) }
 	}, func() {
 		time.Sleep(d)
 		stop.Store(true)
@@ -48,18 +49,6 @@ func (c Closed) round(keys Keys, call Call, d time.Duration) Sample {
 		s.add(&tallies[i])
 	}
 	return s
-}
-
-// Until keeps callers calling until done, and counts nothing.
-func Until(done <-chan struct{}, callers int, keys Keys, call Call) {
-	var stop atomic.Bool
-	gather(callers, func(i int) func(time.Time) {
-		w := keys.walk(i, callers)
-		return func(time.Time) { count(&w, new(tally), call, &stop) }
-	}, func() {
-		<-done
-		stop.Store(true)
-	})
 }
 
 // gather prepares all callers, starts them at once, tells them when that was,
@@ -90,20 +79,19 @@ func gather(callers int, prepare func(i int) func(begin time.Time), meanwhile fu
 }
 
 func count(w *walk, t *tally, call Call, stop *atomic.Bool) {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
 	for !stop.Load() {
-		t.count[call(w.next())]++
+		t.count[call(ctx, w.next())]++
 	}
 }
 
-func clock(w *walk, t *tally, call Call, stop *atomic.Bool, each int) {
-	for i := 0; !stop.Load(); i++ {
-		key := w.next()
-		if i%each != 0 {
-			t.count[call(key)]++
-			continue
-		}
-		begin := time.Now()
-		t.count[call(key)]++
+func clock(w *walk, t *tally, call Call, stop *atomic.Bool) {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	for !stop.Load() {
+		key, begin := w.next(), time.Now()
+		t.count[call(ctx, key)]++
 		t.waits = append(t.waits, time.Since(begin))
 	}
 }
@@ -117,8 +105,10 @@ func Fill(callers int, keys Keys, call Call) error {
 	var failed atomic.Int64
 	gather(callers, func(i int) func(time.Time) {
 		return func(time.Time) {
+			ctx, end := context.WithCancel(context.Background())
+			defer end()
 			for ; i < len(keys.names); i += callers {
-				if !insist(call, keys.names[i]) {
+				if !insist(ctx, call, keys.names[i]) {
 					failed.Add(1)
 					return
 				}
@@ -131,12 +121,12 @@ func Fill(callers int, keys Keys, call Call) error {
 	return nil
 }
 
-func insist(call Call, key string) bool {
-	if call(key) != Failed {
+func insist(ctx context.Context, call Call, key string) bool {
+	if call(ctx, key) != Failed {
 		return true
 	}
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		if call(key) != Failed {
+		if call(ctx, key) != Failed {
 			return true
 		}
 		time.Sleep(10 * time.Millisecond) // its circuit may be open

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"time"
@@ -25,6 +26,23 @@ func Delay(target string, d time.Duration) (net.Listener, error) {
 		}
 	}()
 	return ln, nil
+}
+
+// ServeDelay reads an address, delays what is sent there, writes where it
+// listens, and runs until its input ends.
+func ServeDelay(in io.Reader, out io.Writer, d time.Duration) error {
+	var addr string
+	if _, err := fmt.Fscanln(in, &addr); err != nil {
+		return err
+	}
+	ln, err := Delay(addr, d)
+	if err != nil {
+		return err
+	}
+	defer ln.Close()
+	fmt.Fprintln(out, ln.Addr())
+	_, err = io.Copy(io.Discard, in)
+	return err
 }
 
 func join(client net.Conn, target string, d time.Duration) {

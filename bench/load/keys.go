@@ -33,6 +33,20 @@ func Zipf(prefix string, n int, s float64) Keys {
 	return draw(prefix, n, func() uint32 { return uint32(z.Uint64()) })
 }
 
+// Named is "hot", "zipf" or "uniform" by its name: one key, or n of them, of
+// which the k-th is called in proportion to k^-1.1 or each as likely.
+func Named(kind string, n int) Keys {
+	switch kind {
+	case "hot":
+		return Hot("user:0")
+	case "zipf":
+		return Zipf("user:", n, 1.1)
+	case "uniform":
+		return Uniform("user:", n)
+	}
+	panic("bench: no keys are called " + kind)
+}
+
 func draw(prefix string, n int, next func() uint32) Keys {
 	size := 1 << 16
 	for size < 4*n {

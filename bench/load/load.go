@@ -4,6 +4,7 @@
 package load
 
 import (
+	"context"
 	"runtime"
 	"time"
 )
@@ -19,8 +20,9 @@ const (
 	Denied
 )
 
-// Call asks a limiter about one key.
-type Call func(key string) Answer
+// Call asks a limiter about one key. Each caller has a context of its own that
+// can end, as the handlers of an HTTP server have.
+type Call func(ctx context.Context, key string) Answer
 
 // Sample is what one measurement saw.
 type Sample struct {

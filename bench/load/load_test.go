@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"math"
 	"runtime"
 	"slices"
@@ -8,8 +9,6 @@ import (
 	"testing"
 	"time"
 )
-
-func pass(string) Answer { return Passed }
 
 func TestQuantileIsTheNearestRank(t *testing.T) {
 	waits := make([]time.Duration, 1000)
@@ -83,11 +82,11 @@ func draws(k Keys) map[string]int {
 func TestClosedCountsEveryCall(t *testing.T) {
 	var calls [3]atomic.Int64
 	var between [3]int64
-	s := Closed{Callers: 8, For: 20 * time.Millisecond, Time: 3, Between: func() {
+	s := Closed{Callers: 8, For: 20 * time.Millisecond, Time: true, Between: func() {
 		for i := range between {
 			between[i] = calls[i].Load()
 		}
-	}}.Run(Uniform("k", 10), func(string) Answer {
+	}}.Run(Uniform("k", 10), func(context.Context, string) Answer {
 		a := Answer(time.Now().UnixNano() / 100 % 3)
 		calls[a].Add(1)
 		return a
@@ -98,13 +97,13 @@ func TestClosedCountsEveryCall(t *testing.T) {
 		}
 	}
 	all := s.Count[0] + s.Count[1] + s.Count[2]
-	if n := int64(len(s.Waits)); n < all/3 || n > all/3+8 {
-		t.Errorf("%d of %d calls timed, want each third", n, all)
+	if n := int64(len(s.Waits)); n != all {
+		t.Errorf("%d of %d calls timed", n, all)
 	}
 }
 
 func TestHarnessAllocatesNothingACall(t *testing.T) {
-	s := Closed{Callers: 64, For: 50 * time.Millisecond}.Run(Hot("k"), func(string) Answer {
+	s := Closed{Callers: 64, For: 50 * time.Millisecond}.Run(Hot("k"), func(context.Context, string) Answer {
 		runtime.Gosched()
 		return Passed
 	})
@@ -117,7 +116,7 @@ func TestOpenCountsFromTheArrival(t *testing.T) {
 	// A subject that serves one at a time and takes 2 ms: at 1,000 arrivals a
 	// second all wait for those before them. A closed loop would not see it.
 	var busy = make(chan struct{}, 1)
-	s := Open{Rate: 1000, For: 100 * time.Millisecond, Seed: 1}.Run(Hot("k"), func(string) Answer {
+	s := Open{Rate: 1000, For: 100 * time.Millisecond, Seed: 1}.Run(Hot("k"), func(context.Context, string) Answer {
 		busy <- struct{}{}
 		time.Sleep(2 * time.Millisecond)
 		<-busy
@@ -131,16 +130,6 @@ func TestOpenCountsFromTheArrival(t *testing.T) {
 	}
 }
 
-func TestPacedKeepsItsPace(t *testing.T) {
-	s := Paced{Callers: 4, Rate: 1000, For: 200 * time.Millisecond}.Run(Uniform("k", 10), pass)
-	if s.Count[Passed] != 200 || len(s.Waits) != 200 {
-		t.Errorf("%d calls and %d waits, want 200", s.Count[Passed], len(s.Waits))
-	}
-	if s.Took < 190*time.Millisecond {
-		t.Errorf("all within %v", s.Took)
-	}
-}
-
 func TestFillAsksForEveryKeyUntilItIsDecided(t *testing.T) {
 	var asked [100]atomic.Int64
 	keys := Uniform("", len(asked))
@@ -148,7 +137,7 @@ func TestFillAsksForEveryKeyUntilItIsDecided(t *testing.T) {
 	for i, name := range keys.Names() {
 		at[name] = i
 	}
-	err := Fill(3, keys, func(key string) Answer {
+	err := Fill(3, keys, func(_ context.Context, key string) Answer {
 		if asked[at[key]].Add(1) < 2 {
 			return Failed
 		}

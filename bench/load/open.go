@@ -1,6 +1,7 @@
 package load
 
 import (
+	"context"
 	"math/rand/v2"
 	"runtime"
 	"sync"
@@ -51,7 +52,9 @@ func (o Open) round(keys Keys, call Call, arrivals []time.Duration) Sample {
 		s.Late[i] = time.Since(due)
 		go func() {
 			defer done.Done()
-			answers[i] = call(key)
+			ctx, end := context.WithCancel(context.Background())
+			defer end()
+			answers[i] = call(ctx, key)
 			s.Waits[i] = time.Since(due)
 		}()
 	}
@@ -59,47 +62,6 @@ func (o Open) round(keys Keys, call Call, arrivals []time.Duration) Sample {
 	m.stop(&s)
 	for _, a := range answers {
 		s.Count[a]++
-	}
-	return s
-}
-
-// Paced is callers that together make so many calls a second, at even
-// distances. A wait counts from the call, since a caller that is late has not
-// asked yet.
-type Paced struct {
-	Callers int
-	Rate    float64
-	For     time.Duration
-}
-
-// Run warms up as Closed does and measures.
-func (p Paced) Run(keys Keys, call Call) Sample {
-	p.round(keys, call, p.For/4)
-	runtime.GC()
-	return p.round(keys, call, p.For)
-}
-
-func (p Paced) round(keys Keys, call Call, d time.Duration) Sample {
-	step := time.Duration(float64(time.Second) / p.Rate)
-	turns := int(d / (step * time.Duration(p.Callers)))
-	tallies := make([]tally, p.Callers)
-	m := gather(p.Callers, func(i int) func(time.Time) {
-		w, t, bell := keys.walk(i, p.Callers), &tallies[i], newAlarm()
-		t.waits = make([]time.Duration, 0, turns)
-		return func(begin time.Time) {
-			defer bell.close()
-			for n := range turns {
-				bell.until(begin.Add(step * time.Duration(n*p.Callers+i)))
-				asked := time.Now()
-				t.count[call(w.next())]++
-				t.waits = append(t.waits, time.Since(asked))
-			}
-		}
-	}, func() {})
-	var s Sample
-	m.stop(&s)
-	for i := range tallies {
-		s.add(&tallies[i])
 	}
 	return s
 }

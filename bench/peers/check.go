@@ -1,7 +1,9 @@
 package peers
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/headgate-go/headgate/bench/load"
 )
@@ -13,9 +15,6 @@ const (
 	checkTry  = 5
 )
 
-// floorCalls are those of a floor's check: some flights of each limiter.
-const floorCalls = 6 * flightCalls
-
 // Check holds a subject to its limit before it is timed: of 32 calls in a row
 // on a key of its own, by turns from as many limiters on one count as told,
 // exactly 25 pass. A limiter that is set up wrongly may well be the fastest. A
@@ -24,7 +23,7 @@ const floorCalls = 6 * flightCalls
 func Check(m Maker, limiters int, key string) error {
 	all := make([]*Subject, limiters)
 	for i := range all {
-		s, err := m.Make(Limit{Rate: checkPass, Period: Window, Burst: checkPass})
+		s, err := m.Make(Limit{Rate: checkPass, Period: time.Hour, Burst: checkPass, Window: time.Hour, Fill: 1})
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
@@ -33,7 +32,7 @@ func Check(m Maker, limiters int, key string) error {
 	}
 	calls, want := checkPass+checkDeny, [3]int{load.Passed: checkPass, load.Denied: checkDeny}
 	if m.Kind == Floor {
-		calls, want = floorCalls, [3]int{load.Passed: floorCalls}
+		want = [3]int{load.Passed: calls}
 	}
 	var count [3]int
 	for try := range checkTry {
@@ -50,8 +49,10 @@ func Check(m Maker, limiters int, key string) error {
 }
 
 func ask(all []*Subject, calls int, key string) (count [3]int) {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
 	for i := range calls {
-		count[all[i%len(all)].Allow(key)]++
+		count[all[i%len(all)].Allow(ctx, key)]++
 	}
 	return count
 }

@@ -1,7 +1,9 @@
 package peers
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/bench/load"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -9,9 +11,7 @@ import (
 
 func TestMemoryLimits(t *testing.T) {
 	ours := []Maker{
-		HeadgateMemory("TokenBucket", TokenBucket, 0),
-		HeadgateMemory("SlidingWindow", SlidingWindow, 0),
-		HeadgateMany("20 policies", TokenBucket, 0, 20),
+		HeadgateMemory("headgate", nil),
 	}
 	for _, m := range append(ours, Memory()...) {
 		t.Run(m.Name, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestRedisLimits(t *testing.T) {
 	server := redistest.Start(t)
 	dial := Own(server.Addr())
 	check(t, []Maker{
-		Headgate(dial, 1), Headgate(dial, 3), RedisRate(dial), RedisRateThree(dial), Throttled(dial), Ulule(dial),
+		Headgate(dial, 1), Headgate(dial, 3), RedisRate(dial), RedisRateThree(dial),
 		Plain(dial), Rueidis(server.Addr()), Headgate(Shared(server.Client(t)), 1), Plain(Shared(server.Client(t))),
 	})
 }
@@ -56,15 +56,8 @@ func TestCheckRefuses(t *testing.T) {
 			return GoLimiter.Make(l)
 		}}
 	}
-	// Most calls of a floor that shares round trips only join one.
 	broken := Maker{"broken", Floor, func(Limit) (*Subject, error) {
-		calls := 0
-		return plain(func(string) load.Answer {
-			if calls++; calls%flightCalls == 0 {
-				return load.Failed
-			}
-			return load.Passed
-		}), nil
+		return plain(func(context.Context, string) load.Answer { return load.Failed }), nil
 	}}
 	for name, err := range map[string]error{
 		"one too many": Check(off(1), 1, "k"), "one too few": Check(off(-1), 1, "k"),
@@ -78,18 +71,18 @@ func TestCheckRefuses(t *testing.T) {
 
 // What is filled is counted: the fastest fill is one that does nothing.
 func TestFillTakes(t *testing.T) {
-	small := Limit{Rate: 1, Period: Window, Burst: fill + 1}
+	small := Limit{Rate: 1, Period: time.Hour, Burst: 11, Window: time.Hour, Fill: 10}
 	dial := Own(redistest.Start(t).Addr())
-	for _, m := range []Maker{HeadgateMemory("memory", TokenBucket, 0), Headgate(dial, 1), RedisRate(dial), Throttled(dial)} {
+	for _, m := range []Maker{HeadgateMemory("memory", nil), throttledMemory, Headgate(dial, 1), RedisRate(dial)} {
 		s, err := m.Make(small)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if a := s.Fill("fill"); a != load.Passed {
+		if a := s.Fill(t.Context(), "fill"); a != load.Passed {
 			t.Errorf("%s: fill got %d", m.Name, a)
 		}
-		if a, b := s.Allow("fill"), s.Allow("fill"); a != load.Passed || b != load.Denied {
+		if a, b := s.Allow(t.Context(), "fill"), s.Allow(t.Context(), "fill"); a != load.Passed || b != load.Denied {
 			t.Errorf("%s: after the fill %d and %d, want one more to pass", m.Name, a, b)
 		}
 	}

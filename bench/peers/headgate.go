@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/headgate-go/headgate"
@@ -13,29 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Algorithm makes a limit one of Headgate's.
-type Algorithm func(Limit) algo.Algorithm
-
-// TokenBucket is what a GCRA limiter compares to.
-func TokenBucket(l Limit) algo.Algorithm {
-	return algo.TokenBucket(algo.Per(int64(l.Rate), l.Period), int64(l.Burst))
-}
-
-// SlidingWindow is what a limiter by windows compares to.
-func SlidingWindow(l Limit) algo.Algorithm {
-	return algo.SlidingWindow(algo.Per(int64(l.Burst), Window))
-}
-
-// HeadgateMemory has one policy on the store in this process, which keeps at
-// most so many keys; 0 is the default.
-func HeadgateMemory(name string, a Algorithm, maxKeys int) Maker {
-	return HeadgateMany(name, a, maxKeys, 1)
-}
-
-// HeadgateMany is HeadgateMemory with n policies.
-func HeadgateMany(name string, a Algorithm, maxKeys, n int) Maker {
+// HeadgateMemory has one policy on the store in this process.
+func HeadgateMemory(name string, opts *headgate.Options) Maker {
 	return Maker{name, Ours, func(l Limit) (*Subject, error) {
-		return headgateOn(memory.New(&memory.Options{MaxKeys: maxKeys}), policies(n, a(l)))
+		return headgateOn(memory.New(nil), policies(1, l), l, opts)
 	}}
 }
 
@@ -43,7 +25,7 @@ func HeadgateMany(name string, a Algorithm, maxKeys, n int) Maker {
 func Headgate(dial Dial, n int) Maker {
 	return Maker{"headgate", Ours, func(l Limit) (*Subject, error) {
 		client, hangUp := dial()
-		s, err := headgateOn(standalone.New(client, nil), policies(n, TokenBucket(l)))
+		s, err := headgateOn(standalone.New(client, nil), policies(n, l), l, nil)
 		return closing(s, hangUp), err
 	}}
 }
@@ -52,14 +34,15 @@ func Headgate(dial Dial, n int) Maker {
 func HeadgateCluster(addrs []string) Maker {
 	return Maker{"headgate", Ours, func(l Limit) (*Subject, error) {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-		s, err := headgateOn(cluster.New(client, nil), policies(1, TokenBucket(l)))
+		s, err := headgateOn(cluster.New(client, nil), policies(1, l), l, nil)
 		return closing(s, func() { _ = client.Close() }), err
 	}}
 }
 
-// policies fail closed: a call that the store did not decide must not look
-// like one that it let pass.
-func policies(n int, a algo.Algorithm) []headgate.Policy {
+// policies are token buckets, to which a GCRA limiter compares. They fail
+// closed: a call that the store did not decide must not look like a pass.
+func policies(n int, l Limit) []headgate.Policy {
+	a := algo.TokenBucket(algo.Per(int64(l.Rate), l.Period), int64(l.Burst))
 	all := make([]headgate.Policy, n)
 	for i := range all {
 		all[i] = headgate.Policy{Name: fmt.Sprintf("p%d", i), Algorithm: a, OnFailure: headgate.FailClosed}
@@ -67,14 +50,16 @@ func policies(n int, a algo.Algorithm) []headgate.Policy {
 	return all
 }
 
-func headgateOn(s backend.Store, ps []headgate.Policy) (*Subject, error) {
-	l, err := headgate.New(s, ps, nil)
+func headgateOn(s backend.Store, ps []headgate.Policy, limit Limit, opts *headgate.Options) (*Subject, error) {
+	l, err := headgate.New(s, ps, opts)
 	if err != nil {
 		return nil, err
 	}
 	return &Subject{
-		Allow: func(key string) load.Answer { return decided(l.Allow(ctx, key)) },
-		Fill:  func(key string) load.Answer { return decided(l.AllowN(ctx, key, fill)) },
+		Allow: func(ctx context.Context, key string) load.Answer { return decided(l.Allow(ctx, key)) },
+		Fill: func(ctx context.Context, key string) load.Answer {
+			return decided(l.AllowN(ctx, key, int64(limit.Fill)))
+		},
 		Close: func() { _ = s.Close() },
 	}, nil
 }

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"context"
 	"net/http"
 	"sync"
 
@@ -19,15 +20,15 @@ func Memory() []Maker { return []Maker{GoLimiter, xRate, throttledMemory, ululeM
 
 // GoLimiter is sethvargo/go-limiter's memorystore.
 var GoLimiter = Maker{"go-limiter", Peer, func(l Limit) (*Subject, error) {
-	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(l.Burst), Interval: Window})
+	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(l.Burst), Interval: l.Window})
 	if err != nil {
 		return nil, err
 	}
-	s := plain(func(key string) load.Answer {
+	s := plain(func(ctx context.Context, key string) load.Answer {
 		_, _, _, ok, err := store.Take(ctx, key)
 		return answer(ok, err)
 	})
-	s.Close = func() { _ = store.Close(ctx) } // else its goroutine keeps every key
+	s.Close = func() { _ = store.Close(context.Background()) } // else its goroutine keeps every key
 	return s, nil
 }}
 
@@ -43,7 +44,7 @@ var xRate = Maker{"x/time/rate", Peer, func(l Limit) (*Subject, error) {
 		}
 		return v.(*rate.Limiter)
 	}
-	return plain(func(key string) load.Answer { return answer(of(key).Allow(), nil) }), nil
+	return plain(func(_ context.Context, key string) load.Answer { return answer(of(key).Allow(), nil) }), nil
 }}
 
 // throttledMemory has no bound on its keys (0): with one, it forgets counts,
@@ -63,12 +64,12 @@ func throttledOn(store throttled.GCRAStoreCtx, l Limit) (*Subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	take := func(key string, n int) load.Answer {
+	take := func(ctx context.Context, key string, n int) load.Answer {
 		limited, _, err := t.RateLimitCtx(ctx, key, n)
 		return answer(!limited, err)
 	}
-	s := plain(func(key string) load.Answer { return take(key, 1) })
-	s.Fill = func(key string) load.Answer { return take(key, fill) }
+	s := plain(func(ctx context.Context, key string) load.Answer { return take(ctx, key, 1) })
+	s.Fill = func(ctx context.Context, key string) load.Answer { return take(ctx, key, l.Fill) }
 	return s, nil
 }
 
@@ -77,8 +78,8 @@ var ululeMemory = Maker{"ulule/limiter", Peer, func(l Limit) (*Subject, error) {
 }}
 
 func ululeOn(store limiter.Store, l Limit) *Subject {
-	u := limiter.New(store, limiter.Rate{Period: Window, Limit: int64(l.Burst)})
-	return plain(func(key string) load.Answer {
+	u := limiter.New(store, limiter.Rate{Period: l.Window, Limit: int64(l.Burst)})
+	return plain(func(ctx context.Context, key string) load.Answer {
 		c, err := u.Get(ctx, key)
 		return answer(!c.Reached, err)
 	})
@@ -87,10 +88,10 @@ func ululeOn(store limiter.Store, l Limit) *Subject {
 // httpRate is asked as a handler asks it. Its headers are turned off, as its
 // README shows, so that none is written but by those that have them anyway.
 var httpRate = Maker{"httprate", Peer, func(l Limit) (*Subject, error) {
-	h := httprate.NewRateLimiter(l.Burst, Window, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
+	h := httprate.NewRateLimiter(l.Burst, l.Window, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
 	r, err := http.NewRequest(http.MethodGet, "/", nil)
 	if err != nil {
 		return nil, err
 	}
-	return plain(func(key string) load.Answer { return answer(!h.OnLimit(nil, r, key), nil) }), nil
+	return plain(func(_ context.Context, key string) load.Answer { return answer(!h.OnLimit(nil, r, key), nil) }), nil
 }}

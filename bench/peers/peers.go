@@ -3,36 +3,35 @@
 package peers
 
 import (
-	"context"
 	"time"
 
 	"github.com/headgate-go/headgate/bench/load"
 )
 
-// Limit is what a subject enforces. A limiter that knows rate and burst has
-// both; one that counts a window has Burst in each hour.
+// Limit is what a subject enforces. A limiter that takes rate and burst has
+// both; one that counts a window has Burst in each Window.
 type Limit struct {
 	Rate   int
 	Period time.Duration
 	Burst  int
+	Window time.Duration
+	Fill   int // what Subject.Fill takes, of limiters whose keys leave when they have refilled
 }
 
-// Window is the period of limiters that count one.
-const Window = time.Hour
+var (
+	// Roomy lets every call of a measurement pass, and no key refills during it.
+	Roomy = Limit{Rate: 1, Period: time.Second, Burst: 1 << 30, Window: time.Hour, Fill: 3600}
 
-// Roomy lets every call of a measurement pass, and still has each of them
-// counted: a higher rate would be drained between two calls, and some limiters
-// then store nothing.
-var Roomy = Limit{Rate: 1, Period: time.Second, Burst: 1 << 30}
-
-// fill is how much is taken of a key before it is measured, by limiters whose
-// keys leave when they are drained: at Roomy's rate it lives for an hour.
-const fill = 3600
+	// Refilling gives a key back what a call takes within 10 ms, so that a key is
+	// idle again when it is called next, unless it is called often. Calls beyond
+	// the rate are denied, which is a decision.
+	Refilling = Limit{Rate: 100, Period: time.Second, Burst: 100, Window: time.Second, Fill: 1}
+)
 
 // Subject is a limiter at work.
 type Subject struct {
 	Allow load.Call // one unit
-	Fill  load.Call // enough that the key stays
+	Fill  load.Call // Limit.Fill units
 	Close func()
 }
 
@@ -53,9 +52,6 @@ type Maker struct {
 	Kind Kind
 	Make func(Limit) (*Subject, error)
 }
-
-// ctx can end, as the context of an HTTP handler can.
-var ctx, _ = context.WithCancel(context.Background())
 
 // answer is for limiters that say whether a call may pass, or an error.
 func answer(allowed bool, err error) load.Answer {

@@ -1,12 +1,12 @@
 package peers
 
 import (
+	"context"
+
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/headgate-go/headgate/bench/load"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
-	"github.com/throttled/throttled/v2/store/goredisstore.v9"
-	ulule "github.com/ulule/limiter/v3/drivers/store/redis"
 )
 
 // Dial gives a subject its client, and what to do when it no longer needs it.
@@ -53,9 +53,9 @@ func RedisRateThree(dial Dial) Maker {
 }
 
 func thrice(call load.Call) load.Call {
-	return func(key string) load.Answer {
+	return func(ctx context.Context, key string) load.Answer {
 		for _, policy := range []string{":a", ":b", ":c"} {
-			if a := call(key + policy); a != load.Passed {
+			if a := call(ctx, key+policy); a != load.Passed {
 				return a
 			}
 		}
@@ -65,39 +65,13 @@ func thrice(call load.Call) load.Call {
 
 func redisRateOn(r *redis_rate.Limiter, l Limit) *Subject {
 	limit := redis_rate.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst}
-	take := func(key string, n int) load.Answer {
+	take := func(ctx context.Context, key string, n int) load.Answer {
 		res, err := r.AllowN(ctx, key, limit, n)
 		return answer(err == nil && res.Allowed > 0, err)
 	}
-	s := plain(func(key string) load.Answer { return take(key, 1) })
-	s.Fill = func(key string) load.Answer { return take(key, fill) }
+	s := plain(func(ctx context.Context, key string) load.Answer { return take(ctx, key, 1) })
+	s.Fill = func(ctx context.Context, key string) load.Answer { return take(ctx, key, l.Fill) }
 	return s
-}
-
-// Throttled is throttled on its go-redis store. It gives up on a key after ten
-// lost races, by its defaults: that is an error, and counts as none decided.
-func Throttled(dial Dial) Maker {
-	return Maker{"throttled", Peer, func(l Limit) (*Subject, error) {
-		client, hangUp := dial()
-		store, err := goredisstore.NewCtx(client, "throttled:")
-		if err != nil {
-			return nil, err
-		}
-		s, err := throttledOn(store, l)
-		return closing(s, hangUp), err
-	}}
-}
-
-// Ulule is ulule/limiter on its Redis store.
-func Ulule(dial Dial) Maker {
-	return Maker{"ulule/limiter", Peer, func(l Limit) (*Subject, error) {
-		client, hangUp := dial()
-		store, err := ulule.NewStore(client)
-		if err != nil {
-			return nil, err
-		}
-		return closing(ululeOn(store, l), hangUp), nil
-	}}
 }
 
 // bare is what any limiter on Redis does at the least: read the clock, read a
@@ -111,8 +85,8 @@ return 1`
 func Plain(dial Dial) Maker {
 	return Maker{"plain EVALSHA", Floor, func(Limit) (*Subject, error) {
 		client, hangUp := dial()
-		sha, err := client.ScriptLoad(ctx, bare).Result()
-		s := plain(func(key string) load.Answer {
+		sha, err := client.ScriptLoad(context.Background(), bare).Result()
+		s := plain(func(ctx context.Context, key string) load.Answer {
 			return answer(true, client.EvalSha(ctx, sha, []string{"plain:" + key}).Err())
 		})
 		return closing(s, hangUp), err
@@ -129,7 +103,7 @@ func Rueidis(addr string) Maker {
 			return nil, err
 		}
 		script := rueidis.NewLuaScript(bare)
-		s := plain(func(key string) load.Answer {
+		s := plain(func(ctx context.Context, key string) load.Answer {
 			return answer(true, script.Exec(ctx, client, []string{"rueidis:" + key}, nil).Error())
 		})
 		return closing(s, client.Close), nil

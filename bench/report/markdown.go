@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -14,7 +15,8 @@ type Report struct {
 	Machine []Fact // machine, versions, command, date
 	Modules []Fact
 	Tables  []*Table
-	Notes   []string // what the run noticed about itself
+	About   map[string]string // what the tables of a place show
+	Notes   []string          // what the run noticed about itself
 }
 
 // Fact is a name and what it is.
@@ -24,11 +26,7 @@ type Fact struct{ Name, Value string }
 var text string
 
 var document = template.Must(template.New("benchmarks").Funcs(template.FuncMap{
-	"figure":  Figure,
-	"percent": percent,
-	"spread":  spread,
-	"failed":  failed,
-	"ratio":   ratio,
+	"figure": Figure,
 }).Parse(text))
 
 // Markdown writes docs/benchmarks.md.
@@ -45,9 +43,15 @@ func (r *Report) Verdicts() []Verdict {
 
 // Held is how many targets hold.
 func (r *Report) Held() int {
-	n := 0
+	return r.count(func(v Verdict) bool { return v.Holds && !v.Published })
+}
+
+// Claimed is how many targets there are.
+func (r *Report) Claimed() int { return r.count(func(v Verdict) bool { return !v.Published }) }
+
+func (r *Report) count(which func(Verdict) bool) (n int) {
 	for _, v := range r.Verdicts() {
-		if v.Holds {
+		if which(v) {
 			n++
 		}
 	}
@@ -56,9 +60,8 @@ func (r *Report) Held() int {
 
 // Section is what the document shows under one heading.
 type Section struct {
-	Place  string
-	Charts []string
-	Tables []*Table
+	Place, About string
+	Verdicts     []Verdict
 }
 
 // Sections are the tables by place, in the order in which they were measured.
@@ -68,12 +71,9 @@ func (r *Report) Sections() []Section {
 		i := slices.IndexFunc(all, func(s Section) bool { return s.Place == t.Place })
 		if i < 0 {
 			i = len(all)
-			all = append(all, Section{Place: t.Place})
+			all = append(all, Section{Place: t.Place, About: r.About[t.Place]})
 		}
-		all[i].Tables = append(all[i].Tables, t)
-		if t.Chart != "" && !slices.Contains(all[i].Charts, t.Chart) {
-			all[i].Charts = append(all[i].Charts, t.Chart)
-		}
+		all[i].Verdicts = append(all[i].Verdicts, t.Verdicts()...)
 	}
 	return all
 }
@@ -85,7 +85,7 @@ func (t *Table) Text(w io.Writer) {
 		fmt.Fprintf(w, "  %-24s %14s   %-28s %8s  %s\n", r.Subject, Figure(r.Median()), spread(r), ratio(t, r), failed(t, r))
 	}
 	for _, v := range t.Verdicts() {
-		fmt.Fprintf(w, "  %s: %s, %s\n", v.Claim(), Figure(v.Figure), v.Says())
+		fmt.Fprintf(w, "  %s / %s %s: %s, %s\n", v.Of, cmp.Or(v.Against(), "1"), v.Bounded(), Figure(v.Figure), v.Says())
 	}
 }
 

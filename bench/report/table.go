@@ -1,18 +1,15 @@
-// Package report turns what was measured into verdicts, a document and
-// pictures.
+// Package report turns what was measured into verdicts and a document.
 package report
 
 import (
 	"math"
 	"slices"
-	"strings"
 )
 
 // Table is one metric of one workload.
 type Table struct {
 	Place    string // the section: "memory", "redis" …
 	Workload string
-	About    string
 	Metric
 	Rows []Row
 }
@@ -21,8 +18,7 @@ type Table struct {
 type Metric struct {
 	Name    string
 	Unit    string
-	Lower   bool   // less is better
-	Chart   string // the picture it is drawn in; none if empty
+	Lower   bool // less is better
 	Targets []Target
 }
 
@@ -46,11 +42,12 @@ func (r Row) Median() float64 {
 
 // Target is a claim: the ratio of Of's median to Against's is at least, or at
 // most, Bound. Fastest stands for the best peer; without Against the figure
-// itself is held against Bound.
+// itself is held against Bound. A Published ratio is shown and has no bound.
 type Target struct {
 	Of, Against string
 	AtLeast     bool
 	Bound       float64
+	Published   bool
 }
 
 // Fastest is the peer with the best median.
@@ -60,8 +57,9 @@ const Fastest = "fastest peer"
 type Verdict struct {
 	Target
 	Table  *Table
-	Peer   string // whom Fastest turned out to be
-	Figure float64
+	Own    Row
+	Peer   Row     // the subject of Against; Fastest is resolved
+	Figure float64 // the ratio, or Own's median where there is no peer
 	Holds  bool
 }
 
@@ -80,25 +78,23 @@ func (t *Table) Verdicts() []Verdict {
 }
 
 func (t *Table) judge(target Target) (Verdict, bool) {
-	v := Verdict{Target: target, Table: t, Peer: target.Against}
-	own, ok := t.row(target.Of)
-	if !ok {
+	v := Verdict{Target: target, Table: t}
+	var ok bool
+	if v.Own, ok = t.row(target.Of); !ok {
 		return v, false
 	}
-	v.Figure = own.Median()
+	v.Figure = v.Own.Median()
 	if target.Against != "" {
-		other, ok := t.against(target.Against)
-		if !ok || other.Median() == 0 {
+		if v.Peer, ok = t.against(target.Against); !ok || v.Peer.Median() == 0 {
 			return v, false
 		}
-		v.Peer = other.Subject
-		v.Figure /= other.Median()
+		v.Figure /= v.Peer.Median()
 	}
 	v.Holds = v.Figure <= target.Bound
 	if target.AtLeast {
 		v.Holds = v.Figure >= target.Bound
 	}
-	v.Holds = v.Holds && own.Failed <= tolerated
+	v.Holds = (v.Holds || v.Published) && v.Own.Failed <= tolerated
 	return v, true
 }
 
@@ -137,29 +133,38 @@ func (t *Table) ratio(r Row) (float64, bool) {
 	return x, !math.IsInf(x, 0) && !math.IsNaN(x)
 }
 
-// Claim is the target in words.
-func (v Verdict) Claim() string {
-	var b strings.Builder
-	b.WriteString(v.Of)
-	if v.Against != "" {
-		b.WriteString(" / " + v.Against)
+// Bounded is the target as the document shows it.
+func (v Verdict) Bounded() string {
+	switch {
+	case v.Published:
+		return "–"
+	case v.AtLeast:
+		return "≥ " + Figure(v.Bound)
 	}
-	if v.Against == Fastest {
-		b.WriteString(" (" + v.Peer + ")")
+	return "≤ " + Figure(v.Bound)
+}
+
+// Against names the peer, and the share of its calls that got no decision.
+func (v Verdict) Against() string {
+	name := v.Peer.Subject
+	if v.Target.Against == Fastest {
+		name = "fastest peer: " + name
 	}
-	if v.AtLeast {
-		return b.String() + " ≥ " + Figure(v.Bound)
+	if v.Peer.Failed > tolerated {
+		name += " (" + percent(v.Peer.Failed) + " undecided)"
 	}
-	return b.String() + " ≤ " + Figure(v.Bound)
+	return name
 }
 
 // Says is what came out, in words.
 func (v Verdict) Says() string {
-	if v.Holds {
+	switch {
+	case v.Own.Failed > tolerated:
+		return "**does not hold** (" + percent(v.Own.Failed) + " undecided)"
+	case v.Published:
+		return "published"
+	case v.Holds:
 		return "holds"
 	}
-	if r, _ := v.Table.row(v.Of); r.Failed > tolerated {
-		return "does not hold (calls failed)"
-	}
-	return "does not hold"
+	return "**does not hold**"
 }

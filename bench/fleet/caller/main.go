@@ -1,0 +1,17 @@
+// Caller is one process of a fleet, as a program of its own: built from two
+// commits, it is what `bench -against` compares.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/headgate-go/headgate/bench/fleet"
+)
+
+func main() {
+	if err := fleet.Serve(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "caller:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/headgate-go/headgate/bench/fleet"
+	"github.com/headgate-go/headgate/bench/load"
+	"github.com/headgate-go/headgate/bench/peers"
+	"github.com/headgate-go/headgate/bench/report"
+)
+
+const (
+	server    = "redis"
+	ours      = "headgate"
+	redisRate = "redis_rate"
+	rueidis   = "rueidis EVALSHA"
+)
+
+const aboutServer = `One Redis server; 512 or 32 callers in one process, or a fleet (8x16 is eight processes of 16 callers each), on one key or on 100,000: Zipf's or each as likely.
+redis_rate is GCRA, as TokenBucket is, on go-redis's default client; a fleet's processes each have their own.
+"rueidis EVALSHA" decides nothing: it sends one script per call, which does TIME, GET and SET PX, through rueidis, which pipelines by itself.
+"three-policies" is one call of Headgate against three of redis_rate.`
+
+func serverWorkloads() []workload {
+	var all []workload
+	for _, w := range []struct {
+		keys                     string
+		rueidis, redisRate, by32 float64
+	}{{"hot", 5, 15, 3}, {"zipf", 2.4, 7, 2}, {"uniform", 1.8, 5, 1.8}} {
+		all = append(all,
+			onServer(w.keys+"/512", w.keys, 512, 1, beats(w.redisRate, redisRate), beats(w.rueidis, rueidis)),
+			onServer(w.keys+"/32", w.keys, 32, 1, beats(w.by32, redisRate)))
+	}
+	for _, shape := range []struct {
+		processes, callers int
+		hot, uniform       report.Target
+	}{
+		{8, 16, beats(3.5, redisRate), beats(2, redisRate)},
+		{16, 4, published(redisRate), published(redisRate)},
+		{4, 64, published(redisRate), published(redisRate)},
+	} {
+		all = append(all, inProcesses("hot", shape.processes, shape.callers, shape.hot),
+			inProcesses("uniform", shape.processes, shape.callers, shape.uniform))
+	}
+	return append(all, onServer("three-policies/512", "uniform", 512, 3, beats(10, redisRate)))
+}
+
+func onServer(name, keys string, callers, policies int, targets ...report.Target) workload {
+	w := workload{
+		place: server, name: "redis/" + name, subjects: pair, keys: keys, limit: peers.Roomy,
+		callers: callers, policies: policies, fill: 64, turn: closed,
+		metrics: []report.Metric{metric(decisions, targets...)},
+	}
+	switch {
+	case policies == 3:
+		w.subjects = threePolicies
+	case len(targets) > 1:
+		w.subjects = func(b *bench) []peers.Maker { return append(pair(b), peers.Rueidis(b.addr())) }
+	}
+	return w
+}
+
+// pair is Headgate and its nearest peer, each with a client of its own.
+func pair(b *bench) []peers.Maker {
+	dial := peers.Own(b.addr())
+	return []peers.Maker{peers.Headgate(dial, 1), peers.RedisRate(dial)}
+}
+
+func threePolicies(b *bench) []peers.Maker {
+	dial := peers.Own(b.addr())
+	return []peers.Maker{peers.Headgate(dial, 3), peers.RedisRateThree(dial)}
+}
+
+func inProcesses(keys string, processes, callers int, target report.Target) workload {
+	w := onServer(fmt.Sprintf("%s/%dx%d", keys, processes, callers), keys, callers, 1, target)
+	w.processes, w.life, w.turn = processes, own, inFleet
+	return w
+}
+
+func inFleet(b *bench, s *subject) (figures, error) {
+	sample, err := fleet.Run(self("caller"), s.processes, b.order(s.workload, s.Name))
+	if err != nil {
+		return figures{}, err
+	}
+	failed, err := s.undecided(&sample)
+	return figures{map[string]float64{decisions: sample.Rate()}, failed}, err
+}
+
+// order is what one process of a workload does.
+func (b *bench) order(w workload, subject string) fleet.Order {
+	o := fleet.Order{
+		Subject: subject, Policies: w.policies, Keys: w.keys, N: b.number(w),
+		Callers: b.crowd(w), For: b.length, Cluster: w.place == cluster,
+	}
+	if o.Cluster {
+		o.Addrs = b.nodes()
+	} else {
+		o.Addrs = []string{b.addr()}
+	}
+	return o
+}
+
+// role tells this program, in its environment, that it is a child.
+const role = "HEADGATE_BENCH_CHILD"
+
+// self is this program again, in a role.
+func self(as string) func() *exec.Cmd {
+	return func() *exec.Cmd {
+		path, err := os.Executable()
+		cmd := exec.Command(path)
+		cmd.Err = err
+		cmd.Env = append(os.Environ(), role+"="+as)
+		return cmd
+	}
+}
+
+// child does what the environment says; false if that is nothing. It ends when
+// its input does, and so with its parent.
+func child() bool {
+	var err error
+	switch os.Getenv(role) {
+	case "":
+		return false
+	case "caller":
+		err = fleet.Serve(os.Stdin, os.Stdout)
+	case "link":
+		err = load.ServeDelay(os.Stdin, os.Stdout, linkDelay)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench child:", err)
+		os.Exit(1)
+	}
+	return true
+}
+
+const linkDelay = 500 * time.Microsecond
