@@ -24,8 +24,8 @@ const (
 
 const aboutLatency = `A lone caller waits for each answer before it calls again; "plain EVALSHA" is the script of the section above, through the same go-redis client.
 "lone-link" is through a proxy that makes a round trip half a millisecond longer.
-Poisson arrivals come at 30, 60 and 90 % of redis_rate's capacity (512 callers in closed loops), each on a goroutine of its own; a wait counts from the instant of arrival.
-All have 100,000 keys, each as likely.`
+Poisson arrivals come at 30, 60 and 90 % of what redis_rate decides for 512 callers in closed loops.
+Each arrival has a goroutine of its own, one of 100,000 keys, each as likely, and a wait that counts from the instant of arrival.`
 
 func latencyWorkloads() []workload {
 	all := []workload{
