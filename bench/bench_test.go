@@ -115,3 +115,16 @@ func TestKeysAreFilledOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestObserverIsTold: else the row with an observer would show nothing.
+func TestObserverIsTold(t *testing.T) {
+	var e events
+	s, err := peers.HeadgateMemory(observed, e.options()).Make(peers.Roomy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.Allow(t.Context(), "key"); e.Load() != 1 {
+		t.Errorf("the observer was told of %d events, want 1", e.Load())
+	}
+}

@@ -67,10 +67,10 @@ type events struct{ atomic.Int64 }
 func (e *events) Changed(headgate.Change)                  { e.Add(1) }
 func (e *events) Decided(headgate.Decision, time.Duration) { e.Add(1) }
 
-func observe() *headgate.Options { return &headgate.Options{Observer: new(events)} }
+func (e *events) options() *headgate.Options { return &headgate.Options{Observer: e} }
 
 func bothHeadgates(*bench) []peers.Maker {
-	return []peers.Maker{peers.HeadgateMemory(ours, nil), peers.HeadgateMemory(observed, observe())}
+	return []peers.Maker{peers.HeadgateMemory(ours, nil), peers.HeadgateMemory(observed, new(events).options())}
 }
 
 // counted is in thousandths: the runtime allocates now and then, too.

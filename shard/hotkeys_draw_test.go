@@ -47,7 +47,7 @@ func (r *report) lines(c *canvas) {
 	top *= 1.1
 	x := func(i int) float64 { return plotX + plotW*float64(i)/float64(len(loads)-1) }
 	y := func(v float64) float64 { return plotY + plotH*(1-v/top) }
-	c.text(plotX, 25, "start", "Commands a decision by load, K = 16, eight processes, no flights, no deny cache")
+	c.text(plotX, 25, "start", "Commands a decision by load, K = 16, eight processes, no merging, no deny cache")
 	for v := 0.0; v <= top; v += 0.25 {
 		c.put(`<path d="M%d %.1f h%d" stroke="#ddd"/>`, plotX, y(v), plotW)
 		c.text(plotX-8, y(v)+4, "end", fmt.Sprintf("%.2f", v))

@@ -48,7 +48,7 @@ func fair(o *outcome, parts []float64) (worst float64) {
 }
 
 func (r *report) windows() {
-	r.section("Windows that pass", fmt.Sprintf("Three periods of %v (thirty for TokenBucket above 100 %%), limit %s, K = 16, eight processes, calls evenly in time, no flights. Admitted is the part of what the limit allows, of the calls that came: for TokenBucket of burst + rate · t. FixedWindow's periods here begin within a window of the clock, so that they touch one more. Denials that lost every race are what the station counted: after two tries there was room left of what the sum had shown, unless another process had taken it too.", length, number(r.paced[0].Limit)))
+	r.section("Windows that pass", fmt.Sprintf("Three periods of %v (thirty for TokenBucket above 100 %%), limit %s, K = 16, eight processes, calls evenly in time, no merging. Admitted is the part of what the limit allows, of the calls that came: for TokenBucket of burst + rate · t. FixedWindow's periods here begin within a window of the clock, so that they touch one more. Denials that lost every race are what the store counted: after two tries there was room left of what the sum had shown, unless another process had taken it too.", length, number(r.paced[0].Limit)))
 	r.line("| algorithm | load | admitted | lost every race, %% | sums | commands a decision |\n| --- | --- | --- | --- | --- | --- |")
 	for i := range r.paced {
 		o := &r.paced[i]
@@ -58,7 +58,7 @@ func (r *report) windows() {
 }
 
 func (r *report) smallLimits() {
-	r.section("From which share on", "FixedWindow, K = 16, eight processes, no flights.")
+	r.section("From which share on", "FixedWindow, K = 16, eight processes, no merging.")
 	r.line("| limit | limit / K | load | wrong denials, %% | commands a decision |\n| --- | --- | --- | --- | --- |")
 	for i := range r.small {
 		o := &r.small[i]
@@ -93,34 +93,30 @@ func (r *report) advice() {
 		r.line("- At none of the shares measured here did a spread key stay within a tenth more commands and one wrong denial in a thousand.")
 	}
 	r.line("- A cost can't be above the smallest share, limit / K: such calls are refused.")
-	for i := 0; i+3 < len(r.flights); i += 4 {
-		plain, spread := &r.flights[i], &r.flights[i+1]
-		_, one := plain.usec()
-		_, busy := spread.usec()
-		all, _ := spread.usec()
-		r.line("- With flights on (the default) and %s, the busiest node spends %.2f µs a decision on the plain key, %.2f on one spread over 16, where all nodes together spend %.2f.", processes(plain.Procs), one, busy, all)
+	for i := 0; i+3 < len(r.merging); i += 4 {
+		plain, spread := r.merging[i], r.merging[i+1]
+		r.line("- With merging on (the default) and %s, the busiest node spends %.2f µs per decision on the plain key, %.2f on one spread over 16, where all nodes together spend %.2f.",
+			processes(plain[0].Procs), typical(plain, busiestScript), typical(spread, busiestScript), typical(spread, allScripts))
 	}
 	if n := r.pays(); n > 0 {
-		r.line("- So here, with flights on, spreading takes load off the busiest node from **%s** on.", processes(n))
+		r.line("- So here, with merging on, spreading takes load off the busiest node from **%s** on.", processes(n))
 	} else {
-		r.line("- So here, with flights on, spreading takes no load off the busiest node with up to %d processes: calls of one process that ride together cost less than what spreading divides. Spread for a key that one node can't carry though its calls are merged, and measure.", most)
+		r.line("- So here, with merging on, spreading takes no load off the busiest node with up to %d processes. Spread a key that one node can't carry, and measure.", most)
 	}
 	plain, _ := r.time(0)
 	_, busy := r.time(1)
-	r.line("- Without flights, or with so many processes that calls seldom meet, the busiest node spends %.2f of what it spends on the plain key.\n", busy/plain)
+	r.line("- Without merging, or with so many processes that calls seldom meet, the busiest node spends %.2f of what it spends on the plain key.\n", busy/plain)
 }
 
 // pays returns from how many processes on the busiest node has at least a
 // tenth less to do for the spread key; 0: not with as many as were measured.
 func (r *report) pays() int {
 	from := 0
-	for i := 0; i+3 < len(r.flights); i += 4 {
-		_, one := r.flights[i].usec()
-		_, busy := r.flights[i+1].usec()
-		if busy > 0.9*one {
+	for i := 0; i+3 < len(r.merging); i += 4 {
+		if paired(r.merging[i+1], r.merging[i], busiestScript) > 0.9 {
 			from = 0
 		} else if from == 0 {
-			from = r.flights[i].Procs
+			from = r.merging[i][0].Procs
 		}
 	}
 	return from
@@ -149,16 +145,16 @@ func (r *report) nodes() {
 }
 
 func (r *report) server() {
-	r.section("The servers' time", fmt.Sprintf("`INFO commandstats` of EVALSHA, µs a decision, of all nodes and of the busiest; and where one caller calls, what all nodes' main threads take by `INFO cpu`, less what they take idle. One caller without flights: the subjects by turns of %s calls, medians of %d rounds. With flights: FixedWindow at 50 %% of the limit, 64 callers in each process, where the processors are shared by all processes and nodes, and a script's time holds some of others'.", number(int64(r.limit(4000))), len(r.cost[0])))
-	r.line("| flights | processes | key | all nodes | busiest node | CPU of all nodes | EVALSHAs a decision | decisions a second |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+	r.section("The servers' time", fmt.Sprintf("`INFO commandstats` of EVALSHA, µs a decision, of all nodes and of the busiest; and where one caller calls, what all nodes' main threads take by `INFO cpu`, less what they take idle. One caller without merging: the subjects by turns of %s calls, medians of %d rounds. With merging: FixedWindow at 50 %% of the limit, 64 callers in each process, medians of %d turns, where the processors are shared by all processes and nodes, and a script's time holds some of others'.", number(int64(r.limit(4000))), len(r.cost[0]), turns))
+	r.line("| merging | processes | key | all nodes | busiest node | CPU of all nodes | EVALSHAs a decision | decisions a second |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
 	for i := range r.cost {
 		all, busy := r.time(i)
 		r.line("| off, one caller | 1 | %s | %.2f | %.2f | %.2f | | |", subjects[i].what(), all, busy, median(r.cost[i], cpu))
 	}
-	for i := range r.flights {
-		o := &r.flights[i]
-		all, busy := o.usec()
-		r.line("| on | %d | %s | %.2f | %.2f | | %.2f | %s |", o.Procs, o.what(), all, busy, o.commands(), number(int64(float64(o.decisions())/o.took.Seconds())))
+	for _, turns := range r.merging {
+		o := &turns[0]
+		r.line("| on | %d | %s | %.2f | %.2f | | %.2f | %s |", o.Procs, o.what(), typical(turns, allScripts), typical(turns, busiestScript),
+			typical(turns, (*outcome).commands), number(int64(typical(turns, perSecond))))
 	}
 	r.line("\nOn one server, one caller, the least of thirty: %.2f µs a decision for the plain key, %.2f for one spread over 16. On the cluster a node that has a third of the calls sleeps between them, and wakes with cold caches: plain keys of all nodes show the same.\n", r.single[0], r.single[1])
 	r.line("Decisions a second are of all processes and nodes on one machine, so they say nothing of three machines.\n")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,7 +26,11 @@ var (
 	loads    = []int{50, 90, 98, 100, 102, 150, 1000}
 )
 
-const most = 8 // processes
+const (
+	most  = 8  // processes
+	crowd = 64 // callers in each process, where calls merge
+	turns = 5  // of each key there
+)
 
 // TestHotKeys measures what a spread key does, on a real cluster.
 func TestHotKeys(t *testing.T) {
@@ -52,10 +57,7 @@ func TestHotKeys(t *testing.T) {
 	r.even = fleet(t, c, most, below(r.limit(30_000), true, callers))
 	r.cost = timings(t, c, 21, int(r.limit(4000)))
 	r.note("server time")
-	for _, procs := range []int{1, 2, 4, most} {
-		r.flights = append(r.flights, fleet(t, c, procs, below(r.limit(100_000), false, 64))...)
-	}
-	r.note("flights")
+	r.mergedFleets(c)
 	uneven(t, c)
 	r.uneven = fleet(t, c, 4, below(r.limit(30_000), true, callers))
 	r.shares = fractions(t, c)
@@ -128,6 +130,52 @@ func below(limit int64, alone bool, callers int) (cells []cell) {
 		cells = append(cells, cell{K: k, Limit: limit, Load: 50, Alone: alone, Callers: callers})
 	}
 	return append(cells, cell{Limit: limit, Load: 50, Alone: alone, Callers: callers, Keys: 48})
+}
+
+// mergedFleets measures the default: calls of one process that are in flight
+// together merge.
+func (r *report) mergedFleets(c *redistest.Cluster) {
+	for _, procs := range []int{1, 2, 4, most} {
+		r.merging = append(r.merging, byTurns(fleet(r.t, c, procs, slices.Repeat(below(r.limit(400_000), false, crowd), turns)))...)
+		r.note(fmt.Sprint("merging on, ", processes(procs)))
+		r.crowded = append(r.crowded, fleet(r.t, c, procs, crowded(r.limit(100_000)))...)
+		r.note(fmt.Sprint("wrong denials with merging on, ", processes(procs)))
+	}
+}
+
+// byTurns brings the turns of each cell of below together.
+func byTurns(all []outcome) [][]outcome {
+	cells := make([][]outcome, len(all)/turns)
+	for i := range all {
+		cells[i%len(cells)] = append(cells[i%len(cells)], all[i])
+	}
+	return cells
+}
+
+// crowded is what spreading over 16 denies where calls merge.
+func crowded(limit int64) (cells []cell) {
+	for kind := range 2 { // FixedWindow and SlidingWindow
+		for _, load := range loads {
+			cells = append(cells, cell{Kind: kind, K: 16, Limit: limit, Load: load, Callers: crowd})
+		}
+	}
+	return cells
+}
+
+// TestHotKeysMerging is the part of TestHotKeys where calls merge, alone.
+func TestHotKeysMerging(t *testing.T) {
+	if me, ok := redistest.Child(); ok {
+		member(t, me)
+		return
+	}
+	if !*hotkeys {
+		t.Skip("part of make hotkeys")
+	}
+	c, r := redistest.StartCluster(t), &report{t: t}
+	r.mergedFleets(c)
+	r.mergedRows()
+	t.Log("\n" + r.b.String())
+	r.verdict()
 }
 
 // BenchmarkChooseHot is BenchmarkChoose at K = 16.

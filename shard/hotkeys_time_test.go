@@ -102,7 +102,7 @@ func (w *stopwatch) turn(s backend.Store, c cell, calls int) timing {
 }
 
 // timings gives each subject its turn in each of so many rounds, in any order,
-// without flights.
+// without merging.
 func timings(t testing.TB, c *redistest.Cluster, rounds, calls int) [][]timing {
 	store := open(c.Addrs(), &cluster.Options{Budget: patience, DisableBatching: true})
 	defer store.Close()
