@@ -4,7 +4,6 @@ import (
 	"math"
 	"runtime"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/bench/load"
@@ -64,10 +63,9 @@ func cast(others ...peers.Maker) func(*bench) []peers.Maker {
 // events counts what an observer is told.
 type events struct{ atomic.Int64 }
 
-func (e *events) Changed(headgate.Change)                  { e.Add(1) }
-func (e *events) Decided(headgate.Decision, time.Duration) { e.Add(1) }
-
-func (e *events) options() *headgate.Options { return &headgate.Options{Observer: e} }
+func (e *events) options() *headgate.Options {
+	return &headgate.Options{Observer: func(headgate.Event) { e.Add(1) }}
+}
 
 func bothHeadgates(*bench) []peers.Maker {
 	return []peers.Maker{peers.HeadgateMemory(ours, nil), peers.HeadgateMemory(observed, new(events).options())}
