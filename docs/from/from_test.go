@@ -1,0 +1,257 @@
+//go:build go1.25
+
+// Package from compiles and runs the snippets of docs/from.md.
+package from
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/stretchr/testify/require"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
+	"github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+	"golang.org/x/time/rate"
+)
+
+// tooMany is what a handler answers to a denied call.
+type tooMany time.Duration
+
+func (t tooMany) Error() string { return fmt.Sprint("too many, retry after ", time.Duration(t)) }
+
+func serve() error { return nil }
+
+type handler = func(ctx context.Context, key string) error
+
+// headgateOn is the call that all of Headgate's snippets have in common.
+func headgateOn(limiter *headgate.Limiter, err error) (handler, error) {
+	handle := func(ctx context.Context, key string) error {
+		d, err := limiter.Allow(ctx, key)
+		if err != nil {
+			return err // the call was wrong, or ctx had ended
+		}
+		if !d.Allowed {
+			return tooMany(d.RetryAfter)
+		}
+		return serve()
+	}
+	return handle, err
+}
+
+func fromRedisRate(rdb *redis.Client) (handler, error) {
+	limiter := redis_rate.NewLimiter(rdb)
+
+	handle := func(ctx context.Context, key string) error {
+		res, err := limiter.Allow(ctx, key, redis_rate.PerMinute(10))
+		if err != nil {
+			return err
+		}
+		if res.Allowed == 0 {
+			return tooMany(res.RetryAfter)
+		}
+		return serve()
+	}
+	return handle, nil
+}
+
+func toTokenBucket(rdb *redis.Client) (handler, error) {
+	limiter, err := headgate.New(standalone.New(rdb, nil), []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.TokenBucket(algo.PerMinute(10), 10),
+		OnFailure: headgate.FailOpen,
+	}}, nil)
+	return headgateOn(limiter, err)
+}
+
+func fromThrottled(rdb *redis.Client) (handler, error) {
+	store, err := goredisstore.NewCtx(rdb, "api:")
+	if err != nil {
+		return nil, err
+	}
+	quota := throttled.RateQuota{MaxRate: throttled.PerMin(10), MaxBurst: 9} // and one more: 10 at once
+	limiter, err := throttled.NewGCRARateLimiterCtx(store, quota)
+
+	handle := func(ctx context.Context, key string) error {
+		limited, res, err := limiter.RateLimitCtx(ctx, key, 1)
+		if err != nil {
+			return err
+		}
+		if limited {
+			return tooMany(res.RetryAfter)
+		}
+		return serve()
+	}
+	return handle, err
+}
+
+func fromUlule(rdb *redis.Client) (handler, error) {
+	store, err := ululeredis.NewStore(rdb)
+	if err != nil {
+		return nil, err
+	}
+	limiter := limiter.New(store, limiter.Rate{Period: time.Minute, Limit: 10})
+
+	handle := func(ctx context.Context, key string) error {
+		c, err := limiter.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if c.Reached {
+			return tooMany(time.Until(time.Unix(c.Reset, 0)))
+		}
+		return serve()
+	}
+	return handle, err
+}
+
+func toSlidingWindow(rdb *redis.Client) (handler, error) {
+	limiter, err := headgate.New(standalone.New(rdb, nil), []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.SlidingWindow(algo.PerMinute(10)), // or FixedWindow
+		OnFailure: headgate.FailOpen,
+	}}, nil)
+	return headgateOn(limiter, err)
+}
+
+func fromGoLimiter() (handler, error) {
+	store, err := memorystore.New(&memorystore.Config{Tokens: 10, Interval: time.Minute})
+
+	handle := func(ctx context.Context, key string) error {
+		_, _, reset, ok, err := store.Take(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return tooMany(time.Until(time.Unix(0, int64(reset))))
+		}
+		return serve()
+	}
+	return handle, err
+}
+
+func toFixedWindow() (handler, error) {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.FixedWindow(algo.PerMinute(10)),
+		OnFailure: headgate.FailOpen, // memory does not fail
+	}}, nil)
+	return headgateOn(limiter, err)
+}
+
+func fromXTimeRate() (handler, error) {
+	var limiters sync.Map // one per key; nobody removes them
+
+	handle := func(_ context.Context, key string) error {
+		l, _ := limiters.LoadOrStore(key, rate.NewLimiter(rate.Every(time.Minute/10), 10))
+		r := l.(*rate.Limiter).Reserve()
+		if delay := r.Delay(); delay > 0 {
+			r.Cancel()
+			return tooMany(delay)
+		}
+		return serve()
+	}
+	return handle, nil
+}
+
+func toMemory() (handler, error) {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name:      "api",
+		Algorithm: algo.TokenBucket(algo.PerMinute(10), 10),
+		OnFailure: headgate.FailOpen, // memory does not fail
+	}}, nil)
+	return headgateOn(limiter, err)
+}
+
+// wait is what stands for x/time/rate's Wait.
+func wait(ctx context.Context, limiter *headgate.Limiter, key string) error {
+	for {
+		d, err := limiter.Allow(ctx, key)
+		if err != nil || d.Allowed {
+			return err
+		}
+		select {
+		case <-time.After(d.RetryAfter):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// TestTenOfEleven: each handler, the peer's and ours, serves 10 calls and denies
+// the next, with a time that is not above the minute.
+func TestTenOfEleven(t *testing.T) {
+	rdb := redistest.Shared(t).Client(t)
+	on := func(f func(*redis.Client) (handler, error)) func() (handler, error) {
+		return func() (handler, error) { return f(rdb) }
+	}
+	for name, f := range map[string]func() (handler, error){
+		"redis_rate": on(fromRedisRate), "token bucket": on(toTokenBucket), "throttled": on(fromThrottled),
+		"ulule": on(fromUlule), "sliding window": on(toSlidingWindow),
+		"go-limiter": fromGoLimiter, "x/time/rate": fromXTimeRate, "memory": toMemory,
+	} {
+		t.Run(name, func(t *testing.T) { tenOfEleven(t, f) })
+	}
+	t.Run("fixed window", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { tenOfEleven(t, toFixedWindow) }) // where no minute ends meanwhile
+	})
+}
+
+func tenOfEleven(t *testing.T, f func() (handler, error)) {
+	handle, err := f()
+	require.NoError(t, err)
+	for range 10 {
+		require.NoError(t, handle(context.Background(), t.Name()))
+	}
+	var denied tooMany
+	require.ErrorAs(t, handle(context.Background(), t.Name()), &denied)
+	require.LessOrEqual(t, time.Duration(denied), time.Minute)
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+			Name: "api", Algorithm: algo.TokenBucket(algo.PerSecond(1), 1), OnFailure: headgate.FailOpen,
+		}}, nil)
+		require.NoError(t, err)
+		begin := time.Now()
+		for range 4 {
+			require.NoError(t, wait(context.Background(), limiter, "k"))
+		}
+		require.Equal(t, 3*time.Second, time.Since(begin).Round(time.Millisecond))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, wait(ctx, limiter, "k"), context.DeadlineExceeded)
+	})
+}
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// TestSnippetsAreCompiled: each Go snippet of docs/from.md stands in this file.
+func TestSnippetsAreCompiled(t *testing.T) {
+	doc, err := os.ReadFile("../from.md")
+	require.NoError(t, err)
+	source, err := os.ReadFile("from_test.go")
+	require.NoError(t, err)
+	normal := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	blocks := goBlock.FindAllStringSubmatch(string(doc), -1)
+	require.Len(t, blocks, 11)
+	for _, b := range blocks {
+		require.Contains(t, normal(string(source)), normal(b[1]))
+	}
+}

@@ -1,0 +1,25 @@
+module github.com/headgate-go/headgate/docs/from
+
+go 1.24.0
+
+replace github.com/headgate-go/headgate => ../..
+
+require (
+	github.com/go-redis/redis_rate/v10 v10.0.1
+	github.com/headgate-go/headgate v0.0.0-00010101000000-000000000000
+	github.com/redis/go-redis/v9 v9.22.0
+	github.com/sethvargo/go-limiter v0.7.1
+	github.com/stretchr/testify v1.12.1
+	github.com/throttled/throttled/v2 v2.15.0
+	github.com/ulule/limiter/v3 v3.11.2
+	golang.org/x/time v0.14.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
+	github.com/sony/gobreaker/v2 v2.4.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.30.0 // indirect
+)
