@@ -1,0 +1,73 @@
+// Tiers is an HTTP server that limits each tenant by its plan. The plans, and
+// what single tenants have instead, stand in limits.yaml, and change while the
+// server runs. What a tenant has used stays used.
+//
+//	cd examples/tiers
+//	go run .
+//	curl -i -H 'Tenant: acme' localhost:8080
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/policyfile"
+)
+
+func main() {
+	addr := flag.String("addr", "localhost:8080", "where to listen")
+	path := flag.String("limits", "limits.yaml", "the plans and tenants")
+	redis := flag.String("redis", "", "URL of a Redis server; empty: in memory")
+	flag.Parse()
+	store, err := open(*redis)
+	if err != nil {
+		log.Fatal(err)
+	}
+	limits, err := policyfile.Watch(*path, store, &policyfile.Options{Reloaded: reloaded})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limits.Close()
+	log.Fatal(http.ListenAndServe(*addr, limited(limits)))
+}
+
+func open(redis string) (backend.Store, error) {
+	if redis == "" {
+		return memory.New(nil), nil
+	}
+	return standalone.Open(redis, nil)
+}
+
+// reloaded is told of each change of the file. A file with a mistake changes
+// nothing; the error has its line.
+func reloaded(err error) {
+	if err != nil {
+		log.Printf("the limits stay as they were: %v", err)
+		return
+	}
+	log.Print("new limits")
+}
+
+// limited asks, for each call, the limiter that the tenant has now.
+func limited(limits *policyfile.Watcher) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tenant := r.Header.Get("Tenant") // a service takes it from what it has authenticated
+		d, err := limits.For(tenant).Allow(r.Context(), headgate.Key("tenant", tenant))
+		if err != nil {
+			http.Error(w, "internal error", http.StatusInternalServerError)
+			return
+		}
+		if !d.Allowed {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+		if d.Counted {
+			fmt.Fprintf(w, "%d of %d used\n", d.Used, d.Limit)
+		}
+	})
+}
