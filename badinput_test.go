@@ -88,6 +88,8 @@ func (funcStore) Do(context.Context, *backend.Request, *backend.Decision) error 
 }
 func (funcStore) Close() error { return nil }
 
+func (funcStore) Capabilities() backend.Capabilities { return backend.Basic }
+
 type options struct{ o *redis.ClusterOptions }
 
 func (o options) Options() *redis.ClusterOptions { return o.o }

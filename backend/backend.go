@@ -32,6 +32,7 @@ import (
 //   - ResetAfter is exact: after it the key is as new, a microsecond earlier it is not.
 //   - A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.
 //   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
+//   - An operation or a number of keys beyond the store's Capabilities is ErrUnsupported, and no count changes.
 //   - A context that has ended before anything was sent is its error, and nothing was counted.
 //   - A value that is not the store's own is a *CorruptError that names the key, and no count changes.
 //   - A store that cannot answer says ErrUnavailable if nothing was counted, and ErrPerhapsCounted if that is not known.
@@ -52,6 +53,9 @@ type Store interface {
 	// store decided nothing, and d is zero still. Both r and d are the caller's,
 	// who may use them for something else as soon as Do has returned; see Ask.
 	Do(ctx context.Context, r *Request, d *Decision) error
+
+	// Capabilities returns what the store can do. It never changes.
+	Capabilities() Capabilities
 
 	// Close releases what the store itself made; a client that it was given
 	// stays open. Closing twice is closing once.

@@ -68,17 +68,18 @@ func CheckContext(ctx context.Context) error {
 	return nil
 }
 
-// Check refuses a request that no store could decide. Every store asks it
-// before it touches a count. It trusts the policies: Store.Check saw them.
-func (r *Request) Check(ctx context.Context) error {
+// Check refuses a request that no store with these capabilities could decide.
+// Every store calls it before it touches a count. It trusts the policies, which
+// Store.Check has seen.
+func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	if err := CheckContext(ctx); err != nil {
 		return err
 	}
-	if r.Op != Take && r.Op != Peek && r.Op != Reset {
+	if !c.Ops.Has(r.Op) {
 		return fmt.Errorf("%w: %v", ErrUnsupported, r.Op)
 	}
-	if len(r.And) > 0 {
-		return fmt.Errorf("%w: several keys in one %v", ErrUnsupported, r.Op)
+	if n := 1 + len(r.And); n > c.Keys {
+		return fmt.Errorf("%w: a %v of %d keys", ErrUnsupported, r.Op, n)
 	}
 	return r.Group.check(r.Op)
 }

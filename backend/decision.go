@@ -15,6 +15,7 @@ type Decision struct {
 	Estimated bool     // the numbers are not the store's of now: seen a moment ago, or, where Counted is false, unknown
 	Source    Source   // who decided
 	State              // of the policy that binds
+	Key       string   // the key that binds, where the request has several; else ""
 	Granted   int64    // units taken from every policy; 0 where they differ, and on a denial
 	Receipt   *Receipt // the request's own, filled; nil where none was asked for
 	Err       error    // why no store decided; nil where one did, also FromDenyCache

@@ -175,6 +175,9 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	}
 }
 
+// Capabilities returns those of next.
+func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
+
 // Close closes next.
 func (s *Store) Close() error { return s.next.Close() }
 

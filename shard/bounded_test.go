@@ -21,6 +21,7 @@ import (
 type spentStore struct{ asked atomic.Int64 }
 
 func (s *spentStore) Check([]backend.Policy) error { return nil }
+func (s *spentStore) Capabilities() backend.Capabilities { return backend.Basic }
 func (s *spentStore) Close() error                 { return nil }
 func (s *spentStore) Clock() func() time.Time      { return func() time.Time { return time.UnixMicro(0) } }
 func (s *spentStore) Do(_ context.Context, r *backend.Request, d *backend.Decision) error {

@@ -83,7 +83,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 }
 
 func (s *Store) spread(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if err := r.Check(ctx); err != nil { // mutant: cost-of-whole-limit
+	if err := r.Check(ctx, s.next.Capabilities()); err != nil { // mutant: cost-of-whole-limit
 		return err
 	}
 	m := s.known()
@@ -122,6 +122,9 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 	}
 	return s.fails.Fail(ctx, r, d, err)
 }
+
+// Capabilities returns those of next.
+func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
 
 // Close closes next.
 func (s *Store) Close() error {

@@ -54,7 +54,7 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if s.shared.Closed.Load() { // mutant: memory-closed
 		return backend.ErrClosed
 	}
-	if err := r.Check(ctx); err != nil { // mutant: memory-context
+	if err := r.Check(ctx, backend.Basic); err != nil { // mutant: memory-context
 		return err
 	}
 	if len(r.Key) > maxKey {

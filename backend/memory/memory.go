@@ -106,6 +106,9 @@ func (s *Store) Shared() *layer.Shared { return &s.shared }
 // share while the store is full are not among them.
 func (s *Store) Len() int { return int(s.kept.Load()) }
 
+// Capabilities returns what the store can do.
+func (s *Store) Capabilities() backend.Capabilities { return backend.Basic }
+
 // Close makes every later request return backend.ErrClosed.
 func (s *Store) Close() error {
 	if err := s.usable(); err != nil {

@@ -149,16 +149,36 @@ func badRequests(p *probe) {
 			p.refused(err, row.what, row.value)
 		}
 	}
-	badOps(p, list)
+	badResets(p, list)
 	p.unchanged("a", list, before)
 	p.storedLess(stored)
 }
 
-func badOps(p *probe, list []backend.Policy) {
-	for _, op := range []backend.Op{0, 200} {
-		_, err := p.send(context.Background(), backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: list, Cost: 1}})
-		p.must(errors.Is(err, backend.ErrUnsupported), "the operation %d gave %v", op, err)
+// capable asks for every operation, and for more keys than the store can decide.
+func capable(p *probe) {
+	c, list := p.Store.Capabilities(), p.list(algo.PerDay(10))
+	p.must(c.Ops.Has(backend.Take) && c.Ops.Has(backend.Peek) && c.Keys >= 1, "capabilities %+v lack Take, Peek or a key", c)
+	p.passes("a", list, 3)
+	before, stored := p.states("a", list), p.stored()
+	g := backend.Group{Key: "a", Policies: list, Cost: 1}
+	for op := range backend.Op(32) {
+		if !c.Ops.Has(op) {
+			_, err := p.send(context.Background(), backend.Request{Op: op, Group: g})
+			p.must(errors.Is(err, backend.ErrUnsupported), "the operation %d (%v) gave %v", op, op, err)
+		}
 	}
+	and := make([]backend.Group, c.Keys)
+	for i := range and {
+		and[i] = g
+		and[i].Key = fmt.Sprint("another ", i)
+	}
+	_, err := p.send(context.Background(), backend.Request{Op: backend.Take, Group: g, And: and})
+	p.must(errors.Is(err, backend.ErrUnsupported), "a take of %d keys gave %v", 1+len(and), err)
+	p.unchanged("a", list, before)
+	p.storedLess(stored)
+}
+
+func badResets(p *probe, list []backend.Policy) {
 	for _, key := range []string{"", "a"} {
 		r := backend.Request{Op: backend.Reset, Group: backend.Group{Key: key}}
 		_, err := p.do(r)

@@ -25,6 +25,7 @@ var contract = []sentence{
 	{"ResetAfter", "ResetAfter is exact: after it the key is as new, a microsecond earlier it is not.", resetAfter},
 	{"Receipt", "A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.", charges},
 	{"Refused", "A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.", refuses},
+	{"Capabilities", "An operation or a number of keys beyond the store's Capabilities is ErrUnsupported, and no count changes.", capable},
 	{"Context", "A context that has ended before anything was sent is its error, and nothing was counted.", ended},
 	{"Corrupt", "A value that is not the store's own is a *CorruptError that names the key, and no count changes.", corrupt},
 	{"Unavailable", "A store that cannot answer says ErrUnavailable if nothing was counted, and ErrPerhapsCounted if that is not known.", unavailable},

@@ -40,6 +40,8 @@ func newReference(now func() int64) *reference {
 
 func (s *reference) Check(policies []backend.Policy) error { return backend.CheckPolicies(policies) }
 
+func (s *reference) Capabilities() backend.Capabilities { return backend.Basic }
+
 func (s *reference) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,7 +55,7 @@ func (s *reference) Do(ctx context.Context, r *backend.Request, d *backend.Decis
 	if s.mu.closed {
 		return backend.ErrClosed
 	}
-	if err := r.Check(ctx); err != nil {
+	if err := r.Check(ctx, backend.Basic); err != nil {
 		return err
 	}
 	if s.gone.CompareAndSwap(true, false) {

@@ -57,7 +57,7 @@ func longest(states []backend.State) int64 {
 }
 
 func (w *spreader) do(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-	if err := r.Check(ctx); err != nil {
+	if err := r.Check(ctx, backend.Basic); err != nil {
 		return backend.Decision{}, err
 	}
 	for i := range r.Policies {

@@ -91,8 +91,9 @@ type spoiled struct {
 	close func() error
 }
 
-func (s *spoiled) Check(p []backend.Policy) error { return s.check(p) }
-func (s *spoiled) Close() error                   { return s.close() }
+func (s *spoiled) Check(p []backend.Policy) error     { return s.check(p) }
+func (s *spoiled) Capabilities() backend.Capabilities { return backend.Basic }
+func (s *spoiled) Close() error                       { return s.close() }
 func (s *spoiled) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	answer, err := s.do(s.next, ctx, *r)
 	if err == nil {

@@ -129,6 +129,16 @@ var wrongs = []wrong{
 			d.Receipt.At[i] = time.Now().UnixMicro()
 		}
 	})},
+	{"leaves out the other keys", "Capabilities", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		r.And = nil
+		return ask(s, ctx, r)
+	})},
+	{"takes an operation that it does not know for a peek", "Capabilities", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
+		if !backend.Basic.Ops.Has(r.Op) {
+			r.Op = backend.Peek
+		}
+		return ask(s, ctx, r)
+	})},
 	{"denies what can never pass", "Refused", doing(func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
 		d, err := ask(s, ctx, r)
 		if errors.Is(err, backend.ErrNeverAdmissible) {
@@ -342,7 +352,7 @@ func remembers(s *reference, u *Subject) {
 	u.Cached = true
 	var denied sync.Map
 	spoil(s, u).do = func(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
-		if d, ok := denied.Load(r.Key); ok && r.Op == backend.Take && r.Check(ctx) == nil {
+		if d, ok := denied.Load(r.Key); ok && r.Op == backend.Take && r.Check(ctx, backend.Basic) == nil {
 			return d.(backend.Decision), nil
 		}
 		d, err := ask(s, ctx, r)

@@ -40,6 +40,9 @@ func New(next backend.Store, store *layer.Shared, d time.Duration) *Store {
 // Check asks next.
 func (s *Store) Check(policies []backend.Policy) error { return s.next.Check(policies) }
 
+// Capabilities returns those of next.
+func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
+
 // Close closes next and forgets what was known.
 func (s *Store) Close() error {
 	defer s.cache.close()
@@ -95,7 +98,7 @@ func (s *Store) forget(r *backend.Request) {
 // at once merge into one batch below.
 func (s *Store) recall(ctx context.Context, r *backend.Request, d *backend.Decision, at place) error {
 	for waited := false; ; waited = true {
-		if r.Check(ctx) != nil || s.cache.closed() { // mutant: errors-before-denials
+		if r.Check(ctx, s.next.Capabilities()) != nil || s.cache.closed() { // mutant: errors-before-denials
 			return s.next.Do(ctx, r, d) // which returns the error
 		}
 		now := s.cache.now()

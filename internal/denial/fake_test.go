@@ -30,17 +30,18 @@ func (f *fake) Shared() *layer.Shared {
 
 func (f *fake) Now() time.Time { return time.Unix(1_745_000_000, f.now.Load()) }
 
-func (f *fake) Check([]backend.Policy) error   { return nil }
-func (f *fake) Close() error                   { f.shared.Closed.Store(true); return nil }
-func (f *fake) advance(d time.Duration)        { f.now.Add(int64(d)) }
-func (f *fake) station(d time.Duration) *Store { return New(f, f.Shared(), d) }
+func (f *fake) Check([]backend.Policy) error       { return nil }
+func (f *fake) Capabilities() backend.Capabilities { return backend.Basic }
+func (f *fake) Close() error                       { f.shared.Closed.Store(true); return nil }
+func (f *fake) advance(d time.Duration)            { f.now.Add(int64(d)) }
+func (f *fake) station(d time.Duration) *Store     { return New(f, f.Shared(), d) }
 
 func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	f.asked.Add(1)
 	if f.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
-	if err := r.Check(ctx); err != nil {
+	if err := r.Check(ctx, backend.Basic); err != nil {
 		return err
 	}
 	if !f.heeds {

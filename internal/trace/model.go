@@ -38,6 +38,9 @@ func NewModel(now func() int64) *Model {
 // Check accepts what any store could carry.
 func (m *Model) Check(policies []backend.Policy) error { return backend.CheckPolicies(policies) }
 
+// Capabilities returns what the model can do.
+func (m *Model) Capabilities() backend.Capabilities { return backend.Basic }
+
 // Close ends the model.
 func (m *Model) Close() error {
 	m.mu.Lock()
@@ -53,7 +56,7 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if m.mu.closed {
 		return backend.ErrClosed
 	}
-	if err := r.Check(ctx); err != nil {
+	if err := r.Check(ctx, backend.Basic); err != nil {
 		return err
 	}
 	now := m.now()
