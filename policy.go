@@ -13,10 +13,32 @@ import (
 type (
 	// Policy is a rule under a name, with the failure mode for when the store
 	// can't decide.
+	//
+	//	Name      string
+	//	Algorithm algo.Algorithm
+	//	OnFailure FailureMode
+	//	Shards    int
 	Policy = backend.Policy
 	// Decision is the answer to a call and the numbers that a client needs.
+	//
+	//	Allowed   bool
+	//	Estimated bool      // the numbers are not the store's of now: seen a moment ago, or, where Counted is false, unknown
+	//	Source    Source    // who decided
+	//	State               // of the policy that binds
+	//	Key       string    // the key that binds, where the request has several; else ""
+	//	Granted   int64     // units taken from every policy; 0 where they differ, and on a denial
+	//	Receipt   *Receipt  // the request's own, filled; nil where none was asked for
+	//	Err       error     // why no store decided; nil where one did, also FromDenyCache
 	Decision = backend.Decision
 	// State is what one policy says of a key.
+	//
+	//	Policy     string
+	//	Counted    bool           // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
+	//	Limit      int64          // units: the window's limit, or the bucket's burst
+	//	Used       int64          // units that count now, rounded up
+	//	Remaining  int64          // units that would pass now, never negative
+	//	RetryAfter time.Duration  // until this cost passes if nobody else takes; 0 where it passes now
+	//	ResetAfter time.Duration  // until the key is as new
 	State = backend.State
 	// FailureMode is what a call gets that no store decided.
 	FailureMode = backend.FailureMode
@@ -25,16 +47,41 @@ type (
 	// InvalidError is a value that is out of its range.
 	InvalidError = backend.InvalidError
 	// Event is what Options.Observer receives.
+	//
+	//	Type      EventType
+	//	Op        Op             // EventDecision: what was asked
+	//	Key       string         // EventDecision: the key, as the caller names it
+	//	Policies  []Policy       // EventDecision: the limiter's policies; shared, never to be written
+	//	Decision  Decision       // EventDecision: the answer; zero where Err is not nil
+	//	Err       error          // EventDecision: the error that the call returned
+	//	Duration  time.Duration  // EventDecision: of the whole call. EventBatch: of the round trip
+	//	StoreTime time.Duration  // EventDecision: the part of Duration spent in the store; 0 where it was not asked
+	//	Circuit   Change         // EventCircuit
+	//	Batch     Batch          // EventBatch
 	Event = backend.Event
 	// EventType is what an Event is about.
 	EventType = backend.EventType
 	// Op is what a call asks.
 	Op = backend.Op
 	// Change is a change of a node's circuit.
+	//
+	//	Node  string     // the name of the circuit: the node's address
+	//	From, To string  // "closed", "open" or "half-open"; To is Gone where the node has left the store
 	Change = backend.Change
 	// Batch is one round trip to a node.
+	//
+	//	Node  string  // as in Change
+	//	Calls int     // calls that it decided, at least 1
+	//	Keys  int     // keys that they were about, at least 1
 	Batch = backend.Batch
 	// Receipt is what is known of a charge.
+	//
+	//	Key     string
+	//	Sub     string   // the sub-key of a hot key that was charged
+	//	At      []int64  // per policy, the instant that the charge counts from: microseconds of the Unix epoch, by the store's clock
+	//	Costs   []int64  // units, one per policy; nil where every policy was charged Cost
+	//	Cost    int64    // units of every policy, where Costs is nil
+	//	Outcome Outcome
 	Receipt = backend.Receipt
 	// CorruptError is a stored value that is not Headgate's.
 	CorruptError = backend.CorruptError

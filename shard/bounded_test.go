@@ -20,10 +20,10 @@ import (
 // spentStore denies everything, and keeps nothing.
 type spentStore struct{ asked atomic.Int64 }
 
-func (s *spentStore) Check([]backend.Policy) error { return nil }
+func (s *spentStore) Check([]backend.Policy) error       { return nil }
 func (s *spentStore) Capabilities() backend.Capabilities { return backend.Basic }
-func (s *spentStore) Close() error                 { return nil }
-func (s *spentStore) Clock() func() time.Time      { return func() time.Time { return time.UnixMicro(0) } }
+func (s *spentStore) Close() error                       { return nil }
+func (s *spentStore) Clock() func() time.Time            { return func() time.Time { return time.UnixMicro(0) } }
 func (s *spentStore) Do(_ context.Context, r *backend.Request, d *backend.Decision) error {
 	s.asked.Add(1)
 	for i := range r.Policies {
