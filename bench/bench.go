@@ -24,7 +24,7 @@ var defaults = settings{runs: 5, length: time.Second, keys: 100_000, many: 1_000
 // bench is one run. Servers are started when the first workload needs them.
 type bench struct {
 	settings
-	stage     *stage
+	tb        *tb
 	load      float64 // of the machine, before the run
 	server    *redistest.Server
 	admin     *redis.Client
@@ -40,7 +40,7 @@ var ctx = context.Background()
 
 func newBench(s settings) *bench {
 	redis.SetLogger(quiet{})
-	return &bench{settings: s, stage: &stage{}, load: loadAverage(), filled: map[string]bool{}}
+	return &bench{settings: s, tb: &tb{}, load: loadAverage(), filled: map[string]bool{}}
 }
 
 // quiet keeps go-redis from printing among the tables.
@@ -51,8 +51,8 @@ func (quiet) Printf(context.Context, string, ...any) {}
 // addr is the one Redis server's.
 func (b *bench) addr() string {
 	if b.server == nil {
-		b.server = redistest.Start(b.stage)
-		b.admin = b.server.Client(b.stage)
+		b.server = redistest.Start(b.tb)
+		b.admin = b.server.Client(b.tb)
 	}
 	return b.server.Addr()
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 func TestEveryWorkload(t *testing.T) {
 	redistest.Shared(t) // skips where there is no server, which a benchmark must not
 	b := newBench(small)
-	t.Cleanup(b.stage.close)
+	t.Cleanup(b.tb.close)
 	r, err := b.all(regexp.MustCompile(""))
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestCompareRunsBothBinaries(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	b := newBench(small)
-	t.Cleanup(b.stage.close)
+	t.Cleanup(b.tb.close)
 	sides := []func() *exec.Cmd{self("caller"), func() *exec.Cmd { return exec.Command(caller) }}
 	for _, w := range workloads() {
 		if w.name != "redis/uniform/16x4" && w.name != "cluster/zipf/512" {
@@ -104,7 +104,10 @@ func TestKeysAreFilledOnce(t *testing.T) {
 	for _, c := range []struct {
 		place, keys string
 		want        int64
-	}{{server, "hot", 1}, {server, "uniform", 100}, {server, "zipf", 0}, {cluster, "zipf", 100}, {memory, "hot", 1}, {memory, "hot", 1}} {
+	}{
+		{server, "hot", 1}, {server, "uniform", 100}, {server, "zipf", 0},
+		{cluster, "zipf", 100}, {memory, "hot", 1}, {memory, "hot", 1},
+	} {
 		filled.Store(0)
 		s := subject{Maker: m, workload: workload{place: c.place, fill: 4}, names: load.Named(c.keys, 100)}
 		if err := b.fill(&s); err != nil {

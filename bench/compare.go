@@ -18,12 +18,14 @@ const (
 	keptInFleet = 0.8
 )
 
+const layout = "%-26s %12s %12s %7s  %-16s"
+
 // compare runs Headgate from this build and from another binary by turns, on
 // the workloads of one server and of the cluster, and prints the medians of
 // both and of the turns' ratios.
 func (b *bench) compare(binary string, turns int, chosen *regexp.Regexp) error {
 	sides := []func() *exec.Cmd{self("caller"), func() *exec.Cmd { return exec.Command(binary) }}
-	fmt.Printf("%-26s %12s %12s %7s  %-15s\n", "decisions per second", "this build", "the other", "ratio", "least … greatest")
+	fmt.Printf(layout+"\n", "decisions per second", "this build", "the other", "ratio", "least … greatest")
 	missed := 0
 	for _, w := range workloads() {
 		if w.place != server && w.place != cluster || !chosen.MatchString(w.name) {
@@ -96,7 +98,8 @@ func (r rates) print(w workload) int {
 	if r.ratio.Median() < bound {
 		says, missed = "**does not hold**", 1
 	}
-	fmt.Printf("%-26s %12s %12s %7s  %-15s ≥ %v %s\n", w.name, report.Figure(r.this.Median()), report.Figure(r.other.Median()),
-		report.Figure(r.ratio.Median()), report.Figure(slices.Min(r.ratio.Runs))+" … "+report.Figure(slices.Max(r.ratio.Runs)), bound, says)
+	least, greatest := report.Figure(slices.Min(r.ratio.Runs)), report.Figure(slices.Max(r.ratio.Runs))
+	fmt.Printf(layout+" ≥ %v %s\n", w.name, report.Figure(r.this.Median()), report.Figure(r.other.Median()),
+		report.Figure(r.ratio.Median()), least+" … "+greatest, bound, says)
 	return missed
 }

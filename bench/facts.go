@@ -36,9 +36,11 @@ func (b *bench) facts() []report.Fact {
 		all = append(all, report.Fact{Name: "redis_rate's capacity", Value: report.Figure(b.capacity) + " per second"})
 	}
 	if len(b.late) > 0 {
-		all = append(all, report.Fact{Name: "Poisson arrivals begun late by", Value: b.lateness(0.50) + " µs (p50), " + b.lateness(0.99) + " µs (p99)"})
+		late := b.lateness(0.50) + " µs (p50), " + b.lateness(0.99) + " µs (p99)"
+		all = append(all, report.Fact{Name: "Poisson arrivals begun late by", Value: late})
 	}
-	return append(all, report.Fact{Name: "turns", Value: fmt.Sprintf("%d of %v; of Poisson arrivals %d of %v", b.runs, b.length, b.runs*often, b.length/quarter)})
+	turns := fmt.Sprintf("%d of %v; of Poisson arrivals %d of %v", b.runs, b.length, b.runs*often, b.length/quarter)
+	return append(all, report.Fact{Name: "turns", Value: turns})
 }
 
 // command leaves out where the files went: that is the machine's own affair.

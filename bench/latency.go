@@ -22,15 +22,10 @@ const (
 	quarter = 4
 )
 
-const aboutLatency = `A lone caller waits for each answer before it calls again; "plain EVALSHA" is the script of the section above, through the same go-redis client.
-"lone-link" is through a proxy that makes a round trip half a millisecond longer.
-Poisson arrivals come at 30, 60 and 90 % of what redis_rate decides for 512 callers in closed loops.
-Each arrival has a goroutine of its own, one of 100,000 keys, each as likely, and a wait that counts from the instant of arrival.`
-
 func latencyWorkloads() []workload {
 	all := []workload{
-		waiting("lone", func(b *bench) []peers.Maker { return sameClient(b, b.addr()) }, alone, metric(p50, within(1.5, bareScript)), metric(p99)),
-		waiting("lone-link", func(b *bench) []peers.Maker { return sameClient(b, b.behindLink()) }, alone, metric(p50, within(1.1, bareScript)), metric(p99)),
+		waiting("lone", sameClient((*bench).addr), alone, metric(p50, within(1.5, bareScript)), metric(p99)),
+		waiting("lone-link", sameClient((*bench).behindLink), alone, metric(p50, within(1.1, bareScript)), metric(p99)),
 	}
 	for _, percent := range []int{30, 60, 90} {
 		w := waiting(fmt.Sprintf("poisson/%d", percent), pair, poisson(percent),
@@ -41,7 +36,7 @@ func latencyWorkloads() []workload {
 	return all
 }
 
-func waiting(name string, subjects func(*bench) []peers.Maker, turn func(*bench, *subject) (figures, error), metrics ...report.Metric) workload {
+func waiting(name string, subjects makers, turn turn, metrics ...report.Metric) workload {
 	return workload{
 		place: latency, name: "latency/" + name, subjects: subjects, keys: "uniform", limit: peers.Roomy,
 		callers: 1, policies: 1, fill: 64, turn: turn, metrics: metrics,
@@ -49,11 +44,13 @@ func waiting(name string, subjects func(*bench) []peers.Maker, turn func(*bench,
 }
 
 // sameClient gives both one client with the defaults.
-func sameClient(b *bench, addr string) []peers.Maker {
-	client, hangUp := peers.Own(addr)()
-	b.stage.Cleanup(hangUp)
-	dial := peers.Shared(client)
-	return []peers.Maker{peers.Headgate(dial, 1), peers.Plain(dial)}
+func sameClient(addr func(*bench) string) makers {
+	return func(b *bench) []peers.Maker {
+		client, hangUp := peers.Own(addr(b))()
+		b.tb.Cleanup(hangUp)
+		dial := peers.Shared(client)
+		return []peers.Maker{peers.Headgate(dial, 1), peers.Plain(dial)}
+	}
 }
 
 func alone(b *bench, s *subject) (figures, error) {
@@ -63,13 +60,14 @@ func alone(b *bench, s *subject) (figures, error) {
 }
 
 // poisson is a load in percent of what redis_rate carries.
-func poisson(percent int) func(*bench, *subject) (figures, error) {
+func poisson(percent int) turn {
 	return func(b *bench, s *subject) (figures, error) {
 		rate, err := b.carried()
 		if err != nil {
 			return figures{}, err
 		}
-		sample := load.Open{Rate: rate * float64(percent) / 100, For: b.length / quarter, Seed: uint64(s.run)}.Run(s.names, s.Allow)
+		open := load.Open{Rate: rate * float64(percent) / 100, For: b.length / quarter, Seed: uint64(s.run)}
+		sample := open.Run(s.names, s.Allow)
 		b.late = append(b.late, sample.Late...)
 		failed, err := s.undecided(&sample)
 		return figures{waits(&sample), failed}, err
@@ -107,19 +105,19 @@ func (b *bench) behindLink() string {
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		b.stage.Fatal(err)
+		b.tb.Fatal(err)
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		b.stage.Fatal(err)
+		b.tb.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		b.stage.Fatal(err)
+		b.tb.Fatal(err)
 	}
-	b.stage.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
+	b.tb.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	fmt.Fprintln(in, b.addr())
 	if _, err := fmt.Fscanln(out, &b.link); err != nil {
-		b.stage.Fatal(err)
+		b.tb.Fatal(err)
 	}
 	return b.link
 }

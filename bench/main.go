@@ -25,11 +25,11 @@ func main() {
 		return
 	}
 	s := defaults
-	only := flag.String("only", "", "regular expression: the workloads to run; then nothing is written unless -out is given")
+	only := flag.String("only", "", "regular expression: the workloads to run; nothing is written without -out")
 	flag.IntVar(&s.runs, "runs", s.runs, "measurements of each subject in each workload")
 	flag.DurationVar(&s.length, "for", s.length, "length of a measurement")
 	out := flag.String("out", "../docs", "directory for benchmarks.md")
-	against := flag.String("against", "", "binary of fleet/caller from another commit: compare Headgate with it by turns, on redis/ and cluster/")
+	against := flag.String("against", "", "compare with this binary of fleet/caller, on redis/ and cluster/")
 	turns := flag.Int("turns", 7, "turns of each side, with -against")
 	flag.Parse()
 	chosen, err := regexp.Compile(*only)
@@ -38,14 +38,14 @@ func main() {
 		os.Exit(2)
 	}
 	b := newBench(s)
-	defer b.stage.close()
+	defer b.tb.close()
 	if *against != "" {
 		err = b.compare(*against, *turns, chosen)
 	} else {
 		err = b.report(chosen, *out)
 	}
 	if err != nil {
-		b.stage.Fatal(err)
+		b.tb.Fatal(err)
 	}
 }
 
@@ -69,7 +69,7 @@ func given(name string) bool {
 }
 
 func (b *bench) all(chosen *regexp.Regexp) (*report.Report, error) {
-	r := &report.Report{About: map[string]string{memory: aboutMemory, server: aboutServer, cluster: aboutCluster, latency: aboutLatency}}
+	r := &report.Report{}
 	begin := time.Now()
 	for _, t := range workloads() {
 		if !chosen.MatchString(t.name) {

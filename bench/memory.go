@@ -17,45 +17,39 @@ const (
 	observed      = "headgate, observed"
 )
 
-const aboutMemory = `Two callers decide in this process, on one key or on a million: Zipf's (the k-th is called in proportion to 1/k^1.1) or each as likely.
-Under ` + "`memory/refill`" + ` a bucket refills at 100 per second, so most keys are idle again 10 ms after their call; elsewhere no key runs idle.
-The peers are go-limiter, x/time/rate in a sync.Map, throttled, ulule/limiter and httprate; under ` + "`refill`" + ` the first two.
-Bytes per key are the live heap that a million keys add, without their strings.`
-
 func memoryWorkloads() []workload {
 	var all []workload
 	for _, set := range []struct {
 		name     string
 		limit    peers.Limit
-		subjects func(*bench) []peers.Maker
-		least    map[string]float64
+		subjects makers
+		least    [3]float64
 	}{
-		{"memory/", peers.Roomy, cast(peers.Memory()...), map[string]float64{"hot": 1.5, "zipf": 1.1, "uniform": 1.0}},
-		{"memory/refill/", peers.Refilling, cast(peers.Memory()[:2]...), map[string]float64{"hot": 1.5, "zipf": 1.0, "uniform": 0.9}},
+		{"memory/", peers.Roomy, with(peers.Memory()...), [3]float64{1.5, 1.1, 1.0}},
+		{"memory/refill/", peers.Refilling, with(peers.Memory()[:2]...), [3]float64{1.5, 1.0, 0.9}},
 	} {
-		for _, keys := range []string{"hot", "zipf", "uniform"} {
+		for i, keys := range []string{"hot", "zipf", "uniform"} {
 			all = append(all, inMemory(set.name+keys, keys, set.limit, set.subjects, closed,
-				metric(decisions, beats(set.least[keys], report.Fastest))))
+				metric(decisions, beats(set.least[i], report.Fastest))))
 		}
 	}
 	counted := inMemory("memory/allocations", "zipf", peers.Roomy, bothHeadgates, counted,
 		metric(allocations, within(0, ""), atMost(0, observed, "")))
-	weighed := inMemory("memory/bytes", "uniform", peers.Roomy, cast(peers.GoLimiter), weigh,
+	weighed := inMemory("memory/bytes", "uniform", peers.Roomy, with(peers.GoLimiter), weigh,
 		metric(bytesKey, within(0.6, peers.GoLimiter.Name)))
 	weighed.life, weighed.fill = own, 0
 	return append(all, counted, weighed)
 }
 
-func inMemory(name, keys string, limit peers.Limit, subjects func(*bench) []peers.Maker,
-	turn func(*bench, *subject) (figures, error), m report.Metric) workload {
+func inMemory(name, keys string, limit peers.Limit, subjects makers, turn turn, m report.Metric) workload {
 	return workload{
 		place: memory, name: name, keys: keys, limit: limit, subjects: subjects, callers: memoryCallers,
 		life: fresh, fill: memoryCallers, turn: turn, metrics: []report.Metric{m},
 	}
 }
 
-// cast is Headgate and its peers.
-func cast(others ...peers.Maker) func(*bench) []peers.Maker {
+// with is Headgate and its peers.
+func with(others ...peers.Maker) makers {
 	all := append([]peers.Maker{peers.HeadgateMemory(ours, nil)}, others...)
 	return func(*bench) []peers.Maker { return all }
 }

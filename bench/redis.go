@@ -19,12 +19,6 @@ const (
 	rueidis   = "rueidis EVALSHA"
 )
 
-const aboutServer = `One Redis server decides for 512 or 32 callers in one process, or for a fleet: 8x16 is eight processes of 16 callers each.
-They call one key or 100,000: Zipf's, or each as likely.
-redis_rate is GCRA, as TokenBucket is, on go-redis's default client; a fleet's processes each have their own.
-"rueidis EVALSHA" decides nothing: each call is one script, which does TIME, GET and SET PX, in the pipelines that rueidis makes.
-"three-policies" is one call of Headgate against three of redis_rate.`
-
 func serverWorkloads() []workload {
 	var all []workload
 	for _, w := range []struct {

@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// stage is as much of a testing.TB as redistest asks for: a benchmark wants the
+// tb is as much of a testing.TB as redistest asks for: a benchmark wants the
 // same servers as the tests do, and is none. What it lacks panics.
-type stage struct {
+type tb struct {
 	testing.TB
 	cleanups []func()
 }
 
-func (*stage) Helper() {}
+func (*tb) Helper() {}
 
-func (s *stage) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
+func (s *tb) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
-func (s *stage) TempDir() string {
+func (s *tb) TempDir() string {
 	dir, err := os.MkdirTemp("", "headgate-bench-")
 	if err != nil {
 		s.Fatal(err)
@@ -28,19 +28,19 @@ func (s *stage) TempDir() string {
 }
 
 // Fatal ends the benchmark: half of the figures would only mislead.
-func (s *stage) Fatal(args ...any) {
+func (s *tb) Fatal(args ...any) {
 	s.close()
 	fmt.Fprintln(os.Stderr, append([]any{"bench:"}, args...)...)
 	os.Exit(1)
 }
 
-func (s *stage) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
+func (s *tb) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
 
 // Skipf is a failure too: there is nothing else to measure on.
-func (s *stage) Skipf(format string, args ...any) { s.Fatalf(format, args...) }
+func (s *tb) Skipf(format string, args ...any) { s.Fatalf(format, args...) }
 
 // close undoes what was set up, the last first.
-func (s *stage) close() {
+func (s *tb) close() {
 	for _, f := range slices.Backward(s.cleanups) {
 		f()
 	}

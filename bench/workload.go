@@ -14,7 +14,7 @@ import (
 type workload struct {
 	place     string // the section of the document
 	name      string
-	subjects  func(*bench) []peers.Maker
+	subjects  makers
 	keys      string // as load.Named takes it
 	limit     peers.Limit
 	processes int // of a fleet; 0 is this one
@@ -23,9 +23,14 @@ type workload struct {
 	fill      int // callers that fill the keys first; 0: they are not filled
 	life      life
 	runs      int // turns of each subject, for each that the flags ask for; 0: one
-	turn      func(*bench, *subject) (figures, error)
+	turn      turn
 	metrics   []report.Metric
 }
+
+type (
+	makers func(*bench) []peers.Maker
+	turn   func(*bench, *subject) (figures, error)
+)
 
 // life is how long a subject lives.
 type life uint8
@@ -153,7 +158,7 @@ func (b *bench) turn(s *subject) (figures, error) {
 		defer s.release()
 	}
 	runtime.GC()
-	return s.turn(b, s)
+	return s.workload.turn(b, s)
 }
 
 func tables(w workload, all []subject, seen [][]figures) []*report.Table {

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
@@ -15,8 +14,7 @@ type Report struct {
 	Machine []Fact // machine, versions, command, date
 	Modules []Fact
 	Tables  []*Table
-	About   map[string]string // what the tables of a place show
-	Notes   []string          // what the run noticed about itself
+	Notes   []string // what the run noticed about itself
 }
 
 // Fact is a name and what it is.
@@ -60,8 +58,8 @@ func (r *Report) count(which func(Verdict) bool) (n int) {
 
 // Section is what the document shows under one heading.
 type Section struct {
-	Place, About string
-	Verdicts     []Verdict
+	Place    string
+	Verdicts []Verdict
 }
 
 // Sections are the tables by place, in the order in which they were measured.
@@ -71,7 +69,7 @@ func (r *Report) Sections() []Section {
 		i := slices.IndexFunc(all, func(s Section) bool { return s.Place == t.Place })
 		if i < 0 {
 			i = len(all)
-			all = append(all, Section{Place: t.Place, About: r.About[t.Place]})
+			all = append(all, Section{Place: t.Place})
 		}
 		all[i].Verdicts = append(all[i].Verdicts, t.Verdicts()...)
 	}
@@ -85,7 +83,8 @@ func (t *Table) Text(w io.Writer) {
 		fmt.Fprintf(w, "  %-24s %14s   %-28s %8s  %s\n", r.Subject, Figure(r.Median()), spread(r), ratio(t, r), failed(t, r))
 	}
 	for _, v := range t.Verdicts() {
-		fmt.Fprintf(w, "  %s / %s %s: %s, %s\n", v.Of, cmp.Or(v.Against(), "1"), v.Bounded(), Figure(v.Figure), v.Says())
+		claim := strings.TrimSuffix(v.Of+" / "+v.Against(), " / ")
+		fmt.Fprintf(w, "  %s: %s %s, %s\n", claim, Figure(v.Figure), v.Bounded(), v.Says())
 	}
 }
 

@@ -21,7 +21,8 @@ func fixed() *Report {
 		{Subject: "redis_rate", Peer: true, Runs: []float64{100}},
 	}
 	return &Report{
-		Machine: []Fact{{"cores", "2"}}, Modules: []Fact{{"example.com/peer", "v1.2.3"}}, About: map[string]string{"redis": "One key.", "latency": "One caller."}, Notes: []string{"A note."},
+		Machine: []Fact{{"cores", "2"}}, Modules: []Fact{{"example.com/peer", "v1.2.3"}},
+		Notes: []string{"A note."},
 		Tables: []*Table{
 			{Place: "redis", Workload: "redis/hot", Rows: rows, Metric: Metric{
 				Name: "decisions", Unit: "decisions/s", Targets: []Target{
@@ -57,7 +58,8 @@ func TestVerdicts(t *testing.T) {
 		t.Fatalf("%d verdicts, want %d: one against nobody is none", len(all), len(want))
 	}
 	for i, v := range all {
-		if got := (struct{ against, bound, figure, says string }{v.Against(), v.Bounded(), Figure(v.Figure), v.Says()}); got != want[i] {
+		got := struct{ against, bound, figure, says string }{v.Against(), v.Bounded(), Figure(v.Figure), v.Says()}
+		if got != want[i] {
 			t.Errorf("got %v, want %v", got, want[i])
 		}
 	}
