@@ -1,0 +1,168 @@
+package httplimit
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// peer returns the address that the connection comes from; the zero Addr where
+// that is no IP address.
+func peer(r *http.Request) netip.Addr {
+	addr, _ := parseHop(r.RemoteAddr)
+	return addr
+}
+
+// appendAddr appends an IPv4 address, or the prefix of an IPv6 address: whoever
+// has one address of an IPv6 network usually has all of it.
+func appendAddr(b []byte, addr netip.Addr, prefix int) []byte {
+	if addr.Is4() {
+		return addr.AppendTo(b)
+	}
+	p, err := addr.Prefix(prefix)
+	if err != nil { // New has checked the length
+		return addr.AppendTo(b)
+	}
+	return p.AppendTo(b)
+}
+
+// plain returns the address without its zone, and a mapped IPv4 address as
+// IPv4. Otherwise a mask for IPv6 would put every IPv4 client on one key.
+func plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
+
+// longestHop is the longest text that is tried as an address: an IPv6 address
+// with brackets, a zone and a port.
+const longestHop = 96
+
+// parseHop reads "192.0.2.1", "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]"
+// and "[2001:db8::1]:80", with a zone where there may be one.
+func parseHop(s string) (netip.Addr, bool) {
+	s = strings.Trim(s, " \t")
+	if len(s) > longestHop {
+		return netip.Addr{}, false
+	}
+	host, port := s, ""
+	if inner, ok := strings.CutPrefix(s, "["); ok {
+		host, port, ok = strings.Cut(inner, "]")
+		if !ok || !strings.Contains(host, ":") {
+			return netip.Addr{}, false
+		}
+	} else if i := strings.IndexByte(s, ':'); i >= 0 && i == strings.LastIndexByte(s, ':') {
+		host, port = s[:i], s[i:]
+	}
+	if !validPort(port) {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return plain(addr), true
+}
+
+// validPort accepts "" and ":" with a port behind it.
+func validPort(s string) bool {
+	if s == "" {
+		return true
+	}
+	digits, ok := strings.CutPrefix(s, ":")
+	_, err := strconv.ParseUint(digits, 10, 16)
+	return ok && err == nil
+}
+
+// trusted are the prefixes of the proxies, IPv4 and IPv6 apart.
+type trusted []netip.Prefix
+
+func parseTrusted(cidrs []string) (trusted, error) {
+	if len(cidrs) == 0 {
+		return nil, invalid("trusted proxies", "none", "at least one prefix; without a proxy use RemoteAddr")
+	}
+	t := make(trusted, len(cidrs))
+	for i, s := range cidrs {
+		p, ok := parsePrefix(s)
+		if !ok {
+			return nil, invalid("trusted proxy", s, "a prefix as 10.0.0.0/8, or an address, without a zone")
+		}
+		if p.Bits() == 0 {
+			return nil, invalid("trusted proxy", s, "not everybody: each client could choose its key")
+		}
+		t[i] = p
+	}
+	return t, nil
+}
+
+// parsePrefix reads a prefix or an address. A prefix of mapped IPv4 addresses
+// becomes the one of IPv4 that it stands for, since netip matches no address of
+// the other family.
+func parsePrefix(s string) (netip.Prefix, bool) {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		addr, err := netip.ParseAddr(s)
+		if err != nil || addr.Zone() != "" {
+			return netip.Prefix{}, false
+		}
+		p = netip.PrefixFrom(addr, addr.BitLen())
+	}
+	if !p.Addr().Is4In6() {
+		return p.Masked(), true
+	}
+	const mapped = 96 // bits of ::ffff:0:0/96
+	if p.Bits() < mapped {
+		return netip.Prefix{}, false
+	}
+	return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped).Masked(), true
+}
+
+func (t trusted) has(addr netip.Addr) bool {
+	for _, p := range t {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// hops is a format: it cuts the last element off a header's line and reads its
+// address. blank is an element without content, which lists may hold.
+type hops func(line string) (rest string, addr netip.Addr, blank, ok bool)
+
+// walk returns the client's address by a header that each proxy appends to. It
+// looks at the elements that trusted proxies wrote and at no other: what a
+// client sent along stands further left.
+func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
+	addr := peer(r)
+	if !t.has(addr) {
+		return addr
+	}
+	lines := r.Header[header]
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest := lines[i]; rest != ""; {
+			var hop netip.Addr
+			var blank, ok bool
+			if rest, hop, blank, ok = cut(rest); blank {
+				continue
+			}
+			if !ok {
+				return addr
+			}
+			if addr = hop; !t.has(addr) {
+				return addr
+			}
+		}
+	}
+	return addr
+}
+
+// forwardedFor cuts the last element off a line of X-Forwarded-For.
+func forwardedFor(line string) (rest string, addr netip.Addr, blank, ok bool) {
+	last := line
+	if i := strings.LastIndexByte(line, ','); i >= 0 {
+		rest, last = line[:i], line[i+1:]
+	}
+	if strings.Trim(last, " \t") == "" {
+		return rest, addr, true, true
+	}
+	addr, ok = parseHop(last)
+	return rest, addr, false, ok
+}

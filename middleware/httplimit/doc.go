@@ -1,0 +1,43 @@
+// Package httplimit limits the rate of an HTTP server's requests, and keeps an
+// HTTP client below the rates of the servers that it calls.
+//
+// New makes a middleware of a headgate.Limiter and a Key that says whose count a
+// request is charged to. It is a func(http.Handler) http.Handler, for net/http
+// and every router that takes one. There is no default key: an address is a
+// client only where no proxy stands between, and then RemoteAddr says so.
+//
+// # What a client sees
+//
+// Every response has RateLimit-Policy and RateLimit with an element per policy,
+// by draft-ietf-httpapi-ratelimit-headers-11:
+//
+//	RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
+//	RateLimit: "burst";r=50;t=30, "daily";r=700;t=6800
+//
+// q is the policy's limit and w its period in seconds; of a TokenBucket q is the
+// burst and w the time in which it fills. A w below a second is left out. r is
+// the number of units that would pass now. t is in whole seconds, rounded up:
+// where the policy denies, the time until the same request passes; else the time
+// until nothing is counted any more.
+//
+// A denial has status 429, Retry-After, and a body of type
+// application/problem+json (quota-exceeded) with the names of the policies that
+// deny. Retry-After is the time until the same request passes, rounded up, at
+// least 1, and later by up to Options.RetryJitter.
+//
+// # When the store fails
+//
+// A policy's failure mode decides. Under FailOpen the request passes. Under
+// FailClosed it gets status 503, Retry-After and a body of the type
+// temporary-reduced-capacity. Under FailLocal this process decides with its
+// share of the limit, with the fields of any decision. Where nobody counted,
+// RateLimit and X-RateLimit-* are absent; RateLimit-Policy names the policy all
+// the same.
+//
+// A request whose client left before the decision has neither status: logs show
+// 499. What an error of the limiter becomes is in WriteError.
+//
+// # Clients
+//
+// Transport is the other side: it reads these fields from any server.
+package httplimit

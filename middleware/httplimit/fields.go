@@ -1,0 +1,138 @@
+package httplimit
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+)
+
+// The fields of draft-ietf-httpapi-ratelimit-headers-11, which are lists of
+// strings with parameters (RFC 9651), under the names as net/http stores them.
+const (
+	limitField  = "Ratelimit"
+	policyField = "Ratelimit-Policy"
+)
+
+// The parameters' names in RateLimit. A later draft may rename them to the
+// others, which the Transport reads too.
+const (
+	availableParameter, availableLater = "r", "a"
+	windowParameter, windowLater       = "t", "w"
+)
+
+// fields writes the header fields of a decision. What is the same for all
+// responses is made once.
+type fields struct {
+	names   []string // per policy: "name";r= in the limiter's order
+	policy  []string // the line of RateLimit-Policy
+	exposed []string // the line of Access-Control-Expose-Headers; nil for none
+	x       bool     // X-RateLimit-* too
+}
+
+func newFields(policies []headgate.Policy, opts *Options) *fields {
+	f := &fields{x: opts.XRateLimit}
+	var line []byte
+	for i, p := range policies {
+		name := `"` + p.Name + `";` // of letters, digits, _ and -
+		f.names = append(f.names, name+availableParameter+"=")
+		if i > 0 {
+			line = append(line, ", "...)
+		}
+		line = appendQuota(append(line, name...), &p.Algorithm)
+	}
+	f.policy = []string{string(line)}
+	if opts.ExposeHeaders {
+		names := "RateLimit, RateLimit-Policy, Retry-After"
+		if opts.XRateLimit {
+			names += ", X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
+		}
+		f.exposed = []string{names}
+	}
+	return f
+}
+
+// appendQuota appends q and, where it is a second or more, w. Of a TokenBucket
+// they are the burst and the time in which it fills.
+func appendQuota(b []byte, a *algo.Algorithm) []byte {
+	limit := a.Limit()
+	b = strconv.AppendInt(append(b, "q="...), a.Max(), 10)
+	periods, of := int64(1), int64(1)
+	if a.Kind() == algo.KindTokenBucket {
+		periods, of = a.Max(), limit.Events
+	}
+	hi, lo := bits.Mul64(uint64(periods), uint64(limit.Period.Microseconds()))
+	second := uint64(of) * 1e6
+	w, rest := bits.Div64(hi, lo, second) // hi is below 2^20, whatever the ranges of package algo
+	const longest = 999_999_999_999_999   // the largest integer of a structured field
+	if w == 0 || w >= longest {
+		return b
+	}
+	if rest > 0 {
+		w++
+	}
+	return strconv.AppendUint(append(b, ";w="...), w, 10)
+}
+
+// write sets the fields of a decision in h, but for Retry-After. It uses buf
+// and returns it.
+func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *headgate.Decision) []byte {
+	putShared(h, policyField, f.policy)
+	if f.exposed != nil {
+		putShared(h, "Access-Control-Expose-Headers", f.exposed)
+	}
+	buf = f.appendStates(buf, each)
+	if len(buf) > 0 {
+		put(h, limitField, string(buf))
+	}
+	if f.x && d.Counted {
+		h["X-Ratelimit-Limit"] = []string{itoa(d.Limit)}
+		h["X-Ratelimit-Remaining"] = []string{itoa(d.Remaining)}
+		h["X-Ratelimit-Reset"] = []string{itoa(window(&d.State))}
+	}
+	return buf
+}
+
+// appendStates appends the line of RateLimit: nothing of a policy that nobody
+// counted.
+func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
+	for i := range each {
+		s := &each[i]
+		if !s.Counted {
+			continue
+		}
+		if len(b) > 0 {
+			b = append(b, ", "...)
+		}
+		b = strconv.AppendInt(append(b, f.names[i]...), s.Remaining, 10)
+		b = strconv.AppendInt(append(b, ";"+windowParameter+"="...), window(s), 10)
+	}
+	return b
+}
+
+// window returns the seconds in which a policy's available units hold: where
+// it denies until the same request would pass, else until nothing is counted.
+func window(s *headgate.State) int64 {
+	if s.RetryAfter > 0 {
+		return seconds(s.RetryAfter)
+	}
+	return seconds(s.ResetAfter)
+}
+
+// seconds rounds up: a client that returns sooner would be denied again.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// jitter returns whole seconds from 0 to most.
+func jitter(most time.Duration) int64 { return rand.Int64N(int64(most/time.Second) + 1) }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,81 @@
+package httplimit
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// forwarded cuts the last element off a line of Forwarded (RFC 7239), as
+// for="[2001:db8::1]:80";proto=https.
+//
+// It scans from the right, so that quotes which a client left open can't
+// swallow what a proxy appended. A proxy may quote what a client sent, as its
+// Host: an element with a backslash is no address, since it could look like two.
+func forwarded(line string) (rest string, addr netip.Addr, blank, ok bool) {
+	i, closed := lastComma(line)
+	last := line[i+1:]
+	rest = line[:max(i, 0)]
+	if strings.Trim(last, " \t") == "" {
+		return rest, addr, true, true
+	}
+	if !closed || strings.IndexByte(last, '\\') >= 0 {
+		return rest, addr, false, false
+	}
+	addr, ok = parseHop(forParameter(last))
+	return rest, addr, false, ok
+}
+
+// lastComma returns where the last comma outside of quotes stands, -1 for none,
+// and whether the quotes behind it are in pairs.
+func lastComma(line string) (i int, closed bool) {
+	quoted := false
+	for i = len(line) - 1; i >= 0; i-- {
+		switch {
+		case line[i] == '"':
+			quoted = !quoted
+		case line[i] == ',' && !quoted:
+			return i, true
+		}
+	}
+	return -1, !quoted
+}
+
+// forParameter returns the value of the element's one parameter "for", without
+// its quotes; "" where there is none, or more than one.
+func forParameter(element string) (value string) {
+	found := false
+	for element != "" {
+		var pair string
+		pair, element = cutPair(element)
+		name, v, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
+		if !ok || !strings.EqualFold(name, "for") {
+			continue
+		}
+		if found {
+			return ""
+		}
+		found, value = true, unquote(v)
+	}
+	return value
+}
+
+// cutPair cuts at the first semicolon outside of quotes.
+func cutPair(s string) (pair, rest string) {
+	quoted := false
+	for i := range len(s) {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == ';' && !quoted:
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+func unquote(s string) string {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		return s[1 : len(s)-1]
+	}
+	return s
+}

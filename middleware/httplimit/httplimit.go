@@ -1,0 +1,260 @@
+package httplimit
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate"
+)
+
+// Options are the settings of the middleware; nil is the same as the zero
+// Options. The functions must be safe for concurrent use.
+type Options struct {
+	// Cost returns what a request costs: one number of units per policy, in the
+	// limiter's order. nil, also as the result, is 1 of each. With Func the call
+	// has the costs, and Cost must be nil.
+	Cost func(*http.Request) []int64
+	// EmptyKey is what a request without a key gets; EmptyRefused where it is not
+	// set.
+	EmptyKey EmptyKey
+	// IPv6Prefix is the number of bits that IPv6 addresses count by, 1 to 128;
+	// 0 is 64.
+	IPv6Prefix int
+	// Skip reports the requests that pass without being counted, as health
+	// checks and CORS preflights; nil is none.
+	Skip func(*http.Request) bool
+	// OnDenied answers a request that is denied, with all headers set; nil is
+	// Denial.Write.
+	OnDenied func(http.ResponseWriter, *http.Request, Denial)
+	// OnError answers a request that could not be decided, by the error of the
+	// key's function or of the limiter; nil is WriteError. It is not called for
+	// a client that left.
+	OnError func(http.ResponseWriter, *http.Request, error)
+	// RetryJitter is how much later than needed Retry-After may be, at random and
+	// in whole seconds, so that clients which were denied together do not return
+	// together: 0 to 1 h.
+	RetryJitter time.Duration
+	// XRateLimit adds X-RateLimit-Limit, -Remaining and -Reset (in seconds from
+	// now) of the binding policy, for clients that do not read RateLimit.
+	XRateLimit bool
+	// ExposeHeaders lets scripts of other origins read the fields, by
+	// Access-Control-Expose-Headers.
+	ExposeHeaders bool
+}
+
+// EmptyKey is what a request gets that has no key: the header is missing, no
+// pattern matches, the connection has no IP address.
+type EmptyKey uint8
+
+// The choices for a request without a key.
+const (
+	EmptyRefused EmptyKey = iota // status 400; nothing is counted
+	EmptyShared                  // all requests without a key share one count
+	EmptyPasses                  // the request passes and is not counted
+)
+
+// emptyKey is the key that EmptyShared counts on. No other Key makes it.
+const emptyKey = "empty:"
+
+// New returns a middleware that lets pass what the limiter allows. It refuses,
+// with a *headgate.InvalidError, what could not be kept: a zero limiter, a Key
+// with wrong arguments, options out of range.
+//
+// The middleware answers a denial with status 429, and with 503 where the
+// limiter failed closed; see the package's documentation. It adds header fields
+// and hands the ResponseWriter on as it is. Of two on one route each adds its
+// own fields.
+func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) http.Handler, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	if limiter == nil || len(limiter.Policies()) == 0 {
+		return nil, invalid("limiter", "nil or zero", "one that headgate.New returned")
+	}
+	if err := check(key, opts); err != nil {
+		return nil, err
+	}
+	m := &middleware{limiter: limiter, key: key, Options: *opts, fields: newFields(limiter.Policies(), opts)}
+	m.ones = make([]int64, len(m.fields.names))
+	for i := range m.ones {
+		m.ones[i] = 1
+	}
+	if m.IPv6Prefix == 0 {
+		m.IPv6Prefix = 64
+	}
+	if m.OnDenied == nil {
+		m.OnDenied = func(w http.ResponseWriter, _ *http.Request, d Denial) { d.Write(w) }
+	}
+	if m.OnError == nil {
+		m.OnError = WriteError
+	}
+	m.scratch.New = func() any { return &scratch{each: make([]headgate.State, len(m.fields.names))} }
+	return func(next http.Handler) http.Handler { return &handler{m, next} }, nil
+}
+
+func check(key Key, opts *Options) error {
+	switch {
+	case key.err != nil:
+		return key.err
+	case key.add == nil && key.call == nil:
+		return invalid("key", "Key{}", "one made by this package's functions")
+	case key.call != nil && opts.Cost != nil:
+		return invalid("cost", "a function", "nil with Func, whose call has the costs")
+	case opts.EmptyKey > EmptyPasses:
+		return invalid("empty key", int(opts.EmptyKey), "EmptyRefused, EmptyShared or EmptyPasses")
+	case opts.IPv6Prefix < 0 || opts.IPv6Prefix > 128:
+		return invalid("IPv6 prefix", opts.IPv6Prefix, "1 to 128 bits, or 0 for 64")
+	case opts.RetryJitter < 0 || opts.RetryJitter > time.Hour:
+		return invalid("retry jitter", opts.RetryJitter, "0 to 1h")
+	}
+	return nil
+}
+
+type middleware struct {
+	Options
+	limiter *headgate.Limiter
+	key     Key
+	fields  *fields
+	ones    []int64
+	scratch sync.Pool // of *scratch
+}
+
+// scratch is what one request needs until it is decided.
+type scratch struct {
+	buf  []byte
+	each []headgate.State
+}
+
+// longestBuf is the largest buffer that is kept for the next request.
+const longestBuf = 4 << 10
+
+func (m *middleware) release(s *scratch) {
+	if cap(s.buf) > longestBuf {
+		s.buf = nil
+	}
+	m.scratch.Put(s)
+}
+
+type handler struct {
+	*middleware
+	next http.Handler
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.admit(w, r) {
+		// What is settled after a request, as a slot in flight or a charge by
+		// outcome, belongs behind this line.
+		h.next.ServeHTTP(w, r)
+	}
+}
+
+// admit reports whether the request passes. It has answered one that does not.
+func (m *middleware) admit(w http.ResponseWriter, r *http.Request) bool {
+	if m.Skip != nil && m.Skip(r) {
+		return true
+	}
+	s := m.scratch.Get().(*scratch)
+	defer m.release(s)
+	call, err := m.call(r, s)
+	if err != nil {
+		m.failed(w, r, err)
+		return false
+	}
+	if call.Key == "" {
+		if m.EmptyKey != EmptyShared {
+			return m.empty(w, r)
+		}
+		call.Key = emptyKey
+	}
+	clear(s.each)
+	call.Each = s.each
+	d, err := m.limiter.Do(r.Context(), call)
+	if err != nil {
+		m.failed(w, r, err)
+		return false
+	}
+	if !d.Allowed && d.Err != nil && left(r) {
+		w.WriteHeader(statusClientLeft)
+		return false
+	}
+	s.buf = m.fields.write(w.Header(), s.buf[:0], s.each, &d)
+	if !d.Allowed {
+		m.deny(w, r, s.each, d)
+	}
+	return d.Allowed
+}
+
+// call returns what the limiter is asked; an empty key where the request has
+// none.
+func (m *middleware) call(r *http.Request, s *scratch) (headgate.Call, error) {
+	if m.key.call != nil {
+		return m.key.call(r)
+	}
+	var call headgate.Call
+	var ok bool
+	if s.buf, ok = m.key.add(s.buf[:0], r, m.IPv6Prefix); ok {
+		call.Key = string(s.buf)
+	}
+	if m.Cost != nil {
+		call.Costs = m.Cost(r)
+	}
+	if call.Costs == nil {
+		call.Costs = m.ones
+	}
+	return call, nil
+}
+
+func (m *middleware) empty(w http.ResponseWriter, _ *http.Request) bool {
+	if m.EmptyKey == EmptyPasses {
+		return true
+	}
+	writeProblem(w, http.StatusBadRequest, []byte(emptyProblem))
+	return false
+}
+
+func (m *middleware) deny(w http.ResponseWriter, r *http.Request, each []headgate.State, d headgate.Decision) {
+	denial := newDenial(each, d)
+	retry := seconds(d.RetryAfter) + jitter(m.RetryJitter)
+	w.Header()["Retry-After"] = []string{itoa(max(1, retry))}
+	m.OnDenied(w, r, denial)
+}
+
+// failed answers a request that was not decided.
+func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if left(r) {
+		w.WriteHeader(statusClientLeft)
+		return
+	}
+	m.OnError(w, r, err)
+}
+
+// put writes a line of a list field, in place of one of the same policy.
+// Lines of other middleware stay.
+func put(h http.Header, name, line string) {
+	lines := h[name]
+	policy := line[:strings.IndexByte(line, ';')+1]
+	for i := range lines {
+		if strings.HasPrefix(lines[i], policy) {
+			lines[i] = line
+			return
+		}
+	}
+	h[name] = append(lines, line)
+}
+
+// putShared adds a line that all responses share, once.
+func putShared(h http.Header, name string, shared []string) {
+	lines := h[name]
+	for _, line := range lines {
+		if line == shared[0] {
+			return
+		}
+	}
+	if lines == nil {
+		h[name] = shared[:1:1] // so that an append copies it
+		return
+	}
+	h[name] = append(lines, shared[0])
+}

@@ -1,0 +1,178 @@
+package httplimit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/headgate-go/headgate"
+)
+
+// Key says whose count a request is charged to. Make one with RemoteAddr,
+// TrustedProxies, TrustedForwarders, Header, Cookie, Pattern, Join or Func. The
+// zero Key is refused by New. A Key is safe for concurrent use.
+//
+// Keys of different kinds never meet: a header's value can't name the count of
+// an address. What a request without a key gets is Options.EmptyKey.
+type Key struct {
+	add  func(b []byte, r *http.Request, prefix int) ([]byte, bool) // false: the request has no key
+	call func(*http.Request) (headgate.Call, error)
+	err  error
+}
+
+// RemoteAddr is the address that the connection comes from. An IPv6 address
+// counts by its prefix, see Options.IPv6Prefix; an IPv4 address that is mapped
+// into IPv6 counts as the IPv4 address. A request over a Unix socket has no
+// key. Behind a proxy the address is the proxy's: use TrustedProxies there.
+func RemoteAddr() Key { return addressKey(peer) }
+
+// TrustedProxies is the address of the client behind proxies that append to
+// X-Forwarded-For. cidrs are the proxies' prefixes or addresses, as
+// "10.0.0.0/8" or "2001:db8::1"; at least one, and none of length 0, with which
+// every client could choose its key.
+//
+// The header counts only where the connection comes from one of them. It is
+// read from right to left, all its lines as one list, up to the first address
+// that is no trusted proxy's. An element that is no address ends the walk: the
+// request counts for the proxy that reported it. Ports and zones are dropped.
+func TrustedProxies(cidrs ...string) Key {
+	t, err := parseTrusted(cidrs)
+	if err != nil {
+		return Key{err: err}
+	}
+	return addressKey(func(r *http.Request) netip.Addr { return t.walk(r, "X-Forwarded-For", forwardedFor) })
+}
+
+// TrustedForwarders is TrustedProxies for proxies that append to Forwarded
+// (RFC 7239). It reads that header alone, since a proxy that writes the one
+// passes the other on as the client sent it.
+func TrustedForwarders(cidrs ...string) Key {
+	t, err := parseTrusted(cidrs)
+	if err != nil {
+		return Key{err: err}
+	}
+	return addressKey(func(r *http.Request) netip.Addr { return t.walk(r, "Forwarded", forwarded) })
+}
+
+func addressKey(of func(*http.Request) netip.Addr) Key {
+	return Key{add: func(b []byte, r *http.Request, prefix int) ([]byte, bool) {
+		addr := of(r)
+		if !addr.IsValid() {
+			return b, false
+		}
+		return appendAddr(append(b, "ip:"...), addr, prefix), true
+	}}
+}
+
+// Header is the value of a header, of its first line as http.Header.Get
+// returns it. The key holds a hash of the value, never the value: SHA-256, cut
+// to 128 bits. A request where the value is empty has no key.
+//
+// Use it where the value was authenticated before this middleware runs. A
+// client that may send any value chooses its key, a new one for each request.
+func Header(name string) Key {
+	canonical := http.CanonicalHeaderKey(name)
+	switch canonical {
+	case "", "Host":
+		return Key{err: invalid("header", name, "the name of a header; Host is none for net/http")}
+	case "X-Forwarded-For", "Forwarded":
+		return Key{err: invalid("header", name, "TrustedProxies or TrustedForwarders, since any client can send it")}
+	}
+	if strings.ContainsAny(name, " \t\r\n:|") {
+		return Key{err: invalid("header", name, "the name of a header")}
+	}
+	return hashed("header:"+canonical+":", func(r *http.Request) string { return r.Header.Get(canonical) })
+}
+
+// Cookie is the value of a cookie, hashed like a Header and with the same
+// warning: the first one of that name, as http.Request.Cookie returns it.
+func Cookie(name string) Key {
+	if (&http.Cookie{Name: name}).Valid() != nil {
+		return Key{err: invalid("cookie", name, "the name of a cookie")}
+	}
+	return hashed("cookie:"+name+":", func(r *http.Request) string {
+		c, err := r.Cookie(name)
+		if err != nil {
+			return ""
+		}
+		return c.Value
+	})
+}
+
+func hashed(kind string, value func(*http.Request) string) Key {
+	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, bool) {
+		v := value(r)
+		if v == "" {
+			return b, false
+		}
+		n := len(b)
+		sum := sha256.Sum256(append(b, v...)[n:])
+		return hex.AppendEncode(append(b, kind...), sum[:16]), true
+	}}
+}
+
+// Pattern is the pattern of http.ServeMux that the request matched, as
+// "GET /items/{id}": one count per route. With a nil mux it is the request's
+// own Pattern, which the mux sets before it calls a handler: then the
+// middleware has to wrap the handlers in the mux. To wrap the mux as a whole,
+// pass it.
+//
+// A request that matches no pattern has no key, so that random paths neither
+// make keys nor share one: Options.EmptyKey decides on it.
+func Pattern(mux *http.ServeMux) Key {
+	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, bool) {
+		pattern := r.Pattern
+		if mux != nil {
+			_, pattern = mux.Handler(r)
+		}
+		if pattern == "" {
+			return b, false
+		}
+		return append(append(b, "pattern:"...), pattern...), true
+	}}
+}
+
+// Join is several keys as one, as Join(RemoteAddr(), Pattern(nil)): a count per
+// client and route. A request without one of them has no key. Func can't be
+// joined.
+func Join(keys ...Key) Key {
+	for _, k := range keys {
+		if k.err != nil {
+			return k
+		}
+		if k.add == nil {
+			return Key{err: invalid("key", "in Join", "one made by this package, other than Func")}
+		}
+	}
+	if len(keys) == 0 {
+		return Key{err: invalid("key", "Join()", "at least one key")}
+	}
+	return Key{add: func(b []byte, r *http.Request, prefix int) ([]byte, bool) {
+		ok := true
+		for i, k := range keys {
+			if i > 0 {
+				b = append(b, '|')
+			}
+			if b, ok = k.add(b, r, prefix); !ok {
+				return b, false
+			}
+		}
+		return b, true
+	}}
+}
+
+// Func is a key of the caller's own: of an authenticated user, or with costs of
+// its own. A call with the key "" is a request without a key. An error goes to
+// Options.OnError. f must be safe for concurrent use.
+func Func(f func(*http.Request) (headgate.Call, error)) Key {
+	if f == nil {
+		return Key{err: invalid("key", "Func(nil)", "a function")}
+	}
+	return Key{call: f}
+}
+
+func invalid(what string, value any, want string) error {
+	return &headgate.InvalidError{What: what, Value: value, Want: want}
+}

@@ -1,0 +1,159 @@
+package httplimit
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// limitItem is what RateLimit, or RateLimit-Policy, has of one policy.
+type limitItem struct {
+	policy    string
+	available int64 // units; -1 where it is absent
+	window    int64 // seconds; -1 where it is absent
+	quota     int64 // units, of RateLimit-Policy; -1 where it is absent
+}
+
+// parseLimits reads the lines of RateLimit or RateLimit-Policy by any draft
+// since the fields are lists: of strings or tokens, with r and t or a and w. A
+// malformed field is nothing at all, as the draft demands.
+func parseLimits(lines []string) []limitItem {
+	var items []limitItem
+	p := &fieldParser{strings.Join(lines, ","), true}
+	for p.spaces(); p.ok && p.s != ""; p.spaces() {
+		if p.take(',') { // an empty element, or the one that joins the lines
+			continue
+		}
+		items = append(items, p.item())
+		if p.spaces(); p.s != "" && !p.take(',') {
+			return nil
+		}
+	}
+	if !p.ok {
+		return nil
+	}
+	return items
+}
+
+// fieldParser reads structured fields (RFC 9651), as far as rate limits need
+// them, from the front of s.
+type fieldParser struct {
+	s  string
+	ok bool // all so far was well-formed
+}
+
+func (p *fieldParser) spaces() { p.s = strings.TrimLeft(p.s, " \t") }
+
+func (p *fieldParser) take(c byte) bool {
+	if p.s == "" || p.s[0] != c {
+		return false
+	}
+	p.s = p.s[1:]
+	return true
+}
+
+// item reads a policy's name with its parameters. Unknown ones are comments.
+func (p *fieldParser) item() limitItem {
+	item := limitItem{available: -1, window: -1, quota: -1}
+	item.policy, _ = p.bare()
+	for p.ok && p.take(';') {
+		p.spaces()
+		name, n := p.token(), int64(-1)
+		if p.take('=') {
+			_, n = p.bare()
+		}
+		switch name {
+		case "":
+			p.ok = false
+		case availableParameter, availableLater:
+			item.available = n
+		case windowParameter, windowLater:
+			item.window = n
+		case "q":
+			item.quota = n
+		}
+	}
+	return item
+}
+
+// bare reads a string, a token, a number or bytes. n is a whole number that is
+// not negative, else -1.
+func (p *fieldParser) bare() (text string, n int64) {
+	switch {
+	case p.take('"'):
+		return p.quoted(), -1
+	case p.take(':'):
+		text, rest, ok := strings.Cut(p.s, ":")
+		p.s, p.ok = rest, p.ok && ok
+		return text, -1
+	case p.take('?'):
+		return p.token(), -1
+	}
+	text = p.token()
+	p.ok = p.ok && text != ""
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || len(text) > 15 { // RFC 9651: 15 digits
+		n = -1
+	}
+	return text, n
+}
+
+// quoted reads a string behind its first quote.
+func (p *fieldParser) quoted() string {
+	var b strings.Builder
+	for i := 0; i < len(p.s); i++ {
+		switch c := p.s[i]; {
+		case c == '"':
+			p.s = p.s[i+1:]
+			return b.String()
+		case c == '\\' && i+1 < len(p.s) && (p.s[i+1] == '"' || p.s[i+1] == '\\'):
+			i++
+			b.WriteByte(p.s[i])
+		case c < ' ' || c > '~' || c == '\\':
+			i = len(p.s)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	p.ok = false
+	return ""
+}
+
+// token reads what no delimiter ends: a token, a parameter's name, a number.
+func (p *fieldParser) token() string {
+	i := strings.IndexAny(p.s, " \t,;=\"")
+	if i < 0 {
+		i = len(p.s)
+	}
+	text := p.s[:i]
+	p.s = p.s[i:]
+	return text
+}
+
+// retryAfter returns how long a response asks to wait, as seconds or as a date,
+// and whether it does. A date counts from the response's own Date where it has
+// one, which makes no difference of the two clocks.
+func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
+	v := strings.Trim(h.Get("Retry-After"), " \t")
+	if digits(v) {
+		s, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || s > int64(math.MaxInt64/time.Second) {
+			return math.MaxInt64, true
+		}
+		return time.Duration(s) * time.Second, true
+	}
+	at, err := http.ParseTime(v)
+	if err != nil {
+		return 0, false
+	}
+	if date, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = date
+	}
+	return max(0, at.Sub(now)), true // Sub saturates at 292 years
+}
+
+func digits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}

@@ -1,0 +1,95 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/headgate-go/headgate"
+)
+
+// statusClientLeft is what logs show of a request whose client left before it
+// was decided. The client does not receive it.
+const statusClientLeft = 499
+
+const problemTypes = "https://iana.org/assignments/http-problem-types#"
+
+// The problem details (RFC 9457). The list of violated policies is appended to
+// the first.
+const (
+	quotaProblem = `{"type":"` + problemTypes + `quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":[`
+	capacityProblem = `{"type":"` + problemTypes + `temporary-reduced-capacity",` +
+		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503}`
+	emptyProblem = `{"type":"about:blank","title":"Bad Request","status":400,` +
+		`"detail":"the request lacks what its rate limit is counted by"}`
+)
+
+// Denial is a request that is denied. Its fields may grow in number.
+type Denial struct {
+	// Status is 429, or 503 where no store decided and the limiter failed closed.
+	Status   int
+	Decision headgate.Decision
+	States   []headgate.State // one per policy, in the limiter's order
+	Violated []string         // names of the policies that deny; none with 503
+}
+
+func newDenial(each []headgate.State, d headgate.Decision) Denial {
+	denial := Denial{Status: http.StatusTooManyRequests, Decision: d, States: slices.Clone(each)}
+	if d.Source == headgate.FromFailClosed {
+		denial.Status = http.StatusServiceUnavailable
+		return denial
+	}
+	for i := range each {
+		if each[i].RetryAfter > 0 {
+			denial.Violated = append(denial.Violated, each[i].Policy)
+		}
+	}
+	return denial
+}
+
+// Write answers with the status and a body of type application/problem+json:
+// quota-exceeded with the violated policies, or temporary-reduced-capacity.
+func (d Denial) Write(w http.ResponseWriter) {
+	if d.Status == http.StatusServiceUnavailable {
+		writeProblem(w, d.Status, []byte(capacityProblem))
+		return
+	}
+	body := []byte(quotaProblem)
+	for i, name := range d.Violated {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = strconv.AppendQuote(body, name)
+	}
+	writeProblem(w, d.Status, append(body, "]}"...))
+}
+
+// WriteError answers a request that could not be decided: with status 503 where
+// the store is closed or the request's deadline has passed, 403 where the cost
+// is more than a policy can ever grant, else 500. The error's text is not part
+// of the answer.
+func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
+	status := http.StatusInternalServerError
+	switch {
+	case errors.Is(err, headgate.ErrNeverAdmissible):
+		status = http.StatusForbidden
+	case errors.Is(err, headgate.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+		status = http.StatusServiceUnavailable
+	}
+	body := `{"type":"about:blank","title":"` + http.StatusText(status) + `","status":` + strconv.Itoa(status) + `}`
+	writeProblem(w, status, []byte(body))
+}
+
+func writeProblem(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may have left
+}
+
+// left reports whether the client left, as net/http tells by the context.
+func left(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }

@@ -1,0 +1,226 @@
+package httplimit
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	longestHold = 24 * time.Hour // a server is asked again after that, whatever it said
+	longestPace = time.Second    // between two requests while units are left
+	denialHold  = time.Second    // at least, so that Retry-After: 0 is no loop
+)
+
+// scope is what a Transport holds of one server. All times are the client's.
+type scope struct {
+	turn chan struct{} // of one element: its holder is the request that may be sent next; in order of arrival
+
+	mu struct {
+		sync.Mutex
+		sent, done uint64    // requests sent, and answered
+		users      int       // requests that wait for their turn or are under way
+		until      time.Time // denied until then
+		status     int       // of the response that denied
+		probe      uint64    // the one request that is under way after a denial; 0 for none
+		probing    bool      // no request has passed since the denial
+		last       uint64    // the last request that was sent before it
+		quotas     []quota
+		changed    chan struct{} // closed when a response came; nil where nobody waits
+	}
+}
+
+// quota is one policy of a server, by its RateLimit field.
+type quota struct {
+	policy string
+	left   int64         // a lower bound of the units that no request has taken
+	base   int64         // the units of the newest response
+	top    int64         // the quota, or the most units seen
+	from   uint64        // the number of the request that base answers
+	rolled uint64        // requests up to that number were sent before the window ended last; 0 while the first runs
+	span   time.Duration // the window of the newest response
+	end    time.Time     // of the window
+	last   time.Time     // when a request was sent
+}
+
+// ticket is one request under way.
+type ticket struct{ number, done uint64 }
+
+func newScope() *scope { return &scope{turn: make(chan struct{}, 1)} }
+
+// denied returns how long requests are denied for, and by what status.
+func (s *scope) denied(now time.Time) (time.Duration, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.until.Sub(now), s.mu.status
+}
+
+// wait returns how long the policies ask a request to wait.
+func (s *scope) wait(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.quotaWait(now)
+}
+
+func (s *scope) quotaWait(now time.Time) (wait time.Duration) {
+	for i := range s.mu.quotas {
+		wait = max(wait, s.mu.quotas[i].wait(now, s.mu.sent))
+	}
+	return wait
+}
+
+// start counts a request as sent and returns its ticket. If it has to wait
+// first, changed is not nil and closed when a response came; the wait is how
+// long at most, longestHold where only a response ends it. With force only a
+// denial makes a request wait.
+func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Before(s.mu.until) {
+		return t, s.mu.until.Sub(now), s.change()
+	}
+	if !force {
+		if s.mu.probing && s.mu.probe != 0 {
+			return t, longestHold, s.change()
+		}
+		if wait = s.quotaWait(now); wait > 0 {
+			return t, wait, s.change()
+		}
+	}
+	s.mu.sent++
+	for i := range s.mu.quotas {
+		s.mu.quotas[i].left--
+		s.mu.quotas[i].last = now
+	}
+	if s.mu.probing {
+		s.mu.probe = s.mu.sent
+	}
+	return ticket{s.mu.sent, s.mu.done}, 0, nil
+}
+
+func (s *scope) change() <-chan struct{} {
+	if s.mu.changed == nil {
+		s.mu.changed = make(chan struct{})
+	}
+	return s.mu.changed
+}
+
+// finish takes what the response, nil where none came, tells of the server.
+// learn also takes the units of policies that are not spent.
+func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.done++
+	if s.mu.probe == t.number {
+		s.mu.probe = 0
+	}
+	if resp != nil {
+		s.observe(t, resp, now, learn)
+	}
+	if s.mu.changed != nil {
+		close(s.mu.changed)
+		s.mu.changed = nil
+	}
+}
+
+func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool) {
+	var items []limitItem
+	if resp.Header.Get("Age") == "" { // a cache's copy has the numbers of an earlier request
+		items = parseLimits(resp.Header[limitField])
+	}
+	wait, asked := retryAfter(resp.Header, now)
+	denied := resp.StatusCode == http.StatusTooManyRequests || asked && resp.StatusCode == http.StatusServiceUnavailable
+	if denied && !asked {
+		wait = spent(items)
+	}
+	switch {
+	case denied && (asked || wait > 0):
+		s.deny(resp.StatusCode, now.Add(min(max(wait, denialHold), longestHold)))
+	case !denied && t.number > s.mu.last:
+		s.mu.probing = false
+	}
+	tops := parseLimits(resp.Header[policyField])
+	for _, item := range items {
+		if item.available >= 0 && item.window >= 0 && (learn || item.available == 0) {
+			s.update(t, item, tops, now)
+		}
+	}
+	s.forget(t, items)
+}
+
+// spent returns the longest window of a policy without units, 0 for none.
+func spent(items []limitItem) (wait time.Duration) {
+	for _, item := range items {
+		if item.available == 0 {
+			wait = max(wait, span(item.window))
+		}
+	}
+	return wait
+}
+
+// span returns a window of seconds, cut to longestHold.
+func span(seconds int64) time.Duration {
+	return time.Duration(min(max(seconds, 0), int64(longestHold/time.Second))) * time.Second
+}
+
+func (s *scope) deny(status int, until time.Time) {
+	s.mu.probing, s.mu.last = true, s.mu.sent
+	if until.After(s.mu.until) {
+		s.mu.until, s.mu.status = until, status
+	}
+}
+
+// update takes the units of one policy from the response to request t. Those
+// that were sent before it and not answered, and those sent after it, may not
+// be in that number yet.
+func (s *scope) update(t ticket, item limitItem, tops []limitItem, now time.Time) {
+	i := slices.IndexFunc(s.mu.quotas, func(q quota) bool { return q.policy == item.policy })
+	if i < 0 {
+		s.mu.quotas = append(s.mu.quotas, quota{policy: item.policy, last: now})
+		i = len(s.mu.quotas) - 1
+	}
+	q := &s.mu.quotas[i]
+	if q.from > t.number {
+		return
+	}
+	q.from, q.base, q.rolled = t.number, item.available, 0
+	q.left = item.available - int64(s.mu.sent-t.done-1)
+	q.span = span(cmp.Or(item.window, 1))
+	q.end = now.Add(q.span)
+	q.top = max(q.top, item.available)
+	for _, top := range tops {
+		if top.policy == item.policy && top.quota > 0 {
+			q.top = top.quota
+		}
+	}
+}
+
+// forget drops policies whose window has ended and that the server names no
+// more.
+func (s *scope) forget(t ticket, items []limitItem) {
+	s.mu.quotas = slices.DeleteFunc(s.mu.quotas, func(q quota) bool {
+		named := slices.ContainsFunc(items, func(item limitItem) bool { return item.policy == q.policy })
+		return !named && q.rolled > 0 && t.number > q.rolled
+	})
+}
+
+// wait returns how long the next request is to wait for this policy: for the
+// window's end where no unit is left. Where less than half are left, requests
+// are spread over the window, so that the units last.
+func (q *quota) wait(now time.Time, sent uint64) time.Duration {
+	if !now.Before(q.end) {
+		// The server grants at least as much again; the next response tells more.
+		q.left, q.end, q.rolled = max(1, q.base), now.Add(q.span), max(sent, 1)
+	}
+	rest := q.end.Sub(now)
+	switch {
+	case q.left <= 0:
+		return rest
+	case 2*q.left >= q.top:
+		return 0
+	}
+	pace := min(rest/time.Duration(q.left), longestPace)
+	return pace - now.Sub(q.last)
+}

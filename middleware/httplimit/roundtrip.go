@@ -1,0 +1,180 @@
+package httplimit
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// call is one RoundTrip.
+type call struct {
+	t    *Transport
+	s    *scope
+	last time.Time // no wait may end later
+}
+
+// late reports whether a wait would end too late.
+func (c *call) late(wait time.Duration) bool { return wait > 0 && time.Until(c.last) < wait }
+
+// admit waits until the request may be sent. Where it may not, it returns the
+// response or the error of the RoundTrip.
+func (c *call) admit(r *http.Request) (k ticket, resp *http.Response, err error) {
+	now := time.Now()
+	if wait, status := c.s.denied(now); c.late(wait) {
+		return k, denial(r, status, wait), nil
+	}
+	if !c.late(c.s.wait(now)) { // else it is sent at once, past those that can wait
+		release, err := c.queue(r.Context())
+		if err != nil {
+			return k, nil, err
+		}
+		defer release()
+	}
+	if resp, err = c.share(r); resp != nil || err != nil {
+		return k, resp, err
+	}
+	for force := false; ; {
+		now := time.Now()
+		k, wait, changed := c.s.start(now, force)
+		if changed == nil {
+			return k, nil, nil
+		}
+		if denied, status := c.s.denied(now); c.late(denied) {
+			return k, denial(r, status, denied), nil
+		}
+		if force = wait < longestHold && c.late(wait); force {
+			continue
+		}
+		if err := sleep(r.Context(), min(wait, time.Until(c.last)), changed); err != nil {
+			return k, nil, err
+		}
+		force = !time.Now().Before(c.last)
+	}
+}
+
+// queue waits until it is the request's turn, or no wait is left.
+func (c *call) queue(ctx context.Context) (release func(), err error) {
+	release = func() { <-c.s.turn }
+	select {
+	case c.s.turn <- struct{}{}:
+		return release, nil
+	default:
+	}
+	timer := time.NewTimer(time.Until(c.last))
+	defer timer.Stop()
+	select {
+	case c.s.turn <- struct{}{}:
+		return release, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		return func() {}, nil
+	}
+}
+
+// share waits until the shared limiter lets the request pass.
+func (c *call) share(r *http.Request) (*http.Response, error) {
+	if c.t.Limiter == nil {
+		return nil, nil
+	}
+	for {
+		d, err := c.t.Limiter.Allow(r.Context(), c.t.Key)
+		if err != nil || d.Allowed {
+			return nil, err
+		}
+		if c.late(d.RetryAfter) {
+			return denial(r, newDenial(nil, d).Status, d.RetryAfter), nil
+		}
+		if err := sleep(r.Context(), max(d.RetryAfter, time.Millisecond), nil); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// again returns the request to send after a denial; nil where the response is
+// the caller's.
+func (c *call) again(r *http.Request, resp *http.Response, now time.Time) *http.Request {
+	switch {
+	case resp.StatusCode == http.StatusTooManyRequests:
+	case resp.StatusCode == http.StatusServiceUnavailable && repeatable(r):
+	default:
+		return nil
+	}
+	if wait, _ := c.s.denied(now); wait <= 0 || c.late(wait) {
+		return nil
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return r
+	}
+	if r.GetBody == nil {
+		return nil
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return nil
+	}
+	next := r.WithContext(r.Context()) // a shallow copy
+	next.Body = body
+	return next
+}
+
+// repeatable reports whether a request that may have been carried out can be
+// sent again, by the same rule as net/http.
+func repeatable(r *http.Request) bool {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != ""
+}
+
+// denial makes the response to a request that was not sent.
+func denial(r *http.Request, status int, wait time.Duration) *http.Response {
+	text := http.StatusText(status)
+	body := `{"type":"about:blank","title":"` + text + `","status":` + strconv.Itoa(status) +
+		`,"detail":"held back by the client, not sent: no time is left for the wait"}`
+	return &http.Response{
+		Status:     strconv.Itoa(status) + " " + text,
+		StatusCode: status,
+		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{
+			"Content-Type": {"application/problem+json"},
+			"Retry-After":  {itoa(max(1, seconds(wait)))},
+		},
+		Body:          io.NopCloser(strings.NewReader(body)),
+		ContentLength: int64(len(body)),
+		Request:       r,
+	}
+}
+
+// discard reads the rest of a short body, so that its connection is used again.
+func discard(resp *http.Response) {
+	const short = 64 << 10
+	_, _ = io.CopyN(io.Discard, resp.Body, short)
+	_ = resp.Body.Close()
+}
+
+// closeBody closes the body of a request that is not sent, as a RoundTripper
+// must.
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+}
+
+// sleep returns when the time has passed or a response came, or the context's
+// error.
+func sleep(ctx context.Context, wait time.Duration, changed <-chan struct{}) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate"
+)
+
+// DefaultMaxWait is how long a Transport makes a request wait where MaxWait is
+// not set.
+const DefaultMaxWait = time.Minute
+
+// Transport is an http.RoundTripper for clients of servers with rate limits. It
+// obeys Retry-After and RateLimit, so that a client slows down before it is
+// denied. The zero Transport is ready to use. It is safe for concurrent use; do
+// not copy it or change its fields once it is used.
+//
+// While the RateLimit field shows that few units are left, requests wait for
+// each other so that the units last for the window; with none left they wait for
+// the window's end. Each request is taken to cost one unit. Requests are sent in
+// the order in which they come.
+//
+// After a 429, or a 503 with Retry-After, no request is sent before the time
+// that the server named, for a day at most; then one, and the others once that
+// one has passed. The denied request is sent again if its body can be had again
+// (http.Request.GetBody), after a 503 only if its method is safe to repeat.
+//
+// A wait that would pass the context's deadline, or MaxWait, is not made. Then
+// the caller gets the 429 at once. A request that finds the server's denial in
+// force gets a response of the same status that the Transport makes, with the
+// rest of the time in Retry-After; nothing is sent. Where only RateLimit asks
+// to wait the request is sent.
+type Transport struct {
+	// Base sends the requests; nil is http.DefaultTransport.
+	Base http.RoundTripper
+	// MaxWait is how long a request waits at most, all its waits together; 0 is
+	// DefaultMaxWait, a negative value is none. A deadline of its context holds
+	// besides.
+	MaxWait time.Duration
+	// Limiter, where it is not nil, lets each request pass before it is sent, one
+	// unit of every policy of the key Key: with a store on Redis, processes share
+	// what a server grants them. Its limit is best a little below the server's.
+	// The RateLimit field then holds requests back only where it shows no unit.
+	Limiter *headgate.Limiter
+	Key     string
+	// Scope returns what a server counts the request by: requests of one scope
+	// wait for each other. nil is the scheme and the host. A server with limits
+	// per account or route needs more.
+	Scope func(*http.Request) string
+
+	mu struct {
+		sync.Mutex
+		scopes map[string]*scope
+		sweep  int // number of scopes at which idle ones are removed
+	}
+}
+
+// RoundTrip sends a request, perhaps later and more than once.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	s := t.enter(r)
+	defer s.leave()
+	c := &call{t: t, s: s, last: t.lastStart(r.Context())}
+	next := r
+	for {
+		k, resp, err := c.admit(r)
+		if resp != nil || err != nil {
+			closeBody(next)
+			return resp, err
+		}
+		resp, err = t.base().RoundTrip(next)
+		now := time.Now()
+		s.finish(k, resp, now, t.Limiter == nil)
+		if err != nil {
+			return resp, err // the base's, as it is
+		}
+		if next = c.again(r, resp, now); next == nil {
+			return resp, nil
+		}
+		discard(resp)
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base == nil {
+		return http.DefaultTransport
+	}
+	return t.Base
+}
+
+// lastStart returns when a request may be sent at the latest.
+func (t *Transport) lastStart(ctx context.Context) time.Time {
+	wait := t.MaxWait
+	if wait == 0 {
+		wait = DefaultMaxWait
+	}
+	last := time.Now().Add(max(wait, 0))
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(last) {
+		return deadline
+	}
+	return last
+}
+
+func (t *Transport) enter(r *http.Request) *scope {
+	var name string
+	switch {
+	case t.Scope != nil:
+		name = t.Scope(r)
+	case r.URL != nil: // else the base refuses it
+		name = r.URL.Scheme + "://" + strings.ToLower(r.URL.Host)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.mu.scopes[name]
+	if s == nil {
+		t.drop()
+		s = newScope()
+		t.mu.scopes[name] = s
+	}
+	s.mu.Lock()
+	s.mu.users++
+	s.mu.Unlock()
+	return s
+}
+
+// drop removes idle scopes when their number has doubled, so that a client of
+// many servers does not keep one for each.
+func (t *Transport) drop() {
+	const least = 64
+	if t.mu.scopes == nil {
+		t.mu.scopes, t.mu.sweep = make(map[string]*scope), least
+	}
+	if len(t.mu.scopes) < t.mu.sweep {
+		return
+	}
+	now := time.Now()
+	for name, s := range t.mu.scopes {
+		if s.idle(now) {
+			delete(t.mu.scopes, name)
+		}
+	}
+	t.mu.sweep = max(least, 2*len(t.mu.scopes))
+}
+
+func (s *scope) leave() {
+	s.mu.Lock()
+	s.mu.users--
+	s.mu.Unlock()
+}
+
+// idle reports whether nothing is lost with the scope.
+func (s *scope) idle(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.mu.quotas {
+		if now.Before(q.end) {
+			return false
+		}
+	}
+	return s.mu.users == 0 && !now.Before(s.mu.until)
+}
