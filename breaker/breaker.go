@@ -1,6 +1,7 @@
-// Package breaker is the station that says whether a node may be asked, and
+// Package breaker is the layer that decides whether a node may be asked, and
 // what a call gets when no store decided it: each policy's failure mode, the
-// same on every path.
+// same on every path. It keeps a circuit breaker per node, of
+// github.com/sony/gobreaker.
 package breaker
 
 import (
@@ -16,39 +17,39 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// RetryAfter is what a call that failed closed is told: there is no instant
-// to work out, and a second is when a store is worth asking again.
+// RetryAfter is the RetryAfter of a call that failed closed. No instant is known
+// at which it would pass; after a second an open circuit tries its node again.
 const RetryAfter = time.Second
 
-// Options are the settings of the station; nil is the same as the zero
-// Options.
+// Options are the settings of a Store; nil is the same as the zero Options.
 type Options struct {
 	Local     backend.Store       // decides for FailLocal; nil: FailLocal is refused
-	Instances int                 // among how many processes FailLocal divides a limit
+	Instances int                 // the number of processes among which FailLocal divides a limit
 	Observer  func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: nobody
-	Logger    *slog.Logger        // a line for each change of a circuit; nil: none
+	Logger    *slog.Logger        // gets a line per change of a circuit; nil: none
 }
 
-// Store is a backend.Store over another. It answers as next does, and where
-// next could not decide by the policies' failure modes. A circuit a node keeps
-// it from asking one that does not answer. Safe for concurrent use.
+// Store is a backend.Store over another. It answers as next does. Where next
+// could not decide, it answers by the policies' failure modes. One circuit per node
+// spares calls the wait for a node that does not answer. A Store is safe for
+// concurrent use.
 type Store struct {
 	next     backend.Store
 	opts     Options
-	circuits *circuits // nil where next makes no round trips
+	circuits *circuits // nil for a store in this process
 	undone   counters
 }
 
 // counters count the decisions that no store made.
 type counters struct{ open, closed, local, perhaps atomic.Int64 }
 
-// Stats are the decisions that the store did not make, since the station was
-// made: those it made are not counted, for the path of every call's sake; an
-// Observer sees them all.
+// Stats counts the decisions that the store did not make, since New. Decisions of
+// the store are not counted, since a counter would slow down every call; an
+// observer receives all of them.
 type Stats struct {
 	FailOpen, FailClosed, FailLocal int64
 	PerhapsCounted                  int64             // of these: sent, and no answer came
-	Circuits                        map[string]string // each node's circuit; nil where there are none
+	Circuits                        map[string]string // state per node; nil for a store in this process
 }
 
 // Stats returns what was counted up to now.
@@ -71,8 +72,7 @@ func (c *counters) count(d *backend.Decision) {
 	}
 }
 
-// New returns the station over next. All stations over one store share its
-// circuits.
+// New returns the layer over next. All layers over one store share its circuits.
 func New(next backend.Store, opts *Options) *Store {
 	s := &Store{next: next}
 	if opts != nil {
@@ -84,7 +84,7 @@ func New(next backend.Store, opts *Options) *Store {
 	return s
 }
 
-// Check asks next, and refuses a policy whose failure mode can't be kept.
+// Check refuses what next refuses, and a policy whose failure mode can't be kept.
 func (s *Store) Check(policies []backend.Policy) error {
 	for i := range policies {
 		if err := s.checkMode(&policies[i]); err != nil {
@@ -111,7 +111,7 @@ func (s *Store) checkMode(p *backend.Policy) error {
 	}
 }
 
-// Do asks next.
+// Do answers as next does, or by the failure modes.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	begin := begin(r)
 	err := s.next.Do(ctx, r, d)
@@ -122,7 +122,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return nil
 }
 
-// begin returns the time, where the request wants to have it.
+// begin returns the time if the request wants its StoreTime.
 func begin(r *backend.Request) (now time.Time) {
 	if r.StoreTime != nil {
 		now = time.Now()
@@ -136,9 +136,8 @@ func spent(r *backend.Request, begin time.Time) {
 	}
 }
 
-// Fail decides by the failure modes what next, or who stands for it, could
-// not. A reset and a settlement that next could not make are errors: to
-// pretend that they were made would not help the caller.
+// Fail decides by the failure modes what next could not. A reset or a settlement
+// that next could not make is an error: no failure mode can make up for it.
 func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	return s.FailAny(ctx, func(yield func(*backend.Request, error) bool) { yield(r, err) }, d)
 }
@@ -160,7 +159,7 @@ func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, er
 	return nil
 }
 
-// DoAll asks next for all of them at once; see layer.Batcher.
+// DoAll decides all of the requests at once; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	if len(rs) == 0 {
 		return
@@ -181,7 +180,7 @@ func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities
 // Close closes next.
 func (s *Store) Close() error { return s.next.Close() }
 
-// Ping asks next, where it can be asked.
+// Ping checks next, if it can be checked.
 func (s *Store) Ping(ctx context.Context) ([]string, error) {
 	if p, ok := s.next.(backend.Pinger); ok {
 		return p.Ping(ctx)
@@ -189,8 +188,8 @@ func (s *Store) Ping(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
-// Circuits returns the state of each node's circuit by the node's name; nil
-// where next makes no round trips.
+// Circuits returns the state of each node's circuit by the node's name; nil for a
+// store in this process.
 func (s *Store) Circuits() map[string]string {
 	if s.circuits == nil {
 		return nil

@@ -18,16 +18,17 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// A circuit opens after a row of failed round trips, or when half of enough
-// recent ones failed, and asks again after about a second: gobreaker's own
-// default of 60 would leave a limiter blind for most of an outage.
+// A circuit opens after maxFailures failed round trips in a row, or when half of
+// at least minTrips in the window failed. It tries the node again after about
+// openTime: gobreaker's default of a minute would leave a limiter without its store
+// long after the node is back.
 const (
-	row        = 5
-	enough     = 20
-	open       = time.Second
-	window     = 10 * time.Second
-	bucket     = time.Second
-	halfOpened = 1 // trips at a time, while half open
+	maxFailures = 5
+	minTrips    = 20
+	openTime    = time.Second
+	window      = 10 * time.Second
+	bucket      = time.Second
+	maxTrials   = 1 // concurrent round trips while half open
 )
 
 // circuits is the guard of one store: one circuit per node, shared by all
@@ -46,7 +47,7 @@ type circuits struct {
 // circuit is the circuit of one node.
 type circuit struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
-	state string // as last noted; guarded by the lock of circuits
+	state string // as last reported; guarded by the lock of circuits
 }
 
 func newCircuits() *circuits {
@@ -55,8 +56,8 @@ func newCircuits() *circuits {
 	return c
 }
 
-// of returns the circuits of the store under s, one set for all limiters on
-// it, and stands them at its round trips; nil for a store that makes none.
+// of returns the circuits of the store s, one set for all limiters on it, and makes
+// them its guard. It returns nil for a store in this process.
 func of(s backend.Store) *circuits {
 	shared := layer.Of(s)
 	if shared == nil || shared.Local {
@@ -71,13 +72,13 @@ func of(s backend.Store) *circuits {
 func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Settings {
 	return gobreaker.Settings{
 		Name:         node,
-		MaxRequests:  halfOpened,
+		MaxRequests:  maxTrials,
 		Interval:     window,
 		BucketPeriod: bucket,
-		Timeout:      open*3/4 + rand.N(open/2), // or a fleet asks a woken node all at once
+		Timeout:      openTime*3/4 + rand.N(openTime/2), // or a whole fleet tries the node at one instant
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			trips := n.Requests - n.TotalExclusions
-			return n.ConsecutiveFailures >= row || trips >= enough && 2*n.TotalFailures >= trips // mutant: failures-in-a-row
+			return n.ConsecutiveFailures >= maxFailures || trips >= minTrips && 2*n.TotalFailures >= trips // mutant: failures-in-a-row
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
 		IsExcluded:    func(err error) bool { return err == layer.ErrExcused },
@@ -98,7 +99,7 @@ func (c *circuits) circuit(node string) *circuit {
 	return b
 }
 
-// Enter asks the node's circuit.
+// Enter reports whether the node's circuit lets a round trip through.
 func (c *circuits) Enter(node string) (leave func(error), err error) {
 	if leave, err = c.circuit(node).Allow(); err != nil {
 		return nil, backend.Wrap(backend.ErrUnavailable, fmt.Errorf("circuit of %s: %w", node, err))
@@ -106,8 +107,8 @@ func (c *circuits) Enter(node string) (leave func(error), err error) {
 	return leave, nil
 }
 
-// Gone forgets a node's circuit, and tells that it has gone. What a round trip
-// to the node that is still under way does to the circuit is not told.
+// Gone removes the circuit of a node that has left, and reports the change. A
+// round trip to the node that is still in flight changes nothing any more.
 func (c *circuits) Gone(node string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,7 +171,7 @@ func (c *circuits) tell() {
 	}
 }
 
-// guarded keeps an observer's panic from a trip that has nothing to do with it.
+// guarded drops a panic of an observer, which concerns no call.
 func guarded(f func()) {
 	defer func() { _ = recover() }()
 	f()
@@ -209,8 +210,8 @@ func (c *circuits) Batch(b backend.Batch, took time.Duration) {
 	}
 }
 
-// watch has the observer and the logger of s told of changes for as long as s
-// is in use. The circuits outlive it, so they must not keep it alive.
+// watch has the observer and the logger of s receive events for as long as s is in
+// use. The circuits outlive s, so they hold it by a weak pointer.
 func (c *circuits) watch(s *Store) {
 	if s.opts.Observer == nil && s.opts.Logger == nil {
 		return

@@ -7,7 +7,7 @@ import (
 )
 
 // fail decides by the strictest failure mode of the request's policies, and
-// writes the answer to the zero d.
+// writes the answer to the zero d. Nobody counted, so the numbers are unknown.
 func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
@@ -37,7 +37,7 @@ func strictest(policies []backend.Policy) int {
 	return most
 }
 
-// state is what is known of a policy that nobody counted: its limit.
+// state returns the state of a policy that nobody counted: its limit is known.
 func state(p *backend.Policy) backend.State {
 	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
 	if p.OnFailure == backend.FailClosed {
@@ -46,18 +46,18 @@ func state(p *backend.Policy) backend.State {
 	return s
 }
 
-// local decides in this process by its share of the limits: those of the
-// policies that fail local, the open ones let everything pass. A share below
-// one unit, or below the call's cost, fails closed: there is no local instant
-// at which it would pass.
+// local decides in this process, by its share of the limits of the policies that
+// fail local; policies that fail open let everything pass. A share below one unit,
+// or below the call's cost, fails closed: no local instant exists at which the call
+// would pass.
 func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
 	for i := range r.Each {
 		r.Each[i] = state(&r.Policies[i])
 	}
 	q, at := s.shares(r)
-	if i := tooDear(&q); i >= 0 {
+	if i := exceeded(&q); i >= 0 {
 		refuse(r, d, at[i])
-	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // not ctx: its end may be why we are here
+	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // ctx may have ended: that may be why the store did not decide
 		refuse(r, d, at[0])
 	} else {
 		for i := range q.Each {
@@ -67,8 +67,8 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 	d.Source, d.Err, d.Receipt = backend.FromFailLocal, err, r.Receipt
 }
 
-// tooDear returns the first policy whose share is below the cost, or -1.
-func tooDear(q *backend.Request) int {
+// exceeded returns the first policy whose share is below the cost, or -1.
+func exceeded(q *backend.Request) int {
 	for i := range q.Policies {
 		if q.Policies[i].Algorithm.Max() < q.Costs[i] {
 			return i
@@ -86,8 +86,8 @@ func refuse(r *backend.Request, d *backend.Decision, i int) {
 	}
 }
 
-// shares returns the request on the policies that fail local, each with this
-// process' part of its numbers, and where they stand in r.
+// shares returns the request for the policies that fail local, each with this
+// process's share of its limit, and their indexes in r.
 func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 	q = *r
 	q.Policies, q.Costs, q.Receipt, q.Each = nil, nil, nil, nil
@@ -96,7 +96,7 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		if p.OnFailure != backend.FailLocal {
 			continue
 		}
-		p.Algorithm = p.Algorithm.Share(1, int64(s.opts.Instances)) // rounded down: all of them stay within the whole
+		p.Algorithm = p.Algorithm.Share(1, int64(s.opts.Instances)) // rounded down: the shares of all processes stay within the limit
 		q.Policies = append(q.Policies, p)
 		q.Costs = append(q.Costs, r.CostOf(i))
 		at = append(at, i)
