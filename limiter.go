@@ -21,7 +21,7 @@ import (
 // and share it: it is safe for concurrent use, and limiters on one store
 // share its counts.
 type Limiter struct {
-	denial   *denial.Store // the stations, outermost first; nil over a store in this process
+	denial   *denial.Store // the layers, outermost first; nil over a store in this process
 	shard    *shard.Store
 	breaker  *breaker.Store
 	observer func(Event) // nil: none
@@ -80,7 +80,7 @@ func local(s backend.Store) backend.Store {
 	return shared.Value(key{}, func() any { return memory.New(nil) }).(*memory.Store)
 }
 
-// With returns a limiter by another list of policies on the same store: for
+// With returns a limiter with another list of policies on the same store: for
 // free and paid plans, or a limit per tenant. Policies of both lists share a
 // count where name, algorithm and period agree, whatever their limits are.
 func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
@@ -96,7 +96,7 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the
-// failure mode m: for a call site that must not stop, or must not let through.
+// failure mode m: for a call site that needs another mode than the others.
 func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 	policies := slices.Clone(l.policies)
 	for i := range policies {
@@ -220,7 +220,7 @@ func (q *question) free() {
 	questions.Put(q)
 }
 
-// hand hands a request to the outermost station.
+// hand passes a request to the outermost layer.
 func (l *Limiter) hand(ctx context.Context, r *backend.Request, d *Decision) error {
 	switch {
 	case l.shard == nil:
@@ -235,16 +235,16 @@ func (l *Limiter) hand(ctx context.Context, r *backend.Request, d *Decision) err
 
 var errZero = &InvalidError{What: "limiter", Value: "a zero Limiter", Want: "one that New returned"}
 
-// Reset makes the key as new for the limiter's policies. Unlike a decision it
-// has no failure mode: where the store can't do it, that is an error.
+// Reset removes the counts of the key for the limiter's policies. It has no failure
+// mode: where the store can't remove them, Reset returns an error.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	var d Decision
 	return l.do(ctx, l.ask(backend.Reset, key), &d)
 }
 
-// Ping asks the store whether it is fit to serve. What makes it unfit is an
-// error; what only weakens its promise, as an eviction policy that throws
-// counts away, comes as warnings. It does I/O: for start-up checks and health
+// Ping checks whether the store is fit to serve. It returns as an error what makes
+// it unfit, and as warnings what only weakens its promise, such as an eviction
+// policy that removes counts. It does I/O: it is for start-up checks and health
 // endpoints, not for the path of a request.
 func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-go/headgate/shard"
 )
 
-// The words that stations and users share; package backend says what they mean.
+// The words that users and stores share.
 type (
 	// Policy is a rule under a name, with the failure mode for when the store
 	// can't decide.
@@ -22,15 +22,15 @@ type (
 	// Decision is the answer to a call and the numbers that a client needs.
 	//
 	//	Allowed   bool
-	//	Estimated bool      // the numbers are not the store's of now: seen a moment ago, or, where Counted is false, unknown
-	//	Source    Source    // who decided
+	//	Estimated bool      // the numbers are not the store's of now: of a moment ago or, where Counted is false, unknown
+	//	Source    Source    // what made the decision
 	//	State               // of the policy that binds
 	//	Key       string    // the key that binds, where the request has several; else ""
 	//	Granted   int64     // units taken from every policy; 0 where they differ, and on a denial
 	//	Receipt   *Receipt  // the request's own, filled; nil where none was asked for
-	//	Err       error     // why no store decided; nil where one did, also FromDenyCache
+	//	Err       error     // the cause, where no store decided; nil where one did, and for FromDenyCache
 	Decision = backend.Decision
-	// State is what one policy says of a key.
+	// State is one policy's count of a key.
 	//
 	//	Policy     string
 	//	Counted    bool           // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
@@ -38,11 +38,11 @@ type (
 	//	Used       int64          // units that count now, rounded up
 	//	Remaining  int64          // units that would pass now, never negative
 	//	RetryAfter time.Duration  // until this cost passes if nobody else takes; 0 where it passes now
-	//	ResetAfter time.Duration  // until the key is as new
+	//	ResetAfter time.Duration  // until nothing is counted any more
 	State = backend.State
-	// FailureMode is what a call gets that no store decided.
+	// FailureMode is what a call gets when no store decided it.
 	FailureMode = backend.FailureMode
-	// Source is who decided.
+	// Source is what made a decision.
 	Source = backend.Source
 	// InvalidError is a value that is out of its range.
 	InvalidError = backend.InvalidError
@@ -131,8 +131,8 @@ var (
 	ErrServerTooOld    = backend.ErrServerTooOld
 )
 
-// Stats are the decisions that the store did not make: those of the failure
-// modes, and the denials that it had made already.
+// Stats counts the decisions that the store did not make: those of the failure
+// modes and of the deny cache.
 type Stats struct {
 	breaker.Stats
 	DenyCache int64

@@ -1,5 +1,5 @@
-// Package backend is the contract between Headgate's stations: what a limiter
-// asks a store, and what a store answers.
+// Package backend is the contract between a limiter and its store: what a limiter
+// asks, and what a store answers.
 //
 // Users hold a headgate.Limiter and seldom import this package. Authors of a
 // store do, together with backend/storetest, which holds the sentences below
@@ -43,15 +43,15 @@ import (
 //   - Nothing is written to a request, but to what its Each, Receipt and StoreTime name.
 //   - Neither the request nor the decision is kept when Do has returned, also where ctx ended first.
 type Store interface {
-	// Check says whether the store could carry these policies. It does no
-	// I/O and is asked once, when a limiter is made. The error is typed and
-	// names the value.
+	// Check reports whether the store can keep these policies. It does no I/O and
+	// is called once, when a limiter is made. The error is typed and names the
+	// value.
 	Check(policies []Policy) error
 
-	// Do decides one request and writes the answer to d, which is zero
-	// before. A denial is a Decision, never an error. An error means that the
-	// store decided nothing, and d is zero still. Both r and d are the caller's,
-	// who may use them for something else as soon as Do has returned; see Ask.
+	// Do decides one request and writes the answer to d, which is zero before. A
+	// denial is a Decision, never an error. An error means that the store decided
+	// nothing, and d is still zero. Both r and d are the caller's, to be used for
+	// something else as soon as Do has returned.
 	Do(ctx context.Context, r *Request, d *Decision) error
 
 	// Capabilities returns what the store can do. It never changes.
@@ -62,11 +62,11 @@ type Store interface {
 	Close() error
 }
 
-// Pinger is implemented by stores that can be asked, with I/O, whether they
-// are fit to serve: reachable, new enough, configured so that counts last.
+// Pinger is implemented by stores that can check, with I/O, whether they are fit
+// to serve: reachable, new enough, configured so that counts last.
 type Pinger interface {
-	// Ping returns what makes the store unfit as an error, and what merely
-	// weakens its promise as warnings.
+	// Ping returns as an error what makes the store unfit, and as warnings what only
+	// weakens its promise.
 	Ping(ctx context.Context) (warnings []string, err error)
 }
 
@@ -76,8 +76,8 @@ type Op uint8
 // The operations. The zero Op is none of them and refused.
 const (
 	Take   Op = iota + 1 // charge the costs if they fit, all or nothing
-	Peek                 // what Take would answer; nothing is written
-	AtMost               // take what there is, up to the costs
+	Peek                 // answer what Take would; write nothing
+	AtMost               // charge what there is room for, up to the costs
 	Settle               // correct or give back what Group.Receipt names
 	Reset                // forget the listed policies' counts for the key
 )
@@ -92,30 +92,30 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// Request is one call to a store. Stations hand it on as they get it, with the
-// Decision that is to be written: by pointer, so that a call is as cheap as the
-// work that is done for it. Whoever asks often keeps both in a pool, since they
-// escape through the interface.
+// Request is one call to a store. Layers pass it on by pointer, with the Decision
+// to write: together they are some 300 bytes, and a copy per layer costs more than
+// a decision in memory. A caller with many requests keeps both in a pool, since
+// they escape through the interface.
 type Request struct {
 	Op Op
 	Group
 	And       []Group       // more keys, decided all or nothing with Group; nearly always nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted
-	Last      bool          // nobody above tries elsewhere: the failure mode applies; else ErrUnavailable comes back
+	Last      bool          // no layer above has another store to try, so the failure mode applies; else ErrUnavailable is returned
 }
 
 // Group is one key with the policies that count it and what it asks of each.
 type Group struct {
 	Key      string
-	Sub      string   // names one of a hot key's sub-keys; "" is the key itself; set by shard alone
+	Sub      string   // one of a hot key's sub-keys; "" is the key itself; set by package shard alone
 	Policies []Policy // shared between requests, never written
-	Cost     int64    // units asked of every policy, where Costs is nil
-	Costs    []int64  // units asked, one a policy
+	Cost     int64    // units of every policy, where Costs is nil
+	Costs    []int64  // units, one per policy
 	Receipt  *Receipt // Take: where the receipt is written; Settle: what was charged; nil: not wanted
 	Each     []State  // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted
 }
 
-// CostOf returns the units that the group asks of its i-th policy.
+// CostOf returns the cost of the group for its i-th policy, in units.
 func (g *Group) CostOf(i int) int64 {
 	if g.Costs == nil {
 		return g.Cost
@@ -123,8 +123,7 @@ func (g *Group) CostOf(i int) int64 {
 	return g.Costs[i]
 }
 
-// Policy is a rule under a name, and what becomes of a call when nobody can
-// say whether the rule holds.
+// Policy is a rule under a name, with what a call gets when no store can decide.
 type Policy struct {
 	// Name is 1 to 64 of A-Z a-z 0-9 _ -. Policies of one name share a count
 	// where their algorithms' Identity and their Shards are equal.
@@ -133,36 +132,35 @@ type Policy struct {
 	Algorithm algo.Algorithm
 	// OnFailure applies when the store can't decide. There is no default.
 	OnFailure FailureMode
-	// Shards is over how many sub-keys, in as many slots, the key is spread,
-	// up to 1024, the limit and the burst; 0 and 1: it is not. All policies of
-	// a list have the same. Package shard does it; a store itself ignores it.
+	// Shards is the number of sub-keys, in as many slots, that the key is spread
+	// over: at most 1,024, the limit and the burst. 0 and 1 mean that it is not
+	// spread. All policies of a list have the same number. Package shard spreads;
+	// a store ignores Shards.
 	Shards int
 }
 
-// FailureMode is what a call gets that no store decided.
+// FailureMode is what a call gets when no store decided it.
 type FailureMode uint8
 
-// The failure modes. The zero mode is none of them: New refuses it, because
-// whether to let unknown traffic through is a choice that nobody should make
-// by leaving a field out.
+// The failure modes. The zero mode is none of them, and New refuses it: whether to
+// let calls through that nobody counted must be chosen.
 const (
 	FailOpen   FailureMode = iota + 1 // let the call pass
 	FailClosed                        // deny the call
-	FailLocal                         // decide in this process, with its share: the limit / instances
+	FailLocal                         // decide in this process, by its share: limit / instances
 )
 
-// Source is who decided.
+// Source is what made a decision.
 type Source uint8
 
-// The sources of a decision. Where no store decided, Decision.Err says why. It
-// is nil of the deny cache too: that repeats what the store said, and nothing
-// has failed.
+// The sources of a decision. Where no store decided, Decision.Err is the cause. It
+// is nil for the deny cache too, which repeats the store's denial.
 const (
 	FromStore      Source = iota // the store that holds the counts
 	FromFailOpen                 // nobody: the policies fail open
 	FromFailClosed               // nobody: a policy fails closed
 	FromFailLocal                // this process, with its share of the limit
-	FromDenyCache                // the store, less than a second ago: the key was denied until later than now
+	FromDenyCache                // the store, at most a second ago: it denied the key until an instant after now
 )
 
 var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local", "deny-cache"}

@@ -12,17 +12,17 @@ import (
 // The zero Decision is a denial.
 type Decision struct {
 	Allowed   bool
-	Estimated bool     // the numbers are not the store's of now: seen a moment ago, or, where Counted is false, unknown
-	Source    Source   // who decided
+	Estimated bool     // the numbers are not the store's of now: of a moment ago or, where Counted is false, unknown
+	Source    Source   // what made the decision
 	State              // of the policy that binds
 	Key       string   // the key that binds, where the request has several; else ""
 	Granted   int64    // units taken from every policy; 0 where they differ, and on a denial
 	Receipt   *Receipt // the request's own, filled; nil where none was asked for
-	Err       error    // why no store decided; nil where one did, also FromDenyCache
+	Err       error    // the cause, where no store decided; nil where one did, and for FromDenyCache
 }
 
-// State is what one policy says of a key. On a pass it already includes the
-// call; on a denial, and in a peek, it is what the call met.
+// State is one policy's count of a key. On a pass it includes the call; on a
+// denial, and for a peek, it does not.
 //
 // Where Counted is false no store counted: under FailOpen and FailClosed, and
 // under FailLocal for the policies that fail open. Then Used, Remaining and
@@ -35,7 +35,7 @@ type State struct {
 	Used       int64         // units that count now, rounded up
 	Remaining  int64         // units that would pass now, never negative
 	RetryAfter time.Duration // until this cost passes if nobody else takes; 0 where it passes now
-	ResetAfter time.Duration // until the key is as new
+	ResetAfter time.Duration // until nothing is counted any more
 }
 
 // Receipt is what a later correction of one take needs to give back only what
@@ -49,7 +49,7 @@ type Receipt struct {
 	Outcome Outcome
 }
 
-// Outcome is what is known of a charge.
+// Outcome is whether a charge counts, as far as it is known.
 type Outcome uint8
 
 // The outcomes of a charge.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// What a store can answer besides a decision. Match with errors.Is. Each
-// says what is known of the count.
+// The errors of a store; match with errors.Is. Each states what is known about the
+// count.
 var (
 	// ErrUnavailable: the store could not be asked, or said that it did not
 	// decide. Nothing was counted.
@@ -20,7 +20,8 @@ var (
 	ErrNeverAdmissible = errors.New("headgate: cost can never be admitted")
 	// ErrClosed: the store or limiter was closed. Nothing was counted.
 	ErrClosed = errors.New("headgate: closed")
-	// ErrUnsupported: this store can't do the operation. Nothing was counted.
+	// ErrUnsupported: the operation is not among the store's Capabilities. Nothing was
+	// counted.
 	ErrUnsupported = errors.New("headgate: operation not supported by this store")
 	// ErrServerTooOld: the server lacks what the scripts need.
 	ErrServerTooOld = errors.New("headgate: server too old")

@@ -142,12 +142,12 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 	return s.FailAny(ctx, func(yield func(*backend.Request, error) bool) { yield(r, err) }, d)
 }
 
-// FailAny decides, and counts, one call that may be made in several ways, each
-// with why its store could not decide: as the first of them that FailLocal lets
-// pass, else as the last. The other modes say of all what they say of one.
-func (s *Store) FailAny(ctx context.Context, ways iter.Seq2[*backend.Request, error], d *backend.Decision) error {
-	for r, err := range ways {
-		*d = backend.Decision{} // of what an earlier way said nothing holds; mutant: decision-cleared
+// FailAny decides, and counts once, a call that each of the requests could have
+// decided, each with the error of its store: as the first request that FailLocal
+// allows, else as the last. FailOpen and FailClosed answer all alike.
+func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error {
+	for r, err := range requests {
+		*d = backend.Decision{} // an earlier request may have written it; mutant: decision-cleared
 		if !r.Last || !layer.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
 			return err
 		}
