@@ -42,7 +42,7 @@ test-modules: deps
 	@for mod in $$(git ls-files '*/go.mod' ':!bench'); do \
 		echo "== $${mod%/go.mod}"; (cd "$${mod%/go.mod}" && go vet ./... && go test -race -p 1 ./...) || exit 1; done
 
-# Headgate against its peers, in one run of some 13 minutes on an idle machine:
+# Headgate against its peers, in one run of some 14 minutes on an idle machine:
 # writes docs/benchmarks.md.
 bench: deps
 	cd bench && go run .

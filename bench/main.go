@@ -2,7 +2,7 @@
 // one run, on servers that it starts itself. It prints a table per workload and
 // writes benchmarks.md.
 //
-//	go run .                                    # all, some 13 minutes
+//	go run .                                    # all, some 14 minutes
 //	go run . -only redis/hot -runs 1 -for 300ms # a glance; writes nothing
 //	go run . -against ../before/caller          # Headgate with an older Headgate, by turns
 package main

@@ -35,6 +35,7 @@ func memoryWorkloads() []workload {
 	}
 	counted := inMemory("memory/allocations", "zipf", peers.Roomy, bothHeadgates, counted,
 		metric(allocations, within(0, ""), atMost(0, observed, "")))
+	counted.life = kept
 	weighed := inMemory("memory/bytes", "uniform", peers.Roomy, with(peers.GoLimiter), weigh,
 		metric(bytesKey, within(0.6, peers.GoLimiter.Name)))
 	weighed.life, weighed.fill = own, 0

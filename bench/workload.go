@@ -132,11 +132,15 @@ func (b *bench) fill(s *subject) (err error) {
 	if s.Subject, err = s.Make(s.limit); err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
-	has := fmt.Sprint(s.place, s.Name, s.policies, len(s.names.Names()))
+	where := s.place
+	if where == latency {
+		where = server // the same one
+	}
+	has := fmt.Sprint(where, s.Name, s.policies, len(s.names.Names()))
 	if s.workload.fill == 0 || b.filled[has] {
 		return nil
 	}
-	b.filled[has] = s.place != memory
+	b.filled[has] = where != memory
 	if err := load.Fill(s.workload.fill, s.names, s.Fill); err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
