@@ -256,19 +256,6 @@ func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
 	return l.shard.Ping(ctx)
 }
 
-// Stats returns how many decisions the store did not make, by what made them,
-// for this limiter and those that With and OnFailure made of it.
-func (l *Limiter) Stats() Stats {
-	if l.shard == nil {
-		return Stats{}
-	}
-	s := Stats{Stats: l.breaker.Stats(), Spread: l.shard.Stats()}
-	if l.denial != nil {
-		s.DenyCache = l.denial.Answered()
-	}
-	return s
-}
-
 // Circuits returns the state of each node's circuit ("closed", "open",
 // "half-open") by the node's address; nil for a store in this process.
 func (l *Limiter) Circuits() map[string]string {

@@ -16,7 +16,7 @@ import (
 // TestDocsShowTheFields: go doc does not show the fields of an alias, so the
 // alias's comment lists them.
 func TestDocsShowTheFields(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "policy.go", nil, parser.ParseComments)
+	file, err := parser.ParseFile(token.NewFileSet(), "types.go", nil, parser.ParseComments)
 	require.NoError(t, err)
 	docs := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -1,0 +1,12 @@
+package headgate
+
+import "github.com/headgate-go/headgate/backend"
+
+// The errors; match with errors.Is.
+var (
+	ErrUnavailable     = backend.ErrUnavailable
+	ErrPerhapsCounted  = backend.ErrPerhapsCounted
+	ErrNeverAdmissible = backend.ErrNeverAdmissible
+	ErrClosed          = backend.ErrClosed
+	ErrServerTooOld    = backend.ErrServerTooOld
+)
