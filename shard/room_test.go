@@ -108,7 +108,7 @@ func (l *losing) Do(ctx context.Context, r *backend.Request, d *backend.Decision
 	if l.n++; l.n == 2 {
 		_, _ = layer.Ask(ctx, l.Store, *r)
 		<-ctx.Done()
-		return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, ctx.Err()) // as internal/script words it
+		return fmt.Errorf("%w: %w", backend.ErrPerhapsCounted, ctx.Err()) // as backend/internal/wire words it
 	}
 	return l.Store.Do(ctx, r, d)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/redistest"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/shard"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -88,7 +88,7 @@ func TestSuiteOnAServer(t *testing.T) {
 		var now atomic.Int64
 		l := &lines{t: t}
 		client := server.Client(t, func(o *redis.Options) { o.Dialer = l.dial })
-		store := standalone.New(script.Virtual{Client: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: patience})
+		store := standalone.New(testclock.Client{Processor: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: patience})
 		return storetest.Subject{
 			Store: stations(store), SetNow: now.Store, LoseReply: l.lose,
 			Expiries: func() map[string]time.Duration {
@@ -119,7 +119,7 @@ func TestSuiteOnACluster(t *testing.T) {
 		require.NoError(t, admin.ForEachMaster(ctx, func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }))
 		var now atomic.Int64
 		l := &lines{t: t}
-		client := script.VirtualCluster{
+		client := testclock.Cluster{
 			ClusterOptions: with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}},
 			Now:            func() time.Time { return time.UnixMicro(now.Load()) },
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +21,7 @@ import (
 // answered as the plain Go rendering answers it, in every field.
 func TestTwinsOnAServer(t *testing.T) {
 	s := trace.New(uint64(time.Now().UnixNano()))
-	client := script.Virtual{Client: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
+	client := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	station := stations(standalone.New(client, &standalone.Options{Budget: patience}))
 	model := trace.NewModel(s.Now)
 	for i := range 30_000 {

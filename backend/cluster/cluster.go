@@ -14,8 +14,8 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/flight"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
@@ -51,7 +51,7 @@ const DefaultBudget = 100 * time.Millisecond
 // share it: it is safe for concurrent use.
 type Store struct {
 	top    *topology
-	set    script.Settings
+	set    wire.Settings
 	err    error // what was wrong with the arguments of New; Check says it
 	shared layer.Shared
 }
@@ -69,7 +69,7 @@ func New(client Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{}
-	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared}
+	s.set = wire.Settings{Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared}
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
 	if s.err = s.check(client); s.err == nil {
@@ -139,14 +139,14 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 
 // DoAll decides several requests at once; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	calls := make([]flight.Call, len(rs))
+	calls := make([]batch.Call, len(rs))
 	for i := range rs {
 		tag, at, n, err := s.find(ctx, &rs[i])
 		if answers[i].Err = err; err == nil {
-			calls[i] = flight.Call{Queue: n.queue, Tag: tag, Slot: at, Request: &rs[i]}
+			calls[i] = batch.Call{Queue: n.queue, Tag: tag, Slot: at, Request: &rs[i]}
 		}
 	}
-	flight.DoAll(ctx, calls, answers)
+	batch.DoAll(ctx, calls, answers)
 }
 
 // find finds the request's way to its node.
@@ -154,7 +154,7 @@ func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, at in
 	if err = s.ready(ctx, r); err != nil {
 		return "", 0, nil, err
 	}
-	tag = script.Tag(r.Key, r.Sub)
+	tag = wire.Tag(r.Key, r.Sub)
 	at = slot.Of(tag)
 	if n, err = s.top.find(ctx, at); err != nil {
 		r.Unknown(err)

@@ -69,7 +69,7 @@ func TestFewConnections(t *testing.T) {
 
 // TestImpatientCallers holds medians and keys to their bars at length alone: they
 // are ratios of speed. The goodput is in docs/experiments.md. That calls whose
-// callers left are not sent is TestTake of internal/flight.
+// callers left are not sent is TestTake of backend/internal/batch.
 func TestImpatientCallers(t *testing.T) {
 	c := redistest.StartCluster(t)
 	h := &faulttest.Healthy{Open: func(faulttest.Pool) backend.Store {

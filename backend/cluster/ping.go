@@ -8,14 +8,14 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
 // Oldest is the lowest Redis version that the store works with: the oldest
 // that its tests run on.
-const Oldest = script.Oldest
+const Oldest = wire.Oldest
 
 // Ping checks that each primary is fit to serve: reachable, new enough, and that
 // its user has each right that the scripts need, SCRIPT LOAD too. A missing
@@ -24,7 +24,7 @@ const Oldest = script.Oldest
 // where cluster-require-full-coverage makes every node refuse while one primary
 // is missing.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
-	return script.Within(ctx, s.ping)
+	return wire.Within(ctx, s.ping)
 }
 
 func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
@@ -54,7 +54,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 }
 
 func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err error) {
-	info, err := script.ReadInfo(ctx, n.client, n.addr)
+	info, err := wire.ReadInfo(ctx, n.client, n.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -62,13 +62,13 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 		return nil, err
 	}
 	key := s.top.keyOf(n)
-	if err := script.Rights(ctx, n.client, n.addr, s.set.Prefix, script.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil { // mutant: ping-each-primary
+	if err := wire.Rights(ctx, n.client, n.addr, s.set.Prefix, wire.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil { // mutant: ping-each-primary
 		return nil, err
 	}
-	if _, err := layer.Ask(ctx, s, script.Probe(key)); err != nil {
+	if _, err := layer.Ask(ctx, s, wire.Probe(key)); err != nil {
 		return nil, err
 	}
-	slow, err := script.Slow(ctx, n.client, n.addr, s.set.Budget)
+	slow, err := wire.Slow(ctx, n.client, n.addr, s.set.Budget)
 	for _, w := range []string{info.Evicts(), coverage(ctx, n.client), slow} {
 		if w != "" {
 			warnings = append(warnings, w)
@@ -89,8 +89,8 @@ func coverage(ctx context.Context, c *redis.Client) string {
 // keyOf returns a key of Ping's that lies on the node.
 func (t *topology) keyOf(n *node) (key string) {
 	for i := range slot.Count {
-		key = fmt.Sprint(script.PingKey, i)
-		if t.owner[slot.Of(script.Tag(key, ""))].Load() == n {
+		key = fmt.Sprint(wire.PingKey, i)
+		if t.owner[slot.Of(wire.Tag(key, ""))].Load() == n {
 			break
 		}
 	}

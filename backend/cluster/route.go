@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
 // Next names the slot's node, or the one that a reply redirects to. It is a
-// trip's way through the cluster; see script.Ways.
-func (t *topology) Next(ctx context.Context, slot int, at *script.Server, err error) (*script.Server, bool, error) {
+// trip's way through the cluster; see wire.Ways.
+func (t *topology) Next(ctx context.Context, slot int, at *wire.Server, err error) (*wire.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
 		n, err := t.redirected(announced(addr, at.Node()))
 		if err != nil {
@@ -38,7 +38,7 @@ func (t *topology) Next(ctx context.Context, slot int, at *script.Server, err er
 
 // Failed asks for a new picture of the cluster: the node may have been
 // replaced.
-func (t *topology) Failed(*script.Server) { t.refresh() }
+func (t *topology) Failed(*wire.Server) { t.refresh() }
 
 // redirect returns where a MOVED or ASK reply points to.
 func redirect(err error) (addr string, asking bool) {
@@ -56,7 +56,7 @@ func redirect(err error) (addr string, asking bool) {
 // tuned returns the options of one node's client: the user's credentials,
 // transport and pool, and the library's own patience.
 func tuned(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
-	return script.Tuned(&redis.Options{
+	return wire.Tuned(&redis.Options{
 		Addr:                         addr,
 		ClientName:                   o.ClientName,
 		Dialer:                       o.Dialer,

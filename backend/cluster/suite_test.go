@@ -11,10 +11,11 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/redistest"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -84,7 +85,7 @@ func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, o *
 	var now atomic.Int64
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
-		Store:    cluster.New(script.VirtualCluster{ClusterOptions: with{p.options(c)}, Now: clock}, o),
+		Store:    cluster.New(testclock.Cluster{ClusterOptions: with{p.options(c)}, Now: clock}, o),
 		Apart:    true,
 		SetNow:   now.Store,
 		Expiries: func() map[string]time.Duration { return expiries(admin) },
@@ -113,11 +114,11 @@ func expiries(c *redis.ClusterClient) map[string]time.Duration {
 
 // corrupt writes what is no state into every policy's place.
 func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
-	ctx, tag := context.Background(), script.Tag(key, "")
-	hash := script.DefaultPrefix.Hash(tag)
+	ctx, tag := context.Background(), wire.Tag(key, "")
+	hash := wire.DefaultPrefix.Hash(tag)
 	for i := range ps {
 		if ps[i].Algorithm.Kind() == algo.KindSlidingLog {
-			c.Set(ctx, script.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
+			c.Set(ctx, wire.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}
 	for _, f := range c.HKeys(ctx, hash).Val() {
@@ -149,7 +150,7 @@ func TestSuite(t *testing.T) {
 
 func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
 	s := trace.New(uint64(time.Now().UnixNano()))
-	store := cluster.New(script.VirtualCluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
+	store := cluster.New(testclock.Cluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	defer store.Close()
 	model := trace.NewModel(s.Now)
 	for i := range 50_000 {

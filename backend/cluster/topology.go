@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/flight"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -21,7 +22,7 @@ import (
 // decisions.
 type topology struct {
 	opts  redis.ClusterOptions
-	set   script.Settings
+	set   wire.Settings
 	alone bool             // see Options
 	now   func() time.Time // nil in production
 	keeps time.Duration    // see remembered
@@ -43,8 +44,8 @@ type topology struct {
 type node struct {
 	addr   string // as the cluster announces it
 	client *redis.Client
-	server *script.Server
-	queue  *flight.Queue
+	server *wire.Server
+	queue  *batch.Queue
 }
 
 const (
@@ -59,9 +60,9 @@ const (
 // SLOTS does not: a new primary has no slots while it imports its first one.
 var remembered = time.Minute
 
-func newTopology(client Client, set script.Settings, alone bool) *topology {
+func newTopology(client Client, set wire.Settings, alone bool) *topology {
 	t := &topology{opts: *client.Options(), set: set, alone: alone, keeps: remembered, begin: time.Now()}
-	if v, ok := client.(script.VirtualCluster); ok {
+	if v, ok := client.(testclock.Cluster); ok {
 		t.now = v.Now
 	}
 	t.mu.nodes = map[string]*node{}
@@ -117,12 +118,12 @@ func (t *topology) dial(addr string) (*node, error) {
 	if n.client == nil {
 		return nil, fmt.Errorf("ClusterOptions.NewClient returned no client for %s", addr)
 	}
-	var c script.Client = n.client
+	var c wire.Client = n.client
 	if t.now != nil {
-		c = script.Virtual{Client: n.client, Now: t.now}
+		c = testclock.Client{Processor: n.client, Now: t.now}
 	}
-	n.server = script.NewServer(c, addr, t.set)
-	n.queue = flight.New(n.server, t, t.set.Budget, t.alone)
+	n.server = wire.NewServer(c, addr, t.set)
+	n.queue = batch.New(n.server, t, t.set.Budget, t.alone)
 	return n, nil
 }
 
@@ -151,7 +152,7 @@ func (t *topology) find(ctx context.Context, s int) (*node, error) {
 		t.renew()
 		return n, nil
 	}
-	within, cancel := context.WithTimeout(ctx, script.Deadline(0, t.set.Budget))
+	within, cancel := context.WithTimeout(ctx, wire.Deadline(0, t.set.Budget))
 	defer cancel()
 	n, err := t.of(within, s)
 	switch {

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/testclock"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
-	"github.com/headgate-go/headgate/internal/script"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -33,7 +33,7 @@ func TestLeastRights(t *testing.T) {
 	limited := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "headgate", "secret" })
 
 	s := trace.New(1)
-	virtual := script.Virtual{Client: limited, Now: func() time.Time { return time.UnixMicro(s.Now()) }}
+	virtual := testclock.Client{Processor: limited, Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(virtual, unhurried)
 	model := trace.NewModel(s.Now)
 	const decisions = 5000

@@ -99,7 +99,7 @@ func TestFewConnections(t *testing.T) {
 
 // TestImpatientCallers holds goodput, medians and keys to their bars at length
 // alone: they are ratios of speed. That calls whose callers left are not sent is
-// TestTake of internal/flight.
+// TestTake of backend/internal/batch.
 func TestImpatientCallers(t *testing.T) {
 	server := redistest.Start(t)
 	h := through(t, nil, func(faulttest.Pool) *redis.Client { return redis.NewClient(&redis.Options{Addr: server.Addr()}) })

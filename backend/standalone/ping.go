@@ -6,12 +6,12 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 )
 
 // Oldest is the lowest Redis version that the store works with: the oldest
 // that its tests run on.
-const Oldest = script.Oldest
+const Oldest = wire.Oldest
 
 // Ping checks that the server is fit to serve: reachable, new enough, a primary,
 // no member of a cluster, and that its user has each right that the scripts
@@ -19,7 +19,7 @@ const Oldest = script.Oldest
 // where the server may evict counts, and where the round trip takes over a
 // quarter of the budget.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
-	return script.Within(ctx, s.ping)
+	return wire.Within(ctx, s.ping)
 }
 
 func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
@@ -29,7 +29,7 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if s.shared.Closed.Load() {
 		return nil, backend.ErrClosed
 	}
-	info, err := script.ReadInfo(ctx, s.client, s.node)
+	info, err := wire.ReadInfo(ctx, s.client, s.node)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if w := info.Evicts(); w != "" {
 		warnings = append(warnings, w)
 	}
-	if err := script.Rights(ctx, s.client, s.node, s.set.Prefix, script.Tag(script.PingKey, "")); err != nil {
+	if err := wire.Rights(ctx, s.client, s.node, s.set.Prefix, wire.Tag(wire.PingKey, "")); err != nil {
 		return warnings, err
 	}
-	if _, err := layer.Ask(ctx, s, script.Probe(script.PingKey)); err != nil {
+	if _, err := layer.Ask(ctx, s, wire.Probe(wire.PingKey)); err != nil {
 		return warnings, err
 	}
-	slow, err := script.Slow(ctx, s.client, s.node, s.set.Budget)
+	slow, err := wire.Slow(ctx, s.client, s.node, s.set.Budget)
 	if slow != "" {
 		warnings = append(warnings, slow)
 	}

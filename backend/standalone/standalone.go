@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/testclock"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/flight"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -57,9 +58,9 @@ const DefaultBudget = 100 * time.Millisecond
 type Store struct {
 	client Client
 	owned  *lazy // the client that Open made, to be closed
-	set    script.Settings
+	set    wire.Settings
 	node   string // names the server's circuit
-	queue  *flight.Queue
+	queue  *batch.Queue
 	err    error // what was wrong with the arguments of New; Check says it
 	shared layer.Shared
 }
@@ -71,10 +72,10 @@ func New(client Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{client: client}
-	s.set = script.Settings{Prefix: script.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared}
+	s.set = wire.Settings{Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared}
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
-	if v, ok := client.(script.Virtual); ok {
+	if v, ok := client.(testclock.Client); ok {
 		s.shared.Clock = v.Now
 	}
 	if s.err = checkClient(client); s.err == nil {
@@ -82,7 +83,7 @@ func New(client Client, opts *Options) *Store {
 	}
 	if s.err == nil {
 		s.node = cmp.Or(opts.Name, address(client))
-		s.queue = flight.New(script.NewServer(client, s.node, s.set), nil, s.set.Budget, opts.DisableBatching)
+		s.queue = batch.New(wire.NewServer(client, s.node, s.set), nil, s.set.Budget, opts.DisableBatching)
 	}
 	return s
 }
@@ -141,19 +142,19 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err := s.ready(ctx, r); err != nil {
 		return err
 	}
-	return s.queue.Do(ctx, script.Tag(r.Key, r.Sub), 0, r, d)
+	return s.queue.Do(ctx, wire.Tag(r.Key, r.Sub), 0, r, d)
 }
 
 // DoAll decides several requests at once; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	calls := make([]flight.Call, len(rs))
+	calls := make([]batch.Call, len(rs))
 	for i := range rs {
 		r := &rs[i]
 		if answers[i].Err = s.ready(ctx, r); answers[i].Err == nil {
-			calls[i] = flight.Call{Queue: s.queue, Tag: script.Tag(r.Key, r.Sub), Request: r}
+			calls[i] = batch.Call{Queue: s.queue, Tag: wire.Tag(r.Key, r.Sub), Request: r}
 		}
 	}
-	flight.DoAll(ctx, calls, answers)
+	batch.DoAll(ctx, calls, answers)
 }
 
 func (s *Store) ready(ctx context.Context, r *backend.Request) error {

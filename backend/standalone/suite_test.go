@@ -10,11 +10,12 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/redistest"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -41,7 +42,7 @@ func subject(t *testing.T, server *redistest.Server, o *standalone.Options) stor
 	var now atomic.Int64
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
-		Store:     standalone.New(script.Virtual{Client: client, Now: clock}, o),
+		Store:     standalone.New(testclock.Client{Processor: client, Now: clock}, o),
 		Apart:     true,
 		SetNow:    now.Store,
 		Expiries:  func() map[string]time.Duration { return expiries(admin) },
@@ -64,11 +65,11 @@ func expiries(c *redis.Client) map[string]time.Duration {
 
 // corrupt writes what is no state into every policy's place.
 func corrupt(c *redis.Client, key string, ps []backend.Policy) {
-	ctx, tag := context.Background(), script.Tag(key, "")
-	hash := script.DefaultPrefix.Hash(tag)
+	ctx, tag := context.Background(), wire.Tag(key, "")
+	hash := wire.DefaultPrefix.Hash(tag)
 	for i := range ps {
 		if ps[i].Algorithm.Kind() == algo.KindSlidingLog {
-			c.Set(ctx, script.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
+			c.Set(ctx, wire.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}
 	for _, f := range c.HKeys(ctx, hash).Val() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
 )
@@ -38,7 +38,7 @@ func twins(t *testing.T, seed uint64, steps int) {
 	s := trace.New(seed)
 	t.Logf("-seed %d -steps %d", seed, steps*traces)
 	server := redistest.Start(t)
-	client := script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
+	client := testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
 	model := trace.NewModel(s.Now)
 	ctx := context.Background()

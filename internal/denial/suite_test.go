@@ -15,7 +15,8 @@ import (
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
-	"github.com/headgate-go/headgate/internal/script"
+	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
 	var now atomic.Int64
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
-	store := standalone.New(script.Virtual{Client: client, Now: clock}, patient)
+	store := standalone.New(testclock.Client{Processor: client, Now: clock}, patient)
 	return storetest.Subject{
 		Store:  denial.New(breaker.New(store, nil), store.Shared(), d),
 		Cached: d > 0,
@@ -50,10 +51,12 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 			return m
 		},
 		Corrupt: func(key string, ps []backend.Policy) {
-			hash := script.DefaultPrefix.Hash(script.Tag(key, ""))
+			hash := "headgate:{" + slot.Tag(key, "") + "}"
 			for _, p := range ps {
 				if p.Algorithm.Kind() == algo.KindSlidingLog {
-					admin.Set(ctx, script.DefaultPrefix.Log(script.Tag(key, ""), &p), "garbage", time.Hour)
+					for _, log := range admin.Keys(ctx, "*:log:*/"+p.Name).Val() {
+						admin.Set(ctx, log, "garbage", time.Hour)
+					}
 				}
 			}
 			for _, f := range admin.HKeys(ctx, hash).Val() {
@@ -88,7 +91,7 @@ func TestSuite(t *testing.T) {
 func TestTwins(t *testing.T) {
 	s := trace.Steady(uint64(time.Now().UnixNano()))
 	server := redistest.Start(t)
-	store := standalone.New(script.Virtual{Client: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
+	store := standalone.New(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	station := denial.New(store, store.Shared(), time.Second)
 	model, said := trace.NewModel(s.Now), 0
 	for i := range 20_000 {
@@ -113,8 +116,8 @@ func TestStoresTell(t *testing.T) {
 	nodes := redis.NewClusterClient(addrs)
 	defer nodes.Close()
 	for _, s := range []struct{ virtual, real backend.Store }{
-		{standalone.New(script.Virtual{Client: client, Now: now}, nil), standalone.New(client, nil)},
-		{cluster.New(script.VirtualCluster{ClusterOptions: nodes, Now: now}, nil), cluster.New(nodes, nil)},
+		{standalone.New(testclock.Client{Processor: client, Now: now}, nil), standalone.New(client, nil)},
+		{cluster.New(testclock.Cluster{ClusterOptions: nodes, Now: now}, nil), cluster.New(nodes, nil)},
 	} {
 		require.Equal(t, at, layer.Of(s.virtual).Clock())
 		shared := layer.Of(s.real)

@@ -1,0 +1,36 @@
+package batch
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Relaxed is how many batches may be in flight while they carry few calls.
+const Relaxed = relaxed
+
+// SetMaxCallers makes n calls fill a queue.
+func SetMaxCallers(t *testing.T, n int64) {
+	t.Helper()
+	old := maxCallers
+	maxCallers = n
+	t.Cleanup(func() { maxCallers = old })
+}
+
+// Pending returns how many calls wait for a batch.
+func (q *Queue) Pending() (n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for c := q.mu.pending.first; c != nil; c = c.next {
+		n++
+	}
+	return n
+}
+
+// Ask asks with a decision of its own.
+func (q *Queue) Ask(ctx context.Context, tag string, slot int, r *backend.Request) (backend.Decision, error) {
+	var d backend.Decision
+	err := q.Do(ctx, tag, slot, r, &d)
+	return d, err
+}

@@ -1,0 +1,196 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/redis/go-redis/v9"
+)
+
+// Oldest is the lowest Redis version that the script works with: the oldest
+// that its tests run on.
+const Oldest = "7.0"
+
+// Info is a server's INFO.
+type Info map[string]string
+
+// ReadInfo asks the server, which has the name node, for its INFO.
+func ReadInfo(ctx context.Context, c Client, node string) (Info, error) {
+	cmd := redis.NewStringCmd(ctx, "info")
+	if err := c.Process(ctx, cmd); err != nil {
+		return nil, forbidden(err, node, "+info")
+	}
+	fields := Info{}
+	for _, line := range strings.Split(cmd.Val(), "\r\n") {
+		if k, v, ok := strings.Cut(line, ":"); ok {
+			fields[k] = v
+		}
+	}
+	return fields, nil
+}
+
+// Fit refuses a server that is too old or no primary.
+func (i Info) Fit() error {
+	if v := i["redis_version"]; older(v, Oldest) {
+		return fmt.Errorf("%w: version %q, want at least %s", backend.ErrServerTooOld, v, Oldest)
+	}
+	if role := i["role"]; role != "master" {
+		return fmt.Errorf("%w: the server's role is %q, want a primary", backend.ErrUnavailable, role)
+	}
+	return nil
+}
+
+// older compares the first two numbers of dotted versions. What is no
+// version is older than any.
+func older(v, than string) bool {
+	a, b := numbers(v), numbers(than)
+	return a[0] < b[0] || a[0] == b[0] && a[1] < b[1]
+}
+
+func numbers(v string) (n [2]int) {
+	for i, s := range strings.SplitN(v, ".", 3) {
+		if i < len(n) {
+			n[i], _ = strconv.Atoi(s)
+		}
+	}
+	return n
+}
+
+// forbidden returns the error of a command that needs the right.
+func forbidden(err error, node, right string) error {
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return &backend.RightError{Node: node, Rights: []string{right}, Err: err}
+	}
+	return fmt.Errorf("%w: %s: %w", backend.ErrUnavailable, right[1:], err)
+}
+
+// granted is a script that returns those of the commands in ARGV that the user
+// may not call. KEYS has a hash and a log, and the commands name them so.
+const granted = `local missing = {}
+for i = 1, #ARGV do
+  local words = {}
+  for word in string.gmatch(ARGV[i], '%S+') do
+    words[#words + 1] = word == 'HASH' and KEYS[1] or word == 'LOG' and KEYS[2] or word
+  end
+  if not redis.acl_check_cmd(unpack(words)) then missing[#missing + 1] = i end
+end
+return missing`
+
+// needed are the commands that the script calls.
+var needed = []string{
+	"TIME", "HGET HASH f", "HMGET HASH f", "HRANDFIELD HASH", "HSET HASH f v", "HDEL HASH f", "UNLINK HASH", "PTTL HASH", "PEXPIRE HASH 1",
+	"ZADD LOG 1 m", "ZRANGE LOG 0 0", "ZCOUNT LOG 0 0", "ZCARD LOG", "ZREMRANGEBYRANK LOG 0 0",
+}
+
+// Rights checks that the client's user may load a script, run it on stored keys
+// with that tag, and call the commands of the library's script, and more. A
+// right that is missing is a *backend.RightError.
+func Rights(ctx context.Context, c Client, node string, p Prefix, tag string, more ...string) error {
+	load := redis.NewStringCmd(ctx, "script", "load", granted)
+	if err := c.Process(ctx, load); err != nil {
+		return forbidden(err, node, "+script|load")
+	}
+	commands := append(slices.Clone(needed), more...)
+	hash := p.Hash(tag)
+	args := []any{"evalsha", load.Val(), 2, hash, string(appendLog([]byte(hash), &Probe(PingKey).Policies[1]))}
+	for _, command := range commands {
+		args = append(args, command)
+	}
+	cmd := redis.NewIntSliceCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3)
+	if err := c.Process(ctx, cmd); err != nil {
+		if strings.Contains(err.Error(), " key") { // as Redis and Valkey word it since 7.0; mutant: key-pattern
+			return forbidden(err, node, "~"+string(p)+"*")
+		}
+		return forbidden(err, node, "+evalsha")
+	}
+	if len(cmd.Val()) == 0 {
+		return nil
+	}
+	missing := &backend.RightError{Node: node}
+	for _, i := range cmd.Val() {
+		missing.Rights = append(missing.Rights, right(commands[i-1]))
+	}
+	return missing
+}
+
+// right returns what grants a command: "CLUSTER SLOTS" needs "+cluster|slots".
+func right(command string) string {
+	words := strings.Fields(strings.ToLower(command))
+	if words[0] == "cluster" {
+		return "+" + words[0] + "|" + words[1]
+	}
+	return "+" + words[0]
+}
+
+// Evicts words the danger of a server that throws keys out when its memory
+// is full: a key that is gone is a fresh quota.
+func (i Info) Evicts() string {
+	p := i["maxmemory_policy"]
+	if i["maxmemory"] == "0" || p == "noeviction" || p == "" {
+		return ""
+	}
+	return fmt.Sprintf("maxmemory-policy is %s: an evicted key is a fresh quota; noeviction refuses instead, and the failure mode applies", p)
+}
+
+// PingKey is the key of Probe on one server.
+const PingKey = "headgate-ping"
+
+// Probe is a request as a call makes it, on a key of Ping's own. It has a
+// policy that lies in a hash and one that lies in a sorted set. What it stores
+// expires within seconds.
+func Probe(key string) backend.Request {
+	limit := algo.Per(algo.MaxLogLimit, algo.MinPeriod)
+	return backend.Request{Op: backend.Take, Last: true, Group: backend.Group{
+		Key:  key,
+		Cost: 1,
+		Policies: []backend.Policy{
+			{Name: "ping", Algorithm: algo.FixedWindow(limit), OnFailure: backend.FailClosed},
+			{Name: "ping-log", Algorithm: algo.SlidingLog(limit), OnFailure: backend.FailClosed},
+		},
+	}}
+}
+
+// Slow warns of a round trip that takes, in the median of a few, over a quarter
+// of the budget: then one slow moment spends the budget.
+func Slow(ctx context.Context, c Client, node string, budget time.Duration) (warning string, err error) {
+	var trips [5]time.Duration
+	for i := range trips {
+		begin := time.Now()
+		if err := c.Process(ctx, redis.NewStatusCmd(ctx, "ping")); err != nil {
+			return "", forbidden(err, node, "+ping")
+		}
+		trips[i] = time.Since(begin)
+	}
+	slices.Sort(trips[:])
+	if m := trips[len(trips)/2]; m > budget/4 {
+		return fmt.Sprintf("a round trip takes %v of a budget of %v", m, budget), nil
+	}
+	return "", nil
+}
+
+// Within returns f's answer, or ctx's error when that ends first: a client may
+// block for longer than any context.
+func Within(ctx context.Context, f func(context.Context) ([]string, error)) ([]string, error) {
+	type answer struct {
+		warnings []string
+		err      error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		w, err := f(ctx)
+		done <- answer{w, err}
+	}()
+	select {
+	case a := <-done:
+		return a.warnings, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())
+	}
+}

@@ -1,0 +1,107 @@
+package wire
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/slot"
+)
+
+// Prefix begins every stored key. It may not hold braces: the library's own
+// hash tag is the first in a key, whatever the caller's key holds.
+type Prefix string
+
+// DefaultPrefix is used where the caller names none.
+const DefaultPrefix Prefix = "headgate:"
+
+// Check refuses a prefix that could choose the slot.
+func (p Prefix) Check() error {
+	for i := 0; i < len(p); i++ {
+		if c := p[i]; c <= ' ' || c > '~' || c == '{' || c == '}' {
+			return &backend.InvalidError{What: "prefix", Value: string(p), Want: "printable ASCII without spaces and braces"}
+		}
+	}
+	if len(p) > 128 {
+		return &backend.InvalidError{What: "prefix", Value: string(p), Want: "at most 128 bytes"}
+	}
+	return nil
+}
+
+// Tag returns what stands between the braces of a stored key; see slot.Tag.
+func Tag(key, sub string) string { return slot.Tag(key, sub) }
+
+// Hash returns where a key's small states lie: one hash, a field a policy.
+func (p Prefix) Hash(tag string) string { return string(p.appendHash(nil, tag)) }
+
+func (p Prefix) appendHash(b []byte, tag string) []byte {
+	b = append(append(b, p...), '{')
+	return append(append(b, tag...), '}')
+}
+
+// Log returns where a policy's log lies: in the hash's slot.
+func (p Prefix) Log(tag string, policy *backend.Policy) string {
+	return string(appendLog(p.appendHash(nil, tag), policy))
+}
+
+// appendLog makes a hash's name that of a policy's log, in the same slot: as
+// ":log:1m/api".
+func appendLog(b []byte, p *backend.Policy) []byte { return appendCount(append(b, ":log:"...), p) }
+
+// appendField names the field of a small state: as "f1m/api", "b1h/10/api",
+// "t/api".
+func appendField(b []byte, p *backend.Policy) []byte {
+	if letter := p.Algorithm.Kind().Letter(); letter != 0 { // what lies apart has no field, and none can be named so
+		b = append(b, letter)
+	}
+	return appendCount(b, p)
+}
+
+// appendCount names a count by what it belongs to beside its kind: algorithms of
+// another period, or of other buckets, under one policy's name count apart.
+func appendCount(b []byte, p *backend.Policy) []byte {
+	id := p.Algorithm.Identity()
+	if id.Period > 0 {
+		b = appendPeriod(b, id.Period)
+	}
+	if id.Buckets > 0 {
+		b = strconv.AppendInt(append(b, '/'), id.Buckets, 10)
+	}
+	return append(append(b, '/'), p.Name...)
+}
+
+// units are the lengths of time in microseconds, the longest first.
+var units = [...]struct {
+	us   int64
+	name string
+}{{86400e6, "d"}, {3600e6, "h"}, {60e6, "m"}, {1e6, "s"}, {1e3, "ms"}, {1, "us"}}
+
+// appendPeriod writes microseconds as a whole number of the longest unit.
+func appendPeriod(b []byte, us int64) []byte {
+	for _, u := range units {
+		if us%u.us == 0 {
+			return append(strconv.AppendInt(b, us/u.us, 10), u.name...)
+		}
+	}
+	return b
+}
+
+// stored names where a value of the group may lie.
+func (g *Group) stored(p Prefix) string {
+	var at []string
+	for i := range g.Policies {
+		name := p.Hash(g.Tag)
+		if isApart(&g.Policies[i]) {
+			name = p.Log(g.Tag, &g.Policies[i])
+		}
+		if !slices.Contains(at, name) {
+			at = append(at, name)
+		}
+	}
+	return strings.Join(at, " or ")
+}
+
+// isApart reports whether the policy's counts have a Redis key of their own.
+func isApart(p *backend.Policy) bool { return p.Algorithm.Kind().Storage() == algo.StoredApart }

@@ -1,0 +1,305 @@
+package wire_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/testclock"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/trace"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// batch draws groups of different keys with takes in order, runs of equal
+// costs among them, and runs of groups that ask alike.
+func batch(s *trace.Steps, r *rand.Rand) []*wire.Asked {
+	var groups []*wire.Asked
+	seen := map[string]bool{}
+	for range 1 + r.IntN(6) {
+		q := s.Next()
+		if seen[q.Key] {
+			continue
+		}
+		seen[q.Key] = true
+		if n := len(groups); n > 0 && r.IntN(2) == 0 {
+			groups = append(groups, alike(groups[n-1], q.Key))
+			continue
+		}
+		g := &wire.Asked{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: wire.DefaultPrefix.Hash(wire.Tag(q.Key, ""))}
+		for more := true; more; more = r.IntN(4) > 0 && q.Op != backend.Reset {
+			t := q.Group
+			if r.IntN(2) == 0 && len(g.Takes) > 0 {
+				t = g.Takes[len(g.Takes)-1].Group // a run
+			} else if r.IntN(2) == 0 && q.Op != backend.Reset {
+				t.Costs, t.Cost = nil, 1
+			}
+			g.Takes = append(g.Takes, wire.Answer{Group: fresh(t)})
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// alike asks for another key what g asks.
+func alike(g *wire.Asked, key string) *wire.Asked {
+	h := &wire.Asked{Op: g.Op, Key: key, Policies: g.Policies, Hash: wire.DefaultPrefix.Hash(wire.Tag(key, ""))}
+	for i := range g.Takes {
+		t := g.Takes[i].Group
+		t.Key = key
+		h.Takes = append(h.Takes, wire.Answer{Group: fresh(t)})
+	}
+	return h
+}
+
+// fresh gives a group buffers of its own for the answer.
+func fresh(g backend.Group) backend.Group {
+	g.Each, g.Receipt = make([]backend.State, len(g.Policies)), &backend.Receipt{}
+	return g
+}
+
+// TestBatchesDecideInOrder: many groups of many takes in one EVALSHA answer
+// as the same calls one after the other at one instant.
+func TestBatchesDecideInOrder(t *testing.T) {
+	server := redistest.Start(t)
+	s := trace.New(uint64(time.Now().UnixNano()))
+	r := rand.New(rand.NewPCG(1, 2))
+	model := trace.NewModel(s.Now)
+	runner := wire.Alone(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &layer.Shared{}, 10*time.Second)
+	ctx := context.Background()
+	for i := range 10_000 {
+		groups := batch(s, r)
+		require.NoError(t, runner.Run(ctx, groups))
+		for _, g := range groups {
+			for j := range g.Takes {
+				got := &g.Takes[j]
+				want := trace.Ask(ctx, model, backend.Request{Op: g.Op, Group: got.Group})
+				got.Decision.Receipt = nil
+				answer := trace.Answer{Decision: got.Decision, Each: got.Each, Receipt: *got.Receipt, Err: got.Err}
+				// Ask fills buffers of its own; got's were filled by Run.
+				require.NoError(t, trace.Same(want, answer), "batch %d at %d: %v take %d of %d, %+v", i, s.Now(), g.Op, j, len(g.Takes), got.Group)
+			}
+		}
+	}
+	server.NoImmortals(t, "")
+}
+
+func policy(a algo.Algorithm) []backend.Policy {
+	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+}
+
+func group(key string, cost int64, ps []backend.Policy) *wire.Asked {
+	return &wire.Asked{Op: backend.Take, Key: key, Hash: wire.DefaultPrefix.Hash(wire.Tag(key, "")), Policies: ps,
+		Takes: takes(key, []int64{cost}, ps)}
+}
+
+func takes(key string, costs []int64, ps []backend.Policy) (all []wire.Answer) {
+	for _, cost := range costs {
+		all = append(all, wire.Answer{Group: backend.Group{Key: key, Policies: ps, Cost: cost}})
+	}
+	return all
+}
+
+// TestScriptRefuses: what a client of another make could send is refused by
+// the script itself, and stores nothing.
+func TestScriptRefuses(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	good := policy(algo.FixedWindow(algo.PerSecond(5)))
+	three := []backend.Policy{
+		{Name: "a", Algorithm: algo.FixedWindow(algo.PerSecond(5))},
+		{Name: "b", Algorithm: algo.TokenBucket(algo.PerSecond(5), 5)},
+		{Name: "c", Algorithm: algo.SlidingLog(algo.PerSecond(5))},
+	}
+	for name, g := range map[string]*wire.Asked{
+		"cost above limit": group("k", 6, good),
+		"cost 0":           group("k", 0, good),
+		"cost negative":    group("k", -1, good),
+		"limit":            group("k", 1, policy(algo.FixedWindow(algo.PerSecond(1<<32)))),
+		"period":           group("k", 1, policy(algo.SlidingWindow(algo.Per(5, time.Microsecond)))),
+		"long period":      group("k", 1, policy(algo.SlidingLog(algo.Per(5, 2*algo.MaxPeriod)))),
+		"buckets":          group("k", 1, policy(algo.BucketedWindow(algo.PerSecond(5), 1))),
+		"algorithm":        group("k", 1, policy(algo.Algorithm{})),
+		"set above limit":  group("k", 6, three[:2]),
+		"set with a log":   group("k", 6, three),
+	} {
+		again := alike(g, "l")
+		require.NoError(t, runner.Run(ctx, []*wire.Asked{g, again}), name)
+		var invalid *backend.InvalidError
+		require.ErrorAs(t, g.Takes[0].Err, &invalid, name)
+		require.ErrorAs(t, again.Takes[0].Err, &invalid, name)
+		require.Empty(t, client.Keys(ctx, "*").Val(), name)
+	}
+}
+
+// TestFullServerRefuses: with no memory left nothing is stored, logs neither,
+// alone or in a set.
+func TestFullServerRefuses(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	logs := policy(algo.SlidingLog(algo.PerMinute(5)))
+	both := append([]backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))}}, logs...)
+	require.NoError(t, runner.Run(ctx, []*wire.Asked{group("old", 1, logs)}))
+	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
+	for _, ps := range [][]backend.Policy{logs, both, both[:1]} {
+		require.ErrorIs(t, runner.Run(ctx, []*wire.Asked{group("new", 1, ps)}), backend.ErrUnavailable)
+	}
+	require.EqualValues(t, 1, client.DBSize(ctx).Val())
+}
+
+// TestDeniedStateOutlivesItsDenial: a level that denies by a lowered rate lives
+// for as long as it counts by that one.
+func TestDeniedStateOutlivesItsDenial(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	fast := policy(algo.TokenBucket(algo.Per(10, time.Second), 10))
+	slow := policy(algo.TokenBucket(algo.Per(10, algo.MaxPeriod/2), 10))
+	other := backend.Policy{Name: "other", Algorithm: algo.FixedWindow(algo.PerDay(5))}
+	log := backend.Policy{Name: "log", Algorithm: algo.SlidingLog(algo.PerDay(5))}
+	for shape, more := range map[string][]backend.Policy{"alone": nil, "in a set": {other}, "with a log": {log}} {
+		require.NoError(t, runner.Run(ctx, []*wire.Asked{group(shape, 10, fast)}))
+		g := group(shape, 1, append(slices.Clone(slow), more...))
+		g.Takes[0].Costs = []int64{10, 1}[:len(g.Policies)]
+		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, g.Takes[0].Err)
+		require.False(t, g.Takes[0].Decision.Allowed, shape)
+		require.GreaterOrEqual(t, client.PTTL(ctx, g.Hash).Val(), g.Takes[0].Decision.RetryAfter, shape)
+		fields := client.HGetAll(ctx, g.Hash).Val()
+		require.Len(t, fields, 1, "a denied set stores nothing")
+		kept := binary.LittleEndian.Uint32([]byte(fields["t/p"][1:]))
+		require.Greater(t, time.Until(time.Unix(int64(kept), 0)), g.Takes[0].Decision.RetryAfter, "and no sweep removes it")
+	}
+}
+
+// TestRightsOfASet: a user who may write one of two keys writes neither.
+func TestRightsOfASet(t *testing.T) {
+	for _, missing := range []string{"-hset", "-zadd", "-pexpire"} {
+		server := redistest.Start(t)
+		admin, ctx := server.Client(t), context.Background()
+		require.NoError(t, admin.Do(ctx, "acl", "setuser", "u", "on", ">p", "~*", "+@all", missing).Err())
+		client := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "p" })
+		runner := wire.Alone(client, &layer.Shared{}, time.Second)
+		both := append(policy(algo.SlidingLog(algo.PerMinute(5))), backend.Policy{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))})
+		require.Error(t, runner.Run(ctx, []*wire.Asked{group("k", 1, both)}), missing)
+		require.Zero(t, admin.DBSize(ctx).Val(), missing)
+	}
+}
+
+// TestPruningIsBounded: a log whose calls all expired at once is neither
+// pruned at once nor counted.
+func TestPruningIsBounded(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	now := time.UnixMicro(trace.Start)
+	runner := wire.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, 10*time.Second)
+	ps := policy(algo.SlidingLog(algo.PerMinute(2000)))
+	take := func(at time.Time) backend.Decision {
+		now = at
+		g := group("k", 1, ps)
+		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		return g.Takes[0].Decision
+	}
+	for i := range 1000 {
+		take(time.UnixMicro(trace.Start + int64(i)))
+	}
+	take(time.UnixMicro(trace.Start).Add(30 * time.Second))
+	d := take(time.UnixMicro(trace.Start).Add(61 * time.Second))
+	require.EqualValues(t, 2, d.Used)
+	require.EqualValues(t, 1002-128, client.ZCard(ctx, wire.DefaultPrefix.Hash("k")+":log:1m/p").Val())
+}
+
+// verdicts notes what a guard is told.
+type verdicts struct {
+	mu  sync.Mutex
+	all []error
+}
+
+func (v *verdicts) Enter(string) (func(error), error) {
+	return func(x error) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.all = append(v.all, x)
+	}, nil
+}
+
+func (v *verdicts) Gone(string) {}
+
+func (v *verdicts) Batch(backend.Batch, time.Duration) {}
+
+func (v *verdicts) count(x error) (n int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, y := range v.all {
+		if x == y {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAFullPoolIsExcused: of calls that wait for the one connection of a
+// client, while it waits for a slow answer, the node is not blamed.
+func TestAFullPoolIsExcused(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := server.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize, o.PoolTimeout = proxy.Addr(), 1, time.Minute })
+	v, hub := &verdicts{}, &layer.Shared{}
+	hub.SetGuard(v)
+	runner := wire.Alone(client, hub, 200*time.Millisecond)
+	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
+	require.NoError(t, runner.Run(context.Background(), []*wire.Asked{group("warm", 1, ps)}))
+	proxy.Set(redistest.Delay(150 * time.Millisecond))
+	var running sync.WaitGroup
+	for i := range 8 {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			_ = runner.Run(context.Background(), []*wire.Asked{group(fmt.Sprint(i), 1, ps)})
+		}()
+	}
+	running.Wait()
+	require.Positive(t, v.count(layer.ErrExcused))
+	require.LessOrEqual(t, v.count(layer.ErrFailed), 1, "at most the one that was sent last")
+}
+
+// deaf is a client that returns when it pleases, whatever context it is given.
+type deaf struct{ until chan struct{} }
+
+func (d deaf) Process(context.Context, redis.Cmder) error {
+	<-d.until
+	return nil
+}
+
+// TestTripsOutliveTheirCallers: the node is judged by the budget, not by the
+// caller that left sooner, and once.
+func TestTripsOutliveTheirCallers(t *testing.T) {
+	const budget = 500 * time.Millisecond
+	v, hub := &verdicts{}, &layer.Shared{}
+	hub.SetGuard(v)
+	client := deaf{make(chan struct{})}
+	runner := wire.Alone(client, hub, budget)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	err := runner.Run(ctx, []*wire.Asked{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(begin), wire.Deadline(0, budget), "the caller waits for nobody")
+	require.Eventually(t, func() bool { return v.count(layer.ErrFailed) == 1 }, 2*time.Second, time.Millisecond)
+	close(client.until)
+	require.Never(t, func() bool { return len(v.all) > 1 }, 50*time.Millisecond, 10*time.Millisecond)
+}

@@ -1,0 +1,48 @@
+package wire
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// asked returns a group of n takes that wait.
+func asked(n int) *Group {
+	g := &Group{Op: backend.Take}
+	for range n {
+		g.Takes = append(g.Takes, NewTake())
+		g.Takes[len(g.Takes)-1].Ask(&backend.Group{Cost: 1})
+	}
+	return g
+}
+
+// TestWhatAsksAlikeIsOneSection: a flight has a section for each list of
+// policies, op and number of takes, in whatever order they came.
+func TestWhatAsksAlikeIsOneSection(t *testing.T) {
+	policy := backend.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(1), 1)}
+	lists := [][]backend.Policy{{policy}, {policy}}
+	var groups []*Group
+	for _, list := range lists {
+		for _, takes := range []int{1, 1, 1, 1, 2, 2, 7} {
+			for _, op := range []backend.Op{backend.Take, backend.Peek} {
+				g := asked(takes)
+				g.Op, g.Policies = op, list
+				g.mark()
+				groups = append(groups, g)
+			}
+		}
+	}
+	rand.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
+	gather(groups)
+	const header, each, run = 12, 41, 12
+	b := pack(nil, groups)
+	var sections []int
+	for ; len(b) > 0; b = b[header+each+run:] {
+		sections = append(sections, int(binary.LittleEndian.Uint16(b)))
+	}
+	require.Equal(t, []int{4, 2, 1, 4, 2, 1, 4, 2, 1, 4, 2, 1}, sections)
+}
