@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate-go/headgate/middleware/httplimit"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -49,6 +52,29 @@ func Example() {
 	// true used 1 of 2
 	// true used 2 of 2
 	// false used 2 of 2
+}
+
+// It has no Output, so it is only compiled: it would serve for ever.
+func Example_http() {
+	handler := http.NotFoundHandler()
+
+	store, err := standalone.Open("redis://localhost:6379", nil)
+	if err != nil {
+		log.Fatal(err) // the URL or an option is wrong
+	}
+	limiter, err := headgate.New(store, []headgate.Policy{{
+		Name:      "client",
+		Algorithm: algo.TokenBucket(algo.PerSecond(5), 10), // 5 per second, 10 at once
+		OnFailure: headgate.FailOpen,                       // what calls get while Redis is down
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	limit, err := httplimit.New(limiter, httplimit.RemoteAddr(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe(":8080", limit(handler)))
 }
 
 func Example_redis() {
@@ -176,7 +202,7 @@ func Example_denyCacheTTL() {
 	policies := []headgate.Policy{perMinute}
 
 	limiter, err := headgate.New(store, policies, &headgate.Options{
-		DenyCacheTTL: 200 * time.Millisecond, // how old a denial from memory may be; 0 is 1 s, negative is never
+		DenyCacheTTL: 200 * time.Millisecond, // the maximum age of a denial from memory; 0 is 1 s, negative is never
 	})
 
 	fmt.Println(err, limiter.Stats().DenyCache, "answered from memory")
@@ -279,7 +305,7 @@ func ExampleLimiter_OnFailure() {
 		log.Fatal(err)
 	}
 	read, _ := limiter.AllowN(ctx, "user:42", 1)    // cheap: let it pass
-	search, _ := strict.AllowN(ctx, "user:42", 100) // dear: don't
+	search, _ := strict.AllowN(ctx, "user:42", 100) // expensive: deny it
 	fmt.Println(read.Allowed, read.Source, errors.Is(read.Err, headgate.ErrUnavailable))
 	fmt.Println(search.Allowed, search.Source, search.RetryAfter)
 	// Output:

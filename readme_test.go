@@ -18,6 +18,8 @@ import (
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
+var importPath = regexp.MustCompile(`"[^"]+"`)
+
 // TestReadmeIsCompiled: every Go snippet of the README is part of an example,
 // so that it compiles and does what its Output says.
 func TestReadmeIsCompiled(t *testing.T) {
@@ -29,6 +31,12 @@ func TestReadmeIsCompiled(t *testing.T) {
 	blocks := goBlock.FindAllStringSubmatch(string(readme), -1)
 	require.NotEmpty(t, blocks)
 	for _, b := range blocks {
+		if path := importPath.FindAllString(b[1], -1); strings.HasPrefix(b[1], "import") {
+			for _, p := range path {
+				require.Contains(t, string(source), p, "README.md shows an import that no example has")
+			}
+			continue
+		}
 		require.Contains(t, examples, normal(b[1]), "README.md shows what no example in example_test.go runs:\n%s", b[1])
 	}
 }
