@@ -12,6 +12,8 @@ const (
 	longestHold = 24 * time.Hour // a server is asked again after that, whatever it said
 	longestPace = time.Second    // between two requests while units are left
 	denialHold  = time.Second    // at least, so that Retry-After: 0 is no loop
+
+	untilResponse = time.Duration(1<<63 - 1) // a wait that only a response ends
 )
 
 // scope is what a Transport holds of one server. All times are the client's.
@@ -61,33 +63,36 @@ func (s *scope) denied(now time.Time) (time.Duration, int) {
 func (s *scope) wait(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.quotaWait(now)
+	return s.quotaWait(now, false)
 }
 
-func (s *scope) quotaWait(now time.Time) (wait time.Duration) {
+func (s *scope) quotaWait(now time.Time, force bool) (wait time.Duration) {
 	for i := range s.mu.quotas {
-		wait = max(wait, s.mu.quotas[i].wait(now, s.mu.sent))
+		wait = max(wait, s.mu.quotas[i].wait(now, s.mu.sent, force))
 	}
 	return wait
 }
 
 // start counts a request as sent and returns its ticket. If it has to wait
 // first, changed is not nil and closed when a response came; the wait is how
-// long at most, longestHold where only a response ends it. With force only a
-// denial makes a request wait.
+// long at most, untilResponse where only a response ends it. With force it is
+// sent though the policies ask to wait, but one at a time and seldom.
 func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Before(s.mu.until) {
-		return t, s.mu.until.Sub(now), s.change()
+	switch {
+	case now.Before(s.mu.until):
+		wait = s.mu.until.Sub(now)
+	case s.mu.probing && s.mu.probe != 0:
+		wait = untilResponse
+	default:
+		wait = s.quotaWait(now, force)
 	}
-	if !force {
-		if s.mu.probing && s.mu.probe != 0 {
-			return t, longestHold, s.change()
-		}
-		if wait = s.quotaWait(now); wait > 0 {
-			return t, wait, s.change()
-		}
+	if wait > 0 {
+		return t, wait, s.change()
+	}
+	if force {
+		s.mu.probing, s.mu.last = true, s.mu.sent
 	}
 	s.mu.sent++
 	for i := range s.mu.quotas {
@@ -208,19 +213,30 @@ func (s *scope) forget(t ticket, items []limitItem) {
 
 // wait returns how long the next request is to wait for this policy: for the
 // window's end where no unit is left. Where less than half are left, requests
-// are spread over the window, so that the units last.
-func (q *quota) wait(now time.Time, sent uint64) time.Duration {
+// are spread over the window, so that the units last. With force it is the time
+// in which a bucket gains a unit, after which a request may pass.
+func (q *quota) wait(now time.Time, sent uint64, force bool) time.Duration {
 	if !now.Before(q.end) {
 		// The server grants at least as much again; the next response tells more.
 		q.left, q.end, q.rolled = max(1, q.base), now.Add(q.span), max(sent, 1)
 	}
-	rest := q.end.Sub(now)
+	rest, passed := q.end.Sub(now), now.Sub(q.last)
 	switch {
+	case q.left <= 0 && force:
+		return min(rest, max(q.unit(), longestPace)-passed)
 	case q.left <= 0:
 		return rest
-	case 2*q.left >= q.top:
+	case 2*q.left >= q.top || force:
 		return 0
 	}
-	pace := min(rest/time.Duration(q.left), longestPace)
-	return pace - now.Sub(q.last)
+	return min(rest/time.Duration(q.left), longestPace) - passed
+}
+
+// unit returns the time in which a bucket gains a unit; 0 where no quota was
+// seen.
+func (q *quota) unit() time.Duration {
+	if q.top == 0 {
+		return 0
+	}
+	return q.span / time.Duration(q.top)
 }

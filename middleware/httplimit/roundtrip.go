@@ -42,16 +42,23 @@ func (c *call) admit(r *http.Request) (k ticket, resp *http.Response, err error)
 		if changed == nil {
 			return k, nil, nil
 		}
-		if denied, status := c.s.denied(now); c.late(denied) {
+		denied, status := c.s.denied(now)
+		rest := c.last.Sub(now)
+		switch {
+		case c.late(denied):
 			return k, denial(r, status, denied), nil
-		}
-		if force = wait < longestHold && c.late(wait); force {
+		case wait == untilResponse && rest > 0:
+			wait = rest
+		case wait > rest && !force:
+			force = true
 			continue
+		case wait > rest:
+			return k, denial(r, http.StatusTooManyRequests, min(wait, longestHold)), nil
 		}
-		if err := sleep(r.Context(), min(wait, time.Until(c.last)), changed); err != nil {
+		if err := sleep(r.Context(), wait, changed); err != nil {
 			return k, nil, err
 		}
-		force = !time.Now().Before(c.last)
+		force = false
 	}
 }
 

@@ -33,7 +33,8 @@ const DefaultMaxWait = time.Minute
 // the caller gets the 429 at once. A request that finds the server's denial in
 // force gets a response of the same status that the Transport makes, with the
 // rest of the time in Retry-After; nothing is sent. Where only RateLimit asks
-// to wait the request is sent.
+// for too long a wait one request is sent all the same, at most one in the time
+// in which a bucket gains a unit and one a second, and the server decides.
 type Transport struct {
 	// Base sends the requests; nil is http.DefaultTransport.
 	Base http.RoundTripper
