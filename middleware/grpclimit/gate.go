@@ -2,7 +2,6 @@ package grpclimit
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -44,7 +43,6 @@ type Options struct {
 type gate struct {
 	limiter  *headgate.Limiter
 	policies []headgate.Policy
-	ones     []int64 // never written
 	key      Key
 	opts     Options
 }
@@ -62,8 +60,7 @@ func newGate(l *headgate.Limiter, key Key, opts *Options) (gate, error) {
 	if err := opts.check(); err != nil {
 		return gate{}, err
 	}
-	policies := l.Policies()
-	return gate{l, policies, slices.Repeat([]int64{1}, len(policies)), key, *opts}, nil
+	return gate{l, l.Policies(), key, *opts}, nil
 }
 
 func (o *Options) check() error {
@@ -105,9 +102,6 @@ func (g *gate) admit(ctx context.Context, rpc RPC) (time.Duration, error) {
 func (g *gate) decide(ctx context.Context, rpc RPC, call headgate.Call) (time.Duration, error) {
 	if call.Costs == nil && g.opts.Cost != nil {
 		call.Costs = g.opts.Cost(ctx, rpc)
-	}
-	if call.Costs == nil {
-		call.Costs = g.ones
 	}
 	if call.Each == nil {
 		call.Each = make([]headgate.State, len(g.policies)) // a refusal names each policy that denied
