@@ -1,0 +1,39 @@
+// Package otellimit makes OpenTelemetry metrics of a limiter's events:
+//
+//	metrics, err := otellimit.New(provider, nil)
+//	limiter, err := headgate.New(store, policies, &headgate.Options{Observer: metrics.Observe})
+//
+// The metrics, with their units and attributes:
+//
+//   - headgate.decisions, a counter ({decision}): headgate.policy, the policy that
+//     binds; headgate.operation ("take", "peek", "reset"); headgate.result ("allowed",
+//     "denied", "done" of a reset, "error" of a call that returned one);
+//     headgate.source ("store", "deny-cache", "fail-open", "fail-closed",
+//     "fail-local"); error.type where something failed.
+//   - headgate.store.duration, a histogram (s): the time that a call spent in the
+//     store, by headgate.operation and error.type. Calls that did not ask the store
+//     are not in it.
+//   - headgate.batch.size, a histogram ({call}): the calls per round trip, by
+//     headgate.node.
+//   - headgate.batch.duration, a histogram (s): the round trips, by headgate.node.
+//   - headgate.circuit.state, a gauge ({circuit}): 1 for the state that the circuit of
+//     a headgate.node is in, 0 for the others, by headgate.circuit.state ("closed",
+//     "open", "half-open", "gone").
+//   - headgate.circuit.changes, a counter ({change}): by headgate.node and the
+//     headgate.circuit.state that was entered.
+//   - headgate.policy.limit, a gauge ({unit}), and headgate.policy.period, a gauge (s):
+//     what the latest call by a headgate.policy was decided by, with
+//     headgate.algorithm. Where one name has several limits, as for plans, it is one
+//     of them.
+//
+// No attribute contains a key, and each has few values: error.type is one of
+// perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,
+// deadline_exceeded, invalid and _OTHER. Beyond 100 policy names, and of counters and
+// histograms beyond 1,000 nodes, the rest share the value _OTHER. A node that left
+// its cluster is "gone" until 32 others have left.
+//
+// A reset, or a call that returned an error, has a headgate.policy only where the
+// limiter has one policy.
+//
+// The folder grafana has a dashboard and alert rules for Prometheus.
+package otellimit

@@ -1,0 +1,185 @@
+package otellimit
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headgate-go/headgate"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+const scope = "github.com/headgate-go/headgate/middleware/otellimit"
+
+// Options are the settings of Metrics; nil is the same as the zero Options.
+type Options struct {
+	// Attributes are added to each measurement, as a name for the limiter. They
+	// must be the same for the life of the process.
+	Attributes []attribute.KeyValue
+}
+
+// Metrics counts the events of limiters. Make one with New. It is safe for
+// concurrent use.
+//
+// Each limiter that headgate.New returned reports the circuits and batches of its
+// store. Two of them on one store want Metrics of their own, with Attributes that
+// tell them apart, or one counts each batch twice; limiters that With and
+// OnFailure made of one limiter do not.
+type Metrics struct {
+	attributes []attribute.KeyValue
+
+	decisions     metric.Int64Counter
+	storeDuration metric.Float64Histogram
+	batchSize     metric.Int64Histogram
+	batchDuration metric.Float64Histogram
+	changes       metric.Int64Counter
+
+	sets         cache[labels, options]
+	policies     policies
+	nodes        nodes
+	registration metric.Registration
+}
+
+// New returns metrics by the provider's meter; nil is the global provider. An
+// error is the provider's.
+func New(provider metric.MeterProvider, opts *Options) (*Metrics, error) {
+	if provider == nil {
+		provider = otel.GetMeterProvider()
+	}
+	if opts == nil {
+		opts = &Options{}
+	}
+	m := &Metrics{attributes: append([]attribute.KeyValue(nil), opts.Attributes...)}
+	i := instruments{meter: provider.Meter(scope)}
+	m.decisions = i.counter("headgate.decisions", "{decision}", "Calls of limiters, by what became of them.")
+	m.storeDuration = i.seconds("headgate.store.duration", "Time that a call spent in the store.")
+	m.batchSize = i.sizes("headgate.batch.size", "{call}", "Calls per round trip to a node.")
+	m.batchDuration = i.seconds("headgate.batch.duration", "Round trips to a node.")
+	m.changes = i.counter("headgate.circuit.changes", "{change}", "Changes of the circuit of a node.")
+	state := i.gauge("headgate.circuit.state", "{circuit}", "1 for the state that the circuit of a node is in.")
+	limit := i.gauge("headgate.policy.limit", "{unit}", "The units of a policy's limit, or of its burst.")
+	period := i.secondsGauge("headgate.policy.period", "The time in which a policy's limit comes back.")
+	if len(i.errs) > 0 {
+		return nil, errors.Join(i.errs...)
+	}
+	r, err := i.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		m.nodes.observe(m, o, state)
+		m.policies.observe(m, o, limit, period)
+		return nil
+	}, state, limit, period)
+	if err != nil {
+		return nil, err
+	}
+	m.registration = r
+	return m, nil
+}
+
+// Close ends the gauges. Events that still come are counted.
+func (m *Metrics) Close() error {
+	if m.registration == nil {
+		return nil
+	}
+	return m.registration.Unregister()
+}
+
+// Observe counts an event; it is for headgate.Options.Observer. Of a zero Metrics
+// it does nothing.
+func (m *Metrics) Observe(e headgate.Event) {
+	if m.registration == nil {
+		return
+	}
+	switch e.Type {
+	case headgate.EventDecision:
+		m.decision(&e)
+	case headgate.EventCircuit:
+		m.nodes.changed(e.Circuit.Node, e.Circuit.To)
+		o := m.with(labels{node: m.nodes.label(e.Circuit.Node), state: e.Circuit.To})
+		m.changes.Add(context.Background(), 1, o.add...)
+	case headgate.EventBatch:
+		m.nodes.answered(e.Batch.Node)
+		o := m.with(labels{node: m.nodes.label(e.Batch.Node)})
+		m.batchSize.Record(context.Background(), int64(e.Batch.Calls), o.record...)
+		m.batchDuration.Record(context.Background(), e.Duration.Seconds(), o.record...)
+	}
+}
+
+func (m *Metrics) decision(e *headgate.Event) {
+	m.policies.seen(e.Policies)
+	l := labels{op: e.Op, policy: m.policies.label(binding(e)), result: result(e), failure: failure(e)}
+	if e.Err == nil && e.Op != headgate.OpReset {
+		l.source = e.Decision.Source.String()
+	}
+	m.decisions.Add(context.Background(), 1, m.with(l).add...)
+	if e.StoreTime > 0 {
+		o := m.with(labels{op: e.Op, failure: l.failure})
+		m.storeDuration.Record(context.Background(), e.StoreTime.Seconds(), o.record...)
+	}
+}
+
+// binding returns the name of the policy that the answer is by; "" where none is.
+func binding(e *headgate.Event) string {
+	if len(e.Policies) == 1 {
+		return e.Policies[0].Name
+	}
+	if e.Op == headgate.OpReset {
+		return ""
+	}
+	return e.Decision.Policy
+}
+
+func result(e *headgate.Event) string {
+	switch {
+	case e.Err != nil:
+		return "error"
+	case e.Op == headgate.OpReset:
+		return "done"
+	case e.Decision.Allowed:
+		return "allowed"
+	}
+	return "denied"
+}
+
+// failures are the values of error.type, the most telling first: an error may
+// match several.
+var failures = []struct {
+	err  error
+	name string
+}{
+	{headgate.ErrPerhapsCounted, "perhaps_counted"},
+	{headgate.ErrClosed, "closed"},
+	{headgate.ErrNeverAdmissible, "never_admissible"},
+	{headgate.ErrUnavailable, "unavailable"},
+	{context.Canceled, "canceled"},
+	{context.DeadlineExceeded, "deadline_exceeded"},
+}
+
+// other is the value of an attribute that has too many, as OpenTelemetry's
+// conventions name it.
+const other = "_OTHER"
+
+// failure returns the class of the error that a call returned, or that kept the
+// store from deciding; "" where there is none.
+func failure(e *headgate.Event) string {
+	err := e.Err
+	if err == nil {
+		err = e.Decision.Err
+	}
+	if err == nil {
+		return ""
+	}
+	var corrupt *headgate.CorruptError
+	if errors.As(err, &corrupt) {
+		return "corrupt"
+	}
+	for _, f := range failures {
+		if errors.Is(err, f.err) {
+			return f.name
+		}
+	}
+	var invalid *headgate.InvalidError
+	if errors.As(err, &invalid) {
+		return "invalid"
+	}
+	return other
+}

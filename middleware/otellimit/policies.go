@@ -1,0 +1,55 @@
+package otellimit
+
+import (
+	"sync/atomic"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// maxPolicies is the maximum number of policy names that are told apart.
+const maxPolicies = 100
+
+// policies are those of the calls so far, by name, with the latest algorithm.
+type policies struct {
+	names cache[string, *latest]
+}
+
+type latest struct{ atomic.Pointer[algo.Algorithm] }
+
+// seen notes the policies of a call.
+func (p *policies) seen(list []headgate.Policy) {
+	for i := range list {
+		latest, ok := p.names.of(list[i].Name, maxPolicies, func() *latest { return new(latest) })
+		if !ok {
+			continue
+		}
+		if a := latest.Load(); a == nil || *a != list[i].Algorithm {
+			a := list[i].Algorithm
+			latest.Store(&a)
+		}
+	}
+}
+
+// label returns the name as an attribute's value.
+func (p *policies) label(name string) string {
+	if _, ok := p.names.get(name); ok || name == "" {
+		return name
+	}
+	return other
+}
+
+func (p *policies) observe(
+	m *Metrics, o metric.Observer, limit metric.Int64Observable, period metric.Float64Observable,
+) {
+	for name, latest := range p.names.all() {
+		a := latest.Load()
+		if a == nil { // a call is about to store it
+			continue
+		}
+		set := m.set(labels{policy: name, algorithm: a.Kind().String()})
+		o.ObserveInt64(limit, a.Max(), set)
+		o.ObserveFloat64(period, a.Limit().Period.Seconds(), set)
+	}
+}
