@@ -12,52 +12,57 @@
 package algo
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 )
 
-// Kind is an algorithm's name on the wire; see package lua.
+// Kind is an algorithm's number. It is stored and sent, and never another's.
+// The zero Kind is none.
 type Kind uint8
 
-// The kinds. The zero Kind is none.
-const (
-	KindFixedWindow Kind = iota + 1
-	KindSlidingWindow
-	KindTokenBucket
-	KindBucketedWindow
-	KindSlidingLog
-)
+// rules are the kinds under their numbers. An algorithm is a file of its own, a
+// line here, its twin in package lua and a line in lua/each.lua.
+var rules = [...]*rule{
+	KindFixedWindow:    &fixedWindow,
+	KindSlidingWindow:  &slidingWindow,
+	KindTokenBucket:    &tokenBucket,
+	KindBucketedWindow: &bucketedWindow,
+	KindSlidingLog:     &slidingLog,
+}
 
-// String returns the algorithm's name.
-func (k Kind) String() string {
-	if k == 0 {
-		return "none"
+// Kinds returns all kinds in the order of their numbers.
+func Kinds() (all []Kind) {
+	for _, r := range rules {
+		if r != nil {
+			all = append(all, r.kind)
+		}
 	}
-	return cmp.Or(k.rule().name, "unknown")
+	return all
 }
 
 // Algorithm is a rule with its numbers. It is a comparable value, safe to
 // copy and share. The zero Algorithm is none and refused.
 type Algorithm struct {
-	kind   Kind
-	limit  Limit
-	max    int64 // the most units that can count at once: the limit, or the burst
-	period int64 // µs
-	a, b   int64 // the kind's own numbers, derived once; named in the kind's file
-	fill   int64 // µs that the newest stored instant may lie ahead of now
-	sound  bool  // Check found nothing
+	of       *rule // nil: none
+	limit    Limit
+	max      int64 // the most units that can count at once: the limit, or the burst
+	own      int64 // the number beside limit and max, where the kind has one
+	period   int64 // µs
+	a, b     int64 // what the kind derives, named in its file
+	fill     int64 // µs that the newest stored instant may lie ahead of now
+	identity Identity
+	sound    bool // Check found nothing
 }
 
-// checked completes an algorithm. One that is out of range keeps its numbers
-// for the error but grants nothing, so that no arithmetic meets them.
-func checked(a Algorithm) Algorithm {
-	a.sound = a.Check() == nil
-	return a
+func (a *Algorithm) rule() *rule {
+	if a.of == nil {
+		return &none
+	}
+	return a.of
 }
 
 // Kind returns which algorithm it is.
-func (a *Algorithm) Kind() Kind { return a.kind }
+func (a *Algorithm) Kind() Kind { return a.identity.Kind }
 
 // Identity says which count an algorithm decides on. Under one policy name,
 // algorithms of equal identity share a count, whatever their limits, and others
@@ -69,17 +74,9 @@ type Identity struct {
 }
 
 // Identity returns whose count the algorithm decides on.
-func (a *Algorithm) Identity() Identity {
-	switch a.kind {
-	case KindTokenBucket:
-		return Identity{Kind: a.kind}
-	case KindBucketedWindow:
-		return Identity{a.kind, a.period, a.a}
-	}
-	return Identity{Kind: a.kind, Period: a.period}
-}
+func (a *Algorithm) Identity() Identity { return a.identity }
 
-// Limit returns the units a period that it was made with.
+// Limit returns the units per period that it was made with.
 func (a *Algorithm) Limit() Limit { return a.limit }
 
 // Max returns the most units that can count at once, which is also the
@@ -99,42 +96,21 @@ func (a *Algorithm) Numbers() (max, period, x, y, fill int64) {
 
 // String returns the algorithm as "SlidingWindow(100 per 1m0s)".
 func (a *Algorithm) String() string {
-	switch a.kind {
-	case KindTokenBucket:
-		return fmt.Sprintf("%v(%v, burst %d)", a.kind, a.limit, a.max)
-	case KindBucketedWindow:
-		return fmt.Sprintf("%v(%v, %d buckets)", a.kind, a.limit, a.a)
+	r, own := a.rule(), ""
+	if r.own != nil {
+		own = ", " + r.own(a)
 	}
-	return fmt.Sprintf("%v(%v)", a.kind, a.limit)
+	return fmt.Sprintf("%s(%v%s)", r.name, a.limit, own)
 }
 
-// Check says whether the numbers are in range. The error is an *InvalidError.
-func (a *Algorithm) Check() error {
-	if a.kind < KindFixedWindow || a.kind > KindSlidingLog {
-		return &InvalidError{What: "algorithm", Value: a.kind.String(), Want: "one made by this package's functions"}
+// WithMax returns the algorithm with another limit, of a TokenBucket with
+// another burst. It decides on the same count.
+func (a Algorithm) WithMax(n int64) Algorithm {
+	l := a.limit
+	if !a.rule().rate {
+		l.Events = n
 	}
-	most := int64(MaxLimit)
-	if a.kind == KindSlidingLog {
-		most = MaxLogLimit
-	}
-	if err := within("limit", a.limit.Events, 1, most); err != nil {
-		return err
-	}
-	p := a.limit.Period
-	if p < MinPeriod || p > MaxPeriod || p%time.Microsecond != 0 {
-		return &InvalidError{What: "period", Value: p, Want: fmt.Sprintf("%v to %v in whole microseconds", MinPeriod, MaxPeriod)}
-	}
-	return a.checkOwn()
-}
-
-func (a *Algorithm) checkOwn() error {
-	switch a.kind {
-	case KindTokenBucket:
-		return within("burst", a.max, 1, MaxLimit)
-	case KindBucketedWindow:
-		return within("buckets", a.a, 2, min(MaxBuckets, a.period))
-	}
-	return nil
+	return a.rule().make(l, n, a.own)
 }
 
 // Share returns the algorithm with its numbers times num / den, rounded down
@@ -142,13 +118,7 @@ func (a *Algorithm) checkOwn() error {
 // an Algorithm that Check refuses and that grants nothing.
 func (a Algorithm) Share(num, den int64) Algorithm {
 	l := Limit{Events: mulDiv(a.limit.Events, num, den), Period: a.limit.Period}
-	switch a.kind {
-	case KindTokenBucket:
-		return TokenBucket(l, mulDiv(a.max, num, den))
-	case KindBucketedWindow:
-		return BucketedWindow(l, a.a)
-	}
-	return window(a.kind, l)
+	return a.rule().make(l, mulDiv(a.max, num, den), a.own)
 }
 
 // Worst returns the most units that any trailing window of that length can
@@ -159,15 +129,11 @@ func (a *Algorithm) Worst(window time.Duration) int64 {
 	if !a.sound || t <= 0 {
 		return 0
 	}
-	switch a.kind {
-	case KindTokenBucket:
-		return a.tokenWorst(t)
-	case KindFixedWindow, KindSlidingWindow:
-		// t instants touch at most this many clock-aligned windows.
-		return saturate(ceilDiv(max(t-1, 0), a.period)+1, a.max)
-	}
-	return saturate(ceilDiv(t, a.period), a.max)
+	return a.of.worst(a, t)
 }
+
+// trailingWorst is that of a kind that holds its limit in any trailing window.
+func trailingWorst(a *Algorithm, t int64) int64 { return saturate(ceilDiv(t, a.period), a.max) }
 
 // View is what a key's words amount to at an instant. It is a value, so that
 // looking changes nothing: only Take writes.
@@ -175,7 +141,7 @@ type View struct {
 	Used int64 // units that count, rounded up; a cost n fits where Used + n <= Max
 	At   int64 // the instant a take is recorded at: now, or the newest stored one where that is ahead
 
-	x, y, z int64 // the words, rolled forward to now; named in the kind's file
+	words // rolled forward to now
 }
 
 // Fits reports whether n units pass.
@@ -183,15 +149,10 @@ func (a *Algorithm) Fits(v *View, n int64) bool { return v.Used+n <= a.max }
 
 // Words returns how many int64s a new key takes.
 func (a *Algorithm) Words() int {
-	switch a.kind {
-	case KindSlidingWindow:
-		return 3
-	case KindBucketedWindow:
-		return a.bucketWords()
-	case KindSlidingLog:
-		return logHeader
+	if r := a.rule(); r.newWords != nil {
+		return r.newWords(a)
 	}
-	return 2
+	return a.rule().words
 }
 
 // View reads a key's words at now. Words all zero are a new key.
@@ -203,81 +164,61 @@ func (a *Algorithm) View(w []int64, now int64) (v View) {
 // Look is View where the result has a place already: it has more fields than
 // the compiler keeps in registers, and copying it took longer than making it.
 func (a *Algorithm) Look(v *View, w []int64, now int64) {
-	switch a.kind {
-	case KindFixedWindow:
-		a.fixedView(v, w, now)
-	case KindSlidingWindow:
-		a.slidingView(v, w, now)
-	case KindTokenBucket:
-		a.tokenView(v, w, now)
-	case KindBucketedWindow:
-		*v = a.bucketView(w, now)
-	default:
-		*v = a.logView(w, now)
+	r := a.rule()
+	if r.view != nil {
+		*v = r.view(a, w, now)
+		return
 	}
+	var few words
+	switch r.words {
+	case 3:
+		few = words{w[0], w[1], w[2]}
+	case 2:
+		few = words{w[0], w[1], 0}
+	}
+	v.Used, v.At, v.words = r.roll(a, few, now)
 }
 
-// Seen is the View of a key whose words stayed in the store, for the kinds
-// that keep many: what they use, and their newest instant. RetryAt can't be
-// asked of it; the store says that too.
+// ViewOf is View of words that are no slice, for the kinds that are stored as
+// words: as a slice they would escape.
+func (a *Algorithm) ViewOf(w [3]int64, now int64) (v View) {
+	v.Used, v.At, v.words = a.rule().roll(a, words{w[0], w[1], w[2]}, now)
+	return v
+}
+
+// Seen is the View of a key whose words stayed in the store, for the other
+// kinds: what they use, and their newest instant. RetryAt can't be asked of it:
+// the store answers that too.
 func (a *Algorithm) Seen(used, newest, now int64) View {
-	return View{Used: used, At: max(now, newest), x: newest}
+	return View{Used: used, At: max(now, newest), words: words{x: newest}}
 }
 
-// Add charges n units to the view alone.
+// Add charges n units to the view alone. To charge none changes nothing.
 func (a *Algorithm) Add(v *View, n int64) {
-	v.Used += n
-	switch a.kind {
-	case KindFixedWindow:
-		v.y += n
-	case KindSlidingWindow:
-		v.z += n
-	case KindTokenBucket:
-		v.x += n * fraction
-		v.y, v.z = v.x, v.At
-	case KindBucketedWindow:
-		v.x = v.At - v.At%a.b
-	default:
-		v.x = v.At
+	if n > 0 {
+		v.Used += n
+		v.words = a.rule().charge(a, v.words, v.At, n)
 	}
 }
 
 // Take charges n units to the view and writes the words, which may have
-// moved: use the slice that it returns. The view is spent: look again.
+// moved: use the slice that it returns. The view is spent: look again. To
+// charge none writes nothing.
 func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
-	switch a.kind {
-	case KindBucketedWindow:
-		w = a.bucketTake(w, v, n)
-	case KindSlidingLog:
-		w = a.logTake(w, v, n)
+	r := a.rule()
+	if n > 0 && r.take != nil {
+		w = r.take(a, w, *v, n)
 	}
-	a.Add(v, n)
-	switch a.kind {
-	case KindFixedWindow:
-		w[0], w[1] = v.x, v.y
-	case KindSlidingWindow:
-		w[0], w[1], w[2] = v.x, v.y, v.z
-	case KindTokenBucket:
-		w[0], w[1] = v.x, v.At
+	if a.Add(v, n); n > 0 && r.take == nil {
+		few := [...]int64{v.x, v.y, v.z}
+		copy(w, few[:r.words])
 	}
 	return w
 }
 
 // RetryAt returns the first instant at which n units fit if nobody else
 // takes, for an n that does not fit now and is at most Max.
-func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 {
-	switch a.kind {
-	case KindFixedWindow:
-		return v.x + a.period
-	case KindSlidingWindow:
-		return a.slidingRetryAt(v.x, v.y, v.z, n)
-	case KindTokenBucket:
-		return a.tokenRetryAt(v, n)
-	case KindBucketedWindow:
-		return a.bucketRetryAt(w, v, v.Used+n-a.max)
-	}
-	return a.logRetryAt(w, v, v.Used+n-a.max)
-}
+func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 { return a.rule().retryAt(a, w, *v, n) }
 
 // ResetAt returns the first instant at which the key is as new, 0 for a key
 // that is so already.
@@ -285,15 +226,5 @@ func (a *Algorithm) ResetAt(v *View) int64 {
 	if v.Used == 0 {
 		return 0
 	}
-	switch a.kind {
-	case KindFixedWindow:
-		return v.x + a.period
-	case KindSlidingWindow:
-		return a.slidingResetAt(v.x, v.y, v.z)
-	case KindTokenBucket:
-		return a.tokenResetAt(v)
-	case KindBucketedWindow:
-		return a.bucketEnd(v.x)
-	}
-	return v.x + a.period
+	return a.rule().resetAt(a, v.words)
 }

@@ -1,5 +1,10 @@
 package algo
 
+import "fmt"
+
+// KindBucketedWindow is BucketedWindow's number.
+const KindBucketedWindow Kind = 4
+
 // BucketedWindow counts in b sub-windows of ceil(period / b) each; the
 // oldest, partly expired one counts whole. So no trailing window holds more
 // than the limit, and what it admits under saturation is at least
@@ -8,17 +13,37 @@ package algo
 // Kept: the newest bucket's start, the sum, and b + 1 counts (b whole
 // sub-windows and two partial ones can overlap a period).
 func BucketedWindow(l Limit, buckets int64) Algorithm {
-	period := l.Period.Microseconds()
-	return checked(Algorithm{kind: KindBucketedWindow, limit: l, max: l.Events, period: period,
-		a: buckets, b: max(ceilDiv(period, max(buckets, 1)), 1), fill: period})
+	return bucketedWindow.make(l, l.Events, buckets)
 }
 
-var bucketedWindow = rule{name: "BucketedWindow", storage: StoredPacked, letter: 'b'}
-
-// In a bucketed Algorithm a is the number of buckets, b their width in µs.
+// a is the number of buckets, b their width in µs.
 // The words are start, sum, then the counts as a ring: the bucket that
 // starts at s has the slot (s / width) mod (buckets + 1). In a View x is the
 // newest bucket's start, y the start of the oldest that counts.
+
+var bucketedWindow = rule{
+	kind: KindBucketedWindow, name: "BucketedWindow", storage: StoredPacked, letter: 'B', most: MaxLimit,
+
+	derive: bucketDerive,
+	check:  func(a *Algorithm) error { return within("buckets", a.a, 2, min(MaxBuckets, a.period)) },
+	own:    func(a *Algorithm) string { return fmt.Sprintf("%d buckets", a.a) },
+	random: func(r *rule, l Limit, pick func(least, most int64) int64) Algorithm {
+		return r.make(l, l.Events, pick(2, min(MaxBuckets, l.Period.Microseconds())))
+	},
+	worst: trailingWorst,
+
+	newWords: (*Algorithm).bucketWords,
+	view:     (*Algorithm).bucketView,
+	take:     (*Algorithm).bucketTake,
+	charge:   func(a *Algorithm, w words, at, _ int64) words { return words{at - at%a.b, w.y, w.z} },
+	retryAt:  bucketRetryAt,
+	resetAt:  func(a *Algorithm, w words) int64 { return a.bucketEnd(w.x) },
+}
+
+func bucketDerive(a *Algorithm) {
+	a.a, a.b = a.own, max(ceilDiv(a.period, max(a.own, 1)), 1)
+	a.identity.Buckets = a.a
+}
 
 const bucketHeader = 2
 
@@ -48,10 +73,10 @@ func (a *Algorithm) bucketView(w []int64, now int64) View {
 	if used == 0 {
 		newest = 0
 	}
-	return View{Used: used, At: max(now, newest), x: newest, y: oldest}
+	return View{Used: used, At: max(now, newest), words: words{x: newest, y: oldest}}
 }
 
-func (a *Algorithm) bucketTake(w []int64, v *View, n int64) []int64 {
+func (a *Algorithm) bucketTake(w []int64, v View, n int64) []int64 {
 	newest := v.At - v.At%a.b
 	switch {
 	case len(w) != a.bucketWords():
@@ -67,15 +92,16 @@ func (a *Algorithm) bucketTake(w []int64, v *View, n int64) []int64 {
 }
 
 // clear empties what the view no longer counts: the buckets before the oldest.
-func (a *Algorithm) clear(w []int64, v *View) {
+func (a *Algorithm) clear(w []int64, v View) {
 	for s := a.oldest(w[0]); s < v.y; s += a.b {
 		w[a.slot(s)] = 0
 	}
 }
 
-// bucketRetryAt returns when the oldest units, need of them, have left.
-func (a *Algorithm) bucketRetryAt(w []int64, v *View, need int64) int64 {
-	s := v.y
+// bucketRetryAt returns when the oldest units, as many as are in the way, have
+// left.
+func bucketRetryAt(a *Algorithm, w []int64, v View, n int64) int64 {
+	s, need := v.y, v.Used+n-a.max
 	for ; s < v.x; s += a.b {
 		if need -= w[a.slot(s)]; need <= 0 {
 			break

@@ -1,38 +1,39 @@
 package algo
 
+// KindFixedWindow is FixedWindow's number.
+const KindFixedWindow Kind = 1
+
 // FixedWindow counts in the clock-aligned window floor(now / period) and
 // lets a call pass if the count has room. Two windows meet at a boundary, so
 // a trailing window can hold twice the limit.
 //
 // Kept: the window's start and its count.
-func FixedWindow(l Limit) Algorithm {
-	return window(KindFixedWindow, l)
+func FixedWindow(l Limit) Algorithm { return fixedWindow.make(l, l.Events, 0) }
+
+// The words are x, the window's start, and y, its count.
+
+var fixedWindow = rule{
+	kind: KindFixedWindow, name: "FixedWindow", storage: StoredWords, letter: 'f', words: 2, most: MaxLimit,
+	worst: alignedWorst,
+
+	roll: func(a *Algorithm, w words, now int64) (used, at int64, rolled words) {
+		if w.x > now+a.period {
+			w = words{}
+		}
+		at = max(now, w.x)
+		start := at - at%a.period
+		if w.x < start {
+			w.y = 0
+		}
+		return w.y, at, words{start, w.y, 0}
+	},
+	charge:  func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y + n, 0} },
+	retryAt: func(a *Algorithm, _ []int64, v View, _ int64) int64 { return v.x + a.period },
+	resetAt: func(a *Algorithm, w words) int64 { return w.x + a.period },
 }
 
-var fixedWindow = rule{name: "FixedWindow", storage: StoredWords, letter: 'f'}
-
-// In a fixed View x is the window's start, y its count.
-
-func (a *Algorithm) fixedView(v *View, w []int64, now int64) {
-	v.At, v.x, v.y = a.counted(w[0], w[1], now)
-	v.Used, v.z = v.y, 0
-}
-
-// counted rolls a window and its count forward to now.
-func (a *Algorithm) counted(start, count, now int64) (at, window, counts int64) {
-	if start > now+a.period {
-		start, count = 0, 0
-	}
-	at = max(now, start)
-	window = at - at%a.period
-	if start < window {
-		count = 0
-	}
-	return at, window, count
-}
-
-// window makes an algorithm that needs no numbers beside its limit.
-func window(k Kind, l Limit) Algorithm {
-	p := l.Period.Microseconds()
-	return checked(Algorithm{kind: k, limit: l, max: l.Events, period: p, fill: p})
+// alignedWorst is that of a kind which holds its limit in each of the
+// clock-aligned windows: of those t instants touch at most this many.
+func alignedWorst(a *Algorithm, t int64) int64 {
+	return saturate(ceilDiv(max(t-1, 0), a.period)+1, a.max)
 }

@@ -8,7 +8,7 @@ import (
 // Limit is a number of units a period. The zero Limit is out of range and
 // refused where it is used.
 type Limit struct {
-	Events int64         // units: 1 to 2^31 (1,000,000 for the logs)
+	Events int64         // units: 1 to 2^36 (1,000,000 for the logs)
 	Period time.Duration // 1 ms to 400 days, whole microseconds
 }
 
@@ -30,10 +30,10 @@ func Per(n int64, d time.Duration) Limit { return Limit{n, d} }
 // String returns the limit as "100 per 1m0s".
 func (l Limit) String() string { return fmt.Sprintf("%d per %v", l.Events, l.Period) }
 
-// The ranges. Everything stored stays a whole number below 2^53,
-// which Go's int64 and Lua's double both hold exactly.
+// The ranges. Everything stored stays a whole number below 2^53, which Go's
+// int64 and Lua's double both hold exactly, also for twice the greatest limit.
 const (
-	MaxLimit    = 1 << 31 // units of a limit or a burst
+	MaxLimit    = 1 << 36 // units of a limit or a burst
 	MaxLogLimit = 1_000_000
 	MaxBuckets  = 240 // of a BucketedWindow: its cost, in time and in bytes, grows with them
 	MinPeriod   = time.Millisecond

@@ -9,13 +9,10 @@ import "time"
 // a rate of too long a period, is an Algorithm that Check refuses.
 func (a Algorithm) Part(i, k int64) Algorithm {
 	l := Limit{Events: part(a.limit.Events, i, k), Period: a.limit.Period}
-	switch a.kind {
-	case KindTokenBucket:
-		return TokenBucket(a.limit.slowed(k), part(a.max, i, k))
-	case KindBucketedWindow:
-		return BucketedWindow(l, a.a)
+	if a.rule().rate {
+		l = a.limit.slowed(k)
 	}
-	return window(a.kind, l)
+	return a.rule().make(l, part(a.max, i, k), a.own)
 }
 
 // part returns floor(n * (i+1) / k) - floor(n * i / k).

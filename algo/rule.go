@@ -1,38 +1,51 @@
 package algo
 
+import "fmt"
+
 // rule is all that sets one kind apart from the others. Each stands in its
-// kind's own file; rules lists them.
+// kind's own file. A nil function is one that the kind does not need.
+//
+// The functions take and return numbers where they can: what a function value is
+// handed by pointer escapes to the heap, and a decision must not.
 type rule struct {
+	kind    Kind
 	name    string
 	storage Storage
-	letter  byte // begins the names of its fields; see Kind.Letter
+	letter  byte  // begins the names of its hash fields; see Kind.Letter
+	words   int   // how many it keeps of a key; 0: see newWords
+	most    int64 // the greatest limit
+	rate    bool  // the limit is a rate, and what can count at once another number
+
+	// derive completes the numbers that follow from limit, max and own.
+	derive func(a *Algorithm)
+	// check refuses max and own; the limit was checked before.
+	check func(a *Algorithm) error
+	// own words what the algorithm has beside its limit.
+	own func(a *Algorithm) string
+	// random returns an algorithm of a limit. pick picks the other numbers, each
+	// from a range.
+	random func(r *rule, l Limit, pick func(least, most int64) int64) Algorithm
+
+	worst func(a *Algorithm, t int64) int64
+
+	// roll rolls a few words forward to now, and returns what they amount to.
+	roll func(a *Algorithm, w words, now int64) (used, at int64, rolled words)
+	// charge returns rolled words after n more units, counted at the instant at.
+	charge func(a *Algorithm, w words, at, n int64) words
+	// resetAt is when rolled words of a key that is in use no longer count.
+	resetAt func(a *Algorithm, w words) int64
+	// retryAt is when n units fit that don't now.
+	retryAt func(a *Algorithm, w []int64, v View, n int64) int64
+
+	// Of kinds with many words, instead of words and roll.
+	newWords func(a *Algorithm) int
+	view     func(a *Algorithm, w []int64, now int64) View
+	take     func(a *Algorithm, w []int64, v View, n int64) []int64
 }
 
-// rules are the kinds, each under its number.
-var rules = [...]rule{
-	KindFixedWindow:    fixedWindow,
-	KindSlidingWindow:  slidingWindow,
-	KindTokenBucket:    tokenBucket,
-	KindBucketedWindow: bucketedWindow,
-	KindSlidingLog:     slidingLog,
-}
-
-// Kinds returns all kinds in the order of their numbers.
-func Kinds() (all []Kind) {
-	for k := range rules {
-		if rules[k].name != "" {
-			all = append(all, Kind(k))
-		}
-	}
-	return all
-}
-
-func (k Kind) rule() *rule {
-	if int(k) >= len(rules) {
-		return &rules[0]
-	}
-	return &rules[k]
-}
+// words are a kind's few words in their order, and behind them what its View
+// needs. The kind's file names them.
+type words struct{ x, y, z int64 }
 
 // Storage says where Redis keeps what an algorithm counts, and what the script
 // answers of it.
@@ -40,7 +53,7 @@ type Storage uint8
 
 // The classes of storage. The zero Storage is that of no algorithm.
 const (
-	StoredWords  Storage = iota + 1 // a few words in the key's hash; the script answers with the words
+	StoredWords  Storage = iota + 1 // at most three words in the key's hash; the script answers with them
 	StoredPacked                    // packed in the key's hash; the script answers with what it amounts to
 	StoredApart                     // under a Redis key of its own; the script answers with what it amounts to
 )
@@ -52,5 +65,79 @@ func (k Kind) Storage() Storage { return k.rule().storage }
 // 0 where Storage is StoredApart.
 func (k Kind) Letter() byte { return k.rule().letter }
 
-// Wire is the kind as package lua reads it.
-func (k Kind) Wire() byte { return byte(k) }
+// Words returns how many words the kind keeps of a key, 0 where that differs
+// from one Algorithm to the next.
+func (k Kind) Words() int { return k.rule().words }
+
+// MaxLimit is the greatest limit of the kind, or the greatest rate.
+func (k Kind) MaxLimit() int64 { return k.rule().most }
+
+// Wire is the kind as package lua reads it: its class of storage above its
+// number.
+func (k Kind) Wire() byte { return byte(k.Storage())<<4 | byte(k) }
+
+// String returns the algorithm's name.
+func (k Kind) String() string { return k.rule().name }
+
+// Random returns an algorithm of the kind and a limit, for tests that are to
+// meet all algorithms. pick picks each further number from a range.
+func (k Kind) Random(l Limit, pick func(least, most int64) int64) Algorithm {
+	r := k.rule()
+	if r.random == nil {
+		return r.make(l, l.Events, 0)
+	}
+	return r.random(r, l, pick)
+}
+
+func (k Kind) rule() *rule {
+	switch {
+	case k == 0:
+		return &none
+	case int(k) >= len(rules) || rules[k] == nil:
+		return &unknown
+	}
+	return rules[k]
+}
+
+// none is the rule of the zero Algorithm, and unknown that of a Kind that was
+// made of a number. They grant nothing.
+var (
+	none    = rule{name: "none", roll: nothing, charge: unchanged, resetAt: never, retryAt: neverFits}
+	unknown = rule{name: "unknown", roll: nothing, charge: unchanged, resetAt: never, retryAt: neverFits}
+)
+
+func nothing(_ *Algorithm, _ words, now int64) (used, at int64, rolled words) { return 0, now, words{} }
+func unchanged(_ *Algorithm, w words, _, _ int64) words                       { return w }
+func never(*Algorithm, words) int64                                           { return 0 }
+func neverFits(*Algorithm, []int64, View, int64) int64                        { return longest }
+
+// make makes an algorithm of the kind. One that is out of range keeps its
+// numbers for the error but grants nothing, so that no arithmetic meets them.
+func (r *rule) make(l Limit, max, own int64) Algorithm {
+	period := l.Period.Microseconds()
+	a := Algorithm{of: r, limit: l, max: max, own: own, period: period, fill: period, identity: Identity{Kind: r.kind, Period: period}}
+	if r.derive != nil {
+		r.derive(&a)
+	}
+	a.sound = a.Check() == nil
+	return a
+}
+
+// Check says whether the numbers are in range. The error is an *InvalidError.
+func (a *Algorithm) Check() error {
+	r := a.rule()
+	if r.kind == 0 {
+		return &InvalidError{What: "algorithm", Value: r.name, Want: "one made by this package's functions"}
+	}
+	if err := within("limit", a.limit.Events, 1, r.most); err != nil {
+		return err
+	}
+	p := a.limit.Period
+	if p < MinPeriod || p > MaxPeriod || p%1000 != 0 {
+		return &InvalidError{What: "period", Value: p, Want: fmt.Sprintf("%v to %v in whole microseconds", MinPeriod, MaxPeriod)}
+	}
+	if r.check != nil {
+		return r.check(a)
+	}
+	return nil
+}

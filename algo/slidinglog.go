@@ -2,6 +2,9 @@ package algo
 
 import "sort"
 
+// KindSlidingLog is SlidingLog's number.
+const KindSlidingLog Kind = 5
+
 // SlidingLog keeps every admitted call until it is exactly one period old:
 // exact, and the dearest, one entry a call. Its limit is at most 1,000,000.
 //
@@ -9,15 +12,23 @@ import "sort"
 // the sum of costs so far and its own, so that counting is a subtraction and
 // the exact RetryAfter a binary search, however costs vary. Kept in memory:
 // the same as a ring.
-func SlidingLog(l Limit) Algorithm {
-	return window(KindSlidingLog, l)
+func SlidingLog(l Limit) Algorithm { return slidingLog.make(l, l.Events, 0) }
+
+var slidingLog = rule{
+	kind: KindSlidingLog, name: "SlidingLog", storage: StoredApart, most: MaxLogLimit,
+	worst: trailingWorst,
+
+	newWords: func(*Algorithm) int { return logHeader },
+	view:     (*Algorithm).logView,
+	take:     (*Algorithm).logTake,
+	charge:   func(_ *Algorithm, w words, at, _ int64) words { return words{at, w.y, w.z} },
+	retryAt:  logRetryAt,
+	resetAt:  func(a *Algorithm, w words) int64 { return w.x + a.period },
 }
 
 // The words are head, number of entries, base (the sum before the first
 // entry), then the ring: pairs of time and sum up to and with the entry. Times
 // never fall: an entry made while the newest lies ahead is recorded with it.
-var slidingLog = rule{name: "SlidingLog", storage: StoredApart}
-
 // In a log View x is the newest entry's time, y the first that counts, z how
 // many there are (both as positions from the head).
 
@@ -44,18 +55,18 @@ func first(w []int64, n, t int64) int64 {
 func (a *Algorithm) logView(w []int64, now int64) View {
 	n := w[1]
 	if n > 0 && w[entry(w, n-1)] > now+a.period {
-		return View{At: now, y: n, z: n}
+		return View{At: now, words: words{y: n, z: n}}
 	}
 	live := first(w, n, now-a.period) // mutant: event-one-period-old
 	if live == n {
-		return View{At: now, y: n, z: n}
+		return View{At: now, words: words{y: n, z: n}}
 	}
 	newest := w[entry(w, n-1)]
 	used := sumBefore(w, n) - sumBefore(w, live)
-	return View{Used: used, At: max(now, newest), x: newest, y: live, z: n}
+	return View{Used: used, At: max(now, newest), words: words{newest, live, n}}
 }
 
-func (a *Algorithm) logTake(w []int64, v *View, n int64) []int64 {
+func (a *Algorithm) logTake(w []int64, v View, n int64) []int64 {
 	w = drop(w, v)
 	sum := sumBefore(w, w[1]) + n
 	if last := w[1] - 1; last >= 0 && w[entry(w, last)] == v.At {
@@ -70,7 +81,7 @@ func (a *Algorithm) logTake(w []int64, v *View, n int64) []int64 {
 }
 
 // drop forgets what the view no longer counts.
-func drop(w []int64, v *View) []int64 {
+func drop(w []int64, v View) []int64 {
 	if v.y == v.z {
 		w[0], w[1], w[2] = 0, 0, 0
 		return w
@@ -96,9 +107,9 @@ func fit(w []int64, n int64) []int64 {
 	return grown
 }
 
-// logRetryAt returns when the oldest units, need of them, have left.
-func (a *Algorithm) logRetryAt(w []int64, v *View, need int64) int64 {
-	base := sumBefore(w, v.y)
+// logRetryAt returns when the oldest units, as many as are in the way, have left.
+func logRetryAt(a *Algorithm, w []int64, v View, n int64) int64 {
+	base, need := sumBefore(w, v.y), v.Used+n-a.max
 	i := sort.Search(int(v.z-v.y), func(i int) bool { return w[entry(w, v.y+int64(i))+1]-base >= need })
 	return w[entry(w, v.y+int64(i))] + a.period
 }

@@ -1,5 +1,8 @@
 package algo
 
+// KindSlidingWindow is SlidingWindow's number.
+const KindSlidingWindow Kind = 2
+
 // SlidingWindow counts in two clock-aligned buckets and weighs the previous
 // one by how much of it the trailing window still covers:
 //
@@ -11,52 +14,53 @@ package algo
 // limiting capable of scaling to millions of domains", 2017).
 //
 // Kept: the current bucket's start, the previous count, the current count.
-func SlidingWindow(l Limit) Algorithm {
-	return window(KindSlidingWindow, l)
+func SlidingWindow(l Limit) Algorithm { return slidingWindow.make(l, l.Events, 0) }
+
+// The words are x, the current bucket's start, y, the previous count, and z, the
+// current one.
+
+var slidingWindow = rule{
+	kind: KindSlidingWindow, name: "SlidingWindow", storage: StoredWords, letter: 's', words: 3, most: MaxLimit,
+	worst: alignedWorst,
+
+	roll:    slidingRoll,
+	charge:  func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y, w.z + n} },
+	retryAt: slidingRetryAt,
+	resetAt: slidingResetAt,
 }
 
-var slidingWindow = rule{name: "SlidingWindow", storage: StoredWords, letter: 's'}
-
-// In a sliding View x is the current bucket's start, y the previous count, z
-// the current one.
-
-func (a *Algorithm) slidingView(v *View, w []int64, now int64) {
-	v.Used, v.At, v.x, v.y, v.z = a.slid(w[0], w[1], w[2], now)
-}
-
-// slid rolls a bucket and the counts of the one before and its own forward to now.
-func (a *Algorithm) slid(start, prev, cur, now int64) (used, at, bucket, before, counts int64) {
-	if start > now+a.period {
-		start, prev, cur = 0, 0, 0
+func slidingRoll(a *Algorithm, w words, now int64) (used, at int64, rolled words) {
+	if w.x > now+a.period {
+		w = words{}
 	}
-	at = max(now, start)
-	bucket = at - at%a.period
-	if start < bucket {
-		if start < bucket-a.period {
-			cur = 0
+	at = max(now, w.x)
+	start := at - at%a.period
+	if w.x < start {
+		if w.x < start-a.period {
+			w.z = 0
 		}
-		prev, cur = cur, 0
+		w.y, w.z = w.z, 0
 	}
-	used = cur
-	if prev > 0 {
-		used += mulDiv(prev, a.period-(at-bucket), a.period)
+	used = w.z
+	if w.y > 0 {
+		used += mulDiv(w.y, a.period-(at-start), a.period)
 	}
-	return used, at, bucket, prev, cur
+	return used, at, words{start, w.y, w.z}
 }
 
-func (a *Algorithm) slidingRetryAt(bucket, prev, cur, n int64) int64 {
+func slidingRetryAt(a *Algorithm, _ []int64, v View, n int64) int64 {
 	room := a.max - n
-	if cur <= room { // the previous bucket alone is in the way
-		return bucket + a.fadesTo(prev, room-cur)
+	if v.z <= room { // the previous bucket alone is in the way
+		return v.x + a.fadesTo(v.y, room-v.z)
 	}
-	return bucket + a.period + a.fadesTo(cur, room)
+	return v.x + a.period + a.fadesTo(v.z, room)
 }
 
-func (a *Algorithm) slidingResetAt(bucket, prev, cur int64) int64 {
-	if cur > 0 {
-		return bucket + a.period + a.fadesTo(cur, 0)
+func slidingResetAt(a *Algorithm, w words) int64 {
+	if w.z > 0 {
+		return w.x + a.period + a.fadesTo(w.z, 0)
 	}
-	return bucket + a.fadesTo(prev, 0)
+	return w.x + a.fadesTo(w.y, 0)
 }
 
 // fadesTo returns how far into the bucket after it a count weighs at most

@@ -1,26 +1,53 @@
 package algo
 
+import "fmt"
+
+// KindTokenBucket is TokenBucket's number.
+const KindTokenBucket Kind = 3
+
 // TokenBucket lets burst units pass at once and refills at rate: over any
 // time t at most burst + rate*t. It is what people call token bucket, leaky
 // bucket as a meter, and GCRA (ITU-T I.371, the virtual scheduling
 // algorithm); the three decide alike and the code has one.
 //
-// Kept: the level, in 2^-20 of a unit, and its instant. A stored arrival
+// Kept: the level, in 2^-15 of a unit, and its instant. A stored arrival
 // time, as GCRA is usually written, would change its meaning with the rate.
-// Each take rounds the level up by less than 2^-20 of a unit, so a rate of
-// any odd number is never passed and met to one part in a million.
-func TokenBucket(rate Limit, burst int64) Algorithm {
-	a := Algorithm{kind: KindTokenBucket, limit: rate, max: burst, period: rate.Period.Microseconds()}
-	num, den := min(max(rate.Events, 1), MaxLimit)*fraction, max(a.period, 1)
-	g := gcd(num, den)
-	a.a, a.b = num/g, den/g
-	a.fill = a.leaks(burst * fraction)
-	return checked(a)
+// Each take rounds the level up by less than 2^-15 of a unit, so a rate of
+// any odd number is never passed and met to one part in 32,768.
+func TokenBucket(rate Limit, burst int64) Algorithm { return tokenBucket.make(rate, burst, 0) }
+
+// The words are x, the level at the instant y, and once rolled z, what is left
+// of it. An instant to come is reckoned from x and y, since z is rounded and
+// rounding twice would put it up to b/a µs too late.
+
+var tokenBucket = rule{
+	kind: KindTokenBucket, name: "TokenBucket", storage: StoredWords, letter: 'T', words: 2, most: MaxLimit, rate: true,
+
+	derive: tokenDerive,
+	check:  func(a *Algorithm) error { return within("burst", a.max, 1, MaxLimit) },
+	own:    func(a *Algorithm) string { return fmt.Sprintf("burst %d", a.max) },
+	random: func(r *rule, l Limit, pick func(least, most int64) int64) Algorithm {
+		return r.make(l, pick(1, MaxLimit), 0)
+	},
+	worst: func(a *Algorithm, t int64) int64 {
+		return a.max + min(mulDiv(t, a.limit.Events, a.period), 1<<62)
+	},
+
+	roll: tokenRoll,
+	charge: func(_ *Algorithm, w words, at, n int64) words {
+		level := w.z + n*fraction
+		return words{level, at, level}
+	},
+	retryAt: func(a *Algorithm, _ []int64, v View, n int64) int64 {
+		return v.y + a.leaks(v.x-(a.max-n)*fraction)
+	},
+	resetAt: func(a *Algorithm, w words) int64 { return w.y + a.leaks(w.x) },
 }
 
-// fraction is how many parts a unit has: 2^31 units of it stay below 2^53.
+// fraction is how many parts a unit has: 2^37 units of it, twice the greatest
+// burst, stay below 2^53.
 const (
-	fractionBits = 20
+	fractionBits = 15
 	fraction     = 1 << fractionBits
 )
 
@@ -28,46 +55,25 @@ const (
 // now + longest is still a whole number below 2^53.
 const longest = 1 << 52
 
-var tokenBucket = rule{name: "TokenBucket", storage: StoredWords, letter: 't'}
-
-// In a token Algorithm a/b is how many fractions leak a microsecond, reduced;
-// fill is how long a full bucket takes to be as new. In a token View x is the
-// level at View.At, and y the level that was stored at the instant z: an
-// instant to come is reckoned from those, since x is rounded and rounding
-// twice would put it up to b/a µs too late.
-
-func (a *Algorithm) tokenView(v *View, w []int64, now int64) {
-	v.x, v.At, v.y, v.z = a.leaked(w[0], w[1], now)
-	v.Used = units(v.x)
+// tokenDerive: a/b is how many fractions leak a microsecond, reduced; fill is
+// how long a full bucket takes to be as new.
+func tokenDerive(a *Algorithm) {
+	num, den := min(max(a.limit.Events, 1), MaxLimit)*fraction, max(a.period, 1)
+	g := gcd(num, den)
+	a.a, a.b = num/g, den/g
+	a.fill = a.leaks(a.max * fraction)
+	a.identity.Period = 0
 }
 
-// leaked rolls a level and its instant forward to now, and returns them behind
-// the new ones, nothing where they count as absent.
-func (a *Algorithm) leaked(level, then, now int64) (left, at, was, since int64) {
-	if then > now+a.fill {
-		level, then = 0, 0
+func tokenRoll(a *Algorithm, w words, now int64) (used, at int64, rolled words) {
+	if w.y > now+a.fill {
+		w = words{}
 	}
-	if then >= now { // calls of one microsecond are many, and a division is dear
-		return level, then, level, then
+	if at, w.z = w.y, w.x; w.y < now { // calls of one microsecond are many, and a division is slow
+		at, w.z = now, max(0, w.x-mulDiv(now-w.y, a.a, a.b))
 	}
-	return a.after(level, now-then), now, level, then
+	return (w.z + fraction - 1) >> fractionBits, at, w
 }
-
-// after returns what is left of a level when so much time has passed.
-func (a *Algorithm) after(level, passed int64) int64 { return max(0, level-mulDiv(passed, a.a, a.b)) }
-
-func units(level int64) int64 { return (level + fraction - 1) >> fractionBits }
 
 // leaks returns how long it takes until that much has leaked.
 func (a *Algorithm) leaks(level int64) int64 { return min(mulDivUp(level, a.b, a.a), longest) }
-
-func (a *Algorithm) tokenRetryAt(v *View, n int64) int64 {
-	return v.z + a.leaks(v.y-(a.max-n)*fraction)
-}
-
-func (a *Algorithm) tokenResetAt(v *View) int64 { return v.z + a.leaks(v.y) }
-
-func (a *Algorithm) tokenWorst(t int64) int64 {
-	leaked := mulDiv(t, a.limit.Events, max(a.period, 1))
-	return a.max + min(leaked, 1<<62)
-}

@@ -17,6 +17,7 @@ import (
 // concurrent use. backend/storetest has a case for each sentence here.
 //
 //   - A take that fits every policy's limit passes and is charged to every policy.
+//   - A cost of 0 beside another is charged nothing and stores nothing; the policy denies only while more is used than its limit.
 //   - A take that one policy has no room for is denied and charges none of them.
 //   - A denied take stores nothing.
 //   - A peek answers what a take would and stores nothing.

@@ -103,15 +103,23 @@ func (g *Group) check(op Op) error {
 	return g.checkCosts(op)
 }
 
+// checkCosts refuses what no count could have room for, and a take of nothing
+// at all. A policy whose cost is 0, beside another's that is not, is asked and
+// charged nothing.
 func (g *Group) checkCosts(op Op) error {
-	least := int64(1)
-	if op == Peek {
-		least = 0
+	least, charges := int64(0), op == Peek
+	if !charges && len(g.Costs) < 2 {
+		least = 1
 	}
 	for i := range g.Policies {
-		if n, most := g.CostOf(i), g.Policies[i].Algorithm.Max(); n < least || n > most || most == 0 { // mutant: never-admissible
+		n, most := g.CostOf(i), g.Policies[i].Algorithm.Max()
+		if n < least || n > most || most == 0 { // mutant: never-admissible
 			return costError(&g.Policies[i], n, least, most)
 		}
+		charges = charges || n > 0
+	}
+	if !charges {
+		return costError(&g.Policies[0], 0, 1, g.Policies[0].Algorithm.Max())
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"slices"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -100,6 +101,9 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		q.Policies = append(q.Policies, p)
 		q.Costs = append(q.Costs, r.CostOf(i))
 		at = append(at, i)
+	}
+	if q.Op == backend.Take && slices.Max(q.Costs) == 0 {
+		q.Op = backend.Peek // these are asked, and charged nothing
 	}
 	if r.Each != nil {
 		q.Each = make([]backend.State, len(at))

@@ -1,24 +1,27 @@
 -- The twin of algo/bucketedwindow.go. a is the number of buckets, b their
 -- width; x is the newest bucket's start, y the start of the oldest that
 -- counts. The ring's slot of the bucket that starts at s is
--- (s / width) mod (a + 1), four bytes each.
+-- (s / width) mod (a + 1), five bytes each.
 -- Kept: version, horizon, due, start, sum, the ring.
+
+--@section range
+if not (a >= 2 and a <= 240 and a % 1 == 0 and b == math.ceil(period / a)) then status = 82 end
 
 --@section view
 local ring = a + 1
 y = at - at % b
-if v and #v < 25 + 4 * ring then status = 67
+if v and #v < 25 + 5 * ring then status = 67
 elseif v then
-  v = string.sub(v, 1, 25 + 4 * ring)
+  v = string.sub(v, 1, 25 + 5 * ring)
   local version, h, d, newest, sum = parse('<BI4I4dd', v)
-  if version ~= 2 or not (newest >= 0 and newest <= 9007199254740992 and newest % b == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 67
+  if version ~= 3 or not (newest >= 0 and newest <= 9007199254740992 and newest % b == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 67
     newest, sum = 0, 0
   end
   if newest <= now + period then
     hz, due = h, d
     local oldest = math.max(0, newest - a * b)
     while oldest <= newest and oldest + b - 1 + period <= now do
-      sum = sum - parse('<I4', v, 26 + 4 * (oldest / b % ring))
+      sum = sum - parse('<I5', v, 26 + 5 * (oldest / b % ring))
       oldest = oldest + b
     end
     if sum < 0 or sum > 0 and oldest > newest then status = 67 -- mutant: ring-adds-up
@@ -28,12 +31,11 @@ elseif v then
 end
 
 --@section release
--- leaves = when the oldest units, need of them, have left.
 if need > had then leaves = at - at % b
 else
   leaves = y
   while leaves < x do
-    need = need - parse('<I4', v, 26 + 4 * (leaves / b % (a + 1)))
+    need = need - parse('<I5', v, 26 + 5 * (leaves / b % (a + 1)))
     if need <= 0 then break end
     leaves = leaves + b
   end
@@ -42,19 +44,19 @@ leaves = leaves + b - 1 + period
 
 --@section take
 local ring, newest = a + 1, at - at % b
-if had == 0 then v = string.rep('\0', 25 + 4 * ring)
+if had == 0 then v = string.rep('\0', 25 + 5 * ring)
 else
   -- Empty what no longer counts: the buckets before the oldest.
   local from = math.max(0, x - a * b)
   local count, slot = (y - from) / b, from / b % ring
   while count > 0 do
     local run = math.min(count, ring - slot)
-    v = string.sub(v, 1, 25 + 4 * slot) .. string.rep('\0', 4 * run) .. string.sub(v, 26 + 4 * (slot + run))
+    v = string.sub(v, 1, 25 + 5 * slot) .. string.rep('\0', 5 * run) .. string.sub(v, 26 + 5 * (slot + run))
     count, slot = count - run, 0
   end
 end
-local slot = 26 + 4 * (newest / b % ring)
-local count = parse('<I4', v, slot) + taken
-local ends = newest + b + period
+local slot = 26 + 5 * (newest / b % ring)
+local count = parse('<I5', v, slot) + taken
+local ends, spare = newest + b + period, period - b
 --@include each.horizon
-v = pack('<BI4I4dd', 2, hz, due, newest, used) .. string.sub(v, 26, slot - 1) .. pack('<I4', count) .. string.sub(v, slot + 4)
+fresh = pack('<BI4I4dd', 3, hz, due, newest, used) .. string.sub(v, 26, slot - 1) .. pack('<I5', count) .. string.sub(v, slot + 5)

@@ -10,10 +10,11 @@
 --         of groups that ask alike, which most do in most services. To say it
 --         once spares the server a string a group, and Lua hashes every byte
 --         of each (measured: a fifth of what a group takes).
---         H groups, B shape (1 one policy; 2 several, no log, one call; 3 any),
---         which says who decides them, B op (1 take, 2 peek, 5 reset), H
---         policies, H runs, I4 behind which argument its fields' names stand
---         a policy: B kind, d limit, d period, d a, d b, d fill
+--         H groups, B shape (1 one policy, one run; 2 several in the hash, one
+--         call that costs something in each; 3 any), which says who decides
+--         them, B op (1 take, 2 peek, 5 reset), H policies, H runs, I4 behind
+--         which argument its fields' names stand
+--         a policy: B class * 16 + kind, d limit, d period, d a, d b, d fill
 --         a run:    I4 how many takes of these costs, d cost for each policy
 --         (shape 2 has no runs: its policies end with d cost)
 --         [3] and on: the fields' names, one for each policy.
@@ -21,11 +22,12 @@
 --   reply one string: now as TIME's own seconds and microseconds in decimal, a
 --         space between them, then for each group that was decided, for each
 --         policy what it met:
---         kinds 1 to 3: a byte 0 for nothing, else the stored value (its first
---         byte is its version, 1 to 31); kinds 4 and 5: a byte 1, d used, d
+--         class 1 (a few words in the hash): a byte 0 for nothing, else the
+--         stored value (its first byte is its version, 1 to 31); class 2
+--         (packed in the hash) and 3 (a key of its own): a byte 1, d used, d
 --         newest; and then, run by run, for each run that ended in a denial
---         and each policy of kind 4 or 5 that lacked room: d when it will have
---         it.
+--         and each policy of class 2 or 3 that lacked room: d when it will
+--         have it.
 --         What was decided follows from that: the caller reckons it with the
 --         twin of these rules. A group of which nothing was is one letter: R a
 --         number is out of range (82), C a stored value is not ours (67), E and
@@ -46,7 +48,12 @@
 --      policies has a field, it is own, which is never: above marks, less small,
 --      which is how many fields the list has.
 -- What a later release adds behind a stored value is read past here, and lost
--- when this one writes.
+-- when this one writes. A value of another meaning has another version, and a
+-- field of another name (algo.Kind.Letter): so two releases never read each
+-- other's. Each counts by itself, as two limiters of different periods do, and a
+-- key meets one fresh count when a release replaces the other. TokenBucket (levels
+-- in 2^-20 of a unit) and BucketedWindow (four bytes a count) had version 2, in
+-- the fields t and b. A value of a wrong version in a field is not ours: 67.
 
 local keys, args, parse, pack, try, may = KEYS, ARGV, struct.unpack, struct.pack, redis.pcall, redis.acl_check_cmd
 local sec, usec, slack, marks, wrote = '0', args[1], 3600000, 4294967000, false
@@ -67,7 +74,7 @@ local size = #blob
 while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   pos = from -- mutant: section-without-groups
-  local least, takes, small, own = 2 - op, op == 1, policies, 4294967295 - policies
+  local takes, small, own = op == 1, policies, 4294967295 - policies
   if shape == 1 then
     --@include one.section
   elseif shape == 2 then

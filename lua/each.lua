@@ -1,51 +1,46 @@
--- What is done for each policy or group: the if-chains over the kinds, and what
--- they share. Kinds as in algo.Kind; the one that most use is asked for first.
+-- What is done for each policy or group: what each algorithm does in its own way,
+-- and what they share.
 
---@section view
-if status > 0 then
-elseif kind == 3 then
-  --@include tokenbucket.view
-elseif kind == 2 then
-  --@include slidingwindow.view
-elseif kind == 1 then
-  --@include fixedwindow.view
-elseif kind == 4 then
-  --@include bucketedwindow.view
-else
-  --@include slidinglog.view
-end
-
---@section release
-if kind == 4 then
-  --@include bucketedwindow.release
-else
-  --@include slidinglog.release
-end
-
---@section take
-if kind == 3 then
-  --@include tokenbucket.take
-elseif kind == 2 then
-  --@include slidingwindow.take
-elseif kind == 1 then
-  --@include fixedwindow.take
-else
-  --@include bucketedwindow.take
-end
+-- The algorithms, by what stands for them on the wire; see algo.Kind.Wire. A line
+-- "--@choose part" becomes an if-chain over those that have the part. It asks for
+-- the one first that most use.
+--@kind 19 tokenbucket
+--@kind 18 slidingwindow
+--@kind 17 fixedwindow
+--@kind 36 bucketedwindow
+--@kind 53 slidinglog
 
 --@section range
 -- Checked where it was made, and here again: a client of another release, or
 -- none of ours, must not store what nobody could have meant. Fractions are
 -- looked for one by one: beside an instant a sum would swallow small ones. NaN
 -- and infinity have no whole part either.
-if not (cost >= least and cost <= limit and limit <= 2147483648 and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = 82 -- mutant: ranges-in-script
-elseif kind > 2 then
-  if kind == 3 then
-    if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
-  elseif kind == 4 then
-    if not (a >= 2 and a <= 240 and a % 1 == 0 and b == math.ceil(period / a)) then status = 82 end
-  elseif kind ~= 5 then status = 82 end
-elseif kind < 1 then status = 82 end
+if not (cost >= least and cost <= limit and limit <= 68719476736 and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = 82 -- mutant: ranges-in-script
+else
+  --@choose range
+  end
+end
+
+--@section view
+if status == 0 then
+  --@choose view
+  else status = 82 end
+end
+
+--@section release
+-- leaves = when the oldest units, need of them, have left.
+--@choose release
+end
+
+--@section new
+-- fresh = the value to store, nil for none: also a log stores what was taken.
+if taken > 0 then
+  --@choose take
+  end
+else
+  --@choose denied
+  end
+end
 
 --@section answer
 if status > 0 then met = bad or string.char(status) end
@@ -67,29 +62,19 @@ elseif wrote or string.find(err, '^ERR') or string.find(err, '^NOPERM') then sta
 else return e end
 
 --@section horizon
--- ends is until when the value counts. It is kept for longer, so that not every
--- take sets an expiry, but for no longer than twice a period.
+-- ends is until when the value counts. It is kept for longer, by spare, so that not
+-- every take sets an expiry, but for no longer than twice a period.
 if ends > hz * 1000000 then
-  local spare = period
-  if kind == 3 then spare = fill elseif kind == 4 then spare = period - b elseif kind == 2 then spare = math.min(period, 10000000) end
   hz = math.min(math.ceil((ends + spare) / 1000000), marks)
   if hz > longer then longer = hz end
 end
 if due ~= own and (due > marks or due * 1000000 < now) then sweep, due = true, own end
-
---@section keep
--- A denied take counts nothing. But the level that denies it must live for as
--- long as it counts by this take's numbers: those that stored it may be faster.
-hz = math.min(math.ceil((at + 2 * fill) / 1000000), marks)
-if hz > longer then longer = hz end
-v = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6)
 
 --@section lasts
 -- Only ever longer: the key holds other policies' counts too. A key without an
 -- expiry answers -1 and gets one. The right to set it is asked for before the
 -- value is written; to set it before would be the script's first write, after
 -- which Redis no longer refuses the second when its memory is full.
-local ms = 0
 if longer > 0 then
   ms = longer * 1000 - math.floor(now / 1000) + slack
   local left, e, what = try('PTTL', key)
@@ -116,11 +101,11 @@ end
 
 --@section sweep
 -- Removes the fields that no longer count, and says in the others when to look
--- again: when the first of them ends. Fields of other versions stay. Best effort:
+-- again: when the first of them ends. Fields of later versions stay. Best effort:
 -- the group is decided. A key of many fields is looked through in part.
 local all, live, least, tick, late = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, marks, math.floor(now / 1000000), slack / 1000
 for i = 2, #all, 2 do
-  local ends = #all[i] > 24 and string.byte(all[i]) == 2 and parse('<I4', all[i], 2)
+  local ends = #all[i] > 24 and string.find(all[i], '^[\2\3]') and parse('<I4', all[i], 2)
   if ends and ends + late < tick then try('HDEL', key, all[i - 1])
   elseif ends then
     live[#live + 1] = i

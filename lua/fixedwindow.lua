@@ -8,7 +8,7 @@ elseif #v < 25 then status = 67
 else
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, d, start, c = parse('<BI4I4dd', v)
-  if version ~= 2 or not (start >= 0 and start <= 9007199254740992 and c >= 0 and c <= 2147483648 and start % 1 + c % 1 == 0) then status = 67 end
+  if version ~= 2 or not (start >= 0 and start <= 9007199254740992 and c >= 0 and c <= 137438953472 and start % 1 + c % 1 == 0) then status = 67 end
   if start <= now + period then
     if start > now then at = start end
     hz, due, x, count = h, d, start, c
@@ -20,6 +20,6 @@ x = window
 
 --@section take
 y = y + taken
-local ends = x + period
+local ends, spare = x + period, period
 --@include each.horizon
-v = pack('<BI4I4dd', 2, hz, due, x, y)
+fresh = pack('<BI4I4dd', 2, hz, due, x, y)

@@ -2,7 +2,8 @@
 // with the same base names, the same steps and the same results.
 //
 // The script is assembled from the files once: a line "--@include file.part"
-// is replaced with that part of that file. Everything it does is fixed; what
+// is replaced with that part of that file, and a line "--@choose part" with that
+// part of each algorithm's file. Everything it does is fixed; what
 // changes from call to call comes as arguments, so that a server compiles and
 // keeps one script. The wire format stands in decide.lua.
 package lua
@@ -11,6 +12,7 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"strings"
 )
 
@@ -43,7 +45,13 @@ func assemble(file, section string) []string {
 		line = strings.TrimSpace(line)
 		if name, ok := strings.CutPrefix(line, "--@include "); ok {
 			f, s, _ := strings.Cut(name, ".")
-			lines = append(lines, assemble(f, s)...)
+			body := assemble(f, s)
+			if body == nil {
+				panic("lua: no section " + line) // the package can't have been tested
+			}
+			lines = append(lines, body...)
+		} else if name, ok := strings.CutPrefix(line, "--@choose "); ok {
+			lines = append(lines, choose(name)...)
 		} else if line != "" && !strings.HasPrefix(line, "--") {
 			lines = append(lines, line)
 		}
@@ -51,17 +59,51 @@ func assemble(file, section string) []string {
 	return lines
 }
 
-// read returns a section's lines; the section "" is what stands before any.
+// choose returns an if-chain over the algorithms that have a section, without
+// its end.
+func choose(section string) (lines []string) {
+	word := "if"
+	for _, k := range Kinds() {
+		if body := assemble(k.File, section); body != nil {
+			lines = append(append(lines, fmt.Sprintf("%s kind == %d then", word, k.Wire)), body...)
+			word = "elseif"
+		}
+	}
+	return lines
+}
+
+// Kind is an algorithm as each.lua lists it.
+type Kind struct {
+	Wire int    // what stands for it on the wire
+	File string // its file's base name
+}
+
+// Kinds returns the algorithms that the script has.
+func Kinds() (all []Kind) {
+	for _, line := range read("each", "") {
+		var k Kind
+		if n, _ := fmt.Sscanf(line, "--@kind %d %s", &k.Wire, &k.File); n == 2 {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// read returns a section's lines, none where the file has no such section. The
+// section "" is what stands before any.
 func read(file, section string) []string {
 	src, err := files.ReadFile(file + ".lua")
 	if err != nil {
 		panic("lua: " + err.Error()) // a file that a sibling names is missing: the package can't have been tested
 	}
 	parts := strings.Split(string(src), "--@section ")
+	if section == "" {
+		return strings.Split(parts[0], "\n")
+	}
 	for _, part := range parts[1:] {
 		if rest, ok := strings.CutPrefix(part, section+"\n"); ok {
 			return strings.Split(rest, "\n")
 		}
 	}
-	return strings.Split(parts[0], "\n")
+	return nil
 }

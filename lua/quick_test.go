@@ -25,37 +25,37 @@ type numbers [7]float64
 // way is answered and stored as without it.
 func TestQuickDecidesAsOthersDo(t *testing.T) {
 	for _, ns := range []numbers{
-		{3, 1 << 30, 1e6, 1 << 20, 1, 1 << 30, 1},
-		{3, 100, 1e6, 1 << 20, 10_000, 1e6, 5},
-		{3, 1 << 31, 1e12, 1<<20 - 1, 7, 1e6, 1},
-		{3, 100, 1e6, 1 << 20, 10_000, 1e6, 100},
-		{3, 100, 1e12, 1, 1000, 1e9, 1},
-		{3, 100, 1e6, 1 << 20, 10_000, 1e6, 0.5},  // refused
-		{3, 100.5, 1e6, 1 << 20, 10_000, 1e6, 1},  // refused
-		{3, 100, 1e6, 1 << 20, 10_000, 1e6, 1000}, // refused
-		{2, 100, 1e6, 0, 0, 0, 1},
+		{19, 1 << 30, 1e6, 1 << 15, 1, 1 << 30, 1},
+		{19, 100, 1e6, 1 << 15, 10_000, 1e6, 5},
+		{19, 1 << 36, 1e12, 1<<15 - 1, 7, 1e6, 1},
+		{19, 100, 1e6, 1 << 15, 10_000, 1e6, 100},
+		{19, 100, 1e12, 1, 1000, 1e9, 1},
+		{19, 100, 1e6, 1 << 15, 10_000, 1e6, 0.5},  // refused
+		{19, 100.5, 1e6, 1 << 15, 10_000, 1e6, 1},  // refused
+		{19, 100, 1e6, 1 << 15, 10_000, 1e6, 1000}, // refused
+		{18, 100, 1e6, 0, 0, 0, 1},
 	} {
-		same(t, `(local quick, room, add, edge =) .*? and`, "$1 false and", around(ns, 4294967294), ns)
+		same(t, `(local room, quick = limit - asked,) takes and`, "$1 false and", around(ns, 4294967294), ns)
 	}
 }
 
 // TestQuickDecidesSetsAsOthersDo is the same of policies that are decided
 // together.
 func TestQuickDecidesSetsAsOthersDo(t *testing.T) {
-	roomy := numbers{3, 1 << 30, 1e6, 1 << 20, 1, 1 << 30, 1}
-	tight := numbers{3, 100, 1e6, 1 << 20, 10_000, 1e6, 5}
-	slow := numbers{3, 100, 1e12, 1, 1000, 1e9, 1}
+	roomy := numbers{19, 1 << 30, 1e6, 1 << 15, 1, 1 << 30, 1}
+	tight := numbers{19, 100, 1e6, 1 << 15, 10_000, 1e6, 5}
+	slow := numbers{19, 100, 1e12, 1, 1000, 1e9, 1}
 	for _, set := range [][]numbers{
 		{roomy, tight}, {roomy, tight, slow}, {slow, roomy, roomy, tight, roomy},
-		{roomy, {1, 100, 1e6, 0, 0, 0, 1}, roomy}, {{2, 100, 1e6, 0, 0, 0, 1}, roomy, roomy},
-		{roomy, {3, 100.5, 1e6, 1 << 20, 10_000, 1e6, 1}}, // refused
+		{roomy, {17, 100, 1e6, 0, 0, 0, 1}, roomy}, {{18, 100, 1e6, 0, 0, 0, 1}, roomy, roomy},
+		{roomy, {19, 100.5, 1e6, 1 << 15, 10_000, 1e6, 1}}, // refused
 	} {
 		alone := 4294967295 - uint32(len(set))
 		values := around(set[0], alone)
 		for _, ns := range set[1:] {
 			values = append(values, around(ns, alone)...)
 		}
-		same(t, `if .* then\n(local room,)`, "if false then\n$1", values, set...)
+		same(t, `if passes and status == 0 and v then`, "if false then", values, set...)
 	}
 }
 
@@ -83,16 +83,16 @@ func around(ns numbers, alone uint32) (values []string) {
 		}
 		return append(all, math.NaN(), math.Inf(1), math.Inf(-1), -1e17)
 	}
-	const far, fits = 1 << 31, 1 << 20
+	const far, fits = 1 << 31, 1 << 15
 	whole := (limit - cost) * fits
-	levels := edges(0, 1, 50*fits, whole, 1<<51)
+	levels := edges(0, 1, 50*fits, whole, 1<<52)
 	instants := edges(0, instant-1000, instant-(1<<52)/max(a, 1), instant, instant+fill)
 	r := rand.New(rand.NewPCG(3, 3))
 	some := func(xs []float64) float64 { return xs[r.IntN(len(xs))] }
 	for range 6000 {
-		version, length := byte(2), 25
+		version, length := byte(3), 25
 		if r.IntN(16) == 0 {
-			version = byte(r.IntN(4))
+			version = byte(r.IntN(5))
 		}
 		if r.IntN(16) == 0 {
 			length = 23 + r.IntN(12)
@@ -102,11 +102,11 @@ func around(ns numbers, alone uint32) (values []string) {
 		case 0:
 			h = uint32(int64((instant+fill)/1e6) + r.Int64N(3) - 1)
 		case 1: // where a product is past what doubles hold, beside a level that shows it
-			at = instant - math.Floor((1<<51)*b/a*r.Float64())
-			level = math.Min(1<<51, whole+math.Floor((instant-at)*a/b))
+			at = instant - math.Floor((1<<52)*b/a*r.Float64())
+			level = math.Min(1<<52, whole+math.Floor((instant-at)*a/b))
 		case 2:
 			at = instant - float64(r.IntN(1_000_000))
-			level = math.Min(1<<51, whole+math.Floor((instant-at)*a/b)+float64(r.IntN(3)-1))
+			level = math.Min(1<<52, whole+math.Floor((instant-at)*a/b)+float64(r.IntN(3)-1))
 		}
 		switch r.IntN(12) {
 		case 0:

@@ -3,12 +3,12 @@
 
 --@section section
 for _ = 1, groups do
-  local states, status, runs, met, bad = {}, 0, all, ''
+  local states, status, runs, met, ms, bad = {}, 0, all, '', 0
   pos = from
-  local key, hashed, kinds, logs, parts, small = keys[k], nil, {}, {}, 0, 0
+  local key, hashed, apart, logs, parts, small = keys[k], nil, {}, {}, 0, 0
   for p = 1, policies do
-    kinds[p] = string.byte(blob, pos + 41 * (p - 1))
-    if kinds[p] ~= 5 then small = small + 1 end
+    apart[p] = string.byte(blob, pos + 41 * (p - 1)) > 47
+    if not apart[p] then small = small + 1 end
   end
   local has, own = small > 0, 4294967295 - small
   if has then
@@ -21,7 +21,7 @@ for _ = 1, groups do
     end
   end
   for p = 1, policies do
-    if kinds[p] == 5 then logs[p] = keys[k]; k, parts = k + 1, parts + 1 end
+    if apart[p] then logs[p] = keys[k]; k, parts = k + 1, parts + 1 end
   end
   if op == 5 then
     pos = pos + 41 * policies
@@ -51,29 +51,30 @@ for _ = 1, groups do
       kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
       local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
       local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p]
-      local cost = least
+      local cost, least = 0, 0
       --@include each.range
       --@include each.view
-      if kind > 3 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
+      if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
       states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0}
     end
     for run = 1, runs do
       local count = parse('<I4', blob, pos)
-      local pass, costs = count, pos + 4
-      pos = costs
+      local pass, total = count, 0
+      pos = pos + 4
       for p = 1, policies do
         local s, cost = states[p]
         cost, pos = parse('<d', blob, pos)
-        if not (cost >= least and cost <= s[2] and cost % 1 == 0) then status, cost = 82, 1 end
+        if not (cost >= 0 and cost <= s[2] and cost % 1 == 0) then status, cost = 82, 1 end
         if s[13] + (op == 1 and cost * pass or cost) > s[2] then pass = math.max(0, math.floor((s[2] - s[13]) / cost)) end
-        s[19] = cost
+        s[19], total = cost, total + cost
       end
+      if op == 1 and total == 0 then status = 82 end
       for p = 1, policies do
         local s = states[p]
         local kind, limit, cost = s[1], s[2], s[19]
         if op == 1 then s[13] = s[13] + pass * cost end
         local need = s[13] + cost - limit
-        if pass < count and kind > 3 and need > 0 and status == 0 then
+        if pass < count and kind > 31 and need > 0 and status == 0 then
           local leaves
           local period, a, b, at, x, y, z, had, sum, log, v = s[3], s[4], s[5], s[9], s[10], s[11], s[12], s[14], s[16], s[17], s[18]
           --@include each.release
@@ -82,22 +83,19 @@ for _ = 1, groups do
       end
     end
     if op == 1 and status == 0 then
-      local fields, longer, sweep, passed = {}, 0, false, states[1][13] > states[1][14]
+      local fields, longer, sweep, passed = {}, 0, false, false
+      for p = 1, policies do passed = passed or states[p][13] > states[p][14] end
       for p = 1, policies do
         local s = states[p]
         local kind, period, a, b, fill = s[1], s[3], s[4], s[5], s[6]
-        local hz, due, at, x, y, z, used, had, v = s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[18]
+        local hz, due, at, x, y, z, used, had, v, fresh = s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[18]
         local taken = used - had
-        local stores = kind < 5 and (passed or kind == 3 and had > 0 and at + fill > hz * 1000000)
-        if not stores then
-        elseif passed then
-          --@include each.take
-        else
-          --@include each.keep
+        if not logs[p] then
+          --@include each.new
         end
-        if stores then
+        if fresh then
           fields[#fields + 1] = args[names + p]
-          fields[#fields + 1] = v
+          fields[#fields + 1] = fresh
         end
       end
       --@include each.lasts
@@ -115,9 +113,10 @@ for _ = 1, groups do
       end
       for p = 1, policies do
         local s = states[p]
-        if passed and status == 0 and logs[p] then
-          local period, at, y, ahead, sum, log, taken = s[3], s[9], s[11], s[15], s[16], s[17], s[13] - s[14]
-          --@include slidinglog.take
+        local kind, period, at, y, ahead, sum, log, taken = s[1], s[3], s[9], s[11], s[15], s[16], s[17], s[13] - s[14]
+        if taken > 0 and status == 0 and log then
+          --@choose take
+          end
         end
       end
       if fields[1] and status == 0 then

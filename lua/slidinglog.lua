@@ -35,9 +35,8 @@ elseif last[2] then
 end
 
 --@section release
--- leaves = when the oldest units, need of them, have left. Every entry holds
--- at least one unit, so the one sought is at most need - 1 behind the first;
--- where every cost is 1 the first probe finds it.
+-- Every entry holds at least one unit, so the one sought is at most need - 1
+-- behind the first; where every cost is 1 the first probe finds it.
 local card = need > had and 0 or try('ZCARD', log)
 if need > had then leaves = at + period
 elseif type(card) == 'table' then

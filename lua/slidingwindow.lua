@@ -9,7 +9,7 @@ elseif #v < 33 then status = 67
 else
   if #v > 33 then v = string.sub(v, 1, 33) end
   local version, h, d, st, prev, cur = parse('<BI4I4ddd', v)
-  if version ~= 2 or not (st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 2147483648 and cur >= 0 and cur <= 2147483648 and st % 1 + prev % 1 + cur % 1 == 0) then status = 67 end
+  if version ~= 2 or not (st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 137438953472 and cur >= 0 and cur <= 137438953472 and st % 1 + prev % 1 + cur % 1 == 0) then status = 67 end
   if st <= now + period then
     if st > now then at = st end
     hz, due, start, y, z = h, d, st, prev, cur
@@ -28,6 +28,6 @@ end
 
 --@section take
 z = z + taken
-local ends = x + period + period
+local ends, spare = x + period + period, math.min(period, 10000000)
 --@include each.horizon
-v = pack('<BI4I4ddd', 2, hz, due, x, y, z)
+fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)

@@ -1,7 +1,10 @@
--- The twin of algo/tokenbucket.go. x is the level at the instant at, in 2^-20
+-- The twin of algo/tokenbucket.go. x is the level at the instant at, in 2^-15
 -- of a unit; a / b is how many of those leak a microsecond; fill is how long a
 -- full bucket takes to be as new.
 -- Kept: version, horizon, due, level, instant.
+
+--@section range
+if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
 
 --@section view
 if not v then
@@ -9,7 +12,7 @@ elseif #v < 25 then status = 67
 else
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, d, level, t = parse('<BI4I4dd', v)
-  if version ~= 2 or not (t <= 9007199254740992 and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0) then status = 67 end
+  if version ~= 3 or not (t <= 9007199254740992 and level >= 0 and level <= 4503599627370496 and t >= 0 and level % 1 + t % 1 == 0) then status = 67 end
   if t <= now + fill then
     hz, due = h, d
     if t > now then at = t end -- mutant: level-ahead-of-clock
@@ -23,25 +26,36 @@ else
   end
 end
 -- Rounded up to whole units.
-used = x + 1048575
-used = (used - used % 1048576) / 1048576
+used = x + 32767
+used = (used - used % 32768) / 32768
 
 --@section take
-x = x + taken * 1048576
-local ends = at + fill
+x = x + taken * 32768
+local ends, spare = at + fill, fill
 --@include each.horizon
-v = pack('<BI4I4dd', 2, hz, due, x, at)
+fresh = pack('<BI4I4dd', 3, hz, due, x, at)
+
+--@section denied
+-- A denied take counts nothing. But the level that denies it must live for as
+-- long as it counts by this take's numbers: those that stored it may be faster.
+if had > 0 and at + fill > hz * 1000000 then
+  hz = math.min(math.ceil((at + 2 * fill) / 1000000), marks)
+  if hz > longer then longer = hz end
+  fresh = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6)
+end
 
 --@section quick
 -- Most takes, in fewer steps than view and take: a level behind the clock that
 -- leaves room, in a key that lives long enough and has no sweep due. Then fresh
 -- is the value to store. Every other take goes through view and take.
-local version, h, due, level, t = parse('<BI4I4dd', v)
-local q = (now - t) * a
-if version == 2 and h >= edge and (due == own or due < marks and due * 1000000 > now) and q >= 0 and q < 4503599627370496 -- mutant: quick-value
-  and level >= 0 and level <= 2251799813685248 and t >= 0 and level % 1 + t % 1 == 0 then
-  q = q / b
-  q = q - q % 1
-  if q < level then level = level - q else level = 0 end -- mutant: quick-empties
-  if level <= room then fresh = pack('<BI4I4dd', 2, h, due, level + add, now) end -- mutant: quick-passes
+if #v == 25 then -- mutant: quick-length
+  local version, h, due, level, t = parse('<BI4I4dd', v)
+  local q = (now - t) * a
+  if version == 3 and h * 1000000 >= now + fill and (due == own or due < marks and due * 1000000 > now) and q >= 0 and q < 4503599627370496 -- mutant: quick-value
+    and level >= 0 and level <= 4503599627370496 and t >= 0 and level % 1 + t % 1 == 0 then
+    q = q / b
+    q = q - q % 1
+    if q < level then level = level - q else level = 0 end -- mutant: quick-empties
+    if level <= room * 32768 then fresh = pack('<BI4I4dd', 3, h, due, level + asked * 32768, now) end -- mutant: quick-passes
+  end
 end

@@ -161,7 +161,7 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 		c.insert(looks)
 	}
 	for i := range looks {
-		if take {
+		if take && c.CostOf(i) > 0 {
 			readings[i] = c.take(&looks[i], i)
 		} else {
 			readings[i] = c.read(&looks[i], i)
@@ -193,13 +193,13 @@ func (c *call) look(looks []look) (fits bool) {
 	return fits
 }
 
-// insert makes the records that are missing. Others of the stripe may move, so
-// it finds all again.
+// insert makes the records that are missing, where something is to be charged.
+// Others of the stripe may move, so it finds all again.
 func (c *call) insert(looks []look) {
 	missing := 0
 	for i := range looks {
 		l := &looks[i]
-		if l.record != nil {
+		if l.record != nil || c.CostOf(i) == 0 {
 			continue
 		}
 		missing++

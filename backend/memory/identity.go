@@ -35,7 +35,7 @@ func spread(x, y uint64) uint64 {
 	return (hi ^ lo) * 0x9E3779B97F4A7C15
 }
 
-func (id identity) kind() algo.Kind { return algo.Kind(id & (1<<kindBits - 1)) }
+func (id identity) kind() algo.Kind { return algo.Kind(id & maxKind) }
 
 // tag returns the part of a record's hash that the table searches by.
 func (id identity) tag(hash uint64) uint32 { return uint32(hash) ^ uint32(id>>32) }

@@ -32,17 +32,19 @@ const (
 
 // wordsOf returns how many of an algorithm's words a record holds. Kinds with
 // many words keep them out of line and their number in the record.
-func wordsOf(k algo.Kind) int {
-	switch k {
-	case algo.KindFixedWindow, algo.KindTokenBucket:
-		return 2
-	case algo.KindSlidingWindow:
-		return 3
-	}
-	return 1
-}
+func wordsOf(k algo.Kind) int { return int(recordWords[k&maxKind]) }
 
 func manyWords(k algo.Kind) bool { return wordsOf(k) == 1 }
+
+const maxKind = 1<<kindBits - 1
+
+// recordWords are wordsOf each kind.
+var recordWords = func() (ws [maxKind + 1]uint8) {
+	for _, k := range algo.Kinds() {
+		ws[k] = uint8(max(k.Words(), 1))
+	}
+	return ws
+}()
 
 // The sizes of records in words: those of the overflow have no key.
 const (
@@ -62,7 +64,7 @@ func headOf(tag uint32, k algo.Kind, keyLen int) int64 {
 }
 
 func (r record) tag() uint32     { return uint32(r[headWord] >> 32) }
-func (r record) kind() algo.Kind { return algo.Kind(r[headWord] >> lenBits & (1<<kindBits - 1)) }
+func (r record) kind() algo.Kind { return algo.Kind(r[headWord] >> lenBits & maxKind) }
 func (r record) keyLen() int     { return int(r[headWord] & maxKey) }
 
 // rest returns the part of the record's identity that its tag does not have.

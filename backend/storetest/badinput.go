@@ -42,7 +42,7 @@ func badAlgorithms() []bad {
 		{algo.SlidingLog(algo.PerDay(algo.MaxLogLimit + 1)), "1000001"},
 		{algo.TokenBucket(algo.PerDay(1), 0), "0"},
 		{algo.TokenBucket(algo.PerDay(1), -1), "-1"},
-		{algo.TokenBucket(algo.PerDay(1), algo.MaxLimit+1), "2147483649"},
+		{algo.TokenBucket(algo.PerDay(1), algo.MaxLimit+1), "68719476737"},
 		{algo.TokenBucket(algo.PerDay(1), math.MaxInt64), "9223372036854775807"},
 	}
 	for _, n := range []int64{math.MinInt64, -1, 0, 1, algo.MaxBuckets + 1, math.MaxInt64} {

@@ -10,6 +10,7 @@ type sentence struct {
 
 var contract = []sentence{
 	{"Fits", "A take that fits every policy's limit passes and is charged to every policy.", fits},
+	{"CostZero", "A cost of 0 beside another is charged nothing and stores nothing; the policy denies only while more is used than its limit.", costsNothing},
 	{"Denied", "A take that one policy has no room for is denied and charges none of them.", deniesAll},
 	{"DeniedStores", "A denied take stores nothing.", deniedStores},
 	{"Peek", "A peek answers what a take would and stores nothing.", peeks},

@@ -204,6 +204,15 @@ func (p *probe) stored() map[string]time.Duration {
 	return maps.Clone(p.Expiries())
 }
 
+// storesNoMore requires that nothing new was stored since.
+func (p *probe) storesNoMore(before map[string]time.Duration) {
+	p.t.Helper()
+	for name := range p.stored() {
+		_, ok := before[name]
+		p.must(ok, "%.160q was stored", name)
+	}
+}
+
 // storedLess requires that nothing was stored since, nor is held any longer.
 func (p *probe) storedLess(before map[string]time.Duration) {
 	p.t.Helper()

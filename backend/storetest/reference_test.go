@@ -103,6 +103,9 @@ func (s *reference) charge(g *backend.Group, now int64, readings []backend.Readi
 	for i := range g.Policies {
 		a, c := &g.Policies[i].Algorithm, cellOf(g, i)
 		w := s.mu.cells[c]
+		if g.CostOf(i) == 0 {
+			continue
+		}
 		if w == nil {
 			w = make([]int64, a.Words())
 		}

@@ -35,6 +35,41 @@ func fitsCosts(p *probe, list []backend.Policy) {
 	}
 }
 
+// costsNothing takes of one policy and asks another, first and last in the list.
+func costsNothing(p *probe) {
+	for i := range p.shape.kinds {
+		paid, free := policy("paid", p.shape.kind(i)(algo.PerDay(20))), policy("free", p.shape.kind(i+1)(algo.PerDay(10)))
+		low := policy("free", p.shape.kind(i+1)(algo.PerDay(5)))
+		asksFree(p, "last", p.carried(paid, free), p.carried(paid, low), 1)
+		asksFree(p, "first", p.carried(free, paid), p.carried(low, paid), 0)
+		p.reset("last", []backend.Policy{paid, free})
+		p.reset("first", []backend.Policy{paid, free})
+	}
+}
+
+// asksFree takes 3 units of a list's paid policy, and none of the free one, which
+// is free's in the list: new, then spent, then, in the list low, of a lower limit.
+func asksFree(p *probe, key string, list, low []backend.Policy, free int) {
+	costs := []int64{3, 3}
+	costs[free] = 0
+	paid := list[1-free : 2-free]
+	p.passes(key, paid, 1)
+	stored := p.stored()
+	for range 2 {
+		d := p.ask(backend.Take, backend.Group{Key: key, Policies: list, Costs: costs})
+		p.must(d.Allowed, "a take of %d was denied by %+v", costs, d.State)
+	}
+	states := p.states(key, list)
+	p.must(states[1-free].Used == 7 && states[free].Used == 0 && states[free].ResetAfter == 0, "two takes of %d after one unit used %+v", costs, states)
+	p.storesNoMore(stored)
+	p.passes(key, list[free:free+1], 10)
+	p.must(p.ask(backend.Take, backend.Group{Key: key, Policies: list, Costs: costs}).Allowed, "a cost of 0 was denied at the limit")
+	d := p.ask(backend.Take, backend.Group{Key: key, Policies: low, Costs: costs})
+	p.must(!d.Allowed && d.Policy == "free" && d.RetryAfter > 0, "10 used of 5, and a cost of 0 gave %+v", d)
+	p.used(key, paid, 10)
+	p.used(key, list[free:free+1], 10)
+}
+
 func deniesAll(p *probe) {
 	for i := range p.shape.kinds {
 		one := policy("one", p.shape.kind(i)(algo.PerDay(1)))

@@ -17,6 +17,19 @@ import (
 // wrongs are mistakes that a store can make, one or more for each sentence.
 var wrongs = []wrong{
 	{"charges only the first policy", "Fits", doing(chargesFirst)},
+	{"takes a cost of 0 for one of 1", "CostZero", asking(func(r *backend.Request) {
+		if r.Op == backend.Take && r.Costs != nil {
+			r.Costs = slices.Clone(r.Costs)
+			for i := range r.Costs {
+				r.Costs[i] = max(r.Costs[i], 1)
+			}
+		}
+	})},
+	{"stores an entry a cost of 0", "CostZero", after(func(s *reference, r backend.Request, _ backend.Decision, err error) {
+		if r.Op == backend.Take && slices.Contains(r.Costs, 0) && err == nil {
+			s.touch(r)
+		}
+	})},
 	{"lets one unit too many pass", "Denied", instead(oneMore)},
 	{"charges one policy of a denied set", "Denied", after(chargesAnyway)},
 	{"counts denials", "DeniedStores", after(func(s *reference, r backend.Request, d backend.Decision, err error) {

@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -67,7 +68,7 @@ func (s *Steps) policies() []backend.Policy {
 	for i := range 1 + s.rand.IntN(3)*s.rand.IntN(2) {
 		ps = append(ps, backend.Policy{
 			Name:      fmt.Sprintf("p%d", i),
-			Algorithm: s.algorithm(algo.Kind(1 + s.rand.IntN(5))),
+			Algorithm: s.algorithm(),
 			OnFailure: backend.FailClosed,
 		})
 	}
@@ -93,30 +94,14 @@ func (s *Steps) changed(base []backend.Policy) []backend.Policy {
 // other returns another algorithm for a policy's name: of any kind, or one of the
 // same identity with other numbers.
 func (s *Steps) other(a algo.Algorithm) algo.Algorithm {
-	b := s.algorithm(algo.Kind(1 + s.rand.IntN(5)))
+	b := s.algorithm()
 	switch {
 	case s.rand.IntN(3) > 0:
-		b = s.relimited(a)
-	case a.Kind() == algo.KindTokenBucket && b.Kind() == a.Kind() && (slow(a) || slow(b)):
-		b = algo.TokenBucket(a.Limit(), b.Max())
+		return a.WithMax(s.size(a.Kind().MaxLimit()))
+	case a.Identity() == b.Identity() && (slow(a) || slow(b)):
+		return a.WithMax(b.Max())
 	}
 	return b
-}
-
-// relimited returns the algorithm with another limit, or burst.
-func (s *Steps) relimited(a algo.Algorithm) algo.Algorithm {
-	l := algo.Per(s.size(algo.MaxLimit), a.Limit().Period)
-	switch a.Kind() {
-	case algo.KindFixedWindow:
-		return algo.FixedWindow(l)
-	case algo.KindSlidingWindow:
-		return algo.SlidingWindow(l)
-	case algo.KindTokenBucket:
-		return algo.TokenBucket(a.Limit(), l.Events)
-	case algo.KindBucketedWindow:
-		return algo.BucketedWindow(l, a.Identity().Buckets)
-	}
-	return algo.SlidingLog(algo.Per(min(l.Events, algo.MaxLogLimit), l.Period))
 }
 
 // slow reports whether a bucket may take longer to refill than a store keeps a
@@ -126,32 +111,19 @@ func slow(a algo.Algorithm) bool {
 	return float64(a.Max())/float64(l.Events)*l.Period.Seconds() > deepest.Seconds()
 }
 
-func (s *Steps) algorithm(k algo.Kind) algo.Algorithm {
-	l := algo.Per(s.size(algo.MaxLimit), s.period())
-	switch k {
-	case algo.KindFixedWindow:
-		return algo.FixedWindow(l)
-	case algo.KindSlidingWindow:
-		return algo.SlidingWindow(l)
-	case algo.KindTokenBucket:
-		return algo.TokenBucket(l, s.size(algo.MaxLimit))
-	case algo.KindBucketedWindow:
-		return algo.BucketedWindow(l, s.buckets(l.Period))
-	}
-	return algo.SlidingLog(algo.Per(s.size(algo.MaxLogLimit), l.Period))
+// algorithm draws one of any kind.
+func (s *Steps) algorithm() algo.Algorithm {
+	kinds := algo.Kinds()
+	k := kinds[s.rand.IntN(len(kinds))]
+	return k.Random(algo.Per(s.size(k.MaxLimit()), s.period()), s.between)
 }
 
-func (s *Steps) buckets(period time.Duration) int64 {
-	most := min(period.Microseconds(), algo.MaxBuckets)
-	if s.rand.IntN(8) > 0 {
-		most = min(most, 20)
-	}
-	return 2 + s.rand.Int64N(most-1)
-}
+// between draws a number of a range: mostly a small one.
+func (s *Steps) between(least, most int64) int64 { return min(least-1+s.size(most), most) }
 
 // size draws 1 to most, small and large alike.
 func (s *Steps) size(most int64) int64 {
-	n := int64(1) << s.rand.IntN(32)
+	n := int64(1) << s.rand.IntN(bits.Len64(uint64(most)))
 	return min(most, n+s.rand.Int64N(n))
 }
 
@@ -206,10 +178,13 @@ func (s *Steps) cost(g *backend.Group, op backend.Op) {
 		if s.rand.IntN(2) == 0 {
 			n = 1 + s.rand.Int64N(1+most/16)
 		}
-		if op == backend.Peek && s.rand.IntN(4) == 0 {
+		if s.rand.IntN(4) == 0 {
 			n = 0
 		}
 		s.costs = append(s.costs, min(n, most))
+	}
+	if op == backend.Take && slices.Max(s.costs) == 0 {
+		s.costs[s.rand.IntN(len(s.costs))] = 1
 	}
 	g.Costs = slices.Clone(s.costs)
 }

@@ -50,8 +50,8 @@ func (p Prefix) Log(tag string, policy *backend.Policy) string {
 // ":log:1m/api".
 func appendLog(b []byte, p *backend.Policy) []byte { return appendCount(append(b, ":log:"...), p) }
 
-// appendField names the field of a small state: as "f1m/api", "b1h/10/api",
-// "t/api".
+// appendField names the field of a small state: as "f1m/api", "B1h/10/api",
+// "T/api".
 func appendField(b []byte, p *backend.Policy) []byte {
 	if letter := p.Algorithm.Kind().Letter(); letter != 0 { // what lies apart has no field, and none can be named so
 		b = append(b, letter)

@@ -248,5 +248,5 @@ func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
 			words[i] = r.whole()
 		}
 	}
-	return a.View(words[:], now)
+	return a.ViewOf(words, now)
 }

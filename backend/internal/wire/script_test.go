@@ -128,13 +128,15 @@ func TestScriptRefuses(t *testing.T) {
 		"cost above limit": group("k", 6, good),
 		"cost 0":           group("k", 0, good),
 		"cost negative":    group("k", -1, good),
-		"limit":            group("k", 1, policy(algo.FixedWindow(algo.PerSecond(1<<32)))),
+		"limit":            group("k", 1, policy(algo.FixedWindow(algo.PerSecond(algo.MaxLimit+1)))),
 		"period":           group("k", 1, policy(algo.SlidingWindow(algo.Per(5, time.Microsecond)))),
 		"long period":      group("k", 1, policy(algo.SlidingLog(algo.Per(5, 2*algo.MaxPeriod)))),
 		"buckets":          group("k", 1, policy(algo.BucketedWindow(algo.PerSecond(5), 1))),
 		"algorithm":        group("k", 1, policy(algo.Algorithm{})),
 		"set above limit":  group("k", 6, three[:2]),
 		"set with a log":   group("k", 6, three),
+		"set of nothing":   group("k", 0, three[:2]),
+		"log and nothing":  group("k", 0, three),
 	} {
 		again := alike(g, "l")
 		require.NoError(t, runner.Run(ctx, []*wire.Asked{g, again}), name)
@@ -181,7 +183,7 @@ func TestDeniedStateOutlivesItsDenial(t *testing.T) {
 		require.GreaterOrEqual(t, client.PTTL(ctx, g.Hash).Val(), g.Takes[0].Decision.RetryAfter, shape)
 		fields := client.HGetAll(ctx, g.Hash).Val()
 		require.Len(t, fields, 1, "a denied set stores nothing")
-		kept := binary.LittleEndian.Uint32([]byte(fields["t/p"][1:]))
+		kept := binary.LittleEndian.Uint32([]byte(fields["T/p"][1:]))
 		require.Greater(t, time.Until(time.Unix(int64(kept), 0)), g.Takes[0].Decision.RetryAfter, "and no sweep removes it")
 	}
 }

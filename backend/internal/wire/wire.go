@@ -81,7 +81,7 @@ func (g *Group) pack(b []byte) []byte {
 	if len(takes) == 0 { // mutant: withdrawn-reset
 		op, takes = backend.Peek, nobody
 	}
-	shape := g.shape(len(takes))
+	shape := g.shape(op, takes)
 	b = append(b, shape, byte(op))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.Policies)))
 	at := len(b)
@@ -119,22 +119,22 @@ func (g *Group) packRuns(b []byte, takes []*Take) (packed []byte, runs int) {
 // The shapes of a group: which of the script's paths decides it. They
 // decide alike, and the narrower ones cost the server less.
 const (
-	one   = 1 + iota // one policy
-	set              // several small states, one call
+	one   = 1 + iota // one policy, one run
+	set              // several small states, one call that costs something in each
 	mixed            // whatever else
 )
 
-func (g *Group) shape(takes int) byte {
+func (g *Group) shape(op backend.Op, takes []*Take) byte {
 	switch {
-	case g.Op == backend.Reset:
+	case op == backend.Reset, run(takes) < len(takes):
 		return mixed
 	case len(g.Policies) == 1:
 		return one
-	case takes > 1:
+	case len(takes) > 1:
 		return mixed
 	}
 	for i := range g.Policies {
-		if isApart(&g.Policies[i]) {
+		if isApart(&g.Policies[i]) || op == backend.Take && takes[0].costOf(i) == 0 {
 			return mixed
 		}
 	}
