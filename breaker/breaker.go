@@ -12,9 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // RetryAfter is the RetryAfter of a call that failed closed. No instant is known

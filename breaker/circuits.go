@@ -12,9 +12,8 @@ import (
 	"time"
 	"weak"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/sony/gobreaker/v2"
 )
 

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
 

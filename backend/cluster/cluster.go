@@ -1,9 +1,8 @@
 // Package cluster keeps the counts on a Redis Cluster.
 //
-// A key, with all its policies, lies in one slot under a hash tag of the
-// library's own, so a decision is one EVALSHA on one node: exact per key while
-// that node's primary lives. A dead node hurts only its own keys; a frozen one
-// delays nobody else's.
+// A key lies in one slot with all its policies, under the library's own hash tag.
+// So a decision is one EVALSHA on one node, exact per key while that node's primary
+// lives. A dead or frozen node affects only its own keys.
 package cluster
 
 import (
@@ -11,19 +10,18 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
 // Client is what the store needs of a go-redis client: its options.
-// *redis.ClusterClient is one. The store makes connections of its own with
-// them, because a client of a whole cluster waits where a decision may not:
-// for a state reload that may have begun with a frozen node.
+// *redis.ClusterClient is one. The store makes its own connections with them,
+// because a cluster client may wait for a frozen node when it reloads the cluster's
+// state, for longer than a decision may take.
 type Client interface {
 	Options() *redis.ClusterOptions
 }
@@ -31,16 +29,15 @@ type Client interface {
 // Options are the settings of a Store. The zero Options, like nil, are the
 // defaults.
 type Options struct {
-	// Budget is how long a decision may take, 1 ms to 1 minute; 100 ms where
-	// it is 0. When it is spent the policies' failure mode applies.
+	// Budget is the maximum duration of a decision, 1 ms to 1 minute; 0 is 100 ms.
+	// After it the policies' failure mode applies.
 	Budget time.Duration
 	// Prefix begins every stored key; "headgate:" where it is empty. Printable
 	// ASCII without spaces and braces, at most 128 bytes.
 	Prefix string
-	// DisableBatching gives every call a round trip of its own. By default calls that
-	// come for a node while several round trips are out to it ride together on
-	// the next: they are decided as if each had come alone, at a part of the
-	// cost.
+	// DisableBatching gives every call a round trip of its own. By default, calls
+	// for a node to which several batches are in flight leave together in the next
+	// batch. Each is decided as if it were alone, at a fraction of the cost.
 	DisableBatching bool
 }
 
@@ -52,7 +49,7 @@ const DefaultBudget = 100 * time.Millisecond
 type Store struct {
 	top    *topology
 	set    wire.Settings
-	err    error // what was wrong with the arguments of New; Check says it
+	err    error // of the arguments of New; Check returns it
 	shared layer.Shared
 }
 
@@ -108,7 +105,7 @@ func (s *Store) check(client Client) error {
 // layers.
 func (s *Store) Shared() *layer.Shared { return &s.shared }
 
-// Check says whether the store could carry these policies, and whether New's
+// Check reports whether the store can keep these policies, and whether New's
 // arguments were right. It does no I/O.
 func (s *Store) Check(policies []backend.Policy) error {
 	if err := s.usable(); err != nil {
@@ -117,8 +114,7 @@ func (s *Store) Check(policies []backend.Policy) error {
 	return backend.CheckPolicies(policies)
 }
 
-// usable returns what was wrong with the arguments of New, or that nobody made
-// the store.
+// usable returns the error of New's arguments, or that of a zero Store.
 func (s *Store) usable() error {
 	if s.err == nil && s.top == nil {
 		return errZero
@@ -149,7 +145,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	batch.DoAll(ctx, calls, answers)
 }
 
-// find finds the request's way to its node.
+// find returns the tag, the slot and the node of a request.
 func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, at int, n *node, err error) {
 	if err = s.ready(ctx, r); err != nil {
 		return "", 0, nil, err

@@ -5,17 +5,15 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
-// Oldest is the lowest Redis version that the store works with: the oldest
-// that its tests run on.
-const Oldest = wire.Oldest
+// MinRedisVersion is the lowest version of Redis that the store works with.
+const MinRedisVersion = wire.Oldest
 
 // Ping checks that each primary is fit to serve: reachable, new enough, and that
 // its user has each right that the scripts need, SCRIPT LOAD too. A missing
@@ -77,16 +75,17 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 	return warnings, err
 }
 
-// coverage needs the right to CONFIG GET; without it there is nothing to say.
+// coverage returns a warning where one missing primary makes every node refuse. It
+// is empty without the right to CONFIG GET.
 func coverage(ctx context.Context, c *redis.Client) string {
 	const name = "cluster-require-full-coverage"
 	if c.ConfigGet(ctx, name).Val()[name] != "yes" {
 		return ""
 	}
-	return name + " is yes: while one primary is missing every node answers CLUSTERDOWN, and every key meets its failure mode"
+	return name + " is yes: while one primary is missing every node answers CLUSTERDOWN, and every key gets its failure mode"
 }
 
-// keyOf returns a key of Ping's that lies on the node.
+// keyOf returns a key for Ping that lies on the node.
 func (t *topology) keyOf(n *node) (key string) {
 	for i := range slot.Count {
 		key = fmt.Sprint(wire.PingKey, i)

@@ -12,14 +12,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// answer is what a node, or the user's ClusterSlots, says of the slots.
+// answer is the reply of a node, or of the user's ClusterSlots, for the slots.
 type answer struct {
-	from  string // empty where no node was asked
+	from  string // the node; empty for the user's ClusterSlots
 	slots []redis.ClusterSlot
 	err   error
 }
 
-// load asks for the slots until there is an answer.
+// load reloads the slots from the first source that answers.
 func (t *topology) load(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), max(t.set.Budget, pause))
 	defer cancel()
@@ -50,15 +50,15 @@ func (t *topology) load(done chan struct{}) {
 	}
 }
 
-// fail stores why the last reload brought no slots; nil: it did.
+// fail stores the cause for which the last reload failed; nil where it succeeded.
 func (t *topology) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.failure = err
 }
 
-// sources returns what is asked for the slots: the user's ClusterSlots, else
-// all nodes at once, so that a frozen node delays nobody.
+// sources returns the sources of the slots: the user's ClusterSlots, else all nodes
+// at once, so that a frozen node delays no reload.
 func (t *topology) sources() (sources []func(context.Context) answer) {
 	if t.opts.ClusterSlots != nil { // mutant: cluster-slots-option
 		return append(sources, t.askUser)
@@ -69,8 +69,8 @@ func (t *topology) sources() (sources []func(context.Context) answer) {
 	return sources
 }
 
-// addrs returns the nodes that are known, and the endpoints that the store
-// was given.
+// addrs returns the endpoints of the store's options and the nodes of the last
+// answer.
 func (t *topology) addrs() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

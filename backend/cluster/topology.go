@@ -49,15 +49,15 @@ type node struct {
 }
 
 const (
-	// pause is the least time between two reloads: while nodes fail, every
-	// decision asks for one.
+	// pause is the minimum time between two reloads: while nodes fail, every
+	// decision requests one.
 	pause = 250 * time.Millisecond
-	// stale is the age at which a reload begins though nothing failed.
+	// stale is the age at which the slots are reloaded although nothing failed.
 	stale = 10 * time.Second
 )
 
-// remembered is how long a node is kept that a redirect has named and CLUSTER
-// SLOTS does not: a new primary has no slots while it imports its first one.
+// remembered is how long a node is kept that a redirect names and CLUSTER SLOTS
+// does not: a new primary has no slots while it imports its first one.
 var remembered = time.Minute
 
 func newTopology(client Client, set wire.Settings, alone bool) *topology {
@@ -100,8 +100,8 @@ func (t *topology) keep(addr string, fresh *node) (*node, error) {
 	return t.mu.nodes[addr], nil
 }
 
-// dial makes a node and its client. It may run the user's code, so no lock is
-// held.
+// dial makes a node and its client. It may run the user's code, so the caller holds
+// no lock.
 func (t *topology) dial(addr string) (*node, error) {
 	newClient := redis.NewClient
 	if t.opts.NewClient != nil {
@@ -109,7 +109,7 @@ func (t *topology) dial(addr string) (*node, error) {
 	}
 	n := &node{addr: addr}
 	err := guarded("NewClient", func() error {
-		n.client = newClient(tuned(&t.opts, addr, t.set.Budget))
+		n.client = newClient(nodeOptions(&t.opts, addr, t.set.Budget))
 		return nil
 	})
 	if err != nil {
@@ -146,7 +146,7 @@ func (t *topology) redirected(addr string) (*node, error) {
 	return t.node(addr)
 }
 
-// find is of, for a caller that waits no longer than a decision may take.
+// find is of for a call: it waits no longer than a decision may take.
 func (t *topology) find(ctx context.Context, s int) (*node, error) {
 	if n := t.owner[s].Load(); n != nil {
 		t.renew()
@@ -164,15 +164,14 @@ func (t *topology) find(ctx context.Context, s int) (*node, error) {
 	return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
 
-// renew begins a reload where the last was long ago, though nothing failed.
+// renew begins a reload where the last one is stale.
 func (t *topology) renew() {
 	if time.Since(t.begin)-time.Duration(t.last.Load()) > stale {
 		t.refresh()
 	}
 }
 
-// of returns the slot's node. Only before the first answer has come it waits
-// for one.
+// of returns the slot's node. It waits for an answer only before the first one.
 func (t *topology) of(ctx context.Context, s int) (*node, error) {
 	t.renew()
 	if n := t.owner[s].Load(); n != nil {
@@ -191,8 +190,8 @@ func (t *topology) of(ctx context.Context, s int) (*node, error) {
 	return nil, t.unknown(s, nil)
 }
 
-// unknown is the error of a slot without a node. It names why the last reload
-// failed, or err where that did not.
+// unknown returns the error of a slot without a node. Its cause is that of the last
+// reload, or err where the reload succeeded.
 func (t *topology) unknown(s int, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,8 +204,8 @@ func (t *topology) unknown(s int, err error) error {
 	return fmt.Errorf("no node is known for slot %d: %w", s, err)
 }
 
-// refresh begins a reload, unless one is under way or has just been, and
-// returns what is closed when it ends; nil where there is none.
+// refresh begins a reload, unless one is in progress or the last one was less than
+// pause ago. It returns a channel that is closed when the reload ends, or nil.
 func (t *topology) refresh() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

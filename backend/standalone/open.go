@@ -10,11 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Open returns a store on the server that url names, as
-// "redis://user:password@host:6379/0" or "rediss://…" for TLS, with a client
-// of its own that is set up for deciding: nothing is sent twice, nothing waits
-// longer than the budget, and connections are made ahead of need. It does no
-// I/O. Close closes the client.
+// Open returns a store on the server of a URL such as
+// "redis://user:password@host:6379/0", or "rediss://…" for TLS. Its client sends
+// nothing twice, waits no longer than the budget, and keeps idle connections ready.
+// Open does no I/O. Close closes the client.
 func Open(url string, opts *Options) (*Store, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
@@ -33,8 +32,8 @@ func Open(url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// lazy is a client that is made by its first command: a client with idle
-// connections to keep begins to dial when it is made.
+// lazy is a client that is made by its first command: a go-redis client that keeps
+// idle connections dials as soon as it is made.
 type lazy struct {
 	addr     string
 	poolSize int // 0: go-redis' default
@@ -43,8 +42,7 @@ type lazy struct {
 	closed   atomic.Bool
 }
 
-// PoolSize is known before the client is made. The rest is asked of a client
-// that was used.
+// PoolSize returns the size of the pool, also before the client is made.
 func (l *lazy) PoolSize() int { return l.poolSize }
 
 func (l *lazy) PoolStats() *redis.PoolStats { return l.client().PoolStats() }

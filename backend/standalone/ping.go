@@ -3,15 +3,13 @@ package standalone
 import (
 	"context"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// Oldest is the lowest Redis version that the store works with: the oldest
-// that its tests run on.
-const Oldest = wire.Oldest
+// MinRedisVersion is the lowest version of Redis that the store works with.
+const MinRedisVersion = wire.Oldest
 
 // Ping checks that the server is fit to serve: reachable, new enough, a primary,
 // no member of a cluster, and that its user has each right that the scripts

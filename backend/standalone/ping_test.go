@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -46,7 +45,7 @@ func TestPing(t *testing.T) {
 	_, err = old.Ping(ctx)
 	require.ErrorIs(t, err, headgate.ErrServerTooOld)
 	require.ErrorContains(t, err, "6.")
-	require.ErrorContains(t, err, standalone.Oldest)
+	require.ErrorContains(t, err, standalone.MinRedisVersion)
 
 	proxy.Rewrite(func(b []byte) []byte {
 		return bytes.Replace(b, []byte("cluster_enabled:0"), []byte("cluster_enabled:1"), 1)

@@ -33,20 +33,20 @@ type Client interface {
 // Options are the settings of a Store. The zero Options, like nil, are the
 // defaults.
 type Options struct {
-	// Name is what the server's circuit is called in events, errors and
-	// Limiter.Circuits; where it is empty, the client's address. A client for
-	// Sentinel does not tell its master's name: give it here.
+	// Name is the name of the server's circuit in events, errors and
+	// Limiter.Circuits; "" is the client's address. Set it to the master's name for a
+	// Sentinel client, which does not report it.
 	Name string
-	// Budget is how long a decision may take, 1 ms to 1 minute; 100 ms where
-	// it is 0. When it is spent the policies' failure mode applies, whatever
-	// the client's own timeouts are.
+	// Budget is the maximum duration of a decision, 1 ms to 1 minute; 0 is 100 ms.
+	// After it the policies' failure mode applies, whatever the client's own timeouts
+	// are.
 	Budget time.Duration
 	// Prefix begins every stored key; "headgate:" where it is empty. Printable
 	// ASCII without spaces and braces, at most 128 bytes.
 	Prefix string
-	// DisableBatching gives every call a round trip of its own. By default calls that
-	// come while several round trips are out ride together on the next: they
-	// are decided as if each had come alone, at a part of the cost.
+	// DisableBatching gives every call a round trip of its own. By default, calls
+	// that come while several batches are in flight leave together in the next batch.
+	// Each is decided as if it were alone, at a fraction of the cost.
 	DisableBatching bool
 }
 
@@ -61,12 +61,12 @@ type Store struct {
 	set    wire.Settings
 	node   string // names the server's circuit
 	queue  *batch.Queue
-	err    error // what was wrong with the arguments of New; Check says it
+	err    error // of the arguments of New; Check returns it
 	shared layer.Shared
 }
 
-// New returns the store behind client. It does no I/O, so a service starts
-// while Redis is down. What is wrong with the arguments, Check and headgate.New say.
+// New returns the store behind client. It does no I/O, so a service starts while
+// Redis is down. Check and headgate.New return the error of wrong arguments.
 func New(client Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
@@ -88,7 +88,7 @@ func New(client Client, opts *Options) *Store {
 	return s
 }
 
-// checkClient refuses what is no client of one server.
+// checkClient refuses a client that is not one of a single server.
 func checkClient(c Client) error {
 	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &backend.InvalidError{What: "client", Value: c, Want: "a go-redis client"}
@@ -102,7 +102,7 @@ func checkClient(c Client) error {
 	return nil
 }
 
-// address is what the server's circuit is called where Options name nothing.
+// address returns the default name of the server's circuit.
 func address(c Client) string {
 	switch c := c.(type) {
 	case *redis.Client:
@@ -117,7 +117,7 @@ func address(c Client) string {
 // layers.
 func (s *Store) Shared() *layer.Shared { return &s.shared }
 
-// Check says whether the store could carry these policies, and whether New's
+// Check reports whether the store can keep these policies, and whether New's
 // arguments were right. It does no I/O.
 func (s *Store) Check(policies []backend.Policy) error {
 	if err := s.usable(); err != nil {
@@ -126,8 +126,7 @@ func (s *Store) Check(policies []backend.Policy) error {
 	return backend.CheckPolicies(policies)
 }
 
-// usable returns what was wrong with the arguments of New, or that nobody made
-// the store.
+// usable returns the error of New's arguments, or that of a zero Store.
 func (s *Store) usable() error {
 	if s.err == nil && s.queue == nil {
 		return errZero

@@ -12,8 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Next names the slot's node, or the one that a reply redirects to. It is a
-// trip's way through the cluster; see wire.Ways.
+// Next returns the slot's node, or the one that a reply redirects to; see wire.Ways.
 func (t *topology) Next(ctx context.Context, slot int, at *wire.Server, err error) (*wire.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
 		n, err := t.redirected(announced(addr, at.Node()))
@@ -36,8 +35,7 @@ func (t *topology) Next(ctx context.Context, slot int, at *wire.Server, err erro
 	return n.server, false, nil
 }
 
-// Failed asks for a new picture of the cluster: the node may have been
-// replaced.
+// Failed reloads the slots: the node may have been replaced.
 func (t *topology) Failed(*wire.Server) { t.refresh() }
 
 // redirect returns where a MOVED or ASK reply points to.
@@ -53,9 +51,9 @@ func redirect(err error) (addr string, asking bool) {
 	return "", false
 }
 
-// tuned returns the options of one node's client: the user's credentials,
-// transport and pool, and the library's own patience.
-func tuned(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
+// nodeOptions returns the options of one node's client: the user's credentials,
+// transport and pool, and the timeouts of a store that Headgate opens.
+func nodeOptions(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
 	return wire.Tuned(&redis.Options{
 		Addr:                         addr,
 		ClientName:                   o.ClientName,
