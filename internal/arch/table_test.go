@@ -58,6 +58,8 @@ var table = []row{
 		"a policy file holds policies and algorithms, and makes limiters on a store; memory is there to check them without one"},
 	{"compat/...", []string{".", "algo", "backend", "backend/standalone", "backend/cluster"},
 		"another library's API is on what users hold: it makes the store of the client that it is given"},
+	{"cmd/headgate", []string{public},
+		"the command shows what a store keeps and what a limiter answers, as any user of the library could"},
 	{"examples/...", []string{public},
 		"an example shows what users can write, and users can't import internal"},
 	{"docs/...", []string{public},

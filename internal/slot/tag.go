@@ -12,6 +12,9 @@ const mark = '~'
 // longest is how many bytes a key may have to stand in clear in its tag.
 const longest = 64
 
+// hashed is how many bytes of a key's SHA-256 stand for it.
+const hashed = 16
+
 // Tag returns what stands between the braces of a stored key: the key itself
 // where it is short printable ASCII without braces and mark, else 128 bits of
 // its SHA-256. A sub-key's tag is marked, the key's tag, and its name, which
@@ -24,7 +27,7 @@ const longest = 64
 func Tag(key, sub string) string {
 	if !clear(key) {
 		sum := sha256.Sum256([]byte(key))
-		key = string(mark) + hex.EncodeToString(sum[:16])
+		key = string(mark) + hex.EncodeToString(sum[:hashed])
 	}
 	if sub != "" {
 		return string(mark) + key + string(mark) + sub

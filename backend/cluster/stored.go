@@ -1,0 +1,59 @@
+package cluster
+
+import (
+	"context"
+	"iter"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/wire"
+)
+
+// Keys returns the stored keys whose limited key begins with prefix, for tools
+// and not for the path of a request: it looks at every key of every primary
+// (SCAN). A key may come twice, and one that is written meanwhile, or that moves
+// to another node, may or may not come. A key whose name is not stored comes
+// where prefix is "". An error ends it. The budget holds for each of its round
+// trips, ctx for all.
+func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.StoredKey, error] {
+	return func(yield func(backend.StoredKey, error) bool) {
+		nodes, err := s.inspect(ctx)
+		for i, more := 0, true; more && err == nil && i < len(nodes); i++ {
+			n := nodes[i]
+			more, err = s.set.Prefix.Keys(ctx, n.client, n.addr, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
+		}
+		if err != nil {
+			yield(backend.StoredKey{}, err)
+		}
+	}
+}
+
+// Stored returns what is stored of a key: of the key itself, and of each
+// sub-key where limiters spread it. It looks for them as Keys does.
+func (s *Store) Stored(ctx context.Context, key string) ([]backend.Stored, error) {
+	nodes, err := s.inspect(ctx)
+	parts := wire.Parts{}
+	for i := 0; err == nil && i < len(nodes); i++ {
+		err = parts.Add(ctx, nodes[i].client, nodes[i].addr, s.set.Prefix, key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return parts.Sorted(), nil
+}
+
+// inspect returns the primaries that have the keys.
+func (s *Store) inspect(ctx context.Context) ([]*node, error) {
+	if err := s.usable(); err != nil {
+		return nil, err
+	}
+	if s.shared.Closed.Load() {
+		return nil, backend.ErrClosed
+	}
+	if err := backend.CheckContext(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := s.top.find(ctx, 0); err != nil && len(s.top.primaries()) == 0 {
+		return nil, err
+	}
+	return s.top.primaries(), nil
+}

@@ -1,0 +1,23 @@
+package backend
+
+// StoredKey is a key in Redis under which a store keeps counts.
+type StoredKey struct {
+	Name string // in Redis
+	Key  string // the limited key, as the caller names it; "" where Redis has only its hash
+	Sub  string // which sub-key of a spread key; "" is the key itself
+}
+
+// Stored is what a store on Redis keeps of a key, or of one sub-key of a spread
+// key, whichever limiters counted it. Limits are not stored. So of each policy
+// only the name, and of the algorithm its Identity, are those of the limiters.
+// The limits are the highest that there are, but for a TokenBucket: it leaks as
+// slowly as there is, so that a peek's Used is the level that was stored, for as
+// long as that lasts.
+//
+// A Request with these, Sub and the key asks the store for the counts: Peek with
+// a cost of 0, or Reset.
+type Stored struct {
+	Sub      string
+	Policies []Policy
+	Unknown  []string // names in Redis, of keys and fields, that this release does not know
+}

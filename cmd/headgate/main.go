@@ -1,0 +1,122 @@
+// Headgate looks at the counts of Headgate limiters on a Redis server or a
+// Redis Cluster, and resets them.
+//
+//	headgate peek -policies limits.yaml -tenant acme user:42
+//	headgate peek user:42          # what is stored, without a policy file
+//	headgate reset -policies limits.yaml user:42
+//	headgate reset user:42         # all that is stored of the key
+//	headgate keys user:            # stored keys of callers' keys that begin so
+//	headgate top -policies limits.yaml
+//	headgate ping
+//
+// The server is that of -redis, or of the variable HEADGATE_REDIS, which keeps
+// a password out of the list of processes. docs/operations.md lists the rights
+// that each command needs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // ends top
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// command is one of the words after headgate.
+type command struct {
+	args string // as the usage has them
+	does string
+	keys int // how many arguments at most: the keys
+	run  func(ctx context.Context, c *session, args []string) error
+}
+
+var commands = map[string]command{
+	"peek":  {"KEY", "what each policy counts of the key; without -policies what is stored of it", 1, peek},
+	"reset": {"KEY", "make the key as new for the policies; without -policies delete all that is stored of it", 1, reset},
+	"keys":  {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, keys},
+	"top":   {"", "the fullest keys of a sample that grows", 0, top},
+	"ping":  {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, ping},
+}
+
+// errUsage is a command line that can't be run. The flag package, or usage, has
+// printed why.
+var errUsage = errors.New("usage")
+
+// run runs a command line and returns the exit status: 1 for what failed, 2 for
+// a command line that can't be run.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	err := dispatch(ctx, args, stdout, stderr)
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.Is(err, errUsage):
+		return 2
+	}
+	fmt.Fprintf(stderr, "headgate: %s\n", strings.TrimPrefix(err.Error(), "headgate: "))
+	return 1
+}
+
+func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s := &session{out: stdout}
+	flags := s.flags(stderr)
+	words, err := permuted(flags, args)
+	if err != nil {
+		return err
+	}
+	if len(words) == 0 {
+		flags.Usage()
+		return errUsage
+	}
+	c, ok := commands[words[0]]
+	if !ok || len(words)-1 > c.keys || c.args == "KEY" && len(words) == 1 {
+		fmt.Fprintf(stderr, "headgate: %q: want one of the commands with its arguments\n", words)
+		flags.Usage()
+		return errUsage
+	}
+	defer s.close()
+	if err := s.open(); err != nil {
+		return err
+	}
+	return c.run(ctx, s, words[1:])
+}
+
+// permuted parses flags wherever they stand, and returns the other words. What
+// follows "--" is no flag.
+func permuted(flags *flag.FlagSet, args []string) (words []string, err error) {
+	for len(args) > 0 {
+		if err := flags.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			return nil, errUsage
+		}
+		rest := flags.Args()
+		if at := len(args) - len(rest); at > 0 && args[at-1] == "--" || len(rest) == 0 {
+			return append(words, rest...), nil
+		}
+		words, args = append(words, rest[0]), rest[1:]
+	}
+	return words, nil
+}
+
+// usage prints the commands and the flags.
+func usage(w io.Writer, flags *flag.FlagSet) {
+	fmt.Fprint(w, "usage: headgate COMMAND [flags]\n\n")
+	for _, name := range slices.Sorted(maps.Keys(commands)) {
+		c := commands[name]
+		fmt.Fprintf(w, "  %-16s%s\n", name+" "+c.args, c.does)
+	}
+	fmt.Fprint(w, "\nflags:\n")
+	flags.PrintDefaults()
+}

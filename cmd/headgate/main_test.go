@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/policyfile"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// file has every algorithm, alone and on spread keys.
+const file = `
+policies:
+  fixed: {algorithm: fixed-window, limit: 1000, period: 1d}
+  sliding: {algorithm: sliding-window, limit: 1000, period: 30d}
+  bucketed: {algorithm: bucketed-window, limit: 1000, period: 1d, buckets: 6}
+  log: {algorithm: sliding-log, limit: 1000, period: 1d}
+  bucket: {algorithm: token-bucket, limit: 10, period: 30d, burst: 1000}
+plans:
+  plain: [fixed, sliding, bucketed, log, bucket]
+  spread:
+    fixed: {shards: 4}
+    log: {shards: 4}
+    bucket: {shards: 4}
+default: plain
+tenants:
+  acme: {policies: {fixed: {limit: 40}}}
+`
+
+// names are keys that make trouble: for hash tags, patterns and terminals.
+var names = []string{
+	"user:42", "a{b}c", "{tag}", "}{", "~marked~", "with space", "stars*?[a-c]\\x", "bytes\xff\x00", "ü", strings.Repeat("long", 40),
+}
+
+// place is a server to look at, and what the command needs to find it.
+type place struct {
+	args  []string
+	store backend.Store
+	admin redis.UniversalClient
+}
+
+// places are a server and a cluster.
+func places(t *testing.T) map[string]place {
+	server, nodes := redistest.Start(t), redistest.StartCluster(t)
+	one, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 10 * time.Second})
+	require.NoError(t, err)
+	many, err := cluster.Open(nodes.Addrs(), &cluster.Options{Budget: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, one.Close()); require.NoError(t, many.Close()) })
+	return map[string]place{
+		"standalone": {[]string{"-redis", server.Addr()}, one, server.Client(t)},
+		"cluster":    {[]string{"-cluster", "-redis", strings.Join(nodes.Addrs(), ",")}, many, nodes.Client(t)},
+	}
+}
+
+// limiter returns the limiter of a plan of the file.
+func (p place) limiter(t *testing.T, plan string) *headgate.Limiter {
+	t.Helper()
+	f, err := policyfile.Parse("limits.yaml", []byte(file), &policyfile.Options{OnFailure: headgate.FailClosed})
+	require.NoError(t, err)
+	limiters, err := f.Limiters(p.store, nil)
+	require.NoError(t, err)
+	l, ok := limiters.Plan(plan)
+	require.True(t, ok)
+	return l
+}
+
+func write(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "limits.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+	return path
+}
+
+// exec runs a command line and returns what it prints.
+func exec(t *testing.T, status int, args ...string) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	require.Equal(t, status, run(t.Context(), args, &out, &errs), "%q: %s%s", args, &out, &errs)
+	return out.String() + errs.String()
+}
+
+// decode runs a command line with -json and returns what it prints.
+func decode[T any](t *testing.T, status int, args ...string) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(exec(t, status, append(args, "-json")...)), &v))
+	return v
+}
+
+func take(t *testing.T, l *headgate.Limiter, key string, times int, cost int64) {
+	t.Helper()
+	for range times {
+		d, err := l.AllowN(t.Context(), key, cost)
+		require.NoError(t, err)
+		require.NoError(t, d.Err)
+		require.True(t, d.Allowed)
+	}
+}
+
+// spreads are the numbers of sub-keys of the plans.
+var spreads = map[string]int{"plain": 0, "spread": 4}
+
+// TestStored: without a policy file what is printed is what was taken.
+func TestStored(t *testing.T) {
+	for where, p := range places(t) {
+		for _, plan := range []string{"plain", "spread"} {
+			l := p.limiter(t, plan)
+			for i, key := range names {
+				t.Run(where+"/"+plan+"/"+key, func(t *testing.T) {
+					take(t, l, key, i+1, 7)
+					got := decode[kept](t, 0, append([]string{"peek", key}, p.args...)...)
+					require.Empty(t, got.Unknown)
+					used := map[string]int64{}
+					for _, c := range got.Counts {
+						if c.Shards == spreads[plan] {
+							used[c.Policy] = c.Used
+							require.Equal(t, c.Algorithm == "TokenBucket", c.ResetAfter == 0)
+							require.LessOrEqual(t, c.SubKeys, max(1, c.Shards))
+						}
+					}
+					for _, policy := range l.Policies() {
+						require.EqualValues(t, 7*(i+1), used[policy.Name], policy.Name)
+					}
+					require.Contains(t, exec(t, 0, append([]string{"peek", key}, p.args...)...), "log, SlidingLog of 24h0m0s")
+				})
+			}
+			t.Run(where+"/"+plan+"/keys", func(t *testing.T) { lists(t, p, plan) })
+		}
+		for _, key := range names {
+			t.Run(where+"/reset/"+key, func(t *testing.T) {
+				exec(t, 0, append([]string{"reset", key}, p.args...)...)
+				for plan := range spreads {
+					nothingUsed(t, p.limiter(t, plan), key)
+				}
+				require.Contains(t, exec(t, 0, append([]string{"peek", key}, p.args...)...), "as new")
+			})
+		}
+		keys, err := p.admin.DBSize(t.Context()).Result()
+		require.NoError(t, err)
+		require.Zero(t, keys, "all was reset, and nothing is left")
+	}
+}
+
+// lists: every key is listed, under its name where that is stored.
+func lists(t *testing.T, p place, plan string) {
+	all := exec(t, 0, append([]string{"keys"}, p.args...)...)
+	for _, key := range names {
+		if slot := printable(key); plain(key) {
+			require.Contains(t, all, slot+"\t")
+			only := exec(t, 0, append([]string{"keys", key}, p.args...)...)
+			for line := range strings.Lines(only) {
+				require.True(t, strings.HasPrefix(line, slot+"\t"), line)
+			}
+			require.NotEmpty(t, only)
+		}
+	}
+	require.Contains(t, all, "(a hash)\t")
+	require.Equal(t, plan == "spread", strings.Contains(all, "{~user:42~4"))
+}
+
+// plain reports whether a key stands in Redis in clear.
+func plain(key string) bool { return len(key) < 65 && !strings.ContainsAny(key, " {}~\xff\x00ü") }
+
+func nothingUsed(t *testing.T, l *headgate.Limiter, key string) {
+	t.Helper()
+	p, err := look(t.Context(), l, key, make([]int64, len(l.Policies())))
+	require.NoError(t, err)
+	for _, s := range p.Policies {
+		require.Zero(t, s.Used, "%+v", s)
+	}
+}
+
+// TestReset: with a policy file a key is as new for its policies, and for no
+// others.
+func TestReset(t *testing.T) {
+	path := write(t)
+	for where, p := range places(t) {
+		for _, key := range names {
+			t.Run(where+"/"+key, func(t *testing.T) {
+				plain, spread := p.limiter(t, "plain"), p.limiter(t, "spread")
+				take(t, plain, key, 1, 9)
+				take(t, spread, key, 1, 9)
+				exec(t, 0, append([]string{"reset", "-policies", path, "-plan", "spread", key}, p.args...)...)
+				nothingUsed(t, spread, key)
+				left, err := look(t.Context(), plain, key, make([]int64, 5))
+				require.NoError(t, err)
+				require.EqualValues(t, 9, left.Policies[0].Used)
+				exec(t, 0, append([]string{"reset", "-policies", path, key}, p.args...)...)
+				nothingUsed(t, plain, key)
+			})
+		}
+	}
+}
+
+func TestTop(t *testing.T) {
+	path := write(t)
+	for where, p := range places(t) {
+		t.Run(where, func(t *testing.T) {
+			l := p.limiter(t, "plain")
+			for i, key := range []string{"a", "b", "c", "a b"} {
+				take(t, l, key, i+1, 100)
+			}
+			got := decode[topped](t, 0, append([]string{"top", "-policies", path, "-every", "0", "-n", "2"}, p.args...)...)
+			require.Equal(t, 8, got.Read, "a hash and a log of each key")
+			require.Equal(t, 2, got.Hashed)
+			require.Len(t, got.Fullest, 2)
+			require.Equal(t, "c", got.Fullest[0].Key)
+			require.Equal(t, 30.0, got.Fullest[0].Percent)
+			require.EqualValues(t, 300, got.Fullest[0].Used)
+			require.Equal(t, "b", got.Fullest[1].Key)
+
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			var out, errs bytes.Buffer
+			args := append([]string{"top", "-policies", path, "-tenant", "acme", "-every", "10ms", "-sample", "3"}, p.args...)
+			require.Zero(t, run(ctx, args, &out, &errs), errs.String())
+			require.Greater(t, strings.Count(out.String(), "FULL"), 2, "refreshed")
+			require.Contains(t, out.String(), "750.0%  c", "the tenant's limit is 40")
+		})
+	}
+}
+
+func TestPeekEqualsPeek(t *testing.T) {
+	path := write(t)
+	for where, p := range places(t) {
+		for _, plan := range []string{"plain", "spread"} {
+			l := p.limiter(t, plan)
+			for i, key := range names {
+				t.Run(where+"/"+plan+"/"+key, func(t *testing.T) {
+					take(t, l, key, i+1, 7)
+					args := append([]string{"peek", "-policies", path, "-plan", plan, "-cost", "200"}, p.args...)
+					costs := make([]int64, len(l.Policies()))
+					for i := range costs {
+						costs[i] = 200
+					}
+					before, err := look(t.Context(), l, key, costs)
+					require.NoError(t, err)
+					printed := decode[looked](t, 0, append(args, key)...)
+					after, err := look(t.Context(), l, key, costs)
+					require.NoError(t, err)
+					same(t, before, printed, after)
+				})
+			}
+		}
+	}
+}
+
+// same holds what was printed between two peeks: only the waits differ, by the
+// time that has passed.
+func same(t *testing.T, before, printed, after looked) {
+	t.Helper()
+	require.Len(t, printed.Policies, len(before.Policies))
+	for i, p := range printed.Policies {
+		b, a := before.Policies[i], after.Policies[i]
+		require.True(t, b.RetryAfter >= p.RetryAfter && p.RetryAfter >= a.RetryAfter, "%+v", p)
+		require.True(t, b.ResetAfter >= p.ResetAfter && p.ResetAfter >= a.ResetAfter, "%+v", p)
+		b.RetryAfter, b.ResetAfter, b.State = p.RetryAfter, p.ResetAfter, headgate.State{}
+		require.Equal(t, b, p)
+		require.NotZero(t, p.Used)
+	}
+	printed.Policies, before.Policies = nil, nil
+	if printed.Key != before.Key { // JSON has no bytes that are not UTF-8
+		before.Key = strings.ToValidUTF8(before.Key, "\ufffd")
+	}
+	require.Equal(t, before, printed)
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/headgate-go/headgate"
+)
+
+// looked is what peek prints of a key.
+type looked struct {
+	Key       string  `json:"key"`
+	Allowed   bool    `json:"allowed"`
+	Binding   string  `json:"binding"` // the policy that denies, or that is nearest to it
+	Estimated bool    `json:"estimated,omitempty"`
+	Policies  []state `json:"policies"`
+}
+
+// state is what peek prints of a policy.
+type state struct {
+	Policy     string `json:"policy"`
+	Algorithm  string `json:"algorithm"`
+	Shards     int    `json:"shards,omitempty"`
+	Limit      int64  `json:"limit"`
+	Used       int64  `json:"used"`
+	Remaining  int64  `json:"remaining"`
+	RetryAfter int64  `json:"retry_after_us"`
+	ResetAfter int64  `json:"reset_after_us"`
+
+	headgate.State `json:"-"`
+}
+
+// peek prints what Limiter.Peek returns, or what is stored of a key.
+func peek(ctx context.Context, s *session, args []string) error {
+	if s.policies == "" {
+		return s.peekStored(ctx, args[0])
+	}
+	l, err := s.limiter()
+	if err != nil {
+		return err
+	}
+	costs, err := s.costs(len(l.Policies()))
+	if err != nil {
+		return err
+	}
+	p, err := look(ctx, l, args[0], costs)
+	if err != nil {
+		return err
+	}
+	return s.print(p, p.text)
+}
+
+// costs returns the numbers of -cost: one per policy.
+func (s *session) costs(policies int) ([]int64, error) {
+	words := strings.Split(s.cost, ",")
+	if len(words) != 1 && len(words) != policies {
+		return nil, fmt.Errorf("-cost %s: want one number, or one for each of %d policies", s.cost, policies)
+	}
+	costs := make([]int64, policies)
+	for i := range costs {
+		n, err := strconv.ParseInt(words[min(i, len(words)-1)], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("-cost %s: want whole numbers", s.cost)
+		}
+		costs[i] = n
+	}
+	return costs, nil
+}
+
+// look asks what a call would be told. What the store does not answer is an
+// error, whatever the failure modes are.
+func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (looked, error) {
+	policies := l.Policies()
+	each := make([]headgate.State, len(policies))
+	d, err := l.Peek(ctx, headgate.Call{Key: key, Costs: costs, Each: each})
+	if err == nil && d.Source != headgate.FromStore {
+		err = d.Err
+	}
+	if err != nil {
+		return looked{}, err
+	}
+	p := looked{Key: key, Allowed: d.Allowed, Binding: d.Policy, Estimated: d.Estimated}
+	for i, st := range each {
+		p.Policies = append(p.Policies, state{
+			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: policies[i].Shards,
+			Limit: st.Limit, Used: st.Used, Remaining: st.Remaining,
+			RetryAfter: micros(st.RetryAfter), ResetAfter: micros(st.ResetAfter), State: st,
+		})
+	}
+	return p, nil
+}
+
+func (p *looked) text(w *tabwriter.Writer) {
+	verdict := "would pass"
+	if !p.Allowed {
+		verdict = "would be denied by " + p.Binding
+	}
+	fmt.Fprintf(w, "%s %s\n", printable(p.Key), verdict)
+	row(w, "POLICY", "ALGORITHM", "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER")
+	for _, s := range p.Policies {
+		name := s.Policy
+		if s.Shards > 1 {
+			name += fmt.Sprintf(" (%d sub-keys)", s.Shards)
+		}
+		row(w, name, s.Algorithm, s.Limit, s.Used, s.Remaining, s.State.RetryAfter, s.State.ResetAfter)
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/headgate-go/headgate"
+)
+
+// pinged is what ping prints.
+type pinged struct {
+	OK       bool     `json:"ok"`
+	Warnings []string `json:"warnings"`
+	Error    string   `json:"error,omitempty"`
+	Node     string   `json:"node,omitempty"`   // that lacks rights
+	Rights   []string `json:"rights,omitempty"` // that it lacks
+	ACL      string   `json:"acl,omitempty"`    // the command that grants them
+}
+
+// errUnfit is the exit status of a server that can't serve: why is printed.
+var errUnfit = errors.New("the server can't serve limiters")
+
+func ping(ctx context.Context, s *session, _ []string) error {
+	warnings, err := s.store.Ping(ctx)
+	p := pinged{OK: err == nil, Warnings: append([]string{}, warnings...)}
+	if err != nil {
+		p.Error = strings.TrimPrefix(err.Error(), "headgate: ")
+	}
+	var missing *headgate.RightError
+	if errors.As(err, &missing) {
+		p.Node, p.Rights = missing.Node, missing.Rights
+		p.ACL = fmt.Sprintf("ACL SETUSER %s %s", cmp.Or(s.user, "default"), strings.Join(missing.Rights, " "))
+	}
+	if err := s.print(p, p.text); err != nil {
+		return err
+	}
+	if !p.OK {
+		return errUnfit
+	}
+	return nil
+}
+
+func (p *pinged) text(w *tabwriter.Writer) {
+	for _, warning := range p.Warnings {
+		fmt.Fprintln(w, "warning:", warning)
+	}
+	switch {
+	case p.ACL != "":
+		fmt.Fprintf(w, "error: %s\nto grant it, on %s: %s\n", p.Error, p.Node, p.ACL)
+	case p.Error != "":
+		fmt.Fprintln(w, "error:", p.Error)
+	default:
+		fmt.Fprintln(w, "ok")
+	}
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// inspector is a store on Redis that lists what it keeps.
+type inspector interface {
+	Keys(ctx context.Context, prefix string) iter.Seq2[backend.StoredKey, error]
+	Stored(ctx context.Context, key string) ([]backend.Stored, error)
+}
+
+// kept is what is printed of a key without a policy file. Limits are not
+// stored, so it has no limits.
+type kept struct {
+	Key     string   `json:"key"`
+	Counts  []*count `json:"counts"`
+	Unknown []string `json:"unknown,omitempty"` // names in Redis that this release does not know
+}
+
+// count is what is stored of a policy: of the key, or of all its sub-keys.
+type count struct {
+	Policy     string `json:"policy"`
+	Algorithm  string `json:"algorithm"`
+	Period     int64  `json:"period_us,omitempty"`
+	Buckets    int64  `json:"buckets,omitempty"`
+	Shards     int    `json:"shards,omitempty"`   // over how many sub-keys the key is spread
+	SubKeys    int    `json:"sub_keys,omitempty"` // how many of them have something stored
+	Used       int64  `json:"used"`               // of a TokenBucket the level when it was last used
+	ResetAfter int64  `json:"reset_after_us,omitempty"`
+
+	identity algo.Identity
+}
+
+// peekStored prints what is stored of a key, whichever limiters counted it.
+func (s *session) peekStored(ctx context.Context, key string) error {
+	parts, err := s.store.Stored(ctx, key)
+	if err != nil {
+		return err
+	}
+	k := kept{Key: key, Counts: []*count{}}
+	for i := range parts {
+		if err := k.add(ctx, s.store, &parts[i]); err != nil {
+			return err
+		}
+	}
+	return s.print(k, k.text)
+}
+
+// add asks the store for the counts of one part.
+func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) error {
+	k.Unknown = append(k.Unknown, part.Unknown...)
+	for i := range part.Policies {
+		st, err := do(ctx, s, backend.Peek, k.Key, part, i)
+		if err != nil {
+			return err
+		}
+		c := k.count(&part.Policies[i], shards(part.Sub))
+		c.Used += st.Used
+		if c.SubKeys++; c.identity.Kind != algo.KindTokenBucket { // its rate is not stored
+			c.ResetAfter = max(c.ResetAfter, micros(st.ResetAfter))
+		}
+	}
+	return nil
+}
+
+// do asks the store for one policy of a part of a key.
+func do(ctx context.Context, s backend.Store, op backend.Op, key string, part *backend.Stored, i int) (backend.State, error) {
+	var d backend.Decision
+	group := backend.Group{Key: key, Sub: part.Sub, Policies: part.Policies[i : i+1]}
+	err := s.Do(ctx, &backend.Request{Op: op, Last: true, Group: group}, &d)
+	return d.State, err
+}
+
+// count returns the row of a policy, which the sub-keys of a key share.
+func (k *kept) count(p *backend.Policy, shards int) *count {
+	id := p.Algorithm.Identity()
+	for _, c := range k.Counts {
+		if c.Policy == p.Name && c.identity == id && c.Shards == shards {
+			return c
+		}
+	}
+	c := &count{Policy: p.Name, Algorithm: id.Kind.String(), Period: id.Period, Buckets: id.Buckets, Shards: shards, identity: id}
+	k.Counts = append(k.Counts, c)
+	return c
+}
+
+// shards returns over how many sub-keys a key is spread that has one of that
+// name: it begins with the number.
+func shards(sub string) int {
+	n, _ := strconv.Atoi(strings.TrimRight(sub, "@ABCDEFGHIJKLMNO"))
+	return n
+}
+
+func (k *kept) text(w *tabwriter.Writer) {
+	if len(k.Counts)+len(k.Unknown) == 0 {
+		fmt.Fprintf(w, "nothing is stored of %s: it is as new\n", printable(k.Key))
+		return
+	}
+	fmt.Fprintln(w, printable(k.Key))
+	for _, c := range k.Counts {
+		fmt.Fprintln(w, " ", c)
+	}
+	for _, name := range k.Unknown {
+		fmt.Fprintf(w, "  not known to this release: %q\n", name)
+	}
+	fmt.Fprintln(w, "limits are not stored: with -policies FILE, peek prints what remains")
+}
+
+// String says in words what is stored.
+func (c *count) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s", c.Policy, c.Algorithm)
+	if c.Period > 0 {
+		fmt.Fprintf(&b, " of %v", time.Duration(c.Period)*time.Microsecond)
+	}
+	if c.Buckets > 0 {
+		fmt.Fprintf(&b, " in %d buckets", c.Buckets)
+	}
+	if c.Shards > 0 {
+		fmt.Fprintf(&b, ", in %d of %d sub-keys", c.SubKeys, c.Shards)
+	}
+	if c.identity.Kind == algo.KindTokenBucket {
+		fmt.Fprintf(&b, ": %d units in the bucket when it was last used; it leaks at the policy's rate", c.Used)
+	} else {
+		fmt.Fprintf(&b, ": %d units used now, none in %v", c.Used, time.Duration(c.ResetAfter)*time.Microsecond)
+	}
+	return b.String()
+}
+
+// resetStored resets all that is stored of a key, whichever limiters counted it.
+func (s *session) resetStored(ctx context.Context, key string) error {
+	parts, err := s.store.Stored(ctx, key)
+	if err != nil {
+		return err
+	}
+	done := kept{Key: key, Counts: []*count{}}
+	for i := range parts {
+		done.Unknown = append(done.Unknown, parts[i].Unknown...)
+		for j := range parts[i].Policies {
+			if _, err := do(ctx, s.store, backend.Reset, key, &parts[i], j); err != nil {
+				return err
+			}
+			done.count(&parts[i].Policies[j], shards(parts[i].Sub)).SubKeys++
+		}
+	}
+	return s.print(done, done.resetText)
+}
+
+func (k *kept) resetText(w *tabwriter.Writer) {
+	fmt.Fprintf(w, "%s is as new: %d counts deleted\n", printable(k.Key), len(k.Counts))
+	for _, name := range k.Unknown {
+		fmt.Fprintf(w, "left, since it is not known to this release: %q\n", name)
+	}
+}
+
+// keys prints a line per key in Redis.
+func keys(ctx context.Context, s *session, args []string) error {
+	prefix := strings.Join(args, "")
+	for k, err := range s.store.Keys(ctx, prefix) {
+		if err != nil {
+			return err
+		}
+		line := struct {
+			Key  string `json:"key,omitempty"` // absent where only its hash is stored
+			Sub  string `json:"sub,omitempty"` // of a spread key
+			Name string `json:"name"`          // in Redis
+		}{k.Key, k.Sub, k.Name}
+		if s.json {
+			err = s.print(line, nil)
+		} else {
+			_, err = fmt.Fprintf(s.out, "%s\t%s\n", called(k), k.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// called is how the caller calls a key, as far as that is stored.
+func called(k backend.StoredKey) string {
+	if k.Key == "" {
+		return "(a hash)"
+	}
+	return printable(k.Key)
+}
