@@ -38,7 +38,6 @@ const longestHop = 96
 // parseHop reads "192.0.2.1", "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]"
 // and "[2001:db8::1]:80", with a zone where there may be one.
 func parseHop(s string) (netip.Addr, bool) {
-	s = strings.Trim(s, " \t")
 	if len(s) > longestHop {
 		return netip.Addr{}, false
 	}
@@ -160,7 +159,7 @@ func forwardedFor(line string) (rest string, addr netip.Addr, blank, ok bool) {
 	if i := strings.LastIndexByte(line, ','); i >= 0 {
 		rest, last = line[:i], line[i+1:]
 	}
-	if strings.Trim(last, " \t") == "" {
+	if last = strings.Trim(last, " \t"); last == "" {
 		return rest, addr, true, true
 	}
 	addr, ok = parseHop(last)

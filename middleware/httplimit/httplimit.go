@@ -77,10 +77,6 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 		return nil, err
 	}
 	m := &middleware{limiter: limiter, key: key, Options: *opts, fields: newFields(limiter.Policies(), opts)}
-	m.ones = make([]int64, len(m.fields.names))
-	for i := range m.ones {
-		m.ones[i] = 1
-	}
 	if m.IPv6Prefix == 0 {
 		m.IPv6Prefix = 64
 	}
@@ -117,7 +113,6 @@ type middleware struct {
 	limiter *headgate.Limiter
 	key     Key
 	fields  *fields
-	ones    []int64
 	scratch sync.Pool // of *scratch
 }
 
@@ -199,9 +194,6 @@ func (m *middleware) call(r *http.Request, s *scratch) (headgate.Call, error) {
 	}
 	if m.Cost != nil {
 		call.Costs = m.Cost(r)
-	}
-	if call.Costs == nil {
-		call.Costs = m.ones
 	}
 	return call, nil
 }
