@@ -35,6 +35,7 @@ test-servers: deps
 # since its figures are what it is for.
 test-bench: deps
 	cd bench && go vet ./... && go test -p 1 -timeout 10m ./...
+	cd bench/http && go vet ./... && go test ./...
 
 # The modules beside the core, which `./...` leaves out: each has a go.mod so that
 # what it needs is no dependency of the core.
