@@ -3,6 +3,8 @@ package otellimit
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 
 	"github.com/headgate-go/headgate"
 	"go.opentelemetry.io/otel"
@@ -35,7 +37,7 @@ type Metrics struct {
 	batchDuration metric.Float64Histogram
 	changes       metric.Int64Counter
 
-	sets         cache[labels, options]
+	outcomes     cache[outcome, options]
 	policies     policies
 	nodes        nodes
 	registration metric.Registration
@@ -50,7 +52,7 @@ func New(provider metric.MeterProvider, opts *Options) (*Metrics, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	m := &Metrics{attributes: append([]attribute.KeyValue(nil), opts.Attributes...)}
+	m := &Metrics{attributes: slices.Clone(opts.Attributes)}
 	i := instruments{meter: provider.Meter(scope)}
 	m.decisions = i.counter("headgate.decisions", "{decision}", "Calls of limiters, by what became of them.")
 	m.storeDuration = i.seconds("headgate.store.duration", "Time that a call spent in the store.")
@@ -94,27 +96,41 @@ func (m *Metrics) Observe(e headgate.Event) {
 		m.decision(&e)
 	case headgate.EventCircuit:
 		m.nodes.changed(e.Circuit.Node, e.Circuit.To)
-		o := m.with(labels{node: m.nodes.label(e.Circuit.Node), state: e.Circuit.To})
-		m.changes.Add(context.Background(), 1, o.add...)
+		m.changes.Add(context.Background(), 1, m.set(
+			attribute.String("headgate.node", m.nodes.label(e.Circuit.Node)),
+			attribute.String("headgate.circuit.state", e.Circuit.To)))
 	case headgate.EventBatch:
 		m.nodes.answered(e.Batch.Node)
-		o := m.with(labels{node: m.nodes.label(e.Batch.Node)})
-		m.batchSize.Record(context.Background(), int64(e.Batch.Calls), o.record...)
-		m.batchDuration.Record(context.Background(), e.Duration.Seconds(), o.record...)
+		node := m.set(attribute.String("headgate.node", m.nodes.label(e.Batch.Node)))
+		m.batchSize.Record(context.Background(), int64(e.Batch.Calls), node)
+		m.batchDuration.Record(context.Background(), e.Duration.Seconds(), node)
 	}
 }
 
 func (m *Metrics) decision(e *headgate.Event) {
 	m.policies.seen(e.Policies)
-	l := labels{op: e.Op, policy: m.policies.label(binding(e)), result: result(e), failure: failure(e)}
-	if e.Err == nil && e.Op != headgate.OpReset {
-		l.source = e.Decision.Source.String()
-	}
-	m.decisions.Add(context.Background(), 1, m.with(l).add...)
+	outcome := outcomeOf(e, m.policies.label(binding(e)))
+	o, _ := m.outcomes.of(outcome, math.MaxInt, func() options { // there are few: see the package's documentation
+		return options{
+			[]metric.AddOption{m.set(outcome.attributes()...)},
+			[]metric.RecordOption{m.set(outcome.storeAttributes()...)},
+		}
+	})
+	m.decisions.Add(context.Background(), 1, o.add...)
 	if e.StoreTime > 0 {
-		o := m.with(labels{op: e.Op, failure: l.failure})
 		m.storeDuration.Record(context.Background(), e.StoreTime.Seconds(), o.record...)
 	}
+}
+
+// options are the attributes of an outcome as the instruments take them.
+type options struct {
+	add    []metric.AddOption    // of the decision
+	record []metric.RecordOption // of the time at the store
+}
+
+// set returns the attributes, and those of every measurement.
+func (m *Metrics) set(attributes ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attributes, m.attributes)...))
 }
 
 // binding returns the name of the policy that the answer is by; "" where none is.
@@ -126,60 +142,4 @@ func binding(e *headgate.Event) string {
 		return ""
 	}
 	return e.Decision.Policy
-}
-
-func result(e *headgate.Event) string {
-	switch {
-	case e.Err != nil:
-		return "error"
-	case e.Op == headgate.OpReset:
-		return "done"
-	case e.Decision.Allowed:
-		return "allowed"
-	}
-	return "denied"
-}
-
-// failures are the values of error.type, the most telling first: an error may
-// match several.
-var failures = []struct {
-	err  error
-	name string
-}{
-	{headgate.ErrPerhapsCounted, "perhaps_counted"},
-	{headgate.ErrClosed, "closed"},
-	{headgate.ErrNeverAdmissible, "never_admissible"},
-	{headgate.ErrUnavailable, "unavailable"},
-	{context.Canceled, "canceled"},
-	{context.DeadlineExceeded, "deadline_exceeded"},
-}
-
-// other is the value of an attribute that has too many, as OpenTelemetry's
-// conventions name it.
-const other = "_OTHER"
-
-// failure returns the class of the error that a call returned, or that kept the
-// store from deciding; "" where there is none.
-func failure(e *headgate.Event) string {
-	err := e.Err
-	if err == nil {
-		err = e.Decision.Err
-	}
-	if err == nil {
-		return ""
-	}
-	var corrupt *headgate.CorruptError
-	if errors.As(err, &corrupt) {
-		return "corrupt"
-	}
-	for _, f := range failures {
-		if errors.Is(err, f.err) {
-			return f.name
-		}
-	}
-	var invalid *headgate.InvalidError
-	if errors.As(err, &invalid) {
-		return "invalid"
-	}
-	return other
 }

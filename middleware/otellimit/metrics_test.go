@@ -91,6 +91,18 @@ func text(set attribute.Set) string {
 
 const keys = 10_000
 
+// The metrics, by name and unit.
+const (
+	decisions      = "headgate.decisions {decision}"
+	storeDuration  = "headgate.store.duration s"
+	batchSize      = "headgate.batch.size {call}"
+	batchDuration  = "headgate.batch.duration s"
+	policyLimit    = "headgate.policy.limit {unit}"
+	policyPeriod   = "headgate.policy.period s"
+	circuitState   = "headgate.circuit.state {circuit}"
+	circuitChanges = "headgate.circuit.changes {change}"
+)
+
 // TestTenThousandKeys: on real Redis, takes, denials, peeks, resets and errors of
 // 10,000 keys are counted apart, in as many label sets as there are outcomes.
 func TestTenThousandKeys(t *testing.T) {
@@ -124,8 +136,8 @@ func TestTenThousandKeys(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	})
 	got := read(t, reader)
-	decisions := got["headgate.decisions {decision}"]
-	fromStore := decisions["operation=take policy=hour result=denied source=store"] // the deny cache is not that large
+	took := got[decisions]
+	fromStore := took["operation=take policy=hour result=denied source=store"] // the deny cache is not that large
 	require.GreaterOrEqual(t, fromStore, 1.0*keys)
 	require.Equal(t, map[string]float64{
 		"operation=take policy=hour result=allowed source=store":     2 * keys,
@@ -135,20 +147,21 @@ func TestTenThousandKeys(t *testing.T) {
 		"operation=reset result=done":                                keys,
 		"error.type=never_admissible operation=take result=error":    keys,
 		"error.type=canceled operation=take result=error":            keys,
-	}, decisions)
-	require.Equal(t, 2.0*keys+fromStore, got["headgate.store.duration s"]["operation=take"])
-	require.Equal(t, 1.0*keys, got["headgate.store.duration s"]["operation=peek"])
-	require.Equal(t, 1.0*keys, got["headgate.store.duration s"]["operation=reset"])
-	require.Positive(t, got["headgate.batch.size {call}"]["node=primary"])
-	require.Positive(t, got["headgate.batch.duration s"]["node=primary"])
+	}, took)
+	require.Equal(t, 2.0*keys+fromStore, got[storeDuration]["operation=take"])
+	require.Equal(t, 1.0*keys, got[storeDuration]["operation=peek"])
+	require.Equal(t, 1.0*keys, got[storeDuration]["operation=reset"])
+	require.Positive(t, got[batchSize]["node=primary"])
+	require.Positive(t, got[batchDuration]["node=primary"])
 	require.Equal(t, map[string]float64{"algorithm=TokenBucket policy=hour": 2, "algorithm=SlidingLog policy=day": 100},
-		got["headgate.policy.limit {unit}"])
-	require.Equal(t, map[string]float64{"algorithm=TokenBucket policy=hour": 3600, "algorithm=SlidingLog policy=day": 86400},
-		got["headgate.policy.period s"])
+		got[policyLimit])
+	require.Equal(t, map[string]float64{
+		"algorithm=TokenBucket policy=hour": 3600, "algorithm=SlidingLog policy=day": 86400,
+	}, got[policyPeriod])
 	require.Equal(t, map[string]float64{
 		"circuit.state=closed node=primary": 1, "circuit.state=open node=primary": 0,
 		"circuit.state=half-open node=primary": 0, "circuit.state=gone node=primary": 0,
-	}, got["headgate.circuit.state {circuit}"])
+	}, got[circuitState])
 	sets := 0
 	for name, points := range got {
 		sets += len(points)
@@ -191,14 +204,15 @@ func TestDeadServer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := l.Allow(ctx, "k")
 		require.NoError(t, err)
-		return read(t, reader)["headgate.circuit.state {circuit}"]["circuit.state=open node=primary"] == 1
+		return read(t, reader)[circuitState]["circuit.state=open node=primary"] == 1
 	}, 10*time.Second, time.Millisecond)
 	require.ErrorIs(t, l.Reset(ctx, "k"), headgate.ErrUnavailable)
 	got := read(t, reader)
-	require.Positive(t, got["headgate.decisions {decision}"]["error.type=unavailable operation=take policy=api result=denied source=fail-closed"])
-	require.Equal(t, 1.0, got["headgate.decisions {decision}"]["error.type=unavailable operation=reset policy=api result=error"])
-	require.Equal(t, 1.0, got["headgate.circuit.changes {change}"]["circuit.state=open node=primary"])
-	require.Positive(t, got["headgate.store.duration s"]["error.type=unavailable operation=take"])
+	require.Positive(t,
+		got[decisions]["error.type=unavailable operation=take policy=api result=denied source=fail-closed"])
+	require.Equal(t, 1.0, got[decisions]["error.type=unavailable operation=reset policy=api result=error"])
+	require.Equal(t, 1.0, got[circuitChanges]["circuit.state=open node=primary"])
+	require.Positive(t, got[storeDuration]["error.type=unavailable operation=take"])
 }
 
 func circuit(node, to string) headgate.Event {
@@ -212,7 +226,7 @@ func TestNodesThatLeft(t *testing.T) {
 	m.Observe(circuit("a", "open"))
 	m.Observe(circuit("a", headgate.Gone))
 	m.Observe(headgate.Event{Type: headgate.EventBatch, Batch: headgate.Batch{Node: "a", Calls: 1, Keys: 1}, Duration: 1})
-	state := read(t, reader)["headgate.circuit.state {circuit}"]
+	state := read(t, reader)[circuitState]
 	require.Equal(t, 0.0, state["circuit.state=open node=a"])
 	require.Equal(t, 1.0, state["circuit.state=gone node=a"])
 	for i := range 2000 {
@@ -220,11 +234,11 @@ func TestNodesThatLeft(t *testing.T) {
 		m.Observe(circuit(fmt.Sprint("pod-", i), headgate.Gone))
 	}
 	got := read(t, reader)
-	require.Len(t, got["headgate.circuit.state {circuit}"], 4*32)
-	require.Equal(t, 1.0, got["headgate.circuit.state {circuit}"]["circuit.state=gone node=pod-1999"])
-	require.LessOrEqual(t, len(got["headgate.circuit.changes {change}"]), 2*1001)
+	require.Len(t, got[circuitState], 4*32)
+	require.Equal(t, 1.0, got[circuitState]["circuit.state=gone node=pod-1999"])
+	require.LessOrEqual(t, len(got[circuitChanges]), 2*1001)
 	m.Observe(circuit("pod-1999", "closed"))
-	require.Equal(t, 1.0, read(t, reader)["headgate.circuit.state {circuit}"]["circuit.state=closed node=pod-1999"], "it is back")
+	require.Equal(t, 1.0, read(t, reader)[circuitState]["circuit.state=closed node=pod-1999"], "it is back")
 }
 
 // TestPolicyNames: a name per customer does not make a label set per customer.
@@ -238,9 +252,9 @@ func TestPolicyNames(t *testing.T) {
 		})
 	}
 	got := read(t, reader)
-	require.Len(t, got["headgate.decisions {decision}"], 101)
-	require.Equal(t, 4900.0, got["headgate.decisions {decision}"]["operation=take policy=_OTHER result=denied source=store"])
-	require.Len(t, got["headgate.policy.limit {unit}"], 100)
+	require.Len(t, got[decisions], 101)
+	require.Equal(t, 4900.0, got[decisions]["operation=take policy=_OTHER result=denied source=store"])
+	require.Len(t, got[policyLimit], 100)
 }
 
 func TestErrorTypes(t *testing.T) {
@@ -258,7 +272,7 @@ func TestErrorTypes(t *testing.T) {
 		m, reader := start(t, nil)
 		m.Observe(headgate.Event{Type: headgate.EventDecision, Op: headgate.OpReset, Err: err})
 		require.Equal(t, map[string]float64{"error.type=" + want + " operation=reset result=error": 1},
-			read(t, reader)["headgate.decisions {decision}"])
+			read(t, reader)[decisions])
 	}
 }
 
@@ -271,15 +285,17 @@ func TestLimitsFollow(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.Allow(ctx, "k")
 	require.NoError(t, err)
-	more, err := l.With(headgate.Policy{Name: "api", Algorithm: algo.SlidingLog(algo.PerHour(7)), OnFailure: headgate.FailOpen})
+	more, err := l.With(headgate.Policy{
+		Name: "api", Algorithm: algo.SlidingLog(algo.PerHour(7)), OnFailure: headgate.FailOpen,
+	})
 	require.NoError(t, err)
 	_, err = more.Allow(ctx, "k")
 	require.NoError(t, err)
 	got := read(t, reader)
-	require.Equal(t, map[string]float64{"algorithm=SlidingLog limiter=search policy=api": 7}, got["headgate.policy.limit {unit}"])
-	require.Equal(t, map[string]float64{"algorithm=SlidingLog limiter=search policy=api": 3600}, got["headgate.policy.period s"])
+	require.Equal(t, map[string]float64{"algorithm=SlidingLog limiter=search policy=api": 7}, got[policyLimit])
+	require.Equal(t, map[string]float64{"algorithm=SlidingLog limiter=search policy=api": 3600}, got[policyPeriod])
 	require.NoError(t, m.Close())
-	require.Empty(t, read(t, reader)["headgate.policy.limit {unit}"])
+	require.Empty(t, read(t, reader)[policyLimit])
 }
 
 func TestZeroAndUnknown(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/headgate-go/headgate"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -77,7 +78,8 @@ func (n *nodes) observe(m *Metrics, o metric.Observer, gauge metric.Int64Observa
 			if s == state {
 				value = 1
 			}
-			o.ObserveInt64(gauge, value, m.set(labels{node: node, state: s}))
+			o.ObserveInt64(gauge, value, m.set(
+				attribute.String("headgate.node", node), attribute.String("headgate.circuit.state", s)))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -48,7 +49,7 @@ func (p *policies) observe(
 		if a == nil { // a call is about to store it
 			continue
 		}
-		set := m.set(labels{policy: name, algorithm: a.Kind().String()})
+		set := m.set(attribute.String("headgate.policy", name), attribute.String("headgate.algorithm", a.Kind().String()))
 		o.ObserveInt64(limit, a.Max(), set)
 		o.ObserveFloat64(period, a.Limit().Period.Seconds(), set)
 	}

@@ -1,0 +1,120 @@
+package otellimit
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headgate-go/headgate"
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// outcome is what decisions are told apart by. It is small, since it is looked up
+// on the path of each call.
+type outcome struct {
+	policy  string // "" where none binds
+	op      headgate.Op
+	source  headgate.Source // of a decision
+	result  result
+	failure failure
+}
+
+// result is a value of headgate.result.
+type result uint8
+
+const (
+	allowed result = iota
+	denied
+	done
+	failed
+)
+
+var results = [...]string{"allowed", "denied", "done", "error"}
+
+// failure is a value of error.type.
+type failure uint8
+
+const (
+	none failure = iota
+	corrupt
+	perhapsCounted
+	closed
+	neverAdmissible
+	unavailable
+	canceled
+	deadlineExceeded
+	invalid
+	anyOther
+)
+
+var failures = [...]string{
+	"", "corrupt", "perhaps_counted", "closed", "never_admissible", "unavailable", "canceled", "deadline_exceeded",
+	"invalid", other,
+}
+
+// other is the value of an attribute that has too many, as OpenTelemetry's
+// conventions name it.
+const other = "_OTHER"
+
+func outcomeOf(e *headgate.Event, policy string) outcome {
+	o := outcome{policy: policy, op: e.Op}
+	switch {
+	case e.Err != nil:
+		o.result, o.failure = failed, failureOf(e.Err)
+		return o
+	case e.Op == headgate.OpReset:
+		o.result = done
+		return o
+	case !e.Decision.Allowed:
+		o.result = denied
+	}
+	o.source, o.failure = e.Decision.Source, failureOf(e.Decision.Err)
+	return o
+}
+
+// failureOf returns the class of an error that a call returned, or that kept the
+// store from deciding. An error may match several: the most telling come first.
+func failureOf(err error) failure {
+	if err == nil {
+		return none
+	}
+	switch {
+	case errors.As(err, new(*headgate.CorruptError)):
+		return corrupt
+	case errors.Is(err, headgate.ErrPerhapsCounted):
+		return perhapsCounted
+	case errors.Is(err, headgate.ErrClosed):
+		return closed
+	case errors.Is(err, headgate.ErrNeverAdmissible):
+		return neverAdmissible
+	case errors.Is(err, headgate.ErrUnavailable):
+		return unavailable
+	case errors.Is(err, context.Canceled):
+		return canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return deadlineExceeded
+	case errors.As(err, new(*headgate.InvalidError)):
+		return invalid
+	}
+	return anyOther
+}
+
+// attributes are those of the decision.
+func (o outcome) attributes() []attribute.KeyValue {
+	all := append(o.storeAttributes(), attribute.String("headgate.result", results[o.result]))
+	if o.policy != "" {
+		all = append(all, attribute.String("headgate.policy", o.policy))
+	}
+	if o.result == allowed || o.result == denied {
+		all = append(all, attribute.String("headgate.source", o.source.String()))
+	}
+	return all
+}
+
+// storeAttributes are those of the time at the store.
+func (o outcome) storeAttributes() []attribute.KeyValue {
+	all := []attribute.KeyValue{attribute.String("headgate.operation", o.op.String())}
+	if o.failure != none {
+		all = append(all, attribute.String("error.type", failures[o.failure]))
+	}
+	return all
+}
