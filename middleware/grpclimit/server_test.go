@@ -247,7 +247,10 @@ func TestRefusedArguments(t *testing.T) {
 		},
 		"client's key":     func() error { _, err := grpclimit.NewClient(good, nil, nil); return err },
 		"client's limiter": func() error { _, err := grpclimit.NewClient(nil, grpclimit.FullMethod, nil); return err },
-		"client's wait":    func() error { _, err := grpclimit.NewClient(nil, nil, &grpclimit.Options{MaxWait: -1}); return err },
+		"client's wait": func() error {
+			_, err := grpclimit.NewClient(nil, nil, &grpclimit.Options{MaxWait: -1})
+			return err
+		},
 	} {
 		var invalid *headgate.InvalidError
 		require.ErrorAs(t, f(), &invalid, name)
@@ -273,4 +276,39 @@ func TestClientThatLeavesMeanwhile(t *testing.T) {
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 	retry, _ := details(t, err)
 	require.Nil(t, retry)
+}
+
+// TestSleepingRetryInfoPassesOnRedis: the same in real time, where the count and
+// the clock are a server's and the client's timer is its own.
+func TestSleepingRetryInfoPassesOnRedis(t *testing.T) {
+	store, err := standalone.Open("redis://"+redistest.Shared(t).Addr(), &standalone.Options{Budget: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { store.Close() })
+	limit := algo.Per(1, 20*time.Millisecond)
+	for _, a := range []algo.Algorithm{
+		algo.FixedWindow(limit), algo.SlidingWindow(limit), algo.BucketedWindow(limit, 10), algo.SlidingLog(limit),
+		algo.TokenBucket(limit, 1),
+	} {
+		for shape, call := range shapes {
+			t.Run(a.Kind().String()+"/"+shape, func(t *testing.T) {
+				l, err := headgate.New(store, []headgate.Policy{policy(a)}, nil)
+				require.NoError(t, err)
+				key := func(context.Context, grpclimit.RPC) (headgate.Call, error) {
+					return headgate.Call{Key: t.Name()}, nil
+				}
+				cc := dial(t, serve(t, limited(server(t, l, key, nil))...))
+				denied := 0
+				for range 10 {
+					err := call(context.Background(), cc)
+					if delay, ok := grpclimit.RetryDelay(err); ok {
+						denied++
+						time.Sleep(delay)
+						err = call(context.Background(), cc)
+					}
+					require.NoError(t, err)
+				}
+				t.Logf("%d of 10 calls were denied; each passed at its first retry", denied)
+			})
+		}
+	}
 }
