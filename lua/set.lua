@@ -9,9 +9,8 @@ local field, second, third = args[names + 1], args[names + 2], args[names + 3]
 -- What the first group reads of the section, for those after it.
 local same, sets, fit, least = false, groups > 1 and {}, 0, 2 - op
 for i = k, k + groups - 1 do
-  local key, status, longer, sweep, ms, values, one, two, three, more, kept, ahead, sum, log, bad = keys[i], 0, 0, false, 0
-  if policies == 3 then values = try('HMGET', key, field, second, third)
-  else values = try('HMGET', key, unpack(args, names + 1, names + policies)) end
+  local key, status, longer, sweep, ms, one, two, three, more, ahead, sum, log, bad = keys[i], 0, 0, false, 0
+  local values = try('HMGET', key, unpack(args, names + 1, names + policies))
   if values.err then
     local e, what = values, 'HMGET'
     --@include each.fails
@@ -33,51 +32,37 @@ for i = k, k + groups - 1 do
     end
     if fit > 0 then status = fit end -- mutant: set-ranges
     local v, fresh = values[p]
-    local asked, room = cost, limit - cost -- mutant: quick-set-room
-    -- Once a policy denied, or can't be decided by, nothing is made any more.
-    if passes and status == 0 and v then -- mutant: quick-set
-      --@choose quick
+    local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
+    --@include each.view
+    if kind > 31 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
+    local had, taken = used, cost
+    used = used + taken
+    if used > limit then
+      if passes then longer, sweep, passes, more = 0, false, false, nil end
+      if kind > 31 and status == 0 then
+        local need, leaves = used - limit
+        --@include each.release
+        later = later .. pack('<d', leaves)
       end
+      taken = 0
     end
-    if fresh then met[before + p] = v
-    else
-      local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
-      --@include each.view
-      if kind > 31 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
-      local had, taken = used, cost
-      used = used + taken
-      if used > limit then
-        if passes then longer, sweep, passes = 0, false, false end
-        if kind > 31 and status == 0 then
-          local need, leaves = used - limit
-          --@include each.release
-          later = later .. pack('<d', leaves)
-        end
-        taken = 0
+    if takes and status == 0 and (passes or taken == 0) then
+      --@include each.new
+      if not fresh then
+      elseif p < 4 and passes then
+        if p == 1 then one = fresh elseif p == 2 then two = fresh else three = fresh end
+      else
+        more = more or {}
+        more[#more + 1] = args[names + p]
+        more[#more + 1] = fresh
       end
-      if takes and status == 0 and (passes or taken == 0) then
-        --@include each.new
-        if not passes and fresh then
-          kept = kept or {}
-          kept[#kept + 1] = args[names + p]
-          kept[#kept + 1] = fresh
-        end
-      end
-    end
-    if not fresh then
-    elseif p == 1 then one = fresh
-    elseif p == 2 then two = fresh
-    elseif p == 3 then three = fresh
-    else
-      if p == 4 then more = {} end
-      more[2 * p - 7], more[2 * p - 6] = args[names + p], fresh
     end
   end
-  if status == 0 and (passes or kept) then
+  if status == 0 and (passes or more) then
     --@include each.lasts
     if status == 0 then
       local e
-      if not passes then e = try('HSET', key, unpack(kept))
+      if not passes then e = try('HSET', key, unpack(more))
       elseif policies == 3 then e = try('HSET', key, field, one, second, two, third, three)
       elseif policies == 2 then e = try('HSET', key, field, one, second, two)
       else e = try('HSET', key, field, one, second, two, third, three, unpack(more)) end

@@ -43,19 +43,3 @@ if had > 0 and at + fill > hz * 1000000 then
   if hz > longer then longer = hz end
   fresh = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6)
 end
-
---@section quick
--- Most takes, in fewer steps than view and take: a level behind the clock that
--- leaves room, in a key that lives long enough and has no sweep due. Then fresh
--- is the value to store. Every other take goes through view and take.
-if #v == 25 then -- mutant: quick-length
-  local version, h, due, level, t = parse('<BI4I4dd', v)
-  local q = (now - t) * a
-  if version == 3 and h * 1000000 >= now + fill and (due == own or due < marks and due * 1000000 > now) and q >= 0 and q < 4503599627370496 -- mutant: quick-value
-    and level >= 0 and level <= 4503599627370496 and t >= 0 and level % 1 + t % 1 == 0 then
-    q = q / b
-    q = q - q % 1
-    if q < level then level = level - q else level = 0 end -- mutant: quick-empties
-    if level <= room * 32768 then fresh = pack('<BI4I4dd', 3, h, due, level + asked * 32768, now) end -- mutant: quick-passes
-  end
-end
