@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -18,15 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var runs = flag.Int("runs", 1, "how often each failover is measured; make failover takes five")
+// runs is how often each failover is measured.
+var runs = redistest.Steps(1, 5)
 
 // The processes that stand for a fleet, and what each does.
 const (
 	fleet   = 4
 	workers = 4
 	every   = 4 * time.Millisecond // a worker's calls
-	before  = 1500 * time.Millisecond
-	after   = 3 * time.Second // from the promotion on
+	before  = 500 * time.Millisecond
+	after   = 2 * time.Second // from the promotion on
 )
 
 var modes = []headgate.Policy{
@@ -53,9 +53,9 @@ func TestFailover(t *testing.T) {
 		return
 	}
 	var rows []outcome
-	for _, how := range []string{"control", "SIGKILL", "SIGSTOP", "takeover"} {
+	for _, how := range []string{"control", "SIGKILL", "SIGSTOP", "takeover"}[redistest.Steps(1, 0):] {
 		var of []outcome
-		for range *runs {
+		for range runs {
 			of = append(of, failover(t, how))
 		}
 		rows = append(rows, median(of))
@@ -66,7 +66,7 @@ func TestFailover(t *testing.T) {
 		require.Zero(t, r.errors, "%s: errors of other nodes' keys", r.how)
 		require.Zero(t, r.wrong, "%s: decisions against the policy's own mode", r.how)
 		require.LessOrEqual(t, r.back, 1500*time.Millisecond, "%s: served again after the promotion", r.how)
-		if *runs >= 5 { // one run's p99 on a busy machine says little
+		if redistest.Long() { // one run's p99 on a busy machine says little
 			require.LessOrEqual(t, r.p99, rows[0].p99+time.Millisecond, "%s: p99 of other nodes' keys", r.how)
 		}
 	}

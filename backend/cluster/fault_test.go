@@ -36,7 +36,7 @@ func TestAtMostOnce(t *testing.T) { atMostOnce(t, nil) }
 func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &cluster.Options{DisableBatching: true}) }
 
 func atMostOnce(t *testing.T, o *cluster.Options) {
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	p := &proxies{t: t}
 	through := cluster.New(with{p.options(c)}, o)
 	defer through.Close()
@@ -62,7 +62,7 @@ func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
 func races(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster
 	faulttest.Races(t, func() backend.Store { return open(addrs(c), o) }, func() string {
-		c = redistest.StartCluster(t)
+		c = redistest.SharedCluster(t)
 		return env(c)
 	})
 	if c != nil {
@@ -81,7 +81,7 @@ func scriptFlush(t *testing.T, o *cluster.Options) {
 		return cluster.New(client, o), client
 	}
 	faulttest.Flush(t, open, func() faulttest.Servers {
-		c = redistest.StartCluster(t)
+		c = redistest.SharedCluster(t)
 		client := c.Client(t)
 		return faulttest.Servers{
 			Env: env(c), Nodes: 3, Client: client,
@@ -97,7 +97,7 @@ func scriptFlush(t *testing.T, o *cluster.Options) {
 
 // TestFlights asks keys of one node only.
 func TestFlights(t *testing.T) {
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	p := &proxies{t: t}
 	names := func() func(int) string {
 		var known []string

@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,8 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var growth = flag.Bool("growth", false, "TestGrow with 256 callers and 600 slots, which takes two minutes")
-
 // grows are the dimensions of a run of TestGrow.
 type grows struct {
 	callers, slots int
@@ -36,7 +33,7 @@ type grows struct {
 // fails, and each call is counted once.
 func TestGrow(t *testing.T) {
 	g := grows{callers: 32, slots: 12, held: time.Second, budget: 5 * time.Second}
-	if *growth {
+	if redistest.Long() {
 		g = grows{callers: 256, slots: 600, held: 35 * time.Second, budget: time.Second}
 	}
 	c := redistest.StartCluster(t)

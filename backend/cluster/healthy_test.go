@@ -1,7 +1,6 @@
 package cluster_test
 
 import (
-	"flag"
 	"testing"
 	"time"
 
@@ -14,8 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var long = flag.Bool("long", false, "run the tests of healthy servers at the length that their figures are published for")
-
 // Draw and Forget make proxies a faulttest.Network.
 func (p *proxies) Draw(f func() redistest.Fault) { p.each(func(x *redistest.Proxy) { x.Draw(f) }) }
 
@@ -24,7 +21,7 @@ func (p *proxies) Forget() { p.each(func(x *redistest.Proxy) { x.Forget() }) }
 // budget is the default where figures are asked for. Else the tests share two busy
 // cores with others, and the budget is not their subject.
 func budget() time.Duration {
-	if *long {
+	if redistest.Long() {
 		return 0
 	}
 	return 400 * time.Millisecond
@@ -32,7 +29,7 @@ func budget() time.Duration {
 
 // healthy returns the tests on a cluster whose nodes lie behind proxies.
 func healthy(t *testing.T) *faulttest.Healthy {
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	p := &proxies{t: t}
 	for _, addr := range c.Addrs() {
 		p.proxy(addr)
@@ -50,7 +47,7 @@ func healthy(t *testing.T) *faulttest.Healthy {
 }
 
 func TestDeadConnections(t *testing.T) {
-	for _, idle := range []int{20, 200} {
+	for _, idle := range []int{200, 20}[:redistest.Steps(1, 2)] {
 		h := healthy(t)
 		h.DeadConnections(t, idle)
 	}
@@ -58,8 +55,8 @@ func TestDeadConnections(t *testing.T) {
 
 func TestLostReplies(t *testing.T) {
 	h := healthy(t)
-	h.LostReplies(t, 1, 128, 2*time.Second)
-	h.LostReplies(t, 16, 8, 2*time.Second)
+	h.LostReplies(t, 1, 128, time.Second)
+	h.LostReplies(t, 16, 8, time.Second)
 }
 
 func TestFewConnections(t *testing.T) {
@@ -71,7 +68,7 @@ func TestFewConnections(t *testing.T) {
 // are ratios of speed. The goodput is in docs/experiments.md. That calls whose
 // callers left are not sent is TestTake of backend/internal/batch.
 func TestImpatientCallers(t *testing.T) {
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	h := &faulttest.Healthy{Open: func(faulttest.Pool) backend.Store {
 		s := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, &cluster.Options{Budget: budget()})
 		t.Cleanup(func() { _ = s.Close() })
@@ -84,7 +81,7 @@ func TestImpatientCallers(t *testing.T) {
 		}
 		return read, wrote
 	}
-	if !*long {
+	if !redistest.Long() {
 		h.ImpatientCallers(t, 1000, 1, time.Second/2, sent)
 		return
 	}
@@ -96,7 +93,7 @@ func TestImpatientCallers(t *testing.T) {
 
 func TestLongLink(t *testing.T) {
 	h := healthy(t)
-	if !*long {
+	if !redistest.Long() {
 		h.LongLink(t, 1200, time.Second)
 		return
 	}

@@ -27,13 +27,17 @@ import (
 )
 
 func TestPing(t *testing.T) {
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	store := open(c.Addrs(), nil)
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	warnings, err := l.Ping(context.Background())
 	require.NoError(t, err)
 	require.Empty(t, warnings)
-	require.NoError(t, c.Primary(0).Client(t).ConfigSet(context.Background(), "cluster-require-full-coverage", "yes").Err())
+	coverage := func(set string) {
+		require.NoError(t, c.Primary(0).Client(t).ConfigSet(context.Background(), "cluster-require-full-coverage", set).Err())
+	}
+	coverage("yes")
+	defer coverage("no")
 	warnings, err = l.Ping(context.Background())
 	require.NoError(t, err)
 	require.Len(t, warnings, 1)
@@ -57,7 +61,7 @@ func (endpoints) Options() *redis.ClusterOptions {
 // with that primary, whatever the others grant and whatever they have cached.
 func TestPingNamesMissingRights(t *testing.T) {
 	ctx := context.Background()
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	store, err := cluster.Open(c.Addrs(), patient)
 	require.NoError(t, err)
 	defer store.Close()

@@ -129,7 +129,7 @@ func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
 // TestSuite runs the contract on the bare store and on the station over it:
 // where nothing fails they answer alike.
 func TestSuite(t *testing.T) {
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	admin := c.Client(t)
 	t.Run("Bare", func(t *testing.T) {
 		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patient) }})
@@ -153,7 +153,7 @@ func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
 	store := cluster.New(testclock.Cluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	defer store.Close()
 	model := trace.NewModel(s.Now)
-	for i := range 50_000 {
+	for i := range redistest.Steps(10_000, 100_000) {
 		r := s.Next()
 		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), store, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)

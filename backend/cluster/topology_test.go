@@ -167,11 +167,11 @@ func TestLeftEndpointsHaveNoCircuit(t *testing.T) {
 // node has left, gets an error that says so, and not one of a closed client.
 func TestSlotsWithoutANode(t *testing.T) {
 	cluster.Remember(t, 0)
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	var whole atomic.Bool
 	whole.Store(true)
 	slots := func(context.Context) ([]redis.ClusterSlot, error) {
-		// Slot 0 is not where the map says: a MOVED reply makes the store reload.
+		// The first slots are not where the map says: MOVED replies make the store reload.
 		slots := []redis.ClusterSlot{{Start: -1, End: 10_000, Nodes: []redis.ClusterNode{{Addr: c.Primary(8000).Addr()}}}}
 		if whole.Load() {
 			slots = append(slots, redis.ClusterSlot{Start: 11_000, End: 16_383, Nodes: []redis.ClusterNode{{Addr: c.Primary(11_000).Addr()}}})
@@ -181,14 +181,16 @@ func TestSlotsWithoutANode(t *testing.T) {
 	store := cluster.New(with{&redis.ClusterOptions{ClusterSlots: slots}}, &cluster.Options{Budget: time.Second})
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
-	key, moved := inSlot(12_000, 1, "k")[0], inSlot(0, 1, "k")[0]
+	key := inSlot(12_000, 1, "k")[0]
 	d, err := l.Allow(context.Background(), key)
 	require.NoError(t, err)
 	require.NoError(t, d.Err)
 	whole.Store(false)
+	moved := 0
 	require.Eventually(t, func() bool {
-		_, err := l.Allow(context.Background(), moved)
+		_, err := l.Allow(context.Background(), inSlot(moved, 1, "k")[0])
 		require.NoError(t, err)
+		moved++
 		_, circuit := l.Stats().Circuits[c.Primary(11_000).Addr()]
 		return !circuit
 	}, stillWithin, 50*time.Millisecond)
@@ -255,7 +257,7 @@ func TestCauseOfUnknownSlots(t *testing.T) {
 // TestMappedAddresses: behind address translation the user's NewClient, or the
 // user's ClusterSlots, names the addresses to dial.
 func TestMappedAddresses(t *testing.T) {
-	c := redistest.StartCluster(t)
+	c := redistest.SharedCluster(t)
 	var p proxies
 	p.t = t
 	var made atomic.Int64

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +23,7 @@ func TestTwins(t *testing.T) {
 	s := trace.Steady(7)
 	store := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(s.Now()) }})
 	model := trace.NewModel(s.Now)
-	for i := range 100_000 {
+	for i := range redistest.Steps(20_000, 100_000) {
 		r := s.Next()
 		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), store, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)

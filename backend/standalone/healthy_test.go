@@ -2,7 +2,6 @@ package standalone_test
 
 import (
 	"context"
-	"flag"
 	"testing"
 	"time"
 
@@ -14,12 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var long = flag.Bool("long", false, "run the tests of healthy servers at the length that their figures are published for")
-
 // budget is the default where figures are asked for. Else the tests share two busy
 // cores with others, and the budget is not their subject.
 func budget() time.Duration {
-	if *long {
+	if redistest.Long() {
 		return 0
 	}
 	return 400 * time.Millisecond
@@ -67,7 +64,7 @@ func through(t *testing.T, proxy *redistest.Proxy, dial func(faulttest.Pool) *re
 }
 
 func TestDeadConnections(t *testing.T) {
-	for _, idle := range []int{20, 200} {
+	for _, idle := range []int{200, 20}[:redistest.Steps(1, 2)] {
 		h, _ := healthy(t)
 		h.DeadConnections(t, idle)
 	}
@@ -88,8 +85,8 @@ func TestDeadConnectionsBehindSentinel(t *testing.T) {
 
 func TestLostReplies(t *testing.T) {
 	h, _ := healthy(t)
-	h.LostReplies(t, 1, 128, 2*time.Second)
-	h.LostReplies(t, 16, 8, 2*time.Second)
+	h.LostReplies(t, 1, 128, time.Second)
+	h.LostReplies(t, 16, 8, time.Second)
 }
 
 func TestFewConnections(t *testing.T) {
@@ -107,7 +104,7 @@ func TestImpatientCallers(t *testing.T) {
 		s := server.CommandStats(t)
 		return s["hget"].Calls, s["hset"].Calls
 	}
-	if !*long {
+	if !redistest.Long() {
 		h.ImpatientCallers(t, 1000, 1, time.Second/2, sent)
 		return
 	}
@@ -125,7 +122,7 @@ func TestCancellingCallers(t *testing.T) {
 
 func TestLongLink(t *testing.T) {
 	h, _ := healthy(t)
-	if !*long {
+	if !redistest.Long() {
 		h.LongLink(t, 1200, time.Second)
 		return
 	}
@@ -136,7 +133,7 @@ func TestLongLink(t *testing.T) {
 
 func TestCheapBesideDear(t *testing.T) {
 	h, _ := healthy(t)
-	if !*long {
+	if !redistest.Long() {
 		h.CheapBesideDear(t, 16, time.Second)
 		return
 	}
@@ -148,7 +145,7 @@ func TestCheapBesideDear(t *testing.T) {
 // what they take without it.
 func TestDenyCacheOverLink(t *testing.T) {
 	h, _ := healthy(t)
-	if !*long {
+	if !redistest.Long() {
 		require.LessOrEqual(t, h.DenyCacheOverLink(t, 5*time.Millisecond, 3, time.Second/2), 1.33)
 		return
 	}

@@ -14,10 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var (
-	steps = flag.Int("steps", 200_000, "how many steps the twins take")
-	seed  = flag.Uint64("seed", uint64(time.Now().UnixNano()), "where the twins' steps begin")
-)
+var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "where the twins' steps begin")
 
 // TestTwins holds the two renderings of the algorithms equal: random
 // policies, costs, changing limits and clock steps, Go against Lua.
@@ -25,7 +22,7 @@ func TestTwins(t *testing.T) {
 	for i := range uint64(traces) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			twins(t, *seed+i, *steps/traces)
+			twins(t, *seed+i, redistest.Steps(40_000, 1_000_000)/traces)
 		})
 	}
 }
@@ -36,7 +33,7 @@ const traces = 2
 
 func twins(t *testing.T, seed uint64, steps int) {
 	s := trace.New(seed)
-	t.Logf("-seed %d -steps %d", seed, steps*traces)
+	t.Logf("-seed %d", seed)
 	server := redistest.Start(t)
 	client := testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(client, &standalone.Options{Budget: 10 * time.Second})

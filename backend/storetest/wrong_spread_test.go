@@ -242,7 +242,7 @@ func spreadingAsked(f func(*context.Context, *backend.Request)) func(*reference,
 	})
 }
 
-func TestWrongSpreadsFail(t *testing.T) { fail(t, wrongSpreads, spreads, "TestWrongSpreadChild") }
+func TestWrongSpreadsFail(t *testing.T) { fail(t, wrongSpreads, spreads, "^TestWrongSpreadChild$") }
 
 func TestWrongSpreadChild(t *testing.T) { Spread(t, wrongHarness(t, wrongSpreads), 4) }
 

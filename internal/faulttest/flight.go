@@ -218,8 +218,9 @@ func (f *Flights) wide(t *testing.T) {
 	for i := range 200 {
 		want += int64(1 + i%7)
 	}
+	direct := f.Direct(ps...)
 	for i := range 10 {
-		used += Used(t, f.Direct(ps...), f.Name(1000+i))
+		used += Used(t, direct, f.Name(1000+i))
 	}
 	require.Equal(t, want, used)
 }

@@ -18,7 +18,6 @@ import (
 
 const (
 	flushers = 8                      // processes
-	flushes  = 30                     // of each node's script cache
 	between  = 100 * time.Millisecond // two of them
 	stopKey  = "stop"
 )
@@ -79,7 +78,7 @@ func flush(t *testing.T, s Servers) (done int64) {
 	}
 	tick := time.NewTicker(between)
 	defer tick.Stop()
-	for ; done < flushes; done++ {
+	for ; done < int64(redistest.Steps(10, 30)); done++ {
 		<-tick.C
 		if err := s.Flush(); err != nil {
 			t.Error(err)

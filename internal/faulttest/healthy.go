@@ -146,9 +146,9 @@ func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 		loop(128, 300*time.Millisecond, 0, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
 		h.Network.Set(redistest.Pass)
 	}
-	forget := time.AfterFunc(500*time.Millisecond, h.Network.Forget)
+	forget := time.AfterFunc(200*time.Millisecond, h.Network.Forget)
 	defer forget.Stop()
-	loop(Callers, 4*time.Second, 2*time.Millisecond, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
+	loop(Callers, 2500*time.Millisecond, 2*time.Millisecond, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
 	require.Positive(t, seen.undecided.Load())
 	took := time.Duration(seen.last.Load() - seen.first.Load())
 	t.Logf("%d idle: undecided for %v, %d openings, %d calls", idle, took, seen.openings.Load(), seen.undecided.Load())
@@ -194,14 +194,14 @@ func (h *Healthy) FewConnections(t *testing.T) {
 			if held > 0 && h.Hold == nil || held >= most {
 				continue
 			}
-			for _, callers := range []int{4, 8, 24, 64} {
+			for _, callers := range []int{64, 8, 24, 4}[:redistest.Steps(2, 4)] {
 				seen := &counts{begin: time.Now()}
 				l := seen.limiter(t, h.Open(p), bucket)
 				warm(t, seen, l)
 				if held > 0 {
 					h.Hold(held)
 				}
-				loop(callers, 500*time.Millisecond, 0, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
+				loop(callers, 150*time.Millisecond, 0, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
 				require.Zero(t, seen.undecided.Load(), "%+v, %d held, %d callers, of %d: %s", p, held, callers, seen.store.Load(), seen.why())
 				require.Positive(t, seen.store.Load())
 			}

@@ -87,6 +87,6 @@ func run(t *testing.T, s backend.Store, p backend.Policy) {
 		t.Error(err)
 	}
 	if d.Allowed {
-		redistest.Result("%s %d", p.Name, c.At)
+		redistest.Result("%s %d", p.Name, c.At[0])
 	}
 }

@@ -98,7 +98,8 @@ type child struct {
 func fork(t testing.TB, i int, testName string, env []string) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", exactly(testName), "-test.v", "-test.count=1")
-	cmd.Env = append(os.Environ(), append(env, fmt.Sprintf("%s=%d", childEnv, i))...)
+	// The race detector sleeps for a second at the end of a process otherwise.
+	cmd.Env = append(os.Environ(), append(env, fmt.Sprintf("%s=%d", childEnv, i), "GORACE=atexit_sleep_ms=0")...)
 	c := &child{cmd: cmd, log: new(output)}
 	cmd.Stderr = c.log
 	var err error

@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"errors"
-	"os"
 	"sync"
 	"testing"
 
@@ -29,28 +28,6 @@ func Start(t testing.TB, args ...string) *Server {
 	s := open(t, t.TempDir(), args)
 	t.Cleanup(s.Kill)
 	return s
-}
-
-var shared struct {
-	mu struct {
-		sync.Mutex
-		s *Server
-	}
-}
-
-// Shared returns the one server that all tests of this process may use if they
-// only need some Redis: keep to keys of your own, and don't stop it, kill it or
-// change its configuration. It ends with the process. Its directory is the
-// system's temporary one, since it never writes a file: nobody could remove a
-// directory after the last test.
-func Shared(t testing.TB) *Server {
-	t.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if shared.mu.s == nil {
-		shared.mu.s = open(t, os.TempDir(), nil)
-	}
-	return shared.mu.s
 }
 
 func open(t testing.TB, dir string, args []string) *Server {
