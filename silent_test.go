@@ -47,7 +47,7 @@ func opened(t *testing.T, addr string) (ls []*headgate.Limiter) {
 func TestOnADeadServer(t *testing.T) {
 	silent(t)
 	for _, l := range opened(t, "127.0.0.1:1") {
-		for range 20 {
+		for range 8 {
 			d, err := l.Allow(context.Background(), "k")
 			require.NoError(t, err)
 			require.ErrorIs(t, d.Err, headgate.ErrUnavailable)

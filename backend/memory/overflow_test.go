@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -97,7 +98,7 @@ func TestOneLimitMore(t *testing.T) {
 // TestIdleKeysMakeRoomAtOnce, to the last of them, however few the store keeps.
 func TestIdleKeysMakeRoomAtOnce(t *testing.T) {
 	p := by("p", algo.FixedWindow(algo.PerSecond(1)))
-	for _, maxKeys := range []int{1, 2, 3, 10, 31, 32, 33, 63, 64, 100, 128, 1000, 10_000, 100_000} {
+	for _, maxKeys := range []int{1, 2, 3, 10, 31, 32, 33, 63, 64, 100, 128, 1000, redistest.Steps(5_000, 100_000)} {
 		s, now := settable(maxKeys)
 		for round := range 3 {
 			for i := range maxKeys {
@@ -110,11 +111,11 @@ func TestIdleKeysMakeRoomAtOnce(t *testing.T) {
 	}
 }
 
-// TestOverflowRecordsLeave, those of 100,000 policies, within twice their
+// TestOverflowRecordsLeave, those of many policies, within twice their
 // period, while another key is called. Then a new key's call takes no lock but
 // its stripe's.
 func TestOverflowRecordsLeave(t *testing.T) {
-	const policies = 100_000
+	policies := redistest.Steps(10_000, 100_000)
 	s, now := settable(1)
 	own := by("own", algo.FixedWindow(algo.PerDay(1_000_000_000)))
 	require.True(t, takes(t, s, "own", own))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,7 +22,7 @@ func TestTables(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{MaxKeys: 3000, Now: func() time.Time { return now }})
 	r := rand.New(rand.NewPCG(3, 4))
-	for step := range 60_000 {
+	for step := range redistest.Steps(30_000, 60_000) {
 		ps := []backend.Policy{{Name: fmt.Sprint("p", r.IntN(3)), Algorithm: kinds[r.IntN(len(kinds))]}}
 		key := strings.Repeat("k", r.IntN(4)*r.IntN(4)*r.IntN(500)/7) + fmt.Sprint(r.IntN(1+step/20))
 		g := backend.Group{Key: key, Policies: ps, Cost: 1}
@@ -159,13 +160,13 @@ func TestSearchesStayShort(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
 	ps := []backend.Policy{by("p", algo.FixedWindow(algo.Per(5, 50*time.Millisecond)))}
-	for i := range 400_000 {
+	for i := range redistest.Steps(100_000, 400_000) {
 		now = now.Add(time.Microsecond)
 		ask(t, s, backend.Take, backend.Group{Key: fmt.Sprintf("k%011d", i), Policies: ps, Cost: 1})
 	}
 	require.Less(t, reach(s), 3.0)
 	now = now.Add(time.Hour)
-	for s.Len() > 50_000 {
+	for s.Len() > 10_000 {
 		ask(t, s, backend.Take, backend.Group{Key: "k", Policies: ps, Cost: 1})
 	}
 	require.Less(t, reach(s), 3.0)
@@ -196,9 +197,10 @@ func TestVisits(t *testing.T) {
 
 // TestLongKeysComeBack: what lay aside for them is not held for ever.
 func TestLongKeysComeBack(t *testing.T) {
+	keys := redistest.Steps(10_000, 50_000)
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
-	for i := range 50_000 {
+	for i := range keys {
 		l := algo.PerSecond(5)
 		if i%100 == 0 {
 			l = algo.PerDay(5)
@@ -206,17 +208,17 @@ func TestLongKeysComeBack(t *testing.T) {
 		ask(t, s, backend.Take, backend.Group{Key: strings.Repeat("k", longKey) + fmt.Sprint(i), Policies: []backend.Policy{by("p", algo.SlidingLog(l))}, Cost: 1})
 	}
 	now = now.Add(time.Hour)
-	for range 20 * 50_000 {
+	for range 20 * keys {
 		ask(t, s, backend.Take, backend.Group{Key: "hot", Policies: []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(1_000_000)))}, Cost: 1})
 	}
-	require.Equal(t, 501, s.Len())
+	require.Equal(t, keys/100+1, s.Len())
 	sound(t, s)
 	n := 0
 	for i := range s.stripes {
 		n += cap(s.stripes[i].mu.outOfLine.words) + cap(s.stripes[i].mu.outOfLine.spare)
 	}
-	require.Less(t, n, 50_000)
-	for i := 0; i < 50_000; i += 100 {
+	require.Less(t, n, keys)
+	for i := 0; i < keys; i += 100 {
 		ps := []backend.Policy{by("p", algo.SlidingLog(algo.PerDay(5)))}
 		require.Equal(t, int64(2), ask(t, s, backend.Take, backend.Group{Key: strings.Repeat("k", longKey) + fmt.Sprint(i), Policies: ps, Cost: 1}).Used)
 	}
@@ -241,6 +243,7 @@ func TestLongKeys(t *testing.T) {
 
 // TestMemoryComesBack: what idle keys held is not held for ever.
 func TestMemoryComesBack(t *testing.T) {
+	keys := redistest.Steps(20_000, 50_000)
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
 	ask := func(key string, a algo.Algorithm) {
@@ -249,7 +252,7 @@ func TestMemoryComesBack(t *testing.T) {
 		})
 		require.NoError(t, err)
 	}
-	for i := range 50_000 {
+	for i := range keys {
 		a := algo.PerSecond(5)
 		if i%500 == 0 {
 			a = algo.PerDay(5) // these stay, one in a stripe or two
@@ -258,10 +261,10 @@ func TestMemoryComesBack(t *testing.T) {
 	}
 	before := words(s)
 	now = now.Add(time.Minute)
-	for range 20 * 50_000 {
+	for range 20 * keys {
 		ask("hot", algo.FixedWindow(algo.PerDay(1_000_000)))
 	}
-	require.Equal(t, 101, s.Len())
+	require.Equal(t, keys/500+1, s.Len())
 	require.Less(t, words(s), before/4)
 	sound(t, s)
 }
