@@ -124,7 +124,7 @@ func TestTableRefuses(t *testing.T) {
 		{"backend/standalone", "backend/cluster"}, {"backend/standalone", "internal/slot"},
 		{"shard", "breaker"}, {"breaker", "shard"}, {"breaker", "."}, {"shard", "."}, {"backend/memory", "."},
 		{".", "backend/standalone"}, {"middleware/httplimit", "shard"}, {"policyfile", "shard"},
-		{"examples/quickstart", "backend/internal/wire"}, {"bench", "backend/internal/batch"},
+		{"examples/http", "backend/internal/wire"}, {"bench", "backend/internal/batch"},
 		{"internal/redistest", "backend"}, {"lua", "algo"}, {"a/new/folder", "algo"}, {"backend/memory/sub", "algo"},
 	} {
 		if len(broken(c.from, []string{c.to})) == 0 {
