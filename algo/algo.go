@@ -149,10 +149,11 @@ func (a *Algorithm) Fits(v *View, n int64) bool { return v.Used+n <= a.max }
 
 // Words returns how many int64s a new key takes.
 func (a *Algorithm) Words() int {
-	if r := a.rule(); r.newWords != nil {
+	r := a.rule()
+	if r.newWords != nil {
 		return r.newWords(a)
 	}
-	return a.rule().words
+	return r.words
 }
 
 // View reads a key's words at now. Words all zero are a new key.
@@ -165,16 +166,13 @@ func (a *Algorithm) View(w []int64, now int64) (v View) {
 // the compiler keeps in registers, and copying it took longer than making it.
 func (a *Algorithm) Look(v *View, w []int64, now int64) {
 	r := a.rule()
-	if r.view != nil {
+	if r.words == 0 {
 		*v = r.view(a, w, now)
 		return
 	}
-	var few words
-	switch r.words {
-	case 3:
-		few = words{w[0], w[1], w[2]}
-	case 2:
-		few = words{w[0], w[1], 0}
+	few := words{x: w[0], y: w[1]}
+	if r.words > 2 {
+		few.z = w[2]
 	}
 	v.Used, v.At, v.words = r.roll(a, few, now)
 }
@@ -182,7 +180,9 @@ func (a *Algorithm) Look(v *View, w []int64, now int64) {
 // ViewOf is View of words that are no slice, for the kinds that are stored as
 // words: as a slice they would escape.
 func (a *Algorithm) ViewOf(w [3]int64, now int64) (v View) {
-	v.Used, v.At, v.words = a.rule().roll(a, words{w[0], w[1], w[2]}, now)
+	if r := a.rule(); r.words > 0 {
+		v.Used, v.At, v.words = r.roll(a, words{w[0], w[1], w[2]}, now)
+	}
 	return v
 }
 
@@ -205,13 +205,20 @@ func (a *Algorithm) Add(v *View, n int64) {
 // moved: use the slice that it returns. The view is spent: look again. To
 // charge none writes nothing.
 func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
+	if n == 0 {
+		return w
+	}
 	r := a.rule()
-	if n > 0 && r.take != nil {
+	if r.take != nil {
 		w = r.take(a, w, *v, n)
 	}
-	if a.Add(v, n); n > 0 && r.take == nil {
-		few := [...]int64{v.x, v.y, v.z}
-		copy(w, few[:r.words])
+	v.Used += n
+	v.words = r.charge(a, v.words, v.At, n)
+	if r.words > 0 {
+		w[0], w[1] = v.x, v.y
+	}
+	if r.words > 2 {
+		w[2] = v.z
 	}
 	return w
 }

@@ -102,14 +102,14 @@ func (k Kind) rule() *rule {
 // none is the rule of the zero Algorithm, and unknown that of a Kind that was
 // made of a number. They grant nothing.
 var (
-	none    = rule{name: "none", roll: nothing, charge: unchanged, resetAt: never, retryAt: neverFits}
-	unknown = rule{name: "unknown", roll: nothing, charge: unchanged, resetAt: never, retryAt: neverFits}
+	none    = rule{name: "none", view: nothing, charge: unchanged, resetAt: never, retryAt: neverFits}
+	unknown = rule{name: "unknown", view: nothing, charge: unchanged, resetAt: never, retryAt: neverFits}
 )
 
-func nothing(_ *Algorithm, _ words, now int64) (used, at int64, rolled words) { return 0, now, words{} }
-func unchanged(_ *Algorithm, w words, _, _ int64) words                       { return w }
-func never(*Algorithm, words) int64                                           { return 0 }
-func neverFits(*Algorithm, []int64, View, int64) int64                        { return longest }
+func nothing(_ *Algorithm, _ []int64, now int64) View   { return View{At: now} }
+func unchanged(_ *Algorithm, w words, _, _ int64) words { return w }
+func never(*Algorithm, words) int64                     { return 0 }
+func neverFits(*Algorithm, []int64, View, int64) int64  { return longest }
 
 // make makes an algorithm of the kind. One that is out of range keeps its
 // numbers for the error but grants nothing, so that no arithmetic meets them.
