@@ -113,6 +113,17 @@ func (a Algorithm) WithMax(n int64) Algorithm {
 	return a.rule().make(l, n, a.own)
 }
 
+// Widest returns the algorithm of an identity with the greatest limit, for what
+// only looks at a count: it sees all of it. A TokenBucket gets the slowest rate and
+// a burst of 1, so that the level is taken as it was stored.
+func Widest(id Identity) Algorithm {
+	r := id.Kind.rule()
+	if r.rate {
+		return r.make(Limit{1, MaxPeriod}, 1, id.Buckets)
+	}
+	return r.make(Limit{r.most, time.Duration(id.Period) * time.Microsecond}, r.most, id.Buckets)
+}
+
 // Share returns the algorithm with its numbers times num / den, rounded down
 // so that shares never sum to more than the whole. A share below one unit is
 // an Algorithm that Check refuses and that grants nothing.

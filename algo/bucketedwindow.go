@@ -22,7 +22,7 @@ func BucketedWindow(l Limit, buckets int64) Algorithm {
 // newest bucket's start, y the start of the oldest that counts.
 
 var bucketedWindow = rule{
-	kind: KindBucketedWindow, name: "BucketedWindow", storage: StoredPacked, letter: 'B', most: MaxLimit,
+	kind: KindBucketedWindow, name: "BucketedWindow", storage: StoredPacked, mark: "B", most: MaxLimit,
 
 	derive: bucketDerive,
 	check:  func(a *Algorithm) error { return within("buckets", a.a, 2, min(MaxBuckets, a.period)) },

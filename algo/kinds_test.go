@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestKinds: each kind has a number, a wire kind and a letter of its own, and a
+// TestKinds: each kind has a number, a wire kind and a mark of its own, and a
 // twin under the same base name.
 func TestKinds(t *testing.T) {
-	wires, letters := map[int]string{}, map[byte]bool{}
+	wires, marks := map[int]string{}, map[string]algo.Kind{}
 	for _, k := range lua.Kinds() {
 		require.NotContains(t, wires, k.Wire)
 		wires[k.Wire] = k.File
@@ -23,11 +23,11 @@ func TestKinds(t *testing.T) {
 	for _, k := range algo.Kinds() {
 		require.Equal(t, strings.ToLower(k.String()), wires[int(k.Wire())], "the twin of %v", k)
 		require.FileExists(t, filepath.Join(".", strings.ToLower(k.String())+".go"))
-		require.Equal(t, k.Storage() == algo.StoredApart, k.Letter() == 0, "%v", k)
-		if k.Letter() != 0 {
-			require.False(t, letters[k.Letter()], "%v", k)
-			letters[k.Letter()] = true
+		require.NotEmpty(t, k.Mark(), "%v", k)
+		for mark, other := range marks {
+			require.False(t, strings.HasPrefix(mark, k.Mark()) || strings.HasPrefix(k.Mark(), mark), "%v and %v", k, other)
 		}
+		marks[k.Mark()] = k
 		require.Equal(t, k.Storage() == algo.StoredWords, k.Words() > 0, "%v", k)
 		require.LessOrEqual(t, k.Words(), 3, "%v", k)
 		delete(wires, int(k.Wire()))
@@ -55,6 +55,9 @@ func TestRandom(t *testing.T) {
 			b := a.WithMax(7)
 			require.EqualValues(t, 7, b.Max())
 			require.Equal(t, a.Identity(), b.Identity())
+			wide := algo.Widest(a.Identity())
+			require.Equal(t, a.Identity(), wide.Identity())
+			require.NoError(t, wide.Check())
 			above := a.WithMax(k.MaxLimit() + 1)
 			require.Error(t, above.Check())
 		}

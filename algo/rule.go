@@ -11,10 +11,10 @@ type rule struct {
 	kind    Kind
 	name    string
 	storage Storage
-	letter  byte  // begins the names of its hash fields; see Kind.Letter
-	words   int   // how many it keeps of a key; 0: see newWords
-	most    int64 // the greatest limit
-	rate    bool  // the limit is a rate, and what can count at once another number
+	mark    string // begins the names of what it stores; see Kind.Mark
+	words   int    // how many it keeps of a key; 0: see newWords
+	most    int64  // the greatest limit
+	rate    bool   // the limit is a rate, and what can count at once another number
 
 	// derive completes the numbers that follow from limit, max and own.
 	derive func(a *Algorithm)
@@ -61,9 +61,10 @@ const (
 // Storage returns how the kind is stored, 0 for no kind of this package.
 func (k Kind) Storage() Storage { return k.rule().storage }
 
-// Letter begins the names of the hash fields that hold the kind's counts. It is
-// 0 where Storage is StoredApart.
-func (k Kind) Letter() byte { return k.rule().letter }
+// Mark begins the names of the hash fields that hold the kind's counts, or what
+// follows the hash's name in that of a key of its own. A kind whose stored format
+// changes gets another.
+func (k Kind) Mark() string { return k.rule().mark }
 
 // Words returns how many words the kind keeps of a key, 0 where that differs
 // from one Algorithm to the next.

@@ -21,7 +21,7 @@ func TokenBucket(rate Limit, burst int64) Algorithm { return tokenBucket.make(ra
 // rounding twice would put it up to b/a µs too late.
 
 var tokenBucket = rule{
-	kind: KindTokenBucket, name: "TokenBucket", storage: StoredWords, letter: 'T', words: 2, most: MaxLimit, rate: true,
+	kind: KindTokenBucket, name: "TokenBucket", storage: StoredWords, mark: "T", words: 2, most: MaxLimit, rate: true,
 
 	derive: tokenDerive,
 	check:  func(a *Algorithm) error { return within("burst", a.max, 1, MaxLimit) },

@@ -49,7 +49,7 @@
 --      which is how many fields the list has.
 -- What a later release adds behind a stored value is read past here, and lost
 -- when this one writes. A value of another meaning has another version, and a
--- field of another name (algo.Kind.Letter): so two releases never read each
+-- field of another name (algo.Kind.Mark): so two releases never read each
 -- other's. Each counts by itself, as two limiters of different periods do, and a
 -- key meets one fresh count when a release replaces the other. TokenBucket (levels
 -- in 2^-20 of a unit) and BucketedWindow (four bytes a count) had version 2, in

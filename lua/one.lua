@@ -4,13 +4,10 @@
 
 --@section section
 local kind, limit, period, a, b, fill, first, cost, behind = parse('<BdddddI4d', blob, from)
-local field, hashed, fit = args[names + 1], kind < 48
-local room, least = limit - (takes and first * cost or cost), 2 - op
-do
-  local status = 0
-  --@include each.range
-  fit = status
-end
+local field, hashed, least, status = args[names + 1], kind < 48, 2 - op, 0
+local room = limit - (takes and first * cost or cost)
+--@include each.range
+local fit = status
 pos = behind
 for i = k, k + groups - 1 do
   local key, status, longer, sweep, ms, log, hz, due, at, x, y, z, used, sum = keys[i], fit, 0, false, 0, keys[i], 0, 0, now, 0, 0, 0, 0, 0
@@ -24,10 +21,8 @@ for i = k, k + groups - 1 do
     v = false
   end
   --@include each.view
-  met = v or '\0'
-  if kind > 31 then met = pack('<Bdd', 1, used, x) end
-  local had, pass = used, first
-  if used > room then pass = math.max(0, math.floor((limit - used) / cost)) end
+  met = kind > 31 and pack('<Bdd', 1, used, x) or v or '\0'
+  local had, pass = used, used > room and math.max(0, math.floor((limit - used) / cost)) or first
   if pass < first and kind > 31 and status == 0 then
     local need = used + (takes and pass * cost or 0) + cost - limit
     --@include each.release

@@ -48,10 +48,9 @@ for i = k, k + groups - 1 do
     end
     if takes and status == 0 and (passes or taken == 0) then
       --@include each.new
-      if not fresh then
-      elseif p < 4 and passes then
+      if fresh and passes and p < 4 then
         if p == 1 then one = fresh elseif p == 2 then two = fresh else three = fresh end
-      else
+      elseif fresh then
         more = more or {}
         more[#more + 1] = args[names + p]
         more[#more + 1] = fresh

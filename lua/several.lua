@@ -5,10 +5,10 @@
 for _ = 1, groups do
   local states, status, runs, met, ms, bad = {}, 0, all, '', 0
   pos = from
-  local key, hashed, apart, logs, parts, small = keys[k], nil, {}, {}, 0, 0
+  local key, hashed, kinds, logs, parts, small = keys[k], nil, {}, {}, 0, 0
   for p = 1, policies do
-    apart[p] = string.byte(blob, pos + 41 * (p - 1)) > 47
-    if not apart[p] then small = small + 1 end
+    kinds[p] = string.byte(blob, pos + 41 * (p - 1))
+    if kinds[p] < 48 then small = small + 1 end
   end
   local has, own = small > 0, 4294967295 - small
   if has then
@@ -21,17 +21,18 @@ for _ = 1, groups do
     end
   end
   for p = 1, policies do
-    if apart[p] then logs[p] = keys[k]; k, parts = k + 1, parts + 1 end
+    if kinds[p] > 47 then logs[p] = keys[k]; k, parts = k + 1, parts + 1 end
   end
   if op == 5 then
     pos = pos + 41 * policies
     -- Nothing goes unless all may: a log that is none is met before the hash is
     -- written.
     for p = 1, policies do
-      local e, what
-      if logs[p] then
-        e, what = try('ZCARD', logs[p]), 'ZCARD'
-        if type(e) ~= 'table' then e, what = nil, not may('UNLINK', logs[p]) and 'UNLINK' end
+      local kind, log, e, what = kinds[p], logs[p]
+      if log then
+        --@choose reset
+        end
+        if type(e) ~= 'table' then e, what = nil, not may('UNLINK', log) and 'UNLINK' end
       end
       if what then
         --@include each.fails
@@ -49,9 +50,8 @@ for _ = 1, groups do
     for p = 1, policies do
       local kind, limit, period, a, b, fill
       kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
-      local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
+      local hz, due, at, x, y, z, used, cost, least = 0, 0, now, 0, 0, 0, 0, 0, 0
       local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p]
-      local cost, least = 0, 0
       --@include each.range
       --@include each.view
       if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
@@ -103,9 +103,10 @@ for _ = 1, groups do
         -- Several keys are written: no right may be found missing between them.
         local e, what
         if has and not may('HSET', key, 'f', 'v') then what = 'HSET' end
-        for _, log in pairs(logs) do
-          if not may('ZADD', log, 1, 'm') then what = 'ZADD' elseif not may('PEXPIRE', log, 1) then what = 'PEXPIRE'
-          elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' end
+        for p, log in pairs(logs) do
+          local kind = kinds[p]
+          --@choose rights
+          end
         end
         if what then
           --@include each.fails

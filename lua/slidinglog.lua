@@ -83,3 +83,10 @@ else
   if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end -- mutant: bounded-pruning
   if left < ms then try('PEXPIRE', log, ms + math.ceil(period / 1000)) end
 end
+
+--@section rights
+if not may('ZADD', log, 1, 'm') then what = 'ZADD' elseif not may('PEXPIRE', log, 1) then what = 'PEXPIRE'
+elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' end
+
+--@section reset
+e, what = try('ZCARD', log), 'ZCARD'

@@ -48,13 +48,16 @@ func (p Prefix) Log(tag string, policy *backend.Policy) string {
 
 // appendLog makes a hash's name that of a policy's log, in the same slot: as
 // ":log:1m/api".
-func appendLog(b []byte, p *backend.Policy) []byte { return appendCount(append(b, ":log:"...), p) }
+func appendLog(b []byte, p *backend.Policy) []byte {
+	b = append(append(append(b, ':'), p.Algorithm.Kind().Mark()...), ':')
+	return appendCount(b, p)
+}
 
 // appendField names the field of a small state: as "f1m/api", "B1h/10/api",
 // "T/api".
 func appendField(b []byte, p *backend.Policy) []byte {
-	if letter := p.Algorithm.Kind().Letter(); letter != 0 { // what lies apart has no field, and none can be named so
-		b = append(b, letter)
+	if !isApart(p) { // what lies apart has no field, and none can be named so
+		b = append(b, p.Algorithm.Kind().Mark()...)
 	}
 	return appendCount(b, p)
 }

@@ -45,24 +45,26 @@ var glob = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", 
 
 // Field reads the name of a hash's field: the inverse of appendField.
 func Field(field string) (backend.Policy, bool) {
-	for _, k := range algo.Kinds() {
-		if k.Letter() != 0 && field != "" && field[0] == k.Letter() {
-			p, ok := count(k, field[1:])
-			return p, ok && string(appendField(nil, &p)) == field
-		}
-	}
-	return backend.Policy{}, false
+	return named(field, "", false, appendField)
 }
 
 // logOf reads what follows the tag in the name of a log: the inverse of
 // appendLog.
 func logOf(rest string) (backend.Policy, bool) {
-	name, ok := strings.CutPrefix(rest, ":log:")
-	if !ok {
-		return backend.Policy{}, false
+	return named(strings.TrimPrefix(rest, ":"), ":", true, appendLog)
+}
+
+// named reads a kind's mark, a delimiter and a count. write is what wrote it.
+func named(s, delimiter string, apart bool, write func([]byte, *backend.Policy) []byte) (backend.Policy, bool) {
+	for _, k := range algo.Kinds() {
+		rest, ok := strings.CutPrefix(s, k.Mark()+delimiter)
+		if !ok || apart != (k.Storage() == algo.StoredApart) {
+			continue
+		}
+		p, ok := count(k, rest)
+		return p, ok && string(write(nil, &p)) == delimiter+s
 	}
-	p, ok := count(algo.KindSlidingLog, name)
-	return p, ok && string(appendLog(nil, &p)) == rest
+	return backend.Policy{}, false
 }
 
 // count reads "period/buckets/name", the inverse of appendCount. What this
@@ -73,26 +75,8 @@ func count(k algo.Kind, s string) (p backend.Policy, ok bool) {
 	if len(parts) == 3 {
 		buckets, _ = strconv.ParseInt(parts[1], 10, 64)
 	}
-	p = backend.Policy{Name: parts[len(parts)-1], OnFailure: backend.FailClosed, Algorithm: widest(k, period, buckets)}
+	p = backend.Policy{Name: parts[len(parts)-1], OnFailure: backend.FailClosed, Algorithm: algo.Widest(algo.Identity{Kind: k, Period: period.Microseconds(), Buckets: buckets})}
 	return p, backend.CheckPolicies([]backend.Policy{p}) == nil
-}
-
-// widest returns the algorithm of an Identity with the limit that lets most of
-// its count be seen; see backend.Stored.
-func widest(k algo.Kind, period time.Duration, buckets int64) algo.Algorithm {
-	switch k {
-	case algo.KindFixedWindow:
-		return algo.FixedWindow(algo.Per(algo.MaxLimit, period))
-	case algo.KindSlidingWindow:
-		return algo.SlidingWindow(algo.Per(algo.MaxLimit, period))
-	case algo.KindBucketedWindow:
-		return algo.BucketedWindow(algo.Per(algo.MaxLimit, period), buckets)
-	case algo.KindSlidingLog:
-		return algo.SlidingLog(algo.Per(algo.MaxLogLimit, period))
-	case algo.KindTokenBucket:
-		return algo.TokenBucket(algo.Per(1, algo.MaxPeriod), 1)
-	}
-	return algo.Algorithm{} // of a kind that a name alone does not tell
 }
 
 // lengthOf reads a period as appendPeriod writes it; 0 for anything else.
