@@ -15,6 +15,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,11 +26,15 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+
+	"github.com/headgate-go/headgate"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // ends top
 	defer stop()
+	logging.Disable() // or failed dials are printed beside the error
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -67,6 +72,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
+// grant returns the command that grants what err says is missing, or "".
+func (s *session) grant(err error) string {
+	var missing *headgate.RightError
+	if !errors.As(err, &missing) {
+		return ""
+	}
+	return fmt.Sprintf("ACL SETUSER %s %s", cmp.Or(s.user, "default"), strings.Join(missing.Rights, " "))
+}
+
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := &session{out: stdout}
 	flags := s.flags(stderr)
@@ -88,7 +102,11 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if err := s.open(); err != nil {
 		return err
 	}
-	return c.run(ctx, s, words[1:])
+	err = c.run(ctx, s, words[1:])
+	if grant := s.grant(err); grant != "" {
+		fmt.Fprintln(stderr, "to grant it:", grant)
+	}
+	return err
 }
 
 // permuted parses flags wherever they stand, and returns the other words. What

@@ -34,6 +34,7 @@ plans:
     fixed: {shards: 4}
     log: {shards: 4}
     bucket: {shards: 4}
+  one: [fixed]
 default: plain
 tenants:
   acme: {policies: {fixed: {limit: 40}}}
@@ -87,15 +88,22 @@ func write(t *testing.T) (path string) {
 // exec runs a command line and returns what it prints.
 func exec(t *testing.T, status int, args ...string) string {
 	t.Helper()
+	out, errs := output(t, status, args...)
+	return out + errs
+}
+
+func output(t *testing.T, status int, args ...string) (stdout, stderr string) {
+	t.Helper()
 	var out, errs bytes.Buffer
 	require.Equal(t, status, run(t.Context(), args, &out, &errs), "%q: %s%s", args, &out, &errs)
-	return out.String() + errs.String()
+	return out.String(), errs.String()
 }
 
 // decode runs a command line with -json and returns what it prints.
 func decode[T any](t *testing.T, status int, args ...string) (v T) {
 	t.Helper()
-	require.NoError(t, json.Unmarshal([]byte(exec(t, status, append(args, "-json")...)), &v))
+	out, _ := output(t, status, append(args, "-json")...)
+	require.NoError(t, json.Unmarshal([]byte(out), &v))
 	return v
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +32,7 @@ func ping(ctx context.Context, s *session, _ []string) error {
 	var missing *headgate.RightError
 	if errors.As(err, &missing) {
 		p.Node, p.Rights = missing.Node, missing.Rights
-		p.ACL = fmt.Sprintf("ACL SETUSER %s %s", cmp.Or(s.user, "default"), strings.Join(missing.Rights, " "))
+		p.ACL = s.grant(err)
 	}
 	if err := s.print(p, p.text); err != nil {
 		return err

@@ -90,7 +90,7 @@ func lengthOf(s string) time.Duration {
 	return 0
 }
 
-// scanned is how many keys a server looks at for one SCAN: about a millisecond.
+// scanned is how many keys a server looks at for one SCAN: a few milliseconds at most.
 const scanned = 1000
 
 // Keys calls yield for the stored keys on one server whose limited key begins

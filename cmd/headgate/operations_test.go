@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	osexec "os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestByHand runs the redis-cli lines of docs/operations.md on a server that
+// has the keys they name, in their order: the last of them is a reset.
+func TestByHand(t *testing.T) {
+	cli, err := osexec.LookPath("redis-cli")
+	if err != nil {
+		t.Skip("no redis-cli")
+	}
+	server := redistest.Start(t)
+	_, port, err := net.SplitHostPort(server.Addr())
+	require.NoError(t, err)
+	s, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for _, shards := range []int{0, 16} {
+		api := headgate.Policy{OnFailure: headgate.FailClosed, Shards: shards}
+		log, minute := api, api
+		log.Name, log.Algorithm = "api", algo.SlidingLog(algo.PerHour(160))
+		minute.Name, minute.Algorithm = "api-minute", algo.FixedWindow(algo.PerMinute(160))
+		l, err := headgate.New(s, []headgate.Policy{log, minute}, nil)
+		require.NoError(t, err)
+		take(t, l, "user:42", 2, 1)
+		take(t, l, "a b", 1, 1)
+	}
+
+	text, err := os.ReadFile(operations)
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`(?m)^(?:redis-cli|printf) .*?(?:   +#.*)?$`).FindAllString(string(text), -1)
+	require.Greater(t, len(lines), 12)
+	answers := map[string]string{}
+	for _, line := range lines {
+		command := regexp.MustCompile(` *#.*`).ReplaceAllString(line, "")
+		run := fmt.Sprintf("redis-cli() { %s -p %s \"$@\"; }\n%s", cli, port, command)
+		out, err := osexec.Command("bash", "-c", run).CombinedOutput()
+		require.NoError(t, err, "%s: %s", command, out)
+		require.NotRegexp(t, `(?i)\(?error\)?\b|^ERR`, string(out), command)
+		answers[command] = string(out)
+	}
+	require.Equal(t, "headgate:{user:42}\n", sorted(answers[`redis-cli --scan --pattern 'headgate:{user:42}*'`])[:19])
+	require.Contains(t, answers[`redis-cli --scan --pattern 'headgate:{~user:42~*'`], "headgate:{~user:42~16")
+	require.Equal(t, "f1m/api-minute\n", answers[`redis-cli hkeys 'headgate:{user:42}'`])
+	require.Equal(t, "2\n", answers[`redis-cli zcard 'headgate:{user:42}:log:1h/api'`])
+	require.Equal(t, "2\n", answers[`redis-cli unlink 'headgate:{user:42}' 'headgate:{user:42}:log:1h/api'`])
+	tag := answers[`printf %s 'a b' | sha256sum | cut -c1-32`]
+	require.Len(t, tag, 33)
+	found, err := server.Client(t).Exists(t.Context(), "headgate:{~"+tag[:32]+"}").Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, found)
+	require.Contains(t, string(text), tag[:32])
+}
+
+// TestCutOver holds the two ways of docs/operations.md: what another limiter
+// has admitted counts from the first call that Headgate decides.
+func TestCutOver(t *testing.T) {
+	now := time.Unix(1_745_000_000, 0)
+	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
+	policy := func(limit int64) headgate.Policy {
+		return headgate.Policy{Name: "api", Algorithm: algo.SlidingLog(algo.PerHour(limit)), OnFailure: headgate.FailOpen}
+	}
+	limiter, err := headgate.New(s, []headgate.Policy{policy(100)}, nil)
+	require.NoError(t, err)
+	raised, err := limiter.With(policy(100_000))
+	require.NoError(t, err)
+
+	for range 120 { // the old limiter admits a few too many, in 80 minutes
+		take(t, raised, "counted", 1, 1)
+		now = now.Add(40 * time.Second)
+	}
+	take(t, raised, "charged once", 1, 120)
+	for _, key := range []string{"counted", "charged once"} {
+		d, err := limiter.Allow(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, key == "counted", d.Allowed, "%s: %d used", key, d.Used)
+		require.EqualValues(t, map[string]int{"counted": 90, "charged once": 120}[key], d.Used, "of this hour")
+	}
+}
+
+// TestSentinel: the command finds the primary.
+func TestSentinel(t *testing.T) {
+	server := redistest.Start(t)
+	sentinel := server.Sentinel(t, "mymaster")
+	args := []string{"-sentinel", "mymaster", "-redis", "127.0.0.1:1," + sentinel}
+	require.Contains(t, exec(t, 0, append([]string{"ping"}, args...)...), "ok")
+	require.Contains(t, exec(t, 0, append([]string{"peek", "user:42"}, args...)...), "as new")
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{}, {"peek"}, {"peek", "a", "b"}, {"pekk", "a"}, {"ping", "a"}, {"ping", "-nosuch"}} {
+		require.Contains(t, exec(t, 2, args...), "usage: headgate COMMAND", "%q", args)
+	}
+	require.Contains(t, exec(t, 0, "-h"), "usage: headgate COMMAND")
+	for _, c := range []struct {
+		says string
+		args []string
+	}{
+		{"want one of them", []string{"ping", "-cluster", "-sentinel", "a"}},
+		{"prefix", []string{"ping", "-prefix", "{"}},
+		{"budget", []string{"ping", "-timeout", "1h"}},
+		{"budget", []string{"ping", "-timeout", "1h", "-cluster"}},
+		{"want -policies FILE", []string{"top"}},
+		{"no such file", []string{"peek", "a", "-policies", "none.yaml"}},
+		{"-plan", []string{"peek", "a", "-policies", write(t), "-plan", "gold"}},
+		{"one for each of 5 policies", []string{"peek", "a", "-policies", write(t), "-cost", "1,2"}},
+		{"whole numbers", []string{"peek", "a", "-policies", write(t), "-cost", "x"}},
+		{"refused", []string{"peek", "a", "-redis", "127.0.0.1:1"}},
+		{"refused", []string{"peek", "a", "-redis", "127.0.0.1:1", "-policies", write(t)}},
+		{"unavailable", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
+	} {
+		require.Contains(t, exec(t, 1, c.args...), c.says, "%q", c.args)
+	}
+}
+
+// TestKeysThatLookLikeFlags: what follows -- is a key.
+func TestKeysThatLookLikeFlags(t *testing.T) {
+	server := redistest.Start(t)
+	require.Contains(t, exec(t, 0, "peek", "-redis", server.Addr(), "--", "-json"), "nothing is stored of -json")
+}
+
+// sorted returns lines in order: SCAN has none.
+func sorted(lines string) string {
+	all := strings.SplitAfter(lines, "\n")
+	slices.Sort(all)
+	return strings.Join(all, "")
+}
