@@ -199,6 +199,7 @@ func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
 // observed is do with an event for the observer.
 func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error {
 	begin := time.Now()
+	q.storeTime.Store(0) // here, since other calls need no atomic store
 	q.request.StoreTime = &q.storeTime
 	err := l.hand(ctx, &q.request, &q.decision)
 	if err == nil {
@@ -216,7 +217,6 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 
 func (q *question) free() {
 	q.request, q.decision = backend.Request{}, Decision{} // or it would keep the caller's key; mutant: call-cleared
-	q.storeTime.Store(0)
 	questions.Put(q)
 }
 

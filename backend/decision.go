@@ -73,14 +73,17 @@ type Reading struct {
 // to the zero Decision: it picks the binding policy and fills g.Each and
 // g.Receipt.
 func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
-	for i := range readings {
+	g.Policies[0].state(&d.State, now, &readings[0]) // in place: most requests have one policy
+	if g.Each != nil {
+		g.Each[0] = d.State
+	}
+	for i := 1; i < len(readings); i++ {
 		var s State
-		r := &readings[i]
-		g.Policies[i].state(&s, now, r.Used, r.RetryAt, r.ResetAt)
+		g.Policies[i].state(&s, now, &readings[i])
 		if g.Each != nil {
 			g.Each[i] = s
 		}
-		if i == 0 || binds(&s, &d.State) {
+		if binds(&s, &d.State) {
 			d.State = s
 		}
 	}
@@ -90,14 +93,14 @@ func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 	}
 }
 
-func (p *Policy) state(s *State, now, used, retryAt, resetAt int64) {
+func (p *Policy) state(s *State, now int64, r *Reading) {
 	limit := p.Algorithm.Max()
 	s.Policy, s.Counted = p.Name, true
 	s.Limit = limit
-	s.Used = used
-	s.Remaining = max(0, limit-used)
-	s.RetryAfter = until(retryAt, now)
-	s.ResetAfter = until(resetAt, now)
+	s.Used = r.Used
+	s.Remaining = max(0, limit-r.Used)
+	s.RetryAfter = until(r.RetryAt, now)
+	s.ResetAfter = until(r.ResetAt, now)
 }
 
 // Binding returns which of a key's states, one a policy in the order listed,

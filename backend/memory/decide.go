@@ -14,8 +14,9 @@ import (
 // look is what a decision holds of one policy.
 type look struct {
 	id     identity
-	shared bool   // the policy's record is the overflow's, not the key's own
-	record record // nil: none yet
+	shared bool    // the policy's record is the overflow's, not the key's own
+	record record  // nil: none yet
+	words  []int64 // the algorithm's words of the record, or none
 	view   algo.View
 }
 
@@ -35,6 +36,11 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		return err
 	}
 	n := len(r.Policies)
+	if n == 1 {
+		var looks [1]look // clearing fewPolicies takes longer than a look
+		var readings [1]backend.Reading
+		return s.decide(r, looks[:], readings[:], d)
+	}
 	if n <= fewPolicies {
 		var looks [fewPolicies]look
 		var readings [fewPolicies]backend.Reading
@@ -57,16 +63,11 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if err := r.Check(ctx, backend.Basic); err != nil { // mutant: memory-context
 		return err
 	}
-	if len(r.Key) > maxKey {
-		return &backend.InvalidError{What: "key", Value: len(r.Key), Want: fmt.Sprintf("at most %d bytes", maxKey)}
-	}
 	if n := len(r.Policies); n > backend.MaxPolicies {
 		return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
 	}
-	for i := range r.Policies { // of a request that no limiter made they may be unsound
-		if a := &r.Policies[i].Algorithm; a.Max() == 0 {
-			return fmt.Errorf("headgate: policy %q: %w", r.Policies[i].Name, a.Check())
-		}
+	if r.Op == backend.Reset { // whose costs, and so whose algorithms, Check does not look at
+		return backend.CheckPolicies(r.Policies)
 	}
 	return nil
 }
@@ -129,15 +130,21 @@ func (c *call) locked(before int64, looks []look, readings []backend.Reading) er
 	return c.run(looks, readings)
 }
 
+// none are the words of a key without a record. Looking never writes.
+var none [algo.MaxBuckets + 4]int64
+
 // find finds the records of all policies and returns how many the key has none
 // of.
 func (c *call) find(looks []look) (missing int) {
 	for i := range looks {
 		l := &looks[i]
 		st, hash, key := c.place(l)
-		if l.record = st.find(hash, key, l.id); l.record == nil {
-			missing++
+		if l.record = st.find(hash, key, l.id); l.record != nil {
+			l.words = st.words(l.record)
+			continue
 		}
+		l.words = none[:c.Policies[i].Algorithm.Words()]
+		missing++
 	}
 	return missing
 }
@@ -171,23 +178,12 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 	return err
 }
 
-// none are the words of a key without a record. Looking never writes.
-var none [algo.MaxBuckets + 4]int64
-
-func (c *call) words(l *look, i int) []int64 {
-	if l.record == nil {
-		return none[:c.Policies[i].Algorithm.Words()]
-	}
-	st, _, _ := c.place(l)
-	return st.words(l.record)
-}
-
 // look views every policy and reports whether all have room.
 func (c *call) look(looks []look) (fits bool) {
 	fits = true
 	for i := range looks {
 		a, l := &c.Policies[i].Algorithm, &looks[i]
-		a.Look(&l.view, c.words(l, i), c.now)
+		a.Look(&l.view, l.words, c.now)
 		fits = a.Fits(&l.view, c.CostOf(i)) && fits
 	}
 	return fits
@@ -218,11 +214,12 @@ func (c *call) insert(looks []look) {
 func (c *call) take(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	st, _, _ := c.place(l)
-	st.setWords(l.record, a.Take(st.words(l.record), &l.view, c.CostOf(i)))
+	st.setWords(l.record, a.Take(l.words, &l.view, c.CostOf(i)))
 	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	isNew := l.record.until() == 0
 	l.record.stay(r.ResetAt, c.now)
-	if until := l.record.until(); until < st.idleFrom.Load() { // the record is new
-		st.idleFrom.Store(until)
+	if isNew { // the others' instants only grow
+		st.idleFrom.Store(min(st.idleFrom.Load(), l.record.until()))
 	}
 	return r
 }
@@ -235,7 +232,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 		l.record.stay(r.ResetAt, c.now) // a count that denies stays while it does, by this call's numbers
 	}
 	if c.op != backend.Reset && !a.Fits(&l.view, c.CostOf(i)) {
-		r.RetryAt = a.RetryAt(c.words(l, i), &l.view, c.CostOf(i))
+		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i))
 	}
 	return r
 }
@@ -245,7 +242,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 func (c *call) reset(looks []look) error {
 	for i := range looks {
 		if l := &looks[i]; l.shared && l.record != nil {
-			if c.Policies[i].Algorithm.Look(&l.view, c.words(l, i), c.now); l.view.Used > 0 {
+			if c.Policies[i].Algorithm.Look(&l.view, l.words, c.now); l.view.Used > 0 {
 				return ErrSharedCount
 			}
 		}
@@ -256,7 +253,7 @@ func (c *call) reset(looks []look) error {
 				c.stripe.remove(t, slot)
 				c.store.removed(1)
 			}
-			l.record = nil
+			l.record, l.words = nil, none[:len(l.words)]
 		}
 	}
 	return nil
