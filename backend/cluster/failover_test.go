@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ const (
 	workers = 4
 	every   = 4 * time.Millisecond // a worker's calls
 	before  = 500 * time.Millisecond
-	after   = 2 * time.Second // from the promotion on
+	after   = 3 * time.Second // from the promotion on
 )
 
 var modes = []headgate.Policy{
@@ -65,11 +66,20 @@ func TestFailover(t *testing.T) {
 		fmt.Printf("%-10s %14d   %-9v  %17v   %11d   %v\n", r.how, r.errors, r.p99.Round(10*time.Microsecond), r.back.Round(time.Millisecond), r.wrong, r.longest.Round(time.Millisecond))
 		require.Zero(t, r.errors, "%s: errors of other nodes' keys", r.how)
 		require.Zero(t, r.wrong, "%s: decisions against the policy's own mode", r.how)
-		require.LessOrEqual(t, r.back, 1500*time.Millisecond, "%s: served again after the promotion", r.how)
+		require.LessOrEqual(t, r.back, 1500*time.Millisecond+servedBudget(), "%s: served again after the promotion", r.how)
 		if redistest.Long() { // one run's p99 on a busy machine says little
 			require.LessOrEqual(t, r.p99, rows[0].p99+time.Millisecond, "%s: p99 of other nodes' keys", r.how)
 		}
 	}
+}
+
+// servedBudget is the default at full length, and else one that other nodes' keys
+// keep on a busy machine.
+func servedBudget() time.Duration {
+	if redistest.Long() {
+		return cluster.DefaultBudget
+	}
+	return time.Second
 }
 
 // outcome is what one failover showed.
@@ -172,7 +182,7 @@ const stopKey = "stop"
 
 // load is what a process of the fleet does: keys of all slots, each mode.
 func load(t *testing.T) {
-	store := open(strings.Split(os.Getenv("ADDRS"), ","), nil)
+	store := open(strings.Split(os.Getenv("ADDRS"), ","), &cluster.Options{Budget: servedBudget()})
 	var limiters []*headgate.Limiter
 	for _, p := range modes {
 		l, err := headgate.New(store, []headgate.Policy{p}, nil)

@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -39,7 +40,7 @@ func healthy(t *testing.T) *faulttest.Healthy {
 		Open: func(pool faulttest.Pool) backend.Store {
 			o := p.options(c)
 			o.PoolSize, o.MaxActiveConns = pool.Size, pool.MaxActive
-			s := cluster.New(with{o}, &cluster.Options{Budget: budget()})
+			s := cluster.New(with{o}, &cluster.Options{Budget: cmp.Or(pool.Budget, budget())})
 			t.Cleanup(func() { _ = s.Close() })
 			return s
 		},

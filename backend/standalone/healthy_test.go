@@ -1,6 +1,7 @@
 package standalone_test
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func through(t *testing.T, proxy *redistest.Proxy, dial func(faulttest.Pool) *re
 			c := dial(p)
 			client = c
 			t.Cleanup(func() { _ = c.Close() })
-			return standalone.New(c, &standalone.Options{Budget: budget()})
+			return standalone.New(c, &standalone.Options{Budget: cmp.Or(p.Budget, budget())})
 		},
 		Idle: func(n int) {
 			for _, c := range connections(n) {
