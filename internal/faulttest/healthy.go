@@ -150,8 +150,7 @@ func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 		loop(128, 300*time.Millisecond, 0, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
 		h.Network.Set(redistest.Pass)
 	}
-	forget := time.AfterFunc(200*time.Millisecond, h.Network.Forget)
-	defer forget.Stop()
+	defer time.AfterFunc(200*time.Millisecond, h.Network.Forget).Stop()
 	loop(Callers, 2500*time.Millisecond, 2*time.Millisecond, func(ctx context.Context, c, i int) { _, _ = l.Allow(ctx, key(c, i, 20)) })
 	require.Positive(t, seen.undecided.Load())
 	took := time.Duration(seen.last.Load() - seen.first.Load())
@@ -165,10 +164,7 @@ func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 func (h *Healthy) LostReplies(t *testing.T, clients, callers int, d time.Duration) {
 	seen := &counts{begin: time.Now()}
 	var ls []*headgate.Limiter
-	budget := 2 * time.Second // a lost reply is the subject, not a late one
-	if redistest.Long() {
-		budget = 0
-	}
+	budget := time.Duration(redistest.Steps(2, 0)) * time.Second // a lost reply is the subject, not a late one
 	for range clients {
 		ls = append(ls, seen.limiter(t, h.Open(Pool{Budget: budget}), bucket))
 	}
@@ -253,10 +249,8 @@ func (h *Healthy) impatient(t *testing.T, callers int, d, deadline time.Duration
 	seen := &counts{begin: time.Now()}
 	l := seen.limiter(t, h.Open(Pool{}), bucket)
 	warm(t, seen, l)
-	others := Limiter(t, h.Open(Pool{}), bucket)
-	if o, err := l.With(bucket); err == nil {
-		others = o // on the same store, and so the same queue
-	}
+	others, err := l.With(bucket) // on the same store, and so the same queue
+	require.NoError(t, err)
 	var mu sync.Mutex
 	var waits []time.Duration
 	var running sync.WaitGroup
