@@ -14,8 +14,8 @@
 //     (counted once or not at all). The Result is nil beside an error, as before.
 //   - A denied key is denied from memory until it would pass, for 1 s at most.
 //     What another process does to it, as Reset, shows only then.
-//   - Counts are stored under other names: the first calls after a migration meet
-//     full buckets. What redis_rate stored expires by itself.
+//   - Counts are stored under other names: after a migration each key begins with
+//     a full bucket. What redis_rate stored expires by itself.
 //   - A bucket's level is stored in units, not as a time. After a change of a
 //     key's Rate or Burst what is used stays the same number of units.
 //   - AllowAtMost grants whole units, and takes several round trips where the

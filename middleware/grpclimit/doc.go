@@ -9,7 +9,7 @@
 //     is reached,
 //   - RESOURCE_EXHAUSTED with QuotaFailure, and without RetryInfo, where the
 //     call costs more than the limit can ever grant,
-//   - UNAVAILABLE with RetryInfo where nobody could count and a policy fails
+//   - UNAVAILABLE with RetryInfo where no store could count and a policy fails
 //     closed, and UNAVAILABLE without it where the store was closed,
 //   - CANCELED or DEADLINE_EXCEEDED where the client left first,
 //   - what the key function returned, or INTERNAL for an error without a status.

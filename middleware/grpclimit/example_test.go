@@ -43,7 +43,7 @@ func ExampleNewServer() {
 }
 
 func ExampleNewClient() {
-	wait, err := grpclimit.NewClient(nil, nil, nil) // counts nothing: obeys what the server says
+	wait, err := grpclimit.NewClient(nil, nil, nil) // counts nothing: obeys RetryInfo
 	if err != nil {
 		log.Fatal(err)
 	}

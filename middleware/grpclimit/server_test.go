@@ -211,9 +211,9 @@ func TestSkipAndCost(t *testing.T) {
 	for range 10 {
 		require.NoError(t, call("/s/free", 5))
 	}
-	require.NoError(t, call("/s/dear", 4))
-	require.Equal(t, codes.ResourceExhausted, status.Code(call("/s/dear", 2)))
-	require.NoError(t, call("/s/dear", 1))
+	require.NoError(t, call("/s/costly", 4))
+	require.Equal(t, codes.ResourceExhausted, status.Code(call("/s/costly", 2)))
+	require.NoError(t, call("/s/costly", 1))
 	require.NoError(t, call("/s/other", 5), "a method has a count of its own")
 }
 

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// maxPolicies is the maximum number of policy names that are told apart.
+// maxPolicies is the maximum number of policy names that metrics tell apart.
 const maxPolicies = 100
 
 // policies are those of the calls so far, by name, with the latest algorithm.
