@@ -25,7 +25,8 @@ type Options struct {
 	Interval time.Duration
 	// Reloaded, where it is not nil, is called after each change that Watch has
 	// seen: with nil when the new list is in use, else with the reason why the
-	// old one still is. One goroutine calls it. Parse and Load ignore it.
+	// old one still is. The goroutine that reads the file calls it, so it must not
+	// call Watcher.Close. Parse and Load ignore it.
 	Reloaded func(err error)
 }
 

@@ -114,6 +114,9 @@ func TestUsage(t *testing.T) {
 		args []string
 	}{
 		{"want one of them", []string{"ping", "-cluster", "-sentinel", "a"}},
+		{"at least 1", []string{"top", "-n", "-1"}},
+		{"at least 1", []string{"top", "-sample", "0"}},
+		{"want one of them", []string{"peek", "a", "-plan", "free", "-tenant", "acme"}},
 		{"prefix", []string{"ping", "-prefix", "{"}},
 		{"budget", []string{"ping", "-timeout", "1h"}},
 		{"budget", []string{"ping", "-timeout", "1h", "-cluster"}},

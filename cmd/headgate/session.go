@@ -65,6 +65,10 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 func (s *session) open() error {
 	url := cmp.Or(s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379")
 	switch {
+	case s.rows < 1 || s.sample < 1:
+		return errors.New("-n and -sample: want at least 1")
+	case s.plan != "" && s.tenant != "":
+		return errors.New("-plan and -tenant: want one of them")
 	case s.cluster && s.sentinel != "":
 		return errors.New("-cluster and -sentinel: want one of them")
 	case s.cluster:

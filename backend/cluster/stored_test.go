@@ -1,0 +1,88 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestKeysAndStored: what limiters counted is found by name, and the search ends
+// where the caller ends it.
+func TestKeysAndStored(t *testing.T) {
+	c := redistest.StartCluster(t)
+	s := cluster.New(c.Client(t), &cluster.Options{Budget: 10 * time.Second})
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	l, err := headgate.New(s, []headgate.Policy{
+		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(9)), OnFailure: headgate.FailClosed, Shards: 2},
+	}, nil)
+	require.NoError(t, err)
+	for i := range 50 {
+		_, err := l.Allow(t.Context(), fmt.Sprint("user:", i))
+		require.NoError(t, err)
+	}
+	seen := map[string]bool{}
+	for k, err := range s.Keys(t.Context(), "user:4") {
+		require.NoError(t, err)
+		require.NotEmpty(t, k.Sub)
+		seen[k.Key] = true
+	}
+	require.Len(t, seen, 11, "user:4 and user:40 to user:49")
+	for range s.Keys(t.Context(), "") {
+		break
+	}
+	parts, err := s.Stored(t.Context(), "user:4")
+	require.NoError(t, err)
+	require.Len(t, parts, 1)
+	require.Equal(t, "api", parts[0].Policies[0].Name)
+	require.Equal(t, algo.KindFixedWindow, parts[0].Policies[0].Algorithm.Kind())
+	parts, err = s.Stored(t.Context(), "nobody")
+	require.NoError(t, err)
+	require.Empty(t, parts)
+}
+
+// TestKeysAndStoredRefuse: an error, and one only.
+func TestKeysAndStoredRefuse(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	closed, err := cluster.Open([]string{"127.0.0.1:1"}, nil)
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	open, err := cluster.Open([]string{"127.0.0.1:1"}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, open.Close()) })
+	for name, c := range map[string]struct {
+		store *cluster.Store
+		ctx   context.Context
+		want  error
+	}{
+		"zero":        {&cluster.Store{}, t.Context(), &backend.InvalidError{}},
+		"closed":      {closed, t.Context(), backend.ErrClosed},
+		"nil context": {open, nil, &backend.InvalidError{}},
+		"ended":       {open, ended, context.Canceled},
+		"dead":        {open, t.Context(), backend.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.store.Stored(c.ctx, "a")
+			errs := []error{err}
+			for _, err := range c.store.Keys(c.ctx, "") {
+				errs = append(errs, err)
+			}
+			require.Len(t, errs, 2)
+			for _, err := range errs {
+				if _, ok := c.want.(*backend.InvalidError); ok {
+					require.ErrorAs(t, err, new(*backend.InvalidError))
+				} else {
+					require.ErrorIs(t, err, c.want)
+				}
+			}
+		})
+	}
+}

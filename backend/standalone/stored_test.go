@@ -1,0 +1,82 @@
+package standalone_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestKeysAndStored: what limiters counted is found by name, and the search ends
+// where the caller ends it.
+func TestKeysAndStored(t *testing.T) {
+	server := redistest.Start(t)
+	s := standalone.New(server.Client(t), unhurried)
+	l, err := headgate.New(s, []headgate.Policy{
+		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(9)), OnFailure: headgate.FailClosed, Shards: 2},
+	}, nil)
+	require.NoError(t, err)
+	for i := range 50 {
+		_, err := l.Allow(t.Context(), fmt.Sprint("user:", i))
+		require.NoError(t, err)
+	}
+	seen := map[string]bool{}
+	for k, err := range s.Keys(t.Context(), "user:4") {
+		require.NoError(t, err)
+		require.NotEmpty(t, k.Sub)
+		seen[k.Key] = true
+	}
+	require.Len(t, seen, 11, "user:4 and user:40 to user:49")
+	for range s.Keys(t.Context(), "") {
+		break
+	}
+	parts, err := s.Stored(t.Context(), "user:4")
+	require.NoError(t, err)
+	require.Len(t, parts, 1)
+	require.Equal(t, "api", parts[0].Policies[0].Name)
+	require.Equal(t, algo.KindFixedWindow, parts[0].Policies[0].Algorithm.Kind())
+	parts, err = s.Stored(t.Context(), "nobody")
+	require.NoError(t, err)
+	require.Empty(t, parts)
+}
+
+// TestKeysAndStoredRefuse: an error, and one only.
+func TestKeysAndStoredRefuse(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	closed := standalone.New(redistest.Start(t).Client(t), nil)
+	require.NoError(t, closed.Close())
+	open := standalone.New(redistest.Start(t).Client(t), nil)
+	for name, c := range map[string]struct {
+		store *standalone.Store
+		ctx   context.Context
+		want  error
+	}{
+		"zero":        {&standalone.Store{}, t.Context(), &backend.InvalidError{}},
+		"closed":      {closed, t.Context(), backend.ErrClosed},
+		"nil context": {open, nil, &backend.InvalidError{}},
+		"ended":       {open, ended, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := c.store.Stored(c.ctx, "a")
+			errs := []error{err}
+			for _, err := range c.store.Keys(c.ctx, "") {
+				errs = append(errs, err)
+			}
+			require.Len(t, errs, 2)
+			for _, err := range errs {
+				if _, ok := c.want.(*backend.InvalidError); ok {
+					require.ErrorAs(t, err, new(*backend.InvalidError))
+				} else {
+					require.ErrorIs(t, err, c.want)
+				}
+			}
+		})
+	}
+}
