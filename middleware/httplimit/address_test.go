@@ -184,6 +184,8 @@ func TestTrustedRefuses(t *testing.T) {
 		require.Error(t, TrustedProxies(cidrs...).err, "%v", cidrs)
 		require.Error(t, TrustedForwarders(cidrs...).err, "%v", cidrs)
 	}
+	link := &http.Request{RemoteAddr: "[fe80::9%eth0]:80", Header: http.Header{"X-Forwarded-For": {"192.0.2.1"}}}
+	require.Equal(t, "ip:192.0.2.1", keyOf(TrustedProxies("fe80::9"), link), "a proxy on this link, whatever the zone")
 	for _, cidr := range []string{"10.9.9.9/8", "::ffff:10.0.0.0/104", "::ffff:10.1.2.3", "10.1.2.3"} {
 		k := TrustedProxies(cidr)
 		require.NoError(t, k.err, cidr)

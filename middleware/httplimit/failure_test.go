@@ -1,6 +1,9 @@
 package httplimit
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -63,6 +66,23 @@ func TestRedisDies(t *testing.T) {
 	require.Equal(t, 429, w.Code)
 	require.Equal(t, "4", w.Header().Get("Retry-After"), "15 a minute")
 	require.Equal(t, []string{"minute"}, readProblem(t, w).Violated)
+}
+
+// TestClientLeavesWhileRedisHangs: neither 429 nor 503.
+func TestClientLeavesWhileRedisHangs(t *testing.T) {
+	server := redistest.Start(t)
+	store, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	h := wrap(t, limiter(t, store, policy("p", algo.FixedWindow(algo.PerMinute(9)))), RemoteAddr(), nil)
+	require.Equal(t, 204, get(h).Code)
+	server.Stop()
+	t.Cleanup(server.Cont)
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	w := send(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	require.Equal(t, statusClientLeft, w.Code)
+	require.Empty(t, w.Header())
 }
 
 // TestRedisNeverThere: nobody listens on port 1.

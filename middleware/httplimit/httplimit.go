@@ -163,7 +163,6 @@ func (m *middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 		}
 		call.Key = emptyKey
 	}
-	clear(s.each)
 	call.Each = s.each
 	d, err := m.limiter.Do(r.Context(), call)
 	if err != nil {
@@ -245,7 +244,7 @@ func putShared(h http.Header, name string, shared []string) {
 		}
 	}
 	if lines == nil {
-		h[name] = shared[:1:1] // so that an append copies it
+		h[name] = shared // of capacity 1, so that an append copies it
 		return
 	}
 	h[name] = append(lines, shared[0])

@@ -293,6 +293,23 @@ func TestSharedLinesAreCopied(t *testing.T) {
 	}
 }
 
+// TestLargeBuffersAreNotKept: a header of 64 KiB does not stay in the pool.
+func TestLargeBuffersAreNotKept(t *testing.T) {
+	s := &scratch{buf: make([]byte, 64<<10)}
+	new(middleware).release(s)
+	require.Nil(t, s.buf)
+}
+
+// TestZeroDecision is a denial, and not one that asks for a request at once.
+func TestZeroDecision(t *testing.T) {
+	w := httptest.NewRecorder()
+	m := &middleware{Options: Options{OnDenied: func(w http.ResponseWriter, _ *http.Request, d Denial) { d.Write(w) }}}
+	m.deny(w, nil, nil, headgate.Decision{})
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
+	require.Empty(t, readProblem(t, w).Violated)
+	require.Contains(t, w.Body.String(), `"violated-policies":[]`)
+}
+
 // TestWriterIsHandedOn: a handler keeps Flusher, Hijacker and what else the
 // ResponseWriter is.
 func TestWriterIsHandedOn(t *testing.T) {

@@ -18,10 +18,15 @@ type limitItem struct {
 
 // parseLimits reads the lines of RateLimit or RateLimit-Policy by any draft
 // since the fields are lists: of strings or tokens, with r and t or a and w. A
-// malformed field is nothing at all, as the draft demands.
+// malformed field is nothing at all, as the draft demands, and so is one longer
+// than a server has reason to send.
 func parseLimits(lines []string) []limitItem {
+	const longest = 8 << 10
 	var items []limitItem
 	p := &fieldParser{strings.Join(lines, ","), true}
+	if len(p.s) > longest {
+		return nil
+	}
 	for p.spaces(); p.ok && p.s != ""; p.spaces() {
 		if p.take(',') { // an empty element, or the one that joins the lines
 			continue

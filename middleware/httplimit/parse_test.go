@@ -40,7 +40,8 @@ func TestParseLimits(t *testing.T) {
 		{[]string{`"p";pk=:abc`}, nil},
 		{[]string{"\"p\x00\";r=1"}, nil},
 		{[]string{`"p\x";r=1`}, nil},
-		{[]string{`limit=100, remaining=50, reset=30`}, nil}, // a dictionary, by a draft before
+		{[]string{`limit=100, remaining=50, reset=30`}, nil},  // a dictionary, by a draft before
+		{[]string{strings.Repeat(`"p";r=1;t=2,`, 1000)}, nil}, // too long
 		{[]string{strings.Repeat(",", 64<<10)}, nil},
 		{[]string{`"` + strings.Repeat("x", 64<<10)}, nil},
 	} {
@@ -89,7 +90,8 @@ func FuzzAddress(f *testing.F) {
 		for _, k := range []struct {
 			Key
 			header, own string
-		}{{TrustedProxies(proxies...), "X-Forwarded-For", "192.0.2.1"}, {TrustedForwarders(proxies...), "Forwarded", "for=192.0.2.1"}} {
+		}{{TrustedProxies(proxies...), "X-Forwarded-For", "192.0.2.1"}, {TrustedForwarders(proxies...), "Forwarded", "for=192.0.2.1"},
+			{TrustedForwarders(proxies...), "Forwarded", `proto=https;for="192.0.2.1:80"`}} {
 			// Whatever a client sends, the proxy appends the client's address.
 			r := &http.Request{RemoteAddr: "10.0.0.1:80", Header: http.Header{k.header: {s + ", " + k.own}}}
 			require.Equal(t, "ip:192.0.2.1", keyOf(k.Key, r))

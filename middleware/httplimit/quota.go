@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	mostQuotas  = 32             // per scope: what a server may make a client keep
 	longestHold = 24 * time.Hour // a server is asked again after that, whatever it said
 	longestPace = time.Second    // between two requests while units are left
 	denialHold  = time.Second    // at least, so that Retry-After: 0 is no loop
@@ -183,6 +184,9 @@ func (s *scope) deny(status int, until time.Time) {
 func (s *scope) update(t ticket, item limitItem, tops []limitItem, now time.Time) {
 	i := slices.IndexFunc(s.mu.quotas, func(q quota) bool { return q.policy == item.policy })
 	if i < 0 {
+		if len(s.mu.quotas) == mostQuotas {
+			return
+		}
 		s.mu.quotas = append(s.mu.quotas, quota{policy: item.policy, last: now})
 		i = len(s.mu.quotas) - 1
 	}

@@ -19,10 +19,10 @@ const DefaultMaxWait = time.Minute
 // denied. The zero Transport is ready to use. It is safe for concurrent use; do
 // not copy it or change its fields once it is used.
 //
-// While the RateLimit field shows that few units are left, requests wait for
-// each other so that the units last for the window; with none left they wait for
-// the window's end. Each request is taken to cost one unit. Requests are sent in
-// the order in which they come.
+// While the RateLimit field shows less than half of a quota, requests are spread
+// over its window, with at most a second between two; with no unit left they
+// wait for the window's end. Each request is taken to cost one unit. Requests
+// are sent in the order in which they come.
 //
 // After a 429, or a 503 with Retry-After, no request is sent before the time
 // that the server named, for a day at most; then one, and the others once that
@@ -75,7 +75,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		resp, err = t.base().RoundTrip(next)
 		now := time.Now()
 		s.finish(k, resp, now, t.Limiter == nil)
-		if err != nil {
+		if err != nil || resp == nil {
 			return resp, err // the base's, as it is
 		}
 		if next = c.again(r, resp, now); next == nil {

@@ -430,6 +430,22 @@ func TestIgnores(t *testing.T) {
 	}
 }
 
+// TestBoundedPolicies: a server can't make a client keep more and more.
+func TestBoundedPolicies(t *testing.T) {
+	n := 0
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 100 {
+			n++
+			w.Header().Add("RateLimit", `"p`+strconv.Itoa(n)+`";r=9;t=86400`)
+		}
+	})
+	tr := &Transport{Base: &wire{h, 0}}
+	for range 10 {
+		do(t, tr, getRequest(t))
+	}
+	require.Len(t, tr.mu.scopes["http://server.test"].mu.quotas, mostQuotas)
+}
+
 // TestScopes: servers do not hold each other back, and idle ones are forgotten.
 func TestScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
