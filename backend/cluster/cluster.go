@@ -48,7 +48,7 @@ const DefaultBudget = 100 * time.Millisecond
 // share it: it is safe for concurrent use.
 type Store struct {
 	top    *topology
-	set    wire.Settings
+	set    batch.Settings
 	err    error // of the arguments of New; Check returns it
 	shared layer.Shared
 }
@@ -66,11 +66,13 @@ func New(client Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{}
-	s.set = wire.Settings{Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared}
+	s.set = batch.Settings{
+		Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
+	}
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
 	if s.err = s.check(client); s.err == nil {
-		s.top = newTopology(client, s.set, opts.DisableBatching)
+		s.top = newTopology(client, s.set)
 		s.shared.Clock = s.top.now
 	}
 	return s

@@ -6,14 +6,14 @@ import (
 	"fmt"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
 // MinRedisVersion is the lowest version of Redis that the store works with.
-const MinRedisVersion = wire.Oldest
+const MinRedisVersion = batch.MinRedisVersion
 
 // Ping checks that each primary is fit to serve: reachable, new enough, and that
 // its user has each right that the scripts need, SCRIPT LOAD too. A missing
@@ -22,7 +22,7 @@ const MinRedisVersion = wire.Oldest
 // where cluster-require-full-coverage makes every node refuse while one primary
 // is missing.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
-	return wire.Within(ctx, s.ping)
+	return batch.Within(ctx, s.ping)
 }
 
 func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
@@ -52,21 +52,21 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 }
 
 func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err error) {
-	info, err := wire.ReadInfo(ctx, n.client, n.addr)
+	info, err := batch.ReadInfo(ctx, n.client, n.addr)
 	if err != nil {
 		return nil, err
 	}
-	if err := info.Fit(); err != nil {
+	if err := info.Check(); err != nil {
 		return nil, err
 	}
 	key := s.top.keyOf(n)
-	if err := wire.Rights(ctx, n.client, n.addr, s.set.Prefix, wire.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil { // mutant: ping-each-primary
+	if err := batch.Rights(ctx, n.client, n.addr, s.set.Prefix, slot.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil { // mutant: ping-each-primary
 		return nil, err
 	}
-	if _, err := layer.Ask(ctx, s, wire.Probe(key)); err != nil {
+	if _, err := layer.Ask(ctx, s, batch.Probe(key)); err != nil {
 		return nil, err
 	}
-	slow, err := wire.Slow(ctx, n.client, n.addr, s.set.Budget)
+	slow, err := batch.Slow(ctx, n.client, n.addr, s.set.Budget)
 	for _, w := range []string{info.Evicts(), coverage(ctx, n.client), slow} {
 		if w != "" {
 			warnings = append(warnings, w)
@@ -88,8 +88,8 @@ func coverage(ctx context.Context, c *redis.Client) string {
 // keyOf returns a key for Ping that lies on the node.
 func (t *topology) keyOf(n *node) (key string) {
 	for i := range slot.Count {
-		key = fmt.Sprint(wire.PingKey, i)
-		if t.owner[slot.Of(wire.Tag(key, ""))].Load() == n {
+		key = fmt.Sprint(batch.PingKey, i)
+		if t.owner[slot.Of(slot.Tag(key, ""))].Load() == n {
 			break
 		}
 	}

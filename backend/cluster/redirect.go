@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/redis/go-redis/v9"
 )
 
-// Next returns the slot's node, or the one that a reply redirects to; see wire.Ways.
-func (t *topology) Next(ctx context.Context, slot int, at *wire.Server, err error) (*wire.Server, bool, error) {
+// Next returns the slot's node, or the one that a reply redirects to; see batch.Router.
+func (t *topology) Next(ctx context.Context, slot int, at *batch.Server, err error) (*batch.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
 		n, err := t.redirected(announced(addr, at.Node()))
 		if err != nil {
@@ -36,7 +36,7 @@ func (t *topology) Next(ctx context.Context, slot int, at *wire.Server, err erro
 }
 
 // Failed reloads the slots: the node may have been replaced.
-func (t *topology) Failed(*wire.Server) { t.refresh() }
+func (t *topology) Failed(*batch.Server) { t.refresh() }
 
 // redirect returns where a MOVED or ASK reply points to.
 func redirect(err error) (addr string, asking bool) {
@@ -54,7 +54,7 @@ func redirect(err error) (addr string, asking bool) {
 // nodeOptions returns the options of one node's client: the user's credentials,
 // transport and pool, and the timeouts of a store that Headgate opens.
 func nodeOptions(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
-	return wire.Tuned(&redis.Options{
+	return batch.ClientOptions(&redis.Options{
 		Addr:                         addr,
 		ClientName:                   o.ClientName,
 		Dialer:                       o.Dialer,

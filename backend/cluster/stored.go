@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 )
 
 // Keys returns the stored keys whose limited key begins with prefix, for tools
@@ -19,7 +19,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.Store
 		nodes, err := s.inspect(ctx)
 		for i, more := 0, true; more && err == nil && i < len(nodes); i++ {
 			n := nodes[i]
-			more, err = s.set.Prefix.Keys(ctx, n.client, n.addr, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
+			more, err = batch.Keys(ctx, n.client, n.addr, s.set.Prefix, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
 		}
 		if err != nil {
 			yield(backend.StoredKey{}, err)
@@ -31,7 +31,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.Store
 // sub-key where limiters spread it. It looks for them as Keys does.
 func (s *Store) Stored(ctx context.Context, key string) ([]backend.Stored, error) {
 	nodes, err := s.inspect(ctx)
-	parts := wire.Parts{}
+	parts := batch.Parts{}
 	for i := 0; err == nil && i < len(nodes); i++ {
 		err = parts.Add(ctx, nodes[i].client, nodes[i].addr, s.set.Prefix, key)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
@@ -22,8 +21,7 @@ import (
 // decisions.
 type topology struct {
 	opts  redis.ClusterOptions
-	set   wire.Settings
-	alone bool             // see Options
+	set   batch.Settings
 	now   func() time.Time // nil in production
 	keeps time.Duration    // see remembered
 	owner [slot.Count]atomic.Pointer[node]
@@ -44,7 +42,7 @@ type topology struct {
 type node struct {
 	addr   string // as the cluster announces it
 	client *redis.Client
-	server *wire.Server
+	server *batch.Server
 	queue  *batch.Queue
 }
 
@@ -60,8 +58,8 @@ const (
 // does not: a new primary has no slots while it imports its first one.
 var remembered = time.Minute
 
-func newTopology(client Client, set wire.Settings, alone bool) *topology {
-	t := &topology{opts: *client.Options(), set: set, alone: alone, keeps: remembered, begin: time.Now()}
+func newTopology(client Client, set batch.Settings) *topology {
+	t := &topology{opts: *client.Options(), set: set, keeps: remembered, begin: time.Now()}
 	if v, ok := client.(testclock.Cluster); ok {
 		t.now = v.Now
 	}
@@ -118,12 +116,12 @@ func (t *topology) dial(addr string) (*node, error) {
 	if n.client == nil {
 		return nil, fmt.Errorf("ClusterOptions.NewClient returned no client for %s", addr)
 	}
-	var c wire.Client = n.client
+	var c batch.Client = n.client
 	if t.now != nil {
 		c = testclock.Client{Processor: n.client, Now: t.now}
 	}
-	n.server = wire.NewServer(c, addr, t.set)
-	n.queue = batch.New(n.server, t, t.set.Budget, t.alone)
+	n.server = batch.NewServer(c, addr, t.set)
+	n.queue = batch.NewQueue(n.server, t)
 	return n, nil
 }
 
@@ -152,7 +150,7 @@ func (t *topology) find(ctx context.Context, s int) (*node, error) {
 		t.renew()
 		return n, nil
 	}
-	within, cancel := context.WithTimeout(ctx, wire.Deadline(0, t.set.Budget))
+	within, cancel := context.WithTimeout(ctx, batch.Deadline(0, t.set.Budget))
 	defer cancel()
 	n, err := t.of(within, s)
 	switch {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,7 +23,7 @@ func Open(url string, opts *Options) (*Store, error) {
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
 	}
-	client := &lazy{addr: o.Addr, poolSize: o.PoolSize, client: sync.OnceValue(func() *redis.Client { return redis.NewClient(wire.Tuned(o, budget)) })}
+	client := &lazy{addr: o.Addr, poolSize: o.PoolSize, client: sync.OnceValue(func() *redis.Client { return redis.NewClient(batch.ClientOptions(o, budget)) })}
 	s := New(client, opts)
 	s.owned = client
 	if s.err != nil {

@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // MinRedisVersion is the lowest version of Redis that the store works with.
-const MinRedisVersion = wire.Oldest
+const MinRedisVersion = batch.MinRedisVersion
 
 // Ping checks that the server is fit to serve: reachable, new enough, a primary,
 // no member of a cluster, and that its user has each right that the scripts
@@ -17,7 +18,7 @@ const MinRedisVersion = wire.Oldest
 // where the server may evict counts, and where the round trip takes over a
 // quarter of the budget.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
-	return wire.Within(ctx, s.ping)
+	return batch.Within(ctx, s.ping)
 }
 
 func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
@@ -27,11 +28,11 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if s.shared.Closed.Load() {
 		return nil, backend.ErrClosed
 	}
-	info, err := wire.ReadInfo(ctx, s.client, s.node)
+	info, err := batch.ReadInfo(ctx, s.client, s.node)
 	if err != nil {
 		return nil, err
 	}
-	if err := info.Fit(); err != nil {
+	if err := info.Check(); err != nil {
 		return nil, err
 	}
 	if info["cluster_enabled"] == "1" {
@@ -40,13 +41,13 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if w := info.Evicts(); w != "" {
 		warnings = append(warnings, w)
 	}
-	if err := wire.Rights(ctx, s.client, s.node, s.set.Prefix, wire.Tag(wire.PingKey, "")); err != nil {
+	if err := batch.Rights(ctx, s.client, s.node, s.set.Prefix, wire.Tag(batch.PingKey, "")); err != nil {
 		return warnings, err
 	}
-	if _, err := layer.Ask(ctx, s, wire.Probe(wire.PingKey)); err != nil {
+	if _, err := layer.Ask(ctx, s, batch.Probe(batch.PingKey)); err != nil {
 		return warnings, err
 	}
-	slow, err := wire.Slow(ctx, s.client, s.node, s.set.Budget)
+	slow, err := batch.Slow(ctx, s.client, s.node, s.set.Budget)
 	if slow != "" {
 		warnings = append(warnings, slow)
 	}

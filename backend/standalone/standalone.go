@@ -58,7 +58,7 @@ const DefaultBudget = 100 * time.Millisecond
 type Store struct {
 	client Client
 	owned  *lazy // the client that Open made, to be closed
-	set    wire.Settings
+	set    batch.Settings
 	node   string // names the server's circuit
 	queue  *batch.Queue
 	err    error // of the arguments of New; Check returns it
@@ -72,7 +72,9 @@ func New(client Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{client: client}
-	s.set = wire.Settings{Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared}
+	s.set = batch.Settings{
+		Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
+	}
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
 	if v, ok := client.(testclock.Client); ok {
@@ -83,7 +85,7 @@ func New(client Client, opts *Options) *Store {
 	}
 	if s.err == nil {
 		s.node = cmp.Or(opts.Name, address(client))
-		s.queue = batch.New(wire.NewServer(client, s.node, s.set), nil, s.set.Budget, opts.DisableBatching)
+		s.queue = batch.NewQueue(batch.NewServer(client, s.node, s.set), nil)
 	}
 	return s
 }

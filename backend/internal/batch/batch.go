@@ -2,16 +2,13 @@ package batch
 
 import (
 	"errors"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
 )
 
-// The bounds of a batch: what one round trip may cost the server, while
-// everybody else waits for it.
+// The bounds of a batch: what one round trip may cost the server while all
+// others wait for it.
 const (
 	maxGroups   = 128
 	maxPolicies = 256  // of all groups
@@ -20,35 +17,25 @@ const (
 
 // batch is the calls of one round trip.
 type batch struct {
-	q        *Queue
-	trip     *wire.Trip
-	deadline time.Duration // of its first call's budget
-	first    time.Duration // when that came
+	budget     time.Duration
+	single     bool          // it takes one call
+	link, mean time.Duration // how long a round trip takes at least, and on average
 
-	// The last group of each tag, by one more than its index, and for each group
-	// the one of its tag before it.
-	named map[string]int
-	twins []int
+	groups   []*group
+	byKey    map[groupKey]*group
+	calls    int
+	policies int           // of the groups
+	first    time.Duration // when its first call came, as now
 
-	link, mean    time.Duration // how long a round trip takes at least, and on average
-	calls, groups int
-	policies      int // of its groups
-
-	overdue, expired func() // made once
+	overdue, over bool // guarded by the queue's lock
 }
 
-// batches are the ones that are not in use.
-var batches sync.Pool
-
-func newBatch(q *Queue) *batch {
-	b, _ := batches.Get().(*batch)
-	if b == nil {
-		b = &batch{trip: &wire.Trip{}, named: map[string]int{}}
-		b.overdue, b.expired = func() { b.q.late() }, b.expire
-	}
-	b.q, b.calls, b.groups, b.policies = q, 0, 0, 0
-	b.link, b.mean = 0, 0
-	return b
+// groupKey is what the calls of a group have in common.
+type groupKey struct {
+	tag    string
+	op     backend.Op
+	list   *backend.Policy
+	length int
 }
 
 var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could not be answered in time"))
@@ -59,11 +46,11 @@ func (b *batch) take(pending list, now time.Duration) (rest list) {
 	for c := pending.first; c != nil; {
 		next := c.next
 		switch {
-		case c.Left(): // mutant: left-calls-not-sent
+		case c.left(): // mutant: left-calls-not-sent
 		case b.late(c, now): // mutant: late-calls-refused
-			c.Refuse(errLate)
+			c.refuse(errLate)
 		case b.join(c):
-			if b.q.alone {
+			if b.single {
 				return list{next, pending.last}
 			}
 		default:
@@ -87,78 +74,22 @@ func (b *batch) late(c *call, now time.Duration) bool {
 // is that of all.
 func (b *batch) join(c *call) bool {
 	if b.calls == 0 {
-		b.first, b.deadline = c.came, wire.Deadline(c.came, b.q.budget)
-	} else if b.calls >= maxCalls || c.came-b.first > b.q.budget/8 {
+		b.first = c.came
+	} else if b.calls >= maxCalls || c.came-b.first > b.budget/8 {
 		return false
 	}
-	if g := b.group(c); g != nil {
-		g.Takes = append(g.Takes, &c.Take)
-		b.calls++
-		return true
-	}
-	if b.groups > 0 && (b.groups >= maxGroups || b.policies+len(c.policies) > maxPolicies) {
-		return false
-	}
-	b.add(c)
-	return true
-}
-
-// add adds a group.
-func (b *batch) add(c *call) {
-	g := b.trip.Add()
-	g.Op, g.Key, g.Tag, g.Slot, g.Policies = c.op, c.key, c.tag, c.slot, c.policies
-	g.Takes = append(g.Takes, &c.Take)
-	b.twins = append(b.twins[:b.groups], b.named[c.tag])
-	b.named[c.tag] = b.groups + 1
-	b.calls++
-	b.groups++
-	b.policies += len(c.policies)
-}
-
-// group returns the group that c may join: its key's calls for one operation by
-// one list of policies.
-func (b *batch) group(c *call) *wire.Group {
-	for i := b.named[c.tag]; i > 0; i = b.twins[i-1] { // mutant: group-after-others
-		g := b.trip.Groups()[i-1]
-		if g.Op == c.op && len(g.Policies) == len(c.policies) && &g.Policies[0] == &c.policies[0] { // mutant: groups-by-op-and-list
-			return g
+	key := groupKey{c.tag, c.op, &c.policies[0], len(c.policies)} // mutant: groups-by-op-and-list
+	g := b.byKey[key]
+	if g == nil {
+		if b.calls > 0 && (len(b.groups) >= maxGroups || b.policies+len(c.policies) > maxPolicies) {
+			return false
 		}
+		g = newGroup(c)
+		b.byKey[key] = g
+		b.groups = append(b.groups, g)
+		b.policies += len(c.policies)
 	}
-	return nil
-}
-
-// fly makes the round trip and reports whether the caller is to run the batch
-// that leaves next.
-func (b *batch) fly() bool {
-	q, calls, groups, begin := b.q, b.calls, b.groups, wire.Now()
-	flight := wire.Flight{Server: q.server, Ways: q.ways, Begin: begin, Deadline: b.deadline, Expired: b.expired, Overdue: b.overdue}
-	q.mu.Lock()
-	flight.Late = begin + q.mu.trips.overdue(q.budget)
-	q.mu.Unlock()
-	end := b.trip.Fly(&flight)
-	if end.Expired {
-		return false // expire has let the next batch leave, or will
-	}
-	if end.Took > 0 {
-		q.note(wire.Now(), calls, groups, end.Took)
-		q.server.Answered(calls, groups, end.Took)
-	}
-	if end.Reusable {
-		clear(b.named)
-		batches.Put(b)
-	}
-	if calls > 1 {
-		// Callers that have just been answered may call again at once: they join
-		// the batch that leaves next.
-		runtime.Gosched()
-	}
-	return q.landed(end.Late)
-}
-
-// expire runs when the deadline of a batch has passed. The client may hang for
-// longer, but nobody waits for it.
-func (b *batch) expire() {
-	if b.q.landed(b.trip.Overran()) {
-		b.q.run()
-	}
+	g.add(c)
+	b.calls++
+	return true
 }

@@ -7,8 +7,19 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Relaxed is how many batches may be in flight while they carry few calls.
-const Relaxed = relaxed
+// Many is how many batches may be in flight while they carry few calls.
+const Many = many
+
+// NoRouter leads to no other server, and makes a command of each group.
+type NoRouter struct{ *Server }
+
+// Next is the server itself.
+func (r NoRouter) Next(context.Context, int, *Server, error) (*Server, bool, error) {
+	return r.Server, false, nil
+}
+
+// Failed has nothing to do where there is no other server.
+func (NoRouter) Failed(*Server) {}
 
 // SetMaxCallers makes n calls fill a queue.
 func SetMaxCallers(t *testing.T, n int64) {

@@ -3,9 +3,8 @@ package batch
 import (
 	"context"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Call is one of several requests that are sent at once.
@@ -14,41 +13,40 @@ type Call struct {
 	Tag     string
 	Slot    int
 	Request *backend.Request
+
+	call *call
 }
 
 // DoAll decides the calls in one round trip per server, in parallel, and writes
 // their answers.
-func DoAll(ctx context.Context, requests []Call, answers []layer.Answer) {
+func DoAll(ctx context.Context, calls []Call, answers []layer.Answer) {
 	done := ctx.Done()
-	sent := make([]*call, len(requests))
-	for i := range requests {
-		r := &requests[i]
-		if r.Queue == nil {
-			continue
+	for i := range calls {
+		if c := &calls[i]; c.Queue != nil {
+			c.call = newCall(ctx, c.Tag, c.Slot, c.Request, c.Queue.budget)
+			_, answers[i].Err = c.Queue.push(c.call, false)
 		}
-		sent[i] = newCall(ctx, r.Tag, r.Slot, r.Request, r.Queue.budget)
-		_, answers[i].Err = r.Queue.push(sent[i], false)
 	}
-	for i := range requests { // after all are pending, so that they leave together
-		if q := requests[i].Queue; q != nil && q.start() {
+	for i := range calls { // after all are pending, so that they leave together
+		if q := calls[i].Queue; q != nil && q.leaves() {
 			go q.run()
 		}
 	}
-	for i := range requests {
-		r, a := &requests[i], &answers[i]
-		if r.Queue == nil {
+	for i := range calls {
+		c, a := &calls[i], &answers[i]
+		if c.Queue == nil {
 			continue
 		}
 		if a.Err == nil {
-			a.Err = sent[i].Wait(ctx, done, r.Request.Op)
-			r.Queue.callers.Add(-1)
+			a.Err = c.call.wait(ctx, done)
+			c.Queue.callers.Add(-1)
 		}
-		a.Err = sent[i].answer(r.Request, &a.Decision, a.Err)
+		a.Err = c.call.decide(c.Request, &a.Decision, a.Err)
 	}
 }
 
-// start is place for a caller without the lock.
-func (q *Queue) start() bool {
+// leaves is place for a caller without the lock.
+func (q *Queue) leaves() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.place()

@@ -79,15 +79,15 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 // node.
 func gated(t *testing.T, apart bool) (*batch.Queue, *gate) {
 	g := &gate{}
-	c := redistest.Start(t).Client(t, func(o *redis.Options) { o.PoolSize = batch.Relaxed })
+	c := redistest.Start(t).Client(t, func(o *redis.Options) { o.PoolSize = batch.Many })
 	c.AddHook(g)
 	const budget = 10 * time.Second
-	s := wire.NewServer(c, "node", wire.Settings{Prefix: wire.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}})
-	var ways wire.Ways
+	s := batch.NewServer(c, "node", batch.Settings{Prefix: wire.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}})
+	var router batch.Router
 	if apart {
-		ways = s
+		router = batch.NoRouter{Server: s}
 	}
-	return batch.New(s, ways, budget, false), g
+	return batch.NewQueue(s, router), g
 }
 
 // fill holds as many batches as may be in flight: later calls are pending until
@@ -97,7 +97,7 @@ func fill(t *testing.T, q *batch.Queue, g *gate) (landed func()) {
 	require.NoError(t, err)
 	g.shut()
 	var flights sync.WaitGroup
-	for i := range batch.Relaxed {
+	for i := range batch.Many {
 		flights.Add(1)
 		go func() {
 			defer flights.Done()
@@ -211,6 +211,6 @@ func TestGroups(t *testing.T) {
 	g.open()
 	landed()
 	running.Wait()
-	require.True(t, g.holds(batch.Relaxed+1))
-	require.False(t, g.holds(batch.Relaxed+2), "one batch took all")
+	require.True(t, g.holds(batch.Many+1))
+	require.False(t, g.holds(batch.Many+2), "one batch took all")
 }

@@ -18,9 +18,9 @@ const (
 // noted returns trips after a hundred round trips of one kind, over a link.
 func noted(link time.Duration, calls, groups int, took time.Duration) *trips {
 	t := &trips{}
-	t.note(0, 1, 1, link)
+	t.add(0, 1, 1, link)
 	for range 100 {
-		t.note(0, calls, groups, took)
+		t.add(0, calls, groups, took)
 	}
 	return t
 }
@@ -35,33 +35,33 @@ func TestLimit(t *testing.T) {
 		took          time.Duration
 		limit         int
 	}{
-		{"a call or two", 100 * us, 2, 1, 100 * us, relaxed},
-		{"a call or two, over a link", 500 * us, 2, 1, 500 * us, relaxed},
-		{"a call or two of each key", 100 * us, 100, 50, 100 * us, crowd},
-		{"several calls of one key", 100 * us, 8, 1, 100 * us, pair},
-		{"several calls of each key", 100 * us, 100, 20, 100 * us, pair},
-		{"many calls of one key, over a link", 500 * us, 100, 1, 500 * us, crowd},
-		{"one call at a time, which takes long", 30 * us, 1, 1, 600 * us, pair},
-		{"as many keys as take so long", 30 * us, 10, 10, 600 * us, crowd},
-		{"not much longer than the link", 30 * us, 4, 1, 220 * us, crowd},
+		{"a call or two", 100 * us, 2, 1, 100 * us, many},
+		{"a call or two, over a link", 500 * us, 2, 1, 500 * us, many},
+		{"a call or two of each key", 100 * us, 100, 50, 100 * us, few},
+		{"several calls of one key", 100 * us, 8, 1, 100 * us, few},
+		{"several calls of each key", 100 * us, 100, 20, 100 * us, few},
+		{"many calls of one key, over a link", 500 * us, 100, 1, 500 * us, few},
+		{"one call at a time, which takes long", 30 * us, 1, 1, 600 * us, few},
+		{"as many keys as take so long", 30 * us, 10, 10, 600 * us, few},
+		{"not much longer than the link", 30 * us, 4, 1, 220 * us, few},
 		{"far away, a call", 5 * ms, 1, 1, 5 * ms, far},
 		{"far away, many keys", 5 * ms, 100, 100, 7 * ms, far},
 	} {
 		require.Equal(t, test.limit, noted(test.link, test.calls, test.groups, test.took).limit(200), test.about)
 	}
 	require.Equal(t, 10, noted(5*ms, 1, 1, 5*ms).limit(20), "half of the connections")
-	require.Equal(t, relaxed, noted(5*ms, 1, 1, 5*ms).limit(4), "connections bound it elsewhere")
+	require.Equal(t, many, noted(5*ms, 1, 1, 5*ms).limit(4), "connections bound it elsewhere")
 }
 
 // TestAServerThatMovedAway is taken for a busy one for ten seconds at most.
 func TestAServerThatMovedAway(t *testing.T) {
 	s := &trips{}
-	s.note(0, 5, 1, 30*us)
+	s.add(0, 5, 1, 30*us)
 	for i := range 100 {
-		s.note(remembered/100*time.Duration(i+1), 5, 1, 2*ms)
+		s.add(remembered/100*time.Duration(i+1), 5, 1, 2*ms)
 	}
-	require.Equal(t, pair, s.limit(200))
-	s.note(remembered+time.Second, 5, 1, 2*ms)
+	require.Equal(t, few, s.limit(200))
+	s.add(remembered+time.Second, 5, 1, 2*ms)
 	require.Equal(t, far, s.limit(200))
 }
 
@@ -83,9 +83,13 @@ func TestStale(t *testing.T) {
 
 var policies = []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerMinute(1))}}
 
-func waiting(came, deadline time.Duration) *call {
+func newQueue(single bool) *Queue {
+	return NewQueue(NewServer(nil, "node", Settings{Budget: 100 * ms, DisableBatching: single}), nil)
+}
+
+func pendingCall(came, deadline time.Duration) *call {
 	c := &call{key: "k", tag: "k", came: came, deadline: deadline, policies: policies}
-	c.Answered = make(chan struct{}, 1)
+	c.answered = make(chan struct{}, 1)
 	c.Ask(&backend.Group{Cost: 1})
 	return c
 }
@@ -109,7 +113,7 @@ func TestLate(t *testing.T) {
 		{"over", 0, 0, 0, true},
 	} {
 		b := &batch{link: test.link, mean: test.mean}
-		c := waiting(0, 2*ms)
+		c := pendingCall(0, 2*ms)
 		require.Equal(t, test.late, b.late(c, 2*ms-test.left), test.about)
 	}
 }
@@ -117,29 +121,29 @@ func TestLate(t *testing.T) {
 // TestTake: a batch takes pending calls in their order while there is room. It
 // drops the calls whose callers left and refuses the late ones.
 func TestTake(t *testing.T) {
-	q := New(nil, nil, 100*ms, false)
+	q := newQueue(false)
 	var pending list
-	left, late := waiting(0, 95*ms), waiting(0, 3*ms)
+	left, late := pendingCall(0, 95*ms), pendingCall(0, 3*ms)
 	ended, end := context.WithCancel(context.Background())
 	end()
-	require.Error(t, left.Wait(ended, ended.Done(), backend.Take))
+	require.Error(t, left.wait(ended, ended.Done()))
 	pending.push(left)
 	pending.push(late)
 	for range maxCalls + 1 {
-		pending.push(waiting(ms, 96*ms))
+		pending.push(pendingCall(ms, 96*ms))
 	}
-	b := newBatch(q)
+	b := &batch{budget: q.budget, byKey: map[groupKey]*group{}}
 	rest := b.take(pending, 5*ms)
 	require.Equal(t, maxCalls, b.calls)
-	require.Equal(t, 1, b.groups)
+	require.Equal(t, 1, len(b.groups))
 	require.NotNil(t, rest.first)
 	require.Same(t, rest.first, rest.last)
-	require.NoError(t, late.Wait(context.Background(), nil, backend.Take))
+	require.NoError(t, late.wait(context.Background(), nil))
 	var d backend.Decision
 	require.ErrorIs(t, late.Decide(backend.Take, &backend.Group{}, &d), backend.ErrUnavailable)
 
-	rest.push(waiting(60*ms, 155*ms))
-	b = newBatch(q)
+	rest.push(pendingCall(60*ms, 155*ms))
+	b = &batch{budget: q.budget, byKey: map[groupKey]*group{}}
 	rest = b.take(rest, 61*ms)
 	require.Equal(t, 1, b.calls, "a call does not join one that came much earlier")
 	require.NotNil(t, rest.first)
@@ -148,24 +152,24 @@ func TestTake(t *testing.T) {
 // TestCrowded: a call is refused at once where even full and undelayed round
 // trips would answer it too late.
 func TestCrowded(t *testing.T) {
-	q := New(nil, nil, 100*ms, false)
+	q := newQueue(false)
 	q.mu.trips = *noted(20*ms, 100, 100, 20*ms)
 	q.mu.limit = 10
-	c := waiting(0, 95*ms)
+	c := pendingCall(0, 95*ms)
 	require.False(t, q.crowded(c, 10*maxGroups*3))
 	require.True(t, q.crowded(c, 10*maxGroups*4))
-	require.False(t, q.crowded(waiting(0, ms), 10*maxGroups), "one round trip of full batches is no crowd")
-	q.alone = true
+	require.False(t, q.crowded(pendingCall(0, ms), 10*maxGroups), "one round trip of full batches is no crowd")
+	q.single = true
 	require.False(t, q.crowded(c, 10*maxGroups*4))
 }
 
 // TestPlace: a batch has its place to itself until it has taken the pending
 // calls; there is none beyond the limit.
 func TestPlace(t *testing.T) {
-	q := New(nil, nil, 100*ms, true)
+	q := newQueue(true)
 	q.mu.limit = 2
 	require.False(t, q.place(), "nothing is pending")
-	q.mu.pending.push(waiting(0, 95*ms))
+	q.mu.pending.push(pendingCall(0, 95*ms))
 	require.True(t, q.place())
 	require.False(t, q.place(), "the first is about to take what is pending")
 	q.mu.filling = false
@@ -178,11 +182,11 @@ func TestPlace(t *testing.T) {
 // TestRefusedAtOnce: a call that a crowd keeps from an answer in time is not
 // pending, and counts for none that comes later.
 func TestRefusedAtOnce(t *testing.T) {
-	q := New(nil, nil, 100*ms, false)
+	q := newQueue(false)
 	q.mu.trips = *noted(20*ms, 100, 100, 20*ms)
 	q.mu.limit = 10
 	q.callers.Store(10 * maxGroups * 4)
-	_, err := q.push(waiting(0, 95*ms), false)
+	_, err := q.push(pendingCall(0, 95*ms), false)
 	require.ErrorIs(t, err, backend.ErrUnavailable)
 	require.Nil(t, q.mu.pending.first)
 	require.EqualValues(t, 10*maxGroups*4, q.callers.Load())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/headgate-go/headgate/algo"
@@ -56,26 +57,14 @@ func (r *reader) line() string {
 	return s
 }
 
-// decimal reads a number of at most 17 digits and the space behind it.
-func (r *reader) decimal() int64 {
-	n := int64(0)
-	for i := 0; i < len(r.rest) && i < 18; i++ {
-		switch c := r.rest[i]; {
-		case '0' <= c && c <= '9':
-			n = 10*n + int64(c-'0')
-		case i == 0:
-			r.err = errMalformed
-			return 0
-		case c == ' ':
-			r.rest = r.rest[i+1:]
-			return n
-		default:
-			r.rest = r.rest[i:]
-			return n
-		}
+// number reads a number below 2^bits.
+func (r *reader) number(bits int) int64 {
+	digits := len(r.rest) - len(strings.TrimLeft(r.rest, "0123456789"))
+	n, err := strconv.ParseUint(r.take(digits), 10, bits)
+	if err != nil {
+		r.err = errMalformed
 	}
-	r.err = errMalformed
-	return 0
+	return int64(n)
 }
 
 // whole reads a double that holds a whole number, 0 to 2^53.
@@ -84,10 +73,6 @@ func (r *reader) whole() int64 {
 	if s == "" {
 		return 0
 	}
-	return r.from(s)
-}
-
-func (r *reader) from(s string) int64 {
 	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(s)))
 	if f != math.Trunc(f) || f < 0 || f > 1<<53 { // mutant: impossible-number
 		r.err = errMalformed
@@ -116,11 +101,13 @@ func (r *reader) version() byte {
 	return v
 }
 
-// answer reads a reply into the takes of the groups that it is to. An error
-// means that it is no answer at all: what it is to is perhaps counted.
-func answer(reply string, groups []*Group, p Prefix) error {
+// Read reads a reply into the calls of the groups that it is to. An error means
+// that it is no answer at all: what it is to is perhaps counted.
+func Read(reply string, groups []*Group, p Prefix) error {
 	r := &reader{rest: reply}
-	now := r.decimal()*1_000_000 + r.decimal()
+	now := r.number(42) * 1_000_000 // seconds
+	r.take(1)                       // a space
+	now += r.number(53)             // all of a virtual clock's
 	for _, g := range groups {
 		switch r.refusal() {
 		case 0:
@@ -141,75 +128,74 @@ func answer(reply string, groups []*Group, p Prefix) error {
 	return r.err
 }
 
-// few is how many policies a replay has room for without allocating.
-const few = 4
-
-// replay decides the takes again from what they met, with the functions that
-// the memory store runs: the script has decided the same.
-func (g *Group) replay(r *reader, now int64) {
-	if g.Op == backend.Reset && len(g.sent) > 0 {
-		r.version()
-		for _, t := range g.sent {
-			t.meet(now, make([]backend.Reading, len(g.Policies)))
-		}
-		return
-	}
-	takes := g.sent
-	if len(takes) == 0 {
-		takes = nobody
-	}
-	var views [few]algo.View
-	var readings [few]backend.Reading
-	vs, rs := views[:], readings[:]
-	if len(g.Policies) > few {
-		vs, rs = make([]algo.View, len(g.Policies)), make([]backend.Reading, len(g.Policies))
-	}
-	vs, rs = vs[:len(g.Policies)], rs[:len(g.Policies)]
-	for i := range vs {
-		vs[i] = r.view(&g.Policies[i].Algorithm, now)
-	}
-	for len(takes) > 0 && r.err == nil {
-		n := run(takes)
-		g.replayRun(r, takes[:n], vs, rs, now)
-		takes = takes[n:]
+// refuse gives the calls the error of a group that the script did not decide.
+func (g *Group) refuse(err error) {
+	for _, c := range g.Calls {
+		c.Err = err
 	}
 }
 
-// replayRun decides takes of equal costs: some pass, then the rest are
-// denied, all meeting the same.
-func (g *Group) replayRun(r *reader, takes []*Take, views []algo.View, readings []backend.Reading, now int64) {
+// replay decides the calls again from what they met, with the functions that the
+// memory store runs: the script has decided the same.
+func (g *Group) replay(r *reader, now int64) {
+	var few [4]backend.Reading
+	readings := append(few[:0], make([]backend.Reading, len(g.Policies))...)
+	if g.Op == backend.Reset && len(g.Calls) > 0 {
+		r.version()
+		for _, c := range g.Calls {
+			c.meet(now, readings)
+		}
+		return
+	}
+	calls := g.Calls
+	if len(calls) == 0 {
+		calls = nobody
+	}
+	var some [4]algo.View
+	views := some[:0]
+	for i := range g.Policies {
+		views = append(views, r.view(&g.Policies[i].Algorithm, now))
+	}
+	for len(calls) > 0 && r.err == nil {
+		n := run(calls)
+		g.replayRun(r, calls[:n], views, readings, now)
+		calls = calls[n:]
+	}
+}
+
+// replayRun decides calls of equal costs: some pass, then the rest are denied,
+// all meeting the same.
+func (g *Group) replayRun(r *reader, calls []*Call, views []algo.View, readings []backend.Reading, now int64) {
 	denied := false
-	for _, t := range takes {
-		fits := g.fits(t, views)
+	for _, c := range calls {
+		fits := g.fits(c, views)
 		if !fits && !denied {
-			g.retries(r, t, views, readings)
+			g.retries(r, c, views, readings)
 			denied = true
 		}
 		for p := range views {
 			a := &g.Policies[p].Algorithm
 			if fits && g.Op == backend.Take {
-				a.Add(&views[p], t.costOf(p))
+				a.Add(&views[p], c.costOf(p))
 			}
 			readings[p].At, readings[p].Used, readings[p].ResetAt = views[p].At, views[p].Used, a.ResetAt(&views[p])
 			if fits {
 				readings[p].RetryAt = 0
 			}
 		}
-		t.meet(now, readings)
+		c.meet(now, readings)
 	}
 }
 
-// meet notes what the take met.
-func (t *Take) meet(now int64, readings []backend.Reading) {
-	if t == nobody[0] {
-		return
+func (c *Call) meet(now int64, readings []backend.Reading) {
+	if c != nobody[0] {
+		c.now, c.readings = now, append(c.readings[:0], readings...)
 	}
-	t.now, t.readings = now, append(t.readings[:0], readings...)
 }
 
-func (g *Group) fits(t *Take, views []algo.View) bool {
+func (g *Group) fits(c *Call, views []algo.View) bool {
 	for p := range views {
-		if !g.Policies[p].Algorithm.Fits(&views[p], t.costOf(p)) {
+		if !g.Policies[p].Algorithm.Fits(&views[p], c.costOf(p)) {
 			return false
 		}
 	}
@@ -217,9 +203,9 @@ func (g *Group) fits(t *Take, views []algo.View) bool {
 }
 
 // retries reads, or works out, when each policy will have room.
-func (g *Group) retries(r *reader, t *Take, views []algo.View, readings []backend.Reading) {
+func (g *Group) retries(r *reader, c *Call, views []algo.View, readings []backend.Reading) {
 	for p := range views {
-		a, n := &g.Policies[p].Algorithm, t.costOf(p)
+		a, n := &g.Policies[p].Algorithm, c.costOf(p)
 		switch {
 		case a.Fits(&views[p], n):
 			readings[p].RetryAt = 0
@@ -231,8 +217,8 @@ func (g *Group) retries(r *reader, t *Take, views []algo.View, readings []backen
 	}
 }
 
-// many reports whether a kind keeps too much to send: the script answers
-// with what it amounts to.
+// many reports whether a kind keeps too much to send: the script answers with
+// what it amounts to.
 func many(a *algo.Algorithm) bool { return a.Kind().Storage() != algo.StoredWords }
 
 func (r *reader) view(a *algo.Algorithm, now int64) algo.View {

@@ -1,4 +1,4 @@
-package wire_test
+package batch_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/trace"
@@ -25,8 +26,8 @@ import (
 
 // batch draws groups of different keys with takes in order, runs of equal
 // costs among them, and runs of groups that ask alike.
-func batch(s *trace.Steps, r *rand.Rand) []*wire.Asked {
-	var groups []*wire.Asked
+func draw(s *trace.Steps, r *rand.Rand) []*batch.Asked {
+	var groups []*batch.Asked
 	seen := map[string]bool{}
 	for range 1 + r.IntN(6) {
 		q := s.Next()
@@ -38,7 +39,7 @@ func batch(s *trace.Steps, r *rand.Rand) []*wire.Asked {
 			groups = append(groups, alike(groups[n-1], q.Key))
 			continue
 		}
-		g := &wire.Asked{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: wire.DefaultPrefix.Hash(wire.Tag(q.Key, ""))}
+		g := &batch.Asked{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: wire.DefaultPrefix.Hash(wire.Tag(q.Key, ""))}
 		for more := true; more; more = r.IntN(4) > 0 && q.Op != backend.Reset {
 			t := q.Group
 			if r.IntN(2) == 0 && len(g.Takes) > 0 {
@@ -46,7 +47,7 @@ func batch(s *trace.Steps, r *rand.Rand) []*wire.Asked {
 			} else if r.IntN(2) == 0 && q.Op != backend.Reset {
 				t.Costs, t.Cost = nil, 1
 			}
-			g.Takes = append(g.Takes, wire.Answer{Group: fresh(t)})
+			g.Takes = append(g.Takes, batch.Answer{Group: fresh(t)})
 		}
 		groups = append(groups, g)
 	}
@@ -54,12 +55,12 @@ func batch(s *trace.Steps, r *rand.Rand) []*wire.Asked {
 }
 
 // alike asks for another key what g asks.
-func alike(g *wire.Asked, key string) *wire.Asked {
-	h := &wire.Asked{Op: g.Op, Key: key, Policies: g.Policies, Hash: wire.DefaultPrefix.Hash(wire.Tag(key, ""))}
+func alike(g *batch.Asked, key string) *batch.Asked {
+	h := &batch.Asked{Op: g.Op, Key: key, Policies: g.Policies, Hash: wire.DefaultPrefix.Hash(wire.Tag(key, ""))}
 	for i := range g.Takes {
 		t := g.Takes[i].Group
 		t.Key = key
-		h.Takes = append(h.Takes, wire.Answer{Group: fresh(t)})
+		h.Takes = append(h.Takes, batch.Answer{Group: fresh(t)})
 	}
 	return h
 }
@@ -77,10 +78,10 @@ func TestBatchesDecideInOrder(t *testing.T) {
 	s := trace.New(uint64(time.Now().UnixNano()))
 	r := rand.New(rand.NewPCG(1, 2))
 	model := trace.NewModel(s.Now)
-	runner := wire.Alone(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &layer.Shared{}, 10*time.Second)
+	runner := batch.Alone(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &layer.Shared{}, 10*time.Second)
 	ctx := context.Background()
 	for i := range 10_000 {
-		groups := batch(s, r)
+		groups := draw(s, r)
 		require.NoError(t, runner.Run(ctx, groups))
 		for _, g := range groups {
 			for j := range g.Takes {
@@ -100,14 +101,14 @@ func policy(a algo.Algorithm) []backend.Policy {
 	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
 }
 
-func group(key string, cost int64, ps []backend.Policy) *wire.Asked {
-	return &wire.Asked{Op: backend.Take, Key: key, Hash: wire.DefaultPrefix.Hash(wire.Tag(key, "")), Policies: ps,
+func group(key string, cost int64, ps []backend.Policy) *batch.Asked {
+	return &batch.Asked{Op: backend.Take, Key: key, Hash: wire.DefaultPrefix.Hash(wire.Tag(key, "")), Policies: ps,
 		Takes: takes(key, []int64{cost}, ps)}
 }
 
-func takes(key string, costs []int64, ps []backend.Policy) (all []wire.Answer) {
+func takes(key string, costs []int64, ps []backend.Policy) (all []batch.Answer) {
 	for _, cost := range costs {
-		all = append(all, wire.Answer{Group: backend.Group{Key: key, Policies: ps, Cost: cost}})
+		all = append(all, batch.Answer{Group: backend.Group{Key: key, Policies: ps, Cost: cost}})
 	}
 	return all
 }
@@ -117,14 +118,14 @@ func takes(key string, costs []int64, ps []backend.Policy) (all []wire.Answer) {
 func TestScriptRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	good := policy(algo.FixedWindow(algo.PerSecond(5)))
 	three := []backend.Policy{
 		{Name: "a", Algorithm: algo.FixedWindow(algo.PerSecond(5))},
 		{Name: "b", Algorithm: algo.TokenBucket(algo.PerSecond(5), 5)},
 		{Name: "c", Algorithm: algo.SlidingLog(algo.PerSecond(5))},
 	}
-	for name, g := range map[string]*wire.Asked{
+	for name, g := range map[string]*batch.Asked{
 		"cost above limit": group("k", 6, good),
 		"cost 0":           group("k", 0, good),
 		"cost negative":    group("k", -1, good),
@@ -139,7 +140,7 @@ func TestScriptRefuses(t *testing.T) {
 		"log and nothing":  group("k", 0, three),
 	} {
 		again := alike(g, "l")
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g, again}), name)
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g, again}), name)
 		var invalid *backend.InvalidError
 		require.ErrorAs(t, g.Takes[0].Err, &invalid, name)
 		require.ErrorAs(t, again.Takes[0].Err, &invalid, name)
@@ -152,13 +153,13 @@ func TestScriptRefuses(t *testing.T) {
 func TestFullServerRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	logs := policy(algo.SlidingLog(algo.PerMinute(5)))
 	both := append([]backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))}}, logs...)
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{group("old", 1, logs)}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("old", 1, logs)}))
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "1").Err())
 	for _, ps := range [][]backend.Policy{logs, both, both[:1]} {
-		require.ErrorIs(t, runner.Run(ctx, []*wire.Asked{group("new", 1, ps)}), backend.ErrUnavailable)
+		require.ErrorIs(t, runner.Run(ctx, []*batch.Asked{group("new", 1, ps)}), backend.ErrUnavailable)
 	}
 	require.EqualValues(t, 1, client.DBSize(ctx).Val())
 }
@@ -168,16 +169,16 @@ func TestFullServerRefuses(t *testing.T) {
 func TestDeniedStateOutlivesItsDenial(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	fast := policy(algo.TokenBucket(algo.Per(10, time.Second), 10))
 	slow := policy(algo.TokenBucket(algo.Per(10, algo.MaxPeriod/2), 10))
 	other := backend.Policy{Name: "other", Algorithm: algo.FixedWindow(algo.PerDay(5))}
 	log := backend.Policy{Name: "log", Algorithm: algo.SlidingLog(algo.PerDay(5))}
 	for shape, more := range map[string][]backend.Policy{"alone": nil, "in a set": {other}, "with a log": {log}} {
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{group(shape, 10, fast)}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{group(shape, 10, fast)}))
 		g := group(shape, 1, append(slices.Clone(slow), more...))
 		g.Takes[0].Costs = []int64{10, 1}[:len(g.Policies)]
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 		require.NoError(t, g.Takes[0].Err)
 		require.False(t, g.Takes[0].Decision.Allowed, shape)
 		require.GreaterOrEqual(t, client.PTTL(ctx, g.Hash).Val(), g.Takes[0].Decision.RetryAfter, shape)
@@ -195,9 +196,9 @@ func TestRightsOfASet(t *testing.T) {
 		admin, ctx := server.Client(t), context.Background()
 		require.NoError(t, admin.Do(ctx, "acl", "setuser", "u", "on", ">p", "~*", "+@all", missing).Err())
 		client := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "p" })
-		runner := wire.Alone(client, &layer.Shared{}, time.Second)
+		runner := batch.Alone(client, &layer.Shared{}, time.Second)
 		both := append(policy(algo.SlidingLog(algo.PerMinute(5))), backend.Policy{Name: "f", Algorithm: algo.FixedWindow(algo.PerMinute(5))})
-		require.Error(t, runner.Run(ctx, []*wire.Asked{group("k", 1, both)}), missing)
+		require.Error(t, runner.Run(ctx, []*batch.Asked{group("k", 1, both)}), missing)
 		require.Zero(t, admin.DBSize(ctx).Val(), missing)
 	}
 }
@@ -208,12 +209,12 @@ func TestPruningIsBounded(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	now := time.UnixMicro(trace.Start)
-	runner := wire.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, 10*time.Second)
+	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, 10*time.Second)
 	ps := policy(algo.SlidingLog(algo.PerMinute(2000)))
 	take := func(at time.Time) backend.Decision {
 		now = at
 		g := group("k", 1, ps)
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 		return g.Takes[0].Decision
 	}
 	for i := range 1000 {
@@ -262,16 +263,16 @@ func TestAFullPoolIsExcused(t *testing.T) {
 	client := server.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize, o.PoolTimeout = proxy.Addr(), 1, time.Minute })
 	v, hub := &verdicts{}, &layer.Shared{}
 	hub.SetGuard(v)
-	runner := wire.Alone(client, hub, 200*time.Millisecond)
+	runner := batch.Alone(client, hub, 200*time.Millisecond)
 	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
-	require.NoError(t, runner.Run(context.Background(), []*wire.Asked{group("warm", 1, ps)}))
+	require.NoError(t, runner.Run(context.Background(), []*batch.Asked{group("warm", 1, ps)}))
 	proxy.Set(redistest.Delay(150 * time.Millisecond))
 	var running sync.WaitGroup
 	for i := range 8 {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			_ = runner.Run(context.Background(), []*wire.Asked{group(fmt.Sprint(i), 1, ps)})
+			_ = runner.Run(context.Background(), []*batch.Asked{group(fmt.Sprint(i), 1, ps)})
 		}()
 	}
 	running.Wait()
@@ -294,14 +295,40 @@ func TestTripsOutliveTheirCallers(t *testing.T) {
 	v, hub := &verdicts{}, &layer.Shared{}
 	hub.SetGuard(v)
 	client := deaf{make(chan struct{})}
-	runner := wire.Alone(client, hub, budget)
+	runner := batch.Alone(client, hub, budget)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	err := runner.Run(ctx, []*wire.Asked{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
+	err := runner.Run(ctx, []*batch.Asked{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(begin), wire.Deadline(0, budget), "the caller waits for nobody")
+	require.Less(t, time.Since(begin), batch.Deadline(0, budget), "the caller waits for nobody")
 	require.Eventually(t, func() bool { return v.count(layer.ErrFailed) == 1 }, 2*time.Second, time.Millisecond)
 	close(client.until)
 	require.Never(t, func() bool { return len(v.all) > 1 }, 50*time.Millisecond, 10*time.Millisecond)
+}
+
+// TestExpiryOnlyGrows: a short policy does not cut the life of a long one
+// that lies under the same key.
+func TestExpiryOnlyGrows(t *testing.T) {
+	server := redistest.Start(t)
+	client, ctx := server.Client(t), context.Background()
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
+	long := []backend.Policy{{Name: "long", Algorithm: algo.FixedWindow(algo.PerDay(5))}}
+	short := []backend.Policy{{Name: "short", Algorithm: algo.FixedWindow(algo.Per(1000, time.Millisecond))}}
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("k", 1, long)}))
+	for range 5 {
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{group("k", 1, short)}))
+	}
+	require.Greater(t, client.PTTL(ctx, wire.DefaultPrefix.Hash("k")).Val(), 2*time.Hour)
+
+	// And the other way round, nothing that counts outlives its key.
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, short)}))
+	require.Less(t, client.PTTL(ctx, wire.DefaultPrefix.Hash("j")).Val(), time.Minute)
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, long)}))
+	require.Greater(t, client.PTTL(ctx, wire.DefaultPrefix.Hash("j")).Val(), 2*time.Hour)
+
+	// A key that lost its expiry gets one again.
+	require.NoError(t, client.Persist(ctx, wire.DefaultPrefix.Hash("j")).Err())
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, []backend.Policy{{Name: "third", Algorithm: algo.SlidingWindow(algo.PerMinute(5))}})}))
+	require.Positive(t, client.PTTL(ctx, wire.DefaultPrefix.Hash("j")).Val())
 }

@@ -26,14 +26,14 @@ func take(key string) *backend.Request {
 	return &backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: 1}}
 }
 
-func queue(c wire.Client, budget time.Duration) *batch.Queue {
-	set := wire.Settings{Prefix: wire.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}}
-	return batch.New(wire.NewServer(c, "node", set), nil, budget, false)
+func queue(c batch.Client, budget time.Duration) *batch.Queue {
+	set := batch.Settings{Prefix: wire.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}}
+	return batch.NewQueue(batch.NewServer(c, "node", set), nil)
 }
 
 // stuck is a client that holds every command until it is let go.
 type stuck struct {
-	wire.Client
+	batch.Client
 	held atomic.Int64
 	let  chan struct{}
 }
@@ -94,11 +94,11 @@ func TestHungClient(t *testing.T) {
 	c := &stuck{Client: server.Client(t), let: make(chan struct{})}
 	q := queue(c, budget)
 	var running sync.WaitGroup
-	for i := range 4 * batch.Relaxed {
+	for i := range 4 * batch.Many {
 		running.Add(1)
 		go func() {
 			defer running.Done()
-			time.Sleep(time.Duration(i) * budget / (3 * batch.Relaxed))
+			time.Sleep(time.Duration(i) * budget / (3 * batch.Many))
 			begin := time.Now()
 			_, err := q.Ask(context.Background(), "k", 0, take("k"))
 			assertUnavailable(t, err)
@@ -166,7 +166,7 @@ func TestPanickingHook(t *testing.T) {
 		}
 	}})
 	q := queue(client, time.Second)
-	for range 3 * batch.Relaxed {
+	for range 3 * batch.Many {
 		wild.Store(true)
 		_, err := q.Ask(context.Background(), "k", 0, take("k"))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
@@ -190,7 +190,7 @@ func TestGoexitingHook(t *testing.T) {
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // a context that may end: the call hands its trip to a goroutine
-	for range 2 * batch.Relaxed {
+	for range 2 * batch.Many {
 		_, err := q.Ask(ctx, "k", 0, take("k"))
 		require.ErrorIs(t, err, backend.ErrUnavailable)
 	}

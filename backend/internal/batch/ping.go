@@ -1,21 +1,21 @@
-package wire
+package batch
 
 import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
-// Oldest is the lowest Redis version that the script works with: the oldest
-// that its tests run on.
-const Oldest = "7.0"
+// MinRedisVersion is the lowest Redis version that the script works with: the
+// oldest that its tests run on.
+const MinRedisVersion = "7.0"
 
 // Info is a server's INFO.
 type Info map[string]string
@@ -26,40 +26,27 @@ func ReadInfo(ctx context.Context, c Client, node string) (Info, error) {
 	if err := c.Process(ctx, cmd); err != nil {
 		return nil, forbidden(err, node, "+info")
 	}
-	fields := Info{}
-	for _, line := range strings.Split(cmd.Val(), "\r\n") {
-		if k, v, ok := strings.Cut(line, ":"); ok {
-			fields[k] = v
-		}
+	info := Info{}
+	for line := range strings.SplitSeq(cmd.Val(), "\r\n") {
+		k, v, _ := strings.Cut(line, ":")
+		info[k] = v
 	}
-	return fields, nil
+	return info, nil
 }
 
-// Fit refuses a server that is too old or no primary.
-func (i Info) Fit() error {
-	if v := i["redis_version"]; older(v, Oldest) {
-		return fmt.Errorf("%w: version %q, want at least %s", backend.ErrServerTooOld, v, Oldest)
+// Check refuses a server that is too old or no primary.
+func (i Info) Check() error {
+	var major, minor, oldest, least int
+	v := i["redis_version"]
+	_, _ = fmt.Sscanf(v, "%d.%d", &major, &minor) // what is no version is older than any
+	_, _ = fmt.Sscanf(MinRedisVersion, "%d.%d", &oldest, &least)
+	if major < oldest || major == oldest && minor < least {
+		return fmt.Errorf("%w: version %q, want at least %s", backend.ErrServerTooOld, v, MinRedisVersion)
 	}
 	if role := i["role"]; role != "master" {
 		return fmt.Errorf("%w: the server's role is %q, want a primary", backend.ErrUnavailable, role)
 	}
 	return nil
-}
-
-// older compares the first two numbers of dotted versions. What is no
-// version is older than any.
-func older(v, than string) bool {
-	a, b := numbers(v), numbers(than)
-	return a[0] < b[0] || a[0] == b[0] && a[1] < b[1]
-}
-
-func numbers(v string) (n [2]int) {
-	for i, s := range strings.SplitN(v, ".", 3) {
-		if i < len(n) {
-			n[i], _ = strconv.Atoi(s)
-		}
-	}
-	return n
 }
 
 // forbidden returns the error of a command that needs the right.
@@ -84,21 +71,22 @@ return missing`
 
 // needed are the commands that the script calls.
 var needed = []string{
-	"TIME", "HGET HASH f", "HMGET HASH f", "HRANDFIELD HASH", "HSET HASH f v", "HDEL HASH f", "UNLINK HASH", "PTTL HASH", "PEXPIRE HASH 1",
+	"TIME", "HGET HASH f", "HMGET HASH f", "HRANDFIELD HASH", "HSET HASH f v", "HDEL HASH f", "UNLINK HASH",
+	"PTTL HASH", "PEXPIRE HASH 1",
 	"ZADD LOG 1 m", "ZRANGE LOG 0 0", "ZCOUNT LOG 0 0", "ZCARD LOG", "ZREMRANGEBYRANK LOG 0 0",
 }
 
 // Rights checks that the client's user may load a script, run it on stored keys
 // with that tag, and call the commands of the library's script, and more. A
 // right that is missing is a *backend.RightError.
-func Rights(ctx context.Context, c Client, node string, p Prefix, tag string, more ...string) error {
+func Rights(ctx context.Context, c Client, node string, p wire.Prefix, tag string, more ...string) error {
 	load := redis.NewStringCmd(ctx, "script", "load", granted)
 	if err := c.Process(ctx, load); err != nil {
 		return forbidden(err, node, "+script|load")
 	}
 	commands := append(slices.Clone(needed), more...)
-	hash := p.Hash(tag)
-	args := []any{"evalsha", load.Val(), 2, hash, string(appendLog([]byte(hash), &Probe(PingKey).Policies[1]))}
+	log := p.Log(tag, &Probe(PingKey).Policies[1])
+	args := []any{"evalsha", load.Val(), 2, p.Hash(tag), log}
 	for _, command := range commands {
 		args = append(args, command)
 	}
@@ -129,14 +117,14 @@ func right(command string) string {
 	return "+" + words[0]
 }
 
-// Evicts words the danger of a server that throws keys out when its memory
-// is full: a key that is gone is a fresh quota.
+// Evicts warns of a server that evicts keys when its memory is full.
 func (i Info) Evicts() string {
 	p := i["maxmemory_policy"]
 	if i["maxmemory"] == "0" || p == "noeviction" || p == "" {
 		return ""
 	}
-	return fmt.Sprintf("maxmemory-policy is %s: an evicted key is a fresh quota; noeviction refuses instead, and the failure mode applies", p)
+	return "maxmemory-policy is " + p +
+		": an evicted key is a fresh quota; noeviction refuses instead, and the failure mode applies"
 }
 
 // PingKey is the key of Probe on one server.
@@ -173,24 +161,4 @@ func Slow(ctx context.Context, c Client, node string, budget time.Duration) (war
 		return fmt.Sprintf("a round trip takes %v of a budget of %v", m, budget), nil
 	}
 	return "", nil
-}
-
-// Within returns f's answer, or ctx's error when that ends first: a client may
-// block for longer than any context.
-func Within(ctx context.Context, f func(context.Context) ([]string, error)) ([]string, error) {
-	type answer struct {
-		warnings []string
-		err      error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		w, err := f(ctx)
-		done <- answer{w, err}
-	}()
-	select {
-	case a := <-done:
-		return a.warnings, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())
-	}
 }

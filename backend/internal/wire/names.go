@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/slot"
 )
@@ -33,17 +32,19 @@ func (p Prefix) Check() error {
 // Tag returns what stands between the braces of a stored key; see slot.Tag.
 func Tag(key, sub string) string { return slot.Tag(key, sub) }
 
-// Hash returns where a key's small states lie: one hash, a field a policy.
-func (p Prefix) Hash(tag string) string { return string(p.appendHash(nil, tag)) }
+// Hash returns where a key's small states lie: one hash, with one field per policy.
+func (p Prefix) Hash(tag string) string { return string(p.hash(tag)) }
 
-func (p Prefix) appendHash(b []byte, tag string) []byte {
-	b = append(append(b, p...), '{')
-	return append(append(b, tag...), '}')
+func (p Prefix) hash(tag string) []byte {
+	b := append(make([]byte, 0, len(p)+len(tag)+2), p...)
+	return append(append(append(b, '{'), tag...), '}')
 }
 
 // Log returns where a policy's log lies: in the hash's slot.
-func (p Prefix) Log(tag string, policy *backend.Policy) string {
-	return string(appendLog(p.appendHash(nil, tag), policy))
+func (p Prefix) Log(tag string, policy *backend.Policy) string { return string(p.log(tag, policy)) }
+
+func (p Prefix) log(tag string, policy *backend.Policy) []byte {
+	return appendLog(p.hash(tag), policy)
 }
 
 // appendLog makes a hash's name that of a policy's log, in the same slot: as
@@ -105,6 +106,3 @@ func (g *Group) stored(p Prefix) string {
 	}
 	return strings.Join(at, " or ")
 }
-
-// isApart reports whether the policy's counts have a Redis key of their own.
-func isApart(p *backend.Policy) bool { return p.Algorithm.Kind().Storage() == algo.StoredApart }

@@ -1,4 +1,4 @@
-package wire
+package batch
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // context says.
 type view struct {
 	*redis.Conn               // has the hooks that the client had when it was made
-	made        time.Duration // as Now
+	made        time.Duration // as now
 }
 
 // renewal is how long a view is used. A hook that is added to the client later is
@@ -23,12 +23,12 @@ const renewal = time.Second
 
 // newView returns a view of a client. WithTimeout alone would leave the hooks out,
 // and Conn alone would keep the client's timeouts.
-func newView(user *redis.Client, budget, now time.Duration) *view {
+func newView(user *redis.Client, budget, at time.Duration) *view {
 	bounded := user.WithTimeout(budget)
 	bounded.Options().ContextTimeoutEnabled = true // an option of its own
 	conn := user.Conn()                            // takes no connection before its first command
 	conn.AddHook(through{bounded})                 // mutant: connection-deadlines
-	return &view{conn, now}
+	return &view{conn, at}
 }
 
 // through is the innermost hook of a view, which sends.
@@ -49,28 +49,19 @@ func (t through) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	}
 }
 
-// bounded returns the client to send with. One that is not of go-redis' own make
+// view returns the client to send with. One that is not of go-redis' own make
 // has to keep the deadline of a context by itself.
-func (s *Server) bounded(now time.Duration) Client {
+func (s *Server) view(at time.Duration) Client {
 	user, ok := s.client.(*redis.Client)
 	if !ok {
 		return s.client
 	}
-	v := s.view.Load()
-	if v == nil || now-v.made > renewal {
-		v = newView(user, s.budget, now)
-		s.view.Store(v)
+	v := s.bounded.Load()
+	if v == nil || at-v.made > renewal {
+		v = newView(user, s.Budget, at)
+		s.bounded.Store(v)
 	}
 	return v
-}
-
-// Process sends a command, and waits for a connection while the pool is full.
-func Process(ctx context.Context, c Client, cmd redis.Cmder) error {
-	for {
-		if err := c.Process(ctx, cmd); !poolFull(err) || !wait(ctx, poolPause) {
-			return err
-		}
-	}
 }
 
 // pooled is a client that tells of its connections.
@@ -83,30 +74,26 @@ type pooled interface {
 // its connections.
 const unpooled = 64
 
-// Connections returns how many connections trips may use, ours of which are in
-// use or about to be. A pool without MaxActiveConns hands its connections out in
-// turn, so the application's commands take their part by waiting. One with it
-// refuses at once, so what the application uses is left out.
-func (s *Server) Connections(ours int) int {
-	c, ok := s.client.(pooled)
-	if !ok {
-		return unpooled
-	}
-	o := c.Options()
-	if o.MaxActiveConns <= 0 {
-		return o.PoolSize
-	}
-	p := c.PoolStats()
-	used := int(p.TotalConns-p.IdleConns) - (ours - int(s.waiting.Load()))
-	return min(o.PoolSize, o.MaxActiveConns-max(used, 0))
-}
-
-// PoolSize returns how many connections the client may have, as far as it tells.
-func (s *Server) PoolSize() int {
+// poolSize returns how many connections the client may have, as far as it tells.
+func (s *Server) poolSize() int {
 	if c, ok := s.client.(pooled); ok {
 		return c.Options().PoolSize
 	}
 	return unpooled
+}
+
+// connections returns how many connections batches may use, ours of which are in
+// use or about to be. A pool without MaxActiveConns hands its connections out in
+// turn, so the application's commands take their part by waiting. One with it
+// refuses at once, so what the application uses is left out.
+func (s *Server) connections(ours int) int {
+	c, ok := s.client.(pooled)
+	if !ok || c.Options().MaxActiveConns <= 0 {
+		return s.poolSize()
+	}
+	p := c.PoolStats()
+	used := int(p.TotalConns-p.IdleConns) - (ours - int(s.waiting.Load()))
+	return min(s.poolSize(), c.Options().MaxActiveConns-max(used, 0))
 }
 
 // tryIdle tries all idle connections at once, and so closes the dead ones. After
@@ -114,48 +101,48 @@ func (s *Server) PoolSize() int {
 // trial of an open circuit would meet the next one, once per second.
 func (s *Server) tryIdle() {
 	c, ok := s.client.(pooled)
-	now, last := Now(), s.tried.Load()
-	if !ok || now-time.Duration(last) < s.budget || !s.tried.CompareAndSwap(last, int64(now)) {
+	at, last := now(), s.tried.Load()
+	if !ok || at-time.Duration(last) < s.Budget || !s.tried.CompareAndSwap(last, int64(at)) {
 		return
 	}
-	on := s.bounded(now)
+	on := s.view(at)
 	for range c.PoolStats().IdleConns { // mutant: idle-connections-tried
 		go func() {
-			defer func() { _ = recover() }() // a hook of the user's
-			ctx, cancel := context.WithTimeout(context.Background(), s.budget)
+			ctx, cancel := context.WithTimeout(context.Background(), s.Budget)
 			defer cancel()
-			_ = on.Process(ctx, &reusable{*redis.NewStringCmd(ctx, "ping")})
+			_ = guarded(func() error { return on.Process(ctx, &once{*redis.NewStringCmd(ctx, "ping")}) })
 		}()
 	}
 }
 
-// dialed is how a trial connection ended.
-type dialed struct {
-	at  time.Duration // as Now
+// trial is how a connection ended that was made to learn why others can't be.
+type trial struct {
+	at  time.Duration // as now
 	err error
 }
 
-// tryDial connects to the server and notes the error. go-redis tries again
+// tryDial connects to the server and stores the error. go-redis tries again
 // several times before it tells why it can't connect, for longer than a budget.
-func (s *Server) tryDial(ctx context.Context) {
+func (s *Server) tryDial() {
 	c, ok := s.client.(pooled)
 	if !ok {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Budget)
+	defer cancel()
 	o := c.Options()
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
 	if err == nil {
 		_ = conn.Close()
-	} else if errors.Is(err, context.Canceled) {
-		return
+	} else if !errors.Is(err, context.DeadlineExceeded) {
+		s.dialled.Store(&trial{now(), err})
 	}
-	s.dialed.Store(&dialed{Now(), err})
 }
 
 // dialError returns why connections could not be made since then, nil where that
 // is not known.
 func (s *Server) dialError(since time.Duration) error {
-	if d := s.dialed.Load(); d != nil && d.at > since {
+	if d := s.dialled.Load(); d != nil && d.at > since {
 		return d.err
 	}
 	return nil

@@ -1,4 +1,4 @@
-package wire_test
+package batch_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -19,12 +20,12 @@ import (
 
 // limited returns a server for a user without one right, and what its guard was
 // told.
-func limited(t *testing.T, server *redistest.Server, missing string) (*wire.Server, *verdicts) {
+func limited(t *testing.T, server *redistest.Server, missing string) (*batch.Server, *verdicts) {
 	admin := server.Client(t)
 	require.NoError(t, admin.Do(context.Background(), "acl", "setuser", "u", "reset", "on", ">p", "~*", "+@all", missing).Err())
 	v, hub := &verdicts{}, &layer.Shared{}
 	hub.SetGuard(v)
-	return wire.Alone(server.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "p" }), hub, 5*time.Second), v
+	return batch.Alone(server.Client(t, func(o *redis.Options) { o.Username, o.Password = "u", "p" }), hub, 5*time.Second), v
 }
 
 // TestAMissingRightIsItsGroups: of a batch, the groups that need a right which
@@ -52,10 +53,10 @@ func TestAMissingRightIsItsGroups(t *testing.T) {
 			t.Run(fmt.Sprint(c.missing, " ", name), func(t *testing.T) {
 				require.NoError(t, admin.FlushDB(ctx).Err())
 				before := group("b", 1, list) // so that there is something to read
-				require.NoError(t, wire.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*wire.Asked{before}))
+				require.NoError(t, batch.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*batch.Asked{before}))
 				require.NoError(t, before.Takes[0].Err)
 				runner, v := limited(t, server, "-"+c.missing)
-				gs := []*wire.Asked{group("a", 1, c.beside), group("b", 1, list), group("c", 1, c.beside)}
+				gs := []*batch.Asked{group("a", 1, c.beside), group("b", 1, list), group("c", 1, c.beside)}
 				_ = runner.Run(ctx, gs)
 				for _, i := range []int{0, 2} {
 					require.NoError(t, gs[i].Takes[0].Err)
@@ -67,7 +68,7 @@ func TestAMissingRightIsItsGroups(t *testing.T) {
 				require.ErrorContains(t, err, upper(c.missing))
 				require.Zero(t, v.count(layer.ErrFailed), "the server is not to blame")
 				look := group("b", 1, list)
-				require.NoError(t, wire.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*wire.Asked{look}))
+				require.NoError(t, batch.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*batch.Asked{look}))
 				require.EqualValues(t, 2, look.Takes[0].Decision.Used, "the refused take was charged")
 			})
 		}
@@ -102,23 +103,23 @@ func TestRightsOfSecondWrites(t *testing.T) {
 			}
 			t.Run(missing+" "+name, func(t *testing.T) {
 				require.NoError(t, admin.FlushDB(ctx).Err())
-				virtual := wire.Alone(testclock.Client{Processor: admin, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+				virtual := batch.Alone(testclock.Client{Processor: admin, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 				switch missing { // something to drop: what has left, or lies too far ahead
 				case "zremrangebyrank":
-					require.NoError(t, virtual.Run(ctx, []*wire.Asked{group("k", 1, list)}))
+					require.NoError(t, virtual.Run(ctx, []*batch.Asked{group("k", 1, list)}))
 				case "unlink":
 					require.NoError(t, admin.ZAdd(ctx, wire.DefaultPrefix.Log("k", &log[0]), redis.Z{Score: 9e15, Member: "ahead"}).Err())
 				}
 				stored := admin.DBSize(ctx).Val()
 				runner, v := limited(t, server, "-"+missing)
-				gs := []*wire.Asked{group("k", 1, list)}
+				gs := []*batch.Asked{group("k", 1, list)}
 				_ = runner.Run(ctx, gs)
 				require.ErrorIs(t, gs[0].Takes[0].Err, backend.ErrUnavailable)
 				require.ErrorContains(t, gs[0].Takes[0].Err, upper(missing))
 				require.Equal(t, stored, admin.DBSize(ctx).Val())
 				require.Zero(t, v.count(layer.ErrFailed))
 				g := group("k", 1, list)
-				require.NoError(t, wire.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*wire.Asked{g}))
+				require.NoError(t, batch.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*batch.Asked{g}))
 				require.EqualValues(t, 1, g.Takes[0].Decision.Used)
 			})
 		}
@@ -133,11 +134,11 @@ func TestResetWithoutARight(t *testing.T) {
 	both := []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(l)}, {Name: "l", Algorithm: algo.SlidingLog(l)}}
 	for _, missing := range []string{"hdel", "unlink", "zcard"} {
 		require.NoError(t, admin.FlushDB(ctx).Err())
-		require.NoError(t, wire.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*wire.Asked{group("k", 1, both)}))
+		require.NoError(t, batch.Alone(admin, &layer.Shared{}, time.Second).Run(ctx, []*batch.Asked{group("k", 1, both)}))
 		runner, _ := limited(t, server, "-"+missing)
 		g := group("k", 0, both)
 		g.Op = backend.Reset
-		_ = runner.Run(ctx, []*wire.Asked{g})
+		_ = runner.Run(ctx, []*batch.Asked{g})
 		require.ErrorIs(t, g.Takes[0].Err, backend.ErrUnavailable)
 		require.ErrorContains(t, g.Takes[0].Err, upper(missing))
 		require.EqualValues(t, 2, admin.DBSize(ctx).Val(), missing)
@@ -151,7 +152,7 @@ func TestNoRightToSweep(t *testing.T) {
 		runner, _ := limited(t, server, "-"+missing)
 		for i, period := range []time.Duration{time.Second, time.Minute, time.Second} {
 			g := group(missing, 1, policy(algo.FixedWindow(algo.Per(1<<20, period))))
-			require.NoError(t, runner.Run(context.Background(), []*wire.Asked{g}))
+			require.NoError(t, runner.Run(context.Background(), []*batch.Asked{g}))
 			require.NoError(t, g.Takes[0].Err, "%s, call %d", missing, i)
 		}
 	}
@@ -160,7 +161,7 @@ func TestNoRightToSweep(t *testing.T) {
 // TestNoRightToTheClock: without it nothing can be decided, or counted.
 func TestNoRightToTheClock(t *testing.T) {
 	runner, _ := limited(t, redistest.Start(t), "-time")
-	err := runner.Run(context.Background(), []*wire.Asked{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
+	err := runner.Run(context.Background(), []*batch.Asked{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
 	require.ErrorIs(t, err, backend.ErrUnavailable)
 	require.ErrorContains(t, err, "NOPERM TIME")
 }

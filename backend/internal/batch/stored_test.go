@@ -1,4 +1,4 @@
-package wire_test
+package batch_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -19,7 +20,7 @@ import (
 func TestNamesAreRead(t *testing.T) {
 	server := redistest.Start(t)
 	c, ctx := server.Client(t), t.Context()
-	runner := wire.Alone(c, &layer.Shared{}, time.Second)
+	runner := batch.Alone(c, &layer.Shared{}, time.Second)
 	var policies []backend.Policy
 	for _, period := range []time.Duration{time.Millisecond, 90 * time.Second, time.Hour, 24 * time.Hour, 1500 * time.Microsecond} {
 		l := algo.Per(10, period)
@@ -31,11 +32,11 @@ func TestNamesAreRead(t *testing.T) {
 	keys := []string{"user:42", "user:4", "a{b}c", "~m", "stars*?[a-c]\\^x", "a b", "\xff", strings.Repeat("x", 80)}
 	for _, key := range keys {
 		g := group(key, 1, policies)
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 		require.NoError(t, g.Takes[0].Err)
 	}
 	for _, key := range keys {
-		parts := wire.Parts{}
+		parts := batch.Parts{}
 		require.NoError(t, parts.Add(ctx, c, "node", wire.DefaultPrefix, key))
 		require.NoError(t, parts.Add(ctx, c, "node", wire.DefaultPrefix, key), "a name that comes twice")
 		all := parts.Sorted()
@@ -68,7 +69,7 @@ func TestNamesThatAreNotOurs(t *testing.T) {
 	require.NoError(t, c.Set(ctx, "headgate:{a}", "text", 0).Err())
 	require.NoError(t, c.Set(ctx, "headgate:{a}:log:60s/a", "text", 0).Err())
 	require.NoError(t, c.HSet(ctx, "headgate:{~a~s}", "z1m/a", "text").Err())
-	parts := wire.Parts{}
+	parts := batch.Parts{}
 	require.NoError(t, parts.Add(ctx, c, "node", wire.DefaultPrefix, "a"))
 	require.Equal(t, []backend.Stored{
 		{Unknown: []string{"headgate:{a}:log:60s/a", "headgate:{a}"}},

@@ -1,4 +1,4 @@
-package wire_test
+package batch_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/lua"
@@ -25,9 +26,9 @@ func TestGarbageFailsAlone(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	ps := policy(algo.TokenBucket(algo.PerSecond(5), 5))
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	require.NoError(t, client.Set(ctx, wire.DefaultPrefix.Hash("b"), "not a hash", 0).Err())
-	groups := []*wire.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
+	groups := []*batch.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
 	require.NoError(t, runner.Run(ctx, groups))
 	require.True(t, groups[0].Takes[0].Decision.Allowed)
 	require.True(t, groups[2].Takes[0].Decision.Allowed)
@@ -41,7 +42,7 @@ func TestGarbageFailsAlone(t *testing.T) {
 // batch the group stands: what it had to say before it was refused is not said.
 func TestGarbageSetsFailAlone(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner, l := wire.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(5)
+	runner, l := batch.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(5)
 	for n := 2; n <= 4; n++ {
 		ps := make([]backend.Policy, n)
 		for i := range ps {
@@ -49,7 +50,7 @@ func TestGarbageSetsFailAlone(t *testing.T) {
 		}
 		for bad := range 3 {
 			require.NoError(t, client.FlushDB(ctx).Err())
-			gs := []*wire.Asked{group("0", 1, ps), group("1", 1, ps), group("2", 1, ps)}
+			gs := []*batch.Asked{group("0", 1, ps), group("1", 1, ps), group("2", 1, ps)}
 			last := fmt.Sprint("f1h/", n-1)
 			client.HSet(ctx, gs[bad].Hash, last, "not ours")
 			require.NoError(t, runner.Run(ctx, gs))
@@ -87,12 +88,12 @@ func garbage(v string) map[string]string {
 func TestGarbageIsLeft(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	l := algo.PerHour(10)
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
 		ps := policy(a)
 		g := group(a.Kind().String(), 1, ps)
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 		require.NoError(t, g.Takes[0].Err)
 		field := client.HKeys(ctx, g.Hash).Val()[0]
 		good := client.HGet(ctx, g.Hash, field).Val()
@@ -103,9 +104,9 @@ func TestGarbageIsLeft(t *testing.T) {
 					for _, costs := range [][]int64{{1}, {1, 2}} {
 						g, other := group(g.Key, costs[0], ps), group("other", 1, ps)
 						g.Op, g.Takes = op, takes(g.Key, costs, ps)
-						require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+						require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 						corrupted(t, g)
-						require.NoError(t, runner.Run(ctx, []*wire.Asked{g, other}))
+						require.NoError(t, runner.Run(ctx, []*batch.Asked{g, other}))
 						corrupted(t, g)
 						require.NoError(t, other.Takes[0].Err)
 					}
@@ -118,7 +119,7 @@ func TestGarbageIsLeft(t *testing.T) {
 
 // corrupted requires that each take of the group was told that its key holds what
 // is not ours.
-func corrupted(t *testing.T, g *wire.Asked) {
+func corrupted(t *testing.T, g *batch.Asked) {
 	t.Helper()
 	for i := range g.Takes {
 		var corrupt *backend.CorruptError
@@ -132,26 +133,26 @@ func corrupted(t *testing.T, g *wire.Asked) {
 func TestLaterReleasesMayAppend(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	l := algo.PerHour(10)
 	var set []backend.Policy
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
 		set = append(set, backend.Policy{Name: a.Kind().String(), Algorithm: a})
 	}
 	g := group("k", 3, set)
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	for f, v := range client.HGetAll(ctx, g.Hash).Val() {
 		client.HSet(ctx, g.Hash, f, v+"more")
 	}
 	for i := range set {
 		g := group("k", 1, set[i:i+1])
 		g.Op = backend.Peek
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 		require.NoError(t, g.Takes[0].Err)
 		require.EqualValues(t, 3, g.Takes[0].Decision.Used)
 	}
 	g = group("k", 1, set)
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	require.NoError(t, g.Takes[0].Err)
 	require.EqualValues(t, 4, g.Takes[0].Decision.Used)
 }
@@ -161,13 +162,13 @@ func TestLaterReleasesMayAppend(t *testing.T) {
 // count, and neither release reads or writes what the other keeps.
 func TestOlderFormatsCountApart(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner, l := wire.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(10)
+	runner, l := batch.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(10)
 	full := "\x02\xff\xff\xff\x7f\xff\xff\xff\x7f" + strings.Repeat("\x00\x00\x00\x00\x00\x00\x64\x41", 4) + strings.Repeat("\x09", 20)
 	for field, a := range map[string]algo.Algorithm{"t/p": algo.TokenBucket(l, 10), "b1h/5/p": algo.BucketedWindow(l, 5)} {
 		require.NoError(t, client.FlushDB(ctx).Err())
 		g := group("k", 4, policy(a))
 		require.NoError(t, client.HSet(ctx, g.Hash, field, full).Err())
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 		require.NoError(t, g.Takes[0].Err)
 		require.EqualValues(t, 4, g.Takes[0].Decision.Used, field)
 		require.Equal(t, full[9:], client.HGet(ctx, g.Hash, field).Val()[9:], "all but when to sweep")
@@ -176,7 +177,7 @@ func TestOlderFormatsCountApart(t *testing.T) {
 	for field, a := range map[string]algo.Algorithm{"T/p": algo.TokenBucket(l, 10), "B1h/5/p": algo.BucketedWindow(l, 5)} {
 		g := group("wrong field", 4, policy(a))
 		require.NoError(t, client.HSet(ctx, g.Hash, field, full).Err())
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 		corrupted(t, g)
 	}
 }
@@ -184,12 +185,12 @@ func TestOlderFormatsCountApart(t *testing.T) {
 // TestOlderFormatsAreSwept: also where the key stays in use.
 func TestOlderFormatsAreSwept(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	ps := policy(algo.TokenBucket(algo.PerHour(10), 10))
 	g := group("k", 1, ps)
 	ended := "\x02\x01\x00\x00\x00" + strings.Repeat("\x00", 20)
 	require.NoError(t, client.HSet(ctx, g.Hash, "t/p", ended).Err())
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	require.Equal(t, []string{"T/p"}, client.HKeys(ctx, g.Hash).Val())
 }
 
@@ -197,12 +198,12 @@ func TestOlderFormatsAreSwept(t *testing.T) {
 func TestResetOfWrongType(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
 	require.NoError(t, client.Set(ctx, wire.DefaultPrefix.Hash("k"), "x", time.Hour).Err())
 	g := group("k", 0, ps)
 	g.Op = backend.Reset
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	var corrupt *backend.CorruptError
 	require.ErrorAs(t, g.Takes[0].Err, &corrupt)
 }
@@ -210,17 +211,17 @@ func TestResetOfWrongType(t *testing.T) {
 // TestFractionsFailAlone: a fraction that the sum with an instant swallows.
 func TestFractionsFailAlone(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner, l := wire.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(10)
+	runner, l := batch.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(10)
 	for _, a := range []algo.Algorithm{algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, 10)} {
 		for _, last := range []string{"\x01\x00\x00\x00\x00\x00\x00\x00", "\x9a\x99\x99\x99\x99\x99\xb9\x3f"} { // 5e-324, 0.1
 			require.NoError(t, client.FlushDB(ctx).Err())
 			ps := policy(a)
 			b := group("b", 1, ps)
-			require.NoError(t, runner.Run(ctx, []*wire.Asked{b}))
+			require.NoError(t, runner.Run(ctx, []*batch.Asked{b}))
 			field := client.HKeys(ctx, b.Hash).Val()[0]
 			v := client.HGet(ctx, b.Hash, field).Val()
 			client.HSet(ctx, b.Hash, field, v[:len(v)-8]+last)
-			gs := []*wire.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
+			gs := []*batch.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
 			_ = runner.Run(ctx, gs)
 			require.NoError(t, gs[0].Takes[0].Err, a.String())
 			require.NoError(t, gs[2].Takes[0].Err)
@@ -234,7 +235,7 @@ func TestFractionsFailAlone(t *testing.T) {
 func TestLogFractionsFailAlone(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(1745000145_000_000)
-	runner := wire.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	at, one := float64(now.UnixMicro()), "\x01\x3f\xf0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01" // sum 1, cost 1
 	for name, c := range map[string]struct {
 		limit int64
@@ -245,7 +246,7 @@ func TestLogFractionsFailAlone(t *testing.T) {
 	} {
 		require.NoError(t, client.FlushDB(ctx).Err())
 		ps := policy(algo.SlidingLog(algo.PerHour(c.limit)))
-		gs := []*wire.Asked{group("a", 1, ps), group("b", 1, ps)}
+		gs := []*batch.Asked{group("a", 1, ps), group("b", 1, ps)}
 		client.ZAdd(ctx, gs[1].Hash+":log:1h/p", c.m...)
 		_ = runner.Run(ctx, gs)
 		require.NoError(t, gs[0].Takes[0].Err, name)
@@ -258,14 +259,14 @@ func TestLogFractionsFailAlone(t *testing.T) {
 // nothing.
 func TestResetRefusedLeavesAll(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner, l := wire.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(3)
+	runner, l := batch.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(3)
 	ps := []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(l)}, {Name: "l", Algorithm: algo.SlidingLog(l)}}
 	g := group("k", 1, ps)
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	client.Set(ctx, g.Hash, "not ours", time.Hour)
 	g = group("k", 0, ps)
 	g.Op = backend.Reset
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	require.Error(t, g.Takes[0].Err)
 	require.EqualValues(t, 1, client.ZCard(ctx, g.Hash+":log:1h/l").Val(), "refused, and yet the log is gone")
 }
@@ -273,11 +274,11 @@ func TestResetRefusedLeavesAll(t *testing.T) {
 // TestResetOfAWrongLog: it leaves what is no log, too.
 func TestResetOfAWrongLog(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	g := group("k", 0, policy(algo.SlidingLog(algo.PerHour(3))))
 	g.Op = backend.Reset
 	client.Set(ctx, g.Hash+":log:1h/p", "not ours", time.Hour)
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	require.Error(t, g.Takes[0].Err)
 	require.Equal(t, "not ours", client.Get(ctx, g.Hash+":log:1h/p").Val())
 }
@@ -285,10 +286,10 @@ func TestResetOfAWrongLog(t *testing.T) {
 // TestCorruptLogIsNamed: by the key that holds it.
 func TestCorruptLogIsNamed(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
-	runner := wire.Alone(client, &layer.Shared{}, time.Second)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	g := group("k", 1, policy(algo.SlidingLog(algo.PerHour(3))))
 	client.Set(ctx, g.Hash+":log:1h/p", "not ours", time.Hour)
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	var corrupt *backend.CorruptError
 	require.ErrorAs(t, g.Takes[0].Err, &corrupt)
 	require.Equal(t, g.Hash+":log:1h/p", corrupt.Stored)
@@ -322,16 +323,16 @@ func TestScriptEndsAndRefuses(t *testing.T) {
 func TestARingThatDoesNotAddUp(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(1745000145_000_000)
-	runner := wire.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	ps := policy(algo.BucketedWindow(algo.PerMinute(10), 6))
 	g := group("k", 10, ps)
-	require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 	v := client.HGet(ctx, g.Hash, "B1m/6/p").Val()
 	for _, fill := range []string{"\x00", "\xff"} {
 		client.HSet(ctx, g.Hash, "B1m/6/p", v[:25]+strings.Repeat(fill, len(v)-25))
 		now = now.Add(75 * time.Second)
 		g = group("k", 10, ps)
-		require.NoError(t, runner.Run(ctx, []*wire.Asked{g}))
+		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
 		var corrupt *backend.CorruptError
 		require.ErrorAs(t, g.Takes[0].Err, &corrupt)
 	}

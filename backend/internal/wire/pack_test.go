@@ -10,17 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asked returns a group of n takes that wait.
+// asked returns a group of n calls.
 func asked(n int) *Group {
-	g := &Group{Op: backend.Take}
+	g := &Group{Size: n}
 	for range n {
-		g.Takes = append(g.Takes, NewTake())
-		g.Takes[len(g.Takes)-1].Ask(&backend.Group{Cost: 1})
+		c := &Call{}
+		c.Ask(&backend.Group{Cost: 1})
+		g.Calls = append(g.Calls, c)
 	}
 	return g
 }
 
-// TestWhatAsksAlikeIsOneSection: a flight has a section for each list of
+// TestWhatAsksAlikeIsOneSection: a batch has a section for each list of
 // policies, op and number of takes, in whatever order they came.
 func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 	policy := backend.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(1), 1)}
@@ -31,15 +32,14 @@ func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 			for _, op := range []backend.Op{backend.Take, backend.Peek} {
 				g := asked(takes)
 				g.Op, g.Policies = op, list
-				g.mark()
 				groups = append(groups, g)
 			}
 		}
 	}
 	rand.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
-	gather(groups)
+	Gather(groups)
 	const header, each, run = 12, 41, 12
-	b := pack(nil, groups)
+	b := Pack(nil, groups)
 	var sections []int
 	for ; len(b) > 0; b = b[header+each+run:] {
 		sections = append(sections, int(binary.LittleEndian.Uint16(b)))

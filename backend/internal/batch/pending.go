@@ -1,4 +1,6 @@
-// Package batch batches the calls to one server: many callers, one round trip.
+// Package batch sends calls to Redis servers: pending calls become a batch, a
+// batch makes a round trip, and its reply answers them. A call is charged at most
+// once, whatever the client's settings and whatever is lost on the way.
 //
 // There is no timer. A lone call leaves at once, and so do the next ones, until
 // as many batches are in flight as may be. Calls that come then are pending, and
@@ -9,27 +11,28 @@ package batch
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
 )
 
 // maxCallers is the maximum number of calls that wait for one server; more are
 // refused at once. A variable for the tests alone.
 var maxCallers int64 = 1 << 16
 
-// Queue holds the calls to one server until a batch takes them. It is safe for
-// concurrent use.
+// Queue holds the pending calls to one server until a batch takes them. It is
+// safe for concurrent use.
 type Queue struct {
-	server *wire.Server
-	ways   wire.Ways // nil: all groups of a batch go in one command
+	server *Server
+	router Router
 	budget time.Duration
-	alone  bool // every call is a batch of its own
+	single bool // every call is a batch of its own
 
-	callers atomic.Int64 // calls that wait for an answer
+	callers atomic.Int64        // calls that wait for an answer
+	byKey   map[groupKey]*group // of the batch that is filling
 
 	mu struct {
 		sync.Mutex
@@ -42,11 +45,11 @@ type Queue struct {
 	}
 }
 
-// New returns the queue of a server. Where the server is a node of a cluster,
-// ways leads from it to the others. Alone makes every call a batch of its own.
-func New(s *wire.Server, ways wire.Ways, budget time.Duration, alone bool) *Queue {
-	q := &Queue{server: s, ways: ways, budget: budget, alone: alone}
-	if q.mu.limit = relaxed; alone {
+// NewQueue returns the queue of a server. Where the server is a node of a
+// cluster, r leads from it to the others; else r is nil.
+func NewQueue(s *Server, r Router) *Queue {
+	q := &Queue{server: s, router: r, budget: s.Budget, single: s.DisableBatching, byKey: map[groupKey]*group{}}
+	if q.mu.limit = many; q.single {
 		q.mu.limit = 1 << 30
 	}
 	return q
@@ -64,10 +67,10 @@ func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request
 		go q.run()
 	}
 	if err == nil {
-		err = c.Wait(ctx, done, c.op)
+		err = c.wait(ctx, done)
 		q.callers.Add(-1)
 	}
-	return c.answer(r, d, err)
+	return c.decide(r, d, err)
 }
 
 var errCrowded = backend.Wrap(backend.ErrUnavailable, errors.New("too many calls wait for the server"))
@@ -91,7 +94,7 @@ func (q *Queue) push(c *call, ready bool) (leaves bool, err error) {
 // cost the server its share of a batch and the caller its time.
 func (q *Queue) crowded(c *call, n int) bool {
 	perTrip := maxGroups * q.mu.limit
-	if q.alone || n <= perTrip {
+	if q.single || n <= perTrip {
 		return false // the common case
 	}
 	return q.mu.trips.link*time.Duration(perTrip+n) > (c.deadline-c.came)*time.Duration(perTrip)
@@ -100,7 +103,7 @@ func (q *Queue) crowded(c *call, n int) bool {
 // place takes the place of one more batch in flight, where there is one and
 // calls are pending that no other batch is about to take.
 func (q *Queue) place() bool {
-	if q.mu.filling || q.mu.pending.first == nil || q.mu.out >= q.mu.limit || !q.connection() { // mutant: one-batch-fills
+	if q.mu.filling || q.mu.pending.first == nil || q.mu.out >= q.mu.limit || !q.connected() { // mutant: one-batch-fills
 		return false
 	}
 	q.mu.out++
@@ -108,57 +111,96 @@ func (q *Queue) place() bool {
 	return true
 }
 
-// connection reports whether the client may have a connection for one more
-// batch. One that waits for a connection could still take calls along.
-func (q *Queue) connection() bool {
+// connected reports whether the client may have a connection for one more batch.
+// One that waits for a connection could still take calls along.
+func (q *Queue) connected() bool {
 	n := q.mu.out + q.mu.overdue
-	return q.alone || n == 0 || n < q.server.Connections(n)
+	return q.single || n == 0 || n < q.server.connections(n)
 }
 
 // run sends batches for as long as calls are pending. Its first batch has its
 // place.
 func (q *Queue) run() {
-	for {
-		b := q.fill(wire.Now())
-		if b == nil || !b.fly() {
-			return
-		}
+	for more := true; more; {
+		b, overdue := q.fill(now())
+		more = b != nil && q.send(b, overdue)
 	}
 }
 
-// fill returns the next batch, nil where no pending call needs one any more.
-// Grouping takes its time, so it is not done under the lock.
-func (q *Queue) fill(now time.Duration) *batch {
+// fill returns the next batch and how long it keeps its place, nil where no
+// pending call needs one any more. Grouping takes its time, so it is not done
+// under the lock.
+func (q *Queue) fill(now time.Duration) (b *batch, overdue time.Duration) {
+	b = &batch{budget: q.budget, single: q.single, byKey: q.byKey}
 	q.mu.Lock()
 	pending := q.mu.pending
 	q.mu.pending = list{}
-	b := newBatch(q)
-	if t := &q.mu.trips; q.mu.out > 1 || !t.stale(now) { // else it leaves in any case, as a probe
+	t := &q.mu.trips
+	overdue = t.overdue(q.budget)
+	if q.mu.out > 1 || !t.stale(now) { // else it leaves in any case, as a probe
 		b.link, b.mean = t.link, t.mean
 	}
 	q.mu.Unlock()
 	rest := b.take(pending, now)
+	clear(q.byKey)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.pending.prepend(rest)
 	q.mu.filling = false
 	if b.calls == 0 {
 		q.mu.out--
-		batches.Put(b)
 		b = nil
 	}
 	if q.place() {
 		go q.run()
 	}
-	return b
+	return b, overdue
 }
 
-// landed gives a batch's place to the next one and reports whether the caller is
-// to run it. overdue says that the batch has given its place back before.
-func (q *Queue) landed(overdue bool) bool {
+// send makes the batch's round trip and reports whether the caller is to run the
+// batch that leaves next.
+func (q *Queue) send(b *batch, overdue time.Duration) bool {
+	t := newRoundTrip(q.server, q.router, b.groups, Deadline(b.first, q.budget))
+	t.late = func() { q.late(b, t) }
+	t.expired = func() {
+		if q.ended(b) {
+			q.run()
+		}
+	}
+	took, ok := t.run(overdue)
+	if !ok {
+		return false // the deadline has let the next batch leave, or will
+	}
+	if took > 0 {
+		q.answered(b, took)
+	}
+	if b.calls > 1 {
+		// Callers that have just been answered may call again at once: they join
+		// the batch that leaves next.
+		runtime.Gosched()
+	}
+	return q.ended(b)
+}
+
+// answered is where a round trip has ended whose calls, keys and duration are
+// known.
+func (q *Queue) answered(b *batch, took time.Duration) {
+	q.mu.Lock()
+	q.mu.trips.add(now(), b.calls, len(b.groups), took)
+	if !q.single {
+		q.mu.limit = q.mu.trips.limit(q.server.poolSize())
+	}
+	q.mu.Unlock()
+	q.server.Shared.Batch(backend.Batch{Node: q.server.node, Calls: b.calls, Keys: len(b.groups)}, took)
+}
+
+// ended gives a batch's place to the next one and reports whether the caller is
+// to run it.
+func (q *Queue) ended(b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if overdue {
+	b.over = true
+	if b.overdue {
 		q.mu.overdue--
 	} else {
 		q.mu.out--
@@ -168,23 +210,23 @@ func (q *Queue) landed(overdue bool) bool {
 
 // late gives the place of a batch back that is still in flight: its reply may be
 // lost, and other calls must not wait for it.
-func (q *Queue) late() {
-	q.mu.Lock()
-	q.mu.out--
-	q.mu.overdue++
-	leaves := q.place()
-	q.mu.Unlock()
-	if leaves {
+func (q *Queue) late(b *batch, t *roundTrip) {
+	if !t.wrote() {
+		go q.server.tryDial() // mutant: dial-error-told
+	}
+	if q.yield(b) {
 		q.run()
 	}
 }
 
-// note notes a round trip that was answered.
-func (q *Queue) note(now time.Duration, calls, groups int, took time.Duration) {
+func (q *Queue) yield(b *batch) (leaves bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.trips.note(now, calls, groups, took)
-	if !q.alone {
-		q.mu.limit = q.mu.trips.limit(q.server.PoolSize())
+	if b.over || b.overdue {
+		return false
 	}
+	b.overdue = true
+	q.mu.out--
+	q.mu.overdue++
+	return q.place()
 }

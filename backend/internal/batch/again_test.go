@@ -1,0 +1,128 @@
+package batch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// twice is a hook that sends a pipeline again, as one that retries does.
+type twice struct{}
+
+func (twice) DialHook(n redis.DialHook) redis.DialHook          { return n }
+func (twice) ProcessHook(n redis.ProcessHook) redis.ProcessHook { return n }
+func (twice) ProcessPipelineHook(n redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		_ = n(ctx, cmds)
+		return n(ctx, cmds)
+	}
+}
+
+// before is a hook that runs f before a script is written.
+type before struct{ f func() }
+
+func (b before) DialHook(n redis.DialHook) redis.DialHook { return n }
+
+func (b before) ProcessHook(n redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			b.f()
+		}
+		return n(ctx, cmd)
+	}
+}
+
+func (b before) ProcessPipelineHook(n redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		b.f()
+		return n(ctx, cmds)
+	}
+}
+
+var daily = []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay(10))}}
+
+// groupOf returns a group of one call for the operation.
+func groupOf(key string, op backend.Op) (*group, *call) {
+	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
+	c := newCall(context.Background(), key, 0, r, time.Second)
+	g := newGroup(c)
+	g.add(c)
+	return g, c
+}
+
+func used(t *testing.T, c *call) int64 {
+	t.Helper()
+	require.NoError(t, c.wait(context.Background(), nil))
+	var d backend.Decision
+	require.NoError(t, c.Decide(c.op, &backend.Group{Policies: daily}, &d))
+	return d.Used
+}
+
+// TestLeftBeforeWritten: a call whose caller leaves just before the command is
+// written changes nothing, and harms no other: in one command, and as the first
+// of a pipeline.
+func TestLeftBeforeWritten(t *testing.T) {
+	for _, op := range []backend.Op{backend.Take, backend.Reset} {
+		for name, router := range map[string]func(*Server) Router{
+			"one command": func(*Server) Router { return nil },
+			"a pipeline":  func(s *Server) Router { return NoRouter{s} },
+		} {
+			t.Run(op.String()+"/"+name, func(t *testing.T) {
+				client := redistest.Start(t).Client(t)
+				var leaves func()
+				client.AddHook(before{func() { leaves() }})
+				s := Alone(client, &layer.Shared{}, time.Second)
+				run := func(groups ...*group) {
+					newRoundTrip(s, router(s), groups, now()+time.Second).run(time.Second)
+				}
+				leaves = func() {}
+				first, c := groupOf("a", backend.Take)
+				run(first)
+				require.EqualValues(t, 1, used(t, c))
+
+				gone, left := groupOf("a", op)
+				stays, other := groupOf("b", backend.Take)
+				ctx, cancel := context.WithCancel(context.Background())
+				cancel()
+				leaves = func() { require.ErrorIs(t, left.wait(ctx, ctx.Done()), context.Canceled) }
+				run(gone, stays)
+				require.EqualValues(t, 1, used(t, other))
+				leaves = func() {}
+				look, c := groupOf("a", backend.Peek)
+				run(look)
+				require.EqualValues(t, 1, used(t, c))
+			})
+		}
+	}
+}
+
+// TestSentTwice: calls of a pipeline that a hook writes again were perhaps
+// counted.
+func TestSentTwice(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	client.AddHook(twice{})
+	s := Alone(client, &layer.Shared{}, time.Second)
+	policies := []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay(1))}}
+	var groups []*group
+	var sent []*call
+	for _, k := range []string{"a", "b"} {
+		r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: k, Policies: policies, Cost: 1}}
+		c := newCall(context.Background(), k, 0, r, s.Budget)
+		groups, sent = append(groups, newGroup(c)), append(sent, c)
+		groups[len(groups)-1].add(c)
+	}
+	newRoundTrip(s, NoRouter{s}, groups, now()+time.Second).run(time.Second)
+	for _, c := range sent {
+		<-c.answered
+		var d backend.Decision
+		err := c.Decide(backend.Take, &backend.Group{Policies: policies}, &d)
+		require.ErrorIs(t, err, backend.ErrPerhapsCounted, "%+v", d)
+	}
+}

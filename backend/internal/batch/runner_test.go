@@ -1,0 +1,69 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// Asked is a group as a test asks it: its takes hold their answers.
+type Asked struct {
+	Op       backend.Op
+	Key      string
+	Hash     string
+	Policies []backend.Policy
+	Takes    []Answer
+}
+
+// Answer is a call with its answer.
+type Answer struct {
+	backend.Group
+	Decision backend.Decision
+	Err      error
+}
+
+// Alone returns a server with the defaults.
+func Alone(c Client, shared *layer.Shared, budget time.Duration) *Server {
+	return NewServer(c, "node", Settings{Prefix: wire.DefaultPrefix, Shared: shared, Budget: budget})
+}
+
+// Run decides the groups in one round trip. Its error is that of the round trip.
+func (s *Server) Run(ctx context.Context, asked []*Asked) error {
+	var groups []*group
+	var all []*call
+	for _, a := range asked {
+		var g *group
+		for i := range a.Takes {
+			r := backend.Request{Op: a.Op, Group: a.Takes[i].Group}
+			r.Key, r.Policies = a.Key, a.Policies
+			c := newCall(ctx, wire.Tag(a.Key, ""), 0, &r, s.Budget)
+			if g == nil {
+				g = newGroup(c)
+				groups = append(groups, g)
+			}
+			g.add(c)
+			all = append(all, c)
+		}
+	}
+	go newRoundTrip(s, nil, groups, Deadline(now(), s.Budget)).run(s.Budget)
+	var failure error
+	for _, a := range asked {
+		for i := range a.Takes {
+			c, to := all[0], &a.Takes[i]
+			all = all[1:]
+			if to.Err = c.wait(ctx, ctx.Done()); to.Err == nil {
+				to.Err = c.Decide(a.Op, &to.Group, &to.Decision)
+			}
+			var corrupt *backend.CorruptError
+			var invalid *backend.InvalidError
+			if to.Err != nil && !errors.As(to.Err, &corrupt) && !errors.As(to.Err, &invalid) {
+				failure = to.Err
+			}
+		}
+	}
+	return failure
+}

@@ -1,0 +1,116 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/redis/go-redis/v9"
+)
+
+// scanned is how many keys a server looks at for one SCAN: a few milliseconds at most.
+const scanned = 1000
+
+// Keys calls yield for the stored keys on one server whose limited key begins
+// with prefix, until yield returns false; then it returns false too.
+func Keys(ctx context.Context, c Client, node string, p wire.Prefix, prefix string, yield func(backend.StoredKey) bool) (bool, error) {
+	return scan(ctx, c, node, p.Pattern(prefix), func(name string) bool {
+		k, _, ok := p.Key(name)
+		return !ok || !strings.HasPrefix(k.Key, prefix) || yield(k)
+	})
+}
+
+func scan(ctx context.Context, c Client, node, pattern string, yield func(name string) bool) (bool, error) {
+	for cursor := uint64(0); ; {
+		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanned)
+		if err := c.Process(ctx, cmd); err != nil {
+			return false, forbidden(err, node, "+scan")
+		}
+		names, next := cmd.Val()
+		for _, name := range names {
+			if !yield(name) {
+				return false, nil
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return true, nil
+		}
+	}
+}
+
+// Parts are what is stored of a key, by sub-key.
+type Parts map[string]*backend.Stored
+
+// Add adds what one server has of the key.
+func (parts Parts) Add(ctx context.Context, c Client, node string, p wire.Prefix, key string) error {
+	var hashes []backend.StoredKey
+	_, err := scan(ctx, c, node, p.Pattern(wire.Tag(key, "")), func(name string) bool {
+		k, rest, ok := p.Key(name)
+		if hash := p.Hash(wire.Tag(key, k.Sub)); !ok || hash+rest != name {
+			return true
+		}
+		if rest == "" {
+			hashes = append(hashes, k)
+			return true
+		}
+		policy, ok := wire.LogOf(rest)
+		parts.add(k.Sub, name, policy, ok)
+		return true
+	})
+	for _, k := range hashes {
+		if err == nil {
+			err = parts.addHash(ctx, c, node, k)
+		}
+	}
+	return err
+}
+
+// addHash adds the fields of a hash.
+func (parts Parts) addHash(ctx context.Context, c Client, node string, k backend.StoredKey) error {
+	cmd := redis.NewStringSliceCmd(ctx, "hkeys", k.Name)
+	if err := c.Process(ctx, cmd); err != nil {
+		if redis.HasErrorPrefix(err, "WRONGTYPE") {
+			parts.add(k.Sub, k.Name, backend.Policy{}, false)
+			return nil
+		}
+		return forbidden(err, node, "+hkeys")
+	}
+	for _, field := range cmd.Val() {
+		policy, ok := wire.Field(field)
+		parts.add(k.Sub, k.Name+" "+field, policy, ok)
+	}
+	return nil
+}
+
+// add adds what has this name in Redis. SCAN may name a key twice, and so may
+// two nodes while a slot moves.
+func (parts Parts) add(sub, name string, policy backend.Policy, known bool) {
+	part := parts[sub]
+	if part == nil {
+		part = &backend.Stored{Sub: sub}
+		parts[sub] = part
+	}
+	switch {
+	case !known && !slices.Contains(part.Unknown, name):
+		part.Unknown = append(part.Unknown, name)
+	case known && !slices.Contains(part.Policies, policy):
+		part.Policies = append(part.Policies, policy)
+	}
+}
+
+// Sorted returns the parts in order, each with its policies in order: of a
+// sub-key, of a name, of an algorithm.
+func (parts Parts) Sorted() (all []backend.Stored) {
+	for _, sub := range slices.Sorted(maps.Keys(parts)) {
+		part := parts[sub]
+		slices.SortFunc(part.Policies, func(a, b backend.Policy) int {
+			return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Algorithm.String(), b.Algorithm.String()))
+		})
+		all = append(all, *part)
+	}
+	return all
+}

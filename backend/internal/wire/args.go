@@ -1,0 +1,85 @@
+package wire
+
+// Args are the arguments of one EVALSHA.
+type Args struct {
+	all    []any
+	keys   int
+	blobs  []blob // the room of those below; never grown, since all points to them
+	asked  blob   // what the groups ask
+	groups []*Group
+}
+
+// blob is an argument in a buffer of its own. By pointer, go-redis takes it
+// without an allocation.
+type blob []byte
+
+// MarshalBinary is how go-redis reads it.
+func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
+
+// String keeps keys and numbers out of what a hook prints.
+func (b *blob) String() string { return "…" }
+
+// NewArgs returns the arguments that carry the groups, of a script whose name is
+// sha. clock is the time of a virtual clock, empty for the server's own. What
+// the groups ask is added by Pack.
+func NewArgs(sha any, clock string, p Prefix, groups []*Group) *Args {
+	n := 0
+	for _, g := range groups {
+		n += 2*len(g.Policies) + 1
+	}
+	a := &Args{groups: groups, blobs: make([]blob, 0, n)}
+	a.all = append(make([]any, 0, n+5), "evalsha", sha, &a.keys)
+	for _, g := range groups {
+		a.addKeys(p, g)
+	}
+	a.keys = len(a.all) - 3
+	a.all = append(a.all, clock, &a.asked)
+	for i, g := range groups {
+		a.addFields(g, groups[max(i-1, 0)])
+	}
+	return a
+}
+
+// All returns the arguments as go-redis takes them.
+func (a *Args) All() []any { return a.all }
+
+// Pack is called at the instant when the command is written: until then calls
+// may leave.
+func (a *Args) Pack() {
+	const likely = 80 // bytes of a group
+	a.asked = Pack(make([]byte, 0, likely*len(a.groups)), a.groups)
+}
+
+func (a *Args) add(b []byte) {
+	a.blobs = append(a.blobs, b)
+	a.all = append(a.all, &a.blobs[len(a.blobs)-1])
+}
+
+// addKeys adds the stored keys that the group's script touches: the hash of the
+// small states, then each log.
+func (a *Args) addKeys(p Prefix, g *Group) {
+	for i := range g.Policies {
+		if !isApart(&g.Policies[i]) {
+			a.add(p.hash(g.Tag))
+			break
+		}
+	}
+	for i := range g.Policies {
+		if isApart(&g.Policies[i]) {
+			a.add(p.log(g.Tag, &g.Policies[i]))
+		}
+	}
+}
+
+// addFields adds the names of the fields that the group's policies have, unless
+// those that stand last are the same.
+func (a *Args) addFields(g, last *Group) {
+	if g != last && g.Same(last.Policies) {
+		g.fields = last.fields
+		return
+	}
+	g.fields = len(a.all) - 3 - a.keys
+	for i := range g.Policies {
+		a.add(appendField(nil, &g.Policies[i]))
+	}
+}
