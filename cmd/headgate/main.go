@@ -48,7 +48,7 @@ type command struct {
 
 var commands = map[string]command{
 	"peek":  {"KEY", "what each policy counts of the key; without -policies what is stored of it", 1, peek},
-	"reset": {"KEY", "make the key as new for the policies; without -policies delete all that is stored of it", 1, reset},
+	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1, reset},
 	"keys":  {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, keys},
 	"top":   {"", "the fullest keys of a sample that grows", 0, top},
 	"ping":  {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, ping},

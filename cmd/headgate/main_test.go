@@ -152,7 +152,7 @@ func TestStored(t *testing.T) {
 				for plan := range spreads {
 					nothingUsed(t, p.limiter(t, plan), key)
 				}
-				require.Contains(t, exec(t, 0, append([]string{"peek", key}, p.args...)...), "as new")
+				require.Contains(t, exec(t, 0, append([]string{"peek", key}, p.args...)...), "nothing is stored")
 			})
 		}
 		keys, err := p.admin.DBSize(t.Context()).Result()
@@ -190,7 +190,7 @@ func nothingUsed(t *testing.T, l *headgate.Limiter, key string) {
 	}
 }
 
-// TestReset: with a policy file a key is as new for its policies, and for no
+// TestReset: with a policy file the counts of its policies are gone, and no
 // others.
 func TestReset(t *testing.T) {
 	path := write(t)

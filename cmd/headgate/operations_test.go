@@ -101,7 +101,7 @@ func TestSentinel(t *testing.T) {
 	sentinel := server.Sentinel(t, "mymaster")
 	args := []string{"-sentinel", "mymaster", "-redis", "127.0.0.1:1," + sentinel}
 	require.Contains(t, exec(t, 0, append([]string{"ping"}, args...)...), "ok")
-	require.Contains(t, exec(t, 0, append([]string{"peek", "user:42"}, args...)...), "as new")
+	require.Contains(t, exec(t, 0, append([]string{"peek", "user:42"}, args...)...), "nothing is stored")
 }
 
 func TestUsage(t *testing.T) {

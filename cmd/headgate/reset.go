@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// reset makes a key as new for the policies of the file, or deletes all that is
+// reset deletes what the policies of the file count of a key, or all that is
 // stored of it.
 func reset(ctx context.Context, s *session, args []string) error {
 	if s.policies == "" {
@@ -27,6 +27,6 @@ func reset(ctx context.Context, s *session, args []string) error {
 		done.Policies = append(done.Policies, p.Name)
 	}
 	return s.print(done, func(w *tabwriter.Writer) {
-		fmt.Fprintln(w, printable(done.Key), "is as new for", len(done.Policies), "policies of the file")
+		fmt.Fprintf(w, "%s was reset for %d policies of the file\n", printable(done.Key), len(done.Policies))
 	})
 }

@@ -103,7 +103,7 @@ func shards(sub string) int {
 
 func (k *kept) text(w *tabwriter.Writer) {
 	if len(k.Counts)+len(k.Unknown) == 0 {
-		fmt.Fprintf(w, "nothing is stored of %s: it is as new\n", printable(k.Key))
+		fmt.Fprintf(w, "nothing is stored of %s\n", printable(k.Key))
 		return
 	}
 	fmt.Fprintln(w, printable(k.Key))
@@ -157,7 +157,7 @@ func (s *session) resetStored(ctx context.Context, key string) error {
 }
 
 func (k *kept) resetText(w *tabwriter.Writer) {
-	fmt.Fprintf(w, "%s is as new: %d counts deleted\n", printable(k.Key), len(k.Counts))
+	fmt.Fprintf(w, "%s was reset: %d counts deleted\n", printable(k.Key), len(k.Counts))
 	for _, name := range k.Unknown {
 		fmt.Fprintf(w, "left, since it is not known to this release: %q\n", name)
 	}

@@ -35,7 +35,7 @@ type full struct {
 // again. The list of policies is one for all keys.
 func top(ctx context.Context, s *session, _ []string) error {
 	if s.policies == "" {
-		return errors.New("top: want -policies FILE: limits are not stored, so nobody can say how full a key is without them")
+		return errors.New("top: want -policies FILE: limits are not stored, and fullness is a share of them")
 	}
 	l, err := s.limiter()
 	if err != nil {

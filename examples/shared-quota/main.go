@@ -1,5 +1,5 @@
 // Shared-quota is eight jobs that share the daily quota of an API they call: a
-// read costs 1 unit, a search 100. When nobody can count, reads go on and
+// read costs 1 unit, a search 100. When the store can't count, reads go on and
 // searches wait: OnFailure gives both on the same counts.
 //
 //	go run ./examples/shared-quota
@@ -75,7 +75,7 @@ func job(ctx context.Context, c *client, t *tally) error {
 		case d.Allowed:
 			*n, t.units = *n+1, t.units+cost
 			time.Sleep(100 * time.Microsecond) // the call of the API
-		case cost == readCost || d.Err != nil: // spent, or nobody counts: a service would wait for d.RetryAfter
+		case cost == readCost || d.Err != nil: // spent, or not counted: a service would wait for d.RetryAfter
 			return d.Err
 		}
 	}

@@ -46,8 +46,8 @@ func TestSearchesFit(t *testing.T) {
 	require.Equal(t, headgate.FromStore, d.Source)
 }
 
-// TestNobodyCounts: nobody listens on port 1.
-func TestNobodyCounts(t *testing.T) {
+// TestStoreIsDown: no server listens on port 1.
+func TestStoreIsDown(t *testing.T) {
 	c, err := open("redis://127.0.0.1:1")
 	require.NoError(t, err)
 	d, err := c.read(t.Context())
