@@ -41,7 +41,6 @@ type quota struct {
 	left   int64         // a lower bound of the units that no request has taken
 	base   int64         // the units of the newest response
 	top    int64         // the quota, or the most units seen
-	from   uint64        // the number of the request that base answers
 	rolled uint64        // requests up to that number were sent before the window ended last; 0 while the first runs
 	span   time.Duration // the window of the newest response
 	end    time.Time     // of the window
@@ -191,10 +190,7 @@ func (s *scope) update(t ticket, item limitItem, tops []limitItem, now time.Time
 		i = len(s.mu.quotas) - 1
 	}
 	q := &s.mu.quotas[i]
-	if q.from > t.number {
-		return
-	}
-	q.from, q.base, q.rolled = t.number, item.available, 0
+	q.base, q.rolled = item.available, 0
 	q.left = item.available - int64(s.mu.sent-t.done-1)
 	q.span = span(cmp.Or(item.window, 1))
 	q.end = now.Add(q.span)

@@ -430,6 +430,63 @@ func TestIgnores(t *testing.T) {
 	}
 }
 
+// TestProbe: only the response to the probe itself ends the time in which one
+// request is sent, not that of a request from before the denial.
+func TestProbe(t *testing.T) {
+	now, s := time.Unix(0, 0), newScope()
+	begin := func() (ticket, bool) {
+		k, _, changed := s.start(now, false)
+		return k, changed == nil
+	}
+	passed := &http.Response{StatusCode: 200}
+	first, _ := begin()
+	second, _ := begin()
+	third, _ := begin()
+	s.finish(first, &http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"5"}}}, now, true)
+	s.finish(second, passed, now, true)
+	now = now.Add(5 * time.Second)
+	probe, sent := begin()
+	require.True(t, sent)
+	s.finish(third, passed, now, true)
+	_, sent = begin()
+	require.False(t, sent)
+	s.finish(probe, passed, now, true)
+	for range 3 {
+		_, sent = begin()
+		require.True(t, sent)
+	}
+}
+
+// TestSharedLimiterAndSpentWindow: no unit at the server holds for all.
+func TestSharedLimiterAndSpentWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, memory.New(&memory.Options{Now: time.Now}), policy("p", algo.FixedWindow(algo.PerMinute(100))))
+		a := &answers{list: []answer{{200, http.Header{"Ratelimit": {`"p";r=0;t=20`}}}, ok}}
+		tr, begin := &Transport{Base: &wire{a, 0}, Limiter: l, Key: "k"}, time.Now()
+		do(t, tr, getRequest(t))
+		do(t, tr, getRequest(t))
+		require.Equal(t, 20*time.Second, time.Since(begin))
+	})
+}
+
+// TestShortDeadline: a request without time does not queue behind those that
+// can wait.
+func TestShortDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answers{list: []answer{{200, http.Header{"Ratelimit": {`"p";r=0;t=20`}}}, {200, http.Header{"Ratelimit": {`"p";r=0;t=20`}}}, ok}}
+		tr, begin := &Transport{Base: &wire{a, 0}}, time.Now()
+		do(t, tr, getRequest(t))
+		var patient sync.WaitGroup
+		patient.Go(func() { do(t, tr, getRequest(t)) })
+		time.Sleep(2 * time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		require.Equal(t, 200, do(t, tr, getRequest(t).WithContext(ctx)).StatusCode)
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		patient.Wait()
+	})
+}
+
 // TestBoundedPolicies: a server can't make a client keep more and more.
 func TestBoundedPolicies(t *testing.T) {
 	n := 0
