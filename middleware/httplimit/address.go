@@ -29,7 +29,7 @@ func appendAddr(b []byte, addr netip.Addr, prefix int) []byte {
 
 // plain returns the address without its zone, and a mapped IPv4 address as
 // IPv4. Otherwise a mask for IPv6 would put every IPv4 client on one key.
-func plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }
+func plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() } // mutant: mapped-unmapped
 
 // longestHop is the longest text that is tried as an address: an IPv6 address
 // with brackets, a zone and a port.
@@ -131,7 +131,7 @@ type hops func(line string) (rest string, addr netip.Addr, blank, ok bool)
 // client sent along stands further left.
 func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
 	addr := peer(r)
-	if !t.has(addr) {
+	if !t.has(addr) { // mutant: peer-verified
 		return addr
 	}
 	lines := r.Header[header]
@@ -145,7 +145,7 @@ func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
 			if !ok {
 				return addr
 			}
-			if addr = hop; !t.has(addr) {
+			if addr = hop; !t.has(addr) { // mutant: walk-stops
 				return addr
 			}
 		}

@@ -102,7 +102,7 @@ func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *head
 func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
 	for i := range each {
 		s := &each[i]
-		if !s.Counted {
+		if !s.Counted { // mutant: uncounted-hidden
 			continue
 		}
 		if len(b) > 0 {

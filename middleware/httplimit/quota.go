@@ -143,7 +143,7 @@ func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool
 	switch {
 	case denied && (asked || wait > 0):
 		s.deny(resp.StatusCode, now.Add(min(max(wait, denialHold), longestHold)))
-	case !denied && t.number > s.mu.last:
+	case !denied && t.number > s.mu.last: // mutant: probe-alone
 		s.mu.probing = false
 	}
 	tops := parseLimits(resp.Header[policyField])

@@ -53,6 +53,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 type answers struct {
 	list []answer
 	n    atomic.Int64
+	mu   sync.Mutex
 	body []string
 }
 
@@ -64,7 +65,9 @@ type answer struct {
 func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := int(a.n.Add(1))
 	got, _ := io.ReadAll(r.Body)
+	a.mu.Lock()
 	a.body = append(a.body, string(got))
+	a.mu.Unlock()
 	next := a.list[min(n, len(a.list))-1]
 	for name, values := range next.header {
 		w.Header()[http.CanonicalHeaderKey(name)] = values
