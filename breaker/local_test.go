@@ -58,9 +58,12 @@ func TestFailLocal(t *testing.T) {
 		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 		require.EqualValues(t, 10, d.Limit)
 	}
+	d, err := l.Do(ctx, headgate.Call{Key: "new", Costs: []int64{0, 1}})
+	require.NoError(t, err)
+	require.True(t, d.Allowed, "what costs nothing of the local policy asks for no share of it")
 	again, err := headgate.New(store, []headgate.Policy{local}, &headgate.Options{Instances: 10})
 	require.NoError(t, err)
-	d, err := again.Allow(ctx, "k")
+	d, err = again.Allow(ctx, "k")
 	require.NoError(t, err)
 	require.False(t, d.Allowed, "limiters on one store share the local count")
 
