@@ -222,3 +222,26 @@ func TestAPeekMakesRoomAsATakeDoes(t *testing.T) {
 	require.Zero(t, s.Len())
 	require.NoError(t, s.Do(context.Background(), &backend.Request{Op: backend.Reset, Group: g}, new(backend.Decision)))
 }
+
+// TestSearchesForRoomAreBounded: no call looks at all records of a large store,
+// though nothing is known of when they will be idle.
+func TestSearchesForRoomAreBounded(t *testing.T) {
+	const maxKeys = 3 * searchLooks
+	s, _ := settable(maxKeys)
+	p := by("day", algo.FixedWindow(algo.PerDay(1)))
+	for i := range maxKeys {
+		takes(t, s, fmt.Sprint(i), p)
+	}
+	require.Equal(t, maxKeys, s.Len())
+	for i := range s.stripes {
+		s.stripes[i].idleFrom.Store(0)
+	}
+	takes(t, s, "new", p)
+	left := 0
+	for i := range s.stripes {
+		if s.stripes[i].idleFrom.Load() == 0 {
+			left++
+		}
+	}
+	require.Greater(t, left, len(s.stripes)/2)
+}

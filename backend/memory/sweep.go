@@ -15,7 +15,12 @@ const (
 	sweepEvery = 64 // calls of a stripe
 	sweepLooks = 8  // records: in the stripe, in the next ones and in the overflow
 
-	otherStripes = 4 // at most, that a call sweeps or searches beside its own
+	otherStripes = 4 // at most, that a call sweeps beside its own
+
+	// searchLooks bounds the records of other stripes that a call searches for an
+	// idle one, so that no call goes over all of a large store. A small store is
+	// searched whole, so that room in it is found at once.
+	searchLooks = 1 << 14
 )
 
 // tick sweeps once in a while. It is called once per call, with st locked. It
@@ -57,13 +62,14 @@ func (s *Store) reserve(st *stripe, now int64) bool {
 	if s.count() {
 		return true
 	}
-	removed := st.removeIdle(now)
-	for i, searched := 0, 0; removed == 0 && i < len(s.stripes) && searched < otherStripes; i++ {
+	removed, _ := st.removeIdle(now)
+	for i, left := 0, searchLooks; removed == 0 && i < len(s.stripes) && left > 0; i++ { // mutant: search-bounded
 		other := &s.stripes[i]
 		if other != st && other.idleFrom.Load() <= now && other.mu.TryLock() {
-			removed = other.removeIdle(now)
+			var looks int
+			removed, looks = other.removeIdle(now)
 			other.mu.Unlock()
-			searched++
+			left -= looks
 		}
 	}
 	s.removed(removed)
@@ -90,27 +96,29 @@ func (st *stripe) sweep(now int64, looks int) (removed, left int) {
 	return removed, left
 }
 
-// removeIdle removes an idle record, if there is one, and returns how many it
-// removed. Where there is none it notes how long there will be none.
-func (st *stripe) removeIdle(now int64) (removed int) {
+// removeIdle removes an idle record, if there is one. It returns how many it
+// removed, and at how many records it looked. Where none is idle it notes until
+// when none will be.
+func (st *stripe) removeIdle(now int64) (removed, looks int) {
 	if st.idleFrom.Load() > now {
-		return 0
+		return 0, 0
 	}
 	from := int64(math.MaxInt64)
 	find := func(r record) (remove, done bool) {
-		if remove = r.idle(now); remove {
+		if looks++; r.idle(now) {
 			removed++
+			return true, true
 		}
 		from = min(from, r.until())
-		return remove, remove
+		return false, false
 	}
 	for range 2 { // from the hand on, and then from the first record on
 		if st.visit(math.MaxInt, find); removed > 0 {
-			return removed
+			return removed, looks
 		}
 	}
 	st.idleFrom.Store(from)
-	return 0
+	return 0, looks
 }
 
 // visit shows f the next records in turn, at most looks of them, and removes
