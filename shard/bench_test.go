@@ -18,7 +18,7 @@ func BenchmarkChoose(b *testing.B) {
 			r := take("tenant:42", one(algo.FixedWindow(algo.PerMinute(1_000_000)), k), 1)
 			b.ReportAllocs()
 			for b.Loop() {
-				s.Choose(&r)
+				s.Choose(&r, 0)
 			}
 		})
 	}
@@ -47,6 +47,6 @@ func TestChoosingAllocatesNothing(t *testing.T) {
 	s, _ := over(t)
 	r := take("tenant:42", one(algo.FixedWindow(algo.PerMinute(1<<31)), 16), 1)
 	var sink []backend.Policy
-	require.Zero(t, testing.AllocsPerRun(1000, func() { _, sink = s.Choose(&r) }))
+	require.Zero(t, testing.AllocsPerRun(1000, func() { _, sink = s.Choose(&r, 0) }))
 	require.NotEmpty(t, sink)
 }

@@ -18,12 +18,15 @@ import (
 )
 
 // spentStore denies everything, and keeps nothing.
-type spentStore struct{ asked atomic.Int64 }
+type spentStore struct {
+	shared layer.Shared
+	asked  atomic.Int64
+}
 
 func (s *spentStore) Check([]backend.Policy) error       { return nil }
 func (s *spentStore) Capabilities() backend.Capabilities { return backend.Basic }
 func (s *spentStore) Close() error                       { return nil }
-func (s *spentStore) Clock() func() time.Time            { return func() time.Time { return time.UnixMicro(0) } }
+func (s *spentStore) Shared() *layer.Shared              { return &s.shared }
 func (s *spentStore) Do(_ context.Context, r *backend.Request, d *backend.Decision) error {
 	s.asked.Add(1)
 	for i := range r.Policies {
@@ -38,9 +41,11 @@ func (s *spentStore) Do(_ context.Context, r *backend.Request, d *backend.Decisi
 // TestWhatIsKnownIsBoundedInBytes, of keys and of lists, and who is asked for
 // all the time is not the one that leaves.
 func TestWhatIsKnownIsBoundedInBytes(t *testing.T) {
-	counts := &spentStore{}
+	counts := &spentStore{shared: layer.Shared{Clock: func() time.Time { return time.UnixMicro(0) }}}
 	s := shard.New(counts, counts)
-	list := func(i int) []backend.Policy { return one(algo.FixedWindow(algo.PerDay(int64(1024+i))), shard.Most) }
+	list := func(i int) []backend.Policy {
+		return one(algo.FixedWindow(algo.PerDay(int64(1024+i))), shard.MaxShards)
+	}
 	hot, before := list(0), heap()
 	do(t, s, take("hot", hot, 1))
 	for i := range 400 {
@@ -52,8 +57,8 @@ func TestWhatIsKnownIsBoundedInBytes(t *testing.T) {
 	}
 	counted, there := s.Cells()
 	require.Equal(t, counted, there)
-	require.LessOrEqual(t, there, int64(shard.CellsMost))
-	require.Greater(t, there, int64(shard.CellsMost-2*shard.Most))
+	require.LessOrEqual(t, there, int64(shard.MaxCells))
+	require.Greater(t, there, int64(shard.MaxCells-2*shard.MaxShards))
 	require.Less(t, heap()-before, 60e6, "bytes")
 	runtime.KeepAlive(s)
 }
@@ -88,5 +93,5 @@ func TestCellsAreCounted(t *testing.T) {
 	all.Wait()
 	counted, there := s.Cells()
 	require.Equal(t, there, counted)
-	require.LessOrEqual(t, there, int64(shard.CellsMost))
+	require.LessOrEqual(t, there, int64(shard.MaxCells))
 }

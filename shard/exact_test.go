@@ -14,6 +14,7 @@ import (
 func TestWhatIsNotEstimatedIsExact(t *testing.T) {
 	for _, a := range kinds(algo.PerMinute(60)) {
 		s, counts, now := counting(t)
+		other := ignorant(counts)
 		ps, dice, exact := two(a, algo.TokenBucket(algo.PerMinute(40), 60), 4), rand.New(rand.NewPCG(1, 2)), 0
 		for range 5000 {
 			each := make([]backend.State, 2)
@@ -23,11 +24,11 @@ func TestWhatIsNotEstimatedIsExact(t *testing.T) {
 				exact++
 				seen := costing("k", ps, 0, 0)
 				seen.Op, seen.Each = backend.Peek, make([]backend.State, 2)
-				do(t, ignorant(counts), seen)
+				do(t, other, seen)
 				require.Equal(t, seen.Each, each, "%v", &a)
 			}
 			if dice.IntN(20) == 0 { // another process goes on
-				do(t, ignorant(counts), costing("k", ps, 1+dice.Int64N(9), 1))
+				do(t, other, costing("k", ps, 1+dice.Int64N(9), 1))
 			}
 			now.Add(dice.Int64N(1_000_000))
 		}

@@ -1,31 +1,36 @@
 package shard
 
-import "github.com/headgate-go/headgate/backend"
+import (
+	"time"
 
-// Choose does what a call does before it asks: finds what is known of its key
-// and draws a sub-key.
-func (s *Store) Choose(r *backend.Request) (sub string, part []backend.Policy) {
-	m := s.known()
-	e := m.find(r.Key, m.plan(r.Policies))
-	c := call{s: s, m: m, r: r, e: e}
-	i := c.pick(false)
-	return e.name(i), e.plan.part(i)
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Choose does what a call does before it asks: finds what is remembered of its key
+// and draws a sub-key, at the time that it has read. It gives back what it claims.
+func (s *Store) Choose(r *backend.Request, now time.Duration) (sub string, part []backend.Policy) {
+	k := s.memory().find(r.Key, r.Policies)
+	i := k.draw(&r.Group, now)
+	for j := range k.left {
+		k.see(i, j, k.rooms[i*len(k.left)+j].Load()+r.CostOf(j))
+	}
+	return k.sub(i), k.part(i)
 }
 
 // Names returns the names of a key's sub-keys.
-func Names(key string, k int) []string {
-	e := newEntry(key, newPlan([]backend.Policy{{Shards: k}}))
+func Names(key string, shards int) []string {
+	k := newHotKey(key, []backend.Policy{{Shards: shards}})
 	var names []string
-	for i := range k {
-		names = append(names, e.name(i))
+	for i := range shards {
+		names = append(names, k.sub(i))
 	}
 	return names
 }
 
-// Cells returns how many cells the entries on the store have, as counted and as
-// they lie there.
+// Cells returns how many cells the keys on the store have, as counted and as they
+// lie there.
 func (s *Store) Cells() (counted, there int64) {
-	m := s.known()
+	m := s.memory()
 	for i := range m.sets {
 		for j := range m.sets[i] {
 			there += m.sets[i][j].Load().cells()
@@ -34,7 +39,7 @@ func (s *Store) Cells() (counted, there int64) {
 	return m.cells.Load(), there
 }
 
-const CellsMost = cellsMost
+const MaxCells = maxCells
 
 // Left is what the last call has left for the next.
 func Left() any { return *calls.Get().(*call) }

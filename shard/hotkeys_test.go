@@ -184,7 +184,7 @@ func BenchmarkChooseHot(b *testing.B) {
 	r := take("tenant:42", one(algo.FixedWindow(algo.PerMinute(1_000_000)), 16), 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.Choose(&r)
+		s.Choose(&r, 0)
 	}
 }
 

@@ -122,7 +122,7 @@ func (h hubbed) Shared() *layer.Shared { return h.hub }
 func TestTheDenyCacheDoesNotOutlastASum(t *testing.T) {
 	_, h, now := hooking()
 	ps := one(algo.FixedWindow(algo.PerMinute(20)), 4)
-	l, err := headgate.New(hubbed{h, &layer.Shared{}}, ps, nil)
+	l, err := headgate.New(hubbed{h, &layer.Shared{Clock: layer.Of(h).Clock}}, ps, nil)
 	require.NoError(t, err)
 	now.Store(1_745_000_160_000_000 + 57_700_000) // 2.3 s before the window's end: 1745000160 % 60 = 0
 	for do(t, ignorant(h), take("k", ps, 1)).Allowed {
@@ -145,43 +145,4 @@ func TestTheDenyCacheDoesNotOutlastASum(t *testing.T) {
 	d, err := l.Allow(context.Background(), "k")
 	require.NoError(t, err)
 	require.True(t, d.Allowed, "%+v", d)
-}
-
-// TestAnOlderSumKeepsItsDenials: a sum that was sent before room was heard of
-// does not shut the shares again.
-func TestAnOlderSumKeepsItsDenials(t *testing.T) {
-	d := overtaken(t, 40, 1, func(ps []backend.Policy) backend.Request { return peek("k", ps, 1) })
-	require.True(t, d.Allowed)
-}
-
-// TestATakeThatHearsOfRoom: a cheaper take that passes, since one share has
-// room, refuses the older sum's denial of its share as a Peek does.
-func TestATakeThatHearsOfRoom(t *testing.T) {
-	d := overtaken(t, 44, 5, func(ps []backend.Policy) backend.Request { return take("k", ps, 1) })
-	require.True(t, d.Allowed)
-}
-
-// overtaken spends a key of that limit by calls of that cost, and returns what
-// such a call is told after this process has heard of room while an older sum
-// was on its way: another had reset the key.
-func overtaken(t *testing.T, limit, cost int64, hear func([]backend.Policy) backend.Request) backend.Decision {
-	s, h, now := hooking()
-	ps := one(algo.FixedWindow(algo.PerMinute(limit)), 4)
-	for do(t, s, take("k", ps, cost)).Allowed {
-	}
-	now.Add(1_100_000)
-	inPeek, goOn := h.hold(4)
-	first := make(chan backend.Decision)
-	go func() { d, _ := layer.Ask(context.Background(), s, take("k", ps, cost)); first <- d }()
-	<-inPeek
-	now.Add(1000)
-	r := take("k", ps, 1)
-	r.Op = backend.Reset
-	do(t, ignorant(h), r)
-	now.Add(1000)
-	require.True(t, do(t, s, hear(ps)).Allowed)
-	goOn <- true
-	<-first
-	now.Add(1000)
-	return do(t, s, take("k", ps, cost))
 }

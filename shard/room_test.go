@@ -3,7 +3,6 @@ package shard_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,7 +58,7 @@ func TestTheDenyCacheKeepsNoShare(t *testing.T) {
 	_, h, now := hooking()
 	a := algo.SlidingLog(algo.Per(8, 10*time.Second))
 	names := shard.Names("k", 2)
-	l, err := headgate.New(hubbed{h, &layer.Shared{}}, one(a, 2), nil)
+	l, err := headgate.New(hubbed{h, &layer.Shared{Clock: layer.Of(h).Clock}}, one(a, 2), nil)
 	require.NoError(t, err)
 	sub := func(i int, n int64) backend.Decision {
 		r := take("k", []backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), 2)}}, n)
@@ -211,60 +210,4 @@ func TestUsedIsExactAfterASum(t *testing.T) {
 		}
 	}
 	require.NotZero(t, exact)
-}
-
-// TestRoomEndsEveryVerdict: also one that is being drawn from before.
-func TestRoomEndsEveryVerdict(t *testing.T) {
-	for range 60 {
-		require.Zero(t, drawn(t, 64, 1))
-	}
-}
-
-// drawn returns 1 where a verdict stands after room was heard of, in a crowd that
-// draws it all the time.
-func drawn(t *testing.T, k, crowd int) int {
-	const part = 1_000_00
-	_, h, _ := hooking()
-	s := shard.New(h, h)
-	a := algo.FixedWindow(algo.PerDay(part * int64(k)))
-	ps, names := two(a, a, k), shard.Names("k", k)
-	at := func(i int, op backend.Op, n int64) {
-		r := take("k", []backend.Policy{{Name: "p", Algorithm: a.Part(int64(i), int64(k))}, {Name: "q", Algorithm: a.Part(int64(i), int64(k))}}, n)
-		r.Sub, r.Op = names[i], op
-		do(t, h, r)
-	}
-	for i := range names {
-		at(i, backend.Take, part-1)
-	}
-	for range 2 {
-		do(t, s, costing("k", ps, 1, 2))
-		do(t, s, costing("k", ps, 2, 1))
-	}
-	var stop atomic.Bool
-	var all sync.WaitGroup
-	for range crowd {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for !stop.Load() {
-				_, _ = layer.Ask(context.Background(), s, costing("k", ps, 1, 2))
-				_, _ = layer.Ask(context.Background(), s, costing("k", ps, 2, 1))
-			}
-		}()
-	}
-	time.Sleep(time.Millisecond)
-	at(0, backend.Reset, 1) // by another process
-	require.True(t, do(t, s, costing2(peek("k", ps, 0), 1, 2)).Allowed)
-	stop.Store(true)
-	all.Wait()
-	x, y := do(t, s, costing("k", ps, 1, 2)), do(t, s, costing("k", ps, 2, 1))
-	if !x.Allowed || !y.Allowed {
-		return 1
-	}
-	return 0
-}
-
-func costing2(r backend.Request, costs ...int64) backend.Request {
-	r.Cost, r.Costs = 0, costs
-	return r
 }

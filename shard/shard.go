@@ -1,77 +1,70 @@
-// Package shard is the station that spreads a hot key: over as many sub-keys
-// as Policy.Shards says, each in a slot of its own, so that no one node decides
-// all of its calls.
+// Package shard spreads a hot key over sub-keys, as many as Policy.Shards says,
+// each in its own slot, so that no one node decides all of its calls.
 //
-// The sub-keys' limits sum to the key's exactly, and a sub-key never passes
-// more than its own, so the key never passes more than its limit. A call takes
-// from one of them. Where that is spent the station asks for all, sums, and
-// takes from where there is room, so that a share which others have used up
-// denies nobody while there is room elsewhere.
+// The limits of the sub-keys, its shares, sum to the key's limit exactly, and a
+// share never passes more than its own. So a key never passes more than its limit.
+// A call takes from one share. The calls of one process use the same share for some
+// milliseconds, so that they still merge into batches, and then the next one. A
+// call that finds its share spent reads all shares that may have room and takes
+// from one that has. It is denied when none has.
 //
-// Limiters of another number of Shards count apart. Where a deploy changes it,
-// the old and the new processes together pass at most the sum of their limits.
+// Policies with different numbers of Shards count separately. While a deploy
+// changes the number, the old and the new processes together pass at most the sum
+// of their limits.
 package shard
 
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// Most is over how many sub-keys a key can be spread.
-const Most = 1024
+// MaxShards is the maximum number of sub-keys.
+const MaxShards = 1024
 
 // Store is a backend.Store over another. It answers as next does where a key
 // is not spread. Safe for concurrent use.
 type Store struct {
-	next   backend.Store
-	shared *layer.Shared  // of the store at the end of next's
-	fails  layer.Fallback // next, where it applies failure modes; else nil
-	own    atomic.Pointer[known]
-	done   counters
+	next     backend.Store
+	shared   *layer.Shared  // of the store at the end of next's
+	fallback layer.Fallback // next, where it applies failure modes; else nil
+	memory   func() *memory // made when the first key is spread
+	stats    counters
 }
 
 type counters struct{ sums, seconds, wrong atomic.Int64 }
 
-// Stats are what became of calls whose first sub-key was spent, since the
-// station was made.
+// Stats counts the calls whose first sub-key was spent, since the wrapper was made.
 type Stats struct {
-	Sums         int64 // rounds that asked all of a key's sub-keys not known to be spent; calls that need one at once share it
-	SecondTries  int64 // takes that lost the race for what a sum had shown, and tried once more
+	Sums         int64 // reads of all sub-keys that may have room; concurrent calls share one
+	SecondTries  int64 // takes that lost the race for the room that a sum had shown, and tried once more
 	WrongDenials int64 // calls that lost that race too, and were denied while the sum may have had room
 }
 
-// New returns the station over next. store is the one at the end of next's: it
-// tells the clock, and all stations on it share what is known of a key.
+// New returns the wrapper over next. store is the one at the end of next's: all
+// wrappers on it share what they remember of a key.
 func New(next, store backend.Store) *Store {
 	s := &Store{next: next, shared: layer.Of(store)}
 	if s.shared == nil {
 		s.shared = &layer.Shared{}
 	}
-	s.fails, _ = next.(layer.Fallback)
+	s.fallback, _ = next.(layer.Fallback)
+	s.memory = sync.OnceValue(func() *memory {
+		type key struct{}
+		denials := denial.Of(s.shared)
+		return s.shared.Value(key{}, func() any { return newMemory(denials) }).(*memory)
+	})
 	return s
-}
-
-// known returns what is known of the keys on the store. It is made when the
-// first key is spread.
-func (s *Store) known() *known {
-	if m := s.own.Load(); m != nil {
-		return m
-	}
-	type key struct{}
-	m := s.shared.Value(key{}, func() any { return newKnown(s.shared.Clock) }).(*known)
-	s.own.CompareAndSwap(nil, m)
-	return s.own.Load()
 }
 
 // Stats returns what was counted up to now.
 func (s *Store) Stats() Stats {
-	return Stats{s.done.sums.Load(), s.done.seconds.Load(), s.done.wrong.Load()}
+	return Stats{s.stats.sums.Load(), s.stats.seconds.Load(), s.stats.wrong.Load()}
 }
 
 // Do decides one request. One that names a sub-key already goes on as it is.
@@ -79,48 +72,45 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if len(r.Policies) == 0 || r.Policies[0].Shards < 2 || r.Sub != "" {
 		return s.next.Do(ctx, r, d)
 	}
-	return s.spread(ctx, r, d)
-}
-
-func (s *Store) spread(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if err := r.Check(ctx, s.next.Capabilities()); err != nil { // mutant: cost-of-whole-limit
 		return err
 	}
-	m := s.known()
-	p := m.plan(r.Policies)
-	if err := p.admits(r); err != nil {
+	if err := fitsShare(r); err != nil {
 		return err
 	}
 	c := calls.Get().(*call)
-	c.s, c.m, c.r, c.d = s, m, r, d
-	err := c.do(ctx, p)
+	c.s, c.r, c.d = s, r, d
+	err := s.spread(ctx, c)
 	*c = call{} // mutant: call-on-shards-cleared
 	calls.Put(c)
 	return err
 }
 
-func (c *call) do(ctx context.Context, p *plan) error {
-	switch c.r.Op {
-	case backend.Take:
-		c.e = c.m.find(c.r.Key, p)
-		c.begin = time.Now()
-		if c.from = c.begin.Sub(c.m.begin); c.m.clock != nil {
-			c.from = c.m.now()
-		}
-		return c.take(ctx)
-	case backend.Peek:
-		c.e = c.m.find(c.r.Key, p)
+func (s *Store) spread(ctx context.Context, c *call) error {
+	m := s.memory()
+	c.cache, c.denials = m.denials, m.denials.At(c.r.Key)
+	if c.r.Op == backend.Reset {
+		return c.reset(ctx)
+	}
+	c.generation = c.denials.Generation() // before the key is found: see reset
+	c.k = m.find(c.r.Key, c.r.Policies)
+	if c.r.Op == backend.Peek {
 		return c.peek(ctx)
 	}
-	return c.reset(ctx, p)
+	return c.take(ctx)
 }
 
-// Fail hands to next what who stands before this station could not decide.
-func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
-	if s.fails == nil {
-		return err
+// fitsShare refuses a cost that no share could ever grant: a call takes from one
+// of them.
+func fitsShare(r *backend.Request) error {
+	for j := range r.Policies {
+		p := &r.Policies[j]
+		if n, least := r.CostOf(j), share(p, 0); n > least && r.Op != backend.Reset { // mutant: cost-above-share
+			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n,
+				Want: fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, p.Shards, p.Name)})
+		}
 	}
-	return s.fails.Fail(ctx, r, d, err)
+	return nil
 }
 
 // Capabilities returns those of next.
@@ -141,7 +131,7 @@ func (s *Store) Ping(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
-// Check asks next, and refuses a spread that can't be kept.
+// Check asks next, and refuses a number of shards that can't be kept.
 func (s *Store) Check(policies []backend.Policy) error {
 	if err := s.next.Check(policies); err != nil {
 		return err
@@ -155,13 +145,13 @@ func (s *Store) Check(policies []backend.Policy) error {
 }
 
 func checkShards(p, first *backend.Policy) error {
-	most := max(1, min(Most, p.Algorithm.Max(), p.Algorithm.Limit().Events))
+	most := max(1, min(MaxShards, p.Algorithm.Max(), p.Algorithm.Limit().Events))
 	bad := func(want string, args ...any) error {
 		return &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards, Want: fmt.Sprintf(want, args...)}
 	}
 	switch k := int64(p.Shards); {
 	case k < 0 || k > most:
-		return bad("0 to %d: at most %d, the limit and the burst", most, Most)
+		return bad("0 to %d: at most %d, the limit and the burst", most, MaxShards)
 	case max(p.Shards, 1) != max(first.Shards, 1): // mutant: one-number-of-shares
 		return bad("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
 	case k >= 2:

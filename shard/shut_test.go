@@ -2,6 +2,8 @@ package shard_test
 
 import (
 	"context"
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/internal/layer"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -62,6 +64,7 @@ func TestDeniesOnlyWhatHasNoRoom(t *testing.T) {
 	for _, a := range kinds(algo.PerSecond(40)) {
 		for _, b := range kinds(algo.PerSecond(24)) {
 			s, counts, now := counting(t)
+			other := ignorant(counts)
 			ps, dice := two(a, b, 4), rand.New(rand.NewPCG(1, 2))
 			for range 2000 {
 				r := costing("k", ps, 1+dice.Int64N(10), 1+dice.Int64N(6))
@@ -70,7 +73,7 @@ func TestDeniesOnlyWhatHasNoRoom(t *testing.T) {
 				}
 				look := r
 				look.Op = backend.Peek
-				room := do(t, ignorant(counts), look).Allowed
+				room := do(t, other, look).Allowed
 				require.Equal(t, room, do(t, s, r).Allowed, "%v %v %v %v", &a, &b, r.Op, r.Costs)
 				now.Add(dice.Int64N(20_000) * dice.Int64N(2))
 			}
@@ -115,19 +118,28 @@ func TestWhatOthersHeardIsNoExactAnswer(t *testing.T) {
 	}
 }
 
-// TestAPeekThatHearsOfRoom ends what is remembered of a spent key.
+// TestAPeekThatHearsOfRoom ends what is remembered of a spent key, also in the deny
+// cache.
 func TestAPeekThatHearsOfRoom(t *testing.T) {
 	for _, cost := range []int64{0, 1, 2} {
-		s, counts, now := counting(t)
-		ps := one(algo.FixedWindow(algo.PerDay(160)), 16)
-		for do(t, s, take("k", ps, 1)).Allowed {
+		_, h, now := hooking()
+		l, err := headgate.New(hubbed{h, &layer.Shared{Clock: layer.Of(h).Clock}}, one(algo.FixedWindow(algo.PerDay(160)), 16), nil)
+		require.NoError(t, err)
+		allow := func() bool {
+			d, err := l.Allow(t.Context(), "k")
+			require.NoError(t, err)
+			return d.Allowed
+		}
+		for allow() {
 		}
 		now.Add(int64(100 * time.Millisecond / time.Microsecond))
-		r := take("k", ps, 1)
+		r := take("k", l.Policies(), 1)
 		r.Op = backend.Reset
-		do(t, ignorant(counts), r)
-		require.False(t, do(t, s, take("k", ps, 1)).Allowed, "another process' reset does not show at once")
-		require.True(t, do(t, s, peek("k", ps, cost)).Allowed)
-		require.True(t, do(t, s, take("k", ps, 1)).Allowed, "after a peek of %d", cost)
+		do(t, ignorant(h), r)
+		require.False(t, allow(), "another process' reset does not show at once")
+		d, err := l.Peek(t.Context(), headgate.Call{Key: "k", Costs: []int64{cost}})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.True(t, allow(), "after a peek of %d", cost)
 	}
 }

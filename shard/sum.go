@@ -3,200 +3,231 @@ package shard
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// round is what a key's sub-keys answered to one request.
-type round struct {
-	plan    *plan
-	asked   []int // shares
-	answers []layer.Answer
-	each    []backend.State // one a policy for each that was asked
-	at      time.Duration   // when they had answered
-	sent    time.Duration   // and before they were asked
+// reading is what sub-keys answered to one request.
+type reading struct {
+	k          *hotKey
+	shares     []int // that were asked, in order
+	answers    []layer.Answer
+	each       []backend.State // one per policy for each share
+	sent, told time.Duration   // before they were asked, and when they had answered
 }
 
-// askAll asks the sub-keys of these shares at once.
-func (c *call) askAll(ctx context.Context, op backend.Op, shares []int) *round {
-	n := len(c.r.Policies)
-	f := &round{c.e.plan, shares, make([]layer.Answer, len(shares)), make([]backend.State, len(shares)*n), 0, c.m.now()}
+// read asks these sub-keys at once.
+func (k *hotKey) read(ctx context.Context, next backend.Store, r *backend.Request, shares []int, clock func() time.Duration) *reading {
+	n := len(k.policies)
+	f := &reading{k, shares, make([]layer.Answer, len(shares)), make([]backend.State, len(shares)*n), clock(), 0}
 	rs := make([]backend.Request, len(shares))
-	for i, share := range shares {
-		c.part(&rs[i], share)
-		rs[i].Op, rs[i].Receipt, rs[i].Each = op, nil, f.states(i)
+	for at, i := range shares {
+		rs[at] = *r
+		rs[at].Sub, rs[at].Policies, rs[at].Last = k.sub(i), k.part(i), false
+		rs[at].Receipt, rs[at].Each = nil, f.states(at)
 	}
-	layer.DoAll(ctx, c.s.next, rs, f.answers)
+	layer.DoAll(ctx, next, rs, f.answers)
+	f.told = clock()
 	return f
 }
 
-// all asks every sub-key.
-func (c *call) all(ctx context.Context, op backend.Op) *round {
-	shares := make([]int, len(c.e.subs))
+func (f *reading) states(at int) []backend.State {
+	n := len(f.k.policies)
+	return f.each[at*n : (at+1)*n : (at+1)*n]
+}
+
+// all returns every share.
+func (k *hotKey) all() []int {
+	shares := make([]int, len(k.subs))
 	for i := range shares {
 		shares[i] = i
 	}
-	return c.askAll(ctx, op, shares)
+	return shares
 }
 
-// doubtful returns the shares that are not known to be spent for this cost.
-// The others have no room until an instant that is known, so a sum need not
-// read them: of a saturated TokenBucket, where every share has its own
-// instant, that is most.
-func (c *call) doubtful() (shares []int) {
-	now := c.m.now()
-	for i := range c.e.subs {
-		if c.e.class(i, &c.r.Group, now) != spent {
+// doubtful returns the shares that may have room for g. The others have none until
+// an instant that is remembered, so a sum need not read them: of a saturated
+// TokenBucket, where every share has its own instant, that is most.
+func (k *hotKey) doubtful(g *backend.Group, now time.Duration) (shares []int) {
+	for i := range k.subs {
+		if k.avoids(i, now) || k.open(i, g, now) {
 			shares = append(shares, i)
 		}
 	}
 	return shares
 }
 
-// rooms returns the shares that had room.
-func (f *round) rooms() (shares []int) {
-	for i := range f.answers {
-		if f.answers[i].Err == nil && f.answers[i].Decision.Allowed {
-			shares = append(shares, f.asked[i])
+// observe notes what a reading for g says, and reports whether it shows room for
+// what was denied. A reading whose caller left says nothing of who did not answer.
+func (f *reading) observe(g *backend.Group, left bool) (refuted bool) {
+	for at, i := range f.shares {
+		a := &f.answers[at]
+		switch {
+		case a.Err == nil:
+			told := func() time.Duration { return f.told }
+			refuted = f.k.observe(i, g, a.Decision.Allowed, f.states(at), f.sent, told) || refuted
+		case layer.Undecided(a.Err):
+			if !errors.Is(a.Err, backend.ErrUnavailable) { // what only reads counts nothing
+				a.Err = backend.Wrap(backend.ErrUnavailable, errors.New(a.Err.Error()))
+			}
+			if !left {
+				f.k.subs[i].avoided.Store(int64(f.told + avoidFor))
+			}
 		}
 	}
-	return shares
+	return refuted
 }
 
-func (f *round) states(i int) []backend.State {
-	n := len(f.plan.policies)
-	return f.each[i*n : (i+1)*n : (i+1)*n]
-}
-
-// wrong returns why the request itself was refused, nil where it was not.
-func (f *round) wrong() error {
-	for i := range f.answers {
-		if err := f.answers[i].Err; err != nil && !layer.Undecided(err) {
+// refused returns why the request itself was refused, nil where it was not.
+func (f *reading) refused() error {
+	for at := range f.answers {
+		if err := f.answers[at].Err; err != nil && !layer.Undecided(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *round) total() *total {
-	t := newTotal(f.plan)
-	for i := range f.answers {
-		if f.answers[i].Err == nil {
-			t.add(f.states(i))
+// dead returns the shares that did not answer, and why the first of them did not.
+func (f *reading) dead() (shares []int, err error) {
+	for at, i := range f.shares {
+		if a := &f.answers[at]; a.Err != nil {
+			if shares = append(shares, i); err == nil {
+				err = a.Err
+			}
+		}
+	}
+	return shares, err
+}
+
+// draw returns a sub-key that the reading shows with room for g, which was not seen
+// without since; -1 where there is none.
+func (f *reading) draw(g *backend.Group) int {
+	from := rand.IntN(len(f.shares) + 1)
+	for n := range f.shares {
+		at := (from + n) % len(f.shares)
+		i, a := f.shares[at], &f.answers[at]
+		if a.Err == nil && a.Decision.Allowed && f.k.spare(i, g) >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// complete reports whether every sub-key was asked, and answered.
+func (f *reading) complete() bool {
+	dead, _ := f.dead()
+	return len(f.shares) == len(f.k.subs) && len(dead) == 0
+}
+
+func (f *reading) total() *total {
+	t := newTotal(f.k)
+	for at := range f.answers {
+		if f.answers[at].Err == nil {
+			t.add(f.states(at))
 		}
 	}
 	return t
 }
 
-// complete reports whether every sub-key was asked, and answered.
-func (f *round) complete() bool { return len(f.asked) == len(f.plan.parts) && len(f.dead()) == 0 }
-
-// total sums what a round heard, and what is known of the shares that it left
+// with sums what a reading says, and what is remembered of the shares that it left
 // out.
-func (c *call) total(f *round) []backend.State {
-	t, said := f.total(), make([]backend.State, len(c.r.Policies))
-	for i := range c.e.subs {
-		h := c.e.subs[i].shut.Load()
-		if _, asked := slices.BinarySearch(f.asked, i); !asked && h != nil {
-			h.tell(said, &c.r.Group, f.at)
+func (f *reading) with(g *backend.Group) []backend.State {
+	t, said := f.total(), make([]backend.State, len(f.k.policies))
+	for i := range f.k.subs {
+		if d := f.k.subs[i].denied.Load(); d != nil && !slices.Contains(f.shares, i) {
+			d.tell(said, g, f.told)
 			t.add(said)
 		}
 	}
 	return t.states()
 }
 
-// lonely reports whether nobody decided, and nothing was counted.
-func lonely(err error) bool { return errors.Is(err, backend.ErrUnavailable) }
+// total sums the states of a key's shares. The key passes a call again when the
+// first share does. It is as new when the last one is. A share without states has
+// no room.
+type total struct {
+	k      *hotKey
+	sum    []backend.State // Used, Remaining and ResetAfter so far, one per policy
+	retry  time.Duration   // after which the first of them lets the call pass
+	shares int             // so far
+}
 
-// keep notes what a round said, for all calls that come. One whose caller left
-// says nothing of who did not answer.
-func (c *call) keep(ctx context.Context, f *round) {
-	now := c.m.now()
-	f.at = now
-	for i := range f.answers {
-		a := &f.answers[i]
-		switch {
-		case a.Err == nil:
-			c.e.learn(f.asked[i], &a.Decision, f.states(i), &c.r.Group, f.sent, func() time.Duration { return now })
-		case layer.Undecided(a.Err):
-			if !lonely(a.Err) { // what only reads counts nothing
-				a.Err = backend.Wrap(backend.ErrUnavailable, errors.New(a.Err.Error()))
-			}
-			if ctx.Err() == nil {
-				c.e.bury(f.asked[i], a.Err, now)
-			}
+func newTotal(k *hotKey) *total { return &total{k: k, sum: make([]backend.State, len(k.policies))} }
+
+// add adds one share's states.
+func (t *total) add(states []backend.State) {
+	retry := time.Duration(0)
+	for j := range states {
+		s := &states[j]
+		t.sum[j].Used += s.Used
+		t.sum[j].Remaining += s.Remaining
+		t.sum[j].ResetAfter = max(t.sum[j].ResetAfter, s.ResetAfter)
+		retry = max(retry, s.RetryAfter)
+	}
+	if t.shares == 0 || retry < t.retry {
+		t.retry = retry
+		for j := range states {
+			t.sum[j].RetryAfter = states[j].RetryAfter
 		}
 	}
+	t.shares++
 }
 
-// reading is a sum under way.
-type reading struct {
-	done  chan struct{}
-	costs []int64
-	round *round // written before done is closed; nil where whoever read was ended
-}
-
-// sum reads all sub-keys that may have room for this cost, with those who need
-// it at the same time: a spent key must not be read once by each of its callers.
-// The reading goes on without a caller who leaves.
-func (c *call) sum(ctx context.Context) (*round, error) {
-	for {
-		f, leads := c.join()
-		switch {
-		case leads && ctx.Done() == nil:
-			c.read(ctx, f)
-		case leads:
-			r := *c.r
-			r.Each, r.Receipt, r.Costs = nil, nil, slices.Clone(r.Costs) // the caller's are his, who may leave
-			own := &call{s: c.s, m: c.m, r: &r, e: c.e}                  // mutant: sum-outlives-caller
-			go own.read(context.WithoutCancel(ctx), f)
-			fallthrough
-		default:
-			select {
-			case <-f.done:
-			case <-ctx.Done():
-				return nil, fmt.Errorf("headgate: nothing counted: %w", ctx.Err())
-			}
+// states returns the states of the key's policies. Used and Remaining may be more
+// than the limit together, while counts live of another limit: a share that holds
+// more than its part takes nothing from the room of others.
+func (t *total) states() []backend.State {
+	for j := range t.sum {
+		s, p := &t.sum[j], &t.k.policies[j]
+		s.Policy, s.Counted, s.Limit = p.Name, true, p.Algorithm.Max()
+		if t.shares < len(t.k.subs) {
+			s.Used = s.Limit - s.Remaining
 		}
-		if f.round == nil {
+	}
+	return t.sum
+}
+
+// conclusion is that a key denies a call: every sub-key is remembered to be spent,
+// or does not answer.
+type conclusion struct {
+	states []backend.State // one per policy
+	costs  []int64         // that are denied; 0 for a policy that no share's denial needs
+	ends   time.Duration   // when the first share may let it pass
+	oldest time.Duration   // since when the shares' answers were sent
+	alike  bool            // they answered calls of the same costs
+	dead   []int
+}
+
+// conclude returns what is remembered of g, nil where some sub-key may have room.
+func (k *hotKey) conclude(g *backend.Group, now time.Duration) *conclusion {
+	own := denial.Costs(g)
+	v := &conclusion{costs: make([]int64, len(own)), ends: now + denial.Longest, oldest: now, alike: true}
+	t, said := newTotal(k), make([]backend.State, len(own))
+	for i := range k.subs {
+		if k.avoids(i, now) {
+			v.dead = append(v.dead, i)
 			continue
 		}
-		return f.round, f.round.wrong()
-	}
-}
-
-// join returns the sum under way that answers this call too, or a new one that
-// the caller leads.
-func (c *call) join() (f *reading, leads bool) {
-	n := costs(&c.r.Group)
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	if f = c.e.mu.reading; f != nil && slices.Equal(f.costs, n) { // mutant: one-sum-for-all
-		return f, false
-	}
-	f = &reading{done: make(chan struct{}), costs: n}
-	if c.e.mu.reading == nil {
-		c.e.mu.reading = f
-	}
-	return f, true
-}
-
-func (c *call) read(ctx context.Context, f *reading) {
-	defer func() {
-		c.e.mu.Lock()
-		if c.e.mu.reading == f {
-			c.e.mu.reading = nil
+		d := k.subs[i].denied.Load()
+		if d == nil {
+			return nil
 		}
-		c.e.mu.Unlock()
-		close(f.done)
-	}()
-	c.s.done.sums.Add(1)
-	round := c.askAll(ctx, backend.Peek, c.doubtful())
-	c.keep(ctx, round)
-	f.round = round
+		until, by := d.until(g)
+		if now >= until {
+			return nil
+		}
+		d.tell(said, g, now)
+		t.add(said)
+		v.ends = min(v.ends, until)
+		v.costs[by] = max(v.costs[by], d.policies[by].cost)
+		v.oldest, v.alike = min(v.oldest, d.sent), v.alike && slices.Equal(d.costs, own) // mutant: exact-verdict
+	}
+	v.states = t.states()
+	return v
 }

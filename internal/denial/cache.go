@@ -1,217 +1,129 @@
 package denial
 
 import (
-	"cmp"
 	"hash/maphash"
-	"slices"
-	"strings"
-	"sync"
+	"math"
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// What a cache holds at most: 65,536 entries, of keys that an attacker can't
-// make it keep megabytes of.
+// A cache holds at most sets × ways denials, of keys that are short: an attacker
+// with many keys, or long ones, makes it hold no more.
 const (
-	stripes   = 256
-	perStripe = 256
-	variants  = 4    // entries a key: other policies, other costs
-	keyMost   = 1024 // bytes; a longer key is asked for each time
+	sets   = 8192
+	ways   = 7    // with its generation a set is one cache line
+	keyMax = 1024 // bytes; a longer key is asked each time
 )
 
-// swept is how often a stripe is swept, by a call that passes.
-const swept = time.Second
-
-// cache is what is known to be denied on one store, by whichever limiter.
-type cache struct {
-	seed  maphash.Seed // with a public hash an attacker fills one stripe
-	begin time.Time
-	clock func() time.Time // nil: the monotonic one
-	ended *atomic.Bool     // the store was closed
-	// generations count what this process changed: a denial that was on its
-	// way meanwhile must not be noted. More than stripes, or who settles every
-	// call would keep most denials out.
-	generations [4096]atomic.Uint32
-	stripes     [stripes]stripe
+// Cache holds the denials of keys on one store, by any limiter. It is read on the
+// path of every call, so it takes no lock. Safe for concurrent use.
+type Cache struct {
+	seed   maphash.Seed // with a public hash an attacker could choose which denials are pushed out
+	begin  time.Time
+	clock  func() time.Time // nil: the monotonic one
+	closed *atomic.Bool     // of the store
+	sets   [sets]Set
 }
 
-type stripe struct {
-	known atomic.Int32 // entries, for those who pass while there is none
-	_     [56]byte     // a line of its own, since every call reads it
-	mu    struct {
-		sync.Mutex
-		keys  map[string][]*entry
-		count int
-		swept time.Duration
-	}
+// Set is where the denials of some keys lie. Changes of one of these keys by this
+// process increment the generation, and a denial of another generation no longer
+// holds. So a denial that was on its way during the change never answers a call.
+type Set struct {
+	generation atomic.Uint64
+	ways       [ways]atomic.Pointer[entry]
 }
 
-// place is where a key belongs.
-type place struct {
-	*stripe
-	generation *atomic.Uint32
-}
-
-// of returns the cache that all limiters on one store share.
-func of(store *layer.Shared) *cache {
+// Of returns the cache that all limiters on one store share.
+func Of(store *layer.Shared) *Cache {
 	type key struct{}
-	return store.Value(key{}, func() any { return newCache(store) }).(*cache)
+	return store.Value(key{}, func() any { return newCache(store) }).(*Cache)
 }
 
-func newCache(store *layer.Shared) *cache {
-	c := &cache{seed: maphash.MakeSeed(), begin: time.Now(), clock: store.Clock, ended: &store.Closed} // mutant: denials-by-store-clock
+func newCache(store *layer.Shared) *Cache {
+	c := &Cache{seed: maphash.MakeSeed(), begin: time.Now(), clock: store.Clock, closed: &store.Closed} // mutant: denials-by-store-clock
 	if c.clock != nil {
 		c.begin = c.clock()
 	}
 	return c
 }
 
-// now is the time since the cache was made, by the store's clock.
-func (c *cache) now() time.Duration {
+// Now returns the time since the cache was made, by the store's clock.
+func (c *Cache) Now() time.Duration {
 	if c.clock == nil {
 		return time.Since(c.begin)
 	}
 	return c.clock().Sub(c.begin)
 }
 
-func (c *cache) closed() bool { return c.ended.Load() }
+// Closed reports whether the store was closed. Then nothing may be answered from
+// memory.
+func (c *Cache) Closed() bool { return c.closed.Load() }
 
-func (c *cache) place(key string) place {
-	h := maphash.String(c.seed, key)
-	return place{&c.stripes[h%stripes], &c.generations[h/stripes%uint64(len(c.generations))]}
-}
+// At returns where the denials of a key lie.
+func (c *Cache) At(key string) *Set { return &c.sets[maphash.String(c.seed, key)%sets] }
 
-// find returns a denial of the request that holds at now, where an answer stands
-// for so long; nil where none does. Before a denial ends that outlasts that time,
-// one caller is to refresh it: leads is true for that caller. So a flood on a spent
-// key asks about once per second. pending is closed when that caller has its
-// answer; nil where nobody asks.
-func (st *stripe) find(r *backend.Request, now, stand time.Duration) (e *entry, pending chan struct{}, leads bool) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	st.sweep(now) // mutant: denials-swept
-	for _, e := range st.mu.keys[r.Key] {
-		if !e.denies(&r.Group) || now >= e.sent+min(e.lasts, stand) { // mutant: denial-ends
-			continue
-		}
-		if e.decision.RetryAfter > stand && now >= e.sent+stand*3/4 && e.refresh == nil { // mutant: one-refresh
-			e.refresh = make(chan struct{})
-			return e, e.refresh, true
-		}
-		return e, e.refresh, false
-	}
-	return nil, nil, false
-}
+// Generation returns the current generation. Read it before a request is sent.
+func (s *Set) Generation() uint64 { return s.generation.Load() }
 
-// passed drops the denials of a request that passed.
-func (st *stripe) passed(r *backend.Request) {
-	if st.known.Load() == 0 {
-		return
-	}
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	entries := st.mu.keys[r.Key]
-	kept := slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return e.denies(&r.Group) })
-	st.set(r.Key, kept, len(entries))
-}
-
-// note keeps a denial, unless this process has changed the key since.
-func (c *cache) note(at place, generation uint32, g *backend.Group, d *backend.Decision, sent time.Duration) {
-	now := c.now()
-	if len(g.Key) > keyMost || g.Each == nil && len(g.Policies) != 1 {
-		return
-	}
-	e := newEntry(g, d, sent, now)
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	if at.generation.Load() != generation || c.closed() { // mutant: denial-before-reset
-		return
-	}
-	at.add(g.Key, e, now)
-}
-
-// forget drops all that is known of a key, and what is on its way to be.
-func (c *cache) forget(key string) {
-	at := c.place(key)
-	at.mu.Lock()
-	defer at.mu.Unlock()
-	at.generation.Add(1)
-	at.drop(key)
-}
+// Forget ends all denials of the set, and those that are on their way.
+func (s *Set) Forget() { s.generation.Add(1) }
 
 // close forgets everything, for good.
-func (c *cache) close() {
-	c.ended.Store(true) // for a store of another author; one of ours has done it
-	for i := range c.stripes {
-		st := &c.stripes[i]
-		st.mu.Lock()
-		st.mu.keys, st.mu.count = nil, 0
-		st.known.Store(0)
-		st.mu.Unlock()
-	}
-}
-
-// The rest runs under the stripe's lock.
-
-// add puts e in place of what it covers.
-func (st *stripe) add(key string, e *entry, now time.Duration) {
-	st.spare(now)
-	had, known := st.mu.keys[key]
-	kept := slices.DeleteFunc(slices.Clone(had), e.covers)
-	if len(kept) == variants {
-		soonest := slices.MinFunc(kept, func(a, b *entry) int { return cmp.Compare(a.ends(), b.ends()) })
-		kept[slices.Index(kept, soonest)] = e
-	} else {
-		kept = append(kept, e)
-	}
-	if !known {
-		key = strings.Clone(key) // or it would keep what it was cut from
-	}
-	st.set(key, kept, len(had))
-}
-
-// spare sees to room for one more: of a few keys the first that is no use any
-// more goes, or else the last, which costs it a call. To look through all of a
-// full stripe took 60 µs a denial of a new key.
-func (st *stripe) spare(now time.Duration) {
-	few := 8
-	for key, entries := range st.mu.keys {
-		if st.mu.count < perStripe { // mutant: denials-bounded
-			return
-		}
-		if few--; few <= 0 || !slices.ContainsFunc(entries, func(e *entry) bool { return e.ends() > now }) {
-			st.drop(key)
+func (c *Cache) close() {
+	c.closed.Store(true) // for a store of another author; one of ours has done it
+	for i := range c.sets {
+		for w := range c.sets[i].ways {
+			c.sets[i].ways[w].Store(nil)
 		}
 	}
 }
 
-// sweep removes the denials that have ended, once in a while.
-func (st *stripe) sweep(now time.Duration) {
-	if now-st.mu.swept < swept {
-		return
+// find returns a denial that holds for q at now, where denials hold for ttl; nil
+// where none does. It drops those that have ended.
+func (s *Set) find(q *question, now, ttl time.Duration) *entry {
+	generation := s.Generation()
+	for i := range s.ways {
+		e := s.ways[i].Load()
+		if e == nil {
+			continue
+		}
+		if now >= e.ends || e.generation != generation { // mutant: denials-swept
+			s.ways[i].CompareAndSwap(e, nil)
+			continue
+		}
+		if now < e.sent+ttl && e.denies(q) { // mutant: denial-ttl
+			return e
+		}
 	}
-	st.mu.swept = now
-	for key, entries := range st.mu.keys {
-		kept := slices.DeleteFunc(entries, func(e *entry) bool { return e.ends() <= now })
-		st.set(key, kept, len(entries))
+	return nil
+}
+
+// passed drops the denials of a call that passed.
+func (s *Set) passed(q *question) {
+	for i := range s.ways {
+		if e := s.ways[i].Load(); e != nil && e.denies(q) {
+			s.ways[i].CompareAndSwap(e, nil)
+		}
 	}
 }
 
-func (st *stripe) drop(key string) { st.set(key, nil, len(st.mu.keys[key])) }
-
-// set leaves kept of what a key had.
-func (st *stripe) set(key string, kept []*entry, had int) {
-	st.mu.count += len(kept) - had
-	st.known.Store(int32(st.mu.count))
-	if st.mu.keys == nil {
-		st.mu.keys = map[string][]*entry{}
+// add puts e in place of what it covers, of what has ended, or of what ends first.
+// Two calls that add at once may lose one of the entries, which costs one request.
+func (s *Set) add(e *entry, now time.Duration) {
+	at, soonest := 0, time.Duration(math.MaxInt64)
+	for i := range s.ways {
+		old := s.ways[i].Load()
+		ends := time.Duration(math.MinInt64)
+		if old != nil && old.generation == e.generation && old.ends > now && !e.covers(old) {
+			ends = old.ends
+		} else if old != nil {
+			s.ways[i].CompareAndSwap(old, nil)
+		}
+		if ends < soonest {
+			at, soonest = i, ends
+		}
 	}
-	if len(kept) > 0 {
-		st.mu.keys[key] = kept
-	} else {
-		delete(st.mu.keys, key)
-	}
+	s.ways[at].Store(e)
 }

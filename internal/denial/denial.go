@@ -1,10 +1,10 @@
 // Package denial is the deny cache: it answers a call whose key is known to be
-// denied, from this process, so that a flood on a spent key costs its store
-// about one call a second.
+// denied from this process, so that a flood on a spent key costs its store about
+// one call per second.
 //
-// What it says is at most a second old. So what another process does to a key
-// meanwhile (a reset, a refund, a raised limit) shows within that second; what
-// this process does shows at once.
+// Its answers are at most a second old. Changes of a key by another process (a
+// reset, a refund, a raised limit) show within that second. Changes by this
+// process show at once. Package shard keeps the denials of spread keys here too.
 package denial
 
 import (
@@ -17,24 +17,23 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// Longest is how long an answer stands at most, and does where nothing else
-// is said.
+// Longest is the maximum duration for which a denial holds without a request.
 const Longest = time.Second
 
 // Store is a backend.Store over another. It answers as next does, and a Take
 // that next would deny again without asking it. Safe for concurrent use.
 type Store struct {
-	next  backend.Store
-	cache *cache
-	stand time.Duration // how long an answer stands; 0: none does
-	said  atomic.Int64
+	next     backend.Store
+	cache    *Cache
+	ttl      time.Duration // for which a denial holds; 0: none does
+	answered atomic.Int64
 }
 
-// New returns the station over next. All stations on one store, which is the
-// one at the end of next's, share its cache. An answer stands for d at most;
-// one of 0 and below answers nothing, but what it resets the others forget.
-func New(next backend.Store, store *layer.Shared, d time.Duration) *Store {
-	return &Store{next: next, cache: of(store), stand: max(0, min(d, Longest))}
+// New returns the wrapper over next. store is what limiters on the store share:
+// all wrappers on it have one cache. A denial holds for ttl at most. With a ttl of
+// 0 and below none holds, and what is reset is still forgotten by the others.
+func New(next backend.Store, store *layer.Shared, ttl time.Duration) *Store {
+	return &Store{next: next, cache: Of(store), ttl: max(0, min(ttl, Longest))}
 }
 
 // Check asks next.
@@ -43,7 +42,7 @@ func (s *Store) Check(policies []backend.Policy) error { return s.next.Check(pol
 // Capabilities returns those of next.
 func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
 
-// Close closes next and forgets what was known.
+// Close closes next and forgets every denial.
 func (s *Store) Close() error {
 	defer s.cache.close()
 	return s.next.Close()
@@ -57,29 +56,25 @@ func (s *Store) Ping(ctx context.Context) ([]string, error) {
 	return nil, nil
 }
 
-// Answered returns how many calls the station answered itself.
-func (s *Store) Answered() int64 { return s.said.Load() }
+// Answered returns how many calls the wrapper answered itself.
+func (s *Store) Answered() int64 { return s.answered.Load() }
 
-// Do decides one request. Only a Take is answered from what is known; a Peek
-// asks for the truth; whatever else may change the key, so it is forgotten.
+// Do decides one request. Only a Take is answered from memory. A Peek asks for the
+// current numbers. Any other request may change the key, so its denials end.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	switch {
 	case r.Op == backend.Peek:
 		return s.next.Do(ctx, r, d)
 	case r.Op != backend.Take || len(r.And) > 0:
 		return s.change(ctx, r, d)
-	case s.stand == 0:
+	case s.ttl == 0:
 		return s.next.Do(ctx, r, d)
 	}
-	at := s.cache.place(r.Key)
-	if at.known.Load() == 0 {
-		return s.ask(ctx, r, d, at, s.cache.now())
-	}
-	return s.recall(ctx, r, d, at)
+	return s.take(ctx, r, d, s.cache.At(r.Key))
 }
 
-// change forgets the key before the request and after it: a denial that comes
-// in between may be from before.
+// change forgets the denials before the request and after it: one that comes in
+// between may be from before.
 func (s *Store) change(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	s.forget(r)       // mutant: forget-before-reset
 	defer s.forget(r) // mutant: forget-after-reset
@@ -87,34 +82,33 @@ func (s *Store) change(ctx context.Context, r *backend.Request, d *backend.Decis
 }
 
 func (s *Store) forget(r *backend.Request) {
-	s.cache.forget(r.Key)
+	s.cache.At(r.Key).Forget()
 	for i := range r.And {
-		s.cache.forget(r.And[i].Key)
+		s.cache.At(r.And[i].Key).Forget()
 	}
 }
 
-// recall answers from the cached denials of the key, and asks next where none
-// holds. A call that would pass waits for no other one: calls of one key that ask
-// at once merge into one batch below.
-func (s *Store) recall(ctx context.Context, r *backend.Request, d *backend.Decision, at place) error {
+// take answers from the cached denials of the key, and asks next where none holds.
+// A call that would pass waits for no other one: calls of one key that ask at once
+// merge into one batch below.
+func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set) error {
 	for waited := false; ; waited = true {
-		if r.Check(ctx, s.next.Capabilities()) != nil || s.cache.closed() { // mutant: errors-before-denials
-			return s.next.Do(ctx, r, d) // which returns the error
-		}
-		now := s.cache.now()
-		e, pending, leads := at.find(r, now, s.stand)
+		now := s.cache.Now()
+		e := at.find(&r.Group, now, s.ttl)
 		switch {
-		case leads:
-			defer close(pending) // also if next panics
-			return s.ask(ctx, r, d, at, now)
 		case e == nil:
 			return s.ask(ctx, r, d, at, now)
-		case waited || pending == nil:
-			s.said.Add(1)
+		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.Closed(): // mutant: errors-before-denials
+			return s.next.Do(ctx, r, d) // which returns the error
+		case e.refreshes(now, s.ttl):
+			defer close(e.refreshed) // also if next panics
+			return s.ask(ctx, r, d, at, now)
+		case waited || !e.refreshing.Load():
+			s.answered.Add(1)
 			e.answer(&r.Group, d, now)
 			return nil
 		}
-		await(ctx, pending) // mutant: wait-for-refresh
+		await(ctx, e.refreshed) // mutant: wait-for-refresh
 	}
 }
 
@@ -123,11 +117,11 @@ func (s *Store) recall(ctx context.Context, r *backend.Request, d *backend.Decis
 // from memory takes the processor from that caller until its budget is spent.
 const held = 10 * time.Millisecond
 
-func await(ctx context.Context, pending chan struct{}) {
+func await(ctx context.Context, refreshed chan struct{}) {
 	timer := time.NewTimer(held)
 	defer timer.Stop()
 	select {
-	case <-pending:
+	case <-refreshed:
 	case <-ctx.Done(): // mutant: wait-ends-with-context
 	case <-timer.C: // mutant: wait-bounded
 	}
@@ -143,7 +137,7 @@ type room struct {
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
 // ask asks next and notes a denial.
-func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision, at place, now time.Duration) error {
+func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set, now time.Duration) error {
 	n := len(r.Policies)
 	if r.Each != nil || n < 2 || n > backend.MaxPolicies {
 		return s.send(ctx, r, d, at, now)
@@ -157,19 +151,21 @@ func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision
 	return err
 }
 
-// send asks next. An entry's time counts from before the request was sent, so
-// that the entry ends at the latest when the store would let the call pass. A call
-// that passes ends the entries that would have denied it: another process may have
-// changed the key.
-func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decision, at place, sent time.Duration) error {
-	generation := at.generation.Load()
+// send asks next. A denial's time counts from before the request was sent, so that
+// it ends at the latest when the store would let the call pass. A call that passes
+// ends the denials that would have denied it: another process may have changed the
+// key.
+func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set, sent time.Duration) error {
+	generation := at.Generation()
 	err := s.next.Do(ctx, r, d)
 	switch {
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
-		at.passed(r) // mutant: passed-ends-denial
-	case d.RetryAfter > 0:
-		s.cache.note(at, generation, &r.Group, d, sent)
+		at.passed(&r.Group) // mutant: passed-ends-denial
+	case d.RetryAfter > 0 && !s.cache.Closed():
+		if told := states(&r.Group, d); told != nil {
+			at.Note(&r.Group, Denial{told, Costs(&r.Group), sent, s.cache.Now(), d.RetryAfter, generation})
+		}
 	}
 	return err
 }

@@ -254,25 +254,26 @@ func TestForgetsWhatIsOnItsWay(t *testing.T) {
 func TestBounded(t *testing.T) {
 	f := &fake{do: denies(time.Second)}
 	s := f.station(Longest)
-	for i := range 3 * stripes * perStripe {
+	for i := range 3 * sets * ways {
 		ask(t, s, take(fmt.Sprint(i), one, 1))
 	}
-	require.LessOrEqual(t, s.cache.entries(), stripes*perStripe)
-	require.Greater(t, s.cache.entries(), stripes*perStripe/2)
+	require.LessOrEqual(t, s.cache.entries(), sets*ways)
+	require.Greater(t, s.cache.entries(), sets*ways/2)
 	for n := int64(10); n > 0; n-- { // dearer calls' entries are covered by cheaper ones'
 		ask(t, s, take("costs", one, n))
 	}
 	require.Len(t, s.cache.of("costs"), 1)
+	s = (&fake{do: denies(time.Second)}).station(Longest)
 	for n := range int64(9) {
 		r := take("two", policies(2), 0)
 		r.Costs = []int64{1 + n, 20 - n}
 		ask(t, s, r)
 	}
-	require.Len(t, s.cache.of("two"), variants)
-	long := strings.Repeat("k", keyMost)
+	require.Len(t, s.cache.of("two"), ways)
+	long := strings.Repeat("k", keyMax)
 	for _, key := range []string{long, long + "k"} {
 		ask(t, s, take(key, one, 1))
-		require.Equal(t, len(key) <= keyMost, cached(t, s, take(key, one, 1)))
+		require.Equal(t, len(key) <= keyMax, cached(t, s, take(key, one, 1)))
 	}
 }
 
@@ -288,40 +289,47 @@ func TestKeepsNoBuffers(t *testing.T) {
 	request[5], r.Each[0].Policy, r.Costs[0] = 'x', "mine", 9
 	r.Key = "k"
 	require.True(t, cached(t, s, take("k", policies(2), 1)))
-	require.Equal(t, "a", s.cache.of("k")[0].each[0].Policy)
+	require.Equal(t, "a", s.cache.of("k")[0].states[0].Policy)
 }
 
-// TestEndedEntriesLeave when a call passes by, at most once per second.
+// TestEndedEntriesLeave when a call of their set comes by.
 func TestEndedEntriesLeave(t *testing.T) {
 	f, s := denied(t, 10*time.Millisecond, one, 1)
 	f.advance(20 * time.Millisecond)
 	f.do = leaves(9)
-	other := sameStripe(s, "k")
-	ask(t, s, take(other, one, 1))
+	other := beside(s, "k")
 	require.Equal(t, 1, s.cache.entries())
-	f.advance(swept)
 	ask(t, s, take(other, one, 1))
 	require.Zero(t, s.cache.entries())
-	require.Zero(t, s.cache.place("k").known.Load())
 }
 
-// sameStripe returns another key that lies beside one.
-func sameStripe(s *Store, key string) string {
+// beside returns another key of one's set.
+func beside(s *Store, key string) string {
 	for i := 0; ; i++ {
-		if other := fmt.Sprint("beside", i); s.cache.place(other).stripe == s.cache.place(key).stripe {
+		if other := fmt.Sprint("beside", i); s.cache.At(other) == s.cache.At(key) {
 			return other
 		}
 	}
 }
 
-func (c *cache) entries() (n int) {
-	for i := range c.stripes {
-		n += c.stripes[i].mu.count
+func (c *Cache) entries() (n int) {
+	for i := range c.sets {
+		n += len(c.sets[i].entries(""))
 	}
 	return n
 }
 
-func (c *cache) of(key string) []*entry { return c.place(key).mu.keys[key] }
+// entries returns those of a key; of "" all.
+func (s *Set) entries(key string) (all []*entry) {
+	for i := range s.ways {
+		if e := s.ways[i].Load(); e != nil && (key == "" || e.key == key) {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func (c *Cache) of(key string) []*entry { return c.At(key).entries(key) }
 
 // passes lets all pass.
 type passes struct{ *fake }
@@ -340,7 +348,7 @@ func TestCheapPaths(t *testing.T) {
 	for _, c := range []struct {
 		s *Store
 		r backend.Request
-	}{{hit, take("k", one, 1)}, {hit, each}, {miss, take("nobody", one, 1)}, {miss, take(sameStripe(hit, "k"), one, 1)}} {
+	}{{hit, take("k", one, 1)}, {hit, each}, {miss, take("nobody", one, 1)}, {miss, take(beside(hit, "k"), one, 1)}} {
 		var d backend.Decision
 		require.Zero(t, testing.AllocsPerRun(100, func() { d = backend.Decision{}; _ = c.s.Do(ctx, &c.r, &d) }), c.r.Key)
 	}
@@ -366,7 +374,7 @@ func BenchmarkTake(b *testing.B) {
 	run("Off", New(passes{f}, h, -1), take("user:42", one, 1))
 	run("NothingKnown", miss, take("user:42", one, 1))
 	_, _ = layer.Ask(context.Background(), New(f, h, Longest), take("k", one, 1))
-	run("KnownBeside", miss, take(sameStripe(miss, "k"), one, 1))
+	run("KnownBeside", miss, take(beside(miss, "k"), one, 1))
 	still := &fake{do: denies(time.Hour)} // so that it never lapses
 	hit := still.station(Longest)
 	_, _ = layer.Ask(context.Background(), hit, take("user:42", one, 1))

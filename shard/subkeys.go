@@ -1,0 +1,162 @@
+package shard
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/slot"
+	"golang.org/x/sync/singleflight"
+)
+
+// hotKey is what this process remembers of one key under one list of policies.
+type hotKey struct {
+	name     string // of the key, or its hash
+	hashed   bool
+	policies []backend.Policy                   // never written
+	parts    []atomic.Pointer[[]backend.Policy] // the list of each share, made when it is first asked
+	salts    *slot.Salts
+	home     int // slots; see sub
+	offset   int
+	recent   atomic.Bool    // asked for, of late; see memory
+	rooms    []atomic.Int64 // what remained when last seen, one per policy for each share
+	left     []atomic.Int64 // their sums, one per policy
+	fresh    []atomic.Int64 // per policy, the instant from which all answers have aged; 0: none is known
+	subs     []subKey
+	calls    atomic.Int32       // in flight
+	dealt    atomic.Uint64      // sub-keys up to now
+	turn     atomic.Uint64      // the sub-key that calls use, and how many more of them, 32 bits each
+	sums     singleflight.Group // of the readings of all sub-keys that may have room, by costs
+}
+
+// subKey is what speaks against asking one sub-key.
+type subKey struct {
+	denied  atomic.Pointer[denied]
+	avoided atomic.Int64 // until when; see avoidFor
+}
+
+// avoidFor is for how long a sub-key without an answer is avoided while others
+// have room.
+const avoidFor = 100 * time.Millisecond
+
+func newHotKey(key string, policies []backend.Policy) *hotKey {
+	n, shares := len(policies), policies[0].Shards
+	salts := slot.Names(shares)
+	k := &hotKey{name: key, policies: policies, salts: salts, home: salts.Home(key)}
+	k.offset = int(xxhash.Sum64String(key) % slot.Count)
+	k.parts, k.subs = make([]atomic.Pointer[[]backend.Policy], shares), make([]subKey, shares)
+	k.rooms, k.left, k.fresh = make([]atomic.Int64, shares*n), make([]atomic.Int64, n), make([]atomic.Int64, n)
+	for j := range n {
+		k.refill(j)
+	}
+	k.dealt.Store(rand.Uint64()) // or all processes would use the same sub-key at once
+	return k
+}
+
+// lists reports whether k is of these policies.
+func (k *hotKey) lists(policies []backend.Policy) bool {
+	return len(k.policies) == len(policies) && (&k.policies[0] == &policies[0] || slices.Equal(k.policies, policies))
+}
+
+func (k *hotKey) cells() int64 {
+	if k == nil {
+		return 0
+	}
+	return int64(len(k.rooms))
+}
+
+// sub returns the name of the i-th sub-key, which contains the number of shares.
+// Its slot is i K-ths of the range from an offset that the key's hash gives, in
+// every process. Points at equal distances put as many on a node as its part of the
+// range holds, or one more, for every key.
+func (k *hotKey) sub(i int) string {
+	return k.salts.Name(k.home, (k.offset+i*slot.Count/len(k.subs))%slot.Count)
+}
+
+// part returns the policies of the i-th share.
+func (k *hotKey) part(i int) []backend.Policy {
+	if l := k.parts[i].Load(); l != nil {
+		return *l
+	}
+	l := slices.Clone(k.policies)
+	for j := range l {
+		l[j].Algorithm, l[j].Shards = l[j].Algorithm.Part(int64(i), int64(len(k.parts))), 0
+	}
+	k.parts[i].CompareAndSwap(nil, &l) // one list for all calls: stores compare lists by address first
+	return *k.parts[i].Load()
+}
+
+// share returns the limit or burst of the i-th share of a policy, as
+// Algorithm.Part has it.
+func share(p *backend.Policy, i int) int64 {
+	n, k := p.Algorithm.Max(), int64(p.Shards)
+	return n*int64(i+1)/k - n*int64(i)/k
+}
+
+// see notes what remains of a policy in a share.
+func (k *hotKey) see(i, j int, n int64) {
+	was := k.rooms[i*len(k.left)+j].Swap(n)
+	k.left[j].Add(n - was)
+}
+
+func (k *hotKey) refill(j int) {
+	for i := range k.subs {
+		k.see(i, j, share(&k.policies[j], i))
+	}
+}
+
+// spare returns how much more than g costs was last seen in a share, in the policy
+// that has the least; below 0 where g does not fit.
+func (k *hotKey) spare(i int, g *backend.Group) int64 {
+	n := len(k.left)
+	least := k.rooms[i*n].Load() - g.CostOf(0)
+	for j := 1; j < n; j++ {
+		least = min(least, k.rooms[i*n+j].Load()-g.CostOf(j))
+	}
+	return least
+}
+
+// claim takes g's costs from what was seen in a share, before it is asked, so that
+// concurrent calls of this process do not race for the same units. The answer
+// corrects it.
+func (k *hotKey) claim(i int, g *backend.Group) {
+	for j := range k.left {
+		n := g.CostOf(j)
+		k.rooms[i*len(k.left)+j].Add(-n)
+		k.left[j].Add(-n)
+	}
+}
+
+// avoids reports whether the i-th sub-key did not answer a moment ago.
+func (k *hotKey) avoids(i int, now time.Duration) bool {
+	until := k.subs[i].avoided.Load()
+	return until != 0 && now < time.Duration(until)
+}
+
+// observe notes what a sub-key answered to g, with one state per policy. It reports
+// whether that shows room for what was denied before: then nothing that followed
+// from the denial holds.
+func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration, clock func() time.Duration) (refuted bool) {
+	for j := range states {
+		k.see(i, j, states[j].Remaining)
+		if at := int64(sent + states[j].ResetAfter); at > k.fresh[j].Load() {
+			k.fresh[j].Store(at)
+		}
+	}
+	s := &k.subs[i]
+	if s.avoided.Load() != 0 {
+		s.avoided.Store(0)
+	}
+	old := s.denied.Load()
+	refuted = old != nil && old.refuted(states, g)
+	switch {
+	case !allowed:
+		s.denied.Store(old.and(states, g, sent, clock()))
+	case refuted:
+		s.denied.CompareAndSwap(old, nil)
+	}
+	return refuted
+}
