@@ -24,5 +24,6 @@ require (
 	go.opentelemetry.io/otel/trace v1.40.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sync v0.12.0 // indirect
 	golang.org/x/sys v0.40.0 // indirect
 )
