@@ -90,7 +90,7 @@ func (k *hotKey) open(i int, g *backend.Group, now time.Duration) bool {
 		return false
 	case d == nil:
 		return true
-	case d.lapsed(now):
+	case now >= d.ends():
 		if k.subs[i].denied.CompareAndSwap(d, nil) {
 			for j := range k.policies {
 				k.see(i, j, d.room(j, share(&k.policies[j], i), now))
@@ -98,6 +98,5 @@ func (k *hotKey) open(i int, g *backend.Group, now time.Duration) bool {
 		}
 		return true
 	}
-	until, _ := d.until(g)
-	return now >= until
+	return now >= d.until(g)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/denial"
-	"github.com/headgate-go/headgate/internal/slot"
 )
 
 // The memory is bounded: so many sets of so many keys, and so many cells in all of
@@ -18,7 +17,6 @@ const (
 	sets     = 1024
 	ways     = 4
 	maxCells = 1 << 17 // some 40 MB; 8,192 keys over 16 shares, 128 over 1,024
-	maxName  = 1024    // bytes; a longer key is remembered by its hash
 )
 
 // memory is what this process remembers of the spread keys on one store. No
@@ -37,49 +35,35 @@ func newMemory(denials *denial.Cache) *memory {
 	return &memory{denials: denials, seed: maphash.MakeSeed()}
 }
 
-func (m *memory) set(name string) *[ways]atomic.Pointer[hotKey] {
-	return &m.sets[maphash.String(m.seed, name)%sets]
-}
-
-// short returns the name by which a key is remembered.
-func short(key string) (name string, hashed bool) {
-	if len(key) <= maxName {
-		return key, false
-	}
-	return slot.Tag(key, ""), true
+func (m *memory) set(key string) *[ways]atomic.Pointer[hotKey] {
+	return &m.sets[maphash.String(m.seed, key)%sets]
 }
 
 // find returns what is remembered of the key under these policies.
 func (m *memory) find(key string, policies []backend.Policy) *hotKey {
-	name, hashed := short(key)
-	set := m.set(name)
+	set := m.set(key)
 	for i := range set {
-		if k := set[i].Load(); k != nil && k.name == name && k.hashed == hashed && k.lists(policies) {
+		if k := set[i].Load(); k != nil && k.key == key && k.lists(policies) {
 			if !k.recent.Load() {
 				k.recent.Store(true)
 			}
 			return k
 		}
 	}
-	k := newHotKey(key, policies)
-	k.name, k.hashed = strings.Clone(name), hashed // the caller's may be a small part of a large one
+	k := newHotKey(strings.Clone(key), policies) // the caller's may be a small part of a large one
 	m.enter(set, k)
 	m.shrink(k) // mutant: known-keys-bounded
 	return k
 }
 
 // enter puts k in a free place, or in that of a key that was not asked for since
-// the last one entered.
+// the last one entered, if there is one.
 func (m *memory) enter(set *[ways]atomic.Pointer[hotKey], k *hotKey) {
-	for i := range set {
-		if m.swap(&set[i], nil, k) {
-			return
-		}
-	}
 	from := rand.IntN(ways)
-	for n := range 2 * ways {
+	for n := range 3 * ways {
 		at := &set[(from+n)%ways]
-		if old := at.Load(); old == nil || !old.recent.Swap(false) {
+		old := at.Load()
+		if old == nil || n >= ways && !old.recent.Swap(false) {
 			if m.swap(at, old, k) {
 				return
 			}
@@ -109,10 +93,9 @@ func (m *memory) swap(at *atomic.Pointer[hotKey], old, k *hotKey) bool {
 
 // forget drops what is remembered of the key, under any policies.
 func (m *memory) forget(key string) {
-	name, hashed := short(key)
-	set := m.set(name)
+	set := m.set(key)
 	for i := range set {
-		if k := set[i].Load(); k != nil && k.name == name && k.hashed == hashed {
+		if k := set[i].Load(); k != nil && k.key == key {
 			m.swap(&set[i], k, nil)
 		}
 	}

@@ -31,32 +31,6 @@ func costing(key string, ps []backend.Policy, costs ...int64) backend.Request {
 // ignorant is a station on the same store that shares nothing of what it knows.
 func ignorant(s backend.Store) *shard.Store { return shard.New(s, struct{ backend.Store }{s}) }
 
-// TestCostsThatCantBeCompared: a denial is a policy's, so calls in turn that
-// cost one policy more and the other less are denied by what is known of each.
-func TestCostsThatCantBeCompared(t *testing.T) {
-	for name, share := range map[string]struct{ p, q int64 }{
-		"one policy is spent":     {2, 40},
-		"the other is":            {40, 6},
-		"each denies one of them": {3, 6}, // 1 and 4 are left
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, counts, _ := counting(t)
-			ps := two(algo.FixedWindow(algo.PerDay(16*share.p)), algo.SlidingLog(algo.PerDay(16*share.q)), 16)
-			for do(t, s, costing("k", ps, 2, 2)).Allowed {
-			}
-			for range 2 {
-				_, _ = do(t, s, costing("k", ps, 1, 5)), do(t, s, costing("k", ps, 2, 3))
-			}
-			counts.asked.Store(0)
-			for range 100 {
-				require.False(t, do(t, s, costing("k", ps, 1, 5)).Allowed)
-				require.False(t, do(t, s, costing("k", ps, 2, 3)).Allowed)
-			}
-			require.Zero(t, counts.asked.Load())
-		})
-	}
-}
-
 // TestDeniesOnlyWhatHasNoRoom: whatever the costs were, and however they went
 // up and down, a call of the only process is denied only where no share has
 // room for it.

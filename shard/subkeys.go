@@ -14,8 +14,7 @@ import (
 
 // hotKey is what this process remembers of one key under one list of policies.
 type hotKey struct {
-	name     string // of the key, or its hash
-	hashed   bool
+	key      string
 	policies []backend.Policy                   // never written
 	parts    []atomic.Pointer[[]backend.Policy] // the list of each share, made when it is first asked
 	salts    *slot.Salts
@@ -45,7 +44,7 @@ const avoidFor = 100 * time.Millisecond
 func newHotKey(key string, policies []backend.Policy) *hotKey {
 	n, shares := len(policies), policies[0].Shards
 	salts := slot.Names(shares)
-	k := &hotKey{name: key, policies: policies, salts: salts, home: salts.Home(key)}
+	k := &hotKey{key: key, policies: policies, salts: salts, home: salts.Home(key)}
 	k.offset = int(xxhash.Sum64String(key) % slot.Count)
 	k.parts, k.subs = make([]atomic.Pointer[[]backend.Policy], shares), make([]subKey, shares)
 	k.rooms, k.left, k.fresh = make([]atomic.Int64, shares*n), make([]atomic.Int64, n), make([]atomic.Int64, n)
@@ -154,7 +153,7 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	refuted = old != nil && old.refuted(states, g)
 	switch {
 	case !allowed:
-		s.denied.Store(old.and(states, g, sent, clock()))
+		s.denied.Store(newDenied(states, g, sent, clock()))
 	case refuted:
 		s.denied.CompareAndSwap(old, nil)
 	}

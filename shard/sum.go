@@ -194,20 +194,18 @@ func (t *total) states() []backend.State {
 }
 
 // conclusion is that a key denies a call: every sub-key is remembered to be spent,
-// or does not answer.
+// or does not answer. It was sent when the first of the shares' denials was.
 type conclusion struct {
-	states []backend.State // one per policy
-	costs  []int64         // that are denied; 0 for a policy that no share's denial needs
-	ends   time.Duration   // when the first share may let it pass
-	oldest time.Duration   // since when the shares' answers were sent
-	alike  bool            // they answered calls of the same costs
-	dead   []int
+	denial.Denial
+	alike bool // the shares denied calls of the same costs
+	dead  []int
 }
 
 // conclude returns what is remembered of g, nil where some sub-key may have room.
+// Costs of 0 are those that no share's denial needs.
 func (k *hotKey) conclude(g *backend.Group, now time.Duration) *conclusion {
-	own := denial.Costs(g)
-	v := &conclusion{costs: make([]int64, len(own)), ends: now + denial.Longest, oldest: now, alike: true}
+	own, ends := denial.Costs(g), now+denial.Longest
+	v := &conclusion{Denial: denial.Denial{Costs: make([]int64, len(own)), Sent: now, Told: now}, alike: true}
 	t, said := newTotal(k), make([]backend.State, len(own))
 	for i := range k.subs {
 		if k.avoids(i, now) {
@@ -215,19 +213,15 @@ func (k *hotKey) conclude(g *backend.Group, now time.Duration) *conclusion {
 			continue
 		}
 		d := k.subs[i].denied.Load()
-		if d == nil {
-			return nil
-		}
-		until, by := d.until(g)
-		if now >= until {
+		if d == nil || now >= d.until(g) {
 			return nil
 		}
 		d.tell(said, g, now)
 		t.add(said)
-		v.ends = min(v.ends, until)
-		v.costs[by] = max(v.costs[by], d.policies[by].cost)
-		v.oldest, v.alike = min(v.oldest, d.sent), v.alike && slices.Equal(d.costs, own) // mutant: exact-verdict
+		ends, v.Sent = min(ends, d.until(g)), min(v.Sent, d.sent)
+		v.Costs[d.by] = max(v.Costs[d.by], d.costs[d.by])
+		v.alike = v.alike && slices.Equal(d.costs, own) // mutant: exact-verdict
 	}
-	v.states = t.states()
+	v.States, v.Lasts = t.states(), ends-v.Sent
 	return v
 }

@@ -118,8 +118,7 @@ func (c *call) try(ctx context.Context, tries int) (done bool, err error) {
 // more: a full queue, a slot on its way, one lost connection are no dead node, and a
 // dead node's circuit answers at once.
 func (c *call) settle(ctx context.Context) (done bool, err error) {
-	now := c.cache.Now()
-	v := c.k.conclude(&c.r.Group, now)
+	v := c.k.conclude(&c.r.Group, c.cache.Now())
 	switch {
 	case v == nil:
 		return false, nil // another may have room by now; mutant: share-is-not-key
@@ -135,13 +134,12 @@ func (c *call) settle(ctx context.Context) (done bool, err error) {
 		c.part(0)
 		return true, c.s.next.Do(ctx, &c.sub, c.d) // which returns the error
 	}
-	denial.Deny(&c.r.Group, c.d, v.states, 0)
-	if !c.told || v.oldest < c.from || !v.alike { // mutant: told-to-this-call
+	denial.Deny(&c.r.Group, c.d, v.States, 0)
+	if !c.told || v.Sent < c.from || !v.alike { // mutant: told-to-this-call
 		c.d.Source, c.d.Estimated = backend.FromDenyCache, true
 	}
-	c.denials.Note(&c.r.Group, denial.Denial{
-		States: v.states, Costs: v.costs, Sent: now, Told: now, Lasts: v.ends - now, Generation: c.generation,
-	})
+	v.Generation = c.generation
+	c.denials.Note(&c.r.Group, v.Denial)
 	return true, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -23,7 +24,7 @@ type Cache struct {
 	seed   maphash.Seed // with a public hash an attacker could choose which denials are pushed out
 	begin  time.Time
 	clock  func() time.Time // nil: the monotonic one
-	closed *atomic.Bool     // of the store
+	closed *atomic.Bool     // set when the store was closed
 	sets   [sets]Set
 }
 
@@ -70,30 +71,20 @@ func (s *Set) Generation() uint64 { return s.generation.Load() }
 // Forget ends all denials of the set, and those that are on their way.
 func (s *Set) Forget() { s.generation.Add(1) }
 
-// close forgets everything, for good.
-func (c *Cache) close() {
-	c.closed.Store(true) // for a store of another author; one of ours has done it
-	for i := range c.sets {
-		for w := range c.sets[i].ways {
-			c.sets[i].ways[w].Store(nil)
-		}
-	}
-}
-
-// find returns a denial that holds for q at now, where denials hold for ttl; nil
+// find returns a denial that holds for g at now, where denials hold for ttl; nil
 // where none does. It drops those that have ended.
-func (s *Set) find(q *question, now, ttl time.Duration) *entry {
+func (s *Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	generation := s.Generation()
 	for i := range s.ways {
 		e := s.ways[i].Load()
 		if e == nil {
 			continue
 		}
-		if now >= e.ends || e.generation != generation { // mutant: denials-swept
+		if now >= e.ends || e.Generation != generation { // mutant: denials-swept
 			s.ways[i].CompareAndSwap(e, nil)
 			continue
 		}
-		if now < e.sent+ttl && e.denies(q) { // mutant: denial-ttl
+		if now < e.Sent+ttl && e.denies(g) { // mutant: denial-ttl
 			return e
 		}
 	}
@@ -101,22 +92,30 @@ func (s *Set) find(q *question, now, ttl time.Duration) *entry {
 }
 
 // passed drops the denials of a call that passed.
-func (s *Set) passed(q *question) {
+func (s *Set) passed(g *backend.Group) {
 	for i := range s.ways {
-		if e := s.ways[i].Load(); e != nil && e.denies(q) {
+		if e := s.ways[i].Load(); e != nil && e.denies(g) {
 			s.ways[i].CompareAndSwap(e, nil)
 		}
 	}
 }
 
-// add puts e in place of what it covers, of what has ended, or of what ends first.
-// Two calls that add at once may lose one of the entries, which costs one request.
-func (s *Set) add(e *entry, now time.Duration) {
+// Note keeps the denial of a key under these policies, until a call would pass or
+// Longest has passed, and unless this process changes the key. The policies and the
+// denial's slices become the cache's.
+//
+// It takes the place of what it covers, of what has ended, or of what ends first.
+// Two calls that note at once may lose one denial, which costs one request.
+func (s *Set) Note(g *backend.Group, d Denial) {
+	if len(g.Key) > keyMax {
+		return
+	}
+	e := newEntry(g, d)
 	at, soonest := 0, time.Duration(math.MaxInt64)
 	for i := range s.ways {
 		old := s.ways[i].Load()
 		ends := time.Duration(math.MinInt64)
-		if old != nil && old.generation == e.generation && old.ends > now && !e.covers(old) {
+		if old != nil && old.Generation == e.Generation && old.ends > d.Told && !e.covers(old) {
 			ends = old.ends
 		} else if old != nil {
 			s.ways[i].CompareAndSwap(old, nil)

@@ -9,6 +9,7 @@ package denial
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,9 +17,6 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
-
-// Longest is the maximum duration for which a denial holds without a request.
-const Longest = time.Second
 
 // Store is a backend.Store over another. It answers as next does, and a Take
 // that next would deny again without asking it. Safe for concurrent use.
@@ -42,9 +40,9 @@ func (s *Store) Check(policies []backend.Policy) error { return s.next.Check(pol
 // Capabilities returns those of next.
 func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
 
-// Close closes next and forgets every denial.
+// Close closes next. Then nothing is answered from memory.
 func (s *Store) Close() error {
-	defer s.cache.close()
+	defer s.cache.closed.Store(true) // for a store of another author; one of ours has done it
 	return s.next.Close()
 }
 
@@ -162,9 +160,13 @@ func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decisio
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
 		at.passed(&r.Group) // mutant: passed-ends-denial
-	case d.RetryAfter > 0 && !s.cache.Closed():
-		if told := states(&r.Group, d); told != nil {
-			at.Note(&r.Group, Denial{told, Costs(&r.Group), sent, s.cache.Now(), d.RetryAfter, generation})
+	case d.RetryAfter > 0:
+		states := slices.Clone(r.Each)
+		if len(r.Policies) == 1 {
+			states = []backend.State{d.State}
+		}
+		if states != nil {
+			at.Note(&r.Group, Denial{states, Costs(&r.Group), sent, s.cache.Now(), d.RetryAfter, generation})
 		}
 	}
 	return err

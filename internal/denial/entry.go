@@ -1,7 +1,6 @@
 package denial
 
 import (
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -9,58 +8,38 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// question is what an entry answers: a key under a list of policies, by costs.
-type question = backend.Group
-
-// entry is one denial: of which calls, with which numbers, and until when. Only
-// refreshing changes after it was made.
-type entry struct {
-	key, sub   string
-	policies   []backend.Policy // never written
-	costs      []int64          // units, one per policy: calls that cost no less of any are denied
-	states     []backend.State  // one per policy, as of told
-	sent, told time.Duration    // before the request was sent, and when its answer had come
-	ends       time.Duration
-	lasting    bool // the store denies for longer than Longest
-	generation uint64
-	refreshing atomic.Bool   // one caller asks whether the denial still holds
-	refreshed  chan struct{} // closed when that caller has its answer
-}
-
 // Denial is an answer that denies.
 type Denial struct {
 	States     []backend.State // one per policy, as of Told
-	Costs      []int64         // the least that are denied, one per policy; 0 where any cost is
+	Costs      []int64         // one per policy: calls that cost no less of any are denied
 	Sent, Told time.Duration   // before the request was sent, and when its answer had come
 	Lasts      time.Duration   // from Sent until the store may let the call pass
 	Generation uint64          // from before Sent
 }
 
-// Note keeps the denial of a key under these policies, until a call would pass or
-// Longest has passed, and unless this process changes the key. The policies and
-// the denial's slices become the cache's.
-func (s *Set) Note(g *backend.Group, d Denial) {
-	if len(g.Key) > keyMax {
-		return
-	}
-	s.add(&entry{
-		key:        strings.Clone(g.Key), // or it would keep what it was cut from
-		sub:        strings.Clone(g.Sub),
-		policies:   g.Policies,
-		costs:      d.Costs,
-		states:     d.States,
-		sent:       d.Sent,
-		told:       d.Told,
-		ends:       d.Sent + min(d.Lasts, Longest), // mutant: denial-ends
-		lasting:    d.Lasts > Longest,
-		generation: d.Generation,
-		refreshed:  make(chan struct{}),
-	}, d.Told)
+// entry is a cached denial. Only refreshing changes.
+type entry struct {
+	Denial
+	key, sub   string
+	policies   []backend.Policy // never written
+	ends       time.Duration
+	refreshing atomic.Bool   // one caller asks whether the denial still holds
+	refreshed  chan struct{} // closed when that caller has its answer
+}
+
+// Longest is the maximum duration for which a denial holds without a request.
+const Longest = time.Second
+
+func newEntry(g *backend.Group, d Denial) *entry {
+	e := &entry{Denial: d, policies: g.Policies, refreshed: make(chan struct{})}
+	e.key, e.sub = strings.Clone(g.Key), strings.Clone(g.Sub) // or they would keep what they were cut from
+	e.ends = d.Sent + min(d.Lasts, Longest)                   // mutant: denial-ends
+	return e
 }
 
 // of reports whether the entry is of g's key and policies, by their numbers. What
 // a policy does on failure does not matter here.
-func (e *entry) of(g *question) bool {
+func (e *entry) of(g *backend.Group) bool {
 	n := len(e.policies)
 	if e.key != g.Key || e.sub != g.Sub || len(g.Policies) != n || g.Costs != nil && len(g.Costs) != n {
 		return false
@@ -79,22 +58,22 @@ func (e *entry) of(g *question) bool {
 
 // denies reports whether, while the entry holds, g is denied too: a call that
 // costs no less of any policy has no more room.
-func (e *entry) denies(g *question) bool { return e.of(g) && AtLeast(g, e.costs) }
-
-// covers reports whether the entry answers all that the other would.
-func (e *entry) covers(other *entry) bool {
-	return e.ends >= other.ends &&
-		e.denies(&question{Key: other.key, Sub: other.sub, Policies: other.policies, Costs: other.costs})
-}
-
-// AtLeast reports whether g costs no less of any policy.
-func AtLeast(g *backend.Group, costs []int64) bool {
-	for i := range costs {
-		if g.CostOf(i) < costs[i] { // mutant: denied-costs
+func (e *entry) denies(g *backend.Group) bool {
+	if !e.of(g) {
+		return false
+	}
+	for i := range e.Costs {
+		if g.CostOf(i) < e.Costs[i] { // mutant: denied-costs
 			return false
 		}
 	}
 	return true
+}
+
+// covers reports whether the entry answers all that the other would.
+func (e *entry) covers(other *entry) bool {
+	return e.ends >= other.ends &&
+		e.denies(&backend.Group{Key: other.key, Sub: other.sub, Policies: other.policies, Costs: other.Costs})
 }
 
 // Costs returns what g costs each of its policies.
@@ -110,13 +89,12 @@ func Costs(g *backend.Group) []int64 {
 // the last quarter of the time for which a denial holds, where the store denies
 // for longer. So a flood on a spent key asks about once per second.
 func (e *entry) refreshes(now, ttl time.Duration) bool {
-	long := e.lasting || e.ends > e.sent+ttl
-	return long && now >= e.sent+ttl*3/4 && e.refreshing.CompareAndSwap(false, true) // mutant: one-refresh
+	return e.Lasts > ttl && now >= e.Sent+ttl*3/4 && e.refreshing.CompareAndSwap(false, true) // mutant: one-refresh
 }
 
 // answer denies g at now.
 func (e *entry) answer(g *backend.Group, d *backend.Decision, now time.Duration) {
-	Deny(g, d, e.states, now-e.told)
+	Deny(g, d, e.States, now-e.Told)
 	d.Source, d.Estimated = backend.FromDenyCache, true
 }
 
@@ -142,16 +120,4 @@ func Aged(s backend.State, age time.Duration) backend.State {
 	age = max(0, age).Truncate(time.Microsecond) // a store's times are whole microseconds
 	s.RetryAfter, s.ResetAfter = max(0, s.RetryAfter-age), max(0, s.ResetAfter-age)
 	return s
-}
-
-// states returns a copy of the states that a decision on g came with, nil where
-// they were not asked for.
-func states(g *backend.Group, d *backend.Decision) []backend.State {
-	switch {
-	case g.Each != nil:
-		return slices.Clone(g.Each)
-	case len(g.Policies) == 1:
-		return []backend.State{d.State}
-	}
-	return nil
 }
