@@ -7,10 +7,15 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// turnCalls is the number of calls in a turn per other call in flight. The calls of
-// one process use one sub-key for a turn, and so merge into batches as the calls of
-// a plain key do. A lone call has none to merge with, and is a turn.
-const turnCalls = 8
+// The calls of one process use one sub-key for a turn, and so merge into batches as
+// the calls of a plain key do. A turn is so many calls per other call in flight, and
+// lasts so long at most: a share of a TokenBucket that nobody asks for longer may
+// fill up, and what it then would gain is lost. A lone call has none to merge with,
+// and is a turn.
+const (
+	turnCalls = 16
+	turnFor   = 8 * time.Millisecond
+)
 
 // draw returns the sub-key that a call of g asks, and claims the costs there; -1
 // where no sub-key is known to have room.
@@ -18,7 +23,7 @@ func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
 	for {
 		turn := k.turn.Load()
 		i, left := int(turn>>32), uint32(turn)
-		if left > 0 && k.open(i, g, now) && k.roomy(i, g) {
+		if left > 0 && now < time.Duration(k.ends.Load()) && k.open(i, g, now) && k.roomy(i, g) {
 			k.turn.CompareAndSwap(turn, turn-1) // a call that another one overtakes is not counted
 			k.claim(i, g)
 			return i
@@ -27,6 +32,7 @@ func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
 			return -1
 		}
 		left = turnCalls * uint32(max(0, k.calls.Load()-1))
+		k.ends.Store(int64(now + turnFor)) // before a call can join
 		if k.turn.CompareAndSwap(turn, uint64(i)<<32|uint64(left)) {
 			k.claim(i, g)
 			return i

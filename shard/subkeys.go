@@ -28,6 +28,7 @@ type hotKey struct {
 	calls    atomic.Int32       // in flight
 	dealt    atomic.Uint64      // sub-keys up to now
 	turn     atomic.Uint64      // the sub-key that calls use, and how many more of them, 32 bits each
+	ends     atomic.Int64       // the instant, of the turn
 	sums     singleflight.Group // of the readings of all sub-keys that may have room, by costs
 }
 
