@@ -178,7 +178,7 @@ var questions = sync.Pool{New: func() any { return new(question) }}
 
 func (l *Limiter) ask(op backend.Op, key string) *question {
 	q := questions.Get().(*question)
-	q.request.Op, q.request.Key, q.request.Policies, q.request.Last = op, key, l.policies, true
+	q.request.Op, q.request.Key, q.request.Policies = op, key, l.policies
 	return q
 }
 

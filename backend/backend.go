@@ -102,7 +102,6 @@ type Request struct {
 	Group
 	And       []Group       // more keys, decided all or nothing with Group; nearly always nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted
-	Last      bool          // no layer above has another store to try, so the failure mode applies; else ErrUnavailable is returned
 }
 
 // Group is one key with the policies that count it and what it asks of each.

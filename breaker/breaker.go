@@ -112,13 +112,18 @@ func (s *Store) checkMode(p *backend.Policy) error {
 
 // Do answers as next does, or by the failure modes.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	begin := begin(r)
-	err := s.next.Do(ctx, r, d)
-	spent(r, begin)
-	if err != nil {
+	if err := s.Attempt(ctx, r, d); err != nil {
 		return s.Fail(ctx, r, d, err)
 	}
 	return nil
+}
+
+// Attempt answers as next does.
+func (s *Store) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	begin := begin(r)
+	err := s.next.Do(ctx, r, d)
+	spent(r, begin)
+	return err
 }
 
 // begin returns the time if the request wants its StoreTime.
@@ -147,7 +152,7 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range requests {
 		*d = backend.Decision{} // an earlier request may have written it; mutant: decision-cleared
-		if !r.Last || !layer.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
+		if !layer.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
 			return err
 		}
 		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried
@@ -158,7 +163,7 @@ func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request
 	return nil
 }
 
-// DoAll decides all of the requests at once; see layer.Batcher.
+// DoAll attempts all of the requests at once; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	if len(rs) == 0 {
 		return
@@ -166,11 +171,6 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	begin := begin(&rs[0]) // they are parts of one call
 	layer.DoAll(ctx, s.next, rs, answers)
 	spent(&rs[0], begin)
-	for i := range rs {
-		if a := &answers[i]; a.Err != nil {
-			a.Err = s.Fail(ctx, &rs[i], &a.Decision, a.Err)
-		}
-	}
 }
 
 // Capabilities returns those of next.

@@ -22,7 +22,10 @@ func TestFailAny(t *testing.T) {
 	ask := func(keys ...string) (d backend.Decision, err error) {
 		err = s.FailAny(context.Background(), func(yield func(*backend.Request, error) bool) {
 			for _, k := range keys {
-				r := backend.Request{Op: backend.Take, Last: k != "", Group: backend.Group{Key: k, Policies: []backend.Policy{p}, Cost: 10}}
+				r := backend.Request{Op: backend.Take, Group: backend.Group{Key: k, Policies: []backend.Policy{p}, Cost: 10}}
+				if k == "" {
+					r.Op = backend.Reset // which has no failure mode
+				}
 				if !yield(&r, backend.ErrUnavailable) {
 					return
 				}

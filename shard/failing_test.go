@@ -11,7 +11,6 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
-	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/shard"
 	"github.com/redis/go-redis/v9"
@@ -97,21 +96,6 @@ func TestWithoutModes(t *testing.T) {
 	}
 	_, err := s.Ping(context.Background())
 	require.Error(t, err)
-}
-
-// TestNotLast: where somebody above may try elsewhere the error comes back,
-// and no mode was applied.
-func TestNotLast(t *testing.T) {
-	server := redistest.Start(t)
-	store := standalone.New(server.Client(t), nil)
-	b := breaker.New(store, nil)
-	s := shard.New(b, store)
-	server.Kill()
-	r := take("k", one(algo.FixedWindow(algo.PerDay(160)), 16), 1)
-	r.Last = false
-	_, err := layer.Ask(context.Background(), s, r)
-	require.ErrorIs(t, err, backend.ErrUnavailable)
-	require.Zero(t, b.Stats().FailClosed)
 }
 
 // TestGarbageInOneShare: that share is dead, the others serve, and nothing of

@@ -126,15 +126,13 @@ func TestPerhapsCountedStaysSo(t *testing.T) {
 	for i := 0; ; i++ {
 		s := shard.New(breaker.New(l, nil), l)
 		l.n = 0
-		r := take("k", ps, 1)
-		r.Last = false
-		d, err := layer.Ask(context.Background(), s, r)
-		if err == nil {
+		d := do(t, s, take("k", ps, 1))
+		if d.Err == nil {
 			require.True(t, d.Allowed)
 			require.Less(t, i, 9)
 			continue // the share with room was drawn first
 		}
-		require.ErrorIs(t, err, backend.ErrPerhapsCounted)
+		require.ErrorIs(t, d.Err, backend.ErrPerhapsCounted)
 		return
 	}
 }

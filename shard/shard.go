@@ -31,9 +31,10 @@ const MaxShards = 1024
 // is not spread. Safe for concurrent use.
 type Store struct {
 	next     backend.Store
-	shared   *layer.Shared  // of the store at the end of next's
-	fallback layer.Fallback // next, where it applies failure modes; else nil
-	memory   func() *memory // made when the first key is spread
+	shared   *layer.Shared                                                    // of the store at the end of next's
+	fallback layer.Fallback                                                   // next, where it applies failure modes; else nil
+	attempt  func(context.Context, *backend.Request, *backend.Decision) error // of next, without its failure modes
+	memory   func() *memory                                                   // made when the first key is spread
 	stats    counters
 }
 
@@ -53,7 +54,10 @@ func New(next, store backend.Store) *Store {
 	if s.shared == nil {
 		s.shared = &layer.Shared{}
 	}
-	s.fallback, _ = next.(layer.Fallback)
+	s.attempt = next.Do
+	if s.fallback, _ = next.(layer.Fallback); s.fallback != nil {
+		s.attempt = s.fallback.Attempt
+	}
 	s.memory = sync.OnceValue(func() *memory {
 		type key struct{}
 		denials := denial.Of(s.shared)

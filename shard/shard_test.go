@@ -44,7 +44,7 @@ func do(t testing.TB, s backend.Store, r backend.Request) backend.Decision {
 }
 
 func take(key string, ps []backend.Policy, n int64) backend.Request {
-	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: n}, Last: true}
+	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: n}}
 }
 
 func peek(key string, ps []backend.Policy, n int64) backend.Request {

@@ -28,7 +28,7 @@ func (k *hotKey) read(ctx context.Context, next backend.Store, r *backend.Reques
 	rs := make([]backend.Request, len(shares))
 	for at, i := range shares {
 		rs[at] = *r
-		rs[at].Sub, rs[at].Policies, rs[at].Last = k.sub(i), k.part(i), false
+		rs[at].Sub, rs[at].Policies = k.sub(i), k.part(i)
 		rs[at].Receipt, rs[at].Each = nil, f.states(at)
 	}
 	layer.DoAll(ctx, next, rs, f.answers)

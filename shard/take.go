@@ -179,7 +179,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	if n := len(c.sub.Policies); n > 1 && c.sub.Each == nil {
 		c.sub.Each = make([]backend.State, n)
 	}
-	err = c.s.next.Do(ctx, &c.sub, c.d)
+	err = c.s.attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
 		return c.answered(i), nil
@@ -194,7 +194,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 // part makes c.sub the request on the i-th share.
 func (c *call) part(i int) {
 	c.asked, c.sub = i, *c.r
-	c.sub.Sub, c.sub.Policies, c.sub.Last = c.k.sub(i), c.k.part(i), false
+	c.sub.Sub, c.sub.Policies = c.k.sub(i), c.k.part(i)
 }
 
 // answered makes the call's decision of what the i-th share answered, if it passed.
@@ -273,7 +273,6 @@ func (c *call) failAny(ctx context.Context, dead []int) error {
 // undecided returns the request on the i-th share, which no store decided.
 func (c *call) undecided(i int, err error) *backend.Request {
 	c.part(i)
-	c.sub.Last = c.r.Last
 	c.sub.Unknown(err)
 	return &c.sub
 }

@@ -130,7 +130,7 @@ func TestOneFailureIsOne(t *testing.T) {
 	s := shard.New(breaker.New(a, nil), m)
 	ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(160)), OnFailure: backend.FailOpen, Shards: 16}}
 	call := func() backend.Decision {
-		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
+		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: ps, Cost: 1}})
 		require.NoError(t, err)
 		return d
 	}
@@ -157,7 +157,7 @@ func TestASpentKeyIsCheap(t *testing.T) {
 			ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(64 + int64(list))), OnFailure: backend.FailOpen, Shards: 16}}
 			key := fmt.Sprint(strings.Repeat("k", size), list)
 			call := func() bool {
-				d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
+				d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: 1}})
 				require.NoError(t, err)
 				return d.Allowed
 			}

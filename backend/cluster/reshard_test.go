@@ -110,7 +110,7 @@ func (w *watch) calls(t *testing.T, s backend.Store, name string, ps []backend.P
 		// New keys come into play all the time.
 		key := keys[i/100%len(keys)]
 		var charge backend.Receipt
-		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
+		d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take,
 			Group: backend.Group{Key: key, Policies: ps, Cost: 1 + int64(i%3), Receipt: &charge}})
 		w.made.Add(1)
 		if err != nil {

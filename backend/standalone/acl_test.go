@@ -49,7 +49,7 @@ func TestLeastRights(t *testing.T) {
 	_, err := own.Ping(ctx)
 	require.NoError(t, err)
 	for _, r := range costRows() { // on the server's own clock
-		_, err := layer.Ask(ctx, own, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: r.policies, Cost: 1}, Last: true})
+		_, err := layer.Ask(ctx, own, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: r.policies, Cost: 1}})
 		require.NoError(t, err, r.name)
 	}
 	used := server.CommandStats(t)

@@ -110,7 +110,7 @@ func costRows() []costRow {
 func (r costRow) take(client *redis.Client) func(string) error {
 	s := standalone.New(client, &standalone.Options{Budget: 10 * time.Second, DisableBatching: true}) // a call a script, as the plain one's
 	return func(key string) error {
-		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: r.policies, Cost: 1}, Last: true})
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: r.policies, Cost: 1}})
 		return err
 	}
 }

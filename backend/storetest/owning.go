@@ -87,7 +87,7 @@ func leavesRequests(p *probe) {
 		g.Costs, g.Each = costs, nil
 		p.ask(op, g)
 		g.Receipt = new(backend.Receipt)
-		_, _ = p.do(backend.Request{Op: op, Group: g, Last: true})
+		_, _ = p.do(backend.Request{Op: op, Group: g})
 	}
 }
 

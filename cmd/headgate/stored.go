@@ -77,7 +77,7 @@ func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) e
 func do(ctx context.Context, s backend.Store, op backend.Op, key string, part *backend.Stored, i int) (backend.State, error) {
 	var d backend.Decision
 	group := backend.Group{Key: key, Sub: part.Sub, Policies: part.Policies[i : i+1]}
-	err := s.Do(ctx, &backend.Request{Op: op, Last: true, Group: group}, &d)
+	err := s.Do(ctx, &backend.Request{Op: op, Group: group}, &d)
 	return d.State, err
 }
 

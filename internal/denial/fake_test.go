@@ -104,7 +104,7 @@ func leaves(n int64) func(r *backend.Request) (backend.Decision, error) {
 }
 
 func take(key string, ps []backend.Policy, n int64) backend.Request {
-	return backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: n}}
+	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: n}}
 }
 
 func ask(t testing.TB, s *Store, r backend.Request) backend.Decision {

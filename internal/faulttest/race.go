@@ -81,7 +81,7 @@ func race(t *testing.T, s backend.Store) {
 
 func run(t *testing.T, s backend.Store, p backend.Policy) {
 	var c backend.Receipt
-	d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take, Last: true,
+	d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Take,
 		Group: backend.Group{Key: p.Name, Policies: []backend.Policy{p}, Cost: 1, Receipt: &c}})
 	if err != nil {
 		t.Error(err)

@@ -9,8 +9,12 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Fallback is implemented by the layer that applies the failure modes.
+// Fallback is implemented by the layer that applies the failure modes. Its DoAll
+// attempts.
 type Fallback interface {
+	// Attempt decides r without its failure modes, for a caller that has another
+	// request to try.
+	Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error
 	// Fail decides r as if its store had answered with err, and asks nobody.
 	// It writes the answer to d, as Do does.
 	Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error

@@ -153,7 +153,7 @@ func (s *Steps) Next() backend.Request {
 	if op != backend.Reset {
 		s.cost(&g, op)
 	}
-	return backend.Request{Op: op, Group: g, Last: true}
+	return backend.Request{Op: op, Group: g}
 }
 
 func (s *Steps) op() backend.Op {

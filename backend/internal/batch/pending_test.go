@@ -23,7 +23,7 @@ import (
 var ps = []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.Per(1000, algo.MaxPeriod)), OnFailure: backend.FailClosed}}
 
 func take(key string) *backend.Request {
-	return &backend.Request{Op: backend.Take, Last: true, Group: backend.Group{Key: key, Policies: ps, Cost: 1}}
+	return &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: 1}}
 }
 
 func queue(c batch.Client, budget time.Duration) *batch.Queue {

@@ -135,7 +135,7 @@ const PingKey = "headgate-ping"
 // expires within seconds.
 func Probe(key string) backend.Request {
 	limit := algo.Per(algo.MaxLogLimit, algo.MinPeriod)
-	return backend.Request{Op: backend.Take, Last: true, Group: backend.Group{
+	return backend.Request{Op: backend.Take, Group: backend.Group{
 		Key:  key,
 		Cost: 1,
 		Policies: []backend.Policy{
