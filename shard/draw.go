@@ -23,7 +23,7 @@ func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
 	for {
 		turn := k.turn.Load()
 		i, left := int(turn>>32), uint32(turn)
-		if left > 0 && now < time.Duration(k.ends.Load()) && k.open(i, g, now) && k.roomy(i, g) {
+		if left > 0 && now < time.Duration(k.ends.Load()) && k.open(i, g, now) && k.roomy(i, g) { // mutant: turns-merge
 			k.turn.CompareAndSwap(turn, turn-1) // a call that another one overtakes is not counted
 			k.claim(i, g)
 			return i
@@ -56,7 +56,7 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 		if !k.open(i, g, now) || k.spare(i, g) < 0 {
 			continue
 		}
-		if k.roomy(i, g) {
+		if k.roomy(i, g) { // mutant: shares-spent-alike
 			return i
 		}
 		if some < 0 {

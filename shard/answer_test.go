@@ -140,9 +140,12 @@ func TestPerhapsCountedStaysSo(t *testing.T) {
 type stuck struct {
 	*memory.Store
 	block atomic.Bool
+	now   atomic.Int64 // microseconds
 }
 
-func (l *stuck) Shared() *layer.Shared { return &layer.Shared{Budget: 30 * time.Millisecond} }
+func (l *stuck) Shared() *layer.Shared {
+	return &layer.Shared{Budget: 30 * time.Millisecond, Clock: func() time.Time { return time.UnixMicro(l.now.Load()) }}
+}
 func (l *stuck) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if l.block.Load() {
 		time.Sleep(100 * time.Millisecond)
@@ -165,7 +168,7 @@ func TestAChargeSaysNothingOfAnEarlierCall(t *testing.T) {
 			break
 		}
 	}
-	time.Sleep(1100 * time.Millisecond) // all stale: a call sums at once
+	l.now.Add(1_100_000) // all stale: a call sums at once
 	*c = backend.Receipt{Cost: 7, Outcome: backend.Taken, Sub: "AAAA", At: []int64{42}}
 	l.block.Store(true)
 	r := take("k", ps, 1)
