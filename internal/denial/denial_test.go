@@ -57,6 +57,20 @@ func TestStandsForASecond(t *testing.T) {
 	require.False(t, cached(t, f.station(100*time.Millisecond), take("k", one, 1)), "another's entry is too old for this one")
 }
 
+// TestAFailedRefresh prolongs nothing: a denial that is older than the limiter's time
+// answers no call.
+func TestAFailedRefresh(t *testing.T) {
+	f := &fake{do: denies(time.Hour)}
+	s := f.station(100 * time.Millisecond)
+	require.False(t, cached(t, s, take("k", one, 1)))
+	f.advance(100 * time.Millisecond)
+	f.do = func(*backend.Request) (d backend.Decision, _ error) { return d, backend.ErrUnavailable }
+	_, err := layer.Ask(context.Background(), s, take("k", one, 1))
+	require.ErrorIs(t, err, backend.ErrUnavailable)
+	f.do = denies(time.Hour)
+	require.False(t, cached(t, s, take("k", one, 1)))
+}
+
 // TestCountsFromTheSending: the trip's time is not added to the entry's; what
 // callers are told is not early either.
 func TestCountsFromTheSending(t *testing.T) {
