@@ -35,14 +35,16 @@ func (d *denied) until(g *backend.Group) time.Duration {
 	return min(d.ends(), d.sent+denial.Longest) // mutant: denied-one-second
 }
 
-// refuted reports whether an answer to g shows room for what was denied.
+// refuted reports whether an answer to g shows room for what was denied: the binding
+// policy has as much left, or had no objection to a call that costs no less. Another
+// process has reset the key, raised its limit or given something back.
 func (d *denied) refuted(states []backend.State, g *backend.Group) bool {
 	s, cost := &states[d.by], d.costs[d.by]
 	return s.Remaining >= cost || s.RetryAfter == 0 && g.CostOf(d.by) >= cost
 }
 
 // room returns what a policy's share has at least, once the denial has ended; full
-// is all of it.
+// is all of it. What was denied passes then, if no other process was faster.
 func (d *denied) room(j int, full int64, now time.Duration) int64 {
 	switch s := &d.states[j]; {
 	case now >= d.told+s.ResetAfter:
@@ -54,7 +56,8 @@ func (d *denied) room(j int, full int64, now time.Duration) int64 {
 	}
 }
 
-// tell writes what the share says to g at now.
+// tell writes what the share says to g at now. A policy that g costs less than it
+// denied may have room, so it gets no RetryAfter.
 func (d *denied) tell(states []backend.State, g *backend.Group, now time.Duration) {
 	for j := range states {
 		states[j] = denial.Aged(d.states[j], now-d.told)

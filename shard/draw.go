@@ -66,8 +66,9 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 	return some
 }
 
-// roomy reports whether g fits in a share that has at least half of the mean room:
-// so shares are spent alike.
+// roomy reports whether g fits in a share that has at least half of the mean room. So
+// shares are spent alike, and no share is spent before the limit nearly is. It
+// compares without a division.
 func (k *hotKey) roomy(i int, g *backend.Group) bool {
 	n, shares := len(k.left), int64(len(k.subs))
 	for j := range n {
@@ -79,7 +80,10 @@ func (k *hotKey) roomy(i int, g *backend.Group) bool {
 	return true
 }
 
-// renew notes that a policy's shares are as new, where all answers have aged.
+// renew notes that a policy's shares are as new, where all answers have aged: a window
+// has ended. Shares that were left without room would else not be asked again until
+// the others are spent. Another process may have taken from them already, which costs
+// a request.
 func (k *hotKey) renew(now time.Duration) {
 	for j := range k.fresh {
 		if at := k.fresh[j].Load(); at != 0 && now >= time.Duration(at) && k.fresh[j].CompareAndSwap(at, 0) {

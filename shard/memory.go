@@ -39,7 +39,8 @@ func (m *memory) set(key string) *[ways]atomic.Pointer[hotKey] {
 	return &m.sets[maphash.String(m.seed, key)%sets]
 }
 
-// find returns what is remembered of the key under these policies.
+// find returns what is remembered of the key under these policies. Lists that say the
+// same share it: a caller may make a list for each call.
 func (m *memory) find(key string, policies []backend.Policy) *hotKey {
 	set := m.set(key)
 	for i := range set {
@@ -91,7 +92,8 @@ func (m *memory) swap(at *atomic.Pointer[hotKey], old, k *hotKey) bool {
 	return done
 }
 
-// forget drops what is remembered of the key, under any policies.
+// forget drops what is remembered of the key, under any policies. Calls in flight
+// still have it, and their answers are lost with it.
 func (m *memory) forget(key string) {
 	set := m.set(key)
 	for i := range set {

@@ -39,7 +39,8 @@ func (c *call) reset(ctx context.Context) error {
 	defer c.forget() // a concurrent call may remember what was before; mutant: reset-shows-at-once
 	f := c.k.read(ctx, c.s.next, c.r, c.k.all(), c.cache.Now)
 	if dead, err := f.dead(); err != nil {
-		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", len(f.answers)-len(dead), len(f.answers)), err)
+		n := len(f.answers)
+		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", n-len(dead), n), err)
 	}
 	denial.Tell(&c.r.Group, c.d, f.total().states(), 0)
 	c.d.Allowed = true

@@ -29,13 +29,17 @@ const MaxShards = 1024
 
 // Store is a backend.Store over another. It answers as next does where a key
 // is not spread. Safe for concurrent use.
+//
+// It stands below the deny cache, which answers for the whole key, and above the
+// breaker, which applies the failure mode of the share that could not be asked.
 type Store struct {
 	next     backend.Store
-	shared   *layer.Shared                                                    // of the store at the end of next's
-	fallback layer.Fallback                                                   // next, where it applies failure modes; else nil
-	attempt  func(context.Context, *backend.Request, *backend.Decision) error // of next, without its failure modes
-	memory   func() *memory                                                   // made when the first key is spread
-	stats    counters
+	shared   *layer.Shared  // of the store at the end of next's
+	fallback layer.Fallback // next, where it applies failure modes; else nil
+	// attempt asks next without its failure modes: another share may have room.
+	attempt func(context.Context, *backend.Request, *backend.Decision) error
+	memory  func() *memory // made when the first key is spread
+	stats   counters
 }
 
 type counters struct{ sums, seconds, wrong atomic.Int64 }
@@ -82,6 +86,8 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err := fitsShare(r); err != nil {
 		return err
 	}
+	// The call escapes through the store's interface, so it is pooled. It is cleared
+	// after use, or it would keep the caller's key and buffers.
 	c := calls.Get().(*call)
 	c.s, c.r, c.d = s, r, d
 	err := s.spread(ctx, c)
@@ -105,7 +111,7 @@ func (s *Store) spread(ctx context.Context, c *call) error {
 }
 
 // fitsShare refuses a cost that no share could ever grant: a call takes from one
-// of them.
+// of them. The first share is the smallest.
 func fitsShare(r *backend.Request) error {
 	for j := range r.Policies {
 		p := &r.Policies[j]
@@ -151,7 +157,8 @@ func (s *Store) Check(policies []backend.Policy) error {
 func checkShards(p, first *backend.Policy) error {
 	most := max(1, min(MaxShards, p.Algorithm.Max(), p.Algorithm.Limit().Events))
 	bad := func(want string, args ...any) error {
-		return &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards, Want: fmt.Sprintf(want, args...)}
+		want = fmt.Sprintf(want, args...)
+		return &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards, Want: want}
 	}
 	switch k := int64(p.Shards); {
 	case k < 0 || k > most:

@@ -13,6 +13,12 @@ import (
 )
 
 // hotKey is what this process remembers of one key under one list of policies.
+//
+// Rooms are estimates. An answer sets a share's room to what the store said, which
+// leaves out the claims of calls in flight, and other processes take units too. So
+// rooms choose which share is asked, and never deny a call: only denials of the store
+// do, for as long as they hold. All fields after policies are atomics or pointers to
+// immutable values. Their updates need no order among each other.
 type hotKey struct {
 	key      string
 	policies []backend.Policy                   // never written
@@ -96,12 +102,14 @@ func share(p *backend.Policy, i int) int64 {
 	return n*int64(i+1)/k - n*int64(i)/k
 }
 
-// see notes what remains of a policy in a share.
+// see notes what remains of a policy in a share, and corrects the sum. Concurrent
+// answers may come in any order; the last one stands until the next.
 func (k *hotKey) see(i, j int, n int64) {
 	was := k.rooms[i*len(k.left)+j].Swap(n)
 	k.left[j].Add(n - was)
 }
 
+// refill notes that a policy's shares have all their room.
 func (k *hotKey) refill(j int) {
 	for i := range k.subs {
 		k.see(i, j, share(&k.policies[j], i))
@@ -139,7 +147,9 @@ func (k *hotKey) avoids(i int, now time.Duration) bool {
 // observe notes what a sub-key answered to g, with one state per policy. It reports
 // whether that shows room for what was denied before: then nothing that followed
 // from the denial holds.
-func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration, clock func() time.Duration) (refuted bool) {
+// The clock is read only where an answer denies.
+func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State,
+	sent time.Duration, clock func() time.Duration) (refuted bool) {
 	for j := range states {
 		k.see(i, j, states[j].Remaining)
 		if at := int64(sent + states[j].ResetAfter); at > k.fresh[j].Load() {

@@ -21,8 +21,10 @@ type reading struct {
 	sent, told time.Duration   // before they were asked, and when they had answered
 }
 
-// read asks these sub-keys at once.
-func (k *hotKey) read(ctx context.Context, next backend.Store, r *backend.Request, shares []int, clock func() time.Duration) *reading {
+// read asks these sub-keys at once: in one round trip per node where next can. The
+// answers have one array of states, since a key over 1,024 shares has as many.
+func (k *hotKey) read(ctx context.Context, next backend.Store, r *backend.Request, shares []int,
+	clock func() time.Duration) *reading {
 	n := len(k.policies)
 	f := &reading{k, shares, make([]layer.Answer, len(shares)), make([]backend.State, len(shares)*n), clock(), 0}
 	rs := make([]backend.Request, len(shares))
@@ -83,7 +85,8 @@ func (f *reading) observe(g *backend.Group, left bool) (refuted bool) {
 	return refuted
 }
 
-// refused returns why the request itself was refused, nil where it was not.
+// refused returns why the request itself was refused, nil where it was not: a refused
+// request is not one that a share could not answer.
 func (f *reading) refused() error {
 	for at := range f.answers {
 		if err := f.answers[at].Err; err != nil && !layer.Undecided(err) {
@@ -119,7 +122,8 @@ func (f *reading) draw(g *backend.Group) int {
 	return -1
 }
 
-// complete reports whether every sub-key was asked, and answered.
+// complete reports whether every sub-key was asked, and answered. Only then its sum
+// is exact.
 func (f *reading) complete() bool {
 	dead, _ := f.dead()
 	return len(f.shares) == len(f.k.subs) && len(dead) == 0
@@ -136,7 +140,7 @@ func (f *reading) total() *total {
 }
 
 // with sums what a reading says, and what is remembered of the shares that it left
-// out.
+// out, which are those that deny g.
 func (f *reading) with(g *backend.Group) []backend.State {
 	t, said := f.total(), make([]backend.State, len(f.k.policies))
 	for i := range f.k.subs {
@@ -148,7 +152,7 @@ func (f *reading) with(g *backend.Group) []backend.State {
 	return t.states()
 }
 
-// total sums the states of a key's shares. The key passes a call again when the
+// total sums the states of a key's shares, of a sum and of what is remembered alike. The key passes a call again when the
 // first share does. It is as new when the last one is. A share without states has
 // no room.
 type total struct {
@@ -202,7 +206,9 @@ type conclusion struct {
 }
 
 // conclude returns what is remembered of g, nil where some sub-key may have room.
-// Costs of 0 are those that no share's denial needs.
+// Costs of 0 are those that no share's denial needs: each share's denial holds for
+// all calls that cost its binding policy as much, so the key's holds for those that
+// cost no less of any share's. It ends when the first of the shares' denials does.
 func (k *hotKey) conclude(g *backend.Group, now time.Duration) *conclusion {
 	own, ends := denial.Costs(g), now+denial.Longest
 	v := &conclusion{Denial: denial.Denial{Costs: make([]int64, len(own)), Sent: now, Told: now}, alike: true}

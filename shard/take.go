@@ -43,6 +43,10 @@ const (
 	deaths = 4
 )
 
+// take asks the share of the current turn. Nearly every call ends there. The others
+// ask one more share that is seen with room, then read the sum, and ask up to two
+// shares that it shows with room. After each step the call is denied if by now every
+// share is remembered to deny it.
 func (c *call) take(ctx context.Context) error {
 	c.from = c.cache.Now()
 	c.k.calls.Add(1)
@@ -60,6 +64,7 @@ func (c *call) take(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	err := c.more(bounded)
+	// The call's own deadline ended it, not the caller's. What was perhaps counted stays so.
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !layer.Undecided(err) { // mutant: perhaps-counted-stays
 		return c.fail(ctx, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
 	}
@@ -191,13 +196,15 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	return true, c.fail(ctx, err)
 }
 
-// part makes c.sub the request on the i-th share.
+// part makes c.sub the request on the i-th share. The store writes its receipt, which
+// so names the sub-key that was charged.
 func (c *call) part(i int) {
 	c.asked, c.sub = i, *c.r
 	c.sub.Sub, c.sub.Policies = c.k.sub(i), c.k.part(i)
 }
 
-// answered makes the call's decision of what the i-th share answered, if it passed.
+// answered makes the call's decision of what the i-th share answered, if it passed. A
+// share's denial is not the key's.
 func (c *call) answered(i int) (passed bool) {
 	c.told = true
 	d, one := c.d, [1]backend.State{c.d.State}
@@ -270,7 +277,8 @@ func (c *call) failAny(ctx context.Context, dead []int) error {
 	return err
 }
 
-// undecided returns the request on the i-th share, which no store decided.
+// undecided returns the request on the i-th share, which no store decided. Its receipt
+// says whether the charge may count.
 func (c *call) undecided(i int, err error) *backend.Request {
 	c.part(i)
 	c.sub.Unknown(err)
