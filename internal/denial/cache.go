@@ -62,10 +62,12 @@ func (c *Cache) Now() time.Duration {
 // memory.
 func (c *Cache) Closed() bool { return c.closed.Load() }
 
-// At returns where the denials of a key lie.
+// At returns where the denials of a key lie. Keys of one set share its generation, so
+// that a change of one costs the others a request.
 func (c *Cache) At(key string) *Set { return &c.sets[maphash.String(c.seed, key)%sets] }
 
-// Generation returns the current generation. Read it before a request is sent.
+// Generation returns the current generation. Read it before a request is sent: the
+// answer may be from before a change that comes while it is on its way.
 func (s *Set) Generation() uint64 { return s.generation.Load() }
 
 // Forget ends all denials of the set, and those that are on their way.
@@ -91,7 +93,8 @@ func (s *Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	return nil
 }
 
-// passed drops the denials of a call that passed.
+// passed drops the denials of a call that passed. Those of calls that cost more may
+// still hold.
 func (s *Set) passed(g *backend.Group) {
 	for i := range s.ways {
 		if e := s.ways[i].Load(); e != nil && e.denies(g) {
