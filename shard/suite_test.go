@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/shard"
@@ -90,7 +91,7 @@ func TestSuiteOnAServer(t *testing.T) {
 		client := server.Client(t, func(o *redis.Options) { o.Dialer = l.dial })
 		store := standalone.New(testclock.Client{Processor: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: patience})
 		return storetest.Subject{
-			Store: stations(store), SetNow: now.Store, LoseReply: l.lose,
+			Store: shard.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store), SetNow: now.Store, LoseReply: l.lose,
 			Expiries: func() map[string]time.Duration {
 				m := map[string]time.Duration{}
 				for _, k := range admin.Keys(ctx, "*").Val() {
@@ -125,7 +126,7 @@ func TestSuiteOnACluster(t *testing.T) {
 		}
 		store := cluster.New(client, &cluster.Options{Budget: patience})
 		t.Cleanup(func() { _ = store.Close() })
-		return storetest.Subject{Store: stations(store), SetNow: now.Store}
+		return storetest.Subject{Store: shard.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store), SetNow: now.Store}
 	})
 	c.NoImmortals(t, "headgate:")
 }

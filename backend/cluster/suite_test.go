@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
@@ -145,7 +146,7 @@ func TestSuite(t *testing.T) {
 	t.Run("ThroughBreaker", func(t *testing.T) {
 		run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 			s := subject(t, c, admin, patient)
-			s.Store = breaker.New(s.Store, nil)
+			s.Store = faulttest.Attempts{Breaker: breaker.New(s.Store, nil)}
 			return s
 		}})
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
@@ -106,7 +107,7 @@ func TestSuiteThroughBreaker(t *testing.T) {
 	server := redistest.Start(t)
 	brief()(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 		s := subject(t, server, patient)
-		s.Store = breaker.New(s.Store, nil)
+		s.Store = faulttest.Attempts{Breaker: breaker.New(s.Store, nil)}
 		return s
 	}})
 }

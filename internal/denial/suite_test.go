@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
@@ -36,7 +37,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	store := standalone.New(testclock.Client{Processor: client, Now: clock}, patient)
 	return storetest.Subject{
-		Store:  denial.New(breaker.New(store, nil), store.Shared(), d),
+		Store:  denial.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store.Shared(), d),
 		Cached: d > 0,
 		Apart:  true,
 		SetNow: now.Store,
@@ -54,7 +55,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 			hash := "headgate:{" + slot.Tag(key, "") + "}"
 			for _, p := range ps {
 				if p.Algorithm.Kind() == algo.KindSlidingLog {
-					for _, log := range admin.Keys(ctx, "*:log:*/"+p.Name).Val() {
+					for _, log := range admin.Keys(ctx, hash+":log:*/"+p.Name).Val() {
 						admin.Set(ctx, log, "garbage", time.Hour)
 					}
 				}
