@@ -8,29 +8,44 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// notRun begin the replies of a server that did not run the command. They do
-// not hold of an error that came out of the running script; see raised.
-var notRun = []string{
-	"NOSCRIPT", "MOVED ", "ASK ", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY",
-	"NOREPLICAS", "MISCONF", "BUSY", "OOM", "NOAUTH", "NOPERM", "WRONGPASS", "ERR max number of clients",
+// A class is what an error reply says of a command that the server did not run.
+type class int
+
+const (
+	notRun    class = 1 << iota // nothing was counted
+	redirect                    // another server runs it
+	soon                        // the next try, within the budget, may find it gone
+	blameless                   // no fault of the server
+)
+
+// classes are those of the replies of a server that did not run the command, by
+// how they begin.
+var classes = []struct {
+	prefix string
+	class
+}{
+	{"NOSCRIPT", notRun | blameless},
+	{"MOVED ", notRun | redirect | blameless},
+	{"ASK ", notRun | redirect | blameless},
+	{"TRYAGAIN", notRun | soon | blameless},
+	{"CLUSTERDOWN", notRun | soon},
+	{"LOADING", notRun | soon},
+	{"MASTERDOWN", notRun | soon},
+	{"READONLY", notRun | soon},
+	{"ERR max number of clients", notRun | soon},
+	{"NOREPLICAS", notRun}, {"MISCONF", notRun}, {"BUSY", notRun}, {"OOM", notRun},
+	{"NOAUTH", notRun}, {"NOPERM", notRun}, {"WRONGPASS", notRun},
 }
-
-// redirects name another server.
-var redirects = []string{"MOVED ", "ASK "}
-
-// soon are those that the next try, within the budget, may find gone.
-var soon = []string{"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "ERR max number of clients"}
-
-// excused are no fault of the server.
-var excused = []string{"NOSCRIPT", "MOVED ", "ASK ", "TRYAGAIN"}
 
 // raised stands in each error that a command raises in a running script, in the
 // words of Redis 7 to 8 and of Valkey 8 and 9. The script may have charged a
-// group before. It hands on what Redis says of a script's first write, such as
-// OOM or READONLY, without these words and before it has written.
+// group before: such an error is of no class. The script hands on what Redis says
+// of its first write, such as OOM or READONLY, without these words and before it
+// has written.
 const raised = "on @user_script:"
 
-func hasPrefix(err error, prefixes []string) bool {
+// is reports whether the error is a reply of one of the classes.
+func is(err error, any class) bool {
 	if err == nil {
 		return false // without an allocation
 	}
@@ -38,9 +53,9 @@ func hasPrefix(err error, prefixes []string) bool {
 	if !errors.As(err, &reply) || strings.Contains(reply.Error(), raised) {
 		return false
 	}
-	for _, p := range prefixes {
-		if strings.HasPrefix(reply.Error(), p) {
-			return true
+	for _, c := range classes {
+		if strings.HasPrefix(reply.Error(), c.prefix) {
+			return c.class&any != 0
 		}
 	}
 	return false
@@ -51,17 +66,13 @@ func poolFull(err error) bool {
 	return errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// resendable reports whether another server, or another moment, may run what was
-// answered with this error.
-func resendable(err error) bool { return hasPrefix(err, redirects) || hasPrefix(err, soon) }
-
 // outcome returns what the end of a command tells of the server: nil,
 // layer.ErrFailed or layer.ErrExcused.
 func outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errWithdrawn), poolFull(err), hasPrefix(err, excused): // mutant: withdrawn-excused
+	case errors.Is(err, errWithdrawn), poolFull(err), is(err, blameless): // mutant: withdrawn-excused
 		return layer.ErrExcused
 	}
 	return layer.ErrFailed

@@ -35,8 +35,8 @@ func TestRaisedErrorsMayHaveCharged(t *testing.T) {
 		// A server to come that words it as it does outside of scripts.
 		"NOPERM User default has no permissions to run the 'zadd' command script: 7c39a5b8344f19c31dcd8894c6d1aec8b72fb31f, on @user_script:1.",
 	} {
-		require.False(t, hasPrefix(said(text), notRun), text)
-		require.False(t, hasPrefix(said(text), soon), text)
+		require.False(t, is(said(text), notRun), text)
+		require.False(t, is(said(text), soon), text)
 		require.ErrorIs(t, outcome(said(text)), layer.ErrFailed)
 	}
 	for _, text := range []string{
@@ -47,6 +47,6 @@ func TestRaisedErrorsMayHaveCharged(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'.",                         // handed on by the script
 		"READONLY You can't write against a read only replica.",                           // handed on by the script
 	} {
-		require.True(t, hasPrefix(said(text), notRun), text)
+		require.True(t, is(said(text), notRun), text)
 	}
 }

@@ -100,7 +100,7 @@ func (t *roundTrip) finish(err error) (moved []*command, said error) {
 		if err != nil { // of the guard, or a panic: it is of all commands
 			c.err = err
 		}
-		if len(t.commands) > 1 && resendable(c.err) {
+		if len(t.commands) > 1 && is(c.err, redirect|soon) {
 			moved = append(moved, c)
 			continue
 		}
@@ -186,7 +186,7 @@ func (t *roundTrip) send() error {
 	said := commands[0].err // where another round trip began
 	for tries := 0; ; tries++ {
 		var err error
-		if t.router != nil && resendable(said) {
+		if t.router != nil && is(said, redirect|soon) {
 			at, asking, err = t.router.Next(t.ctx, commands[0].groups[0].slot, at, said)
 		}
 		if err == nil {
@@ -209,12 +209,15 @@ func (t *roundTrip) send() error {
 				}
 				return nil
 			}
-		case poolFull(said):
-			if !t.waitForPool(at) {
+		case poolFull(said): // nothing was sent: it may wait for as long as an answer can come
+			at.waiting.Add(1)
+			ok := t.pause(poolPause, poolPause)
+			at.waiting.Add(-1)
+			if !ok {
 				return nil
 			}
-		case hasPrefix(said, redirects) && tries < 3:
-		case !t.pause(tries): // servers that redirect to each other are left alone, too
+		case is(said, redirect) && tries < 3:
+		case !t.pause(time.Millisecond<<min(tries, 4), t.server.Budget/5): // servers that redirect to each other, too
 			return nil
 		}
 	}
@@ -228,26 +231,17 @@ func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 			continue
 		}
 		here := redis.HasErrorPrefix(c.err, "NOSCRIPT") || poolFull(c.err) // mutant: wait-for-full-pool
-		if here || len(t.commands) == 1 && resendable(c.err) {
+		if here || len(t.commands) == 1 && is(c.err, redirect|soon) {
 			again, said = append(again, c), c.err
 		}
 	}
 	return again, said
 }
 
-// pause waits before the next try, unless the budget is nearly spent: a try that
-// is cut off leaves open what the last reply has just said.
-func (t *roundTrip) pause(tries int) bool {
-	p := time.Millisecond << min(tries, 4)
-	return t.ctx.at-now()-p > t.server.Budget/5 && sleep(t.ctx, p)
-}
-
-// waitForPool waits before the next look for a connection. Nothing was sent, so
-// it may wait for as long as an answer can still come.
-func (t *roundTrip) waitForPool(s *Server) bool {
-	s.waiting.Add(1)
-	defer s.waiting.Add(-1)
-	return t.ctx.at-now() > 2*poolPause && sleep(t.ctx, poolPause)
+// pause waits before the next try, unless less than that would be left of the
+// budget: a try that is cut off leaves open what the last reply has just said.
+func (t *roundTrip) pause(d, left time.Duration) bool {
+	return t.ctx.at-now()-d > left && sleep(t.ctx, d)
 }
 
 // sendOnce sends those of the commands that a caller waits for.
@@ -266,7 +260,7 @@ func (t *roundTrip) sendOnce(s *Server, commands []*command, asking bool) {
 	process(t.ctx, s.view(now()), ready, asking)
 	for _, r := range ready {
 		c := r.(*command)
-		if c.err = c.Err(); hasPrefix(c.err, notRun) {
+		if c.err = c.Err(); is(c.err, notRun) {
 			t.markNotRun(c)
 		}
 	}
