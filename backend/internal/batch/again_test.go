@@ -52,7 +52,8 @@ var daily = []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay
 func groupOf(key string, op backend.Op) (*group, *call) {
 	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
 	c := newCall(context.Background(), key, 0, r, time.Second)
-	g := newGroup(c)
+	g := &group{}
+	g.init(c)
 	g.add(c)
 	return g, c
 }
@@ -109,20 +110,17 @@ func TestSentTwice(t *testing.T) {
 	client := redistest.Start(t).Client(t)
 	client.AddHook(twice{})
 	s := Alone(client, &layer.Shared{}, time.Second)
-	policies := []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay(1))}}
 	var groups []*group
 	var sent []*call
 	for _, k := range []string{"a", "b"} {
-		r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: k, Policies: policies, Cost: 1}}
-		c := newCall(context.Background(), k, 0, r, s.Budget)
-		groups, sent = append(groups, newGroup(c)), append(sent, c)
-		groups[len(groups)-1].add(c)
+		g, c := groupOf(k, backend.Take)
+		groups, sent = append(groups, g), append(sent, c)
 	}
 	newRoundTrip(s, NoRouter{s}, groups, now()+time.Second).run(time.Second)
 	for _, c := range sent {
 		<-c.answered
 		var d backend.Decision
-		err := c.Decide(backend.Take, &backend.Group{Policies: policies}, &d)
+		err := c.Decide(backend.Take, &backend.Group{Policies: daily}, &d)
 		require.ErrorIs(t, err, backend.ErrPerhapsCounted, "%+v", d)
 	}
 }

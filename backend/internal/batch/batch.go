@@ -22,20 +22,13 @@ type batch struct {
 	link, mean time.Duration // how long a round trip takes at least, and on average
 
 	groups   []*group
-	byKey    map[groupKey]*group
+	room     []group           // to be used for the next ones
+	byTag    map[string]*group // the queue's: one batch fills at a time
 	calls    int
 	policies int           // of the groups
 	first    time.Duration // when its first call came, as now
 
 	overdue, over bool // guarded by the queue's lock
-}
-
-// groupKey is what the calls of a group have in common.
-type groupKey struct {
-	tag    string
-	op     backend.Op
-	list   *backend.Policy
-	length int
 }
 
 var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could not be answered in time"))
@@ -78,18 +71,31 @@ func (b *batch) join(c *call) bool {
 	} else if b.calls >= maxCalls || c.came-b.first > b.budget/8 {
 		return false
 	}
-	key := groupKey{c.tag, c.op, &c.policies[0], len(c.policies)} // mutant: groups-by-op-and-list
-	g := b.byKey[key]
+	g := b.byTag[c.tag]
+	for g != nil && !g.takes(c) {
+		g = g.other
+	}
 	if g == nil {
 		if b.calls > 0 && (len(b.groups) >= maxGroups || b.policies+len(c.policies) > maxPolicies) {
 			return false
 		}
-		g = newGroup(c)
-		b.byKey[key] = g
-		b.groups = append(b.groups, g)
-		b.policies += len(c.policies)
+		g = b.add(c)
 	}
 	g.add(c)
 	b.calls++
 	return true
+}
+
+// add adds a group for c.
+func (b *batch) add(c *call) *group {
+	if len(b.room) == 0 {
+		b.room = make([]group, max(len(b.groups), 1))
+	}
+	g := &b.room[0]
+	b.room = b.room[1:]
+	g.init(c)
+	g.other, b.byTag[c.tag] = b.byTag[c.tag], g
+	b.groups = append(b.groups, g)
+	b.policies += len(c.policies)
+	return g
 }

@@ -142,13 +142,16 @@ type group struct {
 	wire.Group
 	calls list
 	slot  int
+	other *group // of the same key, asking for something else
 }
 
-func newGroup(c *call) *group {
-	g := &group{slot: c.slot}
-	g.Op, g.Key, g.Tag, g.Policies = c.op, c.key, c.tag, c.policies
-	return g
+// init makes g the group that c is to join.
+func (g *group) init(c *call) {
+	g.Op, g.Key, g.Tag, g.Policies, g.slot = c.op, c.key, c.tag, c.policies, c.slot
 }
+
+// takes reports whether c asks for what the group's calls do.
+func (g *group) takes(c *call) bool { return g.Op == c.op && g.Same(c.policies) } // mutant: groups-by-op-and-list
 
 func (g *group) add(c *call) {
 	g.calls.push(c)
@@ -167,15 +170,17 @@ func (g *group) awaited() bool {
 }
 
 // markSent is called when the group's command is written. It is the one instant
-// that divides "certainly not counted" from "perhaps".
-func (g *group) markSent() (any bool) {
-	g.Calls = make([]*wire.Call, 0, g.Size)
+// that divides "certainly not counted" from "perhaps". It returns room that has
+// the calls which were marked.
+func (g *group) markSent(room []*wire.Call) []*wire.Call {
+	begin := len(room)
 	for c := g.calls.first; c != nil; c = c.next {
 		if c.state.CompareAndSwap(waiting, sent) { // mutant: withdrawn-left-out
-			g.Calls = append(g.Calls, &c.Call)
+			room = append(room, &c.Call)
 		}
 	}
-	return len(g.Calls) > 0
+	g.Calls = room[begin:]
+	return room
 }
 
 // markNotRun is called when the server replied that it did not run the command.

@@ -14,6 +14,7 @@ type command struct {
 	once
 	groups []*group
 	packed []*wire.Group // the same, as they stand in the command
+	size   int           // calls of the groups
 	args   *wire.Args
 	err    error // how it ended
 
@@ -46,9 +47,10 @@ func (s *sha) MarshalBinary() ([]byte, error) {
 func (s *sha) String() string { return lua.SHA }
 
 func newCommand(groups []*group, write func(*command) error) *command {
-	c := &command{groups: groups, write: write}
-	for _, g := range groups {
-		c.packed = append(c.packed, &g.Group)
+	c := &command{groups: groups, packed: make([]*wire.Group, len(groups)), write: write}
+	for i, g := range groups {
+		c.packed[i] = &g.Group
+		c.size += g.Size
 	}
 	wire.Gather(c.packed)
 	return c

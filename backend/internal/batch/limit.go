@@ -23,7 +23,7 @@ const (
 )
 
 // limit returns the number, for a client with so many connections.
-func (t *trips) limit(poolSize int) int {
+func (t *recent) limit(poolSize int) int {
 	switch {
 	case t.link > long:
 		return min(far, max(poolSize/2, many))
@@ -33,9 +33,9 @@ func (t *trips) limit(poolSize int) int {
 	return many
 }
 
-// trips is what is known of the recent round trips, from the instant when a
+// recent is what is known of the recent round trips, from the instant when a
 // command was written to its reply.
-type trips struct {
+type recent struct {
 	calls  int           // per batch, a moving average, times smooth
 	groups int           // per batch, likewise
 	mean   time.Duration // a moving average
@@ -53,7 +53,7 @@ const (
 
 // add adds a round trip that carried so many calls in so many groups, took so
 // long, and has just ended.
-func (t *trips) add(now time.Duration, calls, groups int, took time.Duration) {
+func (t *recent) add(now time.Duration, calls, groups int, took time.Duration) {
 	t.calls += calls - t.calls/smooth
 	t.groups += groups - t.groups/smooth
 	if t.mean == 0 {
@@ -71,7 +71,7 @@ func (t *trips) add(now time.Duration, calls, groups int, took time.Duration) {
 const soonest = 2 * time.Millisecond
 
 // overdue returns how long a batch keeps its place.
-func (t *trips) overdue(budget time.Duration) time.Duration {
+func (t *recent) overdue(budget time.Duration) time.Duration {
 	if t.mean == 0 {
 		return budget / 2
 	}
@@ -79,6 +79,6 @@ func (t *trips) overdue(budget time.Duration) time.Duration {
 }
 
 // stale reports whether no recent round trip tells how long one takes.
-func (t *trips) stale(now time.Duration) bool {
+func (t *recent) stale(now time.Duration) bool {
 	return t.mean == 0 || now-t.last > max(10*t.mean, soonest)
 }

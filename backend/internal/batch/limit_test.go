@@ -16,8 +16,8 @@ const (
 )
 
 // noted returns trips after a hundred round trips of one kind, over a link.
-func noted(link time.Duration, calls, groups int, took time.Duration) *trips {
-	t := &trips{}
+func noted(link time.Duration, calls, groups int, took time.Duration) *recent {
+	t := &recent{}
 	t.add(0, 1, 1, link)
 	for range 100 {
 		t.add(0, calls, groups, took)
@@ -55,7 +55,7 @@ func TestLimit(t *testing.T) {
 
 // TestAServerThatMovedAway is taken for a busy one for ten seconds at most.
 func TestAServerThatMovedAway(t *testing.T) {
-	s := &trips{}
+	s := &recent{}
 	s.add(0, 5, 1, 30*us)
 	for i := range 100 {
 		s.add(remembered/100*time.Duration(i+1), 5, 1, 2*ms)
@@ -68,14 +68,14 @@ func TestAServerThatMovedAway(t *testing.T) {
 // TestOverdue: a batch keeps its place for ten round trips, half of the budget
 // while nothing is known, and never less than a busy machine delays it.
 func TestOverdue(t *testing.T) {
-	require.Equal(t, 50*ms, (&trips{}).overdue(100*ms))
+	require.Equal(t, 50*ms, (&recent{}).overdue(100*ms))
 	require.Equal(t, soonest, noted(100*us, 1, 1, 100*us).overdue(100*ms))
 	require.Equal(t, 50*ms, noted(5*ms, 1, 1, 5*ms).overdue(100*ms))
 }
 
 // TestStale: the estimate of a round trip holds for ten of them.
 func TestStale(t *testing.T) {
-	require.True(t, (&trips{}).stale(0))
+	require.True(t, (&recent{}).stale(0))
 	s := noted(5*ms, 1, 1, 5*ms)
 	require.False(t, s.stale(50*ms))
 	require.True(t, s.stale(51*ms))
@@ -132,7 +132,7 @@ func TestTake(t *testing.T) {
 	for range maxCalls + 1 {
 		pending.push(pendingCall(ms, 96*ms))
 	}
-	b := &batch{budget: q.budget, byKey: map[groupKey]*group{}}
+	b := &batch{budget: q.budget, byTag: map[string]*group{}}
 	rest := b.take(pending, 5*ms)
 	require.Equal(t, maxCalls, b.calls)
 	require.Equal(t, 1, len(b.groups))
@@ -143,7 +143,7 @@ func TestTake(t *testing.T) {
 	require.ErrorIs(t, late.Decide(backend.Take, &backend.Group{}, &d), backend.ErrUnavailable)
 
 	rest.push(pendingCall(60*ms, 155*ms))
-	b = &batch{budget: q.budget, byKey: map[groupKey]*group{}}
+	b = &batch{budget: q.budget, byTag: map[string]*group{}}
 	rest = b.take(rest, 61*ms)
 	require.Equal(t, 1, b.calls, "a call does not join one that came much earlier")
 	require.NotNil(t, rest.first)
@@ -153,7 +153,7 @@ func TestTake(t *testing.T) {
 // trips would answer it too late.
 func TestCrowded(t *testing.T) {
 	q := newQueue(false)
-	q.mu.trips = *noted(20*ms, 100, 100, 20*ms)
+	q.mu.recent = *noted(20*ms, 100, 100, 20*ms)
 	q.mu.limit = 10
 	c := pendingCall(0, 95*ms)
 	require.False(t, q.crowded(c, 10*maxGroups*3))
@@ -183,7 +183,7 @@ func TestPlace(t *testing.T) {
 // pending, and counts for none that comes later.
 func TestRefusedAtOnce(t *testing.T) {
 	q := newQueue(false)
-	q.mu.trips = *noted(20*ms, 100, 100, 20*ms)
+	q.mu.recent = *noted(20*ms, 100, 100, 20*ms)
 	q.mu.limit = 10
 	q.callers.Store(10 * maxGroups * 4)
 	_, err := q.push(pendingCall(0, 95*ms), false)

@@ -31,8 +31,8 @@ type Queue struct {
 	budget time.Duration
 	single bool // every call is a batch of its own
 
-	callers atomic.Int64        // calls that wait for an answer
-	byKey   map[groupKey]*group // of the batch that is filling
+	callers atomic.Int64      // calls that wait for an answer
+	byTag   map[string]*group // of the batch that is filling
 
 	mu struct {
 		sync.Mutex
@@ -41,14 +41,14 @@ type Queue struct {
 		out     int  // batches in flight that hold a place
 		limit   int  // how many may
 		overdue int  // batches in flight that gave their place back
-		trips   trips
+		recent  recent
 	}
 }
 
 // NewQueue returns the queue of a server. Where the server is a node of a
 // cluster, r leads from it to the others; else r is nil.
 func NewQueue(s *Server, r Router) *Queue {
-	q := &Queue{server: s, router: r, budget: s.Budget, single: s.DisableBatching, byKey: map[groupKey]*group{}}
+	q := &Queue{server: s, router: r, budget: s.Budget, single: s.DisableBatching, byTag: map[string]*group{}}
 	if q.mu.limit = many; q.single {
 		q.mu.limit = 1 << 30
 	}
@@ -97,7 +97,7 @@ func (q *Queue) crowded(c *call, n int) bool {
 	if q.single || n <= perTrip {
 		return false // the common case
 	}
-	return q.mu.trips.link*time.Duration(perTrip+n) > (c.deadline-c.came)*time.Duration(perTrip)
+	return q.mu.recent.link*time.Duration(perTrip+n) > (c.deadline-c.came)*time.Duration(perTrip)
 }
 
 // place takes the place of one more batch in flight, where there is one and
@@ -131,18 +131,18 @@ func (q *Queue) run() {
 // pending call needs one any more. Grouping takes its time, so it is not done
 // under the lock.
 func (q *Queue) fill(now time.Duration) (b *batch, overdue time.Duration) {
-	b = &batch{budget: q.budget, single: q.single, byKey: q.byKey}
+	b = &batch{budget: q.budget, single: q.single, byTag: q.byTag}
 	q.mu.Lock()
 	pending := q.mu.pending
 	q.mu.pending = list{}
-	t := &q.mu.trips
+	t := &q.mu.recent
 	overdue = t.overdue(q.budget)
 	if q.mu.out > 1 || !t.stale(now) { // else it leaves in any case, as a probe
 		b.link, b.mean = t.link, t.mean
 	}
 	q.mu.Unlock()
 	rest := b.take(pending, now)
-	clear(q.byKey)
+	clear(q.byTag)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.pending.prepend(rest)
@@ -186,9 +186,9 @@ func (q *Queue) send(b *batch, overdue time.Duration) bool {
 // known.
 func (q *Queue) answered(b *batch, took time.Duration) {
 	q.mu.Lock()
-	q.mu.trips.add(now(), b.calls, len(b.groups), took)
+	q.mu.recent.add(now(), b.calls, len(b.groups), took)
 	if !q.single {
-		q.mu.limit = q.mu.trips.limit(q.server.poolSize())
+		q.mu.limit = q.mu.recent.limit(q.server.poolSize())
 	}
 	q.mu.Unlock()
 	q.server.Shared.Batch(backend.Batch{Node: q.server.node, Calls: b.calls, Keys: len(b.groups)}, took)

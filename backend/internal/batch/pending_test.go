@@ -86,7 +86,7 @@ func assertUnavailable(t *testing.T, err error) bool {
 	return ok
 }
 
-// TestHungClient: a client that does not come back holds its flights' places
+// TestHungClient: a client that does not come back holds the places of its batches
 // no longer than the budget, and calls that wait too long are not sent.
 func TestHungClient(t *testing.T) {
 	const budget = 200 * time.Millisecond

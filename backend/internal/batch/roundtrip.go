@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 )
@@ -296,15 +297,14 @@ func (t *roundTrip) write(c *command) error {
 	if c.wrote { // mutant: not-written-twice
 		return errAgain
 	}
+	marked := make([]*wire.Call, 0, c.size)
 	for _, g := range c.groups {
-		if t.mu.over {
-			g.Calls = g.Calls[:0]
-		} else if g.markSent() {
-			c.wrote = true
+		if g.Calls = nil; !t.mu.over {
+			marked = g.markSent(marked)
 		}
 	}
 	c.args.Pack()
-	if c.wrote {
+	if c.wrote = len(marked) > 0; c.wrote {
 		t.mu.wrote++
 		t.mu.written = now()
 	} else if c.first && (len(t.commands) == 1 || t.mu.over) { // mutant: pipeline-of-left-callers

@@ -42,7 +42,8 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 			r.Key, r.Policies = a.Key, a.Policies
 			c := newCall(ctx, wire.Tag(a.Key, ""), 0, &r, s.Budget)
 			if g == nil {
-				g = newGroup(c)
+				g = &group{}
+				g.init(c)
 				groups = append(groups, g)
 			}
 			g.add(c)

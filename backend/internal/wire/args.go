@@ -5,6 +5,7 @@ type Args struct {
 	all    []any
 	keys   int
 	blobs  []blob // the room of those below; never grown, since all points to them
+	names  []byte // of keys and fields
 	asked  blob   // what the groups ask
 	groups []*Group
 }
@@ -27,7 +28,8 @@ func NewArgs(sha any, clock string, p Prefix, groups []*Group) *Args {
 	for _, g := range groups {
 		n += 2*len(g.Policies) + 1
 	}
-	a := &Args{groups: groups, blobs: make([]blob, 0, n)}
+	const likely = 48 // bytes of a name
+	a := &Args{groups: groups, blobs: make([]blob, 0, n), names: make([]byte, 0, likely*(len(groups)+1))}
 	a.all = append(make([]any, 0, n+5), "evalsha", sha, &a.keys)
 	for _, g := range groups {
 		a.addKeys(p, g)
@@ -50,8 +52,10 @@ func (a *Args) Pack() {
 	a.asked = Pack(make([]byte, 0, likely*len(a.groups)), a.groups)
 }
 
-func (a *Args) add(b []byte) {
-	a.blobs = append(a.blobs, b)
+// add adds the name that follows those in a.names, which are longer by it now.
+func (a *Args) add(longer []byte) {
+	a.blobs = append(a.blobs, longer[len(a.names):])
+	a.names = longer
 	a.all = append(a.all, &a.blobs[len(a.blobs)-1])
 }
 
@@ -60,13 +64,13 @@ func (a *Args) add(b []byte) {
 func (a *Args) addKeys(p Prefix, g *Group) {
 	for i := range g.Policies {
 		if !isApart(&g.Policies[i]) {
-			a.add(p.hash(g.Tag))
+			a.add(p.appendHash(a.names, g.Tag))
 			break
 		}
 	}
 	for i := range g.Policies {
 		if isApart(&g.Policies[i]) {
-			a.add(p.log(g.Tag, &g.Policies[i]))
+			a.add(appendLog(p.appendHash(a.names, g.Tag), &g.Policies[i]))
 		}
 	}
 }
@@ -80,6 +84,6 @@ func (a *Args) addFields(g, last *Group) {
 	}
 	g.fields = len(a.all) - 3 - a.keys
 	for i := range g.Policies {
-		a.add(appendField(nil, &g.Policies[i]))
+		a.add(appendField(a.names, &g.Policies[i]))
 	}
 }

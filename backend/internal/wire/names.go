@@ -33,18 +33,16 @@ func (p Prefix) Check() error {
 func Tag(key, sub string) string { return slot.Tag(key, sub) }
 
 // Hash returns where a key's small states lie: one hash, with one field per policy.
-func (p Prefix) Hash(tag string) string { return string(p.hash(tag)) }
+func (p Prefix) Hash(tag string) string { return string(p.appendHash(nil, tag)) }
 
-func (p Prefix) hash(tag string) []byte {
-	b := append(make([]byte, 0, len(p)+len(tag)+2), p...)
-	return append(append(append(b, '{'), tag...), '}')
+func (p Prefix) appendHash(b []byte, tag string) []byte {
+	b = append(append(b, p...), '{')
+	return append(append(b, tag...), '}')
 }
 
 // Log returns where a policy's log lies: in the hash's slot.
-func (p Prefix) Log(tag string, policy *backend.Policy) string { return string(p.log(tag, policy)) }
-
-func (p Prefix) log(tag string, policy *backend.Policy) []byte {
-	return appendLog(p.hash(tag), policy)
+func (p Prefix) Log(tag string, policy *backend.Policy) string {
+	return string(appendLog(p.appendHash(nil, tag), policy))
 }
 
 // appendLog makes a hash's name that of a policy's log, in the same slot: as
