@@ -199,29 +199,32 @@ func (t *roundTrip) send() error {
 		seen := at.lastLoad()
 		t.sendOnce(at, commands, asking)
 		commands, said = t.again(commands)
-		if len(commands) == 0 {
+		if len(commands) == 0 || !t.wait(at, said, tries) {
 			return nil
 		}
-		switch {
-		case redis.HasErrorPrefix(said, "NOSCRIPT"): // mutant: script-loaded-again
+		if redis.HasErrorPrefix(said, "NOSCRIPT") { // mutant: script-loaded-again
 			if err := at.load(t.ctx, seen); err != nil {
 				for _, c := range commands {
 					c.err = err
 				}
 				return nil
 			}
-		case poolFull(said): // nothing was sent: it may wait for as long as an answer can come
-			at.waiting.Add(1)
-			ok := t.pause(poolPause, poolPause)
-			at.waiting.Add(-1)
-			if !ok {
-				return nil
-			}
-		case is(said, redirect) && tries < 3:
-		case !t.pause(time.Millisecond<<min(tries, 4), t.server.Budget/5): // servers that redirect to each other, too
-			return nil
 		}
 	}
+}
+
+// wait waits until the next try may help after a server has said so, and reports
+// whether there is time for it.
+func (t *roundTrip) wait(at *Server, said error, tries int) bool {
+	switch {
+	case poolFull(said): // nothing was sent, so for as long as an answer can come
+		at.waiting.Add(1)
+		defer at.waiting.Add(-1)
+		return t.pause(poolPause, poolPause)
+	case is(said, soon), is(said, redirect) && tries >= 3: // servers may redirect to each other
+		return t.pause(time.Millisecond<<min(tries, 4), t.server.Budget/5)
+	}
+	return true
 }
 
 // again returns the commands to send again, and what they were answered. What
