@@ -42,8 +42,8 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if opts.DenyCacheTTL > denial.Longest { // mutant: deny-ttl-range
-		return nil, &InvalidError{What: "DenyCacheTTL", Value: opts.DenyCacheTTL, Want: "at most 1s; 0 is that, below is off"}
+	if err := opts.check(); err != nil {
+		return nil, err
 	}
 	l := &Limiter{observer: opts.Observer, breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),

@@ -3,22 +3,24 @@ package headgate
 import (
 	"log/slog"
 	"time"
+
+	"github.com/headgate-go/headgate/internal/denial"
 )
 
-// Options are a limiter's settings; nil is the same as the zero Options. What
-// belongs to one policy is in the Policy, what belongs to a store, as its
-// budget, in that store's Options.
+// Options are a limiter's settings; nil is the same as the zero Options. Settings
+// of one policy are in the Policy. Settings of a store, such as its budget, are in
+// that store's Options.
 type Options struct {
-	// Instances is among how many processes FailLocal divides a limit, at
+	// Instances is the number of processes among which FailLocal divides a limit, at
 	// least 1. It is needed only where a policy fails local.
 	Instances int
-	// DenyCacheTTL is how long at most a denial of a store on Redis is remembered in
-	// this process: calls of the same key and policies that cost no less are
-	// denied from memory until it would pass, for 1 s at most. 0 is 1 s, a
-	// negative value is off. What another process does to the key meanwhile,
-	// a reset, a refund or a raised limit, shows only after that time; what
-	// this process does shows at once. That a spread key is spent (Policy.Shards)
-	// is remembered for up to 1 s whatever this says.
+	// DenyCacheTTL is the maximum age of a denial that is answered from memory, with
+	// a store on Redis: at most 1 s. 0 is 1 s, and a negative value turns the cache
+	// off. A call is denied from memory if its key and policies are those of the
+	// denial and it costs no less, until it would pass. What another process does to
+	// the key meanwhile, such as a reset, shows only after this time; what this
+	// process does shows at once. Denials of spread keys (Policy.Shards) are kept for
+	// up to 1 s whatever the value is.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that
 	// With and OnFailure make of it, also for one that returns an error. While one
@@ -26,7 +28,13 @@ type Options struct {
 	// the store. It runs on the path of the call, outside of every lock: it must be
 	// quick and safe for concurrent use. A panic in it is dropped. Nil is none.
 	Observer func(Event)
-	// Logger gets a line for each change of a circuit, never one for a call;
-	// nil is no log.
+	// Logger gets a line per change of a circuit, and none per call; nil is no log.
 	Logger *slog.Logger
+}
+
+func (o *Options) check() error {
+	if o.DenyCacheTTL > denial.Longest { // mutant: deny-ttl-range
+		return &InvalidError{What: "DenyCacheTTL", Value: o.DenyCacheTTL, Want: "at most 1s; 0 is that, below is off"}
+	}
+	return nil
 }

@@ -21,7 +21,7 @@ import (
 type Kind uint8
 
 // rules are the kinds under their numbers. An algorithm is a file of its own, a
-// line here, its twin in package lua and a line in lua/each.lua.
+// line here, its twin in package lua and a line in lua/kinds.lua.
 var rules = [...]*rule{
 	KindFixedWindow:    &fixedWindow,
 	KindSlidingWindow:  &slidingWindow,

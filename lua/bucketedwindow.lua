@@ -58,5 +58,5 @@ end
 local slot = 26 + 5 * (newest / b % ring)
 local count = parse('<I5', v, slot) + taken
 local ends, spare = newest + b + period, period - b
---@include each.horizon
+--@include expiry.horizon
 fresh = pack('<BI4I4dd', 3, hz, due, newest, used) .. string.sub(v, 26, slot - 1) .. pack('<I5', count) .. string.sub(v, slot + 5)

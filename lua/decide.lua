@@ -76,11 +76,11 @@ while pos <= size do
   pos = from -- mutant: section-without-groups
   local takes, small, own = op == 1, policies, 4294967295 - policies
   if shape == 1 then
-    --@include one.section
+    --@include onepolicy.section
   elseif shape == 2 then
-    --@include set.section
+    --@include manypolicies.section
   else
-    --@include several.section
+    --@include anygroup.section
   end
 end
 if alone then return reply end

@@ -21,5 +21,5 @@ x = window
 --@section take
 y = y + taken
 local ends, spare = x + period, period
---@include each.horizon
+--@include expiry.horizon
 fresh = pack('<BI4I4dd', 2, hz, due, x, y)

@@ -72,7 +72,7 @@ func choose(section string) (lines []string) {
 	return lines
 }
 
-// Kind is an algorithm as each.lua lists it.
+// Kind is an algorithm as kinds.lua lists it.
 type Kind struct {
 	Wire int    // what stands for it on the wire
 	File string // its file's base name
@@ -80,7 +80,7 @@ type Kind struct {
 
 // Kinds returns the algorithms that the script has.
 func Kinds() (all []Kind) {
-	for _, line := range read("each", "") {
+	for _, line := range read("kinds", "") {
 		var k Kind
 		if n, _ := fmt.Sscanf(line, "--@kind %d %s", &k.Wire, &k.File); n == 2 {
 			all = append(all, k)

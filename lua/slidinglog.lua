@@ -14,7 +14,7 @@ if not e and last[2] then
   if type(stale) == 'table' then e = stale end
 end
 if e then
-  --@include each.fails
+  --@include kinds.fails
 elseif last[2] then
   local newest = tonumber(last[2])
   if newest > now + period then ahead = true
@@ -41,7 +41,7 @@ local card = need > had and 0 or try('ZCARD', log)
 if need > had then leaves = at + period
 elseif type(card) == 'table' then
   local e, what = card, 'ZCARD'
-  --@include each.fails
+  --@include kinds.fails
 else
   local lo, hi = y, card - 1
   if y + need - 1 < hi then hi = y + need - 1 end
@@ -77,7 +77,7 @@ if not what then
   if type(e) == 'table' then what = 'ZADD' end
 end
 if what then
-  --@include each.fails
+  --@include kinds.fails
 else
   wrote = true
   if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end -- mutant: bounded-pruning

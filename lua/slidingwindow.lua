@@ -22,12 +22,12 @@ end
 used = z
 if y > 0 then
   local m1, m2, m3 = period - (at - x), y, period
-  --@include whole.muldiv
+  --@include muldiv.muldiv
   used = q + z
 end
 
 --@section take
 z = z + taken
 local ends, spare = x + period + period, math.min(period, 10000000)
---@include each.horizon
+--@include expiry.horizon
 fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)

@@ -20,7 +20,7 @@ else
     -- What would leak more than there is is not worked out exactly.
     if m1 / m3 * m2 > level + 1048576 then x = 0
     else
-      --@include whole.muldiv
+      --@include muldiv.muldiv
       if q < level then x = level - q end
     end
   end
@@ -32,7 +32,7 @@ used = (used - used % 32768) / 32768
 --@section take
 x = x + taken * 32768
 local ends, spare = at + fill, fill
---@include each.horizon
+--@include expiry.horizon
 fresh = pack('<BI4I4dd', 3, hz, due, x, at)
 
 --@section denied

@@ -1,10 +1,34 @@
 package policyfile
 
 import (
+	"bytes"
+	"errors"
+	"io"
 	"slices"
 
 	"github.com/headgate-go/headgate"
+	"gopkg.in/yaml.v3"
 )
+
+// document returns the value of the whole file.
+func document(file string, data []byte) (value, error) {
+	var doc, more yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	err := d.Decode(&doc)
+	if errors.Is(err, io.EOF) {
+		return value{}, &Error{File: file, Err: errors.New("empty; want policies")}
+	}
+	if err != nil {
+		return value{}, syntax(file, err)
+	}
+	if err = d.Decode(&more); err == nil {
+		return value{}, &Error{File: file, Line: more.Line, Column: more.Column, Err: errors.New("a second document; want one")}
+	}
+	if !errors.Is(err, io.EOF) {
+		return value{}, syntax(file, err)
+	}
+	return value{file: file, node: doc.Content[0]}, nil
+}
 
 // parser reads one file.
 type parser struct {

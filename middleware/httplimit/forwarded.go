@@ -1,9 +1,54 @@
 package httplimit
 
 import (
+	"net/http"
 	"net/netip"
 	"strings"
 )
+
+// hops is a format: it cuts the last element off a header's line and reads its
+// address. blank is an element without content, which lists may hold.
+type hops func(line string) (rest string, addr netip.Addr, blank, ok bool)
+
+// walk returns the client's address by a header that each proxy appends to. It
+// looks at the elements that trusted proxies wrote and at no other: what a
+// client sent along stands further left.
+func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
+	addr := peer(r)
+	if !t.has(addr) { // mutant: peer-verified
+		return addr
+	}
+	lines := r.Header[header]
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest := lines[i]; rest != ""; {
+			var hop netip.Addr
+			var blank, ok bool
+			if rest, hop, blank, ok = cut(rest); blank {
+				continue
+			}
+			if !ok {
+				return addr
+			}
+			if addr = hop; !t.has(addr) { // mutant: walk-stops
+				return addr
+			}
+		}
+	}
+	return addr
+}
+
+// forwardedFor cuts the last element off a line of X-Forwarded-For.
+func forwardedFor(line string) (rest string, addr netip.Addr, blank, ok bool) {
+	last := line
+	if i := strings.LastIndexByte(line, ','); i >= 0 {
+		rest, last = line[:i], line[i+1:]
+	}
+	if last = strings.Trim(last, " \t"); last == "" {
+		return rest, addr, true, true
+	}
+	addr, ok = parseHop(last)
+	return rest, addr, false, ok
+}
 
 // forwarded cuts the last element off a line of Forwarded (RFC 7239), as
 // for="[2001:db8::1]:80";proto=https.

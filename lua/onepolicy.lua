@@ -6,7 +6,7 @@
 local kind, limit, period, a, b, fill, first, cost, behind = parse('<BdddddI4d', blob, from)
 local field, hashed, least, status = args[names + 1], kind < 48, 2 - op, 0
 local room = limit - (takes and first * cost or cost)
---@include each.range
+--@include kinds.range
 local fit = status
 pos = behind
 for i = k, k + groups - 1 do
@@ -17,29 +17,29 @@ for i = k, k + groups - 1 do
   -- through the metatable of strings.
   if v and #v == 0 and v.err then
     local e, what = v, 'HGET'
-    --@include each.fails
+    --@include kinds.fails
     v = false
   end
-  --@include each.view
+  --@include kinds.view
   met = kind > 31 and pack('<Bdd', 1, used, x) or v or '\0'
   local had, pass = used, used > room and math.max(0, math.floor((limit - used) / cost)) or first
   if pass < first and kind > 31 and status == 0 then
     local need = used + (takes and pass * cost or 0) + cost - limit
-    --@include each.release
+    --@include kinds.release
     met = met .. pack('<d', leaves or 0)
   end
   if takes and status == 0 then -- mutant: peek-stores-nothing
     local taken = pass * cost
     used = used + taken
-    --@include each.new
+    --@include kinds.new
     if fresh then
-      --@include each.lasts
+      --@include expiry.lasts
     end
     if fresh and status == 0 then
       local e = try('HSET', key, field, fresh)
-      --@include each.stored
+      --@include expiry.stored
     end
   end
-  --@include each.answer
+  --@include kinds.answer
 end
 k = k + groups

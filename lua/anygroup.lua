@@ -16,7 +16,7 @@ for _ = 1, groups do
     if op ~= 5 then hashed = try('HMGET', key, unpack(args, names + 1, names + policies)) end
     if hashed and hashed.err then
       local e, what = hashed, 'HMGET'
-      --@include each.fails
+      --@include kinds.fails
       hashed = {}
     end
   end
@@ -35,12 +35,12 @@ for _ = 1, groups do
         if type(e) ~= 'table' then e, what = nil, not may('UNLINK', log) and 'UNLINK' end
       end
       if what then
-        --@include each.fails
+        --@include kinds.fails
       end
     end
     local e, what = has and status == 0 and try('HDEL', key, unpack(args, names + 1, names + policies)), 'HDEL'
     if type(e) == 'table' then
-      --@include each.fails
+      --@include kinds.fails
     end
     for p = 1, policies do
       if logs[p] and status == 0 then try('UNLINK', logs[p]) end -- mutant: refused-reset-keeps-log
@@ -52,8 +52,8 @@ for _ = 1, groups do
       kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
       local hz, due, at, x, y, z, used, cost, least = 0, 0, now, 0, 0, 0, 0, 0, 0
       local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p]
-      --@include each.range
-      --@include each.view
+      --@include kinds.range
+      --@include kinds.view
       if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
       states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0}
     end
@@ -77,7 +77,7 @@ for _ = 1, groups do
         if pass < count and kind > 31 and need > 0 and status == 0 then
           local leaves
           local period, a, b, at, x, y, z, had, sum, log, v = s[3], s[4], s[5], s[9], s[10], s[11], s[12], s[14], s[16], s[17], s[18]
-          --@include each.release
+          --@include kinds.release
           met = met .. pack('<d', leaves or 0)
         end
       end
@@ -91,14 +91,14 @@ for _ = 1, groups do
         local hz, due, at, x, y, z, used, had, v, fresh = s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[18]
         local taken = used - had
         if not logs[p] then
-          --@include each.new
+          --@include kinds.new
         end
         if fresh then
           fields[#fields + 1] = args[names + p]
           fields[#fields + 1] = fresh
         end
       end
-      --@include each.lasts
+      --@include expiry.lasts
       if passed and parts > 1 and status == 0 then
         -- Several keys are written: no right may be found missing between them.
         local e, what
@@ -109,7 +109,7 @@ for _ = 1, groups do
           end
         end
         if what then
-          --@include each.fails
+          --@include kinds.fails
         end
       end
       for p = 1, policies do
@@ -122,9 +122,9 @@ for _ = 1, groups do
       end
       if fields[1] and status == 0 then
         local e = try('HSET', key, unpack(fields))
-        --@include each.stored
+        --@include expiry.stored
       end
     end
   end
-  --@include each.answer
+  --@include kinds.answer
 end

@@ -13,7 +13,7 @@ for i = k, k + groups - 1 do
   local values = try('HMGET', key, unpack(args, names + 1, names + policies))
   if values.err then
     local e, what = values, 'HMGET'
-    --@include each.fails
+    --@include kinds.fails
     values = {}
   end
   local later, passes, met, before = '', takes, values, 0
@@ -26,14 +26,14 @@ for i = k, k + groups - 1 do
     else
       kind, limit, period, a, b, fill, cost, pos = parse('<Bdddddd', blob, pos)
       local status = 0
-      --@include each.range
+      --@include kinds.range
       if status > 0 then fit = status end
       if groups > 1 then sets[p] = {kind, limit, period, a, b, fill, cost} end
     end
     if fit > 0 then status = fit end -- mutant: set-ranges
     local v, fresh = values[p]
     local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
-    --@include each.view
+    --@include kinds.view
     if kind > 31 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
     local had, taken = used, cost
     used = used + taken
@@ -41,13 +41,13 @@ for i = k, k + groups - 1 do
       if passes then longer, sweep, passes, more = 0, false, false, nil end
       if kind > 31 and status == 0 then
         local need, leaves = used - limit
-        --@include each.release
+        --@include kinds.release
         later = later .. pack('<d', leaves)
       end
       taken = 0
     end
     if takes and status == 0 and (passes or taken == 0) then
-      --@include each.new
+      --@include kinds.new
       if fresh and passes and p < 4 then
         if p == 1 then one = fresh elseif p == 2 then two = fresh else three = fresh end
       elseif fresh then
@@ -58,19 +58,19 @@ for i = k, k + groups - 1 do
     end
   end
   if status == 0 and (passes or more) then
-    --@include each.lasts
+    --@include expiry.lasts
     if status == 0 then
       local e
       if not passes then e = try('HSET', key, unpack(more))
       elseif policies == 3 then e = try('HSET', key, field, one, second, two, third, three)
       elseif policies == 2 then e = try('HSET', key, field, one, second, two)
       else e = try('HSET', key, field, one, second, two, third, three, unpack(more)) end
-      --@include each.stored
+      --@include expiry.stored
     end
   end
   if status > 0 then
     local met
-    --@include each.answer
+    --@include kinds.answer
   elseif not alone then
     n = n + policies
     if later ~= '' then

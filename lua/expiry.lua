@@ -1,0 +1,58 @@
+-- Expiry of a hash, the write of its fields, the removal of ended ones.
+--@section horizon
+-- ends is until when the value counts. It is kept for longer, by spare, so that not
+-- every take sets an expiry, but for no longer than twice a period.
+if ends > hz * 1000000 then
+  hz = math.min(math.ceil((ends + spare) / 1000000), marks)
+  if hz > longer then longer = hz end
+end
+if due ~= own and (due > marks or due * 1000000 < now) then sweep, due = true, own end
+
+--@section lasts
+-- Only ever longer: the key holds other policies' counts too. A key without an
+-- expiry answers -1 and gets one. The right to set it is asked for before the
+-- value is written; to set it before would be the script's first write, after
+-- which Redis no longer refuses the second when its memory is full.
+if longer > 0 then
+  ms = longer * 1000 - math.floor(now / 1000) + slack
+  local left, e, what = try('PTTL', key)
+  if type(left) == 'table' then e, what = left, 'PTTL'
+  elseif left >= ms then ms = 0
+  elseif not may('PEXPIRE', key, ms) then what = 'PEXPIRE' end
+  if left == -2 then sweep = false end
+  if what then
+    --@include kinds.fails
+  end
+end
+
+--@section stored
+if e ~= 0 and type(e) == 'table' then
+  local what = 'HSET'
+  --@include kinds.fails
+else
+  wrote = true
+  if ms > 0 then try('PEXPIRE', key, ms) end
+  if sweep then
+    --@include expiry.sweep
+  end
+end
+
+--@section sweep
+-- Removes the fields that no longer count, and says in the others when to look
+-- again: when the first of them ends. Fields of later versions stay. Best effort:
+-- the group is decided. A key of many fields is looked through in part.
+local all, live, least, tick, late = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, marks, math.floor(now / 1000000), slack / 1000
+for i = 2, #all, 2 do
+  local ends = #all[i] > 24 and string.find(all[i], '^[\2\3]') and parse('<I4', all[i], 2)
+  if ends and ends + late < tick then try('HDEL', key, all[i - 1])
+  elseif ends then
+    live[#live + 1] = i
+    least = math.min(least, ends)
+  end
+end
+local due = own
+if #live ~= small then due = math.min(math.max(least, tick) + late, marks) end
+for _, i in ipairs(live) do
+  local v = all[i]
+  if parse('<I4', v, 6) ~= due then try('HSET', key, all[i - 1], string.sub(v, 1, 5) .. pack('<I4', due) .. string.sub(v, 10)) end
+end

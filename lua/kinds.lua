@@ -1,0 +1,62 @@
+-- What is done for each policy or group: what each algorithm does in its own way,
+-- and what they share.
+
+-- The algorithms, by what stands for them on the wire; see algo.Kind.Wire. A line
+-- "--@choose part" becomes an if-chain over those that have the part. It asks for
+-- the one first that most use.
+--@kind 19 tokenbucket
+--@kind 18 slidingwindow
+--@kind 17 fixedwindow
+--@kind 36 bucketedwindow
+--@kind 53 slidinglog
+
+--@section range
+-- Checked where it was made, and here again: a client of another release, or
+-- none of ours, must not store what nobody could have meant. Fractions are
+-- looked for one by one: beside an instant a sum would swallow small ones. NaN
+-- and infinity have no whole part either.
+if not (cost >= least and cost <= limit and limit <= 68719476736 and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = 82 -- mutant: ranges-in-script
+else
+  --@choose range
+  end
+end
+
+--@section view
+if status == 0 then
+  --@choose view
+  else status = 82 end
+end
+
+--@section release
+-- leaves = when the oldest units, need of them, have left.
+--@choose release
+end
+
+--@section new
+-- fresh = the value to store, nil for none: also a log stores what was taken.
+if taken > 0 then
+  --@choose take
+  end
+else
+  --@choose denied
+  end
+end
+
+--@section answer
+if status > 0 then met = bad or string.char(status) end
+if alone then reply = sec .. ' ' .. usec .. met
+else
+  n = n + 1
+  reply[n] = met
+end
+
+--@section fails
+-- A read, or the group's first write, failed: nothing of the group is stored.
+-- what is the command, e its error, or nil where the right to it is missing. A
+-- missing right is this group's alone. An error that begins with another word
+-- (OOM, READONLY) concerns all groups; Redis makes it for a script's first write
+-- only, so it is returned where no group has written.
+local err = e and e.err or 'ERR no right to it'
+if string.find(err, '^WRONGTYPE') then status = math.max(status, 67)
+elseif wrote or string.find(err, '^ERR') or string.find(err, '^NOPERM') then status, bad = 69, 'E' .. what .. ': ' .. err .. '\n'
+else return e end
