@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v4"
 )
 
 // document returns the value of the whole file.
