@@ -17,7 +17,8 @@ const scanned = 1000
 
 // Keys calls yield for the stored keys on one server whose limited key begins
 // with prefix, until yield returns false; then it returns false too.
-func Keys(ctx context.Context, c Client, node string, p wire.Prefix, prefix string, yield func(backend.StoredKey) bool) (bool, error) {
+func Keys(ctx context.Context, c Client, node string, p wire.Prefix,
+	prefix string, yield func(backend.StoredKey) bool) (bool, error) {
 	return scan(ctx, c, node, p.Pattern(prefix), func(name string) bool {
 		k, _, ok := p.Key(name)
 		return !ok || !strings.HasPrefix(k.Key, prefix) || yield(k)

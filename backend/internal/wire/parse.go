@@ -70,7 +70,8 @@ func count(k algo.Kind, s string) (p backend.Policy, ok bool) {
 	if len(parts) == 3 {
 		buckets, _ = strconv.ParseInt(parts[1], 10, 64)
 	}
-	p = backend.Policy{Name: parts[len(parts)-1], OnFailure: backend.FailClosed, Algorithm: algo.Widest(algo.Identity{Kind: k, Period: period.Microseconds(), Buckets: buckets})}
+	id := algo.Identity{Kind: k, Period: period.Microseconds(), Buckets: buckets}
+	p = backend.Policy{Name: parts[len(parts)-1], OnFailure: backend.FailClosed, Algorithm: algo.Widest(id)}
 	return p, backend.CheckPolicies([]backend.Policy{p}) == nil
 }
 
