@@ -87,7 +87,6 @@ func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, o *
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
 		Store:    cluster.New(testclock.Cluster{ClusterOptions: with{p.options(c)}, Now: clock}, o),
-		Apart:    true,
 		SetNow:   now.Store,
 		Expiries: func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:  func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },

@@ -44,7 +44,6 @@ func subject(t *testing.T, server *redistest.Server, o *standalone.Options) stor
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
 		Store:     standalone.New(testclock.Client{Processor: client, Now: clock}, o),
-		Apart:     true,
 		SetNow:    now.Store,
 		Expiries:  func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:   func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },

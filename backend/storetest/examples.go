@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,7 +8,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// example is a story of takes on one key, each told with what becomes of it.
+// example is a sequence of takes on one key, with what each step has to answer.
 type example struct {
 	name  string
 	a     algo.Algorithm
@@ -18,13 +16,14 @@ type example struct {
 }
 
 type step struct {
-	at     time.Duration // since the story began, at a second that every period in it divides
+	at     time.Duration // since began
 	takes  int           // calls of cost 1
 	passes int           // how many of them pass
-	retry  time.Duration // what the last says, where it is denied
+	retry  time.Duration // RetryAfter of the last, where it is denied; 0: not checked
 }
 
-// began is where the stories begin: a whole number of minutes and days.
+// began is where the examples begin: a whole number of minutes and days, so that
+// the windows of every period in them begin there too.
 const began = 20197 * 24 * 3600 * 1_000_000
 
 const sec = time.Second
@@ -39,12 +38,15 @@ func steady(n, pass int, pause time.Duration) []step {
 }
 
 // boundary is 50 calls one second before a window's boundary and 50 one
-// second after it.
+// second after it. The algorithms differ most here: from twice the limit within
+// two seconds to none of the second 50.
 func boundary(pass int) []step {
 	return []step{{at: 9 * sec, takes: 50, passes: 50}, {at: 11 * sec, takes: 50, passes: pass}}
 }
 
-// halfOpen is the window (now - W, now]: what is exactly W old has left it.
+// halfOpen is the window (now - W, now]: what is exactly W old has left it. A
+// store that compares with the other operator is a microsecond late, which no
+// random test finds.
 func halfOpen(w time.Duration) []step {
 	return []step{{at: 0, takes: 1, passes: 1}, {at: w - tick, takes: 1, passes: 0, retry: tick}, {at: w, takes: 1, passes: 1}}
 }
@@ -58,7 +60,8 @@ var examples = []example{
 		{at: 3740*sec - tick, takes: 1, passes: 0, retry: tick}, {at: 3740 * sec, takes: 1, passes: 1},
 	}},
 	{"FifteenCalls", algo.SlidingLog(algo.Per(10, 5*sec)), steady(15, 10, sec/10)},
-	{"Silence", algo.SlidingLog(algo.Per(5, 2*sec)), append(steady(3, 3, sec/2), step{at: 3100 * time.Millisecond, takes: 6, passes: 5, retry: 2 * sec})},
+	{"Silence", algo.SlidingLog(algo.Per(5, 2*sec)), append(steady(3, 3, sec/2),
+		step{at: 3100 * time.Millisecond, takes: 6, passes: 5, retry: 2 * sec})},
 	{"BoundaryFixedWindow", algo.FixedWindow(algo.Per(50, 10*sec)), boundary(50)},
 	{"BoundarySlidingWindow", algo.SlidingWindow(algo.Per(50, 10*sec)), boundary(5)},
 	{"BoundaryBucketedWindow", algo.BucketedWindow(algo.Per(50, 10*sec), 10), boundary(0)},
@@ -71,21 +74,19 @@ var examples = []example{
 	{"HalfOpenBucketedWindow", algo.BucketedWindow(algo.Per(1, time.Millisecond), 200), halfOpen(time.Millisecond + 4*tick)},
 }
 
-// Examples runs the worked examples of Headgate's specification.
+// Examples runs the worked examples of Headgate's documentation, whose numbers
+// can be checked by hand. All but WeightedQuota need SetNow.
 func Examples(t *testing.T, h Harness) {
 	for _, e := range examples {
-		t.Run(e.name, func(t *testing.T) { h.probe(t, "the worked example "+e.name, shape{}).tell(e) })
+		t.Run(e.name, func(t *testing.T) { h.probe(t, "the worked example "+e.name, shape{}).follow(e) })
 	}
-	t.Run("SlidingWindow", func(t *testing.T) { twoBuckets(h.probe(t, "floor(8 * (60 - 45) / 60) + 3 = 5", shape{})) })
+	t.Run("SlidingWindow", func(t *testing.T) { twoBuckets(h.probe(t, "floor(8 * (60 - 45) / 60) + 3 = 5", shapes[1])) })
 	t.Run("WeightedQuota", func(t *testing.T) {
 		h.each(t, "95 searches of 100 units are all that a quota of 9,500 holds, from whichever region", weighted)
 	})
-	t.Run("NeverAdmissible", func(t *testing.T) {
-		h.each(t, "a cost that a policy can never grant is an error at once, never a denial that looks like later", tooDear)
-	})
 }
 
-func (p *probe) tell(e example) {
+func (p *probe) follow(e example) {
 	p.needsClock()
 	list := p.carried(policy("api", e.a))
 	for _, s := range e.steps {
@@ -97,16 +98,19 @@ func (p *probe) tell(e example) {
 			}
 		}
 		p.must(passed == s.passes, "%v after %v: of %d calls %d passed, want %d", &e.a, s.at, s.takes, passed, s.passes)
-		p.must(s.retry == 0 || last.RetryAfter == s.retry, "%v after %v: retry after %v, want %v", &e.a, s.at, last.RetryAfter, s.retry)
+		p.must(s.retry == 0 || last.RetryAfter == s.retry,
+			"%v after %v: retry after %v, want %v", &e.a, s.at, last.RetryAfter, s.retry)
 	}
 }
 
-// twoBuckets stands 45 s into the window 29083335. The counts were made
-// under a larger limit: under 5 a minute nobody reaches 8.
+// twoBuckets stands 45 s into the window 29083335. The counts are made under a
+// larger limit, since 8 do not pass under 5 per minute. With 3 units in the
+// current window the key is spent, with 2 it has room for one: the estimate is
+// rounded down, neither up nor to the nearest.
 func twoBuckets(p *probe) {
 	p.needsClock()
 	const now = 1_745_000_145 * 1_000_000
-	was, is := p.carried(policy("api", algo.SlidingWindow(algo.PerMinute(20)))), p.carried(policy("api", algo.SlidingWindow(algo.PerMinute(5))))
+	was, is := p.list(algo.PerMinute(20)), p.list(algo.PerMinute(5))
 	current := map[string]int64{"three": 3, "two": 2}
 	p.set(now - 60_000_000)
 	for key := range current {
@@ -123,10 +127,12 @@ func twoBuckets(p *probe) {
 	p.passes("two", is, 1)
 }
 
+// weighted spends one quota from eight limiters that were made separately: what
+// they share is the name and the algorithm, not the list.
 func weighted(p *probe) {
 	regions := make([][]backend.Policy, 8)
 	for i := range regions {
-		regions[i] = p.list(algo.PerDay(9500))
+		regions[i] = p.list(p.day(9500))
 	}
 	for i := range 95 {
 		p.passes("project", regions[i%8], 100) // search
@@ -135,15 +141,5 @@ func weighted(p *probe) {
 		d := p.denied("project", list, 100)
 		p.must(d.Used == 9500 && d.Remaining == 0, "region %d sees %+v", i, d.State)
 		p.denied("project", list, 1) // videos, channels
-	}
-}
-
-func tooDear(p *probe) {
-	list := p.list(algo.PerDay(50))
-	for i, n := range []int64{51, 1000} {
-		key := fmt.Sprint(i)
-		_, err := p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: list, Cost: n}})
-		p.must(errors.Is(err, backend.ErrNeverAdmissible), "a take of %d from 50 gave %v", n, err)
-		p.passes(key, list, 50)
 	}
 }

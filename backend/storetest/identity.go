@@ -11,8 +11,9 @@ import (
 	"github.com/headgate-go/headgate/internal/oracle"
 )
 
-// Identity has limiters that give one policy name different algorithms or
-// numbers, as a rolling deploy does.
+// Identity gives one policy name different algorithms or numbers, as the limiters
+// of a rolling deploy do. Untouched needs no hook, Leaves needs SetNow and
+// Expiries, the others need SetNow.
 func Identity(t *testing.T, h Harness) {
 	const apart = "algorithms of another identity under one name count apart"
 	for _, k := range []kind{algo.FixedWindow, algo.SlidingWindow} {
@@ -30,9 +31,10 @@ func Identity(t *testing.T, h Harness) {
 	})
 }
 
-// deploys makes 3,000 calls inside one window of both, by turns.
+// deploys alternates two limits for 900 ms inside one minute and one second. A
+// store that keeps one value per name starts a new window with each call, and
+// passes all 3,000.
 func deploys(p *probe) {
-	p.needs(p.Apart, "Apart")
 	p.needsClock()
 	minute, second := p.list(algo.PerMinute(600)), p.list(algo.PerSecond(10))
 	p.set(began + 30*sec.Microseconds())
@@ -48,17 +50,17 @@ func deploys(p *probe) {
 	p.used("a", second, 10)
 }
 
-// untouched has a limiter of another period call a spent key.
+// untouched calls a spent key with another period. The identity of a TokenBucket
+// has no period, so both limiters share its level, and the hour's is denied.
 func untouched(p *probe) {
-	p.needs(p.Apart, "Apart")
 	day, hour := p.list(algo.PerDay(100)), p.list(algo.PerHour(5))
 	p.passes("a", day, 100)
 	before := p.states("a", day)
-	if p.shape.name == "TokenBucket" { // one level for all rates
+	if p.shape.name == "TokenBucket" {
 		p.denied("a", hour, 1)
 		return
 	}
-	if p.shape.name == "All" { // but for the bucket, which is spent
+	if p.shape.name == "All" { // without the bucket, the second of the list
 		day, hour = append(day[:1:1], day[2:]...), append(hour[:1:1], hour[2:]...)
 		before = append(before[:1:1], before[2:]...)
 	}
@@ -71,50 +73,62 @@ func untouched(p *probe) {
 	p.used("a", hour, 0)
 }
 
-// pairs is how many pairs of limiters are drawn.
+// pairs is how many pairs of limiters are drawn: each pair of kinds some six
+// times, with shared identities in a third.
 const pairs = 150
 
-// agree has two limiters call one key by turns. Where their identities differ,
-// each is answered as if it were alone; else they share one count.
+// agree alternates two limiters on one key. Where their identities differ, each
+// gets the answer that it gets on a key of its own; else they share one count,
+// which must stay within the bound of the greater one.
 func agree(p *probe, r *rand.Rand) {
-	p.needs(p.Apart, "Apart")
 	p.needsClock()
-	var lists [2][]backend.Policy
-	for i := range lists {
-		lists[i] = p.carried(policy("api", drawn(r)))
-	}
+	first := drawn(r)
+	second := drawn(r)
 	if r.IntN(3) == 0 {
-		lists[1] = p.carried(policy("api", sibling(r, lists[0][0].Algorithm)))
+		second = sibling(r, first)
 	}
-	a, b := &lists[0][0].Algorithm, &lists[1][0].Algorithm
-	shared := a.Identity() == b.Identity()
-	both := oracle.New(greater(a, b))
+	lists := [2][]backend.Policy{p.carried(policy("api", first)), p.carried(policy("api", second))}
+	if first.Identity() == second.Identity() {
+		p.agreeShared(r, lists, oracle.New(greater(&first, &second)))
+		return
+	}
 	for range 60 {
 		i := r.IntN(2)
-		mine := &lists[i][0].Algorithm
-		p.advance(time.Duration(r.Int64N(int64(mine.Limit().Period))) / time.Duration(1+r.IntN(20)) / tick * tick)
-		n := 1 + r.Int64N(1+mine.Max()/3)
+		n := p.step(r, lists[i])
 		other := p.states("both", lists[1-i])
 		d := p.take("both", lists[i], n)
-		if shared {
-			if d.Allowed { // and a bucket's level is not leaking yet, by whichever rate
-				both.Add(p.now, n)
-				x, y := p.states("both", lists[0])[0], p.states("both", lists[1])[0]
-				p.must(x.Used == y.Used, "%v counts %d units, %v %d", a, x.Used, b, y.Used)
-			}
-			continue
-		}
 		p.unchanged("both", lists[1-i], other)
 		alone := p.take(fmt.Sprint("alone ", i), lists[i], n)
 		p.must(d.Allowed == alone.Allowed && (p.Cached || p.same(d.State, alone.State)),
-			"beside %v, %v says\n\t%+v, alone\n\t%+v", &lists[1-i][0].Algorithm, mine, d.State, alone.State)
+			"beside another, %v says\n\t%+v, alone\n\t%+v", &lists[i][0].Algorithm, d.State, alone.State)
 	}
-	if err := both.Check(); shared && err != nil {
+}
+
+// step moves the clock by a part of the period and draws a cost.
+func (p *probe) step(r *rand.Rand, list []backend.Policy) int64 {
+	a := &list[0].Algorithm
+	p.advance(time.Duration(r.Int64N(int64(a.Limit().Period))) / time.Duration(1+r.IntN(20)) / tick * tick)
+	return 1 + r.Int64N(1+a.Max()/3)
+}
+
+// agreeShared compares the counts only after a take that passed: a bucket's level
+// has not leaked yet then, by either rate.
+func (p *probe) agreeShared(r *rand.Rand, lists [2][]backend.Policy, both *oracle.Oracle) {
+	a, b := &lists[0][0].Algorithm, &lists[1][0].Algorithm
+	for range 60 {
+		i := r.IntN(2)
+		if n := p.step(r, lists[i]); p.take("both", lists[i], n).Allowed {
+			both.Add(p.now, n)
+			x, y := p.states("both", lists[0])[0], p.states("both", lists[1])[0]
+			p.must(x.Used == y.Used, "%v counts %d units, %v %d", a, x.Used, b, y.Used)
+		}
+	}
+	if err := both.Check(); err != nil {
 		p.errorf("%v and %v: %v", a, b, err)
 	}
 }
 
-// drawn returns one of all algorithms, with small numbers.
+// drawn returns any algorithm, with numbers so small that sixty calls spend it.
 func drawn(r *rand.Rand) algo.Algorithm {
 	l := algo.Per(1+r.Int64N(12), []time.Duration{100 * time.Millisecond, sec, 7 * sec, time.Minute}[r.IntN(4)])
 	switch r.IntN(5) {
@@ -155,20 +169,18 @@ func greater(a, b *algo.Algorithm) algo.Algorithm {
 	return *a
 }
 
-// leaves lets limiters go, one by one, while another one goes on calling. A name
-// that the store holds is gone then, or was to be held for no longer anyway.
+// leaves ends all limiters but one, which goes on calling the key. If the store
+// keeps the policies of a key in one value, each call renews what nobody asks
+// for. The bound of 54 hours is twice the day's period and some hours' slack;
+// the 60 hours that pass are more than that.
 func leaves(p *probe) {
-	p.needs(p.Apart, "Apart")
 	p.needsClock()
 	p.needs(p.Expiries != nil, "Expiries")
 	day, hour, week := p.list(algo.PerDay(1000)), p.list(algo.PerHour(1000)), p.list(algo.Per(1000, 7*24*time.Hour))
-	renamed := p.list(algo.PerHour(1000))
-	for i := range renamed {
-		renamed[i].Name += "-renamed"
-	}
+	renamed := p.named("-renamed", algo.PerHour(1000))
 	p.passes("a", week, 1)
 	kept := p.stored()
-	p.passes("a", join(renamed), 1)
+	p.passes("a", renamed, 1)
 	p.passes("a", hour, 1)
 	p.passes("a", day, 1)
 	gone := p.stored()
@@ -180,9 +192,10 @@ func leaves(p *probe) {
 		_, keeps := kept[name]
 		was, ok := gone[name]
 		p.must(ok, "%.160q was stored", name)
-		p.must(keeps || left <= was && was < 54*time.Hour, "%.160q was to be held for %v, and is, now for %v", name, was, left)
+		p.must(keeps || left <= was && was < 54*time.Hour,
+			"%.160q was to be held for %v, and is, now for %v", name, was, left)
 	}
 	p.must(len(gone) > len(kept), "the store holds %d names of four limiters", len(gone))
 	p.used("a", renamed, 0)
-	p.passes("a", join(renamed), 1)
+	p.passes("a", renamed, 1)
 }

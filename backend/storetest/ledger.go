@@ -9,8 +9,9 @@ import (
 	"github.com/headgate-go/headgate/internal/oracle"
 )
 
-// ledger keeps an oracle for each policy of each key and tells it of every
-// charge that the store reported.
+// ledger keeps an oracle for each policy of each key, and gives it every charge
+// that the store reported. It groups charges as the contract does, by name and
+// identity, so that a limit spent through two lists is one account.
 type ledger struct {
 	mu struct {
 		sync.Mutex
@@ -26,10 +27,12 @@ type row struct {
 type account struct {
 	a       algo.Algorithm
 	oracle  *oracle.Oracle
-	changed bool // the numbers changed meanwhile: no bound is stated for that
+	changed bool // the numbers changed meanwhile: no algorithm states a bound for that
 }
 
-// note records what a decided request did.
+// note records what a decided request did. A reset starts a new account: its
+// charges may exceed the bound together with those before it. Receipts of the
+// wrong length are left to the case Receipt.
 func (l *ledger) note(r *backend.Request, d *backend.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,7 +41,7 @@ func (l *ledger) note(r *backend.Request, d *backend.Decision) {
 		switch {
 		case r.Op == backend.Reset:
 			delete(l.mu.rows, at)
-		case r.Op == backend.Take && d.Allowed && i < len(r.Receipt.At): // another case demands the instants
+		case r.Op == backend.Take && d.Allowed && i < len(r.Receipt.At):
 			l.admit(at, r.Policies[i].Algorithm, r.Receipt.At[i], r.CostOf(i))
 		}
 	}
@@ -57,7 +60,7 @@ func (l *ledger) admit(at row, a algo.Algorithm, us, units int64) {
 	acc.oracle.Add(us, units)
 }
 
-// check returns the first bound found broken.
+// check returns the first bound that it finds broken.
 func (l *ledger) check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

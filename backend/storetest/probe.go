@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -20,13 +19,17 @@ const tick = time.Microsecond // the clock's grain
 // from the next midnight, so that a day's count stays in its day.
 const epoch = 1_745_000_000_137_531
 
+// asked are the operations that every store has.
+var asked = []backend.Op{backend.Take, backend.Peek, backend.Reset}
+
 // probe is one case on one fresh subject.
 type probe struct {
 	t *testing.T
 	Subject
 	rule   string // what the case checks, in the contract's words
 	shape  shape
-	dice   *rand.Rand // seeded alike for every case: a failure comes again
+	k      int64      // the number of sub-keys per key, at least 1
+	dice   *rand.Rand // the same seed for every case: a failure can be repeated
 	now    int64
 	ledger ledger
 }
@@ -34,6 +37,7 @@ type probe struct {
 func (h Harness) probe(t *testing.T, rule string, s shape) *probe {
 	t.Helper()
 	p := &probe{t: t, Subject: h.New(t), rule: rule, shape: s, dice: rand.New(rand.NewPCG(1, 1))}
+	p.k = int64(max(1, s.shards))
 	if p.SetNow != nil {
 		p.set(epoch)
 	}
@@ -41,7 +45,8 @@ func (h Harness) probe(t *testing.T, rule string, s shape) *probe {
 	return p
 }
 
-// finish is what every case ends with, whatever it was about.
+// finish checks the bounds of every case, whatever it was about: a take that
+// passes too often is seldom what the case looks at.
 func (p *probe) finish() {
 	if err := p.ledger.check(); err != nil {
 		p.errorf("%v", err)
@@ -63,7 +68,7 @@ func (p *probe) breaks(rule, format string, args ...any) {
 	p.t.Errorf("%s\n\tthe contract: \"%s\"", fmt.Sprintf(format, args...), rule)
 }
 
-// must ends the case unless ok.
+// must ends the case unless ok. It belongs to the case's own goroutine.
 func (p *probe) must(ok bool, format string, args ...any) {
 	if !ok {
 		p.t.Helper()
@@ -92,14 +97,8 @@ func (p *probe) set(us int64) {
 
 func (p *probe) advance(d time.Duration) { p.set(p.now + d.Microseconds()) }
 
-// list returns the shape's policies with that limit.
-func (p *probe) list(l algo.Limit) []backend.Policy {
-	p.t.Helper()
-	return p.carried(p.shape.list(l)...)
-}
-
-// carried returns a list that the store says it can carry. A store need not
-// know every algorithm, but has to say so.
+// carried returns a list that the store supports. A store need not support
+// every algorithm, but must report what it does not as ErrUnsupported.
 func (p *probe) carried(list ...backend.Policy) []backend.Policy {
 	p.t.Helper()
 	err := p.Store.Check(list)
@@ -110,7 +109,13 @@ func (p *probe) carried(list ...backend.Policy) []backend.Policy {
 	return list
 }
 
-// do sends a request and notes what it did. Goroutines may call it.
+// request returns a request with one cost for all policies.
+func request(op backend.Op, key string, list []backend.Policy, n int64) backend.Request {
+	return backend.Request{Op: op, Group: backend.Group{Key: key, Policies: list, Cost: n}}
+}
+
+// do sends a request and records its charges. A take always has a receipt: it
+// names the instants that the ledger judges by. Goroutines may call it.
 func (p *probe) do(r backend.Request) (backend.Decision, error) {
 	if r.Op == backend.Take && r.Receipt == nil {
 		r.Receipt = new(backend.Receipt)
@@ -122,13 +127,24 @@ func (p *probe) do(r backend.Request) (backend.Decision, error) {
 	return d, err
 }
 
-// ask sends a request that the store has to decide.
+// grab takes n and reports whether it passed. Goroutines may call it.
+func (p *probe) grab(key string, list []backend.Policy, n int64) bool {
+	d, err := p.do(request(backend.Take, key, list, n))
+	if err != nil {
+		p.errorf("a take of %d among %d goroutines: %v", n, crowd, err)
+	}
+	return d.Allowed
+}
+
+// ask sends a request that the store has to decide. An estimate is allowed only
+// where the whole key was not read, which a peek always does.
 func (p *probe) ask(op backend.Op, g backend.Group) backend.Decision {
 	p.t.Helper()
 	d, err := p.do(backend.Request{Op: op, Group: g})
 	p.must(err == nil, "%v of %.80q: %v", op, g.Key, err)
-	again := p.Cached && op == backend.Take && d.Source == backend.FromDenyCache && d.Estimated && !d.Allowed
-	p.must((again || d.Source == backend.FromStore) && d.Err == nil, "%v: decided by %v: %v", op, d.Source, d.Err)
+	cached := p.Cached && op == backend.Take && d.Source == backend.FromDenyCache && d.Estimated && !d.Allowed
+	p.must((cached || d.Source == backend.FromStore) && d.Err == nil, "%v: decided by %v: %v", op, d.Source, d.Err)
+	p.must(op != backend.Peek || !d.Estimated, "a peek is an estimate: %+v", d)
 	return d
 }
 
@@ -163,7 +179,32 @@ func (p *probe) denied(key string, list []backend.Policy, n int64) backend.Decis
 	return d
 }
 
-// states returns what each policy says of the key.
+// fill takes all of a new key's limit, by the largest cost that each sub-key can
+// grant, and the remainder unit by unit.
+func (p *probe) fill(key string, list []backend.Policy) {
+	p.t.Helper()
+	limit := list[0].Algorithm.Max()
+	for i := range list {
+		limit = min(limit, list[i].Algorithm.Max())
+	}
+	for range p.k {
+		p.passes(key, list, limit/p.k)
+	}
+	for range limit % p.k {
+		p.passes(key, list, 1)
+	}
+}
+
+// fails requires that every operation fails with an error.
+func (p *probe) fails(ctx context.Context, key string, list []backend.Policy, want error) {
+	p.t.Helper()
+	for _, op := range asked {
+		_, err := p.send(ctx, request(op, key, list, 1))
+		p.must(errors.Is(err, want), "a %v of %q gave %v, want %v", op, key, err, want)
+	}
+}
+
+// states returns every policy's state for the key.
 func (p *probe) states(key string, list []backend.Policy) []backend.State {
 	p.t.Helper()
 	each := make([]backend.State, len(list))
@@ -179,6 +220,14 @@ func (p *probe) used(key string, list []backend.Policy, n int64) {
 	}
 }
 
+// asNew requires that the key's states are those of a key that nobody used.
+func (p *probe) asNew(key string, list []backend.Policy) {
+	p.t.Helper()
+	for _, s := range p.states(key, list) {
+		p.must(s.Used == 0 && s.Remaining == s.Limit && s.RetryAfter == 0 && s.ResetAfter == 0, "not as new: %+v", s)
+	}
+}
+
 // unchanged requires that a key's states are what they were.
 func (p *probe) unchanged(key string, list []backend.Policy, before []backend.State) {
 	p.t.Helper()
@@ -186,17 +235,24 @@ func (p *probe) unchanged(key string, list []backend.Policy, before []backend.St
 	p.must(slices.EqualFunc(before, after, p.same), "the states of %.80q were\n\t%+v\nand are\n\t%+v", key, before, after)
 }
 
-// same reports whether two states are equal. On the real clock durations
-// pass meanwhile, a minute at most.
-func (p *probe) same(a, b backend.State) bool {
-	near := func(x, y time.Duration) bool {
-		return x == y || p.SetNow == nil && (x-y).Abs() < time.Minute && (x == 0) == (y == 0)
+// slack is the most time that can go by between two calls of a case. It is
+// generous, since the real clock runs on while a busy machine does not; what
+// it could hide is checked exactly where the clock can be set.
+func (p *probe) slack() time.Duration {
+	if p.SetNow != nil {
+		return 0
 	}
+	return time.Minute
+}
+
+// same reports whether two states are equal but for the time that went by.
+func (p *probe) same(a, b backend.State) bool {
+	near := func(x, y time.Duration) bool { return (x-y).Abs() <= p.slack() && (x == 0) == (y == 0) }
 	return a.Policy == b.Policy && a.Limit == b.Limit && a.Used == b.Used && a.Remaining == b.Remaining &&
 		near(a.RetryAfter, b.RetryAfter) && near(a.ResetAfter, b.ResetAfter)
 }
 
-// stored returns what the store holds, nothing where the harness can't say.
+// stored returns what the store holds, nothing where the harness can't tell.
 func (p *probe) stored() map[string]time.Duration {
 	if p.Expiries == nil {
 		return nil
@@ -204,21 +260,23 @@ func (p *probe) stored() map[string]time.Duration {
 	return maps.Clone(p.Expiries())
 }
 
-// storesNoMore requires that nothing new was stored since.
+// storedLess requires that nothing was stored since, nor is held any longer. A
+// longer expiry is a write too: a denied client could keep a key forever.
+func (p *probe) storedLess(before map[string]time.Duration) {
+	p.t.Helper()
+	p.storesNoMore(before)
+	for name, left := range p.stored() {
+		was := before[name]
+		p.must(left <= was, "%.160q was to be held for %v, now for %v", name, was, left)
+	}
+}
+
+// storesNoMore requires that nothing new was stored since. It serves where a
+// take that passed may prolong what was stored before.
 func (p *probe) storesNoMore(before map[string]time.Duration) {
 	p.t.Helper()
 	for name := range p.stored() {
 		_, ok := before[name]
 		p.must(ok, "%.160q was stored", name)
-	}
-}
-
-// storedLess requires that nothing was stored since, nor is held any longer.
-func (p *probe) storedLess(before map[string]time.Duration) {
-	p.t.Helper()
-	for name, left := range p.stored() {
-		was, ok := before[name]
-		p.must(ok, "%.160q was stored", name)
-		p.must(left <= was, "%.160q was to be held for %v, now for %v", name, was, left)
 	}
 }

@@ -146,8 +146,8 @@ func onVirtualTime() (*reference, Subject) {
 	var now atomic.Int64
 	s := newReference(now.Load)
 	return s, Subject{
-		Store:     s,
-		Apart:     true,
+		Store: s,
+
 		SetNow:    now.Store,
 		Expiries:  s.expiries,
 		Corrupt:   s.corrupt,

@@ -190,7 +190,7 @@ var wrongSpreads = []wrong{
 	{"counts each list apart", "Name", spreading(func(w *spreader) {
 		w.name = func(r *backend.Request, i int) string { return fmt.Sprint(r.Policies[0].Name, len(r.Policies), i) }
 	})},
-	{"leaves Each as it was", "Each", spreadingAsked(func(_ *context.Context, r *backend.Request) { r.Each = nil })},
+	{"leaves Each as it was", "Counted", spreadingAsked(func(_ *context.Context, r *backend.Request) { r.Each = nil })},
 	{"reads braces in keys", "Keys", spreadingAsked(func(_ *context.Context, r *backend.Request) { r.Key = within(r.Key) })},
 	{"denies what no share could grant", "Share", spreading(func(w *spreader) {
 		w.most = func(p *backend.Policy) int64 { return p.Algorithm.Max() }

@@ -39,7 +39,6 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	return storetest.Subject{
 		Store:  denial.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store.Shared(), d),
 		Cached: d > 0,
-		Apart:  true,
 		SetNow: now.Store,
 		Expiries: func() map[string]time.Duration {
 			m := map[string]time.Duration{}

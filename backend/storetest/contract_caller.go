@@ -6,20 +6,20 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
-// What is the caller's. Every case looks after these, whatever it is about:
-// what else it found might be no more than what follows from them.
+// These three are checked in every case, not only in their own. They are
+// reported as themselves: a store that breaks one fails other sentences too,
+// and those failures would point at the wrong place.
 const (
 	errorsAreZero   = "An error leaves the decision zero."
 	requestsAreLeft = "Nothing is written to a request, but to what its Each, Receipt and StoreTime name."
 	nothingIsKept   = "Neither the request nor the decision is kept when Do has returned, also where ctx ended first."
 )
 
-// send sends a request as a caller does who uses it, and the decision, for
-// something else at once.
+// send sends a request as a caller does that keeps both in a pool: it compares
+// the request with a copy, and then overwrites it and the decision.
 func (p *probe) send(ctx context.Context, r backend.Request) (backend.Decision, error) {
 	p.t.Helper()
 	own, before, d := r, r, new(backend.Decision)
@@ -36,35 +36,32 @@ func (p *probe) send(ctx context.Context, r backend.Request) (backend.Decision, 
 	return answer, err
 }
 
-// another is what a request is used for next, spent what a decision is.
-func another(list []backend.Policy) backend.Request {
-	return backend.Request{Op: backend.Take, Group: backend.Group{Key: "another", Policies: list, Cost: 1}}
-}
+// another is what a request is used for next, spent what a decision is. Both are
+// valid, so that a store that reads them late counts and does not fail.
+func another(list []backend.Policy) backend.Request { return request(backend.Take, "another", list, 1) }
 
 var spent = backend.Decision{Allowed: true, State: backend.State{Policy: "spent", Used: math.MaxInt64}}
 
-// failsZero meets every error that it can make: send looks at what stands
-// beside it.
+// failsZero causes every error that it can, and send looks at the decision.
 func failsZero(p *probe) {
-	list := p.list(algo.PerDay(10))
+	list := p.list(p.day(10))
 	p.passes("a", list, 4)
-	gone, leave := context.WithCancel(context.Background())
-	leave()
-	for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Reset, 0} {
-		r := backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: list, Cost: 11}}
-		_, _ = p.send(context.Background(), r)
-		_, _ = p.send(gone, r)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, op := range append([]backend.Op{0}, asked...) {
+		_, _ = p.send(context.Background(), request(op, "a", list, 11))
+		_, _ = p.send(gone, request(op, "a", list, 11))
 	}
 	if p.Corrupt != nil {
 		p.passes("bad", list, 4)
 		p.Corrupt("bad", list)
 		p.garbage("bad", list)
 	}
-	for _, fault := range []func(){p.Refuse, p.LoseReply} { // of a's node, where there are several
+	for _, fault := range []func(){p.Refuse, p.LoseReply} {
 		if fault != nil {
 			fault()
-			_, _ = p.do(backend.Request{Op: backend.Take, Group: backend.Group{Key: "a", Policies: list, Cost: 1}})
-			p.peek("a", list, 1) // or it would be a row of failures
+			_, _ = p.do(request(backend.Take, "a", list, 1))
+			p.peek("a", list, 1) // a success between the faults, or a circuit would open
 		}
 	}
 	p.must(p.Store.Close() == nil, "the store does not close")
@@ -72,9 +69,11 @@ func failsZero(p *probe) {
 	p.must(err != nil, "a closed store decides")
 }
 
-// leavesRequests asks in every way that there is: send looks at the request.
+// leavesRequests sends every combination of operation, costs, states and
+// receipt, twice a denied one. A store that normalizes a request in place, for
+// example by filling Costs, changes what the caller sends next.
 func leavesRequests(p *probe) {
-	list := p.list(algo.PerDay(10))
+	list := p.list(p.day(10))
 	costs := make([]int64, len(list))
 	for i := range costs {
 		costs[i] = int64(3 + i%2)
@@ -87,16 +86,17 @@ func leavesRequests(p *probe) {
 		g.Costs, g.Each = costs, nil
 		p.ask(op, g)
 		g.Receipt = new(backend.Receipt)
-		_, _ = p.do(backend.Request{Op: op, Group: g})
+		p.ask(op, g)
 	}
 }
 
-// keepsNothing has callers who stay, who leave meanwhile, and who have left,
-// and looks whether the store still reads or writes what was theirs.
+// keepsNothing calls with contexts that last, that end meanwhile, and that have
+// ended. A store that answers on another goroutine still holds the request of a
+// caller that left: it then charges 50 units, charges the key "another", or
+// writes a decision that belongs to somebody else.
 func keepsNothing(p *probe) {
 	const calls = 60
-	list := p.list(algo.PerDay(100 * max(1, p.k())))
-	passed := int64(0)
+	list, passed := p.list(p.day(100)), int64(0)
 	var decisions [calls]backend.Decision
 	for i := range decisions {
 		ctx, leave := context.WithCancel(context.Background())

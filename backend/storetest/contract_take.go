@@ -1,26 +1,29 @@
 package storetest
 
 import (
-	"time"
+	"fmt"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
+// fits spends a limit in several costs and at once, and looks for the edge: the
+// last unit must pass and none after it.
 func fits(p *probe) {
-	list := p.list(algo.PerDay(10))
+	list, used := p.list(p.day(10)), int64(0)
 	for _, n := range []int64{1, 2, 6, 1} {
-		before := p.states("a", list)[0].Used
 		d := p.passes("a", list, n)
 		p.must(d.Granted == n, "a take of %d that passed granted %d", n, d.Granted)
-		p.used("a", list, before+n)
+		used += n
+		p.used("a", list, used)
 	}
-	p.passes("at once", list, 10)
+	p.denied("a", list, 1)
+	p.fill("at once", list)
 	p.used("at once", list, 10)
 	fitsCosts(p, list)
 }
 
-// fitsCosts takes another cost of each policy.
+// fitsCosts takes another cost of each policy: a store that reads Cost where
+// Costs is set, or the first of Costs for all, charges the wrong units.
 func fitsCosts(p *probe, list []backend.Policy) {
 	costs := make([]int64, len(list))
 	for i := range costs {
@@ -35,52 +38,53 @@ func fitsCosts(p *probe, list []backend.Policy) {
 	}
 }
 
-// costsNothing takes of one policy and asks another, first and last in the list.
+// costsNothing lists the policy that pays nothing last and first: the binding
+// policy is found in another order then, and a loop that ends at the first cost
+// of 0 forgets the policies behind it.
 func costsNothing(p *probe) {
 	for i := range p.shape.kinds {
-		paid, free := policy("paid", p.shape.kind(i)(algo.PerDay(20))), policy("free", p.shape.kind(i+1)(algo.PerDay(10)))
-		low := policy("free", p.shape.kind(i+1)(algo.PerDay(5)))
-		asksFree(p, "last", p.carried(paid, free), p.carried(paid, low), 1)
-		asksFree(p, "first", p.carried(free, paid), p.carried(low, paid), 0)
-		p.reset("last", []backend.Policy{paid, free})
-		p.reset("first", []backend.Policy{paid, free})
+		paid, free := p.policy("paid", i, p.day(20)), p.policy("free", i+1, p.day(10))
+		low := p.policy("free", i+1, p.day(5))
+		asksFree(p, fmt.Sprint("last", i), p.carried(paid, free), p.carried(paid, low), 1)
+		asksFree(p, fmt.Sprint("first", i), p.carried(free, paid), p.carried(low, paid), 0)
 	}
 }
 
-// asksFree takes 3 units of a list's paid policy, and none of the free one, which
-// is free's in the list: new, then spent, then, in the list low, of a lower limit.
+// asksFree takes 3 units of a list's paid policy and none of the free one. The
+// free policy is new, then spent, which does not deny yet, then over the lower
+// limit of the list low, which does.
 func asksFree(p *probe, key string, list, low []backend.Policy, free int) {
 	costs := []int64{3, 3}
 	costs[free] = 0
-	paid := list[1-free : 2-free]
+	g := backend.Group{Key: key, Policies: list, Costs: costs}
+	paid, unpaid := list[1-free:2-free], list[free:free+1]
 	p.passes(key, paid, 1)
 	stored := p.stored()
 	for range 2 {
-		d := p.ask(backend.Take, backend.Group{Key: key, Policies: list, Costs: costs})
+		d := p.ask(backend.Take, g)
 		p.must(d.Allowed, "a take of %d was denied by %+v", costs, d.State)
 	}
-	states := p.states(key, list)
-	p.must(states[1-free].Used == 7 && states[free].Used == 0 && states[free].ResetAfter == 0, "two takes of %d after one unit used %+v", costs, states)
+	p.used(key, paid, 7)
+	p.asNew(key, unpaid)
 	p.storesNoMore(stored)
-	p.passes(key, list[free:free+1], 10)
-	p.must(p.ask(backend.Take, backend.Group{Key: key, Policies: list, Costs: costs}).Allowed, "a cost of 0 was denied at the limit")
-	d := p.ask(backend.Take, backend.Group{Key: key, Policies: low, Costs: costs})
+	p.passes(key, unpaid, 10)
+	p.must(p.ask(backend.Take, g).Allowed, "a cost of 0 was denied at the limit")
+	g.Policies = low
+	d := p.ask(backend.Take, g)
 	p.must(!d.Allowed && d.Policy == "free" && d.RetryAfter > 0, "10 used of 5, and a cost of 0 gave %+v", d)
-	p.used(key, paid, 10)
-	p.used(key, list[free:free+1], 10)
+	p.used(key, list, 10)
 }
 
+// deniesAll puts the policy without room first and last. First, a store that
+// charges as it goes would stop in time; last, it has charged the others.
 func deniesAll(p *probe) {
+	list := p.list(p.day(10))
 	for i := range p.shape.kinds {
-		one := policy("one", p.shape.kind(i)(algo.PerDay(1)))
-		list := p.list(algo.PerDay(10))
-		deniesOf(p, "first", p.carried(join([]backend.Policy{one}, list)...))
-		deniesOf(p, "last", p.carried(join(list, []backend.Policy{one})...))
-		p.reset("first", append(list, one))
-		p.reset("last", append(list, one))
+		one := p.carried(p.policy("one", i, p.day(1)))
+		deniesOf(p, fmt.Sprint("first", i), p.carried(join(one, list)...))
+		deniesOf(p, fmt.Sprint("last", i), p.carried(join(list, one)...))
 	}
 	deniesCosts(p)
-	deniesPastLimit(p)
 }
 
 // deniesOf spends a list whose policy "one" has room for one unit.
@@ -95,9 +99,10 @@ func deniesOf(p *probe, key string, list []backend.Policy) {
 	p.unchanged(key, list, before)
 }
 
-// deniesCosts asks for what every policy but the last has room for.
+// deniesCosts asks for what every policy but the last has room for, at equal
+// limits: only the costs differ.
 func deniesCosts(p *probe) {
-	list := p.carried(policy("wide", p.shape.kind(0)(algo.PerDay(10))), policy("narrow", p.shape.kind(1)(algo.PerDay(10))))
+	list := p.carried(p.policy("wide", 0, p.day(10)), p.policy("narrow", 1, p.day(10)))
 	g := backend.Group{Key: "costs", Policies: list, Costs: []int64{1, 6}}
 	p.must(p.ask(backend.Take, g).Allowed, "a take of 1 and 6 of 10 was denied")
 	before := p.states("costs", list)
@@ -105,18 +110,10 @@ func deniesCosts(p *probe) {
 	p.unchanged("costs", list, before)
 }
 
-// deniesPastLimit looks for the edge unit by unit.
-func deniesPastLimit(p *probe) {
-	list := p.list(algo.PerDay(7))
-	for range 7 {
-		p.passes("edge", list, 1)
-	}
-	p.denied("edge", list, 1)
-	p.used("edge", list, 7)
-}
-
+// deniedStores repeats a denial that room is left under: a store that counts
+// denials, or that renews the expiry, would deny the last take too.
 func deniedStores(p *probe) {
-	list := p.list(algo.PerDay(10))
+	list := p.list(p.day(10))
 	p.passes("a", list, 8)
 	before, stored := p.states("a", list), p.stored()
 	first := p.denied("a", list, 3)
@@ -133,31 +130,32 @@ func deniedStores(p *probe) {
 // deniedSibling is denied by one policy: the others were never charged, so
 // nothing of them may be stored.
 func deniedSibling(p *probe) {
-	full := p.carried(policy("full", p.shape.kind(0)(algo.PerDay(1))))
+	full, fresh := p.carried(p.policy("full", 0, p.day(1))), p.list(p.day(10))
 	p.passes("b", full, 1)
-	fresh := p.list(algo.PerDay(10))
 	stored := p.stored()
 	p.denied("b", join(fresh, full), 1)
 	p.denied("b", join(full, fresh), 1)
 	p.storedLess(stored)
-	for _, s := range p.states("b", fresh) {
-		p.must(s.Used == 0 && s.ResetAfter == 0, "a policy that was never charged says %+v", s)
-	}
+	p.asNew("b", fresh)
 }
 
+// peeks asks at a new key, in mid-limit on both sides of what remains, and at a
+// spent key: a peek of nothing passes there, since it exceeds nothing.
 func peeks(p *probe) {
-	list := p.list(algo.PerDay(10))
+	list := p.list(p.day(10))
 	stored := p.stored()
 	p.must(p.peek("nobody", list, 10).Allowed, "a peek of all at a new key was denied")
 	p.storedLess(stored)
-	for i, n := range []int64{1, 3, 4, 6, 7, 10} {
-		peeksBeside(p, string(rune('a'+i)), list, n)
+	for _, n := range []int64{1, 3, 4, 6, 7, 10} {
+		peeksBeside(p, fmt.Sprint("cost ", n), list, n)
 	}
-	p.passes("full", list, 10)
+	p.fill("full", list)
 	p.must(p.peek("full", list, 0).Allowed, "a peek of nothing at a spent key was denied")
+	p.must(!p.peek("full", list, 1).Allowed, "a peek of a unit at a spent key passed")
 }
 
-// peeksBeside peeks and takes n where 4 of 10 units are used.
+// peeksBeside peeks and takes n of a key of which 4 units are used. Each cost
+// has its own key, so that the take does not decide the next peek.
 func peeksBeside(p *probe, key string, list []backend.Policy, n int64) {
 	p.passes(key, list, 4)
 	before, stored := p.states(key, list), p.stored()
@@ -166,14 +164,7 @@ func peeksBeside(p *probe, key string, list []backend.Policy, n int64) {
 	p.storedLess(stored)
 	did := p.take(key, list, n)
 	p.must(said.Allowed == did.Allowed, "a peek of %d said %v, the take %v", n, said.Allowed, did.Allowed)
-	p.must(said.Used == 4 && said.Remaining == 6, "a peek of %d at 4 of 10 met %+v", n, said.State)
-	p.must((said.RetryAfter-did.RetryAfter).Abs() <= p.passed(), "a peek of %d said to retry after %v, the take %v", n, said.RetryAfter, did.RetryAfter)
-}
-
-// passed is the most time that can go by between two calls of a case.
-func (p *probe) passed() time.Duration {
-	if p.SetNow != nil {
-		return 0
-	}
-	return time.Minute
+	p.must(said.Used == 4 && said.Remaining == 10*p.k-4, "a peek of %d at 4 of %d said %+v", n, 10*p.k, said.State)
+	p.must((said.RetryAfter-did.RetryAfter).Abs() <= p.slack(),
+		"a peek of %d said to retry after %v, the take %v", n, said.RetryAfter, did.RetryAfter)
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // oddRates are rates that no number of microseconds divides, and rates of
-// several units a microsecond, with about two seconds' burst.
+// several units per microsecond, with about two seconds' burst. The last is a
+// unit every 2.6 ms over a period so long that products need more than 53 bits.
 var oddRates = []struct {
 	rate  algo.Limit
 	burst int64
@@ -23,9 +24,10 @@ var oddRates = []struct {
 }
 
 // OddRates saturates a TokenBucket at rates that are hard to meet, for a
-// virtual minute in large costs and a shorter while in single units, with at
-// most that many calls a rate, 200 or more. What passes must not be more
-// than burst + rate*t, nor less than 99.9 % of it.
+// virtual minute in large costs and a shorter while in single units. It makes
+// at most calls calls per rate, and at least 200. What passes must not be more
+// than burst + rate*t, nor less than 99.9 % of it. It needs SetNow. A store
+// without TokenBucket skips it.
 func OddRates(t *testing.T, h Harness, calls int) {
 	const rule = "rates are exact: never more than burst + rate*t, and at least 99.9 % of it"
 	for _, r := range oddRates {
@@ -37,10 +39,12 @@ func OddRates(t *testing.T, h Harness, calls int) {
 	})
 }
 
+// saturates takes in both ways: rounding per call shows in single units, and
+// rounding that grows with the time between calls in large costs.
 func saturates(p *probe, a algo.Algorithm, calls int) {
 	p.needsClock()
 	list := p.carried(policy("rate", a))
-	p.inBulk(list, calls/4) // two calls a step
+	p.inBulk(list, calls/4) // two calls per step
 	p.oneByOne(list, calls/2-1)
 }
 
@@ -55,13 +59,13 @@ func (p *probe) inBulk(list []backend.Policy, steps int) {
 			passed += n
 		}
 	}
-	leaked := leaks(a, p.now-start)
-	p.must(passed <= a.Max()+leaked && passed >= (a.Max()+leaked)/1000*999, "%v passed %d in a minute, want %d", a, passed, a.Max()+leaked)
+	want := a.Max() + leaks(a, p.now-start)
+	p.must(passed <= want && passed >= want/1000*999, "%v passed %d in a minute, want %d", a, passed, want)
 }
 
-// oneByOne takes single units as soon as there is one. The burst went
-// before, so that it can't hide what the rate owes; the unit that is under
-// way when the calls end is not owed yet.
+// oneByOne takes single units as soon as there is one. The burst goes first,
+// so that it can't hide a rate that is too slow. The margin adds the unit that
+// has not leaked yet when the calls end, and what leaks in the last microsecond.
 func (p *probe) oneByOne(list []backend.Policy, calls int) {
 	start, passed, a := p.now, int64(0), &list[0].Algorithm
 	p.passes("single", list, a.Max())
@@ -77,11 +81,14 @@ func (p *probe) oneByOne(list []backend.Policy, calls int) {
 		a, passed, time.Duration(p.now-start)*tick, leaked)
 }
 
-// leaks returns how many whole units leak in a time, of hours at most.
+// leaks returns how many whole units leak in a time, of hours at most: the
+// product would overflow beyond.
 func leaks(a *algo.Algorithm, us int64) int64 {
 	return us * a.Limit().Events / a.Limit().Period.Microseconds()
 }
 
+// raisedAtNoon raises a limit. A store that keeps a bucket as the instant at
+// which it is empty would scale what is used by the new rate.
 func raisedAtNoon(p *probe) {
 	was, is := p.list(algo.PerDay(100_000)), p.list(algo.PerDay(110_000))
 	for _, n := range []int64{40_000, 7, 19_993} {
@@ -90,8 +97,9 @@ func raisedAtNoon(p *probe) {
 	}
 	p.passes("a", was, 1)
 	before, after := p.states("a", was), p.states("a", is)
-	for i := range before {
-		p.must(before[i].Used > 59_000 && after[i].Used == before[i].Used, "used was\n\t%+v\nand is\n\t%+v", before[i], after[i])
-		p.must(after[i].Remaining == before[i].Remaining+10_000, "remaining was\n\t%+v\nand is\n\t%+v", before[i], after[i])
+	for i, b := range before {
+		a := after[i]
+		p.must(b.Used > 59_000 && a.Used == b.Used, "used was\n\t%+v\nand is\n\t%+v", b, a)
+		p.must(a.Remaining == b.Remaining+10_000, "remaining was\n\t%+v\nand is\n\t%+v", b, a)
 	}
 }

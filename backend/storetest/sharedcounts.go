@@ -7,24 +7,27 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// SharedCounts has limiters that list a policy together with others, one of
-// which comes in mid-window: the policy's limit holds over all of them.
+// SharedCounts has limiters that list one policy together with others. One of
+// them starts in mid-window, as in a rolling deploy. The policy's limit must
+// hold over all of them. It needs no hook.
 func SharedCounts(t *testing.T, h Harness) {
 	const rule = "two limiters that list a policy for the same key share its count, whatever else they list"
 	h.each(t, rule, shares)
 }
 
+// shares alternates the lists call by call. A store that keeps one value per
+// list, or that writes a key anew when the list grows, grants the quota twice.
 func shares(p *probe) {
 	const limit = 50
-	quota := p.carried(policy("quota", p.shape.kind(0)(algo.PerDay(limit))))
-	search := policy("search", p.shape.kind(1)(algo.PerDay(20)))
-	added := policy("added", p.shape.kind(2)(algo.PerDay(15)))
-	lists := [][]backend.Policy{quota, p.carried(join(quota, []backend.Policy{search})...)}
+	quota := p.carried(p.policy("quota", 0, algo.PerDay(limit)))
+	search := p.carried(p.policy("search", 1, algo.PerDay(20)))
+	added := p.carried(p.policy("added", 2, algo.PerDay(15)))
+	lists := [][]backend.Policy{quota, p.carried(join(quota, search)...)}
 	var passed, searched, more int64
 	for i := range 3 * limit {
-		if i == limit/2 { // a rolling deploy: the new list joins the old ones
+		if i == limit/2 {
 			before := p.states("a", lists[1])
-			lists = append(lists, p.carried(join([]backend.Policy{added}, quota, []backend.Policy{search})...))
+			lists = append(lists, p.carried(join(added, quota, search)...))
 			p.unchanged("a", lists[1], before)
 		}
 		list := lists[i%len(lists)]
@@ -37,6 +40,6 @@ func shares(p *probe) {
 	}
 	p.must(passed == limit, "of a quota of %d three lists passed %d", limit, passed)
 	p.must(searched == 20 && more > 0, "of 20 searches %d passed, %d of them on the added list", searched, more)
-	p.used("a", p.carried(search), searched)
-	p.used("a", p.carried(added), more)
+	p.used("a", search, searched)
+	p.used("a", added, more)
 }
