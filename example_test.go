@@ -162,7 +162,7 @@ type metrics struct {
 
 func (m *metrics) observe(e headgate.Event) {
 	switch {
-	case e.Type == headgate.EventDecision && e.Err == nil:
+	case e.Type == headgate.EventDecision && e.Op == headgate.OpTake && e.Err == nil: // no peek, no reset
 		m.decisions[e.Decision.Source].Add(1)
 	case e.Type == headgate.EventCircuit && e.Circuit.To == "open":
 		m.opened.Add(1)
@@ -223,6 +223,8 @@ func Example_observer() {
 	for range 3 {
 		_, _ = limiter.Allow(ctx, "user:42")
 	}
+	_, _ = limiter.Peek(ctx, headgate.Call{Key: "user:42"})
+	_ = limiter.Reset(ctx, "user:42")
 	fmt.Println(seen.decisions[headgate.FromStore].Load(), "by the store")
 	// Output: 3 by the store
 }
@@ -238,7 +240,7 @@ func ExampleLimiter_Do() {
 		log.Fatal(err)
 	}
 
-	each := make([]headgate.State, 2)
+	each := make([]headgate.State, 2) // one per policy; Do fills it
 	for range 2 {
 		d, err := limiter.Do(ctx, headgate.Call{
 			Key:   headgate.Key("user", "42"),

@@ -6,7 +6,7 @@
 //	headgate reset -policies limits.yaml user:42
 //	headgate reset user:42         # all that is stored of the key
 //	headgate keys user:            # stored keys of callers' keys that begin so
-//	headgate top -policies limits.yaml
+//	headgate top -policies limits.yaml             # until interrupted; -every 0 prints once
 //	headgate ping
 //
 // The server is that of -redis, or of the variable HEADGATE_REDIS, which keeps
@@ -50,7 +50,7 @@ var commands = map[string]command{
 	"peek":  {"KEY", "what each policy counts of the key; without -policies what is stored of it", 1, peek},
 	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1, reset},
 	"keys":  {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, keys},
-	"top":   {"", "the fullest keys of a sample that grows", 0, top},
+	"top":   {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", 0, top},
 	"ping":  {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, ping},
 }
 

@@ -165,7 +165,7 @@ func (p *looked) fullest() full {
 }
 
 func (t *topped) text(w *tabwriter.Writer) {
-	fmt.Fprintf(w, "%s  %d keys in Redis read, %d of them of a key that only its hash is stored of\n",
+	fmt.Fprintf(w, "%s  keys read: %d, of which stored as a hash only: %d\n",
 		t.Time.Format(time.TimeOnly), t.Read, t.Hashed)
 	row(w, "FULL", "KEY", "POLICY", "USED", "LIMIT", "RESET AFTER")
 	for _, f := range t.Fullest {
