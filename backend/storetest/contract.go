@@ -58,7 +58,11 @@ var contract = []sentence{
 // ResetAfter need SetNow. Where Expiries is nil the other cases still compare
 // counts, but can't see an entry that a denial or a peek leaves behind.
 func Contract(t *testing.T, h Harness) {
-	for _, c := range contract {
+	h.cases(t, contract)
+}
+
+func (h Harness) cases(t *testing.T, cases []sentence) {
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { h.each(t, c.sentence, c.run) })
 	}
 }

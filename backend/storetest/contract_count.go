@@ -89,6 +89,19 @@ func limits(p *probe) {
 	p.used("a", ten, 20)
 	p.denied("a", ten, 1)
 	p.denied("a", twenty, 1)
+	// In mid-day a bucket has leaked a part of a unit. A store that keeps it as
+	// the instant at which it is empty would scale what is used by the new rate.
+	was, is := p.list(algo.PerDay(100_000)), p.list(algo.PerDay(110_000))
+	for _, n := range []int64{40_000, 7, 19_993, 1} {
+		p.pause()
+		p.passes("noon", was, n)
+	}
+	before := p.states("noon", was)
+	for i, s := range p.states("noon", is) {
+		b := before[i]
+		p.must(b.Used > 59_000 && s.Used == b.Used && s.Remaining == b.Remaining+10_000,
+			"raised by 10,000\n\t%+v\nis\n\t%+v", b, s)
+	}
 }
 
 // trickyKeys are keys that a store could take for one another, or for
@@ -120,8 +133,12 @@ func keys(p *probe) {
 	for i, key := range all {
 		p.passes(key, list, int64(i+1))
 	}
-	if p.k == 1 {
-		subKeys(p, "a", list)
+	for i, sub := range []string{"1", "2", "10"} { // no key reaches a sub-key's count
+		if p.k == 1 {
+			g := backend.Group{Key: "a", Sub: sub, Policies: list, Cost: int64(i + 1)}
+			d := p.ask(backend.Take, g)
+			p.must(d.Used == g.Cost, "the sub-key %q counts %d units, want %d", sub, d.Used, g.Cost)
+		}
 	}
 	for i, key := range all {
 		p.used(key, list, int64(i+1))
@@ -132,14 +149,6 @@ func keys(p *probe) {
 		if len(key) <= backend.MaxKey { // else nobody can ask for it
 			p.used(key, list, 0)
 		}
-	}
-}
-
-// subKeys charges sub-keys of a key: those are not keys that a caller can name.
-func subKeys(p *probe, key string, list []backend.Policy) {
-	for i, sub := range []string{"1", "2", "10"} {
-		d := p.ask(backend.Take, backend.Group{Key: key, Sub: sub, Policies: list, Cost: int64(i + 1)})
-		p.must(d.Used == int64(i+1), "the sub-key %q of %q counts %d units, want %d", sub, key, d.Used, i+1)
 	}
 }
 

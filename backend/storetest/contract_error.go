@@ -101,7 +101,8 @@ func (p *probe) invalid(err error, what, value string) {
 // the request.
 func capable(p *probe) {
 	c, list := p.Store.Capabilities(), p.list(p.day(10))
-	p.must(c.Ops.Has(backend.Take) && c.Ops.Has(backend.Peek) && c.Keys >= 1, "capabilities %+v lack Take, Peek or a key", c)
+	p.must(c.Ops.Has(backend.Take) && c.Ops.Has(backend.Peek) && c.Keys >= 1,
+		"capabilities %+v lack Take, Peek or a key", c)
 	p.passes("a", list, 3)
 	before, stored := p.states("a", list), p.stored()
 	for op := range backend.Op(32) {

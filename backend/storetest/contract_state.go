@@ -206,7 +206,8 @@ func (p *probe) exact(key string, list []backend.Policy, n int64) int64 {
 	if d.Allowed && p.k > 1 { // the take tried fewer sub-keys
 		return n
 	}
-	p.must(!d.Allowed && d.RetryAfter > 0 && d.RetryAfter%tick == 0, "a denial of %d says to retry after %v", n, d.RetryAfter)
+	p.must(!d.Allowed && d.RetryAfter > 0 && d.RetryAfter%tick == 0,
+		"a denial of %d says to retry after %v", n, d.RetryAfter)
 	p.advance(d.RetryAfter - tick)
 	early := p.peek(key, list, n)
 	i := slices.IndexFunc(list, func(l backend.Policy) bool { return l.Name == d.Policy })
@@ -261,7 +262,8 @@ func (p *probe) fades(key string, list []backend.Policy) {
 			p.set(at)
 		}
 		late := p.states(key, one)[0]
-		p.must(late.Used == 0 && late.ResetAfter == 0, "%v: as new after %v, and then %+v", &one[0].Algorithm, s.ResetAfter, late)
+		p.must(late.Used == 0 && late.ResetAfter == 0,
+			"%v: as new after %v, and then %+v", &one[0].Algorithm, s.ResetAfter, late)
 	}
 }
 

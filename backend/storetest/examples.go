@@ -48,16 +48,13 @@ func boundary(pass int) []step {
 // store that compares with the other operator is a microsecond late, which no
 // random test finds.
 func halfOpen(w time.Duration) []step {
-	return []step{{at: 0, takes: 1, passes: 1}, {at: w - tick, takes: 1, passes: 0, retry: tick}, {at: w, takes: 1, passes: 1}}
+	return []step{{0, 1, 1, 0}, {w - tick, 1, 0, tick}, {w, 1, 1, 0}}
 }
 
 var examples = []example{
 	{"SlidingLog", algo.SlidingLog(algo.PerMinute(5)), []step{
-		{at: 3650 * sec, takes: 1, passes: 1}, {at: 3680 * sec, takes: 1, passes: 1},
-		{at: 3695 * sec, takes: 1, passes: 1}, {at: 3710 * sec, takes: 1, passes: 1},
-		{at: 3720 * sec, takes: 1, passes: 1}, {at: 3720 * sec, takes: 1, passes: 1},
-		{at: 3720 * sec, takes: 1, passes: 0, retry: 20 * sec},
-		{at: 3740*sec - tick, takes: 1, passes: 0, retry: tick}, {at: 3740 * sec, takes: 1, passes: 1},
+		{3650 * sec, 1, 1, 0}, {3680 * sec, 1, 1, 0}, {3695 * sec, 1, 1, 0}, {3710 * sec, 1, 1, 0},
+		{3720 * sec, 3, 2, 20 * sec}, {3740*sec - tick, 1, 0, tick}, {3740 * sec, 1, 1, 0},
 	}},
 	{"FifteenCalls", algo.SlidingLog(algo.Per(10, 5*sec)), steady(15, 10, sec/10)},
 	{"Silence", algo.SlidingLog(algo.Per(5, 2*sec)), append(steady(3, 3, sec/2),
@@ -71,7 +68,8 @@ var examples = []example{
 	{"HalfOpenFixedWindow", algo.FixedWindow(algo.Per(1, 10*sec)), halfOpen(10 * sec)},
 	{"HalfOpenTokenBucket", algo.TokenBucket(algo.Per(1, 10*sec), 1), halfOpen(10 * sec)},
 	// Of buckets of five microseconds the oldest counts until its last has left.
-	{"HalfOpenBucketedWindow", algo.BucketedWindow(algo.Per(1, time.Millisecond), 200), halfOpen(time.Millisecond + 4*tick)},
+	{"HalfOpenBucketedWindow", algo.BucketedWindow(algo.Per(1, time.Millisecond), 200),
+		halfOpen(time.Millisecond + 4*tick)},
 }
 
 // Examples runs the worked examples of Headgate's documentation, whose numbers

@@ -25,8 +25,8 @@ type row struct {
 }
 
 type account struct {
-	a       algo.Algorithm
-	oracle  *oracle.Oracle
+	algo.Algorithm
+	*oracle.Oracle
 	changed bool // the numbers changed meanwhile: no algorithm states a bound for that
 }
 
@@ -36,28 +36,20 @@ type account struct {
 func (l *ledger) note(r *backend.Request, d *backend.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := range r.Policies {
-		at := row{r.Key, r.Sub, r.Policies[i].Name, r.Policies[i].Algorithm.Identity()}
-		switch {
+	for i, q := range r.Policies {
+		at := row{r.Key, r.Sub, q.Name, q.Algorithm.Identity()}
+		switch acc := l.mu.rows[at]; {
 		case r.Op == backend.Reset:
 			delete(l.mu.rows, at)
 		case r.Op == backend.Take && d.Allowed && i < len(r.Receipt.At):
-			l.admit(at, r.Policies[i].Algorithm, r.Receipt.At[i], r.CostOf(i))
+			if acc == nil {
+				acc = &account{Algorithm: q.Algorithm, Oracle: oracle.New(q.Algorithm)}
+				l.mu.rows[at] = acc
+			}
+			acc.changed = acc.changed || acc.Algorithm != q.Algorithm
+			acc.Oracle.Add(r.Receipt.At[i], r.CostOf(i))
 		}
 	}
-}
-
-func (l *ledger) admit(at row, a algo.Algorithm, us, units int64) {
-	if l.mu.rows == nil {
-		l.mu.rows = map[row]*account{}
-	}
-	acc := l.mu.rows[at]
-	if acc == nil {
-		acc = &account{a: a, oracle: oracle.New(a)}
-		l.mu.rows[at] = acc
-	}
-	acc.changed = acc.changed || acc.a != a
-	acc.oracle.Add(us, units)
 }
 
 // check returns the first bound that it finds broken.
@@ -65,10 +57,7 @@ func (l *ledger) check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for at, acc := range l.mu.rows {
-		if acc.changed {
-			continue
-		}
-		if err := acc.oracle.Check(); err != nil {
+		if err := acc.Oracle.Check(); err != nil && !acc.changed {
 			return fmt.Errorf("key %.80q, policy %s: %w", at.key, at.policy, err)
 		}
 	}

@@ -34,9 +34,6 @@ func OddRates(t *testing.T, h Harness, calls int) {
 		a := algo.TokenBucket(r.rate, r.burst)
 		t.Run(fmt.Sprint(r.rate), func(t *testing.T) { saturates(h.probe(t, rule, shape{}), a, max(calls, 200)) })
 	}
-	t.Run("RaisedAtNoon", func(t *testing.T) {
-		h.each(t, "100,000 a day raised to 110,000 in mid-day leaves what is used as it was", raisedAtNoon)
-	})
 }
 
 // saturates takes in both ways: rounding per call shows in single units, and
@@ -85,21 +82,4 @@ func (p *probe) oneByOne(list []backend.Policy, calls int) {
 // product would overflow beyond.
 func leaks(a *algo.Algorithm, us int64) int64 {
 	return us * a.Limit().Events / a.Limit().Period.Microseconds()
-}
-
-// raisedAtNoon raises a limit. A store that keeps a bucket as the instant at
-// which it is empty would scale what is used by the new rate.
-func raisedAtNoon(p *probe) {
-	was, is := p.list(algo.PerDay(100_000)), p.list(algo.PerDay(110_000))
-	for _, n := range []int64{40_000, 7, 19_993} {
-		p.passes("a", was, n)
-		p.pause()
-	}
-	p.passes("a", was, 1)
-	before, after := p.states("a", was), p.states("a", is)
-	for i, b := range before {
-		a := after[i]
-		p.must(b.Used > 59_000 && a.Used == b.Used, "used was\n\t%+v\nand is\n\t%+v", b, a)
-		p.must(a.Remaining == b.Remaining+10_000, "remaining was\n\t%+v\nand is\n\t%+v", b, a)
-	}
 }

@@ -18,14 +18,8 @@ import (
 // room, and a cost above the smallest share is refused. The hooks are those of
 // Contract.
 func Spread(t *testing.T, h Harness, k int) {
-	for _, c := range spreads {
-		t.Run(c.name, func(t *testing.T) {
-			for _, s := range shapes {
-				s.shards = k
-				t.Run(s.name, func(t *testing.T) { c.run(h.probe(t, c.sentence, s)) })
-			}
-		})
-	}
+	h.shards = k
+	h.cases(t, spreads)
 }
 
 var spreads = append(alsoSpread("Peek", "Reset", "Name", "Counted", "Keys", "Context", "Expires", "Close", "Kept"),
@@ -33,10 +27,12 @@ var spreads = append(alsoSpread("Peek", "Reset", "Name", "Counted", "Keys", "Con
 	sentence{"RetryAfter", retryAfter, "RetryAfter is the earliest of the sub-keys', exact after a peek."},
 	sentence{"ResetAfter", resetAfter, "ResetAfter is the latest of the sub-keys', exact after a peek."},
 	sentence{"Exact", spreadExact, "What a decision does not mark as Estimated is exact."},
-	sentence{"Share", refuses, "A cost above the smallest share is ErrNeverAdmissible, which names both, and no count changes."},
+	sentence{"Share", refuses,
+		"A cost above the smallest share is ErrNeverAdmissible, which names both, and no count changes."},
 	sentence{"Lost", spreadLoses, "A take is charged at most once, whatever is lost on the way."},
 	sentence{"Storm", spreadStorm, "No trailing window ever holds more than the algorithm's worst."},
-	sentence{"Crowd", oneKey, "Store keeps counts and decides on them atomically. Its methods are safe for concurrent use."},
+	sentence{"Crowd", oneKey,
+		"Store keeps counts and decides on them atomically. Its methods are safe for concurrent use."},
 )
 
 // alsoSpread returns cases of the contract that hold of spread keys word by word.

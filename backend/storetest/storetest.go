@@ -38,6 +38,8 @@ type Harness struct {
 	// case. The suite closes the store. The harness closes the rest with
 	// t.Cleanup.
 	New func(t *testing.T) Subject
+
+	shards int // the number of sub-keys per key, in Spread
 }
 
 // Subject is a store under test, and the hooks that let the suite control its
@@ -104,6 +106,7 @@ func Run(t *testing.T, h Harness) {
 // that one run leaves behind can't decide another.
 func (h Harness) each(t *testing.T, rule string, run func(*probe)) {
 	for _, s := range shapes {
+		s.shards = h.shards
 		t.Run(s.name, func(t *testing.T) { run(h.probe(t, rule, s)) })
 	}
 }

@@ -7,6 +7,7 @@ package oracle
 import (
 	"cmp"
 	"fmt"
+	"math/big"
 	"slices"
 	"sync"
 	"time"
@@ -82,35 +83,35 @@ func (o *Oracle) trailing(charges []charge, w time.Duration) error {
 	return nil
 }
 
-// bucket checks every pair of instants at once, by the queue that a bucket
-// is: the most that any window ending here holds above rate*t is what the
-// one before held, less what leaked since, never below nothing, plus this
-// charge (Lindley's recursion). Scaled by the period it is all whole.
+// bucket checks every pair of instants in one pass, as Lindley's recursion does
+// for a queue: the most that any window ending here holds above rate*t is what
+// the previous one held, less what leaked since, never below zero, plus this
+// charge. Levels are in units times microseconds of the period: they are whole
+// numbers, but pass 64 bits.
 func (o *Oracle) bucket(charges []charge) error {
-	limit, period := uint64(o.a.Limit().Events), uint64(o.a.Limit().Period.Microseconds())
-	full := product(uint64(o.a.Max()), period)
-	var level wide
+	events, period := o.a.Limit().Events, o.a.Limit().Period.Microseconds()
+	full, level := product(o.a.Max(), period), new(big.Int)
 	first, held := 0, int64(0)
 	for i, c := range charges {
 		if i > 0 {
-			level = level.less(product(limit, uint64(c.at-charges[i-1].at)))
+			level.Sub(level, product(events, c.at-charges[i-1].at))
 		}
-		if level == (wide{}) {
+		if level.Sign() <= 0 {
+			level.SetInt64(0)
 			first, held = i, 0
 		}
 		held += c.units
-		if level = level.plus(product(uint64(c.units), period)); level.above(full) {
-			return o.overflowed(charges[first].at, c.at, held)
+		if level.Add(level, product(c.units, period)).Cmp(full) > 0 {
+			from := charges[first].at
+			leaked := product(events, c.at-from)
+			bound := o.a.Max() + leaked.Div(leaked, big.NewInt(period)).Int64()
+			return &BrokenError{Algorithm: o.a.String(), From: from, To: c.at, Held: held, Bound: bound}
 		}
 	}
 	return nil
 }
 
-func (o *Oracle) overflowed(from, to, held int64) error {
-	l := o.a.Limit()
-	leaked := product(uint64(l.Events), uint64(to-from)).over(uint64(l.Period.Microseconds()))
-	return &BrokenError{Algorithm: o.a.String(), From: from, To: to, Held: held, Bound: o.a.Max() + leaked}
-}
+func product(x, y int64) *big.Int { return new(big.Int).Mul(big.NewInt(x), big.NewInt(y)) }
 
 // BrokenError is a window that held more than its algorithm allows.
 type BrokenError struct {

@@ -11,8 +11,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Model is the Go rendering as plainly as it can be run: a map, nothing that
-// expires, one lock. It says what a store ought to answer.
+// Model is the Go rendering of the algorithms as plainly as it can be run: a map,
+// nothing that expires, one lock. Its answer is what a store ought to answer.
+// It is safe for concurrent use.
 type Model struct {
 	mu struct {
 		sync.Mutex
@@ -22,7 +23,8 @@ type Model struct {
 	now func() int64
 }
 
-// state names the words that one policy keeps of one key.
+// state names the words that one policy keeps of one key, by all that the
+// contract counts apart.
 type state struct {
 	key, sub, policy string
 	identity         algo.Identity
@@ -41,7 +43,8 @@ func (m *Model) Check(policies []backend.Policy) error { return backend.CheckPol
 // Capabilities returns what the model can do.
 func (m *Model) Capabilities() backend.Capabilities { return backend.Basic }
 
-// Close ends the model.
+// Close makes every later request ErrClosed, so that the model passes for a store
+// in tests of the layers over it.
 func (m *Model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +52,8 @@ func (m *Model) Close() error {
 	return nil
 }
 
-// Do decides one request.
+// Do decides one request. It looks at all policies before it charges the first,
+// since a take is charged to all or to none.
 func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +80,8 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return nil
 }
 
-// look reads every policy's words, and forgets them first for a reset.
+// look reads every policy's words, and forgets them first for a reset. A key that
+// nobody used has words of zero, as in the script.
 func (m *Model) look(r *backend.Request, now int64) (views []algo.View, fits bool) {
 	fits = true
 	for i := range r.Policies {

@@ -27,15 +27,17 @@ type Steps struct {
 	steady bool
 }
 
-// Start is where a Steps' clock begins.
+// Start is where the clock of Steps begins, in microseconds of the Unix epoch: on no
+// boundary of a window but that of the shortest periods, in mid-minute and mid-hour.
 const Start = 1_745_000_145_000_000
 
-// New returns the steps of a seed.
+// New returns the steps of a seed. Their numbers change while counts live, and
+// their clock goes back: both renderings have to agree on that too.
 func New(seed uint64) *Steps { return steps(seed, false) }
 
-// Steady returns steps that keep each era's numbers as they are and the clock
-// from going back: for stores that drop what is as new, which both could
-// revive.
+// Steady returns steps that keep each era's numbers and never set the clock back.
+// They are for stores that drop a count once it is as new: a longer period or an
+// earlier instant would bring it back in a store that still has it.
 func Steady(seed uint64) *Steps { return steps(seed, true) }
 
 func steps(seed uint64, steady bool) *Steps {
@@ -47,8 +49,9 @@ func steps(seed uint64, steady bool) *Steps {
 // Now is the clock, in microseconds, that the stores under test should read.
 func (s *Steps) Now() int64 { return s.now }
 
-// era draws new keys and policies. What changes while counts live stands in a
-// second list with the same names.
+// era draws new keys and policies, few of each, so that the steps of an era meet
+// the same counts. Lists with the same names and other numbers are what changes
+// while counts live.
 func (s *Steps) era() {
 	s.top = s.now
 	s.keys = s.keys[:0]
@@ -63,6 +66,8 @@ func (s *Steps) era() {
 	}
 }
 
+// policies draws one policy in half of the eras: the script has a path of its own
+// for a single policy.
 func (s *Steps) policies() []backend.Policy {
 	var ps []backend.Policy
 	for i := range 1 + s.rand.IntN(3)*s.rand.IntN(2) {
@@ -105,7 +110,8 @@ func (s *Steps) other(a algo.Algorithm) algo.Algorithm {
 }
 
 // slow reports whether a bucket may take longer to refill than a store keeps a
-// level that a faster one left.
+// level that a faster one left. The model keeps every level, so the two would
+// differ where both are right.
 func slow(a algo.Algorithm) bool {
 	l := a.Limit()
 	return float64(a.Max())/float64(l.Events)*l.Period.Seconds() > deepest.Seconds()
@@ -121,24 +127,31 @@ func (s *Steps) algorithm() algo.Algorithm {
 // between draws a number of a range: mostly a small one.
 func (s *Steps) between(least, most int64) int64 { return min(least-1+s.size(most), most) }
 
-// size draws 1 to most, small and large alike.
+// size draws 1 to most, each power of two as likely as the next: a uniform draw
+// of a range of 36 bits would hardly ever be small.
 func (s *Steps) size(most int64) int64 {
 	n := int64(1) << s.rand.IntN(bits.Len64(uint64(most)))
 	return min(most, n+s.rand.Int64N(n))
 }
 
-var periods = []time.Duration{time.Millisecond, 10 * time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, algo.MaxPeriod}
+// periods holds both ends of the range and what users write between them.
+var periods = []time.Duration{
+	time.Millisecond, 10 * time.Millisecond, time.Second, 7 * time.Second,
+	time.Minute, time.Hour, 24 * time.Hour, 30 * 24 * time.Hour, algo.MaxPeriod,
+}
 
+// period draws an odd number of microseconds a third of the time.
 func (s *Steps) period() time.Duration {
 	p := periods[s.rand.IntN(len(periods))]
-	if s.rand.IntN(3) == 0 { // an odd one
+	if s.rand.IntN(3) == 0 {
 		p = min(p+time.Duration(s.rand.Int64N(p.Microseconds()))*time.Microsecond, algo.MaxPeriod)
 	}
 	return p
 }
 
-// Next moves the clock and returns a request. Each holds buffers for a state
-// a policy and for the charge.
+// Next moves the clock and returns a request without buffers, which Ask adds. Now
+// and then a new era begins, at the latest where the clock leaves the range that
+// every window can count in.
 func (s *Steps) Next() backend.Request {
 	if s.now < Start/2 || s.now > 2*Start {
 		s.now = Start
@@ -156,6 +169,7 @@ func (s *Steps) Next() backend.Request {
 	return backend.Request{Op: op, Group: g}
 }
 
+// op draws few resets: each ends the counts that the other operations need.
 func (s *Steps) op() backend.Op {
 	switch n := s.rand.IntN(100); {
 	case n < 1:
@@ -166,6 +180,9 @@ func (s *Steps) op() backend.Op {
 	return backend.Take
 }
 
+// cost draws what can be granted. Half of the costs are a sixteenth of the limit at
+// most, so that some takes pass before one is denied; a quarter are 0, which a
+// peek may have everywhere and a take beside another cost only.
 func (s *Steps) cost(g *backend.Group, op backend.Op) {
 	if s.rand.IntN(3) == 0 {
 		g.Cost = 1
@@ -217,6 +234,7 @@ func (s *Steps) tick(list []backend.Policy) {
 // virtual clock the script keeps what has ended for an hour.
 const deepest = 50 * time.Minute
 
+// back sets the clock back, unless the steps are steady.
 func (s *Steps) back(d int64) {
 	s.top = max(s.top, s.now)
 	if !s.steady {
@@ -242,7 +260,8 @@ func Ask(ctx context.Context, s backend.Store, r backend.Request) Answer {
 	return a
 }
 
-// String is every field, so that equal strings are equal answers.
+// String is every field, so that equal strings are equal answers. It is also what
+// a failure shows, and seed and step make it again.
 func (a Answer) String() string {
 	return fmt.Sprintf("%+v %+v %+v %v", a.Decision, a.Each, a.Receipt, a.Err)
 }
