@@ -2,6 +2,12 @@
 // server it refuses calls above the limit, on a client it waits for the time
 // that a server names.
 //
+//	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, nil)
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	server := grpc.NewServer(grpc.UnaryInterceptor(limit.Unary), grpc.StreamInterceptor(limit.Stream))
+//
 // A [Server] counts a call before its handler runs, and a stream once, when it
 // opens. A call that is refused gets
 //
