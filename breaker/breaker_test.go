@@ -138,8 +138,7 @@ func headgateOn(t *testing.T, s *redistest.Server) *headgate.Limiter {
 // TestOneLostFlightLeavesItClosed: one failed round trip is no outage.
 func TestOneLostFlightLeavesItClosed(t *testing.T) {
 	r := build(t, nil)
-	r.proxy.Set(redistest.ResetAfterRequest)
-	r.proxy.Limit(1)
+	r.proxy.Set(redistest.ResetAfterRequest.Times(1))
 	d, err := r.Allow(context.Background(), "k")
 	require.NoError(t, err)
 	require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)

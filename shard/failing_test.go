@@ -30,8 +30,7 @@ func TestPerhapsCountedEndsThere(t *testing.T) {
 	for range 3 {
 		before := do(t, s, peek("k", ps, 0)).Used
 		server.ResetStats(t)
-		proxy.Set(redistest.ResetAfterRequest)
-		proxy.Limit(1)
+		proxy.Set(redistest.ResetAfterRequest.Times(1))
 		var c backend.Receipt
 		r := take("k", ps, 1)
 		r.Receipt = &c

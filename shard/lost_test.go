@@ -23,8 +23,7 @@ func (l *lines) set(f redistest.Fault, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.mu.of {
-		p.Set(f)
-		p.Every(n)
+		p.Set(f.Every(n))
 	}
 }
 

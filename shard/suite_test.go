@@ -76,8 +76,7 @@ func (l *lines) lose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, p := range l.mu.of {
-		p.Set(redistest.ResetAfterRequest)
-		p.Limit(1)
+		p.Set(redistest.ResetAfterRequest.Times(1))
 	}
 }
 

@@ -16,15 +16,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Set, Every and Hit make proxies faulttest.Faults.
+// Set, Hit, Seen and Forget make proxies a faulttest.Network.
 func (p *proxies) Set(f redistest.Fault) { p.each(func(x *redistest.Proxy) { x.Set(f) }) }
 
-func (p *proxies) Every(n int) { p.each(func(x *redistest.Proxy) { x.Every(n) }) }
-
 func (p *proxies) Hit() int { return p.hit() }
-
-// Limit and Seen make them a faulttest.Gate.
-func (p *proxies) Limit(n int) { p.each(func(x *redistest.Proxy) { x.Limit(n) }) }
 
 func (p *proxies) Seen() (n int) {
 	p.each(func(x *redistest.Proxy) { n += x.Seen() })
@@ -36,7 +31,7 @@ func TestAtMostOnce(t *testing.T) { atMostOnce(t, nil) }
 func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &cluster.Options{DisableBatching: true}) }
 
 func atMostOnce(t *testing.T, o *cluster.Options) {
-	c := redistest.SharedCluster(t)
+	c := sharedCluster(t)
 	p := &proxies{t: t}
 	through := cluster.New(with{p.options(c)}, o)
 	defer through.Close()
@@ -62,7 +57,7 @@ func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
 func races(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster
 	faulttest.Races(t, func() backend.Store { return open(addrs(c), o) }, func() string {
-		c = redistest.SharedCluster(t)
+		c = sharedCluster(t)
 		return env(c)
 	})
 	if c != nil {
@@ -81,7 +76,7 @@ func scriptFlush(t *testing.T, o *cluster.Options) {
 		return cluster.New(client, o), client
 	}
 	faulttest.Flush(t, open, func() faulttest.Servers {
-		c = redistest.SharedCluster(t)
+		c = sharedCluster(t)
 		client := c.Client(t)
 		return faulttest.Servers{
 			Env: env(c), Nodes: 3, Client: client,
@@ -97,7 +92,7 @@ func scriptFlush(t *testing.T, o *cluster.Options) {
 
 // TestFlights asks keys of one node only.
 func TestFlights(t *testing.T) {
-	c := redistest.SharedCluster(t)
+	c := sharedCluster(t)
 	p := &proxies{t: t}
 	names := func() func(int) string {
 		var known []string
@@ -122,7 +117,7 @@ func TestFlights(t *testing.T) {
 			t.Cleanup(func() { _ = s.Close() })
 			return faulttest.Limiter(t, s, ps...)
 		},
-		Gate: p,
-		Name: names,
+		Network: p,
+		Name:    names,
 	}).Run(t)
 }

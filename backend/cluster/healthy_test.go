@@ -14,9 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Draw and Forget make proxies a faulttest.Network.
-func (p *proxies) Draw(f func() redistest.Fault) { p.each(func(x *redistest.Proxy) { x.Draw(f) }) }
-
 func (p *proxies) Forget() { p.each(func(x *redistest.Proxy) { x.Forget() }) }
 
 // budget is the default where figures are asked for. Else the tests share two busy
@@ -30,7 +27,7 @@ func budget() time.Duration {
 
 // healthy returns the tests on a cluster whose nodes lie behind proxies.
 func healthy(t *testing.T) *faulttest.Healthy {
-	c := redistest.SharedCluster(t)
+	c := sharedCluster(t)
 	p := &proxies{t: t}
 	for _, addr := range c.Addrs() {
 		p.proxy(addr)
@@ -69,7 +66,7 @@ func TestFewConnections(t *testing.T) {
 // are ratios of speed. The goodput is in docs/experiments.md. That calls whose
 // callers left are not sent is TestTake of backend/internal/batch.
 func TestImpatientCallers(t *testing.T) {
-	c := redistest.SharedCluster(t)
+	c := sharedCluster(t)
 	h := &faulttest.Healthy{Open: func(faulttest.Pool) backend.Store {
 		s := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, &cluster.Options{Budget: budget()})
 		t.Cleanup(func() { _ = s.Close() })

@@ -27,7 +27,7 @@ import (
 )
 
 func TestPing(t *testing.T) {
-	c := redistest.SharedCluster(t)
+	c := sharedCluster(t)
 	store := open(c.Addrs(), nil)
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	warnings, err := l.Ping(context.Background())
@@ -61,7 +61,7 @@ func (endpoints) Options() *redis.ClusterOptions {
 // with that primary, whatever the others grant and whatever they have cached.
 func TestPingNamesMissingRights(t *testing.T) {
 	ctx := context.Background()
-	c := redistest.SharedCluster(t)
+	c := sharedCluster(t)
 	store, err := cluster.Open(c.Addrs(), patient)
 	require.NoError(t, err)
 	defer store.Close()

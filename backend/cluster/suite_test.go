@@ -91,7 +91,7 @@ func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, o *
 		Expiries: func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:  func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
 		LoseReply: func() {
-			p.each(func(p *redistest.Proxy) { p.Set(redistest.ResetAfterRequest); p.Limit(1) })
+			p.each(func(p *redistest.Proxy) { p.Set(redistest.ResetAfterRequest.Times(1)) })
 		},
 	}
 }
@@ -129,7 +129,7 @@ func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
 // TestSuite runs the contract on the bare store and on the station over it:
 // where nothing fails they answer alike.
 func TestSuite(t *testing.T) {
-	c := redistest.SharedCluster(t)
+	c := sharedCluster(t)
 	admin := c.Client(t)
 	t.Run("Bare", func(t *testing.T) {
 		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patient) }})

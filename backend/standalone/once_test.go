@@ -92,8 +92,8 @@ func TestFlights(t *testing.T) {
 		Through: func(ps ...headgate.Policy) *headgate.Limiter {
 			return limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: faulttest.Budget}, ps...)
 		},
-		Direct: func(ps ...headgate.Policy) *headgate.Limiter { return limiter(t, server.Client(t), patient, ps...) },
-		Gate:   proxy,
-		Name:   func(i int) string { return fmt.Sprint("key", i) },
+		Direct:  func(ps ...headgate.Policy) *headgate.Limiter { return limiter(t, server.Client(t), patient, ps...) },
+		Network: proxy,
+		Name:    func(i int) string { return fmt.Sprint("key", i) },
 	}).Run(t)
 }

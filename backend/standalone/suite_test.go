@@ -47,7 +47,7 @@ func subject(t *testing.T, server *redistest.Server, o *standalone.Options) stor
 		SetNow:    now.Store,
 		Expiries:  func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:   func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
-		LoseReply: func() { proxy.Set(redistest.ResetAfterRequest); proxy.Limit(1) },
+		LoseReply: func() { proxy.Set(redistest.ResetAfterRequest.Times(1)) },
 		Refuse:    func() { client.next.Store(true) },
 	}
 }

@@ -171,8 +171,7 @@ func TestALostReplyChargesOnce(t *testing.T) {
 		require.NoError(t, err)
 		for _, op := range []string{"AllowN", "AllowAtMost"} {
 			key := fault.String() + op
-			p.Set(fault)
-			p.Limit(1)
+			p.Set(fault.Times(1))
 			r, err := step{op: op, n: 3}.with(l, key, limit)
 			require.ErrorIs(t, err, headgate.ErrPerhapsCounted, key)
 			require.Nil(t, r)

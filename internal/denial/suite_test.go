@@ -63,7 +63,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 				admin.HSet(ctx, hash, f, "garbage")
 			}
 		},
-		LoseReply: func() { proxy.Set(redistest.ResetAfterRequest); proxy.Limit(1) },
+		LoseReply: func() { proxy.Set(redistest.ResetAfterRequest.Times(1)) },
 	}
 }
 

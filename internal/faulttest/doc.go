@@ -4,7 +4,10 @@ package faulttest
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -13,21 +16,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Callers is how many call at once.
+// Callers is the number of concurrent callers.
 const Callers = 64
 
-// Faults sets a fault on all that lies between a store and its servers.
-type Faults interface {
+// Network is what lies between a store and its servers: one proxy, or one per
+// node. The numbers are those of all proxies together.
+type Network interface {
 	Set(redistest.Fault)
-	Every(n int) // only each n-th round trip from the last Set on is hit
-	Hit() int    // round trips hit so far
+	Seen() int // EVALSHA since the start
+	Hit() int  // EVALSHA with a fault since the start
+	Forget()   // see redistest.Proxy
 }
 
-// Wide is a policy that no test comes near the limit of.
-var Wide = headgate.Policy{Name: "wide", Algorithm: algo.FixedWindow(algo.Per(1000, algo.MaxPeriod)), OnFailure: headgate.FailClosed}
+// Wide has a limit that no test comes near.
+var Wide = closed("wide", algo.FixedWindow(algo.Per(1000, algo.MaxPeriod)))
 
-// Huge is one that a test may take from as fast as it can.
-var Huge = headgate.Policy{Name: "huge", Algorithm: algo.TokenBucket(algo.Per(1, algo.MaxPeriod), algo.MaxLimit), OnFailure: headgate.FailClosed}
+// Huge is for tests that take as fast as they can.
+var Huge = closed("huge", algo.TokenBucket(algo.Per(1, algo.MaxPeriod), algo.MaxLimit))
+
+// closed returns a policy that fails closed: a test must see each call that the
+// store did not decide.
+func closed(name string, a algo.Algorithm) headgate.Policy {
+	return headgate.Policy{Name: name, Algorithm: a, OnFailure: headgate.FailClosed}
+}
 
 // Limiter returns a limiter on s.
 func Limiter(t testing.TB, s backend.Store, policies ...headgate.Policy) *headgate.Limiter {
@@ -37,11 +48,67 @@ func Limiter(t testing.TB, s backend.Store, policies ...headgate.Policy) *headga
 	return l
 }
 
-// Used returns what is counted for a key.
+// Used returns the count of a key.
 func Used(t testing.TB, l *headgate.Limiter, key string) int64 {
 	d, err := l.Peek(context.Background(), headgate.Call{Key: key})
 	if err != nil || d.Err != nil {
 		t.Error(err, d.Err)
 	}
 	return d.Used
+}
+
+// Go runs f(0) to f(n-1) concurrently. wait returns when all have returned.
+func Go(n int, f func(i int)) (wait func()) {
+	var running sync.WaitGroup
+	for i := range n {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			f(i)
+		}()
+	}
+	return running.Wait
+}
+
+// Loop lets each caller repeat call with a pause until the time is over. The
+// context can end, as that of a request does.
+func Loop(callers int, d, pause time.Duration, call func(ctx context.Context, caller, i int)) {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	until := time.Now().Add(d)
+	Go(callers, func(c int) {
+		for i := 0; time.Now().Before(until); i++ {
+			call(ctx, c, i)
+			time.Sleep(pause)
+		}
+	})()
+}
+
+// Durations collects the durations of concurrent calls. The zero value is empty.
+type Durations struct {
+	mu struct {
+		sync.Mutex
+		all []time.Duration
+	}
+}
+
+// Since adds the time since begin.
+func (d *Durations) Since(begin time.Time) {
+	took := time.Since(begin) // before the lock, whose wait is our own
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.all = append(d.mu.all, took)
+}
+
+// Median panics if there is no duration.
+func (d *Durations) Median() time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Median(d.mu.all)
+}
+
+// Median sorts all and returns the middle.
+func Median[T time.Duration | float64](all []T) T {
+	slices.Sort(all)
+	return all[len(all)/2]
 }

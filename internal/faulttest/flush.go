@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,22 +17,23 @@ import (
 
 const (
 	flushers = 8                      // processes
-	between  = 100 * time.Millisecond // two of them
-	stopKey  = "stop"
+	between  = 100 * time.Millisecond // two flushes
+	// Keys on the servers by which the parent and the children signal.
+	workingKey, stopKey = "working", "stop"
 )
 
-// Servers are what a flush test does with the servers themselves.
+// Servers is a Flush test's access to the servers.
 type Servers struct {
-	Env    string                           // what children need to find them
-	Nodes  int                              // that hold keys
-	Client redis.UniversalClient            // past all faults
+	Env    string                           // NAME=value, by which children find them
+	Nodes  int                              // number of primaries
+	Client redis.UniversalClient            // not through a Network
 	Flush  func() error                     // empties every node's script cache
 	Stats  func() map[string]redistest.Stat // of all nodes together
 }
 
-// Flush empties the script cache ten times a second under eight processes: no
-// caller may notice, no charge may be lost or doubled, and each process sends
-// the script's bytes at most once a flush and node.
+// Flush empties the script cache ten times per second under eight processes. No
+// call may fail, no charge may be lost or doubled, and each process sends the
+// script at most once per flush and node. In a child it runs the load.
 func Flush(t *testing.T, open func() (backend.Store, redis.UniversalClient), start func() Servers) {
 	if _, ok := redistest.Child(); ok {
 		s, c := open()
@@ -44,18 +44,14 @@ func Flush(t *testing.T, open func() (backend.Store, redis.UniversalClient), sta
 	}
 	servers := start()
 	var done int64
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		done = flush(t, servers)
-	}()
+	flushed := Go(1, func(int) { done = flush(t, servers) })
 	counted := int64(0)
 	for _, line := range redistest.Processes(t, flushers, t.Name(), servers.Env) {
 		passed, err := strconv.ParseInt(line, 10, 64)
 		require.NoError(t, err, line)
 		counted += passed
 	}
-	<-ended
+	flushed()
 	loads := servers.Stats()["script|load"].Calls
 	used := int64(0)
 	store, c := open()
@@ -64,16 +60,18 @@ func Flush(t *testing.T, open func() (backend.Store, redis.UniversalClient), sta
 	for _, k := range keys {
 		used += Used(t, Limiter(t, store, Huge), k)
 	}
-	t.Logf("%d calls charged exactly, %d flushes of %d nodes, script sent %d times by %d processes", counted, done, servers.Nodes, loads, flushers)
+	t.Logf("%d calls charged exactly, %d flushes of %d nodes, script sent %d times by %d processes",
+		counted, done, servers.Nodes, loads, flushers)
 	require.Equal(t, counted, used)
 	require.LessOrEqual(t, loads, (done+1)*flushers*int64(servers.Nodes))
-	require.Greater(t, loads, done/2, "the flushes were noticed")
+	require.Greater(t, loads, done/2, "the flushes took effect")
 }
 
-// flush waits for the load and flushes under it, then ends it.
+// flush waits for the load, flushes under it, then ends it. It returns the number
+// of flushes.
 func flush(t *testing.T, s Servers) (done int64) {
 	ctx := context.Background()
-	for s.Client.Exists(ctx, "working").Val() == 0 {
+	for s.Client.Exists(ctx, workingKey).Val() == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
 	tick := time.NewTicker(between)
@@ -100,28 +98,23 @@ var keys = func() (ks []string) {
 
 func work(t *testing.T, l *headgate.Limiter, c redis.UniversalClient) {
 	redistest.Ready()
-	c.Set(context.Background(), "working", 1, time.Hour)
+	c.Set(context.Background(), workingKey, 1, time.Hour)
 	var passed atomic.Int64
 	var stop atomic.Bool
-	var running sync.WaitGroup
-	for range 8 {
-		running.Add(1)
-		go func() {
-			defer running.Done()
-			for i := 0; !stop.Load(); i++ {
-				d, err := l.Allow(context.Background(), keys[i%len(keys)])
-				if err != nil || d.Err != nil || !d.Allowed {
-					t.Error(err, d.Err)
-					return
-				}
-				passed.Add(1)
+	wait := Go(8, func(int) {
+		for i := 0; !stop.Load(); i++ {
+			d, err := l.Allow(context.Background(), keys[i%len(keys)])
+			if err != nil || d.Err != nil || !d.Allowed {
+				t.Error(err, d.Err)
+				return
 			}
-		}()
-	}
+			passed.Add(1)
+		}
+	})
 	for c.Exists(context.Background(), stopKey).Val() == 0 {
 		time.Sleep(20 * time.Millisecond)
 	}
 	stop.Store(true)
-	running.Wait()
+	wait()
 	redistest.Result("%d", passed.Load())
 }

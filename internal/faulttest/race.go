@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/oracle"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -27,15 +25,15 @@ func every(n int64) []backend.Policy {
 	for _, a := range []algo.Algorithm{
 		algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, n), algo.BucketedWindow(l, 10), algo.SlidingLog(l),
 	} {
-		ps = append(ps, backend.Policy{Name: a.Kind().String(), Algorithm: a, OnFailure: backend.FailClosed})
+		ps = append(ps, closed(a.Kind().String(), a))
 	}
 	return ps
 }
 
-// Races lets four processes of 64 callers run at one key at once, for each
-// algorithm: exactly the limit passes. The test calls it first of all; open
-// makes a child's store, start the servers, and returns what children need to
-// find them.
+// Races calls with one key per algorithm from four processes of 64 callers each:
+// exactly the limit passes, and the oracle accepts the instants. The test calls
+// Races before anything else. open makes a child's store. start starts the
+// servers and returns NAME=value, by which children find them.
 func Races(t *testing.T, open func() backend.Store, start func() (env string)) {
 	if _, ok := redistest.Child(); ok {
 		race(t, open())
@@ -65,17 +63,11 @@ func race(t *testing.T, s backend.Store) {
 	defer s.Close()
 	redistest.Ready()
 	for _, p := range every(raced) {
-		var running sync.WaitGroup
-		for range Callers {
-			running.Add(1)
-			go func() {
-				defer running.Done()
-				for range 6 {
-					run(t, s, p)
-				}
-			}()
-		}
-		running.Wait()
+		Go(Callers, func(int) {
+			for range 6 { // 4 · 64 · 6 calls pass the limit
+				run(t, s, p)
+			}
+		})()
 	}
 }
 

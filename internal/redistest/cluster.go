@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -12,9 +13,14 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+const (
+	primaries = 3
+	slots     = 16384
+)
+
 // Cluster is a Redis Cluster on ports of 127.0.0.1. It begins with three
-// primaries and three replicas, one for each. Safe for concurrent use: which
-// node is primary of what is asked of the nodes each time.
+// primaries and one replica of each. Safe for concurrent use: it keeps no roles
+// and asks the nodes for them each time.
 type Cluster struct {
 	args []string // of every server
 	mu   struct {
@@ -30,12 +36,12 @@ type node struct {
 }
 
 // StartCluster runs a cluster for this test alone and kills it when the test
-// ends. It takes some 2.5 s, of which a fresh primary spends 2 in refusing to
-// serve. args go to all six servers, after our own, as in "--cluster-node-timeout",
+// ends. It takes some 2.5 s, since a fresh primary refuses to serve for 2 s.
+// args override the defaults on all six servers, as in "--cluster-node-timeout",
 // "500". Without a redis-server the test is skipped, or fails where CI=true.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{args: append(slices.Clone(settings), args...)}
+	c := &Cluster{args: slices.Concat(settings, args)}
 	for range 2 * primaries {
 		c.mu.nodes = append(c.mu.nodes, join(t, c.args))
 	}
@@ -44,41 +50,84 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// settings let a replica take over as soon as the node timeout allows: it may
-// be late with its copy, and does not wait for company before it syncs.
+// settings let a replica take over as soon as the node timeout allows: with an
+// old copy too, and without the delay that waits for more replicas to sync.
 var settings = []string{
 	"--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1",
 	"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000",
 	"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
 }
 
+// join starts a server in cluster mode that no other node knows yet.
 func join(t testing.TB, args []string) *node {
 	t.Helper()
 	s := Start(t, args...)
-	// One try, within bounds: what asks a node here asks again by itself, or
-	// wants to know that it is gone.
+	// One attempt: the callers repeat the query, or test that the node is gone.
 	admin := s.Client(t, func(o *redis.Options) {
 		o.MaxRetries, o.DialerRetries, o.DialTimeout = -1, 1, time.Second
 	})
-	id, err := admin.Do(context.Background(), "CLUSTER", "MYID").Text()
+	id, err := admin.ClusterMyID(context.Background()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &node{s, id, admin}
 }
 
-// all returns the members of the cluster, living or not.
+// form makes a cluster of six nodes. Each meets each: gossip alone takes a
+// second longer.
+func (c *Cluster) form(t testing.TB) {
+	t.Helper()
+	ctx, nodes := context.Background(), c.all()
+	for i, n := range nodes {
+		pipe := n.admin.Pipeline()
+		// Nodes with the same epoch would first have to resolve the conflict.
+		pipe.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		if i < primaries {
+			pipe.ClusterAddSlotsRange(ctx, i*slots/primaries, (i+1)*slots/primaries-1)
+		}
+		for _, peer := range nodes[:i] {
+			pipe.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(peer.port))
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, replica := range nodes[primaries:] {
+		// "Unknown node" until the two have met.
+		await(t, func() error { return replica.admin.ClusterReplicate(ctx, nodes[i].id).Err() })
+	}
+}
+
+// all returns the members of the cluster, dead ones included.
 func (c *Cluster) all() []*node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.nodes
 }
 
-// Nodes are the servers, living or not, always in the same order. The first
-// three began as primaries, the next three as their replicas; what Grow added
-// follows.
-func (c *Cluster) Nodes() []*Server {
-	var servers []*Server
+func (c *Cluster) living() (living []*node) {
+	for _, n := range c.all() {
+		if n.living() {
+			living = append(living, n)
+		}
+	}
+	return living
+}
+
+// of panics for a server of elsewhere and for nil: a mistake of the test.
+func (c *Cluster) of(s *Server) *node {
+	for _, n := range c.all() {
+		if n.Server == s {
+			return n
+		}
+	}
+	panic("redistest: the server is not in this cluster")
+}
+
+// Nodes are the servers, dead ones included, always in the same order. The
+// first three began as primaries, the next three as their replicas. Servers
+// that Grow added follow.
+func (c *Cluster) Nodes() (servers []*Server) {
 	for _, n := range c.all() {
 		servers = append(servers, n.Server)
 	}
@@ -86,43 +135,28 @@ func (c *Cluster) Nodes() []*Server {
 }
 
 // Addrs are the addresses of Nodes.
-func (c *Cluster) Addrs() []string {
-	var addrs []string
+func (c *Cluster) Addrs() (addrs []string) {
 	for _, n := range c.all() {
 		addrs = append(addrs, n.Addr())
 	}
 	return addrs
 }
 
-// Node returns the server at host:port, nil if there is none.
-func (c *Cluster) Node(addr string) *Server {
-	for _, n := range c.all() {
-		if n.Addr() == addr {
-			return n.Server
-		}
-	}
-	return nil
-}
-
 // Client returns a client of the whole cluster that is closed when the test
-// ends. As with Server.Client, all but noise is go-redis's default.
-func (c *Cluster) Client(t testing.TB, opts ...func(*redis.ClusterOptions)) *redis.ClusterClient {
+// ends. It differs from go-redis's defaults as Server.Client does.
+func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	t.Helper()
-	o := &redis.ClusterOptions{
+	client := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs:                    c.Addrs(),
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}
-	for _, set := range opts {
-		set(o)
-	}
-	client := redis.NewClusterClient(o)
+	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// Slot is the slot of a key, in a server's opinion: what we compute ourselves
-// can be held against it. It panics when no node lives.
+// Slot is the slot of a key as a server computes it, to check our own code
+// against. It panics when no node lives.
 func (c *Cluster) Slot(key string) int {
 	err := errors.New("redistest: no node lives")
 	for _, n := range c.living() {
@@ -134,18 +168,18 @@ func (c *Cluster) Slot(key string) int {
 	panic(err)
 }
 
-// Primary is who serves the slot in the eyes of more than half of the living
-// nodes, even if it is dead and they have not noticed. Nil while there is no
-// such majority.
+// Primary is the server of the slot in the view of more than half of the living
+// nodes, even if it is dead and they have not noticed. Nil without a majority.
 func (c *Cluster) Primary(slot int) *Server {
 	return c.majority(func(v view) string { return v.owner(slot) })
 }
 
-// Replica is who copies the given primary, in the eyes of more than half of the
-// living nodes; nil without such a majority, or if it has none. Of several it
-// is the one with the least id.
+// Replica is the replica of the given primary in the view of more than half of
+// the living nodes; nil without a majority and without a replica. Of several
+// replicas it is the one with the least id.
 func (c *Cluster) Replica(of *Server) *Server {
-	return c.majority(func(v view) string { return v.replica(c.of(of).id) })
+	id := c.of(of).id
+	return c.majority(func(v view) string { return v.replica(id) })
 }
 
 // majority returns the server whose id more than half of the living nodes name.
@@ -162,25 +196,4 @@ func (c *Cluster) majority(name func(view) string) *Server {
 		}
 	}
 	return nil
-}
-
-func (c *Cluster) living() []*node {
-	var living []*node
-	for _, n := range c.all() {
-		if n.living() {
-			living = append(living, n)
-		}
-	}
-	return living
-}
-
-// of panics for a server of somewhere else, nil included: that is a mistake of
-// the test.
-func (c *Cluster) of(s *Server) *node {
-	for _, n := range c.all() {
-		if n.Server == s {
-			return n
-		}
-	}
-	panic("redistest: a server that is not of this cluster")
 }

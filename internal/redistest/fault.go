@@ -1,74 +1,103 @@
 package redistest
 
 import (
+	"bufio"
 	"fmt"
 	"time"
 )
 
-// Fault is what a Proxy does to the round trip of an EVALSHA. In all of them
-// but Freeze the server has executed the script: the question that they put to
-// a client is whether it sends it once more.
+// Fault is what a Proxy does to the round trips of EVALSHA. In all faults but
+// Freeze the server has executed the script: they test whether a client sends
+// it again.
 type Fault struct {
-	kind kind
-	d    time.Duration
+	name string
+	// reply handles a reply and reports whether the connection goes on. Nil passes
+	// the reply.
+	reply        func(l *link, out *bufio.Writer, reply []byte) bool
+	draw         func() Fault
+	frozen       bool
+	every, times int // zero: each round trip, without an end
 }
 
-type kind int
-
-const (
-	pass kind = iota
-	swallow
-	reset
-	half
-	delay
-	lose
-	frozen
-)
-
 var (
-	// Pass lets everything through.
-	Pass = Fault{kind: pass}
+	// Pass passes everything.
+	Pass = Fault{name: "Pass"}
 
 	// ResetAfterRequest drops the reply and resets the client's connection.
-	ResetAfterRequest = Fault{kind: reset}
+	ResetAfterRequest = Fault{name: "ResetAfterRequest", reply: func(l *link, _ *bufio.Writer, _ []byte) bool {
+		_ = l.client.SetLinger(0) // makes the close a reset
+		return false
+	}}
 
-	// HalfReply passes the first half of the reply's bytes, then ends the
+	// HalfReply passes the first half of the reply's bytes, then closes the
 	// connection in good order, so that the client reads that half.
-	HalfReply = Fault{kind: half}
+	HalfReply = Fault{name: "HalfReply", reply: func(l *link, out *bufio.Writer, reply []byte) bool {
+		send(out, reply[:len(reply)/2], false)
+		// A close with unread requests would reset the connection and could lose
+		// the half, so link.up reads on until the client closes.
+		_ = l.client.CloseWrite()
+		<-l.done
+		return false
+	}}
 
 	// LoseReply drops the reply and all that follows it, and leaves the connection
-	// open.
-	LoseReply = Fault{kind: lose}
+	// open. The following replies are dropped since none can overtake a lost one.
+	LoseReply = Fault{name: "LoseReply", reply: func(l *link, _ *bufio.Writer, _ []byte) bool {
+		l.forgotten.Store(true)
+		return true
+	}}
 
 	// Freeze holds everything, of all connections and both ways, until another
-	// fault is set; new connections are accepted. As with a suspended server,
-	// a request that waits here is executed after the thaw, even if its client
-	// has gone. Every and Limit don't apply.
-	Freeze = Fault{kind: frozen}
+	// fault is set. New connections are accepted. As with a suspended server, a
+	// request that is held is executed after the thaw, even if its client has
+	// gone. Every and Times don't apply.
+	Freeze = Fault{name: "Freeze", frozen: true}
 )
 
 // SwallowReply drops the reply and closes the connection after hold, so that a
-// client without a deadline gets its pool's slot back.
-func SwallowReply(hold time.Duration) Fault { return Fault{swallow, hold} }
+// client without a deadline frees its place in the pool.
+func SwallowReply(hold time.Duration) Fault {
+	return Fault{name: fmt.Sprintf("SwallowReply(%v)", hold), reply: func(l *link, _ *bufio.Writer, _ []byte) bool {
+		l.wait(hold)
+		return false
+	}}
+}
 
 // Delay holds the reply, and what follows it on that connection, for d.
-func Delay(d time.Duration) Fault { return Fault{delay, d} }
+func Delay(d time.Duration) Fault {
+	return Fault{name: fmt.Sprintf("Delay(%v)", d), reply: func(l *link, _ *bufio.Writer, _ []byte) bool {
+		return l.wait(d)
+	}}
+}
+
+// Draw calls f for the fault of each round trip: of the first EVALSHA where
+// several are sent in one write. f may not return Freeze.
+func Draw(f func() Fault) Fault { return Fault{name: "Draw", draw: f} }
+
+// Every returns the fault for each n-th EVALSHA, counted from Proxy.Set.
+func (f Fault) Every(n int) Fault {
+	f.every = n
+	return f
+}
+
+// Times returns the fault for its first n hits after Proxy.Set.
+func (f Fault) Times(n int) Fault {
+	f.times = n
+	return f
+}
 
 // String names the fault, for subtests.
-func (f Fault) String() string {
-	switch f.kind {
-	case swallow:
-		return fmt.Sprintf("SwallowReply(%v)", f.d)
-	case reset:
-		return "ResetAfterRequest"
-	case half:
-		return "HalfReply"
-	case delay:
-		return fmt.Sprintf("Delay(%v)", f.d)
-	case lose:
-		return "LoseReply"
-	case frozen:
-		return "Freeze"
+func (f Fault) String() string { return f.name }
+
+// hits returns the fault of the n-th EVALSHA since Proxy.Set, Pass if none.
+// follows is true for an EVALSHA that arrived in one write with others.
+func (f Fault) hits(n int, follows bool) Fault {
+	every := max(f.every, 1)
+	switch {
+	case n%every != 0 || f.times > 0 && n/every > f.times || f.draw != nil && follows:
+		return Pass
+	case f.draw != nil:
+		return f.draw()
 	}
-	return "Pass"
+	return f
 }

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// Late holds how late callers were that did nothing but wait. Its methods are
-// safe for concurrent use and say what is known up to now.
+// Late measures how late timers fire. Its methods are safe for concurrent use.
 type Late struct {
 	budget  time.Duration
 	running sync.WaitGroup
 	mu      struct {
 		sync.Mutex
 		begun int
-		due   map[int]time.Time // of those that wait
-		worst time.Duration     // of those that have waited
+		due   map[int]time.Time // of the waits that run
+		worst time.Duration     // of the waits that have ended
 	}
 }
 
-// Lateness lets a caller that does nothing else wait for the given budget, one
-// more each millisecond, until the test ends. "Every call ended within its
-// budget" is no claim that a busy machine lets anybody keep; "within its budget
-// and what who merely waited for it was late by, in the same run" is.
+// perTick is the number of waits that begin each millisecond: about as many as
+// the calls of a test, since the worst of more samples is worse, and too few to
+// be a load of their own.
+const perTick = 4
+
+// Lateness begins waits of the given budget each millisecond until the test
+// ends. No store can end every call within its budget on a busy machine. It can
+// end each within the budget and the lateness of a bare wait in the same run.
 //
-// Each is woken as a call is whose deadline ends it: by the goroutine of a
-// timer, and then needs a core itself. What lost: to take the time on the
-// timer's own goroutine. Who waits for an answer comes after that one, and may
-// lose the core in between: beside three processes that computed on two cores
-// the worst was later by 6 ms in the median of runs, by 30 at most.
+// Each wait ends as a call does at its deadline: a timer's goroutine wakes
+// another, which then needs a core.
 func Lateness(t testing.TB, budget time.Duration) *Late {
 	l := &Late{budget: budget}
 	l.mu.due = map[int]time.Time{}
 	done := make(chan struct{})
-	l.begin(done) // before any call of the test: whatever holds that up holds this up
+	l.beginAll(done) // before any call of the test, so that it meets the same stalls
 	l.running.Add(1)
 	go l.run(done)
 	t.Cleanup(func() {
@@ -52,13 +52,19 @@ func (l *Late) run(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-tick.C:
-			l.begin(done)
+			l.beginAll(done)
 		}
 	}
 }
 
-// begin lets one more wait. When it is due is noted here: a call's deadline
-// does not move either where its goroutine begins late.
+func (l *Late) beginAll(done <-chan struct{}) {
+	for range perTick {
+		l.begin(done)
+	}
+}
+
+// begin starts a wait. It sets the deadline here since a call's deadline does
+// not move either when its goroutine begins late.
 func (l *Late) begin(done <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,19 +72,17 @@ func (l *Late) begin(done <-chan struct{}) {
 	l.mu.begun++
 	l.mu.due[i] = due
 	l.running.Add(1)
-	go l.wait(i, due, done)
-}
-
-func (l *Late) wait(i int, due time.Time, done <-chan struct{}) {
-	defer l.running.Done()
-	answered := make(chan struct{}, 1)
-	timer := time.AfterFunc(time.Until(due), func() { answered <- struct{}{} })
-	select {
-	case <-answered:
-		l.end(i, time.Now()) // before the lock, whose wait is our own
-	case <-done:
-		timer.Stop()
-	}
+	go func() {
+		defer l.running.Done()
+		fired := make(chan struct{}, 1)
+		timer := time.AfterFunc(time.Until(due), func() { fired <- struct{}{} })
+		defer timer.Stop()
+		select {
+		case <-fired:
+			l.end(i, time.Now()) // the time before the lock, whose wait is our own
+		case <-done:
+		}
+	}()
 }
 
 func (l *Late) end(i int, now time.Time) {
@@ -88,8 +92,8 @@ func (l *Late) end(i int, now time.Time) {
 	delete(l.mu.due, i)
 }
 
-// Max is the worst lateness, that of who is overdue included: after a stall of
-// the whole process the test may well ask before they have had their turn.
+// Max is the worst lateness, overdue waits included: after a stall of the whole
+// process the test may run before they do.
 func (l *Late) Max() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,21 +16,21 @@ func (l *Late) waits() int {
 	return len(l.mu.due)
 }
 
-// TestLateness: one waits before any call of the test, and one more each
-// millisecond; where nobody is late none is said to be.
+// TestLateness: the first waits begin before any call of the test, more each
+// millisecond. Without a stall the lateness is zero.
 func TestLateness(t *testing.T) {
 	const budget = 5 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		late := Lateness(t, budget)
-		require.Equal(t, 1, late.waits())
+		require.Equal(t, perTick, late.waits())
 		time.Sleep(10*budget + time.Millisecond/2)
 		synctest.Wait()
-		require.Equal(t, 5, late.waits())
+		require.Equal(t, 5*perTick, late.waits())
 		require.Zero(t, late.Max())
 	})
 }
 
-// TestOverdue: who is overdue counts before it is woken, and when it was.
+// TestOverdue: an overdue wait counts before it ends, and after.
 func TestOverdue(t *testing.T) {
 	now := time.Now()
 	l := &Late{}

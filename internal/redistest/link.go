@@ -12,7 +12,7 @@ import (
 type link struct {
 	p              *Proxy
 	client, server *net.TCPConn
-	due            chan Fault // one for each command whose reply is awaited, in order
+	due            chan Fault // one per command that awaits its reply, in order
 	done           chan struct{}
 	once           sync.Once
 	forgotten      atomic.Bool // see Proxy.Forget
@@ -21,7 +21,7 @@ type link struct {
 func newLink(p *Proxy, client, server *net.TCPConn) *link {
 	return &link{
 		p: p, client: client, server: server,
-		// Room for any pipeline of our tests; when full, the client waits.
+		// Room for any pipeline of our tests. When it is full the client waits.
 		due:  make(chan Fault, 4096),
 		done: make(chan struct{}),
 	}
@@ -32,9 +32,9 @@ func (l *link) run() {
 	wg.Add(1)
 	go func() {
 		defer wg.Done()
-		l.down()
+		l.copy(l.server, l.client, l.down)
 	}()
-	l.up()
+	l.copy(l.client, l.server, l.up)
 	wg.Wait()
 }
 
@@ -47,99 +47,77 @@ func (l *link) drop() {
 	})
 }
 
-// up carries commands. It notes what is to happen to the reply before it sends
-// the command, so that down always finds the note.
-func (l *link) up() {
+// copy gives each value from one side to pass, until that returns false. more
+// is true when the next value has begun to arrive, follows when the value came
+// in one read with the one before.
+func (l *link) copy(from, to net.Conn, pass func(out *bufio.Writer, value []byte, follows, more bool) bool) {
 	defer l.drop()
-	in, out := newFrames(l.client), bufio.NewWriter(l.server)
-	for follows := false; ; follows = in.more() {
-		frame, err := in.next()
+	in, out := bufio.NewReader(from), bufio.NewWriter(to)
+	var buf []byte
+	for follows := false; ; {
+		value, err := readValue(in, buf[:0])
 		if err != nil {
 			return
 		}
-		if l.forgotten.Load() {
-			continue
-		}
-		f := l.p.meet(verb(frame), follows)
-		if !l.passes() {
+		buf = value
+		more := in.Buffered() > 0
+		if !l.forgotten.Load() && !pass(out, value, follows, more) {
 			return
 		}
+		follows = more
+	}
+}
+
+// up passes a command. It queues the fault of the reply before it sends the
+// command, so that down always finds it.
+func (l *link) up(out *bufio.Writer, command []byte, follows, more bool) bool {
+	f := l.p.meet(verb(command), follows)
+	if !l.passes() {
+		return false
+	}
+	select {
+	case l.due <- f:
+		return send(out, command, more)
+	case <-l.done:
+		return false
+	}
+}
+
+// down passes a reply. It applies a fault only when it holds the reply, which
+// proves that the server has executed the command.
+func (l *link) down(out *bufio.Writer, reply []byte, _, more bool) bool {
+	f := Pass
+	if reply[0] != '>' { // a push answers no command
 		select {
-		case l.due <- f:
-		case <-l.done:
-			return
-		}
-		if !send(out, frame, in.more()) {
-			return
+		case f = <-l.due:
+		default: // a reply without a command: "max number of clients reached"
 		}
 	}
-}
-
-// down carries replies. By the time it applies a fault it holds the reply, and
-// so knows that the server has executed the command.
-func (l *link) down() {
-	defer l.drop()
-	in, out := newFrames(l.server), bufio.NewWriter(l.client)
-	for {
-		frame, err := in.next()
-		if err != nil {
-			return
-		}
-		if l.forgotten.Load() {
-			continue
-		}
-		f := Pass
-		if frame[0] != '>' { // a push answers no command
-			select {
-			case f = <-l.due:
-			default: // nobody asked: "max number of clients reached"
-			}
-		}
-		if !l.passes() || !l.reply(out, l.p.rewritten(frame), f, in.more()) {
-			return
-		}
+	if !l.passes() {
+		return false
 	}
-}
-
-// reply applies f; false ends the connection.
-func (l *link) reply(out *bufio.Writer, frame []byte, f Fault, more bool) bool {
-	if f.kind != pass {
-		_ = out.Flush() // the replies before it are none of the fault's business
+	if _, rewrite := l.p.state(); rewrite != nil {
+		reply = rewrite(reply)
 	}
-	switch f.kind {
-	case swallow:
-		l.wait(f.d)
-		return false
-	case reset:
-		_ = l.client.SetLinger(0)
-		return false
-	case lose:
-		l.forgotten.Store(true) // what follows a lost reply can't come before it
-		return true
-	case half:
-		send(out, frame[:len(frame)/2], false)
-		// To close with requests unread would reset the connection, and the
-		// half could be lost: up reads on until the client closes.
-		_ = l.client.CloseWrite()
-		<-l.done
-		return false
-	case delay:
-		if !l.wait(f.d) {
+	if f.reply != nil {
+		_ = out.Flush() // the fault must not touch the replies before it
+		if !f.reply(l, out, reply) {
 			return false
 		}
 	}
-	return send(out, frame, more)
+	return l.forgotten.Load() || send(out, reply, more)
 }
 
-// passes holds its caller while the proxy is frozen; false: the link is gone.
+// passes waits while the proxy is frozen. It returns false if the link is
+// dropped meanwhile.
 func (l *link) passes() bool {
 	for {
-		thaw := l.p.gate()
+		thaw, _ := l.p.state()
 		if thaw == nil {
 			return true
 		}
 		select {
-		case <-thaw: // and look again, it may be frozen anew
+		case <-thaw: // and check again, since it may be frozen anew
 		case <-l.done:
 			return false
 		}
@@ -157,7 +135,8 @@ func (l *link) wait(d time.Duration) bool {
 	}
 }
 
-// send keeps a pipeline together: it writes when nothing more is at hand.
+// send keeps a pipeline together: it flushes after the last value that has
+// arrived.
 func send(w *bufio.Writer, b []byte, more bool) bool {
 	if _, err := w.Write(b); err != nil {
 		return false

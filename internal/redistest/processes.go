@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -9,8 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 )
 
 const (
@@ -19,131 +18,93 @@ const (
 	resultLine = "result: "
 )
 
-// Child returns the number of this process among those that Processes started;
-// false in the process that was started by a person. A test that runs itself
-// asks here first which of the two it is.
+// Child returns the number of this process among those that Processes started.
+// It returns false in the parent. A test that runs itself in children calls it
+// first, to find out which of the two it is.
 func Child() (int, bool) {
 	i, err := strconv.Atoi(os.Getenv(childEnv))
 	return i, err == nil
 }
 
-// Ready is for children: it returns when all of them have called it, so that
-// none is through before the last has begun. Call it once, after the setup.
+// Ready returns when all children have called it, so that none ends before the
+// last has begun. A child calls it once, after its setup.
 func Ready() {
 	fmt.Println(readyLine)
-	// A closed pipe means that the parent is gone, and we are about to be.
+	// A closed pipe also means that the parent has ended.
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// Result is for children: it hands a line to the parent.
+// Result hands a line from a child to its parent.
 func Result(format string, args ...any) {
 	fmt.Println(resultLine + fmt.Sprintf(format, args...))
 }
 
-// Processes runs the named test of this binary in n processes of its own, with
-// env (NAME=value) added, and returns what each passed to Result, in the order
-// of the children, lines of one child joined by newlines. A child that fails
-// fails the test. Children die with this process.
+// Processes runs the named test of this binary in n processes, with env
+// (NAME=value) added. It returns what each passed to Result, in the order of
+// the children, with the lines of one child joined by newlines. A child that
+// fails makes the test fail. Processes owns the children: they end with the test.
 func Processes(t testing.TB, n int, testName string, env ...string) []string {
 	t.Helper()
 	if _, ok := Child(); ok {
 		t.Fatal("redistest: Processes within a child, which would start children for ever")
 	}
-	children := make([]*child, n)
-	var ready, ended sync.WaitGroup
+	children, gates := make([]*process, n), make([]io.Closer, n)
 	for i := range children {
-		children[i] = fork(t, i, testName, env)
+		children[i], gates[i] = fork(t, i, testName, env)
 		t.Cleanup(children[i].kill)
-		ready.Add(1)
-		ended.Add(1)
-		go func() {
-			defer ended.Done()
-			children[i].follow(ready.Done)
-		}()
 	}
-	ready.Wait()
 	for _, c := range children {
-		_ = c.stdin.Close() // the starting shot; who is dead doesn't hear it
+		// A child that ends without a call of Ready must not block the others.
+		for c.alive() && !strings.Contains(c.log.String(), readyLine) {
+			time.Sleep(poll)
+		}
 	}
-	ended.Wait()
+	for _, g := range gates {
+		_ = g.Close() // Ready returns
+	}
 	return results(t, children)
 }
 
-func results(t testing.TB, children []*child) []string {
+func results(t testing.TB, children []*process) []string {
 	t.Helper()
 	out, failed := make([]string, len(children)), false
 	for i, c := range children {
-		out[i] = strings.Join(c.results, "\n")
+		<-c.exited
+		var lines []string
+		for line := range strings.Lines(c.log.String()) {
+			if result, ok := strings.CutPrefix(line, resultLine); ok {
+				lines = append(lines, strings.TrimSuffix(result, "\n"))
+			}
+		}
+		out[i] = strings.Join(lines, "\n")
 		if c.err != nil {
-			t.Errorf("child %d: %v\n%s", i, c.err, c.log)
+			t.Errorf("child %d: %v\n%s", i, c.err, &c.log)
 			failed = true
 		}
 	}
 	if failed {
-		t.FailNow() // half of the results would only mislead
+		t.FailNow() // results of some children only would mislead
 	}
 	return out
 }
 
-type child struct {
-	cmd     *exec.Cmd
-	stdin   io.Closer
-	stdout  io.Reader
-	log     *output
-	results []string
-	err     error
-	release func()
-}
-
-func fork(t testing.TB, i int, testName string, env []string) *child {
+// fork starts a child that waits in Ready until gate is closed.
+func fork(t testing.TB, i int, testName string, env []string) (child *process, gate io.Closer) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", exactly(testName), "-test.v", "-test.count=1")
-	// The race detector sleeps for a second at the end of a process otherwise.
+	// The race detector otherwise sleeps for a second at the end of a process.
 	cmd.Env = append(os.Environ(), append(env, fmt.Sprintf("%s=%d", childEnv, i), "GORACE=atexit_sleep_ms=0")...)
-	c := &child{cmd: cmd, log: new(output)}
-	cmd.Stderr = c.log
-	var err error
-	if c.stdin, err = cmd.StdinPipe(); err != nil {
+	gate, err := cmd.StdinPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if c.stdout, err = cmd.StdoutPipe(); err != nil {
+	if child, err = start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	if c.release, err = spawn(cmd); err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return child, gate
 }
 
-// follow reads what the child prints until it ends. A child that ends without
-// having been ready counts as ready, or its siblings would wait for ever.
-func (c *child) follow(ready func()) {
-	once := sync.OnceFunc(ready)
-	defer once()
-	lines := bufio.NewScanner(c.stdout)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		fmt.Fprintln(c.log, line)
-		if line == readyLine {
-			once()
-		}
-		if result, ok := strings.CutPrefix(line, resultLine); ok {
-			c.results = append(c.results, result)
-		}
-	}
-	if c.err = lines.Err(); c.err != nil {
-		c.kill() // it would block on a pipe that nobody reads
-	}
-	if err := c.cmd.Wait(); c.err == nil {
-		c.err = err
-	}
-	c.release()
-}
-
-func (c *child) kill() { _ = c.cmd.Process.Kill() }
-
-// exactly turns a test's name into the pattern for that test alone: each part
+// exactly turns a test's name into the pattern for that test alone. Each part
 // between slashes is a pattern of its own.
 func exactly(name string) string {
 	return "^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"

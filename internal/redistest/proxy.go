@@ -6,30 +6,28 @@ import (
 	"testing"
 )
 
-// Proxy stands between clients and a server and breaks round trips of EVALSHA;
-// other commands pass. It knows which reply belongs to which command, also in a
-// pipeline and under RESP3, as long as each command has one reply: not for
-// pub/sub. Its methods are safe for concurrent use.
+// Proxy stands between clients and a server and breaks round trips of EVALSHA.
+// Other commands pass. It matches replies to commands, also in a pipeline and
+// under RESP3, as long as each command has one reply: it is not for pub/sub.
+// Its methods are safe for concurrent use.
 type Proxy struct {
 	target string
 	ln     net.Listener
 	wg     sync.WaitGroup
 	mu     struct {
 		sync.Mutex
-		fault       Fault
-		every, turn int
-		left        int // faults yet to come; below zero: no end
-		seen, hit   int
-		draw        func() Fault // nil: fault is set
-		rewrite     func([]byte) []byte
-		thaw        chan struct{} // closed at the thaw; nil: not frozen
-		links       map[*link]struct{}
-		closed      bool
+		fault     Fault
+		turn      int // EVALSHA since Set
+		seen, hit int
+		rewrite   func([]byte) []byte
+		thaw      chan struct{} // closed at the thaw; nil: not frozen
+		links     map[*link]struct{}
+		closed    bool
 	}
 }
 
 // NewProxy listens on a port of 127.0.0.1 and connects each client to target.
-// It sets out with Pass. At the test's end it closes everything and waits for
+// It begins with Pass. When the test ends it closes everything and waits for
 // its goroutines.
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
@@ -38,7 +36,6 @@ func NewProxy(t testing.TB, target string) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{target: target, ln: ln}
-	p.mu.every, p.mu.left = 1, -1
 	p.mu.links = map[*link]struct{}{}
 	p.wg.Add(1)
 	go p.accept()
@@ -49,50 +46,24 @@ func NewProxy(t testing.TB, target string) *Proxy {
 // Addr is where clients connect to.
 func (p *Proxy) Addr() string { return p.ln.Addr().String() }
 
-// Set puts a fault in place of the one before, for requests that arrive from
-// now on. A reply that is being held stays held.
+// Set replaces the fault, for requests that arrive from now on. A reply that is
+// being held stays held.
 func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.fault, p.mu.draw, p.mu.turn = f, nil, 0
-	if f.kind == frozen && p.mu.thaw == nil {
+	p.mu.fault, p.mu.turn = f, 0
+	if f.frozen && p.mu.thaw == nil {
 		p.mu.thaw = make(chan struct{})
 	}
-	if f.kind != frozen && p.mu.thaw != nil {
+	if !f.frozen && p.mu.thaw != nil {
 		close(p.mu.thaw)
 		p.mu.thaw = nil
 	}
 }
 
-// Every makes the fault hit only each n-th EVALSHA, counted from the last Set.
-// 1, the default, is each one.
-func (p *Proxy) Every(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.every, p.mu.turn = max(n, 1), 0
-}
-
-// Limit lets everything pass after n more faults; a negative n, the default,
-// lifts the limit.
-func (p *Proxy) Limit(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.left = n
-}
-
-// Draw has f choose the fault of each round trip until the next Set: of the first
-// EVALSHA where several are sent in one write. Freeze is none to choose. Every
-// and Limit apply.
-func (p *Proxy) Draw(f func() Fault) {
-	p.Set(Pass)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.draw = f
-}
-
-// Forget drops, silently, whatever is sent from now on over the connections that
-// there are, both ways, and leaves them open: as a load balancer that forgot its
-// flows. New connections pass.
+// Forget silently drops whatever is sent from now on over the present
+// connections, both ways, and leaves them open, as a load balancer does that
+// has lost its flow table. New connections pass.
 func (p *Proxy) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,37 +72,30 @@ func (p *Proxy) Forget() {
 	}
 }
 
-// Connections returns how many connections there are, forgotten ones included.
-func (p *Proxy) Connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.mu.links)
-}
-
-// Rewrite has f change each reply on its way to the client: one whole RESP
-// value at a time, which must keep its length. Nil ends it.
+// Rewrite lets f change each reply on its way to the client: one whole RESP
+// value at a time. Nil ends it.
 func (p *Proxy) Rewrite(f func([]byte) []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.rewrite = f
 }
 
-// Seen is how many EVALSHA have arrived, faulted or not.
+// Seen is the number of EVALSHA that have arrived, with a fault or without.
 func (p *Proxy) Seen() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.seen
 }
 
-// Hit is how many EVALSHA a fault was applied to; for Freeze, how many ran into
-// it. A hit counts from the request on, the fault follows with the reply.
+// Hit is the number of EVALSHA with a fault, or held by Freeze. A hit counts
+// when the request arrives, before the reply shows the fault.
 func (p *Proxy) Hit() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.hit
 }
 
-// meet decides what is to become of a command. It does so at the request, since
+// meet returns the fault of a command. It does so at the request, since
 // requests are what Every counts.
 func (p *Proxy) meet(verb string, follows bool) Fault {
 	if verb != "EVALSHA" {
@@ -140,42 +104,19 @@ func (p *Proxy) meet(verb string, follows bool) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.seen++
-	f := p.mu.fault
-	if p.mu.draw != nil && !follows {
-		f = p.mu.draw()
-	}
-	switch f.kind {
-	case pass:
-		return Pass
-	case frozen:
-		p.mu.hit++
-		return Pass // the gate holds it
-	}
 	p.mu.turn++
-	if p.mu.left == 0 || p.mu.turn%p.mu.every != 0 {
-		return Pass
+	f := p.mu.fault.hits(p.mu.turn, follows)
+	if f.reply != nil || f.frozen { // link.passes holds what is frozen
+		p.mu.hit++
 	}
-	if p.mu.left > 0 {
-		p.mu.left--
-	}
-	p.mu.hit++
 	return f
 }
 
-func (p *Proxy) gate() <-chan struct{} {
+// state returns the gate of Freeze and the function of Rewrite; nil for none.
+func (p *Proxy) state() (thaw <-chan struct{}, rewrite func([]byte) []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.mu.thaw
-}
-
-func (p *Proxy) rewritten(frame []byte) []byte {
-	p.mu.Lock()
-	f := p.mu.rewrite
-	p.mu.Unlock()
-	if f == nil {
-		return frame
-	}
-	return f(frame)
+	return p.mu.thaw, p.mu.rewrite
 }
 
 func (p *Proxy) accept() {
@@ -194,7 +135,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	defer p.wg.Done()
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
-		// A reset is as near as we come to the refusal that we met.
+		// A proxy has accepted already and can't refuse. A reset comes closest.
 		_ = client.SetLinger(0)
 		_ = client.Close()
 		return
@@ -208,7 +149,7 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	l.run()
 }
 
-// add refuses once the proxy is closed: that link nobody would drop.
+// add returns false once the proxy is closed: close would not drop that link.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -67,8 +67,7 @@ func TestFaultsComeAfterExecution(t *testing.T) {
 // so may our care.
 func TestDefaultClientRepeatsWhatItLost(t *testing.T) {
 	p, direct, c := stage(t, func(o *redis.Options) { o.MaxRetries = 0 })
-	p.Set(ResetAfterRequest)
-	p.Limit(3)
+	p.Set(ResetAfterRequest.Times(3))
 	require.NoError(t, take(c, "k"), "and the caller sees nothing of it")
 	assert.Equal(t, 4, count(t, direct, "k"))
 }
@@ -123,11 +122,9 @@ func TestFreeze(t *testing.T) {
 	require.NoError(t, take(c, "k"))
 }
 
-func TestEveryAndLimit(t *testing.T) {
+func TestEveryAndTimes(t *testing.T) {
 	p, direct, c := stage(t)
-	p.Every(3)
-	p.Limit(2)
-	p.Set(ResetAfterRequest)
+	p.Set(ResetAfterRequest.Every(3).Times(2))
 	var failed []int
 	for i := 1; i <= 12; i++ {
 		if take(c, "k") != nil {
@@ -142,8 +139,7 @@ func TestEveryAndLimit(t *testing.T) {
 
 func TestPipelineIsCountedByCommand(t *testing.T) {
 	p, direct, _ := stage(t)
-	p.Every(3)
-	p.Set(HalfReply)
+	p.Set(HalfReply.Every(3))
 	eval := "*4\r\n$7\r\nevalsha\r\n$40\r\n" + incr.Hash() + "\r\n$1\r\n1\r\n$1\r\nk\r\n"
 	// A value that looks like a command is none.
 	set := "*5\r\n$3\r\nSET\r\n$1\r\nv\r\n$21\r\n*1\r\n$7\r\nEVALSHA\r\n....\r\n$2\r\nPX\r\n$4\r\n9000\r\n"
@@ -214,7 +210,7 @@ func TestProxyUnderLoad(t *testing.T) {
 	}
 	for _, f := range []Fault{ResetAfterRequest, Delay(time.Millisecond), Freeze, HalfReply, SwallowReply(0), Pass} {
 		p.Set(f)
-		if f != Freeze {
+		if !f.frozen {
 			enough := min(p.Seen()+50, 800)
 			require.Eventually(t, func() bool { return p.Seen() >= enough }, 20*time.Second, poll/10)
 		}

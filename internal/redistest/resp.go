@@ -3,104 +3,52 @@ package redistest
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
 	"strconv"
 	"strings"
 )
 
-// frames cuts a RESP stream, version 2 or 3, in either direction, into whole
-// values and keeps their bytes as they were: a proxy that counts by reads would
-// take a pipeline for one command, or half a command for one.
-type frames struct {
-	r   *bufio.Reader
-	buf []byte
-}
-
-func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReader(r)} }
-
-// next returns the bytes of one value, never none. They are overwritten by the
-// following call.
-func (f *frames) next() ([]byte, error) {
-	f.buf = f.buf[:0]
-	err := f.value()
-	return f.buf, err
-}
-
-// more tells whether the next value has begun to arrive.
-func (f *frames) more() bool { return f.r.Buffered() > 0 }
-
-func (f *frames) value() error {
-	line, err := f.line()
+// readValue appends one whole RESP value, version 2 or 3, request or reply, to
+// buf. It keeps the bytes as they are. A proxy that counted reads would take a
+// pipeline for one command, or half a command for one.
+func readValue(r *bufio.Reader, buf []byte) ([]byte, error) {
+	line, err := r.ReadBytes('\n')
 	if err != nil {
-		return err
+		return nil, err
+	}
+	buf = append(buf, line...)
+	if strings.IndexByte("$!=*~>%|", line[0]) < 0 {
+		return buf, nil // all other types are one line, and so is an inline command
+	}
+	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
+	if err != nil || n < 0 { // -1 is RESP2's null
+		return buf, err
 	}
 	switch line[0] {
 	case '$', '!', '=':
-		return f.body(line)
-	case '*', '~', '>':
-		return f.values(line, 1, 0)
+		buf = append(buf, make([]byte, n+2)...)
+		_, err = io.ReadFull(r, buf[len(buf)-n-2:])
+		return buf, err
 	case '%':
-		return f.values(line, 2, 0)
+		n *= 2
 	case '|':
-		return f.values(line, 2, 1) // attributes come before the value that they describe
+		n = 2*n + 1 // attributes precede the value that they describe
 	}
-	return nil // all else is one line, also an inline command
+	for ; n > 0 && err == nil; n-- {
+		buf, err = readValue(r, buf)
+	}
+	return buf, err
 }
 
-func (f *frames) body(line []byte) error {
-	n, err := size(line)
-	if err != nil || n < 0 {
-		return err
-	}
-	at := len(f.buf)
-	f.buf = append(f.buf, make([]byte, n+2)...)
-	_, err = io.ReadFull(f.r, f.buf[at:])
-	return err
-}
-
-// values reads per for each that line announces, and extra ones after them.
-func (f *frames) values(line []byte, per, extra int) error {
-	n, err := size(line)
-	if err != nil {
-		return err
-	}
-	for range max(n, 0)*per + extra {
-		if err := f.value(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (f *frames) line() ([]byte, error) {
-	at := len(f.buf)
-	for {
-		part, err := f.r.ReadSlice('\n')
-		f.buf = append(f.buf, part...)
-		if err == nil {
-			return f.buf[at:], nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return nil, err
-		}
-	}
-}
-
-// size is -1 for RESP2's null.
-func size(line []byte) (int, error) {
-	return strconv.Atoi(string(bytes.TrimSpace(line[1:])))
-}
-
-// verb is the name of the command in a frame, in capitals.
-func verb(frame []byte) string {
-	if frame[0] == '*' {
-		parts := bytes.SplitN(frame, []byte("\r\n"), 4) // *3 $7 EVALSHA …
+// verb is the name of the command in a request, in capitals.
+func verb(request []byte) string {
+	if request[0] == '*' {
+		parts := bytes.SplitN(request, []byte("\r\n"), 4) // *3 $7 EVALSHA …
 		if len(parts) < 4 {
 			return ""
 		}
 		return strings.ToUpper(string(parts[2]))
 	}
-	word, _, _ := strings.Cut(strings.TrimSpace(string(frame)), " ")
+	word, _, _ := strings.Cut(strings.TrimSpace(string(request)), " ")
 	return strings.ToUpper(word)
 }

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"bufio"
 	"io"
 	"strings"
 	"testing"
@@ -10,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFramesCutWholeValues(t *testing.T) {
+func TestWholeValues(t *testing.T) {
 	values := []string{
 		"+OK\r\n", "-ERR no\r\n", ":42\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(123456789\r\n",
 		"$5\r\na\r\nbc\r\n", "$0\r\n\r\n", "$-1\r\n", "!3\r\nERR\r\n", "=7\r\ntxt:abc\r\n",
@@ -24,21 +25,21 @@ func TestFramesCutWholeValues(t *testing.T) {
 		"byte by byte": iotest.OneByteReader(strings.NewReader(stream)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := newFrames(r)
+			in := bufio.NewReader(r)
 			for _, want := range values {
-				got, err := in.next()
+				got, err := readValue(in, nil)
 				require.NoError(t, err)
 				require.Equal(t, want, string(got))
 			}
-			_, err := in.next()
+			_, err := readValue(in, nil)
 			assert.ErrorIs(t, err, io.EOF)
 		})
 	}
 }
 
-func TestFramesRefuseNonsense(t *testing.T) {
+func TestMalformedValues(t *testing.T) {
 	for _, s := range []string{"$x\r\n", "*x\r\n", "$5\r\nab", "*2\r\n:1\r\n"} {
-		_, err := newFrames(strings.NewReader(s)).next()
+		_, err := readValue(bufio.NewReader(strings.NewReader(s)), nil)
 		assert.Error(t, err, "%q", s)
 	}
 }

@@ -1,13 +1,33 @@
 package redistest
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
+
+// startup is the time that a server may take to answer: a thousand times what
+// it needs, for a machine that runs every package's tests at once under -race.
+const startup = 20 * time.Second
+
+// errTaken means that another process holds the port.
+var errTaken = errors.New("port taken")
 
 // Server is a redis-server on a port of 127.0.0.1. Safe for concurrent use.
 type Server struct {
@@ -16,18 +36,56 @@ type Server struct {
 	args     []string
 	mu       struct {
 		sync.Mutex
-		proc *process
+		proc *process // the present run; Restart replaces it
 	}
 }
 
-// Start runs a server for this test alone and kills it when the test ends.
-// args go to redis-server after our own, so they win. Without a redis-server
-// the test is skipped, or fails where CI=true.
+// defaults keep a server from writing files.
+var defaults = []string{"--save", "", "--appendonly", "no", "--protected-mode", "no"}
+
+// Start runs a server for this test alone and kills it when the test ends. args
+// override the defaults: no persistence, no protected mode. Without a
+// redis-server the test is skipped, or fails where CI=true.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s := open(t, t.TempDir(), args)
+	s := open(t, t.TempDir(), slices.Concat(defaults, args))
 	t.Cleanup(s.Kill)
 	return s
+}
+
+// shared is owned by the process. It is killed with it.
+var shared struct {
+	sync.Mutex
+	server *Server
+}
+
+// Shared returns the one server that all tests of this process may use if they
+// need any Redis. A test keeps to keys of its own and neither stops the server
+// nor changes its configuration.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil {
+		// The server writes no file, so it needs no directory of its own.
+		shared.server = open(t, os.TempDir(), defaults)
+	}
+	return shared.server
+}
+
+// Sentinel runs a Redis Sentinel that watches the server under a name, and
+// returns its address. It is killed when the test ends.
+func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
+	t.Helper()
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "sentinel.conf") // Sentinel refuses to start without a file
+	watch := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\n", name, s.port)
+	if err := os.WriteFile(conf, []byte(watch), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sentinel := open(t, dir, []string{conf, "--sentinel"})
+	t.Cleanup(sentinel.Kill)
+	return sentinel.Addr()
 }
 
 func open(t testing.TB, dir string, args []string) *Server {
@@ -39,7 +97,7 @@ func open(t testing.TB, dir string, args []string) *Server {
 			t.Fatal(err)
 		}
 		s := &Server{bin: bin, dir: dir, port: port, args: args}
-		// Between our look and its bind another process may take the port.
+		// Between freePort and the server's bind another process may take the port.
 		if err = s.run(); errors.Is(err, errTaken) {
 			continue
 		}
@@ -52,23 +110,66 @@ func open(t testing.TB, dir string, args []string) *Server {
 	return nil
 }
 
+// run starts a process and returns when it answers.
 func (s *Server) run() error {
-	proc, err := launch(s.bin, s.dir, s.port, s.args)
+	args := append(slices.Clone(s.args), "--port", strconv.Itoa(s.port), "--dir", s.dir, "--bind", "127.0.0.1")
+	p, err := start(exec.Command(s.bin, args...))
 	if err != nil {
+		return err
+	}
+	if err := s.await(p); err != nil {
+		p.kill()
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.proc = proc
+	s.mu.proc = p
 	return nil
+}
+
+func (s *Server) await(p *process) error {
+	for end := time.Now().Add(startup); time.Now().Before(end); time.Sleep(poll) {
+		if up, err := s.answers(p); up || err != nil {
+			return err
+		}
+		if !p.alive() {
+			if strings.Contains(p.log.String(), "Address already in use") {
+				return errTaken
+			}
+			return fmt.Errorf("redistest: redis-server ended:\n%s", &p.log)
+		}
+	}
+	return fmt.Errorf("redistest: no reply within %v:\n%s", startup, &p.log)
+}
+
+// answers compares process ids: when two test processes race for a port, the
+// loser gets replies too, from the winner's server. A server with a password
+// refuses INFO and is taken for ours.
+func (s *Server) answers(p *process) (bool, error) {
+	conn, err := net.DialTimeout("tcp", s.Addr(), time.Second)
+	if err != nil {
+		return false, nil // not yet
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	_, _ = io.WriteString(conn, "INFO server\r\n")
+	info, err := readValue(bufio.NewReader(conn), nil)
+	if err != nil || bytes.HasPrefix(info, []byte("-LOADING")) {
+		return false, nil
+	}
+	own := fmt.Sprintf("process_id:%d\r\n", p.cmd.Process.Pid)
+	if info[0] != '-' && !bytes.Contains(info, []byte(own)) {
+		return false, errTaken
+	}
+	return true, nil
 }
 
 // Addr is host:port, the same after a Restart.
 func (s *Server) Addr() string { return address(s.port) }
 
-// Client returns a client that is closed when the test ends. Its only own
-// settings keep commands that no test asked for out of CommandStats; all else
-// is go-redis's default, also the retries.
+// Client returns a client that is closed when the test ends. It differs from
+// go-redis's defaults only in that it sends no command of its own, which would
+// count in CommandStats. The default retries remain.
 func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	o := &redis.Options{
@@ -84,28 +185,20 @@ func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Clien
 	return c
 }
 
-// Stop suspends the process as SIGSTOP does: connections stay, new ones are
-// still accepted by the kernel, nothing answers, and what was sent meanwhile is
-// executed after Cont. It panics where the system has no such signal.
-func (s *Server) Stop() {
-	p := s.proc()
-	p.stopped.Store(true) // first, so that nobody asks it in between
-	must(freeze(p.cmd.Process))
-}
+// Stop suspends the process with SIGSTOP. Connections stay, the kernel accepts
+// new ones, and the server executes after Cont what it received meanwhile. Stop
+// panics if the server is dead: the test would pass for the wrong reason.
+func (s *Server) Stop() { must(s.proc().stop()) }
 
 // Cont ends a Stop.
-func (s *Server) Cont() {
-	p := s.proc()
-	must(thaw(p.cmd.Process))
-	p.stopped.Store(false)
-}
+func (s *Server) Cont() { must(s.proc().cont()) }
 
-// Kill ends the process as a crash would, also a stopped one. All keys and
-// scripts are gone. To kill a dead server does nothing.
+// Kill ends the process as a crash would, a stopped one too. All keys and
+// scripts are lost. Kill does nothing to a dead server.
 func (s *Server) Kill() { s.proc().kill() }
 
-// Restart kills the server if it lives and starts an empty one on its port and
-// in its directory: a node of a cluster is still a member of it.
+// Restart kills the server and starts an empty one on its port and in its
+// directory. A node of a cluster remains a member of it.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Kill()
@@ -114,16 +207,10 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// living is false for a server that was killed, or stopped: a question to it
-// would get no answer.
+// living is false for a killed and for a stopped server: neither replies.
 func (s *Server) living() bool {
 	p := s.proc()
-	select {
-	case <-p.exited:
-		return false
-	default:
-		return !p.stopped.Load()
-	}
+	return p.alive() && !p.stopped.Load()
 }
 
 func (s *Server) proc() *process {
@@ -132,10 +219,16 @@ func (s *Server) proc() *process {
 	return s.mu.proc
 }
 
-// must: to stop a server that is dead is a mistake of the test, and one that
-// would make it pass for the wrong reason.
 func must(err error) {
 	if err != nil {
 		panic(err)
+	}
+}
+
+// do fails the test where the command fails.
+func do(t testing.TB, c *redis.Client, args ...any) {
+	t.Helper()
+	if err := c.Do(context.Background(), args...).Err(); err != nil {
+		t.Fatalf("redistest: %v at %s: %v", args, c.Options().Addr, err)
 	}
 }

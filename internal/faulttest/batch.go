@@ -1,0 +1,190 @@
+package faulttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Budget is that of the limiters of Flights. It is long, since their subject is
+// what a batch contains, not what a busy machine ends in time.
+const Budget = 2 * time.Second
+
+// Flights are tests of calls that share a batch.
+type Flights struct {
+	Through func(...headgate.Policy) *headgate.Limiter // through the network, with a new client
+	Direct  func(...headgate.Policy) *headgate.Limiter
+	Network Network
+	Name    func(i int) string // keys that lie on one server of the network
+}
+
+// Run runs them.
+func (f *Flights) Run(t *testing.T) {
+	t.Run("Merged", f.merged)
+	t.Run("Withdrawn", f.withdrawn)
+	t.Run("Swallowed", f.swallowed)
+	t.Run("Wide", f.wide)
+}
+
+// hold sends as many batches as may be in flight and delays their replies: later
+// calls are pending until the replies come. After that the network passes
+// everything. The caller calls release to wait for the calls of hold.
+func (f *Flights) hold(t *testing.T, l *headgate.Limiter) (release func()) {
+	call := func() { _, _ = l.Allow(context.Background(), f.Name(0)) }
+	call() // a connection and the script are there
+	f.Network.Set(redistest.Delay(Budget / 4))
+	var held sync.WaitGroup
+	begin := time.Now() // on a busy machine replies may come while the loop runs
+	for sent := true; sent && time.Since(begin) < Budget/8; {
+		seen := f.Network.Seen()
+		held.Add(1)
+		go func() {
+			defer held.Done()
+			call()
+		}()
+		sent = f.sends(seen)
+	}
+	f.Network.Set(redistest.Pass)
+	return held.Wait
+}
+
+// sends reports whether the network sees one more batch soon.
+func (f *Flights) sends(seen int) bool {
+	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if f.Network.Seen() > seen {
+			return true
+		}
+	}
+	return false
+}
+
+// merged: a thousand calls on one key that share batches are decided as if one
+// came after the other. The limit passes, and no two get the same remainder.
+func (f *Flights) merged(t *testing.T) {
+	const limit, calls = 300, 1000
+	for _, p := range every(limit) {
+		l := f.Through(closed("other"+p.Name, Wide.Algorithm))
+		both, err := l.With(p)
+		require.NoError(t, err)
+		release, before := f.hold(t, l), f.Network.Seen()
+		var remainders sync.Map
+		var n atomic.Int64
+		Go(calls, func(i int) {
+			d, err := both.Allow(context.Background(), f.Name(1)+p.Name)
+			switch {
+			case err != nil || d.Err != nil:
+				t.Error(err, d.Err)
+			case d.Allowed:
+				n.Add(1)
+				if _, twice := remainders.LoadOrStore(d.Remaining, i); twice {
+					t.Errorf("%s: two calls got %d remaining", p.Name, d.Remaining)
+				}
+			case d.Remaining != 0 || d.RetryAfter <= 0:
+				t.Errorf("%s: %+v", p.Name, d)
+			}
+		})()
+		release()
+		require.EqualValues(t, limit, n.Load(), p.Name)
+		require.Less(t, f.Network.Seen()-before, calls/4, "the calls share batches")
+	}
+}
+
+// withdrawn: of pending calls, those whose callers cancel are never charged, and
+// the others of their key are.
+func (f *Flights) withdrawn(t *testing.T) {
+	const each, keys = 50, 5
+	p := closed("withdrawn", Wide.Algorithm)
+	l := f.Through(p)
+	release := f.hold(t, l)
+	ctx, cancel := context.WithCancel(context.Background())
+	var decided, cancelled atomic.Int64
+	stay := Go(each, func(i int) {
+		if d, err := l.Allow(context.Background(), f.Name(2+i%keys)); err == nil && d.Err == nil && d.Allowed {
+			decided.Add(1)
+		}
+	})
+	gone := Go(each, func(i int) {
+		if _, err := l.Allow(ctx, f.Name(2+i%keys)); errors.Is(err, context.Canceled) {
+			cancelled.Add(1)
+		}
+	})
+	time.Sleep(10 * time.Millisecond) // most are pending then; a later call begins cancelled
+	cancel()
+	gone()
+	release()
+	stay()
+	require.EqualValues(t, each, cancelled.Load())
+	require.EqualValues(t, each, decided.Load())
+	require.EqualValues(t, each, f.used(t, 2, keys, p))
+}
+
+// swallowed: the reply to a batch of a hundred calls is lost. Each call is
+// charged at most once and reports so, and the circuit stays closed.
+func (f *Flights) swallowed(t *testing.T) {
+	p := closed("swallowed", Wide.Algorithm)
+	l, direct := f.Through(p), f.Direct(p)
+	release := f.hold(t, l)
+	f.Network.Set(redistest.SwallowReply(2 * Budget).Times(1))
+	defer f.Network.Set(redistest.Pass)
+	var perhaps atomic.Int64
+	Go(100, func(i int) {
+		key := fmt.Sprint(f.Name(10+i), "/swallowed")
+		d, err := l.Allow(context.Background(), key)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		consistent(t, d, key, Used(t, direct, key))
+		if errors.Is(d.Err, headgate.ErrPerhapsCounted) {
+			perhaps.Add(1)
+		}
+	})()
+	release()
+	require.Greater(t, perhaps.Load(), int64(1), "the lost reply was that of a batch of many")
+	for node, state := range l.Circuits() {
+		require.Equal(t, "closed", state, node)
+	}
+	d, err := l.Allow(context.Background(), f.Name(10))
+	require.NoError(t, err)
+	require.NoError(t, d.Err)
+}
+
+// wide: calls of twenty policies and of different costs share batches too.
+func (f *Flights) wide(t *testing.T) {
+	const calls, keys = 200, 10
+	var ps []headgate.Policy
+	for i := range 20 {
+		ps = append(ps, closed(fmt.Sprint("wide", i), algo.TokenBucket(algo.Per(1, algo.MaxPeriod), 1<<20)))
+	}
+	l := f.Through(ps...)
+	release := f.hold(t, l)
+	var want atomic.Int64
+	Go(calls, func(i int) {
+		cost := int64(1 + i%7)
+		want.Add(cost)
+		d, err := l.AllowN(context.Background(), f.Name(1000+i%keys), cost)
+		if err != nil || d.Err != nil || !d.Allowed {
+			t.Error(err, d)
+		}
+	})()
+	release()
+	require.Equal(t, want.Load(), f.used(t, 1000, keys, ps...))
+}
+
+// used returns the sum of the counts of n keys.
+func (f *Flights) used(t *testing.T, from, n int, ps ...headgate.Policy) (sum int64) {
+	direct := f.Direct(ps...)
+	for i := range n {
+		sum += Used(t, direct, f.Name(from+i))
+	}
+	return sum
+}

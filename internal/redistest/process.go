@@ -1,0 +1,146 @@
+package redistest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// poll is the pause between two looks at a process. A server is up in 20 ms.
+const poll = 2 * time.Millisecond
+
+// locate returns the path of redis-server. Without one the test skips on a
+// laptop and fails in CI, where a skip would pass unseen.
+func locate(t testing.TB) string {
+	t.Helper()
+	name := "redis-server"
+	if set := os.Getenv("HEADGATE_REDIS_SERVER"); set != "" {
+		name = set
+	}
+	bin, err := exec.LookPath(name)
+	if err == nil {
+		return bin
+	}
+	const missing = "NOT TESTED: no redis-server (%v); install it with: apt-get install -y redis-server"
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(missing, err)
+	}
+	t.Skipf(missing, err)
+	return ""
+}
+
+// freePort returns a port without a listener. It stays below 32768, where
+// systems begin to use ports for outgoing connections: one of those could take
+// the port of a killed server before its restart. Port + 10000 is free too,
+// since a server in cluster mode listens there as well.
+func freePort() (int, error) {
+	for range 100 {
+		port := 10000 + rand.IntN(12000)
+		if free(port) && free(port+10000) {
+			return port, nil
+		}
+	}
+	return 0, errors.New("redistest: no free port in 100 attempts")
+}
+
+func free(port int) bool {
+	l, err := net.Listen("tcp", address(port))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// process is a child of this process. The caller of start owns it and kills it.
+type process struct {
+	cmd     *exec.Cmd
+	log     output
+	stopped atomic.Bool
+	exited  chan struct{} // closed when err is set
+	err     error
+}
+
+func start(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	// Never our own stdout: `go test` waits until every process has closed it.
+	cmd.Stdout, cmd.Stderr = &p.log, &p.log
+	dieWithParent(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.exited)
+		p.err = cmd.Wait()
+	}()
+	return p, nil
+}
+
+// kill also ends a stopped process. It returns when the process has exited, so
+// that its port is free.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // fails only for a dead process
+	<-p.exited
+}
+
+func (p *process) alive() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop suspends the process and returns when it is suspended. After the signal
+// alone it may run on another core long enough to answer one call.
+func (p *process) stop() error {
+	p.stopped.Store(true) // first, so that no query of the cluster waits for it
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(poll / 10) {
+		// The state follows the name, which stands in brackets.
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+		if err != nil || bytes.Contains(stat, []byte(") T ")) {
+			return nil // without /proc the state is invisible, and the signal must do
+		}
+	}
+	return fmt.Errorf("redistest: process %d does not stop", p.cmd.Process.Pid)
+}
+
+func (p *process) cont() error {
+	defer p.stopped.Store(false)
+	return p.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// output collects what a process prints, for the message of a failing test.
+type output struct {
+	mu struct {
+		sync.Mutex
+		buf bytes.Buffer
+	}
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.buf.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mu.buf.String()
+}

@@ -1,0 +1,120 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Stat is what a server counted for one command.
+type Stat struct {
+	Calls    int64   // executed, also from within a script
+	Usec     int64   // server time of all calls, µs; a script's includes what it called
+	PerCall  float64 // µs
+	Rejected int64   // refused before execution: ACL, arity, out of memory
+	Failed   int64   // executed, and ended in an error
+}
+
+// CommandStats reads INFO commandstats. Names are Redis's own: "evalsha",
+// "script|load". A command that was never called has no entry.
+func (s *Server) CommandStats(t testing.TB) map[string]Stat { return commandStats(t, []*Server{s}) }
+
+// CommandStats are those of all living nodes, added up. What a script called is
+// counted at its primary and, if it wrote, at the replica. EVALSHA itself is
+// never replicated.
+func (c *Cluster) CommandStats(t testing.TB) map[string]Stat {
+	t.Helper()
+	var living []*Server
+	for _, n := range c.living() {
+		living = append(living, n.Server)
+	}
+	return commandStats(t, living)
+}
+
+func commandStats(t testing.TB, servers []*Server) map[string]Stat {
+	t.Helper()
+	sum := map[string]Stat{}
+	for _, s := range servers {
+		info, err := s.Client(t).InfoMap(context.Background(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, fields := range info["Commandstats"] {
+			name = strings.TrimPrefix(name, "cmdstat_")
+			sum[name] = sum[name].plus(t, fields)
+		}
+	}
+	return sum
+}
+
+// plus adds the fields of one line. PerCall is computed, since a server's own
+// figure can't be added, and is zero for a command that was only refused.
+func (s Stat) plus(t testing.TB, fields string) Stat {
+	t.Helper()
+	var o Stat
+	const layout = "calls=%d,usec=%d,usec_per_call=%f,rejected_calls=%d,failed_calls=%d"
+	if _, err := fmt.Sscanf(fields, layout, &o.Calls, &o.Usec, &o.PerCall, &o.Rejected, &o.Failed); err != nil {
+		t.Fatalf("redistest: commandstats %q: %v", fields, err)
+	}
+	s.Calls, s.Usec, s.Rejected, s.Failed = s.Calls+o.Calls, s.Usec+o.Usec, s.Rejected+o.Rejected, s.Failed+o.Failed
+	s.PerCall = float64(s.Usec) / float64(max(s.Calls, 1))
+	return s
+}
+
+// ResetStats sets all of CommandStats to zero.
+func (s *Server) ResetStats(t testing.TB) {
+	t.Helper()
+	do(t, s.Client(t), "CONFIG", "RESETSTAT")
+}
+
+// ResetStats is Server.ResetStats on all living nodes.
+func (c *Cluster) ResetStats(t testing.TB) {
+	t.Helper()
+	for _, n := range c.living() {
+		n.ResetStats(t)
+	}
+}
+
+// NoImmortals fails the test for each key under prefix that never expires. A
+// limiter that writes such keys fills the server, one client at a time.
+func (s *Server) NoImmortals(t testing.TB, prefix string) {
+	t.Helper()
+	ctx, c := context.Background(), s.Client(t)
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		keys, next, err := c.Scan(ctx, cursor, literal(prefix)+"*", 1000).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ttls := map[string]*redis.DurationCmd{}
+		if _, err = c.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, key := range keys {
+				ttls[key] = p.PTTL(ctx, key)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for key, ttl := range ttls {
+			if ttl.Val() == -1 { // -1 ns: go-redis keeps Redis's -1 as it is
+				t.Errorf("key %q has no TTL", key)
+			}
+		}
+		cursor = next
+	}
+}
+
+// NoImmortals is Server.NoImmortals on all living primaries. It must not run
+// while a slot is open: a node hides a key that may lie on the other node.
+func (c *Cluster) NoImmortals(t testing.TB, prefix string) {
+	t.Helper()
+	for _, n := range c.primaries() {
+		n.NoImmortals(t, prefix)
+	}
+}
+
+// literal quotes what MATCH would read as a pattern: tests have keys with
+// brackets.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace
