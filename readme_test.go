@@ -67,7 +67,7 @@ func TestReadmesClusterRights(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.Ping(ctx)
 	require.NoError(t, err)
-	c.BeginMove(t, c.Slot("headgate:{user:42}"), other(c, "headgate:{user:42}"))
+	open(t, c, "headgate:{user:42}")
 	for i := range 20 {
 		for _, key := range []string{"user:42", fmt.Sprint("user:", i)} { // the first is asked for with ASK
 			d, err := l.Allow(ctx, key)
@@ -94,10 +94,21 @@ func grant(t *testing.T, admin *redis.Client) {
 	}
 }
 
-// other is a primary that does not serve the key.
-func other(c *redistest.Cluster, key string) *redistest.Server {
-	if p := c.Primary(0); p != c.Primary(c.Slot(key)) {
-		return p
+// open begins to move the key's slot and leaves it open: its owner answers ASK.
+func open(t *testing.T, c *redistest.Cluster, key string) {
+	ctx := context.Background()
+	slot, err := c.Client(t).ClusterKeySlot(ctx, key).Result()
+	require.NoError(t, err)
+	from, to := c.Primary(int(slot)), c.Primary(0)
+	if from == to {
+		to = c.Primary(16383)
 	}
-	return c.Primary(16383)
+	for _, side := range []struct {
+		node, other *redistest.Server
+		state       string
+	}{{to, from, "IMPORTING"}, {from, to, "MIGRATING"}} {
+		id, err := side.other.Client(t).ClusterMyID(ctx).Result()
+		require.NoError(t, err)
+		require.NoError(t, side.node.Client(t).Do(ctx, "CLUSTER", "SETSLOT", slot, side.state, id).Err())
+	}
 }

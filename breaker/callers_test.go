@@ -86,17 +86,17 @@ func TestImpatientCallersOnASlowNode(t *testing.T) {
 	require.Empty(t, r.seen.list())
 }
 
-// TestImpatientCallersOnAFrozenNode: the same callers can't hide that the
-// node is frozen.
-func TestImpatientCallersOnAFrozenNode(t *testing.T) {
+// TestImpatientCallersOnAStoppedNode: the same callers can't hide that the
+// node is stopped.
+func TestImpatientCallersOnAStoppedNode(t *testing.T) {
 	r := build(t, nil)
-	r.proxy.Set(redistest.Freeze)
+	r.server.Stop()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		defer cancel()
 		_, _ = r.Allow(ctx, "k")
 		return r.state() == "open"
 	}, 2*time.Second, time.Millisecond, "the client itself would notice after three seconds")
-	r.proxy.Set(redistest.Pass)
+	r.server.Cont()
 	recovers(t, r)
 }

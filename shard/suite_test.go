@@ -103,7 +103,7 @@ func TestSuiteOnAServer(t *testing.T) {
 			},
 		}
 	})
-	server.NoImmortals(t, "")
+	server.NoImmortals(t)
 }
 
 // with is a cluster client that is nothing but its options.
@@ -127,7 +127,7 @@ func TestSuiteOnACluster(t *testing.T) {
 		t.Cleanup(func() { _ = store.Close() })
 		return storetest.Subject{Store: shard.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store), SetNow: now.Store}
 	})
-	c.NoImmortals(t, "headgate:")
+	c.NoImmortals(t)
 }
 
 // open is cluster.Open with arguments that are right.

@@ -143,7 +143,7 @@ func strike(t *testing.T, c *redistest.Cluster, victim *redistest.Server, how st
 		victim.Stop()
 		t.Cleanup(victim.Cont)
 	case "takeover":
-		c.Takeover(t, c.Replica(victim))
+		promote(t, c.Replica(victim), "TAKEOVER")
 	default:
 		return fault, fault
 	}

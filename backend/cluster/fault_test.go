@@ -38,7 +38,7 @@ func atMostOnce(t *testing.T, o *cluster.Options) {
 	direct := open(c.Addrs(), patient)
 	defer direct.Close()
 	faulttest.AtMostOnce(t, []*headgate.Limiter{faulttest.Limiter(t, through, faulttest.Wide)}, faulttest.Limiter(t, direct, faulttest.Wide), p, cluster.DefaultBudget)
-	c.NoImmortals(t, "")
+	c.NoImmortals(t)
 }
 
 func addrs(c *redistest.Cluster) []string {
@@ -61,7 +61,7 @@ func races(t *testing.T, o *cluster.Options) {
 		return env(c)
 	})
 	if c != nil {
-		c.NoImmortals(t, "")
+		c.NoImmortals(t)
 	}
 }
 

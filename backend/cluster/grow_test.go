@@ -51,13 +51,13 @@ func TestGrow(t *testing.T) {
 	load := beginGrowth(t, store, g)
 	time.Sleep(g.held / 10)
 
-	c.BeginMove(t, 0, added)
+	open := beginMove(t, c, 0, added)
 	load.growing.Store(true)
 	reloads := slotsAsked(t, c)
 	for i, opened := 0, time.Now(); time.Since(opened) < g.held; i++ {
 		// A MOVED reply makes the store reload the topology.
-		c.Move(t, []int{g.slots}, []*redistest.Server{other, owner}[i%2])
-		c.MoveKeys(t, 0, 1)
+		move(t, c, []int{g.slots}, []*redistest.Server{other, owner}[i%2])
+		open.keys(t, 1)
 	}
 	reloads = slotsAsked(t, c) - reloads
 	asked := added.CommandStats(t)["asking"].Calls
@@ -65,12 +65,12 @@ func TestGrow(t *testing.T) {
 	require.GreaterOrEqual(t, reloads, int64(2), "the topology was not reloaded while the slot was open")
 	require.EqualValues(t, 1, made.Load(), "a reload closed the client of the importing node")
 
-	c.EndMove(t, 0)
+	open.end(t)
 	for s := 1; s < g.slots; s += 50 { // all nodes agree now and then
-		c.Move(t, between(s, min(s+50, g.slots)), added)
+		move(t, c, between(s, min(s+50, g.slots)), added)
 	}
 	for s := 0; s < g.slots; s += 50 {
-		c.Move(t, between(s, min(s+50, g.slots)), owner)
+		move(t, c, between(s, min(s+50, g.slots)), owner)
 	}
 	c.Forget(t, added)
 	time.Sleep(g.held / 10)

@@ -73,15 +73,13 @@ func TestReshard(t *testing.T) {
 		}
 	}
 	time.Sleep(held / 10)
-	c.BeginMove(t, moved, to)
+	m := beginMove(t, c, moved, to)
 	half := 0
 	for begin := time.Now(); time.Since(begin) < held; time.Sleep(held / 50) {
-		half += c.MoveKeys(t, moved, 2)
+		half += m.keys(t, 2)
 	}
 	require.Positive(t, half, "keys lay on both sides")
-	for c.MoveKeys(t, moved, 100) > 0 {
-	}
-	c.EndMove(t, moved)
+	m.end(t)
 	time.Sleep(held / 10)
 	close(stop)
 	running.Wait()
@@ -90,7 +88,7 @@ func TestReshard(t *testing.T) {
 	for name, o := range w.oracles {
 		require.NoError(t, o.Check(), name)
 	}
-	c.NoImmortals(t, "")
+	c.NoImmortals(t)
 }
 
 // watch is what the load of a reshard saw.
@@ -148,14 +146,12 @@ func TestMoved(t *testing.T) {
 		_, err := l.Allow(context.Background(), key)
 		require.NoError(t, err)
 		if i == 2 {
-			c.BeginMove(t, 7, c.Primary(slot.Count-1))
-			c.MoveKeys(t, 7, 10)
-			c.EndMove(t, 7)
+			move(t, c, []int{7}, c.Primary(slot.Count-1))
 		}
 	}
 	require.EqualValues(t, 5, faulttest.Used(t, l, key))
 	was := c.Primary(7)
-	c.Failover(t, c.Replica(was))
+	promote(t, c.Replica(was))
 	require.Eventually(t, func() bool {
 		d, err := l.Peek(context.Background(), headgate.Call{Key: key})
 		return err == nil && d.Err == nil && d.Used == 5

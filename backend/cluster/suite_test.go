@@ -150,7 +150,7 @@ func TestSuite(t *testing.T) {
 		}})
 	})
 	t.Run("Twins", func(t *testing.T) { twins(t, c, admin) })
-	c.NoImmortals(t, "headgate:")
+	c.NoImmortals(t)
 }
 
 func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {

@@ -44,7 +44,7 @@ func reload(t *testing.T, c *redistest.Cluster, l *headgate.Limiter) {
 	if c.Primary(moved) == to {
 		to = c.Primary(0)
 	}
-	c.Move(t, []int{moved}, to)
+	move(t, c, []int{moved}, to)
 	_, err := l.Allow(context.Background(), inSlot(moved, 1, "reload")[0])
 	require.NoError(t, err)
 }
@@ -76,12 +76,12 @@ func TestDroppedNodesAreClosed(t *testing.T) {
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	require.NoError(t, callAll(l))
-	c.Move(t, []int{7}, added)
+	move(t, c, []int{7}, added)
 	_, err := l.Allow(ctx, inSlot(7, 1, "k")[0]) // MOVED names the node
 	require.NoError(t, err)
 	require.Contains(t, l.Stats().Circuits, added.Addr())
 	require.NoError(t, client.Load().Ping(ctx).Err())
-	c.Move(t, []int{7}, owner)
+	move(t, c, []int{7}, owner)
 	c.Forget(t, added)
 	require.Eventually(t, func() bool {
 		reload(t, c, l)
@@ -103,7 +103,7 @@ func TestDroppedNodesFinishTheirBatches(t *testing.T) {
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	owner, added := c.Primary(7), c.Grow(t)
-	c.Move(t, []int{7}, added)
+	move(t, c, []int{7}, added)
 	key := inSlot(7, 1, "k")[0]
 	_, err := l.Allow(context.Background(), key)
 	require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestDroppedNodesFinishTheirBatches(t *testing.T) {
 		done <- d
 	}()
 	<-held
-	c.Move(t, []int{7}, owner)
+	move(t, c, []int{7}, owner)
 	reloadTwice(t, c, l)
 	close(release)
 	d := <-done
@@ -152,7 +152,7 @@ func TestLeftEndpointsHaveNoCircuit(t *testing.T) {
 	require.Contains(t, l.Stats().Circuits, victim.Addr())
 	victim.Kill()
 	require.Error(t, callAll(l), "the circuit has seen the node fail")
-	c.Takeover(t, heir)
+	promote(t, heir, "TAKEOVER")
 	c.Forget(t, victim)
 	require.Eventually(t, func() bool {
 		reload(t, c, l)
@@ -217,10 +217,10 @@ func TestUnknownEndpoint(t *testing.T) {
 	}
 	allow(keys[0])
 	to := c.Primary(slot.Count - 1)
-	c.BeginMove(t, 7, to)
+	m := beginMove(t, c, 7, to)
 	allow(keys[1]) // ASK
 	require.Positive(t, to.CommandStats(t)["asking"].Calls)
-	c.EndMove(t, 7)
+	m.end(t)
 	allow(keys[2]) // MOVED
 	_, err = l.Ping(context.Background())
 	require.NoError(t, err)

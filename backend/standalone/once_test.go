@@ -39,7 +39,7 @@ func atMostOnce(t *testing.T, o *standalone.Options) {
 		ls = append(ls, limiter(t, client, o, wide))
 	}
 	faulttest.AtMostOnce(t, ls, limiter(t, server.Client(t), patient, wide), proxy, standalone.DefaultBudget)
-	server.NoImmortals(t, "")
+	server.NoImmortals(t)
 }
 
 func TestRaces(t *testing.T) { races(t, patient) }
@@ -56,7 +56,7 @@ func races(t *testing.T, o *standalone.Options) {
 		return "ADDR=" + server.Addr()
 	})
 	if server != nil {
-		server.NoImmortals(t, "")
+		server.NoImmortals(t)
 	}
 }
 

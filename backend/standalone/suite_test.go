@@ -118,5 +118,5 @@ func TestSuiteOnTheRealClock(t *testing.T) {
 		require.NoError(t, admin.FlushDB(context.Background()).Err())
 		return storetest.Subject{Store: standalone.New(admin, patient)}
 	}})
-	server.NoImmortals(t, "")
+	server.NoImmortals(t)
 }

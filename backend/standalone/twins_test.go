@@ -44,5 +44,5 @@ func twins(t *testing.T, seed uint64, steps int) {
 		want, got := trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
 	}
-	server.NoImmortals(t, "headgate:")
+	server.NoImmortals(t)
 }

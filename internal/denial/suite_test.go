@@ -82,7 +82,7 @@ func TestSuite(t *testing.T) {
 		})
 		require.Equal(t, d > 0, answered > 100, "%s: %d answers", name, answered)
 	}
-	server.NoImmortals(t, "")
+	server.NoImmortals(t)
 }
 
 // TestTwins: whatever a random history asks, what the cache denies the store

@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -153,19 +152,6 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 	})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-// Slot is the slot of a key as a server computes it, to check our own code
-// against. It panics when no node lives.
-func (c *Cluster) Slot(key string) int {
-	err := errors.New("redistest: no node lives")
-	for _, n := range c.living() {
-		var slot int64
-		if slot, err = n.admin.ClusterKeySlot(context.Background(), key).Result(); err == nil {
-			return int(slot)
-		}
-	}
-	panic(err)
 }
 
 // Primary is the server of the slot in the view of more than half of the living

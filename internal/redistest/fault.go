@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// Fault is what a Proxy does to the round trips of EVALSHA. In all faults but
-// Freeze the server has executed the script: they test whether a client sends
-// it again.
+// Fault is what a Proxy does to the round trips of EVALSHA. The server has
+// executed the script in each of them: they test whether a client sends it
+// again. For a server that does not read requests see Server.Stop.
 type Fault struct {
 	name string
 	// reply handles a reply and reports whether the connection goes on. Nil passes
 	// the reply.
 	reply        func(l *link, out *bufio.Writer, reply []byte) bool
 	draw         func() Fault
-	frozen       bool
 	every, times int // zero: each round trip, without an end
 }
 
@@ -46,12 +45,6 @@ var (
 		l.forgotten.Store(true)
 		return true
 	}}
-
-	// Freeze holds everything, of all connections and both ways, until another
-	// fault is set. New connections are accepted. As with a suspended server, a
-	// request that is held is executed after the thaw, even if its client has
-	// gone. Every and Times don't apply.
-	Freeze = Fault{name: "Freeze", frozen: true}
 )
 
 // SwallowReply drops the reply and closes the connection after hold, so that a
@@ -71,7 +64,7 @@ func Delay(d time.Duration) Fault {
 }
 
 // Draw calls f for the fault of each round trip: of the first EVALSHA where
-// several are sent in one write. f may not return Freeze.
+// several are sent in one write.
 func Draw(f func() Fault) Fault { return Fault{name: "Draw", draw: f} }
 
 // Every returns the fault for each n-th EVALSHA, counted from Proxy.Set.

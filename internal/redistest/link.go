@@ -72,9 +72,6 @@ func (l *link) copy(from, to net.Conn, pass func(out *bufio.Writer, value []byte
 // command, so that down always finds it.
 func (l *link) up(out *bufio.Writer, command []byte, follows, more bool) bool {
 	f := l.p.meet(verb(command), follows)
-	if !l.passes() {
-		return false
-	}
 	select {
 	case l.due <- f:
 		return send(out, command, more)
@@ -93,12 +90,7 @@ func (l *link) down(out *bufio.Writer, reply []byte, _, more bool) bool {
 		default: // a reply without a command: "max number of clients reached"
 		}
 	}
-	if !l.passes() {
-		return false
-	}
-	if _, rewrite := l.p.state(); rewrite != nil {
-		reply = rewrite(reply)
-	}
+	reply = l.p.rewritten(reply)
 	if f.reply != nil {
 		_ = out.Flush() // the fault must not touch the replies before it
 		if !f.reply(l, out, reply) {
@@ -106,22 +98,6 @@ func (l *link) down(out *bufio.Writer, reply []byte, _, more bool) bool {
 		}
 	}
 	return l.forgotten.Load() || send(out, reply, more)
-}
-
-// passes waits while the proxy is frozen. It returns false if the link is
-// dropped meanwhile.
-func (l *link) passes() bool {
-	for {
-		thaw, _ := l.p.state()
-		if thaw == nil {
-			return true
-		}
-		select {
-		case <-thaw: // and check again, since it may be frozen anew
-		case <-l.done:
-			return false
-		}
-	}
 }
 
 func (l *link) wait(d time.Duration) bool {

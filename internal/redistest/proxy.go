@@ -20,7 +20,6 @@ type Proxy struct {
 		turn      int // EVALSHA since Set
 		seen, hit int
 		rewrite   func([]byte) []byte
-		thaw      chan struct{} // closed at the thaw; nil: not frozen
 		links     map[*link]struct{}
 		closed    bool
 	}
@@ -52,13 +51,6 @@ func (p *Proxy) Set(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.fault, p.mu.turn = f, 0
-	if f.frozen && p.mu.thaw == nil {
-		p.mu.thaw = make(chan struct{})
-	}
-	if !f.frozen && p.mu.thaw != nil {
-		close(p.mu.thaw)
-		p.mu.thaw = nil
-	}
 }
 
 // Forget silently drops whatever is sent from now on over the present
@@ -87,8 +79,7 @@ func (p *Proxy) Seen() int {
 	return p.mu.seen
 }
 
-// Hit is the number of EVALSHA with a fault, or held by Freeze. A hit counts
-// when the request arrives, before the reply shows the fault.
+// Hit is the number of EVALSHA with a fault. A hit counts when the request arrives, before the reply shows the fault.
 func (p *Proxy) Hit() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,17 +97,20 @@ func (p *Proxy) meet(verb string, follows bool) Fault {
 	p.mu.seen++
 	p.mu.turn++
 	f := p.mu.fault.hits(p.mu.turn, follows)
-	if f.reply != nil || f.frozen { // link.passes holds what is frozen
+	if f.reply != nil {
 		p.mu.hit++
 	}
 	return f
 }
 
-// state returns the gate of Freeze and the function of Rewrite; nil for none.
-func (p *Proxy) state() (thaw <-chan struct{}, rewrite func([]byte) []byte) {
+func (p *Proxy) rewritten(reply []byte) []byte {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.thaw, p.mu.rewrite
+	f := p.mu.rewrite
+	p.mu.Unlock()
+	if f == nil {
+		return reply
+	}
+	return f(reply)
 }
 
 func (p *Proxy) accept() {

@@ -83,7 +83,7 @@ func (n *node) well() (view, error) {
 }
 
 // view is CLUSTER NODES of one node, sorted by id. CLUSTER SLOTS and CLUSTER
-// SHARDS, which go-redis parses, lack suspected failures, links and open slots.
+// SHARDS, which go-redis parses, lack suspected failures and links.
 type view []member
 
 type member struct {
@@ -91,7 +91,6 @@ type member struct {
 	flags       []string
 	linked      bool
 	serves      []span
-	open        []string // slots in a move, which a node lists for itself only
 }
 
 type span struct{ from, to int }
@@ -115,9 +114,7 @@ func parseView(text string) (v view) {
 				m.serves = append(m.serves, r)
 			} else if n == 1 {
 				m.serves = append(m.serves, span{r.from, r.from})
-			} else {
-				m.open = append(m.open, s)
-			}
+			} // an open slot, in brackets, is served by its owner
 		}
 		v = append(v, m)
 	}
@@ -129,11 +126,6 @@ func (m member) has(flag string) bool { return slices.Contains(m.flags, flag) }
 
 func (m member) owns(slot int) bool {
 	return slices.ContainsFunc(m.serves, func(s span) bool { return s.from <= slot && slot <= s.to })
-}
-
-// importing reads [slot-<-id]. The other end of a move has [slot->-id].
-func (m member) importing(slot int) bool {
-	return slices.ContainsFunc(m.open, func(s string) bool { return strings.HasPrefix(s, fmt.Sprintf("[%d-<-", slot)) })
 }
 
 // self is the node's own entry.

@@ -94,7 +94,7 @@ func TestBatchesDecideInOrder(t *testing.T) {
 			}
 		}
 	}
-	server.NoImmortals(t, "")
+	server.NoImmortals(t)
 }
 
 func policy(a algo.Algorithm) []backend.Policy {
