@@ -67,8 +67,8 @@ func TestFewConnections(t *testing.T) {
 // callers left are not sent is TestTake of backend/internal/batch.
 func TestImpatientCallers(t *testing.T) {
 	c := sharedCluster(t)
-	h := &faulttest.Healthy{Open: func(faulttest.Pool) backend.Store {
-		s := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, &cluster.Options{Budget: budget()})
+	h := &faulttest.Healthy{Open: func(p faulttest.Pool) backend.Store {
+		s := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, &cluster.Options{Budget: cmp.Or(p.Budget, budget())})
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}}

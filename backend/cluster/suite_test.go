@@ -143,6 +143,9 @@ func TestSuite(t *testing.T) {
 		run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patientAlone) }})
 	})
 	t.Run("ThroughBreaker", func(t *testing.T) {
+		if !redistest.Long() {
+			t.Skip("at full length; backend/standalone has it too")
+		}
 		run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 			s := subject(t, c, admin, patient)
 			s.Store = faulttest.Attempts{Breaker: breaker.New(s.Store, nil)}
