@@ -2,7 +2,6 @@ package faulttest
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -16,8 +15,9 @@ import (
 )
 
 const (
-	flushers = 8                      // processes
-	between  = 100 * time.Millisecond // two flushes
+	flushers  = 8 // processes
+	flushKeys = 12
+	between   = 100 * time.Millisecond // two flushes
 	// Keys on the servers by which the parent and the children signal.
 	workingKey, stopKey = "working", "stop"
 )
@@ -57,8 +57,8 @@ func Flush(t *testing.T, open func() (backend.Store, redis.UniversalClient), sta
 	store, c := open()
 	defer store.Close()
 	defer c.Close()
-	for _, k := range keys {
-		used += Used(t, Limiter(t, store, Huge), k)
+	for i := range flushKeys {
+		used += Used(t, Limiter(t, store, Huge), flushKey(i))
 	}
 	t.Logf("%d calls charged exactly, %d flushes of %d nodes, script sent %d times by %d processes",
 		counted, done, servers.Nodes, loads, flushers)
@@ -88,14 +88,11 @@ func flush(t *testing.T, s Servers) (done int64) {
 	return done
 }
 
-// keys lie on different nodes of a cluster.
-var keys = func() (ks []string) {
-	for i := range 12 {
-		ks = append(ks, fmt.Sprint("key", i))
-	}
-	return ks
-}()
+// flushKey returns one of the keys, which lie on all nodes of a cluster.
+func flushKey(i int) string { return Key(0, i, flushKeys) }
 
+// work takes from all keys until the parent has flushed enough, and reports how
+// many calls were charged.
 func work(t *testing.T, l *headgate.Limiter, c redis.UniversalClient) {
 	redistest.Ready()
 	c.Set(context.Background(), workingKey, 1, time.Hour)
@@ -103,7 +100,7 @@ func work(t *testing.T, l *headgate.Limiter, c redis.UniversalClient) {
 	var stop atomic.Bool
 	wait := Go(8, func(int) {
 		for i := 0; !stop.Load(); i++ {
-			d, err := l.Allow(context.Background(), keys[i%len(keys)])
+			d, err := l.Allow(context.Background(), flushKey(i))
 			if err != nil || d.Err != nil || !d.Allowed {
 				t.Error(err, d.Err)
 				return

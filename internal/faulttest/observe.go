@@ -16,9 +16,9 @@ import (
 // Observed counts what the callers of its limiters got. The zero value is ready.
 // It is safe for concurrent use.
 type Observed struct {
-	Store, Undecided, Openings atomic.Int64           // decisions by the store, other decisions, circuits that opened
-	first, last                atomic.Int64           // instants of undecided calls, in Unix nanoseconds
-	cause                      atomic.Pointer[string] // of the first undecided call
+	Store, Undecided, Openings atomic.Int64 // decisions by the store, other decisions, circuits that opened
+	first, last                atomic.Int64 // instants of undecided calls, in Unix nanoseconds
+	cause                      atomic.Value // a string, of the first undecided call
 }
 
 // Bucket allows every call of a test.
@@ -65,17 +65,14 @@ func (o *Observed) decided(d *headgate.Decision) {
 	at := time.Now().UnixNano()
 	o.last.Store(at)
 	if o.first.CompareAndSwap(0, at) {
-		cause := fmt.Sprint(d.Err)
-		o.cause.Store(&cause)
+		o.cause.Store(fmt.Sprint(d.Err))
 	}
 }
 
-// Why is the error of the first undecided call.
+// Why is the error of the first undecided call, empty if there is none.
 func (o *Observed) Why() string {
-	if s := o.cause.Load(); s != nil {
-		return *s
-	}
-	return "none"
+	s, _ := o.cause.Load().(string)
+	return s
 }
 
 // outage is the time from the first to the last undecided call.

@@ -33,7 +33,7 @@ func Lateness(t testing.TB, budget time.Duration) *Late {
 	l := &Late{budget: budget}
 	l.mu.due = map[int]time.Time{}
 	done := make(chan struct{})
-	l.beginAll(done) // before any call of the test, so that it meets the same stalls
+	l.begin(done) // before any call of the test, so that it meets the same stalls
 	l.running.Add(1)
 	go l.run(done)
 	t.Cleanup(func() {
@@ -52,37 +52,35 @@ func (l *Late) run(done <-chan struct{}) {
 		case <-done:
 			return
 		case <-tick.C:
-			l.beginAll(done)
+			l.begin(done)
 		}
 	}
 }
 
-func (l *Late) beginAll(done <-chan struct{}) {
-	for range perTick {
-		l.begin(done)
-	}
-}
-
-// begin starts a wait. It sets the deadline here since a call's deadline does
-// not move either when its goroutine begins late.
+// begin starts waits. It sets the deadline here since a call's deadline does not
+// move either when its goroutine begins late.
 func (l *Late) begin(done <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i, due := l.mu.begun, time.Now().Add(l.budget)
-	l.mu.begun++
-	l.mu.due[i] = due
-	l.running.Add(1)
-	go func() {
-		defer l.running.Done()
-		fired := make(chan struct{}, 1)
-		timer := time.AfterFunc(time.Until(due), func() { fired <- struct{}{} })
-		defer timer.Stop()
-		select {
-		case <-fired:
-			l.end(i, time.Now()) // the time before the lock, whose wait is our own
-		case <-done:
-		}
-	}()
+	for range perTick {
+		due := time.Now().Add(l.budget)
+		l.mu.begun++
+		l.mu.due[l.mu.begun] = due
+		l.running.Add(1)
+		go l.wait(l.mu.begun, due, done)
+	}
+}
+
+func (l *Late) wait(i int, due time.Time, done <-chan struct{}) {
+	defer l.running.Done()
+	fired := make(chan struct{}, 1)
+	timer := time.AfterFunc(time.Until(due), func() { fired <- struct{}{} })
+	defer timer.Stop()
+	select {
+	case <-fired:
+		l.end(i, time.Now()) // the time before the lock, whose wait is our own
+	case <-done:
+	}
 }
 
 func (l *Late) end(i int, now time.Time) {

@@ -2,13 +2,9 @@ package redistest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -38,30 +34,6 @@ func locate(t testing.TB) string {
 	t.Skipf(missing, err)
 	return ""
 }
-
-// freePort returns a port without a listener. It stays below 32768, where
-// systems begin to use ports for outgoing connections: one of those could take
-// the port of a killed server before its restart. Port + 10000 is free too,
-// since a server in cluster mode listens there as well.
-func freePort() (int, error) {
-	for range 100 {
-		port := 10000 + rand.IntN(12000)
-		if free(port) && free(port+10000) {
-			return port, nil
-		}
-	}
-	return 0, errors.New("redistest: no free port in 100 attempts")
-}
-
-func free(port int) bool {
-	l, err := net.Listen("tcp", address(port))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
-}
-
-func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // process is a child of this process. The caller of start owns it and kills it.
 type process struct {

@@ -3,6 +3,7 @@ package redistest
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -11,17 +12,17 @@ import (
 // under RESP3, as long as each command has one reply: it is not for pub/sub.
 // Its methods are safe for concurrent use.
 type Proxy struct {
-	target string
-	ln     net.Listener
-	wg     sync.WaitGroup
-	mu     struct {
+	target    string
+	ln        net.Listener
+	wg        sync.WaitGroup
+	seen, hit atomic.Int64
+	mu        struct {
 		sync.Mutex
-		fault     Fault
-		turn      int // EVALSHA since Set
-		seen, hit int
-		rewrite   func([]byte) []byte
-		links     map[*link]struct{}
-		closed    bool
+		fault   Fault
+		turn    int // EVALSHA since Set
+		rewrite func([]byte) []byte
+		links   map[*link]struct{}
+		closed  bool
 	}
 }
 
@@ -73,18 +74,10 @@ func (p *Proxy) Rewrite(f func([]byte) []byte) {
 }
 
 // Seen is the number of EVALSHA that have arrived, with a fault or without.
-func (p *Proxy) Seen() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.seen
-}
+func (p *Proxy) Seen() int { return int(p.seen.Load()) }
 
 // Hit is the number of EVALSHA with a fault. A hit counts when the request arrives, before the reply shows the fault.
-func (p *Proxy) Hit() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.hit
-}
+func (p *Proxy) Hit() int { return int(p.hit.Load()) }
 
 // meet returns the fault of a command. It does so at the request, since
 // requests are what Every counts.
@@ -94,11 +87,11 @@ func (p *Proxy) meet(verb string, follows bool) Fault {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.seen++
+	p.seen.Add(1)
 	p.mu.turn++
 	f := p.mu.fault.hits(p.mu.turn, follows)
 	if f.reply != nil {
-		p.mu.hit++
+		p.hit.Add(1)
 	}
 	return f
 }
