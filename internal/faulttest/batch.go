@@ -43,6 +43,8 @@ func (f *Flights) hold(t *testing.T, l *headgate.Limiter) (release func()) {
 	call() // a connection and the script are there
 	f.Network.Set(redistest.Delay(Budget / 4))
 	var held sync.WaitGroup
+	// The number of batches in flight is the client's. It is reached when one more
+	// call does not reach the network.
 	begin := time.Now() // on a busy machine replies may come while the loop runs
 	for sent := true; sent && time.Since(begin) < Budget/8; {
 		seen := f.Network.Seen()
@@ -107,6 +109,8 @@ func (f *Flights) withdrawn(t *testing.T) {
 	release := f.hold(t, l)
 	ctx, cancel := context.WithCancel(context.Background())
 	var decided, cancelled atomic.Int64
+	// Both kinds have the same keys, so that the merged call of a key loses some of
+	// its parts.
 	stay := Go(each, func(i int) {
 		if d, err := l.Allow(context.Background(), f.Name(2+i%keys)); err == nil && d.Err == nil && d.Allowed {
 			decided.Add(1)
@@ -133,6 +137,8 @@ func (f *Flights) swallowed(t *testing.T) {
 	p := closed("swallowed", Wide.Algorithm)
 	l, direct := f.Through(p), f.Direct(p)
 	release := f.hold(t, l)
+	// The hold outlasts the budget: the calls must end by their own deadline, not
+	// by the end of the connection.
 	f.Network.Set(redistest.SwallowReply(2 * Budget).Times(1))
 	defer f.Network.Set(redistest.Pass)
 	var perhaps atomic.Int64
@@ -150,6 +156,7 @@ func (f *Flights) swallowed(t *testing.T) {
 	})()
 	release()
 	require.Greater(t, perhaps.Load(), int64(1), "the lost reply was that of a batch of many")
+	// One lost round trip is no outage, however many calls it carried.
 	for node, state := range l.Circuits() {
 		require.Equal(t, "closed", state, node)
 	}
@@ -167,6 +174,7 @@ func (f *Flights) wide(t *testing.T) {
 	}
 	l := f.Through(ps...)
 	release := f.hold(t, l)
+	// Different costs on one key: a merged call must add up what each asks for.
 	var want atomic.Int64
 	Go(calls, func(i int) {
 		cost := int64(1 + i%7)

@@ -16,7 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Callers is the number of concurrent callers.
+// Callers is the number of concurrent callers: many more than a batch in flight per
+// core, so that calls queue.
 const Callers = 64
 
 // Network is what lies between a store and its servers: one proxy, or one per
@@ -48,7 +49,8 @@ func Limiter(t testing.TB, s backend.Store, policies ...headgate.Policy) *headga
 	return l
 }
 
-// Used returns the count of a key.
+// Used returns the count of a key. It peeks, and so may be called between the calls
+// that it checks.
 func Used(t testing.TB, l *headgate.Limiter, key string) int64 {
 	d, err := l.Peek(context.Background(), headgate.Call{Key: key})
 	if err != nil || d.Err != nil {
@@ -57,7 +59,8 @@ func Used(t testing.TB, l *headgate.Limiter, key string) int64 {
 	return d.Used
 }
 
-// Go runs f(0) to f(n-1) concurrently. wait returns when all have returned.
+// Go runs f(0) to f(n-1) concurrently. wait returns when all have returned. A test
+// calls it before it ends, since f may report an error to the test.
 func Go(n int, f func(i int)) (wait func()) {
 	var running sync.WaitGroup
 	for i := range n {

@@ -34,6 +34,7 @@ func AtMostOnce(
 		require.NoError(t, err)
 	}
 	for _, fault := range []redistest.Fault{
+		// The reply that is swallowed ends a call by its budget, the others at once.
 		redistest.SwallowReply(budget * 3 / 2), redistest.ResetAfterRequest, redistest.HalfReply,
 	} {
 		t.Run(fault.String(), func(t *testing.T) {
@@ -56,7 +57,8 @@ func AtMostOnce(
 	}
 }
 
-// once is one way of losing replies.
+// once is one run with one way of losing replies. Its keys contain the run, so that
+// each call finds a count of zero.
 type once struct {
 	ls                       []*headgate.Limiter
 	direct                   *headgate.Limiter
@@ -67,7 +69,8 @@ type once struct {
 	worst                    atomic.Int64
 }
 
-// lose loses the replies and reports whether every call ended in time.
+// lose loses the replies and reports whether every call ended in time. It leaves
+// the verdict on time to AtMostOnce, and fails the test for a wrong count.
 func (o *once) lose(t *testing.T, budget time.Duration) (timely bool) {
 	before, replies := o.network.Hit(), redistest.Steps(150, 1000)
 	o.network.Set(o.fault.Every(hitEvery))
@@ -93,7 +96,7 @@ func (o *once) lose(t *testing.T, budget time.Duration) (timely bool) {
 func (o *once) call(t *testing.T, l *headgate.Limiter, key string) {
 	begin := time.Now()
 	d, err := l.Allow(context.Background(), key)
-	took := int64(time.Since(begin))
+	took := int64(time.Since(begin)) // before the look at the count, which is no part of the call
 	for old := o.worst.Load(); took > old && !o.worst.CompareAndSwap(old, took); old = o.worst.Load() {
 	}
 	if err != nil {
@@ -111,7 +114,9 @@ func (o *once) call(t *testing.T, l *headgate.Limiter, key string) {
 	}
 }
 
-// consistent compares the decision of the only call on a key with the count.
+// consistent compares the decision of the only call on a key with the count: a
+// decided call is counted once, one that was perhaps counted at most once, and
+// one that was not sent never.
 func consistent(t *testing.T, d headgate.Decision, key string, used int64) {
 	switch {
 	case d.Source == headgate.FromStore && d.Allowed && used == 1:

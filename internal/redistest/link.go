@@ -2,11 +2,19 @@ package redistest
 
 import (
 	"bufio"
+	"bytes"
+	"io"
 	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// pipelined is the number of commands that may await replies on a connection:
+// more than any test sends. When it is reached the client waits.
+const pipelined = 4096
 
 // link is one client's connection through a Proxy, with the one to the server.
 type link struct {
@@ -18,24 +26,14 @@ type link struct {
 	forgotten      atomic.Bool // see Proxy.Forget
 }
 
-func newLink(p *Proxy, client, server *net.TCPConn) *link {
-	return &link{
-		p: p, client: client, server: server,
-		// Room for any pipeline of our tests. When it is full the client waits.
-		due:  make(chan Fault, 4096),
-		done: make(chan struct{}),
-	}
-}
-
 func (l *link) run() {
-	var wg sync.WaitGroup
-	wg.Add(1)
+	ended := make(chan struct{})
 	go func() {
-		defer wg.Done()
+		defer close(ended)
 		l.copy(l.server, l.client, l.down)
 	}()
 	l.copy(l.client, l.server, l.up)
-	wg.Wait()
+	<-ended
 }
 
 // drop ends both directions. It never waits, and may run more than once.
@@ -101,10 +99,8 @@ func (l *link) down(out *bufio.Writer, reply []byte, _, more bool) bool {
 }
 
 func (l *link) wait(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-l.done:
 		return false
@@ -118,4 +114,49 @@ func send(w *bufio.Writer, b []byte, more bool) bool {
 		return false
 	}
 	return more || w.Flush() == nil
+}
+
+// readValue appends one whole RESP value, version 2 or 3, request or reply, to
+// buf. It keeps the bytes as they are. A proxy that counted reads would take a
+// pipeline for one command, or half a command for one.
+func readValue(r *bufio.Reader, buf []byte) ([]byte, error) {
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return nil, err
+	}
+	buf = append(buf, line...)
+	if strings.IndexByte("$!=*~>%|", line[0]) < 0 {
+		return buf, nil // all other types are one line, and so is an inline command
+	}
+	n, err := strconv.Atoi(string(bytes.TrimSpace(line[1:])))
+	if err != nil || n < 0 { // -1 is RESP2's null
+		return buf, err
+	}
+	switch line[0] {
+	case '$', '!', '=':
+		buf = append(buf, make([]byte, n+2)...)
+		_, err = io.ReadFull(r, buf[len(buf)-n-2:])
+		return buf, err
+	case '%':
+		n *= 2
+	case '|':
+		n = 2*n + 1 // attributes precede the value that they describe
+	}
+	for ; n > 0 && err == nil; n-- {
+		buf, err = readValue(r, buf)
+	}
+	return buf, err
+}
+
+// verb is the name of the command in a request, in capitals.
+func verb(request []byte) string {
+	if request[0] == '*' {
+		parts := bytes.SplitN(request, []byte("\r\n"), 4) // *3 $7 EVALSHA …
+		if len(parts) < 4 {
+			return ""
+		}
+		return strings.ToUpper(string(parts[2]))
+	}
+	word, _, _ := strings.Cut(strings.TrimSpace(string(request)), " ")
+	return strings.ToUpper(word)
 }

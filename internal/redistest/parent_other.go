@@ -4,6 +4,5 @@ package redistest
 
 import "os/exec"
 
-// dieWithParent does nothing: only Linux has a death signal. After a crash of the
-// test process its servers must be killed by hand.
+// dieWithParent does nothing without a death signal: after a crash kill by hand.
 func dieWithParent(*exec.Cmd) {}

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,11 +20,7 @@ const poll = 2 * time.Millisecond
 // laptop and fails in CI, where a skip would pass unseen.
 func locate(t testing.TB) string {
 	t.Helper()
-	name := "redis-server"
-	if set := os.Getenv("HEADGATE_REDIS_SERVER"); set != "" {
-		name = set
-	}
-	bin, err := exec.LookPath(name)
+	bin, err := exec.LookPath(cmp.Or(os.Getenv("HEADGATE_REDIS_SERVER"), "redis-server"))
 	if err == nil {
 		return bin
 	}
@@ -97,7 +94,6 @@ func (p *process) cont() error {
 	return p.cmd.Process.Signal(syscall.SIGCONT)
 }
 
-// output collects what a process prints, for the message of a failing test.
 type output struct {
 	mu struct {
 		sync.Mutex

@@ -40,9 +40,8 @@ func Result(format string, args ...any) {
 }
 
 // Processes runs the named test of this binary in n processes, with env
-// (NAME=value) added. It returns what each passed to Result, in the order of
-// the children, with the lines of one child joined by newlines. A child that
-// fails makes the test fail. Processes owns the children: they end with the test.
+// (NAME=value) added. It returns what each child passed to Result, joined by
+// newlines. A child that fails makes the test fail. All end with the test.
 func Processes(t testing.TB, n int, testName string, env ...string) []string {
 	t.Helper()
 	if _, ok := Child(); ok {
@@ -67,7 +66,7 @@ func Processes(t testing.TB, n int, testName string, env ...string) []string {
 
 func results(t testing.TB, children []*process) []string {
 	t.Helper()
-	out, failed := make([]string, len(children)), false
+	out := make([]string, len(children))
 	for i, c := range children {
 		<-c.exited
 		var lines []string
@@ -79,10 +78,9 @@ func results(t testing.TB, children []*process) []string {
 		out[i] = strings.Join(lines, "\n")
 		if c.err != nil {
 			t.Errorf("child %d: %v\n%s", i, c.err, &c.log)
-			failed = true
 		}
 	}
-	if failed {
+	if t.Failed() {
 		t.FailNow() // results of some children only would mislead
 	}
 	return out

@@ -79,8 +79,7 @@ func (p *Proxy) Seen() int { return int(p.seen.Load()) }
 // Hit is the number of EVALSHA with a fault. A hit counts when the request arrives, before the reply shows the fault.
 func (p *Proxy) Hit() int { return int(p.hit.Load()) }
 
-// meet returns the fault of a command. It does so at the request, since
-// requests are what Every counts.
+// meet returns the fault of a command when that arrives, since Every counts them.
 func (p *Proxy) meet(verb string, follows bool) Fault {
 	if verb != "EVALSHA" {
 		return Pass
@@ -127,7 +126,8 @@ func (p *Proxy) serve(client *net.TCPConn) {
 		_ = client.Close()
 		return
 	}
-	l := newLink(p, client, server.(*net.TCPConn))
+	l := &link{p: p, client: client, server: server.(*net.TCPConn)}
+	l.due, l.done = make(chan Fault, pipelined), make(chan struct{})
 	defer p.remove(l)
 	if !p.add(l) {
 		l.drop()

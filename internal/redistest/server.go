@@ -78,8 +78,7 @@ func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
 	t.Helper()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "sentinel.conf") // Sentinel refuses to start without a file
-	watch := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\n", name, s.port)
-	if err := os.WriteFile(conf, []byte(watch), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, "sentinel monitor %s 127.0.0.1 %d 1\n", name, s.port), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sentinel := open(t, dir, []string{conf, "--sentinel"})
@@ -89,19 +88,17 @@ func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
 
 func open(t testing.TB, dir string, args []string) *Server {
 	t.Helper()
-	bin := locate(t)
+	bin, err := locate(t), errTaken
 	for range 10 {
 		s := &Server{bin: bin, dir: dir, port: randomPort(), args: args}
-		err := s.run()
-		if errors.Is(err, errTaken) {
-			continue
+		if err = s.run(); err == nil {
+			return s
 		}
-		if err != nil {
-			t.Fatal(err)
+		if !errors.Is(err, errTaken) {
+			break
 		}
-		return s
 	}
-	t.Fatal("redistest: ten ports in a row were taken")
+	t.Fatal(err)
 	return nil
 }
 

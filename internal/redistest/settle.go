@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,9 +55,7 @@ func (c *Cluster) unwell() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", n.Addr(), err)
 		}
-		if first == "" {
-			first = v.String()
-		}
+		first = cmp.Or(first, v.String())
 		if v.String() != first {
 			return fmt.Errorf("%s sees\n%s%s sees\n%s", living[0].Addr(), first, n.Addr(), v)
 		}
@@ -100,7 +99,6 @@ func (n *node) view() (view, error) {
 	return parseView(text), err
 }
 
-// parseView skips lines that it can't read: amiss reports the missing member.
 func parseView(text string) (v view) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line) // id addr flags primary ping pong epoch link slot…
@@ -128,13 +126,10 @@ func (m member) owns(slot int) bool {
 	return slices.ContainsFunc(m.serves, func(s span) bool { return s.from <= slot && slot <= s.to })
 }
 
-// self is the node's own entry.
 func (v view) self() member { return v.find(func(m member) bool { return m.has("myself") }) }
 
-// owner is empty for a slot that no node serves.
 func (v view) owner(slot int) string { return v.find(func(m member) bool { return m.owns(slot) }).id }
 
-// replica is empty for a primary without one.
 func (v view) replica(primary string) string {
 	return v.find(func(m member) bool { return m.primary == primary }).id
 }

@@ -18,34 +18,35 @@ type Stat struct {
 
 // CommandStats reads INFO commandstats. Names are Redis's own: "evalsha",
 // "script|load". A command that was never called has no entry.
-func (s *Server) CommandStats(t testing.TB) map[string]Stat { return commandStats(t, []*Server{s}) }
+func (s *Server) CommandStats(t testing.TB) map[string]Stat {
+	t.Helper()
+	sum := map[string]Stat{}
+	s.addStats(t, sum)
+	return sum
+}
 
 // CommandStats are those of all living nodes, added up. What a script called is
 // counted at its primary and, if it wrote, at the replica. EVALSHA itself is
 // never replicated.
 func (c *Cluster) CommandStats(t testing.TB) map[string]Stat {
 	t.Helper()
-	var living []*Server
-	for _, n := range c.living() {
-		living = append(living, n.Server)
-	}
-	return commandStats(t, living)
-}
-
-func commandStats(t testing.TB, servers []*Server) map[string]Stat {
-	t.Helper()
 	sum := map[string]Stat{}
-	for _, s := range servers {
-		info, err := s.Client(t).InfoMap(context.Background(), "commandstats").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, fields := range info["Commandstats"] {
-			name = strings.TrimPrefix(name, "cmdstat_")
-			sum[name] = sum[name].plus(t, fields)
-		}
+	for _, n := range c.living() {
+		n.addStats(t, sum)
 	}
 	return sum
+}
+
+func (s *Server) addStats(t testing.TB, sum map[string]Stat) {
+	t.Helper()
+	info, err := s.Client(t).InfoMap(context.Background(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, fields := range info["Commandstats"] {
+		name = strings.TrimPrefix(name, "cmdstat_")
+		sum[name] = sum[name].plus(t, fields)
+	}
 }
 
 // plus adds the fields of one line. PerCall is computed, since a server's own
