@@ -78,7 +78,8 @@ func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
 	t.Helper()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "sentinel.conf") // Sentinel refuses to start without a file
-	if err := os.WriteFile(conf, fmt.Appendf(nil, "sentinel monitor %s 127.0.0.1 %d 1\n", name, s.port), 0o600); err != nil {
+	watch := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\n", name, s.port)
+	if err := os.WriteFile(conf, []byte(watch), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sentinel := open(t, dir, []string{conf, "--sentinel"})
