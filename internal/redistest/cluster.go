@@ -12,10 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-const (
-	primaries = 3
-	slots     = 16384
-)
+const primaries, slots = 3, 16384
 
 // Cluster is a Redis Cluster on ports of 127.0.0.1. It begins with three
 // primaries and one replica of each. Safe for concurrent use: it keeps no roles
