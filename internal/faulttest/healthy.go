@@ -32,7 +32,7 @@ type Healthy struct {
 
 // link is the round-trip time of a distant server: a thousand times that of the
 // server under test.
-var link = redistest.Delay(20 * time.Millisecond)
+var link = redistest.Draw(func() redistest.Fault { return redistest.Delay(20 * time.Millisecond) })
 
 // allow calls on one of the caller's keys. It drops the result, since the limiter's
 // Observed counts it.
@@ -184,9 +184,9 @@ func (h *Healthy) impatient(
 // a circuit that takes a slow reply for a failure would open.
 func (h *Healthy) LongLink(t *testing.T, callers int, d time.Duration) (perSecond float64) {
 	var seen Observed
-	l := seen.Limiter(t, h.Open(Pool{Size: 200}), Bucket)
-	h.Network.Set(link)
+	h.Network.Set(link) // before the first call: a link that grows shows after ten seconds
 	defer h.Network.Set(redistest.Pass)
+	l := seen.Limiter(t, h.Open(Pool{Size: 200}), Bucket)
 	run := func(d time.Duration) {
 		Loop(callers, d, 10*time.Millisecond, func(ctx context.Context, c, i int) {
 			if i == 0 { // callers join over half a second, not in one burst
