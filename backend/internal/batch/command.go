@@ -58,10 +58,20 @@ func newCommand(groups []*group, write func(*command) error) *command {
 
 // prepare makes the command ready to be sent to the server.
 func (c *command) prepare(ctx context.Context, s *Server) {
+	c.release()
 	c.args = wire.NewArgs((*sha)(c), s.time(), s.Prefix, c.packed)
 	c.wrote = false
 	c.StringCmd = *redis.NewStringCmd(ctx, c.args.All()...)
 	c.SetFirstKeyPos(3)
+}
+
+// release ends the use of the arguments, after the client has returned. The
+// command of a round trip that its deadline has ended keeps them.
+func (c *command) release() {
+	if c.args != nil {
+		c.args.Release()
+		c.args = nil
+	}
 }
 
 // awaited reports whether a caller waits for what was not sent yet.

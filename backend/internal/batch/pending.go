@@ -174,6 +174,9 @@ func (q *Queue) send(b *batch, overdue time.Duration) bool {
 	if took > 0 {
 		q.answered(b, took)
 	}
+	if t.whole {
+		rooms.Put(b.room)
+	}
 	if b.calls > 1 {
 		// Callers that have just been answered may call again at once: they join
 		// the batch that leaves next.

@@ -34,6 +34,7 @@ type roundTrip struct {
 	timer    *time.Timer
 	late     func() // called where it takes longer than most
 	expired  func() // called after the deadline has ended it
+	whole    bool   // it has ended, and no other round trip carries on with a command
 
 	mu struct {
 		sync.Mutex
@@ -83,11 +84,13 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	}
 	t.leave(v, said)
 	for _, c := range t.commands {
+		c.release()
 		c.notify()
 	}
 	for _, c := range moved {
 		go t.forward(c)
 	}
+	t.whole = len(moved) == 0
 	return took, true
 }
 

@@ -1,5 +1,10 @@
 package wire
 
+import (
+	"slices"
+	"sync"
+)
+
 // Args are the arguments of one EVALSHA.
 type Args struct {
 	all    []any
@@ -22,15 +27,17 @@ func (b *blob) String() string { return "…" }
 
 // NewArgs returns the arguments that carry the groups, of a script whose name is
 // sha. clock is the time of a virtual clock, empty for the server's own. What
-// the groups ask is added by Pack.
+// the groups ask is added by Pack. Release ends their use.
 func NewArgs(sha any, clock string, p Prefix, groups []*Group) *Args {
 	n := 0
 	for _, g := range groups {
 		n += 2*len(g.Policies) + 1
 	}
 	const likely = 48 // bytes of a name
-	a := &Args{groups: groups, blobs: make([]blob, 0, n), names: make([]byte, 0, likely*(len(groups)+1))}
-	a.all = append(make([]any, 0, n+5), "evalsha", sha, &a.keys)
+	a := pool.Get().(*Args)
+	a.groups, a.blobs = groups, slices.Grow(a.blobs[:0], n)
+	a.names = slices.Grow(a.names[:0], likely*(len(groups)+1))
+	a.all = append(slices.Grow(a.all[:0], n+5), "evalsha", sha, &a.keys)
 	for _, g := range groups {
 		a.addKeys(p, g)
 	}
@@ -42,6 +49,18 @@ func NewArgs(sha any, clock string, p Prefix, groups []*Group) *Args {
 	return a
 }
 
+// pool has the Args that no command uses. Their buffers are half of what a batch
+// allocates.
+var pool = sync.Pool{New: func() any { return new(Args) }}
+
+// Release lets another command use the buffers. The client has returned from this
+// one.
+func (a *Args) Release() {
+	clear(a.all)
+	a.groups = nil
+	pool.Put(a)
+}
+
 // All returns the arguments as go-redis takes them.
 func (a *Args) All() []any { return a.all }
 
@@ -49,7 +68,7 @@ func (a *Args) All() []any { return a.all }
 // may leave.
 func (a *Args) Pack() {
 	const likely = 80 // bytes of a group
-	a.asked = Pack(make([]byte, 0, likely*len(a.groups)), a.groups)
+	a.asked = Pack(slices.Grow(a.asked[:0], likely*len(a.groups)), a.groups)
 }
 
 // add adds the name that follows those in a.names, which are longer by it now.
