@@ -35,6 +35,9 @@ type state struct {
 
 // peek prints what Limiter.Peek returns, or what is stored of a key.
 func peek(ctx context.Context, s *session, args []string) error {
+	if err := s.wantsPolicies(); err != nil {
+		return err
+	}
 	if s.policies == "" {
 		return s.peekStored(ctx, args[0])
 	}

@@ -9,6 +9,9 @@ import (
 // reset deletes what the policies of the file count of a key, or all that is
 // stored of it.
 func reset(ctx context.Context, s *session, args []string) error {
+	if err := s.wantsPolicies(); err != nil {
+		return err
+	}
 	if s.policies == "" {
 		return s.resetStored(ctx, args[0])
 	}

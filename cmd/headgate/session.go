@@ -146,6 +146,15 @@ func (s *session) close() {
 	}
 }
 
+// wantsPolicies refuses a plan or a tenant without the file that they are in: more
+// would be shown, or reset, than was asked for.
+func (s *session) wantsPolicies() error {
+	if s.policies == "" && (s.plan != "" || s.tenant != "") {
+		return &headgate.InvalidError{What: "-policies", Value: "", Want: "the file that -plan and -tenant are in"}
+	}
+	return nil
+}
+
 // limiter returns a limiter by the policies of the file. What fails is denied:
 // the file's failure modes are for its service.
 func (s *session) limiter() (*headgate.Limiter, error) {

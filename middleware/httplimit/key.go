@@ -119,15 +119,15 @@ func hashed(kind string, value func(*http.Request) string) Key {
 // middleware has to wrap the handlers in the mux. To wrap the mux as a whole,
 // pass it.
 //
-// A request that matches no pattern has no key, so that random paths neither
-// make keys nor share one: Options.EmptyKey decides on it.
+// A request that matches no pattern, and a CONNECT, has no key, so that random
+// paths neither make keys nor share one: Options.EmptyKey decides on it.
 func Pattern(mux *http.ServeMux) Key {
 	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, bool) {
 		pattern := r.Pattern
 		if mux != nil {
 			_, pattern = mux.Handler(r)
 		}
-		if pattern == "" {
+		if pattern == "" || r.Method == http.MethodConnect { // of which the mux redirects, it names the path
 			return b, false
 		}
 		return append(append(b, "pattern:"...), pattern...), true

@@ -157,9 +157,12 @@ func denial(r *http.Request, status int, wait time.Duration) *http.Response {
 	}
 }
 
-// discard reads the rest of a short body, so that its connection is used again.
+// discard reads the rest of a short body, so that its connection is used again. A
+// server that stalls in it is not waited for.
 func discard(resp *http.Response) {
-	const short = 64 << 10
+	const short, soon = 64 << 10, 50 * time.Millisecond
+	stalled := time.AfterFunc(soon, func() { _ = resp.Body.Close() })
+	defer stalled.Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, short)
 	_ = resp.Body.Close()
 }
