@@ -65,7 +65,8 @@ const emptyKey = "empty:"
 // The middleware answers a denial with status 429, and with 503 where the
 // limiter failed closed; see the package's documentation. It adds header fields
 // and hands the ResponseWriter on as it is. Of two on one route each adds its
-// own fields.
+// own fields, if their policies have different names: the inner one replaces the
+// fields of an equal name.
 func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) http.Handler, error) {
 	if opts == nil {
 		opts = &Options{}
