@@ -76,14 +76,17 @@ type Op uint8
 
 // The operations. The zero Op is none of them and refused.
 const (
-	Take   Op = iota + 1 // charge the costs if they fit, all or nothing
-	Peek                 // answer what Take would; write nothing
-	AtMost               // charge what there is room for, up to the costs
-	Settle               // correct or give back what Group.Receipt names
-	Reset                // forget the listed policies' counts for the key
+	Take    Op = iota + 1 // charge the costs if they fit, all or nothing
+	Peek                  // answer what Take would; write nothing
+	AtMost                // charge what there is room for, up to the costs
+	Settle                // replace what Request.Lease charged by what was used, and end the lease
+	Reset                 // forget the listed policies' counts for the key
+	Reserve               // charge as Take does, and keep Request.Lease
+	Extend                // move the end of Request.Lease
+	Record                // charge what has happened already, above the limit if need be
 )
 
-var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset"}
+var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset", "reserve", "extend", "record"}
 
 // String returns the operation's name.
 func (o Op) String() string {
@@ -101,6 +104,7 @@ type Request struct {
 	Op Op
 	Group
 	And       []Group       // more keys, decided all or nothing with Group; nearly always nil
+	Lease     *Lease        // Reserve, Settle and Extend: the lease; else nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted
 }
 
@@ -111,7 +115,7 @@ type Group struct {
 	Policies []Policy // shared between requests, never written
 	Cost     int64    // units of every policy, where Costs is nil
 	Costs    []int64  // units, one per policy
-	Receipt  *Receipt // Take: where the receipt is written; Settle: what was charged; nil: not wanted
+	Receipt  *Receipt // where the receipt of a charge is written; nil: not wanted
 	Each     []State  // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted
 }
 

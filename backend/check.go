@@ -81,6 +81,11 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	if n := 1 + len(r.And); n > c.Keys {
 		return fmt.Errorf("%w: a %v of %d keys", ErrUnsupported, r.Op, n)
 	}
+	if r.Op == Reserve || r.Op == Settle || r.Op == Extend {
+		if err := r.Lease.check(r.Op, len(r.Policies)); err != nil {
+			return err
+		}
+	}
 	return r.Group.check(r.Op)
 }
 
@@ -97,7 +102,7 @@ func (g *Group) check(op Op) error {
 	case g.Each != nil && len(g.Each) != len(g.Policies):
 		return &InvalidError{What: "states", Value: len(g.Each), Want: fmt.Sprintf("room for %d policies", len(g.Policies))}
 	}
-	if op == Reset {
+	if op == Reset || op == Settle || op == Extend { // which charge nothing by the request's costs
 		return nil
 	}
 	return g.checkCosts(op)

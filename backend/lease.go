@@ -1,0 +1,65 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// LeaseID names a lease. The client draws it from crypto/rand. It is a secret: who
+// has it can settle.
+type LeaseID [16]byte
+
+// The lengths of a lease.
+const (
+	MinLease = time.Second
+	MaxLease = 24 * time.Hour
+)
+
+// Lease is a reservation as a request names it. A store keeps the reservation's
+// costs, the instant that was charged and each policy's Identity under ID.
+//
+// A lease ends one Length after it was reserved or last extended. Then its slots
+// of InFlight policies are free, and its other charges stand and age. The record
+// stays one more Length, in which a settle still corrects the counts. Then it
+// leaves by itself. A Reset of the key ends all leases of the key, records too.
+type Lease struct {
+	ID     LeaseID
+	Length time.Duration // MinLease to MaxLease
+
+	// Actual is, for a Settle, what was used: units, one per policy in the order
+	// reserved. Nil is nothing of any policy: the reservation is cancelled.
+	Actual []int64
+	// Attempt names a Settle. The one that repeats the attempt which settled the lease
+	// changes nothing and returns nil, so that a lost answer can be asked for again.
+	Attempt LeaseID
+	// Unresolved says that the answer of the Reserve was lost. A Settle that finds no
+	// lease then leaves a tombstone for twice Length, at least ten minutes, and charges
+	// Actual as a Record. A Reserve or a Settle that meets a tombstone changes nothing
+	// and returns ErrNotHeld.
+	Unresolved bool
+}
+
+// The errors of leases; match with errors.Is.
+var (
+	// ErrNotHeld: the lease was settled before, or was reset, or its record has left.
+	// Nothing was changed.
+	ErrNotHeld = errors.New("headgate: lease not held, nothing changed")
+	// ErrLeaseEnded: the lease has ended and is not extended. Nothing was changed.
+	ErrLeaseEnded = errors.New("headgate: lease has ended, not extended")
+)
+
+// check refuses a lease that no store could keep.
+func (l *Lease) check(op Op, policies int) error {
+	switch {
+	case l == nil:
+		return &InvalidError{What: "lease", Value: nil, Want: fmt.Sprintf("one, for a %v", op)}
+	case l.ID == LeaseID{}:
+		return &InvalidError{What: "lease ID", Value: "zero", Want: "16 random bytes"}
+	case l.Length < MinLease || l.Length > MaxLease || l.Length%time.Millisecond != 0:
+		return &InvalidError{What: "lease", Value: l.Length, Want: fmt.Sprintf("%v to %v in whole milliseconds", MinLease, MaxLease)}
+	case op == Settle && l.Actual != nil && len(l.Actual) != policies:
+		return &InvalidError{What: "actual costs", Value: len(l.Actual), Want: fmt.Sprintf("one for each of %d policies", policies)}
+	}
+	return nil
+}
