@@ -31,7 +31,9 @@ type bad struct {
 }
 
 // badAlgorithms holds one step past each end of each range, and the ends of the
-// integers, where a check that computes before it compares overflows.
+// integers, where a check that computes before it compares overflows. It holds
+// periods of a fraction of a microsecond too: the store would count in another
+// period than the one that the user wrote.
 func badAlgorithms() []bad {
 	list := []bad{
 		{algo.Algorithm{}, "none"},
@@ -46,21 +48,13 @@ func badAlgorithms() []bad {
 	}
 	list = append(list, bad{algo.BucketedWindow(algo.Per(1, time.Millisecond), 1001), "1001"})
 	for _, k := range shapes[len(shapes)-1].kinds {
-		list = append(list, badLimits(k)...)
-	}
-	return list
-}
-
-// badLimits holds periods of a fraction of a microsecond too: the store would
-// count in another period than the one that the user wrote.
-func badLimits(k kind) []bad {
-	var list []bad
-	for _, n := range []int64{math.MinInt64, -1, 0, algo.MaxLimit + 1, math.MaxInt64} {
-		list = append(list, bad{k(algo.PerDay(n)), fmt.Sprint(n)})
-	}
-	for _, d := range []time.Duration{math.MinInt64, -time.Second, 0, 1, time.Millisecond - tick,
-		time.Second + 1, algo.MaxPeriod + tick, math.MaxInt64} {
-		list = append(list, bad{k(algo.Per(1, d)), d.String()})
+		for _, n := range []int64{math.MinInt64, -1, 0, algo.MaxLimit + 1, math.MaxInt64} {
+			list = append(list, bad{k(algo.PerDay(n)), fmt.Sprint(n)})
+		}
+		for _, d := range []time.Duration{math.MinInt64, -sec, 0, 1, time.Millisecond - tick, sec + 1,
+			algo.MaxPeriod + tick, math.MaxInt64} {
+			list = append(list, bad{k(algo.Per(1, d)), d.String()})
+		}
 	}
 	return list
 }

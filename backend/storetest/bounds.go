@@ -107,3 +107,69 @@ func saturated(p *probe) {
 			"%d buckets admitted %d in %v", b, passed, time.Duration(p.now-start)*tick)
 	}
 }
+
+// oddRates are rates that no number of microseconds divides, and rates of
+// several units per microsecond, with about two seconds' burst. The last is a
+// unit every 2.6 ms over a period so long that products need more than 53 bits.
+var oddRates = []struct {
+	rate  algo.Limit
+	burst int64
+}{
+	{algo.PerSecond(7), 700},
+	{algo.PerSecond(30_000), 60_000},
+	{algo.PerSecond(700_000), 1_400_000},
+	{algo.PerSecond(3_000_000), 6_000_000},
+	{algo.Per(1_000_000_000, 30*24*time.Hour), 1000},
+}
+
+// OddRates saturates a TokenBucket at rates that are hard to meet, for a
+// virtual minute in large costs and a shorter while in single units. It makes
+// at most calls calls per rate, and at least 200. What passes must not be more
+// than burst + rate*t, nor less than 99.9 % of it. It needs SetNow. A store
+// without TokenBucket skips it.
+func OddRates(t *testing.T, h Harness, calls int) {
+	const rule = "rates are exact: never more than burst + rate*t, and at least 99.9 % of it"
+	for _, r := range oddRates {
+		a := algo.TokenBucket(r.rate, r.burst)
+		t.Run(fmt.Sprint(r.rate), func(t *testing.T) { saturates(h.probe(t, rule, shape{}), a, max(calls, 200)) })
+	}
+}
+
+// saturates takes all that there is, step by step for a minute, and then single
+// units as soon as there is one: rounding that grows with the time between calls
+// shows in large costs, and rounding per call in single units. The burst of the
+// latter goes first, so that it can't hide a rate that is too slow. Their margin
+// adds the unit that has not leaked yet when the calls end, and what leaks in the
+// last microsecond.
+func saturates(p *probe, a algo.Algorithm, calls int) {
+	p.needsClock()
+	list, start, passed := p.carried(policy("rate", a)), p.now, a.Max()
+	p.passes("bulk", list, passed)
+	for i := range int64(calls / 4) { // two calls per step
+		p.set(start + (i+1)*60_000_000/int64(calls/4))
+		if n := p.peek("bulk", list, 0).Remaining; n > 0 && p.take("bulk", list, n).Allowed {
+			passed += n
+		}
+	}
+	want := a.Max() + leaks(&a, p.now-start)
+	p.must(passed <= want && passed >= want/1000*999, "%v passed %d in a minute, want %d", &a, passed, want)
+
+	start, passed = p.now, 0
+	p.passes("single", list, a.Max())
+	for range calls/2 - 1 {
+		d := p.take("single", list, 1)
+		if d.Allowed {
+			passed++
+		}
+		p.advance(d.RetryAfter)
+	}
+	want = leaks(&a, p.now-start)
+	p.must(passed <= want && passed >= want*999/1000-1-leaks(&a, 1), "%v passed %d single units in %v, want %d",
+		&a, passed, time.Duration(p.now-start)*tick, want)
+}
+
+// leaks returns how many whole units leak in a time, of hours at most: the
+// product would overflow beyond.
+func leaks(a *algo.Algorithm, us int64) int64 {
+	return us * a.Limit().Events / a.Limit().Period.Microseconds()
+}

@@ -70,20 +70,16 @@ func failsZero(p *probe) {
 }
 
 // leavesRequests sends every combination of operation, costs, states and
-// receipt, twice a denied one. A store that normalizes a request in place, for
-// example by filling Costs, changes what the caller sends next.
+// receipt, a take until each is denied. A store that normalizes a request in
+// place, for example by filling Costs, changes what the caller sends next.
 func leavesRequests(p *probe) {
-	list := p.list(p.day(10))
-	costs := make([]int64, len(list))
-	for i := range costs {
-		costs[i] = int64(3 + i%2)
-	}
-	for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Take, backend.Take, backend.Reset} {
-		g := backend.Group{Key: "a", Policies: list, Cost: 1}
+	list, take := p.list(p.day(12)), backend.Take
+	for _, op := range []backend.Op{take, backend.Peek, take, take, take, backend.Reset} {
+		g := group("a", list, 1)
 		p.ask(op, g)
 		g.Each = make([]backend.State, len(list))
 		p.ask(op, g)
-		g.Costs, g.Each = costs, nil
+		g.Costs, g.Each = ramp(list), nil
 		p.ask(op, g)
 		g.Receipt = new(backend.Receipt)
 		p.ask(op, g)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,9 @@ func resets(p *probe) {
 
 // names charges one quota through lists of other lengths and orders, to its
 // limit: a store that names a count by its place in the list, or by the list,
-// counts some of these apart.
+// counts some of these apart. Then it uses names that a careless store could
+// take for one another: by case, by prefix, by a separator that it joins names
+// with, by length.
 func names(p *probe) {
 	const limit = 1 + 2 + 3 + 4 + 5
 	quota, search := p.list(p.day(limit)), p.carried(p.policy("search", 1, p.day(40)))
@@ -56,14 +59,7 @@ func names(p *probe) {
 	for _, list := range lists {
 		p.denied("a", list, 1)
 	}
-	likeNames(p)
-}
-
-// likeNames uses names that a careless store could take for one another: by
-// case, by prefix, by a separator that it joins names with, by length.
-func likeNames(p *probe) {
-	var list []backend.Policy
-	long := strings.Repeat("a", 64)
+	list, long := []backend.Policy(nil), strings.Repeat("a", 64)
 	for i, name := range []string{"a", "A", "aa", "a-", "a_", "-a", "_", "-", "0", "a0", long[1:], long} {
 		list = append(list, p.policy(name, i, p.day(100)))
 	}
@@ -126,8 +122,12 @@ func trickyKeys() []string {
 	return list
 }
 
+var tagged = regexp.MustCompile(`\{.*\}`)
+
 // keys charges every tricky key another number of units before it looks at any:
-// two that share a count can't both have their own number.
+// two that share a count can't both have their own number. Then it asks for the
+// names that the store itself made up, and for the parts of them that pick a
+// slot. A caller who learns them must not reach a count by using one as a key.
 func keys(p *probe) {
 	list, all := p.list(p.day(1000)), trickyKeys()
 	for i, key := range all {
@@ -145,38 +145,22 @@ func keys(p *probe) {
 	}
 	p.reset("a", list)
 	p.used("A", list, 2)
-	for _, key := range storedNames(p) {
-		if len(key) <= backend.MaxKey { // else nobody can ask for it
-			p.used(key, list, 0)
-		}
-	}
-}
-
-var tagged = regexp.MustCompile(`\{.*\}`)
-
-// storedNames returns the names that the store itself made up, and the parts of
-// them that pick a slot. A caller who learns them must not reach a count by
-// using one as a key.
-func storedNames(p *probe) []string {
-	known := map[string]bool{"": true}
-	for _, key := range trickyKeys() {
-		known[key] = true
-	}
-	var fresh []string
 	for name := range p.stored() {
 		tag := tagged.FindString(name)
 		for _, key := range []string{name, tag, strings.Trim(tag, "{}")} {
-			if !known[key] {
-				known[key] = true
-				fresh = append(fresh, key)
+			if key != "" && len(key) <= backend.MaxKey && !slices.Contains(all, key) {
+				all = append(all, key)
+				p.used(key, list, 0)
 			}
 		}
 	}
-	return fresh
 }
 
 // expires looks after takes, and again after what could remove an expiry: a
-// write that passes through another command, or a reset of a part.
+// write that passes through another command, or a reset of a part. Between them
+// it takes from a short window of a key that holds a long one: if the key expires
+// with the short window, the long quota is granted again. The other keys are
+// reset first, so that what is held longest is this key's.
 func expires(p *probe) {
 	p.needs(p.Expiries != nil, "Expiries")
 	hour, day := p.list(algo.PerHour(10*p.k)), p.named("-day", p.day(10))
@@ -184,7 +168,18 @@ func expires(p *probe) {
 		p.fill(fmt.Sprint("key ", i), list)
 		lasting(p)
 	}
-	shortAfterLong(p, hour, day)
+	p.reset("key 1", day)
+	p.reset("key 2", day)
+	p.passes("long", day, 9)
+	var last, held time.Duration
+	for _, s := range p.states("long", day) {
+		last = max(last, s.ResetAfter)
+	}
+	p.passes("long", hour, 1)
+	for _, left := range p.stored() {
+		held = max(held, left)
+	}
+	p.must(held >= last-p.slack(), "the key counts for %v, nothing is held longer than %v", last, held)
 	p.denied("key 0", hour, 1)
 	p.peek("key 0", hour, 1)
 	p.reset("key 0", hour)
@@ -201,22 +196,4 @@ func lasting(p *probe) {
 		p.must(left >= 0, "%.160q never expires", name)
 		p.must(left < 10*24*time.Hour, "%.160q expires after %v, and all in it counts for two days at most", name, left)
 	}
-}
-
-// shortAfterLong takes from a short window of a key that holds a long one:
-// if the key expires with the short window, the long quota is granted again.
-// The other keys are reset first, so that what is held longest is this key's.
-func shortAfterLong(p *probe, hour, day []backend.Policy) {
-	p.reset("key 1", day)
-	p.reset("key 2", day)
-	p.passes("long", day, 9)
-	var last, held time.Duration
-	for _, s := range p.states("long", day) {
-		last = max(last, s.ResetAfter)
-	}
-	p.passes("long", hour, 1)
-	for _, left := range p.stored() {
-		held = max(held, left)
-	}
-	p.must(held >= last-p.slack(), "the key counts for %v, nothing is held longer than %v", last, held)
 }

@@ -12,7 +12,9 @@ import (
 
 // binds draws lists of policies that are alike in some number, so that all the
 // ways to choose the binding one occur. Two periods per limit make denials whose
-// RetryAfter differ while Remaining is equal.
+// RetryAfter differ while Remaining is equal. Then it lists two policies whose
+// states are equal, in both orders: a store that keeps the last of equals answers
+// right in one of them.
 func binds(p *probe) {
 	var list []backend.Policy
 	for i, n := range []int64{6, 4, 4, 9} {
@@ -21,7 +23,11 @@ func binds(p *probe) {
 	}
 	count := map[bool]int{}
 	for round := range 60 {
-		some := p.carried(p.some(list)...)
+		var some []backend.Policy // one to all, in any order
+		for _, i := range p.dice.Perm(len(list))[:1+p.dice.IntN(len(list))] {
+			some = append(some, list[i])
+		}
+		p.carried(some...)
 		for _, op := range []backend.Op{backend.Peek, backend.Take} {
 			each := make([]backend.State, len(some))
 			g := backend.Group{Key: fmt.Sprint(round % 6), Policies: some, Cost: 1 + p.dice.Int64N(2), Each: each}
@@ -32,16 +38,15 @@ func binds(p *probe) {
 		}
 	}
 	p.must(min(count[true], count[false]) > 10, "requests passed: %v, so the case checks one side only", count)
-	bindsTie(p, list[2], list[4])
-}
-
-// some returns one to all of the policies, in any order.
-func (p *probe) some(list []backend.Policy) []backend.Policy {
-	var some []backend.Policy
-	for _, i := range p.dice.Perm(len(list))[:1+p.dice.IntN(len(list))] {
-		some = append(some, list[i])
+	a, b := list[2], list[4]
+	b.Algorithm = a.Algorithm
+	for i, list := range [][]backend.Policy{{a, b}, {b, a}} {
+		p.carried(list...)
+		for range 5 { // the fifth is denied
+			d := p.take(fmt.Sprint("tie", i), list, 1)
+			p.must(d.Policy == list[0].Name, "of equals %s answered, listed first is %s", d.Policy, list[0].Name)
+		}
 	}
-	return some
 }
 
 // binds requires that the decision's state is that of the binding policy. The
@@ -55,19 +60,6 @@ func (p *probe) binds(d backend.Decision, each []backend.State) {
 		return cmp.Compare(a.Remaining, b.Remaining)
 	})
 	p.must(d.State == want, "of\n\t%+v\nthe decision has\n\t%+v\nwant\n\t%+v", each, d.State, want)
-}
-
-// bindsTie lists two policies whose states are equal, in both orders: a store
-// that keeps the last of equals answers right in one of them.
-func bindsTie(p *probe, a, b backend.Policy) {
-	b.Algorithm = a.Algorithm
-	for i, list := range [][]backend.Policy{{a, b}, {b, a}} {
-		list, key := p.carried(list...), fmt.Sprint("tie", i)
-		for range 5 { // the fifth is denied
-			d := p.take(key, list, 1)
-			p.must(d.Policy == list[0].Name, "of equals %s answered, listed first is %s", d.Policy, list[0].Name)
-		}
-	}
 }
 
 // fillsEach charges every policy another number of units. In reverse order the
@@ -89,9 +81,7 @@ func fillsEach(p *probe) {
 }
 
 // alone returns each policy's state for n units where nothing else is listed.
-func (p *probe) alone(key string, list []backend.Policy, n int64) []backend.State {
-	p.t.Helper()
-	var states []backend.State
+func (p *probe) alone(key string, list []backend.Policy, n int64) (states []backend.State) {
 	for i := range list {
 		states = append(states, p.peek(key, list[i:i+1], n).State)
 	}
@@ -102,7 +92,6 @@ func (p *probe) alone(key string, list []backend.Policy, n int64) []backend.Stat
 // requires the states that the policies have alone: after a take that passed,
 // else before the request.
 func (p *probe) fills(op backend.Op, key string, list []backend.Policy, n int64) {
-	p.t.Helper()
 	old := backend.State{Policy: "left over", Limit: -1, Used: -1, Remaining: -1, RetryAfter: -1, ResetAfter: -1}
 	want, each := p.alone(key, list, n), slices.Repeat([]backend.State{old}, len(list))
 	d := p.ask(op, backend.Group{Key: key, Policies: list, Cost: n, Each: each})
@@ -181,7 +170,6 @@ func retryAfter(p *probe) {
 // untilDenied takes random costs at random instants until one is denied, and
 // returns that cost.
 func (p *probe) untilDenied(key string, list []backend.Policy, l algo.Limit) int64 {
-	p.t.Helper()
 	for range 1000 {
 		n := 1 + p.dice.Int64N(l.Events/p.k)
 		if !p.take(key, list, n).Allowed {
@@ -197,12 +185,11 @@ func (p *probe) untilDenied(key string, list []backend.Policy, l algo.Limit) int
 // microsecond before to see that it does not yet. Of a spread key only a peek
 // reads all sub-keys, so only what it says is exact.
 func (p *probe) exact(key string, list []backend.Policy, n int64) int64 {
-	p.t.Helper()
-	op := backend.Take
+	read := p.take
 	if p.k > 1 {
-		op = backend.Peek
+		read = p.peek
 	}
-	d := p.ask(op, backend.Group{Key: key, Policies: list, Cost: n})
+	d := read(key, list, n)
 	if d.Allowed && p.k > 1 { // the take tried fewer sub-keys
 		return n
 	}
@@ -244,7 +231,6 @@ func resetAfter(p *probe) {
 // before to see that it is not yet. It goes in the order of those instants,
 // since the clock can't be set back.
 func (p *probe) fades(key string, list []backend.Policy) {
-	p.t.Helper()
 	states, start := p.states(key, list), p.now
 	order := p.dice.Perm(len(list))
 	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(states[i].ResetAfter, states[j].ResetAfter) })
@@ -270,19 +256,15 @@ func (p *probe) fades(key string, list []backend.Policy) {
 // charges passes a receipt that still holds another charge: a store that fills
 // only what it needs leaves a key or instants that Settle would give back.
 func charges(p *probe) {
-	list, costs := p.list(p.day(10)), make([]int64, len(p.shape.kinds))
-	for i := range costs {
-		costs[i] = int64(1 + i%2)
-	}
-	last := int64(0)
-	for _, g := range []backend.Group{{Cost: 3}, {Costs: costs}, {Cost: 1}} {
+	list, last := p.list(p.day(10)), int64(0)
+	for _, g := range []backend.Group{{Cost: 3}, {Costs: ramp(list)}, {Cost: 1}} {
 		g.Key, g.Policies = "a", list
 		last = p.charged(g, last)
 		p.pause()
 	}
 	c := new(backend.Receipt)
-	d := p.ask(backend.Take, backend.Group{Key: "a", Policies: list, Cost: 10, Receipt: c})
-	p.must(!d.Allowed && c.Outcome == backend.NotTaken, "a denied take (passed: %v) is charged as %+v", d.Allowed, c)
+	p.takes(backend.Group{Key: "a", Policies: list, Cost: 10, Receipt: c}, false)
+	p.must(c.Outcome == backend.NotTaken, "a denied take is charged as %+v", c)
 	p.must(p.peek("a", list, 1).Receipt == nil, "a peek was charged")
 }
 
@@ -296,11 +278,10 @@ func (p *probe) pause() {
 // charged takes and returns the instant that its charge counts from, which
 // is now where the clock can be set, and else not before the last.
 func (p *probe) charged(g backend.Group, last int64) int64 {
-	p.t.Helper()
 	c := &backend.Receipt{Key: "another", At: []int64{-1}, Cost: -1, Outcome: backend.Unknown}
 	g.Receipt = c
-	d := p.ask(backend.Take, g)
-	p.must(d.Allowed && d.Receipt == c, "passed: %v, charge %p, want the request's %p", d.Allowed, d.Receipt, c)
+	d := p.takes(g, true)
+	p.must(d.Receipt == c, "charge %p, want the request's %p", d.Receipt, c)
 	p.must(c.Outcome == backend.Taken && (c.Costs != nil || c.Cost == g.Cost) && slices.Equal(c.Costs, g.Costs),
 		"the charge says %+v", c)
 	p.must(c.Key == g.Key && len(c.At) == len(g.Policies), "the receipt names the key %q and the instants %v", c.Key, c.At)

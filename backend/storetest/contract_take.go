@@ -7,7 +7,9 @@ import (
 )
 
 // fits spends a limit in several costs and at once, and looks for the edge: the
-// last unit must pass and none after it.
+// last unit must pass and none after it. Then it takes another cost of each
+// policy: a store that reads Cost where Costs is set, or the first of Costs for
+// all, charges the wrong units.
 func fits(p *probe) {
 	list, used := p.list(p.day(10)), int64(0)
 	for _, n := range []int64{1, 2, 6, 1} {
@@ -19,22 +21,11 @@ func fits(p *probe) {
 	p.denied("a", list, 1)
 	p.fill("at once", list)
 	p.used("at once", list, 10)
-	fitsCosts(p, list)
-}
-
-// fitsCosts takes another cost of each policy: a store that reads Cost where
-// Costs is set, or the first of Costs for all, charges the wrong units.
-func fitsCosts(p *probe, list []backend.Policy) {
-	costs := make([]int64, len(list))
-	for i := range costs {
-		costs[i] = int64(i + 1)
-	}
-	g := backend.Group{Key: "costs", Policies: list, Costs: costs}
-	for range 2 {
-		p.must(p.ask(backend.Take, g).Allowed, "a take of %d from each was denied", costs)
-	}
+	g := backend.Group{Key: "costs", Policies: list, Costs: ramp(list)}
+	p.takes(g, true)
+	p.takes(g, true)
 	for i, s := range p.states("costs", list) {
-		p.must(s.Used == 2*costs[i], "%s was charged %d units, want %d", s.Policy, s.Used, 2*costs[i])
+		p.must(s.Used == 2*g.Costs[i], "%s was charged %d units, want %d", s.Policy, s.Used, 2*g.Costs[i])
 	}
 }
 
@@ -54,16 +45,13 @@ func costsNothing(p *probe) {
 // free policy is new, then spent, which does not deny yet, then over the lower
 // limit of the list low, which does.
 func asksFree(p *probe, key string, list, low []backend.Policy, free int) {
-	costs := []int64{3, 3}
-	costs[free] = 0
-	g := backend.Group{Key: key, Policies: list, Costs: costs}
+	g := backend.Group{Key: key, Policies: list, Costs: []int64{3, 3}}
+	g.Costs[free] = 0
 	paid, unpaid := list[1-free:2-free], list[free:free+1]
 	p.passes(key, paid, 1)
 	stored := p.stored()
-	for range 2 {
-		d := p.ask(backend.Take, g)
-		p.must(d.Allowed, "a take of %d was denied by %+v", costs, d.State)
-	}
+	p.takes(g, true)
+	p.takes(g, true)
 	p.used(key, paid, 7)
 	p.asNew(key, unpaid)
 	for name := range p.stored() { // what is paid for may be held longer
@@ -71,15 +59,17 @@ func asksFree(p *probe, key string, list, low []backend.Policy, free int) {
 		p.must(ok, "%.160q was stored", name)
 	}
 	p.passes(key, unpaid, 10)
-	p.must(p.ask(backend.Take, g).Allowed, "a cost of 0 was denied at the limit")
+	p.takes(g, true) // at the limit
 	g.Policies = low
-	d := p.ask(backend.Take, g)
-	p.must(!d.Allowed && d.Policy == "free" && d.RetryAfter > 0, "10 used of 5, and a cost of 0 gave %+v", d)
+	d := p.takes(g, false)
+	p.must(d.Policy == "free" && d.RetryAfter > 0, "10 used of 5, and a cost of 0 gave %+v", d)
 	p.used(key, list, 10)
 }
 
 // deniesAll puts the policy without room first and last. First, a store that
-// charges as it goes would stop in time; last, it has charged the others.
+// charges as it goes would stop in time; last, it has charged the others. Then
+// it asks for what every policy but the last has room for, at equal limits:
+// only the costs differ.
 func deniesAll(p *probe) {
 	list := p.list(p.day(10))
 	for i := range p.shape.kinds {
@@ -87,59 +77,48 @@ func deniesAll(p *probe) {
 		deniesOf(p, fmt.Sprint("first", i), p.carried(join(one, list)...))
 		deniesOf(p, fmt.Sprint("last", i), p.carried(join(list, one)...))
 	}
-	deniesCosts(p)
+	list = p.carried(p.policy("wide", 0, p.day(10)), p.policy("narrow", 1, p.day(10)))
+	g := backend.Group{Key: "costs", Policies: list, Costs: []int64{1, 6}}
+	p.takes(g, true)
+	still := p.still("costs", list)
+	p.takes(g, false)
+	still()
 }
 
 // deniesOf spends a list whose policy "one" has room for one unit.
 func deniesOf(p *probe, key string, list []backend.Policy) {
 	p.passes(key, list, 1)
-	before := p.states(key, list)
+	still := p.still(key, list)
 	for range 3 {
 		d := p.denied(key, list, 1)
 		p.must(d.Policy == "one", "the binding policy is %q, want the one without room", d.Policy)
 		p.must(d.Granted == 0, "a denied take granted %d", d.Granted)
 	}
-	p.unchanged(key, list, before)
-}
-
-// deniesCosts asks for what every policy but the last has room for, at equal
-// limits: only the costs differ.
-func deniesCosts(p *probe) {
-	list := p.carried(p.policy("wide", 0, p.day(10)), p.policy("narrow", 1, p.day(10)))
-	g := backend.Group{Key: "costs", Policies: list, Costs: []int64{1, 6}}
-	p.must(p.ask(backend.Take, g).Allowed, "a take of 1 and 6 of 10 was denied")
-	before := p.states("costs", list)
-	p.must(!p.ask(backend.Take, g).Allowed, "a second take of 6 of 10 passed")
-	p.unchanged("costs", list, before)
+	still()
 }
 
 // deniedStores repeats a denial that room is left under: a store that counts
-// denials, or that renews the expiry, would deny the last take too.
+// denials, or that renews the expiry, would deny the last take too. Then one
+// policy denies: the others were never charged, so nothing of them may be
+// stored.
 func deniedStores(p *probe) {
 	list := p.list(p.day(10))
 	p.passes("a", list, 8)
-	before, stored := p.states("a", list), p.stored()
+	still := p.still("a", list)
 	first := p.denied("a", list, 3)
 	for range 20 {
 		d := p.denied("a", list, 3)
 		p.must(p.same(d.State, first.State), "a denial said\n\t%+v\nand after more of them\n\t%+v", first.State, d.State)
 	}
-	p.unchanged("a", list, before)
-	p.storedLess(stored)
+	still()
 	p.passes("a", list, 2)
-	deniedSibling(p)
-}
-
-// deniedSibling is denied by one policy: the others were never charged, so
-// nothing of them may be stored.
-func deniedSibling(p *probe) {
-	full, fresh := p.carried(p.policy("full", 0, p.day(1))), p.list(p.day(10))
+	full := p.carried(p.policy("full", 0, p.day(1)))
 	p.passes("b", full, 1)
-	stored := p.stored()
-	p.denied("b", join(fresh, full), 1)
-	p.denied("b", join(full, fresh), 1)
-	p.storedLess(stored)
-	p.asNew("b", fresh)
+	still = p.still("b", list)
+	p.denied("b", join(list, full), 1)
+	p.denied("b", join(full, list), 1)
+	still()
+	p.asNew("b", list)
 }
 
 // peeks asks at a new key, in mid-limit on both sides of what remains, and at a
@@ -161,10 +140,9 @@ func peeks(p *probe) {
 // has its own key, so that the take does not decide the next peek.
 func peeksBeside(p *probe, key string, list []backend.Policy, n int64) {
 	p.passes(key, list, 4)
-	before, stored := p.states(key, list), p.stored()
+	still := p.still(key, list)
 	said := p.peek(key, list, n)
-	p.unchanged(key, list, before)
-	p.storedLess(stored)
+	still()
 	did := p.take(key, list, n)
 	p.must(said.Allowed == did.Allowed, "a peek of %d said %v, the take %v", n, said.Allowed, did.Allowed)
 	p.must(said.Used == 4 && said.Remaining == 10*p.k-4, "a peek of %d at 4 of %d said %+v", n, 10*p.k, said.State)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,42 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
 )
+
+// SharedCounts has limiters that list one policy together with others. One of
+// them starts in mid-window, as in a rolling deploy. The policy's limit must
+// hold over all of them. It needs no hook.
+func SharedCounts(t *testing.T, h Harness) {
+	h.each(t, "two limiters that list a policy for the same key share its count, whatever else they list", shares)
+}
+
+// shares alternates the lists call by call. A store that keeps one value per
+// list, or that writes a key anew when the list grows, grants the quota twice.
+func shares(p *probe) {
+	const limit = 50
+	quota := p.carried(p.policy("quota", 0, algo.PerDay(limit)))
+	search := p.carried(p.policy("search", 1, algo.PerDay(20)))
+	added := p.carried(p.policy("added", 2, algo.PerDay(15)))
+	lists := [][]backend.Policy{quota, p.carried(join(quota, search)...)}
+	var passed, searched, more int64
+	for i := range 3 * limit {
+		if i == limit/2 {
+			before := p.states("a", lists[1])
+			lists = append(lists, p.carried(join(added, quota, search)...))
+			p.unchanged("a", lists[1], before)
+		}
+		list := lists[i%len(lists)]
+		if p.take("a", list, 1).Allowed {
+			passed++
+			searched += int64(min(1, len(list)-1))
+			more += int64(len(list) / 3)
+		}
+		p.used("a", quota, passed)
+	}
+	p.must(passed == limit, "of a quota of %d three lists passed %d", limit, passed)
+	p.must(searched == 20 && more > 0, "of 20 searches %d passed, %d of them on the added list", searched, more)
+	p.used("a", search, searched)
+	p.used("a", added, more)
+}
 
 // Identity gives one policy name different algorithms or numbers, as the limiters
 // of a rolling deploy do. Untouched needs no hook, Leaves needs SetNow and
@@ -23,7 +60,11 @@ func Identity(t *testing.T, h Harness) {
 	t.Run("Untouched", func(t *testing.T) { h.each(t, apart, untouched) })
 	t.Run("Pairs", func(t *testing.T) {
 		for seed := range uint64(pairs) {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) { agree(h.probe(t, apart, shape{}), rand.New(rand.NewPCG(seed, 1))) })
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				p := h.probe(t, apart, shape{})
+				p.dice = rand.New(rand.NewPCG(seed, 1))
+				agree(p)
+			})
 		}
 	})
 	t.Run("Leaves", func(t *testing.T) {
@@ -61,8 +102,7 @@ func untouched(p *probe) {
 		return
 	}
 	if p.shape.name == "All" { // without the bucket, the second of the list
-		day, hour = append(day[:1:1], day[2:]...), append(hour[:1:1], hour[2:]...)
-		before = append(before[:1:1], before[2:]...)
+		day, hour, before = slices.Delete(day, 1, 2), slices.Delete(hour, 1, 2), slices.Delete(before, 1, 2)
 	}
 	p.passes("a", hour, 3)
 	p.unchanged("a", day, before)
@@ -80,21 +120,21 @@ const pairs = 150
 // agree alternates two limiters on one key. Where their identities differ, each
 // gets the answer that it gets on a key of its own; else they share one count,
 // which must stay within the bound of the greater one.
-func agree(p *probe, r *rand.Rand) {
+func agree(p *probe) {
 	p.needsClock()
-	first := drawn(r)
-	second := drawn(r)
-	if r.IntN(3) == 0 {
-		second = sibling(r, first)
+	first, second := p.drawn(), p.drawn()
+	if p.dice.IntN(3) == 0 { // one identity, and most often other numbers
+		for second.Identity() != first.Identity() {
+			second = p.drawn()
+		}
 	}
 	lists := [2][]backend.Policy{p.carried(policy("api", first)), p.carried(policy("api", second))}
 	if first.Identity() == second.Identity() {
-		p.agreeShared(r, lists, oracle.New(greater(&first, &second)))
+		p.agreeShared(lists, oracle.New(greater(first, second)))
 		return
 	}
 	for range 60 {
-		i := r.IntN(2)
-		n := p.step(r, lists[i])
+		i, n := p.step(lists)
 		other := p.states("both", lists[1-i])
 		d := p.take("both", lists[i], n)
 		p.unchanged("both", lists[1-i], other)
@@ -104,20 +144,20 @@ func agree(p *probe, r *rand.Rand) {
 	}
 }
 
-// step moves the clock by a part of the period and draws a cost.
-func (p *probe) step(r *rand.Rand, list []backend.Policy) int64 {
-	a := &list[0].Algorithm
-	p.advance(time.Duration(r.Int64N(int64(a.Limit().Period))) / time.Duration(1+r.IntN(20)) / tick * tick)
-	return 1 + r.Int64N(1+a.Max()/3)
+// step draws a limiter, moves the clock by a part of its period and draws a cost.
+func (p *probe) step(lists [2][]backend.Policy) (i int, n int64) {
+	i = p.dice.IntN(2)
+	a := &lists[i][0].Algorithm
+	p.advance(time.Duration(p.dice.Int64N(int64(a.Limit().Period))) / time.Duration(1+p.dice.IntN(20)) / tick * tick)
+	return i, 1 + p.dice.Int64N(1+a.Max()/3)
 }
 
 // agreeShared compares the counts only after a take that passed: a bucket's level
 // has not leaked yet then, by either rate.
-func (p *probe) agreeShared(r *rand.Rand, lists [2][]backend.Policy, both *oracle.Oracle) {
+func (p *probe) agreeShared(lists [2][]backend.Policy, both *oracle.Oracle) {
 	a, b := &lists[0][0].Algorithm, &lists[1][0].Algorithm
 	for range 60 {
-		i := r.IntN(2)
-		if n := p.step(r, lists[i]); p.take("both", lists[i], n).Allowed {
+		if i, n := p.step(lists); p.take("both", lists[i], n).Allowed {
 			both.Add(p.now, n)
 			x, y := p.states("both", lists[0])[0], p.states("both", lists[1])[0]
 			p.must(x.Used == y.Used, "%v counts %d units, %v %d", a, x.Used, b, y.Used)
@@ -129,44 +169,24 @@ func (p *probe) agreeShared(r *rand.Rand, lists [2][]backend.Policy, both *oracl
 }
 
 // drawn returns any algorithm, with numbers so small that sixty calls spend it.
-func drawn(r *rand.Rand) algo.Algorithm {
-	l := algo.Per(1+r.Int64N(12), []time.Duration{100 * time.Millisecond, sec, 7 * sec, time.Minute}[r.IntN(4)])
-	switch r.IntN(5) {
-	case 0:
-		return algo.FixedWindow(l)
-	case 1:
-		return algo.SlidingWindow(l)
-	case 2:
-		return algo.TokenBucket(l, 1+r.Int64N(12))
-	case 3:
-		return algo.BucketedWindow(l, 2+r.Int64N(4))
-	}
-	return algo.SlidingLog(l)
-}
-
-// sibling returns an algorithm of the same identity with other numbers.
-func sibling(r *rand.Rand, a algo.Algorithm) algo.Algorithm {
-	for b := drawn(r); ; b = drawn(r) {
-		if b.Identity() == a.Identity() {
-			return b
-		}
-	}
+func (p *probe) drawn() algo.Algorithm {
+	period := []time.Duration{100 * time.Millisecond, sec, 7 * sec, time.Minute}[p.dice.IntN(4)]
+	small := func(least, most int64) int64 { return min(most, least+p.dice.Int64N(12)) }
+	kinds := algo.Kinds()
+	return kinds[p.dice.IntN(len(kinds))].Random(algo.Per(small(1, 12), period), small)
 }
 
 // greater returns what holds of two algorithms of one identity together: the
 // greater limit, or the greatest rate and the greatest burst.
-func greater(a, b *algo.Algorithm) algo.Algorithm {
-	x, y := a.Limit(), b.Limit()
-	if a.Kind() == algo.KindTokenBucket && b.Kind() == algo.KindTokenBucket {
-		if x.Events*y.Period.Microseconds() < y.Events*x.Period.Microseconds() {
-			x = y
-		}
-		return algo.TokenBucket(x, max(a.Max(), b.Max()))
-	}
+func greater(a, b algo.Algorithm) algo.Algorithm {
 	if a.Max() < b.Max() {
-		return *b
+		a, b = b, a
 	}
-	return *a
+	x, y := a.Limit(), b.Limit()
+	if a.Kind() == algo.KindTokenBucket && x.Events*int64(y.Period) < y.Events*int64(x.Period) {
+		return algo.TokenBucket(y, a.Max())
+	}
+	return a
 }
 
 // leaves ends all limiters but one, which goes on calling the key. If the store

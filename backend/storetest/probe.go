@@ -109,9 +109,21 @@ func (p *probe) carried(list ...backend.Policy) []backend.Policy {
 	return list
 }
 
-// request returns a request with one cost for all policies.
+// group returns a group with one cost for all policies.
+func group(key string, list []backend.Policy, n int64) backend.Group {
+	return backend.Group{Key: key, Policies: list, Cost: n}
+}
+
 func request(op backend.Op, key string, list []backend.Policy, n int64) backend.Request {
-	return backend.Request{Op: op, Group: backend.Group{Key: key, Policies: list, Cost: n}}
+	return backend.Request{Op: op, Group: group(key, list, n)}
+}
+
+// ramp returns another cost for each policy: 1, 2, 3 …
+func ramp(list []backend.Policy) (costs []int64) {
+	for i := range list {
+		costs = append(costs, int64(i+1))
+	}
+	return costs
 }
 
 // do sends a request and records its charges. A take always has a receipt: it
@@ -150,33 +162,35 @@ func (p *probe) ask(op backend.Op, g backend.Group) backend.Decision {
 
 func (p *probe) take(key string, list []backend.Policy, n int64) backend.Decision {
 	p.t.Helper()
-	return p.ask(backend.Take, backend.Group{Key: key, Policies: list, Cost: n})
+	return p.ask(backend.Take, group(key, list, n))
 }
 
 func (p *probe) peek(key string, list []backend.Policy, n int64) backend.Decision {
 	p.t.Helper()
-	return p.ask(backend.Peek, backend.Group{Key: key, Policies: list, Cost: n})
+	return p.ask(backend.Peek, group(key, list, n))
 }
 
 func (p *probe) reset(key string, list []backend.Policy) {
 	p.t.Helper()
-	p.ask(backend.Reset, backend.Group{Key: key, Policies: list})
+	p.ask(backend.Reset, group(key, list, 0))
 }
 
-// passes takes what has to pass.
+// takes takes what has to pass, or must not.
+func (p *probe) takes(g backend.Group, pass bool) backend.Decision {
+	p.t.Helper()
+	d := p.ask(backend.Take, g)
+	p.must(d.Allowed == pass, "a take of %d %v (passed: %v) said %+v", g.Cost, g.Costs, d.Allowed, d.State)
+	return d
+}
+
 func (p *probe) passes(key string, list []backend.Policy, n int64) backend.Decision {
 	p.t.Helper()
-	d := p.take(key, list, n)
-	p.must(d.Allowed, "a take of %d was denied: %+v", n, d.State)
-	return d
+	return p.takes(group(key, list, n), true)
 }
 
-// denied takes what must not pass.
 func (p *probe) denied(key string, list []backend.Policy, n int64) backend.Decision {
 	p.t.Helper()
-	d := p.take(key, list, n)
-	p.must(!d.Allowed, "a take of %d passed: %+v", n, d.State)
-	return d
+	return p.takes(group(key, list, n), false)
 }
 
 // fill takes all of a new key's limit, by the largest cost that each sub-key can
@@ -225,6 +239,18 @@ func (p *probe) asNew(key string, list []backend.Policy) {
 	p.t.Helper()
 	for _, s := range p.states(key, list) {
 		p.must(s.Used == 0 && s.Remaining == s.Limit && s.RetryAfter == 0 && s.ResetAfter == 0, "not as new: %+v", s)
+	}
+}
+
+// still returns what requires that a key's states are what they are now, and
+// that nothing is stored beside what is.
+func (p *probe) still(key string, list []backend.Policy) (check func()) {
+	p.t.Helper()
+	before, stored := p.states(key, list), p.stored()
+	return func() {
+		p.t.Helper()
+		p.unchanged(key, list, before)
+		p.storedLess(stored)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 // spread key, with limits k times as large, and some of its own. Left out is
 // what spreading gives up: Remaining and RetryAfter are estimates unless the
 // whole key was read, a call that loses a race may be denied while there is
-// room, and a cost above the smallest share is refused. The hooks are those of
-// Contract.
+// room, a cost above the smallest share is refused, and after a refused request
+// the take may pass on another sub-key. The hooks are those of Contract.
 func Spread(t *testing.T, h Harness, k int) {
 	h.shards = k
 	h.cases(t, spreads)
@@ -29,7 +29,7 @@ var spreads = append(alsoSpread("Peek", "Reset", "Name", "Counted", "Keys", "Con
 	sentence{"Exact", spreadExact, "What a decision does not mark as Estimated is exact."},
 	sentence{"Share", refuses,
 		"A cost above the smallest share is ErrNeverAdmissible, which names both, and no count changes."},
-	sentence{"Lost", spreadLoses, "A take is charged at most once, whatever is lost on the way."},
+	sentence{"Lost", atMostOnce, "A take is charged at most once, whatever is lost on the way."},
 	sentence{"Storm", spreadStorm, "No trailing window ever holds more than the algorithm's worst."},
 	sentence{"Crowd", oneKey,
 		"Store keeps counts and decides on them atomically. Its methods are safe for concurrent use."},
@@ -79,19 +79,6 @@ func spreadExact(p *probe) {
 		}
 		p.ask(backend.Peek, backend.Group{Key: "a", Policies: list, Cost: cost, Each: each})
 		p.must(slices.EqualFunc(said, each, p.same), "a take of %d said\n\t%+v\nand a peek\n\t%+v", n, said, each)
-	}
-}
-
-// spreadLoses loses a reply: a store that then goes on to the next sub-key, as it
-// does after a denial, charges twice. Refuse is left out: after it the store may
-// try another sub-key, and the take passes.
-func spreadLoses(p *probe) {
-	p.needs(p.LoseReply != nil, "LoseReply")
-	list := p.list(p.day(100))
-	p.passes("a", list, 1)
-	for range 2 {
-		d, c, err := p.loses("a", list)
-		p.doubts(d, c, err)
 	}
 }
 
