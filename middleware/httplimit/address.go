@@ -14,9 +14,19 @@ func peer(r *http.Request) netip.Addr {
 	return addr
 }
 
+// nat64 is the well-known prefix of IPv6 addresses that stand for IPv4 ones
+// (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
 // appendAddr appends an IPv4 address, or the prefix of an IPv6 address: whoever
-// has one address of an IPv6 network usually has all of it.
+// has one address of an IPv6 network usually has all of it. That does not hold
+// of nat64, which has all clients of IPv4. Its addresses are translated here, so
+// that none is taken for a trusted proxy's before.
 func appendAddr(b []byte, addr netip.Addr, prefix int) []byte {
+	if nat64.Contains(addr) { // mutant: nat64-translated
+		bytes := addr.As16()
+		addr = netip.AddrFrom4([4]byte(bytes[12:]))
+	}
 	if addr.Is4() {
 		return addr.AppendTo(b)
 	}

@@ -22,10 +22,14 @@ type Key struct {
 	err  error
 }
 
-// RemoteAddr is the address that the connection comes from. An IPv6 address
-// counts by its prefix, see Options.IPv6Prefix; an IPv4 address that is mapped
-// into IPv6 counts as the IPv4 address. A request over a Unix socket has no
-// key. Behind a proxy the address is the proxy's: use TrustedProxies there.
+// RemoteAddr is the address that the connection comes from. A request over a
+// Unix socket has no key. Behind a proxy the address is the proxy's: use
+// TrustedProxies there.
+//
+// An IPv6 address counts by its prefix, see Options.IPv6Prefix. One that stands
+// for an IPv4 address counts as that: of ::ffff:0:0/96 (mapped) and of
+// 64:ff9b::/96 (NAT64). Other prefixes of translators count as any IPv6
+// prefix, so clients may share one: use Func where a network has its own.
 func RemoteAddr() Key { return addressKey(peer) }
 
 // TrustedProxies is the address of the client behind proxies that append to
