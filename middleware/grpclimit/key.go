@@ -21,6 +21,11 @@ type RPC struct {
 	Target     string // on a client what it dials, as "dns:///host:443"; empty on a server
 	Stream     bool
 	Request    any // the request of a unary call; nil for a stream
+	// Unregistered is whether the server has no such method, so that the caller
+	// chose the name freely: the call is for grpc.UnknownServiceHandler. It is
+	// also set for the streams of a service that was registered without an
+	// implementation.
+	Unregistered bool
 }
 
 // Key returns the call that an RPC is counted by: the key, and optionally a cost
@@ -31,15 +36,24 @@ type RPC struct {
 // a limit of its own.
 type Key func(ctx context.Context, rpc RPC) (headgate.Call, error)
 
-// FullMethod counts by the method: all callers of a method share its limit.
+// FullMethod counts by the method: all callers of a method share its limit. All
+// methods that are not registered share one, so that random names neither make
+// keys nor escape the limit.
 func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
+	if rpc.Unregistered {
+		return headgate.Call{Key: headgate.Key("method", "unregistered")}, nil // a method's name begins with /
+	}
 	return headgate.Call{Key: headgate.Key("method", rpc.FullMethod)}, nil
 }
 
 // PeerAddress counts by the address that the connection comes from: IPv4 by the
-// whole address, IPv6 by its /64, since a client gets at least that much. An
-// IPv4 address mapped into IPv6 counts as IPv4. It is empty for a peer without
-// an IP address, as on a Unix socket, and on a client.
+// whole address, IPv6 by its /64, since a client gets at least that much. It is
+// empty for a peer without an IP address, as on a Unix socket, and on a client.
+//
+// An IPv6 address that stands for an IPv4 address counts as that: of
+// ::ffff:0:0/96 (mapped) and of 64:ff9b::/96 (NAT64). Other prefixes of
+// translators count as any /64, so clients may share one: use a function where
+// a network has its own.
 //
 // Behind a proxy it is the proxy's address: use Metadata, or a function.
 func PeerAddress(ctx context.Context, _ RPC) (headgate.Call, error) {
@@ -47,7 +61,7 @@ func PeerAddress(ctx context.Context, _ RPC) (headgate.Call, error) {
 	if !ok {
 		return headgate.Call{}, nil
 	}
-	addr := address(p.Addr).Unmap()
+	addr := plain(address(p.Addr))
 	if !addr.IsValid() {
 		return headgate.Call{}, nil
 	}
@@ -57,6 +71,20 @@ func PeerAddress(ctx context.Context, _ RPC) (headgate.Call, error) {
 	}
 	prefix, _ := addr.Prefix(bits) // without the zone
 	return headgate.Call{Key: headgate.Key("ip", prefix.Addr().String())}, nil
+}
+
+// nat64 is the well-known prefix of IPv6 addresses that stand for IPv4 ones
+// (RFC 6052).
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// plain returns IPv4 where the address stands for that: all clients of IPv4
+// would share a /64.
+func plain(addr netip.Addr) netip.Addr {
+	if nat64.Contains(addr.WithZone("")) {
+		bytes := addr.As16()
+		return netip.AddrFrom4([4]byte(bytes[12:]))
+	}
+	return addr.Unmap()
 }
 
 // address returns the IP address of a, and the zero Addr where it has none.

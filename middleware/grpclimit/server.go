@@ -36,7 +36,8 @@ func (s *Server) Unary(
 
 // Stream is a grpc.StreamServerInterceptor. A stream counts once, when it opens.
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := s.admit(ss.Context(), RPC{FullMethod: info.FullMethod, Stream: true}); err != nil {
+	rpc := RPC{FullMethod: info.FullMethod, Stream: true, Unregistered: srv == nil}
+	if err := s.admit(ss.Context(), rpc); err != nil {
 		return err
 	}
 	return next(srv, ss)

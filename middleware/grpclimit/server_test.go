@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
@@ -310,5 +312,26 @@ func TestSleepingRetryInfoPassesOnRedis(t *testing.T) {
 				t.Logf("%d of 10 calls were denied; each passed at its first retry", denied)
 			})
 		}
+	}
+}
+
+// TestUnregisteredMethods: a server that takes any method does not give each name
+// its own limit, and a long one is no error.
+func TestUnregisteredMethods(t *testing.T) {
+	l := limiter(t, newClock(), policy(algo.SlidingLog(algo.PerHour(3))))
+	unknown := grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+		return status.Error(codes.Unimplemented, "any")
+	})
+	cc := dial(t, serve(t, append(limited(server(t, l, grpclimit.FullMethod, nil)), unknown)...))
+	for i, method := range []string{"/a/b", "/grpc.health.v1.Health/Nothing", "/" + strings.Repeat("x", 5000) + "/y", "/c/d"} {
+		want := codes.Unimplemented
+		if i == 3 {
+			want = codes.ResourceExhausted
+		}
+		err := cc.Invoke(context.Background(), method, &healthpb.HealthCheckRequest{}, &healthpb.HealthCheckResponse{})
+		require.Equal(t, want, status.Code(err), "%.40s: %v", method, err)
+	}
+	for shape, call := range shapes {
+		require.NoError(t, call(context.Background(), cc), "%s: a registered method has its own limit", shape)
 	}
 }
