@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,4 +50,39 @@ func TestTransportOfAStalledBody(t *testing.T) {
 	_ = resp.Body.Close()
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.Less(t, time.Since(begin), 4*time.Second)
+}
+
+// olderMux is a ServeMux as before Go 1.26, which names a redirect's path where
+// the pattern belongs.
+type olderMux struct{ *http.ServeMux }
+
+func (m olderMux) Handler(r *http.Request) (http.Handler, string) {
+	h, pattern := m.ServeMux.Handler(r)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if to, err := w.Result().Location(); err == nil && strings.HasSuffix(to.Path, "/") && !strings.HasSuffix(r.URL.EscapedPath(), "/") {
+		return h, to.Path
+	}
+	return h, pattern
+}
+
+// TestPatternOfARedirect: a path that lacks its slash does not become a key.
+func TestPatternOfARedirect(t *testing.T) {
+	mux := http.NewServeMux()
+	for _, pattern := range []string{"/", "/items/{id}/", "/tree/", "/tree/{a}/{b}/{$}", "GET /own/{id}/", "host.test/at/{id}/"} {
+		mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+	}
+	for target, want := range map[string]string{
+		"http://h/": "/", "http://h/x": "/", "http://h/items": "/",
+		"http://h/items/a": "/items/{id}/", "http://h/items/b?q": "/items/{id}/", "http://h/items/a/b": "/items/{id}/",
+		"http://h//items//a": "/items/{id}/", "http://h/items/a%2Fb": "/items/{id}/", "http://h/items/a%2F": "/items/{id}/",
+		"http://h/items/%7Bid%7D": "/items/{id}/", "http://h/x/../items/a": "/items/{id}/",
+		"http://h/tree": "/tree/", "http://h/tree/a": "/tree/", "http://h/tree/a/b": "/tree/{a}/{b}/{$}",
+		"http://h/tree/a/b/c": "/tree/", "http://h/own/a": "GET /own/{id}/", "http://host.test/at/a": "host.test/at/{id}/",
+	} {
+		r := httptest.NewRequest(http.MethodGet, target, nil)
+		require.Equal(t, want, matched(mux, r), target)
+		require.Equal(t, want, matched(olderMux{mux}, r), "before Go 1.26: %s", target)
+		require.Equal(t, "pattern:"+want, keyOf(Pattern(mux), r), target)
+	}
 }

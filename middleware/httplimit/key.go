@@ -129,13 +129,36 @@ func Pattern(mux *http.ServeMux) Key {
 	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, bool) {
 		pattern := r.Pattern
 		if mux != nil {
-			_, pattern = mux.Handler(r)
+			pattern = matched(mux, r)
 		}
 		if pattern == "" || r.Method == http.MethodConnect { // of which the mux redirects, it names the path
 			return b, false
 		}
 		return append(append(b, "pattern:"...), pattern...), true
 	}}
+}
+
+// matcher is an http.ServeMux.
+type matcher interface {
+	Handler(*http.Request) (http.Handler, string)
+}
+
+// matched returns the pattern that a request matches. Where the mux redirects
+// to the path with a slash, that before Go 1.26 returns the path, which the
+// client chose, as the pattern. Such a request counts as the one that follows.
+func matched(mux matcher, r *http.Request) string {
+	_, pattern := mux.Handler(r)
+	redirect := len(pattern) > 1 && pattern[0] == '/' && strings.HasSuffix(pattern, "/") &&
+		!strings.HasSuffix(r.URL.EscapedPath(), "/") // or pattern is a tree's, to which a slash makes no difference
+	if redirect { // mutant: redirect-matched
+		next, u := *r, *r.URL
+		next.URL, u.Path = &u, u.Path+"/"
+		if u.RawPath != "" {
+			u.RawPath += "/"
+		}
+		_, pattern = mux.Handler(&next)
+	}
+	return pattern
 }
 
 // Join is several keys as one, as Join(RemoteAddr(), Pattern(nil)): a count per
