@@ -4,7 +4,9 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -25,6 +27,9 @@ const (
 	windowParameter, windowLater       = "t", "w"
 )
 
+// memberSep separates the members of a list field.
+const memberSep = ", "
+
 // fields writes the header fields of a decision. What is the same for all
 // responses is made once.
 type fields struct {
@@ -41,7 +46,7 @@ func newFields(policies []headgate.Policy, opts *Options) *fields {
 		name := `"` + p.Name + `";` // of letters, digits, _ and -
 		f.names = append(f.names, name+availableParameter+"=")
 		if i > 0 {
-			line = append(line, ", "...)
+			line = append(line, memberSep...)
 		}
 		line = appendQuota(append(line, name...), &p.Algorithm)
 	}
@@ -81,13 +86,14 @@ func appendQuota(b []byte, a *algo.Algorithm) []byte {
 // write sets the fields of a decision in h, but for Retry-After. It uses buf
 // and returns it.
 func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *headgate.Decision) []byte {
-	putShared(h, policyField, f.policy)
+	f.replace(h, policyField, f.policy)
 	if f.exposed != nil {
-		putShared(h, "Access-Control-Expose-Headers", f.exposed)
+		addOnce(h, "Access-Control-Expose-Headers", f.exposed)
 	}
-	buf = f.appendStates(buf, each)
-	if len(buf) > 0 {
-		put(h, limitField, string(buf))
+	if buf = f.appendStates(buf, each); len(buf) > 0 {
+		f.replace(h, limitField, []string{string(buf)})
+	} else {
+		f.replace(h, limitField, nil)
 	}
 	if f.x && d.Counted {
 		h["X-Ratelimit-Limit"] = []string{itoa(d.Limit)}
@@ -95,6 +101,50 @@ func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *head
 		h["X-Ratelimit-Reset"] = []string{itoa(window(&d.State))}
 	}
 	return buf
+}
+
+// replace adds a line to a list field, in place of the members of the same
+// policies: two numbers of one name would contradict each other. Members of
+// other middleware stay. The line has capacity 1, so that an append copies it.
+func (f *fields) replace(h http.Header, field string, line []string) {
+	var kept []string
+	for _, l := range h[field] {
+		if l = f.others(l); l != "" {
+			kept = append(kept, l)
+		}
+	}
+	if kept != nil {
+		line = append(kept, line...)
+	}
+	if line != nil {
+		h[field] = line
+	} else {
+		delete(h, field)
+	}
+}
+
+// others returns a line without the members of this middleware's policies. No
+// string of a list holds what ends a member and begins one of these.
+func (f *fields) others(line string) string {
+	var kept []string
+	for _, member := range strings.Split(line, memberSep) {
+		if !slices.ContainsFunc(f.names, func(name string) bool {
+			return strings.HasPrefix(member, name[:strings.IndexByte(name, ';')+1])
+		}) {
+			kept = append(kept, member)
+		}
+	}
+	return strings.Join(kept, memberSep)
+}
+
+// addOnce adds a line of capacity 1 that all responses share, once.
+func addOnce(h http.Header, field string, line []string) {
+	switch lines := h[field]; {
+	case lines == nil:
+		h[field] = line
+	case !slices.Contains(lines, line[0]):
+		h[field] = append(lines, line[0])
+	}
 }
 
 // appendStates appends the line of RateLimit: nothing of a policy that nobody
@@ -106,7 +156,7 @@ func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
 			continue
 		}
 		if len(b) > 0 {
-			b = append(b, ", "...)
+			b = append(b, memberSep...)
 		}
 		b = strconv.AppendInt(append(b, f.names[i]...), s.Remaining, 10)
 		b = strconv.AppendInt(append(b, ";"+windowParameter+"="...), window(s), 10)

@@ -2,7 +2,6 @@ package httplimit
 
 import (
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,8 +64,8 @@ const emptyKey = "empty:"
 // The middleware answers a denial with status 429, and with 503 where the
 // limiter failed closed; see the package's documentation. It adds header fields
 // and hands the ResponseWriter on as it is. Of two on one route each adds its
-// own fields, if their policies have different names: the inner one replaces the
-// fields of an equal name.
+// own policies to RateLimit and RateLimit-Policy. A name stands there once: a
+// policy of the inner one replaces one of an equal name.
 func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) http.Handler, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -220,33 +219,4 @@ func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	m.OnError(w, r, err)
-}
-
-// put writes a line of a list field, in place of one of the same policy.
-// Lines of other middleware stay.
-func put(h http.Header, name, line string) {
-	lines := h[name]
-	policy := line[:strings.IndexByte(line, ';')+1]
-	for i := range lines {
-		if strings.HasPrefix(lines[i], policy) {
-			lines[i] = line
-			return
-		}
-	}
-	h[name] = append(lines, line)
-}
-
-// putShared adds a line that all responses share, once.
-func putShared(h http.Header, name string, shared []string) {
-	lines := h[name]
-	for _, line := range lines {
-		if line == shared[0] {
-			return
-		}
-	}
-	if lines == nil {
-		h[name] = shared // of capacity 1, so that an append copies it
-		return
-	}
-	h[name] = append(lines, shared[0])
 }

@@ -282,6 +282,42 @@ func TestNested(t *testing.T) {
 	require.Equal(t, []string{`"ip";q=10;w=60`}, w2.Header().Values("RateLimit-Policy"), "what is shared stays as it is")
 }
 
+// deadStore decides nothing.
+type deadStore struct{ backend.Store }
+
+func (deadStore) Do(context.Context, *backend.Request, *backend.Decision) error {
+	return headgate.ErrUnavailable
+}
+
+// TestNestedNames: of two policies of one name the inner one's numbers stand, and
+// no other member is lost.
+func TestNestedNames(t *testing.T) {
+	s, minute := newClock().store(), func(name string, n int64) headgate.Policy {
+		return policy(name, algo.FixedWindow(algo.PerMinute(n)))
+	}
+	outer, err := New(limiter(t, s, minute("a", 10), minute("b", 20), minute("bb", 30)), RemoteAddr(), nil)
+	require.NoError(t, err)
+	inner, err := New(limiter(t, s, minute("b", 5), minute("c", 6)), Header("X-User"), nil)
+	require.NoError(t, err)
+	r := requestWith("X-User", "ann")
+	r.RemoteAddr = "192.0.2.1:80"
+	foreign := `"b, ";q=9, "x, \"b\";q=1";q=2,"b";q=3, b;q=4`
+	w := httptest.NewRecorder()
+	w.Header()["Ratelimit-Policy"] = []string{foreign}
+	outer(inner(fine)).ServeHTTP(w, r)
+	require.Equal(t, []string{`"a";r=9;t=40, "bb";r=29;t=40`, `"b";r=4;t=40, "c";r=5;t=40`}, w.Header()["Ratelimit"])
+	require.Equal(t, []string{foreign, `"a";q=10;w=60, "bb";q=30;w=60`, `"b";q=5;w=60, "c";q=6;w=60`},
+		w.Header()["Ratelimit-Policy"])
+
+	open := minute("a", 1)
+	open.OnFailure = headgate.FailOpen
+	closed, err := New(limiter(t, deadStore{s}, open), RemoteAddr(), nil)
+	require.NoError(t, err)
+	w = httptest.NewRecorder()
+	outer(closed(fine)).ServeHTTP(w, r)
+	require.Equal(t, []string{`"b";r=18;t=40, "bb";r=28;t=40`}, w.Header()["Ratelimit"], "a is not counted by the inner one")
+}
+
 // TestSharedLinesAreCopied: the fields of one response are not those of
 // another.
 func TestSharedLinesAreCopied(t *testing.T) {
