@@ -8,8 +8,9 @@
 //
 // # What a client sees
 //
-// Every response has RateLimit-Policy and RateLimit with an element per policy,
-// by draft-ietf-httpapi-ratelimit-headers-11:
+// The response to a request that was decided, passed or denied, has
+// RateLimit-Policy and RateLimit with a member per policy, by
+// draft-ietf-httpapi-ratelimit-headers-11:
 //
 //	RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
 //	RateLimit: "burst";r=50;t=30, "daily";r=700;t=6800
@@ -34,8 +35,12 @@
 // RateLimit and X-RateLimit-* are absent; RateLimit-Policy names the policy all
 // the same.
 //
-// A request whose client left before the decision has neither status: logs show
-// 499. What an error of the limiter becomes is in WriteError.
+// A request that was not decided has none of these fields: one that
+// Options.Skip or EmptyPasses lets through, one without a key (400), one that
+// costs more than can ever be granted (403), one that finds the store closed or
+// its deadline passed (503), and an error of the key's function (500). That 503
+// has no Retry-After, since nobody can tell a time. A request whose client left
+// before the decision has neither status: logs show 499.
 //
 // # Clients
 //

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,9 +234,14 @@ func TestErrors(t *testing.T) {
 	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	defer cancel()
 	h := wrap(t, l, RemoteAddr(), nil)
-	require.Equal(t, 503, send(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)).Code)
+	undecided := []string{"Content-Length", "Content-Type"}
+	w = send(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	require.Equal(t, 503, w.Code)
+	require.Equal(t, undecided, slices.Sorted(maps.Keys(w.Header())), "no decision, no fields")
 	require.NoError(t, s.Close())
-	require.Equal(t, 503, get(h).Code)
+	w = get(h)
+	require.Equal(t, 503, w.Code)
+	require.Equal(t, undecided, slices.Sorted(maps.Keys(w.Header())))
 }
 
 func TestSkipAndOnDenied(t *testing.T) {
@@ -344,6 +351,9 @@ func TestZeroDecision(t *testing.T) {
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
 	require.Empty(t, readProblem(t, w).Violated)
 	require.Contains(t, w.Body.String(), `"violated-policies":[]`)
+	w = httptest.NewRecorder()
+	Denial{}.Write(w)
+	require.Equal(t, 429, w.Code)
 }
 
 // TestWriterIsHandedOn: a handler keeps Flusher, Hijacker and what else the

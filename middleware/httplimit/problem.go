@@ -51,7 +51,8 @@ func newDenial(each []headgate.State, d headgate.Decision) Denial {
 }
 
 // Write answers with the status and a body of type application/problem+json:
-// quota-exceeded with the violated policies, or temporary-reduced-capacity.
+// quota-exceeded with the violated policies, or temporary-reduced-capacity. The
+// status of a zero Denial is 429.
 func (d Denial) Write(w http.ResponseWriter) {
 	if d.Status == http.StatusServiceUnavailable {
 		writeProblem(w, d.Status, []byte(capacityProblem))
@@ -64,13 +65,14 @@ func (d Denial) Write(w http.ResponseWriter) {
 		}
 		body = strconv.AppendQuote(body, name)
 	}
-	writeProblem(w, d.Status, append(body, "]}"...))
+	writeProblem(w, http.StatusTooManyRequests, append(body, "]}"...))
 }
 
 // WriteError answers a request that could not be decided: with status 503 where
 // the store is closed or the request's deadline has passed, 403 where the cost
-// is more than a policy can ever grant, else 500. The error's text is not part
-// of the answer.
+// is more than a policy can ever grant, else 500. None has Retry-After or the
+// fields of a decision, since there was none: the 503 of a policy that failed
+// closed is a Denial. The error's text is not part of the answer.
 func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusInternalServerError
 	switch {
