@@ -30,7 +30,8 @@
 // perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,
 // deadline_exceeded, invalid and _OTHER. Beyond 100 policy names, and of counters and
 // histograms beyond 1,000 nodes, the rest share the value _OTHER. A node that left
-// its cluster is "gone" until 32 others have left.
+// its cluster is "gone" until 32 others have left. headgate.circuit.state has the
+// 1,000 nodes that changed last; those of a store that was closed stay until then.
 //
 // A reset, or a call that returned an error, has a headgate.policy only where the
 // limiter has one policy.

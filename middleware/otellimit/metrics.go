@@ -77,18 +77,19 @@ func New(provider metric.MeterProvider, opts *Options) (*Metrics, error) {
 	return m, nil
 }
 
-// Close ends the gauges. Events that still come are counted.
+// Close ends the gauges. Events that still come are counted. Of a nil or zero
+// Metrics it does nothing.
 func (m *Metrics) Close() error {
-	if m.registration == nil {
+	if m == nil || m.registration == nil {
 		return nil
 	}
 	return m.registration.Unregister()
 }
 
-// Observe counts an event; it is for headgate.Options.Observer. Of a zero Metrics
-// it does nothing.
+// Observe counts an event; it is for headgate.Options.Observer. Of a nil or zero
+// Metrics it does nothing.
 func (m *Metrics) Observe(e headgate.Event) {
-	if m.registration == nil {
+	if m == nil || m.registration == nil {
 		return
 	}
 	switch e.Type {

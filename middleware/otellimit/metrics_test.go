@@ -241,6 +241,25 @@ func TestNodesThatLeft(t *testing.T) {
 	require.Equal(t, 1.0, read(t, reader)[circuitState]["circuit.state=closed node=pod-1999"], "it is back")
 }
 
+// TestNodesThatNeverLeave: the gauge is bounded too where no node is reported as
+// gone, and has the latest changes.
+func TestNodesThatNeverLeave(t *testing.T) {
+	m, reader := start(t, nil)
+	for i := range 1500 {
+		m.Observe(circuit(fmt.Sprint("pod-", i), "open"))
+	}
+	m.Observe(circuit("pod-700", "half-open"))
+	m.Observe(headgate.Event{Type: headgate.EventBatch, Batch: headgate.Batch{Node: "answers", Calls: 1, Keys: 1}, Duration: 1})
+	m.Observe(circuit("pod-1500", "open"))
+	state := read(t, reader)[circuitState]
+	has := func(set string) bool { _, ok := state[set]; return ok }
+	require.Equal(t, 4*1000, len(state))
+	require.Equal(t, 1.0, state["circuit.state=open node=pod-1500"])
+	require.Equal(t, 1.0, state["circuit.state=half-open node=pod-700"])
+	require.False(t, has("circuit.state=open node=pod-499"))
+	require.False(t, has("circuit.state=closed node=answers"), "no answer replaces a change")
+}
+
 // TestPolicyNames: a name per customer does not make a label set per customer.
 func TestPolicyNames(t *testing.T) {
 	m, reader := start(t, nil)
@@ -299,9 +318,10 @@ func TestLimitsFollow(t *testing.T) {
 }
 
 func TestZeroAndUnknown(t *testing.T) {
-	zero := &otellimit.Metrics{}
-	zero.Observe(circuit("a", "open"))
-	require.NoError(t, zero.Close())
+	for _, m := range []*otellimit.Metrics{nil, {}} {
+		m.Observe(circuit("a", "open"))
+		require.NoError(t, m.Close())
+	}
 	m, reader := start(t, nil)
 	m.Observe(headgate.Event{})
 	m.Observe(headgate.Event{Type: 200})

@@ -12,7 +12,7 @@ import (
 // Addresses in a cloud are new each time, so a process may see any number of
 // them.
 const (
-	maxNodes = 1000 // the names that counters and histograms tell apart
+	maxNodes = 1000 // the names that counters and histograms tell apart, and the gauge's nodes
 	maxGone  = 32   // the nodes that left which the gauge reports
 )
 
@@ -25,7 +25,8 @@ type nodes struct {
 	mu    struct {
 		sync.Mutex
 		states map[string]string
-		gone   []string // in the order in which they left
+		order  []string // the nodes of states; the one that changed last stands last
+		gone   int      // how many of them left
 	}
 }
 
@@ -38,35 +39,52 @@ func (n *nodes) label(node string) string {
 }
 
 // answered notes a node whose round trip was answered: where no change was
-// reported its circuit is closed.
+// reported its circuit is closed. It replaces no node whose change was reported.
 func (n *nodes) answered(node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.mu.states[node] == "" {
+	if n.mu.states[node] == "" && len(n.mu.states) < maxNodes {
 		n.set(node, "closed")
 	}
 }
 
+// changed notes a change, in place of the oldest where there are too many. Stores
+// that are closed do not report that their nodes are gone.
 func (n *nodes) changed(node, state string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.set(node, state)
+	if n.mu.gone > maxGone {
+		n.drop(slices.IndexFunc(n.mu.order, func(node string) bool { return n.mu.states[node] == headgate.Gone }))
+	}
+	if len(n.mu.order) > maxNodes {
+		n.drop(0)
+	}
 }
 
 // set is called under the lock.
 func (n *nodes) set(node, state string) {
+	if i := slices.Index(n.mu.order, node); i >= 0 {
+		n.drop(i)
+	}
 	if n.mu.states == nil {
 		n.mu.states = map[string]string{}
 	}
 	n.mu.states[node] = state
-	n.mu.gone = slices.DeleteFunc(n.mu.gone, func(g string) bool { return g == node })
+	n.mu.order = append(n.mu.order, node)
 	if state == headgate.Gone {
-		n.mu.gone = append(n.mu.gone, node)
+		n.mu.gone++
 	}
-	if len(n.mu.gone) > maxGone {
-		delete(n.mu.states, n.mu.gone[0])
-		n.mu.gone = n.mu.gone[1:]
+}
+
+// drop forgets the i-th node of the order. It is called under the lock.
+func (n *nodes) drop(i int) {
+	node := n.mu.order[i]
+	if n.mu.states[node] == headgate.Gone {
+		n.mu.gone--
 	}
+	delete(n.mu.states, node)
+	n.mu.order = slices.Delete(n.mu.order, i, i+1)
 }
 
 func (n *nodes) observe(m *Metrics, o metric.Observer, gauge metric.Int64Observable) {
