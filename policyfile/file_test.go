@@ -70,6 +70,16 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
+// TestDirectives: the version that most tools write above a document is read, and
+// underscores in the service's seconds.
+func TestDirectives(t *testing.T) {
+	const text = "rate-limiter: {use-algo: fixed-window-algo, window-size: 1_000, max-requests: 1_5}\n"
+	want := []headgate.Policy{{Name: "rate-limiter", Algorithm: algo.FixedWindow(algo.Per(15, 1000*time.Second)), OnFailure: headgate.FailOpen}}
+	for _, head := range []string{"", "---\n", "%YAML 1.1\n---\n", "%YAML 1.2\n---\n", "# limits\n\n%YAML  1.2 # x\r\n---\n"} {
+		require.Equal(t, want, parse(t, head+text, &Options{OnFailure: headgate.FailOpen}).For(""), "%q", head)
+	}
+}
+
 func TestFailureModeOfTheLoader(t *testing.T) {
 	const text = "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s}\n  b: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\n"
 	list := parse(t, text, &Options{OnFailure: headgate.FailClosed}).For("")

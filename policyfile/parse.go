@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/headgate-go/headgate"
 	"go.yaml.in/yaml/v4"
@@ -13,7 +14,7 @@ import (
 // document returns the value of the whole file.
 func document(file string, data []byte) (value, error) {
 	var doc, more yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(data))
+	d := yaml.NewDecoder(bytes.NewReader(withoutVersion(data)))
 	err := d.Decode(&doc)
 	if errors.Is(err, io.EOF) {
 		return value{}, &Error{File: file, Err: errors.New("empty; want policies")}
@@ -28,6 +29,25 @@ func document(file string, data []byte) (value, error) {
 		return value{}, syntax(file, err)
 	}
 	return value{file: file, node: doc.Content[0]}, nil
+}
+
+// withoutVersion makes a comment of the directive %YAML 1.2 where it stands above
+// the document. The library refuses it, though what a file may hold means the
+// same in YAML 1.1 and 1.2.
+func withoutVersion(data []byte) []byte {
+	at := 0
+	for line := range bytes.Lines(data) {
+		switch words := strings.Fields(string(line)); {
+		case line[0] == '%' && len(words) > 1 && words[0] == "%YAML" && words[1] == "1.2":
+			data = bytes.Clone(data)
+			data[at] = '#'
+			return data
+		case len(words) > 0 && line[0] != '#' && line[0] != '%':
+			return data
+		}
+		at += len(line)
+	}
+	return data
 }
 
 // parser reads one file.

@@ -1,5 +1,12 @@
 package policyfile
 
+import (
+	"strconv"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+)
+
 // service is the name of the policy that a rate limiter service's file makes,
 // and of its place in the file.
 const service = "rate-limiter"
@@ -11,6 +18,9 @@ var serviceFields = map[string]string{"use-algo": "algorithm", "window-size": "p
 // serviceAlgorithms are its algorithms. Its sliding window is a sorted set of
 // calls, so it is exact, as SlidingLog is.
 var serviceAlgorithms = map[string]string{"sliding-window-algo": "sliding-log", "fixed-window-algo": "fixed-window"}
+
+// longestWindow is the longest period, in seconds.
+const longestWindow = int64(algo.MaxPeriod / time.Second)
 
 // readService returns the rule of a rate limiter service's file. In errors
 // its fields have their own names.
@@ -41,10 +51,14 @@ func translate(key string, v value) (value, error) {
 	node.Line, node.Column = v.node.Line, v.node.Column
 	switch key {
 	case "window-size":
-		if _, err := v.number(); err != nil {
+		n, err := v.number()
+		if err != nil {
 			return v, err
 		}
-		node.Value += "s"
+		if n < 1 || n > longestWindow {
+			return v, v.errorf("%d; want 1 to %d seconds", n, longestWindow)
+		}
+		node.Value = strconv.FormatInt(n, 10) + "s"
 	case "use-algo":
 		name, ok := serviceAlgorithms[node.Value]
 		if !ok {

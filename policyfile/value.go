@@ -134,7 +134,7 @@ func (v value) duration() (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(n.Value)
 	if n.Kind != yaml.ScalarNode || err != nil {
-		return 0, v.errorf("%s; want a duration with its unit, as 500ms, 1m or 30d", kind(n))
+		return 0, v.errorf("%s; want a duration of at most 400d with its unit, as 500ms, 1m or 30d", kind(n))
 	}
 	return d, nil
 }

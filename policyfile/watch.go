@@ -58,7 +58,9 @@ const DefaultInterval = time.Second
 // The file is read as a whole and compared, so that it does not matter how it
 // is changed: by a rename, by a link that points elsewhere (as Kubernetes does
 // in a volume), or in place. What is read applies when the next read returns
-// the same, so that half of a file, written in place, does not.
+// the same, so that half of a file, written in place, does not. A writer that
+// stands still for two intervals defeats that, and half of a YAML file may be
+// valid: write to a temporary file in the same folder and rename it.
 func Watch(path string, s backend.Store, opts *Options) (*Watcher, error) {
 	if opts == nil {
 		opts = &Options{}
