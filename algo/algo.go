@@ -226,10 +226,7 @@ func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
 	v.Used += n
 	v.words = r.charge(a, v.words, v.At, n)
 	if r.words > 0 {
-		w[0], w[1] = v.x, v.y
-	}
-	if r.words > 2 {
-		w[2] = v.z
+		r.write(w, v.words)
 	}
 	return w
 }

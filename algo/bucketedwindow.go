@@ -35,6 +35,7 @@ var bucketedWindow = rule{
 	newWords: (*Algorithm).bucketWords,
 	view:     (*Algorithm).bucketView,
 	take:     (*Algorithm).bucketTake,
+	refund:   bucketRefund,
 	charge:   func(a *Algorithm, w words, at, _ int64) words { return words{at - at%a.b, w.y, w.z} },
 	retryAt:  bucketRetryAt,
 	resetAt:  func(a *Algorithm, w words) int64 { return a.bucketEnd(w.x) },
@@ -96,6 +97,25 @@ func (a *Algorithm) clear(w []int64, v View) {
 	for s := a.oldest(w[0]); s < v.y; s += a.b {
 		w[a.slot(s)] = 0
 	}
+}
+
+// bucketRefund takes units out of the bucket that was charged, if it counts. Where
+// the newest bucket is empty then, the one before it that is not is the newest:
+// the key is as new when its last unit has left. The ring's slots behind it are
+// empty, and so are the older buckets that they stand for then.
+func bucketRefund(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
+	s := c.At - c.At%a.b
+	if v.Used == 0 || s < v.y || s > v.x { // mutant: give-back-bucket
+		return w
+	}
+	n = min(n, w[a.slot(s)])
+	w[a.slot(s)] -= n
+	w[1] = v.Used - n
+	a.clear(w, v)
+	for v.Used > n && w[a.slot(w[0])] == 0 { // mutant: give-back-newest
+		w[0] -= a.b
+	}
+	return w
 }
 
 // bucketRetryAt returns when the oldest units, as many as are in the way, have

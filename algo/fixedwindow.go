@@ -27,7 +27,13 @@ var fixedWindow = rule{
 		}
 		return w.y, at, words{start, w.y, 0}
 	},
-	charge:  func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y + n, 0} },
+	charge: func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y + n, 0} },
+	giveBack: func(a *Algorithm, w words, _ int64, c Charge, n int64) (words, bool) {
+		if w.x != c.At-c.At%a.period { // mutant: give-back-window
+			return w, false
+		}
+		return words{w.x, w.y - min(n, w.y), 0}, w.y > 0
+	},
 	retryAt: func(a *Algorithm, _ []int64, v View, _ int64) int64 { return v.x + a.period },
 	resetAt: func(a *Algorithm, w words) int64 { return w.x + a.period },
 }

@@ -32,6 +32,11 @@ type rule struct {
 	roll func(a *Algorithm, w words, now int64) (used, at int64, rolled words)
 	// charge returns rolled words after n more units, counted at the instant at.
 	charge func(a *Algorithm, w words, at, n int64) words
+	// giveBack returns rolled words after n units less of a charge, or false where
+	// nothing of it still counts. at is the instant at which a take would be counted.
+	giveBack func(a *Algorithm, w words, at int64, c Charge, n int64) (words, bool)
+	// level returns what Charge.Level keeps of rolled words; nil: 0.
+	level func(w words) int64
 	// resetAt is when rolled words of a key that is in use no longer count.
 	resetAt func(a *Algorithm, w words) int64
 	// retryAt is when n units fit that don't now.
@@ -41,6 +46,7 @@ type rule struct {
 	newWords func(a *Algorithm) int
 	view     func(a *Algorithm, w []int64, now int64) View
 	take     func(a *Algorithm, w []int64, v View, n int64) []int64
+	refund   func(a *Algorithm, w []int64, v View, c Charge, n int64) []int64
 }
 
 // words are a kind's few words in their order, and behind them what its View

@@ -23,10 +23,11 @@ var slidingWindow = rule{
 	kind: KindSlidingWindow, name: "SlidingWindow", storage: StoredWords, mark: "s", words: 3, most: MaxLimit,
 	worst: alignedWorst,
 
-	roll:    slidingRoll,
-	charge:  func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y, w.z + n} },
-	retryAt: slidingRetryAt,
-	resetAt: slidingResetAt,
+	roll:     slidingRoll,
+	charge:   func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y, w.z + n} },
+	giveBack: slidingGiveBack,
+	retryAt:  slidingRetryAt,
+	resetAt:  slidingResetAt,
 }
 
 func slidingRoll(a *Algorithm, w words, now int64) (used, at int64, rolled words) {
@@ -46,6 +47,18 @@ func slidingRoll(a *Algorithm, w words, now int64) (used, at int64, rolled words
 		used += mulDiv(w.y, a.period-(at-start), a.period)
 	}
 	return used, at, words{start, w.y, w.z}
+}
+
+// slidingGiveBack finds the bucket that was charged, which may be the previous one
+// by now.
+func slidingGiveBack(a *Algorithm, w words, _ int64, c Charge, n int64) (words, bool) {
+	switch c.At - c.At%a.period {
+	case w.x:
+		return words{w.x, w.y, w.z - min(n, w.z)}, w.z > 0
+	case w.x - a.period: // mutant: give-back-previous
+		return words{w.x, w.y - min(n, w.y), w.z}, w.y > 0
+	}
+	return w, false
 }
 
 func slidingRetryAt(a *Algorithm, _ []int64, v View, n int64) int64 {

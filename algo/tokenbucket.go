@@ -38,6 +38,8 @@ var tokenBucket = rule{
 		level := w.z + n*fraction
 		return words{level, at, level}
 	},
+	giveBack: tokenGiveBack,
+	level:    func(w words) int64 { return w.x },
 	retryAt: func(a *Algorithm, _ []int64, v View, n int64) int64 {
 		return v.y + a.leaks(v.x-(a.max-n)*fraction)
 	},
@@ -73,6 +75,18 @@ func tokenRoll(a *Algorithm, w words, now int64) (used, at int64, rolled words) 
 		at, w.z = now, max(0, w.x-mulDiv(now-w.y, a.a, a.b))
 	}
 	return (w.z + fraction - 1) >> fractionBits, at, w
+}
+
+// tokenGiveBack gives back no more than the level just after the charge less what
+// has leaked since: what leaked meanwhile would, without the charge, have leaked of
+// nothing.
+func tokenGiveBack(a *Algorithm, w words, at int64, c Charge, n int64) (words, bool) {
+	left := c.Level - mulDiv(max(0, at-c.At), a.a, a.b) // mutant: give-back-leaked
+	back := min(n*fraction, left, w.z)
+	if back <= 0 {
+		return w, false
+	}
+	return words{w.z - back, at, w.z - back}, true
 }
 
 // leaks returns how long it takes until that much has leaked.

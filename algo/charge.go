@@ -1,0 +1,58 @@
+package algo
+
+// Charge is what has to be kept of a charge to give back units of it later.
+type Charge struct {
+	At    int64 // the View's At when it was charged
+	Level int64 // of a TokenBucket: the level just after the charge, in 2^-15 of a unit; else 0
+}
+
+// Charged returns the Charge of the last Take or Add of a view.
+func (a *Algorithm) Charged(v *View) Charge {
+	c := Charge{At: v.At}
+	if r := a.rule(); r.level != nil {
+		c.Level = r.level(v.words)
+	}
+	return c
+}
+
+// GiveBack takes n units out of the count that was charged, at most as many as were
+// charged, and writes the words, which may have moved: use the slice that it
+// returns. What has left its window gives nothing back, and no count falls below
+// zero.
+//
+// Afterwards stands what would stand had n units less been charged at that instant.
+// Of a TokenBucket more may stand, where others took meanwhile: a level does not
+// keep whose units have leaked.
+func (a *Algorithm) GiveBack(w []int64, now int64, c Charge, n int64) []int64 {
+	r := a.rule()
+	if n <= 0 {
+		return w
+	}
+	v := a.View(w, now)
+	if r.refund != nil {
+		return r.refund(a, w, v, c, n)
+	}
+	if r.giveBack == nil {
+		return w
+	}
+	if rest, ok := r.giveBack(a, v.words, v.At, c, n); ok {
+		r.write(w, rest)
+	}
+	return w
+}
+
+// write writes the words of a kind that is stored as words.
+func (r *rule) write(w []int64, to words) {
+	w[0], w[1] = to.x, to.y
+	if r.words > 2 {
+		w[2] = to.z
+	}
+}
+
+// MaxUsed is the most units that Used can reach: twice the greatest limit of the
+// algorithm's kind. Records that come beyond it are not counted.
+func (a *Algorithm) MaxUsed() int64 { return 2 * a.rule().most }
+
+// Recorded returns how many of n units a record charges. It charges without asking
+// for room, and only up to MaxUsed.
+func (a *Algorithm) Recorded(v *View, n int64) int64 { return max(0, min(n, a.MaxUsed()-v.Used)) } // mutant: used-saturates
