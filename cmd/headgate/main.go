@@ -82,7 +82,7 @@ func (s *session) grant(err error) string {
 }
 
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s := &session{out: stdout}
+	s := &session{out: stdout, notes: stderr}
 	flags := s.flags(stderr)
 	words, err := permuted(flags, args)
 	if err != nil {
@@ -96,6 +96,10 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if !ok || len(words)-1 > c.keys || c.args == "KEY" && len(words) == 1 {
 		fmt.Fprintf(stderr, "headgate: %q: want one of the commands with its arguments\n", words)
 		flags.Usage()
+		return errUsage
+	}
+	if c.args == "KEY" && words[1] == "" { // as of a variable that is not set
+		fmt.Fprintln(stderr, "headgate: the key is empty")
 		return errUsage
 	}
 	defer s.close()

@@ -133,6 +133,54 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestEmptyKey: a script whose variable is not set learns so.
+func TestEmptyKey(t *testing.T) {
+	for _, args := range [][]string{{"reset", ""}, {"peek", ""}, {"reset", "-policies", write(t), ""}} {
+		stdout, stderr := output(t, 2, args...)
+		require.Empty(t, stdout)
+		require.Equal(t, "headgate: the key is empty\n", stderr)
+	}
+}
+
+// TestUnlistedTenant: a tenant that may be mistyped has the default plan, as in
+// the service, and the command says so.
+func TestUnlistedTenant(t *testing.T) {
+	path, server := write(t), redistest.Start(t)
+	for _, command := range [][]string{{"peek", "k"}, {"reset", "k"}, {"top", "-every", "0"}} {
+		for tenant, note := range map[string]string{
+			"acmee": "note: the file lists no tenant \"acmee\": the default policies are used\n", "acme": "",
+		} {
+			args := append(command, "-policies", path, "-tenant", tenant, "-redis", server.Addr())
+			stdout, stderr := output(t, 0, args...)
+			require.Equal(t, note, stderr)
+			require.NotEmpty(t, stdout)
+		}
+	}
+}
+
+// TestResetSaysWhatWasThere: also where that is nothing, which is no failure:
+// after a reset the key is as asked for.
+func TestResetSaysWhatWasThere(t *testing.T) {
+	path, server := write(t), redistest.Start(t)
+	at := []string{"-redis", server.Addr()}
+	p := place{store: open(t, at).store}
+	reset := func(args ...string) string {
+		return exec(t, 0, append(append([]string{"reset", "k"}, args...), at...)...)
+	}
+	require.Equal(t, "nothing was stored of k that could be reset\n", reset())
+	require.Equal(t, "k was reset for the policies of the file:\n  fixed: nothing had been used\n", reset("-policies", path, "-plan", "one"))
+	take(t, p.limiter(t, "one"), "k", 1, 7)
+	require.Equal(t, "k was reset for the policies of the file:\n  fixed: 7 units had been used\n", reset("-policies", path, "-plan", "one"))
+	take(t, p.limiter(t, "one"), "k", 1, 7)
+	require.Equal(t, "k was reset; counts deleted: 1\n", reset())
+
+	take(t, p.limiter(t, "one"), "k", 1, 7)
+	require.NoError(t, server.Client(t).HSet(t.Context(), "headgate:{k}", "f1d/fixed", "damaged").Err())
+	said := reset("-policies", path, "-plan", "one")
+	require.Contains(t, said, "how much was used could not be read")
+	require.Contains(t, exec(t, 0, append([]string{"peek", "k"}, at...)...), "nothing is stored")
+}
+
 // TestKeysThatLookLikeFlags: what follows -- is a key.
 func TestKeysThatLookLikeFlags(t *testing.T) {
 	server := redistest.Start(t)

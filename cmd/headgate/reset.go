@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -19,17 +20,42 @@ func reset(ctx context.Context, s *session, args []string) error {
 	if err != nil {
 		return err
 	}
+	before, unread := look(ctx, l, args[0], make([]int64, len(l.Policies())))
 	if err := l.Reset(ctx, args[0]); err != nil {
 		return err
 	}
-	done := struct {
-		Key      string   `json:"key"`
-		Policies []string `json:"reset"`
-	}{Key: args[0]}
+	done := cleared{Key: args[0], Policies: []string{}, Used: map[string]int64{}}
 	for _, p := range l.Policies() {
 		done.Policies = append(done.Policies, p.Name)
 	}
-	return s.print(done, func(w *tabwriter.Writer) {
-		fmt.Fprintf(w, "%s was reset for %d policies of the file\n", printable(done.Key), len(done.Policies))
-	})
+	for _, p := range before.Policies {
+		done.Used[p.Policy] = p.Used
+	}
+	if unread != nil { // as of a damaged count, which a reset mends
+		done.Unread = unread.Error()
+	}
+	return s.print(done, done.text)
+}
+
+// cleared is what reset prints of the policies of the file.
+type cleared struct {
+	Key      string           `json:"key"`
+	Policies []string         `json:"reset"`
+	Used     map[string]int64 `json:"used"`             // before, by policy
+	Unread   string           `json:"unread,omitempty"` // why that is not known
+}
+
+func (c *cleared) text(w *tabwriter.Writer) {
+	fmt.Fprintf(w, "%s was reset for the policies of the file:\n", printable(c.Key))
+	if c.Unread != "" {
+		fmt.Fprintln(w, "  how much was used could not be read:", strings.TrimPrefix(c.Unread, "headgate: "))
+		return
+	}
+	for _, name := range c.Policies {
+		if used := c.Used[name]; used > 0 {
+			fmt.Fprintf(w, "  %s: %d units had been used\n", name, used)
+		} else {
+			fmt.Fprintf(w, "  %s: nothing had been used\n", name)
+		}
+	}
 }

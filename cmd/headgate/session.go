@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 // session is one run of the command: its flags, and what they open.
 type session struct {
 	out   io.Writer
+	notes io.Writer // what is not the answer, but a reader should see beside it
 	store store
 	user  string
 	ends  []func() error
@@ -53,7 +56,7 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.BoolVar(&s.json, "json", false, "print JSON, one value per line")
 	f.StringVar(&s.policies, "policies", "", "a policy `file`, YAML or JSON; see package policyfile")
 	f.StringVar(&s.plan, "plan", "", "the plan of the file whose policies count (default the file's default)")
-	f.StringVar(&s.tenant, "tenant", "", "the tenant of the file whose policies count")
+	f.StringVar(&s.tenant, "tenant", "", "the tenant of the file whose policies count; one that it does not list\nhas the default, and a note says so")
 	f.StringVar(&s.cost, "cost", "1", "peek: units asked of every policy, or one number per policy, separated by commas")
 	f.IntVar(&s.rows, "n", 20, "top: how many keys")
 	f.IntVar(&s.sample, "sample", 1000, "top: how many stored keys to read per refresh")
@@ -161,6 +164,9 @@ func (s *session) limiter() (*headgate.Limiter, error) {
 	f, err := policyfile.Load(s.policies, &policyfile.Options{OnFailure: headgate.FailClosed})
 	if err != nil {
 		return nil, err
+	}
+	if s.tenant != "" && !slices.Contains(f.Tenants(), s.tenant) {
+		fmt.Fprintf(s.notes, "note: the file lists no tenant %q: the default policies are used\n", s.tenant)
 	}
 	list := f.For(s.tenant)
 	if s.plan != "" {

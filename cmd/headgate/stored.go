@@ -157,7 +157,11 @@ func (s *session) resetStored(ctx context.Context, key string) error {
 }
 
 func (k *kept) resetText(w *tabwriter.Writer) {
-	fmt.Fprintf(w, "%s was reset; counts deleted: %d\n", printable(k.Key), len(k.Counts))
+	if len(k.Counts) == 0 {
+		fmt.Fprintf(w, "nothing was stored of %s that could be reset\n", printable(k.Key))
+	} else {
+		fmt.Fprintf(w, "%s was reset; counts deleted: %d\n", printable(k.Key), len(k.Counts))
+	}
 	for _, name := range k.Unknown {
 		fmt.Fprintf(w, "left, since it is not known to this release: %q\n", name)
 	}
