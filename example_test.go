@@ -56,8 +56,6 @@ func Example() {
 
 // It has no Output, so it is only compiled: it would serve for ever.
 func Example_http() {
-	handler := http.NotFoundHandler()
-
 	store, err := standalone.Open("redis://localhost:6379", nil)
 	if err != nil {
 		log.Fatal(err) // the URL or an option is wrong
@@ -74,7 +72,8 @@ func Example_http() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(http.ListenAndServe(":8080", limit(handler)))
+	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+	log.Fatal(http.ListenAndServe("localhost:8080", limit(hello)))
 }
 
 func Example_redis() {

@@ -31,15 +31,20 @@ func TestReadmeIsCompiled(t *testing.T) {
 	blocks := goBlock.FindAllStringSubmatch(string(readme), -1)
 	require.NotEmpty(t, blocks)
 	for _, b := range blocks {
-		if path := importPath.FindAllString(b[1], -1); strings.HasPrefix(b[1], "import") {
-			for _, p := range path {
-				require.Contains(t, string(source), p, "README.md shows an import that no example has")
+		code := b[1]
+		if program.MatchString(code) {
+			imports, body := program.FindStringSubmatch(code)[1], program.FindStringSubmatch(code)[2]
+			for _, path := range importPath.FindAllString(imports, -1) {
+				require.Contains(t, string(source), path, "README.md shows an import that no example has")
 			}
-			continue
+			code = body
 		}
-		require.Contains(t, examples, normal(b[1]), "README.md shows what no example in example_test.go runs:\n%s", b[1])
+		require.Contains(t, examples, normal(code), "README.md shows what no example in example_test.go runs:\n%s", code)
 	}
 }
+
+// program matches a complete program: its imports, and the body of main.
+var program = regexp.MustCompile(`(?s)^package main\s+import \((.*?)\)\s+func main\(\) \{(.*)\}\s*$`)
 
 // normal takes indentation and line breaks out of the comparison.
 func normal(s string) string { return strings.Join(strings.Fields(s), " ") }
