@@ -25,8 +25,12 @@ var importPath = regexp.MustCompile(`"[^"]+"`)
 func TestReadmeIsCompiled(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	source, err := os.ReadFile("example_test.go")
-	require.NoError(t, err)
+	var source []byte
+	for _, file := range []string{"example_test.go", "middleware/grpclimit/example_test.go"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		source = append(source, text...)
+	}
 	examples := normal(string(source))
 	blocks := goBlock.FindAllStringSubmatch(string(readme), -1)
 	require.NotEmpty(t, blocks)
@@ -39,7 +43,7 @@ func TestReadmeIsCompiled(t *testing.T) {
 			}
 			code = body
 		}
-		require.Contains(t, examples, normal(code), "README.md shows what no example in example_test.go runs:\n%s", code)
+		require.Contains(t, examples, normal(code), "README.md shows what no example runs:\n%s", code)
 	}
 }
 

@@ -25,11 +25,7 @@ func ExampleNewServer() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, &grpclimit.Options{
-		Skip: func(_ context.Context, rpc grpclimit.RPC) bool {
-			return strings.HasPrefix(rpc.FullMethod, "/grpc.health.v1.Health/")
-		},
-	})
+	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,6 +36,15 @@ func ExampleNewServer() {
 	defer server.Stop()
 	fmt.Println(len(server.GetServiceInfo()))
 	// Output: 0
+}
+
+// Health checks are not counted.
+func ExampleOptions() {
+	opts := &grpclimit.Options{Skip: func(_ context.Context, rpc grpclimit.RPC) bool {
+		return strings.HasPrefix(rpc.FullMethod, "/grpc.health.v1.Health/")
+	}}
+	fmt.Println(opts.Skip(context.Background(), grpclimit.RPC{FullMethod: "/grpc.health.v1.Health/Check"}))
+	// Output: true
 }
 
 func ExampleNewClient() {
