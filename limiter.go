@@ -3,6 +3,7 @@ package headgate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"sync"
@@ -90,9 +91,22 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	if err := l.shard.Check(policies); err != nil {
 		return nil, err
 	}
+	if err := l.checkLeased(policies); err != nil {
+		return nil, err
+	}
 	other := *l
 	other.policies = slices.Clone(policies)
 	return &other, nil
+}
+
+// checkLeased refuses a policy that only a Reserve charges where the store has none.
+func (l *Limiter) checkLeased(policies []Policy) error {
+	for i := range policies {
+		if policies[i].Algorithm.Kind().Leased() && !l.shard.Capabilities().Ops.Has(backend.Reserve) {
+			return fmt.Errorf("%w: policy %q counts by %v", backend.ErrUnsupported, policies[i].Name, &policies[i].Algorithm)
+		}
+	}
+	return nil
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the

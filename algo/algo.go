@@ -28,12 +28,14 @@ var rules = [...]*rule{
 	KindTokenBucket:    &tokenBucket,
 	KindBucketedWindow: &bucketedWindow,
 	KindSlidingLog:     &slidingLog,
+	KindInFlight:       &inFlight,
 }
 
-// Kinds returns all kinds in the order of their numbers.
+// Kinds returns all kinds that a take charges, in the order of their numbers: all
+// but InFlight.
 func Kinds() (all []Kind) {
 	for _, r := range rules {
-		if r != nil {
+		if r != nil && !r.leased {
 			all = append(all, r.kind)
 		}
 	}

@@ -27,8 +27,13 @@ func PerDay(n int64) Limit { return Limit{n, 24 * time.Hour} }
 // Per is n units in every d.
 func Per(n int64, d time.Duration) Limit { return Limit{n, d} }
 
-// String returns the limit as "100 per 1m0s".
-func (l Limit) String() string { return fmt.Sprintf("%d per %v", l.Events, l.Period) }
+// String returns the limit as "100 per 1m0s", or as "100" where it has no period.
+func (l Limit) String() string {
+	if l.Period == 0 {
+		return fmt.Sprint(l.Events)
+	}
+	return fmt.Sprintf("%d per %v", l.Events, l.Period)
+}
 
 // The ranges. Everything stored stays a whole number below 2^53, which Go's
 // int64 and Lua's double both hold exactly, also for twice the greatest limit.

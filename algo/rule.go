@@ -14,6 +14,7 @@ type rule struct {
 	mark    string // begins the names of what it stores; see Kind.Mark
 	words   int    // how many it keeps of a key; 0: see newWords
 	most    int64  // the greatest limit
+	leased  bool   // only a Reserve charges it: it has slots that leases hold, and no period
 	rate    bool   // the limit is a rate, and what can count at once another number
 
 	// derive completes the numbers that follow from limit, max and own.
@@ -83,6 +84,9 @@ func (k Kind) MaxLimit() int64 { return k.rule().most }
 // number.
 func (k Kind) Wire() byte { return byte(k.Storage())<<4 | byte(k) }
 
+// Leased reports whether only a Reserve charges the kind, as it does InFlight.
+func (k Kind) Leased() bool { return k.rule().leased }
+
 // String returns the algorithm's name.
 func (k Kind) String() string { return k.rule().name }
 
@@ -140,6 +144,9 @@ func (a *Algorithm) Check() error {
 		return err
 	}
 	p := a.limit.Period
+	if r.leased {
+		return nil
+	}
 	if p < MinPeriod || p > MaxPeriod || p%1000 != 0 {
 		return &InvalidError{What: "period", Value: p, Want: fmt.Sprintf("%v to %v in whole microseconds", MinPeriod, MaxPeriod)}
 	}

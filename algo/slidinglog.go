@@ -21,30 +21,48 @@ var slidingLog = rule{
 	newWords: func(*Algorithm) int { return logHeader },
 	view:     (*Algorithm).logView,
 	take:     (*Algorithm).logTake,
+	refund:   logRefund,
 	charge:   func(_ *Algorithm, w words, at, _ int64) words { return words{at, w.y, w.z} },
 	retryAt:  logRetryAt,
 	resetAt:  func(a *Algorithm, w words) int64 { return w.x + a.period },
 }
 
 // The words are head, number of entries, base (the sum before the first
-// entry), then the ring: pairs of time and sum up to and with the entry. Times
-// never fall: an entry made while the newest lies ahead is recorded with it.
+// entry), 1 where there is a tree, then the ring: pairs of time and sum up to and
+// with the entry, as charged. Times never fall: an entry made while the newest
+// lies ahead is recorded with it. The tree, of what was given back, stands behind
+// the ring: see slidinglogback.go.
 // In a log View x is the newest entry's time, y the first that counts, z how
 // many there are (both as positions from the head).
 
-const logHeader = 3
+const (
+	logHeader = 4
+	logTree   = 3
+)
 
-func logCap(w []int64) int64 { return int64(len(w)-logHeader) / 2 }
+func logCap(w []int64) int64 { return int64(len(w)-logHeader) / (2 + w[logTree]) }
+
+// slotOf returns the place in the ring of the i-th entry from the head.
+func slotOf(w []int64, i int64) int64 { return (w[0] + i) % logCap(w) }
 
 // entry returns the index of the i-th entry from the head.
-func entry(w []int64, i int64) int64 { return logHeader + (w[0]+i)%logCap(w)*2 }
+func entry(w []int64, i int64) int64 { return logHeader + slotOf(w, i)*2 }
 
-// sumBefore returns the sum of costs before the i-th entry.
+// sumBefore returns the sum of costs before the i-th entry, as charged.
 func sumBefore(w []int64, i int64) int64 {
 	if i == 0 {
 		return w[2]
 	}
 	return w[entry(w, i-1)+1]
+}
+
+// netBefore returns the sum of costs before the i-th entry, less what the entries
+// from the head on gave back.
+func netBefore(w []int64, i int64) int64 {
+	if w[logTree] == 0 {
+		return sumBefore(w, i)
+	}
+	return sumBefore(w, i) - backBefore(w, i)
 }
 
 // first returns the first of n entries that is later than t.
@@ -62,7 +80,7 @@ func (a *Algorithm) logView(w []int64, now int64) View {
 		return View{At: now, words: words{y: n, z: n}}
 	}
 	newest := w[entry(w, n-1)]
-	used := sumBefore(w, n) - sumBefore(w, live)
+	used := netBefore(w, n) - netBefore(w, live)
 	return View{Used: used, At: max(now, newest), words: words{newest, live, n}}
 }
 
@@ -73,6 +91,7 @@ func (a *Algorithm) logTake(w []int64, v View, n int64) []int64 {
 		w[entry(w, last)+1] = sum // calls of one instant leave together
 	} else {
 		w = fit(w, w[1]+1)
+		forgive(w, slotOf(w, w[1]))
 		i := entry(w, w[1])
 		w[i], w[i+1] = v.At, sum
 		w[1]++
@@ -83,7 +102,7 @@ func (a *Algorithm) logTake(w []int64, v View, n int64) []int64 {
 // drop forgets what the view no longer counts.
 func drop(w []int64, v View) []int64 {
 	if v.y == v.z {
-		w[0], w[1], w[2] = 0, 0, 0
+		clear(w[:logHeader])
 		return w
 	}
 	w[2] = sumBefore(w, v.y)
@@ -98,18 +117,26 @@ func fit(w []int64, n int64) []int64 {
 	if c := logCap(w); n <= c && c <= max(16, 4*n) {
 		return w
 	}
-	grown := make([]int64, logHeader+2*max(4, 2*n))
+	return moved(w, max(4, 2*n), w[logTree])
+}
+
+// moved returns the entries in a ring of another size, with a tree or without.
+func moved(w []int64, size, tree int64) []int64 {
+	grown := make([]int64, logHeader+(2+tree)*size)
 	for i := int64(0); i < w[1]; i++ {
 		from := entry(w, i)
 		copy(grown[logHeader+2*i:], w[from:from+2])
 	}
-	grown[1], grown[2] = w[1], w[2]
+	grown[1], grown[2], grown[logTree] = w[1], w[2], tree
+	if w[logTree] == 1 {
+		moveBack(w, grown)
+	}
 	return grown
 }
 
 // logRetryAt returns when the oldest units, as many as are in the way, have left.
 func logRetryAt(a *Algorithm, w []int64, v View, n int64) int64 {
-	base, need := sumBefore(w, v.y), v.Used+n-a.max
-	i := sort.Search(int(v.z-v.y), func(i int) bool { return w[entry(w, v.y+int64(i))+1]-base >= need })
+	base, need := netBefore(w, v.y), v.Used+n-a.max
+	i := sort.Search(int(v.z-v.y), func(i int) bool { return netBefore(w, v.y+int64(i)+1)-base >= need })
 	return w[entry(w, v.y+int64(i))] + a.period
 }

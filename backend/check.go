@@ -3,6 +3,8 @@ package backend
 import (
 	"context"
 	"fmt"
+
+	"github.com/headgate-go/headgate/algo"
 )
 
 // MaxPolicies is the maximum number of policies of a limiter.
@@ -117,9 +119,16 @@ func (g *Group) checkCosts(op Op) error {
 		least = 1
 	}
 	for i := range g.Policies {
-		n, most := g.CostOf(i), g.Policies[i].Algorithm.Max()
+		p := &g.Policies[i]
+		n, most := g.CostOf(i), p.Algorithm.Max()
+		if op >= AtMost || p.Algorithm.Kind() == algo.KindInFlight {
+			var err error
+			if most, err = p.maxCost(op, most); err != nil {
+				return err
+			}
+		}
 		if n < least || n > most || most == 0 { // mutant: never-admissible
-			return costError(&g.Policies[i], n, least, most)
+			return costError(p, n, least, most)
 		}
 		charges = charges || n > 0
 	}
@@ -129,9 +138,25 @@ func (g *Group) checkCosts(op Op) error {
 	return nil
 }
 
+// maxCost returns the greatest cost of an operation, where the policy can grant most.
+// A Record and an AtMost may ask for more than it grants. A call has one slot of an
+// InFlight, which only a Reserve charges.
+func (p *Policy) maxCost(op Op, most int64) (int64, error) {
+	leased := p.Algorithm.Kind().Leased()
+	switch {
+	case leased && op != Reserve && op != Peek:
+		return 0, &InvalidError{What: op.String(), Value: p.Name, Want: "no InFlight policy: only a Reserve charges one"}
+	case leased:
+		return min(most, 1), nil
+	case most > 0 && op != Reserve:
+		return p.Algorithm.Kind().MaxLimit(), nil
+	}
+	return most, nil
+}
+
 func costError(p *Policy, n, least, most int64) error {
 	err := &InvalidError{What: "cost", Value: n, Want: fmt.Sprintf("%d to %d for policy %q", least, most, p.Name)}
-	if n > most {
+	if n > p.Algorithm.Max() {
 		return Wrap(ErrNeverAdmissible, err)
 	}
 	return err

@@ -40,8 +40,10 @@ const maxKind = 1<<kindBits - 1
 
 // recordWords are wordsOf each kind.
 var recordWords = func() (ws [maxKind + 1]uint8) {
-	for _, k := range algo.Kinds() {
-		ws[k] = uint8(max(k.Words(), 1))
+	for k := range algo.Kind(maxKind + 1) {
+		if k.Storage() > 0 {
+			ws[k] = uint8(max(k.Words(), 1))
+		}
 	}
 	return ws
 }()
