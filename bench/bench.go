@@ -10,7 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// settings are how much is done; tests do less.
+// settings are how much work a run does. Tests of this package run every
+// workload with fewer keys and callers and in milliseconds: that shows that a
+// workload works, not how fast it is.
 type settings struct {
 	runs   int
 	length time.Duration
@@ -21,7 +23,10 @@ type settings struct {
 
 var defaults = settings{runs: 5, length: time.Second, keys: 100_000, many: 1_000_000, most: 512}
 
-// bench is one run. Servers are started when the first workload needs them.
+// bench is one run of the program, on one goroutine. It owns the servers, which
+// are started when the first workload needs them, so that -only starts no
+// others. They stay until the end: the keys of one workload are filled once for
+// all that follow.
 type bench struct {
 	settings
 	tb        *tb
@@ -38,6 +43,8 @@ type bench struct {
 
 var ctx = context.Background()
 
+// newBench reads the machine's load before anything runs, since the benchmark
+// itself is load.
 func newBench(s settings) *bench {
 	redis.SetLogger(quiet{})
 	return &bench{settings: s, tb: &tb{}, load: loadAverage(), filled: map[string]bool{}}

@@ -18,6 +18,9 @@ const (
 	slots     = 16384
 )
 
+// clusterWorkloads are those of 512 callers in one process. Smaller numbers of
+// callers and fleets are measured on one server alone: the batching is the same
+// code, per node.
 func clusterWorkloads() []workload {
 	var all []workload
 	for _, w := range []struct {
@@ -33,6 +36,8 @@ func clusterWorkloads() []workload {
 	return all
 }
 
+// onCluster has no rueidis: its pipelines per node are the same as on one
+// server.
 func onCluster(b *bench) []peers.Maker {
 	return []peers.Maker{peers.HeadgateCluster(b.nodes()), peers.RedisRateCluster(b.nodes())}
 }
@@ -53,6 +58,7 @@ func (b *bench) nodes() []string {
 			b.tb.Fatal(err)
 		}
 	}
+	// The nodes meet by gossip, which takes a while.
 	for end := time.Now().Add(30 * time.Second); !agreed(b.primaries); {
 		if time.Now().After(end) {
 			b.tb.Fatal("the cluster did not come together")
@@ -62,8 +68,9 @@ func (b *bench) nodes() []string {
 	return b.cluster
 }
 
-// meet gives a node its epoch and its third of the slots, and the addresses of
-// those before it.
+// meet configures the i-th node: its epoch, its third of the slots, and the
+// addresses of the nodes before it. Epochs must differ, or the nodes negotiate
+// them first.
 func (b *bench) meet(i int, admin *redis.Client) error {
 	pipe := admin.Pipeline()
 	pipe.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
@@ -79,7 +86,8 @@ func (b *bench) meet(i int, admin *redis.Client) error {
 	return err
 }
 
-// agreed is whether every node serves, with all slots and all others in sight.
+// agreed reports whether every node serves, has all slots assigned and has met
+// all others. Until then a node may answer CLUSTERDOWN.
 func agreed(admins []*redis.Client) bool {
 	for _, admin := range admins {
 		info := admin.ClusterInfo(ctx).Val()

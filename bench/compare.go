@@ -12,7 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What this build keeps of the other's decisions per second, at least.
+// The least ratio of this build's decisions per second to the other's. A
+// fleet's may be lower: its processes compete for two cores, and its ratios
+// vary more.
 const (
 	keptAlone   = 0.9
 	keptInFleet = 0.8
@@ -21,8 +23,10 @@ const (
 const layout = "%-26s %12s %12s %7s  %-16s"
 
 // compare runs Headgate from this build and from another binary by turns, on
-// the workloads of one server and of the cluster, and prints the medians of
-// both and of the turns' ratios.
+// the workloads of one server and of the cluster. It prints the medians of both
+// sides and of the turns' ratios. Both sides are children that get the same
+// order, so neither has the parent's heap. A workload in memory needs no such
+// child, and backend/memory's own benchmarks compare it.
 func (b *bench) compare(binary string, turns int, chosen *regexp.Regexp) error {
 	sides := []func() *exec.Cmd{self("caller"), func() *exec.Cmd { return exec.Command(binary) }}
 	fmt.Printf(layout+"\n", "decisions per second", "this build", "the other", "ratio", "least … greatest")
@@ -43,11 +47,14 @@ func (b *bench) compare(binary string, turns int, chosen *regexp.Regexp) error {
 	return nil
 }
 
-// rates are both sides' decisions per second, and the ratio, by turn.
+// rates are both sides' decisions per second, and the ratio, by turn. The ratio
+// is taken within a turn, since the machine's speed drifts between turns.
 type rates struct{ this, other, ratio report.Row }
 
-// byTurns lets each side begin every other turn. Each side finds the servers
-// empty: what another release has stored is not its own.
+// byTurns lets each side begin every other turn, so that warm caches and the
+// host's drift favour neither. Each side finds the servers empty, as another
+// release may store another format. It fails on a denial: a denial is cheaper
+// than a pass, so such a rate proves nothing.
 func (b *bench) byTurns(w workload, sides []func() *exec.Cmd, turns int) (rates, error) {
 	var all rates
 	for turn := range turns {
@@ -75,6 +82,7 @@ func (b *bench) byTurns(w workload, sides []func() *exec.Cmd, turns int) (rates,
 	return all, nil
 }
 
+// flush empties the servers of a workload.
 func (b *bench) flush(w workload) error {
 	b.order(w, ours) // starts the servers
 	nodes := b.primaries

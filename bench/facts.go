@@ -14,7 +14,9 @@ import (
 	"github.com/headgate-go/headgate/bench/report"
 )
 
-// facts are what a reader needs to run it again.
+// facts are what a reader needs to repeat the run and to judge it: machine,
+// versions, command, and what the run found out about itself. A fact that was
+// not measured, as the capacity without Poisson workloads, is left out.
 func (b *bench) facts() []report.Fact {
 	all := []report.Fact{
 		{Name: "date", Value: time.Now().UTC().Format(time.DateOnly)},
@@ -43,7 +45,8 @@ func (b *bench) facts() []report.Fact {
 	return append(all, report.Fact{Name: "turns", Value: turns})
 }
 
-// command leaves out where the files went: that is the machine's own affair.
+// command is the command line without -out, which names a directory of this
+// machine.
 func command() string {
 	words := []string{"cd bench && go run ."}
 	flag.Visit(func(f *flag.Flag) {
@@ -57,6 +60,7 @@ func command() string {
 	return strings.ReplaceAll(strings.Join(words, " "), "|", `\|`) // it stands in a table
 }
 
+// commit ends in "-dirty" where the working tree has changes.
 func commit() string {
 	id, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude", "*").Output()
 	if err != nil {
@@ -65,6 +69,7 @@ func commit() string {
 	return "commit " + strings.TrimSpace(string(id))
 }
 
+// processor is the model's name, or the architecture where /proc has none.
 func processor() string {
 	text, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(text)) {
@@ -93,7 +98,8 @@ func (b *bench) version() string {
 	return "unknown"
 }
 
-// loadAverage is that of the last minute, negative where none is known.
+// loadAverage is that of the last minute, or negative where the system has
+// none.
 func loadAverage() float64 {
 	text, _ := os.ReadFile("/proc/loadavg")
 	var x float64
@@ -103,7 +109,8 @@ func loadAverage() float64 {
 	return x
 }
 
-// modules are all that are linked in, as the linker knows them.
+// modules are all that are linked in, with their versions, from the binary
+// itself: go.mod also lists those that are not used.
 func modules() []report.Fact {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -118,12 +125,15 @@ func modules() []report.Fact {
 	return all
 }
 
-// lateness is how late arrivals were begun: it is part of every wait.
+// lateness is how late arrivals were begun, in µs. It is part of every
+// subject's latency alike, so a reader can tell what of a p50 is the
+// benchmark's own.
 func (b *bench) lateness(q float64) string {
 	return report.Figure(float64(load.Quantile(b.late, q)) / float64(time.Microsecond))
 }
 
-// notes are what the run noticed of itself.
+// notes are warnings that the document prints above its tables, so that nobody
+// quotes figures of a busy machine or of a short run.
 func (b *bench) notes() []string {
 	var all []string
 	if b.load >= float64(runtime.NumCPU()) { // less is what compiling the benchmark leaves

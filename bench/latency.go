@@ -22,6 +22,10 @@ const (
 	quarter = 4
 )
 
+// latencyWorkloads compare a lone caller with the plain script through the same
+// client, as the round trip is what it pays for. Poisson arrivals are compared
+// with redis_rate, at a load that redis_rate carries: beyond it, its queue
+// would grow without end.
 func latencyWorkloads() []workload {
 	all := []workload{
 		waiting("lone", sameClient((*bench).addr), alone, metric(p50, within(1.5, bareScript)), metric(p99)),
@@ -36,6 +40,9 @@ func latencyWorkloads() []workload {
 	return all
 }
 
+// waiting is a workload whose figures are quantiles. Its keys are uniform, so
+// hardly any two calls in flight have the same key, and merging does not hide
+// the latency.
 func waiting(name string, subjects makers, turn turn, metrics ...report.Metric) workload {
 	return workload{
 		place: latency, name: "latency/" + name, subjects: subjects, keys: "uniform", limit: peers.Roomy,
@@ -43,7 +50,8 @@ func waiting(name string, subjects makers, turn turn, metrics ...report.Metric) 
 	}
 }
 
-// sameClient gives both one client with the defaults.
+// sameClient gives both subjects one client with go-redis's defaults, so that
+// they share connections and differ in the calls alone.
 func sameClient(addr func(*bench) string) makers {
 	return func(b *bench) []peers.Maker {
 		client, hangUp := peers.Own(addr(b))()
@@ -53,13 +61,16 @@ func sameClient(addr func(*bench) string) makers {
 	}
 }
 
+// alone is one caller in a closed loop: nothing to batch with, nothing to wait
+// for.
 func alone(b *bench, s *subject) (figures, error) {
 	sample := load.Closed{Callers: 1, For: b.length, Time: true}.Run(s.names, s.Allow)
 	failed, err := s.undecided(&sample)
 	return figures{waits(&sample), failed}, err
 }
 
-// poisson is a load in percent of what redis_rate carries.
+// poisson is a load in percent of redis_rate's capacity. The seed is the turn's
+// number, so both subjects get the same arrivals in a turn.
 func poisson(percent int) turn {
 	return func(b *bench, s *subject) (figures, error) {
 		rate, err := b.carried()
@@ -74,8 +85,9 @@ func poisson(percent int) turn {
 	}
 }
 
-// carried is redis_rate's capacity: the median of three measurements of callers
-// in closed loops, once in a run.
+// carried is redis_rate's capacity: the median of three measurements in closed
+// loops. It is measured once per run, so that all loads of a run refer to the
+// same number.
 func (b *bench) carried() (float64, error) {
 	if b.capacity > 0 {
 		return b.capacity, nil
@@ -95,8 +107,9 @@ func (b *bench) carried() (float64, error) {
 	return b.capacity, nil
 }
 
-// behindLink is the server's address through the proxy, which is a process of
-// its own: its goroutines would stand in one queue with the callers'.
+// behindLink is the server's address through a proxy that delays. The proxy is
+// a process of its own, since its goroutines would be scheduled among the
+// callers'.
 func (b *bench) behindLink() string {
 	if b.link != "" {
 		return b.link

@@ -49,6 +49,9 @@ func main() {
 	}
 }
 
+// report runs the chosen workloads and writes the document. A part of the
+// workloads writes nothing unless -out is given, so a glance does not replace
+// docs/benchmarks.md.
 func (b *bench) report(chosen *regexp.Regexp, out string) error {
 	r, err := b.all(chosen)
 	if err != nil {
@@ -62,12 +65,15 @@ func (b *bench) report(chosen *regexp.Regexp, out string) error {
 	return write(r, out)
 }
 
+// given reports whether the flag is on the command line, as its default is not.
 func given(name string) bool {
 	found := false
 	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
 	return found
 }
 
+// all prints each table as soon as it is complete: a run takes minutes, and one
+// that fails late has shown the rest.
 func (b *bench) all(chosen *regexp.Regexp) (*report.Report, error) {
 	r := &report.Report{}
 	begin := time.Now()
@@ -89,7 +95,8 @@ func (b *bench) all(chosen *regexp.Regexp) (*report.Report, error) {
 	return r, nil
 }
 
-// workloads are all, in the order of the document.
+// workloads are all, in the order of the document. Memory comes first, while
+// the benchmark has started no server that shares the processors.
 func workloads() []workload {
 	return slices.Concat(memoryWorkloads(), serverWorkloads(), clusterWorkloads(), latencyWorkloads())
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/headgate-go/headgate/bench/report"
 )
 
-// The metrics, by which figures are known.
+// The metrics by which a turn's figures are found. A name stands in the
+// document.
 const (
 	decisions   = "decisions"
 	allocations = "allocations"
@@ -20,7 +21,7 @@ var units = map[string]string{
 	decisions: "per second", allocations: "per decision", bytesKey: "bytes", p50: "µs", p99: "µs",
 }
 
-// metric is one with its targets. Of most, less is better.
+// metric is a metric with its targets. Less is better of all but decisions.
 func metric(name string, targets ...report.Target) report.Metric {
 	return report.Metric{Name: name, Unit: units[name], Lower: name != decisions, Targets: targets}
 }
@@ -29,7 +30,8 @@ func atMost(bound float64, of, against string) report.Target {
 	return report.Target{Of: of, Against: against, Bound: bound}
 }
 
-// within is for what Headgate takes.
+// within is a target for what Headgate takes: its ratio to the peer, or,
+// without a peer, the figure itself.
 func within(bound float64, peer string) report.Target { return atMost(bound, ours, peer) }
 
 // beats is for Headgate's decisions per second.
@@ -37,7 +39,8 @@ func beats(bound float64, peer string) report.Target {
 	return report.Target{Of: ours, Against: peer, AtLeast: true, Bound: bound}
 }
 
-// published is a ratio that is shown and has no bound.
+// published is a ratio that is shown without a bound, so it counts neither as
+// held nor as missed.
 func published(peer string) report.Target {
 	return report.Target{Of: ours, Against: peer, Published: true}
 }

@@ -19,6 +19,9 @@ const (
 	rueidis   = "rueidis EVALSHA"
 )
 
+// serverWorkloads compare closed loops with redis_rate, and the largest ones
+// with rueidis too. A fleet of eight processes has bounds; the other shapes are
+// published, since two cores run 16 processes by chance.
 func serverWorkloads() []workload {
 	var all []workload
 	for _, w := range []struct {
@@ -43,6 +46,8 @@ func serverWorkloads() []workload {
 	return append(all, onServer("three-policies/512", "uniform", 512, 3, beats(10, redisRate)))
 }
 
+// onServer is a workload in this process. A second target is the one against
+// rueidis.
 func onServer(name, keys string, callers, policies int, targets ...report.Target) workload {
 	w := workload{
 		place: server, name: "redis/" + name, subjects: pair, keys: keys, limit: peers.Roomy,
@@ -69,6 +74,8 @@ func threePolicies(b *bench) []peers.Maker {
 	return []peers.Maker{peers.Headgate(dial, 3), peers.RedisRateThree(dial)}
 }
 
+// inProcesses is a workload of a fleet. Its subject lives in the children (life
+// own): this process only fills the keys.
 func inProcesses(keys string, processes, callers int, target report.Target) workload {
 	w := onServer(fmt.Sprintf("%s/%dx%d", keys, processes, callers), keys, callers, 1, target)
 	w.processes, w.life, w.turn = processes, own, inFleet
@@ -84,7 +91,8 @@ func inFleet(b *bench, s *subject) (figures, error) {
 	return figures{map[string]float64{decisions: sample.Rate()}, failed}, err
 }
 
-// order is what one process of a workload does.
+// order is what one process of a workload does. It starts the servers that it
+// names.
 func (b *bench) order(w workload, subject string) fleet.Order {
 	o := fleet.Order{
 		Subject: subject, Policies: w.policies, Keys: w.keys, N: b.number(w),
@@ -101,7 +109,8 @@ func (b *bench) order(w workload, subject string) fleet.Order {
 // role tells this program, in its environment, that it is a child.
 const role = "HEADGATE_BENCH_CHILD"
 
-// self is this program again, in a role.
+// self is a command that runs this program again in a role. An environment
+// variable carries the role, so that the flags stay those of the user.
 func self(as string) func() *exec.Cmd {
 	return func() *exec.Cmd {
 		path, err := os.Executable()
@@ -112,8 +121,9 @@ func self(as string) func() *exec.Cmd {
 	}
 }
 
-// child does what the environment says; false if that is nothing. It ends when
-// its input does, and so with its parent.
+// child does what the environment says, and reports whether it said anything. A
+// child ends when its input does, and so with its parent, even if the parent is
+// killed.
 func child() bool {
 	var err error
 	switch os.Getenv(role) {

@@ -7,8 +7,10 @@ import (
 	"testing"
 )
 
-// tb is as much of a testing.TB as redistest asks for: a benchmark wants the
-// same servers as the tests do, and is none. What it lacks panics.
+// tb is as much of a testing.TB as redistest uses, so that the benchmark starts
+// its servers as the tests do. A method that it lacks is that of the nil
+// interface, which panics: then redistest uses a new one, and tb has to have it
+// too.
 type tb struct {
 	testing.TB
 	cleanups []func()

@@ -10,7 +10,8 @@ import (
 )
 
 // workload is who takes part, on which keys, how a turn is measured, and what
-// is claimed.
+// is claimed. It is data: memory.go, redis.go, cluster.go and latency.go list
+// theirs, and run treats them alike.
 type workload struct {
 	place     string // the section of the document
 	name      string
@@ -27,12 +28,16 @@ type workload struct {
 	metrics   []report.Metric
 }
 
+// makers is called when the workload runs, not before, since it starts servers.
+// A turn measures one subject once.
 type (
 	makers func(*bench) []peers.Maker
 	turn   func(*bench, *subject) (figures, error)
 )
 
-// life is how long a subject lives.
+// life is how long a subject lives. On Redis it is kept: clients and scripts
+// are in place as in a service. In memory it is made anew for each turn, since
+// two filled stores would share the caches and the collector's work.
 type life uint8
 
 const (
@@ -41,7 +46,8 @@ const (
 	own               // the turn makes it
 )
 
-// subject is one that takes part in a workload.
+// subject is a limiter that takes part in a workload. Its Subject is nil
+// between turns where life is not kept.
 type subject struct {
 	peers.Maker
 	*peers.Subject
@@ -57,7 +63,9 @@ type figures struct {
 	failed float64
 }
 
-// run measures a workload: all subjects by turns.
+// run measures a workload: all subjects by turns, so that drift of the machine
+// affects all of them. In memory it runs on as many processors as callers,
+// whatever the machine has, so that figures of two machines mean the same.
 func (b *bench) run(w workload) ([]*report.Table, error) {
 	b.progress("%s …", w.name)
 	if w.place == memory {
@@ -86,7 +94,8 @@ func (b *bench) run(w workload) ([]*report.Table, error) {
 
 func (w workload) times(asked int) int { return asked * max(w.runs, 1) }
 
-// prepare makes the subjects, each checked first.
+// prepare makes the subjects, each checked first. On Redis a fleet's keys are
+// filled from here; what the children do must not include it.
 func (b *bench) prepare(w workload) ([]subject, error) {
 	names := load.Named(w.keys, b.number(w))
 	var all []subject
@@ -119,7 +128,8 @@ func (b *bench) number(w workload) int {
 // crowd is a workload's number of callers in each process.
 func (b *bench) crowd(w workload) int { return min(w.callers, b.most) }
 
-// limiters is how many of them have to agree on one count.
+// limiters is how many of them have to agree on one count: on Redis two, to
+// show that the count is shared.
 func limiters(place string) int {
 	if place == memory {
 		return 1
@@ -147,6 +157,7 @@ func (b *bench) fill(s *subject) (err error) {
 	return nil
 }
 
+// release may be called twice.
 func (s *subject) release() {
 	if s.Subject != nil {
 		s.Close()
@@ -154,6 +165,8 @@ func (s *subject) release() {
 	}
 }
 
+// turn measures a subject once, after a collection: no subject pays for the
+// garbage of the one before it.
 func (b *bench) turn(s *subject) (figures, error) {
 	if s.life == fresh {
 		if err := b.fill(s); err != nil {
@@ -165,6 +178,8 @@ func (b *bench) turn(s *subject) (figures, error) {
 	return s.workload.turn(b, s)
 }
 
+// tables has a row per subject. The worst turn's share of failures counts,
+// since one bad turn may set a median.
 func tables(w workload, all []subject, seen [][]figures) []*report.Table {
 	var tables []*report.Table
 	for _, m := range w.metrics {

@@ -1,5 +1,6 @@
-// Package fleet runs callers of one limiter in processes of their own, and adds
-// up what they counted.
+// Package fleet runs callers of one limiter in several processes, as a service
+// with several instances has them, and adds up what they counted. Goroutines of
+// one process can't stand in for processes: their calls would share batches.
 package fleet
 
 import (
@@ -13,8 +14,9 @@ import (
 	"github.com/headgate-go/headgate/bench/load"
 )
 
-// Order is what one process does. It is sent as JSON, so a binary of another
-// commit understands it.
+// Order is what one process does. It is sent as JSON: a binary of another
+// commit ignores fields that it lacks, and takes the zero value of those that
+// are not sent.
 type Order struct {
 	Subject  string // "headgate" or "redis_rate"
 	Addrs    []string
@@ -33,9 +35,10 @@ type Result struct {
 	Took  time.Duration
 }
 
-// Run starts the processes, lets each warm up, and has all measure at once.
-// Together they decide what each counted, in the time of the slowest. The first
-// process alone fills the keys.
+// Run starts the processes, lets each warm up, and has all measure at once. The
+// sum of their decisions is divided by the time of the slowest. The first
+// process alone fills the keys, and the others start after it: a fill beside
+// their warm-up would find its keys half made.
 func Run(command func() *exec.Cmd, processes int, o Order) (load.Sample, error) {
 	var all []*process
 	defer func() {
@@ -59,6 +62,8 @@ func Run(command func() *exec.Cmd, processes int, o Order) (load.Sample, error) 
 	return measure(all)
 }
 
+// measure waits until every process is warm, then starts all of them. A process
+// that measured while others still start would have the server to itself.
 func measure(all []*process) (load.Sample, error) {
 	var sum load.Sample
 	for _, p := range all {
@@ -84,8 +89,10 @@ func measure(all []*process) (load.Sample, error) {
 	return sum, nil
 }
 
-// process is a member of the fleet, as its parent sees it. It ends when its
-// input does, and so with its parent.
+// process is a member of the fleet, as its parent sees it. The protocol is one
+// JSON value per line: the order, then true from the child when it is warm,
+// true from the parent to begin, and the child's Result. The child ends when
+// its input does, so none outlives its parent.
 type process struct {
 	cmd  *exec.Cmd
 	pipe io.Closer
@@ -94,6 +101,7 @@ type process struct {
 	warm bool
 }
 
+// start runs a command and sends its order.
 func start(cmd *exec.Cmd, o Order) (*process, error) {
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
@@ -124,6 +132,8 @@ func (p *process) ready() error {
 	return nil
 }
 
+// close ends the child by the end of its input. Its exit status says nothing
+// that a missing result has not said before.
 func (p *process) close() {
 	_ = p.pipe.Close()
 	_ = p.cmd.Wait()

@@ -9,10 +9,13 @@ import (
 	"github.com/headgate-go/headgate/bench/peers"
 )
 
-// fillers is the number of callers that fill the keys.
+// fillers is the number of callers that fill the keys: enough for full batches.
+// More would only wait for redis_rate's pool.
 const fillers = 64
 
-// Serve carries out the order that it reads, and writes what it counted.
+// Serve is a child's whole life: it carries out the order that it reads, and
+// writes what it counted. It waits between warm-up and measurement, so that all
+// processes measure at once.
 func Serve(in io.Reader, out io.Writer) error {
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	var o Order
@@ -42,6 +45,8 @@ func Serve(in io.Reader, out io.Writer) error {
 	return answers.Encode(Result{sample.Count, sample.Took})
 }
 
+// subject makes the limiter that the order names, with a client of its own: in
+// a fleet no two processes share one.
 func (o Order) subject() (*peers.Subject, error) {
 	if len(o.Addrs) == 0 {
 		return nil, fmt.Errorf("an order without addresses")

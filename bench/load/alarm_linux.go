@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarm wakes its caller within some 10 µs. time.Sleep may be a millisecond
-// late in a process that is idle otherwise, since the runtime waits in whole
-// ones: at 20,000 arrivals a second that would be all that is seen. For one
-// goroutine at a time.
+// alarm returns within some 10 µs of an instant, by a timer of the kernel.
+// time.Sleep may be a millisecond late in an idle process, since the runtime
+// polls in whole milliseconds: at 20,000 arrivals per second that delay would
+// be all that is seen. An alarm is for one goroutine at a time.
 type alarm struct {
 	fd   int
 	file *os.File // of fd

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Closed is a number of callers, each of which calls again when it has its
-// answer.
+// Closed is a number of callers in closed loops: each calls again when it has
+// its answer. A slow subject therefore gets fewer calls, so a closed loop
+// measures capacity. Latency under a given load needs Open.
 type Closed struct {
 	Callers int
 	For     time.Duration
@@ -18,8 +19,9 @@ type Closed struct {
 	Between func() // called after the warm-up; nil is nothing
 }
 
-// Run warms the subject up for a quarter of the time, collects garbage, and
-// measures.
+// Run warms the subject up for a quarter of the time: connections, batches and
+// caches reach their usual size. It collects garbage, so that what the warm-up
+// left is not charged to the measurement, and then measures.
 func (c Closed) Run(keys Keys, call Call) Sample {
 	c.round(keys, call, c.For/4)
 	runtime.GC()
@@ -29,6 +31,8 @@ func (c Closed) Run(keys Keys, call Call) Sample {
 	return c.round(keys, call, c.For)
 }
 
+// round lets the callers run for d. They stop by a flag, not by a context: a
+// context that ends would make calls in flight fail.
 func (c Closed) round(keys Keys, call Call, d time.Duration) Sample {
 	var stop atomic.Bool
 	tallies := make([]tally, c.Callers)
@@ -51,10 +55,9 @@ func (c Closed) round(keys Keys, call Call, d time.Duration) Sample {
 	return s
 }
 
-// gather prepares all callers, starts them at once, tells them when that was,
-// and waits for them.
-// Their goroutines exist before the meter starts: a thousand of them would
-// show as allocations.
+// gather prepares all callers, starts them at once, passes them the instant of
+// the start, and waits for them. Their goroutines exist before the meter
+// starts: the stacks of a thousand of them would show as allocations.
 func gather(callers int, prepare func(i int) func(begin time.Time), meanwhile func()) meter {
 	var m meter
 	gate := make(chan struct{})
@@ -78,6 +81,8 @@ func gather(callers int, prepare func(i int) func(begin time.Time), meanwhile fu
 	return m
 }
 
+// count and clock are two loops, since two more readings of the clock would
+// distort decisions in memory.
 func count(w *walk, t *tally, call Call, stop *atomic.Bool) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -96,11 +101,13 @@ func clock(w *walk, t *tally, call Call, stop *atomic.Bool) {
 	}
 }
 
-// patience is how long Fill asks again for a key.
-const patience = 10 * time.Second
+// fillTimeout is how long Fill repeats a call for one key.
+const fillTimeout = 10 * time.Second
 
 // Fill calls for every key until it is decided, so that what is measured after
-// it is a service that has run for a while.
+// it is a service that has run for a while. The first failure of a caller ends
+// its share: a subject that fails for ten seconds is broken, and the run with
+// it.
 func Fill(callers int, keys Keys, call Call) error {
 	var failed atomic.Int64
 	gather(callers, func(i int) func(time.Time) {
@@ -116,16 +123,18 @@ func Fill(callers int, keys Keys, call Call) error {
 		}
 	}, func() {})
 	if failed.Load() > 0 {
-		return fmt.Errorf("a key had no decision for %v", patience)
+		return fmt.Errorf("a key had no decision for %v", fillTimeout)
 	}
 	return nil
 }
 
+// insist repeats a failed call, since the first calls of a process may fail
+// while its connections are dialled.
 func insist(ctx context.Context, call Call, key string) bool {
 	if call(ctx, key) != Failed {
 		return true
 	}
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	for end := time.Now().Add(fillTimeout); time.Now().Before(end); {
 		if call(ctx, key) != Failed {
 			return true
 		}

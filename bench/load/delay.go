@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Delay listens on a port of 127.0.0.1 and connects each client to target.
-// What a client sends arrives d later, as over a longer wire: bytes that are on
-// their way don't hold up those behind them. Replies come at once, so that a
-// round trip takes d more. It runs until the listener is closed.
+// Delay listens on a port of 127.0.0.1 and connects each client to target. What
+// a client sends arrives d later, as over a longer wire: bytes on their way do
+// not delay those behind them, so the delay costs latency and no throughput.
+// Replies come at once, so a round trip takes d more. Delay runs until the
+// listener is closed.
 func Delay(target string, d time.Duration) (net.Listener, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,6 +46,8 @@ func ServeDelay(in io.Reader, out io.Writer, d time.Duration) error {
 	return err
 }
 
+// join connects one client. The channel is the wire: it holds what was sent and
+// is not due yet. 1,024 chunks are more than a client sends within the delay.
 func join(client net.Conn, target string, d time.Duration) {
 	defer client.Close()
 	server, err := net.Dial("tcp", target)
@@ -80,8 +83,8 @@ func read(from net.Conn, wire chan<- chunk) {
 	}
 }
 
-// write sends each chunk when it is due, and reads the wire to its end
-// even when nobody wants it any more: read must never be stuck.
+// write sends each chunk when it is due. After a failed write it still reads
+// the wire to its end, so that read, which fills it, never blocks for ever.
 func write(to net.Conn, wire <-chan chunk, d time.Duration) {
 	bell := newAlarm()
 	defer bell.close()

@@ -6,13 +6,15 @@ import (
 )
 
 // Keys are keys and the order in which they are called. Both are made before
-// anything is timed and are the same for all subjects and runs. Safe for
-// concurrent use: nothing in it changes.
+// anything is timed, and are the same for all subjects and turns: a
+// decision in memory is too short to draw a random key beside it. Keys are safe for
+// concurrent use, since nothing in them changes.
 type Keys struct {
 	names []string
 	order []uint32 // a power of two of them, repeated
 }
 
+// seed makes the order the same in every run, so figures of two runs compare.
 const seed = 0x68656164_67617465
 
 // Hot is one key.
@@ -27,7 +29,8 @@ func Uniform(prefix string, n int) Keys {
 	return draw(prefix, n, func() uint32 { return uint32(r.IntN(n)) })
 }
 
-// Zipf is n keys, the k-th called in proportion to k^-s.
+// Zipf is n keys, the k-th called in proportion to k^-s. With s = 1.1 the first
+// of a million keys gets about every eighth call.
 func Zipf(prefix string, n int, s float64) Keys {
 	z := rand.NewZipf(rand.New(rand.NewPCG(seed, 2)), s, 1, uint64(n-1))
 	return draw(prefix, n, func() uint32 { return uint32(z.Uint64()) })
@@ -47,6 +50,8 @@ func Named(kind string, n int) Keys {
 	panic("bench: no keys are called " + kind)
 }
 
+// draw makes at least four draws per key, and a power of two of them: a
+// caller's position then wraps by a mask.
 func draw(prefix string, n int, next func() uint32) Keys {
 	size := 1 << 16
 	for size < 4*n {
@@ -59,8 +64,8 @@ func draw(prefix string, n int, next func() uint32) Keys {
 	return k
 }
 
-// names cuts all keys from one string: a collector that follows a million
-// separate ones would be measured with every subject.
+// names cuts all keys from one string. A million separate strings would be work
+// for the garbage collector, and would be measured with every subject.
 func names(prefix string, n int) []string {
 	var text []byte
 	ends := make([]int, n)
@@ -80,8 +85,9 @@ func names(prefix string, n int) []string {
 // Names are the keys themselves.
 func (k Keys) Names() []string { return k.names }
 
-// walk is one caller's way through the keys: all go the same round, each from
-// a place of its own.
+// walk is one caller's way through the keys. All callers follow the same order,
+// each from its own place, so that two callers seldom call the same key at once
+// by design.
 type walk struct {
 	Keys
 	at int

@@ -1,6 +1,6 @@
-// Package load calls a limiter in the ways that services do, and counts what
-// came of it: callers in closed loops, callers in step, and calls that arrive
-// when they like.
+// Package load calls a limiter as services do, and counts the answers. Closed
+// is callers in closed loops, which measures capacity. Open is calls that
+// arrive on their own, which measures latency.
 package load
 
 import (
@@ -20,8 +20,9 @@ const (
 	Denied
 )
 
-// Call asks a limiter about one key. Each caller has a context of its own that
-// can end, as the handlers of an HTTP server have.
+// Call asks a limiter about one key. Each caller has its own context that can
+// end, as the handlers of an HTTP server have. With context.Background alone, a
+// limiter could skip the work that such a context causes.
 type Call func(ctx context.Context, key string) Answer
 
 // Sample is what one measurement saw.
@@ -37,7 +38,7 @@ type Sample struct {
 // Decisions is how many calls were decided.
 func (s *Sample) Decisions() float64 { return float64(s.Count[Passed] + s.Count[Denied]) }
 
-// Rate is decisions a second.
+// Rate is decisions per second.
 func (s *Sample) Rate() float64 { return s.Decisions() / s.Took.Seconds() }
 
 // Failed is the share of the calls that were not decided.
@@ -56,21 +57,25 @@ func (s *Sample) add(t *tally) {
 	s.Waits = append(s.Waits, t.waits...)
 }
 
-// tally is one caller's: callers share nothing that they write, since a common
-// counter would be hotter than what is measured.
+// tally is one caller's counts. Callers share nothing that they write: a common
+// counter would be hotter than what is measured. The padding keeps two tallies
+// out of one cache line.
 type tally struct {
 	count [3]int64
 	waits []time.Duration
 	_     [64]byte // no cache line with a neighbour's
 }
 
-// meter reads the process before and after.
+// meter reads the process before and after a measurement. Mallocs and CPU are
+// the whole process's, so nothing else may run beside it.
 type meter struct {
 	begin   time.Time
 	cpu     time.Duration
 	mallocs uint64
 }
 
+// start reads the clock last, stop reads it first: reading the memory
+// statistics stops the world, which must not count as time of the subject.
 func start() meter {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Quantile is the least wait that at least the share q of all waits does not
-// pass (nearest rank); 0 of none. It sorts waits.
+// Quantile is the least latency that at least the share q of all latencies does
+// not exceed (nearest rank), and 0 if there are none. It sorts waits in place,
+// so a second call is cheap.
 func Quantile(waits []time.Duration, q float64) time.Duration {
 	if len(waits) == 0 {
 		return 0

@@ -8,18 +8,19 @@ import (
 	"github.com/headgate-go/headgate/bench/load"
 )
 
-// The calls of a check: all but the last few have to pass.
+// Of a check's calls, all but the last checkDeny have to pass. checkTry is the
+// number of keys that are tried.
 const (
 	checkPass = 25
 	checkDeny = 7
 	checkTry  = 5
 )
 
-// Check holds a subject to its limit before it is timed: of 32 calls in a row
-// on a key of its own, by turns from as many limiters on one count as told,
-// exactly 25 pass. A limiter that is set up wrongly may well be the fastest. A
-// floor only has to answer. Calls that fail prove nothing, on a machine that is
-// busy elsewhere; then another key is tried.
+// Check holds a subject to its limit before it is timed, since a limiter that
+// is set up wrongly may well be the fastest. Of 32 calls in a row on one key
+// exactly 25 pass. The calls are made by several limiters in turn where several
+// share one count. A floor only has to answer. If a call fails, as on a busy
+// machine, the count is unknown, and another key is tried.
 func Check(m Maker, limiters int, key string) error {
 	all := make([]*Subject, limiters)
 	for i := range all {
@@ -48,6 +49,8 @@ func Check(m Maker, limiters int, key string) error {
 	return nil
 }
 
+// ask makes the calls one after the other: concurrent ones would also be exact,
+// but a failure would be harder to read.
 func ask(all []*Subject, calls int, key string) (count [3]int) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()

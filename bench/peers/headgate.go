@@ -14,14 +14,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// HeadgateMemory has one policy on the store in this process.
+// HeadgateMemory has one policy on a new memory store for each subject.
 func HeadgateMemory(name string, opts *headgate.Options) Maker {
 	return Maker{name, Ours, func(l Limit) (*Subject, error) {
 		return headgateOn(memory.New(nil), policies(1, l), l, opts)
 	}}
 }
 
-// Headgate has n policies on one Redis server.
+// Headgate has n policies on one Redis server, with the defaults of the store
+// and of the limiter, so the deny cache is on. Under Roomy nothing is denied,
+// so it answers nothing.
 func Headgate(dial Dial, n int) Maker {
 	return Maker{"headgate", Ours, func(l Limit) (*Subject, error) {
 		client, hangUp := dial()
@@ -39,8 +41,8 @@ func HeadgateCluster(addrs []string) Maker {
 	}}
 }
 
-// policies are token buckets, to which a GCRA limiter compares. They fail
-// closed: a call that the store did not decide must not look like a pass.
+// policies are token buckets, since redis_rate and throttled are GCRA. They
+// fail closed: a call that the store did not decide must not look like a pass.
 func policies(n int, l Limit) []headgate.Policy {
 	a := algo.TokenBucket(algo.Per(int64(l.Rate), l.Period), int64(l.Burst))
 	all := make([]headgate.Policy, n)
@@ -50,6 +52,7 @@ func policies(n int, l Limit) []headgate.Policy {
 	return all
 }
 
+// headgateOn takes over the store: it closes it with the subject.
 func headgateOn(s backend.Store, ps []headgate.Policy, limit Limit, opts *headgate.Options) (*Subject, error) {
 	l, err := headgate.New(s, ps, opts)
 	if err != nil {
@@ -64,8 +67,9 @@ func headgateOn(s backend.Store, ps []headgate.Policy, limit Limit, opts *headga
 	}, nil
 }
 
-// decided: what a failure mode answered is not a decision, what the deny cache
-// answered is one.
+// decided converts a decision. What a failure mode answered counts as failed.
+// What the deny cache answered is a decision, as the store made it a moment
+// ago.
 func decided(d headgate.Decision, err error) load.Answer {
 	switch d.Source {
 	case headgate.FromFailOpen, headgate.FromFailClosed, headgate.FromFailLocal:
@@ -74,7 +78,8 @@ func decided(d headgate.Decision, err error) load.Answer {
 	return answer(d.Allowed, err)
 }
 
-// closing adds to what is closed with s, which may be nil.
+// closing adds to what is closed with s. If s is nil, since it could not be
+// made, it closes at once.
 func closing(s *Subject, also func()) *Subject {
 	if s == nil {
 		also()

@@ -15,10 +15,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Memory are the peers that count in this process.
+// Memory are the peers that count in this process. The first two can refill
+// within 10 ms, so workloads with refilling buckets take only these.
 func Memory() []Maker { return []Maker{GoLimiter, xRate, throttledMemory, ululeMemory, httpRate} }
 
-// GoLimiter is sethvargo/go-limiter's memorystore.
+// GoLimiter is sethvargo/go-limiter's memorystore. It refills by interval, so
+// it has Burst tokens per Window.
 var GoLimiter = Maker{"go-limiter", Peer, func(l Limit) (*Subject, error) {
 	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(l.Burst), Interval: l.Window})
 	if err != nil {
@@ -32,8 +34,9 @@ var GoLimiter = Maker{"go-limiter", Peer, func(l Limit) (*Subject, error) {
 	return s, nil
 }}
 
-// xRate is golang.org/x/time/rate with a limiter a key. To load first spares
-// a limiter a call: with LoadOrStore alone each call would make one.
+// xRate is golang.org/x/time/rate with a limiter per key in a sync.Map, which
+// is what its users write. Load comes before LoadOrStore, or each call would
+// make a limiter.
 var xRate = Maker{"x/time/rate", Peer, func(l Limit) (*Subject, error) {
 	var limiters sync.Map
 	every := rate.Limit(float64(l.Rate) / l.Period.Seconds())
@@ -47,17 +50,14 @@ var xRate = Maker{"x/time/rate", Peer, func(l Limit) (*Subject, error) {
 	return plain(func(_ context.Context, key string) load.Answer { return answer(of(key).Allow(), nil) }), nil
 }}
 
-// throttledMemory has no bound on its keys (0): with one, it forgets counts,
-// and takes an exclusive lock for every call.
+// throttledMemory has no bound on its keys (0). With a bound it evicts counts
+// and takes an exclusive lock for every call, which would be no fair
+// comparison.
 var throttledMemory = Maker{"throttled", Peer, func(l Limit) (*Subject, error) {
 	store, err := memstore.NewCtx(0)
 	if err != nil {
 		return nil, err
 	}
-	return throttledOn(store, l)
-}}
-
-func throttledOn(store throttled.GCRAStoreCtx, l Limit) (*Subject, error) {
 	// "Bursts of up to n additional": n + 1 pass at once.
 	quota := throttled.RateQuota{MaxRate: throttled.PerDuration(l.Rate, l.Period), MaxBurst: l.Burst - 1}
 	t, err := throttled.NewGCRARateLimiterCtx(store, quota)
@@ -71,22 +71,20 @@ func throttledOn(store throttled.GCRAStoreCtx, l Limit) (*Subject, error) {
 	s := plain(func(ctx context.Context, key string) load.Answer { return take(ctx, key, 1) })
 	s.Fill = func(ctx context.Context, key string) load.Answer { return take(ctx, key, l.Fill) }
 	return s, nil
-}
-
-var ululeMemory = Maker{"ulule/limiter", Peer, func(l Limit) (*Subject, error) {
-	return ululeOn(ulule.NewStore(), l), nil
 }}
 
-func ululeOn(store limiter.Store, l Limit) *Subject {
-	u := limiter.New(store, limiter.Rate{Period: l.Window, Limit: int64(l.Burst)})
+// ululeMemory counts Burst calls in fixed windows: ulule/limiter has no other
+// algorithm.
+var ululeMemory = Maker{"ulule/limiter", Peer, func(l Limit) (*Subject, error) {
+	u := limiter.New(ulule.NewStore(), limiter.Rate{Period: l.Window, Limit: int64(l.Burst)})
 	return plain(func(ctx context.Context, key string) load.Answer {
 		c, err := u.Get(ctx, key)
 		return answer(!c.Reached, err)
-	})
-}
+	}), nil
+}}
 
-// httpRate is asked as a handler asks it. Its headers are turned off, as its
-// README shows, so that none is written but by those that have them anyway.
+// httpRate is called as its middleware calls it. Its headers are turned off as
+// its README shows, since the other subjects write none.
 var httpRate = Maker{"httprate", Peer, func(l Limit) (*Subject, error) {
 	h := httprate.NewRateLimiter(l.Burst, l.Window, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
 	r, err := http.NewRequest(http.MethodGet, "/", nil)

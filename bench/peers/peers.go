@@ -1,5 +1,6 @@
-// Package peers are the limiters that are measured: Headgate, and what people
-// use today, each made as its own README makes it.
+// Package peers makes the limiters that are measured: Headgate, and what people
+// use today. Each is made as its own README makes it. Tuning one of them would
+// be a claim about the tuning.
 package peers
 
 import (
@@ -8,8 +9,9 @@ import (
 	"github.com/headgate-go/headgate/bench/load"
 )
 
-// Limit is what a subject enforces. A limiter that takes rate and burst has
-// both; one that counts a window has Burst in each Window.
+// Limit is what a subject enforces. A limiter by rate and burst takes Rate,
+// Period and Burst. A limiter by windows takes Burst per Window. The two differ
+// in what they admit in the long run, but under Roomy both admit everything.
 type Limit struct {
 	Rate   int
 	Period time.Duration
@@ -19,16 +21,19 @@ type Limit struct {
 }
 
 var (
-	// Roomy lets every call of a measurement pass, and no key refills during it.
+	// Roomy lets every call of a measurement pass, since a denial is cheaper
+	// than a pass for some limiters. After Fill, a key takes an hour to refill,
+	// so no key runs idle and leaves during a measurement.
 	Roomy = Limit{Rate: 1, Period: time.Second, Burst: 1 << 30, Window: time.Hour, Fill: 3600}
 
-	// Refilling gives a key back what a call takes within 10 ms, so that a key is
-	// idle again when it is called next, unless it is called often. Calls beyond
-	// the rate are denied, which is a decision.
+	// Refilling gives a key back within 10 ms what a call takes, so a key is
+	// idle again at its next call unless it is called often. This is the
+	// store's other duty: to remove keys and to take them in again. Calls
+	// beyond the rate are denied, which is a decision.
 	Refilling = Limit{Rate: 100, Period: time.Second, Burst: 100, Window: time.Second, Fill: 1}
 )
 
-// Subject is a limiter at work.
+// Subject is a limiter in use. Allow and Fill are safe for concurrent use.
 type Subject struct {
 	Allow load.Call // one unit
 	Fill  load.Call // Limit.Fill units
@@ -46,14 +51,15 @@ const (
 	Floor
 )
 
-// Maker makes a subject.
+// Maker makes a subject. Name stands in the document, so it is the same for the
+// same limiter on every store.
 type Maker struct {
 	Name string
 	Kind Kind
 	Make func(Limit) (*Subject, error)
 }
 
-// answer is for limiters that say whether a call may pass, or an error.
+// answer converts what most limiters return.
 func answer(allowed bool, err error) load.Answer {
 	switch {
 	case err != nil:

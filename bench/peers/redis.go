@@ -9,7 +9,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Dial gives a subject its client, and what to do when it no longer needs it.
+// Dial gives a subject its client, and a function that the subject calls when
+// it is closed. The subject never closes the client itself, as it may be
+// shared.
 type Dial func() (client *redis.Client, hangUp func())
 
 // Own gives each subject a client of its own with go-redis's defaults.
@@ -42,8 +44,9 @@ func RedisRateCluster(addrs []string) Maker {
 	}}
 }
 
-// RedisRateThree decides three policies of a key as its users do: with three
-// calls, the next only if the one before let it pass.
+// RedisRateThree decides three policies of a key as its users do: by three
+// calls, the next only if the one before passed. A denial by the third has
+// charged the first two, which Headgate's one call does not do.
 func RedisRateThree(dial Dial) Maker {
 	return Maker{"redis_rate", Peer, func(l Limit) (*Subject, error) {
 		client, hangUp := dial()
@@ -81,7 +84,8 @@ local v = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], t[1], 'PX', 3600000)
 return 1`
 
-// Plain sends the bare script through go-redis, one EVALSHA a call.
+// Plain sends the bare script through go-redis, one EVALSHA per call: a floor
+// for what a limiter costs that does not batch.
 func Plain(dial Dial) Maker {
 	return Maker{"plain EVALSHA", Floor, func(Limit) (*Subject, error) {
 		client, hangUp := dial()
@@ -93,9 +97,9 @@ func Plain(dial Dial) Maker {
 	}}
 }
 
-// Rueidis sends the bare script through rueidis with its defaults, which puts
-// the calls of many callers into one pipeline: what the best client can do
-// with one EVALSHA a call.
+// Rueidis sends the bare script through rueidis with its defaults, which
+// pipelines the calls of many callers by itself. It shows what a client alone
+// can do with one EVALSHA per call, and so what merging the calls adds.
 func Rueidis(addr string) Maker {
 	return Maker{"rueidis EVALSHA", Floor, func(Limit) (*Subject, error) {
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Figure writes a number as a person would: three digits, or whole with
-// commas. What is none, as the cost of no decisions, is a dash.
+// Figure writes a number as a person would: three digits, or whole with commas.
+// More digits would look exact, and the figures are not. NaN and infinity, as
+// the cost of no decisions, are a dash.
 func Figure(x float64) string {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return "–"

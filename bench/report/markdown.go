@@ -20,7 +20,8 @@ type Report struct {
 // Fact is a name and what it is.
 type Fact struct{ Name, Value string }
 
-//go:embed benchmarks.md.tmpl
+// The document's text is in the template, apart from the code, so that it reads
+// as a text. docs/benchmarks.md is never edited by hand.
 var text string
 
 var document = template.Must(template.New("benchmarks").Funcs(template.FuncMap{
@@ -39,7 +40,7 @@ func (r *Report) Verdicts() []Verdict {
 	return all
 }
 
-// Held is how many targets hold.
+// Held is the number of targets that hold. Published ratios are not among them.
 func (r *Report) Held() int {
 	return r.count(func(v Verdict) bool { return v.Holds && !v.Published })
 }
@@ -56,7 +57,8 @@ func (r *Report) count(which func(Verdict) bool) (n int) {
 	return n
 }
 
-// Section is what the document shows under one heading.
+// Section is what the document shows under one heading. Verdicts keep the order
+// in which the workloads ran.
 type Section struct {
 	Place    string
 	Verdicts []Verdict

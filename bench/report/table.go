@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Table is one metric of one workload.
+// Table is one metric of one workload: a row per subject. A workload with two
+// metrics has two tables.
 type Table struct {
 	Place    string // the section: "memory", "redis" …
 	Workload string
@@ -31,7 +32,8 @@ type Row struct {
 	Failed  float64 // share of the calls that got no decision, the worst run's
 }
 
-// Median is the middle run's figure; of an even number the mean of the two.
+// Median is the middle turn's figure; of an even number of turns the mean of
+// the two in the middle. A mean of all would take in each pause of the host.
 func (r Row) Median() float64 {
 	if len(r.Runs) == 0 {
 		return 0
@@ -77,6 +79,8 @@ func (t *Table) Verdicts() []Verdict {
 	return all
 }
 
+// judge is false where a subject of the target was not measured. A figure of 0
+// has no ratio.
 func (t *Table) judge(target Target) (Verdict, bool) {
 	v := Verdict{Target: target, Table: t}
 	var ok bool
@@ -106,6 +110,7 @@ func (t *Table) row(subject string) (Row, bool) {
 	return t.Rows[i], true
 }
 
+// against resolves Fastest. Only peers are candidates: a floor limits nothing.
 func (t *Table) against(subject string) (Row, bool) {
 	if subject != Fastest {
 		return t.row(subject)

@@ -1,5 +1,6 @@
-// Caller is one process of a fleet, as a program of its own: built from two
-// commits, it is what `bench -against` compares.
+// Caller is one process of a fleet, as a program of its own. Built from two
+// commits, it is what `bench -against` compares: the benchmark's code is the
+// same in both, only the core differs. See CONTRIBUTING.md for the commands.
 package main
 
 import (
