@@ -39,7 +39,8 @@ type Store struct {
 	undone   counters
 }
 
-// counters count the decisions that no store made.
+// counters count the decisions that no store made. They are atomics apart from
+// the circuits, since each layer over a store has its own.
 type counters struct{ open, closed, local, perhaps atomic.Int64 }
 
 // Stats counts the decisions that the store did not make, since New. Decisions of
@@ -57,6 +58,7 @@ func (s *Store) Stats() Stats {
 	return Stats{c.open.Load(), c.closed.Load(), c.local.Load(), c.perhaps.Load(), s.Circuits()}
 }
 
+// count is called once per call, whichever of several requests decided it.
 func (c *counters) count(d *backend.Decision) {
 	switch d.Source {
 	case backend.FromFailOpen:
@@ -71,7 +73,9 @@ func (c *counters) count(d *backend.Decision) {
 	}
 }
 
-// New returns the layer over next. All layers over one store share its circuits.
+// New returns the layer over next. All layers over one store share its
+// circuits: what one limiter learns of a node's death spares the others the
+// wait. A store in this process has none, since nothing lies between.
 func New(next backend.Store, opts *Options) *Store {
 	s := &Store{next: next}
 	if opts != nil {
@@ -93,6 +97,8 @@ func (s *Store) Check(policies []backend.Policy) error {
 	return s.next.Check(policies)
 }
 
+// checkMode has no default on purpose: open risks the service behind, closed
+// risks the calls, and only the user can tell which is worse.
 func (s *Store) checkMode(p *backend.Policy) error {
 	switch p.OnFailure {
 	case backend.FailOpen, backend.FailClosed:
@@ -118,7 +124,9 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return nil
 }
 
-// Attempt answers as next does.
+// Attempt answers as next does, without the failure modes. A layer above that
+// has another store to try, as one of a key's shares, calls it first and Fail
+// last.
 func (s *Store) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	begin := begin(r)
 	err := s.next.Do(ctx, r, d)
@@ -134,6 +142,7 @@ func begin(r *backend.Request) (now time.Time) {
 	return now
 }
 
+// spent adds, since several requests of one call may add up their times.
 func spent(r *backend.Request, begin time.Time) {
 	if r.StoreTime != nil {
 		r.StoreTime.Add(int64(time.Since(begin)))
@@ -147,8 +156,10 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 }
 
 // FailAny decides, and counts once, a call that each of the requests could have
-// decided, each with the error of its store: as the first request that FailLocal
-// allows, else as the last. FailOpen and FailClosed answer all alike.
+// decided, each with the error of its store. With FailLocal each request is
+// tried until one passes, since each share of a key has its own local count.
+// FailOpen and FailClosed answer all alike, so the first one decides. An error
+// that is not the store's, as a wrong argument, is returned.
 func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range requests {
 		*d = backend.Decision{} // an earlier request may have written it; mutant: decision-cleared

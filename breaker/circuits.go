@@ -17,10 +17,12 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// A circuit opens after maxFailures failed round trips in a row, or when half of
-// at least minTrips in the window failed. It tries the node again after about
-// openTime: gobreaker's default of a minute would leave a limiter without its store
-// long after the node is back.
+// A circuit opens after maxFailures failed round trips in a row, or when half
+// of at least minTrips in the window failed. The first rule finds a dead node
+// within milliseconds of load. The second one finds a node that still answers
+// now and then. A circuit tries the node again after about openTime:
+// gobreaker's default of a minute would leave a limiter without its store long
+// after the node is back.
 const (
 	maxFailures = 5
 	minTrips    = 20
@@ -31,7 +33,8 @@ const (
 )
 
 // circuits is the guard of one store: one circuit per node, shared by all
-// limiters on the store.
+// limiters on the store. Lock order: a circuit's own lock, inside gobreaker,
+// comes before mu. So nothing may call a circuit under mu.
 type circuits struct {
 	observed atomic.Int64 // the number of watchers
 	mu       struct {
@@ -55,8 +58,9 @@ func newCircuits() *circuits {
 	return c
 }
 
-// of returns the circuits of the store s, one set for all limiters on it, and makes
-// them its guard. It returns nil for a store in this process.
+// of returns the circuits of the store s, one set for all limiters on it, and
+// makes them its guard. The store keeps them under a key of a type that no
+// other package can name. It returns nil for a store in this process.
 func of(s backend.Store) *circuits {
 	shared := layer.Of(s)
 	if shared == nil || shared.Local {
@@ -68,6 +72,10 @@ func of(s backend.Store) *circuits {
 	return c
 }
 
+// settings are those of one node's circuit. Excused round trips count for
+// neither rule, and in a half-open circuit they leave it so, for the next
+// trial. The timeout has jitter, and is drawn once per circuit: processes
+// differ, and one process keeps its pace.
 func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Settings {
 	return gobreaker.Settings{
 		Name:         node,
@@ -84,6 +92,8 @@ func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Set
 	}
 }
 
+// circuit returns the circuit of a node, which it makes at the first round
+// trip.
 func (c *circuits) circuit(node string) *circuit {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +108,9 @@ func (c *circuits) circuit(node string) *circuit {
 	return b
 }
 
-// Enter reports whether the node's circuit lets a round trip through.
+// Enter reports whether the node's circuit lets a round trip through. The
+// caller calls leave exactly once with the result: a trial that never ends
+// would keep the circuit half open.
 func (c *circuits) Enter(node string) (leave func(error), err error) {
 	if leave, err = c.circuit(node).Allow(); err != nil {
 		return nil, backend.Wrap(backend.ErrUnavailable, fmt.Errorf("circuit of %s: %w", node, err))
@@ -117,7 +129,8 @@ func (c *circuits) Gone(node string) {
 	}
 }
 
-// changed is called under the circuit's own lock.
+// changed is called under the circuit's own lock. It ignores a circuit that
+// Gone has removed: another one may have taken its name.
 func (c *circuits) changed(b *circuit, node, from, to string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,12 +140,14 @@ func (c *circuits) changed(b *circuit, node, from, to string) {
 	}
 }
 
-// maxEvents is the maximum number of events that wait for slow observers. Batches
-// beyond it are not reported.
+// maxEvents is the maximum number of events that wait for slow observers.
+// Batches beyond it are not reported. Changes of circuits are: they are rare,
+// and each one matters.
 const maxEvents = 4096
 
-// note is called under the lock, and may be under a circuit's: so another
-// goroutine calls the observers.
+// note is called under mu, and may be under a circuit's lock, so another
+// goroutine calls the observers. One goroutine at a time does, which keeps the
+// order of events.
 func (c *circuits) note(e backend.Event) {
 	c.mu.events = append(c.mu.events, e)
 	if !c.mu.telling {
@@ -176,7 +191,10 @@ func guarded(f func()) {
 	f()
 }
 
-// pending returns the events to deliver now, and to whom.
+// pending returns the events to deliver now, and to whom. When there are none,
+// telling ends under the same lock, so no event falls between the last look and
+// the end. A watcher whose Store is gone is passed over; its cleanup removes
+// it.
 func (c *circuits) pending() (events []backend.Event, observers []func(backend.Event), loggers []*slog.Logger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +227,9 @@ func (c *circuits) Batch(b backend.Batch, took time.Duration) {
 	}
 }
 
-// watch has the observer and the logger of s receive events for as long as s is in
-// use. The circuits outlive s, so they hold it by a weak pointer.
+// watch has the observer and the logger of s receive events for as long as s is
+// in use. The circuits outlive s, so they hold it by a weak pointer: limiters
+// that are made per request would otherwise add up.
 func (c *circuits) watch(s *Store) {
 	if s.opts.Observer == nil && s.opts.Logger == nil {
 		return
@@ -230,7 +249,8 @@ func (c *circuits) unwatch(w weak.Pointer[Store]) {
 	c.observed.Store(int64(len(c.mu.watchers)))
 }
 
-// states returns each node's circuit state.
+// states returns each node's circuit state. It asks the circuits outside of mu,
+// by the lock order above.
 func (c *circuits) states() map[string]string {
 	c.mu.Lock()
 	nodes := maps.Clone(c.mu.nodes)

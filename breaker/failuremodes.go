@@ -28,6 +28,9 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 // strictness orders the modes: open, local, closed.
 var strictness = [...]int{backend.FailOpen: 1, backend.FailLocal: 2, backend.FailClosed: 3}
 
+// strictest returns the index of the first policy with the strictest mode. One
+// strict policy decides for the list: a call that it would have to deny must
+// not pass because another policy is lenient.
 func strictest(policies []backend.Policy) int {
 	most := 0
 	for i := range policies {
@@ -38,7 +41,8 @@ func strictest(policies []backend.Policy) int {
 	return most
 }
 
-// state returns the state of a policy that nobody counted: its limit is known.
+// state returns the state of a policy that nobody counted. Its limit is known;
+// the other numbers stay zero, and Counted false tells that they mean nothing.
 func state(p *backend.Policy) backend.State {
 	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
 	if p.OnFailure == backend.FailClosed {
@@ -78,7 +82,7 @@ func exceeded(q *backend.Request) int {
 	return -1
 }
 
-// refuse denies for the i-th policy.
+// refuse denies for the i-th policy. The caller sets the source and the cause.
 func refuse(r *backend.Request, d *backend.Decision, i int) {
 	d.State, d.Estimated = state(&r.Policies[i]), true
 	d.RetryAfter = RetryAfter
@@ -88,7 +92,9 @@ func refuse(r *backend.Request, d *backend.Decision, i int) {
 }
 
 // shares returns the request for the policies that fail local, each with this
-// process's share of its limit, and their indexes in r.
+// process's share of its limit, and their indexes in r. It copies what it
+// changes: r belongs to the caller. Policies that fail open have no share, as
+// they let everything pass.
 func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 	q = *r
 	q.Policies, q.Costs, q.Receipt, q.Each = nil, nil, nil, nil

@@ -45,7 +45,9 @@ type Options struct {
 const DefaultBudget = 100 * time.Millisecond
 
 // Store is a backend.Store on a Redis Cluster. Make one with New or Open and
-// share it: it is safe for concurrent use.
+// share it: it is safe for concurrent use. All fields are written by New and
+// never after. top is nil in a zero Store, and where New's arguments were
+// wrong.
 type Store struct {
 	top    *topology
 	set    batch.Settings
@@ -89,10 +91,14 @@ func Open(addrs []string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
+// endpoints is a Client of addresses alone. Everything else has go-redis's
+// defaults.
 type endpoints []string
 
 func (e endpoints) Options() *redis.ClusterOptions { return &redis.ClusterOptions{Addrs: e} }
 
+// check also refuses a nil pointer in the interface, which would panic at the
+// first call.
 func (s *Store) check(client Client) error {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &backend.InvalidError{What: "client", Value: client, Want: "a go-redis cluster client"}
@@ -116,7 +122,8 @@ func (s *Store) Check(policies []backend.Policy) error {
 	return backend.CheckPolicies(policies)
 }
 
-// usable returns the error of New's arguments, or that of a zero Store.
+// usable returns the error of New's arguments, or that of a zero Store. New
+// can't return it, since it returns one value, so every operation does.
 func (s *Store) usable() error {
 	if s.err == nil && s.top == nil {
 		return errZero
@@ -135,7 +142,9 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return n.queue.Do(ctx, tag, at, r, d)
 }
 
-// DoAll decides several requests at once; see layer.Batcher.
+// DoAll decides several requests at once; see layer.Batcher. Requests for one
+// node can share a batch. A request without a node gets its error, and the
+// others go on.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	calls := make([]batch.Call, len(rs))
 	for i := range rs {
@@ -147,7 +156,8 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	batch.DoAll(ctx, calls, answers)
 }
 
-// find returns the tag, the slot and the node of a request.
+// find returns the tag, the slot and the node of a request. It may wait for the
+// first answer of the cluster, within the budget.
 func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, at int, n *node, err error) {
 	if err = s.ready(ctx, r); err != nil {
 		return "", 0, nil, err
@@ -155,11 +165,14 @@ func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, at in
 	tag = wire.Tag(r.Key, r.Sub)
 	at = slot.Of(tag)
 	if n, err = s.top.find(ctx, at); err != nil {
+		// Nothing was sent, so the receipt must not look like one of a charge.
 		r.Unknown(err)
 	}
 	return tag, at, n, err
 }
 
+// ready returns the errors that need no node. The error of New comes first: it
+// would explain all others.
 func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	if err := s.usable(); err != nil {
 		return err

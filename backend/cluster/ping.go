@@ -25,6 +25,9 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	return batch.Within(ctx, s.ping)
 }
 
+// ping checks one primary after the other, and ends at the first that can't
+// serve. It checks those that have slots: a replica's faults show when it takes
+// over.
 func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -32,6 +35,8 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if s.shared.Closed.Load() {
 		return nil, backend.ErrClosed
 	}
+	// Slot 0 stands for the cluster: find waits for the first answer. Where
+	// slot 0 alone has no node, the others are checked.
 	if _, err := s.top.find(ctx, 0); err != nil && len(s.top.primaries()) == 0 {
 		return nil, err
 	}
@@ -51,6 +56,9 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	return warnings, nil
 }
 
+// pingNode checks one primary. The rights come before the trial request, since
+// they name what is missing, and the round trip's time comes last, when the
+// connection is open.
 func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err error) {
 	info, err := batch.ReadInfo(ctx, n.client, n.addr)
 	if err != nil {
@@ -75,8 +83,9 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 	return warnings, err
 }
 
-// coverage returns a warning where one missing primary makes every node refuse. It
-// is empty without the right to CONFIG GET.
+// coverage returns a warning where one missing primary makes every node refuse.
+// It is empty without the right to CONFIG GET, which Headgate does not need
+// otherwise.
 func coverage(ctx context.Context, c *redis.Client) string {
 	const name = "cluster-require-full-coverage"
 	if c.ConfigGet(ctx, name).Val()[name] != "yes" {
@@ -85,7 +94,9 @@ func coverage(ctx context.Context, c *redis.Client) string {
 	return name + " is yes: while one primary is missing every node answers CLUSTERDOWN, and every key gets its failure mode"
 }
 
-// keyOf returns a key for Ping that lies on the node.
+// keyOf returns a key for Ping that lies on the node. A node with few slots may
+// need thousands of trials, which Ping can afford. If the node has lost its
+// slots meanwhile, the key lies elsewhere, and the request is redirected there.
 func (t *topology) keyOf(n *node) (key string) {
 	for i := range slot.Count {
 		key = fmt.Sprint(batch.PingKey, i)

@@ -12,7 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Next returns the slot's node, or the one that a reply redirects to; see batch.Router.
+// Next returns the node to which a group goes after the reply err of the server
+// at; see batch.Router. After MOVED or ASK that is the node that the reply
+// names. After MOVED the slot's owner is corrected at once, and a reload
+// corrects the others: slots seldom move alone. After ASK the owner stays,
+// since the slot is still on its way. After TRYAGAIN the same node is right, a
+// moment later. After any other error the table may be old.
 func (t *topology) Next(ctx context.Context, slot int, at *batch.Server, err error) (*batch.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
 		n, err := t.redirected(announced(addr, at.Node()))
@@ -38,7 +43,8 @@ func (t *topology) Next(ctx context.Context, slot int, at *batch.Server, err err
 // Failed reloads the slots: the node may have been replaced.
 func (t *topology) Failed(*batch.Server) { t.refresh() }
 
-// redirect returns where a MOVED or ASK reply points to.
+// redirect returns where a MOVED or ASK reply points to, "" for any other
+// error.
 func redirect(err error) (addr string, asking bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
@@ -52,7 +58,10 @@ func redirect(err error) (addr string, asking bool) {
 }
 
 // nodeOptions returns the options of one node's client: the user's credentials,
-// transport and pool, and the timeouts of a store that Headgate opens.
+// transport and pool, and the timeouts of a store that Headgate opens. The
+// user's timeouts and retries are left out on purpose: a retry may charge
+// twice, and a timeout may outlast the budget. MinIdleConns is left out too:
+// ClientOptions sets it.
 func nodeOptions(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
 	return batch.ClientOptions(&redis.Options{
 		Addr:                         addr,

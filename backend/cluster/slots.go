@@ -13,13 +13,18 @@ import (
 )
 
 // answer is the reply of a node, or of the user's ClusterSlots, for the slots.
+// The addresses are as the source announces them; adopt completes those without
+// a host.
 type answer struct {
 	from  string // the node; empty for the user's ClusterSlots
 	slots []redis.ClusterSlot
 	err   error
 }
 
-// load reloads the slots from the first source that answers.
+// load reloads the slots from the first source that answers, on a goroutine of
+// its own. It takes no decision's time. The others' answers are dropped: their
+// channel has room for all, so none of them blocks. done is closed last, when
+// callers that wait for it can read the owners, or the cause of the failure.
 func (t *topology) load(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), max(t.set.Budget, pause))
 	defer cancel()
@@ -50,7 +55,8 @@ func (t *topology) load(done chan struct{}) {
 	}
 }
 
-// fail stores the cause for which the last reload failed; nil where it succeeded.
+// fail stores the cause for which the last reload failed; nil where it
+// succeeded. Of several sources that fail it is the last one's.
 func (t *topology) fail(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +76,8 @@ func (t *topology) sources() (sources []func(context.Context) answer) {
 }
 
 // addrs returns the endpoints of the store's options and the nodes of the last
-// answer.
+// answer, each once. The endpoints stay for ever: when all other nodes were
+// replaced, they may be the only way back.
 func (t *topology) addrs() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,6 +92,7 @@ func (t *topology) addrs() []string {
 
 var errEmpty = errors.New("it names no slots")
 
+// askUser calls the user's ClusterSlots, which may panic, or return nothing.
 func (t *topology) askUser(ctx context.Context) (a answer) {
 	err := guarded("ClusterSlots", func() (err error) {
 		a.slots, err = t.opts.ClusterSlots(ctx)
@@ -99,6 +107,7 @@ func (t *topology) askUser(ctx context.Context) (a answer) {
 	return a
 }
 
+// ask sends CLUSTER SLOTS to one node. Replicas answer it as well as primaries.
 func (t *topology) ask(ctx context.Context, addr string) answer {
 	n, err := t.node(addr)
 	if err != nil {

@@ -17,8 +17,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// topology maps slots to nodes. A lookup takes no lock. Reloads run beside the
-// decisions.
+// topology maps slots to nodes. A lookup takes no lock, and reloads run beside
+// the decisions. An entry of owner may be out of date: then the old node
+// redirects the call, or fails, and either corrects the entry. nil is a slot
+// without a node. mu guards what reloads and redirects share, and no client is
+// made or closed under it.
 type topology struct {
 	opts  redis.ClusterOptions
 	set   batch.Settings
@@ -38,7 +41,8 @@ type topology struct {
 	}
 }
 
-// node is one server of the cluster.
+// node is one server of the cluster. It never changes. The topology owns its
+// client.
 type node struct {
 	addr   string // as the cluster announces it
 	client *redis.Client
@@ -58,6 +62,8 @@ const (
 // does not: a new primary has no slots while it imports its first one.
 var remembered = time.Minute
 
+// newTopology copies the options, since the user may change theirs. last lies
+// an hour back, so that the first call reloads without a pause.
 func newTopology(client Client, set batch.Settings) *topology {
 	t := &topology{opts: *client.Options(), set: set, keeps: remembered, begin: time.Now()}
 	if v, ok := client.(testclock.Cluster); ok {
@@ -69,7 +75,9 @@ func newTopology(client Client, set batch.Settings) *topology {
 	return t
 }
 
-// node returns the node at addr, with a client of its own.
+// node returns the node at addr, with a client of its own, which it makes if
+// there is none. Two goroutines may both make one, since dial runs the user's
+// code and so holds no lock. One of them is kept.
 func (t *topology) node(addr string) (*node, error) {
 	n, err := t.keep(addr, nil)
 	if n != nil || err != nil {
@@ -125,7 +133,8 @@ func (t *topology) dial(addr string) (*node, error) {
 	return n, nil
 }
 
-// guarded returns a panic of the user's function as an error.
+// guarded returns a panic of the user's function as an error. A reload runs on
+// the store's goroutine, where a panic would end the process.
 func guarded(name string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -144,7 +153,9 @@ func (t *topology) redirected(addr string) (*node, error) {
 	return t.node(addr)
 }
 
-// find is of for a call: it waits no longer than a decision may take.
+// find is of for a call: it waits no longer than a decision may take. A caller
+// whose context has ended gets that error, since nothing was sent. Where the
+// cluster is at fault, the failure modes apply.
 func (t *topology) find(ctx context.Context, s int) (*node, error) {
 	if n := t.owner[s].Load(); n != nil {
 		t.renew()
@@ -169,7 +180,8 @@ func (t *topology) renew() {
 	}
 }
 
-// of returns the slot's node. It waits for an answer only before the first one.
+// of returns the slot's node. It waits for a reload only while the slot has
+// none: an old node is better than a wait, as it redirects.
 func (t *topology) of(ctx context.Context, s int) (*node, error) {
 	t.renew()
 	if n := t.owner[s].Load(); n != nil {
@@ -218,7 +230,9 @@ func (t *topology) refresh() <-chan struct{} {
 }
 
 // adopt stores the owners that an answer names, and drops the nodes that it no
-// longer names.
+// longer names. Slots that the answer leaves out keep their owner: a cluster in
+// the middle of a failover names only a part. A node whose client can't be made
+// leaves the rest of the answer unused, and the next source is tried.
 func (t *topology) adopt(a answer) error {
 	named := map[string]bool{}
 	for _, r := range a.slots {
@@ -273,7 +287,8 @@ func (t *topology) drop(named map[string]bool) {
 	}
 }
 
-// release forgets the circuit of a node that was dropped, and closes its client.
+// release closes the client of a node that was dropped, unless it is an
+// endpoint's, and forgets its circuit.
 func (t *topology) release(n *node) {
 	if !slices.Contains(t.opts.Addrs, n.addr) {
 		_ = n.client.Close()
@@ -281,6 +296,8 @@ func (t *topology) release(n *node) {
 	t.set.Shared.Gone(n.addr)
 }
 
+// close closes all clients. closed keeps a reload that is still under way from
+// adding more.
 func (t *topology) close() error {
 	t.mu.Lock()
 	t.mu.closed = true

@@ -22,6 +22,8 @@ type Fact struct{ Name, Value string }
 
 // The document's text is in the template, apart from the code, so that it reads
 // as a text. docs/benchmarks.md is never edited by hand.
+//
+//go:embed benchmarks.md.tmpl
 var text string
 
 var document = template.Must(template.New("benchmarks").Funcs(template.FuncMap{
