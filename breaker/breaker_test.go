@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSuite: over a store that never fails, the station is not there.
+// TestSuite: over a store that never fails, the layer changes nothing.
 func TestSuite(t *testing.T) {
 	storetest.Run(t, storetest.Harness{New: func(*testing.T) storetest.Subject {
 		var now atomic.Int64
@@ -135,8 +135,8 @@ func headgateOn(t *testing.T, s *redistest.Server) *headgate.Limiter {
 	return l
 }
 
-// TestOneLostFlightLeavesItClosed: one failed round trip is no outage.
-func TestOneLostFlightLeavesItClosed(t *testing.T) {
+// TestOneLostBatchLeavesItClosed: one failed round trip is no outage.
+func TestOneLostBatchLeavesItClosed(t *testing.T) {
 	r := build(t, nil)
 	r.proxy.Set(redistest.ResetAfterRequest.Times(1))
 	d, err := r.Allow(context.Background(), "k")

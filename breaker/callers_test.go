@@ -48,8 +48,8 @@ func (s stops) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestWithdrawnCallsAreExcused: a trip whose callers have all left before it was
-// written fails, and says nothing of the node.
+// TestWithdrawnCallsAreExcused: a batch whose callers have all left before it was
+// written fails, and does not count for the node.
 func TestWithdrawnCallsAreExcused(t *testing.T) {
 	r := build(t, &standalone.Options{Budget: 10 * time.Second})
 	s := stops{make(chan struct{}), make(chan struct{})}
@@ -73,7 +73,7 @@ func TestWithdrawnCallsAreExcused(t *testing.T) {
 }
 
 // TestImpatientCallersOnASlowNode: ten thousand callers with 5 ms to spare on
-// a node that answers in 20: their trips end well without them.
+// a node that answers in 20: their batches end well without them.
 func TestImpatientCallersOnASlowNode(t *testing.T) {
 	r := build(t, &standalone.Options{Budget: 5 * time.Second}, func(o *redis.Options) { o.PoolSize = 256 })
 	r.proxy.Set(redistest.Delay(20 * time.Millisecond))

@@ -18,18 +18,18 @@ import (
 )
 
 // A circuit opens after maxFailures failed round trips in a row, or when half
-// of at least minTrips in the window failed. The first rule finds a dead node
+// of at least minRoundTrips in the window failed. The first rule finds a dead node
 // within milliseconds of load. The second one finds a node that still answers
 // now and then. A circuit tries the node again after about openTime:
 // gobreaker's default of a minute would leave a limiter without its store long
 // after the node is back.
 const (
-	maxFailures = 5
-	minTrips    = 20
-	openTime    = time.Second
-	window      = 10 * time.Second
-	bucket      = time.Second
-	maxTrials   = 1 // concurrent round trips while half open
+	maxFailures   = 5
+	minRoundTrips = 20
+	openTime      = time.Second
+	window        = 10 * time.Second
+	bucket        = time.Second
+	maxTrials     = 1 // concurrent round trips while half open
 )
 
 // circuits is the guard of one store: one circuit per node, shared by all
@@ -84,8 +84,8 @@ func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Set
 		BucketPeriod: bucket,
 		Timeout:      openTime*3/4 + rand.N(openTime/2), // or a whole fleet tries the node at one instant
 		ReadyToTrip: func(n gobreaker.Counts) bool {
-			trips := n.Requests - n.TotalExclusions
-			return n.ConsecutiveFailures >= maxFailures || trips >= minTrips && 2*n.TotalFailures >= trips // mutant: failures-in-a-row
+			visits := n.Requests - n.TotalExclusions
+			return n.ConsecutiveFailures >= maxFailures || visits >= minRoundTrips && 2*n.TotalFailures >= visits // mutant: failures-in-a-row
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
 		IsExcluded:    func(err error) bool { return err == layer.ErrExcused },

@@ -2,7 +2,7 @@ package breaker
 
 import "github.com/headgate-go/headgate/backend"
 
-// Watchers returns how many stations the circuits of a store would tell.
+// Watchers returns the number of layers whose observers the circuits of a store call.
 func Watchers(s backend.Store) int {
 	c := of(s)
 	c.mu.Lock()

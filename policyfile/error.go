@@ -8,7 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Error is what is wrong with a file, and where.
+// Error is what is wrong with a file, and where. Match it with errors.As; Err
+// may match a type of package headgate.
 type Error struct {
 	File   string // as Parse or Load was given it
 	Line   int    // from 1; 0 where the file has no line to name
@@ -35,7 +36,8 @@ func (e *Error) Error() string {
 // Unwrap returns what is wrong.
 func (e *Error) Unwrap() error { return e.Err }
 
-// syntax returns what the YAML library says of a file that is not YAML.
+// syntax converts what the YAML library returns for a file that is not YAML,
+// whose message would name neither the file nor the line in our form.
 func syntax(file string, err error) *Error {
 	e := &Error{File: file, Err: err}
 	var load *yaml.LoadError

@@ -37,8 +37,9 @@ type File struct {
 	tenants map[string]tenant
 }
 
-// tenant is what a file says of a tenant. own is nil where all is as in the
-// plan; plan is "" for the default.
+// tenant is what a file has for a tenant. own is nil where all is as in the
+// plan, so that thousands of tenants of a plan share one list and one limiter.
+// plan is "" for the default.
 type tenant struct {
 	plan string
 	own  []headgate.Policy
@@ -56,7 +57,9 @@ func Load(path string, opts *Options) (*File, error) {
 func unreadable(err error) error { return fmt.Errorf("headgate: policy file: %w", err) }
 
 // Parse reads a file's bytes; name is what errors call the file. The error is
-// an *Error with file, line and field. It is the first in the file's order.
+// an *Error with file, line and field. It is the first in the file's order. A
+// list that Parse returns is one that headgate.New accepts, except for
+// FailLocal without Options.Instances.
 func Parse(name string, data []byte, opts *Options) (*File, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -72,7 +75,9 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 	return p.parse(root)
 }
 
-// probe returns a limiter whose With refuses what no limiter could use.
+// probe returns a limiter whose With refuses what no limiter could use. So the
+// ranges of numbers are those of headgate itself, and are written once. Its one
+// instance makes it accept FailLocal, which the service's own Options decide.
 func probe() (*headgate.Limiter, error) {
 	policy := headgate.Policy{Name: "any", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen}
 	return headgate.New(memory.New(nil), []headgate.Policy{policy}, &headgate.Options{Instances: 1})

@@ -5,9 +5,10 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Limiters are a limiter for each plan and tenant of one file: one whole list,
-// which never changes. They are on one store and share what limiters on one
-// store share. Safe for concurrent use.
+// Limiters are a limiter for each plan and tenant of one file. They are
+// immutable and safe for concurrent use. All are on one store and share its
+// circuits and deny cache, and equal policies share their counts. Limiters of a
+// new file replace the old ones as a whole.
 type Limiters struct {
 	plans, tenants map[string]*headgate.Limiter // the default plan under ""
 }
@@ -22,7 +23,8 @@ func (f *File) Limiters(s backend.Store, opts *headgate.Options) (*Limiters, err
 	return f.limiters(first)
 }
 
-// limiters makes those of each plan and tenant of any limiter on their store.
+// limiters makes those of each plan and tenant of any limiter on their store. A
+// tenant without fields of its own gets its plan's limiter.
 func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 	l := &Limiters{map[string]*headgate.Limiter{}, map[string]*headgate.Limiter{}}
 	var err error

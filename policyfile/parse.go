@@ -11,7 +11,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// document returns the value of the whole file.
+// document returns the value of the whole file. It keeps the library's nodes
+// rather than decoding into structs: nodes have lines, and anchors that an
+// error can name.
 func document(file string, data []byte) (value, error) {
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(withoutVersion(data)))
@@ -50,7 +52,8 @@ func withoutVersion(data []byte) []byte {
 	return data
 }
 
-// parser reads one file.
+// parser reads one file. Rules keep the order of the file, which is the order
+// of every list of policies and so of headgate.Call.Costs.
 type parser struct {
 	onFailure headgate.FailureMode // of policies that name none
 	probe     *headgate.Limiter    // refuses, by its With, what no limiter could use
@@ -96,6 +99,8 @@ func (p *parser) parse(root value) (*File, error) {
 	return p.file, nil
 }
 
+// sections finds the sections before any of them is read, since the file may
+// have them in any order.
 func (p *parser) sections(root value) (map[string]value, error) {
 	found := map[string]value{}
 	err := root.each(func(key string, v value) error {
@@ -124,7 +129,9 @@ func (p *parser) rule(name string, v value) error {
 	return p.add(r)
 }
 
-// add keeps a policy that could be used as it is.
+// add keeps a policy that could be used as it is. It is checked even if no plan
+// uses it: a mistake should show when it is written, not when a plan comes to
+// need it.
 func (p *parser) add(r rule) error {
 	for _, other := range p.rules {
 		if other.name == r.name {
@@ -138,7 +145,9 @@ func (p *parser) add(r rule) error {
 	return nil
 }
 
-// plan reads a list of policies, or policies with the fields that differ.
+// plan reads a list of policies, or policies with the fields that differ. Both
+// become changes to the rules, and policies that the plan does not name are
+// left out.
 func (p *parser) plan(name string, v value) (err error) {
 	changes := map[string]rule{}
 	if v.isNames() {
@@ -174,7 +183,9 @@ func named(v value) (map[string]rule, error) {
 	return changes, err
 }
 
-// changed returns the rules with the changes made, in the order of the rules.
+// changed returns the rules with the changes made, in the order of the rules. A
+// change to a policy that is not among them is an error: it would limit
+// nothing.
 func changed(rules []rule, changes map[string]rule) ([]rule, error) {
 	all, known := make([]rule, len(rules)), map[string]bool{}
 	for i, r := range rules {
@@ -199,7 +210,9 @@ func (p *parser) list(plan string, v value, rules []rule) (err error) {
 	return err
 }
 
-// policies returns the list of a plan or tenant at v.
+// policies returns the list of a plan or tenant at v. It checks each policy,
+// then the list, as policies that are right alone may not go together (as with
+// different shards).
 func (p *parser) policies(v value, rules []rule) ([]headgate.Policy, error) {
 	list := make([]headgate.Policy, len(rules))
 	for i, r := range rules {
@@ -214,7 +227,9 @@ func (p *parser) policies(v value, rules []rule) ([]headgate.Policy, error) {
 	return list, nil
 }
 
-// base decides which list tenants have that the file does not name.
+// base decides which list tenants get that the file does not name. With plans
+// the file must name a default: to guess one could give strangers the largest
+// plan.
 func (p *parser) base(root value, found map[string]value) error {
 	v, ok := found["default"]
 	switch {
@@ -257,6 +272,7 @@ func (p *parser) tenant(name string, v value) (err error) {
 	return err
 }
 
+// changedPlan returns a plan's list with the changes of one tenant.
 func (p *parser) changedPlan(plan string, v value, changes map[string]rule) ([]headgate.Policy, error) {
 	rules, err := changed(p.plans[plan], changes)
 	if err != nil {

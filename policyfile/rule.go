@@ -41,14 +41,17 @@ func readRules(v value, rules map[string]rule) error {
 	})
 }
 
-// with returns the rule with some of its fields replaced.
+// with returns the rule with some of its fields replaced. An error then is at
+// the place of the change, where a reader can mend it.
 func (r rule) with(changes rule) rule {
 	fields := maps.Clone(r.fields)
 	maps.Copy(fields, changes.fields)
 	return rule{r.name, changes.at, fields}
 }
 
-// policy returns the policy that the fields make. Its numbers are in range.
+// policy returns the policy that the fields make. Ranges are checked by
+// headgate; blame then finds the field. Shards beyond an int of 32 bits are cut
+// to its maximum, which is out of range as well.
 func (p *parser) policy(r rule) (headgate.Policy, error) {
 	a, err := r.algorithm()
 	if err != nil {
@@ -82,6 +85,8 @@ var algorithms = map[string]struct {
 	"token-bucket":    {"burst", algo.TokenBucket},
 }
 
+// algorithm refuses a number that the algorithm does not have: a burst of a
+// fixed window would be silently ignored.
 func (r rule) algorithm() (a algo.Algorithm, err error) {
 	v, name, err := r.word("algorithm", sorted(algorithms))
 	if err != nil {
@@ -106,6 +111,7 @@ func (r rule) algorithm() (a algo.Algorithm, err error) {
 	return kind.make(l, own), err
 }
 
+// limit joins two fields, each with its own error.
 func (r rule) limit() (algo.Limit, error) {
 	events, err := r.number("limit", -1)
 	if err != nil {
@@ -146,6 +152,8 @@ var modes = map[string]headgate.FailureMode{
 	"open": headgate.FailOpen, "closed": headgate.FailClosed, "local": headgate.FailLocal,
 }
 
+// mode returns absent only where the file has no field. 0 is no mode, so
+// without either the field is missing.
 func (r rule) mode(absent headgate.FailureMode) (headgate.FailureMode, error) {
 	words := []string{"open", "closed", "local"}
 	if _, ok := r.fields["on-failure"]; !ok && absent != 0 {
@@ -163,6 +171,8 @@ func (r rule) mode(absent headgate.FailureMode) (headgate.FailureMode, error) {
 }
 
 // blame returns err at the field whose value it is about, or at the whole rule.
+// An InvalidError's What begins with the name of the number, which the fields
+// have too.
 func (r rule) blame(err error) error {
 	var invalid *headgate.InvalidError
 	if errors.As(err, &invalid) {

@@ -45,7 +45,9 @@ func readService(at value) (rule, error) {
 	return r, nil
 }
 
-// translate returns v with the value that the rule's field has for it.
+// translate returns v with the value that the rule's field has for it. It
+// copies the node, and keeps the line, so that errors stay in the user's own
+// file and units.
 func translate(key string, v value) (value, error) {
 	node := *v.target()
 	node.Line, node.Column = v.node.Line, v.node.Column

@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// value is a node of the file and the field that it is the value of.
+// value is a node of the file and the field that it is the value of. It carries
+// what an error needs, so no function below takes a path.
 type value struct {
 	file  string
 	field string
@@ -33,7 +34,9 @@ func (v value) error(err error) *Error {
 	return &Error{File: v.file, Line: v.node.Line, Column: v.node.Column, Field: v.field, Err: err}
 }
 
-// unknown returns the error for a word at v that is none of the known ones.
+// unknown returns the error for a word at v that is none of the known ones. It
+// lists these, since a typing error is the usual cause, and cuts the word at 80
+// characters.
 func (v value) unknown(what, word string, known []string) *Error {
 	return v.errorf("unknown %s %.80q; want %s", what, word, oneOf(known))
 }
@@ -54,7 +57,8 @@ func (v value) target() *yaml.Node {
 }
 
 // each calls f for each field of a mapping, in the file's order. A value that
-// is null has none.
+// is null has none, as "paid:" with nothing below it. Fields given twice are
+// refused here, as the library's nodes still have both.
 func (v value) each(f func(key string, field value) error) error {
 	n := v.target()
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
@@ -111,7 +115,9 @@ func (v value) text() (string, error) {
 	return v.target().Value, nil
 }
 
-// number returns a whole number in decimal, with or without underscores.
+// number returns a whole number in decimal, with or without underscores. YAML's
+// other integers, as 0x10 and 017, are refused: a reader may take 017 for
+// seventeen.
 func (v value) number() (int64, error) {
 	n := v.target()
 	digits := strings.ReplaceAll(n.Value, "_", "")
@@ -124,7 +130,9 @@ func (v value) number() (int64, error) {
 
 const day = 24 * time.Hour
 
-// duration returns a Go duration, or a number of days as "30d".
+// duration returns a Go duration, or a number of days as "30d". Go has no unit
+// above the hour, and periods of quotas are days. A number without a unit is
+// refused.
 func (v value) duration() (time.Duration, error) {
 	n := v.target()
 	if days, ok := strings.CutSuffix(n.Value, "d"); ok {

@@ -13,8 +13,10 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Watcher follows a file: it has the limiters of what the file said when it
-// was last valid. Make one with Watch, and close it. Safe for concurrent use.
+// Watcher follows a file: it has the limiters of what the file contained when
+// it was last valid. Make one with Watch, and close it. Safe for concurrent
+// use: calls read now, which one goroutine replaces. That goroutine alone uses
+// used and seen.
 type Watcher struct {
 	path  string
 	opts  Options
@@ -40,6 +42,8 @@ type reading struct {
 	err  error
 }
 
+// equal compares bytes, not times: a file may change twice within a clock tick,
+// and a restored file has an old time. Errors compare by their text.
 func (r reading) equal(other reading) bool {
 	return fmt.Sprint(r.err) == fmt.Sprint(other.err) && bytes.Equal(r.data, other.data)
 }
@@ -106,6 +110,8 @@ func (w *Watcher) File() *File { return w.current().file }
 // Err returns why what the file says now is not in use; nil where it is.
 func (w *Watcher) Err() error { return w.current().err }
 
+// current returns an error's list for a zero Watcher, so that its methods don't
+// panic.
 func (w *Watcher) current() *current {
 	if c := w.now.Load(); c != nil {
 		return c
@@ -126,6 +132,8 @@ func (w *Watcher) Close() error {
 	return nil
 }
 
+// follow is the one goroutine of a Watcher. It reads on a ticker rather than by
+// inotify, which misses renames of a parent directory and network file systems.
 func (w *Watcher) follow(interval time.Duration) {
 	defer close(w.ended)
 	t := time.NewTicker(interval)
@@ -157,6 +165,8 @@ func (w *Watcher) poll() {
 }
 
 // swap puts what was read in use, all at once, or keeps what is in use.
+// Limiters are made before anything changes, so a file that is half right
+// changes nothing.
 func (w *Watcher) swap(r reading) error {
 	next := *w.now.Load()
 	file, err := w.parse(r)

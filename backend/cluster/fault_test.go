@@ -90,8 +90,8 @@ func scriptFlush(t *testing.T, o *cluster.Options) {
 	})
 }
 
-// TestFlights asks keys of one node only.
-func TestFlights(t *testing.T) {
+// TestBatches asks keys of one node only.
+func TestBatches(t *testing.T) {
 	c := sharedCluster(t)
 	p := &proxies{t: t}
 	names := func() func(int) string {
@@ -106,7 +106,7 @@ func TestFlights(t *testing.T) {
 		}
 	}()
 	_ = names(3000) // found before they are asked for by many
-	(&faulttest.Flights{
+	(&faulttest.Batches{
 		Through: func(ps ...headgate.Policy) *headgate.Limiter {
 			s := cluster.New(with{p.options(c)}, &cluster.Options{Budget: faulttest.Budget})
 			t.Cleanup(func() { _ = s.Close() })

@@ -126,7 +126,7 @@ func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
 	}
 }
 
-// TestSuite runs the contract on the bare store and on the station over it:
+// TestSuite runs the contract on the bare store and on the breaker over it:
 // where nothing fails they answer alike.
 func TestSuite(t *testing.T) {
 	c := sharedCluster(t)

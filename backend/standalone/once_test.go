@@ -85,10 +85,10 @@ func scriptFlush(t *testing.T, o *standalone.Options) {
 	})
 }
 
-func TestFlights(t *testing.T) {
+func TestBatches(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	(&faulttest.Flights{
+	(&faulttest.Batches{
 		Through: func(ps ...headgate.Policy) *headgate.Limiter {
 			return limiter(t, server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: faulttest.Budget}, ps...)
 		},

@@ -92,7 +92,7 @@ func TestPingNamesMissingRights(t *testing.T) {
 	named("~headgate:*")
 }
 
-// TestPingEndsWithItsContext, whatever the client's own patience.
+// TestPingEndsWithItsContext, whatever the client's own timeouts.
 func TestPingEndsWithItsContext(t *testing.T) {
 	server := redistest.Start(t)
 	server.Stop()

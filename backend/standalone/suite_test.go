@@ -99,7 +99,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestSuiteThroughBreaker: the station over the store answers as the store
+// TestSuiteThroughBreaker: the breaker over the store answers as the store
 // where nothing fails, and hands on what failed where someone above may try
 // elsewhere.
 func TestSuiteThroughBreaker(t *testing.T) {

@@ -38,7 +38,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// command is one of the words after headgate.
+// command is one of the words after headgate. A new one is a line in commands.
 type command struct {
 	args string // as the usage has them
 	does string
@@ -59,7 +59,7 @@ var commands = map[string]command{
 var errUsage = errors.New("usage")
 
 // run runs a command line and returns the exit status: 1 for what failed, 2 for
-// a command line that can't be run.
+// a command line that can't be run. It is all of main that a test can call.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err := dispatch(ctx, args, stdout, stderr)
 	switch {
@@ -72,7 +72,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// grant returns the command that grants what err says is missing, or "".
+// grant returns the command that grants the rights that err names, or "". The
+// user is that of the URL, since the error does not contain it.
 func (s *session) grant(err error) string {
 	var missing *headgate.RightError
 	if !errors.As(err, &missing) {
@@ -81,6 +82,9 @@ func (s *session) grant(err error) string {
 	return fmt.Sprintf("ACL SETUSER %s %s", cmp.Or(s.user, "default"), strings.Join(missing.Rights, " "))
 }
 
+// dispatch checks the command line before it opens the store, so that a mistake
+// costs no connection. Errors of usage go to stderr at once: the usage follows
+// them there.
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := &session{out: stdout, notes: stderr}
 	flags := s.flags(stderr)
@@ -113,8 +117,10 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	return err
 }
 
-// permuted parses flags wherever they stand, and returns the other words. What
-// follows "--" is no flag.
+// permuted parses flags wherever they stand, and returns the other words.
+// Package flag alone stops at the first word, so "peek KEY -cost 5" would
+// ignore the cost. What follows "--" is no flag, as a key may begin with a
+// dash.
 func permuted(flags *flag.FlagSet, args []string) (words []string, err error) {
 	for len(args) > 0 {
 		if err := flags.Parse(args); err != nil {
@@ -132,7 +138,8 @@ func permuted(flags *flag.FlagSet, args []string) (words []string, err error) {
 	return words, nil
 }
 
-// usage prints the commands and the flags.
+// usage prints the commands and the flags. It is made of commands, so it lists
+// all.
 func usage(w io.Writer, flags *flag.FlagSet) {
 	fmt.Fprint(w, "usage: headgate COMMAND [flags]\n\n")
 	for _, name := range slices.Sorted(maps.Keys(commands)) {

@@ -10,7 +10,8 @@ import (
 	"github.com/headgate-go/headgate"
 )
 
-// looked is what peek prints of a key.
+// looked is what peek prints of a key. The names in its JSON are an interface
+// for scripts: durations are in microseconds, as the store has them.
 type looked struct {
 	Key       string  `json:"key"`
 	Allowed   bool    `json:"allowed"`
@@ -19,7 +20,8 @@ type looked struct {
 	Policies  []state `json:"policies"`
 }
 
-// state is what peek prints of a policy.
+// state is what peek prints of a policy. The embedded State has the same
+// numbers as Go durations, for the text.
 type state struct {
 	Policy     string `json:"policy"`
 	Algorithm  string `json:"algorithm"`
@@ -33,7 +35,8 @@ type state struct {
 	headgate.State `json:"-"`
 }
 
-// peek prints what Limiter.Peek returns, or what is stored of a key.
+// peek prints what Limiter.Peek returns. Without a policy file it prints what
+// is stored of the key, which has no limits.
 func peek(ctx context.Context, s *session, args []string) error {
 	if err := s.wantsPolicies(); err != nil {
 		return err
@@ -73,8 +76,9 @@ func (s *session) costs(policies int) ([]int64, error) {
 	return costs, nil
 }
 
-// look asks what a call would be told. What the store does not answer is an
-// error, whatever the failure modes are.
+// look returns what a call would get. If the store gives no answer, that is an
+// error, whatever the failure modes are: a reader wants counts, not a policy's
+// way out.
 func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (looked, error) {
 	policies := l.Policies()
 	each := make([]headgate.State, len(policies))
@@ -96,12 +100,13 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	return p, nil
 }
 
+// text has the answer to the call in its first line, and the numbers below it.
 func (p *looked) text(w *tabwriter.Writer) {
-	verdict := "would pass"
+	answer := "would pass"
 	if !p.Allowed {
-		verdict = "would be denied by " + p.Binding
+		answer = "would be denied by " + p.Binding
 	}
-	fmt.Fprintf(w, "%s %s\n", printable(p.Key), verdict)
+	fmt.Fprintf(w, "%s %s\n", printable(p.Key), answer)
 	row(w, "POLICY", "ALGORITHM", "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER")
 	for _, s := range p.Policies {
 		name := s.Policy

@@ -20,9 +20,12 @@ type pinged struct {
 	ACL      string   `json:"acl,omitempty"`    // the command that grants them
 }
 
-// errUnfit is the exit status of a server that can't serve: why is printed.
+// errUnfit makes the exit status 1 where the server can't serve. The reason is
+// printed before, on stdout, since it is ping's answer.
 var errUnfit = errors.New("the server can't serve limiters")
 
+// ping prints what Ping of the store finds. Missing rights come with the line
+// that grants them, which an administrator can paste.
 func ping(ctx context.Context, s *session, _ []string) error {
 	warnings, err := s.store.Ping(ctx)
 	p := pinged{OK: err == nil, Warnings: append([]string{}, warnings...)}

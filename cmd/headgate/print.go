@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// print writes v as one line of JSON, or as text.
+// print writes v as one line of JSON, or as text. All commands print through
+// it, so -json holds for each of them.
 func (s *session) print(v any, text func(w *tabwriter.Writer)) error {
 	if s.json {
 		return json.NewEncoder(s.out).Encode(v)
@@ -27,7 +28,9 @@ func row(w *tabwriter.Writer, cells ...any) {
 	fmt.Fprintln(w, strings.Join(words, "\t"))
 }
 
-// printable returns a key as it is where it is plain text, else quoted.
+// printable returns a key as it is where it is plain text, else quoted. Keys
+// are often chosen by callers, so one may contain control characters for the
+// reader's terminal.
 func printable(key string) string {
 	quoted := fmt.Sprintf("%+q", key)
 	if quoted == `"`+key+`"` && !strings.Contains(key, " ") {

@@ -8,7 +8,9 @@ import (
 )
 
 // reset deletes what the policies of the file count of a key, or all that is
-// stored of it.
+// stored of it. It looks first, so that what is printed can be given back by
+// hand. A count that can't be read is reset all the same: this is how a damaged
+// one is removed.
 func reset(ctx context.Context, s *session, args []string) error {
 	if err := s.wantsPolicies(); err != nil {
 		return err
@@ -37,7 +39,8 @@ func reset(ctx context.Context, s *session, args []string) error {
 	return s.print(done, done.text)
 }
 
-// cleared is what reset prints of the policies of the file.
+// cleared is what reset prints of the policies of the file. It names every
+// policy, also those of which nothing was used.
 type cleared struct {
 	Key      string           `json:"key"`
 	Policies []string         `json:"reset"`

@@ -20,7 +20,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// session is one run of the command: its flags, and what they open.
+// session is one run of the command: its flags, and what they open. It has one
+// goroutine, top's queries aside.
 type session struct {
 	out   io.Writer
 	notes io.Writer // what is not the answer, but a reader should see beside it
@@ -44,6 +45,9 @@ type store interface {
 	inspector
 }
 
+// flags defines one set for all commands, so that a flag means the same
+// everywhere and stands in any place. A command ignores those that it has no
+// use for.
 func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("headgate", flag.ContinueOnError)
 	f.SetOutput(stderr)
@@ -64,7 +68,8 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	return f
 }
 
-// open opens the store. It does no I/O.
+// open opens the store. It does no I/O. -timeout is the store's budget: a
+// person waits longer than a request does.
 func (s *session) open() error {
 	url := cmp.Or(s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379")
 	switch {
@@ -93,6 +98,8 @@ func (s *session) open() error {
 	return nil
 }
 
+// openCluster takes a URL, or several addresses with the credentials of the
+// first.
 func (s *session) openCluster(url string) error {
 	first, more := addresses(url)
 	o, err := redis.ParseClusterURL(first)
@@ -105,15 +112,18 @@ func (s *session) openCluster(url string) error {
 	return s.store.Check(valid)
 }
 
-// nodes are the options that a cluster's store makes its connections with.
+// nodes are the options that a cluster's store makes its connections with. A
+// ClusterClient would do as well, and would have to be closed.
 type nodes struct{ *redis.ClusterOptions }
 
 func (n nodes) Options() *redis.ClusterOptions { return n.ClusterOptions }
 
 // valid is a list of policies that every store takes: Check then returns what
-// is wrong with the store's options.
+// is wrong with the store's options, before the first round trip.
 var valid = []backend.Policy{{Name: "valid", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: backend.FailClosed}}
 
+// openSentinel gives the credentials of the URL to the primary. Sentinel itself
+// gets none.
 func (s *session) openSentinel(url string) error {
 	first, more := addresses(url)
 	o, err := redis.ParseURL(first)
@@ -140,6 +150,7 @@ func addresses(url string) (first string, more []string) {
 	return all[0], all[1:]
 }
 
+// close closes the store before the client that it uses.
 func (s *session) close() {
 	if s.store != nil {
 		_ = s.store.Close()
@@ -158,8 +169,10 @@ func (s *session) wantsPolicies() error {
 	return nil
 }
 
-// limiter returns a limiter by the policies of the file. What fails is denied:
-// the file's failure modes are for its service.
+// limiter returns a limiter by the policies of the file. Its policies fail
+// closed, and a file without failure modes is accepted: the modes are the
+// service's. A tenant that the file does not list gets the default plan, as in
+// the service, with a note that a mistyped name can be seen by.
 func (s *session) limiter() (*headgate.Limiter, error) {
 	f, err := policyfile.Load(s.policies, &policyfile.Options{OnFailure: headgate.FailClosed})
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// inspector is a store on Redis that lists what it keeps.
+// inspector is a store on Redis that lists what it keeps. The memory store is
+// none: it lives in another process.
 type inspector interface {
 	Keys(ctx context.Context, prefix string) iter.Seq2[backend.StoredKey, error]
 	Stored(ctx context.Context, key string) ([]backend.Stored, error)
@@ -27,7 +28,9 @@ type kept struct {
 	Unknown []string `json:"unknown,omitempty"` // names in Redis that this release does not know
 }
 
-// count is what is stored of a policy: of the key, or of all its sub-keys.
+// count is what is stored of a policy: of the key, or of all its sub-keys. Two
+// policies of one name are two counts where algorithm, period, buckets or
+// shards differ, as after a deploy.
 type count struct {
 	Policy     string `json:"policy"`
 	Algorithm  string `json:"algorithm"`
@@ -41,7 +44,8 @@ type count struct {
 	identity algo.Identity
 }
 
-// peekStored prints what is stored of a key, whichever limiters counted it.
+// peekStored prints what is stored of a key, whichever limiters counted it. It
+// needs no policy file, since a stored name has all but the limit.
 func (s *session) peekStored(ctx context.Context, key string) error {
 	parts, err := s.store.Stored(ctx, key)
 	if err != nil {
@@ -56,7 +60,8 @@ func (s *session) peekStored(ctx context.Context, key string) error {
 	return s.print(k, k.text)
 }
 
-// add asks the store for the counts of one part.
+// add asks the store for the counts of one part, one policy at a time: a
+// damaged one must not hide the others behind an error of the list.
 func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) error {
 	k.Unknown = append(k.Unknown, part.Unknown...)
 	for i := range part.Policies {
@@ -73,7 +78,8 @@ func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) e
 	return nil
 }
 
-// do asks the store for one policy of a part of a key.
+// do asks the store for one policy of a part of a key. It calls the store, not
+// a Limiter, which chooses sub-keys itself.
 func do(ctx context.Context, s backend.Store, op backend.Op, key string, part *backend.Stored, i int) (backend.State, error) {
 	var d backend.Decision
 	group := backend.Group{Key: key, Sub: part.Sub, Policies: part.Policies[i : i+1]}
@@ -81,7 +87,8 @@ func do(ctx context.Context, s backend.Store, op backend.Op, key string, part *b
 	return d.State, err
 }
 
-// count returns the row of a policy, which the sub-keys of a key share.
+// count returns the row of a policy, which the sub-keys of a key share. Rows
+// keep the order in which they were found.
 func (k *kept) count(p *backend.Policy, shards int) *count {
 	id := p.Algorithm.Identity()
 	for _, c := range k.Counts {
@@ -101,6 +108,7 @@ func shards(sub string) int {
 	return n
 }
 
+// text ends with what a reader may miss: limits are in no store.
 func (k *kept) text(w *tabwriter.Writer) {
 	if len(k.Counts)+len(k.Unknown) == 0 {
 		fmt.Fprintf(w, "nothing is stored of %s\n", printable(k.Key))
@@ -116,7 +124,8 @@ func (k *kept) text(w *tabwriter.Writer) {
 	fmt.Fprintln(w, "limits are not stored: with -policies FILE, peek prints what remains")
 }
 
-// String says in words what is stored.
+// String describes what is stored. A TokenBucket's level is as of its last use,
+// since its rate, and so what has leaked, is not stored.
 func (c *count) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s", c.Policy, c.Algorithm)
@@ -137,7 +146,9 @@ func (c *count) String() string {
 	return b.String()
 }
 
-// resetStored resets all that is stored of a key, whichever limiters counted it.
+// resetStored resets all that is stored of a key, whichever limiters counted
+// it. Fields that this release can't read are left and listed: they may be a
+// later release's.
 func (s *session) resetStored(ctx context.Context, key string) error {
 	parts, err := s.store.Stored(ctx, key)
 	if err != nil {
@@ -167,7 +178,8 @@ func (k *kept) resetText(w *tabwriter.Writer) {
 	}
 }
 
-// keys prints a line per key in Redis.
+// keys prints a line per key in Redis as it finds them: a server may have
+// millions.
 func keys(ctx context.Context, s *session, args []string) error {
 	prefix := strings.Join(args, "")
 	for k, err := range s.store.Keys(ctx, prefix) {

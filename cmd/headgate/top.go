@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// topped is what one refresh of top prints.
+// topped is what one refresh of top prints. The first refreshes have read few
+// keys, so Read tells how much of the server the list stands for.
 type topped struct {
 	Time    time.Time `json:"time"`
 	Read    int       `json:"read"`   // keys in Redis so far
@@ -32,7 +33,8 @@ type full struct {
 }
 
 // top prints the fullest keys of those that it has read so far, again and
-// again. The list of policies is one for all keys.
+// again. All keys are measured by one list of policies, the plan's or tenant's
+// of the flags. An interrupt ends it without an error.
 func top(ctx context.Context, s *session, _ []string) error {
 	if s.policies == "" {
 		return errors.New("top: want -policies FILE: limits are not stored, and fullness is a share of them")
@@ -68,7 +70,9 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// refresh reads more keys, and asks for those and for the fullest so far.
+// refresh reads -sample more keys, and asks for those and for the fullest so
+// far. Keys that are neither are dropped, so the memory of a long run is
+// bounded.
 func (t *topped) refresh(ctx context.Context, s *session, l *headgate.Limiter, r *reader) error {
 	keys := map[string]bool{}
 	for _, f := range t.Fullest {
@@ -95,7 +99,8 @@ func (t *topped) refresh(ctx context.Context, s *session, l *headgate.Limiter, r
 }
 
 // reader reads the keys of the store a few at a time, and begins anew after the
-// last one.
+// last one. The iterator stays open between refreshes, since SCAN must go on
+// where it stopped.
 type reader struct {
 	store interface {
 		Keys(ctx context.Context, prefix string) iter.Seq2[backend.StoredKey, error]
@@ -126,6 +131,8 @@ func (r *reader) close() {
 const asked = 64
 
 // fullest returns the n fullest keys, without those that nothing is used of.
+// Equal ones are in the order of their names, so that a list at rest does not
+// flicker.
 func fullest(ctx context.Context, l *headgate.Limiter, keys map[string]bool, n int) ([]full, error) {
 	all, costs := make([]full, 0, len(keys)), make([]int64, len(l.Policies()))
 	answers := make(chan full, len(keys))
@@ -153,7 +160,7 @@ func fullest(ctx context.Context, l *headgate.Limiter, keys map[string]bool, n i
 	return all[:min(n, len(all))], err
 }
 
-// fullest returns the key with the policy of which the most is used.
+// fullest returns the key with the policy of which the greatest part is used.
 func (p *looked) fullest() full {
 	f := full{Key: p.Key}
 	for _, s := range p.Policies {

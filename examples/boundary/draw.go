@@ -32,6 +32,8 @@ func (r *row) in(burst int) (n int) {
 // window can hold.
 func (r *row) worst() int { return int(r.policy.Algorithm.Worst(window)) }
 
+// broken is the example's own test: CI runs it, and a wrong picture would be in
+// the README.
 func (r *row) broken() bool {
 	return r.admitted() > r.worst() || r.expect > 0 && r.admitted() != r.expect
 }
@@ -56,6 +58,7 @@ func (r *row) colour(p palette) string {
 	return p.good
 }
 
+// table compares what passed with what each algorithm states as its worst case.
 func table(w io.Writer, rows []*row, p palette) {
 	fmt.Fprintf(w, "%-15s %8s %13s   %s\n", "algorithm", "admitted", "stated worst", "verdict")
 	for _, r := range rows {
@@ -69,7 +72,7 @@ const half = (calls + 1) / 2
 // chart draws each algorithm's calls in their order: a full block where two
 // calls passed, half a one for one, a dot where none did.
 func chart(w io.Writer, rows []*row, p palette) {
-	fmt.Fprintf(w, "%-15s    %-*s │ %*s\n", "", half, "-"+aside.String(), half, "+"+aside.String())
+	fmt.Fprintf(w, "%-15s    %-*s │ %*s\n", "", half, "-"+distance.String(), half, "+"+distance.String())
 	for _, r := range rows {
 		fmt.Fprintf(w, "%-15s %2d %s │ %s %2d\n", r.name(), r.in(0), bar(r.passed[0], p.good, p), bar(r.passed[1], r.colour(p), p), r.in(1))
 	}

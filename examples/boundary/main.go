@@ -36,6 +36,8 @@ func main() {
 	}
 }
 
+// show runs the scene of the flags, and in real time says first how long
+// nothing will happen.
 func show(ctx context.Context, addr, addrs string) error {
 	p := plain
 	if terminal(os.Stdout) {
@@ -71,7 +73,7 @@ func run(ctx context.Context, w io.Writer, s *scene, p palette) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "limit %d in %v: %d calls %v before a window's boundary, %d calls %v after\n\n", limit, window, calls, aside, calls, aside)
+	fmt.Fprintf(w, "limit %d in %v: %d calls %v before a window's boundary, %d calls %v after\n\n", limit, window, calls, distance, calls, distance)
 	table(w, rows, p)
 	fmt.Fprintln(w)
 	chart(w, rows, p)
@@ -92,6 +94,8 @@ func embedded() *scene {
 	}
 }
 
+// judge returns an error for the first row that broke its rule, so the exit
+// status shows it.
 func judge(rows []*row) error {
 	for _, r := range rows {
 		if r.broken() {

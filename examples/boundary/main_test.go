@@ -70,7 +70,7 @@ func TestOnACluster(t *testing.T) {
 // plays has s played on a store whose clock is ours, and what passes held
 // against what does in memory.
 func plays(t *testing.T, s *scene, on func(now func() time.Time) backend.Store) {
-	require.WithinRange(t, s.boundary, time.Now().Add(aside), time.Now().Add(aside+ready+window))
+	require.WithinRange(t, s.boundary, time.Now().Add(distance), time.Now().Add(distance+ready+window))
 	want := new(bytes.Buffer)
 	e := embedded()
 	require.NoError(t, run(context.Background(), want, e, plain))

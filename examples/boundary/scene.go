@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	limit  = 50
-	window = 10 * time.Second
-	calls  = 50          // in each of the two bursts
-	aside  = time.Second // from the boundary
+	limit    = 50
+	window   = 10 * time.Second
+	calls    = 50          // in each of the two bursts
+	distance = time.Second // from the boundary
 )
 
 // scene is where the bursts happen: a store, and a clock that gets there.
+// Memory and Redis differ in reach alone, so both run the same code.
 type scene struct {
 	store    backend.Store
 	key      string
@@ -65,7 +66,7 @@ func (s *scene) play(ctx context.Context) (rows []*row, err error) {
 		}
 	}
 	defer func() { err = errors.Join(err, leave(rows, s.key)) }()
-	for i, at := range []time.Time{s.boundary.Add(-aside), s.boundary.Add(aside)} {
+	for i, at := range []time.Time{s.boundary.Add(-distance), s.boundary.Add(distance)} {
 		if err := s.reach(ctx, at); err != nil {
 			return nil, err
 		}
@@ -90,6 +91,8 @@ func (r *row) enter(ctx context.Context, s *scene) (err error) {
 	return errors.Join(err, d.Err)
 }
 
+// leave removes the key, which belongs to nobody after the run. It has its own
+// context: the user may have interrupted the other.
 func leave(rows []*row, key string) error {
 	var errs []error
 	for _, r := range rows {

@@ -45,7 +45,7 @@ func live(ctx context.Context, store backend.Store, clock *redis.Client, key str
 	if err != nil {
 		return nil, fmt.Errorf("redis at %s: %w", clock.Options().Addr, err)
 	}
-	s := &scene{store: store, key: key, boundary: next(now.Add(aside + ready))}
+	s := &scene{store: store, key: key, boundary: next(now.Add(distance + ready))}
 	s.reach = func(ctx context.Context, t time.Time) error { return s.wait(ctx, clock, t) }
 	return s, nil
 }

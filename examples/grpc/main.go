@@ -61,6 +61,8 @@ func run(addr, redis string, calls int, impatient bool) error {
 	return server.Serve(ln)
 }
 
+// open returns a store in memory or on Redis. Nothing else of the example
+// depends on which.
 func open(redis string) (backend.Store, error) {
 	if redis == "" {
 		return memory.New(nil), nil
@@ -113,6 +115,8 @@ func call(w io.Writer, addr string, calls int, impatient bool) error {
 	return nil
 }
 
+// outcome prints the status of a refusal as a client gets it, with the delay in
+// its text.
 func outcome(err error) string {
 	if err != nil {
 		return err.Error()

@@ -53,6 +53,8 @@ func open(redis string) (backend.Store, error) {
 	return standalone.Open(redis, nil)
 }
 
+// A word that is not listed is the zero mode, which New refuses with its own
+// message.
 var modes = map[string]headgate.FailureMode{
 	"open": headgate.FailOpen, "closed": headgate.FailClosed, "local": headgate.FailLocal,
 }
@@ -65,7 +67,9 @@ func clientKey(proxies string) httplimit.Key {
 	return httplimit.TrustedProxies(strings.Split(proxies, ",")...)
 }
 
-// newHandler limits everything but /health.
+// newHandler limits everything but /health: a load balancer that gets a 429
+// there would take the server out of service. It takes its store and key, so
+// that a test can give others.
 func newHandler(store backend.Store, mode headgate.FailureMode, key httplimit.Key) (http.Handler, error) {
 	limiter, err := headgate.New(store, []headgate.Policy{
 		{Name: "burst", Algorithm: algo.TokenBucket(algo.PerSecond(5), 10), OnFailure: mode},

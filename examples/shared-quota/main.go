@@ -38,6 +38,8 @@ type client struct {
 	searches *headgate.Limiter // fails closed: searches are not
 }
 
+// newClient makes two limiters on one count. A window that slides fits a quota
+// that the API counts over any 24 hours.
 func newClient(s backend.Store) (*client, error) {
 	// 240 buckets: what was used leaves the count 24 hours later, up to 6 minutes late.
 	day := algo.BucketedWindow(algo.PerDay(quota), algo.MaxBuckets)

@@ -24,6 +24,7 @@ type mailer struct {
 	send    func(to, text string)
 }
 
+// newMailer takes the store, so that a test can give one with its own clock.
 func newMailer(s backend.Store, send func(to, text string)) (*mailer, error) {
 	l, err := headgate.New(s, []headgate.Policy{{
 		Name:      "mails",

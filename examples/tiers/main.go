@@ -54,7 +54,10 @@ func reloaded(err error) {
 	log.Print("new limits")
 }
 
-// limited asks, for each call, the limiter that the tenant has now.
+// limited asks, for each call, the limiter that the tenant has now: a limiter
+// that is kept would have the limits of the day on which the service began. The
+// key does not contain the plan, so a tenant that changes plans keeps what it
+// has used.
 func limited(limits *policyfile.Watcher) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tenant := r.Header.Get("Tenant") // a service takes it from what it has authenticated

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Budget is that of the limiters of Flights. It is long, since their subject is
+// Budget is that of the limiters of Batches. It is long, since their subject is
 // what a batch contains, not what a busy machine ends in time.
 const Budget = 2 * time.Second
 
-// Flights are tests of calls that share a batch.
-type Flights struct {
+// Batches are tests of calls that share a batch.
+type Batches struct {
 	Through func(...headgate.Policy) *headgate.Limiter // through the network, with a new client
 	Direct  func(...headgate.Policy) *headgate.Limiter
 	Network Network
@@ -28,7 +28,7 @@ type Flights struct {
 }
 
 // Run runs them.
-func (f *Flights) Run(t *testing.T) {
+func (f *Batches) Run(t *testing.T) {
 	t.Run("Merged", f.merged)
 	t.Run("Withdrawn", f.withdrawn)
 	t.Run("Swallowed", f.swallowed)
@@ -38,7 +38,7 @@ func (f *Flights) Run(t *testing.T) {
 // hold sends as many batches as may be in flight and delays their replies: later
 // calls are pending until the replies come. After that the network passes
 // everything. The caller calls release to wait for the calls of hold.
-func (f *Flights) hold(t *testing.T, l *headgate.Limiter) (release func()) {
+func (f *Batches) hold(t *testing.T, l *headgate.Limiter) (release func()) {
 	call := func() { _, _ = l.Allow(context.Background(), f.Name(0)) }
 	call() // a connection and the script are there
 	f.Network.Set(redistest.Delay(Budget / 4))
@@ -60,7 +60,7 @@ func (f *Flights) hold(t *testing.T, l *headgate.Limiter) (release func()) {
 }
 
 // sends reports whether the network sees one more batch soon.
-func (f *Flights) sends(seen int) bool {
+func (f *Batches) sends(seen int) bool {
 	for end := time.Now().Add(50 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if f.Network.Seen() > seen {
 			return true
@@ -71,7 +71,7 @@ func (f *Flights) sends(seen int) bool {
 
 // merged: a thousand calls on one key that share batches are decided as if one
 // came after the other. The limit passes, and no two get the same remainder.
-func (f *Flights) merged(t *testing.T) {
+func (f *Batches) merged(t *testing.T) {
 	const limit, calls = 300, 1000
 	for _, p := range every(limit) {
 		l := f.Through(closed("other"+p.Name, Wide.Algorithm))
@@ -102,7 +102,7 @@ func (f *Flights) merged(t *testing.T) {
 
 // withdrawn: of pending calls, those whose callers cancel are never charged, and
 // the others of their key are.
-func (f *Flights) withdrawn(t *testing.T) {
+func (f *Batches) withdrawn(t *testing.T) {
 	const each, keys = 50, 5
 	p := closed("withdrawn", Wide.Algorithm)
 	l := f.Through(p)
@@ -133,7 +133,7 @@ func (f *Flights) withdrawn(t *testing.T) {
 
 // swallowed: the reply to a batch of a hundred calls is lost. Each call is
 // charged at most once and reports so, and the circuit stays closed.
-func (f *Flights) swallowed(t *testing.T) {
+func (f *Batches) swallowed(t *testing.T) {
 	p := closed("swallowed", Wide.Algorithm)
 	l, direct := f.Through(p), f.Direct(p)
 	release := f.hold(t, l)
@@ -166,7 +166,7 @@ func (f *Flights) swallowed(t *testing.T) {
 }
 
 // wide: calls of twenty policies and of different costs share batches too.
-func (f *Flights) wide(t *testing.T) {
+func (f *Batches) wide(t *testing.T) {
 	const calls, keys = 200, 10
 	var ps []headgate.Policy
 	for i := range 20 {
@@ -189,7 +189,9 @@ func (f *Flights) wide(t *testing.T) {
 }
 
 // used returns the sum of the counts of n keys.
-func (f *Flights) used(t *testing.T, from, n int, ps ...headgate.Policy) (sum int64) {
+// The direct limiter has no proxy, whose faults would hide what the server has
+// counted.
+func (f *Batches) used(t *testing.T, from, n int, ps ...headgate.Policy) (sum int64) {
 	direct := f.Direct(ps...)
 	for i := range n {
 		sum += Used(t, direct, f.Name(from+i))

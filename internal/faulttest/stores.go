@@ -23,8 +23,9 @@ func (s Strict) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return s.Store.Do(ctx, r, d)
 }
 
-// Attempts is a breaker without failure modes, for the suite: it returns the errors
-// that they would answer.
+// Attempts is a breaker without failure modes, for the suite: it returns the
+// errors that they would answer. The suite's cases are about what a store
+// returns, which a failure mode hides.
 type Attempts struct{ Breaker }
 
 // Breaker is *breaker.Store.

@@ -25,6 +25,8 @@ type Cluster struct {
 	}
 }
 
+// node is a member: its server, its id, which outlives a restart, and a client
+// for the tests' own commands. It never changes.
 type node struct {
 	*Server
 	id    string
@@ -101,6 +103,8 @@ func (c *Cluster) all() []*node {
 	return c.mu.nodes
 }
 
+// living returns the nodes that can answer: to ask a dead or stopped one takes
+// a timeout.
 func (c *Cluster) living() (living []*node) {
 	for _, n := range c.all() {
 		if n.living() {
@@ -164,6 +168,7 @@ func (c *Cluster) Replica(of *Server) *Server {
 }
 
 // majority returns the server whose id more than half of the living nodes name.
+// One node's view alone may be of before a failover.
 func (c *Cluster) majority(name func(view) string) *Server {
 	votes, living := map[string]int{}, c.living()
 	for _, n := range living {

@@ -26,6 +26,8 @@ type link struct {
 	forgotten      atomic.Bool // see Proxy.Forget
 }
 
+// run copies in both directions and returns when both have ended. Either end
+// drops the link, since a connection ends as a whole.
 func (l *link) run() {
 	ended := make(chan struct{})
 	go func() {

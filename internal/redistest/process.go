@@ -33,6 +33,7 @@ func locate(t testing.TB) string {
 }
 
 // process is a child of this process. The caller of start owns it and kills it.
+// err is read only after exited is closed.
 type process struct {
 	cmd     *exec.Cmd
 	log     output
@@ -94,6 +95,8 @@ func (p *process) cont() error {
 	return p.cmd.Process.Signal(syscall.SIGCONT)
 }
 
+// output is what a child printed so far. Both of its streams write to it while
+// tests read.
 type output struct {
 	mu struct {
 		sync.Mutex

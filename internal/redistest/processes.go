@@ -12,6 +12,8 @@ import (
 	"time"
 )
 
+// The environment tells a child its number. It reports by lines on stdout with
+// a prefix, between the lines that package testing prints.
 const (
 	childEnv   = "HEADGATE_CHILD"
 	readyLine  = "redistest: ready"
@@ -64,6 +66,8 @@ func Processes(t testing.TB, n int, testName string, env ...string) []string {
 	return results(t, children)
 }
 
+// results waits for all children, also after one has failed: their logs show
+// why.
 func results(t testing.TB, children []*process) []string {
 	t.Helper()
 	out := make([]string, len(children))

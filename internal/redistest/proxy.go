@@ -150,6 +150,8 @@ func (p *Proxy) remove(l *link) {
 	delete(p.mu.links, l)
 }
 
+// close drops the links under the lock: none can be added meanwhile. Then it
+// waits, so that no goroutine outlives the test.
 func (p *Proxy) close() {
 	_ = p.ln.Close()
 	p.mu.Lock()

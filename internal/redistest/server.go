@@ -87,6 +87,8 @@ func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
 	return sentinel.Addr()
 }
 
+// open tries other ports while the one that it drew is taken. Any other failure
+// would repeat itself.
 func open(t testing.TB, dir string, args []string) *Server {
 	t.Helper()
 	bin, err := locate(t), errTaken

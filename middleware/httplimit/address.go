@@ -80,9 +80,12 @@ func validPort(s string) bool {
 	return ok && err == nil
 }
 
-// trusted are the prefixes of the proxies, IPv4 and IPv6 apart.
+// trusted are the prefixes of the proxies, IPv4 and IPv6 apart. A few are
+// compared one by one: services have a handful of proxies.
 type trusted []netip.Prefix
 
+// parseTrusted refuses a prefix of length 0 and an empty list, the two mistakes
+// that let every client choose its key.
 func parseTrusted(cidrs []string) (trusted, error) {
 	if len(cidrs) == 0 {
 		return nil, invalid("trusted proxies", "none", "at least one prefix; without a proxy use RemoteAddr")

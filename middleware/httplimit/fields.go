@@ -31,7 +31,8 @@ const (
 const memberSep = ", "
 
 // fields writes the header fields of a decision. What is the same for all
-// responses is made once.
+// responses is made once by newFields, so a response allocates only its own
+// numbers. fields never changes and is shared by all requests.
 type fields struct {
 	names   []string // per policy: "name";r= in the limiter's order
 	policy  []string // the line of RateLimit-Policy
@@ -39,6 +40,8 @@ type fields struct {
 	x       bool     // X-RateLimit-* too
 }
 
+// newFields relies on the names of policies: they have no character that a
+// structured field would have to escape.
 func newFields(policies []headgate.Policy, opts *Options) *fields {
 	f := &fields{x: opts.XRateLimit}
 	var line []byte
@@ -84,7 +87,8 @@ func appendQuota(b []byte, a *algo.Algorithm) []byte {
 }
 
 // write sets the fields of a decision in h, but for Retry-After. It uses buf
-// and returns it.
+// and returns it, perhaps grown, for the next request. X-RateLimit-* have the
+// binding policy's numbers, as they can show one policy only.
 func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *headgate.Decision) []byte {
 	f.replace(h, policyField, f.policy)
 	if f.exposed != nil {
@@ -147,8 +151,8 @@ func addOnce(h http.Header, field string, line []string) {
 	}
 }
 
-// appendStates appends the line of RateLimit: nothing of a policy that nobody
-// counted.
+// appendStates appends the line of RateLimit. A policy that nobody counted has
+// no member: its zeros would tell a client that nothing is left.
 func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
 	for i := range each {
 		s := &each[i]
@@ -182,7 +186,7 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// jitter returns whole seconds from 0 to most.
+// jitter returns whole seconds from 0 to most, as Retry-After has no fraction.
 func jitter(most time.Duration) int64 { return rand.Int64N(int64(most/time.Second) + 1) }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -7,7 +7,8 @@ import (
 )
 
 // hops is a format: it cuts the last element off a header's line and reads its
-// address. blank is an element without content, which lists may hold.
+// address. blank is an element without content, which lists may hold. ok is
+// false where the element is no address, which ends the walk.
 type hops func(line string) (rest string, addr netip.Addr, blank, ok bool)
 
 // walk returns the client's address by a header that each proxy appends to. It

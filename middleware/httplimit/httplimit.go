@@ -90,6 +90,8 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 	return func(next http.Handler) http.Handler { return &handler{m, next} }, nil
 }
 
+// check comes before anything is made, so a middleware that exists is valid,
+// and no request can find a mistake of the set-up.
 func check(key Key, opts *Options) error {
 	switch {
 	case key.err != nil:
@@ -108,6 +110,8 @@ func check(key Key, opts *Options) error {
 	return nil
 }
 
+// middleware is what all requests of one New share. Only scratch is written
+// after New.
 type middleware struct {
 	Options
 	limiter *headgate.Limiter
@@ -116,13 +120,15 @@ type middleware struct {
 	scratch sync.Pool // of *scratch
 }
 
-// scratch is what one request needs until it is decided.
+// scratch is what one request needs until it is decided. It goes back to the
+// pool before the handler runs, which may take minutes.
 type scratch struct {
 	buf  []byte
 	each []headgate.State
 }
 
-// longestBuf is the largest buffer that is kept for the next request.
+// longestBuf is the largest buffer that is kept for the next request: one
+// client with a huge header must not make all buffers huge.
 const longestBuf = 4 << 10
 
 func (m *middleware) release(s *scratch) {
@@ -132,6 +138,7 @@ func (m *middleware) release(s *scratch) {
 	m.scratch.Put(s)
 }
 
+// handler is the middleware around one handler: a middleware may wrap many.
 type handler struct {
 	*middleware
 	next http.Handler
@@ -146,6 +153,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit reports whether the request passes. It has answered one that does not.
+// The order is: Skip, the key, the limiter, then the client. A client that left
+// is noticed only where no store decided, since a decision that was made should
+// be seen in logs as what it is.
 func (m *middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	if m.Skip != nil && m.Skip(r) {
 		return true
@@ -205,6 +215,8 @@ func (m *middleware) empty(w http.ResponseWriter, _ *http.Request) bool {
 	return false
 }
 
+// deny sets Retry-After before OnDenied, so that a function of the user's own
+// sends it too. It is never 0, which clients take for "at once".
 func (m *middleware) deny(w http.ResponseWriter, r *http.Request, each []headgate.State, d headgate.Decision) {
 	denial := newDenial(each, d)
 	retry := seconds(d.RetryAfter) + jitter(m.RetryJitter)
@@ -212,7 +224,8 @@ func (m *middleware) deny(w http.ResponseWriter, r *http.Request, each []headgat
 	m.OnDenied(w, r, denial)
 }
 
-// failed answers a request that was not decided.
+// failed answers a request that was not decided. A client that left gets a
+// status for the logs alone.
 func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if left(r) {
 		w.WriteHeader(statusClientLeft)

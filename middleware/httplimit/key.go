@@ -105,6 +105,9 @@ func Cookie(name string) Key {
 	})
 }
 
+// hashed keeps secrets, as API keys and session cookies, out of the store, of
+// logs and of metrics. 128 bits are enough, as nobody can choose two values of
+// one hash.
 func hashed(kind string, value func(*http.Request) string) Key {
 	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, bool) {
 		v := value(r)
@@ -138,7 +141,8 @@ func Pattern(mux *http.ServeMux) Key {
 	}}
 }
 
-// matcher is an http.ServeMux.
+// matcher is an http.ServeMux. A test gives another, with what older releases
+// of Go return.
 type matcher interface {
 	Handler(*http.Request) (http.Handler, string)
 }

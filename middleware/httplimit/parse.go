@@ -43,7 +43,9 @@ func parseLimits(lines []string) []limitItem {
 }
 
 // fieldParser reads structured fields (RFC 9651), as far as rate limits need
-// them, from the front of s.
+// them, from the front of s. It skips what it does not need, as a later draft
+// may add parameters, and it never panics: the field is the server's. After a
+// mistake ok stays false.
 type fieldParser struct {
 	s  string
 	ok bool // all so far was well-formed

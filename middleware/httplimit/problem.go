@@ -36,6 +36,7 @@ type Denial struct {
 	Violated []string         // names of the policies that deny; none with 503
 }
 
+// newDenial copies the states, which the next request will use again.
 func newDenial(each []headgate.State, d headgate.Decision) Denial {
 	denial := Denial{Status: http.StatusTooManyRequests, Decision: d, States: slices.Clone(each)}
 	if d.Source == headgate.FromFailClosed {

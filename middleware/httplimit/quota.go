@@ -17,7 +17,11 @@ const (
 	untilResponse = time.Duration(1<<63 - 1) // a wait that only a response ends
 )
 
-// scope is what a Transport holds of one server. All times are the client's.
+// scope is what a Transport holds of one server. All times are the client's,
+// since only durations come from the server. Two things hold requests back:
+// until, a denial that the server sent, and quotas, the units that it reported.
+// turn serves requests in the order of their arrival; its holder waits for
+// both.
 type scope struct {
 	turn chan struct{} // of one element: its holder is the request that may be sent next; in order of arrival
 
@@ -35,7 +39,9 @@ type scope struct {
 	}
 }
 
-// quota is one policy of a server, by its RateLimit field.
+// quota is one policy of a server, by its RateLimit field. left is what the
+// newest response reported, less every request that this response may not have
+// counted: too low rather than too high, as a unit too many is a denial.
 type quota struct {
 	policy string
 	left   int64         // a lower bound of the units that no request has taken
@@ -47,7 +53,9 @@ type quota struct {
 	last   time.Time     // when a request was sent
 }
 
-// ticket is one request under way.
+// ticket is one request under way: its number, and how many had been answered
+// when it was sent. From the two follows which requests its response has
+// counted.
 type ticket struct{ number, done uint64 }
 
 func newScope() *scope { return &scope{turn: make(chan struct{}, 1)} }
@@ -105,6 +113,8 @@ func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, 
 	return ticket{s.mu.sent, s.mu.done}, 0, nil
 }
 
+// change returns the channel that the next response closes. It is made only
+// while a request waits, so responses nobody waits for cost nothing.
 func (s *scope) change() <-chan struct{} {
 	if s.mu.changed == nil {
 		s.mu.changed = make(chan struct{})
@@ -113,7 +123,9 @@ func (s *scope) change() <-chan struct{} {
 }
 
 // finish takes what the response, nil where none came, tells of the server.
-// learn also takes the units of policies that are not spent.
+// learn also takes the units of policies that are not spent. It is false beside
+// a shared limiter, which paces the requests itself. finish is called once per
+// ticket, also after an error: requests wait for the end of a probe.
 func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,6 +142,8 @@ func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool)
 	}
 }
 
+// observe obeys a denial first, and then the units. A 503 is a denial only with
+// Retry-After: without it, it tells nothing of rates.
 func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool) {
 	var items []limitItem
 	if resp.Header.Get("Age") == "" { // a cache's copy has the numbers of an earlier request
@@ -170,6 +184,8 @@ func span(seconds int64) time.Duration {
 	return time.Duration(min(max(seconds, 0), int64(longestHold/time.Second))) * time.Second
 }
 
+// deny never shortens a denial: of two responses on their way the longer wait
+// is right.
 func (s *scope) deny(status int, until time.Time) {
 	s.mu.probing, s.mu.last = true, s.mu.sent
 	if until.After(s.mu.until) {

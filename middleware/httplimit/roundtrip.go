@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// call is one RoundTrip.
+// call is one RoundTrip, with all that it sends. It is used by one goroutine.
 type call struct {
 	t    *Transport
 	s    *scope
@@ -20,7 +20,11 @@ type call struct {
 func (c *call) late(wait time.Duration) bool { return wait > 0 && time.Until(c.last) < wait }
 
 // admit waits until the request may be sent. Where it may not, it returns the
-// response or the error of the RoundTrip.
+// response or the error of the RoundTrip. The order matters: a denial in force
+// is answered before the queue, where it would wait behind others in vain. The
+// shared limiter comes after the queue, so that its unit is taken by the
+// request that is sent next. Each response may change what is waited for, so
+// the loop asks anew after each.
 func (c *call) admit(r *http.Request) (k ticket, resp *http.Response, err error) {
 	now := time.Now()
 	if wait, status := c.s.denied(now); c.late(wait) {
@@ -82,7 +86,8 @@ func (c *call) queue(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// share waits until the shared limiter lets the request pass.
+// share waits until the shared limiter lets the request pass. The least wait is
+// a millisecond, or a failure mode without a RetryAfter would make a loop.
 func (c *call) share(r *http.Request) (*http.Response, error) {
 	if c.t.Limiter == nil {
 		return nil, nil
@@ -138,7 +143,8 @@ func repeatable(r *http.Request) bool {
 	return r.Header.Get("Idempotency-Key") != "" || r.Header.Get("X-Idempotency-Key") != ""
 }
 
-// denial makes the response to a request that was not sent.
+// denial makes the response to a request that was not sent. It has the form of
+// a server's, so a caller handles both alike; the body tells which it is.
 func denial(r *http.Request, status int, wait time.Duration) *http.Response {
 	text := http.StatusText(status)
 	body := `{"type":"about:blank","title":"` + text + `","status":` + strconv.Itoa(status) +

@@ -105,6 +105,9 @@ func (t *Transport) lastStart(ctx context.Context) time.Time {
 	return last
 }
 
+// enter returns the request's scope and counts the request as its user, under
+// the lock of scopes: drop removes no scope that is in use. Each enter is
+// followed by one leave.
 func (t *Transport) enter(r *http.Request) *scope {
 	var name string
 	switch {
