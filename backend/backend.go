@@ -34,6 +34,18 @@ import (
 //   - A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.
 //   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
 //   - An operation or a number of keys beyond the store's Capabilities is ErrUnsupported, and no count changes.
+//   - A Reserve decides and charges as a take does, and keeps its lease where it passes; under an ID that is in use it is ErrNotHeld and changes nothing.
+//   - A Settle leaves what would stand had the lesser of estimate and actual been charged at the instant of the Reserve, and records the excess now.
+//   - What has left its window gives nothing back, no other charge is touched, and no count falls below zero.
+//   - A TokenBucket gives back at most its level just after the Reserve less what has leaked since.
+//   - The first Settle of a lease wins: one that repeats its Attempt is nil, any other is ErrNotHeld, and neither changes a count.
+//   - A lease that has ended can be settled for one Length more; then, and under an ID or a key that has none, it is ErrNotHeld.
+//   - An Extend moves the end to one Length from now; of a lease that has ended it is ErrLeaseEnded, of one that is not held ErrNotHeld.
+//   - A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, and changes no count.
+//   - A Settle with Unresolved that finds no lease records Actual and leaves a tombstone; a Reserve or another Settle that finds it is ErrNotHeld and changes nothing.
+//   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
+//   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much; it is denied where there is no room for one unit.
+//   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
 //   - A context that has ended before anything was sent is its error, and nothing was counted.
 //   - A value that is not the store's own is a *CorruptError that names the key, and no count changes.
 //   - A store that cannot answer says ErrUnavailable if nothing was counted, and ErrPerhapsCounted if that is not known.
@@ -85,6 +97,9 @@ const (
 	Extend                // move the end of Request.Lease
 	Record                // charge what has happened already, above the limit if need be
 )
+
+// charges reports whether a request is charged by its costs.
+func (o Op) charges() bool { return o == Take || o == AtMost || o == Reserve || o == Record }
 
 var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset", "reserve", "extend", "record"}
 

@@ -84,7 +84,7 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 		return fmt.Errorf("%w: a %v of %d keys", ErrUnsupported, r.Op, n)
 	}
 	if r.Op == Reserve || r.Op == Settle || r.Op == Extend {
-		if err := r.Lease.check(r.Op, len(r.Policies)); err != nil {
+		if err := r.Lease.check(r.Op, r.Policies); err != nil {
 			return err
 		}
 	}
@@ -101,6 +101,8 @@ func (g *Group) check(op Op) error {
 		return &InvalidError{What: "policies", Value: 0, Want: "at least one"}
 	case g.Costs != nil && len(g.Costs) != len(g.Policies):
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: fmt.Sprintf("one for each of %d policies", len(g.Policies))}
+	case op == AtMost && g.Costs != nil:
+		return &InvalidError{What: "costs", Value: len(g.Costs), Want: "one cost for all policies, of an AtMost"}
 	case g.Each != nil && len(g.Each) != len(g.Policies):
 		return &InvalidError{What: "states", Value: len(g.Each), Want: fmt.Sprintf("room for %d policies", len(g.Policies))}
 	}

@@ -88,7 +88,7 @@ func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 		}
 	}
 	d.Allowed = d.RetryAfter == 0
-	if op == Take {
+	if op.charges() {
 		g.charge(d, readings)
 	}
 }
@@ -180,7 +180,7 @@ type InvalidError = algo.InvalidError
 // Unknown marks the request's receipt where err leaves open whether it counts.
 func (r *Request) Unknown(err error) {
 	switch {
-	case r.Op != Take:
+	case !r.Op.charges():
 	case errors.Is(err, ErrPerhapsCounted):
 		r.NewReceipt(Unknown)
 	default:

@@ -50,7 +50,7 @@ var (
 )
 
 // check refuses a lease that no store could keep.
-func (l *Lease) check(op Op, policies int) error {
+func (l *Lease) check(op Op, policies []Policy) error {
 	switch {
 	case l == nil:
 		return &InvalidError{What: "lease", Value: nil, Want: fmt.Sprintf("one, for a %v", op)}
@@ -58,8 +58,20 @@ func (l *Lease) check(op Op, policies int) error {
 		return &InvalidError{What: "lease ID", Value: "zero", Want: "16 random bytes"}
 	case l.Length < MinLease || l.Length > MaxLease || l.Length%time.Millisecond != 0:
 		return &InvalidError{What: "lease", Value: l.Length, Want: fmt.Sprintf("%v to %v in whole milliseconds", MinLease, MaxLease)}
-	case op == Settle && l.Actual != nil && len(l.Actual) != policies:
-		return &InvalidError{What: "actual costs", Value: len(l.Actual), Want: fmt.Sprintf("one for each of %d policies", policies)}
+	case op == Settle && l.Actual != nil && len(l.Actual) != len(policies):
+		return &InvalidError{What: "actual costs", Value: len(l.Actual), Want: fmt.Sprintf("one for each of %d policies", len(policies))}
+	}
+	if op == Settle {
+		return l.checkActual(policies)
+	}
+	return nil
+}
+
+func (l *Lease) checkActual(policies []Policy) error {
+	for i, n := range l.Actual {
+		if most := policies[i].Algorithm.Kind().MaxLimit(); n < 0 || n > most {
+			return &InvalidError{What: "actual cost", Value: n, Want: fmt.Sprintf("0 to %d for policy %q", most, policies[i].Name)}
+		}
 	}
 	return nil
 }

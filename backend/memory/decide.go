@@ -60,13 +60,14 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if s.shared.Closed.Load() { // mutant: memory-closed
 		return backend.ErrClosed
 	}
-	if err := r.Check(ctx, backend.Basic); err != nil { // mutant: memory-context
+	if err := r.Check(ctx, capabilities); err != nil { // mutant: memory-context
 		return err
 	}
 	if n := len(r.Policies); n > backend.MaxPolicies {
 		return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
 	}
-	if r.Op == backend.Reset { // whose costs, and so whose algorithms, Check does not look at
+	switch r.Op { // whose costs, and so whose algorithms, Check does not look at
+	case backend.Reset, backend.Settle, backend.Extend:
 		return backend.CheckPolicies(r.Policies)
 	}
 	return nil
@@ -87,18 +88,28 @@ func (s *Store) hash(g *backend.Group) uint64 {
 type call struct {
 	*backend.Group
 	op       backend.Op
+	lease    *backend.Lease
 	store    *Store
 	stripe   *stripe
 	hash     uint64
 	now      int64
-	reserved int // records that count as kept and are not made yet
+	reserved int   // records that count as kept and are not made yet
+	granted  int64 // of an AtMost: the units that pass; else 0
+}
+
+// CostOf returns the cost for the i-th policy.
+func (c *call) CostOf(i int) int64 {
+	if c.granted > 0 {
+		return c.granted
+	}
+	return c.Group.CostOf(i)
 }
 
 // decide hashes and reads the clock before it takes the lock, and fills the
 // decision after it: with two cores on one key, the time under the lock is the
 // time per call.
 func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Reading, d *backend.Decision) error {
-	c := call{Group: &r.Group, op: r.Op, store: s, hash: s.hash(&r.Group)}
+	c := call{Group: &r.Group, op: r.Op, lease: r.Lease, store: s, hash: s.hash(&r.Group)}
 	c.stripe = &s.stripes[c.hash>>s.shift]
 	for i := range looks {
 		looks[i].id = s.identityOf(&r.Policies[i], r.Sub)
@@ -111,7 +122,14 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	if err := c.locked(s.clock.beforeLock(), looks, readings); err != nil {
 		return err
 	}
+	if r.Op == backend.Settle || r.Op == backend.Extend {
+		d.Allowed = true
+		return nil
+	}
 	r.Group.Decide(c.op, c.now, readings, d)
+	if c.granted > 0 {
+		c.grant(d)
+	}
 	return nil
 }
 
@@ -121,6 +139,11 @@ func (c *call) locked(before int64, looks []look, readings []backend.Reading) er
 	defer mu.Unlock()                                   // Options.Now may panic
 	c.now = c.store.clock.underLock(before, &mu.latest) // mutant: newest-instant
 	c.store.tick(c.stripe, c.now)
+	if c.lease != nil {
+		if done, err := c.leased(); done || err != nil {
+			return err
+		}
+	}
 	for c.reserved < c.find(looks) {
 		if !c.store.reserve(c.stripe, c.now) {
 			return c.sharing(looks, readings)
@@ -163,7 +186,7 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 	if c.op == backend.Reset {
 		err = c.reset(looks)
 	}
-	take := c.look(looks) && c.op == backend.Take
+	take := c.look(looks) && c.op == backend.Take || c.op > backend.Peek && c.charges(looks)
 	if take {
 		c.insert(looks)
 	}
@@ -175,6 +198,9 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 		}
 	}
 	c.store.removed(c.reserved)
+	if take && c.lease != nil {
+		c.keep(looks)
+	}
 	return err
 }
 
@@ -214,7 +240,11 @@ func (c *call) insert(looks []look) {
 func (c *call) take(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	st, _, _ := c.place(l)
-	st.setWords(l.record, a.Take(l.words, &l.view, c.CostOf(i)))
+	if c.op == backend.Take {
+		st.setWords(l.record, a.Take(l.words, &l.view, c.CostOf(i)))
+	} else {
+		st.setWords(l.record, c.charge(l, i))
+	}
 	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
 	isNew := l.record.until() == 0
 	l.record.stay(r.ResetAt, c.now)
@@ -228,10 +258,10 @@ func (c *call) take(l *look, i int) backend.Reading {
 func (c *call) read(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
-	if c.op == backend.Take && l.record != nil { // mutant: denied-overflow-stays
+	if c.op != backend.Peek && c.op != backend.Reset && l.record != nil { // mutant: denied-overflow-stays
 		l.record.stay(r.ResetAt, c.now) // a count that denies stays while it does, by this call's numbers
 	}
-	if c.op != backend.Reset && !a.Fits(&l.view, c.CostOf(i)) {
+	if c.op != backend.Reset && c.op != backend.Record && !a.Fits(&l.view, c.CostOf(i)) {
 		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i))
 	}
 	return r
@@ -256,5 +286,6 @@ func (c *call) reset(looks []look) error {
 			l.record, l.words = nil, none[:len(l.words)]
 		}
 	}
+	c.stripe.mu.leases.reset(c.hash, c.now)
 	return nil
 }

@@ -107,7 +107,13 @@ func (s *Store) Shared() *layer.Shared { return &s.shared }
 func (s *Store) Len() int { return int(s.kept.Load()) }
 
 // Capabilities returns what the store can do.
-func (s *Store) Capabilities() backend.Capabilities { return backend.Basic }
+func (s *Store) Capabilities() backend.Capabilities { return capabilities }
+
+var capabilities = backend.Capabilities{
+	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.AtMost, backend.Settle, backend.Reset,
+		backend.Reserve, backend.Extend, backend.Record),
+	Keys: 1,
+}
 
 // Close makes every later request return backend.ErrClosed.
 func (s *Store) Close() error {

@@ -27,10 +27,8 @@ var ErrSharedCount = errors.New("headgate: no reset, the memory store is full an
 // misses: those are the overflow's.
 func (c *call) sharing(looks []look, readings []backend.Reading) error {
 	o := &c.store.overflow
-	o.mu.Lock()
+	c.lockOverflow()
 	defer o.mu.Unlock()
-	c.now = c.store.clock.notBefore(c.now, &o.mu.latest) // mutant: overflow-instant
-	c.store.clock.notBefore(c.now, &c.stripe.mu.latest)
 	o.sweep(c.now, sweepLooks)
 	c.find(looks) // the search for room may have removed one
 	for i := range looks {
@@ -39,4 +37,12 @@ func (c *call) sharing(looks []look, readings []backend.Reading) error {
 	}
 	c.find(looks)
 	return c.run(looks, readings)
+}
+
+// lockOverflow locks the overflow, of which the latest instant may be a later one.
+func (c *call) lockOverflow() {
+	o := &c.store.overflow
+	o.mu.Lock()
+	c.now = c.store.clock.notBefore(c.now, &o.mu.latest) // mutant: overflow-instant
+	c.store.clock.notBefore(c.now, &c.stripe.mu.latest)
 }

@@ -18,6 +18,7 @@ type stripe struct {
 		hand      struct{ table, visited int }  // where the sweep goes on
 		tables    [maxSize - minSize + 1]*table // by the size of their records; nil: none
 		outOfLine outOfLine
+		leases    leases
 	}
 	_ [64]byte // the next stripe's lock
 }

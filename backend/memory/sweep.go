@@ -32,10 +32,12 @@ func (s *Store) tick(st *stripe, now int64) {
 		return
 	}
 	removed, _ := st.sweep(now, sweepLooks)
+	st.mu.leases.sweep(now, sweepLooks)
 	for i, looks := 0, sweepLooks; looks > 0 && i < otherStripes; i++ {
 		if other := s.nextStripe(); other.mu.TryLock() {
 			var n int
 			n, looks = other.sweep(now, looks)
+			other.mu.leases.sweep(now, sweepLooks)
 			other.mu.Unlock()
 			removed += n
 		}

@@ -59,6 +59,7 @@ var contract = []sentence{
 // counts, but can't see an entry that a denial or a peek leaves behind.
 func Contract(t *testing.T, h Harness) {
 	h.cases(t, contract)
+	h.cases(t, leased)
 }
 
 func (h Harness) cases(t *testing.T, cases []sentence) {

@@ -1,0 +1,106 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/stretchr/testify/require"
+)
+
+// holder makes the requests of leases on a store.
+type holder struct {
+	store *memory.Store
+	now   time.Time
+	list  []backend.Policy
+}
+
+func newHolder(maxKeys int, algorithms ...algo.Algorithm) *holder {
+	h := &holder{now: time.Unix(1_745_000_000, 0)}
+	h.store = memory.New(&memory.Options{MaxKeys: maxKeys, Now: func() time.Time { return h.now }})
+	for i, a := range algorithms {
+		h.list = append(h.list, backend.Policy{Name: fmt.Sprint("p", i), Algorithm: a, OnFailure: backend.FailClosed})
+	}
+	return h
+}
+
+func leaseOf(n uint64) backend.Lease {
+	r := rand.New(rand.NewPCG(n, 4))
+	l := backend.Lease{Length: time.Minute}
+	for i := range l.ID {
+		l.ID[i] = byte(r.Uint32())
+	}
+	return l
+}
+
+func (h *holder) do(op backend.Op, key string, cost int64, l backend.Lease) (backend.Decision, error) {
+	r := backend.Request{Op: op, Group: backend.Group{Key: key, Policies: h.list, Cost: cost}, Lease: &l}
+	return layer.Ask(context.Background(), h.store, r)
+}
+
+func (h *holder) used(t *testing.T, key string) int64 {
+	d, err := h.do(backend.Peek, key, 0, backend.Lease{})
+	require.NoError(t, err)
+	return d.Used
+}
+
+// TestLeaseOfTheOverflow: where a key shares its count, a settlement corrects the
+// shared one.
+func TestLeaseOfTheOverflow(t *testing.T) {
+	h := newHolder(1, algo.SlidingLog(algo.PerDay(100)))
+	_, err := h.do(backend.Take, "first", 1, backend.Lease{})
+	require.NoError(t, err)
+	for i, key := range []string{"b", "c"} {
+		d, err := h.do(backend.Reserve, key, 40, leaseOf(uint64(i)))
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	require.EqualValues(t, 80, h.used(t, "d"))
+	l := leaseOf(0)
+	l.Actual = []int64{25}
+	_, err = h.do(backend.Settle, "b", 0, l)
+	require.NoError(t, err)
+	require.EqualValues(t, 65, h.used(t, "d"))
+	l = leaseOf(1)
+	l.Actual = []int64{70}
+	_, err = h.do(backend.Settle, "c", 0, l)
+	require.NoError(t, err)
+	require.EqualValues(t, 95, h.used(t, "d"))
+	require.EqualValues(t, 1, h.used(t, "first"))
+}
+
+// TestLeaseBytes: what a lease takes, and that it leaves by itself while others
+// call.
+func TestLeaseBytes(t *testing.T) {
+	for _, keys := range []int{1, 100_000} {
+		h := newHolder(0, algo.TokenBucket(algo.PerHour(1<<30), 1<<30))
+		before := heap()
+		const n = 100_000
+		for i := range n {
+			_, err := h.do(backend.Reserve, fmt.Sprint("user:", i%keys), 1, leaseOf(uint64(i)))
+			require.NoError(t, err)
+		}
+		full := heap()
+		bytes := float64(full-before) / n
+		t.Logf("%d keys: %.0f bytes per lease, with its key's count", keys, bytes)
+		require.Less(t, bytes, 150+float64(keys)/n*100)
+
+		h.now = h.now.Add(2 * time.Minute)
+		for range n * sweepCalls {
+			_, err := h.do(backend.Peek, "another", 1, backend.Lease{})
+			require.NoError(t, err)
+		}
+		left := (float64(heap()) - float64(before)) / n
+		t.Logf("%d keys: %.0f bytes once they have left", keys, left)
+		require.Less(t, left, bytes-80)
+	}
+}
+
+// sweepCalls is after how many calls per lease all have left.
+const sweepCalls = 12

@@ -1,0 +1,382 @@
+package storetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// leased stands in the order of the comment on backend.Store, behind the case
+// Capabilities. A store without the operations skips the cases.
+var leased = []sentence{
+	{"Reserve", reserves, "A Reserve decides and charges as a take does, and keeps its lease where it passes; " +
+		"under an ID that is in use it is ErrNotHeld and changes nothing."},
+	{"Settle", settles, "A Settle leaves what would stand had the lesser of estimate and actual been charged " +
+		"at the instant of the Reserve, and records the excess now."},
+	{"SettleLate", settlesLate, "What has left its window gives nothing back, no other charge is touched, " +
+		"and no count falls below zero."},
+	{"SettleLevel", settlesLevel, "A TokenBucket gives back at most its level just after the Reserve " +
+		"less what has leaked since."},
+	{"SettleOnce", settlesOnce, "The first Settle of a lease wins: one that repeats its Attempt is nil, " +
+		"any other is ErrNotHeld, and neither changes a count."},
+	{"LeaseEnds", leaseEnds, "A lease that has ended can be settled for one Length more; " +
+		"then, and under an ID or a key that has none, it is ErrNotHeld."},
+	{"Extend", extends, "An Extend moves the end to one Length from now; of a lease that has ended it is " +
+		"ErrLeaseEnded, of one that is not held ErrNotHeld."},
+	{"LeaseReset", leaseReset, "A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, " +
+		"and changes no count."},
+	{"Unresolved", unresolved, "A Settle with Unresolved that finds no lease records Actual and leaves a tombstone; " +
+		"a Reserve or another Settle that finds it is ErrNotHeld and changes nothing."},
+	{"Record", records, "A Record passes, whatever is used, and charges up to twice the greatest limit " +
+		"of the algorithm's kind."},
+	{"AtMost", grantsAtMost, "An AtMost charges what every policy has room for, up to the cost, " +
+		"and Granted is how much; it is denied where there is no room for one unit."},
+	{"InFlight", holdsSlots, "A slot of an InFlight is held from a Reserve until its lease is settled or ends; " +
+		"only a Reserve takes one, and RetryAfter is when it is free at the latest."},
+}
+
+// needsOps skips the case where the store lacks an operation.
+func (p *probe) needsOps(ops ...backend.Op) {
+	p.t.Helper()
+	for _, op := range ops {
+		if !p.Store.Capabilities().Ops.Has(op) {
+			p.t.Skipf("the store has no %v", op)
+		}
+	}
+}
+
+// reservation is a lease of a key, as its holder has it.
+type reservation struct {
+	p *probe
+	backend.Lease
+	group backend.Group
+}
+
+func (p *probe) newID() (id backend.LeaseID) {
+	binary.NativeEndian.PutUint64(id[:], p.dice.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], p.dice.Uint64())
+	return id
+}
+
+// lease returns a reservation that is not made yet.
+func (p *probe) lease(g backend.Group) *reservation {
+	return &reservation{p, backend.Lease{ID: p.newID(), Length: time.Minute}, g}
+}
+
+// reserved reserves what has to pass.
+func (p *probe) reserved(key string, list []backend.Policy, n int64) *reservation {
+	p.t.Helper()
+	r := p.lease(group(key, list, n))
+	d, err := r.send(backend.Reserve)
+	p.must(err == nil && d.Allowed && d.Granted == n, "a Reserve of %d said %+v, %v", n, d, err)
+	return r
+}
+
+func (r *reservation) send(op backend.Op) (backend.Decision, error) {
+	l := r.Lease
+	return r.p.send(context.Background(), backend.Request{Op: op, Group: r.group, Lease: &l})
+}
+
+// settle settles by one actual for all policies, as an attempt of its own.
+func (r *reservation) settle(actual int64) error {
+	r.Attempt = r.p.newID()
+	return r.again(actual)
+}
+
+// again settles by the attempt of before.
+func (r *reservation) again(actual int64) error {
+	r.Actual = nil
+	for range r.group.Policies {
+		r.Actual = append(r.Actual, actual)
+	}
+	d, err := r.send(backend.Settle)
+	r.p.must((err == nil) == d.Allowed, "a Settle allowed: %v, and failed: %v", d.Allowed, err)
+	return err
+}
+
+func (r *reservation) settles(actual int64) {
+	r.p.t.Helper()
+	err := r.settle(actual)
+	r.p.must(err == nil, "a Settle by %d: %v", actual, err)
+}
+
+// notHeld requires that neither a Settle nor an Extend finds the lease, nor changes
+// the key.
+func (r *reservation) notHeld() {
+	r.p.t.Helper()
+	unchanged := r.p.still(r.group.Key, r.group.Policies)
+	err := r.settle(1)
+	r.p.must(errors.Is(err, backend.ErrNotHeld), "a Settle of a lease that is not held: %v", err)
+	_, err = r.send(backend.Extend)
+	r.p.must(errors.Is(err, backend.ErrNotHeld), "an Extend of a lease that is not held: %v", err)
+	unchanged()
+}
+
+// alike requires that two keys' counts are equal.
+func (p *probe) alike(a, b string, list []backend.Policy) {
+	p.t.Helper()
+	x, y := p.states(a, list), p.states(b, list)
+	for i := range x {
+		exact := list[i].Algorithm.Kind() != algo.KindTokenBucket // of which a rest is rounded again
+		ok := x[i].Used == y[i].Used && (!exact || p.same(x[i], y[i]))
+		p.must(ok, "the count of %q is\n\t%+v\nand that of %q\n\t%+v", a, x[i], b, y[i])
+	}
+}
+
+func reserves(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle)
+	list := p.list(p.day(10))
+	r := p.reserved("a", list, 6)
+	p.passes("b", list, 6)
+	p.alike("a", "b", list)
+	_, err := r.send(backend.Reserve)
+	p.must(errors.Is(err, backend.ErrNotHeld), "a second Reserve under one ID: %v", err)
+	p.used("a", list, 6)
+	unchanged := p.still("a", list)
+	denied := p.lease(group("a", list, 5))
+	d, err := denied.send(backend.Reserve)
+	p.must(err == nil && !d.Allowed && d.RetryAfter > 0 && d.Granted == 0, "a Reserve without room said %+v, %v", d, err)
+	unchanged()
+	denied.notHeld()
+	r.settles(6)
+	p.used("a", list, 6)
+}
+
+// settles corrects one reservation among other charges by less, as much and more.
+func settles(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle)
+	list := p.list(p.day(100))
+	for _, actual := range []int64{0, 1, 25, 40, 41, 130} {
+		a, b := fmt.Sprint("a", actual), fmt.Sprint("b", actual)
+		p.passes(a, list, 10)
+		r := p.reserved(a, list, 40)
+		p.passes(a, list, 5)
+		r.settles(actual)
+		p.used(a, list, 15+actual)
+		p.passes(b, list, 15)
+		if actual <= 85 && actual > 0 {
+			p.passes(b, list, actual)
+		}
+		if actual <= 85 {
+			p.alike(a, b, list)
+		} else {
+			p.denied(a, list, 1)
+		}
+	}
+	r := p.reserved("cancelled", list, 100)
+	r.Actual = nil
+	_, err := r.send(backend.Settle)
+	p.must(err == nil, "a Settle without Actual: %v", err)
+	p.asNew("cancelled", list)
+}
+
+// settlesLate moves the clock between the Reserve and the Settle, over all that an
+// algorithm can make of it.
+func settlesLate(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle)
+	p.needsClock()
+	list := p.list(algo.Per(100*p.k, time.Minute))
+	for i, pause := range []time.Duration{0, time.Second, 25 * time.Second, 50 * time.Second, 61 * time.Second, 119 * time.Second} {
+		a, b := fmt.Sprint("a", i), fmt.Sprint("b", i)
+		begin := p.now
+		p.passes(a, list, 3)
+		p.passes(b, list, 3)
+		p.advance(time.Second)
+		r := p.reserved(a, list, 40)
+		p.passes(b, list, 25)
+		p.advance(pause)
+		r.settles(25)
+		p.alike(a, b, list)
+		p.passes(a, list, 3)
+		p.passes(b, list, 3)
+		for range 9 {
+			p.advance(7 * time.Second)
+			p.alike(a, b, list)
+		}
+		p.must(p.now > begin, "the clock stands")
+	}
+}
+
+// settlesLevel lets a bucket leak and another fill it before the Settle.
+func settlesLevel(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle)
+	p.needsClock()
+	list := p.carried(policy("bucket", algo.TokenBucket(algo.PerSecond(1), 100)))
+	r := p.reserved("a", list, 40)
+	p.advance(30 * time.Second)
+	p.passes("a", list, 50) // level 60
+	r.settles(0)
+	p.used("a", list, 50)
+	r = p.reserved("b", list, 40)
+	p.advance(41 * time.Second)
+	p.passes("b", list, 50)
+	r.settles(0)
+	p.used("b", list, 50)
+	r = p.reserved("c", list, 40)
+	p.advance(10 * time.Second)
+	r.settles(35)
+	p.used("c", list, 25)
+}
+
+func settlesOnce(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
+	list := p.list(p.day(100))
+	r := p.reserved("a", list, 40)
+	r.settles(10)
+	err := r.again(10)
+	p.must(err == nil, "a Settle that repeats its attempt: %v", err)
+	p.used("a", list, 10)
+	r.notHeld()
+	cancelled := p.reserved("a", list, 40)
+	cancelled.settles(0)
+	cancelled.notHeld()
+	p.used("a", list, 10)
+	settlesAtOnce(p, list)
+}
+
+// settlesAtOnce settles each of some leases from several goroutines.
+func settlesAtOnce(p *probe, list []backend.Policy) {
+	for i := range 20 {
+		key, won := fmt.Sprint("race", i), atomic.Int64{}
+		r := p.reserved(key, list, 40)
+		var wg sync.WaitGroup
+		for actual := range int64(4) {
+			own := *r
+			own.Attempt, own.Actual = p.newID(), nil
+			for range list {
+				own.Actual = append(own.Actual, actual)
+			}
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				if _, err := own.send(backend.Settle); err == nil {
+					won.Add(1 + 100*actual)
+				} else if !errors.Is(err, backend.ErrNotHeld) {
+					p.errorf("a Settle among others: %v", err)
+				}
+			}()
+		}
+		wg.Wait()
+		p.must(won.Load()%100 == 1, "%d Settles won", won.Load()%100)
+		p.used(key, list, won.Load()/100)
+	}
+}
+
+func leaseEnds(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
+	list := p.list(p.day(100))
+	p.lease(group("none", list, 1)).notHeld()
+	r := p.reserved("a", list, 40)
+	other := *r
+	other.group.Key = "b"
+	other.notHeld()
+	p.needsClock()
+	p.advance(2*time.Minute - tick)
+	r.settles(10)
+	p.used("a", list, 10)
+	r.notHeld()
+	r = p.reserved("a", list, 40)
+	p.advance(2 * time.Minute)
+	r.notHeld()
+	p.used("a", list, 50)
+}
+
+func extends(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
+	list := p.list(p.day(100))
+	p.passes("b", list, 10)
+	r := p.reserved("a", list, 40)
+	r.Length = time.Hour
+	_, err := r.send(backend.Extend)
+	p.must(err == nil, "an Extend: %v", err)
+	p.used("a", list, 40)
+	p.needsClock()
+	p.advance(time.Hour - tick)
+	r.Length = 30 * time.Second
+	_, err = r.send(backend.Extend)
+	p.must(err == nil, "an Extend just before the end: %v", err)
+	p.advance(30 * time.Second)
+	unchanged := p.still("a", list)
+	_, err = r.send(backend.Extend)
+	p.must(errors.Is(err, backend.ErrLeaseEnded), "an Extend at the end: %v", err)
+	unchanged()
+	r.settles(10)
+	p.alike("a", "b", list)
+	r.notHeld()
+}
+
+func leaseReset(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
+	list := p.list(p.day(100))
+	other := p.reserved("b", list, 40)
+	r := p.reserved("a", list, 40)
+	p.reset("a", list)
+	r.notHeld()
+	p.asNew("a", list)
+	later := p.reserved("a", list, 30)
+	r.notHeld()
+	p.used("a", list, 30)
+	later.settles(20)
+	p.used("a", list, 20)
+	other.settles(10)
+	p.used("b", list, 10)
+}
+
+func unresolved(p *probe) {
+	p.needsOps(backend.Reserve, backend.Settle)
+	list := p.list(p.day(100))
+	late := p.lease(group("late", list, 40)) // whose Settle overtakes its Reserve
+	late.Unresolved = true
+	late.settles(25)
+	p.used("late", list, 25)
+	err := late.again(25)
+	p.must(err == nil, "a Settle that repeats its attempt: %v", err)
+	unchanged := p.still("late", list)
+	_, err = late.send(backend.Reserve)
+	p.must(errors.Is(err, backend.ErrNotHeld), "a Reserve that finds a tombstone: %v", err)
+	err = late.settle(9)
+	p.must(errors.Is(err, backend.ErrNotHeld), "a Settle that finds a tombstone: %v", err)
+	unchanged()
+
+	cancelled := p.lease(group("cancelled", list, 40))
+	cancelled.Unresolved = true
+	cancelled.settles(0)
+	p.asNew("cancelled", list)
+	_, err = cancelled.send(backend.Reserve)
+	p.must(errors.Is(err, backend.ErrNotHeld), "a Reserve after its cancellation: %v", err)
+	p.asNew("cancelled", list)
+
+	found := p.reserved("found", list, 40)
+	found.Unresolved = true
+	found.settles(25)
+	p.used("found", list, 25)
+	err = found.settle(9)
+	p.must(errors.Is(err, backend.ErrNotHeld), "a second Settle of an unresolved lease: %v", err)
+	p.used("found", list, 25)
+	p.tombstoneLeaves(list)
+}
+
+// tombstoneLeaves waits for the longer of ten minutes and two lengths.
+func (p *probe) tombstoneLeaves(list []backend.Policy) {
+	if p.SetNow == nil {
+		return
+	}
+	for _, length := range []time.Duration{time.Minute, time.Hour} {
+		r := p.lease(group(fmt.Sprint("leaves", length), list, 40))
+		r.Length, r.Unresolved = length, true
+		r.settles(0)
+		p.advance(max(2*length, 10*time.Minute) - tick)
+		_, err := r.send(backend.Reserve)
+		p.must(errors.Is(err, backend.ErrNotHeld), "a Reserve that finds a tombstone: %v", err)
+		p.advance(tick)
+		d, err := r.send(backend.Reserve)
+		p.must(err == nil && d.Allowed, "a Reserve after the tombstone left said %+v, %v", d, err)
+	}
+}
