@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,9 @@ func Open(url string, opts *Options) (*Store, error) {
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
 	}
-	client := &lazy{addr: o.Addr, poolSize: o.PoolSize, client: sync.OnceValue(func() *redis.Client { return redis.NewClient(batch.ClientOptions(o, budget)) })}
+	client := &lazy{addr: o.Addr, client: sync.OnceValue(func() *redis.Client {
+		return redis.NewClient(batch.ClientOptions(o, budget))
+	})}
 	s := New(client, opts)
 	s.owned = client
 	if s.err != nil {
@@ -32,30 +35,32 @@ func Open(url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// lazy is a client that is made by its first command: a go-redis client that keeps
-// idle connections dials as soon as it is made.
+// lazy is a client that is made when it is first needed: a go-redis client that
+// keeps idle connections dials as soon as it is made, and Open does no I/O.
 type lazy struct {
-	addr     string
-	poolSize int // 0: go-redis' default
-	client   func() *redis.Client
-	used     atomic.Bool
-	closed   atomic.Bool
+	addr   string
+	client func() *redis.Client
+	used   atomic.Bool
+	closed atomic.Bool
 }
 
-// PoolSize returns the size of the pool, also before the client is made.
-func (l *lazy) PoolSize() int { return l.poolSize }
-
-func (l *lazy) PoolStats() *redis.PoolStats { return l.client().PoolStats() }
-
-func (l *lazy) Options() *redis.Options { return l.client().Options() }
-
-func (l *lazy) Process(ctx context.Context, cmd redis.Cmder) error {
-	l.used.Store(true)
+// get returns the client. It sets used before it reads closed, and Close sets
+// closed before it reads used: one of them sees the other, so no client stays
+// open.
+func (l *lazy) get() *redis.Client {
+	l.used.Store(true) // mutant: made-client-closed
+	c := l.client()
 	if l.closed.Load() {
-		return redis.ErrClosed // and no client is made that nobody would close
+		_ = c.Close()
 	}
-	return l.client().Process(ctx, cmd)
+	return c
 }
+
+func (l *lazy) PoolStats() *redis.PoolStats { return l.get().PoolStats() }
+
+func (l *lazy) Options() *redis.Options { return l.get().Options() }
+
+func (l *lazy) Process(ctx context.Context, cmd redis.Cmder) error { return l.get().Process(ctx, cmd) }
 
 // Close closes the client, if there ever was one.
 func (l *lazy) Close() error {
@@ -63,5 +68,8 @@ func (l *lazy) Close() error {
 	if !l.used.Load() {
 		return nil
 	}
-	return l.client().Close()
+	if err := l.client().Close(); !errors.Is(err, redis.ErrClosed) { // get may have been first
+		return err
+	}
+	return nil
 }

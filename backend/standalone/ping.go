@@ -21,6 +21,9 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	return batch.Within(ctx, s.ping)
 }
 
+// ping goes from the cause to the symptom: what the server is, the rights, a
+// trial request, and last the time of a round trip over the connection that is
+// open by then.
 func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err

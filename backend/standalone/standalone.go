@@ -90,7 +90,9 @@ func New(client Client, opts *Options) *Store {
 	return s
 }
 
-// checkClient refuses a client that is not one of a single server.
+// checkClient refuses a client that is not one of a single server. A cluster's
+// or a ring's client would route each script by itself, past the circuit and
+// the batches of one server.
 func checkClient(c Client) error {
 	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &backend.InvalidError{What: "client", Value: c, Want: "a go-redis client"}
@@ -158,6 +160,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	batch.DoAll(ctx, calls, answers)
 }
 
+// ready returns the errors that need no server, that of New first.
 func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	if err := s.usable(); err != nil {
 		return err

@@ -39,7 +39,8 @@ type Options struct {
 	MaxWait time.Duration
 }
 
-// gate decides on calls, for servers and clients alike.
+// gate decides on calls, for servers and clients alike. It never changes after
+// newGate.
 type gate struct {
 	limiter  *headgate.Limiter
 	policies []headgate.Policy
@@ -47,6 +48,8 @@ type gate struct {
 	opts     Options
 }
 
+// newGate keeps a copy of the limiter's policies: a refusal names them, and
+// Policies copies for each call.
 func newGate(l *headgate.Limiter, key Key, opts *Options) (gate, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -99,6 +102,8 @@ func (g *gate) admit(ctx context.Context, rpc RPC) (time.Duration, error) {
 	return g.decide(ctx, rpc, call)
 }
 
+// decide turns the limiter's answer into a status. A client that left is asked
+// for only where no store decided, so that logs show a denial as a denial.
 func (g *gate) decide(ctx context.Context, rpc RPC, call headgate.Call) (time.Duration, error) {
 	if call.Costs == nil && g.opts.Cost != nil {
 		call.Costs = g.opts.Cost(ctx, rpc)

@@ -46,6 +46,8 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 // pushback is the trailer that grpc-go's retry policy obeys.
 const pushback = "grpc-retry-pushback-ms"
 
+// admit sets the trailer of every refusal: without one, grpc-go's retry policy
+// would choose its own delay.
 func (s *Server) admit(ctx context.Context, rpc RPC) error {
 	delay, err := s.gate.admit(ctx, rpc)
 	if err != nil {

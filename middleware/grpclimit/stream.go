@@ -56,6 +56,9 @@ func (s *stream) RecvMsg(m any) error {
 	return err
 }
 
+// reopen repeats on a new stream what the client has done on the refused one.
+// The lock keeps SendMsg and CloseSend out, so that nothing is done twice or on
+// the old stream.
 func (s *stream) reopen() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

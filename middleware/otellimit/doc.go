@@ -23,8 +23,8 @@
 //     headgate.circuit.state that was entered.
 //   - headgate.policy.limit, a gauge ({unit}), and headgate.policy.period, a gauge (s):
 //     what the latest call by a headgate.policy was decided by, with
-//     headgate.algorithm. Where one name has several limits, as for plans, it is one
-//     of them.
+//     headgate.algorithm. Of a TokenBucket they are the burst and the time in which
+//     it fills. Where one name has several limits, as for plans, it is one of them.
 //
 // No attribute contains a key, and each has few values: error.type is one of
 // perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,

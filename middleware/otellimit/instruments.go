@@ -2,7 +2,8 @@ package otellimit
 
 import "go.opentelemetry.io/otel/metric"
 
-// instruments makes instruments and keeps the errors.
+// instruments makes instruments and keeps the errors, so that New checks once
+// for all of them.
 type instruments struct {
 	meter metric.Meter
 	errs  []error
@@ -29,6 +30,8 @@ func (i *instruments) seconds(name, about string) metric.Float64Histogram {
 	return kept(i, h, err)
 }
 
+// sizes has bounds in powers of two: a batch of one call, and how often calls
+// share one, are what a reader looks for.
 func (i *instruments) sizes(name, unit, about string) metric.Int64Histogram {
 	h, err := i.meter.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(about),
 		metric.WithExplicitBucketBoundaries(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))

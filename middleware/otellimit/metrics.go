@@ -108,6 +108,9 @@ func (m *Metrics) Observe(e headgate.Event) {
 	}
 }
 
+// decision runs on the path of each call. The attributes of an outcome are made
+// once and found by a comparable struct: to build a set for each call would
+// allocate.
 func (m *Metrics) decision(e *headgate.Event) {
 	m.policies.seen(e.Policies)
 	outcome := outcomeOf(e, m.policies.label(binding(e)))
@@ -129,12 +132,15 @@ type options struct {
 	record []metric.RecordOption // of the time at the store
 }
 
-// set returns the attributes, and those of every measurement.
+// set returns the attributes, and those of every measurement, of the user's
+// Options.
 func (m *Metrics) set(attributes ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(slices.Concat(attributes, m.attributes)...))
 }
 
-// binding returns the name of the policy that the answer is by; "" where none is.
+// binding returns the name of the policy that the answer is by; "" where none
+// is. A reset of several policies has none. An error of a list's only policy is
+// counted for that policy.
 func binding(e *headgate.Event) string {
 	if len(e.Policies) == 1 {
 		return e.Policies[0].Name

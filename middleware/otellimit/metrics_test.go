@@ -156,7 +156,7 @@ func TestTenThousandKeys(t *testing.T) {
 	require.Equal(t, map[string]float64{"algorithm=TokenBucket policy=hour": 2, "algorithm=SlidingLog policy=day": 100},
 		got[policyLimit])
 	require.Equal(t, map[string]float64{
-		"algorithm=TokenBucket policy=hour": 3600, "algorithm=SlidingLog policy=day": 86400,
+		"algorithm=TokenBucket policy=hour": 7200, "algorithm=SlidingLog policy=day": 86400,
 	}, got[policyPeriod])
 	require.Equal(t, map[string]float64{
 		"circuit.state=closed node=primary": 1, "circuit.state=open node=primary": 0,
@@ -274,6 +274,21 @@ func TestPolicyNames(t *testing.T) {
 	require.Len(t, got[decisions], 101)
 	require.Equal(t, 4900.0, got[decisions]["operation=take policy=_OTHER result=denied source=store"])
 	require.Len(t, got[policyLimit], 100)
+}
+
+// TestPeriodOfABucket: limit and period belong together, so that their ratio is
+// the rate.
+func TestPeriodOfABucket(t *testing.T) {
+	m, reader := start(t, nil)
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "api", Algorithm: algo.TokenBucket(algo.PerSecond(100), 1000), OnFailure: headgate.FailOpen,
+	}}, &headgate.Options{Observer: m.Observe})
+	require.NoError(t, err)
+	_, err = l.Allow(ctx, "k")
+	require.NoError(t, err)
+	got := read(t, reader)
+	require.Equal(t, 1000.0, got[policyLimit]["algorithm=TokenBucket policy=api"])
+	require.Equal(t, 10.0, got[policyPeriod]["algorithm=TokenBucket policy=api"])
 }
 
 func TestErrorTypes(t *testing.T) {

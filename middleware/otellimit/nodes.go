@@ -19,7 +19,9 @@ const (
 // states are those of a circuit, as headgate.Change has them.
 var states = []string{"closed", "open", "half-open", headgate.Gone}
 
-// nodes are the states of the nodes' circuits.
+// nodes are the states of the nodes' circuits. names only grows, up to its
+// bound, since a counter's label sets stay for ever anyway. states is bounded
+// by dropping what changed longest ago, those of left nodes first.
 type nodes struct {
 	names cache[string, struct{}]
 	mu    struct {
@@ -62,7 +64,8 @@ func (n *nodes) changed(node, state string) {
 	}
 }
 
-// set is called under the lock.
+// set moves the node to the end of the order. It is called under the lock. A
+// search in order is cheap: circuits change seldom.
 func (n *nodes) set(node, state string) {
 	if i := slices.Index(n.mu.order, node); i >= 0 {
 		n.drop(i)
@@ -87,6 +90,8 @@ func (n *nodes) drop(i int) {
 	n.mu.order = slices.Delete(n.mu.order, i, i+1)
 }
 
+// observe reports each state of each node, 0 for those it is not in: without
+// the zeros a dashboard would keep showing the state before.
 func (n *nodes) observe(m *Metrics, o metric.Observer, gauge metric.Int64Observable) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -55,6 +55,8 @@ var failures = [...]string{
 // conventions name it.
 const other = "_OTHER"
 
+// outcomeOf leaves the source of a call that returned an error at its zero
+// value, which attributes does not report: nobody decided it.
 func outcomeOf(e *headgate.Event, policy string) outcome {
 	o := outcome{policy: policy, op: e.Op}
 	switch {

@@ -17,9 +17,11 @@ type policies struct {
 	names cache[string, *latest]
 }
 
+// latest is a pointer, so that it is swapped without the lock of the cache.
 type latest struct{ atomic.Pointer[algo.Algorithm] }
 
-// seen notes the policies of a call.
+// seen notes the policies of a call. It writes only where an algorithm differs,
+// so that calls of one limiter share the cache line for reading.
 func (p *policies) seen(list []headgate.Policy) {
 	for i := range list {
 		latest, ok := p.names.of(list[i].Name, maxPolicies, func() *latest { return new(latest) })
@@ -41,6 +43,8 @@ func (p *policies) label(name string) string {
 	return other
 }
 
+// observe reports the policies of calls so far. A policy that no call has used
+// is not known here: limiters report events, not their lists.
 func (p *policies) observe(
 	m *Metrics, o metric.Observer, limit metric.Int64Observable, period metric.Float64Observable,
 ) {
@@ -51,6 +55,16 @@ func (p *policies) observe(
 		}
 		set := m.set(attribute.String("headgate.policy", name), attribute.String("headgate.algorithm", a.Kind().String()))
 		o.ObserveInt64(limit, a.Max(), set)
-		o.ObserveFloat64(period, a.Limit().Period.Seconds(), set)
+		o.ObserveFloat64(period, fill(a), set)
 	}
+}
+
+// fill returns the seconds in which a.Max units come back: of a TokenBucket the
+// time in which it fills, since its period is that of the rate, not of the burst.
+func fill(a *algo.Algorithm) float64 {
+	l := a.Limit()
+	if a.Kind() == algo.KindTokenBucket {
+		return l.Period.Seconds() * float64(a.Max()) / float64(l.Events)
+	}
+	return l.Period.Seconds()
 }

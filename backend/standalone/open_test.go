@@ -1,0 +1,29 @@
+package standalone
+
+import (
+	"context"
+	"testing"
+
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMadeClientIsClosed: a batch asks the client for its options before it
+// sends. A client that is made so, before or after Close, does not stay open
+// with its idle connections.
+func TestMadeClientIsClosed(t *testing.T) {
+	url := "redis://" + redistest.Shared(t).Addr()
+	for _, late := range []bool{false, true} {
+		s, err := Open(url, nil)
+		require.NoError(t, err)
+		if late {
+			require.NoError(t, s.Close())
+		}
+		require.NotZero(t, s.owned.Options().PoolSize)
+		if !late {
+			require.NoError(t, s.Close())
+		}
+		require.ErrorIs(t, s.owned.client().Ping(context.Background()).Err(), redis.ErrClosed, "late %v", late)
+	}
+}
