@@ -118,7 +118,11 @@ func (s *Store) checkMode(p *backend.Policy) error {
 
 // Do answers as next does, or by the failure modes.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if err := s.Attempt(ctx, r, d); err != nil {
+	err := s.Attempt(ctx, r, d)
+	if r.Lease != nil && r.Lease.Unresolved {
+		s.localLease(ctx, r)
+	}
+	if err != nil {
 		return s.Fail(ctx, r, d, err)
 	}
 	return nil
@@ -149,8 +153,9 @@ func spent(r *backend.Request, begin time.Time) {
 	}
 }
 
-// Fail decides by the failure modes what next could not. A reset or a settlement
-// that next could not make is an error: no failure mode can make up for it.
+// Fail decides by the failure modes what next could not: a request for admission, or
+// a peek. Any other that next could not make, such as a reset or a settlement, is an
+// error: no failure mode can make up for it.
 func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	return s.FailAny(ctx, func(yield func(*backend.Request, error) bool) { yield(r, err) }, d)
 }
@@ -163,7 +168,7 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range requests {
 		*d = backend.Decision{} // an earlier request may have written it; mutant: decision-cleared
-		if !layer.Undecided(err) || r.Op == backend.Reset || r.Op == backend.Settle {
+		if !layer.Undecided(err) || !admits(r.Op) {
 			return err
 		}
 		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried
@@ -172,6 +177,15 @@ func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request
 	}
 	s.undone.count(d)
 	return nil
+}
+
+// admits reports whether an operation is one that a failure mode can answer.
+func admits(o backend.Op) bool {
+	switch o {
+	case backend.Take, backend.Peek, backend.AtMost, backend.Reserve:
+		return true
+	}
+	return false
 }
 
 // DoAll attempts all of the requests at once; see layer.Batcher.

@@ -22,6 +22,9 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 	d.State, d.Estimated, d.Err, d.Receipt, d.Source = state(p), true, err, r.Receipt, backend.FromFailClosed
 	if p.OnFailure == backend.FailOpen {
 		d.Allowed, d.Source = true, backend.FromFailOpen
+		if r.Op == backend.AtMost {
+			d.Granted = r.Cost
+		}
 	}
 }
 
@@ -60,6 +63,9 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 		r.Each[i] = state(&r.Policies[i])
 	}
 	q, at := s.shares(r)
+	if q.Op == backend.AtMost {
+		q.Costs = nil // it has one cost, and gets what there is
+	}
 	if i := exceeded(&q); i >= 0 {
 		refuse(r, d, at[i])
 	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // ctx may have ended: that may be why the store did not decide
@@ -75,7 +81,7 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 // exceeded returns the first policy whose share is below the cost, or -1.
 func exceeded(q *backend.Request) int {
 	for i := range q.Policies {
-		if q.Policies[i].Algorithm.Max() < q.Costs[i] {
+		if most := q.Policies[i].Algorithm.Max(); most == 0 || q.Op != backend.AtMost && most < q.CostOf(i) {
 			return i
 		}
 	}
@@ -108,11 +114,34 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		q.Costs = append(q.Costs, r.CostOf(i))
 		at = append(at, i)
 	}
-	if q.Op == backend.Take && slices.Max(q.Costs) == 0 {
-		q.Op = backend.Peek // these are asked, and charged nothing
+	if (q.Op == backend.Take || q.Op == backend.Reserve) && slices.Max(q.Costs) == 0 {
+		q.Op, q.Lease = backend.Peek, nil // these are asked, and charged nothing
 	}
 	if r.Each != nil {
 		q.Each = make([]backend.State, len(at))
 	}
 	return q, at
+}
+
+// localLease settles or extends in this process too what may have been reserved here
+// under FailLocal: the lease of an unresolved reservation. One that is not held here
+// was not.
+func (s *Store) localLease(ctx context.Context, r *backend.Request) {
+	if s.opts.Local == nil || s.opts.Instances < 1 || r.Op != backend.Settle && r.Op != backend.Extend {
+		return
+	}
+	q, at := s.shares(r)
+	if len(at) == 0 {
+		return
+	}
+	lease := *r.Lease
+	lease.Unresolved, lease.Actual = false, nil
+	if r.Lease.Actual != nil {
+		for _, i := range at {
+			lease.Actual = append(lease.Actual, r.Lease.Actual[i])
+		}
+	}
+	q.Lease = &lease
+	var d backend.Decision
+	_ = s.opts.Local.Do(context.WithoutCancel(ctx), &q, &d)
 }

@@ -77,13 +77,16 @@ func (s *Store) Stats() Stats {
 
 // Do decides one request. One that names a sub-key already goes on as it is.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if len(r.Policies) == 0 || r.Policies[0].Shards < 2 || r.Sub != "" {
+	switch {
+	case len(r.Policies) == 0 || r.Policies[0].Shards < 2:
 		return s.next.Do(ctx, r, d)
+	case r.Sub != "":
+		return s.settle(ctx, r, d)
 	}
 	if err := r.Check(ctx, s.next.Capabilities()); err != nil { // mutant: cost-of-whole-limit
 		return err
 	}
-	if err := fitsShare(r); err != nil {
+	if err := spreads(r); err != nil {
 		return err
 	}
 	// The call escapes through the store's interface, so it is pooled. It is cleared
@@ -102,12 +105,29 @@ func (s *Store) spread(ctx context.Context, c *call) error {
 	if c.r.Op == backend.Reset {
 		return c.reset(ctx)
 	}
+	if c.r.Op == backend.Record {
+		return c.record(ctx, m)
+	}
 	c.generation = c.denials.Generation() // before the key is found: see reset
 	c.k = m.find(c.r.Key, c.r.Policies)
 	if c.r.Op == backend.Peek {
 		return c.peek(ctx)
 	}
 	return c.take(ctx)
+}
+
+// spreads refuses what can't be asked of a spread key as a whole. The lease of a
+// reservation lies with one sub-key, which its receipt names.
+func spreads(r *backend.Request) error {
+	switch r.Op {
+	case backend.Record:
+		return nil
+	case backend.AtMost:
+		return fmt.Errorf("%w: an %v of a spread key", backend.ErrUnsupported, r.Op)
+	case backend.Settle, backend.Extend:
+		return &backend.InvalidError{What: "sub-key", Value: r.Sub, Want: fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)}
+	}
+	return fitsShare(r)
 }
 
 // fitsShare refuses a cost that no share could ever grant: a call takes from one
@@ -165,6 +185,8 @@ func checkShards(p, first *backend.Policy) error {
 		return bad("0 to %d: at most %d, the limit and the burst", most, MaxShards)
 	case max(p.Shards, 1) != max(first.Shards, 1): // mutant: one-number-of-shares
 		return bad("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
+	case k >= 2 && p.Algorithm.Kind().Leased():
+		return bad("0: slots of %v are not spread", &p.Algorithm)
 	case k >= 2:
 		part := p.Algorithm.Part(0, k)
 		if err := part.Check(); err != nil {

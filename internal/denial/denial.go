@@ -14,12 +14,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// Store is a backend.Store over another. It answers as next does, and a Take
-// that next would deny again without asking it. Safe for concurrent use.
+// Store is a backend.Store over another. It answers as next does, and a Take or a
+// Reserve that next would deny again without asking it. Safe for concurrent use.
 type Store struct {
 	next     backend.Store
 	cache    *Cache
@@ -57,18 +58,22 @@ func (s *Store) Ping(ctx context.Context) ([]string, error) {
 // Answered returns how many calls the wrapper answered itself.
 func (s *Store) Answered() int64 { return s.answered.Load() }
 
-// Do decides one request. Only a Take is answered from memory. A Peek asks for the
-// current numbers. Any other request may change the key, so its denials end.
+// Do decides one request. Only a Take and a Reserve are answered from memory. A Peek
+// asks for the current numbers. An AtMost, an Extend and a Record give nothing back,
+// so denials hold. Any other request may change the key, so its denials end.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	switch {
-	case r.Op == backend.Peek:
-		return s.next.Do(ctx, r, d)
-	case r.Op != backend.Take || len(r.And) > 0:
-		return s.change(ctx, r, d)
-	case s.ttl == 0:
+	switch r.Op {
+	case backend.Take, backend.Reserve:
+		if len(r.And) == 0 {
+			if s.ttl == 0 {
+				return s.next.Do(ctx, r, d)
+			}
+			return s.take(ctx, r, d, s.cache.At(r.Key))
+		}
+	case backend.Peek, backend.AtMost, backend.Extend, backend.Record:
 		return s.next.Do(ctx, r, d)
 	}
-	return s.take(ctx, r, d, s.cache.At(r.Key))
+	return s.change(ctx, r, d)
 }
 
 // change forgets the denials before the request and after it: one that comes in
@@ -160,7 +165,7 @@ func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decisio
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
 		at.passed(&r.Group) // mutant: passed-ends-denial
-	case d.RetryAfter > 0:
+	case d.RetryAfter > 0 && !slots(r, d): // mutant: slots-not-cached
 		states := slices.Clone(r.Each)
 		if len(r.Policies) == 1 {
 			states = []backend.State{d.State}
@@ -170,4 +175,15 @@ func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decisio
 		}
 	}
 	return err
+}
+
+// slots reports whether a denial is by slots of an InFlight policy, which may be free
+// at any time.
+func slots(r *backend.Request, d *backend.Decision) bool {
+	for i := range r.Policies {
+		if p := &r.Policies[i]; p.Name == d.Policy {
+			return p.Algorithm.Kind() == algo.KindInFlight
+		}
+	}
+	return false
 }

@@ -217,7 +217,7 @@ func TestClose(t *testing.T) {
 // TestForgets: what this process does to a key shows at once, whichever
 // station it is done through, and a denial on its way is from before.
 func TestForgets(t *testing.T) {
-	ops := []backend.Op{backend.Reset, backend.Settle, backend.AtMost}
+	ops := []backend.Op{backend.Reset, backend.Settle}
 	for _, op := range ops {
 		f, s := denied(t, time.Second, one, 1)
 		off := f.station(-1)

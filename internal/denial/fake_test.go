@@ -28,10 +28,13 @@ func (f *fake) Shared() *layer.Shared {
 	return &f.shared
 }
 
+// able is all operations, of one key.
+var able = backend.Capabilities{Ops: ^backend.Ops(0), Keys: 1}
+
 func (f *fake) Now() time.Time { return time.Unix(1_745_000_000, f.now.Load()) }
 
 func (f *fake) Check([]backend.Policy) error       { return nil }
-func (f *fake) Capabilities() backend.Capabilities { return backend.Basic }
+func (f *fake) Capabilities() backend.Capabilities { return able }
 func (f *fake) Close() error                       { f.shared.Closed.Store(true); return nil }
 func (f *fake) advance(d time.Duration)            { f.now.Add(int64(d)) }
 func (f *fake) station(d time.Duration) *Store     { return New(f, f.Shared(), d) }
@@ -41,7 +44,7 @@ func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) 
 	if f.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
-	if err := r.Check(ctx, backend.Basic); err != nil {
+	if err := r.Check(ctx, able); err != nil {
 		return err
 	}
 	if !f.heeds {
