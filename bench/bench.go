@@ -11,7 +11,7 @@ import (
 )
 
 // settings are how much work a run does. Tests of this package run every
-// workload with fewer keys and callers and in milliseconds: that shows that a
+// workload with fewer keys and callers and in milliseconds. That shows that a
 // workload works, not how fast it is.
 type settings struct {
 	runs   int

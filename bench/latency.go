@@ -14,10 +14,10 @@ const (
 	latency    = "latency"
 	bareScript = "plain EVALSHA"
 
-	// Poisson arrivals are measured often and shortly: a pause of the host is most
-	// of a long run's tail, and few short ones meet it. Of two limiters that are
-	// the same one in three ratios of p99.9 is above 1.1 by medians of five
-	// seconds, one in ten by medians of sixty quarters of a second.
+	// Poisson arrivals are measured often and shortly: a pause of the host is
+	// most of a long run's tail, and few short ones meet it. Between two equal
+	// limiters, medians of five seconds put one in three ratios of p99.9 above
+	// 1.1. Medians of sixty quarters of a second put one in ten there.
 	often   = 12
 	quarter = 4
 )

@@ -9,8 +9,7 @@ import (
 
 // tb is as much of a testing.TB as redistest uses, so that the benchmark starts
 // its servers as the tests do. A method that it lacks is that of the nil
-// interface, which panics: then redistest uses a new one, and tb has to have it
-// too.
+// interface, which panics. Then redistest uses a new one, and tb needs it too.
 type tb struct {
 	testing.TB
 	cleanups []func()

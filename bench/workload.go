@@ -207,8 +207,8 @@ func closed(b *bench, s *subject) (figures, error) {
 	}, failed}, err
 }
 
-// undecided is the sample's share of undecided calls, and an error if calls were
-// denied where all should have passed: a denial is cheaper than a pass.
+// undecided is the sample's share of undecided calls, and an error if calls
+// were denied where all should have passed. A denial is cheaper than a pass.
 func (s *subject) undecided(sample *load.Sample) (float64, error) {
 	if n := sample.Count[load.Denied]; n > 0 && s.limit == peers.Roomy {
 		return 0, fmt.Errorf("%d calls were denied where all should pass: use fewer or shorter runs", n)

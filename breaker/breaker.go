@@ -1,6 +1,6 @@
-// Package breaker is the layer that decides whether a node may be asked, and
-// what a call gets when no store decided it: each policy's failure mode, the
-// same on every path. It keeps a circuit breaker per node, of
+// Package breaker is the layer that decides whether a node may be asked. It
+// also decides what a call gets when no store decided it, by each policy's
+// failure mode. It keeps a circuit breaker per node, of
 // github.com/sony/gobreaker.
 package breaker
 

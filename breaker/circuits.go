@@ -18,9 +18,9 @@ import (
 )
 
 // A circuit opens after maxFailures failed round trips in a row, or when half
-// of at least minRoundTrips in the window failed. The first rule finds a dead node
-// within milliseconds of load. The second one finds a node that still answers
-// now and then. A circuit tries the node again after about openTime:
+// of at least minRoundTrips in the window failed. The first rule finds a dead
+// node within milliseconds of load. The second one finds a node that still
+// answers now and then. A circuit tries the node again after about openTime.
 // gobreaker's default of a minute would leave a limiter without its store long
 // after the node is back.
 const (

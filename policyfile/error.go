@@ -36,8 +36,8 @@ func (e *Error) Error() string {
 // Unwrap returns what is wrong.
 func (e *Error) Unwrap() error { return e.Err }
 
-// syntax converts what the YAML library returns for a file that is not YAML,
-// whose message would name neither the file nor the line in our form.
+// syntax converts the YAML library's error for a file that is not YAML. Its
+// message would name neither the file nor the line in our form.
 func syntax(file string, err error) *Error {
 	e := &Error{File: file, Err: err}
 	var load *yaml.LoadError

@@ -24,9 +24,9 @@ type Options struct {
 	// applies within two of them. Parse and Load ignore it.
 	Interval time.Duration
 	// Reloaded, where it is not nil, is called after each change that Watch has
-	// seen: with nil when the new list is in use, else with the reason why the
-	// old one still is. The goroutine that reads the file calls it, so it must not
-	// call Watcher.Close. Parse and Load ignore it.
+	// seen. Its argument is nil when the new list is in use, else the reason
+	// why the old one still is. The goroutine that reads the file calls it, so
+	// it must not call Watcher.Close. Parse and Load ignore it.
 	Reloaded func(err error)
 }
 

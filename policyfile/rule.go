@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-go/headgate/algo"
 )
 
-// rule is a policy as the file has it: each of its fields by itself, so that
-// plans and tenants can replace one, and so that an error can name its line.
+// rule is a policy as the file has it. Each field stands by itself, so that
+// plans and tenants can replace one, and that an error can name its line.
 type rule struct {
 	name   string
 	at     value

@@ -51,20 +51,21 @@ func (r reading) equal(other reading) bool {
 // DefaultInterval is how often a file is read where Options name no Interval.
 const DefaultInterval = time.Second
 
-// Watch reads the file at path, makes a limiter on s for each plan and tenant,
-// and reads the file again at each Options.Interval until Close. A file that
-// is not valid now is an error. One that turns invalid later changes nothing:
-// Options.Reloaded and Err have the reason.
+// Watch reads the file at path and makes a limiter on s for each plan and
+// tenant. It reads the file again at each Options.Interval until Close. A file
+// that is not valid now is an error. One that turns invalid later changes
+// nothing: Options.Reloaded and Err have the reason.
 //
 // A change applies to all plans and tenants at once, and to each of them from
 // the next call on. Counts stay: see headgate.Limiter.With.
 //
-// The file is read as a whole and compared, so that it does not matter how it
-// is changed: by a rename, by a link that points elsewhere (as Kubernetes does
-// in a volume), or in place. What is read applies when the next read returns
-// the same, so that half of a file, written in place, does not. A writer that
-// stands still for two intervals defeats that, and half of a YAML file may be
-// valid: write to a temporary file in the same folder and rename it.
+// The file is read as a whole and compared, so it does not matter how it is
+// changed. It may be by a rename, by a link that points elsewhere (as
+// Kubernetes does in a volume), or in place. What is read applies when the next
+// read returns the same, so that half of a file, written in place, does not. A
+// writer that stands still for two intervals defeats that, and half of a YAML
+// file may be valid. So write to a temporary file in the same folder and rename
+// it.
 func Watch(path string, s backend.Store, opts *Options) (*Watcher, error) {
 	if opts == nil {
 		opts = &Options{}

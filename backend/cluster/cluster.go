@@ -19,8 +19,8 @@ import (
 )
 
 // Client is what the store needs of a go-redis client: its options.
-// *redis.ClusterClient is one. The store makes its own connections with them,
-// because a cluster client may wait for a frozen node when it reloads the cluster's
+// *redis.ClusterClient is one. The store makes its own connections with them. A
+// cluster client may wait for a frozen node when it reloads the cluster's
 // state, for longer than a decision may take.
 type Client interface {
 	Options() *redis.ClusterOptions

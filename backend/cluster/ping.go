@@ -15,12 +15,12 @@ import (
 // MinRedisVersion is the lowest version of Redis that the store works with.
 const MinRedisVersion = batch.MinRedisVersion
 
-// Ping checks that each primary is fit to serve: reachable, new enough, and that
-// its user has each right that the scripts need, SCRIPT LOAD too. A missing
-// right is a *backend.RightError that names the primary. Ping warns where a node
-// may evict counts, where its round trip takes over a quarter of the budget, and
-// where cluster-require-full-coverage makes every node refuse while one primary
-// is missing.
+// Ping checks that each primary is reachable and new enough. It checks that its
+// user has each right that the scripts need, SCRIPT LOAD too. A missing right
+// is a *backend.RightError that names the primary. Ping warns where a node may
+// evict counts, and where its round trip takes over a quarter of the budget. It
+// also warns where cluster-require-full-coverage makes every node refuse while
+// one primary is missing.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	return batch.Within(ctx, s.ping)
 }

@@ -59,7 +59,7 @@ const (
 )
 
 // remembered is how long a node is kept that a redirect names and CLUSTER SLOTS
-// does not: a new primary has no slots while it imports its first one.
+// does not. A new primary has no slots while it imports its first one.
 var remembered = time.Minute
 
 // newTopology copies the options, since the user may change theirs. last lies

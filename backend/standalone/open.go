@@ -35,7 +35,7 @@ func Open(url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// lazy is a client that is made when it is first needed: a go-redis client that
+// lazy is a client that is made when it is first needed. A go-redis client that
 // keeps idle connections dials as soon as it is made, and Open does no I/O.
 type lazy struct {
 	addr   string
@@ -45,7 +45,7 @@ type lazy struct {
 }
 
 // get returns the client. It sets used before it reads closed, and Close sets
-// closed before it reads used: one of them sees the other, so no client stays
+// closed before it reads used. One of them sees the other, so no client stays
 // open.
 func (l *lazy) get() *redis.Client {
 	l.used.Store(true) // mutant: made-client-closed

@@ -12,8 +12,8 @@ import (
 // MinRedisVersion is the lowest version of Redis that the store works with.
 const MinRedisVersion = batch.MinRedisVersion
 
-// Ping checks that the server is fit to serve: reachable, new enough, a primary,
-// no member of a cluster, and that its user has each right that the scripts
+// Ping checks that the server is reachable, new enough, a primary, and no
+// member of a cluster. It checks that its user has each right that the scripts
 // need, SCRIPT LOAD too. A missing right is a *backend.RightError. Ping warns
 // where the server may evict counts, and where the round trip takes over a
 // quarter of the budget.
@@ -22,8 +22,8 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 }
 
 // ping goes from the cause to the symptom: what the server is, the rights, a
-// trial request, and last the time of a round trip over the connection that is
-// open by then.
+// trial request. The time of a round trip comes last, when a connection is
+// open.
 func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err

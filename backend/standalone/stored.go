@@ -8,11 +8,11 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/batch"
 )
 
-// Keys returns the stored keys whose limited key begins with prefix, for tools
-// and not for the path of a request: it looks at every key of the server (SCAN).
-// A key may come twice, and one that is written meanwhile may or may not come. A
-// key whose name is not stored comes where prefix is "". An error ends it. The
-// budget holds for each of its round trips, ctx for all.
+// Keys returns the stored keys whose limited key begins with prefix. It is for
+// tools and not for the path of a request, since it looks at every key of the
+// server (SCAN). A key may come twice, and one that is written meanwhile may or
+// may not come. A key whose name is not stored comes where prefix is "". An
+// error ends it. The budget holds for each of its round trips, ctx for all.
 func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.StoredKey, error] {
 	return func(yield func(backend.StoredKey, error) bool) {
 		err := s.inspect(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-go/headgate/bench/load"
 )
 
-// Order is what one process does. It is sent as JSON: a binary of another
+// Order is what one process does. It is sent as JSON. A binary of another
 // commit ignores fields that it lacks, and takes the zero value of those that
 // are not sent.
 type Order struct {
@@ -90,7 +90,7 @@ func measure(all []*process) (load.Sample, error) {
 }
 
 // process is a member of the fleet, as its parent sees it. The protocol is one
-// JSON value per line: the order, then true from the child when it is warm,
+// JSON value per line. They are the order, true from the child when it is warm,
 // true from the parent to begin, and the child's Result. The child ends when
 // its input does, so none outlives its parent.
 type process struct {

@@ -27,7 +27,7 @@ import (
 const rounds = 7 // of each subject, by turns; the median counts
 
 // subject is a middleware that lets limit requests of an address pass within an
-// hour, by a fixed window or what it has of the kind.
+// hour, by a fixed window or its nearest algorithm.
 type subject struct {
 	name string
 	wrap func(limit int) func(http.Handler) http.Handler

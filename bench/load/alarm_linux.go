@@ -9,7 +9,7 @@ import (
 
 // alarm returns within some 10 µs of an instant, by a timer of the kernel.
 // time.Sleep may be a millisecond late in an idle process, since the runtime
-// polls in whole milliseconds: at 20,000 arrivals per second that delay would
+// polls in whole milliseconds. At 20,000 arrivals per second that delay would
 // be all that is seen. An alarm is for one goroutine at a time.
 type alarm struct {
 	fd   int

@@ -8,7 +8,7 @@ import (
 )
 
 // Delay listens on a port of 127.0.0.1 and connects each client to target. What
-// a client sends arrives d later, as over a longer wire: bytes on their way do
+// a client sends arrives d later, as over a longer wire. Bytes on their way do
 // not delay those behind them, so the delay costs latency and no throughput.
 // Replies come at once, so a round trip takes d more. Delay runs until the
 // listener is closed.

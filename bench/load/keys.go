@@ -6,8 +6,8 @@ import (
 )
 
 // Keys are keys and the order in which they are called. Both are made before
-// anything is timed, and are the same for all subjects and turns: a
-// decision in memory is too short to draw a random key beside it. Keys are safe for
+// anything is timed, and are the same for all subjects and turns. A decision in
+// memory is too short to draw a random key beside it. Keys are safe for
 // concurrent use, since nothing in them changes.
 type Keys struct {
 	names []string
@@ -36,8 +36,8 @@ func Zipf(prefix string, n int, s float64) Keys {
 	return draw(prefix, n, func() uint32 { return uint32(z.Uint64()) })
 }
 
-// Named is "hot", "zipf" or "uniform" by its name: one key, or n of them, of
-// which the k-th is called in proportion to k^-1.1 or each as likely.
+// Named is "hot", "zipf" or "uniform" by its name. These are one key, n keys of
+// which the k-th is called in proportion to k^-1.1, and n keys, each as likely.
 func Named(kind string, n int) Keys {
 	switch kind {
 	case "hot":

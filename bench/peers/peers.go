@@ -26,7 +26,7 @@ var (
 	// so no key runs idle and leaves during a measurement.
 	Roomy = Limit{Rate: 1, Period: time.Second, Burst: 1 << 30, Window: time.Hour, Fill: 3600}
 
-	// Refilling gives a key back within 10 ms what a call takes, so a key is
+	// Refilling gives a key back within 10 ms what a call takes. So a key is
 	// idle again at its next call unless it is called often. This is the
 	// store's other duty: to remove keys and to take them in again. Calls
 	// beyond the rate are denied, which is a decision.

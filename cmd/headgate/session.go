@@ -172,7 +172,7 @@ func (s *session) wantsPolicies() error {
 // limiter returns a limiter by the policies of the file. Its policies fail
 // closed, and a file without failure modes is accepted: the modes are the
 // service's. A tenant that the file does not list gets the default plan, as in
-// the service, with a note that a mistyped name can be seen by.
+// the service. A note shows it, since the name may be mistyped.
 func (s *session) limiter() (*headgate.Limiter, error) {
 	f, err := policyfile.Load(s.policies, &policyfile.Options{OnFailure: headgate.FailClosed})
 	if err != nil {

@@ -60,8 +60,8 @@ func (s *session) peekStored(ctx context.Context, key string) error {
 	return s.print(k, k.text)
 }
 
-// add asks the store for the counts of one part, one policy at a time: a
-// damaged one must not hide the others behind an error of the list.
+// add asks the store for the counts of one part, one policy at a time. A
+// damaged one must not hide which policy it is.
 func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) error {
 	k.Unknown = append(k.Unknown, part.Unknown...)
 	for i := range part.Policies {

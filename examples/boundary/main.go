@@ -1,6 +1,6 @@
-// Boundary shows what each algorithm lets pass where two windows meet: 50
-// calls one second before a window's boundary and 50 one second after it,
-// under a limit of 50 in 10 seconds.
+// Boundary shows what each algorithm lets pass at the boundary of two windows.
+// 50 calls come one second before it and 50 one second after it, under a limit
+// of 50 in 10 seconds.
 //
 //	go run ./examples/boundary                        at once, in memory, on a clock of its own
 //	go run ./examples/boundary -redis localhost:6379  in real time, by the server's clock

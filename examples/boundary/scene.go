@@ -101,8 +101,8 @@ func leave(rows []*row, key string) error {
 	return errors.Join(errs...)
 }
 
-// burst makes every algorithm's calls, one after the other, all algorithms at
-// the same time: none should meet a later instant because it is listed last.
+// burst makes every algorithm's calls, one after the other, and all algorithms
+// at the same time. None should get a later instant because it is listed last.
 func burst(ctx context.Context, rows []*row, key string, i int) error {
 	errs := make([]error, len(rows))
 	var all sync.WaitGroup

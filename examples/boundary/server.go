@@ -26,8 +26,8 @@ func server(ctx context.Context, addr string) (*scene, error) {
 	return live(ctx, store, client, fresh())
 }
 
-// nodes is the scene on a Redis Cluster, by the clock of the node that the
-// key lies on: it is the one that the counts go by.
+// nodes is the scene on a Redis Cluster. Its clock is that of the key's node,
+// by which the counts go.
 func nodes(ctx context.Context, addrs []string) (*scene, error) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	key := fresh()

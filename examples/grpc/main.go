@@ -1,5 +1,6 @@
-// Grpc is a gRPC server that limits each client address, 10 calls at once, then
-// 5 a second, and a client that waits for the delay that the server returns.
+// Grpc is a gRPC server that limits each client address to 10 calls at once and
+// then 5 per second. It is also a client that waits for the delay that the
+// server returns.
 //
 //	go run .                          # the server, counting in memory
 //	go run . -redis localhost:6379    # the server, counting in Redis

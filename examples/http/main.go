@@ -1,6 +1,6 @@
-// Http is an HTTP server that limits each client address by two policies: 10
-// requests at once and then 5 a second, and 1,000 a day. It answers by HTTP/1.1
-// and HTTP/2.
+// Http is an HTTP server that limits each client address by two policies. They
+// are 10 requests at once and then 5 per second, and 1,000 per day. It answers
+// by HTTP/1.1 and HTTP/2.
 //
 //	go run ./examples/http
 //	go run ./examples/http -redis redis://localhost:6379 -fail open

@@ -1,5 +1,5 @@
-// Testing is a mailer that waits when it is told to, and two ways to test such
-// code: main_test.go sets the store's clock, synctest_test.go lets the testing
+// Testing is a mailer that waits after a denial, and two ways to test such
+// code. main_test.go sets the store's clock; synctest_test.go lets the testing
 // package's fake time pass. Neither sleeps.
 //
 //	go test -v ./examples/testing

@@ -54,7 +54,7 @@ func reloaded(err error) {
 	log.Print("new limits")
 }
 
-// limited asks, for each call, the limiter that the tenant has now: a limiter
+// limited asks, for each call, the limiter that the tenant has now. A limiter
 // that is kept would have the limits of the day on which the service began. The
 // key does not contain the plan, so a tenant that changes plans keeps what it
 // has used.

@@ -1,5 +1,5 @@
-// Package faulttest holds what every store on Redis must show under real
-// faults and real races: the same tests on one server and on a cluster.
+// Package faulttest holds what every store on Redis must show under real faults
+// and real races. The tests are the same on one server and on a cluster.
 package faulttest
 
 import (

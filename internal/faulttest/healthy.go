@@ -179,9 +179,9 @@ func (h *Healthy) impatient(
 	return seen.Store.Load(), took.Median()
 }
 
-// LongLink has many callers over a link of 20 ms and returns their decisions per
-// second. A store that sends one batch at a time would be bound by the link, and
-// a circuit that takes a slow reply for a failure would open.
+// LongLink has many callers over a link of 20 ms and returns their decisions
+// per second. A store that sends one batch at a time would be bound by the
+// link. A circuit that takes a slow reply for a failure would open.
 func (h *Healthy) LongLink(t *testing.T, callers int, d time.Duration) (perSecond float64) {
 	var seen Observed
 	h.Network.Set(link) // before the first call: a link that grows shows after ten seconds
@@ -223,7 +223,7 @@ var Bucket = closed("bucket", algo.TokenBucket(algo.PerSecond(1<<20), 1<<20))
 func Key(caller, i, n int) string { return fmt.Sprintf("c%d/%d", caller, i%n) }
 
 // Limiter returns a limiter on s after its first decisions, with all counts at
-// zero: connections, scripts and slots are there, and are not the subject.
+// zero. Connections, scripts and slots are there, and are not the subject.
 func (o *Observed) Limiter(t testing.TB, s backend.Store, ps ...headgate.Policy) *headgate.Limiter {
 	l, err := headgate.New(s, ps, &headgate.Options{Observer: o.Observe})
 	require.NoError(t, err)

@@ -21,8 +21,8 @@ const pace = 2 * time.Millisecond
 // closed.
 const hitEvery = 10
 
-// AtMostOnce loses replies in each way. No call may be charged twice, each must
-// report whether it was perhaps counted, and each must end within the budget
+// AtMostOnce loses replies in each way. No call may be charged twice, and each
+// must report whether it was perhaps counted. Each must end within the budget
 // and the lateness of a bare wait in the same run. Each of the limiters has a
 // client of its own and goes through the network, direct past it. A client
 // whose connections are all lost at once rightly opens its circuit.
@@ -114,7 +114,7 @@ func (o *once) call(t *testing.T, l *headgate.Limiter, key string) {
 	}
 }
 
-// consistent compares the decision of the only call on a key with the count: a
+// consistent compares the decision of the only call on a key with the count. A
 // decided call is counted once, one that was perhaps counted at most once, and
 // one that was not sent never.
 func consistent(t *testing.T, d headgate.Decision, key string, used int64) {

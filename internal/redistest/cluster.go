@@ -48,8 +48,8 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	return c
 }
 
-// settings let a replica take over as soon as the node timeout allows: with an
-// old copy too, and without the delay that waits for more replicas to sync.
+// settings let a replica take over as soon as the node timeout allows. It may
+// have an old copy, and does not wait for more replicas to sync.
 var settings = []string{
 	"--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1",
 	"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000",
@@ -154,14 +154,14 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 }
 
 // Primary is the server of the slot in the view of more than half of the living
-// nodes, even if it is dead and they have not noticed. Nil without a majority.
+// nodes. It may be dead, if they have not noticed. Nil without a majority.
 func (c *Cluster) Primary(slot int) *Server {
 	return c.majority(func(v view) string { return v.owner(slot) })
 }
 
 // Replica is the replica of the given primary in the view of more than half of
-// the living nodes; nil without a majority and without a replica. Of several
-// replicas it is the one with the least id.
+// the living nodes. It is nil without a majority and without a replica. Of
+// several replicas it is the one with the least id.
 func (c *Cluster) Replica(of *Server) *Server {
 	id := c.of(of).id
 	return c.majority(func(v view) string { return v.replica(id) })

@@ -18,9 +18,9 @@ type Late struct {
 	}
 }
 
-// perTick is the number of waits that begin each millisecond: about as many as
-// the calls of a test, since the worst of more samples is worse, and too few to
-// be a load of their own.
+// perTick is the number of waits that begin each millisecond. They are about as
+// many as the calls of a test, since the worst of more samples is worse. They
+// are too few to be a load.
 const perTick = 4
 
 // Lateness begins waits of the given budget each millisecond until the test

@@ -55,8 +55,8 @@ func (p *Proxy) Set(f Fault) {
 }
 
 // Forget silently drops whatever is sent from now on over the present
-// connections, both ways, and leaves them open, as a load balancer does that
-// has lost its flow table. New connections pass.
+// connections, both ways, and leaves them open. A load balancer that has lost
+// its flow table does so. New connections pass.
 func (p *Proxy) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

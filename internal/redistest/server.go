@@ -20,8 +20,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// startup is the time that a server may take to answer: a thousand times what
-// it needs, for a machine that runs every package's tests at once under -race.
+// startup is the time that a server may take to answer. It is a thousand times
+// what it needs, for a machine that runs every package's tests at once.
 const startup = 20 * time.Second
 
 // errTaken means that another process holds the port, or the cluster bus's. Only
@@ -122,7 +122,7 @@ func (s *Server) run() error {
 	return nil
 }
 
-// await reads the log rather than asking the port: when two test processes race
+// await reads the log rather than asking the port. When two test processes race
 // for it, the loser would get a reply from the winner's server. A server also
 // logs when it needs a password that we don't have.
 func (s *Server) await(p *process) error {
@@ -142,7 +142,7 @@ func (s *Server) await(p *process) error {
 }
 
 // randomPort stays below 32768, where systems begin to use ports for outgoing
-// connections: one of those could take the port of a killed server before its
+// connections. One of those could take the port of a killed server before its
 // restart. So does port + 10000, on which a server in cluster mode listens too.
 func randomPort() int { return 10000 + rand.IntN(12000) }
 

@@ -20,7 +20,7 @@ const (
 	glance = 5 * time.Millisecond
 )
 
-// Settle waits until the cluster is well: all living nodes agree on all roles,
+// Settle waits until the cluster is well. All living nodes agree on all roles,
 // living primaries serve every slot, and living replicas have their primary's
 // data. A test calls it after a Restart, and after any other change to a node
 // before the next test relies on it.

@@ -12,9 +12,9 @@ import (
 // defaultMaxWait is how long a call without a deadline waits at most.
 const defaultMaxWait = 30 * time.Second
 
-// Client makes the calls of a gRPC client wait: before a call, where a limiter
-// of its own denies it, and after a call that a server refused with RetryInfo,
-// for the delay that it names. Where the wait would pass the call's deadline or
+// Client makes the calls of a gRPC client wait. It waits before a call that its
+// own limiter denies. After a call that a server refused with RetryInfo, it
+// waits for the delay in it. Where the wait would pass the call's deadline or
 // MaxWait, the call gets the refusal at once.
 //
 // Make one with NewClient; its methods are interceptors. It is safe for
@@ -107,8 +107,8 @@ func (b *budget) obey(ctx context.Context, try func() error) error {
 }
 
 // wait waits for the delay that a refusal names and returns nil. Where there is
-// none, or it does not fit the budget or the deadline, it returns the refusal at
-// once, and where ctx ends meanwhile that.
+// none, or it does not fit the budget or the deadline, it returns the refusal
+// at once. If ctx ends meanwhile, it returns that error.
 func (b *budget) wait(ctx context.Context, refusal error) error {
 	delay, ok := RetryDelay(refusal)
 	if !ok {

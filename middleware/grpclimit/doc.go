@@ -1,5 +1,5 @@
-// Package grpclimit limits the rate of gRPC calls with a headgate.Limiter: on a
-// server it refuses calls above the limit, on a client it waits for the time
+// Package grpclimit limits the rate of gRPC calls with a headgate.Limiter. On a
+// server it refuses calls above the limit. On a client it waits for the time
 // that a server names.
 //
 //	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, nil)

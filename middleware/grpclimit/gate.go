@@ -76,8 +76,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// admit returns nil for a call that passes, and for another the error that it
-// gets, with the delay after which it passes: 0 where waiting does not help. It
+// admit returns nil for a call that passes, and the error for another. The
+// delay is the time after which it passes, 0 where waiting does not help. It
 // runs before the call; limits on calls in flight will settle after it.
 func (g *gate) admit(ctx context.Context, rpc RPC) (time.Duration, error) {
 	if g.limiter == nil {

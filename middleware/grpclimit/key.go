@@ -46,9 +46,10 @@ func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
 	return headgate.Call{Key: headgate.Key("method", rpc.FullMethod)}, nil
 }
 
-// PeerAddress counts by the address that the connection comes from: IPv4 by the
-// whole address, IPv6 by its /64, since a client gets at least that much. It is
-// empty for a peer without an IP address, as on a Unix socket, and on a client.
+// PeerAddress counts by the address that the connection comes from. IPv4 counts
+// by the address, IPv6 by its /64, since a client gets at least that much. It
+// is empty for a peer without an IP address, as on a Unix socket, and on a
+// client.
 //
 // An IPv6 address that stands for an IPv4 address counts as that: of
 // ::ffff:0:0/96 (mapped) and of 64:ff9b::/96 (NAT64). Other prefixes of
@@ -100,7 +101,7 @@ func address(a net.Addr) netip.Addr {
 }
 
 // Metadata counts by the SHA-256 of the value of name, as "x-api-key", so that
-// no secret is stored: on a server of the incoming metadata, on a client of the
+// no secret is stored. A server reads the incoming metadata, a client the
 // outgoing. It is empty where the value is missing or empty. Several values
 // refuse the call with INVALID_ARGUMENT: which of them another reader takes is
 // unknown.

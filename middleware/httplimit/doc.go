@@ -15,11 +15,11 @@
 //	RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
 //	RateLimit: "burst";r=50;t=30, "daily";r=700;t=6800
 //
-// q is the policy's limit and w its period in seconds; of a TokenBucket q is the
-// burst and w the time in which it fills. A w below a second is left out. r is
-// the number of units that would pass now. t is in whole seconds, rounded up:
-// where the policy denies, the time until the same request passes; else the time
-// until nothing is counted any more.
+// q is the policy's limit and w its period in seconds. Of a TokenBucket q is
+// the burst and w the time in which it fills. A w below a second is left out. r
+// is the number of units that would pass now. t is in whole seconds, rounded
+// up. Where the policy denies, it is the time until the same request passes,
+// else the time until nothing is counted any more.
 //
 // A denial has status 429, Retry-After, and a body of type
 // application/problem+json (quota-exceeded) with the names of the policies that
@@ -36,11 +36,12 @@
 // the same.
 //
 // A request that was not decided has none of these fields: one that
-// Options.Skip or EmptyPasses lets through, one without a key (400), one that
-// costs more than can ever be granted (403), one that finds the store closed or
-// its deadline passed (503), and an error of the key's function (500). That 503
-// has no Retry-After, since nobody can tell a time. A request whose client left
-// before the decision has neither status: logs show 499.
+// Options.Skip or EmptyPasses lets through, or one without a key (400). Neither
+// has one that costs more than can ever be granted (403), or that finds the
+// store closed or its deadline passed (503). An error of the key's function
+// (500) has none either. That 503 has no Retry-After, since nobody can tell a
+// time. A request whose client left before the decision has neither status:
+// logs show 499.
 //
 // # Clients
 //

@@ -108,7 +108,7 @@ func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *head
 }
 
 // replace adds a line to a list field, in place of the members of the same
-// policies: two numbers of one name would contradict each other. Members of
+// policies. Two numbers of one name would contradict each other. Members of
 // other middleware stay. The line has capacity 1, so that an append copies it.
 func (f *fields) replace(h http.Header, field string, line []string) {
 	var kept []string

@@ -31,9 +31,9 @@ type Options struct {
 	// key's function or of the limiter; nil is WriteError. It is not called for
 	// a client that left.
 	OnError func(http.ResponseWriter, *http.Request, error)
-	// RetryJitter is how much later than needed Retry-After may be, at random and
-	// in whole seconds, so that clients which were denied together do not return
-	// together: 0 to 1 h.
+	// RetryJitter is how much later than needed Retry-After may be, at random
+	// and in whole seconds: 0 to 1 h. Clients that were denied together then do
+	// not return together.
 	RetryJitter time.Duration
 	// XRateLimit adds X-RateLimit-Limit, -Remaining and -Reset (in seconds from
 	// now) of the binding policy, for clients that do not read RateLimit.
@@ -154,8 +154,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit reports whether the request passes. It has answered one that does not.
 // The order is: Skip, the key, the limiter, then the client. A client that left
-// is noticed only where no store decided, since a decision that was made should
-// be seen in logs as what it is.
+// is noticed only where no store decided. A decision that was made should be
+// seen in logs as what it is.
 func (m *middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	if m.Skip != nil && m.Skip(r) {
 		return true

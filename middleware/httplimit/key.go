@@ -34,8 +34,8 @@ func RemoteAddr() Key { return addressKey(peer) }
 
 // TrustedProxies is the address of the client behind proxies that append to
 // X-Forwarded-For. cidrs are the proxies' prefixes or addresses, as
-// "10.0.0.0/8" or "2001:db8::1"; at least one, and none of length 0, with which
-// every client could choose its key.
+// "10.0.0.0/8" or "2001:db8::1". At least one is needed, and none of length 0,
+// with which every client could choose its key.
 //
 // The header counts only where the connection comes from one of them. It is
 // read from right to left, all its lines as one list, up to the first address
@@ -91,7 +91,7 @@ func Header(name string) Key {
 }
 
 // Cookie is the value of a cookie, hashed like a Header and with the same
-// warning: the first one of that name, as http.Request.Cookie returns it.
+// warning. It is the first one of that name, as http.Request.Cookie returns it.
 func Cookie(name string) Key {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		return Key{err: invalid("cookie", name, "the name of a cookie")}
@@ -120,14 +120,13 @@ func hashed(kind string, value func(*http.Request) string) Key {
 	}}
 }
 
-// Pattern is the pattern of http.ServeMux that the request matched, as
-// "GET /items/{id}": one count per route. With a nil mux it is the request's
-// own Pattern, which the mux sets before it calls a handler: then the
-// middleware has to wrap the handlers in the mux. To wrap the mux as a whole,
-// pass it.
+// Pattern is the pattern of http.ServeMux that the request matched, as "GET
+// /items/{id}": one count per route. With a nil mux it is the request's own
+// Pattern, which the mux sets before it calls a handler. Then the middleware
+// has to wrap the handlers in the mux. To wrap the mux as a whole, pass it.
 //
 // A request that matches no pattern, and a CONNECT, has no key, so that random
-// paths neither make keys nor share one: Options.EmptyKey decides on it.
+// paths neither make keys nor share one. Options.EmptyKey decides on it.
 func Pattern(mux *http.ServeMux) Key {
 	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, bool) {
 		pattern := r.Pattern

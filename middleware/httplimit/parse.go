@@ -17,9 +17,9 @@ type limitItem struct {
 }
 
 // parseLimits reads the lines of RateLimit or RateLimit-Policy by any draft
-// since the fields are lists: of strings or tokens, with r and t or a and w. A
-// malformed field is nothing at all, as the draft demands, and so is one longer
-// than a server has reason to send.
+// since the fields are lists. Members are strings or tokens, with r and t or a
+// and w. A malformed field is nothing at all, as the draft demands, and so is
+// one longer than a server has reason to send.
 func parseLimits(lines []string) []limitItem {
 	const longest = 8 << 10
 	var items []limitItem

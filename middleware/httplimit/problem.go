@@ -69,11 +69,12 @@ func (d Denial) Write(w http.ResponseWriter) {
 	writeProblem(w, http.StatusTooManyRequests, append(body, "]}"...))
 }
 
-// WriteError answers a request that could not be decided: with status 503 where
-// the store is closed or the request's deadline has passed, 403 where the cost
-// is more than a policy can ever grant, else 500. None has Retry-After or the
-// fields of a decision, since there was none: the 503 of a policy that failed
-// closed is a Denial. The error's text is not part of the answer.
+// WriteError answers a request that could not be decided. The status is 503
+// where the store is closed or the request's deadline has passed. It is 403
+// where the cost is more than a policy can ever grant, else 500. None has
+// Retry-After or the fields of a decision, since there was none: the 503 of a
+// policy that failed closed is a Denial. The error's text is not part of the
+// answer.
 func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusInternalServerError
 	switch {

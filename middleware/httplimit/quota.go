@@ -41,7 +41,7 @@ type scope struct {
 
 // quota is one policy of a server, by its RateLimit field. left is what the
 // newest response reported, less every request that this response may not have
-// counted: too low rather than too high, as a unit too many is a denial.
+// counted. It is too low rather than too high, as a unit too many is a denial.
 type quota struct {
 	policy string
 	left   int64         // a lower bound of the units that no request has taken
@@ -82,7 +82,7 @@ func (s *scope) quotaWait(now time.Time, force bool) (wait time.Duration) {
 }
 
 // start counts a request as sent and returns its ticket. If it has to wait
-// first, changed is not nil and closed when a response came; the wait is how
+// first, changed is not nil and closed when a response came. The wait is how
 // long at most, untilResponse where only a response ends it. With force it is
 // sent though the policies ask to wait, but one at a time and seldom.
 func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, changed <-chan struct{}) {

@@ -19,22 +19,24 @@ const DefaultMaxWait = time.Minute
 // denied. The zero Transport is ready to use. It is safe for concurrent use; do
 // not copy it or change its fields once it is used.
 //
-// While the RateLimit field shows less than half of a quota, requests are spread
-// over its window, with at most a second between two; with no unit left they
-// wait for the window's end. Each request is taken to cost one unit. Requests
-// are sent in the order in which they come.
+// While the RateLimit field shows less than half of a quota, requests are
+// spread over its window, with at most a second between two. With no unit left
+// they wait for the window's end. Each request is taken to cost one unit.
+// Requests are sent in the order in which they come.
 //
 // After a 429, or a 503 with Retry-After, no request is sent before the time
-// that the server named, for a day at most; then one, and the others once that
-// one has passed. The denied request is sent again if its body can be had again
-// (http.Request.GetBody), after a 503 only if its method is safe to repeat.
+// that the server named, for a day at most. Then one is sent, and the others
+// once that one has passed. The denied request is sent again if its body can be
+// had again (http.Request.GetBody), after a 503 only if its method is safe to
+// repeat.
 //
 // A wait that would pass the context's deadline, or MaxWait, is not made. Then
 // the caller gets the 429 at once. A request that finds the server's denial in
-// force gets a response of the same status that the Transport makes, with the
-// rest of the time in Retry-After; nothing is sent. Where only RateLimit asks
-// for too long a wait one request is sent all the same, at most one in the time
-// in which a bucket gains a unit and one a second, and the server decides.
+// force is not sent. It gets a response of the same status from the Transport,
+// with the rest of the time in Retry-After. Where only RateLimit asks for too
+// long a wait, one request is sent all the same, and the server decides. At
+// most one is sent in the time in which a bucket gains a unit, and one per
+// second.
 type Transport struct {
 	// Base sends the requests; nil is http.DefaultTransport.
 	Base http.RoundTripper
@@ -42,10 +44,11 @@ type Transport struct {
 	// DefaultMaxWait, a negative value is none. A deadline of its context holds
 	// besides.
 	MaxWait time.Duration
-	// Limiter, where it is not nil, lets each request pass before it is sent, one
-	// unit of every policy of the key Key: with a store on Redis, processes share
-	// what a server grants them. Its limit is best a little below the server's.
-	// The RateLimit field then holds requests back only where it shows no unit.
+	// Limiter, where it is not nil, lets each request pass before it is sent,
+	// by one unit of every policy of the key Key. With a store on Redis,
+	// processes share what a server grants them. Its limit is best a little
+	// below the server's. The RateLimit field then holds requests back only
+	// where it shows no unit.
 	Limiter *headgate.Limiter
 	Key     string
 	// Scope returns what a server counts the request by: requests of one scope

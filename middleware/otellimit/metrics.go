@@ -24,10 +24,10 @@ type Options struct {
 // Metrics counts the events of limiters. Make one with New. It is safe for
 // concurrent use.
 //
-// Each limiter that headgate.New returned reports the circuits and batches of its
-// store. Two of them on one store want Metrics of their own, with Attributes that
-// tell them apart, or one counts each batch twice; limiters that With and
-// OnFailure made of one limiter do not.
+// Each limiter that headgate.New returned reports the circuits and batches of
+// its store. Two of them on one store need their own Metrics each, with
+// Attributes that tell them apart, or each batch counts twice. Limiters that
+// With and OnFailure made of one limiter do not.
 type Metrics struct {
 	attributes []attribute.KeyValue
 

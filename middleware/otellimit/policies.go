@@ -59,8 +59,8 @@ func (p *policies) observe(
 	}
 }
 
-// fill returns the seconds in which a.Max units come back: of a TokenBucket the
-// time in which it fills, since its period is that of the rate, not of the burst.
+// fill returns the seconds in which a.Max units come back. Of a TokenBucket
+// that is the time in which it fills: its period is that of the rate.
 func fill(a *algo.Algorithm) float64 {
 	l := a.Limit()
 	if a.Kind() == algo.KindTokenBucket {
