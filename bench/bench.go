@@ -21,6 +21,8 @@ type settings struct {
 	most   int // callers in a process
 }
 
+// defaults are those of the published document. A run with less says so in its
+// notes.
 var defaults = settings{runs: 5, length: time.Second, keys: 100_000, many: 1_000_000, most: 512}
 
 // bench is one run of the program, on one goroutine. It owns the servers, which

@@ -80,6 +80,8 @@ func processor() string {
 	return runtime.GOARCH
 }
 
+// system is the kernel's name and release: schedulers and network stacks differ
+// between them.
 func system() string {
 	kernel, err := exec.Command("uname", "-sr").Output()
 	if err != nil {

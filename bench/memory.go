@@ -45,6 +45,7 @@ func memoryWorkloads() []workload {
 	return append(all, counted, weighed)
 }
 
+// inMemory is a workload of one metric, with a subject made anew for each turn.
 func inMemory(name, keys string, limit peers.Limit, subjects makers, turn turn, m report.Metric) workload {
 	return workload{
 		place: memory, name: name, keys: keys, limit: limit, subjects: subjects, callers: memoryCallers,

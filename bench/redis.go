@@ -82,6 +82,8 @@ func inProcesses(keys string, processes, callers int, target report.Target) work
 	return w
 }
 
+// inFleet measures in child processes. It has no figure of allocations, which
+// are the children's.
 func inFleet(b *bench, s *subject) (figures, error) {
 	sample, err := fleet.Run(self("caller"), s.processes, b.order(s.workload, s.Name))
 	if err != nil {
@@ -141,4 +143,6 @@ func child() bool {
 	return true
 }
 
+// linkDelay is a round trip between two zones of a cloud region, in order of
+// magnitude.
 const linkDelay = 500 * time.Microsecond

@@ -242,6 +242,7 @@ func (c *circuits) watch(s *Store) {
 	runtime.AddCleanup(s, c.unwatch, w)
 }
 
+// unwatch runs as the cleanup of a Store that nobody holds any more.
 func (c *circuits) unwatch(w weak.Pointer[Store]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -283,6 +283,8 @@ func (p *parser) changedPlan(plan string, v value, changes map[string]rule) ([]h
 
 var tenantFields = []string{"plan", "policies"}
 
+// tenantFields fills changes and returns the plan, "" where the tenant names
+// none.
 func (p *parser) tenantFields(v value, changes map[string]rule) (plan string, err error) {
 	err = v.each(func(key string, v value) (err error) {
 		switch key {

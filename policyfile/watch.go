@@ -182,6 +182,8 @@ func (w *Watcher) swap(r reading) error {
 	return err
 }
 
+// read returns an error as a reading. So a file that vanishes has to be missing
+// at two reads before that counts.
 func (w *Watcher) read() reading {
 	data, err := os.ReadFile(w.path)
 	return reading{data, err}

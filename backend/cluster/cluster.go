@@ -131,6 +131,8 @@ func (s *Store) usable() error {
 	return s.err
 }
 
+// errZero is an error rather than a panic: a zero Store in a struct of the
+// user's is found by the first Check, at start-up.
 var errZero = &backend.InvalidError{What: "store", Value: "a zero cluster.Store", Want: "one that cluster.Open or New returned"}
 
 // Do decides one request; see backend.Store.

@@ -90,6 +90,8 @@ func (t *topology) addrs() []string {
 	return addrs
 }
 
+// errEmpty keeps a node that was just reset, or that knows no cluster, from
+// clearing the table.
 var errEmpty = errors.New("it names no slots")
 
 // askUser calls the user's ClusterSlots, which may panic, or return nothing.

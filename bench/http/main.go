@@ -33,6 +33,8 @@ type subject struct {
 	wrap func(limit int) func(http.Handler) http.Handler
 }
 
+// The bare handler is the first, since the others are shown as what they add to
+// it.
 var subjects = []subject{
 	{"bare handler", func(int) func(http.Handler) http.Handler {
 		return func(h http.Handler) http.Handler { return h }

@@ -64,11 +64,13 @@ func join(client net.Conn, target string, d time.Duration) {
 	write(server, wire, d)
 }
 
+// chunk is what one read returned, and when, which decides when it is due.
 type chunk struct {
 	came  time.Time
 	bytes []byte
 }
 
+// read copies each chunk, as its buffer is used again for the next.
 func read(from net.Conn, wire chan<- chunk) {
 	defer close(wire)
 	buf := make([]byte, 64<<10)

@@ -97,6 +97,7 @@ func (k Keys) walk(caller, callers int) walk {
 	return walk{k, len(k.order) / callers * caller}
 }
 
+// next costs a few nanoseconds: an index, a mask and two loads.
 func (w *walk) next() string {
 	w.at++
 	return w.names[w.order[w.at&(len(w.order)-1)]]

@@ -66,6 +66,8 @@ func thrice(call load.Call) load.Call {
 	}
 }
 
+// redisRateOn is the same for a server and a cluster. redis_rate denies with
+// Allowed 0.
 func redisRateOn(r *redis_rate.Limiter, l Limit) *Subject {
 	limit := redis_rate.Limit{Rate: l.Rate, Period: l.Period, Burst: l.Burst}
 	take := func(ctx context.Context, key string, n int) load.Answer {

@@ -35,6 +35,8 @@ func commas(digits string) string {
 	return digits
 }
 
+// percent shows 0 as a bare 0, so that a small share that is not zero differs
+// from it.
 func percent(share float64) string {
 	if share == 0 {
 		return "0"

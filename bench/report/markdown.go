@@ -92,6 +92,8 @@ func (t *Table) Text(w io.Writer) {
 	}
 }
 
+// spread is the least and the greatest turn, for the terminal: a wide one is a
+// busy machine.
 func spread(r Row) string {
 	if len(r.Runs) == 0 {
 		return ""

@@ -46,6 +46,7 @@ func ping(ctx context.Context, s *session, _ []string) error {
 	return nil
 }
 
+// text has warnings first: where the last line is "ok", all above it is advice.
 func (p *pinged) text(w *tabwriter.Writer) {
 	for _, warning := range p.Warnings {
 		fmt.Fprintln(w, "warning:", warning)

@@ -48,6 +48,7 @@ type cleared struct {
 	Unread   string           `json:"unread,omitempty"` // why that is not known
 }
 
+// text tells how much was used before, in the order of the file's policies.
 func (c *cleared) text(w *tabwriter.Writer) {
 	fmt.Fprintf(w, "%s was reset for the policies of the file:\n", printable(c.Key))
 	if c.Unread != "" {

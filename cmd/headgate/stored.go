@@ -167,6 +167,8 @@ func (s *session) resetStored(ctx context.Context, key string) error {
 	return s.print(done, done.resetText)
 }
 
+// resetText tells a reset that found nothing from one that worked, since a
+// mistyped key is the usual reason.
 func (k *kept) resetText(w *tabwriter.Writer) {
 	if len(k.Counts) == 0 {
 		fmt.Fprintf(w, "nothing was stored of %s that could be reset\n", printable(k.Key))

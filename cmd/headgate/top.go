@@ -120,6 +120,8 @@ func (r *reader) next(ctx context.Context) (k backend.StoredKey, more bool, err 
 	return k, more, err
 }
 
+// close stops the iterator, which holds a goroutine. The next call of next
+// begins anew.
 func (r *reader) close() {
 	if r.stop != nil {
 		r.stop()

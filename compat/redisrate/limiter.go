@@ -32,6 +32,8 @@ func NewLimiter(rdb Client) *Limiter {
 	return newLimiter(standalone.New(rdb, nil))
 }
 
+// newLimiter makes two limiters on one store. They share its circuits and its
+// counts, and differ in the deny cache alone.
 func newLimiter(s backend.Store) *Limiter {
 	some := []headgate.Policy{PerSecond(1).policy()} // each call brings its own numbers
 	l, err := headgate.New(s, some, nil)

@@ -49,6 +49,8 @@ func cast() []*row {
 	}
 }
 
+// part fails closed, so a call that no store decided ends the run rather than
+// passing.
 func part(name string, a algo.Algorithm, expect int) *row {
 	return &row{policy: headgate.Policy{Name: name, Algorithm: a, OnFailure: headgate.FailClosed}, expect: expect}
 }

@@ -42,6 +42,8 @@ func main() {
 	}
 }
 
+// run is the server or the client, by the flags: one program is enough to try
+// both.
 func run(addr, redis string, calls int, impatient bool) error {
 	if calls > 0 {
 		return call(os.Stdout, addr, calls, impatient)

@@ -46,6 +46,8 @@ func main() {
 	log.Fatal(newServer(h).Serve(ln))
 }
 
+// open returns a store. A service begins in memory and changes this line when
+// it has a second process.
 func open(redis string) (backend.Store, error) {
 	if redis == "" {
 		return memory.New(nil), nil

@@ -51,6 +51,7 @@ func newClient(s backend.Store) (*client, error) {
 	return &client{reads, searches}, err
 }
 
+// read and search differ in cost and in failure mode, and share one count.
 func (c *client) read(ctx context.Context) (headgate.Decision, error) {
 	return c.reads.AllowN(ctx, key, readCost)
 }

@@ -71,6 +71,7 @@ func (l *Late) begin(done <-chan struct{}) {
 	}
 }
 
+// wait has two goroutines, the timer's and its own, as a call in a batch has.
 func (l *Late) wait(i int, due time.Time, done <-chan struct{}) {
 	defer l.running.Done()
 	fired := make(chan struct{}, 1)

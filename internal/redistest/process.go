@@ -42,6 +42,8 @@ type process struct {
 	err     error
 }
 
+// start runs a command whose output is kept. One goroutine waits for its end,
+// as Wait may be called only once.
 func start(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, exited: make(chan struct{})}
 	// Never our own stdout: `go test` waits until every process has closed it.

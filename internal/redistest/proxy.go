@@ -95,6 +95,7 @@ func (p *Proxy) meet(verb string, follows bool) Fault {
 	return f
 }
 
+// rewritten calls the user's function outside of the lock.
 func (p *Proxy) rewritten(reply []byte) []byte {
 	p.mu.Lock()
 	f := p.mu.rewrite
@@ -117,6 +118,8 @@ func (p *Proxy) accept() {
 	}
 }
 
+// serve connects one client, and removes its link when both directions have
+// ended.
 func (p *Proxy) serve(client *net.TCPConn) {
 	defer p.wg.Done()
 	server, err := net.Dial("tcp", p.target)

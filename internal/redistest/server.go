@@ -201,6 +201,8 @@ func (s *Server) proc() *process {
 	return s.mu.proc
 }
 
+// must is for methods that tests call on any goroutine, where they can't end
+// the test.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -41,6 +41,9 @@ func await(t testing.TB, check func() error) {
 	}
 }
 
+// unwell returns the first reason why the cluster is not settled. It compares
+// the views of all living nodes, since each one alone may be settled on an old
+// state.
 func (c *Cluster) unwell() error {
 	living := c.living()
 	if len(living) == 0 {
@@ -99,6 +102,7 @@ func (n *node) view() (view, error) {
 	return parseView(text), err
 }
 
+// parseView sorts by id, so that views of the same state are equal as text.
 func parseView(text string) (v view) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line) // id addr flags primary ping pong epoch link slot…

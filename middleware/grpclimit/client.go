@@ -69,6 +69,8 @@ func (c *Client) Stream(
 	return s, nil
 }
 
+// budget returns a new one: waits before a call and after its refusals come out
+// of the same.
 func (c *Client) budget() *budget {
 	if c.gate.opts.MaxWait == 0 {
 		return &budget{left: defaultMaxWait}

@@ -122,6 +122,8 @@ func Metadata(name string) Key {
 	}
 }
 
+// valuesOf tells a client's call by its Target, which a server's call does not
+// have.
 func valuesOf(ctx context.Context, rpc RPC, name string) []string {
 	if rpc.Target == "" {
 		return metadata.ValueFromIncomingContext(ctx, name)

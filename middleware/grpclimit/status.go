@@ -58,10 +58,13 @@ func keyFailed(err error) error {
 	return status.Error(codes.Internal, "rate limit: the call has no key")
 }
 
+// violation names the policy and its limit. Neither is secret: a client may
+// plan by them.
 func violation(p *headgate.Policy) *errdetails.QuotaFailure_Violation {
 	return &errdetails.QuotaFailure_Violation{Subject: p.Name, Description: p.Algorithm.String()}
 }
 
+// with never loses the status for the sake of its details.
 func with(code codes.Code, message string, details ...protoadapt.MessageV1) error {
 	s, err := status.New(code, message).WithDetails(details...)
 	if err != nil { // a detail that can't be marshaled; ours can

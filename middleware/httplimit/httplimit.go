@@ -207,6 +207,7 @@ func (m *middleware) call(r *http.Request, s *scratch) (headgate.Call, error) {
 	return call, nil
 }
 
+// empty answers a request without a key, and reports whether it passes.
 func (m *middleware) empty(w http.ResponseWriter, _ *http.Request) bool {
 	if m.EmptyKey == EmptyPasses {
 		return true

@@ -60,6 +60,8 @@ func TrustedForwarders(cidrs ...string) Key {
 	return addressKey(func(r *http.Request) netip.Addr { return t.walk(r, "Forwarded", forwarded) })
 }
 
+// addressKey is the key of an address, wherever that is found. All kinds share
+// the prefix "ip:", so a service that moves behind a proxy keeps its counts.
 func addressKey(of func(*http.Request) netip.Addr) Key {
 	return Key{add: func(b []byte, r *http.Request, prefix int) ([]byte, bool) {
 		addr := of(r)

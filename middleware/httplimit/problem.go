@@ -87,6 +87,7 @@ func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
 	writeProblem(w, status, []byte(body))
 }
 
+// writeProblem sets Content-Length, since the body is complete.
 func writeProblem(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")

@@ -74,6 +74,8 @@ func (s *scope) wait(now time.Time) time.Duration {
 	return s.quotaWait(now, false)
 }
 
+// quotaWait is the longest wait of all policies, as each of them must have a
+// unit. It is called under the lock.
 func (s *scope) quotaWait(now time.Time, force bool) (wait time.Duration) {
 	for i := range s.mu.quotas {
 		wait = max(wait, s.mu.quotas[i].wait(now, s.mu.sent, force))

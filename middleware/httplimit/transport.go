@@ -152,6 +152,7 @@ func (t *Transport) drop() {
 	t.mu.sweep = max(least, 2*len(t.mu.scopes))
 }
 
+// leave ends what enter began. It keeps the scope: drop removes idle ones.
 func (s *scope) leave() {
 	s.mu.Lock()
 	s.mu.users--
