@@ -9,4 +9,7 @@ var (
 	ErrNeverAdmissible = backend.ErrNeverAdmissible
 	ErrClosed          = backend.ErrClosed
 	ErrServerTooOld    = backend.ErrServerTooOld
+	ErrUnsupported     = backend.ErrUnsupported
+	ErrNotHeld         = backend.ErrNotHeld
+	ErrLeaseEnded      = backend.ErrLeaseEnded
 )

@@ -22,11 +22,13 @@ import (
 // and share it: it is safe for concurrent use, and limiters on one store
 // share its counts.
 type Limiter struct {
-	denial   *denial.Store // the layers, outermost first; nil over a store in this process
-	shard    *shard.Store
-	breaker  *breaker.Store
-	observer func(Event) // nil: none
-	policies []Policy    // never written
+	denial    *denial.Store // the layers, outermost first; nil over a store in this process
+	shard     *shard.Store
+	breaker   *breaker.Store
+	observer  func(Event) // nil: none
+	policies  []Policy    // never written
+	tokens    tokenKey
+	abandoned *abandoned
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -46,7 +48,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{observer: opts.Observer, breaker: breaker.New(s, &breaker.Options{
+	l := &Limiter{observer: opts.Observer, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),
 		Instances: opts.Instances,
 		Observer:  opts.Observer,
@@ -159,6 +161,9 @@ type Call struct {
 	// Each, where it is not nil, has one State for each policy and is filled
 	// with them, in the limiter's order. It is the caller's to reuse.
 	Each []State
+	// Lease is the length of a reservation's lease: 1 s to 24 h, in whole
+	// milliseconds; 0 is DefaultLease. Only Reserve uses it.
+	Lease time.Duration
 }
 
 // Do decides a call with a cost of its own for each policy, as one request

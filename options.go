@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -28,6 +29,10 @@ type Options struct {
 	// the store. It runs on the path of the call, outside of every lock: it must be
 	// quick and safe for concurrent use. A panic in it is dropped. Nil is none.
 	Observer func(Event)
+	// TokenKey authenticates the tokens of reservations (HMAC-SHA256): at least 16
+	// bytes, the same in all processes. Nil: whoever can make a token can settle what
+	// it names, by a lease's ID that only its holders have.
+	TokenKey []byte
 	// Logger gets a line per change of a circuit, and none per call; nil is no log.
 	Logger *slog.Logger
 }
@@ -35,6 +40,9 @@ type Options struct {
 func (o *Options) check() error {
 	if o.DenyCacheTTL > denial.Longest { // mutant: deny-ttl-range
 		return &InvalidError{What: "DenyCacheTTL", Value: o.DenyCacheTTL, Want: "at most 1s; 0 is that, below is off"}
+	}
+	if n := len(o.TokenKey); o.TokenKey != nil && n < minTokenKey {
+		return &InvalidError{What: "TokenKey", Value: fmt.Sprint(n, " bytes"), Want: fmt.Sprintf("at least %d", minTokenKey)}
 	}
 	return nil
 }

@@ -107,9 +107,14 @@ const (
 
 // The operations of a limiter, as events name them.
 const (
-	OpTake  = backend.Take
-	OpPeek  = backend.Peek
-	OpReset = backend.Reset
+	OpTake    = backend.Take
+	OpPeek    = backend.Peek
+	OpAtMost  = backend.AtMost
+	OpReserve = backend.Reserve
+	OpSettle  = backend.Settle // of Commit, Cancel and Close, and of what is cancelled in the background
+	OpExtend  = backend.Extend
+	OpRecord  = backend.Record
+	OpReset   = backend.Reset
 )
 
 // Gone is what the circuit of a node changes to that has left its cluster.

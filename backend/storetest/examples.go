@@ -73,7 +73,8 @@ var examples = []example{
 }
 
 // Examples runs the worked examples of Headgate's documentation, whose numbers
-// can be checked by hand. All but WeightedQuota need SetNow.
+// can be checked by hand. All but WeightedQuota need SetNow,
+// and FiveReserves reservations.
 func Examples(t *testing.T, h Harness) {
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) { h.probe(t, "the worked example "+e.name, shape{}).follow(e) })
@@ -81,6 +82,9 @@ func Examples(t *testing.T, h Harness) {
 	t.Run("SlidingWindow", func(t *testing.T) { twoBuckets(h.probe(t, "floor(8 * (60 - 45) / 60) + 3 = 5", shapes[1])) })
 	t.Run("WeightedQuota", func(t *testing.T) {
 		h.each(t, "95 searches of 100 units are all that a quota of 9,500 holds, from whichever region", weighted)
+	})
+	t.Run("FiveReserves", func(t *testing.T) {
+		h.each(t, "25 of 40 and 90 of 40 make 115, and a cost of 1 is denied until it ages", fiveReserves)
 	})
 }
 

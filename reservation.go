@@ -1,0 +1,275 @@
+package headgate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// DefaultLease is the length of a lease where Call.Lease is 0.
+const DefaultLease = time.Minute
+
+// Reservation is an admitted call whose cost is not known yet, or that holds a slot
+// of an InFlight policy. Its lease is kept in the store, beside the counts that it
+// charged.
+//
+// Exactly one settlement corrects the counts: the first Commit, Cancel or Close, by
+// whatever process. Where nobody settles, the slots are free when the lease ends, and
+// the estimate stays charged until it has aged. For one more length of the lease a
+// settlement still corrects the counts.
+//
+// The zero Reservation and that of a denied call have nothing to settle: their
+// methods do nothing. A Reservation is safe for concurrent use.
+type Reservation struct {
+	limiter    *Limiter // nil: nothing to settle
+	key, sub   string
+	id         backend.LeaseID
+	length     time.Duration
+	costs      []int64 // the estimates
+	unresolved bool    // it is not known whether the store has the lease
+
+	mu struct {
+		sync.Mutex
+		settled bool
+		attempt backend.LeaseID // of a settlement whose outcome is not known; else zero
+		actual  []int64         // of it
+	}
+}
+
+// Reserve decides a call as Do does. Where it passes, the costs are an estimate, and
+// the reservation is settled by what was used. A typical use:
+//
+//	r, d, err := l.Reserve(ctx, headgate.Call{Key: tenant, Costs: []int64{1, 2000}})
+//	if err != nil || !d.Allowed {
+//		...
+//	}
+//	defer r.Close() // gives all back, where nothing was committed
+//	...
+//	err = r.Commit(ctx, 1, tokens)
+//
+// The reservation is never nil. That of a denied call, or of one that returned an
+// error, does nothing.
+//
+// Where the store did not decide, the policies' failure modes do. A reservation that
+// passed by FailOpen or FailLocal is recorded in the store by its Commit. Where the
+// call was denied and may have been charged all the same, it is cancelled in the
+// background, until its lease ends.
+func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
+	r := &Reservation{key: c.Key, costs: slices.Clone(c.Costs), length: c.Lease}
+	if r.length == 0 {
+		r.length = DefaultLease
+	}
+	if r.costs == nil {
+		r.costs = slices.Repeat([]int64{1}, len(l.policies))
+	}
+	_, _ = rand.Read(r.id[:]) // never fails
+	var d Decision
+	q := l.ask(backend.Reserve, c.Key)
+	q.request.Costs, q.request.Each, q.request.Lease = r.costs, c.Each, r.lease()
+	if len(l.policies) > 0 && l.policies[0].Shards > 1 {
+		q.request.Receipt = &backend.Receipt{} // which names the sub-key
+	}
+	if err := l.do(ctx, q, &d); err != nil {
+		return &Reservation{}, d, err
+	}
+	if d.Receipt != nil {
+		r.sub = d.Receipt.Sub
+	}
+	return l.reserved(r, &d), d, nil
+}
+
+// reserved returns the reservation that a decision has left.
+func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
+	r.limiter, r.unresolved = l, d.Source != FromStore
+	if d.Allowed {
+		return r
+	}
+	if errors.Is(d.Err, ErrPerhapsCounted) { // mutant: unknown-is-cancelled
+		l.abandoned.cancel(r)
+	}
+	return &Reservation{}
+}
+
+// lease returns a new request's lease.
+func (r *Reservation) lease() *backend.Lease {
+	return &backend.Lease{ID: r.id, Length: r.length, Unresolved: r.unresolved}
+}
+
+// held reports whether there is something to settle.
+func (r *Reservation) held() bool { return r != nil && r.limiter != nil }
+
+// Commit settles by what was used: units, one for each policy in the limiter's order.
+// None at all leave the estimate as it is. Less than the estimate gives the rest
+// back, as far as it still counts. More is charged now, above the limit if need be:
+// later calls are denied until it has aged. Slots of InFlight policies are free,
+// whatever is given for them.
+//
+// A reservation that was settled before, whose key was reset, or whose record has
+// left is ErrNotHeld, and nothing changes. Any other error leaves open whether the
+// settlement arrived; the same Commit can be repeated, and counts once.
+func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
+	if !r.held() {
+		return nil
+	}
+	if len(actual) == 0 {
+		actual = r.costs
+	}
+	if len(actual) != len(r.costs) {
+		return &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"}
+	}
+	return r.settle(ctx, actual)
+}
+
+// Cancel gives all back: it is a Commit of nothing used.
+func (r *Reservation) Cancel(ctx context.Context) error {
+	if !r.held() {
+		return nil
+	}
+	return r.settle(ctx, make([]int64, len(r.costs)))
+}
+
+// Close cancels the reservation if it was not settled. A settlement that was sent
+// without an answer is sent again instead. It is made for defer: what is not held
+// any more is no error. Do not close a reservation whose Token another process has
+// got to settle.
+func (r *Reservation) Close() error {
+	if !r.held() {
+		return nil
+	}
+	r.mu.Lock()
+	settled, actual := r.mu.settled, r.mu.actual
+	r.mu.Unlock()
+	if settled {
+		return nil
+	}
+	if actual == nil {
+		actual = make([]int64, len(r.costs))
+	}
+	if err := r.settle(context.Background(), actual); !errors.Is(err, ErrNotHeld) {
+		return err
+	}
+	return nil
+}
+
+// settle sends a settlement, and once more where no answer came. It may be repeated:
+// the attempt's ID tells the store that it is the same.
+func (r *Reservation) settle(ctx context.Context, actual []int64) error {
+	lease, ok := r.attempt(actual)
+	if !ok {
+		return ErrNotHeld
+	}
+	err := r.send(ctx, backend.Settle, lease)
+	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil { // mutant: lost-settle-repeated
+		err = r.send(ctx, backend.Settle, lease)
+	}
+	r.settled(err)
+	return err
+}
+
+// settled notes what came of a settlement. One that was refused was none.
+func (r *Reservation) settled(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil || errors.Is(err, ErrNotHeld):
+		r.mu.settled = true
+	case errors.As(err, new(*InvalidError)): // mutant: refused-settle-forgotten
+		r.mu.actual = nil
+	}
+}
+
+// attempt returns the lease of a settlement, which has the ID of an earlier one by
+// the same actual; false where the reservation was settled.
+func (r *Reservation) attempt(actual []int64) (*backend.Lease, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.actual == nil || !slices.Equal(r.mu.actual, actual) { // mutant: same-attempt
+		r.mu.actual = slices.Clone(actual)
+		_, _ = rand.Read(r.mu.attempt[:])
+	}
+	lease := r.lease()
+	lease.Actual, lease.Attempt = r.mu.actual, r.mu.attempt
+	return lease, !r.mu.settled
+}
+
+// send asks for an operation on the lease.
+func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease) error {
+	var d Decision
+	q := r.limiter.ask(op, r.key)
+	q.request.Sub, q.request.Lease = r.sub, lease
+	return r.limiter.do(ctx, q, &d)
+}
+
+// Extend moves the end of the lease to its length from now, for a call that runs
+// longer. A lease that has ended is ErrLeaseEnded: its slots may be another's. One
+// that was settled, or whose key was reset, is ErrNotHeld. A reservation that no
+// store has decided has no lease there, and Extend returns nil.
+func (r *Reservation) Extend(ctx context.Context) error {
+	if !r.held() {
+		return ErrNotHeld
+	}
+	err := r.send(ctx, backend.Extend, r.lease())
+	if r.unresolved && (errors.Is(err, ErrNotHeld) || layer.Undecided(err)) {
+		return nil
+	}
+	return err
+}
+
+// Record charges a call that has happened already, without asking, above the limit if
+// need be: later calls are denied until it has aged. Costs of the call are as Do's,
+// but may be above what the policies can grant. What the count can't hold, beyond
+// twice the greatest limit of an algorithm, is not counted: Used stays there.
+//
+// The decision has the states after the charge, and is always Allowed. A Record has
+// no failure mode: where the store can't count, Record returns an error.
+func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
+	err = l.call(ctx, backend.Record, &c, &d)
+	return d, err
+}
+
+// AllowAtMost takes as many units of every policy as there are, up to n. How many is
+// the decision's Granted. It is denied where there is not one.
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decision, err error) {
+	q := l.ask(backend.AtMost, key)
+	q.request.Cost = n
+	err = l.do(ctx, q, &d)
+	return d, err
+}
+
+// abandoned cancels reservations of which nobody knows whether the store has them.
+// It is shared by a limiter and those made of it.
+type abandoned struct{ running chan struct{} }
+
+// maxAbandoned is the maximum number of reservations that are being cancelled. Beyond
+// it an estimate stays charged until it has aged.
+const maxAbandoned = 4096
+
+func newAbandoned() *abandoned { return &abandoned{make(chan struct{}, maxAbandoned)} }
+
+// cancel cancels a reservation in the background, until its lease ends.
+func (a *abandoned) cancel(r *Reservation) {
+	select {
+	case a.running <- struct{}{}:
+		go func() {
+			defer func() { <-a.running }()
+			r.abandon()
+		}()
+	default:
+	}
+}
+
+func (r *Reservation) abandon() {
+	ends := time.Now().Add(r.length)
+	for pause := 20 * time.Millisecond; time.Now().Before(ends); pause = min(2*pause, time.Second) {
+		if err := r.Cancel(context.Background()); !layer.Undecided(err) {
+			return
+		}
+		time.Sleep(pause)
+	}
+}

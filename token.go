@@ -1,0 +1,127 @@
+package headgate
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// The bytes of a token: version, flags, ID, length in ms, key, sub-key, costs; and 16
+// bytes of an HMAC-SHA256 where the limiter has a TokenKey. Numbers are varints.
+const (
+	tokenVersion    = 1
+	tokenUnresolved = 1
+	tokenMAC        = 16
+)
+
+// minTokenKey is what HMAC asks for in strict FIPS mode, and more.
+const minTokenKey = 16
+
+// Token returns the reservation as text, for another process that settles it with
+// Resume; "" where there is nothing to settle. It is a secret: whoever has it can
+// settle. It contains the key, readable.
+func (r *Reservation) Token() string {
+	if !r.held() {
+		return ""
+	}
+	b := []byte{tokenVersion, 0}
+	if r.unresolved {
+		b[1] |= tokenUnresolved
+	}
+	b = append(b, r.id[:]...)
+	b = binary.AppendUvarint(b, uint64(r.length.Milliseconds()))
+	for _, s := range []string{r.key, r.sub} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	for _, n := range r.costs {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return base64.RawURLEncoding.EncodeToString(r.limiter.tokens.sign(b))
+}
+
+// Resume returns the reservation of a token that a limiter with as many policies and
+// the same TokenKey made. It asks no store: whether the reservation is still held,
+// its settlement tells.
+func (l *Limiter) Resume(token string) (*Reservation, error) {
+	bad := &InvalidError{What: "token", Value: len(token), Want: "the text of a reservation by such a limiter"}
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || l.shard == nil {
+		return &Reservation{}, bad
+	}
+	b, ok := l.tokens.verify(b)
+	if !ok || len(b) < 18 || b[0] != tokenVersion {
+		return &Reservation{}, bad
+	}
+	r := &Reservation{limiter: l, unresolved: b[1]&tokenUnresolved != 0}
+	p := tokenParser{rest: b[2+copy(r.id[:], b[2:18]):]}
+	r.length = time.Duration(p.number()) * time.Millisecond
+	r.key, r.sub = p.text(), p.text()
+	for range l.policies {
+		r.costs = append(r.costs, p.number())
+	}
+	if p.bad || len(p.rest) > 0 || r.key == "" || r.id == (backend.LeaseID{}) {
+		return &Reservation{}, bad
+	}
+	return r, nil
+}
+
+// tokenKey authenticates tokens; nil does not.
+type tokenKey []byte
+
+func (k tokenKey) mac(b []byte) []byte {
+	h := hmac.New(sha256.New, k)
+	_, _ = h.Write(b)
+	return h.Sum(nil)[:tokenMAC]
+}
+
+// sign returns b with its MAC.
+func (k tokenKey) sign(b []byte) []byte {
+	if k == nil {
+		return b
+	}
+	return append(b, k.mac(b)...)
+}
+
+// verify returns what was signed.
+func (k tokenKey) verify(b []byte) ([]byte, bool) {
+	if k == nil {
+		return b, true
+	}
+	if len(b) < tokenMAC {
+		return nil, false
+	}
+	b, mac := b[:len(b)-tokenMAC], b[len(b)-tokenMAC:]
+	return b, hmac.Equal(mac, k.mac(b)) // mutant: token-authentic
+}
+
+// tokenParser reads what a token holds. After an error all it reads is zero.
+type tokenParser struct {
+	rest []byte
+	bad  bool
+}
+
+func (p *tokenParser) number() int64 {
+	n, size := binary.Uvarint(p.rest)
+	if size <= 0 || n > 1<<53 {
+		p.bad = true
+		return 0
+	}
+	p.rest = p.rest[size:]
+	return int64(n)
+}
+
+func (p *tokenParser) text() string {
+	n := p.number()
+	if n > int64(len(p.rest)) {
+		p.bad = true
+		return ""
+	}
+	s := string(p.rest[:n])
+	p.rest = p.rest[n:]
+	return s
+}
