@@ -205,12 +205,7 @@ func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities
 func (s *Store) Close() error { return s.next.Close() }
 
 // Ping checks next, if it can be checked.
-func (s *Store) Ping(ctx context.Context) ([]string, error) {
-	if p, ok := s.next.(backend.Pinger); ok {
-		return p.Ping(ctx)
-	}
-	return nil, nil
-}
+func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
 
 // Circuits returns the state of each node's circuit by the node's name; nil for a
 // store in this process.

@@ -7,37 +7,31 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// The calls of one process use one sub-key for a turn, and so merge into batches as
-// the calls of a plain key do. A turn is so many calls per other call in flight, and
-// lasts so long at most: a share of a TokenBucket that nobody asks for longer may
-// fill up, and what it then would gain is lost. A lone call has none to merge with,
-// and is a turn.
+// The calls of one process use one sub-key for a turn, and so merge into batches as the
+// calls of a plain key do. A turn is so many calls per other call in flight: a lone call
+// has none to merge with, and is a turn. It ends after a time, since a share of a
+// TokenBucket that nobody asks for longer may fill up, and what it then would gain is
+// lost.
 const (
 	turnCalls = 16
 	turnFor   = 8 * time.Millisecond
 )
 
 // draw returns the sub-key that a call of g asks, and claims the costs there; -1
-// where no sub-key is known to have room.
+// where no sub-key is known to have room. Concurrent calls may start several turns at
+// once: the last one stays.
 func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
-	for {
-		turn := k.turn.Load()
-		i, left := int(turn>>32), uint32(turn)
-		if left > 0 && now < time.Duration(k.ends.Load()) && k.open(i, g, now) && k.roomy(i, g) { // mutant: turns-merge
-			k.turn.CompareAndSwap(turn, turn-1) // a call that another one overtakes is not counted
-			k.claim(i, g)
-			return i
-		}
+	i := int(k.turn.Load())
+	if k.joins.Add(-1) < 0 || now >= time.Duration(k.ends.Load()) || k.rank(i, g, now) < roomy { // mutant: turns-merge
 		if i = k.deal(g, now); i < 0 {
 			return -1
 		}
-		left = turnCalls * uint32(max(0, k.calls.Load()-1))
-		k.ends.Store(int64(now + turnFor)) // before a call can join
-		if k.turn.CompareAndSwap(turn, uint64(i)<<32|uint64(left)) {
-			k.claim(i, g)
-			return i
-		} // another call has started a turn
+		k.turn.Store(int32(i))
+		k.joins.Store(turnCalls * int64(k.calls.Load()-1))
+		k.ends.Store(int64(now + turnFor))
 	}
+	k.claim(i, g)
+	return i
 }
 
 // golden is the golden ratio's fraction of 2^64: its multiples, modulo 2^64, divide
@@ -52,32 +46,41 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 	some, shares := -1, uint64(len(k.subs))
 	for range 2 * shares { // which reach every sub-key
 		at, _ := bits.Mul64(k.dealt.Add(1)*golden, shares)
-		i := int(at)
-		if !k.open(i, g, now) || k.spare(i, g) < 0 {
-			continue
-		}
-		if k.roomy(i, g) { // mutant: shares-spent-alike
+		switch i := int(at); k.rank(i, g, now) {
+		case roomy:
 			return i
-		}
-		if some < 0 {
+		case fits:
 			some = i
 		}
 	}
 	return some
 }
 
-// roomy reports whether g fits in a share that has at least half of the mean room. So
-// shares are spent alike, and no share is spent before the limit nearly is. It
-// compares without a division.
-func (k *hotKey) roomy(i int, g *backend.Group) bool {
-	n, shares := len(k.left), int64(len(k.subs))
+// The ranks of a sub-key for a call.
+const (
+	full  = iota // the call does not fit, or the share is not to be asked now
+	fits         // other shares have far more room
+	roomy        // the share has at least half of the mean room
+)
+
+// rank says which sub-keys come first. Those with half of the mean room do, so that
+// shares are spent alike, and none is spent before the limit nearly is. It compares
+// without a division.
+func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
+	if !k.open(i, g, now) {
+		return full
+	}
+	n, shares, rank := len(k.left), int64(len(k.subs)), roomy
 	for j := range n {
 		spare := k.rooms[i*n+j].Load() - g.CostOf(j)
-		if spare < 0 || 2*shares*spare < k.left[j].Load()-shares*g.CostOf(j) {
-			return false
+		if spare < 0 {
+			return full
+		}
+		if 2*shares*spare < k.left[j].Load()-shares*g.CostOf(j) { // mutant: shares-spent-alike
+			rank = fits
 		}
 	}
-	return true
+	return rank
 }
 
 // renew notes that a policy's shares are as new, where all answers have aged: a window
@@ -92,7 +95,8 @@ func (k *hotKey) renew(now time.Duration) {
 	}
 }
 
-// open reports whether nothing speaks against asking a sub-key.
+// open reports whether nothing speaks against asking a sub-key. A share whose denial has
+// ended has room for what it denied at least, if no other process was faster.
 func (k *hotKey) open(i int, g *backend.Group, now time.Duration) bool {
 	d := k.subs[i].denied.Load()
 	switch {
@@ -100,13 +104,17 @@ func (k *hotKey) open(i int, g *backend.Group, now time.Duration) bool {
 		return false
 	case d == nil:
 		return true
-	case now >= d.ends():
-		if k.subs[i].denied.CompareAndSwap(d, nil) {
-			for j := range k.policies {
-				k.see(i, j, d.room(j, share(&k.policies[j], i), now))
-			}
-		}
-		return true
+	case now < d.Ends:
+		return now >= d.Until() || !d.Denies(g)
 	}
-	return now >= d.until(g)
+	if k.subs[i].denied.CompareAndSwap(d, nil) {
+		for j := range k.policies {
+			room := max(d.States[j].Remaining, d.Costs[j])
+			if now >= d.Told+d.States[j].ResetAfter {
+				room = share(&k.policies[j], i)
+			}
+			k.see(i, j, room)
+		}
+	}
+	return true
 }

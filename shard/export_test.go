@@ -4,7 +4,11 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
 )
+
+var noDenials = denial.Of(new(layer.Shared))
 
 // Choose does what a call does before it asks: finds what is remembered of its key
 // and draws a sub-key, at the time that it has read. It gives back what it claims.
@@ -19,7 +23,7 @@ func (s *Store) Choose(r *backend.Request, now time.Duration) (sub string, part 
 
 // Names returns the names of a key's sub-keys.
 func Names(key string, shards int) []string {
-	k := newHotKey(key, []backend.Policy{{Shards: shards}})
+	k := newHotKey(key, []backend.Policy{{Shards: shards}}, noDenials)
 	var names []string
 	for i := range shards {
 		names = append(names, k.sub(i))

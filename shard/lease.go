@@ -11,7 +11,7 @@ import (
 // Settle gives back shows at once.
 func (s *Store) settle(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	err := s.next.Do(ctx, r, d)
-	if r.Op == backend.Settle && err == nil && r.Check(ctx, s.next.Capabilities()) == nil {
+	if r.Op == backend.Settle && err == nil {
 		m := s.memory()
 		m.find(r.Key, r.Policies).freed(r.Sub) // mutant: settled-share-asked
 		m.denials.At(r.Key).Forget()
@@ -27,23 +27,19 @@ func (k *hotKey) freed(sub string) {
 			for j := range k.left {
 				k.see(i, j, share(&k.policies[j], i))
 			}
-			return
 		}
 	}
 }
 
 // record charges one share: one with room where one is known, else any. A share that
 // can't be asked is passed over, a few times.
-func (c *call) record(ctx context.Context, m *memory) error {
-	c.k, c.from = m.find(c.r.Key, c.r.Policies), c.cache.Now()
-	for range deaths {
-		i := c.k.draw(&c.r.Group, c.cache.Now())
+func (c *call) record(ctx context.Context) (err error) {
+	for done, n := false, 0; n < asks && !done; n++ {
+		i := c.k.draw(&c.r.Group, c.k.cache.Now())
 		if i < 0 {
 			i = rand.IntN(len(c.k.subs))
 		}
-		if done, err := c.ask(ctx, i); done {
-			return err
-		}
+		done, err = c.ask(ctx, i)
 	}
-	return c.err
+	return err
 }

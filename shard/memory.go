@@ -40,7 +40,8 @@ func (m *memory) set(key string) *[ways]atomic.Pointer[hotKey] {
 }
 
 // find returns what is remembered of the key under these policies. Lists that say the
-// same share it: a caller may make a list for each call.
+// same share it: a caller may make a list for each call. Two calls that find nothing at
+// once may enter a key twice, and the second entry leaves in time.
 func (m *memory) find(key string, policies []backend.Policy) *hotKey {
 	set := m.set(key)
 	for i := range set {
@@ -51,7 +52,7 @@ func (m *memory) find(key string, policies []backend.Policy) *hotKey {
 			return k
 		}
 	}
-	k := newHotKey(strings.Clone(key), policies) // the caller's may be a small part of a large one
+	k := newHotKey(strings.Clone(key), policies, m.denials) // the caller's may be a small part of a large one
 	m.enter(set, k)
 	m.shrink(k) // mutant: known-keys-bounded
 	return k
@@ -61,13 +62,10 @@ func (m *memory) find(key string, policies []backend.Policy) *hotKey {
 // the last one entered, if there is one.
 func (m *memory) enter(set *[ways]atomic.Pointer[hotKey], k *hotKey) {
 	from := rand.IntN(ways)
-	for n := range 3 * ways {
+	for n := range 2*ways + 1 {
 		at := &set[(from+n)%ways]
-		old := at.Load()
-		if old == nil || n >= ways && !old.recent.Swap(false) {
-			if m.swap(at, old, k) {
-				return
-			}
+		if old := at.Load(); (old == nil || !old.recent.Swap(false)) && m.swap(at, old, k) {
+			return
 		}
 	}
 }
@@ -84,6 +82,7 @@ func (m *memory) shrink(k *hotKey) {
 	}
 }
 
+// swap replaces a key, unless another call has done so, and keeps count of the cells.
 func (m *memory) swap(at *atomic.Pointer[hotKey], old, k *hotKey) bool {
 	done := at.CompareAndSwap(old, k)
 	if done {

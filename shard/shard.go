@@ -39,10 +39,8 @@ type Store struct {
 	// attempt asks next without its failure modes: another share may have room.
 	attempt func(context.Context, *backend.Request, *backend.Decision) error
 	memory  func() *memory // made when the first key is spread
-	stats   counters
+	stats   struct{ sums, seconds, wrong atomic.Int64 }
 }
-
-type counters struct{ sums, seconds, wrong atomic.Int64 }
 
 // Stats counts the calls whose first sub-key was spent, since the wrapper was made.
 type Stats struct {
@@ -83,34 +81,33 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	case r.Sub != "":
 		return s.settle(ctx, r, d)
 	}
-	if err := r.Check(ctx, s.next.Capabilities()); err != nil { // mutant: cost-of-whole-limit
-		return err
+	err := r.Check(ctx, s.next.Capabilities()) // mutant: cost-of-whole-limit
+	if err == nil {
+		err = spreads(r)
 	}
-	if err := spreads(r); err != nil {
+	if err != nil {
 		return err
 	}
 	// The call escapes through the store's interface, so it is pooled. It is cleared
 	// after use, or it would keep the caller's key and buffers.
 	c := calls.Get().(*call)
 	c.s, c.r, c.d = s, r, d
-	err := s.spread(ctx, c)
+	err = c.decide(ctx)
 	*c = call{} // mutant: call-on-shards-cleared
 	calls.Put(c)
 	return err
 }
 
-func (s *Store) spread(ctx context.Context, c *call) error {
-	m := s.memory()
-	c.cache, c.denials = m.denials, m.denials.At(c.r.Key)
-	if c.r.Op == backend.Reset {
-		return c.reset(ctx)
-	}
-	if c.r.Op == backend.Record {
-		return c.record(ctx, m)
-	}
-	c.generation = c.denials.Generation() // before the key is found: see reset
-	c.k = m.find(c.r.Key, c.r.Policies)
-	if c.r.Op == backend.Peek {
+// decide finds what is remembered of the key, and decides by operation.
+func (c *call) decide(ctx context.Context) error {
+	m := c.s.memory()
+	c.generation, c.from = m.denials.At(c.r.Key).Generation(), m.denials.Now() // before the key is found: see forget
+	switch c.k = m.find(c.r.Key, c.r.Policies); c.r.Op {
+	case backend.Reset:
+		return c.reset(ctx, m)
+	case backend.Record:
+		return c.record(ctx)
+	case backend.Peek:
 		return c.peek(ctx)
 	}
 	return c.take(ctx)
@@ -154,12 +151,7 @@ func (s *Store) Close() error {
 }
 
 // Ping asks next, where it can be asked.
-func (s *Store) Ping(ctx context.Context) ([]string, error) {
-	if p, ok := s.next.(backend.Pinger); ok {
-		return p.Ping(ctx)
-	}
-	return nil, nil
-}
+func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
 
 // Check asks next, and refuses a number of shards that can't be kept.
 func (s *Store) Check(policies []backend.Policy) error {
@@ -188,9 +180,8 @@ func checkShards(p, first *backend.Policy) error {
 	case k >= 2 && p.Algorithm.Kind().Leased():
 		return bad("0: slots of %v are not spread", &p.Algorithm)
 	case k >= 2:
-		part := p.Algorithm.Part(0, k)
-		if err := part.Check(); err != nil {
-			return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), err)
+		if part := p.Algorithm.Part(0, k); part.Check() != nil {
+			return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), part.Check())
 		}
 	}
 	return nil

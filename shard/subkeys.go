@@ -8,6 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/slot"
 	"golang.org/x/sync/singleflight"
 )
@@ -21,8 +22,8 @@ import (
 // immutable values. Their updates need no order among each other.
 type hotKey struct {
 	key      string
-	policies []backend.Policy                   // never written
-	parts    []atomic.Pointer[[]backend.Policy] // the list of each share, made when it is first asked
+	policies []backend.Policy // never written
+	parts    []backend.Policy // of the shares, one after the other: one list for all calls, as stores compare addresses
 	salts    *slot.Salts
 	home     int // slots; see sub
 	offset   int
@@ -33,28 +34,35 @@ type hotKey struct {
 	subs     []subKey
 	calls    atomic.Int32       // in flight
 	dealt    atomic.Uint64      // sub-keys up to now
-	turn     atomic.Uint64      // the sub-key that calls use, and how many more of them, 32 bits each
-	ends     atomic.Int64       // the instant, of the turn
+	turn     atomic.Int32       // the sub-key that calls use
+	joins    atomic.Int64       // how many more of them
+	ends     atomic.Int64       // until when
 	sums     singleflight.Group // of the readings of all sub-keys that may have room, by costs
+	cache    *denial.Cache      // of the key's store, with its clock
+	denials  *denial.Set        // of the whole key
 }
 
 // subKey is what speaks against asking one sub-key.
 type subKey struct {
-	denied  atomic.Pointer[denied]
-	avoided atomic.Int64 // until when; see avoidFor
+	denied  atomic.Pointer[denial.Denial] // its last one
+	avoided atomic.Int64                  // until when; see avoidFor
 }
 
 // avoidFor is for how long a sub-key without an answer is avoided while others
 // have room.
 const avoidFor = 100 * time.Millisecond
 
-func newHotKey(key string, policies []backend.Policy) *hotKey {
+func newHotKey(key string, policies []backend.Policy, cache *denial.Cache) *hotKey {
 	n, shares := len(policies), policies[0].Shards
 	salts := slot.Names(shares)
-	k := &hotKey{key: key, policies: policies, salts: salts, home: salts.Home(key)}
+	k := &hotKey{key: key, policies: policies, salts: salts, home: salts.Home(key), cache: cache, denials: cache.At(key)}
 	k.offset = int(xxhash.Sum64String(key) % slot.Count)
-	k.parts, k.subs = make([]atomic.Pointer[[]backend.Policy], shares), make([]subKey, shares)
+	k.subs, k.parts = make([]subKey, shares), slices.Repeat(policies, shares)
 	k.rooms, k.left, k.fresh = make([]atomic.Int64, shares*n), make([]atomic.Int64, n), make([]atomic.Int64, n)
+	for at := range k.parts {
+		p := &k.parts[at]
+		p.Algorithm, p.Shards = p.Algorithm.Part(int64(at/n), int64(shares)), 0
+	}
 	for j := range n {
 		k.refill(j)
 	}
@@ -84,15 +92,8 @@ func (k *hotKey) sub(i int) string {
 
 // part returns the policies of the i-th share.
 func (k *hotKey) part(i int) []backend.Policy {
-	if l := k.parts[i].Load(); l != nil {
-		return *l
-	}
-	l := slices.Clone(k.policies)
-	for j := range l {
-		l[j].Algorithm, l[j].Shards = l[j].Algorithm.Part(int64(i), int64(len(k.parts))), 0
-	}
-	k.parts[i].CompareAndSwap(nil, &l) // one list for all calls: stores compare lists by address first
-	return *k.parts[i].Load()
+	n := len(k.policies)
+	return k.parts[i*n : (i+1)*n : (i+1)*n]
 }
 
 // share returns the limit or burst of the i-th share of a policy, as
@@ -116,17 +117,6 @@ func (k *hotKey) refill(j int) {
 	}
 }
 
-// spare returns how much more than g costs was last seen in a share, in the policy
-// that has the least; below 0 where g does not fit.
-func (k *hotKey) spare(i int, g *backend.Group) int64 {
-	n := len(k.left)
-	least := k.rooms[i*n].Load() - g.CostOf(0)
-	for j := 1; j < n; j++ {
-		least = min(least, k.rooms[i*n+j].Load()-g.CostOf(j))
-	}
-	return least
-}
-
 // claim takes g's costs from what was seen in a share, before it is asked, so that
 // concurrent calls of this process do not race for the same units. The answer
 // corrects it.
@@ -138,18 +128,18 @@ func (k *hotKey) claim(i int, g *backend.Group) {
 	}
 }
 
+// avoid notes that the i-th sub-key did not answer.
+func (k *hotKey) avoid(i int) { k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor)) }
+
 // avoids reports whether the i-th sub-key did not answer a moment ago.
 func (k *hotKey) avoids(i int, now time.Duration) bool {
 	until := k.subs[i].avoided.Load()
 	return until != 0 && now < time.Duration(until)
 }
 
-// observe notes what a sub-key answered to g, with one state per policy. It reports
-// whether that shows room for what was denied before: then nothing that followed
-// from the denial holds.
-// The clock is read only where an answer denies.
-func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State,
-	sent time.Duration, clock func() time.Duration) (refuted bool) {
+// observe notes what a sub-key answered to g, with one state per policy. Where that
+// shows room for what was denied before, nothing that followed from the denial holds.
+func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration) {
 	for j := range states {
 		k.see(i, j, states[j].Remaining)
 		if at := int64(sent + states[j].ResetAfter); at > k.fresh[j].Load() {
@@ -157,16 +147,22 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 		}
 	}
 	s := &k.subs[i]
-	if s.avoided.Load() != 0 {
-		s.avoided.Store(0)
-	}
+	s.avoided.Store(0)
 	old := s.denied.Load()
-	refuted = old != nil && old.refuted(states, g)
-	switch {
-	case !allowed:
-		s.denied.Store(newDenied(states, g, sent, clock()))
-	case refuted:
-		s.denied.CompareAndSwap(old, nil)
+	if !allowed {
+		s.denied.Store(denial.NewDenial(g, states, sent, k.cache.Now())) // the clock is read only here
 	}
-	return refuted
+	if old != nil && refutes(states, g, old) {
+		s.denied.CompareAndSwap(old, nil)
+		k.denials.Forget() // mutant: room-ends-denial
+	}
+}
+
+// refutes reports whether an answer to g shows room for what a share denied: the binding
+// policy has as much left, or had no objection to a call that costs no less. Another
+// process has reset the key, raised its limit or given something back.
+func refutes(states []backend.State, g *backend.Group, d *denial.Denial) bool {
+	by := backend.Binding(d.States)
+	s, cost := &states[by], d.Costs[by]
+	return s.Remaining >= cost || s.RetryAfter == 0 && g.CostOf(by) >= cost
 }

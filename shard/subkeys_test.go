@@ -17,7 +17,7 @@ func TestShareIsThePartsOwn(t *testing.T) {
 				{Name: "b", Algorithm: algo.TokenBucket(algo.PerDay(n), n), Shards: k},
 				{Name: "c", Algorithm: algo.BucketedWindow(algo.PerDay(n), 10), Shards: k},
 			}
-			key, sum := newHotKey("k", ps), int64(0)
+			key, sum := newHotKey("k", ps, noDenials), int64(0)
 			for i := range k {
 				for j := range ps {
 					part := ps[j].Algorithm.Part(int64(i), int64(k))

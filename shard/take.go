@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,26 +22,21 @@ type call struct {
 	r          *backend.Request
 	d          *backend.Decision
 	k          *hotKey
-	cache      *denial.Cache
-	denials    *denial.Set // of the key
-	generation uint64      // of denials, when the call began
+	generation uint64 // of the key's denials, when the call began
 	from       time.Duration
 	sub        backend.Request // on the share that is asked
 	sum        *reading        // nil until the call has one
-	asked      int             // the share that was asked last
-	err        error           // of the last share that did not answer
-	again      bool            // a share that had not answered was asked again
 	told       bool            // some share has answered
 }
 
 // calls are those that nobody makes.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// How many shares may deny a call before it reads the sum, and after, and how many
-// may not answer it: a dead node has many.
+// How many shares may deny a call before it reads the sum, and after; and how many it
+// asks each time, with those that don't answer: a dead node has many.
 const (
-	tries  = 2
-	deaths = 4
+	tries = 2
+	asks  = 5
 )
 
 // take asks the share of the current turn. Nearly every call ends there. The others
@@ -48,7 +44,6 @@ const (
 // shares that it shows with room. After each step the call is denied if by now every
 // share is remembered to deny it.
 func (c *call) take(ctx context.Context) error {
-	c.from = c.cache.Now()
 	c.k.calls.Add(1)
 	defer c.k.calls.Add(-1)
 	if i := c.k.draw(&c.r.Group, c.from); i >= 0 {
@@ -60,116 +55,93 @@ func (c *call) take(ctx context.Context) error {
 		return c.more(ctx)
 	}
 	// Each request has a budget of its own, and the call has one for all of them.
-	left := c.s.shared.Budget - (c.cache.Now() - c.from)
+	left := c.s.shared.Budget - (c.k.cache.Now() - c.from)
 	bounded, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	err := c.more(bounded)
 	// The call's own deadline ended it, not the caller's. What was perhaps counted stays so.
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !layer.Undecided(err) { // mutant: perhaps-counted-stays
-		return c.fail(ctx, fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable))
+	own := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+	if own && !layer.Undecided(err) { // mutant: perhaps-counted-stays
+		err = fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable)
+		return c.fail(ctx, err, rand.IntN(len(c.k.subs)))
 	}
 	return err
 }
 
 // more asks another share, and then those that a sum shows room in. A call that
 // loses the race for that room twice is denied, though there may be more elsewhere.
+// Shares that did not answer are read once more before their failure modes apply: a
+// full queue, a slot on its way, one lost connection are no dead node, and a dead
+// node's circuit answers at once.
 func (c *call) more(ctx context.Context) error {
-	for _, tries := range []int{tries - 1, tries} {
-		if done, err := c.try(ctx, tries); done {
+	for again := false; ; {
+		if done, err := c.try(ctx); done {
 			return err
 		}
-		if done, err := c.settle(ctx); done {
-			return err
+		v, alike, dead := c.k.conclude(&c.r.Group, c.k.cache.Now())
+		switch {
+		case v != nil && len(dead) == 0:
+			return c.deny(v, alike)
+		case v != nil && again:
+			return c.fail(ctx, cmp.Or(c.sum.err, backend.ErrUnavailable), dead...) // perhaps another call met them
+		case v != nil:
+			again = true
+		case c.sum != nil: // another may have room by now
+			return c.lost()
 		}
-		if c.sum == nil {
-			if err := c.readSum(ctx); err != nil {
-				return err
-			}
+		if err := c.readSum(ctx); err != nil {
+			return err
 		}
 	}
-	return c.lost()
 }
 
-// try asks shares that have room until one passes the call.
-func (c *call) try(ctx context.Context, tries int) (done bool, err error) {
-	for denied, dead := 0, 0; denied < tries && dead < deaths; {
-		i := -1
-		if c.sum == nil {
-			i = c.k.draw(&c.r.Group, c.cache.Now())
-		} else if i = c.sum.draw(&c.r.Group); i >= 0 {
-			c.k.claim(i, &c.r.Group)
-		}
+// try asks shares that have room until one passes the call. Before the sum these are the
+// shares that were last seen with room, after it those that the sum shows. A share
+// without an answer is not asked again soon, so each step asks others.
+func (c *call) try(ctx context.Context) (done bool, err error) {
+	draw, most := c.k.draw, tries-1
+	if c.sum != nil {
+		draw, most = c.sum.draw, tries
+	}
+	for n, denied := 0, 0; n < asks && denied < most; n++ {
+		i := draw(&c.r.Group, c.k.cache.Now())
 		if i < 0 {
-			return false, nil
+			break
 		}
-		if c.sum != nil && denied > 0 {
+		if denied > 0 {
 			c.s.stats.seconds.Add(1)
 		}
 		switch done, err := c.ask(ctx, i); {
 		case done:
 			return true, err
-		case err != nil:
-			dead++
-		default:
+		case err == nil:
 			denied++
 		}
 	}
 	return false, nil
 }
 
-// settle denies the call, or applies the failure modes, where no share may have
-// room. What was not told to this call is not the store's answer: the deny cache
-// must not prolong it. Shares that did not answer an earlier call are asked once
-// more: a full queue, a slot on its way, one lost connection are no dead node, and a
-// dead node's circuit answers at once.
-func (c *call) settle(ctx context.Context) (done bool, err error) {
-	v := c.k.conclude(&c.r.Group, c.cache.Now())
-	switch {
-	case v == nil:
-		return false, nil // another may have room by now; mutant: share-is-not-key
-	case len(v.dead) > 0 && c.again:
-		return true, c.failAny(ctx, v.dead)
-	case len(v.dead) > 0:
-		c.again = true
-		if done, err := c.ask(ctx, v.dead[rand.IntN(len(v.dead))]); done {
-			return true, err
-		}
-		return c.settle(ctx)
-	case c.cache.Closed(): // mutant: closed-before-verdict
-		c.part(0)
-		return true, c.s.next.Do(ctx, &c.sub, c.d) // which returns the error
-	}
-	denial.Deny(&c.r.Group, c.d, v.States, 0)
-	if !c.told || v.Sent < c.from || !v.alike { // mutant: told-to-this-call
-		c.d.Source, c.d.Estimated = backend.FromDenyCache, true
-	}
-	v.Generation = c.generation
-	c.denials.Note(&c.r.Group, v.Denial)
-	return true, nil
-}
-
 // readSum reads all sub-keys that may have room for the call's costs, together with
 // the calls that need it at the same time: a spent key must not be read once by each
-// of its callers. The reading goes on without a caller that leaves.
+// of its callers. The reading goes on without a caller that leaves. Calls of other costs
+// read for themselves: a share that denies the larger cost may allow the smaller one.
 func (c *call) readSum(ctx context.Context) error {
-	r, k, s, cache, denials := *c.r, c.k, c.s, c.cache, c.denials
-	r.Op, r.Costs, r.StoreTime = backend.Peek, slices.Clone(r.Costs), nil // the caller's are not used after it leaves
-	background := context.WithoutCancel(ctx)                              // mutant: sum-outlives-caller
-	costs := fmt.Sprint(denial.Costs(&r.Group))                           // mutant: one-sum-for-all
+	r, k, s := *c.r, c.k, c.s
+	r.Op, r.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
+	r.Lease, r.StoreTime = nil, nil
+	background := context.WithoutCancel(ctx)    // mutant: sum-outlives-caller
+	costs := fmt.Sprint(denial.Costs(&r.Group)) // mutant: one-sum-for-all
 	answer := k.sums.DoChan(costs, func() (any, error) {
 		s.stats.sums.Add(1)
-		f := k.read(background, s.next, &r, k.doubtful(&r.Group, cache.Now()), cache.Now)
-		if f.observe(&r.Group, false) {
-			denials.Forget()
-		}
-		return f, f.refused()
+		f := k.read(background, s.next, &r, k.shares(&r.Group, k.cache.Now()))
+		return f, f.refused
 	})
 	if begin := time.Now(); c.r.StoreTime != nil {
 		defer func() { c.r.StoreTime.Add(int64(time.Since(begin))) }()
 	}
 	select {
 	case got := <-answer:
-		c.sum, _ = got.Val.(*reading)
+		c.sum = got.Val.(*reading)
 		c.told = true
 		return got.Err
 	case <-ctx.Done():
@@ -178,7 +150,9 @@ func (c *call) readSum(ctx context.Context) error {
 }
 
 // ask takes from the i-th share. The call is done where that passed, or where it
-// must not go on: a take that was perhaps counted is not tried elsewhere.
+// must not go on: a take that was perhaps counted is not tried elsewhere, and a caller
+// that left says nothing of the share. Of several policies the states are always wanted:
+// they correct what is remembered of each.
 func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	c.part(i)
 	if n := len(c.sub.Policies); n > 1 && c.sub.Each == nil {
@@ -188,18 +162,17 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	switch {
 	case err == nil:
 		return c.answered(i), nil
-	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil: // a caller that left says nothing of the share; mutant: lost-answer-ends-call
-		c.k.subs[i].avoided.Store(int64(c.cache.Now() + avoidFor))
-		c.err = err
+	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil: // mutant: lost-answer-ends-call
+		c.k.avoid(i)
 		return false, err
 	}
-	return true, c.fail(ctx, err)
+	return true, c.fail(ctx, err, i)
 }
 
 // part makes c.sub the request on the i-th share. The store writes its receipt, which
 // so names the sub-key that was charged.
 func (c *call) part(i int) {
-	c.asked, c.sub = i, *c.r
+	c.sub = *c.r
 	c.sub.Sub, c.sub.Policies = c.k.sub(i), c.k.part(i)
 }
 
@@ -212,9 +185,7 @@ func (c *call) answered(i int) (passed bool) {
 	if states == nil {
 		states = one[:]
 	}
-	if c.k.observe(i, &c.r.Group, d.Allowed, states, c.from, c.cache.Now) {
-		c.denials.Forget()
-	}
+	c.k.observe(i, &c.r.Group, d.Allowed, states, c.from)
 	if !d.Allowed {
 		*d = backend.Decision{} // mutant: denial-taken-back
 		return false
@@ -224,8 +195,8 @@ func (c *call) answered(i int) (passed bool) {
 }
 
 // widen makes the states of a share that passed the call those of the key. What
-// remains is the sum of what was last seen in each share. After a sum, what is used
-// is the sum's, which may be more than the limit leaves where a share holds more
+// remains is the sum of what was last seen in each share. After a sum of all, what is
+// used is the sum's, which may be more than the limit leaves where a share holds more
 // than its part, and the key is as new when the last share is.
 func (c *call) widen(states []backend.State) {
 	for j := range states {
@@ -235,85 +206,124 @@ func (c *call) widen(states []backend.State) {
 		s.Used = s.Limit - s.Remaining
 	}
 	f := c.sum
-	if f != nil {
-		age := c.cache.Now() - f.told
-		for j, s := range f.with(&c.r.Group) {
-			if f.complete() {
-				states[j].Used = s.Used + c.r.CostOf(j)
-			}
-			states[j].ResetAfter = max(states[j].ResetAfter, denial.Aged(s, age).ResetAfter) // mutant: latest-reset
+	exact := f != nil && f.complete() && f.sent >= c.from // mutant: incomplete-sum-estimated
+	if exact {
+		for j, s := range f.sum().states() {
+			states[j].Used = s.Used + c.r.CostOf(j)
+			states[j].ResetAfter = max(states[j].ResetAfter, s.ResetAfter) // mutant: latest-reset
 		}
 	}
-	c.d.State = states[backend.Binding(states)]
-	c.d.Estimated = f == nil || !f.complete() || f.sent < c.from // mutant: incomplete-sum-estimated
+	c.d.State, c.d.Estimated = states[backend.Binding(states)], !exact
 }
 
-// fail applies the failure mode of the share that was asked last, where no store
-// decided.
-func (c *call) fail(ctx context.Context, err error) error {
-	if c.s.fallback == nil {
-		return err
-	}
-	err = c.s.fallback.Fail(ctx, c.undecided(c.asked, err), c.d, err)
-	c.limits()
-	return err
+// tell answers with the states of the key.
+func (c *call) tell(states []backend.State) {
+	*c.d = backend.Decision{State: states[backend.Binding(states)]}
+	copy(c.r.Each, states)
 }
 
-// failAny applies the failure modes of the shares without an answer, once the others
-// are spent. Those that fail local have a count each.
-func (c *call) failAny(ctx context.Context, dead []int) error {
-	if c.s.fallback == nil {
-		return c.err
+// deny denies the call, as no share has room. What was not told to this call is not
+// the store's answer: the deny cache above must not prolong it. The key's denial goes to
+// that cache from here, with the time of the oldest share's denial.
+func (c *call) deny(v *denial.Denial, alike bool) error {
+	if c.k.cache.Closed() { // mutant: closed-before-verdict
+		return backend.ErrClosed
 	}
-	from := rand.IntN(len(dead))
+	c.denied(v.States)
+	if c.told && v.Sent >= c.from && alike { // mutant: told-to-this-call
+		c.d.Source, c.d.Estimated = backend.FromStore, false
+	}
+	c.k.denials.Note(&c.r.Group, v, c.generation)
+	return nil
+}
+
+// denied answers with a denial that is not the store's of now.
+func (c *call) denied(states []backend.State) {
+	c.tell(states)
+	c.d.Source, c.d.Estimated = backend.FromDenyCache, true
+	c.r.NewReceipt(backend.NotTaken)
+	c.d.Receipt = c.r.Receipt
+}
+
+// lost denies a call that lost the races for what the sum had shown, or found none,
+// where a share may have room again by now. So it may ask again soon.
+func (c *call) lost() error {
+	if c.sum.draw(&c.r.Group, c.k.cache.Now()) >= 0 {
+		c.s.stats.wrong.Add(1)
+	}
+	states := c.sum.sum().states()
+	states[backend.Binding(states)].RetryAfter = time.Millisecond
+	c.denied(states)
+	return nil
+}
+
+// fail applies the failure modes of shares that no store decided. Those that fail local
+// have a count each.
+func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
+	if c.s.fallback == nil {
+		return cause
+	}
 	err := c.s.fallback.FailAny(ctx, func(yield func(*backend.Request, error) bool) {
-		for n := range dead {
-			if !yield(c.undecided(dead[(from+n)%len(dead)], c.err), c.err) {
+		for _, i := range shares {
+			c.part(i)
+			c.sub.Unknown(cause) // the receipt says whether the charge may count
+			if !yield(&c.sub, cause) {
 				return
 			}
 		}
 	}, c.d)
-	c.limits()
+	if c.d.Source != backend.FromFailClosed && c.d.Source != backend.FromFailOpen {
+		return err // FailLocal has limits of its own
+	}
+	for j := range c.k.policies { // the key's limits, in place of a share's
+		limit := c.k.policies[j].Algorithm.Max()
+		if c.r.Each != nil {
+			c.r.Each[j].Limit = limit
+		}
+		if c.k.policies[j].Name == c.d.Policy {
+			c.d.Limit = limit
+		}
+	}
 	return err
 }
 
-// undecided returns the request on the i-th share, which no store decided. Its receipt
-// says whether the charge may count.
-func (c *call) undecided(i int, err error) *backend.Request {
-	c.part(i)
-	c.sub.Unknown(err)
-	return &c.sub
-}
-
-// limits writes the key's limits in place of a share's. A decision by FailLocal has
-// limits of its own.
-func (c *call) limits() {
-	if c.d.Source != backend.FromFailClosed && c.d.Source != backend.FromFailOpen {
-		return
+// peek reads all sub-keys and sums. It joins no other reading, which may be older than
+// the call. Where none that answers has room, and some don't answer, their failure mode
+// decides.
+func (c *call) peek(ctx context.Context) error {
+	f := c.k.read(ctx, c.s.next, c.r, c.k.shares(nil, 0))
+	if f.refused != nil {
+		return f.refused
 	}
-	for j := range c.k.policies {
-		p := &c.k.policies[j]
-		if c.r.Each != nil {
-			c.r.Each[j].Limit = p.Algorithm.Max()
-		}
-		if p.Name == c.d.Policy {
-			c.d.Limit = p.Algorithm.Max()
-		}
+	t := f.sum()
+	if len(f.dead) > 0 && (t.shares == 0 || retryAfter(t.sum) > 0) {
+		return c.fail(ctx, f.err, f.dead...)
 	}
-}
-
-// lost denies a call that lost the races for what the sum had shown, or found none,
-// where a share may have room again by now.
-func (c *call) lost() error {
-	if c.sum.draw(&c.r.Group) >= 0 {
-		c.s.stats.wrong.Add(1)
-	}
-	states := c.sum.with(&c.r.Group)
-	states[backend.Binding(states)].RetryAfter = again
-	denial.Deny(&c.r.Group, c.d, states, 0)
-	c.d.Source, c.d.Estimated = backend.FromDenyCache, true // not the store's answer; see settle
+	c.tell(t.states())
+	c.d.Allowed = c.d.RetryAfter == 0
+	c.d.Estimated = len(f.dead) > 0
 	return nil
 }
 
-// again is the RetryAfter of a call that lost every race: there may be room now.
-const again = time.Millisecond
+// reset resets every sub-key, and returns the first error: then some are reset
+// and some may not be. It is not atomic: a concurrent call may be forgotten by its
+// share or not.
+func (c *call) reset(ctx context.Context, m *memory) error {
+	c.forget(m)       // mutant: reset-shows-at-once
+	defer c.forget(m) // a concurrent call may remember what was before; mutant: reset-shows-at-once
+	f := c.k.read(ctx, c.s.next, c.r, c.k.shares(nil, 0))
+	if f.err != nil {
+		n := len(f.answers)
+		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", n-len(f.dead), n), f.err)
+	}
+	c.tell(f.sum().states())
+	c.d.Allowed = true
+	return nil
+}
+
+// forget drops first what is remembered of the key and then its denials. A call that
+// still concludes from the former has an older generation of the latter.
+func (c *call) forget(m *memory) {
+	m.forget(c.r.Key)
+	c.k.denials.Forget()
+}

@@ -3,6 +3,7 @@ package denial
 import (
 	"hash/maphash"
 	"math"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,15 +40,13 @@ type Set struct {
 // Of returns the cache that all limiters on one store share.
 func Of(store *layer.Shared) *Cache {
 	type key struct{}
-	return store.Value(key{}, func() any { return newCache(store) }).(*Cache)
-}
-
-func newCache(store *layer.Shared) *Cache {
-	c := &Cache{seed: maphash.MakeSeed(), begin: time.Now(), clock: store.Clock, closed: &store.Closed} // mutant: denials-by-store-clock
-	if c.clock != nil {
-		c.begin = c.clock()
-	}
-	return c
+	return store.Value(key{}, func() any {
+		c := &Cache{seed: maphash.MakeSeed(), begin: time.Now(), closed: &store.Closed}
+		if c.clock = store.Clock; c.clock != nil { // mutant: denials-by-store-clock
+			c.begin = c.clock()
+		}
+		return c
+	}).(*Cache)
 }
 
 // Now returns the time since the cache was made, by the store's clock.
@@ -78,15 +77,11 @@ func (s *Set) Forget() { s.generation.Add(1) }
 func (s *Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	generation := s.Generation()
 	for i := range s.ways {
-		e := s.ways[i].Load()
-		if e == nil {
-			continue
-		}
-		if now >= e.ends || e.Generation != generation { // mutant: denials-swept
+		switch e := s.ways[i].Load(); {
+		case e == nil:
+		case now >= e.Until() || e.generation != generation: // mutant: denials-swept
 			s.ways[i].CompareAndSwap(e, nil)
-			continue
-		}
-		if now < e.Sent+ttl && e.denies(g) { // mutant: denial-ttl
+		case now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g): // mutant: denial-ttl
 			return e
 		}
 	}
@@ -105,23 +100,21 @@ func (s *Set) passed(g *backend.Group) {
 
 // Note keeps the denial of a key under these policies, until a call would pass or
 // Longest has passed, and unless this process changes the key. The policies and the
-// denial's slices become the cache's.
+// denial's slices become the cache's. The generation is from before the request.
 //
-// It takes the place of what it covers, of what has ended, or of what ends first.
-// Two calls that note at once may lose one denial, which costs one request.
-func (s *Set) Note(g *backend.Group, d Denial) {
+// It takes the place of what it covers, of what holds no longer, or of what ends
+// first. Two calls that note at once may lose one denial, which costs one request.
+func (s *Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	if len(g.Key) > keyMax {
 		return
 	}
-	e := newEntry(g, d)
+	e := &entry{Denial: *d, generation: generation, policies: g.Policies, refreshed: make(chan struct{})}
+	e.key, e.sub = strings.Clone(g.Key), strings.Clone(g.Sub) // or they would keep what they were cut from
 	at, soonest := 0, time.Duration(math.MaxInt64)
 	for i := range s.ways {
-		old := s.ways[i].Load()
 		ends := time.Duration(math.MinInt64)
-		if old != nil && old.Generation == e.Generation && old.ends > d.Told && !e.covers(old) {
-			ends = old.ends
-		} else if old != nil {
-			s.ways[i].CompareAndSwap(old, nil)
+		if old := s.ways[i].Load(); old != nil && old.generation == generation && !e.covers(old) {
+			ends = old.Until()
 		}
 		if ends < soonest {
 			at, soonest = i, ends

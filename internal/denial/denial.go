@@ -9,8 +9,6 @@ package denial
 
 import (
 	"context"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,32 +46,23 @@ func (s *Store) Close() error {
 }
 
 // Ping asks next, where it can be asked.
-func (s *Store) Ping(ctx context.Context) ([]string, error) {
-	if p, ok := s.next.(backend.Pinger); ok {
-		return p.Ping(ctx)
-	}
-	return nil, nil
-}
+func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
 
 // Answered returns how many calls the wrapper answered itself.
 func (s *Store) Answered() int64 { return s.answered.Load() }
 
-// Do decides one request. Only a Take and a Reserve are answered from memory. A Peek
-// asks for the current numbers. An AtMost, an Extend and a Record give nothing back,
-// so denials hold. Any other request may change the key, so its denials end.
+// Do decides one request. What it does to the cache depends on its operation.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	switch r.Op {
-	case backend.Take, backend.Reserve:
-		if len(r.And) == 0 {
-			if s.ttl == 0 {
-				return s.next.Do(ctx, r, d)
-			}
+	case backend.Take, backend.Reserve: // charges, and can be denied
+		if s.ttl > 0 && len(r.And) == 0 {
 			return s.take(ctx, r, d, s.cache.At(r.Key))
 		}
-	case backend.Peek, backend.AtMost, backend.Extend, backend.Record:
-		return s.next.Do(ctx, r, d)
+	case backend.Peek, backend.AtMost, backend.Extend, backend.Record: // gives nothing back, so denials hold
+	default:
+		return s.change(ctx, r, d)
 	}
-	return s.change(ctx, r, d)
+	return s.next.Do(ctx, r, d)
 }
 
 // change forgets the denials before the request and after it: one that comes in
@@ -121,44 +110,17 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 const held = 10 * time.Millisecond
 
 func await(ctx context.Context, refreshed chan struct{}) {
-	timer := time.NewTimer(held)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(ctx, held) // mutant: wait-bounded
+	defer cancel()
 	select {
 	case <-refreshed:
-	case <-ctx.Done(): // mutant: wait-ends-with-context
-	case <-timer.C: // mutant: wait-bounded
+	case <-ctx.Done():
 	}
 }
 
-// room is for the states of a call that wants none, and for the request that
-// asks for them: an entry needs them for the calls that do.
-type room struct {
-	request backend.Request
-	each    [backend.MaxPolicies]backend.State
-}
-
-var rooms = sync.Pool{New: func() any { return new(room) }}
-
-// ask asks next and notes a denial.
-func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set, now time.Duration) error {
-	n := len(r.Policies)
-	if r.Each != nil || n < 2 || n > backend.MaxPolicies {
-		return s.send(ctx, r, d, at, now)
-	}
-	own := rooms.Get().(*room)
-	own.request = *r // mutant: request-not-changed
-	own.request.Each = own.each[:n]
-	err := s.send(ctx, &own.request, d, at, now)
-	own.request = backend.Request{} // or the key would be kept; mutant: no-key-kept
-	rooms.Put(own)
-	return err
-}
-
-// send asks next. A denial's time counts from before the request was sent, so that
-// it ends at the latest when the store would let the call pass. A call that passes
-// ends the denials that would have denied it: another process may have changed the
-// key.
-func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set, sent time.Duration) error {
+// ask asks next, and notes a denial. A call that passes ends the denials that would
+// have denied it: another process may have changed the key.
+func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set, sent time.Duration) error {
 	generation := at.Generation()
 	err := s.next.Do(ctx, r, d)
 	switch {
@@ -166,13 +128,11 @@ func (s *Store) send(ctx context.Context, r *backend.Request, d *backend.Decisio
 	case d.Allowed:
 		at.passed(&r.Group) // mutant: passed-ends-denial
 	case d.RetryAfter > 0 && !slots(r, d): // mutant: slots-not-cached
-		states := slices.Clone(r.Each)
-		if len(r.Policies) == 1 {
+		states := r.Each
+		if states == nil {
 			states = []backend.State{d.State}
 		}
-		if states != nil {
-			at.Note(&r.Group, Denial{states, Costs(&r.Group), sent, s.cache.Now(), d.RetryAfter, generation})
-		}
+		at.Note(&r.Group, NewDenial(&r.Group, states, sent, s.cache.Now()), generation)
 	}
 	return err
 }

@@ -87,13 +87,13 @@ func TestCountsFromTheSending(t *testing.T) {
 	require.False(t, cached(t, s, take("k", one, 1)))
 }
 
-// TestCosts: who costs at least as much in each policy is denied too.
+// TestCosts: who costs at least as much of the policy that bound, "b", is denied too.
 func TestCosts(t *testing.T) {
 	_, s := denied(t, time.Second, policies(2), 3)
 	for _, c := range []struct {
 		costs []int64
 		want  bool
-	}{{[]int64{3, 3}, true}, {[]int64{4, 3}, true}, {[]int64{3, 20}, true}, {[]int64{2, 20}, false}, {[]int64{10, 1}, false}} {
+	}{{[]int64{3, 3}, true}, {[]int64{4, 3}, true}, {[]int64{3, 20}, true}, {[]int64{2, 20}, true}, {[]int64{10, 1}, false}} {
 		_, s := denied(t, time.Second, policies(2), 3)
 		r := take("k", policies(2), 0)
 		r.Costs = c.costs
@@ -102,6 +102,25 @@ func TestCosts(t *testing.T) {
 	require.False(t, cached(t, s, take("k", policies(2), 2)))
 	require.True(t, cached(t, s, take("k", policies(2), 2)))
 	require.True(t, cached(t, s, take("k", policies(2), 3)))
+}
+
+// TestStatesAreTheStores: a denial that was noted without the states of all policies
+// answers no call that wants them, nor one that costs less of any: it is not known
+// which policy bound.
+func TestStatesAreTheStores(t *testing.T) {
+	f := &fake{do: denies(time.Second)}
+	s, all := f.station(Longest), take("k", policies(2), 3)
+	all.Each = make([]backend.State, 2)
+	require.False(t, cached(t, s, take("k", policies(2), 3)))
+	require.True(t, cached(t, s, take("k", policies(2), 3)))
+	cheap := take("k", policies(2), 0)
+	cheap.Costs = []int64{2, 3}
+	require.False(t, cached(t, s, cheap))
+	require.False(t, cached(t, s, all))
+	require.True(t, cached(t, s, all))
+	f.do = leaves(3)
+	f.advance(Longest)
+	require.True(t, ask(t, s, all).Allowed)
 }
 
 // TestEqualPolicies: same names, algorithms, order. What they do on failure
@@ -228,7 +247,7 @@ func TestForgets(t *testing.T) {
 		require.True(t, cached(t, s, take("k", one, 1)))
 		r.Op, r.And, r.Key = backend.Take, []backend.Group{{Key: "k"}}, "other"
 		_, _ = layer.Ask(context.Background(), s, r)
-		require.False(t, cached(t, s, take("k", one, 1)), "several keys")
+		require.True(t, cached(t, s, take("k", one, 1)), "a take of several keys gives nothing back")
 	}
 }
 

@@ -1,40 +1,85 @@
 package denial
 
 import (
-	"strings"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Denial is an answer that denies.
-type Denial struct {
-	States     []backend.State // one per policy, as of Told
-	Costs      []int64         // one per policy: calls that cost no less of any are denied
-	Sent, Told time.Duration   // before the request was sent, and when its answer had come
-	Lasts      time.Duration   // from Sent until the store may let the call pass
-	Generation uint64          // from before Sent
-}
-
-// entry is a cached denial. Only refreshing changes.
-type entry struct {
-	Denial
-	key, sub   string
-	policies   []backend.Policy // never written
-	ends       time.Duration
-	refreshing atomic.Bool   // one caller asks whether the denial still holds
-	refreshed  chan struct{} // closed when that caller has its answer
-}
-
 // Longest is the maximum duration for which a denial holds without a request.
 const Longest = time.Second
 
-func newEntry(g *backend.Group, d Denial) *entry {
-	e := &entry{Denial: d, policies: g.Policies, refreshed: make(chan struct{})}
-	e.key, e.sub = strings.Clone(g.Key), strings.Clone(g.Sub) // or they would keep what they were cut from
-	e.ends = d.Sent + min(d.Lasts, Longest)                   // mutant: denial-ends
-	return e
+// Denial is a store's answer that denied a call. It is never written after it was
+// made.
+//
+// It holds for every call that costs no less of the policies that bound: a call is
+// all or nothing, so what it costs the others does not help.
+type Denial struct {
+	States     []backend.State // one per policy, as of Told; or the binding one alone
+	Costs      []int64         // of the call that was denied, one per policy
+	Bound      uint64          // the policies that bound, a bit for each
+	Sent, Told time.Duration   // before the request was sent, and when its answer had come
+	Ends       time.Duration   // when the store may let the call pass; counted from Sent, so never too late
+}
+
+// NewDenial returns the denial of g with these states. Where they are not those of all
+// policies, it is not known which policy bound: then a call that costs less of any may
+// pass.
+func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duration) *Denial {
+	by := backend.Binding(states)
+	bound := uint64(1) << by
+	if n := len(g.Policies); len(states) < n {
+		bound = 1<<n - 1
+	}
+	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter} // mutant: denial-ends
+}
+
+// Denies reports whether, while the denial holds, g is denied too.
+func (d *Denial) Denies(g *backend.Group) bool {
+	for i := range d.Costs {
+		if d.Bound>>i&1 == 1 && g.CostOf(i) < d.Costs[i] { // mutant: denied-costs
+			return false
+		}
+	}
+	return true
+}
+
+// Until returns when the denial no longer holds without a request.
+func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
+
+// State returns what the denial says to g of its i-th policy at now. A policy that g
+// costs less than was denied may have room, so it gets no RetryAfter. For a larger cost
+// it is the least that can be said. Times count from the answer's arrival, not from the
+// sending: then a call that waits for RetryAfter is not early.
+func (d *Denial) State(i int, g *backend.Group, now time.Duration) backend.State {
+	s := d.States[i]
+	age := max(0, now-d.Told).Truncate(time.Microsecond) // a store's times are whole microseconds
+	s.RetryAfter, s.ResetAfter = max(0, s.RetryAfter-age), max(0, s.ResetAfter-age)
+	if g.CostOf(i) < d.Costs[i] {
+		s.RetryAfter = 0
+	}
+	return s
+}
+
+// Costs returns what g costs each of its policies.
+func Costs(g *backend.Group) []int64 {
+	costs := make([]int64, len(g.Policies))
+	for i := range costs {
+		costs[i] = g.CostOf(i)
+	}
+	return costs
+}
+
+// entry is the cached denial of a key. Only refreshing changes.
+type entry struct {
+	Denial
+	generation uint64 // of its set, before Sent
+	key, sub   string
+	policies   []backend.Policy // never written
+	refreshing atomic.Bool      // one caller asks whether the denial still holds
+	refreshed  chan struct{}    // closed when that caller has its answer
 }
 
 // of reports whether the entry is of g's key and policies, by their numbers. What
@@ -56,68 +101,27 @@ func (e *entry) of(g *backend.Group) bool {
 	return true
 }
 
-// denies reports whether, while the entry holds, g is denied too: a call that
-// costs no less of any policy has no more room.
-func (e *entry) denies(g *backend.Group) bool {
-	if !e.of(g) {
-		return false
-	}
-	for i := range e.Costs {
-		if g.CostOf(i) < e.Costs[i] { // mutant: denied-costs
-			return false
-		}
-	}
-	return true
-}
-
-// covers reports whether the entry answers all that the other would.
+// covers reports whether the entry denies what the other was made for.
 func (e *entry) covers(other *entry) bool {
-	return e.ends >= other.ends &&
-		e.denies(&backend.Group{Key: other.key, Sub: other.sub, Policies: other.policies, Costs: other.Costs})
+	return e.denies(&backend.Group{Key: other.key, Sub: other.sub, Policies: other.policies, Costs: other.Costs})
 }
 
-// Costs returns what g costs each of its policies.
-func Costs(g *backend.Group) []int64 {
-	costs := make([]int64, len(g.Policies))
-	for i := range costs {
-		costs[i] = g.CostOf(i)
-	}
-	return costs
-}
+func (e *entry) denies(g *backend.Group) bool { return e.of(g) && e.Denies(g) }
 
 // refreshes reports whether the caller is to refresh the denial: one caller, in
 // the last quarter of the time for which a denial holds, where the store denies
 // for longer. So a flood on a spent key asks about once per second.
 func (e *entry) refreshes(now, ttl time.Duration) bool {
-	return e.Lasts > ttl && now >= e.Sent+ttl*3/4 && e.refreshing.CompareAndSwap(false, true) // mutant: one-refresh
+	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 && e.refreshing.CompareAndSwap(false, true) // mutant: one-refresh
 }
 
 // answer denies g at now.
 func (e *entry) answer(g *backend.Group, d *backend.Decision, now time.Duration) {
-	Deny(g, d, e.States, now-e.Told)
-	d.Source, d.Estimated = backend.FromDenyCache, true
-}
-
-// Deny writes a denial of the take g by states that are so old. Times count from
-// the answer's arrival, not from the sending: then a call that waits for RetryAfter
-// is not early. For a larger cost than was denied it is the least that can be said.
-func Deny(g *backend.Group, d *backend.Decision, states []backend.State, age time.Duration) {
-	Tell(g, d, states, age)
+	*d = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
+	d.State = e.State(backend.Binding(e.States), g, now)
+	for i := range g.Each {
+		g.Each[i] = e.State(i, g, now)
+	}
 	g.NewReceipt(backend.NotTaken)
 	d.Receipt = g.Receipt
-}
-
-// Tell writes states that are so old to g.Each, and the binding one to d.
-func Tell(g *backend.Group, d *backend.Decision, states []backend.State, age time.Duration) {
-	*d = backend.Decision{State: Aged(states[backend.Binding(states)], age)}
-	for i := range g.Each {
-		g.Each[i] = Aged(states[i], age)
-	}
-}
-
-// Aged returns the state after so long, if nobody takes.
-func Aged(s backend.State, age time.Duration) backend.State {
-	age = max(0, age).Truncate(time.Microsecond) // a store's times are whole microseconds
-	s.RetryAfter, s.ResetAfter = max(0, s.RetryAfter-age), max(0, s.ResetAfter-age)
-	return s
 }

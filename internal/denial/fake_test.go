@@ -130,7 +130,8 @@ func cached(t testing.TB, s *Store, r backend.Request) bool {
 func denied(t testing.TB, retry time.Duration, ps []backend.Policy, n int64) (*fake, *Store) {
 	t.Helper()
 	f := &fake{do: denies(retry)}
-	s := f.station(Longest)
-	require.False(t, cached(t, s, take("k", ps, n)))
+	s, r := f.station(Longest), take("k", ps, n)
+	r.Each = make([]backend.State, len(ps))
+	require.False(t, cached(t, s, r))
 	return f, s
 }

@@ -116,6 +116,14 @@ func Undecided(err error) bool {
 	return errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrPerhapsCounted)
 }
 
+// Ping asks the store, where it can be asked.
+func Ping(ctx context.Context, s backend.Store) (warnings []string, err error) {
+	if p, ok := s.(backend.Pinger); ok {
+		return p.Ping(ctx)
+	}
+	return nil, nil
+}
+
 // Ask decides a request and returns the decision. It allocates: for callers off
 // the path of a call.
 func Ask(ctx context.Context, s backend.Store, r backend.Request) (backend.Decision, error) {
