@@ -1,3 +1,6 @@
+// Package trace drives stores through the same random steps and compares
+// every field of every answer. It holds the two renderings of the algorithms,
+// and all stores, equal.
 package trace
 
 import (
@@ -6,12 +9,12 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
-
-	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Steps makes requests and moves a clock, the same for the same seed. Not
@@ -22,7 +25,6 @@ type Steps struct {
 	top   int64 // the latest instant of the era
 	lists [][]backend.Policy
 	keys  []string
-	costs []int64
 
 	steady bool
 }
@@ -54,13 +56,12 @@ func (s *Steps) Now() int64 { return s.now }
 // while counts live.
 func (s *Steps) era() {
 	s.top = s.now
-	s.keys = s.keys[:0]
+	s.keys = nil
 	for range 1 + s.rand.IntN(3) {
 		s.keys = append(s.keys, fmt.Sprintf("k%x", s.rand.Uint64()))
 	}
-	s.lists = s.lists[:0]
 	base := s.policies()
-	s.lists = append(s.lists, base)
+	s.lists = [][]backend.Policy{base}
 	for i := s.rand.IntN(3); i > 0 && !s.steady; i-- {
 		s.lists = append(s.lists, s.changed(base))
 	}
@@ -100,21 +101,24 @@ func (s *Steps) changed(base []backend.Policy) []backend.Policy {
 // same identity with other numbers.
 func (s *Steps) other(a algo.Algorithm) algo.Algorithm {
 	b := s.algorithm()
+	if s.rand.IntN(3) > 0 {
+		b = a.WithMax(s.size(a.Kind().MaxLimit()))
+	}
 	switch {
-	case s.rand.IntN(3) > 0:
-		return a.WithMax(s.size(a.Kind().MaxLimit()))
-	case a.Identity() == b.Identity() && (slow(a) || slow(b)):
+	case slow(a) && a.Identity() == b.Identity():
 		return a.WithMax(b.Max())
+	case slow(b):
+		return a
 	}
 	return b
 }
 
 // slow reports whether a bucket may take longer to refill than a store keeps a
 // level that a faster one left. The model keeps every level, so the two would
-// differ where both are right.
+// differ where both are right. So all slow buckets of a name have one rate.
 func slow(a algo.Algorithm) bool {
 	l := a.Limit()
-	return float64(a.Max())/float64(l.Events)*l.Period.Seconds() > deepest.Seconds()
+	return a.Kind() == algo.KindTokenBucket && float64(a.Max())/float64(l.Events)*l.Period.Seconds() > deepest.Seconds()
 }
 
 // algorithm draws one of any kind.
@@ -162,22 +166,15 @@ func (s *Steps) Next() backend.Request {
 	list := s.lists[s.rand.IntN(len(s.lists))]
 	s.tick(list)
 	g := backend.Group{Key: s.keys[s.rand.IntN(len(s.keys))], Policies: list}
-	op := s.op()
-	if op != backend.Reset {
-		s.cost(&g, op)
-	}
-	return backend.Request{Op: op, Group: g}
-}
-
-// op draws few resets: each ends the counts that the other operations need.
-func (s *Steps) op() backend.Op {
+	op := backend.Take
 	switch n := s.rand.IntN(100); {
-	case n < 1:
-		return backend.Reset
+	case n < 1: // few, since each ends the counts that the other operations need
+		return backend.Request{Op: backend.Reset, Group: g}
 	case n < 12:
-		return backend.Peek
+		op = backend.Peek
 	}
-	return backend.Take
+	s.cost(&g, op)
+	return backend.Request{Op: op, Group: g}
 }
 
 // cost draws what can be granted. Half of the costs are a sixteenth of the limit at
@@ -188,7 +185,6 @@ func (s *Steps) cost(g *backend.Group, op backend.Op) {
 		g.Cost = 1
 		return
 	}
-	s.costs = s.costs[:0]
 	for i := range g.Policies {
 		most := g.Policies[i].Algorithm.Max()
 		n := min(most, s.size(most))
@@ -198,12 +194,11 @@ func (s *Steps) cost(g *backend.Group, op backend.Op) {
 		if s.rand.IntN(4) == 0 {
 			n = 0
 		}
-		s.costs = append(s.costs, min(n, most))
+		g.Costs = append(g.Costs, min(n, most))
 	}
-	if op == backend.Take && slices.Max(s.costs) == 0 {
-		s.costs[s.rand.IntN(len(s.costs))] = 1
+	if op == backend.Take && slices.Max(g.Costs) == 0 {
+		g.Costs[s.rand.IntN(len(g.Costs))] = 1
 	}
-	g.Costs = slices.Clone(s.costs)
 }
 
 // tick moves the clock: mostly by parts of a period, often not at all,
@@ -272,4 +267,85 @@ func Same(a, b Answer) error {
 		return fmt.Errorf("answers differ:\n  %s\n  %s", x, y)
 	}
 	return nil
+}
+
+// Model is the Go rendering of the algorithms as plainly as it can be run: a map,
+// nothing that expires, one lock. Its answer is what a store ought to answer.
+// It is safe for concurrent use.
+type Model struct {
+	mu struct {
+		sync.Mutex
+		words  map[state][]int64
+		closed bool
+	}
+	now func() int64
+}
+
+// state names the words that one policy keeps of one key, by all that the
+// contract counts apart.
+type state struct {
+	key, sub, policy string
+	identity         algo.Identity
+}
+
+// NewModel returns an empty model on a clock of microseconds.
+func NewModel(now func() int64) *Model {
+	m := &Model{now: now}
+	m.mu.words = map[state][]int64{}
+	return m
+}
+
+// Check accepts what any store could carry.
+func (m *Model) Check(policies []backend.Policy) error { return backend.CheckPolicies(policies) }
+
+// Capabilities returns what the model can do.
+func (m *Model) Capabilities() backend.Capabilities { return backend.Basic }
+
+// Close makes every later request ErrClosed, so that the model passes for a store
+// in tests of the layers over it.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.closed = true
+	return nil
+}
+
+// Do decides one request. It looks at all policies before it charges the first,
+// since a take is charged to all or to none.
+func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.closed {
+		return backend.ErrClosed
+	}
+	if err := r.Check(ctx, backend.Basic); err != nil {
+		return err
+	}
+	now, fits := m.now(), true
+	views, readings := make([]algo.View, len(r.Policies)), make([]backend.Reading, len(r.Policies))
+	for i := range views {
+		a, id := &r.Policies[i].Algorithm, name(r, i)
+		// A key that nobody used has words of zero, as in the script.
+		if m.mu.words[id] == nil || r.Op == backend.Reset {
+			m.mu.words[id] = make([]int64, a.Words())
+		}
+		views[i] = a.View(m.mu.words[id], now)
+		if n := r.CostOf(i); !a.Fits(&views[i], n) && r.Op != backend.Reset {
+			fits, readings[i].RetryAt = false, a.RetryAt(m.mu.words[id], &views[i], n)
+		}
+	}
+	for i := range views {
+		a, id, v := &r.Policies[i].Algorithm, name(r, i), &views[i]
+		if fits && r.Op == backend.Take {
+			m.mu.words[id] = a.Take(m.mu.words[id], v, r.CostOf(i))
+		}
+		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(v)
+	}
+	r.Decide(r.Op, now, readings, d)
+	return nil
+}
+
+func name(r *backend.Request, i int) state {
+	p := &r.Policies[i]
+	return state{r.Key, r.Sub, p.Name, p.Algorithm.Identity()}
 }
