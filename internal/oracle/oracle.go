@@ -46,7 +46,10 @@ func (o *Oracle) Add(at, units int64) {
 // others are held to Worst over trailing windows of a single microsecond, one
 // period and seven: a burst, the promise, and the long run.
 func (o *Oracle) Check() error {
-	charges := o.sorted()
+	o.mu.Lock()
+	charges := slices.Clone(o.mu.charges)
+	o.mu.Unlock()
+	slices.SortFunc(charges, func(x, y charge) int { return cmp.Compare(x.at, y.at) })
 	if o.a.Kind() == algo.KindTokenBucket {
 		return o.bucket(charges)
 	}
@@ -57,14 +60,6 @@ func (o *Oracle) Check() error {
 		}
 	}
 	return nil
-}
-
-func (o *Oracle) sorted() []charge {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s := slices.Clone(o.mu.charges)
-	slices.SortFunc(s, func(x, y charge) int { return cmp.Compare(x.at, y.at) })
-	return s
 }
 
 // trailing checks each window (t-w, t] that ends at a charge; a fuller one
