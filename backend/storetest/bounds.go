@@ -42,7 +42,9 @@ func storms(p *probe) {
 func (p *probe) storm(key string, list []backend.Policy, l algo.Limit) {
 	count := map[bool]int{}
 	for range stormCalls {
-		d := p.take(key, list, p.cost(l.Events/p.k))
+		most := l.Events / p.k
+		some := 1 + p.dice.Int64N(most)
+		d := p.take(key, list, []int64{1, 1, 1, 1, 1, 1, some, some, some, most}[p.dice.IntN(10)])
 		count[d.Allowed]++
 		if !d.Allowed || p.dice.IntN(3) == 0 {
 			p.advance(p.wait(l.Period, d))
@@ -52,39 +54,16 @@ func (p *probe) storm(key string, list []backend.Policy, l algo.Limit) {
 	p.must(count[true] > least && (p.k > 1 || count[false] > least), "too few takes passed, or were denied: %v", count)
 }
 
-// cost is mostly small, sometimes everything.
-func (p *probe) cost(most int64) int64 {
-	switch p.dice.IntN(10) {
-	case 0:
-		return most
-	case 1, 2, 3:
-		return 1 + p.dice.Int64N(most)
-	}
-	return 1
-}
-
 // wait is how long until the next call of a storm: to a window's or a bucket's
 // boundary, to what the store itself says, or to anywhere. The random jump is
 // short, so that most calls fall into a window that others have filled.
 func (p *probe) wait(period time.Duration, d backend.Decision) time.Duration {
-	edge := time.Duration(p.dice.IntN(3)-1) * tick // before, at, after
-	switch p.dice.IntN(6) {
-	case 0:
-		return max(0, p.untilMultiple(period)+edge)
-	case 1:
-		return max(0, p.untilMultiple(period/10)+edge)
-	case 2:
-		return max(0, d.ResetAfter+edge)
-	case 3:
-		return time.Duration(p.dice.Int64N(int64(period) / 4))
-	}
-	return max(0, d.RetryAfter+edge)
-}
-
-// untilMultiple is the time until the clock is a multiple of d.
-func (p *probe) untilMultiple(d time.Duration) time.Duration {
-	us := d.Microseconds()
-	return time.Duration(us-p.now%us) * tick
+	until := func(us int64) time.Duration { return time.Duration(us-p.now%us) * tick } // its next multiple
+	edge := time.Duration(p.dice.IntN(3)-1) * tick                                     // before, at, after
+	return max(0, edge+[]time.Duration{
+		until(period.Microseconds()), until(period.Microseconds() / 10),
+		time.Duration(p.dice.Int64N(int64(period) / 4)), d.ResetAfter, d.RetryAfter, d.RetryAfter,
+	}[p.dice.IntN(6)])
 }
 
 // saturated asks for twice the limit, evenly, for twenty windows. A caller that
@@ -111,15 +90,12 @@ func saturated(p *probe) {
 // oddRates are rates that no number of microseconds divides, and rates of
 // several units per microsecond, with about two seconds' burst. The last is a
 // unit every 2.6 ms over a period so long that products need more than 53 bits.
-var oddRates = []struct {
-	rate  algo.Limit
-	burst int64
-}{
-	{algo.PerSecond(7), 700},
-	{algo.PerSecond(30_000), 60_000},
-	{algo.PerSecond(700_000), 1_400_000},
-	{algo.PerSecond(3_000_000), 6_000_000},
-	{algo.Per(1_000_000_000, 30*24*time.Hour), 1000},
+var oddRates = []algo.Algorithm{
+	algo.TokenBucket(algo.PerSecond(7), 700),
+	algo.TokenBucket(algo.PerSecond(30_000), 60_000),
+	algo.TokenBucket(algo.PerSecond(700_000), 1_400_000),
+	algo.TokenBucket(algo.PerSecond(3_000_000), 6_000_000),
+	algo.TokenBucket(algo.Per(1_000_000_000, 30*24*time.Hour), 1000),
 }
 
 // OddRates saturates a TokenBucket at rates that are hard to meet, for a
@@ -129,9 +105,8 @@ var oddRates = []struct {
 // without TokenBucket skips it.
 func OddRates(t *testing.T, h Harness, calls int) {
 	const rule = "rates are exact: never more than burst + rate*t, and at least 99.9 % of it"
-	for _, r := range oddRates {
-		a := algo.TokenBucket(r.rate, r.burst)
-		t.Run(fmt.Sprint(r.rate), func(t *testing.T) { saturates(h.probe(t, rule, shape{}), a, max(calls, 200)) })
+	for _, a := range oddRates {
+		t.Run(fmt.Sprint(a.Limit()), func(t *testing.T) { saturates(h.probe(t, rule, shape{}), a, max(calls, 200)) })
 	}
 }
 

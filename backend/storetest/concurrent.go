@@ -85,7 +85,7 @@ func mixedCosts(p *probe) {
 // mixedLists has one policy in two lists, in either order: a store that locks
 // policy by policy, in the order listed, comes to a deadlock here.
 func mixedLists(p *probe) {
-	quota, search := p.list(algo.PerDay(60)), p.named("-search", algo.PerDay(30))
+	quota, search := p.list(algo.PerDay(60)), p.list(algo.PerDay(30), "-search")
 	lists := [][]backend.Policy{quota, join(quota, search), join(search, quota)}
 	var passed, searched atomic.Int64
 	p.crowd(func(i int, _ *rand.Rand) {

@@ -75,7 +75,6 @@ func refuses(p *probe) {
 // refused sends a request that has to give an *InvalidError. A cost below zero
 // is not ErrNeverAdmissible: no larger limit would grant it.
 func (p *probe) refused(r backend.Request, row wrongRequest) {
-	p.t.Helper()
 	what := fmt.Sprintf("a %v with %s", r.Op, row.what)
 	_, err := p.do(r)
 	p.invalid(err, what, row.value)
@@ -155,7 +154,6 @@ func corrupt(p *probe) {
 // garbage takes twice: a store that overwrites the value with a new count grants
 // a fresh quota, and the second take no longer shows what happened.
 func (p *probe) garbage(key string, list []backend.Policy) {
-	p.t.Helper()
 	for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Take} {
 		d, err := p.do(request(op, key, list, 1))
 		var c *backend.CorruptError
@@ -185,7 +183,6 @@ func unavailable(p *probe) {
 // loses loses the reply to a take of 3, which may be counted once or not at all.
 // A store that still learns what came of it may answer: then it was counted.
 func (p *probe) loses(key string, list []backend.Policy) {
-	p.t.Helper()
 	before := p.states(key, list)
 	p.LoseReply()
 	r := request(backend.Take, key, list, 3)

@@ -52,7 +52,6 @@ func binds(p *probe) {
 // binds requires that the decision's state is that of the binding policy. The
 // rule is written out here, not called: backend.Binding may be wrong itself.
 func (p *probe) binds(d backend.Decision, each []backend.State) {
-	p.t.Helper()
 	want := slices.MinFunc(each, func(a, b backend.State) int {
 		if a.RetryAfter != 0 || b.RetryAfter != 0 {
 			return cmp.Compare(b.RetryAfter, a.RetryAfter)
@@ -74,9 +73,18 @@ func fillsEach(p *probe) {
 	for i := range list {
 		p.passes("a", list[i:i+1], int64(1+i%5))
 	}
-	for _, n := range []int64{1, 7, 2, 6, 1} {
-		p.fills(backend.Peek, "a", list, n)
-		p.fills(backend.Take, "a", list, n)
+	// A request has room for states that still holds others. The states are those
+	// that the policies have alone: after a take that passed, else before it.
+	old := backend.State{Policy: "left over", Limit: -1, Used: -1, Remaining: -1, RetryAfter: -1, ResetAfter: -1}
+	for i, n := range []int64{1, 1, 7, 7, 2, 2, 6, 6, 1, 1} {
+		op := []backend.Op{backend.Peek, backend.Take}[i%2]
+		want, each := p.alone("a", list, n), slices.Repeat([]backend.State{old}, len(list))
+		d := p.ask(op, backend.Group{Key: "a", Policies: list, Cost: n, Each: each})
+		if d.Allowed && op == backend.Take {
+			want = p.alone("a", list, 0)
+		}
+		p.must(slices.EqualFunc(each, want, p.same),
+			"a %v of %d (passed: %v) filled\n\t%+v\nwant\n\t%+v", op, n, d.Allowed, each, want)
 	}
 }
 
@@ -88,25 +96,11 @@ func (p *probe) alone(key string, list []backend.Policy, n int64) (states []back
 	return states
 }
 
-// fills sends a request with room for states that still holds others, and
-// requires the states that the policies have alone: after a take that passed,
-// else before the request.
-func (p *probe) fills(op backend.Op, key string, list []backend.Policy, n int64) {
-	old := backend.State{Policy: "left over", Limit: -1, Used: -1, Remaining: -1, RetryAfter: -1, ResetAfter: -1}
-	want, each := p.alone(key, list, n), slices.Repeat([]backend.State{old}, len(list))
-	d := p.ask(op, backend.Group{Key: key, Policies: list, Cost: n, Each: each})
-	if d.Allowed && op == backend.Take {
-		want = p.alone(key, list, 0)
-	}
-	p.must(slices.EqualFunc(each, want, p.same),
-		"a %v of %d (passed: %v) filled\n\t%+v\nwant\n\t%+v", op, n, d.Allowed, each, want)
-}
-
 // counted takes unit by unit past the limit: whatever a state's numbers are,
 // exact or estimated, they agree with each other.
 func counted(p *probe) {
 	tight := p.list(p.day(3))
-	list := p.carried(join(p.named("-wide", algo.Per(5*p.k, 48*time.Hour)), tight)...)
+	list := p.carried(join(p.list(algo.Per(5*p.k, 48*time.Hour), "-wide"), tight)...)
 	each := make([]backend.State, len(list))
 	for n := range 3*p.k + 2 {
 		for _, op := range []backend.Op{backend.Peek, backend.Take} {
@@ -197,14 +191,11 @@ func (p *probe) exact(key string, list []backend.Policy, n int64) int64 {
 		"a denial of %d says to retry after %v", n, d.RetryAfter)
 	p.advance(d.RetryAfter - tick)
 	early := p.peek(key, list, n)
-	i := slices.IndexFunc(list, func(l backend.Policy) bool { return l.Name == d.Policy })
-	p.must(i >= 0, "the state is that of %q, which is not listed", d.Policy)
-	a := &list[i].Algorithm
-	p.must(!early.Allowed, "%v: %d was denied for %v, and passes a microsecond earlier", a, n, d.RetryAfter)
-	p.must(early.RetryAfter == tick, "%v: a microsecond before %d passes RetryAfter is %v", a, n, early.RetryAfter)
+	p.must(!early.Allowed && early.RetryAfter == tick,
+		"%d was denied by %+v, and a microsecond before it passes (%v): %+v", n, d.State, early.Allowed, early.State)
 	p.advance(tick)
 	late := p.peek(key, list, n)
-	p.must(late.Allowed, "%v: %d was denied for %v, and does not pass then: %+v", a, n, d.RetryAfter, late.State)
+	p.must(late.Allowed, "%d was denied by %+v, and does not pass then: %+v", n, d.State, late.State)
 	return n
 }
 
@@ -238,10 +229,8 @@ func (p *probe) fades(key string, list []backend.Policy) {
 		s, one := states[i], list[i:i+1]
 		at := start + s.ResetAfter.Microseconds()
 		p.must((s.ResetAfter == 0) == (s.Used == 0), "used and reset disagree: %+v", s)
-		if at > p.now+1 {
-			p.set(at - 1)
-		}
 		if at > p.now {
+			p.set(max(p.now, at-1))
 			early := p.states(key, one)[0]
 			p.must(early.Used > 0 && early.ResetAfter == tick,
 				"%v: as new after %v, and a microsecond earlier %+v", &one[0].Algorithm, s.ResetAfter, early)
@@ -254,15 +243,26 @@ func (p *probe) fades(key string, list []backend.Policy) {
 }
 
 // charges passes a receipt that still holds another charge: a store that fills
-// only what it needs leaves a key or instants that Settle would give back.
+// only what it needs leaves a key or instants that Settle would give back. A
+// charge counts from now where the clock can be set, and else from no earlier
+// instant than the last.
 func charges(p *probe) {
-	list, last := p.list(p.day(10)), int64(0)
+	list, last, c := p.list(p.day(10)), int64(0), new(backend.Receipt)
 	for _, g := range []backend.Group{{Cost: 3}, {Costs: ramp(list)}, {Cost: 1}} {
-		g.Key, g.Policies = "a", list
-		last = p.charged(g, last)
+		*c = backend.Receipt{Key: "another", At: []int64{-1}, Cost: -1, Outcome: backend.Unknown}
+		g.Key, g.Policies, g.Receipt = "a", list, c
+		d := p.takes(g, true)
+		p.must(d.Receipt == c, "charge %p, want the request's %p", d.Receipt, c)
+		p.must(c.Outcome == backend.Taken && (c.Costs != nil || c.Cost == g.Cost) && slices.Equal(c.Costs, g.Costs),
+			"the charge says %+v", c)
+		p.must(c.Key == g.Key && len(c.At) == len(list), "the receipt names the key %q and the instants %v", c.Key, c.At)
+		for _, at := range c.At {
+			p.must(p.SetNow == nil || at == p.now, "the charge counts from %d, the clock stands at %d", at, p.now)
+			p.must(at >= last, "the charge counts from %d, one before it from %d", at, last)
+		}
+		last = slices.Max(c.At)
 		p.pause()
 	}
-	c := new(backend.Receipt)
 	p.takes(backend.Group{Key: "a", Policies: list, Cost: 10, Receipt: c}, false)
 	p.must(c.Outcome == backend.NotTaken, "a denied take is charged as %+v", c)
 	p.must(p.peek("a", list, 1).Receipt == nil, "a peek was charged")
@@ -273,21 +273,4 @@ func (p *probe) pause() {
 	if p.SetNow != nil {
 		p.advance(time.Duration(1 + p.dice.Int64N(int64(time.Second))))
 	}
-}
-
-// charged takes and returns the instant that its charge counts from, which
-// is now where the clock can be set, and else not before the last.
-func (p *probe) charged(g backend.Group, last int64) int64 {
-	c := &backend.Receipt{Key: "another", At: []int64{-1}, Cost: -1, Outcome: backend.Unknown}
-	g.Receipt = c
-	d := p.takes(g, true)
-	p.must(d.Receipt == c, "charge %p, want the request's %p", d.Receipt, c)
-	p.must(c.Outcome == backend.Taken && (c.Costs != nil || c.Cost == g.Cost) && slices.Equal(c.Costs, g.Costs),
-		"the charge says %+v", c)
-	p.must(c.Key == g.Key && len(c.At) == len(g.Policies), "the receipt names the key %q and the instants %v", c.Key, c.At)
-	for _, at := range c.At {
-		p.must(p.SetNow == nil || at == p.now, "the charge counts from %d, the clock stands at %d", at, p.now)
-		p.must(at >= last, "the charge counts from %d, one before it from %d", at, last)
-	}
-	return slices.Max(c.At)
 }

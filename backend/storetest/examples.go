@@ -111,18 +111,14 @@ func (p *probe) follow(e example) {
 // rounded down, neither up nor to the nearest.
 func twoBuckets(p *probe) {
 	p.needsClock()
-	const now = 1_745_000_145 * 1_000_000
 	was, is := p.list(algo.PerMinute(20)), p.list(algo.PerMinute(5))
-	current := map[string]int64{"three": 3, "two": 2}
-	p.set(now - 60_000_000)
-	for key := range current {
-		p.passes(key, was, 8)
-	}
-	p.set(now - 1_000_000)
-	for key, n := range current {
-		p.passes(key, was, n)
-	}
-	p.set(now)
+	p.set(1_745_000_085 * 1_000_000)
+	p.passes("three", was, 8)
+	p.passes("two", was, 8)
+	p.advance(59 * sec)
+	p.passes("three", was, 3)
+	p.passes("two", was, 2)
+	p.advance(sec)
 	p.used("three", is, 5)
 	p.denied("three", is, 1)
 	p.used("two", is, 4)

@@ -129,19 +129,24 @@ func agree(p *probe) {
 		}
 	}
 	lists := [2][]backend.Policy{p.carried(policy("api", first)), p.carried(policy("api", second))}
-	if first.Identity() == second.Identity() {
-		p.agreeShared(lists, oracle.New(greater(first, second)))
-		return
-	}
+	both := oracle.New(greater(first, second))
 	for range 60 {
 		i, n := p.step(lists)
 		other := p.states("both", lists[1-i])
 		d := p.take("both", lists[i], n)
-		p.unchanged("both", lists[1-i], other)
-		alone := p.take(fmt.Sprint("alone ", i), lists[i], n)
-		p.must(d.Allowed == alone.Allowed && (p.Cached || p.same(d.State, alone.State)),
-			"beside another, %v says\n\t%+v, alone\n\t%+v", &lists[i][0].Algorithm, d.State, alone.State)
+		if first.Identity() != second.Identity() {
+			p.unchanged("both", lists[1-i], other)
+			alone := p.take(fmt.Sprint("alone ", i), lists[i], n)
+			p.must(d.Allowed == alone.Allowed && (p.Cached || p.same(d.State, alone.State)),
+				"beside another, %v says\n\t%+v, alone\n\t%+v", &lists[i][0].Algorithm, d.State, alone.State)
+		} else if d.Allowed { // a bucket's level has not leaked yet, by either rate
+			both.Add(p.now, n)
+			x, y := p.states("both", lists[0])[0], p.states("both", lists[1])[0]
+			p.must(x.Used == y.Used, "%v counts %d units, %v %d", &first, x.Used, &second, y.Used)
+		}
 	}
+	err := both.Check()
+	p.must(err == nil, "%v and %v: %v", &first, &second, err)
 }
 
 // step draws a limiter, moves the clock by a part of its period and draws a cost.
@@ -150,22 +155,6 @@ func (p *probe) step(lists [2][]backend.Policy) (i int, n int64) {
 	a := &lists[i][0].Algorithm
 	p.advance(time.Duration(p.dice.Int64N(int64(a.Limit().Period))) / time.Duration(1+p.dice.IntN(20)) / tick * tick)
 	return i, 1 + p.dice.Int64N(1+a.Max()/3)
-}
-
-// agreeShared compares the counts only after a take that passed: a bucket's level
-// has not leaked yet then, by either rate.
-func (p *probe) agreeShared(lists [2][]backend.Policy, both *oracle.Oracle) {
-	a, b := &lists[0][0].Algorithm, &lists[1][0].Algorithm
-	for range 60 {
-		if i, n := p.step(lists); p.take("both", lists[i], n).Allowed {
-			both.Add(p.now, n)
-			x, y := p.states("both", lists[0])[0], p.states("both", lists[1])[0]
-			p.must(x.Used == y.Used, "%v counts %d units, %v %d", a, x.Used, b, y.Used)
-		}
-	}
-	if err := both.Check(); err != nil {
-		p.errorf("%v and %v: %v", a, b, err)
-	}
 }
 
 // drawn returns any algorithm, with numbers so small that sixty calls spend it.
@@ -197,7 +186,7 @@ func leaves(p *probe) {
 	p.needsClock()
 	p.needs(p.Expiries != nil, "Expiries")
 	day, hour, week := p.list(algo.PerDay(1000)), p.list(algo.PerHour(1000)), p.list(algo.Per(1000, 7*24*time.Hour))
-	renamed := p.named("-renamed", algo.PerHour(1000))
+	renamed := p.list(algo.PerHour(1000), "-renamed")
 	p.passes("a", week, 1)
 	kept := p.stored()
 	p.passes("a", renamed, 1)

@@ -7,9 +7,11 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -41,19 +43,14 @@ func (h Harness) probe(t *testing.T, rule string, s shape) *probe {
 	if p.SetNow != nil {
 		p.set(epoch)
 	}
-	t.Cleanup(p.finish)
+	t.Cleanup(func() {
+		// The bounds of every case, whatever it was about: a take that passes too
+		// often is seldom what the case looks at.
+		if err := errors.Join(p.ledger.check(), p.Store.Close()); err != nil {
+			p.errorf("at the end: %v", err)
+		}
+	})
 	return p
-}
-
-// finish checks the bounds of every case, whatever it was about: a take that
-// passes too often is seldom what the case looks at.
-func (p *probe) finish() {
-	if err := p.ledger.check(); err != nil {
-		p.errorf("%v", err)
-	}
-	if err := p.Store.Close(); err != nil {
-		p.errorf("Close: %v", err)
-	}
 }
 
 // errorf reports a failure; goroutines may call it.
@@ -157,6 +154,8 @@ func (p *probe) ask(op backend.Op, g backend.Group) backend.Decision {
 	cached := p.Cached && op == backend.Take && d.Source == backend.FromDenyCache && d.Estimated && !d.Allowed
 	p.must((cached || d.Source == backend.FromStore) && d.Err == nil, "%v: decided by %v: %v", op, d.Source, d.Err)
 	p.must(op != backend.Peek || !d.Estimated, "a peek is an estimate: %+v", d)
+	listed := slices.ContainsFunc(g.Policies, func(q backend.Policy) bool { return q.Name == d.Policy })
+	p.must(listed, "the state is that of %q, which is not listed", d.Policy)
 	return d
 }
 
@@ -295,4 +294,60 @@ func (p *probe) storedLess(before map[string]time.Duration) {
 		p.must(ok, "%.160q was stored", name)
 		p.must(left <= was, "%.160q was to be held for %v, now for %v", name, was, left)
 	}
+}
+
+// kind makes an algorithm of a limit, which is also what it can grant at once.
+type kind func(algo.Limit) algo.Algorithm
+
+func bucketedWindow(l algo.Limit) algo.Algorithm { return algo.BucketedWindow(l, 10) }
+func tokenBucket(l algo.Limit) algo.Algorithm    { return algo.TokenBucket(l, l.Events) }
+
+// shape is the list of policies that a case runs on: one policy per kind.
+type shape struct {
+	name   string
+	kinds  []kind
+	shards int // the number of sub-keys that each key is spread over; 0: not spread
+}
+
+// The shape All is in an order that differs from that of the kinds: a store that
+// sorts policies, or keeps one kind elsewhere, mixes up their states there.
+var shapes = []shape{
+	{"FixedWindow", []kind{algo.FixedWindow}, 0},
+	{"SlidingWindow", []kind{algo.SlidingWindow}, 0},
+	{"BucketedWindow", []kind{bucketedWindow}, 0},
+	{"SlidingLog", []kind{algo.SlidingLog}, 0},
+	{"TokenBucket", []kind{tokenBucket}, 0},
+	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow}, 0},
+}
+
+// kind returns the i-th kind. Past the end it starts over, so that a case can
+// ask for a second policy of a shape that has one.
+func (s shape) kind(i int) kind { return s.kinds[i%len(s.kinds)] }
+
+func policy(name string, a algo.Algorithm) backend.Policy {
+	return backend.Policy{Name: name, Algorithm: a, OnFailure: backend.FailClosed}
+}
+
+// join returns the lists as one, in memory of its own.
+func join(lists ...[]backend.Policy) []backend.Policy { return slices.Concat(lists...) }
+
+// day returns a limit per day of n units per sub-key. Cases that don't move the
+// clock use a day: no count leaves while they run on the real clock.
+func (p *probe) day(n int64) algo.Limit { return algo.PerDay(n * p.k) }
+
+// policy returns a policy of the shape's i-th kind.
+func (p *probe) policy(name string, i int, l algo.Limit) backend.Policy {
+	q := policy(name, p.shape.kind(i)(l))
+	q.Shards = p.shape.shards
+	return q
+}
+
+// list returns the shape's policies with one limit for all, named p0, p1 … and
+// perhaps a suffix.
+func (p *probe) list(l algo.Limit, suffix ...string) (list []backend.Policy) {
+	p.t.Helper()
+	for i := range p.shape.kinds {
+		list = append(list, p.policy(fmt.Sprint("p", i, strings.Join(suffix, "")), i, l))
+	}
+	return p.carried(list...)
 }
