@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,11 +18,8 @@ const primaries, slots = 3, 16384
 // primaries and one replica of each. Safe for concurrent use: it keeps no roles
 // and asks the nodes for them each time.
 type Cluster struct {
-	args []string // of every server
-	mu   struct {
-		sync.Mutex
-		nodes []*node // replaced, never changed in place
-	}
+	args  []string                // of every server
+	nodes atomic.Pointer[[]*node] // members, dead ones included; Grow and Forget replace it
 }
 
 // node is a member: its server, its id, which outlives a restart, and a client
@@ -39,11 +36,12 @@ type node struct {
 // "500". Without a redis-server the test is skipped, or fails where CI=true.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
-	c := &Cluster{args: slices.Concat(settings, args)}
+	c, nodes := &Cluster{args: slices.Concat(settings, args)}, []*node(nil)
 	for range 2 * primaries {
-		c.mu.nodes = append(c.mu.nodes, join(t, c.args))
+		nodes = append(nodes, join(t, c.args))
 	}
-	c.form(t)
+	c.nodes.Store(&nodes)
+	form(t, nodes)
 	c.Settle(t)
 	return c
 }
@@ -65,17 +63,15 @@ func join(t testing.TB, args []string) *node {
 		o.MaxRetries, o.DialerRetries, o.DialTimeout = -1, 1, time.Second
 	})
 	id, err := admin.ClusterMyID(context.Background()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return &node{s, id, admin}
 }
 
 // form makes a cluster of six nodes. Each meets each: gossip alone takes a
 // second longer.
-func (c *Cluster) form(t testing.TB) {
+func form(t testing.TB, nodes []*node) {
 	t.Helper()
-	ctx, nodes := context.Background(), c.all()
+	ctx := context.Background()
 	for i, n := range nodes {
 		pipe := n.admin.Pipeline()
 		// Nodes with the same epoch would first have to resolve the conflict.
@@ -86,9 +82,8 @@ func (c *Cluster) form(t testing.TB) {
 		for _, peer := range nodes[:i] {
 			pipe.ClusterMeet(ctx, "127.0.0.1", fmt.Sprint(peer.port))
 		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			t.Fatal(err)
-		}
+		_, err := pipe.Exec(ctx)
+		check(t, err)
 	}
 	for i, replica := range nodes[primaries:] {
 		// "Unknown node" until the two have met.
@@ -96,12 +91,7 @@ func (c *Cluster) form(t testing.TB) {
 	}
 }
 
-// all returns the members of the cluster, dead ones included.
-func (c *Cluster) all() []*node {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mu.nodes
-}
+func (c *Cluster) all() []*node { return *c.nodes.Load() }
 
 // living returns the nodes that can answer: to ask a dead or stopped one takes
 // a timeout.
@@ -192,9 +182,8 @@ func (c *Cluster) Grow(t testing.TB) *Server {
 	for _, n := range c.living() {
 		do(t, added.admin, "CLUSTER", "MEET", "127.0.0.1", n.port)
 	}
-	c.mu.Lock()
-	c.mu.nodes = append(slices.Clone(c.mu.nodes), added)
-	c.mu.Unlock()
+	nodes := append(slices.Clone(c.all()), added)
+	c.nodes.Store(&nodes)
 	c.Settle(t)
 	return added.Server
 }
@@ -205,9 +194,8 @@ func (c *Cluster) Grow(t testing.TB) *Server {
 func (c *Cluster) Forget(t testing.TB, s *Server) {
 	t.Helper()
 	gone := c.of(s)
-	c.mu.Lock()
-	c.mu.nodes = slices.DeleteFunc(slices.Clone(c.mu.nodes), func(n *node) bool { return n == gone })
-	c.mu.Unlock()
+	nodes := slices.DeleteFunc(slices.Clone(c.all()), func(n *node) bool { return n == gone })
+	c.nodes.Store(&nodes)
 	for _, n := range c.living() {
 		do(t, n.admin, "CLUSTER", "FORGET", gone.id)
 	}
@@ -225,10 +213,7 @@ func (c *Cluster) Promoted(t testing.TB, slot int, was *Server) time.Time {
 	var seen time.Time
 	await(t, func() error {
 		for _, n := range c.living() {
-			if n.Server == was {
-				continue
-			}
-			if v, err := n.well(); err == nil && v.self().owns(slot) {
+			if v, err := n.well(); n.Server != was && err == nil && v.self().owns(slot) {
 				seen = time.Now()
 				return nil
 			}

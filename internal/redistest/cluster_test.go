@@ -168,7 +168,7 @@ func losesPair(t *testing.T, c *Cluster) {
 func TestClusterOfDeadNodes(t *testing.T) {
 	s := Start(t)
 	c := new(Cluster)
-	c.mu.nodes = []*node{{Server: s, id: "a", admin: s.Client(t)}}
+	c.nodes.Store(&[]*node{{Server: s, id: "a", admin: s.Client(t)}})
 	s.Kill()
 	assert.Nil(t, c.Primary(0))
 	assert.EqualError(t, c.unwell(), "no node lives")

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -26,40 +27,31 @@ const perTick = 4
 // Lateness begins waits of the given budget each millisecond until the test
 // ends. No store can end every call within its budget on a busy machine. It can
 // end each within the budget and the lateness of a bare wait in the same run.
-//
-// Each wait ends as a call does at its deadline: a timer's goroutine wakes
-// another, which then needs a core.
 func Lateness(t testing.TB, budget time.Duration) *Late {
 	l := &Late{budget: budget}
 	l.mu.due = map[int]time.Time{}
-	done := make(chan struct{})
-	l.begin(done) // before any call of the test, so that it meets the same stalls
+	ctx, end := context.WithCancel(context.Background())
+	l.begin(ctx) // before any call of the test, so that it meets the same stalls
 	l.running.Add(1)
-	go l.run(done)
+	go func() {
+		defer l.running.Done()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			l.begin(ctx)
+		}
+	}()
 	t.Cleanup(func() {
-		close(done)
+		end()
 		l.running.Wait()
 	})
 	return l
 }
 
-func (l *Late) run(done <-chan struct{}) {
-	defer l.running.Done()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-tick.C:
-			l.begin(done)
-		}
-	}
-}
-
 // begin starts waits. It sets the deadline here since a call's deadline does not
 // move either when its goroutine begins late.
-func (l *Late) begin(done <-chan struct{}) {
+func (l *Late) begin(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for range perTick {
@@ -67,21 +59,18 @@ func (l *Late) begin(done <-chan struct{}) {
 		l.mu.begun++
 		l.mu.due[l.mu.begun] = due
 		l.running.Add(1)
-		go l.wait(l.mu.begun, due, done)
+		go l.wait(ctx, l.mu.begun, due)
 	}
 }
 
-// wait has two goroutines, the timer's and its own, as a call in a batch has.
-func (l *Late) wait(i int, due time.Time, done <-chan struct{}) {
+// wait ends as a call does at its deadline: the goroutine of the context's timer
+// wakes another, which then needs a core. A wait that the test ends is early.
+func (l *Late) wait(ctx context.Context, i int, due time.Time) {
 	defer l.running.Done()
-	fired := make(chan struct{}, 1)
-	timer := time.AfterFunc(time.Until(due), func() { fired <- struct{}{} })
-	defer timer.Stop()
-	select {
-	case <-fired:
-		l.end(i, time.Now()) // the time before the lock, whose wait is our own
-	case <-done:
-	}
+	ctx, end := context.WithDeadline(ctx, due)
+	defer end()
+	<-ctx.Done()
+	l.end(i, time.Now()) // the time before the lock, whose wait is our own
 }
 
 func (l *Late) end(i int, now time.Time) {

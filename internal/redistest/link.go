@@ -7,9 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // pipelined is the number of commands that may await replies on a connection:
@@ -21,36 +19,19 @@ type link struct {
 	p              *Proxy
 	client, server *net.TCPConn
 	due            chan Fault // one per command that awaits its reply, in order
-	done           chan struct{}
-	once           sync.Once
-	forgotten      atomic.Bool // see Proxy.Forget
+	done           <-chan struct{}
+	drop           func()      // ends both directions
+	born           int64       // Proxy.forgets at the beginning
+	lost           atomic.Bool // see LoseReply
 }
 
-// run copies in both directions and returns when both have ended. Either end
-// drops the link, since a connection ends as a whole.
-func (l *link) run() {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		l.copy(l.server, l.client, l.down)
-	}()
-	l.copy(l.client, l.server, l.up)
-	<-ended
-}
-
-// drop ends both directions. It never waits, and may run more than once.
-func (l *link) drop() {
-	l.once.Do(func() {
-		close(l.done)
-		_ = l.client.Close()
-		_ = l.server.Close()
-	})
-}
+func (l *link) forgotten() bool { return l.lost.Load() || l.born < l.p.forgets.Load() }
 
 // copy gives each value from one side to pass, until that returns false. more
 // is true when the next value has begun to arrive, follows when the value came
 // in one read with the one before.
 func (l *link) copy(from, to net.Conn, pass func(out *bufio.Writer, value []byte, follows, more bool) bool) {
+	defer l.p.wg.Done()
 	defer l.drop()
 	in, out := bufio.NewReader(from), bufio.NewWriter(to)
 	var buf []byte
@@ -61,7 +42,7 @@ func (l *link) copy(from, to net.Conn, pass func(out *bufio.Writer, value []byte
 		}
 		buf = value
 		more := in.Buffered() > 0
-		if !l.forgotten.Load() && !pass(out, value, follows, more) {
+		if !l.forgotten() && !pass(out, value, follows, more) {
 			return
 		}
 		follows = more
@@ -90,23 +71,14 @@ func (l *link) down(out *bufio.Writer, reply []byte, _, more bool) bool {
 		default: // a reply without a command: "max number of clients reached"
 		}
 	}
-	reply = l.p.rewritten(reply)
+	reply = (*l.p.rewrite.Load())(reply)
 	if f.reply != nil {
 		_ = out.Flush() // the fault must not touch the replies before it
 		if !f.reply(l, out, reply) {
 			return false
 		}
 	}
-	return l.forgotten.Load() || send(out, reply, more)
-}
-
-func (l *link) wait(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-l.done:
-		return false
-	}
+	return l.forgotten() || send(out, reply, more)
 }
 
 // send keeps a pipeline together: it flushes after the last value that has
@@ -152,13 +124,9 @@ func readValue(r *bufio.Reader, buf []byte) ([]byte, error) {
 
 // verb is the name of the command in a request, in capitals.
 func verb(request []byte) string {
-	if request[0] == '*' {
-		parts := bytes.SplitN(request, []byte("\r\n"), 4) // *3 $7 EVALSHA …
-		if len(parts) < 4 {
-			return ""
-		}
-		return strings.ToUpper(string(parts[2]))
+	words := strings.Fields(string(request[:min(64, len(request))]))
+	if request[0] == '*' { // *3 $7 EVALSHA …
+		words = words[min(2, len(words)):]
 	}
-	word, _, _ := strings.Cut(strings.TrimSpace(string(request)), " ")
-	return strings.ToUpper(word)
+	return strings.ToUpper(strings.Join(words[:min(1, len(words))], ""))
 }

@@ -1,10 +1,14 @@
 package redistest
 
 import (
+	"bufio"
+	"context"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Proxy stands between clients and a server and breaks round trips of EVALSHA.
@@ -16,13 +20,12 @@ type Proxy struct {
 	ln        net.Listener
 	wg        sync.WaitGroup
 	seen, hit atomic.Int64
+	forgets   atomic.Int64 // calls of Forget
+	rewrite   atomic.Pointer[func([]byte) []byte]
 	mu        struct {
 		sync.Mutex
-		fault   Fault
-		turn    int // EVALSHA since Set
-		rewrite func([]byte) []byte
-		links   map[*link]struct{}
-		closed  bool
+		fault Fault
+		turn  int // EVALSHA since Set
 	}
 }
 
@@ -32,14 +35,17 @@ type Proxy struct {
 func NewProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	p := &Proxy{target: target, ln: ln}
-	p.mu.links = map[*link]struct{}{}
+	p.Rewrite(nil)
+	ctx, end := context.WithCancel(context.Background())
 	p.wg.Add(1)
-	go p.accept()
-	t.Cleanup(p.close)
+	go p.accept(ctx)
+	t.Cleanup(func() {
+		_ = ln.Close()
+		end()
+		p.wg.Wait()
+	})
 	return p
 }
 
@@ -57,26 +63,22 @@ func (p *Proxy) Set(f Fault) {
 // Forget silently drops whatever is sent from now on over the present
 // connections, both ways, and leaves them open. A load balancer that has lost
 // its flow table does so. New connections pass.
-func (p *Proxy) Forget() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l := range p.mu.links {
-		l.forgotten.Store(true)
-	}
-}
+func (p *Proxy) Forget() { p.forgets.Add(1) }
 
 // Rewrite lets f change each reply on its way to the client: one whole RESP
 // value at a time. Nil ends it.
 func (p *Proxy) Rewrite(f func([]byte) []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.rewrite = f
+	if f == nil {
+		f = func(reply []byte) []byte { return reply }
+	}
+	p.rewrite.Store(&f)
 }
 
 // Seen is the number of EVALSHA that have arrived, with a fault or without.
 func (p *Proxy) Seen() int { return int(p.seen.Load()) }
 
-// Hit is the number of EVALSHA with a fault. A hit counts when the request arrives, before the reply shows the fault.
+// Hit is the number of EVALSHA with a fault. A hit counts when the request
+// arrives, before the reply shows the fault.
 func (p *Proxy) Hit() int { return int(p.hit.Load()) }
 
 // meet returns the fault of a command when that arrives, since Every counts them.
@@ -95,18 +97,7 @@ func (p *Proxy) meet(verb string, follows bool) Fault {
 	return f
 }
 
-// rewritten calls the user's function outside of the lock.
-func (p *Proxy) rewritten(reply []byte) []byte {
-	p.mu.Lock()
-	f := p.mu.rewrite
-	p.mu.Unlock()
-	if f == nil {
-		return reply
-	}
-	return f(reply)
-}
-
-func (p *Proxy) accept() {
+func (p *Proxy) accept(ctx context.Context) {
 	defer p.wg.Done()
 	for {
 		conn, err := p.ln.Accept()
@@ -114,13 +105,13 @@ func (p *Proxy) accept() {
 			return // closed
 		}
 		p.wg.Add(1)
-		go p.serve(conn.(*net.TCPConn))
+		go p.serve(ctx, conn.(*net.TCPConn))
 	}
 }
 
-// serve connects one client, and removes its link when both directions have
-// ended.
-func (p *Proxy) serve(client *net.TCPConn) {
+// serve connects one client. It closes both connections when either direction
+// ends, since a connection ends as a whole.
+func (p *Proxy) serve(ctx context.Context, client *net.TCPConn) {
 	defer p.wg.Done()
 	server, err := net.Dial("tcp", p.target)
 	if err != nil {
@@ -129,39 +120,104 @@ func (p *Proxy) serve(client *net.TCPConn) {
 		_ = client.Close()
 		return
 	}
-	l := &link{p: p, client: client, server: server.(*net.TCPConn)}
-	l.due, l.done = make(chan Fault, pipelined), make(chan struct{})
-	defer p.remove(l)
-	if !p.add(l) {
-		l.drop()
-		return
+	ctx, drop := context.WithCancel(ctx)
+	l := &link{p: p, client: client, server: server.(*net.TCPConn), due: make(chan Fault, pipelined)}
+	l.done, l.drop, l.born = ctx.Done(), drop, p.forgets.Load()
+	p.wg.Add(2)
+	go l.copy(l.server, l.client, l.down)
+	go l.copy(l.client, l.server, l.up)
+	<-ctx.Done()
+	_ = client.Close()
+	_ = server.Close()
+}
+
+// Fault is what a Proxy does to the round trips of EVALSHA. The server has
+// executed the script in each of them: they test whether a client sends it
+// again. For a server that does not read requests see Server.Stop.
+type Fault struct {
+	name string
+	// reply handles a reply and reports whether the connection goes on. Nil passes
+	// the reply.
+	reply        func(l *link, out *bufio.Writer, reply []byte) bool
+	draw         func() Fault
+	every, times int // zero: each round trip, without an end
+}
+
+var (
+	// Pass passes everything.
+	Pass = Fault{name: "Pass"}
+
+	// ResetAfterRequest drops the reply and resets the client's connection.
+	ResetAfterRequest = Fault{name: "ResetAfterRequest", reply: func(l *link, _ *bufio.Writer, _ []byte) bool {
+		_ = l.client.SetLinger(0) // makes the close a reset
+		return false
+	}}
+
+	// HalfReply passes the first half of the reply's bytes, then closes the
+	// connection in good order, so that the client reads that half.
+	HalfReply = Fault{name: "HalfReply", reply: func(l *link, out *bufio.Writer, reply []byte) bool {
+		send(out, reply[:len(reply)/2], false)
+		// A close with unread requests would reset the connection and could lose
+		// the half, so link.up reads on until the client closes.
+		_ = l.client.CloseWrite()
+		<-l.done
+		return false
+	}}
+
+	// LoseReply drops the reply and all that follows it, and leaves the connection
+	// open. The following replies are dropped since none can overtake a lost one.
+	LoseReply = Fault{name: "LoseReply", reply: func(l *link, _ *bufio.Writer, _ []byte) bool {
+		l.lost.Store(true)
+		return true
+	}}
+)
+
+// SwallowReply drops the reply and closes the connection after d, so that a
+// client without a deadline frees its place in the pool.
+func SwallowReply(d time.Duration) Fault { return hold("SwallowReply", d, false) }
+
+// Delay holds the reply, and what follows it on that connection, for d.
+func Delay(d time.Duration) Fault { return hold("Delay", d, true) }
+
+func hold(name string, d time.Duration, pass bool) Fault {
+	return Fault{name: fmt.Sprintf("%s(%v)", name, d), reply: func(l *link, _ *bufio.Writer, _ []byte) bool {
+		select {
+		case <-time.After(d):
+			return pass
+		case <-l.done:
+			return false
+		}
+	}}
+}
+
+// Draw calls f for the fault of each round trip: of the first EVALSHA where
+// several are sent in one write.
+func Draw(f func() Fault) Fault { return Fault{name: "Draw", draw: f} }
+
+// Every returns the fault for each n-th EVALSHA, counted from Proxy.Set.
+func (f Fault) Every(n int) Fault {
+	f.every = n
+	return f
+}
+
+// Times returns the fault for its first n hits after Proxy.Set.
+func (f Fault) Times(n int) Fault {
+	f.times = n
+	return f
+}
+
+// String names the fault, for subtests.
+func (f Fault) String() string { return f.name }
+
+// hits returns the fault of the n-th EVALSHA since Proxy.Set, Pass if none.
+// follows is true for an EVALSHA that arrived in one write with others.
+func (f Fault) hits(n int, follows bool) Fault {
+	every := max(f.every, 1)
+	switch {
+	case n%every != 0 || f.times > 0 && n/every > f.times || f.draw != nil && follows:
+		return Pass
+	case f.draw != nil:
+		return f.draw()
 	}
-	l.run()
-}
-
-// add returns false once the proxy is closed: close would not drop that link.
-func (p *Proxy) add(l *link) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.links[l] = struct{}{}
-	return !p.mu.closed
-}
-
-func (p *Proxy) remove(l *link) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.mu.links, l)
-}
-
-// close drops the links under the lock: none can be added meanwhile. Then it
-// waits, so that no goroutine outlives the test.
-func (p *Proxy) close() {
-	_ = p.ln.Close()
-	p.mu.Lock()
-	p.mu.closed = true
-	for l := range p.mu.links {
-		l.drop()
-	}
-	p.mu.Unlock()
-	p.wg.Wait()
+	return f
 }

@@ -1,3 +1,11 @@
+// Package redistest starts, inspects and breaks real Redis servers for tests.
+// It needs a Unix system.
+//
+// It has no fake server. A fake formats numbers, cuts fractions and expires
+// keys in its own way, and so hides mistakes that a script makes on a real one.
+//
+// On Linux every process that a test starts here dies with the test process,
+// even after a panic, a timeout or SIGKILL.
 package redistest
 
 import (
@@ -13,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,10 +42,7 @@ type Server struct {
 	bin, dir string
 	port     int
 	args     []string
-	mu       struct {
-		sync.Mutex
-		proc *process // the present run; Restart replaces it
-	}
+	proc     atomic.Pointer[process] // the present run; Restart replaces it
 }
 
 // defaults keep a server from writing files.
@@ -79,9 +85,7 @@ func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "sentinel.conf") // Sentinel refuses to start without a file
 	watch := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\n", name, s.port)
-	if err := os.WriteFile(conf, []byte(watch), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(conf, []byte(watch), 0o600))
 	sentinel := open(t, dir, []string{conf, "--sentinel"})
 	t.Cleanup(sentinel.Kill)
 	return sentinel.Addr()
@@ -91,18 +95,13 @@ func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
 // would repeat itself.
 func open(t testing.TB, dir string, args []string) *Server {
 	t.Helper()
-	bin, err := locate(t), errTaken
-	for range 10 {
-		s := &Server{bin: bin, dir: dir, port: randomPort(), args: args}
-		if err = s.run(); err == nil {
-			return s
-		}
-		if !errors.Is(err, errTaken) {
-			break
-		}
+	s, err := &Server{bin: locate(t), dir: dir, args: args}, errTaken
+	for i := 0; i < 10 && errors.Is(err, errTaken); i++ {
+		s.port = randomPort()
+		err = s.run()
 	}
-	t.Fatal(err)
-	return nil
+	check(t, err)
+	return s
 }
 
 // run starts a process and returns when it serves.
@@ -116,9 +115,7 @@ func (s *Server) run() error {
 		p.kill()
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.proc = p
+	s.proc.Store(p)
 	return nil
 }
 
@@ -127,18 +124,18 @@ func (s *Server) run() error {
 // logs when it needs a password that we don't have.
 func (s *Server) await(p *process) error {
 	for end := time.Now().Add(startup); time.Now().Before(end); time.Sleep(poll) {
-		log := p.log.String()
+		log := p.log()
 		if strings.Contains(log, "Ready to accept connections") || strings.Contains(log, "+monitor master") {
 			return nil // the latter is Sentinel's
 		}
 		if !p.alive() {
-			if log = p.log.String(); strings.Contains(log, "Address already in use") {
+			if log = p.log(); strings.Contains(log, "Address already in use") {
 				return errTaken
 			}
 			return fmt.Errorf("redistest: redis-server ended:\n%s", log)
 		}
 	}
-	return fmt.Errorf("redistest: not ready within %v:\n%s", startup, &p.log)
+	return fmt.Errorf("redistest: not ready within %v:\n%s", startup, p.log())
 }
 
 // randomPort stays below 32768, where systems begin to use ports for outgoing
@@ -170,35 +167,27 @@ func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Clien
 // Stop suspends the process with SIGSTOP. Connections stay, the kernel accepts
 // new ones, and the server executes after Cont what it received meanwhile. Stop
 // panics if the server is dead: the test would pass for the wrong reason.
-func (s *Server) Stop() { must(s.proc().stop()) }
+func (s *Server) Stop() { must(s.proc.Load().stop()) }
 
 // Cont ends a Stop.
-func (s *Server) Cont() { must(s.proc().cont()) }
+func (s *Server) Cont() { must(s.proc.Load().cont()) }
 
 // Kill ends the process as a crash would, a stopped one too. All keys and
 // scripts are lost. Kill does nothing to a dead server.
-func (s *Server) Kill() { s.proc().kill() }
+func (s *Server) Kill() { s.proc.Load().kill() }
 
 // Restart kills the server and starts an empty one on its port and in its
 // directory. A node of a cluster remains a member of it.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.Kill()
-	if err := s.run(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s.run())
 }
 
 // living is false for a killed and for a stopped server: neither replies.
 func (s *Server) living() bool {
-	p := s.proc()
+	p := s.proc.Load()
 	return p.alive() && !p.stopped.Load()
-}
-
-func (s *Server) proc() *process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mu.proc
 }
 
 // must is for methods that tests call on any goroutine, where they can't end
@@ -209,10 +198,31 @@ func must(err error) {
 	}
 }
 
+// check fails the test on an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // do fails the test where the command fails.
 func do(t testing.TB, c *redis.Client, args ...any) {
 	t.Helper()
 	if err := c.Do(context.Background(), args...).Err(); err != nil {
 		t.Fatalf("redistest: %v at %s: %v", args, c.Options().Addr, err)
 	}
+}
+
+// Long reports whether tests run at full length: `make test-long` sets
+// HEADGATE_LONG. Otherwise each test takes the fewest steps that show its
+// subject.
+func Long() bool { return os.Getenv("HEADGATE_LONG") != "" }
+
+// Steps returns short, or long where tests run at full length.
+func Steps(short, long int) int {
+	if Long() {
+		return long
+	}
+	return short
 }

@@ -32,12 +32,12 @@ func (c *Cluster) Settle(t testing.TB) {
 // await fails the test with the last error if check does not succeed in time.
 func await(t testing.TB, check func() error) {
 	t.Helper()
-	err := check()
-	for end := time.Now().Add(settling); err != nil && time.Now().Before(end); err = check() {
+	end := time.Now().Add(settling)
+	for err := check(); err != nil; err = check() {
+		if time.Now().After(end) {
+			t.Fatalf("redistest: after %v: %v", settling, err)
+		}
 		time.Sleep(glance)
-	}
-	if err != nil {
-		t.Fatalf("redistest: after %v: %v", settling, err)
 	}
 }
 

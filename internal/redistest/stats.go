@@ -20,9 +20,7 @@ type Stat struct {
 // "script|load". A command that was never called has no entry.
 func (s *Server) CommandStats(t testing.TB) map[string]Stat {
 	t.Helper()
-	sum := map[string]Stat{}
-	s.addStats(t, sum)
-	return sum
+	return addUp(t, []*node{{Server: s}})
 }
 
 // CommandStats are those of all living nodes, added up. What a script called is
@@ -30,23 +28,21 @@ func (s *Server) CommandStats(t testing.TB) map[string]Stat {
 // never replicated.
 func (c *Cluster) CommandStats(t testing.TB) map[string]Stat {
 	t.Helper()
-	sum := map[string]Stat{}
-	for _, n := range c.living() {
-		n.addStats(t, sum)
-	}
-	return sum
+	return addUp(t, c.living())
 }
 
-func (s *Server) addStats(t testing.TB, sum map[string]Stat) {
+func addUp(t testing.TB, nodes []*node) map[string]Stat {
 	t.Helper()
-	info, err := s.Client(t).InfoMap(context.Background(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
+	sum := map[string]Stat{}
+	for _, n := range nodes {
+		info, err := n.Client(t).InfoMap(context.Background(), "commandstats").Result()
+		check(t, err)
+		for name, fields := range info["Commandstats"] {
+			name = strings.TrimPrefix(name, "cmdstat_")
+			sum[name] = sum[name].plus(t, fields)
+		}
 	}
-	for name, fields := range info["Commandstats"] {
-		name = strings.TrimPrefix(name, "cmdstat_")
-		sum[name] = sum[name].plus(t, fields)
-	}
+	return sum
 }
 
 // plus adds the fields of one line. PerCall is computed, since a server's own
@@ -89,9 +85,7 @@ func (s *Server) NoImmortals(t testing.TB) {
 			if redis.call('PTTL', key) == -1 then found[#found + 1] = key end
 		end
 		return found`, nil).StringSlice()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, key := range keys {
 		t.Errorf("key %q has no TTL", key)
 	}
