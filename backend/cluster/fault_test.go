@@ -71,15 +71,16 @@ func TestScriptFlushAlone(t *testing.T) { scriptFlush(t, patientAlone) }
 
 func scriptFlush(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster
-	open := func() (backend.Store, redis.UniversalClient) {
+	open := func() backend.Store {
 		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs(c)})
-		return cluster.New(client, o), client
+		t.Cleanup(func() { _ = client.Close() })
+		return cluster.New(client, o)
 	}
 	faulttest.Flush(t, open, func() faulttest.Servers {
 		c = sharedCluster(t)
 		client := c.Client(t)
 		return faulttest.Servers{
-			Env: env(c), Nodes: 3, Client: client,
+			Env: env(c), Nodes: 3,
 			Flush: func() error {
 				return client.ForEachMaster(context.Background(), func(ctx context.Context, n *redis.Client) error {
 					return n.ScriptFlush(ctx).Err()

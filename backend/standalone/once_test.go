@@ -66,19 +66,17 @@ func TestScriptFlushAlone(t *testing.T) { scriptFlush(t, patientAlone) }
 
 func scriptFlush(t *testing.T, o *standalone.Options) {
 	var server *redistest.Server
-	open := func() (backend.Store, redis.UniversalClient) {
-		addr := os.Getenv("ADDR")
+	open := func() backend.Store {
 		if server != nil {
-			addr = server.Addr()
+			return standalone.New(server.Client(t), o)
 		}
-		c := redis.NewClient(&redis.Options{Addr: addr})
-		return standalone.New(c, o), c
+		return standalone.New(redis.NewClient(&redis.Options{Addr: os.Getenv("ADDR")}), o)
 	}
 	faulttest.Flush(t, open, func() faulttest.Servers {
 		server = redistest.Start(t)
 		c := server.Client(t)
 		return faulttest.Servers{
-			Env: "ADDR=" + server.Addr(), Nodes: 1, Client: c,
+			Env: "ADDR=" + server.Addr(), Nodes: 1,
 			Flush: func() error { return c.ScriptFlush(t.Context()).Err() },
 			Stats: func() map[string]redistest.Stat { return server.CommandStats(t) },
 		}

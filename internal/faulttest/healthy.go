@@ -25,9 +25,10 @@ type Pool struct {
 // caller: the store goes on deciding, and no circuit opens.
 type Healthy struct {
 	Network Network
-	Open    func(Pool) backend.Store // a store with a new client, through the network
-	Idle    func(n int)              // makes n idle connections in the client of the last Open; nil: callers do
-	Hold    func(n int)              // holds n connections of that client until the test ends; nil: it has no other user
+	Open    func(Pool) backend.Store   // a store with a new client, through the network
+	Idle    func(n int)                // makes n idle connections in the client of the last Open; nil: callers do
+	Hold    func(n int)                // holds n connections of that client until the test ends; nil: it has no other user
+	Sent    func() (read, wrote int64) // keys that the servers have read and written; for ImpatientCallers
 }
 
 // link is the round-trip time of a distant server: a thousand times that of the
@@ -121,39 +122,30 @@ func (h *Healthy) FewConnections(t *testing.T) {
 	}
 }
 
-// Impatient is the result of ImpatientCallers: medians of ratios.
-type Impatient struct {
-	Goodput float64 // decisions by the store, to those of patient callers in the same run
-	Median  float64 // duration of other callers' calls, to that beside patient callers
-	Left    float64 // keys sent for callers that had left, of all
-}
-
-// ImpatientCallers alternates loads with deadlines of 10 s and of 2 ms. sent
-// returns how many keys the server has read and written.
-func (h *Healthy) ImpatientCallers(
-	t *testing.T, callers, turns int, d time.Duration, sent func() (read, wrote int64),
-) Impatient {
+// ImpatientCallers alternates loads with deadlines of 10 s and of 2 ms. It returns
+// medians of ratios: of the decisions by the store to those of patient callers in
+// the same run, of the duration of other callers' calls to that beside patient
+// ones, and of the keys sent for callers that had left to all.
+func (h *Healthy) ImpatientCallers(t *testing.T, callers, turns int, d time.Duration) (goodput, median, left float64) {
 	// Ratios within one turn: the speed of a busy machine differs between turns.
-	var goodput, median, left []float64
+	var goodputs, medians, lefts []float64
 	for range turns {
 		patient, besidePatient := h.impatient(t, callers, d, 10*time.Second)
-		read, wrote := sent()
+		read, wrote := h.Sent()
 		decided, beside := h.impatient(t, callers, d, 2*time.Millisecond)
-		nowRead, nowWrote := sent()
-		goodput = append(goodput, float64(decided)/float64(patient))
-		median = append(median, float64(beside)/float64(besidePatient))
-		left = append(left, 1-float64(nowWrote-wrote)/float64(nowRead-read))
+		nowRead, nowWrote := h.Sent()
+		goodputs = append(goodputs, float64(decided)/float64(patient))
+		medians = append(medians, float64(beside)/float64(besidePatient))
+		lefts = append(lefts, 1-float64(nowWrote-wrote)/float64(nowRead-read))
 		t.Logf("%d callers: %d decisions, %d with deadlines of 10 s; p50 beside them %v and %v; sent in vain %.2f %%",
-			callers, decided, patient, beside, besidePatient, 100*left[len(left)-1])
+			callers, decided, patient, beside, besidePatient, 100*lefts[len(lefts)-1])
 	}
-	return Impatient{Median(goodput), Median(median), Median(left)}
+	return Median(goodputs), Median(medians), Median(lefts)
 }
 
 // impatient runs one load and returns what the store decided of it, and the
 // median of eight callers beside it whose deadline is the budget's.
-func (h *Healthy) impatient(
-	t *testing.T, callers int, d, deadline time.Duration,
-) (decided int64, beside time.Duration) {
+func (h *Healthy) impatient(t *testing.T, callers int, d, deadline time.Duration) (n int64, beside time.Duration) {
 	var seen Observed
 	// Where no figures are asked for the machine may be busy, and the budget is long.
 	l := seen.Limiter(t, h.Open(Pool{Budget: time.Duration(redistest.Steps(5, 0)) * time.Second}), Bucket)
@@ -243,25 +235,19 @@ func (o *Observed) Limiter(t testing.TB, s backend.Store, ps ...headgate.Policy)
 
 // Observe is the headgate.Options.Observer.
 func (o *Observed) Observe(e headgate.Event) {
-	switch {
+	switch d := &e.Decision; {
 	case e.Type == headgate.EventCircuit && e.Circuit.To == "open":
 		o.Openings.Add(1)
-	case e.Type == headgate.EventDecision && e.Err == nil:
-		o.decided(&e.Decision)
-	}
-}
-
-// decided counts a cached denial as the store's: the store has decided it before.
-func (o *Observed) decided(d *headgate.Decision) {
-	if d.Source == headgate.FromStore || d.Source == headgate.FromDenyCache {
+	case e.Type != headgate.EventDecision || e.Err != nil:
+	case d.Source == headgate.FromStore || d.Source == headgate.FromDenyCache: // which has it from the store
 		o.Store.Add(1)
-		return
-	}
-	o.Undecided.Add(1)
-	at := time.Now().UnixNano()
-	o.last.Store(at)
-	if o.first.CompareAndSwap(0, at) {
-		o.cause.Store(fmt.Sprint(d.Err))
+	default:
+		o.Undecided.Add(1)
+		at := time.Now().UnixNano()
+		o.last.Store(at)
+		if o.first.CompareAndSwap(0, at) {
+			o.cause.Store(fmt.Sprint(d.Err))
+		}
 	}
 }
 
