@@ -6,14 +6,14 @@ import (
 	"fmt"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/backend/internal/inspect"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
 // MinRedisVersion is the lowest version of Redis that the store works with.
-const MinRedisVersion = batch.MinRedisVersion
+const MinRedisVersion = inspect.MinRedisVersion
 
 // Ping checks that each primary is reachable and new enough. It checks that its
 // user has each right that the scripts need, SCRIPT LOAD too. A missing right
@@ -22,7 +22,7 @@ const MinRedisVersion = batch.MinRedisVersion
 // also warns where cluster-require-full-coverage makes every node refuse while
 // one primary is missing.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
-	return batch.Within(ctx, s.ping)
+	return inspect.Within(ctx, s.ping)
 }
 
 // ping checks one primary after the other, and ends at the first that can't
@@ -56,31 +56,18 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// pingNode checks one primary. The rights come before the trial request, since
-// they name what is missing, and the round trip's time comes last, when the
-// connection is open.
+// pingNode checks one primary, and what is a matter of its cluster.
 func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err error) {
-	info, err := batch.ReadInfo(ctx, n.client, n.addr)
-	if err != nil {
-		return nil, err
-	}
-	if err := info.Check(); err != nil {
-		return nil, err
-	}
-	key := s.top.keyOf(n)
-	if err := batch.Rights(ctx, n.client, n.addr, s.set.Prefix, slot.Tag(key, ""), "ASKING", "CLUSTER SLOTS"); err != nil { // mutant: ping-each-primary
-		return nil, err
-	}
-	if _, err := layer.Ask(ctx, s, batch.Probe(key)); err != nil {
-		return nil, err
-	}
-	slow, err := batch.Slow(ctx, n.client, n.addr, s.set.Budget)
-	for _, w := range []string{info.Evicts(), coverage(ctx, n.client), slow} {
-		if w != "" {
-			warnings = append(warnings, w)
-		}
+	warnings, err = n.inspected(s.set.Prefix).Ping(ctx, s, s.top.keyOf(n), s.set.Budget) // mutant: ping-each-primary
+	if w := coverage(ctx, n.client); w != "" {
+		warnings = append(warnings, w)
 	}
 	return warnings, err
+}
+
+// inspected is the node as its operator sees it.
+func (n *node) inspected(p wire.Prefix) inspect.Node {
+	return inspect.Node{Client: n.client, Name: n.addr, Prefix: p, Cluster: true}
 }
 
 // coverage returns a warning where one missing primary makes every node refuse.
@@ -99,7 +86,7 @@ func coverage(ctx context.Context, c *redis.Client) string {
 // slots meanwhile, the key lies elsewhere, and the request is redirected there.
 func (t *topology) keyOf(n *node) (key string) {
 	for i := range slot.Count {
-		key = fmt.Sprint(batch.PingKey, i)
+		key = fmt.Sprint(inspect.PingKey, i)
 		if t.owner[slot.Of(slot.Tag(key, ""))].Load() == n {
 			break
 		}

@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/inspect"
 )
 
 // Keys returns the stored keys whose limited key begins with prefix. It is for
@@ -19,7 +19,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.Store
 		nodes, err := s.inspect(ctx)
 		for i, more := 0, true; more && err == nil && i < len(nodes); i++ {
 			n := nodes[i]
-			more, err = batch.Keys(ctx, n.client, n.addr, s.set.Prefix, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
+			more, err = n.inspected(s.set.Prefix).Keys(ctx, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
 		}
 		if err != nil {
 			yield(backend.StoredKey{}, err)
@@ -31,9 +31,9 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.Store
 // sub-key where limiters spread it. It looks for them as Keys does.
 func (s *Store) Stored(ctx context.Context, key string) ([]backend.Stored, error) {
 	nodes, err := s.inspect(ctx)
-	parts := batch.Parts{}
+	parts := inspect.Parts{}
 	for i := 0; err == nil && i < len(nodes); i++ {
-		err = parts.Add(ctx, nodes[i].client, nodes[i].addr, s.set.Prefix, key)
+		err = parts.Add(ctx, nodes[i].inspected(s.set.Prefix), key)
 	}
 	if err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import (
 	"iter"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/inspect"
 )
 
 // Keys returns the stored keys whose limited key begins with prefix. It is for
@@ -17,7 +17,7 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.Store
 	return func(yield func(backend.StoredKey, error) bool) {
 		err := s.inspect(ctx)
 		if err == nil {
-			_, err = batch.Keys(ctx, s.client, s.node, s.set.Prefix, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
+			_, err = s.inspected().Keys(ctx, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
 		}
 		if err != nil {
 			yield(backend.StoredKey{}, err)
@@ -31,8 +31,8 @@ func (s *Store) Stored(ctx context.Context, key string) ([]backend.Stored, error
 	if err := s.inspect(ctx); err != nil {
 		return nil, err
 	}
-	parts := batch.Parts{}
-	if err := parts.Add(ctx, s.client, s.node, s.set.Prefix, key); err != nil {
+	parts := inspect.Parts{}
+	if err := parts.Add(ctx, s.inspected(), key); err != nil {
 		return nil, err
 	}
 	return parts.Sorted(), nil

@@ -52,17 +52,16 @@ var daily = []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay
 func groupOf(key string, op backend.Op) (*group, *call) {
 	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
 	c := newCall(context.Background(), key, 0, r, time.Second)
-	g := &group{}
-	g.init(c)
-	g.add(c)
-	return g, c
+	c.own.Size, c.own.calls = 0, list{}
+	c.own.add(c)
+	return &c.own, c
 }
 
 func used(t *testing.T, c *call) int64 {
 	t.Helper()
-	require.NoError(t, c.wait(context.Background(), nil))
+	require.NoError(t, c.wait(context.Background()))
 	var d backend.Decision
-	require.NoError(t, c.Decide(c.op, &backend.Group{Policies: daily}, &d))
+	require.NoError(t, c.Decide(c.own.Op, &backend.Group{Policies: daily}, &d))
 	return d.Used
 }
 
@@ -80,9 +79,7 @@ func TestLeftBeforeWritten(t *testing.T) {
 				var leaves func()
 				client.AddHook(before{func() { leaves() }})
 				s := Alone(client, &layer.Shared{}, time.Second)
-				run := func(groups ...*group) {
-					newRoundTrip(s, router(s), groups, now()+time.Second).run(time.Second)
-				}
+				run := func(groups ...*group) { tripOf(NewQueue(s, router(s)), groups...).run(time.Second) }
 				leaves = func() {}
 				first, c := groupOf("a", backend.Take)
 				run(first)
@@ -92,7 +89,7 @@ func TestLeftBeforeWritten(t *testing.T) {
 				stays, other := groupOf("b", backend.Take)
 				ctx, cancel := context.WithCancel(context.Background())
 				cancel()
-				leaves = func() { require.ErrorIs(t, left.wait(ctx, ctx.Done()), context.Canceled) }
+				leaves = func() { require.ErrorIs(t, left.wait(ctx), context.Canceled) }
 				run(gone, stays)
 				require.EqualValues(t, 1, used(t, other))
 				leaves = func() {}
@@ -116,7 +113,7 @@ func TestSentTwice(t *testing.T) {
 		g, c := groupOf(k, backend.Take)
 		groups, sent = append(groups, g), append(sent, c)
 	}
-	newRoundTrip(s, NoRouter{s}, groups, now()+time.Second).run(time.Second)
+	tripOf(NewQueue(s, NoRouter{s}), groups...).run(time.Second)
 	for _, c := range sent {
 		<-c.answered
 		var d backend.Decision

@@ -2,7 +2,6 @@ package batch
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,13 +14,10 @@ import (
 // caller may leave before the round trip ends.
 type call struct {
 	wire.Call
+	own      group         // what it asks. The first call of a group lends it its own
 	answered chan struct{} // gets one token when the answer is complete
 	state    atomic.Int32
-
-	op       backend.Op
-	slot     int // of the tag, where the store is a cluster
-	tag, key string
-	policies []backend.Policy
+	lost     bool          // the client may still use the call: it is not used again
 	came     time.Duration // as now
 	deadline time.Duration // as now: the end of the budget, or of the caller's context
 	next     *call         // pending, or in its group
@@ -34,19 +30,21 @@ type call struct {
 const (
 	waiting  int32 = iota
 	sent           // stands in a command that was written
-	left           // by its caller, for good
-	answered       // its token is there, or on the way
+	left           // by its caller, for good: it is the batch's then
+	answered       // its token is there, or on the way: it is the caller's then
 )
 
-// calls are the ones that no caller uses.
+// calls are the ones that nobody uses. Their groups are most of what a batch would
+// allocate.
 var calls = sync.Pool{New: func() any { return &call{answered: make(chan struct{}, 1)} }}
 
 // newCall returns a call that asks what r does.
 func newCall(ctx context.Context, tag string, slot int, r *backend.Request, budget time.Duration) *call {
 	c := calls.Get().(*call)
 	c.Ask(&r.Group)
+	g := &c.own
+	g.Op, g.Key, g.Tag, g.Policies, g.slot = r.Op, r.Key, tag, r.Policies, slot
 	c.state.Store(waiting)
-	c.op, c.slot, c.tag, c.key, c.policies = r.Op, slot, tag, r.Key, r.Policies
 	c.came = now()
 	c.deadline = Deadline(c.came, budget)
 	if ends, ok := ctx.Deadline(); ok {
@@ -55,37 +53,47 @@ func newCall(ctx context.Context, tag string, slot int, r *backend.Request, budg
 	return c
 }
 
-// wait returns nil when the call was answered. An error means that ctx has ended
-// before. done is ctx.Done().
-func (c *call) wait(ctx context.Context, done <-chan struct{}) error {
+// wait returns nil when the call was answered. An error says what is known of the
+// count where ctx has ended before: the call is the batch's then.
+func (c *call) wait(ctx context.Context) error {
+	op := c.own.Op
 	select {
 	case <-c.answered:
 		return nil
-	case <-done:
+	case <-ctx.Done():
 	}
 	switch c.state.Swap(left) {
 	case waiting:
-		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
+		return unsent{ctx.Err()}
 	case sent:
-		return unknown(c.op, ctx.Err())
+		return unknown(op, ctx.Err())
 	}
 	<-c.answered // both at once: what is known is worth more
 	return nil
 }
 
-// decide writes the call's answer. After an error the round trip may still use
-// the call, so it is not used again.
-func (c *call) decide(r *backend.Request, d *backend.Decision, err error) error {
+// decide waits for the call's answer and writes it.
+func (c *call) decide(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	err := c.wait(ctx)
 	if err == nil {
 		err = c.Decide(r.Op, &r.Group, d)
+		if !c.lost {
+			calls.Put(c)
+		}
 	}
 	if err != nil {
 		r.Unknown(err)
-		return err
 	}
-	calls.Put(c)
-	return nil
+	return err
 }
+
+// unsent is the error of a context that ended before the call was sent. It is
+// formatted only where it is read: callers may leave by the thousand.
+type unsent struct{ error }
+
+func (u unsent) Error() string { return "headgate: nothing sent, nothing counted: " + u.error.Error() }
+
+func (u unsent) Unwrap() error { return u.error }
 
 // unknown is the error of a call that was sent and had no answer. A peek counted
 // nothing all the same.
@@ -99,11 +107,14 @@ func unknown(op backend.Op, why error) error {
 // left reports whether the caller has left.
 func (c *call) left() bool { return c.state.Load() == left }
 
-// notify tells the caller that its answer is complete, unless it has left.
-func (c *call) notify() {
-	if c.state.Swap(answered) != left {
-		c.answered <- struct{}{}
+// notify tells the caller that its answer is complete, and reports whether there
+// was one: else the call is the batch's.
+func (c *call) notify() bool {
+	if c.state.Swap(answered) == left {
+		return false
 	}
+	c.answered <- struct{}{}
+	return true
 }
 
 // refuse answers a call that was not sent.
@@ -137,50 +148,30 @@ func (l *list) prepend(front list) {
 }
 
 // group is the calls of one key that ask for one operation by one list of
-// policies.
+// policies. It lies in the first of them.
 type group struct {
 	wire.Group
 	calls list
-	slot  int
+	slot  int    // of the tag, where the store is a cluster
 	other *group // of the same key, asking for something else
 }
-
-// init makes g the group that c is to join.
-func (g *group) init(c *call) {
-	g.Op, g.Key, g.Tag, g.Policies, g.slot = c.op, c.key, c.tag, c.policies, c.slot
-}
-
-// takes reports whether c asks for what the group's calls do.
-func (g *group) takes(c *call) bool { return g.Op == c.op && g.Same(c.policies) } // mutant: groups-by-op-and-list
 
 func (g *group) add(c *call) {
 	g.calls.push(c)
 	g.Size++
 }
 
-// awaited reports whether a caller waits for the answer to a call that was not
-// sent yet.
-func (g *group) awaited() bool {
-	for c := g.calls.first; c != nil; c = c.next {
-		if c.state.Load() == waiting {
-			return true
-		}
-	}
-	return false
-}
-
 // markSent is called when the group's command is written. It is the one instant
-// that divides "certainly not counted" from "perhaps". It returns room that has
-// the calls which were marked.
-func (g *group) markSent(room []*wire.Call) []*wire.Call {
-	begin := len(room)
+// that divides "certainly not counted" from "perhaps". It reports whether a caller
+// still waits.
+func (g *group) markSent() bool {
+	g.Calls = g.Calls[:0]
 	for c := g.calls.first; c != nil; c = c.next {
 		if c.state.CompareAndSwap(waiting, sent) { // mutant: withdrawn-left-out
-			room = append(room, &c.Call)
+			g.Calls = append(g.Calls, &c.Call)
 		}
 	}
-	g.Calls = room[begin:]
-	return room
+	return len(g.Calls) > 0
 }
 
 // markNotRun is called when the server replied that it did not run the command.
@@ -191,24 +182,28 @@ func (g *group) markNotRun() {
 }
 
 // fail gives the calls that nobody left the error, each with what is known of it:
-// counted perhaps, or not. Nothing is sent any more.
-func (g *group) fail(why error) {
-	unsent, perhaps := backend.Wrap(backend.ErrUnavailable, why), unknown(g.Op, why)
+// counted perhaps, or not. Nothing is sent any more. Lost calls are ones that the
+// client may still use.
+func (g *group) fail(why error, lost bool) {
+	nothing, perhaps := backend.Wrap(backend.ErrUnavailable, why), unknown(g.Op, why)
 	for c := g.calls.first; c != nil; c = c.next {
+		c.lost = lost
 		switch c.state.Load() {
 		case waiting:
-			c.Err = unsent
+			c.Err = nothing
 		case sent:
 			c.Err = perhaps
 		}
 	}
 }
 
-// notify answers the callers. The calls are theirs again.
+// notify answers the callers. The calls are theirs again, and so is the group.
 func (g *group) notify() {
 	for c := g.calls.first; c != nil; {
 		next := c.next
-		c.notify()
+		if !c.notify() && !c.lost {
+			calls.Put(c)
+		}
 		c = next
 	}
 }

@@ -14,12 +14,11 @@ type command struct {
 	once
 	groups []*group
 	packed []*wire.Group // the same, as they stand in the command
-	size   int           // calls of the groups
-	args   *wire.Args
+	args   wire.Args
 	err    error // how it ended
 
 	write func(*command) error // called when the client writes the command
-	wrote bool                 // guarded by the round trip's lock
+	wrote bool                 // guarded by the trip's lock
 	first bool                 // nothing stands before it in its pipeline
 }
 
@@ -46,42 +45,20 @@ func (s *sha) MarshalBinary() ([]byte, error) {
 // String is what a hook that prints the command shows.
 func (s *sha) String() string { return lua.SHA }
 
-func newCommand(groups []*group, write func(*command) error) *command {
-	c := &command{groups: groups, packed: make([]*wire.Group, len(groups)), write: write}
-	for i, g := range groups {
-		c.packed[i] = &g.Group
-		c.size += g.Size
+// carry makes the command carry the groups.
+func (c *command) carry(groups []*group) {
+	c.groups, c.packed, c.err = groups, c.packed[:0], nil
+	for _, g := range groups {
+		c.packed = append(c.packed, &g.Group)
 	}
-	wire.Gather(c.packed)
-	return c
+	wire.Sort(c.packed)
 }
 
 // prepare makes the command ready to be sent to the server.
-func (c *command) prepare(ctx context.Context, s *Server) {
-	c.release()
-	c.args = wire.NewArgs((*sha)(c), s.time(), s.Prefix, c.packed)
-	c.wrote = false
-	c.StringCmd = *redis.NewStringCmd(ctx, c.args.All()...)
+func (c *command) prepare(ctx context.Context, s *Server, first bool) {
+	c.first, c.wrote = first, false
+	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.time(), s.Prefix, c.packed)...)
 	c.SetFirstKeyPos(3)
-}
-
-// release ends the use of the arguments, after the client has returned. The
-// command of a round trip that its deadline has ended keeps them.
-func (c *command) release() {
-	if c.args != nil {
-		c.args.Release()
-		c.args = nil
-	}
-}
-
-// awaited reports whether a caller waits for what was not sent yet.
-func (c *command) awaited() bool {
-	for _, g := range c.groups {
-		if g.awaited() {
-			return true
-		}
-	}
-	return false
 }
 
 // end stores how the command ended, and gives the calls their answers or errors.
@@ -89,11 +66,14 @@ func (c *command) end(p wire.Prefix) {
 	if c.err == nil {
 		c.err = wire.Read(c.Val(), c.packed, p)
 	}
-	if c.err == nil {
-		return
+	if c.err != nil {
+		c.fail(c.err, false)
 	}
+}
+
+func (c *command) fail(err error, lost bool) {
 	for _, g := range c.groups {
-		g.fail(c.err)
+		g.fail(err, lost)
 	}
 }
 

@@ -42,21 +42,21 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 			r.Key, r.Policies = a.Key, a.Policies
 			c := newCall(ctx, wire.Tag(a.Key, ""), 0, &r, s.Budget)
 			if g == nil {
-				g = &group{}
-				g.init(c)
+				g = &c.own
+				g.Size, g.calls = 0, list{}
 				groups = append(groups, g)
 			}
 			g.add(c)
 			all = append(all, c)
 		}
 	}
-	go newRoundTrip(s, nil, groups, Deadline(now(), s.Budget)).run(s.Budget)
+	go tripOf(NewQueue(s, nil), groups...).run(s.Budget)
 	var failure error
 	for _, a := range asked {
 		for i := range a.Takes {
 			c, to := all[0], &a.Takes[i]
 			all = all[1:]
-			if to.Err = c.wait(ctx, ctx.Done()); to.Err == nil {
+			if to.Err = c.wait(ctx); to.Err == nil {
 				to.Err = c.Decide(a.Op, &to.Group, &to.Decision)
 			}
 			var corrupt *backend.CorruptError
@@ -67,4 +67,11 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 		}
 	}
 	return failure
+}
+
+// tripOf returns a round trip of groups that begins now.
+func tripOf(q *Queue, groups ...*group) *trip {
+	t := newTrip(q)
+	t.groups, t.first = groups, now()
+	return t
 }

@@ -1,7 +1,10 @@
 package batch
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -52,12 +56,10 @@ type Server struct {
 	node   string           // names its circuit
 	clock  func() time.Time // nil in production: the server's own
 
-	loaded  atomic.Pointer[load] // the last load of the script that has begun
 	bounded atomic.Pointer[view]
-	served  atomic.Int64 // when a round trip last ended well
-	tried   atomic.Int64 // when the idle connections were last tried
-	waiting atomic.Int64 // batches that wait for a connection
-	dialled atomic.Pointer[trial]
+	loaded  atomic.Pointer[load] // the last load of the script that has begun
+	served  atomic.Int64         // when a round trip last ended well
+	tried   atomic.Int64         // when the idle connections were last tried
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
@@ -79,4 +81,140 @@ func (s *Server) time() string {
 		return ""
 	}
 	return strconv.FormatInt(s.clock().UnixMicro(), 10)
+}
+
+// view returns the client to send with. One that is not of go-redis' own make
+// has to keep the deadline of a context by itself.
+func (s *Server) view() Client {
+	user, ok := s.client.(*redis.Client)
+	if !ok {
+		return s.client
+	}
+	v := s.bounded.Load()
+	if v == nil || now()-v.made > renewal {
+		v = newView(user, s.Budget)
+		s.bounded.Store(v)
+	}
+	return v
+}
+
+// pooled is a client that tells of its connections.
+type pooled interface {
+	PoolStats() *redis.PoolStats
+	Options() *redis.Options
+}
+
+// connections returns how many connections the client may have, as far as it tells.
+func (s *Server) connections() int {
+	c, ok := s.client.(pooled)
+	if !ok {
+		return 64
+	}
+	o := c.Options()
+	if o.MaxActiveConns > 0 {
+		return min(o.PoolSize, o.MaxActiveConns)
+	}
+	return o.PoolSize
+}
+
+// tryIdle tries all idle connections at once, and so closes the dead ones. After
+// a load balancer has forgotten its connections each is dead and silent: the
+// trial of an open circuit would meet the next one, once per second.
+func (s *Server) tryIdle() {
+	c, ok := s.client.(pooled)
+	at, last := now(), s.tried.Load()
+	if !ok || at-time.Duration(last) < s.Budget || !s.tried.CompareAndSwap(last, int64(at)) {
+		return
+	}
+	for range c.PoolStats().IdleConns { // mutant: idle-connections-tried
+		go func() { _ = s.process(context.Background(), "ping") }()
+	}
+}
+
+// dial returns why no connection can be made, nil where one can.
+func (s *Server) dial() error {
+	c, ok := s.client.(pooled)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Budget)
+	defer cancel()
+	conn, err := c.Options().Dialer(ctx, c.Options().Network, c.Options().Addr)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err
+}
+
+// process sends a command that is no script within the budget.
+func (s *Server) process(ctx context.Context, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, s.Budget)
+	defer cancel()
+	return guarded(func() error { return Process(ctx, s.view(), &once{*redis.NewStringCmd(ctx, args...)}) })
+}
+
+// load is one load of the script into a server. It ends with the load, and with
+// the budget at the latest: a client may block for longer.
+type load struct{ context.Context }
+
+// errLoaded is the cause of the end of a load that succeeded.
+var errLoaded = errors.New("loaded")
+
+// lastLoad returns the load that ended last. It is noted before a command is
+// sent: where NOSCRIPT comes back, that one is not enough.
+func (s *Server) lastLoad() *load {
+	if l := s.loaded.Load(); l != nil && l.Err() != nil {
+		return l
+	}
+	return nil
+}
+
+// load loads the script, unless that has begun since the load seen: after a
+// restart or a SCRIPT FLUSH every batch is answered NOSCRIPT at once, and the
+// script's bytes should go over the wire once.
+func (s *Server) load(seen *load) error {
+	timed, cancel := context.WithTimeout(context.Background(), s.Budget) // mutant: load-within-budget
+	ctx, end := context.WithCancelCause(timed)
+	l := &load{ctx}
+	if s.loaded.CompareAndSwap(seen, l) { // mutant: one-load-per-flush
+		go func() {
+			defer cancel()
+			err := s.process(ctx, "script", "load", lua.Script)
+			end(cmp.Or(err, errLoaded))
+		}()
+	} else {
+		end(nil)
+		cancel()
+		l = s.loaded.Load()
+	}
+	<-l.Done()
+	if err := context.Cause(l); err != errLoaded {
+		return err
+	}
+	return nil
+}
+
+// poolPause is between two looks for a connection of a full pool.
+const poolPause = time.Millisecond
+
+// Process sends a command, and waits for a connection while the pool is full.
+func Process(ctx context.Context, c Client, cmd redis.Cmder) error {
+	for {
+		err := c.Process(ctx, cmd)
+		if !poolFull(err) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(poolPause)
+	}
+}
+
+// guarded returns a panic of the client, in a hook of the user's, as an error. A
+// hook that ends the goroutine ends nothing else.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // mutant: client-panics
+			err = fmt.Errorf("the client panicked: %v", p)
+		}
+	}()
+	return f()
 }

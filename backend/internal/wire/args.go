@@ -1,11 +1,8 @@
 package wire
 
-import (
-	"slices"
-	"sync"
-)
+import "slices"
 
-// Args are the arguments of one EVALSHA.
+// Args are the arguments of one EVALSHA after the other. The zero Args are ready.
 type Args struct {
 	all    []any
 	keys   int
@@ -25,16 +22,16 @@ func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
 // String keeps keys and numbers out of what a hook prints.
 func (b *blob) String() string { return "…" }
 
-// NewArgs returns the arguments that carry the groups, of a script whose name is
-// sha. clock is the time of a virtual clock, empty for the server's own. What
-// the groups ask is added by Pack. Release ends their use.
-func NewArgs(sha any, clock string, p Prefix, groups []*Group) *Args {
+// Set returns the arguments that carry the groups, of a script whose name is sha,
+// as go-redis takes them. clock is the time of a virtual clock, empty for the
+// server's own. What the groups ask is added by Pack. The client must have returned
+// from the last ones, whose buffers these use.
+func (a *Args) Set(sha any, clock string, p Prefix, groups []*Group) []any {
 	n := 0
 	for _, g := range groups {
 		n += 2*len(g.Policies) + 1
 	}
 	const likely = 48 // bytes of a name
-	a := pool.Get().(*Args)
 	a.groups, a.blobs = groups, slices.Grow(a.blobs[:0], n)
 	a.names = slices.Grow(a.names[:0], likely*(len(groups)+1))
 	a.all = append(slices.Grow(a.all[:0], n+5), "evalsha", sha, &a.keys)
@@ -46,29 +43,14 @@ func NewArgs(sha any, clock string, p Prefix, groups []*Group) *Args {
 	for i, g := range groups {
 		a.addFields(g, groups[max(i-1, 0)])
 	}
-	return a
+	return a.all
 }
-
-// pool has the Args that no command uses. Their buffers are half of what a batch
-// allocates.
-var pool = sync.Pool{New: func() any { return new(Args) }}
-
-// Release lets another command use the buffers. The client has returned from this
-// one.
-func (a *Args) Release() {
-	clear(a.all)
-	a.groups = nil
-	pool.Put(a)
-}
-
-// All returns the arguments as go-redis takes them.
-func (a *Args) All() []any { return a.all }
 
 // Pack is called at the instant when the command is written: until then calls
 // may leave.
 func (a *Args) Pack() {
 	const likely = 80 // bytes of a group
-	a.asked = Pack(slices.Grow(a.asked[:0], likely*len(a.groups)), a.groups)
+	a.asked = pack(slices.Grow(a.asked[:0], likely*len(a.groups)), a.groups)
 }
 
 // add adds the name that follows those in a.names, which are longer by it now.

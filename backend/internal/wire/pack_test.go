@@ -25,7 +25,9 @@ func asked(n int) *Group {
 // policies, op and number of takes, in whatever order they came.
 func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 	policy := backend.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(1), 1)}
-	lists := [][]backend.Policy{{policy}, {policy}}
+	other := policy
+	other.Name = "q"
+	lists := [][]backend.Policy{{policy}, {other}}
 	var groups []*Group
 	for _, list := range lists {
 		for _, takes := range []int{1, 1, 1, 1, 2, 2, 7} {
@@ -37,9 +39,9 @@ func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 		}
 	}
 	rand.Shuffle(len(groups), func(i, j int) { groups[i], groups[j] = groups[j], groups[i] })
-	Gather(groups)
+	Sort(groups)
 	const header, each, run = 12, 41, 12
-	b := Pack(nil, groups)
+	b := pack(nil, groups)
 	var sections []int
 	for ; len(b) > 0; b = b[header+each+run:] {
 		sections = append(sections, int(binary.LittleEndian.Uint16(b)))

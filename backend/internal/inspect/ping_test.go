@@ -1,4 +1,4 @@
-package batch
+package inspect
 
 import (
 	"regexp"
@@ -19,7 +19,7 @@ func TestRightsAreThoseOfTheScript(t *testing.T) {
 	}
 	slices.Sort(calls)
 	var asked []string
-	for _, command := range needed {
+	for _, command := range needed[:len(needed)-ofCluster] {
 		asked = append(asked, strings.Fields(command)[0])
 	}
 	slices.Sort(asked)

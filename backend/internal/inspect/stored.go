@@ -1,4 +1,4 @@
-package batch
+package inspect
 
 import (
 	"cmp"
@@ -15,21 +15,20 @@ import (
 // scanned is how many keys a server looks at for one SCAN: a few milliseconds at most.
 const scanned = 1000
 
-// Keys calls yield for the stored keys on one server whose limited key begins
-// with prefix, until yield returns false; then it returns false too.
-func Keys(ctx context.Context, c Client, node string, p wire.Prefix,
-	prefix string, yield func(backend.StoredKey) bool) (bool, error) {
-	return scan(ctx, c, node, p.Pattern(prefix), func(name string) bool {
-		k, _, ok := p.Key(name)
+// Keys calls yield for the stored keys on the node whose limited key begins with
+// prefix, until yield returns false; then it returns false too.
+func (n Node) Keys(ctx context.Context, prefix string, yield func(backend.StoredKey) bool) (bool, error) {
+	return n.scan(ctx, n.Prefix.Pattern(prefix), func(name string) bool {
+		k, _, ok := n.Prefix.Key(name)
 		return !ok || !strings.HasPrefix(k.Key, prefix) || yield(k)
 	})
 }
 
-func scan(ctx context.Context, c Client, node, pattern string, yield func(name string) bool) (bool, error) {
+func (n Node) scan(ctx context.Context, pattern string, yield func(name string) bool) (bool, error) {
 	for cursor := uint64(0); ; {
 		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanned)
-		if err := c.Process(ctx, cmd); err != nil {
-			return false, forbidden(err, node, "+scan")
+		if err := n.do(ctx, cmd, "+scan"); err != nil {
+			return false, err
 		}
 		names, next := cmd.Val()
 		for _, name := range names {
@@ -46,45 +45,40 @@ func scan(ctx context.Context, c Client, node, pattern string, yield func(name s
 // Parts are what is stored of a key, by sub-key.
 type Parts map[string]*backend.Stored
 
-// Add adds what one server has of the key.
-func (parts Parts) Add(ctx context.Context, c Client, node string, p wire.Prefix, key string) error {
+// Add adds what one node has of the key.
+func (parts Parts) Add(ctx context.Context, n Node, key string) error {
 	var hashes []backend.StoredKey
-	_, err := scan(ctx, c, node, p.Pattern(wire.Tag(key, "")), func(name string) bool {
-		k, rest, ok := p.Key(name)
-		if hash := p.Hash(wire.Tag(key, k.Sub)); !ok || hash+rest != name {
-			return true
-		}
-		if rest == "" {
+	_, err := n.scan(ctx, n.Prefix.Pattern(wire.Tag(key, "")), func(name string) bool {
+		k, rest, ok := n.Prefix.Key(name)
+		switch hash := n.Prefix.Hash(wire.Tag(key, k.Sub)); {
+		case !ok || hash+rest != name:
+		case rest == "":
 			hashes = append(hashes, k)
-			return true
+		default:
+			policy, ok := wire.LogOf(rest)
+			parts.add(k.Sub, name, policy, ok)
 		}
-		policy, ok := wire.LogOf(rest)
-		parts.add(k.Sub, name, policy, ok)
 		return true
 	})
-	for _, k := range hashes {
-		if err == nil {
-			err = parts.addHash(ctx, c, node, k)
-		}
+	for i := 0; err == nil && i < len(hashes); i++ {
+		err = parts.addHash(ctx, n, hashes[i])
 	}
 	return err
 }
 
 // addHash adds the fields of a hash.
-func (parts Parts) addHash(ctx context.Context, c Client, node string, k backend.StoredKey) error {
+func (parts Parts) addHash(ctx context.Context, n Node, k backend.StoredKey) error {
 	cmd := redis.NewStringSliceCmd(ctx, "hkeys", k.Name)
-	if err := c.Process(ctx, cmd); err != nil {
-		if redis.HasErrorPrefix(err, "WRONGTYPE") {
-			parts.add(k.Sub, k.Name, backend.Policy{}, false)
-			return nil
-		}
-		return forbidden(err, node, "+hkeys")
+	err := n.do(ctx, cmd, "+hkeys")
+	if redis.HasErrorPrefix(cmd.Err(), "WRONGTYPE") {
+		parts.add(k.Sub, k.Name, backend.Policy{}, false)
+		return nil
 	}
 	for _, field := range cmd.Val() {
 		policy, ok := wire.Field(field)
 		parts.add(k.Sub, k.Name+" "+field, policy, ok)
 	}
-	return nil
+	return err
 }
 
 // add adds what has this name in Redis. SCAN may name a key twice, and so may

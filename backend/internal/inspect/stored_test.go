@@ -1,4 +1,4 @@
-package batch_test
+package inspect_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/inspect"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -20,7 +21,9 @@ import (
 func TestNamesAreRead(t *testing.T) {
 	server := redistest.Start(t)
 	c, ctx := server.Client(t), t.Context()
-	runner := batch.Alone(c, &layer.Shared{}, time.Second)
+	set := batch.Settings{Prefix: wire.DefaultPrefix, Shared: &layer.Shared{}, Budget: time.Second}
+	q := batch.NewQueue(batch.NewServer(c, "node", set), nil)
+	n := inspect.Node{Client: c, Prefix: wire.DefaultPrefix}
 	var policies []backend.Policy
 	for _, period := range []time.Duration{time.Millisecond, 90 * time.Second, time.Hour, 24 * time.Hour, 1500 * time.Microsecond} {
 		l := algo.Per(10, period)
@@ -31,14 +34,14 @@ func TestNamesAreRead(t *testing.T) {
 	policies = append(policies, backend.Policy{Name: "bucket", Algorithm: algo.TokenBucket(algo.PerDay(10), 10)})
 	keys := []string{"user:42", "user:4", "a{b}c", "~m", "stars*?[a-c]\\^x", "a b", "\xff", strings.Repeat("x", 80)}
 	for _, key := range keys {
-		g := group(key, 1, policies)
-		require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
-		require.NoError(t, g.Takes[0].Err)
+		r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: policies, Cost: 1}}
+		var d backend.Decision
+		require.NoError(t, q.Do(ctx, wire.Tag(key, ""), 0, r, &d))
 	}
 	for _, key := range keys {
-		parts := batch.Parts{}
-		require.NoError(t, parts.Add(ctx, c, "node", wire.DefaultPrefix, key))
-		require.NoError(t, parts.Add(ctx, c, "node", wire.DefaultPrefix, key), "a name that comes twice")
+		parts := inspect.Parts{}
+		require.NoError(t, parts.Add(ctx, n, key))
+		require.NoError(t, parts.Add(ctx, n, key), "a name that comes twice")
 		all := parts.Sorted()
 		require.Len(t, all, 1, key)
 		require.Empty(t, all[0].Unknown)
@@ -69,8 +72,8 @@ func TestNamesThatAreNotOurs(t *testing.T) {
 	require.NoError(t, c.Set(ctx, "headgate:{a}", "text", 0).Err())
 	require.NoError(t, c.Set(ctx, "headgate:{a}:log:60s/a", "text", 0).Err())
 	require.NoError(t, c.HSet(ctx, "headgate:{~a~s}", "z1m/a", "text").Err())
-	parts := batch.Parts{}
-	require.NoError(t, parts.Add(ctx, c, "node", wire.DefaultPrefix, "a"))
+	parts := inspect.Parts{}
+	require.NoError(t, parts.Add(ctx, inspect.Node{Client: c, Prefix: wire.DefaultPrefix}, "a"))
 	require.Equal(t, []backend.Stored{
 		{Unknown: []string{"headgate:{a}:log:60s/a", "headgate:{a}"}},
 		{Sub: "s", Unknown: []string{"headgate:{~a~s} z1m/a"}},

@@ -13,6 +13,7 @@ type class int
 
 const (
 	notRun    class = 1 << iota // nothing was counted
+	reload                      // the script is not loaded
 	redirect                    // another server runs it
 	soon                        // the next try, within the budget, may find it gone
 	blameless                   // no fault of the server
@@ -24,7 +25,7 @@ var classes = []struct {
 	prefix string
 	class
 }{
-	{"NOSCRIPT", notRun | blameless},
+	{"NOSCRIPT", notRun | reload | blameless},
 	{"MOVED ", notRun | redirect | blameless},
 	{"ASK ", notRun | redirect | blameless},
 	{"TRYAGAIN", notRun | soon | blameless},

@@ -1,0 +1,218 @@
+// Package batch sends calls to Redis servers: pending calls become a batch, a
+// batch makes a round trip, and its reply answers them. A call is charged at most
+// once, whatever the client's settings and whatever is lost on the way.
+//
+// There is no timer. A lone call leaves at once, and so do the next ones, until
+// as many batches are in flight as may be. Calls that come then are pending, and
+// leave together when a batch comes back. So no call waits for a round trip that
+// it could have used, and a busy server decides more per round trip.
+package batch
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// maxCallers is the maximum number of calls that wait for one server; more are
+// refused at once. A variable for the tests alone.
+var maxCallers int64 = 1 << 16
+
+// Queue holds the pending calls to one server until a batch takes them. It is
+// safe for concurrent use.
+type Queue struct {
+	server  *Server
+	router  Router
+	room    room         // of the batch that is filling
+	trips   sync.Pool    // round trips that have ended
+	callers atomic.Int64 // calls that wait for an answer
+
+	mu struct {
+		sync.Mutex
+		pending list
+		filling bool // a batch has its place and is about to take the pending calls
+		flying  int  // batches in flight
+		most    int  // how many may be: the client's connections
+		out     int  // those that hold a place: they are not overdue
+		limit   int  // how many may
+		recent  recent
+	}
+}
+
+// NewQueue returns the queue of a server. Where the server is a node of a
+// cluster, r leads from it to the others; else r is nil.
+func NewQueue(s *Server, r Router) *Queue {
+	q := &Queue{server: s, router: r, room: room{budget: s.Budget, calls: maxCalls, byTag: map[string]*group{}}}
+	q.mu.limit, q.mu.most = many, many
+	if s.DisableBatching {
+		q.room.calls, q.mu.limit, q.mu.most = 1, 1<<30, 1<<30
+	}
+	return q
+}
+
+// Do decides one request, which its store has checked, on the key whose tag and
+// slot are given. It returns when the decision is made, the budget is spent, or
+// ctx ends. The batch stays in flight then: an impatient caller must not hide a
+// frozen server.
+func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request, d *backend.Decision) error {
+	c := newCall(ctx, tag, slot, r, q.server.Budget)
+	if q.push(c, true) {
+		go q.run()
+	}
+	defer q.callers.Add(-1)
+	return c.decide(ctx, r, d)
+}
+
+// Call is one of several requests that are sent at once.
+type Call struct {
+	Queue   *Queue // nil: the call has its answer
+	Tag     string
+	Slot    int
+	Request *backend.Request
+
+	call *call
+}
+
+// DoAll decides the calls in one round trip per server, in parallel, and writes
+// their answers.
+func DoAll(ctx context.Context, calls []Call, answers []layer.Answer) {
+	for i := range calls {
+		if c := &calls[i]; c.Queue != nil {
+			c.call = newCall(ctx, c.Tag, c.Slot, c.Request, c.Queue.server.Budget)
+			c.Queue.push(c.call, false)
+		}
+	}
+	for i := range calls { // after all are pending, so that they leave together
+		if q := calls[i].Queue; q != nil && q.leaves() {
+			go q.run()
+		}
+	}
+	for i := range calls {
+		if c := &calls[i]; c.Queue != nil {
+			answers[i].Err = c.call.decide(ctx, c.Request, &answers[i].Decision)
+			c.Queue.callers.Add(-1)
+		}
+	}
+}
+
+var errCrowded = backend.Wrap(backend.ErrUnavailable, errors.New("too many calls wait for the server"))
+
+// push puts c behind the pending calls, or refuses it. It reports whether a batch
+// may leave, where the caller is ready to run it.
+func (q *Queue) push(c *call, ready bool) (leaves bool) {
+	if q.callers.Add(1) > maxCallers {
+		c.refuse(errCrowded)
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.pending.push(c)
+	return ready && q.place()
+}
+
+// place takes the place of one more batch in flight, where there is one and
+// calls are pending that no other batch is about to take. A batch that waits for a
+// connection could still take calls along.
+func (q *Queue) place() bool {
+	if q.mu.filling || q.mu.pending.first == nil || q.mu.out >= q.mu.limit || q.mu.flying >= q.mu.most { // mutant: one-batch-fills
+		return false
+	}
+	q.mu.out++
+	q.mu.flying++
+	q.mu.filling = true
+	return true
+}
+
+// leaves is place for a caller without the lock.
+func (q *Queue) leaves() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.place()
+}
+
+// run sends batches for as long as calls are pending. Its first batch has its
+// place.
+func (q *Queue) run() {
+	for more := true; more; {
+		t, late := q.fill()
+		if t == nil {
+			return
+		}
+		took, ok := t.run(late)
+		if took > 0 {
+			q.answered(t, took)
+		}
+		if t.calls > 1 {
+			// Callers that have just been answered may call again at once: they join
+			// the batch that leaves next.
+			runtime.Gosched()
+		}
+		if more = q.yield(t, true); ok {
+			q.trips.Put(t)
+		}
+	}
+}
+
+// fill returns the next batch and how long it keeps its place, nil where no
+// pending call needs one any more. Grouping takes its time, so it is not done
+// under the lock.
+func (q *Queue) fill() (t *trip, late time.Duration) {
+	t = newTrip(q)
+	q.mu.Lock()
+	pending, recent := q.mu.pending, q.mu.recent
+	q.mu.pending = list{}
+	q.mu.Unlock()
+	rest := t.take(pending, &q.room, now(), recent.mean)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.pending.prepend(rest)
+	q.mu.filling = false
+	if t.placed, t.flies = true, true; t.calls == 0 {
+		q.release(t, true)
+		q.trips.Put(t)
+		t = nil
+	}
+	if q.place() {
+		go q.run()
+	}
+	return t, recent.overdue(q.server.Budget)
+}
+
+// answered is where a round trip has ended whose calls, keys and duration are
+// known.
+func (q *Queue) answered(t *trip, took time.Duration) {
+	connections := q.server.connections()
+	q.mu.Lock()
+	q.mu.recent.add(now(), t.calls, took)
+	if q.room.calls > 1 {
+		q.mu.most, q.mu.limit = connections, q.mu.recent.limit(connections)
+	}
+	q.mu.Unlock()
+	q.server.Shared.Batch(backend.Batch{Node: q.server.node, Calls: t.calls, Keys: len(t.groups)}, took)
+}
+
+// yield gives the place of a batch that is overdue or over to the next one, and
+// reports whether the caller is to run that.
+func (q *Queue) yield(t *trip, over bool) (leaves bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.release(t, over)
+	return q.place()
+}
+
+func (q *Queue) release(t *trip, over bool) {
+	if t.placed {
+		t.placed = false
+		q.mu.out--
+	}
+	if over && t.flies {
+		t.flies = false
+		q.mu.flying--
+	}
+}

@@ -1,0 +1,371 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/redis/go-redis/v9"
+)
+
+// Router leads to the servers of a cluster.
+type Router interface {
+	// Next returns the server to send a slot's command to after the server at has
+	// replied err, which says that it did not run the command. Asking means that the
+	// next server wants to be told so (ASK).
+	Next(ctx context.Context, slot int, at *Server, err error) (to *Server, asking bool, e error)
+	// Failed is told that a server did not answer, or may not be asked.
+	Failed(s *Server)
+}
+
+// trip is a batch's round trip: it sends commands to a server, and once more what
+// that replied it did not run. Each call has its answer at the deadline; the
+// client may take longer, but no caller waits for it.
+type trip struct {
+	batch
+	queue    *Queue
+	made     []*command    // for this batch and earlier ones
+	commands []*command    // those of this batch
+	ready    []redis.Cmder // those that are sent together
+	said     error         // what the batch was answered before, in another trip
+	began    time.Duration // as now
+	ends     time.Duration // as now: when the client has to return
+	placed   bool          // it holds a place; guarded by the queue's lock
+	flies    bool          // it counts as in flight; likewise
+
+	mu struct {
+		sync.Mutex
+		over     bool          // the calls have their answers, or are about to
+		deadline time.Duration // as now
+		timer    *time.Timer   // of the time when it is overdue, and then of the deadline
+		visit    visit
+		wrote    int           // commands that were written, and not replied to be not run
+		written  time.Duration // when the last one was, as now
+	}
+}
+
+// visit is the guard's leave to send to a server. The zero visit is none.
+type visit struct {
+	at    *Server
+	leave func(error) // is called once, with what the round trip tells of the server
+}
+
+// newTrip returns a trip without calls. One that its deadline has not ended is
+// used again: commands are most of what a batch allocates.
+func newTrip(q *Queue) *trip {
+	if t, ok := q.trips.Get().(*trip); ok {
+		return t
+	}
+	return &trip{queue: q}
+}
+
+// start makes the commands: one on one server, one per group on a cluster.
+func (t *trip) start(late time.Duration) {
+	n := 1
+	if t.queue.router != nil {
+		n = len(t.groups)
+	}
+	for len(t.made) < n {
+		t.made = append(t.made, &command{write: t.write})
+	}
+	t.commands = t.made[:n]
+	for i, c := range t.commands {
+		c.carry(t.groups[i*len(t.groups)/n : (i+1)*len(t.groups)/n])
+	}
+	budget := t.queue.server.Budget
+	deadline := Deadline(t.first, budget)
+	t.began, t.ends = now(), clientDeadline(deadline, budget)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.over, t.mu.wrote, t.mu.deadline = false, 0, deadline
+	t.mu.timer = time.AfterFunc(min(late, deadline-t.began), t.ring)
+}
+
+// run makes the round trip, on the calling goroutine. After the time late it is
+// overdue. took is the time from the last write to the answer, 0 where none came.
+// A trip that its deadline has ended is not ok.
+func (t *trip) run(late time.Duration) (took time.Duration, ok bool) {
+	t.start(late)
+	ctx, cancel := context.WithDeadline(context.Background(), epoch.Add(t.ends))
+	defer cancel()
+	err := guarded(func() error { return cmp.Or(t.send(ctx), t.dialError(ctx)) })
+	v, ok := t.claim(false)
+	if !ok {
+		return 0, false
+	}
+	said := t.finish(err)
+	if t.mu.wrote > 0 && said != layer.ErrFailed { // it is over: nothing changes these any more
+		took = max(now()-t.mu.written, 1)
+	}
+	t.leave(v, said)
+	for _, c := range t.commands {
+		c.notify()
+	}
+	return took, true
+}
+
+// dialError returns why the client could not write, where a dial tells it at once:
+// go-redis dials several times before it tells, for longer than a budget.
+func (t *trip) dialError(ctx context.Context) error {
+	t.mu.Lock()
+	wrote := t.mu.wrote > 0
+	t.mu.Unlock()
+	if wrote || ctx.Err() == nil { // mutant: dial-error-told
+		return nil
+	}
+	return t.queue.server.dial()
+}
+
+// finish reads the answers and returns what they tell of the server: a failure,
+// else an answer. What another server may run goes on in a trip of its own, and the
+// others don't wait for it.
+func (t *trip) finish(err error) (said error) {
+	said = layer.ErrExcused
+	for _, c := range t.commands {
+		if err != nil { // of the guard, or a panic: it is of all commands
+			c.err = err
+		}
+		if len(t.commands) > 1 && is(c.err, redirect|soon) {
+			next := newTrip(t.queue)
+			next.groups, next.first, next.said = append(next.groups[:0], c.groups[0]), t.first, c.err
+			c.groups = nil
+			go next.run(time.Minute)
+			continue
+		}
+		c.end(t.queue.server.Prefix)
+		if o := outcome(c.err); o == layer.ErrFailed || o == nil && said == layer.ErrExcused {
+			said = o
+		}
+	}
+	return said
+}
+
+// claim reports whether the caller is the first to end the trip, and thus the one
+// that answers its calls and leaves the server. The timer claims it at the deadline;
+// where it rings before, it is set to that.
+func (t *trip) claim(rings bool) (v visit, first bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if left := t.mu.deadline - now(); rings && left > 0 && !t.mu.over {
+		t.mu.timer.Reset(left)
+		return visit{}, false
+	}
+	t.mu.timer.Stop()
+	v, first = t.mu.visit, !t.mu.over
+	t.mu.visit, t.mu.over = visit{}, true
+	return v, first
+}
+
+// errSpent is why a trip ended whose client did not return in time.
+var errSpent = errors.New("budget spent")
+
+// ring runs when the trip is overdue, and at its deadline. Either way its place is
+// free: its reply may be lost, and other calls must not wait for it.
+func (t *trip) ring() {
+	v, first := t.claim(true)
+	if first {
+		for _, c := range t.commands {
+			c.fail(errSpent, true)
+		}
+		t.leave(v, layer.ErrFailed)
+		for _, c := range t.commands {
+			c.notify()
+		}
+	}
+	if t.queue.yield(t, first) {
+		t.queue.run()
+	}
+}
+
+// send sends the commands, and those again that a server did not run, for as long
+// as that may help: a lone command to whatever server may run it. How they ended
+// stands in the commands; an error is of all.
+func (t *trip) send(ctx context.Context) (err error) {
+	at, asking, commands, said := t.queue.server, false, t.commands, t.said
+	for tries := 0; ; tries++ {
+		if r := t.queue.router; r != nil && is(said, redirect|soon) {
+			if at, asking, err = r.Next(ctx, commands[0].groups[0].slot, at, said); err != nil {
+				return err
+			}
+		}
+		if err := t.enter(at); err != nil {
+			at.tryIdle()
+			t.failed(at)
+			return err
+		}
+		seen := at.lastLoad()
+		t.sendOnce(ctx, at, commands, asking)
+		commands, said = t.again(commands)
+		if len(commands) == 0 || !t.wait(said, tries) {
+			return nil
+		}
+		if is(said, reload) { // mutant: script-loaded-again
+			if err := at.load(seen); err != nil {
+				for _, c := range commands {
+					c.err = err
+				}
+				return nil
+			}
+		}
+	}
+}
+
+// enter asks the guard for s, and leaves the server of the last try. That one tells
+// nothing of it, since the next one will.
+func (t *trip) enter(s *Server) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.over {
+		return errSpent
+	}
+	if t.mu.visit.leave != nil {
+		t.mu.visit.leave(layer.ErrExcused)
+	}
+	leave, err := s.Shared.Enter(s.node)
+	t.mu.visit = visit{s, leave}
+	return err
+}
+
+// again returns the commands to send again, and what they were answered. What
+// another server may run waits for it, unless that would keep others waiting.
+func (t *trip) again(commands []*command) (again []*command, said error) {
+	for _, c := range commands {
+		here := is(c.err, reload) || poolFull(c.err) // mutant: wait-for-full-pool
+		if here || len(t.commands) == 1 && is(c.err, redirect|soon) {
+			again, said = append(again, c), c.err
+		}
+	}
+	return again, said
+}
+
+// wait waits until the next try may help after a server has said so, and reports
+// whether there is time for it: a try that is cut off leaves open what the last
+// reply has just said.
+func (t *trip) wait(said error, tries int) bool {
+	pause, left := time.Duration(0), time.Duration(0)
+	switch {
+	case poolFull(said): // nothing was sent, so for as long as an answer can come
+		pause, left = poolPause, poolPause
+	case is(said, soon), is(said, redirect) && tries >= 3: // servers may redirect to each other
+		pause, left = time.Millisecond<<min(tries, 4), t.queue.server.Budget/5
+	default:
+		return true
+	}
+	if t.ends-now()-pause <= left {
+		return false
+	}
+	time.Sleep(pause)
+	return true
+}
+
+// sendOnce sends the commands in one write. Only a command's own error says whether
+// it ran.
+func (t *trip) sendOnce(ctx context.Context, s *Server, commands []*command, asking bool) {
+	t.ready = t.ready[:0]
+	for i, c := range commands {
+		c.prepare(ctx, s, i == 0 && !asking)
+		t.ready = append(t.ready, c)
+	}
+	if client := s.view(); len(commands) == 1 && !asking {
+		_ = client.Process(ctx, commands[0])
+	} else {
+		pipe := client.(interface{ Pipeline() redis.Pipeliner }).Pipeline() // a client of a cluster's node has it
+		if asking {
+			_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
+		}
+		_ = pipe.BatchProcess(ctx, t.ready...)
+		_, _ = pipe.Exec(ctx)
+	}
+	for _, c := range commands {
+		if c.err = c.Err(); is(c.err, notRun) {
+			t.markNotRun(c)
+		}
+	}
+}
+
+// errAgain ends a command that a hook sends again, and its connection with it:
+// part of a pipeline may be on the way.
+var errAgain = errors.New("sent again by a hook, or too late")
+
+// write is called when the client writes the command. It marks the calls as sent
+// and packs them, and returns why the command may not be written. What was
+// written may have run, and is not written again. A command without a caller that
+// waits is withdrawn, but where others stand in its pipeline it only looks: an
+// error would be that of all.
+func (t *trip) write(c *command) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case c.wrote || t.mu.over && !c.first: // mutant: not-written-twice
+		return errAgain
+	case t.mu.over:
+		return errWithdrawn
+	}
+	for _, g := range c.groups {
+		if g.markSent() {
+			c.wrote = true
+		}
+	}
+	if c.wrote {
+		t.mu.wrote++
+		t.mu.written = now()
+	} else if c.first && len(t.commands) == 1 { // mutant: pipeline-of-left-callers
+		return errWithdrawn
+	}
+	c.args.Pack()
+	return nil
+}
+
+// markNotRun makes calls wait again whose command a server did not run.
+func (t *trip) markNotRun(c *command) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.wrote && !t.mu.over {
+		c.wrote = false
+		t.mu.wrote--
+		for _, g := range c.groups {
+			g.markNotRun()
+		}
+	}
+}
+
+// leave tells the guard of a server how the trip ended there.
+func (t *trip) leave(v visit, said error) {
+	if v.leave == nil {
+		return
+	}
+	if said == layer.ErrFailed && t.excused(v.at) {
+		said = layer.ErrExcused
+	}
+	switch said {
+	case nil:
+		v.at.served.Store(int64(now()))
+	case layer.ErrFailed:
+		t.failed(v.at)
+	}
+	v.leave(said)
+}
+
+// excused reports whether the failure is not the server's. A server that answered
+// others since is well: this trip waited for our own pool, or lost its reply or its
+// connection on the way, or this process was too busy to read it. One that began
+// with less than half of the budget only says how long its calls were pending.
+func (t *trip) excused(at *Server) bool {
+	since, over := t.began, now() >= t.ends
+	if t.mu.wrote > 0 {
+		since = t.mu.written
+		if over {
+			at.tryIdle() // other connections may be as dead as this one
+		}
+	}
+	return at.served.Load() > int64(since) || over && t.ends-t.began < at.Budget/2 // mutant: living-server-excused
+}
+
+func (t *trip) failed(s *Server) {
+	if t.queue.router != nil {
+		t.queue.router.Failed(s)
+	}
+}

@@ -1,0 +1,194 @@
+// Package inspect is the operator's view of a server: whether it is fit to serve,
+// and what it stores.
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/redis/go-redis/v9"
+)
+
+// MinRedisVersion is the lowest Redis version that the script works with: the
+// oldest that its tests run on.
+const MinRedisVersion = "7.0"
+
+// Node is a server that is looked at.
+type Node struct {
+	Client interface {
+		Process(ctx context.Context, cmd redis.Cmder) error
+	}
+	Name    string // in errors
+	Prefix  wire.Prefix
+	Cluster bool // it is a member of a Redis Cluster
+}
+
+// do sends a command that needs the right.
+func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
+	err := n.Client.Process(ctx, cmd)
+	switch {
+	case err == nil:
+		return nil
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return &backend.RightError{Node: n.Name, Rights: []string{right}, Err: err}
+	}
+	return fmt.Errorf("%w: %s: %w", backend.ErrUnavailable, right[1:], err)
+}
+
+// Ping checks that the node is fit to serve a store: a primary, new enough, with
+// each right that the scripts need. Then it decides a request on the key, which lies
+// on the node: a right that is missing is named before that fails. It warns where the node may evict counts, and where a round trip takes
+// over a quarter of the budget.
+func (n Node) Ping(ctx context.Context, s backend.Store, key string, budget time.Duration) (warnings []string, err error) {
+	info := redis.NewStringCmd(ctx, "info")
+	if err = n.do(ctx, info, "+info"); err == nil {
+		warnings, err = n.check(info.Val())
+	}
+	if err == nil {
+		err = n.rights(ctx, wire.Tag(key, ""))
+	}
+	if err == nil {
+		_, err = layer.Ask(ctx, s, probe(key))
+	}
+	best := time.Hour
+	for i := 0; err == nil && i < 5; i++ { // the first may be slow for a reason of its own
+		begin := time.Now()
+		err = n.do(ctx, redis.NewStatusCmd(ctx, "ping"), "+ping")
+		best = min(best, time.Since(begin))
+	}
+	if err == nil && best > budget/4 { // one slow moment would spend it
+		warnings = append(warnings, fmt.Sprintf("a round trip takes %v of a budget of %v", best, budget))
+	}
+	return warnings, err
+}
+
+// check refuses a server that is too old, no primary, or a member of a cluster
+// where the store is none.
+func (n Node) check(info string) (warnings []string, err error) {
+	values := map[string]string{}
+	for line := range strings.SplitSeq(info, "\r\n") {
+		k, v, _ := strings.Cut(line, ":")
+		values[k] = v
+	}
+	var major, oldest int // releases of the oldest major version are all new enough
+	v, evicts := values["redis_version"], values["maxmemory_policy"]
+	_, _ = fmt.Sscan(strings.Split(v, ".")[0], &major) // what is no version is older than any
+	_, _ = fmt.Sscan(strings.Split(MinRedisVersion, ".")[0], &oldest)
+	switch role := values["role"]; {
+	case major < oldest:
+		return nil, fmt.Errorf("%w: version %q, want at least %s", backend.ErrServerTooOld, v, MinRedisVersion)
+	case role != "master":
+		return nil, fmt.Errorf("%w: the server's role is %q, want a primary", backend.ErrUnavailable, role)
+	case !n.Cluster && values["cluster_enabled"] == "1":
+		return nil, &backend.InvalidError{What: "server", Value: "a member of a Redis Cluster", Want: "a server of its own"}
+	case values["maxmemory"] != "0" && evicts != "noeviction" && evicts != "":
+		return []string{"maxmemory-policy is " + evicts +
+			": an evicted key is a fresh quota; noeviction refuses instead, and the failure mode applies"}, nil
+	}
+	return nil, nil
+}
+
+// granted is a script that returns those of the commands in ARGV that the user
+// may not call. KEYS has a hash and a log, and the commands name them so.
+const granted = `local missing = {}
+for i = 1, #ARGV do
+  local words = {}
+  for word in string.gmatch(ARGV[i], '%S+') do
+    words[#words + 1] = word == 'HASH' and KEYS[1] or word == 'LOG' and KEYS[2] or word
+  end
+  if not redis.acl_check_cmd(unpack(words)) then missing[#missing + 1] = i end
+end
+return missing`
+
+// needed are the commands that the script calls, and then those that a cluster's
+// client sends.
+var needed = [...]string{
+	"TIME", "HGET HASH f", "HMGET HASH f", "HRANDFIELD HASH", "HSET HASH f v", "HDEL HASH f", "UNLINK HASH",
+	"PTTL HASH", "PEXPIRE HASH 1",
+	"ZADD LOG 1 m", "ZRANGE LOG 0 0", "ZCOUNT LOG 0 0", "ZCARD LOG", "ZREMRANGEBYRANK LOG 0 0",
+	"ASKING", "CLUSTER SLOTS",
+}
+
+// ofCluster is how many of them are the cluster's.
+const ofCluster = 2
+
+// rights checks that the client's user may load a script, run it on stored keys
+// with that tag, and call the commands of the library's script.
+func (n Node) rights(ctx context.Context, tag string) error {
+	load := redis.NewStringCmd(ctx, "script", "load", granted)
+	if err := n.do(ctx, load, "+script|load"); err != nil {
+		return err
+	}
+	commands := needed[:len(needed)-ofCluster]
+	if n.Cluster {
+		commands = needed[:]
+	}
+	args := []any{"evalsha", load.Val(), 2, n.Prefix.Hash(tag), n.Prefix.Log(tag, &probe("").Policies[1])}
+	for _, command := range commands {
+		args = append(args, command)
+	}
+	cmd := redis.NewIntSliceCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3)
+	err := n.do(ctx, cmd, "+evalsha")
+	if err != nil && strings.Contains(err.Error(), " key") { // as Redis and Valkey word it since 7.0; mutant: key-pattern
+		return &backend.RightError{Node: n.Name, Rights: []string{"~" + string(n.Prefix) + "*"}, Err: cmd.Err()}
+	}
+	if err != nil || len(cmd.Val()) == 0 {
+		return err
+	}
+	missing := &backend.RightError{Node: n.Name}
+	for _, i := range cmd.Val() {
+		words := strings.Fields(strings.ToLower(commands[i-1]))
+		if words[0] == "cluster" { // "CLUSTER SLOTS" needs "+cluster|slots"
+			words[0] += "|" + words[1]
+		}
+		missing.Rights = append(missing.Rights, "+"+words[0])
+	}
+	return missing
+}
+
+// PingKey is Ping's key on one server.
+const PingKey = "headgate-ping"
+
+// probe is a request as a call makes it, on a key of Ping's own. It has a
+// policy that lies in a hash and one that lies in a sorted set. What it stores
+// expires within seconds.
+func probe(key string) backend.Request {
+	limit := algo.Per(algo.MaxLogLimit, algo.MinPeriod)
+	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: 1, Policies: []backend.Policy{
+		{Name: "ping", Algorithm: algo.FixedWindow(limit), OnFailure: backend.FailClosed},
+		{Name: "ping-log", Algorithm: algo.SlidingLog(limit), OnFailure: backend.FailClosed},
+	}}}
+}
+
+// Within returns f's answer, or ctx's error when that ends first: a client may
+// block for longer than any context.
+func Within(ctx context.Context, f func(context.Context) ([]string, error)) (warnings []string, err error) {
+	type answer struct {
+		warnings []string
+		err      error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		a := answer{err: errPanicked} // of the client, in a hook of the user's
+		defer func() {
+			_ = recover()
+			done <- a
+		}()
+		a.warnings, a.err = f(ctx)
+	}()
+	select {
+	case a := <-done:
+		return a.warnings, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())
+	}
+}
+
+var errPanicked = fmt.Errorf("%w: the client panicked", backend.ErrUnavailable)
