@@ -65,9 +65,17 @@ func netBefore(w []int64, i int64) int64 {
 	return sumBefore(w, i) - backBefore(w, i)
 }
 
-// first returns the first of n entries that is later than t.
+// first returns the first of n entries that is later than t. It divides once: a
+// division for each probe took longer than all else (measured at 10^6 entries).
 func first(w []int64, n, t int64) int64 {
-	return int64(sort.Search(int(n), func(i int) bool { return w[entry(w, int64(i))] > t }))
+	c, head := logCap(w), w[0]
+	return int64(sort.Search(int(n), func(i int) bool {
+		place := head + int64(i)
+		if place >= c {
+			place -= c
+		}
+		return w[logHeader+2*place] > t
+	}))
 }
 
 func (a *Algorithm) logView(w []int64, now int64) View {

@@ -18,6 +18,22 @@ func backIn(w []int64, place int64) (sum int64) {
 	return sum
 }
 
+// backAt returns what a place gave back: its node less those that it sums, which are
+// one on average.
+func backAt(w []int64, place int64) int64 {
+	t := tree(w)
+	n, from := t[place], (place+1)&place
+	for i := place; i != from; i &= i - 1 {
+		n -= t[i-1]
+	}
+	return n
+}
+
+// netOf returns the cost of the i-th entry less what it gave back.
+func netOf(w []int64, i int64) int64 {
+	return w[entry(w, i)+1] - sumBefore(w, i) - backAt(w, slotOf(w, i))
+}
+
 // addBack adds to what a place gave back.
 func addBack(w []int64, place, n int64) {
 	t := tree(w)[:logCap(w)]
@@ -40,7 +56,7 @@ func forgive(w []int64, place int64) {
 	if w[logTree] == 0 {
 		return
 	}
-	if n := backIn(w, place+1) - backIn(w, place); n != 0 { // mutant: log-place-cleared
+	if n := backAt(w, place); n != 0 { // mutant: log-place-cleared
 		addBack(w, place, -n)
 	}
 }
@@ -75,8 +91,8 @@ func logRefund(_ *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	if w[logTree] == 0 {
 		w = moved(w, logCap(w), 1)
 	}
-	addBack(w, slotOf(w, i), min(n, netBefore(w, i+1)-netBefore(w, i)))
-	for w[1] > 0 && netBefore(w, w[1]) == netBefore(w, w[1]-1) { // mutant: log-newest-empty
+	addBack(w, slotOf(w, i), min(n, netOf(w, i)))
+	for w[1] > 0 && netOf(w, w[1]-1) == 0 { // mutant: log-newest-empty
 		w[1]--
 	}
 	return w
