@@ -28,12 +28,18 @@ type Client struct{ gate gate }
 func NewClient(l *headgate.Limiter, key Key, opts *Options) (*Client, error) {
 	if l != nil || key != nil {
 		g, err := newGate(l, key, opts)
-		return &Client{g}, err
+		if err != nil {
+			return nil, err // not a client that counts nothing
+		}
+		return &Client{g}, nil
 	}
 	if opts == nil {
 		opts = &Options{}
 	}
-	return &Client{gate{opts: *opts}}, opts.check()
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	return &Client{gate{opts: *opts}}, nil
 }
 
 // Unary is a grpc.UnaryClientInterceptor.
