@@ -29,6 +29,7 @@ var rules = [...]*rule{
 	KindBucketedWindow: &bucketedWindow,
 	KindSlidingLog:     &slidingLog,
 	KindInFlight:       &inFlight,
+	KindCalendar:       &calendar,
 }
 
 // Kinds returns all kinds that a take charges, in the order of their numbers: all
@@ -53,7 +54,9 @@ type Algorithm struct {
 	a, b     int64 // what the kind derives, named in its file
 	fill     int64 // µs that the newest stored instant may lie ahead of now
 	identity Identity
-	sound    bool // Check found nothing
+	every    CivilPeriod    // of a Calendar
+	zone     *time.Location // of a Calendar
+	sound    bool           // Check found nothing
 }
 
 func (a *Algorithm) rule() *rule {
@@ -70,15 +73,17 @@ func (a *Algorithm) Kind() Kind { return a.identity.Kind }
 // algorithms of equal identity share a count, whatever their limits, and others
 // count apart. It is comparable.
 type Identity struct {
-	Kind    Kind
-	Period  int64 // µs; 0 for a TokenBucket, whose level does not depend on it
-	Buckets int64 // 0 for any but a BucketedWindow
+	Kind     Kind
+	Period   int64  // µs; 0 for a TokenBucket, whose level does not depend on it, and for a Calendar
+	Buckets  int64  // 0 for any but a BucketedWindow
+	Calendar string // the unit, its first day and the zone's name, as "m15/Europe/Berlin"; "" for any but a Calendar
 }
 
 // Identity returns whose count the algorithm decides on.
 func (a *Algorithm) Identity() Identity { return a.identity }
 
-// Limit returns the units per period that it was made with.
+// Limit returns the units per period that it was made with. A Calendar's period is
+// the length of its unit, of months the longest.
 func (a *Algorithm) Limit() Limit { return a.limit }
 
 // Max returns the most units that can count at once, which is also the
@@ -91,14 +96,26 @@ func (a *Algorithm) Max() int64 {
 	return a.max
 }
 
-// Numbers returns what package lua needs of the algorithm, in its order.
-func (a *Algorithm) Numbers() (max, period, x, y, fill int64) {
+// Numbers returns what package lua needs of the algorithm, in its order. now is
+// the caller's clock: a Calendar sends the boundaries around it.
+func (a *Algorithm) Numbers(now int64) (max, period, x, y, fill int64) {
+	if r := a.rule(); r.numbers != nil && a.sound {
+		period, x, y, fill = r.numbers(a, now)
+		return a.max, period, x, y, fill
+	}
 	return a.max, a.period, a.a, a.b, a.fill
 }
+
+// FollowsWallClock reports whether now has to be the wall clock: boundaries of the
+// calendar move with it, where other counts only need time that passes.
+func (a *Algorithm) FollowsWallClock() bool { return a.rule().wall }
 
 // String returns the algorithm as "SlidingWindow(100 per 1m0s)".
 func (a *Algorithm) String() string {
 	r, own := a.rule(), ""
+	if r.wall {
+		return fmt.Sprintf("%s(%d per %v, %v)", r.name, a.limit.Events, a.every, a.zone)
+	}
 	if r.own != nil {
 		own = ", " + r.own(a)
 	}
@@ -112,7 +129,7 @@ func (a Algorithm) WithMax(n int64) Algorithm {
 	if !a.rule().rate {
 		l.Events = n
 	}
-	return a.rule().make(l, n, a.own)
+	return a.with(l, n)
 }
 
 // Widest returns the algorithm of an identity with the greatest limit, for what
@@ -120,8 +137,8 @@ func (a Algorithm) WithMax(n int64) Algorithm {
 // a burst of 1, so that the level is taken as it was stored.
 func Widest(id Identity) Algorithm {
 	r := id.Kind.rule()
-	if r.rate {
-		return r.make(Limit{1, MaxPeriod}, 1, id.Buckets)
+	if r.widest != nil {
+		return r.widest(r, id)
 	}
 	return r.make(Limit{r.most, time.Duration(id.Period) * time.Microsecond}, r.most, id.Buckets)
 }
@@ -131,7 +148,7 @@ func Widest(id Identity) Algorithm {
 // an Algorithm that Check refuses and that grants nothing.
 func (a Algorithm) Share(num, den int64) Algorithm {
 	l := Limit{Events: mulDiv(a.limit.Events, num, den), Period: a.limit.Period}
-	return a.rule().make(l, mulDiv(a.max, num, den), a.own)
+	return a.with(l, mulDiv(a.max, num, den))
 }
 
 // Worst returns the most units that any trailing window of that length can

@@ -8,22 +8,26 @@ import (
 )
 
 // TestIdentity holds an identity to what it may depend on: the kind, the
-// period, and the number of buckets.
+// period, the number of buckets, and the calendar.
 func TestIdentity(t *testing.T) {
 	minute, second := time.Minute.Microseconds(), time.Second.Microseconds()
 	for _, c := range []struct {
 		a    Algorithm
 		want Identity
 	}{
-		{FixedWindow(PerMinute(600)), Identity{KindFixedWindow, minute, 0}},
-		{FixedWindow(PerMinute(5)), Identity{KindFixedWindow, minute, 0}},
-		{FixedWindow(PerSecond(10)), Identity{KindFixedWindow, second, 0}},
-		{SlidingWindow(PerMinute(600)), Identity{KindSlidingWindow, minute, 0}},
-		{SlidingLog(PerMinute(600)), Identity{KindSlidingLog, minute, 0}},
-		{BucketedWindow(PerMinute(600), 10), Identity{KindBucketedWindow, minute, 10}},
-		{BucketedWindow(PerMinute(5), 7), Identity{KindBucketedWindow, minute, 7}},
-		{TokenBucket(PerMinute(600), 600), Identity{KindTokenBucket, 0, 0}},
-		{TokenBucket(PerSecond(10), 1), Identity{KindTokenBucket, 0, 0}},
+		{FixedWindow(PerMinute(600)), Identity{Kind: KindFixedWindow, Period: minute}},
+		{FixedWindow(PerMinute(5)), Identity{Kind: KindFixedWindow, Period: minute}},
+		{FixedWindow(PerSecond(10)), Identity{Kind: KindFixedWindow, Period: second}},
+		{SlidingWindow(PerMinute(600)), Identity{Kind: KindSlidingWindow, Period: minute}},
+		{SlidingLog(PerMinute(600)), Identity{Kind: KindSlidingLog, Period: minute}},
+		{BucketedWindow(PerMinute(600), 10), Identity{Kind: KindBucketedWindow, Period: minute, Buckets: 10}},
+		{BucketedWindow(PerMinute(5), 7), Identity{Kind: KindBucketedWindow, Period: minute, Buckets: 7}},
+		{TokenBucket(PerMinute(600), 600), Identity{Kind: KindTokenBucket}},
+		{TokenBucket(PerSecond(10), 1), Identity{Kind: KindTokenBucket}},
+		{Calendar(10, Day(), time.UTC), Identity{Kind: KindCalendar, Calendar: "d/UTC"}},
+		{Calendar(5, Day(), time.UTC), Identity{Kind: KindCalendar, Calendar: "d/UTC"}},
+		{Calendar(10, Week(time.Monday), time.FixedZone("Europe/Berlin", 3600)), Identity{Kind: KindCalendar, Calendar: "w1/Europe/Berlin"}},
+		{Calendar(10, Month(15), time.UTC), Identity{Kind: KindCalendar, Calendar: "m15/UTC"}},
 	} {
 		require.Equal(t, c.want, c.a.Identity(), "%v", &c.a)
 		for _, part := range []Algorithm{c.a.Part(1, 2), c.a.Share(1, 3)} {

@@ -12,7 +12,7 @@ func (a Algorithm) Part(i, k int64) Algorithm {
 	if a.rule().rate {
 		l = a.limit.slowed(k)
 	}
-	return a.rule().make(l, part(a.max, i, k), a.own)
+	return a.with(l, part(a.max, i, k))
 }
 
 // part returns floor(n * (i+1) / k) - floor(n * i / k).

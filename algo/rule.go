@@ -16,6 +16,7 @@ type rule struct {
 	most    int64  // the greatest limit
 	leased  bool   // only a Reserve charges it: it has slots that leases hold, and no period
 	rate    bool   // the limit is a rate, and what can count at once another number
+	wall    bool   // see Algorithm.FollowsWallClock
 
 	// derive completes the numbers that follow from limit, max and own.
 	derive func(a *Algorithm)
@@ -27,7 +28,11 @@ type rule struct {
 	// from a range.
 	random func(r *rule, l Limit, pick func(least, most int64) int64) Algorithm
 
-	worst func(a *Algorithm, t int64) int64
+	// widest is Widest of a kind where the greatest limit is not all that it takes.
+	widest func(r *rule, id Identity) Algorithm
+	// numbers are Numbers but for the limit, of a kind where they depend on now.
+	numbers func(a *Algorithm, now int64) (period, x, y, fill int64)
+	worst   func(a *Algorithm, t int64) int64
 
 	// roll rolls a few words forward to now, and returns what they amount to.
 	roll func(a *Algorithm, w words, now int64) (used, at int64, rolled words)
@@ -125,8 +130,15 @@ func neverFits(*Algorithm, []int64, View, int64) int64  { return longest }
 // make makes an algorithm of the kind. One that is out of range keeps its
 // numbers for the error but grants nothing, so that no arithmetic meets them.
 func (r *rule) make(l Limit, max, own int64) Algorithm {
-	period := l.Period.Microseconds()
-	a := Algorithm{of: r, limit: l, max: max, own: own, period: period, fill: period, identity: Identity{Kind: r.kind, Period: period}}
+	a := Algorithm{of: r, own: own}
+	return a.with(l, max)
+}
+
+// with returns the algorithm with another limit and max.
+func (a Algorithm) with(l Limit, max int64) Algorithm {
+	r, period := a.rule(), l.Period.Microseconds()
+	a.of, a.limit, a.max, a.period, a.fill = r, l, max, period, period
+	a.identity = Identity{Kind: r.kind, Period: period}
 	if r.derive != nil {
 		r.derive(&a)
 	}

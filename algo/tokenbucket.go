@@ -29,6 +29,7 @@ var tokenBucket = rule{
 	random: func(r *rule, l Limit, pick func(least, most int64) int64) Algorithm {
 		return r.make(l, pick(1, MaxLimit), 0)
 	},
+	widest: func(r *rule, _ Identity) Algorithm { return r.make(Limit{1, MaxPeriod}, 1, 0) },
 	worst: func(a *Algorithm, t int64) int64 {
 		return a.max + min(mulDiv(t, a.limit.Events, a.period), 1<<62)
 	},

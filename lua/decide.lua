@@ -30,8 +30,9 @@
 --         have it.
 --         What was decided follows from that: the caller reckons it with the
 --         twin of these rules. A group of which nothing was is one letter: R a
---         number is out of range (82), C a stored value is not ours (67), E and
---         a line of text, a command failed (69); and a reset is a byte 0.
+--         number is out of range (82), C a stored value is not ours (67), B now
+--         lies outside of the boundaries that a Calendar was sent with (66), E
+--         and a line of text, a command failed (69); and a reset is a byte 0.
 --
 -- The rules stand in a file an algorithm and are pasted in here: a function
 -- call for each would cost more than what it does. All reads of a group come

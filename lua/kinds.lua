@@ -9,6 +9,7 @@
 --@kind 17 fixedwindow
 --@kind 36 bucketedwindow
 --@kind 53 slidinglog
+--@kind 23 calendar
 
 --@section range
 -- Checked where it was made, and here again: a client of another release, or

@@ -47,3 +47,12 @@ func (c *clock) notBefore(now int64, latest *int64) int64 {
 	*latest = max(*latest, now)
 	return *latest
 }
+
+// toWall returns what the wall clock shows more than the instant now of a
+// decision. Options.Now is the wall clock too.
+func (c *clock) toWall(now int64) int64 {
+	if c.given != nil {
+		return 0
+	}
+	return time.Now().UnixMicro() - now
+}

@@ -18,6 +18,7 @@ type look struct {
 	record record  // nil: none yet
 	words  []int64 // the algorithm's words of the record, or none
 	view   algo.View
+	toWall int64 // of a policy that follows the wall clock, what its instants are ahead of the store's
 }
 
 // fewPolicies need no room from the heap.
@@ -209,10 +210,24 @@ func (c *call) look(looks []look) (fits bool) {
 	fits = true
 	for i := range looks {
 		a, l := &c.Policies[i].Algorithm, &looks[i]
-		a.Look(&l.view, l.words, c.now)
+		c.view(l, a)
 		fits = a.Fits(&l.view, c.CostOf(i)) && fits
 	}
 	return fits
+}
+
+// view views one policy, by the clock that it follows.
+func (c *call) view(l *look, a *algo.Algorithm) {
+	l.toWall = c.toWall(a)
+	a.Look(&l.view, l.words, c.now+l.toWall)
+}
+
+// toWall returns what the clock that an algorithm follows is ahead of now.
+func (c *call) toWall(a *algo.Algorithm) int64 {
+	if !a.FollowsWallClock() {
+		return 0
+	}
+	return c.store.clock.toWall(c.now)
 }
 
 // insert makes the records that are missing, where something is to be charged.
@@ -245,7 +260,7 @@ func (c *call) take(l *look, i int) backend.Reading {
 	} else {
 		st.setWords(l.record, c.charge(l, i))
 	}
-	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	r := l.reading(a)
 	isNew := l.record.until() == 0
 	l.record.stay(r.ResetAt, c.now)
 	if isNew { // the others' instants only grow
@@ -257,12 +272,22 @@ func (c *call) take(l *look, i int) backend.Reading {
 // read returns a policy's state where nothing is charged.
 func (c *call) read(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
-	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	r := l.reading(a)
 	if c.op != backend.Peek && c.op != backend.Reset && l.record != nil { // mutant: denied-overflow-stays
 		l.record.stay(r.ResetAt, c.now) // a count that denies stays while it does, by this call's numbers
 	}
 	if c.op != backend.Reset && c.op != backend.Record && !a.Fits(&l.view, c.CostOf(i)) {
-		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i))
+		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i)) - l.toWall
+	}
+	return r
+}
+
+// reading returns what the view amounts to: the instant of a charge as it is
+// recorded, the others by the store's clock.
+func (l *look) reading(a *algo.Algorithm) backend.Reading {
+	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	if r.ResetAt > 0 {
+		r.ResetAt -= l.toWall
 	}
 	return r
 }
@@ -272,7 +297,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 func (c *call) reset(looks []look) error {
 	for i := range looks {
 		if l := &looks[i]; l.shared && l.record != nil {
-			if c.Policies[i].Algorithm.Look(&l.view, l.words, c.now); l.view.Used > 0 {
+			if c.view(l, &c.Policies[i].Algorithm); l.view.Used > 0 {
 				return ErrSharedCount
 			}
 		}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -14,7 +15,8 @@ import (
 type leases struct {
 	table     *table // nil: none
 	outOfLine outOfLine
-	hand      int // where the sweep goes on
+	hand      int              // where the sweep goes on
+	calendars []algo.Algorithm // one of each identity that was reserved, however few its leases
 
 	// A Reset ends all leases of its key, without a search for them: a lease is of
 	// the generation in which it was reserved, and resets has the generation before
@@ -148,21 +150,32 @@ func chargeOf(w []int64) (c charge) {
 }
 
 // numbers takes what a settlement needs of an algorithm: the rate and the burst of a
-// TokenBucket, of the others what their identity says.
-func (c *charge) numbers(a *algo.Algorithm) {
+// TokenBucket, of a Calendar the number of what can't be kept in numbers, of the
+// others what their identity says.
+func (s *leases) numbers(c *charge, a *algo.Algorithm) {
 	id := a.Identity()
 	c.period, c.own = id.Period, id.Buckets
-	if id.Kind == algo.KindTokenBucket {
+	switch id.Kind {
+	case algo.KindTokenBucket:
 		c.events, c.period, c.own = a.Limit().Events, a.Limit().Period.Microseconds(), a.Max()
+	case algo.KindCalendar:
+		i := slices.IndexFunc(s.calendars, func(b algo.Algorithm) bool { return b.Identity() == id })
+		if i < 0 {
+			i, s.calendars = len(s.calendars), append(s.calendars, *a)
+		}
+		c.own = int64(i)
 	}
 }
 
-func (c *charge) algorithm() algo.Algorithm {
-	k := c.id.kind()
-	if k == algo.KindTokenBucket {
+func (s *leases) algorithm(c *charge) algo.Algorithm {
+	switch k := c.id.kind(); k {
+	case algo.KindTokenBucket:
 		return algo.TokenBucket(algo.Per(c.events, time.Duration(c.period)*time.Microsecond), c.own)
+	case algo.KindCalendar:
+		return s.calendars[c.own]
+	default:
+		return algo.Widest(algo.Identity{Kind: k, Period: c.period, Buckets: c.own})
 	}
-	return algo.Widest(algo.Identity{Kind: k, Period: c.period, Buckets: c.own})
 }
 
 // charges returns the words of a lease's charges, chargeWords per policy.

@@ -124,11 +124,11 @@ func (c *call) correct(ch *charge, actual, end int64) {
 		}
 		return
 	}
-	a := ch.algorithm()
+	a := c.stripe.mu.leases.algorithm(ch)
 	switch {
 	case actual < ch.units:
 		c.withRecord(ch, func(st *stripe, r record) {
-			st.setWords(r, a.GiveBack(st.words(r), c.now, ch.Charge, ch.units-actual))
+			st.setWords(r, a.GiveBack(st.words(r), c.now+c.toWall(&a), ch.Charge, ch.units-actual))
 		})
 	case actual > ch.units:
 		c.record(ch, &a, actual-ch.units)
@@ -164,9 +164,10 @@ func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
 		r = st.find(hash, key, ch.id)
 	}
 	w := st.words(r)
-	v := a.View(w, c.now)
+	toWall := c.toWall(a)
+	v := a.View(w, c.now+toWall)
 	st.setWords(r, a.Take(w, &v, a.Recorded(&v, n)))
-	r.stay(a.ResetAt(&v), c.now)
+	r.stay(a.ResetAt(&v)-toWall, c.now)
 	st.idleFrom.Store(min(st.idleFrom.Load(), r.until()))
 }
 
@@ -194,7 +195,7 @@ func (c *call) keep(looks []look) {
 	for i := range looks {
 		a := &c.Policies[i].Algorithm
 		ch := charge{id: looks[i].id, units: c.CostOf(i), shared: looks[i].shared, Charge: a.Charged(&looks[i].view)}
-		ch.numbers(a)
+		ls.numbers(&ch, a)
 		ch.put(w[i*chargeWords:])
 	}
 }

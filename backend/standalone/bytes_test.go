@@ -32,6 +32,7 @@ func TestBytesPerKey(t *testing.T) {
 		{"SlidingLog, 128 calls", algo.SlidingLog(hour), 128},
 		{"SlidingLog, 1,000 calls", algo.SlidingLog(hour), 1000},
 		{"TokenBucket", algo.TokenBucket(hour, 100), 3},
+		{"Calendar", algo.Calendar(100, algo.Month(1), time.FixedZone("Europe/Berlin", 3600)), 3},
 	} {
 		require.NoError(t, client.FlushDB(ctx).Err())
 		l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: c.a, OnFailure: headgate.FailClosed}}, nil)

@@ -115,10 +115,10 @@ func request(op backend.Op, key string, list []backend.Policy, n int64) backend.
 	return backend.Request{Op: op, Group: group(key, list, n)}
 }
 
-// ramp returns another cost for each policy: 1, 2, 3 …
+// ramp returns a cost for each policy, other than its neighbours': 1, 2, 3 … 5, 1 …
 func ramp(list []backend.Policy) (costs []int64) {
 	for i := range list {
-		costs = append(costs, int64(i+1))
+		costs = append(costs, int64(1+i%5))
 	}
 	return costs
 }
@@ -302,6 +302,15 @@ type kind func(algo.Limit) algo.Algorithm
 func bucketedWindow(l algo.Limit) algo.Algorithm { return algo.BucketedWindow(l, 10) }
 func tokenBucket(l algo.Limit) algo.Algorithm    { return algo.TokenBucket(l, l.Events) }
 
+// calendar has the limit in a day, whatever the limit's period, which only tells
+// its count from those of other periods. What it can't have is refused as of others.
+func calendar(l algo.Limit) algo.Algorithm {
+	if w := algo.FixedWindow(l); w.Check() != nil {
+		return w
+	}
+	return algo.Calendar(l.Events, algo.Day(), time.FixedZone(fmt.Sprintf("%dus", l.Period.Microseconds()), 0))
+}
+
 // shape is the list of policies that a case runs on: one policy per kind.
 type shape struct {
 	name   string
@@ -317,7 +326,8 @@ var shapes = []shape{
 	{"BucketedWindow", []kind{bucketedWindow}, 0},
 	{"SlidingLog", []kind{algo.SlidingLog}, 0},
 	{"TokenBucket", []kind{tokenBucket}, 0},
-	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow}, 0},
+	{"Calendar", []kind{calendar}, 0},
+	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow, calendar}, 0},
 }
 
 // kind returns the i-th kind. Past the end it starts over, so that a case can

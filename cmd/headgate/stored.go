@@ -36,6 +36,7 @@ type count struct {
 	Algorithm  string `json:"algorithm"`
 	Period     int64  `json:"period_us,omitempty"`
 	Buckets    int64  `json:"buckets,omitempty"`
+	Calendar   string `json:"calendar,omitempty"` // as "m15/Europe/Berlin"
 	Shards     int    `json:"shards,omitempty"`   // over how many sub-keys the key is spread
 	SubKeys    int    `json:"sub_keys,omitempty"` // how many of them have something stored
 	Used       int64  `json:"used"`               // of a TokenBucket the level when it was last used
@@ -96,7 +97,7 @@ func (k *kept) count(p *backend.Policy, shards int) *count {
 			return c
 		}
 	}
-	c := &count{Policy: p.Name, Algorithm: id.Kind.String(), Period: id.Period, Buckets: id.Buckets, Shards: shards, identity: id}
+	c := &count{Policy: p.Name, Algorithm: id.Kind.String(), Period: id.Period, Buckets: id.Buckets, Calendar: id.Calendar, Shards: shards, identity: id}
 	k.Counts = append(k.Counts, c)
 	return c
 }
@@ -134,6 +135,9 @@ func (c *count) String() string {
 	}
 	if c.Buckets > 0 {
 		fmt.Fprintf(&b, " in %d buckets", c.Buckets)
+	}
+	if c.Calendar != "" {
+		fmt.Fprintf(&b, " of %s", c.Calendar)
 	}
 	if c.Shards > 0 {
 		fmt.Fprintf(&b, ", in %d of %d sub-keys", c.SubKeys, c.Shards)

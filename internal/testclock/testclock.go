@@ -13,7 +13,8 @@ import (
 // Client is a client of one server whose script reads Now.
 type Client struct {
 	Processor
-	Now func() time.Time
+	Now    func() time.Time
+	Caller func() time.Time // this host's clock; nil: Now
 }
 
 // Processor is a go-redis client.

@@ -43,7 +43,7 @@ func newCall(ctx context.Context, tag string, slot int, r *backend.Request, budg
 	c := calls.Get().(*call)
 	c.Ask(&r.Group)
 	g := &c.own
-	g.Op, g.Key, g.Tag, g.Policies, g.slot = r.Op, r.Key, tag, r.Policies, slot
+	g.Op, g.Key, g.Tag, g.Policies, g.slot, g.Now = r.Op, r.Key, tag, r.Policies, slot, 0
 	c.state.Store(waiting)
 	c.came = now()
 	c.deadline = Deadline(c.came, budget)

@@ -57,7 +57,7 @@ func (c *command) carry(groups []*group) {
 // prepare makes the command ready to be sent to the server.
 func (c *command) prepare(ctx context.Context, s *Server, first bool) {
 	c.first, c.wrote = first, false
-	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.time(), s.Prefix, c.packed)...)
+	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.time(), s.caller().UnixMicro(), s.Prefix, c.packed)...)
 	c.SetFirstKeyPos(3)
 }
 

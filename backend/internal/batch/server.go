@@ -55,6 +55,7 @@ type Server struct {
 	client Client
 	node   string           // names its circuit
 	clock  func() time.Time // nil in production: the server's own
+	caller func() time.Time // this host's
 
 	bounded atomic.Pointer[view]
 	loaded  atomic.Pointer[load] // the last load of the script that has begun
@@ -65,9 +66,12 @@ type Server struct {
 // NewServer returns the server behind client. It does no I/O. Its circuit has
 // the name node.
 func NewServer(client Client, node string, set Settings) *Server {
-	s := &Server{Settings: set, client: client, node: node}
+	s := &Server{Settings: set, client: client, node: node, caller: time.Now}
 	if c, ok := client.(testclock.Client); ok {
-		s.client, s.clock = c.Processor, c.Now
+		s.client, s.clock, s.caller = c.Processor, c.Now, c.Now
+		if c.Caller != nil {
+			s.caller = c.Caller
+		}
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -136,11 +137,34 @@ func (t *trip) finish(err error) (said error) {
 			continue
 		}
 		c.end(t.queue.server.Prefix)
+		t.sendAgain(c)
 		if o := outcome(c.err); o == layer.ErrFailed || o == nil && said == layer.ErrExcused {
 			said = o
 		}
 	}
 	return said
+}
+
+// sendAgain sends those of a command's groups once more, in a trip of their own, that
+// the script wants with other boundaries. It has run nothing for them.
+func (t *trip) sendAgain(c *command) {
+	var again []*group
+	for _, g := range c.groups {
+		if g.Again {
+			again = append(again, g)
+		}
+	}
+	if again == nil {
+		return
+	}
+	c.groups = slices.DeleteFunc(slices.Clone(c.groups), func(g *group) bool { return g.Again })
+	for _, g := range again {
+		g.Again = false
+		g.markNotRun()
+	}
+	next := newTrip(t.queue)
+	next.groups, next.first = again, t.first
+	go next.run(time.Minute)
 }
 
 // claim reports whether the caller is the first to end the trip, and thus the one

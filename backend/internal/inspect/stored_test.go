@@ -32,6 +32,10 @@ func TestNamesAreRead(t *testing.T) {
 		}
 	}
 	policies = append(policies, backend.Policy{Name: "bucket", Algorithm: algo.TokenBucket(algo.PerDay(10), 10)})
+	for i, every := range []algo.CivilPeriod{algo.Day(), algo.Week(0), algo.Month(31)} {
+		zone := time.FixedZone([]string{"UTC", "America/Argentina/Ushuaia", "+05:30"}[i], 0)
+		policies = append(policies, backend.Policy{Name: fmt.Sprint("civil", i), Algorithm: algo.Calendar(10, every, zone)})
+	}
 	keys := []string{"user:42", "user:4", "a{b}c", "~m", "stars*?[a-c]\\^x", "a b", "\xff", strings.Repeat("x", 80)}
 	for _, key := range keys {
 		r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: policies, Cost: 1}}
@@ -59,7 +63,7 @@ func identities(policies []backend.Policy) map[string]algo.Identity {
 
 // TestNamesThatAreNotOurs: none of them is taken for a count.
 func TestNamesThatAreNotOurs(t *testing.T) {
-	for _, field := range []string{"", "f", "f/a", "f60s/a", "f1m", "f1m/a b", "f1m/", "f1m/10/a", "b1h/a", "b1h/01/a", "b1h/1000/a", "t1m/a", "ta", "x1m/a", "f1m/a/b", "f-1m/a", "f0m/a", "f99999d/a"} {
+	for _, field := range []string{"", "f", "f/a", "f60s/a", "f1m", "f1m/a b", "f1m/", "f1m/10/a", "b1h/a", "b1h/01/a", "b1h/1000/a", "t1m/a", "ta", "x1m/a", "f1m/a/b", "f-1m/a", "f0m/a", "f99999d/a", "c/a", "cUTC/a", "cd/a", "cd1/UTC/a", "cm/UTC/a", "cm0/UTC/a", "cm01/UTC/a", "cw7/UTC/a", "cd/Local/a", "cd/a b/a", "c1d/UTC/a", "fd/UTC/a"} {
 		_, ok := wire.Field(field)
 		require.False(t, ok, field)
 	}

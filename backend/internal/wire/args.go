@@ -10,6 +10,7 @@ type Args struct {
 	names  []byte // of keys and fields
 	asked  blob   // what the groups ask
 	groups []*Group
+	now    int64 // the caller's clock
 }
 
 // blob is an argument in a buffer of its own. By pointer, go-redis takes it
@@ -24,15 +25,15 @@ func (b *blob) String() string { return "…" }
 
 // Set returns the arguments that carry the groups, of a script whose name is sha,
 // as go-redis takes them. clock is the time of a virtual clock, empty for the
-// server's own. What the groups ask is added by Pack. The client must have returned
-// from the last ones, whose buffers these use.
-func (a *Args) Set(sha any, clock string, p Prefix, groups []*Group) []any {
+// server's own; now is the caller's. What the groups ask is added by Pack. The
+// client must have returned from the last ones, whose buffers these use.
+func (a *Args) Set(sha any, clock string, now int64, p Prefix, groups []*Group) []any {
 	n := 0
 	for _, g := range groups {
 		n += 2*len(g.Policies) + 1
 	}
 	const likely = 48 // bytes of a name
-	a.groups, a.blobs = groups, slices.Grow(a.blobs[:0], n)
+	a.now, a.groups, a.blobs = now, groups, slices.Grow(a.blobs[:0], n)
 	a.names = slices.Grow(a.names[:0], likely*(len(groups)+1))
 	a.all = append(slices.Grow(a.all[:0], n+5), "evalsha", sha, &a.keys)
 	for _, g := range groups {
@@ -50,7 +51,7 @@ func (a *Args) Set(sha any, clock string, p Prefix, groups []*Group) []any {
 // may leave.
 func (a *Args) Pack() {
 	const likely = 80 // bytes of a group
-	a.asked = pack(slices.Grow(a.asked[:0], likely*len(a.groups)), a.groups)
+	a.asked = pack(slices.Grow(a.asked[:0], likely*len(a.groups)), a.now, a.groups)
 }
 
 // add adds the name that follows those in a.names, which are longer by it now.

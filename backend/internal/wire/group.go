@@ -58,6 +58,8 @@ type Group struct {
 	Policies []backend.Policy
 	Size     int     // how many calls it has
 	Calls    []*Call // those that stand in the command when it is written
+	Again    bool    // the script ran nothing, and wants the boundaries around its clock
+	Now      int64   // that clock, where the group is sent again; else 0
 
 	fields int // the script's argument before the names of the fields
 }

@@ -53,7 +53,7 @@ func appendLog(b []byte, p *backend.Policy) []byte {
 }
 
 // appendField names the field of a small state: as "f1m/api", "B1h/10/api",
-// "T/api".
+// "T/api", "cm15/Europe/Berlin/api".
 func appendField(b []byte, p *backend.Policy) []byte {
 	if !isApart(p) { // what lies apart has no field, and none can be named so
 		b = append(b, p.Algorithm.Kind().Mark()...)
@@ -71,7 +71,7 @@ func appendCount(b []byte, p *backend.Policy) []byte {
 	if id.Buckets > 0 {
 		b = strconv.AppendInt(append(b, '/'), id.Buckets, 10)
 	}
-	return append(append(b, '/'), p.Name...)
+	return append(append(append(b, id.Calendar...), '/'), p.Name...)
 }
 
 // units are the lengths of time in microseconds, the longest first.

@@ -21,12 +21,12 @@ func Sort(groups []*Group) {
 }
 
 // pack appends the groups as the script reads them: those that follow each
-// other and ask alike as one section.
-func pack(b []byte, groups []*Group) []byte {
+// other and ask alike as one section. now is the caller's clock.
+func pack(b []byte, now int64, groups []*Group) []byte {
 	section, alike := 0, 0
 	for _, g := range groups {
 		next := len(b)
-		b = g.ask(binary.LittleEndian.AppendUint16(b, 1))
+		b = g.ask(binary.LittleEndian.AppendUint16(b, 1), cmp.Or(g.Now, now))
 		if alike > 0 && bytes.Equal(b[section+2:next], b[next+2:]) { // mutant: one-section-if-alike
 			b = b[:next]
 		} else {
@@ -40,7 +40,7 @@ func pack(b []byte, groups []*Group) []byte {
 
 // ask appends what the calls of g.Calls ask. Where there are none, all of them
 // were withdrawn: what stands for them only looks.
-func (g *Group) ask(b []byte) []byte {
+func (g *Group) ask(b []byte, now int64) []byte {
 	op, calls := g.Op, g.Calls
 	if len(calls) == 0 { // mutant: withdrawn-reset
 		op, calls = backend.Peek, nobody
@@ -52,7 +52,7 @@ func (g *Group) ask(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(g.fields))
 	for i := range g.Policies {
-		b = packPolicy(b, &g.Policies[i])
+		b = packPolicy(b, &g.Policies[i], now)
 		if shape == set {
 			b = double(b, calls[0].costOf(i))
 		}
@@ -102,8 +102,8 @@ func (g *Group) shape(op backend.Op, calls []*Call) byte {
 	return set
 }
 
-func packPolicy(b []byte, p *backend.Policy) []byte {
-	limit, period, x, y, fill := p.Algorithm.Numbers()
+func packPolicy(b []byte, p *backend.Policy, now int64) []byte {
+	limit, period, x, y, fill := p.Algorithm.Numbers(now)
 	b = append(b, p.Algorithm.Kind().Wire())
 	for _, v := range [...]int64{limit, period, x, y, fill} {
 		b = double(b, v)

@@ -62,16 +62,17 @@ func named(s, delimiter string, apart bool, write func([]byte, *backend.Policy) 
 	return backend.Policy{}, false
 }
 
-// count reads "period/buckets/name", the inverse of appendCount. What this
-// release would not write is refused by the caller, who writes it again.
+// count reads "period/buckets/name" or "calendar/name", the inverse of appendCount.
+// What this release would not write is refused by the caller, who writes it again.
 func count(k algo.Kind, s string) (p backend.Policy, ok bool) {
-	parts := strings.Split(s, "/")
-	period, buckets := lengthOf(parts[0]), int64(0)
-	if len(parts) == 3 {
-		buckets, _ = strconv.ParseInt(parts[1], 10, 64)
+	end := max(strings.LastIndexByte(s, '/'), 0)
+	period, buckets, _ := strings.Cut(s[:end], "/")
+	id := algo.Identity{Kind: k, Period: lengthOf(period).Microseconds()}
+	if id.Period == 0 {
+		id.Calendar = s[:end]
 	}
-	id := algo.Identity{Kind: k, Period: period.Microseconds(), Buckets: buckets}
-	p = backend.Policy{Name: parts[len(parts)-1], OnFailure: backend.FailClosed, Algorithm: algo.Widest(id)}
+	id.Buckets, _ = strconv.ParseInt(buckets, 10, 64)
+	p = backend.Policy{Name: strings.TrimPrefix(s[end:], "/"), OnFailure: backend.FailClosed, Algorithm: algo.Widest(id)}
 	return p, backend.CheckPolicies([]backend.Policy{p}) == nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -85,6 +86,7 @@ func (r *reader) whole() int64 {
 const (
 	refused = 'R'
 	corrupt = 'C'
+	outside = 'B' // now lies outside of the boundaries that were sent
 	failed  = 'E' // and a line: which command failed, and why
 )
 
@@ -116,6 +118,8 @@ func Read(reply string, groups []*Group, p Prefix) error {
 			g.refuse(fmt.Errorf("%w: %s", backend.ErrUnavailable, r.line()))
 		case corrupt:
 			g.refuse(&backend.CorruptError{Key: g.Key, Stored: g.stored(p)})
+		case outside:
+			g.askAgain(now)
 		case refused:
 			g.refuse(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
 		default:
@@ -126,6 +130,18 @@ func Read(reply string, groups []*Group, p Prefix) error {
 		r.err = errMalformed
 	}
 	return r.err
+}
+
+// askAgain marks a group to be sent again with the boundaries around the script's now.
+// It was sent with those around the caller's clock. It is sent again once: another
+// time would not help.
+func (g *Group) askAgain(now int64) {
+	if g.Now > 0 { // mutant: boundaries-sent-twice
+		g.refuse(fmt.Errorf("%w: the server's clock is at %v, outside of the boundaries around %v",
+			backend.ErrUnavailable, time.UnixMicro(now), time.UnixMicro(g.Now)))
+		return
+	}
+	g.Now, g.Again = now, true
 }
 
 // refuse gives the calls the error of a group that the script did not decide.
