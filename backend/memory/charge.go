@@ -2,22 +2,13 @@ package memory
 
 import "github.com/headgate-go/headgate/backend"
 
-// charges reports whether a call that is no take charges. Of an AtMost it sets how
-// many units pass.
+// charges reports whether a call that is no take charges.
 func (c *call) charges(looks []look) bool {
 	switch c.op {
 	case backend.Record:
 		return true
 	case backend.AtMost:
-		c.granted = c.Cost
-		for i := range looks {
-			c.granted = min(c.granted, c.Policies[i].Algorithm.Max()-looks[i].view.Used)
-		}
-		if c.granted > 0 {
-			return true
-		}
-		c.granted = 1 // which is asked for, and denied
-		return false
+		return c.room(looks)
 	}
 	return c.op == backend.Reserve && c.fit(looks)
 }
@@ -43,13 +34,15 @@ func (c *call) charge(l *look, i int) []int64 {
 	return a.Take(l.words, &l.view, n)
 }
 
-// grant writes what an AtMost granted.
-func (c *call) grant(d *backend.Decision) {
-	if !d.Allowed {
-		return
+// room makes an AtMost a take of what there is, and reports whether there is any: a
+// take of one unit is denied otherwise.
+func (c *call) room(looks []look) bool {
+	g := *c.Group
+	for i := range looks {
+		g.Cost = min(g.Cost, c.Policies[i].Algorithm.Max()-looks[i].view.Used)
 	}
-	d.Granted = c.granted
-	if d.Receipt != nil {
-		d.Receipt.Cost = c.granted
-	}
+	some := g.Cost > 0
+	g.Cost = max(g.Cost, 1)
+	c.Group = &g
+	return some
 }

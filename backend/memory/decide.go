@@ -67,8 +67,7 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if n := len(r.Policies); n > backend.MaxPolicies {
 		return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
 	}
-	switch r.Op { // whose costs, and so whose algorithms, Check does not look at
-	case backend.Reset, backend.Settle, backend.Extend:
+	if r.Op == backend.Reset || r.Lease != nil { // whose algorithms Check may not have looked at
 		return backend.CheckPolicies(r.Policies)
 	}
 	return nil
@@ -94,23 +93,15 @@ type call struct {
 	stripe   *stripe
 	hash     uint64
 	now      int64
-	reserved int   // records that count as kept and are not made yet
-	granted  int64 // of an AtMost: the units that pass; else 0
-}
-
-// CostOf returns the cost for the i-th policy.
-func (c *call) CostOf(i int) int64 {
-	if c.granted > 0 {
-		return c.granted
-	}
-	return c.Group.CostOf(i)
+	reserved int // records that count as kept and are not made yet
 }
 
 // decide hashes and reads the clock before it takes the lock, and fills the
 // decision after it: with two cores on one key, the time under the lock is the
 // time per call.
 func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Reading, d *backend.Decision) error {
-	c := call{Group: &r.Group, op: r.Op, lease: r.Lease, store: s, hash: s.hash(&r.Group)}
+	var c call // a literal would be made elsewhere and copied, which showed in profiles
+	c.Group, c.op, c.lease, c.store, c.hash = &r.Group, r.Op, r.Lease, s, s.hash(&r.Group)
 	c.stripe = &s.stripes[c.hash>>s.shift]
 	for i := range looks {
 		looks[i].id = s.identityOf(&r.Policies[i], r.Sub)
@@ -127,10 +118,7 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 		d.Allowed = true
 		return nil
 	}
-	r.Group.Decide(c.op, c.now, readings, d)
-	if c.granted > 0 {
-		c.grant(d)
-	}
+	c.Group.Decide(c.op, c.now, readings, d)
 	return nil
 }
 
