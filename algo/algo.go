@@ -220,7 +220,11 @@ func (a *Algorithm) ViewOf(w [3]int64, now int64) (v View) {
 // kinds: what they use, and their newest instant. RetryAt can't be asked of it:
 // the store answers that too.
 func (a *Algorithm) Seen(used, newest, now int64) View {
-	return View{Used: used, At: max(now, newest), words: words{x: newest}}
+	v := View{Used: used, At: now, words: words{x: newest}}
+	if !a.Kind().Leased() { // whose newest instant is an end
+		v.At = max(now, newest)
+	}
+	return v
 }
 
 // Add charges n units to the view alone. To charge none changes nothing.

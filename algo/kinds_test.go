@@ -20,7 +20,7 @@ func TestKinds(t *testing.T) {
 		require.NotContains(t, wires, k.Wire)
 		wires[k.Wire] = k.File
 	}
-	for _, k := range algo.Kinds() {
+	for _, k := range append(algo.Kinds(), algo.KindInFlight) {
 		require.Equal(t, strings.ToLower(k.String()), wires[int(k.Wire())], "the twin of %v", k)
 		require.FileExists(t, filepath.Join(".", strings.ToLower(k.String())+".go"))
 		require.NotEmpty(t, k.Mark(), "%v", k)

@@ -42,21 +42,39 @@ else
 end
 leaves = leaves + b - 1 + period
 
+--@section clear
+-- Empty what no longer counts: the buckets before the oldest.
+local from = math.max(0, x - a * b)
+local count, slot = (y - from) / b, from / b % ring
+while count > 0 do
+  local run = math.min(count, ring - slot)
+  v = string.sub(v, 1, 25 + 5 * slot) .. string.rep('\0', 5 * run) .. string.sub(v, 26 + 5 * (slot + run))
+  count, slot = count - run, 0
+end
+
 --@section take
 local ring, newest = a + 1, at - at % b
 if had == 0 then v = string.rep('\0', 25 + 5 * ring)
 else
-  -- Empty what no longer counts: the buckets before the oldest.
-  local from = math.max(0, x - a * b)
-  local count, slot = (y - from) / b, from / b % ring
-  while count > 0 do
-    local run = math.min(count, ring - slot)
-    v = string.sub(v, 1, 25 + 5 * slot) .. string.rep('\0', 5 * run) .. string.sub(v, 26 + 5 * (slot + run))
-    count, slot = count - run, 0
-  end
+  --@include bucketedwindow.clear
 end
 local slot = 26 + 5 * (newest / b % ring)
 local count = parse('<I5', v, slot) + taken
 local ends, spare = newest + b + period, period - b
 --@include expiry.horizon
 fresh = pack('<BI4I4dd', 3, hz, due, newest, used) .. string.sub(v, 26, slot - 1) .. pack('<I5', count) .. string.sub(v, slot + 5)
+
+--@section giveback
+-- Where the newest bucket is empty then, the one before it that is not is the
+-- newest: the key is as new when its last unit has left. The ring's slots behind it
+-- are empty, and so are the older buckets that they stand for then.
+local bucket, ring = charged - charged % b, a + 1
+if had > 0 and bucket >= y and bucket <= x then
+  local slot = 26 + 5 * (bucket / b % ring)
+  local count = parse('<I5', v, slot)
+  local less = math.min(back, count)
+  v = string.sub(v, 1, slot - 1) .. pack('<I5', count - less) .. string.sub(v, slot + 5)
+  --@include bucketedwindow.clear
+  while had > less and parse('<I5', v, 26 + 5 * (x / b % ring)) == 0 do x = x - b end -- mutant: lua-give-back-newest
+  fresh = pack('<BI4I4dd', 3, hz, due, x, had - less) .. string.sub(v, 26)
+end

@@ -42,3 +42,9 @@ z = z + taken
 local ends, spare = y, math.min(y - x, 10000000)
 --@include expiry.horizon
 fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
+
+--@section giveback
+if z > 0 and x <= charged and charged < y then -- mutant: lua-give-back-period
+  z = math.max(0, z - back)
+  fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
+end

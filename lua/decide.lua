@@ -2,8 +2,9 @@
 -- its takes in order; all groups meet the same now. The wire format:
 --
 --   KEYS  a group's keys, group by group: the hash of its small states, where
---         it has a policy of such a kind, then one sorted set for each log, in
---         the order of the policies.
+--         it has a policy of such a kind or shape 4 or 5, of shape 4 the lease,
+--         then one sorted set for each log or InFlight, in the order of the
+--         policies.
 --   ARGV  [1] '' in production. A virtual clock's microseconds in the
 --         library's own tests.
 --         [2] what is asked, packed, little-endian: sections, each for a run
@@ -11,9 +12,13 @@
 --         once spares the server a string a group, and Lua hashes every byte
 --         of each (measured: a fifth of what a group takes).
 --         H groups, B shape (1 one policy, one run; 2 several in the hash, one
---         call that costs something in each; 3 any), which says who decides
---         them, B op (1 take, 2 peek, 5 reset), H policies, H runs, I4 behind
---         which argument its fields' names stand
+--         call that costs something in each; 3 any; 4 any, of a lease; 5 any,
+--         with the hash), which says who decides them, B op (1 take, 2 peek,
+--         4 settle, 5 reset, 6 reserve, 7 extend, 8 record), H policies, H runs,
+--         I4 behind which argument its fields' names stand
+--         of shape 4: the lease's ID, I4 length in ms, the attempt's ID, B 1 where
+--         the lease is unresolved + 2 where costs are actual ones, and with a
+--         length byte the text of how many ms Redis is to keep it
 --         a policy: B class * 16 + kind, d limit, d period, d a, d b, d fill
 --         a run:    I4 how many takes of these costs, d cost for each policy
 --         (shape 2 has no runs: its policies end with d cost)
@@ -32,7 +37,8 @@
 --         twin of these rules. A group of which nothing was is one letter: R a
 --         number is out of range (82), C a stored value is not ours (67), B now
 --         lies outside of the boundaries that a Calendar was sent with (66), E
---         and a line of text, a command failed (69); and a reset is a byte 0.
+--         and a line of text, a command failed (69), N the lease is not held (78),
+--         L it has ended (76). A reset, a settle and an extend are a byte 0.
 --
 -- The rules stand in a file an algorithm and are pasted in here: a function
 -- call for each would cost more than what it does. All reads of a group come
@@ -68,9 +74,9 @@ local now = sec * 1000000 + usec
 -- The reply: in one piece where one key is asked for, else its pieces, joined
 -- once. A string that grows by a group would be copied for each (measured: 128
 -- groups at 4.7 us each instead of 2.5), and a table costs a lone call 0.5 us.
-local alone, reply, n = #keys == 1, '', 0
-if not alone then reply, n = {sec, ' ', usec}, 3 end
 local blob, pos, k = args[2], 1, 1
+local alone, reply, n = #keys == 1 or #keys == 2 and string.byte(blob, 3) == 4, '', 0
+if not alone then reply, n = {sec, ' ', usec}, 3 end
 local size = #blob
 while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
@@ -81,7 +87,7 @@ while pos <= size do
   elseif shape == 2 then
     --@include manypolicies.section
   else
-    --@include anygroup.section
+    --@include onelease.section
   end
 end
 if alone then return reply end

@@ -23,3 +23,10 @@ y = y + taken
 local ends, spare = x + period, period
 --@include expiry.horizon
 fresh = pack('<BI4I4dd', 2, hz, due, x, y)
+
+--@section giveback
+-- charged is the instant of the charge, kept what its lease keeps beside.
+if y > 0 and x == charged - charged % period then -- mutant: lua-give-back-window
+  y = math.max(0, y - back)
+  fresh = pack('<BI4I4dd', 2, hz, due, x, y)
+end

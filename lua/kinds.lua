@@ -10,6 +10,7 @@
 --@kind 36 bucketedwindow
 --@kind 53 slidinglog
 --@kind 23 calendar
+--@kind 54 inflight
 
 --@section range
 -- Checked where it was made, and here again: a client of another release, or

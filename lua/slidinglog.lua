@@ -2,9 +2,18 @@
 -- member a call, scored by its time. The member carries the sum of costs so
 -- far, big-endian so that members of one instant sort by it, and its own
 -- cost: counting is a subtraction, and no call is ever a hundred members.
--- x is the newest entry's time, y the rank of the first that counts, sum what
--- the newest's sum is.
--- Member: version, sum, cost.
+-- x is the newest entry's time, y the rank of the first that counts, sum the sum of
+-- all that was charged, hz the sum before the first that counts, v the newest.
+-- Member: version, sum, cost; and where entries gave units back: mark, sum of all.
+-- A release that does not know those two answers that such a log is not its own.
+--
+-- What entries gave back stands beside, since a sum that changed in the middle would
+-- change all behind it: in a hash, as a tree over the sums as charged. A row has 32
+-- places of three bytes; those of level 0 stand for a sum each, those above for a row
+-- below. A name is level and number, zeros at the end are left out. No entry of a
+-- sum above the mark, z, gave back; it is 0 where nothing of the tree counts. So a
+-- log that never gave back costs a take no command. An entry that gave all back
+-- leaves the set, and the sum of all stays: so no two entries have one sum.
 
 --@section view
 local last, stale = try('ZRANGE', log, -1, -1, 'WITHSCORES')
@@ -20,14 +29,23 @@ elseif last[2] then
   if newest > now + period then ahead = true
   else
     local _, before, after, cost
-    if #last[1] == 13 then _, after = parse('>Bd', last[1]) else status = 67 end
+    if #last[1] == 13 then _, after = parse('>Bd', last[1])
+    elseif #last[1] == 29 then z, after = parse('>dd', last[1], 14)
+    else status = 67 end
     y = stale
     if status == 0 and newest > now - period then
       local first = try('ZRANGE', log, y, y)[1]
-      if #first == 13 then _, before, cost = parse('>BdI4', first) else status = 67 end
-      if status == 0 then used, x = after - before + cost, newest end
+      if #first == 13 or #first == 29 then _, before, cost = parse('>BdI4', first) else status = 67 end
+      if status == 0 then used, x, v = after - before + cost, newest, last[1] end
       if x > now then at = x end
-    end
+      hz = after - used
+      if not (z >= 0 and z <= 9007199254740992 and z % 1 == 0 and hz >= 0) then status = 67
+      elseif z > hz and status == 0 then
+        local from = hz
+        --@include slidinglog.back
+        used = used - given
+      else z = 0 end
+    else z = 0 end
     sum = after or 0
     if not (sum >= used and sum <= 9007199254740992 and used >= 0 and sum % 1 + used % 1 == 0 and newest % 1 == 0
       and string.byte(last[1]) == 1) then status = 67 end
@@ -45,13 +63,20 @@ elseif type(card) == 'table' then
 else
   local lo, hi = y, card - 1
   if y + need - 1 < hi then hi = y + need - 1 end
+  -- What the entries behind one gave back is as if its sum were that much greater.
   local probe, goal = hi, sum - had + need
   while true do
     local e = try('ZRANGE', log, probe, probe, 'WITHSCORES')
-    if lo > hi or #e[1] ~= 13 then status = 67 break end
-    local _, after, cost = parse('>BdI4', e[1])
+    if lo > hi or #e[1] ~= 13 and #e[1] ~= 29 then status = 67 break end
+    local _, from, cost = parse('>BdI4', e[1])
+    local after = from
+    if z > from then
+      --@include slidinglog.back
+      after = from + given
+    end
     if after < goal then lo = probe + 1
-    elseif after - cost >= goal then hi = probe - 1
+    elseif z == 0 and after - cost >= goal then hi = probe - 1
+    elseif z > 0 and lo < probe then hi = probe
     else leaves = tonumber(e[2]) + period break end
     probe = math.floor((lo + hi) / 2)
   end
@@ -73,7 +98,7 @@ elseif ahead then
   if type(e) == 'number' then e, what, left = nil, nil, -2 end
 end
 if not what then
-  e = try('ZADD', log, at, pack('>BdI4', 1, sum + taken, taken))
+  e = try('ZADD', log, at, z > 0 and pack('>BdI4dd', 1, sum + taken, taken, z, sum + taken) or pack('>BdI4', 1, sum + taken, taken))
   if type(e) == 'table' then what = 'ZADD' end
 end
 if what then
@@ -90,3 +115,117 @@ elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' end
 
 --@section reset
 e, what = try('ZCARD', log), 'ZCARD'
+
+--@section kept
+kept = sum + taken
+
+--@section back
+-- given = what the entries behind a sum gave back, up to the mark: on each level of
+-- the way from it up to a row that holds both, the places behind.
+local given, names, unit = 0, {}, 1
+repeat
+  unit = unit * 32
+  names[#names + 1] = pack('<BI6', #names, math.floor(from / unit))
+until math.floor(from / unit) == math.floor(z / unit)
+local rows = try('HMGET', log .. ':back', unpack(names))
+if rows.err then
+  local e, what = rows, 'HMGET'
+  --@include kinds.fails
+end
+unit = 1
+for _, row in ipairs(rows.err and {} or rows) do
+  local behind = 3 * (math.floor(from / unit) % 32) + 4
+  local count = row and math.floor((#row - behind + 1) / 3) or 0
+  if count > 0 then
+    local places = {parse('<' .. string.rep('I3', count), row, behind)}
+    for i = 1, count do given = given + places[i] end
+  end
+  unit = unit * 32
+end
+
+--@section giveback
+-- The newest entry is changed itself: no sum stands behind it. Of another one the
+-- rows are, up to the one that holds the first entry too, and no further: no later
+-- call begins before that.
+if used > 0 and charged > now - period then -- mutant: lua-give-back-entry
+  local _, after, cost = parse('>BdI4', v)
+  if after == kept and sum == kept and (z == 0 or back < cost) then
+    if back < cost then
+      local less = z > 0 and pack('>BdI4dd', 1, after - back, cost - back, z, after - back) or pack('>BdI4', 1, after - back, cost - back)
+      writes[#writes + 1] = {'ZADD', log, x, less}
+    end
+    writes[#writes + 1] = {'ZREM', log, v}
+  else
+    -- Few calls share an instant. Those that do are sorted by their sums.
+    local lo, hi, found = 0, -1, try('ZRANGE', log, charged, charged, 'BYSCORE', 'LIMIT', '0', '1')[1]
+    if found then _, after, cost = parse('>BdI4', found) end
+    if found and after ~= kept then
+      lo, hi, found = try('ZCOUNT', log, '-inf', charged - 1), try('ZCOUNT', log, '-inf', charged) - 1, nil
+    end
+    while lo <= hi and not found do
+      local probe = math.floor((lo + hi) / 2)
+      local m = try('ZRANGE', log, probe, probe)[1]
+      if #m ~= 13 and #m ~= 29 then status = 67 break end
+      _, after, cost = parse('>BdI4', m)
+      if after == kept then found = m elseif after < kept then lo = probe + 1 else hi = probe - 1 end
+    end
+    if found and back <= cost then
+      --@include slidinglog.record
+    end
+  end
+end
+
+--@section record
+local names, unit, tree, sets, base = {}, 1, log .. ':back', {}, hz
+if y > 0 then -- a clock that steps back counts from there again
+  local _, after, less = parse('>BdI4', try('ZRANGE', log, 0, 0)[1])
+  base = after - less
+end
+repeat
+  unit = unit * 32
+  names[#names + 1] = pack('<BI6', #names, math.floor(kept / unit))
+until math.floor(base / unit) == math.floor(kept / unit)
+local rows, left = try('HMGET', tree, unpack(names)), try('PTTL', tree)
+if rows.err or type(left) == 'table' then
+  local e, what = rows.err and rows or left, rows.err and 'HMGET' or 'PTTL'
+  --@include kinds.fails
+else
+  unit = 1
+  for k, name in ipairs(names) do
+    local row, place = z > 0 and rows[k] or '', 3 * (math.floor(kept / unit) % 32)
+    if #row < place then row = row .. string.rep('\0', place - #row) end
+    local given = #row > place and parse('<I3', row, place + 1) or 0
+    sets[2 * k - 1], sets[2 * k] = name, string.sub(row, 1, place) .. pack('<I3', given + back) .. string.sub(row, place + 4)
+    unit = unit * 32
+  end
+  -- What no mark speaks of is nobody's any more.
+  if z == 0 and left ~= -2 then writes[#writes + 1] = {'UNLINK', tree} end
+  writes[#writes + 1] = {'HSET', tree, unpack(sets)}
+  local ms = math.ceil((at + period - now) / 1000) + slack
+  if z == 0 or left < ms then writes[#writes + 1] = {'PEXPIRE', tree, ms + math.ceil(period / 1000)} end
+  -- The newest that stays gets the mark, with room ahead so that not every settle
+  -- moves it, and the sum of all.
+  local mark, newest, score = z >= kept and z or sum + math.min(used, 1000000), v, x
+  if found == v and back == cost then newest, score = unpack(try('ZRANGE', log, -2, -2, 'WITHSCORES')) end
+  if newest and (mark ~= z or newest ~= v) then
+    local marked = string.sub(newest, 1, 13) .. pack('>dd', mark, sum)
+    if marked ~= newest then
+      writes[#writes + 1] = {'ZADD', log, tonumber(score), marked}
+      writes[#writes + 1] = {'ZREM', log, newest}
+    end
+  end
+  if back == cost then writes[#writes + 1] = {'ZREM', log, found} end
+  if z > 0 and not rows[1] then
+    --@include slidinglog.prune
+  end
+end
+
+--@section prune
+-- Rows that stand before the first entry leave as new ones come: a few at a time.
+local old = {}
+local some = try('HRANDFIELD', tree, 16)
+for _, name in ipairs(some.err and {} or some) do
+  local level, number = parse('<BI6', name)
+  if (number + 1) * 32 ^ (level + 1) <= base then old[#old + 1] = name end -- mutant: rows-leave
+end
+if old[1] then writes[#writes + 1] = {'HDEL', tree, unpack(old)} end

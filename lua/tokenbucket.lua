@@ -43,3 +43,16 @@ if had > 0 and at + fill > hz * 1000000 then
   if hz > longer then longer = hz end
   fresh = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6)
 end
+
+--@section kept
+kept = x + taken * 32768
+
+--@section giveback
+-- At most the level just after the charge, less what has leaked since: what leaked
+-- meanwhile would, without the charge, have leaked of nothing.
+local m1, m2, m3 = math.max(0, at - charged), a, b
+if m1 / m3 * m2 <= kept + 1048576 then
+  --@include muldiv.muldiv
+  local less = math.min(back * 32768, kept - q, x) -- mutant: lua-give-back-leaked
+  if less > 0 then fresh = pack('<BI4I4dd', 3, hz, due, x - less, at) end
+end

@@ -39,6 +39,5 @@
 //
 // A field that is not listed here is an error. So are a field that is given
 // twice, a second YAML document and a YAML merge key. Anchors and aliases may
-// be used. A JSON file is read as YAML: it may hold any character as it is, and
-// escaped those up to \uffff that are no half of a pair.
+// be used.
 package policyfile

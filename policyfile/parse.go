@@ -252,7 +252,7 @@ func (p *parser) planAt(v value) (string, error) {
 		return "", err
 	}
 	if _, ok := p.plans[name]; !ok {
-		return "", v.unknown("plan", name, p.file.Plans())
+		return "", v.unknown("plan", name, sorted(p.plans))
 	}
 	return name, nil
 }

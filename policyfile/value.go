@@ -72,7 +72,7 @@ func (v value) each(f func(key string, field value) error) error {
 		k, at := n.Content[i], v.below(n.Content[i].Value, n.Content[i])
 		switch {
 		case k.Kind != yaml.ScalarNode || k.Value == "":
-			return value{v.file, v.field, k}.errorf("%s; want the name of a field", kind(k))
+			return v.below("", k).errorf("%s; want the name of a field", kind(k))
 		case k.Tag == "!!merge":
 			return at.errorf("a merge key; want each field by its name")
 		case seen[k.Value]:

@@ -182,11 +182,11 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	if s.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
-	return r.Check(ctx, backend.Basic)
+	return r.Check(ctx, batch.Capabilities)
 }
 
 // Capabilities returns what the store can do.
-func (s *Store) Capabilities() backend.Capabilities { return backend.Basic }
+func (s *Store) Capabilities() backend.Capabilities { return batch.Capabilities }
 
 // Close makes every later request backend.ErrClosed and closes the store's
 // connections. Those of nodes that have just left the cluster are closed within

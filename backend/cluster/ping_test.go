@@ -69,8 +69,8 @@ func TestPingNamesMissingRights(t *testing.T) {
 	require.NoError(t, callAll(l)) // the script is loaded on all nodes
 	rights := []string{
 		"+evalsha", "+script|load", "+time", "+info", "+ping", "+cluster|slots", "+asking",
-		"+hget", "+hmget", "+hrandfield", "+hset", "+hdel", "+unlink", "+pttl", "+pexpire",
-		"+zadd", "+zrange", "+zcount", "+zcard", "+zremrangebyrank",
+		"+hget", "+hmget", "+hrandfield", "+hset", "+hdel", "+unlink", "+pttl", "+pexpire", "+get", "+set",
+		"+zadd", "+zrange", "+zcount", "+zcard", "+zrem", "+zremrangebyrank",
 	}
 	for i, right := range rights {
 		victim := c.Primary(i % 3 * slot.Count / 3)

@@ -45,6 +45,8 @@ func TestLeastRights(t *testing.T) {
 	require.EqualValues(t, decisions, sent.Calls-sent.Failed, "one round trip a decision, however many policies")
 	require.EqualValues(t, 1, sent.Failed, "the first, which found no script")
 
+	leaseTwins(t, limited, 2, decisions) // of other keys
+
 	own := standalone.New(limited, unhurried)
 	_, err := own.Ping(ctx)
 	require.NoError(t, err)

@@ -168,11 +168,11 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	if s.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
-	return r.Check(ctx, backend.Basic)
+	return r.Check(ctx, batch.Capabilities)
 }
 
 // Capabilities returns what the store can do.
-func (s *Store) Capabilities() backend.Capabilities { return backend.Basic }
+func (s *Store) Capabilities() backend.Capabilities { return batch.Capabilities }
 
 // Close makes every later request backend.ErrClosed. A client that New was
 // given stays open; one that Open made is closed.

@@ -96,10 +96,6 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 		flags.Usage()
 		return errUsage
 	}
-	if words[0] == "help" {
-		flags.Usage()
-		return nil
-	}
 	c, ok := commands[words[0]]
 	if !ok || len(words)-1 > c.keys || c.args == "KEY" && len(words) == 1 {
 		fmt.Fprintf(stderr, "headgate: %q: want one of the commands with its arguments\n", words)

@@ -229,8 +229,8 @@ func TestTop(t *testing.T) {
 			require.EqualValues(t, 300, got.Fullest[0].Used)
 			require.Equal(t, "b", got.Fullest[1].Key)
 
-			ctx, cancel := context.WithCancel(t.Context()) // as an interrupt, which is no deadline
-			defer time.AfterFunc(300*time.Millisecond, cancel).Stop()
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
 			var out, errs bytes.Buffer
 			args := append([]string{"top", "-policies", path, "-tenant", "acme", "-every", "10ms", "-sample", "3"}, p.args...)
 			require.Zero(t, run(ctx, args, &out, &errs), errs.String())

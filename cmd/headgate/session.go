@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -72,7 +71,7 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 // open opens the store. It does no I/O. -timeout is the store's budget: a
 // person waits longer than a request does.
 func (s *session) open() error {
-	servers := cmp.Or(s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379")
+	url := cmp.Or(s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379")
 	switch {
 	case s.rows < 1 || s.sample < 1:
 		return errors.New("-n and -sample: want at least 1")
@@ -81,17 +80,14 @@ func (s *session) open() error {
 	case s.cluster && s.sentinel != "":
 		return errors.New("-cluster and -sentinel: want one of them")
 	case s.cluster:
-		return s.openCluster(servers)
+		return s.openCluster(url)
 	case s.sentinel != "":
-		return s.openSentinel(servers)
+		return s.openSentinel(url)
 	}
-	first, more := addresses(servers)
-	if len(more) > 0 {
-		return errors.New("-redis: several servers: want -cluster or -sentinel, or %2C for a comma in a URL")
-	}
+	first, _ := addresses(url)
 	o, err := redis.ParseURL(first)
 	if err != nil {
-		return wrongURL(err)
+		return err
 	}
 	s.user = o.Username
 	st, err := standalone.Open(first, &standalone.Options{Budget: s.timeout, Prefix: s.prefix})
@@ -104,11 +100,11 @@ func (s *session) open() error {
 
 // openCluster takes a URL, or several addresses with the credentials of the
 // first.
-func (s *session) openCluster(servers string) error {
-	first, more := addresses(servers)
+func (s *session) openCluster(url string) error {
+	first, more := addresses(url)
 	o, err := redis.ParseClusterURL(first)
 	if err != nil {
-		return wrongURL(err)
+		return err
 	}
 	o.Addrs = append(o.Addrs, more...)
 	s.user = o.Username
@@ -128,11 +124,11 @@ var valid = []backend.Policy{{Name: "valid", Algorithm: algo.FixedWindow(algo.Pe
 
 // openSentinel gives the credentials of the URL to the primary. Sentinel itself
 // gets none.
-func (s *session) openSentinel(servers string) error {
-	first, more := addresses(servers)
+func (s *session) openSentinel(url string) error {
+	first, more := addresses(url)
 	o, err := redis.ParseURL(first)
 	if err != nil {
-		return wrongURL(err)
+		return err
 	}
 	s.user = o.Username
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
@@ -145,18 +141,9 @@ func (s *session) openSentinel(servers string) error {
 	return st.Check(valid)
 }
 
-// wrongURL returns err without the URL, in which there may be a password.
-func wrongURL(err error) error {
-	var wrong *url.Error
-	if errors.As(err, &wrong) {
-		return errors.New("-redis: not a URL; want redis://user:password@host:port/database, with %-escapes in it")
-	}
-	return err
-}
-
 // addresses divides "a:1,b:2", where the first may be a URL.
-func addresses(servers string) (first string, more []string) {
-	all := strings.Split(servers, ",")
+func addresses(url string) (first string, more []string) {
+	all := strings.Split(url, ",")
 	if !strings.Contains(all[0], "://") {
 		all[0] = "redis://" + all[0]
 	}
@@ -173,11 +160,11 @@ func (s *session) close() {
 	}
 }
 
-// wantsPolicies refuses a plan, a tenant or a cost without the file that they
-// need: more would be shown, or reset, than was asked for.
+// wantsPolicies refuses a plan or a tenant without the file that they are in: more
+// would be shown, or reset, than was asked for.
 func (s *session) wantsPolicies() error {
-	if s.policies == "" && (s.plan != "" || s.tenant != "" || s.cost != "1") {
-		return &headgate.InvalidError{What: "-policies", Value: "", Want: "the file that -plan, -tenant and -cost need"}
+	if s.policies == "" && (s.plan != "" || s.tenant != "") {
+		return &headgate.InvalidError{What: "-policies", Value: "", Want: "the file that -plan and -tenant are in"}
 	}
 	return nil
 }

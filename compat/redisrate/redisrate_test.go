@@ -239,16 +239,9 @@ func TestCluster(t *testing.T) {
 	defer client.Close()
 	l := NewLimiter(client)
 	defer l.Close()
-	for i := 0; ; i++ { // a busy machine may not make its first connections within the budget
-		r, err := l.AllowN(ctx, fmt.Sprintf("user:{%d}", i), PerMinute(10), 4)
-		if err != nil && i < 100 {
-			require.ErrorIs(t, err, headgate.ErrUnavailable)
-			continue
-		}
-		require.NoError(t, err)
-		require.Equal(t, 6, r.Remaining)
-		return
-	}
+	r, err := l.AllowN(ctx, "user:{42}", PerMinute(10), 4)
+	require.NoError(t, err)
+	require.Equal(t, 6, r.Remaining)
 }
 
 func TestDeadServer(t *testing.T) {

@@ -28,18 +28,12 @@ type Client struct{ gate gate }
 func NewClient(l *headgate.Limiter, key Key, opts *Options) (*Client, error) {
 	if l != nil || key != nil {
 		g, err := newGate(l, key, opts)
-		if err != nil {
-			return nil, err // not a client that counts nothing
-		}
-		return &Client{g}, nil
+		return &Client{g}, err
 	}
 	if opts == nil {
 		opts = &Options{}
 	}
-	if err := opts.check(); err != nil {
-		return nil, err
-	}
-	return &Client{gate{opts: *opts}}, nil
+	return &Client{gate{opts: *opts}}, opts.check()
 }
 
 // Unary is a grpc.UnaryClientInterceptor.

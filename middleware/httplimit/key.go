@@ -41,8 +41,6 @@ func RemoteAddr() Key { return addressKey(peer) }
 // read from right to left, all its lines as one list, up to the first address
 // that is no trusted proxy's. An element that is no address ends the walk: the
 // request counts for the proxy that reported it. Ports and zones are dropped.
-// A proxy that connects over a Unix socket has no address and can't be trusted:
-// its requests have no key. Use Func there.
 func TrustedProxies(cidrs ...string) Key {
 	t, err := parseTrusted(cidrs)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/wire"
 )
 
 // The bounds of a batch: what one round trip may cost the server while all
@@ -71,7 +72,7 @@ func (b *batch) join(c *call, r *room) bool {
 		return false
 	}
 	g := r.byTag[c.own.Tag]
-	for g != nil && !(g.Op == c.own.Op && g.Same(c.own.Policies)) { // mutant: groups-by-op-and-list
+	for g != nil && (wire.Alone(g.Op) || g.Op != c.own.Op || !g.Same(c.own.Policies)) { // mutant: groups-by-op-and-list
 		g = g.other
 	}
 	if g == nil {

@@ -41,9 +41,9 @@ var calls = sync.Pool{New: func() any { return &call{answered: make(chan struct{
 // newCall returns a call that asks what r does.
 func newCall(ctx context.Context, tag string, slot int, r *backend.Request, budget time.Duration) *call {
 	c := calls.Get().(*call)
-	c.Ask(&r.Group)
+	c.Ask(r)
 	g := &c.own
-	g.Op, g.Key, g.Tag, g.Policies, g.slot, g.Now = r.Op, r.Key, tag, r.Policies, slot, 0
+	g.Op, g.Key, g.Tag, g.Policies, g.slot, g.Now, g.First = r.Op, r.Key, tag, r.Policies, slot, 0, &c.Call
 	c.state.Store(waiting)
 	c.came = now()
 	c.deadline = Deadline(c.came, budget)

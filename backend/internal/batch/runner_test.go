@@ -16,6 +16,7 @@ type Asked struct {
 	Key      string
 	Hash     string
 	Policies []backend.Policy
+	Lease    *backend.Lease
 	Takes    []Answer
 }
 
@@ -38,7 +39,7 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 	for _, a := range asked {
 		var g *group
 		for i := range a.Takes {
-			r := backend.Request{Op: a.Op, Group: a.Takes[i].Group}
+			r := backend.Request{Op: a.Op, Group: a.Takes[i].Group, Lease: a.Lease}
 			r.Key, r.Policies = a.Key, a.Policies
 			c := newCall(ctx, wire.Tag(a.Key, ""), 0, &r, s.Budget)
 			if g == nil {

@@ -17,6 +17,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// Capabilities are what a store on Redis can do.
+var Capabilities = backend.Capabilities{
+	Ops:  backend.Basic.Ops | backend.OpsOf(backend.Reserve, backend.Settle, backend.Extend, backend.Record),
+	Keys: 1,
+}
+
 // Client is what a Server needs of a go-redis client.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error

@@ -54,7 +54,7 @@ func (parts Parts) Add(ctx context.Context, n Node, key string) error {
 		case !ok || hash+rest != name:
 		case rest == "":
 			hashes = append(hashes, k)
-		default:
+		case !wire.Beside(rest):
 			policy, ok := wire.LogOf(rest)
 			parts.add(k.Sub, name, policy, ok)
 		}
@@ -75,8 +75,9 @@ func (parts Parts) addHash(ctx context.Context, n Node, k backend.StoredKey) err
 		return nil
 	}
 	for _, field := range cmd.Val() {
-		policy, ok := wire.Field(field)
-		parts.add(k.Sub, k.Name+" "+field, policy, ok)
+		if policy, ok := wire.Field(field); field != wire.Leases {
+			parts.add(k.Sub, k.Name+" "+field, policy, ok)
+		}
 	}
 	return err
 }

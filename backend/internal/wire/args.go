@@ -1,6 +1,10 @@
 package wire
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headgate-go/headgate/backend"
+)
 
 // Args are the arguments of one EVALSHA after the other. The zero Args are ready.
 type Args struct {
@@ -30,7 +34,7 @@ func (b *blob) String() string { return "…" }
 func (a *Args) Set(sha any, clock string, now int64, p Prefix, groups []*Group) []any {
 	n := 0
 	for _, g := range groups {
-		n += 2*len(g.Policies) + 1
+		n += 2*len(g.Policies) + 2
 	}
 	const likely = 48 // bytes of a name
 	a.now, a.groups, a.blobs = now, groups, slices.Grow(a.blobs[:0], n)
@@ -62,13 +66,17 @@ func (a *Args) add(longer []byte) {
 }
 
 // addKeys adds the stored keys that the group's script touches: the hash of the
-// small states, then each log.
+// small states and of the leases, the lease, then each log.
 func (a *Args) addKeys(p Prefix, g *Group) {
+	whole := g.leased() || g.Op == backend.Reset
 	for i := range g.Policies {
-		if !isApart(&g.Policies[i]) {
+		if whole || !isApart(&g.Policies[i]) {
 			a.add(p.appendHash(a.names, g.Tag))
 			break
 		}
+	}
+	if g.leased() {
+		a.add(appendLease(p.appendHash(a.names, g.Tag), g.First.lease.ID))
 	}
 	for i := range g.Policies {
 		if isApart(&g.Policies[i]) {

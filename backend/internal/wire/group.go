@@ -14,22 +14,38 @@ import (
 type Call struct {
 	Err error // why nothing was decided
 
+	lease    backend.Lease // of a Reserve, a Settle and an Extend; Actual stands in costs
 	cost     int64
 	costs    []int64 // one per policy; empty where every policy is asked cost
 	now      int64   // of the script
 	readings []backend.Reading
 }
 
-// Ask makes the call ask what g does. It keeps nothing of the caller's, who may
+// Ask makes the call ask what r does. It keeps nothing of the caller's, who may
 // leave and use its buffers for something else.
-func (c *Call) Ask(g *backend.Group) {
-	c.Err, c.cost, c.costs = nil, g.Cost, append(c.costs[:0], g.Costs...)
+func (c *Call) Ask(r *backend.Request) {
+	c.Err, c.cost, c.costs = nil, r.Cost, append(c.costs[:0], r.Costs...)
 	c.readings = c.readings[:0]
+	if r.Lease != nil {
+		c.askLease(r.Op, r.Lease)
+	}
+}
+
+func (c *Call) askLease(op backend.Op, l *backend.Lease) {
+	c.lease = *l
+	if op == backend.Settle && l.Actual != nil {
+		c.costs = append(c.costs[:0], l.Actual...)
+		c.lease.Actual = c.costs
+	}
 }
 
 // Decide writes the answer to g, on the goroutine whose buffers g names.
 func (c *Call) Decide(op backend.Op, g *backend.Group, d *backend.Decision) error {
-	if c.Err == nil { // mutant: no-answer-with-error
+	switch {
+	case c.Err != nil: // mutant: no-answer-with-error
+	case op == backend.Settle || op == backend.Extend:
+		d.Allowed = true
+	default:
 		g.Decide(op, c.now, c.readings, d)
 	}
 	return c.Err
@@ -60,6 +76,7 @@ type Group struct {
 	Calls    []*Call // those that stand in the command when it is written
 	Again    bool    // the script ran nothing, and wants the boundaries around its clock
 	Now      int64   // that clock, where the group is sent again; else 0
+	First    *Call   // the first that joined it
 
 	fields int // the script's argument before the names of the fields
 }
@@ -72,6 +89,14 @@ var nobody = []*Call{{}}
 // equal one.
 func (g *Group) Same(policies []backend.Policy) bool {
 	return len(g.Policies) == len(policies) && &g.Policies[0] == &policies[0]
+}
+
+// leased reports whether the group is one call that concerns a lease.
+func (g *Group) leased() bool { return Alone(g.Op) && g.Op != backend.Record }
+
+// Alone reports whether a call that asks this is a group of its own.
+func Alone(op backend.Op) bool {
+	return op == backend.Reserve || op == backend.Settle || op == backend.Extend || op == backend.Record
 }
 
 // run returns how many calls from the first on ask the same costs: the script

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,6 +51,22 @@ func (p Prefix) Log(tag string, policy *backend.Policy) string {
 func appendLog(b []byte, p *backend.Policy) []byte {
 	b = append(append(append(b, ':'), p.Algorithm.Kind().Mark()...), ':')
 	return appendCount(b, p)
+}
+
+// Lease returns where a lease lies: in the hash's slot.
+func (p Prefix) Lease(tag string, id backend.LeaseID) string {
+	return string(appendLease(p.appendHash(nil, tag), id))
+}
+
+// Leases is the field of a hash that the script keeps of all leases of its key.
+const Leases = "leases"
+
+// leaseMark stands between a hash's name and the ID of a lease.
+const leaseMark = ":lease:"
+
+// appendLease makes a hash's name that of a lease, as ":lease:3q2-7wEAAAAAAAAAAAAAAA".
+func appendLease(b []byte, id backend.LeaseID) []byte {
+	return base64.RawURLEncoding.AppendEncode(append(b, leaseMark...), id[:])
 }
 
 // appendField names the field of a small state: as "f1m/api", "B1h/10/api",

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -51,6 +52,9 @@ func (g *Group) ask(b []byte, now int64) []byte {
 	at := len(b)
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(g.fields))
+	if shape == leased {
+		b = packLease(b, &g.First.lease)
+	}
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i], now)
 		if shape == set {
@@ -70,7 +74,7 @@ func (g *Group) askRuns(b []byte, calls []*Call) (packed []byte, runs int) {
 		n := run(calls)
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		for i := range g.Policies {
-			b = double(b, calls[0].costOf(i))
+			b = double(b, g.costOf(calls[0], i))
 		}
 		calls = calls[n:]
 	}
@@ -80,14 +84,20 @@ func (g *Group) askRuns(b []byte, calls []*Call) (packed []byte, runs int) {
 // The shapes of a group: which of the script's paths decides it. They
 // decide alike, and the narrower ones cost the server less.
 const (
-	one   = 1 + iota // one policy, one run
-	set              // several small states, one call that costs something in each
-	mixed            // whatever else
+	one    = 1 + iota // one policy, one run
+	set               // several small states, one call that costs something in each
+	mixed             // whatever else
+	leased            // what has a lease
+	whole             // mixed, with the hash of the key also where the list has logs alone
 )
 
 func (g *Group) shape(op backend.Op, calls []*Call) byte {
 	switch {
-	case op == backend.Reset, run(calls) < len(calls):
+	case g.leased():
+		return leased
+	case g.Op == backend.Reset:
+		return whole
+	case g.Op == backend.Record, run(calls) < len(calls):
 		return mixed
 	case len(g.Policies) == 1:
 		return one
@@ -101,6 +111,39 @@ func (g *Group) shape(op backend.Op, calls []*Call) byte {
 	}
 	return set
 }
+
+// costOf returns what a call asks of a policy. A settle frees the slot of an InFlight
+// whatever its actual cost is.
+func (g *Group) costOf(c *Call, i int) int64 {
+	if g.Op == backend.Settle && (c.lease.Actual == nil || g.Policies[i].Algorithm.Kind().Leased()) {
+		return 0
+	}
+	return c.costOf(i)
+}
+
+// packLease appends ID, length in ms, attempt, 1 where the lease is unresolved plus 2
+// where it names actual costs, and as text how long the script keeps it, in ms.
+func packLease(b []byte, l *backend.Lease) []byte {
+	b = append(b, l.ID[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(l.Length.Milliseconds()))
+	b = append(b, l.Attempt[:]...)
+	how := byte(0)
+	if l.Unresolved {
+		how = 1
+	}
+	if l.Actual != nil {
+		how += 2
+	}
+	b = append(b, how, 0)
+	at := len(b)
+	b = strconv.AppendInt(b, 2*l.Length.Milliseconds()+slack, 10)
+	b[at-1] = byte(len(b) - at)
+	return b
+}
+
+// slack is for how much longer than needed a lease is kept, in ms: the script reckons
+// with its clock, and what has left counts as absent before.
+const slack = 10_000
 
 func packPolicy(b []byte, p *backend.Policy, now int64) []byte {
 	limit, period, x, y, fill := p.Algorithm.Numbers(now)

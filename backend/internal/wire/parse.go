@@ -49,9 +49,22 @@ func LogOf(rest string) (backend.Policy, bool) {
 	return named(strings.TrimPrefix(rest, ":"), ":", true, appendLog)
 }
 
+// Beside reports whether what follows the tag in a name is that of a lease, or of
+// what a log gave back.
+func Beside(rest string) bool {
+	if strings.HasPrefix(rest, leaseMark) {
+		return true
+	}
+	log, ok := strings.CutSuffix(rest, ":back")
+	if ok {
+		_, ok = LogOf(log)
+	}
+	return ok
+}
+
 // named reads a kind's mark, a delimiter and a count. write is what wrote it.
 func named(s, delimiter string, apart bool, write func([]byte, *backend.Policy) []byte) (backend.Policy, bool) {
-	for _, k := range algo.Kinds() {
+	for _, k := range append(algo.Kinds(), algo.KindInFlight) {
 		rest, ok := strings.CutPrefix(s, k.Mark()+delimiter)
 		if !ok || apart != (k.Storage() == algo.StoredApart) {
 			continue

@@ -88,6 +88,8 @@ const (
 	corrupt = 'C'
 	outside = 'B' // now lies outside of the boundaries that were sent
 	failed  = 'E' // and a line: which command failed, and why
+	notHeld = 'N'
+	ended   = 'L'
 )
 
 // versions is above what a stored value's version can be.
@@ -122,6 +124,10 @@ func Read(reply string, groups []*Group, p Prefix) error {
 			g.askAgain(now)
 		case refused:
 			g.refuse(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
+		case notHeld:
+			g.refuse(backend.ErrNotHeld)
+		case ended:
+			g.refuse(backend.ErrLeaseEnded)
 		default:
 			r.err = errMalformed
 		}
@@ -156,7 +162,7 @@ func (g *Group) refuse(err error) {
 func (g *Group) replay(r *reader, now int64) {
 	var few [4]backend.Reading
 	readings := append(few[:0], make([]backend.Reading, len(g.Policies))...)
-	if g.Op == backend.Reset && len(g.Calls) > 0 {
+	if (g.Op == backend.Reset || g.Op == backend.Settle || g.Op == backend.Extend) && len(g.Calls) > 0 {
 		r.version()
 		for _, c := range g.Calls {
 			c.meet(now, readings)
@@ -184,15 +190,15 @@ func (g *Group) replay(r *reader, now int64) {
 func (g *Group) replayRun(r *reader, calls []*Call, views []algo.View, readings []backend.Reading, now int64) {
 	denied := false
 	for _, c := range calls {
-		fits := g.fits(c, views)
+		fits := g.Op == backend.Record || g.fits(c, views)
 		if !fits && !denied {
 			g.retries(r, c, views, readings)
 			denied = true
 		}
 		for p := range views {
 			a := &g.Policies[p].Algorithm
-			if fits && g.Op == backend.Take {
-				a.Add(&views[p], c.costOf(p))
+			if fits {
+				g.charge(c, a, &views[p], c.costOf(p), now)
 			}
 			readings[p].At, readings[p].Used, readings[p].ResetAt = views[p].At, views[p].Used, a.ResetAt(&views[p])
 			if fits {
@@ -200,6 +206,19 @@ func (g *Group) replayRun(r *reader, calls []*Call, views []algo.View, readings 
 			}
 		}
 		c.meet(now, readings)
+	}
+}
+
+// charge charges a call that fits to the view.
+func (g *Group) charge(c *Call, a *algo.Algorithm, v *algo.View, n, now int64) {
+	switch {
+	case n == 0:
+	case g.Op == backend.Record:
+		a.Add(v, a.Recorded(v, n))
+	case a.Kind().Leased() && g.Op == backend.Reserve:
+		a.Held(v, now+c.lease.Length.Microseconds())
+	case g.Op == backend.Take, g.Op == backend.Reserve:
+		a.Add(v, n)
 	}
 }
 

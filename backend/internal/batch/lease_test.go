@@ -1,0 +1,137 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// leased returns a group of one call about a lease.
+func leased(op backend.Op, key string, cost int64, ps []backend.Policy, id int) *batch.Asked {
+	g := group(key, cost, ps)
+	g.Op, g.Lease = op, &backend.Lease{ID: backend.LeaseID{1, byte(id), byte(id >> 8)}, Length: time.Minute}
+	return g
+}
+
+func settled(key string, actual int64, ps []backend.Policy, id int) *batch.Asked {
+	g := leased(backend.Settle, key, 0, ps, id)
+	g.Lease.Attempt = backend.LeaseID{2}
+	for range ps {
+		g.Lease.Actual = append(g.Lease.Actual, actual)
+	}
+	return g
+}
+
+// run runs a group alone.
+func run(t *testing.T, s *batch.Server, g *batch.Asked) *batch.Answer {
+	t.Helper()
+	_ = s.Run(context.Background(), []*batch.Asked{g})
+	return &g.Takes[0]
+}
+
+// TestSlotsLeaveAFewAtATime: slots whose leases ended leave by 128 per call, and do
+// not count before.
+func TestSlotsLeaveAFewAtATime(t *testing.T) {
+	client, ctx := redistest.Start(t).Client(t), context.Background()
+	ps := policy(algo.InFlight(2))
+	name := wire.DefaultPrefix.Log(wire.Tag("k", ""), &ps[0])
+	for i := range 1000 {
+		require.NoError(t, client.ZAdd(ctx, name, redis.Z{Score: float64(i), Member: i}).Err())
+	}
+	a := run(t, batch.Alone(client, &layer.Shared{}, time.Second), leased(backend.Reserve, "k", 1, ps, 1))
+	require.NoError(t, a.Err)
+	require.EqualValues(t, 1, a.Decision.Used)
+	require.EqualValues(t, 1000-128+1, client.ZCard(ctx, name).Val())
+}
+
+// TestScriptRefusesLeases of a length that no client of ours sends.
+func TestScriptRefusesLeases(t *testing.T) {
+	client := redistest.Start(t).Client(t)
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
+	for _, length := range []time.Duration{time.Millisecond, 25 * time.Hour} {
+		g := leased(backend.Reserve, "k", 1, policy(algo.FixedWindow(algo.PerHour(5))), 1)
+		g.Lease.Length = length
+		var invalid *backend.InvalidError
+		require.ErrorAs(t, run(t, runner, g).Err, &invalid)
+		require.Zero(t, client.DBSize(context.Background()).Val())
+	}
+}
+
+// TestNoLeaseWithoutItsCharge: where the server refuses a charge or what gives it
+// back, the lease is as before.
+func TestNoLeaseWithoutItsCharge(t *testing.T) {
+	server := redistest.Start(t)
+	admin, ctx := server.Client(t), context.Background()
+	whole := batch.Alone(admin, &layer.Shared{}, time.Second)
+	l := algo.PerHour(5)
+	for _, c := range []struct {
+		missing string
+		ps      []backend.Policy
+	}{
+		{"-hset", policy(algo.TokenBucket(l, 5))},
+		{"-hset", policy(algo.BucketedWindow(l, 5))},
+		{"-zadd", policy(algo.SlidingLog(l))},
+		{"-zadd", append(policy(algo.SlidingLog(l)), backend.Policy{Name: "f", Algorithm: algo.FixedWindow(l)})},
+	} {
+		require.NoError(t, admin.FlushDB(ctx).Err())
+		require.NoError(t, run(t, whole, leased(backend.Reserve, "k", 3, c.ps, 1)).Err)
+		runner, _ := limited(t, server, c.missing)
+		require.ErrorIs(t, run(t, runner, leased(backend.Reserve, "k", 1, c.ps, 2)).Err, backend.ErrUnavailable)
+		lease := wire.DefaultPrefix.Lease("k", backend.LeaseID{1, 2})
+		require.Eventually(t, func() bool { return admin.Exists(ctx, lease).Val() == 0 }, time.Second, time.Millisecond)
+		require.ErrorIs(t, run(t, runner, settled("k", 1, c.ps, 1)).Err, backend.ErrUnavailable)
+		require.NoError(t, run(t, whole, settled("k", 2, c.ps, 1)).Err, "the lease is held")
+		require.EqualValues(t, 3, run(t, whole, group("k", 1, c.ps)).Decision.Used)
+	}
+}
+
+// TestExcessSaturates: what a settle charges beyond the estimate is no more than a
+// record would.
+func TestExcessSaturates(t *testing.T) {
+	runner := batch.Alone(redistest.Start(t).Client(t), &layer.Shared{}, time.Second)
+	ps := policy(algo.SlidingLog(algo.PerHour(1_000_000)))
+	for id := range 4 {
+		key := "k"
+		if a := run(t, runner, leased(backend.Reserve, key, 1, ps, id)); !a.Decision.Allowed {
+			continue
+		}
+	}
+	for id := range 4 {
+		require.NoError(t, run(t, runner, settled("k", 1_000_000, ps, id)).Err)
+	}
+	look := group("k", 0, ps)
+	look.Op = backend.Peek
+	require.EqualValues(t, 2_000_000, run(t, runner, look).Decision.Used)
+}
+
+// TestRowsLeave: what the entries of a log that stays in use gave back leaves with
+// them.
+func TestRowsLeave(t *testing.T) {
+	client, ctx := redistest.Start(t).Client(t), context.Background()
+	now := time.UnixMicro(1745000145_000_000)
+	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	ps := policy(algo.SlidingLog(algo.PerSecond(100_000)))
+	for id := range 3000 {
+		require.NoError(t, run(t, runner, leased(backend.Reserve, "k", 900, ps, id)).Err)
+		require.NoError(t, run(t, runner, group("k", 1, ps)).Err)
+		require.NoError(t, run(t, runner, settled("k", 5, ps, id)).Err, fmt.Sprint(id))
+		now = now.Add(20 * time.Millisecond)
+	}
+	name := wire.DefaultPrefix.Log("k", &ps[0])
+	look := group("k", 0, ps)
+	look.Op = backend.Peek
+	require.EqualValues(t, 6*49, run(t, runner, look).Decision.Used)
+	require.Less(t, client.HLen(ctx, name+":back").Val(), int64(500))
+	require.Less(t, client.ZCard(ctx, name).Val(), int64(300))
+}

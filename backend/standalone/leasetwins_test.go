@@ -1,0 +1,167 @@
+package standalone_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLeaseTwins holds the memory store and the script equal over all operations:
+// after each step, every field of a peek.
+func TestLeaseTwins(t *testing.T) {
+	t.Logf("-seed %d", *seed)
+	server := redistest.Start(t)
+	leaseTwins(t, server.Client(t), *seed, redistest.Steps(20_000, 1_000_000))
+	server.NoImmortals(t)
+}
+
+func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steps int) {
+	s := trace.Steady(seed)
+	now := func() time.Time { return time.UnixMicro(s.Now()) }
+	lua := standalone.New(testclock.Client{Processor: client, Now: now}, &standalone.Options{Budget: 10 * time.Second})
+	model := memory.New(&memory.Options{Now: now})
+	l := &leaseSteps{Steps: s, rand: rand.New(rand.NewPCG(seed, 7)), with: map[*backend.Policy][]backend.Policy{}}
+	ctx := context.Background()
+	for i := range steps {
+		r := l.next()
+		want, got := trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)
+		require.NoError(t, same(want, got), "step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
+		peek := backend.Request{Op: backend.Peek, Group: backend.Group{Key: r.Key, Policies: r.Policies}}
+		if i%2 == 0 {
+			peek.Cost = 1
+		}
+		want, got = trace.Ask(ctx, model, peek), trace.Ask(ctx, lua, peek)
+		require.NoError(t, same(want, got), "peek after step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
+	}
+}
+
+// same compares answers, and of errors which one it is.
+func same(want, got trace.Answer) error {
+	if want.Err == nil || got.Err == nil {
+		return trace.Same(want, got)
+	}
+	for _, err := range []error{backend.ErrNotHeld, backend.ErrLeaseEnded} {
+		if errors.Is(want.Err, err) != errors.Is(got.Err, err) {
+			return fmt.Errorf("errors differ: %w and %w", want.Err, got.Err)
+		}
+	}
+	return nil
+}
+
+// leaseSteps are steps with reservations among them.
+type leaseSteps struct {
+	*trace.Steps
+	rand  *rand.Rand
+	open  []backend.Request
+	with  map[*backend.Policy][]backend.Policy
+	drawn uint64
+}
+
+func (s *leaseSteps) next() backend.Request {
+	before := s.Now()
+	r := s.Steps.Next()
+	if s.Now() < before { // the steps begin again: the memory store's clock does not
+		s.open = nil
+	}
+	r.Policies = s.slots(r.Policies)
+	if r.Costs != nil && len(r.Costs) < len(r.Policies) {
+		r.Costs = append(slices.Clone(r.Costs), int64(s.rand.IntN(2)))
+	}
+	n := s.rand.IntN(10)
+	if len(s.open) > 0 && n < 4 {
+		return s.later()
+	}
+	leased := r.Policies[len(r.Policies)-1].Algorithm.Kind().Leased()
+	switch {
+	case r.Op != backend.Take:
+	case n == 4 && !leased:
+		r.Op = backend.Record
+		if s.rand.IntN(3) == 0 {
+			r.Costs = nil
+			r.Cost = 1 + s.rand.Int64N(3*r.Policies[0].Algorithm.Max())
+			for i := range r.Policies {
+				r.Cost = min(r.Cost, r.Policies[i].Algorithm.Kind().MaxLimit())
+			}
+		}
+	case leased || n > 5:
+		r.Op = backend.Reserve
+		r.Lease = &backend.Lease{ID: s.id(), Length: s.length()}
+		s.open = append(s.open, r)
+		if len(s.open) > 30 {
+			s.open = s.open[10:]
+		}
+		if s.rand.IntN(20) == 0 {
+			return s.later() // perhaps before its Reserve
+		}
+	}
+	return r
+}
+
+// slots adds an InFlight policy to a third of the lists.
+func (s *leaseSteps) slots(list []backend.Policy) []backend.Policy {
+	if with, ok := s.with[&list[0]]; ok {
+		return with
+	}
+	with := list
+	if s.rand.IntN(3) == 0 {
+		with = append(slices.Clone(list), backend.Policy{Name: "slots", Algorithm: algo.InFlight(1 + s.rand.Int64N(5))})
+	}
+	s.with[&list[0]] = with
+	return with
+}
+
+func (s *leaseSteps) id() (id backend.LeaseID) {
+	s.drawn++
+	binary.LittleEndian.PutUint64(id[:], s.rand.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], s.drawn)
+	return id
+}
+
+func (s *leaseSteps) length() time.Duration {
+	lengths := []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour}
+	return lengths[s.rand.IntN(len(lengths))]
+}
+
+// later asks for something of an earlier lease.
+func (s *leaseSteps) later() backend.Request {
+	r := s.open[max(0, len(s.open)-1-s.rand.IntN(8))]
+	l := *r.Lease
+	r.Lease = &l
+	switch n := s.rand.IntN(10); {
+	case n == 0:
+		return r // the same Reserve again
+	case n < 3:
+		r.Op, l.Length = backend.Extend, s.length()
+		return r
+	}
+	r.Op = backend.Settle
+	l.Attempt = backend.LeaseID{byte(1 + s.rand.IntN(3))}
+	l.Unresolved = s.rand.IntN(4) == 0
+	if s.rand.IntN(4) > 0 {
+		l.Actual = s.actual(&r.Group)
+	}
+	return r
+}
+
+func (s *leaseSteps) actual(g *backend.Group) (all []int64) {
+	for i := range g.Policies {
+		k := g.Policies[i].Algorithm.Kind()
+		all = append(all, min(s.rand.Int64N(2+g.CostOf(i)+g.CostOf(i)/int64(1+s.rand.IntN(5))), k.MaxLimit()))
+	}
+	return all
+}

@@ -1,0 +1,61 @@
+-- The twin of algo/inflight.go, as a sorted set: a member per lease, scored by its
+-- end. x is the last end, y the rank of the first slot that is held.
+-- Member: the lease's ID.
+
+--@section range
+if op == 1 then status = 82 end
+
+--@section view
+local last, ended = try('ZRANGE', log, -1, -1, 'WITHSCORES')
+local e, what = last.err and last, 'ZRANGE'
+if not e and last[2] then
+  local all
+  ended, what = try('ZCOUNT', log, '-inf', now), 'ZCOUNT'
+  if type(ended) == 'table' then e = ended
+  elseif tonumber(last[2]) > now then
+    all, what = try('ZCARD', log), 'ZCARD'
+    if type(all) == 'table' then e = all
+    else x, y, used = tonumber(last[2]), ended, all - ended end
+  else y = ended end
+end
+if e then
+  --@include kinds.fails
+elseif x % 1 ~= 0 or x > 9007199254740992 then status = 67 end
+
+--@section release
+local e = try('ZRANGE', log, y + need - 1, y + need - 1, 'WITHSCORES')
+if e.err then
+  local what = 'ZRANGE'
+  --@include kinds.fails
+else leaves = tonumber(e[2]) end
+
+--@section take
+-- As a log's: stored before anything is dropped, and the rights for what follows
+-- asked for before.
+local ms, e, what = length + slack
+local left = try('PTTL', log)
+if type(left) == 'table' then e, what = left, 'PTTL'
+elseif left < ms and not may('PEXPIRE', log, ms) then what = 'PEXPIRE'
+elseif y > 0 and not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' end
+if not what then
+  e = try('ZADD', log, till, id)
+  if type(e) == 'table' then what = 'ZADD' end
+end
+if what then
+  --@include kinds.fails
+else
+  wrote = true
+  if e == 0 then y = y - 1 end -- an ID used again: its ended slot has moved
+  if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end -- mutant: bounded-slots
+  if left < ms then try('PEXPIRE', log, ms + length) end
+end
+
+--@section rights
+if not may('ZADD', log, 1, 'm') then what = 'ZADD' elseif not may('PEXPIRE', log, 1) then what = 'PEXPIRE'
+elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' end
+
+--@section reset
+e, what = try('ZCARD', log), 'ZCARD'
+
+--@section giveback
+writes[#writes + 1] = {'ZREM', log, id}

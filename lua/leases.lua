@@ -1,0 +1,187 @@
+-- Leases: what a Reserve charged, so that a settle can correct it. Each is a string
+-- under a key of its own that leaves by itself, so no call ever prunes them.
+--
+-- Kept: version, state (1 open, 2 settled), end in µs, length in ms, generation; an
+-- open one then for each policy: kind, length of the name, period, a, b, fill, what
+-- was charged, the instant, what the kind needs beside (kept), the name: of a field,
+-- or what follows the hash's name in that of a log. A settled one has the attempt
+-- that settled it. A tombstone is one that was settled and never open.
+--
+-- The key's hash has the field leases: version, horizon in seconds (no record lives
+-- longer), generation. It is written where a horizon must grow, and lives as long as
+-- the hash: a sweep leaves what has version 1. A reset raises the generation, and
+-- leases of another are not held. So a reset costs the same for one lease and for a
+-- million.
+
+--@section ask
+-- ttl comes as text, twice the length and what a rounded clock needs: to format a
+-- number costs the server as much as a command. A virtual clock may pass an end of
+-- its own that the server's clock has not reached.
+lease = keys[k + 1]
+id, length, attempt, how, ttl, pos = parse('<c16I4c16BBc0', blob, pos)
+if length < 1000 or length > 86400000 then status = 82 end -- mutant: lease-length-in-script
+costs, till = pos + 41 * policies + 4, now + length * 1000
+if usec == args[1] then ttl = 2 * length + slack end
+
+--@section find
+-- held is what stands under the lease's key and has not left.
+held = try('GET', lease)
+if held and held.err then
+  local e, what = held, 'GET'
+  --@include kinds.fails
+  held = false
+elseif held and #held < 33 then status, held = 67, false
+elseif held then
+  local version, state
+  version, state, ends, long, open = parse('<BBI7I4I4', held)
+  if version ~= 1 or state < 1 or state > 2 then status = 67 end
+  ends = math.min(ends, now + long * 1000)
+  if state == 2 then open = false end
+  if now >= ends + long * 1000 then held, open = false, false end
+end
+
+--@section most
+-- The greatest cost of a kind that is charged without asking for room.
+most = kind == 54 and 0 or kind > 47 and 1000000 or 68719476736
+
+--@section generation
+-- Of field: gen, and lasting where a record of this length must live longer.
+-- gen and horizon are 0 before.
+if field and #field ~= 9 then status = 67
+elseif field then horizon, gen = parse('<I4I4', field, 2) end
+if horizon * 1000000 < now + 2000 * length then
+  lasting = pack('<BI4I4', 1, math.min(math.ceil((now + 3000 * length) / 1000000), marks), gen)
+end
+
+--@section bump
+if field.err then
+  local e, what = field, 'HGET'
+  --@include kinds.fails
+elseif #field ~= 9 then status = 67
+else
+  local _, horizon, gen = parse('<BI4I4', field)
+  if horizon * 1000000 > now then
+    lasting = pack('<BI4I4', 1, horizon, (gen + 1) % 4294967296)
+    if not may('HSET', key, 'leases', lasting) then
+      local e, what = nil, 'HSET'
+      --@include kinds.fails
+    end
+  end
+end
+
+--@section reserve
+local field, gen, horizon = hashed[1], 0, 0
+if all * count ~= 1 then status = 82
+else
+  --@include leases.generation
+  note = pack('<BBI7I4I4', 1, 1, till, length, gen)
+  for p, s in ipairs(states) do
+    local kind, x, sum, taken, kept, name = s[1], s[10], s[16], s[19], 0, s[20]
+    --@choose kept
+    end
+    if s[17] then name = string.sub(s[17], #key + 1) end
+    note = note .. pack('<BBI6I7I6I7I5I7I7', kind, #name, s[3], s[4], s[5], s[6], taken, s[9], kept) .. name
+  end
+end
+
+--@section settle
+-- By what the lease holds, whatever list the caller has.
+if not held and how % 2 == 1 then
+  -- The answer of the Reserve was lost, and it did not run, or not yet. It will find
+  -- this. What was used is charged as a record.
+  asks, length = 8, math.max(length, 300000)
+  note, ttl = pack('<BBI7I4I4c16', 1, 2, now + length * 1000, length, 0, attempt), 2 * length + slack
+elseif not held or not open and (string.sub(held, 18, 33) ~= attempt or attempt == string.rep('\0', 16)) then
+  if status == 0 then status = 78 end
+elseif open then
+  --@include leases.read
+  if how > 1 and #states ~= policies and status == 0 then status = 82 end
+  for p = 1, status == 0 and #states or 0 do
+    local s = states[p]
+    local kind, limit, period, a, b, fill, cost, least = s[1], 68719476736, s[3], s[4], s[5], s[6], 0, 0
+    local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
+    local ahead, sum, log, v, most, actual = false, 0, s[17], hashed[p + 1], 0, 0
+    local charged, kept = s[21], s[22]
+    -- The boundaries around now are the caller's, where it has the policy: those of
+    -- the lease are of when it was reserved.
+    if kind == 23 and s[20] == args[names + p] and p <= policies then _, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (p - 1)) end
+    if how > 1 and status == 0 then actual = parse('<d', blob, costs + 8 * (p - 1)) end
+    --@include leases.most
+    if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = 82 end
+    --@include kinds.range
+    --@include kinds.view
+    local more = math.min(actual - s[19], math.max(0, 2 * most - used)) -- mutant: excess-saturates
+    if log and more < 0 and status == 0 then
+      local back = -more
+      --@choose giveback
+      end
+      more = 0
+    end
+    states[p] = {kind, 0, period, a, b, fill, hz, due, at, x, y, z, used + more, used, ahead, sum, log, v, 0, s[20], charged, kept}
+  end
+  note, ttl, lasting = pack('<BBI7I4I4c16', 1, 2, ends, long, open, attempt), nil, nil
+end
+if asks == 4 then pos = costs + 8 * policies end
+
+--@section read
+-- The policies of an open lease as states, and the hash's fields of them. Of a lease
+-- that ended with a reset only the slots are freed.
+local fields, i = {'leases'}, 18
+states, small = {}, 0
+while i <= #held and status == 0 do
+  if #held < i + 46 then status = 67 break end
+  local kind, size, period, a, b, fill, cost, charged, kept, after = parse('<BBI6I7I6I7I5I7I7', held, i)
+  local name = string.sub(held, after, after + size - 1)
+  i = after + size
+  if kind < 48 then small = small + 1 end
+  fields[#fields + 1] = name
+  states[#states + 1] = {kind, 0, period, a, b, fill, 0, 0, 0, 0, 0, 0, 0, 0, false, 0, kind > 47 and key .. name, nil, cost, name, charged, kept}
+end
+own = 4294967295 - small
+hashed = try('HMGET', key, unpack(fields))
+if hashed.err then
+  local e, what = hashed, 'HMGET'
+  --@include kinds.fails
+  hashed = {}
+end
+local field, gen, horizon = hashed[1], 0, 0
+--@include leases.generation
+if status == 0 and gen ~= open then
+  status = 78
+  for _, s in ipairs(states) do
+    if s[1] == 54 then try('ZREM', s[17], id); wrote = true end
+  end
+end
+
+--@section extend
+met, pos = '\0', costs + 8 * policies
+if not open then
+  if status == 0 then status = 78 end
+else
+  --@include leases.read
+  if status == 0 and now >= ends then status = 76 end
+  for _, s in ipairs(states) do
+    if s[1] == 54 and s[19] > 0 then
+      local log = s[17]
+      writes[#writes + 1] = {'ZADD', log, 'XX', till, id}
+      writes[#writes + 1] = {'PEXPIRE', log, length + slack, 'GT'}
+    end
+  end
+  states = {}
+  note = string.sub(held, 1, 2) .. pack('<I7I4', till, length) .. string.sub(held, 14)
+end
+
+--@section set
+local noted = note and status == 0
+if noted then
+  local e = ttl and try('SET', lease, note, 'PX', ttl) or try('SET', lease, note, 'KEEPTTL')
+  if e.err then
+    local what = 'SET'
+    noted = false
+    --@include kinds.fails
+  else wrote = true end
+end
+
+--@section unset
+-- Of a count that was refused no lease stays.
+if held then try('SET', lease, held, 'KEEPTTL') else try('SET', lease, note, 'PX', 1) end -- mutant: refused-charge-keeps-lease
