@@ -114,27 +114,23 @@ func (c *call) decide(ctx context.Context) error {
 }
 
 // spreads refuses what can't be asked of a spread key as a whole. The lease of a
-// reservation lies with one sub-key, which its receipt names.
+// reservation lies with one sub-key, which its receipt names. A call takes from one
+// share, so its cost must fit in the first, which is the smallest.
 func spreads(r *backend.Request) error {
 	switch r.Op {
-	case backend.Record:
+	case backend.Record, backend.Reset:
 		return nil
 	case backend.AtMost:
 		return fmt.Errorf("%w: an %v of a spread key", backend.ErrUnsupported, r.Op)
 	case backend.Settle, backend.Extend:
-		return &backend.InvalidError{What: "sub-key", Value: r.Sub, Want: fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)}
+		want := fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)
+		return &backend.InvalidError{What: "sub-key", Value: r.Sub, Want: want}
 	}
-	return fitsShare(r)
-}
-
-// fitsShare refuses a cost that no share could ever grant: a call takes from one
-// of them. The first share is the smallest.
-func fitsShare(r *backend.Request) error {
 	for j := range r.Policies {
 		p := &r.Policies[j]
-		if n, least := r.CostOf(j), share(p, 0); n > least && r.Op != backend.Reset { // mutant: cost-above-share
-			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n,
-				Want: fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, p.Shards, p.Name)})
+		if n, least := r.CostOf(j), share(p, 0); n > least { // mutant: cost-above-share
+			want := fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, p.Shards, p.Name)
+			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n, Want: want})
 		}
 	}
 	return nil

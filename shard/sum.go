@@ -88,57 +88,48 @@ func (f *reading) complete() bool { return len(f.shares) == len(f.k.subs) && len
 
 // sum sums what the sub-keys answered. Those that were not asked, or did not answer,
 // count as spent.
-func (f *reading) sum() *total {
-	t := &total{k: f.k, sum: make([]backend.State, len(f.k.policies))}
+func (f *reading) sum() []backend.State {
+	var parts [][]backend.State
 	for at := range f.answers {
 		if f.answers[at].Err == nil {
-			t.add(f.requests[at].Each)
+			parts = append(parts, f.requests[at].Each)
 		}
 	}
-	return t
+	return f.k.sum(parts)
 }
 
-// total sums the states of a key's shares. The key passes a call again when the first
-// share does. It is as new when the last one is. A share without states has no room.
-type total struct {
-	k      *hotKey
-	sum    []backend.State // Used, Remaining and ResetAfter so far, one per policy
-	shares int             // so far
-}
-
-// add adds one share's states. Each policy gets its RetryAfter from the share that lets
-// the call pass first: the call asks that one, where it must fit all policies.
-func (t *total) add(states []backend.State) {
-	first := t.shares == 0 || retryAfter(states) < retryAfter(t.sum)
-	for j := range states {
-		s, sum := &states[j], &t.sum[j]
-		sum.Used += s.Used
-		sum.Remaining += s.Remaining
-		sum.ResetAfter = max(sum.ResetAfter, s.ResetAfter)
-		if first {
-			sum.RetryAfter = s.RetryAfter
+// sum sums the states of shares. The key passes a call again when the first share does,
+// since a call must fit in one, in all of its policies. The key is as new when the last
+// share is. Used and Remaining may be more than the limit together, while counts live of
+// another limit: a share that holds more than its part takes nothing from the room of
+// others.
+func (k *hotKey) sum(parts [][]backend.State) []backend.State {
+	sum := make([]backend.State, len(k.policies))
+	for n, states := range parts {
+		first := n == 0 || retryAfter(states) < retryAfter(sum)
+		for j := range states {
+			s, t := &states[j], &sum[j]
+			t.Used += s.Used
+			t.Remaining += s.Remaining
+			t.ResetAfter = max(t.ResetAfter, s.ResetAfter)
+			if first {
+				t.RetryAfter = s.RetryAfter
+			}
 		}
 	}
-	t.shares++
+	for j := range sum {
+		s, p := &sum[j], &k.policies[j]
+		s.Policy, s.Counted, s.Limit = p.Name, true, p.Algorithm.Max()
+		if len(parts) < len(k.subs) {
+			s.Used = s.Limit - s.Remaining
+		}
+	}
+	return sum
 }
 
 // retryAfter returns when these states let a call pass: when the last policy does.
 func retryAfter(states []backend.State) time.Duration {
 	return states[backend.Binding(states)].RetryAfter
-}
-
-// states returns the states of the key's policies. Used and Remaining may be more
-// than the limit together, while counts live of another limit: a share that holds
-// more than its part takes nothing from the room of others.
-func (t *total) states() []backend.State {
-	for j := range t.sum {
-		s, p := &t.sum[j], &t.k.policies[j]
-		s.Policy, s.Counted, s.Limit = p.Name, true, p.Algorithm.Max()
-		if t.shares < len(t.k.subs) {
-			s.Used = s.Limit - s.Remaining
-		}
-	}
-	return t.sum
 }
 
 // conclude returns the key's denial of g where every sub-key is remembered to deny it
@@ -147,8 +138,8 @@ func (t *total) states() []backend.State {
 // theirs does. Alike says that all denied calls of g's costs.
 func (k *hotKey) conclude(g *backend.Group, now time.Duration) (v *denial.Denial, alike bool, dead []int) {
 	v = &denial.Denial{Costs: denial.Costs(g), Sent: now, Told: now, Ends: now + denial.Longest}
-	said, t := make([]backend.State, len(k.policies)), (&reading{k: k}).sum()
 	alike = true
+	var parts [][]backend.State
 	for i := range k.subs {
 		d := k.subs[i].denied.Load()
 		switch {
@@ -157,14 +148,11 @@ func (k *hotKey) conclude(g *backend.Group, now time.Duration) (v *denial.Denial
 		case d == nil || now >= d.Until() || !d.Denies(g):
 			return nil, false, nil // mutant: share-is-not-key
 		default:
-			for j := range said {
-				said[j] = d.State(j, g, now)
-			}
-			t.add(said)
+			parts = append(parts, d.All(g, now))
 			v.Sent, v.Ends, v.Bound = min(v.Sent, d.Sent), min(v.Ends, d.Until()), v.Bound|d.Bound
 			alike = alike && slices.Equal(d.Costs, v.Costs) // mutant: exact-verdict
 		}
 	}
-	v.States = t.states()
+	v.States = k.sum(parts)
 	return v, alike, dead
 }

@@ -208,7 +208,7 @@ func (c *call) widen(states []backend.State) {
 	f := c.sum
 	exact := f != nil && f.complete() && f.sent >= c.from // mutant: incomplete-sum-estimated
 	if exact {
-		for j, s := range f.sum().states() {
+		for j, s := range f.sum() {
 			states[j].Used = s.Used + c.r.CostOf(j)
 			states[j].ResetAfter = max(states[j].ResetAfter, s.ResetAfter) // mutant: latest-reset
 		}
@@ -251,7 +251,7 @@ func (c *call) lost() error {
 	if c.sum.draw(&c.r.Group, c.k.cache.Now()) >= 0 {
 		c.s.stats.wrong.Add(1)
 	}
-	states := c.sum.sum().states()
+	states := c.sum.sum()
 	states[backend.Binding(states)].RetryAfter = time.Millisecond
 	c.denied(states)
 	return nil
@@ -295,11 +295,11 @@ func (c *call) peek(ctx context.Context) error {
 	if f.refused != nil {
 		return f.refused
 	}
-	t := f.sum()
-	if len(f.dead) > 0 && (t.shares == 0 || retryAfter(t.sum) > 0) {
+	states := f.sum()
+	if len(f.dead) == len(f.shares) || len(f.dead) > 0 && retryAfter(states) > 0 {
 		return c.fail(ctx, f.err, f.dead...)
 	}
-	c.tell(t.states())
+	c.tell(states)
 	c.d.Allowed = c.d.RetryAfter == 0
 	c.d.Estimated = len(f.dead) > 0
 	return nil
@@ -316,7 +316,7 @@ func (c *call) reset(ctx context.Context, m *memory) error {
 		n := len(f.answers)
 		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", n-len(f.dead), n), f.err)
 	}
-	c.tell(f.sum().states())
+	c.tell(f.sum())
 	c.d.Allowed = true
 	return nil
 }

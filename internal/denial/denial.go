@@ -9,10 +9,10 @@ package denial
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 )
@@ -68,16 +68,10 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // change forgets the denials before the request and after it: one that comes in
 // between may be from before.
 func (s *Store) change(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	s.forget(r)       // mutant: forget-before-reset
-	defer s.forget(r) // mutant: forget-after-reset
+	at := s.cache.At(r.Key)
+	at.Forget()       // mutant: forget-before-reset
+	defer at.Forget() // mutant: forget-after-reset
 	return s.next.Do(ctx, r, d)
-}
-
-func (s *Store) forget(r *backend.Request) {
-	s.cache.At(r.Key).Forget()
-	for i := range r.And {
-		s.cache.At(r.And[i].Key).Forget()
-	}
 }
 
 // take answers from the cached denials of the key, and asks next where none holds.
@@ -127,7 +121,7 @@ func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
 		at.passed(&r.Group) // mutant: passed-ends-denial
-	case d.RetryAfter > 0 && !slots(r, d): // mutant: slots-not-cached
+	case d.RetryAfter > 0 && !slots(&r.Group, d): // mutant: slots-not-cached
 		states := r.Each
 		if states == nil {
 			states = []backend.State{d.State}
@@ -137,13 +131,9 @@ func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision
 	return err
 }
 
-// slots reports whether a denial is by slots of an InFlight policy, which may be free
-// at any time.
-func slots(r *backend.Request, d *backend.Decision) bool {
-	for i := range r.Policies {
-		if p := &r.Policies[i]; p.Name == d.Policy {
-			return p.Algorithm.Kind() == algo.KindInFlight
-		}
-	}
-	return false
+// slots reports whether a denial is by slots, which may be free at any time.
+func slots(g *backend.Group, d *backend.Decision) bool {
+	return slices.ContainsFunc(g.Policies, func(p backend.Policy) bool {
+		return p.Name == d.Policy && p.Algorithm.Kind().Leased()
+	})
 }

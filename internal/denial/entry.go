@@ -49,6 +49,15 @@ func (d *Denial) Denies(g *backend.Group) bool {
 // Until returns when the denial no longer holds without a request.
 func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
 
+// All returns what the denial says to g of all policies at now; see State.
+func (d *Denial) All(g *backend.Group, now time.Duration) []backend.State {
+	states := make([]backend.State, len(d.States))
+	for i := range states {
+		states[i] = d.State(i, g, now)
+	}
+	return states
+}
+
 // State returns what the denial says to g of its i-th policy at now. A policy that g
 // costs less than was denied may have room, so it gets no RetryAfter. For a larger cost
 // it is the least that can be said. Times count from the answer's arrival, not from the
@@ -89,16 +98,12 @@ func (e *entry) of(g *backend.Group) bool {
 	if e.key != g.Key || e.sub != g.Sub || len(g.Policies) != n || g.Costs != nil && len(g.Costs) != n {
 		return false
 	}
-	if &e.policies[0] == &g.Policies[0] { // nearly always: the limiter's own list
-		return true
-	}
-	for i := range g.Policies {
-		a, b := &e.policies[i], &g.Policies[i]
-		if a.Name != b.Name || a.Algorithm != b.Algorithm || a.Shards != b.Shards { // mutant: denied-algorithms
-			return false
-		}
-	}
-	return true
+	// Nearly always the list is the limiter's own.
+	return &e.policies[0] == &g.Policies[0] || slices.EqualFunc(e.policies, g.Policies, equal)
+}
+
+func equal(a, b backend.Policy) bool {
+	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards // mutant: denied-algorithms
 }
 
 // covers reports whether the entry denies what the other was made for.
