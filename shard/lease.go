@@ -8,7 +8,8 @@ import (
 )
 
 // settle passes on a request that names a sub-key, as those on a lease do. What a
-// Settle gives back shows at once.
+// Settle gives back shows at once: the share is asked again, and what was concluded of
+// the whole key ends.
 func (s *Store) settle(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	err := s.next.Do(ctx, r, d)
 	if r.Op == backend.Settle && err == nil {
@@ -19,7 +20,8 @@ func (s *Store) settle(ctx context.Context, r *backend.Request, d *backend.Decis
 	return err
 }
 
-// freed notes that a sub-key may have room again.
+// freed notes that a sub-key may have room again. How much is not known before it
+// answers, so it counts as unused.
 func (k *hotKey) freed(sub string) {
 	for i := range k.subs {
 		if k.sub(i) == sub {

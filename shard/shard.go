@@ -85,16 +85,9 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err == nil {
 		err = spreads(r)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = (&call{s: s, r: r, d: d}).decide(ctx)
 	}
-	// The call escapes through the store's interface, so it is pooled. It is cleared
-	// after use, or it would keep the caller's key and buffers.
-	c := calls.Get().(*call)
-	c.s, c.r, c.d = s, r, d
-	err = c.decide(ctx)
-	*c = call{} // mutant: call-on-shards-cleared
-	calls.Put(c)
 	return err
 }
 
@@ -141,9 +134,8 @@ func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities
 
 // Close closes next.
 func (s *Store) Close() error {
-	err := s.next.Close()
-	s.shared.Closed.Store(true) // for a store of another author; one of ours has done it
-	return err
+	defer s.shared.Closed.Store(true) // for a store of another author; one of ours has done it
+	return s.next.Close()
 }
 
 // Ping asks next, where it can be asked.

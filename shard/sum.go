@@ -135,7 +135,9 @@ func retryAfter(states []backend.State) time.Duration {
 // conclude returns the key's denial of g where every sub-key is remembered to deny it
 // or does not answer; nil where some may have room. The denial was sent when the first
 // of the shares' was, binds by all that bind one of them, and ends when the first of
-// theirs does. Alike says that all denied calls of g's costs.
+// theirs does. Alike says that all denied calls of g's costs: then its numbers are exact
+// for g. A share without an answer has no part in the sum, but it must meet its failure
+// mode.
 func (k *hotKey) conclude(g *backend.Group, now time.Duration) (v *denial.Denial, alike bool, dead []int) {
 	v = &denial.Denial{Costs: denial.Costs(g), Sent: now, Told: now, Ends: now + denial.Longest}
 	alike = true

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -29,9 +28,6 @@ type call struct {
 	told       bool            // some share has answered
 }
 
-// calls are those that nobody makes.
-var calls = sync.Pool{New: func() any { return new(call) }}
-
 // How many shares may deny a call before it reads the sum, and after; and how many it
 // asks each time, with those that don't answer: a dead node has many.
 const (
@@ -44,6 +40,7 @@ const (
 // shares that it shows with room. After each step the call is denied if by now every
 // share is remembered to deny it.
 func (c *call) take(ctx context.Context) error {
+	// The calls in flight say how many calls a turn has.
 	c.k.calls.Add(1)
 	defer c.k.calls.Add(-1)
 	if i := c.k.draw(&c.r.Group, c.from); i >= 0 {
@@ -129,11 +126,11 @@ func (c *call) readSum(ctx context.Context) error {
 	r, k, s := *c.r, c.k, c.s
 	r.Op, r.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
 	r.Lease, r.StoreTime = nil, nil
-	background := context.WithoutCancel(ctx)    // mutant: sum-outlives-caller
 	costs := fmt.Sprint(denial.Costs(&r.Group)) // mutant: one-sum-for-all
 	answer := k.sums.DoChan(costs, func() (any, error) {
 		s.stats.sums.Add(1)
-		f := k.read(background, s.next, &r, k.shares(&r.Group, k.cache.Now()))
+		shares := k.shares(&r.Group, k.cache.Now())
+		f := k.read(context.WithoutCancel(ctx), s.next, &r, shares) // mutant: sum-outlives-caller
 		return f, f.refused
 	})
 	if begin := time.Now(); c.r.StoreTime != nil {
@@ -180,14 +177,13 @@ func (c *call) part(i int) {
 // share's denial is not the key's.
 func (c *call) answered(i int) (passed bool) {
 	c.told = true
-	d, one := c.d, [1]backend.State{c.d.State}
 	states := c.sub.Each
 	if states == nil {
-		states = one[:]
+		states = []backend.State{c.d.State}
 	}
-	c.k.observe(i, &c.r.Group, d.Allowed, states, c.from)
-	if !d.Allowed {
-		*d = backend.Decision{} // mutant: denial-taken-back
+	c.k.observe(i, &c.r.Group, c.d.Allowed, states, c.from)
+	if !c.d.Allowed {
+		*c.d = backend.Decision{} // mutant: denial-taken-back
 		return false
 	}
 	c.widen(states)
@@ -224,7 +220,8 @@ func (c *call) tell(states []backend.State) {
 
 // deny denies the call, as no share has room. What was not told to this call is not
 // the store's answer: the deny cache above must not prolong it. The key's denial goes to
-// that cache from here, with the time of the oldest share's denial.
+// that cache from here, with the time of the oldest share's denial. Nothing is answered
+// from memory once the store was closed.
 func (c *call) deny(v *denial.Denial, alike bool) error {
 	if c.k.cache.Closed() { // mutant: closed-before-verdict
 		return backend.ErrClosed

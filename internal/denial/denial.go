@@ -131,7 +131,8 @@ func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision
 	return err
 }
 
-// slots reports whether a denial is by slots, which may be free at any time.
+// slots reports whether a denial is by slots. Any process may free one at any time, so
+// such a denial is not cached.
 func slots(g *backend.Group, d *backend.Decision) bool {
 	return slices.ContainsFunc(g.Policies, func(p backend.Policy) bool {
 		return p.Name == d.Policy && p.Algorithm.Kind().Leased()

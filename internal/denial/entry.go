@@ -102,6 +102,7 @@ func (e *entry) of(g *backend.Group) bool {
 	return &e.policies[0] == &g.Policies[0] || slices.EqualFunc(e.policies, g.Policies, equal)
 }
 
+// equal reports whether two policies decide alike: they have one count and one limit.
 func equal(a, b backend.Policy) bool {
 	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards // mutant: denied-algorithms
 }
