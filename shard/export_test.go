@@ -44,3 +44,6 @@ func (s *Store) Cells() (counted, there int64) {
 }
 
 const MaxCells = maxCells
+
+// Left is what the last call has left for the next.
+func Left() any { return *calls.Get().(*call) }

@@ -35,15 +35,11 @@ func newMemory(denials *denial.Cache) *memory {
 	return &memory{denials: denials, seed: maphash.MakeSeed()}
 }
 
-func (m *memory) set(key string) *[ways]atomic.Pointer[hotKey] {
-	return &m.sets[maphash.String(m.seed, key)%sets]
-}
-
 // find returns what is remembered of the key under these policies. Lists that say the
 // same share it: a caller may make a list for each call. Two calls that find nothing at
 // once may enter a key twice, and the second entry leaves in time.
 func (m *memory) find(key string, policies []backend.Policy) *hotKey {
-	set := m.set(key)
+	set := &m.sets[maphash.String(m.seed, key)%sets]
 	for i := range set {
 		if k := set[i].Load(); k != nil && k.key == key && k.lists(policies) {
 			if !k.recent.Load() {
@@ -94,7 +90,7 @@ func (m *memory) swap(at *atomic.Pointer[hotKey], old, k *hotKey) bool {
 // forget drops what is remembered of the key, under any policies. Calls in flight
 // still have it, and their answers are lost with it.
 func (m *memory) forget(key string) {
-	set := m.set(key)
+	set := &m.sets[maphash.String(m.seed, key)%sets]
 	for i := range set {
 		if k := set[i].Load(); k != nil && k.key == key {
 			m.swap(&set[i], k, nil)

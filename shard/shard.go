@@ -85,9 +85,16 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err == nil {
 		err = spreads(r)
 	}
-	if err == nil {
-		err = (&call{s: s, r: r, d: d}).decide(ctx)
+	if err != nil {
+		return err
 	}
+	// The call escapes through the store's interface, so it is pooled. It is cleared
+	// after use, or it would keep the caller's key and buffers.
+	c := calls.Get().(*call)
+	c.s, c.r, c.d = s, r, d
+	err = c.decide(ctx)
+	*c = call{} // mutant: call-on-shards-cleared
+	calls.Put(c)
 	return err
 }
 

@@ -22,8 +22,8 @@ import (
 // immutable values. Their updates need no order among each other.
 type hotKey struct {
 	key      string
-	policies []backend.Policy // never written
-	parts    []backend.Policy // of the shares, one after the other: one list for all calls, as stores compare addresses
+	policies []backend.Policy                   // never written
+	parts    []atomic.Pointer[[]backend.Policy] // the list of each share, made when it is first asked
 	salts    *slot.Salts
 	home     int // slots; see sub
 	offset   int
@@ -57,12 +57,8 @@ func newHotKey(key string, policies []backend.Policy, cache *denial.Cache) *hotK
 	salts := slot.Names(shares)
 	k := &hotKey{key: key, policies: policies, salts: salts, home: salts.Home(key), cache: cache, denials: cache.At(key)}
 	k.offset = int(xxhash.Sum64String(key) % slot.Count)
-	k.subs, k.parts = make([]subKey, shares), slices.Repeat(policies, shares)
+	k.subs, k.parts = make([]subKey, shares), make([]atomic.Pointer[[]backend.Policy], shares)
 	k.rooms, k.left, k.fresh = make([]atomic.Int64, shares*n), make([]atomic.Int64, n), make([]atomic.Int64, n)
-	for at := range k.parts {
-		p := &k.parts[at]
-		p.Algorithm, p.Shards = p.Algorithm.Part(int64(at/n), int64(shares)), 0
-	}
 	for j := range n {
 		k.refill(j)
 	}
@@ -90,10 +86,18 @@ func (k *hotKey) sub(i int) string {
 	return k.salts.Name(k.home, (k.offset+i*slot.Count/len(k.subs))%slot.Count)
 }
 
-// part returns the policies of the i-th share.
+// part returns the policies of the i-th share. It is one list for all calls, since
+// stores compare lists by address first.
 func (k *hotKey) part(i int) []backend.Policy {
-	n := len(k.policies)
-	return k.parts[i*n : (i+1)*n : (i+1)*n]
+	if l := k.parts[i].Load(); l != nil {
+		return *l
+	}
+	l := slices.Clone(k.policies)
+	for j := range l {
+		l[j].Algorithm, l[j].Shards = l[j].Algorithm.Part(int64(i), int64(len(k.parts))), 0
+	}
+	k.parts[i].CompareAndSwap(nil, &l)
+	return *k.parts[i].Load()
 }
 
 // share returns the limit or burst of the i-th share of a policy, as
@@ -127,9 +131,6 @@ func (k *hotKey) claim(i int, g *backend.Group) {
 		k.left[j].Add(-n)
 	}
 }
-
-// avoid notes that the i-th sub-key did not answer.
-func (k *hotKey) avoid(i int) { k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor)) }
 
 // avoids reports whether the i-th sub-key did not answer a moment ago.
 func (k *hotKey) avoids(i int, now time.Duration) bool {

@@ -46,7 +46,7 @@ func (k *hotKey) read(ctx context.Context, next backend.Store, r *backend.Reques
 		case !layer.Undecided(a.Err):
 			f.refused = a.Err
 		case ctx.Err() == nil: // a caller that left says nothing of the share
-			k.avoid(i)
+			k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor))
 		}
 		if f.dead = append(f.dead, i); f.err == nil {
 			f.err = a.Err
@@ -81,10 +81,6 @@ func (f *reading) draw(g *backend.Group, now time.Duration) int {
 	}
 	return -1
 }
-
-// complete reports whether every sub-key was asked, and answered. Only then its sum
-// is exact: what is remembered of the others may be a second old.
-func (f *reading) complete() bool { return len(f.shares) == len(f.k.subs) && len(f.dead) == 0 }
 
 // sum sums what the sub-keys answered. Those that were not asked, or did not answer,
 // count as spent.
@@ -150,7 +146,11 @@ func (k *hotKey) conclude(g *backend.Group, now time.Duration) (v *denial.Denial
 		case d == nil || now >= d.Until() || !d.Denies(g):
 			return nil, false, nil // mutant: share-is-not-key
 		default:
-			parts = append(parts, d.All(g, now))
+			states := make([]backend.State, len(k.policies))
+			for j := range states {
+				states[j] = d.State(j, g, now)
+			}
+			parts = append(parts, states)
 			v.Sent, v.Ends, v.Bound = min(v.Sent, d.Sent), min(v.Ends, d.Until()), v.Bound|d.Bound
 			alike = alike && slices.Equal(d.Costs, v.Costs) // mutant: exact-verdict
 		}

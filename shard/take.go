@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -27,6 +28,9 @@ type call struct {
 	sum        *reading        // nil until the call has one
 	told       bool            // some share has answered
 }
+
+// calls are those that nobody makes.
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // How many shares may deny a call before it reads the sum, and after; and how many it
 // asks each time, with those that don't answer: a dead node has many.
@@ -52,8 +56,7 @@ func (c *call) take(ctx context.Context) error {
 		return c.more(ctx)
 	}
 	// Each request has a budget of its own, and the call has one for all of them.
-	left := c.s.shared.Budget - (c.k.cache.Now() - c.from)
-	bounded, cancel := context.WithTimeout(ctx, left)
+	bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.cache.Now()-c.from))
 	defer cancel()
 	err := c.more(bounded)
 	// The call's own deadline ended it, not the caller's. What was perhaps counted stays so.
@@ -160,7 +163,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	case err == nil:
 		return c.answered(i), nil
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil: // mutant: lost-answer-ends-call
-		c.k.avoid(i)
+		c.k.subs[i].avoided.Store(int64(c.k.cache.Now() + avoidFor))
 		return false, err
 	}
 	return true, c.fail(ctx, err, i)
@@ -202,7 +205,8 @@ func (c *call) widen(states []backend.State) {
 		s.Used = s.Limit - s.Remaining
 	}
 	f := c.sum
-	exact := f != nil && f.complete() && f.sent >= c.from // mutant: incomplete-sum-estimated
+	// A sum is exact if every sub-key was asked since the call began, and answered.
+	exact := f != nil && len(f.shares)-len(f.dead) == len(c.k.subs) && f.sent >= c.from // mutant: incomplete-sum-estimated
 	if exact {
 		for j, s := range f.sum() {
 			states[j].Used = s.Used + c.r.CostOf(j)
@@ -310,8 +314,8 @@ func (c *call) reset(ctx context.Context, m *memory) error {
 	defer c.forget(m) // a concurrent call may remember what was before; mutant: reset-shows-at-once
 	f := c.k.read(ctx, c.s.next, c.r, c.k.shares(nil, 0))
 	if f.err != nil {
-		n := len(f.answers)
-		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", n-len(f.dead), n), f.err)
+		n, all := len(f.shares)-len(f.dead), len(f.shares)
+		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", n, all), f.err)
 	}
 	c.tell(f.sum())
 	c.d.Allowed = true

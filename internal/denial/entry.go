@@ -49,15 +49,6 @@ func (d *Denial) Denies(g *backend.Group) bool {
 // Until returns when the denial no longer holds without a request.
 func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
 
-// All returns what the denial says to g of all policies at now; see State.
-func (d *Denial) All(g *backend.Group, now time.Duration) []backend.State {
-	states := make([]backend.State, len(d.States))
-	for i := range states {
-		states[i] = d.State(i, g, now)
-	}
-	return states
-}
-
 // State returns what the denial says to g of its i-th policy at now. A policy that g
 // costs less than was denied may have room, so it gets no RetryAfter. For a larger cost
 // it is the least that can be said. Times count from the answer's arrival, not from the

@@ -32,6 +32,13 @@ func TestADenialIsTakenBack(t *testing.T) {
 	}
 }
 
+// TestCallsLeaveNothingBehind for the next, which is made in the same place.
+func TestCallsLeaveNothingBehind(t *testing.T) {
+	s, _ := over(t)
+	do(t, s, take("k", one(algo.FixedWindow(algo.PerDay(64)), 4), 1))
+	require.Zero(t, shard.Left())
+}
+
 // TestASumLeftBehind by its caller goes on with nothing of his.
 func TestASumLeftBehind(t *testing.T) {
 	s, c, _ := counting(t)
