@@ -42,6 +42,17 @@ func atMostOnce(t *testing.T, o *standalone.Options) {
 	server.NoImmortals(t)
 }
 
+// TestLostLeases loses replies of reservations and of what follows them.
+func TestLostLeases(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	through, direct := standalone.New(client, nil), standalone.New(server.Client(t), patient)
+	faulttest.LostLeases(t, through, direct, proxy, standalone.DefaultBudget)
+	server.NoImmortals(t)
+}
+
 func TestRaces(t *testing.T) { races(t, patient) }
 
 func TestRacesAlone(t *testing.T) { races(t, patientAlone) }

@@ -25,9 +25,10 @@ import (
 var serverCost = flag.Bool("servercost", false, "measure the server's CPU a decision")
 
 const (
-	costKeys  = 100_000
-	costSlice = 10_000 // keys that are called in one turn
-	costTurns = 30
+	costKeys   = 100_000
+	costSlice  = 10_000 // keys that are called in one turn
+	costTurns  = 30
+	leaseTurns = 12
 )
 
 // plain is what any limiter on Redis has to do at the least: read the clock,
@@ -157,7 +158,7 @@ func TestLeaseCost(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client(t)
 	fmt.Printf("%-14s %10s %10s %10s %10s %10s   (the server's µs a call; ratios are medians of %d turns)\n",
-		"policy", "leases", "take µs", "Reserve", "Commit", "late Commit", costTurns)
+		"policy", "leases", "take µs", "Reserve", "Commit", "late Commit", leaseTurns)
 	for _, row := range leaseRows() {
 		for _, open := range []int{0, 100_000} {
 			require.NoError(t, client.FlushAll(context.Background()).Err())
@@ -181,7 +182,7 @@ type leaseCosts struct{ take, reserve, settle func(key string) error }
 // Commit right after it, and of a Commit after another take.
 func (c leaseCosts) measure(t *testing.T, server *redistest.Server) (took, reserve, commit, late float64) {
 	var all [4][]float64
-	for turn := range costTurns {
+	for turn := range leaseTurns {
 		from := turn % 4 * costSlice
 		if turn < 4 {
 			spread(t, from, c.take) // every key exists
@@ -197,7 +198,7 @@ func (c leaseCosts) measure(t *testing.T, server *redistest.Server) (took, reser
 	for i := range all {
 		slices.Sort(all[i])
 	}
-	return all[0][costTurns/2], all[1][costTurns/2], all[2][costTurns/2], all[3][costTurns/2]
+	return all[0][leaseTurns/2], all[1][leaseTurns/2], all[2][leaseTurns/2], all[3][leaseTurns/2]
 }
 
 func (r costRow) lease(client *redis.Client, op backend.Op, cost int64, id func(key string) backend.LeaseID) func(string) error {

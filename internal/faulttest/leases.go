@@ -1,0 +1,114 @@
+package faulttest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// LostLeases loses replies of every operation of a lease in each way. Whatever is
+// lost, what was used is charged once and the rest is given back once. A control
+// that settles under another ID than it reserved by must fail. The stores decide
+// through the network and past it.
+func LostLeases(t *testing.T, through, direct backend.Store, network Network, budget time.Duration) {
+	for _, fault := range []redistest.Fault{
+		redistest.SwallowReply(budget * 3 / 2), redistest.ResetAfterRequest, redistest.HalfReply,
+	} {
+		t.Run(fault.String(), func(t *testing.T) {
+			l := &lost{through: through, direct: direct, name: fault.String()}
+			l.run(t, network, fault)
+			require.Zero(t, l.wrong.Load(), "of %d reservations", l.made.Load())
+			require.Positive(t, l.unresolved.Load())
+			control := &lost{through: through, direct: direct, name: "control " + fault.String(), forgets: true}
+			control.run(t, network, fault)
+			require.Positive(t, control.wrong.Load(), "a control without IDs must count wrongly")
+		})
+	}
+}
+
+// lost is one run of reservations whose replies are lost.
+type lost struct {
+	through, direct         backend.Store
+	name                    string
+	forgets                 bool // settles by a new ID
+	made, unresolved, wrong atomic.Int64
+}
+
+func (l *lost) run(t *testing.T, network Network, fault redistest.Fault) {
+	network.Set(fault.Every(10))
+	defer network.Set(redistest.Pass)
+	Go(Callers, func(c int) {
+		for i := range redistest.Steps(20, 300) {
+			l.call(t, fmt.Sprint(l.name, "/", c, "/", i), uint64(c)<<32|uint64(i))
+			time.Sleep(pace)
+		}
+	})()
+}
+
+var leasedLists = [][]backend.Policy{
+	{{Name: "p", Algorithm: algo.TokenBucket(algo.PerDay(1), 100)}},
+	{{Name: "p", Algorithm: algo.SlidingLog(algo.PerDay(100))}},
+	{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100))}, {Name: "q", Algorithm: algo.BucketedWindow(algo.PerDay(100), 4)}},
+}
+
+const estimate = 40
+
+// call reserves, extends and settles on a key of its own, and compares the count
+// with what was used.
+func (l *lost) call(t *testing.T, key string, n uint64) {
+	list := leasedLists[n%3]
+	lease := backend.Lease{Length: time.Minute, Attempt: backend.LeaseID{1}}
+	binary.LittleEndian.PutUint64(lease.ID[:], n+1)
+	ask := func(s backend.Store, op backend.Op) error {
+		own := lease
+		_, err := layer.Ask(context.Background(), s, backend.Request{
+			Op: op, Lease: &own, Group: backend.Group{Key: key, Policies: list, Cost: estimate}})
+		return err
+	}
+	l.made.Add(1)
+	lease.Unresolved = ask(l.through, backend.Reserve) != nil
+	if lease.Unresolved {
+		l.unresolved.Add(1)
+		if l.forgets {
+			lease.ID[15] = 1
+		}
+	}
+	_ = ask(l.through, backend.Extend)
+	actual := int64(n % 60)
+	for range list {
+		lease.Actual = append(lease.Actual, actual)
+	}
+	if ask(l.through, backend.Settle) != nil {
+		if err := ask(l.direct, backend.Settle); err != nil {
+			t.Errorf("a Settle again: %v", err)
+		}
+	}
+	l.look(t, key, list, actual)
+}
+
+func (l *lost) look(t *testing.T, key string, list []backend.Policy, actual int64) {
+	each := make([]backend.State, len(list))
+	d, err := layer.Ask(context.Background(), l.direct, backend.Request{
+		Op: backend.Peek, Group: backend.Group{Key: key, Policies: list, Each: each}})
+	if err != nil {
+		t.Error(errors.Join(err, d.Err))
+	}
+	for i := range each {
+		if each[i].Used != actual {
+			l.wrong.Add(1)
+			if !l.forgets {
+				t.Errorf("%s: %v of %s are used, want %d", key, each[i].Used, each[i].Policy, actual)
+			}
+		}
+	}
+}
