@@ -147,7 +147,7 @@ end
 -- The newest entry is changed itself: no sum stands behind it. Of another one the
 -- rows are, up to the one that holds the first entry too, and no further: no later
 -- call begins before that.
-if used > 0 and charged > now - period then -- mutant: lua-give-back-entry
+if used > 0 and charged > now - period then
   local _, after, cost = parse('>BdI4', v)
   if after == kept and sum == kept and (z == 0 or back < cost) then
     if back < cost then

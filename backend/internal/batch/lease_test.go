@@ -135,3 +135,19 @@ func TestRowsLeave(t *testing.T) {
 	require.Less(t, client.HLen(ctx, name+":back").Val(), int64(500))
 	require.Less(t, client.ZCard(ctx, name).Val(), int64(300))
 }
+
+// TestCancelledBucketLeaves: after a cancellation the key is as new when its last
+// unit has left, and not when the empty bucket would have.
+func TestCancelledBucketLeaves(t *testing.T) {
+	now := time.UnixMicro(1745000145_000_000)
+	client := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return now }}
+	runner := batch.Alone(client, &layer.Shared{}, time.Second)
+	ps := policy(algo.BucketedWindow(algo.PerMinute(10), 6))
+	want := run(t, runner, group("k", 1, ps)).Decision.ResetAfter
+	now = now.Add(25 * time.Second)
+	require.NoError(t, run(t, runner, leased(backend.Reserve, "k", 5, ps, 1)).Err)
+	require.NoError(t, run(t, runner, settled("k", 0, ps, 1)).Err)
+	look := group("k", 0, ps)
+	look.Op = backend.Peek
+	require.Equal(t, want-25*time.Second, run(t, runner, look).Decision.ResetAfter)
+}
