@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -117,6 +118,33 @@ func TestReservation(t *testing.T) {
 	require.ErrorAs(t, r.Commit(ctx, 1, -1), new(*headgate.InvalidError))
 	require.NoError(t, r.Close(), "cancels, since the Commit was refused")
 	require.ErrorIs(t, r.Commit(ctx), headgate.ErrNotHeld)
+}
+
+// TestReservationOnAServer: rates and slots in one reservation, settled by its text, and
+// a spent key's flood of them answered from memory.
+func TestReservationOnAServer(t *testing.T) {
+	ctx, server := context.Background(), redistest.Start(t)
+	l := limiter(t, unhurried(t, server), nil,
+		headgate.Policy{Name: "running", Algorithm: algo.InFlight(2), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "tokens", Algorithm: algo.SlidingLog(algo.PerDay(1000)), OnFailure: headgate.FailClosed})
+	r, d := reserve(t, l, 400)
+	require.True(t, d.Allowed, "%+v", d)
+	requireUsed(t, l, 1, 400)
+	require.NoError(t, r.Extend(ctx))
+	resumed, err := l.Resume(r.Token())
+	require.NoError(t, err)
+	require.NoError(t, resumed.Commit(ctx, 1, 1000))
+	require.ErrorIs(t, r.Commit(ctx, 1, 250), headgate.ErrNotHeld)
+	requireUsed(t, l, 0, 1000)
+	for range 20 {
+		r, d = reserve(t, l, 1)
+		require.False(t, d.Allowed)
+		requireInert(t, r)
+	}
+	require.EqualValues(t, 19, l.Stats().DenyCache)
+	_, err = l.AllowAtMost(ctx, "k", 1)
+	require.Error(t, err)
+	server.NoImmortals(t)
 }
 
 // requireInert requires that there is nothing to settle, and that nothing panics.
