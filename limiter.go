@@ -29,6 +29,7 @@ type Limiter struct {
 	policies  []Policy    // never written
 	tokens    tokenKey
 	abandoned *abandoned
+	queues    *queues
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -54,7 +55,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Observer:  opts.Observer,
 		Logger:    opts.Logger,
 	})}
-	l.shard = shard.New(l.breaker, s)
+	l.shard, l.queues = shard.New(l.breaker, s), queuesOf(s)
 	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
 		l.denial = denial.New(l.shard, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
 	}
@@ -81,6 +82,16 @@ func local(s backend.Store) backend.Store {
 	}
 	type key struct{}
 	return shared.Value(key{}, func() any { return memory.New(nil) }).(*memory.Store)
+}
+
+// queuesOf returns the queues of all limiters on s.
+func queuesOf(s backend.Store) *queues {
+	shared := layer.Of(s)
+	if shared == nil {
+		return newQueues(false)
+	}
+	type key struct{}
+	return shared.Value(key{}, func() any { return newQueues(true) }).(*queues)
 }
 
 // With returns a limiter with another list of policies on the same store: for
@@ -229,9 +240,13 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 		Duration: time.Since(begin), StoreTime: time.Duration(q.storeTime.Load()),
 	}
 	q.free()
+	l.observe(e)
+	return err
+}
+
+func (l *Limiter) observe(e Event) {
 	defer func() { _ = recover() }() // a panic of the observer is not the call's
 	l.observer(e)
-	return err
 }
 
 func (q *question) free() {

@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -61,27 +62,34 @@ type Reservation struct {
 // call was denied and may have been charged all the same, it is cancelled in the
 // background, until its lease ends.
 func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
-	r := &Reservation{key: c.Key, costs: slices.Clone(c.Costs), length: c.Lease}
-	if r.length == 0 {
-		r.length = DefaultLease
-	}
+	var d Decision
+	r, err := l.reserve(ctx, &c, &d, l.do)
+	return r, d, err
+}
+
+// lease returns the length of the call's lease.
+func (c *Call) lease() time.Duration { return cmp.Or(c.Lease, DefaultLease) }
+
+// reserve writes the decision to the zero d. do passes the question on.
+func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
+	do func(context.Context, *question, *Decision) error) (*Reservation, error) {
+	r := &Reservation{key: c.Key, costs: slices.Clone(c.Costs), length: c.lease()}
 	if r.costs == nil {
 		r.costs = slices.Repeat([]int64{1}, len(l.policies))
 	}
 	_, _ = rand.Read(r.id[:]) // never fails
-	var d Decision
 	q := l.ask(backend.Reserve, c.Key)
 	q.request.Costs, q.request.Each, q.request.Lease = r.costs, c.Each, r.lease()
 	if len(l.policies) > 0 && l.policies[0].Shards > 1 {
 		q.request.Receipt = &backend.Receipt{} // which names the sub-key
 	}
-	if err := l.do(ctx, q, &d); err != nil {
-		return &Reservation{}, d, err
+	if err := do(ctx, q, d); err != nil {
+		return &Reservation{}, err
 	}
 	if d.Receipt != nil {
 		r.sub = d.Receipt.Sub
 	}
-	return l.reserved(r, &d), d, nil
+	return l.reserved(r, d), nil
 }
 
 // reserved returns the reservation that a decision has left.

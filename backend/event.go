@@ -24,6 +24,7 @@ type Event struct {
 	Err       error         // EventDecision: the error that the call returned
 	Duration  time.Duration // EventDecision: of the whole call. EventBatch: of the round trip
 	StoreTime time.Duration // EventDecision: the part of Duration spent in the store; 0 where it was not asked
+	Waited    time.Duration // EventDecision: the part of Duration that a Wait waited for its turn and for room
 
 	Circuit Change // EventCircuit
 	Batch   Batch  // EventBatch

@@ -136,6 +136,14 @@ func spreads(r *backend.Request) error {
 	return nil
 }
 
+// CheckRequest refuses what Do refuses before it asks next.
+func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
+	if err := r.Check(ctx, s.next.Capabilities()); err != nil || r.Policies[0].Shards < 2 {
+		return err
+	}
+	return spreads(r)
+}
+
 // Capabilities returns those of next.
 func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
 

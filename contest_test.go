@@ -1,0 +1,92 @@
+//go:build go1.25
+
+package headgate_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWaitRivals: queues of four processes share a bucket. None waits long, nothing
+// that comes free is lost, and few calls reach the store.
+func TestWaitRivals(t *testing.T) {
+	for range 10 {
+		waitRivals(t)
+	}
+}
+
+func waitRivals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const length, fifo = 30 * time.Second, 320 * time.Millisecond
+		counts := memory.New(nil)
+		ctx, cancel := context.WithTimeout(context.Background(), length)
+		defer cancel()
+		var admitted, longest atomic.Int64
+		var stores []*counting
+		var all sync.WaitGroup
+		for i := range 4 {
+			s := &counting{Store: counts, delay: time.Duration(200+100*i) * time.Microsecond}
+			l := limiter(t, s, nil, bucket(100, 20))
+			for range 8 {
+				all.Add(1)
+				go func() {
+					defer all.Done()
+					for begin := time.Now(); ; begin = time.Now() {
+						if _, err := l.Wait(ctx, headgate.Call{Key: "k"}); err != nil {
+							break
+						}
+						admitted.Add(1)
+						longest.Store(max(longest.Load(), int64(time.Since(begin))))
+					}
+				}()
+			}
+			stores = append(stores, s)
+		}
+		all.Wait()
+		var calls int64
+		for _, s := range stores {
+			calls += s.calls.Load()
+		}
+		t.Logf("admitted %d, %d calls, longest wait %v", admitted.Load(), calls, time.Duration(longest.Load()))
+		require.Less(t, calls, admitted.Load())
+		require.GreaterOrEqual(t, admitted.Load(), int64(2960), "0.98 of 100 · 30 + 20")
+		require.LessOrEqual(t, time.Duration(longest.Load()), 2*fifo)
+	})
+}
+
+// TestWaitStarved: a queue of many is not starved by one that asks for single calls.
+func TestWaitStarved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts := memory.New(nil)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		var passed [2]int64
+		var all sync.WaitGroup
+		for i, callers := range []int{1, 16} {
+			l := limiter(t, &counting{Store: counts, delay: 300 * time.Microsecond}, nil, bucket(100, 20))
+			for range callers {
+				all.Add(1)
+				go func() {
+					defer all.Done()
+					for {
+						if _, err := l.Wait(ctx, headgate.Call{Key: "k"}); err != nil {
+							return
+						}
+						atomic.AddInt64(&passed[i], 1)
+					}
+				}()
+			}
+		}
+		all.Wait()
+		t.Log(passed)
+		require.Greater(t, passed[1], int64(200))
+	})
+}

@@ -1,0 +1,51 @@
+package headgate
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// TestWaitQueuesLeave: queues that are empty for a second go while others come.
+func TestWaitQueuesLeave(t *testing.T) {
+	l, err := New(memory.New(nil), []Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: FailClosed}}, nil)
+	require.NoError(t, err)
+	qs := l.queues
+	for i := range 1000 {
+		_, err := l.Wait(context.Background(), Call{Key: strconv.Itoa(i)})
+		require.NoError(t, err)
+	}
+	require.Len(t, qs.mu.queues, 1000)
+	for _, q := range qs.mu.queues {
+		q.emptied = q.emptied.Add(-2 * remembered)
+	}
+	for i := range 500 {
+		_, err := l.Wait(context.Background(), Call{Key: "new" + strconv.Itoa(i)})
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, len(qs.mu.queues), 800)
+}
+
+// TestWaitAlone: a queue without rivals wakes when it was told to, one with rivals
+// later, and the less so the older its head is.
+func TestWaitAlone(t *testing.T) {
+	var c contest
+	const spread, round = 50 * time.Millisecond, 100 * time.Millisecond
+	require.Zero(t, c.late(spread, round, 0))
+	c.told = true
+	c.denied()
+	young, old := c.late(spread, round, 0), c.late(spread, round, 300*time.Millisecond)
+	require.Equal(t, spread, young)
+	require.Less(t, old, young/2)
+	require.Positive(t, old)
+	for range maxRivals + 1 {
+		c.told = true
+		c.won(0, 0)
+	}
+	require.Zero(t, c.late(spread, round, 0))
+}
