@@ -40,9 +40,11 @@ func TestWaitProcesses(t *testing.T) {
 			break
 		}
 	}
-	require.GreaterOrEqual(t, float64(admitted), 0.98*limit)
 	require.LessOrEqual(t, asked, 2*admitted)
-	require.LessOrEqual(t, longest, 2*fifo)
+	if redistest.Long() { // TestWaitRivals has the same bounds without a machine's stalls
+		require.GreaterOrEqual(t, float64(admitted), 0.98*limit)
+		require.LessOrEqual(t, longest, 2*fifo)
+	}
 }
 
 // waitAll returns the sums, and the longest wait, of the children.
