@@ -52,9 +52,9 @@ var daily = []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay
 func groupOf(key string, op backend.Op) (*group, *call) {
 	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
 	c := newCall(context.Background(), key, 0, r, time.Second)
-	c.own.Size, c.own.calls = 0, list{}
-	c.own.add(c)
-	return &c.own, c
+	g := c.begin(nil)
+	g.add(c)
+	return g, c
 }
 
 func used(t *testing.T, c *call) int64 {

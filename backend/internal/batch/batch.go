@@ -36,22 +36,20 @@ var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could no
 // take takes pending calls while there is room, and returns the rest. A call
 // whose caller has left is dropped, and one that is too late is refused. A round
 // trip takes so long on average.
-func (b *batch) take(pending list, r *room, now, trip time.Duration) (rest list) {
+func (b *batch) take(pending []*call, r *room, now, trip time.Duration) (rest []*call) {
 	b.groups, b.calls, b.policies = b.groups[:0], 0, 0
 	clear(r.byTag)
-	for c := pending.first; c != nil; {
-		next := c.next
+	for i, c := range pending {
 		switch {
-		case c.left(): // mutant: left-calls-not-sent
+		case c.state.Load() == left: // mutant: left-calls-not-sent
 			calls.Put(c)
 		case c.late(now, trip): // mutant: late-calls-refused
 			c.refuse(errLate)
 		case !b.join(c, r):
-			return list{c, pending.last}
+			return pending[i:]
 		}
-		c = next
 	}
-	return list{}
+	return nil
 }
 
 // late reports whether the call has less time left than two round trips take, once
@@ -79,8 +77,7 @@ func (b *batch) join(c *call, r *room) bool {
 		if b.calls > 0 && (len(b.groups) >= maxGroups || b.policies+len(c.own.Policies) > maxPolicies) {
 			return false
 		}
-		g = &c.own
-		g.Size, g.calls, g.other = 0, list{}, r.byTag[g.Tag]
+		g = c.begin(r.byTag[c.own.Tag])
 		r.byTag[g.Tag] = g
 		b.groups = append(b.groups, g)
 		b.policies += len(g.Policies)

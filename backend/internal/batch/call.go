@@ -20,7 +20,6 @@ type call struct {
 	lost     bool          // the client may still use the call: it is not used again
 	came     time.Duration // as now
 	deadline time.Duration // as now: the end of the budget, or of the caller's context
-	next     *call         // pending, or in its group
 }
 
 // The states of a call. A call that was left while it waited is never sent; one
@@ -104,9 +103,6 @@ func unknown(op backend.Op, why error) error {
 	return backend.Wrap(backend.ErrPerhapsCounted, why)
 }
 
-// left reports whether the caller has left.
-func (c *call) left() bool { return c.state.Load() == left }
-
 // notify tells the caller that its answer is complete, and reports whether there
 // was one: else the call is the batch's.
 func (c *call) notify() bool {
@@ -123,42 +119,25 @@ func (c *call) refuse(why error) {
 	c.notify()
 }
 
-// list is a queue of calls, first come first.
-type list struct{ first, last *call }
-
-func (l *list) push(c *call) {
-	if c.next = nil; l.first == nil {
-		l.first = c
-	} else {
-		l.last.next = c
-	}
-	l.last = c
-}
-
-// prepend puts the calls of front before those of l.
-func (l *list) prepend(front list) {
-	switch {
-	case front.first == nil:
-	case l.first == nil:
-		*l = front
-	default:
-		front.last.next = l.first
-		l.first = front.first
-	}
-}
-
 // group is the calls of one key that ask for one operation by one list of
 // policies. It lies in the first of them.
 type group struct {
 	wire.Group
-	calls list
+	calls []*call
 	slot  int    // of the tag, where the store is a cluster
 	other *group // of the same key, asking for something else
 }
 
+// begin makes the call's own group that of a batch, so far without calls.
+func (c *call) begin(other *group) *group {
+	g := &c.own
+	g.calls, g.other = g.calls[:0], other
+	return g
+}
+
 func (g *group) add(c *call) {
-	g.calls.push(c)
-	g.Size++
+	g.calls = append(g.calls, c)
+	g.Size = len(g.calls)
 }
 
 // markSent is called when the group's command is written. It is the one instant
@@ -166,7 +145,7 @@ func (g *group) add(c *call) {
 // still waits.
 func (g *group) markSent() bool {
 	g.Calls = g.Calls[:0]
-	for c := g.calls.first; c != nil; c = c.next {
+	for _, c := range g.calls {
 		if c.state.CompareAndSwap(waiting, sent) { // mutant: withdrawn-left-out
 			g.Calls = append(g.Calls, &c.Call)
 		}
@@ -176,7 +155,7 @@ func (g *group) markSent() bool {
 
 // markNotRun is called when the server replied that it did not run the command.
 func (g *group) markNotRun() {
-	for c := g.calls.first; c != nil; c = c.next {
+	for _, c := range g.calls {
 		c.state.CompareAndSwap(sent, waiting)
 	}
 }
@@ -186,7 +165,7 @@ func (g *group) markNotRun() {
 // client may still use.
 func (g *group) fail(why error, lost bool) {
 	nothing, perhaps := backend.Wrap(backend.ErrUnavailable, why), unknown(g.Op, why)
-	for c := g.calls.first; c != nil; c = c.next {
+	for _, c := range g.calls {
 		c.lost = lost
 		switch c.state.Load() {
 		case waiting:
@@ -197,13 +176,12 @@ func (g *group) fail(why error, lost bool) {
 	}
 }
 
-// notify answers the callers. The calls are theirs again, and so is the group.
+// notify answers the callers. The calls are theirs again, and with the first one,
+// which is the last here, so is the group.
 func (g *group) notify() {
-	for c := g.calls.first; c != nil; {
-		next := c.next
-		if !c.notify() && !c.lost {
+	for i := len(g.calls) - 1; i >= 0; i-- {
+		if c := g.calls[i]; !c.notify() && !c.lost {
 			calls.Put(c)
 		}
-		c = next
 	}
 }

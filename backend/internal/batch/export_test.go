@@ -30,13 +30,10 @@ func SetMaxCallers(t *testing.T, n int64) {
 }
 
 // Pending returns how many calls wait for a batch.
-func (q *Queue) Pending() (n int) {
+func (q *Queue) Pending() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for c := q.mu.pending.first; c != nil; c = c.next {
-		n++
-	}
-	return n
+	return len(q.mu.pending)
 }
 
 // Ask asks with a decision of its own.

@@ -109,30 +109,28 @@ func TestLate(t *testing.T) {
 // drops the calls whose callers left and refuses the late ones.
 func TestTake(t *testing.T) {
 	q := newQueue(false)
-	var pending list
+	var pending []*call
 	left, late := pendingCall(0, 95*ms), pendingCall(0, 5*ms)
 	ended, end := context.WithCancel(context.Background())
 	end()
 	require.Error(t, left.wait(ended))
-	pending.push(left)
-	pending.push(late)
+	pending = append(pending, left, late)
 	for range maxCalls + 1 {
-		pending.push(pendingCall(ms, 96*ms))
+		pending = append(pending, pendingCall(ms, 96*ms))
 	}
 	var b batch
 	rest := b.take(pending, &q.room, 5*ms, 0)
 	require.Equal(t, maxCalls, b.calls)
 	require.Equal(t, 1, len(b.groups))
-	require.NotNil(t, rest.first)
-	require.Same(t, rest.first, rest.last)
+	require.Len(t, rest, 1)
 	require.NoError(t, late.wait(context.Background()))
 	var d backend.Decision
 	require.ErrorIs(t, late.Decide(backend.Take, &backend.Group{}, &d), backend.ErrUnavailable)
 
-	rest.push(pendingCall(60*ms, 155*ms))
+	rest = append(rest, pendingCall(60*ms, 155*ms))
 	rest = b.take(rest, &q.room, 61*ms, 0)
 	require.Equal(t, 1, b.calls, "a call does not join one that came much earlier")
-	require.NotNil(t, rest.first)
+	require.Len(t, rest, 1)
 }
 
 // TestPlace: a batch has its place to itself until it has taken the pending
@@ -141,7 +139,7 @@ func TestPlace(t *testing.T) {
 	q := newQueue(true)
 	q.mu.limit = 2
 	require.False(t, q.place(), "nothing is pending")
-	q.mu.pending.push(pendingCall(0, 95*ms))
+	q.mu.pending = append(q.mu.pending, pendingCall(0, 95*ms))
 	require.True(t, q.place())
 	require.False(t, q.place(), "the first is about to take what is pending")
 	q.mu.filling = false

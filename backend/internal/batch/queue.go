@@ -30,17 +30,18 @@ type Queue struct {
 	server  *Server
 	router  Router
 	room    room         // of the batch that is filling
-	trips   sync.Pool    // round trips that have ended
+	trips   sync.Pool    // round trips that have ended. Their commands are most of what one allocates
 	callers atomic.Int64 // calls that wait for an answer
 
 	mu struct {
 		sync.Mutex
-		pending list
-		filling bool // a batch has its place and is about to take the pending calls
-		flying  int  // batches in flight
-		most    int  // how many may be: the client's connections
-		out     int  // those that hold a place: they are not overdue
-		limit   int  // how many may
+		pending []*call
+		taken   []*call // the room of those that a batch is taking
+		filling bool    // a batch has its place and is about to take the pending calls
+		flying  int     // batches in flight
+		most    int     // how many may be: the client's connections
+		out     int     // those that hold a place: they are not overdue
+		limit   int     // how many may
 		recent  recent
 	}
 }
@@ -49,6 +50,7 @@ type Queue struct {
 // cluster, r leads from it to the others; else r is nil.
 func NewQueue(s *Server, r Router) *Queue {
 	q := &Queue{server: s, router: r, room: room{budget: s.Budget, calls: maxCalls, byTag: map[string]*group{}}}
+	q.trips.New = func() any { return &trip{queue: q} }
 	q.mu.limit, q.mu.most = many, many
 	if s.DisableBatching {
 		q.room.calls, q.mu.limit, q.mu.most = 1, 1<<30, 1<<30
@@ -62,7 +64,7 @@ func NewQueue(s *Server, r Router) *Queue {
 // frozen server.
 func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request, d *backend.Decision) error {
 	c := newCall(ctx, tag, slot, r, q.server.Budget)
-	if q.push(c, true) {
+	if q.push(c) {
 		go q.run()
 	}
 	defer q.callers.Add(-1)
@@ -82,16 +84,17 @@ type Call struct {
 // DoAll decides the calls in one round trip per server, in parallel, and writes
 // their answers.
 func DoAll(ctx context.Context, calls []Call, answers []layer.Answer) {
+	var leave []*Queue // after all calls are pending, so that they leave together
 	for i := range calls {
 		if c := &calls[i]; c.Queue != nil {
 			c.call = newCall(ctx, c.Tag, c.Slot, c.Request, c.Queue.server.Budget)
-			c.Queue.push(c.call, false)
+			if c.Queue.push(c.call) {
+				leave = append(leave, c.Queue)
+			}
 		}
 	}
-	for i := range calls { // after all are pending, so that they leave together
-		if q := calls[i].Queue; q != nil && q.leaves() {
-			go q.run()
-		}
+	for _, q := range leave {
+		go q.run()
 	}
 	for i := range calls {
 		if c := &calls[i]; c.Queue != nil {
@@ -103,37 +106,30 @@ func DoAll(ctx context.Context, calls []Call, answers []layer.Answer) {
 
 var errCrowded = backend.Wrap(backend.ErrUnavailable, errors.New("too many calls wait for the server"))
 
-// push puts c behind the pending calls, or refuses it. It reports whether a batch
-// may leave, where the caller is ready to run it.
-func (q *Queue) push(c *call, ready bool) (leaves bool) {
+// push puts c behind the pending calls, or refuses it. It reports whether the
+// caller is to run a batch.
+func (q *Queue) push(c *call) (leaves bool) {
 	if q.callers.Add(1) > maxCallers {
 		c.refuse(errCrowded)
 		return false
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.pending.push(c)
-	return ready && q.place()
+	q.mu.pending = append(q.mu.pending, c)
+	return q.place()
 }
 
 // place takes the place of one more batch in flight, where there is one and
 // calls are pending that no other batch is about to take. A batch that waits for a
 // connection could still take calls along.
 func (q *Queue) place() bool {
-	if q.mu.filling || q.mu.pending.first == nil || q.mu.out >= q.mu.limit || q.mu.flying >= q.mu.most { // mutant: one-batch-fills
+	if q.mu.filling || len(q.mu.pending) == 0 || q.mu.out >= q.mu.limit || q.mu.flying >= q.mu.most { // mutant: one-batch-fills
 		return false
 	}
 	q.mu.out++
 	q.mu.flying++
 	q.mu.filling = true
 	return true
-}
-
-// leaves is place for a caller without the lock.
-func (q *Queue) leaves() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.place()
 }
 
 // run sends batches for as long as calls are pending. Its first batch has its
@@ -163,15 +159,16 @@ func (q *Queue) run() {
 // pending call needs one any more. Grouping takes its time, so it is not done
 // under the lock.
 func (q *Queue) fill() (t *trip, late time.Duration) {
-	t = newTrip(q)
+	t = q.trips.Get().(*trip)
 	q.mu.Lock()
 	pending, recent := q.mu.pending, q.mu.recent
-	q.mu.pending = list{}
+	q.mu.pending = q.mu.taken[:0]
 	q.mu.Unlock()
 	rest := t.take(pending, &q.room, now(), recent.mean)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.pending.prepend(rest)
+	q.mu.taken = q.mu.pending
+	q.mu.pending = append(pending[:copy(pending, rest)], q.mu.pending...)
 	q.mu.filling = false
 	if t.placed, t.flies = true, true; t.calls == 0 {
 		q.release(t, true)

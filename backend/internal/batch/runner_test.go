@@ -43,8 +43,7 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 			r.Key, r.Policies = a.Key, a.Policies
 			c := newCall(ctx, wire.Tag(a.Key, ""), 0, &r, s.Budget)
 			if g == nil {
-				g = &c.own
-				g.Size, g.calls = 0, list{}
+				g = c.begin(nil)
 				groups = append(groups, g)
 			}
 			g.add(c)
@@ -72,7 +71,7 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 
 // tripOf returns a round trip of groups that begins now.
 func tripOf(q *Queue, groups ...*group) *trip {
-	t := newTrip(q)
+	t := q.trips.Get().(*trip)
 	t.groups, t.first = groups, now()
 	return t
 }

@@ -30,7 +30,6 @@ type trip struct {
 	queue    *Queue
 	made     []*command    // for this batch and earlier ones
 	commands []*command    // those of this batch
-	ready    []redis.Cmder // those that are sent together
 	said     error         // what the batch was answered before, in another trip
 	began    time.Duration // as now
 	ends     time.Duration // as now: when the client has to return
@@ -52,15 +51,6 @@ type trip struct {
 type visit struct {
 	at    *Server
 	leave func(error) // is called once, with what the round trip tells of the server
-}
-
-// newTrip returns a trip without calls. One that its deadline has not ended is
-// used again: commands are most of what a batch allocates.
-func newTrip(q *Queue) *trip {
-	if t, ok := q.trips.Get().(*trip); ok {
-		return t
-	}
-	return &trip{queue: q}
 }
 
 // start makes the commands: one on one server, one per group on a cluster.
@@ -130,7 +120,7 @@ func (t *trip) finish(err error) (said error) {
 			c.err = err
 		}
 		if len(t.commands) > 1 && is(c.err, redirect|soon) {
-			next := newTrip(t.queue)
+			next := t.queue.trips.Get().(*trip)
 			next.groups, next.first, next.said = append(next.groups[:0], c.groups[0]), t.first, c.err
 			c.groups = nil
 			go next.run(time.Minute)
@@ -269,13 +259,10 @@ func (t *trip) again(commands []*command) (again []*command, said error) {
 // whether there is time for it: a try that is cut off leaves open what the last
 // reply has just said.
 func (t *trip) wait(said error, tries int) bool {
-	pause, left := time.Duration(0), time.Duration(0)
-	switch {
-	case poolFull(said): // nothing was sent, so for as long as an answer can come
-		pause, left = poolPause, poolPause
-	case is(said, soon), is(said, redirect) && tries >= 3: // servers may redirect to each other
+	pause, left := poolPause, poolPause                     // nothing was sent, so for as long as an answer can come
+	if is(said, soon) || is(said, redirect) && tries >= 3 { // servers may redirect to each other
 		pause, left = time.Millisecond<<min(tries, 4), t.queue.server.Budget/5
-	default:
+	} else if !poolFull(said) {
 		return true
 	}
 	if t.ends-now()-pause <= left {
@@ -288,10 +275,8 @@ func (t *trip) wait(said error, tries int) bool {
 // sendOnce sends the commands in one write. Only a command's own error says whether
 // it ran.
 func (t *trip) sendOnce(ctx context.Context, s *Server, commands []*command, asking bool) {
-	t.ready = t.ready[:0]
 	for i, c := range commands {
 		c.prepare(ctx, s, i == 0 && !asking)
-		t.ready = append(t.ready, c)
 	}
 	if client := s.view(); len(commands) == 1 && !asking {
 		_ = client.Process(ctx, commands[0])
@@ -300,7 +285,9 @@ func (t *trip) sendOnce(ctx context.Context, s *Server, commands []*command, ask
 		if asking {
 			_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
 		}
-		_ = pipe.BatchProcess(ctx, t.ready...)
+		for _, c := range commands {
+			_ = pipe.Process(ctx, c)
+		}
 		_, _ = pipe.Exec(ctx)
 	}
 	for _, c := range commands {
