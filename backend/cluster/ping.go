@@ -22,13 +22,6 @@ const MinRedisVersion = inspect.MinRedisVersion
 // also warns where cluster-require-full-coverage makes every node refuse while
 // one primary is missing.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
-	return inspect.Within(ctx, s.ping)
-}
-
-// ping checks one primary after the other, and ends at the first that can't
-// serve. It checks those that have slots: a replica's faults show when it takes
-// over.
-func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
@@ -67,7 +60,7 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 
 // inspected is the node as its operator sees it.
 func (n *node) inspected(p wire.Prefix) inspect.Node {
-	return inspect.Node{Client: n.client, Name: n.addr, Prefix: p, Cluster: true}
+	return inspect.Node{Client: n.server.Client(), Name: n.addr, Prefix: p, Cluster: true}
 }
 
 // coverage returns a warning where one missing primary makes every node refuse.

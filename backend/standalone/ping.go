@@ -14,15 +14,9 @@ const MinRedisVersion = inspect.MinRedisVersion
 // member of a cluster. It checks that its user has each right that the scripts
 // need, SCRIPT LOAD too. A missing right is a *backend.RightError. Ping warns
 // where the server may evict counts, and where the round trip takes over a
-// quarter of the budget.
+// quarter of the budget. It goes from the cause to the symptom: what the server
+// is, the rights, a trial request.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
-	return inspect.Within(ctx, s.ping)
-}
-
-// ping goes from the cause to the symptom: what the server is, the rights, a
-// trial request. The time of a round trip comes last, when a connection is
-// open.
-func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err
 	}
@@ -34,5 +28,5 @@ func (s *Store) ping(ctx context.Context) (warnings []string, err error) {
 
 // inspected is the server as its operator sees it.
 func (s *Store) inspected() inspect.Node {
-	return inspect.Node{Client: s.client, Name: s.node, Prefix: s.set.Prefix}
+	return inspect.Node{Client: s.server.Client(), Name: s.server.Node(), Prefix: s.set.Prefix}
 }

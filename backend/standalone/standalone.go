@@ -56,10 +56,9 @@ const DefaultBudget = 100 * time.Millisecond
 // Store is a backend.Store on one Redis server. Make one with New or Open and
 // share it: it is safe for concurrent use.
 type Store struct {
-	client Client
 	owned  *lazy // the client that Open made, to be closed
 	set    batch.Settings
-	node   string // names the server's circuit
+	server *batch.Server
 	queue  *batch.Queue
 	err    error // of the arguments of New; Check returns it
 	shared layer.Shared
@@ -71,7 +70,7 @@ func New(client Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{client: client}
+	s := &Store{}
 	s.set = batch.Settings{
 		Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
 	}
@@ -84,8 +83,8 @@ func New(client Client, opts *Options) *Store {
 		s.err = s.set.Check()
 	}
 	if s.err == nil {
-		s.node = cmp.Or(opts.Name, address(client))
-		s.queue = batch.NewQueue(batch.NewServer(client, s.node, s.set), nil)
+		s.server = batch.NewServer(client, cmp.Or(opts.Name, address(client)), s.set)
+		s.queue = batch.NewQueue(s.server, nil)
 	}
 	return s
 }

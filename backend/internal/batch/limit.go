@@ -6,12 +6,12 @@ import "time"
 //
 // Many while they carry two calls or fewer and come back nearly as soon as the
 // link allows. Few once they carry more or take longer: then the server is busy,
-// and each batch costs both sides what dozens of calls cost. Over a long link the
-// round trip is the bottleneck, and up to half of the connections are used.
+// and each batch costs both sides what dozens of calls cost. Most over a long link,
+// where the round trip is the bottleneck.
 const (
 	many = 8
 	few  = 2
-	far  = 32
+	far  = 16
 )
 
 const (
@@ -20,11 +20,11 @@ const (
 	slack = 300 * time.Microsecond // what a busy client and two keys add to a round trip
 )
 
-// limit returns the number, for a client with so many connections.
-func (t *recent) limit(connections int) int {
+// limit returns the number.
+func (t *recent) limit() int {
 	switch {
 	case t.link > long:
-		return min(far, max(connections/2, many))
+		return far
 	case t.calls > lone*smooth, t.mean > t.link+slack:
 		return few
 	}

@@ -188,7 +188,7 @@ func (q *Queue) answered(t *trip, took time.Duration) {
 	q.mu.Lock()
 	q.mu.recent.add(now(), t.calls, took)
 	if q.room.calls > 1 {
-		q.mu.most, q.mu.limit = connections, q.mu.recent.limit(connections)
+		q.mu.most, q.mu.limit = connections, q.mu.recent.limit()
 	}
 	q.mu.Unlock()
 	q.server.Shared.Batch(backend.Batch{Node: q.server.node, Calls: t.calls, Keys: len(t.groups)}, took)

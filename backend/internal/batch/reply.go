@@ -26,14 +26,10 @@ var classes = []struct {
 	class
 }{
 	{"NOSCRIPT", notRun | reload | blameless},
-	{"MOVED ", notRun | redirect | blameless},
-	{"ASK ", notRun | redirect | blameless},
+	{"MOVED ", notRun | redirect | blameless}, {"ASK ", notRun | redirect | blameless},
 	{"TRYAGAIN", notRun | soon | blameless},
-	{"CLUSTERDOWN", notRun | soon},
-	{"LOADING", notRun | soon},
-	{"MASTERDOWN", notRun | soon},
-	{"READONLY", notRun | soon},
-	{"ERR max number of clients", notRun | soon},
+	{"CLUSTERDOWN", notRun | soon}, {"LOADING", notRun | soon}, {"MASTERDOWN", notRun | soon},
+	{"READONLY", notRun | soon}, {"ERR max number of clients", notRun | soon},
 	{"NOREPLICAS", notRun}, {"MISCONF", notRun}, {"BUSY", notRun}, {"OOM", notRun},
 	{"NOAUTH", notRun}, {"NOPERM", notRun}, {"WRONGPASS", notRun},
 }

@@ -3,7 +3,6 @@ package batch
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -38,12 +37,7 @@ type Settings struct {
 
 // Defaults fills in what was left out.
 func (s *Settings) Defaults(budget time.Duration) {
-	if s.Prefix == "" {
-		s.Prefix = wire.DefaultPrefix
-	}
-	if s.Budget == 0 {
-		s.Budget = budget
-	}
+	s.Prefix, s.Budget = cmp.Or(s.Prefix, wire.DefaultPrefix), cmp.Or(s.Budget, budget)
 }
 
 // Check refuses settings out of range.
@@ -93,9 +87,9 @@ func (s *Server) time() string {
 	return strconv.FormatInt(s.clock().UnixMicro(), 10)
 }
 
-// view returns the client to send with. One that is not of go-redis' own make
-// has to keep the deadline of a context by itself.
-func (s *Server) view() Client {
+// Client returns the client to send with, whose commands end with their context.
+// One that is not of go-redis' own make has to see to that by itself.
+func (s *Server) Client() Client {
 	user, ok := s.client.(*redis.Client)
 	if !ok {
 		return s.client
@@ -141,34 +135,16 @@ func (s *Server) tryIdle() {
 	}
 }
 
-// dial returns why no connection can be made, nil where one can.
-func (s *Server) dial() error {
-	c, ok := s.client.(pooled)
-	if !ok {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), s.Budget)
-	defer cancel()
-	conn, err := c.Options().Dialer(ctx, c.Options().Network, c.Options().Addr)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return err
-}
-
 // process sends a command that is no script within the budget.
 func (s *Server) process(ctx context.Context, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Budget)
 	defer cancel()
-	return guarded(func() error { return Process(ctx, s.view(), &once{*redis.NewStringCmd(ctx, args...)}) })
+	return guarded(func() error { return Process(ctx, s.Client(), &once{*redis.NewStringCmd(ctx, args...)}) })
 }
 
 // load is one load of the script into a server. It ends with the load, and with
 // the budget at the latest: a client may block for longer.
 type load struct{ context.Context }
-
-// errLoaded is the cause of the end of a load that succeeded.
-var errLoaded = errors.New("loaded")
 
 // lastLoad returns the load that ended last. It is noted before a command is
 // sent: where NOSCRIPT comes back, that one is not enough.
@@ -189,8 +165,7 @@ func (s *Server) load(seen *load) error {
 	if s.loaded.CompareAndSwap(seen, l) { // mutant: one-load-per-flush
 		go func() {
 			defer cancel()
-			err := s.process(ctx, "script", "load", lua.Script)
-			end(cmp.Or(err, errLoaded))
+			end(s.process(ctx, "script", "load", lua.Script))
 		}()
 	} else {
 		end(nil)
@@ -198,7 +173,7 @@ func (s *Server) load(seen *load) error {
 		l = s.loaded.Load()
 	}
 	<-l.Done()
-	if err := context.Cause(l); err != errLoaded {
+	if err := context.Cause(l); err != context.Canceled { // the cause of an end without an error
 		return err
 	}
 	return nil

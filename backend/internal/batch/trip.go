@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -32,18 +31,17 @@ type trip struct {
 	commands []*command    // those of this batch
 	said     error         // what the batch was answered before, in another trip
 	began    time.Duration // as now
-	ends     time.Duration // as now: when the client has to return
+	ends     time.Duration // as now: the deadline; guarded by mu, as a timer may ring late
 	placed   bool          // it holds a place; guarded by the queue's lock
 	flies    bool          // it counts as in flight; likewise
 
 	mu struct {
 		sync.Mutex
-		over     bool          // the calls have their answers, or are about to
-		deadline time.Duration // as now
-		timer    *time.Timer   // of the time when it is overdue, and then of the deadline
-		visit    visit
-		wrote    int           // commands that were written, and not replied to be not run
-		written  time.Duration // when the last one was, as now
+		over    bool        // the calls have their answers, or are about to
+		timer   *time.Timer // of the time when it is overdue, and then of the deadline
+		visit   visit
+		wrote   int           // commands that were written, and not replied to be not run
+		written time.Duration // when the last one was, as now
 	}
 }
 
@@ -66,13 +64,11 @@ func (t *trip) start(late time.Duration) {
 	for i, c := range t.commands {
 		c.carry(t.groups[i*len(t.groups)/n : (i+1)*len(t.groups)/n])
 	}
-	budget := t.queue.server.Budget
-	deadline := Deadline(t.first, budget)
-	t.began, t.ends = now(), clientDeadline(deadline, budget)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.over, t.mu.wrote, t.mu.deadline = false, 0, deadline
-	t.mu.timer = time.AfterFunc(min(late, deadline-t.began), t.ring)
+	t.began, t.ends = now(), Deadline(t.first, t.queue.server.Budget)
+	t.mu.over, t.mu.wrote = false, 0
+	t.mu.timer = time.AfterFunc(min(late, t.ends-t.began), t.ring)
 }
 
 // run makes the round trip, on the calling goroutine. After the time late it is
@@ -82,7 +78,7 @@ func (t *trip) run(late time.Duration) (took time.Duration, ok bool) {
 	t.start(late)
 	ctx, cancel := context.WithDeadline(context.Background(), epoch.Add(t.ends))
 	defer cancel()
-	err := guarded(func() error { return cmp.Or(t.send(ctx), t.dialError(ctx)) })
+	err := guarded(func() error { return t.send(ctx) })
 	v, ok := t.claim(false)
 	if !ok {
 		return 0, false
@@ -98,18 +94,6 @@ func (t *trip) run(late time.Duration) (took time.Duration, ok bool) {
 	return took, true
 }
 
-// dialError returns why the client could not write, where a dial tells it at once:
-// go-redis dials several times before it tells, for longer than a budget.
-func (t *trip) dialError(ctx context.Context) error {
-	t.mu.Lock()
-	wrote := t.mu.wrote > 0
-	t.mu.Unlock()
-	if wrote || ctx.Err() == nil { // mutant: dial-error-told
-		return nil
-	}
-	return t.queue.server.dial()
-}
-
 // finish reads the answers and returns what they tell of the server: a failure,
 // else an answer. What another server may run goes on in a trip of its own, and the
 // others don't wait for it.
@@ -120,10 +104,8 @@ func (t *trip) finish(err error) (said error) {
 			c.err = err
 		}
 		if len(t.commands) > 1 && is(c.err, redirect|soon) {
-			next := t.queue.trips.Get().(*trip)
-			next.groups, next.first, next.said = append(next.groups[:0], c.groups[0]), t.first, c.err
+			t.forward(c.groups, c.err)
 			c.groups = nil
-			go next.run(time.Minute)
 			continue
 		}
 		c.end(t.queue.server.Prefix)
@@ -135,8 +117,8 @@ func (t *trip) finish(err error) (said error) {
 	return said
 }
 
-// sendAgain sends those of a command's groups once more, in a trip of their own, that
-// the script wants with other boundaries. It has run nothing for them.
+// sendAgain sends those of a command's groups once more that the script wants with
+// other boundaries. It has run nothing for them.
 func (t *trip) sendAgain(c *command) {
 	var again []*group
 	for _, g := range c.groups {
@@ -152,8 +134,14 @@ func (t *trip) sendAgain(c *command) {
 		g.Again = false
 		g.markNotRun()
 	}
-	next := newTrip(t.queue)
-	next.groups, next.first = again, t.first
+	t.forward(again, nil)
+}
+
+// forward has groups that were not run go on in a trip of their own, which begins with
+// what they were answered. Those that were run don't wait for it.
+func (t *trip) forward(groups []*group, said error) {
+	next := t.queue.trips.Get().(*trip)
+	next.groups, next.first, next.said = append(next.groups[:0], groups...), t.first, said
 	go next.run(time.Minute)
 }
 
@@ -163,7 +151,7 @@ func (t *trip) sendAgain(c *command) {
 func (t *trip) claim(rings bool) (v visit, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if left := t.mu.deadline - now(); rings && left > 0 && !t.mu.over {
+	if left := t.ends - now(); rings && left > 0 && !t.mu.over {
 		t.mu.timer.Reset(left)
 		return visit{}, false
 	}
@@ -278,7 +266,7 @@ func (t *trip) sendOnce(ctx context.Context, s *Server, commands []*command, ask
 	for i, c := range commands {
 		c.prepare(ctx, s, i == 0 && !asking)
 	}
-	if client := s.view(); len(commands) == 1 && !asking {
+	if client := s.Client(); len(commands) == 1 && !asking {
 		_ = client.Process(ctx, commands[0])
 	} else {
 		pipe := client.(interface{ Pipeline() redis.Pipeliner }).Pipeline() // a client of a cluster's node has it

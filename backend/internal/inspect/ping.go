@@ -166,29 +166,3 @@ func probe(key string) backend.Request {
 		{Name: "ping-log", Algorithm: algo.SlidingLog(limit), OnFailure: backend.FailClosed},
 	}}}
 }
-
-// Within returns f's answer, or ctx's error when that ends first: a client may
-// block for longer than any context.
-func Within(ctx context.Context, f func(context.Context) ([]string, error)) (warnings []string, err error) {
-	type answer struct {
-		warnings []string
-		err      error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		a := answer{err: errPanicked} // of the client, in a hook of the user's
-		defer func() {
-			_ = recover()
-			done <- a
-		}()
-		a.warnings, a.err = f(ctx)
-	}()
-	select {
-	case a := <-done:
-		return a.warnings, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, ctx.Err())
-	}
-}
-
-var errPanicked = fmt.Errorf("%w: the client panicked", backend.ErrUnavailable)

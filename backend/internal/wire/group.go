@@ -81,9 +81,14 @@ type Group struct {
 	fields int // the script's argument before the names of the fields
 }
 
-// nobody stands for the calls of a group whose callers have all left: it only
-// looks.
-var nobody = []*Call{{}}
+// packed returns the calls that stand in the command. One that only looks stands
+// for those of a group whose callers have all left.
+func (g *Group) packed() []*Call {
+	if len(g.Calls) == 0 {
+		return []*Call{{}}
+	}
+	return g.Calls
+}
 
 // Same reports whether two groups have the same list of policies, not only an
 // equal one.

@@ -42,9 +42,9 @@ func pack(b []byte, now int64, groups []*Group) []byte {
 // ask appends what the calls of g.Calls ask. Where there are none, all of them
 // were withdrawn: what stands for them only looks.
 func (g *Group) ask(b []byte, now int64) []byte {
-	op, calls := g.Op, g.Calls
-	if len(calls) == 0 { // mutant: withdrawn-reset
-		op, calls = backend.Peek, nobody
+	op, calls := g.Op, g.packed()
+	if len(g.Calls) == 0 { // mutant: withdrawn-reset
+		op = backend.Peek
 	}
 	shape := g.shape(op, calls)
 	b = append(b, shape, byte(op))

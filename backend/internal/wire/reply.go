@@ -22,6 +22,7 @@ type reader struct {
 	err  error
 }
 
+// take reads the next n bytes.
 func (r *reader) take(n int) string {
 	if n > len(r.rest) {
 		r.err, r.rest = errMalformed, ""
@@ -32,40 +33,13 @@ func (r *reader) take(n int) string {
 	return s
 }
 
-func (r *reader) byte() byte {
-	if s := r.take(1); s != "" {
-		return s[0]
-	}
-	return 0
-}
-
-// refusal reads the byte that stands for a group of which nothing was decided,
-// and returns 0 where there is none.
-func (r *reader) refusal() byte {
-	if r.rest != "" && r.rest[0] >= versions {
-		return r.byte()
-	}
-	return 0
-}
-
-// line reads text up to a newline.
-func (r *reader) line() string {
-	s, rest, ok := strings.Cut(r.rest, "\n")
-	if !ok {
-		r.err = errMalformed
-	}
-	r.rest = rest
-	return s
-}
-
-// number reads a number below 2^bits.
-func (r *reader) number(bits int) int64 {
-	digits := len(r.rest) - len(strings.TrimLeft(r.rest, "0123456789"))
-	n, err := strconv.ParseUint(r.take(digits), 10, bits)
+// number reads decimal digits.
+func (r *reader) number() int64 {
+	n, err := strconv.ParseInt(r.take(len(r.rest)-len(strings.TrimLeft(r.rest, "0123456789"))), 10, 53)
 	if err != nil {
 		r.err = errMalformed
 	}
-	return int64(n)
+	return n
 }
 
 // whole reads a double that holds a whole number, 0 to 2^53.
@@ -82,6 +56,17 @@ func (r *reader) whole() int64 {
 	return int64(f)
 }
 
+// stored reports whether a stored value follows, by the byte that stands for its
+// version: 0 where there is none.
+func (r *reader) stored() bool {
+	const versions = "\x20" // is above what a version can be
+	v := r.take(1)
+	if v >= versions {
+		r.err = errMalformed
+	}
+	return v > "\x00"
+}
+
 // What stands in a reply for a group of which nothing was decided.
 const (
 	refused = 'R'
@@ -92,48 +77,44 @@ const (
 	ended   = 'L'
 )
 
-// versions is above what a stored value's version can be.
-const versions = ' '
-
-// version reads the byte that a stored value begins with, 0 where there is
-// none.
-func (r *reader) version() byte {
-	v := r.byte()
-	if v >= versions {
-		r.err = errMalformed
-	}
-	return v
-}
-
 // Read reads a reply into the calls of the groups that it is to. An error means
 // that it is no answer at all: what it is to is perhaps counted.
 func Read(reply string, groups []*Group, p Prefix) error {
 	r := &reader{rest: reply}
-	now := r.number(42) * 1_000_000 // seconds
-	r.take(1)                       // a space
-	now += r.number(53)             // all of a virtual clock's
+	now := r.number() * 1_000_000 // seconds
+	r.take(1)                     // a space
+	now += r.number()             // all of a virtual clock's
 	for _, g := range groups {
-		switch r.refusal() {
-		case 0:
-			g.replay(r, now)
+		if r.rest == "" {
+			return errMalformed
+		}
+		var err error
+		switch r.rest[0] {
 		case failed:
-			g.refuse(fmt.Errorf("%w: %s", backend.ErrUnavailable, r.line()))
+			why, _, _ := strings.Cut(r.rest[1:], "\n")
+			err = fmt.Errorf("%w: %s", backend.ErrUnavailable, why)
+			r.take(1 + len(why))
 		case corrupt:
-			g.refuse(&backend.CorruptError{Key: g.Key, Stored: g.stored(p)})
+			err = &backend.CorruptError{Key: g.Key, Stored: g.stored(p)}
 		case outside:
-			g.askAgain(now)
+			err = g.askAgain(now)
 		case refused:
-			g.refuse(&backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"})
+			err = &backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"}
 		case notHeld:
-			g.refuse(backend.ErrNotHeld)
+			err = backend.ErrNotHeld
 		case ended:
-			g.refuse(backend.ErrLeaseEnded)
+			err = backend.ErrLeaseEnded
 		default:
-			r.err = errMalformed
+			g.replay(r, now)
+			continue
+		}
+		r.take(1)
+		for _, c := range g.Calls {
+			c.Err = err
 		}
 	}
-	if r.err == nil && r.rest != "" {
-		r.err = errMalformed
+	if r.rest != "" {
+		return errMalformed
 	}
 	return r.err
 }
@@ -141,55 +122,33 @@ func Read(reply string, groups []*Group, p Prefix) error {
 // askAgain marks a group to be sent again with the boundaries around the script's now.
 // It was sent with those around the caller's clock. It is sent again once: another
 // time would not help.
-func (g *Group) askAgain(now int64) {
+func (g *Group) askAgain(now int64) error {
 	if g.Now > 0 { // mutant: boundaries-sent-twice
-		g.refuse(fmt.Errorf("%w: the server's clock is at %v, outside of the boundaries around %v",
-			backend.ErrUnavailable, time.UnixMicro(now), time.UnixMicro(g.Now)))
-		return
+		return fmt.Errorf("%w: the server's clock is at %v, outside of the boundaries around %v",
+			backend.ErrUnavailable, time.UnixMicro(now), time.UnixMicro(g.Now))
 	}
 	g.Now, g.Again = now, true
-}
-
-// refuse gives the calls the error of a group that the script did not decide.
-func (g *Group) refuse(err error) {
-	for _, c := range g.Calls {
-		c.Err = err
-	}
+	return nil
 }
 
 // replay decides the calls again from what they met, with the functions that the
-// memory store runs: the script has decided the same.
+// memory store runs: the script has decided the same. Of a run of equal costs some
+// pass; then the rest are denied, all meeting the same, and the script has answered
+// once for them.
 func (g *Group) replay(r *reader, now int64) {
-	var few [4]backend.Reading
-	readings := append(few[:0], make([]backend.Reading, len(g.Policies))...)
-	if (g.Op == backend.Reset || g.Op == backend.Settle || g.Op == backend.Extend) && len(g.Calls) > 0 {
-		r.version()
-		for _, c := range g.Calls {
-			c.meet(now, readings)
-		}
-		return
-	}
-	calls := g.Calls
-	if len(calls) == 0 {
-		calls = nobody
-	}
+	var few [4]backend.Reading // on the stack, where they are few
 	var some [4]algo.View
-	views := some[:0]
-	for i := range g.Policies {
+	readings, views := append(few[:0], make([]backend.Reading, len(g.Policies))...), some[:0]
+	calls, bare := g.packed(), len(g.Calls) > 0 && (g.Op == backend.Reset || g.Op == backend.Settle || g.Op == backend.Extend)
+	if bare {
+		r.stored()
+	}
+	for i := 0; i < len(g.Policies) && !bare; i++ {
 		views = append(views, r.view(&g.Policies[i].Algorithm, now))
 	}
-	for len(calls) > 0 && r.err == nil {
-		n := run(calls)
-		g.replayRun(r, calls[:n], views, readings, now)
-		calls = calls[n:]
-	}
-}
-
-// replayRun decides calls of equal costs: some pass, then the rest are denied,
-// all meeting the same.
-func (g *Group) replayRun(r *reader, calls []*Call, views []algo.View, readings []backend.Reading, now int64) {
-	denied := false
-	for _, c := range calls {
+	for i, denied := 0, false; i < len(calls) && r.err == nil; i++ {
+		c := calls[i]
+		denied = denied && c.sameCosts(calls[i-1])
 		fits := g.Op == backend.Record || g.fits(c, views)
 		if !fits && !denied {
 			g.retries(r, c, views, readings)
@@ -205,7 +164,7 @@ func (g *Group) replayRun(r *reader, calls []*Call, views []algo.View, readings 
 				readings[p].RetryAt = 0
 			}
 		}
-		c.meet(now, readings)
+		c.now, c.readings = now, append(c.readings[:0], readings...)
 	}
 }
 
@@ -219,12 +178,6 @@ func (g *Group) charge(c *Call, a *algo.Algorithm, v *algo.View, n, now int64) {
 		a.Held(v, now+c.lease.Length.Microseconds())
 	case g.Op == backend.Take, g.Op == backend.Reserve:
 		a.Add(v, n)
-	}
-}
-
-func (c *Call) meet(now int64, readings []backend.Reading) {
-	if c != nobody[0] {
-		c.now, c.readings = now, append(c.readings[:0], readings...)
 	}
 }
 
@@ -258,12 +211,12 @@ func many(a *algo.Algorithm) bool { return a.Kind().Storage() != algo.StoredWord
 
 func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
 	if many(a) {
-		r.version()
+		r.stored()
 		used, newest := r.whole(), r.whole()
 		return a.Seen(used, newest, now)
 	}
 	var words [3]int64
-	if r.version() != 0 {
+	if r.stored() {
 		r.take(8) // the horizon: the script's own
 		for i := range words[:a.Words()] {
 			words[i] = r.whole()
