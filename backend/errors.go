@@ -43,13 +43,15 @@ func Wrap(err, cause error) error {
 	return &wrapped{err, cause}
 }
 
-type wrapped struct{ err, cause error }
+// wrapped is an error and its cause. They lie in an array, so that looking for one
+// allocates nothing: calls may fail by the thousand.
+type wrapped [2]error
 
 func (w *wrapped) Error() string {
-	return w.err.Error() + ": " + strings.TrimPrefix(w.cause.Error(), "headgate: ")
+	return w[0].Error() + ": " + strings.TrimPrefix(w[1].Error(), "headgate: ")
 }
 
-func (w *wrapped) Unwrap() []error { return []error{w.err, w.cause} }
+func (w *wrapped) Unwrap() []error { return w[:] }
 
 // CorruptError is a stored value that is not Headgate's, or of a format that
 // this release does not know. Nothing was counted and the value was left.
