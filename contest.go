@@ -39,13 +39,16 @@ func (w *waiter) round() (calls int64, d time.Duration) {
 	}
 	calls = 1 << 30
 	for i := range w.limiter.policies {
-		if cost := w.cost(i); cost > 0 {
-			p := &w.limiter.policies[i]
+		p := &w.limiter.policies[i]
+		if cost := w.cost(i); cost > 0 && !p.Shadow {
 			calls = min(calls, p.Algorithm.Max()/int64(max(p.Shards, 1))/shareOfMax/cost, int64(maxRound/w.each(i)))
 		}
 	}
 	calls = max(calls, 1)
 	for i := range w.limiter.policies {
+		if w.limiter.policies[i].Shadow {
+			continue
+		}
 		d = max(d, w.each(i)*time.Duration(calls))
 	}
 	return calls, d
@@ -110,7 +113,7 @@ func (c *contest) late(spread, round, age time.Duration) time.Duration {
 func (w *waiter) spread(round time.Duration) time.Duration {
 	spread := min(round, maxRound) / 2
 	for i := range w.limiter.policies {
-		if a := &w.limiter.policies[i].Algorithm; a.Kind() != algo.KindTokenBucket {
+		if a := &w.limiter.policies[i].Algorithm; a.Kind() != algo.KindTokenBucket && !w.limiter.policies[i].Shadow {
 			spread = min(spread, a.Limit().Period/100)
 		}
 	}

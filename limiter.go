@@ -27,6 +27,7 @@ type Limiter struct {
 	breaker   *breaker.Store
 	observer  func(Event) // nil: none
 	policies  []Policy    // never written
+	shadows   *shadows    // nil where no policy is a shadow
 	tokens    tokenKey
 	abandoned *abandoned
 	queues    *queues
@@ -109,6 +110,7 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	}
 	other := *l
 	other.policies = slices.Clone(policies)
+	other.shadows = newShadows(other.policies)
 	return &other, nil
 }
 
@@ -202,6 +204,7 @@ type question struct {
 	request   backend.Request
 	decision  Decision
 	storeTime atomic.Int64
+	shadow    *Decision // of the shadow policies; nil where there are none
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
@@ -218,7 +221,7 @@ func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
 	if l.observer != nil {
 		return l.observed(ctx, q, d)
 	}
-	err := l.hand(ctx, &q.request, &q.decision)
+	err := l.hand(ctx, q)
 	if err == nil {
 		*d = q.decision
 	}
@@ -231,13 +234,13 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	begin := time.Now()
 	q.storeTime.Store(0) // here, since other calls need no atomic store
 	q.request.StoreTime = &q.storeTime
-	err := l.hand(ctx, &q.request, &q.decision)
+	err := l.hand(ctx, q)
 	if err == nil {
 		*d = q.decision
 	}
 	e := Event{
 		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Policies: l.policies, Decision: *d, Err: err,
-		Duration: time.Since(begin), StoreTime: time.Duration(q.storeTime.Load()),
+		Duration: time.Since(begin), StoreTime: time.Duration(q.storeTime.Load()), Shadow: q.shadow,
 	}
 	q.free()
 	l.observe(e)
@@ -250,18 +253,26 @@ func (l *Limiter) observe(e Event) {
 }
 
 func (q *question) free() {
-	q.request, q.decision = backend.Request{}, Decision{} // or it would keep the caller's key; mutant: call-cleared
+	q.request, q.decision, q.shadow = backend.Request{}, Decision{}, nil // or it would keep the caller's key; mutant: call-cleared
 	questions.Put(q)
 }
 
-// hand passes a request to the outermost layer.
-func (l *Limiter) hand(ctx context.Context, r *backend.Request, d *Decision) error {
+// hand passes a question to the outermost layer.
+func (l *Limiter) hand(ctx context.Context, q *question) error {
+	r, d := &q.request, &q.decision
 	switch {
 	case l.shard == nil:
 		return errZero
 	case ctx == nil:
 		return backend.CheckContext(ctx) // here, since a wrapper may use it before the store checks the request
-	case l.denial != nil:
+	case l.shadows != nil && r.Op != backend.Reset:
+		return l.both(ctx, q)
+	}
+	return l.outermost(ctx, r, d)
+}
+
+func (l *Limiter) outermost(ctx context.Context, r *backend.Request, d *Decision) error {
+	if l.denial != nil {
 		return l.denial.Do(ctx, r, d)
 	}
 	return l.shard.Do(ctx, r, d)

@@ -65,6 +65,7 @@ type answer struct {
 	err         error
 	states      []State // of each policy; shared, never written
 	reservation *Reservation
+	shadow      *Decision // of the last take
 }
 
 func newQueues(bounded bool) *queues {

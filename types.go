@@ -11,6 +11,7 @@ type (
 	//	Algorithm algo.Algorithm
 	//	OnFailure FailureMode
 	//	Shards    int
+	//	Shadow    bool
 	Policy = backend.Policy
 	// Decision is the answer to a call and the numbers that a client needs.
 	//
@@ -50,6 +51,7 @@ type (
 	//	Duration  time.Duration  // EventDecision: of the whole call. EventBatch: of the round trip
 	//	StoreTime time.Duration  // EventDecision: the part of Duration spent in the store; 0 where it was not asked
 	//	Waited    time.Duration  // EventDecision: the part of Duration that a Wait waited for its turn and for room
+	//	Shadow    *Decision      // EventDecision: what the shadow policies decided; nil where there are none
 	//	Circuit   Change         // EventCircuit
 	//	Batch     Batch          // EventBatch
 	Event = backend.Event

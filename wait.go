@@ -82,7 +82,7 @@ func (l *Limiter) wait(ctx context.Context, w *waiter) error {
 		}
 		l.observe(Event{
 			Type: EventDecision, Op: op, Key: w.call.Key, Policies: l.policies, Decision: w.decision, Err: err,
-			Duration: time.Since(w.since), StoreTime: time.Duration(t.storeTime.Load()), Waited: t.waited,
+			Duration: time.Since(w.since), StoreTime: time.Duration(t.storeTime.Load()), Waited: t.waited, Shadow: t.shadow,
 		})
 	}
 	return err
@@ -134,6 +134,9 @@ func (t *turn) check() error {
 	r.Key, r.Policies, r.Cost, r.Costs, r.Each = t.call.Key, t.limiter.policies, 1, t.call.Costs, t.call.Each
 	if t.reserves {
 		r.Op, r.Lease = backend.Reserve, &backend.Lease{ID: backend.LeaseID{1}, Length: t.call.lease()}
+	}
+	if s := t.limiter.shadows; s != nil && t.ctx != nil {
+		return s.checkEnforced(t.ctx, t.limiter, &r)
 	}
 	return t.limiter.shard.CheckRequest(t.ctx, &r)
 }
@@ -213,7 +216,7 @@ func (t *turn) ask(n int64) (d Decision, size int64, err error) {
 		t.rest = t.room(a.states)
 		return d, size, nil
 	}
-	a.decision = d
+	a.decision, a.shadow = d, t.shadow
 	qs.decide(t.queue, group, a)
 	return d, size, a.err
 }
@@ -223,9 +226,9 @@ func (t *turn) hand(ctx context.Context, q *question, d *Decision) error {
 	if t.limiter.observer != nil {
 		q.request.StoreTime = &t.storeTime
 	}
-	err := t.limiter.hand(ctx, &q.request, &q.decision)
+	err := t.limiter.hand(ctx, q)
 	if err == nil {
-		*d = q.decision
+		*d, t.shadow = q.decision, q.shadow
 	}
 	q.free()
 	return err
@@ -244,7 +247,7 @@ func (t *turn) costs(calls int64) []int64 {
 func (t *turn) room(states []State) int64 {
 	room := int64(math.MaxInt64)
 	for i := range states {
-		if cost := t.cost(i); cost > 0 {
+		if cost := t.cost(i); cost > 0 && !t.limiter.policies[i].Shadow {
 			room = min(room, states[i].Remaining/cost)
 		}
 	}

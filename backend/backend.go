@@ -156,6 +156,11 @@ type Policy struct {
 	// spread. All policies of a list have the same number. Package shard spreads;
 	// a store ignores Shards.
 	Shards int
+	// Shadow makes the policy decide and count without an effect: no call is denied
+	// by it, and none fails where it can't be asked. The limiter asks shadow policies
+	// as a list of their own, and reports what they decide beside the others' answer.
+	// A store ignores Shadow.
+	Shadow bool
 }
 
 // FailureMode is what a call gets when no store decided it.

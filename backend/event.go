@@ -25,6 +25,7 @@ type Event struct {
 	Duration  time.Duration // EventDecision: of the whole call. EventBatch: of the round trip
 	StoreTime time.Duration // EventDecision: the part of Duration spent in the store; 0 where it was not asked
 	Waited    time.Duration // EventDecision: the part of Duration that a Wait waited for its turn and for room
+	Shadow    *Decision     // EventDecision: what the shadow policies decided; nil where there are none
 
 	Circuit Change // EventCircuit
 	Batch   Batch  // EventBatch

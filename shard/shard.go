@@ -136,6 +136,26 @@ func spreads(r *backend.Request) error {
 	return nil
 }
 
+// DoAll decides each of the requests as Do would, those on keys that are not spread in
+// one batch; see layer.Batcher. It applies no failure mode to shadow policies: their
+// error is the answer.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	for i := range rs {
+		if len(rs[i].Policies) == 0 || rs[i].Policies[0].Shards > 1 { // mutant: spread-not-batched
+			for i := range rs {
+				answers[i].Err = s.Do(ctx, &rs[i], &answers[i].Decision)
+			}
+			return
+		}
+	}
+	layer.DoAll(ctx, s.next, rs, answers)
+	for i := range rs {
+		if a := &answers[i]; a.Err != nil && s.fallback != nil && !rs[i].Policies[0].Shadow {
+			a.Err = s.fallback.Fail(ctx, &rs[i], &a.Decision, a.Err)
+		}
+	}
+}
+
 // CheckRequest refuses what Do refuses before it asks next.
 func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	if err := r.Check(ctx, s.next.Capabilities()); err != nil || r.Policies[0].Shards < 2 {

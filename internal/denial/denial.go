@@ -117,6 +117,12 @@ func await(ctx context.Context, refreshed chan struct{}) {
 func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set, sent time.Duration) error {
 	generation := at.Generation()
 	err := s.next.Do(ctx, r, d)
+	s.note(r, d, err, at, sent, generation)
+	return err
+}
+
+// note notes what next answered.
+func (s *Store) note(r *backend.Request, d *backend.Decision, err error, at *Set, sent time.Duration, generation uint64) {
 	switch {
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
@@ -128,7 +134,6 @@ func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision
 		}
 		at.Note(&r.Group, NewDenial(&r.Group, states, sent, s.cache.Now()), generation)
 	}
-	return err
 }
 
 // slots reports whether a denial is by slots. Any process may free one at any time, so

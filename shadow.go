@@ -1,0 +1,184 @@
+package headgate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// shadows is how a list with shadow policies is split: into those that decide and those
+// that only report.
+type shadows struct{ enforced, shadow part }
+
+// part is some of a limiter's policies, with their indexes.
+type part struct {
+	policies []Policy
+	at       []int
+}
+
+// newShadows returns nil where no policy is a shadow.
+func newShadows(policies []Policy) *shadows {
+	s := &shadows{}
+	for i := range policies {
+		p := &s.enforced
+		if policies[i].Shadow {
+			p = &s.shadow
+		}
+		p.policies, p.at = append(p.policies, policies[i]), append(p.at, i)
+	}
+	if s.shadow.at == nil {
+		return nil
+	}
+	return s
+}
+
+// both asks the enforced and the shadow policies as two requests in one batch. Only
+// the enforced ones make the decision.
+func (l *Limiter) both(ctx context.Context, q *question) error {
+	r, s := &q.request, l.shadows
+	if r.Costs != nil && len(r.Costs) != len(l.policies) || r.Each != nil && len(r.Each) != len(l.policies) {
+		return r.Check(ctx, l.shard.Capabilities())
+	}
+	var rs [2]backend.Request
+	var answers [2]layer.Answer
+	asked := rs[:0]
+	if s.enforced.at != nil {
+		asked = append(asked, s.enforced.of(r))
+	}
+	asked = append(asked, s.shadow.of(r))
+	shadow := &asked[len(asked)-1]
+	shadow.Receipt = nil
+	if shadow.Lease != nil {
+		shadow.Lease.ID[0] ^= 0x80 // of the same key, and another lease
+	}
+	l.askAll(ctx, asked, answers[:len(asked)])
+	of := &answers[len(asked)-1]
+	q.shadow = s.shadow.shadowed(of)
+	if of.Err != nil { // or the states would be those of an earlier call
+		for i := range shadow.Each {
+			p := &shadow.Policies[i]
+			shadow.Each[i] = State{Policy: p.Name, Limit: p.Algorithm.Max()}
+		}
+	}
+	for i := range asked {
+		l.part(i, len(asked)).tell(r, asked[i].Each)
+	}
+	if s.enforced.at == nil {
+		return alone(r, of, &q.decision)
+	}
+	q.decision = answers[0].Decision
+	if r.Op == backend.Reserve && of.Decision.Allowed && !q.decision.Allowed { // mutant: shadow-lease-cancelled
+		l.cancelShadow(shadow)
+	}
+	return answers[0].Err
+}
+
+// askAll asks all of the requests. What settles an unresolved reservation is settled in
+// this process too, which only a request of its own does.
+func (l *Limiter) askAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	switch {
+	case rs[0].Lease != nil && rs[0].Lease.Unresolved: // mutant: local-lease-of-shadowed
+		for i := range rs {
+			answers[i].Err = l.outermost(ctx, &rs[i], &answers[i].Decision)
+		}
+	case l.denial != nil:
+		l.denial.DoAll(ctx, rs, answers)
+	default:
+		l.shard.DoAll(ctx, rs, answers)
+	}
+}
+
+// part returns the policies of the i-th of so many requests.
+func (l *Limiter) part(i, of int) *part {
+	if i == of-1 {
+		return &l.shadows.shadow
+	}
+	return &l.shadows.enforced
+}
+
+// shadowed returns what an observer receives of the shadow policies' answer.
+func (p *part) shadowed(a *layer.Answer) *Decision {
+	d := a.Decision
+	if a.Err != nil {
+		d = Decision{Err: a.Err, State: State{Policy: p.policies[0].Name, Limit: p.policies[0].Algorithm.Max()}}
+	}
+	return &d
+}
+
+// alone answers for a list of shadow policies only: the call passes.
+func alone(r *backend.Request, a *layer.Answer, d *Decision) error {
+	if a.Err != nil && !layer.Undecided(a.Err) && !errors.Is(a.Err, ErrNeverAdmissible) {
+		return a.Err
+	}
+	*d = a.Decision
+	d.Allowed, d.RetryAfter = true, 0
+	if d.State.Policy == "" {
+		p := &r.Policies[0]
+		d.State, d.Source, d.Estimated, d.Err = State{Policy: p.Name, Limit: p.Algorithm.Max()}, backend.FromFailOpen, true, a.Err
+	}
+	return nil
+}
+
+// of returns the part's request, with states of its own.
+func (p *part) of(r *backend.Request) backend.Request {
+	q := *r
+	q.Policies, q.Each = p.policies, make([]State, len(p.at))
+	charged := r.Costs == nil
+	if r.Costs != nil {
+		q.Costs = make([]int64, len(p.at))
+		for i, j := range p.at {
+			q.Costs[i] = r.Costs[j]
+			charged = charged || q.Costs[i] > 0
+		}
+	}
+	if r.Lease != nil {
+		q.Lease = p.lease(r.Lease)
+	}
+	if !charged && r.Op == backend.Take { // the other part is charged; mutant: free-part-peeks
+		q.Op = backend.Peek
+	}
+	return q
+}
+
+func (p *part) lease(l *backend.Lease) *backend.Lease {
+	own := *l
+	if l.Actual != nil {
+		own.Actual = make([]int64, len(p.at))
+		for i, j := range p.at {
+			own.Actual[i] = l.Actual[j]
+		}
+	}
+	return &own
+}
+
+// tell writes the part's states in the limiter's order.
+func (p *part) tell(r *backend.Request, states []State) {
+	if r.Each == nil {
+		return
+	}
+	for i, j := range p.at {
+		r.Each[j] = states[i]
+	}
+}
+
+// cancelShadow gives back what a shadow reserved for a call that was denied.
+func (l *Limiter) cancelShadow(r *backend.Request) {
+	q := *r
+	q.Op, q.Lease = backend.Settle, &backend.Lease{ID: r.Lease.ID, Length: r.Lease.Length, Attempt: r.Lease.ID}
+	_, _ = layer.Ask(context.Background(), l.shard, q)
+}
+
+// checkEnforced refuses a request that the enforced policies refuse.
+func (s *shadows) checkEnforced(ctx context.Context, l *Limiter, r *backend.Request) error {
+	if n := len(l.policies); r.Costs != nil && len(r.Costs) != n || r.Each != nil && len(r.Each) != n {
+		return r.Check(ctx, l.shard.Capabilities())
+	}
+	p := &s.enforced
+	if p.at == nil {
+		p = &s.shadow
+	}
+	q := p.of(r)
+	return l.shard.CheckRequest(ctx, &q)
+}

@@ -1,0 +1,217 @@
+package headgate_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	shadowed = []headgate.Policy{
+		{Name: "a", Algorithm: algo.TokenBucket(algo.PerMinute(600), 20), OnFailure: headgate.FailClosed},
+		{Name: "tighter", Algorithm: algo.SlidingWindow(algo.PerMinute(90)), OnFailure: headgate.FailClosed, Shadow: true},
+		{Name: "b", Algorithm: algo.SlidingLog(algo.PerMinute(150)), OnFailure: headgate.FailClosed},
+		{Name: "other", Algorithm: algo.TokenBucket(algo.PerMinute(60), 3), OnFailure: headgate.FailClosed, Shadow: true},
+	}
+	enforced = []headgate.Policy{shadowed[0], shadowed[2]}
+	shadows  = []headgate.Policy{plainly(shadowed[1]), plainly(shadowed[3])}
+)
+
+// plainly returns the policy without its Shadow.
+func plainly(p headgate.Policy) headgate.Policy {
+	p.Shadow = false
+	return p
+}
+
+// TestShadow: what a shadow decides is what a limiter of its policies alone decides, and
+// what the others decide is what they decide without it.
+func TestShadow(t *testing.T) {
+	now := time.Unix(1700000000, 0)
+	open := func() backend.Store {
+		return memory.New(&memory.Options{Now: func() time.Time { return now }})
+	}
+	var seen headgate.Event
+	l := limiter(t, open(), &headgate.Options{Observer: func(e headgate.Event) { seen = e }}, shadowed...)
+	wantEnforced, wantShadow := limiter(t, open(), nil, enforced...), limiter(t, open(), nil, shadows...)
+	ctx, r := context.Background(), rand.New(rand.NewPCG(1, 2))
+	denied, shadowDenied := 0, 0
+	for range 100_000 {
+		now = now.Add(time.Duration(r.IntN(60)) * time.Millisecond)
+		key := string(rune('a' + r.IntN(4)))
+		costs := []int64{r.Int64N(4), r.Int64N(3), 1 + r.Int64N(3), 1 + r.Int64N(3)}
+		each, one, two := make([]headgate.State, 4), make([]headgate.State, 2), make([]headgate.State, 2)
+		ask := (*headgate.Limiter).Do
+		switch r.IntN(20) {
+		case 0:
+			ask = (*headgate.Limiter).Peek
+		case 1:
+			ask = (*headgate.Limiter).Record
+		}
+		got, err := ask(l, ctx, headgate.Call{Key: key, Costs: costs, Each: each})
+		require.NoError(t, err)
+		want, err := ask(wantEnforced, ctx, headgate.Call{Key: key, Costs: []int64{costs[0], costs[2]}, Each: one})
+		require.NoError(t, err)
+		shadow, err := ask(wantShadow, ctx, headgate.Call{Key: key, Costs: []int64{costs[1], costs[3]}, Each: two})
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, &shadow, seen.Shadow, "%v %v %v", seen.Op, costs, two)
+		require.Equal(t, []headgate.State{one[0], two[0], one[1], two[1]}, each)
+		if !want.Allowed {
+			denied++
+		}
+		if !shadow.Allowed {
+			shadowDenied++
+		}
+	}
+	require.Greater(t, denied, 1000)
+	require.Greater(t, shadowDenied, denied)
+}
+
+// TestShadowFails: a store that fails, and a cost that a shadow could never grant, are
+// no error and no failure of a call.
+func TestShadowFails(t *testing.T) {
+	ctx, s := context.Background(), newLossy()
+	only := &headgate.Policy{Name: "only", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailClosed, Shadow: true}
+	alone := limiter(t, s, nil, *only)
+	for range 3 {
+		d, err := alone.Allow(ctx, "k")
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Zero(t, d.RetryAfter)
+		require.EqualValues(t, 1, d.Used)
+	}
+	d, err := alone.AllowN(ctx, "k", 2)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	s.lose(onAll, 0)
+	d, err = alone.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+	require.Zero(t, alone.Stats().FailClosed)
+
+	open := perMinute
+	open.OnFailure = headgate.FailOpen
+	l := limiter(t, s, nil, open, *only)
+	d, err = l.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.True(t, d.Allowed, "the shadow fails closed, and does not count")
+	require.Equal(t, headgate.FromFailOpen, d.Source)
+	require.EqualValues(t, 1, l.Stats().FailOpen)
+	s.lose(0, 0)
+	_, err = l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{1}})
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+	_, err = l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{0, 1}})
+	require.NoError(t, err, "only the shadow is charged")
+	_, err = l.Allow(ctx, "")
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+	_, err = alone.Allow(ctx, "")
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+}
+
+// TestShadowReservation: a shadow is reserved and settled beside the others, and gets
+// its estimate back where the others deny.
+func TestShadowReservation(t *testing.T) {
+	ctx := context.Background()
+	l := limiter(t, memory.New(nil), nil,
+		headgate.Policy{Name: "tokens", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "shadow", Algorithm: algo.FixedWindow(algo.PerDay(2000)), OnFailure: headgate.FailClosed, Shadow: true},
+		headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed, Shadow: true})
+	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{600, 600, 1}})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	requireUsed(t, l, 600, 600, 1)
+	require.NoError(t, r.Extend(ctx))
+	require.NoError(t, r.Commit(ctx, 500, 500, 1))
+	requireUsed(t, l, 500, 500, 0)
+	_, d, err = l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{600, 600, 1}})
+	require.NoError(t, err)
+	require.False(t, d.Allowed)
+	requireUsed(t, l, 500, 500, 0)
+	require.NoError(t, l.Reset(ctx, "k"))
+	requireUsed(t, l, 0, 0, 0)
+}
+
+// TestShadowFailsLocal: a reservation in this process is settled beside a shadow too.
+func TestShadowFailsLocal(t *testing.T) {
+	s := newLossy()
+	s.lose(onAll, 0)
+	l := limiter(t, s, &headgate.Options{Instances: 1},
+		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: headgate.FailLocal},
+		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: headgate.FailLocal, Shadow: true})
+	for range 3 {
+		r, d, err := l.Reserve(context.Background(), headgate.Call{Key: "k", Costs: []int64{8, 8}})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.ErrorIs(t, r.Cancel(context.Background()), headgate.ErrUnavailable)
+	}
+}
+
+// TestShadowSpread: a spread key has shadows too.
+func TestShadowSpread(t *testing.T) {
+	ctx := context.Background()
+	l := limiter(t, memory.New(nil), nil,
+		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(40)), OnFailure: headgate.FailClosed, Shards: 4},
+		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(20)), OnFailure: headgate.FailClosed, Shards: 4, Shadow: true})
+	passed := 0
+	for range 60 {
+		d, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+		if d.Allowed {
+			passed++
+		}
+	}
+	require.Equal(t, 40, passed)
+	requireUsed(t, l, 40, 20)
+	alone, err := l.With(l.Policies()[0])
+	require.NoError(t, err)
+	requireUsed(t, alone, 40)
+}
+
+// TestShadowOfWait: a waiter does not wait for a shadow.
+func TestShadowOfWait(t *testing.T) {
+	l := limiter(t, memory.New(nil), nil,
+		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(40)), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailClosed, Shadow: true})
+	for range 3 {
+		d, err := l.Wait(context.Background(), headgate.Call{Key: "k", Costs: []int64{2, 2}})
+		require.NoError(t, err)
+		require.Equal(t, "a", d.Policy)
+	}
+	requireUsed(t, l, 6, 0)
+}
+
+// TestShadowOfRedis: both lists travel in one batch, and a flood on a key that one of
+// them denies stays in the process.
+func TestShadowOfRedis(t *testing.T) {
+	server := redistest.Start(t)
+	store := standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second})
+	seen := &events{}
+	l := limiter(t, store, &headgate.Options{Observer: seen.observe},
+		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(5)), OnFailure: headgate.FailClosed, Shadow: true})
+	for i := range 20 {
+		d, err := l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+		require.Equal(t, i < 10, d.Allowed)
+	}
+	for i, e := range seen.of(headgate.EventDecision) {
+		require.Equal(t, i < 5, e.Shadow.Allowed)
+	}
+	require.Eventually(t, func() bool { return len(seen.of(headgate.EventBatch)) >= 11 }, 10*time.Second, time.Millisecond)
+	calls := 0
+	for _, e := range seen.of(headgate.EventBatch) {
+		calls += e.Batch.Calls
+	}
+	require.Len(t, seen.of(headgate.EventBatch), 11, "ten that passed, and the first denial")
+	require.Equal(t, 11+6, calls, "and the shadow's first denial")
+}
