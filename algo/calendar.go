@@ -140,11 +140,11 @@ func (a *Algorithm) boundaries(now int64) (before, start, length, next int64) {
 }
 
 // calendarWorst counts the periods that t instants touch. The shortest are as
-// short as a change of the clocks makes them: a day has some 20 hours at least
+// short as a change of the clocks makes them: a day has 16 hours at least (Casey 1969)
 // where a zone changes its offset, a week or a month loses a day where a zone
 // crosses the date line.
 func calendarWorst(a *Algorithm, t int64) int64 {
-	shortest := a.every.days(20, 24*6-4, 24*27-4) * time.Hour.Microseconds()
+	shortest := a.every.days(16, 24*6-4, 24*27-4) * time.Hour.Microseconds()
 	return saturate(ceilDiv(max(t-1, 0), shortest)+1, a.max)
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
@@ -69,7 +69,7 @@ func New(client Client, opts *Options) *Store {
 	}
 	s := &Store{}
 	s.set = batch.Settings{
-		Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
+		Prefix: names.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
 	}
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
@@ -164,7 +164,7 @@ func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, at in
 	if err = s.ready(ctx, r); err != nil {
 		return "", 0, nil, err
 	}
-	tag = wire.Tag(r.Key, r.Sub)
+	tag = names.Tag(r.Key, r.Sub)
 	at = slot.Of(tag)
 	if n, err = s.top.find(ctx, at); err != nil {
 		// Nothing was sent, so the receipt must not look like one of a charge.

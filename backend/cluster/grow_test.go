@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend/cluster"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
@@ -113,7 +113,7 @@ func beginGrowth(t *testing.T, s *cluster.Store, g grows) *growthLoad {
 	perSlot := make([]int, g.slots+1)
 	for i := 0; len(l.keys) < 2*len(perSlot) || len(l.opened) < 300; i++ {
 		k := fmt.Sprint("grow", i)
-		switch s := slot.Of(wire.Tag(k, "")); {
+		switch s := slot.Of(names.Tag(k, "")); {
 		case s < len(perSlot) && perSlot[s] < 2:
 			perSlot[s]++
 			l.keys = append(l.keys, k)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/inspect"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
@@ -59,7 +59,7 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 }
 
 // inspected is the node as its operator sees it.
-func (n *node) inspected(p wire.Prefix) inspect.Node {
+func (n *node) inspected(p names.Prefix) inspect.Node {
 	return inspect.Node{Client: n.server.Client(), Name: n.addr, Prefix: p, Cluster: true}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -63,7 +64,7 @@ func redirect(err error) (addr string, asking bool) {
 // twice, and a timeout may outlast the budget. MinIdleConns is left out too:
 // ClientOptions sets it.
 func nodeOptions(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
-	return batch.ClientOptions(&redis.Options{
+	return client.Options(&redis.Options{
 		Addr:                         addr,
 		ClientName:                   o.ClientName,
 		Dialer:                       o.Dialer,

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/oracle"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -169,9 +169,9 @@ func adversarial(n int) []string {
 		func(i int) string { return fmt.Sprintf("\x00%d", i) },
 		func(i int) string { return fmt.Sprintf("%d%s", i, strings.Repeat("a", 4000)) },
 		func(i int) string { return fmt.Sprintf("\xff\xfe%d", i) },
-		func(i int) string { return wire.Tag(fmt.Sprintf("{x}%d", i), "") },
-		func(i int) string { return wire.Tag(fmt.Sprintf("user:%d", i), "s1.0") },
-		func(i int) string { return string(wire.DefaultPrefix.Hash(fmt.Sprint("user:", i))) },
+		func(i int) string { return names.Tag(fmt.Sprintf("{x}%d", i), "") },
+		func(i int) string { return names.Tag(fmt.Sprintf("user:%d", i), "s1.0") },
+		func(i int) string { return string(names.DefaultPrefix.Hash(fmt.Sprint("user:", i))) },
 		func(i int) string { return fmt.Sprintf("user:%d:log:p", i) },
 	}
 	var keys []string
@@ -189,7 +189,7 @@ func TestKeysCannotChooseTheirSlot(t *testing.T) {
 	var counts [parts]float64
 	tags := map[string]bool{}
 	for _, k := range keys {
-		tag := wire.Tag(k, "")
+		tag := names.Tag(k, "")
 		require.False(t, tags[tag], "%q shares a tag", k)
 		tags[tag] = true
 		counts[slot.Of(tag)*parts/slot.Count]++
@@ -213,8 +213,8 @@ func TestKeysCannotChooseTheirSlot(t *testing.T) {
 	})
 	admin := c.Client(t)
 	for _, k := range keys[:200] { // the server agrees on where they lie
-		tag := wire.Tag(k, "")
-		require.EqualValues(t, slot.Of(tag), admin.ClusterKeySlot(context.Background(), wire.DefaultPrefix.Hash(tag)).Val())
+		tag := names.Tag(k, "")
+		require.EqualValues(t, slot.Of(tag), admin.ClusterKeySlot(context.Background(), names.DefaultPrefix.Hash(tag)).Val())
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -117,7 +117,7 @@ func (t *topology) ask(ctx context.Context, addr string) answer {
 	}
 	// go-redis' own ClusterSlots fails on a node without an address.
 	cmd := redis.NewSliceCmd(ctx, "cluster", "slots")
-	err = batch.Process(ctx, n.client, cmd)
+	err = client.Process(ctx, n.client, cmd)
 	a := answer{from: addr}
 	if err == nil {
 		a.slots, err = parse(cmd.Val())

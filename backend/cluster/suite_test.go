@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/faulttest"
@@ -114,11 +114,11 @@ func expiries(c *redis.ClusterClient) map[string]time.Duration {
 
 // corrupt writes what is no state into every policy's place.
 func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
-	ctx, tag := context.Background(), wire.Tag(key, "")
-	hash := wire.DefaultPrefix.Hash(tag)
+	ctx, tag := context.Background(), names.Tag(key, "")
+	hash := names.DefaultPrefix.Hash(tag)
 	for i := range ps {
 		if ps[i].Algorithm.Kind() == algo.KindSlidingLog {
-			c.Set(ctx, wire.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
+			c.Set(ctx, names.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}
 	for _, f := range c.HKeys(ctx, hash).Val() {

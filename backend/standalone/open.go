@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -25,7 +25,7 @@ func Open(url string, opts *Options) (*Store, error) {
 		budget = opts.Budget
 	}
 	client := &lazy{addr: o.Addr, client: sync.OnceValue(func() *redis.Client {
-		return redis.NewClient(batch.ClientOptions(o, budget))
+		return redis.NewClient(client.Options(o, budget))
 	})}
 	s := New(client, opts)
 	s.owned = client

@@ -18,7 +18,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -72,7 +72,7 @@ func New(client Client, opts *Options) *Store {
 	}
 	s := &Store{}
 	s.set = batch.Settings{
-		Prefix: wire.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
+		Prefix: names.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
 	}
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
@@ -144,7 +144,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err := s.ready(ctx, r); err != nil {
 		return err
 	}
-	return s.queue.Do(ctx, wire.Tag(r.Key, r.Sub), 0, r, d)
+	return s.queue.Do(ctx, names.Tag(r.Key, r.Sub), 0, r, d)
 }
 
 // DoAll decides several requests at once; see layer.Batcher.
@@ -153,7 +153,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	for i := range rs {
 		r := &rs[i]
 		if answers[i].Err = s.ready(ctx, r); answers[i].Err == nil {
-			calls[i] = batch.Call{Queue: s.queue, Tag: wire.Tag(r.Key, r.Sub), Request: r}
+			calls[i] = batch.Call{Queue: s.queue, Tag: names.Tag(r.Key, r.Sub), Request: r}
 		}
 	}
 	batch.DoAll(ctx, calls, answers)

@@ -36,14 +36,14 @@ var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could no
 // take takes pending calls while there is room, and returns the rest. A call
 // whose caller has left is dropped, and one that is too late is refused. A round
 // trip takes so long on average.
-func (b *batch) take(pending []*call, r *room, now, trip time.Duration) (rest []*call) {
+func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []*call) {
 	b.groups, b.calls, b.policies = b.groups[:0], 0, 0
 	clear(r.byTag)
 	for i, c := range pending {
 		switch {
 		case c.state.Load() == left: // mutant: left-calls-not-sent
 			calls.Put(c)
-		case c.late(now, trip): // mutant: late-calls-refused
+		case c.late(now, mean): // mutant: late-calls-refused
 			c.refuse(errLate)
 		case !b.join(c, r):
 			return pending[i:]
@@ -56,8 +56,8 @@ func (b *batch) take(pending []*call, r *room, now, trip time.Duration) (rest []
 // half of its time has passed. So where calls come faster than they can be
 // answered, the ones that go have most of their time left, and a busy client does
 // not work for answers that come late.
-func (c *call) late(now, trip time.Duration) bool {
-	return c.deadline-now <= min(2*trip, (c.deadline-c.came)/2)
+func (c *call) late(now, mean time.Duration) bool {
+	return c.deadline-now <= min(2*mean, (c.deadline-c.came)/2)
 }
 
 // join adds a call, if there is room: to the group of its key, where there is

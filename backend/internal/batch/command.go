@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
@@ -18,7 +19,7 @@ type command struct {
 	err    error // how it ended
 
 	write func(*command) error // called when the client writes the command
-	wrote bool                 // guarded by the trip's lock
+	wrote bool                 // guarded by the round trip's lock
 	first bool                 // nothing stands before it in its pipeline
 }
 
@@ -62,7 +63,7 @@ func (c *command) prepare(ctx context.Context, s *Server, first bool) {
 }
 
 // end stores how the command ended, and gives the calls their answers or errors.
-func (c *command) end(p wire.Prefix) {
+func (c *command) end(p names.Prefix) {
 	if c.err == nil {
 		c.err = wire.Read(c.Val(), c.packed, p)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
@@ -27,7 +27,7 @@ func TestGarbageFailsAlone(t *testing.T) {
 	client, ctx := server.Client(t), context.Background()
 	ps := policy(algo.TokenBucket(algo.PerSecond(5), 5))
 	runner := batch.Alone(client, &layer.Shared{}, time.Second)
-	require.NoError(t, client.Set(ctx, wire.DefaultPrefix.Hash("b"), "not a hash", 0).Err())
+	require.NoError(t, client.Set(ctx, names.DefaultPrefix.Hash("b"), "not a hash", 0).Err())
 	groups := []*batch.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
 	require.NoError(t, runner.Run(ctx, groups))
 	require.True(t, groups[0].Takes[0].Decision.Allowed)
@@ -35,7 +35,7 @@ func TestGarbageFailsAlone(t *testing.T) {
 	var corrupt *backend.CorruptError
 	require.ErrorAs(t, groups[1].Takes[0].Err, &corrupt)
 	require.Equal(t, "b", corrupt.Key)
-	require.Equal(t, "not a hash", client.Get(ctx, wire.DefaultPrefix.Hash("b")).Val())
+	require.Equal(t, "not a hash", client.Get(ctx, names.DefaultPrefix.Hash("b")).Val())
 }
 
 // TestGarbageSetsFailAlone: the same of several policies, wherever in the
@@ -200,7 +200,7 @@ func TestResetOfWrongType(t *testing.T) {
 	client, ctx := server.Client(t), context.Background()
 	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
-	require.NoError(t, client.Set(ctx, wire.DefaultPrefix.Hash("k"), "x", time.Hour).Err())
+	require.NoError(t, client.Set(ctx, names.DefaultPrefix.Hash("k"), "x", time.Hour).Err())
 	g := group("k", 0, ps)
 	g.Op = backend.Reset
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))

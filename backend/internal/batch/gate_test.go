@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -82,7 +82,7 @@ func gated(t *testing.T, apart bool) (*batch.Queue, *gate) {
 	c := redistest.Start(t).Client(t, func(o *redis.Options) { o.PoolSize = batch.Many })
 	c.AddHook(g)
 	const budget = 10 * time.Second
-	s := batch.NewServer(c, "node", batch.Settings{Prefix: wire.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}})
+	s := batch.NewServer(c, "node", batch.Settings{Prefix: names.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}})
 	var router batch.Router
 	if apart {
 		router = batch.NoRouter{Server: s}

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/testclock"
@@ -45,7 +45,7 @@ func run(t *testing.T, s *batch.Server, g *batch.Asked) *batch.Answer {
 func TestSlotsLeaveAFewAtATime(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	ps := policy(algo.InFlight(2))
-	name := wire.DefaultPrefix.Log(wire.Tag("k", ""), &ps[0])
+	name := names.DefaultPrefix.Log(names.Tag("k", ""), &ps[0])
 	for i := range 1000 {
 		require.NoError(t, client.ZAdd(ctx, name, redis.Z{Score: float64(i), Member: i}).Err())
 	}
@@ -88,7 +88,7 @@ func TestNoLeaseWithoutItsCharge(t *testing.T) {
 		require.NoError(t, run(t, whole, leased(backend.Reserve, "k", 3, c.ps, 1)).Err)
 		runner, _ := limited(t, server, c.missing)
 		require.ErrorIs(t, run(t, runner, leased(backend.Reserve, "k", 1, c.ps, 2)).Err, backend.ErrUnavailable)
-		lease := wire.DefaultPrefix.Lease("k", backend.LeaseID{1, 2})
+		lease := names.DefaultPrefix.Lease("k", backend.LeaseID{1, 2})
 		require.Eventually(t, func() bool { return admin.Exists(ctx, lease).Val() == 0 }, time.Second, time.Millisecond)
 		require.ErrorIs(t, run(t, runner, settled("k", 1, c.ps, 1)).Err, backend.ErrUnavailable)
 		require.NoError(t, run(t, whole, settled("k", 2, c.ps, 1)).Err, "the lease is held")
@@ -128,7 +128,7 @@ func TestRowsLeave(t *testing.T) {
 		require.NoError(t, run(t, runner, settled("k", 5, ps, id)).Err, fmt.Sprint(id))
 		now = now.Add(20 * time.Millisecond)
 	}
-	name := wire.DefaultPrefix.Log("k", &ps[0])
+	name := names.DefaultPrefix.Log("k", &ps[0])
 	look := group("k", 0, ps)
 	look.Op = backend.Peek
 	require.EqualValues(t, 6*49, run(t, runner, look).Decision.Used)

@@ -11,7 +11,7 @@ import "time"
 const (
 	many = 8
 	few  = 2
-	far  = 16
+	far  = 32
 )
 
 const (

@@ -15,7 +15,7 @@ const (
 	ms = time.Millisecond
 )
 
-// noted returns trips after a hundred round trips of one kind, over a link.
+// noted returns round trips after a hundred round trips of one kind, over a link.
 func noted(link time.Duration, calls int, took time.Duration) *recent {
 	t := &recent{}
 	t.add(0, 1, link)

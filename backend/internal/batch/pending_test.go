@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -27,7 +27,7 @@ func take(key string) *backend.Request {
 }
 
 func queue(c batch.Client, budget time.Duration) *batch.Queue {
-	set := batch.Settings{Prefix: wire.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}}
+	set := batch.Settings{Prefix: names.DefaultPrefix, Budget: budget, Shared: &layer.Shared{}}
 	return batch.NewQueue(batch.NewServer(c, "node", set), nil)
 }
 
@@ -218,7 +218,7 @@ func TestGoexitingHook(t *testing.T) {
 		}
 	}})
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // a context that may end: the call hands its trip to a goroutine
+	defer cancel() // a context that may end: the call hands its round trip to a goroutine
 	for range 2 * batch.Many {
 		_, err := q.Ask(ctx, "k", 0, take("k"))
 		require.ErrorIs(t, err, backend.ErrUnavailable)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -30,7 +31,7 @@ type Queue struct {
 	server  *Server
 	router  Router
 	room    room         // of the batch that is filling
-	trips   sync.Pool    // round trips that have ended. Their commands are most of what one allocates
+	ended   sync.Pool    // round trips that have ended. Their commands are most of what one allocates
 	callers atomic.Int64 // calls that wait for an answer
 
 	mu struct {
@@ -50,7 +51,7 @@ type Queue struct {
 // cluster, r leads from it to the others; else r is nil.
 func NewQueue(s *Server, r Router) *Queue {
 	q := &Queue{server: s, router: r, room: room{budget: s.Budget, calls: maxCalls, byTag: map[string]*group{}}}
-	q.trips.New = func() any { return &trip{queue: q} }
+	q.ended.New = func() any { return &roundTrip{queue: q} }
 	q.mu.limit, q.mu.most = many, many
 	if s.DisableBatching {
 		q.room.calls, q.mu.limit, q.mu.most = 1, 1<<30, 1<<30
@@ -123,7 +124,8 @@ func (q *Queue) push(c *call) (leaves bool) {
 // calls are pending that no other batch is about to take. A batch that waits for a
 // connection could still take calls along.
 func (q *Queue) place() bool {
-	if q.mu.filling || len(q.mu.pending) == 0 || q.mu.out >= q.mu.limit || q.mu.flying >= q.mu.most { // mutant: one-batch-fills
+	full := q.mu.out >= q.mu.limit || q.mu.flying >= q.mu.most
+	if q.mu.filling || full || len(q.mu.pending) == 0 { // mutant: one-batch-fills
 		return false
 	}
 	q.mu.out++
@@ -150,7 +152,7 @@ func (q *Queue) run() {
 			runtime.Gosched()
 		}
 		if more = q.yield(t, true); ok {
-			q.trips.Put(t)
+			q.ended.Put(t)
 		}
 	}
 }
@@ -158,8 +160,8 @@ func (q *Queue) run() {
 // fill returns the next batch and how long it keeps its place, nil where no
 // pending call needs one any more. Grouping takes its time, so it is not done
 // under the lock.
-func (q *Queue) fill() (t *trip, late time.Duration) {
-	t = q.trips.Get().(*trip)
+func (q *Queue) fill() (t *roundTrip, late time.Duration) {
+	t = q.ended.Get().(*roundTrip)
 	q.mu.Lock()
 	pending, recent := q.mu.pending, q.mu.recent
 	q.mu.pending = q.mu.taken[:0]
@@ -172,7 +174,7 @@ func (q *Queue) fill() (t *trip, late time.Duration) {
 	q.mu.filling = false
 	if t.placed, t.flies = true, true; t.calls == 0 {
 		q.release(t, true)
-		q.trips.Put(t)
+		q.ended.Put(t)
 		t = nil
 	}
 	if q.place() {
@@ -183,8 +185,8 @@ func (q *Queue) fill() (t *trip, late time.Duration) {
 
 // answered is where a round trip has ended whose calls, keys and duration are
 // known.
-func (q *Queue) answered(t *trip, took time.Duration) {
-	connections := q.server.connections()
+func (q *Queue) answered(t *roundTrip, took time.Duration) {
+	connections := client.Connections(q.server.client)
 	q.mu.Lock()
 	q.mu.recent.add(now(), t.calls, took)
 	if q.room.calls > 1 {
@@ -196,14 +198,14 @@ func (q *Queue) answered(t *trip, took time.Duration) {
 
 // yield gives the place of a batch that is overdue or over to the next one, and
 // reports whether the caller is to run that.
-func (q *Queue) yield(t *trip, over bool) (leaves bool) {
+func (q *Queue) yield(t *roundTrip, over bool) (leaves bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.release(t, over)
 	return q.place()
 }
 
-func (q *Queue) release(t *trip, over bool) {
+func (q *Queue) release(t *roundTrip, over bool) {
 	if t.placed {
 		t.placed = false
 		q.mu.out--

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 )
@@ -58,18 +59,13 @@ func is(err error, any class) bool {
 	return false
 }
 
-// poolFull reports whether the client had no connection for a command.
-func poolFull(err error) bool {
-	return errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrPoolTimeout)
-}
-
 // outcome returns what the end of a command tells of the server: nil,
 // layer.ErrFailed or layer.ErrExcused.
 func outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errWithdrawn), poolFull(err), is(err, blameless): // mutant: withdrawn-excused
+	case errors.Is(err, errWithdrawn), client.PoolFull(err), is(err, blameless): // mutant: withdrawn-excused
 		return layer.ErrExcused
 	}
 	return layer.ErrFailed

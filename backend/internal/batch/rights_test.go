@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -108,7 +108,7 @@ func TestRightsOfSecondWrites(t *testing.T) {
 				case "zremrangebyrank":
 					require.NoError(t, virtual.Run(ctx, []*batch.Asked{group("k", 1, list)}))
 				case "unlink":
-					require.NoError(t, admin.ZAdd(ctx, wire.DefaultPrefix.Log("k", &log[0]), redis.Z{Score: 9e15, Member: "ahead"}).Err())
+					require.NoError(t, admin.ZAdd(ctx, names.DefaultPrefix.Log("k", &log[0]), redis.Z{Score: 9e15, Member: "ahead"}).Err())
 				}
 				stored := admin.DBSize(ctx).Val()
 				runner, v := limited(t, server, "-"+missing)

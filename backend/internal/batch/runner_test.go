@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -29,7 +29,7 @@ type Answer struct {
 
 // Alone returns a server with the defaults.
 func Alone(c Client, shared *layer.Shared, budget time.Duration) *Server {
-	return NewServer(c, "node", Settings{Prefix: wire.DefaultPrefix, Shared: shared, Budget: budget})
+	return NewServer(c, "node", Settings{Prefix: names.DefaultPrefix, Shared: shared, Budget: budget})
 }
 
 // Run decides the groups in one round trip. Its error is that of the round trip.
@@ -41,7 +41,7 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 		for i := range a.Takes {
 			r := backend.Request{Op: a.Op, Group: a.Takes[i].Group, Lease: a.Lease}
 			r.Key, r.Policies = a.Key, a.Policies
-			c := newCall(ctx, wire.Tag(a.Key, ""), 0, &r, s.Budget)
+			c := newCall(ctx, names.Tag(a.Key, ""), 0, &r, s.Budget)
 			if g == nil {
 				g = c.begin(nil)
 				groups = append(groups, g)
@@ -70,8 +70,8 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 }
 
 // tripOf returns a round trip of groups that begins now.
-func tripOf(q *Queue, groups ...*group) *trip {
-	t := q.trips.Get().(*trip)
+func tripOf(q *Queue, groups ...*group) *roundTrip {
+	t := q.ended.Get().(*roundTrip)
 	t.groups, t.first = groups, now()
 	return t
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/trace"
 
@@ -39,7 +39,7 @@ func draw(s *trace.Steps, r *rand.Rand) []*batch.Asked {
 			groups = append(groups, alike(groups[n-1], q.Key))
 			continue
 		}
-		g := &batch.Asked{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: wire.DefaultPrefix.Hash(wire.Tag(q.Key, ""))}
+		g := &batch.Asked{Op: q.Op, Key: q.Key, Policies: q.Policies, Hash: names.DefaultPrefix.Hash(names.Tag(q.Key, ""))}
 		for more := true; more; more = r.IntN(4) > 0 && q.Op != backend.Reset {
 			t := q.Group
 			if r.IntN(2) == 0 && len(g.Takes) > 0 {
@@ -56,7 +56,7 @@ func draw(s *trace.Steps, r *rand.Rand) []*batch.Asked {
 
 // alike asks for another key what g asks.
 func alike(g *batch.Asked, key string) *batch.Asked {
-	h := &batch.Asked{Op: g.Op, Key: key, Policies: g.Policies, Hash: wire.DefaultPrefix.Hash(wire.Tag(key, ""))}
+	h := &batch.Asked{Op: g.Op, Key: key, Policies: g.Policies, Hash: names.DefaultPrefix.Hash(names.Tag(key, ""))}
 	for i := range g.Takes {
 		t := g.Takes[i].Group
 		t.Key = key
@@ -102,7 +102,7 @@ func policy(a algo.Algorithm) []backend.Policy {
 }
 
 func group(key string, cost int64, ps []backend.Policy) *batch.Asked {
-	return &batch.Asked{Op: backend.Take, Key: key, Hash: wire.DefaultPrefix.Hash(wire.Tag(key, "")), Policies: ps,
+	return &batch.Asked{Op: backend.Take, Key: key, Hash: names.DefaultPrefix.Hash(names.Tag(key, "")), Policies: ps,
 		Takes: takes(key, []int64{cost}, ps)}
 }
 
@@ -223,7 +223,7 @@ func TestPruningIsBounded(t *testing.T) {
 	take(time.UnixMicro(trace.Start).Add(30 * time.Second))
 	d := take(time.UnixMicro(trace.Start).Add(61 * time.Second))
 	require.EqualValues(t, 2, d.Used)
-	require.EqualValues(t, 1002-128, client.ZCard(ctx, wire.DefaultPrefix.Hash("k")+":log:1m/p").Val())
+	require.EqualValues(t, 1002-128, client.ZCard(ctx, names.DefaultPrefix.Hash("k")+":log:1m/p").Val())
 }
 
 // verdicts notes what a guard is told.
@@ -319,16 +319,16 @@ func TestExpiryOnlyGrows(t *testing.T) {
 	for range 5 {
 		require.NoError(t, runner.Run(ctx, []*batch.Asked{group("k", 1, short)}))
 	}
-	require.Greater(t, client.PTTL(ctx, wire.DefaultPrefix.Hash("k")).Val(), 2*time.Hour)
+	require.Greater(t, client.PTTL(ctx, names.DefaultPrefix.Hash("k")).Val(), 2*time.Hour)
 
 	// And the other way round, nothing that counts outlives its key.
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, short)}))
-	require.Less(t, client.PTTL(ctx, wire.DefaultPrefix.Hash("j")).Val(), time.Minute)
+	require.Less(t, client.PTTL(ctx, names.DefaultPrefix.Hash("j")).Val(), time.Minute)
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, long)}))
-	require.Greater(t, client.PTTL(ctx, wire.DefaultPrefix.Hash("j")).Val(), 2*time.Hour)
+	require.Greater(t, client.PTTL(ctx, names.DefaultPrefix.Hash("j")).Val(), 2*time.Hour)
 
 	// A key that lost its expiry gets one again.
-	require.NoError(t, client.Persist(ctx, wire.DefaultPrefix.Hash("j")).Err())
+	require.NoError(t, client.Persist(ctx, names.DefaultPrefix.Hash("j")).Err())
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, []backend.Policy{{Name: "third", Algorithm: algo.SlidingWindow(algo.PerMinute(5))}})}))
-	require.Positive(t, client.PTTL(ctx, wire.DefaultPrefix.Hash("j")).Val())
+	require.Positive(t, client.PTTL(ctx, names.DefaultPrefix.Hash("j")).Val())
 }

@@ -3,13 +3,13 @@ package batch
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/lua"
@@ -29,7 +29,7 @@ type Client interface {
 
 // Settings are what all servers of a store have in common.
 type Settings struct {
-	Prefix          wire.Prefix
+	Prefix          names.Prefix
 	Budget          time.Duration // maximum duration of a decision
 	Shared          *layer.Shared // its guard is asked before every round trip
 	DisableBatching bool          // every call makes a round trip of its own
@@ -37,7 +37,7 @@ type Settings struct {
 
 // Defaults fills in what was left out.
 func (s *Settings) Defaults(budget time.Duration) {
-	s.Prefix, s.Budget = cmp.Or(s.Prefix, wire.DefaultPrefix), cmp.Or(s.Budget, budget)
+	s.Prefix, s.Budget = cmp.Or(s.Prefix, names.DefaultPrefix), cmp.Or(s.Budget, budget)
 }
 
 // Check refuses settings out of range.
@@ -57,7 +57,7 @@ type Server struct {
 	clock  func() time.Time // nil in production: the server's own
 	caller func() time.Time // this host's
 
-	bounded atomic.Pointer[view]
+	bounded atomic.Pointer[client.View]
 	loaded  atomic.Pointer[load] // the last load of the script that has begun
 	served  atomic.Int64         // when a round trip last ended well
 	tried   atomic.Int64         // when the idle connections were last tried
@@ -95,42 +95,22 @@ func (s *Server) Client() Client {
 		return s.client
 	}
 	v := s.bounded.Load()
-	if v == nil || now()-v.made > renewal {
-		v = newView(user, s.Budget)
+	if v.Old() {
+		v = client.NewView(user, s.Budget)
 		s.bounded.Store(v)
 	}
 	return v
-}
-
-// pooled is a client that tells of its connections.
-type pooled interface {
-	PoolStats() *redis.PoolStats
-	Options() *redis.Options
-}
-
-// connections returns how many connections the client may have, as far as it tells.
-func (s *Server) connections() int {
-	c, ok := s.client.(pooled)
-	if !ok {
-		return 64
-	}
-	o := c.Options()
-	if o.MaxActiveConns > 0 {
-		return min(o.PoolSize, o.MaxActiveConns)
-	}
-	return o.PoolSize
 }
 
 // tryIdle tries all idle connections at once, and so closes the dead ones. After
 // a load balancer has forgotten its connections each is dead and silent: the
 // trial of an open circuit would meet the next one, once per second.
 func (s *Server) tryIdle() {
-	c, ok := s.client.(pooled)
 	at, last := now(), s.tried.Load()
-	if !ok || at-time.Duration(last) < s.Budget || !s.tried.CompareAndSwap(last, int64(at)) {
+	if at-time.Duration(last) < s.Budget || !s.tried.CompareAndSwap(last, int64(at)) {
 		return
 	}
-	for range c.PoolStats().IdleConns { // mutant: idle-connections-tried
+	for range client.Idle(s.client) { // mutant: idle-connections-tried
 		go func() { _ = s.process(context.Background(), "ping") }()
 	}
 }
@@ -139,7 +119,7 @@ func (s *Server) tryIdle() {
 func (s *Server) process(ctx context.Context, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Budget)
 	defer cancel()
-	return guarded(func() error { return Process(ctx, s.Client(), &once{*redis.NewStringCmd(ctx, args...)}) })
+	return client.Guarded(func() error { return client.Process(ctx, s.Client(), &once{*redis.NewStringCmd(ctx, args...)}) })
 }
 
 // load is one load of the script into a server. It ends with the load, and with
@@ -177,29 +157,4 @@ func (s *Server) load(seen *load) error {
 		return err
 	}
 	return nil
-}
-
-// poolPause is between two looks for a connection of a full pool.
-const poolPause = time.Millisecond
-
-// Process sends a command, and waits for a connection while the pool is full.
-func Process(ctx context.Context, c Client, cmd redis.Cmder) error {
-	for {
-		err := c.Process(ctx, cmd)
-		if !poolFull(err) || ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(poolPause)
-	}
-}
-
-// guarded returns a panic of the client, in a hook of the user's, as an error. A
-// hook that ends the goroutine ends nothing else.
-func guarded(f func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil { // mutant: client-panics
-			err = fmt.Errorf("the client panicked: %v", p)
-		}
-	}()
-	return f()
 }

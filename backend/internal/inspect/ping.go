@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 )
@@ -25,7 +25,7 @@ type Node struct {
 		Process(ctx context.Context, cmd redis.Cmder) error
 	}
 	Name    string // in errors
-	Prefix  wire.Prefix
+	Prefix  names.Prefix
 	Cluster bool // it is a member of a Redis Cluster
 }
 
@@ -51,7 +51,7 @@ func (n Node) Ping(ctx context.Context, s backend.Store, key string, budget time
 		warnings, err = n.check(info.Val())
 	}
 	if err == nil {
-		err = n.rights(ctx, wire.Tag(key, ""))
+		err = n.rights(ctx, names.Tag(key, ""))
 	}
 	if err == nil {
 		_, err = layer.Ask(ctx, s, probe(key))

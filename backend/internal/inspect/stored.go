@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -48,14 +48,14 @@ type Parts map[string]*backend.Stored
 // Add adds what one node has of the key.
 func (parts Parts) Add(ctx context.Context, n Node, key string) error {
 	var hashes []backend.StoredKey
-	_, err := n.scan(ctx, n.Prefix.Pattern(wire.Tag(key, "")), func(name string) bool {
+	_, err := n.scan(ctx, n.Prefix.Pattern(names.Tag(key, "")), func(name string) bool {
 		k, rest, ok := n.Prefix.Key(name)
-		switch hash := n.Prefix.Hash(wire.Tag(key, k.Sub)); {
+		switch hash := n.Prefix.Hash(names.Tag(key, k.Sub)); {
 		case !ok || hash+rest != name:
 		case rest == "":
 			hashes = append(hashes, k)
-		case !wire.Beside(rest):
-			policy, ok := wire.LogOf(rest)
+		case !names.Beside(rest):
+			policy, ok := names.LogOf(rest)
 			parts.add(k.Sub, name, policy, ok)
 		}
 		return true
@@ -75,7 +75,7 @@ func (parts Parts) addHash(ctx context.Context, n Node, k backend.StoredKey) err
 		return nil
 	}
 	for _, field := range cmd.Val() {
-		if policy, ok := wire.Field(field); field != wire.Leases {
+		if policy, ok := names.Field(field); field != names.Leases {
 			parts.add(k.Sub, k.Name+" "+field, policy, ok)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/inspect"
-	"github.com/headgate-go/headgate/backend/internal/wire"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -21,9 +21,9 @@ import (
 func TestNamesAreRead(t *testing.T) {
 	server := redistest.Start(t)
 	c, ctx := server.Client(t), t.Context()
-	set := batch.Settings{Prefix: wire.DefaultPrefix, Shared: &layer.Shared{}, Budget: time.Second}
+	set := batch.Settings{Prefix: names.DefaultPrefix, Shared: &layer.Shared{}, Budget: time.Second}
 	q := batch.NewQueue(batch.NewServer(c, "node", set), nil)
-	n := inspect.Node{Client: c, Prefix: wire.DefaultPrefix}
+	n := inspect.Node{Client: c, Prefix: names.DefaultPrefix}
 	var policies []backend.Policy
 	for _, period := range []time.Duration{time.Millisecond, 90 * time.Second, time.Hour, 24 * time.Hour, 1500 * time.Microsecond} {
 		l := algo.Per(10, period)
@@ -40,7 +40,7 @@ func TestNamesAreRead(t *testing.T) {
 	for _, key := range keys {
 		r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: policies, Cost: 1}}
 		var d backend.Decision
-		require.NoError(t, q.Do(ctx, wire.Tag(key, ""), 0, r, &d))
+		require.NoError(t, q.Do(ctx, names.Tag(key, ""), 0, r, &d))
 	}
 	for _, key := range keys {
 		parts := inspect.Parts{}
@@ -64,11 +64,11 @@ func identities(policies []backend.Policy) map[string]algo.Identity {
 // TestNamesThatAreNotOurs: none of them is taken for a count.
 func TestNamesThatAreNotOurs(t *testing.T) {
 	for _, field := range []string{"", "f", "f/a", "f60s/a", "f1m", "f1m/a b", "f1m/", "f1m/10/a", "b1h/a", "b1h/01/a", "b1h/1000/a", "t1m/a", "ta", "x1m/a", "f1m/a/b", "f-1m/a", "f0m/a", "f99999d/a", "c/a", "cUTC/a", "cd/a", "cd1/UTC/a", "cm/UTC/a", "cm0/UTC/a", "cm01/UTC/a", "cw7/UTC/a", "cd/Local/a", "cd/a b/a", "c1d/UTC/a", "fd/UTC/a"} {
-		_, ok := wire.Field(field)
+		_, ok := names.Field(field)
 		require.False(t, ok, field)
 	}
 	for _, name := range []string{"", "headgate:", "headgate:{", "headgate:a", "other:{a}", "headgate:{~}", "headgate:{~a}"} {
-		_, _, ok := wire.DefaultPrefix.Key(name)
+		_, _, ok := names.DefaultPrefix.Key(name)
 		require.False(t, ok, name)
 	}
 	server := redistest.Start(t)
@@ -77,7 +77,7 @@ func TestNamesThatAreNotOurs(t *testing.T) {
 	require.NoError(t, c.Set(ctx, "headgate:{a}:log:60s/a", "text", 0).Err())
 	require.NoError(t, c.HSet(ctx, "headgate:{~a~s}", "z1m/a", "text").Err())
 	parts := inspect.Parts{}
-	require.NoError(t, parts.Add(ctx, inspect.Node{Client: c, Prefix: wire.DefaultPrefix}, "a"))
+	require.NoError(t, parts.Add(ctx, inspect.Node{Client: c, Prefix: names.DefaultPrefix}, "a"))
 	require.Equal(t, []backend.Stored{
 		{Unknown: []string{"headgate:{a}:log:60s/a", "headgate:{a}"}},
 		{Sub: "s", Unknown: []string{"headgate:{~a~s} z1m/a"}},

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/names"
 )
 
 // Args are the arguments of one EVALSHA after the other. The zero Args are ready.
@@ -31,7 +32,7 @@ func (b *blob) String() string { return "…" }
 // as go-redis takes them. clock is the time of a virtual clock, empty for the
 // server's own; now is the caller's. What the groups ask is added by Pack. The
 // client must have returned from the last ones, whose buffers these use.
-func (a *Args) Set(sha any, clock string, now int64, p Prefix, groups []*Group) []any {
+func (a *Args) Set(sha any, clock string, now int64, p names.Prefix, groups []*Group) []any {
 	n := 0
 	for _, g := range groups {
 		n += 2*len(g.Policies) + 2
@@ -67,20 +68,20 @@ func (a *Args) add(longer []byte) {
 
 // addKeys adds the stored keys that the group's script touches: the hash of the
 // small states and of the leases, the lease, then each log.
-func (a *Args) addKeys(p Prefix, g *Group) {
+func (a *Args) addKeys(p names.Prefix, g *Group) {
 	whole := g.leased() || g.Op == backend.Reset
 	for i := range g.Policies {
-		if whole || !isApart(&g.Policies[i]) {
-			a.add(p.appendHash(a.names, g.Tag))
+		if whole || !names.Apart(&g.Policies[i]) {
+			a.add(p.AppendHash(a.names, g.Tag))
 			break
 		}
 	}
 	if g.leased() {
-		a.add(appendLease(p.appendHash(a.names, g.Tag), g.First.lease.ID))
+		a.add(names.AppendLease(p.AppendHash(a.names, g.Tag), g.First.lease.ID))
 	}
 	for i := range g.Policies {
-		if isApart(&g.Policies[i]) {
-			a.add(appendLog(p.appendHash(a.names, g.Tag), &g.Policies[i]))
+		if names.Apart(&g.Policies[i]) {
+			a.add(names.AppendLog(p.AppendHash(a.names, g.Tag), &g.Policies[i]))
 		}
 	}
 }
@@ -94,6 +95,6 @@ func (a *Args) addFields(g, last *Group) {
 	}
 	g.fields = len(a.all) - 3 - a.keys
 	for i := range g.Policies {
-		a.add(appendField(a.names, &g.Policies[i]))
+		a.add(names.AppendField(a.names, &g.Policies[i]))
 	}
 }

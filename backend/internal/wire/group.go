@@ -6,7 +6,6 @@ package wire
 import (
 	"slices"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -113,6 +112,3 @@ func run(calls []*Call) int {
 	}
 	return n
 }
-
-// isApart reports whether the policy's counts have a Redis key of their own.
-func isApart(p *backend.Policy) bool { return p.Algorithm.Kind().Storage() == algo.StoredApart }

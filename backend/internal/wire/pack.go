@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/names"
 )
 
 // Sort brings those together that likely make one section: the groups of one list
@@ -105,7 +106,7 @@ func (g *Group) shape(op backend.Op, calls []*Call) byte {
 		return mixed
 	}
 	for i := range g.Policies {
-		if isApart(&g.Policies[i]) || op == backend.Take && calls[0].costOf(i) == 0 {
+		if names.Apart(&g.Policies[i]) || op == backend.Take && calls[0].costOf(i) == 0 {
 			return mixed
 		}
 	}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/names"
 )
 
 // errMalformed is a reply that the script can't have made.
@@ -79,7 +81,7 @@ const (
 
 // Read reads a reply into the calls of the groups that it is to. An error means
 // that it is no answer at all: what it is to is perhaps counted.
-func Read(reply string, groups []*Group, p Prefix) error {
+func Read(reply string, groups []*Group, p names.Prefix) error {
 	r := &reader{rest: reply}
 	now := r.number() * 1_000_000 // seconds
 	r.take(1)                     // a space
@@ -223,4 +225,15 @@ func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
 		}
 	}
 	return a.ViewOf(words, now)
+}
+
+// stored names where a value of the group may lie.
+func (g *Group) stored(p names.Prefix) string {
+	var at []string
+	for i := range g.Policies {
+		if at = append(at, p.Hash(g.Tag)); names.Apart(&g.Policies[i]) {
+			at[i] = p.Log(g.Tag, &g.Policies[i])
+		}
+	}
+	return strings.Join(slices.Compact(at), " or ")
 }

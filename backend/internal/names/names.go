@@ -1,8 +1,10 @@
-package wire
+// Package names says what the keys and hash fields of a store on Redis are called,
+// and reads those names again. All names of one limited key share a hash tag, and
+// so a slot.
+package names
 
 import (
 	"encoding/base64"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,28 +38,28 @@ func (p Prefix) Check() error {
 func Tag(key, sub string) string { return slot.Tag(key, sub) }
 
 // Hash returns where a key's small states lie: one hash, with one field per policy.
-func (p Prefix) Hash(tag string) string { return string(p.appendHash(nil, tag)) }
+func (p Prefix) Hash(tag string) string { return string(p.AppendHash(nil, tag)) }
 
-func (p Prefix) appendHash(b []byte, tag string) []byte {
+func (p Prefix) AppendHash(b []byte, tag string) []byte {
 	b = append(append(b, p...), '{')
 	return append(append(b, tag...), '}')
 }
 
 // Log returns where a policy's log lies: in the hash's slot.
 func (p Prefix) Log(tag string, policy *backend.Policy) string {
-	return string(appendLog(p.appendHash(nil, tag), policy))
+	return string(AppendLog(p.AppendHash(nil, tag), policy))
 }
 
-// appendLog makes a hash's name that of a policy's log, in the same slot: as
+// AppendLog makes a hash's name that of a policy's log, in the same slot: as
 // ":log:1m/api".
-func appendLog(b []byte, p *backend.Policy) []byte {
+func AppendLog(b []byte, p *backend.Policy) []byte {
 	b = append(append(append(b, ':'), p.Algorithm.Kind().Mark()...), ':')
 	return appendCount(b, p)
 }
 
 // Lease returns where a lease lies: in the hash's slot.
 func (p Prefix) Lease(tag string, id backend.LeaseID) string {
-	return string(appendLease(p.appendHash(nil, tag), id))
+	return string(AppendLease(p.AppendHash(nil, tag), id))
 }
 
 // Leases is the field of a hash that the script keeps of all leases of its key.
@@ -66,15 +68,15 @@ const Leases = "leases"
 // leaseMark stands between a hash's name and the ID of a lease.
 const leaseMark = ":lease:"
 
-// appendLease makes a hash's name that of a lease, as ":lease:3q2-7wEAAAAAAAAAAAAAAA".
-func appendLease(b []byte, id backend.LeaseID) []byte {
+// AppendLease makes a hash's name that of a lease, as ":lease:3q2-7wEAAAAAAAAAAAAAAA".
+func AppendLease(b []byte, id backend.LeaseID) []byte {
 	return base64.RawURLEncoding.AppendEncode(append(b, leaseMark...), id[:])
 }
 
-// appendField names the field of a small state: as "f1m/api", "B1h/10/api",
+// AppendField names the field of a small state: as "f1m/api", "B1h/10/api",
 // "T/api", "cm15/Europe/Berlin/api".
-func appendField(b []byte, p *backend.Policy) []byte {
-	if !isApart(p) { // what lies apart has no field, and none can be named so
+func AppendField(b []byte, p *backend.Policy) []byte {
+	if !Apart(p) { // what lies apart has no field, and none can be named so
 		b = append(b, p.Algorithm.Kind().Mark()...)
 	}
 	return appendCount(b, p)
@@ -109,17 +111,6 @@ func appendPeriod(b []byte, us int64) []byte {
 	return b
 }
 
-// stored names where a value of the group may lie.
-func (g *Group) stored(p Prefix) string {
-	var at []string
-	for i := range g.Policies {
-		if at = append(at, p.Hash(g.Tag)); isApart(&g.Policies[i]) {
-			at[i] = p.Log(g.Tag, &g.Policies[i])
-		}
-	}
-	return strings.Join(slices.Compact(at), " or ")
-}
-
 // Key reads the name of a key in Redis: the inverse of Hash and Log. rest is
 // what follows the tag, "" of a hash. ok is false where the name is not
 // Headgate's.
@@ -148,15 +139,15 @@ func (p Prefix) Pattern(part string) string {
 
 var glob = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
-// Field reads the name of a hash's field: the inverse of appendField.
+// Field reads the name of a hash's field: the inverse of AppendField.
 func Field(field string) (backend.Policy, bool) {
-	return named(field, "", false, appendField)
+	return named(field, "", false, AppendField)
 }
 
 // LogOf reads what follows the tag in the name of a log: the inverse of
-// appendLog.
+// AppendLog.
 func LogOf(rest string) (backend.Policy, bool) {
-	return named(strings.TrimPrefix(rest, ":"), ":", true, appendLog)
+	return named(strings.TrimPrefix(rest, ":"), ":", true, AppendLog)
 }
 
 // Beside reports whether what follows the tag in a name is that of a lease, or of
@@ -208,3 +199,6 @@ func lengthOf(s string) time.Duration {
 	d, _ := time.ParseDuration(s)
 	return d
 }
+
+// Apart reports whether the policy's counts have a Redis key of their own.
+func Apart(p *backend.Policy) bool { return p.Algorithm.Kind().Storage() == algo.StoredApart }

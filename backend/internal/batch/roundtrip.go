@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 )
@@ -21,15 +22,15 @@ type Router interface {
 	Failed(s *Server)
 }
 
-// trip is a batch's round trip: it sends commands to a server, and once more what
+// round trip is a batch's round trip: it sends commands to a server, and once more what
 // that replied it did not run. Each call has its answer at the deadline; the
 // client may take longer, but no caller waits for it.
-type trip struct {
+type roundTrip struct {
 	batch
 	queue    *Queue
 	made     []*command    // for this batch and earlier ones
 	commands []*command    // those of this batch
-	said     error         // what the batch was answered before, in another trip
+	said     error         // what the batch was answered before, in another round trip
 	began    time.Duration // as now
 	ends     time.Duration // as now: the deadline; guarded by mu, as a timer may ring late
 	placed   bool          // it holds a place; guarded by the queue's lock
@@ -52,7 +53,7 @@ type visit struct {
 }
 
 // start makes the commands: one on one server, one per group on a cluster.
-func (t *trip) start(late time.Duration) {
+func (t *roundTrip) start(late time.Duration) {
 	n := 1
 	if t.queue.router != nil {
 		n = len(t.groups)
@@ -73,12 +74,12 @@ func (t *trip) start(late time.Duration) {
 
 // run makes the round trip, on the calling goroutine. After the time late it is
 // overdue. took is the time from the last write to the answer, 0 where none came.
-// A trip that its deadline has ended is not ok.
-func (t *trip) run(late time.Duration) (took time.Duration, ok bool) {
+// A round trip that its deadline has ended is not ok.
+func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	t.start(late)
 	ctx, cancel := context.WithDeadline(context.Background(), epoch.Add(t.ends))
 	defer cancel()
-	err := guarded(func() error { return t.send(ctx) })
+	err := client.Guarded(func() error { return t.send(ctx) })
 	v, ok := t.claim(false)
 	if !ok {
 		return 0, false
@@ -95,9 +96,9 @@ func (t *trip) run(late time.Duration) (took time.Duration, ok bool) {
 }
 
 // finish reads the answers and returns what they tell of the server: a failure,
-// else an answer. What another server may run goes on in a trip of its own, and the
+// else an answer. What another server may run goes on in a round trip of its own, and the
 // others don't wait for it.
-func (t *trip) finish(err error) (said error) {
+func (t *roundTrip) finish(err error) (said error) {
 	said = layer.ErrExcused
 	for _, c := range t.commands {
 		if err != nil { // of the guard, or a panic: it is of all commands
@@ -119,7 +120,7 @@ func (t *trip) finish(err error) (said error) {
 
 // sendAgain sends those of a command's groups once more that the script wants with
 // other boundaries. It has run nothing for them.
-func (t *trip) sendAgain(c *command) {
+func (t *roundTrip) sendAgain(c *command) {
 	var again []*group
 	for _, g := range c.groups {
 		if g.Again {
@@ -137,18 +138,18 @@ func (t *trip) sendAgain(c *command) {
 	t.forward(again, nil)
 }
 
-// forward has groups that were not run go on in a trip of their own, which begins with
+// forward has groups that were not run go on in a round trip of their own, which begins with
 // what they were answered. Those that were run don't wait for it.
-func (t *trip) forward(groups []*group, said error) {
-	next := t.queue.trips.Get().(*trip)
+func (t *roundTrip) forward(groups []*group, said error) {
+	next := t.queue.ended.Get().(*roundTrip)
 	next.groups, next.first, next.said = append(next.groups[:0], groups...), t.first, said
 	go next.run(time.Minute)
 }
 
-// claim reports whether the caller is the first to end the trip, and thus the one
+// claim reports whether the caller is the first to end the round trip, and thus the one
 // that answers its calls and leaves the server. The timer claims it at the deadline;
 // where it rings before, it is set to that.
-func (t *trip) claim(rings bool) (v visit, first bool) {
+func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if left := t.ends - now(); rings && left > 0 && !t.mu.over {
@@ -161,12 +162,12 @@ func (t *trip) claim(rings bool) (v visit, first bool) {
 	return v, first
 }
 
-// errSpent is why a trip ended whose client did not return in time.
+// errSpent is why a round trip ended whose client did not return in time.
 var errSpent = errors.New("budget spent")
 
-// ring runs when the trip is overdue, and at its deadline. Either way its place is
+// ring runs when the round trip is overdue, and at its deadline. Either way its place is
 // free: its reply may be lost, and other calls must not wait for it.
-func (t *trip) ring() {
+func (t *roundTrip) ring() {
 	v, first := t.claim(true)
 	if first {
 		for _, c := range t.commands {
@@ -185,7 +186,7 @@ func (t *trip) ring() {
 // send sends the commands, and those again that a server did not run, for as long
 // as that may help: a lone command to whatever server may run it. How they ended
 // stands in the commands; an error is of all.
-func (t *trip) send(ctx context.Context) (err error) {
+func (t *roundTrip) send(ctx context.Context) (err error) {
 	at, asking, commands, said := t.queue.server, false, t.commands, t.said
 	for tries := 0; ; tries++ {
 		if r := t.queue.router; r != nil && is(said, redirect|soon) {
@@ -217,7 +218,7 @@ func (t *trip) send(ctx context.Context) (err error) {
 
 // enter asks the guard for s, and leaves the server of the last try. That one tells
 // nothing of it, since the next one will.
-func (t *trip) enter(s *Server) error {
+func (t *roundTrip) enter(s *Server) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.over {
@@ -233,9 +234,9 @@ func (t *trip) enter(s *Server) error {
 
 // again returns the commands to send again, and what they were answered. What
 // another server may run waits for it, unless that would keep others waiting.
-func (t *trip) again(commands []*command) (again []*command, said error) {
+func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 	for _, c := range commands {
-		here := is(c.err, reload) || poolFull(c.err) // mutant: wait-for-full-pool
+		here := is(c.err, reload) || client.PoolFull(c.err) // mutant: wait-for-full-pool
 		if here || len(t.commands) == 1 && is(c.err, redirect|soon) {
 			again, said = append(again, c), c.err
 		}
@@ -246,11 +247,11 @@ func (t *trip) again(commands []*command) (again []*command, said error) {
 // wait waits until the next try may help after a server has said so, and reports
 // whether there is time for it: a try that is cut off leaves open what the last
 // reply has just said.
-func (t *trip) wait(said error, tries int) bool {
-	pause, left := poolPause, poolPause                     // nothing was sent, so for as long as an answer can come
+func (t *roundTrip) wait(said error, tries int) bool {
+	pause, left := client.Pause, client.Pause               // nothing was sent, so for as long as an answer can come
 	if is(said, soon) || is(said, redirect) && tries >= 3 { // servers may redirect to each other
 		pause, left = time.Millisecond<<min(tries, 4), t.queue.server.Budget/5
-	} else if !poolFull(said) {
+	} else if !client.PoolFull(said) {
 		return true
 	}
 	if t.ends-now()-pause <= left {
@@ -262,14 +263,14 @@ func (t *trip) wait(said error, tries int) bool {
 
 // sendOnce sends the commands in one write. Only a command's own error says whether
 // it ran.
-func (t *trip) sendOnce(ctx context.Context, s *Server, commands []*command, asking bool) {
+func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command, asking bool) {
 	for i, c := range commands {
 		c.prepare(ctx, s, i == 0 && !asking)
 	}
-	if client := s.Client(); len(commands) == 1 && !asking {
-		_ = client.Process(ctx, commands[0])
+	if c := s.Client(); len(commands) == 1 && !asking {
+		_ = c.Process(ctx, commands[0])
 	} else {
-		pipe := client.(interface{ Pipeline() redis.Pipeliner }).Pipeline() // a client of a cluster's node has it
+		pipe := c.(interface{ Pipeline() redis.Pipeliner }).Pipeline() // a client of a cluster's node has it
 		if asking {
 			_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking"))
 		}
@@ -294,7 +295,7 @@ var errAgain = errors.New("sent again by a hook, or too late")
 // written may have run, and is not written again. A command without a caller that
 // waits is withdrawn, but where others stand in its pipeline it only looks: an
 // error would be that of all.
-func (t *trip) write(c *command) error {
+func (t *roundTrip) write(c *command) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -319,7 +320,7 @@ func (t *trip) write(c *command) error {
 }
 
 // markNotRun makes calls wait again whose command a server did not run.
-func (t *trip) markNotRun(c *command) {
+func (t *roundTrip) markNotRun(c *command) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c.wrote && !t.mu.over {
@@ -331,8 +332,8 @@ func (t *trip) markNotRun(c *command) {
 	}
 }
 
-// leave tells the guard of a server how the trip ended there.
-func (t *trip) leave(v visit, said error) {
+// leave tells the guard of a server how the round trip ended there.
+func (t *roundTrip) leave(v visit, said error) {
 	if v.leave == nil {
 		return
 	}
@@ -349,10 +350,10 @@ func (t *trip) leave(v visit, said error) {
 }
 
 // excused reports whether the failure is not the server's. A server that answered
-// others since is well: this trip waited for our own pool, or lost its reply or its
+// others since is well: this round trip waited for our own pool, or lost its reply or its
 // connection on the way, or this process was too busy to read it. One that began
 // with less than half of the budget only says how long its calls were pending.
-func (t *trip) excused(at *Server) bool {
+func (t *roundTrip) excused(at *Server) bool {
 	since, over := t.began, now() >= t.ends
 	if t.mu.wrote > 0 {
 		since = t.mu.written
@@ -363,7 +364,7 @@ func (t *trip) excused(at *Server) bool {
 	return at.served.Load() > int64(since) || over && t.ends-t.began < at.Budget/2 // mutant: living-server-excused
 }
 
-func (t *trip) failed(s *Server) {
+func (t *roundTrip) failed(s *Server) {
 	if t.queue.router != nil {
 		t.queue.router.Failed(s)
 	}

@@ -1,7 +1,11 @@
-package batch
+// Package client sets go-redis clients up for a limiter: the options of those that
+// Headgate makes, and deadlines on the connections of one that the user made.
+package client
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"syscall"
 	"time"
@@ -10,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// ClientOptions sets the options of a client up for a limiter. go-redis' defaults
+// Options sets the options of a client up for a limiter. go-redis' defaults
 // suit a cache: four tries per command, five dials per try, and a pool that is
 // waited on for longer than a caller would.
-func ClientOptions(o *redis.Options, budget time.Duration) *redis.Options {
+func Options(o *redis.Options, budget time.Duration) *redis.Options {
 	o.MaxRetries = -1
 	o.DialerRetries = 1
 	o.DialTimeout = min(250*time.Millisecond, max(budget, 50*time.Millisecond))
@@ -70,27 +74,30 @@ func (u *undialled) Read([]byte) (int, error)              { return 0, u.err }
 func (u *undialled) Write([]byte) (int, error)             { return 0, u.err }
 func (u *undialled) SyscallConn() (syscall.RawConn, error) { return nil, u.err }
 
-// view sends on the user's connections and through the user's hooks, with
+// View sends on the connections of the user's client and through its hooks, with
 // deadlines of our own. The client's settings stay as they are: by go-redis'
 // defaults a lost reply holds its connection for three seconds, whatever the
 // context says.
-type view struct {
-	*redis.Conn               // has the hooks that the client had when it was made
-	made        time.Duration // as now
+type View struct {
+	*redis.Conn           // has the hooks that the client had when it was made
+	made        time.Time // when it was
 }
 
 // renewal is how long a view is used. A hook that is added to the client later is
 // in the next one.
 const renewal = time.Second
 
-// newView returns a view of a client. WithTimeout alone would leave the hooks out,
+// Old reports whether the view is to be made anew. A nil one is.
+func (v *View) Old() bool { return v == nil || time.Since(v.made) > renewal }
+
+// NewView returns a view of a client. WithTimeout alone would leave the hooks out,
 // and Conn alone would keep the client's timeouts.
-func newView(user *redis.Client, budget time.Duration) *view {
+func NewView(user *redis.Client, budget time.Duration) *View {
 	bounded := user.WithTimeout(budget)
 	bounded.Options().ContextTimeoutEnabled = true // an option of its own
 	conn := user.Conn()                            // takes no connection before its first command
 	conn.AddHook(through{bounded})                 // mutant: connection-deadlines
-	return &view{conn, now()}
+	return &View{conn, time.Now()}
 }
 
 // through is the innermost hook of a view, which sends.
@@ -109,4 +116,64 @@ func (t through) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 		_, err := p.Exec(ctx)
 		return err
 	}
+}
+
+// Pause is between two looks for a connection of a full pool.
+const Pause = time.Millisecond
+
+// Process sends a command, and waits for a connection while the pool is full.
+func Process(ctx context.Context, c interface {
+	Process(context.Context, redis.Cmder) error
+}, cmd redis.Cmder) error {
+	for {
+		err := c.Process(ctx, cmd)
+		if !PoolFull(err) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(Pause)
+	}
+}
+
+// PoolFull reports whether the client had no connection for a command.
+func PoolFull(err error) bool {
+	return errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, redis.ErrPoolTimeout)
+}
+
+// Guarded returns a panic of the client, in a hook of the user's, as an error. A
+// hook that ends the goroutine ends nothing else.
+func Guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // mutant: client-panics
+			err = fmt.Errorf("the client panicked: %v", p)
+		}
+	}()
+	return f()
+}
+
+// pooled is a client that tells of its connections.
+type pooled interface {
+	PoolStats() *redis.PoolStats
+	Options() *redis.Options
+}
+
+// Connections returns how many connections a client may have, and 64 where it does
+// not tell.
+func Connections(of any) int {
+	c, ok := of.(pooled)
+	if !ok {
+		return 64
+	}
+	o := c.Options()
+	if o.MaxActiveConns > 0 {
+		return min(o.PoolSize, o.MaxActiveConns)
+	}
+	return o.PoolSize
+}
+
+// Idle returns how many connections of a client's pool are idle, as far as it tells.
+func Idle(of any) int {
+	if c, ok := of.(pooled); ok {
+		return int(c.PoolStats().IdleConns)
+	}
+	return 0
 }
