@@ -30,6 +30,7 @@ var rules = [...]*rule{
 	KindSlidingLog:     &slidingLog,
 	KindInFlight:       &inFlight,
 	KindCalendar:       &calendar,
+	KindCompactLog:     &compactLog,
 }
 
 // Kinds returns all kinds that a take charges, in the order of their numbers: all

@@ -40,7 +40,7 @@ func requireSame(t *testing.T, a *Algorithm, want, got []int64, now int64, why s
 
 func windows() []Algorithm {
 	l := Per(1000, time.Second)
-	return []Algorithm{FixedWindow(l), SlidingWindow(l), BucketedWindow(l, 2), BucketedWindow(l, 7), SlidingLog(l), Calendar(1000, Day(), time.UTC)}
+	return []Algorithm{FixedWindow(l), SlidingWindow(l), BucketedWindow(l, 2), BucketedWindow(l, 7), SlidingLog(l), CompactLog(l), Calendar(1000, Day(), time.UTC)}
 }
 
 // TestGiveBackIsExact: after any mix of takes, records, settles and pauses a window

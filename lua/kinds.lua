@@ -11,6 +11,7 @@
 --@kind 53 slidinglog
 --@kind 23 calendar
 --@kind 54 inflight
+--@kind 56 compactlog
 
 --@section range
 -- Checked where it was made, and here again: a client of another release, or

@@ -61,6 +61,7 @@ func TestEveryField(t *testing.T) {
 		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open}":                 {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen},
 		"{algorithm: sliding-window, limit: 10, period: 60s, on-failure: closed}":            {Algorithm: algo.SlidingWindow(minute), OnFailure: headgate.FailClosed},
 		"{algorithm: sliding-log, limit: 10, period: 60000ms, on-failure: local}":            {Algorithm: algo.SlidingLog(minute), OnFailure: headgate.FailLocal},
+		"{algorithm: compact-log, limit: 10, period: 1m, on-failure: local}":                 {Algorithm: algo.CompactLog(minute), OnFailure: headgate.FailLocal},
 		"{algorithm: bucketed-window, buckets: 6, limit: 10, period: 1m, on-failure: open}":  {Algorithm: algo.BucketedWindow(minute, 6), OnFailure: headgate.FailOpen},
 		"{algorithm: token-bucket, burst: 20, limit: 10, period: 1m, on-failure: open}":      {Algorithm: algo.TokenBucket(minute, 20), OnFailure: headgate.FailOpen},
 		"{algorithm: fixed-window, limit: 1_000, period: 30d, on-failure: open, shards: 16}": {Algorithm: algo.FixedWindow(algo.Per(1000, 30*24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 16},

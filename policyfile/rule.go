@@ -82,6 +82,7 @@ var algorithms = map[string]struct {
 	"sliding-window":  {"", func(l algo.Limit, _ int64) algo.Algorithm { return algo.SlidingWindow(l) }},
 	"bucketed-window": {"buckets", algo.BucketedWindow},
 	"sliding-log":     {"", func(l algo.Limit, _ int64) algo.Algorithm { return algo.SlidingLog(l) }},
+	"compact-log":     {"", func(l algo.Limit, _ int64) algo.Algorithm { return algo.CompactLog(l) }},
 	"token-bucket":    {"burst", algo.TokenBucket},
 }
 

@@ -117,7 +117,7 @@ func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
 	ctx, tag := context.Background(), names.Tag(key, "")
 	hash := names.DefaultPrefix.Hash(tag)
 	for i := range ps {
-		if ps[i].Algorithm.Kind() == algo.KindSlidingLog {
+		if ps[i].Algorithm.Kind().Storage() == algo.StoredApart {
 			c.Set(ctx, names.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}

@@ -68,7 +68,7 @@ func corrupt(c *redis.Client, key string, ps []backend.Policy) {
 	ctx, tag := context.Background(), names.Tag(key, "")
 	hash := names.DefaultPrefix.Hash(tag)
 	for i := range ps {
-		if ps[i].Algorithm.Kind() == algo.KindSlidingLog {
+		if ps[i].Algorithm.Kind().Storage() == algo.StoredApart {
 			c.Set(ctx, names.DefaultPrefix.Log(tag, &ps[i]), "garbage", time.Hour)
 		}
 	}

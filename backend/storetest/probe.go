@@ -325,9 +325,10 @@ var shapes = []shape{
 	{"SlidingWindow", []kind{algo.SlidingWindow}, 0},
 	{"BucketedWindow", []kind{bucketedWindow}, 0},
 	{"SlidingLog", []kind{algo.SlidingLog}, 0},
+	{"CompactLog", []kind{algo.CompactLog}, 0},
 	{"TokenBucket", []kind{tokenBucket}, 0},
 	{"Calendar", []kind{calendar}, 0},
-	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow, calendar}, 0},
+	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow, calendar, algo.CompactLog}, 0},
 }
 
 // kind returns the i-th kind. Past the end it starts over, so that a case can

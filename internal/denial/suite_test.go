@@ -53,8 +53,8 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 		Corrupt: func(key string, ps []backend.Policy) {
 			hash := "headgate:{" + slot.Tag(key, "") + "}"
 			for _, p := range ps {
-				if p.Algorithm.Kind() == algo.KindSlidingLog {
-					for _, log := range admin.Keys(ctx, hash+":log:*/"+p.Name).Val() {
+				if p.Algorithm.Kind().Storage() == algo.StoredApart {
+					for _, log := range admin.Keys(ctx, hash+":"+p.Algorithm.Kind().Mark()+":*/"+p.Name).Val() {
 						admin.Set(ctx, log, "garbage", time.Hour)
 					}
 				}

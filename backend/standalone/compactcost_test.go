@@ -1,0 +1,177 @@
+package standalone_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// timed is a store on a virtual clock, and what the server takes.
+type timed struct {
+	*testing.T
+	server *redistest.Server
+	client *redis.Client
+	store  backend.Store
+	now    int64
+}
+
+func newTimed(t *testing.T) *timed {
+	s := &timed{T: t, server: redistest.Start(t), now: 1_745_000_145_000_000}
+	s.client = s.server.Client(t)
+	s.store = standalone.New(testclock.Client{Processor: s.client, Now: func() time.Time { return time.UnixMicro(s.now) }},
+		&standalone.Options{Budget: 10 * time.Second, DisableBatching: true})
+	return s
+}
+
+func (s *timed) take(key string, a algo.Algorithm, n int64) bool {
+	d, err := layer.Ask(context.Background(), s.store, backend.Request{Op: backend.Take, Group: backend.Group{
+		Key: key, Cost: n, Policies: []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}}})
+	require.NoError(s, err)
+	return d.Allowed
+}
+
+// fill makes n calls of cost 1, evenly over a part of the period that ends now.
+func (s *timed) fill(key string, a algo.Algorithm, n int64) {
+	list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+	step := a.Limit().Period.Microseconds() * 9 / 10 / n
+	for range n {
+		s.now += step
+		d, err := layer.Ask(context.Background(), s.store, backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: 1, Policies: list}})
+		require.NoError(s, err)
+		require.True(s, d.Allowed)
+	}
+}
+
+// micros returns the server's µs per call.
+func (s *timed) micros(f func()) float64 {
+	s.server.ResetStats(s.T)
+	f()
+	return s.server.CommandStats(s.T)["evalsha"].PerCall
+}
+
+// TestCompactLogCost compares what takes of a full log cost the server: one that
+// passes as the oldest entry leaves, one that is denied, one of many keys.
+func TestCompactLogCost(t *testing.T) {
+	if !*serverCost {
+		t.Skip("run by make server-cost")
+	}
+	s := newTimed(t)
+	sha := s.client.ScriptLoad(t.Context(), "return 1").Val()
+	bare := func() float64 {
+		return s.micros(func() {
+			for range 3000 {
+				s.client.EvalSha(t.Context(), sha, []string{"k"})
+			}
+		})
+	}
+	for _, limit := range []int64{100, 1000, 10_000} {
+		for _, period := range []time.Duration{24 * time.Hour} {
+			l := algo.Per(limit, period)
+			logs := [2]algo.Algorithm{algo.SlidingLog(l), algo.CompactLog(l)}
+			var start int64 = s.now
+			for _, a := range logs {
+				s.now = start
+				s.fill(a.Kind().String()+fmt.Sprint(l), a, limit)
+			}
+			step := l.Period.Microseconds() * 9 / 10 / limit
+			s.now = start + step + l.Period.Microseconds()
+			var passes, denies [2][]float64
+			for range 9 {
+				at := s.now
+				for i, a := range logs {
+					s.now = at
+					key := a.Kind().String() + fmt.Sprint(l)
+					passes[i] = append(passes[i], s.micros(func() {
+						for range min(limit/20, 300) {
+							require.True(t, s.take(key, a, 1))
+							s.now += step
+						}
+					}))
+					s.now -= step
+					denies[i] = append(denies[i], s.micros(func() {
+						for range 300 {
+							require.False(t, s.take(key, a, 1))
+						}
+					}))
+					s.now += step
+				}
+			}
+			for i := range logs {
+				t.Logf("%-34v admits in %.2f, denies in %.2f µs (bare %.2f)", &logs[i], median(passes[i]), median(denies[i]), bare())
+			}
+			t.Logf("ratios %.2f %.2f", median(passes[1])/median(passes[0]), median(denies[1])/median(denies[0]))
+		}
+	}
+}
+
+// TestCompactLogAtOnce: what a single call costs the server where 100,000 entries, or
+// a part of them, have left at once, and while a log grows to that.
+func TestCompactLogAtOnce(t *testing.T) {
+	if !*serverCost {
+		t.Skip("run by make server-cost")
+	}
+	s := newTimed(t)
+	ctx := t.Context()
+	sha := s.client.ScriptLoad(ctx, "return 1").Val()
+	bare := s.micros(func() {
+		for range 10_000 {
+			s.client.EvalSha(ctx, sha, []string{"k"})
+		}
+	})
+	a := algo.CompactLog(algo.PerDay(100_000))
+	list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+	first := s.now
+	require.NoError(t, s.client.ConfigSet(ctx, "slowlog-log-slower-than", "30").Err())
+	require.NoError(t, s.client.ConfigSet(ctx, "slowlog-max-len", "10000").Err())
+	s.fill("k", a, 100_000)
+	step := (s.now - first) / 100_000
+	var slow []float64
+	for _, l := range s.client.SlowLogGet(ctx, -1).Val() {
+		if l.Args[0] == "evalsha" {
+			slow = append(slow, float64(l.Duration.Microseconds()))
+		}
+	}
+	slices.Sort(slow)
+	t.Logf("bare EVALSHA %.2f µs; growing: %d of 100,000 calls took over 30 µs, the slowest %v", bare, len(slow), slow[max(0, len(slow)-5):])
+	peek := func() int64 {
+		d, err := layer.Ask(ctx, s.store, backend.Request{Op: backend.Peek, Group: backend.Group{Key: "k", Cost: 0, Policies: list}})
+		require.NoError(t, err)
+		return d.Used
+	}
+	for _, left := range []int64{99_999, 90_000, 50_000, 10_000, 1, 0} {
+		s.now = first + step*(100_000-left) + a.Limit().Period.Microseconds()
+		var took []float64
+		for range 25 {
+			took = append(took, s.micros(func() { require.Equal(t, left, peek()) }))
+		}
+		m := median(took)
+		t.Logf("%6d left: a peek %.0f µs, %.0f bare", left, m, m/bare)
+	}
+	for _, left := range []int64{90_000, 50_000, 10_000, 1, 0} {
+		s.now = first + step*(100_000-left) + a.Limit().Period.Microseconds()
+		var took []float64
+		for i := range 15 {
+			key := fmt.Sprint("copy", left, i)
+			require.NoError(t, s.client.Copy(ctx, "headgate:{k}:pack:1d/p", "headgate:{"+key+"}:pack:1d/p", 0, false).Err())
+			took = append(took, s.micros(func() { require.True(t, s.take(key, a, 1)) }))
+		}
+		m := median(took)
+		t.Logf("%6d left: a take that passes %.0f µs, %.0f bare", left, m, m/bare)
+	}
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}

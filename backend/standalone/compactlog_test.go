@@ -1,0 +1,174 @@
+package standalone_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCompactLogIsASlidingLog gives a CompactLog on Redis and a SlidingLog in memory
+// the same random calls, in logs so long that blocks are made, passed and dropped: by
+// one, and thousands at once. Every field of every answer is the same.
+func TestCompactLogIsASlidingLog(t *testing.T) {
+	t.Logf("-seed %d", *seed)
+	server := redistest.Start(t)
+	l := &logs{T: t, r: rand.New(rand.NewPCG(*seed, 1))}
+	now := func() time.Time { return time.UnixMicro(l.now) }
+	client := testclock.Client{Processor: server.Client(t), Now: now}
+	l.redis = standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
+	for steps := redistest.Steps(60_000, 1_000_000); steps > 0; steps -= 12_000 {
+		l.memory = memory.New(&memory.Options{Now: now})
+		l.begin(fmt.Sprint("k", steps))
+		for range 12_000 {
+			l.tick()
+			l.step()
+		}
+	}
+	server.NoImmortals(t)
+}
+
+// logs are a log on Redis and one in memory that see the same.
+type logs struct {
+	*testing.T
+	r             *rand.Rand
+	redis, memory backend.Store
+
+	now         int64
+	key         string
+	period      time.Duration
+	limit, most int64 // units, and of a cost
+	live        int64 // calls per period, about
+	settles     bool
+	leases      []backend.Lease
+	costs       map[backend.LeaseID]int64
+}
+
+func (l *logs) begin(key string) {
+	l.now, l.key = trace.Start, key
+	l.period = []time.Duration{10 * time.Millisecond, time.Minute, 24 * time.Hour, 30 * 24 * time.Hour, algo.MaxPeriod}[l.r.IntN(5)]
+	l.limit, l.most = 1+l.r.Int64N([]int64{50, 3000, 20_000, algo.MaxLogLimit}[l.r.IntN(4)]), []int64{1, 2, 300, algo.MaxLogLimit}[l.r.IntN(4)]
+	l.live, l.settles = 1+l.r.Int64N([]int64{2000, 50_000}[l.r.IntN(2)]), l.r.IntN(2) == 0
+	l.leases, l.costs = nil, map[backend.LeaseID]int64{}
+}
+
+func (l *logs) tick() {
+	if l.now > 4e15 {
+		return // the clocks of both end at 2^52
+	}
+	switch us := l.period.Microseconds(); l.r.IntN(1500) {
+	case 0:
+		l.now += us - l.r.Int64N(us/10)
+	case 1:
+		l.now += us + l.r.Int64N(3) - 1
+	case 2:
+		l.now -= l.r.Int64N(min(us/20, time.Hour.Microseconds()/2) + 1)
+	case 3:
+		l.limit = min(1+l.r.Int64N(2*l.limit), algo.MaxLogLimit)
+	case 4:
+		l.now += us/2 + l.r.Int64N(us)
+	default:
+		l.now += l.r.Int64N(3) * l.r.Int64N(2+us/l.live)
+	}
+}
+
+func (l *logs) step() {
+	r := backend.Request{Op: backend.Take, Group: backend.Group{Key: l.key, Cost: 1 + l.r.Int64N(min(l.most, l.limit))}}
+	n := 1 + l.r.IntN(2)
+	switch op := l.r.IntN(40); {
+	case op < 2:
+		r.Op, r.Cost = backend.Peek, 1+l.r.Int64N(l.limit)
+	case op < 4:
+		r.Op = backend.Record
+	case l.settles && op < 18:
+		r.Op, r.Lease = backend.Reserve, l.reserve(r.Cost)
+	case l.settles && op < 28 && len(l.leases) > 0:
+		r.Op, r.Lease = backend.Settle, l.settle()
+		r.Cost, n = 0, 1
+	}
+	limit := algo.Per(l.limit, l.period)
+	list := []backend.Policy{
+		{Name: "log", Algorithm: algo.SlidingLog(limit), OnFailure: backend.FailClosed},
+		{Name: "w", Algorithm: algo.SlidingWindow(algo.PerDay(algo.MaxLimit)), OnFailure: backend.FailClosed},
+	}
+	if r.Op == backend.Reserve {
+		n = 1
+	}
+	r.Policies = list[:n]
+	want := trace.Ask(l.Context(), l.memory, r)
+	r.Policies = slices.Clone(list)[:n]
+	r.Policies[0].Algorithm = algo.CompactLog(limit)
+	require.NoError(l, trace.Same(want, trace.Ask(l.Context(), l.redis, r)), "%s at %d: %v of %d by %v, lease %+v", l.key, l.now, r.Op, r.Cost, limit, r.Lease)
+}
+
+func (l *logs) reserve(cost int64) *backend.Lease {
+	lease := backend.Lease{Length: 24 * time.Hour}
+	for i := range lease.ID {
+		lease.ID[i] = byte(l.r.Uint32())
+	}
+	l.leases, l.costs[lease.ID] = append(l.leases, lease), cost
+	return &lease
+}
+
+// settle settles one of the last leases, and a quarter to nothing.
+func (l *logs) settle() *backend.Lease {
+	i := len(l.leases) - 1 - l.r.IntN(min(len(l.leases), []int{3, 2000}[l.r.IntN(2)]))
+	lease := l.leases[i]
+	l.leases = slices.Delete(l.leases, i, i+1)
+	lease.Attempt = backend.LeaseID{1}
+	switch cost := l.costs[lease.ID]; l.r.IntN(4) {
+	case 0:
+		lease.Actual = []int64{0}
+	case 1:
+		lease.Actual = []int64{cost + l.r.Int64N(2)*l.r.Int64N(cost)}
+	default:
+		lease.Actual = []int64{l.r.Int64N(cost + 1)}
+	}
+	return &lease
+}
+
+// TestCompactLogGarbage: what can't be the field h, or a block or sums that a call
+// needs and are missing or cut, is a corrupt value, and stays as it is.
+func TestCompactLogGarbage(t *testing.T) {
+	s := newTimed(t)
+	a := algo.CompactLog(algo.PerMinute(10_000))
+	s.fill("k", a, 5000)
+	ctx, name := t.Context(), "headgate:{k}:pack:1m/p"
+	good := s.client.HGetAll(ctx, name).Val()
+	h := good["h"]
+	nan := "\x00\x00\x00\x00\x00\x00\xf8\x7f"
+	s.now += (40 * time.Second).Microseconds()
+	for what, change := range map[string]map[string]string{
+		"empty": {"h": ""}, "short": {"h": h[:len(h)-1]}, "long": {"h": h + strings.Repeat(h[:9], 64)}, "text": {"h": strings.Repeat("x", len(h))},
+		"version": {"h": "\x02" + h[1:]}, "newest": {"h": h[:5] + nan + h[13:]}, "head": {"h": h[:17] + nan + h[25:]},
+		"far head": {"h": h[:17] + "\x00\x00\x00\x00\x00\x00\x20\x41" + h[25:]}, "first": {"h": h[:25] + nan + h[33:]},
+		"base": {"h": h[:41] + nan + h[49:]}, "units": {"h": h[:13] + "\x01\x00\x00\x00" + h[17:]},
+		"no block": {"0": ""}, "cut block": {"0": good["0"][:100]}, "wide block": {"0": "\x09" + good["0"][1:]},
+		"no sums": {"-1": ""}, "cut sums": {"-1": good["-1"][:17]},
+	} {
+		require.NoError(t, s.client.HSet(ctx, name, change).Err())
+		before := s.client.HGetAll(ctx, name).Val()
+		for _, op := range []backend.Op{backend.Take, backend.Peek} {
+			for _, cost := range []int64{1, 9900} {
+				q := backend.Request{Op: op, Group: backend.Group{Key: "k", Cost: cost, Policies: []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}}}
+				var corrupt *backend.CorruptError
+				answer := trace.Ask(ctx, s.store, q)
+				require.ErrorAs(t, answer.Err, &corrupt, "%s: %v of %d gave %v", what, op, cost, answer)
+			}
+		}
+		require.Equal(t, before, s.client.HGetAll(ctx, name).Val(), what)
+		require.NoError(t, s.client.HSet(ctx, name, good).Err())
+	}
+	require.True(t, s.take("k", a, 1))
+}
