@@ -3,6 +3,7 @@ package headgate
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
@@ -20,6 +21,9 @@ type part struct {
 
 // newShadows returns nil where no policy is a shadow.
 func newShadows(policies []Policy) *shadows {
+	if !slices.ContainsFunc(policies, func(p Policy) bool { return p.Shadow }) {
+		return nil // without an allocation: a list may be made for each call
+	}
 	s := &shadows{}
 	for i := range policies {
 		p := &s.enforced
@@ -27,9 +31,6 @@ func newShadows(policies []Policy) *shadows {
 			p = &s.shadow
 		}
 		p.policies, p.at = append(p.policies, policies[i]), append(p.at, i)
-	}
-	if s.shadow.at == nil {
-		return nil
 	}
 	return s
 }
