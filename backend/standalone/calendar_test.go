@@ -205,3 +205,37 @@ func TestCalendarsOffInABatch(t *testing.T) {
 		require.EqualValues(t, callers/len(lists)*calls, sum)
 	}
 }
+
+// TestCalendarLeases: a settlement on Redis corrects what one in memory does, also
+// where the period has ended since, and the caller's clock is off.
+func TestCalendarLeases(t *testing.T) {
+	c := newCivil(t)
+	zone := time.FixedZone("Europe/Berlin", 3600)
+	day, month := algo.Calendar(100, algo.Day(), zone), algo.Calendar(1000, algo.Month(31), zone)
+	for i, list := range [][]backend.Policy{calendars(day), calendars(month), calendars(day, month)} {
+		for j, actual := range []int64{10, 40, 90, 0} {
+			for k, later := range []time.Duration{time.Minute, time.Hour, 23 * time.Hour, 44 * time.Hour} {
+				key := fmt.Sprint(i, j, k)
+				do := func(op backend.Op, cost int64, l *backend.Lease) {
+					r := backend.Request{Op: op, Lease: l, Group: backend.Group{Key: key, Policies: list, Cost: cost}}
+					want, got := trace.Ask(t.Context(), c.process, r), trace.Ask(t.Context(), c.redis, r)
+					require.NoError(t, trace.Same(want, got), "%v by %v after %v", op, &list[0].Algorithm, later)
+					require.NoError(t, got.Err)
+				}
+				c.set(time.Date(2024, 3, 30, 22, 0, 0, 0, time.UTC))
+				l := &backend.Lease{ID: backend.LeaseID{byte(i), byte(j), byte(k), 1}, Length: 24 * time.Hour}
+				do(backend.Take, 5, nil)
+				do(backend.Reserve, 40, l)
+				c.set(c.now.Add(later))
+				c.here = c.now.Add(time.Duration(k) * -30 * time.Hour)
+				l.Attempt = backend.LeaseID{9}
+				for range list {
+					l.Actual = append(l.Actual, actual)
+				}
+				do(backend.Settle, 0, l)
+				do(backend.Peek, 1, nil)
+				do(backend.Record, 50, nil)
+			}
+		}
+	}
+}
