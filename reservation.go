@@ -32,8 +32,9 @@ type Reservation struct {
 	key, sub   string
 	id         backend.LeaseID
 	length     time.Duration
-	costs      []int64 // the estimates
-	unresolved bool    // it is not known whether the store has the lease
+	costs      []int64   // the estimates
+	unresolved bool      // it is not known whether the store has the lease
+	begun      time.Time // the lease began no earlier; zero where another process began it
 
 	mu struct {
 		sync.Mutex
@@ -78,6 +79,7 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 		r.costs = slices.Repeat([]int64{1}, len(l.policies))
 	}
 	_, _ = rand.Read(r.id[:]) // never fails
+	r.begun = time.Now()
 	q := l.ask(backend.Reserve, c.Key)
 	q.request.Costs, q.request.Each, q.request.Lease = r.costs, c.Each, r.lease()
 	if len(l.policies) > 0 && l.policies[0].Shards > 1 {

@@ -24,10 +24,14 @@ type Client struct{ gate gate }
 // NewClient returns a client's interceptors. The limiter counts a call once,
 // however often it is retried. Limiters on one store share their count, so that
 // a fleet of clients can stay below a server's limit. Where l is nil nothing is
-// counted, the client only obeys RetryInfo, and key is nil too.
+// counted, the client only obeys RetryInfo, and key is nil too. It refuses what only a
+// Server does: policies of calls in flight, and Options.Settle.
 func NewClient(l *headgate.Limiter, key Key, opts *Options) (*Client, error) {
 	if l != nil || key != nil {
 		g, err := newGate(l, key, opts)
+		if g.calls != nil {
+			err = &headgate.InvalidError{What: "client", Value: "Settle, or a policy of calls in flight", Want: "neither: only a Server settles"}
+		}
 		return &Client{g}, err
 	}
 	if opts == nil {
@@ -84,7 +88,7 @@ func (c *Client) hold(ctx context.Context, rpc RPC, w *budget) error {
 		return nil
 	}
 	return w.obey(ctx, func() error {
-		_, err := c.gate.admit(ctx, rpc)
+		_, _, err := c.gate.admit(ctx, rpc)
 		return err
 	})
 }

@@ -25,5 +25,9 @@
 // the trailer grpc-retry-pushback-ms, which grpc-go's own retry policy obeys. The
 // trailer is negative ("do not retry") where the delay passes the call's deadline.
 //
+// A call holds a slot of an algo.InFlight policy until its handler returns. Where
+// the cost shows only then, Options.Settle returns it: by the response, the error,
+// or what the handler gave to [Report].
+//
 // Neither the message nor the details contain the key.
 package grpclimit

@@ -80,3 +80,33 @@ func ExampleKey() {
 	fmt.Println(call.Key, err)
 	// Output: acme:/s/m <nil>
 }
+
+// What a call has used is known when it ends: until then it is charged an estimate.
+func ExampleReport() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{
+		{Name: "running", Algorithm: algo.InFlight(20), OnFailure: headgate.FailOpen},
+		{Name: "tokens", Algorithm: algo.SlidingLog(algo.PerHour(5000)), OnFailure: headgate.FailOpen},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	tenant := func(context.Context, grpclimit.RPC) (headgate.Call, error) {
+		return headgate.Call{Key: "tenant:acme", Costs: []int64{1, 2000}}, nil
+	}
+	limit, err := grpclimit.NewServer(limiter, tenant, &grpclimit.Options{Settle: grpclimit.Reported})
+	if err != nil {
+		log.Fatal(err)
+	}
+	complete := func(ctx context.Context, _ any) (any, error) {
+		grpclimit.Report(ctx, 1, 350)
+		return "done", nil
+	}
+
+	info := &grpc.UnaryServerInfo{FullMethod: "/llm.Models/Complete"} // grpc.Server does this
+	fmt.Println(limit.Unary(context.Background(), "prompt", info, complete))
+	d, err := limiter.Peek(context.Background(), headgate.Call{Key: "tenant:acme", Costs: []int64{0, 4700}})
+	fmt.Println(d.Policy, d.Used, err)
+	// Output:
+	// done <nil>
+	// tokens 350 <nil>
+}

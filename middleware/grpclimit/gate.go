@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/settle"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -34,6 +35,25 @@ type Options struct {
 	// of units per policy, in the limiter's order. nil, also as the result, is 1
 	// of each. It is called concurrently.
 	Cost func(context.Context, RPC) []int64
+	// Settle makes each call a reservation of its cost, and returns what the call has
+	// used, once its handler has returned or panicked: one number of units per policy, in
+	// the limiter's order. Less than the cost gives the rest back, more is charged above
+	// the limit. nil, or a list that does not fit the policies, leaves the cost as it is.
+	// The function nil settles nothing but slots of algo.InFlight.
+	//
+	// The call ends when the store has answered, or 50 ms later; the settlement goes on
+	// for at most 10 s, also where the client has left. One that fails changes nothing for
+	// the client: the cost is charged until it has aged, and a slot is taken until the
+	// lease ends. Observers of the limiter see the error. It is for a Server alone.
+	Settle func(*Outcome) []int64
+	// SettleWait is how long a call that is denied waits while others of its key in this
+	// process are not settled yet, 0 to 1 min: their cost may be given back. Waiting calls
+	// pass in the order of their arrival. 0 denies at once.
+	SettleWait time.Duration
+	// Lease is the length of a reservation's lease, 1 s to 24 h, extended while the
+	// handler runs; 0 is headgate.DefaultLease. It is how long a slot stays taken where
+	// the process dies.
+	Lease time.Duration
 	// MaxWait bounds how long a Client waits for one call in all, beside the
 	// call's deadline; 0 is 30 s. A Server ignores it.
 	MaxWait time.Duration
@@ -46,6 +66,7 @@ type gate struct {
 	policies []headgate.Policy
 	key      Key
 	opts     Options
+	calls    *settle.Calls // nil: no call is settled
 }
 
 // newGate keeps a copy of the limiter's policies: a refusal names them, and
@@ -63,7 +84,11 @@ func newGate(l *headgate.Limiter, key Key, opts *Options) (gate, error) {
 	if err := opts.check(); err != nil {
 		return gate{}, err
 	}
-	return gate{l, l.Policies(), key, *opts}, nil
+	g := gate{limiter: l, policies: l.Policies(), key: key, opts: *opts}
+	if opts.Settle != nil || settle.Needed(l) {
+		g.calls = &settle.Calls{Limiter: l, Lease: opts.Lease, Wait: opts.SettleWait}
+	}
+	return g, nil
 }
 
 func (o *Options) check() error {
@@ -73,52 +98,62 @@ func (o *Options) check() error {
 	if o.MaxWait < 0 {
 		return &headgate.InvalidError{What: "MaxWait", Value: o.MaxWait, Want: "at least 0"}
 	}
-	return nil
+	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil)
 }
 
-// admit returns nil for a call that passes, and the error for another. The
-// delay is the time after which it passes, 0 where waiting does not help. It
-// runs before the call; limits on calls in flight will settle after it.
-func (g *gate) admit(ctx context.Context, rpc RPC) (time.Duration, error) {
+// admit returns the error of a call that does not pass. The delay is the time after
+// which it passes, 0 where waiting does not help. A call that is to be settled when it
+// has ended is not nil.
+func (g *gate) admit(ctx context.Context, rpc RPC) (*settle.Call, time.Duration, error) {
 	if g.limiter == nil {
-		return 0, status.Error(codes.Internal, "grpclimit: zero Server or Client")
+		return nil, 0, status.Error(codes.Internal, "grpclimit: zero Server or Client")
 	}
 	if g.opts.Skip != nil && g.opts.Skip(ctx, rpc) {
-		return 0, nil
+		return nil, 0, nil
 	}
 	call, err := g.key(ctx, rpc)
 	if err != nil {
-		return 0, keyFailed(err)
+		return nil, 0, keyFailed(err)
 	}
 	if call.Key == "" {
 		switch g.opts.EmptyKey {
 		case EmptyPasses:
-			return 0, nil
+			return nil, 0, nil
 		case EmptyRefused:
-			return 0, status.Error(codes.InvalidArgument, "rate limit: the call has no key")
+			return nil, 0, status.Error(codes.InvalidArgument, "rate limit: the call has no key")
 		}
 		call.Key = sharedKey
 	}
-	return g.decide(ctx, rpc, call)
+	if call.Costs == nil && g.opts.Cost != nil {
+		call.Costs = g.opts.Cost(ctx, rpc)
+	}
+	return g.decide(ctx, call)
 }
 
 // decide turns the limiter's answer into a status. A client that left is asked
 // for only where no store decided, so that logs show a denial as a denial.
-func (g *gate) decide(ctx context.Context, rpc RPC, call headgate.Call) (time.Duration, error) {
-	if call.Costs == nil && g.opts.Cost != nil {
-		call.Costs = g.opts.Cost(ctx, rpc)
-	}
+func (g *gate) decide(ctx context.Context, call headgate.Call) (*settle.Call, time.Duration, error) {
 	if call.Each == nil {
 		call.Each = make([]headgate.State, len(g.policies)) // a refusal names each policy that denied
 	}
-	d, err := g.limiter.Do(ctx, call)
+	settled, d, err := g.ask(ctx, call)
 	switch {
 	case err == nil && d.Allowed:
-		return 0, nil
+		return settled, 0, nil
 	case err == nil && d.Err != nil && ctx.Err() != nil: // nobody decided, because the client left
-		return 0, status.FromContextError(ctx.Err()).Err()
+		return nil, 0, status.FromContextError(ctx.Err()).Err()
 	case err != nil:
-		return 0, failed(err, g.policies)
+		return nil, 0, failed(err, g.policies)
 	}
-	return denied(d, call.Each, g.policies)
+	delay, err := denied(d, call.Each, g.policies)
+	return nil, delay, err
+}
+
+// ask asks the limiter, by a reservation where the call is settled.
+func (g *gate) ask(ctx context.Context, call headgate.Call) (*settle.Call, headgate.Decision, error) {
+	if g.calls != nil {
+		return g.calls.Reserve(ctx, call)
+	}
+	d, err := g.limiter.Do(ctx, call)
+	return nil, d, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/settle"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 )
@@ -28,19 +29,30 @@ func NewServer(l *headgate.Limiter, key Key, opts *Options) (*Server, error) {
 func (s *Server) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (any, error) {
-	if err := s.admit(ctx, RPC{FullMethod: info.FullMethod, Request: req}); err != nil {
+	rpc := RPC{FullMethod: info.FullMethod, Request: req}
+	call, err := s.admit(ctx, rpc)
+	if err != nil {
 		return nil, err
 	}
-	return next(ctx, req)
+	if call == nil {
+		return next(ctx, req)
+	}
+	return s.gate.run(call, rpc, func(ctx context.Context) (any, error) { return next(ctx, req) })
 }
 
-// Stream is a grpc.StreamServerInterceptor. A stream counts once, when it opens.
+// Stream is a grpc.StreamServerInterceptor. A stream counts once, when it opens, and
+// holds a slot of an InFlight policy until its handler returns.
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	rpc := RPC{FullMethod: info.FullMethod, Stream: true, Unregistered: srv == nil}
-	if err := s.admit(ss.Context(), rpc); err != nil {
+	call, err := s.admit(ss.Context(), rpc)
+	if err != nil {
 		return err
 	}
-	return next(srv, ss)
+	if call == nil {
+		return next(srv, ss)
+	}
+	_, err = s.gate.run(call, rpc, func(ctx context.Context) (any, error) { return nil, next(srv, held{ss, ctx}) })
+	return err
 }
 
 // pushback is the trailer that grpc-go's retry policy obeys.
@@ -48,13 +60,13 @@ const pushback = "grpc-retry-pushback-ms"
 
 // admit sets the trailer of every refusal: without one, grpc-go's retry policy
 // would choose its own delay.
-func (s *Server) admit(ctx context.Context, rpc RPC) error {
-	delay, err := s.gate.admit(ctx, rpc)
+func (s *Server) admit(ctx context.Context, rpc RPC) (*settle.Call, error) {
+	call, delay, err := s.gate.admit(ctx, rpc)
 	if err != nil {
 		// It fails only outside of a server, where nobody reads trailers.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackMillis(ctx, delay)))
 	}
-	return err
+	return call, err
 }
 
 // pushbackMillis is negative, which means "do not retry", where waiting does not

@@ -26,6 +26,22 @@
 // deny. Retry-After is the time until the same request passes, rounded up, at
 // least 1, and later by up to Options.RetryJitter.
 //
+// Of an algo.InFlight q is the number of requests that may run at once, and there is
+// neither w nor t:
+//
+//	RateLimit-Policy: "running";q=20;qu="concurrent-requests"
+//	RateLimit: "running";r=7
+//
+// # What a request has used
+//
+// A request holds a slot of an InFlight policy until its handler returns, panics
+// and hijacks included. Where the cost shows only in the response, Options.Settle
+// returns it: by the status, the header, the bytes written, or what the handler
+// gave to Report. So failures can be counted alone: five failed logins in 15
+// minutes are a limit of five, with a Settle that returns 0 for a login that
+// succeeded. A login under way is counted until it has ended. Options.SettleWait
+// lets others of its key wait for that, instead of denying them.
+//
 // # When the store fails
 //
 // A policy's failure mode decides. Under FailOpen the request passes. Under

@@ -35,6 +35,7 @@ const memberSep = ", "
 // numbers. fields never changes and is shared by all requests.
 type fields struct {
 	names   []string // per policy: "name";r= in the limiter's order
+	running []bool   // per policy: of calls in flight, whose window nobody can tell
 	policy  []string // the line of RateLimit-Policy
 	exposed []string // the line of Access-Control-Expose-Headers; nil for none
 	x       bool     // X-RateLimit-* too
@@ -48,6 +49,7 @@ func newFields(policies []headgate.Policy, opts *Options) *fields {
 	for i, p := range policies {
 		name := `"` + p.Name + `";` // of letters, digits, _ and -
 		f.names = append(f.names, name+availableParameter+"=")
+		f.running = append(f.running, p.Algorithm.Kind() == algo.KindInFlight)
 		if i > 0 {
 			line = append(line, memberSep...)
 		}
@@ -65,10 +67,14 @@ func newFields(policies []headgate.Policy, opts *Options) *fields {
 }
 
 // appendQuota appends q and, where it is a second or more, w. Of a TokenBucket
-// they are the burst and the time in which it fills.
+// they are the burst and the time in which it fills. Calls in flight have no window,
+// and a unit of their own.
 func appendQuota(b []byte, a *algo.Algorithm) []byte {
 	limit := a.Limit()
 	b = strconv.AppendInt(append(b, "q="...), a.Max(), 10)
+	if a.Kind() == algo.KindInFlight {
+		return append(b, `;qu="concurrent-requests"`...)
+	}
 	periods, of := int64(1), int64(1)
 	if a.Kind() == algo.KindTokenBucket {
 		periods, of = a.Max(), limit.Events
@@ -163,6 +169,9 @@ func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
 			b = append(b, memberSep...)
 		}
 		b = strconv.AppendInt(append(b, f.names[i]...), s.Remaining, 10)
+		if f.running[i] {
+			continue
+		}
 		b = strconv.AppendInt(append(b, ";"+windowParameter+"="...), window(s), 10)
 	}
 	return b

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/settle"
 )
 
 // Options are the settings of the middleware; nil is the same as the zero
@@ -38,6 +39,26 @@ type Options struct {
 	// XRateLimit adds X-RateLimit-Limit, -Remaining and -Reset (in seconds from
 	// now) of the binding policy, for clients that do not read RateLimit.
 	XRateLimit bool
+	// Settle makes each request a reservation of its cost, and returns what the request
+	// has used, once its handler has returned, panicked or hijacked the connection: one
+	// number of units per policy, in the limiter's order. Less than the cost gives the
+	// rest back, more is charged above the limit. nil, or a list that does not fit the
+	// policies, leaves the cost as it is. The function nil settles nothing but slots of
+	// algo.InFlight.
+	//
+	// The response ends when the store has answered, or 50 ms later; the settlement goes
+	// on for at most 10 s, also where the client has left. One that fails changes nothing
+	// for the client: the cost is charged until it has aged, and a slot is taken until
+	// the lease ends. Observers of the limiter see the error.
+	Settle func(*Outcome) []int64
+	// SettleWait is how long a request that is denied waits while others of its key in
+	// this process are not settled yet, 0 to 1 min: their cost may be given back.
+	// Waiting requests pass in the order of their arrival. 0 denies at once.
+	SettleWait time.Duration
+	// Lease is the length of a reservation's lease, 1 s to 24 h, extended while the
+	// handler runs; 0 is headgate.DefaultLease. It is how long a slot stays taken where
+	// the process dies.
+	Lease time.Duration
 	// ExposeHeaders lets scripts of other origins read the fields, by
 	// Access-Control-Expose-Headers.
 	ExposeHeaders bool
@@ -77,6 +98,9 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 		return nil, err
 	}
 	m := &middleware{limiter: limiter, key: key, Options: *opts, fields: newFields(limiter.Policies(), opts)}
+	if m.Settle != nil || settle.Needed(limiter) {
+		m.calls = &settle.Calls{Limiter: limiter, Lease: m.Lease, Wait: m.SettleWait}
+	}
 	if m.IPv6Prefix == 0 {
 		m.IPv6Prefix = 64
 	}
@@ -107,7 +131,7 @@ func check(key Key, opts *Options) error {
 	case opts.RetryJitter < 0 || opts.RetryJitter > time.Hour:
 		return invalid("retry jitter", opts.RetryJitter, "0 to 1h")
 	}
-	return nil
+	return settle.Check(opts.Lease, opts.SettleWait, opts.Settle != nil)
 }
 
 // middleware is what all requests of one New share. Only scratch is written
@@ -117,7 +141,8 @@ type middleware struct {
 	limiter *headgate.Limiter
 	key     Key
 	fields  *fields
-	scratch sync.Pool // of *scratch
+	calls   *settle.Calls // nil: no request is settled
+	scratch sync.Pool     // of *scratch
 }
 
 // scratch is what one request needs until it is decided. It goes back to the
@@ -145,49 +170,61 @@ type handler struct {
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.admit(w, r) {
-		// What is settled after a request, as a slot in flight or a charge by
-		// outcome, belongs behind this line.
+	switch call, passes := h.admit(w, r); {
+	case !passes:
+	case call != nil:
+		h.run(w, r, call)
+	default:
 		h.next.ServeHTTP(w, r)
 	}
 }
 
-// admit reports whether the request passes. It has answered one that does not.
+// admit reports whether the request passes, with the call that is to be settled; nil
+// is none. It has answered a request that does not pass.
 // The order is: Skip, the key, the limiter, then the client. A client that left
 // is noticed only where no store decided. A decision that was made should be
 // seen in logs as what it is.
-func (m *middleware) admit(w http.ResponseWriter, r *http.Request) bool {
+func (m *middleware) admit(w http.ResponseWriter, r *http.Request) (settled *settle.Call, passes bool) {
 	if m.Skip != nil && m.Skip(r) {
-		return true
+		return nil, true
 	}
 	s := m.scratch.Get().(*scratch)
 	defer m.release(s)
 	call, err := m.call(r, s)
 	if err != nil {
 		m.failed(w, r, err)
-		return false
+		return nil, false
 	}
 	if call.Key == "" {
 		if m.EmptyKey != EmptyShared {
-			return m.empty(w, r)
+			return nil, m.empty(w, r)
 		}
 		call.Key = emptyKey
 	}
 	call.Each = s.each
-	d, err := m.limiter.Do(r.Context(), call)
+	settled, d, err := m.decide(r, call)
 	if err != nil {
 		m.failed(w, r, err)
-		return false
+		return nil, false
 	}
 	if !d.Allowed && d.Err != nil && left(r) {
 		w.WriteHeader(statusClientLeft)
-		return false
+		return nil, false
 	}
 	s.buf = m.fields.write(w.Header(), s.buf[:0], s.each, &d)
 	if !d.Allowed {
 		m.deny(w, r, s.each, d)
 	}
-	return d.Allowed
+	return settled, d.Allowed
+}
+
+// decide asks the limiter, by a reservation where the request is settled.
+func (m *middleware) decide(r *http.Request, call headgate.Call) (*settle.Call, headgate.Decision, error) {
+	if m.calls != nil {
+		return m.calls.Reserve(r.Context(), call)
+	}
+	d, err := m.limiter.Do(r.Context(), call)
+	return nil, d, err
 }
 
 // call returns what the limiter is asked; an empty key where the request has

@@ -1,0 +1,156 @@
+//go:build go1.25
+
+package headgate_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// counted counts the extensions that a store is asked for.
+type counted struct {
+	*lossy
+	extends atomic.Int64
+}
+
+func (s *counted) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if r.Op == backend.Extend {
+		s.extends.Add(1)
+	}
+	return s.lossy.Do(ctx, r, d)
+}
+
+// inBubble runs f with a store on the bubble's clock and a limiter of one slot.
+func inBubble(t *testing.T, mode headgate.FailureMode, f func(*testing.T, *counted, *headgate.Limiter)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &counted{lossy: &lossy{Store: memory.New(&memory.Options{Now: time.Now})}}
+		f(t, s, limiter(t, s, &headgate.Options{Instances: 1},
+			headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: mode}))
+	})
+}
+
+func held(t *testing.T, l *headgate.Limiter) *headgate.Reservation {
+	t.Helper()
+	r, d, err := l.Reserve(t.Context(), headgate.Call{Key: "k", Lease: 3 * time.Second})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	return r
+}
+
+// TestHoldExtends: a call of many leases keeps its slot, and asks once per third of
+// one. A short call asks nothing, and what was released asks no more.
+func TestHoldExtends(t *testing.T) {
+	inBubble(t, headgate.FailClosed, func(t *testing.T, s *counted, l *headgate.Limiter) {
+		r := held(t, l)
+		ctx, release := r.Hold(t.Context())
+		time.Sleep(time.Minute + time.Millisecond)
+		require.NoError(t, ctx.Err())
+		require.EqualValues(t, 60, s.extends.Load())
+		d, err := l.Peek(t.Context(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+		release()
+		require.ErrorIs(t, ctx.Err(), context.Canceled)
+		require.NoError(t, r.Commit(t.Context()))
+
+		r = held(t, l)
+		_, release = r.Hold(t.Context())
+		time.Sleep(900 * time.Millisecond)
+		release()
+		require.NoError(t, r.Commit(t.Context()))
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 60, s.extends.Load())
+	})
+}
+
+// TestHoldEndsTheCall: a call whose slot may be another's ends, and is told why.
+func TestHoldEndsTheCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(*testing.T, *counted, *headgate.Limiter)
+		why  error
+	}{
+		"reset":   {func(t *testing.T, _ *counted, l *headgate.Limiter) { require.NoError(t, l.Reset(t.Context(), "k")) }, headgate.ErrNotHeld},
+		"lost":    {func(_ *testing.T, s *counted, _ *headgate.Limiter) { s.lose(onExtend, 0) }, headgate.ErrLeaseEnded},
+		"unknown": {func(_ *testing.T, s *counted, _ *headgate.Limiter) { s.lose(0, onExtend) }, headgate.ErrLeaseEnded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, headgate.FailClosed, func(t *testing.T, s *counted, l *headgate.Limiter) {
+				r := held(t, l)
+				began := time.Now()
+				ctx, release := r.Hold(t.Context())
+				defer release()
+				c.lose(t, s, l)
+				<-ctx.Done()
+				require.ErrorIs(t, context.Cause(ctx), c.why)
+				require.LessOrEqual(t, time.Since(began), 3*time.Second, "before another may have the slot")
+			})
+		})
+	}
+}
+
+var onExtend = backend.OpsOf(backend.Extend)
+
+// TestHoldFailsOpen: where the store can't be asked a call that fails open goes on. Once
+// the store answers that the lease has ended, the call ends.
+func TestHoldFailsOpen(t *testing.T) {
+	inBubble(t, headgate.FailOpen, func(t *testing.T, s *counted, l *headgate.Limiter) {
+		r := held(t, l)
+		ctx, release := r.Hold(t.Context())
+		defer release()
+		s.lose(onExtend, 0)
+		time.Sleep(time.Minute)
+		require.NoError(t, ctx.Err())
+		s.lose(0, 0)
+		<-ctx.Done()
+		require.NotEqual(t, context.Canceled, context.Cause(ctx))
+	})
+}
+
+// TestHoldWithoutSlots: a lost lease of rates alone does not end the call.
+func TestHoldWithoutSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &counted{lossy: &lossy{Store: memory.New(&memory.Options{Now: time.Now})}}
+		l := reserving(t, s, headgate.FailClosed)
+		r, _ := reserve(t, l, 1)
+		ctx, release := r.Hold(t.Context())
+		defer release()
+		require.NoError(t, l.Reset(t.Context(), "k"))
+		time.Sleep(time.Hour)
+		require.NoError(t, ctx.Err())
+		require.EqualValues(t, 1, s.extends.Load())
+	})
+}
+
+// TestHoldOfNothing also holds for a reservation that failed open, and for one of a
+// token, which is extended at once.
+func TestHoldOfNothing(t *testing.T) {
+	inBubble(t, headgate.FailOpen, func(t *testing.T, s *counted, l *headgate.Limiter) {
+		s.lose(onAll, 0)
+		for _, r := range []*headgate.Reservation{nil, {}, held(t, l)} {
+			ctx, release := r.Hold(t.Context())
+			time.Sleep(time.Minute)
+			require.NoError(t, ctx.Err())
+			release()
+			require.Error(t, ctx.Err())
+		}
+	})
+	inBubble(t, headgate.FailClosed, func(t *testing.T, s *counted, l *headgate.Limiter) {
+		r, err := l.Resume(held(t, l).Token())
+		require.NoError(t, err)
+		ctx, release := r.Hold(t.Context())
+		defer release()
+		synctest.Wait()
+		require.EqualValues(t, 1, s.extends.Load())
+		time.Sleep(time.Minute)
+		require.NoError(t, ctx.Err())
+	})
+}

@@ -1,0 +1,54 @@
+package grpclimit
+
+import (
+	"context"
+
+	"github.com/headgate-go/headgate/middleware/internal/settle"
+	"google.golang.org/grpc"
+)
+
+// Outcome is a call that has ended, for Options.Settle. Its fields may grow in number.
+type Outcome struct {
+	Context  context.Context // as the handler got it
+	RPC      RPC
+	Response any     // of a unary call; nil for a stream, and where the handler panicked
+	Err      error   // what the handler returned
+	Panicked bool    // or the handler ended its goroutine
+	Estimate []int64 // what the call was charged: units, one per policy
+	Reported []int64 // what the handler gave to Report; nil where it did not
+}
+
+// Report notes what a call has used, for the Server that has Options.Settle: units, one
+// per policy in the limiter's order. ctx is the handler's context. The last report
+// stands, and Outcome.Reported has it. Of two such Servers in one chain it is for the
+// inner one.
+func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
+
+// Reported is a function for Options.Settle: a call has used what its handler gave to
+// Report, and the estimate where it gave nothing.
+func Reported(o *Outcome) []int64 { return o.Reported }
+
+// run calls the handler, and settles when it has returned, also by a panic.
+func (g *gate) run(call *settle.Call, rpc RPC, handle func(context.Context) (any, error)) (resp any, err error) {
+	o := Outcome{Context: call.Context, RPC: rpc, Estimate: call.Estimate, Panicked: true}
+	defer func() {
+		var used []int64
+		defer func() { call.Settle(used) }() // also where Settle panics: the estimate stands
+		if g.opts.Settle != nil {
+			o.Response, o.Err, o.Reported = resp, err, call.Reported()
+			used = g.opts.Settle(&o)
+		}
+	}()
+	resp, err = handle(call.Context)
+	o.Panicked = false
+	return resp, err
+}
+
+// held is a stream with the context of its call.
+type held struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context is the handler's.
+func (s held) Context() context.Context { return s.ctx }

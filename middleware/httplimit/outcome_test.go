@@ -1,0 +1,405 @@
+package httplimit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// stores are one in memory and one on a server.
+func stores(t *testing.T) map[string]backend.Store {
+	server := redistest.Start(t)
+	s, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 20 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return map[string]backend.Store{"memory": memory.New(nil), "standalone": s}
+}
+
+// at serves a request with a status, on the key of the header K.
+func at(h http.Handler, key, path string) int {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("K", key)
+	return send(h, r).Code
+}
+
+// login is a handler whose passwords are good at /good.
+var login = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	runtime.Gosched() // others come in between
+	if r.URL.Path != "/good" {
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+})
+
+// failures charges failed logins alone.
+func failures(o *Outcome) []int64 {
+	if o.Status == http.StatusUnauthorized {
+		return nil
+	}
+	return []int64{0}
+}
+
+// each calls f from 64 callers, n times in all, and returns how often it returned each
+// number.
+func each(n int, f func(i int) int) map[int]int {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	counts := map[int]int{}
+	for range 64 {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				code := f(int(i))
+				mu.Lock()
+				counts[code]++
+				mu.Unlock()
+			}
+		}()
+	}
+	callers.Wait()
+	return counts
+}
+
+// TestFailedLogins: five failed logins in 15 minutes. Good ones are not counted, also
+// while 64 callers share a key, and the sixth bad one is denied.
+func TestFailedLogins(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			l := limiter(t, s, policy("failed", algo.SlidingLog(algo.Per(5, 15*time.Minute))))
+			limit, err := New(l, Header("K"), &Options{Settle: failures, SettleWait: time.Minute})
+			require.NoError(t, err)
+			h := limit(login)
+			require.Equal(t, map[int]int{200: 1000}, each(1000, func(int) int { return at(h, "good", "/good") }))
+			require.Equal(t, map[int]int{401: 5, 429: 195}, each(200, func(int) int { return at(h, "good", "/bad") }))
+			require.Equal(t, 429, at(h, "good", "/good"))
+
+			for range 5 {
+				require.Equal(t, 200, at(h, "alone", "/good"))
+				require.Equal(t, 401, at(h, "alone", "/bad"))
+			}
+			require.Equal(t, 429, at(h, "alone", "/bad"), "the sixth")
+
+			mixed := each(1000, func(i int) int {
+				if i%100 == 0 {
+					return at(h, "mixed", "/bad")
+				}
+				return at(h, fmt.Sprint("user", i%64), "/good")
+			})
+			require.Equal(t, map[int]int{200: 990, 401: 5, 429: 5}, mixed)
+		})
+	}
+}
+
+// TestDeniedAtOnce: without SettleWait, and where nothing can come back.
+func TestDeniedAtOnce(t *testing.T) {
+	l := limiter(t, memory.New(nil), policy("failed", algo.SlidingLog(algo.PerDay(1))))
+	for _, wait := range []time.Duration{0, time.Minute} {
+		inside, leave := make(chan struct{}), make(chan struct{})
+		limit, err := New(l, Header("K"), &Options{Settle: failures, SettleWait: wait})
+		require.NoError(t, err)
+		h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			close(inside)
+			<-leave
+			login(w, r)
+		}))
+		ended := make(chan int)
+		key := wait.String()
+		go func() { ended <- at(h, key, "/bad") }()
+		<-inside
+		if wait == 0 {
+			require.Equal(t, 429, at(h, key, "/bad"))
+			close(leave)
+			require.Equal(t, 401, <-ended)
+			continue
+		}
+		denied := make(chan int)
+		for range 3 {
+			go func() { denied <- at(h, key, "/bad") }()
+		}
+		select {
+		case <-denied:
+			t.Fatal("denied before the first was settled")
+		case <-time.After(20 * time.Millisecond):
+		}
+		close(leave)
+		require.Equal(t, 401, <-ended)
+		for range 3 {
+			require.Equal(t, 429, <-denied, "as soon as the first was settled")
+		}
+		require.Equal(t, 429, at(h, key, "/bad"))
+	}
+}
+
+// TestSettleWaitEnds: a request that waits leaves with its client, and after its time.
+func TestSettleWaitEnds(t *testing.T) {
+	l := limiter(t, memory.New(nil), policy("failed", algo.SlidingLog(algo.PerDay(1))))
+	limit, err := New(l, Header("K"), &Options{Settle: failures, SettleWait: 30 * time.Millisecond})
+	require.NoError(t, err)
+	inside, leave := make(chan struct{}), make(chan struct{})
+	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(inside); <-leave }))
+	ended := make(chan int)
+	go func() { ended <- at(h, "k", "/good") }()
+	<-inside
+	require.Equal(t, map[int]int{429: 3}, each(3, func(int) int { return at(h, "k", "/good") }))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
+	r.Header.Set("K", "k")
+	require.Contains(t, []int{429, statusClientLeft}, send(h, r).Code)
+	close(leave)
+	require.Equal(t, 200, <-ended)
+}
+
+// TestSlots: a slot is held until the handler has ended, however it ends, and the
+// fields say what the numbers are.
+func TestSlots(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			l := limiter(t, s, policy("running", algo.InFlight(2)), policy("rate", algo.FixedWindow(algo.PerDay(1000))))
+			limit, err := New(l, RemoteAddr(), &Options{XRateLimit: true})
+			require.NoError(t, err)
+			var inner http.HandlerFunc
+			h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { inner(w, r) }))
+			var denied *httptest.ResponseRecorder
+			inner = func(http.ResponseWriter, *http.Request) {
+				first := true
+				inner = func(http.ResponseWriter, *http.Request) {
+					if first {
+						first = false
+						denied = get(h)
+					}
+				}
+				w := get(h)
+				require.Equal(t, 200, w.Code)
+				require.Equal(t, `"running";q=2;qu="concurrent-requests", "rate";q=1000;w=86400`, w.Header().Get("RateLimit-Policy"))
+				require.Contains(t, w.Header().Get("RateLimit"), `"running";r=0, "rate";r=998;t=`)
+			}
+			get(h)
+			require.Equal(t, 429, denied.Code)
+			require.Equal(t, []string{"running"}, readProblem(t, denied).Violated)
+			require.Equal(t, "2", denied.Header().Get("X-RateLimit-Limit"))
+			require.Contains(t, denied.Header().Get("RateLimit"), `"running";r=0, "rate";r=998;t=`, "no rate was charged")
+			for range 3 {
+				inner = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+				require.Panics(t, func() { get(h) })
+				inner = func(http.ResponseWriter, *http.Request) { runtime.Goexit() }
+				over := make(chan struct{})
+				go func() { defer close(over); get(h) }()
+				<-over
+				inner = func(http.ResponseWriter, *http.Request) {}
+				require.Equal(t, 200, get(h).Code)
+			}
+			each := make([]headgate.State, 2)
+			_, err = l.Peek(t.Context(), headgate.Call{Key: "ip:192.0.2.1", Each: each})
+			require.NoError(t, err)
+			require.Zero(t, each[0].Used, "no slot is taken")
+			require.EqualValues(t, 11, each[1].Used)
+		})
+	}
+}
+
+// metered is a middleware of 100 units of a policy whose Settle is s, and what it counts.
+func metered(t *testing.T, s func(*Outcome) []int64, handler http.HandlerFunc) (http.Handler, func() int64) {
+	l := limiter(t, memory.New(nil), policy("units", algo.SlidingLog(algo.PerDay(100))))
+	limit, err := New(l, RemoteAddr(), &Options{Cost: func(*http.Request) []int64 { return []int64{40} }, Settle: s})
+	require.NoError(t, err)
+	return limit(handler), func() int64 {
+		d, err := l.Peek(t.Context(), headgate.Call{Key: "ip:192.0.2.1", Costs: []int64{0}})
+		require.NoError(t, err)
+		return d.Used
+	}
+}
+
+// TestOutcomes: what a Settle gets of each way to end, and what stands afterwards.
+func TestOutcomes(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		want    Outcome
+		settle  func(*Outcome) []int64
+		used    int64
+	}{
+		"nothing written": {func(http.ResponseWriter, *http.Request) {}, Outcome{Status: 200}, nil, 40},
+		"bytes": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusCreated)
+			_, _ = w.Write(make([]byte, 20))
+			_, _ = io.WriteString(w, "0123456789")
+			_, _ = io.Copy(w, strings.NewReader("01234"))
+		}, Outcome{Status: 201, Written: 35}, func(o *Outcome) []int64 { return []int64{o.Written} }, 35},
+		"header": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Units", "123") },
+			Outcome{Status: 200}, func(o *Outcome) []int64 { return []int64{int64(len(o.Header.Get("Units"))) * 41} }, 123},
+		"reported": {func(_ http.ResponseWriter, r *http.Request) { Report(r.Context(), 1); Report(r.Context(), 7) },
+			Outcome{Status: 200, Reported: []int64{7}}, Reported, 7},
+		"not reported": {fine, Outcome{Status: 204}, Reported, 40},
+		"flushed":      {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, Outcome{Status: 200}, nil, 40},
+		"panic": {func(http.ResponseWriter, *http.Request) { panic("oops") },
+			Outcome{Status: 500, Panicked: true}, func(o *Outcome) []int64 { return []int64{int64(o.Status) / 100} }, 5},
+		"late panic": {func(w http.ResponseWriter, _ *http.Request) { fine(w, nil); panic("oops") },
+			Outcome{Status: 204, Panicked: true}, nil, 40},
+		"a list that does not fit": {fine, Outcome{Status: 204}, func(*Outcome) []int64 { return []int64{1, 2} }, 40},
+		"a negative number":        {fine, Outcome{Status: 204}, func(*Outcome) []int64 { return []int64{-1} }, 40},
+		"cancelled":                {fine, Outcome{Status: 204}, func(*Outcome) []int64 { return []int64{0} }, 0},
+		"settle panics":            {fine, Outcome{Status: 204}, func(*Outcome) []int64 { panic("oops") }, 40},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got Outcome
+			h, used := metered(t, func(o *Outcome) []int64 {
+				got = *o
+				if c.settle == nil {
+					return nil
+				}
+				return c.settle(o)
+			}, c.handler)
+			func() {
+				defer func() { require.Equal(t, c.want.Panicked || name == "settle panics", recover() != nil) }()
+				get(h)
+			}()
+			require.NotNil(t, got.Request)
+			require.Equal(t, []int64{40}, got.Estimate)
+			got.Request, got.Header, got.Estimate = nil, nil, nil
+			require.Equal(t, c.want, got)
+			require.Equal(t, c.used, used())
+		})
+	}
+}
+
+// TestWriters: a handler can do over a real connection what it can without the
+// middleware, by HTTP/1 and HTTP/2.
+func TestWriters(t *testing.T) {
+	outcomes := make(chan Outcome, 1)
+	h, _ := metered(t, func(o *Outcome) []int64 { outcomes <- *o; return []int64{0} }, func(w http.ResponseWriter, r *http.Request) {
+		_, flushes := w.(http.Flusher)
+		_, hijacks := w.(http.Hijacker)
+		_, pushes := w.(http.Pusher)
+		_, reads := w.(io.ReaderFrom)
+		if r.URL.Path == "/hijack" {
+			conn, rw, err := http.NewResponseController(w).Hijack()
+			require.NoError(t, err)
+			_, _ = rw.WriteString("HTTP/1.1 418 I'm a teapot\r\nContent-Length: 0\r\n\r\n")
+			_ = rw.Flush()
+			_ = conn.Close()
+			return
+		}
+		w.WriteHeader(http.StatusEarlyHints) // before the status
+		fmt.Fprint(w, flushes, hijacks, pushes, reads)
+		require.NoError(t, http.NewResponseController(w).Flush())
+		require.NoError(t, http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Minute)))
+	})
+	for proto, want := range map[string]string{"HTTP/1.1": "true true false true", "HTTP/2.0": "true false true true"} {
+		server := httptest.NewUnstartedServer(h)
+		server.EnableHTTP2 = proto == "HTTP/2.0"
+		server.StartTLS()
+		resp, err := server.Client().Get(server.URL)
+		require.NoError(t, err)
+		require.Equal(t, proto, resp.Proto)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, want, string(body))
+		o := <-outcomes
+		require.EqualValues(t, len(body), o.Written)
+		require.Equal(t, 200, o.Status)
+		if proto == "HTTP/1.1" {
+			resp, err = server.Client().Get(server.URL + "/hijack")
+			require.NoError(t, err)
+			require.Equal(t, http.StatusTeapot, resp.StatusCode)
+			o = <-outcomes
+			require.True(t, o.Hijacked)
+			require.Zero(t, o.Status)
+		}
+		server.Close()
+	}
+	bare := &recorder{ResponseWriter: bare{}}
+	_, flushes := bare.writer().(http.Flusher)
+	require.False(t, flushes)
+}
+
+type bare struct{ http.ResponseWriter }
+
+// slow is a store whose settlements take until they are let go.
+type slow struct {
+	backend.Store
+	leave   chan struct{}
+	settled chan error
+}
+
+func (s *slow) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if r.Op != backend.Settle {
+		return s.Store.Do(ctx, r, d)
+	}
+	<-s.leave
+	if err := ctx.Err(); err != nil {
+		s.settled <- err
+		return err
+	}
+	err := s.Store.Do(ctx, r, d)
+	s.settled <- err
+	return err
+}
+
+// TestSettlesAfterwards: a slow store does not hold the response back, and a client
+// that has left does not end the settlement.
+func TestSettlesAfterwards(t *testing.T) {
+	s := &slow{memory.New(nil), make(chan struct{}), make(chan error, 1)}
+	l := limiter(t, s, policy("units", algo.SlidingLog(algo.PerDay(100))))
+	limit, err := New(l, RemoteAddr(), &Options{Settle: func(*Outcome) []int64 { return []int64{0} }})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() }))
+	require.Equal(t, 200, send(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)).Code)
+	close(s.leave)
+	require.NoError(t, <-s.settled)
+}
+
+// TestSettlementLost: a store that dies while the handler runs changes nothing for the
+// client. What failed open has nothing to give back.
+func TestSettlementLost(t *testing.T) {
+	server := redistest.Start(t)
+	store, err := standalone.Open("redis://"+server.Addr(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	p := policy("running", algo.InFlight(1))
+	p.OnFailure = headgate.FailOpen
+	limit, err := New(limiter(t, store, p), RemoteAddr(), nil)
+	require.NoError(t, err)
+	h := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { server.Kill(); fine(w, nil) }))
+	for range 3 {
+		require.Equal(t, 204, get(h).Code)
+	}
+}
+
+func TestRefusedSettleOptions(t *testing.T) {
+	l := limiter(t, memory.New(nil), policy("units", algo.SlidingLog(algo.PerDay(100))))
+	for _, o := range []Options{
+		{Lease: time.Millisecond}, {Lease: 25 * time.Hour}, {Lease: time.Second + 1}, {SettleWait: time.Second},
+		{Settle: Reported, SettleWait: -1}, {Settle: Reported, SettleWait: time.Minute + 1},
+	} {
+		_, err := New(l, RemoteAddr(), &o)
+		require.ErrorAs(t, err, new(*headgate.InvalidError), "%+v", o)
+	}
+	Report(t.Context(), 1) // outside of a middleware
+}
+
+// TestTransportIgnoresSlots: a client can't wait for a slot by a window.
+func TestTransportIgnoresSlots(t *testing.T) {
+	h := http.Header{limitField: {`"running";r=0`}, policyField: {`"running";q=20;qu="concurrent-requests"`}}
+	items := parseLimits(h[limitField])
+	require.Equal(t, []limitItem{{policy: "running", available: 0, window: -1, quota: -1}}, items)
+	require.Equal(t, time.Duration(0), spent(items))
+	require.Len(t, parseLimits(h[policyField]), 1)
+}

@@ -1,0 +1,117 @@
+package httplimit
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+)
+
+// recorder is a ResponseWriter that notes what is written. The handler gets it through
+// writer.
+type recorder struct {
+	http.ResponseWriter
+	status   int // 0: none yet
+	written  int64
+	hijacked bool
+}
+
+// fill completes an outcome, whose Panicked is set.
+func (w *recorder) fill(o *Outcome) {
+	o.Status, o.Written, o.Hijacked = w.status, w.written, w.hijacked
+	switch {
+	case o.Status != 0 || o.Hijacked:
+	case o.Panicked:
+		o.Status = http.StatusInternalServerError
+	default:
+		o.Status = http.StatusOK
+	}
+}
+
+// WriteHeader notes the first status that ends the header.
+func (w *recorder) WriteHeader(status int) {
+	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // mutant: informational-is-no-status
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *recorder) wrote(n int64) {
+	w.written += n
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.wrote(int64(n))
+	return n, err
+}
+
+// WriteString saves the copy where the ResponseWriter does.
+func (w *recorder) WriteString(s string) (int, error) {
+	n, err := io.WriteString(w.ResponseWriter, s)
+	w.wrote(int64(n))
+	return n, err
+}
+
+// ReadFrom lets the ResponseWriter copy a file its own way, as by sendfile.
+func (w *recorder) ReadFrom(r io.Reader) (int64, error) {
+	n, err := io.Copy(w.ResponseWriter, r)
+	w.wrote(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// writer returns a ResponseWriter that can what the one below can, as far as handlers
+// ask for it by a type assertion. One that can't flush is none of net/http's.
+func (w *recorder) writer() http.ResponseWriter {
+	_, flushes := w.ResponseWriter.(http.Flusher)
+	_, hijacks := w.ResponseWriter.(http.Hijacker)
+	pusher, pushes := w.ResponseWriter.(http.Pusher)
+	switch f := (flusher{w}); {
+	case hijacks && flushes:
+		return struct {
+			flusher
+			http.Hijacker
+		}{f, hijacker{w}}
+	case hijacks:
+		return struct {
+			*recorder
+			http.Hijacker
+		}{w, hijacker{w}}
+	case pushes && flushes:
+		return struct {
+			flusher
+			http.Pusher
+		}{f, pusher}
+	case flushes:
+		return f
+	}
+	return w
+}
+
+// flusher is a recorder over a ResponseWriter that flushes.
+type flusher struct{ *recorder }
+
+// Flush sends what was written, and the header.
+func (w flusher) Flush() { _ = w.FlushError() }
+
+// FlushError is what http.ResponseController calls.
+func (w flusher) FlushError() error {
+	w.wrote(0)
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// hijacker notes that the connection was handed over.
+type hijacker struct{ w *recorder }
+
+// Hijack hands the connection to the handler.
+func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(h.w.ResponseWriter).Hijack()
+	h.w.hijacked = h.w.hijacked || err == nil
+	return conn, rw, err
+}
