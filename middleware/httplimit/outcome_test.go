@@ -403,3 +403,14 @@ func TestTransportIgnoresSlots(t *testing.T) {
 	require.Equal(t, time.Duration(0), spent(items))
 	require.Len(t, parseLimits(h[policyField]), 1)
 }
+
+// TestWrongUseFreesTheSlot: a mistake of the Settle function must not take a slot until
+// the lease ends.
+func TestWrongUseFreesTheSlot(t *testing.T) {
+	l := limiter(t, memory.New(nil), policy("running", algo.InFlight(1)))
+	limit, err := New(l, RemoteAddr(), &Options{Settle: func(*Outcome) []int64 { return []int64{1, 2} }})
+	require.NoError(t, err)
+	for range 3 {
+		require.Equal(t, 204, get(limit(fine)).Code)
+	}
+}

@@ -53,7 +53,7 @@ func (s *lines) enter(key string) (l *line, others int, waits bool) {
 		}
 		s.mu.keys[key] = l
 	}
-	if l.waiting > 0 { // mutant: first-come-first-served
+	if l.waiting > 0 {
 		l.waiting++
 		return l, 0, true
 	}
@@ -139,7 +139,7 @@ func (s *lines) settled(key string, l *line) {
 
 // drop forgets a line that nobody uses; the lock is held.
 func (s *lines) drop(l *line, key string) {
-	if l.open+l.waiting == 0 { // mutant: idle-lines-leave
+	if l.open+l.waiting == 0 {
 		delete(s.mu.keys, key)
 	}
 }
