@@ -8,14 +8,6 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/wire"
 )
 
-// The bounds of a batch: what one round trip may cost the server while all
-// others wait for it.
-const (
-	maxGroups   = 128
-	maxPolicies = 256  // of all groups
-	maxCalls    = 1024 // of all groups
-)
-
 // batch is the calls of one round trip. It is filled by take.
 type batch struct {
 	groups   []*group

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/lua"
@@ -12,7 +13,7 @@ import (
 // command is one EVALSHA that carries groups: all of a batch on one server, one
 // on a cluster, where a command may touch one slot.
 type command struct {
-	once
+	client.Once
 	groups []*group
 	packed []*wire.Group // the same, as they stand in the command
 	args   wire.Args
@@ -22,13 +23,6 @@ type command struct {
 	wrote bool                 // guarded by the round trip's lock
 	first bool                 // nothing stands before it in its pipeline
 }
-
-// once is a command that go-redis must not send again by itself: it re-sends a
-// timed-out EVALSHA three times, and the caller sees no error.
-type once struct{ redis.StringCmd }
-
-// NoRetry is how go-redis asks.
-func (*once) NoRetry() bool { return true } // mutant: no-retry
 
 // sha is the script's name as an argument of the command, with other methods.
 type sha command

@@ -2,6 +2,14 @@ package batch
 
 import "time"
 
+// The bounds of a batch: what one round trip may cost the server while all
+// others wait for it.
+const (
+	maxGroups   = 128
+	maxPolicies = 256  // of all groups
+	maxCalls    = 1024 // of all groups
+)
+
 // How many batches may be in flight to one server.
 //
 // Many while they carry two calls or fewer and come back nearly as soon as the

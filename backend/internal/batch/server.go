@@ -119,7 +119,9 @@ func (s *Server) tryIdle() {
 func (s *Server) process(ctx context.Context, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Budget)
 	defer cancel()
-	return client.Guarded(func() error { return client.Process(ctx, s.Client(), &once{*redis.NewStringCmd(ctx, args...)}) })
+	return client.Guarded(func() error {
+		return client.Process(ctx, s.Client(), &client.Once{StringCmd: *redis.NewStringCmd(ctx, args...)})
+	})
 }
 
 // load is one load of the script into a server. It ends with the load, and with

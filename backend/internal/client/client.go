@@ -118,6 +118,13 @@ func (t through) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	}
 }
 
+// Once is a command that go-redis must not send again by itself: it re-sends a
+// timed-out EVALSHA three times, and the caller sees no error.
+type Once struct{ redis.StringCmd }
+
+// NoRetry is how go-redis asks.
+func (*Once) NoRetry() bool { return true } // mutant: no-retry
+
 // Pause is between two looks for a connection of a full pool.
 const Pause = time.Millisecond
 
