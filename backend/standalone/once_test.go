@@ -71,6 +71,22 @@ func races(t *testing.T, o *standalone.Options) {
 	}
 }
 
+// TestSlots in short form has 64 processes for three seconds.
+func TestSlots(t *testing.T) {
+	var server *redistest.Server
+	open := func() backend.Store {
+		addr := os.Getenv("ADDR")
+		if server != nil {
+			addr = server.Addr()
+		}
+		return standalone.New(redis.NewClient(&redis.Options{Addr: addr}), patient)
+	}
+	faulttest.Slots(t, open, func() string {
+		server = redistest.Start(t)
+		return "ADDR=" + server.Addr()
+	})
+}
+
 func TestScriptFlush(t *testing.T) { scriptFlush(t, patient) }
 
 func TestScriptFlushAlone(t *testing.T) { scriptFlush(t, patientAlone) }
