@@ -1,5 +1,7 @@
 package backend
 
+import "time"
+
 // StoredKey is a key in Redis under which a store keeps counts.
 type StoredKey struct {
 	Name string // in Redis
@@ -20,4 +22,14 @@ type Stored struct {
 	Sub      string
 	Policies []Policy
 	Unknown  []string // names in Redis, of keys and fields, that this release does not know
+}
+
+// StoredLease is a reservation that nobody has settled, as a store on Redis keeps it.
+type StoredLease struct {
+	ID       LeaseID
+	Sub      string        // the sub-key of a spread key that was charged
+	Length   time.Duration // 0: this release can't read it, and has no more than its ID
+	Ends     time.Duration // until its end, by the server's clock; not above 0 once it has ended, when a settle still corrects the counts
+	Policies []Policy      // those that were charged, as Stored has them
+	Costs    []int64       // units, one per policy
 }

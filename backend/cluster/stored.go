@@ -57,3 +57,17 @@ func (s *Store) inspect(ctx context.Context) ([]*node, error) {
 	}
 	return s.top.primaries(), nil
 }
+
+// Leases returns the reservations of a key that nobody has settled, those of its
+// sub-keys too, the one that ends first at the beginning. It looks for them as Keys does.
+func (s *Store) Leases(ctx context.Context, key string) ([]backend.StoredLease, error) {
+	nodes, err := s.inspect(ctx)
+	all := inspect.Leases{}
+	for i := 0; err == nil && i < len(nodes); i++ {
+		err = all.Add(ctx, nodes[i].inspected(s.set.Prefix), key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all.Sorted(), nil
+}

@@ -5,6 +5,7 @@
 //	headgate peek user:42          # what is stored, without a policy file
 //	headgate reset -policies limits.yaml user:42
 //	headgate reset user:42         # all that is stored of the key
+//	headgate leases user:42        # reservations that nobody has settled
 //	headgate keys user:            # stored keys of callers' keys that begin so
 //	headgate top -policies limits.yaml             # until interrupted; -every 0 prints once
 //	headgate ping
@@ -47,11 +48,12 @@ type command struct {
 }
 
 var commands = map[string]command{
-	"peek":  {"KEY", "what each policy counts of the key; without -policies what is stored of it", 1, peek},
-	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1, reset},
-	"keys":  {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, keys},
-	"top":   {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", 0, top},
-	"ping":  {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, ping},
+	"peek":   {"KEY", "what each policy counts of the key; without -policies what is stored of it", 1, peek},
+	"reset":  {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1, reset},
+	"leases": {"KEY", "list the reservations of the key that nobody has settled", 1, leases},
+	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, keys},
+	"top":    {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", 0, top},
+	"ping":   {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, ping},
 }
 
 // errUsage is a command line that can't be run. The flag package, or usage, has

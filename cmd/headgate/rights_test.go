@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -80,7 +81,7 @@ func TestDocumentedRights(t *testing.T) {
 			require.Contains(t, exec(t, 0, append([]string{"keys", "user:"}, ro...)...), "user:42\t")
 
 			pinged := decode[pinged](t, 1, append([]string{"ping"}, ro...)...)
-			require.Equal(t, "ACL SETUSER headgate-ro +hrandfield +hset +hdel +unlink +pttl +pexpire +get +set +zadd +zrem +zremrangebyrank", pinged.ACL)
+			require.Equal(t, "ACL SETUSER headgate-ro +hrandfield +hset +hdel +unlink +pttl +pexpire +set +zadd +zrem +zremrangebyrank", pinged.ACL)
 			refused := exec(t, 1, append([]string{"reset", "user:42"}, ro...)...)
 			require.Regexp(t, "NOPERM|can't run this command", refused, "nothing is deleted under the read-only rights")
 			require.Equal(t, stored.Counts[0].Used, decode[kept](t, 0, append([]string{"peek", "user:42"}, ro...)...).Counts[0].Used)
@@ -109,6 +110,8 @@ func TestEachRightIsNeeded(t *testing.T) {
 	admin := server.Client(t)
 	p := place{store: open(t, []string{"-redis", server.Addr()}).store}
 	take(t, p.limiter(t, "plain"), "user:42", 1, 990)
+	_, _, err := p.limiter(t, "one").Reserve(t.Context(), headgate.Call{Key: "user:42"})
+	require.NoError(t, err)
 	for _, line := range grants(t, "headgate-ro", false) {
 		for _, right := range line {
 			name, ok := strings.CutPrefix(right.(string), "+")
@@ -120,7 +123,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 				require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "headgate-ro", "-"+name).Err())
 				ro := []string{"-redis", "redis://headgate-ro:secret@" + server.Addr()}
 				var all strings.Builder
-				for _, args := range [][]string{{"peek", "user:42"}, {"peek", "user:42", "-policies", path, "-cost", "100"}, {"keys"}, {"ping"}, {"peek", "user:42", "-policies", path, "-plan", "one"}} {
+				for _, args := range [][]string{{"peek", "user:42"}, {"peek", "user:42", "-policies", path, "-cost", "100"}, {"keys"}, {"leases", "user:42"}, {"ping"}, {"peek", "user:42", "-policies", path, "-plan", "one"}} {
 					run(t.Context(), append(args, ro...), &all, &all)
 				}
 				q := regexp.QuoteMeta(name)

@@ -18,6 +18,7 @@ import (
 type inspector interface {
 	Keys(ctx context.Context, prefix string) iter.Seq2[backend.StoredKey, error]
 	Stored(ctx context.Context, key string) ([]backend.Stored, error)
+	Leases(ctx context.Context, key string) ([]backend.StoredLease, error)
 }
 
 // kept is what is printed of a key without a policy file. Limits are not
@@ -142,7 +143,9 @@ func (c *count) String() string {
 	if c.Shards > 0 {
 		fmt.Fprintf(&b, ", in %d of %d sub-keys", c.SubKeys, c.Shards)
 	}
-	if c.identity.Kind == algo.KindTokenBucket {
+	if c.identity.Kind == algo.KindInFlight {
+		fmt.Fprintf(&b, ": calls running now: %d; the last of their leases ends in %v", c.Used, duration(c.ResetAfter))
+	} else if c.identity.Kind == algo.KindTokenBucket {
 		fmt.Fprintf(&b, ": %d units in the bucket when it was last used; it leaks at the policy's rate", c.Used)
 	} else {
 		fmt.Fprintf(&b, ": %d units used now, none in %v", c.Used, time.Duration(c.ResetAfter)*time.Microsecond)

@@ -150,6 +150,13 @@ func LogOf(rest string) (backend.Policy, bool) {
 	return named(strings.TrimPrefix(rest, ":"), ":", true, AppendLog)
 }
 
+// LeaseOf reads what follows the tag in the name of a lease: the inverse of AppendLease.
+func LeaseOf(rest string) (id backend.LeaseID, ok bool) {
+	text, ok := strings.CutPrefix(rest, leaseMark)
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	return id, ok && err == nil && copy(id[:], b) == len(id) && len(b) == len(id)
+}
+
 // Beside reports whether what follows the tag in a name is that of a lease, or of
 // what a log gave back.
 func Beside(rest string) bool {

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// leased is what leases prints of a key.
+type leased struct {
+	Key    string  `json:"key"`
+	Leases []lease `json:"leases"`
+}
+
+// lease is a reservation that nobody has settled.
+type lease struct {
+	ID      string   `json:"id"` // how it begins: the whole is a secret, with which anybody could settle
+	SubKey  string   `json:"sub_key,omitempty"`
+	Length  int64    `json:"length_us"` // 0: this release can't read the lease
+	Ends    int64    `json:"ends_us"`   // not above 0: it has ended, and can still be settled
+	Charges []charge `json:"charges,omitempty"`
+}
+
+// charge is what a lease was charged by one policy.
+type charge struct {
+	Policy    string `json:"policy"`
+	Algorithm string `json:"algorithm"`
+	Units     int64  `json:"units"`
+}
+
+// leases prints the reservations of a key that nobody has settled.
+func leases(ctx context.Context, s *session, args []string) error {
+	stored, err := s.store.Leases(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	all := leased{Key: args[0], Leases: []lease{}}
+	for _, l := range stored {
+		id := base64.RawURLEncoding.EncodeToString(l.ID[:])[:8]
+		row := lease{ID: id, SubKey: l.Sub, Length: micros(l.Length), Ends: micros(l.Ends)}
+		for i := range l.Policies {
+			p := &l.Policies[i]
+			row.Charges = append(row.Charges, charge{p.Name, p.Algorithm.Kind().String(), l.Costs[i]})
+		}
+		all.Leases = append(all.Leases, row)
+	}
+	return s.print(all, all.text)
+}
+
+// text tells leases that run from those that have ended, whose process has died or has
+// not settled yet.
+func (l *leased) text(w *tabwriter.Writer) {
+	if len(l.Leases) == 0 {
+		fmt.Fprintf(w, "%s has no open lease\n", printable(l.Key))
+		return
+	}
+	fmt.Fprintf(w, "%s has open leases: %d\n", printable(l.Key), len(l.Leases))
+	row(w, "LEASE", "ENDS IN", "LENGTH", "SUB-KEY", "CHARGED")
+	for _, l := range l.Leases {
+		ends := "has ended"
+		if l.Ends > 0 {
+			ends = duration(l.Ends).Round(time.Millisecond).String()
+		}
+		if l.Length == 0 {
+			ends = "not known to this release"
+		}
+		row(w, l.ID, ends, duration(l.Length), l.SubKey, l.charged())
+	}
+}
+
+func (l *lease) charged() string {
+	var words []string
+	for _, c := range l.Charges {
+		words = append(words, fmt.Sprint(c.Policy, " ", c.Units))
+	}
+	return strings.Join(words, ", ")
+}
+
+func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
