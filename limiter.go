@@ -22,6 +22,7 @@ import (
 // and share it: it is safe for concurrent use, and limiters on one store
 // share its counts.
 type Limiter struct {
+	store     backend.Store // New's; the layers stand over it
 	denial    *denial.Store // the layers, outermost first; nil over a store in this process
 	shard     *shard.Store
 	breaker   *breaker.Store
@@ -50,7 +51,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
-	l := &Limiter{observer: opts.Observer, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
+	l := &Limiter{store: s, observer: opts.Observer, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),
 		Instances: opts.Instances,
 		Observer:  opts.Observer,

@@ -262,15 +262,26 @@ const maxAbandoned = 4096
 
 func newAbandoned() *abandoned { return &abandoned{make(chan struct{}, maxAbandoned)} }
 
-// cancel cancels a reservation in the background, until its lease ends.
-func (a *abandoned) cancel(r *Reservation) {
+// cancel cancels a reservation in the background, until its lease ends. It reports
+// whether there was room for one more.
+func (a *abandoned) cancel(r *Reservation) bool {
 	select {
 	case a.running <- struct{}{}:
 		go func() {
 			defer func() { <-a.running }()
 			r.abandon()
 		}()
+		return true
 	default:
+		return false
+	}
+}
+
+// cancelOrWait cancels in the background, or where too many are being cancelled before
+// it returns.
+func (a *abandoned) cancelOrWait(ctx context.Context, r *Reservation) {
+	if !a.cancel(r) { // mutant: all-cancels-beyond-background
+		_ = r.Cancel(context.WithoutCancel(ctx))
 	}
 }
 

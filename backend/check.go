@@ -13,6 +13,9 @@ const MaxPolicies = 64
 // MaxKey is the maximum length of a key in bytes.
 const MaxKey = 4096
 
+// MaxKeys is the maximum number of keys of a request that any store decides.
+const MaxKeys = 16
+
 // CheckPolicies refuses a list that no store could carry: none at all, too
 // many, two of one name, a name outside its charset, numbers out of range.
 func CheckPolicies(policies []Policy) error {
@@ -80,7 +83,7 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	if !c.Ops.Has(r.Op) {
 		return fmt.Errorf("%w: %v", ErrUnsupported, r.Op)
 	}
-	if n := 1 + len(r.And); n > c.Keys {
+	if n := 1 + len(r.And); n > c.Keys || n > 1 && r.Op != Take && r.Op != Peek && r.Op != Reserve {
 		return fmt.Errorf("%w: a %v of %d keys", ErrUnsupported, r.Op, n)
 	}
 	if r.Op == Reserve || r.Op == Settle || r.Op == Extend {
@@ -88,7 +91,47 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 			return err
 		}
 	}
-	return r.Group.check(r.Op)
+	if err := r.Group.check(r.Op); err != nil || r.And == nil {
+		return err
+	}
+	return r.checkAnd()
+}
+
+// checkAnd checks the other keys of a request. A key may be listed again, but no count
+// of it: each group would find the room that the other takes.
+func (r *Request) checkAnd() error {
+	for i := range r.And {
+		g := &r.And[i]
+		if err := g.check(r.Op); err != nil {
+			return err
+		}
+		if err := g.apart(&r.Group); err != nil {
+			return err
+		}
+		for j := range r.And[:i] {
+			if err := g.apart(&r.And[j]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// apart refuses two groups that have a count in common.
+func (g *Group) apart(other *Group) error {
+	if g.Key != other.Key || g.Sub != other.Sub {
+		return nil
+	}
+	for i := range g.Policies {
+		p := &g.Policies[i]
+		for j := range other.Policies {
+			q := &other.Policies[j]
+			if p.Name == q.Name && p.Algorithm.Identity() == q.Algorithm.Identity() && max(p.Shards, 1) == max(q.Shards, 1) { // mutant: no-count-twice
+				return &InvalidError{What: "key", Value: g.Key, Want: "one that is listed once for policy " + p.Name}
+			}
+		}
+	}
+	return nil
 }
 
 func (g *Group) check(op Op) error {

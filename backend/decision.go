@@ -93,6 +93,46 @@ func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 	}
 }
 
+// DecideKeys writes the answer to a request of several keys as Group.Decide does that to
+// one of one key. The readings are one per policy of every group. It names the key
+// that binds.
+func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
+	for i := range readings {
+		g := r.GroupAt(i)
+		for j := range g.Policies {
+			var s State
+			g.Policies[j].state(&s, now, &readings[i][j])
+			if g.Each != nil {
+				g.Each[j] = s
+			}
+			if d.Key == "" || binds(&s, &d.State) {
+				d.State, d.Key = s, g.Key
+			}
+		}
+	}
+	d.Allowed = d.RetryAfter == 0
+	for i := range readings {
+		var own Decision
+		if own.Allowed = d.Allowed; r.Op.charges() {
+			r.GroupAt(i).charge(&own, readings[i])
+		}
+		if i == 0 {
+			d.Granted, d.Receipt = own.Granted, own.Receipt
+		} else if own.Granted != d.Granted {
+			d.Granted = 0
+		}
+	}
+}
+
+// GroupAt returns the group of the request's i-th key: 0 is its own Group, 1 the first
+// of And.
+func (r *Request) GroupAt(i int) *Group {
+	if i == 0 {
+		return &r.Group
+	}
+	return &r.And[i-1]
+}
+
 func (p *Policy) state(s *State, now int64, r *Reading) {
 	limit := p.Algorithm.Max()
 	s.Policy, s.Counted = p.Name, true

@@ -155,7 +155,8 @@ func spent(r *backend.Request, begin time.Time) {
 
 // Fail decides by the failure modes what next could not: a request for admission, or
 // a peek. Any other that next could not make, such as a reset or a settlement, is an
-// error: no failure mode can make up for it.
+// error: no failure mode can make up for it. That of several keys is an error too: each
+// key's limiter has failure modes of its own.
 func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	return s.FailAny(ctx, func(yield func(*backend.Request, error) bool) { yield(r, err) }, d)
 }
@@ -168,7 +169,7 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range requests {
 		*d = backend.Decision{} // an earlier request may have written it; mutant: decision-cleared
-		if !layer.Undecided(err) || !admits(r.Op) {
+		if !layer.Undecided(err) || !admits(r.Op) || len(r.And) > 0 {
 			return err
 		}
 		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried

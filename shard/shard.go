@@ -76,6 +76,8 @@ func (s *Store) Stats() Stats {
 // Do decides one request. One that names a sub-key already goes on as it is.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	switch {
+	case len(r.And) > 0:
+		return s.keys(ctx, r, d)
 	case len(r.Policies) == 0 || r.Policies[0].Shards < 2:
 		return s.next.Do(ctx, r, d)
 	case r.Sub != "":
@@ -96,6 +98,17 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	*c = call{} // mutant: call-on-shards-cleared
 	calls.Put(c)
 	return err
+}
+
+// keys passes on a request of several keys, of which none is spread: no one node could
+// decide them at once.
+func (s *Store) keys(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	for i := range 1 + len(r.And) {
+		if g := r.GroupAt(i); len(g.Policies) > 0 && g.Policies[0].Shards > 1 { // mutant: spread-keys-apart
+			return fmt.Errorf("%w: a %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
+		}
+	}
+	return s.next.Do(ctx, r, d)
 }
 
 // decide finds what is remembered of the key, and decides by operation.

@@ -37,6 +37,9 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		return err
 	}
 	n := len(r.Policies)
+	if len(r.And) > 0 {
+		return s.decideAll(r, d)
+	}
 	if n == 1 {
 		var looks [1]look // clearing fewPolicies takes longer than a look
 		var readings [1]backend.Reading
@@ -68,7 +71,11 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 		return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
 	}
 	if r.Op == backend.Reset || r.Lease != nil { // whose algorithms Check may not have looked at
-		return backend.CheckPolicies(r.Policies)
+		for i := range 1 + len(r.And) {
+			if err := backend.CheckPolicies(r.GroupAt(i).Policies); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -101,15 +108,9 @@ type call struct {
 // time per call.
 func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Reading, d *backend.Decision) error {
 	var c call // a literal would be made elsewhere and copied, which showed in profiles
-	c.Group, c.op, c.lease, c.store, c.hash = &r.Group, r.Op, r.Lease, s, s.hash(&r.Group)
-	c.stripe = &s.stripes[c.hash>>s.shift]
-	for i := range looks {
-		looks[i].id = s.identityOf(&r.Policies[i], r.Sub)
-		for j := range looks[:i] {
-			if looks[j].id == looks[i].id { // of a request that no limiter made
-				return &backend.InvalidError{What: "policy name", Value: r.Policies[i].Name, Want: "a name of its own, it is listed twice"}
-			}
-		}
+	c.lease = r.Lease
+	if err := s.begin(&c, r.Op, &r.Group, looks); err != nil {
+		return err
 	}
 	if err := c.locked(s.clock.beforeLock(), looks, readings); err != nil {
 		return err
@@ -121,6 +122,24 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	c.Group.Decide(c.op, c.now, readings, d)
 	return nil
 }
+
+// begin makes the zero c a call of the group, with a look for each policy.
+func (s *Store) begin(c *call, op backend.Op, g *backend.Group, looks []look) error {
+	c.Group, c.op, c.store, c.hash = g, op, s, s.hash(g)
+	c.stripe = &s.stripes[c.stripeAt()]
+	for i := range looks {
+		looks[i].id = s.identityOf(&g.Policies[i], g.Sub)
+		for j := range looks[:i] {
+			if looks[j].id == looks[i].id { // of a request that no limiter made
+				return &backend.InvalidError{What: "policy name", Value: g.Policies[i].Name, Want: "a name of its own, it is listed twice"}
+			}
+		}
+	}
+	return nil
+}
+
+// stripeAt returns the index of the key's stripe.
+func (c *call) stripeAt() int { return int(c.hash >> c.store.shift) }
 
 func (c *call) locked(before int64, looks []look, readings []backend.Reading) error {
 	mu := &c.stripe.mu
@@ -179,6 +198,15 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 	if take {
 		c.insert(looks)
 	}
+	c.readOrTake(take, looks, readings)
+	c.store.removed(c.reserved)
+	if take && c.lease != nil {
+		c.keep(looks)
+	}
+	return err
+}
+
+func (c *call) readOrTake(take bool, looks []look, readings []backend.Reading) {
 	for i := range looks {
 		if take && c.CostOf(i) > 0 {
 			readings[i] = c.take(&looks[i], i)
@@ -186,11 +214,6 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 			readings[i] = c.read(&looks[i], i)
 		}
 	}
-	c.store.removed(c.reserved)
-	if take && c.lease != nil {
-		c.keep(looks)
-	}
-	return err
 }
 
 // look views every policy and reports whether all have room.

@@ -112,7 +112,7 @@ func (s *Store) Capabilities() backend.Capabilities { return capabilities }
 var capabilities = backend.Capabilities{
 	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.AtMost, backend.Settle, backend.Reset,
 		backend.Reserve, backend.Extend, backend.Record),
-	Keys: 1,
+	Keys: backend.MaxKeys,
 }
 
 // Close makes every later request return backend.ErrClosed.

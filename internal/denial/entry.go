@@ -109,7 +109,12 @@ func (e *entry) denies(g *backend.Group) bool { return e.of(g) && e.Denies(g) }
 // the last quarter of the time for which a denial holds, where the store denies
 // for longer. So a flood on a spent key asks about once per second.
 func (e *entry) refreshes(now, ttl time.Duration) bool {
-	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 && e.refreshing.CompareAndSwap(false, true) // mutant: one-refresh
+	return e.due(now, ttl) && e.refreshing.CompareAndSwap(false, true) // mutant: one-refresh
+}
+
+// due reports whether the denial is to be refreshed.
+func (e *entry) due(now, ttl time.Duration) bool {
+	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4
 }
 
 // answer denies g at now.

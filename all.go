@@ -1,0 +1,394 @@
+package headgate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// allLease is the lease under which All reserves each key, where the keys are not
+// decided at once. A call that passed leaves it to end, and one that was denied
+// cancels it.
+const allLease = 2 * time.Second
+
+// Part is one key of an All or a ReserveAll: a limiter and what it is asked.
+type Part struct {
+	Limiter *Limiter
+	Call    Call
+}
+
+// Call returns the part of an All that l decides. No costs are one unit of every
+// policy, one cost is that of every policy, and else there is one for each.
+func (l *Limiter) Call(key string, costs ...int64) Part {
+	if len(costs) == 1 && l != nil {
+		costs = slices.Repeat(costs, len(l.policies))
+	}
+	return Part{l, Call{Key: key, Costs: costs}}
+}
+
+// All decides a call that counts for several keys, as a user and the user's
+// organisation, each by the policies of a limiter of its own. It passes if every key
+// lets it pass, and else is charged to none. List the narrowest key first:
+//
+//	d, err := headgate.All(ctx, perUser.Call("user:42"), perOrg.Call("org:7"))
+//
+// The decision is that of the key that binds, which its Key names: of a denial the
+// longest RetryAfter, of a pass the least Remaining. A key may be listed twice if no
+// policy of it is; there may be 16 keys.
+//
+// Limiters on one memory store decide at once, so that nothing lies in between. Other
+// keys are reserved, each by its own limiter: the first key, and if it lets the call
+// pass all others in parallel. A user that is denied so costs the organisation's node
+// nothing. What passed before a key denied the call is given back in the background.
+// Meanwhile it counts, also in the states of Call.Each: for the duration of a call at
+// most the costs of the calls in flight, and lastingly those whose process died, or
+// whose node stayed unreachable for 2 s. The store must have Reserve.
+//
+// A key that no store could decide gets the failure mode of its policies. A counted
+// denial of another key counts more; of several such keys, the strictest mode speaks.
+//
+// An observer of the limiter whose key binds receives one event. All returns within
+// the greatest of the stores' budgets.
+func All(ctx context.Context, parts ...Part) (Decision, error) {
+	_, d, err := decideAll(ctx, backend.Take, parts)
+	return d, err
+}
+
+// keys are those of one call, each with its own question. There are at most
+// backend.MaxKeys.
+type keys []keyed
+
+// keyed is one key of a call. Its decision is zero until it was told.
+type keyed struct {
+	question
+	limiter     *Limiter
+	reservation *Reservation // of what was asked; nil in a Take of all keys at once
+	told        bool
+	err         error
+}
+
+// decideAll decides a Take or a Reserve of all parts.
+func decideAll(ctx context.Context, op backend.Op, parts []Part) (keys, Decision, error) {
+	if len(parts) < 1 || len(parts) > backend.MaxKeys {
+		return nil, Decision{}, &InvalidError{What: "keys", Value: len(parts), Want: fmt.Sprintf("1 to %d", backend.MaxKeys)}
+	}
+	begin, ks := time.Now(), make(keys, len(parts))
+	err := ks.ask(ctx, op, parts)
+	if err == nil {
+		err = ks.decide(ctx)
+	}
+	k := &ks[0]
+	if err == nil {
+		k = ks.binding()
+		k.decision.Key, k.decision.Granted = k.request.Key, ks.granted(k)
+	} else {
+		k.decision = Decision{}
+	}
+	if k.limiter != nil && k.limiter.observer != nil {
+		k.limiter.observe(Event{
+			Type: EventDecision, Op: op, Key: k.request.Key, Policies: k.limiter.policies, Decision: k.decision, Err: err,
+			Duration: time.Since(begin), StoreTime: ks.storeTime(),
+		})
+	}
+	return ks, k.decision, err
+}
+
+// ask makes the requests, and refuses what can't be asked before anything is sent.
+func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
+	length := time.Duration(0)
+	for i := range parts {
+		length = max(length, parts[i].Call.lease())
+	}
+	var first *backend.Request // with the groups of all
+	for i := range parts {
+		k, p := &ks[i], &parts[i]
+		if k.limiter = p.Limiter; k.limiter == nil || k.limiter.shard == nil {
+			return errZero
+		}
+		k.request = backend.Request{Op: op, Group: backend.Group{
+			Key: p.Call.Key, Policies: k.limiter.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each}}
+		if op == backend.Reserve {
+			k.reserve(length)
+		}
+		if i == 0 {
+			whole := k.request
+			first = &whole
+		} else {
+			first.And = append(first.And, k.request.Group)
+		}
+	}
+	for i := range ks {
+		for j := range ks[i].request.Each {
+			ks[i].request.Each[j] = ks[i].unknown(j)
+		}
+	}
+	return first.Check(ctx, backend.Capabilities{Ops: backend.OpsOf(op), Keys: backend.MaxKeys})
+}
+
+// unknown is the state of a key's policy that nobody was asked for.
+func (k *keyed) unknown(i int) State {
+	p := &k.limiter.policies[i]
+	return State{Policy: p.Name, Limit: p.Algorithm.Max()}
+}
+
+// reserve makes the key's request a Reserve under a lease of its own.
+func (k *keyed) reserve(length time.Duration) {
+	r := &Reservation{limiter: k.limiter, key: k.request.Key, length: length, costs: slices.Clone(k.request.Costs)}
+	if r.costs == nil {
+		r.costs = slices.Repeat([]int64{1}, len(k.limiter.policies))
+	}
+	_, _ = rand.Read(r.id[:]) // never fails
+	k.reservation = r
+	k.request.Op, k.request.Costs, k.request.Lease = backend.Reserve, r.costs, r.lease()
+	if k.spread() {
+		k.request.Receipt = &backend.Receipt{} // which names the sub-key
+	}
+}
+
+// spread reports whether the key has sub-keys.
+func (k *keyed) spread() bool { return len(k.limiter.policies) > 0 && k.limiter.policies[0].Shards > 1 }
+
+func (ks keys) decide(ctx context.Context) error {
+	switch {
+	case len(ks) == 1:
+		ks[0].hand(ctx, ctx)
+		return ks.conclude(ctx)
+	case ks.together():
+		return ks.atOnce(ctx)
+	case ks.denied(): // mutant: all-denied-from-cache
+		return nil
+	}
+	return ks.oneByOne(ctx)
+}
+
+// together reports whether one store decides all keys at once.
+func (ks keys) together() bool {
+	s := ks[0].limiter.store
+	for i := range ks {
+		if ks[i].spread() || !same(ks[i].limiter.store, s) {
+			return false
+		}
+	}
+	return len(ks) <= s.Capabilities().Keys
+}
+
+// same reports whether two stores are one.
+func same(a, b backend.Store) bool { return reflect.TypeOf(a).Comparable() && a == b }
+
+// atOnce asks for all keys in one request. Only where no store decided, each key's
+// limiter decides by its failure modes.
+func (ks keys) atOnce(ctx context.Context) error {
+	k := &ks[0]
+	r := k.request
+	for i := range ks[1:] {
+		r.And = append(r.And, ks[1+i].request.Group)
+		if r.Op == backend.Reserve {
+			ks[1+i].reservation.id = r.Lease.IDOf(1 + i)
+		}
+	}
+	r.StoreTime = &k.question.storeTime
+	var d Decision
+	err := k.limiter.breaker.Attempt(ctx, &r, &d)
+	if layer.Undecided(err) {
+		return ks.fail(ctx, err)
+	}
+	if err == nil {
+		ks.tell(&d)
+	}
+	return err
+}
+
+// tell notes the decision of all keys with the one that it names.
+func (ks keys) tell(d *Decision) {
+	at := 0
+	for i := range ks {
+		if ks[i].request.Key == d.Key && slices.ContainsFunc(ks[i].limiter.policies, func(p Policy) bool { return p.Name == d.Policy }) {
+			at = i
+			break
+		}
+	}
+	ks[at].decision, ks[at].told = *d, true
+}
+
+// fail decides every key by its failure modes.
+func (ks keys) fail(ctx context.Context, err error) error {
+	for i := range ks {
+		ks[i].fail(ctx, err)
+	}
+	return ks.conclude(ctx)
+}
+
+// fail decides the key by its failure modes.
+func (k *keyed) fail(ctx context.Context, err error) {
+	k.told, k.err = true, k.limiter.breaker.Fail(ctx, &k.request, &k.decision, err)
+}
+
+// denied reports whether a key is known to be denied. Then no store is asked: a flood
+// on a spent key stays in this process.
+func (ks keys) denied() (any bool) {
+	for i := range ks {
+		k := &ks[i]
+		if k.limiter.denial != nil && k.limiter.denial.Known(&k.request, &k.decision) {
+			k.told, any = true, true
+		}
+	}
+	return any
+}
+
+// oneByOne reserves the first key, and the others if it passed. Where the first
+// key's failure mode denies the call, the others are only looked at: a counted denial
+// says more.
+func (ks keys) oneByOne(ctx context.Context) error {
+	for i := range ks {
+		if k := &ks[i]; k.reservation == nil {
+			k.reserve(allLease)
+		}
+		ks[i].request.StoreTime = &ks[i].question.storeTime
+	}
+	bounded, cancel := ks.bounded(ctx)
+	defer cancel()
+	first, others := &ks[0], ks[1:]
+	if first.hand(ctx, ctx); first.err == nil && (first.decision.Allowed || !first.counted()) {
+		for i := range others {
+			if !first.decision.Allowed { // mutant: all-first-failed-peeks
+				others[i].request.Op, others[i].request.Lease = backend.Peek, nil
+			}
+		}
+		parallel(len(others), func(i int) { others[i].hand(ctx, bounded) })
+	}
+	return ks.conclude(ctx)
+}
+
+// bounded returns a context that ends with the greatest of the stores' budgets.
+func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	budget := time.Duration(0)
+	for i := range ks {
+		shared := layer.Of(ks[i].limiter.store)
+		if shared == nil || shared.Budget == 0 {
+			return ctx, func() {}
+		}
+		budget = max(budget, shared.Budget)
+	}
+	return context.WithTimeout(ctx, budget)
+}
+
+// hand asks the key's limiter. Where the call's own budget has ended, not the
+// caller's context, the failure modes decide.
+func (k *keyed) hand(ctx, bounded context.Context) {
+	k.told, k.err = true, k.limiter.hand(bounded, &k.request, &k.decision)
+	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil { // mutant: all-budget-ends
+		k.fail(ctx, fmt.Errorf("%w: the budget was spent on another key", backend.ErrUnavailable))
+	}
+	if k.err == nil && k.decision.Receipt != nil {
+		k.reservation.sub = k.decision.Receipt.Sub
+		k.decision.Receipt = nil
+	}
+}
+
+// conclude gives back what was charged if the call is denied, and returns the first
+// key's error.
+func (ks keys) conclude(ctx context.Context) (err error) {
+	for i := range ks {
+		if k := &ks[i]; k.reservation != nil {
+			k.reservation.unresolved = k.decision.Source != FromStore
+		}
+		if err == nil {
+			err = ks[i].err
+		}
+	}
+	if err == nil && ks.binding().decision.Allowed {
+		return nil
+	}
+	for i := range ks {
+		if k := &ks[i]; k.charged() { // mutant: all-denied-gives-back
+			k.limiter.abandoned.cancelOrWait(ctx, k.reservation)
+		}
+	}
+	return err
+}
+
+// charged reports whether the key may have been charged, by its store or here.
+func (k *keyed) charged() bool {
+	d := &k.decision
+	return k.told && k.err == nil && k.request.Op == backend.Reserve &&
+		(d.Allowed && d.Source != FromFailOpen || errors.Is(d.Err, ErrPerhapsCounted))
+}
+
+// counted reports whether the decision is a store's.
+func (k *keyed) counted() bool {
+	return k.decision.Source == FromStore || k.decision.Source == FromDenyCache
+}
+
+// binding returns the key whose decision is that of the call. Keys that nobody was
+// asked for have no part in it.
+func (ks keys) binding() (by *keyed) {
+	for i := range ks {
+		if k := &ks[i]; k.told && (by == nil || k.binds(by)) {
+			by = k
+		}
+	}
+	return by
+}
+
+// binds reports whether k's decision outranks that of an earlier key.
+func (k *keyed) binds(earlier *keyed) bool {
+	d, e := &k.decision, &earlier.decision
+	switch mine, its := k.rank(), earlier.rank(); {
+	case mine != its:
+		return mine > its
+	case d.Allowed:
+		return mine == 0 && d.Remaining < e.Remaining
+	}
+	return d.RetryAfter > e.RetryAfter
+}
+
+// rank orders the decisions: a counted denial first, then the denials by failure
+// modes, the strictest first, and then those by which the call passes uncounted.
+func (k *keyed) rank() int {
+	switch d := &k.decision; {
+	case !d.Allowed && k.counted(): // mutant: counted-denial-wins
+		return 5
+	case d.Source == FromFailClosed:
+		return 4
+	case !d.Allowed:
+		return 3
+	case d.Source == FromFailLocal:
+		return 2
+	case d.Source == FromFailOpen:
+		return 1
+	}
+	return 0
+}
+
+// granted returns what every policy of every key was charged, 0 where they differ.
+func (ks keys) granted(by *keyed) int64 {
+	if !by.decision.Allowed {
+		return 0
+	}
+	n := ks[0].request.CostOf(0)
+	for i := range ks {
+		for j := range ks[i].limiter.policies {
+			if ks[i].request.CostOf(j) != n {
+				return 0
+			}
+		}
+	}
+	return n
+}
+
+// storeTime returns the time in the stores: of the first key, and of the longest of
+// the others, which were asked in parallel.
+func (ks keys) storeTime() time.Duration {
+	longest := int64(0)
+	for i := range ks[1:] {
+		longest = max(longest, ks[1+i].question.storeTime.Load())
+	}
+	return time.Duration(ks[0].question.storeTime.Load() + longest)
+}

@@ -1,0 +1,464 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// oneKey is a store that decides one key per request.
+type oneKey struct{ backend.Store }
+
+func (s oneKey) Capabilities() backend.Capabilities {
+	c := s.Store.Capabilities()
+	c.Keys = 1
+	return c
+}
+
+// forms are the stores on which All decides at once, and one key after the other.
+func forms(t *testing.T, f func(*testing.T, backend.Store)) {
+	t.Run("at once", func(t *testing.T) { f(t, memory.New(nil)) })
+	t.Run("one by one", func(t *testing.T) { f(t, oneKey{memory.New(nil)}) })
+}
+
+// levels are limiters of users, organisations and everybody.
+type levels struct{ user, org, world *headgate.Limiter }
+
+func level(name string, limit int64) headgate.Policy {
+	return headgate.Policy{Name: name, Algorithm: algo.SlidingLog(algo.PerDay(limit)), OnFailure: headgate.FailClosed}
+}
+
+func newLevels(t *testing.T, s backend.Store, o *headgate.Options) (l levels) {
+	var err error
+	l.user = limiter(t, s, o, level("user", 5), level("tokens", 1000))
+	l.org, err = l.user.With(level("org", 8))
+	require.NoError(t, err)
+	l.world, err = l.user.With(level("world", 100))
+	require.NoError(t, err)
+	return l
+}
+
+// all asks for one call of a user with 10 tokens.
+func (l levels) all(t *testing.T, user string) headgate.Decision {
+	t.Helper()
+	d, err := headgate.All(context.Background(), l.user.Call(user, 1, 10), l.org.Call("7"), l.world.Call("all"))
+	require.NoError(t, err)
+	return d
+}
+
+// quiet waits until nothing is given back any more.
+func (l levels) quiet(t *testing.T) {
+	t.Helper()
+	require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func requireCount(t *testing.T, l *headgate.Limiter, key string, want int64) {
+	t.Helper()
+	d, err := l.Peek(context.Background(), headgate.Call{Key: key, Costs: make([]int64, len(l.Policies()))})
+	require.NoError(t, err)
+	require.Equal(t, want, d.Used, key)
+}
+
+// TestAll charges all keys or none, and names the one that binds.
+func TestAll(t *testing.T) {
+	forms(t, func(t *testing.T, s backend.Store) {
+		l := newLevels(t, s, nil)
+		for n := range int64(5) {
+			d := l.all(t, "a")
+			require.True(t, d.Allowed)
+			require.Equal(t, "a", d.Key)
+			require.Equal(t, "user", d.Policy)
+			require.Equal(t, 4-n, d.Remaining)
+			require.Zero(t, d.Granted, "costs differ")
+		}
+		d := l.all(t, "a")
+		require.False(t, d.Allowed)
+		require.Equal(t, "a", d.Key)
+		require.Positive(t, d.RetryAfter)
+		for range 3 {
+			d = l.all(t, "b")
+			require.True(t, d.Allowed)
+		}
+		require.Equal(t, "7", d.Key)
+		require.Equal(t, "org", d.Policy)
+		require.Zero(t, d.Remaining)
+		for range 10 {
+			d = l.all(t, "b")
+			require.False(t, d.Allowed)
+			require.Equal(t, "7", d.Key)
+			l.quiet(t)
+		}
+		requireCount(t, l.user, "a", 5)
+		requireCount(t, l.user, "b", 3)
+		requireCount(t, l.org, "7", 8)
+		requireCount(t, l.world, "all", 8)
+	})
+}
+
+// TestAllEach fills the states of every part.
+func TestAllEach(t *testing.T) {
+	forms(t, func(t *testing.T, s backend.Store) {
+		l, ctx := newLevels(t, s, nil), context.Background()
+		user, org := l.user.Call("a"), l.org.Call("7")
+		user.Call.Each, org.Call.Each = make([]headgate.State, 2), make([]headgate.State, 1)
+		d, err := headgate.All(ctx, user, org)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.EqualValues(t, 1, d.Granted)
+		require.EqualValues(t, 4, user.Call.Each[0].Remaining)
+		require.EqualValues(t, 999, user.Call.Each[1].Remaining)
+		require.EqualValues(t, 7, org.Call.Each[0].Remaining)
+		user.Call.Costs = []int64{5, 1}
+		d, err = headgate.All(ctx, user, org)
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+		require.Zero(t, d.Granted)
+		require.Equal(t, d.State, user.Call.Each[0])
+		require.Equal(t, "org", org.Call.Each[0].Policy)
+		require.EqualValues(t, 8, org.Call.Each[0].Limit)
+		require.LessOrEqual(t, org.Call.Each[0].Used, int64(1), "not of the call that was denied")
+	})
+}
+
+// TestAllOfOneKey: a key may be listed twice, a count may not; one part is a Do.
+func TestAllOfOneKey(t *testing.T) {
+	forms(t, func(t *testing.T, s backend.Store) {
+		l, ctx := newLevels(t, s, nil), context.Background()
+		d, err := headgate.All(ctx, l.user.Call("7"), l.org.Call("7"), l.world.Call("7"))
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Equal(t, "7", d.Key)
+		_, err = headgate.All(ctx, l.user.Call("a"), l.org.Call("7"), l.org.Call("7"))
+		require.ErrorAs(t, err, new(*headgate.InvalidError))
+		_, err = headgate.All(ctx, l.org.Call("7"), l.user.Call("a"), l.org.Call("7"))
+		require.ErrorAs(t, err, new(*headgate.InvalidError))
+		d, err = headgate.All(ctx, l.org.Call("7", 3))
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.EqualValues(t, 3, d.Granted)
+		requireCount(t, l.user, "a", 0)
+		requireCount(t, l.org, "7", 4)
+	})
+}
+
+// TestAllRefuses what is wrong with any part before anything is counted.
+func TestAllRefuses(t *testing.T) {
+	forms(t, func(t *testing.T, s backend.Store) {
+		l, ctx := newLevels(t, s, nil), context.Background()
+		slots := limiter(t, s, nil, headgate.Policy{Name: "running", Algorithm: algo.InFlight(2), OnFailure: headgate.FailClosed})
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		first := l.user.Call("a")
+		bad := func(ctx context.Context, parts ...headgate.Part) {
+			t.Helper()
+			_, err := headgate.All(ctx, parts...)
+			require.Error(t, err)
+			rs, _, again := headgate.ReserveAll(ctx, parts...)
+			require.Equal(t, err.Error(), again.Error())
+			require.Empty(t, rs)
+		}
+		bad(ctx)
+		bad(ctx, make([]headgate.Part, backend.MaxKeys+1)...)
+		bad(ctx, first, headgate.Part{})
+		bad(ctx, first, (*headgate.Limiter)(nil).Call("x", 1))
+		bad(ctx, first, new(headgate.Limiter).Call("x"))
+		bad(ctx, first, l.org.Call(""))
+		bad(ctx, first, l.org.Call("7", 9))
+		bad(ctx, first, l.org.Call("7", 1, 1))
+		bad(ctx, first, l.org.Call("7", -1))
+		bad(nil, first, l.org.Call("7")) //nolint:staticcheck // that is what is tested
+		bad(ended, first, l.org.Call("7"))
+		_, err := headgate.All(ctx, first, slots.Call("x"))
+		require.ErrorAs(t, err, new(*headgate.InvalidError))
+		_, err = headgate.All(ctx, first, l.org.Call("7", 9))
+		require.ErrorIs(t, err, headgate.ErrNeverAdmissible)
+		requireCount(t, l.user, "a", 0)
+		require.NoError(t, s.Close())
+		_, err = headgate.All(ctx, first, l.org.Call("7"))
+		require.ErrorIs(t, err, headgate.ErrClosed)
+	})
+}
+
+// TestReserveAll settles every key by what was used of it.
+func TestReserveAll(t *testing.T) {
+	forms(t, func(t *testing.T, s backend.Store) {
+		ctx := context.Background()
+		l := newLevels(t, s, nil)
+		slots := limiter(t, s, nil, headgate.Policy{Name: "running", Algorithm: algo.InFlight(2), OnFailure: headgate.FailClosed})
+		reserve := func() (headgate.Reservations, headgate.Decision) {
+			rs, d, err := headgate.ReserveAll(ctx, l.user.Call("7", 1, 300), slots.Call("7"), l.org.Call("7"))
+			require.NoError(t, err)
+			return rs, d
+		}
+		rs, d := reserve()
+		require.True(t, d.Allowed)
+		require.Len(t, rs, 3)
+		other, d := reserve()
+		require.True(t, d.Allowed)
+		none, d := reserve()
+		require.False(t, d.Allowed)
+		require.Equal(t, "running", d.Policy)
+		require.Empty(t, none)
+		require.NoError(t, none.Commit(ctx))
+		require.NoError(t, none.Close())
+		l.quiet(t)
+		require.NoError(t, rs.Extend(ctx))
+		require.ErrorAs(t, rs.Commit(ctx, []int64{1, 2}), new(*headgate.InvalidError))
+		require.NoError(t, rs.Commit(ctx, []int64{1, 250}, nil, nil))
+		require.ErrorIs(t, rs.Commit(ctx), headgate.ErrNotHeld)
+		require.NoError(t, rs.Close())
+		resumed, err := l.user.Resume(other[0].Token())
+		require.NoError(t, err)
+		require.NoError(t, resumed.Cancel(ctx))
+		require.ErrorIs(t, other.Cancel(ctx), headgate.ErrNotHeld)
+		requireCount(t, l.org, "7", 1)
+		requireCount(t, slots, "7", 0)
+		each := make([]headgate.State, 2)
+		_, err = l.user.Peek(ctx, headgate.Call{Key: "7", Costs: []int64{0, 0}, Each: each})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, each[0].Used)
+		require.EqualValues(t, 250, each[1].Used)
+	})
+}
+
+// TestReserveAllLease: the lease of all keys is the longest that a part asks for.
+func TestReserveAllLease(t *testing.T) {
+	now := time.Unix(1_745_000_000, 0)
+	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
+	for _, s := range []backend.Store{s, oneKey{s}} {
+		l, ctx := newLevels(t, s, nil), context.Background()
+		user, org := l.user.Call("a"), l.org.Call("7")
+		user.Call.Lease, org.Call.Lease = time.Second, time.Hour
+		rs, _, err := headgate.ReserveAll(ctx, user, org)
+		require.NoError(t, err)
+		now = now.Add(30 * time.Minute)
+		require.NoError(t, rs.Extend(ctx))
+		require.NoError(t, rs.Close())
+	}
+}
+
+// two are limiters of users and organisations on stores of their own, each with its
+// mode.
+func two(t *testing.T, user, org backend.Store, userMode, orgMode headgate.FailureMode) levels {
+	p, q := level("user", 4), level("org", 4)
+	p.OnFailure, q.OnFailure = userMode, orgMode
+	o := &headgate.Options{Instances: 2}
+	return levels{user: limiter(t, user, o, p), org: limiter(t, org, o, q)}
+}
+
+func (l levels) both(t *testing.T) headgate.Decision {
+	t.Helper()
+	d, err := headgate.All(context.Background(), l.user.Call("u"), l.org.Call("o"))
+	require.NoError(t, err)
+	return d
+}
+
+// TestAllFails: a counted denial wins over a failure mode, and the modes speak for the
+// keys that nobody counted.
+func TestAllFails(t *testing.T) {
+	const open, closed, local = headgate.FailOpen, headgate.FailClosed, headgate.FailLocal
+	fill := func(l *headgate.Limiter, key string) {
+		_, err := l.AllowN(context.Background(), key, 4)
+		require.NoError(t, err)
+	}
+	for _, userMode := range []headgate.FailureMode{open, closed, local} {
+		user := newLossy()
+		user.lose(onReserve, 0)
+		l := two(t, user, memory.New(nil), userMode, closed)
+		d := l.both(t)
+		require.Equal(t, userMode != closed, d.Allowed)
+		require.Equal(t, "u", d.Key)
+		require.False(t, d.Source == headgate.FromStore)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		if userMode == closed {
+			requireCount(t, l.org, "o", 0) // it was only looked at
+		} else {
+			requireCount(t, l.org, "o", 1)
+		}
+		l = two(t, user, memory.New(nil), userMode, closed)
+		fill(l.org, "o")
+		d = l.both(t)
+		require.False(t, d.Allowed)
+		require.Equal(t, "o", d.Key)
+		require.Equal(t, headgate.FromStore, d.Source)
+
+		org := newLossy()
+		org.lose(onReserve, 0)
+		l = two(t, memory.New(nil), org, closed, userMode)
+		d = l.both(t)
+		require.Equal(t, userMode != closed, d.Allowed)
+		require.Equal(t, "o", d.Key)
+		require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, time.Second, time.Millisecond)
+		if userMode == closed {
+			requireCount(t, l.user, "u", 0)
+		} else {
+			requireCount(t, l.user, "u", 1)
+		}
+		for _, mode := range []headgate.FailureMode{open, closed, local} {
+			l = two(t, user, org, userMode, mode)
+			d = l.both(t)
+			require.Equal(t, userMode != closed && mode != closed, d.Allowed)
+			strictest := map[headgate.FailureMode]headgate.Source{open: headgate.FromFailOpen, closed: headgate.FromFailClosed, local: headgate.FromFailLocal}[mode]
+			if userMode == closed || userMode == local && mode == open {
+				strictest = map[headgate.FailureMode]headgate.Source{closed: headgate.FromFailClosed, local: headgate.FromFailLocal}[userMode]
+			}
+			require.Equal(t, strictest, d.Source)
+		}
+	}
+}
+
+// TestAllAtOnceFails: where one store decides all keys, each key has its own mode.
+func TestAllAtOnceFails(t *testing.T) {
+	s := newLossy()
+	for _, mode := range []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed, headgate.FailLocal} {
+		l := two(t, s, s, headgate.FailOpen, mode)
+		s.lose(backend.OpsOf(backend.Take), 0)
+		d := l.both(t)
+		require.Equal(t, mode != headgate.FailClosed, d.Allowed)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		require.Equal(t, mode == headgate.FailOpen, d.Key == "u")
+		s.lose(0, 0)
+		requireCount(t, l.user, "u", 0)
+	}
+}
+
+// TestAllPerhapsCounted: what may have been charged is given back if the call is
+// denied, also where the Reserve arrives after its cancellation.
+func TestAllPerhapsCounted(t *testing.T) {
+	org := newLossy()
+	l := two(t, memory.New(nil), org, headgate.FailClosed, headgate.FailClosed)
+	org.lose(0, onReserve)
+	require.False(t, l.both(t).Allowed)
+	for _, k := range []*headgate.Limiter{l.user, l.org} {
+		require.Eventually(t, func() bool { return headgate.Cancelling(k) == 0 }, time.Second, time.Millisecond)
+	}
+	requireCount(t, l.user, "u", 0)
+	requireCount(t, l.org, "o", 0)
+	org.lose(overtaken, onReserve)
+	require.False(t, l.both(t).Allowed)
+	require.Eventually(t, func() bool { return headgate.Cancelling(l.org) == 0 }, 5*time.Second, time.Millisecond)
+	org.lose(0, 0)
+	_, err := org.arrive()
+	require.ErrorIs(t, err, headgate.ErrNotHeld)
+	requireCount(t, l.org, "o", 0)
+}
+
+// TestAllLocal: what a key let pass in this process is given back too.
+func TestAllLocal(t *testing.T) {
+	user := newLossy()
+	user.lose(onReserve, 0)
+	l := two(t, user, memory.New(nil), headgate.FailLocal, headgate.FailClosed)
+	_, err := l.org.AllowN(context.Background(), "o", 4)
+	require.NoError(t, err)
+	for range 10 { // its share is 2
+		require.Equal(t, headgate.FromStore, l.both(t).Source)
+		require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, time.Second, time.Millisecond)
+	}
+}
+
+// TestAllCancelsBeyondBackground: where no more can be cancelled in the background, a
+// denied call gives back before it returns.
+func TestAllCancelsBeyondBackground(t *testing.T) {
+	l := two(t, memory.New(nil), memory.New(nil), headgate.FailClosed, headgate.FailClosed)
+	_, err := l.org.AllowN(context.Background(), "o", 4)
+	require.NoError(t, err)
+	free := headgate.FillAbandoned(l.user)
+	defer free()
+	require.False(t, l.both(t).Allowed)
+	requireCount(t, l.user, "u", 0)
+}
+
+// TestAllErrorGivesBack: a key that refuses the call after another let it pass.
+func TestAllErrorGivesBack(t *testing.T) {
+	org := memory.New(nil)
+	l := two(t, memory.New(nil), org, headgate.FailClosed, headgate.FailClosed)
+	require.NoError(t, org.Close())
+	_, err := headgate.All(context.Background(), l.user.Call("u"), l.org.Call("o"))
+	require.ErrorIs(t, err, headgate.ErrClosed)
+	require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, time.Second, time.Millisecond)
+	requireCount(t, l.user, "u", 0)
+}
+
+// TestAllObserved: one event, of the limiter whose key binds.
+func TestAllObserved(t *testing.T) {
+	forms(t, func(t *testing.T, s backend.Store) {
+		var seen []headgate.Event
+		l := newLevels(t, s, &headgate.Options{Observer: func(e headgate.Event) {
+			if e.Type == headgate.EventDecision && e.Op != headgate.OpSettle && e.Op != headgate.OpPeek {
+				seen = append(seen, e)
+			}
+		}})
+		for range 6 {
+			l.all(t, "a")
+		}
+		_, err := headgate.All(context.Background(), l.user.Call("a"), l.org.Call(""))
+		require.Error(t, err)
+		require.Len(t, seen, 7)
+		for i, e := range seen[:6] {
+			require.Equal(t, headgate.OpTake, e.Op)
+			require.Equal(t, "a", e.Key)
+			require.Equal(t, "user", e.Policies[0].Name)
+			require.Equal(t, i < 5, e.Decision.Allowed)
+			require.LessOrEqual(t, e.StoreTime, e.Duration)
+			require.Positive(t, e.StoreTime)
+		}
+		require.Equal(t, err, seen[6].Err)
+	})
+}
+
+// TestAllSpread: keys with sub-keys are reserved one by one, on every store.
+func TestAllSpread(t *testing.T) {
+	s := memory.New(nil)
+	p := headgate.Policy{Name: "org", Algorithm: algo.FixedWindow(algo.Per(40, algo.MaxPeriod)), OnFailure: headgate.FailClosed, Shards: 4}
+	l := levels{user: limiter(t, s, nil, level("user", 30)), org: limiter(t, s, nil, p)}
+	for range 30 {
+		require.True(t, l.both(t).Allowed)
+	}
+	d := l.both(t)
+	require.False(t, d.Allowed)
+	require.Equal(t, "u", d.Key)
+	requireCount(t, l.org, "o", 30)
+	for i := range 30 {
+		d, err := headgate.All(context.Background(), l.user.Call("other"), l.org.Call("o"))
+		require.NoError(t, err)
+		require.Equal(t, i < 10, d.Allowed)
+		require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, time.Second, time.Millisecond)
+	}
+	requireCount(t, l.org, "o", 40)
+	requireCount(t, l.user, "other", 10)
+}
+
+// TestAllBudget: several keys that don't answer cost one budget, not one each.
+func TestAllBudget(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	s := standalone.New(client, &standalone.Options{Budget: 300 * time.Millisecond})
+	l := levels{user: limiter(t, s, nil, level("user", 1000)), org: limiter(t, s, nil, level("org", 1000))}
+	require.True(t, l.both(t).Allowed)
+	proxy.Set(redistest.Delay(200 * time.Millisecond))
+	begin := time.Now()
+	d := l.both(t)
+	took := time.Since(begin)
+	require.False(t, d.Allowed)
+	require.Equal(t, headgate.FromFailClosed, d.Source)
+	require.Equal(t, "o", d.Key)
+	require.True(t, errors.Is(d.Err, headgate.ErrPerhapsCounted) || errors.Is(d.Err, headgate.ErrUnavailable), "%v", d.Err)
+	require.Less(t, took, 390*time.Millisecond)
+	proxy.Set(redistest.Pass)
+	for _, k := range []*headgate.Limiter{l.user, l.org} {
+		require.Eventually(t, func() bool { return headgate.Cancelling(k) == 0 }, 5*time.Second, time.Millisecond)
+	}
+	requireCount(t, l.user, "u", 1)
+	requireCount(t, l.org, "o", 1)
+}

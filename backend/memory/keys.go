@@ -1,0 +1,169 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// keys is a request of several keys: a call of each. The stripes of all are locked,
+// each once and in ascending order, before any is looked at. All are looked at before
+// any is charged.
+type keys []oneKey
+
+type oneKey struct {
+	call
+	looks    []look
+	readings []backend.Reading
+}
+
+// decideAll decides a request of several keys.
+func (s *Store) decideAll(r *backend.Request, d *backend.Decision) error {
+	ks, readings := make(keys, 1+len(r.And)), make([][]backend.Reading, 1+len(r.And))
+	for i := range ks {
+		k, g := &ks[i], r.GroupAt(i)
+		if n := len(g.Policies); n > backend.MaxPolicies {
+			return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
+		}
+		k.looks, readings[i] = make([]look, len(g.Policies)), make([]backend.Reading, len(g.Policies))
+		k.readings = readings[i]
+		if err := s.begin(&k.call, r.Op, g, k.looks); err != nil {
+			return err
+		}
+		if r.Op == backend.Reserve {
+			lease := *r.Lease
+			lease.ID = r.Lease.IDOf(i)
+			k.lease = &lease
+		}
+	}
+	now, err := ks.locked(s)
+	if err != nil {
+		return err
+	}
+	r.DecideKeys(now, readings, d)
+	return nil
+}
+
+func (ks keys) locked(s *Store) (now int64, err error) {
+	stripes := make([]int, 0, len(ks))
+	for i := range ks {
+		stripes = append(stripes, ks[i].stripeAt())
+	}
+	slices.Sort(stripes)
+	stripes = slices.Compact(stripes) // mutant: stripe-locked-once
+	before := s.clock.beforeLock()
+	for _, i := range stripes {
+		s.stripes[i].mu.Lock()
+		defer s.stripes[i].mu.Unlock() // Options.Now may panic
+	}
+	now = s.clock.underLock(before, &s.stripes[stripes[0]].mu.latest)
+	for _, i := range stripes { // the latest of all stripes
+		now = s.clock.notBefore(now, &s.stripes[i].mu.latest)
+	}
+	ks.setNow(now)
+	for _, i := range stripes {
+		s.tick(&s.stripes[i], now)
+	}
+	for i := range ks {
+		if k := &ks[i]; k.lease != nil {
+			if _, err := k.leased(); err != nil { // mutant: reserve-of-keys-meets-lease
+				return 0, err
+			}
+		}
+	}
+	if !ks.reserve() {
+		return ks.sharing(s)
+	}
+	return now, ks.run()
+}
+
+// setNow makes now the instant of all.
+func (ks keys) setNow(now int64) {
+	for i := range ks {
+		k := &ks[i]
+		k.now = k.store.clock.notBefore(now, &k.stripe.mu.latest)
+	}
+}
+
+// reserve finds the records of all keys, and reports whether there is room for those
+// that are missing. The search for room of one key may remove another's idle record,
+// so that it looks until none is missing that was not.
+func (ks keys) reserve() bool {
+	for again := true; again; {
+		again = false
+		for i := range ks {
+			k := &ks[i]
+			for k.reserved < k.find(k.looks) {
+				if !k.store.reserve(k.stripe, k.now) {
+					return false
+				}
+				k.reserved++
+				again = true
+			}
+		}
+	}
+	return true
+}
+
+// sharing decides as call.sharing does: a key without room for a record that it misses
+// shares the overflow's. Two keys of one call must not share one, since each would find
+// the room that the other takes.
+func (ks keys) sharing(s *Store) (int64, error) {
+	o := &s.overflow
+	ks[0].lockOverflow()
+	defer o.mu.Unlock()
+	ks.setNow(ks[0].now)
+	o.sweep(ks[0].now, sweepLooks)
+	shared := map[identity]bool{}
+	for i := range ks {
+		k := &ks[i]
+		full := k.find(k.looks) > k.reserved
+		for j := range k.looks {
+			if l := &k.looks[j]; l.record == nil && full {
+				if shared[l.id] { // mutant: overflow-not-twice
+					ks.release()
+					return 0, backend.Wrap(backend.ErrUnavailable, fmt.Errorf("the memory store is full, and two keys share the count of policy %q", k.Policies[j].Name))
+				}
+				l.shared, shared[l.id] = true, true
+			}
+		}
+	}
+	for i := range ks {
+		ks[i].find(ks[i].looks)
+	}
+	return ks[0].now, ks.run()
+}
+
+// release gives back the room that was reserved.
+func (ks keys) release() {
+	for i := range ks {
+		ks[i].store.removed(ks[i].reserved)
+	}
+}
+
+// run looks at all keys, and charges all or none.
+func (ks keys) run() error {
+	fits := true
+	for i := range ks {
+		fits = ks[i].look(ks[i].looks) && fits // mutant: every-key-fits
+	}
+	take := fits && ks[0].op != backend.Peek
+	if take {
+		for i := range ks {
+			ks[i].insert(ks[i].looks)
+		}
+		for i := range ks { // the insert of a key in the same stripe may have moved records
+			ks[i].find(ks[i].looks)
+		}
+	}
+	for i := range ks {
+		k := &ks[i]
+		k.readOrTake(take, k.looks, k.readings)
+		k.store.removed(k.reserved)
+		if take && k.lease != nil {
+			k.keep(k.looks)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package headgate_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+)
+
+// A call counts for a user and for the user's organisation, and passes only if both
+// have room. What one of them denies is charged to neither.
+func ExampleAll() {
+	perUser, err := headgate.New(frozen(), []headgate.Policy{
+		{Name: "user", Algorithm: algo.SlidingWindow(algo.PerMinute(2)), OnFailure: headgate.FailOpen},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	perOrg, err := perUser.With(headgate.Policy{
+		Name: "org", Algorithm: algo.SlidingWindow(algo.PerMinute(3)), OnFailure: headgate.FailOpen,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for _, user := range []string{"user:1", "user:1", "user:1", "user:2", "user:2"} {
+		d, err := headgate.All(ctx, perUser.Call(user), perOrg.Call("org:7")) // the narrowest key first
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(user, d.Allowed, "by", d.Key, d.Used, "of", d.Limit)
+	}
+	// Output:
+	// user:1 true by user:1 1 of 2
+	// user:1 true by user:1 2 of 2
+	// user:1 false by user:1 2 of 2
+	// user:2 true by org:7 3 of 3
+	// user:2 false by org:7 3 of 3
+}
+
+// The tokens of a tenant and of its organisation are estimated, and settled by what
+// was used.
+func ExampleReserveAll() {
+	perTenant, err := headgate.New(frozen(), []headgate.Policy{
+		{Name: "tenant-running", Algorithm: algo.InFlight(5), OnFailure: headgate.FailOpen},
+		{Name: "tenant-tokens", Algorithm: algo.SlidingLog(algo.PerHour(5000)), OnFailure: headgate.FailOpen},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	perOrg, err := perTenant.With(headgate.Policy{
+		Name: "org-tokens", Algorithm: algo.SlidingLog(algo.PerHour(8000)), OnFailure: headgate.FailOpen,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	call := func(tenant string, estimate, used int64) {
+		rs, d, err := headgate.ReserveAll(ctx, perTenant.Call(tenant, 1, estimate), perOrg.Call("org:7", estimate))
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer func() { _ = rs.Close() }() // gives all back, if nothing is committed
+		fmt.Println(tenant, d.Allowed, "by", d.Policy, d.Remaining, "left")
+		if d.Allowed {
+			if err := rs.Commit(ctx, []int64{1, used}, []int64{used}); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	call("a", 3000, 1200)
+	call("a", 3000, 2800)
+	call("b", 4500, 500)
+	call("b", 3000, 3000)
+	// Output:
+	// a true by tenant-running 4 left
+	// a true by tenant-running 4 left
+	// b false by org-tokens 4000 left
+	// b true by tenant-running 4 left
+}

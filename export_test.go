@@ -1,0 +1,16 @@
+package headgate
+
+// Cancelling returns how many reservations are being cancelled in the background.
+func Cancelling(l *Limiter) int { return len(l.abandoned.running) }
+
+// FillAbandoned leaves no room in the background until free is called.
+func FillAbandoned(l *Limiter) (free func()) {
+	for range maxAbandoned {
+		l.abandoned.running <- struct{}{}
+	}
+	return func() {
+		for range maxAbandoned {
+			<-l.abandoned.running
+		}
+	}
+}

@@ -1,0 +1,87 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// ReserveAll decides as All does, and reserves on every key. The lease of all of them
+// is the longest that a part asks for. Where the call passes there is one reservation
+// for each part, in the order listed; else there is none.
+func ReserveAll(ctx context.Context, parts ...Part) (Reservations, Decision, error) {
+	ks, d, err := decideAll(ctx, backend.Reserve, parts)
+	if err != nil || !d.Allowed {
+		return nil, d, err
+	}
+	rs := make(Reservations, len(ks))
+	for i := range ks {
+		rs[i] = ks[i].reservation
+	}
+	return rs, d, nil
+}
+
+// Reservations are those of a call on several keys. Each can be settled by itself
+// too, and has a Token of its own.
+type Reservations []*Reservation
+
+// Commit settles by what was used: a list for each key, in the order reserved, as a
+// Reservation's Commit takes them. No lists leave all estimates as they are. The keys
+// are settled in parallel; the error is that of the first listed one which has any.
+// The same Commit can be repeated: what is settled by it already returns nil.
+func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
+	if len(actual) != 0 && len(actual) != len(rs) {
+		return &InvalidError{What: "lists of actual costs", Value: len(actual), Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
+	}
+	return rs.each(func(i int) error {
+		if len(actual) == 0 {
+			return rs[i].Commit(ctx)
+		}
+		return rs[i].Commit(ctx, actual[i]...)
+	})
+}
+
+// Cancel gives all back.
+func (rs Reservations) Cancel(ctx context.Context) error {
+	return rs.each(func(i int) error { return rs[i].Cancel(ctx) })
+}
+
+// Extend moves the end of every lease to its length from now.
+func (rs Reservations) Extend(ctx context.Context) error {
+	return rs.each(func(i int) error { return rs[i].Extend(ctx) })
+}
+
+// Close cancels what was not settled. It is made for defer.
+func (rs Reservations) Close() error {
+	return rs.each(func(i int) error { return rs[i].Close() })
+}
+
+// each does f for all reservations in parallel, and returns the first's error.
+func (rs Reservations) each(f func(i int) error) error {
+	errs := make([]error, len(rs))
+	parallel(len(rs), func(i int) { errs[i] = f(i) })
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parallel calls f for 0 to n−1, the last one on the caller's goroutine.
+func parallel(n int, f func(i int)) {
+	var others sync.WaitGroup
+	for i := range n - 1 {
+		others.Add(1)
+		go func() {
+			defer others.Done()
+			f(i)
+		}()
+	}
+	if n > 0 {
+		f(n - 1)
+	}
+	others.Wait()
+}
