@@ -94,7 +94,7 @@ func decideAll(ctx context.Context, op backend.Op, parts []Part) (keys, Decision
 	if k.limiter != nil && k.limiter.observer != nil {
 		k.limiter.observe(Event{
 			Type: EventDecision, Op: op, Key: k.request.Key, Policies: k.limiter.policies, Decision: k.decision, Err: err,
-			Duration: time.Since(begin), StoreTime: ks.storeTime(),
+			Duration: time.Since(begin), StoreTime: ks.storeTime(), Shadow: k.question.shadow,
 		})
 	}
 	return ks, k.decision, err
@@ -123,13 +123,24 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		} else {
 			first.And = append(first.And, k.request.Group)
 		}
+		if err := k.check(ctx); err != nil {
+			return err
+		}
 	}
 	for i := range ks {
 		for j := range ks[i].request.Each {
 			ks[i].request.Each[j] = ks[i].unknown(j)
 		}
 	}
-	return first.Check(ctx, backend.Capabilities{Ops: backend.OpsOf(op), Keys: backend.MaxKeys})
+	return first.CheckCounts()
+}
+
+// check refuses what the key's limiter refuses.
+func (k *keyed) check(ctx context.Context) error {
+	if s := k.limiter.shadows; s != nil {
+		return s.checkEnforced(ctx, k.limiter, &k.request)
+	}
+	return k.limiter.shard.CheckRequest(ctx, &k.request)
 }
 
 // unknown is the state of a key's policy that nobody was asked for.
@@ -172,7 +183,7 @@ func (ks keys) decide(ctx context.Context) error {
 func (ks keys) together() bool {
 	s := ks[0].limiter.store
 	for i := range ks {
-		if ks[i].spread() || !same(ks[i].limiter.store, s) {
+		if ks[i].spread() || ks[i].limiter.shadows != nil || !same(ks[i].limiter.store, s) {
 			return false
 		}
 	}
@@ -227,7 +238,17 @@ func (ks keys) fail(ctx context.Context, err error) error {
 
 // fail decides the key by its failure modes.
 func (k *keyed) fail(ctx context.Context, err error) {
-	k.told, k.err = true, k.limiter.breaker.Fail(ctx, &k.request, &k.decision, err)
+	k.told = true
+	switch r, s := k.request, k.limiter.shadows; {
+	case s == nil:
+		k.err = k.limiter.breaker.Fail(ctx, &k.request, &k.decision, err)
+	case s.enforced.at == nil:
+		k.err = alone(&r, &layer.Answer{Err: err}, &k.decision)
+	default:
+		r = s.enforced.of(&r)
+		k.err = k.limiter.breaker.Fail(ctx, &r, &k.decision, err)
+		s.enforced.tell(&k.request, r.Each)
+	}
 }
 
 // denied reports whether a key is known to be denied. Then no store is asked: a flood
@@ -235,7 +256,7 @@ func (k *keyed) fail(ctx context.Context, err error) {
 func (ks keys) denied() (any bool) {
 	for i := range ks {
 		k := &ks[i]
-		if k.limiter.denial != nil && k.limiter.denial.Known(&k.request, &k.decision) {
+		if k.limiter.denial != nil && k.limiter.shadows == nil && k.limiter.denial.Known(&k.request, &k.decision) {
 			k.told, any = true, true
 		}
 	}
@@ -282,7 +303,7 @@ func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc
 // hand asks the key's limiter. Where the call's own budget has ended, not the
 // caller's context, the failure modes decide.
 func (k *keyed) hand(ctx, bounded context.Context) {
-	k.told, k.err = true, k.limiter.hand(bounded, &k.request, &k.decision)
+	k.told, k.err = true, k.limiter.hand(bounded, &k.question)
 	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil { // mutant: all-budget-ends
 		k.fail(ctx, fmt.Errorf("%w: the budget was spent on another key", backend.ErrUnavailable))
 	}
@@ -319,76 +340,4 @@ func (k *keyed) charged() bool {
 	d := &k.decision
 	return k.told && k.err == nil && k.request.Op == backend.Reserve &&
 		(d.Allowed && d.Source != FromFailOpen || errors.Is(d.Err, ErrPerhapsCounted))
-}
-
-// counted reports whether the decision is a store's.
-func (k *keyed) counted() bool {
-	return k.decision.Source == FromStore || k.decision.Source == FromDenyCache
-}
-
-// binding returns the key whose decision is that of the call. Keys that nobody was
-// asked for have no part in it.
-func (ks keys) binding() (by *keyed) {
-	for i := range ks {
-		if k := &ks[i]; k.told && (by == nil || k.binds(by)) {
-			by = k
-		}
-	}
-	return by
-}
-
-// binds reports whether k's decision outranks that of an earlier key.
-func (k *keyed) binds(earlier *keyed) bool {
-	d, e := &k.decision, &earlier.decision
-	switch mine, its := k.rank(), earlier.rank(); {
-	case mine != its:
-		return mine > its
-	case d.Allowed:
-		return mine == 0 && d.Remaining < e.Remaining
-	}
-	return d.RetryAfter > e.RetryAfter
-}
-
-// rank orders the decisions: a counted denial first, then the denials by failure
-// modes, the strictest first, and then those by which the call passes uncounted.
-func (k *keyed) rank() int {
-	switch d := &k.decision; {
-	case !d.Allowed && k.counted(): // mutant: counted-denial-wins
-		return 5
-	case d.Source == FromFailClosed:
-		return 4
-	case !d.Allowed:
-		return 3
-	case d.Source == FromFailLocal:
-		return 2
-	case d.Source == FromFailOpen:
-		return 1
-	}
-	return 0
-}
-
-// granted returns what every policy of every key was charged, 0 where they differ.
-func (ks keys) granted(by *keyed) int64 {
-	if !by.decision.Allowed {
-		return 0
-	}
-	n := ks[0].request.CostOf(0)
-	for i := range ks {
-		for j := range ks[i].limiter.policies {
-			if ks[i].request.CostOf(j) != n {
-				return 0
-			}
-		}
-	}
-	return n
-}
-
-// storeTime returns the time in the stores: of the first key, and of the longest of
-// the others, which were asked in parallel.
-func (ks keys) storeTime() time.Duration {
-	longest := int64(0)
-	for i := range ks[1:] {
-		longest = max(longest, ks[1+i].question.storeTime.Load())
-	}
-	return time.Duration(ks[0].question.storeTime.Load() + longest)
 }

@@ -274,14 +274,16 @@ func TestAllFails(t *testing.T) {
 	for _, userMode := range []headgate.FailureMode{open, closed, local} {
 		user := newLossy()
 		user.lose(onReserve, 0)
-		l := two(t, user, memory.New(nil), userMode, closed)
+		spared := &asking{Store: oneKey{memory.New(nil)}}
+		l := two(t, user, spared, userMode, closed)
 		d := l.both(t)
 		require.Equal(t, userMode != closed, d.Allowed)
 		require.Equal(t, "u", d.Key)
 		require.False(t, d.Source == headgate.FromStore)
 		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 		if userMode == closed {
-			requireCount(t, l.org, "o", 0) // it was only looked at
+			requireCount(t, l.org, "o", 0)
+			require.Zero(t, spared.n.Load(), "it was only looked at")
 		} else {
 			requireCount(t, l.org, "o", 1)
 		}
@@ -446,9 +448,20 @@ func TestAllBudget(t *testing.T) {
 	s := standalone.New(client, &standalone.Options{Budget: 300 * time.Millisecond})
 	l := levels{user: limiter(t, s, nil, level("user", 1000)), org: limiter(t, s, nil, level("org", 1000))}
 	require.True(t, l.both(t).Allowed)
+	open := level("user", 1000)
+	open.OnFailure = headgate.FailOpen
+	lenient, err := l.user.With(open)
+	require.NoError(t, err)
+	proxy.Set(redistest.Delay(time.Second))
+	d, err := headgate.All(context.Background(), lenient.Call("v"), l.org.Call("o"))
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromFailClosed, d.Source, "no time was left")
+	require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+	proxy.Set(redistest.Pass)
+	l.quiet(t)
 	proxy.Set(redistest.Delay(200 * time.Millisecond))
 	begin := time.Now()
-	d := l.both(t)
+	d = l.both(t)
 	took := time.Since(begin)
 	require.False(t, d.Allowed)
 	require.Equal(t, headgate.FromFailClosed, d.Source)

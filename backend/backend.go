@@ -46,6 +46,10 @@ import (
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
 //   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much; it is denied where there is no room for one unit.
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
+//   - A request of several keys passes if the policies of every key have room, and is charged to all; else it is charged to none and stores nothing.
+//   - Of several keys the State is that of the policy that binds among all, and Key names its key; Each and Receipt are their own group's.
+//   - A Reserve of several keys keeps a lease for each, under Lease.IDOf, and each is settled by itself.
+//   - A key may be in two groups of a request, a count may not: it is an *InvalidError, and no count changes.
 //   - A context that has ended before anything was sent is its error, and nothing was counted.
 //   - A value that is not the store's own is a *CorruptError that names the key, and no count changes.
 //   - A store that cannot answer says ErrUnavailable if nothing was counted, and ErrPerhapsCounted if that is not known.
@@ -118,7 +122,7 @@ func (o Op) String() string {
 type Request struct {
 	Op Op
 	Group
-	And       []Group       // more keys, decided all or nothing with Group; nearly always nil
+	And       []Group       // of a Take, Peek or Reserve: more keys, decided all or nothing with Group; nearly always nil
 	Lease     *Lease        // Reserve, Settle and Extend: the lease; else nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted
 }

@@ -94,22 +94,21 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	if err := r.Group.check(r.Op); err != nil || r.And == nil {
 		return err
 	}
-	return r.checkAnd()
+	for i := range r.And {
+		if err := r.And[i].check(r.Op); err != nil {
+			return err
+		}
+	}
+	return r.CheckCounts()
 }
 
-// checkAnd checks the other keys of a request. A key may be listed again, but no count
-// of it: each group would find the room that the other takes.
-func (r *Request) checkAnd() error {
+// CheckCounts refuses a request of several keys that lists a count twice: each group
+// would find the room that the other takes. A key may be listed again by other
+// policies.
+func (r *Request) CheckCounts() error {
 	for i := range r.And {
-		g := &r.And[i]
-		if err := g.check(r.Op); err != nil {
-			return err
-		}
-		if err := g.apart(&r.Group); err != nil {
-			return err
-		}
-		for j := range r.And[:i] {
-			if err := g.apart(&r.And[j]); err != nil {
+		for j := range i + 1 {
+			if err := r.And[i].apart(r.GroupAt(j)); err != nil {
 				return err
 			}
 		}

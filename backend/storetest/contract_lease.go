@@ -40,6 +40,14 @@ var leased = []sentence{
 		"and Granted is how much; it is denied where there is no room for one unit."},
 	{"InFlight", holdsSlots, "A slot of an InFlight is held from a Reserve until its lease is settled or ends; " +
 		"only a Reserve takes one, and RetryAfter is when it is free at the latest."},
+	{"AllOrNothing", allOrNothing, "A request of several keys passes if the policies of every key have room, " +
+		"and is charged to all; else it is charged to none and stores nothing."},
+	{"KeyBinds", keyBinds, "Of several keys the State is that of the policy that binds among all, " +
+		"and Key names its key; Each and Receipt are their own group's."},
+	{"ReserveAll", reservesAll, "A Reserve of several keys keeps a lease for each, under Lease.IDOf, " +
+		"and each is settled by itself."},
+	{"CountTwice", countTwice, "A key may be in two groups of a request, a count may not: " +
+		"it is an *InvalidError, and no count changes."},
 }
 
 // needsOps skips the case where the store lacks an operation.

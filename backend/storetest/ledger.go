@@ -36,18 +36,25 @@ type account struct {
 func (l *ledger) note(r *backend.Request, d *backend.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, q := range r.Policies {
-		at := row{r.Key, r.Sub, q.Name, q.Algorithm.Identity()}
+	for i := range 1 + len(r.And) {
+		l.noteGroup(r.Op, r.GroupAt(i), d.Allowed)
+	}
+}
+
+// noteGroup is called with the lock held.
+func (l *ledger) noteGroup(op backend.Op, g *backend.Group, allowed bool) {
+	for i, q := range g.Policies {
+		at := row{g.Key, g.Sub, q.Name, q.Algorithm.Identity()}
 		switch acc := l.mu.rows[at]; {
-		case r.Op == backend.Reset:
+		case op == backend.Reset:
 			delete(l.mu.rows, at)
-		case r.Op == backend.Take && d.Allowed && i < len(r.Receipt.At):
+		case op == backend.Take && allowed && g.Receipt != nil && i < len(g.Receipt.At):
 			if acc == nil {
 				acc = &account{Algorithm: q.Algorithm, Oracle: oracle.New(q.Algorithm)}
 				l.mu.rows[at] = acc
 			}
 			acc.changed = acc.changed || acc.Algorithm != q.Algorithm
-			acc.Oracle.Add(r.Receipt.At[i], r.CostOf(i))
+			acc.Oracle.Add(g.Receipt.At[i], g.CostOf(i))
 		}
 	}
 }

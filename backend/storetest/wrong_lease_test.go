@@ -83,6 +83,28 @@ var wrongLeases = []wrong{
 		}
 		r.Policies = list
 	})},
+	{"charges the keys that have room", "AllOrNothing", leasingBy(func(s backend.Store, r *backend.Request) error {
+		for i := range r.And {
+			if _, err := layer.Ask(context.Background(), s, backend.Request{Op: r.Op, Group: r.And[i], Lease: r.Lease}); err != nil {
+				return err
+			}
+		}
+		r.And = nil
+		return nil
+	})},
+	{"takes the first two keys for all", "KeyBinds", leasing(func(r *backend.Request) { r.And = r.And[:min(1, len(r.And))] })},
+	{"keeps the leases of several keys under other IDs", "ReserveAll", leasing(func(r *backend.Request) {
+		if r.Op == backend.Reserve && len(r.And) > 0 {
+			r.Lease.ID[15] ^= 1
+		}
+	})},
+	{"drops a key that is listed twice", "CountTwice", leasing(func(r *backend.Request) {
+		if len(r.And) > 0 && r.And[len(r.And)-1].Key != r.Key {
+			r.And = r.And[:1]
+		} else if len(r.And) > 0 {
+			r.And = nil
+		}
+	})},
 }
 
 // leasing spoils the requests.

@@ -65,12 +65,13 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return s.next.Do(ctx, r, d)
 }
 
-// Known answers a call that is denied from memory, and reports whether it did. It asks
-// nobody, also where a denial is due to be asked for again: then it is not known.
+// Known answers a call of several keys if this one is known to be denied, and reports
+// whether it did. It asks nobody. Of a denial that is due to be asked for again, it
+// tells nothing to one caller, which asks for the other keys and then for this one.
 func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	now := s.cache.Now()
 	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)
-	if e == nil || s.cache.Closed() || e.due(now, s.ttl) && !e.refreshing.Load() { // mutant: known-leaves-refresh
+	if e == nil || s.cache.Closed() || e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) { // mutant: known-leaves-refresh
 		return false
 	}
 	s.answered.Add(1)

@@ -425,3 +425,33 @@ var errPing = errors.New("pinged")
 type pinger struct{ *fake }
 
 func (pinger) Ping(context.Context) ([]string, error) { return nil, errPing }
+
+// TestKnown: a denial that holds is answered without a request, until it is due to be
+// asked for again, and not after Close.
+func TestKnown(t *testing.T) {
+	f, s := denied(t, time.Minute, one, 1)
+	known := func(key string) bool {
+		r, before := take(key, one, 1), f.asked.Load()
+		r.Op = backend.Reserve
+		var d backend.Decision
+		told := s.Known(&r, &d)
+		require.Equal(t, told, d.Source == backend.FromDenyCache && d.RetryAfter > 0)
+		require.Equal(t, before, f.asked.Load())
+		return told
+	}
+	require.True(t, known("k"))
+	require.False(t, known("other"))
+	f.advance(Longest*3/4 - 1)
+	require.True(t, known("k"))
+	f.advance(1)
+	require.False(t, known("k"), "the caller is to ask")
+	require.True(t, known("k"), "others are not")
+	require.False(t, cached(t, s, take("k", one, 1)))
+	require.True(t, known("k"))
+	require.NoError(t, s.Close())
+	require.False(t, known("k"))
+	_, off := denied(t, time.Minute, one, 1)
+	off.ttl = 0
+	r := take("k", one, 1)
+	require.False(t, off.Known(&r, new(backend.Decision)))
+}

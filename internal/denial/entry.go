@@ -79,6 +79,7 @@ type entry struct {
 	key, sub   string
 	policies   []backend.Policy // never written
 	refreshing atomic.Bool      // one caller asks whether the denial still holds
+	sent       atomic.Bool      // one caller of several keys was sent to ask
 	refreshed  chan struct{}    // closed when that caller has its answer
 }
 
@@ -114,7 +115,7 @@ func (e *entry) refreshes(now, ttl time.Duration) bool {
 
 // due reports whether the denial is to be refreshed.
 func (e *entry) due(now, ttl time.Duration) bool {
-	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4
+	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 // mutant: due-lasts
 }
 
 // answer denies g at now.

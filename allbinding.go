@@ -1,0 +1,75 @@
+package headgate
+
+import "time"
+
+// counted reports whether the decision is a store's.
+func (k *keyed) counted() bool {
+	return k.decision.Source == FromStore || k.decision.Source == FromDenyCache
+}
+
+// binding returns the key whose decision is that of the call. Keys that nobody was
+// asked for have no part in it.
+func (ks keys) binding() (by *keyed) {
+	for i := range ks {
+		if k := &ks[i]; k.told && (by == nil || k.binds(by)) {
+			by = k
+		}
+	}
+	return by
+}
+
+// binds reports whether k's decision outranks that of an earlier key.
+func (k *keyed) binds(earlier *keyed) bool {
+	d, e := &k.decision, &earlier.decision
+	switch mine, its := k.rank(), earlier.rank(); {
+	case mine != its:
+		return mine > its
+	case d.Allowed:
+		return mine == 0 && d.Remaining < e.Remaining
+	}
+	return d.RetryAfter > e.RetryAfter
+}
+
+// rank orders the decisions: a counted denial first, then the denials by failure
+// modes, the strictest first, and then those by which the call passes uncounted.
+func (k *keyed) rank() int {
+	switch d := &k.decision; {
+	case !d.Allowed && k.counted(): // mutant: counted-denial-wins
+		return 5
+	case d.Source == FromFailClosed:
+		return 4
+	case !d.Allowed:
+		return 3
+	case d.Source == FromFailLocal:
+		return 2
+	case d.Source == FromFailOpen:
+		return 1
+	}
+	return 0
+}
+
+// granted returns what every policy of every key was charged, 0 where they differ.
+func (ks keys) granted(by *keyed) int64 {
+	if !by.decision.Allowed {
+		return 0
+	}
+	n := ks[0].request.CostOf(0)
+	for i := range ks {
+		for j := range ks[i].limiter.policies {
+			if ks[i].request.CostOf(j) != n {
+				return 0
+			}
+		}
+	}
+	return n
+}
+
+// storeTime returns the time in the stores: of the first key, and of the longest of
+// the others, which were asked in parallel.
+func (ks keys) storeTime() time.Duration {
+	longest := int64(0)
+	for i := range ks[1:] {
+		longest = max(longest, ks[1+i].question.storeTime.Load())
+	}
+	return time.Duration(ks[0].question.storeTime.Load() + longest)
+}

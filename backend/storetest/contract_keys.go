@@ -1,0 +1,235 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// several is the number of keys of most requests.
+const several = 3
+
+// needsKeys skips the case where the store decides fewer keys at once.
+func (p *probe) needsKeys(n int) {
+	p.t.Helper()
+	if c := p.Store.Capabilities(); c.Keys < n {
+		p.t.Skipf("the store decides %d keys at once", c.Keys)
+	}
+}
+
+// all returns a request of these keys, each with states and a receipt.
+func all(op backend.Op, groups ...backend.Group) backend.Request {
+	for i := range groups {
+		groups[i].Each = make([]backend.State, len(groups[i].Policies))
+		groups[i].Receipt = new(backend.Receipt)
+	}
+	return backend.Request{Op: op, Group: groups[0], And: groups[1:]}
+}
+
+// askAll sends a request of several keys that the store has to decide, and looks at what
+// it writes for each.
+func (p *probe) askAll(r backend.Request) backend.Decision {
+	p.t.Helper()
+	d, err := p.do(r)
+	p.must(err == nil && d.Source == backend.FromStore && d.Err == nil && !d.Estimated, "a %v of %d keys: %+v, %v", r.Op, 1+len(r.And), d, err)
+	bound := false
+	for i := range 1 + len(r.And) {
+		g, want := r.GroupAt(i), backend.NotTaken
+		if d.Allowed && r.Op != backend.Peek {
+			want = backend.Taken
+		}
+		if r.Op != backend.Peek {
+			c := g.Receipt
+			p.must(c.Key == g.Key && c.Outcome == want && (len(c.At) == len(g.Policies)) == d.Allowed, "key %q has the receipt %+v", g.Key, c)
+		}
+		for j, s := range g.Each {
+			p.must(s.Policy == g.Policies[j].Name && s.Counted, "the state of policy %q of key %q is %+v", g.Policies[j].Name, g.Key, s)
+			bound = bound || s == d.State && g.Key == d.Key
+		}
+	}
+	p.must(bound, "the state that binds, of key %q, is none of those: %+v", d.Key, d.State)
+	return d
+}
+
+// allOrNothing spends each key in turn, with keys in one request before and behind it.
+func allOrNothing(p *probe) {
+	p.needsKeys(several)
+	list := p.list(p.day(10))
+	for spent := range several {
+		key := func(i int) string { return fmt.Sprint("key ", spent, " ", i) }
+		ask := func(op backend.Op, n int64) backend.Decision {
+			var gs []backend.Group
+			for i := range several {
+				gs = append(gs, group(key(i), list, n))
+			}
+			return p.askAll(all(op, gs...))
+		}
+		p.must(ask(backend.Take, 4).Allowed && ask(backend.Peek, 6).Allowed, "no room for what fits")
+		for i := range several {
+			p.used(key(i), list, 4)
+		}
+		p.passes(key(spent), list, 5)
+		stored := p.stored()
+		for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Take} {
+			d := ask(op, 2)
+			p.must(!d.Allowed && d.Key == key(spent) && d.RetryAfter > 0 && d.Granted == 0, "a spent key among others said %+v", d)
+		}
+		p.storedLess(stored)
+		d := ask(backend.Take, 1)
+		p.must(d.Allowed && d.Granted == 1 && d.Remaining == 0 && d.Key == key(spent), "the last unit said %+v", d)
+		for i := range several {
+			if i == spent {
+				p.used(key(i), list, 10)
+			} else {
+				p.used(key(i), list, 5)
+			}
+		}
+	}
+	p.freshUntouched(list)
+	p.crowdOfKeys(list)
+}
+
+// freshUntouched denies a request with a key that is not stored yet.
+func (p *probe) freshUntouched(list []backend.Policy) {
+	p.t.Helper()
+	p.fill("spent", list)
+	stored := p.stored()
+	d := p.askAll(all(backend.Take, group("fresh", list, 1), group("spent", list, 1), group("fresher", list, 1)))
+	p.must(!d.Allowed, "a spent key among new ones passed")
+	p.storedLess(stored)
+	p.asNew("fresh", list)
+	p.asNew("fresher", list)
+}
+
+// crowdOfKeys takes of keys in different orders from many goroutines, at one of which
+// another caller takes too.
+func (p *probe) crowdOfKeys(list []backend.Policy) {
+	var passed, alone atomic.Int64
+	var wg sync.WaitGroup
+	for c := range crowd {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := range 5 {
+				a, b, d := fmt.Sprint("crowd", c%3), fmt.Sprint("crowd", (c+1+i%2)%3), fmt.Sprint("other", c)
+				if c%2 == 0 {
+					a, b = b, a
+				}
+				r := all(backend.Take, group(a, list, 1), group(d, list, 1), group(b, list, 1))
+				switch d, err := p.do(r); {
+				case err != nil:
+					p.errorf("a take of several keys among %d goroutines: %v", crowd, err)
+				case d.Allowed:
+					passed.Add(1)
+				}
+				if p.grab("crowd0", list, 1) {
+					alone.Add(1)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	used := int64(0)
+	for i := range 3 {
+		used += p.states(fmt.Sprint("crowd", i), list)[0].Used
+	}
+	p.must(used == 2*passed.Load()+alone.Load(), "%d units are used, by %d takes of two of the keys and %d of one",
+		used, passed.Load(), alone.Load())
+}
+
+// keyBinds has every key bind once, of a pass and of a denial, with other costs and
+// policies per key.
+func keyBinds(p *probe) {
+	p.needsKeys(several)
+	small, large := p.list(p.day(10), "-small"), p.list(p.day(20), "-large")
+	d := p.askAll(all(backend.Take, group("a", large, 3), group("b", small, 3), group("c", large, 3)))
+	p.must(d.Allowed && d.Key == "b" && d.Remaining == 7 && d.Granted == 3, "the least room is b's: %+v", d)
+	d = p.askAll(all(backend.Take, group("a", large, 12), group("b", small, 1), group("c", large, 1)))
+	p.must(d.Allowed && d.Key == "a" && d.Remaining == 5 && d.Granted == 0, "the least room is a's: %+v", d)
+	d = p.askAll(all(backend.Take, group("d", small, 2), group("e", small, 2)))
+	p.must(d.Key == "d", "of equals the first binds: %+v", d)
+	one := group("d", small, 0)
+	one.Costs = ramp(small)
+	d = p.askAll(all(backend.Peek, one, group("a", large, 6)))
+	p.must(!d.Allowed && d.Key == "a", "a has no room: %+v", d)
+	p.askAll(all(backend.Take, one, group("e", small, 1)))
+	for i, s := range p.states("d", small) {
+		p.must(s.Used == 2+one.Costs[i], "a cost of %d after 2 left %d used", one.Costs[i], s.Used)
+	}
+	p.needsClock()
+	hour := p.carried(p.policy("hour", 0, p.day(1)))
+	for i := range 2 { // the longest RetryAfter binds, whichever key has it
+		early, late := fmt.Sprint("early", i), fmt.Sprint("late", i)
+		p.fill(early, hour)
+		p.advance(time.Minute)
+		p.fill(late, hour)
+		gs := []backend.Group{group(early, hour, 1), group(late, hour, 1)}
+		gs[0], gs[i] = gs[i], gs[0]
+		x, y := p.peek(early, hour, 1).RetryAfter, p.peek(late, hour, 1).RetryAfter
+		d = p.askAll(all(backend.Take, gs...))
+		p.must(!d.Allowed && d.RetryAfter == max(x, y), "of the waits %v and %v, %+v binds", x, y, d.State)
+	}
+}
+
+func reservesAll(p *probe) {
+	p.needsKeys(several)
+	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
+	list, other := p.list(p.day(100)), p.list(p.day(50), "-other")
+	a, b, c := group("a", list, 40), group("b", other, 30), group("a", other, 20) // one key twice
+	r := p.lease(a)
+	send := func(l backend.Lease) (backend.Decision, error) {
+		q := all(backend.Reserve, a, b, c)
+		q.Lease = &l
+		return p.send(context.Background(), q)
+	}
+	d, err := send(r.Lease)
+	p.must(err == nil && d.Allowed, "a Reserve of several keys said %+v, %v", d, err)
+	_, err = send(r.Lease)
+	p.must(errors.Is(err, backend.ErrNotHeld), "a second Reserve under one ID: %v", err)
+	parts := []*reservation{r, p.lease(b), p.lease(c)}
+	for i := range parts {
+		parts[i].ID = r.Lease.IDOf(i)
+	}
+	before := p.states("a", list)
+	denied := p.lease(a)
+	b.Cost = 21
+	d, err = send(denied.Lease)
+	p.must(err == nil && !d.Allowed && d.Key == "b", "a Reserve without room at one key said %+v, %v", d, err)
+	denied.notHeld()
+	p.unchanged("a", list, before)
+	_, err = parts[2].send(backend.Extend)
+	p.must(err == nil, "an Extend: %v", err)
+	parts[1].settles(10)
+	p.used("b", other, 10)
+	p.used("a", list, 40)
+	p.used("a", other, 20)
+	parts[1].notHeld()
+	parts[0].settles(0)
+	p.asNew("a", list)
+	parts[2].settles(45)
+	p.used("a", other, 45)
+}
+
+func countTwice(p *probe) {
+	p.needsKeys(several)
+	list, other := p.list(p.day(10)), p.list(p.day(10), "-other")
+	d := p.askAll(all(backend.Take, group("a", list, 2), group("a", other, 3)))
+	p.must(d.Allowed && d.Key == "a", "two lists of one key: %+v", d)
+	still := p.still("a", join(list, other))
+	for _, gs := range [][]backend.Group{
+		{group("a", list, 1), group("a", list, 1)},
+		{group("a", list, 1), group("b", list, 1), group("b", join(other, list[:1]), 1)},
+	} {
+		for _, op := range []backend.Op{backend.Take, backend.Peek} {
+			_, err := p.do(all(op, gs...))
+			p.invalid(err, "a count that is listed twice", gs[len(gs)-1].Key)
+		}
+	}
+	still()
+	p.asNew("b", list)
+}
