@@ -195,12 +195,16 @@ func TestAllDeniedFromCache(t *testing.T) {
 		u, o := users.CommandStats(t)["evalsha"].Calls, orgs.CommandStats(t)["evalsha"].Calls
 		t.Logf("%s spent: %d calls in 2 s, %d commands at the users' server, %d at the organisations'", spent, asked.Load(), u, o)
 		require.Greater(t, asked.Load(), int64(1000))
+		most := int64(2 * 2) // a second, and those that ask when a denial has just ended
+		if raced {
+			most *= 4 // they are slow to merge then
+		}
 		if spent == "u" {
 			require.Zero(t, o)
-			require.LessOrEqual(t, u, int64(2*2))
+			require.LessOrEqual(t, u, most)
 		} else {
-			require.LessOrEqual(t, o, int64(2*2))
-			require.LessOrEqual(t, u, int64(2*2*2)) // each is given back
+			require.LessOrEqual(t, o, most)
+			require.LessOrEqual(t, u, 2*most) // each is given back
 		}
 	}
 }
