@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test test-long test-bench test-modules test-servers servers bench twins server-cost failover hotkeys compose-test mutants deps
+.PHONY: test test-long test-bench test-modules test-servers servers bench twins server-cost memory failover hotkeys compose-test mutants deps
 
 # The race detector sleeps for a second at the end of a process otherwise.
 export GORACE := atexit_sleep_ms=0
@@ -56,7 +56,11 @@ twins: deps
 
 # The server's CPU a decision, against a script that does TIME + GET + SET PX.
 server-cost: deps
-	go test ./backend/standalone -count=1 -run '^TestServerCost$$' -servercost -timeout 30m -v
+	go test ./backend/standalone -count=1 -run '^TestServerCost$$|^TestCompactLog(Cost|AtOnce)$$' -servercost -timeout 30m -v
+
+# What keys take in Redis, by algorithm, limit and calls: writes docs/memory.md.
+memory: deps
+	go test ./backend/standalone -count=1 -run '^TestMemory$$' -memory -timeout 30m -v
 
 # A primary killed, frozen, taken over, under load from four processes, medians
 # of five beside a control: what its keys and the other nodes' meet.

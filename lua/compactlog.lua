@@ -62,18 +62,25 @@ elseif s then
           if from + parse(form, str, off + last * size) <= edge then lo, step = block + 1, step * 2
           else hi, step = block, 1 + math.floor((block - lo) / 2) end
         end
-        while p < lo do
+        -- The fewer blocks are summed: those that leave, or those that stay.
+        local q, total = lo, 0
+        if lo - p > tail - lo then
+          p, q, units = lo, tail, 0
+          for i = 56, #s, 9 do units = units + parse('<I3', s, i) end
+        end
+        while p < q do
           local sums, i = try('HGET', log, -1 - math.floor(p / 64)), p % 64
-          local stop = math.min(64, i + lo - p)
-          if type(sums) ~= 'string' or #sums < 4 * stop then status, stop, p = 67, i, lo end
+          local stop = math.min(64, i + q - p)
+          if type(sums) ~= 'string' or #sums < 4 * stop then status, stop, p = 67, i, q end
           p = p + stop - i
-          if i == 0 and stop == 64 and #sums == 262 then units, i = units - parse('<I6', sums, 257), 64 end
+          if i == 0 and stop == 64 and #sums == 262 then total, i = total + parse('<I6', sums, 257), 64 end
           while i + 7 < stop do
             local c, d, e, f, g, h, k, l = parse('<I4I4I4I4I4I4I4I4', sums, 1 + 4 * i)
-            units, i = units - c - d - e - f - g - h - k - l, i + 8
+            total, i = total + c + d + e + f + g + h + k + l, i + 8
           end
-          while i < stop do units, i = units - parse('<I4', sums, 1 + 4 * i), i + 1 end
+          while i < stop do total, i = total + parse('<I4', sums, 1 + 4 * i), i + 1 end
         end
+        if q == tail then units = units + total else units = units - total end
         block, slot = lo, 0
         --@include compactlog.load
       end

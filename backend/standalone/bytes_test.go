@@ -31,6 +31,8 @@ func TestBytesPerKey(t *testing.T) {
 		{"BucketedWindow(240)", algo.BucketedWindow(hour, 240), 3},
 		{"SlidingLog, 128 calls", algo.SlidingLog(hour), 128},
 		{"SlidingLog, 1,000 calls", algo.SlidingLog(hour), 1000},
+		{"CompactLog, 10 calls", algo.CompactLog(hour), 10},
+		{"CompactLog, 1,000 calls", algo.CompactLog(hour), 1000},
 		{"TokenBucket", algo.TokenBucket(hour, 100), 3},
 		{"Calendar", algo.Calendar(100, algo.Month(1), time.FixedZone("Europe/Berlin", 3600)), 3},
 	} {

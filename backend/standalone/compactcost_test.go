@@ -175,3 +175,47 @@ func median(of []float64) float64 {
 	slices.Sort(of)
 	return of[len(of)/2]
 }
+
+// TestCompactLogBytes: bytes per call of a full log, with a tenth of the calls
+// settled later, and without.
+func TestCompactLogBytes(t *testing.T) {
+	s, limit := newTimed(t), int64(redistest.Steps(1000, 10_000))
+	for period, most := range map[time.Duration]float64{time.Minute: 9, 24 * time.Hour: 9, 30 * 24 * time.Hour: 10} {
+		a := algo.CompactLog(algo.Per(limit*10, period))
+		s.refill(a, memoryKey, limit)
+		plain := float64(s.bytes()) / float64(limit)
+		s.client.FlushAll(t.Context())
+		s.settleTenth(a, limit)
+		settled := float64(s.bytes()) / float64(limit)
+		t.Logf("%d calls in %v: %.2f bytes per call, %.2f with settles", limit, period, plain, settled)
+		require.LessOrEqual(t, max(plain, settled), most)
+	}
+}
+
+// settleTenth makes n calls, of which each tenth is reserved at 10 units and settled
+// five calls later.
+func (s *timed) settleTenth(a algo.Algorithm, n int64) {
+	list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+	ask := func(op backend.Op, cost int64, l *backend.Lease) {
+		_, err := layer.Ask(s.Context(), s.store, backend.Request{Op: op, Lease: l, Group: backend.Group{Key: memoryKey, Cost: cost, Policies: list}})
+		require.NoError(s, err)
+	}
+	var last *backend.Lease
+	for i := range n {
+		s.now += a.Limit().Period.Microseconds() * 9 / 10 / n
+		switch i % 10 {
+		case 0:
+			last = &backend.Lease{Length: 24 * time.Hour, ID: backend.LeaseID{1, byte(i), byte(i >> 8)}}
+			ask(backend.Reserve, 10, last)
+		case 5:
+			last.Actual, last.Attempt = []int64{i / 10 % 10}, backend.LeaseID{1}
+			ask(backend.Settle, 0, last)
+			ask(backend.Take, 1, nil)
+		default:
+			ask(backend.Take, 1, nil)
+		}
+	}
+	for _, k := range s.client.Keys(s.Context(), "*:lease:*").Val() {
+		s.client.Del(s.Context(), k)
+	}
+}

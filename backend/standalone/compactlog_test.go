@@ -153,7 +153,7 @@ func TestCompactLogGarbage(t *testing.T) {
 		"empty": {"h": ""}, "short": {"h": h[:len(h)-1]}, "long": {"h": h + strings.Repeat(h[:9], 64)}, "text": {"h": strings.Repeat("x", len(h))},
 		"version": {"h": "\x02" + h[1:]}, "newest": {"h": h[:5] + nan + h[13:]}, "head": {"h": h[:17] + nan + h[25:]},
 		"far head": {"h": h[:17] + "\x00\x00\x00\x00\x00\x00\x20\x41" + h[25:]}, "first": {"h": h[:25] + nan + h[33:]},
-		"base": {"h": h[:41] + nan + h[49:]}, "units": {"h": h[:13] + "\x01\x00\x00\x00" + h[17:]},
+		"base":     {"h": h[:41] + nan + h[49:]},
 		"no block": {"0": ""}, "cut block": {"0": good["0"][:100]}, "wide block": {"0": "\x09" + good["0"][1:]},
 		"no sums": {"-1": ""}, "cut sums": {"-1": good["-1"][:17]},
 	} {
