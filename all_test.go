@@ -448,20 +448,9 @@ func TestAllBudget(t *testing.T) {
 	s := standalone.New(client, &standalone.Options{Budget: 300 * time.Millisecond})
 	l := levels{user: limiter(t, s, nil, level("user", 1000)), org: limiter(t, s, nil, level("org", 1000))}
 	require.True(t, l.both(t).Allowed)
-	open := level("user", 1000)
-	open.OnFailure = headgate.FailOpen
-	lenient, err := l.user.With(open)
-	require.NoError(t, err)
-	proxy.Set(redistest.Delay(time.Second))
-	d, err := headgate.All(context.Background(), lenient.Call("v"), l.org.Call("o"))
-	require.NoError(t, err)
-	require.Equal(t, headgate.FromFailClosed, d.Source, "no time was left")
-	require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
-	proxy.Set(redistest.Pass)
-	l.quiet(t)
 	proxy.Set(redistest.Delay(200 * time.Millisecond))
 	begin := time.Now()
-	d = l.both(t)
+	d := l.both(t)
 	took := time.Since(begin)
 	require.False(t, d.Allowed)
 	require.Equal(t, headgate.FromFailClosed, d.Source)
@@ -474,4 +463,26 @@ func TestAllBudget(t *testing.T) {
 	}
 	requireCount(t, l.user, "u", 1)
 	requireCount(t, l.org, "o", 1)
+}
+
+// late is a store that answers after the budget that it states.
+type late struct{ *standalone.Store }
+
+func (s late) Do(context.Context, *backend.Request, *backend.Decision) error {
+	time.Sleep(2 * lateBudget)
+	return backend.ErrUnavailable
+}
+
+const lateBudget = 50 * time.Millisecond
+
+// TestAllBudgetSpent: where the first key took all of the budget, the failure modes of
+// the others decide.
+func TestAllBudgetSpent(t *testing.T) {
+	s := standalone.New(redistest.Start(t).Client(t), &standalone.Options{Budget: lateBudget})
+	l := two(t, late{s}, s, headgate.FailOpen, headgate.FailClosed)
+	d := l.both(t)
+	require.False(t, d.Allowed)
+	require.Equal(t, "o", d.Key)
+	require.Equal(t, headgate.FromFailClosed, d.Source)
+	require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 }
