@@ -32,7 +32,7 @@ var classes = []struct {
 	{"CLUSTERDOWN", notRun | soon}, {"LOADING", notRun | soon}, {"MASTERDOWN", notRun | soon},
 	{"READONLY", notRun | soon}, {"ERR max number of clients", notRun | soon},
 	{"NOREPLICAS", notRun}, {"MISCONF", notRun}, {"BUSY", notRun}, {"OOM", notRun},
-	{"NOAUTH", notRun}, {"NOPERM", notRun}, {"WRONGPASS", notRun},
+	{"NOAUTH", notRun}, {"NOPERM", notRun}, {"WRONGPASS", notRun}, {"CROSSSLOT", notRun},
 }
 
 // raised stands in each error that a command raises in a running script, in the

@@ -44,6 +44,7 @@ func TestRaisedErrorsMayHaveCharged(t *testing.T) {
 		"NOPERM User default has no permissions to run the 'evalsha' command",             // Redis 8.0.6, 8.6.3, Valkey 8.1.1, 9.1.2
 		"NOPERM this user has no permissions to access one of the keys used as arguments", // Redis 7.0.15
 		"NOPERM No permissions to access a key",                                           // Redis 8.0.6, 8.6.3, Valkey 8.1.1, 9.1.2
+		"CROSSSLOT Keys in request don't hash to the same slot",                           // Redis 7.0.15: a node of a cluster, used as a single server
 		"OOM command not allowed when used memory > 'maxmemory'.",                         // handed on by the script
 		"READONLY You can't write against a read only replica.",                           // handed on by the script
 	} {
