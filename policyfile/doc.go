@@ -16,13 +16,22 @@
 //
 // policies gives each policy its fields:
 //
-//   - algorithm: fixed-window, sliding-window, bucketed-window, sliding-log or token-bucket
-//   - limit: units per period
-//   - period: a duration with its unit: "500ms", "1m", "1h30m", "30d"
+//   - algorithm: fixed-window, sliding-window, bucketed-window, sliding-log, compact-log,
+//     token-bucket, calendar or in-flight
+//   - limit: units per period; of in-flight, the calls that may run at once
+//   - period: a duration with its unit: "500ms", "1m", "1h30m", "30d"; of a calendar day,
+//     week or month; in-flight has none
 //   - burst: units; of a token-bucket, and required there
 //   - buckets: of a bucketed-window, and required there
+//   - zone: of a calendar, and required there: UTC, or a name as Europe/Berlin, which
+//     needs time zone data (of the host, or by an import of time/tzdata)
+//   - week-start: of a calendar's week, and required there: monday to sunday
+//   - anchor: of a calendar's month, the day on which it begins, 1 to 31; without it, 1
 //   - on-failure: open, closed or local; without it, Options.OnFailure applies
 //   - shards: sub-keys of a hot key; without it, the key is not spread
+//   - shadow: true for a policy that decides and counts, and denies nothing
+//
+// A list with an in-flight policy is for Limiter.Reserve: Allow refuses it.
 //
 // A plan lists policies, or maps policies to the fields that differ. A tenant
 // names its plan, or its plan and the fields that differ from it. A tenant that

@@ -58,17 +58,46 @@ func TestPlansAndTenants(t *testing.T) {
 func TestEveryField(t *testing.T) {
 	minute := algo.PerMinute(10)
 	for text, want := range map[string]headgate.Policy{
-		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open}":                 {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen},
-		"{algorithm: sliding-window, limit: 10, period: 60s, on-failure: closed}":            {Algorithm: algo.SlidingWindow(minute), OnFailure: headgate.FailClosed},
-		"{algorithm: sliding-log, limit: 10, period: 60000ms, on-failure: local}":            {Algorithm: algo.SlidingLog(minute), OnFailure: headgate.FailLocal},
-		"{algorithm: compact-log, limit: 10, period: 1m, on-failure: local}":                 {Algorithm: algo.CompactLog(minute), OnFailure: headgate.FailLocal},
-		"{algorithm: bucketed-window, buckets: 6, limit: 10, period: 1m, on-failure: open}":  {Algorithm: algo.BucketedWindow(minute, 6), OnFailure: headgate.FailOpen},
-		"{algorithm: token-bucket, burst: 20, limit: 10, period: 1m, on-failure: open}":      {Algorithm: algo.TokenBucket(minute, 20), OnFailure: headgate.FailOpen},
+		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open}":                {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen},
+		"{algorithm: sliding-window, limit: 10, period: 60s, on-failure: closed}":           {Algorithm: algo.SlidingWindow(minute), OnFailure: headgate.FailClosed},
+		"{algorithm: sliding-log, limit: 10, period: 60000ms, on-failure: local}":           {Algorithm: algo.SlidingLog(minute), OnFailure: headgate.FailLocal},
+		"{algorithm: compact-log, limit: 10, period: 1m, on-failure: local}":                {Algorithm: algo.CompactLog(minute), OnFailure: headgate.FailLocal},
+		"{algorithm: bucketed-window, buckets: 6, limit: 10, period: 1m, on-failure: open}": {Algorithm: algo.BucketedWindow(minute, 6), OnFailure: headgate.FailOpen},
+		"{algorithm: token-bucket, burst: 20, limit: 10, period: 1m, on-failure: open}":     {Algorithm: algo.TokenBucket(minute, 20), OnFailure: headgate.FailOpen},
+		"{algorithm: in-flight, limit: 10, on-failure: closed}":                             {Algorithm: algo.InFlight(10), OnFailure: headgate.FailClosed},
+		"{algorithm: calendar, limit: 10, period: day, zone: UTC, on-failure: open}":        {Algorithm: algo.Calendar(10, algo.Day(), time.UTC), OnFailure: headgate.FailOpen},
+		"{algorithm: calendar, limit: 10, period: week, week-start: Sunday, zone: UTC, on-failure: open}": {
+			Algorithm: algo.Calendar(10, algo.Week(time.Sunday), time.UTC), OnFailure: headgate.FailOpen},
+		"{algorithm: calendar, limit: 10, period: month, zone: UTC, on-failure: open}": {
+			Algorithm: algo.Calendar(10, algo.Month(1), time.UTC), OnFailure: headgate.FailOpen},
+		"{algorithm: calendar, limit: 10, period: month, anchor: 31, zone: UTC, on-failure: open}": {
+			Algorithm: algo.Calendar(10, algo.Month(31), time.UTC), OnFailure: headgate.FailOpen},
+		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open, shadow: true}":   {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen, Shadow: true},
+		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open, shadow: false}":  {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen},
 		"{algorithm: fixed-window, limit: 1_000, period: 30d, on-failure: open, shards: 16}": {Algorithm: algo.FixedWindow(algo.Per(1000, 30*24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 16},
 	} {
 		want.Name = "a"
 		require.Equal(t, []headgate.Policy{want}, parse(t, "policies:\n  a: "+text, nil).For("any"))
 	}
+}
+
+// TestZone: a zone of a name, and a plan that lets its shadow deny.
+func TestZone(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	f := parse(t, `policies:
+  billing: {algorithm: calendar, limit: 10, period: month, anchor: 15, zone: Europe/Berlin, on-failure: open, shadow: true}
+plans:
+  trial: [billing]
+  paid: {billing: {shadow: false}}
+default: trial
+`, nil)
+	policy := headgate.Policy{Name: "billing", Algorithm: algo.Calendar(10, algo.Month(15), berlin), OnFailure: headgate.FailOpen}
+	paid, _ := f.Plan("paid")
+	require.Equal(t, policy.Algorithm.Identity(), paid[0].Algorithm.Identity())
+	require.Equal(t, policy.Algorithm.String(), paid[0].Algorithm.String())
+	require.False(t, paid[0].Shadow)
+	require.True(t, f.For("")[0].Shadow)
 }
 
 // TestDirectives: the version that most tools write above a document is read, and

@@ -1,13 +1,13 @@
 package policyfile
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/algo"
 )
 
 // rule is a policy as the file has it. Each field stands by itself, so that
@@ -18,7 +18,7 @@ type rule struct {
 	fields map[string]value
 }
 
-var ruleFields = []string{"algorithm", "limit", "period", "burst", "buckets", "on-failure", "shards"}
+var ruleFields = slices.Concat([]string{"algorithm", "limit"}, numbers, []string{"on-failure", "shards", "shadow"})
 
 // readRule returns the fields under at, for the policy of that name.
 func readRule(name string, at value) (rule, error) {
@@ -65,65 +65,15 @@ func (p *parser) policy(r rule) (headgate.Policy, error) {
 	if err != nil {
 		return headgate.Policy{}, err
 	}
-	policy := headgate.Policy{Name: r.name, Algorithm: a, OnFailure: mode, Shards: int(min(shards, 1<<31-1))}
+	shadow, err := r.flag("shadow")
+	if err != nil {
+		return headgate.Policy{}, err
+	}
+	policy := headgate.Policy{Name: r.name, Algorithm: a, OnFailure: mode, Shards: int(min(shards, 1<<31-1)), Shadow: shadow}
 	if _, err := p.probe.With(policy); err != nil {
 		return headgate.Policy{}, r.blame(err)
 	}
 	return policy, nil
-}
-
-// algorithms are the names of the algorithms, each with what makes it of a
-// limit and the number that it alone has.
-var algorithms = map[string]struct {
-	own  string // the field of that number; "" where there is none
-	make func(l algo.Limit, own int64) algo.Algorithm
-}{
-	"fixed-window":    {"", func(l algo.Limit, _ int64) algo.Algorithm { return algo.FixedWindow(l) }},
-	"sliding-window":  {"", func(l algo.Limit, _ int64) algo.Algorithm { return algo.SlidingWindow(l) }},
-	"bucketed-window": {"buckets", algo.BucketedWindow},
-	"sliding-log":     {"", func(l algo.Limit, _ int64) algo.Algorithm { return algo.SlidingLog(l) }},
-	"compact-log":     {"", func(l algo.Limit, _ int64) algo.Algorithm { return algo.CompactLog(l) }},
-	"token-bucket":    {"burst", algo.TokenBucket},
-}
-
-// algorithm refuses a number that the algorithm does not have: a burst of a
-// fixed window would be silently ignored.
-func (r rule) algorithm() (a algo.Algorithm, err error) {
-	v, name, err := r.word("algorithm", sorted(algorithms))
-	if err != nil {
-		return a, err
-	}
-	kind, ok := algorithms[name]
-	if !ok {
-		return a, v.unknown("algorithm", name, sorted(algorithms))
-	}
-	for _, field := range []string{"burst", "buckets"} {
-		if v, ok := r.fields[field]; ok && field != kind.own {
-			return a, v.errorf("given; a %s has none", name)
-		}
-	}
-	own := int64(0)
-	if kind.own != "" {
-		if own, err = r.number(kind.own, -1); err != nil {
-			return a, err
-		}
-	}
-	l, err := r.limit()
-	return kind.make(l, own), err
-}
-
-// limit joins two fields, each with its own error.
-func (r rule) limit() (algo.Limit, error) {
-	events, err := r.number("limit", -1)
-	if err != nil {
-		return algo.Limit{}, err
-	}
-	v, ok := r.fields["period"]
-	if !ok {
-		return algo.Limit{}, r.at.missing("period", "a duration, as 1m")
-	}
-	period, err := v.duration()
-	return algo.Per(events, period), err
 }
 
 // number returns a field that is a number. Without the field, that is absent,
@@ -137,6 +87,15 @@ func (r rule) number(field string, absent int64) (int64, error) {
 		return 0, r.at.missing(field, "a whole number")
 	}
 	return absent, nil
+}
+
+// flag returns a field that is true or false. Without the field, that is false.
+func (r rule) flag(field string) (bool, error) {
+	v, ok := r.fields[field]
+	if !ok {
+		return false, nil
+	}
+	return v.flag()
 }
 
 // word returns a field that is one of some words.
@@ -171,13 +130,16 @@ func (r rule) mode(absent headgate.FailureMode) (headgate.FailureMode, error) {
 	return mode, nil
 }
 
+// fieldOf are the fields of what an InvalidError is about, where its first word is
+// no field's name.
+var fieldOf = map[string]string{"time zone": "zone", "calendar period": "anchor"}
+
 // blame returns err at the field whose value it is about, or at the whole rule.
-// An InvalidError's What begins with the name of the number, which the fields
-// have too.
 func (r rule) blame(err error) error {
 	var invalid *headgate.InvalidError
 	if errors.As(err, &invalid) {
-		if v, ok := r.fields[strings.SplitN(invalid.What, " ", 2)[0]]; ok {
+		word, _, _ := strings.Cut(invalid.What, " ")
+		if v, ok := r.fields[cmp.Or(fieldOf[invalid.What], word)]; ok {
 			return v.error(invalid)
 		}
 		return r.at.error(invalid)

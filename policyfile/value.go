@@ -128,6 +128,16 @@ func (v value) number() (int64, error) {
 	return i, nil
 }
 
+// flag returns true or false. Their other spellings, as yes and on, are refused.
+func (v value) flag() (bool, error) {
+	n := v.target()
+	on, err := strconv.ParseBool(n.Value)
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" || err != nil {
+		return false, v.errorf("%s; want true or false", kind(n))
+	}
+	return on, nil
+}
+
 const day = 24 * time.Hour
 
 // duration returns a Go duration, or a number of days as "30d". Go has no unit
