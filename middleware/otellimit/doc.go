@@ -6,10 +6,14 @@
 // The metrics, with their units and attributes:
 //
 //   - headgate.decisions, a counter ({decision}): headgate.policy, the policy that
-//     binds; headgate.operation ("take", "peek", "reset"); headgate.result ("allowed",
-//     "denied", "done" of a reset, "error" of a call that returned one);
+//     binds; headgate.operation ("take", "reserve", "at most", "peek", "settle",
+//     "extend", "record", "reset"); headgate.result ("allowed", "denied", "done" of
+//     the last four operations, "error" of a call that returned one);
 //     headgate.source ("store", "deny-cache", "fail-open", "fail-closed",
-//     "fail-local"); error.type where something failed.
+//     "fail-local"); error.type where something failed. Shadow policies are not in it.
+//   - headgate.shadow.decisions, a counter ({decision}): what the shadow policies of
+//     the same calls decided, with the same attributes. Its result "denied" is a call
+//     that they would have denied.
 //   - headgate.store.duration, a histogram (s): the time that a call spent in the
 //     store, by headgate.operation and error.type. Calls that did not ask the store
 //     are not in it.
@@ -24,11 +28,11 @@
 //   - headgate.policy.limit, a gauge ({unit}), and headgate.policy.period, a gauge (s):
 //     what the latest call by a headgate.policy was decided by, with
 //     headgate.algorithm. Of a TokenBucket they are the burst and the time in which
-//     it fills. Where one name has several limits, as for plans, it is one of them.
+//     it fills. An InFlight has no period. Where one name has several limits, as for plans, it is one of them.
 //
 // No attribute contains a key, and each has few values: error.type is one of
 // perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,
-// deadline_exceeded, invalid and _OTHER. Beyond 100 policy names, and of counters and
+// deadline_exceeded, invalid, not_held, lease_ended, unsupported and _OTHER. Beyond 100 policy names, and of counters and
 // histograms beyond 1,000 nodes, the rest share the value _OTHER. A node that left
 // its cluster is "gone" until 32 others have left. headgate.circuit.state has the
 // 1,000 nodes that changed last; those of a store that was closed stay until then.

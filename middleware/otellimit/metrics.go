@@ -32,6 +32,7 @@ type Metrics struct {
 	attributes []attribute.KeyValue
 
 	decisions     metric.Int64Counter
+	shadows       metric.Int64Counter
 	storeDuration metric.Float64Histogram
 	batchSize     metric.Int64Histogram
 	batchDuration metric.Float64Histogram
@@ -55,6 +56,7 @@ func New(provider metric.MeterProvider, opts *Options) (*Metrics, error) {
 	m := &Metrics{attributes: slices.Clone(opts.Attributes)}
 	i := instruments{meter: provider.Meter(scope)}
 	m.decisions = i.counter("headgate.decisions", "{decision}", "Calls of limiters, by what became of them.")
+	m.shadows = i.counter("headgate.shadow.decisions", "{decision}", "What the shadow policies decided, which denied nothing.")
 	m.storeDuration = i.seconds("headgate.store.duration", "Time that a call spent in the store.")
 	m.batchSize = i.sizes("headgate.batch.size", "{call}", "Calls per round trip to a node.")
 	m.batchDuration = i.seconds("headgate.batch.duration", "Round trips to a node.")
@@ -108,22 +110,31 @@ func (m *Metrics) Observe(e headgate.Event) {
 	}
 }
 
-// decision runs on the path of each call. The attributes of an outcome are made
-// once and found by a comparable struct: to build a set for each call would
-// allocate.
+// decision runs on the path of each call. The shadow policies have a counter of their
+// own: what they deny was not denied.
 func (m *Metrics) decision(e *headgate.Event) {
 	m.policies.seen(e.Policies)
-	outcome := outcomeOf(e, m.policies.label(binding(e)))
-	o, _ := m.outcomes.of(outcome, math.MaxInt, func() options { // there are few: see the package's documentation
-		return options{
-			[]metric.AddOption{m.set(outcome.attributes()...)},
-			[]metric.RecordOption{m.set(outcome.storeAttributes()...)},
-		}
-	})
+	o := m.outcome(outcomeOf(e, m.policies.label(binding(e))))
 	m.decisions.Add(context.Background(), 1, o.add...)
 	if e.StoreTime > 0 {
 		m.storeDuration.Record(context.Background(), e.StoreTime.Seconds(), o.record...)
 	}
+	if shadow, ok := shadowOf(e); ok {
+		o := m.outcome(outcomeOf(shadow, m.policies.label(shadow.Decision.Policy)))
+		m.shadows.Add(context.Background(), 1, o.add...)
+	}
+}
+
+// outcome returns the attributes of an outcome. They are made once and found by a
+// comparable struct: to build a set for each call would allocate.
+func (m *Metrics) outcome(o outcome) options {
+	all, _ := m.outcomes.of(o, math.MaxInt, func() options { // there are few: see the package's documentation
+		return options{
+			[]metric.AddOption{m.set(o.attributes()...)},
+			[]metric.RecordOption{m.set(o.storeAttributes()...)},
+		}
+	})
+	return all
 }
 
 // options are the attributes of an outcome as the instruments take them.

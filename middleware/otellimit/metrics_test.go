@@ -93,14 +93,15 @@ const keys = 10_000
 
 // The metrics, by name and unit.
 const (
-	decisions      = "headgate.decisions {decision}"
-	storeDuration  = "headgate.store.duration s"
-	batchSize      = "headgate.batch.size {call}"
-	batchDuration  = "headgate.batch.duration s"
-	policyLimit    = "headgate.policy.limit {unit}"
-	policyPeriod   = "headgate.policy.period s"
-	circuitState   = "headgate.circuit.state {circuit}"
-	circuitChanges = "headgate.circuit.changes {change}"
+	shadowDecisions = "headgate.shadow.decisions {decision}"
+	decisions       = "headgate.decisions {decision}"
+	storeDuration   = "headgate.store.duration s"
+	batchSize       = "headgate.batch.size {call}"
+	batchDuration   = "headgate.batch.duration s"
+	policyLimit     = "headgate.policy.limit {unit}"
+	policyPeriod    = "headgate.policy.period s"
+	circuitState    = "headgate.circuit.state {circuit}"
+	circuitChanges  = "headgate.circuit.changes {change}"
 )
 
 // TestTenThousandKeys: on real Redis, takes, denials, peeks, resets and errors of
@@ -291,6 +292,17 @@ func TestPeriodOfABucket(t *testing.T) {
 	require.Equal(t, 10.0, got[policyPeriod]["algorithm=TokenBucket policy=api"])
 }
 
+// TestSlotsHaveNoPeriod: 0 s would look like a rate without bound.
+func TestSlotsHaveNoPeriod(t *testing.T) {
+	m, reader := start(t, nil)
+	m.Observe(headgate.Event{Type: headgate.EventDecision, Op: headgate.OpReserve, Policies: []headgate.Policy{
+		{Name: "running", Algorithm: algo.InFlight(20)},
+	}})
+	got := read(t, reader)
+	require.Equal(t, 20.0, got[policyLimit]["algorithm=InFlight policy=running"])
+	require.Empty(t, got[policyPeriod])
+}
+
 func TestErrorTypes(t *testing.T) {
 	for want, err := range map[string]error{
 		"perhaps_counted":   backend.Wrap(headgate.ErrPerhapsCounted, context.DeadlineExceeded),
@@ -301,6 +313,9 @@ func TestErrorTypes(t *testing.T) {
 		"canceled":          context.Canceled,
 		"deadline_exceeded": fmt.Errorf("headgate: %w", context.DeadlineExceeded),
 		"invalid":           &headgate.InvalidError{},
+		"not_held":          headgate.ErrNotHeld,
+		"lease_ended":       headgate.ErrLeaseEnded,
+		"unsupported":       fmt.Errorf("%w: at most", headgate.ErrUnsupported),
 		"_OTHER":            errors.New("of a store's own, with a key"),
 	} {
 		m, reader := start(t, nil)
@@ -355,6 +370,8 @@ func TestObserveAllocatesNothing(t *testing.T) {
 		Policies: []headgate.Policy{{Name: "api", Algorithm: algo.SlidingLog(algo.PerMinute(5))}},
 		Decision: headgate.Decision{Allowed: true, State: headgate.State{Policy: "api"}},
 	}
+	require.Zero(t, testing.AllocsPerRun(100, func() { m.Observe(e) }))
+	e.Shadow = &headgate.Decision{State: headgate.State{Policy: "tighter"}}
 	require.Zero(t, testing.AllocsPerRun(100, func() { m.Observe(e) }))
 }
 

@@ -43,12 +43,15 @@ const (
 	canceled
 	deadlineExceeded
 	invalid
+	notHeld
+	leaseEnded
+	unsupported
 	anyOther
 )
 
 var failures = [...]string{
 	"", "corrupt", "perhaps_counted", "closed", "never_admissible", "unavailable", "canceled", "deadline_exceeded",
-	"invalid", other,
+	"invalid", "not_held", "lease_ended", "unsupported", other,
 }
 
 // other is the value of an attribute that has too many, as OpenTelemetry's
@@ -63,7 +66,7 @@ func outcomeOf(e *headgate.Event, policy string) outcome {
 	case e.Err != nil:
 		o.result, o.failure = failed, failureOf(e.Err)
 		return o
-	case e.Op == headgate.OpReset:
+	case !decides(e.Op):
 		o.result = done
 		return o
 	case !e.Decision.Allowed:
@@ -71,6 +74,28 @@ func outcomeOf(e *headgate.Event, policy string) outcome {
 	}
 	o.source, o.failure = e.Decision.Source, failureOf(e.Decision.Err)
 	return o
+}
+
+// decides reports whether an operation's answer is to pass or to be denied.
+func decides(op headgate.Op) bool {
+	switch op {
+	case headgate.OpTake, headgate.OpPeek, headgate.OpAtMost, headgate.OpReserve:
+		return true
+	}
+	return false
+}
+
+// shadowOf returns the outcome of the shadow policies, and false where they decided
+// nothing. An error that a limiter of their own had returned came with no source.
+func shadowOf(e *headgate.Event) (*headgate.Event, bool) {
+	if e.Shadow == nil || e.Err != nil || !decides(e.Op) {
+		return nil, false
+	}
+	alone := headgate.Event{Op: e.Op, Decision: *e.Shadow}
+	if d := e.Shadow; d.Source == headgate.FromStore {
+		alone.Err = d.Err
+	}
+	return &alone, true
 }
 
 // failureOf returns the class of an error that a call returned, or that kept the
@@ -96,6 +121,12 @@ func failureOf(err error) failure {
 		return deadlineExceeded
 	case errors.As(err, new(*headgate.InvalidError)):
 		return invalid
+	case errors.Is(err, headgate.ErrNotHeld):
+		return notHeld
+	case errors.Is(err, headgate.ErrLeaseEnded):
+		return leaseEnded
+	case errors.Is(err, headgate.ErrUnsupported):
+		return unsupported
 	}
 	return anyOther
 }

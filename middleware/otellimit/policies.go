@@ -55,7 +55,9 @@ func (p *policies) observe(
 		}
 		set := m.set(attribute.String("headgate.policy", name), attribute.String("headgate.algorithm", a.Kind().String()))
 		o.ObserveInt64(limit, a.Max(), set)
-		o.ObserveFloat64(period, fill(a), set)
+		if !a.Kind().Leased() { // whose slots come back when calls end
+			o.ObserveFloat64(period, fill(a), set)
+		}
 	}
 }
 

@@ -78,8 +78,13 @@ func events() []headgate.Event {
 		{Type: headgate.EventBatch, Batch: headgate.Batch{Node: "a", Calls: 3, Keys: 2}, Duration: time.Millisecond},
 	}
 	for source := headgate.FromStore; source <= headgate.FromDenyCache; source++ {
-		all = append(all, event(headgate.OpTake, headgate.Decision{Source: source}, nil))
+		for _, op := range []headgate.Op{headgate.OpTake, headgate.OpReserve, headgate.OpAtMost} {
+			all = append(all, event(op, headgate.Decision{Source: source}, nil))
+		}
 	}
+	shadowed := event(headgate.OpTake, headgate.Decision{Allowed: true}, nil)
+	shadowed.Shadow = &headgate.Decision{State: headgate.State{Policy: "tighter"}}
+	all = append(all, shadowed)
 	for _, err := range []error{
 		headgate.ErrPerhapsCounted, headgate.ErrUnavailable, headgate.ErrNeverAdmissible, &headgate.CorruptError{},
 	} {
@@ -116,6 +121,20 @@ func TestDashboard(t *testing.T) {
 		if strings.HasPrefix(name, "headgate_") && !shown[base+"_bucket"] && !shown[base+"_sum"] {
 			require.True(t, shown[name], "no panel shows %s", name)
 		}
+	}
+}
+
+// TestShadowsAreNoDenials: an alert, or a panel about anything but shadows, selects
+// nothing that a shadow policy decided.
+func TestShadowsAreNoDenials(t *testing.T) {
+	for _, file := range []string{"dashboard.json", "alerts.yml"} {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		want := strings.Count(string(data), "Denied by shadow policies") * 2 // a share of two
+		require.Equal(t, want, strings.Count(string(data), "headgate_shadow_"), file)
+	}
+	for _, values := range scraped(t)["headgate_decisions_total"] {
+		require.NotContains(t, values, "tighter")
 	}
 }
 
