@@ -76,19 +76,13 @@ func (l *Limiter) both(ctx context.Context, q *question) error {
 	return answers[0].Err
 }
 
-// askAll asks all of the requests. What settles an unresolved reservation is settled in
-// this process too, which only a request of its own does.
+// askAll asks all of the requests.
 func (l *Limiter) askAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	switch {
-	case rs[0].Lease != nil && rs[0].Lease.Unresolved: // mutant: local-lease-of-shadowed
-		for i := range rs {
-			answers[i].Err = l.outermost(ctx, &rs[i], &answers[i].Decision)
-		}
-	case l.denial != nil:
+	if l.denial != nil {
 		l.denial.DoAll(ctx, rs, answers)
-	default:
-		l.shard.DoAll(ctx, rs, answers)
+		return
 	}
+	l.shard.DoAll(ctx, rs, answers)
 }
 
 // part returns the policies of the i-th of so many requests.

@@ -119,7 +119,19 @@ func (s *Store) checkMode(p *backend.Policy) error {
 // Do answers as next does, or by the failure modes.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	err := s.Attempt(ctx, r, d)
-	if r.Lease != nil && r.Lease.Unresolved {
+	return s.resolve(ctx, r, d, err)
+}
+
+// DoAll decides each of the requests as Do would, at once; see layer.Batcher.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	s.AttemptAll(ctx, rs, answers)
+	for i := range rs {
+		answers[i].Err = s.resolve(ctx, &rs[i], &answers[i].Decision, answers[i].Err)
+	}
+}
+
+func (s *Store) resolve(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
+	if r.Lease != nil && r.Lease.Unresolved { // mutant: local-lease-of-shadowed
 		s.localLease(ctx, r)
 	}
 	if err != nil {
@@ -138,6 +150,16 @@ func (s *Store) Attempt(ctx context.Context, r *backend.Request, d *backend.Deci
 	return err
 }
 
+// AttemptAll attempts all of the requests at once.
+func (s *Store) AttemptAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	if len(rs) == 0 {
+		return
+	}
+	begin := begin(&rs[0]) // they are parts of one call
+	layer.DoAll(ctx, s.next, rs, answers)
+	spent(&rs[0], begin)
+}
+
 // begin returns the time if the request wants its StoreTime.
 func begin(r *backend.Request) (now time.Time) {
 	if r.StoreTime != nil {
@@ -153,10 +175,11 @@ func spent(r *backend.Request, begin time.Time) {
 	}
 }
 
-// Fail decides by the failure modes what next could not: a request for admission, or
+// Fail decides by the failure modes, and asks nobody, what next could not: a request for admission, or
 // a peek. Any other that next could not make, such as a reset or a settlement, is an
 // error: no failure mode can make up for it. That of several keys is an error too: each
-// key's limiter has failure modes of its own.
+// key's limiter has failure modes of its own. So is that of shadow policies, which decide
+// nothing.
 func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	return s.FailAny(ctx, func(yield func(*backend.Request, error) bool) { yield(r, err) }, d)
 }
@@ -168,8 +191,9 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 // that is not the store's, as a wrong argument, is returned.
 func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range requests {
-		*d = backend.Decision{} // an earlier request may have written it; mutant: decision-cleared
-		if !layer.Undecided(err) || !admits(r.Op) || len(r.And) > 0 {
+		// An earlier request may have written it.
+		*d = backend.Decision{} // mutant: decision-cleared
+		if !layer.Undecided(err) || !admits(r) {
 			return err
 		}
 		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried
@@ -180,23 +204,17 @@ func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request
 	return nil
 }
 
-// admits reports whether an operation is one that a failure mode can answer.
-func admits(o backend.Op) bool {
-	switch o {
+// admits reports whether a failure mode can answer a request: one of a single key, by
+// policies that decide.
+func admits(r *backend.Request) bool {
+	if len(r.And) > 0 || r.Policies[0].Shadow { // mutant: shadows-without-modes
+		return false
+	}
+	switch r.Op {
 	case backend.Take, backend.Peek, backend.AtMost, backend.Reserve:
 		return true
 	}
 	return false
-}
-
-// DoAll attempts all of the requests at once; see layer.Batcher.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	if len(rs) == 0 {
-		return
-	}
-	begin := begin(&rs[0]) // they are parts of one call
-	layer.DoAll(ctx, s.next, rs, answers)
-	spent(&rs[0], begin)
 }
 
 // Capabilities returns those of next.

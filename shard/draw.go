@@ -90,7 +90,9 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 func (k *hotKey) renew(now time.Duration) {
 	for j := range k.fresh {
 		if at := k.fresh[j].Load(); at != 0 && now >= time.Duration(at) && k.fresh[j].CompareAndSwap(at, 0) {
-			k.refill(j)
+			for i := range k.subs {
+				k.refill(i, j)
+			}
 		}
 	}
 }
@@ -109,11 +111,10 @@ func (k *hotKey) open(i int, g *backend.Group, now time.Duration) bool {
 	}
 	if k.subs[i].denied.CompareAndSwap(d, nil) {
 		for j := range k.policies {
-			room := max(d.States[j].Remaining, d.Costs[j])
+			k.see(i, j, max(d.States[j].Remaining, d.Costs[j]))
 			if now >= d.Told+d.States[j].ResetAfter {
-				room = share(&k.policies[j], i)
+				k.refill(i, j)
 			}
-			k.see(i, j, room)
 		}
 	}
 	return true

@@ -168,7 +168,6 @@ func collect(t *testing.T, dir string, i int, o *outcome) {
 		o.passed += len(h.At)
 		o.failed += h.Failed
 		o.stats.Sums += h.Stats.Sums
-		o.stats.SecondTries += h.Stats.SecondTries
 		o.stats.WrongDenials += h.Stats.WrongDenials
 	}
 	o.broken, o.denied, o.last, o.span = judge.Check(), len(denied), last, last-first

@@ -31,10 +31,6 @@ type memory struct {
 	hand    atomic.Uint64 // where shrink goes on
 }
 
-func newMemory(denials *denial.Cache) *memory {
-	return &memory{denials: denials, seed: maphash.MakeSeed()}
-}
-
 // find returns what is remembered of the key under these policies. Lists that say the
 // same share it: a caller may make a list for each call. Two calls that find nothing at
 // once may enter a key twice, and the second entry leaves in time.

@@ -16,6 +16,8 @@ package shard
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -36,17 +38,18 @@ type Store struct {
 	next     backend.Store
 	shared   *layer.Shared  // of the store at the end of next's
 	fallback layer.Fallback // next, where it applies failure modes; else nil
-	// attempt asks next without its failure modes: another share may have room.
-	attempt func(context.Context, *backend.Request, *backend.Decision) error
-	memory  func() *memory // made when the first key is spread
-	stats   struct{ sums, seconds, wrong atomic.Int64 }
+	// attempt and attemptAll ask next without its failure modes: another share may have
+	// room.
+	attempt    func(context.Context, *backend.Request, *backend.Decision) error
+	attemptAll func(context.Context, []backend.Request, []layer.Answer)
+	memory     func() *memory // made when the first key is spread
+	stats      struct{ sums, wrong atomic.Int64 }
 }
 
 // Stats counts the calls whose first sub-key was spent, since the wrapper was made.
 type Stats struct {
 	Sums         int64 // reads of all sub-keys that may have room; concurrent calls share one
-	SecondTries  int64 // takes that lost the race for the room that a sum had shown, and tried once more
-	WrongDenials int64 // calls that lost that race too, and were denied while the sum may have had room
+	WrongDenials int64 // calls that lost the race for that room twice, and were denied while there may have been more
 }
 
 // New returns the wrapper over next. store is the one at the end of next's: all
@@ -57,58 +60,54 @@ func New(next, store backend.Store) *Store {
 		s.shared = &layer.Shared{}
 	}
 	s.attempt = next.Do
+	s.attemptAll = func(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+		layer.DoAll(ctx, next, rs, answers)
+	}
 	if s.fallback, _ = next.(layer.Fallback); s.fallback != nil {
-		s.attempt = s.fallback.Attempt
+		s.attempt, s.attemptAll = s.fallback.Attempt, s.fallback.AttemptAll
 	}
 	s.memory = sync.OnceValue(func() *memory {
 		type key struct{}
 		denials := denial.Of(s.shared)
-		return s.shared.Value(key{}, func() any { return newMemory(denials) }).(*memory)
+		return s.shared.Value(key{}, func() any { return &memory{denials: denials, seed: maphash.MakeSeed()} }).(*memory)
 	})
 	return s
 }
 
 // Stats returns what was counted up to now.
 func (s *Store) Stats() Stats {
-	return Stats{s.stats.sums.Load(), s.stats.seconds.Load(), s.stats.wrong.Load()}
+	return Stats{s.stats.sums.Load(), s.stats.wrong.Load()}
+}
+
+// spread reports whether a key of the request is spread.
+func spread(r *backend.Request) bool {
+	for i := range 1 + len(r.And) {
+		if ps := r.GroupAt(i).Policies; len(ps) > 0 && ps[0].Shards > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // Do decides one request. One that names a sub-key already goes on as it is.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	switch {
-	case len(r.And) > 0:
-		return s.keys(ctx, r, d)
-	case len(r.Policies) == 0 || r.Policies[0].Shards < 2:
+	case !spread(r):
 		return s.next.Do(ctx, r, d)
 	case r.Sub != "":
 		return s.settle(ctx, r, d)
 	}
-	err := r.Check(ctx, s.next.Capabilities()) // mutant: cost-of-whole-limit
-	if err == nil {
-		err = spreads(r)
-	}
-	if err != nil {
+	if err := s.CheckRequest(ctx, r); err != nil {
 		return err
 	}
 	// The call escapes through the store's interface, so it is pooled. It is cleared
 	// after use, or it would keep the caller's key and buffers.
 	c := calls.Get().(*call)
 	c.s, c.r, c.d = s, r, d
-	err = c.decide(ctx)
+	err := c.decide(ctx)
 	*c = call{} // mutant: call-on-shards-cleared
 	calls.Put(c)
 	return err
-}
-
-// keys passes on a request of several keys, of which none is spread: no one node could
-// decide them at once.
-func (s *Store) keys(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	for i := range 1 + len(r.And) {
-		if g := r.GroupAt(i); len(g.Policies) > 0 && g.Policies[0].Shards > 1 { // mutant: spread-keys-apart
-			return fmt.Errorf("%w: a %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
-		}
-	}
-	return s.next.Do(ctx, r, d)
 }
 
 // decide finds what is remembered of the key, and decides by operation.
@@ -126,16 +125,21 @@ func (c *call) decide(ctx context.Context) error {
 	return c.take(ctx)
 }
 
-// spreads refuses what can't be asked of a spread key as a whole. The lease of a
-// reservation lies with one sub-key, which its receipt names. A call takes from one
-// share, so its cost must fit in the first, which is the smallest.
-func spreads(r *backend.Request) error {
-	switch r.Op {
-	case backend.Record, backend.Reset:
+// CheckRequest refuses what Do refuses before it asks next. The lease of a reservation
+// lies with one sub-key, which its receipt names. No one node could decide several keys
+// at once if one is spread. A call takes from one share, so its cost must fit in the
+// first, which is the smallest.
+func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
+	err := r.Check(ctx, s.next.Capabilities()) // mutant: cost-of-whole-limit
+	if err != nil || !spread(r) {
+		return err
+	}
+	switch {
+	case r.Op == backend.AtMost || len(r.And) > 0: // mutant: spread-keys-apart
+		return fmt.Errorf("%w: %v of a spread key, alone or among several", backend.ErrUnsupported, r.Op)
+	case r.Op == backend.Record || r.Op == backend.Reset:
 		return nil
-	case backend.AtMost:
-		return fmt.Errorf("%w: an %v of a spread key", backend.ErrUnsupported, r.Op)
-	case backend.Settle, backend.Extend:
+	case r.Op == backend.Settle || r.Op == backend.Extend:
 		want := fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)
 		return &backend.InvalidError{What: "sub-key", Value: r.Sub, Want: want}
 	}
@@ -149,32 +153,16 @@ func spreads(r *backend.Request) error {
 	return nil
 }
 
-// DoAll decides each of the requests as Do would, those on keys that are not spread in
-// one batch; see layer.Batcher. It applies no failure mode to shadow policies: their
-// error is the answer.
+// DoAll decides each of the requests as Do would, in one batch if no key is spread; see
+// layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	if !slices.ContainsFunc(rs, func(r backend.Request) bool { return spread(&r) }) { // mutant: spread-not-batched
+		layer.DoAll(ctx, s.next, rs, answers)
+		return
+	}
 	for i := range rs {
-		if len(rs[i].Policies) == 0 || rs[i].Policies[0].Shards > 1 { // mutant: spread-not-batched
-			for i := range rs {
-				answers[i].Err = s.Do(ctx, &rs[i], &answers[i].Decision)
-			}
-			return
-		}
+		answers[i].Err = s.Do(ctx, &rs[i], &answers[i].Decision)
 	}
-	layer.DoAll(ctx, s.next, rs, answers)
-	for i := range rs {
-		if a := &answers[i]; a.Err != nil && s.fallback != nil && !rs[i].Policies[0].Shadow {
-			a.Err = s.fallback.Fail(ctx, &rs[i], &a.Decision, a.Err)
-		}
-	}
-}
-
-// CheckRequest refuses what Do refuses before it asks next.
-func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
-	if err := r.Check(ctx, s.next.Capabilities()); err != nil || r.Policies[0].Shards < 2 {
-		return err
-	}
-	return spreads(r)
 }
 
 // Capabilities returns those of next.
@@ -195,29 +183,22 @@ func (s *Store) Check(policies []backend.Policy) error {
 		return err
 	}
 	for i := range policies {
-		if err := checkShards(&policies[i], &policies[0]); err != nil {
-			return err
+		p, first, want := &policies[i], &policies[0], ""
+		k, most := int64(p.Shards), max(1, min(MaxShards, p.Algorithm.Max(), p.Algorithm.Limit().Events))
+		switch {
+		case k < 0 || k > most:
+			want = fmt.Sprintf("0 to %d: at most %d, the limit and the burst", most, MaxShards)
+		case max(p.Shards, 1) != max(first.Shards, 1): // mutant: one-number-of-shares
+			want = fmt.Sprintf("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
+		case k >= 2 && p.Algorithm.Kind().Leased():
+			want = fmt.Sprintf("0: slots of %v are not spread", &p.Algorithm)
+		case k >= 2:
+			if part := p.Algorithm.Part(0, k); part.Check() != nil {
+				return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), part.Check())
+			}
 		}
-	}
-	return nil
-}
-
-func checkShards(p, first *backend.Policy) error {
-	most := max(1, min(MaxShards, p.Algorithm.Max(), p.Algorithm.Limit().Events))
-	bad := func(want string, args ...any) error {
-		want = fmt.Sprintf(want, args...)
-		return &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards, Want: want}
-	}
-	switch k := int64(p.Shards); {
-	case k < 0 || k > most:
-		return bad("0 to %d: at most %d, the limit and the burst", most, MaxShards)
-	case max(p.Shards, 1) != max(first.Shards, 1): // mutant: one-number-of-shares
-		return bad("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
-	case k >= 2 && p.Algorithm.Kind().Leased():
-		return bad("0: slots of %v are not spread", &p.Algorithm)
-	case k >= 2:
-		if part := p.Algorithm.Part(0, k); part.Check() != nil {
-			return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), part.Check())
+		if want != "" {
+			return &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards, Want: want}
 		}
 	}
 	return nil

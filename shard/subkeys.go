@@ -59,8 +59,10 @@ func newHotKey(key string, policies []backend.Policy, cache *denial.Cache) *hotK
 	k.offset = int(xxhash.Sum64String(key) % slot.Count)
 	k.subs, k.parts = make([]subKey, shares), make([]atomic.Pointer[[]backend.Policy], shares)
 	k.rooms, k.left, k.fresh = make([]atomic.Int64, shares*n), make([]atomic.Int64, n), make([]atomic.Int64, n)
-	for j := range n {
-		k.refill(j)
+	for i := range shares {
+		for j := range n {
+			k.refill(i, j)
+		}
 	}
 	k.dealt.Store(rand.Uint64()) // or all processes would use the same sub-key at once
 	return k
@@ -114,12 +116,8 @@ func (k *hotKey) see(i, j int, n int64) {
 	k.left[j].Add(n - was)
 }
 
-// refill notes that a policy's shares have all their room.
-func (k *hotKey) refill(j int) {
-	for i := range k.subs {
-		k.see(i, j, share(&k.policies[j], i))
-	}
-}
+// refill notes that a share has all its room of a policy.
+func (k *hotKey) refill(i, j int) { k.see(i, j, share(&k.policies[j], i)) }
 
 // claim takes g's costs from what was seen in a share, before it is asked, so that
 // concurrent calls of this process do not race for the same units. The answer
@@ -137,6 +135,9 @@ func (k *hotKey) avoids(i int, now time.Duration) bool {
 	until := k.subs[i].avoided.Load()
 	return until != 0 && now < time.Duration(until)
 }
+
+// avoid notes that the i-th sub-key did not answer.
+func (k *hotKey) avoid(i int) { k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor)) }
 
 // observe notes what a sub-key answered to g, with one state per policy. Where that
 // shows room for what was denied before, nothing that followed from the denial holds.

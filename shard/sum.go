@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,40 +12,38 @@ import (
 
 // reading is what sub-keys answered to one request.
 type reading struct {
-	k        *hotKey
-	shares   []int // that were asked, in order
-	requests []backend.Request
-	answers  []layer.Answer
-	sent     time.Duration // before they were asked
-	dead     []int         // shares that did not answer
-	err      error         // why the first of them did not
-	refused  error         // why the request itself was: that says nothing of a share
+	parts   [][]backend.State // of the shares that answered
+	dead    []int             // those that did not
+	sent    time.Duration     // before they were asked
+	err     error             // why the first of dead did not answer
+	refused error             // why the request itself was: that says nothing of a share
 }
 
 // read asks these sub-keys at once, in one round trip per node where next can, and
 // notes what they answer. The answers have one array of states, since a key over 1,024
 // shares has as many.
-func (k *hotKey) read(ctx context.Context, next backend.Store, r *backend.Request, shares []int) *reading {
+func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) *reading {
 	n, j := len(shares), len(k.policies)
-	f := &reading{k: k, shares: shares, requests: make([]backend.Request, n), answers: make([]layer.Answer, n)}
+	requests, answers := make([]backend.Request, n), make([]layer.Answer, n)
 	each := make([]backend.State, n*j)
 	for at, i := range shares {
-		q := &f.requests[at]
+		q := &requests[at]
 		*q = *r
 		q.Sub, q.Policies, q.Receipt, q.Each = k.sub(i), k.part(i), nil, each[at*j:(at+1)*j:(at+1)*j]
 	}
-	f.sent = k.cache.Now()
-	layer.DoAll(ctx, next, f.requests, f.answers)
+	f := &reading{sent: k.cache.Now()}
+	s.attemptAll(ctx, requests, answers)
 	for at, i := range shares {
-		a := &f.answers[at]
+		a := &answers[at]
 		switch {
 		case a.Err == nil:
-			k.observe(i, &r.Group, a.Decision.Allowed, f.requests[at].Each, f.sent)
+			f.parts = append(f.parts, requests[at].Each)
+			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent)
 			continue
 		case !layer.Undecided(a.Err):
 			f.refused = a.Err
 		case ctx.Err() == nil: // a caller that left says nothing of the share
-			k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor))
+			k.avoid(i)
 		}
 		if f.dead = append(f.dead, i); f.err == nil {
 			f.err = a.Err
@@ -67,38 +64,11 @@ func (k *hotKey) shares(g *backend.Group, now time.Duration) (shares []int) {
 	return shares
 }
 
-// draw returns a sub-key that the reading shows with room for g, which was not seen
-// without since, and claims the costs there; -1 where there is none. It starts anywhere,
-// so that processes that read the same don't race for the same share.
-func (f *reading) draw(g *backend.Group, now time.Duration) int {
-	from := rand.IntN(len(f.shares) + 1)
-	for n := range f.shares {
-		at := (from + n) % len(f.shares)
-		if a := &f.answers[at]; a.Err == nil && a.Decision.Allowed && f.k.rank(f.shares[at], g, now) > full {
-			f.k.claim(f.shares[at], g)
-			return f.shares[at]
-		}
-	}
-	return -1
-}
-
-// sum sums what the sub-keys answered. Those that were not asked, or did not answer,
-// count as spent.
-func (f *reading) sum() []backend.State {
-	var parts [][]backend.State
-	for at := range f.answers {
-		if f.answers[at].Err == nil {
-			parts = append(parts, f.requests[at].Each)
-		}
-	}
-	return f.k.sum(parts)
-}
-
 // sum sums the states of shares. The key passes a call again when the first share does,
 // since a call must fit in one, in all of its policies. The key is as new when the last
 // share is. Used and Remaining may be more than the limit together, while counts live of
 // another limit: a share that holds more than its part takes nothing from the room of
-// others.
+// others. Shares that are no part of it count as spent.
 func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 	sum := make([]backend.State, len(k.policies))
 	for n, states := range parts {

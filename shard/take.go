@@ -26,6 +26,7 @@ type call struct {
 	from       time.Duration
 	sub        backend.Request // on the share that is asked
 	sum        *reading        // nil until the call has one
+	misses     int             // shares that denied the call, since it has the sum
 	told       bool            // some share has answered
 }
 
@@ -95,27 +96,17 @@ func (c *call) more(ctx context.Context) error {
 	}
 }
 
-// try asks shares that have room until one passes the call. Before the sum these are the
-// shares that were last seen with room, after it those that the sum shows. A share
-// without an answer is not asked again soon, so each step asks others.
+// try asks shares that have room until one passes the call: before the sum as they were
+// last seen, after it as it shows them. A share without an answer is not asked again
+// soon, so each step asks others.
 func (c *call) try(ctx context.Context) (done bool, err error) {
-	draw, most := c.k.draw, tries-1
-	if c.sum != nil {
-		draw, most = c.sum.draw, tries
-	}
-	for n, denied := 0, 0; n < asks && denied < most; n++ {
-		i := draw(&c.r.Group, c.k.cache.Now())
+	for n := 0; n < asks && c.misses < tries; n++ {
+		i := c.k.draw(&c.r.Group, c.k.cache.Now())
 		if i < 0 {
 			break
 		}
-		if denied > 0 {
-			c.s.stats.seconds.Add(1)
-		}
-		switch done, err := c.ask(ctx, i); {
-		case done:
+		if done, err := c.ask(ctx, i); done {
 			return true, err
-		case err == nil:
-			denied++
 		}
 	}
 	return false, nil
@@ -133,7 +124,7 @@ func (c *call) readSum(ctx context.Context) error {
 	answer := k.sums.DoChan(costs, func() (any, error) {
 		s.stats.sums.Add(1)
 		shares := k.shares(&r.Group, k.cache.Now())
-		f := k.read(context.WithoutCancel(ctx), s.next, &r, shares) // mutant: sum-outlives-caller
+		f := k.read(context.WithoutCancel(ctx), s, &r, shares) // mutant: sum-outlives-caller
 		return f, f.refused
 	})
 	if begin := time.Now(); c.r.StoreTime != nil {
@@ -141,8 +132,7 @@ func (c *call) readSum(ctx context.Context) error {
 	}
 	select {
 	case got := <-answer:
-		c.sum = got.Val.(*reading)
-		c.told = true
+		c.sum, c.misses, c.told = got.Val.(*reading), 0, true
 		return got.Err
 	case <-ctx.Done():
 		return fmt.Errorf("headgate: nothing counted: %w", ctx.Err())
@@ -163,7 +153,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	case err == nil:
 		return c.answered(i), nil
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil: // mutant: lost-answer-ends-call
-		c.k.subs[i].avoided.Store(int64(c.k.cache.Now() + avoidFor))
+		c.k.avoid(i)
 		return false, err
 	}
 	return true, c.fail(ctx, err, i)
@@ -186,6 +176,7 @@ func (c *call) answered(i int) (passed bool) {
 	}
 	c.k.observe(i, &c.r.Group, c.d.Allowed, states, c.from)
 	if !c.d.Allowed {
+		c.misses++
 		*c.d = backend.Decision{} // mutant: denial-taken-back
 		return false
 	}
@@ -206,9 +197,9 @@ func (c *call) widen(states []backend.State) {
 	}
 	f := c.sum
 	// A sum is exact if every sub-key was asked since the call began, and answered.
-	exact := f != nil && len(f.shares)-len(f.dead) == len(c.k.subs) && f.sent >= c.from // mutant: incomplete-sum-estimated
+	exact := f != nil && len(f.parts) == len(c.k.subs) && f.sent >= c.from // mutant: incomplete-sum-estimated
 	if exact {
-		for j, s := range f.sum() {
+		for j, s := range c.k.sum(f.parts) {
 			states[j].Used = s.Used + c.r.CostOf(j)
 			states[j].ResetAfter = max(states[j].ResetAfter, s.ResetAfter) // mutant: latest-reset
 		}
@@ -249,10 +240,10 @@ func (c *call) denied(states []backend.State) {
 // lost denies a call that lost the races for what the sum had shown, or found none,
 // where a share may have room again by now. So it may ask again soon.
 func (c *call) lost() error {
-	if c.sum.draw(&c.r.Group, c.k.cache.Now()) >= 0 {
+	if c.k.draw(&c.r.Group, c.k.cache.Now()) >= 0 {
 		c.s.stats.wrong.Add(1)
 	}
-	states := c.sum.sum()
+	states := c.k.sum(c.sum.parts)
 	states[backend.Binding(states)].RetryAfter = time.Millisecond
 	c.denied(states)
 	return nil
@@ -292,12 +283,12 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 // the call. Where none that answers has room, and some don't answer, their failure mode
 // decides.
 func (c *call) peek(ctx context.Context) error {
-	f := c.k.read(ctx, c.s.next, c.r, c.k.shares(nil, 0))
+	f := c.k.read(ctx, c.s, c.r, c.k.shares(nil, 0))
 	if f.refused != nil {
 		return f.refused
 	}
-	states := f.sum()
-	if len(f.dead) == len(f.shares) || len(f.dead) > 0 && retryAfter(states) > 0 {
+	states := c.k.sum(f.parts)
+	if len(f.parts) == 0 || len(f.dead) > 0 && retryAfter(states) > 0 {
 		return c.fail(ctx, f.err, f.dead...)
 	}
 	c.tell(states)
@@ -310,21 +301,13 @@ func (c *call) peek(ctx context.Context) error {
 // and some may not be. It is not atomic: a concurrent call may be forgotten by its
 // share or not.
 func (c *call) reset(ctx context.Context, m *memory) error {
-	c.forget(m)       // mutant: reset-shows-at-once
-	defer c.forget(m) // a concurrent call may remember what was before; mutant: reset-shows-at-once
-	f := c.k.read(ctx, c.s.next, c.r, c.k.shares(nil, 0))
+	m.forget(c.r.Key)       // mutant: reset-shows-at-once
+	defer m.forget(c.r.Key) // a concurrent call may remember what was before; mutant: reset-shows-at-once
+	f := c.k.read(ctx, c.s, c.r, c.k.shares(nil, 0))
 	if f.err != nil {
-		n, all := len(f.shares)-len(f.dead), len(f.shares)
-		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", n, all), f.err)
+		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", len(f.parts), len(c.k.subs)), f.err)
 	}
-	c.tell(f.sum())
+	c.tell(c.k.sum(f.parts))
 	c.d.Allowed = true
 	return nil
-}
-
-// forget drops first what is remembered of the key and then its denials. A call that
-// still concludes from the former has an older generation of the latter.
-func (c *call) forget(m *memory) {
-	m.forget(c.r.Key)
-	c.k.denials.Forget()
 }

@@ -108,12 +108,13 @@ func (s *Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	if len(g.Key) > keyMax {
 		return
 	}
-	e := &entry{Denial: *d, generation: generation, policies: g.Policies, refreshed: make(chan struct{})}
-	e.key, e.sub = strings.Clone(g.Key), strings.Clone(g.Sub) // or they would keep what they were cut from
+	e := &entry{Denial: *d, generation: generation, refreshed: make(chan struct{})}
+	// The strings are cloned, or they would keep what they were cut from.
+	e.group = backend.Group{Key: strings.Clone(g.Key), Sub: strings.Clone(g.Sub), Policies: g.Policies, Costs: d.Costs}
 	at, soonest := 0, time.Duration(math.MaxInt64)
 	for i := range s.ways {
 		ends := time.Duration(math.MinInt64)
-		if old := s.ways[i].Load(); old != nil && old.generation == generation && !e.covers(old) {
+		if old := s.ways[i].Load(); old != nil && old.generation == generation && !e.denies(&old.group) {
 			ends = old.Until()
 		}
 		if ends < soonest {

@@ -51,18 +51,35 @@ func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(
 // Answered returns how many calls the wrapper answered itself.
 func (s *Store) Answered() int64 { return s.answered.Load() }
 
-// Do decides one request. What it does to the cache depends on its operation.
-func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	switch r.Op {
-	case backend.Take, backend.Reserve: // charges, and can be denied
-		if s.ttl > 0 && len(r.And) == 0 {
-			return s.take(ctx, r, d, s.cache.At(r.Key))
-		}
-	case backend.Peek, backend.AtMost, backend.Extend, backend.Record: // gives nothing back, so denials hold
-	default:
-		return s.change(ctx, r, d)
+// Do decides one request: from memory where it can.
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
+	v := s.enter(ctx, r, d, true)
+	if v.answered {
+		return nil
 	}
+	defer func() { s.leave(&v, r, d, err) }() // also if next panics
 	return s.next.Do(ctx, r, d)
+}
+
+// DoAll decides each of the requests as Do would, and those that it can't answer from
+// memory in one batch if that is all of them; see layer.Batcher. None of them waits for
+// a refresh.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	visits, batch := make([]visit, len(rs)), true
+	for i := range rs {
+		visits[i] = s.enter(ctx, &rs[i], &answers[i].Decision, false)
+		batch = batch && !visits[i].answered
+		defer func() { s.leave(&visits[i], &rs[i], &answers[i].Decision, answers[i].Err) }()
+	}
+	if batch {
+		layer.DoAll(ctx, s.next, rs, answers)
+		return
+	}
+	for i := range rs {
+		if !visits[i].answered {
+			answers[i].Err = s.next.Do(ctx, &rs[i], &answers[i].Decision)
+		}
+	}
 }
 
 // Known answers a call of several keys if this one is known to be denied, and reports
@@ -79,74 +96,83 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	return true
 }
 
-// change forgets the denials before the request and after it: one that comes in
-// between may be from before.
-func (s *Store) change(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	at := s.cache.At(r.Key)
-	at.Forget()       // mutant: forget-before-reset
-	defer at.Forget() // mutant: forget-after-reset
-	return s.next.Do(ctx, r, d)
-}
-
-// take answers from the cached denials of the key, and asks next where none holds.
-// A call that would pass waits for no other one: calls of one key that ask at once
-// merge into one batch below.
-func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set) error {
-	for waited := false; ; waited = true {
-		now := s.cache.Now()
-		e := at.find(&r.Group, now, s.ttl)
-		switch {
-		case e == nil:
-			return s.ask(ctx, r, d, at, now)
-		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.Closed(): // mutant: errors-before-denials
-			return s.next.Do(ctx, r, d) // which returns the error
-		case e.refreshes(now, s.ttl):
-			defer close(e.refreshed) // also if next panics
-			return s.ask(ctx, r, d, at, now)
-		case waited || !e.refreshing.Load():
-			s.answered.Add(1)
-			e.answer(&r.Group, d, now)
-			return nil
-		}
-		await(ctx, e.refreshed) // mutant: wait-for-refresh
-	}
-}
-
 // held is how long a denied call waits for the caller that refreshes the denial.
 // The cached denial still holds then. Without the wait, a flood that is answered
 // from memory takes the processor from that caller until its budget is spent.
 const held = 10 * time.Millisecond
 
-func await(ctx context.Context, refreshed chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, held) // mutant: wait-bounded
-	defer cancel()
-	select {
-	case <-refreshed:
-	case <-ctx.Done():
+// visit is what the cache keeps of a request while next decides it.
+type visit struct {
+	at         *Set // of the request's key; nil where the answer changes nothing
+	sent       time.Duration
+	generation uint64
+	refreshes  *entry // which waits for the answer; nil where none does
+	changes    bool   // gives something back
+	answered   bool   // from memory
+}
+
+// enter answers the request from the cached denials of its key, if one holds. Denials
+// are forgotten before a request that gives something back and after it: one that comes
+// in between may be from before. A call that would pass waits for no other one: calls
+// of one key that ask at once merge into one batch below.
+func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, waits bool) (v visit) {
+	switch r.Op {
+	case backend.Take, backend.Reserve: // charges, and can be denied
+		if s.ttl == 0 || len(r.And) > 0 {
+			return v
+		}
+	case backend.Peek, backend.AtMost, backend.Extend, backend.Record: // gives nothing back, so denials hold
+		return v
+	default:
+		v.changes, v.at = true, s.cache.At(r.Key)
+		v.at.Forget() // mutant: forget-before-reset
+		return v
+	}
+	for v.at = s.cache.At(r.Key); ; waits = false {
+		v.generation, v.sent = v.at.Generation(), s.cache.Now()
+		e := v.at.find(&r.Group, v.sent, s.ttl)
+		switch {
+		case e == nil:
+			return v
+		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.Closed(): // mutant: errors-before-denials
+			return visit{} // next returns the error
+		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true): // mutant: one-refresh
+			v.refreshes = e
+			return v
+		case !waits || !e.refreshing.Load():
+			s.answered.Add(1)
+			e.answer(&r.Group, d, v.sent)
+			v.answered = true
+			return v
+		}
+		wait, cancel := context.WithTimeout(ctx, held) // mutant: wait-bounded
+		select {
+		case <-e.refreshed: // mutant: wait-for-refresh
+		case <-wait.Done():
+		}
+		cancel()
 	}
 }
 
-// ask asks next, and notes a denial. A call that passes ends the denials that would
-// have denied it: another process may have changed the key.
-func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision, at *Set, sent time.Duration) error {
-	generation := at.Generation()
-	err := s.next.Do(ctx, r, d)
-	s.note(r, d, err, at, sent, generation)
-	return err
-}
-
-// note notes what next answered.
-func (s *Store) note(r *backend.Request, d *backend.Decision, err error, at *Set, sent time.Duration, generation uint64) {
+// leave notes what next answered. A call that passes ends the denials that would have
+// denied it: another process may have changed the key.
+func (s *Store) leave(v *visit, r *backend.Request, d *backend.Decision, err error) {
+	if v.refreshes != nil {
+		defer close(v.refreshes.refreshed)
+	}
 	switch {
+	case v.at == nil:
+	case v.changes:
+		v.at.Forget() // mutant: forget-after-reset
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
-		at.passed(&r.Group) // mutant: passed-ends-denial
+		v.at.passed(&r.Group) // mutant: passed-ends-denial
 	case d.RetryAfter > 0 && !slots(&r.Group, d): // mutant: slots-not-cached
 		states := r.Each
 		if states == nil {
 			states = []backend.State{d.State}
 		}
-		at.Note(&r.Group, NewDenial(&r.Group, states, sent, s.cache.Now()), generation)
+		v.at.Note(&r.Group, NewDenial(&r.Group, states, v.sent, s.cache.Now()), v.generation)
 	}
 }
 

@@ -351,7 +351,7 @@ func (c *Cache) entries() (n int) {
 // entries returns those of a key; of "" all.
 func (s *Set) entries(key string) (all []*entry) {
 	for i := range s.ways {
-		if e := s.ways[i].Load(); e != nil && (key == "" || e.key == key) {
+		if e := s.ways[i].Load(); e != nil && (key == "" || e.group.Key == key) {
 			all = append(all, e)
 		}
 	}

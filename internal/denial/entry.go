@@ -75,23 +75,23 @@ func Costs(g *backend.Group) []int64 {
 // entry is the cached denial of a key. Only refreshing changes.
 type entry struct {
 	Denial
-	generation uint64 // of its set, before Sent
-	key, sub   string
-	policies   []backend.Policy // never written
-	refreshing atomic.Bool      // one caller asks whether the denial still holds
-	sent       atomic.Bool      // one caller of several keys was sent to ask
-	refreshed  chan struct{}    // closed when that caller has its answer
+	generation uint64        // of its set, before Sent
+	group      backend.Group // that was denied: its key, policies and costs; never written
+	refreshing atomic.Bool   // one caller asks whether the denial still holds
+	sent       atomic.Bool   // one caller of several keys was sent to ask
+	refreshed  chan struct{} // closed when that caller has its answer
 }
 
-// of reports whether the entry is of g's key and policies, by their numbers. What
-// a policy does on failure does not matter here.
-func (e *entry) of(g *backend.Group) bool {
-	n := len(e.policies)
-	if e.key != g.Key || e.sub != g.Sub || len(g.Policies) != n || g.Costs != nil && len(g.Costs) != n {
+// denies reports whether g is denied: it is of the entry's key and policies, by their
+// numbers, and costs enough. What a policy does on failure does not matter here.
+func (e *entry) denies(g *backend.Group) bool {
+	k, n := &e.group, len(e.group.Policies)
+	if k.Key != g.Key || k.Sub != g.Sub || len(g.Policies) != n || g.Costs != nil && len(g.Costs) != n {
 		return false
 	}
 	// Nearly always the list is the limiter's own.
-	return &e.policies[0] == &g.Policies[0] || slices.EqualFunc(e.policies, g.Policies, equal)
+	alike := &k.Policies[0] == &g.Policies[0] || slices.EqualFunc(k.Policies, g.Policies, equal)
+	return alike && e.Denies(g)
 }
 
 // equal reports whether two policies decide alike: they have one count and one limit.
@@ -99,21 +99,9 @@ func equal(a, b backend.Policy) bool {
 	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards // mutant: denied-algorithms
 }
 
-// covers reports whether the entry denies what the other was made for.
-func (e *entry) covers(other *entry) bool {
-	return e.denies(&backend.Group{Key: other.key, Sub: other.sub, Policies: other.policies, Costs: other.Costs})
-}
-
-func (e *entry) denies(g *backend.Group) bool { return e.of(g) && e.Denies(g) }
-
-// refreshes reports whether the caller is to refresh the denial: one caller, in
-// the last quarter of the time for which a denial holds, where the store denies
-// for longer. So a flood on a spent key asks about once per second.
-func (e *entry) refreshes(now, ttl time.Duration) bool {
-	return e.due(now, ttl) && e.refreshing.CompareAndSwap(false, true) // mutant: one-refresh
-}
-
-// due reports whether the denial is to be refreshed.
+// due reports whether one caller is to refresh the denial: in the last quarter of the
+// time for which it holds, where the store denies for longer. So a flood on a spent key
+// asks about once per second.
 func (e *entry) due(now, ttl time.Duration) bool {
 	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 // mutant: due-lasts
 }
