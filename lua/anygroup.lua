@@ -62,6 +62,8 @@ for p = 1, policies do
   if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
 end
+local room = 137438953472
+for p = 1, asks == 3 and policies or 0 do room = math.min(room, states[p][2] - states[p][13]) end
 for run = 1, all do
   local count = parse('<I4', blob, pos)
   local pass, total = count, 0
@@ -70,10 +72,11 @@ for run = 1, all do
     local s, cost = states[p]
     local kind, most = s[1], s[2]
     cost, pos = parse('<d', blob, pos)
-    if asks == 8 then
+    if asks == 3 or asks == 8 then
       --@include leases.most
     elseif kind == 54 then most = 1 end
     if not (cost >= 0 and cost <= most and cost % 1 == 0) then status, cost = 82, 1 end
+    if asks == 3 then cost = math.max(1, math.min(cost, room)) end -- mutant: at-most-room
     if asks == 8 then cost = math.max(0, math.min(cost, 2 * most - s[13])) -- mutant: record-saturates
     elseif s[13] + (asks ~= 2 and cost * pass or cost) > s[2] then pass = math.max(0, math.floor((s[2] - s[13]) / cost)) end
     s[19], total = cost, total + cost

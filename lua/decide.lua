@@ -13,7 +13,7 @@
 --         of each (measured: a fifth of what a group takes).
 --         H groups, B shape (1 one policy, one run; 2 several in the hash, one
 --         call that costs something in each; 3 any; 4 any, of a lease; 5 any,
---         with the hash), which says who decides them, B op (1 take, 2 peek,
+--         with the hash), which says who decides them, B op (1 take, 2 peek, 3 at most,
 --         4 settle, 5 reset, 6 reserve, 7 extend, 8 record), H policies, H runs,
 --         I4 behind which argument its fields' names stand
 --         of shape 4: the lease's ID, I4 length in ms, the attempt's ID, B 1 where

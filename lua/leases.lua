@@ -41,7 +41,7 @@ elseif held then
 end
 
 --@section most
--- The greatest cost of a kind that is charged without asking for room.
+-- The greatest cost of a kind where it may be more than there is room for.
 most = kind == 54 and 0 or kind > 47 and 1000000 or 68719476736
 
 --@section generation

@@ -9,7 +9,6 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -267,85 +266,4 @@ func Same(a, b Answer) error {
 		return fmt.Errorf("answers differ:\n  %s\n  %s", x, y)
 	}
 	return nil
-}
-
-// Model is the Go rendering of the algorithms as plainly as it can be run: a map,
-// nothing that expires, one lock. Its answer is what a store ought to answer.
-// It is safe for concurrent use.
-type Model struct {
-	mu struct {
-		sync.Mutex
-		words  map[state][]int64
-		closed bool
-	}
-	now func() int64
-}
-
-// state names the words that one policy keeps of one key, by all that the
-// contract counts apart.
-type state struct {
-	key, sub, policy string
-	identity         algo.Identity
-}
-
-// NewModel returns an empty model on a clock of microseconds.
-func NewModel(now func() int64) *Model {
-	m := &Model{now: now}
-	m.mu.words = map[state][]int64{}
-	return m
-}
-
-// Check accepts what any store could carry.
-func (m *Model) Check(policies []backend.Policy) error { return backend.CheckPolicies(policies) }
-
-// Capabilities returns what the model can do.
-func (m *Model) Capabilities() backend.Capabilities { return backend.Basic }
-
-// Close makes every later request ErrClosed, so that the model passes for a store
-// in tests of the layers over it.
-func (m *Model) Close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.closed = true
-	return nil
-}
-
-// Do decides one request. It looks at all policies before it charges the first,
-// since a take is charged to all or to none.
-func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mu.closed {
-		return backend.ErrClosed
-	}
-	if err := r.Check(ctx, backend.Basic); err != nil {
-		return err
-	}
-	now, fits := m.now(), true
-	views, readings := make([]algo.View, len(r.Policies)), make([]backend.Reading, len(r.Policies))
-	for i := range views {
-		a, id := &r.Policies[i].Algorithm, name(r, i)
-		// A key that nobody used has words of zero, as in the script.
-		if m.mu.words[id] == nil || r.Op == backend.Reset {
-			m.mu.words[id] = make([]int64, a.Words())
-		}
-		views[i] = a.View(m.mu.words[id], now)
-		if n := r.CostOf(i); !a.Fits(&views[i], n) && r.Op != backend.Reset {
-			fits, readings[i].RetryAt = false, a.RetryAt(m.mu.words[id], &views[i], n)
-		}
-	}
-	for i := range views {
-		a, id, v := &r.Policies[i].Algorithm, name(r, i), &views[i]
-		if fits && r.Op == backend.Take {
-			m.mu.words[id] = a.Take(m.mu.words[id], v, r.CostOf(i))
-		}
-		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(v)
-	}
-	r.Decide(r.Op, now, readings, d)
-	return nil
-}
-
-func name(r *backend.Request, i int) state {
-	p := &r.Policies[i]
-	return state{r.Key, r.Sub, p.Name, p.Algorithm.Identity()}
 }

@@ -44,6 +44,10 @@ func (c *Call) Decide(op backend.Op, g *backend.Group, d *backend.Decision) erro
 	case c.Err != nil: // mutant: no-answer-with-error
 	case op == backend.Settle || op == backend.Extend:
 		d.Allowed = true
+	case op == backend.AtMost:
+		of := *g
+		of.Cost = c.cost // which is what was granted
+		of.Decide(op, c.now, c.readings, d)
 	default:
 		g.Decide(op, c.now, c.readings, d)
 	}
@@ -96,11 +100,13 @@ func (g *Group) Same(policies []backend.Policy) bool {
 }
 
 // leased reports whether the group is one call that concerns a lease.
-func (g *Group) leased() bool { return Alone(g.Op) && g.Op != backend.Record }
+func (g *Group) leased() bool {
+	return g.Op == backend.Reserve || g.Op == backend.Settle || g.Op == backend.Extend
+}
 
 // Alone reports whether a call that asks this is a group of its own.
 func Alone(op backend.Op) bool {
-	return op == backend.Reserve || op == backend.Settle || op == backend.Extend || op == backend.Record
+	return op >= backend.AtMost && op != backend.Reset
 }
 
 // run returns how many calls from the first on ask the same costs: the script

@@ -98,7 +98,7 @@ func (g *Group) shape(op backend.Op, calls []*Call) byte {
 		return leased
 	case g.Op == backend.Reset:
 		return whole
-	case g.Op == backend.Record, run(calls) < len(calls):
+	case g.Op == backend.Record, g.Op == backend.AtMost, run(calls) < len(calls):
 		return mixed
 	case len(g.Policies) == 1:
 		return one

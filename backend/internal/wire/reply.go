@@ -151,6 +151,9 @@ func (g *Group) replay(r *reader, now int64) {
 	for i, denied := 0, false; i < len(calls) && r.err == nil; i++ {
 		c := calls[i]
 		denied = denied && c.sameCosts(calls[i-1])
+		if g.Op == backend.AtMost && len(g.Calls) > 0 {
+			c.cost = g.room(c.cost, views)
+		}
 		fits := g.Op == backend.Record || g.fits(c, views)
 		if !fits && !denied {
 			g.retries(r, c, views, readings)
@@ -178,9 +181,18 @@ func (g *Group) charge(c *Call, a *algo.Algorithm, v *algo.View, n, now int64) {
 		a.Add(v, a.Recorded(v, n))
 	case a.Kind().Leased() && g.Op == backend.Reserve:
 		a.Held(v, now+c.lease.Length.Microseconds())
-	case g.Op == backend.Take, g.Op == backend.Reserve:
+	case g.Op != backend.Peek:
 		a.Add(v, n)
 	}
+}
+
+// room returns how many of n units an AtMost takes: what there is room for. Where there
+// is none it is a take of one, which is denied.
+func (g *Group) room(n int64, views []algo.View) int64 {
+	for p := range views {
+		n = min(n, g.Policies[p].Algorithm.Max()-views[p].Used)
+	}
+	return max(n, 1)
 }
 
 func (g *Group) fits(c *Call, views []algo.View) bool {

@@ -1,0 +1,197 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Model is the Go rendering of the algorithms as plainly as it can be run: maps,
+// nothing that expires, one lock. Its answer is what a store ought to answer.
+// It is safe for concurrent use.
+type Model struct {
+	mu struct {
+		sync.Mutex
+		words  map[state][]int64
+		leases map[leaseOf]lease
+		ends   map[place]ends
+		closed bool
+	}
+	now func() int64
+}
+
+// place is a key or one of its sub-keys.
+type place struct{ key, sub string }
+
+// state names the words that one policy keeps of one key, by all that the
+// contract counts apart.
+type state struct {
+	place
+	policy   string
+	identity algo.Identity
+}
+
+// NewModel returns an empty model on a clock of microseconds.
+func NewModel(now func() int64) *Model {
+	m := &Model{now: now}
+	m.mu.words, m.mu.leases, m.mu.ends = map[state][]int64{}, map[leaseOf]lease{}, map[place]ends{}
+	return m
+}
+
+// Clone returns a model of its own that stands where m does.
+func (m *Model) Clone() *Model {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &Model{now: m.now}
+	c.mu.leases, c.mu.ends, c.mu.closed = maps.Clone(m.mu.leases), maps.Clone(m.mu.ends), m.mu.closed
+	c.mu.words = make(map[state][]int64, len(m.mu.words))
+	for id, w := range m.mu.words {
+		c.mu.words[id] = slices.Clone(w)
+	}
+	return c
+}
+
+// String is all that the model holds: equal strings are equal models.
+func (m *Model) String() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprint(m.mu.words, m.mu.leases, m.mu.ends)
+}
+
+// Check accepts what any store could carry.
+func (m *Model) Check(policies []backend.Policy) error { return backend.CheckPolicies(policies) }
+
+// Capabilities returns what the model can do: every operation, on one key.
+func (m *Model) Capabilities() backend.Capabilities { return capabilities }
+
+var capabilities = backend.Capabilities{
+	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.AtMost, backend.Settle, backend.Reset,
+		backend.Reserve, backend.Extend, backend.Record),
+	Keys: 1,
+}
+
+// Close makes every later request ErrClosed, so that the model passes for a store
+// in tests of the layers over it.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.closed = true
+	return nil
+}
+
+// Do decides one request.
+func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.closed {
+		return backend.ErrClosed
+	}
+	if err := r.Check(ctx, capabilities); err != nil {
+		return err
+	}
+	c := &call{Model: m, Request: *r, now: m.now(), at: place{r.Key, r.Sub}}
+	switch r.Op {
+	case backend.Settle, backend.Extend:
+		d.Allowed = true
+		if err := c.settle(); err != nil {
+			*d = backend.Decision{}
+			return err
+		}
+		return nil
+	case backend.Reserve:
+		if c.found() {
+			return backend.ErrNotHeld
+		}
+	case backend.Reset:
+		c.reset()
+	}
+	c.Decide(r.Op, c.now, c.decide(), d)
+	return nil
+}
+
+// call is one request to the model, with its lock held.
+type call struct {
+	*Model
+	backend.Request
+	now int64
+	at  place
+}
+
+// decide looks at all policies before it charges the first, since a take is charged
+// to all or to none.
+func (c *call) decide() []backend.Reading {
+	views, readings := make([]algo.View, len(c.Policies)), make([]backend.Reading, len(c.Policies))
+	for i := range views {
+		a := &c.Policies[i].Algorithm
+		views[i] = a.View(c.words(c.name(i), a), c.now)
+		if c.Op == backend.AtMost {
+			c.Cost = min(c.Cost, a.Max()-views[i].Used)
+		}
+	}
+	if c.Op == backend.AtMost {
+		c.Cost = max(c.Cost, 1) // which is denied
+	}
+	fits := true
+	for i := range views {
+		a, n := &c.Policies[i].Algorithm, c.CostOf(i)
+		if !a.Fits(&views[i], n) && c.Op != backend.Reset && c.Op != backend.Record {
+			fits, readings[i].RetryAt = false, a.RetryAt(c.words(c.name(i), a), &views[i], n)
+		}
+	}
+	fits = fits && c.Op != backend.Peek && c.Op != backend.Reset
+	charges := make([]charge, len(views))
+	for i := range views {
+		a, v := &c.Policies[i].Algorithm, &views[i]
+		if fits {
+			charges[i] = c.charge(i, v)
+		}
+		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(v)
+	}
+	if fits && c.Op == backend.Reserve {
+		c.keep(charges)
+	}
+	return readings
+}
+
+// charge charges one policy, and returns what a lease keeps of it.
+func (c *call) charge(i int, v *algo.View) charge {
+	a, n, id := &c.Policies[i].Algorithm, c.CostOf(i), c.name(i)
+	w := c.words(id, a)
+	switch {
+	case n == 0:
+	case a.Kind().Leased():
+		w = a.Hold(w, v, c.now+c.Lease.Length.Microseconds(), slotOf(c.Lease.ID))
+	case c.Op == backend.Record:
+		w = a.Take(w, v, a.Recorded(v, n))
+	default:
+		w = a.Take(w, v, n)
+	}
+	c.mu.words[id] = w
+	return charge{id: id, algorithm: *a, units: n, Charge: a.Charged(v)}
+}
+
+// words are those of a state. A key that nobody used has words of zero, as in the
+// script.
+func (c *call) words(id state, a *algo.Algorithm) []int64 {
+	if c.mu.words[id] == nil {
+		return make([]int64, a.Words())
+	}
+	return c.mu.words[id]
+}
+
+func (c *call) name(i int) state {
+	p := &c.Policies[i]
+	return state{c.at, p.Name, p.Algorithm.Identity()}
+}
+
+func (c *call) reset() {
+	for i := range c.Policies {
+		delete(c.mu.words, c.name(i))
+	}
+	c.endAll()
+}
