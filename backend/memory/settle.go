@@ -110,7 +110,7 @@ func (c *call) endSlots(l lease, end int64) {
 func (c *call) moveSlot(st *stripe, r record, from, to int64) {
 	w, id := st.words(r), halves(c.lease.ID)[1]
 	if a := algo.InFlight(algo.MaxLogLimit); a.Release(w, from, id) && to > 0 {
-		v := a.View(w, c.now)
+		v := a.View(w, 0) // an Extend drops no ended slots, as in the script
 		st.setWords(r, a.Hold(w, &v, to, id))
 		r.stay(to, c.now)
 	}

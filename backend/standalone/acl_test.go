@@ -45,7 +45,7 @@ func TestLeastRights(t *testing.T) {
 	require.EqualValues(t, decisions, sent.Calls-sent.Failed, "one round trip a decision, however many policies")
 	require.EqualValues(t, 1, sent.Failed, "the first, which found no script")
 
-	leaseTwins(t, limited, 2, decisions) // of other keys
+	leaseTwins(t, limited, 2, true, decisions) // of other keys
 
 	own := standalone.New(limited, unhurried)
 	_, err := own.Ping(ctx)

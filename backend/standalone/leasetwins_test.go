@@ -21,24 +21,38 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLeaseTwins holds the memory store and the script equal over all operations:
-// after each step, every field of a peek.
+// TestLeaseTwins holds the Go rendering and the script equal over all operations: after
+// each step, every field of a peek. One trace holds the memory store to the script, by a
+// clock that goes on. The other holds the plainest model to it, by a clock that steps
+// back and numbers that change while counts live.
 func TestLeaseTwins(t *testing.T) {
-	t.Logf("-seed %d", *seed)
-	server := redistest.Start(t)
-	leaseTwins(t, server.Client(t), *seed, redistest.Steps(20_000, 1_000_000))
-	server.NoImmortals(t)
+	for i, name := range []string{"Memory", "Model"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			leaseTwins(t, server.Client(t), *seed+uint64(i), i == 0, redistest.Steps(12_000, 1_000_000)/2)
+			server.NoImmortals(t)
+		})
+	}
 }
 
-func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steps int) {
-	s := trace.Steady(seed)
+func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, steps int) {
+	t.Logf("-seed %d", seed)
+	s := trace.New(seed)
+	if steady {
+		s = trace.Steady(seed)
+	}
 	now := func() time.Time { return time.UnixMicro(s.Now()) }
 	lua := standalone.New(testclock.Client{Processor: client, Now: now}, &standalone.Options{Budget: 10 * time.Second})
-	model := memory.New(&memory.Options{Now: now})
+	var model backend.Store = trace.NewModel(s.Now)
+	if steady {
+		model = memory.New(&memory.Options{Now: now})
+	}
 	l := &leaseSteps{Steps: s, rand: rand.New(rand.NewPCG(seed, 7)), with: map[*backend.Policy][]backend.Policy{}}
-	ctx := context.Background()
+	ctx, ops := context.Background(), map[backend.Op]int{}
 	for i := range steps {
 		r := l.next()
+		ops[r.Op]++
 		want, got := trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)
 		require.NoError(t, same(want, got), "step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
 		peek := backend.Request{Op: backend.Peek, Group: backend.Group{Key: r.Key, Policies: r.Policies}}
@@ -48,6 +62,8 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steps int) {
 		want, got = trace.Ask(ctx, model, peek), trace.Ask(ctx, lua, peek)
 		require.NoError(t, same(want, got), "peek after step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
 	}
+	t.Log(steps, "steps:", ops)
+	require.Len(t, ops, 8)
 }
 
 // same compares answers, and of errors which one it is.
@@ -75,14 +91,14 @@ type leaseSteps struct {
 func (s *leaseSteps) next() backend.Request {
 	before := s.Now()
 	r := s.Steps.Next()
-	if s.Now() < before { // the steps begin again: the memory store's clock does not
+	if s.Now() < before-time.Hour.Microseconds() { // the steps begin again
 		s.open = nil
 	}
 	r.Policies = s.slots(r.Policies)
 	if r.Costs != nil && len(r.Costs) < len(r.Policies) {
 		r.Costs = append(slices.Clone(r.Costs), int64(s.rand.IntN(2)))
 	}
-	n := s.rand.IntN(10)
+	n := s.rand.IntN(12)
 	if len(s.open) > 0 && n < 4 {
 		return s.later()
 	}
@@ -92,13 +108,12 @@ func (s *leaseSteps) next() backend.Request {
 	case n == 4 && !leased:
 		r.Op = backend.Record
 		if s.rand.IntN(3) == 0 {
-			r.Costs = nil
-			r.Cost = 1 + s.rand.Int64N(3*r.Policies[0].Algorithm.Max())
-			for i := range r.Policies {
-				r.Cost = min(r.Cost, r.Policies[i].Algorithm.Kind().MaxLimit())
-			}
+			s.beyond(&r.Group, 3)
 		}
-	case leased || n > 5:
+	case n == 5 && !leased:
+		r.Op = backend.AtMost
+		s.beyond(&r.Group, 2)
+	case leased || n > 7:
 		r.Op = backend.Reserve
 		r.Lease = &backend.Lease{ID: s.id(), Length: s.length()}
 		s.open = append(s.open, r)
@@ -110,6 +125,14 @@ func (s *leaseSteps) next() backend.Request {
 		}
 	}
 	return r
+}
+
+// beyond makes g cost up to so many times the first policy's limit, of each policy.
+func (s *leaseSteps) beyond(g *backend.Group, times int64) {
+	g.Costs, g.Cost = nil, 1+s.rand.Int64N(times*g.Policies[0].Algorithm.Max())
+	for i := range g.Policies {
+		g.Cost = min(g.Cost, g.Policies[i].Algorithm.Kind().MaxLimit())
+	}
 }
 
 // slots adds an InFlight policy to a third of the lists.
