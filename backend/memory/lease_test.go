@@ -75,6 +75,25 @@ func TestLeaseOfTheOverflow(t *testing.T) {
 	require.EqualValues(t, 1, h.used(t, "first"))
 }
 
+// TestExtendKeepsEndedSlots: as in the script, an Extend drops no slot that has ended. It
+// is held again where the clock goes back.
+func TestExtendKeepsEndedSlots(t *testing.T) {
+	h := newHolder(0, algo.InFlight(2))
+	short, long := leaseOf(0), leaseOf(1)
+	short.Length = time.Second
+	for _, l := range []backend.Lease{short, long} {
+		d, err := h.do(backend.Reserve, "k", 1, l)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+	h.now = h.now.Add(2 * time.Second)
+	_, err := h.do(backend.Extend, "k", 0, long)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, h.used(t, "k"))
+	h.now = h.now.Add(-1500 * time.Millisecond)
+	require.EqualValues(t, 2, h.used(t, "k"))
+}
+
 // TestLeaseBytes: what a lease takes, and that it leaves by itself while others
 // call.
 func TestLeaseBytes(t *testing.T) {
