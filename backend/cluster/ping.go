@@ -22,18 +22,8 @@ const MinRedisVersion = inspect.MinRedisVersion
 // also warns where cluster-require-full-coverage makes every node refuse while
 // one primary is missing.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
-	if err := s.usable(); err != nil {
-		return nil, err
-	}
-	if s.shared.Closed.Load() {
-		return nil, backend.ErrClosed
-	}
-	// Slot 0 stands for the cluster: find waits for the first answer. Where
-	// slot 0 alone has no node, the others are checked.
-	if _, err := s.top.find(ctx, 0); err != nil && len(s.top.primaries()) == 0 {
-		return nil, err
-	}
-	for _, n := range s.top.primaries() {
+	nodes, err := s.inspect(ctx)
+	for _, n := range nodes {
 		w, err := s.pingNode(ctx, n)
 		for _, w := range w {
 			warnings = append(warnings, n.addr+": "+w)
@@ -46,7 +36,7 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 			return warnings, fmt.Errorf("node %s: %w", n.addr, err)
 		}
 	}
-	return warnings, nil
+	return warnings, err
 }
 
 // pingNode checks one primary, and what is a matter of its cluster.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/headgate-go/headgate/backend"
@@ -41,7 +42,8 @@ func (s *Store) Stored(ctx context.Context, key string) ([]backend.Stored, error
 	return parts.Sorted(), nil
 }
 
-// inspect returns the primaries that have the keys.
+// inspect returns the primaries that have slots, for an operator's tool. A reload
+// that is in progress has named only some of them, so inspect waits for its end.
 func (s *Store) inspect(ctx context.Context) ([]*node, error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -52,10 +54,18 @@ func (s *Store) inspect(ctx context.Context) ([]*node, error) {
 	if err := backend.CheckContext(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.top.find(ctx, 0); err != nil && len(s.top.primaries()) == 0 {
-		return nil, err
+	if done := s.top.refresh(); done != nil {
+		select {
+		case <-done: // mutant: inspect-waits
+		case <-ctx.Done():
+			return nil, fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
+		}
 	}
-	return s.top.primaries(), nil
+	nodes := s.top.primaries()
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, s.top.unknown(0, nil))
+	}
+	return nodes, nil
 }
 
 // Leases returns the reservations of a key that nobody has settled, those of its

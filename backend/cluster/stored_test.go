@@ -11,7 +11,10 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 // TestKeysAndStored: what limiters counted is found by name, and the search ends
@@ -85,4 +88,46 @@ func TestKeysAndStoredRefuse(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestInspectionWaits: while a reload has stored the owners of some slots only, a key of
+// another node is found all the same.
+func TestInspectionWaits(t *testing.T) {
+	c := redistest.StartCluster(t)
+	client := c.Client(t)
+	const key = "user:42"
+	tag := slot.Of(slot.Tag(key, ""))
+	l, err := headgate.New(cluster.New(client, &cluster.Options{Budget: 10 * time.Second}),
+		[]headgate.Policy{{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(9)), OnFailure: headgate.FailClosed}}, nil)
+	require.NoError(t, err)
+	d, err := l.Allow(t.Context(), key)
+	require.NoError(t, err)
+	require.NoError(t, d.Err)
+
+	seed := c.Primary(0).Addr()
+	require.NotEqual(t, seed, c.Primary(tag).Addr(), "the key lies elsewhere")
+	opts := *client.Options()
+	opts.Addrs = []string{seed}
+	opts.NewClient = func(o *redis.Options) *redis.Client {
+		if o.Addr != seed {
+			time.Sleep(50 * time.Millisecond) // the reload stores no owner meanwhile
+		}
+		return redis.NewClient(o)
+	}
+	slow := redis.NewClusterClient(&opts)
+	t.Cleanup(func() { require.NoError(t, slow.Close()) })
+	s := cluster.New(slow, &cluster.Options{Budget: 10 * time.Second})
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	var searches errgroup.Group
+	for i := range 40 {
+		searches.Go(func() error {
+			time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+			parts, err := s.Stored(t.Context(), key)
+			if err == nil && len(parts) != 1 {
+				err = fmt.Errorf("search %d found %d parts", i, len(parts))
+			}
+			return err
+		})
+	}
+	require.NoError(t, searches.Wait())
 }
