@@ -1,11 +1,20 @@
 package algo
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+// steps returns short, or long where tests run at full length.
+func steps(short, long int) int {
+	if os.Getenv("HEADGATE_LONG") != "" {
+		return long
+	}
+	return short
+}
 
 // TestUnsoundGrantsNothing: an algorithm that Check refuses panics nowhere.
 func TestUnsoundGrantsNothing(t *testing.T) {

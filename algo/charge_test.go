@@ -48,7 +48,7 @@ func windows() []Algorithm {
 func TestGiveBackIsExact(t *testing.T) {
 	for _, a := range windows() {
 		t.Run(a.String(), func(t *testing.T) {
-			for seed := range uint64(100) {
+			for seed := range uint64(steps(25, 100)) {
 				giveBackAtRandom(t, &a, rand.New(rand.NewPCG(seed, 1)))
 			}
 		})

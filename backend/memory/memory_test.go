@@ -23,7 +23,7 @@ func TestTwins(t *testing.T) {
 	s := trace.Steady(7)
 	store := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(s.Now()) }})
 	model := trace.NewModel(s.Now)
-	for i := range redistest.Steps(20_000, 100_000) {
+	for i := range redistest.Steps(10_000, 100_000) {
 		r := s.Next()
 		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), store, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
@@ -121,11 +121,11 @@ func TestIdleKeysLeaveWhileOthersCall(t *testing.T) {
 	now := time.UnixMicro(trace.Start)
 	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
 	ps := policies(3)
-	for i := range 10_000 {
+	for i := range redistest.Steps(2_500, 10_000) {
 		take(t, s, fmt.Sprint(i), ps)
 	}
 	now = now.Add(time.Hour)
-	for range 400_000 {
+	for range redistest.Steps(100_000, 400_000) {
 		take(t, s, "hot", ps)
 	}
 	require.Less(t, s.Len(), 100)

@@ -115,7 +115,7 @@ func TestIdleKeysMakeRoomAtOnce(t *testing.T) {
 // period, while another key is called. Then a new key's call takes no lock but
 // its stripe's.
 func TestOverflowRecordsLeave(t *testing.T) {
-	policies := redistest.Steps(10_000, 100_000)
+	policies := redistest.Steps(5_000, 100_000)
 	s, now := settable(1)
 	own := by("own", algo.FixedWindow(algo.PerDay(1_000_000_000)))
 	require.True(t, takes(t, s, "own", own))

@@ -93,7 +93,7 @@ func TestExact(t *testing.T) {
 
 // TestResetsAmidTakes: each reset frees one limit, and no more.
 func TestResetsAmidTakes(t *testing.T) {
-	const limit, resets = 50, 300
+	const limit, resets = 50, 100
 	for _, a := range slow(limit) {
 		s := New(nil)
 		g := backend.Group{Key: "k", Policies: []backend.Policy{by("quota", a)}, Cost: 1}

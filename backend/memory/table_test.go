@@ -160,7 +160,7 @@ func TestSearchesStayShort(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
 	ps := []backend.Policy{by("p", algo.FixedWindow(algo.Per(5, 50*time.Millisecond)))}
-	for i := range redistest.Steps(100_000, 400_000) {
+	for i := range redistest.Steps(50_000, 400_000) {
 		now = now.Add(time.Microsecond)
 		ask(t, s, backend.Take, backend.Group{Key: fmt.Sprintf("k%011d", i), Policies: ps, Cost: 1})
 	}
@@ -197,7 +197,7 @@ func TestVisits(t *testing.T) {
 
 // TestLongKeysComeBack: what lay aside for them is not held for ever.
 func TestLongKeysComeBack(t *testing.T) {
-	keys := redistest.Steps(10_000, 50_000)
+	keys := redistest.Steps(5_000, 50_000)
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
 	for i := range keys {
@@ -243,7 +243,7 @@ func TestLongKeys(t *testing.T) {
 
 // TestMemoryComesBack: what idle keys held is not held for ever.
 func TestMemoryComesBack(t *testing.T) {
-	keys := redistest.Steps(20_000, 50_000)
+	keys := redistest.Steps(10_000, 50_000)
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
 	ask := func(key string, a algo.Algorithm) {

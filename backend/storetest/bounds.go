@@ -19,10 +19,6 @@ func Bounds(t *testing.T, h Harness) {
 	t.Run("Saturated", func(t *testing.T) { saturated(h.probe(t, least, shape{})) })
 }
 
-// stormCalls is how many calls a storm has: enough for some dozens of windows of
-// the smaller limits, and still a fraction of a second behind a network.
-const stormCalls = 400
-
 func storms(p *probe) {
 	p.needsClock()
 	for i, l := range []algo.Limit{algo.Per(5, 10*sec), algo.PerMinute(100), algo.Per(17, 7*sec+13*tick)} {
@@ -40,8 +36,8 @@ func storms(p *probe) {
 // the least that makes it a storm: all denied breaks no bound, all passed tests
 // none. The limit of a spread key is too large for so many denials.
 func (p *probe) storm(key string, list []backend.Policy, l algo.Limit) {
-	count := map[bool]int{}
-	for range stormCalls {
+	count, calls := map[bool]int{}, steps(120, 400) // some dozens of windows of the smaller limits
+	for range calls {
 		most := l.Events / p.k
 		some := 1 + p.dice.Int64N(most)
 		d := p.take(key, list, []int64{1, 1, 1, 1, 1, 1, some, some, some, most}[p.dice.IntN(10)])
@@ -50,7 +46,7 @@ func (p *probe) storm(key string, list []backend.Policy, l algo.Limit) {
 			p.advance(p.wait(l.Period, d))
 		}
 	}
-	const least = stormCalls / 20
+	least := calls / 20
 	p.must(count[true] > least && (p.k > 1 || count[false] > least), "too few takes passed, or were denied: %v", count)
 }
 
@@ -66,7 +62,7 @@ func (p *probe) wait(period time.Duration, d backend.Decision) time.Duration {
 	}[p.dice.IntN(6)])
 }
 
-// saturated asks for twice the limit, evenly, for twenty windows. A caller that
+// saturated asks for twice the limit, evenly, for six windows or more. A caller that
 // takes each unit the instant it is free falls into step with the buckets and
 // gets the whole limit, which would hide a bound that is too strict.
 func saturated(p *probe) {
@@ -75,7 +71,7 @@ func saturated(p *probe) {
 		l := algo.Per(20, 10*sec+7*tick)
 		list, key := p.carried(policy("bucketed", algo.BucketedWindow(l, b))), fmt.Sprint(b)
 		start, passed := p.now, int64(0)
-		for range 20 * 2 * l.Events {
+		for range int64(steps(6, 20)) * 2 * l.Events {
 			if p.take(key, list, 1).Allowed {
 				passed++
 			}

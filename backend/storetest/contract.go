@@ -72,6 +72,10 @@ func Contract(t *testing.T, h Harness) {
 
 func (h Harness) cases(t *testing.T, cases []sentence) {
 	for _, c := range cases {
+		h := h
+		if c.name == "Keys" && !long() { // a hundred keys, which the algorithms don't read
+			h.shapes = shapes[len(shapes)-1:]
+		}
 		t.Run(c.name, func(t *testing.T) { h.each(t, c.sentence, c.run) })
 	}
 }

@@ -59,12 +59,14 @@ func Identity(t *testing.T, h Harness) {
 	}
 	t.Run("Untouched", func(t *testing.T) { h.each(t, apart, untouched) })
 	t.Run("Pairs", func(t *testing.T) {
-		for seed := range uint64(pairs) {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				p := h.probe(t, apart, shape{})
-				p.dice = rand.New(rand.NewPCG(seed, 1))
-				agree(p)
-			})
+		kinds := algo.Kinds()
+		for seed := range steps(1, 5) {
+			for i, first := range kinds {
+				h.pair(t, seed, first, first, true)
+				for _, second := range kinds[i:] {
+					h.pair(t, seed, first, second, false)
+				}
+			}
 		}
 	})
 	t.Run("Leaves", func(t *testing.T) {
@@ -113,24 +115,28 @@ func untouched(p *probe) {
 	p.used("a", hour, 0)
 }
 
-// pairs is how many pairs of limiters are drawn: each pair of kinds some six
-// times, with shared identities in a third.
-const pairs = 150
+// pair draws two limiters of these kinds. If they share one identity, they most
+// often differ in their numbers.
+func (h Harness) pair(t *testing.T, seed int, a, b algo.Kind, share bool) {
+	t.Run(fmt.Sprint(seed, a, b, share), func(t *testing.T) {
+		p := h.probe(t, "algorithms of another identity under one name count apart", shape{})
+		p.dice = rand.New(rand.NewPCG(uint64(seed), uint64(a)<<8+uint64(b)))
+		first, second := p.drawn(a), p.drawn(b)
+		for share && second.Identity() != first.Identity() {
+			second = p.drawn(b)
+		}
+		agree(p, first, second)
+	})
+}
 
 // agree alternates two limiters on one key. Where their identities differ, each
 // gets the answer that it gets on a key of its own; else they share one count,
 // which must stay within the bound of the greater one.
-func agree(p *probe) {
+func agree(p *probe, first, second algo.Algorithm) {
 	p.needsClock()
-	first, second := p.drawn(), p.drawn()
-	if p.dice.IntN(3) == 0 { // one identity, and most often other numbers
-		for second.Identity() != first.Identity() {
-			second = p.drawn()
-		}
-	}
 	lists := [2][]backend.Policy{p.carried(policy("api", first)), p.carried(policy("api", second))}
 	both := oracle.New(greater(first, second))
-	for range 60 {
+	for range steps(40, 60) {
 		i, n := p.step(lists)
 		other := p.states("both", lists[1-i])
 		d := p.take("both", lists[i], n)
@@ -157,12 +163,12 @@ func (p *probe) step(lists [2][]backend.Policy) (i int, n int64) {
 	return i, 1 + p.dice.Int64N(1+a.Max()/3)
 }
 
-// drawn returns any algorithm, with numbers so small that sixty calls spend it.
-func (p *probe) drawn() algo.Algorithm {
+// drawn returns an algorithm of a kind, with numbers so small that forty calls
+// spend it.
+func (p *probe) drawn(k algo.Kind) algo.Algorithm {
 	period := []time.Duration{100 * time.Millisecond, sec, 7 * sec, time.Minute}[p.dice.IntN(4)]
 	small := func(least, most int64) int64 { return min(most, least+p.dice.Int64N(12)) }
-	kinds := algo.Kinds()
-	return kinds[p.dice.IntN(len(kinds))].Random(algo.Per(small(1, 12), period), small)
+	return k.Random(algo.Per(small(1, 12), period), small)
 }
 
 // greater returns what holds of two algorithms of one identity together: the

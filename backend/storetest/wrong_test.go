@@ -49,10 +49,12 @@ func fail(t *testing.T, all []wrong, rules []sentence, cases string) {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			pattern := cases + "/^" + w.breaks + "$"
+			first := "-test.failfast"
 			if w.rule(rules) == w.breaks { // no case: all have to run
 				pattern, _, _ = strings.Cut(cases, "/")
+				first += "=false"
 			}
-			run := exec.Command(os.Args[0], "-test.run="+pattern, "-test.timeout=1m")
+			run := exec.Command(os.Args[0], "-test.run="+pattern, first, "-test.timeout=1m")
 			run.Env = append(os.Environ(), wrongEnv+"="+w.name, "GORACE=atexit_sleep_ms=0") // which is a second else
 			out, err := run.CombinedOutput()
 			var failed *exec.ExitError
