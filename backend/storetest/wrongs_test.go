@@ -218,16 +218,16 @@ var wrongs = []wrong{
 		}
 	})},
 	{"answers who has left", "Kept", late(answersLate)},
-	{"checks, then acts", "Store keeps counts and decides on them atomically.", doing(checkThenAct)},
-	{"ignores the previous window", "floor(8 * (60 - 45) / 60) + 3 = 5", instead(as(algo.KindSlidingWindow, algo.FixedWindow))},
-	{"takes a fixed window for a log", "no trailing window ever holds more", instead(as(algo.KindSlidingLog, algo.FixedWindow))},
-	{"counts all in two buckets", "BucketedWindow of B buckets", instead(as(algo.KindBucketedWindow, func(l algo.Limit) algo.Algorithm {
+	{"checks, then acts", "Concurrent: Store keeps counts and decides on them atomically.", doing(checkThenAct)},
+	{"ignores the previous window", "Examples: floor(8 * (60 - 45) / 60) + 3 = 5", instead(as(algo.KindSlidingWindow, algo.FixedWindow))},
+	{"takes a fixed window for a log", "Bounds: no trailing window ever holds more", instead(as(algo.KindSlidingLog, algo.FixedWindow))},
+	{"counts all in two buckets", "Bounds: BucketedWindow of B buckets", instead(as(algo.KindBucketedWindow, func(l algo.Limit) algo.Algorithm {
 		return algo.BucketedWindow(l, 2)
 	}))},
-	{"keeps a whole interval", "rates are exact", instead(wholeInterval)},
-	{"carries everything", "bad input gives a typed error", func(s *reference, u *Subject) { spoil(s, u).check = func([]backend.Policy) error { return nil } }},
-	{"gives untyped errors", "bad input gives a typed error", replacing(nil, errors.New("bad"))},
-	{"starts over with a longer list", "two limiters that list a policy", after(func(s *reference, r backend.Request, _ backend.Decision, _ error) {
+	{"keeps a whole interval", "OddRates: rates are exact", instead(wholeInterval)},
+	{"carries everything", "BadInput: bad input gives a typed error", func(s *reference, u *Subject) { spoil(s, u).check = func([]backend.Policy) error { return nil } }},
+	{"gives untyped errors", "BadInput: bad input gives a typed error", replacing(nil, errors.New("bad"))},
+	{"starts over with a longer list", "SharedCounts: two limiters that list a policy", after(func(s *reference, r backend.Request, _ backend.Decision, _ error) {
 		if len(r.Policies) == 3 {
 			s.forget(func(c cell) bool { return c.key == r.Key })
 		}
