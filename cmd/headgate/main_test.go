@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// file has every algorithm, alone and on spread keys.
+// file has every algorithm, some of them on spread keys too, and a shadow policy.
 const file = `
 policies:
   fixed: {algorithm: fixed-window, limit: 1000, period: 1d}
@@ -28,8 +30,14 @@ policies:
   bucketed: {algorithm: bucketed-window, limit: 1000, period: 1d, buckets: 6}
   log: {algorithm: sliding-log, limit: 1000, period: 1d}
   bucket: {algorithm: token-bucket, limit: 10, period: 30d, burst: 1000}
+  compact: {algorithm: compact-log, limit: 1000, period: 1d}
+  civil: {algorithm: calendar, limit: 1000, period: month, anchor: 15, zone: Europe/Berlin}
+  tighter: {algorithm: fixed-window, limit: 250, period: 12h, shadow: true}
+  running: {algorithm: in-flight, limit: 20}
 plans:
   plain: [fixed, sliding, bucketed, log, bucket]
+  rest: [compact, civil, tighter]
+  calls: [civil, running]
   spread:
     fixed: {shards: 4}
     log: {shards: 4}
@@ -118,12 +126,17 @@ func take(t *testing.T, l *headgate.Limiter, key string, times int, cost int64) 
 }
 
 // spreads are the numbers of sub-keys of the plans.
-var spreads = map[string]int{"plain": 0, "spread": 4}
+var spreads = map[string]int{"plain": 0, "rest": 0, "spread": 4}
+
+// says is part of what is printed of a plan's key.
+var says = map[string]string{
+	"plain": "log, SlidingLog of 24h0m0s", "rest": "civil, Calendar of m15/Europe/Berlin: ", "spread": "log, SlidingLog of 24h0m0s",
+}
 
 // TestStored: without a policy file what is printed is what was taken.
 func TestStored(t *testing.T) {
 	for where, p := range places(t) {
-		for _, plan := range []string{"plain", "spread"} {
+		for _, plan := range slices.Sorted(maps.Keys(spreads)) {
 			l := p.limiter(t, plan)
 			for i, key := range names {
 				t.Run(where+"/"+plan+"/"+key, func(t *testing.T) {
@@ -141,7 +154,7 @@ func TestStored(t *testing.T) {
 					for _, policy := range l.Policies() {
 						require.EqualValues(t, 7*(i+1), used[policy.Name], policy.Name)
 					}
-					require.Contains(t, exec(t, 0, append([]string{"peek", key}, p.args...)...), "log, SlidingLog of 24h0m0s")
+					require.Contains(t, exec(t, 0, append([]string{"peek", key}, p.args...)...), says[plan])
 				})
 			}
 			t.Run(where+"/"+plan+"/keys", func(t *testing.T) { lists(t, p, plan) })
@@ -243,7 +256,7 @@ func TestTop(t *testing.T) {
 func TestPeekEqualsPeek(t *testing.T) {
 	path := write(t)
 	for where, p := range places(t) {
-		for _, plan := range []string{"plain", "spread"} {
+		for _, plan := range slices.Sorted(maps.Keys(spreads)) {
 			l := p.limiter(t, plan)
 			for i, key := range names {
 				t.Run(where+"/"+plan+"/"+key, func(t *testing.T) {
@@ -262,6 +275,49 @@ func TestPeekEqualsPeek(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestShadow: a shadow policy that is spent is marked, and the call would pass.
+func TestShadow(t *testing.T) {
+	path := write(t)
+	for where, p := range places(t) {
+		t.Run(where, func(t *testing.T) {
+			take(t, p.limiter(t, "rest"), "k", 1, 249)
+			text := exec(t, 0, append([]string{"peek", "-policies", path, "-plan", "rest", "-cost", "5", "k"}, p.args...)...)
+			require.Contains(t, text, "k would pass")
+			require.Contains(t, text, "tighter (shadow)  FixedWindow(250 per 12h0m0s)")
+			require.Contains(t, text, "Calendar(1000 per month from 15, Europe/Berlin)")
+			got := decode[looked](t, 0, append([]string{"peek", "-policies", path, "-plan", "rest", "-cost", "5", "k"}, p.args...)...)
+			require.True(t, got.Policies[2].Shadow)
+			require.Positive(t, got.Policies[2].RetryAfter)
+			text = exec(t, 0, append([]string{"peek", "-policies", path, "-plan", "rest", "-cost", "1,1,251", "k"}, p.args...)...)
+			require.Regexp(t, `tighter \(shadow\) .* 250 +- +- +- +-`, text, "a cost that the shadow can never grant is not asked of it")
+			require.Contains(t, exec(t, 0, append([]string{"top", "-policies", path, "-plan", "rest", "-every", "0"}, p.args...)...), "tighter (shadow)  249")
+		})
+	}
+}
+
+// TestCallsInFlight: slots are counted by the policies of a file too, and reset.
+func TestCallsInFlight(t *testing.T) {
+	path := write(t)
+	for where, p := range places(t) {
+		t.Run(where, func(t *testing.T) {
+			l := p.limiter(t, "calls")
+			for range 3 {
+				_, d, err := l.Reserve(t.Context(), headgate.Call{Key: "k"})
+				require.NoError(t, err)
+				require.True(t, d.Allowed)
+			}
+			args := append([]string{"-policies", path, "-plan", "calls", "k"}, p.args...)
+			got := decode[looked](t, 0, append([]string{"peek"}, args...)...)
+			require.EqualValues(t, 3, got.Policies[1].Used)
+			require.EqualValues(t, 17, got.Policies[1].Remaining)
+			require.Contains(t, exec(t, 0, append([]string{"peek"}, args...)...), "InFlight(20")
+			exec(t, 0, append([]string{"reset"}, args...)...)
+			got = decode[looked](t, 0, append([]string{"peek"}, args...)...)
+			require.Zero(t, got.Policies[1].Used)
+		})
 	}
 }
 

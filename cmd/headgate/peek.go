@@ -26,6 +26,8 @@ type state struct {
 	Policy     string `json:"policy"`
 	Algorithm  string `json:"algorithm"`
 	Shards     int    `json:"shards,omitempty"`
+	Shadow     bool   `json:"shadow,omitempty"`    // it denies nothing
+	Uncounted  bool   `json:"uncounted,omitempty"` // the numbers below are unknown: the cost is above a shadow's limit
 	Limit      int64  `json:"limit"`
 	Used       int64  `json:"used"`
 	Remaining  int64  `json:"remaining"`
@@ -92,7 +94,7 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	p := looked{Key: key, Allowed: d.Allowed, Binding: d.Policy, Estimated: d.Estimated}
 	for i, st := range each {
 		p.Policies = append(p.Policies, state{
-			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: policies[i].Shards,
+			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: policies[i].Shards, Shadow: policies[i].Shadow, Uncounted: !st.Counted,
 			Limit: st.Limit, Used: st.Used, Remaining: st.Remaining,
 			RetryAfter: micros(st.RetryAfter), ResetAfter: micros(st.ResetAfter), State: st,
 		})
@@ -109,10 +111,22 @@ func (p *looked) text(w *tabwriter.Writer) {
 	fmt.Fprintf(w, "%s %s\n", printable(p.Key), answer)
 	row(w, "POLICY", "ALGORITHM", "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER")
 	for _, s := range p.Policies {
-		name := s.Policy
+		name := s.name()
 		if s.Shards > 1 {
 			name += fmt.Sprintf(" (%d sub-keys)", s.Shards)
 		}
+		if s.Uncounted {
+			row(w, name, s.Algorithm, s.Limit, "-", "-", "-", "-")
+			continue
+		}
 		row(w, name, s.Algorithm, s.Limit, s.Used, s.Remaining, s.State.RetryAfter, s.State.ResetAfter)
 	}
+}
+
+// name is the policy's, and marks one that denies nothing.
+func (s *state) name() string {
+	if s.Shadow {
+		return s.Policy + " (shadow)"
+	}
+	return s.Policy
 }

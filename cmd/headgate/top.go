@@ -178,7 +178,7 @@ func (t *topped) text(w *tabwriter.Writer) {
 		t.Time.Format(time.TimeOnly), t.Read, t.Hashed)
 	row(w, "FULL", "KEY", "POLICY", "USED", "LIMIT", "RESET AFTER")
 	for _, f := range t.Fullest {
-		row(w, fmt.Sprintf("%.1f%%", f.Percent), printable(f.Key), f.Policy, f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))
+		row(w, fmt.Sprintf("%.1f%%", f.Percent), printable(f.Key), f.name(), f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))
 	}
 }
 

@@ -28,17 +28,19 @@
 //   - headgate.policy.limit, a gauge ({unit}), and headgate.policy.period, a gauge (s):
 //     what the latest call by a headgate.policy was decided by, with
 //     headgate.algorithm. Of a TokenBucket they are the burst and the time in which
-//     it fills. An InFlight has no period. Where one name has several limits, as for plans, it is one of them.
+//     it fills. An InFlight has no period. Where one name has several limits, as for
+//     plans, it is one of them.
 //
 // No attribute contains a key, and each has few values: error.type is one of
 // perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,
-// deadline_exceeded, invalid, not_held, lease_ended, unsupported and _OTHER. Beyond 100 policy names, and of counters and
-// histograms beyond 1,000 nodes, the rest share the value _OTHER. A node that left
-// its cluster is "gone" until 32 others have left. headgate.circuit.state has the
-// 1,000 nodes that changed last; those of a store that was closed stay until then.
+// deadline_exceeded, invalid, not_held, lease_ended, unsupported and _OTHER. Beyond
+// 100 policy names, and of counters and histograms beyond 1,000 nodes, the rest share
+// the value _OTHER. A node that left its cluster is "gone" until 32 others have left.
+// headgate.circuit.state has the 1,000 nodes that changed last; those of a store that
+// was closed stay until then.
 //
-// A reset, or a call that returned an error, has a headgate.policy only where the
-// limiter has one policy.
+// A reset, a settlement, an extension, and a call that returned an error have a
+// headgate.policy only where the limiter has one policy.
 //
 // The folder grafana has a dashboard and alert rules for Prometheus.
 package otellimit
