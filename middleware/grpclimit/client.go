@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/settle"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 )
@@ -25,19 +26,19 @@ type Client struct{ gate gate }
 // however often it is retried. Limiters on one store share their count, so that
 // a fleet of clients can stay below a server's limit. Where l is nil nothing is
 // counted, the client only obeys RetryInfo, and key is nil too. It refuses what only a
-// Server does: policies of calls in flight, and Options.Settle.
+// Server does: policies of calls in flight, and Options.Settle, also where l is nil.
 func NewClient(l *headgate.Limiter, key Key, opts *Options) (*Client, error) {
-	if l != nil || key != nil {
-		g, err := newGate(l, key, opts)
-		if g.calls != nil {
-			err = &headgate.InvalidError{What: "client", Value: "Settle, or a policy of calls in flight", Want: "neither: only a Server settles"}
-		}
-		return &Client{g}, err
-	}
 	if opts == nil {
 		opts = &Options{}
 	}
-	return &Client{gate{opts: *opts}}, opts.check()
+	if opts.Settle != nil || l != nil && settle.Needed(l) {
+		return nil, &headgate.InvalidError{What: "client", Value: "Settle, or a policy of calls in flight", Want: "neither: only a Server settles"}
+	}
+	if l == nil && key == nil {
+		return &Client{gate{opts: *opts}}, opts.check()
+	}
+	g, err := newGate(l, key, opts)
+	return &Client{g}, err
 }
 
 // Unary is a grpc.UnaryClientInterceptor.

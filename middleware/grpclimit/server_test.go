@@ -56,6 +56,34 @@ func TestSleepingRetryInfoPasses(t *testing.T) {
 	}
 }
 
+// TestShadow: a refusal names no shadow policy, also one that would have denied too.
+func TestShadow(t *testing.T) {
+	tighter := headgate.Policy{Name: "tighter", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailClosed, Shadow: true}
+	l := limiter(t, newClock(), tighter, policy(algo.FixedWindow(algo.PerMinute(2))))
+	cost := int64(1)
+	s := server(t, l, grpclimit.PeerAddress, &grpclimit.Options{
+		Cost: func(context.Context, grpclimit.RPC) []int64 { return []int64{1, cost} },
+	})
+	cc := dial(t, serve(t, limited(s)...))
+	refused := func() []string {
+		var names []string
+		for _, d := range status.Convert(shapes["unary"](context.Background(), cc)).Details() {
+			if q, ok := d.(*errdetails.QuotaFailure); ok {
+				for _, v := range q.GetViolations() {
+					names = append(names, v.GetSubject())
+				}
+			}
+		}
+		return names
+	}
+	for range 2 {
+		require.Empty(t, refused())
+	}
+	require.Equal(t, []string{"api"}, refused())
+	cost = 3
+	require.Equal(t, []string{"api"}, refused(), "a cost that can never pass")
+}
+
 const retryPolicy = `{"methodConfig": [{"name": [{}], "retryPolicy": {
 	"maxAttempts": 2, "initialBackoff": "0.001s", "maxBackoff": "0.001s", "backoffMultiplier": 1,
 	"retryableStatusCodes": ["RESOURCE_EXHAUSTED", "UNAVAILABLE"]}}]}`
@@ -247,7 +275,11 @@ func TestRefusedArguments(t *testing.T) {
 			_, err := grpclimit.NewServer(good, grpclimit.PeerAddress, &grpclimit.Options{EmptyKey: 3})
 			return err
 		},
-		"client's key":     func() error { _, err := grpclimit.NewClient(good, nil, nil); return err },
+		"client's key": func() error { _, err := grpclimit.NewClient(good, nil, nil); return err },
+		"client's Settle": func() error {
+			_, err := grpclimit.NewClient(nil, nil, &grpclimit.Options{Settle: grpclimit.Reported})
+			return err
+		},
 		"client's limiter": func() error { _, err := grpclimit.NewClient(nil, grpclimit.FullMethod, nil); return err },
 		"client's wait": func() error {
 			_, err := grpclimit.NewClient(nil, nil, &grpclimit.Options{MaxWait: -1})

@@ -23,7 +23,7 @@ func denied(d headgate.Decision, each []headgate.State, policies []headgate.Poli
 	}
 	quota := &errdetails.QuotaFailure{}
 	for i := range each {
-		if each[i].RetryAfter > 0 {
+		if each[i].RetryAfter > 0 && !policies[i].Shadow {
 			quota.Violations = append(quota.Violations, violation(&policies[i]))
 		}
 	}
@@ -43,7 +43,9 @@ func failed(err error, policies []headgate.Policy) error {
 	case errors.Is(err, headgate.ErrNeverAdmissible):
 		quota := &errdetails.QuotaFailure{}
 		for i := range policies {
-			quota.Violations = append(quota.Violations, violation(&policies[i]))
+			if !policies[i].Shadow {
+				quota.Violations = append(quota.Violations, violation(&policies[i]))
+			}
 		}
 		return with(codes.ResourceExhausted, "the call costs more than its rate limit can grant", quota)
 	}

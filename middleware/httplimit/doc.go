@@ -32,6 +32,9 @@
 //	RateLimit-Policy: "running";q=20;qu="concurrent-requests"
 //	RateLimit: "running";r=7
 //
+// A policy with Policy.Shadow is in none of these fields and no body: it denies
+// nothing, and a client that read its numbers would slow down.
+//
 // # What a request has used
 //
 // A request holds a slot of an InFlight policy until its handler returns, panics

@@ -34,9 +34,9 @@ const memberSep = ", "
 // responses is made once by newFields, so a response allocates only its own
 // numbers. fields never changes and is shared by all requests.
 type fields struct {
-	names   []string // per policy: "name";r= in the limiter's order
+	names   []string // per policy: "name";r= in the limiter's order; "" for a shadow policy, which no client meets
 	running []bool   // per policy: of calls in flight, whose window nobody can tell
-	policy  []string // the line of RateLimit-Policy
+	policy  []string // the line of RateLimit-Policy; nil where all policies are shadows
 	exposed []string // the line of Access-Control-Expose-Headers; nil for none
 	x       bool     // X-RateLimit-* too
 }
@@ -46,16 +46,23 @@ type fields struct {
 func newFields(policies []headgate.Policy, opts *Options) *fields {
 	f := &fields{x: opts.XRateLimit}
 	var line []byte
-	for i, p := range policies {
+	f.names, f.running = make([]string, len(policies)), make([]bool, len(policies))
+	for i := range policies {
+		p := &policies[i]
+		if p.Shadow { // mutant: shadow-hidden
+			continue
+		}
 		name := `"` + p.Name + `";` // of letters, digits, _ and -
-		f.names = append(f.names, name+availableParameter+"=")
-		f.running = append(f.running, p.Algorithm.Kind() == algo.KindInFlight)
-		if i > 0 {
+		f.names[i] = name + availableParameter + "="
+		f.running[i] = p.Algorithm.Kind() == algo.KindInFlight
+		if len(line) > 0 {
 			line = append(line, memberSep...)
 		}
 		line = appendQuota(append(line, name...), &p.Algorithm)
 	}
-	f.policy = []string{string(line)}
+	if len(line) > 0 {
+		f.policy = []string{string(line)}
+	}
 	if opts.ExposeHeaders {
 		names := "RateLimit, RateLimit-Policy, Retry-After"
 		if opts.XRateLimit {
@@ -105,7 +112,7 @@ func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *head
 	} else {
 		f.replace(h, limitField, nil)
 	}
-	if f.x && d.Counted {
+	if f.x && d.Counted && f.policy != nil {
 		h["X-Ratelimit-Limit"] = []string{itoa(d.Limit)}
 		h["X-Ratelimit-Remaining"] = []string{itoa(d.Remaining)}
 		h["X-Ratelimit-Reset"] = []string{itoa(window(&d.State))}
@@ -139,7 +146,7 @@ func (f *fields) others(line string) string {
 	var kept []string
 	for _, member := range strings.Split(line, memberSep) {
 		if !slices.ContainsFunc(f.names, func(name string) bool {
-			return strings.HasPrefix(member, name[:strings.IndexByte(name, ';')+1])
+			return name != "" && strings.HasPrefix(member, name[:strings.IndexByte(name, ';')+1])
 		}) {
 			kept = append(kept, member)
 		}
@@ -158,10 +165,14 @@ func addOnce(h http.Header, field string, line []string) {
 }
 
 // appendStates appends the line of RateLimit. A policy that nobody counted has
-// no member: its zeros would tell a client that nothing is left.
+// no member: its zeros would tell a client that nothing is left. Nor has a shadow
+// policy: a client that read its numbers would slow down.
 func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
 	for i := range each {
 		s := &each[i]
+		if f.names[i] == "" {
+			continue
+		}
 		if !s.Counted { // mutant: uncounted-hidden
 			continue
 		}

@@ -256,7 +256,7 @@ func (m *middleware) empty(w http.ResponseWriter, _ *http.Request) bool {
 // deny sets Retry-After before OnDenied, so that a function of the user's own
 // sends it too. It is never 0, which clients take for "at once".
 func (m *middleware) deny(w http.ResponseWriter, r *http.Request, each []headgate.State, d headgate.Decision) {
-	denial := newDenial(each, d)
+	denial := m.fields.denial(each, d)
 	retry := seconds(d.RetryAfter) + jitter(m.RetryJitter)
 	w.Header()["Retry-After"] = []string{itoa(max(1, retry))}
 	m.OnDenied(w, r, denial)

@@ -32,23 +32,30 @@ type Denial struct {
 	// Status is 429, or 503 where no store decided and the limiter failed closed.
 	Status   int
 	Decision headgate.Decision
-	States   []headgate.State // one per policy, in the limiter's order
-	Violated []string         // names of the policies that deny; none with 503
+	States   []headgate.State // one per policy, in the limiter's order, shadow policies too
+	Violated []string         // names of the policies that deny, never of shadows; none with 503
 }
 
-// newDenial copies the states, which the next request will use again.
-func newDenial(each []headgate.State, d headgate.Decision) Denial {
-	denial := Denial{Status: http.StatusTooManyRequests, Decision: d, States: slices.Clone(each)}
-	if d.Source == headgate.FromFailClosed {
-		denial.Status = http.StatusServiceUnavailable
+// denial copies the states, which the next request will use again.
+func (f *fields) denial(each []headgate.State, d headgate.Decision) Denial {
+	denial := Denial{Status: deniedStatus(&d), Decision: d, States: slices.Clone(each)}
+	if denial.Status != http.StatusTooManyRequests {
 		return denial
 	}
 	for i := range each {
-		if each[i].RetryAfter > 0 {
+		if each[i].RetryAfter > 0 && f.names[i] != "" {
 			denial.Violated = append(denial.Violated, each[i].Policy)
 		}
 	}
 	return denial
+}
+
+// deniedStatus tells a quota that is spent from a store that did not count.
+func deniedStatus(d *headgate.Decision) int {
+	if d.Source == headgate.FromFailClosed {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
 }
 
 // Write answers with the status and a body of type application/problem+json:

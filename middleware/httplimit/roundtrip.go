@@ -98,7 +98,7 @@ func (c *call) share(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if c.late(d.RetryAfter) {
-			return denial(r, newDenial(nil, d).Status, d.RetryAfter), nil
+			return denial(r, deniedStatus(&d), d.RetryAfter), nil
 		}
 		if err := sleep(r.Context(), max(d.RetryAfter, time.Millisecond), nil); err != nil {
 			return nil, err
