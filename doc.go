@@ -1,24 +1,31 @@
-// Package headgate limits rates: it decides, for a key as "user:42", an API
-// key or an IP prefix, whether a call may pass now, on a count that every
-// process of a fleet shares.
+// Package headgate limits rates. It decides, for a key as "user:42", an API key or an
+// IP prefix, whether a call may pass now. All processes of a fleet share the count.
 //
-// A [Limiter] is made of a store and policies. The store says where the
-// counts live: backend/standalone on a Redis server, backend/cluster on a Redis
-// Cluster, backend/memory in this process. A [Policy] is an algorithm with its
-// numbers under a name, and what becomes of a call when the store can't be
-// asked. The algorithms, what each promises and what it costs, stand in package
-// algo.
+// A [Limiter] is made of a store and policies. The store has the counts:
+// backend/standalone on a Redis server, backend/cluster on a Redis Cluster,
+// backend/memory in this process. A [Policy] has a name, an algorithm with its numbers,
+// and a failure mode for calls that no store could decide.
 //
-// What holds, with any store:
+// Package algo has the algorithms, with what each promises and costs: FixedWindow,
+// SlidingWindow, BucketedWindow, SlidingLog, CompactLog, TokenBucket, Calendar and, for
+// calls that run at once, InFlight.
+//
+// A call is decided by Allow, AllowN or Do. Wait and WaitReserve wait until it passes.
+// Reserve is for a call whose cost is known only afterwards, or that holds a slot while
+// it runs; its [Reservation] is settled at the end. [All] and [ReserveAll] decide for
+// several keys at once. Record charges what has happened already. Peek and Reset look at
+// a key and clear it.
+//
+// With any store:
 //
 //   - A denied call is charged nothing and stores nothing.
 //   - Several policies are decided together, all or nothing, in one round trip.
 //   - A call is charged at most once, also when a reply is lost.
 //   - A decision takes no longer than the store's budget.
-//   - A denial says exactly when the same call will pass.
+//   - A denial has the exact time after which the same call passes.
 //
-// With a store on Redis a denial is remembered in this process, until the call
-// would pass and for a second at most (Options.DenyCacheTTL): a flood on a spent key
-// is answered from memory. So what another process does to such a key, a reset,
-// a refund or a raised limit, shows within that second.
+// With a store on Redis this process caches a denial until the call would pass, for at
+// most a second (Options.DenyCacheTTL). So a flood on a spent key is answered from
+// memory. A reset, a refund or a raised limit in another process takes effect within
+// that second.
 package headgate
