@@ -26,7 +26,10 @@ func TestPlansChangeAtRunTime(t *testing.T) {
 	text, err := os.ReadFile("limits.yaml")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "limits.yaml")
-	put := func(text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	put := func(text string) { // renamed, as Watch advises: it never reads half a file
+		require.NoError(t, os.WriteFile(path+".new", []byte(text), 0o600))
+		require.NoError(t, os.Rename(path+".new", path))
+	}
 	put(string(text))
 	changes := make(chan error, 9)
 	limits, err := policyfile.Watch(path, memory.New(nil), &policyfile.Options{
