@@ -38,22 +38,6 @@ func at(h http.Handler, key, path string) int {
 	return send(h, r).Code
 }
 
-// login is a handler whose passwords are good at /good.
-var login = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	runtime.Gosched() // others come in between
-	if r.URL.Path != "/good" {
-		w.WriteHeader(http.StatusUnauthorized)
-	}
-})
-
-// failures charges failed logins alone.
-func failures(o *Outcome) []int64 {
-	if o.Status == http.StatusUnauthorized {
-		return nil
-	}
-	return []int64{0}
-}
-
 // each calls f from 64 callers, n times in all, and returns how often it returned each
 // number.
 func each(n int, f func(i int) int) map[int]int {
@@ -75,36 +59,6 @@ func each(n int, f func(i int) int) map[int]int {
 	}
 	callers.Wait()
 	return counts
-}
-
-// TestFailedLogins: five failed logins in 15 minutes. Good ones are not counted, also
-// while 64 callers share a key, and the sixth bad one is denied.
-func TestFailedLogins(t *testing.T) {
-	for name, s := range stores(t) {
-		t.Run(name, func(t *testing.T) {
-			l := limiter(t, s, policy("failed", algo.SlidingLog(algo.Per(5, 15*time.Minute))))
-			limit, err := New(l, Header("K"), &Options{Settle: failures, SettleWait: time.Minute})
-			require.NoError(t, err)
-			h := limit(login)
-			require.Equal(t, map[int]int{200: 1000}, each(1000, func(int) int { return at(h, "good", "/good") }))
-			require.Equal(t, map[int]int{401: 5, 429: 195}, each(200, func(int) int { return at(h, "good", "/bad") }))
-			require.Equal(t, 429, at(h, "good", "/good"))
-
-			for range 5 {
-				require.Equal(t, 200, at(h, "alone", "/good"))
-				require.Equal(t, 401, at(h, "alone", "/bad"))
-			}
-			require.Equal(t, 429, at(h, "alone", "/bad"), "the sixth")
-
-			mixed := each(1000, func(i int) int {
-				if i%100 == 0 {
-					return at(h, "mixed", "/bad")
-				}
-				return at(h, fmt.Sprint("user", i%64), "/good")
-			})
-			require.Equal(t, map[int]int{200: 990, 401: 5, 429: 5}, mixed)
-		})
-	}
 }
 
 // TestDeniedAtOnce: without SettleWait, and where nothing can come back.

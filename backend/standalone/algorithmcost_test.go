@@ -1,0 +1,79 @@
+package standalone_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// algorithmTurns is odd, so that a median is one of them.
+const algorithmTurns = 9
+
+// TestAlgorithmCost measures the column "server time" of docs/algorithms.md: what a
+// call costs the server that passes, and one that is denied, as multiples of the plain
+// script. The three take their turns, as in TestServerCost.
+func TestAlgorithmCost(t *testing.T) {
+	if !*serverCost {
+		t.Skip("run by make server-cost")
+	}
+	server := redistest.Start(t)
+	client := server.Client(t)
+	sha := client.ScriptLoad(context.Background(), plain).Val()
+	base := func(key string) error {
+		return client.EvalSha(context.Background(), sha, []string{"plain:{" + key + "}"}).Err()
+	}
+	fmt.Printf("the server's time a call, as multiples of TIME + GET + SET PX; medians of %d turns of %d calls\n", algorithmTurns, costSlice)
+	for _, of := range algorithmsOf(1) {
+		name, spent, roomy := of.Kind().String(), one(client, of), one(client, of.WithMax(1<<19))
+		require.NoError(t, client.FlushAll(context.Background()).Err())
+		for _, each := range []func(string) error{base, spent} {
+			spread(t, 0, each) // every key exists, and those of spent are spent
+		}
+		room := func(key string) error { return roomy("room:" + key) }
+		spread(t, 0, room)
+		var passes, denied []float64
+		for range algorithmTurns {
+			b := cost(t, server, 0, base)
+			passes = append(passes, cost(t, server, 0, room)/b)
+			denied = append(denied, cost(t, server, 0, spent)/b)
+		}
+		slices.Sort(passes)
+		slices.Sort(denied)
+		fmt.Printf("| `%s` | %.1f | %.1f |\n", name, passes[algorithmTurns/2], denied[algorithmTurns/2])
+	}
+}
+
+// algorithmsOf returns one of each kind. A day is longer than the test.
+func algorithmsOf(limit int64) []algo.Algorithm {
+	l := algo.PerDay(limit)
+	return []algo.Algorithm{
+		algo.FixedWindow(l), algo.SlidingWindow(l), algo.BucketedWindow(l, 10), algo.SlidingLog(l), algo.CompactLog(l),
+		algo.TokenBucket(l, limit), algo.Calendar(limit, algo.Month(1), time.UTC), algo.InFlight(limit),
+	}
+}
+
+// one returns a function that asks for one unit, of InFlight by a Reserve.
+func one(client *redis.Client, a algo.Algorithm) func(key string) error {
+	s := standalone.New(client, &standalone.Options{Budget: 10 * time.Second, DisableBatching: true})
+	policies := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailOpen}}
+	return func(key string) error {
+		r := backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: policies, Cost: 1}}
+		if a.Kind().Leased() {
+			r.Op, r.Lease = backend.Reserve, &backend.Lease{Length: time.Hour}
+			_, _ = rand.Read(r.Lease.ID[:])
+		}
+		_, err := layer.Ask(context.Background(), s, r)
+		return err
+	}
+}
