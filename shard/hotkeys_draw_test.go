@@ -7,7 +7,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 )
 
-// The picture: on the left commands a decision by load, one line an algorithm;
+// The picture: on the left commands per decision by load, one line per algorithm;
 // on the right what the nodes spend on one key, plain and spread.
 const (
 	width, height = 960, 380
@@ -36,7 +36,7 @@ func (r *report) svg() string {
 	return c.String()
 }
 
-// lines draws commands a decision at K = 16.
+// lines draws commands per decision at K = 16.
 func (r *report) lines(c *canvas) {
 	top := 1.0
 	for i := range r.matrix {
@@ -47,7 +47,7 @@ func (r *report) lines(c *canvas) {
 	top *= 1.1
 	x := func(i int) float64 { return plotX + plotW*float64(i)/float64(len(loads)-1) }
 	y := func(v float64) float64 { return plotY + plotH*(1-v/top) }
-	c.text(plotX, 25, "start", "Commands a decision by load, K = 16, eight processes, no merging, no deny cache")
+	c.text(plotX, 25, "start", "Commands per decision by load, K = 16, eight processes, merging and deny cache off")
 	for v := 0.0; v <= top; v += 0.25 {
 		c.put(`<path d="M%d %.1f h%d" stroke="#ddd"/>`, plotX, y(v), plotW)
 		c.text(plotX-8, y(v)+4, "end", fmt.Sprintf("%.2f", v))
@@ -67,14 +67,14 @@ func (r *report) lines(c *canvas) {
 	}
 }
 
-// bars draws each node's server time a decision, one on the other.
+// bars draws each node's server time per decision, stacked.
 func (r *report) bars(c *canvas) {
 	top := 0.0
 	for i := range r.cost {
 		all, _ := r.time(i)
 		top = max(top, all*1.25)
 	}
-	c.text(barsX, 25, "start", "Server time, µs a decision, by node")
+	c.text(barsX, 25, "start", "Server time, µs per decision, by node")
 	for i := range r.cost {
 		at, floor := float64(barsX+i*92), float64(plotY+plotH)
 		for n := range r.cost[i][0].nodes {

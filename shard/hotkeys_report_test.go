@@ -24,7 +24,7 @@ type report struct {
 	uneven  []outcome
 	shares  []float64 // each node's part of the slots then
 	deaths  []death
-	single  [2]float64 // server time a decision on one server: plain, K = 16
+	single  [2]float64 // server time per decision on one server: plain, K = 16
 	choose  testing.BenchmarkResult
 	took    time.Duration
 	b       strings.Builder
@@ -35,15 +35,15 @@ func (r *report) line(format string, args ...any) { fmt.Fprintf(&r.b, format+"\n
 
 func (r *report) markdown() string {
 	r.line("# Hot keys\n")
-	r.line("A key with `Policy.Shards: K` is spread over K sub-keys in as many slots. What that gives and costs, measured on a real cluster of three primaries and three replicas, Redis %s, with all processes and all nodes on one machine of %d processors. Written by `make hotkeys` in %v; no number here is typed by hand.\n", r.version(), processors(), r.took.Round(time.Second))
-	r.line("![Commands a decision by load, and server time a decision by node](hotkeys.svg)\n")
+	r.line("A key with `Policy.Shards: K` is spread over K sub-keys in as many slots. This page has the gains and the costs. They are measured on a cluster of three primaries and three replicas, Redis %s. All processes and nodes share one machine of %d processors. `make hotkeys` wrote the page in %v, and no number is typed by hand.\n", r.version(), processors(), r.took.Round(time.Second))
+	r.line("![Commands per decision by load, and server time per decision by node](hotkeys.svg)\n")
 	r.required()
 	r.advice()
 	r.never()
-	r.byLoad("Wrong denials", "Calls that were denied before the limit had passed, in % of all calls; eight processes of eight callers, limit "+number(r.matrix[0].Limit)+", as fast as they can.", func(o *outcome) string {
+	r.byLoad("Wrong denials", "A wrong denial is a call that was denied before the limit was spent. Figures are % of all calls. Eight processes of eight callers call as fast as they can, with a limit of "+number(r.matrix[0].Limit)+".", func(o *outcome) string {
 		return percent(o.wrong, o.decisions())
 	})
-	r.byLoad("Commands a decision", "EVALSHAs that the servers ran, a decision; deny cache and merging off. Denials that follow from what is known are repeated for up to a second without asking anybody.", func(o *outcome) string {
+	r.byLoad("Commands per decision", "EVALSHAs that the servers ran, per decision, with deny cache and merging off. A denial of the whole key is cached for up to a second, and costs no command meanwhile.", func(o *outcome) string {
 		return fmt.Sprintf("%.2f", o.commands())
 	})
 	r.windows()
@@ -90,7 +90,7 @@ func (r *report) verdict() {
 
 // required holds the figures against what was promised.
 func (r *report) required() {
-	r.section("Promised and measured", "Each figure's table is below.")
+	r.section("Promised and measured", "The tables are below.")
 	r.line("| what | at most | measured | |\n| --- | --- | --- | --- |")
 	over, cells := 0, 0
 	for _, set := range append([][]outcome{r.matrix, r.others, r.paced, r.small, r.even, r.crowded, r.uneven}, r.merging...) {
@@ -102,7 +102,7 @@ func (r *report) required() {
 			}
 		}
 	}
-	r.need(fmt.Sprintf("windows above their algorithm's worst, by the oracle, in %d runs", cells), "0", fmt.Sprint(over), over == 0)
+	r.need(fmt.Sprintf("windows above the worst case of their algorithm, in %d runs", cells), "0", fmt.Sprint(over), over == 0)
 	low, high := worstWrong(r.matrix)
 	r.need("wrong denials, window algorithms, K = 16, up to 90 %", "0.01 %", low+" %", atof(low) <= 0.01)
 	r.need("the same above 90 %", "0.1 %", high+" %", atof(high) <= 0.1)
@@ -111,17 +111,17 @@ func (r *report) required() {
 		bound float64
 	}{{90, 1.01}, {98, 1.3}, {1000, 0.5}} {
 		got := r.find(r.matrix, 0, 16, at.load).commands()
-		r.need(fmt.Sprintf("commands a decision, FixedWindow, K = 16, at %d %%", at.load), fmt.Sprint(at.bound), fmt.Sprintf("%.3f", got), got <= at.bound)
+		r.need(fmt.Sprintf("commands per decision, FixedWindow, K = 16, at %d %%", at.load), fmt.Sprint(at.bound), fmt.Sprintf("%.3f", got), got <= at.bound)
 	}
 	for i, bound := range []float64{1.13, 1.05} {
 		got := fair(&r.even[i+1], nil)
-		r.need(fmt.Sprintf("busiest of three primaries, of its fair part, K = %d", r.even[i+1].K), fmt.Sprint(bound), fmt.Sprintf("%.3f", got), got <= bound)
+		r.need(fmt.Sprintf("calls of the busiest of three primaries, as a multiple of its part, K = %d", r.even[i+1].K), fmt.Sprint(bound), fmt.Sprintf("%.3f", got), got <= bound)
 	}
 	spread := r.single[1] / r.single[0]
-	r.need("server time a decision, K = 16, no merging, of the plain key's, on one server", "1.10", fmt.Sprintf("%.2f", spread), spread <= 1.10)
+	r.need("server time per decision, K = 16, merging off, as a multiple of the plain key's, on one server", "1.10", fmt.Sprintf("%.2f", spread), spread <= 1.10)
 	for i, f := range []func(timing) float64{timing.all, cpu} {
 		got := ratio(r.cost[1], r.cost[3], f)
-		r.need([]string{"the same on the cluster, of plain keys' on all nodes", "the same, CPU of all nodes"}[i], "1.10", fmt.Sprintf("%.2f", got), got <= 1.10)
+		r.need([]string{"the same on the cluster, as a multiple of plain keys' on all nodes", "the same, CPU of all nodes"}[i], "1.10", fmt.Sprintf("%.2f", got), got <= 1.10)
 	}
 	r.mergedRows()
 	r.need("choosing the sub-key, K = 16", "50 ns, 0 allocations", fmt.Sprintf("%d ns, %d allocations", r.choose.NsPerOp(), r.choose.AllocsPerOp()), r.choose.NsPerOp() <= 50 && r.choose.AllocsPerOp() == 0)
@@ -131,9 +131,9 @@ func (r *report) required() {
 			worst = min(worst, o.admitted())
 		}
 	}
-	r.need("TokenBucket, K = 16, admitted of burst + rate · t above 100 %", "at least 0.999", fmt.Sprintf("%.4f", worst), worst >= 0.999)
+	r.need("TokenBucket, K = 16, above 100 %, admitted part of burst + rate · t", "at least 0.999", fmt.Sprintf("%.4f", worst), worst >= 0.999)
 	for _, d := range r.deaths {
-		r.need("passed by the store with a primary killed, "+d.mode+", limit "+number(d.limit), number(d.limit), number(d.passed), d.passed == d.limit && (d.mode == "open" || d.open == 0))
+		r.need("admitted by the store with a primary killed, "+d.mode+", limit "+number(d.limit), number(d.limit), number(d.passed), d.passed == d.limit && (d.mode == "open" || d.open == 0))
 	}
 	r.line("")
 }
@@ -146,7 +146,7 @@ func (r *report) mergedRows() {
 		if procs == most {
 			cost, rate = 1.0, 0.65
 		}
-		with := fmt.Sprintf(", K = 16, of the plain key's, %s of %d callers, merging on", processes(procs), crowd)
+		with := fmt.Sprintf(", K = 16, as a multiple of the plain key's, %s of %d callers, merging on", processes(procs), crowd)
 		got := paired(spread, plain, busiestScript)
 		r.need("busiest node's script time per decision"+with, fmt.Sprint(cost), fmt.Sprintf("%.2f", got), got <= cost)
 		got = paired(spread, plain, perSecond)
@@ -159,7 +159,7 @@ func (r *report) mergedRows() {
 	for i := range r.crowded {
 		over += max(r.crowded[i].passed-int(r.crowded[i].Limit), 0)
 	}
-	r.need("the same, passed over the limit", "0", fmt.Sprint(over), over == 0)
+	r.need("the same, admitted above the limit", "0", fmt.Sprint(over), over == 0)
 }
 
 // paired is the median of the turns' own ratios.
@@ -243,8 +243,8 @@ func worstWrong(set []outcome) (low, high string) {
 
 // never tells how many runs there were, and how many broke a bound.
 func (r *report) never() {
-	r.section("Never more than the limit", fmt.Sprintf("Every charge of every run, held against its algorithm's stated worst by `internal/oracle`: each algorithm, K of %v, %v %% of the limit, by processes.", spreadKs, loads))
-	r.line("| processes | runs | passed | above the limit |\n| --- | --- | --- | --- |")
+	r.section("Never more than the limit", fmt.Sprintf("`internal/oracle` compares every charge of every run with the algorithm's worst case. The runs have each algorithm, each K of %v, and a load of %v %% of the limit.", spreadKs, loads))
+	r.line("| processes | runs | admitted | above the limit |\n| --- | --- | --- | --- |")
 	for _, procs := range []int{1, 2, 4, most} {
 		runs, passed, over := 0, 0, 0
 		for _, set := range [][]outcome{r.matrix, r.others} {
