@@ -7,7 +7,7 @@ for _ = 1, groups do
   local states, status, met, writes, ms, bad = {}, 0, '', {}, 0
   pos = from
   local asks, key, hashed, kinds, logs, small = op, keys[k], nil, {}, {}, 0
-  local lease, id, length, attempt, how, held, open, ends, note, ttl, lasting, till, costs, long
+  local lease, id, length, attempt, how, held, open, ends, note, ttl, lasting, till, costs, long, less
   if shape == 4 then
     --@include leases.ask
     --@include leases.find

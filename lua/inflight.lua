@@ -6,7 +6,7 @@
 if op == 1 then status = 82 end
 
 --@section view
-local last, ended = try('ZRANGE', log, -1, -1, 'WITHSCORES')
+local last, ended = try('ZRANGE', log, '-1', '-1', 'WITHSCORES')
 local e, what = last.err and last, 'ZRANGE'
 if not e and last[2] then
   local all

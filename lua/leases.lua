@@ -80,7 +80,7 @@ else
     --@choose kept
     end
     if s[17] then name = string.sub(s[17], #key + 1) end
-    note = note .. pack('<BBI6I7I6I7I5I7I7', kind, #name, s[3], s[4], s[5], s[6], taken, s[9], kept) .. name
+    note = note .. pack('<BBI6I7I6I7I5I7I7c0', kind, #name, s[3], s[4], s[5], s[6], taken, s[9], kept, name)
   end
 end
 
@@ -106,6 +106,7 @@ elseif open then
     -- the lease are of when it was reserved.
     if kind == 23 and s[20] == args[names + p] and p <= policies then _, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (p - 1)) end
     if how > 1 and status == 0 then actual = parse('<d', blob, costs + 8 * (p - 1)) end
+    less = actual < s[19]
     --@include leases.most
     if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = 82 end
     --@include kinds.range

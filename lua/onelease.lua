@@ -1,79 +1,101 @@
 -- The common settles and reserves in locals, as onepolicy has the common takes: of
--- one policy of a few words in the hash. Whatever else is met on the way is left to
--- anygroup, which begins again: nothing was written.
+-- one policy of a few words in the hash, or one SlidingLog. Whatever else is met on
+-- the way is left to anygroup, which begins again: nothing was written.
 
 --@section section
 local done = false
-if shape == 4 and (op == 4 or op == 6) and groups == 1 and policies == 1 and string.byte(blob, from + 38 + string.byte(blob, from + 37)) < 32 then
+if shape == 4 and (op == 6 or op == 4) and groups == 1 and policies == 1 then
   local key, status, longer, sweep, ms, small, least = keys[k], 0, 0, false, 0, 1, 0
   local hz, due, at, x, y, z, used, taken, own = 0, 0, now, 0, 0, 0, 0, 0, 4294967294
   local kind, limit, period, a, b, fill, count, cost, name, charged, kept, v, met, fresh, bad, size, after
   local lease, id, length, attempt, how, held, open, ends, costs, till, note, ttl, lasting, long
+  local ahead, sum, log, less, writes = false, 0, nil, false
   --@include leases.ask
-  if op == 4 then
-    --@include leases.find
-  end
   if op == 6 then
     kind, limit, period, a, b, fill, count, cost, after = parse('<BdddddI4d', blob, pos)
-    name, done = args[names + 1], status == 0 and count == 1 and cost > 0
-  elseif op == 4 and open and #held > 64 then
-    kind, size, period, a, b, fill, cost, charged, kept, after = parse('<BBI6I7I6I7I5I7I7', held, 18)
-    name, done, limit = string.sub(held, after), status == 0 and kind < 32 and after + size == #held + 1, 68719476736
+    name, done = args[names + 1], status == 0 and count == 1 and cost > 0 and (kind < 32 or kind == 53)
+    if kind == 53 then log = keys[k + 2] end
+  else
+    --@include leases.find
+    if open and #held > 64 then
+      kind, size, period, a, b, fill, cost, charged, kept, after = parse('<BBI6I7I6I7I5I7I7', held, 18)
+      name, done, limit = string.sub(held, after), status == 0 and (kind < 32 or kind == 53) and after + size == #held + 1, 68719476736
+      if kind == 53 then log, limit = key .. name, 1000000 end
+      taken = (how > 1 and parse('<d', blob, costs) or 0) - cost
+      less = taken < 0
+      done = done and taken + cost >= 0 and taken + cost <= limit and taken % 1 == 0
+    end
   end
   if done then
-    local values = try('HMGET', key, 'leases', name)
-    local field, gen, horizon = values[1], 0, 0
-    v = values[2]
+    local field, gen, horizon = try('HGET', key, 'leases'), 0, 0
+    if not log then v = try('HGET', key, name) end
     --@include leases.generation
     --@include kinds.range
     --@include kinds.view
-    done = not values.err and status == 0 and (op == 6 or gen == open)
-    if op == 4 then
-      local actual = how > 1 and parse('<d', blob, costs) or 0
-      done = done and actual >= 0 and actual <= 68719476736 and actual % 1 == 0
-      taken, lasting = math.min(actual - cost, math.max(0, 137438953472 - used)), nil
-      note, met = pack('<BBI7I4I4c16', 1, 2, ends, long, open, attempt), '\0'
+    done = status == 0 and (op == 6 or gen == open)
+    if not done then
+    elseif op == 4 then
+      if not less then taken = math.min(taken, math.max(0, 2 * limit - used)) end
+      note, met, lasting = pack('<BBI7I4I4c16', 1, 2, ends, long, open, attempt), '\0', nil
     elseif used + cost > limit then done = false
-    elseif done then
-      taken, met, charged = cost, v or '\0', at
+    else
+      taken, met, charged = cost, log and pack('<Bdd', 1, used, x) or v or '\0', at
       --@choose kept
       else kept = 0 end
-      note = pack('<BBI7I4I4BBI6I7I6I7I5I7I7', 1, 1, till, length, gen, kind, #name, period, a, b, fill, cost, charged, kept) .. name
+      if log then name = string.sub(log, #key + 1) end
+      note = pack('<BBI7I4I4BBI6I7I6I7I5I7I7c0', 1, 1, till, length, gen, kind, #name, period, a, b, fill, cost, charged, kept, name)
+      if log and lasting then done = may('HSET', key, 'leases', lasting) end -- mutant: log-charge-without-field
     end
   end
   if done then
     local had = used
     used = used + taken
-    if taken < 0 then
+    if less then
       local back = -taken
+      if log then used, writes = had, {} end
       --@choose giveback
       end
-    elseif taken > 0 then
+      for i = 2, log and #writes or 0 do done = done and may(unpack(writes[i])) end -- mutant: give-back-in-part
+    elseif taken > 0 and not log then
       --@choose take
       end
     end
     if lasting then longer = math.max(longer, (parse('<I4', lasting, 2))) end
     --@include expiry.lasts
     local e
-    if status == 0 and op == 6 then
-      e = try('SET', lease, note, 'NX', 'PX', ttl)
+    if status == 0 and done then
+      if op == 6 then e = try('SET', lease, note, 'NX', 'PX', ttl) else e = try('SET', lease, note, 'KEEPTTL') end
       done = e
-    elseif status == 0 then e = try('SET', lease, note, 'KEEPTTL') end
+    end
     if e and e.err then
       local what = 'SET'
-      note = nil
       --@include kinds.fails
-    end
-    if fresh and status == 0 and done then
-      local e
-      if lasting then e = try('HSET', key, name, fresh, 'leases', lasting) else e = try('HSET', key, name, fresh) end
-      --@include expiry.stored
-    end
-    if note and status > 0 then
-      --@include leases.unset
+    elseif e then
+      wrote = true
+      if log and less then
+        for i = 1, #writes do
+          local e, what = try(unpack(writes[i])), writes[i][1]
+          if i == 1 and type(e) == 'table' then
+            --@include kinds.fails
+            break
+          end
+        end
+      elseif log and taken > 0 then
+        --@include slidinglog.take
+      end
+      if log then name, fresh, lasting = 'leases', lasting, nil end
+      if fresh and status == 0 then
+        local e
+        if lasting then e = try('HSET', key, name, fresh, 'leases', lasting) else e = try('HSET', key, name, fresh) end
+        --@include expiry.stored
+      end
+      if status > 0 then
+        --@include leases.unset
+      end
     end
     if done then
       k, pos = k + 2, costs + 8
+      if log then k = k + 1 end
       --@include kinds.answer
     end
   end

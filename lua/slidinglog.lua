@@ -16,7 +16,8 @@
 -- leaves the set, and the sum of all stays: so no two entries have one sum.
 
 --@section view
-local last, stale = try('ZRANGE', log, -1, -1, 'WITHSCORES')
+-- Ranks as text: a number costs the server half a command to format.
+local last, stale = try('ZRANGE', log, '-1', '-1', 'WITHSCORES')
 local e, what = last.err and last, 'ZRANGE'
 if not e and last[2] then
   stale, what = try('ZCOUNT', log, '-inf', now - period), 'ZCOUNT'
@@ -34,16 +35,18 @@ elseif last[2] then
     else status = 67 end
     y = stale
     if status == 0 and newest > now - period then
-      local first = try('ZRANGE', log, y, y)[1]
+      local first = try('ZRANGE', log, y > 0 and y or '0', y > 0 and y or '0')[1]
       if #first == 13 or #first == 29 then _, before, cost = parse('>BdI4', first) else status = 67 end
       if status == 0 then used, x, v = after - before + cost, newest, last[1] end
       if x > now then at = x end
       hz = after - used
       if not (z >= 0 and z <= 9007199254740992 and z % 1 == 0 and hz >= 0) then status = 67
       elseif z > hz and status == 0 then
-        local from = hz
-        --@include slidinglog.back
-        used = used - given
+        if not (op == 4 and less) then -- which asks only whether anything counts
+          local from = hz
+          --@include slidinglog.back
+          used = used - given
+        end
       else z = 0 end
     else z = 0 end
     sum = after or 0

@@ -96,6 +96,26 @@ func TestNoLeaseWithoutItsCharge(t *testing.T) {
 	}
 }
 
+// TestLogIsWrittenAsAWhole: where a right is missing for the second write of a Reserve
+// or a Settle, the first is not made.
+func TestLogIsWrittenAsAWhole(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client(t)
+	whole := batch.Alone(admin, &layer.Shared{}, time.Second)
+	ps := policy(algo.SlidingLog(algo.PerHour(9)))
+	look := group("k", 0, ps)
+	look.Op = backend.Peek
+	runner, _ := limited(t, server, "-hset")
+	require.ErrorIs(t, run(t, runner, leased(backend.Reserve, "k", 4, ps, 1)).Err, backend.ErrUnavailable)
+	require.Zero(t, run(t, whole, look).Decision.Used)
+	require.NoError(t, run(t, whole, leased(backend.Reserve, "k", 4, ps, 2)).Err)
+	runner, _ = limited(t, server, "-zrem")
+	require.ErrorIs(t, run(t, runner, settled("k", 1, ps, 2)).Err, backend.ErrUnavailable)
+	require.EqualValues(t, 4, run(t, whole, look).Decision.Used)
+	require.NoError(t, run(t, whole, settled("k", 1, ps, 2)).Err)
+	require.EqualValues(t, 1, run(t, whole, look).Decision.Used)
+}
+
 // TestExcessSaturates: what a settle charges beyond the estimate is no more than a
 // record would.
 func TestExcessSaturates(t *testing.T) {
