@@ -41,6 +41,21 @@ func atMostOnce(t *testing.T, o *cluster.Options) {
 	c.NoImmortals(t)
 }
 
+// TestLostLeases loses replies of reservations and of what follows them.
+func TestLostLeases(t *testing.T) {
+	c := sharedCluster(t)
+	p := &proxies{t: t}
+	through := cluster.New(with{p.options(c)}, nil)
+	defer through.Close()
+	direct := open(c.Addrs(), patient)
+	defer direct.Close()
+	t.Run("store", func(t *testing.T) { faulttest.LostLeases(t, through, direct, p, cluster.DefaultBudget) })
+	t.Run("limiter", func(t *testing.T) {
+		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.LoseReplies(p, cluster.DefaultBudget) })
+	})
+	c.NoImmortals(t)
+}
+
 func addrs(c *redistest.Cluster) []string {
 	if c != nil {
 		return c.Addrs()

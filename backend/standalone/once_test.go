@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
@@ -49,7 +50,18 @@ func TestLostLeases(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	through, direct := standalone.New(client, nil), standalone.New(server.Client(t), patient)
-	faulttest.LostLeases(t, through, direct, proxy, standalone.DefaultBudget)
+	t.Run("store", func(t *testing.T) { faulttest.LostLeases(t, through, direct, proxy, standalone.DefaultBudget) })
+	t.Run("limiter", func(t *testing.T) {
+		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.LoseReplies(proxy, standalone.DefaultBudget) })
+	})
+	t.Run("stopped", func(t *testing.T) {
+		faulttest.LostReservations(t, through, direct, func() func() {
+			server.Stop()
+			awake := make(chan struct{})
+			time.AfterFunc(time.Duration(redistest.Steps(400, 2000))*time.Millisecond, func() { server.Cont(); close(awake) })
+			return func() { <-awake }
+		})
+	})
 	server.NoImmortals(t)
 }
 
