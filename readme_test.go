@@ -26,7 +26,7 @@ func TestReadmeIsCompiled(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	var source []byte
-	for _, file := range []string{"example_test.go", "middleware/grpclimit/example_test.go"} {
+	for _, file := range []string{"example_test.go", "example_readme_test.go", "example_all_test.go", "middleware/grpclimit/example_test.go"} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		source = append(source, text...)

@@ -243,7 +243,7 @@ func worstWrong(set []outcome) (low, high string) {
 
 // never tells how many runs there were, and how many broke a bound.
 func (r *report) never() {
-	r.section("Never more than the limit", fmt.Sprintf("`internal/oracle` compares every charge of every run with the algorithm's worst case. The runs have each algorithm, each K of %v, and a load of %v %% of the limit.", spreadKs, loads))
+	r.section("Never more than the limit", fmt.Sprintf("`internal/oracle` compares every charge of every run with the algorithm's worst case. The runs have each algorithm, and each K of %v. Their loads are %v %% of the limit.", spreadKs, loads))
 	r.line("| processes | runs | admitted | above the limit |\n| --- | --- | --- | --- |")
 	for _, procs := range []int{1, 2, 4, most} {
 		runs, passed, over := 0, 0, 0

@@ -156,7 +156,7 @@ func (r *report) server() {
 		r.line("| on | %d | %s | %.2f | %.2f | | %.2f | %s |", o.Procs, o.what(), typical(turns, allScripts), typical(turns, busiestScript),
 			typical(turns, (*outcome).commands), number(int64(typical(turns, perSecond))))
 	}
-	r.line("\nOn one server with one caller, the least of thirty rounds is %.2f µs per decision for the plain key, and %.2f for one spread over 16. On the cluster a node with a third of the calls sleeps between them, and its caches are cold then. Plain keys on all nodes show the same.\n", r.single[0], r.single[1])
+	r.line("\nOn one server with one caller, a decision takes %.2f µs for the plain key, and %.2f for one spread over 16. These are the least of thirty rounds. On the cluster a node with a third of the calls sleeps between them, and its caches are cold then. Plain keys on all nodes show the same.\n", r.single[0], r.single[1])
 	r.line("Decisions per second are those of all processes and nodes on one machine. They do not predict three machines.\n")
 	r.line("Choosing the sub-key takes %d ns and %d allocations (K = 16, the least of seven, `go test ./shard -run '^$' -bench Choose`).\n", r.choose.NsPerOp(), r.choose.AllocsPerOp())
 }

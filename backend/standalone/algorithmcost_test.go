@@ -14,7 +14,6 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,13 +33,14 @@ func TestAlgorithmCost(t *testing.T) {
 	}
 	server := redistest.Start(t)
 	client := server.Client(t)
+	store := standalone.New(client, &standalone.Options{Budget: 10 * time.Second, DisableBatching: true})
 	sha := client.ScriptLoad(context.Background(), plain).Val()
 	base := func(key string) error {
 		return client.EvalSha(context.Background(), sha, []string{"plain:{" + key + "}"}).Err()
 	}
 	fmt.Printf("the server's time a call, as multiples of TIME + GET + SET PX; medians of %d turns of %d calls\n", algorithmTurns, algorithmKeys)
 	for _, of := range algorithmsOf(1) {
-		name, spent, roomy := of.Kind().String(), one(client, of), one(client, of.WithMax(1<<19))
+		name, spent, roomy := of.Kind().String(), one(store, of), one(store, of.WithMax(1<<19))
 		require.NoError(t, client.FlushAll(context.Background()).Err())
 		for _, each := range []func(string) error{base, spent} {
 			everyKey(t, each) // every key exists, and those of spent are spent
@@ -93,17 +93,23 @@ func algorithmsOf(limit int64) []algo.Algorithm {
 	}
 }
 
-// one returns a function that asks for one unit, of InFlight by a Reserve.
-func one(client *redis.Client, a algo.Algorithm) func(key string) error {
-	s := standalone.New(client, &standalone.Options{Budget: 10 * time.Second, DisableBatching: true})
+// one returns a function that asks for one unit, by a Reserve where the kind has slots.
+func one(s backend.Store, a algo.Algorithm) func(key string) error {
 	policies := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailOpen}}
 	return func(key string) error {
 		r := backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: policies, Cost: 1}}
 		if a.Kind().Leased() {
-			r.Op, r.Lease = backend.Reserve, &backend.Lease{Length: time.Hour}
-			_, _ = rand.Read(r.Lease.ID[:])
+			r = reserveOne(key, policies)
 		}
 		_, err := layer.Ask(context.Background(), s, r)
 		return err
 	}
+}
+
+// reserveOne is a Reserve of one unit, under an ID of its own.
+func reserveOne(key string, policies []backend.Policy) backend.Request {
+	r := backend.Request{Op: backend.Reserve, Lease: &backend.Lease{Length: time.Hour}}
+	r.Key, r.Policies, r.Cost = key, policies, 1
+	_, _ = rand.Read(r.Lease.ID[:])
+	return r
 }

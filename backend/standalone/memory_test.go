@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,6 +31,7 @@ func TestMemory(t *testing.T) {
 	fmt.Fprintf(b, memoryHead, version)
 	s.fixedSizes(b)
 	s.logSizes(b)
+	s.leaseSizes(b)
 	s.users(b)
 	require.NoError(t, os.WriteFile("../../docs/memory.md", []byte(b.String()), 0o644))
 }
@@ -39,7 +42,7 @@ What keys take in Redis %s with its jemalloc, measured by ` + "`make memory`" + 
 
 ## Algorithms of fixed size
 
-The bytes depend neither on the limit nor on the calls. The last row is the one string that redis_rate v10 keeps, written by hand.
+The bytes depend neither on the limit nor on the calls. The last row is the string that redis_rate v10 keeps of a key, at any limit. The test writes it itself.
 
 | algorithm | bytes per key |
 | --- | --- |
@@ -55,12 +58,17 @@ func (s *timed) fixedSizes(b *strings.Builder) {
 		fmt.Fprintf(b, "| %v | %d |\n", &a, s.bytes())
 	}
 	s.client.FlushAll(s.Context())
-	s.client.Set(s.Context(), "rate:"+memoryKey, "281480145.12345678", time.Hour)
+	s.redisRate(memoryKey)
 	fmt.Fprintf(b, "| redis_rate | %d |\n", s.bytes())
 }
 
+// redisRate writes what redis_rate keeps of a key: an instant, as text.
+func (s *timed) redisRate(key string) {
+	require.NoError(s, s.client.Set(s.Context(), "rate:"+key, "281480145.12345678", time.Hour).Err())
+}
+
 func (s *timed) logSizes(b *strings.Builder) {
-	fmt.Fprint(b, "\n## Logs\n\nBytes per key, and per call in brackets, of logs filled to a part of their limit.\n\n| limit | algorithm | 1 % | 10 % | 50 % | 100 % |\n| --- | --- | --- | --- | --- | --- |\n")
+	fmt.Fprint(b, "\n## Logs\n\nBytes per key, and per call in brackets, of logs filled to a part of their limit. SlidingLog is the sorted set that many limiters use.\n\n| limit | algorithm | 1 % | 10 % | 50 % | 100 % |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, limit := range []int64{10, 100, 1000, 10_000, 100_000} {
 		for _, a := range []algo.Algorithm{algo.SlidingLog(algo.PerDay(limit)), algo.CompactLog(algo.PerDay(limit))} {
 			fmt.Fprintf(b, "| %d | %v |", limit, a.Kind())
@@ -75,25 +83,61 @@ func (s *timed) logSizes(b *strings.Builder) {
 	}
 }
 
-// users measures used_memory, which has all that Redis needs for a key.
-func (s *timed) users(b *strings.Builder) {
-	fmt.Fprint(b, "\n## A million users\n\nThe growth of used_memory per user, each at the limit, times a million: measured with 10,000 users at a limit of 5 per day and 300 at 1,000 per day.\n\n| algorithm | limit 5 | limit 1,000 |\n| --- | --- | --- |\n")
-	for _, make := range []func(algo.Limit) algo.Algorithm{
-		algo.SlidingLog, algo.CompactLog, algo.SlidingWindow,
-		func(l algo.Limit) algo.Algorithm { return algo.TokenBucket(l, l.Events) },
-	} {
-		few, many := make(algo.PerDay(5)), make(algo.PerDay(1000))
-		fmt.Fprintf(b, "| %v | %s | %s |\n", few.Kind(), s.million(few, 10_000, 5), s.million(many, 300, 1000))
+// leaseSizes has open reservations, each with its lease.
+func (s *timed) leaseSizes(b *strings.Builder) {
+	fmt.Fprint(b, "\n## Open reservations\n\nBytes per key, and per reservation in brackets, of a key with open reservations. A settled one leaves only its charge.\n\n| algorithm | 1 | 10 | 100 | 1,000 |\n| --- | --- | --- | --- | --- |\n")
+	l := algo.PerDay(1000)
+	for _, a := range []algo.Algorithm{algo.InFlight(1000), algo.TokenBucket(l, 1000), algo.SlidingLog(l), algo.CompactLog(l)} {
+		fmt.Fprintf(b, "| %v |", a.Kind())
+		list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+		for _, n := range []int64{1, 10, 100, 1000} {
+			s.client.FlushAll(s.Context())
+			for range n {
+				s.now += 1000
+				_, err := layer.Ask(s.Context(), s.store, reserveOne(memoryKey, list))
+				require.NoError(s, err)
+			}
+			all := s.bytes()
+			fmt.Fprintf(b, " %d (%.1f) |", all, float64(all)/float64(n))
+		}
+		fmt.Fprintln(b)
 	}
 }
 
+// users measures used_memory, which has all that Redis needs for a key. Of what has a
+// fixed size one call per user is enough.
+func (s *timed) users(b *strings.Builder) {
+	fmt.Fprint(b, "\n## A million users\n\nThe growth of used_memory per user at the limit, times a million. Logs are measured with 10,000 users at a limit of 5 per day, and 100 at 1,000 per day. The others are measured with 10,000 users.\n\n| algorithm | limit 5 | limit 1,000 |\n| --- | --- | --- |\n")
+	for _, make := range []func(algo.Limit) algo.Algorithm{algo.SlidingLog, algo.CompactLog} {
+		few, many := make(algo.PerDay(5)), make(algo.PerDay(1000))
+		fmt.Fprintf(b, "| %v | %s | %s |\n", few.Kind(), s.million(few, 10_000, 5), s.million(many, 100, 1000))
+	}
+	l := algo.PerDay(1000)
+	for _, a := range []algo.Algorithm{
+		algo.FixedWindow(l), algo.SlidingWindow(l), algo.BucketedWindow(l, 10), algo.TokenBucket(l, 1000), algo.Calendar(1000, algo.Month(1), time.UTC),
+	} {
+		of := s.million(a, 10_000, 1)
+		fmt.Fprintf(b, "| %v | %s | %s |\n", a.Kind(), of, of)
+	}
+	of := s.growth(10_000, s.redisRate)
+	fmt.Fprintf(b, "| redis_rate | %s | %s |\n", of, of)
+}
+
 func (s *timed) million(a algo.Algorithm, users int, calls int64) string {
-	s.client.FlushAll(s.Context())
-	s.take("other", a, 1) // the script is loaded
-	before, start := s.used(), s.now
-	for i := range users {
+	start := s.now
+	return s.growth(users, func(user string) {
 		s.now = start
-		s.fill("user:"+strconv.Itoa(10_000_000+i), a, calls)
+		s.fill(user, a, calls)
+	})
+}
+
+// growth returns what used_memory grows by for a million users.
+func (s *timed) growth(users int, each func(user string)) string {
+	s.client.FlushAll(s.Context())
+	s.take("other", algo.SlidingLog(algo.PerDay(5)), 1) // the script is loaded
+	before := s.used()
+	for i := range users {
+		each("user:" + strconv.Itoa(10_000_000+i))
 	}
 	return fmt.Sprintf("%.2f GB", float64(s.used()-before)/float64(users)*1e6/1e9)
 }

@@ -1,0 +1,79 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+)
+
+// A call to a model holds a slot and an estimate of tokens until it ends.
+func Example_reservation() {
+	store := frozen()
+	limiter, err := headgate.New(store, []headgate.Policy{
+		{Name: "tokens", Algorithm: algo.CompactLog(algo.PerHour(5000)), OnFailure: headgate.FailClosed},
+		{Name: "running", Algorithm: algo.InFlight(20), OnFailure: headgate.FailClosed},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	complete := func(context.Context) int64 { return 1200 }
+
+	answer := func(ctx context.Context) (headgate.Decision, error) {
+		r, d, err := limiter.Reserve(ctx, headgate.Call{
+			Key:   "tenant:acme",
+			Costs: []int64{3000, 1}, // an estimate of tokens, and a slot
+		})
+		if err != nil || !d.Allowed {
+			return d, err
+		}
+		defer r.Close() // gives all back if nothing was committed
+
+		held, release := r.Hold(ctx) // extends the lease while the call runs
+		defer release()
+		used := complete(held)
+		return d, r.Commit(ctx, used, 1) // the slot is free, and 1,800 tokens are back
+	}
+	if _, err := answer(ctx); err != nil {
+		log.Fatal(err)
+	}
+	each := make([]headgate.State, 2)
+	_, err = limiter.Peek(ctx, headgate.Call{Key: "tenant:acme", Each: each})
+	fmt.Println("tokens", each[0].Used, "running", each[1].Used, err)
+	// Output: tokens 1200 running 0 <nil>
+}
+
+// A worker waits for its turn, for as long as its context lets it.
+func Example_wait() {
+	limiter, err := headgate.New(frozen(), []headgate.Policy{{
+		Name:      "partner",
+		Algorithm: algo.TokenBucket(algo.PerSecond(1), 1),
+		OnFailure: headgate.FailClosed,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+		defer cancel()
+		_, err := limiter.Wait(ctx, headgate.Call{Key: "partner-api"})
+		var late *headgate.DeadlineError
+		switch {
+		case errors.As(err, &late):
+			fmt.Println("it passes in", late.RetryAfter) // at once: waiting would not help
+		case err != nil:
+			log.Fatal(err) // ctx has ended, or the call was wrong
+		default:
+			fmt.Println("it is this call's turn")
+		}
+	}
+	work(ctx)
+	work(ctx)
+	// Output:
+	// it is this call's turn
+	// it passes in 1s
+}
