@@ -2,6 +2,7 @@ package shard
 
 import (
 	"math/bits"
+	"math/rand/v2"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -42,7 +43,6 @@ const golden = 0x9E3779B97F4A7C15
 // deal returns the next sub-key that has room for g, and not much less of it than
 // the others, if there is one; -1 where none is known to have room.
 func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
-	k.renew(now)
 	some, shares := -1, uint64(len(k.subs))
 	for range 2 * shares { // which reach every sub-key
 		at, _ := bits.Mul64(k.dealt.Add(1)*golden, shares)
@@ -54,6 +54,20 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 		}
 	}
 	return some
+}
+
+// another returns one of these sub-keys that has room for g, and claims the costs there;
+// -1 where none is known to have room. It starts anywhere: processes that have read the
+// same sum must not race for the same share.
+func (k *hotKey) another(shares []int, g *backend.Group, now time.Duration) int {
+	from := rand.IntN(len(shares) + 1)
+	for n := range shares {
+		if i := shares[(from+n)%len(shares)]; k.rank(i, g, now) > full {
+			k.claim(i, g)
+			return i
+		}
+	}
+	return -1
 }
 
 // The ranks of a sub-key for a call.
@@ -72,6 +86,11 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 	}
 	n, shares, rank := len(k.left), int64(len(k.subs)), roomy
 	for j := range n {
+		// Once the last answer has aged, the share counts as unused, or it would not be asked
+		// again. Another process may have taken from it already, which costs a request.
+		if at := k.fresh[i*n+j].Load(); at != 0 && now >= time.Duration(at) {
+			k.refill(i, j)
+		}
 		spare := k.rooms[i*n+j].Load() - g.CostOf(j)
 		if spare < 0 {
 			return full
@@ -81,20 +100,6 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 		}
 	}
 	return rank
-}
-
-// renew notes that a policy's shares are as new, where all answers have aged: a window
-// has ended. Shares that were left without room would else not be asked again until
-// the others are spent. Another process may have taken from them already, which costs
-// a request.
-func (k *hotKey) renew(now time.Duration) {
-	for j := range k.fresh {
-		if at := k.fresh[j].Load(); at != 0 && now >= time.Duration(at) && k.fresh[j].CompareAndSwap(at, 0) {
-			for i := range k.subs {
-				k.refill(i, j)
-			}
-		}
-	}
 }
 
 // open reports whether nothing speaks against asking a sub-key. A share whose denial has
@@ -112,9 +117,6 @@ func (k *hotKey) open(i int, g *backend.Group, now time.Duration) bool {
 	if k.subs[i].denied.CompareAndSwap(d, nil) {
 		for j := range k.policies {
 			k.see(i, j, max(d.States[j].Remaining, d.Costs[j]))
-			if now >= d.Told+d.States[j].ResetAfter {
-				k.refill(i, j)
-			}
 		}
 	}
 	return true

@@ -30,7 +30,7 @@ type hotKey struct {
 	recent   atomic.Bool    // asked for, of late; see memory
 	rooms    []atomic.Int64 // what remained when last seen, one per policy for each share
 	left     []atomic.Int64 // their sums, one per policy
-	fresh    []atomic.Int64 // per policy, the instant from which all answers have aged; 0: none is known
+	fresh    []atomic.Int64 // beside rooms, when what was last seen counts no more; 0: nothing was
 	subs     []subKey
 	calls    atomic.Int32       // in flight
 	dealt    atomic.Uint64      // sub-keys up to now
@@ -58,7 +58,7 @@ func newHotKey(key string, policies []backend.Policy, cache *denial.Cache) *hotK
 	k := &hotKey{key: key, policies: policies, salts: salts, home: salts.Home(key), cache: cache, denials: cache.At(key)}
 	k.offset = int(xxhash.Sum64String(key) % slot.Count)
 	k.subs, k.parts = make([]subKey, shares), make([]atomic.Pointer[[]backend.Policy], shares)
-	k.rooms, k.left, k.fresh = make([]atomic.Int64, shares*n), make([]atomic.Int64, n), make([]atomic.Int64, n)
+	k.rooms, k.left, k.fresh = make([]atomic.Int64, shares*n), make([]atomic.Int64, n), make([]atomic.Int64, shares*n)
 	for i := range shares {
 		for j := range n {
 			k.refill(i, j)
@@ -117,7 +117,10 @@ func (k *hotKey) see(i, j int, n int64) {
 }
 
 // refill notes that a share has all its room of a policy.
-func (k *hotKey) refill(i, j int) { k.see(i, j, share(&k.policies[j], i)) }
+func (k *hotKey) refill(i, j int) {
+	k.fresh[i*len(k.left)+j].Store(0)
+	k.see(i, j, share(&k.policies[j], i))
+}
 
 // claim takes g's costs from what was seen in a share, before it is asked, so that
 // concurrent calls of this process do not race for the same units. The answer
@@ -136,17 +139,12 @@ func (k *hotKey) avoids(i int, now time.Duration) bool {
 	return until != 0 && now < time.Duration(until)
 }
 
-// avoid notes that the i-th sub-key did not answer.
-func (k *hotKey) avoid(i int) { k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor)) }
-
 // observe notes what a sub-key answered to g, with one state per policy. Where that
 // shows room for what was denied before, nothing that followed from the denial holds.
 func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration) {
 	for j := range states {
 		k.see(i, j, states[j].Remaining)
-		if at := int64(sent + states[j].ResetAfter); at > k.fresh[j].Load() {
-			k.fresh[j].Store(at)
-		}
+		k.fresh[i*len(states)+j].Store(int64(sent + states[j].ResetAfter))
 	}
 	s := &k.subs[i]
 	s.avoided.Store(0)

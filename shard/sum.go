@@ -13,7 +13,8 @@ import (
 // reading is what sub-keys answered to one request.
 type reading struct {
 	parts   [][]backend.State // of the shares that answered
-	dead    []int             // those that did not
+	room    []int             // those of them that have room
+	dead    []int             // those that did not answer
 	sent    time.Duration     // before they were asked
 	err     error             // why the first of dead did not answer
 	refused error             // why the request itself was: that says nothing of a share
@@ -38,12 +39,15 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		switch {
 		case a.Err == nil:
 			f.parts = append(f.parts, requests[at].Each)
+			if a.Decision.Allowed {
+				f.room = append(f.room, i)
+			}
 			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent)
 			continue
 		case !layer.Undecided(a.Err):
 			f.refused = a.Err
 		case ctx.Err() == nil: // a caller that left says nothing of the share
-			k.avoid(i)
+			k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor))
 		}
 		if f.dead = append(f.dead, i); f.err == nil {
 			f.err = a.Err
@@ -105,8 +109,7 @@ func retryAfter(states []backend.State) time.Duration {
 // for g. A share without an answer has no part in the sum, but it must meet its failure
 // mode.
 func (k *hotKey) conclude(g *backend.Group, now time.Duration) (v *denial.Denial, alike bool, dead []int) {
-	v = &denial.Denial{Costs: denial.Costs(g), Sent: now, Told: now, Ends: now + denial.Longest}
-	alike = true
+	v, alike = &denial.Denial{Costs: denial.Costs(g), Sent: now, Told: now, Ends: now + denial.Longest}, true
 	var parts [][]backend.State
 	for i := range k.subs {
 		d := k.subs[i].denied.Load()

@@ -100,8 +100,12 @@ func (c *call) more(ctx context.Context) error {
 // last seen, after it as it shows them. A share without an answer is not asked again
 // soon, so each step asks others.
 func (c *call) try(ctx context.Context) (done bool, err error) {
+	shares := c.k.shares(&c.r.Group, c.k.cache.Now())
+	if c.sum != nil {
+		shares = c.sum.room
+	}
 	for n := 0; n < asks && c.misses < tries; n++ {
-		i := c.k.draw(&c.r.Group, c.k.cache.Now())
+		i := c.k.another(shares, &c.r.Group, c.k.cache.Now())
 		if i < 0 {
 			break
 		}
@@ -153,7 +157,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	case err == nil:
 		return c.answered(i), nil
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil: // mutant: lost-answer-ends-call
-		c.k.avoid(i)
+		c.k.subs[i].avoided.Store(int64(c.k.cache.Now() + avoidFor))
 		return false, err
 	}
 	return true, c.fail(ctx, err, i)
@@ -195,11 +199,10 @@ func (c *call) widen(states []backend.State) {
 		s.Remaining = min(max(c.k.left[j].Load(), s.Remaining), s.Limit)
 		s.Used = s.Limit - s.Remaining
 	}
-	f := c.sum
 	// A sum is exact if every sub-key was asked since the call began, and answered.
-	exact := f != nil && len(f.parts) == len(c.k.subs) && f.sent >= c.from // mutant: incomplete-sum-estimated
+	exact := c.sum != nil && len(c.sum.parts) == len(c.k.subs) && c.sum.sent >= c.from // mutant: incomplete-sum-estimated
 	if exact {
-		for j, s := range c.k.sum(f.parts) {
+		for j, s := range c.k.sum(c.sum.parts) {
 			states[j].Used = s.Used + c.r.CostOf(j)
 			states[j].ResetAfter = max(states[j].ResetAfter, s.ResetAfter) // mutant: latest-reset
 		}
@@ -218,7 +221,7 @@ func (c *call) tell(states []backend.State) {
 // that cache from here, with the time of the oldest share's denial. Nothing is answered
 // from memory once the store was closed.
 func (c *call) deny(v *denial.Denial, alike bool) error {
-	if c.k.cache.Closed() { // mutant: closed-before-verdict
+	if c.s.shared.Closed.Load() { // mutant: closed-before-verdict
 		return backend.ErrClosed
 	}
 	c.denied(v.States)
@@ -240,7 +243,7 @@ func (c *call) denied(states []backend.State) {
 // lost denies a call that lost the races for what the sum had shown, or found none,
 // where a share may have room again by now. So it may ask again soon.
 func (c *call) lost() error {
-	if c.k.draw(&c.r.Group, c.k.cache.Now()) >= 0 {
+	if c.k.another(c.sum.room, &c.r.Group, c.k.cache.Now()) >= 0 {
 		c.s.stats.wrong.Add(1)
 	}
 	states := c.k.sum(c.sum.parts)
@@ -292,8 +295,7 @@ func (c *call) peek(ctx context.Context) error {
 		return c.fail(ctx, f.err, f.dead...)
 	}
 	c.tell(states)
-	c.d.Allowed = c.d.RetryAfter == 0
-	c.d.Estimated = len(f.dead) > 0
+	c.d.Allowed, c.d.Estimated = c.d.RetryAfter == 0, len(f.dead) > 0
 	return nil
 }
 

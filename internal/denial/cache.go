@@ -57,10 +57,6 @@ func (c *Cache) Now() time.Duration {
 	return c.clock().Sub(c.begin)
 }
 
-// Closed reports whether the store was closed. Then nothing may be answered from
-// memory.
-func (c *Cache) Closed() bool { return c.closed.Load() }
-
 // At returns where the denials of a key lie. Keys of one set share its generation, so
 // that a change of one costs the others a request.
 func (c *Cache) At(key string) *Set { return &c.sets[maphash.String(c.seed, key)%sets] }

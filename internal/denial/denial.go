@@ -53,12 +53,11 @@ func (s *Store) Answered() int64 { return s.answered.Load() }
 
 // Do decides one request: from memory where it can.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
-	v := s.enter(ctx, r, d, true)
-	if v.answered {
-		return nil
+	if v := s.enter(ctx, r, d, true); !v.answered {
+		defer func() { s.leave(&v, r, d, err) }() // also if next panics
+		err = s.next.Do(ctx, r, d)
 	}
-	defer func() { s.leave(&v, r, d, err) }() // also if next panics
-	return s.next.Do(ctx, r, d)
+	return err
 }
 
 // DoAll decides each of the requests as Do would, and those that it can't answer from
@@ -88,7 +87,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	now := s.cache.Now()
 	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)
-	if e == nil || s.cache.Closed() || e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) { // mutant: known-leaves-refresh
+	if e == nil || s.cache.closed.Load() || e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) { // mutant: known-leaves-refresh
 		return false
 	}
 	s.answered.Add(1)
@@ -134,7 +133,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 		switch {
 		case e == nil:
 			return v
-		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.Closed(): // mutant: errors-before-denials
+		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.closed.Load(): // mutant: errors-before-denials
 			return visit{} // next returns the error
 		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true): // mutant: one-refresh
 			v.refreshes = e
