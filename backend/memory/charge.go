@@ -2,24 +2,18 @@ package memory
 
 import "github.com/headgate-go/headgate/backend"
 
-// charges reports whether a call that is no take charges.
-func (c *call) charges(looks []look) bool {
+// charges reports whether a call that is no take charges, where all policies have room
+// for its costs or not.
+func (c *call) charges(looks []look, fits bool) bool {
 	switch c.op {
+	case backend.Reserve:
+		return fits
 	case backend.Record:
 		return true
 	case backend.AtMost:
 		return c.room(looks)
 	}
-	return c.op == backend.Reserve && c.fit(looks)
-}
-
-func (c *call) fit(looks []look) bool {
-	for i := range looks {
-		if !c.Policies[i].Algorithm.Fits(&looks[i].view, c.CostOf(i)) {
-			return false
-		}
-	}
-	return true
+	return false
 }
 
 // charge charges one policy of a call that is no take, and returns the words.

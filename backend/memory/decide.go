@@ -36,10 +36,10 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err := s.check(ctx, r); err != nil {
 		return err
 	}
-	n := len(r.Policies)
 	if len(r.And) > 0 {
 		return s.decideAll(r, d)
 	}
+	n := len(r.Policies)
 	if n == 1 {
 		var looks [1]look // clearing fewPolicies takes longer than a look
 		var readings [1]backend.Reading
@@ -67,12 +67,13 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if err := r.Check(ctx, capabilities); err != nil { // mutant: memory-context
 		return err
 	}
-	if n := len(r.Policies); n > backend.MaxPolicies {
-		return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
-	}
-	if r.Op == backend.Reset || r.Lease != nil { // whose algorithms Check may not have looked at
-		for i := range 1 + len(r.And) {
-			if err := backend.CheckPolicies(r.GroupAt(i).Policies); err != nil {
+	for i := range 1 + len(r.And) {
+		policies := r.GroupAt(i).Policies
+		if n := len(policies); n > backend.MaxPolicies {
+			return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
+		}
+		if r.Op == backend.Reset || r.Lease != nil { // whose algorithms Check may not have looked at
+			if err := backend.CheckPolicies(policies); err != nil {
 				return err
 			}
 		}
@@ -169,7 +170,7 @@ var none [algo.MaxBuckets + 4]int64
 func (c *call) find(looks []look) (missing int) {
 	for i := range looks {
 		l := &looks[i]
-		st, hash, key := c.place(l)
+		st, hash, key := c.place(l.shared)
 		if l.record = st.find(hash, key, l.id); l.record != nil {
 			l.words = st.words(l.record)
 			continue
@@ -182,8 +183,8 @@ func (c *call) find(looks []look) (missing int) {
 
 // place returns where a policy's record is, and what it is found by beside its
 // identity: in the overflow all keys have one record.
-func (c *call) place(l *look) (st *stripe, hash uint64, key string) {
-	if l.shared {
+func (c *call) place(shared bool) (st *stripe, hash uint64, key string) {
+	if shared {
 		return &c.store.overflow, 0, ""
 	}
 	return c.stripe, c.hash, c.Key
@@ -194,25 +195,29 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 	if c.op == backend.Reset {
 		err = c.reset(looks)
 	}
-	take := c.look(looks) && c.op == backend.Take || c.op > backend.Peek && c.charges(looks)
+	take := c.look(looks)
+	if c.op != backend.Take {
+		take = c.charges(looks, take)
+	}
 	if take {
 		c.insert(looks)
 	}
-	c.readOrTake(take, looks, readings)
-	c.store.removed(c.reserved)
-	if take && c.lease != nil {
-		c.keep(looks)
-	}
+	c.finish(take, looks, readings)
 	return err
 }
 
-func (c *call) readOrTake(take bool, looks []look, readings []backend.Reading) {
+// finish charges all policies or none, and keeps the lease of what it charged.
+func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 	for i := range looks {
 		if take && c.CostOf(i) > 0 {
 			readings[i] = c.take(&looks[i], i)
 		} else {
 			readings[i] = c.read(&looks[i], i)
 		}
+	}
+	c.store.removed(c.reserved)
+	if take && c.lease != nil {
+		c.keep(looks)
 	}
 }
 
@@ -251,7 +256,7 @@ func (c *call) insert(looks []look) {
 			continue
 		}
 		missing++
-		st, hash, key := c.place(l)
+		st, hash, key := c.place(l.shared)
 		st.insert(hash, key, l.id, c.Policies[i].Algorithm.Words())
 		if !l.shared {
 			c.reserved--
@@ -265,18 +270,14 @@ func (c *call) insert(looks []look) {
 // take charges one policy.
 func (c *call) take(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
-	st, _, _ := c.place(l)
+	st, _, _ := c.place(l.shared)
 	if c.op == backend.Take {
 		st.setWords(l.record, a.Take(l.words, &l.view, c.CostOf(i)))
 	} else {
 		st.setWords(l.record, c.charge(l, i))
 	}
 	r := l.reading(a)
-	isNew := l.record.until() == 0
-	l.record.stay(r.ResetAt, c.now)
-	if isNew { // the others' instants only grow
-		st.idleFrom.Store(min(st.idleFrom.Load(), l.record.until()))
-	}
+	st.stays(l.record, r.ResetAt, c.now)
 	return r
 }
 

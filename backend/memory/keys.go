@@ -23,9 +23,6 @@ func (s *Store) decideAll(r *backend.Request, d *backend.Decision) error {
 	ks, readings := make(keys, 1+len(r.And)), make([][]backend.Reading, 1+len(r.And))
 	for i := range ks {
 		k, g := &ks[i], r.GroupAt(i)
-		if n := len(g.Policies); n > backend.MaxPolicies {
-			return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
-		}
 		k.looks, readings[i] = make([]look, len(g.Policies)), make([]backend.Reading, len(g.Policies))
 		k.readings = readings[i]
 		if err := s.begin(&k.call, r.Op, g, k.looks); err != nil {
@@ -158,12 +155,7 @@ func (ks keys) run() error {
 		}
 	}
 	for i := range ks {
-		k := &ks[i]
-		k.readOrTake(take, k.looks, k.readings)
-		k.store.removed(k.reserved)
-		if take && k.lease != nil {
-			k.keep(k.looks)
-		}
+		ks[i].finish(take, ks[i].looks, ks[i].readings)
 	}
 	return nil
 }

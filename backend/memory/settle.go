@@ -138,9 +138,8 @@ func (c *call) correct(ch *charge, actual, end int64) {
 // withRecord calls f with the record that was charged, if it is there, and the lock
 // of its stripe held.
 func (c *call) withRecord(ch *charge, f func(*stripe, record)) {
-	st, hash, key := c.stripe, c.hash, c.Key
+	st, hash, key := c.place(ch.shared)
 	if ch.shared {
-		st, hash, key = &c.store.overflow, 0, ""
 		c.lockOverflow()
 		defer st.mu.Unlock()
 	}
@@ -152,9 +151,9 @@ func (c *call) withRecord(ch *charge, f func(*stripe, record)) {
 // record charges n units now, in a record of the key's own if there is room for
 // one.
 func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
-	st, hash, key := c.stripe, c.hash, c.Key
-	if st.find(hash, key, ch.id) == nil && !c.store.reserve(c.stripe, c.now) {
-		st, hash, key = &c.store.overflow, 0, ""
+	shared := c.stripe.find(c.hash, c.Key, ch.id) == nil && !c.store.reserve(c.stripe, c.now)
+	st, hash, key := c.place(shared)
+	if shared {
 		c.lockOverflow()
 		defer st.mu.Unlock()
 	}
@@ -167,8 +166,7 @@ func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
 	toWall := c.toWall(a)
 	v := a.View(w, c.now+toWall)
 	st.setWords(r, a.Take(w, &v, a.Recorded(&v, n)))
-	r.stay(a.ResetAt(&v)-toWall, c.now)
-	st.idleFrom.Store(min(st.idleFrom.Load(), r.until()))
+	st.stays(r, a.ResetAt(&v)-toWall, c.now)
 }
 
 // tombstoneStays is for how long a tombstone stays at least.

@@ -114,6 +114,15 @@ func (st *stripe) room(size int) *table {
 	return *t
 }
 
+// stays keeps a record until at least an instant.
+func (st *stripe) stays(r record, at, now int64) {
+	isNew := r.until() == 0
+	r.stay(at, now)
+	if isNew { // the others' instants only grow
+		st.idleFrom.Store(min(st.idleFrom.Load(), r.until()))
+	}
+}
+
 // remove frees a record's slot and what the record holds out of line. It gives
 // memory back where most of a table is free.
 func (st *stripe) remove(t *table, slot int) {

@@ -208,7 +208,7 @@ func TestLongKeysComeBack(t *testing.T) {
 		ask(t, s, backend.Take, backend.Group{Key: strings.Repeat("k", longKey) + fmt.Sprint(i), Policies: []backend.Policy{by("p", algo.SlidingLog(l))}, Cost: 1})
 	}
 	now = now.Add(time.Hour)
-	for range 20 * keys {
+	for range 40 * keys {
 		ask(t, s, backend.Take, backend.Group{Key: "hot", Policies: []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(1_000_000)))}, Cost: 1})
 	}
 	require.Equal(t, keys/100+1, s.Len())
@@ -261,7 +261,7 @@ func TestMemoryComesBack(t *testing.T) {
 	}
 	before := words(s)
 	now = now.Add(time.Minute)
-	for range 20 * keys {
+	for range 40 * keys {
 		ask("hot", algo.FixedWindow(algo.PerDay(1_000_000)))
 	}
 	require.Equal(t, keys/500+1, s.Len())
