@@ -48,7 +48,11 @@ most = kind == 54 and 0 or kind > 47 and 1000000 or 68719476736
 -- Of field: gen, and lasting where a record of this length must live longer.
 -- gen and horizon are 0 before.
 if field and #field ~= 9 then status = 67
-elseif field then horizon, gen = parse('<I4I4', field, 2) end
+elseif field then
+  local version
+  version, horizon, gen = parse('<BI4I4', field)
+  if version ~= 1 then status = 67 end -- mutant: garbage-generation
+end
 if horizon * 1000000 < now + 2000 * length then
   lasting = pack('<BI4I4', 1, math.min(math.ceil((now + 3000 * length) / 1000000), marks), gen)
 end
@@ -59,8 +63,9 @@ if field.err then
   --@include kinds.fails
 elseif #field ~= 9 then status = 67
 else
-  local _, horizon, gen = parse('<BI4I4', field)
-  if horizon * 1000000 > now then
+  local version, horizon, gen = parse('<BI4I4', field)
+  if version ~= 1 then status = 67
+  elseif horizon * 1000000 > now then
     lasting = pack('<BI4I4', 1, horizon, (gen + 1) % 4294967296)
     if not may('HSET', key, 'leases', lasting) then
       local e, what = nil, 'HSET'
@@ -109,8 +114,10 @@ elseif open then
     less = actual < s[19]
     --@include leases.most
     if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = 82 end
+    local asked = status
     --@include kinds.range
     --@include kinds.view
+    if status == 82 and asked == 0 then status = 67 end -- the lease's own numbers
     local more = math.min(actual - s[19], math.max(0, 2 * most - used)) -- mutant: excess-saturates
     if log and more < 0 and status == 0 then
       local back = -more
@@ -134,6 +141,7 @@ while i <= #held and status == 0 do
   local kind, size, period, a, b, fill, cost, charged, kept, after = parse('<BBI6I7I6I7I5I7I7', held, i)
   local name = string.sub(held, after, after + size - 1)
   i = after + size
+  if cost > 68719476736 or kind > 47 and cost > 1000000 or i > #held + 1 then status = 67 end -- mutant: garbage-charge
   if kind < 48 then small = small + 1 end
   fields[#fields + 1] = name
   states[#states + 1] = {kind, 0, period, a, b, fill, 0, 0, 0, 0, 0, 0, 0, 0, false, 0, kind > 47 and key .. name, nil, cost, name, charged, kept}

@@ -198,6 +198,8 @@ else
     local row, place = z > 0 and rows[k] or '', 3 * (math.floor(kept / unit) % 32)
     if #row < place then row = row .. string.rep('\0', place - #row) end
     local given = #row > place and parse('<I3', row, place + 1) or 0
+    -- An entry gives back once.
+    if #row > 96 or k == 1 and given > 0 then status = 67 end -- mutant: garbage-row
     sets[2 * k - 1], sets[2 * k] = name, string.sub(row, 1, place) .. pack('<I3', given + back) .. string.sub(row, place + 4)
     unit = unit * 32
   end
@@ -228,7 +230,8 @@ end
 local old = {}
 local some = try('HRANDFIELD', tree, 16)
 for _, name in ipairs(some.err and {} or some) do
-  local level, number = parse('<BI6', name)
-  if (number + 1) * 32 ^ (level + 1) <= base then old[#old + 1] = name end -- mutant: rows-leave
+  local level, number
+  if #name == 7 then level, number = parse('<BI6', name) end -- mutant: garbage-row-name
+  if level and (number + 1) * 32 ^ (level + 1) <= base then old[#old + 1] = name end -- mutant: rows-leave
 end
 if old[1] then writes[#writes + 1] = {'HDEL', tree, unpack(old)} end
