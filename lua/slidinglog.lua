@@ -152,7 +152,7 @@ end
 -- call begins before that.
 if used > 0 and charged > now - period then
   local _, after, cost = parse('>BdI4', v)
-  if after == kept and sum == kept and (z == 0 or back < cost) then
+  if x == charged and after == kept and sum == kept and (z == 0 or back < cost) then -- mutant: lua-log-instant
     if back < cost then
       local less = z > 0 and pack('>BdI4dd', 1, after - back, cost - back, z, after - back) or pack('>BdI4', 1, after - back, cost - back)
       writes[#writes + 1] = {'ZADD', log, x, less}

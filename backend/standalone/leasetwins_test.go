@@ -66,6 +66,31 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, st
 	require.Len(t, ops, 8)
 }
 
+// TestSettleAfterStepBack: where the clock went back by more than a period, a charge that
+// was made before gives nothing back of one that was made since.
+func TestSettleAfterStepBack(t *testing.T) {
+	now := int64(trace.Start)
+	clock := testclock.Client{Processor: redistest.Shared(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
+	lua := standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
+	model, ctx := trace.NewModel(func() int64 { return now }), context.Background()
+	for _, k := range algo.Kinds() {
+		now = trace.Start
+		list := []backend.Policy{{Name: "p", Algorithm: k.Random(algo.PerSecond(10), func(least, most int64) int64 { return min(max(least, 10), most) })}}
+		for i, step := range []struct {
+			op backend.Op
+			id byte
+			to time.Duration
+		}{{backend.Reserve, 1, 0}, {backend.Reserve, 2, -time.Minute}, {backend.Settle, 1, 0}, {backend.Peek, 0, 0}} {
+			now += step.to.Microseconds()
+			r := backend.Request{Op: step.op, Group: backend.Group{Key: "back" + k.String(), Policies: list, Cost: 1}}
+			if step.id > 0 {
+				r.Lease = &backend.Lease{ID: backend.LeaseID{step.id}, Length: time.Minute}
+			}
+			require.NoError(t, same(trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)), "%v, step %d", k, i)
+		}
+	}
+}
+
 // same compares answers, and of errors which one it is.
 func same(want, got trace.Answer) error {
 	if want.Err == nil || got.Err == nil {
