@@ -195,10 +195,11 @@ func compactRetryAt(a *Algorithm, w []int64, v View, n int64) int64 {
 func compactRefund(a *Algorithm, w []int64, v View, charge Charge, n int64) []int64 {
 	c := a.compact(w)
 	i := c.first(charge.At - 1)
-	if i < v.y { // mutant: compact-give-back
+	if i < v.y || i >= v.z || c.time(i) != charge.At { // mutant: compact-give-back
 		return w
 	}
-	for ; i < v.z && n > 0 && c.time(i) == charge.At; i++ {
+	c.drop(v)
+	for i -= v.y; i < w[1] && n > 0 && c.time(i) == charge.At; i++ {
 		back := min(n, c.cost(i))
 		c.add(i, -back)
 		n -= back

@@ -32,14 +32,16 @@ used = (used - used % 32768) / 32768
 --@section take
 x = x + taken * 32768
 local ends, spare = at + fill, fill
+if x / a * b > fill then ends = at + math.ceil(x / a * b) end -- mutant: debt-lives
 --@include expiry.horizon
 fresh = pack('<BI4I4dd', 3, hz, due, x, at)
 
 --@section denied
 -- A denied take counts nothing. But the level that denies it must live for as
 -- long as it counts by this take's numbers: those that stored it may be faster.
-if had > 0 and at + fill > hz * 1000000 then
-  hz = math.min(math.ceil((at + 2 * fill) / 1000000), marks)
+local ends = at + math.max(fill, math.ceil(x / a * b))
+if had > 0 and ends > hz * 1000000 then
+  hz = math.min(math.ceil((ends + fill) / 1000000), marks)
   if hz > longer then longer = hz end
   fresh = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6)
 end

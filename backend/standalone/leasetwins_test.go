@@ -48,7 +48,7 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, st
 	if steady {
 		model = memory.New(&memory.Options{Now: now})
 	}
-	l := &leaseSteps{Steps: s, rand: rand.New(rand.NewPCG(seed, 7)), with: map[*backend.Policy][]backend.Policy{}}
+	l := &leaseSteps{Steps: s, rand: rand.New(rand.NewPCG(seed, 7)), with: map[*backend.Policy][]backend.Policy{}, rates: map[string]algo.Algorithm{}}
 	ctx, ops := context.Background(), map[backend.Op]int{}
 	for i := range steps {
 		r := l.next()
@@ -66,27 +66,36 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, st
 	require.Len(t, ops, 8)
 }
 
-// TestSettleAfterStepBack: where the clock went back by more than a period, a charge that
-// was made before gives nothing back of one that was made since.
+// stepsBack are steps of two leases by a clock that goes back.
+var stepsBack = [][]struct {
+	op backend.Op
+	id byte
+	to time.Duration
+}{
+	// What was charged before gives nothing back of what was charged since.
+	{{backend.Reserve, 1, 0}, {backend.Reserve, 2, -time.Minute}, {backend.Settle, 1, 0}, {backend.Peek, 0, 0}},
+	// A settlement drops what has aged, or does not, alike.
+	{{backend.Take, 0, 0}, {backend.Reserve, 1, 500 * time.Millisecond}, {backend.Reserve, 2, 100 * time.Millisecond},
+		{backend.Settle, 2, 600 * time.Millisecond}, {backend.Peek, 0, -300 * time.Millisecond}},
+}
+
 func TestSettleAfterStepBack(t *testing.T) {
 	now := int64(trace.Start)
 	clock := testclock.Client{Processor: redistest.Shared(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
 	lua := standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
 	model, ctx := trace.NewModel(func() int64 { return now }), context.Background()
-	for _, k := range algo.Kinds() {
-		now = trace.Start
+	for n, k := range algo.Kinds() {
 		list := []backend.Policy{{Name: "p", Algorithm: k.Random(algo.PerSecond(10), func(least, most int64) int64 { return min(max(least, 10), most) })}}
-		for i, step := range []struct {
-			op backend.Op
-			id byte
-			to time.Duration
-		}{{backend.Reserve, 1, 0}, {backend.Reserve, 2, -time.Minute}, {backend.Settle, 1, 0}, {backend.Peek, 0, 0}} {
-			now += step.to.Microseconds()
-			r := backend.Request{Op: step.op, Group: backend.Group{Key: "back" + k.String(), Policies: list, Cost: 1}}
-			if step.id > 0 {
-				r.Lease = &backend.Lease{ID: backend.LeaseID{step.id}, Length: time.Minute}
+		for i, steps := range stepsBack {
+			now = trace.Start + int64(n)*time.Hour.Microseconds()
+			for j, step := range steps {
+				now += step.to.Microseconds()
+				r := backend.Request{Op: step.op, Group: backend.Group{Key: fmt.Sprint("back", n, i), Policies: list, Cost: 1}}
+				if step.id > 0 {
+					r.Lease = &backend.Lease{ID: backend.LeaseID{step.id}, Length: time.Minute}
+				}
+				require.NoError(t, same(trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)), "%v, %d, step %d", k, i, j)
 			}
-			require.NoError(t, same(trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)), "%v, step %d", k, i)
 		}
 	}
 }
@@ -110,6 +119,8 @@ type leaseSteps struct {
 	rand  *rand.Rand
 	open  []backend.Request
 	with  map[*backend.Policy][]backend.Policy
+	rates map[string]algo.Algorithm // of the era's buckets, by the policy's name
+	era   int
 	drawn uint64
 }
 
@@ -118,6 +129,11 @@ func (s *leaseSteps) next() backend.Request {
 	r := s.Steps.Next()
 	if s.Now() < before-time.Hour.Microseconds() { // the steps begin again
 		s.open = nil
+	}
+	if s.Era() != s.era {
+		s.era = s.Era()
+		clear(s.with)
+		clear(s.rates)
 	}
 	r.Policies = s.slots(r.Policies)
 	if r.Costs != nil && len(r.Costs) < len(r.Policies) {
@@ -160,14 +176,24 @@ func (s *leaseSteps) beyond(g *backend.Group, times int64) {
 	}
 }
 
-// slots adds an InFlight policy to a third of the lists.
+// slots adds an InFlight policy to a third of the lists. All buckets of a name have one
+// rate: a level that is above the burst may count for longer by a slower one than what a
+// faster one has left is kept, and the model keeps all.
 func (s *leaseSteps) slots(list []backend.Policy) []backend.Policy {
 	if with, ok := s.with[&list[0]]; ok {
 		return with
 	}
-	with := list
+	with := slices.Clone(list)
+	for i := range with {
+		p := &with[i]
+		if first, ok := s.rates[p.Name]; ok && p.Algorithm.Kind() == algo.KindTokenBucket {
+			p.Algorithm = first.WithMax(p.Algorithm.Max())
+		} else if p.Algorithm.Kind() == algo.KindTokenBucket {
+			s.rates[p.Name] = p.Algorithm
+		}
+	}
 	if s.rand.IntN(3) == 0 {
-		with = append(slices.Clone(list), backend.Policy{Name: "slots", Algorithm: algo.InFlight(1 + s.rand.Int64N(5))})
+		with = append(with, backend.Policy{Name: "slots", Algorithm: algo.InFlight(1 + s.rand.Int64N(5))})
 	}
 	s.with[&list[0]] = with
 	return with

@@ -16,6 +16,11 @@ func records(p *probe) {
 	d := p.ask(backend.Record, group("a", list, 150))
 	p.must(d.Allowed && d.RetryAfter == 0 && d.Used == 240 && d.Remaining == 0, "a Record of 150 on 90 of 100 said %+v", d)
 	p.used("a", list, 240)
+	longest := time.Duration(0)
+	for _, left := range p.stored() {
+		longest = max(longest, left)
+	}
+	p.must(p.Expiries == nil || longest >= d.ResetAfter, "what counts for %v is held for %v", d.ResetAfter, longest)
 	p.denied("a", list, 1)
 	p.ask(backend.Record, group("new", list, 3))
 	p.passes("as taken", list, 3)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -29,6 +30,7 @@ var spreads = append(slices.DeleteFunc(slices.Clone(contract), func(c sentence) 
 	sentence{"WholeLimit", wholeLimit, "All of the limit passes through the sub-keys, and no more."},
 	sentence{"RetryAfter", retryAfter, "RetryAfter is the earliest of the sub-keys', exact after a peek."},
 	sentence{"ResetAfter", resetAfter, "ResetAfter is the latest of the sub-keys', exact after a peek."},
+	sentence{"AtMost", spreadAtMost, "An AtMost takes what there is in all of the sub-keys, up to the cost."},
 	sentence{"Exact", spreadExact, "What a decision does not mark as Estimated is exact."},
 	sentence{"Share", refuses,
 		"A cost above the smallest share is ErrNeverAdmissible, which names both, and no count changes."},
@@ -55,6 +57,24 @@ func wholeLimit(p *probe) {
 		}
 		still()
 	}
+}
+
+// spreadAtMost asks for less than a sub-key has, for more, and for more than there is.
+func spreadAtMost(p *probe) {
+	p.needsOps(backend.AtMost)
+	limit := 6*p.k + 1
+	list, left := p.list(algo.PerDay(limit)), limit
+	for _, n := range []int64{1, 2*p.k + 3, limit} {
+		want := min(n, left)
+		d := p.ask(backend.AtMost, group("a", list, n))
+		p.must(d.Allowed && d.Granted == want && d.RetryAfter == 0, "an AtMost of %d of %d granted %+v", n, left, d)
+		left -= want
+		p.used("a", list, limit-left)
+	}
+	unchanged := p.still("a", list)
+	d, err := p.send(context.Background(), request(backend.AtMost, "a", list, 5))
+	p.must(err == nil && !d.Allowed && d.Granted == 0 && d.RetryAfter > 0, "an AtMost without room said %+v, %v", d, err)
+	unchanged()
 }
 
 // spreadExact compares what a take says with a peek, which reads all sub-keys. A

@@ -25,6 +25,7 @@ type Steps struct {
 	lists [][]backend.Policy
 	keys  []string
 
+	eras   int
 	steady bool
 }
 
@@ -50,11 +51,15 @@ func steps(seed uint64, steady bool) *Steps {
 // Now is the clock, in microseconds, that the stores under test should read.
 func (s *Steps) Now() int64 { return s.now }
 
+// Era is the number of the present era. No key of one era comes in another.
+func (s *Steps) Era() int { return s.eras }
+
 // era draws new keys and policies, few of each, so that the steps of an era meet
 // the same counts. Lists with the same names and other numbers are what changes
 // while counts live.
 func (s *Steps) era() {
 	s.top = s.now
+	s.eras++
 	s.keys = nil
 	for range 1 + s.rand.IntN(3) {
 		s.keys = append(s.keys, fmt.Sprintf("k%x", s.rand.Uint64()))
