@@ -159,7 +159,7 @@ func (k *keyed) reserve(length time.Duration) {
 	k.reservation = r
 	k.request.Op, k.request.Costs, k.request.Lease = backend.Reserve, r.costs, r.lease()
 	if k.spread() {
-		k.request.Receipt = &backend.Receipt{} // which names the sub-key
+		k.request.Receipt, k.subs = &backend.Receipt{}, &r.subs // which names the sub-key
 	}
 }
 
@@ -308,7 +308,7 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 		k.fail(ctx, fmt.Errorf("%w: the budget was spent on another key", backend.ErrUnavailable))
 	}
 	if k.err == nil && k.decision.Receipt != nil {
-		k.reservation.sub = k.decision.Receipt.Sub
+		k.reservation.subs.enforced = k.decision.Receipt.Sub
 		k.decision.Receipt = nil
 	}
 }

@@ -206,6 +206,7 @@ type question struct {
 	decision  Decision
 	storeTime atomic.Int64
 	shadow    *Decision // of the shadow policies; nil where there are none
+	subs      *subKeys  // of a reservation: where the shadows' lease is; nil: not wanted
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
@@ -254,7 +255,7 @@ func (l *Limiter) observe(e Event) {
 }
 
 func (q *question) free() {
-	q.request, q.decision, q.shadow = backend.Request{}, Decision{}, nil // or it would keep the caller's key; mutant: call-cleared
+	q.request, q.decision, q.shadow, q.subs = backend.Request{}, Decision{}, nil, nil // or it would keep the caller's key; mutant: call-cleared
 	questions.Put(q)
 }
 

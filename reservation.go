@@ -29,7 +29,8 @@ const DefaultLease = time.Minute
 // methods do nothing. A Reservation is safe for concurrent use.
 type Reservation struct {
 	limiter    *Limiter // nil: nothing to settle
-	key, sub   string
+	key        string
+	subs       subKeys
 	id         backend.LeaseID
 	length     time.Duration
 	costs      []int64   // the estimates
@@ -68,6 +69,10 @@ func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, 
 	return r, d, err
 }
 
+// subKeys are those of a spread key that a reservation has charged, each with policies
+// of its own: the enforced ones and the shadows.
+type subKeys struct{ enforced, shadow string }
+
 // lease returns the length of the call's lease.
 func (c *Call) lease() time.Duration { return cmp.Or(c.Lease, DefaultLease) }
 
@@ -83,13 +88,13 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	q := l.ask(backend.Reserve, c.Key)
 	q.request.Costs, q.request.Each, q.request.Lease = r.costs, c.Each, r.lease()
 	if len(l.policies) > 0 && l.policies[0].Shards > 1 {
-		q.request.Receipt = &backend.Receipt{} // which names the sub-key
+		q.request.Receipt, q.subs = &backend.Receipt{}, &r.subs // which names the sub-key
 	}
 	if err := do(ctx, q, d); err != nil {
 		return &Reservation{}, err
 	}
 	if d.Receipt != nil {
-		r.sub = d.Receipt.Sub
+		r.subs.enforced = d.Receipt.Sub
 	}
 	return l.reserved(r, d), nil
 }
@@ -212,7 +217,10 @@ func (r *Reservation) attempt(actual []int64) (*backend.Lease, bool) {
 func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease) error {
 	var d Decision
 	q := r.limiter.ask(op, r.key)
-	q.request.Sub, q.request.Lease = r.sub, lease
+	q.request.Lease, q.request.Sub, q.subs = lease, r.subs.enforced, &r.subs
+	if q.request.Sub != "" && op == backend.Settle {
+		q.request.Costs = r.costs // what is above them goes to sub-keys with room
+	}
 	return r.limiter.do(ctx, q, &d)
 }
 

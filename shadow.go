@@ -50,12 +50,12 @@ func (l *Limiter) both(ctx context.Context, q *question) error {
 	}
 	asked = append(asked, s.shadow.of(r))
 	shadow := &asked[len(asked)-1]
-	shadow.Receipt = nil
-	if shadow.Lease != nil {
-		shadow.Lease.ID[0] ^= 0x80 // of the same key, and another lease
-	}
+	q.apart(shadow)
 	l.askAll(ctx, asked, answers[:len(asked)])
 	of := &answers[len(asked)-1]
+	if r.Op == backend.Reserve && q.subs != nil {
+		q.subs.shadow = shadow.Receipt.Sub
+	}
 	q.shadow = s.shadow.shadowed(of)
 	if of.Err != nil { // or the states would be those of an earlier call
 		for i := range shadow.Each {
@@ -74,6 +74,17 @@ func (l *Limiter) both(ctx context.Context, q *question) error {
 		l.cancelShadow(shadow)
 	}
 	return answers[0].Err
+}
+
+// apart gives the shadows' request a lease of its own, at a sub-key of its own.
+func (q *question) apart(shadow *backend.Request) {
+	shadow.Receipt = nil
+	if q.subs != nil {
+		shadow.Receipt, shadow.Sub = &backend.Receipt{}, q.subs.shadow // mutant: shadow-sub-key
+	}
+	if shadow.Lease != nil {
+		shadow.Lease.ID[0] ^= 0x80
+	}
 }
 
 // askAll asks all of the requests.
@@ -161,6 +172,9 @@ func (p *part) tell(r *backend.Request, states []State) {
 // cancelShadow gives back what a shadow reserved for a call that was denied.
 func (l *Limiter) cancelShadow(r *backend.Request) {
 	q := *r
+	if r.Receipt != nil {
+		q.Sub = r.Receipt.Sub
+	}
 	q.Op, q.Lease = backend.Settle, &backend.Lease{ID: r.Lease.ID, Length: r.Lease.Length, Attempt: r.Lease.ID}
 	_, _ = layer.Ask(context.Background(), l.shard, q)
 }

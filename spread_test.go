@@ -7,6 +7,8 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -38,4 +40,57 @@ func TestFloodOnASpreadKey(t *testing.T) {
 			require.True(t, d.Allowed, "a reset in this process shows at once")
 		})
 	}
+}
+
+// spreadShadow is a spread limit, and a tighter one as a shadow.
+func spreadShadow(t *testing.T, s backend.Store) *headgate.Limiter {
+	return limiter(t, s, nil,
+		headgate.Policy{Name: "a", Algorithm: algo.SlidingLog(algo.PerDay(80)), OnFailure: headgate.FailClosed, Shards: 4},
+		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(60)), OnFailure: headgate.FailClosed, Shards: 4, Shadow: true})
+}
+
+// TestShadowOfSpreadReservation: a shadow's reservation is settled at the sub-key that
+// the shadow has charged, which is seldom the others', and by a token too.
+func TestShadowOfSpreadReservation(t *testing.T) {
+	ctx, l := context.Background(), spreadShadow(t, memory.New(nil))
+	var all []*headgate.Reservation
+	for range 12 {
+		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{5, 5}})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		all = append(all, r)
+	}
+	requireUsed(t, l, 60, 60)
+	for i, r := range all {
+		if i%2 == 0 {
+			resumed, err := l.Resume(r.Token())
+			require.NoError(t, err)
+			r = resumed
+		}
+		require.NoError(t, r.Extend(ctx))
+		require.NoError(t, r.Commit(ctx, 2, 3))
+	}
+	requireUsed(t, l, 24, 36)
+	for range 20 {
+		_, err := l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{10, 0}})
+		require.NoError(t, err)
+	}
+	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{5, 5}})
+	require.NoError(t, err)
+	require.False(t, d.Allowed)
+	require.NoError(t, r.Close())
+	requireUsed(t, l, 224, 36)
+}
+
+// TestShadowOfSpreadKeyFails: no failure of a shadow counts as one of the limiter.
+func TestShadowOfSpreadKeyFails(t *testing.T) {
+	s := newLossy()
+	l := spreadShadow(t, s)
+	s.lose(onAll, 0)
+	for range 3 {
+		d, err := l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+	}
+	require.EqualValues(t, 3, l.Stats().FailClosed)
 }

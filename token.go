@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// The bytes of a token: version, flags, ID, length in ms, key, sub-key, costs; and 16
+// The bytes of a token: version, flags, ID, length in ms, key, sub-keys, costs; and 16
 // bytes of an HMAC-SHA256 where the limiter has a TokenKey. Numbers are varints.
 const (
 	tokenVersion    = 1
@@ -34,7 +34,7 @@ func (r *Reservation) Token() string {
 	}
 	b = append(b, r.id[:]...)
 	b = binary.AppendUvarint(b, uint64(r.length.Milliseconds()))
-	for _, s := range []string{r.key, r.sub} {
+	for _, s := range []string{r.key, r.subs.enforced, r.subs.shadow} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
@@ -60,7 +60,7 @@ func (l *Limiter) Resume(token string) (*Reservation, error) {
 	r := &Reservation{limiter: l, unresolved: b[1]&tokenUnresolved != 0}
 	p := tokenParser{rest: b[2+copy(r.id[:], b[2:18]):]}
 	r.length = time.Duration(p.number()) * time.Millisecond
-	r.key, r.sub = p.text(), p.text()
+	r.key, r.subs = p.text(), subKeys{p.text(), p.text()}
 	for range l.policies {
 		r.costs = append(r.costs, p.number())
 	}

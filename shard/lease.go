@@ -2,29 +2,76 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/headgate-go/headgate/backend"
 )
 
 // settle passes on a request that names a sub-key, as those on a lease do. What a
 // Settle gives back shows at once: the share is asked again. How much room that has is
-// not known before it answers, so it counts as unused.
+// not known before it answers, so it counts as unused. Where the request has costs they
+// are the estimates, and what was used above them goes to shares with room first.
 func (s *Store) settle(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	err := s.next.Do(ctx, r, d)
-	if r.Op == backend.Settle && err == nil {
-		k := s.memory().find(r.Key, r.Policies)
-		for i := range k.subs {
-			if k.sub(i) != r.Sub {
-				continue
-			}
-			k.subs[i].denied.Store(nil) // mutant: settled-share-asked
-			for j := range k.policies {
+	if r.Op != backend.Settle {
+		return s.next.Do(ctx, r, d)
+	}
+	q, more := *r, make([]int64, len(r.Policies))
+	if r.Costs != nil && r.Lease != nil && r.Lease.Actual != nil {
+		if err := r.Check(ctx, s.next.Capabilities()); err != nil {
+			return err
+		}
+		lease := *r.Lease
+		lease.Actual = slices.Clone(lease.Actual)
+		for j := range more {
+			more[j] = max(0, lease.Actual[j]-r.Costs[j])
+			lease.Actual[j] -= more[j]
+		}
+		q.Lease = &lease
+	}
+	err := s.next.Do(ctx, &q, d)
+	if err != nil {
+		return err
+	}
+	k := s.memory().find(r.Key, r.Policies)
+	for i := range k.subs {
+		if k.sub(i) != r.Sub {
+			continue
+		}
+		k.subs[i].denied.Store(nil) // mutant: settled-share-asked
+		for j := range k.policies {
+			if more[j] == 0 { // else nothing was given back
 				k.refill(i, j)
 			}
 		}
 	}
-	return err
+	(&call{s: s, r: &q, d: new(backend.Decision), k: k}).spill(context.WithoutCancel(ctx), more)
+	return nil
+}
+
+// spill charges units above the estimates: to each share what it is seen with room for,
+// and the rest to any. What is lost on the way may be counted, and is not sent again.
+func (c *call) spill(ctx context.Context, more []int64) {
+	for n := 0; slices.Max(more) > 0 && n < len(c.k.subs)+asks; n++ {
+		i, costs := c.k.draw(&backend.Group{Cost: 1}, c.k.cache.Now()), slices.Clone(more)
+		for j := range costs {
+			if i >= 0 { // mutant: excess-to-shares-with-room
+				costs[j] = max(0, min(costs[j], c.k.rooms[i*len(costs)+j].Load()+1))
+			}
+		}
+		*c.r = backend.Request{Op: backend.Record, Group: backend.Group{Key: c.r.Key, Policies: c.r.Policies, Costs: costs}}
+		if i < 0 {
+			i = rand.IntN(len(c.k.subs))
+		}
+		if _, err := c.ask(ctx, i); errors.Is(err, backend.ErrUnavailable) {
+			continue // nothing was counted
+		}
+		for j := range more {
+			more[j] -= costs[j]
+		}
+		*c.d = backend.Decision{}
+	}
 }
 
 // record charges one share: one with room where one is known, else any.

@@ -58,9 +58,51 @@ func TestReservationsOfSpreadKeys(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.EqualValues(t, 65, used())
-		_, err = ask(backend.AtMost, backend.Group{Cost: 1}, nil)
-		require.ErrorIs(t, err, backend.ErrUnsupported)
 		slots := []backend.Policy{{Name: "p", Algorithm: algo.InFlight(9), OnFailure: backend.FailClosed, Shards: 4}}
-		require.ErrorAs(t, s.Check(slots), new(*backend.InvalidError))
+		var invalid *backend.InvalidError
+		require.ErrorAs(t, s.Check(slots), &invalid)
+		require.Equal(t, 4, invalid.Value)
 	}
+}
+
+// TestExcessOfSpreadKeys: what was used above the estimate goes to sub-keys with room
+// first. So the rest of the limit is what is left of it, and the excess is charged once.
+func TestExcessOfSpreadKeys(t *testing.T) {
+	s, _ := over(t)
+	list := append(one(algo.SlidingLog(algo.PerDay(100)), 4), backend.Policy{
+		Name: "q", Algorithm: algo.FixedWindow(algo.PerDay(200)), OnFailure: backend.FailClosed, Shards: 4})
+	receipt := &backend.Receipt{}
+	g := backend.Group{Key: "k", Policies: list, Costs: []int64{10, 20}, Receipt: receipt}
+	r := backend.Request{Op: backend.Reserve, Group: g, Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}}
+	require.True(t, do(t, s, r).Allowed)
+	used := func(key string) [2]int64 {
+		each := make([]backend.State, 2)
+		q := peek(key, list, 0)
+		q.Each = each
+		do(t, s, q)
+		return [2]int64{each[0].Used, each[1].Used}
+	}
+	settle := backend.Request{Op: backend.Settle, Group: backend.Group{Key: "k", Sub: receipt.Sub, Policies: list, Costs: g.Costs},
+		Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Actual: []int64{90, 30}, Attempt: backend.LeaseID{2}}}
+	require.True(t, do(t, s, settle).Allowed)
+	require.Equal(t, [2]int64{90, 30}, used("k"))
+	second := *settle.Lease
+	second.Attempt = backend.LeaseID{3}
+	settle.Lease = &second
+	_, err := layer.Ask(context.Background(), s, settle)
+	require.ErrorIs(t, err, backend.ErrNotHeld)
+	for range 10 {
+		require.True(t, do(t, s, take("k", list, 1)).Allowed, "no sub-key holds more than its share")
+	}
+	require.False(t, do(t, s, take("k", list, 1)).Allowed)
+	require.Equal(t, [2]int64{100, 40}, used("k"))
+
+	r.Key, r.Lease = "over", &backend.Lease{ID: backend.LeaseID{4}, Length: time.Minute}
+	require.True(t, do(t, s, r).Allowed)
+	above := *settle.Lease
+	above.ID, above.Actual = r.Lease.ID, []int64{130, 20}
+	settle.Key, settle.Sub, settle.Lease = "over", receipt.Sub, &above
+	require.True(t, do(t, s, settle).Allowed)
+	require.Equal(t, [2]int64{130, 20}, used("over"))
+	require.False(t, do(t, s, take("over", list, 1)).Allowed)
 }

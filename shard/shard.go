@@ -119,6 +119,8 @@ func (c *call) decide(ctx context.Context) error {
 		return c.reset(ctx, m)
 	case backend.Record:
 		return c.record(ctx)
+	case backend.AtMost:
+		return c.atMost(ctx)
 	case backend.Peek:
 		return c.peek(ctx)
 	}
@@ -135,9 +137,9 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 		return err
 	}
 	switch {
-	case r.Op == backend.AtMost || len(r.And) > 0: // mutant: spread-keys-apart
-		return fmt.Errorf("%w: %v of a spread key, alone or among several", backend.ErrUnsupported, r.Op)
-	case r.Op == backend.Record || r.Op == backend.Reset:
+	case len(r.And) > 0: // mutant: spread-keys-apart
+		return fmt.Errorf("%w: %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
+	case r.Op == backend.AtMost || r.Op == backend.Record || r.Op == backend.Reset:
 		return nil
 	case r.Op == backend.Settle || r.Op == backend.Extend:
 		want := fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)

@@ -27,6 +27,7 @@ type call struct {
 	sub        backend.Request // on the share that is asked
 	sum        *reading        // nil until the call has one
 	misses     int             // shares that denied the call, since it has the sum
+	most       int64           // of an AtMost: the units that are still asked for
 	told       bool            // some share has answered
 }
 
@@ -168,6 +169,35 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 func (c *call) part(i int) {
 	c.sub = *c.r
 	c.sub.Sub, c.sub.Policies = c.k.sub(i), c.k.part(i)
+	if c.most > 0 {
+		c.sub.Cost = c.most
+	}
+}
+
+// atMost takes what there is from one share after the other, as a take of one unit
+// finds them. What it took stands also where a later share fails. Several shares are
+// charged, so it writes no receipt.
+func (c *call) atMost(ctx context.Context) (err error) {
+	r, took := *c.r, backend.Decision{}
+	r.Cost, r.Receipt, c.r, c.most = 1, nil, &r, c.r.Cost
+	for c.most > 0 {
+		*c.d, c.sum, c.misses = backend.Decision{}, nil, 0
+		if err = c.take(ctx); err != nil || !c.d.Allowed || c.d.Source != backend.FromStore {
+			break
+		}
+		c.most -= c.d.Granted
+		c.d.Granted += took.Granted
+		took = *c.d
+	}
+	if took.Granted == 0 {
+		return err
+	}
+	for j := range r.Each {
+		r.Each[j].RetryAfter = 0 // of the denial that ended it
+	}
+	took.Estimated = true
+	*c.d = took
+	return nil
 }
 
 // answered makes the call's decision of what the i-th share answered, if it passed. A
