@@ -176,7 +176,8 @@ func TestAllDeniedFromCache(t *testing.T) {
 		orgs.ResetStats(t)
 		var asked atomic.Int64
 		var all sync.WaitGroup
-		for end, caller := time.Now().Add(2*time.Second), 0; caller < 16; caller++ {
+		begin := time.Now()
+		for end, caller := begin.Add(time.Second), 0; caller < 16; caller++ {
 			all.Add(1)
 			go func() {
 				defer all.Done()
@@ -192,13 +193,13 @@ func TestAllDeniedFromCache(t *testing.T) {
 		}
 		all.Wait()
 		l.quiet(t)
+		took := time.Since(begin)
 		u, o := users.CommandStats(t)["evalsha"].Calls, orgs.CommandStats(t)["evalsha"].Calls
-		t.Logf("%s spent: %d calls in 2 s, %d commands at the users' server, %d at the organisations'", spent, asked.Load(), u, o)
-		require.Greater(t, asked.Load(), int64(1000))
-		most := int64(2 * 2) // a second, and those that ask when a denial has just ended
-		if raced {
-			most *= 4 // they are slow to merge then
-		}
+		t.Logf("%s spent: %d calls in %v, %d commands at the users' server, %d at the organisations'", spent, asked.Load(), took, u, o)
+		require.Greater(t, asked.Load(), int64(500))
+		// One per second, and calls that ask when a denial has just ended: more of them
+		// on a busy machine and under the race detector, which are slow to merge them.
+		most := 8 * int64(1+took.Seconds())
 		if spent == "u" {
 			require.Zero(t, o)
 			require.LessOrEqual(t, u, most)
@@ -217,6 +218,7 @@ func TestAllOthersPass(t *testing.T) {
 	s := map[string]backend.Store{"memory": memory.New(nil), "one by one": oneKey{memory.New(nil)}, "standalone": unhurried(t, redistest.Start(t))}
 	for name, s := range s {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits for ticks
 			bucket := func(name string, n, burst int64) headgate.Policy {
 				return headgate.Policy{Name: name, Algorithm: algo.TokenBucket(algo.PerSecond(n), burst), OnFailure: headgate.FailClosed}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/shard"
 	"github.com/stretchr/testify/require"
 )
@@ -40,7 +41,7 @@ func TestDeniesOnlyWhatHasNoRoom(t *testing.T) {
 			s, counts, now := counting(t)
 			other := ignorant(counts)
 			ps, dice := two(a, b, 4), rand.New(rand.NewPCG(1, 2))
-			for range 2000 {
+			for range redistest.Steps(500, 2000) {
 				r := costing("k", ps, 1+dice.Int64N(10), 1+dice.Int64N(6))
 				if dice.IntN(8) == 0 {
 					r.Op = backend.Peek

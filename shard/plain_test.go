@@ -24,7 +24,7 @@ func TestTwinsOnAServer(t *testing.T) {
 	client := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	station := stations(standalone.New(client, &standalone.Options{Budget: patience}))
 	model := trace.NewModel(s.Now)
-	for i := range 30_000 {
+	for i := range redistest.Steps(5_000, 30_000) {
 		r := s.Next()
 		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), station, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)

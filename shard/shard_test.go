@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/storetest"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/headgate-go/headgate/shard"
 	"github.com/stretchr/testify/require"
@@ -67,7 +68,7 @@ func TestTwinsWhole(t *testing.T) {
 	clock := &memory.Options{Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	bare, mem := memory.New(clock), memory.New(clock)
 	station := shard.New(mem, mem)
-	for i := range 50_000 {
+	for i := range redistest.Steps(15_000, 50_000) {
 		r := s.Next()
 		want := trace.Ask(context.Background(), bare, r)
 		ps := make([]backend.Policy, len(r.Policies))

@@ -27,8 +27,10 @@ const (
 	workers = 4
 	every   = 4 * time.Millisecond // a worker's calls
 	before  = 500 * time.Millisecond
-	after   = 3 * time.Second // from the promotion on
 )
+
+// after is how long they go on from the promotion on.
+var after = time.Duration(redistest.Steps(2, 3)) * time.Second
 
 var modes = []headgate.Policy{
 	{Name: "open", Algorithm: algo.TokenBucket(algo.PerSecond(1_000_000), 1_000_000), OnFailure: headgate.FailOpen},

@@ -134,19 +134,15 @@ func TestSuite(t *testing.T) {
 	t.Run("Bare", func(t *testing.T) {
 		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patient) }})
 	})
-	// The modes differ in how calls reach a node, which the contract's cases show.
-	run := storetest.Contract
-	if redistest.Long() {
-		run = storetest.Run
-	}
+	// The modes differ in how calls reach a node, which Brief's cases show.
 	t.Run("Alone", func(t *testing.T) {
-		run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patientAlone) }})
+		storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patientAlone) }})
 	})
 	t.Run("ThroughBreaker", func(t *testing.T) {
 		if !redistest.Long() {
 			t.Skip("at full length; backend/standalone has it too")
 		}
-		run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+		storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 			s := subject(t, c, admin, patient)
 			s.Store = faulttest.Attempts{Breaker: breaker.New(s.Store, nil)}
 			return s
@@ -161,7 +157,7 @@ func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
 	store := cluster.New(testclock.Cluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	defer store.Close()
 	model := trace.NewModel(s.Now)
-	for i := range redistest.Steps(10_000, 100_000) {
+	for i := range redistest.Steps(3_000, 100_000) {
 		r := s.Next()
 		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), store, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)

@@ -18,7 +18,7 @@ func TestSuite(t *testing.T) {
 }
 
 func TestSuiteOnTheRealClock(t *testing.T) {
-	storetest.Run(t, storetest.Harness{New: func(*testing.T) storetest.Subject {
+	storetest.Brief(t, storetest.Harness{New: func(*testing.T) storetest.Subject {
 		return storetest.Subject{Store: memory.New(nil)}
 	}})
 }

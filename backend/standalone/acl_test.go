@@ -36,7 +36,7 @@ func TestLeastRights(t *testing.T) {
 	virtual := testclock.Client{Processor: limited, Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(virtual, unhurried)
 	model := trace.NewModel(s.Now)
-	const decisions = 5000
+	decisions := redistest.Steps(2000, 5000)
 	for i := range decisions {
 		r := s.Next()
 		require.NoError(t, trace.Same(trace.Ask(ctx, model, r), trace.Ask(ctx, lua, r)), "step %d", i)

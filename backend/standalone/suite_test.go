@@ -77,22 +77,13 @@ func corrupt(c *redis.Client, key string, ps []backend.Policy) {
 	}
 }
 
-// brief is the suite, or at short length the contract's cases alone: what a mode
-// or a layer over a store that passes all of it may still break.
-func brief() func(*testing.T, storetest.Harness) {
-	if redistest.Long() {
-		return storetest.Run
-	}
-	return storetest.Contract
-}
-
 func TestSuite(t *testing.T) {
 	server := redistest.Start(t)
 	for name, o := range map[string]*standalone.Options{"Together": patient, "Alone": patientAlone} {
 		t.Run(name, func(t *testing.T) {
 			run := storetest.Run
 			if name == "Alone" {
-				run = brief()
+				run = storetest.Brief
 			}
 			run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, server, o) }})
 		})
@@ -104,7 +95,7 @@ func TestSuite(t *testing.T) {
 // elsewhere.
 func TestSuiteThroughBreaker(t *testing.T) {
 	server := redistest.Start(t)
-	brief()(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+	storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 		s := subject(t, server, patient)
 		s.Store = faulttest.Attempts{Breaker: breaker.New(s.Store, nil)}
 		return s
@@ -114,7 +105,7 @@ func TestSuiteThroughBreaker(t *testing.T) {
 func TestSuiteOnTheRealClock(t *testing.T) {
 	server := redistest.Start(t)
 	admin := server.Client(t)
-	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+	storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 		require.NoError(t, admin.FlushDB(context.Background()).Err())
 		return storetest.Subject{Store: standalone.New(admin, patient)}
 	}})

@@ -75,8 +75,8 @@ func TestSuite(t *testing.T) {
 		answered := int64(0)
 		t.Run(name, func(t *testing.T) {
 			run := storetest.Run
-			if d < 0 && !redistest.Long() { // every case goes through to the store
-				run = storetest.Contract
+			if d < 0 { // every case goes through to the store
+				run = storetest.Brief
 			}
 			run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 				s := subject(t, server, d)
@@ -98,7 +98,7 @@ func TestTwins(t *testing.T) {
 	store := standalone.New(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	station := denial.New(store, store.Shared(), time.Second)
 	model, said := trace.NewModel(s.Now), 0
-	for i := range 20_000 {
+	for i := range redistest.Steps(5_000, 20_000) {
 		r := s.Next()
 		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), station, r)
 		if got.Decision.Source == backend.FromDenyCache {

@@ -142,7 +142,7 @@ func TestRowsLeave(t *testing.T) {
 	now := time.UnixMicro(1745000145_000_000)
 	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	ps := policy(algo.SlidingLog(algo.PerSecond(100_000)))
-	for id := range 3000 {
+	for id := range redistest.Steps(1000, 3000) {
 		require.NoError(t, run(t, runner, leased(backend.Reserve, "k", 900, ps, id)).Err)
 		require.NoError(t, run(t, runner, group("k", 1, ps)).Err)
 		require.NoError(t, run(t, runner, settled("k", 5, ps, id)).Err, fmt.Sprint(id))

@@ -80,7 +80,7 @@ func TestBatchesDecideInOrder(t *testing.T) {
 	model := trace.NewModel(s.Now)
 	runner := batch.Alone(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &layer.Shared{}, 10*time.Second)
 	ctx := context.Background()
-	for i := range 10_000 {
+	for i := range redistest.Steps(2_500, 10_000) {
 		groups := draw(s, r)
 		require.NoError(t, runner.Run(ctx, groups))
 		for _, g := range groups {
