@@ -22,6 +22,7 @@ import (
 // grows are the dimensions of a run of TestGrow.
 type grows struct {
 	callers, slots int
+	opened         int           // keys of the first slot
 	held           time.Duration // how long the first slot stays open
 	budget         time.Duration
 }
@@ -32,9 +33,9 @@ type grows struct {
 // CLUSTER SLOTS does not name the node that ASK replies point to. No call
 // fails, and each call is counted once.
 func TestGrow(t *testing.T) {
-	g := grows{callers: 32, slots: 12, held: time.Second, budget: 5 * time.Second}
+	g := grows{callers: 16, slots: 12, opened: 60, held: time.Second, budget: 5 * time.Second}
 	if redistest.Long() {
-		g = grows{callers: 256, slots: 600, held: 35 * time.Second, budget: time.Second}
+		g = grows{callers: 256, slots: 600, opened: 300, held: 35 * time.Second, budget: time.Second}
 	}
 	c := redistest.StartCluster(t)
 	added := c.Grow(t)
@@ -111,13 +112,13 @@ func beginGrowth(t *testing.T, s *cluster.Store, g grows) *growthLoad {
 	l := &growthLoad{store: s, limiter: faulttest.Limiter(t, s, faulttest.Huge), stop: make(chan struct{})}
 	l.mu.errors = map[string]int{}
 	perSlot := make([]int, g.slots+1)
-	for i := 0; len(l.keys) < 2*len(perSlot) || len(l.opened) < 300; i++ {
+	for i := 0; len(l.keys) < 2*len(perSlot) || len(l.opened) < g.opened; i++ {
 		k := fmt.Sprint("grow", i)
 		switch s := slot.Of(names.Tag(k, "")); {
 		case s < len(perSlot) && perSlot[s] < 2:
 			perSlot[s]++
 			l.keys = append(l.keys, k)
-		case s == 0 && len(l.opened) < 300:
+		case s == 0 && len(l.opened) < g.opened:
 			l.opened = append(l.opened, k)
 		}
 	}

@@ -63,7 +63,7 @@ func TestReshard(t *testing.T) {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	for name, ps := range small() {
-		keys := inSlot(moved, redistest.Steps(20, 100), name)
+		keys := inSlot(moved, redistest.Steps(8, 100), name)
 		for range 2 {
 			running.Add(1)
 			go func() {

@@ -102,16 +102,18 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Identity", func(t *testing.T) { Identity(t, h) })
 }
 
-// Brief runs the cases of Contract on the list of all algorithms alone. It is for
-// a second mode of a store, and for a layer over a store, where the store itself
-// passes Run. Where HEADGATE_LONG is set, Brief is Run.
+// Brief runs Contract, Concurrent and SharedCounts, on the list of all algorithms
+// alone. It is for a second mode of a store, and for a layer over a store, where
+// the store itself passes Run. Where HEADGATE_LONG is set, Brief is Run.
 func Brief(t *testing.T, h Harness) {
 	if long() {
 		Run(t, h)
 		return
 	}
 	h.shapes = shapes[len(shapes)-1:]
-	Contract(t, h)
+	t.Run("Contract", func(t *testing.T) { Contract(t, h) })
+	t.Run("Concurrent", func(t *testing.T) { Concurrent(t, h) })
+	t.Run("SharedCounts", func(t *testing.T) { SharedCounts(t, h) })
 }
 
 func long() bool { return os.Getenv("HEADGATE_LONG") != "" }

@@ -250,7 +250,7 @@ type once struct {
 // lose loses the replies and reports whether every call ended in time. It leaves
 // the verdict on time to AtMostOnce, and fails the test for a wrong count.
 func (o *once) lose(t *testing.T, budget time.Duration) (timely bool) {
-	before, replies := o.network.Hit(), redistest.Steps(150, 1000)
+	before, replies := o.network.Hit(), redistest.Steps(60, 1000)
 	o.network.Set(o.fault.Every(hitEvery))
 	defer o.network.Set(redistest.Pass)
 	late := redistest.Lateness(t, budget)
