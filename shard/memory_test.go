@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/shard"
 	"github.com/stretchr/testify/require"
 )
@@ -48,7 +49,7 @@ func TestWhatIsKnownIsBoundedInBytes(t *testing.T) {
 	}
 	hot, before := list(0), heap()
 	do(t, s, take("hot", hot, 1))
-	for i := range 400 {
+	for i := range redistest.Steps(300, 400) {
 		do(t, s, take(fmt.Sprint("key", i), hot, 1))
 		do(t, s, take("key", list(1+i), 1))
 		counts.asked.Store(0)

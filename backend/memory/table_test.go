@@ -160,7 +160,7 @@ func TestSearchesStayShort(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{Now: func() time.Time { return now }})
 	ps := []backend.Policy{by("p", algo.FixedWindow(algo.Per(5, 50*time.Millisecond)))}
-	for i := range redistest.Steps(50_000, 400_000) {
+	for i := range redistest.Steps(80_000, 400_000) {
 		now = now.Add(time.Microsecond)
 		ask(t, s, backend.Take, backend.Group{Key: fmt.Sprintf("k%011d", i), Policies: ps, Cost: 1})
 	}
