@@ -27,6 +27,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	_ "time/tzdata" // a policy file may name a zone that this host has no data of
 
 	"github.com/headgate-go/headgate"
 	"github.com/redis/go-redis/v9/logging"

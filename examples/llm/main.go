@@ -40,7 +40,8 @@ func run(ctx context.Context, w io.Writer, redis string) error {
 		store := memory.New(&memory.Options{Now: func() time.Time { return now }})
 		return play(ctx, w, store, func(d time.Duration) { now = now.Add(d) })
 	}
-	store, err := standalone.Open(redis, &standalone.Options{Budget: time.Second})
+	// The budget is far above the default: what is shown is the counting.
+	store, err := standalone.Open(redis, &standalone.Options{Budget: 10 * time.Second})
 	if err != nil {
 		return err
 	}

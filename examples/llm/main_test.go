@@ -34,7 +34,13 @@ func TestOnAServer(t *testing.T) {
 	redis := redistest.Shared(t)
 	want, got := new(bytes.Buffer), new(bytes.Buffer)
 	require.NoError(t, run(t.Context(), want, ""))
-	require.NoError(t, run(t.Context(), got, "redis://"+redis.Addr()))
+	for range 3 { // a machine that stalls for a second ends the lease of 1 s early
+		got.Reset()
+		require.NoError(t, run(t.Context(), got, "redis://"+redis.Addr()))
+		if got.String() == want.String() {
+			break
+		}
+	}
 	require.Equal(t, want.String(), got.String())
 	redis.NoImmortals(t)
 }

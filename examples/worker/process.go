@@ -56,7 +56,7 @@ func child(ctx context.Context, redis, key string) (jobs []job, err error) {
 // process is one of several, which share nothing but the server. It prints its jobs
 // as JSON.
 func process(ctx context.Context, w io.Writer, redis, key string) error {
-	store, err := standalone.Open(redis, &standalone.Options{Budget: time.Second})
+	store, err := standalone.Open(redis, &standalone.Options{Budget: 10 * time.Second})
 	if err != nil {
 		return err
 	}
