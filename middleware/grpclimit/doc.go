@@ -29,5 +29,6 @@
 // the cost shows only then, Options.Settle returns it: by the response, the error,
 // or what the handler gave to [Report].
 //
-// Neither the message nor the details contain the key.
+// Neither the message nor the details contain the key, or the name of a policy with
+// Policy.Shadow, which denies nothing.
 package grpclimit
