@@ -16,6 +16,7 @@ type identity uint64
 
 const (
 	kindBits     = 4
+	maxKind      = 1<<kindBits - 1
 	identityBits = 23                // that a record keeps beside the part in its tag
 	unusedBits   = 32 - identityBits // more than kindBits
 )

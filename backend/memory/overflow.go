@@ -1,10 +1,6 @@
 package memory
 
-import (
-	"errors"
-
-	"github.com/headgate-go/headgate/backend"
-)
+import "errors"
 
 // The overflow is one more stripe, of records without a key: one per policy
 // for all keys that are new while the store is full and none of its records
@@ -22,22 +18,6 @@ import (
 // was full: it shares its count with others, who would get a fresh quota. No
 // count changed.
 var ErrSharedCount = errors.New("headgate: no reset, the memory store is full and the key shares its count")
-
-// sharing decides a call whose key finds no room for the records that it
-// misses: those are the overflow's.
-func (c *call) sharing(looks []look, readings []backend.Reading) error {
-	o := &c.store.overflow
-	c.lockOverflow()
-	defer o.mu.Unlock()
-	o.sweep(c.now, sweepLooks)
-	c.find(looks) // the search for room may have removed one
-	for i := range looks {
-		l := &looks[i]
-		l.shared = l.record == nil
-	}
-	c.find(looks)
-	return c.run(looks, readings)
-}
 
 // lockOverflow locks the overflow, of which the latest instant may be a later one.
 func (c *call) lockOverflow() {

@@ -36,8 +36,6 @@ func wordsOf(k algo.Kind) int { return int(recordWords[k&maxKind]) }
 
 func manyWords(k algo.Kind) bool { return wordsOf(k) == 1 }
 
-const maxKind = 1<<kindBits - 1
-
 // recordWords are wordsOf each kind.
 var recordWords = func() (ws [maxKind + 1]uint8) {
 	for k := range algo.Kind(maxKind + 1) {

@@ -1,0 +1,186 @@
+package memory
+
+import (
+	"hash/maphash"
+	"math/bits"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// look is what a decision holds of one policy.
+type look struct {
+	id     identity
+	shared bool    // the policy's record is the overflow's, not the key's own
+	record record  // nil: none yet
+	words  []int64 // the algorithm's words of the record, or none
+	view   algo.View
+	toWall int64 // of a policy that follows the wall clock, what its instants are ahead of the store's
+}
+
+// call is one request under the lock of its key's stripe. It looks at every
+// policy before it charges any. (The looks are no field: they would escape.)
+type call struct {
+	*backend.Group
+	op       backend.Op
+	lease    *backend.Lease
+	store    *Store
+	stripe   *stripe
+	hash     uint64
+	now      int64
+	reserved int // records that count as kept and are not made yet
+}
+
+// begin makes the zero c a call of the group, with a look for each policy.
+func (s *Store) begin(c *call, op backend.Op, g *backend.Group, looks []look) error {
+	c.Group, c.op, c.store, c.hash = g, op, s, s.hash(g)
+	c.stripe = &s.stripes[c.stripeAt()]
+	for i := range looks {
+		looks[i].id = s.identityOf(&g.Policies[i], g.Sub)
+		for j := range looks[:i] {
+			if looks[j].id == looks[i].id { // of a request that no limiter made
+				return &backend.InvalidError{What: "policy name", Value: g.Policies[i].Name, Want: "a name of its own, it is listed twice"}
+			}
+		}
+	}
+	return nil
+}
+
+// hash hashes the key and the sub-key: all sub-keys of a hot key would else lie
+// in one stripe.
+func (s *Store) hash(g *backend.Group) uint64 {
+	h := maphash.String(s.seed, g.Key)
+	if g.Sub != "" {
+		h = bits.RotateLeft64(h, 23) ^ maphash.String(s.seed, g.Sub)
+	}
+	return h
+}
+
+// stripeAt returns the index of the key's stripe.
+func (c *call) stripeAt() int { return int(c.hash >> c.store.shift) }
+
+// none are the words of a key without a record. Looking never writes.
+var none [algo.MaxBuckets + 4]int64
+
+// find finds the records of all policies and returns how many the key has none
+// of.
+func (c *call) find(looks []look) (missing int) {
+	for i := range looks {
+		l := &looks[i]
+		st, hash, key := c.place(l.shared)
+		if l.record = st.find(hash, key, l.id); l.record != nil {
+			l.words = st.words(l.record)
+			continue
+		}
+		l.words = none[:c.Policies[i].Algorithm.Words()]
+		missing++
+	}
+	return missing
+}
+
+// place returns where a policy's record is, and what it is found by beside its
+// identity: in the overflow all keys have one record.
+func (c *call) place(shared bool) (st *stripe, hash uint64, key string) {
+	if shared {
+		return &c.store.overflow, 0, ""
+	}
+	return c.stripe, c.hash, c.Key
+}
+
+// look views every policy and reports whether all have room.
+func (c *call) look(looks []look) (fits bool) {
+	fits = true
+	for i := range looks {
+		a, l := &c.Policies[i].Algorithm, &looks[i]
+		c.view(l, a)
+		fits = a.Fits(&l.view, c.CostOf(i)) && fits
+	}
+	return fits
+}
+
+// view views one policy, by the clock that it follows.
+func (c *call) view(l *look, a *algo.Algorithm) {
+	l.toWall = c.toWall(a)
+	a.Look(&l.view, l.words, c.now+l.toWall)
+}
+
+// toWall returns what the clock that an algorithm follows is ahead of now.
+func (c *call) toWall(a *algo.Algorithm) int64 {
+	if !a.FollowsWallClock() {
+		return 0
+	}
+	return c.store.clock.toWall(c.now)
+}
+
+// insert makes the records that are missing, where something is to be charged.
+// Others of the stripe may move, so it finds all again.
+func (c *call) insert(looks []look) {
+	missing := 0
+	for i := range looks {
+		l := &looks[i]
+		if l.record != nil || c.CostOf(i) == 0 {
+			continue
+		}
+		missing++
+		st, hash, key := c.place(l.shared)
+		st.insert(hash, key, l.id, c.Policies[i].Algorithm.Words())
+		if !l.shared {
+			c.reserved--
+		}
+	}
+	if missing > 0 {
+		c.find(looks)
+	}
+}
+
+// finish charges all policies or none, and keeps the lease of what it charged.
+func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
+	for i := range looks {
+		if take && c.CostOf(i) > 0 {
+			readings[i] = c.take(&looks[i], i)
+		} else {
+			readings[i] = c.read(&looks[i], i)
+		}
+	}
+	c.store.removed(c.reserved)
+	if take && c.lease != nil {
+		c.keep(looks)
+	}
+}
+
+// take charges one policy.
+func (c *call) take(l *look, i int) backend.Reading {
+	a := &c.Policies[i].Algorithm
+	st, _, _ := c.place(l.shared)
+	if c.op == backend.Take {
+		st.setWords(l.record, a.Take(l.words, &l.view, c.CostOf(i)))
+	} else {
+		st.setWords(l.record, c.charge(l, i))
+	}
+	r := l.reading(a)
+	st.stays(l.record, r.ResetAt, c.now)
+	return r
+}
+
+// read returns a policy's state where nothing is charged.
+func (c *call) read(l *look, i int) backend.Reading {
+	a := &c.Policies[i].Algorithm
+	r := l.reading(a)
+	if c.op != backend.Peek && c.op != backend.Reset && l.record != nil { // mutant: denied-overflow-stays
+		l.record.stay(r.ResetAt, c.now) // a count that denies stays while it does, by this call's numbers
+	}
+	if c.op != backend.Reset && c.op != backend.Record && !a.Fits(&l.view, c.CostOf(i)) {
+		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i)) - l.toWall
+	}
+	return r
+}
+
+// reading returns what the view amounts to: the instant of a charge as it is
+// recorded, the others by the store's clock.
+func (l *look) reading(a *algo.Algorithm) backend.Reading {
+	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	if r.ResetAt > 0 {
+		r.ResetAt -= l.toWall
+	}
+	return r
+}
