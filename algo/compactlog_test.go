@@ -72,7 +72,7 @@ func (l *twoLogs) same(t *testing.T, v, u *View, n int64) {
 // the clock, in periods from a millisecond to 400 days.
 func TestCompactLogIsASlidingLog(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for left := steps(50_000, 2_000_000); left > 0; {
+	for left := steps(200_000, 2_000_000); left > 0; {
 		l := twoLogs{period: []time.Duration{time.Millisecond, time.Second, time.Minute, 24 * time.Hour, 30 * 24 * time.Hour, MaxPeriod}[r.IntN(6)]}
 		l.now, l.limit = 1e15+r.Int64N(1e15), 1+r.Int64N([]int64{5, 300, 5000, MaxLogLimit}[r.IntN(4)])
 		kind := SlidingLog(PerDay(1))

@@ -23,7 +23,7 @@ import (
 
 // TestSuite: over a store that never fails, the layer changes nothing.
 func TestSuite(t *testing.T) {
-	storetest.Run(t, storetest.Harness{New: func(*testing.T) storetest.Subject {
+	storetest.Brief(t, storetest.Harness{New: func(*testing.T) storetest.Subject {
 		var now atomic.Int64
 		s := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})
 		return storetest.Subject{Store: breaker.New(s, nil), SetNow: now.Store}

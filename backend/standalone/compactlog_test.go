@@ -28,10 +28,11 @@ func TestCompactLogIsASlidingLog(t *testing.T) {
 	now := func() time.Time { return time.UnixMicro(l.now) }
 	client := testclock.Client{Processor: server.Client(t), Now: now}
 	l.redis = standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
-	for steps := redistest.Steps(12_000, 1_000_000); steps > 0; steps -= 12_000 {
+	each := redistest.Steps(4_000, 12_000)
+	for steps := redistest.Steps(32_000, 1_000_000); steps > 0; steps -= each {
 		l.memory = memory.New(&memory.Options{Now: now})
 		l.begin(fmt.Sprint("k", steps))
-		for range 12_000 {
+		for range each {
 			l.tick()
 			l.step()
 		}
