@@ -1,7 +1,7 @@
-// Cluster calls a limiter on a Redis Cluster, some 2,000 times a second, and
-// prints once a second who decided and what the circuits are. Kill a primary
-// meanwhile and watch: its keys meet their failure modes until its replica has
-// taken over, all others are served as before.
+// Cluster calls a limiter on a Redis Cluster, some 2,000 times per second. Once per
+// second it prints the sources of the decisions and the circuits. Kill a primary
+// meanwhile: its keys get their failure modes until its replica has taken over. All
+// others are served as before.
 //
 //	docker compose -f docker-compose.cluster.yml up -d
 //	go run ./examples/cluster -for 30s
