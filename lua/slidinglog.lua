@@ -160,7 +160,8 @@ if used > 0 and charged > now - period then
     writes[#writes + 1] = {'ZREM', log, v}
   else
     -- Few calls share an instant. Those that do are sorted by their sums.
-    local lo, hi, found = 0, -1, try('ZRANGE', log, charged, charged, 'BYSCORE', 'LIMIT', '0', '1')[1]
+    local when = string.format('%d', charged)
+    local lo, hi, found = 0, -1, try('ZRANGE', log, when, when, 'BYSCORE', 'LIMIT', '0', '1')[1]
     if found then _, after, cost = parse('>BdI4', found) end
     if found and after ~= kept then
       lo, hi, found = try('ZCOUNT', log, '-inf', charged - 1), try('ZCOUNT', log, '-inf', charged) - 1, nil
@@ -188,7 +189,8 @@ repeat
   unit = unit * 32
   names[#names + 1] = pack('<BI6', #names, math.floor(kept / unit))
 until math.floor(base / unit) == math.floor(kept / unit)
-local rows, left = try('HMGET', tree, unpack(names)), try('PTTL', tree)
+-- Where no mark speaks of a tree, what stands there counts for nothing.
+local rows, left = z > 0 and try('HMGET', tree, unpack(names)) or names, try('PTTL', tree)
 if rows.err or type(left) == 'table' then
   local e, what = rows.err and rows or left, rows.err and 'HMGET' or 'PTTL'
   --@include kinds.fails

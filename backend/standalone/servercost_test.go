@@ -2,7 +2,6 @@ package standalone_test
 
 import (
 	"context"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"slices"
@@ -25,10 +24,9 @@ import (
 var serverCost = flag.Bool("servercost", false, "measure the server's CPU a decision")
 
 const (
-	costKeys   = 100_000
-	costSlice  = 10_000 // keys that are called in one turn
-	costTurns  = 30
-	leaseTurns = 12
+	costKeys  = 100_000
+	costSlice = 10_000 // keys that are called in one turn
+	costTurns = 30
 )
 
 // plain is what any limiter on Redis has to do at the least: read the clock,
@@ -135,103 +133,4 @@ func spread(t *testing.T, from int, each func(key string) error) {
 		}()
 	}
 	callers.Wait()
-}
-
-// leaseRows are the bounds of a Reserve and a Settle, as multiples of a take by the
-// same policy.
-func leaseRows() []costRow {
-	p := func(a algo.Algorithm) []backend.Policy {
-		return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailOpen}}
-	}
-	return []costRow{
-		{"TokenBucket", 0, p(algo.TokenBucket(algo.PerHour(1<<20), 1<<20))},
-		{"SlidingLog", 0, p(algo.SlidingLog(algo.PerHour(1_000_000)))},
-	}
-}
-
-// TestLeaseCost measures what a Reserve and a Settle that gives back cost the server,
-// against a take by the same policy, with no open lease on other keys and with many.
-func TestLeaseCost(t *testing.T) {
-	if !*serverCost {
-		t.Skip("run by make server-cost")
-	}
-	server := redistest.Start(t)
-	client := server.Client(t)
-	fmt.Printf("%-14s %10s %10s %10s %10s %10s   (the server's µs a call; ratios are medians of %d turns)\n",
-		"policy", "leases", "take µs", "Reserve", "Commit", "late Commit", leaseTurns)
-	for _, row := range leaseRows() {
-		for _, open := range []int{0, 100_000} {
-			require.NoError(t, client.FlushAll(context.Background()).Err())
-			c := leaseCosts{row.take(client), row.reserve(client), row.settle(client)}
-			for from := 0; from < open; from += costSlice {
-				spread(t, costKeys+from, c.reserve)
-			}
-			took, reserve, commit, late := c.measure(t, server)
-			fmt.Printf("%-14s %10d %10.2f %10.2f %10.2f %10.2f\n", row.name, open, took, reserve, commit, late)
-			if reserve > 2.0 || commit > 1.8 || late > 1.8 {
-				t.Errorf("%s: a Reserve costs the server more than 2.0 times a take, or a Commit more than 1.8", row.name)
-			}
-		}
-	}
-}
-
-// leaseCosts are the calls of one policy that are measured.
-type leaseCosts struct{ take, reserve, settle func(key string) error }
-
-// measure returns medians: what a take costs, and the ratios of a Reserve, of a
-// Commit right after it, and of a Commit after another take.
-func (c leaseCosts) measure(t *testing.T, server *redistest.Server) (took, reserve, commit, late float64) {
-	var all [4][]float64
-	for turn := range leaseTurns {
-		from := turn % 4 * costSlice
-		if turn < 4 {
-			spread(t, from, c.take) // every key exists
-		}
-		take := cost(t, server, from, c.take)
-		all[0] = append(all[0], take)
-		all[1] = append(all[1], cost(t, server, from, c.reserve)/take)
-		all[2] = append(all[2], cost(t, server, from, c.settle)/take)
-		spread(t, from, c.reserve)
-		spread(t, from, c.take)
-		all[3] = append(all[3], cost(t, server, from, c.settle)/take)
-	}
-	for i := range all {
-		slices.Sort(all[i])
-	}
-	return all[0][leaseTurns/2], all[1][leaseTurns/2], all[2][leaseTurns/2], all[3][leaseTurns/2]
-}
-
-func (r costRow) lease(client *redis.Client, op backend.Op, cost int64, id func(key string) backend.LeaseID) func(string) error {
-	s := standalone.New(client, &standalone.Options{Budget: 10 * time.Second, DisableBatching: true})
-	return func(key string) error {
-		l := backend.Lease{ID: id(key), Length: time.Minute}
-		if op == backend.Settle {
-			l.Actual, l.Attempt = []int64{cost / 2}, l.ID
-		}
-		g := backend.Group{Key: key, Policies: r.policies, Cost: cost}
-		_, err := layer.Ask(context.Background(), s, backend.Request{Op: op, Group: g, Lease: &l})
-		return err
-	}
-}
-
-func (r costRow) reserve(client *redis.Client) func(string) error {
-	return r.lease(client, backend.Reserve, 2, leaseIDs())
-}
-
-func (r costRow) settle(client *redis.Client) func(string) error {
-	return r.lease(client, backend.Settle, 2, leaseIDs())
-}
-
-// leaseIDs returns a function that names the leases of each key: two that count
-// apart name them alike.
-func leaseIDs() func(key string) backend.LeaseID {
-	var mu sync.Mutex
-	calls := map[string]uint64{}
-	return func(key string) (id backend.LeaseID) {
-		mu.Lock()
-		defer mu.Unlock()
-		calls[key]++
-		binary.LittleEndian.PutUint64(id[:], calls[key])
-		return id
-	}
 }
