@@ -52,3 +52,15 @@ func TestOnlyShadows(t *testing.T) {
 		require.Empty(t, w.Header())
 	}
 }
+
+// TestNestedShadow: a shadow of the inner middleware replaces no member of the outer one.
+func TestNestedShadow(t *testing.T) {
+	s := newClock().store()
+	outer, err := New(limiter(t, s, policy("ip", algo.FixedWindow(algo.PerMinute(10)))), RemoteAddr(), nil)
+	require.NoError(t, err)
+	h := outer(wrap(t, limiter(t, s, shadow("tighter", algo.FixedWindow(algo.PerMinute(1))),
+		policy("user", algo.FixedWindow(algo.PerMinute(5)))), RemoteAddr(), nil))
+	w := get(h)
+	require.Equal(t, []string{`"ip";q=10;w=60`, `"user";q=5;w=60`}, w.Header().Values("RateLimit-Policy"))
+	require.Equal(t, []string{`"ip";r=9;t=40`, `"user";r=4;t=40`}, w.Header().Values("RateLimit"))
+}
