@@ -93,7 +93,7 @@ func TestSlots(t *testing.T) {
 		}
 		return standalone.New(redis.NewClient(&redis.Options{Addr: addr}), patient)
 	}
-	faulttest.Slots(t, open, func() string {
+	faulttest.Slots(t, 64, 20, open, func() string {
 		server = redistest.Start(t)
 		return "ADDR=" + server.Addr()
 	})

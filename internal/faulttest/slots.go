@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	holders   = 64 // processes; every other one is killed in a call
-	slots     = 20
 	slotLease = time.Second
 	slotKey   = "running"
 )
 
-var slotted = []headgate.Policy{
-	closed("slots", algo.InFlight(slots)),
-	closed("rate", algo.FixedWindow(algo.Per(1_000_000, algo.MaxPeriod))),
+func slotted(slots int) []headgate.Policy {
+	return []headgate.Policy{
+		closed("slots", algo.InFlight(int64(slots))),
+		closed("rate", algo.FixedWindow(algo.Per(1_000_000, algo.MaxPeriod))),
+	}
 }
 
-// Slots lets 64 processes share 20 slots, and kills half of them in a call. Never are
-// there more unexpired leases than slots, all are free one lease and a second after the
-// last death, and the rate policy beside them counts the calls that passed. The test
-// calls Slots before anything else; see Races.
-func Slots(t *testing.T, open func() backend.Store, start func() (env string)) {
+// Slots lets some processes, as 64, share fewer slots, as 20, and kills half of them in a
+// call. Never are there more unexpired leases than slots, all are free one lease and a
+// second after the last death, and the rate policy beside them counts the calls that
+// passed. The test calls Slots before anything else; see Races.
+func Slots(t *testing.T, holders, slots int, open func() backend.Store, start func() (env string)) {
 	if i, ok := redistest.Child(); ok {
-		hold(t, open(), i)
+		hold(t, Limiter(t, open(), slotted(slots)...), i)
 		return
 	}
 	lines := redistest.Processes(t, holders, t.Name(), start())
 	died := time.Now()
 	s := open()
 	defer s.Close()
-	l := Limiter(t, s, slotted...)
+	l := Limiter(t, s, slotted(slots)...)
 	free := false
 	for !free && time.Since(died) < slotLease+time.Second {
 		free = running(t, l)[0] == 0
@@ -72,8 +72,7 @@ func running(t *testing.T, l *headgate.Limiter) (used [2]int64) {
 
 // hold is a child of Slots: it makes calls, and each odd one dies in a call. It reports
 // a call's begin when the lease is surely there, and its end while it still is.
-func hold(t *testing.T, s backend.Store, child int) {
-	l := Limiter(t, s, slotted...)
+func hold(t *testing.T, l *headgate.Limiter, child int) {
 	redistest.Ready()
 	ends := time.Now().Add(time.Duration(redistest.Steps(2, 20)) * time.Second)
 	for i := 0; time.Now().Before(ends) || child%2 == 1; i++ {
