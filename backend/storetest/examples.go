@@ -77,7 +77,7 @@ var examples = []example{
 
 // Examples runs the worked examples of Headgate's documentation, whose numbers
 // can be checked by hand. All but WeightedQuota need SetNow,
-// and FiveReserves reservations.
+// and FiveReserves and Settlements reservations.
 func Examples(t *testing.T, h Harness) {
 	for _, e := range examples {
 		t.Run(e.name, func(t *testing.T) { h.probe(t, "the worked example "+e.name, shape{}).follow(e) })
@@ -88,6 +88,9 @@ func Examples(t *testing.T, h Harness) {
 	})
 	t.Run("FiveReserves", func(t *testing.T) {
 		h.each(t, "25 of 40 and 90 of 40 make 115, and a cost of 1 is denied until it ages", fiveReserves)
+	})
+	t.Run("Settlements", func(t *testing.T) {
+		h.each(t, "afterwards stands what would stand had min(estimate, actual) been charged, and the excess recorded", settlesEach)
 	})
 }
 
