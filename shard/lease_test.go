@@ -3,12 +3,16 @@ package shard_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/shard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -105,4 +109,59 @@ func TestExcessOfSpreadKeys(t *testing.T) {
 	require.True(t, do(t, s, settle).Allowed)
 	require.Equal(t, [2]int64{130, 20}, used("over"))
 	require.False(t, do(t, s, take("over", list, 1)).Allowed)
+}
+
+// TestAtMostKeepsTheLimit: callers that ask for more than there is get all of it and no
+// more.
+func TestAtMostKeepsTheLimit(t *testing.T) {
+	s, _ := over(t)
+	list := one(algo.FixedWindow(algo.PerDay(1003)), 16)
+	var granted atomic.Int64
+	faulttest.Go(8, func(int) {
+		for {
+			d, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.AtMost, Group: backend.Group{Key: "k", Policies: list, Cost: 70}})
+			if err != nil {
+				t.Error(err)
+			}
+			if granted.Add(d.Granted); err != nil || !d.Allowed {
+				return
+			}
+		}
+	})()
+	require.EqualValues(t, 1003, granted.Load())
+	require.EqualValues(t, 1003, do(t, s, peek("k", list, 0)).Used)
+}
+
+// deaf does not answer for one sub-key.
+type deaf struct {
+	backend.Store
+	sub *string
+}
+
+func (s deaf) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if r.Sub == *s.sub {
+		return backend.ErrUnavailable
+	}
+	return s.Store.Do(ctx, r, d)
+}
+
+// TestAtMostOfADeadShare: what the others have is granted, and the failure of the rest is
+// told to the next call.
+func TestAtMostOfADeadShare(t *testing.T) {
+	dead := ""
+	next := deaf{memory.New(nil), &dead}
+	s := shard.New(next, next)
+	list := one(algo.FixedWindow(algo.PerDay(40)), 4)
+	receipt := &backend.Receipt{}
+	r := take("k", list, 10)
+	r.Receipt = receipt
+	do(t, s, r)
+	dead = receipt.Sub
+	r = take("k", list, 100)
+	r.Op = backend.AtMost
+	require.EqualValues(t, 30, do(t, s, r).Granted)
+	_, err := layer.Ask(context.Background(), s, r)
+	require.ErrorIs(t, err, backend.ErrUnavailable)
+	dead = ""
+	require.EqualValues(t, 40, do(t, s, peek("k", list, 0)).Used)
 }
