@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -43,13 +44,16 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 // longest RetryAfter, of a pass the least Remaining. A key may be listed twice if no
 // policy of it is; there may be 16 keys.
 //
-// Limiters on one memory store decide at once, so that nothing lies in between. Other
-// keys are reserved, each by its own limiter: the first key, and if it lets the call
-// pass all others in parallel. A user that is denied so costs the organisation's node
-// nothing. What passed before a key denied the call is given back in the background.
-// Meanwhile it counts, also in the states of Call.Each: for the duration of a call at
-// most the costs of the calls in flight, and lastingly those whose process died, or
-// whose node stayed unreachable for 2 s. The store must have Reserve.
+// Limiters on one store, in memory or on one server, decide at once, so that nothing
+// lies in between. Other keys, as those of a cluster, are reserved: the first key, and
+// if it lets the call pass all others in parallel. So a user that is denied costs the
+// organisation's node nothing. The store must have Reserve.
+//
+// What keys of a cluster let pass is given back in the background if another key denies
+// the call. Until then it counts, also in the states of Call.Each: at most the costs of
+// the calls in flight. It stays, until it has aged, where the process died meanwhile,
+// or the key's node stayed unreachable for 2 s. Then too it is at most the costs of the
+// calls in flight.
 //
 // A key that no store could decide gets the failure mode of its policies. A counted
 // denial of another key counts more; of several such keys, the strictest mode speaks.
@@ -70,6 +74,7 @@ type keyed struct {
 	question
 	limiter     *Limiter
 	reservation *Reservation // of what was asked; nil in a Take of all keys at once
+	asked       denial.Asked // where all keys are asked for at once
 	told        bool
 	err         error
 }
@@ -171,10 +176,10 @@ func (ks keys) decide(ctx context.Context) error {
 	case len(ks) == 1:
 		ks[0].hand(ctx, ctx)
 		return ks.conclude(ctx)
-	case ks.together():
-		return ks.atOnce(ctx)
 	case ks.denied(): // mutant: all-denied-from-cache
 		return nil
+	case ks.together():
+		return ks.atOnce(ctx)
 	}
 	return ks.oneByOne(ctx)
 }
@@ -198,10 +203,16 @@ func same(a, b backend.Store) bool { return reflect.TypeOf(a).Comparable() && a 
 func (ks keys) atOnce(ctx context.Context) error {
 	k := &ks[0]
 	r := k.request
-	for i := range ks[1:] {
-		r.And = append(r.And, ks[1+i].request.Group)
+	for i := range ks {
+		if l := ks[i].limiter; l.denial != nil {
+			ks[i].asked = l.denial.Ask(ks[i].request.Key)
+		}
+		if i == 0 {
+			continue
+		}
+		r.And = append(r.And, ks[i].request.Group)
 		if r.Op == backend.Reserve {
-			ks[1+i].reservation.id = r.Lease.IDOf(1 + i)
+			ks[i].reservation.id = r.Lease.IDOf(i)
 		}
 	}
 	r.StoreTime = &k.question.storeTime
@@ -216,7 +227,8 @@ func (ks keys) atOnce(ctx context.Context) error {
 	return err
 }
 
-// tell notes the decision of all keys with the one that it names.
+// tell notes the decision of all keys with the one that it names. The deny cache keeps
+// a denial of that key.
 func (ks keys) tell(d *Decision) {
 	at := 0
 	for i := range ks {
@@ -226,6 +238,11 @@ func (ks keys) tell(d *Decision) {
 		}
 	}
 	ks[at].decision, ks[at].told = *d, true
+	for i := range ks {
+		if k := &ks[i]; k.limiter.denial != nil && (i == at || d.Allowed) {
+			k.limiter.denial.Note(&k.request, d, k.asked)
+		}
+	}
 }
 
 // fail decides every key by its failure modes.

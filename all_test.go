@@ -445,8 +445,10 @@ func TestAllBudget(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
-	s := standalone.New(client, &standalone.Options{Budget: 300 * time.Millisecond})
-	l := levels{user: limiter(t, s, nil, level("user", 1000)), org: limiter(t, s, nil, level("org", 1000))}
+	s := func() backend.Store {
+		return standalone.New(client, &standalone.Options{Budget: 300 * time.Millisecond})
+	}
+	l := levels{user: limiter(t, s(), nil, level("user", 1000)), org: limiter(t, s(), nil, level("org", 1000))}
 	require.True(t, l.both(t).Allowed)
 	proxy.Set(redistest.Delay(200 * time.Millisecond))
 	begin := time.Now()

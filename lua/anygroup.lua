@@ -36,7 +36,17 @@ for _ = 1, groups do
     --@include anygroup.store
   end
   if op == 4 then met = '\0' end
+  if status > 0 then refused = true end
   --@include kinds.answer
+end
+
+--@section joint
+-- After a section of those that are decided all or nothing. All are looked at first,
+-- and decided in a second pass if none was refused. Then nothing may fail any more:
+-- the looks have asked for each right. The answers of both passes are equal.
+joint = joint - 1
+if joint == 0 and looks and not refused then -- mutant: joint-all-or-nothing
+  looks, joint, pos, k, n = false, unpack(again)
 end
 
 --@section decide
@@ -82,6 +92,7 @@ for run = 1, all do
     s[19], total = cost, total + cost
   end
   if total == 0 and asks ~= 2 and asks ~= 8 then status = 82 end
+  if pass < count then refused = true end
   for p = 1, policies do
     local s = states[p]
     local kind, limit, cost = s[1], s[2], s[19]
@@ -130,11 +141,12 @@ if lasting then
 end
 --@include expiry.lasts
 if fields[1] then parts = parts + 1 end
-if parts > 1 and status == 0 then
+if (parts > 1 or looks) and status == 0 then -- mutant: joint-rights
   local e, what
+  if looks and note and not may('SET', lease, note) then what = 'SET' end
   if fields[1] and not may('HSET', key, 'f', 'v') then what = 'HSET' end
   for p, s in ipairs(states) do
-    local kind, log = s[1], s[17]
+    local kind, log, ahead = s[1], s[17], s[15]
     if log and s[13] > s[14] then
       --@choose rights
       end
@@ -147,28 +159,30 @@ if parts > 1 and status == 0 then
     --@include kinds.fails
   end
 end
---@include leases.set
-for p, s in ipairs(states) do
-  local kind, period, at, y, z, ahead, sum, log, taken = s[1], s[3], s[9], s[11], s[12], s[15], s[16], s[17], s[13] - s[14]
-  if taken > 0 and status == 0 and log then
-    --@choose take
+if not looks then
+  --@include leases.set
+  for p, s in ipairs(states) do
+    local kind, period, at, y, z, ahead, sum, log, taken = s[1], s[3], s[9], s[11], s[12], s[15], s[16], s[17], s[13] - s[14]
+    if taken > 0 and status == 0 and log then
+      --@choose take
+      end
     end
   end
-end
-if fields[1] and status == 0 then
-  local e = try('HSET', key, unpack(fields))
-  --@include expiry.stored
-end
-for _, w in ipairs(writes) do
-  if status == 0 then
-    local e, what = try(unpack(w)), w[1]
-    if type(e) == 'table' and e.err then
-      --@include kinds.fails
-    else wrote = true end
+  if fields[1] and status == 0 then
+    local e = try('HSET', key, unpack(fields))
+    --@include expiry.stored
   end
-end
-if noted and status > 0 then
-  --@include leases.unset
+  for _, w in ipairs(writes) do
+    if status == 0 then
+      local e, what = try(unpack(w)), w[1]
+      if type(e) == 'table' and e.err then
+        --@include kinds.fails
+      else wrote = true end
+    end
+  end
+  if noted and status > 0 then
+    --@include leases.unset
+  end
 end
 
 --@section reset

@@ -13,7 +13,9 @@
 --         of each (measured: a fifth of what a group takes).
 --         H groups, B shape (1 one policy, one run; 2 several in the hash, one
 --         call that costs something in each; 3 any; 4 any, of a lease; 5 any,
---         with the hash), which says who decides them, B op (1 take, 2 peek, 3 at most,
+--         with the hash; 6 the H sections behind are decided all or nothing, each
+--         of one group and of shape 3 or 4), which says who decides them, B op
+--         (1 take, 2 peek, 3 at most,
 --         4 settle, 5 reset, 6 reserve, 7 extend, 8 record), H policies, H runs,
 --         I4 behind which argument its fields' names stand
 --         of shape 4: the lease's ID, I4 length in ms, the attempt's ID, B 1 where
@@ -77,7 +79,10 @@ local now = sec * 1000000 + usec
 local blob, pos, k = args[2], 1, 1
 local alone, reply, n = #keys == 1 or #keys == 2 and string.byte(blob, 3) == 4, '', 0
 if not alone then reply, n = {sec, ' ', usec}, 3 end
-local size = #blob
+-- joint: how many sections are still to come of those that are decided all or
+-- nothing; again: where the first began. Of these, looks says that it is the first
+-- of two passes, and refused that one of them can't pass.
+local size, joint, looks, refused, again = #blob, 0, false, false
 while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   pos = from -- mutant: section-without-groups
@@ -86,8 +91,13 @@ while pos <= size do
     --@include onepolicy.section
   elseif shape == 2 then
     --@include manypolicies.section
+  elseif shape == 6 then
+    joint, looks, refused, again = groups, true, false, {groups, pos, k, n}
   else
     --@include onelease.section
+    if joint > 0 then
+      --@include anygroup.joint
+    end
   end
 end
 if alone then return reply end

@@ -52,7 +52,8 @@ end
 
 --@section rights
 if not may('ZADD', log, 1, 'm') then what = 'ZADD' elseif not may('PEXPIRE', log, 1) then what = 'PEXPIRE'
-elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' end
+elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' elseif not may('PTTL', log) then what = 'PTTL'
+end
 
 --@section reset
 e, what = try('ZCARD', log), 'ZCARD'

@@ -4,7 +4,7 @@
 
 --@section section
 local done = false
-if shape == 4 and (op == 6 or op == 4) and groups == 1 and policies == 1 then
+if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and policies == 1 then
   local key, status, longer, sweep, ms, small, least = keys[k], 0, 0, false, 0, 1, 0
   local hz, due, at, x, y, z, used, taken, own = 0, 0, now, 0, 0, 0, 0, 0, 4294967294
   local kind, limit, period, a, b, fill, count, cost, name, charged, kept, v, met, fresh, bad, size, after

@@ -167,11 +167,14 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	if s.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
-	return r.Check(ctx, batch.Capabilities)
+	return r.Check(ctx, capabilities)
 }
 
 // Capabilities returns what the store can do.
-func (s *Store) Capabilities() backend.Capabilities { return batch.Capabilities }
+func (s *Store) Capabilities() backend.Capabilities { return capabilities }
+
+// capabilities are those of any store on Redis, and several keys in one script.
+var capabilities = backend.Capabilities{Ops: batch.Capabilities.Ops, Keys: backend.MaxKeys}
 
 // Close makes every later request backend.ErrClosed. A client that New was
 // given stays open; one that Open made is closed.

@@ -95,6 +95,23 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	return true
 }
 
+// Asked is the instant before a key was asked for beside others, in one request.
+type Asked struct{ visit }
+
+// Ask returns what Note needs of the instant before the request.
+func (s *Store) Ask(key string) Asked {
+	at := s.cache.At(key)
+	return Asked{visit{at: at, generation: at.Generation(), sent: s.cache.Now()}}
+}
+
+// Note notes what the store decided of several keys at once: a denial by this key, or
+// that all pass.
+func (s *Store) Note(r *backend.Request, d *backend.Decision, a Asked) {
+	if s.ttl > 0 {
+		s.leave(&a.visit, r, d, nil)
+	}
+}
+
 // held is how long a denied call waits for the caller that refreshes the denial.
 // The cached denial still holds then. Without the wait, a flood that is answered
 // from memory takes the processor from that caller until its budget is spent.

@@ -62,17 +62,17 @@ func (b *batch) join(c *call, r *room) bool {
 		return false
 	}
 	g := r.byTag[c.own.Tag]
-	for g != nil && (wire.Alone(g.Op) || g.Op != c.own.Op || !g.Same(c.own.Policies)) { // mutant: groups-by-op-and-list
+	for g != nil && (wire.Alone(g.Op) || g.Joint || c.own.Joint || g.Op != c.own.Op || !g.Same(c.own.Policies)) { // mutant: groups-by-op-and-list
 		g = g.other
 	}
 	if g == nil {
-		if b.calls > 0 && (len(b.groups) >= maxGroups || b.policies+len(c.own.Policies) > maxPolicies) {
+		if b.calls > 0 && (len(b.groups) >= maxGroups || b.policies+c.own.policies() > maxPolicies) {
 			return false
 		}
 		g = c.begin(r.byTag[c.own.Tag])
 		r.byTag[g.Tag] = g
 		b.groups = append(b.groups, g)
-		b.policies += len(g.Policies)
+		b.policies += g.policies()
 	}
 	g.add(c)
 	b.calls++

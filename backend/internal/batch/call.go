@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 )
 
@@ -43,6 +44,7 @@ func newCall(ctx context.Context, tag string, slot int, r *backend.Request, budg
 	c.Ask(r)
 	g := &c.own
 	g.Op, g.Key, g.Tag, g.Policies, g.slot, g.Now, g.First = r.Op, r.Key, tag, r.Policies, slot, 0, &c.Call
+	g.And, g.Joint = jointly(r), r.And != nil
 	c.state.Store(waiting)
 	c.came = now()
 	c.deadline = Deadline(c.came, budget)
@@ -75,7 +77,11 @@ func (c *call) wait(ctx context.Context) error {
 func (c *call) decide(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	err := c.wait(ctx)
 	if err == nil {
-		err = c.Decide(r.Op, &r.Group, d)
+		if r.And == nil {
+			err = c.Decide(r.Op, &r.Group, d)
+		} else {
+			err = c.DecideKeys(r, c.own.And, d)
+		}
 		if !c.lost {
 			calls.Put(c)
 		}
@@ -128,6 +134,34 @@ type group struct {
 	other *group // of the same key, asking for something else
 }
 
+// jointly returns the groups of a request's second and later keys, each with one call.
+func jointly(r *backend.Request) (groups []*wire.Group) {
+	for i := range r.And {
+		q, c := backend.Request{Op: r.Op, Group: r.And[i]}, &wire.Call{}
+		if r.Lease != nil {
+			lease := *r.Lease
+			lease.ID = r.Lease.IDOf(1 + i)
+			q.Lease = &lease
+		}
+		c.Ask(&q)
+		groups = append(groups, &wire.Group{Op: q.Op, Key: q.Key, Tag: names.Tag(q.Key, q.Sub), Policies: q.Policies, Size: 1, First: c, Joint: true})
+	}
+	return groups
+}
+
+// policies returns how many the script looks at. Those of several keys it looks at
+// twice.
+func (g *group) policies() int {
+	n := len(g.Policies)
+	for _, h := range g.And {
+		n += len(h.Policies)
+	}
+	if g.Joint {
+		n *= 2
+	}
+	return n
+}
+
 // begin makes the call's own group that of a batch, so far without calls.
 func (c *call) begin(other *group) *group {
 	g := &c.own
@@ -148,6 +182,11 @@ func (g *group) markSent() bool {
 	for _, c := range g.calls {
 		if c.state.CompareAndSwap(waiting, sent) { // mutant: withdrawn-left-out
 			g.Calls = append(g.Calls, &c.Call)
+		}
+	}
+	for _, h := range g.And { // which have no callers of their own
+		if h.Calls = h.Calls[:0]; len(g.Calls) > 0 {
+			h.Calls = append(h.Calls, h.First)
 		}
 	}
 	return len(g.Calls) > 0

@@ -33,7 +33,7 @@ func (b *blob) String() string { return "…" }
 // server's own; now is the caller's. What the groups ask is added by Pack. The
 // client must have returned from the last ones, whose buffers these use.
 func (a *Args) Set(sha any, clock string, now int64, p names.Prefix, groups []*Group) []any {
-	n := 0
+	n, groups := 0, flat(groups)
 	for _, g := range groups {
 		n += 2*len(g.Policies) + 2
 	}

@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
@@ -36,6 +37,19 @@ func (c *Call) askLease(op backend.Op, l *backend.Lease) {
 		c.costs = append(c.costs[:0], l.Actual...)
 		c.lease.Actual = c.costs
 	}
+}
+
+// DecideKeys writes the answer to a request of several keys. The others are what its
+// second and later keys met.
+func (c *Call) DecideKeys(r *backend.Request, others []*Group, d *backend.Decision) error {
+	readings, err := [][]backend.Reading{c.readings}, c.Err
+	for _, g := range others {
+		readings, err = append(readings, g.First.readings), cmp.Or(err, g.First.Err)
+	}
+	if err == nil {
+		r.DecideKeys(c.now, readings, d)
+	}
+	return err
 }
 
 // Decide writes the answer to g, on the goroutine whose buffers g names.
@@ -75,13 +89,28 @@ type Group struct {
 	Key      string // as the caller names it, for errors
 	Tag      string // stands between the braces of the stored keys
 	Policies []backend.Policy
-	Size     int     // how many calls it has
-	Calls    []*Call // those that stand in the command when it is written
-	Again    bool    // the script ran nothing, and wants the boundaries around its clock
-	Now      int64   // that clock, where the group is sent again; else 0
-	First    *Call   // the first that joined it
+	Size     int      // how many calls it has
+	Calls    []*Call  // those that stand in the command when it is written
+	Again    bool     // the script ran nothing, and wants the boundaries around its clock
+	Now      int64    // that clock, where the group is sent again; else 0
+	First    *Call    // the first that joined it
+	And      []*Group // decided all or nothing with this one; of the first of them
+	Joint    bool     // it is one of them
 
-	fields int // the script's argument before the names of the fields
+	fields int  // the script's argument before the names of the fields
+	looks  bool // its answer is read as a peek's
+}
+
+// flat returns the groups, each with those that are decided with it behind it.
+func flat(groups []*Group) []*Group {
+	if !slices.ContainsFunc(groups, func(g *Group) bool { return g.And != nil }) {
+		return groups
+	}
+	var all []*Group
+	for _, g := range groups {
+		all = append(append(all, g), g.And...)
+	}
+	return all
 }
 
 // packed returns the calls that stand in the command. One that only looks stands

@@ -27,15 +27,21 @@ func Sort(groups []*Group) {
 func pack(b []byte, now int64, groups []*Group) []byte {
 	section, alike := 0, 0
 	for _, g := range groups {
+		if g.And != nil {
+			b = append(binary.LittleEndian.AppendUint16(b, uint16(1+len(g.And))), joint, byte(g.Op), 0, 0, 0, 0, 0, 0, 0, 0)
+		}
 		next := len(b)
 		b = g.ask(binary.LittleEndian.AppendUint16(b, 1), cmp.Or(g.Now, now))
-		if alike > 0 && bytes.Equal(b[section+2:next], b[next+2:]) { // mutant: one-section-if-alike
+		if alike > 0 && !g.Joint && bytes.Equal(b[section+2:next], b[next+2:]) { // mutant: one-section-if-alike
 			b = b[:next]
 		} else {
 			section, alike = next, 0
 		}
 		alike++
 		binary.LittleEndian.PutUint16(b[section:], uint16(alike))
+		if g.Joint {
+			alike = 0
+		}
 	}
 	return b
 }
@@ -90,6 +96,7 @@ const (
 	mixed             // whatever else
 	leased            // what has a lease
 	whole             // mixed, with the hash of the key also where the list has logs alone
+	joint             // no group: the next ones are decided all or nothing, each mixed or leased
 )
 
 func (g *Group) shape(op backend.Op, calls []*Call) byte {
@@ -98,7 +105,7 @@ func (g *Group) shape(op backend.Op, calls []*Call) byte {
 		return leased
 	case g.Op == backend.Reset:
 		return whole
-	case g.Op == backend.Record, g.Op == backend.AtMost, run(calls) < len(calls):
+	case g.Op == backend.Record, g.Op == backend.AtMost, g.Joint, run(calls) < len(calls):
 		return mixed
 	case len(g.Policies) == 1:
 		return one

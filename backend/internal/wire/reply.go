@@ -87,38 +87,70 @@ func Read(reply string, groups []*Group, p names.Prefix) error {
 	r.take(1)                     // a space
 	now += r.number()             // all of a virtual clock's
 	for _, g := range groups {
-		if r.rest == "" {
-			return errMalformed
-		}
-		var err error
-		switch r.rest[0] {
-		case failed:
-			why, _, _ := strings.Cut(r.rest[1:], "\n")
-			err = fmt.Errorf("%w: %s", backend.ErrUnavailable, why)
-			r.take(1 + len(why))
-		case corrupt:
-			err = &backend.CorruptError{Key: g.Key, Stored: g.stored(p)}
-		case outside:
-			err = g.askAgain(now)
-		case refused:
-			err = &backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"}
-		case notHeld:
-			err = backend.ErrNotHeld
-		case ended:
-			err = backend.ErrLeaseEnded
-		default:
-			g.replay(r, now)
-			continue
-		}
-		r.take(1)
-		for _, c := range g.Calls {
-			c.Err = err
+		if g.And == nil {
+			g.read(r, now, p)
+		} else {
+			g.readJoint(r, now, p)
 		}
 	}
 	if r.rest != "" {
 		return errMalformed
 	}
 	return r.err
+}
+
+// read reads the answer to a group, and reports whether all calls have room.
+func (g *Group) read(r *reader, now int64, p names.Prefix) (room bool) {
+	if r.rest == "" {
+		r.err = errMalformed
+		return false
+	}
+	var err error
+	switch r.rest[0] {
+	case failed:
+		why, _, _ := strings.Cut(r.rest[1:], "\n")
+		err = fmt.Errorf("%w: %s", backend.ErrUnavailable, why)
+		r.take(1 + len(why))
+	case corrupt:
+		err = &backend.CorruptError{Key: g.Key, Stored: g.stored(p)}
+	case outside:
+		err = g.askAgain(now)
+	case refused:
+		err = &backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"}
+	case notHeld:
+		err = backend.ErrNotHeld
+	case ended:
+		err = backend.ErrLeaseEnded
+	default:
+		return g.replay(r, now)
+	}
+	r.take(1)
+	for _, c := range g.Calls {
+		c.Err = err
+	}
+	return false
+}
+
+// readJoint reads the answers to groups that are decided all or nothing: as those of
+// looks, and where all have room once more as charges.
+func (g *Group) readJoint(r *reader, now int64, p names.Prefix) {
+	all, from, room, again := flat([]*Group{g}), *r, true, false
+	for _, h := range all {
+		h.looks = true
+		room = h.read(r, now, p) && room
+		again, h.looks, h.Again = again || h.Again, false, false
+	}
+	if g.Again = again; again { // all have boundaries around one clock
+		for _, h := range all {
+			h.Now = now
+		}
+	}
+	if room && r.err == nil {
+		*r = from
+		for _, h := range all {
+			h.read(r, now, p)
+		}
+	}
 }
 
 // askAgain marks a group to be sent again with the boundaries around the script's now.
@@ -137,7 +169,7 @@ func (g *Group) askAgain(now int64) error {
 // memory store runs: the script has decided the same. Of a run of equal costs some
 // pass; then the rest are denied, all meeting the same, and the script has answered
 // once for them.
-func (g *Group) replay(r *reader, now int64) {
+func (g *Group) replay(r *reader, now int64) (room bool) {
 	var few [4]backend.Reading // on the stack, where they are few
 	var some [4]algo.View
 	readings, views := append(few[:0], make([]backend.Reading, len(g.Policies))...), some[:0]
@@ -148,7 +180,8 @@ func (g *Group) replay(r *reader, now int64) {
 	for i := 0; i < len(g.Policies) && !bare; i++ {
 		views = append(views, r.view(&g.Policies[i].Algorithm, now))
 	}
-	for i, denied := 0, false; i < len(calls) && r.err == nil; i++ {
+	denied := false
+	for i := 0; i < len(calls) && r.err == nil; i++ {
 		c := calls[i]
 		denied = denied && c.sameCosts(calls[i-1])
 		if g.Op == backend.AtMost && len(g.Calls) > 0 {
@@ -171,12 +204,13 @@ func (g *Group) replay(r *reader, now int64) {
 		}
 		c.now, c.readings = now, append(c.readings[:0], readings...)
 	}
+	return !denied
 }
 
 // charge charges a call that fits to the view.
 func (g *Group) charge(c *Call, a *algo.Algorithm, v *algo.View, n, now int64) {
 	switch {
-	case n == 0:
+	case n == 0 || g.looks:
 	case g.Op == backend.Record:
 		a.Add(v, a.Recorded(v, n))
 	case a.Kind().Leased() && g.Op == backend.Reserve:
