@@ -37,7 +37,7 @@ func (e *DeadlineError) Is(target error) bool { return target == context.Deadlin
 // same.
 //
 // The first waiter asks the store and sleeps until there is room, for itself and for
-// those behind it that ask for the same: for up to 100 ms more than it needs alone.
+// those behind it that ask for the same: for up to 150 ms more than it needs alone.
 // What is given back meanwhile, by a Reset or a settlement, shows when it wakes.
 //
 // A call that surely can't pass before the deadline of ctx is refused at once, with a
@@ -175,7 +175,14 @@ func (t *turn) serve() error {
 		if t.queue.rivals > 0 && t.queue.lost < maxLost {
 			more = max(0, min(t.limiter.queues.waiting(t.waiter, round), round)-size)
 		}
-		if !t.sleep(t.pause(&d) + length*time.Duration(more)/time.Duration(round) + t.queue.late(t.spread(length), length, time.Since(t.since))) {
+		pause := t.pause(&d)
+		later := pause + length*time.Duration(more)/time.Duration(round) + t.queue.late(size+more, t.spread(length), length, time.Since(t.since))
+		if t.inTime(later) { // mutant: late-before-deadline
+			pause = later
+		} else {
+			more = 0
+		}
+		if !t.sleep(pause) {
 			break
 		}
 		t.queue.told = told
@@ -311,6 +318,12 @@ func (t *turn) pause(d *Decision) time.Duration {
 	}
 	t.poll = min(max(minPoll, 2*t.poll), maxPoll)
 	return min(d.RetryAfter, t.poll)
+}
+
+// inTime reports whether the context ends no sooner than in d.
+func (t *turn) inTime(d time.Duration) bool {
+	deadline, ok := t.ctx.Deadline()
+	return !ok || time.Until(deadline) >= d
 }
 
 // sleep returns false where the context ended first.

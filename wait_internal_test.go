@@ -36,10 +36,10 @@ func TestWaitQueuesLeave(t *testing.T) {
 func TestWaitAlone(t *testing.T) {
 	var c contest
 	const spread, round = 50 * time.Millisecond, 100 * time.Millisecond
-	require.Zero(t, c.late(spread, round, 0))
+	require.Zero(t, c.late(2, spread, round, 0))
 	c.told = true
 	c.denied()
-	young, old := c.late(spread, round, 0), c.late(spread, round, 300*time.Millisecond)
+	young, old := c.late(2, spread, round, 0), c.late(2, spread, round, 300*time.Millisecond)
 	require.Equal(t, spread, young)
 	require.Less(t, old, young/2)
 	require.Positive(t, old)
@@ -47,5 +47,8 @@ func TestWaitAlone(t *testing.T) {
 		c.told = true
 		c.won(0, 0)
 	}
-	require.Zero(t, c.late(spread, round, 0))
+	require.Zero(t, c.late(2, spread, round, 0))
+	c = begun
+	require.Equal(t, spread, c.late(2, spread, round, 0), "others may have begun at the same time")
+	require.Zero(t, c.late(1, spread, round, 0))
 }

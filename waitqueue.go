@@ -96,10 +96,10 @@ func (qs *queues) join(w *waiter, deadline time.Time) (q *queue, refused time.Du
 	q = qs.mu.queues[name]
 	if q == nil {
 		qs.sweep(w.since)
-		q = &queue{name: name}
+		q = &queue{name: name, contest: begun} // mutant: rivals-at-first
 		qs.mu.queues[name] = q
 	} else if q.first == nil && w.since.Sub(q.emptied) > remembered {
-		q.contest = contest{}
+		q.contest = begun
 	}
 	if by := q.earliest.by; by != nil && !deadline.IsZero() && q.earliest.until.After(deadline) && w.alike(by) { // mutant: refused-in-queue
 		return nil, q.earliest.until.Sub(w.since)

@@ -19,14 +19,20 @@ import (
 type contest struct {
 	lost   int           // races that were lost in a row
 	rivals int           // takes until the queue takes itself for alone
+	beaten bool          // it has lost a race ever
 	told   bool          // the head has slept for as long as the store said
 	usual  time.Duration // how long the last head had waited that passed
 	room   int64         // waiters for which the last take has left room
 }
 
+// begun is a contest of which nothing is known. The queue takes itself for alone only
+// after two takes, or of several that begin at once one would win for long: it meets no
+// denial, and the others give way to it.
+var begun = contest{rivals: 2}
+
 const (
 	maxRound   = 100 * time.Millisecond
-	maxLost    = 4 // as many as a queue loses to four others in turn
+	maxLost    = 8 // twice as many as a queue loses to four others in turn
 	maxRivals  = 8
 	shareOfMax = 2 // a take is at most this part of what a policy can grant
 )
@@ -91,15 +97,16 @@ func (c *contest) won(room int64, age time.Duration) {
 func (c *contest) denied() {
 	if c.told {
 		c.lost++
+		c.beaten = true
 		c.rivals = maxRivals
 	}
 	c.told, c.room = false, 0
 }
 
-// late returns how much later than told a queue wakes whose head is so old. spread is
-// how late it wakes at most.
-func (c *contest) late(spread, round, age time.Duration) time.Duration {
-	if c.rivals == 0 || c.lost >= maxLost { // mutant: alone-on-time
+// late returns how much later than told a queue wakes that asks for so many calls and
+// whose head is so old. spread is how late it wakes at most.
+func (c *contest) late(calls int64, spread, round, age time.Duration) time.Duration {
+	if c.rivals == 0 || c.lost >= maxLost || calls == 1 && !c.beaten { // mutant: alone-on-time
 		return 0
 	}
 	if usual := max(c.usual*5/4, 4*round); age < usual {
