@@ -15,7 +15,7 @@ import (
 // can grant, so that nothing overflows meanwhile. And once a queue has lost a race it
 // wakes a little later than told, the less so the longer its head has waited: the
 // oldest head asks first. A queue that keeps losing, since others wait for less, takes
-// what there is, and waits for room for one.
+// what there is.
 type contest struct {
 	lost   int           // races that were lost in a row
 	rivals int           // takes until the queue takes itself for alone
@@ -72,9 +72,6 @@ const maxWait = 400 * 24 * time.Hour
 
 // calls returns for how many waiters the head may take.
 func (c *contest) calls(round int64) int64 {
-	if c.lost >= maxLost { // mutant: losers-ask-for-one
-		return 1
-	}
 	return max(round, c.room)
 }
 
