@@ -218,7 +218,7 @@ func (ks keys) atOnce(ctx context.Context) error {
 	r.StoreTime = &k.question.storeTime
 	var d Decision
 	err := k.limiter.breaker.Attempt(ctx, &r, &d)
-	if layer.Undecided(err) {
+	if backend.Undecided(err) {
 		return ks.fail(ctx, err)
 	}
 	if err == nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // DefaultLease is the length of a lease where Call.Lease is 0.
@@ -233,7 +232,7 @@ func (r *Reservation) Extend(ctx context.Context) error {
 		return ErrNotHeld
 	}
 	err := r.send(ctx, backend.Extend, r.lease())
-	if r.unresolved && (errors.Is(err, ErrNotHeld) || layer.Undecided(err)) {
+	if r.unresolved && (errors.Is(err, ErrNotHeld) || backend.Undecided(err)) {
 		return nil
 	}
 	return err
@@ -298,7 +297,7 @@ func (a *abandoned) cancelOrWait(ctx context.Context, r *Reservation) {
 func (r *Reservation) abandon() {
 	ends := time.Now().Add(r.length)
 	for pause := 20 * time.Millisecond; time.Now().Before(ends); pause = min(2*pause, time.Second) {
-		if err := r.Cancel(context.Background()); !layer.Undecided(err) {
+		if err := r.Cancel(context.Background()); !backend.Undecided(err) {
 			return
 		}
 		time.Sleep(pause)

@@ -115,7 +115,7 @@ func (p *part) shadowed(a *layer.Answer) *Decision {
 
 // alone answers for a list of shadow policies only: the call passes.
 func alone(r *backend.Request, a *layer.Answer, d *Decision) error {
-	if a.Err != nil && !layer.Undecided(a.Err) && !errors.Is(a.Err, ErrNeverAdmissible) {
+	if a.Err != nil && !backend.Undecided(a.Err) && !errors.Is(a.Err, ErrNeverAdmissible) {
 		return a.Err
 	}
 	*d = a.Decision

@@ -175,13 +175,28 @@ func spent(r *backend.Request, begin time.Time) {
 	}
 }
 
-// Fail decides by the failure modes, and asks nobody, what next could not: a request for admission, or
+// Fail decides by the failure modes what next could not: a request for admission or
 // a peek. Any other that next could not make, such as a reset or a settlement, is an
 // error: no failure mode can make up for it. That of several keys is an error too: each
 // key's limiter has failure modes of its own. So is that of shadow policies, which decide
 // nothing.
 func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
-	return s.FailAny(ctx, func(yield func(*backend.Request, error) bool) { yield(r, err) }, d)
+	if err := s.failOne(ctx, r, d, err); err != nil {
+		return err
+	}
+	s.undone.count(d)
+	return nil
+}
+
+// failOne decides one request, or returns an error that is not the store's.
+func (s *Store) failOne(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
+	// An earlier request may have written it.
+	*d = backend.Decision{} // mutant: decision-cleared
+	if !backend.Undecided(err) || !admits(r) {
+		return err
+	}
+	s.fail(ctx, r, d, err)
+	return nil
 }
 
 // FailAny decides, and counts once, a call that each of the requests could have
@@ -191,12 +206,10 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 // that is not the store's, as a wrong argument, is returned.
 func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error {
 	for r, err := range requests {
-		// An earlier request may have written it.
-		*d = backend.Decision{} // mutant: decision-cleared
-		if !layer.Undecided(err) || !admits(r) {
+		if err := s.failOne(ctx, r, d, err); err != nil {
 			return err
 		}
-		if s.fail(ctx, r, d, err); d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried
+		if d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried
 			break
 		}
 	}

@@ -44,3 +44,12 @@ func TestFailAny(t *testing.T) {
 	require.Zero(t, d)
 	require.EqualValues(t, 3, s.Stats().FailLocal)
 }
+
+// TestFailAllocatesNothing: a failure mode's answer, while calls fail by the thousand.
+func TestFailAllocatesNothing(t *testing.T) {
+	s := breaker.New(memory.New(nil), nil)
+	r := backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: []backend.Policy{policy}, Cost: 1}}
+	var d backend.Decision
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = s.Fail(context.Background(), &r, &d, backend.ErrUnavailable) }))
+	require.Equal(t, backend.FromFailClosed, d.Source)
+}

@@ -44,7 +44,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 			}
 			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent)
 			continue
-		case !layer.Undecided(a.Err):
+		case !backend.Undecided(a.Err):
 			f.refused = a.Err
 		case ctx.Err() == nil: // a caller that left says nothing of the share
 			k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor))

@@ -12,7 +12,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/denial"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // call is one request on a spread key. Its decision is zero until one is made: the
@@ -63,7 +62,7 @@ func (c *call) take(ctx context.Context) error {
 	err := c.more(bounded)
 	// The call's own deadline ended it, not the caller's. What was perhaps counted stays so.
 	own := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-	if own && !layer.Undecided(err) { // mutant: perhaps-counted-stays
+	if own && !backend.Undecided(err) { // mutant: perhaps-counted-stays
 		err = fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable)
 		return c.fail(ctx, err, rand.IntN(len(c.k.subs)))
 	}

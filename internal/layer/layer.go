@@ -110,12 +110,6 @@ func (s *Shared) Batch(b backend.Batch, took time.Duration) {
 	}
 }
 
-// Undecided reports whether err means that the store could not decide, not
-// that the call was wrong.
-func Undecided(err error) bool {
-	return errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrPerhapsCounted)
-}
-
 // Ping asks the store, where it can be asked.
 func Ping(ctx context.Context, s backend.Store) (warnings []string, err error) {
 	if p, ok := s.(backend.Pinger); ok {

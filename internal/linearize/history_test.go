@@ -73,7 +73,7 @@ func (h *history) ask(client int, op backend.Op, cost int64, lease *backend.Leas
 	r := backend.Request{Op: op, Group: backend.Group{Key: h.key, Policies: h.list, Cost: cost}, Lease: lease}
 	o := porcupine.Operation{ClientId: client, Input: r, Call: time.Since(h.begun).Nanoseconds()}
 	a := trace.Ask(context.Background(), h.store, r)
-	for h.resend && layer.Undecided(a.Err) {
+	for h.resend && backend.Undecided(a.Err) {
 		if r.Lease != nil {
 			renamed := *r.Lease
 			renamed.ID = newID(op == backend.Reserve, renamed.ID)
@@ -184,7 +184,7 @@ func (c client) settle(l *backend.Lease) {
 		l.Actual = nil // which cancels
 	}
 	for range 3 {
-		if err := c.ask(c.n, backend.Settle, 0, l); !layer.Undecided(err) {
+		if err := c.ask(c.n, backend.Settle, 0, l); !backend.Undecided(err) {
 			return
 		}
 	}
