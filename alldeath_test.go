@@ -199,7 +199,7 @@ func (m *mortal) kill(t *testing.T, c *redistest.Cluster) (counted int64) {
 		require.NoError(t, replica.Do(context.Background(), "CLUSTER", "FAILOVER", "TAKEOVER").Err())
 	}
 	c.Promoted(t, 0, victim)
-	used(t, m.wide, org) // waits until it serves
+	used(t, m.wide, org)                                                     // waits until it serves
 	time.Sleep(time.Duration(redistest.Steps(200, 2000)) * time.Millisecond) // load after it
 	return counted
 }

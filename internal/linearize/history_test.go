@@ -13,7 +13,6 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/trace"
 )
 
