@@ -175,7 +175,8 @@ func TestZeroReservation(t *testing.T) {
 		require.ErrorAs(t, err, new(*headgate.InvalidError), "%+v", c)
 		requireInert(t, r)
 	}
-	r, _, err = l.Reserve(nil, headgate.Call{Key: "k"}) //nolint:staticcheck // that is the case
+	var none context.Context
+	r, _, err = l.Reserve(none, headgate.Call{Key: "k"})
 	require.Error(t, err)
 	requireInert(t, r)
 }

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -287,7 +286,7 @@ func (t *turn) isSure(d *Decision) bool {
 func (t *turn) bySlots(d *Decision) bool {
 	for i := range t.limiter.policies {
 		if p := &t.limiter.policies[i]; p.Name == d.Policy {
-			return p.Algorithm.Kind() == algo.KindInFlight
+			return p.Algorithm.Kind().Leased()
 		}
 	}
 	return false

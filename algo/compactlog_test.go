@@ -11,12 +11,11 @@ import (
 
 // twoLogs are a SlidingLog and a CompactLog that see the same.
 type twoLogs struct {
-	period  time.Duration
-	limit   int64
-	x, y    []int64
-	past    []taken
-	now     int64
-	deepest int64
+	period time.Duration
+	limit  int64
+	x, y   []int64
+	past   []taken
+	now    int64
 }
 
 func (l *twoLogs) both() [2]Algorithm {

@@ -3,8 +3,6 @@ package backend
 import (
 	"context"
 	"fmt"
-
-	"github.com/headgate-go/headgate/algo"
 )
 
 // MaxPolicies is the maximum number of policies of a limiter.
@@ -165,7 +163,7 @@ func (g *Group) checkCosts(op Op) error {
 	for i := range g.Policies {
 		p := &g.Policies[i]
 		n, most := g.CostOf(i), p.Algorithm.Max()
-		if op >= AtMost || p.Algorithm.Kind() == algo.KindInFlight {
+		if op >= AtMost || p.Algorithm.Kind().Leased() {
 			var err error
 			if most, err = p.maxCost(op, most); err != nil {
 				return err

@@ -16,7 +16,7 @@ type leases struct {
 	table     *table // nil: none
 	outOfLine outOfLine
 	hand      int              // where the sweep goes on
-	calendars []algo.Algorithm // one of each identity that was reserved, however few its leases
+	calendars []algo.Algorithm // one of each identity that no numbers can tell and that was reserved
 
 	// A Reset ends all leases of its key, without a search for them: a lease is of
 	// the generation in which it was reserved, and resets has the generation before
@@ -149,29 +149,32 @@ func chargeOf(w []int64) (c charge) {
 	return c
 }
 
+// byIndex stands for the limit of an algorithm that is kept in calendars.
+const byIndex = -1
+
 // numbers takes what a settlement needs of an algorithm: the rate and the burst of a
-// TokenBucket, of a Calendar the number of what can't be kept in numbers, of the
-// others what their identity says.
+// TokenBucket, of one with a calendar the index of what can't be kept in numbers, of
+// the others what their identity says.
 func (s *leases) numbers(c *charge, a *algo.Algorithm) {
 	id := a.Identity()
 	c.period, c.own = id.Period, id.Buckets
-	switch id.Kind {
-	case algo.KindTokenBucket:
+	switch {
+	case id.Kind == algo.KindTokenBucket:
 		c.events, c.period, c.own = a.Limit().Events, a.Limit().Period.Microseconds(), a.Max()
-	case algo.KindCalendar:
+	case id.Calendar != "":
 		i := slices.IndexFunc(s.calendars, func(b algo.Algorithm) bool { return b.Identity() == id })
 		if i < 0 {
 			i, s.calendars = len(s.calendars), append(s.calendars, *a)
 		}
-		c.own = int64(i)
+		c.events, c.own = byIndex, int64(i)
 	}
 }
 
 func (s *leases) algorithm(c *charge) algo.Algorithm {
-	switch k := c.id.kind(); k {
-	case algo.KindTokenBucket:
+	switch k := c.id.kind(); {
+	case k == algo.KindTokenBucket:
 		return algo.TokenBucket(algo.Per(c.events, time.Duration(c.period)*time.Microsecond), c.own)
-	case algo.KindCalendar:
+	case c.events == byIndex:
 		return s.calendars[c.own]
 	default:
 		return algo.Widest(algo.Identity{Kind: k, Period: c.period, Buckets: c.own})

@@ -79,7 +79,7 @@ func TestCompactLogCost(t *testing.T) {
 		for _, period := range []time.Duration{24 * time.Hour} {
 			l := algo.Per(limit, period)
 			logs := [2]algo.Algorithm{algo.SlidingLog(l), algo.CompactLog(l)}
-			var start int64 = s.now
+			start := s.now
 			for _, a := range logs {
 				s.now = start
 				s.fill(a.Kind().String()+fmt.Sprint(l), a, limit)

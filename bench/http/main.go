@@ -6,6 +6,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -42,7 +43,10 @@ var subjects = []subject{
 	{"headgate", ours(nil)},
 	{"headgate, X-RateLimit too", ours(&httplimit.Options{XRateLimit: true})},
 	{"go-chi/httprate", func(limit int) func(http.Handler) http.Handler {
-		return httprate.LimitBy(limit, time.Hour, httprate.KeyByIP)
+		return httprate.LimitBy(limit, time.Hour, func(r *http.Request) (string, error) {
+			host, _, err := net.SplitHostPort(r.RemoteAddr)
+			return host, err
+		})
 	}},
 	{"ulule/limiter", func(limit int) func(http.Handler) http.Handler {
 		return stdlib.NewMiddleware(limiter.New(ulule.NewStore(), limiter.Rate{Period: time.Hour, Limit: int64(limit)})).Handler

@@ -143,7 +143,7 @@ func (c *count) String() string {
 	if c.Shards > 0 {
 		fmt.Fprintf(&b, ", in %d of %d sub-keys", c.SubKeys, c.Shards)
 	}
-	if c.identity.Kind == algo.KindInFlight {
+	if c.identity.Kind.Leased() {
 		fmt.Fprintf(&b, ": calls running now: %d; the last of their leases ends in %v", c.Used, duration(c.ResetAfter))
 	} else if c.identity.Kind == algo.KindTokenBucket {
 		fmt.Fprintf(&b, ": %d units in the bucket when it was last used; it leaks at the policy's rate", c.Used)

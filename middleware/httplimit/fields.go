@@ -54,7 +54,7 @@ func newFields(policies []headgate.Policy, opts *Options) *fields {
 		}
 		name := `"` + p.Name + `";` // of letters, digits, _ and -
 		f.names[i] = name + availableParameter + "="
-		f.running[i] = p.Algorithm.Kind() == algo.KindInFlight
+		f.running[i] = p.Algorithm.Kind().Leased()
 		if len(line) > 0 {
 			line = append(line, memberSep...)
 		}
@@ -79,7 +79,7 @@ func newFields(policies []headgate.Policy, opts *Options) *fields {
 func appendQuota(b []byte, a *algo.Algorithm) []byte {
 	limit := a.Limit()
 	b = strconv.AppendInt(append(b, "q="...), a.Max(), 10)
-	if a.Kind() == algo.KindInFlight {
+	if a.Kind().Leased() {
 		return append(b, `;qu="concurrent-requests"`...)
 	}
 	periods, of := int64(1), int64(1)
