@@ -19,6 +19,9 @@ import (
 func TestFloodOfEachVerb(t *testing.T) {
 	verbs := map[string]func(l levels) (headgate.Decision, error){
 		"Take": func(l levels) (headgate.Decision, error) { return l.org.Allow(context.Background(), "spent") },
+		"AtMost": func(l levels) (headgate.Decision, error) {
+			return l.org.AllowAtMost(context.Background(), "spent", 5)
+		},
 		"Reserve": func(l levels) (headgate.Decision, error) {
 			_, d, err := l.org.Reserve(context.Background(), headgate.Call{Key: "spent"})
 			return d, err

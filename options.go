@@ -18,11 +18,12 @@ type Options struct {
 	// DenyCacheTTL is the maximum age of a denial that is answered from memory, with
 	// a store on Redis: at most 1 s. 0 is 1 s, and a negative value turns the cache
 	// off. A call that takes or reserves, of one key or of several, is denied from
-	// memory until the denied one would pass: if its key and policies are those of the
-	// denial, and it costs no less of the policy that bound. Denials by slots of
-	// InFlight are not kept. What another process does to the key meanwhile, such as a
-	// reset, shows only after this time; what this process does shows at once. Denials
-	// of spread keys (Policy.Shards) are kept for up to 1 s whatever the value is.
+	// memory until the denied one would pass. Its key and policies must be those of
+	// the denial, and it must cost no less of the policy that bound. AllowAtMost counts
+	// as a cost of one unit. Denials by slots of InFlight are not kept. What another
+	// process does to the key meanwhile, such as a reset, shows only after this time;
+	// what this process does shows at once. Denials of spread keys (Policy.Shards) are
+	// kept for up to 1 s whatever the value is.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that
 	// With and OnFailure make of it, also for one that returns an error. While one

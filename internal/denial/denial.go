@@ -133,20 +133,21 @@ type visit struct {
 // of one key that ask at once merge into one batch below.
 func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, waits bool) (v visit) {
 	switch r.Op {
-	case backend.Take, backend.Reserve: // charges, and can be denied
+	case backend.Take, backend.Reserve, backend.AtMost: // charges, and can be denied
 		if s.ttl == 0 || len(r.And) > 0 {
 			return v
 		}
-	case backend.Peek, backend.AtMost, backend.Extend, backend.Record: // gives nothing back, so denials hold
+	case backend.Peek, backend.Extend, backend.Record: // gives nothing back, so denials hold
 		return v
 	default:
 		v.changes, v.at = true, s.cache.At(r.Key)
 		v.at.Forget() // mutant: forget-before-reset
 		return v
 	}
+	least := leastOf(r)
 	for v.at = s.cache.At(r.Key); ; waits = false {
 		v.generation, v.sent = v.at.Generation(), s.cache.Now()
-		e := v.at.find(&r.Group, v.sent, s.ttl)
+		e := v.at.find(least, v.sent, s.ttl)
 		switch {
 		case e == nil:
 			return v
@@ -176,20 +177,32 @@ func (s *Store) leave(v *visit, r *backend.Request, d *backend.Decision, err err
 	if v.refreshes != nil {
 		defer close(v.refreshes.refreshed)
 	}
+	least := leastOf(r)
 	switch {
 	case v.at == nil:
 	case v.changes:
 		v.at.Forget() // mutant: forget-after-reset
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
-		v.at.passed(&r.Group) // mutant: passed-ends-denial
+		v.at.passed(least) // mutant: passed-ends-denial
 	case d.RetryAfter > 0 && !slots(&r.Group, d): // mutant: slots-not-cached
 		states := r.Each
 		if states == nil {
 			states = []backend.State{d.State}
 		}
-		v.at.Note(&r.Group, NewDenial(&r.Group, states, v.sent, s.cache.Now()), v.generation)
+		v.at.Note(least, NewDenial(least, states, v.sent, s.cache.Now()), v.generation)
 	}
+}
+
+// leastOf returns the group with the least that it asks for. An AtMost is denied where
+// there is no room for one unit.
+func leastOf(r *backend.Request) *backend.Group {
+	if r.Op != backend.AtMost { // mutant: at-most-of-one
+		return &r.Group
+	}
+	one := r.Group
+	one.Cost, one.Costs = 1, nil
+	return &one
 }
 
 // slots reports whether a denial is by slots. Any process may free one at any time, so

@@ -24,9 +24,26 @@ func TestReserveIsAnswered(t *testing.T) {
 	require.True(t, cached(t, s, take("other", one, 1)))
 }
 
+// TestAtMostIsAnswered where there is no room for one unit, and notes that, whatever it
+// asked for.
+func TestAtMostIsAnswered(t *testing.T) {
+	atMost := func(key string, n int64) backend.Request {
+		r := take(key, one, n)
+		r.Op = backend.AtMost
+		return r
+	}
+	_, s := denied(t, time.Minute, one, 1)
+	require.True(t, cached(t, s, atMost("k", 5)))
+	require.False(t, cached(t, s, atMost("other", 5)))
+	require.True(t, cached(t, s, atMost("other", 2)))
+	require.True(t, cached(t, s, take("other", one, 1)))
+	_, s = denied(t, time.Minute, one, 3)
+	require.False(t, cached(t, s, atMost("k", 5)), "there may be room for two")
+}
+
 // TestDenialsHold through what gives nothing back.
 func TestDenialsHold(t *testing.T) {
-	for _, op := range []backend.Op{backend.AtMost, backend.Extend, backend.Record, backend.Peek} {
+	for _, op := range []backend.Op{backend.Extend, backend.Record, backend.Peek} {
 		f, s := denied(t, time.Second, one, 1)
 		r := take("k", one, 1)
 		r.Op, r.Lease = op, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
