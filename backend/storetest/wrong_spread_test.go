@@ -156,6 +156,11 @@ func TestSpreadReference(t *testing.T) {
 // wrongSpreads are mistakes that a store can make that spreads keys, one or
 // more for each sentence of Spread.
 var wrongSpreads = []wrong{
+	{"takes what one sub-key has", "AtMost", leasing(func(r *backend.Request) {
+		if r.Op == backend.AtMost {
+			r.Cost = min(r.Cost, 6)
+		}
+	})},
 	{"rounds each share up", "WholeLimit", spreading(func(w *spreader) {
 		w.part = func(a algo.Algorithm, _, k int64) algo.Algorithm { return a.Part(k-1, k) }
 	})},
