@@ -98,7 +98,7 @@ func TestExtendKeepsEndedSlots(t *testing.T) {
 // TestLeaseBytes: what a lease takes, and that it leaves by itself while others
 // call.
 func TestLeaseBytes(t *testing.T) {
-	n := redistest.Steps(10_000, 100_000)
+	n := redistest.Steps(10_000, 1_000_000)
 	for _, keys := range []int{1, n} {
 		h := newHolder(0, algo.TokenBucket(algo.PerHour(1<<30), 1<<30))
 		before := heap()
