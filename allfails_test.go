@@ -1,0 +1,209 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// two are limiters of users and organisations on stores of their own, each with its
+// mode.
+func two(t *testing.T, user, org backend.Store, userMode, orgMode headgate.FailureMode) levels {
+	p, q := level("user", 4), level("org", 4)
+	p.OnFailure, q.OnFailure = userMode, orgMode
+	o := &headgate.Options{Instances: 2}
+	return levels{user: limiter(t, user, o, p), org: limiter(t, org, o, q)}
+}
+
+func (l levels) both(t *testing.T) headgate.Decision {
+	t.Helper()
+	d, err := headgate.All(context.Background(), l.user.Call("u"), l.org.Call("o"))
+	require.NoError(t, err)
+	return d
+}
+
+// TestAllFails: a counted denial wins over a failure mode, and the modes speak for the
+// keys that nobody counted.
+func TestAllFails(t *testing.T) {
+	const open, closed, local = headgate.FailOpen, headgate.FailClosed, headgate.FailLocal
+	fill := func(l *headgate.Limiter, key string) {
+		_, err := l.AllowN(context.Background(), key, 4)
+		require.NoError(t, err)
+	}
+	for _, userMode := range []headgate.FailureMode{open, closed, local} {
+		user := newLossy()
+		user.lose(onReserve, 0)
+		spared := &asking{Store: oneKey{memory.New(nil)}}
+		l := two(t, user, spared, userMode, closed)
+		d := l.both(t)
+		require.Equal(t, userMode != closed, d.Allowed)
+		require.Equal(t, "u", d.Key)
+		require.False(t, d.Source == headgate.FromStore)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		if userMode == closed {
+			requireCount(t, l.org, "o", 0)
+			require.Zero(t, spared.n.Load(), "it was only looked at")
+		} else {
+			requireCount(t, l.org, "o", 1)
+		}
+		l = two(t, user, memory.New(nil), userMode, closed)
+		fill(l.org, "o")
+		d = l.both(t)
+		require.False(t, d.Allowed)
+		require.Equal(t, "o", d.Key)
+		require.Equal(t, headgate.FromStore, d.Source)
+
+		org := newLossy()
+		org.lose(onReserve, 0)
+		l = two(t, memory.New(nil), org, closed, userMode)
+		d = l.both(t)
+		require.Equal(t, userMode != closed, d.Allowed)
+		require.Equal(t, "o", d.Key)
+		require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, time.Second, time.Millisecond)
+		if userMode == closed {
+			requireCount(t, l.user, "u", 0)
+		} else {
+			requireCount(t, l.user, "u", 1)
+		}
+		for _, mode := range []headgate.FailureMode{open, closed, local} {
+			l = two(t, user, org, userMode, mode)
+			d = l.both(t)
+			require.Equal(t, userMode != closed && mode != closed, d.Allowed)
+			strictest := map[headgate.FailureMode]headgate.Source{open: headgate.FromFailOpen, closed: headgate.FromFailClosed, local: headgate.FromFailLocal}[mode]
+			if userMode == closed || userMode == local && mode == open {
+				strictest = map[headgate.FailureMode]headgate.Source{closed: headgate.FromFailClosed, local: headgate.FromFailLocal}[userMode]
+			}
+			require.Equal(t, strictest, d.Source)
+		}
+	}
+}
+
+// TestAllAtOnceFails: where one store decides all keys, each key has its own mode.
+func TestAllAtOnceFails(t *testing.T) {
+	s := newLossy()
+	for _, mode := range []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed, headgate.FailLocal} {
+		l := two(t, s, s, headgate.FailOpen, mode)
+		s.lose(backend.OpsOf(backend.Take), 0)
+		d := l.both(t)
+		require.Equal(t, mode != headgate.FailClosed, d.Allowed)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		require.Equal(t, mode == headgate.FailOpen, d.Key == "u")
+		s.lose(0, 0)
+		requireCount(t, l.user, "u", 0)
+	}
+}
+
+// TestAllPerhapsCounted: what may have been charged is given back if the call is
+// denied, also where the Reserve arrives after its cancellation.
+func TestAllPerhapsCounted(t *testing.T) {
+	org := newLossy()
+	l := two(t, memory.New(nil), org, headgate.FailClosed, headgate.FailClosed)
+	org.lose(0, onReserve)
+	require.False(t, l.both(t).Allowed)
+	for _, k := range []*headgate.Limiter{l.user, l.org} {
+		require.Eventually(t, func() bool { return headgate.Cancelling(k) == 0 }, time.Second, time.Millisecond)
+	}
+	requireCount(t, l.user, "u", 0)
+	requireCount(t, l.org, "o", 0)
+	org.lose(overtaken, onReserve)
+	require.False(t, l.both(t).Allowed)
+	require.Eventually(t, func() bool { return headgate.Cancelling(l.org) == 0 }, 5*time.Second, time.Millisecond)
+	org.lose(0, 0)
+	_, err := org.arrive()
+	require.ErrorIs(t, err, headgate.ErrNotHeld)
+	requireCount(t, l.org, "o", 0)
+}
+
+// TestAllLocal: what a key let pass in this process is given back too.
+func TestAllLocal(t *testing.T) {
+	user := newLossy()
+	user.lose(onReserve, 0)
+	l := two(t, user, memory.New(nil), headgate.FailLocal, headgate.FailClosed)
+	_, err := l.org.AllowN(context.Background(), "o", 4)
+	require.NoError(t, err)
+	for range 10 { // its share is 2
+		require.Equal(t, headgate.FromStore, l.both(t).Source)
+		require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, time.Second, time.Millisecond)
+	}
+}
+
+// TestAllCancelsBeyondBackground: where no more can be cancelled in the background, a
+// denied call gives back before it returns.
+func TestAllCancelsBeyondBackground(t *testing.T) {
+	l := two(t, memory.New(nil), memory.New(nil), headgate.FailClosed, headgate.FailClosed)
+	_, err := l.org.AllowN(context.Background(), "o", 4)
+	require.NoError(t, err)
+	free := headgate.FillAbandoned(l.user)
+	defer free()
+	require.False(t, l.both(t).Allowed)
+	requireCount(t, l.user, "u", 0)
+}
+
+// TestAllErrorGivesBack: a key that refuses the call after another let it pass.
+func TestAllErrorGivesBack(t *testing.T) {
+	org := memory.New(nil)
+	l := two(t, memory.New(nil), org, headgate.FailClosed, headgate.FailClosed)
+	require.NoError(t, org.Close())
+	_, err := headgate.All(context.Background(), l.user.Call("u"), l.org.Call("o"))
+	require.ErrorIs(t, err, headgate.ErrClosed)
+	require.Eventually(t, func() bool { return headgate.Cancelling(l.user) == 0 }, time.Second, time.Millisecond)
+	requireCount(t, l.user, "u", 0)
+}
+
+// TestAllBudget: several keys that don't answer cost one budget, not one each.
+func TestAllBudget(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	s := func() backend.Store {
+		return standalone.New(client, &standalone.Options{Budget: 300 * time.Millisecond})
+	}
+	l := levels{user: limiter(t, s(), nil, level("user", 1000)), org: limiter(t, s(), nil, level("org", 1000))}
+	require.True(t, l.both(t).Allowed)
+	proxy.Set(redistest.Delay(200 * time.Millisecond))
+	begin := time.Now()
+	d := l.both(t)
+	took := time.Since(begin)
+	require.False(t, d.Allowed)
+	require.Equal(t, headgate.FromFailClosed, d.Source)
+	require.Equal(t, "o", d.Key)
+	require.True(t, errors.Is(d.Err, headgate.ErrPerhapsCounted) || errors.Is(d.Err, headgate.ErrUnavailable), "%v", d.Err)
+	require.Less(t, took, 390*time.Millisecond)
+	proxy.Set(redistest.Pass)
+	for _, k := range []*headgate.Limiter{l.user, l.org} {
+		require.Eventually(t, func() bool { return headgate.Cancelling(k) == 0 }, 5*time.Second, time.Millisecond)
+	}
+	requireCount(t, l.user, "u", 1)
+	requireCount(t, l.org, "o", 1)
+}
+
+// late is a store that answers after the budget that it states.
+type late struct{ *standalone.Store }
+
+func (s late) Do(context.Context, *backend.Request, *backend.Decision) error {
+	time.Sleep(2 * lateBudget)
+	return backend.ErrUnavailable
+}
+
+const lateBudget = 50 * time.Millisecond
+
+// TestAllBudgetSpent: where the first key took all of the budget, the failure modes of
+// the others decide.
+func TestAllBudgetSpent(t *testing.T) {
+	s := standalone.New(redistest.Start(t).Client(t), &standalone.Options{Budget: lateBudget})
+	l := two(t, late{s}, s, headgate.FailOpen, headgate.FailClosed)
+	d := l.both(t)
+	require.False(t, d.Allowed)
+	require.Equal(t, "o", d.Key)
+	require.Equal(t, headgate.FromFailClosed, d.Source)
+	require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+}
