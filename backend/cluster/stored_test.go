@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
@@ -27,28 +28,10 @@ func TestKeysAndStored(t *testing.T) {
 		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(9)), OnFailure: headgate.FailClosed, Shards: 2},
 	}, nil)
 	require.NoError(t, err)
-	for i := range 50 {
-		_, err := l.Allow(t.Context(), fmt.Sprint("user:", i))
-		require.NoError(t, err)
-	}
-	seen := map[string]bool{}
-	for k, err := range s.Keys(t.Context(), "user:4") {
-		require.NoError(t, err)
-		require.NotEmpty(t, k.Sub)
-		seen[k.Key] = true
-	}
-	require.Len(t, seen, 11, "user:4 and user:40 to user:49")
-	for range s.Keys(t.Context(), "") {
-		break
-	}
-	parts, err := s.Stored(t.Context(), "user:4")
-	require.NoError(t, err)
-	require.Len(t, parts, 1)
-	require.Equal(t, "api", parts[0].Policies[0].Name)
-	require.Equal(t, algo.KindFixedWindow, parts[0].Policies[0].Algorithm.Kind())
-	parts, err = s.Stored(t.Context(), "nobody")
-	require.NoError(t, err)
-	require.Empty(t, parts)
+	faulttest.KeysAndStored(t, s, func(key string) error {
+		_, err := l.Allow(t.Context(), key)
+		return err
+	})
 }
 
 // TestKeysAndStoredRefuse: an error, and one only.
@@ -72,21 +55,7 @@ func TestKeysAndStoredRefuse(t *testing.T) {
 		"ended":       {open, ended, context.Canceled},
 		"dead":        {open, t.Context(), backend.ErrUnavailable},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := c.store.Stored(c.ctx, "a")
-			errs := []error{err}
-			for _, err := range c.store.Keys(c.ctx, "") {
-				errs = append(errs, err)
-			}
-			require.Len(t, errs, 2)
-			for _, err := range errs {
-				if _, ok := c.want.(*backend.InvalidError); ok {
-					require.ErrorAs(t, err, new(*backend.InvalidError))
-				} else {
-					require.ErrorIs(t, err, c.want)
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { faulttest.KeysAndStoredRefuse(t, c.store, c.ctx, c.want) })
 	}
 }
 
