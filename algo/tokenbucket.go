@@ -14,6 +14,11 @@ const KindTokenBucket Kind = 3
 // time, as GCRA is usually written, would change its meaning with the rate.
 // Each take rounds the level up by less than 2^-15 of a unit, so a rate of
 // any odd number is never passed and met to one part in 32,768.
+//
+// A reservation gives back no more than the level just after its charge, less what
+// has leaked since. That is exact where no other reservation of the key gave back
+// between its charge and its settlement. Else it may be too much: by no more than
+// those gave back, and in all no more than the estimate.
 func TokenBucket(rate Limit, burst int64) Algorithm { return tokenBucket.make(rate, burst, 0) }
 
 // The words are x, the level at the instant y, and once rolled z, what is left
