@@ -51,9 +51,9 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 //
 // What keys of a cluster let pass is given back in the background if another key denies
 // the call. Until then it counts, also in the states of Call.Each: at most the costs of
-// the calls in flight. It stays, until it has aged, where the process died meanwhile,
-// or the key's node stayed unreachable for 2 s. Then too it is at most the costs of the
-// calls in flight.
+// the calls in flight, and of those that are being given back. It stays, until it has
+// aged, where the process died meanwhile, or the key's node stayed unreachable for 2 s.
+// Then too it is at most these costs.
 //
 // A key that no store could decide gets the failure mode of its policies. A counted
 // denial of another key counts more; of several such keys, the strictest mode speaks.

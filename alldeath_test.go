@@ -130,7 +130,8 @@ func used(t *testing.T, l *headgate.Limiter, keys ...string) (sum int64) {
 
 // TestAllNodeDies: a primary of a cluster is killed under load. Once quiet, the keys of
 // the others count what was admitted. Those of the dead one count at most the calls more
-// that it was sent and did not answer; its replica may lack what was in flight to it.
+// that it was sent and did not answer, and those that were being given back. Its replica
+// may lack what was in flight to it.
 func TestAllNodeDies(t *testing.T) {
 	processes := redistest.Steps(2, 8)
 	open := func(addrs string) backend.Store {
