@@ -25,12 +25,13 @@ var runs = redistest.Steps(1, 5)
 const (
 	fleet   = 4
 	workers = 4
-	every   = 4 * time.Millisecond // a worker's calls
 	before  = 500 * time.Millisecond
 )
 
-// after is how long they go on from the promotion on.
-var after = time.Duration(redistest.Steps(2, 3)) * time.Second
+var (
+	every = time.Duration(redistest.Steps(8, 4)) * time.Millisecond // a worker's calls
+	after = time.Duration(redistest.Steps(2, 3)) * time.Second      // from the promotion on
+)
 
 var modes = []headgate.Policy{
 	{Name: "open", Algorithm: algo.TokenBucket(algo.PerSecond(1_000_000), 1_000_000), OnFailure: headgate.FailOpen},
