@@ -160,9 +160,13 @@ func recovers(t *testing.T, r *rig) {
 func TestOpensAndCloses(t *testing.T) {
 	r := build(t, nil)
 	r.proxy.Set(redistest.ResetAfterRequest)
+	perhaps := 0
 	for range 5 {
-		_, err := r.Allow(context.Background(), "k")
+		d, err := r.Allow(context.Background(), "k")
 		require.NoError(t, err)
+		if errors.Is(d.Err, headgate.ErrPerhapsCounted) { // or a busy machine sent nothing in time
+			perhaps++
+		}
 	}
 	require.Equal(t, "open", r.state())
 	seen := r.proxy.Seen()
@@ -181,7 +185,8 @@ func TestOpensAndCloses(t *testing.T) {
 	changes := []string{"closed to open", "open to half-open", "half-open to closed"}
 	require.Eventually(t, func() bool { return slices.Equal(changes, r.seen.list()) }, time.Second, time.Millisecond)
 	s := r.Stats()
-	require.EqualValues(t, 5, s.PerhapsCounted)
+	require.EqualValues(t, perhaps, s.PerhapsCounted)
+	require.Positive(t, perhaps)
 	require.GreaterOrEqual(t, s.FailClosed, int64(105))
 	require.Zero(t, s.FailOpen+s.FailLocal)
 	require.Len(t, s.Circuits, 1)

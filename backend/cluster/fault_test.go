@@ -17,7 +17,10 @@ import (
 )
 
 // Set, Hit, Seen and Forget make proxies a faulttest.Network.
-func (p *proxies) Set(f redistest.Fault) { p.each(func(x *redistest.Proxy) { x.Set(f) }) }
+func (p *proxies) Set(f redistest.Fault) {
+	p.fault.Store(&f)
+	p.each(func(x *redistest.Proxy) { x.Set(f) })
+}
 
 func (p *proxies) Hit() int { return p.hit() }
 

@@ -33,7 +33,8 @@ var patientAlone = &cluster.Options{Budget: 20 * time.Second, DisableBatching: t
 // addresses: the dialer leads past that.
 type proxies struct {
 	t  testing.TB
-	mu struct {
+	fault atomic.Pointer[redistest.Fault] // of Set, for nodes that are met later too
+	mu    struct {
 		sync.Mutex
 		of map[string]*redistest.Proxy
 	}
@@ -47,6 +48,9 @@ func (p *proxies) proxy(addr string) *redistest.Proxy {
 	}
 	if p.mu.of[addr] == nil {
 		p.mu.of[addr] = redistest.NewProxy(p.t, addr)
+		if f := p.fault.Load(); f != nil {
+			p.mu.of[addr].Set(*f)
+		}
 	}
 	return p.mu.of[addr]
 }
