@@ -32,7 +32,7 @@ var patientAlone = &cluster.Options{Budget: 20 * time.Second, DisableBatching: t
 // proxies stand before the nodes of a cluster, which announce their own
 // addresses: the dialer leads past that.
 type proxies struct {
-	t  testing.TB
+	t     testing.TB
 	fault atomic.Pointer[redistest.Fault] // of Set, for nodes that are met later too
 	mu    struct {
 		sync.Mutex

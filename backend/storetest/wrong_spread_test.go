@@ -251,4 +251,8 @@ func TestWrongSpreadsFail(t *testing.T) { fail(t, wrongSpreads, spreads, "^TestW
 
 func TestWrongSpreadChild(t *testing.T) { Spread(t, wrongHarness(t, wrongSpreads), 4) }
 
-func TestEachSpreadSentenceIsBrokenBySomeStore(t *testing.T) { breakAll(t, wrongSpreads, spreads) }
+// TestEachSpreadSentenceIsBrokenBySomeStore: but for AtMost, which the reference
+// does not support.
+func TestEachSpreadSentenceIsBrokenBySomeStore(t *testing.T) {
+	breakAll(t, wrongSpreads, slices.DeleteFunc(slices.Clone(spreads), func(c sentence) bool { return c.name == "AtMost" }))
+}
