@@ -81,7 +81,7 @@ var stepsBack = [][]struct {
 
 func TestSettleAfterStepBack(t *testing.T) {
 	now := int64(trace.Start)
-	clock := testclock.Client{Processor: redistest.Shared(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
+	clock := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
 	lua := standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
 	model, ctx := trace.NewModel(func() int64 { return now }), context.Background()
 	for n, k := range algo.Kinds() {
