@@ -52,6 +52,10 @@ func TestLostLeases(t *testing.T) {
 	defer through.Close()
 	direct := open(c.Addrs(), patient)
 	defer direct.Close()
+	warm := faulttest.Limiter(t, through, faulttest.Wide)
+	for i := range 30 { // every node has its proxy
+		_ = faulttest.Used(t, warm, fmt.Sprint("warm", i))
+	}
 	t.Run("store", func(t *testing.T) { faulttest.LostLeases(t, through, direct, p, cluster.DefaultBudget) })
 	t.Run("limiter", func(t *testing.T) {
 		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.LoseReplies(p, cluster.DefaultBudget) })

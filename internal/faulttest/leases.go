@@ -33,11 +33,12 @@ func LostLeases(t *testing.T, through, direct backend.Store, network Network, bu
 }
 
 // LoseReplies loses the reply of some round trips: swallowed for longer than the
-// budget, cut, or reset. 3 of 100, in short tests 20.
+// budget, cut, or reset. Each 33rd, in short tests each third.
 func LoseReplies(network Network, budget time.Duration) (undo func()) {
 	ways := []redistest.Fault{redistest.SwallowReply(budget * 3 / 2), redistest.ResetAfterRequest, redistest.HalfReply}
+	var trips atomic.Int64
 	network.Set(redistest.Draw(func() redistest.Fault {
-		if rand.IntN(100) >= redistest.Steps(20, 3) {
+		if trips.Add(1)%int64(redistest.Steps(3, 33)) != 0 {
 			return redistest.Pass
 		}
 		return ways[rand.IntN(len(ways))]
@@ -56,7 +57,7 @@ type lost struct {
 func (l *lost) run(t *testing.T, network Network, budget time.Duration) {
 	defer LoseReplies(network, budget)()
 	Go(Callers, func(c int) {
-		for i := range redistest.Steps(4, 160) { // times three operations
+		for i := range redistest.Steps(8, 160) { // times three operations
 			l.call(t, fmt.Sprint(l.name, "/", c, "/", i), uint64(c)<<32|uint64(i))
 			time.Sleep(pace)
 		}
