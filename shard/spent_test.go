@@ -131,8 +131,8 @@ func TestResetShowsAtOnce(t *testing.T) {
 		for do(t, a, take("k", ps, 1)).Allowed {
 		}
 		require.Equal(t, backend.FromDenyCache, do(t, b, take("k", same, 1)).Source, "they share what they know")
-		r := take("k", same, 1)
-		r.Op = backend.Reset
+		r := take("k", []backend.Policy{same[0]}, 1)
+		r.Op, r.Policies[0].OnFailure = backend.Reset, backend.FailOpen // another list of the same count
 		require.Zero(t, do(t, b, r).Used)
 		for range 64 {
 			require.True(t, do(t, a, take("k", ps, 1)).Allowed)
