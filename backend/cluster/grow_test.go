@@ -54,6 +54,9 @@ func TestGrow(t *testing.T) {
 
 	open := beginMove(t, c, 0, added)
 	load.growing.Store(true)
+	require.Eventually(t, func() bool { return added.CommandStats(t)["asking"].Calls > 20 }, 10*time.Second, 10*time.Millisecond,
+		"no call was sent to the importing node")
+	first := made.Load() // two calls that are redirected at once may both make a client; one is kept
 	reloads := slotsAsked(t, c)
 	for i, opened := 0, time.Now(); time.Since(opened) < g.held; i++ {
 		// A MOVED reply makes the store reload the topology.
@@ -62,9 +65,8 @@ func TestGrow(t *testing.T) {
 	}
 	reloads = slotsAsked(t, c) - reloads
 	asked := added.CommandStats(t)["asking"].Calls
-	require.Positive(t, asked, "no call was sent to the importing node")
 	require.GreaterOrEqual(t, reloads, int64(2), "the topology was not reloaded while the slot was open")
-	require.EqualValues(t, 1, made.Load(), "a reload closed the client of the importing node")
+	require.Equal(t, first, made.Load(), "a reload closed the client of the importing node")
 
 	open.end(t)
 	for s := 1; s < g.slots; s += 50 { // all nodes agree now and then
