@@ -12,8 +12,8 @@ test: deps
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || \
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	@.ci/mutants -n
-	go test -race -vet=off -p 2 -timeout 10m ./...
-	@$(MAKE) --no-print-directory test-modules test-bench
+	go test -race -vet=off -p 3 -timeout 10m ./...
+	@$(MAKE) --no-print-directory -j 2 -O test-modules test-bench
 	@echo "PASS: vet, gofmt, and all tests under the race detector"
 
 # The same tests at full length: a million steps, medians of five. One package at
@@ -41,9 +41,11 @@ test-bench: deps
 
 # The modules beside the core, which `./...` leaves out: each has a go.mod so that
 # what it needs is no dependency of the core.
-test-modules: deps
-	@for mod in $$(git ls-files '*/go.mod' ':!bench'); do \
-		echo "== $${mod%/go.mod}"; (cd "$${mod%/go.mod}" && go vet -race ./... && go test -race -vet=off -p 2 -timeout 10m ./...) || exit 1; done
+MODULES := $(patsubst %/go.mod,%,$(shell git ls-files '*/go.mod' ':!bench'))
+.PHONY: $(MODULES)
+test-modules: $(MODULES)
+$(MODULES): deps
+	cd $@ && go vet -race ./... && go test -race -vet=off -p 2 -timeout 10m ./...
 
 # Headgate against its peers, in one run of some 14 minutes on an idle machine:
 # writes docs/benchmarks.md.

@@ -11,7 +11,6 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/faulttest"
-	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -21,7 +20,7 @@ import (
 // TestKeysAndStored: what limiters counted is found by name, and the search ends
 // where the caller ends it.
 func TestKeysAndStored(t *testing.T) {
-	c := redistest.StartCluster(t)
+	c := sharedCluster(t)
 	s := cluster.New(c.Client(t), &cluster.Options{Budget: 10 * time.Second})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	l, err := headgate.New(s, []headgate.Policy{
@@ -62,7 +61,7 @@ func TestKeysAndStoredRefuse(t *testing.T) {
 // TestInspectionWaits: while a reload has stored the owners of some slots only, a key of
 // another node is found all the same.
 func TestInspectionWaits(t *testing.T) {
-	c := redistest.StartCluster(t)
+	c := sharedCluster(t)
 	client := c.Client(t)
 	const key = "user:42"
 	tag := slot.Of(slot.Tag(key, ""))
