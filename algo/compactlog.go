@@ -191,15 +191,15 @@ func compactRetryAt(a *Algorithm, w []int64, v View, n int64) int64 {
 
 // compactRefund takes units out of what was charged at an instant, if it counts. Then
 // the newest entries leave as far as they are empty, so that the key is as new when
-// its last unit has left.
+// its last unit has left. The oldest stay, as a SlidingLog's do: they count again where
+// the clock goes back.
 func compactRefund(a *Algorithm, w []int64, v View, charge Charge, n int64) []int64 {
 	c := a.compact(w)
 	i := c.first(charge.At - 1)
-	if i < v.y || i >= v.z || c.time(i) != charge.At { // mutant: compact-give-back
+	if i < v.y { // mutant: compact-give-back
 		return w
 	}
-	c.drop(v)
-	for i -= v.y; i < w[1] && n > 0 && c.time(i) == charge.At; i++ {
+	for ; i < v.z && n > 0 && c.time(i) == charge.At; i++ {
 		back := min(n, c.cost(i))
 		c.add(i, -back)
 		n -= back

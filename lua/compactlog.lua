@@ -239,9 +239,10 @@ e, what = try('HGET', log, 'h'), 'HGET'
 
 --@section giveback
 -- The newest entries leave as far as they are empty. A block becomes the tail again
--- where none of the tail is left.
+-- where none of the tail is left. The oldest stay: they count again where the clock
+-- goes back.
 if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
-  local tail, gone, base = parse('<I4I4d', v, 34)
+  local units, head, first, tail, _, base = parse('<I4ddI4I4d', v, 14)
   local block, lo, hi = 0, math.floor(y / 64), tail
   local str, off, from, size, form, price, behind, last
   while lo < hi do
@@ -273,7 +274,8 @@ if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
       sets[8] = string.sub(sums, 1, place) .. pack('<I4', parse('<I4', sums, place + 1) - back) .. string.sub(sums, place + 5, 256)
       if #sums == 262 then sets[8] = sets[8] .. pack('<I6', parse('<I6', sums, 257) - back) end
     end
-    local gone, units = {'HDEL', log}, used - back
+    local gone = {'HDEL', log}
+    units = units - back
     while units > 0 and status == 0 and parse('<I3', v, #v - 2) == 0 do
       v = string.sub(v, 1, -10)
       if #v == 49 then
@@ -288,7 +290,7 @@ if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
     end
     if units == 0 then writes[#writes + 1] = {'UNLINK', log}
     else
-      sets[4] = string.sub(v, 1, 5) .. pack('<dI4', base + parse('<I6', v, #v - 8), units) .. pack('<ddI4', y, z, tail) .. string.sub(v, 38, 41) .. pack('<d', base) .. string.sub(v, 50)
+      sets[4] = string.sub(v, 1, 5) .. pack('<dI4', base + parse('<I6', v, #v - 8), units) .. pack('<ddI4', head, first, tail) .. string.sub(v, 38, 41) .. pack('<d', base) .. string.sub(v, 50)
       writes[#writes + 1] = sets
       if gone[3] then writes[#writes + 1] = gone end
     end
