@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 )
 
 // Set, Hit, Seen and Forget make proxies a faulttest.Network.
@@ -60,7 +62,19 @@ func TestLostLeases(t *testing.T) {
 	t.Run("limiter", func(t *testing.T) {
 		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.LoseReplies(p, cluster.DefaultBudget) })
 	})
+	t.Run("stopped", func(t *testing.T) {
+		nodeTimeout(t, c, 15*time.Second) // the stopped primary stays one
+		defer nodeTimeout(t, c, time.Second)
+		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.StopBriefly(c.Primary(0)) })
+	})
 	c.NoImmortals(t)
+}
+
+func nodeTimeout(t *testing.T, c *redistest.Cluster, timeout time.Duration) {
+	t.Helper()
+	for _, n := range c.Nodes() {
+		require.NoError(t, n.Client(t).ConfigSet(t.Context(), "cluster-node-timeout", fmt.Sprint(timeout.Milliseconds())).Err())
+	}
 }
 
 func addrs(c *redistest.Cluster) []string {

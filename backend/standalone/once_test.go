@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
@@ -55,12 +54,7 @@ func TestLostLeases(t *testing.T) {
 		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.LoseReplies(proxy, standalone.DefaultBudget) })
 	})
 	t.Run("stopped", func(t *testing.T) {
-		faulttest.LostReservations(t, through, direct, func() func() {
-			server.Stop()
-			awake := make(chan struct{})
-			time.AfterFunc(time.Duration(redistest.Steps(400, 2000))*time.Millisecond, func() { server.Cont(); close(awake) })
-			return func() { <-awake }
-		})
+		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.StopBriefly(server) })
 	})
 	server.NoImmortals(t)
 }

@@ -46,6 +46,15 @@ func LoseReplies(network Network, budget time.Duration) (undo func()) {
 	return func() { network.Set(redistest.Pass) }
 }
 
+// StopBriefly stops a server for 2 s, in short tests for 0.4 s. undo waits until it runs
+// again.
+func StopBriefly(server *redistest.Server) (undo func()) {
+	server.Stop()
+	awake := make(chan struct{})
+	time.AfterFunc(time.Duration(redistest.Steps(400, 2000))*time.Millisecond, func() { server.Cont(); close(awake) })
+	return func() { <-awake }
+}
+
 // lost is one run of reservations whose replies are lost.
 type lost struct {
 	through, direct         backend.Store
