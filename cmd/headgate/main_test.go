@@ -244,8 +244,9 @@ func TestTop(t *testing.T) {
 			require.EqualValues(t, 300, got.Fullest[0].Used)
 			require.Equal(t, "b", got.Fullest[1].Key)
 
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
+			ctx, interrupt := context.WithCancel(t.Context()) // as a signal does
+			defer interrupt()
+			time.AfterFunc(300*time.Millisecond, interrupt)
 			var out, errs bytes.Buffer
 			args := append([]string{"top", "-policies", path, "-tenant", "acme", "-every", "10ms", "-sample", "3"}, p.args...)
 			require.Zero(t, run(ctx, args, &out, &errs), errs.String())
