@@ -215,7 +215,7 @@ func (s *timed) settleTenth(a algo.Algorithm, n int64) {
 			ask(backend.Take, 1, nil)
 		}
 	}
-	for _, k := range s.client.Keys(s.Context(), "*:lease:*").Val() {
+	for _, k := range s.client.Keys(s.Context(), "*:l:*").Val() {
 		s.client.Del(s.Context(), k)
 	}
 }
