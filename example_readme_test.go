@@ -31,11 +31,11 @@ func Example_reservation() {
 		if err != nil || !d.Allowed {
 			return d, err
 		}
-		defer r.Close() // gives all back if nothing was committed
+		defer r.Close() // gives all back, or repeats a Commit that failed
 
 		held, release := r.Hold(ctx) // extends the lease while the call runs
 		defer release()
-		used := complete(held)
+		used := complete(held)           // 1,200 tokens
 		return d, r.Commit(ctx, used, 1) // the slot is free, and 1,800 tokens are back
 	}
 	if _, err := answer(ctx); err != nil {

@@ -305,9 +305,9 @@ func ExampleLimiter_OnFailure() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	read, _ := limiter.AllowN(ctx, "user:42", 1)    // cheap: let it pass
+	page, _ := limiter.AllowN(ctx, "user:42", 1)    // cheap: let it pass
 	search, _ := strict.AllowN(ctx, "user:42", 100) // expensive: deny it
-	fmt.Println(read.Allowed, read.Source, errors.Is(read.Err, headgate.ErrUnavailable))
+	fmt.Println(page.Allowed, page.Source, errors.Is(page.Err, headgate.ErrUnavailable))
 	fmt.Println(search.Allowed, search.Source, search.RetryAfter)
 	// Output:
 	// true fail-open true

@@ -148,10 +148,10 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	return r.settle(ctx, make([]int64, len(r.costs)))
 }
 
-// Close cancels the reservation if it was not settled. A settlement that was sent
-// without an answer is sent again instead. It is made for defer: what is not held
-// any more is no error. Do not close a reservation whose Token another process has
-// got to settle.
+// Close cancels the reservation if nothing has tried to settle it. A Commit or Cancel
+// that failed is repeated instead, also one whose context had ended: what it would
+// have charged was used. Close is made for defer: what is not held any more is no
+// error. Do not close a reservation whose Token another process has got to settle.
 func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil

@@ -2,7 +2,8 @@ package headgate
 
 import "github.com/headgate-go/headgate/backend"
 
-// The words that users and stores share.
+// The words that users and stores share. go doc of package backend has each field's
+// comment, as in "go doc backend.Policy".
 type (
 	// Policy is a rule under a name, with the failure mode for when the store
 	// can't decide.
