@@ -351,6 +351,13 @@ func TestLostSettle(t *testing.T) {
 	require.NoError(t, r.Close(), "sends the Commit again")
 	requireUsed(t, l, 2, 750)
 
+	r, _ = reserve(t, l, 20)
+	left, leave := context.WithCancel(ctx)
+	leave() // the client of the request is gone
+	require.ErrorIs(t, r.Commit(left, 1, 10), context.Canceled)
+	require.NoError(t, r.Close(), "sends the Commit again")
+	requireUsed(t, l, 3, 760)
+
 	once := &onceLossy{Store: memory.New(nil)}
 	l = reserving(t, once, headgate.FailClosed)
 	r, _ = reserve(t, l, 400)
