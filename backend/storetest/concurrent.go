@@ -26,10 +26,10 @@ func Concurrent(t *testing.T, h Harness) {
 	t.Run("Close", func(t *testing.T) { h.each(t, rule, closesAmid) })
 }
 
-// crowd runs f in as many goroutines, each with dice of its own.
-func (p *probe) crowd(f func(i int, dice *rand.Rand)) {
+// together runs f in n goroutines, each with dice of its own.
+func together(n int, f func(i int, dice *rand.Rand)) {
 	var all sync.WaitGroup
-	for i := range crowd {
+	for i := range n {
 		all.Add(1)
 		go func() {
 			defer all.Done()
@@ -45,7 +45,7 @@ func oneKey(p *probe) {
 	limit := 100 * p.k
 	list := p.list(algo.PerDay(limit))
 	var passed atomic.Int64
-	p.crowd(func(int, *rand.Rand) {
+	together(crowd, func(int, *rand.Rand) {
 		for range 5 * limit / (2 * crowd) {
 			if p.grab("a", list, 1) {
 				passed.Add(1)
@@ -66,7 +66,7 @@ func mixedCosts(p *probe) {
 	list := p.list(algo.PerDay(500))
 	var passed atomic.Int64
 	least := make([]int64, crowd)
-	p.crowd(func(i int, dice *rand.Rand) {
+	together(crowd, func(i int, dice *rand.Rand) {
 		least[i] = 1 << 40
 		for range 6 {
 			if n := 1 + dice.Int64N(7); p.grab("a", list, n) {
@@ -88,7 +88,7 @@ func mixedLists(p *probe) {
 	quota, search := p.list(algo.PerDay(60)), p.list(algo.PerDay(30), "-search")
 	lists := [][]backend.Policy{quota, join(quota, search), join(search, quota)}
 	var passed, searched atomic.Int64
-	p.crowd(func(i int, _ *rand.Rand) {
+	together(crowd, func(i int, _ *rand.Rand) {
 		for j := range 6 {
 			list := lists[(i+j)%len(lists)]
 			if p.grab("a", list, 1) {
@@ -108,7 +108,7 @@ func mixedLists(p *probe) {
 func mixedOps(p *probe) {
 	list := p.list(algo.PerDay(20))
 	ops := []backend.Op{backend.Take, backend.Take, backend.Take, backend.Peek, backend.Reset}
-	p.crowd(func(_ int, dice *rand.Rand) {
+	together(crowd, func(_ int, dice *rand.Rand) {
 		for range 6 {
 			r := request(ops[dice.IntN(len(ops))], fmt.Sprint(dice.IntN(4)), list, 1+dice.Int64N(20))
 			r.Each = make([]backend.State, len(list))
@@ -132,7 +132,7 @@ func mixedOps(p *probe) {
 // waits for an answer that no longer comes.
 func closesAmid(p *probe) {
 	list := p.list(algo.PerDay(1000))
-	p.crowd(func(i int, _ *rand.Rand) {
+	together(crowd, func(i int, _ *rand.Rand) {
 		for j := range 4 {
 			if i == crowd/2 && j == 1 && p.Store.Close() != nil {
 				p.errorf("Close failed among %d goroutines", crowd)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -110,30 +110,24 @@ func (p *probe) freshUntouched(list []backend.Policy) {
 // another caller takes too.
 func (p *probe) crowdOfKeys(list []backend.Policy) {
 	var passed, alone atomic.Int64
-	var wg sync.WaitGroup
-	for c := range crowd {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for i := range 5 {
-				a, b, d := fmt.Sprint("crowd", c%3), fmt.Sprint("crowd", (c+1+i%2)%3), fmt.Sprint("other", c)
-				if c%2 == 0 {
-					a, b = b, a
-				}
-				r := all(backend.Take, group(a, list, 1), group(d, list, 1), group(b, list, 1))
-				switch d, err := p.do(r); {
-				case err != nil:
-					p.errorf("a take of several keys among %d goroutines: %v", crowd, err)
-				case d.Allowed:
-					passed.Add(1)
-				}
-				if p.grab("crowd0", list, 1) {
-					alone.Add(1)
-				}
+	together(crowd, func(c int, _ *rand.Rand) {
+		for i := range 5 {
+			a, b, d := fmt.Sprint("crowd", c%3), fmt.Sprint("crowd", (c+1+i%2)%3), fmt.Sprint("other", c)
+			if c%2 == 0 {
+				a, b = b, a
 			}
-		}()
-	}
-	wg.Wait()
+			r := all(backend.Take, group(a, list, 1), group(d, list, 1), group(b, list, 1))
+			switch d, err := p.do(r); {
+			case err != nil:
+				p.errorf("a take of several keys among %d goroutines: %v", crowd, err)
+			case d.Allowed:
+				passed.Add(1)
+			}
+			if p.grab("crowd0", list, 1) {
+				alone.Add(1)
+			}
+		}
+	})
 	used := int64(0)
 	for i := range 3 {
 		used += p.states(fmt.Sprint("crowd", i), list)[0].Used

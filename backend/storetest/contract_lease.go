@@ -5,7 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -92,6 +93,9 @@ func (r *reservation) send(op backend.Op) (backend.Decision, error) {
 	return r.p.send(context.Background(), backend.Request{Op: op, Group: r.group, Lease: &l})
 }
 
+// perPolicy returns one number for all policies.
+func (r *reservation) perPolicy(n int64) []int64 { return slices.Repeat([]int64{n}, len(r.group.Policies)) }
+
 // settle settles by one actual for all policies, as an attempt of its own.
 func (r *reservation) settle(actual int64) error {
 	r.Attempt = r.p.newID()
@@ -100,10 +104,7 @@ func (r *reservation) settle(actual int64) error {
 
 // again settles by the attempt of before.
 func (r *reservation) again(actual int64) error {
-	r.Actual = nil
-	for range r.group.Policies {
-		r.Actual = append(r.Actual, actual)
-	}
+	r.Actual = r.perPolicy(actual)
 	d, err := r.send(backend.Settle)
 	r.p.must((err == nil) == d.Allowed, "a Settle allowed: %v, and failed: %v", d.Allowed, err)
 	return err
@@ -246,35 +247,33 @@ func settlesOnce(p *probe) {
 	cancelled.settles(0)
 	cancelled.notHeld()
 	p.used("a", list, 10)
-	settlesAtOnce(p, list)
+	for i := range 20 {
+		key := fmt.Sprint("race", i)
+		won := p.reserved(key, list, 40).settledAtOnce(0, 1, 2, 3)
+		p.used(key, list, won)
+	}
 }
 
-// settlesAtOnce settles each of some leases from several goroutines.
-func settlesAtOnce(p *probe, list []backend.Policy) {
-	for i := range 20 {
-		key, won := fmt.Sprint("race", i), atomic.Int64{}
-		r := p.reserved(key, list, 40)
-		var wg sync.WaitGroup
-		for actual := range int64(4) {
-			own := *r
-			own.Attempt, own.Actual = p.newID(), nil
-			for range list {
-				own.Actual = append(own.Actual, actual)
-			}
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				if _, err := own.send(backend.Settle); err == nil {
-					won.Add(1 + 100*actual)
-				} else if !errors.Is(err, backend.ErrNotHeld) {
-					p.errorf("a Settle among others: %v", err)
-				}
-			}()
-		}
-		wg.Wait()
-		p.must(won.Load()%100 == 1, "%d Settles won", won.Load()%100)
-		p.used(key, list, won.Load()/100)
+// settledAtOnce settles from a goroutine per actual, and returns that of the one that
+// wins.
+func (r *reservation) settledAtOnce(actuals ...int64) int64 {
+	r.p.t.Helper()
+	attempts := make([]reservation, len(actuals))
+	for i, actual := range actuals {
+		attempts[i] = *r
+		attempts[i].Attempt, attempts[i].Actual = r.p.newID(), r.perPolicy(actual)
 	}
+	var wins, won atomic.Int64
+	together(len(attempts), func(i int, _ *rand.Rand) {
+		if _, err := attempts[i].send(backend.Settle); err == nil {
+			wins.Add(1)
+			won.Store(actuals[i])
+		} else if !errors.Is(err, backend.ErrNotHeld) {
+			r.p.errorf("a Settle among others: %v", err)
+		}
+	})
+	r.p.must(wins.Load() == 1, "%d Settles won", wins.Load())
+	return won.Load()
 }
 
 func leaseEnds(p *probe) {

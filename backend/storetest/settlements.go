@@ -1,10 +1,7 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -23,7 +20,7 @@ type settlement struct {
 
 var settlements = []settlement{
 	{"Twice", time.Minute, func(_ *probe, r *reservation) { r.settles(25); r.notHeld() }, 25, 0},
-	{"AtOnce", time.Minute, func(_ *probe, r *reservation) { r.settledAtOnce(25); r.notHeld() }, 25, 0},
+	{"AtOnce", time.Minute, func(_ *probe, r *reservation) { r.settledAtOnce(25, 25, 25, 25); r.notHeld() }, 25, 0},
 	{"AfterCancel", time.Minute, func(_ *probe, r *reservation) { r.settles(0); r.notHeld() }, 0, 0},
 	{"AfterEnd", 2 * time.Second, func(p *probe, r *reservation) { p.advance(time.Second); r.settles(25) }, 25, 0},
 	{"AfterRecordLeft", 2 * time.Second, func(p *probe, r *reservation) { p.advance(3 * time.Second); r.notHeld() }, 40, 0},
@@ -37,30 +34,6 @@ var settlements = []settlement{
 	{"AboveEstimate", time.Minute, func(_ *probe, r *reservation) { r.settles(55) }, 40, 15},
 	{"AboveLimit", time.Minute, func(_ *probe, r *reservation) { r.settles(150) }, 40, 110},
 	{"Never", time.Second, func(p *probe, _ *reservation) { p.advance(5 * time.Second) }, 40, 0},
-}
-
-// settledAtOnce settles from four goroutines, of which one wins.
-func (r *reservation) settledAtOnce(actual int64) {
-	var running sync.WaitGroup
-	var won atomic.Int64
-	for range 4 {
-		own := *r
-		own.Attempt, own.Actual = r.p.newID(), nil
-		for range r.group.Policies {
-			own.Actual = append(own.Actual, actual)
-		}
-		running.Add(1)
-		go func() {
-			defer running.Done()
-			if _, err := own.send(backend.Settle); err == nil {
-				won.Add(1)
-			} else if !errors.Is(err, backend.ErrNotHeld) {
-				r.p.errorf("a Settle among others: %v", err)
-			}
-		}()
-	}
-	running.Wait()
-	r.p.must(won.Load() == 1, "%d Settles won", won.Load())
 }
 
 // settlesEach ends a reservation in each way, of each algorithm and of three of them.
