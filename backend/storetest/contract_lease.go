@@ -94,7 +94,9 @@ func (r *reservation) send(op backend.Op) (backend.Decision, error) {
 }
 
 // perPolicy returns one number for all policies.
-func (r *reservation) perPolicy(n int64) []int64 { return slices.Repeat([]int64{n}, len(r.group.Policies)) }
+func (r *reservation) perPolicy(n int64) []int64 {
+	return slices.Repeat([]int64{n}, len(r.group.Policies))
+}
 
 // settle settles by one actual for all policies, as an attempt of its own.
 func (r *reservation) settle(actual int64) error {
@@ -192,24 +194,12 @@ func settlesLate(p *probe) {
 	p.needsOps(backend.Reserve, backend.Settle)
 	p.needsClock()
 	list := p.list(algo.Per(100*p.k, time.Minute))
-	for i, pause := range []time.Duration{0, time.Second, 25 * time.Second, 50 * time.Second, 61 * time.Second, 119 * time.Second} {
-		a, b := fmt.Sprint("a", i), fmt.Sprint("b", i)
-		begin := p.now
-		p.passes(a, list, 3)
-		p.passes(b, list, 3)
-		p.advance(time.Second)
-		r := p.reserved(a, list, 40)
-		p.passes(b, list, 25)
-		p.advance(pause)
-		r.settles(25)
-		p.alike(a, b, list)
-		p.passes(a, list, 3)
-		p.passes(b, list, 3)
-		for range 9 {
-			p.advance(7 * time.Second)
-			p.alike(a, b, list)
-		}
-		p.must(p.now > begin, "the clock stands")
+	for i, pause := range []time.Duration{0, 24 * time.Second, 49 * time.Second, 60 * time.Second, 118 * time.Second} {
+		late := settlement{length: time.Minute, charged: 25, end: func(p *probe, r *reservation) {
+			p.advance(pause)
+			r.settles(25)
+		}}
+		late.run(p, fmt.Sprint(i), list, 0)
 	}
 }
 

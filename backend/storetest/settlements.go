@@ -48,14 +48,14 @@ func settlesEach(p *probe) {
 		}
 		list = p.carried(list...)
 		for _, s := range settlements {
-			s.run(p, fmt.Sprint(s.name, i), list)
+			s.run(p, fmt.Sprint(s.name, i), list, 5)
 		}
 	}
 }
 
-// run compares the key with one that was never reserved, and lets the oracle judge what
-// passes afterwards.
-func (s *settlement) run(p *probe, key string, list []backend.Policy) {
+// run takes some units between the Reserve and its end. It compares the key with one that
+// was never reserved, there and in each of the takes that follow, which the oracle judges.
+func (s *settlement) run(p *probe, key string, list []backend.Policy, between int64) {
 	p.t.Helper()
 	plain := key + " as taken"
 	p.passes(key, list, 10)
@@ -72,8 +72,10 @@ func (s *settlement) run(p *probe, key string, list []backend.Policy) {
 		p.passes(plain, list, s.charged)
 	}
 	p.advance(time.Second)
-	p.passes(key, list, 5)
-	p.passes(plain, list, 5)
+	if between > 0 {
+		p.passes(key, list, between)
+		p.passes(plain, list, between)
+	}
 	s.end(p, r)
 	if s.charged >= 0 {
 		p.ledger.note(&taken, &d)
@@ -84,6 +86,12 @@ func (s *settlement) run(p *probe, key string, list []backend.Policy) {
 	}
 	for range 25 {
 		p.advance(time.Duration(p.dice.Int64N(6000)) * time.Millisecond)
-		p.take(key, list, 1+p.dice.Int64N(20))
+		n := 1 + p.dice.Int64N(20)
+		d := p.take(key, list, n)
+		if s.charged >= 0 {
+			like := p.take(plain, list, n)
+			p.must(d.Allowed == like.Allowed, "after a settlement a take of %d said %+v, else %+v", n, d, like)
+			p.alike(key, plain, list)
+		}
 	}
 }
