@@ -9,21 +9,17 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 )
 
-// Oracle collects the admitted charges of one policy on one key. It is safe
-// for concurrent use. It assumes numbers that don't change and a clock that
-// doesn't step back, as algo.Algorithm.Worst does.
+// Oracle collects the admitted charges of one policy on one key. It assumes
+// numbers that don't change and a clock that doesn't step back, as
+// algo.Algorithm.Worst does.
 type Oracle struct {
-	a  algo.Algorithm
-	mu struct {
-		sync.Mutex
-		charges []charge
-	}
+	a       algo.Algorithm
+	charges []charge
 }
 
 type charge struct{ at, units int64 }
@@ -34,9 +30,7 @@ func New(a algo.Algorithm) *Oracle { return &Oracle{a: a} }
 // Add records units admitted at an instant, in microseconds of the Unix
 // epoch. The order of calls does not matter: answers overtake each other.
 func (o *Oracle) Add(at, units int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.mu.charges = append(o.mu.charges, charge{at, units})
+	o.charges = append(o.charges, charge{at, units})
 }
 
 // Check returns a *BrokenError for the first window found that held more
@@ -46,16 +40,13 @@ func (o *Oracle) Add(at, units int64) {
 // others are held to Worst over trailing windows of a single microsecond, one
 // period and seven: a burst, the promise, and the long run.
 func (o *Oracle) Check() error {
-	o.mu.Lock()
-	charges := slices.Clone(o.mu.charges)
-	o.mu.Unlock()
-	slices.SortFunc(charges, func(x, y charge) int { return cmp.Compare(x.at, y.at) })
+	slices.SortFunc(o.charges, func(x, y charge) int { return cmp.Compare(x.at, y.at) })
 	if o.a.Kind() == algo.KindTokenBucket {
-		return o.bucket(charges)
+		return o.bucket()
 	}
 	w := o.a.Limit().Period
 	for _, window := range [...]time.Duration{time.Microsecond, w, 7 * w} {
-		if err := o.trailing(charges, window); err != nil {
+		if err := o.trailing(window); err != nil {
 			return err
 		}
 	}
@@ -64,12 +55,12 @@ func (o *Oracle) Check() error {
 
 // trailing checks each window (t-w, t] that ends at a charge; a fuller one
 // that ends elsewhere can be moved to the charge before its end.
-func (o *Oracle) trailing(charges []charge, w time.Duration) error {
+func (o *Oracle) trailing(w time.Duration) error {
 	worst, held, first := o.a.Worst(w), int64(0), 0
-	for _, c := range charges {
+	for _, c := range o.charges {
 		from := c.at - w.Microseconds()
-		for ; charges[first].at <= from; first++ {
-			held -= charges[first].units
+		for ; o.charges[first].at <= from; first++ {
+			held -= o.charges[first].units
 		}
 		if held += c.units; held > worst {
 			return &BrokenError{Algorithm: o.a.String(), From: from + 1, To: c.at, Held: held, Bound: worst}
@@ -83,13 +74,13 @@ func (o *Oracle) trailing(charges []charge, w time.Duration) error {
 // the previous one held, less what leaked since, never below zero, plus this
 // charge. Levels are in units times microseconds of the period: they are whole
 // numbers, but pass 64 bits.
-func (o *Oracle) bucket(charges []charge) error {
+func (o *Oracle) bucket() error {
 	events, period := o.a.Limit().Events, o.a.Limit().Period.Microseconds()
 	full, level := product(o.a.Max(), period), new(big.Int)
 	first, held := 0, int64(0)
-	for i, c := range charges {
+	for i, c := range o.charges {
 		if i > 0 {
-			level.Sub(level, product(events, c.at-charges[i-1].at))
+			level.Sub(level, product(events, c.at-o.charges[i-1].at))
 		}
 		if level.Sign() <= 0 {
 			level.SetInt64(0)
@@ -97,7 +88,7 @@ func (o *Oracle) bucket(charges []charge) error {
 		}
 		held += c.units
 		if level.Add(level, product(c.units, period)).Cmp(full) > 0 {
-			from := charges[first].at
+			from := o.charges[first].at
 			leaked := product(events, c.at-from)
 			bound := o.a.Max() + leaked.Div(leaked, big.NewInt(period)).Int64()
 			return &BrokenError{Algorithm: o.a.String(), From: from, To: c.at, Held: held, Bound: bound}

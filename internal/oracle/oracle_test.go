@@ -2,7 +2,6 @@ package oracle_test
 
 import (
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -147,18 +146,4 @@ func pairsHold(charges []at, rate, burst int64) bool {
 		}
 	}
 	return true
-}
-
-func TestAddFromManyGoroutines(t *testing.T) {
-	o := oracle.New(algo.SlidingLog(algo.PerSecond(63)))
-	var all sync.WaitGroup
-	for range 64 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			o.Add(start, 1)
-		}()
-	}
-	all.Wait()
-	require.ErrorContains(t, o.Check(), "admitted 64 units")
 }
