@@ -58,10 +58,7 @@ func TestLostLeases(t *testing.T) {
 	for i := range 30 { // every node has its proxy
 		_ = faulttest.Used(t, warm, fmt.Sprint("warm", i))
 	}
-	t.Run("store", func(t *testing.T) { faulttest.LostLeases(t, through, direct, p, cluster.DefaultBudget) })
-	t.Run("limiter", func(t *testing.T) {
-		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.LoseReplies(p, cluster.DefaultBudget) })
-	})
+	faulttest.LostLeases(t, through, direct, p, cluster.DefaultBudget)
 	t.Run("stopped", func(t *testing.T) {
 		nodeTimeout(t, c, 15*time.Second) // the stopped primary stays one
 		defer nodeTimeout(t, c, time.Second)

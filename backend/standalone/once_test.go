@@ -49,10 +49,7 @@ func TestLostLeases(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	through, direct := standalone.New(client, nil), standalone.New(server.Client(t), patient)
-	t.Run("store", func(t *testing.T) { faulttest.LostLeases(t, through, direct, proxy, standalone.DefaultBudget) })
-	t.Run("limiter", func(t *testing.T) {
-		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.LoseReplies(proxy, standalone.DefaultBudget) })
-	})
+	faulttest.LostLeases(t, through, direct, proxy, standalone.DefaultBudget)
 	t.Run("stopped", func(t *testing.T) {
 		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.StopBriefly(server) })
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,46 +17,68 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// LostLeases is LostReservations while replies of every operation of a lease are lost,
+// in each way. A control that settles under another ID than it reserved by must fail.
+func LostLeases(t *testing.T, through, direct backend.Store, network Network, budget time.Duration) {
+	lose := func() (undo func()) { return loseReplies(network, budget) }
+	t.Run("replies", func(t *testing.T) { LostReservations(t, through, direct, lose) })
+	t.Run("control", func(t *testing.T) {
+		r, wrong := reserveAll(t, forgetful{through}, direct, lose), 0
+		for n := range r.keys {
+			if n%2 == 1 && r.wrong(n) != "" { // fails open, so nothing is left to cancel
+				wrong++
+			}
+		}
+		t.Logf("of %d reservations %d are counted wrongly without IDs", len(r.keys), wrong)
+		require.Positive(t, wrong, "a control without IDs must count wrongly")
+	})
+}
+
+// loseReplies loses the reply of some round trips: swallowed for longer than the
+// budget, cut, or reset. Each 33rd, in short tests each third.
+func loseReplies(network Network, budget time.Duration) (undo func()) {
+	ways := []redistest.Fault{redistest.SwallowReply(budget * 3 / 2), redistest.ResetAfterRequest, redistest.HalfReply}
+	var trips atomic.Int64
+	network.Set(redistest.Draw(func() redistest.Fault {
+		if trips.Add(1)%int64(redistest.Steps(3, 33)) != 0 {
+			return redistest.Pass
+		}
+		return ways[rand.IntN(len(ways))]
+	}))
+	return func() { network.Set(redistest.Pass) }
+}
+
+// StopBriefly stops a server for 2 s, in short tests for 0.4 s. undo waits until it runs
+// again.
+func StopBriefly(server *redistest.Server) (undo func()) {
+	server.Stop()
+	awake := make(chan struct{})
+	time.AfterFunc(time.Duration(redistest.Steps(400, 2000))*time.Millisecond, func() { server.Cont(); close(awake) })
+	return func() { <-awake }
+}
+
+// forgetful settles an unresolved lease under another ID.
+type forgetful struct{ backend.Store }
+
+func (f forgetful) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	own := *r
+	if r.Op == backend.Settle && r.Lease.Unresolved {
+		lease := *r.Lease
+		lease.ID[15] ^= 1
+		own.Lease = &lease
+	}
+	return f.Store.Do(ctx, &own, d)
+}
+
 // LostReservations reserves, extends, commits and cancels through a disturbance, by
 // limiters that fail open and closed. Once undo has returned, each key's count is
 // what was used: nothing was charged or given back twice, and what was denied without
 // an answer was cancelled in the background.
 func LostReservations(t *testing.T, through, direct backend.Store, disturb func() (undo func())) {
-	r := &reservations{T: t, keys: make([]reservedKey, Callers*redistest.Steps(4, 160))}
-	for _, list := range reservedLists {
-		for _, mode := range []headgate.FailureMode{headgate.FailClosed, headgate.FailOpen} {
-			r.through = append(r.through, Limiter(t, through, failing(list, mode)...))
-			r.direct = append(r.direct, Limiter(t, direct, failing(list, mode)...))
-		}
-	}
-	undo := disturb()
-	per := len(r.keys) / Callers
-	Go(Callers, func(c int) {
-		for i := range per {
-			n := c*per + i
-			r.keys[n] = reservedKey{r.name(n), r.call(n)}
-			time.Sleep(pace)
-		}
-	})()
-	undo()
-	require.Eventually(t, func() bool { return r.wrong() == "" }, time.Minute, 20*time.Millisecond, "what was denied is cancelled")
-	require.Empty(t, r.wrong(), "nothing changes any more")
-	require.Positive(t, r.lost.Load())
+	r := reserveAll(t, through, direct, disturb)
+	require.Eventually(t, func() bool { return r.anyWrong() == "" }, time.Minute, 20*time.Millisecond, "what was denied is cancelled")
+	require.Empty(t, r.anyWrong(), "nothing changes any more")
 	t.Logf("%d reservations, %d not decided by the store", len(r.keys), r.lost.Load())
-}
-
-var reservedLists = [][]headgate.Policy{
-	{{Name: "p", Algorithm: algo.TokenBucket(algo.PerDay(1), 100)}},
-	{{Name: "p", Algorithm: algo.SlidingLog(algo.PerDay(100))}},
-	{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100))}, {Name: "q", Algorithm: algo.CompactLog(algo.PerDay(100))}},
-}
-
-func failing(list []headgate.Policy, mode headgate.FailureMode) (all []headgate.Policy) {
-	for _, p := range list {
-		p.OnFailure = mode
-		all = append(all, p)
-	}
-	return all
 }
 
 type reservations struct {
@@ -69,15 +93,56 @@ type reservedKey struct {
 	used int64
 }
 
-func (r *reservations) name(n int) string { return fmt.Sprint(r.Name(), " ", n) }
+var reservedLists = [][]headgate.Policy{
+	{{Name: "p", Algorithm: algo.TokenBucket(algo.PerDay(1), 100)}},
+	{{Name: "p", Algorithm: algo.SlidingLog(algo.PerDay(100))}},
+	{
+		{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100))},
+		{Name: "q", Algorithm: algo.BucketedWindow(algo.PerDay(100), 4)},
+		{Name: "r", Algorithm: algo.CompactLog(algo.PerDay(100))},
+	},
+}
+
+// policies is how many the n-th reservation has.
+func policies(n int) int { return len(reservedLists[n/2%len(reservedLists)]) }
+
+// reserveAll makes all reservations while the disturbance lasts.
+func reserveAll(t *testing.T, through, direct backend.Store, disturb func() (undo func())) *reservations {
+	r := &reservations{T: t, keys: make([]reservedKey, Callers*redistest.Steps(8, 160))}
+	for _, list := range reservedLists {
+		for _, mode := range []headgate.FailureMode{headgate.FailClosed, headgate.FailOpen} {
+			r.through = append(r.through, Limiter(t, through, failing(list, mode)...))
+			r.direct = append(r.direct, Limiter(t, direct, failing(list, mode)...))
+		}
+	}
+	undo := disturb()
+	per := len(r.keys) / Callers
+	Go(Callers, func(c int) {
+		for i := range per {
+			n := c*per + i
+			name := fmt.Sprint(r.Name(), " ", n)
+			r.keys[n] = reservedKey{name, r.call(n, name)}
+			time.Sleep(pace)
+		}
+	})()
+	undo()
+	require.Positive(t, r.lost.Load())
+	return r
+}
+
+func failing(list []headgate.Policy, mode headgate.FailureMode) (all []headgate.Policy) {
+	for _, p := range list {
+		p.OnFailure = mode
+		all = append(all, p)
+	}
+	return all
+}
 
 // call is one reservation on a key of its own. It returns what was used.
-func (r *reservations) call(n int) int64 {
+func (r *reservations) call(n int, key string) int64 {
 	ctx, l := context.Background(), r.through[n%len(r.through)]
 	actual := max(0, int64(n%70)-10)
-	costs, used := []int64{estimate, estimate}, []int64{actual, actual}
-	policies := len(reservedLists[n%len(r.through)/2])
-	held, d, err := l.Reserve(ctx, headgate.Call{Key: r.name(n), Costs: costs[:policies]})
+	held, d, err := l.Reserve(ctx, headgate.Call{Key: key, Costs: slices.Repeat([]int64{40}, policies(n))})
 	if err != nil {
 		r.Error(err)
 	}
@@ -87,10 +152,10 @@ func (r *reservations) call(n int) int64 {
 	if !d.Allowed {
 		return 0
 	}
-	if n%3 == 0 {
+	if n%4 < 2 { // of every list and mode
 		_ = held.Extend(ctx)
 	}
-	settle := func() error { return held.Commit(ctx, used[:policies]...) }
+	settle := func() error { return held.Commit(ctx, slices.Repeat([]int64{actual}, policies(n))...) }
 	if actual == 0 {
 		settle = func() error { return held.Cancel(ctx) }
 	}
@@ -103,12 +168,25 @@ func (r *reservations) call(n int) int64 {
 	return actual
 }
 
-// wrong names the first key whose count is not what was used.
-func (r *reservations) wrong() string {
-	for n, k := range r.keys {
-		if used := Used(r.T, r.direct[n%len(r.direct)], k.name); used != k.used {
-			return fmt.Sprintf("%s: %d used, want %d", k.name, used, k.used)
+// wrong says which policies of a key do not count what was used; empty: all do.
+func (r *reservations) wrong(n int) (why string) {
+	k, each := r.keys[n], make([]headgate.State, policies(n))
+	d, err := r.direct[n%len(r.direct)].Peek(context.Background(), headgate.Call{Key: k.name, Each: each})
+	if err != nil || d.Err != nil {
+		r.Error(err, d.Err)
+	}
+	for _, s := range each {
+		if s.Used != k.used {
+			why += fmt.Sprintf("%s: %s counts %d, want %d\n", k.name, s.Policy, s.Used, k.used)
 		}
 	}
-	return ""
+	return why
+}
+
+// anyWrong is wrong of the first key of which it is not empty.
+func (r *reservations) anyWrong() (why string) {
+	for n := 0; n < len(r.keys) && why == ""; n++ {
+		why = r.wrong(n)
+	}
+	return why
 }
