@@ -48,15 +48,12 @@ func shares(p *probe) {
 	p.used("a", added, more)
 }
 
+const apart = "algorithms of another identity under one name count apart"
+
 // Identity gives one policy name different algorithms or numbers, as the limiters
 // of a rolling deploy do. Untouched needs no hook, Leaves needs SetNow and
-// Expiries, the others need SetNow.
+// Expiries, Pairs needs SetNow.
 func Identity(t *testing.T, h Harness) {
-	const apart = "algorithms of another identity under one name count apart"
-	for _, k := range []kind{algo.FixedWindow, algo.SlidingWindow} {
-		a := k(algo.PerSecond(10))
-		t.Run("Example"+a.Kind().String(), func(t *testing.T) { deploys(h.probe(t, apart, shape{kinds: []kind{k}})) })
-	}
 	t.Run("Untouched", func(t *testing.T) { h.each(t, apart, untouched) })
 	t.Run("Pairs", func(t *testing.T) {
 		kinds := algo.Kinds()
@@ -72,25 +69,6 @@ func Identity(t *testing.T, h Harness) {
 	t.Run("Leaves", func(t *testing.T) {
 		h.each(t, "what no limiter asks for any more leaves within twice its period, also where its key stays in use", leaves)
 	})
-}
-
-// deploys alternates two limits for 900 ms inside one minute and one second. A
-// store that keeps one value per name starts a new window with each call, and
-// passes all 3,000.
-func deploys(p *probe) {
-	p.needsClock()
-	minute, second := p.list(algo.PerMinute(600)), p.list(algo.PerSecond(10))
-	p.set(began + 30*sec.Microseconds())
-	passed := [2]int64{}
-	for i := range 3000 {
-		p.advance(300 * tick)
-		if p.take("a", [][]backend.Policy{minute, second}[i%2], 1).Allowed {
-			passed[i%2]++
-		}
-	}
-	p.must(passed == [2]int64{600, 10}, "600 per minute and 10 per second passed %d", passed)
-	p.used("a", minute, 600)
-	p.used("a", second, 10)
 }
 
 // untouched calls a spent key with another period. The identity of a TokenBucket
@@ -119,7 +97,7 @@ func untouched(p *probe) {
 // often differ in their numbers.
 func (h Harness) pair(t *testing.T, seed int, a, b algo.Kind, share bool) {
 	t.Run(fmt.Sprint(seed, a, b, share), func(t *testing.T) {
-		p := h.probe(t, "algorithms of another identity under one name count apart", shape{})
+		p := h.probe(t, apart, shape{})
 		p.dice = rand.New(rand.NewPCG(uint64(seed), uint64(a)<<8+uint64(b)))
 		first, second := p.drawn(a), p.drawn(b)
 		for share && second.Identity() != first.Identity() {
