@@ -93,29 +93,35 @@ func (r *reservation) send(op backend.Op) (backend.Decision, error) {
 	return r.p.send(context.Background(), backend.Request{Op: op, Group: r.group, Lease: &l})
 }
 
-// perPolicy returns one number for all policies.
-func (r *reservation) perPolicy(n int64) []int64 {
-	return slices.Repeat([]int64{n}, len(r.group.Policies))
+// gives requires that an operation of the lease ends in this error, or in none.
+func (r *reservation) gives(op backend.Op, want error, what string) {
+	r.p.t.Helper()
+	d, err := r.send(op)
+	r.p.must(errors.Is(err, want), "%s: %v", what, err)
+	r.p.must(op != backend.Settle || d.Allowed == (err == nil), "%s allowed: %v, and failed: %v", what, d.Allowed, err)
 }
 
 // settle settles by one actual for all policies, as an attempt of its own.
-func (r *reservation) settle(actual int64) error {
-	r.Attempt = r.p.newID()
-	return r.again(actual)
-}
-
-// again settles by the attempt of before.
-func (r *reservation) again(actual int64) error {
-	r.Actual = r.perPolicy(actual)
-	d, err := r.send(backend.Settle)
-	r.p.must((err == nil) == d.Allowed, "a Settle allowed: %v, and failed: %v", d.Allowed, err)
-	return err
+func (r *reservation) settle(actual int64, want error) {
+	r.p.t.Helper()
+	r.Attempt, r.Actual = r.p.newID(), r.perPolicy(actual)
+	r.gives(backend.Settle, want, fmt.Sprint("a Settle by ", actual))
 }
 
 func (r *reservation) settles(actual int64) {
 	r.p.t.Helper()
-	err := r.settle(actual)
-	r.p.must(err == nil, "a Settle by %d: %v", actual, err)
+	r.settle(actual, nil)
+}
+
+// again settles by the attempt of before.
+func (r *reservation) again() {
+	r.p.t.Helper()
+	r.gives(backend.Settle, nil, "a Settle that repeats its attempt")
+}
+
+// perPolicy returns one number for all policies.
+func (r *reservation) perPolicy(n int64) []int64 {
+	return slices.Repeat([]int64{n}, len(r.group.Policies))
 }
 
 // notHeld requires that neither a Settle nor an Extend finds the lease, nor changes
@@ -123,10 +129,8 @@ func (r *reservation) settles(actual int64) {
 func (r *reservation) notHeld() {
 	r.p.t.Helper()
 	unchanged := r.p.still(r.group.Key, r.group.Policies)
-	err := r.settle(1)
-	r.p.must(errors.Is(err, backend.ErrNotHeld), "a Settle of a lease that is not held: %v", err)
-	_, err = r.send(backend.Extend)
-	r.p.must(errors.Is(err, backend.ErrNotHeld), "an Extend of a lease that is not held: %v", err)
+	r.settle(1, backend.ErrNotHeld)
+	r.gives(backend.Extend, backend.ErrNotHeld, "an Extend of a lease that is not held")
 	unchanged()
 }
 
@@ -147,8 +151,7 @@ func reserves(p *probe) {
 	r := p.reserved("a", list, 6)
 	p.passes("b", list, 6)
 	p.alike("a", "b", list)
-	_, err := r.send(backend.Reserve)
-	p.must(errors.Is(err, backend.ErrNotHeld), "a second Reserve under one ID: %v", err)
+	r.gives(backend.Reserve, backend.ErrNotHeld, "a second Reserve under one ID")
 	p.used("a", list, 6)
 	unchanged := p.still("a", list)
 	denied := p.lease(group("a", list, 5))
@@ -183,8 +186,7 @@ func settles(p *probe) {
 	}
 	r := p.reserved("cancelled", list, 100)
 	r.Actual = nil
-	_, err := r.send(backend.Settle)
-	p.must(err == nil, "a Settle without Actual: %v", err)
+	r.gives(backend.Settle, nil, "a Settle without Actual")
 	p.asNew("cancelled", list)
 }
 
@@ -229,8 +231,7 @@ func settlesOnce(p *probe) {
 	list := p.list(p.day(100))
 	r := p.reserved("a", list, 40)
 	r.settles(10)
-	err := r.again(10)
-	p.must(err == nil, "a Settle that repeats its attempt: %v", err)
+	r.again()
 	p.used("a", list, 10)
 	r.notHeld()
 	cancelled := p.reserved("a", list, 40)
@@ -291,18 +292,15 @@ func extends(p *probe) {
 	p.passes("b", list, 10)
 	r := p.reserved("a", list, 40)
 	r.Length = time.Hour
-	_, err := r.send(backend.Extend)
-	p.must(err == nil, "an Extend: %v", err)
+	r.gives(backend.Extend, nil, "an Extend")
 	p.used("a", list, 40)
 	p.needsClock()
 	p.advance(time.Hour - tick)
 	r.Length = 30 * time.Second
-	_, err = r.send(backend.Extend)
-	p.must(err == nil, "an Extend just before the end: %v", err)
+	r.gives(backend.Extend, nil, "an Extend just before the end")
 	p.advance(30 * time.Second)
 	unchanged := p.still("a", list)
-	_, err = r.send(backend.Extend)
-	p.must(errors.Is(err, backend.ErrLeaseEnded), "an Extend at the end: %v", err)
+	r.gives(backend.Extend, backend.ErrLeaseEnded, "an Extend at the end")
 	unchanged()
 	r.settles(10)
 	p.alike("a", "b", list)
@@ -333,29 +331,24 @@ func unresolved(p *probe) {
 	late.Unresolved = true
 	late.settles(25)
 	p.used("late", list, 25)
-	err := late.again(25)
-	p.must(err == nil, "a Settle that repeats its attempt: %v", err)
+	late.again()
 	unchanged := p.still("late", list)
-	_, err = late.send(backend.Reserve)
-	p.must(errors.Is(err, backend.ErrNotHeld), "a Reserve that finds a tombstone: %v", err)
-	err = late.settle(9)
-	p.must(errors.Is(err, backend.ErrNotHeld), "a Settle that finds a tombstone: %v", err)
+	late.gives(backend.Reserve, backend.ErrNotHeld, "a Reserve that finds a tombstone")
+	late.settle(9, backend.ErrNotHeld)
 	unchanged()
 
 	cancelled := p.lease(group("cancelled", list, 40))
 	cancelled.Unresolved = true
 	cancelled.settles(0)
 	p.asNew("cancelled", list)
-	_, err = cancelled.send(backend.Reserve)
-	p.must(errors.Is(err, backend.ErrNotHeld), "a Reserve after its cancellation: %v", err)
+	cancelled.gives(backend.Reserve, backend.ErrNotHeld, "a Reserve after its cancellation")
 	p.asNew("cancelled", list)
 
 	found := p.reserved("found", list, 40)
 	found.Unresolved = true
 	found.settles(25)
 	p.used("found", list, 25)
-	err = found.settle(9)
-	p.must(errors.Is(err, backend.ErrNotHeld), "a second Settle of an unresolved lease: %v", err)
+	found.settle(9, backend.ErrNotHeld)
 	p.used("found", list, 25)
 	p.tombstoneLeaves(list)
 }
@@ -370,8 +363,7 @@ func (p *probe) tombstoneLeaves(list []backend.Policy) {
 		r.Length, r.Unresolved = length, true
 		r.settles(0)
 		p.advance(max(2*length, 10*time.Minute) - tick)
-		_, err := r.send(backend.Reserve)
-		p.must(errors.Is(err, backend.ErrNotHeld), "a Reserve that finds a tombstone: %v", err)
+		r.gives(backend.Reserve, backend.ErrNotHeld, "a Reserve that finds a tombstone")
 		p.advance(tick)
 		d, err := r.send(backend.Reserve)
 		p.must(err == nil && d.Allowed, "a Reserve after the tombstone left said %+v, %v", d, err)
