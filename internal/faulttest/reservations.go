@@ -24,12 +24,12 @@ func LostLeases(t *testing.T, through, direct backend.Store, network Network, bu
 	t.Run("replies", func(t *testing.T) { LostReservations(t, through, direct, lose) })
 	t.Run("control", func(t *testing.T) {
 		r, wrong := reserveAll(t, forgetful{through}, direct, lose), 0
-		for n := range r.keys {
+		for n := range r.used {
 			if n%2 == 1 && r.wrong(n) != "" { // fails open, so nothing is left to cancel
 				wrong++
 			}
 		}
-		t.Logf("of %d reservations %d are counted wrongly without IDs", len(r.keys), wrong)
+		t.Logf("of %d reservations %d are counted wrongly without IDs", len(r.used), wrong)
 		require.Positive(t, wrong, "a control without IDs must count wrongly")
 	})
 }
@@ -78,19 +78,14 @@ func LostReservations(t *testing.T, through, direct backend.Store, disturb func(
 	r := reserveAll(t, through, direct, disturb)
 	require.Eventually(t, func() bool { return r.anyWrong() == "" }, time.Minute, 20*time.Millisecond, "what was denied is cancelled")
 	require.Empty(t, r.anyWrong(), "nothing changes any more")
-	t.Logf("%d reservations, %d not decided by the store", len(r.keys), r.lost.Load())
+	t.Logf("%d reservations, %d not decided by the store", len(r.used), r.lost.Load())
 }
 
 type reservations struct {
 	*testing.T
 	through, direct []*headgate.Limiter // by n modulo their number
-	keys            []reservedKey
+	used            []int64             // of the n-th key
 	lost            atomic.Int64
-}
-
-type reservedKey struct {
-	name string
-	used int64
 }
 
 var reservedLists = [][]headgate.Policy{
@@ -108,7 +103,7 @@ func policies(n int) int { return len(reservedLists[n/2%len(reservedLists)]) }
 
 // reserveAll makes all reservations while the disturbance lasts.
 func reserveAll(t *testing.T, through, direct backend.Store, disturb func() (undo func())) *reservations {
-	r := &reservations{T: t, keys: make([]reservedKey, Callers*redistest.Steps(8, 160))}
+	r := &reservations{T: t, used: make([]int64, Callers*redistest.Steps(8, 160))}
 	for _, list := range reservedLists {
 		for _, mode := range []headgate.FailureMode{headgate.FailClosed, headgate.FailOpen} {
 			r.through = append(r.through, Limiter(t, through, failing(list, mode)...))
@@ -116,12 +111,11 @@ func reserveAll(t *testing.T, through, direct backend.Store, disturb func() (und
 		}
 	}
 	undo := disturb()
-	per := len(r.keys) / Callers
+	per := len(r.used) / Callers
 	Go(Callers, func(c int) {
 		for i := range per {
 			n := c*per + i
-			name := fmt.Sprint(r.Name(), " ", n)
-			r.keys[n] = reservedKey{name, r.call(n, name)}
+			r.used[n] = r.call(n)
 			time.Sleep(pace)
 		}
 	})()
@@ -138,11 +132,13 @@ func failing(list []headgate.Policy, mode headgate.FailureMode) (all []headgate.
 	return all
 }
 
+func (r *reservations) key(n int) string { return fmt.Sprint(r.Name(), " ", n) }
+
 // call is one reservation on a key of its own. It returns what was used.
-func (r *reservations) call(n int, key string) int64 {
+func (r *reservations) call(n int) int64 {
 	ctx, l := context.Background(), r.through[n%len(r.through)]
 	actual := max(0, int64(n%70)-10)
-	held, d, err := l.Reserve(ctx, headgate.Call{Key: key, Costs: slices.Repeat([]int64{40}, policies(n))})
+	held, d, err := l.Reserve(ctx, headgate.Call{Key: r.key(n), Costs: slices.Repeat([]int64{40}, policies(n))})
 	if err != nil {
 		r.Error(err)
 	}
@@ -170,14 +166,14 @@ func (r *reservations) call(n int, key string) int64 {
 
 // wrong says which policies of a key do not count what was used; empty: all do.
 func (r *reservations) wrong(n int) (why string) {
-	k, each := r.keys[n], make([]headgate.State, policies(n))
-	d, err := r.direct[n%len(r.direct)].Peek(context.Background(), headgate.Call{Key: k.name, Each: each})
+	each := make([]headgate.State, policies(n))
+	d, err := r.direct[n%len(r.direct)].Peek(context.Background(), headgate.Call{Key: r.key(n), Each: each})
 	if err != nil || d.Err != nil {
 		r.Error(err, d.Err)
 	}
 	for _, s := range each {
-		if s.Used != k.used {
-			why += fmt.Sprintf("%s: %s counts %d, want %d\n", k.name, s.Policy, s.Used, k.used)
+		if s.Used != r.used[n] {
+			why += fmt.Sprintf("%s: %s counts %d, want %d\n", r.key(n), s.Policy, s.Used, r.used[n])
 		}
 	}
 	return why
@@ -185,7 +181,7 @@ func (r *reservations) wrong(n int) (why string) {
 
 // anyWrong is wrong of the first key of which it is not empty.
 func (r *reservations) anyWrong() (why string) {
-	for n := 0; n < len(r.keys) && why == ""; n++ {
+	for n := 0; n < len(r.used) && why == ""; n++ {
 		why = r.wrong(n)
 	}
 	return why
