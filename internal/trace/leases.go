@@ -50,11 +50,6 @@ func (c *call) lease() (l lease, found bool) {
 	return l, found && c.now < l.end+l.length
 }
 
-func (c *call) found() bool {
-	_, ok := c.lease()
-	return ok
-}
-
 // keep keeps the lease of a Reserve that passed, or the tombstone of a settlement that
 // was recorded.
 func (c *call) keep(charges []charge) {

@@ -97,14 +97,11 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	c := &call{Model: m, Request: *r, now: m.now(), at: place{r.Key, r.Sub}}
 	switch r.Op {
 	case backend.Settle, backend.Extend:
-		d.Allowed = true
-		if err := c.settle(); err != nil {
-			*d = backend.Decision{}
-			return err
-		}
-		return nil
+		err := c.settle()
+		d.Allowed = err == nil
+		return err
 	case backend.Reserve:
-		if c.found() {
+		if _, found := c.lease(); found {
 			return backend.ErrNotHeld
 		}
 	case backend.Reset:
