@@ -57,8 +57,8 @@ var commands = map[string]command{
 	"ping":   {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, ping},
 }
 
-// errUsage is a command line that can't be run. The flag package, or usage, has
-// printed why.
+// errUsage is a command line that can't be run. The flag package, or dispatch,
+// has printed why.
 var errUsage = errors.New("usage")
 
 // run runs a command line and returns the exit status: 1 for what failed, 2 for
@@ -86,23 +86,23 @@ func (s *session) grant(err error) string {
 }
 
 // dispatch checks the command line before it opens the store, so that a mistake
-// costs no connection. Errors of usage go to stderr at once: the usage follows
-// them there.
+// costs no connection. Errors of usage go to stderr at once: the hint, or the
+// usage, follows them there.
 func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s := &session{out: stdout, notes: stderr}
 	flags := s.flags(stderr)
 	words, err := permuted(flags, args)
-	if err != nil {
-		return err
+	if errors.Is(err, flag.ErrHelp) || err == nil && len(words) == 0 {
+		usage(stderr, flags)
+		return cmp.Or(err, errUsage)
 	}
-	if len(words) == 0 {
-		flags.Usage()
+	if err != nil { // package flag has printed why
+		fmt.Fprintln(stderr, hint)
 		return errUsage
 	}
-	c, ok := commands[words[0]]
-	if !ok || len(words)-1 > c.keys || c.args == "KEY" && len(words) == 1 {
-		fmt.Fprintf(stderr, "headgate: %q: want one of the commands with its arguments\n", words)
-		flags.Usage()
+	c := commands[words[0]]
+	if wrong := c.wrong(words[1:]); wrong != "" {
+		fmt.Fprintf(stderr, "headgate: %s: %s\n%s\n", printable(words[0]), wrong, hint)
 		return errUsage
 	}
 	if c.args == "KEY" && words[1] == "" { // as of a variable that is not set
@@ -120,6 +120,26 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	return err
 }
 
+// hint follows an error of usage. The whole usage would push the error off the
+// screen.
+const hint = "headgate -h lists the commands"
+
+// wrong returns why the command can't be run with these arguments, or "". The
+// zero command is one that is not among commands.
+func (c command) wrong(args []string) string {
+	switch {
+	case c.run == nil:
+		return "unknown command"
+	case c.args == "KEY" && len(args) == 0:
+		return "want a KEY"
+	case c.keys == 0 && len(args) > 0:
+		return "want no argument"
+	case len(args) > c.keys:
+		return fmt.Sprintf("want one %s, not %d arguments", strings.Trim(c.args, "[]"), len(args))
+	}
+	return ""
+}
+
 // permuted parses flags wherever they stand, and returns the other words.
 // Package flag alone stops at the first word, so "peek KEY -cost 5" would
 // ignore the cost. What follows "--" is no flag, as a key may begin with a
@@ -127,10 +147,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 func permuted(flags *flag.FlagSet, args []string) (words []string, err error) {
 	for len(args) > 0 {
 		if err := flags.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return nil, err
-			}
-			return nil, errUsage
+			return nil, err
 		}
 		rest := flags.Args()
 		if at := len(args) - len(rest); at > 0 && args[at-1] == "--" || len(rest) == 0 {

@@ -51,7 +51,7 @@ type store interface {
 func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("headgate", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.Usage = func() { usage(stderr, f) }
+	f.Usage = func() {} // dispatch prints it, where it helps
 	f.StringVar(&s.redis, "redis", "", "host:port or URL of the server, as redis://user:password@host:6379/0, rediss:// for TLS;\nwith -cluster or -sentinel several host:port, separated by commas ($HEADGATE_REDIS, else localhost:6379)")
 	f.BoolVar(&s.cluster, "cluster", false, "the server is a node of a Redis Cluster")
 	f.StringVar(&s.sentinel, "sentinel", "", "the name of the `master`; the server is a Sentinel")
