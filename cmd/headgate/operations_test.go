@@ -168,7 +168,8 @@ func TestUnlistedTenant(t *testing.T) {
 }
 
 // TestResetSaysWhatWasThere: also where that is nothing, which is no failure:
-// after a reset the key is as asked for.
+// after a reset the key is as asked for. A reset of something ends with what no
+// reset can do.
 func TestResetSaysWhatWasThere(t *testing.T) {
 	path, server := write(t), redistest.Start(t)
 	at := []string{"-redis", server.Addr()}
@@ -176,18 +177,38 @@ func TestResetSaysWhatWasThere(t *testing.T) {
 	reset := func(args ...string) string {
 		return exec(t, 0, append(append([]string{"reset", "k"}, args...), at...)...)
 	}
+	const still = "a process that has denied the key may deny it from its deny cache for up to 1 s more\n"
 	require.Equal(t, "nothing was stored of k that could be reset\n", reset())
-	require.Equal(t, "k was reset for the policies of the file:\n  fixed: nothing had been used\n", reset("-policies", path, "-plan", "one"))
+	require.Equal(t, "k was reset for the policies of the file:\n  fixed: nothing had been used\n"+still, reset("-policies", path, "-plan", "one"))
 	take(t, p.limiter(t, "one"), "k", 1, 7)
-	require.Equal(t, "k was reset for the policies of the file:\n  fixed: 7 units had been used\n", reset("-policies", path, "-plan", "one"))
+	require.Equal(t, "k was reset for the policies of the file:\n  fixed: 7 units had been used\n"+still, reset("-policies", path, "-plan", "one"))
 	take(t, p.limiter(t, "one"), "k", 1, 7)
-	require.Equal(t, "k was reset; counts deleted: 1\n", reset())
+	require.Equal(t, "k was reset; counts deleted: 1\n"+still, reset())
 
 	take(t, p.limiter(t, "one"), "k", 1, 7)
 	require.NoError(t, server.Client(t).HSet(t.Context(), "headgate:{k}", "f1d/fixed", "damaged").Err())
 	said := reset("-policies", path, "-plan", "one")
 	require.Contains(t, said, "how much was used could not be read")
+	require.True(t, strings.HasSuffix(said, still))
 	require.Contains(t, exec(t, 0, append([]string{"peek", "k"}, at...)...), "nothing is stored")
+}
+
+// TestNothingStored: a reader who knows an address learns how its key looks.
+func TestNothingStored(t *testing.T) {
+	server := redistest.Start(t)
+	require.Equal(t, "nothing is stored of 127.0.0.1\n"+
+		"headgate keys lists the stored keys; middleware/httplimit counts an address as ip:203.0.113.7\n",
+		exec(t, 0, "peek", "127.0.0.1", "-redis", server.Addr()))
+}
+
+// TestTokenBucketWithoutPolicies: what is stored is what was used, not what is left.
+func TestTokenBucketWithoutPolicies(t *testing.T) {
+	server := redistest.Start(t)
+	at := []string{"-redis", server.Addr()}
+	p := place{store: open(t, at).store}
+	take(t, p.limiter(t, "plain"), "k", 1, 10)
+	require.Contains(t, exec(t, 0, append([]string{"peek", "k"}, at...)...),
+		"  bucket, TokenBucket: 10 units used when it was last charged; they come back at the policy's rate\n")
 }
 
 // TestKeysThatLookLikeFlags: what follows -- is a key.

@@ -48,8 +48,13 @@ type cleared struct {
 	Unread   string           `json:"unread,omitempty"` // why that is not known
 }
 
+// cachedDenials follows each reset. Headgate denies from memory for at most 1 s,
+// and no other process can end that.
+const cachedDenials = "a process that has denied the key may deny it from its deny cache for up to 1 s more"
+
 // text tells how much was used before, in the order of the file's policies.
 func (c *cleared) text(w *tabwriter.Writer) {
+	defer fmt.Fprintln(w, cachedDenials)
 	fmt.Fprintf(w, "%s was reset for the policies of the file:\n", printable(c.Key))
 	if c.Unread != "" {
 		fmt.Fprintln(w, "  how much was used could not be read:", strings.TrimPrefix(c.Unread, "headgate: "))

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -33,15 +32,20 @@ type kept struct {
 // policies of one name are two counts where algorithm, period, buckets or
 // shards differ, as after a deploy.
 type count struct {
-	Policy     string `json:"policy"`
-	Algorithm  string `json:"algorithm"`
-	Period     int64  `json:"period_us,omitempty"`
-	Buckets    int64  `json:"buckets,omitempty"`
-	Calendar   string `json:"calendar,omitempty"` // as "m15/Europe/Berlin"
-	Shards     int    `json:"shards,omitempty"`   // over how many sub-keys the key is spread
-	SubKeys    int    `json:"sub_keys,omitempty"` // how many of them have something stored
-	Used       int64  `json:"used"`               // of a TokenBucket the level when it was last used
-	ResetAfter int64  `json:"reset_after_us,omitempty"`
+	counted
+	Used       int64 `json:"used"` // of a TokenBucket the level when it was last charged
+	ResetAfter int64 `json:"reset_after_us,omitempty"`
+}
+
+// counted is whose count it is: all of a policy that is stored.
+type counted struct {
+	Policy    string `json:"policy"`
+	Algorithm string `json:"algorithm"`
+	Period    int64  `json:"period_us,omitempty"`
+	Buckets   int64  `json:"buckets,omitempty"`
+	Calendar  string `json:"calendar,omitempty"` // as "m15/Europe/Berlin"
+	Shards    int    `json:"shards,omitempty"`   // over how many sub-keys the key is spread
+	SubKeys   int    `json:"sub_keys,omitempty"` // how many of them have something stored
 
 	identity algo.Identity
 }
@@ -98,7 +102,10 @@ func (k *kept) count(p *backend.Policy, shards int) *count {
 			return c
 		}
 	}
-	c := &count{Policy: p.Name, Algorithm: id.Kind.String(), Period: id.Period, Buckets: id.Buckets, Calendar: id.Calendar, Shards: shards, identity: id}
+	c := &count{counted: counted{
+		Policy: p.Name, Algorithm: id.Kind.String(), Period: id.Period, Buckets: id.Buckets, Calendar: id.Calendar,
+		Shards: shards, identity: id,
+	}}
 	k.Counts = append(k.Counts, c)
 	return c
 }
@@ -110,10 +117,14 @@ func shards(sub string) int {
 	return n
 }
 
+// otherKeys helps a reader who knows the client, and not the key that a
+// middleware made of it.
+const otherKeys = "headgate keys lists the stored keys; middleware/httplimit counts an address as ip:203.0.113.7"
+
 // text ends with what a reader may miss: limits are in no store.
 func (k *kept) text(w *tabwriter.Writer) {
 	if len(k.Counts)+len(k.Unknown) == 0 {
-		fmt.Fprintf(w, "nothing is stored of %s\n", printable(k.Key))
+		fmt.Fprintf(w, "nothing is stored of %s\n%s\n", printable(k.Key), otherKeys)
 		return
 	}
 	fmt.Fprintln(w, printable(k.Key))
@@ -126,13 +137,24 @@ func (k *kept) text(w *tabwriter.Writer) {
 	fmt.Fprintln(w, "limits are not stored: with -policies FILE, peek prints what remains")
 }
 
-// String describes what is stored. A TokenBucket's level is as of its last use,
-// since its rate, and so what has leaked, is not stored.
+// String describes what is stored. A TokenBucket's level is as of its last charge,
+// since its rate, and so what has come back since, is not stored.
 func (c *count) String() string {
+	switch {
+	case c.identity.Kind.Leased():
+		return fmt.Sprintf("%v: calls running now: %d; the last of their leases ends in %v", &c.counted, c.Used, duration(c.ResetAfter))
+	case c.identity.Kind == algo.KindTokenBucket:
+		return fmt.Sprintf("%v: %d units used when it was last charged; they come back at the policy's rate", &c.counted, c.Used)
+	}
+	return fmt.Sprintf("%v: %d units used now, none in %v", &c.counted, c.Used, duration(c.ResetAfter))
+}
+
+// String names the policy, as "client, SlidingWindow of 10s".
+func (c *counted) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, %s", c.Policy, c.Algorithm)
 	if c.Period > 0 {
-		fmt.Fprintf(&b, " of %v", time.Duration(c.Period)*time.Microsecond)
+		fmt.Fprintf(&b, " of %v", duration(c.Period))
 	}
 	if c.Buckets > 0 {
 		fmt.Fprintf(&b, " in %d buckets", c.Buckets)
@@ -142,13 +164,6 @@ func (c *count) String() string {
 	}
 	if c.Shards > 0 {
 		fmt.Fprintf(&b, ", in %d of %d sub-keys", c.SubKeys, c.Shards)
-	}
-	if c.identity.Kind.Leased() {
-		fmt.Fprintf(&b, ": calls running now: %d; the last of their leases ends in %v", c.Used, duration(c.ResetAfter))
-	} else if c.identity.Kind == algo.KindTokenBucket {
-		fmt.Fprintf(&b, ": %d units in the bucket when it was last used; it leaks at the policy's rate", c.Used)
-	} else {
-		fmt.Fprintf(&b, ": %d units used now, none in %v", c.Used, time.Duration(c.ResetAfter)*time.Microsecond)
 	}
 	return b.String()
 }
@@ -180,7 +195,7 @@ func (k *kept) resetText(w *tabwriter.Writer) {
 	if len(k.Counts) == 0 {
 		fmt.Fprintf(w, "nothing was stored of %s that could be reset\n", printable(k.Key))
 	} else {
-		fmt.Fprintf(w, "%s was reset; counts deleted: %d\n", printable(k.Key), len(k.Counts))
+		fmt.Fprintf(w, "%s was reset; counts deleted: %d\n%s\n", printable(k.Key), len(k.Counts), cachedDenials)
 	}
 	for _, name := range k.Unknown {
 		fmt.Fprintf(w, "left, since it is not known to this release: %q\n", name)
