@@ -281,6 +281,33 @@ func TestPeekEqualsPeek(t *testing.T) {
 	}
 }
 
+// TestPeekBesideTheFile: a file that is not the service's shows in what else is stored.
+func TestPeekBesideTheFile(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	text := strings.ReplaceAll(strings.ReplaceAll(file, "period: 30d", "period: 20d"), "shards: 4", "shards: 8")
+	require.NoError(t, os.WriteFile(other, []byte(text), 0o600))
+	for where, p := range places(t) {
+		t.Run(where, func(t *testing.T) {
+			peek := func(path, plan, key string) []string {
+				return append([]string{"peek", key, "-policies", path, "-plan", plan}, p.args...)
+			}
+			require.Contains(t, exec(t, 0, peek(other, "plain", "k")...), "\nnothing is stored of the key\nheadgate keys lists")
+			take(t, p.limiter(t, "plain"), "k", 1, 7)
+			said := exec(t, 0, peek(other, "plain", "k")...)
+			require.Contains(t, said, "\nalso stored, not in the file: sliding, SlidingWindow of 720h0m0s\n")
+			require.Equal(t, 1, strings.Count(said, "also stored"), said)
+			got := decode[looked](t, 0, peek(other, "plain", "k")...)
+			require.Len(t, got.Others, 1)
+			require.Equal(t, counted{Policy: "sliding", Algorithm: "SlidingWindow", Period: (720 * time.Hour).Microseconds(), SubKeys: 1}, *got.Others[0])
+			require.NotContains(t, exec(t, 0, peek(write(t), "plain", "k")...), "also stored", "all of it is in the file")
+
+			take(t, p.limiter(t, "spread"), "s", 9, 7)
+			require.Contains(t, exec(t, 0, peek(other, "spread", "s")...), "not in the file: log, SlidingLog of 24h0m0s, in 4 of 4 sub-keys\n")
+			require.NotContains(t, exec(t, 0, peek(write(t), "spread", "s")...), "also stored")
+		})
+	}
+}
+
 // TestShadow: a shadow policy that is spent is marked, and the call would pass.
 func TestShadow(t *testing.T) {
 	path := write(t)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -13,11 +14,14 @@ import (
 // looked is what peek prints of a key. The names in its JSON are an interface
 // for scripts: durations are in microseconds, as the store has them.
 type looked struct {
-	Key       string  `json:"key"`
-	Allowed   bool    `json:"allowed"`
-	Binding   string  `json:"binding"` // the policy that denies, or that is nearest to it
-	Estimated bool    `json:"estimated,omitempty"`
-	Policies  []state `json:"policies"`
+	Key       string     `json:"key"`
+	Allowed   bool       `json:"allowed"`
+	Binding   string     `json:"binding"` // the policy that denies, or that is nearest to it
+	Estimated bool       `json:"estimated,omitempty"`
+	Policies  []state    `json:"policies"`
+	Others    []*counted `json:"also_stored,omitempty"` // of the key, by policies that are not in the file
+
+	unknown bool // nothing is stored of the key
 }
 
 // state is what peek prints of a policy. The embedded State has the same
@@ -58,7 +62,36 @@ func peek(ctx context.Context, s *session, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := p.compare(ctx, s.store, l.Policies()); err != nil { // as of a right that only this needs
+		fmt.Fprintln(s.notes, "note: what else is stored of the key could not be read:", strings.TrimPrefix(err.Error(), "headgate: "))
+	}
 	return s.print(p, p.text)
+}
+
+// compare looks for what is stored of the key by other policies where one of the
+// file counts nothing: the file may have another name, algorithm or period than the
+// service. Only then, since it reads all keys of the server.
+func (p *looked) compare(ctx context.Context, store inspector, policies []headgate.Policy) error {
+	if !slices.ContainsFunc(p.Policies, func(s state) bool { return s.Used == 0 && !s.Uncounted }) {
+		return nil
+	}
+	parts, err := store.Stored(ctx, p.Key)
+	if err != nil {
+		return err
+	}
+	p.unknown = len(parts) == 0
+	all := kept{}
+	for i := range parts {
+		for j := range parts[i].Policies {
+			all.count(&parts[i].Policies[j], shards(parts[i].Sub)).SubKeys++
+		}
+	}
+	for _, c := range all.Counts {
+		if !slices.ContainsFunc(policies, c.of) {
+			p.Others = append(p.Others, &c.counted)
+		}
+	}
+	return nil
 }
 
 // costs returns the numbers of -cost: one per policy.
@@ -120,6 +153,12 @@ func (p *looked) text(w *tabwriter.Writer) {
 			continue
 		}
 		row(w, name, s.Algorithm, s.Limit, s.Used, s.Remaining, s.State.RetryAfter, s.State.ResetAfter)
+	}
+	for _, c := range p.Others {
+		fmt.Fprintln(w, "also stored, not in the file:", c)
+	}
+	if p.unknown {
+		fmt.Fprintf(w, "nothing is stored of the key\n%s\n", otherKeys)
 	}
 }
 

@@ -93,6 +93,17 @@ func TestDocumentedRights(t *testing.T) {
 	}
 }
 
+// TestPeekWithoutScan: with a policy file, the answer needs no right to list keys. Where
+// that would tell more, a note says so.
+func TestPeekWithoutScan(t *testing.T) {
+	server := redistest.Start(t)
+	grantTo(t, server.Client(t), append(grants(t, "headgate-ro", false), []any{"acl", "setuser", "headgate-ro", "-scan"}))
+	stdout, stderr := output(t, 0, "peek", "k", "-policies", write(t), "-redis", "redis://headgate-ro:secret@"+server.Addr())
+	require.Contains(t, stdout, "k would pass")
+	require.Contains(t, stderr, "note: what else is stored of the key could not be read:")
+	require.Contains(t, stderr, "+scan")
+}
+
 func open(t *testing.T, args []string) *session {
 	t.Helper()
 	s := &session{}

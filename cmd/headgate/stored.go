@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
@@ -147,6 +148,11 @@ func (c *count) String() string {
 		return fmt.Sprintf("%v: %d units used when it was last charged; they come back at the policy's rate", &c.counted, c.Used)
 	}
 	return fmt.Sprintf("%v: %d units used now, none in %v", &c.counted, c.Used, duration(c.ResetAfter))
+}
+
+// of reports whether a limiter's policy counts there.
+func (c *counted) of(p headgate.Policy) bool {
+	return c.Policy == p.Name && c.identity == p.Algorithm.Identity() && max(c.Shards, 1) == max(p.Shards, 1)
 }
 
 // String names the policy, as "client, SlidingWindow of 10s".
