@@ -26,6 +26,7 @@ func TestPing(t *testing.T) {
 	warnings, err := l.Ping(ctx)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
+	require.Zero(t, client.DBSize(ctx).Val(), "the trial request leaves nothing")
 
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory", "100mb").Err())
 	require.NoError(t, client.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru").Err())

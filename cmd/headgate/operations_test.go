@@ -104,6 +104,22 @@ func TestSentinel(t *testing.T) {
 	require.Contains(t, exec(t, 0, append([]string{"peek", "user:42"}, args...)...), "nothing is stored")
 }
 
+// TestPing: the primaries that were checked are named, and nothing of it is left.
+func TestPing(t *testing.T) {
+	for where, p := range places(t) {
+		t.Run(where, func(t *testing.T) {
+			got := decode[pinged](t, 0, append([]string{"ping"}, p.args...)...)
+			require.Len(t, got.Nodes, map[string]int{"standalone": 1, "cluster": 3}[where])
+			require.Subset(t, strings.Split(p.args[len(p.args)-1], ","), got.Nodes)
+			require.Positive(t, got.Took)
+			want := fmt.Sprintf("ok: primaries checked: %d (%s), for version, rights, configuration and a trial request, in ",
+				len(got.Nodes), strings.Join(got.Nodes, ", "))
+			require.Contains(t, exec(t, 0, append([]string{"ping"}, p.args...)...), want)
+			require.Empty(t, exec(t, 0, append([]string{"keys"}, p.args...)...))
+		})
+	}
+}
+
 func TestUsage(t *testing.T) {
 	require.Contains(t, exec(t, 2), "usage: headgate COMMAND")
 	require.Contains(t, exec(t, 0, "-h"), "usage: headgate COMMAND")

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/headgate-go/headgate"
 )
@@ -13,6 +16,8 @@ import (
 // pinged is what ping prints.
 type pinged struct {
 	OK       bool     `json:"ok"`
+	Nodes    []string `json:"nodes"`   // the primaries that a trial request was sent to
+	Took     int64    `json:"took_us"` // all of the ping
 	Warnings []string `json:"warnings"`
 	Error    string   `json:"error,omitempty"`
 	Node     string   `json:"node,omitempty"`   // that lacks rights
@@ -25,10 +30,19 @@ type pinged struct {
 var errUnfit = errors.New("the server can't serve limiters")
 
 // ping prints what Ping of the store finds. Missing rights come with the line
-// that grants them, which an administrator can paste.
+// that grants them, which an administrator can paste. Ping does not return the nodes
+// that it has checked: they are those that have a circuit.
 func ping(ctx context.Context, s *session, _ []string) error {
-	warnings, err := s.store.Ping(ctx)
-	p := pinged{OK: err == nil, Warnings: append([]string{}, warnings...)}
+	l, err := headgate.New(s.store, valid, nil)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	warnings, err := l.Ping(ctx)
+	p := pinged{
+		OK: err == nil, Nodes: slices.Sorted(maps.Keys(l.Circuits())), Took: micros(time.Since(begin)),
+		Warnings: append([]string{}, warnings...),
+	}
 	if err != nil {
 		p.Error = strings.TrimPrefix(err.Error(), "headgate: ")
 	}
@@ -46,7 +60,7 @@ func ping(ctx context.Context, s *session, _ []string) error {
 	return nil
 }
 
-// text has warnings first: where the last line is "ok", all above it is advice.
+// text has warnings first: where the last line begins with "ok", all above it is advice.
 func (p *pinged) text(w *tabwriter.Writer) {
 	for _, warning := range p.Warnings {
 		fmt.Fprintln(w, "warning:", warning)
@@ -57,6 +71,7 @@ func (p *pinged) text(w *tabwriter.Writer) {
 	case p.Error != "":
 		fmt.Fprintln(w, "error:", p.Error)
 	default:
-		fmt.Fprintln(w, "ok")
+		fmt.Fprintf(w, "ok: primaries checked: %d (%s), for version, rights, configuration and a trial request, in %v\n",
+			len(p.Nodes), strings.Join(p.Nodes, ", "), duration(p.Took))
 	}
 }

@@ -43,8 +43,9 @@ func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
 
 // Ping checks that the node is fit to serve a store: a primary, new enough, with
 // each right that the scripts need. Then it decides a request on the key, which lies
-// on the node: a right that is missing is named before that fails. It warns where the node may evict counts, and where a round trip takes
-// over a quarter of the budget.
+// on the node, and resets it: a right that is missing is named before that fails. It
+// warns where the node may evict counts, and where a round trip takes over a quarter
+// of the budget.
 func (n Node) Ping(ctx context.Context, s backend.Store, key string, budget time.Duration) (warnings []string, err error) {
 	info := redis.NewStringCmd(ctx, "info")
 	if err = n.do(ctx, info, "+info"); err == nil {
@@ -53,8 +54,10 @@ func (n Node) Ping(ctx context.Context, s backend.Store, key string, budget time
 	if err == nil {
 		err = n.rights(ctx, names.Tag(key, ""))
 	}
-	if err == nil {
-		_, err = layer.Ask(ctx, s, probe(key))
+	for _, op := range []backend.Op{backend.Take, backend.Reset} { // mutant: ping-leaves-nothing
+		if err == nil {
+			_, err = layer.Ask(ctx, s, probe(op, key))
+		}
 	}
 	best := time.Hour
 	for i := 0; err == nil && i < 5; i++ { // the first may be slow for a reason of its own
@@ -129,7 +132,7 @@ func (n Node) rights(ctx context.Context, tag string) error {
 	if n.Cluster {
 		commands = needed[:]
 	}
-	args := []any{"evalsha", load.Val(), 2, n.Prefix.Hash(tag), n.Prefix.Log(tag, &probe("").Policies[1])}
+	args := []any{"evalsha", load.Val(), 2, n.Prefix.Hash(tag), n.Prefix.Log(tag, &probe(backend.Take, "").Policies[1])}
 	for _, command := range commands {
 		args = append(args, command)
 	}
@@ -158,10 +161,10 @@ const PingKey = "headgate-ping"
 
 // probe is a request as a call makes it, on a key of Ping's own. It has a
 // policy that lies in a hash and one that lies in a sorted set. What it stores
-// expires within seconds.
-func probe(key string) backend.Request {
+// expires within seconds, should the reset not follow.
+func probe(op backend.Op, key string) backend.Request {
 	limit := algo.Per(algo.MaxLogLimit, algo.MinPeriod)
-	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: 1, Policies: []backend.Policy{
+	return backend.Request{Op: op, Group: backend.Group{Key: key, Cost: 1, Policies: []backend.Policy{
 		{Name: "ping", Algorithm: algo.FixedWindow(limit), OnFailure: backend.FailClosed},
 		{Name: "ping-log", Algorithm: algo.SlidingLog(limit), OnFailure: backend.FailClosed},
 	}}}
