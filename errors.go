@@ -1,6 +1,12 @@
 package headgate
 
-import "github.com/headgate-go/headgate/backend"
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
 
 // The errors; match with errors.Is.
 var (
@@ -13,3 +19,17 @@ var (
 	ErrNotHeld         = backend.ErrNotHeld
 	ErrLeaseEnded      = backend.ErrLeaseEnded
 )
+
+// DeadlineError is what a Wait returns that surely would pass only after its context's
+// deadline. Nothing was counted. It matches context.DeadlineExceeded.
+type DeadlineError struct {
+	RetryAfter time.Duration // until the call passes, at the earliest
+}
+
+// Error says when the call would pass.
+func (e *DeadlineError) Error() string {
+	return fmt.Sprintf("headgate: the call passes in %v at the earliest, after the context's deadline; nothing counted", e.RetryAfter)
+}
+
+// Is makes the error match context.DeadlineExceeded.
+func (e *DeadlineError) Is(target error) bool { return target == context.DeadlineExceeded }

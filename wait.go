@@ -12,20 +12,6 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// DeadlineError is what a Wait returns that surely would pass only after its context's
-// deadline. Nothing was counted. It matches context.DeadlineExceeded.
-type DeadlineError struct {
-	RetryAfter time.Duration // until the call passes, at the earliest
-}
-
-// Error says when the call would pass.
-func (e *DeadlineError) Error() string {
-	return fmt.Sprintf("headgate: the call passes in %v at the earliest, after the context's deadline; nothing counted", e.RetryAfter)
-}
-
-// Is makes the error match context.DeadlineExceeded.
-func (e *DeadlineError) Is(target error) bool { return target == context.DeadlineExceeded }
-
 // Wait waits until the call passes. It decides as Do does, and returns a decision that
 // is Allowed, or an error and nothing was taken.
 //
