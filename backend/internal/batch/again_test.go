@@ -52,7 +52,7 @@ var daily = []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay
 func groupOf(key string, op backend.Op) (*group, *call) {
 	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
 	c := newCall(context.Background(), key, 0, r, time.Second)
-	g := c.begin(nil)
+	g := &c.own
 	g.add(c)
 	return g, c
 }

@@ -69,8 +69,8 @@ func (b *batch) join(c *call, r *room) bool {
 		if b.calls > 0 && (len(b.groups) >= maxGroups || b.policies+c.own.policies() > maxPolicies) {
 			return false
 		}
-		g = c.begin(r.byTag[c.own.Tag])
-		r.byTag[g.Tag] = g
+		g = &c.own
+		g.other, r.byTag[g.Tag] = r.byTag[g.Tag], g
 		b.groups = append(b.groups, g)
 		b.policies += g.policies()
 	}

@@ -43,8 +43,8 @@ func newCall(ctx context.Context, tag string, slot int, r *backend.Request, budg
 	c := calls.Get().(*call)
 	c.Ask(r)
 	g := &c.own
-	g.Op, g.Key, g.Tag, g.Policies, g.slot, g.Now, g.First = r.Op, r.Key, tag, r.Policies, slot, 0, &c.Call
-	g.And, g.Joint = jointly(r), r.And != nil
+	g.Op, g.Key, g.Tag, g.Policies, g.slot, g.Now, g.other = r.Op, r.Key, tag, r.Policies, slot, 0, nil
+	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], jointly(r), r.And != nil
 	c.state.Store(waiting)
 	c.came = now()
 	c.deadline = Deadline(c.came, budget)
@@ -144,7 +144,7 @@ func jointly(r *backend.Request) (groups []*wire.Group) {
 			q.Lease = &lease
 		}
 		c.Ask(&q)
-		groups = append(groups, &wire.Group{Op: q.Op, Key: q.Key, Tag: names.Tag(q.Key, q.Sub), Policies: q.Policies, Size: 1, First: c, Joint: true})
+		groups = append(groups, &wire.Group{Op: q.Op, Key: q.Key, Tag: names.Tag(q.Key, q.Sub), Policies: q.Policies, Calls: []*wire.Call{c}, Joint: true})
 	}
 	return groups
 }
@@ -162,16 +162,8 @@ func (g *group) policies() int {
 	return n
 }
 
-// begin makes the call's own group that of a batch, so far without calls.
-func (c *call) begin(other *group) *group {
-	g := &c.own
-	g.calls, g.other = g.calls[:0], other
-	return g
-}
-
 func (g *group) add(c *call) {
-	g.calls = append(g.calls, c)
-	g.Size = len(g.calls)
+	g.calls, g.Calls = append(g.calls, c), append(g.Calls, &c.Call)
 }
 
 // markSent is called when the group's command is written. It is the one instant
@@ -184,12 +176,13 @@ func (g *group) markSent() bool {
 			g.Calls = append(g.Calls, &c.Call)
 		}
 	}
-	for _, h := range g.And { // which have no callers of their own
-		if h.Calls = h.Calls[:0]; len(g.Calls) > 0 {
-			h.Calls = append(h.Calls, h.First)
-		}
+	if g.Withdrawn = len(g.Calls) == 0; g.Withdrawn {
+		g.Calls = append(g.Calls, &g.calls[0].Call)
 	}
-	return len(g.Calls) > 0
+	for _, h := range g.And { // which have no callers of their own
+		h.Withdrawn = g.Withdrawn
+	}
+	return !g.Withdrawn
 }
 
 // markNotRun is called when the server replied that it did not run the command.

@@ -43,7 +43,7 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 			r.Key, r.Policies = a.Key, a.Policies
 			c := newCall(ctx, names.Tag(a.Key, ""), 0, &r, s.Budget)
 			if g == nil {
-				g = c.begin(nil)
+				g = &c.own
 				groups = append(groups, g)
 			}
 			g.add(c)

@@ -77,7 +77,7 @@ func (a *Args) addKeys(p names.Prefix, g *Group) {
 		}
 	}
 	if g.leased() {
-		a.add(names.AppendLease(p.AppendHash(a.names, g.Tag), g.First.lease.ID))
+		a.add(names.AppendLease(p.AppendHash(a.names, g.Tag), g.Calls[0].lease.ID))
 	}
 	for i := range g.Policies {
 		if names.Apart(&g.Policies[i]) {

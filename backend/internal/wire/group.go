@@ -44,7 +44,7 @@ func (c *Call) askLease(op backend.Op, l *backend.Lease) {
 func (c *Call) DecideKeys(r *backend.Request, others []*Group, d *backend.Decision) error {
 	readings, err := [][]backend.Reading{c.readings}, c.Err
 	for _, g := range others {
-		readings, err = append(readings, g.First.readings), cmp.Or(err, g.First.Err)
+		readings, err = append(readings, g.Calls[0].readings), cmp.Or(err, g.Calls[0].Err)
 	}
 	if err == nil {
 		r.DecideKeys(c.now, readings, d)
@@ -85,20 +85,26 @@ func (c *Call) sameCosts(d *Call) bool {
 // Group is the calls of one key for one operation by one list of policies, in
 // their order.
 type Group struct {
-	Op       backend.Op
-	Key      string // as the caller names it, for errors
-	Tag      string // stands between the braces of the stored keys
-	Policies []backend.Policy
-	Size     int      // how many calls it has
-	Calls    []*Call  // those that stand in the command when it is written
-	Again    bool     // the script ran nothing, and wants the boundaries around its clock
-	Now      int64    // that clock, where the group is sent again; else 0
-	First    *Call    // the first that joined it
-	And      []*Group // decided all or nothing with this one; of the first of them
-	Joint    bool     // it is one of them
+	Op        backend.Op
+	Key       string // as the caller names it, for errors
+	Tag       string // stands between the braces of the stored keys
+	Policies  []backend.Policy
+	Calls     []*Call  // those that stand in the command when it is written; never none
+	Withdrawn bool     // all callers have left: the first call stands for them, and only looks
+	Again     bool     // the script ran nothing, and wants the boundaries around its clock
+	Now       int64    // that clock, where the group is sent again; else 0
+	And       []*Group // decided all or nothing with this one; of the first of them
+	Joint     bool     // it is one of them
 
-	fields int  // the script's argument before the names of the fields
-	looks  bool // its answer is read as a peek's
+	fields int // the script's argument before the names of the fields
+}
+
+// asks returns what the command asks for.
+func (g *Group) asks() backend.Op {
+	if g.Withdrawn { // mutant: withdrawn-reset
+		return backend.Peek
+	}
+	return g.Op
 }
 
 // flat returns the groups, each with those that are decided with it behind it.
@@ -111,15 +117,6 @@ func flat(groups []*Group) []*Group {
 		all = append(append(all, g), g.And...)
 	}
 	return all
-}
-
-// packed returns the calls that stand in the command. One that only looks stands
-// for those of a group whose callers have all left.
-func (g *Group) packed() []*Call {
-	if len(g.Calls) == 0 {
-		return []*Call{{}}
-	}
-	return g.Calls
 }
 
 // Same reports whether two groups have the same list of policies, not only an

@@ -18,7 +18,7 @@ import (
 // group does: 170 calls of Zipf's keys made 28 of their 108 groups, and make 8.
 func Sort(groups []*Group) {
 	slices.SortFunc(groups, func(g, h *Group) int { // mutant: equal-takes-together
-		return cmp.Or(cmp.Compare(g.Policies[0].Name, h.Policies[0].Name), cmp.Compare(g.Op, h.Op), cmp.Compare(g.Size, h.Size))
+		return cmp.Or(cmp.Compare(g.Policies[0].Name, h.Policies[0].Name), cmp.Compare(g.Op, h.Op), cmp.Compare(len(g.Calls), len(h.Calls)))
 	})
 }
 
@@ -46,38 +46,34 @@ func pack(b []byte, now int64, groups []*Group) []byte {
 	return b
 }
 
-// ask appends what the calls of g.Calls ask. Where there are none, all of them
-// were withdrawn: what stands for them only looks.
+// ask appends what the group asks.
 func (g *Group) ask(b []byte, now int64) []byte {
-	op, calls := g.Op, g.packed()
-	if len(g.Calls) == 0 { // mutant: withdrawn-reset
-		op = backend.Peek
-	}
-	shape := g.shape(op, calls)
+	op := g.asks()
+	shape := g.shape(op)
 	b = append(b, shape, byte(op))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.Policies)))
 	at := len(b)
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(g.fields))
 	if shape == leased {
-		b = packLease(b, &g.First.lease)
+		b = packLease(b, &g.Calls[0].lease)
 	}
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i], now)
 		if shape == set {
-			b = double(b, calls[0].costOf(i))
+			b = double(b, g.Calls[0].costOf(i))
 		}
 	}
 	if shape != set && op != backend.Reset {
 		runs := 0
-		b, runs = g.askRuns(b, calls)
+		b, runs = g.askRuns(b)
 		binary.LittleEndian.PutUint16(b[at:], uint16(runs))
 	}
 	return b
 }
 
-func (g *Group) askRuns(b []byte, calls []*Call) (packed []byte, runs int) {
-	for ; len(calls) > 0; runs++ {
+func (g *Group) askRuns(b []byte) (packed []byte, runs int) {
+	for calls := g.Calls; len(calls) > 0; runs++ {
 		n := run(calls)
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		for i := range g.Policies {
@@ -99,21 +95,21 @@ const (
 	joint             // no group: the next ones are decided all or nothing, each mixed or leased
 )
 
-func (g *Group) shape(op backend.Op, calls []*Call) byte {
+func (g *Group) shape(op backend.Op) byte {
 	switch {
 	case g.leased():
 		return leased
 	case g.Op == backend.Reset:
 		return whole
-	case g.Op == backend.Record, g.Op == backend.AtMost, g.Joint, run(calls) < len(calls):
+	case g.Op == backend.Record, g.Op == backend.AtMost, g.Joint, run(g.Calls) < len(g.Calls):
 		return mixed
 	case len(g.Policies) == 1:
 		return one
-	case len(calls) > 1:
+	case len(g.Calls) > 1:
 		return mixed
 	}
 	for i := range g.Policies {
-		if names.Apart(&g.Policies[i]) || op == backend.Take && calls[0].costOf(i) == 0 {
+		if names.Apart(&g.Policies[i]) || op == backend.Take && g.Calls[0].costOf(i) == 0 {
 			return mixed
 		}
 	}

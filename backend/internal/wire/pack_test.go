@@ -12,7 +12,7 @@ import (
 
 // asked returns a group of n calls.
 func asked(n int) *Group {
-	g := &Group{Size: n}
+	g := &Group{}
 	for range n {
 		c := &Call{}
 		c.Ask(&backend.Request{Group: backend.Group{Cost: 1}})

@@ -88,7 +88,7 @@ func Read(reply string, groups []*Group, p names.Prefix) error {
 	now += r.number()             // all of a virtual clock's
 	for _, g := range groups {
 		if g.And == nil {
-			g.read(r, now, p)
+			g.read(r, g.asks(), now, p)
 		} else {
 			g.readJoint(r, now, p)
 		}
@@ -99,8 +99,9 @@ func Read(reply string, groups []*Group, p names.Prefix) error {
 	return r.err
 }
 
-// read reads the answer to a group, and reports whether all calls have room.
-func (g *Group) read(r *reader, now int64, p names.Prefix) (room bool) {
+// read reads the answer to a group that was asked for op, and reports whether all calls
+// have room.
+func (g *Group) read(r *reader, op backend.Op, now int64, p names.Prefix) (room bool) {
 	if r.rest == "" {
 		r.err = errMalformed
 		return false
@@ -122,7 +123,7 @@ func (g *Group) read(r *reader, now int64, p names.Prefix) (room bool) {
 	case ended:
 		err = backend.ErrLeaseEnded
 	default:
-		return g.replay(r, now)
+		return g.replay(r, op, now)
 	}
 	r.take(1)
 	for _, c := range g.Calls {
@@ -136,9 +137,8 @@ func (g *Group) read(r *reader, now int64, p names.Prefix) (room bool) {
 func (g *Group) readJoint(r *reader, now int64, p names.Prefix) {
 	all, from, room, again := flat([]*Group{g}), *r, true, false
 	for _, h := range all {
-		h.looks = true
-		room = h.read(r, now, p) && room
-		again, h.looks, h.Again = again || h.Again, false, false
+		room = h.read(r, backend.Peek, now, p) && room
+		again, h.Again = again || h.Again, false
 	}
 	if g.Again = again; again { // all have boundaries around one clock
 		for _, h := range all {
@@ -148,7 +148,7 @@ func (g *Group) readJoint(r *reader, now int64, p names.Prefix) {
 	if room && r.err == nil {
 		*r = from
 		for _, h := range all {
-			h.read(r, now, p)
+			h.read(r, h.asks(), now, p)
 		}
 	}
 }
@@ -169,53 +169,49 @@ func (g *Group) askAgain(now int64) error {
 // memory store runs: the script has decided the same. Of a run of equal costs some
 // pass; then the rest are denied, all meeting the same, and the script has answered
 // once for them.
-func (g *Group) replay(r *reader, now int64) (room bool) {
+func (g *Group) replay(r *reader, op backend.Op, now int64) (room bool) {
 	var few [4]backend.Reading // on the stack, where they are few
 	var some [4]algo.View
 	readings, views := append(few[:0], make([]backend.Reading, len(g.Policies))...), some[:0]
-	calls, bare := g.packed(), len(g.Calls) > 0 && (g.Op == backend.Reset || g.Op == backend.Settle || g.Op == backend.Extend)
-	if bare {
+	if op == backend.Reset || op == backend.Settle || op == backend.Extend {
 		r.stored()
-	}
-	for i := 0; i < len(g.Policies) && !bare; i++ {
-		views = append(views, r.view(&g.Policies[i].Algorithm, now))
+	} else {
+		for i := range g.Policies {
+			views = append(views, r.view(&g.Policies[i].Algorithm, now))
+		}
 	}
 	denied := false
-	for i := 0; i < len(calls) && r.err == nil; i++ {
-		c := calls[i]
-		denied = denied && c.sameCosts(calls[i-1])
-		if g.Op == backend.AtMost && len(g.Calls) > 0 {
+	for i := 0; i < len(g.Calls) && r.err == nil; i++ {
+		c := g.Calls[i]
+		known := denied && c.sameCosts(g.Calls[i-1])
+		if op == backend.AtMost {
 			c.cost = g.room(c.cost, views)
 		}
-		fits := g.Op == backend.Record || g.fits(c, views)
-		if !fits && !denied {
-			g.retries(r, c, views, readings)
-			denied = true
-		}
+		denied = op != backend.Record && !g.fits(c, views)
 		for p := range views {
-			a := &g.Policies[p].Algorithm
-			if fits {
-				g.charge(c, a, &views[p], c.costOf(p), now)
+			a, v, to := &g.Policies[p].Algorithm, &views[p], &readings[p]
+			if !denied {
+				c.charge(op, a, v, c.costOf(p), now)
+				to.RetryAt = 0
+			} else if !known {
+				to.RetryAt = r.retryAt(a, v, c.costOf(p))
 			}
-			readings[p].At, readings[p].Used, readings[p].ResetAt = views[p].At, views[p].Used, a.ResetAt(&views[p])
-			if fits {
-				readings[p].RetryAt = 0
-			}
+			to.At, to.Used, to.ResetAt = v.At, v.Used, a.ResetAt(v)
 		}
-		c.now, c.readings = now, append(c.readings[:0], readings...)
+		c.Err, c.now, c.readings = nil, now, append(c.readings[:0], readings...)
 	}
 	return !denied
 }
 
 // charge charges a call that fits to the view.
-func (g *Group) charge(c *Call, a *algo.Algorithm, v *algo.View, n, now int64) {
+func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int64) {
 	switch {
-	case n == 0 || g.looks:
-	case g.Op == backend.Record:
+	case n == 0 || op == backend.Peek:
+	case op == backend.Record:
 		a.Add(v, a.Recorded(v, n))
-	case a.Kind().Leased() && g.Op == backend.Reserve:
+	case a.Kind().Leased(): // which only a Reserve charges
 		a.Held(v, now+c.lease.Length.Microseconds())
-	case g.Op != backend.Peek:
+	default:
 		a.Add(v, n)
 	}
 }
@@ -238,19 +234,15 @@ func (g *Group) fits(c *Call, views []algo.View) bool {
 	return true
 }
 
-// retries reads, or works out, when each policy will have room.
-func (g *Group) retries(r *reader, c *Call, views []algo.View, readings []backend.Reading) {
-	for p := range views {
-		a, n := &g.Policies[p].Algorithm, c.costOf(p)
-		switch {
-		case a.Fits(&views[p], n):
-			readings[p].RetryAt = 0
-		case many(a):
-			readings[p].RetryAt = r.whole()
-		default:
-			readings[p].RetryAt = a.RetryAt(nil, &views[p], n)
-		}
+// retryAt reads, or works out, when a policy will have room for n units.
+func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
+	switch {
+	case a.Fits(v, n):
+		return 0
+	case many(a):
+		return r.whole()
 	}
+	return a.RetryAt(nil, v, n)
 }
 
 // many reports whether a kind keeps too much to send: the script answers with
