@@ -42,7 +42,7 @@ func (t *topology) Next(ctx context.Context, slot int, at *batch.Server, err err
 }
 
 // Failed reloads the slots: the node may have been replaced.
-func (t *topology) Failed(*batch.Server) { t.refresh() }
+func (t *topology) Failed() { t.refresh() }
 
 // redirect returns where a MOVED or ASK reply points to, "" for any other
 // error.

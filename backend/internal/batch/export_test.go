@@ -19,7 +19,7 @@ func (r NoRouter) Next(context.Context, int, *Server, error) (*Server, bool, err
 }
 
 // Failed has nothing to do where there is no other server.
-func (NoRouter) Failed(*Server) {}
+func (NoRouter) Failed() {}
 
 // SetMaxCallers makes n calls fill a queue.
 func SetMaxCallers(t *testing.T, n int64) {

@@ -3,7 +3,6 @@ package batch
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +18,7 @@ type Router interface {
 	// next server wants to be told so (ASK).
 	Next(ctx context.Context, slot int, at *Server, err error) (to *Server, asking bool, e error)
 	// Failed is told that a server did not answer, or may not be asked.
-	Failed(s *Server)
+	Failed()
 }
 
 // round trip is a batch's round trip: it sends commands to a server, and once more what
@@ -88,10 +87,7 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	if t.mu.wrote > 0 && said != layer.ErrFailed { // it is over: nothing changes these any more
 		took = max(now()-t.mu.written, 1)
 	}
-	t.leave(v, said)
-	for _, c := range t.commands {
-		c.notify()
-	}
+	t.end(v, said)
 	return took, true
 }
 
@@ -121,21 +117,19 @@ func (t *roundTrip) finish(err error) (said error) {
 // sendAgain sends those of a command's groups once more that the script wants with
 // other boundaries. It has run nothing for them.
 func (t *roundTrip) sendAgain(c *command) {
-	var again []*group
+	done, again := c.groups[:0], []*group(nil)
 	for _, g := range c.groups {
-		if g.Again {
-			again = append(again, g)
+		if !g.Again {
+			done = append(done, g)
+			continue
 		}
-	}
-	if again == nil {
-		return
-	}
-	c.groups = slices.DeleteFunc(slices.Clone(c.groups), func(g *group) bool { return g.Again })
-	for _, g := range again {
 		g.Again = false
 		g.markNotRun()
+		again = append(again, g)
 	}
-	t.forward(again, nil)
+	if c.groups = done; again != nil {
+		t.forward(again, nil)
+	}
 }
 
 // forward has groups that were not run go on in a round trip of their own, which begins with
@@ -173,10 +167,7 @@ func (t *roundTrip) ring() {
 		for _, c := range t.commands {
 			c.fail(errSpent, true)
 		}
-		t.leave(v, layer.ErrFailed)
-		for _, c := range t.commands {
-			c.notify()
-		}
+		t.end(v, layer.ErrFailed)
 	}
 	if t.queue.yield(t, first) {
 		t.queue.run()
@@ -196,7 +187,7 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 		}
 		if err := t.enter(at); err != nil {
 			at.tryIdle()
-			t.failed(at)
+			t.failed()
 			return err
 		}
 		seen := at.lastLoad()
@@ -332,21 +323,22 @@ func (t *roundTrip) markNotRun(c *command) {
 	}
 }
 
-// leave tells the guard of a server how the round trip ended there.
-func (t *roundTrip) leave(v visit, said error) {
-	if v.leave == nil {
-		return
+// end tells the guard of a server how the round trip ended there, and then the callers.
+func (t *roundTrip) end(v visit, said error) {
+	if v.leave != nil {
+		switch {
+		case said == nil:
+			v.at.served.Store(int64(now()))
+		case said == layer.ErrFailed && t.excused(v.at):
+			said = layer.ErrExcused
+		case said == layer.ErrFailed:
+			t.failed()
+		}
+		v.leave(said)
 	}
-	if said == layer.ErrFailed && t.excused(v.at) {
-		said = layer.ErrExcused
+	for _, c := range t.commands {
+		c.notify()
 	}
-	switch said {
-	case nil:
-		v.at.served.Store(int64(now()))
-	case layer.ErrFailed:
-		t.failed(v.at)
-	}
-	v.leave(said)
 }
 
 // excused reports whether the failure is not the server's. A server that answered
@@ -364,8 +356,8 @@ func (t *roundTrip) excused(at *Server) bool {
 	return at.served.Load() > int64(since) || over && t.ends-t.began < at.Budget/2 // mutant: living-server-excused
 }
 
-func (t *roundTrip) failed(s *Server) {
+func (t *roundTrip) failed() {
 	if t.queue.router != nil {
-		t.queue.router.Failed(s)
+		t.queue.router.Failed()
 	}
 }
