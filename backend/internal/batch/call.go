@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ var calls = sync.Pool{New: func() any { return &call{answered: make(chan struct{
 // newCall returns a call that asks what r does.
 func newCall(ctx context.Context, tag string, slot int, r *backend.Request, budget time.Duration) *call {
 	c := calls.Get().(*call)
-	c.Ask(r)
+	c.Ask(r, 0)
 	g := &c.own
 	g.Op, g.Key, g.Tag, g.Policies, g.slot, g.Now, g.other = r.Op, r.Key, tag, r.Policies, slot, 0, nil
 	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], jointly(r), r.And != nil
@@ -65,7 +66,7 @@ func (c *call) wait(ctx context.Context) error {
 	}
 	switch c.state.Swap(left) {
 	case waiting:
-		return unsent{ctx.Err()}
+		return backend.Wrap(errUnsent, ctx.Err())
 	case sent:
 		return unknown(op, ctx.Err())
 	}
@@ -92,13 +93,8 @@ func (c *call) decide(ctx context.Context, r *backend.Request, d *backend.Decisi
 	return err
 }
 
-// unsent is the error of a context that ended before the call was sent. It is
-// formatted only where it is read: callers may leave by the thousand.
-type unsent struct{ error }
-
-func (u unsent) Error() string { return "headgate: nothing sent, nothing counted: " + u.error.Error() }
-
-func (u unsent) Unwrap() error { return u.error }
+// errUnsent is what is known where a context ended before the call was sent.
+var errUnsent = errors.New("headgate: nothing sent, nothing counted")
 
 // unknown is the error of a call that was sent and had no answer. A peek counted
 // nothing all the same.
@@ -137,14 +133,11 @@ type group struct {
 // jointly returns the groups of a request's second and later keys, each with one call.
 func jointly(r *backend.Request) (groups []*wire.Group) {
 	for i := range r.And {
-		q, c := backend.Request{Op: r.Op, Group: r.And[i]}, &wire.Call{}
-		if r.Lease != nil {
-			lease := *r.Lease
-			lease.ID = r.Lease.IDOf(1 + i)
-			q.Lease = &lease
-		}
-		c.Ask(&q)
-		groups = append(groups, &wire.Group{Op: q.Op, Key: q.Key, Tag: names.Tag(q.Key, q.Sub), Policies: q.Policies, Calls: []*wire.Call{c}, Joint: true})
+		of, c := &r.And[i], &wire.Call{}
+		c.Ask(r, 1+i)
+		groups = append(groups, &wire.Group{
+			Op: r.Op, Key: of.Key, Tag: names.Tag(of.Key, of.Sub), Policies: of.Policies, Calls: []*wire.Call{c}, Joint: true,
+		})
 	}
 	return groups
 }

@@ -78,7 +78,7 @@ func pendingCall(came, deadline time.Duration) *call {
 	c := &call{came: came, deadline: deadline}
 	c.own.Key, c.own.Tag, c.own.Policies = "k", "k", policies
 	c.answered = make(chan struct{}, 1)
-	c.Ask(&backend.Request{Group: backend.Group{Cost: 1}})
+	c.Ask(&backend.Request{Group: backend.Group{Cost: 1}}, 0)
 	return c
 }
 

@@ -4,7 +4,6 @@
 package wire
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
@@ -21,35 +20,48 @@ type Call struct {
 	readings []backend.Reading
 }
 
-// Ask makes the call ask what r does. It keeps nothing of the caller's, who may
-// leave and use its buffers for something else.
-func (c *Call) Ask(r *backend.Request) {
-	c.Err, c.cost, c.costs = nil, r.Cost, append(c.costs[:0], r.Costs...)
-	c.readings = c.readings[:0]
-	if r.Lease != nil {
-		c.askLease(r.Op, r.Lease)
+// Ask makes the call ask what r does of its i-th key. It keeps nothing of the caller's,
+// who may leave and use its buffers for something else.
+func (c *Call) Ask(r *backend.Request, i int) {
+	g := r.GroupAt(i)
+	c.Err, c.cost, c.costs = nil, g.Cost, append(c.costs[:0], g.Costs...)
+	if r.Lease == nil {
+		return
+	}
+	c.lease = *r.Lease
+	c.lease.ID = r.Lease.IDOf(i)
+	if r.Op == backend.Settle {
+		c.askActual(g.Policies)
 	}
 }
 
-func (c *Call) askLease(op backend.Op, l *backend.Lease) {
-	c.lease = *l
-	if op == backend.Settle && l.Actual != nil {
-		c.costs = append(c.costs[:0], l.Actual...)
-		c.lease.Actual = c.costs
+// askActual makes a settle ask its actual costs. One that cancels has none, and the slot
+// of an InFlight is free whatever they are.
+func (c *Call) askActual(policies []backend.Policy) {
+	actual := c.lease.Actual
+	c.costs = append(c.costs[:0], make([]int64, len(policies))...)
+	if actual == nil {
+		return
 	}
+	for i := range policies {
+		if !policies[i].Algorithm.Kind().Leased() {
+			c.costs[i] = actual[i]
+		}
+	}
+	c.lease.Actual = c.costs
 }
 
 // DecideKeys writes the answer to a request of several keys. The others are what its
 // second and later keys met.
 func (c *Call) DecideKeys(r *backend.Request, others []*Group, d *backend.Decision) error {
-	readings, err := [][]backend.Reading{c.readings}, c.Err
+	readings := [][]backend.Reading{c.readings}
 	for _, g := range others {
-		readings, err = append(readings, g.Calls[0].readings), cmp.Or(err, g.Calls[0].Err)
+		readings = append(readings, g.Calls[0].readings)
 	}
-	if err == nil {
+	if c.Err == nil {
 		r.DecideKeys(c.now, readings, d)
 	}
-	return err
+	return c.Err
 }
 
 // Decide writes the answer to g, on the goroutine whose buffers g names.

@@ -77,7 +77,7 @@ func (g *Group) askRuns(b []byte) (packed []byte, runs int) {
 		n := run(calls)
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		for i := range g.Policies {
-			b = double(b, g.costOf(calls[0], i))
+			b = double(b, calls[0].costOf(i))
 		}
 		calls = calls[n:]
 	}
@@ -114,15 +114,6 @@ func (g *Group) shape(op backend.Op) byte {
 		}
 	}
 	return set
-}
-
-// costOf returns what a call asks of a policy. A settle frees the slot of an InFlight
-// whatever its actual cost is.
-func (g *Group) costOf(c *Call, i int) int64 {
-	if g.Op == backend.Settle && (c.lease.Actual == nil || g.Policies[i].Algorithm.Kind().Leased()) {
-		return 0
-	}
-	return c.costOf(i)
 }
 
 // packLease appends ID, length in ms, attempt, 1 where the lease is unresolved plus 2

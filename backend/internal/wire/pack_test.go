@@ -15,7 +15,7 @@ func asked(n int) *Group {
 	g := &Group{}
 	for range n {
 		c := &Call{}
-		c.Ask(&backend.Request{Group: backend.Group{Cost: 1}})
+		c.Ask(&backend.Request{Group: backend.Group{Cost: 1}}, 0)
 		g.Calls = append(g.Calls, c)
 	}
 	return g

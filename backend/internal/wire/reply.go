@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,8 +21,10 @@ var errMalformed = errors.New("malformed reply")
 
 // reader takes a reply apart. The first thing missing spoils it for good.
 type reader struct {
-	rest string
-	err  error
+	rest   string
+	err    error
+	now    int64 // of the script
+	prefix names.Prefix
 }
 
 // take reads the next n bytes.
@@ -82,15 +85,15 @@ const (
 // Read reads a reply into the calls of the groups that it is to. An error means
 // that it is no answer at all: what it is to is perhaps counted.
 func Read(reply string, groups []*Group, p names.Prefix) error {
-	r := &reader{rest: reply}
-	now := r.number() * 1_000_000 // seconds
-	r.take(1)                     // a space
-	now += r.number()             // all of a virtual clock's
+	r := &reader{rest: reply, prefix: p}
+	r.now = r.number() * 1_000_000 // seconds
+	r.take(1)                      // a space
+	r.now += r.number()            // all of a virtual clock's
 	for _, g := range groups {
 		if g.And == nil {
-			g.read(r, g.asks(), now, p)
+			g.read(r, g.asks())
 		} else {
-			g.readJoint(r, now, p)
+			g.readJoint(r)
 		}
 	}
 	if r.rest != "" {
@@ -101,7 +104,7 @@ func Read(reply string, groups []*Group, p names.Prefix) error {
 
 // read reads the answer to a group that was asked for op, and reports whether all calls
 // have room.
-func (g *Group) read(r *reader, op backend.Op, now int64, p names.Prefix) (room bool) {
+func (g *Group) read(r *reader, op backend.Op) (room bool) {
 	if r.rest == "" {
 		r.err = errMalformed
 		return false
@@ -113,9 +116,9 @@ func (g *Group) read(r *reader, op backend.Op, now int64, p names.Prefix) (room 
 		err = fmt.Errorf("%w: %s", backend.ErrUnavailable, why)
 		r.take(1 + len(why))
 	case corrupt:
-		err = &backend.CorruptError{Key: g.Key, Stored: g.stored(p)}
+		err = &backend.CorruptError{Key: g.Key, Stored: g.stored(r.prefix)}
 	case outside:
-		err = g.askAgain(now)
+		err = g.askAgain(r.now)
 	case refused:
 		err = &backend.InvalidError{What: "request", Value: g.Op, Want: "numbers that the script takes"}
 	case notHeld:
@@ -123,7 +126,7 @@ func (g *Group) read(r *reader, op backend.Op, now int64, p names.Prefix) (room 
 	case ended:
 		err = backend.ErrLeaseEnded
 	default:
-		return g.replay(r, op, now)
+		return g.replay(r, op)
 	}
 	r.take(1)
 	for _, c := range g.Calls {
@@ -134,21 +137,22 @@ func (g *Group) read(r *reader, op backend.Op, now int64, p names.Prefix) (room 
 
 // readJoint reads the answers to groups that are decided all or nothing: as those of
 // looks, and where all have room once more as charges.
-func (g *Group) readJoint(r *reader, now int64, p names.Prefix) {
+func (g *Group) readJoint(r *reader) {
 	all, from, room, again := flat([]*Group{g}), *r, true, false
 	for _, h := range all {
-		room = h.read(r, backend.Peek, now, p) && room
+		room = h.read(r, backend.Peek) && room
+		g.Calls[0].Err = cmp.Or(g.Calls[0].Err, h.Calls[0].Err)
 		again, h.Again = again || h.Again, false
 	}
 	if g.Again = again; again { // all have boundaries around one clock
 		for _, h := range all {
-			h.Now = now
+			h.Now = r.now
 		}
 	}
 	if room && r.err == nil {
 		*r = from
 		for _, h := range all {
-			h.read(r, h.asks(), now, p)
+			h.read(r, h.asks())
 		}
 	}
 }
@@ -169,7 +173,7 @@ func (g *Group) askAgain(now int64) error {
 // memory store runs: the script has decided the same. Of a run of equal costs some
 // pass; then the rest are denied, all meeting the same, and the script has answered
 // once for them.
-func (g *Group) replay(r *reader, op backend.Op, now int64) (room bool) {
+func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 	var few [4]backend.Reading // on the stack, where they are few
 	var some [4]algo.View
 	readings, views := append(few[:0], make([]backend.Reading, len(g.Policies))...), some[:0]
@@ -177,7 +181,7 @@ func (g *Group) replay(r *reader, op backend.Op, now int64) (room bool) {
 		r.stored()
 	} else {
 		for i := range g.Policies {
-			views = append(views, r.view(&g.Policies[i].Algorithm, now))
+			views = append(views, r.view(&g.Policies[i].Algorithm))
 		}
 	}
 	denied := false
@@ -191,14 +195,14 @@ func (g *Group) replay(r *reader, op backend.Op, now int64) (room bool) {
 		for p := range views {
 			a, v, to := &g.Policies[p].Algorithm, &views[p], &readings[p]
 			if !denied {
-				c.charge(op, a, v, c.costOf(p), now)
+				c.charge(op, a, v, c.costOf(p), r.now)
 				to.RetryAt = 0
 			} else if !known {
 				to.RetryAt = r.retryAt(a, v, c.costOf(p))
 			}
 			to.At, to.Used, to.ResetAt = v.At, v.Used, a.ResetAt(v)
 		}
-		c.Err, c.now, c.readings = nil, now, append(c.readings[:0], readings...)
+		c.Err, c.now, c.readings = nil, r.now, append(c.readings[:0], readings...)
 	}
 	return !denied
 }
@@ -249,11 +253,11 @@ func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
 // what it amounts to.
 func many(a *algo.Algorithm) bool { return a.Kind().Storage() != algo.StoredWords }
 
-func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
+func (r *reader) view(a *algo.Algorithm) algo.View {
 	if many(a) {
 		r.stored()
 		used, newest := r.whole(), r.whole()
-		return a.Seen(used, newest, now)
+		return a.Seen(used, newest, r.now)
 	}
 	var words [3]int64
 	if r.stored() {
@@ -262,7 +266,7 @@ func (r *reader) view(a *algo.Algorithm, now int64) algo.View {
 			words[i] = r.whole()
 		}
 	}
-	return a.ViewOf(words, now)
+	return a.ViewOf(words, r.now)
 }
 
 // stored names where a value of the group may lie.
