@@ -14,9 +14,8 @@ type Call struct {
 	Err error // why nothing was decided
 
 	lease    backend.Lease // of a Reserve, a Settle and an Extend; Actual stands in costs
-	cost     int64
-	costs    []int64 // one per policy; empty where every policy is asked cost
-	now      int64   // of the script
+	costs    []int64       // one per policy
+	now      int64         // of the script
 	readings []backend.Reading
 }
 
@@ -24,7 +23,10 @@ type Call struct {
 // who may leave and use its buffers for something else.
 func (c *Call) Ask(r *backend.Request, i int) {
 	g := r.GroupAt(i)
-	c.Err, c.cost, c.costs = nil, g.Cost, append(c.costs[:0], g.Costs...)
+	c.Err, c.costs = nil, c.costs[:0]
+	for p := range g.Policies {
+		c.costs = append(c.costs, g.CostOf(p))
+	}
 	if r.Lease == nil {
 		return
 	}
@@ -39,16 +41,14 @@ func (c *Call) Ask(r *backend.Request, i int) {
 // of an InFlight is free whatever they are.
 func (c *Call) askActual(policies []backend.Policy) {
 	actual := c.lease.Actual
-	c.costs = append(c.costs[:0], make([]int64, len(policies))...)
-	if actual == nil {
-		return
-	}
 	for i := range policies {
-		if !policies[i].Algorithm.Kind().Leased() {
+		if c.costs[i] = 0; actual != nil && !policies[i].Algorithm.Kind().Leased() {
 			c.costs[i] = actual[i]
 		}
 	}
-	c.lease.Actual = c.costs
+	if actual != nil {
+		c.lease.Actual = c.costs
+	}
 }
 
 // DecideKeys writes the answer to a request of several keys. The others are what its
@@ -72,26 +72,12 @@ func (c *Call) Decide(op backend.Op, g *backend.Group, d *backend.Decision) erro
 		d.Allowed = true
 	case op == backend.AtMost:
 		of := *g
-		of.Cost = c.cost // which is what was granted
+		of.Cost = c.costs[0] // which is what was granted
 		of.Decide(op, c.now, c.readings, d)
 	default:
 		g.Decide(op, c.now, c.readings, d)
 	}
 	return c.Err
-}
-
-func (c *Call) costOf(i int) int64 {
-	if len(c.costs) == 0 {
-		return c.cost
-	}
-	return c.costs[i]
-}
-
-func (c *Call) sameCosts(d *Call) bool {
-	if len(c.costs) == 0 && len(d.costs) == 0 {
-		return c.cost == d.cost
-	}
-	return slices.Equal(c.costs, d.costs)
 }
 
 // Group is the calls of one key for one operation by one list of policies, in
@@ -151,7 +137,7 @@ func Alone(op backend.Op) bool {
 // decides them at the price of one.
 func run(calls []*Call) int {
 	n := 1
-	for n < len(calls) && calls[0].sameCosts(calls[n]) {
+	for n < len(calls) && slices.Equal(calls[0].costs, calls[n].costs) {
 		n++
 	}
 	return n

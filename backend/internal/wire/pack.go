@@ -61,7 +61,7 @@ func (g *Group) ask(b []byte, now int64) []byte {
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i], now)
 		if shape == set {
-			b = double(b, g.Calls[0].costOf(i))
+			b = double(b, g.Calls[0].costs[i])
 		}
 	}
 	if shape != set && op != backend.Reset {
@@ -77,7 +77,7 @@ func (g *Group) askRuns(b []byte) (packed []byte, runs int) {
 		n := run(calls)
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		for i := range g.Policies {
-			b = double(b, calls[0].costOf(i))
+			b = double(b, calls[0].costs[i])
 		}
 		calls = calls[n:]
 	}
@@ -109,7 +109,7 @@ func (g *Group) shape(op backend.Op) byte {
 		return mixed
 	}
 	for i := range g.Policies {
-		if names.Apart(&g.Policies[i]) || op == backend.Take && g.Calls[0].costOf(i) == 0 {
+		if names.Apart(&g.Policies[i]) || op == backend.Take && g.Calls[0].costs[i] == 0 {
 			return mixed
 		}
 	}

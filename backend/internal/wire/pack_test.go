@@ -11,11 +11,11 @@ import (
 )
 
 // asked returns a group of n calls.
-func asked(n int) *Group {
-	g := &Group{}
+func asked(n int, policies []backend.Policy) *Group {
+	g := &Group{Policies: policies}
 	for range n {
 		c := &Call{}
-		c.Ask(&backend.Request{Group: backend.Group{Cost: 1}}, 0)
+		c.Ask(&backend.Request{Group: backend.Group{Cost: 1, Policies: policies}}, 0)
 		g.Calls = append(g.Calls, c)
 	}
 	return g
@@ -32,8 +32,8 @@ func TestWhatAsksAlikeIsOneSection(t *testing.T) {
 	for _, list := range lists {
 		for _, takes := range []int{1, 1, 1, 1, 2, 2, 7} {
 			for _, op := range []backend.Op{backend.Take, backend.Peek} {
-				g := asked(takes)
-				g.Op, g.Policies = op, list
+				g := asked(takes, list)
+				g.Op = op
 				groups = append(groups, g)
 			}
 		}

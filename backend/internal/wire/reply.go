@@ -187,18 +187,18 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 	denied := false
 	for i := 0; i < len(g.Calls) && r.err == nil; i++ {
 		c := g.Calls[i]
-		known := denied && c.sameCosts(g.Calls[i-1])
+		known := denied && slices.Equal(c.costs, g.Calls[i-1].costs)
 		if op == backend.AtMost {
-			c.cost = g.room(c.cost, views)
+			g.grant(c, views)
 		}
 		denied = op != backend.Record && !g.fits(c, views)
 		for p := range views {
 			a, v, to := &g.Policies[p].Algorithm, &views[p], &readings[p]
 			if !denied {
-				c.charge(op, a, v, c.costOf(p), r.now)
+				c.charge(op, a, v, c.costs[p], r.now)
 				to.RetryAt = 0
 			} else if !known {
-				to.RetryAt = r.retryAt(a, v, c.costOf(p))
+				to.RetryAt = r.retryAt(a, v, c.costs[p])
 			}
 			to.At, to.Used, to.ResetAt = v.At, v.Used, a.ResetAt(v)
 		}
@@ -220,18 +220,21 @@ func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int
 	}
 }
 
-// room returns how many of n units an AtMost takes: what there is room for. Where there
-// is none it is a take of one, which is denied.
-func (g *Group) room(n int64, views []algo.View) int64 {
+// grant makes an AtMost a take of what there is room for. Where there is none it is a
+// take of one, which is denied.
+func (g *Group) grant(c *Call, views []algo.View) {
+	n := c.costs[0]
 	for p := range views {
 		n = min(n, g.Policies[p].Algorithm.Max()-views[p].Used)
 	}
-	return max(n, 1)
+	for p := range c.costs {
+		c.costs[p] = max(n, 1)
+	}
 }
 
 func (g *Group) fits(c *Call, views []algo.View) bool {
 	for p := range views {
-		if !g.Policies[p].Algorithm.Fits(&views[p], c.costOf(p)) {
+		if !g.Policies[p].Algorithm.Fits(&views[p], c.costs[p]) {
 			return false
 		}
 	}
