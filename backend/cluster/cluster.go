@@ -137,40 +137,39 @@ var errZero = &backend.InvalidError{What: "store", Value: "a zero cluster.Store"
 
 // Do decides one request; see backend.Store.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	tag, at, n, err := s.find(ctx, r)
+	tag, n, err := s.find(ctx, r)
 	if err != nil {
 		return err
 	}
-	return n.queue.Do(ctx, tag, at, r, d)
+	return n.queue.Do(ctx, tag, r, d)
 }
 
 // DoAll decides several requests at once; see layer.Batcher. Requests for one
 // node can share a batch. A request without a node gets its error, and the
 // others go on.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	calls := make([]batch.Call, len(rs))
+	calls := make([]batch.Call, 0, len(rs))
 	for i := range rs {
-		tag, at, n, err := s.find(ctx, &rs[i])
+		tag, n, err := s.find(ctx, &rs[i])
 		if answers[i].Err = err; err == nil {
-			calls[i] = batch.Call{Queue: n.queue, Tag: tag, Slot: at, Request: &rs[i]}
+			calls = append(calls, batch.Call{Queue: n.queue, Tag: tag, Request: &rs[i], Answer: &answers[i]})
 		}
 	}
-	batch.DoAll(ctx, calls, answers)
+	batch.DoAll(ctx, calls)
 }
 
-// find returns the tag, the slot and the node of a request. It may wait for the
+// find returns the tag and the node of a request. It may wait for the
 // first answer of the cluster, within the budget.
-func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, at int, n *node, err error) {
+func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, n *node, err error) {
 	if err = s.ready(ctx, r); err != nil {
-		return "", 0, nil, err
+		return "", nil, err
 	}
 	tag = names.Tag(r.Key, r.Sub)
-	at = slot.Of(tag)
-	if n, err = s.top.find(ctx, at); err != nil {
+	if n, err = s.top.find(ctx, slot.Of(tag)); err != nil {
 		// Nothing was sent, so the receipt must not look like one of a charge.
 		r.Unknown(err)
 	}
-	return tag, at, n, err
+	return tag, n, err
 }
 
 // ready returns the errors that need no node. The error of New comes first: it

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -19,14 +20,14 @@ import (
 // corrects the others: slots seldom move alone. After ASK the owner stays,
 // since the slot is still on its way. After TRYAGAIN the same node is right, a
 // moment later. After any other error the table may be old.
-func (t *topology) Next(ctx context.Context, slot int, at *batch.Server, err error) (*batch.Server, bool, error) {
+func (t *topology) Next(ctx context.Context, tag string, at *batch.Server, err error) (*batch.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
-		n, err := t.redirected(announced(addr, at.Node()))
+		n, err := t.redirected(announced(addr, at.Node))
 		if err != nil {
 			return nil, false, err
 		}
 		if !asking {
-			t.owner[slot].Store(n)
+			t.owner[slot.Of(tag)].Store(n)
 			t.refresh()
 		}
 		return n.server, asking, nil
@@ -34,7 +35,7 @@ func (t *topology) Next(ctx context.Context, slot int, at *batch.Server, err err
 	if err != nil && !redis.HasErrorPrefix(err, "TRYAGAIN") {
 		t.refresh()
 	}
-	n, err := t.of(ctx, slot)
+	n, err := t.of(ctx, slot.Of(tag))
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}

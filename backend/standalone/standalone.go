@@ -144,19 +144,19 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err := s.ready(ctx, r); err != nil {
 		return err
 	}
-	return s.queue.Do(ctx, names.Tag(r.Key, r.Sub), 0, r, d)
+	return s.queue.Do(ctx, names.Tag(r.Key, r.Sub), r, d)
 }
 
 // DoAll decides several requests at once; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	calls := make([]batch.Call, len(rs))
+	calls := make([]batch.Call, 0, len(rs))
 	for i := range rs {
 		r := &rs[i]
 		if answers[i].Err = s.ready(ctx, r); answers[i].Err == nil {
-			calls[i] = batch.Call{Queue: s.queue, Tag: names.Tag(r.Key, r.Sub), Request: r}
+			calls = append(calls, batch.Call{Queue: s.queue, Tag: names.Tag(r.Key, r.Sub), Request: r, Answer: &answers[i]})
 		}
 	}
-	batch.DoAll(ctx, calls, answers)
+	batch.DoAll(ctx, calls)
 }
 
 // ready returns the errors that need no server, that of New first.

@@ -40,11 +40,11 @@ const (
 var calls = sync.Pool{New: func() any { return &call{answered: make(chan struct{}, 1)} }}
 
 // newCall returns a call that asks what r does.
-func newCall(ctx context.Context, tag string, slot int, r *backend.Request, budget time.Duration) *call {
+func newCall(ctx context.Context, tag string, r *backend.Request, budget time.Duration) *call {
 	c := calls.Get().(*call)
 	c.Ask(r, 0)
 	g := &c.own
-	g.Op, g.Key, g.Tag, g.Policies, g.slot, g.Now, g.other = r.Op, r.Key, tag, r.Policies, slot, 0, nil
+	g.Op, g.Key, g.Tag, g.Policies, g.Now, g.other = r.Op, r.Key, tag, r.Policies, 0, nil
 	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], jointly(r), r.And != nil
 	c.state.Store(waiting)
 	c.came = now()
@@ -126,7 +126,6 @@ func (c *call) refuse(why error) {
 type group struct {
 	wire.Group
 	calls []*call
-	slot  int    // of the tag, where the store is a cluster
 	other *group // of the same key, asking for something else
 }
 

@@ -17,7 +17,6 @@ type command struct {
 	groups []*group
 	packed []*wire.Group // the same, as they stand in the command
 	args   wire.Args
-	err    error // how it ended
 
 	write func(*command) error // called when the client writes the command
 	wrote bool                 // guarded by the round trip's lock
@@ -42,7 +41,7 @@ func (s *sha) String() string { return lua.SHA }
 
 // carry makes the command carry the groups.
 func (c *command) carry(groups []*group) {
-	c.groups, c.packed, c.err = groups, c.packed[:0], nil
+	c.groups, c.packed = groups, c.packed[:0]
 	for _, g := range groups {
 		c.packed = append(c.packed, &g.Group)
 	}
@@ -52,28 +51,22 @@ func (c *command) carry(groups []*group) {
 // prepare makes the command ready to be sent to the server.
 func (c *command) prepare(ctx context.Context, s *Server, first bool) {
 	c.first, c.wrote = first, false
-	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.time(), s.caller().UnixMicro(), s.Prefix, c.packed)...)
+	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.clock(), s.caller().UnixMicro(), s.Prefix, c.packed)...)
 	c.SetFirstKeyPos(3)
 }
 
 // end stores how the command ended, and gives the calls their answers or errors.
 func (c *command) end(p names.Prefix) {
-	if c.err == nil {
-		c.err = wire.Read(c.Val(), c.packed, p)
+	if c.Err() == nil {
+		c.SetErr(wire.Read(c.Val(), c.packed, p))
 	}
-	if c.err != nil {
-		c.fail(c.err, false)
+	if err := c.Err(); err != nil {
+		c.fail(err, false)
 	}
 }
 
 func (c *command) fail(err error, lost bool) {
 	for _, g := range c.groups {
 		g.fail(err, lost)
-	}
-}
-
-func (c *command) notify() {
-	for _, g := range c.groups {
-		g.notify()
 	}
 }

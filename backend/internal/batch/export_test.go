@@ -14,7 +14,7 @@ const Many = many
 type NoRouter struct{ *Server }
 
 // Next is the server itself.
-func (r NoRouter) Next(context.Context, int, *Server, error) (*Server, bool, error) {
+func (r NoRouter) Next(context.Context, string, *Server, error) (*Server, bool, error) {
 	return r.Server, false, nil
 }
 
@@ -37,8 +37,8 @@ func (q *Queue) Pending() int {
 }
 
 // Ask asks with a decision of its own.
-func (q *Queue) Ask(ctx context.Context, tag string, slot int, r *backend.Request) (backend.Decision, error) {
+func (q *Queue) Ask(ctx context.Context, tag string, _ int, r *backend.Request) (backend.Decision, error) {
 	var d backend.Decision
-	err := q.Do(ctx, tag, slot, r, &d)
+	err := q.Do(ctx, tag, r, &d)
 	return d, err
 }

@@ -59,12 +59,12 @@ func NewQueue(s *Server, r Router) *Queue {
 	return q
 }
 
-// Do decides one request, which its store has checked, on the key whose tag and
-// slot are given. It returns when the decision is made, the budget is spent, or
+// Do decides one request, which its store has checked, on the key whose tag is
+// given. It returns when the decision is made, the budget is spent, or
 // ctx ends. The batch stays in flight then: an impatient caller must not hide a
 // frozen server.
-func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request, d *backend.Decision) error {
-	c := newCall(ctx, tag, slot, r, q.server.Budget)
+func (q *Queue) Do(ctx context.Context, tag string, r *backend.Request, d *backend.Decision) error {
+	c := newCall(ctx, tag, r, q.server.Budget)
 	if q.push(c) {
 		go q.run()
 	}
@@ -74,34 +74,32 @@ func (q *Queue) Do(ctx context.Context, tag string, slot int, r *backend.Request
 
 // Call is one of several requests that are sent at once.
 type Call struct {
-	Queue   *Queue // nil: the call has its answer
+	Queue   *Queue
 	Tag     string
-	Slot    int
 	Request *backend.Request
+	Answer  *layer.Answer
 
 	call *call
 }
 
 // DoAll decides the calls in one round trip per server, in parallel, and writes
 // their answers.
-func DoAll(ctx context.Context, calls []Call, answers []layer.Answer) {
+func DoAll(ctx context.Context, calls []Call) {
 	var leave []*Queue // after all calls are pending, so that they leave together
 	for i := range calls {
-		if c := &calls[i]; c.Queue != nil {
-			c.call = newCall(ctx, c.Tag, c.Slot, c.Request, c.Queue.server.Budget)
-			if c.Queue.push(c.call) {
-				leave = append(leave, c.Queue)
-			}
+		c := &calls[i]
+		c.call = newCall(ctx, c.Tag, c.Request, c.Queue.server.Budget)
+		if c.Queue.push(c.call) {
+			leave = append(leave, c.Queue)
 		}
 	}
 	for _, q := range leave {
 		go q.run()
 	}
 	for i := range calls {
-		if c := &calls[i]; c.Queue != nil {
-			answers[i].Err = c.call.decide(ctx, c.Request, &answers[i].Decision)
-			c.Queue.callers.Add(-1)
-		}
+		c := &calls[i]
+		c.Answer.Err = c.call.decide(ctx, c.Request, &c.Answer.Decision)
+		c.Queue.callers.Add(-1)
 	}
 }
 
@@ -139,9 +137,6 @@ func (q *Queue) place() bool {
 func (q *Queue) run() {
 	for more := true; more; {
 		t, late := q.fill()
-		if t == nil {
-			return
-		}
 		took, ok := t.run(late)
 		if took > 0 {
 			q.answered(t, took)
@@ -157,9 +152,9 @@ func (q *Queue) run() {
 	}
 }
 
-// fill returns the next batch and how long it keeps its place, nil where no
-// pending call needs one any more. Grouping takes its time, so it is not done
-// under the lock.
+// fill returns the next batch and how long it keeps its place. It has no calls where no
+// pending one needs it any more. Grouping takes its time, so it is not done under
+// the lock.
 func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 	t = q.ended.Get().(*roundTrip)
 	q.mu.Lock()
@@ -172,11 +167,7 @@ func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 	q.mu.taken = q.mu.pending
 	q.mu.pending = append(pending[:copy(pending, rest)], q.mu.pending...)
 	q.mu.filling = false
-	if t.placed, t.flies = true, true; t.calls == 0 {
-		q.release(t, true)
-		q.ended.Put(t)
-		t = nil
-	}
+	t.placed, t.flies = true, true
 	if q.place() {
 		go q.run()
 	}
@@ -189,11 +180,11 @@ func (q *Queue) answered(t *roundTrip, took time.Duration) {
 	connections := client.Connections(q.server.client)
 	q.mu.Lock()
 	q.mu.recent.add(now(), t.calls, took)
-	if q.room.calls > 1 {
+	if !q.server.DisableBatching {
 		q.mu.most, q.mu.limit = connections, q.mu.recent.limit()
 	}
 	q.mu.Unlock()
-	q.server.Shared.Batch(backend.Batch{Node: q.server.node, Calls: t.calls, Keys: len(t.groups)}, took)
+	q.server.Shared.Batch(backend.Batch{Node: q.server.Node, Calls: t.calls, Keys: len(t.groups)}, took)
 }
 
 // yield gives the place of a batch that is overdue or over to the next one, and
@@ -201,11 +192,6 @@ func (q *Queue) answered(t *roundTrip, took time.Duration) {
 func (q *Queue) yield(t *roundTrip, over bool) (leaves bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.release(t, over)
-	return q.place()
-}
-
-func (q *Queue) release(t *roundTrip, over bool) {
 	if t.placed {
 		t.placed = false
 		q.mu.out--
@@ -214,4 +200,5 @@ func (q *Queue) release(t *roundTrip, over bool) {
 		t.flies = false
 		q.mu.flying--
 	}
+	return q.place()
 }

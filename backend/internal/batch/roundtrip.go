@@ -13,10 +13,10 @@ import (
 
 // Router leads to the servers of a cluster.
 type Router interface {
-	// Next returns the server to send a slot's command to after the server at has
+	// Next returns the server to send a tag's command to after the server at has
 	// replied err, which says that it did not run the command. Asking means that the
 	// next server wants to be told so (ASK).
-	Next(ctx context.Context, slot int, at *Server, err error) (to *Server, asking bool, e error)
+	Next(ctx context.Context, tag string, at *Server, err error) (to *Server, asking bool, e error)
 	// Failed is told that a server did not answer, or may not be asked.
 	Failed()
 }
@@ -75,6 +75,9 @@ func (t *roundTrip) start(late time.Duration) {
 // overdue. took is the time from the last write to the answer, 0 where none came.
 // A round trip that its deadline has ended is not ok.
 func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
+	if len(t.groups) == 0 {
+		return 0, true
+	}
 	t.start(late)
 	ctx, cancel := context.WithDeadline(context.Background(), epoch.Add(t.ends))
 	defer cancel()
@@ -98,16 +101,16 @@ func (t *roundTrip) finish(err error) (said error) {
 	said = layer.ErrExcused
 	for _, c := range t.commands {
 		if err != nil { // of the guard, or a panic: it is of all commands
-			c.err = err
+			c.SetErr(err)
 		}
-		if len(t.commands) > 1 && is(c.err, redirect|soon) {
-			t.forward(c.groups, c.err)
+		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
+			t.forward(c.groups, c.Err())
 			c.groups = nil
 			continue
 		}
 		c.end(t.queue.server.Prefix)
 		t.sendAgain(c)
-		if o := outcome(c.err); o == layer.ErrFailed || o == nil && said == layer.ErrExcused {
+		if o := outcome(c.Err()); o == layer.ErrFailed || o == nil && said == layer.ErrExcused {
 			said = o
 		}
 	}
@@ -181,7 +184,7 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 	at, asking, commands, said := t.queue.server, false, t.commands, t.said
 	for tries := 0; ; tries++ {
 		if r := t.queue.router; r != nil && is(said, redirect|soon) {
-			if at, asking, err = r.Next(ctx, commands[0].groups[0].slot, at, said); err != nil {
+			if at, asking, err = r.Next(ctx, commands[0].groups[0].Tag, at, said); err != nil {
 				return err
 			}
 		}
@@ -199,7 +202,7 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 		if is(said, reload) { // mutant: script-loaded-again
 			if err := at.load(seen); err != nil {
 				for _, c := range commands {
-					c.err = err
+					c.SetErr(err)
 				}
 				return nil
 			}
@@ -218,7 +221,7 @@ func (t *roundTrip) enter(s *Server) error {
 	if t.mu.visit.leave != nil {
 		t.mu.visit.leave(layer.ErrExcused)
 	}
-	leave, err := s.Shared.Enter(s.node)
+	leave, err := s.Shared.Enter(s.Node)
 	t.mu.visit = visit{s, leave}
 	return err
 }
@@ -227,9 +230,9 @@ func (t *roundTrip) enter(s *Server) error {
 // another server may run waits for it, unless that would keep others waiting.
 func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 	for _, c := range commands {
-		here := is(c.err, reload) || client.PoolFull(c.err) // mutant: wait-for-full-pool
-		if here || len(t.commands) == 1 && is(c.err, redirect|soon) {
-			again, said = append(again, c), c.err
+		here := is(c.Err(), reload) || client.PoolFull(c.Err()) // mutant: wait-for-full-pool
+		if here || len(t.commands) == 1 && is(c.Err(), redirect|soon) {
+			again, said = append(again, c), c.Err()
 		}
 	}
 	return again, said
@@ -271,7 +274,7 @@ func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command
 		_, _ = pipe.Exec(ctx)
 	}
 	for _, c := range commands {
-		if c.err = c.Err(); is(c.err, notRun) {
+		if is(c.Err(), notRun) {
 			t.markNotRun(c)
 		}
 	}
@@ -337,7 +340,9 @@ func (t *roundTrip) end(v visit, said error) {
 		v.leave(said)
 	}
 	for _, c := range t.commands {
-		c.notify()
+		for _, g := range c.groups {
+			g.notify()
+		}
 	}
 }
 

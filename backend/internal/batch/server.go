@@ -52,9 +52,9 @@ func (s *Settings) Check() error {
 // use. Its instants are as now.
 type Server struct {
 	Settings
+	Node   string // names its circuit
 	client Client
-	node   string           // names its circuit
-	clock  func() time.Time // nil in production: the server's own
+	clock  func() string    // the script's first argument, empty in production: the server's own clock
 	caller func() time.Time // this host's
 
 	bounded atomic.Pointer[client.View]
@@ -66,25 +66,15 @@ type Server struct {
 // NewServer returns the server behind client. It does no I/O. Its circuit has
 // the name node.
 func NewServer(client Client, node string, set Settings) *Server {
-	s := &Server{Settings: set, client: client, node: node, caller: time.Now}
+	s := &Server{Settings: set, Node: node, client: client, clock: func() string { return "" }, caller: time.Now}
 	if c, ok := client.(testclock.Client); ok {
-		s.client, s.clock, s.caller = c.Processor, c.Now, c.Now
+		s.client, s.caller = c.Processor, c.Now
+		s.clock = func() string { return strconv.FormatInt(c.Now().UnixMicro(), 10) }
 		if c.Caller != nil {
 			s.caller = c.Caller
 		}
 	}
 	return s
-}
-
-// Node returns the name that the server was made with.
-func (s *Server) Node() string { return s.node }
-
-// time is the script's first argument.
-func (s *Server) time() string {
-	if s.clock == nil {
-		return ""
-	}
-	return strconv.FormatInt(s.clock().UnixMicro(), 10)
 }
 
 // Client returns the client to send with, whose commands end with their context.
