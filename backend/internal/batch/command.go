@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
-	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
@@ -15,7 +14,6 @@ import (
 type command struct {
 	client.Once
 	groups []*group
-	packed []*wire.Group // the same, as they stand in the command
 	args   wire.Args
 
 	write func(*command) error // called when the client writes the command
@@ -39,26 +37,21 @@ func (s *sha) MarshalBinary() ([]byte, error) {
 // String is what a hook that prints the command shows.
 func (s *sha) String() string { return lua.SHA }
 
-// carry makes the command carry the groups.
-func (c *command) carry(groups []*group) {
-	c.groups, c.packed = groups, c.packed[:0]
-	for _, g := range groups {
-		c.packed = append(c.packed, &g.Group)
-	}
-	wire.Sort(c.packed)
-}
-
 // prepare makes the command ready to be sent to the server.
 func (c *command) prepare(ctx context.Context, s *Server, first bool) {
 	c.first, c.wrote = first, false
-	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.clock(), s.caller().UnixMicro(), s.Prefix, c.packed)...)
+	c.args.Groups = c.args.Groups[:0]
+	for _, g := range c.groups {
+		c.args.Groups = append(c.args.Groups, &g.Group)
+	}
+	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.clock(), s.caller().UnixMicro(), s.Prefix)...)
 	c.SetFirstKeyPos(3)
 }
 
 // end stores how the command ended, and gives the calls their answers or errors.
-func (c *command) end(p names.Prefix) {
+func (c *command) end() {
 	if c.Err() == nil {
-		c.SetErr(wire.Read(c.Val(), c.packed, p))
+		c.SetErr(c.args.Read(c.Val()))
 	}
 	if err := c.Err(); err != nil {
 		c.fail(err, false)

@@ -62,7 +62,7 @@ func (t *roundTrip) start(late time.Duration) {
 	}
 	t.commands = t.made[:n]
 	for i, c := range t.commands {
-		c.carry(t.groups[i*len(t.groups)/n : (i+1)*len(t.groups)/n])
+		c.groups = t.groups[i*len(t.groups)/n : (i+1)*len(t.groups)/n]
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,7 +108,7 @@ func (t *roundTrip) finish(err error) (said error) {
 			c.groups = nil
 			continue
 		}
-		c.end(t.queue.server.Prefix)
+		c.end()
 		t.sendAgain(c)
 		if o := outcome(c.Err()); o == layer.ErrFailed || o == nil && said == layer.ErrExcused {
 			said = o

@@ -9,13 +9,16 @@ import (
 
 // Args are the arguments of one EVALSHA after the other. The zero Args are ready.
 type Args struct {
+	Groups []*Group // those that stand in the command
+
 	all    []any
 	keys   int
 	blobs  []blob // the room of those below; never grown, since all points to them
 	names  []byte // of keys and fields
 	asked  blob   // what the groups ask
-	groups []*Group
+	flat   []*Group
 	now    int64 // the caller's clock
+	prefix names.Prefix
 }
 
 // blob is an argument in a buffer of its own. By pointer, go-redis takes it
@@ -28,36 +31,33 @@ func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
 // String keeps keys and numbers out of what a hook prints.
 func (b *blob) String() string { return "…" }
 
-// Set returns the arguments that carry the groups, of a script whose name is sha,
-// as go-redis takes them. clock is the time of a virtual clock, empty for the
+// Set returns the arguments that carry a.Groups, of a script whose name is sha, as
+// go-redis takes them. clock is the time of a virtual clock, empty for the
 // server's own; now is the caller's. What the groups ask is added by Pack. The
 // client must have returned from the last ones, whose buffers these use.
-func (a *Args) Set(sha any, clock string, now int64, p names.Prefix, groups []*Group) []any {
-	n, groups := 0, flat(groups)
-	for _, g := range groups {
+func (a *Args) Set(sha any, clock string, now int64, p names.Prefix) []any {
+	Sort(a.Groups)
+	n := 0
+	a.flat, a.now, a.prefix = flat(a.Groups), now, p
+	for _, g := range a.flat {
 		n += 2*len(g.Policies) + 2
 	}
-	const likely = 48 // bytes of a name
-	a.now, a.groups, a.blobs = now, groups, slices.Grow(a.blobs[:0], n)
-	a.names = slices.Grow(a.names[:0], likely*(len(groups)+1))
-	a.all = append(slices.Grow(a.all[:0], n+5), "evalsha", sha, &a.keys)
-	for _, g := range groups {
-		a.addKeys(p, g)
+	a.blobs, a.names = slices.Grow(a.blobs[:0], n), a.names[:0]
+	a.all = append(a.all[:0], "evalsha", sha, &a.keys)
+	for _, g := range a.flat {
+		a.addKeys(g)
 	}
 	a.keys = len(a.all) - 3
 	a.all = append(a.all, clock, &a.asked)
-	for i, g := range groups {
-		a.addFields(g, groups[max(i-1, 0)])
+	for i, g := range a.flat {
+		a.addFields(g, a.flat[max(i-1, 0)])
 	}
 	return a.all
 }
 
 // Pack is called at the instant when the command is written: until then calls
 // may leave.
-func (a *Args) Pack() {
-	const likely = 80 // bytes of a group
-	a.asked = pack(slices.Grow(a.asked[:0], likely*len(a.groups)), a.now, a.groups)
-}
+func (a *Args) Pack() { a.asked = pack(a.asked[:0], a.now, a.flat) }
 
 // add adds the name that follows those in a.names, which are longer by it now.
 func (a *Args) add(longer []byte) {
@@ -68,20 +68,20 @@ func (a *Args) add(longer []byte) {
 
 // addKeys adds the stored keys that the group's script touches: the hash of the
 // small states and of the leases, the lease, then each log.
-func (a *Args) addKeys(p names.Prefix, g *Group) {
+func (a *Args) addKeys(g *Group) {
 	whole := g.leased() || g.Op == backend.Reset
 	for i := range g.Policies {
 		if whole || !names.Apart(&g.Policies[i]) {
-			a.add(p.AppendHash(a.names, g.Tag))
+			a.add(a.prefix.AppendHash(a.names, g.Tag))
 			break
 		}
 	}
 	if g.leased() {
-		a.add(names.AppendLease(p.AppendHash(a.names, g.Tag), g.Calls[0].lease.ID))
+		a.add(names.AppendLease(a.prefix.AppendHash(a.names, g.Tag), g.Calls[0].lease.ID))
 	}
 	for i := range g.Policies {
 		if names.Apart(&g.Policies[i]) {
-			a.add(names.AppendLog(p.AppendHash(a.names, g.Tag), &g.Policies[i]))
+			a.add(names.AppendLog(a.prefix.AppendHash(a.names, g.Tag), &g.Policies[i]))
 		}
 	}
 }

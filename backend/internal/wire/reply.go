@@ -84,12 +84,12 @@ const (
 
 // Read reads a reply into the calls of the groups that it is to. An error means
 // that it is no answer at all: what it is to is perhaps counted.
-func Read(reply string, groups []*Group, p names.Prefix) error {
-	r := &reader{rest: reply, prefix: p}
+func (a *Args) Read(reply string) error {
+	r := &reader{rest: reply, prefix: a.prefix}
 	r.now = r.number() * 1_000_000 // seconds
 	r.take(1)                      // a space
 	r.now += r.number()            // all of a virtual clock's
-	for _, g := range groups {
+	for _, g := range a.Groups {
 		if g.And == nil {
 			g.read(r, g.asks())
 		} else {
