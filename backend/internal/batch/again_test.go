@@ -61,7 +61,7 @@ func used(t *testing.T, c *call) int64 {
 	t.Helper()
 	require.NoError(t, c.wait(context.Background()))
 	var d backend.Decision
-	require.NoError(t, c.Decide(c.own.Op, &backend.Group{Policies: daily}, &d))
+	require.NoError(t, c.Decide(&backend.Request{Op: c.own.Op, Group: backend.Group{Policies: daily}}, nil, &d))
 	return d.Used
 }
 
@@ -117,7 +117,7 @@ func TestSentTwice(t *testing.T) {
 	for _, c := range sent {
 		<-c.answered
 		var d backend.Decision
-		err := c.Decide(backend.Take, &backend.Group{Policies: daily}, &d)
+		err := c.Decide(&backend.Request{Op: backend.Take, Group: backend.Group{Policies: daily}}, nil, &d)
 		require.ErrorIs(t, err, backend.ErrPerhapsCounted, "%+v", d)
 	}
 }

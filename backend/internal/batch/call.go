@@ -78,11 +78,7 @@ func (c *call) wait(ctx context.Context) error {
 func (c *call) decide(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	err := c.wait(ctx)
 	if err == nil {
-		if r.And == nil {
-			err = c.Decide(r.Op, &r.Group, d)
-		} else {
-			err = c.DecideKeys(r, c.own.And, d)
-		}
+		err = c.Decide(r, c.own.And, d)
 		if !c.lost {
 			calls.Put(c)
 		}

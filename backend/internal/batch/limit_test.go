@@ -123,7 +123,7 @@ func TestTake(t *testing.T) {
 	require.Len(t, rest, 1)
 	require.NoError(t, late.wait(context.Background()))
 	var d backend.Decision
-	require.ErrorIs(t, late.Decide(backend.Take, &backend.Group{}, &d), backend.ErrUnavailable)
+	require.ErrorIs(t, late.Decide(&backend.Request{Op: backend.Take}, nil, &d), backend.ErrUnavailable)
 
 	rest = append(rest, pendingCall(60*ms, 155*ms))
 	rest = b.take(rest, &q.room, 61*ms, 0)

@@ -104,12 +104,11 @@ func (t *roundTrip) finish(err error) (said error) {
 			c.SetErr(err)
 		}
 		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
-			t.forward(c.groups, c.Err())
-			c.groups = nil
+			t.forward(c, true)
 			continue
 		}
 		c.end()
-		t.sendAgain(c)
+		t.forward(c, false)
 		if o := outcome(c.Err()); o == layer.ErrFailed || o == nil && said == layer.ErrExcused {
 			said = o
 		}
@@ -117,29 +116,25 @@ func (t *roundTrip) finish(err error) (said error) {
 	return said
 }
 
-// sendAgain sends those of a command's groups once more that the script wants with
-// other boundaries. It has run nothing for them.
-func (t *roundTrip) sendAgain(c *command) {
-	done, again := c.groups[:0], []*group(nil)
+// forward has groups of a command that were not run go on in a round trip of their own,
+// which begins with what they were answered: all, or those that the script wants with
+// other boundaries. Those that were run don't wait for it.
+func (t *roundTrip) forward(c *command, all bool) {
+	run, others := c.groups[:0], []*group(nil)
 	for _, g := range c.groups {
-		if !g.Again {
-			done = append(done, g)
+		if !all && !g.Again {
+			run = append(run, g)
 			continue
 		}
 		g.Again = false
 		g.markNotRun()
-		again = append(again, g)
+		others = append(others, g)
 	}
-	if c.groups = done; again != nil {
-		t.forward(again, nil)
+	if c.groups = run; others == nil {
+		return
 	}
-}
-
-// forward has groups that were not run go on in a round trip of their own, which begins with
-// what they were answered. Those that were run don't wait for it.
-func (t *roundTrip) forward(groups []*group, said error) {
 	next := t.queue.ended.Get().(*roundTrip)
-	next.groups, next.first, next.said = append(next.groups[:0], groups...), t.first, said
+	next.groups, next.first, next.said = append(next.groups[:0], others...), t.first, c.Err()
 	go next.run(time.Minute)
 }
 
@@ -226,10 +221,14 @@ func (t *roundTrip) enter(s *Server) error {
 	return err
 }
 
-// again returns the commands to send again, and what they were answered. What
-// another server may run waits for it, unless that would keep others waiting.
+// again returns the commands to send again, and what they were answered. Only a
+// command's own error says whether it ran. What another server may run waits for it,
+// unless that would keep others waiting.
 func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 	for _, c := range commands {
+		if is(c.Err(), notRun) {
+			t.markNotRun(c)
+		}
 		here := is(c.Err(), reload) || client.PoolFull(c.Err()) // mutant: wait-for-full-pool
 		if here || len(t.commands) == 1 && is(c.Err(), redirect|soon) {
 			again, said = append(again, c), c.Err()
@@ -255,8 +254,7 @@ func (t *roundTrip) wait(said error, tries int) bool {
 	return true
 }
 
-// sendOnce sends the commands in one write. Only a command's own error says whether
-// it ran.
+// sendOnce sends the commands in one write.
 func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command, asking bool) {
 	for i, c := range commands {
 		c.prepare(ctx, s, i == 0 && !asking)
@@ -272,11 +270,6 @@ func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command
 			_ = pipe.Process(ctx, c)
 		}
 		_, _ = pipe.Exec(ctx)
-	}
-	for _, c := range commands {
-		if is(c.Err(), notRun) {
-			t.markNotRun(c)
-		}
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 			c, to := all[0], &a.Takes[i]
 			all = all[1:]
 			if to.Err = c.wait(ctx); to.Err == nil {
-				to.Err = c.Decide(a.Op, &to.Group, &to.Decision)
+				to.Err = c.Decide(&backend.Request{Op: a.Op, Group: to.Group}, nil, &to.Decision)
 			}
 			var corrupt *backend.CorruptError
 			var invalid *backend.InvalidError

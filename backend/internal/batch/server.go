@@ -131,17 +131,13 @@ func (s *Server) lastLoad() *load {
 // restart or a SCRIPT FLUSH every batch is answered NOSCRIPT at once, and the
 // script's bytes should go over the wire once.
 func (s *Server) load(seen *load) error {
-	timed, cancel := context.WithTimeout(context.Background(), s.Budget) // mutant: load-within-budget
-	ctx, end := context.WithCancelCause(timed)
+	ctx, end := context.WithCancelCause(context.Background())
+	defer end(nil)
 	l := &load{ctx}
 	if s.loaded.CompareAndSwap(seen, l) { // mutant: one-load-per-flush
-		go func() {
-			defer cancel()
-			end(s.process(ctx, "script", "load", lua.Script))
-		}()
+		time.AfterFunc(s.Budget, func() { end(context.DeadlineExceeded) }) // mutant: load-within-budget
+		go func() { end(s.process(ctx, "script", "load", lua.Script)) }()
 	} else {
-		end(nil)
-		cancel()
 		l = s.loaded.Load()
 	}
 	<-l.Done()

@@ -51,31 +51,25 @@ func (c *Call) askActual(policies []backend.Policy) {
 	}
 }
 
-// DecideKeys writes the answer to a request of several keys. The others are what its
-// second and later keys met.
-func (c *Call) DecideKeys(r *backend.Request, others []*Group, d *backend.Decision) error {
-	readings := [][]backend.Reading{c.readings}
-	for _, g := range others {
-		readings = append(readings, g.Calls[0].readings)
-	}
-	if c.Err == nil {
-		r.DecideKeys(c.now, readings, d)
-	}
-	return c.Err
-}
-
-// Decide writes the answer to g, on the goroutine whose buffers g names.
-func (c *Call) Decide(op backend.Op, g *backend.Group, d *backend.Decision) error {
+// Decide writes the answer to r, on the goroutine whose buffers r names. The others are
+// what its second and later keys met.
+func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) error {
 	switch {
 	case c.Err != nil: // mutant: no-answer-with-error
-	case op == backend.Settle || op == backend.Extend:
+	case r.Op == backend.Settle || r.Op == backend.Extend:
 		d.Allowed = true
-	case op == backend.AtMost:
-		of := *g
+	case r.Op == backend.AtMost:
+		of := r.Group
 		of.Cost = c.costs[0] // which is what was granted
-		of.Decide(op, c.now, c.readings, d)
+		of.Decide(r.Op, c.now, c.readings, d)
+	case others != nil:
+		readings := [][]backend.Reading{c.readings}
+		for _, g := range others {
+			readings = append(readings, g.Calls[0].readings)
+		}
+		r.DecideKeys(c.now, readings, d)
 	default:
-		g.Decide(op, c.now, c.readings, d)
+		r.Decide(r.Op, c.now, c.readings, d)
 	}
 	return c.Err
 }

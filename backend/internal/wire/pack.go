@@ -65,23 +65,18 @@ func (g *Group) ask(b []byte, now int64) []byte {
 		}
 	}
 	if shape != set && op != backend.Reset {
-		runs := 0
-		b, runs = g.askRuns(b)
-		binary.LittleEndian.PutUint16(b[at:], uint16(runs))
+		runs := uint16(0)
+		for calls := g.Calls; len(calls) > 0; runs++ {
+			n := run(calls)
+			b = binary.LittleEndian.AppendUint32(b, uint32(n))
+			for _, cost := range calls[0].costs {
+				b = double(b, cost)
+			}
+			calls = calls[n:]
+		}
+		binary.LittleEndian.PutUint16(b[at:], runs)
 	}
 	return b
-}
-
-func (g *Group) askRuns(b []byte) (packed []byte, runs int) {
-	for calls := g.Calls; len(calls) > 0; runs++ {
-		n := run(calls)
-		b = binary.LittleEndian.AppendUint32(b, uint32(n))
-		for i := range g.Policies {
-			b = double(b, calls[0].costs[i])
-		}
-		calls = calls[n:]
-	}
-	return b, runs
 }
 
 // The shapes of a group: which of the script's paths decides it. They
