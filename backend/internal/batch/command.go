@@ -47,19 +47,3 @@ func (c *command) prepare(ctx context.Context, s *Server, first bool) {
 	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.clock(), s.caller().UnixMicro(), s.Prefix)...)
 	c.SetFirstKeyPos(3)
 }
-
-// end stores how the command ended, and gives the calls their answers or errors.
-func (c *command) end() {
-	if c.Err() == nil {
-		c.SetErr(c.args.Read(c.Val()))
-	}
-	if err := c.Err(); err != nil {
-		c.fail(err, false)
-	}
-}
-
-func (c *command) fail(err error, lost bool) {
-	for _, g := range c.groups {
-		g.fail(err, lost)
-	}
-}

@@ -107,7 +107,14 @@ func (t *roundTrip) finish(err error) (said error) {
 			t.forward(c, true)
 			continue
 		}
-		c.end()
+		if c.Err() == nil {
+			c.SetErr(c.args.Read(c.Val()))
+		}
+		if c.Err() != nil {
+			for _, g := range c.groups {
+				g.fail(c.Err(), false)
+			}
+		}
 		t.forward(c, false)
 		if o := outcome(c.Err()); o == layer.ErrFailed || o == nil && said == layer.ErrExcused {
 			said = o
@@ -162,8 +169,8 @@ var errSpent = errors.New("budget spent")
 func (t *roundTrip) ring() {
 	v, first := t.claim(true)
 	if first {
-		for _, c := range t.commands {
-			c.fail(errSpent, true)
+		for _, g := range t.groups {
+			g.fail(errSpent, true)
 		}
 		t.end(v, layer.ErrFailed)
 	}
@@ -247,11 +254,11 @@ func (t *roundTrip) wait(said error, tries int) bool {
 	} else if !client.PoolFull(said) {
 		return true
 	}
-	if t.ends-now()-pause <= left {
-		return false
+	inTime := t.ends-now()-pause > left
+	if inTime {
+		time.Sleep(pause)
 	}
-	time.Sleep(pause)
-	return true
+	return inTime
 }
 
 // sendOnce sends the commands in one write.
