@@ -38,7 +38,7 @@ type Key func(ctx context.Context, rpc RPC) (headgate.Call, error)
 
 // FullMethod counts by the method: all callers of a method share its limit. All
 // methods that are not registered share one, so that random names neither make
-// keys nor escape the limit.
+// keys nor escape the limit. A key is "method:/package.Service/Method".
 func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
 	if rpc.Unregistered {
 		return headgate.Call{Key: headgate.Key("method", "unregistered")}, nil // a method's name begins with /
@@ -49,7 +49,8 @@ func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
 // PeerAddress counts by the address that the connection comes from. IPv4 counts
 // by the address, IPv6 by its /64, since a client gets at least that much. It
 // is empty for a peer without an IP address, as on a Unix socket, and on a
-// client.
+// client. A key is "ip:203.0.113.7" or "ip:2001%3Adb8%3A1%3A2%3A%3A": headgate.Key
+// writes a colon as %3A.
 //
 // An IPv6 address that stands for an IPv4 address counts as that: of
 // ::ffff:0:0/96 (mapped) and of 64:ff9b::/96 (NAT64). Other prefixes of
@@ -104,7 +105,7 @@ func address(a net.Addr) netip.Addr {
 // no secret is stored. A server reads the incoming metadata, a client the
 // outgoing. It is empty where the value is missing or empty. Several values
 // refuse the call with INVALID_ARGUMENT: which of them another reader takes is
-// unknown.
+// unknown. A key is "metadata:x-api-key:2bb80d537b1da3e38bd30361aa855686".
 //
 // Only a value that something else verifies is safe to count by.
 func Metadata(name string) Key {

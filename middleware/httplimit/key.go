@@ -24,7 +24,7 @@ type Key struct {
 
 // RemoteAddr is the address that the connection comes from. A request over a
 // Unix socket has no key. Behind a proxy the address is the proxy's: use
-// TrustedProxies there.
+// TrustedProxies there. A key is "ip:203.0.113.7" or "ip:2001:db8:1:2::/64".
 //
 // An IPv6 address counts by its prefix, see Options.IPv6Prefix. One that stands
 // for an IPv4 address counts as that: of ::ffff:0:0/96 (mapped) and of
@@ -40,7 +40,8 @@ func RemoteAddr() Key { return addressKey(peer) }
 // The header counts only where the connection comes from one of them. It is
 // read from right to left, all its lines as one list, up to the first address
 // that is no trusted proxy's. An element that is no address ends the walk: the
-// request counts for the proxy that reported it. Ports and zones are dropped.
+// request counts for the proxy that reported it. Ports and zones are dropped. The
+// keys are RemoteAddr's, as "ip:203.0.113.7".
 func TrustedProxies(cidrs ...string) Key {
 	t, err := parseTrusted(cidrs)
 	if err != nil {
@@ -51,7 +52,8 @@ func TrustedProxies(cidrs ...string) Key {
 
 // TrustedForwarders is TrustedProxies for proxies that append to Forwarded
 // (RFC 7239). It reads that header alone, since a proxy that writes the one
-// passes the other on as the client sent it.
+// passes the other on as the client sent it. The keys are RemoteAddr's, as
+// "ip:203.0.113.7".
 func TrustedForwarders(cidrs ...string) Key {
 	t, err := parseTrusted(cidrs)
 	if err != nil {
@@ -74,7 +76,8 @@ func addressKey(of func(*http.Request) netip.Addr) Key {
 
 // Header is the value of a header, of its first line as http.Header.Get
 // returns it. The key holds a hash of the value, never the value: SHA-256, cut
-// to 128 bits. A request where the value is empty has no key.
+// to 128 bits, as "header:X-Api-Key:2bb80d537b1da3e38bd30361aa855686". A request
+// where the value is empty has no key.
 //
 // Use it where the value was authenticated before this middleware runs. A
 // client that may send any value chooses its key, a new one for each request.
@@ -93,7 +96,8 @@ func Header(name string) Key {
 }
 
 // Cookie is the value of a cookie, hashed like a Header and with the same
-// warning. It is the first one of that name, as http.Request.Cookie returns it.
+// warning. It is the first one of that name, as http.Request.Cookie returns it. A
+// key is "cookie:session:2bb80d537b1da3e38bd30361aa855686".
 func Cookie(name string) Key {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		return Key{err: invalid("cookie", name, "the name of a cookie")}
@@ -125,7 +129,8 @@ func hashed(kind string, value func(*http.Request) string) Key {
 // Pattern is the pattern of http.ServeMux that the request matched, as "GET
 // /items/{id}": one count per route. With a nil mux it is the request's own
 // Pattern, which the mux sets before it calls a handler. Then the middleware
-// has to wrap the handlers in the mux. To wrap the mux as a whole, pass it.
+// has to wrap the handlers in the mux. To wrap the mux as a whole, pass it. A key is
+// "pattern:GET /items/{id}".
 //
 // A request that matches no pattern, and a CONNECT, has no key, so that random
 // paths neither make keys nor share one. Options.EmptyKey decides on it.
@@ -167,15 +172,15 @@ func matched(mux matcher, r *http.Request) string {
 }
 
 // Join is several keys as one, as Join(RemoteAddr(), Pattern(nil)): a count per
-// client and route. A request without one of them has no key. Func can't be
-// joined.
+// client and route. A key is "ip:203.0.113.7|pattern:GET /items/{id}". A request
+// without one of them has no key. Func can't be joined.
 func Join(keys ...Key) Key {
 	for _, k := range keys {
 		if k.err != nil {
 			return k
 		}
 		if k.add == nil {
-			return Key{err: invalid("key", "in Join", "one made by this package, other than Func")}
+			return Key{err: invalid("key", "in Join", "one made by a function of package httplimit, other than Func")}
 		}
 	}
 	if len(keys) == 0 {
