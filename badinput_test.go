@@ -140,13 +140,13 @@ func TestBadLists(t *testing.T) {
 		"burst too high":      {rule(algo.TokenBucket(algo.PerDay(1), algo.MaxLimit+1)), "burst", fmt.Sprint(algo.MaxLimit + 1)},
 		"buckets 1":           {rule(algo.BucketedWindow(algo.PerDay(1), 1)), "buckets", "1"},
 		"buckets too many":    {rule(algo.BucketedWindow(algo.PerDay(1), algo.MaxBuckets+1)), "buckets", fmt.Sprint(algo.MaxBuckets + 1)},
-		"no algorithm":        {rule(algo.Algorithm{}), "algorithm", "none"},
+		"no algorithm":        {rule(algo.Algorithm{}), "algorithm", `"none": want one made by a function of package algo`},
 		"shards -1":           {with(func(p *headgate.Policy) { p.Shards = -1 }), "shards of policy api", "-1"},
 		"shards above limit":  {with(func(p *headgate.Policy) { p.Shards = 101 }), "shards of policy api", "101"},
 		"shards 1025":         {with(func(p *headgate.Policy) { p.Shards = 1025 }), "shards of policy api", "1025"},
-		"no failure mode":     {with(func(p *headgate.Policy) { p.OnFailure = 0 }), "failure mode of policy api", "0"},
+		"no failure mode":     {with(func(p *headgate.Policy) { p.OnFailure = 0 }), "failure mode of policy api", `"not set": want FailOpen`},
 		"a mode of none":      {with(func(p *headgate.Policy) { p.OnFailure = 9 }), "failure mode of policy api", "9"},
-		"local, no instances": {with(func(p *headgate.Policy) { p.OnFailure = headgate.FailLocal }), "instances", "0"},
+		"local, no instances": {with(func(p *headgate.Policy) { p.OnFailure = headgate.FailLocal }), "Options.Instances", "0: want at least 1, for FailLocal of policy api"},
 		"two of one name":     {[]headgate.Policy{perMinute, perMinute}, "policy name", "api"},
 		"a name with a space": {with(func(p *headgate.Policy) { p.Name = "a b" }), "policy name", "a b"},
 		"no name":             {with(func(p *headgate.Policy) { p.Name = "" }), "policy name", `""`},
@@ -249,7 +249,7 @@ func badCalls(t *testing.T, l *headgate.Limiter) {
 		"cost -1":         {call(ctx, "k", -1), "cost", "-1"},
 		"cost 101":        {call(ctx, "k", 101), "cost", "101"},
 		"two costs":       {map[string]error{"Do": do("k", []int64{1, 1}, nil)}, "costs", "2"},
-		"room for 2 more": {map[string]error{"Do": do("k", []int64{1}, make([]headgate.State, 3))}, "states", "3"},
+		"room for 2 more": {map[string]error{"Do": do("k", []int64{1}, make([]headgate.State, 3))}, "len(Call.Each)", "3: want 1, a state per policy"},
 	} {
 		for verb, err := range c.errs {
 			t.Run(name+" "+verb, func(t *testing.T) {

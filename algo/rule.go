@@ -150,7 +150,7 @@ func (a Algorithm) with(l Limit, max int64) Algorithm {
 func (a *Algorithm) Check() error {
 	r := a.rule()
 	if r.kind == 0 {
-		return &InvalidError{What: "algorithm", Value: r.name, Want: "one made by this package's functions"}
+		return &InvalidError{What: "algorithm", Value: r.name, Want: "one made by a function of package algo, as algo.FixedWindow"}
 	}
 	if err := within("limit", a.limit.Events, 1, r.most); err != nil {
 		return err

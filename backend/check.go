@@ -144,7 +144,7 @@ func (g *Group) check(op Op) error {
 	case op == AtMost && g.Costs != nil:
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: "one cost for all policies, of an AtMost"}
 	case g.Each != nil && len(g.Each) != len(g.Policies):
-		return &InvalidError{What: "states", Value: len(g.Each), Want: fmt.Sprintf("room for %d policies", len(g.Policies))}
+		return &InvalidError{What: "len(Call.Each)", Value: len(g.Each), Want: fmt.Sprintf("%d, a state per policy, or nil", len(g.Policies))}
 	}
 	if op == Reset || op == Settle || op == Extend { // which charge nothing by the request's costs
 		return nil

@@ -107,11 +107,15 @@ func (s *Store) checkMode(p *backend.Policy) error {
 		if s.opts.Local != nil && s.opts.Instances >= 1 {
 			return nil
 		}
-		return &backend.InvalidError{What: "instances", Value: s.opts.Instances, Want: "at least 1, for FailLocal of policy " + p.Name}
+		return &backend.InvalidError{What: "Options.Instances", Value: s.opts.Instances, Want: "at least 1, for FailLocal of policy " + p.Name}
+	}
+	var value any = uint8(p.OnFailure)
+	if p.OnFailure == 0 {
+		value = "not set"
 	}
 	return &backend.InvalidError{
 		What:  "failure mode of policy " + p.Name,
-		Value: uint8(p.OnFailure),
+		Value: value,
 		Want:  "FailOpen, FailClosed or FailLocal: there is no default",
 	}
 }

@@ -45,7 +45,7 @@ func TestFailLocal(t *testing.T) {
 	_, err := headgate.New(store, []headgate.Policy{local}, nil)
 	var invalid *headgate.InvalidError
 	require.ErrorAs(t, err, &invalid)
-	require.Equal(t, "instances", invalid.What)
+	require.Equal(t, "Options.Instances", invalid.What)
 	l, err := headgate.New(store, []headgate.Policy{local, open}, &headgate.Options{Instances: 10})
 	require.NoError(t, err)
 	server.Kill()

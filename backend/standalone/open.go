@@ -18,7 +18,7 @@ import (
 func Open(url string, opts *Options) (*Store, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("headgate: redis url: %w", err)
+		return nil, fmt.Errorf("headgate: redis url: %w: want redis://host:port", err)
 	}
 	budget := DefaultBudget
 	if opts != nil && opts.Budget > 0 {

@@ -9,6 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// TestOpenRefuses: an address alone is no URL, and the error shows one.
+func TestOpenRefuses(t *testing.T) {
+	for _, url := range []string{"localhost:6379", "127.0.0.1:6379", "http://localhost:6379", ""} {
+		s, err := Open(url, nil)
+		require.ErrorContains(t, err, "headgate: redis url: ")
+		require.ErrorContains(t, err, "want redis://host:port")
+		require.Nil(t, s)
+	}
+}
+
 // TestMadeClientIsClosed: a batch asks the client for its options before it
 // sends. A client that is made so, before or after Close, does not stay open
 // with its idle connections.

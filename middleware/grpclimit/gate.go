@@ -93,7 +93,7 @@ func newGate(l *headgate.Limiter, key Key, opts *Options) (gate, error) {
 
 func (o *Options) check() error {
 	if o.EmptyKey > EmptyPasses {
-		return &headgate.InvalidError{What: "EmptyKey", Value: o.EmptyKey, Want: "one of this package's constants"}
+		return &headgate.InvalidError{What: "EmptyKey", Value: o.EmptyKey, Want: "a constant of package grpclimit, as EmptyRefused"}
 	}
 	if o.MaxWait < 0 {
 		return &headgate.InvalidError{What: "MaxWait", Value: o.MaxWait, Want: "at least 0"}

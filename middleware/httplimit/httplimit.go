@@ -121,7 +121,7 @@ func check(key Key, opts *Options) error {
 	case key.err != nil:
 		return key.err
 	case key.add == nil && key.call == nil:
-		return invalid("key", "Key{}", "one made by this package's functions")
+		return invalid("key", "Key{}", "one made by a function of package httplimit, as RemoteAddr")
 	case key.call != nil && opts.Cost != nil:
 		return invalid("cost", "a function", "nil with Func, whose call has the costs")
 	case opts.EmptyKey > EmptyPasses:

@@ -205,6 +205,8 @@ func TestNewRefuses(t *testing.T) {
 		require.ErrorAs(t, err, &invalid, "case %d", i)
 		require.Nil(t, limit)
 	}
+	_, err := New(l, Key{}, nil)
+	require.EqualError(t, err, `headgate: key "Key{}": want one made by a function of package httplimit, as RemoteAddr`)
 }
 
 // TestClientLeft: neither 429 nor 503, whatever the failure mode.
