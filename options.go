@@ -35,7 +35,9 @@ type Options struct {
 	// bytes, the same in all processes. Nil: whoever can make a token can settle what
 	// it names, by a lease's ID that only its holders have.
 	TokenKey []byte
-	// Logger gets a line per change of a circuit, and none per call; nil is no log.
+	// Logger gets a line per change of a circuit, and none per call; nil is no log. One
+	// that opens is logged at WARN with the error of its last round trip, any other
+	// change at INFO.
 	Logger *slog.Logger
 }
 

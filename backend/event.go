@@ -21,7 +21,7 @@ type Event struct {
 	Key       string        // EventDecision: the key, as the caller names it
 	Policies  []Policy      // EventDecision: the limiter's policies; shared, never to be written
 	Decision  Decision      // EventDecision: the answer; zero where Err is not nil
-	Err       error         // EventDecision: the error that the call returned
+	Err       error         // EventDecision: the error that the call returned. EventCircuit: why the circuit opened
 	Duration  time.Duration // EventDecision: of the whole call. EventBatch: of the round trip
 	StoreTime time.Duration // EventDecision: the part of Duration spent in the store; 0 where it was not asked
 	Waited    time.Duration // EventDecision: the part of Duration that a Wait waited for its turn and for room

@@ -25,7 +25,7 @@ type Options struct {
 	Local     backend.Store       // decides for FailLocal; nil: FailLocal is refused
 	Instances int                 // the number of processes among which FailLocal divides a limit
 	Observer  func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: nobody
-	Logger    *slog.Logger        // gets a line per change of a circuit; nil: none
+	Logger    *slog.Logger        // gets a line per change of a circuit, a warning where one opens; nil: none
 }
 
 // Store is a backend.Store over another. It answers as next does. Where next

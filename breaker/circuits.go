@@ -50,6 +50,14 @@ type circuits struct {
 type circuit struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	state string // as last reported; guarded by the lock of circuits
+	said  error  // of the last round trip; guarded by the circuit's own lock
+}
+
+// excused is called under the circuit's own lock with the result of each round trip,
+// just before a change that the result causes.
+func (b *circuit) excused(said error) bool {
+	b.said = said
+	return said == layer.ErrExcused
 }
 
 func newCircuits() *circuits {
@@ -76,7 +84,7 @@ func of(s backend.Store) *circuits {
 // neither rule, and in a half-open circuit they leave it so, for the next
 // trial. The timeout has jitter, and is drawn once per circuit: processes
 // differ, and one process keeps its pace.
-func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Settings {
+func settings(node string, excused func(error) bool, changed func(from, to gobreaker.State)) gobreaker.Settings {
 	return gobreaker.Settings{
 		Name:         node,
 		MaxRequests:  maxTrials,
@@ -88,7 +96,7 @@ func settings(node string, changed func(from, to gobreaker.State)) gobreaker.Set
 			return n.ConsecutiveFailures >= maxFailures || visits >= minRoundTrips && 2*n.TotalFailures >= visits // mutant: failures-in-a-row
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
-		IsExcluded:    func(err error) bool { return err == layer.ErrExcused },
+		IsExcluded:    excused,
 	}
 }
 
@@ -100,7 +108,7 @@ func (c *circuits) circuit(node string) *circuit {
 	b := c.mu.nodes[node]
 	if b == nil {
 		b = &circuit{state: gobreaker.StateClosed.String()}
-		b.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings(node, func(from, to gobreaker.State) {
+		b.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings(node, b.excused, func(from, to gobreaker.State) {
 			c.changed(b, node, from.String(), to.String())
 		}))
 		c.mu.nodes[node] = b
@@ -130,15 +138,22 @@ func (c *circuits) Gone(node string) {
 }
 
 // changed is called under the circuit's own lock. It ignores a circuit that
-// Gone has removed: another one may have taken its name.
+// Gone has removed: another one may have taken its name. Only what opens a circuit
+// is an error.
 func (c *circuits) changed(b *circuit, node, from, to string) {
+	var cause error
+	if to == opened {
+		cause = b.said
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.nodes[node] == b {
 		b.state = to
-		c.note(backend.Event{Type: backend.EventCircuit, Circuit: backend.Change{Node: node, From: from, To: to}})
+		c.note(backend.Event{Type: backend.EventCircuit, Circuit: backend.Change{Node: node, From: from, To: to}, Err: cause})
 	}
 }
+
+var opened = gobreaker.StateOpen.String()
 
 // maxEvents is the maximum number of events that wait for slow observers.
 // Batches beyond it are not reported. Changes of circuits are: they are rare,
@@ -177,12 +192,21 @@ func (c *circuits) tell() {
 				continue
 			}
 			for _, l := range loggers {
-				guarded(func() {
-					l.Warn("headgate: circuit", "node", e.Circuit.Node, "from", e.Circuit.From, "to", e.Circuit.To)
-				})
+				guarded(func() { log(l, &e) })
 			}
 		}
 	}
+}
+
+// log writes the line of a change. Only a circuit that opens is a warning: every
+// other change is a step back to normal, or of a node that has left.
+func log(l *slog.Logger, e *backend.Event) {
+	change := []any{"node", e.Circuit.Node, "from", e.Circuit.From, "to", e.Circuit.To}
+	if e.Circuit.To == opened {
+		l.Warn("headgate: circuit", append(change, "err", e.Err)...)
+		return
+	}
+	l.Info("headgate: circuit", change...)
 }
 
 // guarded drops a panic of an observer, which concerns no call.

@@ -65,7 +65,7 @@ func (s *Shared) Value(key any, fresh func() any) any {
 // node decided, a denial too.
 var (
 	// ErrFailed means that the node did not answer in time, or answered that it
-	// does not serve.
+	// does not serve. It may wrap the cause.
 	ErrFailed = errors.New("headgate: node failed")
 	// ErrExcused means that nothing is known of the node: a redirect, a caller that
 	// left, our own pool full.
@@ -76,8 +76,8 @@ var (
 // outcome.
 type Guard interface {
 	// Enter reports whether the node may be asked now. After an error nothing is
-	// sent. Otherwise leave is called exactly once, with nil, ErrFailed or
-	// ErrExcused.
+	// sent. Otherwise leave is called exactly once, with nil, an error that is
+	// ErrFailed, or ErrExcused.
 	Enter(node string) (leave func(error), err error)
 	// Gone removes the circuit of a node that has left.
 	Gone(node string)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
@@ -60,7 +61,7 @@ func is(err error, any class) bool {
 }
 
 // outcome returns what the end of a command tells of the server: nil,
-// layer.ErrFailed or layer.ErrExcused.
+// layer.ErrExcused, or layer.ErrFailed with its cause.
 func outcome(err error) error {
 	switch {
 	case err == nil:
@@ -68,7 +69,7 @@ func outcome(err error) error {
 	case errors.Is(err, errWithdrawn), client.PoolFull(err), is(err, blameless): // mutant: withdrawn-excused
 		return layer.ErrExcused
 	}
-	return layer.ErrFailed
+	return backend.Wrap(layer.ErrFailed, err)
 }
 
 // withdrawal ends a command that was not written. To go-redis it is a reply: the

@@ -87,7 +87,7 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 		return 0, false
 	}
 	said := t.finish(err)
-	if t.mu.wrote > 0 && said != layer.ErrFailed { // it is over: nothing changes these any more
+	if t.mu.wrote > 0 && !errors.Is(said, layer.ErrFailed) { // it is over: nothing changes these any more
 		took = max(now()-t.mu.written, 1)
 	}
 	t.end(v, said)
@@ -116,7 +116,7 @@ func (t *roundTrip) finish(err error) (said error) {
 			}
 		}
 		t.forward(c, false)
-		if o := outcome(c.Err()); o == layer.ErrFailed || o == nil && said == layer.ErrExcused {
+		if o := outcome(c.Err()); o == nil && said == layer.ErrExcused || errors.Is(o, layer.ErrFailed) {
 			said = o
 		}
 	}
@@ -172,7 +172,7 @@ func (t *roundTrip) ring() {
 		for _, g := range t.groups {
 			g.fail(errSpent, true)
 		}
-		t.end(v, layer.ErrFailed)
+		t.end(v, outcome(errSpent))
 	}
 	if t.queue.yield(t, first) {
 		t.queue.run()
@@ -329,12 +329,12 @@ func (t *roundTrip) markNotRun(c *command) {
 // end tells the guard of a server how the round trip ended there, and then the callers.
 func (t *roundTrip) end(v visit, said error) {
 	if v.leave != nil {
-		switch {
+		switch failed := errors.Is(said, layer.ErrFailed); {
 		case said == nil:
 			v.at.served.Store(int64(now()))
-		case said == layer.ErrFailed && t.excused(v.at):
+		case failed && t.excused(v.at):
 			said = layer.ErrExcused
-		case said == layer.ErrFailed:
+		case failed:
 			t.failed()
 		}
 		v.leave(said)

@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -248,7 +249,7 @@ func (v *verdicts) count(x error) (n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, y := range v.all {
-		if x == y {
+		if errors.Is(y, x) {
 			n++
 		}
 	}
