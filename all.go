@@ -74,7 +74,7 @@ type keyed struct {
 	question
 	limiter     *Limiter
 	reservation *Reservation // of what was asked; nil in a Take of all keys at once
-	asked       denial.Asked // where all keys are asked for at once
+	asked       denial.Visit // where all keys are asked for at once
 	told        bool
 	err         error
 }

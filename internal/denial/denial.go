@@ -64,7 +64,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // memory in one batch if that is all of them; see layer.Batcher. None of them waits for
 // a refresh.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	visits, batch := make([]visit, len(rs)), true
+	visits, batch := make([]Visit, len(rs)), true
 	for i := range rs {
 		visits[i] = s.enter(ctx, &rs[i], &answers[i].Decision, false)
 		batch = batch && !visits[i].answered
@@ -95,20 +95,18 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	return true
 }
 
-// Asked is the instant before a key was asked for beside others, in one request.
-type Asked struct{ visit }
-
-// Ask returns what Note needs of the instant before the request.
-func (s *Store) Ask(key string) Asked {
+// Ask returns what Note needs of the instant before a key is asked for beside others, in
+// one request.
+func (s *Store) Ask(key string) Visit {
 	at := s.cache.At(key)
-	return Asked{visit{at: at, generation: at.Generation(), sent: s.cache.Now()}}
+	return Visit{at: at, generation: at.Generation(), sent: s.cache.Now()}
 }
 
 // Note notes what the store decided of several keys at once: a denial by this key, or
 // that all pass.
-func (s *Store) Note(r *backend.Request, d *backend.Decision, a Asked) {
+func (s *Store) Note(r *backend.Request, d *backend.Decision, v Visit) {
 	if s.ttl > 0 {
-		s.leave(&a.visit, r, d, nil)
+		s.leave(&v, r, d, nil)
 	}
 }
 
@@ -117,8 +115,8 @@ func (s *Store) Note(r *backend.Request, d *backend.Decision, a Asked) {
 // from memory takes the processor from that caller until its budget is spent.
 const held = 10 * time.Millisecond
 
-// visit is what the cache keeps of a request while next decides it.
-type visit struct {
+// Visit is what the cache keeps of a request while next decides it.
+type Visit struct {
 	at         *Set // of the request's key; nil where the answer changes nothing
 	sent       time.Duration
 	generation uint64
@@ -131,7 +129,7 @@ type visit struct {
 // are forgotten before a request that gives something back and after it: one that comes
 // in between may be from before. A call that would pass waits for no other one: calls
 // of one key that ask at once merge into one batch below.
-func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, waits bool) (v visit) {
+func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, waits bool) (v Visit) {
 	switch r.Op {
 	case backend.Take, backend.Reserve, backend.AtMost: // charges, and can be denied
 		if s.ttl == 0 || len(r.And) > 0 {
@@ -152,7 +150,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 		case e == nil:
 			return v
 		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.closed.Load(): // mutant: errors-before-denials
-			return visit{} // next returns the error
+			return Visit{} // next returns the error
 		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true): // mutant: one-refresh
 			v.refreshes = e
 			return v
@@ -173,7 +171,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 
 // leave notes what next answered. A call that passes ends the denials that would have
 // denied it: another process may have changed the key.
-func (s *Store) leave(v *visit, r *backend.Request, d *backend.Decision, err error) {
+func (s *Store) leave(v *Visit, r *backend.Request, d *backend.Decision, err error) {
 	if v.refreshes != nil {
 		defer close(v.refreshes.refreshed)
 	}

@@ -4,6 +4,7 @@ package denial
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,32 @@ func TestRefreshLost(t *testing.T) {
 		require.True(t, cached(t, s, take("k", one, 1)))
 		require.Zero(t, time.Since(begin))
 	})
+}
+
+// TestResetLost: a Reset may have taken effect though its goroutine ended below. What
+// was denied meanwhile is forgotten.
+func TestResetLost(t *testing.T) {
+	for _, batch := range []bool{false, true} {
+		f := &fake{do: denies(time.Minute)}
+		s, reset := f.station(Longest), take("k", one, 1)
+		reset.Op = backend.Reset
+		f.do = func(*backend.Request) (backend.Decision, error) {
+			f.do = denies(time.Minute)
+			require.False(t, cached(t, s, take("k", one, 1)))
+			runtime.Goexit()
+			return backend.Decision{}, nil
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if batch {
+				s.DoAll(t.Context(), []backend.Request{reset, take("free", one, 1)}, make([]layer.Answer, 2))
+			}
+			ask(t, s, reset)
+		}()
+		<-done
+		require.False(t, cached(t, s, take("k", one, 1)))
+	}
 }
 
 // TestWaitEndsWithTheContext: a denied call waits no longer than its caller.
