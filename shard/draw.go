@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
 )
 
 // The calls of one process use one sub-key for a turn, and so merge into batches as the
@@ -70,6 +71,15 @@ func (k *hotKey) another(shares []int, g *backend.Group, now time.Duration) int 
 	return -1
 }
 
+// claim takes g's costs from what was seen in a share, before it is asked, so that
+// concurrent calls of this process do not race for the same units. The answer corrects it.
+func (k *hotKey) claim(i int, g *backend.Group) {
+	for j := range k.left {
+		k.sub(i).rooms[j].units.Add(-g.CostOf(j))
+		k.left[j].Add(-g.CostOf(j))
+	}
+}
+
 // The ranks of a sub-key for a call.
 const (
 	full  = iota // the call does not fit, or the share is not to be asked now
@@ -81,17 +91,17 @@ const (
 // shares are spent alike, and none is spent before the limit nearly is. It compares
 // without a division.
 func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
-	if !k.open(i, g, now) {
+	s, shares, rank := k.sub(i), int64(len(k.subs)), roomy
+	if k.denied(i, g, now) != nil {
 		return full
 	}
-	n, shares, rank := len(k.left), int64(len(k.subs)), roomy
-	for j := range n {
+	for j := range s.rooms {
 		// Once the last answer has aged, the share counts as unused, or it would not be asked
 		// again. Another process may have taken from it already, which costs a request.
-		if at := k.fresh[i*n+j].Load(); at != 0 && now >= time.Duration(at) {
+		if at := s.rooms[j].fresh.Load(); at != 0 && now >= time.Duration(at) {
 			k.refill(i, j)
 		}
-		spare := k.rooms[i*n+j].Load() - g.CostOf(j)
+		spare := s.rooms[j].units.Load() - g.CostOf(j)
 		if spare < 0 {
 			return full
 		}
@@ -102,22 +112,20 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 	return rank
 }
 
-// open reports whether nothing speaks against asking a sub-key. A share whose denial has
-// ended has room for what it denied at least, if no other process was faster.
-func (k *hotKey) open(i int, g *backend.Group, now time.Duration) bool {
-	d := k.subs[i].denied.Load()
+// denied returns what speaks against asking a share for g; nil if nothing does. A share
+// whose denial has ended has room for what it denied at least, if no other process was
+// faster.
+func (k *hotKey) denied(i int, g *backend.Group, now time.Duration) *denial.Denial {
+	s := k.sub(i)
+	d := s.denied.Load()
 	switch {
-	case k.avoids(i, now):
-		return false
 	case d == nil:
-		return true
-	case now < d.Ends:
-		return now >= d.Until() || !d.Denies(g)
-	}
-	if k.subs[i].denied.CompareAndSwap(d, nil) {
-		for j := range k.policies {
+	case now < d.Until() && d.Denies(g):
+		return d
+	case now >= d.Ends && s.denied.CompareAndSwap(d, nil):
+		for j := range d.States {
 			k.see(i, j, max(d.States[j].Remaining, d.Costs[j]))
 		}
 	}
-	return true
+	return nil
 }

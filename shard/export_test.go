@@ -16,9 +16,9 @@ func (s *Store) Choose(r *backend.Request, now time.Duration) (sub string, part 
 	k := s.memory().find(r.Key, r.Policies)
 	i := k.draw(&r.Group, now)
 	for j := range k.left {
-		k.see(i, j, k.rooms[i*len(k.left)+j].Load()+r.CostOf(j))
+		k.see(i, j, k.sub(i).rooms[j].units.Load()+r.CostOf(j))
 	}
-	return k.sub(i), k.part(i)
+	return k.name(i), k.sub(i).policies
 }
 
 // Names returns the names of a key's sub-keys.
@@ -26,7 +26,7 @@ func Names(key string, shards int) []string {
 	k := newHotKey(key, []backend.Policy{{Shards: shards}}, noDenials)
 	var names []string
 	for i := range shards {
-		names = append(names, k.sub(i))
+		names = append(names, k.name(i))
 	}
 	return names
 }

@@ -9,44 +9,37 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// settle passes on a request that names a sub-key, as those on a lease do. What a
-// Settle gives back shows at once: the share is asked again. How much room that has is
-// not known before it answers, so it counts as unused. Where the request has costs they
-// are the estimates, and what was used above them goes to shares with room first.
-func (s *Store) settle(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if r.Op != backend.Settle {
-		return s.next.Do(ctx, r, d)
-	}
-	q, more := *r, make([]int64, len(r.Policies))
-	if r.Costs != nil && r.Lease != nil && r.Lease.Actual != nil {
-		if err := r.Check(ctx, s.next.Capabilities()); err != nil {
-			return err
-		}
+// settle passes on a Settle, which names a sub-key. What it gives back shows at once: the
+// share is asked again. How much room that has is not known before it answers, so it
+// counts as unused. Where the request has costs they are the estimates, and what was used
+// above them goes to shares with room first.
+func (c *call) settle(ctx context.Context) error {
+	r, k, more := *c.r, c.k, make([]int64, len(c.r.Policies))
+	if r.Costs != nil && r.Lease.Actual != nil {
 		lease := *r.Lease
 		lease.Actual = slices.Clone(lease.Actual)
 		for j := range more {
 			more[j] = max(0, lease.Actual[j]-r.Costs[j])
 			lease.Actual[j] -= more[j]
 		}
-		q.Lease = &lease
+		r.Lease = &lease
 	}
-	err := s.next.Do(ctx, &q, d)
-	if err != nil {
+	if err := c.s.next.Do(ctx, &r, c.d); err != nil {
 		return err
 	}
-	k := s.memory().find(r.Key, r.Policies)
 	for i := range k.subs {
-		if k.sub(i) != r.Sub {
+		if k.name(i) != r.Sub {
 			continue
 		}
-		k.subs[i].denied.Store(nil) // mutant: settled-share-asked
+		k.sub(i).denied.Store(nil) // mutant: settled-share-asked
 		for j := range k.policies {
 			if more[j] == 0 { // else nothing was given back
 				k.refill(i, j)
 			}
 		}
 	}
-	(&call{s: s, r: &q, d: new(backend.Decision), k: k}).spill(context.WithoutCancel(ctx), more)
+	c.r, c.d = &r, new(backend.Decision)
+	c.spill(context.WithoutCancel(ctx), more)
 	return nil
 }
 
@@ -57,7 +50,7 @@ func (c *call) spill(ctx context.Context, more []int64) {
 		i, costs := c.k.draw(&backend.Group{Cost: 1}, c.k.cache.Now()), slices.Clone(more)
 		for j := range costs {
 			if i >= 0 { // mutant: excess-to-shares-with-room
-				costs[j] = max(0, min(costs[j], c.k.rooms[i*len(costs)+j].Load()+1))
+				costs[j] = max(0, min(costs[j], c.k.sub(i).rooms[j].units.Load()+1))
 			}
 		}
 		*c.r = backend.Request{Op: backend.Record, Group: backend.Group{Key: c.r.Key, Policies: c.r.Policies, Costs: costs}}

@@ -45,21 +45,16 @@ func (m *memory) find(key string, policies []backend.Policy) *hotKey {
 		}
 	}
 	k := newHotKey(strings.Clone(key), policies, m.denials) // the caller's may be a small part of a large one
-	m.enter(set, k)
-	m.shrink(k) // mutant: known-keys-bounded
-	return k
-}
-
-// enter puts k in a free place, or in that of a key that was not asked for since
-// the last one entered, if there is one.
-func (m *memory) enter(set *[ways]atomic.Pointer[hotKey], k *hotKey) {
-	from := rand.IntN(ways)
-	for n := range 2*ways + 1 {
+	// It gets a free place, or that of a key that was not asked for since the last one
+	// entered, if there is one.
+	for n, from := 0, rand.IntN(ways); n <= 2*ways; n++ {
 		at := &set[(from+n)%ways]
 		if old := at.Load(); (old == nil || !old.recent.Swap(false)) && m.swap(at, old, k) {
-			return
+			break
 		}
 	}
+	m.shrink(k) // mutant: known-keys-bounded
+	return k
 }
 
 // shrink drops keys that were not asked for since it last passed, but never k,

@@ -14,6 +14,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -55,11 +56,7 @@ type Stats struct {
 // New returns the wrapper over next. store is the one at the end of next's: all
 // wrappers on it share what they remember of a key.
 func New(next, store backend.Store) *Store {
-	s := &Store{next: next, shared: layer.Of(store)}
-	if s.shared == nil {
-		s.shared = &layer.Shared{}
-	}
-	s.attempt = next.Do
+	s := &Store{next: next, shared: cmp.Or(layer.Of(store), new(layer.Shared)), attempt: next.Do}
 	s.attemptAll = func(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 		layer.DoAll(ctx, next, rs, answers)
 	}
@@ -91,11 +88,8 @@ func spread(r *backend.Request) bool {
 
 // Do decides one request. One that names a sub-key already goes on as it is.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	switch {
-	case !spread(r):
+	if !spread(r) || r.Sub != "" && r.Op != backend.Settle {
 		return s.next.Do(ctx, r, d)
-	case r.Sub != "":
-		return s.settle(ctx, r, d)
 	}
 	if err := s.CheckRequest(ctx, r); err != nil {
 		return err
@@ -119,6 +113,8 @@ func (c *call) decide(ctx context.Context) error {
 		return c.reset(ctx, m)
 	case backend.Record:
 		return c.record(ctx)
+	case backend.Settle:
+		return c.settle(ctx)
 	case backend.AtMost:
 		return c.atMost(ctx)
 	case backend.Peek:
@@ -139,7 +135,7 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	switch {
 	case len(r.And) > 0: // mutant: spread-keys-apart
 		return fmt.Errorf("%w: %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
-	case r.Op == backend.AtMost || r.Op == backend.Record || r.Op == backend.Reset:
+	case r.Op == backend.AtMost || r.Op == backend.Record || r.Op == backend.Reset || r.Sub != "":
 		return nil
 	case r.Op == backend.Settle || r.Op == backend.Extend:
 		want := fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)
@@ -147,7 +143,7 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	}
 	for j := range r.Policies {
 		p := &r.Policies[j]
-		if n, least := r.CostOf(j), share(p, 0); n > least { // mutant: cost-above-share
+		if n, least := r.CostOf(j), p.Algorithm.Max()/int64(p.Shards); n > least { // mutant: cost-above-share
 			want := fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, p.Shards, p.Name)
 			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n, Want: want})
 		}

@@ -22,50 +22,73 @@ import (
 // immutable values. Their updates need no order among each other.
 type hotKey struct {
 	key      string
-	policies []backend.Policy                   // never written
-	parts    []atomic.Pointer[[]backend.Policy] // the list of each share, made when it is first asked
-	salts    *slot.Salts
-	home     int // slots; see sub
+	policies []backend.Policy // never written
+	names    *slot.Salts
+	home     int // slots; see name
 	offset   int
-	recent   atomic.Bool    // asked for, of late; see memory
-	rooms    []atomic.Int64 // what remained when last seen, one per policy for each share
-	left     []atomic.Int64 // their sums, one per policy
-	fresh    []atomic.Int64 // beside rooms, when what was last seen counts no more; 0: nothing was
-	subs     []subKey
-	calls    atomic.Int32       // in flight
-	dealt    atomic.Uint64      // sub-keys up to now
-	turn     atomic.Int32       // the sub-key that calls use
-	joins    atomic.Int64       // how many more of them
-	ends     atomic.Int64       // until when
-	sums     singleflight.Group // of the readings of all sub-keys that may have room, by costs
-	cache    *denial.Cache      // of the key's store, with its clock
-	denials  *denial.Set        // of the whole key
+	subs     []atomic.Pointer[subKey] // each is made when it is first looked at
+	left     []atomic.Int64           // what remains in all of them, one per policy
+	recent   atomic.Bool              // asked for, of late; see memory
+	calls    atomic.Int32             // in flight
+	dealt    atomic.Uint64            // sub-keys up to now
+	turn     atomic.Int32             // the sub-key that calls use
+	joins    atomic.Int64             // how many more of them
+	ends     atomic.Int64             // until when
+	sums     singleflight.Group       // of the readings of all sub-keys that may have room, by costs
+	cache    *denial.Cache            // of the key's store, with its clock
+	denials  *denial.Set              // of the whole key
 }
 
-// subKey is what speaks against asking one sub-key.
+// subKey is the share of one sub-key, and what was last seen of it.
 type subKey struct {
-	denied  atomic.Pointer[denial.Denial] // its last one
-	avoided atomic.Int64                  // until when; see avoidFor
+	policies []backend.Policy              // one list for all calls, since stores compare lists by address first
+	rooms    []room                        // one per policy
+	denied   atomic.Pointer[denial.Denial] // its last one, or an unanswered one
 }
 
-// avoidFor is for how long a sub-key without an answer is avoided while others
-// have room.
-const avoidFor = 100 * time.Millisecond
+// room is what remained of a policy when last seen.
+type room struct {
+	units atomic.Int64
+	fresh atomic.Int64 // when what was seen counts no more; 0: nothing was
+}
+
+// unanswered returns what stands for the denial of a sub-key that did not answer: it is
+// avoided for so long, while others have room. Such a denial has no states.
+func unanswered(now time.Duration) *denial.Denial {
+	return &denial.Denial{Sent: now, Ends: now + 100*time.Millisecond}
+}
 
 func newHotKey(key string, policies []backend.Policy, cache *denial.Cache) *hotKey {
-	n, shares := len(policies), policies[0].Shards
-	salts := slot.Names(shares)
-	k := &hotKey{key: key, policies: policies, salts: salts, home: salts.Home(key), cache: cache, denials: cache.At(key)}
-	k.offset = int(xxhash.Sum64String(key) % slot.Count)
-	k.subs, k.parts = make([]subKey, shares), make([]atomic.Pointer[[]backend.Policy], shares)
-	k.rooms, k.left, k.fresh = make([]atomic.Int64, shares*n), make([]atomic.Int64, n), make([]atomic.Int64, shares*n)
-	for i := range shares {
-		for j := range n {
-			k.refill(i, j)
-		}
+	k := &hotKey{key: key, policies: policies, names: slot.Names(policies[0].Shards), cache: cache, denials: cache.At(key)}
+	k.home, k.offset = k.names.Home(key), int(xxhash.Sum64String(key)%slot.Count)
+	k.subs, k.left = make([]atomic.Pointer[subKey], policies[0].Shards), make([]atomic.Int64, len(policies))
+	for j := range policies {
+		k.left[j].Store(policies[j].Algorithm.Max())
 	}
 	k.dealt.Store(rand.Uint64()) // or all processes would use the same sub-key at once
 	return k
+}
+
+// name returns the name of the i-th sub-key, which contains the number of shares.
+// Its slot is i K-ths of the range from an offset that the key's hash gives, in
+// every process. Points at equal distances put as many on a node as its part of the
+// range holds, or one more, for every key.
+func (k *hotKey) name(i int) string {
+	return k.names.Name(k.home, (k.offset+i*slot.Count/len(k.subs))%slot.Count)
+}
+
+func (k *hotKey) sub(i int) *subKey {
+	if s := k.subs[i].Load(); s != nil {
+		return s
+	}
+	s := &subKey{policies: slices.Clone(k.policies), rooms: make([]room, len(k.policies))}
+	for j := range s.policies {
+		p := &s.policies[j]
+		p.Algorithm, p.Shards = p.Algorithm.Part(int64(i), int64(len(k.subs))), 0
+		s.rooms[j].units.Store(p.Algorithm.Max())
+	}
+	k.subs[i].CompareAndSwap(nil, s)
+	return k.subs[i].Load()
 }
 
 // lists reports whether k is of these policies.
@@ -77,82 +100,39 @@ func (k *hotKey) cells() int64 {
 	if k == nil {
 		return 0
 	}
-	return int64(len(k.rooms))
-}
-
-// sub returns the name of the i-th sub-key, which contains the number of shares.
-// Its slot is i K-ths of the range from an offset that the key's hash gives, in
-// every process. Points at equal distances put as many on a node as its part of the
-// range holds, or one more, for every key.
-func (k *hotKey) sub(i int) string {
-	return k.salts.Name(k.home, (k.offset+i*slot.Count/len(k.subs))%slot.Count)
-}
-
-// part returns the policies of the i-th share. It is one list for all calls, since
-// stores compare lists by address first.
-func (k *hotKey) part(i int) []backend.Policy {
-	if l := k.parts[i].Load(); l != nil {
-		return *l
-	}
-	l := slices.Clone(k.policies)
-	for j := range l {
-		l[j].Algorithm, l[j].Shards = l[j].Algorithm.Part(int64(i), int64(len(k.parts))), 0
-	}
-	k.parts[i].CompareAndSwap(nil, &l)
-	return *k.parts[i].Load()
-}
-
-// share returns the limit or burst of the i-th share of a policy, as
-// Algorithm.Part has it.
-func share(p *backend.Policy, i int) int64 {
-	n, k := p.Algorithm.Max(), int64(p.Shards)
-	return n*int64(i+1)/k - n*int64(i)/k
+	return int64(len(k.subs) * len(k.left))
 }
 
 // see notes what remains of a policy in a share, and corrects the sum. Concurrent
 // answers may come in any order; the last one stands until the next.
 func (k *hotKey) see(i, j int, n int64) {
-	was := k.rooms[i*len(k.left)+j].Swap(n)
-	k.left[j].Add(n - was)
+	k.left[j].Add(n - k.sub(i).rooms[j].units.Swap(n))
 }
 
 // refill notes that a share has all its room of a policy.
 func (k *hotKey) refill(i, j int) {
-	k.fresh[i*len(k.left)+j].Store(0)
-	k.see(i, j, share(&k.policies[j], i))
-}
-
-// claim takes g's costs from what was seen in a share, before it is asked, so that
-// concurrent calls of this process do not race for the same units. The answer
-// corrects it.
-func (k *hotKey) claim(i int, g *backend.Group) {
-	for j := range k.left {
-		n := g.CostOf(j)
-		k.rooms[i*len(k.left)+j].Add(-n)
-		k.left[j].Add(-n)
-	}
-}
-
-// avoids reports whether the i-th sub-key did not answer a moment ago.
-func (k *hotKey) avoids(i int, now time.Duration) bool {
-	until := k.subs[i].avoided.Load()
-	return until != 0 && now < time.Duration(until)
+	s := k.sub(i)
+	s.rooms[j].fresh.Store(0)
+	k.see(i, j, s.policies[j].Algorithm.Max())
 }
 
 // observe notes what a sub-key answered to g, with one state per policy. Where that
 // shows room for what was denied before, nothing that followed from the denial holds.
 func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration) {
+	s := k.sub(i)
 	for j := range states {
 		k.see(i, j, states[j].Remaining)
-		k.fresh[i*len(states)+j].Store(int64(sent + states[j].ResetAfter))
+		s.rooms[j].fresh.Store(int64(sent + states[j].ResetAfter))
 	}
-	s := &k.subs[i]
-	s.avoided.Store(0)
 	old := s.denied.Load()
 	if !allowed {
 		s.denied.Store(denial.NewDenial(g, states, sent, k.cache.Now())) // the clock is read only here
 	}
-	if old != nil && refutes(states, g, old) {
+	switch {
+	case old == nil:
+	case old.States == nil:
+		s.denied.CompareAndSwap(old, nil)
+	case refutes(states, g, old):
 		s.denied.CompareAndSwap(old, nil)
 		k.denials.Forget() // mutant: room-ends-denial
 	}

@@ -12,27 +12,27 @@ import (
 
 // reading is what sub-keys answered to one request.
 type reading struct {
-	parts   [][]backend.State // of the shares that answered
-	room    []int             // those of them that have room
-	dead    []int             // those that did not answer
-	sent    time.Duration     // before they were asked
-	err     error             // why the first of dead did not answer
-	refused error             // why the request itself was: that says nothing of a share
+	parts [][]backend.State // of the shares that answered
+	room  []int             // those of them that have room
+	dead  []int             // those that did not answer
+	sent  time.Duration     // before they were asked
+	err   error             // why the first of dead did not answer
 }
 
 // read asks these sub-keys at once, in one round trip per node where next can, and
-// notes what they answer. The answers have one array of states, since a key over 1,024
+// notes what they answer. Its error is why the request itself was refused, which says
+// nothing of a share. The answers have one array of states, since a key over 1,024
 // shares has as many.
-func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) *reading {
+func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) (f *reading, refused error) {
 	n, j := len(shares), len(k.policies)
 	requests, answers := make([]backend.Request, n), make([]layer.Answer, n)
 	each := make([]backend.State, n*j)
 	for at, i := range shares {
 		q := &requests[at]
 		*q = *r
-		q.Sub, q.Policies, q.Receipt, q.Each = k.sub(i), k.part(i), nil, each[at*j:(at+1)*j:(at+1)*j]
+		q.Sub, q.Policies, q.Receipt, q.Each = k.name(i), k.sub(i).policies, nil, each[at*j:(at+1)*j:(at+1)*j]
 	}
-	f := &reading{sent: k.cache.Now()}
+	f = &reading{sent: k.cache.Now()}
 	s.attemptAll(ctx, requests, answers)
 	for at, i := range shares {
 		a := &answers[at]
@@ -45,25 +45,21 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent)
 			continue
 		case !backend.Undecided(a.Err):
-			f.refused = a.Err
+			refused = a.Err
 		case ctx.Err() == nil: // a caller that left says nothing of the share
-			k.subs[i].avoided.Store(int64(k.cache.Now() + avoidFor))
+			k.sub(i).denied.Store(unanswered(k.cache.Now()))
 		}
 		if f.dead = append(f.dead, i); f.err == nil {
 			f.err = a.Err
 		}
 	}
-	return f
+	return f, refused
 }
 
-// shares returns the shares that may have room for g; all for nil. The others have
-// none until an instant that is remembered, so a sum need not read them: of a saturated
-// TokenBucket, where every share has its own instant, that is most.
-func (k *hotKey) shares(g *backend.Group, now time.Duration) (shares []int) {
+// all returns all shares.
+func (k *hotKey) all() (shares []int) {
 	for i := range k.subs {
-		if g == nil || k.avoids(i, now) || k.open(i, g, now) {
-			shares = append(shares, i)
-		}
+		shares = append(shares, i)
 	}
 	return shares
 }
@@ -102,32 +98,39 @@ func retryAfter(states []backend.State) time.Duration {
 	return states[backend.Binding(states)].RetryAfter
 }
 
-// conclude returns the key's denial of g where every sub-key is remembered to deny it
-// or does not answer; nil where some may have room. The denial was sent when the first
-// of the shares' was, binds by all that bind one of them, and ends when the first of
-// theirs does. Alike says that all denied calls of g's costs: then its numbers are exact
-// for g. A share without an answer has no part in the sum, but it must meet its failure
-// mode.
-func (k *hotKey) conclude(g *backend.Group, now time.Duration) (v *denial.Denial, alike bool, dead []int) {
-	v, alike = &denial.Denial{Costs: denial.Costs(g), Sent: now, Told: now, Ends: now + denial.Longest}, true
-	var parts [][]backend.State
+// view is what is remembered of a key's shares for calls of one group, g.
+type view struct {
+	denial.Denial       // of all shares that deny it: the key's, if there are no others
+	alike         bool  // all of them denied calls of g's costs: then the numbers are exact for g
+	open          []int // shares that may have room
+	dead          []int // those that did not answer, and must meet their failure mode
+}
+
+// view sorts the shares. A share that denies g has no room until an instant that is
+// remembered, so a sum need not read it: of a saturated TokenBucket, where every share has
+// its own instant, most are such. The key's denial was sent when the first of the shares'
+// was, binds by all that bind one of them, and ends when the first of theirs does.
+func (k *hotKey) view(g *backend.Group, now time.Duration) *view {
+	v := &view{alike: true}
+	v.Costs, v.Sent, v.Told, v.Ends = denial.Costs(g), now, now, now+denial.Longest
+	n, parts := len(k.policies), [][]backend.State(nil)
+	each := make([]backend.State, len(k.subs)*n) // one array, since there may be 1,024 shares
 	for i := range k.subs {
-		d := k.subs[i].denied.Load()
-		switch {
-		case k.avoids(i, now):
-			dead = append(dead, i)
-		case d == nil || now >= d.Until() || !d.Denies(g):
-			return nil, false, nil // mutant: share-is-not-key
+		switch d := k.denied(i, g, now); {
+		case d == nil:
+			v.open = append(v.open, i) // mutant: share-is-not-key
+		case d.States == nil:
+			v.dead = append(v.dead, i)
 		default:
-			states := make([]backend.State, len(k.policies))
+			states := each[i*n : (i+1)*n]
 			for j := range states {
 				states[j] = d.State(j, g, now)
 			}
 			parts = append(parts, states)
 			v.Sent, v.Ends, v.Bound = min(v.Sent, d.Sent), min(v.Ends, d.Until()), v.Bound|d.Bound
-			alike = alike && slices.Equal(d.Costs, v.Costs) // mutant: exact-verdict
+			v.alike = v.alike && slices.Equal(d.Costs, v.Costs) // mutant: exact-verdict
 		}
 	}
 	v.States = k.sum(parts)
-	return v, alike, dead
+	return v
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/denial"
 )
 
 // call is one request on a spread key. Its decision is zero until one is made: the
@@ -23,11 +22,11 @@ type call struct {
 	k          *hotKey
 	generation uint64 // of the key's denials, when the call began
 	from       time.Duration
-	sub        backend.Request // on the share that is asked
-	sum        *reading        // nil until the call has one
-	misses     int             // shares that denied the call, since it has the sum
-	most       int64           // of an AtMost: the units that are still asked for
-	told       bool            // some share has answered
+	sub        backend.Request  // on the share that is asked
+	one        [1]backend.State // for its states, where the caller wants none
+	sum        *reading         // nil until the call has one
+	misses     int              // shares that denied the call, since it has the sum
+	most       int64            // of an AtMost: the units that are still asked for
 }
 
 // calls are those that nobody makes.
@@ -79,20 +78,18 @@ func (c *call) more(ctx context.Context) error {
 		if done, err := c.try(ctx); done {
 			return err
 		}
-		v, alike, dead := c.k.conclude(&c.r.Group, c.k.cache.Now())
+		v := c.k.view(&c.r.Group, c.k.cache.Now())
+		spent := len(v.open) == 0
 		switch {
-		case v != nil && len(dead) == 0:
-			return c.deny(v, alike)
-		case v != nil && again:
-			return c.fail(ctx, cmp.Or(c.sum.err, backend.ErrUnavailable), dead...) // perhaps another call met them
-		case v != nil:
-			again = true
-		case c.sum != nil: // another may have room by now
-			return c.lost()
+		case spent && len(v.dead) == 0, !spent && c.sum != nil:
+			return c.deny(v)
+		case spent && again:
+			return c.fail(ctx, cmp.Or(c.sum.err, backend.ErrUnavailable), v.dead...) // perhaps another call met them
 		}
-		if err := c.readSum(ctx); err != nil {
+		if err := c.readSum(ctx, v); err != nil {
 			return err
 		}
+		again = spent
 	}
 }
 
@@ -100,7 +97,7 @@ func (c *call) more(ctx context.Context) error {
 // last seen, after it as it shows them. A share without an answer is not asked again
 // soon, so each step asks others.
 func (c *call) try(ctx context.Context) (done bool, err error) {
-	shares := c.k.shares(&c.r.Group, c.k.cache.Now())
+	shares := c.k.all()
 	if c.sum != nil {
 		shares = c.sum.room
 	}
@@ -116,27 +113,25 @@ func (c *call) try(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// readSum reads all sub-keys that may have room for the call's costs, together with
-// the calls that need it at the same time: a spent key must not be read once by each
-// of its callers. The reading goes on without a caller that leaves. Calls of other costs
-// read for themselves: a share that denies the larger cost may allow the smaller one.
-func (c *call) readSum(ctx context.Context) error {
+// readSum reads the shares that v has no denial of, together with the calls that need it
+// at the same time: a spent key must not be read once by each of its callers. The reading
+// goes on without a caller that leaves. Calls of other costs read for themselves: a share
+// that denies the larger cost may allow the smaller one.
+func (c *call) readSum(ctx context.Context, v *view) error {
 	r, k, s := *c.r, c.k, c.s
 	r.Op, r.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
 	r.Lease, r.StoreTime = nil, nil
-	costs := fmt.Sprint(denial.Costs(&r.Group)) // mutant: one-sum-for-all
+	costs := fmt.Sprint(v.Costs) // mutant: one-sum-for-all
 	answer := k.sums.DoChan(costs, func() (any, error) {
 		s.stats.sums.Add(1)
-		shares := k.shares(&r.Group, k.cache.Now())
-		f := k.read(context.WithoutCancel(ctx), s, &r, shares) // mutant: sum-outlives-caller
-		return f, f.refused
+		return k.read(context.WithoutCancel(ctx), s, &r, append(v.open, v.dead...)) // mutant: sum-outlives-caller
 	})
 	if begin := time.Now(); c.r.StoreTime != nil {
 		defer func() { c.r.StoreTime.Add(int64(time.Since(begin))) }()
 	}
 	select {
 	case got := <-answer:
-		c.sum, c.misses, c.told = got.Val.(*reading), 0, true
+		c.sum, c.misses = got.Val.(*reading), 0
 		return got.Err
 	case <-ctx.Done():
 		return fmt.Errorf("headgate: nothing counted: %w", ctx.Err())
@@ -145,19 +140,19 @@ func (c *call) readSum(ctx context.Context) error {
 
 // ask takes from the i-th share. The call is done where that passed, or where it
 // must not go on: a take that was perhaps counted is not tried elsewhere, and a caller
-// that left says nothing of the share. Of several policies the states are always wanted:
-// they correct what is remembered of each.
+// that left says nothing of the share. The states are always wanted: they correct what is
+// remembered of each policy.
 func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	c.part(i)
-	if n := len(c.sub.Policies); n > 1 && c.sub.Each == nil {
-		c.sub.Each = make([]backend.State, n)
+	if n := len(c.sub.Policies); c.sub.Each == nil {
+		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
 	}
 	err = c.s.attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
 		return c.answered(i), nil
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil: // mutant: lost-answer-ends-call
-		c.k.subs[i].avoided.Store(int64(c.k.cache.Now() + avoidFor))
+		c.k.sub(i).denied.Store(unanswered(c.k.cache.Now()))
 		return false, err
 	}
 	return true, c.fail(ctx, err, i)
@@ -167,7 +162,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 // so names the sub-key that was charged.
 func (c *call) part(i int) {
 	c.sub = *c.r
-	c.sub.Sub, c.sub.Policies = c.k.sub(i), c.k.part(i)
+	c.sub.Sub, c.sub.Policies = c.k.name(i), c.k.sub(i).policies
 	if c.most > 0 {
 		c.sub.Cost = c.most
 	}
@@ -202,18 +197,13 @@ func (c *call) atMost(ctx context.Context) (err error) {
 // answered makes the call's decision of what the i-th share answered, if it passed. A
 // share's denial is not the key's.
 func (c *call) answered(i int) (passed bool) {
-	c.told = true
-	states := c.sub.Each
-	if states == nil {
-		states = []backend.State{c.d.State}
-	}
-	c.k.observe(i, &c.r.Group, c.d.Allowed, states, c.from)
+	c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
 	if !c.d.Allowed {
 		c.misses++
 		*c.d = backend.Decision{} // mutant: denial-taken-back
 		return false
 	}
-	c.widen(states)
+	c.widen(c.sub.Each)
 	return true
 }
 
@@ -245,39 +235,33 @@ func (c *call) tell(states []backend.State) {
 	copy(c.r.Each, states)
 }
 
-// deny denies the call, as no share has room. What was not told to this call is not
-// the store's answer: the deny cache above must not prolong it. The key's denial goes to
-// that cache from here, with the time of the oldest share's denial. Nothing is answered
-// from memory once the store was closed.
-func (c *call) deny(v *denial.Denial, alike bool) error {
+// deny denies the call: no share has room, or it lost the races for what a sum had shown,
+// and may ask again soon. What was not told to this call is not the store's answer: the
+// deny cache above must not prolong it. The key's denial goes to that cache from here,
+// with the time of the oldest share's denial. Nothing is answered from memory once the
+// store was closed.
+func (c *call) deny(v *view) error {
 	if c.s.shared.Closed.Load() { // mutant: closed-before-verdict
 		return backend.ErrClosed
 	}
-	c.denied(v.States)
-	if c.told && v.Sent >= c.from && alike { // mutant: told-to-this-call
+	lost := len(v.open) > 0
+	if lost {
+		v.States = c.k.sum(c.sum.parts)
+		v.States[backend.Binding(v.States)].RetryAfter = time.Millisecond
+		if c.k.another(c.sum.room, &c.r.Group, c.k.cache.Now()) >= 0 {
+			c.s.stats.wrong.Add(1)
+		}
+	} else {
+		c.k.denials.Note(&c.r.Group, &v.Denial, c.generation)
+	}
+	c.tell(v.States)
+	c.d.Source, c.d.Estimated = backend.FromDenyCache, true
+	told := !lost && (c.misses > 0 || c.sum != nil)
+	if told && v.Sent >= c.from && v.alike { // mutant: told-to-this-call
 		c.d.Source, c.d.Estimated = backend.FromStore, false
 	}
-	c.k.denials.Note(&c.r.Group, v, c.generation)
-	return nil
-}
-
-// denied answers with a denial that is not the store's of now.
-func (c *call) denied(states []backend.State) {
-	c.tell(states)
-	c.d.Source, c.d.Estimated = backend.FromDenyCache, true
 	c.r.NewReceipt(backend.NotTaken)
 	c.d.Receipt = c.r.Receipt
-}
-
-// lost denies a call that lost the races for what the sum had shown, or found none,
-// where a share may have room again by now. So it may ask again soon.
-func (c *call) lost() error {
-	if c.k.another(c.sum.room, &c.r.Group, c.k.cache.Now()) >= 0 {
-		c.s.stats.wrong.Add(1)
-	}
-	states := c.k.sum(c.sum.parts)
-	states[backend.Binding(states)].RetryAfter = time.Millisecond
-	c.denied(states)
 	return nil
 }
 
@@ -315,9 +299,9 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 // the call. Where none that answers has room, and some don't answer, their failure mode
 // decides.
 func (c *call) peek(ctx context.Context) error {
-	f := c.k.read(ctx, c.s, c.r, c.k.shares(nil, 0))
-	if f.refused != nil {
-		return f.refused
+	f, err := c.k.read(ctx, c.s, c.r, c.k.all())
+	if err != nil {
+		return err
 	}
 	states := c.k.sum(f.parts)
 	if len(f.parts) == 0 || len(f.dead) > 0 && retryAfter(states) > 0 {
@@ -334,7 +318,7 @@ func (c *call) peek(ctx context.Context) error {
 func (c *call) reset(ctx context.Context, m *memory) error {
 	m.forget(c.r.Key)       // mutant: reset-shows-at-once
 	defer m.forget(c.r.Key) // a concurrent call may remember what was before; mutant: reset-shows-at-once
-	f := c.k.read(ctx, c.s, c.r, c.k.shares(nil, 0))
+	f, _ := c.k.read(ctx, c.s, c.r, c.k.all())
 	if f.err != nil {
 		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", len(f.parts), len(c.k.subs)), f.err)
 	}
