@@ -65,6 +65,6 @@ func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers [
 			}()
 		}
 	}
+	defer others.Wait() // also if the store panics here: the others write answers, which the caller may read
 	work()
-	others.Wait()
 }
