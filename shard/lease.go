@@ -28,13 +28,12 @@ func (c *call) settle(ctx context.Context) error {
 		return err
 	}
 	for i := range k.subs {
-		if k.name(i) != r.Sub {
-			continue
-		}
-		k.sub(i).denied.Store(nil) // mutant: settled-share-asked
-		for j := range k.policies {
-			if more[j] == 0 { // else nothing was given back
-				k.refill(i, j)
+		if k.name(i) == r.Sub {
+			k.sub(i).denied.Store(nil) // mutant: settled-share-asked
+			for j := range more {
+				if more[j] == 0 { // else nothing was given back
+					k.refill(i, j)
+				}
 			}
 		}
 	}
