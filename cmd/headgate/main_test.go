@@ -298,11 +298,13 @@ func TestPeekBesideTheFile(t *testing.T) {
 			require.Equal(t, 1, strings.Count(said, "also stored"), said)
 			got := decode[looked](t, 0, peek(other, "plain", "k")...)
 			require.Len(t, got.Others, 1)
-			require.Equal(t, counted{Policy: "sliding", Algorithm: "SlidingWindow", Period: (720 * time.Hour).Microseconds(), SubKeys: 1}, *got.Others[0])
+			sliding := counted{Policy: "sliding", Algorithm: "SlidingWindow", Period: micros(720 * time.Hour), SubKeys: 1}
+			require.Equal(t, sliding, *got.Others[0])
 			require.NotContains(t, exec(t, 0, peek(write(t), "plain", "k")...), "also stored", "all of it is in the file")
 
 			take(t, p.limiter(t, "spread"), "s", 9, 7)
-			require.Contains(t, exec(t, 0, peek(other, "spread", "s")...), "not in the file: log, SlidingLog of 24h0m0s, in 4 of 4 sub-keys\n")
+			require.Contains(t, exec(t, 0, peek(other, "spread", "s")...),
+				"not in the file: log, SlidingLog of 24h0m0s, in 4 of 4 sub-keys\n")
 			require.NotContains(t, exec(t, 0, peek(write(t), "spread", "s")...), "also stored")
 		})
 	}

@@ -63,7 +63,8 @@ func peek(ctx context.Context, s *session, args []string) error {
 		return err
 	}
 	if err := p.compare(ctx, s.store, l.Policies()); err != nil { // as of a right that only this needs
-		fmt.Fprintln(s.notes, "note: what else is stored of the key could not be read:", strings.TrimPrefix(err.Error(), "headgate: "))
+		reason := strings.TrimPrefix(err.Error(), "headgate: ")
+		fmt.Fprintln(s.notes, "note: what else is stored of the key could not be read:", reason)
 	}
 	return s.print(p, p.text)
 }
