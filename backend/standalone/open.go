@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	neturl "net/url"
 	"sync"
 	"sync/atomic"
 
@@ -17,7 +18,9 @@ import (
 // Open does no I/O. Close closes the client.
 func Open(url string, opts *Options) (*Store, error) {
 	o, err := redis.ParseURL(url)
-	if err != nil {
+	if errors.As(err, new(*neturl.Error)) { // its text quotes the URL, and so the password
+		return nil, errors.New("headgate: redis url: not a URL: want redis://host:port")
+	} else if err != nil {
 		return nil, fmt.Errorf("headgate: redis url: %w: want redis://host:port", err)
 	}
 	budget := DefaultBudget

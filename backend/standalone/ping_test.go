@@ -147,7 +147,12 @@ func TestOpen(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, d.Err)
 	_, err = standalone.Open("http://nowhere", nil)
-	require.Error(t, err)
+	require.ErrorContains(t, err, "want redis://host:port")
+	for _, url := range []string{"redis://:secret%zz@localhost", "redis://:secret/@localhost"} {
+		_, err = standalone.Open(url, nil)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "secret")
+	}
 }
 
 func TestNewRefuses(t *testing.T) {
