@@ -2,6 +2,7 @@ package layer_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,5 +73,31 @@ func TestDoAll(t *testing.T) {
 				require.Equal(t, rs[i].Key, answers[i].Decision.Policy)
 			}
 		})
+	}
+}
+
+type leaving struct{ *far }
+
+// Do ends its goroutine for the key "a", and takes its time for others.
+func (l leaving) Do(_ context.Context, r *backend.Request, d *backend.Decision) error {
+	if r.Key == "a" {
+		runtime.Goexit()
+	}
+	time.Sleep(time.Millisecond)
+	d.Policy = r.Key
+	return nil
+}
+
+// TestDoAllWaits: when DoAll is left, nobody writes an answer any more.
+func TestDoAllWaits(t *testing.T) {
+	for range 20 {
+		rs, answers, left := []backend.Request{{}, {}}, make([]layer.Answer, 2), make(chan struct{})
+		rs[0].Key, rs[1].Key = "a", "b"
+		go func() {
+			defer close(left)
+			layer.DoAll(context.Background(), leaving{&far{}}, rs, answers)
+		}()
+		<-left
+		require.Equal(t, "b", answers[1].Decision.Policy)
 	}
 }
