@@ -71,7 +71,9 @@ func (l *link) down(out *bufio.Writer, reply []byte, _, more bool) bool {
 		default: // a reply without a command: "max number of clients reached"
 		}
 	}
-	reply = (*l.p.rewrite.Load())(reply)
+	if rewrite := l.p.rewrite.Load(); rewrite != nil {
+		reply = (*rewrite)(reply)
+	}
 	if f.reply != nil {
 		_ = out.Flush() // the fault must not touch the replies before it
 		if !f.reply(l, out, reply) {

@@ -37,7 +37,6 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
 	p := &Proxy{target: target, ln: ln}
-	p.Rewrite(nil)
 	ctx, end := context.WithCancel(context.Background())
 	p.wg.Add(1)
 	go p.accept(ctx)
@@ -66,13 +65,8 @@ func (p *Proxy) Set(f Fault) {
 func (p *Proxy) Forget() { p.forgets.Add(1) }
 
 // Rewrite lets f change each reply on its way to the client: one whole RESP
-// value at a time. Nil ends it.
-func (p *Proxy) Rewrite(f func([]byte) []byte) {
-	if f == nil {
-		f = func(reply []byte) []byte { return reply }
-	}
-	p.rewrite.Store(&f)
-}
+// value at a time.
+func (p *Proxy) Rewrite(f func([]byte) []byte) { p.rewrite.Store(&f) }
 
 // Seen is the number of EVALSHA that have arrived, with a fault or without.
 func (p *Proxy) Seen() int { return int(p.seen.Load()) }

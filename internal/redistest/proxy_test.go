@@ -152,7 +152,7 @@ func TestRewrite(t *testing.T) {
 		return bytes.ReplaceAll(b, []byte("redis_version:"+version), []byte("redis_version:"+old))
 	})
 	assert.Equal(t, "redis_version:"+old, firstLine(t, c, "redis_version:"))
-	p.Rewrite(nil)
+	p.Rewrite(func(b []byte) []byte { return b })
 	assert.Equal(t, "redis_version:"+version, firstLine(t, c, "redis_version:"))
 }
 
