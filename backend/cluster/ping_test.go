@@ -108,15 +108,16 @@ func TestNewRefuses(t *testing.T) {
 // TestDeadCluster: nobody answers, and each mode gives its answer in time.
 func TestDeadCluster(t *testing.T) {
 	l := faulttest.Limiter(t, open([]string{"127.0.0.1:1", "127.0.0.1:2"}, nil), faulttest.Wide)
-	late := redistest.Lateness(t, cluster.DefaultBudget)
+	late, longest := redistest.Lateness(t, cluster.DefaultBudget), time.Duration(0)
 	for range 20 {
 		begin := time.Now()
 		d, err := l.Allow(context.Background(), "k")
+		longest = max(longest, time.Since(begin))
 		require.NoError(t, err)
 		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 		require.Equal(t, headgate.FromFailClosed, d.Source)
-		require.LessOrEqual(t, time.Since(begin), cluster.DefaultBudget+late.Max())
 	}
+	require.LessOrEqual(t, longest, cluster.DefaultBudget+late.Max())
 }
 
 // certificate writes a key and a certificate that signs itself, for loopback.
