@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,26 +141,17 @@ func intervals(t *testing.T, lines []string) (calls []interval, unfinished int) 
 	return calls, unfinished
 }
 
-// overlap returns the most intervals that hold one instant.
+// overlap returns the most intervals that hold one instant, which is where one begins.
+// An interval does not hold its end.
 func overlap(calls []interval) (most int) {
-	type edge struct {
-		at   int64
-		step int
-	}
-	var edges []edge
-	for _, c := range calls {
-		edges = append(edges, edge{c.begin, 1}, edge{max(c.begin, c.end), -1})
-	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		if a.at != b.at {
-			return int(a.at - b.at)
+	for _, at := range calls {
+		n := 0
+		for _, c := range calls {
+			if c.begin <= at.begin && at.begin < c.end {
+				n++
+			}
 		}
-		return a.step - b.step
-	})
-	now := 0
-	for _, e := range edges {
-		now += e.step
-		most = max(most, now)
+		most = max(most, n)
 	}
 	return most
 }
