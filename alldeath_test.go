@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/stretchr/testify/require"
@@ -71,35 +71,30 @@ func newMortal(t *testing.T, s backend.Store, keys string) (m mortal) {
 func (m *mortal) run(t *testing.T, stop string) (admitted [2][2]int64, perhaps int64) {
 	var n [2][2]atomic.Int64
 	var over atomic.Bool
-	var all sync.WaitGroup
-	for caller := range mortalCallers {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for i := caller; !over.Load(); i++ {
-				p, user, org, by := &m.pairs[i%2], m.rich, m.wide, i/2%2
-				if i/4%mortalUsers < mortalUsers/2 {
-					user = m.poor
-				}
-				if by == 1 {
-					org = m.tight
-				}
-				d, err := headgate.All(context.Background(), user.Call(p.users[i/4%mortalUsers]), org.Call(p.org))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if d.Allowed {
-					n[i%2][by].Add(1)
-				}
+	wait := faulttest.Go(mortalCallers, func(caller int) {
+		for i := caller; !over.Load(); i++ {
+			p, user, org, by := &m.pairs[i%2], m.rich, m.wide, i/2%2
+			if i/4%mortalUsers < mortalUsers/2 {
+				user = m.poor
 			}
-		}()
-	}
+			if by == 1 {
+				org = m.tight
+			}
+			d, err := headgate.All(context.Background(), user.Call(p.users[i/4%mortalUsers]), org.Call(p.org))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if d.Allowed {
+				n[i%2][by].Add(1)
+			}
+		}
+	})
 	for !exists(stop) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	over.Store(true)
-	all.Wait()
+	wait()
 	require.Eventually(t, func() bool { return headgate.Cancelling(m.rich) == 0 }, 30*time.Second, time.Millisecond)
 	for i := range n {
 		for by := range n[i] {

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -52,28 +53,22 @@ func newCrowded(t *testing.T, s backend.Store, calls int) (c crowded) {
 // each admitted once nothing is given back any more.
 func (c crowded) run(t *testing.T, calls int) (inWide, inTight int64) {
 	var admitted [2]atomic.Int64
-	var all sync.WaitGroup
-	for caller := range crowdCaller {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for i := range calls / crowdCaller {
-				org, key := c.org, wide
-				if i%2 == 1 {
-					org, key = c.small, tight
-				}
-				d, err := headgate.All(context.Background(), c.user.Call(crowdUser(caller*7+i/2)), org.Call(key))
-				if err != nil || d.Err != nil {
-					t.Error(err, d.Err)
-					return
-				}
-				if d.Allowed {
-					admitted[i%2].Add(1)
-				}
+	faulttest.Go(crowdCaller, func(caller int) {
+		for i := range calls / crowdCaller {
+			org, key := c.org, wide
+			if i%2 == 1 {
+				org, key = c.small, tight
 			}
-		}()
-	}
-	all.Wait()
+			d, err := headgate.All(context.Background(), c.user.Call(crowdUser(caller*7+i/2)), org.Call(key))
+			if err != nil || d.Err != nil {
+				t.Error(err, d.Err)
+				return
+			}
+			if d.Allowed {
+				admitted[i%2].Add(1)
+			}
+		}
+	})()
 	require.Eventually(t, func() bool { return headgate.Cancelling(c.user) == 0 }, 30*time.Second, time.Millisecond)
 	return admitted[0].Load(), admitted[1].Load()
 }

@@ -3,12 +3,12 @@ package headgate_test
 import (
 	"context"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -65,24 +65,18 @@ func floodOf(t *testing.T, ask func(levels) (headgate.Decision, error), apart bo
 	l.quiet(t)
 	orgs.ResetStats(t)
 	var asked atomic.Int64
-	var all sync.WaitGroup
 	end := time.Now().Add(seconds * time.Second)
-	for range callers {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for time.Now().Before(end) && (ttl == 0 || asked.Load() < 50) {
-				d, err := ask(l)
-				if err != nil || d.Err != nil || d.Allowed {
-					t.Error(d, err)
-					return
-				}
-				asked.Add(1)
-				time.Sleep(time.Millisecond)
+	faulttest.Go(callers, func(int) {
+		for time.Now().Before(end) && (ttl == 0 || asked.Load() < 50) {
+			d, err := ask(l)
+			if err != nil || d.Err != nil || d.Allowed {
+				t.Error(d, err)
+				return
 			}
-		}()
-	}
-	all.Wait()
+			asked.Add(1)
+			time.Sleep(time.Millisecond)
+		}
+	})()
 	l.quiet(t)
 	sent := orgs.CommandStats(t)["evalsha"].Calls
 	t.Logf("%d calls, %d commands", asked.Load(), sent)

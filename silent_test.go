@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -73,22 +73,17 @@ func TestOnADyingServer(t *testing.T) {
 	ls := opened(t, server.Addr(), node.Addr())
 	decided := func() bool { return decides(ls[0]) && decides(ls[1]) }
 	require.Eventually(t, decided, 10*time.Second, 10*time.Millisecond)
-	var calling sync.WaitGroup
 	stop := make(chan struct{})
-	for i := range 16 {
-		calling.Add(1)
-		go func() {
-			defer calling.Done()
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-					_, _ = ls[i%2].Allow(context.Background(), fmt.Sprint(i, n))
-				}
+	wait := faulttest.Go(16, func(i int) {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = ls[i%2].Allow(context.Background(), fmt.Sprint(i, n))
 			}
-		}()
-	}
+		}
+	})
 	server.Kill()
 	node.Kill()
 	require.Eventually(t, func() bool { return !decides(ls[0]) && !decides(ls[1]) }, 10*time.Second, time.Millisecond)
@@ -96,7 +91,7 @@ func TestOnADyingServer(t *testing.T) {
 	node.Restart(t)
 	require.Eventually(t, decided, time.Minute, 10*time.Millisecond, "with the same clients")
 	close(stop)
-	calling.Wait()
+	wait()
 }
 
 func decides(l *headgate.Limiter) bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -189,17 +190,11 @@ func TestWaitLeavesDuringTake(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(75*time.Millisecond, cancel) // the first has passed, and one take is under way for the others
 		var passed atomic.Int64
-		var all sync.WaitGroup
-		for range 8 {
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				if _, err := l.Wait(ctx, headgate.Call{Key: "k"}); err == nil {
-					passed.Add(1)
-				}
-			}()
-		}
-		all.Wait()
+		faulttest.Go(8, func(int) {
+			if _, err := l.Wait(ctx, headgate.Call{Key: "k"}); err == nil {
+				passed.Add(1)
+			}
+		})()
 		d, err := l.Peek(context.Background(), headgate.Call{Key: "k"})
 		require.NoError(t, err)
 		require.Equal(t, passed.Load(), d.Used)
@@ -353,17 +348,12 @@ func TestWaitDeadlineOfHead(t *testing.T) {
 			second <- err
 		}()
 		synctest.Wait()
-		var others sync.WaitGroup
-		for range 8 {
-			others.Add(1)
-			go func() {
-				defer others.Done()
-				_, _ = l.Wait(context.Background(), headgate.Call{Key: "k"})
-			}()
-		}
+		wait := faulttest.Go(8, func(int) {
+			_, _ = l.Wait(context.Background(), headgate.Call{Key: "k"})
+		})
 		require.Error(t, <-first)
 		err = <-second
-		others.Wait()
+		wait()
 		require.NoError(t, err)
 	})
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -77,21 +77,15 @@ func waiting(t *testing.T, callers int, length time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
 	waits := make([][]time.Duration, callers)
-	var all sync.WaitGroup
-	for i := range callers {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for {
-				begin := time.Now()
-				if _, err := l.Wait(ctx, headgate.Call{Key: "k"}); err != nil {
-					return
-				}
-				waits[i] = append(waits[i], time.Since(begin))
+	faulttest.Go(callers, func(i int) {
+		for {
+			begin := time.Now()
+			if _, err := l.Wait(ctx, headgate.Call{Key: "k"}); err != nil {
+				return
 			}
-		}()
-	}
-	all.Wait()
+			waits[i] = append(waits[i], time.Since(begin))
+		}
+	})()
 	asked := 0
 	for _, e := range seen.of(headgate.EventBatch) {
 		asked += e.Batch.Calls

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -99,17 +100,11 @@ func (r *rig) state() string {
 // many calls from many callers, each with a context of its own making.
 func many(n, callers int, call func(i int)) {
 	var next atomic.Int64
-	var running sync.WaitGroup
-	for range callers {
-		running.Add(1)
-		go func() {
-			defer running.Done()
-			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-				call(int(i))
-			}
-		}()
-	}
-	running.Wait()
+	faulttest.Go(callers, func(int) {
+		for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+			call(int(i))
+		}
+	})()
 }
 
 // TestDenialsAreSuccesses: denials are a store at work.

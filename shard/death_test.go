@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
@@ -65,29 +66,23 @@ func outage(t *testing.T, mode string) death {
 // replica was promoted.
 func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promoted *atomic.Bool) {
 	var mu sync.Mutex
-	var all sync.WaitGroup
 	end := time.Now().Add(30 * time.Second)
-	for range 16 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for over := 0; over < 200 && time.Now().Before(end); {
-				up := promoted.Load()
-				answer, err := layer.Ask(context.Background(), s, take("tenant", ps, 1))
-				if err != nil {
-					t.Error(err)
-				}
-				mu.Lock()
-				d.note(&answer, up)
-				if d.passed >= d.limit && up {
-					over++
-				}
-				mu.Unlock()
-				time.Sleep(2 * time.Millisecond)
+	faulttest.Go(16, func(int) {
+		for over := 0; over < 200 && time.Now().Before(end); {
+			up := promoted.Load()
+			answer, err := layer.Ask(context.Background(), s, take("tenant", ps, 1))
+			if err != nil {
+				t.Error(err)
 			}
-		}()
-	}
-	all.Wait()
+			mu.Lock()
+			d.note(&answer, up)
+			if d.passed >= d.limit && up {
+				over++
+			}
+			mu.Unlock()
+			time.Sleep(2 * time.Millisecond)
+		}
+	})()
 }
 
 func (d *death) note(answer *backend.Decision, up bool) {

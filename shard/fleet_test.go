@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
@@ -217,38 +217,26 @@ func member(t *testing.T, me int) {
 
 // warm makes connections and loads the scripts.
 func warm(t *testing.T, s backend.Store) {
-	var all sync.WaitGroup
-	for i := range callers {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for j := range 50 {
-				_ = do(t, s, peek(strconv.Itoa(i*1000+j), one(algo.FixedWindow(algo.PerDay(1)), 0), 0))
-			}
-		}()
-	}
-	all.Wait()
+	faulttest.Go(callers, func(i int) {
+		for j := range 50 {
+			_ = do(t, s, peek(strconv.Itoa(i*1000+j), one(algo.FixedWindow(algo.PerDay(1)), 0), 0))
+		}
+	})()
 }
 
 func (c cell) run(t *testing.T, s *shard.Store, me int) heard {
 	ps := one(c.algorithm(), c.K)
 	require.NoError(t, s.Check(ps))
 	mine := make([]heard, c.Callers)
-	var all sync.WaitGroup
 	begin, total := time.Now(), c.calls()
-	for w := range c.Callers {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for n := me*c.Callers + w; n < total; n += c.Procs * c.Callers {
-				if c.Periods > 0 {
-					time.Sleep(time.Until(begin.Add(time.Duration(float64(n) / float64(total) * float64(c.Periods) * float64(length)))))
-				}
-				c.call(t, s, ps, n, &mine[w])
+	faulttest.Go(c.Callers, func(w int) {
+		for n := me*c.Callers + w; n < total; n += c.Procs * c.Callers {
+			if c.Periods > 0 {
+				time.Sleep(time.Until(begin.Add(time.Duration(float64(n) / float64(total) * float64(c.Periods) * float64(length)))))
 			}
-		}()
-	}
-	all.Wait()
+			c.call(t, s, ps, n, &mine[w])
+		}
+	})()
 	h := heard{Stats: s.Stats()}
 	for _, m := range mine {
 		h.At, h.Denied, h.Failed = append(h.At, m.At...), append(h.Denied, m.Denied...), h.Failed+m.Failed

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
@@ -87,20 +88,14 @@ func TestLostReplies(t *testing.T) {
 // lose takes twice the limit, from eight at once.
 func lose(t *testing.T, s backend.Store, key string, ps []backend.Policy) *told {
 	n := &told{passed: map[string]int64{}, unknown: map[string]int64{}}
-	var all sync.WaitGroup
-	for range 8 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for range 400 {
-				r := take(key, ps, 1)
-				r.Receipt = new(backend.Receipt)
-				d, err := layer.Ask(context.Background(), s, r)
-				n.note(t, d, err)
-			}
-		}()
-	}
-	all.Wait()
+	faulttest.Go(8, func(int) {
+		for range 400 {
+			r := take(key, ps, 1)
+			r.Receipt = new(backend.Receipt)
+			d, err := layer.Ask(context.Background(), s, r)
+			n.note(t, d, err)
+		}
+	})()
 	return n
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
@@ -75,23 +75,17 @@ func heap() float64 {
 func TestCellsAreCounted(t *testing.T) {
 	s, _, _ := counting(t)
 	ps := one(algo.FixedWindow(algo.PerDay(1<<20)), 256)
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for j := range 400 {
-				r := take(fmt.Sprint((i+j)%600), ps, 1)
-				if j%5 == 0 {
-					r.Op = backend.Reset
-				}
-				if _, err := layer.Ask(context.Background(), s, r); err != nil {
-					t.Error(err)
-				}
+	faulttest.Go(8, func(i int) {
+		for j := range 400 {
+			r := take(fmt.Sprint((i+j)%600), ps, 1)
+			if j%5 == 0 {
+				r.Op = backend.Reset
 			}
-		}()
-	}
-	all.Wait()
+			if _, err := layer.Ask(context.Background(), s, r); err != nil {
+				t.Error(err)
+			}
+		}
+	})()
 	counted, there := s.Cells()
 	require.Equal(t, there, counted)
 	require.LessOrEqual(t, there, int64(shard.MaxCells))

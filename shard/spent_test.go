@@ -3,11 +3,11 @@ package shard_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
@@ -67,17 +67,11 @@ func TestASpentKeyAsksNobody(t *testing.T) {
 		require.InDelta(t, first.RetryAfter-900*time.Millisecond, do(t, s, take("k", ps, 1)).RetryAfter, float64(time.Microsecond))
 		now.Add(200_000)
 		c.slow = time.Millisecond
-		var all sync.WaitGroup
-		for range 64 {
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				if d, err := layer.Ask(context.Background(), s, take("k", ps, 1)); err != nil || d.Allowed {
-					t.Error(d, err)
-				}
-			}()
-		}
-		all.Wait()
+		faulttest.Go(64, func(int) {
+			if d, err := layer.Ask(context.Background(), s, take("k", ps, 1)); err != nil || d.Allowed {
+				t.Error(d, err)
+			}
+		})()
 		require.GreaterOrEqual(t, c.asked.Load(), int64(16), "a second has passed")
 		require.LessOrEqual(t, c.asked.Load(), int64(2*16), "%v: one sum, or two where a caller came late", &a)
 	}

@@ -6,13 +6,13 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/stretchr/testify/require"
@@ -197,18 +197,13 @@ func load(t *testing.T) {
 	}
 	redistest.Ready()
 	stop := make(chan struct{})
-	var running sync.WaitGroup
 	samples := make([][]sample, workers)
-	for w := range workers {
-		running.Add(1)
-		go func() {
-			defer running.Done()
-			samples[w] = calls(limiters, w, stop)
-		}()
-	}
+	wait := faulttest.Go(workers, func(w int) {
+		samples[w] = calls(limiters, w, stop)
+	})
 	await(t)
 	close(stop)
-	running.Wait()
+	wait()
 	for _, w := range samples {
 		for _, s := range w {
 			redistest.Result("%d %d %d %d %s %t", s.at.UnixMicro(), s.took.Microseconds(), s.mode, s.slot, s.source, s.ok)

@@ -219,16 +219,10 @@ func TestKeysCannotChooseTheirSlot(t *testing.T) {
 }
 
 func manyAtOnce(keys []string, f func(string)) {
-	var running sync.WaitGroup
 	var next atomic.Int64
-	for range faulttest.Callers {
-		running.Add(1)
-		go func() {
-			defer running.Done()
-			for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
-				f(keys[i])
-			}
-		}()
-	}
-	running.Wait()
+	faulttest.Go(faulttest.Callers, func(int) {
+		for i := next.Add(1) - 1; i < int64(len(keys)); i = next.Add(1) - 1 {
+			f(keys[i])
+		}
+	})()
 }

@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -61,20 +61,14 @@ func TestAlgorithmCost(t *testing.T) {
 
 // everyKey calls each once for every key.
 func everyKey(t *testing.T, each func(key string) error) {
-	var callers sync.WaitGroup
-	for c := range 16 {
-		callers.Add(1)
-		go func() {
-			defer callers.Done()
-			for i := c; i < algorithmKeys; i += 16 {
-				if err := each(fmt.Sprint("user:", i)); err != nil {
-					t.Error(err)
-					return
-				}
+	faulttest.Go(16, func(c int) {
+		for i := c; i < algorithmKeys; i += 16 {
+			if err := each(fmt.Sprint("user:", i)); err != nil {
+				t.Error(err)
+				return
 			}
-		}()
-	}
-	callers.Wait()
+		}
+	})()
 }
 
 // everyCost returns what one of these calls costs the server, in µs.

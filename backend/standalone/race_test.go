@@ -2,11 +2,11 @@ package standalone_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -28,17 +28,11 @@ func TestOneLoadForAll(t *testing.T) {
 	l := limiter(t, client, patient, huge)
 	for range rounds {
 		require.NoError(t, client.ScriptFlush(context.Background()).Err())
-		var running sync.WaitGroup
-		for range callers {
-			running.Add(1)
-			go func() {
-				defer running.Done()
-				if d, err := l.Allow(context.Background(), "key"); err != nil || d.Err != nil {
-					t.Error(err, d.Err)
-				}
-			}()
-		}
-		running.Wait()
+		faulttest.Go(callers, func(int) {
+			if d, err := l.Allow(context.Background(), "key"); err != nil || d.Err != nil {
+				t.Error(err, d.Err)
+			}
+		})()
 	}
 	require.EqualValues(t, rounds, server.CommandStats(t)["script|load"].Calls)
 	require.EqualValues(t, rounds*callers, peek(t, l, "key"))

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
@@ -119,18 +119,12 @@ func (r costRow) take(client *redis.Client) func(string) error {
 // the server busy.
 func spread(t *testing.T, from int, each func(key string) error) {
 	var next atomic.Int64
-	var callers sync.WaitGroup
-	for range 16 {
-		callers.Add(1)
-		go func() {
-			defer callers.Done()
-			for i := next.Add(1); i <= costSlice; i = next.Add(1) {
-				if err := each("user:" + strconv.FormatInt(int64(from)+i, 10)); err != nil {
-					t.Error(err)
-					return
-				}
+	faulttest.Go(16, func(int) {
+		for i := next.Add(1); i <= costSlice; i = next.Add(1) {
+			if err := each("user:" + strconv.FormatInt(int64(from)+i, 10)); err != nil {
+				t.Error(err)
+				return
 			}
-		}()
-	}
-	callers.Wait()
+		}
+	})()
 }
