@@ -56,16 +56,22 @@ func TestLostLeases(t *testing.T) {
 	server.NoImmortals(t)
 }
 
+// store opens a store on the server: in a child, which has none, on its parent's.
+func store(server *redistest.Server, o *standalone.Options) backend.Store {
+	addr := os.Getenv("ADDR")
+	if server != nil {
+		addr = server.Addr()
+	}
+	return standalone.New(redis.NewClient(&redis.Options{Addr: addr}), o)
+}
+
 func TestRaces(t *testing.T) { races(t, patient) }
 
 func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
 
 func races(t *testing.T, o *standalone.Options) {
 	var server *redistest.Server
-	open := func() backend.Store {
-		return standalone.New(redis.NewClient(&redis.Options{Addr: os.Getenv("ADDR")}), o)
-	}
-	faulttest.Races(t, open, func() string {
+	faulttest.Races(t, func() backend.Store { return store(server, o) }, func() string {
 		server = redistest.Start(t)
 		return "ADDR=" + server.Addr()
 	})
@@ -77,14 +83,7 @@ func races(t *testing.T, o *standalone.Options) {
 // TestSlots in short form has 64 processes for three seconds.
 func TestSlots(t *testing.T) {
 	var server *redistest.Server
-	open := func() backend.Store {
-		addr := os.Getenv("ADDR")
-		if server != nil {
-			addr = server.Addr()
-		}
-		return standalone.New(redis.NewClient(&redis.Options{Addr: addr}), patient)
-	}
-	faulttest.Slots(t, 64, 20, open, func() string {
+	faulttest.Slots(t, 64, 20, func() backend.Store { return store(server, patient) }, func() string {
 		server = redistest.Start(t)
 		return "ADDR=" + server.Addr()
 	})
@@ -96,13 +95,7 @@ func TestScriptFlushAlone(t *testing.T) { scriptFlush(t, patientAlone) }
 
 func scriptFlush(t *testing.T, o *standalone.Options) {
 	var server *redistest.Server
-	open := func() backend.Store {
-		if server != nil {
-			return standalone.New(server.Client(t), o)
-		}
-		return standalone.New(redis.NewClient(&redis.Options{Addr: os.Getenv("ADDR")}), o)
-	}
-	faulttest.Flush(t, open, func() faulttest.Servers {
+	faulttest.Flush(t, func() backend.Store { return store(server, o) }, func() faulttest.Servers {
 		server = redistest.Start(t)
 		c := server.Client(t)
 		return faulttest.Servers{
