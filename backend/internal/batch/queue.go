@@ -60,9 +60,8 @@ func NewQueue(s *Server, r Router) *Queue {
 }
 
 // Do decides one request, which its store has checked, on the key whose tag is
-// given. It returns when the decision is made, the budget is spent, or
-// ctx ends. The batch stays in flight then: an impatient caller must not hide a
-// frozen server.
+// given. It returns when the decision is made, the budget is spent, or ctx ends.
+// The batch stays in flight then: an impatient caller must not hide a frozen server.
 func (q *Queue) Do(ctx context.Context, tag string, r *backend.Request, d *backend.Decision) error {
 	c := newCall(ctx, tag, r, q.server.Budget)
 	if q.push(c) {
