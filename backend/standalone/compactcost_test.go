@@ -3,7 +3,9 @@ package standalone_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -51,6 +53,21 @@ func (s *timed) fill(key string, a algo.Algorithm, n int64) {
 		require.NoError(s, err)
 		require.True(s, d.Allowed)
 	}
+}
+
+// slowCalls fills a log with 100,000 calls from that instant on. It returns the µs of
+// those that the server wrote in its slow log, by the instants of the calls.
+func (s *timed) slowCalls(key string, a algo.Algorithm, first int64) map[string]float64 {
+	require.NoError(s, s.client.Do(s.Context(), "slowlog", "reset").Err())
+	s.now = first
+	s.fill(key, a, 100_000)
+	slow := map[string]float64{}
+	for _, l := range s.client.SlowLogGet(s.Context(), -1).Val() {
+		if keys, err := strconv.Atoi(l.Args[min(2, len(l.Args)-1)]); l.Args[0] == "evalsha" && err == nil {
+			slow[l.Args[3+keys]] = float64(l.Duration.Microseconds())
+		}
+	}
+	return slow
 }
 
 // micros returns the server's µs per call.
@@ -133,17 +150,20 @@ func TestCompactLogAtOnce(t *testing.T) {
 	list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
 	first := s.now
 	require.NoError(t, s.client.ConfigSet(ctx, "slowlog-log-slower-than", "30").Err())
-	require.NoError(t, s.client.ConfigSet(ctx, "slowlog-max-len", "10000").Err())
-	s.fill("k", a, 100_000)
-	step := (s.now - first) / 100_000
-	var slow []float64
-	for _, l := range s.client.SlowLogGet(ctx, -1).Val() {
-		if l.Args[0] == "evalsha" {
-			slow = append(slow, float64(l.Duration.Microseconds()))
+	require.NoError(t, s.client.ConfigSet(ctx, "slowlog-max-len", "100000").Err())
+	// The same call of three logs: what only one of them took was a pause of the host.
+	slow := s.slowCalls("k", a, first)
+	for _, key := range []string{"l", "m"} {
+		again := s.slowCalls(key, a, first)
+		for at, took := range slow {
+			slow[at] = min(took, again[at]) // 0 where it took less than 30 µs
 		}
 	}
-	slices.Sort(slow)
-	t.Logf("bare EVALSHA %.2f µs; growing: %d of 100,000 calls took over 30 µs, the slowest %v", bare, len(slow), slow[max(0, len(slow)-5):])
+	step := (s.now - first) / 100_000
+	took := slices.Sorted(maps.Values(slow))
+	took = took[max(0, len(took)-5):]
+	t.Logf("bare EVALSHA %.2f µs; growing: of 100,000 calls the slowest took %v µs, %.0f bare", bare, took, took[len(took)-1]/bare)
+	require.LessOrEqual(t, took[len(took)-1], 600*bare)
 	peek := func() int64 {
 		d, err := layer.Ask(ctx, s.store, backend.Request{Op: backend.Peek, Group: backend.Group{Key: "k", Cost: 0, Policies: list}})
 		require.NoError(t, err)
@@ -157,6 +177,7 @@ func TestCompactLogAtOnce(t *testing.T) {
 		}
 		m := median(took)
 		t.Logf("%6d left: a peek %.0f µs, %.0f bare", left, m, m/bare)
+		require.LessOrEqual(t, m, 100*bare)
 	}
 	for _, left := range []int64{90_000, 50_000, 10_000, 1, 0} {
 		s.now = first + step*(100_000-left) + a.Limit().Period.Microseconds()
@@ -168,6 +189,7 @@ func TestCompactLogAtOnce(t *testing.T) {
 		}
 		m := median(took)
 		t.Logf("%6d left: a take that passes %.0f µs, %.0f bare", left, m, m/bare)
+		require.LessOrEqual(t, m, 100*bare)
 	}
 }
 
