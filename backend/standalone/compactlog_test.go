@@ -29,7 +29,7 @@ func TestCompactLogIsASlidingLog(t *testing.T) {
 	client := testclock.Client{Processor: server.Client(t), Now: now}
 	l.redis = standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
 	each := redistest.Steps(4_000, 12_000)
-	for steps := redistest.Steps(32_000, 1_000_000); steps > 0; steps -= each {
+	for steps := redistest.Steps(16_000, 1_000_000); steps > 0; steps -= each {
 		l.memory = memory.New(&memory.Options{Now: now})
 		l.begin(fmt.Sprint("k", steps))
 		for range each {

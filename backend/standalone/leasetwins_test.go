@@ -77,6 +77,9 @@ var stepsBack = [][]struct {
 	// A settlement drops what has aged, or does not, alike.
 	{{backend.Take, 0, 0}, {backend.Reserve, 1, 500 * time.Millisecond}, {backend.Reserve, 2, 100 * time.Millisecond},
 		{backend.Settle, 2, 600 * time.Millisecond}, {backend.Peek, 0, -300 * time.Millisecond}},
+	// Another charge of the same instant, in a log that began anew, gives nothing back.
+	{{backend.Reserve, 1, 0}, {backend.Take, 0, 2 * time.Second}, {backend.Take, 0, -2100 * time.Millisecond},
+		{backend.Take, 0, 100 * time.Millisecond}, {backend.Settle, 1, 0}, {backend.Peek, 0, 0}},
 }
 
 func TestSettleAfterStepBack(t *testing.T) {

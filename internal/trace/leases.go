@@ -35,6 +35,7 @@ type charge struct {
 	id        state
 	algorithm algo.Algorithm
 	units     int64
+	begun     int64 // of its log, then
 	algo.Charge
 }
 
@@ -142,10 +143,13 @@ func (c *call) correct(ch *charge, actual int64) {
 	switch {
 	case a.Kind().Leased():
 		return
+	case actual < ch.units && ch.begun != c.mu.begun[ch.id]:
+		return // its log was dropped, and the clock went back to its instant
 	case actual < ch.units:
 		w = a.GiveBack(w, c.now, ch.Charge, ch.units-actual)
 	case actual > ch.units:
 		v := a.View(w, c.now)
+		c.begin(ch.id, a, &v)
 		w = a.Take(w, &v, a.Recorded(&v, actual-ch.units))
 	}
 	c.mu.words[ch.id] = w

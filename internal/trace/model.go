@@ -20,6 +20,7 @@ type Model struct {
 		words  map[state][]int64
 		leases map[leaseOf]lease
 		ends   map[place]ends
+		begun  map[state]int64 // how many times a charge began a log anew
 		closed bool
 	}
 	now func() int64
@@ -39,7 +40,7 @@ type state struct {
 // NewModel returns an empty model on a clock of microseconds.
 func NewModel(now func() int64) *Model {
 	m := &Model{now: now}
-	m.mu.words, m.mu.leases, m.mu.ends = map[state][]int64{}, map[leaseOf]lease{}, map[place]ends{}
+	m.mu.words, m.mu.leases, m.mu.ends, m.mu.begun = map[state][]int64{}, map[leaseOf]lease{}, map[place]ends{}, map[state]int64{}
 	return m
 }
 
@@ -49,6 +50,7 @@ func (m *Model) Clone() *Model {
 	defer m.mu.Unlock()
 	c := &Model{now: m.now}
 	c.mu.leases, c.mu.ends, c.mu.closed = maps.Clone(m.mu.leases), maps.Clone(m.mu.ends), m.mu.closed
+	c.mu.begun = maps.Clone(m.mu.begun)
 	c.mu.words = make(map[state][]int64, len(m.mu.words))
 	for id, w := range m.mu.words {
 		c.mu.words[id] = slices.Clone(w)
@@ -159,6 +161,7 @@ func (c *call) decide() []backend.Reading {
 func (c *call) charge(i int, v *algo.View) charge {
 	a, n, id := &c.Policies[i].Algorithm, c.CostOf(i), c.name(i)
 	w := c.words(id, a)
+	c.begin(id, a, v)
 	switch {
 	case n == 0:
 	case a.Kind().Leased():
@@ -169,7 +172,16 @@ func (c *call) charge(i int, v *algo.View) charge {
 		w = a.Take(w, v, n)
 	}
 	c.mu.words[id] = w
-	return charge{id: id, algorithm: *a, units: n, Charge: a.Charged(v)}
+	return charge{id: id, algorithm: *a, units: n, begun: c.mu.begun[id], Charge: a.Charged(v)}
+}
+
+// begin notes a charge that finds nothing in a log: the log begins anew. The script
+// tells its entries from earlier ones of the same instant by their sums. package algo
+// does not, as the clock in this process never goes back.
+func (c *call) begin(id state, a *algo.Algorithm, v *algo.View) {
+	if v.Used == 0 && a.Kind() == algo.KindSlidingLog {
+		c.mu.begun[id]++
+	}
 }
 
 // words are those of a state. A key that nobody used has words of zero, as in the
