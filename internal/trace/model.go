@@ -161,7 +161,9 @@ func (c *call) decide() []backend.Reading {
 func (c *call) charge(i int, v *algo.View) charge {
 	a, n, id := &c.Policies[i].Algorithm, c.CostOf(i), c.name(i)
 	w := c.words(id, a)
-	c.begin(id, a, v)
+	if n > 0 {
+		c.begin(id, a, v)
+	}
 	switch {
 	case n == 0:
 	case a.Kind().Leased():
