@@ -74,10 +74,10 @@ func (a *Algorithm) Kind() Kind { return a.identity.Kind }
 // algorithms of equal identity share a count, whatever their limits, and others
 // count apart. It is comparable.
 type Identity struct {
-	Kind     Kind
-	Period   int64  // µs; 0 for a TokenBucket, whose level does not depend on it, and for a Calendar
-	Buckets  int64  // 0 for any but a BucketedWindow
-	Calendar string // the unit, its first day and the zone's name, as "m15/Europe/Berlin"; "" for any but a Calendar
+	Kind    Kind
+	Period  int64  // µs; 0 where counts of all periods are one, as a TokenBucket's level, or have a Label
+	Buckets int64  // 0 for any but a BucketedWindow
+	Label   string // what numbers can't tell, of a Calendar as "m15/Europe/Berlin"; "" for most
 }
 
 // Identity returns whose count the algorithm decides on.

@@ -87,7 +87,7 @@ func (p CivilPeriod) days(day, week, month int64) int64 {
 
 var calendar = rule{
 	kind: KindCalendar, name: "Calendar", storage: StoredWords, mark: "c", words: 3, most: MaxLimit, wall: true,
-	derive: func(a *Algorithm) { a.identity.Period, a.identity.Calendar = 0, a.calendarName() },
+	derive: func(a *Algorithm) { a.identity.Period, a.identity.Label = 0, a.calendarName() },
 	check:  calendarCheck,
 	widest: calendarWidest,
 	random: func(r *rule, l Limit, pick func(least, most int64) int64) Algorithm {
@@ -165,9 +165,9 @@ func (a *Algorithm) calendarName() string {
 func calendarWidest(r *rule, id Identity) Algorithm {
 	var every CivilPeriod
 	var zone string
-	if n, _ := fmt.Sscanf(id.Calendar, "%c%d/%s", &every.unit, &every.first, &zone); n < 3 {
+	if n, _ := fmt.Sscanf(id.Label, "%c%d/%s", &every.unit, &every.first, &zone); n < 3 {
 		every.first = 0
-		_, _ = fmt.Sscanf(id.Calendar, "%c/%s", &every.unit, &zone)
+		_, _ = fmt.Sscanf(id.Label, "%c/%s", &every.unit, &zone)
 	}
 	return r.civil(r.most, every, time.FixedZone(zone, 0))
 }

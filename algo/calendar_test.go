@@ -228,7 +228,7 @@ func TestCalendarIsKept(t *testing.T) {
 	require.Equal(t, "Calendar(10 per month from 31, America/St_Johns)", a.String())
 	wide := Widest(a.Identity())
 	require.Equal(t, a.Identity(), wide.Identity())
-	require.Equal(t, Identity{Kind: KindCalendar, Calendar: "m31/America/St_Johns"}, wide.Identity())
+	require.Equal(t, Identity{Kind: KindCalendar, Label: "m31/America/St_Johns"}, wide.Identity())
 }
 
 func BenchmarkBoundaries(b *testing.B) {

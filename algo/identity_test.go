@@ -24,10 +24,10 @@ func TestIdentity(t *testing.T) {
 		{BucketedWindow(PerMinute(5), 7), Identity{Kind: KindBucketedWindow, Period: minute, Buckets: 7}},
 		{TokenBucket(PerMinute(600), 600), Identity{Kind: KindTokenBucket}},
 		{TokenBucket(PerSecond(10), 1), Identity{Kind: KindTokenBucket}},
-		{Calendar(10, Day(), time.UTC), Identity{Kind: KindCalendar, Calendar: "d/UTC"}},
-		{Calendar(5, Day(), time.UTC), Identity{Kind: KindCalendar, Calendar: "d/UTC"}},
-		{Calendar(10, Week(time.Monday), time.FixedZone("Europe/Berlin", 3600)), Identity{Kind: KindCalendar, Calendar: "w1/Europe/Berlin"}},
-		{Calendar(10, Month(15), time.UTC), Identity{Kind: KindCalendar, Calendar: "m15/UTC"}},
+		{Calendar(10, Day(), time.UTC), Identity{Kind: KindCalendar, Label: "d/UTC"}},
+		{Calendar(5, Day(), time.UTC), Identity{Kind: KindCalendar, Label: "d/UTC"}},
+		{Calendar(10, Week(time.Monday), time.FixedZone("Europe/Berlin", 3600)), Identity{Kind: KindCalendar, Label: "w1/Europe/Berlin"}},
+		{Calendar(10, Month(15), time.UTC), Identity{Kind: KindCalendar, Label: "m15/UTC"}},
 	} {
 		require.Equal(t, c.want, c.a.Identity(), "%v", &c.a)
 		for _, part := range []Algorithm{c.a.Part(1, 2), c.a.Share(1, 3)} {

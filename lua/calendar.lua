@@ -48,3 +48,7 @@ if z > 0 and x <= charged and charged < y then -- mutant: lua-give-back-period
   z = math.max(0, z - back)
   fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
 end
+
+--@section renewed
+-- The boundaries around now: those of the lease are of when it was reserved.
+_, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (p - 1))

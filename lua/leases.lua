@@ -107,9 +107,11 @@ elseif open then
     local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
     local ahead, sum, log, v, most, actual = false, 0, s[17], hashed[p + 1], 0, 0
     local charged, kept = s[21], s[22]
-    -- The boundaries around now are the caller's, where it has the policy: those of
-    -- the lease are of when it was reserved.
-    if kind == 23 and s[20] == args[names + p] and p <= policies then _, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (p - 1)) end
+    -- Where the caller has the policy, its numbers may be newer than the lease's.
+    if s[20] == args[names + p] and p <= policies then
+      --@choose renewed
+      end
+    end
     if how > 1 and status == 0 then actual = parse('<d', blob, costs + 8 * (p - 1)) end
     less = actual < s[19]
     --@include leases.most

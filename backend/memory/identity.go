@@ -24,8 +24,8 @@ const (
 func (s *Store) identityOf(p *backend.Policy, sub string) identity {
 	id := p.Algorithm.Identity()
 	h := maphash.String(s.seed, p.Name) ^ spread(uint64(id.Period), uint64(id.Buckets)<<kindBits|uint64(id.Kind))
-	if id.Calendar != "" {
-		h ^= bits.RotateLeft64(maphash.String(s.seed, id.Calendar), 16)
+	if id.Label != "" {
+		h ^= bits.RotateLeft64(maphash.String(s.seed, id.Label), 16)
 	}
 	if sub != "" {
 		h ^= bits.RotateLeft64(maphash.String(s.seed, sub), 32)

@@ -16,7 +16,7 @@ type leases struct {
 	table     *table // nil: none
 	outOfLine outOfLine
 	hand      int              // where the sweep goes on
-	calendars []algo.Algorithm // one of each identity that no numbers can tell and that was reserved
+	labelled  []algo.Algorithm // one of each identity that has a label and was reserved
 
 	// A Reset ends all leases of its key, without a search for them: a lease is of
 	// the generation in which it was reserved, and resets has the generation before
@@ -149,22 +149,22 @@ func chargeOf(w []int64) (c charge) {
 	return c
 }
 
-// byIndex stands for the limit of an algorithm that is kept in calendars.
+// byIndex stands for the limit of an algorithm that is kept in labelled.
 const byIndex = -1
 
 // numbers takes what a settlement needs of an algorithm: the rate and the burst of a
-// TokenBucket, of one with a calendar the index of what can't be kept in numbers, of
-// the others what their identity says.
+// TokenBucket, the index in labelled of one with a label, of the others what their
+// identity says.
 func (s *leases) numbers(c *charge, a *algo.Algorithm) {
 	id := a.Identity()
 	c.period, c.own = id.Period, id.Buckets
 	switch {
 	case id.Kind == algo.KindTokenBucket:
 		c.events, c.period, c.own = a.Limit().Events, a.Limit().Period.Microseconds(), a.Max()
-	case id.Calendar != "":
-		i := slices.IndexFunc(s.calendars, func(b algo.Algorithm) bool { return b.Identity() == id })
+	case id.Label != "":
+		i := slices.IndexFunc(s.labelled, func(b algo.Algorithm) bool { return b.Identity() == id })
 		if i < 0 {
-			i, s.calendars = len(s.calendars), append(s.calendars, *a)
+			i, s.labelled = len(s.labelled), append(s.labelled, *a)
 		}
 		c.events, c.own = byIndex, int64(i)
 	}
@@ -175,7 +175,7 @@ func (s *leases) algorithm(c *charge) algo.Algorithm {
 	case k == algo.KindTokenBucket:
 		return algo.TokenBucket(algo.Per(c.events, time.Duration(c.period)*time.Microsecond), c.own)
 	case c.events == byIndex:
-		return s.calendars[c.own]
+		return s.labelled[c.own]
 	default:
 		return algo.Widest(algo.Identity{Kind: k, Period: c.period, Buckets: c.own})
 	}

@@ -104,7 +104,7 @@ func (k *kept) count(p *backend.Policy, shards int) *count {
 		}
 	}
 	c := &count{counted: counted{
-		Policy: p.Name, Algorithm: id.Kind.String(), Period: id.Period, Buckets: id.Buckets, Calendar: id.Calendar,
+		Policy: p.Name, Algorithm: id.Kind.String(), Period: id.Period, Buckets: id.Buckets, Calendar: id.Label,
 		Shards: shards, identity: id,
 	}}
 	k.Counts = append(k.Counts, c)

@@ -93,7 +93,7 @@ func appendCount(b []byte, p *backend.Policy) []byte {
 	if id.Buckets > 0 {
 		b = strconv.AppendInt(append(b, '/'), id.Buckets, 10)
 	}
-	return append(append(append(b, id.Calendar...), '/'), p.Name...)
+	return append(append(append(b, id.Label...), '/'), p.Name...)
 }
 
 // units are the lengths of time in microseconds, the longest first.
@@ -183,14 +183,14 @@ func named(s, delimiter string, apart bool, write func([]byte, *backend.Policy) 
 	return backend.Policy{}, false
 }
 
-// count reads "period/buckets/name" or "calendar/name", the inverse of appendCount.
+// count reads "period/buckets/name" or "label/name", the inverse of appendCount.
 // What this release would not write is refused by the caller, who writes it again.
 func count(k algo.Kind, s string) (p backend.Policy, ok bool) {
 	end := max(strings.LastIndexByte(s, '/'), 0)
 	period, buckets, _ := strings.Cut(s[:end], "/")
 	id := algo.Identity{Kind: k, Period: lengthOf(period).Microseconds()}
 	if id.Period == 0 {
-		id.Calendar = s[:end]
+		id.Label = s[:end]
 	}
 	id.Buckets, _ = strconv.ParseInt(buckets, 10, 64)
 	p = backend.Policy{Name: strings.TrimPrefix(s[end:], "/"), OnFailure: backend.FailClosed, Algorithm: algo.Widest(id)}
