@@ -1,0 +1,100 @@
+package breaker
+
+import (
+	"context"
+	"slices"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// local decides in this process, by its share of the limits of the policies that
+// fail local; policies that fail open let everything pass. A share below one unit,
+// or below the call's cost, fails closed: no local instant exists at which the call
+// would pass.
+func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
+	for i := range r.Each {
+		r.Each[i] = state(&r.Policies[i])
+	}
+	q, at := s.shares(r)
+	if q.Op == backend.AtMost {
+		q.Costs = nil // it has one cost, and gets what there is
+	}
+	if i := exceeded(&q); i >= 0 {
+		refuse(r, d, at[i])
+	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // ctx may have ended: that may be why the store did not decide
+		refuse(r, d, at[0])
+	} else {
+		for i := range q.Each {
+			r.Each[at[i]] = q.Each[i]
+		}
+	}
+	d.Source, d.Err, d.Receipt = backend.FromFailLocal, err, r.Receipt
+}
+
+// exceeded returns the first policy whose share is below the cost, or -1.
+func exceeded(q *backend.Request) int {
+	for i := range q.Policies {
+		if most := q.Policies[i].Algorithm.Max(); most == 0 || q.Op != backend.AtMost && most < q.CostOf(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// refuse denies for the i-th policy. The caller sets the source and the cause.
+func refuse(r *backend.Request, d *backend.Decision, i int) {
+	d.State, d.Estimated = state(&r.Policies[i]), true
+	d.RetryAfter = RetryAfter
+	if r.Each != nil {
+		r.Each[i] = d.State
+	}
+}
+
+// shares returns the request for the policies that fail local, each with this
+// process's share of its limit, and their indexes in r. It copies what it
+// changes: r belongs to the caller. Policies that fail open have no share, as
+// they let everything pass.
+func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
+	q = *r
+	q.Policies, q.Costs, q.Receipt, q.Each = nil, nil, nil, nil
+	for i := range r.Policies {
+		p := r.Policies[i]
+		if p.OnFailure != backend.FailLocal {
+			continue
+		}
+		p.Algorithm = p.Algorithm.Share(1, int64(s.opts.Instances)) // rounded down: the shares of all processes stay within the limit
+		q.Policies = append(q.Policies, p)
+		q.Costs = append(q.Costs, r.CostOf(i))
+		at = append(at, i)
+	}
+	if (q.Op == backend.Take || q.Op == backend.Reserve) && slices.Max(q.Costs) == 0 {
+		q.Op, q.Lease = backend.Peek, nil // these are asked, and charged nothing
+	}
+	if r.Each != nil {
+		q.Each = make([]backend.State, len(at))
+	}
+	return q, at
+}
+
+// localLease settles or extends in this process too what may have been reserved here
+// under FailLocal: the lease of an unresolved reservation. One that is not held here
+// was not.
+func (s *Store) localLease(ctx context.Context, r *backend.Request) {
+	if s.opts.Local == nil || s.opts.Instances < 1 || r.Op != backend.Settle && r.Op != backend.Extend {
+		return
+	}
+	q, at := s.shares(r)
+	if len(at) == 0 {
+		return
+	}
+	lease := *r.Lease
+	lease.Unresolved, lease.Actual = false, nil
+	if r.Lease.Actual != nil {
+		for _, i := range at {
+			lease.Actual = append(lease.Actual, r.Lease.Actual[i])
+		}
+	}
+	q.Lease = &lease
+	var d backend.Decision
+	_ = s.opts.Local.Do(context.WithoutCancel(ctx), &q, &d)
+}
