@@ -89,7 +89,7 @@ func (s *Server) Client() Client {
 		v = client.NewView(user, s.Budget)
 		s.bounded.Store(v)
 	}
-	return v
+	return v.Conn
 }
 
 // tryIdle tries all idle connections at once, and so closes the dead ones. After

@@ -77,10 +77,11 @@ func (u *undialled) SyscallConn() (syscall.RawConn, error) { return nil, u.err }
 // View sends on the connections of the user's client and through its hooks, with
 // deadlines of our own. The client's settings stay as they are: by go-redis'
 // defaults a lost reply holds its connection for three seconds, whatever the
-// context says.
+// context says. Conn is not embedded: a package that holds an atomic.Pointer to
+// a View would compile a method of its own for each of Conn's 700.
 type View struct {
-	*redis.Conn           // has the hooks that the client had when it was made
-	made        time.Time // when it was
+	Conn *redis.Conn // has the hooks that the client had when it was made
+	made time.Time   // when it was
 }
 
 // renewal is how long a view is used. A hook that is added to the client later is
