@@ -258,8 +258,8 @@ func TestWithdrawnCallsLeaveConnectionsOpen(t *testing.T) {
 // unruly is a client that panics, or ends its goroutine, as a hook of the
 // user's might.
 type unruly struct {
-	*redis.Client
-	how atomic.Int32
+	client *redis.Client
+	how    atomic.Int32
 }
 
 func (u *unruly) Process(ctx context.Context, cmd redis.Cmder) error {
@@ -269,7 +269,7 @@ func (u *unruly) Process(ctx context.Context, cmd redis.Cmder) error {
 	case 2:
 		runtime.Goexit()
 	}
-	return u.Client.Process(ctx, cmd)
+	return u.client.Process(ctx, cmd)
 }
 
 // TestHalfOpenSurvivesItsProbe: neither a client that panics or ends its
@@ -277,7 +277,7 @@ func (u *unruly) Process(ctx context.Context, cmd redis.Cmder) error {
 // leaves the circuit half-open for good.
 func TestHalfOpenSurvivesItsProbe(t *testing.T) {
 	server := redistest.Start(t)
-	client := &unruly{Client: server.Client(t)}
+	client := &unruly{client: server.Client(t)}
 	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{policy}, nil)
 	require.NoError(t, err)
 	r := &rig{Limiter: l, seen: &changes{}}

@@ -23,15 +23,15 @@ import (
 
 // refuser is a client whose next command finds no server.
 type refuser struct {
-	*redis.Client
-	next atomic.Bool
+	client *redis.Client
+	next   atomic.Bool
 }
 
 func (r *refuser) Process(ctx context.Context, cmd redis.Cmder) error {
 	if r.next.CompareAndSwap(true, false) {
 		return &net.OpError{Op: "dial", Err: errors.New("refused")}
 	}
-	return r.Client.Process(ctx, cmd)
+	return r.client.Process(ctx, cmd)
 }
 
 // subject is the store on a real server behind a proxy that can break it.
@@ -39,7 +39,7 @@ func subject(t *testing.T, server *redistest.Server, o *standalone.Options) stor
 	admin, ctx := server.Client(t), context.Background()
 	require.NoError(t, admin.FlushDB(ctx).Err())
 	proxy := redistest.NewProxy(t, server.Addr())
-	client := &refuser{Client: server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })}
+	client := &refuser{client: server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })}
 	var now atomic.Int64
 	clock := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
