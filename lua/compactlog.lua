@@ -120,14 +120,15 @@ else
         if need < 1 then leaves = from + parse(form, str, off + i * size) + period break end
       end
     end
-    -- Blocks that are in the way as a whole are passed by their sums.
+    -- Blocks that are in the way as a whole are passed by their sums. A row that the
+    -- tail is in has the sum that it had as a block, before a give-back reopened it.
     block, slot = block + 1, 0
     local more = not leaves
     while more and block < tail do
       local sums = try('HGET', log, -1 - math.floor(block / 64))
       local i = block % 64
       if type(sums) ~= 'string' then sums = '' end
-      if i == 0 and #sums == 262 then
+      if i == 0 and #sums == 262 and block + 64 <= tail then -- mutant: packed-row-of-tail
         local units = parse('<I6', sums, 257)
         if units < need then need, block, i = need - units, block + 64, 64 end
       end
@@ -204,7 +205,7 @@ local most, all, sums = 1, 0, tail % 64 > 0 and try('HGET', log, -1 - math.floor
 for i = 56, 625, 9 do
   local cost = parse('<I3', sum, i)
   all = all + cost
-  if cost ~= 1 and cost + 1 > most then most = cost + 1 end -- mutant: packed-costs
+  if cost ~= 1 then most = math.max(most, cost + 1, 2) end -- mutant: packed-costs
 end
 local span, tw, cw = parse('<I6', sum, 617), 1, most > 1 and 1 or 0
 while span >= 256 ^ tw do tw = tw + 1 end

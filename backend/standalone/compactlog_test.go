@@ -23,21 +23,24 @@ import (
 // one, and thousands at once. Every field of every answer is the same.
 func TestCompactLogIsASlidingLog(t *testing.T) {
 	t.Logf("-seed %d", *seed)
-	server := redistest.Start(t)
-	l := &logs{T: t, r: rand.New(rand.NewPCG(*seed, 1))}
-	now := func() time.Time { return time.UnixMicro(l.now) }
-	client := testclock.Client{Processor: server.Client(t), Now: now}
-	l.redis = standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
+	l := newLogs(t)
 	each := redistest.Steps(4_000, 12_000)
 	for steps := redistest.Steps(16_000, 1_000_000); steps > 0; steps -= each {
-		l.memory = memory.New(&memory.Options{Now: now})
 		l.begin(fmt.Sprint("k", steps))
 		for range each {
 			l.tick()
 			l.step()
 		}
 	}
-	server.NoImmortals(t)
+}
+
+func newLogs(t *testing.T) *logs {
+	server := redistest.Start(t)
+	l := &logs{T: t, r: rand.New(rand.NewPCG(*seed, 1))}
+	client := testclock.Client{Processor: server.Client(t), Now: l.time}
+	l.redis = standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
+	t.Cleanup(func() { server.NoImmortals(t) })
+	return l
 }
 
 // logs are a log on Redis and one in memory that see the same.
@@ -52,12 +55,16 @@ type logs struct {
 	limit, most int64 // units, and of a cost
 	live        int64 // calls per period, about
 	settles     bool
+	apart       int64 // µs between any two calls, so that none merge
 	leases      []backend.Lease
 	costs       map[backend.LeaseID]int64
 }
 
+func (l *logs) time() time.Time { return time.UnixMicro(l.now) }
+
 func (l *logs) begin(key string) {
-	l.now, l.key = trace.Start, key
+	l.memory = memory.New(&memory.Options{Now: l.time})
+	l.now, l.key, l.apart = trace.Start, key, l.r.Int64N(2)
 	l.period = []time.Duration{10 * time.Millisecond, time.Minute, 24 * time.Hour, 30 * 24 * time.Hour, algo.MaxPeriod}[l.r.IntN(5)]
 	l.limit, l.most = 1+l.r.Int64N([]int64{50, 3000, 20_000, algo.MaxLogLimit}[l.r.IntN(4)]), []int64{1, 2, 300, algo.MaxLogLimit}[l.r.IntN(4)]
 	l.live, l.settles = 1+l.r.Int64N([]int64{2000, 50_000}[l.r.IntN(2)]), l.r.IntN(2) == 0
@@ -80,7 +87,7 @@ func (l *logs) tick() {
 	case 4:
 		l.now += us/2 + l.r.Int64N(us)
 	default:
-		l.now += l.r.Int64N(3) * l.r.Int64N(2+us/l.live)
+		l.now += l.apart + l.r.Int64N(3)*l.r.Int64N(2+us/l.live)
 	}
 }
 
@@ -98,13 +105,19 @@ func (l *logs) step() {
 		r.Op, r.Lease = backend.Settle, l.settle()
 		r.Cost, n = 0, 1
 	}
+	if r.Op == backend.Reserve {
+		n = 1
+	}
+	l.ask(r, n)
+}
+
+// ask asks both logs, in a list of the log alone or of two.
+func (l *logs) ask(r backend.Request, n int) {
+	l.Helper()
 	limit := algo.Per(l.limit, l.period)
 	list := []backend.Policy{
 		{Name: "log", Algorithm: algo.SlidingLog(limit), OnFailure: backend.FailClosed},
 		{Name: "w", Algorithm: algo.SlidingWindow(algo.PerDay(algo.MaxLimit)), OnFailure: backend.FailClosed},
-	}
-	if r.Op == backend.Reserve {
-		n = 1
 	}
 	r.Policies = list[:n]
 	want := trace.Ask(l.Context(), l.memory, r)
@@ -137,6 +150,52 @@ func (l *logs) settle() *backend.Lease {
 		lease.Actual = []int64{l.r.Int64N(cost + 1)}
 	}
 	return &lease
+}
+
+// TestCompactLogBlocksThatGaveBack: an entry that gave all back is none of a block
+// whose calls all cost 1, and a block that is the tail again is none of its row's sum.
+func TestCompactLogBlocksThatGaveBack(t *testing.T) {
+	l := newLogs(t)
+	do := func(op backend.Op, cost int64, lease *backend.Lease) {
+		t.Helper()
+		l.ask(backend.Request{Op: op, Lease: lease, Group: backend.Group{Key: l.key, Cost: cost}}, 1)
+	}
+	takes := func(n int) {
+		t.Helper()
+		for range n {
+			l.now += 1000
+			do(backend.Take, 1, nil)
+		}
+	}
+	reserve := func() backend.Lease {
+		l.now += 1000
+		lease := l.reserve(1)
+		do(backend.Reserve, 1, lease)
+		return *lease
+	}
+	cancel := func(lease backend.Lease) {
+		lease.Attempt, lease.Actual = backend.LeaseID{1}, []int64{0}
+		do(backend.Settle, 0, &lease)
+	}
+
+	l.begin("zero")
+	l.period, l.limit = time.Minute, 100
+	first := reserve()
+	takes(1)
+	cancel(first)
+	takes(64)
+	l.now += time.Minute.Microseconds() - 63_500
+	do(backend.Peek, 100, nil)
+
+	l.begin("row")
+	l.period, l.limit = time.Minute, 20_000
+	takes(64*128 - 1) // and then two entries: the last of a row, and one behind it
+	last := reserve()
+	cancel(reserve())
+	cancel(last)
+	l.now += time.Minute.Microseconds() - 64*64*1000 - 1500
+	do(backend.Record, 10_000, nil)
+	do(backend.Peek, 20_000, nil)
 }
 
 // TestCompactLogGarbage: what can't be the field h, or a block or sums that a call
