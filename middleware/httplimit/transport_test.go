@@ -20,6 +20,7 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -317,6 +318,7 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestTwiceTheLimit: a client that wants twice what the server grants meets no
 // 429 after the first second, and gets most of what is granted.
 func TestTwiceTheLimit(t *testing.T) {
+	length := redistest.Steps(15, 30) // seconds
 	for name, c := range map[string]struct {
 		a     algo.Algorithm
 		least float64 // of what the limit grants in the long run
@@ -331,11 +333,10 @@ func TestTwiceTheLimit(t *testing.T) {
 	} {
 		for _, rtt := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
-				const length = 30
 				s := memory.New(&memory.Options{Now: time.Now})
 				server := &counted{Handler: wrap(t, limiter(t, s, policy("p", c.a)), RemoteAddr(), nil), begin: time.Now()}
-				load(t, &Transport{Base: &wire{server, rtt}}, 200, length*time.Second)
-				granted := float64(server.passed.Load()) / (100 * length)
+				load(t, &Transport{Base: &wire{server, rtt}}, 200, time.Duration(length)*time.Second)
+				granted := float64(server.passed.Load()) / float64(100*length)
 				t.Logf("%s, %v: %.2f of the limit, %d times 429 after the first second", name, rtt, granted, server.after.Load())
 				require.Zero(t, server.after.Load(), "%s, %v", name, rtt)
 				require.Greater(t, granted, c.least, "%s, %v", name, rtt)
