@@ -202,6 +202,7 @@ func same(a, b backend.Store) bool { return reflect.TypeOf(a).Comparable() && a 
 // limiter decides by its failure modes.
 func (ks keys) atOnce(ctx context.Context) error {
 	k := &ks[0]
+	ks.statesOfRepeated()
 	r := k.request
 	for i := range ks {
 		if l := ks[i].limiter; l.denial != nil {
@@ -227,12 +228,24 @@ func (ks keys) atOnce(ctx context.Context) error {
 	return err
 }
 
+// statesOfRepeated wants the states of a key that is listed more than once: by them tell
+// finds the part that binds, since policies of one name may be different counts.
+func (ks keys) statesOfRepeated() {
+	for i := range ks {
+		for j := range ks {
+			if r := &ks[i].request; i != j && r.Key == ks[j].request.Key && r.Each == nil {
+				r.Each = make([]State, len(r.Policies))
+			}
+		}
+	}
+}
+
 // tell notes the decision of all keys with the one that it names. The deny cache keeps
 // a denial of that key.
 func (ks keys) tell(d *Decision) {
 	at := 0
 	for i := range ks {
-		if ks[i].request.Key == d.Key && slices.ContainsFunc(ks[i].limiter.policies, func(p Policy) bool { return p.Name == d.Policy }) {
+		if r := &ks[i].request; r.Key == d.Key && (r.Each == nil || slices.Contains(r.Each, d.State)) { // mutant: all-repeated-key
 			at = i
 			break
 		}

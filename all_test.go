@@ -9,6 +9,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -145,6 +146,31 @@ func TestAllOfOneKey(t *testing.T) {
 		requireCount(t, l.user, "a", 0)
 		requireCount(t, l.org, "7", 4)
 	})
+}
+
+// TestAllOfOneName: a denial is that of the count which denied, also where another one of
+// the key has the policy's name.
+func TestAllOfOneName(t *testing.T) {
+	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "server": unhurried(t, redistest.Start(t))} {
+		t.Run(name, func(t *testing.T) {
+			var seen headgate.Event
+			day := limiter(t, s, &headgate.Options{Observer: func(e headgate.Event) { seen = e }}, level("calls", 9))
+			policy := level("calls", 1)
+			policy.Algorithm = algo.SlidingLog(algo.PerHour(1))
+			hour, err := day.With(policy)
+			require.NoError(t, err)
+			ctx := context.Background()
+			for i := range 2 {
+				d, err := headgate.All(ctx, day.Call("k"), hour.Call("k"))
+				require.NoError(t, err)
+				require.Equal(t, i == 0, d.Allowed)
+				require.Equal(t, hour.Policies(), seen.Policies)
+			}
+			d, err := day.Allow(ctx, "k")
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+		})
+	}
 }
 
 // TestAllRefuses what is wrong with any part before anything is counted.
