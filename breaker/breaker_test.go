@@ -288,12 +288,12 @@ func TestHalfOpenSurvivesItsProbe(t *testing.T) {
 			require.NoError(t, err)
 			require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 		}
-		require.Equal(t, "open", r.state())
+		require.Eventually(t, func() bool { return r.state() == "open" }, time.Second, time.Millisecond)
 		require.Eventually(t, func() bool { return r.state() == "half-open" }, 5*time.Second, time.Millisecond)
 		client.how.Store(how)
 		_, err := l.Allow(context.Background(), "the probe")
 		require.NoError(t, err)
-		require.Equal(t, "open", r.state())
+		require.Eventually(t, func() bool { return r.state() == "open" }, time.Second, time.Millisecond)
 		require.Eventually(t, func() bool { return r.state() == "half-open" }, 5*time.Second, time.Millisecond)
 		gone := make(chan struct{})
 		go func() {

@@ -28,7 +28,7 @@ import (
 
 func TestPing(t *testing.T) {
 	c := sharedCluster(t)
-	store := open(c.Addrs(), nil)
+	store := open(c.Addrs(), &cluster.Options{Budget: 2 * time.Second})
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	warnings, err := l.Ping(context.Background())
 	require.NoError(t, err)

@@ -329,15 +329,7 @@ func (t *roundTrip) markNotRun(c *command) {
 // end tells the guard of a server how the round trip ended there, and then the callers.
 func (t *roundTrip) end(v visit, said error) {
 	if v.leave != nil {
-		switch failed := errors.Is(said, layer.ErrFailed); {
-		case said == nil:
-			v.at.served.Store(int64(now()))
-		case failed && t.excused(v.at):
-			said = layer.ErrExcused
-		case failed:
-			t.failed()
-		}
-		v.leave(said)
+		t.leave(v, said)
 	}
 	for _, c := range t.commands {
 		for _, g := range c.groups {
@@ -346,19 +338,49 @@ func (t *roundTrip) end(v visit, said error) {
 	}
 }
 
-// excused reports whether the failure is not the server's. A server that answered
-// others since is well: this round trip waited for our own pool, or lost its reply or its
-// connection on the way, or this process was too busy to read it. One that began
-// with less than half of the budget only says how long its calls were pending.
-func (t *roundTrip) excused(at *Server) bool {
+// leave tells the guard what the round trip tells of the server. A deadline that
+// passed says little by itself: this process may have been stopped, or too busy to
+// read a reply that was there. So it is a failure only if the server answers nothing
+// for another quarter of the budget. The callers don't wait for that.
+func (t *roundTrip) leave(v visit, said error) {
 	since, over := t.began, now() >= t.ends
 	if t.mu.wrote > 0 {
 		since = t.mu.written
-		if over {
-			at.tryIdle() // other connections may be as dead as this one
+	}
+	switch at := v.at; {
+	case said == nil:
+		at.served.Store(int64(now()))
+	case !errors.Is(said, layer.ErrFailed):
+	case t.excused(at, since, over):
+		said = layer.ErrExcused
+	default:
+		t.failed()
+		if over { // mutant: read-too-late-excused
+			time.AfterFunc(at.Budget/4, func() {
+				if at.answered(since) {
+					said = layer.ErrExcused
+				}
+				v.leave(said)
+			})
+			return
 		}
 	}
-	return at.served.Load() > int64(since) || over && t.ends-t.began < at.Budget/2 // mutant: living-server-excused
+	v.leave(said)
+}
+
+// excused reports whether the failure is not the server's. A server that answered
+// others since is well: this round trip waited for our own pool, or lost its reply or its
+// connection on the way, or this process was too busy to read it. One that was sent, or
+// at least began, with less than half of the budget left only says how long its calls
+// were pending.
+func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {
+	if over && t.mu.wrote > 0 {
+		at.tryIdle() // other connections may be as dead as this one
+	}
+	if at.answered(since) { // mutant: living-server-excused
+		return true
+	}
+	return over && t.ends-since < at.Budget/2 // mutant: sent-too-late-excused
 }
 
 func (t *roundTrip) failed() {

@@ -92,6 +92,9 @@ func (s *Server) Client() Client {
 	return v.Conn
 }
 
+// answered reports whether a round trip has ended well since.
+func (s *Server) answered(since time.Duration) bool { return s.served.Load() > int64(since) }
+
 // tryIdle tries all idle connections at once, and so closes the dead ones. After
 // a load balancer has forgotten its connections each is dead and silent: the
 // trial of an open circuit would meet the next one, once per second.
