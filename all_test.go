@@ -154,7 +154,11 @@ func TestAllOfOneName(t *testing.T) {
 	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "server": unhurried(t, redistest.Start(t))} {
 		t.Run(name, func(t *testing.T) {
 			var seen headgate.Event
-			day := limiter(t, s, &headgate.Options{Observer: func(e headgate.Event) { seen = e }}, level("calls", 9))
+			day := limiter(t, s, &headgate.Options{Observer: func(e headgate.Event) {
+				if e.Type == headgate.EventDecision {
+					seen = e
+				}
+			}}, level("calls", 9))
 			policy := level("calls", 1)
 			policy.Algorithm = algo.SlidingLog(algo.PerHour(1))
 			hour, err := day.With(policy)
