@@ -80,6 +80,7 @@ func TestInspectionWaits(t *testing.T) {
 		if o.Addr != seed {
 			time.Sleep(50 * time.Millisecond) // the reload stores no owner meanwhile
 		}
+		o.DialTimeout = 10 * time.Second // dials of a busy machine are not the subject
 		return redis.NewClient(o)
 	}
 	slow := redis.NewClusterClient(&opts)
