@@ -2,6 +2,7 @@ package standalone_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func usedMemory(t *testing.T, client *redis.Client) int64 {
 }
 
 // TestLeasesLeave: 100,000 leases of one key leave by themselves. It prints what the
-// calls of others take meanwhile.
+// calls of others take meanwhile, and while as many plain keys leave.
 func TestLeasesLeave(t *testing.T) {
 	if !*serverCost {
 		t.Skip("run by make server-cost")
@@ -62,32 +63,59 @@ func TestLeasesLeave(t *testing.T) {
 		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Reserve, Lease: &l, Group: backend.Group{Key: "k", Policies: row.policies, Cost: 1}})
 		return err
 	}
+	leases := func() {
+		for range 100 {
+			p.run(0, 1000, reserve)
+		}
+	}
+	plainKeys := func() {
+		for i := range 100 {
+			_, err := p.client.Pipelined(context.Background(), func(pipe redis.Pipeliner) error {
+				for j := range 1000 {
+					pipe.Set(context.Background(), fmt.Sprintf("plain:%d:%d", i, j), make([]byte, 80), 12*time.Second)
+				}
+				return nil
+			})
+			require.NoError(t, err)
+		}
+	}
+	for _, c := range []struct {
+		what string
+		fill func()
+	}{{"leases", leases}, {"plain keys of as many bytes", plainKeys}} {
+		with, without := p.whileTheyLeave(c.fill)
+		t.Logf("p99 of another key's calls: %.0f µs while 100,000 %s leave, %.0f µs without", with, c.what, without)
+	}
+}
+
+// whileTheyLeave returns the p99 of another key's calls while 100,000 keys expire, and of
+// as many calls after it: medians of five turns.
+func (p *pipelined) whileTheyLeave(fill func()) (with, without float64) {
 	other := standalone.New(p.client, &standalone.Options{Budget: 10 * time.Second})
 	list := []backend.Policy{{Name: "p", Algorithm: algo.TokenBucket(algo.PerHour(1<<20), 1<<20), OnFailure: backend.FailClosed}}
 	call := func() time.Duration {
 		begin := time.Now()
 		_, err := layer.Ask(context.Background(), other, backend.Request{Op: backend.Take, Group: backend.Group{Key: "other", Policies: list, Cost: 1}})
-		require.NoError(t, err)
+		require.NoError(p, err)
 		return time.Since(begin)
 	}
-	var with, without []float64
+	size := func() int64 { return p.client.DBSize(context.Background()).Val() }
+	var leaving, quiet []float64
 	for range 5 {
-		for range 100 {
-			p.run(0, 1000, reserve)
-		}
-		require.Eventually(t, func() bool { return p.client.DBSize(t.Context()).Val() < 99_000 }, time.Minute, time.Millisecond)
+		fill()
+		require.Eventually(p, func() bool { return size() < 99_000 }, time.Minute, time.Millisecond)
 		var took []time.Duration
-		for i := 0; i%100 > 0 || p.client.DBSize(t.Context()).Val() > 1000; i++ {
+		for i := 0; i%100 > 0 || size() > 1000; i++ {
 			took = append(took, call())
 		}
-		with = append(with, p99(took))
+		leaving = append(leaving, p99(took))
 		n := len(took)
 		for took = nil; len(took) < n; {
 			took = append(took, call())
 		}
-		without = append(without, p99(took))
+		quiet = append(quiet, p99(took))
 	}
-	t.Logf("p99 of another key's calls: %.0f µs while 100,000 leases leave, %.0f µs without", median(with), median(without))
+	return median(leaving), median(quiet)
 }
 
 func p99(took []time.Duration) float64 {
