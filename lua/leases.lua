@@ -194,5 +194,7 @@ if noted then
 end
 
 --@section unset
--- Of a count that was refused no lease stays.
+-- Of a count that was refused no lease stays. The right to delete one may be missing, so
+-- until it expires a record stands there that has left: a settle may come before that.
+note = pack('<BBI7I4I4c16', 1, 2, 0, length, 0, attempt) -- mutant: refused-lease-has-left
 if held then try('SET', lease, held, 'KEEPTTL') else try('SET', lease, note, 'PX', 1) end -- mutant: refused-charge-keeps-lease

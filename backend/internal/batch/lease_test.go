@@ -96,6 +96,28 @@ func TestNoLeaseWithoutItsCharge(t *testing.T) {
 	}
 }
 
+// TestSettleAtOnceAfterARefusedReserve: a Reserve that was refused left no lease, also for
+// a settlement that comes at once. Else that would give back what another call was charged.
+func TestSettleAtOnceAfterARefusedReserve(t *testing.T) {
+	server := redistest.Start(t)
+	whole := batch.Alone(server.Client(t), &layer.Shared{}, time.Second)
+	runner, _ := limited(t, server, "-hset")
+	l := algo.PerDay(1000)
+	for i, ps := range [][]backend.Policy{
+		policy(algo.FixedWindow(l)), append(policy(algo.TokenBucket(l, 1000)), backend.Policy{Name: "f", Algorithm: algo.FixedWindow(l)}),
+	} {
+		key := string(rune('a' + i))
+		require.NoError(t, run(t, whole, leased(backend.Reserve, key, 500, ps, 1)).Err)
+		for id := range 50 {
+			require.ErrorIs(t, run(t, runner, leased(backend.Reserve, key, 5, ps, 2+id)).Err, backend.ErrUnavailable)
+			require.ErrorIs(t, run(t, whole, settled(key, 0, ps, 2+id)).Err, backend.ErrNotHeld)
+		}
+		look := group(key, 0, ps)
+		look.Op = backend.Peek
+		require.EqualValues(t, 500, run(t, whole, look).Decision.Used)
+	}
+}
+
 // TestLogIsWrittenAsAWhole: where a right is missing for the second write of a Reserve
 // or a Settle, the first is not made.
 func TestLogIsWrittenAsAWhole(t *testing.T) {
