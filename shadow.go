@@ -42,6 +42,9 @@ func (l *Limiter) both(ctx context.Context, q *question) error {
 	if r.Costs != nil && len(r.Costs) != len(l.policies) || r.Each != nil && len(r.Each) != len(l.policies) {
 		return r.Check(ctx, l.shard.Capabilities())
 	}
+	if r.Costs != nil && r.Op != backend.Peek && r.Op != backend.Reset && slices.Max(r.Costs) == 0 { // mutant: costs-of-zero
+		return r.Check(ctx, l.shard.Capabilities()) // which refuses: neither part may peek then
+	}
 	var rs [2]backend.Request
 	var answers [2]layer.Answer
 	asked := rs[:0]
@@ -70,6 +73,9 @@ func (l *Limiter) both(ctx context.Context, q *question) error {
 		return alone(r, of, &q.decision)
 	}
 	q.decision = answers[0].Decision
+	if r.Op == backend.Record { // which passes, also where it peeked at a count above its limit
+		q.decision.Allowed, q.decision.RetryAfter = answers[0].Err == nil, 0 // mutant: free-record-passes
+	}
 	if r.Op == backend.Reserve && of.Decision.Allowed && !q.decision.Allowed { // mutant: shadow-lease-cancelled
 		l.cancelShadow(shadow)
 	}
@@ -142,7 +148,7 @@ func (p *part) of(r *backend.Request) backend.Request {
 	if r.Lease != nil {
 		q.Lease = p.lease(r.Lease)
 	}
-	if !charged && r.Op == backend.Take { // the other part is charged; mutant: free-part-peeks
+	if !charged && (r.Op == backend.Take || r.Op == backend.Record) { // the other part is charged; mutant: free-part-peeks
 		q.Op = backend.Peek
 	}
 	return q

@@ -119,6 +119,28 @@ func TestShadowFails(t *testing.T) {
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
 }
 
+// TestShadowRecordOfOnePart: a Record that charges the shadow alone, or none of the
+// shadow, charges that and passes.
+func TestShadowRecordOfOnePart(t *testing.T) {
+	l := limiter(t, memory.New(nil), nil,
+		headgate.Policy{Name: "e", Algorithm: algo.SlidingLog(algo.PerDay(10)), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "s", Algorithm: algo.SlidingLog(algo.PerDay(10)), OnFailure: headgate.FailClosed, Shadow: true})
+	ctx, each := context.Background(), make([]headgate.State, 2)
+	for _, costs := range [][]int64{{10, 0}, {5, 0}, {0, 7}, {0, 4}} { // both above their limits
+		d, err := l.Record(ctx, headgate.Call{Key: "k", Costs: costs})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.Zero(t, d.RetryAfter)
+	}
+	for _, ask := range []func(*headgate.Limiter, context.Context, headgate.Call) (headgate.Decision, error){(*headgate.Limiter).Record, (*headgate.Limiter).Do} {
+		_, err := ask(l, ctx, headgate.Call{Key: "k", Costs: []int64{0, 0}})
+		require.ErrorAs(t, err, new(*headgate.InvalidError))
+	}
+	_, err := l.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 0}, Each: each})
+	require.NoError(t, err)
+	require.EqualValues(t, []int64{15, 11}, []int64{each[0].Used, each[1].Used})
+}
+
 // TestShadowReservation: a shadow is reserved and settled beside the others, and gets
 // its estimate back where the others deny.
 func TestShadowReservation(t *testing.T) {
