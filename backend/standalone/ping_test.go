@@ -22,7 +22,7 @@ func TestPing(t *testing.T) {
 	ctx := context.Background()
 	server := redistest.Start(t)
 	client := server.Client(t)
-	l := limiter(t, client, nil, wide)
+	l := limiter(t, client, &standalone.Options{Budget: 2 * time.Second}, wide)
 	warnings, err := l.Ping(ctx)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
@@ -138,7 +138,7 @@ func TestNewDoesNoIO(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	server := redistest.Start(t)
-	s, err := standalone.Open("redis://"+server.Addr()+"/0", nil)
+	s, err := standalone.Open("redis://"+server.Addr()+"/0", &standalone.Options{Budget: 2 * time.Second})
 	require.NoError(t, err)
 	defer s.Close()
 	l, err := headgate.New(s, []headgate.Policy{wide}, nil)
