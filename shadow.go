@@ -39,11 +39,8 @@ func newShadows(policies []Policy) *shadows {
 // the enforced ones make the decision.
 func (l *Limiter) both(ctx context.Context, q *question) error {
 	r, s := &q.request, l.shadows
-	if r.Costs != nil && len(r.Costs) != len(l.policies) || r.Each != nil && len(r.Each) != len(l.policies) {
+	if l.misfits(r) {
 		return r.Check(ctx, l.shard.Capabilities())
-	}
-	if r.Costs != nil && r.Op != backend.Peek && r.Op != backend.Reset && slices.Max(r.Costs) == 0 { // mutant: costs-of-zero
-		return r.Check(ctx, l.shard.Capabilities()) // which refuses: neither part may peek then
 	}
 	var rs [2]backend.Request
 	var answers [2]layer.Answer
@@ -61,10 +58,7 @@ func (l *Limiter) both(ctx context.Context, q *question) error {
 	}
 	q.shadow = s.shadow.shadowed(of)
 	if of.Err != nil { // or the states would be those of an earlier call
-		for i := range shadow.Each {
-			p := &shadow.Policies[i]
-			shadow.Each[i] = State{Policy: p.Name, Limit: p.Algorithm.Max()}
-		}
+		uncounted(shadow)
 	}
 	for i := range asked {
 		l.part(i, len(asked)).tell(r, asked[i].Each)
@@ -80,6 +74,27 @@ func (l *Limiter) both(ctx context.Context, q *question) error {
 		l.cancelShadow(shadow)
 	}
 	return answers[0].Err
+}
+
+// uncounted makes the states those of policies that nobody counted.
+func uncounted(r *backend.Request) {
+	for i := range r.Each {
+		p := &r.Policies[i]
+		r.Each[i] = State{Policy: p.Name, Limit: p.Algorithm.Max()}
+	}
+}
+
+// misfits reports whether a request fits no list of policies as it is, or charges
+// nothing: a part of it alone might pass.
+func (l *Limiter) misfits(r *backend.Request) bool {
+	n := len(l.policies)
+	switch {
+	case r.Costs != nil && len(r.Costs) != n || r.Each != nil && len(r.Each) != n:
+		return true
+	case r.Op == backend.Peek || r.Op == backend.Reset:
+		return false
+	}
+	return r.Costs != nil && slices.Max(r.Costs) == 0 // mutant: costs-of-zero
 }
 
 // apart gives the shadows' request a lease of its own, at a sub-key of its own.
