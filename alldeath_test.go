@@ -189,6 +189,8 @@ func (m *mortal) kill(t *testing.T, c *redistest.Cluster) (counted int64) {
 	at := victim.Client(t)
 	require.NoError(t, at.Set(context.Background(), "{"+slot.Tag(org, "")+"}", 1, time.Minute).Err())
 	require.NoError(t, at.Wait(context.Background(), 1, 5*time.Second).Err())
+	victim.Stop() // calls are sent that it will not answer
+	time.Sleep(50 * time.Millisecond)
 	victim.Kill()
 	if !redistest.Long() { // else after the election
 		time.Sleep(50 * time.Millisecond)
