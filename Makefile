@@ -8,6 +8,7 @@ export GORACE := atexit_sleep_ms=0
 # All that a change has to pass, in some minutes on two cores. Needs Go; deps
 # sees to the rest. vet reads what the tests compile, so nothing is compiled twice.
 test: deps
+	go mod tidy -diff
 	go vet -race ./...
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || \
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }

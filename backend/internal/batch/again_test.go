@@ -53,7 +53,7 @@ func groupOf(key string, op backend.Op) (*group, *call) {
 	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
 	c := newCall(context.Background(), key, r, time.Second)
 	g := &c.own
-	g.add(c)
+	add(g, c)
 	return g, c
 }
 
@@ -119,5 +119,20 @@ func TestSentTwice(t *testing.T) {
 		var d backend.Decision
 		err := c.Decide(&backend.Request{Op: backend.Take, Group: backend.Group{Policies: daily}}, nil, &d)
 		require.ErrorIs(t, err, backend.ErrPerhapsCounted, "%+v", d)
+	}
+}
+
+// TestLateNoScript: a NOSCRIPT that arrives after the load that it calls for makes no
+// second one, and a SCRIPT FLUSH after that load does.
+func TestLateNoScript(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client(t)
+	s := Alone(client, &layer.Shared{}, time.Second)
+	for want := range int64(2) {
+		require.NoError(t, client.ScriptFlush(t.Context()).Err())
+		seen := s.loads.Load()
+		require.NoError(t, s.load(seen))
+		require.NoError(t, s.load(seen))
+		require.Equal(t, want+1, server.CommandStats(t)["script|load"].Calls)
 	}
 }

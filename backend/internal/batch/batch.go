@@ -74,7 +74,7 @@ func (b *batch) join(c *call, r *room) bool {
 		b.groups = append(b.groups, g)
 		b.policies += g.policies()
 	}
-	g.add(c)
+	g.calls, g.Calls = append(g.calls, c), append(g.Calls, &c.Call)
 	b.calls++
 	return true
 }

@@ -150,10 +150,6 @@ func (g *group) policies() int {
 	return n
 }
 
-func (g *group) add(c *call) {
-	g.calls, g.Calls = append(g.calls, c), append(g.Calls, &c.Call)
-}
-
 // markSent is called when the group's command is written. It is the one instant
 // that divides "certainly not counted" from "perhaps". It reports whether a caller
 // still waits.

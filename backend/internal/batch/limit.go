@@ -20,12 +20,15 @@ const (
 	many = 8
 	few  = 2
 	far  = 32
-)
 
-const (
 	lone  = 2                      // calls per batch
 	long  = 900 * time.Microsecond // a round trip over a long link, at least
 	slack = 300 * time.Microsecond // what a busy client and two keys add to a round trip
+
+	smooth = 8 // how many batches weigh in a moving average
+	// A server that moves away is taken for far after this. A busy one shows its
+	// link sooner: in each second some round trips meet no others.
+	remembered = 10 * time.Second
 )
 
 // limit returns the number.
@@ -47,13 +50,6 @@ type recent struct {
 	link  time.Duration // the shortest since then: the time of one that nothing delays
 	since time.Duration // as now
 }
-
-const (
-	smooth = 8 // how many batches weigh in a moving average
-	// A server that moves away is taken for far after this. A busy one shows its
-	// link sooner: in each second some round trips meet no others.
-	remembered = 10 * time.Second
-)
 
 // add adds a round trip that carried so many calls, took so long, and has just
 // ended.

@@ -192,10 +192,12 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 		}
 		if err := t.enter(at); err != nil {
 			at.tryIdle()
-			t.failed()
+			if t.queue.router != nil {
+				t.queue.router.Failed()
+			}
 			return err
 		}
-		seen := at.lastLoad()
+		seen := at.loads.Load()
 		t.sendOnce(ctx, at, commands, asking)
 		commands, said = t.again(commands)
 		if len(commands) == 0 || !t.wait(said, tries) {
@@ -354,7 +356,9 @@ func (t *roundTrip) leave(v visit, said error) {
 	case t.excused(at, since, over):
 		said = layer.ErrExcused
 	default:
-		t.failed()
+		if t.queue.router != nil {
+			t.queue.router.Failed()
+		}
 		if over { // mutant: read-too-late-excused
 			time.AfterFunc(at.Budget/4, func() {
 				if at.answered(since) {
@@ -381,10 +385,4 @@ func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {
 		return true
 	}
 	return over && t.ends-since < at.Budget/2 // mutant: sent-too-late-excused
-}
-
-func (t *roundTrip) failed() {
-	if t.queue.router != nil {
-		t.queue.router.Failed()
-	}
 }

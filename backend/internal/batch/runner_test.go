@@ -32,6 +32,10 @@ func Alone(c Client, shared *layer.Shared, budget time.Duration) *Server {
 	return NewServer(c, "node", Settings{Prefix: names.DefaultPrefix, Shared: shared, Budget: budget})
 }
 
+func add(g *group, c *call) {
+	g.calls, g.Calls = append(g.calls, c), append(g.Calls, &c.Call)
+}
+
 // Run decides the groups in one round trip. Its error is that of the round trip.
 func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 	var groups []*group
@@ -46,7 +50,7 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 				g = &c.own
 				groups = append(groups, g)
 			}
-			g.add(c)
+			add(g, c)
 			all = append(all, c)
 		}
 	}

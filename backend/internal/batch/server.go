@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
 )
 
 // Capabilities are what a store on Redis can do.
@@ -58,9 +59,10 @@ type Server struct {
 	caller func() time.Time // this host's
 
 	bounded atomic.Pointer[client.View]
-	loaded  atomic.Pointer[load] // the last load of the script that has begun
-	served  atomic.Int64         // when a round trip last ended well
-	tried   atomic.Int64         // when the idle connections were last tried
+	loading singleflight.Group // of the script
+	loads   atomic.Int64       // that have ended well
+	served  atomic.Int64       // when a round trip last ended well
+	tried   atomic.Int64       // when the idle connections were last tried
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
@@ -117,35 +119,25 @@ func (s *Server) process(ctx context.Context, args ...any) error {
 	})
 }
 
-// load is one load of the script into a server. It ends with the load, and with
-// the budget at the latest: a client may block for longer.
-type load struct{ context.Context }
-
-// lastLoad returns the load that ended last. It is noted before a command is
-// sent: where NOSCRIPT comes back, that one is not enough.
-func (s *Server) lastLoad() *load {
-	if l := s.loaded.Load(); l != nil && l.Err() != nil {
-		return l
+// load loads the script, unless one has been loaded since seen were: after a restart or
+// a SCRIPT FLUSH every batch is answered NOSCRIPT at once, and the script's bytes should
+// go over the wire once. A client may block for longer than the budget.
+func (s *Server) load(seen int64) error {
+	done := s.loading.DoChan("", func() (any, error) {
+		if s.loads.Load() != seen { // mutant: one-load-per-flush
+			return nil, nil
+		}
+		err := s.process(context.Background(), "script", "load", lua.Script)
+		if err == nil {
+			s.loads.Add(1)
+		}
+		return nil, err
+	})
+	select {
+	case r := <-done:
+		return r.Err
+	case <-time.After(s.Budget): // mutant: load-within-budget
+		s.loading.Forget("")
+		return context.DeadlineExceeded
 	}
-	return nil
-}
-
-// load loads the script, unless that has begun since the load seen: after a
-// restart or a SCRIPT FLUSH every batch is answered NOSCRIPT at once, and the
-// script's bytes should go over the wire once.
-func (s *Server) load(seen *load) error {
-	ctx, end := context.WithCancelCause(context.Background())
-	defer end(nil)
-	l := &load{ctx}
-	if s.loaded.CompareAndSwap(seen, l) { // mutant: one-load-per-flush
-		time.AfterFunc(s.Budget, func() { end(context.DeadlineExceeded) }) // mutant: load-within-budget
-		go func() { end(s.process(ctx, "script", "load", lua.Script)) }()
-	} else {
-		l = s.loaded.Load()
-	}
-	<-l.Done()
-	if err := context.Cause(l); err != context.Canceled { // the cause of an end without an error
-		return err
-	}
-	return nil
 }

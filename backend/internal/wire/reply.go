@@ -64,9 +64,8 @@ func (r *reader) whole() int64 {
 // stored reports whether a stored value follows, by the byte that stands for its
 // version: 0 where there is none.
 func (r *reader) stored() bool {
-	const versions = "\x20" // is above what a version can be
 	v := r.take(1)
-	if v >= versions {
+	if v >= "\x20" { // above what a version can be
 		r.err = errMalformed
 	}
 	return v > "\x00"
@@ -191,7 +190,10 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 		if op == backend.AtMost {
 			g.grant(c, views)
 		}
-		denied = op != backend.Record && !g.fits(c, views)
+		denied = false
+		for p := range views {
+			denied = denied || op != backend.Record && !g.Policies[p].Algorithm.Fits(&views[p], c.costs[p])
+		}
 		for p := range views {
 			a, v, to := &g.Policies[p].Algorithm, &views[p], &readings[p]
 			if !denied {
@@ -230,15 +232,6 @@ func (g *Group) grant(c *Call, views []algo.View) {
 	for p := range c.costs {
 		c.costs[p] = max(n, 1)
 	}
-}
-
-func (g *Group) fits(c *Call, views []algo.View) bool {
-	for p := range views {
-		if !g.Policies[p].Algorithm.Fits(&views[p], c.costs[p]) {
-			return false
-		}
-	}
-	return true
 }
 
 // retryAt reads, or works out, when a policy will have room for n units.
