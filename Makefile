@@ -15,7 +15,7 @@ test: deps
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	@.ci/mutants -n
 	go test -race -vet=off -p 3 -timeout 10m ./backend/cluster ./backend/standalone ./shard ./...
-	@$(MAKE) --no-print-directory -j 2 -O test-modules test-bench
+	@$(MAKE) --no-print-directory -j 2 -O test-bench test-modules
 	@echo "PASS: vet, gofmt, and all tests under the race detector"
 
 # The same tests at full length: a million steps, medians of five. One package at

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
@@ -73,27 +72,6 @@ func isNil(s backend.Store) bool {
 		return v.IsNil()
 	}
 	return false
-}
-
-// local returns the store that decides for FailLocal: one for all limiters on
-// s, so that what one of them let pass another does not let pass again.
-func local(s backend.Store) backend.Store {
-	shared := layer.Of(s)
-	if shared == nil {
-		return memory.New(nil)
-	}
-	type key struct{}
-	return shared.Value(key{}, func() any { return memory.New(nil) }).(*memory.Store)
-}
-
-// queuesOf returns the queues of all limiters on s.
-func queuesOf(s backend.Store) *queues {
-	shared := layer.Of(s)
-	if shared == nil {
-		return newQueues(false)
-	}
-	type key struct{}
-	return shared.Value(key{}, func() any { return newQueues(true) }).(*queues)
 }
 
 // With returns a limiter with another list of policies on the same store: for

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // queues are the queues of the waiters on a store, one per key and list of policies
@@ -17,6 +20,16 @@ type queues struct {
 		sync.Mutex
 		queues map[queueName]*queue
 	}
+}
+
+// queuesOf returns the queues of all limiters on s.
+func queuesOf(s backend.Store) *queues {
+	shared := layer.Of(s)
+	if shared == nil {
+		return newQueues(false)
+	}
+	type key struct{}
+	return shared.Value(key{}, func() any { return newQueues(true) }).(*queues)
 }
 
 // queueName names a queue. The list is a hash: lists that collide share a queue, so

@@ -13,7 +13,7 @@ var noDenials = denial.Of(new(layer.Shared))
 // Choose does what a call does before it asks: finds what is remembered of its key
 // and draws a sub-key, at the time that it has read. It gives back what it claims.
 func (s *Store) Choose(r *backend.Request, now time.Duration) (sub string, part []backend.Policy) {
-	k := s.memory().find(r.Key, r.Policies)
+	k := s.keys().find(r.Key, r.Policies)
 	i := k.draw(&r.Group, now)
 	for j := range k.left {
 		k.see(i, j, k.sub(i).rooms[j].units.Load()+r.CostOf(j))
@@ -34,7 +34,7 @@ func Names(key string, shards int) []string {
 // Cells returns how many cells the keys on the store have, as counted and as they
 // lie there.
 func (s *Store) Cells() (counted, there int64) {
-	m := s.memory()
+	m := s.keys()
 	for i := range m.sets {
 		for j := range m.sets[i] {
 			there += m.sets[i][j].Load().cells()

@@ -43,7 +43,7 @@ type Store struct {
 	// room.
 	attempt    func(context.Context, *backend.Request, *backend.Decision) error
 	attemptAll func(context.Context, []backend.Request, []layer.Answer)
-	memory     func() *memory // made when the first key is spread
+	keys       func() *keyCache // made when the first key is spread
 	stats      struct{ sums, wrong atomic.Int64 }
 }
 
@@ -63,10 +63,10 @@ func New(next, store backend.Store) *Store {
 	if s.fallback, _ = next.(layer.Fallback); s.fallback != nil {
 		s.attempt, s.attemptAll = s.fallback.Attempt, s.fallback.AttemptAll
 	}
-	s.memory = sync.OnceValue(func() *memory {
+	s.keys = sync.OnceValue(func() *keyCache {
 		type key struct{}
 		denials := denial.Of(s.shared)
-		return s.shared.Value(key{}, func() any { return &memory{denials: denials, seed: maphash.MakeSeed()} }).(*memory)
+		return s.shared.Value(key{}, func() any { return &keyCache{denials: denials, seed: maphash.MakeSeed()} }).(*keyCache)
 	})
 	return s
 }
@@ -106,7 +106,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 
 // decide finds what is remembered of the key, and decides by operation.
 func (c *call) decide(ctx context.Context) error {
-	m := c.s.memory()
+	m := c.s.keys()
 	c.generation, c.from = m.denials.At(c.r.Key).Generation(), m.denials.Now() // before the key is found: see forget
 	switch c.k = m.find(c.r.Key, c.r.Policies); c.r.Op {
 	case backend.Reset:

@@ -315,7 +315,7 @@ func (c *call) peek(ctx context.Context) error {
 // reset resets every sub-key, and returns the first error: then some are reset
 // and some may not be. It is not atomic: a concurrent call may be forgotten by its
 // share or not.
-func (c *call) reset(ctx context.Context, m *memory) error {
+func (c *call) reset(ctx context.Context, m *keyCache) error {
 	m.forget(c.r.Key)       // mutant: reset-shows-at-once
 	defer m.forget(c.r.Key) // a concurrent call may remember what was before; mutant: reset-shows-at-once
 	f, _ := c.k.read(ctx, c.s, c.r, c.k.all())

@@ -1,212 +1,118 @@
-// Package denial is the deny cache: it answers a call whose key is known to be
-// denied from this process, so that a flood on a spent key costs its store about
-// one call per second.
-//
-// Its answers are at most a second old. Changes of a key by another process (a
-// reset, a refund, a raised limit) show within that second. Changes by this
-// process show at once. Package shard keeps the denials of spread keys here too.
 package denial
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// Store is a backend.Store over another. It answers as next does, and a Take or a
-// Reserve that next would deny again without asking it. Safe for concurrent use.
-type Store struct {
-	next     backend.Store
-	cache    *Cache
-	ttl      time.Duration // for which a denial holds; 0: none does
-	answered atomic.Int64
+// Longest is the maximum duration for which a denial holds without a request.
+const Longest = time.Second
+
+// Denial is a store's answer that denied a call. It is never written after it was
+// made.
+//
+// It holds for every call that costs no less of the policies that bound: a call is
+// all or nothing, so what it costs the others does not help.
+type Denial struct {
+	States     []backend.State // one per policy, as of Told; or the binding one alone
+	Costs      []int64         // of the call that was denied, one per policy
+	Bound      uint64          // the policies that bound, a bit for each
+	Sent, Told time.Duration   // before the request was sent, and when its answer had come
+	Ends       time.Duration   // when the store may let the call pass; counted from Sent, so never too late
 }
 
-// New returns the wrapper over next. store is what limiters on the store share:
-// all wrappers on it have one cache. A denial holds for ttl at most. With a ttl of
-// 0 and below none holds, and what is reset is still forgotten by the others.
-func New(next backend.Store, store *layer.Shared, ttl time.Duration) *Store {
-	return &Store{next: next, cache: Of(store), ttl: max(0, min(ttl, Longest))}
-}
-
-// Check asks next.
-func (s *Store) Check(policies []backend.Policy) error { return s.next.Check(policies) }
-
-// Capabilities returns those of next.
-func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
-
-// Close closes next. Then nothing is answered from memory.
-func (s *Store) Close() error {
-	defer s.cache.closed.Store(true) // for a store of another author; one of ours has done it
-	return s.next.Close()
-}
-
-// Ping asks next, where it can be asked.
-func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
-
-// Answered returns how many calls the wrapper answered itself.
-func (s *Store) Answered() int64 { return s.answered.Load() }
-
-// Do decides one request: from memory where it can.
-func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
-	if v := s.enter(ctx, r, d, true); !v.answered {
-		defer func() { s.leave(&v, r, d, err) }() // also if next panics
-		err = s.next.Do(ctx, r, d)
+// NewDenial returns the denial of g with these states. Where they are not those of all
+// policies, it is not known which policy bound: then a call that costs less of any may
+// pass.
+func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duration) *Denial {
+	by := backend.Binding(states)
+	bound := uint64(1) << by
+	if n := len(g.Policies); len(states) < n {
+		bound = 1<<n - 1
 	}
-	return err
+	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter} // mutant: denial-ends
 }
 
-// DoAll decides each of the requests as Do would, and those that it can't answer from
-// memory in one batch if that is all of them; see layer.Batcher. None of them waits for
-// a refresh.
-func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	visits, batch := make([]Visit, len(rs)), true
-	for i := range rs {
-		visits[i] = s.enter(ctx, &rs[i], &answers[i].Decision, false)
-		batch = batch && !visits[i].answered
-		defer func() { s.leave(&visits[i], &rs[i], &answers[i].Decision, answers[i].Err) }()
-	}
-	if batch {
-		layer.DoAll(ctx, s.next, rs, answers)
-		return
-	}
-	for i := range rs {
-		if !visits[i].answered {
-			answers[i].Err = s.next.Do(ctx, &rs[i], &answers[i].Decision)
+// Denies reports whether, while the denial holds, g is denied too.
+func (d *Denial) Denies(g *backend.Group) bool {
+	for i := range d.Costs {
+		if d.Bound>>i&1 == 1 && g.CostOf(i) < d.Costs[i] { // mutant: denied-costs
+			return false
 		}
 	}
-}
-
-// Known answers a call of several keys if this one is known to be denied, and reports
-// whether it did. It asks nobody. Of a denial that is due to be asked for again, it
-// tells nothing to one caller, which asks for the other keys and then for this one.
-func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
-	now := s.cache.Now()
-	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)
-	if e == nil || s.cache.closed.Load() || e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) { // mutant: known-leaves-refresh
-		return false
-	}
-	s.answered.Add(1)
-	e.answer(&r.Group, d, now)
 	return true
 }
 
-// Ask returns what Note needs of the instant before a key is asked for beside others, in
-// one request.
-func (s *Store) Ask(key string) Visit {
-	at := s.cache.At(key)
-	return Visit{at: at, generation: at.Generation(), sent: s.cache.Now()}
+// Until returns when the denial no longer holds without a request.
+func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
+
+// State returns what the denial says to g of its i-th policy at now. A policy that g
+// costs less than was denied may have room, so it gets no RetryAfter. For a larger cost
+// it is the least that can be said. Times count from the answer's arrival, not from the
+// sending: then a call that waits for RetryAfter is not early.
+func (d *Denial) State(i int, g *backend.Group, now time.Duration) backend.State {
+	s := d.States[i]
+	age := max(0, now-d.Told).Truncate(time.Microsecond) // a store's times are whole microseconds
+	s.RetryAfter, s.ResetAfter = max(0, s.RetryAfter-age), max(0, s.ResetAfter-age)
+	if g.CostOf(i) < d.Costs[i] {
+		s.RetryAfter = 0
+	}
+	return s
 }
 
-// Note notes what the store decided of several keys at once: a denial by this key, or
-// that all pass.
-func (s *Store) Note(r *backend.Request, d *backend.Decision, v Visit) {
-	if s.ttl > 0 {
-		s.leave(&v, r, d, nil)
+// Costs returns what g costs each of its policies.
+func Costs(g *backend.Group) []int64 {
+	costs := make([]int64, len(g.Policies))
+	for i := range costs {
+		costs[i] = g.CostOf(i)
 	}
+	return costs
 }
 
-// held is how long a denied call waits for the caller that refreshes the denial.
-// The cached denial still holds then. Without the wait, a flood that is answered
-// from memory takes the processor from that caller until its budget is spent.
-const held = 10 * time.Millisecond
-
-// Visit is what the cache keeps of a request while next decides it.
-type Visit struct {
-	at         *Set // of the request's key; nil where the answer changes nothing
-	sent       time.Duration
-	generation uint64
-	refreshes  *entry // which waits for the answer; nil where none does
-	changes    bool   // gives something back
-	answered   bool   // from memory
+// entry is the cached denial of a key. Only refreshing changes.
+type entry struct {
+	Denial
+	generation uint64        // of its set, before Sent
+	group      backend.Group // that was denied: its key, policies and costs; never written
+	refreshing atomic.Bool   // one caller asks whether the denial still holds
+	sent       atomic.Bool   // one caller of several keys was sent to ask
+	refreshed  chan struct{} // closed when that caller has its answer
 }
 
-// enter answers the request from the cached denials of its key, if one holds. Denials
-// are forgotten before a request that gives something back and after it: one that comes
-// in between may be from before. A call that would pass waits for no other one: calls
-// of one key that ask at once merge into one batch below.
-func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, waits bool) (v Visit) {
-	switch r.Op {
-	case backend.Take, backend.Reserve, backend.AtMost: // charges, and can be denied
-		if s.ttl == 0 || len(r.And) > 0 {
-			return v
-		}
-	case backend.Peek, backend.Extend, backend.Record: // gives nothing back, so denials hold
-		return v
-	default:
-		v.changes, v.at = true, s.cache.At(r.Key)
-		v.at.Forget() // mutant: forget-before-reset
-		return v
+// denies reports whether g is denied: it is of the entry's key and policies, by their
+// numbers, and costs enough. What a policy does on failure does not matter here.
+func (e *entry) denies(g *backend.Group) bool {
+	k, n := &e.group, len(e.group.Policies)
+	if k.Key != g.Key || k.Sub != g.Sub || len(g.Policies) != n || g.Costs != nil && len(g.Costs) != n {
+		return false
 	}
-	least := leastOf(r)
-	for v.at = s.cache.At(r.Key); ; waits = false {
-		v.generation, v.sent = v.at.Generation(), s.cache.Now()
-		e := v.at.find(least, v.sent, s.ttl)
-		switch {
-		case e == nil:
-			return v
-		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.closed.Load(): // mutant: errors-before-denials
-			return Visit{} // next returns the error
-		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true): // mutant: one-refresh
-			v.refreshes = e
-			return v
-		case !waits || !e.refreshing.Load():
-			s.answered.Add(1)
-			e.answer(&r.Group, d, v.sent)
-			v.answered = true
-			return v
-		}
-		wait, cancel := context.WithTimeout(ctx, held) // mutant: wait-bounded
-		select {
-		case <-e.refreshed: // mutant: wait-for-refresh
-		case <-wait.Done():
-		}
-		cancel()
-	}
+	// Nearly always the list is the limiter's own.
+	alike := &k.Policies[0] == &g.Policies[0] || slices.EqualFunc(k.Policies, g.Policies, equal)
+	return alike && e.Denies(g)
 }
 
-// leave notes what next answered. A call that passes ends the denials that would have
-// denied it: another process may have changed the key.
-func (s *Store) leave(v *Visit, r *backend.Request, d *backend.Decision, err error) {
-	if v.refreshes != nil {
-		defer close(v.refreshes.refreshed)
-	}
-	least := leastOf(r)
-	switch {
-	case v.at == nil:
-	case v.changes:
-		v.at.Forget() // mutant: forget-after-reset
-	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
-	case d.Allowed:
-		v.at.passed(least) // mutant: passed-ends-denial
-	case d.RetryAfter > 0 && !slots(&r.Group, d): // mutant: slots-not-cached
-		states := r.Each
-		if states == nil {
-			states = []backend.State{d.State}
-		}
-		v.at.Note(least, NewDenial(least, states, v.sent, s.cache.Now()), v.generation)
-	}
+// equal reports whether two policies decide alike: they have one count and one limit.
+func equal(a, b backend.Policy) bool {
+	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards // mutant: denied-algorithms
 }
 
-// leastOf returns the group with the least that it asks for. An AtMost is denied where
-// there is no room for one unit.
-func leastOf(r *backend.Request) *backend.Group {
-	if r.Op != backend.AtMost { // mutant: at-most-of-one
-		return &r.Group
-	}
-	one := r.Group
-	one.Cost, one.Costs = 1, nil
-	return &one
+// due reports whether one caller is to refresh the denial: in the last quarter of the
+// time for which it holds, where the store denies for longer. So a flood on a spent key
+// asks about once per second.
+func (e *entry) due(now, ttl time.Duration) bool {
+	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 // mutant: due-lasts
 }
 
-// slots reports whether a denial is by slots. Any process may free one at any time, so
-// such a denial is not cached.
-func slots(g *backend.Group, d *backend.Decision) bool {
-	return slices.ContainsFunc(g.Policies, func(p backend.Policy) bool {
-		return p.Name == d.Policy && p.Algorithm.Kind().Leased()
-	})
+// answer denies g at now.
+func (e *entry) answer(g *backend.Group, d *backend.Decision, now time.Duration) {
+	*d = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
+	d.State = e.State(backend.Binding(e.States), g, now)
+	for i := range g.Each {
+		g.Each[i] = e.State(i, g, now)
+	}
+	g.NewReceipt(backend.NotTaken)
+	d.Receipt = g.Receipt
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-go/headgate/internal/denial"
 )
 
-// The memory is bounded: so many sets of so many keys, and so many cells in all of
+// The cache is bounded: so many sets of so many keys, and so many cells in all of
 // them, one per policy of each share. A cell takes up to some 300 bytes. A key that
 // leaves costs its next call some requests, no more.
 const (
@@ -19,11 +19,11 @@ const (
 	maxCells = 1 << 17 // some 40 MB; 8,192 keys over 16 shares, 128 over 1,024
 )
 
-// memory is what this process remembers of the spread keys on one store. No
+// keyCache is what this process remembers of the spread keys on one store. No
 // decision depends on it: it saves requests. It is read on the path of every call,
 // so it takes no lock. Rejected: a map under a read lock per stripe, whose count of
 // readers moves between all processors for one hot key.
-type memory struct {
+type keyCache struct {
 	denials *denial.Cache // of the same store: whole keys' denials
 	seed    maphash.Seed  // with a public hash an attacker could choose which keys push a hot one out
 	sets    [sets][ways]atomic.Pointer[hotKey]
@@ -34,7 +34,7 @@ type memory struct {
 // find returns what is remembered of the key under these policies. Lists that say the
 // same share it: a caller may make a list for each call. Two calls that find nothing at
 // once may enter a key twice, and the second entry leaves in time.
-func (m *memory) find(key string, policies []backend.Policy) *hotKey {
+func (m *keyCache) find(key string, policies []backend.Policy) *hotKey {
 	set := &m.sets[maphash.String(m.seed, key)%sets]
 	for i := range set {
 		if k := set[i].Load(); k != nil && k.key == key && k.lists(policies) {
@@ -59,7 +59,7 @@ func (m *memory) find(key string, policies []backend.Policy) *hotKey {
 
 // shrink drops keys that were not asked for since it last passed, but never k,
 // until all that are left fit.
-func (m *memory) shrink(k *hotKey) {
+func (m *keyCache) shrink(k *hotKey) {
 	for n := 0; n < 2*sets*ways && m.cells.Load() > maxCells; n++ {
 		i := m.hand.Add(1) % (sets * ways)
 		at := &m.sets[i/ways][i%ways]
@@ -70,7 +70,7 @@ func (m *memory) shrink(k *hotKey) {
 }
 
 // swap replaces a key, unless another call has done so, and keeps count of the cells.
-func (m *memory) swap(at *atomic.Pointer[hotKey], old, k *hotKey) bool {
+func (m *keyCache) swap(at *atomic.Pointer[hotKey], old, k *hotKey) bool {
 	done := at.CompareAndSwap(old, k)
 	if done {
 		m.cells.Add(k.cells() - old.cells())
@@ -80,7 +80,7 @@ func (m *memory) swap(at *atomic.Pointer[hotKey], old, k *hotKey) bool {
 
 // forget drops what is remembered of the key, under any policies. Calls in flight
 // still have it, and their answers are lost with it.
-func (m *memory) forget(key string) {
+func (m *keyCache) forget(key string) {
 	set := &m.sets[maphash.String(m.seed, key)%sets]
 	for i := range set {
 		if k := set[i].Load(); k != nil && k.key == key {

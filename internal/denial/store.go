@@ -1,0 +1,212 @@
+// Package denial is the deny cache: it answers a call whose key is known to be
+// denied from this process, so that a flood on a spent key costs its store about
+// one call per second.
+//
+// Its answers are at most a second old. Changes of a key by another process (a
+// reset, a refund, a raised limit) show within that second. Changes by this
+// process show at once. Package shard keeps the denials of spread keys here too.
+package denial
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// Store is a backend.Store over another. It answers as next does, and a Take or a
+// Reserve that next would deny again without asking it. Safe for concurrent use.
+type Store struct {
+	next     backend.Store
+	cache    *Cache
+	ttl      time.Duration // for which a denial holds; 0: none does
+	answered atomic.Int64
+}
+
+// New returns the wrapper over next. store is what limiters on the store share:
+// all wrappers on it have one cache. A denial holds for ttl at most. With a ttl of
+// 0 and below none holds, and what is reset is still forgotten by the others.
+func New(next backend.Store, store *layer.Shared, ttl time.Duration) *Store {
+	return &Store{next: next, cache: Of(store), ttl: max(0, min(ttl, Longest))}
+}
+
+// Check asks next.
+func (s *Store) Check(policies []backend.Policy) error { return s.next.Check(policies) }
+
+// Capabilities returns those of next.
+func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
+
+// Close closes next. Then nothing is answered from memory.
+func (s *Store) Close() error {
+	defer s.cache.closed.Store(true) // for a store of another author; one of ours has done it
+	return s.next.Close()
+}
+
+// Ping asks next, where it can be asked.
+func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
+
+// Answered returns how many calls the wrapper answered itself.
+func (s *Store) Answered() int64 { return s.answered.Load() }
+
+// Do decides one request: from memory where it can.
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
+	if v := s.enter(ctx, r, d, true); !v.answered {
+		defer func() { s.leave(&v, r, d, err) }() // also if next panics
+		err = s.next.Do(ctx, r, d)
+	}
+	return err
+}
+
+// DoAll decides each of the requests as Do would, and those that it can't answer from
+// memory in one batch if that is all of them; see layer.Batcher. None of them waits for
+// a refresh.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	visits, batch := make([]Visit, len(rs)), true
+	for i := range rs {
+		visits[i] = s.enter(ctx, &rs[i], &answers[i].Decision, false)
+		batch = batch && !visits[i].answered
+		defer func() { s.leave(&visits[i], &rs[i], &answers[i].Decision, answers[i].Err) }()
+	}
+	if batch {
+		layer.DoAll(ctx, s.next, rs, answers)
+		return
+	}
+	for i := range rs {
+		if !visits[i].answered {
+			answers[i].Err = s.next.Do(ctx, &rs[i], &answers[i].Decision)
+		}
+	}
+}
+
+// Known answers a call of several keys if this one is known to be denied, and reports
+// whether it did. It asks nobody. Of a denial that is due to be asked for again, it
+// tells nothing to one caller, which asks for the other keys and then for this one.
+func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
+	now := s.cache.Now()
+	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)
+	if e == nil || s.cache.closed.Load() || e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) { // mutant: known-leaves-refresh
+		return false
+	}
+	s.answered.Add(1)
+	e.answer(&r.Group, d, now)
+	return true
+}
+
+// Ask returns what Note needs of the instant before a key is asked for beside others, in
+// one request.
+func (s *Store) Ask(key string) Visit {
+	at := s.cache.At(key)
+	return Visit{at: at, generation: at.Generation(), sent: s.cache.Now()}
+}
+
+// Note notes what the store decided of several keys at once: a denial by this key, or
+// that all pass.
+func (s *Store) Note(r *backend.Request, d *backend.Decision, v Visit) {
+	if s.ttl > 0 {
+		s.leave(&v, r, d, nil)
+	}
+}
+
+// held is how long a denied call waits for the caller that refreshes the denial.
+// The cached denial still holds then. Without the wait, a flood that is answered
+// from memory takes the processor from that caller until its budget is spent.
+const held = 10 * time.Millisecond
+
+// Visit is what the cache keeps of a request while next decides it.
+type Visit struct {
+	at         *Set // of the request's key; nil where the answer changes nothing
+	sent       time.Duration
+	generation uint64
+	refreshes  *entry // which waits for the answer; nil where none does
+	changes    bool   // gives something back
+	answered   bool   // from memory
+}
+
+// enter answers the request from the cached denials of its key, if one holds. Denials
+// are forgotten before a request that gives something back and after it: one that comes
+// in between may be from before. A call that would pass waits for no other one: calls
+// of one key that ask at once merge into one batch below.
+func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, waits bool) (v Visit) {
+	switch r.Op {
+	case backend.Take, backend.Reserve, backend.AtMost: // charges, and can be denied
+		if s.ttl == 0 || len(r.And) > 0 {
+			return v
+		}
+	case backend.Peek, backend.Extend, backend.Record: // gives nothing back, so denials hold
+		return v
+	default:
+		v.changes, v.at = true, s.cache.At(r.Key)
+		v.at.Forget() // mutant: forget-before-reset
+		return v
+	}
+	least := leastOf(r)
+	for v.at = s.cache.At(r.Key); ; waits = false {
+		v.generation, v.sent = v.at.Generation(), s.cache.Now()
+		e := v.at.find(least, v.sent, s.ttl)
+		switch {
+		case e == nil:
+			return v
+		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.closed.Load(): // mutant: errors-before-denials
+			return Visit{} // next returns the error
+		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true): // mutant: one-refresh
+			v.refreshes = e
+			return v
+		case !waits || !e.refreshing.Load():
+			s.answered.Add(1)
+			e.answer(&r.Group, d, v.sent)
+			v.answered = true
+			return v
+		}
+		wait, cancel := context.WithTimeout(ctx, held) // mutant: wait-bounded
+		select {
+		case <-e.refreshed: // mutant: wait-for-refresh
+		case <-wait.Done():
+		}
+		cancel()
+	}
+}
+
+// leave notes what next answered. A call that passes ends the denials that would have
+// denied it: another process may have changed the key.
+func (s *Store) leave(v *Visit, r *backend.Request, d *backend.Decision, err error) {
+	if v.refreshes != nil {
+		defer close(v.refreshes.refreshed)
+	}
+	least := leastOf(r)
+	switch {
+	case v.at == nil:
+	case v.changes:
+		v.at.Forget() // mutant: forget-after-reset
+	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
+	case d.Allowed:
+		v.at.passed(least) // mutant: passed-ends-denial
+	case d.RetryAfter > 0 && !slots(&r.Group, d): // mutant: slots-not-cached
+		states := r.Each
+		if states == nil {
+			states = []backend.State{d.State}
+		}
+		v.at.Note(least, NewDenial(least, states, v.sent, s.cache.Now()), v.generation)
+	}
+}
+
+// leastOf returns the group with the least that it asks for. An AtMost is denied where
+// there is no room for one unit.
+func leastOf(r *backend.Request) *backend.Group {
+	if r.Op != backend.AtMost { // mutant: at-most-of-one
+		return &r.Group
+	}
+	one := r.Group
+	one.Cost, one.Costs = 1, nil
+	return &one
+}
+
+// slots reports whether a denial is by slots. Any process may free one at any time, so
+// such a denial is not cached.
+func slots(g *backend.Group, d *backend.Decision) bool {
+	return slices.ContainsFunc(g.Policies, func(p backend.Policy) bool {
+		return p.Name == d.Policy && p.Algorithm.Kind().Leased()
+	})
+}
