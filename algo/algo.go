@@ -259,7 +259,7 @@ func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
 // takes, for an n that does not fit now and is at most Max.
 func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 { return a.rule().retryAt(a, w, *v, n) }
 
-// ResetAt returns the first instant at which the key is as new, 0 for a key
+// ResetAt returns the first instant at which the key is unused, 0 for a key
 // that is so already.
 func (a *Algorithm) ResetAt(v *View) int64 {
 	if v.Used == 0 {

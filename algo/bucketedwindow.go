@@ -101,7 +101,7 @@ func (a *Algorithm) clear(w []int64, v View) {
 
 // bucketRefund takes units out of the bucket that was charged, if it counts. Where
 // the newest bucket is empty then, the one before it that is not is the newest:
-// the key is as new when its last unit has left. The ring's slots behind it are
+// the key is unused when its last unit has left. The ring's slots behind it are
 // empty, and so are the older buckets that they stand for then.
 func bucketRefund(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	s := c.At - c.At%a.b

@@ -190,7 +190,7 @@ func compactRetryAt(a *Algorithm, w []int64, v View, n int64) int64 {
 }
 
 // compactRefund takes units out of what was charged at an instant, if it counts. Then
-// the newest entries leave as far as they are empty, so that the key is as new when
+// the newest entries leave as far as they are empty, so that the key is unused when
 // its last unit has left. The oldest stay, as a SlidingLog's do: they count again where
 // the clock goes back.
 func compactRefund(a *Algorithm, w []int64, v View, charge Charge, n int64) []int64 {

@@ -81,7 +81,7 @@ func moveBack(w, to []int64) {
 }
 
 // logRefund takes units out of the entry that was charged, if it counts. Then the
-// newest entries leave as far as they are empty, so that the key is as new when its
+// newest entries leave as far as they are empty, so that the key is unused when its
 // last unit has left.
 func logRefund(_ *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	i := first(w, w[1], c.At-1)

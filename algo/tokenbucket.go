@@ -64,7 +64,7 @@ const (
 const longest = 1 << 52
 
 // tokenDerive: a/b is how many fractions leak a microsecond, reduced; fill is
-// how long a full bucket takes to be as new.
+// how long a full bucket takes to be unused.
 func tokenDerive(a *Algorithm) {
 	num, den := min(max(a.limit.Events, 1), MaxLimit)*fraction, max(a.period, 1)
 	g := gcd(num, den)

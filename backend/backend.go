@@ -21,7 +21,7 @@ import (
 //   - A take that one policy has no room for is denied and charges none of them.
 //   - A denied take stores nothing.
 //   - A peek answers what a take would and stores nothing.
-//   - A reset makes the key as new for the policies it lists, and for no others.
+//   - A reset makes the key unused for the policies it lists, and for no others.
 //   - A count belongs to a policy's name and its algorithm's Identity: requests that agree on both share it, whatever else they list, and others count apart.
 //   - A limit that changes counts from the next request on what is already used.
 //   - Two keys never share a count, whatever bytes they hold.
@@ -30,7 +30,7 @@ import (
 //   - Every State of a decision is Counted.
 //   - Remaining is the limit less what is used, on a denial too, and never below zero.
 //   - RetryAfter is exact: after it the same take passes if nobody else took, a microsecond earlier it does not, and on a denial it is never zero.
-//   - ResetAfter is exact: after it the key is as new, a microsecond earlier it is not.
+//   - ResetAfter is exact: after it the key is unused, a microsecond earlier it is not.
 //   - A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.
 //   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
 //   - An operation or a number of keys beyond the store's Capabilities is ErrUnsupported, and no count changes.

@@ -66,7 +66,7 @@ type Reading struct {
 	At      int64 // instant that a charge counts from
 	Used    int64 // units, after the take where it passed
 	RetryAt int64 // instant at which this cost passes; 0 where this policy has room
-	ResetAt int64 // instant at which the key is as new
+	ResetAt int64 // instant at which the key is unused
 }
 
 // Decide writes the answer to g at the instant now, with one reading per policy,

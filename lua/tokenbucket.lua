@@ -1,6 +1,6 @@
 -- The twin of algo/tokenbucket.go. x is the level at the instant at, in 2^-15
 -- of a unit; a / b is how many of those leak a microsecond; fill is how long a
--- full bucket takes to be as new.
+-- full bucket takes to be unused.
 -- Kept: version, horizon, due, level, instant.
 
 --@section range

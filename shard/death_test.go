@@ -36,7 +36,7 @@ func outage(t *testing.T, mode string) death {
 	c := redistest.StartCluster(t)
 	store := open(c.Addrs(), &cluster.Options{Budget: 500 * time.Millisecond})
 	defer store.Close()
-	s := stations(store)
+	s := wrappers(store)
 	d := death{mode: mode, limit: 3000}
 	ps := one(algo.FixedWindow(algo.Per(d.limit, algo.MaxPeriod/64)), 16)
 	if mode == "open" {

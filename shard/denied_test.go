@@ -29,7 +29,7 @@ func costing(key string, ps []backend.Policy, costs ...int64) backend.Request {
 	return r
 }
 
-// ignorant is a station on the same store that shares nothing of what it knows.
+// ignorant is a wrapper on the same store that shares nothing of what it knows.
 func ignorant(s backend.Store) *shard.Store { return shard.New(s, struct{ backend.Store }{s}) }
 
 // TestDeniesOnlyWhatHasNoRoom: whatever the costs were, and however they went
@@ -72,9 +72,9 @@ func (m *meanwhile) Do(ctx context.Context, r *backend.Request, d *backend.Decis
 	return err
 }
 
-// TestWhatOthersHeardIsNoExactAnswer: a call that learns meanwhile that a share
+// TestAnswersToOthersAreEstimates: a call that learns meanwhile that a share
 // denies a smaller cost is denied too, but nobody told it for how long.
-func TestWhatOthersHeardIsNoExactAnswer(t *testing.T) {
+func TestAnswersToOthersAreEstimates(t *testing.T) {
 	ps := one(algo.TokenBucket(algo.PerMinute(12), 12), 2)
 	for range 20 {
 		_, counts, now := counting(t)
@@ -93,9 +93,9 @@ func TestWhatOthersHeardIsNoExactAnswer(t *testing.T) {
 	}
 }
 
-// TestAPeekThatHearsOfRoom ends what is remembered of a spent key, also in the deny
+// TestAPeekThatFindsRoom ends what is remembered of a spent key, also in the deny
 // cache.
-func TestAPeekThatHearsOfRoom(t *testing.T) {
+func TestAPeekThatFindsRoom(t *testing.T) {
 	for _, cost := range []int64{0, 1, 2} {
 		_, h, now := hooking()
 		l, err := headgate.New(hubbed{h, &layer.Shared{Clock: layer.Of(h).Clock}}, one(algo.FixedWindow(algo.PerDay(160)), 16), nil)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestWhatIsNotEstimatedIsExact: after a sum a take that passed tells of the
-// whole key what a Peek tells, and that it is as new when the last share is.
+// whole key what a Peek tells, and that it is unused when the last share is.
 func TestWhatIsNotEstimatedIsExact(t *testing.T) {
 	for _, a := range kinds(algo.PerMinute(60)) {
 		s, counts, now := counting(t)

@@ -22,8 +22,8 @@ import (
 func TestPerhapsCountedEndsThere(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	store := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: patience})
-	s := stations(store)
+	store := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: longBudget})
+	s := wrappers(store)
 	ps := one(algo.FixedWindow(algo.Per(160, algo.MaxPeriod)), 16)
 	ps[0].OnFailure = backend.FailOpen
 	require.True(t, do(t, s, take("k", ps, 1)).Allowed)
@@ -101,8 +101,8 @@ func TestWithoutModes(t *testing.T) {
 // what it may hold is handed out.
 func TestGarbageInOneShare(t *testing.T) {
 	server := redistest.Start(t)
-	store := standalone.New(server.Client(t), &standalone.Options{Budget: patience})
-	s, ps := stations(store), one(algo.FixedWindow(algo.Per(160, algo.MaxPeriod)), 16)
+	store := standalone.New(server.Client(t), &standalone.Options{Budget: longBudget})
+	s, ps := wrappers(store), one(algo.FixedWindow(algo.Per(160, algo.MaxPeriod)), 16)
 	require.True(t, do(t, s, take("k", ps, 1)).Allowed)
 	key := "headgate:{~k~" + shard.Names("k", 16)[3] + "}"
 	client := server.Client(t)
@@ -154,8 +154,8 @@ func TestOneBudget(t *testing.T) {
 	proxy := redistest.NewProxy(t, server.Addr())
 	const budget = 300 * time.Millisecond
 	store := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: budget})
-	other := stations(standalone.New(server.Client(t), &standalone.Options{Budget: patience}))
-	s, ps := stations(store), one(algo.FixedWindow(algo.Per(16, algo.MaxPeriod)), 16)
+	other := wrappers(standalone.New(server.Client(t), &standalone.Options{Budget: longBudget}))
+	s, ps := wrappers(store), one(algo.FixedWindow(algo.Per(16, algo.MaxPeriod)), 16)
 	ps[0].OnFailure = backend.FailOpen
 	require.True(t, do(t, s, take("warm", ps, 1)).Allowed)
 	for do(t, other, take("k", ps, 1)).Allowed {

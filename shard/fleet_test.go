@@ -55,8 +55,8 @@ func (c cell) algorithm() algo.Algorithm {
 
 func (c cell) calls() int { return int(c.Limit) * c.Load / 100 * max(c.Periods, 1) }
 
-// heard is what one process heard in one cell.
-type heard struct {
+// tally is what one process counted in one cell.
+type tally struct {
 	At     []int64 // the instants that its passes count from
 	Denied []int64 // when it was denied, by the same clock
 	Failed int     // decided by no store
@@ -157,7 +157,7 @@ func collect(t *testing.T, dir string, i int, o *outcome) {
 	for p := range o.Procs {
 		f, err := os.Open(filepath.Join(dir, fmt.Sprintf("%d-%d", i, p)))
 		require.NoError(t, err)
-		var h heard
+		var h tally
 		require.NoError(t, gob.NewDecoder(f).Decode(&h))
 		_ = f.Close()
 		for _, at := range h.At {
@@ -196,7 +196,7 @@ func member(t *testing.T, me int) {
 	defer admin.Close()
 	stores := map[bool]*cluster.Store{}
 	for _, alone := range []bool{false, true} {
-		stores[alone] = open(addrs, &cluster.Options{Budget: patience, DisableBatching: alone})
+		stores[alone] = open(addrs, &cluster.Options{Budget: longBudget, DisableBatching: alone})
 		defer stores[alone].Close()
 		warm(t, stores[alone])
 	}
@@ -206,7 +206,7 @@ func member(t *testing.T, me int) {
 		for admin.Exists(ctx, fmt.Sprint("go", i)).Val() == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		h := c.run(t, stations(stores[c.Alone]), me)
+		h := c.run(t, wrappers(stores[c.Alone]), me)
 		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("%d-%d", i, me)))
 		require.NoError(t, err)
 		require.NoError(t, gob.NewEncoder(f).Encode(h))
@@ -224,10 +224,10 @@ func warm(t *testing.T, s backend.Store) {
 	})()
 }
 
-func (c cell) run(t *testing.T, s *shard.Store, me int) heard {
+func (c cell) run(t *testing.T, s *shard.Store, me int) tally {
 	ps := one(c.algorithm(), c.K)
 	require.NoError(t, s.Check(ps))
-	mine := make([]heard, c.Callers)
+	mine := make([]tally, c.Callers)
 	begin, total := time.Now(), c.calls()
 	faulttest.Go(c.Callers, func(w int) {
 		for n := me*c.Callers + w; n < total; n += c.Procs * c.Callers {
@@ -237,14 +237,14 @@ func (c cell) run(t *testing.T, s *shard.Store, me int) heard {
 			c.call(t, s, ps, n, &mine[w])
 		}
 	})()
-	h := heard{Stats: s.Stats()}
+	h := tally{Stats: s.Stats()}
 	for _, m := range mine {
 		h.At, h.Denied, h.Failed = append(h.At, m.At...), append(h.Denied, m.Denied...), h.Failed+m.Failed
 	}
 	return h
 }
 
-func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, n int, h *heard) {
+func (c cell) call(t *testing.T, s backend.Store, ps []backend.Policy, n int, h *tally) {
 	var charge backend.Receipt
 	r := take(c.Key, ps, 1)
 	if c.Keys > 0 {

@@ -193,8 +193,8 @@ func BenchmarkChooseHot(b *testing.B) {
 // else the machine does only adds.
 func single(t *testing.T) [2]float64 {
 	server := redistest.Start(t)
-	store := standalone.New(server.Client(t), &standalone.Options{Budget: patience, DisableBatching: true})
-	s := stations(store)
+	store := standalone.New(server.Client(t), &standalone.Options{Budget: longBudget, DisableBatching: true})
+	s := wrappers(store)
 	least := [2]float64{1e9, 1e9}
 	for range 30 {
 		for i, k := range []int{0, 16} {

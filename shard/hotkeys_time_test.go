@@ -104,9 +104,9 @@ func (w *stopwatch) turn(s backend.Store, c cell, calls int) timing {
 // timings gives each subject its turn in each of so many rounds, in any order,
 // without merging.
 func timings(t testing.TB, c *redistest.Cluster, rounds, calls int) [][]timing {
-	store := open(c.Addrs(), &cluster.Options{Budget: patience, DisableBatching: true})
+	store := open(c.Addrs(), &cluster.Options{Budget: longBudget, DisableBatching: true})
 	defer store.Close()
-	s, w := stations(store), newStopwatch(t, c)
+	s, w := wrappers(store), newStopwatch(t, c)
 	all := make([][]timing, len(subjects))
 	for round := range rounds + 1 {
 		for _, i := range rand.Perm(len(subjects)) {

@@ -63,12 +63,12 @@ func inShares(t *testing.T, s backend.Store, key string, ps []backend.Policy) ma
 // twice, nor one that was not told so, and none passes more than its part.
 func TestLostReplies(t *testing.T) {
 	c := redistest.StartCluster(t)
-	direct := open(c.Addrs(), &cluster.Options{Budget: patience})
+	direct := open(c.Addrs(), &cluster.Options{Budget: longBudget})
 	defer direct.Close()
 	for _, alone := range []bool{false, true} {
 		l := &lines{t: t}
-		store := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}}, &cluster.Options{Budget: patience, DisableBatching: alone})
-		s := stations(store)
+		store := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}}, &cluster.Options{Budget: longBudget, DisableBatching: alone})
+		s := wrappers(store)
 		for _, fault := range []redistest.Fault{redistest.ResetAfterRequest, redistest.HalfReply} {
 			key, ps := fmt.Sprint(fault, alone), one(algo.FixedWindow(algo.Per(1603, algo.MaxPeriod/64)), 16)
 			do(t, s, peek(key, ps, 0)) // connections are there
@@ -104,9 +104,9 @@ func lose(t *testing.T, s backend.Store, key string, ps []backend.Policy) *told 
 func TestALostReplyEndsItsCall(t *testing.T) {
 	c := redistest.StartCluster(t)
 	l := &lines{t: t}
-	store := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}}, &cluster.Options{Budget: patience})
+	store := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}}, &cluster.Options{Budget: longBudget})
 	defer store.Close()
-	s, ps := stations(store), one(algo.FixedWindow(algo.Per(1600, algo.MaxPeriod/64)), 16)
+	s, ps := wrappers(store), one(algo.FixedWindow(algo.Per(1600, algo.MaxPeriod/64)), 16)
 	for range 10 {
 		before := do(t, s, peek("k", ps, 0)).Used
 		c.ResetStats(t)

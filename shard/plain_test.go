@@ -17,16 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTwinsOnAServer: through the stations a key that is not spread is still
+// TestTwinsOnAServer: through the wrappers a key that is not spread is still
 // answered as the plain Go rendering answers it, in every field.
 func TestTwinsOnAServer(t *testing.T) {
 	s := trace.New(uint64(time.Now().UnixNano()))
 	client := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
-	station := stations(standalone.New(client, &standalone.Options{Budget: patience}))
+	wrapper := wrappers(standalone.New(client, &standalone.Options{Budget: longBudget}))
 	model := trace.NewModel(s.Now)
 	for i := range redistest.Steps(5_000, 30_000) {
 		r := s.Next()
-		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), station, r)
+		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), wrapper, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)
 	}
 }
@@ -35,6 +35,6 @@ func TestTwinsOnAServer(t *testing.T) {
 // the bare store.
 func TestRaces(t *testing.T) {
 	faulttest.Races(t, func() backend.Store {
-		return stations(open(strings.Split(os.Getenv("ADDRS"), ","), &cluster.Options{Budget: patience}))
+		return wrappers(open(strings.Split(os.Getenv("ADDRS"), ","), &cluster.Options{Budget: longBudget}))
 	}, func() string { return "ADDRS=" + strings.Join(redistest.StartCluster(t).Addrs(), ",") })
 }

@@ -28,7 +28,7 @@ func one(a algo.Algorithm, k int) []backend.Policy {
 	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed, Shards: k}}
 }
 
-// over is a shard station over a memory store on a clock of its own.
+// over is a shard wrapper over a memory store on a clock of its own.
 func over(t testing.TB) (*shard.Store, *atomic.Int64) {
 	now := new(atomic.Int64)
 	now.Store(trace.Start)
@@ -67,7 +67,7 @@ func TestTwinsWhole(t *testing.T) {
 	s := trace.Steady(3)
 	clock := &memory.Options{Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	bare, mem := memory.New(clock), memory.New(clock)
-	station := shard.New(mem, mem)
+	wrapper := shard.New(mem, mem)
 	for i := range redistest.Steps(15_000, 50_000) {
 		r := s.Next()
 		want := trace.Ask(context.Background(), bare, r)
@@ -77,7 +77,7 @@ func TestTwinsWhole(t *testing.T) {
 			ps[j].Shards = i % 2
 		}
 		r.Policies = ps
-		require.NoError(t, trace.Same(want, trace.Ask(context.Background(), station, r)), "step %d: %v %+v", i, r.Op, r.Group)
+		require.NoError(t, trace.Same(want, trace.Ask(context.Background(), wrapper, r)), "step %d: %v %+v", i, r.Op, r.Group)
 	}
 }
 

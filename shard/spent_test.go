@@ -115,11 +115,11 @@ func TestCostsOfTheirOwn(t *testing.T) {
 	require.Zero(t, s.Stats().WrongDenials)
 }
 
-// TestResetShowsAtOnce to all stations on the store in this process.
+// TestResetShowsAtOnce to all wrappers on the store in this process.
 func TestResetShowsAtOnce(t *testing.T) {
 	server := redistest.Start(t)
-	store := standalone.New(server.Client(t), &standalone.Options{Budget: patience})
-	a, b := stations(store), stations(store)
+	store := standalone.New(server.Client(t), &standalone.Options{Budget: longBudget})
+	a, b := wrappers(store), wrappers(store)
 	ps, same := one(algo.FixedWindow(algo.Per(64, algo.MaxPeriod)), 8), one(algo.FixedWindow(algo.Per(64, algo.MaxPeriod)), 8)
 	for range 2 {
 		for do(t, a, take("k", ps, 1)).Allowed {

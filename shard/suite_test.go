@@ -22,11 +22,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience: the budget is not the subject.
-const patience = 20 * time.Second
+// longBudget: the budget is not the subject.
+const longBudget = 20 * time.Second
 
-// stations are what the root puts over a store, but for the deny cache.
-func stations(s backend.Store) *shard.Store { return shard.New(breaker.New(s, nil), s) }
+// wrappers are what the root puts over a store, but for the deny cache.
+func wrappers(s backend.Store) *shard.Store { return shard.New(breaker.New(s, nil), s) }
 
 // both runs the suite on keys that are not spread, and what holds of spread ones.
 // Keys that are not spread go through to a store with a suite of its own.
@@ -97,7 +97,7 @@ func TestSuiteOnAServer(t *testing.T) {
 		var now atomic.Int64
 		l := &lines{t: t}
 		client := server.Client(t, func(o *redis.Options) { o.Dialer = l.dial })
-		store := standalone.New(testclock.Client{Processor: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: patience})
+		store := standalone.New(testclock.Client{Processor: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: longBudget})
 		return storetest.Subject{
 			Store: shard.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store), SetNow: now.Store, LoseReply: l.lose,
 			Expiries: func() map[string]time.Duration {
@@ -132,7 +132,7 @@ func TestSuiteOnACluster(t *testing.T) {
 			ClusterOptions: with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}},
 			Now:            func() time.Time { return time.UnixMicro(now.Load()) },
 		}
-		store := cluster.New(client, &cluster.Options{Budget: patience})
+		store := cluster.New(client, &cluster.Options{Budget: longBudget})
 		t.Cleanup(func() { _ = store.Close() })
 		return storetest.Subject{Store: shard.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store), SetNow: now.Store}
 	})

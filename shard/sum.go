@@ -65,7 +65,7 @@ func (k *hotKey) all() (shares []int) {
 }
 
 // sum sums the states of shares. The key passes a call again when the first share does,
-// since a call must fit in one, in all of its policies. The key is as new when the last
+// since a call must fit in one, in all of its policies. The key is unused when the last
 // share is. Used and Remaining may be more than the limit together, while counts live of
 // another limit: a share that holds more than its part takes nothing from the room of
 // others. Shares that are no part of it count as spent.
@@ -128,7 +128,7 @@ func (k *hotKey) view(g *backend.Group, now time.Duration) *view {
 			}
 			parts = append(parts, states)
 			v.Sent, v.Ends, v.Bound = min(v.Sent, d.Sent), min(v.Ends, d.Until()), v.Bound|d.Bound
-			v.alike = v.alike && slices.Equal(d.Costs, v.Costs) // mutant: exact-verdict
+			v.alike = v.alike && slices.Equal(d.Costs, v.Costs) // mutant: exact-denial
 		}
 	}
 	v.States = k.sum(parts)

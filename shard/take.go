@@ -210,7 +210,7 @@ func (c *call) answered(i int) (passed bool) {
 // widen makes the states of a share that passed the call those of the key. What
 // remains is the sum of what was last seen in each share. After a sum of all, what is
 // used is the sum's, which may be more than the limit leaves where a share holds more
-// than its part, and the key is as new when the last share is.
+// than its part, and the key is unused when the last share is.
 func (c *call) widen(states []backend.State) {
 	for j := range states {
 		s := &states[j]
@@ -241,7 +241,7 @@ func (c *call) tell(states []backend.State) {
 // with the time of the oldest share's denial. Nothing is answered from memory once the
 // store was closed.
 func (c *call) deny(v *view) error {
-	if c.s.shared.Closed.Load() { // mutant: closed-before-verdict
+	if c.s.shared.Closed.Load() { // mutant: closed-before-denial
 		return backend.ErrClosed
 	}
 	lost := len(v.open) > 0

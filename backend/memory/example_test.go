@@ -35,7 +35,7 @@ func ExampleOptions_now() {
 	// true 0s
 }
 
-// What is as new leaves by itself, while others call.
+// What is unused leaves by itself, while others call.
 func ExampleStore_Len() {
 	store := memory.New(nil)
 	limiter, err := headgate.New(store, []headgate.Policy{{

@@ -18,7 +18,7 @@ import (
 )
 
 // TestTwins holds the store equal to the plain Go rendering, though it drops
-// what is as new.
+// what is unused.
 func TestTwins(t *testing.T) {
 	s := trace.Steady(7)
 	store := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(s.Now()) }})
@@ -89,7 +89,7 @@ func TestRoomAfterFull(t *testing.T) {
 	require.False(t, take(t, s, "other", ps).Allowed, "the shared count is spent still")
 }
 
-// TestResetOfAFullStore: a key with a record of its own is as new after it. One
+// TestResetOfAFullStore: a key with a record of its own is unused after it. One
 // that counts in the overflow can't be reset, and no count changes.
 func TestResetOfAFullStore(t *testing.T) {
 	s := memory.New(&memory.Options{MaxKeys: 2})

@@ -19,7 +19,7 @@ var patient = &standalone.Options{Budget: 20 * time.Second}
 // patientAlone is patient, with a round trip for every call.
 var patientAlone = &standalone.Options{Budget: 20 * time.Second, DisableBatching: true}
 
-// TestOneLoadForAll: after a flush everybody hears NOSCRIPT at once, and one
+// TestOneLoadForAll: after a flush everybody gets NOSCRIPT at once, and one
 // of them loads the script for all.
 func TestOneLoadForAll(t *testing.T) {
 	const rounds = 50

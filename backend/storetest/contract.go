@@ -27,7 +27,7 @@ var contract = []sentence{
 	{"Denied", deniesAll, "A take that one policy has no room for is denied and charges none of them."},
 	{"DeniedStores", deniedStores, "A denied take stores nothing."},
 	{"Peek", peeks, "A peek answers what a take would and stores nothing."},
-	{"Reset", resets, "A reset makes the key as new for the policies it lists, and for no others."},
+	{"Reset", resets, "A reset makes the key unused for the policies it lists, and for no others."},
 	{"Name", names, "A count belongs to a policy's name and its algorithm's Identity: " +
 		"requests that agree on both share it, whatever else they list, and others count apart."},
 	{"Limit", limits, "A limit that changes counts from the next request on what is already used."},
@@ -39,7 +39,7 @@ var contract = []sentence{
 	{"Remaining", remaining, "Remaining is the limit less what is used, on a denial too, and never below zero."},
 	{"RetryAfter", retryAfter, "RetryAfter is exact: after it the same take passes if nobody else took, " +
 		"a microsecond earlier it does not, and on a denial it is never zero."},
-	{"ResetAfter", resetAfter, "ResetAfter is exact: after it the key is as new, a microsecond earlier it is not."},
+	{"ResetAfter", resetAfter, "ResetAfter is exact: after it the key is unused, a microsecond earlier it is not."},
 	{"Receipt", charges, "A receipt names its key and, per policy, the instant that the charge counts from, " +
 		"by the store's clock."},
 	{"Refused", refuses, "A cost no policy could ever grant is ErrNeverAdmissible, " +

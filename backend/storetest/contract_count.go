@@ -154,7 +154,7 @@ func resets(p *probe) {
 	p.unchanged("b", both, b)
 	p.unchanged("a", kept, a)
 	p.asNew("a", list)
-	p.fill("a", both) // as new is also: all of it can be used again
+	p.fill("a", both) // unused is also: all of it can be used again
 	p.denied("a", list, 1)
 	p.reset("nobody", list)
 	p.asNew("nobody", list)

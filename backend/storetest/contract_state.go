@@ -218,7 +218,7 @@ func resetAfter(p *probe) {
 	}
 }
 
-// fades goes to where each policy is said to be as new, and stops a microsecond
+// fades goes to where each policy is said to be unused, and stops a microsecond
 // before to see that it is not yet. It goes in the order of those instants,
 // since the clock can't be set back.
 func (p *probe) fades(key string, list []backend.Policy) {
@@ -233,12 +233,12 @@ func (p *probe) fades(key string, list []backend.Policy) {
 			p.set(max(p.now, at-1))
 			early := p.states(key, one)[0]
 			p.must(early.Used > 0 && early.ResetAfter == tick,
-				"%v: as new after %v, and a microsecond earlier %+v", &one[0].Algorithm, s.ResetAfter, early)
+				"%v: unused after %v, and a microsecond earlier %+v", &one[0].Algorithm, s.ResetAfter, early)
 			p.set(at)
 		}
 		late := p.states(key, one)[0]
 		p.must(late.Used == 0 && late.ResetAfter == 0,
-			"%v: as new after %v, and then %+v", &one[0].Algorithm, s.ResetAfter, late)
+			"%v: unused after %v, and then %+v", &one[0].Algorithm, s.ResetAfter, late)
 	}
 }
 

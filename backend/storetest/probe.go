@@ -237,7 +237,7 @@ func (p *probe) used(key string, list []backend.Policy, n int64) {
 func (p *probe) asNew(key string, list []backend.Policy) {
 	p.t.Helper()
 	for _, s := range p.states(key, list) {
-		p.must(s.Used == 0 && s.Remaining == s.Limit && s.RetryAfter == 0 && s.ResetAfter == 0, "not as new: %+v", s)
+		p.must(s.Used == 0 && s.Remaining == s.Limit && s.RetryAfter == 0 && s.ResetAfter == 0, "not unused: %+v", s)
 	}
 }
 

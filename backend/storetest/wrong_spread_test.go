@@ -184,7 +184,7 @@ var wrongSpreads = []wrong{
 			}
 		}
 	})},
-	{"says that it is as new when its last share is", "ResetAfter", spreading(func(w *spreader) {
+	{"says that it is unused when its last share is", "ResetAfter", spreading(func(w *spreader) {
 		w.sum = func(sum, share *backend.State) {
 			adds(sum, share)
 			sum.ResetAfter = share.ResetAfter

@@ -127,7 +127,7 @@ var wrongs = []wrong{
 			s.RetryAfter = s.ResetAfter
 		}
 	})},
-	{"says a tick too late that it is as new", "ResetAfter", answering(func(_ *backend.Request, _ *backend.Decision, s *backend.State) {
+	{"says a tick too late that it is unused", "ResetAfter", answering(func(_ *backend.Request, _ *backend.Decision, s *backend.State) {
 		if s.ResetAfter > 0 {
 			s.ResetAfter += tick
 		}

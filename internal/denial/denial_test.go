@@ -44,7 +44,7 @@ func TestAnswers(t *testing.T) {
 func TestStandsForASecond(t *testing.T) {
 	for _, c := range []struct{ stand, want time.Duration }{{Longest, time.Second}, {time.Hour, time.Second}, {50 * time.Millisecond, 50 * time.Millisecond}} {
 		f := &fake{do: denies(time.Hour)}
-		s := f.station(c.stand)
+		s := f.wrapper(c.stand)
 		require.False(t, cached(t, s, take("k", one, 1)))
 		f.advance(c.want*3/4 - 1)
 		require.True(t, cached(t, s, take("k", one, 1)))
@@ -52,16 +52,16 @@ func TestStandsForASecond(t *testing.T) {
 		require.False(t, cached(t, s, take("k", one, 1)))
 	}
 	f, _ := denied(t, time.Hour, one, 1)
-	require.False(t, cached(t, f.station(-1), take("k", one, 1)), "off")
+	require.False(t, cached(t, f.wrapper(-1), take("k", one, 1)), "off")
 	f.advance(100 * time.Millisecond)
-	require.False(t, cached(t, f.station(100*time.Millisecond), take("k", one, 1)), "another's entry is too old for this one")
+	require.False(t, cached(t, f.wrapper(100*time.Millisecond), take("k", one, 1)), "another's entry is too old for this one")
 }
 
 // TestAFailedRefresh prolongs nothing: a denial that is older than the limiter's time
 // answers no call.
 func TestAFailedRefresh(t *testing.T) {
 	f := &fake{do: denies(time.Hour)}
-	s := f.station(100 * time.Millisecond)
+	s := f.wrapper(100 * time.Millisecond)
 	require.False(t, cached(t, s, take("k", one, 1)))
 	f.advance(100 * time.Millisecond)
 	f.do = func(*backend.Request) (d backend.Decision, _ error) { return d, backend.ErrUnavailable }
@@ -79,7 +79,7 @@ func TestCountsFromTheSending(t *testing.T) {
 		f.advance(30 * time.Millisecond)
 		return denies(100 * time.Millisecond)(r)
 	}
-	s := f.station(Longest)
+	s := f.wrapper(Longest)
 	require.False(t, cached(t, s, take("k", one, 1)))
 	f.advance(69 * time.Millisecond)
 	require.Equal(t, 31*time.Millisecond, ask(t, s, take("k", one, 1)).RetryAfter)
@@ -109,7 +109,7 @@ func TestCosts(t *testing.T) {
 // which policy bound.
 func TestStatesAreTheStores(t *testing.T) {
 	f := &fake{do: denies(time.Second)}
-	s, all := f.station(Longest), take("k", policies(2), 3)
+	s, all := f.wrapper(Longest), take("k", policies(2), 3)
 	all.Each = make([]backend.State, 2)
 	require.False(t, cached(t, s, take("k", policies(2), 3)))
 	require.True(t, cached(t, s, take("k", policies(2), 3)))
@@ -175,7 +175,7 @@ func TestOnlyDenialsOfTheStore(t *testing.T) {
 		"an error":       say(backend.Decision{State: wait}, backend.ErrUnavailable),
 	} {
 		f := &fake{do: do}
-		s := f.station(Longest)
+		s := f.wrapper(Longest)
 		for range 3 {
 			_, _ = layer.Ask(context.Background(), s, take("k", one, 1))
 		}
@@ -185,7 +185,7 @@ func TestOnlyDenialsOfTheStore(t *testing.T) {
 	peek := take("k", one, 1)
 	peek.Op = backend.Peek
 	require.False(t, cached(t, s, peek), "a peek asks for the truth")
-	require.False(t, cached(t, f.station(Longest), func() backend.Request { p := peek; p.Key = "p"; return p }()))
+	require.False(t, cached(t, f.wrapper(Longest), func() backend.Request { p := peek; p.Key = "p"; return p }()))
 	require.False(t, cached(t, s, take("p", one, 1)), "and is not remembered")
 }
 
@@ -217,12 +217,12 @@ func TestHidesNoError(t *testing.T) {
 	require.ErrorIs(t, err, backend.ErrUnsupported)
 	var f *fake
 	f, s = denied(t, time.Second, policies(2), 1)
-	require.NoError(t, f.Close()) // as its user does, past the station
+	require.NoError(t, f.Close()) // as its user does, past the wrapper
 	_, err = layer.Ask(context.Background(), s, take("k", policies(2), 1))
 	require.ErrorIs(t, err, backend.ErrClosed)
 }
 
-// TestClose: a store that does not tell is closed through the station.
+// TestClose: a store that does not tell is closed through the wrapper.
 func TestClose(t *testing.T) {
 	f, h := &fake{do: denies(time.Hour)}, &layer.Shared{}
 	s := New(f, h, Longest)
@@ -234,12 +234,12 @@ func TestClose(t *testing.T) {
 }
 
 // TestForgets: what this process does to a key shows at once, whichever
-// station it is done through, and a denial on its way is from before.
+// wrapper it is done through, and a denial on its way is from before.
 func TestForgets(t *testing.T) {
 	ops := []backend.Op{backend.Reset, backend.Settle}
 	for _, op := range ops {
 		f, s := denied(t, time.Second, one, 1)
-		off := f.station(-1)
+		off := f.wrapper(-1)
 		r := take("k", one, 1)
 		r.Op = op
 		_, _ = layer.Ask(context.Background(), off, r)
@@ -255,7 +255,7 @@ func TestForgets(t *testing.T) {
 // arrives after it.
 func TestForgetsWhatIsOnItsWay(t *testing.T) {
 	f := &fake{}
-	s := f.station(Longest)
+	s := f.wrapper(Longest)
 	reset := take("k", one, 1)
 	reset.Op = backend.Reset
 	f.do = func(r *backend.Request) (backend.Decision, error) {
@@ -282,7 +282,7 @@ func TestForgetsWhatIsOnItsWay(t *testing.T) {
 // TestBounded: an attacker with more keys than that costs memory for so many.
 func TestBounded(t *testing.T) {
 	f := &fake{do: denies(time.Second)}
-	s := f.station(Longest)
+	s := f.wrapper(Longest)
 	for i := range 3 * sets * ways {
 		ask(t, s, take(fmt.Sprint(i), one, 1))
 	}
@@ -292,7 +292,7 @@ func TestBounded(t *testing.T) {
 		ask(t, s, take("costs", one, n))
 	}
 	require.Len(t, s.cache.of("costs"), 1)
-	s = (&fake{do: denies(time.Second)}).station(Longest)
+	s = (&fake{do: denies(time.Second)}).wrapper(Longest)
 	for n := range int64(9) {
 		r := take("two", policies(2), 0)
 		r.Costs = []int64{1 + n, 20 - n}
@@ -310,7 +310,7 @@ func TestBounded(t *testing.T) {
 // the states, which are the caller's.
 func TestKeepsNoBuffers(t *testing.T) {
 	f := &fake{do: denies(time.Second)}
-	s := f.station(Longest)
+	s := f.wrapper(Longest)
 	request := []byte("GET /k")
 	r, key := take("", policies(2), 1), unsafe.String(&request[5], 1)
 	r.Key, r.Each, r.Costs = key, make([]backend.State, 2), []int64{1, 1}
@@ -383,7 +383,7 @@ func TestCheapPaths(t *testing.T) {
 	}
 }
 
-// BenchmarkTake is what the station costs: a store that answers at once and
+// BenchmarkTake is what the wrapper costs: a store that answers at once and
 // knows no denial, one that does, and an answer of its own. In production the
 // clock is time.Now.
 func BenchmarkTake(b *testing.B) {
@@ -405,15 +405,15 @@ func BenchmarkTake(b *testing.B) {
 	_, _ = layer.Ask(context.Background(), New(f, h, Longest), take("k", one, 1))
 	run("KnownBeside", miss, take(beside(miss, "k"), one, 1))
 	still := &fake{do: denies(time.Hour)} // so that it never lapses
-	hit := still.station(Longest)
+	hit := still.wrapper(Longest)
 	_, _ = layer.Ask(context.Background(), hit, take("user:42", one, 1))
 	run("Hit", hit, take("user:42", one, 1))
 }
 
-// TestPings: what stations hand on.
+// TestPings: what wrappers hand on.
 func TestPings(t *testing.T) {
 	f := &fake{}
-	w, err := f.station(Longest).Ping(context.Background())
+	w, err := f.wrapper(Longest).Ping(context.Background())
 	require.NoError(t, err)
 	require.Empty(t, w)
 	_, err = New(pinger{f}, f.Shared(), Longest).Ping(context.Background())

@@ -37,7 +37,7 @@ func (f *fake) Check([]backend.Policy) error       { return nil }
 func (f *fake) Capabilities() backend.Capabilities { return able }
 func (f *fake) Close() error                       { f.shared.Closed.Store(true); return nil }
 func (f *fake) advance(d time.Duration)            { f.now.Add(int64(d)) }
-func (f *fake) station(d time.Duration) *Store     { return New(f, f.Shared(), d) }
+func (f *fake) wrapper(d time.Duration) *Store     { return New(f, f.Shared(), d) }
 
 func (f *fake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	f.asked.Add(1)
@@ -126,11 +126,11 @@ func cached(t testing.TB, s *Store, r backend.Request) bool {
 	return d.Source == backend.FromDenyCache
 }
 
-// denied is a station that knows of a denial of the key "k".
+// denied is a wrapper that knows of a denial of the key "k".
 func denied(t testing.TB, retry time.Duration, ps []backend.Policy, n int64) (*fake, *Store) {
 	t.Helper()
 	f := &fake{do: denies(retry)}
-	s, r := f.station(Longest), take("k", ps, n)
+	s, r := f.wrapper(Longest), take("k", ps, n)
 	r.Each = make([]backend.State, len(ps))
 	require.False(t, cached(t, s, r))
 	return f, s

@@ -64,7 +64,7 @@ func TestSlotsAreAsked(t *testing.T) {
 			list[0], list[1] = list[1], list[0]
 		}
 		f := &fake{do: denies(time.Minute)}
-		s := f.station(Longest)
+		s := f.wrapper(Longest)
 		r := take("k", list, 1)
 		r.Op, r.Lease = backend.Reserve, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
 		require.False(t, cached(t, s, r))

@@ -112,7 +112,7 @@ func TestRefreshLost(t *testing.T) {
 func TestResetLost(t *testing.T) {
 	for _, batch := range []bool{false, true} {
 		f := &fake{do: denies(time.Minute)}
-		s, reset := f.station(Longest), take("k", one, 1)
+		s, reset := f.wrapper(Longest), take("k", one, 1)
 		reset.Op = backend.Reset
 		f.do = func(*backend.Request) (backend.Decision, error) {
 			f.do = denies(time.Minute)
@@ -187,7 +187,7 @@ func TestPassedForAll(t *testing.T) {
 	f.do = leaves(3)
 	require.True(t, ask(t, s, take("k", one, 1)).Allowed)
 	require.True(t, cached(t, s, take("k", one, 2)), "a smaller cost says nothing of it")
-	short := f.station(time.Millisecond)
+	short := f.wrapper(time.Millisecond)
 	f.advance(time.Millisecond)
 	require.True(t, ask(t, short, take("k", one, 2)).Allowed)
 	require.False(t, cached(t, s, take("k", one, 2)))

@@ -26,7 +26,7 @@ import (
 // patient: the budget is not the subject.
 var patient = &standalone.Options{Budget: 20 * time.Second}
 
-// subject is the stations in the root's order, on a real server whose clock
+// subject is the wrappers in the root's order, on a real server whose clock
 // the suite sets, and which a proxy can break.
 func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.Subject {
 	admin, ctx := server.Client(t), context.Background()
@@ -68,7 +68,7 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 }
 
 // TestSuite: with the cache on, what it answers is held to the contract too;
-// off, the station is not there.
+// off, the wrapper is not there.
 func TestSuite(t *testing.T) {
 	server := redistest.Start(t)
 	for name, d := range map[string]time.Duration{"On": time.Second, "Off": -1} {
@@ -99,12 +99,12 @@ func TestTwins(t *testing.T) {
 	s := trace.Steady(uint64(time.Now().UnixNano()))
 	server := redistest.Start(t)
 	store := standalone.New(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
-	station := denial.New(store, store.Shared(), time.Second)
+	wrapper := denial.New(store, store.Shared(), time.Second)
 	model, said := trace.NewModel(s.Now), 0
 	steps := redistest.Steps(5_000, 20_000)
 	for i := 0; i < steps || said <= steps/200 && i < 20*steps; i++ { // some histories deny little
 		r := s.Next()
-		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), station, r)
+		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), wrapper, r)
 		if got.Decision.Source == backend.FromDenyCache {
 			said++
 			require.False(t, want.Decision.Allowed, "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)

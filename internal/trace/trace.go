@@ -38,7 +38,7 @@ const Start = 1_745_000_145_000_000
 func New(seed uint64) *Steps { return steps(seed, false) }
 
 // Steady returns steps that keep each era's numbers and never set the clock back.
-// They are for stores that drop a count once it is as new: a longer period or an
+// They are for stores that drop a count once it is unused: a longer period or an
 // earlier instant would bring it back in a store that still has it.
 func Steady(seed uint64) *Steps { return steps(seed, true) }
 

@@ -96,17 +96,17 @@ func fill(t *testing.T, q *batch.Queue, g *gate) (landed func()) {
 	_, err := q.Ask(context.Background(), "warm", 0, take("warm"))
 	require.NoError(t, err)
 	g.shut()
-	var flights sync.WaitGroup
+	var trips sync.WaitGroup
 	for i := range batch.Many {
-		flights.Add(1)
+		trips.Add(1)
 		go func() {
-			defer flights.Done()
+			defer trips.Done()
 			k := fmt.Sprint("held", i)
 			_, _ = q.Ask(context.Background(), k, 0, take(k))
 		}()
 		require.Eventually(t, func() bool { return g.holds(i + 1) }, 5*time.Second, time.Millisecond/4)
 	}
-	return flights.Wait
+	return trips.Wait
 }
 
 func both(t *testing.T, run func(t *testing.T, apart bool)) {
@@ -119,7 +119,7 @@ func waits(t *testing.T, q *batch.Queue, n int) {
 	require.Eventually(t, func() bool { return q.Pending() == n }, 5*time.Second, time.Millisecond)
 }
 
-// TestWhoLeavesHarmsNobody: the first of a flight to have come is gone when it
+// TestWhoLeavesHarmsNobody: the first of a batch to have come is gone when it
 // leaves.
 func TestWhoLeavesHarmsNobody(t *testing.T) {
 	both(t, func(t *testing.T, apart bool) {

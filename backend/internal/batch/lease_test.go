@@ -178,7 +178,7 @@ func TestRowsLeave(t *testing.T) {
 	require.Less(t, client.ZCard(ctx, name).Val(), int64(300))
 }
 
-// TestCancelledBucketLeaves: after a cancellation the key is as new when its last
+// TestCancelledBucketLeaves: after a cancellation the key is unused when its last
 // unit has left, and not when the empty bucket would have.
 func TestCancelledBucketLeaves(t *testing.T) {
 	now := time.UnixMicro(1745000145_000_000)

@@ -33,7 +33,7 @@ type roundTrip struct {
 	began    time.Duration // as now
 	ends     time.Duration // as now: the deadline; guarded by mu, as a timer may ring late
 	placed   bool          // it holds a place; guarded by the queue's lock
-	flies    bool          // it counts as in flight; likewise
+	inFlight bool          // it counts as in flight; likewise
 
 	mu struct {
 		sync.Mutex
