@@ -214,6 +214,7 @@ func (ks keys) atOnce(ctx context.Context) error {
 		r.And = append(r.And, ks[i].request.Group)
 		if r.Op == backend.Reserve {
 			ks[i].reservation.id = r.Lease.IDOf(i)
+			ks[i].request.Lease.ID = ks[i].reservation.id // FailLocal keeps its lease by it; mutant: local-lease-of-each-key
 		}
 	}
 	r.StoreTime = &k.question.storeTime
@@ -261,6 +262,9 @@ func (ks keys) tell(d *Decision) {
 // fail decides every key by its failure modes.
 func (ks keys) fail(ctx context.Context, err error) error {
 	for i := range ks {
+		if ks[i].reservation == nil { // a denial gives back what FailLocal charged; mutant: all-local-gives-back
+			ks[i].reserve(allLease)
+		}
 		ks[i].fail(ctx, err)
 	}
 	return ks.conclude(ctx)

@@ -3,10 +3,13 @@ package headgate_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -206,4 +209,82 @@ func TestAllBudgetSpent(t *testing.T) {
 	require.Equal(t, "o", d.Key)
 	require.Equal(t, headgate.FromFailClosed, d.Source)
 	require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+}
+
+// downStore is a memory store that can be unreachable.
+type downStore struct {
+	*memory.Store
+	down atomic.Bool
+}
+
+func (s *downStore) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if s.down.Load() {
+		return fmt.Errorf("%w: down", backend.ErrUnavailable)
+	}
+	return s.Store.Do(ctx, r, d)
+}
+
+// perDay returns a limiter of a daily window, with one instance.
+func perDay(t *testing.T, s backend.Store, m headgate.FailureMode, name string, limit int64) *headgate.Limiter {
+	l, err := headgate.New(s, []headgate.Policy{{Name: name, Algorithm: algo.FixedWindow(algo.Per(limit, 24*time.Hour)), OnFailure: m}}, &headgate.Options{Instances: 1})
+	require.NoError(t, err)
+	return l
+}
+
+// TestReserveAllFailsLocal: the local lease of each key is settled.
+func TestReserveAllFailsLocal(t *testing.T) {
+	s := &downStore{Store: memory.New(nil)}
+	a := perDay(t, s, headgate.FailLocal, "a", 10)
+	b, err := a.With(headgate.Policy{Name: "b", Algorithm: algo.InFlight(1), OnFailure: headgate.FailLocal})
+	require.NoError(t, err)
+	s.down.Store(true)
+	for i := range 3 {
+		rs, d, err := headgate.ReserveAll(context.Background(), a.Call("user", 1), b.Call("org", 1))
+		require.NoError(t, err)
+		require.True(t, d.Allowed, "call %d %+v", i, d)
+		_ = rs.Close()
+	}
+}
+
+// TestAllLocalGivesBack: a denied call is charged to none of its keys, in this process too.
+func TestAllLocalGivesBack(t *testing.T) {
+	s := &downStore{Store: memory.New(nil)}
+	user := perDay(t, s, headgate.FailLocal, "user", 3)
+	org := perDay(t, s, headgate.FailClosed, "org", 10)
+	s.down.Store(true)
+	for range 3 {
+		d, err := headgate.All(context.Background(), user.Call("u"), org.Call("o"))
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+	}
+	require.Eventually(t, func() bool { // what passed is given back in the background
+		d, err := user.Peek(context.Background(), headgate.Call{Key: "u"})
+		return err == nil && d.Source == headgate.FromFailLocal && d.Used == 0
+	}, 10*time.Second, time.Millisecond)
+}
+
+// keyDown is a memory store that can't be asked for one key.
+type keyDown struct {
+	*memory.Store
+	key atomic.Value
+}
+
+func (s *keyDown) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if k, _ := s.key.Load().(string); k != "" && k == r.Key {
+		return fmt.Errorf("%w: down", backend.ErrUnavailable)
+	}
+	return s.Store.Do(ctx, r, d)
+}
+
+// TestReservationsCommitRepeated: a Commit that failed for one key can be repeated.
+func TestReservationsCommitRepeated(t *testing.T) {
+	ctx, s := context.Background(), &keyDown{Store: memory.New(nil)}
+	a := perDay(t, s, headgate.FailOpen, "a", 10)
+	rs, d, err := headgate.ReserveAll(ctx, a.Call("user", 1), a.Call("org", 1))
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	s.key.Store("org")
+	require.ErrorIs(t, rs.Commit(ctx), backend.ErrUnavailable)
+	s.key.Store("")
+	require.NoError(t, rs.Commit(ctx))
 }

@@ -36,10 +36,17 @@ func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
 		return &InvalidError{What: "lists of actual costs", Value: len(actual), Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
 	}
 	return rs.each(func(i int) error {
-		if len(actual) == 0 {
-			return rs[i].Commit(ctx)
+		var units []int64
+		if len(actual) > 0 {
+			units = actual[i]
 		}
-		return rs[i].Commit(ctx, actual[i]...)
+		if len(units) == 0 && rs[i].held() {
+			units = rs[i].costs
+		}
+		if rs[i].wonBy(units) { // mutant: commit-of-keys-repeated
+			return nil
+		}
+		return rs[i].Commit(ctx, units...)
 	})
 }
 

@@ -44,7 +44,7 @@ const extensions = 3
 // one of these policies fails closed.
 func (r *Reservation) slots() (some, closed bool) {
 	for i, p := range r.limiter.policies {
-		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 {
+		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 && !p.Shadow { // mutant: shadow-slots-end-nothing
 			some, closed = true, closed || p.OnFailure == FailClosed
 		}
 	}

@@ -154,3 +154,40 @@ func TestHoldOfNothing(t *testing.T) {
 		require.NoError(t, ctx.Err())
 	})
 }
+
+// TestHoldBesideShadowSlot: a shadow of slots ends no call while the store is down.
+func TestHoldBesideShadowSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &downStore{Store: memory.New(nil)}
+		l, err := headgate.New(s, []headgate.Policy{
+			{Name: "a", Algorithm: algo.FixedWindow(algo.Per(10, 24*time.Hour)), OnFailure: headgate.FailOpen},
+			{Name: "s", Algorithm: algo.InFlight(5), OnFailure: headgate.FailClosed, Shadow: true},
+		}, nil)
+		require.NoError(t, err)
+		r, d, err := l.Reserve(context.Background(), headgate.Call{Key: "k", Lease: time.Second})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		s.down.Store(true)
+		ctx, release := r.Hold(context.Background())
+		defer release()
+		time.Sleep(1500 * time.Millisecond)
+		require.NoError(t, ctx.Err(), "%v", context.Cause(ctx))
+	})
+}
+
+// TestHoldOfDeniedShadowSlot: a slot that only a shadow denied ends no call.
+func TestHoldOfDeniedShadowSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "s", Algorithm: algo.InFlight(1), OnFailure: headgate.FailOpen, Shadow: true}}, nil)
+		require.NoError(t, err)
+		for i := range 2 {
+			r, d, err := l.Reserve(context.Background(), headgate.Call{Key: "k", Lease: time.Second})
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			ctx, release := r.Hold(context.Background())
+			defer release()
+			time.Sleep(500 * time.Millisecond)
+			require.NoError(t, ctx.Err(), "call %d: %v", i, context.Cause(ctx))
+		}
+	})
+}

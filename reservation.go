@@ -39,6 +39,7 @@ type Reservation struct {
 	mu struct {
 		sync.Mutex
 		settled bool
+		won     bool            // the settlement by actual was the first
 		attempt backend.LeaseID // of a settlement whose outcome is not known; else zero
 		actual  []int64         // of it
 	}
@@ -186,13 +187,20 @@ func (r *Reservation) settle(ctx context.Context, actual []int64) error {
 	return err
 }
 
+// wonBy reports whether this handle has settled the lease by the same actual costs.
+func (r *Reservation) wonBy(actual []int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.won && slices.Equal(r.mu.actual, actual)
+}
+
 // settled notes what came of a settlement. One that was refused was none.
 func (r *Reservation) settled(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err == nil || errors.Is(err, ErrNotHeld):
-		r.mu.settled = true
+		r.mu.settled, r.mu.won = true, r.mu.won || err == nil
 	case errors.As(err, new(*InvalidError)): // mutant: refused-settle-forgotten
 		r.mu.actual = nil
 	}

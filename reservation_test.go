@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -470,4 +471,15 @@ func TestReservationEvents(t *testing.T) {
 		ops = append(ops, e.Op)
 	}
 	require.Equal(t, []headgate.Op{headgate.OpReserve, headgate.OpExtend, headgate.OpSettle, headgate.OpRecord, headgate.OpAtMost}, ops)
+}
+
+// TestTokenOfNoLength: a lease length out of range is refused.
+func TestTokenOfNoLength(t *testing.T) {
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "s", Algorithm: algo.InFlight(1), OnFailure: headgate.FailOpen}}, nil)
+	require.NoError(t, err)
+	b := append([]byte{1, 0}, make([]byte, 16)...)
+	b[5] = 1
+	b = append(b, 0, 1, 'k', 0, 0, 1) // length 0, key k, no sub-keys, cost 1
+	_, err = l.Resume(base64.RawURLEncoding.EncodeToString(b))
+	require.Error(t, err)
 }

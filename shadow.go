@@ -42,6 +42,12 @@ func (l *Limiter) both(ctx context.Context, q *question) error {
 	if l.misfits(r) {
 		return r.Check(ctx, l.shard.Capabilities())
 	}
+	if r.Op != backend.Settle && r.Op != backend.Extend && s.enforced.at != nil {
+		// Before the shadows are asked: a call that is refused counts nothing.
+		if err := s.checkEnforced(ctx, l, r); err != nil { // mutant: refused-counts-no-shadow
+			return err
+		}
+	}
 	var rs [2]backend.Request
 	var answers [2]layer.Answer
 	asked := rs[:0]
@@ -136,6 +142,9 @@ func (p *part) shadowed(a *layer.Answer) *Decision {
 
 // alone answers for a list of shadow policies only: the call passes.
 func alone(r *backend.Request, a *layer.Answer, d *Decision) error {
+	if errors.Is(a.Err, ErrNotHeld) && r.Op != backend.Reserve { // mutant: denied-shadow-settles
+		return nil // the shadows may have denied the Reserve, which passed
+	}
 	if a.Err != nil && !backend.Undecided(a.Err) && !errors.Is(a.Err, ErrNeverAdmissible) {
 		return a.Err
 	}

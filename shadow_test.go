@@ -238,3 +238,52 @@ func TestShadowOfRedis(t *testing.T) {
 	require.Len(t, seen.of(headgate.EventBatch), 11, "ten that passed, and the first denial")
 	require.Equal(t, 11+6, calls, "and the shadow's first denial")
 }
+
+// besideShadow returns a limit of 10 beside a shadow of 100, and that one enforced.
+func besideShadow(t *testing.T) (l, shadow *headgate.Limiter) {
+	day := func(name string, n int64, shadow bool) headgate.Policy {
+		return headgate.Policy{Name: name, Algorithm: algo.FixedWindow(algo.Per(n, 24*time.Hour)), OnFailure: headgate.FailOpen, Shadow: shadow}
+	}
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{day("a", 10, false), day("s", 100, true)}, nil)
+	require.NoError(t, err)
+	shadow, err = l.With(day("s", 100, false))
+	require.NoError(t, err)
+	return l, shadow
+}
+
+// TestShadowOfRefusedCall: a call that is refused with an error changes no count.
+func TestShadowOfRefusedCall(t *testing.T) {
+	ctx := context.Background()
+	for name, wrong := range map[string]func(l *headgate.Limiter) error{
+		"above": func(l *headgate.Limiter) error { _, err := l.AllowN(ctx, "k", 50); return err },
+		"negative": func(l *headgate.Limiter) error {
+			_, err := l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{-1, 7}})
+			return err
+		},
+		"record": func(l *headgate.Limiter) error {
+			_, err := l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{-1, 7}})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, shadow := besideShadow(t)
+			require.Error(t, wrong(l))
+			d, err := shadow.Peek(ctx, headgate.Call{Key: "k"})
+			require.NoError(t, err)
+			require.Zero(t, d.Used)
+		})
+	}
+}
+
+// TestShadowDeniedCommit: a reservation that a shadow denied passes, and its Commit does.
+func TestShadowDeniedCommit(t *testing.T) {
+	ctx := context.Background()
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "s", Algorithm: algo.FixedWindow(algo.Per(1, 24*time.Hour)), OnFailure: headgate.FailOpen, Shadow: true}}, nil)
+	require.NoError(t, err)
+	for i := range 2 {
+		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		require.NoError(t, r.Commit(ctx, 1), "reservation %d", i)
+	}
+}

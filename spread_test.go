@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -93,4 +94,60 @@ func TestShadowOfSpreadKeyFails(t *testing.T) {
 		require.False(t, d.Allowed)
 	}
 	require.EqualValues(t, 3, l.Stats().FailClosed)
+}
+
+// subsDown is a memory store that can't be asked for some sub-keys.
+type subsDown struct {
+	*memory.Store
+	seen map[string]bool
+}
+
+func (s *subsDown) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if _, ok := s.seen[r.Sub]; !ok {
+		s.seen[r.Sub] = len(s.seen)%2 == 1
+	}
+	if s.seen[r.Sub] {
+		return fmt.Errorf("%w: down", backend.ErrUnavailable)
+	}
+	return s.Store.Do(ctx, r, d)
+}
+
+// TestAtMostSpreadFailsLocal: AllowAtMost grants what it charges, in this process too.
+func TestAtMostSpreadFailsLocal(t *testing.T) {
+	l, err := headgate.New(&subsDown{memory.New(nil), map[string]bool{}}, []headgate.Policy{
+		{Name: "a", Algorithm: algo.FixedWindow(algo.Per(40, 24*time.Hour)), OnFailure: headgate.FailLocal, Shards: 4},
+	}, &headgate.Options{Instances: 1})
+	require.NoError(t, err)
+	total := int64(0)
+	for i := range 8 {
+		d, err := l.AllowAtMost(context.Background(), "k", 40)
+		require.NoError(t, err)
+		t.Logf("%d: %v %d %v", i, d.Source, d.Granted, d.Err)
+		total += d.Granted
+	}
+	require.Equal(t, int64(40), total)
+}
+
+// TestExcessBesideSpentPolicy: an excess goes to sub-keys with room first, also where
+// another policy is spent.
+func TestExcessBesideSpentPolicy(t *testing.T) {
+	ctx := context.Background()
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{
+		{Name: "requests", Algorithm: algo.FixedWindow(algo.Per(4, 24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 4},
+		{Name: "tokens", Algorithm: algo.FixedWindow(algo.Per(4000, 24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 4},
+	}, nil)
+	require.NoError(t, err)
+	var last *headgate.Reservation
+	for range 4 {
+		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{1, 10}})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		last = r
+	}
+	require.NoError(t, last.Commit(ctx, 1, 3010))
+	each := make([]headgate.State, 2)
+	_, err = l.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 1}, Each: each})
+	require.NoError(t, err)
+	require.Equal(t, int64(3040), each[1].Used)
+	require.Equal(t, int64(960), each[1].Remaining)
 }

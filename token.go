@@ -64,7 +64,8 @@ func (l *Limiter) Resume(token string) (*Reservation, error) {
 	for range l.policies {
 		r.costs = append(r.costs, p.number())
 	}
-	if p.bad || len(p.rest) > 0 || r.key == "" || r.id == (backend.LeaseID{}) {
+	lasts := r.length >= backend.MinLease && r.length <= backend.MaxLease // mutant: token-lease-length
+	if p.bad || !lasts || len(p.rest) > 0 || r.key == "" || r.id == (backend.LeaseID{}) {
 		return &Reservation{}, bad
 	}
 	return r, nil

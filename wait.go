@@ -142,7 +142,8 @@ func (t *turn) left() error {
 // serve asks the store, as the head of the queue, until the waiter is decided.
 func (t *turn) serve() error {
 	round, length := t.round()
-	for n := t.queue.calls(round); t.ctx.Err() == nil; {
+	most := t.most()
+	for n := min(t.queue.calls(round), most); t.ctx.Err() == nil; {
 		d, size, err := t.ask(n)
 		if err != nil || t.decided {
 			return err
@@ -171,7 +172,7 @@ func (t *turn) serve() error {
 			break
 		}
 		t.queue.told = told
-		n = min(size+more, t.queue.calls(round)) // there is room for no more
+		n = min(size+more, t.queue.calls(round), most) // there is room for no more
 	}
 	return t.left()
 }

@@ -52,3 +52,32 @@ func TestWaitAlone(t *testing.T) {
 	require.Equal(t, spread, c.late(2, spread, round, 0), "others may have begun at the same time")
 	require.Zero(t, c.late(1, spread, round, 0))
 }
+
+// TestWaitLeavesOnce: a waiter whose context ends calls leave twice, and the head may be
+// decided in between.
+func TestWaitLeavesOnce(t *testing.T) {
+	l := &Limiter{policies: []Policy{{Name: "a", Algorithm: algo.FixedWindow(algo.PerSecond(1))}}}
+	qs := newQueues(true)
+	waiters := make([]*waiter, 4)
+	var q *queue
+	for i := range waiters {
+		waiters[i] = &waiter{limiter: l, call: Call{Key: "k"}, since: time.Now(), notify: make(chan struct{}, 1)}
+		q, _ = qs.join(waiters[i], time.Time{})
+	}
+	a, w, c, d := waiters[0], waiters[1], waiters[2], waiters[3]
+	<-a.notify
+	qs.leave(q, w) // left, its context has ended
+	group := qs.group(a, 1)
+	qs.decide(q, group, answer{})
+	qs.end(group)
+	qs.leave(q, w) // the defer of wait
+	<-c.notify     // the head
+	group = qs.group(c, 1)
+	qs.decide(q, group, answer{})
+	qs.end(group)
+	select {
+	case <-d.notify:
+	case <-time.After(time.Second):
+		t.Fatal("the last waiter never became the head")
+	}
+}

@@ -69,6 +69,7 @@ type waiter struct {
 	notify     chan struct{} // gets a token when the waiter is the head, or decided
 	taken      chan struct{} // guarded by queues.mu: closed when the take that includes the waiter has ended; nil: none
 	decided    bool          // guarded by queues.mu: answer is set
+	left       bool          // guarded by queues.mu: it is in no queue any more
 	answer
 }
 
@@ -153,11 +154,14 @@ func (qs *queues) leave(q *queue, w *waiter) bool {
 		<-taken // the store's budget bounds it; mutant: leaves-after-take
 	}
 	defer qs.mu.Unlock()
-	if w.decided {
+	switch {
+	case w.decided:
 		return false
+	case !w.left: // wait calls leave again; mutant: leaves-once
+		w.left = true
+		q.remove(w)
+		q.promote()
 	}
-	q.remove(w)
-	q.promote()
 	return true
 }
 
@@ -172,6 +176,9 @@ func (q *queue) remove(w *waiter) {
 		q.last = w.prev
 	} else {
 		w.next.prev = w.prev
+	}
+	if q.earliest.by == w { // the costs are its caller's again; mutant: earliest-of-present
+		q.earliest = bound{}
 	}
 	if q.first == nil {
 		q.emptied, q.earliest = time.Now(), bound{}

@@ -60,6 +60,24 @@ func (w *waiter) round() (calls int64, d time.Duration) {
 	return calls, d
 }
 
+// most returns the maximum number of calls for one take that begins with this waiter's.
+// The room that is remembered may be of calls that cost less, of a limiter with a higher
+// limit, or of all sub-keys. A shadow would deny the take as a whole, so a list with
+// shadows makes a take per call.
+func (w *waiter) most() int64 {
+	if w.limiter.shadows != nil { // mutant: shadow-of-each-waiter
+		return 1
+	}
+	most := int64(1 << 30)
+	for i := range w.limiter.policies {
+		p := &w.limiter.policies[i]
+		if cost := w.cost(i); cost > 0 {
+			most = min(most, p.Algorithm.Max()/int64(max(p.Shards, 1))/cost) // mutant: wait-take-fits
+		}
+	}
+	return max(most, 1)
+}
+
 // each returns in which time the i-th policy's units for one call come free.
 func (w *waiter) each(i int) time.Duration {
 	l := w.limiter.policies[i].Algorithm.Limit()

@@ -46,10 +46,14 @@ func (c *call) settle(ctx context.Context) error {
 // and the rest to any. What is lost on the way may be counted, and is not sent again.
 func (c *call) spill(ctx context.Context, more []int64) {
 	for n := 0; slices.Max(more) > 0 && n < len(c.k.subs)+asks; n++ {
-		i, costs := c.k.draw(&backend.Group{Cost: 1}, c.k.cache.Now()), slices.Clone(more)
+		some, costs := make([]int64, len(more)), slices.Clone(more)
+		for j := range some {
+			some[j] = min(more[j], 1) // mutant: excess-by-policy
+		}
+		i := c.k.draw(&backend.Group{Costs: some}, c.k.cache.Now())
 		for j := range costs {
 			if i >= 0 { // mutant: excess-to-shares-with-room
-				costs[j] = max(0, min(costs[j], c.k.sub(i).rooms[j].units.Load()+1))
+				costs[j] = max(0, min(costs[j], c.k.sub(i).rooms[j].units.Load()+some[j]))
 			}
 		}
 		*c.r = backend.Request{Op: backend.Record, Group: backend.Group{Key: c.r.Key, Policies: c.r.Policies, Costs: costs}}

@@ -27,6 +27,7 @@ type call struct {
 	sum        *reading         // nil until the call has one
 	misses     int              // shares that denied the call, since it has the sum
 	most       int64            // of an AtMost: the units that are still asked for
+	took       bool             // an AtMost: it has some
 }
 
 // calls are those that nobody makes.
@@ -181,7 +182,7 @@ func (c *call) atMost(ctx context.Context) (err error) {
 		}
 		c.most -= c.d.Granted
 		c.d.Granted += took.Granted
-		took = *c.d
+		took, c.took = *c.d, true
 	}
 	if took.Granted == 0 {
 		return err
@@ -266,9 +267,9 @@ func (c *call) deny(v *view) error {
 }
 
 // fail applies the failure modes of shares that no store decided. Those that fail local
-// have a count each.
+// have a count each. An AtMost that took something ends with that.
 func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
-	if c.s.fallback == nil {
+	if c.s.fallback == nil || c.took { // mutant: at-most-charges-no-more
 		return cause
 	}
 	err := c.s.fallback.FailAny(ctx, func(yield func(*backend.Request, error) bool) {

@@ -1,0 +1,178 @@
+//go:build go1.25
+
+package headgate_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// waitBehind queues a head of cost 1 on a spent key and n waiters by l behind it, resets
+// the key, and requires that all pass.
+func waitBehind(t *testing.T, head, l *headgate.Limiter, cost int64, n int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	d, err := head.AllowAtMost(ctx, "k", 20)
+	require.NoError(t, err)
+	require.Equal(t, int64(20), d.Granted)
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	wg.Add(1 + n)
+	go func() { defer wg.Done(); _, _ = head.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{1}}) }()
+	time.Sleep(50 * time.Millisecond)
+	for i := range n {
+		go func() { defer wg.Done(); _, errs[i] = l.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{cost}}) }()
+	}
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, head.Reset(ctx, "k"))
+	wg.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+// TestWaitMixedCosts: a cost that can pass is never ErrNeverAdmissible beside smaller ones.
+func TestWaitMixedCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "a", Algorithm: algo.TokenBucket(algo.Per(5, time.Second), 20), OnFailure: headgate.FailOpen}}, nil)
+		require.NoError(t, err)
+		waitBehind(t, l, l, 3, 8)
+	})
+}
+
+// TestWaitMixedLimits: nor beside waiters with a higher limit.
+func TestWaitMixedLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := headgate.Policy{Name: "a", Algorithm: algo.TokenBucket(algo.Per(5, time.Second), 20), OnFailure: headgate.FailOpen}
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{p}, nil)
+		require.NoError(t, err)
+		p.Algorithm = algo.TokenBucket(algo.Per(5, time.Second), 4)
+		free, err := l.With(p)
+		require.NoError(t, err)
+		waitBehind(t, l, free, 1, 8)
+	})
+}
+
+// TestWaitSpread: one take for several waiters of a spread key fits in a share.
+func TestWaitSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "a", Algorithm: algo.TokenBucket(algo.Per(8, time.Second), 20), OnFailure: headgate.FailOpen, Shards: 4}}, nil)
+		require.NoError(t, err)
+		waitBehind(t, l, l, 1, 12)
+	})
+}
+
+// TestWaitCostsReused: a call's costs are the caller's again once Wait has returned.
+func TestWaitCostsReused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "a", Algorithm: algo.TokenBucket(algo.Per(100, time.Second), 400), OnFailure: headgate.FailOpen}}, nil)
+		require.NoError(t, err)
+		ctx := context.Background()
+		_, err = l.AllowAtMost(ctx, "k", 400)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		wait := func(cost int64) {
+			wg.Add(1)
+			go func() { defer wg.Done(); _, _ = l.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{cost}}) }()
+			time.Sleep(20 * time.Millisecond)
+		}
+		wait(40)
+		done := make(chan error, 1)
+		go func() {
+			within, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			costs := []int64{200}
+			_, err := l.Wait(within, headgate.Call{Key: "k", Costs: costs})
+			costs[0] = 5 // of the caller's next call
+			done <- err
+		}()
+		time.Sleep(20 * time.Millisecond)
+		wait(5)
+		wait(5)
+		require.ErrorAs(t, <-done, new(*headgate.DeadlineError))
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = l.Wait(within, headgate.Call{Key: "k", Costs: []int64{5}})
+		require.NoError(t, err, "there is room for it in 150 ms")
+		wg.Wait()
+	})
+}
+
+// TestWaitManyLeave: many waiters leave, and all others pass.
+func TestWaitManyLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{bucket(5000, 20)}, nil)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				for j := range 3 {
+					ctx, cancel := context.WithCancel(context.Background())
+					stays := (i+j)%3 == 0
+					if !stays {
+						ctx, cancel = context.WithTimeout(ctx, time.Duration(1+(i*7+j)%40)*time.Millisecond)
+					}
+					_, err := l.Wait(ctx, headgate.Call{Key: "k", Costs: []int64{int64(1 + i%3)}})
+					cancel()
+					if stays && err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+		}
+		wg.Wait() // a waiter that nobody notifies is a deadlock of the bubble
+	})
+}
+
+// TestShadowOfWaitCounts: a shadow counts the calls of Wait one by one.
+func TestShadowOfWaitCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		passed, failed := 0, 0
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{
+			{Name: "a", Algorithm: algo.TokenBucket(algo.Per(1000, time.Second), 100), OnFailure: headgate.FailOpen},
+			{Name: "tight", Algorithm: algo.FixedWindow(algo.Per(5, 24*time.Hour)), OnFailure: headgate.FailOpen, Shadow: true},
+		}, &headgate.Options{Observer: func(e headgate.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Op != backend.Take || e.Shadow == nil || e.Waited == 0 {
+				return
+			}
+			if e.Shadow.Allowed {
+				passed++
+			}
+			if e.Shadow.Err != nil {
+				failed++
+			}
+		}})
+		require.NoError(t, err)
+		ctx := context.Background()
+		_, err = l.AllowAtMost(ctx, "k", 100)
+		require.NoError(t, err)
+		tight, err := l.With(headgate.Policy{Name: "tight", Algorithm: algo.FixedWindow(algo.Per(5, 24*time.Hour)), OnFailure: headgate.FailOpen})
+		require.NoError(t, err)
+		require.NoError(t, tight.Reset(ctx, "k"))
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Add(1)
+			go func() { defer wg.Done(); _, _ = l.Wait(ctx, headgate.Call{Key: "k"}) }()
+		}
+		wg.Wait()
+		d, err := tight.Peek(ctx, headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		t.Logf("shadow: %d of 100 allowed, %d with an error, used %d", passed, failed, d.Used)
+		require.Zero(t, failed)
+		require.Equal(t, int64(5), d.Used)
+	})
+}
