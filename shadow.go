@@ -39,14 +39,8 @@ func newShadows(policies []Policy) *shadows {
 // the enforced ones make the decision.
 func (l *Limiter) both(ctx context.Context, q *question) error {
 	r, s := &q.request, l.shadows
-	if l.misfits(r) {
-		return r.Check(ctx, l.shard.Capabilities())
-	}
-	if r.Op != backend.Settle && r.Op != backend.Extend && s.enforced.at != nil {
-		// Before the shadows are asked: a call that is refused counts nothing.
-		if err := s.checkEnforced(ctx, l, r); err != nil { // mutant: refused-counts-no-shadow
-			return err
-		}
+	if refused, err := l.refuses(ctx, r); refused {
+		return err
 	}
 	var rs [2]backend.Request
 	var answers [2]layer.Answer
@@ -88,6 +82,18 @@ func uncounted(r *backend.Request) {
 		p := &r.Policies[i]
 		r.Each[i] = State{Policy: p.Name, Limit: p.Algorithm.Max()}
 	}
+}
+
+// refuses reports whether a request is refused before the shadows are asked, which would
+// count it.
+func (l *Limiter) refuses(ctx context.Context, r *backend.Request) (refused bool, err error) {
+	switch {
+	case l.misfits(r):
+		return true, r.Check(ctx, l.shard.Capabilities())
+	case r.Op != backend.Settle && r.Op != backend.Extend && l.shadows.enforced.at != nil:
+		err = l.shadows.checkEnforced(ctx, l, r) // mutant: refused-counts-no-shadow
+	}
+	return err != nil, err
 }
 
 // misfits reports whether a request fits no list of policies as it is, or charges

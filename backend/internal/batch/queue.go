@@ -36,14 +36,14 @@ type Queue struct {
 
 	mu struct {
 		sync.Mutex
-		pending  []*call
-		taken    []*call // the room of those that a batch is taking
-		filling  bool    // a batch has its place and is about to take the pending calls
-		inFlight int     // batches in flight
-		most     int     // how many may be: the client's connections
-		out      int     // those that hold a place: they are not overdue
-		limit    int     // how many may
-		recent   recent
+		pending     []*call
+		taken       []*call // the room of those that a batch is taking
+		filling     bool    // a batch has its place and is about to take the pending calls
+		outstanding int     // batches in flight
+		most        int     // how many may be: the client's connections
+		out         int     // those that hold a place: they are not overdue
+		limit       int     // how many may
+		recent      recent
 	}
 }
 
@@ -121,12 +121,12 @@ func (q *Queue) push(c *call) (leaves bool) {
 // calls are pending that no other batch is about to take. A batch that waits for a
 // connection could still take calls along.
 func (q *Queue) place() bool {
-	full := q.mu.out >= q.mu.limit || q.mu.inFlight >= q.mu.most
+	full := q.mu.out >= q.mu.limit || q.mu.outstanding >= q.mu.most
 	if q.mu.filling || full || len(q.mu.pending) == 0 { // mutant: one-batch-fills
 		return false
 	}
 	q.mu.out++
-	q.mu.inFlight++
+	q.mu.outstanding++
 	q.mu.filling = true
 	return true
 }
@@ -166,7 +166,7 @@ func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 	q.mu.taken = q.mu.pending
 	q.mu.pending = append(pending[:copy(pending, rest)], q.mu.pending...)
 	q.mu.filling = false
-	t.placed, t.inFlight = true, true
+	t.placed, t.outstanding = true, true
 	if q.place() {
 		go q.run()
 	}
@@ -195,9 +195,9 @@ func (q *Queue) yield(t *roundTrip, over bool) (leaves bool) {
 		t.placed = false
 		q.mu.out--
 	}
-	if over && t.inFlight {
-		t.inFlight = false
-		q.mu.inFlight--
+	if over && t.outstanding {
+		t.outstanding = false
+		q.mu.outstanding--
 	}
 	return q.place()
 }

@@ -26,14 +26,14 @@ type Router interface {
 // client may take longer, but no caller waits for it.
 type roundTrip struct {
 	batch
-	queue    *Queue
-	made     []*command    // for this batch and earlier ones
-	commands []*command    // those of this batch
-	said     error         // what the batch was answered before, in another round trip
-	began    time.Duration // as now
-	ends     time.Duration // as now: the deadline; guarded by mu, as a timer may ring late
-	placed   bool          // it holds a place; guarded by the queue's lock
-	inFlight bool          // it counts as in flight; likewise
+	queue       *Queue
+	made        []*command    // for this batch and earlier ones
+	commands    []*command    // those of this batch
+	said        error         // what the batch was answered before, in another round trip
+	began       time.Duration // as now
+	ends        time.Duration // as now: the deadline; guarded by mu, as a timer may ring late
+	placed      bool          // it holds a place; guarded by the queue's lock
+	outstanding bool          // it counts as in flight; likewise
 
 	mu struct {
 		sync.Mutex
