@@ -142,19 +142,20 @@ func TestLogIsWrittenAsAWhole(t *testing.T) {
 // record would.
 func TestExcessSaturates(t *testing.T) {
 	runner := batch.Alone(redistest.Start(t).Client(t), &layer.Shared{}, time.Second)
-	ps := policy(algo.SlidingLog(algo.PerHour(1_000_000)))
-	for id := range 4 {
-		key := "k"
-		if a := run(t, runner, leased(backend.Reserve, key, 1, ps, id)); !a.Decision.Allowed {
-			continue
+	for i, of := range []algo.Algorithm{
+		algo.SlidingLog(algo.PerHour(1e6)), algo.CompactLog(algo.PerHour(1e6)), algo.FixedWindow(algo.PerHour(1 << 36)),
+	} {
+		key, ps := fmt.Sprint(i), policy(of)
+		for id := range 4 {
+			require.True(t, run(t, runner, leased(backend.Reserve, key, 1, ps, id)).Decision.Allowed)
 		}
+		for id := range 4 {
+			require.NoError(t, run(t, runner, settled(key, of.Max(), ps, id)).Err)
+		}
+		look := group(key, 0, ps)
+		look.Op = backend.Peek
+		require.Equal(t, 2*of.Max(), run(t, runner, look).Decision.Used, "%v", &ps[0].Algorithm)
 	}
-	for id := range 4 {
-		require.NoError(t, run(t, runner, settled("k", 1_000_000, ps, id)).Err)
-	}
-	look := group("k", 0, ps)
-	look.Op = backend.Peek
-	require.EqualValues(t, 2_000_000, run(t, runner, look).Decision.Used)
 }
 
 // TestRowsLeave: what the entries of a log that stays in use gave back leaves with
