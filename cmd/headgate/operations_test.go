@@ -143,6 +143,9 @@ func TestUsage(t *testing.T) {
 		{"at least 1", []string{"top", "-sample", "0"}},
 		{"want one of them", []string{"peek", "a", "-plan", "free", "-tenant", "acme"}},
 		{"prefix", []string{"ping", "-prefix", "{"}},
+		{"-timeout", []string{"ping", "-timeout", "0"}},
+		{"-timeout", []string{"ping", "-timeout", "0", "-cluster"}},
+		{"budget", []string{"ping", "-timeout", "-1s"}},
 		{"budget", []string{"ping", "-timeout", "1h"}},
 		{"budget", []string{"ping", "-timeout", "1h", "-cluster"}},
 		{"want -policies FILE", []string{"top"}},
@@ -150,12 +153,35 @@ func TestUsage(t *testing.T) {
 		{"-plan", []string{"peek", "a", "-policies", write(t), "-plan", "gold"}},
 		{"one for each of 5 policies", []string{"peek", "a", "-policies", write(t), "-cost", "1,2"}},
 		{"whole numbers", []string{"peek", "a", "-policies", write(t), "-cost", "x"}},
+		{"want -cluster or -sentinel", []string{"ping", "-redis", "127.0.0.1:1,127.0.0.1:2"}},
 		{"refused", []string{"peek", "a", "-redis", "127.0.0.1:1"}},
 		{"refused", []string{"peek", "a", "-redis", "127.0.0.1:1", "-policies", write(t)}},
 		{"unavailable", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
 	} {
 		require.Contains(t, exec(t, 1, c.args...), c.says, "%q", c.args)
 	}
+}
+
+// TestErrorsHideThePassword: an error of an address quotes no part of the password.
+func TestErrorsHideThePassword(t *testing.T) {
+	for _, url := range []string{
+		"redis://ops:s3cr%t@localhost:6379", "redis://ops:s3cr#t@localhost:6379", "redis://ops:s3cr/t@localhost:6379/0",
+		"redis://ops:12/s3cr@localhost:6379", "redis://ops:12?s3cr@localhost:6379", "http://ops:s3cr@localhost",
+		"redis://ops:s3cr@localhost:63x", "redis://ops:s3cr@localhost:6379/x", "redis://:s3cr",
+		"redis://ops:s3cr@localhost:1,redis://ops:s3cr@localhost:2",
+	} {
+		for _, mode := range [][]string{nil, {"-cluster"}, {"-sentinel", "mymaster"}} {
+			out := exec(t, 1, append(mode, "ping", "-redis", url, "-timeout", "50ms")...)
+			require.NotContains(t, out, "s3cr", "%q", mode)
+		}
+	}
+}
+
+// TestCommaInAPassword: commas before the last @ divide no addresses.
+func TestCommaInAPassword(t *testing.T) {
+	server := redistest.Start(t)
+	require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "ops", "on", ">pa,ss", "~*", "&*", "+@all").Err())
+	require.Empty(t, exec(t, 0, "keys", "-redis", "redis://ops:pa,ss@"+server.Addr()))
 }
 
 // TestEmptyKey: a script whose variable is not set learns so.

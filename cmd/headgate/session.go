@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	neturl "net/url"
 	"os"
 	"slices"
 	"strings"
@@ -73,6 +74,8 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 func (s *session) open() error {
 	url := cmp.Or(s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379")
 	switch {
+	case s.timeout == 0: // to the store, 0 is its default
+		return &headgate.InvalidError{What: "-timeout", Value: s.timeout, Want: "1ms to 1m"}
 	case s.rows < 1 || s.sample < 1:
 		return errors.New("-n and -sample: want at least 1")
 	case s.plan != "" && s.tenant != "":
@@ -84,10 +87,13 @@ func (s *session) open() error {
 	case s.sentinel != "":
 		return s.openSentinel(url)
 	}
-	first, _ := addresses(url)
+	first, more := addresses(url)
+	if len(more) > 0 {
+		return errors.New("-redis: several addresses: want -cluster or -sentinel")
+	}
 	o, err := redis.ParseURL(first)
 	if err != nil {
-		return err
+		return parseError(first, err)
 	}
 	s.user = o.Username
 	st, err := standalone.Open(first, &standalone.Options{Budget: s.timeout, Prefix: s.prefix})
@@ -104,7 +110,7 @@ func (s *session) openCluster(url string) error {
 	first, more := addresses(url)
 	o, err := redis.ParseClusterURL(first)
 	if err != nil {
-		return err
+		return parseError(first, err)
 	}
 	o.Addrs = append(o.Addrs, more...)
 	s.user = o.Username
@@ -128,7 +134,7 @@ func (s *session) openSentinel(url string) error {
 	first, more := addresses(url)
 	o, err := redis.ParseURL(first)
 	if err != nil {
-		return err
+		return parseError(first, err)
 	}
 	s.user = o.Username
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
@@ -141,9 +147,21 @@ func (s *session) openSentinel(url string) error {
 	return st.Check(valid)
 }
 
-// addresses divides "a:1,b:2", where the first may be a URL.
+// parseError hides an error that may quote a password. A parser that finds the end of
+// the host in the password quotes the rest as a port, a path or an option.
+func parseError(url string, err error) error {
+	if errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@") {
+		return errors.New("-redis: not a URL of a server: want redis://user:password@host:6379/0, and %25 for a % in the password")
+	}
+	return err
+}
+
+// addresses divides "a:1,b:2", where the first may be a URL. Commas before the last @
+// belong to the password.
 func addresses(url string) (first string, more []string) {
-	all := strings.Split(url, ",")
+	host := strings.LastIndexByte(url, '@') + 1
+	all := strings.Split(url[host:], ",")
+	all[0] = url[:host] + all[0]
 	if !strings.Contains(all[0], "://") {
 		all[0] = "redis://" + all[0]
 	}
