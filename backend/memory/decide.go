@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/headgate-go/headgate/backend"
@@ -42,30 +41,6 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	clear(m.looks[:n]) // or they would keep tables that were replaced
 	rooms.Put(m)
 	return err
-}
-
-func (s *Store) check(ctx context.Context, r *backend.Request) error {
-	if err := s.usable(); err != nil {
-		return err
-	}
-	if s.shared.Closed.Load() { // mutant: memory-closed
-		return backend.ErrClosed
-	}
-	if err := r.Check(ctx, capabilities); err != nil { // mutant: memory-context
-		return err
-	}
-	for i := range 1 + len(r.And) {
-		policies := r.GroupAt(i).Policies
-		if n := len(policies); n > backend.MaxPolicies {
-			return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
-		}
-		if r.Op == backend.Reset || r.Lease != nil { // whose algorithms Check may not have looked at
-			if err := backend.CheckPolicies(policies); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // decide hashes and reads the clock before it takes the lock, and fills the

@@ -1,0 +1,21 @@
+package layer
+
+import (
+	"context"
+	"iter"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Fallback is implemented by the layer that applies the failure modes.
+type Fallback interface {
+	// Attempt decides r without its failure modes, for a caller that has another
+	// request to try.
+	Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error
+	// AttemptAll is DoAll without the failure modes.
+	AttemptAll(ctx context.Context, rs []backend.Request, answers []Answer)
+	// FailAny decides, and counts once, a call that each of the requests could have
+	// decided, as if its store had answered with its error: as the first of them that
+	// FailLocal allows, else as the last. It asks nobody.
+	FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error
+}
