@@ -127,7 +127,7 @@ func (s *scope) change() <-chan struct{} {
 // finish takes what the response, nil where none came, tells of the server.
 // learn also takes the units of policies that are not spent. It is false beside
 // a shared limiter, which paces the requests itself. finish is called once per
-// ticket, also after an error: requests wait for the end of a probe.
+// ticket, also after an error or a panic: requests wait for the end of a probe.
 func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

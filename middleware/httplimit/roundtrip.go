@@ -86,13 +86,17 @@ func (c *call) queue(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// share waits until the shared limiter lets the request pass. The least wait is
-// a millisecond, or a failure mode without a RetryAfter would make a loop.
+// share waits until the shared limiter lets the request pass. A denial that came since
+// the request was queued is answered first: a request that is not sent takes no unit. The
+// least wait is a millisecond, or a failure mode without a RetryAfter would make a loop.
 func (c *call) share(r *http.Request) (*http.Response, error) {
 	if c.t.Limiter == nil {
 		return nil, nil
 	}
 	for {
+		if wait, status := c.s.denied(time.Now()); c.late(wait) {
+			return denial(r, status, wait), nil
+		}
 		d, err := c.t.Limiter.Allow(r.Context(), c.t.Key)
 		if err != nil || d.Allowed {
 			return nil, err
@@ -106,16 +110,23 @@ func (c *call) share(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// send sends the request with the base. It finishes the ticket even if the base panics,
+// since other requests wait for the end of a probe.
+func (c *call) send(k ticket, r *http.Request) (resp *http.Response, err error) {
+	defer func() { c.s.finish(k, resp, time.Now(), c.t.Limiter == nil) }()
+	return c.t.base().RoundTrip(r)
+}
+
 // again returns the request to send after a denial; nil where the response is
 // the caller's.
-func (c *call) again(r *http.Request, resp *http.Response, now time.Time) *http.Request {
+func (c *call) again(r *http.Request, resp *http.Response) *http.Request {
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests:
 	case resp.StatusCode == http.StatusServiceUnavailable && repeatable(r):
 	default:
 		return nil
 	}
-	if wait, _ := c.s.denied(now); wait <= 0 || c.late(wait) {
+	if wait, _ := c.s.denied(time.Now()); wait <= 0 || c.late(wait) {
 		return nil
 	}
 	if r.Body == nil || r.Body == http.NoBody {

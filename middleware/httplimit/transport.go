@@ -75,13 +75,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			closeBody(next)
 			return resp, err
 		}
-		resp, err = t.base().RoundTrip(next)
-		now := time.Now()
-		s.finish(k, resp, now, t.Limiter == nil)
+		resp, err = c.send(k, next)
 		if err != nil || resp == nil {
 			return resp, err // the base's, as it is
 		}
-		if next = c.again(r, resp, now); next == nil {
+		if next = c.again(r, resp); next == nil {
 			return resp, nil
 		}
 		discard(resp)

@@ -376,6 +376,47 @@ func TestSharedLimiter(t *testing.T) {
 	})
 }
 
+// TestSharedLimiterAndDenial: a denial that comes while requests are queued is their
+// answer. They neither take a unit of the shared limiter nor wait for one.
+func TestSharedLimiterAndDenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, memory.New(&memory.Options{Now: time.Now}), policy("fleet", algo.TokenBucket(algo.Per(1, 10*time.Second), 1)))
+		a := &answers{list: []answer{denied(429, "3600")}}
+		tr, begin := &Transport{Base: &wire{a, 2 * time.Second}, Limiter: l, Key: "k"}, time.Now()
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				require.Equal(t, 429, do(t, tr, getRequest(t)).StatusCode)
+				require.LessOrEqual(t, time.Since(begin), 10*time.Second, "one wait for a unit")
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 1, a.n.Load())
+	})
+}
+
+// TestUnitsOfRequestsNotSent: requests queued behind a spent window, whose next response
+// is a denial, take no units. Only the first of them may have taken one.
+func TestUnitsOfRequestsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter(t, memory.New(&memory.Options{Now: time.Now}), policy("fleet", algo.FixedWindow(algo.PerDay(1000))))
+		a := &answers{list: []answer{{200, http.Header{"Ratelimit": {`"p";r=0;t=20`}}}, denied(429, "3600")}}
+		tr := &Transport{Base: &wire{a, 2 * time.Second}, Limiter: l, Key: "k"}
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Go(func() {
+				time.Sleep(time.Duration(min(i, 2)) * 1250 * time.Millisecond)
+				do(t, tr, getRequest(t))
+			})
+		}
+		all.Wait()
+		d, err := l.Peek(t.Context(), headgate.Call{Key: "k", Costs: []int64{0}})
+		require.NoError(t, err)
+		require.LessOrEqual(t, d.Used, a.n.Load()+1)
+	})
+}
+
 func TestSharedLimiterRefuses(t *testing.T) {
 	l := limiter(t, newClock().store(), policy("p", algo.FixedWindow(algo.PerMinute(1))))
 	a := &answers{list: []answer{ok}}
@@ -540,6 +581,20 @@ func TestBaseFails(t *testing.T) {
 	})
 	_, err := (&Transport{}).RoundTrip(&http.Request{})
 	require.Error(t, err, "a request without a URL")
+}
+
+// TestBasePanics: a panic of the base ends the probe after a denial, as an error does.
+func TestBasePanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answers{list: []answer{denied(429, "100"), ok}}
+		tr := &Transport{Base: &wire{a, 0}, MaxWait: -1}
+		require.Equal(t, 429, do(t, tr, getRequest(t)).StatusCode)
+		time.Sleep(101 * time.Second)
+		tr.Base = roundTrip(func(*http.Request) (*http.Response, error) { panic("oops") })
+		require.PanicsWithValue(t, "oops", func() { _, _ = tr.RoundTrip(getRequest(t)) })
+		tr.Base = &wire{a, 0}
+		require.Equal(t, 200, do(t, tr, getRequest(t)).StatusCode)
+	})
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
