@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -202,6 +203,10 @@ func TestOutcomes(t *testing.T) {
 			Outcome{Status: 200, Reported: []int64{7}}, Reported, 7},
 		"not reported": {fine, Outcome{Status: 204}, Reported, 40},
 		"flushed":      {func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, Outcome{Status: 200}, nil, 40},
+		"an empty copy, then a status": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.Copy(w, io.LimitReader(strings.NewReader(""), 1)) // it has no WriteTo
+			w.WriteHeader(http.StatusBadGateway)
+		}, Outcome{Status: 502}, nil, 40},
 		"panic": {func(http.ResponseWriter, *http.Request) { panic("oops") },
 			Outcome{Status: 500, Panicked: true}, func(o *Outcome) []int64 { return []int64{int64(o.Status) / 100} }, 5},
 		"late panic": {func(w http.ResponseWriter, _ *http.Request) { fine(w, nil); panic("oops") },
@@ -243,11 +248,7 @@ func TestWriters(t *testing.T) {
 		_, pushes := w.(http.Pusher)
 		_, reads := w.(io.ReaderFrom)
 		if r.URL.Path == "/hijack" {
-			conn, rw, err := http.NewResponseController(w).Hijack()
-			require.NoError(t, err)
-			_, _ = rw.WriteString("HTTP/1.1 418 I'm a teapot\r\nContent-Length: 0\r\n\r\n")
-			_ = rw.Flush()
-			_ = conn.Close()
+			hijack(t, w)
 			return
 		}
 		w.WriteHeader(http.StatusEarlyHints) // before the status
@@ -284,6 +285,57 @@ func TestWriters(t *testing.T) {
 }
 
 type bare struct{ http.ResponseWriter }
+
+// unwrapped is a wrapper whose optional methods only http.ResponseController finds.
+type unwrapped struct{ http.ResponseWriter }
+
+func (w unwrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// TestWritersBelowAWrapper: the outcome has the status that the client got, also where
+// http.ResponseController flushes or hijacks below another middleware's wrapper.
+func TestWritersBelowAWrapper(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler http.HandlerFunc
+		status  int
+		want    Outcome
+	}{
+		"flushed": {func(w http.ResponseWriter, _ *http.Request) {
+			require.NoError(t, http.NewResponseController(w).Flush())
+			w.WriteHeader(http.StatusInternalServerError)
+		}, 200, Outcome{Status: 200}},
+		"hijacked": {func(w http.ResponseWriter, _ *http.Request) { hijack(t, w) }, 418, Outcome{Hijacked: true}},
+		"written after a hijack": {func(w http.ResponseWriter, _ *http.Request) {
+			hijack(t, w)
+			w.WriteHeader(http.StatusInternalServerError)
+			_, err := w.Write([]byte("x"))
+			require.ErrorIs(t, err, http.ErrHijacked)
+		}, 418, Outcome{Hijacked: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			outcomes := make(chan Outcome, 1)
+			h, _ := metered(t, func(o *Outcome) []int64 { outcomes <- *o; return []int64{0} }, c.handler)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(unwrapped{w}, r) }))
+			server.Config.ErrorLog = log.New(io.Discard, "", 0) // superfluous headers
+			server.Start()
+			defer server.Close()
+			resp, err := http.Get(server.URL)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, c.status, resp.StatusCode)
+			o := <-outcomes
+			require.Equal(t, c.want, Outcome{Status: o.Status, Written: o.Written, Hijacked: o.Hijacked})
+		})
+	}
+}
+
+// hijack answers 418 on the connection itself.
+func hijack(t *testing.T, w http.ResponseWriter) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	require.NoError(t, err)
+	_, _ = rw.WriteString("HTTP/1.1 418 I'm a teapot\r\nContent-Length: 0\r\n\r\n")
+	_ = rw.Flush()
+	_ = conn.Close()
+}
 
 // slow is a store whose settlements take until they are let go.
 type slow struct {

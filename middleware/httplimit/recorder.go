@@ -30,16 +30,21 @@ func (w *recorder) fill(o *Outcome) {
 
 // WriteHeader notes the first status that ends the header.
 func (w *recorder) WriteHeader(status int) {
-	if w.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) { // mutant: informational-is-no-status
-		w.status = status
+	if status >= 200 || status == http.StatusSwitchingProtocols { // mutant: informational-is-no-status
+		w.ended(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *recorder) wrote(n int64) {
 	w.written += n
-	if w.status == 0 {
-		w.status = http.StatusOK
+	w.ended(http.StatusOK)
+}
+
+// ended notes the status of a header. Later ones are not sent, and none is after a hijack.
+func (w *recorder) ended(status int) {
+	if w.status == 0 && !w.hijacked {
+		w.status = status
 	}
 }
 
@@ -59,18 +64,20 @@ func (w *recorder) WriteString(s string) (int, error) {
 // ReadFrom lets the ResponseWriter copy a file its own way, as by sendfile.
 func (w *recorder) ReadFrom(r io.Reader) (int64, error) {
 	n, err := io.Copy(w.ResponseWriter, r)
-	w.wrote(n)
+	if n > 0 { // else no header was written
+		w.wrote(n)
+	}
 	return n, err
 }
 
 // Unwrap is for http.ResponseController.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// writer returns a ResponseWriter that can what the one below can, as far as handlers
-// ask for it by a type assertion. One that can't flush is none of net/http's.
+// writer returns a ResponseWriter with the optional methods of the one below, which
+// handlers find by a type assertion. Flush and Hijack may stand further below, where
+// http.ResponseController finds them: it would pass the recorder by.
 func (w *recorder) writer() http.ResponseWriter {
-	_, flushes := w.ResponseWriter.(http.Flusher)
-	_, hijacks := w.ResponseWriter.(http.Hijacker)
+	flushes, hijacks := has[http.Flusher](w.ResponseWriter), has[http.Hijacker](w.ResponseWriter)
 	pusher, pushes := w.ResponseWriter.(http.Pusher)
 	switch f := (flusher{w}); {
 	case hijacks && flushes:
@@ -92,6 +99,20 @@ func (w *recorder) writer() http.ResponseWriter {
 		return f
 	}
 	return w
+}
+
+// has reports whether http.ResponseController finds a T at w or below it.
+func has[T any](w http.ResponseWriter) bool {
+	for {
+		if _, ok := w.(T); ok {
+			return true
+		}
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return false
+		}
+		w = u.Unwrap()
+	}
 }
 
 // flusher is a recorder over a ResponseWriter that flushes.
