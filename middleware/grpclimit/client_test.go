@@ -143,6 +143,43 @@ func TestManyMessagesAreNotKept(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, status.Code(shapes["two-way stream"](context.Background(), cc)))
 }
 
+// endings is a stream of which RecvMsg returns one error after the other, the last again
+// and again.
+type endings struct {
+	grpc.ClientStream
+	errs []error
+}
+
+func (e *endings) SendMsg(any) error { return nil }
+func (e *endings) CloseSend() error  { return nil }
+
+func (e *endings) RecvMsg(any) error {
+	err := e.errs[0]
+	e.errs = e.errs[min(1, len(e.errs)-1):]
+	return err
+}
+
+// TestAdmittedStreamIsNotOpenedAgain: after a message, an error is the stream's end,
+// however often it is received.
+func TestAdmittedStreamIsNotOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opened := 0
+		open := func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+			opened++
+			return &endings{errs: []error{nil, refusal(codes.ResourceExhausted, time.Second)}}, nil
+		}
+		s, err := client(t, nil, nil, nil).Stream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, new(grpc.ClientConn), "/s/m", open)
+		require.NoError(t, err)
+		require.NoError(t, s.SendMsg(1))
+		require.NoError(t, s.CloseSend())
+		require.NoError(t, s.RecvMsg(nil))
+		for range 2 {
+			require.Equal(t, codes.ResourceExhausted, status.Code(s.RecvMsg(nil)))
+		}
+		require.Equal(t, 1, opened)
+	})
+}
+
 // through returns a connection with the client's interceptors to a server that
 // limits by l.
 func through(t *testing.T, l *headgate.Limiter) *grpc.ClientConn {

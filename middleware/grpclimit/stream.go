@@ -52,7 +52,7 @@ func (s *stream) RecvMsg(m any) error {
 			err = s.stream().RecvMsg(m)
 		}
 	}
-	s.received = err == nil
+	s.received = s.received || err == nil
 	return err
 }
 
