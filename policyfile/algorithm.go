@@ -112,8 +112,8 @@ func (r rule) civil() (every algo.CivilPeriod, err error) {
 	if !slices.Contains(civilPeriods, name) {
 		return every, v.unknown("period", name, civilPeriods)
 	}
-	for field, of := range map[string]string{"week-start": "week", "anchor": "month"} {
-		if v, ok := r.fields[field]; ok && of != name {
+	for _, only := range []struct{ field, period string }{{"week-start", "week"}, {"anchor", "month"}} {
+		if v, ok := r.fields[only.field]; ok && only.period != name {
 			return every, v.errorf("given; a %s has none", name)
 		}
 	}
@@ -130,7 +130,7 @@ func (r rule) civil() (every algo.CivilPeriod, err error) {
 		return algo.Week(time.Weekday(i)), nil
 	case "month":
 		anchor, err := r.number("anchor", 1)
-		return algo.Month(int(max(0, min(anchor, 32)))), err
+		return algo.Month(nearestInt(anchor)), err
 	}
 	return algo.Day(), nil
 }

@@ -59,14 +59,16 @@ var broken = []struct {
 	{"an unknown first day", "policies:\n  a: {algorithm: calendar, limit: 1, period: week, zone: UTC, on-failure: open,\n    week-start: mon}\n", 3, "policies.a.week-start", `unknown day "mon"; want sunday`},
 	{"the first day of a month", "policies:\n  a: {algorithm: calendar, limit: 1, period: month, zone: UTC, on-failure: open,\n    week-start: monday}\n", 3, "policies.a.week-start", "a month has none"},
 	{"the anchor of a week", "policies:\n  a: {algorithm: calendar, limit: 1, period: week, week-start: monday, zone: UTC, on-failure: open,\n    anchor: 1}\n", 3, "policies.a.anchor", "a week has none"},
-	{"an anchor of 0", "policies:\n  a: {algorithm: calendar, limit: 1, period: month, zone: UTC, on-failure: open,\n    anchor: 0}\n", 3, "policies.a.anchor", "Month(1 to 31)"},
-	{"an anchor of 32", "policies:\n  a: {algorithm: calendar, limit: 1, period: month, zone: UTC, on-failure: open,\n    anchor: 32}\n", 3, "policies.a.anchor", "Month(1 to 31)"},
-	{"an anchor of 2^32 + 1", "policies:\n  a: {algorithm: calendar, limit: 1, period: month, zone: UTC, on-failure: open,\n    anchor: 4294967297}\n", 3, "policies.a.anchor", "Month(1 to 31)"},
+	{"an anchor of 0", "policies:\n  a: {algorithm: calendar, limit: 1, period: month, zone: UTC, on-failure: open,\n    anchor: 0}\n", 3, "policies.a.anchor", "month from 0: want Day(), Week(a weekday) or Month(1 to 31)"},
+	{"an anchor of 32", "policies:\n  a: {algorithm: calendar, limit: 1, period: month, zone: UTC, on-failure: open,\n    anchor: 32}\n", 3, "policies.a.anchor", "month from 32"},
+	{"an anchor of 2^32 + 1", "policies:\n  a: {algorithm: calendar, limit: 1, period: month, zone: UTC, on-failure: open,\n    anchor: 4294967297}\n", 3, "policies.a.anchor", "month from 4294967297"},
+	{"a negative anchor", "policies:\n  a: {algorithm: calendar, limit: 1, period: month, zone: UTC, on-failure: open,\n    anchor: -7}\n", 3, "policies.a.anchor", "month from -7"},
 	{"a shadow of yes", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open,\n    shadow: yes}\n", 3, "policies.a.shadow", `"yes"; want true or false`},
 	{"a shadow in quotes", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open,\n    shadow: \"true\"}\n", 3, "policies.a.shadow", `"true"; want true or false`},
 	{"no failure mode", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s}\n", 2, "policies.a.on-failure", "missing"},
 	{"unknown failure mode", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s,\n    on-failure: maybe}\n", 3, "policies.a.on-failure", `unknown failure mode "maybe"`},
 	{"too many shards", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    shards: 11}\n", 3, "policies.a.shards", "shards"},
+	{"shards beyond 32 bits", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    shards: 9999999999}\n", 3, "policies.a.shards", "9999999999"},
 	{"a bad name", "policies:\n  a b: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\n", 2, "policies.a b", "policy name"},
 	{"unknown field", "policies:\n  a:\n    algorithm: fixed-window\n    rate: 1\n", 4, "policies.a.rate", `unknown field "rate"`},
 	{"plan of an unknown policy", good + "tenants: {}\nplanz: {}\n", 10, "planz", "unknown field"},
@@ -127,6 +129,15 @@ func TestBrokenFilesNameLineAndField(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 			require.ErrorContains(t, err, "limits.yaml:"[:len("limits.yaml")+min(1, c.line)])
 		})
+	}
+}
+
+// TestSameErrorEachTime: of two mistakes the same one is returned every time.
+func TestSameErrorEachTime(t *testing.T) {
+	text := []byte("policies:\n  a: {algorithm: calendar, limit: 1, period: day, zone: UTC, on-failure: open,\n    week-start: monday,\n    anchor: 2}\n")
+	for range 100 {
+		_, err := Parse("limits.yaml", text, nil)
+		require.ErrorContains(t, err, "limits.yaml:3:17: policies.a.week-start: given; a day has none")
 	}
 }
 

@@ -57,7 +57,7 @@ func Load(path string, opts *Options) (*File, error) {
 func unreadable(err error) error { return fmt.Errorf("headgate: policy file: %w", err) }
 
 // Parse reads a file's bytes; name is what errors call the file. The error is
-// an *Error with file, line and field. It is the first in the file's order. A
+// an *Error with file, line and field, the same each time for the same bytes. A
 // list that Parse returns is one that headgate.New accepts, except for
 // FailLocal without Options.Instances.
 func Parse(name string, data []byte, opts *Options) (*File, error) {

@@ -130,7 +130,7 @@ func TestServiceFile(t *testing.T) {
 			parse(t, text, &Options{OnFailure: headgate.FailOpen}).For("any"))
 	}
 	_, err := Parse("limits.yaml", []byte("rate-limiter: {use-algo: fixed-window-algo, window-size: 1, max-requests: 1}"), nil)
-	require.ErrorContains(t, err, "limits.yaml:1:15: rate-limiter.on-failure: missing")
+	require.ErrorContains(t, err, "limits.yaml:1:15: rate-limiter: no failure mode; want Options.OnFailure")
 }
 
 func TestJSON(t *testing.T) {

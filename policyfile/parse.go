@@ -113,10 +113,14 @@ func (p *parser) sections(root value) (map[string]value, error) {
 	return found, err
 }
 
+// service reads the policy of a rate limiter service, whose file has no failure mode.
 func (p *parser) service(v value) error {
 	r, err := readService(v)
 	if err != nil {
 		return err
+	}
+	if p.onFailure == 0 {
+		return v.errorf("no failure mode; want Options.OnFailure, as this section has no field for it")
 	}
 	return p.add(r)
 }

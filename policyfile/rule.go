@@ -50,8 +50,7 @@ func (r rule) with(changes rule) rule {
 }
 
 // policy returns the policy that the fields make. Ranges are checked by
-// headgate; blame then finds the field. Shards beyond an int of 32 bits are cut
-// to its maximum, which is out of range as well.
+// headgate; blame then finds the field.
 func (p *parser) policy(r rule) (headgate.Policy, error) {
 	a, err := r.algorithm()
 	if err != nil {
@@ -69,7 +68,7 @@ func (p *parser) policy(r rule) (headgate.Policy, error) {
 	if err != nil {
 		return headgate.Policy{}, err
 	}
-	policy := headgate.Policy{Name: r.name, Algorithm: a, OnFailure: mode, Shards: int(min(shards, 1<<31-1)), Shadow: shadow}
+	policy := headgate.Policy{Name: r.name, Algorithm: a, OnFailure: mode, Shards: nearestInt(shards), Shadow: shadow}
 	if _, err := p.probe.With(policy); err != nil {
 		return headgate.Policy{}, r.blame(err)
 	}

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,6 +128,10 @@ func (v value) number() (int64, error) {
 	}
 	return i, nil
 }
+
+// nearestInt returns n, cut to the range of an int. A number that is cut is out of the
+// range of every field.
+func nearestInt(n int64) int { return int(max(math.MinInt, min(n, math.MaxInt))) }
 
 // flag returns true or false. Their other spellings, as yes and on, are refused.
 func (v value) flag() (bool, error) {
