@@ -6,6 +6,8 @@
 // Both decide by a token bucket (GCRA): Limit.Burst units at once, then
 // Limit.Rate per Limit.Period. What a call is answered is the same. These differ:
 //
+//   - Remaining of a denial is the units that are left, which a smaller call could take.
+//     redis_rate answers 0 there.
 //   - A call is charged at most once. redis_rate's client re-sends a script whose
 //     reply was lost, and each of them is charged.
 //   - A call takes 100 ms at most, whatever the client's timeouts are. Then, and

@@ -119,6 +119,22 @@ func TestRedisRatesOwnCases(t *testing.T) {
 	}
 }
 
+// TestRemainingOfADenial: it is the units that are left. redis_rate answers 0.
+func TestRemainingOfADenial(t *testing.T) {
+	at := time.Unix(1_745_000_000, 0)
+	l := newLimiter(memory.New(&memory.Options{Now: func() time.Time { return at }}))
+	for _, s := range []step{
+		{"AllowN", 4, 4, 6, -1, 400 * ms, 0},
+		{"AllowN", 7, 0, 6, 100 * ms, 400 * ms, 0},
+		{"AllowN", 1000, 0, 6, 99400 * ms, 400 * ms, 0},
+		{"AllowN", 6, 6, 0, -1, 1000 * ms, 0},
+	} {
+		r, err := s.do(l, "test_id")
+		require.NoError(t, err)
+		s.check(t, r, 0)
+	}
+}
+
 // onRedis makes the calls in less than the time in which a unit comes back, since
 // the numbers are only then what they should be.
 func onRedis(t *testing.T, name string, steps []step) {
