@@ -150,14 +150,18 @@ func (m *Metrics) set(attributes ...attribute.KeyValue) metric.MeasurementOption
 }
 
 // binding returns the name of the policy that the answer is by; "" where none
-// is. A reset of several policies has none. An error of a list's only policy is
-// counted for that policy.
+// is. A reset of several policies and a list of shadows have none. An error of a
+// list's only policy is counted for that policy.
 func binding(e *headgate.Event) string {
-	if len(e.Policies) == 1 {
+	switch {
+	case len(e.Policies) > 0 && !slices.ContainsFunc(e.Policies, enforced):
+		return ""
+	case len(e.Policies) == 1:
 		return e.Policies[0].Name
-	}
-	if e.Op == headgate.OpReset {
+	case e.Op == headgate.OpReset:
 		return ""
 	}
 	return e.Decision.Policy
 }
+
+func enforced(p headgate.Policy) bool { return !p.Shadow }

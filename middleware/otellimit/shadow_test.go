@@ -37,6 +37,27 @@ func TestShadow(t *testing.T) {
 	}, got[shadowDecisions])
 }
 
+// TestOnlyShadows: where all policies are shadows, none of them binds.
+func TestOnlyShadows(t *testing.T) {
+	trial := headgate.Policy{Name: "trial", Algorithm: algo.SlidingLog(algo.PerMinute(3)), OnFailure: headgate.FailOpen, Shadow: true}
+	other := trial
+	other.Name = "other"
+	for _, list := range [][]headgate.Policy{{trial}, {trial, other}} {
+		m, reader := start(t, nil)
+		l, err := headgate.New(memory.New(nil), list, &headgate.Options{Observer: m.Observe})
+		require.NoError(t, err)
+		for range 5 {
+			_, err := l.Allow(ctx, "k")
+			require.NoError(t, err)
+		}
+		require.NoError(t, l.Reset(ctx, "k"))
+		require.Equal(t, map[string]float64{
+			"operation=take result=allowed source=store": 5,
+			"operation=reset result=done":                1,
+		}, read(t, reader)[decisions])
+	}
+}
+
 // TestReservations: a settlement, an extension and a record pass nothing and deny
 // nothing.
 func TestReservations(t *testing.T) {
