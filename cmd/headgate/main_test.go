@@ -227,6 +227,22 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// TestTopLeavesOutCorruptKeys: a key that is not Headgate's hides no other.
+func TestTopLeavesOutCorruptKeys(t *testing.T) {
+	path := write(t)
+	for where, p := range places(t) {
+		t.Run(where, func(t *testing.T) {
+			take(t, p.limiter(t, "plain"), "good", 1, 100)
+			require.NoError(t, p.admin.Set(t.Context(), "headgate:{bad}", "x", time.Hour).Err())
+			args := append([]string{"top", "-policies", path, "-every", "0"}, p.args...)
+			got := decode[topped](t, 0, args...)
+			require.Equal(t, 1, got.Corrupt)
+			require.Equal(t, "good", got.Fullest[0].Key)
+			require.Contains(t, exec(t, 0, args...), "corrupt: 1")
+		})
+	}
+}
+
 func TestTop(t *testing.T) {
 	path := write(t)
 	for where, p := range places(t) {

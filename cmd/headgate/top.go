@@ -20,8 +20,9 @@ import (
 // keys, so Read tells how much of the server the list stands for.
 type topped struct {
 	Time    time.Time `json:"time"`
-	Read    int       `json:"read"`   // keys in Redis so far
-	Hashed  int       `json:"hashed"` // those of them whose key can't be known
+	Read    int       `json:"read"`    // keys in Redis so far
+	Hashed  int       `json:"hashed"`  // those of them whose key can't be known
+	Corrupt int       `json:"corrupt"` // keys left out, since their stored value is not Headgate's
 	Fullest []full    `json:"fullest"`
 }
 
@@ -92,9 +93,9 @@ func (t *topped) refresh(ctx context.Context, s *session, l *headgate.Limiter, r
 		}
 		keys[k.Key] = true
 	}
-	var err error
 	t.Time = time.Now()
-	t.Fullest, err = fullest(ctx, l, keys, s.rows)
+	list, corrupt, err := fullest(ctx, l, keys, s.rows)
+	t.Fullest, t.Corrupt = list, t.Corrupt+corrupt
 	return err
 }
 
@@ -132,10 +133,10 @@ func (r *reader) close() {
 // asked is how many keys are asked for at a time: enough for the store to batch.
 const asked = 64
 
-// fullest returns the n fullest keys, without those that nothing is used of.
-// Equal ones are in the order of their names, so that a list at rest does not
-// flicker.
-func fullest(ctx context.Context, l *headgate.Limiter, keys map[string]bool, n int) ([]full, error) {
+// fullest returns the n fullest keys, without those that nothing is used of, and
+// how many keys are corrupt. Equal ones are in the order of their names, so that a
+// list at rest does not flicker.
+func fullest(ctx context.Context, l *headgate.Limiter, keys map[string]bool, n int) (all []full, corrupt int, err error) {
 	all, costs := make([]full, 0, len(keys)), make([]int64, len(l.Policies()))
 	answers := make(chan full, len(keys))
 	group, ctx := errgroup.WithContext(ctx)
@@ -143,23 +144,29 @@ func fullest(ctx context.Context, l *headgate.Limiter, keys map[string]bool, n i
 	for key := range keys {
 		group.Go(func() error {
 			p, err := look(ctx, l, key, costs)
+			if errors.As(err, new(*headgate.CorruptError)) {
+				err = nil // p is zero: it has no key
+			}
 			if err == nil {
 				answers <- p.fullest()
 			}
 			return err
 		})
 	}
-	err := group.Wait()
+	err = group.Wait()
 	close(answers)
 	for f := range answers {
-		if f.Used > 0 {
+		switch {
+		case f.Key == "":
+			corrupt++
+		case f.Used > 0:
 			all = append(all, f)
 		}
 	}
 	slices.SortFunc(all, func(a, b full) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), cmp.Compare(a.Key, b.Key))
 	})
-	return all[:min(n, len(all))], err
+	return all[:min(n, len(all))], corrupt, err
 }
 
 // fullest returns the key with the policy of which the greatest part is used.
@@ -174,8 +181,8 @@ func (p *looked) fullest() full {
 }
 
 func (t *topped) text(w *tabwriter.Writer) {
-	fmt.Fprintf(w, "%s  keys read: %d, of which stored as a hash only: %d\n",
-		t.Time.Format(time.TimeOnly), t.Read, t.Hashed)
+	fmt.Fprintf(w, "%s  keys read: %d, of which stored as a hash only: %d, corrupt: %d\n",
+		t.Time.Format(time.TimeOnly), t.Read, t.Hashed, t.Corrupt)
 	row(w, "FULL", "KEY", "POLICY", "USED", "LIMIT", "RESET AFTER")
 	for _, f := range t.Fullest {
 		row(w, fmt.Sprintf("%.1f%%", f.Percent), printable(f.Key), f.name(), f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))
