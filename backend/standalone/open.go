@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	neturl "net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -18,8 +19,9 @@ import (
 // Open does no I/O. Close closes the client.
 func Open(url string, opts *Options) (*Store, error) {
 	o, err := redis.ParseURL(url)
-	if errors.As(err, new(*neturl.Error)) { // its text quotes the URL, and so the password
-		return nil, errors.New("headgate: redis url: not a URL: want redis://host:port")
+	// An error may quote the URL, or a password with a slash as the number of a database.
+	if err != nil && (errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@")) { // mutant: password-hidden
+		return nil, errors.New("headgate: redis url: not a URL: want redis://host:port, or redis://user:password@host:port with %25 for a % in the password")
 	} else if err != nil {
 		return nil, fmt.Errorf("headgate: redis url: %w: want redis://host:port", err)
 	}

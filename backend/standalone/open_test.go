@@ -19,6 +19,17 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
+// TestOpenHidesThePassword: no error of a URL quotes a password, nor a part of it.
+func TestOpenHidesThePassword(t *testing.T) {
+	for _, url := range []string{
+		"redis://ops:s3%cret@localhost", "redis://ops:12/s3cret@localhost", "redis://ops:12/0?s3cret=1@localhost",
+	} {
+		_, err := Open(url, nil)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "cret", url)
+	}
+}
+
 // TestMadeClientIsClosed: a batch asks the client for its options before it
 // sends. A client that is made so, before or after Close, does not stay open
 // with its idle connections.
