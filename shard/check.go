@@ -1,0 +1,63 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Check asks next, and refuses a number of shards that can't be kept.
+func (s *Store) Check(policies []backend.Policy) error {
+	if err := s.next.Check(policies); err != nil {
+		return err
+	}
+	for i := range policies {
+		p, first, want := &policies[i], &policies[0], ""
+		k, most := int64(p.Shards), max(1, min(MaxShards, p.Algorithm.Max(), p.Algorithm.Limit().Events))
+		switch {
+		case k < 0 || k > most:
+			want = fmt.Sprintf("0 to %d: at most %d, the limit and the burst", most, MaxShards)
+		case max(p.Shards, 1) != max(first.Shards, 1): // mutant: one-number-of-shares
+			want = fmt.Sprintf("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
+		case k >= 2 && p.Algorithm.Kind().Leased():
+			want = fmt.Sprintf("0: slots of %v are not spread", &p.Algorithm)
+		case k >= 2:
+			if part := p.Algorithm.Part(0, k); part.Check() != nil {
+				return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), part.Check())
+			}
+		}
+		if want != "" {
+			return &backend.InvalidError{What: "shards of policy " + p.Name, Value: p.Shards, Want: want}
+		}
+	}
+	return nil
+}
+
+// CheckRequest refuses what Do refuses before it asks next. The lease of a reservation
+// lies with one sub-key, which its receipt names. No one node could decide several keys
+// at once if one is spread. A call takes from one share, so its cost must fit in the
+// first, which is the smallest.
+func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
+	err := r.Check(ctx, s.next.Capabilities()) // mutant: cost-of-whole-limit
+	if err != nil || !spread(r) {
+		return err
+	}
+	switch {
+	case len(r.And) > 0: // mutant: spread-keys-apart
+		return fmt.Errorf("%w: %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
+	case r.Op == backend.AtMost || r.Op == backend.Record || r.Op == backend.Reset || r.Sub != "":
+		return nil
+	case r.Op == backend.Settle || r.Op == backend.Extend:
+		want := fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)
+		return &backend.InvalidError{What: "sub-key", Value: r.Sub, Want: want}
+	}
+	for j := range r.Policies {
+		p := &r.Policies[j]
+		if n, least := r.CostOf(j), p.Algorithm.Max()/int64(p.Shards); n > least { // mutant: cost-above-share
+			want := fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, p.Shards, p.Name)
+			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n, Want: want})
+		}
+	}
+	return nil
+}
