@@ -76,6 +76,7 @@ type keyed struct {
 	reservation *Reservation // of what was asked; nil in a Take of all keys at once
 	asked       denial.Visit // where all keys are asked for at once
 	told        bool
+	local       bool // the reservation is of this process's count: no store was sent it
 	err         error
 }
 
@@ -174,6 +175,7 @@ func (k *keyed) spread() bool { return len(k.limiter.policies) > 0 && k.limiter.
 func (ks keys) decide(ctx context.Context) error {
 	switch {
 	case len(ks) == 1:
+		ks[0].request.StoreTime = &ks[0].question.storeTime // mutant: all-store-time
 		ks[0].hand(ctx, ctx)
 		return ks.conclude(ctx)
 	case ks.denied(): // mutant: all-denied-from-cache
@@ -264,6 +266,7 @@ func (ks keys) fail(ctx context.Context, err error) error {
 	for i := range ks {
 		if ks[i].reservation == nil { // a denial gives back what FailLocal charged; mutant: all-local-gives-back
 			ks[i].reserve(allLease)
+			ks[i].local = true // mutant: lost-all-settles-nothing
 		}
 		ks[i].fail(ctx, err)
 	}
@@ -273,14 +276,18 @@ func (ks keys) fail(ctx context.Context, err error) error {
 // fail decides the key by its failure modes.
 func (k *keyed) fail(ctx context.Context, err error) {
 	k.told = true
+	fail := k.limiter.breaker.Fail
+	if k.spread() { // mutant: spent-spread-key-named
+		fail = k.limiter.shard.FailSpread
+	}
 	switch r, s := k.request, k.limiter.shadows; {
 	case s == nil:
-		k.err = k.limiter.breaker.Fail(ctx, &k.request, &k.decision, err)
+		k.err = fail(ctx, &k.request, &k.decision, err)
 	case s.enforced.at == nil:
 		k.err = alone(&r, &layer.Answer{Err: err}, &k.decision)
 	default:
 		r = s.enforced.of(&r)
-		k.err = k.limiter.breaker.Fail(ctx, &r, &k.decision, err)
+		k.err = fail(ctx, &r, &k.decision, err)
 		s.enforced.tell(&k.request, r.Each)
 	}
 }
@@ -373,5 +380,5 @@ func (ks keys) conclude(ctx context.Context) (err error) {
 func (k *keyed) charged() bool {
 	d := &k.decision
 	return k.told && k.err == nil && k.request.Op == backend.Reserve &&
-		(d.Allowed && d.Source != FromFailOpen || errors.Is(d.Err, ErrPerhapsCounted))
+		(d.Allowed && d.Source != FromFailOpen || !k.local && errors.Is(d.Err, ErrPerhapsCounted))
 }

@@ -42,6 +42,9 @@ type Reservation struct {
 		won     bool            // the settlement by actual was the first
 		attempt backend.LeaseID // of a settlement whose outcome is not known; else zero
 		actual  []int64         // of it
+		// What a settlement that is refused leaves to be repeated.
+		earlier        []int64
+		earlierAttempt backend.LeaseID
 	}
 }
 
@@ -101,7 +104,7 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 
 // reserved returns the reservation that a decision has left.
 func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
-	r.limiter, r.unresolved = l, d.Source != FromStore
+	r.limiter, r.unresolved = l, d.Source != FromStore && d.Source != FromDenyCache // which denied shadows; mutant: cached-shadow-denial
 	if d.Allowed {
 		return r
 	}
@@ -183,7 +186,7 @@ func (r *Reservation) settle(ctx context.Context, actual []int64) error {
 	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil { // mutant: lost-settle-repeated
 		err = r.send(ctx, backend.Settle, lease)
 	}
-	r.settled(err)
+	r.settled(lease.Actual, err)
 	return err
 }
 
@@ -195,14 +198,16 @@ func (r *Reservation) wonBy(actual []int64) bool {
 }
 
 // settled notes what came of a settlement. One that was refused was none.
-func (r *Reservation) settled(err error) {
+func (r *Reservation) settled(actual []int64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case err == nil || errors.Is(err, ErrNotHeld):
-		r.mu.settled, r.mu.won = true, r.mu.won || err == nil
+	case err == nil:
+		r.mu.settled, r.mu.won, r.mu.actual = true, true, actual
+	case errors.Is(err, ErrNotHeld):
+		r.mu.settled = true
 	case errors.As(err, new(*InvalidError)): // mutant: refused-settle-forgotten
-		r.mu.actual = nil
+		r.mu.actual, r.mu.attempt, r.mu.earlier = r.mu.earlier, r.mu.earlierAttempt, nil
 	}
 }
 
@@ -211,17 +216,25 @@ func (r *Reservation) settled(err error) {
 func (r *Reservation) attempt(actual []int64) (*backend.Lease, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.mu.settled { // mutant: settled-stays
+		return nil, false
+	}
 	if r.mu.actual == nil || !slices.Equal(r.mu.actual, actual) { // mutant: same-attempt
+		r.mu.earlier, r.mu.earlierAttempt = r.mu.actual, r.mu.attempt
 		r.mu.actual = slices.Clone(actual)
 		_, _ = rand.Read(r.mu.attempt[:])
 	}
 	lease := r.lease()
 	lease.Actual, lease.Attempt = r.mu.actual, r.mu.attempt
-	return lease, !r.mu.settled
+	return lease, true
 }
 
 // send asks for an operation on the lease.
 func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease) error {
+	s := r.limiter.shadows
+	if s != nil && s.enforced.at == nil && s.shadow.policies[0].Shards > 1 && r.subs.shadow == "" { // mutant: denied-spread-shadow
+		return nil // the shadows denied the Reserve, which passed
+	}
 	var d Decision
 	q := r.limiter.ask(op, r.key)
 	q.request.Lease, q.request.Sub, q.subs = lease, r.subs.enforced, &r.subs
@@ -236,7 +249,7 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 // that was settled, or whose key was reset, is ErrNotHeld. A reservation that no
 // store has decided has no lease there, and Extend returns nil.
 func (r *Reservation) Extend(ctx context.Context) error {
-	if !r.held() {
+	if !r.held() || r.isSettled() { // mutant: settled-not-extended
 		return ErrNotHeld
 	}
 	err := r.send(ctx, backend.Extend, r.lease())
@@ -267,6 +280,13 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decis
 	q.request.Cost = n
 	err = l.do(ctx, q, &d)
 	return d, err
+}
+
+// isSettled reports whether this handle knows that the lease was settled.
+func (r *Reservation) isSettled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.settled
 }
 
 // abandoned cancels reservations of which nobody knows whether the store has them.

@@ -101,6 +101,7 @@ func (t *turn) wait() error {
 	select {
 	case <-t.notify:
 	case <-t.ctx.Done():
+		t.waited = time.Since(t.since) // mutant: leavers-waited
 		return t.left()
 	}
 	t.waited = time.Since(t.since)

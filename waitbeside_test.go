@@ -176,3 +176,35 @@ func TestShadowOfWaitCounts(t *testing.T) {
 		require.Equal(t, int64(5), d.Used)
 	})
 }
+
+// TestWaitedOfLeavers: a waiter that leaves before its turn has waited.
+func TestWaitedOfLeavers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var waited []time.Duration
+		l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "a", Algorithm: algo.FixedWindow(algo.Per(1, 24*time.Hour)), OnFailure: headgate.FailOpen}},
+			&headgate.Options{Observer: func(e headgate.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				if e.Type == headgate.EventDecision && e.Err != nil {
+					waited = append(waited, e.Waited)
+				}
+			}})
+		require.NoError(t, err)
+		_, err = l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+		head, stop := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Add(2)
+		go func() { defer wg.Done(); _, _ = l.Wait(head, headgate.Call{Key: "k"}) }()
+		synctest.Wait()
+		behind, leave := context.WithCancel(context.Background())
+		go func() { defer wg.Done(); _, _ = l.Wait(behind, headgate.Call{Key: "k"}) }()
+		time.Sleep(time.Second)
+		leave()
+		synctest.Wait()
+		stop()
+		wg.Wait()
+		require.Equal(t, []time.Duration{time.Second, time.Second}, waited)
+	})
+}

@@ -148,7 +148,11 @@ func Widest(id Identity) Algorithm {
 // so that shares never sum to more than the whole. A share below one unit is
 // an Algorithm that Check refuses and that grants nothing.
 func (a Algorithm) Share(num, den int64) Algorithm {
-	l := Limit{Events: mulDiv(a.limit.Events, num, den), Period: a.limit.Period}
+	l, k := a.limit, int64(1)
+	if a.rule().rate && l.Period > 0 { // over a longer period, or the share is rounded down; mutant: share-of-a-rate
+		k = max(1, min(den/max(num, 1), int64(MaxPeriod/l.Period)))
+	}
+	l.Events, l.Period = mulDiv(l.Events, num*k, den), l.Period*time.Duration(k)
 	return a.with(l, mulDiv(a.max, num, den))
 }
 

@@ -136,7 +136,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 
 func (s *Store) resolve(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	if r.Lease != nil && r.Lease.Unresolved { // mutant: local-lease-of-shadowed
-		s.localLease(ctx, r)
+		s.localLease(ctx, r, err)
 	}
 	if err != nil {
 		return s.Fail(ctx, r, d, err)

@@ -2,6 +2,7 @@ package breaker
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
@@ -78,9 +79,12 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 
 // localLease settles or extends in this process too what may have been reserved here
 // under FailLocal: the lease of an unresolved reservation. One that is not held here
-// was not.
-func (s *Store) localLease(ctx context.Context, r *backend.Request) {
+// was not. A request that the store refused with err changes no count here either.
+func (s *Store) localLease(ctx context.Context, r *backend.Request, err error) {
 	if s.opts.Local == nil || s.opts.Instances < 1 || r.Op != backend.Settle && r.Op != backend.Extend {
+		return
+	}
+	if errors.As(err, new(*backend.InvalidError)) { // mutant: refused-settles-nothing-local
 		return
 	}
 	q, at := s.shares(r)

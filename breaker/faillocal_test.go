@@ -83,3 +83,29 @@ func TestFailLocal(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, headgate.FromFailClosed, d.Source)
 }
+
+// TestFailLocalRate: the share of a TokenBucket is its rate / instances too, also where
+// the events don't divide: 19/s among 10 is 1.9/s, and 5/s is one unit in 2 s.
+func TestFailLocalRate(t *testing.T) {
+	for _, c := range []struct{ rate, burst, instances int64 }{{19, 100, 10}, {5, 100, 10}} {
+		a := algo.TokenBucket(algo.PerSecond(c.rate), c.burst)
+		share := a.Share(1, c.instances)
+		require.EqualValues(t, c.burst/c.instances, share.Max(), "the burst's share of %d/s", c.rate)
+		minute := share.Worst(time.Minute) - share.Max()
+		require.EqualValues(t, 60*c.rate/c.instances, minute, "units in a minute of %d/s", c.rate)
+	}
+}
+
+// TestFailLocalSlowRate: a tenth of 5/s is one unit in 2 s, and of a burst of 100 it is 10.
+func TestFailLocalSlowRate(t *testing.T) {
+	server := redistest.Start(t)
+	l, err := headgate.New(standalone.New(server.Client(t), nil), []headgate.Policy{{
+		Name: "rate", Algorithm: algo.TokenBucket(algo.PerSecond(5), 100), OnFailure: headgate.FailLocal,
+	}}, &headgate.Options{Instances: 10})
+	require.NoError(t, err)
+	server.Kill()
+	d, err := l.Allow(context.Background(), "k")
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromFailLocal, d.Source)
+	require.True(t, d.Allowed, "a tenth of a burst of 100 is 10: %+v", d)
+}

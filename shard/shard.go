@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -101,6 +102,13 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	*c = call{} // mutant: call-on-shards-cleared
 	calls.Put(c)
 	return err
+}
+
+// FailSpread decides a request on a spread key by the failure mode of one share, without
+// asking it. The receipt names that share, so a reservation can be settled there.
+func (s *Store) FailSpread(ctx context.Context, r *backend.Request, d *backend.Decision, cause error) error {
+	c := &call{s: s, r: r, d: d, k: s.keys().find(r.Key, r.Policies)}
+	return c.fail(ctx, cause, rand.IntN(len(c.k.subs)))
 }
 
 // decide finds what is remembered of the key, and decides by operation.

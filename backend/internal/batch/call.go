@@ -44,7 +44,7 @@ func newCall(ctx context.Context, tag string, r *backend.Request, budget time.Du
 	c := calls.Get().(*call)
 	c.Ask(r, 0)
 	g := &c.own
-	g.Op, g.Key, g.Tag, g.Policies, g.Now, g.other = r.Op, r.Key, tag, r.Policies, 0, nil
+	g.Op, g.Key, g.Tag, g.Policies, g.Now, g.Again, g.other = r.Op, r.Key, tag, r.Policies, 0, false, nil
 	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], jointly(r), r.And != nil
 	c.state.Store(waiting)
 	c.came = now()

@@ -129,7 +129,7 @@ func (t *roundTrip) finish(err error) (said error) {
 func (t *roundTrip) forward(c *command, all bool) {
 	run, others := c.groups[:0], []*group(nil)
 	for _, g := range c.groups {
-		if !all && !g.Again {
+		if !all && (!g.Again || c.Err() != nil) { // mutant: malformed-not-sent-again
 			run = append(run, g)
 			continue
 		}

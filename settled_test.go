@@ -1,0 +1,134 @@
+package headgate_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+func daily(name string, n int64) headgate.Policy {
+	return headgate.Policy{Name: name, Algorithm: algo.FixedWindow(algo.Per(n, 24*time.Hour)), OnFailure: headgate.FailOpen}
+}
+
+// TestCommitOfOtherCosts: another settlement by the same handle is ErrNotHeld, each time, and
+// the one that won is nil each time.
+func TestCommitOfOtherCosts(t *testing.T) {
+	ctx := context.Background()
+	a := perDay(t, memory.New(nil), headgate.FailOpen, "a", 10)
+	rs, d, err := headgate.ReserveAll(ctx, a.Call("user", 1), a.Call("org", 1))
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.NoError(t, rs.Commit(ctx, []int64{2}, []int64{2}))
+	require.ErrorIs(t, rs.Commit(ctx, []int64{5}, []int64{5}), headgate.ErrNotHeld)
+	t.Run("other", func(t *testing.T) {
+		require.ErrorIs(t, rs.Commit(ctx, []int64{5}, []int64{5}), headgate.ErrNotHeld)
+	})
+	t.Run("same", func(t *testing.T) { require.NoError(t, rs.Commit(ctx, []int64{2}, []int64{2})) })
+	d, err = a.Peek(ctx, headgate.Call{Key: "user"})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, d.Used)
+}
+
+// TestCommitRace: of concurrent Commits of several keys one wins, and only it gets nil.
+func TestCommitRace(t *testing.T) {
+	ctx := context.Background()
+	for range 300 {
+		a := perDay(t, memory.New(nil), headgate.FailOpen, "a", 100)
+		rs, _, err := headgate.ReserveAll(ctx, a.Call("user", 1), a.Call("org", 1))
+		require.NoError(t, err)
+		errs := make([]error, 4)
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Add(1)
+			go func() { defer wg.Done(); errs[i] = rs[0].Commit(ctx, int64(10+i)) }()
+		}
+		wg.Wait()
+		won := -1
+		for i, err := range errs {
+			if err == nil {
+				require.Equal(t, -1, won)
+				won = i
+			}
+		}
+		d, err := a.Peek(ctx, headgate.Call{Key: "user"})
+		require.NoError(t, err)
+		require.EqualValues(t, 10+won, d.Used)
+		require.NoError(t, rs[1].Cancel(ctx))
+		require.NoError(t, headgate.Reservations{rs[0]}.Commit(ctx, []int64{int64(10 + won)}))
+	}
+}
+
+// TestCloseAfterRefusedCommit: Close repeats a Commit that failed, also where one that
+// was refused came after it.
+func TestCloseAfterRefusedCommit(t *testing.T) {
+	ctx := context.Background()
+	s := &downStore{Store: memory.New(nil)}
+	l := perDay(t, s, headgate.FailOpen, "a", 10)
+	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	s.down.Store(true)
+	require.Error(t, r.Commit(ctx, 5))
+	s.down.Store(false)
+	require.ErrorAs(t, r.Commit(ctx, -1), new(*headgate.InvalidError))
+	require.NoError(t, r.Close())
+	d, err = l.Peek(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.EqualValues(t, 5, d.Used)
+}
+
+// TestExtendAfterCommit: Extend of a settled reservation is ErrNotHeld.
+func TestExtendAfterCommit(t *testing.T) {
+	ctx := context.Background()
+	s := &downStore{Store: memory.New(nil)}
+	l := perDay(t, s, headgate.FailOpen, "a", 10)
+	for _, down := range []bool{false, true} {
+		t.Run(fmt.Sprint("down=", down), func(t *testing.T) {
+			s.down.Store(down)
+			r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			s.down.Store(false)
+			require.NoError(t, r.Commit(ctx, 1))
+			require.ErrorIs(t, r.Extend(ctx), headgate.ErrNotHeld)
+		})
+	}
+}
+
+// checkedDown refuses wrong requests before it sends, as our stores do.
+type checkedDown struct{ downStore }
+
+func (s *checkedDown) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if err := r.Check(ctx, s.Capabilities()); err != nil {
+		return err
+	}
+	return s.downStore.Do(ctx, r, d)
+}
+
+// TestRefusedCommitFailsLocal: a refused Commit changes no count of this process.
+func TestRefusedCommitFailsLocal(t *testing.T) {
+	ctx := context.Background()
+	s := &checkedDown{downStore{Store: memory.New(nil)}}
+	a := daily("a", 10)
+	a.OnFailure = headgate.FailLocal
+	l, err := headgate.New(s, []headgate.Policy{a, daily("b", 10)}, &headgate.Options{Instances: 1})
+	require.NoError(t, err)
+	s.down.Store(true)
+	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{1, 1}})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.ErrorAs(t, r.Commit(ctx, 9, -1), new(*headgate.InvalidError))
+	each := make([]headgate.State, 2)
+	p, err := l.Peek(ctx, headgate.Call{Key: "k", Each: each})
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromFailLocal, p.Source)
+	require.EqualValues(t, 1, each[0].Used)
+}
