@@ -158,6 +158,7 @@ func (k *keyed) unknown(i int) State {
 // reserve makes the key's request a Reserve under a lease of its own.
 func (k *keyed) reserve(length time.Duration) {
 	r := &Reservation{limiter: k.limiter, key: k.request.Key, length: length, costs: slices.Clone(k.request.Costs)}
+	r.begun = time.Now() // mutant: all-lease-begun
 	if r.costs == nil {
 		r.costs = slices.Repeat([]int64{1}, len(k.limiter.policies))
 	}
@@ -359,7 +360,7 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 func (ks keys) conclude(ctx context.Context) (err error) {
 	for i := range ks {
 		if k := &ks[i]; k.reservation != nil {
-			k.reservation.unresolved = k.decision.Source != FromStore
+			k.reservation.unresolved = !k.counted() // mutant: cached-shadow-denial-of-all
 		}
 		if err == nil {
 			err = ks[i].err

@@ -191,3 +191,24 @@ func TestHoldOfDeniedShadowSlot(t *testing.T) {
 		}
 	})
 }
+
+// TestHoldOfAllReservation: a reservation of several keys ends its call when its lease
+// does, which began before the Hold.
+func TestHoldOfAllReservation(t *testing.T) {
+	inBubble(t, headgate.FailClosed, func(t *testing.T, s *counted, l *headgate.Limiter) {
+		began := time.Now()
+		parts := []headgate.Part{l.Call("k"), l.Call("l")}
+		parts[0].Call.Lease, parts[1].Call.Lease = 3*time.Second, 3*time.Second
+		rs, d, err := headgate.ReserveAll(t.Context(), parts...)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		time.Sleep(900 * time.Millisecond)
+		s.lose(onExtend, 0)
+		ctx, release := rs[1].Hold(t.Context())
+		defer release()
+		synctest.Wait()
+		require.Zero(t, s.extends.Load(), "a third of the length has not passed")
+		<-ctx.Done()
+		require.LessOrEqual(t, time.Since(began), 3*time.Second, "before another may have the slot")
+	})
+}

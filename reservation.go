@@ -39,13 +39,16 @@ type Reservation struct {
 	mu struct {
 		sync.Mutex
 		settled bool
-		won     bool            // the settlement by actual was the first
-		attempt backend.LeaseID // of a settlement whose outcome is not known; else zero
-		actual  []int64         // of it
-		// What a settlement that is refused leaves to be repeated.
-		earlier        []int64
-		earlierAttempt backend.LeaseID
+		won     []int64   // what this handle's settlement was by that was the first; nil: none was
+		tried   []attempt // settlements whose outcomes are not known, the last one last
 	}
+}
+
+// attempt is one settlement. Its ID tells the store that it is the same when it is repeated.
+type attempt struct {
+	id      backend.LeaseID
+	actual  []int64
+	sending bool
 }
 
 // Reserve decides a call as Do does. Where it passes, the costs are an estimate, and
@@ -161,13 +164,13 @@ func (r *Reservation) Close() error {
 		return nil
 	}
 	r.mu.Lock()
-	settled, actual := r.mu.settled, r.mu.actual
+	settled, actual := r.mu.settled, make([]int64, len(r.costs))
+	if n := len(r.mu.tried); n > 0 {
+		actual = r.mu.tried[n-1].actual
+	}
 	r.mu.Unlock()
 	if settled {
 		return nil
-	}
-	if actual == nil {
-		actual = make([]int64, len(r.costs))
 	}
 	if err := r.settle(context.Background(), actual); !errors.Is(err, ErrNotHeld) {
 		return err
@@ -175,8 +178,7 @@ func (r *Reservation) Close() error {
 	return nil
 }
 
-// settle sends a settlement, and once more where no answer came. It may be repeated:
-// the attempt's ID tells the store that it is the same.
+// settle sends a settlement, and once more where no answer came.
 func (r *Reservation) settle(ctx context.Context, actual []int64) error {
 	lease, ok := r.attempt(actual)
 	if !ok {
@@ -186,46 +188,58 @@ func (r *Reservation) settle(ctx context.Context, actual []int64) error {
 	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil { // mutant: lost-settle-repeated
 		err = r.send(ctx, backend.Settle, lease)
 	}
-	r.settled(lease.Actual, err)
+	r.settled(lease, err)
 	return err
 }
 
 // wonBy reports whether this handle has settled the lease by the same actual costs.
 func (r *Reservation) wonBy(actual []int64) bool {
+	if !r.held() {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.mu.won && slices.Equal(r.mu.actual, actual)
+	return r.mu.won != nil && slices.Equal(r.mu.won, actual)
 }
 
-// settled notes what came of a settlement. One that was refused was none.
-func (r *Reservation) settled(actual []int64, err error) {
+// settled notes what came of a settlement. One that was refused was none. One that was too
+// late leaves those before it of which nothing is known: one of them may have been the first.
+func (r *Reservation) settled(lease *backend.Lease, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
+	i := slices.IndexFunc(r.mu.tried, func(a attempt) bool { return a.id == lease.Attempt })
+	switch late := errors.Is(err, ErrNotHeld); {
 	case err == nil:
-		r.mu.settled, r.mu.won, r.mu.actual = true, true, actual
-	case errors.Is(err, ErrNotHeld):
-		r.mu.settled = true
-	case errors.As(err, new(*InvalidError)): // mutant: refused-settle-forgotten
-		r.mu.actual, r.mu.attempt, r.mu.earlier = r.mu.earlier, r.mu.earlierAttempt, nil
+		r.mu.settled, r.mu.won = true, lease.Actual
+	case late || errors.As(err, new(*InvalidError)): // mutant: refused-settle-forgotten
+		r.mu.tried = slices.Delete(r.mu.tried, i, i+1)
+		r.mu.settled = r.mu.settled || late && len(r.mu.tried) == 0 // mutant: late-settle-leaves-lost-one
+	default:
+		r.mu.tried[i].sending = false
 	}
 }
 
-// attempt returns the lease of a settlement, which has the ID of an earlier one by
-// the same actual; false where the reservation was settled.
+// attempt returns the lease of a settlement, which has the ID of an earlier one by the same
+// actual; false where the reservation was settled. One that is under way keeps its ID for
+// itself: by one ID both would win, and each charge what a spread key was used for above the
+// estimate.
 func (r *Reservation) attempt(actual []int64) (*backend.Lease, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.settled { // mutant: settled-stays
 		return nil, false
 	}
-	if r.mu.actual == nil || !slices.Equal(r.mu.actual, actual) { // mutant: same-attempt
-		r.mu.earlier, r.mu.earlierAttempt = r.mu.actual, r.mu.attempt
-		r.mu.actual = slices.Clone(actual)
-		_, _ = rand.Read(r.mu.attempt[:])
+	a := attempt{actual: slices.Clone(actual), sending: true}
+	same := func(b attempt) bool { return !b.sending && slices.Equal(b.actual, actual) } // mutant: same-attempt
+	if i := slices.IndexFunc(r.mu.tried, same); i >= 0 {
+		a.id = r.mu.tried[i].id
+		r.mu.tried = slices.Delete(r.mu.tried, i, i+1)
+	} else {
+		_, _ = rand.Read(a.id[:])
 	}
+	r.mu.tried = append(r.mu.tried, a)
 	lease := r.lease()
-	lease.Actual, lease.Attempt = r.mu.actual, r.mu.attempt
+	lease.Actual, lease.Attempt = a.actual, a.id
 	return lease, true
 }
 

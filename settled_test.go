@@ -132,3 +132,99 @@ func TestRefusedCommitFailsLocal(t *testing.T) {
 	require.Equal(t, headgate.FromFailLocal, p.Source)
 	require.EqualValues(t, 1, each[0].Used)
 }
+
+// TestCommitRepeatedAfterAnother: a settlement that was lost is repeated as the same one,
+// also where another was tried in between.
+func TestCommitRepeatedAfterAnother(t *testing.T) {
+	ctx := context.Background()
+	for name, between := range map[string]func(*lossy, *headgate.Reservation) error{
+		"unreachable": func(s *lossy, r *headgate.Reservation) error {
+			s.lose(onSettle, 0)
+			return r.Cancel(ctx)
+		},
+		"not held": func(s *lossy, r *headgate.Reservation) error {
+			s.lose(0, 0)
+			return r.Commit(ctx, 1, 7)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newLossy()
+			l := reserving(t, s, headgate.FailClosed)
+			r, _ := reserve(t, l, 40)
+			s.lose(0, onSettle)
+			require.ErrorIs(t, r.Commit(ctx, 1, 25), headgate.ErrPerhapsCounted)
+			require.Error(t, between(s, r))
+			s.lose(0, 0)
+			require.NoError(t, r.Commit(ctx, 1, 25))
+			requireUsed(t, l, 1, 25)
+			s.lose(onSettle, 0)
+			require.ErrorIs(t, r.Commit(ctx, 1, 25), headgate.ErrNotHeld, "no store is asked")
+		})
+	}
+}
+
+// settleHook calls a function before each Settle.
+type settleHook struct {
+	checkedDown
+	before func(*backend.Lease)
+}
+
+func (s *settleHook) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if r.Op == backend.Settle && s.before != nil {
+		s.before(r.Lease)
+	}
+	return s.checkedDown.Do(ctx, r, d)
+}
+
+// TestCloseAfterRefusedCommitBeside: Close repeats a Commit that failed while one that was
+// refused was under way.
+func TestCloseAfterRefusedCommitBeside(t *testing.T) {
+	ctx := context.Background()
+	s := &settleHook{checkedDown: checkedDown{downStore{Store: memory.New(nil)}}}
+	l := perDay(t, s, headgate.FailOpen, "a", 10)
+	r, _, err := l.Reserve(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	s.down.Store(true)
+	s.before = func(lease *backend.Lease) {
+		if lease.Actual[0] < 0 {
+			require.ErrorIs(t, r.Commit(ctx, 5), headgate.ErrUnavailable)
+		}
+	}
+	require.ErrorAs(t, r.Commit(ctx, -1), new(*headgate.InvalidError))
+	s.down.Store(false)
+	require.NoError(t, r.Close())
+	requireCount(t, l, "k", 5)
+}
+
+// TestExcessOfCommitsBeside: of concurrent Commits of one handle one wins, also where both
+// are alike, and the excess of a spread key is charged once.
+func TestExcessOfCommitsBeside(t *testing.T) {
+	ctx := context.Background()
+	s, both := &settleHook{checkedDown: checkedDown{downStore{Store: memory.New(nil)}}}, new(sync.WaitGroup)
+	p := daily("a", 400)
+	p.Shards = 4
+	l := limiter(t, s, nil, p)
+	r, _, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{2}})
+	require.NoError(t, err)
+	both.Add(2)
+	s.before = func(*backend.Lease) {
+		both.Done()
+		both.Wait()
+	}
+	errs := make(chan error)
+	for range 2 {
+		go func() { errs <- r.Commit(ctx, 10) }()
+	}
+	first, second := <-errs, <-errs
+	if first != nil {
+		first, second = second, first
+	}
+	require.NoError(t, first)
+	require.ErrorIs(t, second, headgate.ErrNotHeld)
+	requireCount(t, l, "k", 10)
+}
+
+// TestCommitOfNoReservations: a list may hold a reservation that holds nothing.
+func TestCommitOfNoReservations(t *testing.T) {
+	require.NoError(t, headgate.Reservations{nil, {}}.Commit(context.Background(), []int64{1}, nil))
+}

@@ -90,3 +90,22 @@ func TestShadowAlone(t *testing.T) {
 		})
 	}
 }
+
+// TestShadowDeniedFromCacheOfAll is TestShadowDeniedFromCache for a reservation of several
+// keys.
+func TestShadowDeniedFromCacheOfAll(t *testing.T) {
+	ctx := context.Background()
+	s := &remote{Store: memory.New(nil)}
+	l, err := headgate.New(s, []headgate.Policy{dailyShadow("s", 1, 0)}, nil)
+	require.NoError(t, err)
+	for range 2 {
+		_, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+	}
+	rs, d, err := headgate.ReserveAll(ctx, l.Call("other"), l.Call("k"))
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.NoError(t, rs.Commit(ctx))
+	requireCount(t, l, "k", 1)
+	requireCount(t, l, "other", 1)
+}
