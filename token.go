@@ -5,13 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
 
-// The bytes of a token: version, flags, ID, length in ms, key, sub-keys, costs; and 16
-// bytes of an HMAC-SHA256 where the limiter has a TokenKey. Numbers are varints.
+// The bytes of a token: version, flags, ID, length in ms, key, sub-keys, and for each policy
+// its cost * 2, and 1 more for a shadow; and 16 bytes of an HMAC-SHA256 where the limiter has
+// a TokenKey. Numbers are varints.
 const (
 	tokenVersion    = 1
 	tokenUnresolved = 1
@@ -38,7 +40,11 @@ func (r *Reservation) Token() string {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	for _, n := range r.costs {
+	for i, n := range r.costs {
+		n *= 2
+		if r.limiter.policies[i].Shadow {
+			n++
+		}
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return base64.RawURLEncoding.EncodeToString(r.limiter.tokens.sign(b))
@@ -46,7 +52,8 @@ func (r *Reservation) Token() string {
 
 // Resume returns the reservation of a token that a limiter with as many policies and
 // the same TokenKey made. It asks no store: whether the reservation is still held,
-// its settlement tells.
+// its settlement tells. That corrects what was charged, also where this limiter's list has
+// another order, other names or numbers, other shadows, or spreads the key otherwise.
 func (l *Limiter) Resume(token string) (*Reservation, error) {
 	bad := &InvalidError{What: "token", Value: len(token), Want: "the text of a reservation by such a limiter"}
 	b, err := base64.RawURLEncoding.DecodeString(token)
@@ -57,18 +64,26 @@ func (l *Limiter) Resume(token string) (*Reservation, error) {
 	if !ok || len(b) < 18 || b[0] != tokenVersion {
 		return &Reservation{}, bad
 	}
-	r := &Reservation{limiter: l, unresolved: b[1]&tokenUnresolved != 0}
+	r := &Reservation{unresolved: b[1]&tokenUnresolved != 0}
 	p := tokenParser{rest: b[2+copy(r.id[:], b[2:18]):]}
 	r.length = time.Duration(p.number()) * time.Millisecond
 	r.key, r.subs = p.text(), subKeys{p.text(), p.text()}
-	for range l.policies {
-		r.costs = append(r.costs, p.number())
+	policies := l.Policies()
+	for i := range policies {
+		n, of := p.number(), &policies[i]
+		r.costs, of.Shadow = append(r.costs, n/2), n%2 == 1 // mutant: token-shadows
+		if r.subs == (subKeys{}) {                          // mutant: token-plain-key
+			of.Shards = 0
+		}
 	}
 	lasts := r.length >= backend.MinLease && r.length <= backend.MaxLease // mutant: token-lease-length
 	if p.bad || !lasts || len(p.rest) > 0 || r.key == "" || r.id == (backend.LeaseID{}) {
 		return &Reservation{}, bad
 	}
-	return r, nil
+	if r.limiter = l; !slices.Equal(policies, l.policies) {
+		r.limiter, err = l.With(policies...)
+	}
+	return r, err
 }
 
 // tokenKey authenticates tokens; nil does not.

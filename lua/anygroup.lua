@@ -86,6 +86,7 @@ for run = 1, all do
     local s, cost = states[p]
     local kind, most = s[1], s[2]
     cost, pos = parse('<d', blob, pos)
+    if op == 4 and kind == 54 then cost = 0 end -- mutant: lua-slot-recorded
     if asks == 3 or asks == 8 then
       --@include leases.most
     elseif kind == 54 then most = 1 end

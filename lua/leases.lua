@@ -112,7 +112,7 @@ elseif open then
       --@choose renewed
       end
     end
-    if how > 1 and status == 0 then actual = parse('<d', blob, costs + 8 * (p - 1)) end
+    if how > 1 and status == 0 and kind ~= 54 then actual = parse('<d', blob, costs + 8 * (p - 1)) end -- mutant: lua-slot-of-lease
     less = actual < s[19]
     --@include leases.most
     if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = 82 end

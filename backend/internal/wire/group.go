@@ -33,21 +33,10 @@ func (c *Call) Ask(r *backend.Request, i int) {
 	c.lease = *r.Lease
 	c.lease.ID = r.Lease.IDOf(i)
 	if r.Op == backend.Settle {
-		c.askActual(g.Policies)
-	}
-}
-
-// askActual makes a settle ask its actual costs. One that cancels has none, and the slot
-// of an InFlight is free whatever they are.
-func (c *Call) askActual(policies []backend.Policy) {
-	actual := c.lease.Actual
-	for i := range policies {
-		if c.costs[i] = 0; actual != nil && !policies[i].Algorithm.Kind().Leased() {
-			c.costs[i] = actual[i]
+		clear(c.costs)
+		if copy(c.costs, c.lease.Actual); c.lease.Actual != nil { // as that of one that cancels
+			c.lease.Actual = c.costs
 		}
-	}
-	if actual != nil {
-		c.lease.Actual = c.costs
 	}
 }
 
