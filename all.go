@@ -82,8 +82,12 @@ type keyed struct {
 
 // decideAll decides a Take or a Reserve of all parts.
 func decideAll(ctx context.Context, op backend.Op, parts []Part) (keys, Decision, error) {
-	if len(parts) < 1 || len(parts) > backend.MaxKeys {
-		return nil, Decision{}, &InvalidError{What: "keys", Value: len(parts), Want: fmt.Sprintf("1 to %d", backend.MaxKeys)}
+	if n := len(parts); n < 1 || n > backend.MaxKeys {
+		err := &InvalidError{What: "keys", Value: n, Want: fmt.Sprintf("1 to %d", backend.MaxKeys)}
+		if n == 0 { // no limiter, and so no observer
+			return nil, Decision{}, err
+		}
+		return nil, Decision{}, parts[0].Limiter.refused(op, parts[0].Call.Key, err)
 	}
 	begin, ks := time.Now(), make(keys, len(parts))
 	err := ks.ask(ctx, op, parts)

@@ -33,7 +33,12 @@ type Reservations []*Reservation
 // The same Commit can be repeated: what is settled by it already returns nil.
 func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
 	if len(actual) != 0 && len(actual) != len(rs) {
-		return &InvalidError{What: "lists of actual costs", Value: len(actual), Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
+		want := fmt.Sprintf("none, or one for each of %d keys", len(rs))
+		err := &InvalidError{What: "lists of actual costs", Value: len(actual), Want: want}
+		if len(rs) == 0 {
+			return err
+		}
+		return rs[0].refused(backend.Settle, err)
 	}
 	return rs.each(func(i int) error {
 		var units []int64

@@ -28,6 +28,13 @@ func (e *events) observe(x headgate.Event) {
 	e.mu.all = append(e.mu.all, x)
 }
 
+// forget drops what it has.
+func (e *events) forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.mu.all = nil
+}
+
 // of returns the events of a type.
 func (e *events) of(t headgate.EventType) (found []headgate.Event) {
 	e.mu.Lock()

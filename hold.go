@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/headgate-go/headgate/backend"
 )
 
 // Hold extends the lease for as long as a call runs, each time a third of its length
@@ -21,8 +23,15 @@ import (
 // store answers. A lease without slots that is lost is no longer extended, and the
 // context stays.
 //
-// Hold of a reservation that holds nothing extends nothing.
+// Hold of a reservation that holds nothing extends nothing. That of a nil context
+// returns one that has ended, with the error as its cause.
 func (r *Reservation) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx == nil {
+		err := r.refused(backend.Extend, backend.CheckContext(ctx))
+		ctx, end := context.WithCancelCause(context.Background())
+		end(err)
+		return ctx, func() {}
+	}
 	ctx, end := context.WithCancelCause(ctx)
 	if !r.held() {
 		return ctx, func() { end(nil) }
@@ -87,7 +96,10 @@ func (h *holder) once() (pause time.Duration, lost error) {
 		ctx, cancel = context.WithDeadline(ctx, h.last.Add(h.r.length))
 		defer cancel()
 	}
-	err := h.r.Extend(ctx)
+	err := ErrNotHeld
+	if !h.r.isSettled() { // or the observer would receive an error that no caller gets; mutant: settled-hold-silent
+		err = h.r.extend(ctx)
+	}
 	left := h.r.length - time.Since(h.last)
 	switch {
 	case err == nil:

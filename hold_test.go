@@ -46,6 +46,21 @@ func held(t *testing.T, l *headgate.Limiter) *headgate.Reservation {
 	return r
 }
 
+// TestSettledHoldIsSilent: a Hold that ends after the Commit is no error of the caller's.
+func TestSettledHoldIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &events{}
+		l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe}, perMinute)
+		r := reservedSilently(t, l, seen)
+		_, release := r.Hold(t.Context())
+		defer release()
+		require.NoError(t, r.Commit(t.Context()))
+		seen.forget()
+		time.Sleep(headgate.DefaultLease)
+		require.Empty(t, seen.of(headgate.EventDecision))
+	})
+}
+
 // TestHoldExtends: a call of many leases keeps its slot, and asks once per third of
 // one. A short call asks nothing, and what was released asks no more.
 func TestHoldExtends(t *testing.T) {

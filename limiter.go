@@ -232,6 +232,14 @@ func (l *Limiter) observe(e Event) {
 	l.observer(e)
 }
 
+// refused returns err with an event of it, for a call that no layer was asked.
+func (l *Limiter) refused(op backend.Op, key string, err error) error {
+	if l != nil && l.observer != nil {
+		l.observe(Event{Type: EventDecision, Op: op, Key: key, Policies: l.policies, Err: err})
+	}
+	return err
+}
+
 func (q *question) free() {
 	q.request, q.decision, q.shadow, q.subs = backend.Request{}, Decision{}, nil, nil // or it would keep the caller's key; mutant: call-cleared
 	questions.Put(q)

@@ -125,6 +125,14 @@ func (r *Reservation) lease() *backend.Lease {
 // held reports whether there is something to settle.
 func (r *Reservation) held() bool { return r != nil && r.limiter != nil }
 
+// refused returns err with an event of it, where no layer was asked.
+func (r *Reservation) refused(op backend.Op, err error) error {
+	if !r.held() {
+		return err
+	}
+	return r.limiter.refused(op, r.key, err)
+}
+
 // Commit settles by what was used: units, one for each policy in the limiter's order.
 // None at all leave the estimate as it is. Less than the estimate gives the rest
 // back, as far as it still counts. More is charged now, above the limit if need be:
@@ -142,7 +150,7 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 		actual = r.costs
 	}
 	if len(actual) != len(r.costs) {
-		return &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"}
+		return r.refused(backend.Settle, &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"})
 	}
 	return r.settle(ctx, actual)
 }
@@ -182,7 +190,7 @@ func (r *Reservation) Close() error {
 func (r *Reservation) settle(ctx context.Context, actual []int64) error {
 	lease, ok := r.attempt(actual)
 	if !ok {
-		return ErrNotHeld
+		return r.refused(backend.Settle, ErrNotHeld)
 	}
 	err := r.send(ctx, backend.Settle, lease)
 	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil { // mutant: lost-settle-repeated
@@ -264,8 +272,12 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 // store has decided has no lease there, and Extend returns nil.
 func (r *Reservation) Extend(ctx context.Context) error {
 	if !r.held() || r.isSettled() { // mutant: settled-not-extended
-		return ErrNotHeld
+		return r.refused(backend.Extend, ErrNotHeld)
 	}
+	return r.extend(ctx)
+}
+
+func (r *Reservation) extend(ctx context.Context) error {
 	err := r.send(ctx, backend.Extend, r.lease())
 	if r.unresolved && (errors.Is(err, ErrNotHeld) || backend.Undecided(err)) {
 		return nil

@@ -55,14 +55,22 @@ func (r *Reservation) Token() string {
 // its settlement tells. That corrects what was charged, also where this limiter's list has
 // another order, other names or numbers, other shadows, or spreads the key otherwise.
 func (l *Limiter) Resume(token string) (*Reservation, error) {
+	r, err := l.parse(token)
+	if err != nil {
+		return &Reservation{}, l.refused(backend.Settle, "", err)
+	}
+	return r, nil
+}
+
+func (l *Limiter) parse(token string) (*Reservation, error) {
 	bad := &InvalidError{What: "token", Value: len(token), Want: "the text of a reservation by such a limiter"}
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || l.shard == nil {
-		return &Reservation{}, bad
+		return nil, bad
 	}
 	b, ok := l.tokens.verify(b)
 	if !ok || len(b) < 18 || b[0] != tokenVersion {
-		return &Reservation{}, bad
+		return nil, bad
 	}
 	r := &Reservation{unresolved: b[1]&tokenUnresolved != 0}
 	p := tokenParser{rest: b[2+copy(r.id[:], b[2:18]):]}
@@ -78,7 +86,7 @@ func (l *Limiter) Resume(token string) (*Reservation, error) {
 	}
 	lasts := r.length >= backend.MinLease && r.length <= backend.MaxLease // mutant: token-lease-length
 	if p.bad || !lasts || len(p.rest) > 0 || r.key == "" || r.id == (backend.LeaseID{}) {
-		return &Reservation{}, bad
+		return nil, bad
 	}
 	if r.limiter = l; !slices.Equal(policies, l.policies) {
 		r.limiter, err = l.With(policies...)

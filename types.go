@@ -115,7 +115,7 @@ const (
 	OpPeek    = backend.Peek
 	OpAtMost  = backend.AtMost
 	OpReserve = backend.Reserve
-	OpSettle  = backend.Settle // of Commit, Cancel and Close, and of what is cancelled in the background
+	OpSettle  = backend.Settle // of Commit, Cancel, Close, a Resume that returns an error, and what is cancelled in the background
 	OpExtend  = backend.Extend
 	OpRecord  = backend.Record
 	OpReset   = backend.Reset
