@@ -133,7 +133,7 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		} else {
 			first.And = append(first.And, k.request.Group)
 		}
-		if err := k.check(ctx); err != nil {
+		if err := k.limiter.check(ctx, &k.request); err != nil {
 			return err
 		}
 	}
@@ -143,14 +143,6 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		}
 	}
 	return first.CheckCounts()
-}
-
-// check refuses what the key's limiter refuses.
-func (k *keyed) check(ctx context.Context) error {
-	if s := k.limiter.shadows; s != nil {
-		return s.checkEnforced(ctx, k.limiter, &k.request)
-	}
-	return k.limiter.shard.CheckRequest(ctx, &k.request)
 }
 
 // unknown is the state of a key's policy that nobody was asked for.

@@ -39,8 +39,10 @@ func newShadows(policies []Policy) *shadows {
 // the enforced ones make the decision.
 func (l *Limiter) both(ctx context.Context, q *question) error {
 	r, s := &q.request, l.shadows
-	if refused, err := l.refuses(ctx, r); refused {
-		return err
+	if r.Op != backend.Settle && r.Op != backend.Extend {
+		if err := l.check(ctx, r); err != nil { // mutant: refused-counts-no-shadow
+			return err
+		}
 	}
 	var rs [2]backend.Request
 	var answers [2]layer.Answer
@@ -84,16 +86,24 @@ func uncounted(r *backend.Request) {
 	}
 }
 
-// refuses reports whether a request is refused before the shadows are asked, which would
-// count it.
-func (l *Limiter) refuses(ctx context.Context, r *backend.Request) (refused bool, err error) {
-	switch {
-	case l.misfits(r):
-		return true, r.Check(ctx, l.shard.Capabilities())
-	case r.Op != backend.Settle && r.Op != backend.Extend && l.shadows.enforced.at != nil:
-		err = l.shadows.checkEnforced(ctx, l, r) // mutant: refused-counts-no-shadow
+// check refuses a request before anything is asked.
+func (l *Limiter) check(ctx context.Context, r *backend.Request) error {
+	if l.shadows == nil {
+		return l.shard.CheckRequest(ctx, r)
 	}
-	return err != nil, err
+	if l.misfits(r) {
+		return r.Check(ctx, l.shard.Capabilities())
+	}
+	p := &l.shadows.enforced
+	if p.at == nil {
+		p = &l.shadows.shadow
+	}
+	q := p.of(r)
+	err := l.shard.CheckRequest(ctx, &q)
+	if p == &l.shadows.shadow && errors.Is(err, ErrNeverAdmissible) { // mutant: shadow-admits-any-cost
+		return nil // a shadow denies nothing
+	}
+	return err
 }
 
 // misfits reports whether a request fits no list of policies as it is, or charges
@@ -103,7 +113,7 @@ func (l *Limiter) misfits(r *backend.Request) bool {
 	switch {
 	case r.Costs != nil && len(r.Costs) != n || r.Each != nil && len(r.Each) != n:
 		return true
-	case r.Op == backend.Peek || r.Op == backend.Reset:
+	case r.Op == backend.Peek:
 		return false
 	}
 	return r.Costs != nil && slices.Max(r.Costs) == 0 // mutant: costs-of-zero
@@ -178,8 +188,12 @@ func (p *part) of(r *backend.Request) backend.Request {
 	if r.Lease != nil {
 		q.Lease = p.lease(r.Lease)
 	}
-	if !charged && (r.Op == backend.Take || r.Op == backend.Record) { // the other part is charged; mutant: free-part-peeks
+	switch { // the other part is charged
+	case charged:
+	case r.Op == backend.Take || r.Op == backend.Record: // mutant: free-part-peeks
 		q.Op = backend.Peek
+	case r.Op == backend.Reserve: // which keeps a lease, since a Commit may charge more
+		q.Lease.Free = true // mutant: free-part-reserves
 	}
 	return q
 }
@@ -213,21 +227,4 @@ func (l *Limiter) cancelShadow(r *backend.Request) {
 	}
 	q.Op, q.Lease = backend.Settle, &backend.Lease{ID: r.Lease.ID, Length: r.Lease.Length, Attempt: r.Lease.ID}
 	_, _ = layer.Ask(context.Background(), l.shard, q)
-}
-
-// checkEnforced refuses a request that the enforced policies refuse.
-func (s *shadows) checkEnforced(ctx context.Context, l *Limiter, r *backend.Request) error {
-	if n := len(l.policies); r.Costs != nil && len(r.Costs) != n || r.Each != nil && len(r.Each) != n {
-		return r.Check(ctx, l.shard.Capabilities())
-	}
-	p := &s.enforced
-	if p.at == nil {
-		p = &s.shadow
-	}
-	q := p.of(r)
-	err := l.shard.CheckRequest(ctx, &q)
-	if s.enforced.at == nil && errors.Is(err, ErrNeverAdmissible) { // mutant: shadow-admits-any-cost
-		return nil // a shadow denies nothing
-	}
-	return err
 }

@@ -121,10 +121,7 @@ func (t *turn) check() error {
 	if t.reserves {
 		r.Op, r.Lease = backend.Reserve, &backend.Lease{ID: backend.LeaseID{1}, Length: t.call.lease()}
 	}
-	if s := t.limiter.shadows; s != nil && t.ctx != nil {
-		return s.checkEnforced(t.ctx, t.limiter, &r)
-	}
-	return t.limiter.shard.CheckRequest(t.ctx, &r)
+	return t.limiter.check(t.ctx, &r)
 }
 
 // left returns the error of a waiter whose context has ended, or its answer where a

@@ -89,7 +89,11 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 			return err
 		}
 	}
-	if err := r.Group.check(r.Op); err != nil || r.And == nil {
+	op := r.Op
+	if op == Reserve && r.Lease.Free {
+		op = Peek // by the costs that may be asked for
+	}
+	if err := r.Group.check(op); err != nil || r.And == nil {
 		return err
 	}
 	for i := range r.And {

@@ -40,6 +40,9 @@ type Lease struct {
 	// Actual as a Record. A Reserve or a Settle that meets a tombstone changes nothing
 	// and returns ErrNotHeld.
 	Unresolved bool
+	// Free says that a Reserve may cost nothing of any policy, since another request of
+	// its call is charged. Its lease is kept, and a Settle charges what was used.
+	Free bool
 }
 
 // IDOf returns the ID under which a Reserve of several keys keeps the lease of its

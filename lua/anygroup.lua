@@ -96,7 +96,7 @@ for run = 1, all do
     elseif s[13] + (asks ~= 2 and cost * pass or cost) > s[2] then pass = math.max(0, math.floor((s[2] - s[13]) / cost)) end
     s[19], total = cost, total + cost
   end
-  if total == 0 and asks ~= 2 and asks ~= 8 then status = 82 end
+  if total == 0 and asks % 2 == 1 then status = 82 end
   if pass < count then refused = true end
   for p = 1, policies do
     local s = states[p]
