@@ -48,20 +48,14 @@ func (k *keyed) rank() int {
 	return 0
 }
 
-// granted returns what every policy of every key was charged, 0 where they differ.
+// granted returns what by grants, 0 where another key grants something else.
 func (ks keys) granted(by *keyed) int64 {
-	if !by.decision.Allowed {
-		return 0
-	}
-	n := ks[0].request.CostOf(0)
 	for i := range ks {
-		for j := range ks[i].limiter.policies {
-			if ks[i].request.CostOf(j) != n {
-				return 0
-			}
+		if k := &ks[i]; k.told && k.decision.Granted != by.decision.Granted { // mutant: all-granted-differ
+			return 0
 		}
 	}
-	return n
+	return by.decision.Granted
 }
 
 // storeTime returns the time in the stores: of the first key, and of the longest of

@@ -300,7 +300,8 @@ func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
 // AllowAtMost takes as many units of every policy as there are, up to n. How many is
 // the decision's Granted. It is denied where there is not one. n is from 1 to the
 // greatest limit of the policies' algorithms. A spread key gives what its sub-keys
-// have, one after the other, and the decision's states are estimates.
+// have, one after the other, and the decision's states are estimates. Where the call
+// fails open, n are granted.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decision, err error) {
 	q := l.ask(backend.AtMost, key)
 	q.request.Cost = n

@@ -165,7 +165,7 @@ func alone(r *backend.Request, a *layer.Answer, d *Decision) error {
 		return a.Err
 	}
 	*d = a.Decision
-	d.Allowed, d.RetryAfter = true, 0
+	d.Allowed, d.RetryAfter, d.Granted = true, 0, r.Granted() // mutant: shadow-grants-all
 	if d.State.Policy == "" {
 		p := &r.Policies[0]
 		d.State, d.Source, d.Estimated, d.Err = State{Policy: p.Name, Limit: p.Algorithm.Max()}, backend.FromFailOpen, true, a.Err

@@ -21,7 +21,7 @@ type (
 	//	Source    Source    // what made the decision
 	//	State               // of the policy that binds
 	//	Key       string    // the key that binds, where the request has several; else ""
-	//	Granted   int64     // units taken from every policy; 0 where they differ, and on a denial
+	//	Granted   int64     // units of every policy that the call may use, counted or not; 0 where they differ, and on a denial
 	//	Receipt   *Receipt  // the request's own, filled; nil where none was asked for
 	//	Err       error     // the cause, where no store decided; nil where one did, and for FromDenyCache
 	Decision = backend.Decision

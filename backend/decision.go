@@ -16,7 +16,7 @@ type Decision struct {
 	Source    Source   // what made the decision
 	State              // of the policy that binds
 	Key       string   // the key that binds, where the request has several; else ""
-	Granted   int64    // units taken from every policy; 0 where they differ, and on a denial
+	Granted   int64    // units of every policy that the call may use, counted or not; 0 where they differ, and on a denial
 	Receipt   *Receipt // the request's own, filled; nil where none was asked for
 	Err       error    // the cause, where no store decided; nil where one did, and for FromDenyCache
 }
@@ -188,6 +188,15 @@ func (g *Group) NewReceipt(o Outcome) {
 	if g.Receipt != nil {
 		*g.Receipt = Receipt{Key: g.Key, Sub: g.Sub, At: g.Receipt.At[:0], Cost: g.Cost, Costs: g.Costs, Outcome: o}
 	}
+}
+
+// Granted returns the units of every policy that the call may use if it passes; 0 where
+// they differ, and where it charges nothing, as a Peek.
+func (r *Request) Granted() int64 {
+	if !r.Op.charges() {
+		return 0
+	}
+	return r.granted()
 }
 
 // granted returns what every policy was charged, 0 where they differ.

@@ -25,6 +25,9 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // ctx may have ended: that may be why the store did not decide
 		refuse(r, d, at[0])
 	} else {
+		if d.Allowed && r.Op != backend.AtMost { // or it would be that of some of the policies; mutant: local-granted
+			d.Granted = r.Granted()
+		}
 		for i := range q.Each {
 			r.Each[at[i]] = q.Each[i]
 		}

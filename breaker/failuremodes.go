@@ -20,10 +20,7 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 	}
 	d.State, d.Estimated, d.Err, d.Receipt, d.Source = state(p), true, err, r.Receipt, backend.FromFailClosed
 	if p.OnFailure == backend.FailOpen {
-		d.Allowed, d.Source = true, backend.FromFailOpen
-		if r.Op == backend.AtMost {
-			d.Granted = r.Cost
-		}
+		d.Allowed, d.Source, d.Granted = true, backend.FromFailOpen, r.Granted()
 	}
 }
 
