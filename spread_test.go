@@ -128,6 +128,36 @@ func TestAtMostSpreadFailsLocal(t *testing.T) {
 	require.Equal(t, int64(40), total)
 }
 
+// losesAtMost is a memory store that loses the replies to an AtMost but the first.
+type losesAtMost struct {
+	*memory.Store
+	n int
+}
+
+func (s *losesAtMost) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	err := s.Store.Do(ctx, r, d)
+	if r.Op == backend.AtMost {
+		if s.n++; s.n > 1 {
+			*d = backend.Decision{}
+			return backend.ErrPerhapsCounted
+		}
+	}
+	return err
+}
+
+// TestAtMostSpreadLost: the lost reply of a later sub-key leaves what the first has
+// granted, and is counted.
+func TestAtMostSpreadLost(t *testing.T) {
+	l := limiter(t, &losesAtMost{Store: memory.New(nil)}, nil,
+		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.Per(40, 24*time.Hour)), OnFailure: headgate.FailClosed, Shards: 4})
+	d, err := l.AllowAtMost(context.Background(), "k", 40)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.EqualValues(t, 10, d.Granted)
+	require.EqualValues(t, 1, l.Stats().PerhapsCounted)
+	require.Zero(t, l.Stats().FailClosed, "the store decided")
+}
+
 // TestExcessBesideSpentPolicy: an excess goes to sub-keys with room first, also where
 // another policy is spent.
 func TestExcessBesideSpentPolicy(t *testing.T) {

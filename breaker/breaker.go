@@ -48,7 +48,7 @@ type counters struct{ open, closed, local, perhaps atomic.Int64 }
 // observer receives all of them.
 type Stats struct {
 	FailOpen, FailClosed, FailLocal int64
-	PerhapsCounted                  int64             // of these: sent, and no answer came
+	PerhapsCounted                  int64             // of these: sent, and no answer came; and of an AllowAtMost that had some units
 	Circuits                        map[string]string // state per node; nil for a store in this process
 }
 
@@ -220,6 +220,9 @@ func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request
 	s.undone.count(d)
 	return nil
 }
+
+// Lost counts a reply that was lost, of a call that ends with what it had before.
+func (s *Store) Lost(cause error) { s.undone.count(&backend.Decision{Err: cause}) }
 
 // admits reports whether a failure mode can answer a request: one of a single key, by
 // policies that decide.

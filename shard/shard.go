@@ -72,9 +72,7 @@ func New(next, store backend.Store) *Store {
 }
 
 // Stats returns what was counted up to now.
-func (s *Store) Stats() Stats {
-	return Stats{s.stats.sums.Load(), s.stats.wrong.Load()}
-}
+func (s *Store) Stats() Stats { return Stats{s.stats.sums.Load(), s.stats.wrong.Load()} }
 
 // spread reports whether a key of the request is spread.
 func spread(r *backend.Request) bool {

@@ -270,6 +270,9 @@ func (c *call) deny(v *view) error {
 // have a count each. An AtMost that took something ends with that.
 func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 	if c.s.fallback == nil || c.took { // mutant: at-most-charges-no-more
+		if c.s.fallback != nil {
+			c.s.fallback.Lost(cause) // mutant: at-most-lost-counted
+		}
 		return cause
 	}
 	err := c.s.fallback.FailAny(ctx, func(yield func(*backend.Request, error) bool) {

@@ -18,4 +18,6 @@ type Fallback interface {
 	// decided, as if its store had answered with its error: as the first of them that
 	// FailLocal allows, else as the last. It asks nobody.
 	FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error
+	// Lost counts a reply that was lost, of a call that ends with what it had before.
+	Lost(cause error)
 }
