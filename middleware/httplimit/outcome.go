@@ -15,7 +15,7 @@ type Outcome struct {
 	// panicked before it wrote one, 0 where the connection was hijacked before.
 	Status   int
 	Header   http.Header // of the response
-	Written  int64       // bytes of the body
+	Written  int64       // bytes of the body; perhaps fewer than were sent where a copy to it panicked
 	Panicked bool        // or the handler ended its goroutine
 	Hijacked bool
 	Estimate []int64 // what the request was charged: units, one per policy

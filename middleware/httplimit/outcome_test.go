@@ -207,6 +207,10 @@ func TestOutcomes(t *testing.T) {
 			_, _ = io.Copy(w, io.LimitReader(strings.NewReader(""), 1)) // it has no WriteTo
 			w.WriteHeader(http.StatusBadGateway)
 		}, Outcome{Status: 502}, nil, 40},
+		"panic in the first read of a copy": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, panics("")) },
+			Outcome{Status: 500, Panicked: true}, nil, 40},
+		"panic in a copy": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.Copy(w, panics("01234")) },
+			Outcome{Status: 200, Written: 5, Panicked: true}, nil, 40},
 		"panic": {func(http.ResponseWriter, *http.Request) { panic("oops") },
 			Outcome{Status: 500, Panicked: true}, func(o *Outcome) []int64 { return []int64{int64(o.Status) / 100} }, 5},
 		"late panic": {func(w http.ResponseWriter, _ *http.Request) { fine(w, nil); panic("oops") },

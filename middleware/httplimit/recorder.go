@@ -61,13 +61,20 @@ func (w *recorder) WriteString(s string) (int, error) {
 	return n, err
 }
 
-// ReadFrom lets the ResponseWriter copy a file its own way, as by sendfile.
-func (w *recorder) ReadFrom(r io.Reader) (int64, error) {
-	n, err := io.Copy(w.ResponseWriter, r)
-	if n > 0 { // else no header was written
-		w.wrote(n)
+// ReadFrom lets the ResponseWriter copy a file its own way, as by sendfile: all but the
+// first bytes. With these the status is known, also where r panics later.
+func (w *recorder) ReadFrom(r io.Reader) (n int64, err error) {
+	if w.status == 0 { // mutant: status-before-copy
+		if n, err = io.CopyN(struct{ io.Writer }{w}, r, 512); err != nil {
+			if err == io.EOF { // as a copy says
+				err = nil
+			}
+			return n, err
+		}
 	}
-	return n, err
+	rest, err := io.Copy(w.ResponseWriter, r)
+	w.wrote(rest)
+	return n + rest, err
 }
 
 // Unwrap is for http.ResponseController.
