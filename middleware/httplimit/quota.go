@@ -67,6 +67,21 @@ func (s *scope) denied(now time.Time) (time.Duration, int) {
 	return s.mu.until.Sub(now), s.mu.status
 }
 
+// held returns how long at least a request is held back, and the status of one that
+// can't wait so long. Less than the policies ask for will do where one may be sent
+// all the same. While a probe is under way it is the least wait, as a response ends it.
+func (s *scope) held(now time.Time) (time.Duration, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case now.Before(s.mu.until):
+		return s.mu.until.Sub(now), s.mu.status
+	case s.mu.probing && s.mu.probe != 0:
+		return 1, http.StatusTooManyRequests
+	}
+	return s.quotaWait(now, true), http.StatusTooManyRequests
+}
+
 // wait returns how long the policies ask a request to wait.
 func (s *scope) wait(now time.Time) time.Duration {
 	s.mu.Lock()

@@ -27,7 +27,7 @@ func (c *call) late(wait time.Duration) bool { return wait > 0 && time.Until(c.l
 // the loop asks anew after each.
 func (c *call) admit(r *http.Request) (k ticket, resp *http.Response, err error) {
 	now := time.Now()
-	if wait, status := c.s.denied(now); c.late(wait) {
+	if wait, status := c.s.held(now); c.late(wait) {
 		return k, denial(r, status, wait), nil
 	}
 	if !c.late(c.s.wait(now)) { // else it is sent at once, past those that can wait
@@ -42,22 +42,19 @@ func (c *call) admit(r *http.Request) (k ticket, resp *http.Response, err error)
 	}
 	for force := false; ; {
 		now := time.Now()
-		k, wait, changed := c.s.start(now, force)
-		if changed == nil {
-			return k, nil, nil
+		if wait, status := c.s.held(now); c.late(wait) {
+			return k, denial(r, status, wait), nil
 		}
-		denied, status := c.s.denied(now)
+		k, wait, changed := c.s.start(now, force)
 		rest := c.last.Sub(now)
 		switch {
-		case c.late(denied):
-			return k, denial(r, status, denied), nil
-		case wait == untilResponse && rest > 0:
+		case changed == nil:
+			return k, nil, nil
+		case wait == untilResponse:
 			wait = rest
-		case wait > rest && !force:
+		case wait > rest:
 			force = true
 			continue
-		case wait > rest:
-			return k, denial(r, http.StatusTooManyRequests, min(wait, longestHold)), nil
 		}
 		if err := sleep(r.Context(), wait, changed); err != nil {
 			return k, nil, err
@@ -86,15 +83,15 @@ func (c *call) queue(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// share waits until the shared limiter lets the request pass. A denial that came since
-// the request was queued is answered first: a request that is not sent takes no unit. The
+// share waits until the shared limiter lets the request pass. What holds it back since
+// it was queued is answered first: a request that is not sent takes no unit. The
 // least wait is a millisecond, or a failure mode without a RetryAfter would make a loop.
 func (c *call) share(r *http.Request) (*http.Response, error) {
 	if c.t.Limiter == nil {
 		return nil, nil
 	}
 	for {
-		if wait, status := c.s.denied(time.Now()); c.late(wait) {
+		if wait, status := c.s.held(time.Now()); c.late(wait) { // mutant: held-takes-no-unit
 			return denial(r, status, wait), nil
 		}
 		d, err := c.t.Limiter.Allow(r.Context(), c.t.Key)

@@ -417,6 +417,38 @@ func TestUnitsOfRequestsNotSent(t *testing.T) {
 	})
 }
 
+// TestUnitsBeforeASpentWindow: a request that can wait neither for the window's end nor
+// for its turn to be sent all the same takes no unit. One that has no time while a probe
+// is under way takes none either, and may come back soon.
+func TestUnitsBeforeASpentWindow(t *testing.T) {
+	for name, c := range map[string]struct {
+		list  []answer
+		sleep time.Duration // before the second request
+	}{
+		"spent":  {[]answer{{200, http.Header{"Ratelimit": {`"p";r=0;t=20`}}}}, 3 * time.Second},
+		"probed": {[]answer{denied(429, "5"), ok}, 8 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := limiter(t, memory.New(&memory.Options{Now: time.Now}), policy("fleet", algo.FixedWindow(algo.PerDay(1000))))
+			a := &answers{list: c.list}
+			tr := &Transport{Base: &wire{a, 2 * time.Second}, Limiter: l, Key: "k", MaxWait: -1}
+			do(t, tr, getRequest(t))
+			time.Sleep(c.sleep)
+			var second sync.WaitGroup
+			second.Go(func() { require.Equal(t, 200, do(t, tr, getRequest(t)).StatusCode, name) })
+			time.Sleep(time.Second / 2)
+			resp := do(t, tr, getRequest(t))
+			require.Equal(t, 429, resp.StatusCode, name)
+			require.Equal(t, "1", resp.Header.Get("Retry-After"), name)
+			second.Wait()
+			require.EqualValues(t, 2, a.n.Load(), name)
+			d, err := l.Peek(t.Context(), headgate.Call{Key: "k", Costs: []int64{0}})
+			require.NoError(t, err)
+			require.EqualValues(t, 2, d.Used, name)
+		})
+	}
+}
+
 func TestSharedLimiterRefuses(t *testing.T) {
 	l := limiter(t, newClock().store(), policy("p", algo.FixedWindow(algo.PerMinute(1))))
 	a := &answers{list: []answer{ok}}
