@@ -314,7 +314,7 @@ func (ks keys) oneByOne(ctx context.Context) error {
 	bounded, cancel := ks.bounded(ctx)
 	defer cancel()
 	first, others := &ks[0], ks[1:]
-	if first.hand(ctx, ctx); first.err == nil && (first.decision.Allowed || !first.counted()) {
+	if first.hand(ctx, ctx); first.err == nil && (first.decision.Allowed || !counted(&first.decision)) {
 		for i := range others {
 			if !first.decision.Allowed { // mutant: all-first-failed-peeks
 				others[i].request.Op, others[i].request.Lease = backend.Peek, nil
@@ -356,7 +356,7 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 func (ks keys) conclude(ctx context.Context) (err error) {
 	for i := range ks {
 		if k := &ks[i]; k.reservation != nil {
-			k.reservation.unresolved = !k.counted() // mutant: cached-shadow-denial-of-all
+			k.reservation.unresolved = !counted(&k.decision) // mutant: cached-shadow-denial-of-all
 		}
 		if err == nil {
 			err = ks[i].err

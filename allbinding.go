@@ -3,9 +3,7 @@ package headgate
 import "time"
 
 // counted reports whether the decision is a store's.
-func (k *keyed) counted() bool {
-	return k.decision.Source == FromStore || k.decision.Source == FromDenyCache
-}
+func counted(d *Decision) bool { return d.Source == FromStore || d.Source == FromDenyCache }
 
 // binding returns the key whose decision is that of the call. Keys that nobody was
 // asked for have no part in it.
@@ -34,7 +32,7 @@ func (k *keyed) binds(earlier *keyed) bool {
 // modes, the strictest first, and then those by which the call passes uncounted.
 func (k *keyed) rank() int {
 	switch d := &k.decision; {
-	case !d.Allowed && k.counted(): // mutant: counted-denial-wins
+	case !d.Allowed && counted(d): // mutant: counted-denial-wins
 		return 5
 	case d.Source == FromFailClosed:
 		return 4

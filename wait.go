@@ -157,7 +157,7 @@ func (t *turn) serve() error {
 		}
 		told, more := d.Source == backend.FromStore && t.poll == 0, int64(0)
 		if t.queue.rivals > 0 && t.queue.lost < maxLost {
-			more = max(0, min(t.limiter.queues.waiting(t.waiter, round), round)-size)
+			more = max(0, t.limiter.queues.waiting(t.waiter, round)-size)
 		}
 		pause := t.pause(&d)
 		later := pause + length*time.Duration(more)/time.Duration(round) + t.queue.late(size+more, t.spread(length), length, time.Since(t.since))
@@ -248,15 +248,14 @@ func (t *turn) room(states []State) int64 {
 // fewer returns for how many waiters to ask at once after a denial: fewer where the
 // denial says nothing of the head alone.
 func (t *turn) fewer(d *Decision, size, round int64) int64 {
-	deadline, ok := t.ctx.Deadline()
 	switch {
 	case size > round: // there was room, and another process took it
 		return round
 	case t.queue.lost >= maxLost && t.rest > 0: // mutant: losers-take-the-rest
 		return t.rest
-	case d.Source != backend.FromStore && d.Source != backend.FromDenyCache: // a local share may be less
+	case !counted(d): // a local share may be less
 		return 1
-	case ok && time.Until(deadline) < d.RetryAfter: // mutant: deadline-of-head
+	case !t.inTime(d.RetryAfter): // mutant: deadline-of-head
 		return 1
 	}
 	return size
@@ -264,9 +263,7 @@ func (t *turn) fewer(d *Decision, size, round int64) int64 {
 
 // isSure reports whether RetryAfter is when the call passes at the earliest. Slots may
 // be free at any time, and a failure mode only guesses.
-func (t *turn) isSure(d *Decision) bool {
-	return (d.Source == backend.FromStore || d.Source == backend.FromDenyCache) && !t.bySlots(d)
-}
+func (t *turn) isSure(d *Decision) bool { return counted(d) && !t.bySlots(d) }
 
 func (t *turn) bySlots(d *Decision) bool {
 	for i := range t.limiter.policies {
@@ -280,9 +277,8 @@ func (t *turn) bySlots(d *Decision) bool {
 // bound notes when the call passes at the earliest, and refuses one that has to pass
 // earlier.
 func (t *turn) bound(d *Decision) error {
-	until := time.Now().Add(d.RetryAfter)
-	t.limiter.queues.deny(t.queue, bound{t.waiter, until})
-	if deadline, ok := t.ctx.Deadline(); ok && until.After(deadline) { // mutant: deadline-refused
+	t.limiter.queues.deny(t.waiter, time.Now().Add(d.RetryAfter))
+	if !t.inTime(d.RetryAfter) { // mutant: deadline-refused
 		return &DeadlineError{d.RetryAfter}
 	}
 	return nil

@@ -49,14 +49,7 @@ type queue struct {
 	name        queueName
 	first, last *waiter   // guarded by queues.mu, as are the waiters' links
 	emptied     time.Time // guarded by queues.mu: when the last waiter left
-	earliest    bound     // guarded by queues.mu: for a take of one call
 	contest               // the head's alone, handed on under queues.mu
-}
-
-// bound is the instant until which a waiter's cost is denied, if nothing is given back.
-type bound struct {
-	by    *waiter // nil: none
-	until time.Time
 }
 
 // waiter is a call that waits. Its caller's goroutine serves it, or the head's does.
@@ -67,6 +60,7 @@ type waiter struct {
 	reserves   bool // it wants a reservation, which no other waiter's take can be
 	since      time.Time
 	notify     chan struct{} // gets a token when the waiter is the head, or decided
+	until      time.Time     // guarded by queues.mu: as the head it is denied until then, if nothing is given back
 	taken      chan struct{} // guarded by queues.mu: closed when the take that includes the waiter has ended; nil: none
 	decided    bool          // guarded by queues.mu: answer is set
 	left       bool          // guarded by queues.mu: it is in no queue any more
@@ -115,8 +109,8 @@ func (qs *queues) join(w *waiter, deadline time.Time) (q *queue, refused time.Du
 	} else if q.first == nil && w.since.Sub(q.emptied) > remembered {
 		q.contest = begun
 	}
-	if by := q.earliest.by; by != nil && !deadline.IsZero() && q.earliest.until.After(deadline) && w.alike(by) { // mutant: refused-in-queue
-		return nil, q.earliest.until.Sub(w.since)
+	if h := q.first; h != nil && !deadline.IsZero() && h.until.After(deadline) && w.alike(h) { // mutant: refused-in-queue
+		return nil, h.until.Sub(w.since)
 	}
 	if w.prev = q.last; q.last == nil {
 		q.first = w
@@ -177,11 +171,8 @@ func (q *queue) remove(w *waiter) {
 	} else {
 		w.next.prev = w.prev
 	}
-	if q.earliest.by == w { // the costs are its caller's again; mutant: earliest-of-present
-		q.earliest = bound{}
-	}
 	if q.first == nil {
-		q.emptied, q.earliest = time.Now(), bound{}
+		q.emptied = time.Now()
 	}
 }
 
@@ -233,7 +224,6 @@ func (qs *queues) end(group []*waiter) {
 func (qs *queues) decide(q *queue, group []*waiter, a answer) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.earliest = bound{}
 	for i, w := range group {
 		w.decided, w.answer = true, a
 		q.remove(w)
@@ -251,11 +241,11 @@ func (qs *queues) isDecided(w *waiter) bool {
 	return w.decided
 }
 
-// deny notes until when a call as the waiter's is denied.
-func (qs *queues) deny(q *queue, b bound) {
+// deny notes until when a call as the head's is denied.
+func (qs *queues) deny(head *waiter, until time.Time) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	q.earliest = b
+	head.until = until
 }
 
 // alike reports whether one take can serve both: the same costs of the same policies.

@@ -46,18 +46,16 @@ func (w *waiter) round() (calls int64, d time.Duration) {
 	calls = 1 << 30
 	for i := range w.limiter.policies {
 		p := &w.limiter.policies[i]
-		if cost := w.cost(i); cost > 0 && !p.Shadow {
-			calls = min(calls, p.Algorithm.Max()/int64(max(p.Shards, 1))/shareOfMax/cost, int64(maxRound/w.each(i)))
-		}
-	}
-	calls = max(calls, 1)
-	for i := range w.limiter.policies {
-		if w.limiter.policies[i].Shadow {
+		if p.Shadow {
 			continue
 		}
-		d = max(d, w.each(i)*time.Duration(calls))
+		if cost := w.cost(i); cost > 0 {
+			calls = min(calls, p.Algorithm.Max()/int64(max(p.Shards, 1))/shareOfMax/cost, int64(maxRound/w.each(i)))
+		}
+		d = max(d, w.each(i))
 	}
-	return calls, d
+	calls = max(calls, 1)
+	return calls, d * time.Duration(calls)
 }
 
 // most returns the maximum number of calls for one take that begins with this waiter's.
