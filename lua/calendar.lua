@@ -51,4 +51,4 @@ end
 
 --@section renewed
 -- The boundaries around now: those of the lease are of when it was reserved.
-_, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (p - 1))
+_, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (q - 1)) -- mutant: lua-renewed-by-name

@@ -108,8 +108,10 @@ elseif open then
     local ahead, sum, log, v, most, actual = false, 0, s[17], hashed[p + 1], 0, 0
     local charged, kept = s[21], s[22]
     -- Where the caller has the policy, its numbers may be newer than the lease's.
-    if s[20] == args[names + p] and p <= policies then
-      --@choose renewed
+    for q = 1, policies do
+      if s[20] == args[names + q] then
+        --@choose renewed
+        end
       end
     end
     if how > 1 and status == 0 and kind ~= 54 then actual = parse('<d', blob, costs + 8 * (p - 1)) end -- mutant: lua-slot-of-lease

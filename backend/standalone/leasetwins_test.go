@@ -232,6 +232,10 @@ func (s *leaseSteps) later() backend.Request {
 	if s.rand.IntN(4) > 0 {
 		l.Actual = s.actual(&r.Group)
 	}
+	if s.rand.IntN(3) == 0 { // the order of the lease counts
+		r.Policies, r.Costs = slices.Clone(r.Policies), nil
+		s.rand.Shuffle(len(r.Policies), func(i, j int) { r.Policies[i], r.Policies[j] = r.Policies[j], r.Policies[i] })
+	}
 	return r
 }
 
