@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -58,7 +59,7 @@ func (c *call) spill(ctx context.Context, more []int64) {
 		}
 		*c.r = backend.Request{Op: backend.Record, Group: backend.Group{Key: c.r.Key, Policies: c.r.Policies, Costs: costs}}
 		if i < 0 {
-			i = rand.IntN(len(c.k.subs))
+			i = c.k.living(c.k.cache.Now())
 		}
 		if _, err := c.ask(ctx, i); errors.Is(err, backend.ErrUnavailable) {
 			continue // nothing was counted
@@ -70,11 +71,23 @@ func (c *call) spill(ctx context.Context, more []int64) {
 	}
 }
 
-// record charges one share: one with room where one is known, else any.
+// record charges one share: one with room where one is known, else any that answers.
 func (c *call) record(ctx context.Context) error {
-	if done, err := c.try(ctx); done {
-		return err
+	done, err := c.try(ctx)
+	for n := 0; !done && n < len(c.k.subs); n++ {
+		done, err = c.ask(ctx, c.k.living(c.k.cache.Now()))
 	}
-	_, err := c.ask(ctx, rand.IntN(len(c.k.subs)))
 	return err
+}
+
+// living returns any share: one that did not answer only where none has.
+func (k *hotKey) living(now time.Duration) int {
+	from := rand.IntN(len(k.subs))
+	for n := range k.subs {
+		i := (from + n) % len(k.subs)
+		if d := k.sub(i).denied.Load(); d == nil || d.States != nil || now >= d.Ends { // mutant: living-shares-charged
+			return i
+		}
+	}
+	return from
 }

@@ -165,3 +165,41 @@ func TestAtMostOfADeadShare(t *testing.T) {
 	dead = ""
 	require.EqualValues(t, 40, do(t, s, peek("k", list, 0)).Used)
 }
+
+// dead are sub-keys that do not answer.
+type dead struct {
+	*memory.Store
+	subs map[string]bool
+}
+
+func (s dead) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if s.subs[r.Sub] {
+		return backend.ErrUnavailable
+	}
+	return s.Store.Do(ctx, r, d)
+}
+
+// TestRecordsOfDeadShares: a record and an excess are charged to a share that answers,
+// also where it has no room.
+func TestRecordsOfDeadShares(t *testing.T) {
+	next := dead{memory.New(nil), map[string]bool{}}
+	s := shard.New(next, next)
+	list := one(algo.FixedWindow(algo.PerDay(40)), 4)
+	for i := range 50 {
+		receipt := &backend.Receipt{}
+		r := take(fmt.Sprint("k", i), list, 10)
+		r.Op, r.Receipt, r.Lease = backend.Reserve, receipt, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
+		require.True(t, do(t, s, r).Allowed)
+		for _, sub := range shard.Names(r.Key, 4) {
+			next.subs[sub] = sub != receipt.Sub
+		}
+		r.Op, r.Cost, r.Sub, r.Lease = backend.Settle, 0, receipt.Sub, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Actual: []int64{15}}
+		r.Costs = []int64{10}
+		do(t, s, r)
+		record := take(r.Key, list, 20)
+		record.Op = backend.Record
+		do(t, s, record)
+		clear(next.subs)
+		require.EqualValues(t, 35, do(t, s, peek(r.Key, list, 0)).Used, r.Key)
+	}
+}

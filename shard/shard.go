@@ -128,16 +128,14 @@ func (c *call) decide(ctx context.Context) error {
 	return c.take(ctx)
 }
 
-// DoAll decides each of the requests as Do would, in one batch if no key is spread; see
-// layer.Batcher.
+// DoAll decides each of the requests as Do would, in one batch if no key is spread, else at
+// once: together they have one budget. See layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	if !slices.ContainsFunc(rs, func(r backend.Request) bool { return spread(&r) }) { // mutant: spread-not-batched
-		layer.DoAll(ctx, s.next, rs, answers)
-		return
+	next := s.next
+	if slices.ContainsFunc(rs, func(r backend.Request) bool { return spread(&r) }) { // mutant: spread-not-batched
+		next = struct{ backend.Store }{s} // which is no Batcher
 	}
-	for i := range rs {
-		answers[i].Err = s.Do(ctx, &rs[i], &answers[i].Decision)
-	}
+	layer.DoAll(ctx, next, rs, answers)
 }
 
 // Capabilities returns those of next.
