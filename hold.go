@@ -105,6 +105,8 @@ func (h *holder) once() (pause time.Duration, lost error) {
 	case err == nil:
 		h.last = sent
 		return h.r.length / extensions, nil
+	case errors.Is(err, ErrNotHeld) && h.r.settling(): // perhaps by this context; mutant: own-settlement-ends-no-call
+		return h.r.length / (10 * extensions), nil
 	case errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLeaseEnded):
 		return 0, err
 	case h.slots && h.strict && left <= 0: // mutant: unreached-lease-ends

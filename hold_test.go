@@ -227,3 +227,50 @@ func TestHoldOfAllReservation(t *testing.T) {
 		require.LessOrEqual(t, time.Since(began), 3*time.Second, "before another may have the slot")
 	})
 }
+
+// slowSettle takes its time to answer a Settle, and less where the context ends.
+type slowSettle struct{ *memory.Store }
+
+func (s slowSettle) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	err := s.Store.Do(ctx, r, d)
+	if r.Op == backend.Settle {
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return backend.ErrPerhapsCounted
+		}
+	}
+	return err
+}
+
+// TestHoldBesideCommit: the call's own settlement does not end the context that it may have.
+func TestHoldBesideCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := slowSettle{memory.New(&memory.Options{Now: time.Now})}
+		l := limiter(t, s, nil, headgate.Policy{Name: "s", Algorithm: algo.InFlight(1), OnFailure: headgate.FailOpen})
+		r := held(t, l)
+		ctx, release := r.Hold(t.Context())
+		defer release()
+		time.Sleep(900 * time.Millisecond) // the first extension comes 100 ms later
+		require.NoError(t, r.Commit(ctx))
+		<-ctx.Done()
+		require.ErrorIs(t, context.Cause(ctx), headgate.ErrNotHeld)
+	})
+}
+
+// TestExtendFailsLocal: a slot in this process whose lease has ended may be another's.
+func TestExtendFailsLocal(t *testing.T) {
+	inBubble(t, headgate.FailLocal, func(t *testing.T, s *counted, l *headgate.Limiter) {
+		s.lose(onAll, 0)
+		r := held(t, l)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, r.Extend(t.Context()))
+		time.Sleep(4 * time.Second)
+		held(t, l)
+		require.ErrorIs(t, r.Extend(t.Context()), headgate.ErrLeaseEnded)
+		ctx, release := r.Hold(t.Context())
+		defer release()
+		<-ctx.Done()
+		require.ErrorIs(t, context.Cause(ctx), headgate.ErrLeaseEnded)
+	})
+}

@@ -112,7 +112,7 @@ func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
 		return r
 	}
 	if errors.Is(d.Err, ErrPerhapsCounted) { // mutant: unknown-is-cancelled
-		l.abandoned.cancel(r)
+		l.abandoned.start(r.abandon)
 	}
 	return &Reservation{}
 }
@@ -309,6 +309,13 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decis
 	return d, err
 }
 
+// settling reports whether a settlement of this handle is under way.
+func (r *Reservation) settling() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.mu.settled && slices.ContainsFunc(r.mu.tried, func(a attempt) bool { return a.sending })
+}
+
 // isSettled reports whether this handle knows that the lease was settled.
 func (r *Reservation) isSettled() bool {
 	r.mu.Lock()
@@ -326,14 +333,14 @@ const maxAbandoned = 4096
 
 func newAbandoned() *abandoned { return &abandoned{make(chan struct{}, maxAbandoned)} }
 
-// cancel cancels a reservation in the background, until its lease ends. It reports
-// whether there was room for one more.
-func (a *abandoned) cancel(r *Reservation) bool {
+// start calls a function that cancels, in the background. It reports whether there was
+// room for one more.
+func (a *abandoned) start(cancel func()) bool {
 	select {
 	case a.running <- struct{}{}:
 		go func() {
 			defer func() { <-a.running }()
-			r.abandon()
+			cancel()
 		}()
 		return true
 	default:
@@ -344,11 +351,12 @@ func (a *abandoned) cancel(r *Reservation) bool {
 // cancelOrWait cancels in the background, or where too many are being cancelled before
 // it returns.
 func (a *abandoned) cancelOrWait(ctx context.Context, r *Reservation) {
-	if !a.cancel(r) { // mutant: all-cancels-beyond-background
+	if !a.start(r.abandon) { // mutant: all-cancels-beyond-background
 		_ = r.Cancel(context.WithoutCancel(ctx))
 	}
 }
 
+// abandon cancels until the lease ends.
 func (r *Reservation) abandon() {
 	ends := time.Now().Add(r.length)
 	for pause := 20 * time.Millisecond; time.Now().Before(ends); pause = min(2*pause, time.Second) {

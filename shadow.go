@@ -219,12 +219,13 @@ func (p *part) tell(r *backend.Request, states []State) {
 	}
 }
 
-// cancelShadow gives back what a shadow reserved for a call that was denied.
+// cancelShadow gives back what a shadow reserved for a call that was denied, in the
+// background: the call has one budget.
 func (l *Limiter) cancelShadow(r *backend.Request) {
-	q := *r
+	q := backend.Request{Op: backend.Settle, Group: backend.Group{Key: r.Key, Sub: r.Sub, Policies: r.Policies}}
 	if r.Receipt != nil {
 		q.Sub = r.Receipt.Sub
 	}
-	q.Op, q.Lease = backend.Settle, &backend.Lease{ID: r.Lease.ID, Length: r.Lease.Length, Attempt: r.Lease.ID}
-	_, _ = layer.Ask(context.Background(), l.shard, q)
+	q.Lease = &backend.Lease{ID: r.Lease.ID, Length: r.Lease.Length, Attempt: r.Lease.ID}
+	l.abandoned.start(func() { _, _ = layer.Ask(context.Background(), l.shard, q) })
 }

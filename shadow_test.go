@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -159,9 +160,36 @@ func TestShadowReservation(t *testing.T) {
 	_, d, err = l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{600, 600, 1}})
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
+	require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, time.Second, time.Millisecond)
 	requireUsed(t, l, 500, 500, 0)
 	require.NoError(t, l.Reset(ctx, "k"))
 	requireUsed(t, l, 0, 0, 0)
+}
+
+// TestShadowBudget: a call with shadows has one budget, whether they passed what was denied
+// or the key is spread.
+func TestShadowBudget(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	s := standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: 300 * time.Millisecond})
+	for _, shards := range []int{0, 4} {
+		a, b := daily("a", 4), dailyShadow("b", 400, shards)
+		a.OnFailure, a.Shards = headgate.FailClosed, shards
+		l := limiter(t, s, &headgate.Options{DenyCacheTTL: -1}, a, b)
+		for range 5 {
+			_, err := l.Allow(context.Background(), "k")
+			require.NoError(t, err)
+		}
+		proxy.Set(redistest.Delay(200 * time.Millisecond))
+		begin := time.Now()
+		_, d, err := l.Reserve(context.Background(), headgate.Call{Key: "k"})
+		took := time.Since(begin)
+		proxy.Set(redistest.Pass)
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+		require.Less(t, took, 390*time.Millisecond, "%d shards", shards)
+		require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, 5*time.Second, time.Millisecond)
+	}
 }
 
 // TestShadowFailsLocal: a reservation in this process is settled beside a shadow too.

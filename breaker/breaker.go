@@ -136,7 +136,10 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 
 func (s *Store) resolve(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	if r.Lease != nil && r.Lease.Unresolved { // mutant: local-lease-of-shadowed
-		s.localLease(ctx, r, err)
+		here := s.localLease(ctx, r, err)
+		if err != nil && errors.Is(here, backend.ErrLeaseEnded) { // mutant: local-lease-ended
+			err = here
+		}
 	}
 	if err != nil {
 		return s.Fail(ctx, r, d, err)

@@ -83,16 +83,16 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 // localLease settles or extends in this process too what may have been reserved here
 // under FailLocal: the lease of an unresolved reservation. One that is not held here
 // was not. A request that the store refused with err changes no count here either.
-func (s *Store) localLease(ctx context.Context, r *backend.Request, err error) {
+func (s *Store) localLease(ctx context.Context, r *backend.Request, err error) error {
 	if s.opts.Local == nil || s.opts.Instances < 1 || r.Op != backend.Settle && r.Op != backend.Extend {
-		return
+		return nil
 	}
 	if errors.As(err, new(*backend.InvalidError)) { // mutant: refused-settles-nothing-local
-		return
+		return nil
 	}
 	q, at := s.shares(r)
 	if len(at) == 0 {
-		return
+		return nil
 	}
 	lease := *r.Lease
 	lease.Unresolved, lease.Actual = false, nil
@@ -103,5 +103,5 @@ func (s *Store) localLease(ctx context.Context, r *backend.Request, err error) {
 	}
 	q.Lease = &lease
 	var d backend.Decision
-	_ = s.opts.Local.Do(context.WithoutCancel(ctx), &q, &d)
+	return s.opts.Local.Do(context.WithoutCancel(ctx), &q, &d)
 }
