@@ -2,29 +2,29 @@ package storetest
 
 import (
 	"fmt"
-	"testing"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/oracle"
 )
 
-// Bounds sends traffic that is made to break limits, and holds the admitted
-// charges to the bound that each algorithm states. It needs SetNow.
-func Bounds(t *testing.T, h Harness) {
-	const rule = "no trailing window ever holds more than the algorithm's worst"
-	t.Run("Storm", func(t *testing.T) { h.each(t, rule, storms) })
-	const least = "BucketedWindow of B buckets as wide as ceil(W / B) admits " +
-		"at least W / ((B+1) * width) of its limit"
-	t.Run("Saturated", func(t *testing.T) { saturated(h.probe(t, least, shape{})) })
-}
+const worst = "no trailing window ever holds more than the algorithm's worst"
+
+// bounds is traffic that is made to break limits. The admitted charges are held to
+// the bound that each algorithm states, which needs SetNow.
+var bounds = []sentence{{"Storm", storms, worst}}
+
+var saturated = []sentence{{"Saturated", saturate, "BucketedWindow of B buckets as wide as ceil(W / B) admits " +
+	"at least W / ((B+1) * width) of its limit"}}
 
 func storms(p *probe) {
 	p.needsClock()
 	for i, l := range []algo.Limit{algo.Per(5, 10*sec), algo.PerMinute(100), algo.Per(17, 7*sec+13*tick)} {
 		p.storm(fmt.Sprint(i), p.list(l), l)
 	}
-	for _, b := range []int64{2, 3, 7, 61} { // 7 and 61 don't divide the period: the oldest bucket is partly in the window
+	for _, b := range []int64{2, 3, 7, 61} { // 7 and 61 don't divide the period: the oldest is partly in the window
 		if l := algo.Per(17, 7*sec+13*tick); p.shape.name == "BucketedWindow" {
 			p.storm(fmt.Sprint("buckets ", b), p.carried(policy("bucketed", algo.BucketedWindow(l, b))), l)
 		}
@@ -62,10 +62,10 @@ func (p *probe) wait(period time.Duration, d backend.Decision) time.Duration {
 	}[p.dice.IntN(6)])
 }
 
-// saturated asks for twice the limit, evenly, for six windows or more. A caller that
+// saturate asks for twice the limit, evenly, for six windows or more. A caller that
 // takes each unit the instant it is free falls into step with the buckets and
 // gets the whole limit, which would hide a bound that is too strict.
-func saturated(p *probe) {
+func saturate(p *probe) {
 	p.needsClock()
 	for _, b := range []int64{2, 7, 10} {
 		l := algo.Per(20, 10*sec+7*tick)
@@ -83,27 +83,24 @@ func saturated(p *probe) {
 	}
 }
 
-// oddRates are rates that no number of microseconds divides, and rates of
-// several units per microsecond, with about two seconds' burst. The last is a
-// unit every 2.6 ms over a period so long that products need more than 53 bits.
-var oddRates = []algo.Algorithm{
-	algo.TokenBucket(algo.PerSecond(7), 700),
-	algo.TokenBucket(algo.PerSecond(30_000), 60_000),
-	algo.TokenBucket(algo.PerSecond(700_000), 1_400_000),
-	algo.TokenBucket(algo.PerSecond(3_000_000), 6_000_000),
-	algo.TokenBucket(algo.Per(1_000_000_000, 30*24*time.Hour), 1000),
-}
-
-// OddRates saturates a TokenBucket at rates that are hard to meet, for a
-// virtual minute in large costs and a shorter while in single units. It makes
-// at most calls calls per rate, and at least 200. What passes must not be more
-// than burst + rate*t, nor less than 99.9 % of it. It needs SetNow. A store
-// without TokenBucket skips it.
-func OddRates(t *testing.T, h Harness, calls int) {
-	const rule = "rates are exact: never more than burst + rate*t, and at least 99.9 % of it"
-	for _, a := range oddRates {
-		t.Run(fmt.Sprint(a.Limit()), func(t *testing.T) { saturates(h.probe(t, rule, shape{}), a, max(calls, 200)) })
+// oddRates saturates a TokenBucket at rates that are hard to meet, for a virtual
+// minute in large costs and a shorter while in single units. What passes must not
+// be more than burst + rate*t, nor less than 99.9 % of it. No number of microseconds
+// divides the rates, or they are several units per microsecond, with about two
+// seconds' burst. The last is a unit every 2.6 ms over a period so long that products
+// need more than 53 bits. It needs SetNow. A store without TokenBucket skips it.
+func oddRates() (cases []sentence) {
+	for _, a := range []algo.Algorithm{
+		algo.TokenBucket(algo.PerSecond(7), 700),
+		algo.TokenBucket(algo.PerSecond(30_000), 60_000),
+		algo.TokenBucket(algo.PerSecond(700_000), 1_400_000),
+		algo.TokenBucket(algo.PerSecond(3_000_000), 6_000_000),
+		algo.TokenBucket(algo.Per(1_000_000_000, 30*24*time.Hour), 1000),
+	} {
+		cases = append(cases, sentence{fmt.Sprint(a.Limit()), func(p *probe) { saturates(p, a, steps(400, 2000)) },
+			"rates are exact: never more than burst + rate*t, and at least 99.9 % of it"})
 	}
+	return cases
 }
 
 // saturates takes all that there is, step by step for a minute, and then single
@@ -143,4 +140,62 @@ func saturates(p *probe, a algo.Algorithm, calls int) {
 // product would overflow beyond.
 func leaks(a *algo.Algorithm, us int64) int64 {
 	return us * a.Limit().Events / a.Limit().Period.Microseconds()
+}
+
+// ledger keeps an oracle for each policy of each key, and gives it every charge
+// that the store reported. It groups charges as the contract does, by name and
+// identity, so that a limit spent through two lists is one account.
+type ledger struct {
+	mu struct {
+		sync.Mutex
+		rows map[row]*account
+	}
+}
+
+type row struct {
+	key, sub, policy string
+	identity         algo.Identity
+}
+
+type account struct {
+	algo.Algorithm
+	*oracle.Oracle
+	changed bool // the numbers changed meanwhile: no algorithm states a bound for that
+}
+
+// note records what a decided request did. A reset starts a new account: its
+// charges may exceed the bound together with those before it. Receipts of the
+// wrong length are left to the case Receipt.
+func (l *ledger) note(r *backend.Request, d *backend.Decision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range 1 + len(r.And) {
+		g := r.GroupAt(i)
+		for j, q := range g.Policies {
+			at := row{g.Key, g.Sub, q.Name, q.Algorithm.Identity()}
+			switch acc := l.mu.rows[at]; {
+			case r.Op == backend.Reset:
+				delete(l.mu.rows, at)
+			case r.Op == backend.Take && d.Allowed && g.Receipt != nil && j < len(g.Receipt.At):
+				if acc == nil {
+					acc = &account{Algorithm: q.Algorithm, Oracle: oracle.New(q.Algorithm)}
+					l.mu.rows[at] = acc
+				}
+				acc.changed = acc.changed || acc.Algorithm != q.Algorithm
+				acc.Oracle.Add(g.Receipt.At[j], g.CostOf(j))
+			}
+		}
+	}
+}
+
+// check returns the first bound that it finds broken.
+func (l *ledger) check() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for at, acc := range l.mu.rows {
+		if err := acc.Oracle.Check(); err != nil && !acc.changed {
+			return fmt.Errorf("key %.80q, policy %s: %w", at.key, at.policy, err)
+		}
+	}
+	return nil
 }

@@ -3,9 +3,9 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"testing"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -15,15 +15,13 @@ import (
 // and more than a batch needs to hold several calls of one key.
 const crowd = 64
 
-// Concurrent calls one store from many goroutines. It needs no hook, and finds
-// most under -race.
-func Concurrent(t *testing.T, h Harness) {
-	const rule = "Store keeps counts and decides on them atomically. Its methods are safe for concurrent use."
-	t.Run("OneKey", func(t *testing.T) { h.each(t, rule, oneKey) })
-	t.Run("Costs", func(t *testing.T) { h.each(t, rule, mixedCosts) })
-	t.Run("Lists", func(t *testing.T) { h.each(t, rule, mixedLists) })
-	t.Run("Operations", func(t *testing.T) { h.each(t, rule, mixedOps) })
-	t.Run("Close", func(t *testing.T) { h.each(t, rule, closesAmid) })
+const atomically = "Store keeps counts and decides on them atomically. Its methods are safe for concurrent use."
+
+// concurrent are calls from many goroutines. They need no hook, and find most
+// under -race.
+var concurrent = []sentence{
+	{"OneKey", oneKey, atomically}, {"Costs", func(p *probe) { p.crowded(500, 7, 6) }, atomically},
+	{"Lists", mixedLists, atomically}, {"Operations", mixedOps, atomically}, {"Close", closesAmid, atomically},
 }
 
 // together runs f in n goroutines, each with dice of its own.
@@ -39,47 +37,32 @@ func together(n int, f func(i int, dice *rand.Rand)) {
 	all.Wait()
 }
 
-// oneKey asks for more than the limit, by units: exactly the limit passes. On a
+// oneKey asks for more than the limit, by units: exactly the limit passes.
+func oneKey(p *probe) { p.crowded(100*p.k, 1, 5*100*p.k/(2*crowd)) }
+
+// crowded asks for more than the limit, by costs up to most. It checks the denials
+// too: what was denied must not fit in the end, since nothing leaves the count
+// meanwhile. A store that reserves before it decides denies calls that fit. On a
 // spread key a take may be denied that lost a race; what is left passes after.
-func oneKey(p *probe) {
-	limit := 100 * p.k
+func (p *probe) crowded(limit, most, calls int64) {
 	list := p.list(algo.PerDay(limit))
 	var passed atomic.Int64
-	together(crowd, func(int, *rand.Rand) {
-		for range 5 * limit / (2 * crowd) {
-			if p.grab("a", list, 1) {
-				passed.Add(1)
-			}
-		}
-	})
-	for p.k > 1 && p.take("a", list, 1).Allowed {
-		passed.Add(1)
-	}
-	p.must(passed.Load() == limit, "at a limit of %d %d passed", limit, passed.Load())
-	p.used("a", list, limit)
-}
-
-// mixedCosts checks the denials too: what was denied must not fit in the end,
-// since nothing leaves the count meanwhile. A store that reserves before it
-// decides denies calls that fit.
-func mixedCosts(p *probe) {
-	list := p.list(algo.PerDay(500))
-	var passed atomic.Int64
-	least := make([]int64, crowd)
+	least := slices.Repeat([]int64{limit}, crowd) // that was denied
 	together(crowd, func(i int, dice *rand.Rand) {
-		least[i] = 1 << 40
-		for range 6 {
-			if n := 1 + dice.Int64N(7); p.grab("a", list, n) {
+		for range calls {
+			if n := 1 + dice.Int64N(most); p.grab("a", list, n) {
 				passed.Add(n)
 			} else {
 				least[i] = min(least[i], n)
 			}
 		}
 	})
-	p.used("a", list, passed.Load())
-	for _, n := range least {
-		p.must(passed.Load()+n > 500, "a take of %d was denied, though only %d of 500 passed", n, passed.Load())
+	for p.k > 1 && p.take("a", list, 1).Allowed {
+		passed.Add(1)
 	}
+	n, fits := passed.Load(), slices.Min(least)
+	p.must(n <= limit && n+fits > limit, "at a limit of %d %d passed, and a take of %d was denied", limit, n, fits)
+	p.used("a", list, n)
 }
 
 // mixedLists has one policy in two lists, in either order: a store that locks

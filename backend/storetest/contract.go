@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// sentence is a case: a sentence of the comment on backend.Store, word by
-// word, and the function that checks it.
+// sentence is a case: a rule, in the contract a sentence of the comment on
+// backend.Store, word by word, and the function that checks it.
 type sentence struct {
 	name     string
 	run      func(*probe)
@@ -60,25 +60,9 @@ var contract = []sentence{
 }
 
 // Contract runs a case for each sentence of the comment on backend.Store, on
-// each algorithm alone and on all of them in one list. Of the hooks only
-// Corrupt, LoseReply, Refuse and Expiries serve a sentence alone: without them
-// Corrupt, Unavailable, AtMostOnce and Expires are skipped. RetryAfter and
-// ResetAfter need SetNow. Where Expiries is nil the other cases still compare
-// counts, but can't see an entry that a denial or a peek leaves behind.
-func Contract(t *testing.T, h Harness) {
-	h.cases(t, contract)
-	h.cases(t, leased)
-}
-
-func (h Harness) cases(t *testing.T, cases []sentence) {
-	for _, c := range cases {
-		h := h
-		if c.name == "Keys" && !long() { // a hundred keys, which the algorithms don't read
-			h.shapes = shapes[len(shapes)-1:]
-		}
-		t.Run(c.name, func(t *testing.T) { h.each(t, c.sentence, c.run) })
-	}
-}
+// each algorithm alone and on all of them in one list. The fields of Subject say
+// which cases need a hook.
+func Contract(t *testing.T, h Harness) { h.cases(t, slices.Concat(contract, leased)) }
 
 // These three are checked in every case, not only in their own. They are
 // reported as themselves: a store that breaks one fails other sentences too,

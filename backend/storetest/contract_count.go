@@ -42,7 +42,9 @@ func costsNothing(p *probe) {
 	for i := range p.shape.kinds {
 		paid, free := p.carried(p.policy("paid", i, p.day(20))), p.carried(p.policy("free", i+1, p.day(10)))
 		low := p.carried(p.policy("free", i+1, p.day(5)))
-		for j, lists := range [][][]backend.Policy{{join(paid, free), join(paid, low)}, {join(free, paid), join(low, paid)}} {
+		for j, lists := range [][2][]backend.Policy{
+			{join(paid, free), join(paid, low)}, {join(free, paid), join(low, paid)},
+		} {
 			g := backend.Group{Key: fmt.Sprint("a", i, j), Policies: p.carried(lists[0]...), Costs: []int64{3, 3}}
 			g.Costs[1-j] = 0
 			p.passes(g.Key, paid, 1)
@@ -105,7 +107,7 @@ func deniedStores(p *probe) {
 	first := p.denied("a", list, 3)
 	for range 20 {
 		d := p.denied("a", list, 3)
-		p.must(p.same(d.State, first.State), "a denial said\n\t%+v\nand after more of them\n\t%+v", first.State, d.State)
+		p.must(p.same(d.State, first.State), "a denial said\n\t%+v\nand after more\n\t%+v", first.State, d.State)
 	}
 	still()
 	p.passes("a", list, 2)
@@ -173,17 +175,18 @@ func resets(p *probe) {
 // take for one another: by case, by prefix, by a separator that it joins names
 // with, by length.
 func names(p *probe) {
-	const limit = 1 + 2 + 3 + 4 + 5
+	const limit = 1 + 2 + 3 + 4 + 5 + 6
 	quota, search := p.list(p.day(limit)), p.carried(p.policy("search", 1, p.day(40)))
 	one := quota[:1]
-	lists := [][]backend.Policy{quota, join(quota, search), join(search, quota), one, join(search, one)}
+	added := p.carried(join(p.carried(p.policy("added", 2, p.day(limit))), one, search)...) // as a rolling deploy does
+	lists := [][]backend.Policy{quota, join(quota, search), join(search, quota), one, join(search, one), added}
 	used := int64(0)
 	for i, list := range lists {
 		p.passes("a", list, int64(i+1))
 		used += int64(i + 1)
 		p.used("a", one, used)
 	}
-	p.used("a", search, 2+3+5)
+	p.used("a", search, 2+3+5+6)
 	for range limit * (p.k - 1) {
 		p.passes("a", one, 1)
 	}
@@ -240,8 +243,8 @@ func trickyKeys() []string {
 	list := []string{
 		"a", "A", " a", "a ", "aa", "\x00", "a\x00", "a\x00b", "\x00a", "a\n", "a\r\n", "a\t",
 		"{", "}", "{}", "{a}", "{a", "a}", "}{", "{{a}}", "{a}{b}", "{a}b", "a{b}", "{}a",
-		"a:b", "a:", ":a", ":", "::", "a/b", "a#1", "a~1", "a|b", "a,b", "a.b", "a*", "a?", "[a]", "%61", `a\`, `"a"`, "'a'",
-		"0", "00", "1", "-1", "1e0", "nil", "p0", "p1", "a:p0", "a:p1",
+		"a:b", "a:", ":a", ":", "::", "a/b", "a#1", "a~1", "a|b", "a,b", "a.b", "a*", "a?", "[a]", "%61", `a\`, `"a"`,
+		"'a'", "0", "00", "1", "-1", "1e0", "nil", "p0", "p1", "a:p0", "a:p1",
 		"ä", "a\u0308", "\xe4", "\xff", "\xfe", "\xff\xfe", "日本", "\u202e",
 		"user:4", "user:42", "user:420",
 		"a1", "a10", "1a", "10a", "a/1", "a:1", "a\x001", "~1~a", "~1a", "1~a", "{a}1", "1{a}",
@@ -325,5 +328,51 @@ func lasting(p *probe) {
 	for name, left := range stored {
 		p.must(left >= 0, "%.160q never expires", name)
 		p.must(left < 10*24*time.Hour, "%.160q expires after %v, and all in it counts for two days at most", name, left)
+	}
+}
+
+func records(p *probe) {
+	list := p.list(p.day(100))
+	p.passes("a", list, 90)
+	d := p.ask(backend.Record, group("a", list, 150))
+	p.must(d.Allowed && d.RetryAfter == 0 && d.Used == 240 && d.Remaining == 0, "a Record of 150 on 90 said %+v", d)
+	p.used("a", list, 240)
+	longest := time.Duration(0)
+	for _, left := range p.stored() {
+		longest = max(longest, left)
+	}
+	p.must(p.Expiries == nil || longest >= d.ResetAfter, "what counts for %v is held for %v", d.ResetAfter, longest)
+	p.denied("a", list, 1)
+	p.ask(backend.Record, group("new", list, 3))
+	p.passes("as taken", list, 3)
+	p.alike("new", "as taken", list)
+	for i := range list {
+		one := list[i : i+1]
+		most := one[0].Algorithm.Kind().MaxLimit()
+		for range 3 {
+			p.ask(backend.Record, group("saturated", one, most))
+		}
+		p.used("saturated", one, 2*most)
+	}
+}
+
+func grantsAtMost(p *probe) {
+	list := p.list(p.day(10))
+	for _, c := range []struct{ cost, granted, used int64 }{{4, 4, 4}, {5, 5, 9}, {7, 1, 10}} {
+		d := p.ask(backend.AtMost, group("a", list, c.cost))
+		p.must(d.Allowed && d.Granted == c.granted, "an AtMost of %d granted %+v", c.cost, d)
+		p.used("a", list, c.used)
+	}
+	unchanged := p.still("a", list)
+	d := p.ask(backend.AtMost, group("a", list, 7))
+	p.must(!d.Allowed && d.Granted == 0 && d.RetryAfter > 0, "an AtMost without room said %+v", d)
+	unchanged()
+	d = p.ask(backend.AtMost, group("b", list, 1000))
+	p.must(d.Allowed && d.Granted == 10, "an AtMost of more than the limit said %+v", d)
+	for i := range p.shape.kinds {
+		narrow := p.carried(join([]backend.Policy{p.policy("narrow", i, p.day(3))}, list)...)
+		d = p.ask(backend.AtMost, group("narrow", narrow, 7))
+		p.must(d.Granted == 3 || i > 0, "an AtMost of two policies granted %d", d.Granted)
+		p.reset("narrow", narrow)
 	}
 }

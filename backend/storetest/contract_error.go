@@ -61,7 +61,7 @@ func refuses(p *probe) {
 			row.spoil(&r)
 			p.refused(r, row)
 		}
-		p.refused(request(op, "a", small, 6), wrongRequest{what: "what one policy can't grant", value: "6", never: true})
+		p.refused(request(op, "a", small, 6), wrongRequest{what: "what one can't grant", value: "6", never: true})
 	}
 	p.refused(request(backend.Take, "a", list, 0), wrongRequest{what: "a cost of 0", value: "0"})
 	for _, key := range []string{"", "a"} {

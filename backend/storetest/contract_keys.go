@@ -14,16 +14,13 @@ import (
 // several is the number of keys of most requests.
 const several = 3
 
-// needsKeys skips the case where the store decides fewer keys at once.
-func (p *probe) needsKeys(n int) {
+// all returns a request of these keys, each with states and a receipt. It skips the
+// case where the store decides fewer keys at once.
+func (p *probe) all(op backend.Op, groups ...backend.Group) backend.Request {
 	p.t.Helper()
-	if c := p.Store.Capabilities(); c.Keys < n {
+	if c := p.Store.Capabilities(); c.Keys < len(groups) {
 		p.t.Skipf("the store decides %d keys at once", c.Keys)
 	}
-}
-
-// all returns a request of these keys, each with states and a receipt.
-func all(op backend.Op, groups ...backend.Group) backend.Request {
 	for i := range groups {
 		groups[i].Each = make([]backend.State, len(groups[i].Policies))
 		groups[i].Receipt = new(backend.Receipt)
@@ -33,22 +30,21 @@ func all(op backend.Op, groups ...backend.Group) backend.Request {
 
 // askAll sends a request of several keys that the store has to decide, and looks at what
 // it writes for each.
-func (p *probe) askAll(r backend.Request) backend.Decision {
+func (p *probe) askAll(op backend.Op, groups ...backend.Group) backend.Decision {
 	p.t.Helper()
-	d, err := p.do(r)
-	p.must(err == nil && d.Source == backend.FromStore && d.Err == nil && !d.Estimated, "a %v of %d keys: %+v, %v", r.Op, 1+len(r.And), d, err)
-	bound := false
-	for i := range 1 + len(r.And) {
-		g, want := r.GroupAt(i), backend.NotTaken
-		if d.Allowed && r.Op != backend.Peek {
-			want = backend.Taken
-		}
-		if r.Op != backend.Peek {
-			c := g.Receipt
-			p.must(c.Key == g.Key && c.Outcome == want && (len(c.At) == len(g.Policies)) == d.Allowed, "key %q has the receipt %+v", g.Key, c)
-		}
-		for j, s := range g.Each {
-			p.must(s.Policy == g.Policies[j].Name && s.Counted, "the state of policy %q of key %q is %+v", g.Policies[j].Name, g.Key, s)
+	d, err := p.do(p.all(op, groups...))
+	p.must(err == nil && d.Source == backend.FromStore && d.Err == nil && !d.Estimated,
+		"a %v of %d keys: %+v, %v", op, len(groups), d, err)
+	bound, want := false, backend.NotTaken
+	if d.Allowed {
+		want = backend.Taken
+	}
+	for _, g := range groups {
+		c := g.Receipt
+		p.must(op == backend.Peek || c.Key == g.Key && c.Outcome == want && (len(c.At) == len(g.Policies)) == d.Allowed,
+			"key %q has the receipt %+v", g.Key, c)
+		for i, s := range g.Each {
+			p.must(s.Policy == g.Policies[i].Name && s.Counted, "policy %d of key %q has the state %+v", i, g.Key, s)
 			bound = bound || s == d.State && g.Key == d.Key
 		}
 	}
@@ -56,9 +52,9 @@ func (p *probe) askAll(r backend.Request) backend.Decision {
 	return d
 }
 
-// allOrNothing spends each key in turn, with keys in one request before and behind it.
+// allOrNothing spends each key in turn, with keys in one request before and behind
+// it. Then it denies a request with keys that are not stored yet.
 func allOrNothing(p *probe) {
-	p.needsKeys(several)
 	list := p.list(p.day(10))
 	for spent := range several {
 		key := func(i int) string { return fmt.Sprint("key ", spent, " ", i) }
@@ -67,7 +63,7 @@ func allOrNothing(p *probe) {
 			for i := range several {
 				gs = append(gs, group(key(i), list, n))
 			}
-			return p.askAll(all(op, gs...))
+			return p.askAll(op, gs...)
 		}
 		p.must(ask(backend.Take, 4).Allowed && ask(backend.Peek, 6).Allowed, "no room for what fits")
 		for i := range several {
@@ -77,33 +73,24 @@ func allOrNothing(p *probe) {
 		stored := p.stored()
 		for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Take} {
 			d := ask(op, 2)
-			p.must(!d.Allowed && d.Key == key(spent) && d.RetryAfter > 0 && d.Granted == 0, "a spent key among others said %+v", d)
+			p.must(!d.Allowed && d.Key == key(spent) && d.RetryAfter > 0 && d.Granted == 0,
+				"a spent key among others said %+v", d)
 		}
 		p.storedLess(stored)
 		d := ask(backend.Take, 1)
 		p.must(d.Allowed && d.Granted == 1 && d.Remaining == 0 && d.Key == key(spent), "the last unit said %+v", d)
-		for i := range several {
-			if i == spent {
-				p.used(key(i), list, 10)
-			} else {
-				p.used(key(i), list, 5)
-			}
-		}
+		p.used(key(spent), list, 10)
+		p.used(key((spent+1)%several), list, 5)
+		p.used(key((spent+2)%several), list, 5)
 	}
-	p.freshUntouched(list)
-	p.crowdOfKeys(list)
-}
-
-// freshUntouched denies a request with a key that is not stored yet.
-func (p *probe) freshUntouched(list []backend.Policy) {
-	p.t.Helper()
 	p.fill("spent", list)
 	stored := p.stored()
-	d := p.askAll(all(backend.Take, group("fresh", list, 1), group("spent", list, 1), group("fresher", list, 1)))
+	d := p.askAll(backend.Take, group("fresh", list, 1), group("spent", list, 1), group("fresher", list, 1))
 	p.must(!d.Allowed, "a spent key among new ones passed")
 	p.storedLess(stored)
 	p.asNew("fresh", list)
 	p.asNew("fresher", list)
+	p.crowdOfKeys(list)
 }
 
 // crowdOfKeys takes of keys in different orders from many goroutines, at one of which
@@ -116,7 +103,7 @@ func (p *probe) crowdOfKeys(list []backend.Policy) {
 			if c%2 == 0 {
 				a, b = b, a
 			}
-			r := all(backend.Take, group(a, list, 1), group(d, list, 1), group(b, list, 1))
+			r := p.all(backend.Take, group(a, list, 1), group(d, list, 1), group(b, list, 1))
 			switch d, err := p.do(r); {
 			case err != nil:
 				p.errorf("a take of several keys among %d goroutines: %v", crowd, err)
@@ -139,19 +126,18 @@ func (p *probe) crowdOfKeys(list []backend.Policy) {
 // keyBinds has every key bind once, of a pass and of a denial, with other costs and
 // policies per key.
 func keyBinds(p *probe) {
-	p.needsKeys(several)
 	small, large := p.list(p.day(10), "-small"), p.list(p.day(20), "-large")
-	d := p.askAll(all(backend.Take, group("a", large, 3), group("b", small, 3), group("c", large, 3)))
+	d := p.askAll(backend.Take, group("a", large, 3), group("b", small, 3), group("c", large, 3))
 	p.must(d.Allowed && d.Key == "b" && d.Remaining == 7 && d.Granted == 3, "the least room is b's: %+v", d)
-	d = p.askAll(all(backend.Take, group("a", large, 12), group("b", small, 1), group("c", large, 1)))
+	d = p.askAll(backend.Take, group("a", large, 12), group("b", small, 1), group("c", large, 1))
 	p.must(d.Allowed && d.Key == "a" && d.Remaining == 5 && d.Granted == 0, "the least room is a's: %+v", d)
-	d = p.askAll(all(backend.Take, group("d", small, 2), group("e", small, 2)))
+	d = p.askAll(backend.Take, group("d", small, 2), group("e", small, 2))
 	p.must(d.Key == "d", "of equals the first binds: %+v", d)
 	one := group("d", small, 0)
 	one.Costs = ramp(small)
-	d = p.askAll(all(backend.Peek, one, group("a", large, 6)))
+	d = p.askAll(backend.Peek, one, group("a", large, 6))
 	p.must(!d.Allowed && d.Key == "a", "a has no room: %+v", d)
-	p.askAll(all(backend.Take, one, group("e", small, 1)))
+	p.askAll(backend.Take, one, group("e", small, 1))
 	for i, s := range p.states("d", small) {
 		p.must(s.Used == 2+one.Costs[i], "a cost of %d after 2 left %d used", one.Costs[i], s.Used)
 	}
@@ -165,19 +151,17 @@ func keyBinds(p *probe) {
 		gs := []backend.Group{group(early, hour, 1), group(late, hour, 1)}
 		gs[0], gs[i] = gs[i], gs[0]
 		x, y := p.peek(early, hour, 1).RetryAfter, p.peek(late, hour, 1).RetryAfter
-		d = p.askAll(all(backend.Take, gs...))
+		d = p.askAll(backend.Take, gs...)
 		p.must(!d.Allowed && d.RetryAfter == max(x, y), "of the waits %v and %v, %+v binds", x, y, d.State)
 	}
 }
 
 func reservesAll(p *probe) {
-	p.needsKeys(several)
-	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
 	list, other := p.list(p.day(100)), p.list(p.day(50), "-other")
 	a, b, c := group("a", list, 40), group("b", other, 30), group("a", other, 20) // one key twice
 	r := p.lease(a)
 	send := func(l backend.Lease) (backend.Decision, error) {
-		q := all(backend.Reserve, a, b, c)
+		q := p.all(backend.Reserve, a, b, c)
 		q.Lease = &l
 		return p.send(context.Background(), q)
 	}
@@ -209,9 +193,8 @@ func reservesAll(p *probe) {
 }
 
 func countTwice(p *probe) {
-	p.needsKeys(several)
 	list, other := p.list(p.day(10)), p.list(p.day(10), "-other")
-	d := p.askAll(all(backend.Take, group("a", list, 2), group("a", other, 3)))
+	d := p.askAll(backend.Take, group("a", list, 2), group("a", other, 3))
 	p.must(d.Allowed && d.Key == "a", "two lists of one key: %+v", d)
 	still := p.still("a", join(list, other))
 	for _, gs := range [][]backend.Group{
@@ -219,7 +202,7 @@ func countTwice(p *probe) {
 		{group("a", list, 1), group("b", list, 1), group("b", join(other, list[:1]), 1)},
 	} {
 		for _, op := range []backend.Op{backend.Take, backend.Peek} {
-			_, err := p.do(all(op, gs...))
+			_, err := p.do(p.all(op, gs...))
 			p.invalid(err, "a count that is listed twice", gs[len(gs)-1].Key)
 		}
 	}

@@ -51,16 +51,6 @@ var leased = []sentence{
 		"it is an *InvalidError, and no count changes."},
 }
 
-// needsOps skips the case where the store lacks an operation.
-func (p *probe) needsOps(ops ...backend.Op) {
-	p.t.Helper()
-	for _, op := range ops {
-		if !p.Store.Capabilities().Ops.Has(op) {
-			p.t.Skipf("the store has no %v", op)
-		}
-	}
-}
-
 // reservation is a lease of a key, as its holder has it.
 type reservation struct {
 	p *probe
@@ -83,12 +73,21 @@ func (p *probe) lease(g backend.Group) *reservation {
 func (p *probe) reserved(key string, list []backend.Policy, n int64) *reservation {
 	p.t.Helper()
 	r := p.lease(group(key, list, n))
-	d, err := r.send(backend.Reserve)
-	p.must(err == nil && d.Allowed && d.Granted == n, "a Reserve of %d said %+v, %v", n, d, err)
+	r.reserve(n)
 	return r
 }
 
+// reserve reserves what has to be granted, or denied where that is 0.
+func (r *reservation) reserve(granted int64) backend.Decision {
+	r.p.t.Helper()
+	d, err := r.send(backend.Reserve)
+	r.p.must(err == nil && d.Allowed == (granted > 0) && d.Granted == granted && (d.Allowed || d.RetryAfter > 0),
+		"a Reserve of %d said %+v, %v", r.group.Cost, d, err)
+	return d
+}
+
 func (r *reservation) send(op backend.Op) (backend.Decision, error) {
+	r.p.needsOp(op)
 	l := r.Lease
 	return r.p.send(context.Background(), backend.Request{Op: op, Group: r.group, Lease: &l})
 }
@@ -104,24 +103,13 @@ func (r *reservation) gives(op backend.Op, want error, what string) {
 // settle settles by one actual for all policies, as an attempt of its own.
 func (r *reservation) settle(actual int64, want error) {
 	r.p.t.Helper()
-	r.Attempt, r.Actual = r.p.newID(), r.perPolicy(actual)
+	r.Attempt, r.Actual = r.p.newID(), slices.Repeat([]int64{actual}, len(r.group.Policies))
 	r.gives(backend.Settle, want, fmt.Sprint("a Settle by ", actual))
 }
 
 func (r *reservation) settles(actual int64) {
 	r.p.t.Helper()
 	r.settle(actual, nil)
-}
-
-// again settles by the attempt of before.
-func (r *reservation) again() {
-	r.p.t.Helper()
-	r.gives(backend.Settle, nil, "a Settle that repeats its attempt")
-}
-
-// perPolicy returns one number for all policies.
-func (r *reservation) perPolicy(n int64) []int64 {
-	return slices.Repeat([]int64{n}, len(r.group.Policies))
 }
 
 // notHeld requires that neither a Settle nor an Extend finds the lease, nor changes
@@ -146,7 +134,6 @@ func (p *probe) alike(a, b string, list []backend.Policy) {
 }
 
 func reserves(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle)
 	list := p.list(p.day(10))
 	r := p.reserved("a", list, 6)
 	p.passes("b", list, 6)
@@ -155,8 +142,7 @@ func reserves(p *probe) {
 	p.used("a", list, 6)
 	unchanged := p.still("a", list)
 	denied := p.lease(group("a", list, 5))
-	d, err := denied.send(backend.Reserve)
-	p.must(err == nil && !d.Allowed && d.RetryAfter > 0 && d.Granted == 0, "a Reserve without room said %+v, %v", d, err)
+	denied.reserve(0)
 	unchanged()
 	denied.notHeld()
 	r.settles(6)
@@ -165,7 +151,6 @@ func reserves(p *probe) {
 
 // settles corrects one reservation among other charges by less, as much and more.
 func settles(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle)
 	list := p.list(p.day(100))
 	for _, actual := range []int64{0, 1, 25, 40, 41, 130} {
 		a, b := fmt.Sprint("a", actual), fmt.Sprint("b", actual)
@@ -193,45 +178,36 @@ func settles(p *probe) {
 // settlesLate moves the clock between the Reserve and the Settle, over all that an
 // algorithm can make of it.
 func settlesLate(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle)
 	p.needsClock()
 	list := p.list(algo.Per(100*p.k, time.Minute))
-	for i, pause := range []time.Duration{0, 24 * time.Second, 49 * time.Second, 60 * time.Second, 118 * time.Second} {
-		late := settlement{length: time.Minute, charged: 25, end: func(p *probe, r *reservation) {
-			p.advance(pause)
-			r.settles(25)
-		}}
-		late.run(p, fmt.Sprint(i), list, 0)
+	for i, pause := range []time.Duration{0, 24 * sec, 49 * sec, 60 * sec, 118 * sec} {
+		end := func(r *reservation) { p.advance(pause); r.settles(25) }
+		(&settlement{length: time.Minute, charged: 25, end: end}).run(p, fmt.Sprint(i), list, 0)
 	}
 }
 
 // settlesLevel lets a bucket leak and another fill it before the Settle.
 func settlesLevel(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle)
 	p.needsClock()
 	list := p.carried(policy("bucket", algo.TokenBucket(algo.PerSecond(1), 100)))
-	r := p.reserved("a", list, 40)
-	p.advance(30 * time.Second)
-	p.passes("a", list, 50) // level 60
-	r.settles(0)
-	p.used("a", list, 50)
-	r = p.reserved("b", list, 40)
-	p.advance(41 * time.Second)
-	p.passes("b", list, 50)
-	r.settles(0)
-	p.used("b", list, 50)
-	r = p.reserved("c", list, 40)
-	p.advance(10 * time.Second)
-	r.settles(35)
-	p.used("c", list, 25)
+	for i, c := range []struct {
+		pause               time.Duration
+		taken, actual, used int64
+	}{{30 * sec, 50, 0, 50}, {41 * sec, 50, 0, 50}, {10 * sec, 1, 35, 26}} {
+		key := fmt.Sprint(i)
+		r := p.reserved(key, list, 40)
+		p.advance(c.pause)
+		p.passes(key, list, c.taken)
+		r.settles(c.actual)
+		p.used(key, list, c.used)
+	}
 }
 
 func settlesOnce(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
 	list := p.list(p.day(100))
 	r := p.reserved("a", list, 40)
 	r.settles(10)
-	r.again()
+	r.gives(backend.Settle, nil, "a Settle that repeats its attempt")
 	p.used("a", list, 10)
 	r.notHeld()
 	cancelled := p.reserved("a", list, 40)
@@ -252,7 +228,7 @@ func (r *reservation) settledAtOnce(actuals ...int64) int64 {
 	attempts := make([]reservation, len(actuals))
 	for i, actual := range actuals {
 		attempts[i] = *r
-		attempts[i].Attempt, attempts[i].Actual = r.p.newID(), r.perPolicy(actual)
+		attempts[i].Attempt, attempts[i].Actual = r.p.newID(), slices.Repeat([]int64{actual}, len(r.group.Policies))
 	}
 	var wins, won atomic.Int64
 	together(len(attempts), func(i int, _ *rand.Rand) {
@@ -268,7 +244,6 @@ func (r *reservation) settledAtOnce(actuals ...int64) int64 {
 }
 
 func leaseEnds(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
 	list := p.list(p.day(100))
 	p.lease(group("none", list, 1)).notHeld()
 	r := p.reserved("a", list, 40)
@@ -287,7 +262,6 @@ func leaseEnds(p *probe) {
 }
 
 func extends(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
 	list := p.list(p.day(100))
 	p.passes("b", list, 10)
 	r := p.reserved("a", list, 40)
@@ -308,7 +282,6 @@ func extends(p *probe) {
 }
 
 func leaseReset(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle, backend.Extend)
 	list := p.list(p.day(100))
 	other := p.reserved("b", list, 40)
 	r := p.reserved("a", list, 40)
@@ -325,13 +298,12 @@ func leaseReset(p *probe) {
 }
 
 func unresolved(p *probe) {
-	p.needsOps(backend.Reserve, backend.Settle)
 	list := p.list(p.day(100))
 	late := p.lease(group("late", list, 40)) // whose Settle overtakes its Reserve
 	late.Unresolved = true
 	late.settles(25)
 	p.used("late", list, 25)
-	late.again()
+	late.gives(backend.Settle, nil, "a Settle that repeats its attempt")
 	unchanged := p.still("late", list)
 	late.gives(backend.Reserve, backend.ErrNotHeld, "a Reserve that finds a tombstone")
 	late.settle(9, backend.ErrNotHeld)
@@ -350,14 +322,8 @@ func unresolved(p *probe) {
 	p.used("found", list, 25)
 	found.settle(9, backend.ErrNotHeld)
 	p.used("found", list, 25)
-	p.tombstoneLeaves(list)
-}
 
-// tombstoneLeaves waits for the longer of ten minutes and two lengths.
-func (p *probe) tombstoneLeaves(list []backend.Policy) {
-	if p.SetNow == nil {
-		return
-	}
+	p.needsClock() // a tombstone leaves after the longer of ten minutes and two lengths
 	for _, length := range []time.Duration{time.Minute, time.Hour} {
 		r := p.lease(group(fmt.Sprint("leaves", length), list, 40))
 		r.Length, r.Unresolved = length, true
@@ -365,7 +331,48 @@ func (p *probe) tombstoneLeaves(list []backend.Policy) {
 		p.advance(max(2*length, 10*time.Minute) - tick)
 		r.gives(backend.Reserve, backend.ErrNotHeld, "a Reserve that finds a tombstone")
 		p.advance(tick)
-		d, err := r.send(backend.Reserve)
-		p.must(err == nil && d.Allowed, "a Reserve after the tombstone left said %+v, %v", d, err)
+		r.reserve(40)
 	}
+}
+
+func holdsSlots(p *probe) {
+	running := p.carried(policy("running", algo.InFlight(2)))
+	list := p.carried(join(running, p.list(p.day(100)))...)
+	for _, op := range []backend.Op{backend.Take, backend.AtMost, backend.Record} {
+		var invalid *backend.InvalidError
+		_, err := p.send(context.Background(), request(op, "a", list, 1))
+		unsupported := errors.Is(err, backend.ErrUnsupported) && !p.Store.Capabilities().Ops.Has(op)
+		p.must(unsupported || errors.As(err, &invalid), "a %v of an InFlight policy: %v", op, err)
+	}
+	p.asNew("a", list)
+	first, second := p.reserved("a", list, 1), p.reserved("a", list, 1)
+	p.used("a", list, 2)
+	d := p.noSlot(list)
+	p.must(p.SetNow == nil || d.RetryAfter == time.Minute, "RetryAfter of a slot is %v", d.RetryAfter)
+	first.settles(1)
+	p.used("a", running, 1)
+	third := p.reserved("a", list, 1)
+	p.noSlot(list)
+	third.settles(0)
+	p.used("a", running, 1)
+	p.needsClock()
+	p.advance(time.Second)
+	second.gives(backend.Extend, nil, "an Extend")
+	p.advance(time.Minute - tick)
+	p.used("a", running, 1)
+	p.advance(tick)
+	p.asNew("a", running)
+	p.used("a", list[1:], 2)
+	second.settles(0)
+	p.used("a", list[1:], 1)
+}
+
+// noSlot requires that the key has no slot left, and that nothing is charged.
+func (p *probe) noSlot(list []backend.Policy) backend.Decision {
+	p.t.Helper()
+	unchanged := p.still("a", list)
+	d := p.lease(group("a", list, 1)).reserve(0)
+	p.must(d.Policy == "running", "a Reserve without a slot said %+v", d)
+	unchanged()
+	return d
 }

@@ -142,7 +142,7 @@ func (p *probe) numbers() []algo.Limit {
 	}
 	return []algo.Limit{
 		algo.Per(5, 10*time.Second), algo.Per(7, 10*time.Second+7*tick), algo.PerMinute(100),
-		algo.PerHour(10), algo.PerDay(3), algo.Per(1000, 3*time.Second), algo.PerHour(1), algo.Per(99_991, 37*time.Hour+tick),
+		algo.PerHour(10), algo.PerDay(3), algo.Per(1000, 3*sec), algo.PerHour(1), algo.Per(99_991, 37*time.Hour+tick),
 	}
 }
 
@@ -255,7 +255,7 @@ func charges(p *probe) {
 		p.must(d.Receipt == c, "charge %p, want the request's %p", d.Receipt, c)
 		p.must(c.Outcome == backend.Taken && (c.Costs != nil || c.Cost == g.Cost) && slices.Equal(c.Costs, g.Costs),
 			"the charge says %+v", c)
-		p.must(c.Key == g.Key && len(c.At) == len(list), "the receipt names the key %q and the instants %v", c.Key, c.At)
+		p.must(c.Key == g.Key && len(c.At) == len(list), "the receipt names the key %q and instants %v", c.Key, c.At)
 		for _, at := range c.At {
 			p.must(p.SetNow == nil || at == p.now, "the charge counts from %d, the clock stands at %d", at, p.now)
 			p.must(at >= last, "the charge counts from %d, one before it from %d", at, last)

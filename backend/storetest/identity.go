@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -12,63 +11,28 @@ import (
 	"github.com/headgate-go/headgate/internal/oracle"
 )
 
-// SharedCounts has limiters that list one policy together with others. One of
-// them starts in mid-window, as in a rolling deploy. The policy's limit must
-// hold over all of them. It needs no hook.
-func SharedCounts(t *testing.T, h Harness) {
-	h.each(t, "two limiters that list a policy for the same key share its count, whatever else they list", shares)
-}
-
-// shares alternates the lists call by call. A store that keeps one value per
-// list, or that writes a key anew when the list grows, grants the quota twice.
-func shares(p *probe) {
-	const limit = 50
-	quota := p.carried(p.policy("quota", 0, algo.PerDay(limit)))
-	search := p.carried(p.policy("search", 1, algo.PerDay(20)))
-	added := p.carried(p.policy("added", 2, algo.PerDay(15)))
-	lists := [][]backend.Policy{quota, p.carried(join(quota, search)...)}
-	var passed, searched, more int64
-	for i := range 3 * limit {
-		if i == limit/2 {
-			before := p.states("a", lists[1])
-			lists = append(lists, p.carried(join(added, quota, search)...))
-			p.unchanged("a", lists[1], before)
-		}
-		list := lists[i%len(lists)]
-		if p.take("a", list, 1).Allowed {
-			passed++
-			searched += int64(min(1, len(list)-1))
-			more += int64(len(list) / 3)
-		}
-		p.used("a", quota, passed)
-	}
-	p.must(passed == limit, "of a quota of %d three lists passed %d", limit, passed)
-	p.must(searched == 20 && more > 0, "of 20 searches %d passed, %d of them on the added list", searched, more)
-	p.used("a", search, searched)
-	p.used("a", added, more)
-}
-
 const apart = "algorithms of another identity under one name count apart"
 
-// Identity gives one policy name different algorithms or numbers, as the limiters
-// of a rolling deploy do. Untouched needs no hook, Leaves needs SetNow and
-// Expiries, Pairs needs SetNow.
-func Identity(t *testing.T, h Harness) {
-	t.Run("Untouched", func(t *testing.T) { h.each(t, apart, untouched) })
-	t.Run("Pairs", func(t *testing.T) {
-		kinds := algo.Kinds()
-		for seed := range steps(1, 5) {
-			for i, first := range kinds {
-				h.pair(t, seed, first, first, true)
-				for _, second := range kinds[i:] {
-					h.pair(t, seed, first, second, false)
-				}
+// identities and pairs give one policy name different algorithms or numbers, as the
+// limiters of a rolling deploy do. Untouched needs no hook, Leaves needs SetNow and
+// Expiries, pairs need SetNow.
+var identities = []sentence{
+	{"Untouched", untouched, apart},
+	{"Leaves", leaves, "what no limiter asks for any more leaves within twice its period, " +
+		"also where its key stays in use"},
+}
+
+func pairs() (cases []sentence) {
+	kinds := algo.Kinds()
+	for seed := range steps(1, 5) {
+		for i, first := range kinds {
+			cases = append(cases, pair(seed, first, first, true))
+			for _, second := range kinds[i:] {
+				cases = append(cases, pair(seed, first, second, false))
 			}
 		}
-	})
-	t.Run("Leaves", func(t *testing.T) {
-		h.each(t, "what no limiter asks for any more leaves within twice its period, also where its key stays in use", leaves)
-	})
+	}
+	return cases
 }
 
 // untouched calls a spent key with another period. The identity of a TokenBucket
@@ -95,16 +59,15 @@ func untouched(p *probe) {
 
 // pair draws two limiters of these kinds. If they share one identity, they most
 // often differ in their numbers.
-func (h Harness) pair(t *testing.T, seed int, a, b algo.Kind, share bool) {
-	t.Run(fmt.Sprint(seed, a, b, share), func(t *testing.T) {
-		p := h.probe(t, apart, shape{})
+func pair(seed int, a, b algo.Kind, share bool) sentence {
+	return sentence{fmt.Sprint("Pair", seed, a, b, share), func(p *probe) {
 		p.dice = rand.New(rand.NewPCG(uint64(seed), uint64(a)<<8+uint64(b)))
 		first, second := p.drawn(a), p.drawn(b)
 		for share && second.Identity() != first.Identity() {
 			second = p.drawn(b)
 		}
 		agree(p, first, second)
-	})
+	}, apart}
 }
 
 // agree alternates two limiters on one key. Where their identities differ, each
@@ -115,7 +78,10 @@ func agree(p *probe, first, second algo.Algorithm) {
 	lists := [2][]backend.Policy{p.carried(policy("api", first)), p.carried(policy("api", second))}
 	both := oracle.New(greater(first, second))
 	for range steps(40, 60) {
-		i, n := p.step(lists)
+		i := p.dice.IntN(2)
+		period, most := int64(lists[i][0].Algorithm.Limit().Period), lists[i][0].Algorithm.Max()
+		p.advance(time.Duration(p.dice.Int64N(period)) / time.Duration(1+p.dice.IntN(20)) / tick * tick)
+		n := 1 + p.dice.Int64N(1+most/3)
 		other := p.states("both", lists[1-i])
 		d := p.take("both", lists[i], n)
 		if first.Identity() != second.Identity() {
@@ -131,14 +97,6 @@ func agree(p *probe, first, second algo.Algorithm) {
 	}
 	err := both.Check()
 	p.must(err == nil, "%v and %v: %v", &first, &second, err)
-}
-
-// step draws a limiter, moves the clock by a part of its period and draws a cost.
-func (p *probe) step(lists [2][]backend.Policy) (i int, n int64) {
-	i = p.dice.IntN(2)
-	a := &lists[i][0].Algorithm
-	p.advance(time.Duration(p.dice.Int64N(int64(a.Limit().Period))) / time.Duration(1+p.dice.IntN(20)) / tick * tick)
-	return i, 1 + p.dice.Int64N(1+a.Max()/3)
 }
 
 // drawn returns an algorithm of a kind, with numbers so small that forty calls

@@ -94,6 +94,14 @@ func (p *probe) set(us int64) {
 
 func (p *probe) advance(d time.Duration) { p.set(p.now + d.Microseconds()) }
 
+// needsOp skips the case where the store lacks an operation that not all have.
+func (p *probe) needsOp(op backend.Op) {
+	p.t.Helper()
+	if !p.Store.Capabilities().Ops.Has(op) && !backend.Basic.Ops.Has(op) {
+		p.t.Skipf("the store has no %v", op)
+	}
+}
+
 // carried returns a list that the store supports. A store need not support
 // every algorithm, but must report what it does not as ErrUnsupported.
 func (p *probe) carried(list ...backend.Policy) []backend.Policy {
@@ -149,6 +157,7 @@ func (p *probe) grab(key string, list []backend.Policy, n int64) bool {
 // where the whole key was not read, which a peek always does.
 func (p *probe) ask(op backend.Op, g backend.Group) backend.Decision {
 	p.t.Helper()
+	p.needsOp(op)
 	d, err := p.do(backend.Request{Op: op, Group: g})
 	p.must(err == nil, "%v of %.80q: %v", op, g.Key, err)
 	cached := p.Cached && op == backend.Take && d.Source == backend.FromDenyCache && d.Estimated && !d.Allowed
@@ -257,7 +266,7 @@ func (p *probe) still(key string, list []backend.Policy) (check func()) {
 func (p *probe) unchanged(key string, list []backend.Policy, before []backend.State) {
 	p.t.Helper()
 	after := p.states(key, list)
-	p.must(slices.EqualFunc(before, after, p.same), "the states of %.80q were\n\t%+v\nand are\n\t%+v", key, before, after)
+	p.must(slices.EqualFunc(before, after, p.same), "%.80q had the states\n\t%+v\nand has\n\t%+v", key, before, after)
 }
 
 // slack is the most time that can go by between two calls of a case. It is
@@ -328,8 +337,11 @@ var shapes = []shape{
 	{"CompactLog", []kind{algo.CompactLog}, 0},
 	{"TokenBucket", []kind{tokenBucket}, 0},
 	{"Calendar", []kind{calendar}, 0},
-	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow, calendar, algo.CompactLog}, 0},
+	{"All", []kind{algo.SlidingLog, tokenBucket, algo.FixedWindow, bucketedWindow, algo.SlidingWindow, calendar,
+		algo.CompactLog}, 0},
 }
+
+var allInOne = shapes[len(shapes)-1:]
 
 // kind returns the i-th kind. Past the end it starts over, so that a case can
 // ask for a second policy of a shape that has one.

@@ -226,8 +226,8 @@ var wrongs = []wrong{
 	}))},
 	{"keeps a whole interval", "OddRates: rates are exact", instead(wholeInterval)},
 	{"carries everything", "BadInput: bad input gives a typed error", func(s *reference, u *Subject) { spoil(s, u).check = func([]backend.Policy) error { return nil } }},
-	{"gives untyped errors", "BadInput: bad input gives a typed error", replacing(nil, errors.New("bad"))},
-	{"starts over with a longer list", "SharedCounts: two limiters that list a policy", after(func(s *reference, r backend.Request, _ backend.Decision, _ error) {
+	{"gives untyped errors", "Refused", replacing(nil, errors.New("bad"))},
+	{"starts over with a longer list", "Name", after(func(s *reference, r backend.Request, _ backend.Decision, _ error) {
 		if len(r.Policies) == 3 {
 			s.forget(func(c cell) bool { return c.key == r.Key })
 		}
