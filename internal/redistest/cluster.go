@@ -95,13 +95,8 @@ func (c *Cluster) all() []*node { return *c.nodes.Load() }
 
 // living returns the nodes that can answer: to ask a dead or stopped one takes
 // a timeout.
-func (c *Cluster) living() (living []*node) {
-	for _, n := range c.all() {
-		if n.living() {
-			living = append(living, n)
-		}
-	}
-	return living
+func (c *Cluster) living() []*node {
+	return slices.DeleteFunc(slices.Clone(c.all()), func(n *node) bool { return !n.living() })
 }
 
 // of panics for a server of elsewhere and for nil: a mistake of the test.
@@ -146,7 +141,7 @@ func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
 // Primary is the server of the slot in the view of more than half of the living
 // nodes. It may be dead, if they have not noticed. Nil without a majority.
 func (c *Cluster) Primary(slot int) *Server {
-	return c.majority(func(v view) string { return v.owner(slot) })
+	return c.majority(func(m member) bool { return m.owns(slot) })
 }
 
 // Replica is the replica of the given primary in the view of more than half of
@@ -154,16 +149,16 @@ func (c *Cluster) Primary(slot int) *Server {
 // several replicas it is the one with the least id.
 func (c *Cluster) Replica(of *Server) *Server {
 	id := c.of(of).id
-	return c.majority(func(v view) string { return v.replica(id) })
+	return c.majority(func(m member) bool { return m.primary == id })
 }
 
-// majority returns the server whose id more than half of the living nodes name.
-// One node's view alone may be of before a failover.
-func (c *Cluster) majority(name func(view) string) *Server {
+// majority returns the server that more than half of the living nodes take for this
+// one. One node's view alone may be of before a failover.
+func (c *Cluster) majority(is func(member) bool) *Server {
 	votes, living := map[string]int{}, c.living()
 	for _, n := range living {
 		if v, err := n.view(); err == nil {
-			votes[name(v)]++
+			votes[v.find(is).id]++
 		}
 	}
 	for _, n := range c.all() {

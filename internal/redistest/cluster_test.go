@@ -182,12 +182,13 @@ func TestView(t *testing.T) {
 		"c 127.0.0.1:4@5 master,fail? - 0 0 2 disconnected 100",
 	}, "\n"))
 	require.Len(t, v, 3)
+	owner := func(slot int) string { return v.find(func(m member) bool { return m.owns(slot) }).id }
 	assert.Equal(t, "a", v.self().id)
 	assert.Equal(t, []span{{0, 9}, {11, 11}}, v.self().serves)
-	assert.Equal(t, "a", v.owner(11))
-	assert.Equal(t, "c", v.owner(100))
-	assert.Empty(t, v.owner(12))
-	assert.Equal(t, "b", v.replica("a"))
+	assert.Equal(t, "a", owner(11))
+	assert.Equal(t, "c", owner(100))
+	assert.Empty(t, owner(12))
+	assert.Equal(t, "b", v.find(func(m member) bool { return m.primary == "a" }).id)
 	assert.ErrorContains(t, v.amiss(6, nil), "knows 3 of 6")
 	assert.ErrorContains(t, v.amiss(3, nil), "serve 0 of 16384")
 	a, c := &node{Server: &Server{port: 1}, id: "a"}, &node{Server: &Server{port: 4}, id: "c"}

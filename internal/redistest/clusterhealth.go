@@ -132,12 +132,6 @@ func (m member) owns(slot int) bool {
 
 func (v view) self() member { return v.find(func(m member) bool { return m.has("myself") }) }
 
-func (v view) owner(slot int) string { return v.find(func(m member) bool { return m.owns(slot) }).id }
-
-func (v view) replica(primary string) string {
-	return v.find(func(m member) bool { return m.primary == primary }).id
-}
-
 func (v view) find(is func(member) bool) member {
 	if i := slices.IndexFunc(v, is); i >= 0 {
 		return v[i]
