@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -244,7 +245,7 @@ type once struct {
 	fault                    redistest.Fault
 	run                      int
 	perhaps, unsent, decided atomic.Int64
-	worst                    atomic.Int64
+	took                     Durations
 }
 
 // lose loses the replies and reports whether every call ended in time. It leaves
@@ -261,7 +262,7 @@ func (o *once) lose(t *testing.T, budget time.Duration) (timely bool) {
 		}
 	})()
 	hit := o.network.Hit() - before
-	took, allowed := time.Duration(o.worst.Load()), budget+late.Max()
+	took, allowed := slices.Max(o.took.mu.all), budget+late.Max()
 	t.Logf("%d replies lost of %d: %d calls perhaps counted, %d not sent; longest call %v, budget and lateness %v",
 		hit, o.perhaps.Load()+o.decided.Load(), o.perhaps.Load(), o.unsent.Load(), took, allowed)
 	// More calls than hits may report it: on a busy machine a reply that was not
@@ -274,9 +275,7 @@ func (o *once) lose(t *testing.T, budget time.Duration) (timely bool) {
 func (o *once) call(t *testing.T, l *headgate.Limiter, key string) {
 	begin := time.Now()
 	d, err := l.Allow(context.Background(), key)
-	took := int64(time.Since(begin)) // before the look at the count, which is no part of the call
-	for old := o.worst.Load(); took > old && !o.worst.CompareAndSwap(old, took); old = o.worst.Load() {
-	}
+	o.took.Since(begin) // before the look at the count, which is no part of the call
 	if err != nil {
 		t.Error(err)
 		return

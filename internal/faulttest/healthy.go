@@ -27,7 +27,7 @@ type Healthy struct {
 	Network Network
 	Open    func(Pool) backend.Store   // a store with a new client, through the network
 	Idle    func(n int)                // makes n idle connections in the client of the last Open; nil: callers do
-	Hold    func(n int)                // holds n connections of that client until the test ends; nil: it has no other user
+	Hold    func(n int)                // holds n connections of it until the test ends; nil: it has no other user
 	Sent    func() (read, wrote int64) // keys that the servers have read and written; for ImpatientCallers
 }
 
@@ -58,7 +58,8 @@ func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 	Loop(Callers, 2500*time.Millisecond, 2*time.Millisecond, allow(l, 20))
 	require.Positive(t, seen.Undecided.Load())
 	outage := time.Duration(seen.last.Load() - seen.first.Load())
-	t.Logf("%d idle: undecided for %v, %d openings, %d calls", idle, outage, seen.Openings.Load(), seen.Undecided.Load())
+	t.Logf("%d idle: undecided for %v, %d openings, %d calls",
+		idle, outage, seen.Openings.Load(), seen.Undecided.Load())
 	require.LessOrEqual(t, outage, 2*time.Second)
 	// Silence looks like an outage until new connections answer, so a circuit may
 	// open: once, and once more while a probe meets a dead connection.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
@@ -28,7 +30,8 @@ func every(n int64) []backend.Policy {
 	l := algo.Per(n, algo.MaxPeriod)
 	var ps []backend.Policy
 	for _, a := range []algo.Algorithm{
-		algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, n), algo.BucketedWindow(l, 10), algo.SlidingLog(l),
+		algo.FixedWindow(l), algo.SlidingWindow(l), algo.TokenBucket(l, n), algo.BucketedWindow(l, 10),
+		algo.SlidingLog(l),
 	} {
 		ps = append(ps, closed(a.Kind().String(), a))
 	}
@@ -48,15 +51,14 @@ func Races(t *testing.T, open func() backend.Store, start func() (env string)) {
 	for _, p := range every(raced) {
 		oracles[p.Name] = oracle.New(p.Algorithm)
 	}
-	for _, lines := range redistest.Processes(t, 4, t.Name(), start()) {
-		for _, line := range strings.Split(lines, "\n") {
-			var name string
-			var at int64
-			_, err := fmt.Sscan(line, &name, &at)
-			require.NoError(t, err, line)
-			passed[name]++
-			oracles[name].Add(at, 1)
-		}
+	lines := redistest.Processes(t, 4, t.Name(), start())
+	for line := range strings.Lines(strings.Join(lines, "\n")) {
+		var name string
+		var at int64
+		_, err := fmt.Sscan(line, &name, &at)
+		require.NoError(t, err, line)
+		passed[name]++
+		oracles[name].Add(at, 1)
 	}
 	for _, p := range every(raced) {
 		require.Equal(t, raced, passed[p.Name], p.Name)
@@ -171,4 +173,139 @@ func work(t *testing.T, s backend.Store) {
 		}
 	})
 	redistest.Result("%d", passed.Load())
+}
+
+const (
+	slotLease = time.Second
+	slotKey   = "running"
+)
+
+func slotted(slots int) []headgate.Policy {
+	return []headgate.Policy{
+		closed("slots", algo.InFlight(int64(slots))),
+		closed("rate", algo.FixedWindow(algo.Per(1_000_000, algo.MaxPeriod))),
+	}
+}
+
+// Slots lets some processes, as 64, share fewer slots, as 20, and kills half of them in
+// a call. Never are there more unexpired leases than slots, all are free one lease and a
+// second after the last death, and the rate policy beside them counts the calls that
+// passed. The test calls Slots before anything else; see Races.
+func Slots(t *testing.T, holders, slots int, open func() backend.Store, start func() (env string)) {
+	if i, ok := redistest.Child(); ok {
+		hold(t, Limiter(t, open(), slotted(slots)...), i)
+		return
+	}
+	lines := redistest.Processes(t, holders, t.Name(), start())
+	died := time.Now()
+	s := open()
+	defer s.Close()
+	l := Limiter(t, s, slotted(slots)...)
+	free := false
+	for !free && time.Since(died) < slotLease+time.Second {
+		free = running(t, l)[0] == 0
+	}
+	require.True(t, free, "%v after the last death", time.Since(died))
+	freed := time.Since(died)
+	calls, unfinished := intervals(t, lines)
+	require.Positive(t, unfinished)
+	most := overlap(calls)
+	t.Logf("%d calls of %d processes, %d killed in one; at most %d at once; all slots free after %v",
+		len(calls), holders, unfinished, most, freed)
+	require.LessOrEqual(t, most, slots)
+	require.Greater(t, most, slots/2, "the processes contended")
+	require.EqualValues(t, len(calls), running(t, l)[1], "a denial by the slots is charged to nobody")
+	for range slots {
+		_, d, err := l.Reserve(t.Context(), headgate.Call{Key: slotKey})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+}
+
+// running is what the policies count.
+func running(t *testing.T, l *headgate.Limiter) (used [2]int64) {
+	each := make([]headgate.State, 2)
+	_, err := l.Peek(context.Background(), headgate.Call{Key: slotKey, Costs: []int64{0, 0}, Each: each})
+	require.NoError(t, err)
+	return [2]int64{each[0].Used, each[1].Used}
+}
+
+// hold is a child of Slots: it makes calls, and each odd one dies in a call.
+func hold(t *testing.T, l *headgate.Limiter, child int) {
+	redistest.Ready()
+	ends := time.Now().Add(time.Duration(redistest.Steps(2, 20)) * time.Second)
+	for time.Now().Before(ends) || child%2 == 1 {
+		sent := time.Now()
+		r, d, err := l.Reserve(t.Context(), headgate.Call{Key: slotKey, Lease: slotLease})
+		require.NoError(t, err)
+		require.NoError(t, d.Err)
+		if !d.Allowed {
+			time.Sleep(time.Duration(20+rand.IntN(40)) * time.Millisecond)
+			continue
+		}
+		call(t, r, sent, child%2 == 1 && time.Now().After(ends.Add(-time.Second)))
+	}
+}
+
+// call holds a slot for a while, now and then for longer than a lease. It reports a
+// begin when the lease is surely there, and an end while it still is. Of a call that
+// does not end the lease ran for at least its length.
+func call(t *testing.T, r *headgate.Reservation, sent time.Time, dies bool) {
+	begin := time.Now()
+	ctx, release := r.Hold(t.Context())
+	length := time.Duration(10+rand.IntN(150)) * time.Millisecond
+	if rand.IntN(20) == 0 {
+		length += slotLease
+	}
+	select {
+	case <-time.After(length):
+	case <-ctx.Done(): // the machine was too busy to extend in time: the slot is lost
+	}
+	end, held := time.Now(), ctx.Err() == nil
+	if dies || !held {
+		end = sent.Add(slotLease)
+	}
+	redistest.Result("%d %d %t", begin.UnixMicro(), end.UnixMicro(), held && !dies)
+	if dies {
+		redistest.Die()
+	}
+	release()
+	if err := r.Commit(t.Context()); held {
+		require.NoError(t, err)
+	}
+}
+
+// interval is a part of a call's lease, in µs.
+type interval struct{ begin, end int64 }
+
+// intervals returns the calls, and how many of them did not end.
+func intervals(t *testing.T, lines []string) (calls []interval, unfinished int) {
+	for _, child := range lines {
+		for line := range strings.Lines(child) {
+			var c interval
+			var ended bool
+			_, err := fmt.Sscan(line, &c.begin, &c.end, &ended)
+			require.NoError(t, err, line)
+			calls = append(calls, c)
+			if !ended {
+				unfinished++
+			}
+		}
+	}
+	return calls, unfinished
+}
+
+// overlap returns the most intervals that hold one instant, which is where one begins.
+// An interval does not hold its end.
+func overlap(calls []interval) (most int) {
+	for _, at := range calls {
+		n := 0
+		for _, c := range calls {
+			if c.begin <= at.begin && at.begin < c.end {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
 }

@@ -2,7 +2,6 @@ package faulttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,10 +16,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LostLeases is LostReservations while replies of every operation of a lease are lost,
-// in each way. A control that settles under another ID than it reserved by must fail.
+// LostLeases is LostReservations while replies of every operation of a lease are lost:
+// swallowed for longer than the budget, cut, or reset, each 33rd, in short tests each
+// third. A control that settles under another ID than it reserved by must fail.
 func LostLeases(t *testing.T, through, direct backend.Store, network Network, budget time.Duration) {
-	lose := func() (undo func()) { return loseReplies(network, budget) }
+	ways := []redistest.Fault{redistest.SwallowReply(budget * 3 / 2), redistest.ResetAfterRequest, redistest.HalfReply}
+	lose := func() (undo func()) {
+		var trips atomic.Int64
+		network.Set(redistest.Draw(func() redistest.Fault {
+			if trips.Add(1)%int64(redistest.Steps(3, 33)) != 0 {
+				return redistest.Pass
+			}
+			return ways[rand.IntN(len(ways))]
+		}))
+		return func() { network.Set(redistest.Pass) }
+	}
 	t.Run("replies", func(t *testing.T) { LostReservations(t, through, direct, lose) })
 	t.Run("control", func(t *testing.T) {
 		r, wrong := reserveAll(t, forgetful{through}, direct, lose), 0
@@ -34,26 +44,13 @@ func LostLeases(t *testing.T, through, direct backend.Store, network Network, bu
 	})
 }
 
-// loseReplies loses the reply of some round trips: swallowed for longer than the
-// budget, cut, or reset. Each 33rd, in short tests each third.
-func loseReplies(network Network, budget time.Duration) (undo func()) {
-	ways := []redistest.Fault{redistest.SwallowReply(budget * 3 / 2), redistest.ResetAfterRequest, redistest.HalfReply}
-	var trips atomic.Int64
-	network.Set(redistest.Draw(func() redistest.Fault {
-		if trips.Add(1)%int64(redistest.Steps(3, 33)) != 0 {
-			return redistest.Pass
-		}
-		return ways[rand.IntN(len(ways))]
-	}))
-	return func() { network.Set(redistest.Pass) }
-}
-
-// StopBriefly stops a server for 2 s, in short tests for 0.4 s. undo waits until it runs
-// again.
+// StopBriefly stops a server for 2 s, in short tests for 0.4 s. undo waits until it
+// runs again.
 func StopBriefly(server *redistest.Server) (undo func()) {
 	server.Stop()
 	awake := make(chan struct{})
-	time.AfterFunc(time.Duration(redistest.Steps(400, 2000))*time.Millisecond, func() { server.Cont(); close(awake) })
+	stopped := time.Duration(redistest.Steps(400, 2000)) * time.Millisecond
+	time.AfterFunc(stopped, func() { server.Cont(); close(awake) })
 	return func() { <-awake }
 }
 
@@ -76,7 +73,8 @@ func (f forgetful) Do(ctx context.Context, r *backend.Request, d *backend.Decisi
 // an answer was cancelled in the background.
 func LostReservations(t *testing.T, through, direct backend.Store, disturb func() (undo func())) {
 	r := reserveAll(t, through, direct, disturb)
-	require.Eventually(t, func() bool { return r.anyWrong() == "" }, time.Minute, 20*time.Millisecond, "what was denied is cancelled")
+	right := func() bool { return r.anyWrong() == "" }
+	require.Eventually(t, right, time.Minute, 20*time.Millisecond, "what was denied is cancelled")
 	require.Empty(t, r.anyWrong(), "nothing changes any more")
 	t.Logf("%d reservations, %d not decided by the store", len(r.used), r.lost.Load())
 }
@@ -106,8 +104,12 @@ func reserveAll(t *testing.T, through, direct backend.Store, disturb func() (und
 	r := &reservations{T: t, used: make([]int64, Callers*redistest.Steps(8, 160))}
 	for _, list := range reservedLists {
 		for _, mode := range []headgate.FailureMode{headgate.FailClosed, headgate.FailOpen} {
-			r.through = append(r.through, Limiter(t, through, failing(list, mode)...))
-			r.direct = append(r.direct, Limiter(t, direct, failing(list, mode)...))
+			list = slices.Clone(list)
+			for i := range list {
+				list[i].OnFailure = mode
+			}
+			r.through = append(r.through, Limiter(t, through, list...))
+			r.direct = append(r.direct, Limiter(t, direct, list...))
 		}
 	}
 	undo := disturb()
@@ -122,14 +124,6 @@ func reserveAll(t *testing.T, through, direct backend.Store, disturb func() (und
 	undo()
 	require.Positive(t, r.lost.Load())
 	return r
-}
-
-func failing(list []headgate.Policy, mode headgate.FailureMode) (all []headgate.Policy) {
-	for _, p := range list {
-		p.OnFailure = mode
-		all = append(all, p)
-	}
-	return all
 }
 
 func (r *reservations) key(n int) string { return fmt.Sprint(r.Name(), " ", n) }
@@ -155,7 +149,7 @@ func (r *reservations) call(n int) int64 {
 	if actual == 0 {
 		settle = func() error { return held.Cancel(ctx) }
 	}
-	for err = settle(); errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrPerhapsCounted); err = settle() {
+	for err = settle(); backend.Undecided(err); err = settle() {
 		time.Sleep(20 * time.Millisecond) // until the node is reachable
 	}
 	if err != nil {
