@@ -113,9 +113,6 @@ func decideAll(ctx context.Context, op backend.Op, parts []Part) (keys, Decision
 // ask makes the requests, and refuses what can't be asked before anything is sent.
 func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 	length := time.Duration(0)
-	for i := range parts {
-		length = max(length, parts[i].Call.lease())
-	}
 	var first *backend.Request // with the groups of all
 	for i := range parts {
 		k, p := &ks[i], &parts[i]
@@ -125,7 +122,8 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		k.request = backend.Request{Op: op, Group: backend.Group{
 			Key: p.Call.Key, Policies: k.limiter.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each}}
 		if op == backend.Reserve {
-			k.reserve(length)
+			k.reserve(p.Call.lease()) // mutant: each-lease-checked
+			length = max(length, p.Call.lease())
 		}
 		if i == 0 {
 			whole := k.request
@@ -138,8 +136,12 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		}
 	}
 	for i := range ks {
-		for j := range ks[i].request.Each {
-			ks[i].request.Each[j] = ks[i].unknown(j)
+		k := &ks[i]
+		if op == backend.Reserve {
+			k.reservation.length, k.request.Lease.Length = length, length
+		}
+		for j := range k.request.Each {
+			k.request.Each[j] = k.unknown(j)
 		}
 	}
 	return first.CheckCounts()

@@ -257,7 +257,8 @@ func TestReserveAll(t *testing.T) {
 	})
 }
 
-// TestReserveAllLease: the lease of all keys is the longest that a part asks for.
+// TestReserveAllLease: the lease of all keys is the longest that a part asks for. A length
+// out of range is refused beside another too.
 func TestReserveAllLease(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
@@ -270,6 +271,13 @@ func TestReserveAllLease(t *testing.T) {
 		now = now.Add(30 * time.Minute)
 		require.NoError(t, rs.Extend(ctx))
 		require.NoError(t, rs.Close())
+		for _, length := range []time.Duration{-time.Hour, time.Millisecond, 25 * time.Hour} {
+			user.Call.Lease = length
+			_, _, err := headgate.ReserveAll(ctx, user, org)
+			var invalid *headgate.InvalidError
+			require.ErrorAs(t, err, &invalid)
+			require.Equal(t, length, invalid.Value)
+		}
 	}
 }
 

@@ -228,3 +228,17 @@ func TestExcessOfCommitsBeside(t *testing.T) {
 func TestCommitOfNoReservations(t *testing.T) {
 	require.NoError(t, headgate.Reservations{nil, {}}.Commit(context.Background(), []int64{1}, nil))
 }
+
+// TestRefusedCommitBesideShadow: a Commit that is refused for one policy settles no other,
+// whether that one is a shadow or not.
+func TestRefusedCommitBesideShadow(t *testing.T) {
+	ctx := context.Background()
+	l := limiter(t, memory.New(nil), nil, daily("calls", 10), dailyShadow("tokens", 100, 0))
+	r, _ := reserve(t, l, 40)
+	for _, wrong := range [][]int64{{-1, 5}, {1, -5}} {
+		require.ErrorAs(t, r.Commit(ctx, wrong...), new(*headgate.InvalidError))
+		requireUsed(t, l, 1, 40)
+	}
+	require.NoError(t, r.Commit(ctx, 1, 25))
+	requireUsed(t, l, 1, 25)
+}

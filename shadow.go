@@ -39,10 +39,8 @@ func newShadows(policies []Policy) *shadows {
 // the enforced ones make the decision.
 func (l *Limiter) both(ctx context.Context, q *question) error {
 	r, s := &q.request, l.shadows
-	if r.Op != backend.Settle && r.Op != backend.Extend {
-		if err := l.check(ctx, r); err != nil { // mutant: refused-counts-no-shadow
-			return err
-		}
+	if err := l.check(ctx, r); err != nil { // mutant: refused-counts-no-shadow
+		return err
 	}
 	var rs [2]backend.Request
 	var answers [2]layer.Answer
@@ -88,10 +86,10 @@ func uncounted(r *backend.Request) {
 
 // check refuses a request before anything is asked.
 func (l *Limiter) check(ctx context.Context, r *backend.Request) error {
-	if l.shadows == nil {
+	switch {
+	case l.shadows == nil:
 		return l.shard.CheckRequest(ctx, r)
-	}
-	if l.misfits(r) {
+	case r.Op == backend.Settle || r.Op == backend.Extend || l.misfits(r): // mutant: refused-settles-no-part
 		return r.Check(ctx, l.shard.Capabilities())
 	}
 	p := &l.shadows.enforced
