@@ -45,10 +45,7 @@ func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
 		if len(actual) > 0 {
 			units = actual[i]
 		}
-		if len(units) == 0 && rs[i].held() {
-			units = rs[i].costs
-		}
-		if rs[i].wonBy(units) { // mutant: commit-of-keys-repeated
+		if rs[i].held() && rs[i].wonBy(rs[i].units(units)) { // mutant: commit-of-keys-repeated
 			return nil
 		}
 		return rs[i].Commit(ctx, units...)

@@ -33,6 +33,7 @@ type Reservation struct {
 	id         backend.LeaseID
 	length     time.Duration
 	costs      []int64   // the estimates
+	at         []int     // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
 	unresolved bool      // it is not known whether the store has the lease
 	begun      time.Time // the lease began no earlier; zero where another process began it
 
@@ -146,13 +147,26 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 	if !r.held() {
 		return nil
 	}
-	if len(actual) == 0 {
-		actual = r.costs
-	}
+	actual = r.units(actual)
 	if len(actual) != len(r.costs) {
 		return r.refused(backend.Settle, &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"})
 	}
 	return r.settle(ctx, actual)
+}
+
+// units returns what a Commit settles by, in the order of the lease.
+func (r *Reservation) units(actual []int64) []int64 {
+	switch {
+	case len(actual) == 0:
+		return r.costs
+	case r.at == nil || len(actual) != len(r.at):
+		return actual
+	}
+	ordered := make([]int64, len(actual))
+	for i, j := range r.at {
+		ordered[i] = actual[j]
+	}
+	return ordered
 }
 
 // Cancel gives all back: it is a Commit of nothing used.
@@ -202,9 +216,6 @@ func (r *Reservation) settle(ctx context.Context, actual []int64) error {
 
 // wonBy reports whether this handle has settled the lease by the same actual costs.
 func (r *Reservation) wonBy(actual []int64) bool {
-	if !r.held() {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.won != nil && slices.Equal(r.mu.won, actual)

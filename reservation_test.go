@@ -479,7 +479,7 @@ func TestTokenOfNoLength(t *testing.T) {
 	require.NoError(t, err)
 	b := append([]byte{1, 0}, make([]byte, 16)...)
 	b[5] = 1
-	b = append(b, 0, 1, 'k', 0, 0, 1) // length 0, key k, no sub-keys, cost 1
+	b = append(b, 0, 1, 'k', 0, 0, 2, 1, 's') // length 0, key k, no sub-keys, cost 1 of s
 	_, err = l.Resume(base64.RawURLEncoding.EncodeToString(b))
 	require.Error(t, err)
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // The bytes of a token: version, flags, ID, length in ms, key, sub-keys, and for each policy
-// its cost * 2, and 1 more for a shadow; and 16 bytes of an HMAC-SHA256 where the limiter has
-// a TokenKey. Numbers are varints.
+// its cost * 2, and 1 more for a shadow, and its name; and 16 bytes of an HMAC-SHA256 where
+// the limiter has a TokenKey. Numbers are varints, and stand before texts for their lengths.
 const (
 	tokenVersion    = 1
 	tokenUnresolved = 1
@@ -36,24 +36,27 @@ func (r *Reservation) Token() string {
 	}
 	b = append(b, r.id[:]...)
 	b = binary.AppendUvarint(b, uint64(r.length.Milliseconds()))
-	for _, s := range []string{r.key, r.subs.enforced, r.subs.shadow} {
-		b = binary.AppendUvarint(b, uint64(len(s)))
-		b = append(b, s...)
-	}
+	b = appendText(appendText(appendText(b, r.key), r.subs.enforced), r.subs.shadow)
 	for i, n := range r.costs {
 		n *= 2
 		if r.limiter.policies[i].Shadow {
 			n++
 		}
-		b = binary.AppendUvarint(b, uint64(n))
+		b = appendText(binary.AppendUvarint(b, uint64(n)), r.limiter.policies[i].Name)
 	}
 	return base64.RawURLEncoding.EncodeToString(r.limiter.tokens.sign(b))
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 // Resume returns the reservation of a token that a limiter with as many policies and
 // the same TokenKey made. It asks no store: whether the reservation is still held,
 // its settlement tells. That corrects what was charged, also where this limiter's list has
-// another order, other names or numbers, other shadows, or spreads the key otherwise.
+// another order, other numbers, other shadows, or spreads the key otherwise. A Commit takes
+// what was used in the order of this limiter. A policy that it has under another name is
+// the first of those that the token does not name.
 func (l *Limiter) Resume(token string) (*Reservation, error) {
 	r, err := l.parse(token)
 	if err != nil {
@@ -76,12 +79,18 @@ func (l *Limiter) parse(token string) (*Reservation, error) {
 	p := tokenParser{rest: b[2+copy(r.id[:], b[2:18]):]}
 	r.length = time.Duration(p.number()) * time.Millisecond
 	r.key, r.subs = p.text(), subKeys{p.text(), p.text()}
-	policies := l.Policies()
+	policies, names := l.Policies(), make([]string, len(l.policies))
 	for i := range policies {
-		n, of := p.number(), &policies[i]
-		r.costs, of.Shadow = append(r.costs, n/2), n%2 == 1 // mutant: token-shadows
-		if r.subs == (subKeys{}) {                          // mutant: token-plain-key
-			of.Shards = 0
+		n := p.number()
+		r.costs, policies[i].Shadow, names[i] = append(r.costs, n/2), n%2 == 1, p.text()
+	}
+	r.at = l.match(names)
+	for i, j := range r.at {
+		shadow := policies[i].Shadow
+		policies[i] = l.policies[j] // mutant: token-order
+		policies[i].Shadow = shadow // mutant: token-shadows
+		if r.subs == (subKeys{}) {  // mutant: token-plain-key
+			policies[i].Shards = 0
 		}
 	}
 	lasts := r.length >= backend.MinLease && r.length <= backend.MaxLease // mutant: token-lease-length
@@ -92,6 +101,25 @@ func (l *Limiter) parse(token string) (*Reservation, error) {
 		r.limiter, err = l.With(policies...)
 	}
 	return r, err
+}
+
+// match returns the index of each policy that a token names, and of those that have other
+// names now, in their order.
+func (l *Limiter) match(names []string) []int {
+	at, used := slices.Repeat([]int{-1}, len(names)), make([]bool, len(names))
+	for i, name := range names {
+		j := slices.IndexFunc(l.policies, func(p Policy) bool { return p.Name == name })
+		if j >= 0 && !used[j] {
+			at[i], used[j] = j, true
+		}
+	}
+	for i := range at {
+		if at[i] < 0 {
+			at[i] = slices.Index(used, false)
+			used[at[i]] = true
+		}
+	}
+	return at
 }
 
 // tokenKey authenticates tokens; nil does not.

@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/headgate-go/headgate"
@@ -22,25 +23,68 @@ func resumed(t *testing.T, l, other *headgate.Limiter) *headgate.Reservation {
 	return r
 }
 
-// TestTokenOfAnotherOrder: a settlement goes by the lease, where another release lists the
-// policies in another order.
+// TestTokenOfAnotherOrder: what was used is given in the order of the limiter that settles,
+// and settles the lease by the names of its policies, whether the store has the lease or not.
 func TestTokenOfAnotherOrder(t *testing.T) {
 	ctx := context.Background()
-	slots := headgate.Policy{Name: "running", Algorithm: algo.InFlight(9), OnFailure: headgate.FailClosed}
-	tokens := headgate.Policy{Name: "tokens", Algorithm: algo.FixedWindow(algo.PerDay(3_000_000)), OnFailure: headgate.FailClosed}
-	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "server": unhurried(t, redistest.Start(t))} {
-		t.Run(name, func(t *testing.T) {
-			l, other := limiter(t, s, nil, slots, tokens), limiter(t, s, nil, tokens, slots)
-			require.NoError(t, resumed(t, l, other).Commit(ctx))
-			requireUsed(t, l, 0, 400)
-			require.NoError(t, resumed(t, l, other).Commit(ctx, 1, 250))
-			requireUsed(t, l, 0, 650)
-			require.NoError(t, resumed(t, l, other).Commit(ctx, 1, 2_000_000), "more than there can be slots")
-			requireUsed(t, l, 0, 2_000_650)
-			require.NoError(t, resumed(t, l, other).Cancel(ctx))
-			requireUsed(t, l, 0, 2_000_650)
-		})
+	slots := headgate.Policy{Name: "running", Algorithm: algo.InFlight(9), OnFailure: headgate.FailOpen}
+	tokens, calls := daily("tokens", 3_000_000), daily("calls", 100)
+	for name, on := range map[string]backend.Store{"memory": memory.New(nil), "server": unhurried(t, redistest.Start(t))} {
+		for _, order := range [][]headgate.Policy{{tokens, slots}, {calls, tokens}} {
+			for _, lost := range []backend.Ops{0, onReserve} {
+				t.Run(fmt.Sprint(name, order[0].Name, lost), func(t *testing.T) {
+					s := &lossy{Store: on}
+					s.lose(lost, 0)
+					l, other := limiter(t, s, nil, order[1], order[0]), limiter(t, s, nil, order...)
+					require.NoError(t, other.Reset(ctx, "k"))
+					commit := func(units ...int64) {
+						r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
+						require.NoError(t, err)
+						require.True(t, d.Allowed)
+						r, err = other.Resume(r.Token())
+						require.NoError(t, err)
+						again, err := other.Resume(r.Token())
+						require.NoError(t, err)
+						require.NoError(t, r.Commit(ctx, units...))
+						require.NoError(t, headgate.Reservations{r}.Commit(ctx, units))
+						require.ErrorIs(t, again.Commit(ctx, units...), headgate.ErrNotHeld)
+					}
+					slot := int64(0)
+					if order[1].Name == "tokens" {
+						slot = 2
+						commit(1, 250)
+						commit()
+						requireUsed(t, other, slot, 251)
+						return
+					}
+					commit(250, 1)
+					commit()
+					commit(2_000_000, 1)
+					requireUsed(t, other, 2_000_251, slot)
+				})
+			}
+		}
 	}
+}
+
+// TestTokenOfOtherNames: a policy of another name is the one that the token does not name,
+// and an excess of a spread key goes to the policy of its name.
+func TestTokenOfOtherNames(t *testing.T) {
+	ctx, s := context.Background(), memory.New(nil)
+	list := []headgate.Policy{daily("calls", 100), daily("tokens", 4000), daily("bytes", 8000)}
+	for i := range list {
+		list[i].Shards = 4
+	}
+	l := limiter(t, s, nil, list...)
+	renamed := list[1]
+	renamed.Name = "units"
+	other := limiter(t, s, nil, list[2], renamed, list[0])
+	r, _, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{1, 400, 800}})
+	require.NoError(t, err)
+	r, err = other.Resume(r.Token())
+	require.NoError(t, err)
+	require.NoError(t, r.Commit(ctx, 1000, 250, 2))
+	requireUsed(t, l, 2, 250, 1000)
 }
 
 // TestTokenOfAShadow: a policy that was a shadow when its units were reserved is settled
