@@ -98,6 +98,23 @@ func TestGranted(t *testing.T) {
 	}
 }
 
+// TestLocalLeaseOfNothing: a reservation that costs nothing of a policy that fails local
+// is settled in this process all the same.
+func TestLocalLeaseOfNothing(t *testing.T) {
+	s, local := newLossy(), daily("a", 20)
+	s.lose(onAll, 0)
+	local.OnFailure = headgate.FailLocal
+	l := limiter(t, s, &headgate.Options{Instances: 1}, local, daily("b", 20))
+	r, d, err := l.Reserve(context.Background(), headgate.Call{Key: "k", Costs: []int64{0, 1}})
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromFailLocal, d.Source)
+	require.True(t, d.Allowed)
+	require.ErrorIs(t, r.Commit(context.Background(), 7, 1), headgate.ErrUnavailable)
+	d, err = l.Peek(context.Background(), headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.EqualValues(t, 7, d.Used)
+}
+
 // TestGrantedOfDenial: a denial grants nothing, by the store or by the deny cache.
 func TestGrantedOfDenial(t *testing.T) {
 	l := limiter(t, &farLossy{lossy: newLossy()}, nil, daily("a", 4), daily("b", 4))

@@ -71,8 +71,14 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		q.Costs = append(q.Costs, r.CostOf(i))
 		at = append(at, i)
 	}
-	if (q.Op == backend.Take || q.Op == backend.Reserve) && slices.Max(q.Costs) == 0 {
-		q.Op, q.Lease = backend.Peek, nil // these are asked, and charged nothing
+	switch q.Op { // all of these may cost nothing
+	case backend.Take:
+		if slices.Max(q.Costs) == 0 {
+			q.Op = backend.Peek
+		}
+	case backend.Reserve: // a Commit may charge something
+		lease := *q.Lease
+		lease.Free, q.Lease = true, &lease // mutant: local-lease-of-nothing
 	}
 	if r.Each != nil {
 		q.Each = make([]backend.State, len(at))
