@@ -16,12 +16,12 @@ import (
 
 // TestAListForEachCall: With and the first call of its limiter, on a spread key,
 // take at most 2 µs more than a call, over lists that differ. A busy machine gets
-// four times that, and thirty times as much under the race detector.
+// four times that, and five times as much again under the race detector.
 func TestAListForEachCall(t *testing.T) {
 	lists := redistest.Steps(2000, 10_000)
 	most := time.Duration(redistest.Steps(8, 2)) * time.Microsecond
 	if raced {
-		most *= 30
+		most *= 5
 	}
 	p := perMinute
 	p.Shards = 16
@@ -38,7 +38,7 @@ func TestAListForEachCall(t *testing.T) {
 			keys[i] = key(i)
 		}
 		var more []time.Duration
-		for range redistest.Steps(5, 7) {
+		for n := 0; n < redistest.Steps(20, 7) && (n == 0 || slices.Min(more) > most); n++ { // stalls only add
 			l, err := headgate.New(memory.New(nil), []headgate.Policy{lay(0)}, nil)
 			require.NoError(t, err)
 			ctx := context.Background()

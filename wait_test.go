@@ -290,7 +290,7 @@ func TestWaitFailsLocal(t *testing.T) {
 			return err
 		})
 		require.GreaterOrEqual(t, passed[19], 1790*time.Millisecond) // 10 per second
-		require.LessOrEqual(t, passed[19], 4*time.Second)
+		require.LessOrEqual(t, passed[19], 2*time.Second)
 	})
 }
 
