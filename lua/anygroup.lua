@@ -191,8 +191,8 @@ if not looks then
 end
 
 --@section reset
--- Nothing goes unless all may: a log that is none is met before the hash is
--- written.
+-- Nothing goes unless all may: a log that is none is met before the hash is written.
+-- While a slot moves, a command on a log and what is not beside it would be refused.
 pos = pos + 41 * policies
 for p = 1, policies do
   local kind, log, e, what = kinds[p], logs[p]
@@ -214,7 +214,7 @@ if type(e) == 'table' then
   --@include kinds.fails
 end
 for p = 1, policies do
-  if logs[p] and status == 0 then try('UNLINK', logs[p], logs[p] .. ':back') end -- mutant: refused-reset-keeps-log
+  if logs[p] and status == 0 then try('UNLINK', logs[p]) try('UNLINK', logs[p] .. ':back') end -- mutant: refused-reset-keeps-log
 end
 if lasting and status == 0 then try('HSET', key, 'leases', lasting) end
 wrote, met = true, '\0'

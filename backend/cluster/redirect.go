@@ -19,12 +19,13 @@ import (
 // names. After MOVED the slot's owner is corrected at once, and a reload
 // corrects the others: slots seldom move alone. After ASK the owner stays,
 // since the slot is still on its way. After TRYAGAIN the same node is right, a
-// moment later. After any other error the table may be old.
+// moment later. After any other error the table may be old. An error of Next has err
+// in it: what at replied, and not the error, tells of at.
 func (t *topology) Next(ctx context.Context, tag string, at *batch.Server, err error) (*batch.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
-		n, err := t.redirected(announced(addr, at.Node))
-		if err != nil {
-			return nil, false, err
+		n, e := t.redirected(announced(addr, at.Node))
+		if e != nil {
+			return nil, false, fmt.Errorf("%w: %w, after %w", backend.ErrUnavailable, e, err)
 		}
 		if !asking {
 			t.owner[slot.Of(tag)].Store(n)
@@ -35,9 +36,9 @@ func (t *topology) Next(ctx context.Context, tag string, at *batch.Server, err e
 	if err != nil && !redis.HasErrorPrefix(err, "TRYAGAIN") {
 		t.refresh()
 	}
-	n, err := t.of(ctx, slot.Of(tag))
-	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	n, e := t.of(ctx, slot.Of(tag))
+	if e != nil {
+		return nil, false, fmt.Errorf("%w: %w, after %w", backend.ErrUnavailable, e, err)
 	}
 	return n.server, false, nil
 }
@@ -46,14 +47,15 @@ func (t *topology) Next(ctx context.Context, tag string, at *batch.Server, err e
 func (t *topology) Failed() { t.refresh() }
 
 // redirect returns where a MOVED or ASK reply points to, "" for any other
-// error.
+// error, and for a node that has no hostname though it should: CLUSTER SLOTS has its IP.
 func redirect(err error) (addr string, asking bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {
 		return "", false
 	}
 	f := strings.Fields(reply.Error())
-	if len(f) == 3 && (f[0] == "MOVED" || f[0] == "ASK") {
+	known := len(f) == 3 && !strings.HasPrefix(f[2], "?:") // mutant: redirect-without-hostname
+	if known && (f[0] == "MOVED" || f[0] == "ASK") {
 		return f[2], f[0] == "ASK"
 	}
 	return "", false

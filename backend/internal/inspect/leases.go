@@ -65,7 +65,7 @@ func (n Node) resets(ctx context.Context, hash string) (uint64, error) {
 // text returns a string; "" where there is none, or something else.
 func (n Node) text(ctx context.Context, right string, args ...any) (string, error) {
 	cmd := redis.NewStringCmd(ctx, args...)
-	err := n.do(ctx, cmd, right)
+	err := n.read(ctx, cmd, right)
 	if errors.Is(cmd.Err(), redis.Nil) || redis.HasErrorPrefix(cmd.Err(), "WRONGTYPE") {
 		return "", nil
 	}

@@ -31,7 +31,11 @@ type Node struct {
 
 // do sends a command that needs the right.
 func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
-	err := n.Client.Process(ctx, cmd)
+	return n.failed(n.Client.Process(ctx, cmd), right)
+}
+
+// failed returns the error of a command that needs the right.
+func (n Node) failed(err error, right string) error {
 	switch {
 	case err == nil:
 		return nil
@@ -39,6 +43,20 @@ func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
 		return &backend.RightError{Node: n.Name, Rights: []string{right}, Err: err}
 	}
 	return fmt.Errorf("%w: %s: %w", backend.ErrUnavailable, right[1:], err)
+}
+
+// read is do for a command on a key. A node that imports the key's slot has the key,
+// and answers only after ASKING.
+func (n Node) read(ctx context.Context, cmd redis.Cmder, right string) error {
+	c, ok := n.Client.(interface{ Pipeline() redis.Pipeliner })
+	if !n.Cluster || !ok {
+		return n.do(ctx, cmd, right)
+	}
+	pipe := c.Pipeline()
+	_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking")) // mutant: imported-keys-read
+	_ = pipe.Process(ctx, cmd)
+	_, _ = pipe.Exec(ctx)
+	return n.failed(cmd.Err(), right)
 }
 
 // Ping checks that the node is fit to serve a store: a primary, new enough, with

@@ -69,7 +69,7 @@ func (parts Parts) Add(ctx context.Context, n Node, key string) error {
 // addHash adds the fields of a hash.
 func (parts Parts) addHash(ctx context.Context, n Node, k backend.StoredKey) error {
 	cmd := redis.NewStringSliceCmd(ctx, "hkeys", k.Name)
-	err := n.do(ctx, cmd, "+hkeys")
+	err := n.read(ctx, cmd, "+hkeys")
 	if redis.HasErrorPrefix(cmd.Err(), "WRONGTYPE") {
 		parts.add(k.Sub, k.Name, backend.Policy{}, false)
 		return nil
