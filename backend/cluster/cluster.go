@@ -8,6 +8,7 @@ package cluster
 import (
 	"context"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -137,39 +138,42 @@ var errZero = &backend.InvalidError{What: "store", Value: "a zero cluster.Store"
 
 // Do decides one request; see backend.Store.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	tag, n, err := s.find(ctx, r)
-	if err != nil {
+	if err := s.ready(ctx, r); err != nil {
 		return err
 	}
-	return n.queue.Do(ctx, tag, r, d)
+	tag := names.Tag(r.Key, r.Sub)
+	n, waited, err := s.top.find(ctx, slot.Of(tag))
+	if err != nil {
+		r.Unknown(err) // nothing was sent, so the receipt must not look like one of a charge
+		return err
+	}
+	return n.queue.Do(ctx, tag, waited, r, d)
 }
 
 // DoAll decides several requests at once; see layer.Batcher. Requests for one
-// node can share a batch. A request without a node gets its error, and the
-// others go on.
+// node can share a batch. Requests on slots without a known node wait for one
+// together, and the others don't wait.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	calls := make([]batch.Call, 0, len(rs))
+	var waiting sync.WaitGroup
 	for i := range rs {
-		tag, n, err := s.find(ctx, &rs[i])
-		if answers[i].Err = err; err == nil {
-			calls = append(calls, batch.Call{Queue: n.queue, Tag: tag, Request: &rs[i], Answer: &answers[i]})
+		r, a := &rs[i], &answers[i]
+		if a.Err = s.ready(ctx, r); a.Err != nil {
+			continue
 		}
+		tag := names.Tag(r.Key, r.Sub)
+		if n := s.top.known(slot.Of(tag)); n != nil {
+			calls = append(calls, batch.Call{Queue: n.queue, Tag: tag, Request: r, Answer: a})
+			continue
+		}
+		waiting.Add(1)
+		go func() { // mutant: unknown-slots-wait-together
+			defer waiting.Done()
+			a.Err = s.Do(ctx, r, &a.Decision)
+		}()
 	}
+	defer waiting.Wait()
 	batch.DoAll(ctx, calls)
-}
-
-// find returns the tag and the node of a request. It may wait for the
-// first answer of the cluster, within the budget.
-func (s *Store) find(ctx context.Context, r *backend.Request) (tag string, n *node, err error) {
-	if err = s.ready(ctx, r); err != nil {
-		return "", nil, err
-	}
-	tag = names.Tag(r.Key, r.Sub)
-	if n, err = s.top.find(ctx, slot.Of(tag)); err != nil {
-		// Nothing was sent, so the receipt must not look like one of a charge.
-		r.Unknown(err)
-	}
-	return tag, n, err
 }
 
 // ready returns the errors that need no node. The error of New comes first: it

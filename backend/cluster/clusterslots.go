@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -21,9 +24,10 @@ type answer struct {
 	err   error
 }
 
-// load reloads the slots from the first source that answers, on a goroutine of
-// its own. It takes no decision's time. The others' answers are dropped: their
-// channel has room for all, so none of them blocks. done is closed last, when
+// load reloads the slots from the first source that knows them all, on a goroutine
+// of its own. It takes no decision's time. A node that has just joined knows only
+// some: then the others' answers count too. Answers that nobody reads are dropped:
+// their channel has room for all, so none of them blocks. done is closed last, when
 // callers that wait for it can read the owners, or the cause of the failure.
 func (t *topology) load(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), max(t.set.Budget, pause))
@@ -39,19 +43,30 @@ func (t *topology) load(done chan struct{}) {
 	for _, ask := range sources {
 		go func() { answers <- ask(ctx) }()
 	}
+	all := map[string]string{} // the nodes that answers in part name
 	for range sources {
+		var a answer
 		select {
-		case a := <-answers:
-			if a.err == nil {
-				a.err = t.adopt(a)
-			}
-			if t.fail(a.err); a.err == nil { // mutant: reload-cause
-				return
-			}
+		case a = <-answers:
 		case <-ctx.Done():
-			t.fail(fmt.Errorf("asking for the slots: %w", ctx.Err()))
+			a.err = fmt.Errorf("asking for the slots: %w", ctx.Err())
+		}
+		named, covered := map[string]string(nil), 0
+		if a.err == nil {
+			named, covered, a.err = t.adopt(a)
+		}
+		t.fail(a.err) // mutant: reload-cause
+		if a.err != nil {
+			continue
+		}
+		if covered >= slot.Count { // mutant: partial-answers
+			t.drop(named)
 			return
 		}
+		maps.Copy(all, named)
+	}
+	if len(all) > 0 {
+		t.drop(all)
 	}
 }
 
@@ -94,6 +109,25 @@ func (t *topology) addrs() []string {
 // clearing the table.
 var errEmpty = errors.New("it names no slots")
 
+// errForeign is the error of a node of another cluster: the address of one that has
+// left is in use again.
+var errForeign = errors.New("it names none of the cluster's nodes")
+
+// foreign reports whether an answer names no node that the last one named. Endpoints
+// are the user's word, and may lead to a cluster that has replaced another.
+func (t *topology) foreign(a answer) bool {
+	if a.from == "" || slices.Contains(t.opts.Addrs, a.from) {
+		return false
+	}
+	t.mu.Lock()
+	ids := slices.Collect(maps.Values(t.mu.named))
+	t.mu.Unlock()
+	known := slices.ContainsFunc(a.slots, func(r redis.ClusterSlot) bool {
+		return slices.ContainsFunc(r.Nodes, func(n redis.ClusterNode) bool { return slices.Contains(ids, n.ID) })
+	})
+	return len(ids) > 0 && !known
+}
+
 // askUser calls the user's ClusterSlots, which may panic, or return nothing.
 func (t *topology) askUser(ctx context.Context) (a answer) {
 	err := guarded("ClusterSlots", func() (err error) {
@@ -118,9 +152,15 @@ func (t *topology) ask(ctx context.Context, addr string) answer {
 	// go-redis' own ClusterSlots fails on a node without an address.
 	cmd := redis.NewSliceCmd(ctx, "cluster", "slots")
 	err = client.Process(ctx, n.client, cmd)
+	if redis.HasErrorPrefix(err, "NOPERM") { // mutant: right-to-slots
+		err = &backend.RightError{Node: addr, Rights: []string{"+cluster|slots"}, Err: err}
+	}
 	a := answer{from: addr}
 	if err == nil {
 		a.slots, err = parse(cmd.Val())
+	}
+	if err == nil && t.foreign(a) { // mutant: foreign-answers
+		err = errForeign
 	}
 	if err != nil {
 		a.err = fmt.Errorf("CLUSTER SLOTS at %s: %w", addr, err)
@@ -145,11 +185,11 @@ func parse(reply []any) (slots []redis.ClusterSlot, err error) {
 		}
 		s := redis.ClusterSlot{Start: int(start), End: int(end)}
 		for _, n := range f[2:] {
-			addr, err := member(n)
+			node, err := member(n)
 			if err != nil {
 				return nil, err
 			}
-			s.Nodes = append(s.Nodes, redis.ClusterNode{Addr: addr})
+			s.Nodes = append(s.Nodes, node)
 		}
 		slots = append(slots, s)
 	}
@@ -159,19 +199,42 @@ func parse(reply []any) (slots []redis.ClusterSlot, err error) {
 	return slots, nil
 }
 
-// member reads the address of a node. Its host is nil where the cluster's
-// preferred endpoint type is unknown-endpoint.
-func member(n any) (addr string, err error) {
+// member reads the address and the ID of a node. Its host is nil where the cluster's
+// preferred endpoint type is unknown-endpoint. It is "?" where that is hostname and
+// the node has none; then its IP stands beside.
+func member(n any) (node redis.ClusterNode, err error) {
 	f, _ := n.([]any)
 	if len(f) < 2 {
-		return "", errSlots
+		return node, errSlots
 	}
 	host, _ := f[0].(string)
 	port, ok := f[1].(int64)
 	if !ok {
-		return "", errSlots
+		return node, errSlots
 	}
-	return net.JoinHostPort(host, fmt.Sprint(port)), nil
+	if len(f) > 2 {
+		node.ID, _ = f[2].(string)
+	}
+	if host == "?" && len(f) > 3 { // mutant: no-hostname
+		host = ipBeside(f[3])
+	}
+	node.Addr = net.JoinHostPort(host, fmt.Sprint(port))
+	return node, nil
+}
+
+// ipBeside returns the IP in a node's metadata: pairs in RESP2, a map in RESP3.
+func ipBeside(metadata any) string {
+	if m, ok := metadata.(map[any]any); ok {
+		ip, _ := m["ip"].(string)
+		return ip
+	}
+	pairs, _ := metadata.([]any)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if ip, ok := pairs[i+1].(string); ok && pairs[i] == "ip" {
+			return ip
+		}
+	}
+	return ""
 }
 
 // announced returns the address of a node. A node that announces no host has
@@ -182,7 +245,7 @@ func announced(addr, from string) string {
 		return addr
 	}
 	host := strings.Trim(addr[:i], "[]")
-	if host == "" || host == "?" {
+	if host == "" {
 		var err error
 		if host, _, err = net.SplitHostPort(from); err != nil {
 			return addr

@@ -89,6 +89,26 @@ func TestPingNamesMissingRights(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestPingNamesTheRightToSlots: no node grants the right without which the store finds
+// none. The ACLs of a cluster's nodes are alike as a rule.
+func TestPingNamesTheRightToSlots(t *testing.T) {
+	c := sharedCluster(t)
+	grant := func(right string) {
+		for _, n := range c.Nodes() {
+			require.NoError(t, n.Client(t).Do(context.Background(), "acl", "setuser", "default", right).Err())
+		}
+	}
+	grant("-cluster|slots")
+	defer grant("+cluster|slots")
+	store := open(c.Addrs(), patient)
+	defer store.Close()
+	_, err := faulttest.Limiter(t, store, faulttest.Wide).Ping(t.Context())
+	var missing *headgate.RightError
+	require.ErrorAs(t, err, &missing)
+	require.Equal(t, []string{"+cluster|slots"}, missing.Rights)
+	require.Contains(t, c.Addrs(), missing.Node)
+}
+
 func TestNewRefuses(t *testing.T) {
 	var none *redis.ClusterClient
 	for what, s := range map[string]*cluster.Store{

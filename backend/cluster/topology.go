@@ -33,7 +33,7 @@ type topology struct {
 	mu    struct {
 		sync.Mutex
 		nodes      map[string]*node
-		named      map[string]bool          // primaries and replicas of the last answer
+		named      map[string]string        // primaries and replicas of the last answer: address and ID
 		redirected map[string]time.Duration // when a redirect last named a node, as time.Since(begin)
 		reload     chan struct{}            // closed when the reload under way ends; nil: none is
 		failure    error                    // why the last reload brought no slots
@@ -153,24 +153,33 @@ func (t *topology) redirected(addr string) (*node, error) {
 	return t.node(addr)
 }
 
-// find is of for a call: it waits no longer than a decision may take. A caller
-// whose context has ended gets that error, since nothing was sent. Where the
-// cluster is at fault, the failure modes apply.
-func (t *topology) find(ctx context.Context, s int) (*node, error) {
-	if n := t.owner[s].Load(); n != nil {
+// known returns the slot's node without waiting, nil where none is known.
+func (t *topology) known(s int) *node {
+	n := t.owner[s].Load()
+	if n != nil {
 		t.renew()
-		return n, nil
 	}
+	return n
+}
+
+// find is of for a call: it waits no longer than a decision may take, and returns
+// for how long. A caller whose context has ended gets that error, since nothing was
+// sent. Where the cluster is at fault, the failure modes apply.
+func (t *topology) find(ctx context.Context, s int) (n *node, waited time.Duration, err error) {
+	if n = t.known(s); n != nil {
+		return n, 0, nil
+	}
+	begin := time.Now()
 	within, cancel := context.WithTimeout(ctx, batch.Deadline(0, t.set.Budget))
 	defer cancel()
-	n, err := t.of(within, s)
+	n, err = t.of(within, s)
 	switch {
 	case err == nil:
-		return n, nil
+		return n, time.Since(begin), nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
+		return nil, 0, fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
 	}
-	return nil, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	return nil, 0, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
 
 // renew begins a reload where the last one is stale.
@@ -229,36 +238,36 @@ func (t *topology) refresh() <-chan struct{} {
 	return t.mu.reload
 }
 
-// adopt stores the owners that an answer names, and drops the nodes that it no
-// longer names. Slots that the answer leaves out keep their owner: a cluster in
-// the middle of a failover names only a part. A node whose client can't be made
-// leaves the rest of the answer unused, and the next source is tried.
-func (t *topology) adopt(a answer) error {
-	named := map[string]bool{}
+// adopt stores the owners that an answer names, and returns the nodes that it names
+// and how many slots it covers. Slots that the answer leaves out keep their owner: a
+// cluster in the middle of a failover names only a part. A node whose client can't be
+// made leaves the rest of the answer unused, and the next source is tried.
+func (t *topology) adopt(a answer) (named map[string]string, covered int, err error) {
+	named = map[string]string{}
 	for _, r := range a.slots {
 		for i, member := range r.Nodes {
 			addr := announced(member.Addr, a.from)
-			named[addr] = true
+			named[addr] = member.ID
 			if i > 0 {
 				continue // a replica, which is dialled only for its slots
 			}
 			n, err := t.node(addr)
 			if err != nil {
-				return err
+				return nil, 0, err
 			}
 			for s := max(r.Start, 0); s <= r.End && s < slot.Count; s++ {
 				t.owner[s].Store(n)
+				covered++
 			}
 		}
 	}
-	t.drop(named)
-	return nil
+	return named, covered, nil
 }
 
 // drop removes the nodes that neither an answer nor a recent redirect names. An
 // endpoint keeps its client, as the store asks endpoints for the slots, and
 // loses its circuit.
-func (t *topology) drop(named map[string]bool) {
+func (t *topology) drop(named map[string]string) {
 	var gone []*node
 	t.mu.Lock()
 	t.mu.named = named
@@ -268,7 +277,8 @@ func (t *topology) drop(named map[string]bool) {
 		}
 	}
 	for addr, n := range t.mu.nodes {
-		if _, redirected := t.mu.redirected[addr]; named[addr] || redirected {
+		_, stays := named[addr]
+		if _, redirected := t.mu.redirected[addr]; stays || redirected {
 			continue
 		}
 		gone = append(gone, n)

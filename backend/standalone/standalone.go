@@ -144,7 +144,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if err := s.ready(ctx, r); err != nil {
 		return err
 	}
-	return s.queue.Do(ctx, names.Tag(r.Key, r.Sub), r, d)
+	return s.queue.Do(ctx, names.Tag(r.Key, r.Sub), 0, r, d)
 }
 
 // DoAll decides several requests at once; see layer.Batcher.

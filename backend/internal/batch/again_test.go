@@ -51,7 +51,7 @@ var daily = []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay
 // groupOf returns a group of one call for the operation.
 func groupOf(key string, op backend.Op) (*group, *call) {
 	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
-	c := newCall(context.Background(), key, r, time.Second)
+	c := newCall(context.Background(), key, 0, r, time.Second)
 	g := &c.own
 	add(g, c)
 	return g, c

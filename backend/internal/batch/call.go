@@ -39,15 +39,15 @@ const (
 // allocate.
 var calls = sync.Pool{New: func() any { return &call{answered: make(chan struct{}, 1)} }}
 
-// newCall returns a call that asks what r does.
-func newCall(ctx context.Context, tag string, r *backend.Request, budget time.Duration) *call {
+// newCall returns a call that asks what r does, and whose caller has waited before.
+func newCall(ctx context.Context, tag string, waited time.Duration, r *backend.Request, budget time.Duration) *call {
 	c := calls.Get().(*call)
 	c.Ask(r, 0)
 	g := &c.own
 	g.Op, g.Key, g.Tag, g.Policies, g.Now, g.Again, g.other = r.Op, r.Key, tag, r.Policies, 0, false, nil
 	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], jointly(r), r.And != nil
 	c.state.Store(waiting)
-	c.came = now()
+	c.came = now() - waited // mutant: wait-for-slots-counts
 	c.deadline = Deadline(c.came, budget)
 	if ends, ok := ctx.Deadline(); ok {
 		c.deadline = min(c.deadline, ends.Sub(epoch))

@@ -39,6 +39,6 @@ func (q *Queue) Pending() int {
 // Ask asks with a decision of its own.
 func (q *Queue) Ask(ctx context.Context, tag string, _ int, r *backend.Request) (backend.Decision, error) {
 	var d backend.Decision
-	err := q.Do(ctx, tag, r, &d)
+	err := q.Do(ctx, tag, 0, r, &d)
 	return d, err
 }

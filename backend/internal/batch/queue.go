@@ -60,10 +60,10 @@ func NewQueue(s *Server, r Router) *Queue {
 }
 
 // Do decides one request, which its store has checked, on the key whose tag is
-// given. It returns when the decision is made, the budget is spent, or ctx ends.
-// The batch stays in flight then: an impatient caller must not hide a frozen server.
-func (q *Queue) Do(ctx context.Context, tag string, r *backend.Request, d *backend.Decision) error {
-	c := newCall(ctx, tag, r, q.server.Budget)
+// given. It returns when the decision is made, ctx ends, or the budget is spent, of which
+// the caller has waited a part. The batch goes on: a caller that left hides no frozen server.
+func (q *Queue) Do(ctx context.Context, tag string, waited time.Duration, r *backend.Request, d *backend.Decision) error {
+	c := newCall(ctx, tag, waited, r, q.server.Budget)
 	if q.push(c) {
 		go q.run()
 	}
@@ -87,7 +87,7 @@ func DoAll(ctx context.Context, calls []Call) {
 	var leave []*Queue // after all calls are pending, so that they leave together
 	for i := range calls {
 		c := &calls[i]
-		c.call = newCall(ctx, c.Tag, c.Request, c.Queue.server.Budget)
+		c.call = newCall(ctx, c.Tag, 0, c.Request, c.Queue.server.Budget)
 		if c.Queue.push(c.call) {
 			leave = append(leave, c.Queue)
 		}

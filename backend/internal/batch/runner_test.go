@@ -45,7 +45,7 @@ func (s *Server) Run(ctx context.Context, asked []*Asked) error {
 		for i := range a.Takes {
 			r := backend.Request{Op: a.Op, Group: a.Takes[i].Group, Lease: a.Lease}
 			r.Key, r.Policies = a.Key, a.Policies
-			c := newCall(ctx, names.Tag(a.Key, ""), &r, s.Budget)
+			c := newCall(ctx, names.Tag(a.Key, ""), 0, &r, s.Budget)
 			if g == nil {
 				g = &c.own
 				groups = append(groups, g)

@@ -40,7 +40,7 @@ func TestNamesAreRead(t *testing.T) {
 	for _, key := range keys {
 		r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: policies, Cost: 1}}
 		var d backend.Decision
-		require.NoError(t, q.Do(ctx, names.Tag(key, ""), r, &d))
+		require.NoError(t, q.Do(ctx, names.Tag(key, ""), 0, r, &d))
 	}
 	for _, key := range keys {
 		parts := inspect.Parts{}

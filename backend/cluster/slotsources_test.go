@@ -1,0 +1,150 @@
+package cluster_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/faulttest"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// slower delays the answers for the slots of all nodes but first.
+func slower(c *redistest.Cluster, p *proxies, first *redistest.Server) {
+	for _, n := range c.Nodes() {
+		p.proxy(n.Addr()).Rewrite(func(b []byte) []byte {
+			if b[0] == '*' && n != first { // CLUSTER SLOTS
+				time.Sleep(50 * time.Millisecond)
+			}
+			return b
+		})
+	}
+}
+
+// asks returns how often the node was asked for the slots.
+func asks(t *testing.T, n *redistest.Server) int64 {
+	time.Sleep(50 * time.Millisecond) // a store asks four times per second at most
+	return n.CommandStats(t)["cluster|slots"].Calls
+}
+
+// TestReusedAddress: the address of a node leads to a node of another cluster, which
+// answers first for the slots. Keys of the other nodes keep their counts.
+func TestReusedAddress(t *testing.T) {
+	c := sharedCluster(t)
+	p := proxies{t: t}
+	left, stranger := c.Primary(0), redistest.Start(t, "--cluster-enabled", "yes")
+	require.NoError(t, command(stranger, "CLUSTER", "ADDSLOTSRANGE", 0, slot.Count-1).Err())
+	var reused atomic.Bool
+	o := redis.ClusterOptions{Addrs: []string{c.Primary(8000).Addr()}, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		if addr == left.Addr() && reused.Load() {
+			return net.Dial(network, stranger.Addr())
+		}
+		return net.Dial(network, p.proxy(addr).Addr())
+	}}
+	store := cluster.New(with{&o}, patient)
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	require.NoError(t, callAll(l))
+	key := inSlot(8000, 1, "k")[0]
+	_, err := l.Allow(t.Context(), key)
+	require.NoError(t, err)
+	slower(c, &p, nil)
+	reused.Store(true)
+	require.NoError(t, command(left, "CLIENT", "KILL", "TYPE", "normal").Err())
+	for asks(t, stranger) < 2 {
+		_, _ = store.Stored(t.Context(), key) // reloads the slots
+		require.EqualValues(t, 1, faulttest.Used(t, l, key))
+	}
+}
+
+// TestNoHostname: the nodes should announce hostnames and have none, so "?" stands
+// in CLUSTER SLOTS and in MOVED. The endpoint is no way to the other nodes.
+func TestNoHostname(t *testing.T) {
+	c := redistest.StartCluster(t, "--cluster-preferred-endpoint-type", "hostname")
+	o := redis.ClusterOptions{Addrs: []string{"endpoint.test:1"}, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		if addr == "endpoint.test:1" {
+			addr = c.Addrs()[0]
+		}
+		return net.Dial(network, addr)
+	}}
+	for o.Protocol = 2; o.Protocol <= 3; o.Protocol++ {
+		store := cluster.New(with{&o}, patient)
+		defer store.Close()
+		l := faulttest.Limiter(t, store, faulttest.Wide)
+		require.NoError(t, callAll(l))
+		to := c.Primary(slot.Count - 1)
+		if o.Protocol == 3 {
+			to = c.Primary(0)
+		}
+		move(t, c, []int{7}, to)
+		d, err := l.Allow(context.Background(), inSlot(7, 1, "k")[0])
+		require.NoError(t, err)
+		require.NoError(t, d.Err)
+	}
+}
+
+// TestAnswersInPart: a node that knows only some of the others answers first for the
+// slots. The nodes that it leaves out are not dropped.
+func TestAnswersInPart(t *testing.T) {
+	c := redistest.StartCluster(t)
+	p := proxies{t: t}
+	store := cluster.New(with{p.options(c)}, patient)
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	require.NoError(t, callAll(l))
+	first, left := c.Replica(c.Primary(0)), c.Primary(slot.Count-1)
+	for _, n := range []*redistest.Server{c.Replica(left), left} {
+		require.NoError(t, command(first, "CLUSTER", "FORGET", id(t, n)).Err())
+	}
+	slower(c, &p, first)
+	for before := asks(t, first); asks(t, first) < before+2; {
+		_, _ = store.Stored(t.Context(), "k") // reloads the slots
+		require.NoError(t, callAll(l))
+	}
+}
+
+// TestWaitForSlotsIsOfTheBudget: what a call waits for the first answer of the cluster
+// is a part of its budget, and requests that are made together wait together.
+func TestWaitForSlotsIsOfTheBudget(t *testing.T) {
+	s := redistest.Start(t, "--cluster-enabled", "yes")
+	s.Stop()
+	t.Cleanup(s.Cont)
+	const budget = 400 * time.Millisecond
+	var answers atomic.Bool
+	o := redis.ClusterOptions{ClusterSlots: func(ctx context.Context) ([]redis.ClusterSlot, error) {
+		if answers.Load() {
+			time.Sleep(budget * 3 / 4)
+			return []redis.ClusterSlot{{Start: 0, End: slot.Count - 1, Nodes: []redis.ClusterNode{{Addr: s.Addr()}}}}, nil
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	store := cluster.New(with{&o}, &cluster.Options{Budget: budget})
+	defer store.Close()
+	spread := faulttest.Wide
+	spread.Shards = 8
+	unavailable := func(f func() (headgate.Decision, error)) {
+		t.Helper()
+		begin := time.Now()
+		d, err := f()
+		took := time.Since(begin)
+		require.NoError(t, err)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		require.Less(t, took, budget*3/2) // on a busy machine too; two budgets would be too long
+	}
+	unavailable(func() (headgate.Decision, error) {
+		return faulttest.Limiter(t, store, spread).Peek(t.Context(), headgate.Call{Key: "k"})
+	})
+	answers.Store(true)
+	time.Sleep(budget) // the reload has ended, and another one may begin
+	unavailable(func() (headgate.Decision, error) {
+		return faulttest.Limiter(t, store, faulttest.Wide).Peek(t.Context(), headgate.Call{Key: "k"})
+	})
+}
