@@ -34,9 +34,10 @@ func TestCalendarFollowsTheWallClock(t *testing.T) {
 	require.InDelta(t, left(), each[0].RetryAfter, float64(10*time.Second))
 
 	// As if it had been set back: to the store's clock the record is idle later.
-	day := s.stripes[s.hash(&g)>>s.shift].find(s.hash(&g), "k", s.identityOf(&list[0], ""))
-	require.Greater(t, day.until(), s.clock.beforeLock())
-	require.Less(t, day.until(), s.clock.beforeLock()+(25*time.Hour).Microseconds())
+	h := s.hash(&g)
+	day := s.stripes[s.stripeAt(h)].mu.records[h.of(s.identityOf(&list[0], ""))]
+	require.Greater(t, day.until, s.clock.beforeLock())
+	require.Less(t, day.until, s.clock.beforeLock()+(25*time.Hour).Microseconds())
 }
 
 // TestLeaseOfACalendar: a settlement corrects the period that was charged, and an

@@ -1,9 +1,6 @@
 package memory
 
 import (
-	"hash/maphash"
-	"math/bits"
-
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
@@ -12,7 +9,7 @@ import (
 type look struct {
 	id     identity
 	shared bool    // the policy's record is the overflow's, not the key's own
-	record record  // nil: none yet
+	record *record // nil: none yet
 	words  []int64 // the algorithm's words of the record, or none
 	view   algo.View
 	toWall int64 // of a policy that follows the wall clock, what its instants are ahead of the store's
@@ -26,7 +23,7 @@ type call struct {
 	lease    *backend.Lease
 	store    *Store
 	stripe   *stripe
-	hash     uint64
+	hash     hash
 	now      int64
 	reserved int // records that count as kept and are not made yet
 }
@@ -46,18 +43,8 @@ func (s *Store) begin(c *call, op backend.Op, g *backend.Group, looks []look) er
 	return nil
 }
 
-// hash hashes the key and the sub-key: all sub-keys of a hot key would else lie
-// in one stripe.
-func (s *Store) hash(g *backend.Group) uint64 {
-	h := maphash.String(s.seed, g.Key)
-	if g.Sub != "" {
-		h = bits.RotateLeft64(h, 23) ^ maphash.String(s.seed, g.Sub)
-	}
-	return h
-}
-
 // stripeAt returns the index of the key's stripe.
-func (c *call) stripeAt() int { return int(c.hash >> c.store.shift) }
+func (c *call) stripeAt() int { return c.store.stripeAt(c.hash) }
 
 // none are the words of a key without a record. Looking never writes.
 var none [algo.MaxBuckets + 4]int64
@@ -67,9 +54,9 @@ var none [algo.MaxBuckets + 4]int64
 func (c *call) find(looks []look) (missing int) {
 	for i := range looks {
 		l := &looks[i]
-		st, hash, key := c.place(l.shared)
-		if l.record = st.find(hash, key, l.id); l.record != nil {
-			l.words = st.words(l.record)
+		st, h := c.place(l.id, l.shared)
+		if l.record = st.mu.records[h]; l.record != nil {
+			l.words = st.words(h, l.id.kind(), l.record)
 			continue
 		}
 		l.words = none[:c.Policies[i].Algorithm.Words()]
@@ -78,13 +65,13 @@ func (c *call) find(looks []look) (missing int) {
 	return missing
 }
 
-// place returns where a policy's record is, and what it is found by beside its
-// identity: in the overflow all keys have one record.
-func (c *call) place(shared bool) (st *stripe, hash uint64, key string) {
+// place returns where the record of an identity is, and by which hash: in the
+// overflow all keys have one record.
+func (c *call) place(id identity, shared bool) (*stripe, hash) {
 	if shared {
-		return &c.store.overflow, 0, ""
+		return &c.store.overflow, hash{}.of(id)
 	}
-	return c.stripe, c.hash, c.Key
+	return c.stripe, c.hash.of(id)
 }
 
 // look views every policy and reports whether all have room.
@@ -112,27 +99,6 @@ func (c *call) toWall(a *algo.Algorithm) int64 {
 	return c.store.clock.toWall(c.now)
 }
 
-// insert makes the records that are missing, where something is to be charged.
-// Others of the stripe may move, so it finds all again.
-func (c *call) insert(looks []look) {
-	missing := 0
-	for i := range looks {
-		l := &looks[i]
-		if l.record != nil || c.CostOf(i) == 0 {
-			continue
-		}
-		missing++
-		st, hash, key := c.place(l.shared)
-		st.insert(hash, key, l.id, c.Policies[i].Algorithm.Words())
-		if !l.shared {
-			c.reserved--
-		}
-	}
-	if missing > 0 {
-		c.find(looks)
-	}
-}
-
 // finish charges all policies or none, and keeps the lease of what it charged.
 func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 	for i := range looks {
@@ -148,17 +114,24 @@ func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 	}
 }
 
-// take charges one policy.
+// take charges one policy, and makes its record if it has none.
 func (c *call) take(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
-	st, _, _ := c.place(l.shared)
+	st, h := c.place(l.id, l.shared)
+	if l.record == nil {
+		l.record = st.insert(h, a)
+		l.words = st.words(h, l.id.kind(), l.record)
+		if !l.shared {
+			c.reserved--
+		}
+	}
 	if c.op == backend.Take {
-		st.setWords(l.record, a.Take(l.words, &l.view, c.CostOf(i)))
+		st.setWords(h, l.id.kind(), a.Take(l.words, &l.view, c.CostOf(i)))
 	} else {
-		st.setWords(l.record, c.charge(l, i))
+		st.setWords(h, l.id.kind(), c.charge(l, i))
 	}
 	r := l.reading(a)
-	st.stays(l.record, r.ResetAt, c.now)
+	st.stays(l.record, r.ResetAt)
 	return r
 }
 
@@ -167,7 +140,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	r := l.reading(a)
 	if c.op != backend.Peek && c.op != backend.Reset && l.record != nil { // mutant: denied-overflow-stays
-		l.record.stay(r.ResetAt, c.now) // a count that denies stays while it does, by this call's numbers
+		l.record.stay(r.ResetAt) // a count that denies stays while it does, by this call's numbers
 	}
 	if c.op != backend.Reset && c.op != backend.Record && !a.Fits(&l.view, c.CostOf(i)) {
 		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i)) - l.toWall

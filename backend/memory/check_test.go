@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/headgate-go/headgate/internal/layer"
@@ -98,14 +97,4 @@ func TestEndedContext(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.Equal(t, int64(1), ask(t, s, backend.Peek, g).Used)
-}
-
-// TestLongestKey: a record has so many bits for the length of its key.
-func TestLongestKey(t *testing.T) {
-	s := New(nil)
-	r := backend.Request{Op: backend.Peek, Group: backend.Group{Key: strings.Repeat("k", maxKey+1), Policies: []backend.Policy{by("p", kinds[0])}}}
-	_, err := layer.Ask(context.Background(), s, r)
-	var invalid *backend.InvalidError
-	require.ErrorAs(t, err, &invalid)
-	require.Equal(t, "key", invalid.What)
 }

@@ -108,9 +108,6 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 	if c.op != backend.Take {
 		take = c.charges(looks, take)
 	}
-	if take {
-		c.insert(looks)
-	}
 	c.finish(take, looks, readings)
 	return err
 }
@@ -127,8 +124,8 @@ func (c *call) reset(looks []look) error {
 	}
 	for i := range looks {
 		if l := &looks[i]; !l.shared {
-			if t, slot := c.stripe.locate(c.hash, c.Key, l.id); t != nil {
-				c.stripe.remove(t, slot)
+			if l.record != nil {
+				c.stripe.remove(c.hash.of(l.id))
 				c.store.removed(1)
 			}
 			l.record, l.words = nil, none[:len(l.words)]

@@ -10,27 +10,20 @@ import (
 
 // identity is whose count a record is, beside its key: a hash of the policy's
 // name, the sub-key and the algorithm's identity, above the algorithm's kind.
-// A record keeps 55 bits of the hash, whose seed is secret: of two identities
-// of one key one in 2^55 pairs shares a count.
 type identity uint64
 
-const (
-	kindBits     = 4
-	maxKind      = 1<<kindBits - 1
-	identityBits = 23                // that a record keeps beside the part in its tag
-	unusedBits   = 32 - identityBits // more than kindBits
-)
+const maxKind = 15 // in an identity's lower bits
 
 func (s *Store) identityOf(p *backend.Policy, sub string) identity {
 	id := p.Algorithm.Identity()
-	h := maphash.String(s.seed, p.Name) ^ spread(uint64(id.Period), uint64(id.Buckets)<<kindBits|uint64(id.Kind))
+	h := maphash.String(s.seeds[0], p.Name) ^ spread(uint64(id.Period), uint64(id.Buckets)*(maxKind+1)+uint64(id.Kind))
 	if id.Label != "" {
-		h ^= bits.RotateLeft64(maphash.String(s.seed, id.Label), 16)
+		h ^= bits.RotateLeft64(maphash.String(s.seeds[0], id.Label), 16)
 	}
 	if sub != "" {
-		h ^= bits.RotateLeft64(maphash.String(s.seed, sub), 32)
+		h ^= bits.RotateLeft64(maphash.String(s.seeds[0], sub), 32)
 	}
-	return identity(h&^(1<<unusedBits-1) | uint64(id.Kind))
+	return identity(h&^maxKind | uint64(id.Kind))
 }
 
 // spread hashes two numbers: the difference of two policies of one name.
@@ -41,8 +34,21 @@ func spread(x, y uint64) uint64 {
 
 func (id identity) kind() algo.Kind { return algo.Kind(id & maxKind) }
 
-// tag returns the part of a record's hash that the table searches by.
-func (id identity) tag(hash uint64) uint32 { return uint32(hash) ^ uint32(id>>32) }
+// hash is that of a key and a sub-key: all sub-keys of a hot key would else lie
+// in one stripe. The seeds are secret: with a known hash an attacker fills one
+// stripe. Two keys of one hash would share their counts, which happens to one
+// pair in 2^128.
+type hash [2]uint64
 
-// rest returns the bits of the identity that the tag does not have.
-func (id identity) rest() int64 { return int64(id >> unusedBits & (1<<identityBits - 1)) }
+func (s *Store) hash(g *backend.Group) (h hash) {
+	for i, seed := range s.seeds {
+		h[i] = maphash.String(seed, g.Key)
+		if g.Sub != "" {
+			h[i] = bits.RotateLeft64(h[i], 23) ^ maphash.String(seed, g.Sub)
+		}
+	}
+	return h
+}
+
+// of returns the hash of what an identity counts of the key.
+func (h hash) of(id identity) hash { return hash{h[0] ^ uint64(id), h[1]} }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,118 +10,79 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// leases are those of a stripe's keys. Their records lie in a table of their own,
-// which holds no pointer either: 96 bytes for a lease of one policy. They leave as
-// the counts do, while others call: each Reserve looks at a few.
+// leases are those of a stripe's keys. They leave as the counts do, while others
+// call: each Reserve looks at a few.
 type leases struct {
-	table     *table // nil: none
-	outOfLine outOfLine
-	hand      int              // where the sweep goes on
-	labelled  []algo.Algorithm // one of each identity that has a label and was reserved
+	of       map[leaseHash]*lease
+	more     map[leaseHash][]charge // of an open lease, the charges of the policies after the first
+	peak     int                    // the most leases that the maps have held
+	labelled []algo.Algorithm       // one of each identity that has a label and was reserved
 
 	// A Reset ends all leases of its key, without a search for them: a lease is of
 	// the generation in which it was reserved, and resets has the generation before
 	// which the leases of a key have ended. It is needed until the last of them has
 	// left.
 	generation uint32
-	resets     map[uint64]reset // by the key's hash
-	horizon    int64            // no lease stays longer
+	resets     map[hash]reset
+	horizon    int64 // no lease stays longer
 }
+
+// leaseHash is a lease's ID, with the hash of its key in it: a lease is found by
+// its own key only.
+type leaseHash [2]uint64
 
 type reset struct {
 	generation uint32
 	until      int64
 }
 
-// A lease is a record:
-//
-//	the ID, whose first half is the record's tag too
-//	the hash of key and sub-key
-//	the end, or for a tombstone when it leaves
-//	generation << 32 | state << 30 | length in ms
-//	the charge of one policy, or those of several as the number of where they are;
-//	once it is settled the attempt that settled it
-type lease []int64
-
-const (
-	idWord      = 0
-	keyWordOf   = 2
-	endWord     = 3
-	infoWord    = 4
-	chargeWords = 7
-	chargesFrom = 5
-	leaseSize   = chargesFrom + chargeWords
-)
-
-const (
-	lengthBits = 27
-	stateShift = 28
-	manyBit    = 1 << 27 // the charges are out of line
-)
-
-// The states of a lease.
-const (
-	open int64 = iota
-	settled
-	tombstone
-)
-
-func (l lease) state() int64        { return l[infoWord] >> stateShift & 3 }
-func (l lease) many() bool          { return l[infoWord]&manyBit != 0 }
-func (l lease) generation() uint32  { return uint32(l[infoWord] >> 32) }
-func (l lease) length() int64       { return l[infoWord] & (1<<lengthBits - 1) * 1000 }
-func (l lease) is(id [2]int64) bool { return l[0] == id[0] && l[1] == id[1] }
-func (l lease) attempt() [2]int64   { return [2]int64{l[chargesFrom], l[chargesFrom+1]} }
-func (l lease) setState(state int64) {
-	l[infoWord] = l[infoWord]&^(3<<stateShift|manyBit) | state<<stateShift
-}
-func (l lease) setLength(d time.Duration) {
-	l[infoWord] = l[infoWord]&^(1<<lengthBits-1) | d.Milliseconds()
+// lease holds no pointer, as a record: 96 bytes, and 40 of the map.
+type lease struct {
+	end        int64
+	length     uint32 // ms; 0 of a tombstone, which leaves at its end
+	generation uint32
+	attempt    [2]int64 // that settled it
+	first      charge   // of the first policy; zero once it is settled
 }
 
-// gone reports whether the record has left.
-func (l lease) gone(now int64) bool {
-	if l.state() == tombstone {
-		return l[endWord] <= now
-	}
-	return l[endWord]+l.length() <= now // mutant: lease-record-leaves
+func (l *lease) open() bool { return l.first.id != 0 }
+
+// leaves is when the record leaves, one more length after the end.
+func (l *lease) leaves() int64 { return l.end + int64(l.length)*1000 } // mutant: lease-record-leaves
+
+// extend moves the end to one length after now.
+func (l *lease) extend(now int64, length time.Duration) {
+	l.end, l.length = now+length.Microseconds(), uint32(length.Milliseconds())
 }
 
 func halves(id backend.LeaseID) [2]int64 {
 	return [2]int64{int64(binary.BigEndian.Uint64(id[:])), int64(binary.BigEndian.Uint64(id[8:]))}
 }
 
-// find returns a key's lease, or nil. One whose record has left is none.
-func (s *leases) find(id [2]int64, hash uint64, now int64) lease {
-	if s.table == nil {
-		return nil
-	}
-	t, tag := s.table, uint32(id[0]>>32)
-	for g := t.home(tag); ; g = t.following(g) {
-		for set := matches(t.controls(g), controlOf(tag)); set != 0; set &= set - 1 {
-			l := lease(t.at(g*groupSlots + firstOf(set)))
-			if l.is(id) && l[keyWordOf] == int64(hash) && !l.gone(now) {
-				return l
-			}
-		}
-		if matches(t.controls(g), empty) != 0 {
-			return nil
-		}
-	}
+// leaseHash returns what the call's lease is found by.
+func (c *call) leaseHash() leaseHash {
+	id := halves(c.lease.ID)
+	return leaseHash{uint64(id[0]) ^ c.hash[0], uint64(id[1]) ^ c.hash[1]}
 }
 
-// insert makes an open lease without charges, which ends one length after now.
-func (s *leases) insert(id [2]int64, hash uint64, now int64, length time.Duration) lease {
-	if s.table == nil {
-		s.table = newTable(leaseSize, 1)
-	} else if s.table.full() {
-		s.table = s.table.resized(s.table.live + 1)
+// find returns a lease, or nil. One whose record has left is none.
+func (s *leases) find(h leaseHash, now int64) *lease {
+	if l := s.of[h]; l != nil && now < l.leaves() {
+		return l
 	}
-	l := lease(s.table.insert(uint32(id[0] >> 32)))
-	l[idWord], l[idWord+1], l[keyWordOf], l[endWord] = id[0], id[1], int64(hash), now+length.Microseconds()
-	l[infoWord] = int64(s.generation)<<32 | length.Milliseconds()
-	s.horizon = max(s.horizon, l[endWord]+length.Microseconds())
-	return l
+	return nil
+}
+
+// insert keeps a lease with the charges that it was made of.
+func (s *leases) insert(h leaseHash, l *lease, more []charge) {
+	if s.of == nil {
+		s.of, s.more = map[leaseHash]*lease{}, map[leaseHash][]charge{}
+	}
+	s.of[h], l.generation = l, s.generation
+	if len(more) > 0 {
+		s.more[h] = more
+	}
+	s.peak, s.horizon = max(s.peak, len(s.of)), max(s.horizon, l.leaves())
 }
 
 // charge is what a lease keeps of one policy.
@@ -128,25 +90,8 @@ type charge struct {
 	id    identity
 	units int64 // the estimate
 	algo.Charge
-	events, period, own int64 // of the algorithm, as numbersOf returns them
+	events, period, own int64 // of the algorithm, as numbers returns them
 	shared              bool  // the overflow's record was charged
-}
-
-// sharedBit stands above the units of a charge, which are at most 2^36.
-const sharedBit = 1 << 40
-
-func (c *charge) put(w []int64) {
-	units := c.units
-	if c.shared {
-		units |= sharedBit
-	}
-	copy(w, []int64{int64(c.id), units, c.At, c.Level, c.events, c.period, c.own})
-}
-
-func chargeOf(w []int64) (c charge) {
-	c.id, c.units, c.At, c.Level = identity(w[0]), w[1]&^sharedBit, w[2], w[3]
-	c.events, c.period, c.own, c.shared = w[4], w[5], w[6], w[1]&sharedBit != 0
-	return c
 }
 
 // byIndex stands for the limit of an algorithm that is kept in labelled.
@@ -181,89 +126,57 @@ func (s *leases) algorithm(c *charge) algo.Algorithm {
 	}
 }
 
-// charges returns the words of a lease's charges, chargeWords per policy.
-func (s *leases) charges(l lease) []int64 {
-	if l.many() {
-		return s.outOfLine.words[l[chargesFrom]]
-	}
-	return l[chargesFrom:]
+// charges returns an open lease's charges, in the order of its policies.
+func (s *leases) charges(h leaseHash, l *lease) []charge {
+	return append([]charge{l.first}, s.more[h]...)
 }
 
-// room gives a lease room for the charges of n policies.
-func (s *leases) room(l lease, n int) []int64 {
-	if n == 1 {
-		return l[chargesFrom:]
-	}
-	words := make([]int64, n*chargeWords)
-	l[infoWord] |= manyBit
-	l[chargesFrom] = s.outOfLine.add(words)
-	return words
-}
-
-// settle ends a lease: its charges leave, and the attempt takes their place.
-func (s *leases) settle(l lease, state int64, attempt [2]int64) {
-	if l.many() {
-		s.outOfLine.remove(l[chargesFrom])
-	}
-	l.setState(state)
-	l[chargesFrom], l[chargesFrom+1] = attempt[0], attempt[1]
+// settle ends a lease: its charges leave, and the attempt that settled it stays.
+func (s *leases) settle(h leaseHash, l *lease, attempt [2]int64) {
+	delete(s.more, h)
+	l.first, l.attempt = charge{}, attempt
 }
 
 // reset ends all leases of a key.
-func (s *leases) reset(hash uint64, now int64) {
-	if s.table == nil || s.horizon <= now {
+func (s *leases) reset(key hash, now int64) {
+	if s.horizon <= now {
 		return
 	}
 	if s.resets == nil {
-		s.resets = map[uint64]reset{}
+		s.resets = map[hash]reset{}
 	}
 	s.generation++
-	s.resets[hash] = reset{s.generation, s.horizon}
+	s.resets[key] = reset{s.generation, s.horizon}
 }
 
-// wasReset reports whether the lease's key was reset since it was reserved.
-func (s *leases) wasReset(l lease) bool {
-	r, ok := s.resets[uint64(l[keyWordOf])]
-	return ok && int32(l.generation()-r.generation) < 0 // mutant: lease-reset
+// wasReset reports whether a key was reset since a lease of it was reserved.
+func (s *leases) wasReset(key hash, l *lease) bool {
+	r, ok := s.resets[key]
+	return ok && int32(l.generation-r.generation) < 0 // mutant: lease-reset
 }
 
-// sweep looks at the next few leases and removes those whose records have left. It
-// looks at as many resets.
+// sweep looks at a few leases and resets, from a random one on, and removes those
+// that have left.
 func (s *leases) sweep(now int64, looks int) {
-	for range looks * 4 { // slots, of which some are free
-		if s.table == nil || looks == 0 {
+	left := looks
+	for h, l := range s.of {
+		if left--; left < 0 {
 			break
 		}
-		if s.hand >= s.table.slots() {
-			s.hand = 0
-		}
-		slot := s.table.visited(s.hand)
-		s.hand++
-		if s.table.control(slot) >= inUse {
-			looks--
-			if l := lease(s.table.at(slot)); l.gone(now) {
-				s.remove(l, slot)
-			}
+		if l.leaves() <= now {
+			delete(s.of, h)
+			delete(s.more, h)
 		}
 	}
-	for hash, r := range s.resets {
-		if looks--; r.until <= now {
-			delete(s.resets, hash)
-		}
-		if looks < 0 {
+	if s.peak > fewRecords && len(s.of) <= s.peak/4 {
+		s.of, s.more, s.peak = maps.Collect(maps.All(s.of)), maps.Collect(maps.All(s.more)), len(s.of)
+	}
+	for key, r := range s.resets {
+		if looks--; looks < 0 {
 			break
 		}
-	}
-}
-
-func (s *leases) remove(l lease, slot int) {
-	if l.many() {
-		s.outOfLine.remove(l[chargesFrom])
-	}
-	s.table.remove(slot)
-	if s.table.live == 0 {
-		*s = leases{generation: s.generation, horizon: s.horizon, resets: s.resets}
-	} else if s.table.sparse() {
-		s.table = s.table.resized(s.table.live)
+		if r.until <= now {
+			delete(s.resets, key)
+		}
 	}
 }

@@ -146,14 +146,6 @@ func (ks keys) run() error {
 		fits = ks[i].look(ks[i].looks) && fits // mutant: every-key-fits
 	}
 	take := fits && ks[0].op != backend.Peek
-	if take {
-		for i := range ks {
-			ks[i].insert(ks[i].looks)
-		}
-		for i := range ks { // the insert of a key in the same stripe may have moved records
-			ks[i].find(ks[i].looks)
-		}
-	}
 	for i := range ks {
 		ks[i].finish(take, ks[i].looks, ks[i].readings)
 	}

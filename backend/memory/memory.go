@@ -7,6 +7,7 @@ package memory
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -39,9 +40,8 @@ type Options struct {
 // the zero Store that can return an error returns an *InvalidError. A Store is
 // safe for concurrent use and starts no goroutine.
 type Store struct {
-	stripes []stripe     // a power of two of them; nil in the zero Store
-	shift   int          // of a hash, so that its upper bits name the stripe
-	seed    maphash.Seed // secret: with a known hash an attacker fills one stripe
+	stripes []stripe        // nil in the zero Store
+	seeds   [2]maphash.Seed // of a hash's two halves
 	clock   clock
 	maxKeys int64
 	err     error // New's arguments were wrong
@@ -54,8 +54,10 @@ type Store struct {
 }
 
 const (
-	maxStripes = 256 // so many that two calls seldom need the same
-	perStripe  = 32  // keys at least: the search for an idle one looks at one stripe first
+	// perStripe is how many keys a stripe has in a full store. The Go map of that
+	// many has one table of 1,024 slots, which holds at most 896.
+	perStripe  = 800
+	maxStripes = 1 << 14
 )
 
 // New returns an empty store. Check and headgate.New report what is wrong with
@@ -64,7 +66,7 @@ func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{seed: maphash.MakeSeed(), clock: newClock(opts.Now), maxKeys: int64(opts.MaxKeys), shift: 64}
+	s := &Store{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, clock: newClock(opts.Now), maxKeys: int64(opts.MaxKeys)}
 	if s.maxKeys == 0 {
 		s.maxKeys = DefaultMaxKeys
 	}
@@ -72,15 +74,17 @@ func New(opts *Options) *Store {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}
 	s.shared.Local, s.shared.Clock = true, opts.Now
-	n := 1
-	for ; n < maxStripes && int64(2*n*perStripe) <= s.maxKeys; n *= 2 {
-		s.shift--
-	}
-	s.stripes = make([]stripe, n)
+	s.stripes = make([]stripe, max(1, min(s.maxKeys/perStripe, maxStripes)))
 	for i := range s.stripes {
 		s.stripes[i].mu.calls = uint(i) // so that the stripes sweep one after the other
 	}
 	return s
+}
+
+// stripeAt returns the index of the stripe of a hash.
+func (s *Store) stripeAt(h hash) int {
+	at, _ := bits.Mul64(h[1], uint64(len(s.stripes)))
+	return int(at)
 }
 
 // Check reports whether the store can carry these policies, and whether New's

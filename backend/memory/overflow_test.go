@@ -40,11 +40,9 @@ func TestAfterAFlood(t *testing.T) {
 	}
 	inUse := func() (n int) { // records that are not idle
 		for i := range s.stripes {
-			for _, tb := range s.stripes[i].mu.tables {
-				for slot := 0; tb != nil && slot < tb.slots(); slot++ {
-					if tb.control(slot) >= inUse && !tb.at(slot).idle(now.UnixMicro()) {
-						n++
-					}
+			for _, r := range s.stripes[i].mu.records {
+				if r.until > now.UnixMicro() {
+					n++
 				}
 			}
 		}
@@ -128,23 +126,12 @@ func TestOverflowRecordsLeave(t *testing.T) {
 		require.Less(t, i, 20*policies)
 		require.True(t, takes(t, s, "own", own))
 	}
-	require.Empty(t, s.overflow.mu.outOfLine.words)
-	for _, tb := range s.overflow.mu.tables {
-		require.Nil(t, tb)
-	}
 	s.maxKeys = 2
 	s.overflow.mu.Lock()
 	require.True(t, takes(t, s, "new", own))
 }
 
-func overflowing(s *Store) (records int) {
-	for _, tb := range s.overflow.mu.tables {
-		if tb != nil {
-			records += tb.live
-		}
-	}
-	return records
-}
+func overflowing(s *Store) (records int) { return len(s.overflow.mu.records) }
 
 // TestTheOverflowCountsByIdentity: algorithms that differ under one name count
 // apart, those that agree count together, of every kind.
@@ -196,7 +183,7 @@ func TestTheOverflowsInstant(t *testing.T) {
 			require.True(t, takes(t, s, fmt.Sprint("own", i), by("own", slow(1)[0])))
 		}
 		g := backend.Group{Key: "a", Policies: []backend.Policy{by("p", a)}, Cost: 50}
-		stripe := func() *stripe { return &s.stripes[s.hash(&g)>>s.shift] }
+		stripe := func() *stripe { return &s.stripes[s.stripeAt(s.hash(&g))] }
 		s.clock.epoch += time.Hour.Microseconds()
 		first := stripe()
 		require.True(t, ask(t, s, backend.Take, g).Allowed)

@@ -168,12 +168,12 @@ func TestNewestInstant(t *testing.T) {
 func TestSecondLook(t *testing.T) {
 	s, now := settable(1000)
 	st, p := &s.stripes[0], []backend.Policy{by("p", algo.FixedWindow(algo.PerSecond(5)))}
-	for i := 0; st.mu.tables[sizeOf(algo.KindFixedWindow, 3)-minSize] == nil; i++ {
+	for i := 0; len(st.mu.records) == 0; i++ {
 		ask(t, s, backend.Take, backend.Group{Key: fmt.Sprint(100 + i), Policies: p, Cost: 1})
 	}
 	g := backend.Group{Policies: p, Cost: 1}
 	for key := 100; key < 1000 && g.Key == ""; key++ {
-		if h := s.hash(&backend.Group{Key: fmt.Sprint(key)}); &s.stripes[h>>s.shift] == st {
+		if h := s.hash(&backend.Group{Key: fmt.Sprint(key)}); &s.stripes[s.stripeAt(h)] == st {
 			g.Key = fmt.Sprint(key)
 		}
 	}

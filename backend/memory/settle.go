@@ -17,8 +17,8 @@ func (c *call) leased() (done bool, err error) {
 			c.recordInstead()
 		}
 	case backend.Reserve:
-		ls.sweep(c.now, leaseLooks)                            // as many may leave as come
-		if ls.find(halves(c.lease.ID), c.hash, c.now) != nil { // mutant: reserve-meets-lease
+		ls.sweep(c.now, leaseLooks)               // as many may leave as come
+		if ls.find(c.leaseHash(), c.now) != nil { // mutant: reserve-meets-lease
 			err = backend.ErrNotHeld
 		}
 	default:
@@ -47,88 +47,83 @@ func (c *call) recordInstead() {
 // its end. It looks only at what the lease keeps. It reports whether it is done: an
 // unresolved lease that is not found has yet to be recorded.
 func (c *call) settle() (done bool, err error) {
-	ls, id := &c.stripe.mu.leases, halves(c.lease.ID)
-	l := ls.find(id, c.hash, c.now)
+	ls, h := &c.stripe.mu.leases, c.leaseHash()
+	l := ls.find(h, c.now)
 	switch {
 	case l == nil && c.lease.Unresolved && c.op == backend.Settle:
 		return false, nil
 	case l == nil:
 		return true, backend.ErrNotHeld
-	case l.state() != open:
-		if c.op == backend.Settle && l.attempt() == halves(c.lease.Attempt) && c.lease.Attempt != (backend.LeaseID{}) { // mutant: settle-repeated
+	case !l.open():
+		if c.op == backend.Settle && l.attempt == halves(c.lease.Attempt) && c.lease.Attempt != (backend.LeaseID{}) { // mutant: settle-repeated
 			return true, nil
 		}
 		return true, backend.ErrNotHeld
-	case ls.wasReset(l):
-		c.endSlots(l, 0)
-		ls.settle(l, settled, [2]int64{})
+	}
+	charges := ls.charges(h, l)
+	switch n := len(charges); {
+	case ls.wasReset(c.hash, l):
+		c.moveSlots(charges, l.end, 0)
+		ls.settle(h, l, [2]int64{})
 		return true, backend.ErrNotHeld
 	case c.op == backend.Extend:
-		return true, c.extend(l)
-	}
-	w := ls.charges(l)
-	if n := len(w) / chargeWords; c.lease.Actual != nil && len(c.lease.Actual) != n {
+		return true, c.extend(l, charges)
+	case c.lease.Actual != nil && len(c.lease.Actual) != n:
 		return true, &backend.InvalidError{What: "actual costs", Value: len(c.lease.Actual), Want: "one for each policy that was reserved"}
 	}
-	for i := range len(w) / chargeWords {
+	c.moveSlots(charges, l.end, 0)
+	for i := range charges {
 		actual := int64(0)
 		if c.lease.Actual != nil {
 			actual = c.lease.Actual[i]
 		}
-		ch := chargeOf(w[i*chargeWords:])
-		c.correct(&ch, actual, l[endWord])
+		c.correct(&charges[i], actual)
 	}
-	ls.settle(l, settled, halves(c.lease.Attempt))
+	ls.settle(h, l, halves(c.lease.Attempt))
 	return true, nil
 }
 
 // extend moves the end of an open lease.
-func (c *call) extend(l lease) error {
-	if l[endWord] <= c.now { // mutant: ended-not-extended
+func (c *call) extend(l *lease, charges []charge) error {
+	if l.end <= c.now { // mutant: ended-not-extended
 		return backend.ErrLeaseEnded
 	}
-	end := c.now + c.lease.Length.Microseconds()
-	c.endSlots(l, end)
-	l[endWord] = end
-	l.setLength(c.lease.Length)
+	before := l.end
+	l.extend(c.now, c.lease.Length)
+	c.moveSlots(charges, before, l.end)
 	ls := &c.stripe.mu.leases
-	ls.horizon = max(ls.horizon, end+c.lease.Length.Microseconds())
+	ls.horizon = max(ls.horizon, l.leaves())
 	return nil
 }
 
-// endSlots frees the lease's slots of InFlight policies, or holds them until
-// another end where that is not 0.
-func (c *call) endSlots(l lease, end int64) {
-	w := c.stripe.mu.leases.charges(l)
-	for ; len(w) >= chargeWords; w = w[chargeWords:] {
-		if ch := chargeOf(w); ch.id.kind().Leased() && ch.units > 0 {
-			c.withRecord(&ch, func(st *stripe, r record) { c.moveSlot(st, r, l[endWord], end) })
+// moveSlots frees the lease's slots of InFlight policies, which ended at from, or
+// holds them until another end where that is not 0.
+func (c *call) moveSlots(charges []charge, from, to int64) {
+	a, id := algo.InFlight(algo.MaxLogLimit), halves(c.lease.ID)[1]
+	for i := range charges {
+		if ch := &charges[i]; ch.id.kind().Leased() && ch.units > 0 {
+			c.withRecord(ch, func(st *stripe, h hash, r *record) {
+				w := st.words(h, ch.id.kind(), r)
+				if a.Release(w, from, id) && to > 0 {
+					v := a.View(w, 0) // an Extend drops no ended slots, as in the script
+					st.setWords(h, ch.id.kind(), a.Hold(w, &v, to, id))
+					r.stay(to)
+				}
+			})
 		}
-	}
-}
-
-func (c *call) moveSlot(st *stripe, r record, from, to int64) {
-	w, id := st.words(r), halves(c.lease.ID)[1]
-	if a := algo.InFlight(algo.MaxLogLimit); a.Release(w, from, id) && to > 0 {
-		v := a.View(w, 0) // an Extend drops no ended slots, as in the script
-		st.setWords(r, a.Hold(w, &v, to, id))
-		r.stay(to, c.now)
 	}
 }
 
 // correct replaces an estimate by what was used.
-func (c *call) correct(ch *charge, actual, end int64) {
+func (c *call) correct(ch *charge, actual int64) {
 	if ch.id.kind().Leased() {
-		if ch.units > 0 {
-			c.withRecord(ch, func(st *stripe, r record) { c.moveSlot(st, r, end, 0) })
-		}
 		return
 	}
 	a := c.stripe.mu.leases.algorithm(ch)
 	switch {
 	case actual < ch.units:
-		c.withRecord(ch, func(st *stripe, r record) {
-			st.setWords(r, a.GiveBack(st.words(r), c.now+c.toWall(&a), ch.Charge, ch.units-actual))
+		c.withRecord(ch, func(st *stripe, h hash, r *record) {
+			st.setWords(h, ch.id.kind(), a.GiveBack(st.words(h, ch.id.kind(), r), c.now+c.toWall(&a), ch.Charge, ch.units-actual))
 		})
 	case actual > ch.units:
 		c.record(ch, &a, actual-ch.units)
@@ -137,36 +132,35 @@ func (c *call) correct(ch *charge, actual, end int64) {
 
 // withRecord calls f with the record that was charged, if it is there, and the lock
 // of its stripe held.
-func (c *call) withRecord(ch *charge, f func(*stripe, record)) {
-	st, hash, key := c.place(ch.shared)
+func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
+	st, h := c.place(ch.id, ch.shared)
 	if ch.shared {
 		c.lockOverflow()
 		defer st.mu.Unlock()
 	}
-	if r := st.find(hash, key, ch.id); r != nil {
-		f(st, r)
+	if r := st.mu.records[h]; r != nil {
+		f(st, h, r)
 	}
 }
 
 // record charges n units now, in a record of the key's own if there is room for
 // one.
 func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
-	shared := c.stripe.find(c.hash, c.Key, ch.id) == nil && !c.store.reserve(c.stripe, c.now)
-	st, hash, key := c.place(shared)
+	shared := c.stripe.mu.records[c.hash.of(ch.id)] == nil && !c.store.reserve(c.stripe, c.now)
+	st, h := c.place(ch.id, shared)
 	if shared {
 		c.lockOverflow()
 		defer st.mu.Unlock()
 	}
-	r := st.find(hash, key, ch.id)
+	r := st.mu.records[h]
 	if r == nil {
-		st.insert(hash, key, ch.id, a.Words())
-		r = st.find(hash, key, ch.id)
+		r = st.insert(h, a)
 	}
-	w := st.words(r)
+	w := st.words(h, ch.id.kind(), r)
 	toWall := c.toWall(a)
 	v := a.View(w, c.now+toWall)
-	st.setWords(r, a.Take(w, &v, a.Recorded(&v, n)))
-	st.stays(r, a.ResetAt(&v)-toWall, c.now)
+	st.setWords(h, ch.id.kind(), a.Take(w, &v, a.Recorded(&v, n)))
+	st.stays(r, a.ResetAt(&v)-toWall)
 }
 
 // tombstoneStays is for how long a tombstone stays at least.
@@ -175,10 +169,9 @@ const tombstoneStays = 10 * time.Minute
 // leaveTombstone is for a lease that was not found: a Reserve that comes later finds
 // it, and charges nothing.
 func (c *call) leaveTombstone() {
-	ls := &c.stripe.mu.leases
-	l := ls.insert(halves(c.lease.ID), c.hash, c.now, c.lease.Length)
-	ls.settle(l, tombstone, halves(c.lease.Attempt))
-	l[endWord] = c.now + max(2*c.lease.Length, tombstoneStays).Microseconds()
+	stays := max(2*c.lease.Length, tombstoneStays)
+	l := &lease{end: c.now + stays.Microseconds(), attempt: halves(c.lease.Attempt)}
+	c.stripe.mu.leases.insert(c.leaseHash(), l, nil)
 }
 
 // keep keeps the lease of a Reserve that passed, or that an unresolved one was
@@ -188,12 +181,17 @@ func (c *call) keep(looks []look) {
 		c.leaveTombstone()
 		return
 	}
-	ls := &c.stripe.mu.leases
-	w := ls.room(ls.insert(halves(c.lease.ID), c.hash, c.now, c.lease.Length), len(looks))
+	ls, l, more := &c.stripe.mu.leases, &lease{}, []charge(nil)
 	for i := range looks {
 		a := &c.Policies[i].Algorithm
 		ch := charge{id: looks[i].id, units: c.CostOf(i), shared: looks[i].shared, Charge: a.Charged(&looks[i].view)}
 		ls.numbers(&ch, a)
-		ch.put(w[i*chargeWords:])
+		if i == 0 {
+			l.first = ch
+		} else {
+			more = append(more, ch)
+		}
 	}
+	l.extend(c.now, c.lease.Length)
+	ls.insert(c.leaseHash(), l, more)
 }

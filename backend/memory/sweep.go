@@ -86,16 +86,22 @@ func (s *Store) count() bool {
 	return false
 }
 
-// sweep looks at the next records and removes those that are idle for the
-// second time. It returns how many of the looks are left.
+// sweep looks at a few records, from a random one on, and removes those that are
+// idle for the second time. It returns how many of the looks are left.
 func (st *stripe) sweep(now int64, looks int) (removed, left int) {
-	left = st.visit(looks, func(r record) (remove, done bool) {
-		if remove = r.idle(now) && r.markIdle(); remove { // mutant: sweep-looks-twice
-			removed++
+	for h, r := range st.mu.records {
+		if looks == 0 {
+			break
 		}
-		return remove, false
-	})
-	return removed, left
+		looks--
+		if r.until == 0 { // mutant: sweep-looks-twice
+			st.remove(h)
+			removed++
+		} else if r.until <= now {
+			r.until = 0
+		}
+	}
+	return removed, looks
 }
 
 // removeIdle removes an idle record, if there is one. It returns how many it
@@ -106,47 +112,14 @@ func (st *stripe) removeIdle(now int64) (removed, looks int) {
 		return 0, 0
 	}
 	from := int64(math.MaxInt64)
-	find := func(r record) (remove, done bool) {
-		if looks++; r.idle(now) {
-			removed++
-			return true, true
+	for h, r := range st.mu.records {
+		looks++
+		if r.until <= now {
+			st.remove(h)
+			return 1, looks
 		}
-		from = min(from, r.until())
-		return false, false
-	}
-	for range 2 { // from the hand on, and then from the first record on
-		if st.visit(math.MaxInt, find); removed > 0 {
-			return removed, looks
-		}
+		from = min(from, r.until)
 	}
 	st.idleFrom.Store(from)
 	return 0, looks
-}
-
-// visit shows f the next records in turn, at most looks of them, and removes
-// those that f says. It ends at the stripe's last record, so that no record is
-// shown twice, and returns how many of the looks are left.
-func (st *stripe) visit(looks int, f func(record) (remove, done bool)) (left int) {
-	hand := &st.mu.hand
-	for done := false; looks > 0 && !done && hand.table < len(st.mu.tables); {
-		t := st.mu.tables[hand.table]
-		if t == nil || hand.visited >= t.slots() {
-			hand.table, hand.visited = hand.table+1, 0
-			continue
-		}
-		slot := t.visited(hand.visited)
-		hand.visited++
-		if t.control(slot) < inUse {
-			continue
-		}
-		looks--
-		var remove bool
-		if remove, done = f(t.at(slot)); remove {
-			st.remove(t, slot)
-		}
-	}
-	if hand.table == len(st.mu.tables) {
-		hand.table = 0
-	}
-	return looks
 }
