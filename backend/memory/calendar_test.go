@@ -35,7 +35,7 @@ func TestCalendarFollowsTheWallClock(t *testing.T) {
 
 	// As if it had been set back: to the store's clock the record is idle later.
 	h := s.hash(&g)
-	day := s.stripes[s.stripeAt(h)].mu.records[h.of(s.identityOf(&list[0], ""))]
+	day := s.stripes[s.stripeAt(h)].mu.records.find(h.of(s.identityOf(&list[0], "")))
 	require.Greater(t, day.until, s.clock.beforeLock())
 	require.Less(t, day.until, s.clock.beforeLock()+(25*time.Hour).Microseconds())
 }

@@ -55,7 +55,7 @@ func (c *call) find(looks []look) (missing int) {
 	for i := range looks {
 		l := &looks[i]
 		st, h := c.place(l.id, l.shared)
-		if l.record = st.mu.records[h]; l.record != nil {
+		if l.record = st.mu.records.find(h); l.record != nil {
 			l.words = st.words(h, l.id.kind(), l.record)
 			continue
 		}

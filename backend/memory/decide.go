@@ -79,6 +79,7 @@ func (c *call) locked(before int64, looks []look, readings []backend.Reading) er
 			return c.sharing(looks, readings)
 		}
 		c.reserved++
+		c.stripe.mu.records.grow(c.reserved)
 	}
 	return c.run(looks, readings)
 }
@@ -90,6 +91,7 @@ func (c *call) sharing(looks []look, readings []backend.Reading) error {
 	c.lockOverflow()
 	defer o.mu.Unlock()
 	o.sweep(c.now, sweepLooks)
+	o.mu.records.grow(len(looks))
 	c.find(looks) // the search for room may have removed one
 	for i := range looks {
 		l := &looks[i]
@@ -125,7 +127,7 @@ func (c *call) reset(looks []look) error {
 	for i := range looks {
 		if l := &looks[i]; !l.shared {
 			if l.record != nil {
-				c.stripe.remove(c.hash.of(l.id))
+				c.stripe.remove(c.stripe.mu.records.at(c.hash.of(l.id)))
 				c.store.removed(1)
 			}
 			l.record, l.words = nil, none[:len(l.words)]

@@ -168,7 +168,7 @@ func (s *leases) sweep(now int64, looks int) {
 			delete(s.more, h)
 		}
 	}
-	if s.peak > fewRecords && len(s.of) <= s.peak/4 {
+	if s.peak > fewSlots && len(s.of) <= s.peak/4 {
 		s.of, s.more, s.peak = maps.Collect(maps.All(s.of)), maps.Collect(maps.All(s.more)), len(s.of)
 	}
 	for key, r := range s.resets {

@@ -87,6 +87,7 @@ func (ks keys) setNow(now int64) {
 // that are missing. The search for room of one key may remove another's idle record,
 // so that it looks until none is missing that was not.
 func (ks keys) reserve() bool {
+	n := 0 // records, at most, that one stripe needs room for
 	for again := true; again; {
 		again = false
 		for i := range ks {
@@ -96,6 +97,8 @@ func (ks keys) reserve() bool {
 					return false
 				}
 				k.reserved++
+				n++
+				k.stripe.mu.records.grow(n)
 				again = true
 			}
 		}
@@ -126,6 +129,7 @@ func (ks keys) sharing(s *Store) (int64, error) {
 			}
 		}
 	}
+	o.mu.records.grow(len(shared))
 	for i := range ks {
 		ks[i].find(ks[i].looks)
 	}

@@ -40,7 +40,7 @@ func TestAfterAFlood(t *testing.T) {
 	}
 	inUse := func() (n int) { // records that are not idle
 		for i := range s.stripes {
-			for _, r := range s.stripes[i].mu.records {
+			for _, r := range s.stripes[i].mu.records.slots {
 				if r.until > now.UnixMicro() {
 					n++
 				}
@@ -131,7 +131,7 @@ func TestOverflowRecordsLeave(t *testing.T) {
 	require.True(t, takes(t, s, "new", own))
 }
 
-func overflowing(s *Store) (records int) { return len(s.overflow.mu.records) }
+func overflowing(s *Store) (records int) { return s.overflow.mu.records.live }
 
 // TestTheOverflowCountsByIdentity: algorithms that differ under one name count
 // apart, those that agree count together, of every kind.

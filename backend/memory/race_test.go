@@ -168,7 +168,7 @@ func TestNewestInstant(t *testing.T) {
 func TestSecondLook(t *testing.T) {
 	s, now := settable(1000)
 	st, p := &s.stripes[0], []backend.Policy{by("p", algo.FixedWindow(algo.PerSecond(5)))}
-	for i := 0; len(st.mu.records) == 0; i++ {
+	for i := 0; st.mu.records.live == 0; i++ {
 		ask(t, s, backend.Take, backend.Group{Key: fmt.Sprint(100 + i), Policies: p, Cost: 1})
 	}
 	g := backend.Group{Policies: p, Cost: 1}

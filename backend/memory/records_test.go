@@ -92,7 +92,7 @@ func TestPeekMakesNoRecord(t *testing.T) {
 	s := New(nil)
 	ask(t, s, backend.Peek, backend.Group{Key: "k", Policies: []backend.Policy{by("p", kinds[2])}, Cost: 1})
 	for i := range s.stripes {
-		require.Empty(t, s.stripes[i].mu.records)
+		require.Zero(t, s.stripes[i].mu.records.live)
 	}
 }
 

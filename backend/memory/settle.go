@@ -138,7 +138,7 @@ func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
 		c.lockOverflow()
 		defer st.mu.Unlock()
 	}
-	if r := st.mu.records[h]; r != nil {
+	if r := st.mu.records.find(h); r != nil {
 		f(st, h, r)
 	}
 }
@@ -146,14 +146,15 @@ func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
 // record charges n units now, in a record of the key's own if there is room for
 // one.
 func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
-	shared := c.stripe.mu.records[c.hash.of(ch.id)] == nil && !c.store.reserve(c.stripe, c.now)
+	shared := c.stripe.mu.records.find(c.hash.of(ch.id)) == nil && !c.store.reserve(c.stripe, c.now)
 	st, h := c.place(ch.id, shared)
 	if shared {
 		c.lockOverflow()
 		defer st.mu.Unlock()
 	}
-	r := st.mu.records[h]
+	r := st.mu.records.find(h)
 	if r == nil {
+		st.mu.records.grow(1)
 		r = st.insert(h, a)
 	}
 	w := st.words(h, ch.id.kind(), r)

@@ -43,8 +43,8 @@ func sound(t *testing.T, s *Store) {
 	t.Helper()
 	kept := 0
 	for i := range s.stripes {
-		for h := range s.stripes[i].mu.records {
-			require.Equal(t, i, s.stripeAt(h))
+		for _, slot := range s.stripes[i].mu.records.slots {
+			require.True(t, slot.hash == (hash{}) || s.stripeAt(slot.hash) == i)
 		}
 		kept += soundStripe(t, &s.stripes[i])
 	}
@@ -54,9 +54,16 @@ func sound(t *testing.T, s *Store) {
 
 func soundStripe(t *testing.T, st *stripe) (records int) {
 	t.Helper()
-	for h := range st.mu.many {
-		require.Contains(t, st.mu.records, h)
+	tb := &st.mu.records
+	for i := range tb.slots {
+		if h := tb.slots[i].hash; h != (hash{}) {
+			require.Equal(t, i, tb.at(h))
+			records++
+		}
 	}
-	require.LessOrEqual(t, len(st.mu.records), st.mu.peak)
-	return len(st.mu.records)
+	require.Equal(t, tb.live, records)
+	for h := range st.mu.many {
+		require.NotNil(t, tb.find(h))
+	}
+	return records
 }

@@ -18,16 +18,14 @@ type stripe struct {
 		sync.Mutex
 		latest  int64 // the last decision's instant, by the default clock
 		calls   uint  // since the store was made; some of them sweep
-		records map[hash]*record
+		records table
 		many    map[hash][]int64 // the words of kinds with many, of each such record
-		peak    int              // the most records that the maps have held
 		leases  leases
 	}
 	_ [64]byte // the next stripe's lock
 }
 
-// record is the state that one policy keeps of one key. It holds neither the key,
-// nor a pointer: 32 bytes, and as many of the map.
+// record is the state that one policy keeps of one key.
 type record struct {
 	until int64    // idle from then on: it says no more than no record; 0: a sweep found it idle
 	few   [3]int64 // the algorithm's words, of a kind with few
@@ -56,21 +54,15 @@ func (st *stripe) setWords(h hash, k algo.Kind, words []int64) {
 	}
 }
 
-// insert makes a record for an algorithm's words.
+// insert makes a record for an algorithm's words. The table has room for it.
 func (st *stripe) insert(h hash, a *algo.Algorithm) *record {
-	r, mu := new(record), &st.mu
-	if mu.records == nil {
-		mu.records = map[hash]*record{}
-	}
-	mu.records[h] = r
 	if manyWords(a.Kind()) {
-		if mu.many == nil {
-			mu.many = map[hash][]int64{}
+		if st.mu.many == nil {
+			st.mu.many = map[hash][]int64{}
 		}
-		mu.many[h] = make([]int64, a.Words())
+		st.mu.many[h] = make([]int64, a.Words())
 	}
-	mu.peak = max(mu.peak, len(mu.records))
-	return r
+	return st.mu.records.insert(h)
 }
 
 // stays keeps a record until at least an instant.
@@ -82,16 +74,10 @@ func (st *stripe) stays(r *record, at int64) {
 	}
 }
 
-// fewRecords are so few that it does not matter how many of them are free.
-const fewRecords = 8
-
-// remove removes a record. A map does not shrink: where few records are left they
-// get maps of their own.
-func (st *stripe) remove(h hash) {
-	mu := &st.mu
-	delete(mu.records, h)
-	delete(mu.many, h)
-	if mu.peak > fewRecords && len(mu.records) <= mu.peak/4 { // mutant: memory-comes-back
-		mu.records, mu.many, mu.peak = maps.Collect(maps.All(mu.records)), maps.Collect(maps.All(mu.many)), len(mu.records)
+// remove removes the record of a slot.
+func (st *stripe) remove(slot int) {
+	delete(st.mu.many, st.mu.records.slots[slot].hash)
+	if st.mu.records.remove(slot) {
+		st.mu.many = maps.Collect(maps.All(st.mu.many)) // a map does not shrink
 	}
 }

@@ -1,6 +1,9 @@
 package memory
 
-import "math"
+import (
+	"math"
+	"math/rand/v2"
+)
 
 // An idle record leaves while others call, without a goroutine: some calls
 // sweep, which is to look at the next few records. A sweep removes a record
@@ -87,19 +90,26 @@ func (s *Store) count() bool {
 }
 
 // sweep looks at a few records, from a random one on, and removes those that are
-// idle for the second time. It returns how many of the looks are left.
+// idle for the second time. It returns how many of the looks are left. (In the order
+// of the slots the idle records would all be ahead of the sweep, and searches for them
+// long.)
 func (st *stripe) sweep(now int64, looks int) (removed, left int) {
-	for h, r := range st.mu.records {
-		if looks == 0 {
-			break
+	t := &st.mu.records
+	n := len(t.slots)
+	i := rand.IntN(max(n, 1))
+	for visits := n; visits > 0 && looks > 0 && len(t.slots) == n; visits-- {
+		if s := &t.slots[i]; s.hash != (hash{}) {
+			looks--
+			if s.until == 0 { // mutant: sweep-looks-twice
+				st.remove(i) // another may take its place
+				removed++
+				continue
+			}
+			if s.until <= now {
+				s.until = 0
+			}
 		}
-		looks--
-		if r.until == 0 { // mutant: sweep-looks-twice
-			st.remove(h)
-			removed++
-		} else if r.until <= now {
-			r.until = 0
-		}
+		i = t.after(i)
 	}
 	return removed, looks
 }
@@ -111,14 +121,18 @@ func (st *stripe) removeIdle(now int64) (removed, looks int) {
 	if st.idleFrom.Load() > now {
 		return 0, 0
 	}
-	from := int64(math.MaxInt64)
-	for h, r := range st.mu.records {
-		looks++
-		if r.until <= now {
-			st.remove(h)
-			return 1, looks
+	from, t := int64(math.MaxInt64), &st.mu.records
+	i := rand.IntN(max(len(t.slots), 1))
+	for range t.slots {
+		if s := &t.slots[i]; s.hash != (hash{}) {
+			looks++
+			if s.until <= now {
+				st.remove(i)
+				return 1, looks
+			}
+			from = min(from, s.until)
 		}
-		from = min(from, r.until)
+		i = t.after(i)
 	}
 	st.idleFrom.Store(from)
 	return 0, looks

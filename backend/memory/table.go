@@ -1,0 +1,104 @@
+package memory
+
+import "math/bits"
+
+// table holds records by open addressing with linear probing (Knuth, The Art of
+// Computer Programming 3, 6.4, algorithms L and R). A search mostly reads one place
+// of memory, where a Go map reads three. It holds no pointer.
+type table struct {
+	slots []slot
+	live  int // slots in use
+}
+
+// slot is free where its hash is zero.
+type slot struct {
+	hash hash
+	record
+}
+
+// fewSlots are so few that it does not matter how many of them are free.
+const fewSlots = 8
+
+// home returns the slot at which the search for a hash begins.
+func (t *table) home(h hash) int {
+	at, _ := bits.Mul64(h[0], uint64(len(t.slots)))
+	return int(at)
+}
+
+// after returns the slot after another, in a circle.
+func (t *table) after(i int) int {
+	if i++; i < len(t.slots) {
+		return i
+	}
+	return 0
+}
+
+// find returns a record, nil where there is none. It is valid until the next remove
+// or grow.
+func (t *table) find(h hash) *record {
+	if i := t.at(h); i >= 0 {
+		return &t.slots[i].record
+	}
+	return nil
+}
+
+// at returns the slot of a record, -1 where there is none.
+func (t *table) at(h hash) int {
+	if t.live == 0 {
+		return -1
+	}
+	for i := t.home(h); t.slots[i].hash != (hash{}); i = t.after(i) {
+		if t.slots[i].hash == h {
+			return i
+		}
+	}
+	return -1
+}
+
+// grow makes room for n more records. At most four in five slots are in use, so that
+// searches are short.
+func (t *table) grow(n int) {
+	if n += t.live; n*5 > len(t.slots)*4 {
+		t.resize(n)
+	}
+}
+
+// resize gives the table room for n records and an eighth more.
+func (t *table) resize(n int) {
+	old := t.slots
+	*t = table{slots: make([]slot, n*10/7+2)}
+	for i := range old {
+		if old[i].hash != (hash{}) {
+			*t.insert(old[i].hash) = old[i].record
+		}
+	}
+}
+
+// insert makes a record that is not there. The table has room for it.
+func (t *table) insert(h hash) *record {
+	i := t.home(h)
+	for t.slots[i].hash != (hash{}) {
+		i = t.after(i)
+	}
+	t.live++
+	t.slots[i].hash = h
+	return &t.slots[i].record
+}
+
+// remove frees a slot, and moves back those after it that a search would miss. It
+// reports whether it gave memory back, since few are left.
+func (t *table) remove(i int) (shrunk bool) {
+	n := len(t.slots)
+	for j := t.after(i); t.slots[j].hash != (hash{}); j = t.after(j) {
+		if (j-t.home(t.slots[j].hash)+n)%n >= (j-i+n)%n {
+			t.slots[i] = t.slots[j]
+			i = j
+		}
+	}
+	t.slots[i] = slot{}
+	t.live--
+	if shrunk = t.live*4 < n && n > fewSlots; shrunk { // mutant: memory-comes-back
+		t.resize(t.live)
+	}
+	return shrunk
+}
