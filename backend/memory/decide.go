@@ -7,9 +7,6 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// fewPolicies need no room from the heap.
-const fewPolicies = 4
-
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
 type room struct {
@@ -27,14 +24,9 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	}
 	n := len(r.Policies)
 	if n == 1 {
-		var looks [1]look // clearing fewPolicies takes longer than a look
+		var looks [1]look // the most common list needs no pool
 		var readings [1]backend.Reading
 		return s.decide(r, looks[:], readings[:], d)
-	}
-	if n <= fewPolicies {
-		var looks [fewPolicies]look
-		var readings [fewPolicies]backend.Reading
-		return s.decide(r, looks[:n], readings[:n], d)
 	}
 	m := rooms.Get().(*room)
 	err := s.decide(r, m.looks[:n], m.readings[:n], d)

@@ -54,10 +54,8 @@ type Store struct {
 }
 
 const (
-	// perStripe is how many keys a stripe has in a full store. The Go map of that
-	// many has one table of 1,024 slots, which holds at most 896.
-	perStripe  = 800
-	maxStripes = 1 << 14
+	maxStripes = 256 // so many that two calls seldom need the same
+	perStripe  = 32  // keys at least: the search for an idle one looks at one stripe first
 )
 
 // New returns an empty store. Check and headgate.New report what is wrong with

@@ -35,12 +35,10 @@ func (s *Store) tick(st *stripe, now int64) {
 		return
 	}
 	removed, _ := st.sweep(now, sweepLooks)
-	st.mu.leases.sweep(now, sweepLooks)
 	for i, looks := 0, sweepLooks; looks > 0 && i < otherStripes; i++ {
 		if other := s.nextStripe(); other.mu.TryLock() {
 			var n int
 			n, looks = other.sweep(now, looks)
-			other.mu.leases.sweep(now, sweepLooks)
 			other.mu.Unlock()
 			removed += n
 		}
@@ -90,10 +88,11 @@ func (s *Store) count() bool {
 }
 
 // sweep looks at a few records, from a random one on, and removes those that are
-// idle for the second time. It returns how many of the looks are left. (In the order
-// of the slots the idle records would all be ahead of the sweep, and searches for them
-// long.)
+// idle for the second time, and at as many leases. It returns how many of the looks are
+// left. (In the order of the slots the idle records would all be ahead of the sweep, and
+// searches for them long.)
 func (st *stripe) sweep(now int64, looks int) (removed, left int) {
+	st.mu.leases.sweep(now, looks)
 	t := &st.mu.records
 	n := len(t.slots)
 	i := rand.IntN(max(n, 1))

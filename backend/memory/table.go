@@ -90,7 +90,7 @@ func (t *table) insert(h hash) *record {
 func (t *table) remove(i int) (shrunk bool) {
 	n := len(t.slots)
 	for j := t.after(i); t.slots[j].hash != (hash{}); j = t.after(j) {
-		if (j-t.home(t.slots[j].hash)+n)%n >= (j-i+n)%n {
+		if (j-t.home(t.slots[j].hash)+n)%n >= (j-i+n)%n { // mutant: searches-go-on
 			t.slots[i] = t.slots[j]
 			i = j
 		}
