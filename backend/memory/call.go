@@ -56,7 +56,7 @@ func (c *call) find(looks []look) (missing int) {
 		l := &looks[i]
 		st, h := c.place(l.id, l.shared)
 		if l.record = st.mu.records.find(h); l.record != nil {
-			l.words = st.words(h, l.id.kind(), l.record)
+			l.words = st.words(h, l.id, l.record)
 			continue
 		}
 		l.words = none[:c.Policies[i].Algorithm.Words()]
@@ -119,16 +119,16 @@ func (c *call) take(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	st, h := c.place(l.id, l.shared)
 	if l.record == nil {
-		l.record = st.insert(h, a)
-		l.words = st.words(h, l.id.kind(), l.record)
+		l.record = st.insert(h, l.id, a.Words())
+		l.words = st.words(h, l.id, l.record)
 		if !l.shared {
 			c.reserved--
 		}
 	}
 	if c.op == backend.Take {
-		st.setWords(h, l.id.kind(), a.Take(l.words, &l.view, c.CostOf(i)))
+		st.setWords(h, l.id, a.Take(l.words, &l.view, c.CostOf(i)))
 	} else {
-		st.setWords(h, l.id.kind(), c.charge(l, i))
+		st.setWords(h, l.id, c.charge(l, i))
 	}
 	r := l.reading(a)
 	st.stays(l.record, r.ResetAt)

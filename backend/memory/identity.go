@@ -40,12 +40,11 @@ func (id identity) kind() algo.Kind { return algo.Kind(id & maxKind) }
 // pair in 2^128.
 type hash [2]uint64
 
-func (s *Store) hash(g *backend.Group) (h hash) {
-	for i, seed := range s.seeds {
-		h[i] = maphash.String(seed, g.Key)
-		if g.Sub != "" {
-			h[i] = bits.RotateLeft64(h[i], 23) ^ maphash.String(seed, g.Sub)
-		}
+func (s *Store) hash(g *backend.Group) hash {
+	h := hash{maphash.String(s.seeds[0], g.Key), maphash.String(s.seeds[1], g.Key)}
+	if g.Sub != "" {
+		h[0] = bits.RotateLeft64(h[0], 23) ^ maphash.String(s.seeds[0], g.Sub)
+		h[1] = bits.RotateLeft64(h[1], 23) ^ maphash.String(s.seeds[1], g.Sub)
 	}
 	return h
 }

@@ -103,10 +103,10 @@ func (c *call) moveSlots(charges []charge, from, to int64) {
 	for i := range charges {
 		if ch := &charges[i]; ch.id.kind().Leased() && ch.units > 0 {
 			c.withRecord(ch, func(st *stripe, h hash, r *record) {
-				w := st.words(h, ch.id.kind(), r)
+				w := st.words(h, ch.id, r)
 				if a.Release(w, from, id) && to > 0 {
 					v := a.View(w, 0) // an Extend drops no ended slots, as in the script
-					st.setWords(h, ch.id.kind(), a.Hold(w, &v, to, id))
+					st.setWords(h, ch.id, a.Hold(w, &v, to, id))
 					r.stay(to)
 				}
 			})
@@ -123,7 +123,7 @@ func (c *call) correct(ch *charge, actual int64) {
 	switch {
 	case actual < ch.units:
 		c.withRecord(ch, func(st *stripe, h hash, r *record) {
-			st.setWords(h, ch.id.kind(), a.GiveBack(st.words(h, ch.id.kind(), r), c.now+c.toWall(&a), ch.Charge, ch.units-actual))
+			st.setWords(h, ch.id, a.GiveBack(st.words(h, ch.id, r), c.now+c.toWall(&a), ch.Charge, ch.units-actual))
 		})
 	case actual > ch.units:
 		c.record(ch, &a, actual-ch.units)
@@ -155,12 +155,12 @@ func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
 	r := st.mu.records.find(h)
 	if r == nil {
 		st.mu.records.grow(1)
-		r = st.insert(h, a)
+		r = st.insert(h, ch.id, a.Words())
 	}
-	w := st.words(h, ch.id.kind(), r)
+	w := st.words(h, ch.id, r)
 	toWall := c.toWall(a)
 	v := a.View(w, c.now+toWall)
-	st.setWords(h, ch.id.kind(), a.Take(w, &v, a.Recorded(&v, n)))
+	st.setWords(h, ch.id, a.Take(w, &v, a.Recorded(&v, n)))
 	st.stays(r, a.ResetAt(&v)-toWall)
 }
 

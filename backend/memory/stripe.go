@@ -31,8 +31,17 @@ type record struct {
 	few   [3]int64 // the algorithm's words, of a kind with few
 }
 
-// manyWords reports whether a kind has more words than a record holds.
-func manyWords(k algo.Kind) bool { return k.Words() == 0 }
+// kindsOfMany has a bit for each kind that has more words than a record holds.
+var kindsOfMany = func() (set uint16) {
+	for k := range algo.Kind(maxKind + 1) {
+		if k.Words() == 0 {
+			set |= 1 << k
+		}
+	}
+	return set
+}()
+
+func (id identity) manyWords() bool { return kindsOfMany>>(id&maxKind)&1 != 0 }
 
 // stay keeps a record until at least an instant.
 func (r *record) stay(at int64) { r.until = max(r.until, at) }
@@ -40,27 +49,27 @@ func (r *record) stay(at int64) { r.until = max(r.until, at) }
 // The methods below are called with the lock held.
 
 // words returns the algorithm's words of a record.
-func (st *stripe) words(h hash, k algo.Kind, r *record) []int64 {
-	if manyWords(k) {
+func (st *stripe) words(h hash, id identity, r *record) []int64 {
+	if id.manyWords() {
 		return st.mu.many[h]
 	}
 	return r.few[:]
 }
 
 // setWords stores an algorithm's words that may have moved.
-func (st *stripe) setWords(h hash, k algo.Kind, words []int64) {
-	if manyWords(k) {
+func (st *stripe) setWords(h hash, id identity, words []int64) {
+	if id.manyWords() {
 		st.mu.many[h] = words
 	}
 }
 
 // insert makes a record for an algorithm's words. The table has room for it.
-func (st *stripe) insert(h hash, a *algo.Algorithm) *record {
-	if manyWords(a.Kind()) {
+func (st *stripe) insert(h hash, id identity, words int) *record {
+	if id.manyWords() {
 		if st.mu.many == nil {
 			st.mu.many = map[hash][]int64{}
 		}
-		st.mu.many[h] = make([]int64, a.Words())
+		st.mu.many[h] = make([]int64, words)
 	}
 	return st.mu.records.insert(h)
 }
