@@ -43,8 +43,13 @@ var kindsOfMany = func() (set uint16) {
 
 func (id identity) manyWords() bool { return kindsOfMany>>(id&maxKind)&1 != 0 }
 
-// stay keeps a record until at least an instant.
-func (r *record) stay(at int64) { r.until = max(r.until, at) }
+// stay keeps a record until at least an instant. Most denials write nothing, so that
+// the record stays in the caches of all cores.
+func (r *record) stay(at int64) {
+	if at > r.until {
+		r.until = at
+	}
+}
 
 // The methods below are called with the lock held.
 
