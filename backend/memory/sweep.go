@@ -6,7 +6,7 @@ import (
 )
 
 // An idle record leaves while others call, without a goroutine: some calls
-// sweep, which is to look at the next few records. A sweep removes a record
+// sweep, which is to look at a few records. A sweep removes a record
 // that it finds idle for the second time. Until then the record stays for its
 // key's next call: a bucket that refills in 10 ms would else be a new record at
 // each call. n calls look at about n/4 records, so that a key which is called as
