@@ -49,5 +49,11 @@ func (s *Store) hash(g *backend.Group) hash {
 	return h
 }
 
+// stripeAt returns the index of the stripe of a hash.
+func (s *Store) stripeAt(h hash) int {
+	at, _ := bits.Mul64(h[1], uint64(len(s.stripes)))
+	return int(at)
+}
+
 // of returns the hash of what an identity counts of the key.
 func (h hash) of(id identity) hash { return hash{h[0] ^ uint64(id), h[1]} }

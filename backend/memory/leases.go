@@ -59,12 +59,6 @@ func halves(id backend.LeaseID) [2]int64 {
 	return [2]int64{int64(binary.BigEndian.Uint64(id[:])), int64(binary.BigEndian.Uint64(id[8:]))}
 }
 
-// leaseHash returns what the call's lease is found by.
-func (c *call) leaseHash() leaseHash {
-	id := halves(c.lease.ID)
-	return leaseHash{uint64(id[0]) ^ c.hash[0], uint64(id[1]) ^ c.hash[1]}
-}
-
 // find returns a lease, or nil. One whose record has left is none.
 func (s *leases) find(h leaseHash, now int64) *lease {
 	if l := s.of[h]; l != nil && now < l.leaves() {

@@ -7,7 +7,6 @@ package memory
 
 import (
 	"hash/maphash"
-	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -77,12 +76,6 @@ func New(opts *Options) *Store {
 		s.stripes[i].mu.calls = uint(i) // so that the stripes sweep one after the other
 	}
 	return s
-}
-
-// stripeAt returns the index of the stripe of a hash.
-func (s *Store) stripeAt(h hash) int {
-	at, _ := bits.Mul64(h[1], uint64(len(s.stripes)))
-	return int(at)
 }
 
 // Check reports whether the store can carry these policies, and whether New's

@@ -27,6 +27,12 @@ func (c *call) leased() (done bool, err error) {
 	return done, err
 }
 
+// leaseHash returns what the call's lease is found by.
+func (c *call) leaseHash() leaseHash {
+	id := halves(c.lease.ID)
+	return leaseHash{uint64(id[0]) ^ c.hash[0], uint64(id[1]) ^ c.hash[1]}
+}
+
 // leaseLooks is at how many leases a Reserve looks.
 const leaseLooks = 4
 

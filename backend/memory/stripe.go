@@ -25,12 +25,6 @@ type stripe struct {
 	_ [64]byte // the next stripe's lock
 }
 
-// record is the state that one policy keeps of one key.
-type record struct {
-	until int64    // idle from then on: it says no more than no record; 0: a sweep found it idle
-	few   [3]int64 // the algorithm's words, of a kind with few
-}
-
 // kindsOfMany has a bit for each kind that has more words than a record holds.
 var kindsOfMany = func() (set uint16) {
 	for k := range algo.Kind(maxKind + 1) {
@@ -42,14 +36,6 @@ var kindsOfMany = func() (set uint16) {
 }()
 
 func (id identity) manyWords() bool { return kindsOfMany>>(id&maxKind)&1 != 0 }
-
-// stay keeps a record until at least an instant. Most denials write nothing, so that
-// the record stays in the caches of all cores.
-func (r *record) stay(at int64) {
-	if at > r.until {
-		r.until = at
-	}
-}
 
 // The methods below are called with the lock held.
 

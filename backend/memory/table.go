@@ -16,6 +16,20 @@ type slot struct {
 	record
 }
 
+// record is the state that one policy keeps of one key.
+type record struct {
+	until int64    // idle from then on: it says no more than no record; 0: a sweep found it idle
+	few   [3]int64 // the algorithm's words, of a kind with few
+}
+
+// stay keeps a record until at least an instant. Most denials write nothing, so that
+// the record stays in the caches of all cores.
+func (r *record) stay(at int64) {
+	if at > r.until {
+		r.until = at
+	}
+}
+
 // fewSlots are so few that it does not matter how many of them are free.
 const fewSlots = 8
 
