@@ -34,7 +34,7 @@ import (
 //   - A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.
 //   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
 //   - An operation or a number of keys beyond the store's Capabilities is ErrUnsupported, and no count changes.
-//   - A Reserve decides and charges as a take does, and keeps its lease where it passes; under an ID that is in use it is ErrNotHeld and changes nothing.
+//   - A Reserve decides and charges as a take does, and keeps its lease where it passes; if its lease is Free it may cost nothing; under an ID that is in use it is ErrNotHeld and changes nothing.
 //   - A Settle leaves what would stand had the lesser of estimate and actual been charged at the instant of the Reserve, and records the excess now.
 //   - What has left its window gives nothing back, no other charge is touched, and no count falls below zero.
 //   - A TokenBucket gives back at most its level just after the Reserve less what has leaked since.

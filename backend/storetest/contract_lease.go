@@ -18,7 +18,7 @@ import (
 // Capabilities. A store without the operations skips the cases.
 var leased = []sentence{
 	{"Reserve", reserves, "A Reserve decides and charges as a take does, and keeps its lease where it passes; " +
-		"under an ID that is in use it is ErrNotHeld and changes nothing."},
+		"if its lease is Free it may cost nothing; under an ID that is in use it is ErrNotHeld and changes nothing."},
 	{"Settle", settles, "A Settle leaves what would stand had the lesser of estimate and actual been charged " +
 		"at the instant of the Reserve, and records the excess now."},
 	{"SettleLate", settlesLate, "What has left its window gives nothing back, no other charge is touched, " +
@@ -147,6 +147,11 @@ func reserves(p *probe) {
 	denied.notHeld()
 	r.settles(6)
 	p.used("a", list, 6)
+	free := p.lease(group("free", list, 0))
+	free.Free = true
+	free.gives(backend.Reserve, nil, "a Reserve of nothing")
+	free.settles(7)
+	p.used("free", list, 7)
 }
 
 // settles corrects one reservation among other charges by less, as much and more.
