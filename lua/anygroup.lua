@@ -142,7 +142,7 @@ end
 if lasting then
   fields[#fields + 1] = 'leases'
   fields[#fields + 1] = lasting
-  longer = math.max(longer, (parse('<I4', lasting, 2)))
+  longer, sweep = math.max(longer, (parse('<I4', lasting, 2))), sweep or small == 0 -- mutant: leases-sweep
 end
 --@include expiry.lasts
 if fields[1] then parts = parts + 1 end

@@ -86,7 +86,7 @@ local size, joint, looks, refused, again = #blob, 0, false, false
 while pos <= size do
   local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   pos = from -- mutant: section-without-groups
-  local takes, small, own = op == 1, policies, 4294967295 - policies
+  local takes, own = op == 1, 4294967295 - policies
   if shape == 1 then
     --@include onepolicy.section
   elseif shape == 2 then

@@ -39,19 +39,25 @@ end
 
 --@section sweep
 -- Removes the fields that no longer count, and says in the others when to look
--- again: when the first of them ends. Fields of later versions stay. Best effort:
--- the group is decided. A key of many fields is looked through in part.
-local all, live, least, tick, late = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, marks, math.floor(now / 1000000), slack / 1000
+-- again: when the first of them ends, and soon where there are more than it looks
+-- at. Fields of later versions stay. Best effort: the group is decided.
+local all, live, mine, tick, late = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, {}, math.floor(now / 1000000), slack / 1000
+local others = #all > 127
+local least = others and tick or marks
+for p = 1, policies do
+  local name = args[names + p]
+  mine[name] = true
+  if least == tick then all[#all + 1], all[#all + 2] = name, try('HGET', key, name) or '' end -- mutant: own-fields-looked-at
+end
 for i = 2, #all, 2 do
   local ends = #all[i] > 24 and string.find(all[i], '^[\2\3]') and parse('<I4', all[i], 2)
   if ends and ends + late < tick then try('HDEL', key, all[i - 1])
   elseif ends then
     live[#live + 1] = i
-    least = math.min(least, ends)
+    least, others = math.min(least, ends), others or not mine[all[i - 1]] -- mutant: fields-of-others
   end
 end
-local due = own
-if #live ~= small then due = math.min(math.max(least, tick) + late, marks) end
+local due = others and math.min(math.max(least, tick) + late, marks) or own
 for _, i in ipairs(live) do
   local v = all[i]
   if parse('<I4', v, 6) ~= due then try('HSET', key, all[i - 1], string.sub(v, 1, 5) .. pack('<I4', due) .. string.sub(v, 10)) end

@@ -5,7 +5,7 @@
 --@section section
 local done = false
 if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and policies == 1 then
-  local key, status, longer, sweep, ms, small, least = keys[k], 0, 0, false, 0, 1, 0
+  local key, status, longer, sweep, ms, least = keys[k], 0, 0, false, 0, 0
   local hz, due, at, x, y, z, used, taken, own = 0, 0, now, 0, 0, 0, 0, 0, 4294967294
   local kind, limit, period, a, b, fill, count, cost, name, charged, kept, v, met, fresh, bad, size, after
   local lease, id, length, attempt, how, held, open, ends, costs, till, note, ttl, lasting, long
@@ -60,7 +60,7 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
       --@choose take
       end
     end
-    if lasting then longer = math.max(longer, (parse('<I4', lasting, 2))) end
+    if lasting then longer, sweep = math.max(longer, (parse('<I4', lasting, 2))), sweep or log end -- mutant: one-lease-sweeps
     --@include expiry.lasts
     local e
     if status == 0 and done then

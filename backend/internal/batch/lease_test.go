@@ -194,3 +194,20 @@ func TestCancelledBucketLeaves(t *testing.T) {
 	look.Op = backend.Peek
 	require.Equal(t, want-25*time.Second, run(t, runner, look).Decision.ResetAfter)
 }
+
+// TestFieldsLeaveBesideLeases: also where nothing but reservations of logs or slots keeps
+// a key in use.
+func TestFieldsLeaveBesideLeases(t *testing.T) {
+	client, ctx := redistest.Start(t).Client(t), context.Background()
+	now := time.UnixMicro(1745000145_000_000)
+	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	for _, of := range []algo.Algorithm{algo.SlidingLog(algo.PerHour(1000)), algo.CompactLog(algo.PerHour(1000)), algo.InFlight(1000)} {
+		key := of.Kind().String()
+		require.NoError(t, run(t, runner, group(key, 1, policy(algo.FixedWindow(algo.PerMinute(5))))).Err)
+		for id := range 100 {
+			now = now.Add(time.Minute)
+			require.True(t, run(t, runner, leased(backend.Reserve, key, 1, policy(of), id)).Decision.Allowed)
+		}
+		require.Equal(t, []string{names.Leases}, client.HKeys(ctx, names.DefaultPrefix.Hash(key)).Val())
+	}
+}

@@ -333,3 +333,27 @@ func TestExpiryOnlyGrows(t *testing.T) {
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{group("j", 1, []backend.Policy{{Name: "third", Algorithm: algo.SlidingWindow(algo.PerMinute(5))}})}))
 	require.Positive(t, client.PTTL(ctx, names.DefaultPrefix.Hash("j")).Val())
 }
+
+// TestFieldsOfOthersLeave, also where the list that stays in use never stores one of
+// its own fields, or where the key has more fields than a call looks at.
+func TestFieldsOfOthersLeave(t *testing.T) {
+	client, ctx := redistest.Start(t).Client(t), context.Background()
+	now := time.UnixMicro(trace.Start)
+	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	mine := []backend.Policy{{Name: "calls", Algorithm: algo.FixedWindow(algo.PerHour(1e9))}, {Name: "tokens", Algorithm: algo.FixedWindow(algo.PerHour(9))}}
+	for _, fields := range []int{1, 300} {
+		key := fmt.Sprint(fields)
+		for i := range fields {
+			gone := []backend.Policy{{Name: fmt.Sprint("gone", i), Algorithm: algo.FixedWindow(algo.Per(9, 7*24*time.Hour))}}
+			require.NoError(t, runner.Run(ctx, []*batch.Asked{group(key, 1, gone)}))
+		}
+		for range 30 {
+			g := group(key, 0, mine)
+			g.Takes[0].Costs = []int64{1, 0}
+			require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))
+			require.True(t, g.Takes[0].Decision.Allowed)
+			now = now.Add(24 * time.Hour)
+		}
+		require.Equal(t, []string{"f1h/calls"}, client.HKeys(ctx, names.DefaultPrefix.Hash(key)).Val())
+	}
+}
