@@ -205,7 +205,11 @@ func compactRefund(a *Algorithm, w []int64, v View, charge Charge, n int64) []in
 		n -= back
 	}
 	for w[1] > 0 && c.cost(w[1]-1) == 0 {
-		w[1]--
+		p, n := c.place(w[1]-1), int64(1)
+		if c.sums[p/compactBlock] == 0 {
+			n = min(w[1], p%compactBlock+1)
+		}
+		w[1] -= n
 	}
 	if w[1] > 0 {
 		w[2] = c.time(w[1] - 1)

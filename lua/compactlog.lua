@@ -18,7 +18,7 @@
 --@section load
 -- The entries of a block: in str from off on, each of size, time less from as form, and
 -- behind that the cost as price, nil where it is 1. last is the place of the last one.
-if block == tail then str, off, from, size, form, price = v, 50, base, 9, '<I6', '<I3'
+if block == tail then str, off, from, size, form, price = v, 52, base, 9, '<I6', '<I3'
 else
   str, off = try('HGET', log, block), 11
   local tw, cw = 0, 0
@@ -38,9 +38,9 @@ if type(s) == 'table' then
   --@include kinds.fails
 elseif s then
   local version, _, newest, units, head, first, tail, gone, base = 0
-  if #s > 57 and #s < 626 and #s % 9 == 4 then version, _, newest, units, head, first, tail, gone, base = parse('<BI4dI4ddI4I4d', s) end
+  if #s > 59 and #s < 628 and #s % 9 == 6 then version, _, newest, units, head, first, tail, gone, base = parse('<BI4dI4ddI5I5d', s) end
   if version ~= 1 or not (newest >= first and first >= 0 and newest <= 9007199254740992 and base >= 0 and base <= newest and head >= gone * 64
-    and head * 9 < tail * 576 + #s - 49 and newest % 1 + head % 1 + first % 1 + base % 1 == 0) then status = 67
+    and head * 9 < tail * 576 + #s - 51 and newest % 1 + head % 1 + first % 1 + base % 1 == 0) then status = 67
   elseif newest > now + period or newest <= now - period then sum = s
   else
     x, v, sum = newest, s, s
@@ -66,7 +66,7 @@ elseif s then
         local q, total = lo, 0
         if lo - p > tail - lo then
           p, q, units = lo, tail, 0
-          for i = 56, #s, 9 do units = units + parse('<I3', s, i) end
+          for i = 58, #s, 9 do units = units + parse('<I3', s, i) end
         end
         while p < q do
           local sums, i = try('HGET', log, -1 - math.floor(p / 64)), p % 64
@@ -106,7 +106,7 @@ end
 --@section release
 if need > had then leaves = at + period
 else
-  local tail, _, base = parse('<I4I4d', v, 34)
+  local tail, _, base = parse('<I5I5d', v, 34)
   local block, slot, k = math.floor(y / 64), y % 64, 0
   local str, off, from, size, form, price, behind, last
   while not leaves and status == 0 do
@@ -149,7 +149,7 @@ end
 local h, newest, tail, gone, base, entry, keeps, more, e, what = 0, 0, -1, 0, at, nil, 0
 if sum ~= 0 then
   local _
-  h, newest, _, _, _, tail, gone, base = parse('<I4dI4ddI4I4d', sum, 2)
+  h, newest, _, _, _, tail, gone, base = parse('<I4dI4ddI5I5d', sum, 2)
   keeps = #sum
 end
 if not ahead then
@@ -163,7 +163,7 @@ else
   if at - base >= 281474976710656 then
     --@include compactlog.rebase
   end
-  if keeps == 625 then
+  if keeps == 627 then
     --@include compactlog.seal
     tail, base, keeps = tail + 1, at, 0
   end
@@ -187,7 +187,7 @@ if gone < keep then
   if not may('HDEL', log, unpack(old)) then what = 'HDEL' end
 end
 if not what then
-  local value = pack('<BI4dI4ddI4I4d', 1, h, at, ahead + taken, y, z, tail, gone, base) .. string.sub(sum, 50, keeps) .. entry
+  local value = pack('<BI4dI4ddI5I5d', 1, h, at, ahead + taken, y, z, tail, gone, base) .. string.sub(sum, 52, keeps) .. entry
   if more then e = try('HSET', log, 'h', value, unpack(more)) else e = try('HSET', log, 'h', value) end
   if type(e) == 'table' then what = 'HSET' end
 end
@@ -202,12 +202,12 @@ end
 --@section seal
 -- The tail becomes a block, in as few bytes as its times and costs need.
 local most, all, sums = 1, 0, tail % 64 > 0 and try('HGET', log, -1 - math.floor(tail / 64))
-for i = 56, 625, 9 do
+for i = 58, 627, 9 do
   local cost = parse('<I3', sum, i)
   all = all + cost
   if cost ~= 1 then most = math.max(most, cost + 1, 2) end -- mutant: packed-costs
 end
-local span, tw, cw = parse('<I6', sum, 617), 1, most > 1 and 1 or 0
+local span, tw, cw = parse('<I6', sum, 619), 1, most > 1 and 1 or 0
 while span >= 256 ^ tw do tw = tw + 1 end
 while most > 256 ^ cw and cw > 0 do cw = cw + 1 end
 local shape = '(' .. string.rep('.', tw) .. ')' .. string.rep('.', 6 - tw) .. '(' .. string.rep('.', cw) .. ')' .. string.rep('.', 3 - cw)
@@ -217,18 +217,18 @@ if tail % 64 == 63 then
   for i = 1, 249, 4 do all = all + parse('<I4', sums, i) end
   sums = sums .. pack('<I6', all)
 end
-more = {tail, pack('<BBd', tw, cw, base) .. string.gsub(string.sub(sum, 50), shape, cw > 0 and '%1%2' or '%1'), -1 - math.floor(tail / 64), sums}
+more = {tail, pack('<BBd', tw, cw, base) .. string.gsub(string.sub(sum, 52), shape, cw > 0 and '%1%2' or '%1'), -1 - math.floor(tail / 64), sums}
 
 --@section rebase
 -- Six bytes hold nine years. Where more lies behind the base the head is in the tail,
 -- and what stands before it counts no more.
 local moved = {}
-for i = 50 + 9 * (y % 64), keeps, 9 do
+for i = 52 + 9 * (y % 64), keeps, 9 do
   local t, cost = parse('<I6I3', sum, i)
   moved[#moved + 1] = pack('<I6I3', base + t - z, cost)
 end
 tail, base = tail + 1, z
-y, sum = tail * 64, string.sub(sum, 1, 49) .. table.concat(moved)
+y, sum = tail * 64, string.sub(sum, 1, 51) .. table.concat(moved)
 keeps = #sum
 
 --@section rights
@@ -243,7 +243,7 @@ e, what = try('HGET', log, 'h'), 'HGET'
 -- where none of the tail is left. The oldest stay: they count again where the clock
 -- goes back.
 if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
-  local units, head, first, tail, _, base = parse('<I4ddI4I4d', v, 14)
+  local units, head, first, tail, _, base = parse('<I4ddI5I5d', v, 14)
   local block, lo, hi = 0, math.floor(y / 64), tail
   local str, off, from, size, form, price, behind, last
   while lo < hi do
@@ -275,25 +275,32 @@ if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
       sets[8] = string.sub(sums, 1, place) .. pack('<I4', parse('<I4', sums, place + 1) - back) .. string.sub(sums, place + 5, 256)
       if #sums == 262 then sets[8] = sets[8] .. pack('<I6', parse('<I6', sums, 257) - back) end
     end
-    local gone = {'HDEL', log}
+    local gone, row = {}, false
     units = units - back
     while units > 0 and status == 0 and parse('<I3', v, #v - 2) == 0 do
       v = string.sub(v, 1, -10)
-      if #v == 49 then
-        block = tail - 1
+      if #v == 51 then
+        repeat -- blocks that are empty as a whole are passed by their sums
+          block = tail - 1
+          if not row or block % 64 == 63 then row = try('HGET', log, -1 - math.floor(block / 64)) end
+          if type(row) ~= 'string' or #row < 4 * (block % 64) + 4 then status, row = 67, string.rep('\1', 256) end
+          tail, gone[#gone + 1] = block, block
+        until block < 1 or parse('<I4', row, 4 * (block % 64) + 1) > 0
+        tail = false
         --@include compactlog.load
         local form, shape = string.rep('.', behind), string.rep('\0', 6 - behind)
         if price then form, shape = '(' .. form .. ')(' .. string.rep('.', size - behind) .. ')', '%1' .. shape .. '%2' .. string.rep('\0', 3 - size + behind)
         else form, shape = '(' .. form .. ')', '%1' .. shape .. '\1\0\0' end
         v = v .. string.gsub(string.sub(str, 11), form, shape)
-        tail, base, gone[#gone + 1] = block, from, block
+        tail, base = block, from
       end
     end
     if units == 0 then writes[#writes + 1] = {'UNLINK', log}
     else
-      sets[4] = string.sub(v, 1, 5) .. pack('<dI4', base + parse('<I6', v, #v - 8), units) .. pack('<ddI4', head, first, tail) .. string.sub(v, 38, 41) .. pack('<d', base) .. string.sub(v, 50)
+      sets[4] = string.sub(v, 1, 5) .. pack('<dI4', base + parse('<I6', v, #v - 8), units) .. pack('<ddI5', head, first, tail) .. string.sub(v, 39, 43) .. pack('<d', base) .. string.sub(v, 52)
       writes[#writes + 1] = sets
-      if gone[3] then writes[#writes + 1] = gone end
+      -- Lua passes some 8,000 arguments at most.
+      for i = 1, #gone, 1000 do writes[#writes + 1] = {'HDEL', log, unpack(gone, i, math.min(i + 999, #gone))} end -- mutant: blocks-leave-in-parts
     end
   end
 end

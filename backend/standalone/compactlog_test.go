@@ -1,7 +1,9 @@
 package standalone_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -202,6 +204,21 @@ func TestCompactLogBlocksThatGaveBack(t *testing.T) {
 	l.now += time.Minute.Microseconds() - 64*64*1000 - 1500
 	do(backend.Record, 10_000, nil)
 	do(backend.Peek, 20_000, nil)
+
+	l.begin("empty") // a row and more of blocks, and then they are filled again
+	l.period, l.limit = time.Minute, 20_000
+	takes(30)
+	var held []backend.Lease
+	for range 64*65 + 40 {
+		held = append(held, reserve())
+	}
+	for _, lease := range held {
+		cancel(lease)
+	}
+	takes(64 * 3)
+	l.now += time.Minute.Microseconds() - 64*64*1000
+	do(backend.Record, 19_000, nil)
+	do(backend.Peek, 20_000, nil)
 }
 
 // TestCompactLogGarbage: what can't be the field h, or a block or sums that a call
@@ -219,7 +236,7 @@ func TestCompactLogGarbage(t *testing.T) {
 		"empty": {"h": ""}, "short": {"h": h[:len(h)-1]}, "long": {"h": h + strings.Repeat(h[:9], 64)}, "text": {"h": strings.Repeat("x", len(h))},
 		"version": {"h": "\x02" + h[1:]}, "newest": {"h": h[:5] + nan + h[13:]}, "head": {"h": h[:17] + nan + h[25:]},
 		"far head": {"h": h[:17] + "\x00\x00\x00\x00\x00\x00\x20\x41" + h[25:]}, "first": {"h": h[:25] + nan + h[33:]},
-		"base":     {"h": h[:41] + nan + h[49:]},
+		"base":     {"h": h[:43] + nan + h[51:]},
 		"no block": {"0": ""}, "cut block": {"0": good["0"][:100]}, "wide block": {"0": "\x09" + good["0"][1:]},
 		"no sums": {"-1": ""}, "cut sums": {"-1": good["-1"][:17]},
 	} {
@@ -237,4 +254,67 @@ func TestCompactLogGarbage(t *testing.T) {
 		require.NoError(t, s.client.HSet(ctx, name, good).Err())
 	}
 	require.True(t, s.take("k", a, 1))
+}
+
+// TestCompactLogNumbersGoOn: a log that is always in use numbers its blocks beyond 32 bits.
+func TestCompactLogNumbersGoOn(t *testing.T) {
+	s := newTimed(t)
+	a, ctx, name := algo.CompactLog(algo.PerMinute(10_000)), t.Context(), "headgate:{k}:pack:1m/p"
+	s.fill("k", a, 1)
+	h := []byte(s.client.HGet(ctx, name, "h").Val())
+	const last = 1<<32 - 2
+	binary.LittleEndian.PutUint64(h[17:], math.Float64bits(64*last))
+	for _, at := range []int{33, 38} { // the tail's number, and the lowest that may be stored
+		binary.LittleEndian.PutUint32(h[at:], last)
+	}
+	require.NoError(t, s.client.HSet(ctx, name, "h", h).Err())
+	s.fill("k", a, 64*70)
+	peek := backend.Request{Op: backend.Peek, Group: backend.Group{Key: "k", Cost: 1, Policies: []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}}}
+	require.EqualValues(t, 64*70+1, trace.Ask(ctx, s.store, peek).Decision.Used)
+	s.now += (30 * time.Second).Microseconds()
+	require.InDelta(t, 64*70*30/54, trace.Ask(ctx, s.store, peek).Decision.Used, 3)
+	s.now += time.Minute.Microseconds()
+	s.fill("k", a, 10)
+	require.LessOrEqual(t, s.client.HLen(ctx, name).Val(), int64(2), "the tail, and the sums of its row")
+}
+
+// TestCompactLogEmptyBlocks: where all but the oldest calls gave all back, the settlement
+// of the newest one drops what they left, however much that is.
+func TestCompactLogEmptyBlocks(t *testing.T) {
+	s := newTimed(t)
+	const blocks = 12_000
+	a, ctx, name := algo.CompactLog(algo.PerMinute(1_000_000)), t.Context(), "headgate:{k}:pack:1m/p"
+	q := backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Cost: 5, Policies: []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}}}
+	require.True(t, trace.Ask(ctx, s.store, q).Decision.Allowed)
+	first := s.client.HGet(ctx, name, "h").Val()
+	s.now += time.Second.Microseconds()
+	q.Op, q.Cost, q.Lease = backend.Reserve, 1, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{1}}
+	require.True(t, trace.Ask(ctx, s.store, q).Decision.Allowed)
+
+	// Between the two calls come blocks of 64 that are empty but for the first one's first.
+	h, base := []byte(s.client.HGet(ctx, name, "h").Val()), []byte(first[43:51])
+	h = append(h[:51:51], 0, 0, 0, 0, 0, 0, 1, 0, 0)
+	binary.LittleEndian.PutUint32(h[33:], blocks)
+	binary.LittleEndian.PutUint64(h[43:], math.Float64bits(float64(s.now)))
+	p := s.client.Pipeline()
+	block, row := slices.Concat([]byte{1, 1}, base, make([]byte, 128)), make([]byte, 262)
+	for i := range blocks {
+		p.HSet(ctx, name, i, block)
+	}
+	for i := range (blocks + 63) / 64 {
+		p.HSet(ctx, name, -1-i, row)
+	}
+	_, err := p.Exec(ctx)
+	require.NoError(t, err)
+	block[11], row[0], row[256] = 5, 5, 5
+	require.NoError(t, s.client.HSet(ctx, name, "h", h, 0, block, -1, row).Err())
+
+	q.Op, q.Cost = backend.Settle, 0
+	took := s.micros(func() { require.NoError(t, trace.Ask(ctx, s.store, q).Err) })
+	t.Logf("%.0f µs", took)
+	q.Op, q.Lease = backend.Peek, nil
+	got := trace.Ask(ctx, s.store, q).Decision
+	require.EqualValues(t, 5, got.Used)
+	require.Equal(t, 59*time.Second, got.ResetAfter)
+	require.LessOrEqual(t, s.client.HLen(ctx, name).Val(), int64(2+(blocks+63)/64))
 }
