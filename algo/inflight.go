@@ -43,8 +43,13 @@ const slotHeader = 2
 // slotAt returns the index of the i-th slot from the head.
 func slotAt(w []int64, i int64) int64 { return slotHeader + 2*(w[0]+i) }
 
+// slotView counts the slots that end after now. The last one ends at most the greatest
+// length of a lease after now, and as much later after a step back of one period.
 func slotView(_ *Algorithm, w []int64, now int64) View {
 	n := w[1]
+	if n > 0 && w[slotAt(w, n-1)] > now+2*maxLease { // mutant: slots-far-ahead
+		return View{At: now, words: words{y: n, z: n}}
+	}
 	held := int64(sort.Search(int(n), func(i int) bool { return w[slotAt(w, int64(i))] > now })) // mutant: slot-ends
 	v := View{Used: n - held, At: now, words: words{y: held, z: n}}
 	if v.Used > 0 {

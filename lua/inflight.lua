@@ -1,6 +1,7 @@
 -- The twin of algo/inflight.go, as a sorted set: a member per lease, scored by its
 -- end. x is the last end, y the rank of the first slot that is held.
--- Member: the lease's ID.
+-- Member: the lease's ID. ahead: the last one ends further ahead than a step back of
+-- one period may put it, and all count as absent.
 
 --@section range
 if op == 1 then status = 82 end
@@ -12,6 +13,7 @@ if not e and last[2] then
   local all
   ended, what = try('ZCOUNT', log, '-inf', now), 'ZCOUNT'
   if type(ended) == 'table' then e = ended
+  elseif tonumber(last[2]) > now + 2 * period then ahead = true -- mutant: lua-slots-far-ahead
   elseif tonumber(last[2]) > now then
     all, what = try('ZCARD', log), 'ZCARD'
     if type(all) == 'table' then e = all
@@ -36,7 +38,10 @@ local ms, e, what = length + slack
 local left = try('PTTL', log)
 if type(left) == 'table' then e, what = left, 'PTTL'
 elseif left < ms and not may('PEXPIRE', log, ms) then what = 'PEXPIRE'
-elseif y > 0 and not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' end
+elseif y > 0 and not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK'
+elseif ahead then
+  --@include kinds.ahead
+end
 if not what then
   e = try('ZADD', log, till, id)
   if type(e) == 'table' then what = 'ZADD' end
@@ -53,7 +58,7 @@ end
 --@section rights
 if not may('ZADD', log, 1, 'm') then what = 'ZADD' elseif not may('PEXPIRE', log, 1) then what = 'PEXPIRE'
 elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' elseif not may('PTTL', log) then what = 'PTTL'
-end
+elseif ahead and not may('UNLINK', log) then what = 'UNLINK' end
 
 --@section reset
 e, what = try('ZCARD', log), 'ZCARD'

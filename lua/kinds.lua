@@ -45,6 +45,11 @@ else
   end
 end
 
+--@section ahead
+-- What lies too far ahead of the clock leaves as a whole, in a take before its ZADD.
+if may('ZADD', log, at, '') then e, what = try('UNLINK', log), 'UNLINK' else what = 'ZADD' end
+if type(e) == 'number' then e, what, left = nil, nil, -2 end
+
 --@section answer
 if status > 0 then met = bad or string.char(status) end
 if alone then reply = sec .. ' ' .. usec .. met

@@ -97,8 +97,7 @@ if type(left) == 'table' then e, what = left, 'PTTL'
 elseif left < ms and not may('PEXPIRE', log, ms) then what = 'PEXPIRE'
 elseif y > 0 and not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK'
 elseif ahead then
-  if may('ZADD', log, at, '') then e, what = try('UNLINK', log), 'UNLINK' else what = 'ZADD' end
-  if type(e) == 'number' then e, what, left = nil, nil, -2 end
+  --@include kinds.ahead
 end
 if not what then
   e = try('ZADD', log, at, z > 0 and pack('>BdI4dd', 1, sum + taken, taken, z, sum + taken) or pack('>BdI4', 1, sum + taken, taken))

@@ -111,7 +111,7 @@ func (c *call) moveSlots(charges []charge, from, to int64) {
 			c.withRecord(ch, func(st *stripe, h hash, r *record) {
 				w := st.words(h, ch.id, r)
 				if a.Release(w, from, id) && to > 0 {
-					v := a.View(w, 0) // an Extend drops no ended slots, as in the script
+					var v algo.View // an Extend drops no ended slots, as in the script
 					st.setWords(h, ch.id, a.Hold(w, &v, to, id))
 					r.stay(to)
 				}

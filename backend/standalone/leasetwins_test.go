@@ -103,6 +103,40 @@ func TestSettleAfterStepBack(t *testing.T) {
 	}
 }
 
+// TestSlotsFarAhead: a slot that ends further ahead than a step of one period may put it
+// counts as absent. Else a clock that was years ahead would hold it for as long.
+func TestSlotsFarAhead(t *testing.T) {
+	now := int64(trace.Start)
+	clock := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
+	lua := standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
+	model, ctx := trace.NewModel(func() int64 { return now }), context.Background()
+	list := []backend.Policy{{Name: "p", Algorithm: algo.InFlight(2)}}
+	for i, back := range []time.Duration{time.Hour, 24 * time.Hour, 48 * time.Hour, 5000 * time.Hour} {
+		now = trace.Start
+		ask := func(op backend.Op, id byte) backend.Decision {
+			r := backend.Request{Op: op, Group: backend.Group{Key: fmt.Sprint(i), Policies: list, Cost: 1}}
+			if id > 0 {
+				r.Lease = &backend.Lease{ID: backend.LeaseID{15: id}, Length: 24 * time.Hour}
+			}
+			got := trace.Ask(ctx, lua, r)
+			require.NoError(t, same(trace.Ask(ctx, model, r), got), "%v back, %v %d", back, op, id)
+			return got.Decision
+		}
+		ask(backend.Reserve, 1)
+		ask(backend.Reserve, 2)
+		now -= back.Microseconds()
+		ask(backend.Peek, 0)
+		ask(backend.Extend, 1)
+		require.Equal(t, back > 24*time.Hour, ask(backend.Reserve, 3).Allowed)
+		ask(backend.Reserve, 4)
+		require.LessOrEqual(t, ask(backend.Peek, 0).ResetAfter, 48*time.Hour)
+		ask(backend.Settle, 2)
+		ask(backend.Settle, 1)
+		ask(backend.Settle, 3)
+		ask(backend.Reserve, 5)
+	}
+}
+
 // same compares answers, and of errors which one it is.
 func same(want, got trace.Answer) error {
 	if want.Err == nil || got.Err == nil {

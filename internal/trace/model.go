@@ -322,7 +322,7 @@ func (c *call) moveSlots(l *lease, to int64) {
 		if a := &ch.algorithm; a.Kind().Leased() && ch.units > 0 {
 			w := c.words(ch.id, a)
 			if a.Release(w, l.slotEnd, id) && to > 0 {
-				v := a.View(w, 0) // an Extend drops no ended slots, as in the script
+				var v algo.View // an Extend drops no ended slots, as in the script
 				w = a.Hold(w, &v, to, id)
 			}
 			c.mu.words[ch.id] = w
