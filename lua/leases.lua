@@ -9,7 +9,8 @@
 --
 -- The key's hash has the field leases: version, horizon in seconds (no record lives
 -- longer), generation. It is written where a horizon must grow, and lives as long as
--- the hash: a sweep leaves what has version 1. A reset raises the generation, and
+-- the hash: a sweep leaves what has version 1. A list of logs sweeps where it writes it,
+-- since it keeps the hash alive and writes no other field. A reset raises the generation, and
 -- leases of another are not held. So a reset costs the same for one lease and for a
 -- million.
 
@@ -107,9 +108,12 @@ elseif open then
     local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
     local ahead, sum, log, v, most, actual = false, 0, s[17], hashed[p + 1], 0, 0
     local charged, kept = s[21], s[22]
-    -- Where the caller has the policy, its numbers may be newer than the lease's.
+    -- Where the caller has the policy, its numbers may be newer than the lease's. Where it
+    -- has not, a period that has ended since is not corrected.
+    local listed = false
     for q = 1, policies do
       if s[20] == args[names + q] then
+        listed = true
         --@choose renewed
         end
       end
@@ -122,6 +126,7 @@ elseif open then
     --@include kinds.range
     --@include kinds.view
     if status == 82 and asked == 0 then status = 67 end -- the lease's own numbers
+    if status == 66 and not listed then status, actual = 0, s[19] end -- mutant: unlisted-calendar-settles
     local more = math.min(actual - s[19], math.max(0, 2 * most - used)) -- mutant: excess-saturates
     if log and more < 0 and status == 0 then
       local back = -more

@@ -240,3 +240,21 @@ func TestCalendarLeases(t *testing.T) {
 		}
 	}
 }
+
+// TestCalendarLeaseOfAnotherList: a limiter that lists the Calendar behind another policy,
+// or not at all, settles a lease, also where the periods that were known when it was
+// reserved are over.
+func TestCalendarLeaseOfAnotherList(t *testing.T) {
+	c := newCivil(t)
+	list := calendars(algo.Calendar(100, algo.Day(), time.UTC))
+	other := []backend.Policy{{Name: "new", Algorithm: algo.FixedWindow(algo.PerDay(9))}}
+	for i, settles := range [][]backend.Policy{append(other, list...), other} {
+		c.set(time.Date(2024, 3, 30, 22, 0, 0, 0, time.UTC))
+		r := take(fmt.Sprint(i), list, 40)
+		r.Op, r.Lease = backend.Reserve, &backend.Lease{ID: backend.LeaseID{1}, Length: 24 * time.Hour}
+		require.True(t, trace.Ask(t.Context(), c.redis, r).Decision.Allowed)
+		c.set(c.now.Add(47 * time.Hour))
+		r.Op, r.Policies = backend.Settle, settles
+		require.NoError(t, trace.Ask(t.Context(), c.redis, r).Err)
+	}
+}
