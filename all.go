@@ -255,7 +255,7 @@ func (ks keys) tell(d *Decision) {
 	ks[at].decision, ks[at].told = *d, true
 	for i := range ks {
 		if k := &ks[i]; k.limiter.denial != nil && (i == at || d.Allowed) { // mutant: all-denial-noted
-			k.limiter.denial.Note(&k.request, d, k.asked)
+			k.limiter.denial.Note(&k.asked, &k.request, d, nil)
 		}
 	}
 }

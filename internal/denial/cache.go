@@ -22,11 +22,10 @@ const (
 // Cache holds the denials of keys on one store, by any limiter. It is read on the
 // path of every call, so it takes no lock. Safe for concurrent use.
 type Cache struct {
-	seed   maphash.Seed // with a public hash an attacker could choose which denials are pushed out
-	begin  time.Time
-	clock  func() time.Time // nil: the monotonic one
-	closed *atomic.Bool     // set when the store was closed
-	sets   [sets]Set
+	store *layer.Shared
+	seed  maphash.Seed // with a public hash an attacker could choose which denials are pushed out
+	begin time.Time    // of the monotonic clock
+	sets  [sets]Set
 }
 
 // Set is where the denials of some keys lie. Changes of one of these keys by this
@@ -41,20 +40,16 @@ type Set struct {
 func Of(store *layer.Shared) *Cache {
 	type key struct{}
 	return store.Value(key{}, func() any {
-		c := &Cache{seed: maphash.MakeSeed(), begin: time.Now(), closed: &store.Closed}
-		if c.clock = store.Clock; c.clock != nil { // mutant: denials-by-store-clock
-			c.begin = c.clock()
-		}
-		return c
+		return &Cache{store: store, seed: maphash.MakeSeed(), begin: time.Now()}
 	}).(*Cache)
 }
 
-// Now returns the time since the cache was made, by the store's clock.
+// Now returns the time by the store's clock.
 func (c *Cache) Now() time.Duration {
-	if c.clock == nil {
+	if c.store.Clock == nil { // mutant: denials-by-store-clock
 		return time.Since(c.begin)
 	}
-	return c.clock().Sub(c.begin)
+	return time.Duration(c.store.Clock().UnixNano())
 }
 
 // At returns where the denials of a key lie. Keys of one set share its generation, so

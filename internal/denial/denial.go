@@ -63,13 +63,23 @@ func (d *Denial) State(i int, g *backend.Group, now time.Duration) backend.State
 	return s
 }
 
+// Answer denies g at now.
+func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Duration) {
+	*answer = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
+	answer.State = d.State(backend.Binding(d.States), g, now)
+	for i := range g.Each {
+		g.Each[i] = d.State(i, g, now)
+	}
+	g.NewReceipt(backend.NotTaken)
+	answer.Receipt = g.Receipt
+}
+
 // Costs returns what g costs each of its policies.
 func Costs(g *backend.Group) []int64 {
-	costs := make([]int64, len(g.Policies))
-	for i := range costs {
-		costs[i] = g.CostOf(i)
+	if g.Costs != nil {
+		return slices.Clone(g.Costs)
 	}
-	return costs
+	return slices.Repeat([]int64{g.Cost}, len(g.Policies))
 }
 
 // entry is the cached denial of a key. Only refreshing changes.
@@ -104,15 +114,4 @@ func equal(a, b backend.Policy) bool {
 // asks about once per second.
 func (e *entry) due(now, ttl time.Duration) bool {
 	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 // mutant: due-lasts
-}
-
-// answer denies g at now.
-func (e *entry) answer(g *backend.Group, d *backend.Decision, now time.Duration) {
-	*d = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
-	d.State = e.State(backend.Binding(e.States), g, now)
-	for i := range g.Each {
-		g.Each[i] = e.State(i, g, now)
-	}
-	g.NewReceipt(backend.NotTaken)
-	d.Receipt = g.Receipt
 }

@@ -41,7 +41,7 @@ func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities
 
 // Close closes next. Then nothing is answered from memory.
 func (s *Store) Close() error {
-	defer s.cache.closed.Store(true) // for a store of another author; one of ours has done it
+	defer s.cache.store.Closed.Store(true) // for a store of another author; one of ours has done it
 	return s.next.Close()
 }
 
@@ -54,7 +54,7 @@ func (s *Store) Answered() int64 { return s.answered.Load() }
 // Do decides one request: from memory where it can.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
 	if v := s.enter(ctx, r, d, true); !v.answered {
-		defer func() { s.leave(&v, r, d, err) }() // also if next panics
+		defer func() { s.Note(&v, r, d, err) }() // also if next panics
 		err = s.next.Do(ctx, r, d)
 	}
 	return err
@@ -68,7 +68,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	for i := range rs {
 		visits[i] = s.enter(ctx, &rs[i], &answers[i].Decision, false)
 		batch = batch && !visits[i].answered
-		defer func() { s.leave(&visits[i], &rs[i], &answers[i].Decision, answers[i].Err) }()
+		defer func() { s.Note(&visits[i], &rs[i], &answers[i].Decision, answers[i].Err) }()
 	}
 	if batch {
 		layer.DoAll(ctx, s.next, rs, answers)
@@ -87,11 +87,12 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	now := s.cache.Now()
 	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)
-	if e == nil || s.cache.closed.Load() || e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) { // mutant: known-leaves-refresh
+	refresh := e != nil && e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) // mutant: known-leaves-refresh
+	if e == nil || refresh || s.cache.store.Closed.Load() {
 		return false
 	}
 	s.answered.Add(1)
-	e.answer(&r.Group, d, now)
+	e.Answer(&r.Group, d, now)
 	return true
 }
 
@@ -100,14 +101,6 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 func (s *Store) Ask(key string) Visit {
 	at := s.cache.At(key)
 	return Visit{at: at, generation: at.Generation(), sent: s.cache.Now()}
-}
-
-// Note notes what the store decided of several keys at once: a denial by this key, or
-// that all pass.
-func (s *Store) Note(r *backend.Request, d *backend.Decision, v Visit) {
-	if s.ttl > 0 {
-		s.leave(&v, r, d, nil)
-	}
 }
 
 // held is how long a denied call waits for the caller that refreshes the denial.
@@ -149,29 +142,29 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 		switch {
 		case e == nil:
 			return v
-		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.closed.Load(): // mutant: errors-before-denials
+		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.store.Closed.Load(): // mutant: errors-before-denials
 			return Visit{} // next returns the error
 		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true): // mutant: one-refresh
 			v.refreshes = e
 			return v
 		case !waits || !e.refreshing.Load():
 			s.answered.Add(1)
-			e.answer(&r.Group, d, v.sent)
+			e.Answer(&r.Group, d, v.sent)
 			v.answered = true
 			return v
 		}
-		wait, cancel := context.WithTimeout(ctx, held) // mutant: wait-bounded
 		select {
 		case <-e.refreshed: // mutant: wait-for-refresh
-		case <-wait.Done():
+		case <-time.After(held): // mutant: wait-bounded
+		case <-ctx.Done(): // mutant: wait-ends-with-caller
 		}
-		cancel()
 	}
 }
 
-// leave notes what next answered. A call that passes ends the denials that would have
-// denied it: another process may have changed the key.
-func (s *Store) leave(v *Visit, r *backend.Request, d *backend.Decision, err error) {
+// Note notes what the store answered. A call that passes ends the denials that would have
+// denied it: another process may have changed the key. Of several keys in one request it
+// is told a denial by its own, or that all pass.
+func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err error) {
 	if v.refreshes != nil {
 		defer close(v.refreshes.refreshed)
 	}
