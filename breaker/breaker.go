@@ -7,7 +7,6 @@ package breaker
 import (
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -206,14 +205,14 @@ func (s *Store) failOne(ctx context.Context, r *backend.Request, d *backend.Deci
 	return nil
 }
 
-// FailAny decides, and counts once, a call that each of the requests could have
-// decided, each with the error of its store. With FailLocal each request is
-// tried until one passes, since each share of a key has its own local count.
-// FailOpen and FailClosed answer all alike, so the first one decides. An error
-// that is not the store's, as a wrong argument, is returned.
-func (s *Store) FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error {
-	for r, err := range requests {
-		if err := s.failOne(ctx, r, d, err); err != nil {
+// FailAny decides, and counts once, a call that each of n requests could have
+// decided. With FailLocal each request is tried until one passes, since each
+// share of a key has its own local count. FailOpen and FailClosed answer all
+// alike, so the first one decides. An error that is not the store's, as a wrong
+// argument, is returned.
+func (s *Store) FailAny(ctx context.Context, n int, request func(i int) *backend.Request, err error, d *backend.Decision) error {
+	for i := range n {
+		if err := s.failOne(ctx, request(i), d, err); err != nil {
 			return err
 		}
 		if d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried

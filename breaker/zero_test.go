@@ -20,17 +20,13 @@ func TestFailAny(t *testing.T) {
 	p := policy
 	p.OnFailure = headgate.FailLocal
 	ask := func(keys ...string) (d backend.Decision, err error) {
-		err = s.FailAny(context.Background(), func(yield func(*backend.Request, error) bool) {
-			for _, k := range keys {
-				r := backend.Request{Op: backend.Take, Group: backend.Group{Key: k, Policies: []backend.Policy{p}, Cost: 10}}
-				if k == "" {
-					r.Op = backend.Reset // which has no failure mode
-				}
-				if !yield(&r, backend.ErrUnavailable) {
-					return
-				}
+		err = s.FailAny(context.Background(), len(keys), func(i int) *backend.Request {
+			r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: keys[i], Policies: []backend.Policy{p}, Cost: 10}}
+			if keys[i] == "" {
+				r.Op = backend.Reset // which has no failure mode
 			}
-		}, &d)
+			return r
+		}, backend.ErrUnavailable, &d)
 		return d, err
 	}
 	for _, want := range []bool{true, true, false} {

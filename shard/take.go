@@ -275,15 +275,11 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 		}
 		return cause
 	}
-	err := c.s.fallback.FailAny(ctx, func(yield func(*backend.Request, error) bool) {
-		for _, i := range shares {
-			c.part(i)
-			c.sub.Unknown(cause) // the receipt says whether the charge may count
-			if !yield(&c.sub, cause) {
-				return
-			}
-		}
-	}, c.d)
+	err := c.s.fallback.FailAny(ctx, len(shares), func(n int) *backend.Request {
+		c.part(shares[n])
+		c.sub.Unknown(cause) // the receipt says whether the charge may count
+		return &c.sub
+	}, cause, c.d)
 	if c.d.Source != backend.FromFailClosed && c.d.Source != backend.FromFailOpen {
 		return err // FailLocal has limits of its own
 	}

@@ -4,7 +4,6 @@ package faulttest
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -153,10 +152,7 @@ func (a Attempts) Fail(_ context.Context, _ *backend.Request, _ *backend.Decisio
 	return err
 }
 
-// FailAny returns the first request's error.
-func (a Attempts) FailAny(_ context.Context, requests iter.Seq2[*backend.Request, error], _ *backend.Decision) error {
-	for _, err := range requests {
-		return err
-	}
-	return nil
+// FailAny returns err.
+func (a Attempts) FailAny(_ context.Context, _ int, _ func(int) *backend.Request, err error, _ *backend.Decision) error {
+	return err
 }

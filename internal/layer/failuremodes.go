@@ -2,7 +2,6 @@ package layer
 
 import (
 	"context"
-	"iter"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -14,10 +13,10 @@ type Fallback interface {
 	Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error
 	// AttemptAll is DoAll without the failure modes.
 	AttemptAll(ctx context.Context, rs []backend.Request, answers []Answer)
-	// FailAny decides, and counts once, a call that each of the requests could have
-	// decided, as if its store had answered with its error: as the first of them that
+	// FailAny decides, and counts once, a call that each of n requests could have
+	// decided, as if the store had answered each with err: as the first of them that
 	// FailLocal allows, else as the last. It asks nobody.
-	FailAny(ctx context.Context, requests iter.Seq2[*backend.Request, error], d *backend.Decision) error
+	FailAny(ctx context.Context, n int, request func(i int) *backend.Request, err error, d *backend.Decision) error
 	// Lost counts a reply that was lost, of a call that ends with what it had before.
 	Lost(cause error)
 }
