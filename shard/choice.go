@@ -19,20 +19,17 @@ const (
 	turnFor   = 8 * time.Millisecond
 )
 
-// draw returns the sub-key that a call of g asks, and claims the costs there; -1
-// where no sub-key is known to have room. Concurrent calls may start several turns at
-// once: the last one stays.
+// draw returns the sub-key that a call of g asks; -1 where no sub-key is known to have
+// room. Concurrent calls may start several turns at once: the last one stays.
 func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
 	i := int(k.turn.Load())
 	if k.joins.Add(-1) < 0 || now >= time.Duration(k.ends.Load()) || k.rank(i, g, now) < roomy { // mutant: turns-merge
-		if i = k.deal(g, now); i < 0 {
-			return -1
+		if i = k.deal(g, now); i >= 0 {
+			k.turn.Store(int32(i))
+			k.joins.Store(turnCalls * int64(k.calls.Load()-1))
+			k.ends.Store(int64(now + turnFor))
 		}
-		k.turn.Store(int32(i))
-		k.joins.Store(turnCalls * int64(k.calls.Load()-1))
-		k.ends.Store(int64(now + turnFor))
 	}
-	k.claim(i, g)
 	return i
 }
 
@@ -57,18 +54,28 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 	return some
 }
 
-// another returns one of these sub-keys that has room for g, and claims the costs there;
-// -1 where none is known to have room. It starts anywhere: processes that have read the
-// same sum must not race for the same share.
-func (k *hotKey) another(shares []int, g *backend.Group, now time.Duration) int {
-	from := rand.IntN(len(shares) + 1)
-	for n := range shares {
-		if i := shares[(from+n)%len(shares)]; k.rank(i, g, now) > full {
-			k.claim(i, g)
+// another returns a sub-key that has room for g; -1 where none is known to have room. It
+// starts anywhere: processes that have read the same sum must not race for the same share.
+func (k *hotKey) another(g *backend.Group, now time.Duration) int {
+	from := rand.IntN(len(k.subs))
+	for n := range k.subs {
+		if i := (from + n) % len(k.subs); k.rank(i, g, now) > full {
 			return i
 		}
 	}
 	return -1
+}
+
+// living returns any share: one that did not answer only where none has.
+func (k *hotKey) living(now time.Duration) int {
+	from := rand.IntN(len(k.subs))
+	for n := range k.subs {
+		i := (from + n) % len(k.subs)
+		if d := k.sub(i).denied.Load(); d == nil || d.States != nil || now >= d.Ends { // mutant: living-shares-charged
+			return i
+		}
+	}
+	return from
 }
 
 // claim takes g's costs from what was seen in a share, before it is asked, so that

@@ -58,7 +58,9 @@ func TestSharesAreDrawnByRoom(t *testing.T) {
 	require.Zero(t, drawn[0]+drawn[1])
 	k, g = drawing(16, 16)
 	for range 16 {
-		require.GreaterOrEqual(t, k.draw(g, 0), 0)
+		i := k.draw(g, 0)
+		require.GreaterOrEqual(t, i, 0)
+		k.claim(i, g)
 	}
 	require.Equal(t, -1, k.draw(g, 0), "each unit is claimed once")
 }

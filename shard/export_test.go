@@ -11,13 +11,10 @@ import (
 var noDenials = denial.Of(new(layer.Shared))
 
 // Choose does what a call does before it asks: finds what is remembered of its key
-// and draws a sub-key, at the time that it has read. It gives back what it claims.
+// and draws a sub-key, at the time that it has read.
 func (s *Store) Choose(r *backend.Request, now time.Duration) (sub string, part []backend.Policy) {
 	k := s.keys().find(r.Key, r.Policies)
 	i := k.draw(&r.Group, now)
-	for j := range k.left {
-		k.see(i, j, k.sub(i).rooms[j].units.Load()+r.CostOf(j))
-	}
 	return k.name(i), k.sub(i).policies
 }
 

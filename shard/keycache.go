@@ -49,7 +49,8 @@ func (m *keyCache) find(key string, policies []backend.Policy) *hotKey {
 	// entered, if there is one.
 	for n, from := 0, rand.IntN(ways); n <= 2*ways; n++ {
 		at := &set[(from+n)%ways]
-		if old := at.Load(); (old == nil || !old.recent.Swap(false)) && m.swap(at, old, k) {
+		if old := at.Load(); old == nil || !old.recent.Swap(false) {
+			m.replace(at, k)
 			break
 		}
 	}
@@ -64,18 +65,14 @@ func (m *keyCache) shrink(k *hotKey) {
 		i := m.hand.Add(1) % (sets * ways)
 		at := &m.sets[i/ways][i%ways]
 		if old := at.Load(); old != nil && old != k && !old.recent.Swap(false) { // mutant: recent-keys-kept
-			m.swap(at, old, nil)
+			m.replace(at, nil)
 		}
 	}
 }
 
-// swap replaces a key, unless another call has done so, and keeps count of the cells.
-func (m *keyCache) swap(at *atomic.Pointer[hotKey], old, k *hotKey) bool {
-	done := at.CompareAndSwap(old, k)
-	if done {
-		m.cells.Add(k.cells() - old.cells())
-	}
-	return done
+// replace puts k, or nil, in the place of a key, and keeps count of the cells.
+func (m *keyCache) replace(at *atomic.Pointer[hotKey], k *hotKey) {
+	m.cells.Add(k.cells() - at.Swap(k).cells())
 }
 
 // forget drops what is remembered of the key, under any policies. Calls in flight
@@ -84,7 +81,7 @@ func (m *keyCache) forget(key string) {
 	set := &m.sets[maphash.String(m.seed, key)%sets]
 	for i := range set {
 		if k := set[i].Load(); k != nil && k.key == key {
-			m.swap(&set[i], k, nil)
+			m.replace(&set[i], nil)
 		}
 	}
 }

@@ -3,9 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -38,7 +36,6 @@ func (c *call) settle(ctx context.Context) error {
 			}
 		}
 	}
-	c.r, c.d = &r, new(backend.Decision)
 	c.spill(context.WithoutCancel(ctx), more)
 	return nil
 }
@@ -51,43 +48,21 @@ func (c *call) spill(ctx context.Context, more []int64) {
 		for j := range some {
 			some[j] = min(more[j], 1) // mutant: excess-by-policy
 		}
-		i := c.k.draw(&backend.Group{Costs: some}, c.k.cache.Now())
-		for j := range costs {
-			if i >= 0 { // mutant: excess-to-shares-with-room
-				costs[j] = max(0, min(costs[j], c.k.sub(i).rooms[j].units.Load()+some[j]))
+		i := c.k.draw(&backend.Group{Costs: some}, c.k.denials.Now())
+		if i < 0 { // mutant: excess-to-shares-with-room
+			i = c.k.living(c.k.denials.Now())
+		} else {
+			for j := range costs {
+				costs[j] = max(some[j], min(costs[j], c.k.sub(i).rooms[j].units.Load()))
 			}
 		}
-		*c.r = backend.Request{Op: backend.Record, Group: backend.Group{Key: c.r.Key, Policies: c.r.Policies, Costs: costs}}
-		if i < 0 {
-			i = c.k.living(c.k.cache.Now())
-		}
+		g := backend.Group{Key: c.r.Key, Policies: c.r.Policies, Costs: costs}
+		c.r, c.d = &backend.Request{Op: backend.Record, Group: g}, new(backend.Decision)
 		if _, err := c.ask(ctx, i); errors.Is(err, backend.ErrUnavailable) {
 			continue // nothing was counted
 		}
 		for j := range more {
 			more[j] -= costs[j]
 		}
-		*c.d = backend.Decision{}
 	}
-}
-
-// record charges one share: one with room where one is known, else any that answers.
-func (c *call) record(ctx context.Context) error {
-	done, err := c.try(ctx)
-	for n := 0; !done && n < len(c.k.subs); n++ {
-		done, err = c.ask(ctx, c.k.living(c.k.cache.Now()))
-	}
-	return err
-}
-
-// living returns any share: one that did not answer only where none has.
-func (k *hotKey) living(now time.Duration) int {
-	from := rand.IntN(len(k.subs))
-	for n := range k.subs {
-		i := (from + n) % len(k.subs)
-		if d := k.sub(i).denied.Load(); d == nil || d.States != nil || now >= d.Ends { // mutant: living-shares-charged
-			return i
-		}
-	}
-	return from
 }

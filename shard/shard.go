@@ -115,15 +115,15 @@ func (c *call) decide(ctx context.Context) error {
 	c.generation, c.from = m.denials.At(c.r.Key).Generation(), m.denials.Now() // before the key is found: see forget
 	switch c.k = m.find(c.r.Key, c.r.Policies); c.r.Op {
 	case backend.Reset:
-		return c.reset(ctx, m)
-	case backend.Record:
-		return c.record(ctx)
+		m.forget(c.r.Key)       // mutant: reset-shows-at-once
+		defer m.forget(c.r.Key) // a concurrent call may remember what was before; mutant: reset-shows-at-once
+		return c.askAll(ctx)
+	case backend.Peek:
+		return c.askAll(ctx)
 	case backend.Settle:
 		return c.settle(ctx)
 	case backend.AtMost:
 		return c.atMost(ctx)
-	case backend.Peek:
-		return c.peek(ctx)
 	}
 	return c.take(ctx)
 }

@@ -35,8 +35,7 @@ type hotKey struct {
 	joins    atomic.Int64             // how many more of them
 	ends     atomic.Int64             // until when
 	sums     singleflight.Group       // of the readings of all sub-keys that may have room, by costs
-	cache    *denial.Cache            // of the key's store, with its clock
-	denials  *denial.Set              // of the whole key
+	denials  *denial.Cache            // of the key's store, with its clock
 }
 
 // subKey is the share of one sub-key, and what was last seen of it.
@@ -58,8 +57,8 @@ func unanswered(now time.Duration) *denial.Denial {
 	return &denial.Denial{Sent: now, Ends: now + 100*time.Millisecond}
 }
 
-func newHotKey(key string, policies []backend.Policy, cache *denial.Cache) *hotKey {
-	k := &hotKey{key: key, policies: policies, names: slot.Names(policies[0].Shards), cache: cache, denials: cache.At(key)}
+func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *hotKey {
+	k := &hotKey{key: key, policies: policies, names: slot.Names(policies[0].Shards), denials: denials}
 	k.home, k.offset = k.names.Home(key), int(xxhash.Sum64String(key)%slot.Count)
 	k.subs, k.left = make([]atomic.Pointer[subKey], policies[0].Shards), make([]atomic.Int64, len(policies))
 	for j := range policies {
@@ -126,15 +125,11 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	}
 	old := s.denied.Load()
 	if !allowed {
-		s.denied.Store(denial.NewDenial(g, states, sent, k.cache.Now())) // the clock is read only here
+		s.denied.Store(denial.NewDenial(g, states, sent, k.denials.Now())) // the clock is read only here
 	}
-	switch {
-	case old == nil:
-	case old.States == nil:
+	if old != nil && (old.States == nil || refutes(states, g, old)) {
 		s.denied.CompareAndSwap(old, nil)
-	case refutes(states, g, old):
-		s.denied.CompareAndSwap(old, nil)
-		k.denials.Forget() // mutant: room-ends-denial
+		k.denials.At(k.key).Forget() // mutant: room-ends-denial
 	}
 }
 

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -12,18 +13,18 @@ import (
 
 // reading is what sub-keys answered to one request.
 type reading struct {
-	parts [][]backend.State // of the shares that answered
-	room  []int             // those of them that have room
-	dead  []int             // those that did not answer
-	sent  time.Duration     // before they were asked
-	err   error             // why the first of dead did not answer
+	states []backend.State // the sum of the shares that answered; never written
+	whole  bool            // these are all shares
+	dead   []int           // those that did not answer
+	sent   time.Duration   // before they were asked
+	err    error           // why the first of dead did not answer
 }
 
 // read asks these sub-keys at once, in one round trip per node where next can, and
 // notes what they answer. Its error is why the request itself was refused, which says
 // nothing of a share. The answers have one array of states, since a key over 1,024
 // shares has as many.
-func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) (f *reading, refused error) {
+func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) (_ *reading, refused error) {
 	n, j := len(shares), len(k.policies)
 	requests, answers := make([]backend.Request, n), make([]layer.Answer, n)
 	each := make([]backend.State, n*j)
@@ -32,36 +33,24 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		*q = *r
 		q.Sub, q.Policies, q.Receipt, q.Each = k.name(i), k.sub(i).policies, nil, each[at*j:(at+1)*j:(at+1)*j]
 	}
-	f = &reading{sent: k.cache.Now()}
+	f, parts := &reading{sent: k.denials.Now()}, [][]backend.State(nil)
 	s.attemptAll(ctx, requests, answers)
 	for at, i := range shares {
 		a := &answers[at]
 		switch {
 		case a.Err == nil:
-			f.parts = append(f.parts, requests[at].Each)
-			if a.Decision.Allowed {
-				f.room = append(f.room, i)
-			}
+			parts = append(parts, requests[at].Each)
 			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent)
 			continue
 		case !backend.Undecided(a.Err):
 			refused = a.Err
 		case ctx.Err() == nil: // a caller that left says nothing of the share
-			k.sub(i).denied.Store(unanswered(k.cache.Now()))
+			k.sub(i).denied.Store(unanswered(k.denials.Now()))
 		}
-		if f.dead = append(f.dead, i); f.err == nil {
-			f.err = a.Err
-		}
+		f.dead, f.err = append(f.dead, i), cmp.Or(f.err, a.Err)
 	}
+	f.states, f.whole = k.sum(parts), len(parts) == len(k.subs)
 	return f, refused
-}
-
-// all returns all shares.
-func (k *hotKey) all() (shares []int) {
-	for i := range k.subs {
-		shares = append(shares, i)
-	}
-	return shares
 }
 
 // sum sums the states of shares. The key passes a call again when the first share does,

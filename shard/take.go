@@ -57,7 +57,7 @@ func (c *call) take(ctx context.Context) error {
 		return c.more(ctx)
 	}
 	// Each request has a budget of its own, and the call has one for all of them.
-	bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.cache.Now()-c.from))
+	bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.denials.Now()-c.from))
 	defer cancel()
 	err := c.more(bounded)
 	// The call's own deadline ended it, not the caller's. What was perhaps counted stays so.
@@ -69,17 +69,29 @@ func (c *call) take(ctx context.Context) error {
 	return err
 }
 
-// more asks another share, and then those that a sum shows room in. A call that
-// loses the race for that room twice is denied, though there may be more elsewhere.
-// Shares that did not answer are read once more before their failure modes apply: a
-// full queue, a slot on its way, one lost connection are no dead node, and a dead
-// node's circuit answers at once.
+// more is what take does after the first share. A share without an answer is not asked
+// again soon, so each step asks others. A call that loses the race for what a sum shows
+// twice is denied, though there may be more elsewhere. A Record charges any that answers
+// where none has room. Shares that did not answer are read once more before their failure modes
+// apply: a full queue, a slot on its way, one lost connection are no dead node, and a
+// dead node's circuit answers at once.
 func (c *call) more(ctx context.Context) error {
 	for again := false; ; {
-		if done, err := c.try(ctx); done {
-			return err
+		for n := 0; n < asks && c.misses < tries; n++ {
+			i := c.k.another(&c.r.Group, c.k.denials.Now())
+			if i < 0 {
+				break
+			}
+			if done, err := c.ask(ctx, i); done {
+				return err
+			}
 		}
-		v := c.k.view(&c.r.Group, c.k.cache.Now())
+		for n := 1; c.r.Op == backend.Record; n++ {
+			if done, err := c.ask(ctx, c.k.living(c.k.denials.Now())); done || n == len(c.k.subs) {
+				return err
+			}
+		}
+		v := c.k.view(&c.r.Group, c.k.denials.Now())
 		spent := len(v.open) == 0
 		switch {
 		case spent && len(v.dead) == 0, !spent && c.sum != nil:
@@ -94,26 +106,6 @@ func (c *call) more(ctx context.Context) error {
 	}
 }
 
-// try asks shares that have room until one passes the call: before the sum as they were
-// last seen, after it as it shows them. A share without an answer is not asked again
-// soon, so each step asks others.
-func (c *call) try(ctx context.Context) (done bool, err error) {
-	shares := c.k.all()
-	if c.sum != nil {
-		shares = c.sum.room
-	}
-	for n := 0; n < asks && c.misses < tries; n++ {
-		i := c.k.another(shares, &c.r.Group, c.k.cache.Now())
-		if i < 0 {
-			break
-		}
-		if done, err := c.ask(ctx, i); done {
-			return true, err
-		}
-	}
-	return false, nil
-}
-
 // readSum reads the shares that v has no denial of, together with the calls that need it
 // at the same time: a spent key must not be read once by each of its callers. The reading
 // goes on without a caller that leaves. Calls of other costs read for themselves: a share
@@ -122,8 +114,7 @@ func (c *call) readSum(ctx context.Context, v *view) error {
 	r, k, s := *c.r, c.k, c.s
 	r.Op, r.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
 	r.Lease, r.StoreTime = nil, nil
-	costs := fmt.Sprint(v.Costs) // mutant: one-sum-for-all
-	answer := k.sums.DoChan(costs, func() (any, error) {
+	answer := k.sums.DoChan(fmt.Sprint(v.Costs), func() (any, error) { // mutant: one-sum-for-all
 		s.stats.sums.Add(1)
 		return k.read(context.WithoutCancel(ctx), s, &r, append(v.open, v.dead...)) // mutant: sum-outlives-caller
 	})
@@ -142,18 +133,26 @@ func (c *call) readSum(ctx context.Context, v *view) error {
 // ask takes from the i-th share. The call is done where that passed, or where it
 // must not go on: a take that was perhaps counted is not tried elsewhere, and a caller
 // that left says nothing of the share. The states are always wanted: they correct what is
-// remembered of each policy.
+// remembered of each policy. A share's denial is not the key's.
 func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	c.part(i)
 	if n := len(c.sub.Policies); c.sub.Each == nil {
 		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
 	}
+	c.k.claim(i, &c.r.Group)
 	err = c.s.attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
-		return c.answered(i), nil
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
+		if c.d.Allowed {
+			c.widen(c.sub.Each)
+			return true, nil
+		}
+		c.misses++
+		*c.d = backend.Decision{} // mutant: denial-taken-back
+		return false, nil
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil: // mutant: lost-answer-ends-call
-		c.k.sub(i).denied.Store(unanswered(c.k.cache.Now()))
+		c.k.sub(i).denied.Store(unanswered(c.k.denials.Now()))
 		return false, err
 	}
 	return true, c.fail(ctx, err, i)
@@ -195,45 +194,24 @@ func (c *call) atMost(ctx context.Context) (err error) {
 	return nil
 }
 
-// answered makes the call's decision of what the i-th share answered, if it passed. A
-// share's denial is not the key's.
-func (c *call) answered(i int) (passed bool) {
-	c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
-	if !c.d.Allowed {
-		c.misses++
-		*c.d = backend.Decision{} // mutant: denial-taken-back
-		return false
-	}
-	c.widen(c.sub.Each)
-	return true
-}
-
 // widen makes the states of a share that passed the call those of the key. What
 // remains is the sum of what was last seen in each share. After a sum of all, what is
 // used is the sum's, which may be more than the limit leaves where a share holds more
 // than its part, and the key is unused when the last share is.
 func (c *call) widen(states []backend.State) {
+	// A sum is exact if every sub-key was asked since the call began, and answered.
+	exact := c.sum != nil && c.sum.whole && c.sum.sent >= c.from // mutant: incomplete-sum-estimated
 	for j := range states {
 		s := &states[j]
 		s.Limit = c.k.policies[j].Algorithm.Max()
 		s.Remaining = min(max(c.k.left[j].Load(), s.Remaining), s.Limit)
 		s.Used = s.Limit - s.Remaining
-	}
-	// A sum is exact if every sub-key was asked since the call began, and answered.
-	exact := c.sum != nil && len(c.sum.parts) == len(c.k.subs) && c.sum.sent >= c.from // mutant: incomplete-sum-estimated
-	if exact {
-		for j, s := range c.k.sum(c.sum.parts) {
-			states[j].Used = s.Used + c.r.CostOf(j)
-			states[j].ResetAfter = max(states[j].ResetAfter, s.ResetAfter) // mutant: latest-reset
+		if exact {
+			s.Used = c.sum.states[j].Used + c.r.CostOf(j)
+			s.ResetAfter = max(s.ResetAfter, c.sum.states[j].ResetAfter) // mutant: latest-reset
 		}
 	}
 	c.d.State, c.d.Estimated = states[backend.Binding(states)], !exact
-}
-
-// tell answers with the states of the key.
-func (c *call) tell(states []backend.State) {
-	*c.d = backend.Decision{State: states[backend.Binding(states)]}
-	copy(c.r.Each, states)
 }
 
 // deny denies the call: no share has room, or it lost the races for what a sum had shown,
@@ -245,24 +223,20 @@ func (c *call) deny(v *view) error {
 	if c.s.shared.Closed.Load() { // mutant: closed-before-denial
 		return backend.ErrClosed
 	}
-	lost := len(v.open) > 0
-	if lost {
-		v.States = c.k.sum(c.sum.parts)
+	if len(v.open) > 0 {
+		v.States, v.alike = slices.Clone(c.sum.states), false // others have taken since
 		v.States[backend.Binding(v.States)].RetryAfter = time.Millisecond
-		if c.k.another(c.sum.room, &c.r.Group, c.k.cache.Now()) >= 0 {
+		if c.k.another(&c.r.Group, c.k.denials.Now()) >= 0 {
 			c.s.stats.wrong.Add(1)
 		}
 	} else {
-		c.k.denials.Note(&c.r.Group, &v.Denial, c.generation)
+		c.k.denials.At(c.k.key).Note(&c.r.Group, &v.Denial, c.generation)
 	}
-	c.tell(v.States)
-	c.d.Source, c.d.Estimated = backend.FromDenyCache, true
-	told := !lost && (c.misses > 0 || c.sum != nil)
+	v.Answer(&c.r.Group, c.d, v.Told)
+	told := c.misses > 0 || c.sum != nil
 	if told && v.Sent >= c.from && v.alike { // mutant: told-to-this-call
 		c.d.Source, c.d.Estimated = backend.FromStore, false
 	}
-	c.r.NewReceipt(backend.NotTaken)
-	c.d.Receipt = c.r.Receipt
 	return nil
 }
 
@@ -295,34 +269,27 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 	return err
 }
 
-// peek reads all sub-keys and sums. It joins no other reading, which may be older than
-// the call. Where none that answers has room, and some don't answer, their failure mode
-// decides.
-func (c *call) peek(ctx context.Context) error {
-	f, err := c.k.read(ctx, c.s, c.r, c.k.all())
-	if err != nil {
-		return err
+// askAll decides a Peek or a Reset by the sum of all sub-keys. It joins no other reading,
+// which may be older than the call. Where no share that answers a Peek has room, and some
+// don't answer, their failure mode decides. A Reset returns the first error: then some
+// sub-keys are reset and some may not be. It is not atomic: a concurrent call may be
+// forgotten by its share or not.
+func (c *call) askAll(ctx context.Context) error {
+	all := make([]int, len(c.k.subs))
+	for i := range all {
+		all[i] = i
 	}
-	states := c.k.sum(f.parts)
-	if len(f.parts) == 0 || len(f.dead) > 0 && retryAfter(states) > 0 {
+	f, err := c.k.read(ctx, c.s, c.r, all)
+	switch dead := len(f.dead); {
+	case dead > 0 && c.r.Op == backend.Reset:
+		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", len(all)-dead, len(all)), f.err)
+	case err != nil:
+		return err
+	case dead == len(all) || dead > 0 && retryAfter(f.states) > 0:
 		return c.fail(ctx, f.err, f.dead...)
 	}
-	c.tell(states)
-	c.d.Allowed, c.d.Estimated = c.d.RetryAfter == 0, len(f.dead) > 0
-	return nil
-}
-
-// reset resets every sub-key, and returns the first error: then some are reset
-// and some may not be. It is not atomic: a concurrent call may be forgotten by its
-// share or not.
-func (c *call) reset(ctx context.Context, m *keyCache) error {
-	m.forget(c.r.Key)       // mutant: reset-shows-at-once
-	defer m.forget(c.r.Key) // a concurrent call may remember what was before; mutant: reset-shows-at-once
-	f, _ := c.k.read(ctx, c.s, c.r, c.k.all())
-	if f.err != nil {
-		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", len(f.parts), len(c.k.subs)), f.err)
-	}
-	c.tell(c.k.sum(f.parts))
-	c.d.Allowed = true
+	*c.d = backend.Decision{State: f.states[backend.Binding(f.states)], Estimated: !f.whole}
+	c.d.Allowed = c.d.RetryAfter == 0
+	copy(c.r.Each, f.states)
 	return nil
 }
