@@ -44,14 +44,6 @@ func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []
 	return nil
 }
 
-// late reports whether the call has less time left than two round trips take, once
-// half of its time has passed. So where calls come faster than they can be
-// answered, the ones that go have most of their time left, and a busy client does
-// not work for answers that come late.
-func (c *call) late(now, mean time.Duration) bool {
-	return c.deadline-now <= min(2*mean, (c.deadline-c.came)/2)
-}
-
 // join adds a call, if there is room: to the group of its key, where there is
 // one. A call does not join one that came much earlier: the budget of the first
 // is that of all.
@@ -77,20 +69,4 @@ func (b *batch) join(c *call, r *room) bool {
 	g.calls, g.Calls = append(g.calls, c), append(g.Calls, &c.Call)
 	b.calls++
 	return true
-}
-
-// epoch is what now counts from.
-var epoch = time.Now()
-
-// now is the time on the monotonic clock: reading that one alone costs half of
-// what time.Now does.
-func now() time.Duration { return time.Since(epoch) }
-
-// reserve is the part of a budget, at most a twentieth, that is kept for the
-// answer itself: a caller that gets it at the end of the budget is late.
-const reserve = 5 * time.Millisecond
-
-// Deadline returns when a round trip has to be over whose first call began then.
-func Deadline(begin, budget time.Duration) time.Duration {
-	return begin + budget - min(budget/20, reserve)
 }
