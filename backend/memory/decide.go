@@ -122,7 +122,7 @@ func (c *call) reset(looks []look) error {
 				c.stripe.remove(c.stripe.mu.records.at(c.hash.of(l.id)))
 				c.store.removed(1)
 			}
-			l.record, l.words = nil, none[:len(l.words)]
+			l.record, l.words = nil, none[:c.Policies[i].Algorithm.Words()]
 		}
 	}
 	c.stripe.mu.leases.reset(c.hash, c.now)

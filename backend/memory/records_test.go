@@ -96,6 +96,21 @@ func TestPeekMakesNoRecord(t *testing.T) {
 	}
 }
 
+// TestResetOfALongLog: a key's log is longer than that of any key without a record.
+func TestResetOfALongLog(t *testing.T) {
+	for _, a := range []algo.Algorithm{algo.SlidingLog(algo.PerDay(1000)), algo.CompactLog(algo.PerDay(1000))} {
+		s, now := settable(0)
+		g := backend.Group{Key: "k", Policies: []backend.Policy{by("p", a)}, Cost: 1}
+		for range 500 {
+			*now = now.Add(time.Microsecond)
+			ask(t, s, backend.Take, g)
+		}
+		require.Zero(t, ask(t, s, backend.Reset, g).Used)
+		require.Zero(t, s.Len())
+		require.EqualValues(t, 1, ask(t, s, backend.Take, g).Used)
+	}
+}
+
 // TestLongKeys are told apart by their last byte.
 func TestLongKeys(t *testing.T) {
 	s := New(nil)
