@@ -15,7 +15,7 @@ import (
 type leases struct {
 	of       map[leaseHash]*lease
 	more     map[leaseHash][]charge // of an open lease, the charges of the policies after the first
-	peak     int                    // the most leases that the maps have held
+	peaks    [3]int                 // the most that of, more and resets have held
 	labelled []algo.Algorithm       // one of each identity that has a label and was reserved
 
 	// A Reset ends all leases of its key, without a search for them: a lease is of
@@ -76,7 +76,7 @@ func (s *leases) insert(h leaseHash, l *lease, more []charge) {
 	if len(more) > 0 {
 		s.more[h] = more
 	}
-	s.peak, s.horizon = max(s.peak, len(s.of)), max(s.horizon, l.leaves())
+	s.horizon = max(s.horizon, l.leaves())
 }
 
 // charge is what a lease keeps of one policy.
@@ -152,6 +152,7 @@ func (s *leases) wasReset(key hash, l *lease) bool {
 // sweep looks at a few leases and resets, from a random one on, and removes those
 // that have left.
 func (s *leases) sweep(now int64, looks int) {
+	s.of, s.more, s.resets = sized(s.of, &s.peaks[0]), sized(s.more, &s.peaks[1]), sized(s.resets, &s.peaks[2])
 	left := looks
 	for h, l := range s.of {
 		if left--; left < 0 {
@@ -162,9 +163,6 @@ func (s *leases) sweep(now int64, looks int) {
 			delete(s.more, h)
 		}
 	}
-	if s.peak > fewSlots && len(s.of) <= s.peak/4 {
-		s.of, s.more, s.peak = maps.Collect(maps.All(s.of)), maps.Collect(maps.All(s.more)), len(s.of)
-	}
 	for key, r := range s.resets {
 		if looks--; looks < 0 {
 			break
@@ -173,4 +171,14 @@ func (s *leases) sweep(now int64, looks int) {
 			delete(s.resets, key)
 		}
 	}
+}
+
+// sized returns a map, or a smaller copy where few are left of the most that it held: a
+// map does not shrink, and a walk over it goes over all of its room.
+func sized[K comparable, V any](m map[K]V, peak *int) map[K]V {
+	if *peak = max(*peak, len(m)); *peak <= fewSlots || len(m) > *peak/4 {
+		return m
+	}
+	*peak = len(m)
+	return maps.Collect(maps.All(m))
 }

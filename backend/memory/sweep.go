@@ -50,7 +50,7 @@ func (s *Store) tick(st *stripe, now int64) {
 	}
 }
 
-func (s *Store) nextStripe() *stripe { return &s.stripes[int(s.next.Add(1))%len(s.stripes)] }
+func (s *Store) nextStripe() *stripe { return &s.stripes[s.next.Add(1)%uint32(len(s.stripes))] }
 
 func (s *Store) removed(n int) {
 	if n > 0 {
