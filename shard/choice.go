@@ -54,28 +54,16 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 	return some
 }
 
-// another returns a sub-key that has room for g; -1 where none is known to have room. It
+// another returns a sub-key of more than this rank for g; -1 where none is known. It
 // starts anywhere: processes that have read the same sum must not race for the same share.
-func (k *hotKey) another(g *backend.Group, now time.Duration) int {
+func (k *hotKey) another(rank int, g *backend.Group, now time.Duration) int {
 	from := rand.IntN(len(k.subs))
 	for n := range k.subs {
-		if i := (from + n) % len(k.subs); k.rank(i, g, now) > full {
+		if i := (from + n) % len(k.subs); k.rank(i, g, now) > rank {
 			return i
 		}
 	}
 	return -1
-}
-
-// living returns any share: one that did not answer only where none has.
-func (k *hotKey) living(now time.Duration) int {
-	from := rand.IntN(len(k.subs))
-	for n := range k.subs {
-		i := (from + n) % len(k.subs)
-		if d := k.sub(i).denied.Load(); d == nil || d.States != nil || now >= d.Ends { // mutant: living-shares-charged
-			return i
-		}
-	}
-	return from
 }
 
 // claim takes g's costs from what was seen in a share, before it is asked, so that
@@ -89,7 +77,8 @@ func (k *hotKey) claim(i int, g *backend.Group) {
 
 // The ranks of a sub-key for a call.
 const (
-	full  = iota // the call does not fit, or the share is not to be asked now
+	dead  = iota // the share did not answer
+	full         // the call does not fit, or the share is not to be asked now
 	fits         // other shares have far more room
 	roomy        // the share has at least half of the mean room
 )
@@ -99,7 +88,9 @@ const (
 // without a division.
 func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 	s, shares, rank := k.sub(i), int64(len(k.subs)), roomy
-	if k.denied(i, g, now) != nil {
+	if d := k.denied(i, g, now); d != nil && d.States == nil { // mutant: living-shares-charged
+		return dead
+	} else if d != nil {
 		return full
 	}
 	for j := range s.rooms {

@@ -10,8 +10,7 @@ import (
 
 // settle passes on a Settle, which names a sub-key. What it gives back shows at once: the
 // share is asked again. How much room that has is not known before it answers, so it
-// counts as unused. Where the request has costs they are the estimates, and what was used
-// above them goes to shares with room first.
+// counts as unused. Where the request has costs they are the estimates; see spill.
 func (c *call) settle(ctx context.Context) error {
 	r, k, more := *c.r, c.k, make([]int64, len(c.r.Policies))
 	if r.Costs != nil && r.Lease.Actual != nil {
@@ -50,7 +49,7 @@ func (c *call) spill(ctx context.Context, more []int64) {
 		}
 		i := c.k.draw(&backend.Group{Costs: some}, c.k.denials.Now())
 		if i < 0 { // mutant: excess-to-shares-with-room
-			i = c.k.living(c.k.denials.Now())
+			i = max(0, c.k.another(dead, &c.r.Group, c.k.denials.Now()))
 		} else {
 			for j := range costs {
 				costs[j] = max(some[j], min(costs[j], c.k.sub(i).rooms[j].units.Load()))

@@ -72,13 +72,13 @@ func (c *call) take(ctx context.Context) error {
 // more is what take does after the first share. A share without an answer is not asked
 // again soon, so each step asks others. A call that loses the race for what a sum shows
 // twice is denied, though there may be more elsewhere. A Record charges any that answers
-// where none has room. Shares that did not answer are read once more before their failure modes
-// apply: a full queue, a slot on its way, one lost connection are no dead node, and a
-// dead node's circuit answers at once.
+// where none has room. Shares that did not answer are read once more before their failure
+// modes apply: a full queue, a slot on its way, one lost connection are no dead node, and
+// a dead node's circuit answers at once.
 func (c *call) more(ctx context.Context) error {
 	for again := false; ; {
 		for n := 0; n < asks && c.misses < tries; n++ {
-			i := c.k.another(&c.r.Group, c.k.denials.Now())
+			i := c.k.another(full, &c.r.Group, c.k.denials.Now())
 			if i < 0 {
 				break
 			}
@@ -87,7 +87,8 @@ func (c *call) more(ctx context.Context) error {
 			}
 		}
 		for n := 1; c.r.Op == backend.Record; n++ {
-			if done, err := c.ask(ctx, c.k.living(c.k.denials.Now())); done || n == len(c.k.subs) {
+			i := max(0, c.k.another(dead, &c.r.Group, c.k.denials.Now()))
+			if done, err := c.ask(ctx, i); done || n == len(c.k.subs) {
 				return err
 			}
 		}
@@ -226,7 +227,7 @@ func (c *call) deny(v *view) error {
 	if len(v.open) > 0 {
 		v.States, v.alike = slices.Clone(c.sum.states), false // others have taken since
 		v.States[backend.Binding(v.States)].RetryAfter = time.Millisecond
-		if c.k.another(&c.r.Group, c.k.denials.Now()) >= 0 {
+		if c.k.another(full, &c.r.Group, c.k.denials.Now()) >= 0 {
 			c.s.stats.wrong.Add(1)
 		}
 	} else {
