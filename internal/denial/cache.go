@@ -3,6 +3,7 @@ package denial
 import (
 	"hash/maphash"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -113,4 +114,38 @@ func (s *Set) Note(g *backend.Group, d *Denial, generation uint64) {
 		}
 	}
 	s.ways[at].Store(e)
+}
+
+// entry is the cached denial of a key. Only refreshing changes.
+type entry struct {
+	Denial
+	generation uint64        // of its set, before Sent
+	group      backend.Group // that was denied: its key, policies and costs; never written
+	refreshing atomic.Bool   // one caller asks whether the denial still holds
+	sent       atomic.Bool   // one caller of several keys was sent to ask
+	refreshed  chan struct{} // closed when that caller has its answer
+}
+
+// denies reports whether g is denied: it is of the entry's key and policies, by their
+// numbers, and costs enough. What a policy does on failure does not matter here.
+func (e *entry) denies(g *backend.Group) bool {
+	k, n := &e.group, len(e.group.Policies)
+	if k.Key != g.Key || k.Sub != g.Sub || len(g.Policies) != n || g.Costs != nil && len(g.Costs) != n {
+		return false
+	}
+	// Nearly always the list is the limiter's own.
+	alike := &k.Policies[0] == &g.Policies[0] || slices.EqualFunc(k.Policies, g.Policies, equal)
+	return alike && e.Denies(g)
+}
+
+// equal reports whether two policies decide alike: they have one count and one limit.
+func equal(a, b backend.Policy) bool {
+	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards // mutant: denied-algorithms
+}
+
+// due reports whether one caller is to refresh the denial: in the last quarter of the
+// time for which it holds, where the store denies for longer. So a flood on a spent key
+// asks about once per second.
+func (e *entry) due(now, ttl time.Duration) bool {
+	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 // mutant: due-lasts
 }
