@@ -36,7 +36,8 @@ func (s *Store) begin(c *call, op backend.Op, g *backend.Group, looks []look) er
 		looks[i].id = s.identityOf(&g.Policies[i], g.Sub)
 		for j := range looks[:i] {
 			if looks[j].id == looks[i].id { // of a request that no limiter made
-				return &backend.InvalidError{What: "policy name", Value: g.Policies[i].Name, Want: "a name of its own, it is listed twice"}
+				name := g.Policies[i].Name
+				return &backend.InvalidError{What: "policy name", Value: name, Want: "a name of its own, it is listed twice"}
 			}
 		}
 	}

@@ -125,7 +125,9 @@ func (ks keys) sharing(s *Store) (int64, error) {
 			if l := &k.looks[j]; l.record == nil && full {
 				if shared[l.id] { // mutant: overflow-not-twice
 					ks.release()
-					return 0, backend.Wrap(backend.ErrUnavailable, fmt.Errorf("the memory store is full, and two keys share the count of policy %q", k.Policies[j].Name))
+					name := k.Policies[j].Name
+					err := fmt.Errorf("the memory store is full, and two keys share the count of policy %q", name)
+					return 0, backend.Wrap(backend.ErrUnavailable, err)
 				}
 				l.shared, shared[l.id] = true, true
 			}

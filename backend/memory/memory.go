@@ -6,6 +6,7 @@
 package memory
 
 import (
+	"cmp"
 	"hash/maphash"
 	"sync/atomic"
 	"time"
@@ -63,10 +64,8 @@ func New(opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, clock: newClock(opts.Now), maxKeys: int64(opts.MaxKeys)}
-	if s.maxKeys == 0 {
-		s.maxKeys = DefaultMaxKeys
-	}
+	s := &Store{clock: newClock(opts.Now), maxKeys: int64(cmp.Or(opts.MaxKeys, DefaultMaxKeys))}
+	s.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 	if s.maxKeys < 0 {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -61,7 +62,8 @@ func (c *call) settle() (done bool, err error) {
 	case l == nil:
 		return true, backend.ErrNotHeld
 	case !l.open():
-		if c.op == backend.Settle && l.attempt == halves(c.lease.Attempt) && c.lease.Attempt != (backend.LeaseID{}) { // mutant: settle-repeated
+		attempt := halves(c.lease.Attempt)
+		if c.op == backend.Settle && l.attempt == attempt && attempt != [2]int64{} { // mutant: settle-repeated
 			return true, nil
 		}
 		return true, backend.ErrNotHeld
@@ -75,7 +77,8 @@ func (c *call) settle() (done bool, err error) {
 	case c.op == backend.Extend:
 		return true, c.extend(l, charges)
 	case c.lease.Actual != nil && len(c.lease.Actual) != n:
-		return true, &backend.InvalidError{What: "actual costs", Value: len(c.lease.Actual), Want: "one for each policy that was reserved"}
+		want := fmt.Sprintf("%d, one for each policy that was reserved", n)
+		return true, &backend.InvalidError{What: "actual costs", Value: len(c.lease.Actual), Want: want}
 	}
 	c.moveSlots(charges, l.end, 0)
 	for i := range charges {
