@@ -146,7 +146,7 @@ func TestMemoryComesBack(t *testing.T) {
 	}
 	full := heap() - empty
 	now = now.Add(time.Minute)
-	for range 30 * keys {
+	for range 60 * keys {
 		ask(t, s, backend.Take, backend.Group{Key: "hot", Policies: []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(1_000_000)))}, Cost: 1})
 	}
 	require.Equal(t, 2*keys/500+1, s.Len())
