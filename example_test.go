@@ -63,7 +63,7 @@ func Example_http() {
 	limiter, err := headgate.New(store, []headgate.Policy{{
 		Name:      "client",
 		Algorithm: algo.TokenBucket(algo.PerSecond(5), 10), // 5 per second, 10 at once
-		OnFailure: headgate.FailOpen,                       // what calls get while Redis is down
+		OnFailure: headgate.FailOpen,                       // while Redis is down, calls pass
 	}}, nil)
 	if err != nil {
 		log.Fatal(err)
