@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -19,22 +18,6 @@ import (
 
 // poll is the pause between two looks at a process. A server is up in 20 ms.
 const poll = 2 * time.Millisecond
-
-// locate returns the path of redis-server. Without one the test skips on a
-// laptop and fails in CI, where a skip would pass unseen.
-func locate(t testing.TB) string {
-	t.Helper()
-	bin, err := exec.LookPath(cmp.Or(os.Getenv("HEADGATE_REDIS_SERVER"), "redis-server"))
-	if err == nil {
-		return bin
-	}
-	const missing = "NOT TESTED: no redis-server (%v); install it with: apt-get install -y redis-server"
-	if os.Getenv("CI") == "true" {
-		t.Fatalf(missing, err)
-	}
-	t.Skipf(missing, err)
-	return ""
-}
 
 // process is a child of this process. The caller of start owns it and kills it.
 // err is read only after exited is closed.

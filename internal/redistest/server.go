@@ -9,6 +9,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,6 +90,22 @@ func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
 	sentinel := open(t, dir, []string{conf, "--sentinel"})
 	t.Cleanup(sentinel.Kill)
 	return sentinel.Addr()
+}
+
+// locate returns the path of redis-server. Without one the test skips on a
+// laptop and fails in CI, where a skip would pass unseen.
+func locate(t testing.TB) string {
+	t.Helper()
+	bin, err := exec.LookPath(cmp.Or(os.Getenv("HEADGATE_REDIS_SERVER"), "redis-server"))
+	if err == nil {
+		return bin
+	}
+	const missing = "NOT TESTED: no redis-server (%v); install it with: apt-get install -y redis-server"
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(missing, err)
+	}
+	t.Skipf(missing, err)
+	return ""
 }
 
 // open tries other ports while the one that it drew is taken. Any other failure
