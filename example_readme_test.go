@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"time"
+
+	"github.com/headgate-go/headgate/middleware/httplimit"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -76,4 +80,34 @@ func Example_wait() {
 	// Output:
 	// it is this call's turn
 	// it passes in 1s
+}
+
+func Example_testingHandler() {
+	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
+	limiter, err := headgate.New(frozen(), []headgate.Policy{{
+		Name:      "login",
+		Algorithm: algo.SlidingLog(algo.PerMinute(5)),
+		OnFailure: headgate.FailOpen,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	limit, err := httplimit.New(limiter, httplimit.RemoteAddr(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler := limit(hello) // your handler
+	for range 6 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/login", nil))
+		fmt.Println(w.Code, w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// 200 "login";r=4;t=60
+	// 200 "login";r=3;t=60
+	// 200 "login";r=2;t=60
+	// 200 "login";r=1;t=60
+	// 200 "login";r=0;t=60
+	// 429 "login";r=0;t=60
 }
