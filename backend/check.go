@@ -143,6 +143,8 @@ func (g *Group) check(op Op) error {
 		return &InvalidError{What: "key", Value: fmt.Sprintf("%.16s… of %d bytes", g.Key, len(g.Key)), Want: fmt.Sprintf("at most %d bytes", MaxKey)}
 	case len(g.Policies) == 0:
 		return &InvalidError{What: "policies", Value: 0, Want: "at least one"}
+	case len(g.Policies) > MaxPolicies:
+		return &InvalidError{What: "policies", Value: len(g.Policies), Want: fmt.Sprintf("at most %d", MaxPolicies)}
 	case g.Costs != nil && len(g.Costs) != len(g.Policies):
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: fmt.Sprintf("one for each of %d policies", len(g.Policies))}
 	case op == AtMost && g.Costs != nil:

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -18,16 +17,8 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if err := r.Check(ctx, capabilities); err != nil { // mutant: memory-context
 		return err
 	}
-	for i := range 1 + len(r.And) {
-		policies := r.GroupAt(i).Policies
-		if n := len(policies); n > backend.MaxPolicies {
-			return &backend.InvalidError{What: "policies", Value: n, Want: fmt.Sprintf("at most %d", backend.MaxPolicies)}
-		}
-		if r.Op == backend.Reset || r.Lease != nil { // whose algorithms Check may not have looked at
-			if err := backend.CheckPolicies(policies); err != nil {
-				return err
-			}
-		}
+	if r.Op == backend.Reset || r.Op == backend.Settle { // whose algorithms Check has not looked at
+		return backend.CheckPolicies(r.Policies)
 	}
 	return nil
 }

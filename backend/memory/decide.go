@@ -125,6 +125,6 @@ func (c *call) reset(looks []look) error {
 			l.record, l.words = nil, none[:c.Policies[i].Algorithm.Words()]
 		}
 	}
-	c.stripe.mu.leases.reset(c.hash, c.now)
+	c.stripe.mu.leases.reset(c.hash)
 	return nil
 }

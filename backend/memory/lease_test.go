@@ -96,7 +96,7 @@ func TestExtendKeepsEndedSlots(t *testing.T) {
 }
 
 // TestLeaseBytes: what a lease takes, and that it leaves by itself while others
-// call.
+// call. It takes 96 bytes, and 29 to 57 of a map, by how full the map's tables are.
 func TestLeaseBytes(t *testing.T) {
 	n := redistest.Steps(10_000, 1_000_000)
 	for _, keys := range []int{1, n} {
@@ -109,7 +109,7 @@ func TestLeaseBytes(t *testing.T) {
 		full := heap()
 		bytes := float64(full-before) / float64(n)
 		t.Logf("%d keys: %.0f bytes per lease, with its key's count", keys, bytes)
-		require.Less(t, bytes, 150+float64(keys)/float64(n)*100)
+		require.Less(t, bytes, 160+float64(keys)/float64(n)*100)
 
 		h.now = h.now.Add(2 * time.Minute)
 		for range n * sweepCalls {

@@ -85,8 +85,7 @@ func (ks keys) setNow(now int64) {
 
 // reserve finds the records of all keys, and reports whether there is room for those
 // that are missing. The search for room of one key may remove another's idle record,
-// so that it looks until none is missing that was not. A search that ends without room may
-// have shrunk a table in which an earlier key has some.
+// so that it looks until none is missing that was not.
 func (ks keys) reserve() bool {
 	n := 0 // records, at most, that one stripe needs room for
 	for again := true; again; {
@@ -95,11 +94,10 @@ func (ks keys) reserve() bool {
 			k := &ks[i]
 			for k.reserved < k.find(k.looks) {
 				n++
-				room := k.store.reserve(k.stripe, k.now)
-				k.stripe.mu.records.grow(n) // mutant: room-after-a-search
-				if !room {
+				if !k.store.reserve(k.stripe, k.now) {
 					return false
 				}
+				k.stripe.mu.records.grow(n)
 				k.reserved++
 				again = true
 			}

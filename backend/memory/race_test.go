@@ -12,7 +12,6 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -179,7 +178,7 @@ func TestSecondLook(t *testing.T) {
 		}
 	}
 	sweep := func() int {
-		removed, _ := st.sweep(now.UnixMicro(), 1000)
+		removed := st.sweep(now.UnixMicro(), 1000)
 		s.removed(removed)
 		return removed
 	}
@@ -225,39 +224,4 @@ func TestOneCore(t *testing.T) {
 		}
 	})
 	require.Equal(t, int64(1000), passed.Load())
-}
-
-// TestRoomThatAnotherTakes: a search for room shrinks the table in which an earlier key
-// of the request reserved room, and another call takes what was found.
-func TestRoomThatAnotherTakes(t *testing.T) {
-	var done atomic.Bool
-	var full atomic.Pointer[Store]
-	idle := New(nil)
-	full.Store(idle)
-	go func() {
-		for !done.Load() { // the calls of another key
-			s := full.Load()
-			s.kept.Add(1)
-			s.kept.Add(-1)
-		}
-	}()
-	defer done.Store(true)
-	day, second := by("day", algo.FixedWindow(algo.PerDay(1))), by("second", algo.FixedWindow(algo.PerSecond(1)))
-	for range redistest.Steps(2000, 20_000) {
-		s, now := settable(6)
-		s.stripes[0].mu.records.grow(12)
-		for i, p := range []backend.Policy{day, day, day, second} {
-			require.True(t, takes(t, s, fmt.Sprint(i), p))
-		}
-		*now = now.Add(2 * time.Second)
-		full.Store(s)
-		var d backend.Decision
-		require.NoError(t, s.Do(context.Background(), &backend.Request{
-			Op:    backend.Take,
-			Group: backend.Group{Key: "a", Policies: []backend.Policy{day, second}, Cost: 1},
-			And:   []backend.Group{{Key: "b", Policies: []backend.Policy{by("other", day.Algorithm)}, Cost: 1}},
-		}, &d))
-		full.Store(idle)
-		soundStripe(t, &s.stripes[0])
-	}
 }

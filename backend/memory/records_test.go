@@ -154,31 +154,6 @@ func TestMemoryComesBack(t *testing.T) {
 	sound(t, s)
 }
 
-// TestMemoryOfResetsComesBack, though a lease is held.
-func TestMemoryOfResetsComesBack(t *testing.T) {
-	const keys = 20_000
-	s, now := settable(1)
-	g := backend.Group{Key: "k", Policies: []backend.Policy{by("p", kinds[0])}, Cost: 1}
-	reserve := func(id byte) {
-		l := backend.Lease{ID: backend.LeaseID{id}, Length: time.Hour}
-		require.NoError(t, s.Do(context.Background(), &backend.Request{Op: backend.Reserve, Group: g, Lease: &l}, new(backend.Decision)))
-	}
-	reserve(1)
-	empty := heap()
-	for i := range keys {
-		ask(t, s, backend.Reset, backend.Group{Key: fmt.Sprint(i), Policies: g.Policies})
-	}
-	full := heap() - empty
-	*now = now.Add(3 * time.Hour)
-	for i := range 20 * keys {
-		if ask(t, s, backend.Peek, g); i == keys {
-			reserve(2)
-		}
-	}
-	require.Less(t, max(heap(), empty)-empty, full/8)
-	runtime.KeepAlive(s)
-}
-
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()

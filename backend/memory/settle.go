@@ -3,6 +3,7 @@ package memory
 import (
 	"fmt"
 	"time"
+	"unique"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -18,8 +19,9 @@ func (c *call) leased() (done bool, err error) {
 			c.recordInstead()
 		}
 	case backend.Reserve:
-		ls.sweep(c.now, leaseLooks)               // as many may leave as come
-		if ls.find(c.leaseHash(), c.now) != nil { // mutant: reserve-meets-lease
+		ls.sweep(c.now, leaseLooks) // as many may leave as come
+		l, by := ls.find(c.leaseHash(), c.now)
+		if l != nil || by != (settlement{}) { // mutant: reserve-meets-lease
 			err = backend.ErrNotHeld
 		}
 	default:
@@ -54,66 +56,60 @@ func (c *call) recordInstead() {
 // its end. It looks only at what the lease keeps. It reports whether it is done: an
 // unresolved lease that is not found has yet to be recorded.
 func (c *call) settle() (done bool, err error) {
-	ls, h := &c.stripe.mu.leases, c.leaseHash()
-	l := ls.find(h, c.now)
+	ls, h, attempt := &c.stripe.mu.leases, c.leaseHash(), halves(c.lease.Attempt)
+	l, by := ls.find(h, c.now)
 	switch {
+	case by != (settlement{}):
+		if c.op == backend.Settle && by.attempt == attempt && attempt != [2]int64{} { // mutant: settle-repeated
+			return true, nil
+		}
+		return true, backend.ErrNotHeld
 	case l == nil && c.lease.Unresolved && c.op == backend.Settle:
 		return false, nil
 	case l == nil:
 		return true, backend.ErrNotHeld
-	case !l.open():
-		attempt := halves(c.lease.Attempt)
-		if c.op == backend.Settle && l.attempt == attempt && attempt != [2]int64{} { // mutant: settle-repeated
-			return true, nil
-		}
-		return true, backend.ErrNotHeld
-	}
-	charges := ls.charges(h, l)
-	switch n := len(charges); {
-	case ls.wasReset(c.hash, l):
-		c.moveSlots(charges, l.end, 0)
-		ls.settle(h, l, [2]int64{})
+	case l.reset:
+		c.moveSlots(l, 0)
+		ls.settle(h, settlement{until: l.leaves()})
 		return true, backend.ErrNotHeld
 	case c.op == backend.Extend:
-		return true, c.extend(l, charges)
-	case c.lease.Actual != nil && len(c.lease.Actual) != n:
-		want := fmt.Sprintf("%d, one for each policy that was reserved", n)
+		return true, c.extend(l)
+	case c.lease.Actual != nil && len(c.lease.Actual) != len(l.charges):
+		want := fmt.Sprintf("%d, one for each policy that was reserved", len(l.charges))
 		return true, &backend.InvalidError{What: "actual costs", Value: len(c.lease.Actual), Want: want}
 	}
-	c.moveSlots(charges, l.end, 0)
-	for i := range charges {
+	c.moveSlots(l, 0)
+	for i := range l.charges {
 		actual := int64(0)
 		if c.lease.Actual != nil {
 			actual = c.lease.Actual[i]
 		}
-		c.correct(&charges[i], actual)
+		c.correct(&l.charges[i], actual)
 	}
-	ls.settle(h, l, halves(c.lease.Attempt))
+	ls.settle(h, settlement{attempt, l.leaves()})
 	return true, nil
 }
 
 // extend moves the end of an open lease.
-func (c *call) extend(l *lease, charges []charge) error {
+func (c *call) extend(l *lease) error {
 	if l.end <= c.now { // mutant: ended-not-extended
 		return backend.ErrLeaseEnded
 	}
-	before := l.end
+	c.moveSlots(l, c.now+c.lease.Length.Microseconds())
 	l.extend(c.now, c.lease.Length)
-	c.moveSlots(charges, before, l.end)
-	ls := &c.stripe.mu.leases
-	ls.horizon = max(ls.horizon, l.leaves())
 	return nil
 }
 
-// moveSlots frees the lease's slots of InFlight policies, which ended at from, or
-// holds them until another end where that is not 0.
-func (c *call) moveSlots(charges []charge, from, to int64) {
-	a, id := algo.InFlight(algo.MaxLogLimit), halves(c.lease.ID)[1]
-	for i := range charges {
-		if ch := &charges[i]; ch.id.kind().Leased() && ch.units > 0 {
+// moveSlots frees the lease's slots of InFlight policies, or holds them until another
+// end where that is not 0.
+func (c *call) moveSlots(l *lease, to int64) {
+	id := halves(c.lease.ID)[1]
+	for i := range l.charges {
+		if ch := &l.charges[i]; ch.id.kind().Leased() && ch.units > 0 {
+			a := ch.algorithm.Value()
 			c.withRecord(ch, func(st *stripe, h hash, r *record) {
 				w := st.words(h, ch.id, r)
-				if a.Release(w, from, id) && to > 0 {
+				if a.Release(w, l.end, id) && to > 0 {
 					var v algo.View // an Extend drops no ended slots, as in the script
 					st.setWords(h, ch.id, a.Hold(w, &v, to, id))
 					r.stay(to)
@@ -128,7 +124,7 @@ func (c *call) correct(ch *charge, actual int64) {
 	if ch.id.kind().Leased() {
 		return
 	}
-	a := c.stripe.mu.leases.algorithm(ch)
+	a := ch.algorithm.Value()
 	switch {
 	case actual < ch.units:
 		c.withRecord(ch, func(st *stripe, h hash, r *record) {
@@ -179,9 +175,8 @@ const tombstoneStays = 10 * time.Minute
 // leaveTombstone is for a lease that was not found: a Reserve that comes later finds
 // it, and charges nothing.
 func (c *call) leaveTombstone() {
-	stays := max(2*c.lease.Length, tombstoneStays)
-	l := &lease{end: c.now + stays.Microseconds(), attempt: halves(c.lease.Attempt)}
-	c.stripe.mu.leases.insert(c.leaseHash(), l, nil)
+	until := c.now + max(2*c.lease.Length, tombstoneStays).Microseconds()
+	c.stripe.mu.leases.settle(c.leaseHash(), settlement{halves(c.lease.Attempt), until})
 }
 
 // keep keeps the lease of a Reserve that passed, or that an unresolved one was
@@ -191,17 +186,14 @@ func (c *call) keep(looks []look) {
 		c.leaveTombstone()
 		return
 	}
-	ls, l, more := &c.stripe.mu.leases, &lease{}, []charge(nil)
+	l := &lease{key: c.hash[0], charges: make([]charge, len(looks))}
 	for i := range looks {
 		a := &c.Policies[i].Algorithm
-		ch := charge{id: looks[i].id, units: c.CostOf(i), shared: looks[i].shared, Charge: a.Charged(&looks[i].view)}
-		ls.numbers(&ch, a)
-		if i == 0 {
-			l.first = ch
-		} else {
-			more = append(more, ch)
+		l.charges[i] = charge{
+			id: looks[i].id, units: c.CostOf(i), shared: looks[i].shared,
+			Charge: a.Charged(&looks[i].view), algorithm: unique.Make(*a),
 		}
 	}
 	l.extend(c.now, c.lease.Length)
-	ls.insert(c.leaseHash(), l, more)
+	c.stripe.mu.leases.insert(c.leaseHash(), l)
 }

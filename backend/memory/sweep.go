@@ -18,8 +18,6 @@ const (
 	sweepEvery = 64 // calls of a stripe
 	sweepLooks = 8  // records: in the stripe, in the next ones and in the overflow
 
-	otherStripes = 4 // at most, that a call sweeps beside its own
-
 	// searchLooks bounds the records of other stripes that a call searches for an
 	// idle one, so that no call goes over all of a large store. A small store is
 	// searched whole, so that room in it is found at once.
@@ -34,14 +32,11 @@ func (s *Store) tick(st *stripe, now int64) {
 	if st.mu.calls%sweepEvery != 0 {
 		return
 	}
-	removed, _ := st.sweep(now, sweepLooks)
-	for i, looks := 0, sweepLooks; looks > 0 && i < otherStripes; i++ {
-		if other := s.nextStripe(); other.mu.TryLock() {
-			var n int
-			n, looks = other.sweep(now, looks)
-			other.mu.Unlock()
-			removed += n
-		}
+	removed := st.sweep(now, sweepLooks)
+	other := &s.stripes[s.next.Add(1)%uint32(len(s.stripes))] // so that a stripe without calls is swept too
+	if other.mu.TryLock() {
+		removed += other.sweep(now, sweepLooks)
+		other.mu.Unlock()
 	}
 	s.removed(removed)
 	if s.overflow.mu.TryLock() {
@@ -49,8 +44,6 @@ func (s *Store) tick(st *stripe, now int64) {
 		s.overflow.mu.Unlock()
 	}
 }
-
-func (s *Store) nextStripe() *stripe { return &s.stripes[s.next.Add(1)%uint32(len(s.stripes))] }
 
 func (s *Store) removed(n int) {
 	if n > 0 {
@@ -62,11 +55,11 @@ func (s *Store) removed(n int) {
 // removes an idle one: of that stripe, or of others that no call holds. It
 // reports whether there is room.
 func (s *Store) reserve(st *stripe, now int64) bool {
-	if s.count() {
+	if s.kept.Add(1) <= s.maxKeys {
 		return true
 	}
 	removed, _ := st.removeIdle(now)
-	for i, left := 0, searchLooks; removed == 0 && i < len(s.stripes) && left > 0; i++ { // mutant: search-bounded
+	for i, left := 0, searchLooks; !removed && i < len(s.stripes) && left > 0; i++ { // mutant: search-bounded
 		other := &s.stripes[i]
 		if other != st && other.idleFrom.Load() <= now && other.mu.TryLock() {
 			var looks int
@@ -75,23 +68,14 @@ func (s *Store) reserve(st *stripe, now int64) bool {
 			left -= looks
 		}
 	}
-	s.removed(removed)
-	return s.count()
-}
-
-func (s *Store) count() bool {
-	if s.kept.Add(1) <= s.maxKeys {
-		return true
-	}
-	s.kept.Add(-1)
-	return false
+	s.kept.Add(-1) // the removed one, or the one that has no room
+	return removed
 }
 
 // sweep looks at a few records, from a random one on, and removes those that are
-// idle for the second time, and at as many leases. It returns how many of the looks are
-// left. (In the order of the slots the idle records would all be ahead of the sweep, and
-// searches for them long.)
-func (st *stripe) sweep(now int64, looks int) (removed, left int) {
+// idle for the second time, and at as many leases. (In the order of the slots the idle
+// records would all be ahead of the sweep, and searches for them long.)
+func (st *stripe) sweep(now int64, looks int) (removed int) {
 	st.mu.leases.sweep(now, looks)
 	t := &st.mu.records
 	n := len(t.slots)
@@ -110,15 +94,14 @@ func (st *stripe) sweep(now int64, looks int) (removed, left int) {
 		}
 		i = t.after(i)
 	}
-	return removed, looks
+	return removed
 }
 
-// removeIdle removes an idle record, if there is one. It returns how many it
-// removed, and at how many records it looked. Where none is idle it notes until
-// when none will be.
-func (st *stripe) removeIdle(now int64) (removed, looks int) {
+// removeIdle removes an idle record, if there is one, and returns at how many records
+// it looked. Where none is idle it notes until when none will be.
+func (st *stripe) removeIdle(now int64) (removed bool, looks int) {
 	if st.idleFrom.Load() > now {
-		return 0, 0
+		return false, 0
 	}
 	from, t := int64(math.MaxInt64), &st.mu.records
 	i := rand.IntN(max(len(t.slots), 1))
@@ -127,12 +110,12 @@ func (st *stripe) removeIdle(now int64) (removed, looks int) {
 			looks++
 			if s.until <= now {
 				st.remove(i)
-				return 1, looks
+				return true, looks
 			}
 			from = min(from, s.until)
 		}
 		i = t.after(i)
 	}
 	st.idleFrom.Store(from)
-	return 0, looks
+	return false, looks
 }
