@@ -75,6 +75,12 @@ func (k *hotKey) claim(i int, g *backend.Group) {
 	}
 }
 
+// unanswered returns what stands for the denial of a sub-key that did not answer: it is
+// avoided for so long, while others have room. Such a denial has no states.
+func unanswered(now time.Duration) *denial.Denial {
+	return &denial.Denial{Sent: now, Ends: now + 100*time.Millisecond}
+}
+
 // The ranks of a sub-key for a call.
 const (
 	dead  = iota // the share did not answer

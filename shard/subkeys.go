@@ -51,12 +51,6 @@ type room struct {
 	fresh atomic.Int64 // when what was seen counts no more; 0: nothing was
 }
 
-// unanswered returns what stands for the denial of a sub-key that did not answer: it is
-// avoided for so long, while others have room. Such a denial has no states.
-func unanswered(now time.Duration) *denial.Denial {
-	return &denial.Denial{Sent: now, Ends: now + 100*time.Millisecond}
-}
-
 func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *hotKey {
 	k := &hotKey{key: key, policies: policies, names: slot.Names(policies[0].Shards), denials: denials}
 	k.home, k.offset = k.names.Home(key), int(xxhash.Sum64String(key)%slot.Count)

@@ -23,6 +23,15 @@ type Denial struct {
 	Ends       time.Duration   // when the store may let the call pass; counted from Sent, so never too late
 }
 
+// cacheable reports whether a store's denial of g may be cached. One by slots may not:
+// any process may free a slot at any time.
+func cacheable(g *backend.Group, d *backend.Decision) bool {
+	bySlots := slices.ContainsFunc(g.Policies, func(p backend.Policy) bool {
+		return p.Name == d.Policy && p.Algorithm.Kind().Leased()
+	})
+	return d.RetryAfter > 0 && !bySlots // mutant: slots-not-cached
+}
+
 // NewDenial returns the denial of g with these states. Where they are not those of all
 // policies, it is not known which policy bound: then a call that costs less of any may
 // pass.

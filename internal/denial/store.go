@@ -9,7 +9,6 @@ package denial
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -176,7 +175,7 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
 		v.at.passed(least) // mutant: passed-ends-denial
-	case d.RetryAfter > 0 && !slots(&r.Group, d): // mutant: slots-not-cached
+	case cacheable(&r.Group, d):
 		states := r.Each
 		if states == nil {
 			states = []backend.State{d.State}
@@ -194,12 +193,4 @@ func leastOf(r *backend.Request) *backend.Group {
 	one := r.Group
 	one.Cost, one.Costs = 1, nil
 	return &one
-}
-
-// slots reports whether a denial is by slots. Any process may free one at any time, so
-// such a denial is not cached.
-func slots(g *backend.Group, d *backend.Decision) bool {
-	return slices.ContainsFunc(g.Policies, func(p backend.Policy) bool {
-		return p.Name == d.Policy && p.Algorithm.Kind().Leased()
-	})
 }

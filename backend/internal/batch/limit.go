@@ -10,6 +10,10 @@ const (
 	maxCalls    = 1024 // of all groups
 )
 
+// maxCallers is the maximum number of calls that wait for one server; more are
+// refused at once. A variable for the tests alone.
+var maxCallers int64 = 1 << 16
+
 // How many batches may be in flight to one server.
 //
 // Many while they carry two calls or fewer and come back nearly as soon as the

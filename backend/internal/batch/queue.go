@@ -21,10 +21,6 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// maxCallers is the maximum number of calls that wait for one server; more are
-// refused at once. A variable for the tests alone.
-var maxCallers int64 = 1 << 16
-
 // Queue holds the pending calls to one server until a batch takes them. It is
 // safe for concurrent use.
 type Queue struct {
