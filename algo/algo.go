@@ -144,18 +144,6 @@ func Widest(id Identity) Algorithm {
 	return r.make(Limit{r.most, time.Duration(id.Period) * time.Microsecond}, r.most, id.Buckets)
 }
 
-// Share returns the algorithm with its numbers times num / den, rounded down
-// so that shares never sum to more than the whole. A share below one unit is
-// an Algorithm that Check refuses and that grants nothing.
-func (a Algorithm) Share(num, den int64) Algorithm {
-	l, k := a.limit, int64(1)
-	if a.rule().rate && l.Period > 0 { // over a longer period, or the share is rounded down; mutant: share-of-a-rate
-		k = max(1, min(den/max(num, 1), int64(MaxPeriod/l.Period)))
-	}
-	l.Events, l.Period = mulDiv(l.Events, num*k, den), l.Period*time.Duration(k)
-	return a.with(l, mulDiv(a.max, num, den))
-}
-
 // Worst returns the most units that any trailing window of that length can
 // hold, where the numbers don't change and the clock doesn't step. It is 0 for
 // an Algorithm that Check refuses.

@@ -2,6 +2,18 @@ package algo
 
 import "time"
 
+// Share returns the algorithm with its numbers times num / den, rounded down
+// so that shares never sum to more than the whole. A share below one unit is
+// an Algorithm that Check refuses and that grants nothing.
+func (a Algorithm) Share(num, den int64) Algorithm {
+	l, k := a.limit, int64(1)
+	if a.rule().rate && l.Period > 0 { // over a longer period, or the share is rounded down; mutant: share-of-a-rate
+		k = max(1, min(den/max(num, 1), int64(MaxPeriod/l.Period)))
+	}
+	l.Events, l.Period = mulDiv(l.Events, num*k, den), l.Period*time.Duration(k)
+	return a.with(l, mulDiv(a.max, num, den))
+}
+
 // Part returns the i-th of k parts of the algorithm, i from 0. The parts' limits
 // and bursts sum exactly to the whole one's, also where k does not divide it:
 // each is floor or ceil of limit / k, the first the least. A TokenBucket's
