@@ -76,20 +76,10 @@ func (c *call) locked(before int64, looks []look, readings []backend.Reading) er
 	return c.run(looks, readings)
 }
 
-// sharing decides a call whose key finds no room for the records that it
-// misses: those are the overflow's.
+// sharing decides a call whose key has no room for the records that it misses.
 func (c *call) sharing(looks []look, readings []backend.Reading) error {
-	o := &c.store.overflow
-	c.lockOverflow()
-	defer o.mu.Unlock()
-	o.sweep(c.now, sweepLooks)
-	o.mu.records.grow(len(looks))
-	c.find(looks) // the search for room may have removed one
-	for i := range looks {
-		l := &looks[i]
-		l.shared = l.record == nil
-	}
-	c.find(looks)
+	c.share(looks)
+	defer c.store.overflow.mu.Unlock()
 	return c.run(looks, readings)
 }
 

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
@@ -70,9 +69,14 @@ func (ks keys) locked(s *Store) (now int64, err error) {
 		}
 	}
 	if !ks.reserve() {
-		return ks.sharing(s)
+		err := ks.share()
+		defer s.overflow.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
 	}
-	return now, ks.run()
+	ks.run()
+	return ks[0].now, nil
 }
 
 // setNow makes now the instant of all.
@@ -106,38 +110,6 @@ func (ks keys) reserve() bool {
 	return true
 }
 
-// sharing decides as call.sharing does: a key without room for a record that it misses
-// shares the overflow's. Two keys of one call must not share one, since each would find
-// the room that the other takes.
-func (ks keys) sharing(s *Store) (int64, error) {
-	o := &s.overflow
-	ks[0].lockOverflow()
-	defer o.mu.Unlock()
-	ks.setNow(ks[0].now)
-	o.sweep(ks[0].now, sweepLooks)
-	shared := map[identity]bool{}
-	for i := range ks {
-		k := &ks[i]
-		full := k.find(k.looks) > k.reserved
-		for j := range k.looks {
-			if l := &k.looks[j]; l.record == nil && full {
-				if shared[l.id] { // mutant: overflow-not-twice
-					ks.release()
-					name := k.Policies[j].Name
-					err := fmt.Errorf("the memory store is full, and two keys share the count of policy %q", name)
-					return 0, backend.Wrap(backend.ErrUnavailable, err)
-				}
-				l.shared, shared[l.id] = true, true
-			}
-		}
-	}
-	o.mu.records.grow(len(shared))
-	for i := range ks {
-		ks[i].find(ks[i].looks)
-	}
-	return ks[0].now, ks.run()
-}
-
 // release gives back the room that was reserved.
 func (ks keys) release() {
 	for i := range ks {
@@ -146,7 +118,7 @@ func (ks keys) release() {
 }
 
 // run looks at all keys, and charges all or none.
-func (ks keys) run() error {
+func (ks keys) run() {
 	fits := true
 	for i := range ks {
 		fits = ks[i].look(ks[i].looks) && fits // mutant: every-key-fits
@@ -155,5 +127,4 @@ func (ks keys) run() error {
 	for i := range ks {
 		ks[i].finish(take, ks[i].looks, ks[i].readings)
 	}
-	return nil
 }

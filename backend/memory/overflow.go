@@ -1,6 +1,11 @@
 package memory
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/headgate-go/headgate/backend"
+)
 
 // The overflow is one more stripe, of records without a key: one per policy
 // for all keys that are new while the store is full and none of its records
@@ -25,4 +30,49 @@ func (c *call) lockOverflow() {
 	o.mu.Lock()
 	c.now = c.store.clock.notBefore(c.now, &o.mu.latest) // mutant: overflow-instant
 	c.store.clock.notBefore(c.now, &c.stripe.mu.latest)
+}
+
+// share finds the records of a call whose key has no room for those that it misses:
+// these are the overflow's. It leaves the overflow locked.
+func (c *call) share(looks []look) {
+	o := &c.store.overflow
+	c.lockOverflow()
+	o.sweep(c.now, sweepLooks)
+	o.mu.records.grow(len(looks))
+	c.find(looks) // the search for room may have removed one
+	for i := range looks {
+		l := &looks[i]
+		l.shared = l.record == nil
+	}
+	c.find(looks)
+}
+
+// share does so for several keys. Two keys of one call must not share one record, since
+// each would find the room that the other takes.
+func (ks keys) share() error {
+	o := &ks[0].store.overflow
+	ks[0].lockOverflow()
+	ks.setNow(ks[0].now)
+	o.sweep(ks[0].now, sweepLooks)
+	shared := map[identity]bool{}
+	for i := range ks {
+		k := &ks[i]
+		full := k.find(k.looks) > k.reserved
+		for j := range k.looks {
+			if l := &k.looks[j]; l.record == nil && full {
+				if shared[l.id] { // mutant: overflow-not-twice
+					ks.release()
+					name := k.Policies[j].Name
+					err := fmt.Errorf("the memory store is full, and two keys share the count of policy %q", name)
+					return backend.Wrap(backend.ErrUnavailable, err)
+				}
+				l.shared, shared[l.id] = true, true
+			}
+		}
+	}
+	o.mu.records.grow(len(shared))
+	for i := range ks {
+		ks[i].find(ks[i].looks)
+	}
+	return nil
 }
