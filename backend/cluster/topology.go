@@ -319,3 +319,22 @@ func (t *topology) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// errForeign is the error of a node of another cluster: the address of one that has
+// left is in use again.
+var errForeign = errors.New("it names none of the cluster's nodes")
+
+// foreign reports whether an answer names no node that the last one named. Endpoints
+// are the user's word, and may lead to a cluster that has replaced another.
+func (t *topology) foreign(a answer) bool {
+	if a.from == "" || slices.Contains(t.opts.Addrs, a.from) {
+		return false
+	}
+	t.mu.Lock()
+	ids := slices.Collect(maps.Values(t.mu.named))
+	t.mu.Unlock()
+	known := slices.ContainsFunc(a.slots, func(r redis.ClusterSlot) bool {
+		return slices.ContainsFunc(r.Nodes, func(n redis.ClusterNode) bool { return slices.Contains(ids, n.ID) })
+	})
+	return len(ids) > 0 && !known
+}
