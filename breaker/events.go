@@ -1,0 +1,130 @@
+package breaker
+
+import (
+	"log/slog"
+	"runtime"
+	"slices"
+	"time"
+	"weak"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// maxEvents is the maximum number of events that wait for slow observers.
+// Batches beyond it are not reported. Changes of circuits are: they are rare,
+// and each one matters.
+const maxEvents = 4096
+
+// note is called under mu, and may be under a circuit's lock, so another
+// goroutine calls the observers. One goroutine at a time does, which keeps the
+// order of events.
+func (c *circuits) note(e backend.Event) {
+	c.mu.events = append(c.mu.events, e)
+	if !c.mu.telling {
+		c.mu.telling = true
+		go c.tell()
+	}
+}
+
+// tell delivers the noted events in their order, outside of every lock.
+func (c *circuits) tell() {
+	done := false
+	defer func() {
+		if !done { // an observer has ended this goroutine
+			go c.tell()
+		}
+	}()
+	for {
+		events, observers, loggers := c.pending()
+		if done = len(events) == 0; done {
+			return
+		}
+		for _, e := range events {
+			for _, o := range observers {
+				guarded(func() { o(e) })
+			}
+			if e.Type != backend.EventCircuit {
+				continue
+			}
+			for _, l := range loggers {
+				guarded(func() { log(l, &e) })
+			}
+		}
+	}
+}
+
+// log writes the line of a change. Only a circuit that opens is a warning: every
+// other change is a step back to normal, or of a node that has left.
+func log(l *slog.Logger, e *backend.Event) {
+	change := []any{"node", e.Circuit.Node, "from", e.Circuit.From, "to", e.Circuit.To}
+	if e.Circuit.To == opened {
+		l.Warn("headgate: circuit", append(change, "err", e.Err)...)
+		return
+	}
+	l.Info("headgate: circuit", change...)
+}
+
+// guarded drops a panic of an observer, which concerns no call.
+func guarded(f func()) {
+	defer func() { _ = recover() }()
+	f()
+}
+
+// pending returns the events to deliver now, and to whom. When there are none,
+// telling ends under the same lock, so no event falls between the last look and
+// the end. A watcher whose Store is gone is passed over; its cleanup removes
+// it.
+func (c *circuits) pending() (events []backend.Event, observers []func(backend.Event), loggers []*slog.Logger) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	events = c.mu.events
+	c.mu.events, c.mu.telling = nil, len(events) > 0
+	for w := range c.mu.watchers {
+		s := w.Value()
+		if s == nil {
+			continue
+		}
+		if o := s.opts.Observer; o != nil {
+			observers = append(observers, o)
+		}
+		if l := s.opts.Logger; l != nil && !slices.Contains(loggers, l) { // limiters may share a logger
+			loggers = append(loggers, l)
+		}
+	}
+	return events, observers, loggers
+}
+
+// Batch notes a round trip that was answered, for the observers.
+func (c *circuits) Batch(b backend.Batch, took time.Duration) {
+	if c.observed.Load() == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.mu.events) < maxEvents {
+		c.note(backend.Event{Type: backend.EventBatch, Batch: b, Duration: took})
+	}
+}
+
+// watch has the observer and the logger of s receive events for as long as s is
+// in use. The circuits outlive s, so they hold it by a weak pointer: limiters
+// that are made per request would otherwise add up.
+func (c *circuits) watch(s *Store) {
+	if s.opts.Observer == nil && s.opts.Logger == nil {
+		return
+	}
+	w := weak.Make(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.watchers[w] = struct{}{}
+	c.observed.Store(int64(len(c.mu.watchers)))
+	runtime.AddCleanup(s, c.unwatch, w)
+}
+
+// unwatch runs as the cleanup of a Store that nobody holds any more.
+func (c *circuits) unwatch(w weak.Pointer[Store]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.mu.watchers, w)
+	c.observed.Store(int64(len(c.mu.watchers)))
+}
