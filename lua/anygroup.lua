@@ -62,7 +62,7 @@ if small + shift > 0 then
   else hashed = try('HMGET', key, unpack(args, names + 1, names + policies)) end
   if hashed.err then
     local e, what = hashed, 'HMGET'
-    --@include kinds.fails
+    --@include errors.failed
     hashed = {}
   end
 end
@@ -161,7 +161,7 @@ if (parts > 1 or looks) and status == 0 then -- mutant: joint-rights
     if not may(unpack(w)) then what = w[1] end
   end
   if what then
-    --@include kinds.fails
+    --@include errors.failed
   end
 end
 if not looks then
@@ -181,7 +181,7 @@ if not looks then
     if status == 0 then
       local e, what = try(unpack(w)), w[1]
       if type(e) == 'table' and e.err then
-        --@include kinds.fails
+        --@include errors.failed
       else wrote = true end
     end
   end
@@ -202,7 +202,7 @@ for p = 1, policies do
     if type(e) ~= 'table' then e, what = nil, not may('UNLINK', log, log .. ':back') and 'UNLINK' end
   end
   if what then
-    --@include kinds.fails
+    --@include errors.failed
   end
 end
 local field = try('HGET', key, 'leases')
@@ -211,7 +211,7 @@ if field then
 end
 local e, what = status == 0 and try('HDEL', key, unpack(args, names + 1, names + policies)), 'HDEL'
 if type(e) == 'table' then
-  --@include kinds.fails
+  --@include errors.failed
 end
 for p = 1, policies do
   if logs[p] and status == 0 then try('UNLINK', logs[p]) try('UNLINK', logs[p] .. ':back') end -- mutant: refused-reset-keeps-log

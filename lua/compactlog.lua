@@ -35,7 +35,7 @@ behind = tonumber(string.sub(form, 3))
 local s = try('HGET', log, 'h')
 if type(s) == 'table' then
   local e, what = s, 'HGET'
-  --@include kinds.fails
+  --@include errors.failed
 elseif s then
   local version, _, newest, units, head, first, tail, gone, base = 0
   if #s > 59 and #s < 628 and #s % 9 == 6 then version, _, newest, units, head, first, tail, gone, base = parse('<BI4dI4ddI5I5d', s) end
@@ -192,7 +192,7 @@ if not what then
   if type(e) == 'table' then what = 'HSET' end
 end
 if what then
-  --@include kinds.fails
+  --@include errors.failed
 else
   wrote = true
   if ms > 0 then try('PEXPIRE', log, ms) end

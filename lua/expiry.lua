@@ -21,14 +21,14 @@ if longer > 0 then
   elseif not may('PEXPIRE', key, ms) then what = 'PEXPIRE' end
   if left == -2 then sweep = false end
   if what then
-    --@include kinds.fails
+    --@include errors.failed
   end
 end
 
 --@section stored
 if e ~= 0 and type(e) == 'table' then
   local what = 'HSET'
-  --@include kinds.fails
+  --@include errors.failed
 else
   wrote = true
   if ms > 0 then try('PEXPIRE', key, ms) end

@@ -21,14 +21,14 @@ if not e and last[2] then
   else y = ended end
 end
 if e then
-  --@include kinds.fails
+  --@include errors.failed
 elseif x % 1 ~= 0 or x > 9007199254740992 then status = 67 end
 
 --@section release
 local e = try('ZRANGE', log, y + need - 1, y + need - 1, 'WITHSCORES')
 if e.err then
   local what = 'ZRANGE'
-  --@include kinds.fails
+  --@include errors.failed
 else leaves = tonumber(e[2]) end
 
 --@section take
@@ -47,7 +47,7 @@ if not what then
   if type(e) == 'table' then what = 'ZADD' end
 end
 if what then
-  --@include kinds.fails
+  --@include errors.failed
 else
   wrote = true
   if e == 0 then y = y - 1 end -- an ID used again: its ended slot has moved

@@ -29,7 +29,7 @@ if usec == args[1] then ttl = 2 * length + slack end
 held = try('GET', lease)
 if held and held.err then
   local e, what = held, 'GET'
-  --@include kinds.fails
+  --@include errors.failed
   held = false
 elseif held and #held < 33 then status, held = 67, false
 elseif held then
@@ -61,7 +61,7 @@ end
 --@section bump
 if field.err then
   local e, what = field, 'HGET'
-  --@include kinds.fails
+  --@include errors.failed
 elseif #field ~= 9 then status = 67
 else
   local version, horizon, gen = parse('<BI4I4', field)
@@ -70,7 +70,7 @@ else
     lasting = pack('<BI4I4', 1, horizon, (gen + 1) % 4294967296)
     if not may('HSET', key, 'leases', lasting) then
       local e, what = nil, 'HSET'
-      --@include kinds.fails
+      --@include errors.failed
     end
   end
 end
@@ -159,7 +159,7 @@ own = 4294967295 - small
 hashed = try('HMGET', key, unpack(fields))
 if hashed.err then
   local e, what = hashed, 'HMGET'
-  --@include kinds.fails
+  --@include errors.failed
   hashed = {}
 end
 local field, gen, horizon = hashed[1], 0, 0
@@ -196,7 +196,7 @@ if noted then
   if e.err then
     local what = 'SET'
     noted = false
-    --@include kinds.fails
+    --@include errors.failed
   else wrote = true end
 end
 

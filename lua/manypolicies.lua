@@ -13,7 +13,7 @@ for i = k, k + groups - 1 do
   local values = try('HMGET', key, unpack(args, names + 1, names + policies))
   if values.err then
     local e, what = values, 'HMGET'
-    --@include kinds.fails
+    --@include errors.failed
     values = {}
   end
   local later, passes, met, before = '', takes, values, 0

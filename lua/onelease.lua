@@ -69,14 +69,14 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
     end
     if e and e.err then
       local what = 'SET'
-      --@include kinds.fails
+      --@include errors.failed
     elseif e then
       wrote = true
       if log and less then
         for i = 1, #writes do
           local e, what = try(unpack(writes[i])), writes[i][1]
           if i == 1 and type(e) == 'table' then
-            --@include kinds.fails
+            --@include errors.failed
             break
           end
         end

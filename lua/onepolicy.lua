@@ -17,7 +17,7 @@ for i = k, k + groups - 1 do
   -- through the metatable of strings.
   if v and #v == 0 and v.err then
     local e, what = v, 'HGET'
-    --@include kinds.fails
+    --@include errors.failed
     v = false
   end
   --@include kinds.view

@@ -24,7 +24,7 @@ if not e and last[2] then
   if type(stale) == 'table' then e = stale end
 end
 if e then
-  --@include kinds.fails
+  --@include errors.failed
 elseif last[2] then
   local newest = tonumber(last[2])
   if newest > now + period then ahead = true
@@ -62,7 +62,7 @@ local card = need > had and 0 or try('ZCARD', log)
 if need > had then leaves = at + period
 elseif type(card) == 'table' then
   local e, what = card, 'ZCARD'
-  --@include kinds.fails
+  --@include errors.failed
 else
   local lo, hi = y, card - 1
   if y + need - 1 < hi then hi = y + need - 1 end
@@ -104,7 +104,7 @@ if not what then
   if type(e) == 'table' then what = 'ZADD' end
 end
 if what then
-  --@include kinds.fails
+  --@include errors.failed
 else
   wrote = true
   if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end -- mutant: bounded-pruning
@@ -133,7 +133,7 @@ until math.floor(from / unit) == math.floor(z / unit)
 local rows = try('HMGET', log .. ':back', unpack(names))
 if rows.err then
   local e, what = rows, 'HMGET'
-  --@include kinds.fails
+  --@include errors.failed
 end
 unit = 1
 for _, row in ipairs(rows.err and {} or rows) do
@@ -193,7 +193,7 @@ until math.floor(base / unit) == math.floor(kept / unit)
 local rows, left = z > 0 and try('HMGET', tree, unpack(names)) or names, try('PTTL', tree)
 if rows.err or type(left) == 'table' then
   local e, what = rows.err and rows or left, rows.err and 'HMGET' or 'PTTL'
-  --@include kinds.fails
+  --@include errors.failed
 else
   unit = 1
   for k, name in ipairs(names) do
