@@ -142,10 +142,3 @@ func (e *entry) denies(g *backend.Group) bool {
 func equal(a, b backend.Policy) bool {
 	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards // mutant: denied-algorithms
 }
-
-// due reports whether one caller is to refresh the denial: in the last quarter of the
-// time for which it holds, where the store denies for longer. So a flood on a spent key
-// asks about once per second.
-func (e *entry) due(now, ttl time.Duration) bool {
-	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 // mutant: due-lasts
-}

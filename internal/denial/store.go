@@ -102,11 +102,6 @@ func (s *Store) Ask(key string) Visit {
 	return Visit{at: at, generation: at.Generation(), sent: s.cache.Now()}
 }
 
-// held is how long a denied call waits for the caller that refreshes the denial.
-// The cached denial still holds then. Without the wait, a flood that is answered
-// from memory takes the processor from that caller until its budget is spent.
-const held = 10 * time.Millisecond
-
 // Visit is what the cache keeps of a request while next decides it.
 type Visit struct {
 	at         *Set // of the request's key; nil where the answer changes nothing
@@ -152,11 +147,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 			v.answered = true
 			return v
 		}
-		select {
-		case <-e.refreshed: // mutant: wait-for-refresh
-		case <-time.After(held): // mutant: wait-bounded
-		case <-ctx.Done(): // mutant: wait-ends-with-caller
-		}
+		e.wait(ctx)
 	}
 }
 
