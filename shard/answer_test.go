@@ -123,7 +123,7 @@ func TestPerhapsCountedStaysSo(t *testing.T) {
 	r := take("k", []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(0, 2)}}, 20)
 	r.Sub = names[0]
 	do(t, l.Store, r)
-	for _, over := range []backend.Store{breaker.New(l, nil), l} {
+	for _, over := range []layer.Fallback{breaker.New(l, nil), plain{l}} {
 		for i := 0; ; i++ {
 			s := shard.New(over, l)
 			l.n = 0

@@ -30,7 +30,7 @@ func costing(key string, ps []backend.Policy, costs ...int64) backend.Request {
 }
 
 // ignorant is a wrapper on the same store that shares nothing of what it knows.
-func ignorant(s backend.Store) *shard.Store { return shard.New(s, struct{ backend.Store }{s}) }
+func ignorant(s backend.Store) *shard.Store { return shard.New(plain{s}, struct{ backend.Store }{s}) }
 
 // TestDeniesOnlyWhatHasNoRoom: whatever the costs were, and however they went
 // up and down, a call of the only process is denied only where no share has
@@ -81,7 +81,7 @@ func TestAnswersToOthersAreEstimates(t *testing.T) {
 		for do(t, ignorant(counts), take("k", ps, 1)).Allowed {
 		}
 		m := &meanwhile{Store: counts}
-		s := shard.New(m, counts)
+		s := shard.New(plain{m}, counts)
 		do(t, s, peek("another key", ps, 1))
 		now.Add(1000)
 		m.do = func() { require.False(t, do(t, s, take("k", ps, 1)).Allowed) }

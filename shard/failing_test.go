@@ -82,21 +82,6 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestWithoutModes: over a store with no breaker before it the error comes
-// back.
-func TestWithoutModes(t *testing.T) {
-	server := redistest.Start(t)
-	store := standalone.New(server.Client(t), nil)
-	s := shard.New(store, store)
-	server.Kill()
-	for range 10 {
-		_, err := layer.Ask(context.Background(), s, take("k", one(algo.FixedWindow(algo.PerDay(160)), 16), 1))
-		require.ErrorIs(t, err, backend.ErrUnavailable)
-	}
-	_, err := s.Ping(context.Background())
-	require.Error(t, err)
-}
-
 // TestGarbageInOneShare: that share is dead, the others serve, and nothing of
 // what it may hold is handed out.
 func TestGarbageInOneShare(t *testing.T) {
@@ -132,7 +117,7 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 	ps := one(algo.FixedWindow(algo.PerDay(64)), 64)
 	for do(t, s, take("k", ps, 1)).Allowed {
 	}
-	fresh := shard.New(c, struct{ backend.Store }{c}) // which knows nothing
+	fresh := shard.New(plain{c}, struct{ backend.Store }{c}) // which knows nothing
 	c.slow = 10 * time.Millisecond
 	c.asked.Store(0)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

@@ -43,7 +43,7 @@ func (s *spentStore) Do(_ context.Context, r *backend.Request, d *backend.Decisi
 // all the time is not the one that leaves.
 func TestWhatIsKnownIsBoundedInBytes(t *testing.T) {
 	counts := &spentStore{shared: layer.Shared{Clock: func() time.Time { return time.UnixMicro(0) }}}
-	s := shard.New(counts, counts)
+	s := shard.New(plain{counts}, counts)
 	list := func(i int) []backend.Policy {
 		return one(algo.FixedWindow(algo.PerDay(int64(1024+i))), shard.MaxShards)
 	}

@@ -16,7 +16,7 @@ import (
 // may be spread.
 func TestKeysAreNotSpread(t *testing.T) {
 	m := memory.New(nil)
-	s := shard.New(m, m)
+	s := shard.New(plain{m}, m)
 	plain := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: backend.FailClosed}}
 	spread := []backend.Policy{plain[0]}
 	spread[0].Shards = 2

@@ -150,7 +150,7 @@ func (s deaf) Do(ctx context.Context, r *backend.Request, d *backend.Decision) e
 func TestAtMostOfADeadShare(t *testing.T) {
 	dead := ""
 	next := deaf{memory.New(nil), &dead}
-	s := shard.New(next, next)
+	s := shard.New(plain{next}, next)
 	list := one(algo.FixedWindow(algo.PerDay(40)), 4)
 	receipt := &backend.Receipt{}
 	r := take("k", list, 10)
@@ -183,7 +183,7 @@ func (s dead) Do(ctx context.Context, r *backend.Request, d *backend.Decision) e
 // also where it has no room.
 func TestRecordsOfDeadShares(t *testing.T) {
 	next := dead{memory.New(nil), map[string]bool{}}
-	s := shard.New(next, next)
+	s := shard.New(plain{next}, next)
 	list := one(algo.FixedWindow(algo.PerDay(40)), 4)
 	for i := range 50 {
 		receipt := &backend.Receipt{}

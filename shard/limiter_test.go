@@ -152,7 +152,7 @@ func TestOneFailureIsOne(t *testing.T) {
 func TestASpentKeyIsCheap(t *testing.T) {
 	m := memory.New(nil)
 	a := asked{m, &atomic.Int64{}, &atomic.Int64{}}
-	s := shard.New(a, m)
+	s := shard.New(plain{a}, m)
 	for size, lists := range map[int]int{10: 300, 1024: 1, 1025: 1, 4000: 1} {
 		for list := range lists {
 			ps := []backend.Policy{{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(64 + int64(list))), OnFailure: backend.FailOpen, Shards: 16}}
@@ -186,12 +186,12 @@ func (l late) Do(ctx context.Context, r *backend.Request, d *backend.Decision) e
 // has room, however long the answer was on its way.
 func TestADenialLapsesInTime(t *testing.T) {
 	m := memory.New(nil)
-	s := shard.New(late{m}, m)
+	s := shard.New(plain{late{m}}, m)
 	ps := one(algo.FixedWindow(algo.Per(8, 500*time.Millisecond)), 2)
 	part := []backend.Policy{{Name: ps[0].Name, Algorithm: ps[0].Algorithm.Part(0, 2)}}
 	for range 3 {
 		var d backend.Decision
-		for d = do(t, shard.New(m, m), take("k", ps, 1)); d.Allowed; d = do(t, shard.New(m, m), take("k", ps, 1)) {
+		for d = do(t, shard.New(plain{m}, m), take("k", ps, 1)); d.Allowed; d = do(t, shard.New(plain{m}, m), take("k", ps, 1)) {
 		}
 		time.Sleep(max(0, d.RetryAfter-60*time.Millisecond))
 		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond / 2) {

@@ -21,7 +21,7 @@ import (
 // before a store gets it.
 func TestADenialIsTakenBack(t *testing.T) {
 	m := memory.New(nil)
-	s, ps := shard.New(faulttest.Strict{Store: m, T: t}, m), one(algo.FixedWindow(algo.Per(20, algo.MaxPeriod)), 2)
+	s, ps := shard.New(plain{faulttest.Strict{Store: m, T: t}}, m), one(algo.FixedWindow(algo.Per(20, algo.MaxPeriod)), 2)
 	part := []backend.Policy{{Name: "p", Algorithm: ps[0].Algorithm.Part(0, 2)}}
 	for i := range 30 { // half of them ask the spent share first
 		key := fmt.Sprint(i)
@@ -48,7 +48,7 @@ func TestASumLeftBehind(t *testing.T) {
 	c.gate = make(chan struct{})
 	ctx, leave := context.WithTimeout(context.Background(), 25*time.Millisecond)
 	defer leave()
-	fresh := shard.New(c, struct{ backend.Store }{c}) // which knows nothing
+	fresh := shard.New(plain{c}, struct{ backend.Store }{c}) // which knows nothing
 	_, err := layer.Ask(ctx, fresh, take("k", ps, 1))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	during := runtime.NumGoroutine()

@@ -36,15 +36,10 @@ const MaxShards = 1024
 // It stands below the deny cache, which answers for the whole key, and above the
 // breaker, which applies the failure mode of the share that could not be asked.
 type Store struct {
-	next     backend.Store
-	shared   *layer.Shared  // of the store at the end of next's
-	fallback layer.Fallback // next, where it applies failure modes; else nil
-	// attempt and attemptAll ask next without its failure modes: another share may have
-	// room.
-	attempt    func(context.Context, *backend.Request, *backend.Decision) error
-	attemptAll func(context.Context, []backend.Request, []layer.Answer)
-	keys       func() *keyCache // made when the first key is spread
-	stats      struct{ sums, wrong atomic.Int64 }
+	next   layer.Fallback   // a share is asked without its failure modes: another may have room
+	shared *layer.Shared    // of the store at the end of next's
+	keys   func() *keyCache // made when the first key is spread
+	stats  struct{ sums, wrong atomic.Int64 }
 }
 
 // Stats counts the calls whose first sub-key was spent, since the wrapper was made.
@@ -55,14 +50,8 @@ type Stats struct {
 
 // New returns the wrapper over next. store is the one at the end of next's: all
 // wrappers on it share what they remember of a key.
-func New(next, store backend.Store) *Store {
-	s := &Store{next: next, shared: cmp.Or(layer.Of(store), new(layer.Shared)), attempt: next.Do}
-	s.attemptAll = func(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-		layer.DoAll(ctx, next, rs, answers)
-	}
-	if s.fallback, _ = next.(layer.Fallback); s.fallback != nil {
-		s.attempt, s.attemptAll = s.fallback.Attempt, s.fallback.AttemptAll
-	}
+func New(next layer.Fallback, store backend.Store) *Store {
+	s := &Store{next: next, shared: cmp.Or(layer.Of(store), new(layer.Shared))}
 	s.keys = sync.OnceValue(func() *keyCache {
 		type key struct{}
 		denials := denial.Of(s.shared)
@@ -131,7 +120,7 @@ func (c *call) decide(ctx context.Context) error {
 // DoAll decides each of the requests as Do would, in one batch if no key is spread, else at
 // once: together they have one budget. See layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	next := s.next
+	var next backend.Store = s.next
 	if slices.ContainsFunc(rs, func(r backend.Request) bool { return spread(&r) }) { // mutant: spread-not-batched
 		next = struct{ backend.Store }{s} // which is no Batcher
 	}

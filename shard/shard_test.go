@@ -28,13 +28,30 @@ func one(a algo.Algorithm, k int) []backend.Policy {
 	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed, Shards: k}}
 }
 
+// plain is a store without failure modes: an error that they would answer is returned.
+type plain struct{ backend.Store }
+
+func (p plain) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	return p.Do(ctx, r, d)
+}
+
+func (p plain) AttemptAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	layer.DoAll(ctx, p.Store, rs, answers)
+}
+
+func (plain) FailAny(_ context.Context, _ int, _ func(int) *backend.Request, err error, _ *backend.Decision) error {
+	return err
+}
+
+func (plain) Lost(error) {}
+
 // over is a shard wrapper over a memory store on a clock of its own.
 func over(t testing.TB) (*shard.Store, *atomic.Int64) {
 	now := new(atomic.Int64)
 	now.Store(trace.Start)
 	s := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})
 	t.Cleanup(func() { _ = s.Close() })
-	return shard.New(s, s), now
+	return shard.New(plain{s}, s), now
 }
 
 func do(t testing.TB, s backend.Store, r backend.Request) backend.Decision {
@@ -67,7 +84,7 @@ func TestTwinsWhole(t *testing.T) {
 	s := trace.Steady(3)
 	clock := &memory.Options{Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	bare, mem := memory.New(clock), memory.New(clock)
-	wrapper := shard.New(mem, mem)
+	wrapper := shard.New(plain{mem}, mem)
 	for i := range redistest.Steps(15_000, 50_000) {
 		r := s.Next()
 		want := trace.Ask(context.Background(), bare, r)

@@ -40,7 +40,7 @@ func counting(t *testing.T) (*shard.Store, *counted, *atomic.Int64) {
 	now := new(atomic.Int64)
 	now.Store(1_745_000_145_000_000)
 	c := &counted{Store: memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})}
-	return shard.New(c, c), c, now
+	return shard.New(plain{c}, c), c, now
 }
 
 // TestASpentKeyAsksNobody for a second, and then once for all who call.

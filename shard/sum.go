@@ -34,7 +34,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		q.Sub, q.Policies, q.Receipt, q.Each = k.name(i), k.sub(i).policies, nil, each[at*j:(at+1)*j:(at+1)*j]
 	}
 	f, parts := &reading{sent: k.denials.Now()}, [][]backend.State(nil)
-	s.attemptAll(ctx, requests, answers)
+	s.next.AttemptAll(ctx, requests, answers)
 	for at, i := range shares {
 		a := &answers[at]
 		switch {

@@ -49,7 +49,7 @@ func hooking() (*shard.Store, *hooked, *atomic.Int64) {
 	now := new(atomic.Int64)
 	now.Store(1_745_000_145_000_000)
 	h := &hooked{Store: memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(now.Load()) }})}
-	return shard.New(h, h), h, now
+	return shard.New(plain{h}, h), h, now
 }
 
 // TestAJoinedSumIsEstimated: a sum that was read before a call began says nothing

@@ -141,7 +141,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
 	}
 	c.k.claim(i, &c.r.Group)
-	err = c.s.attempt(ctx, &c.sub, c.d)
+	err = c.s.next.Attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
 		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
@@ -234,8 +234,7 @@ func (c *call) deny(v *view) error {
 		c.k.denials.At(c.k.key).Note(&c.r.Group, &v.Denial, c.generation)
 	}
 	v.Answer(&c.r.Group, c.d, v.Told)
-	told := c.misses > 0 || c.sum != nil
-	if told && v.Sent >= c.from && v.alike { // mutant: told-to-this-call
+	if told := c.misses > 0 || c.sum != nil; told && v.Sent >= c.from && v.alike { // mutant: told-to-this-call
 		c.d.Source, c.d.Estimated = backend.FromStore, false
 	}
 	return nil
@@ -244,13 +243,11 @@ func (c *call) deny(v *view) error {
 // fail applies the failure modes of shares that no store decided. Those that fail local
 // have a count each. An AtMost that took something ends with that.
 func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
-	if c.s.fallback == nil || c.took { // mutant: at-most-charges-no-more
-		if c.s.fallback != nil {
-			c.s.fallback.Lost(cause) // mutant: at-most-lost-counted
-		}
+	if c.took { // mutant: at-most-charges-no-more
+		c.s.next.Lost(cause) // mutant: at-most-lost-counted
 		return cause
 	}
-	err := c.s.fallback.FailAny(ctx, len(shares), func(n int) *backend.Request {
+	err := c.s.next.FailAny(ctx, len(shares), func(n int) *backend.Request {
 		c.part(shares[n])
 		c.sub.Unknown(cause) // the receipt says whether the charge may count
 		return &c.sub

@@ -6,8 +6,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Fallback is implemented by the layer that applies the failure modes.
+// Fallback is the layer that applies the failure modes.
 type Fallback interface {
+	backend.Store
 	// Attempt decides r without its failure modes, for a caller that has another
 	// request to try.
 	Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error
