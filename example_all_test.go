@@ -25,7 +25,7 @@ func ExampleAll() {
 	}
 
 	for _, user := range []string{"user:1", "user:1", "user:1", "user:2", "user:2"} {
-		d, err := headgate.All(ctx, perUser.Call(user), perOrg.Call("org:7")) // the narrowest key first
+		d, err := headgate.All(ctx, perUser.Call(user), perOrg.Call("org:7"))
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -35,12 +35,12 @@ func Example_reservation() {
 		if err != nil || !d.Allowed {
 			return d, err
 		}
-		defer r.Close() // gives all back, or repeats a Commit that failed
+		defer r.Close() // without a Commit it gives all back; a Commit that failed is repeated
 
 		held, release := r.Hold(ctx) // extends the lease while the call runs
 		defer release()
 		used := complete(held)           // 1,200 tokens
-		return d, r.Commit(ctx, used, 1) // the slot is free, and 1,800 tokens are back
+		return d, r.Commit(ctx, used, 1) // frees the slot, and gives 1,800 tokens back
 	}
 	if _, err := answer(ctx); err != nil {
 		log.Fatal(err)
@@ -68,9 +68,9 @@ func Example_wait() {
 		var late *headgate.DeadlineError
 		switch {
 		case errors.As(err, &late):
-			fmt.Println("it passes in", late.RetryAfter) // at once: waiting would not help
+			fmt.Println("too late for ctx, it passes in", late.RetryAfter) // Wait returned at once
 		case err != nil:
-			log.Fatal(err) // ctx has ended, or the call was wrong
+			log.Fatal(err) // ctx has ended, or an argument was out of range
 		default:
 			fmt.Println("it is this call's turn")
 		}
@@ -79,7 +79,7 @@ func Example_wait() {
 	work(ctx)
 	// Output:
 	// it is this call's turn
-	// it passes in 1s
+	// too late for ctx, it passes in 1s
 }
 
 func Example_testingHandler() {

@@ -44,7 +44,7 @@ func Example() {
 	for range 3 {
 		d, err := limiter.Allow(ctx, "user:42")
 		if err != nil {
-			log.Fatal(err) // the call was wrong, or ctx had ended
+			log.Fatal(err) // an argument was out of range, or ctx had ended
 		}
 		fmt.Println(d.Allowed, "used", d.Used, "of", d.Limit)
 	}
