@@ -104,17 +104,19 @@ func (l *Limiter) check(ctx context.Context, r *backend.Request) error {
 	return err
 }
 
-// misfits reports whether a request fits no list of policies as it is, or charges
-// nothing: a part of it alone might pass.
+// misfits reports whether a request fits no list of policies as it is, has a negative
+// cost, or charges nothing: a part of it alone might pass.
 func (l *Limiter) misfits(r *backend.Request) bool {
 	n := len(l.policies)
 	switch {
 	case r.Costs != nil && len(r.Costs) != n || r.Each != nil && len(r.Each) != n:
 		return true
-	case r.Op == backend.Peek:
+	case r.Costs == nil:
 		return false
+	case slices.Min(r.Costs) < 0: // mutant: negative-shadow-cost
+		return true
 	}
-	return r.Costs != nil && slices.Max(r.Costs) == 0 // mutant: costs-of-zero
+	return r.Op != backend.Peek && slices.Max(r.Costs) == 0 // mutant: costs-of-zero
 }
 
 // apart gives the shadows' request a lease of its own, at a sub-key of its own.

@@ -281,7 +281,7 @@ func besideShadow(t *testing.T) (l, shadow *headgate.Limiter) {
 
 // TestShadowOfRefusedCall: a call that is refused with an error changes no count.
 func TestShadowOfRefusedCall(t *testing.T) {
-	ctx := context.Background()
+	ctx, negative := context.Background(), headgate.Call{Key: "k", Costs: []int64{7, -1}}
 	for name, wrong := range map[string]func(l *headgate.Limiter) error{
 		"above": func(l *headgate.Limiter) error { _, err := l.AllowN(ctx, "k", 50); return err },
 		"negative": func(l *headgate.Limiter) error {
@@ -292,13 +292,23 @@ func TestShadowOfRefusedCall(t *testing.T) {
 			_, err := l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{-1, 7}})
 			return err
 		},
+		"negative of the shadow": func(l *headgate.Limiter) error { _, err := l.Do(ctx, negative); return err },
+		"its record":             func(l *headgate.Limiter) error { _, err := l.Record(ctx, negative); return err },
+		"its reserve":            func(l *headgate.Limiter) error { _, _, err := l.Reserve(ctx, negative); return err },
+		"its peek":               func(l *headgate.Limiter) error { _, err := l.Peek(ctx, negative); return err },
+		"its part": func(l *headgate.Limiter) error {
+			_, err := headgate.All(ctx, l.Call("k", 7, -1), l.Call("other", 1, 1))
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, shadow := besideShadow(t)
 			require.Error(t, wrong(l))
-			d, err := shadow.Peek(ctx, headgate.Call{Key: "k"})
-			require.NoError(t, err)
-			require.Zero(t, d.Used)
+			for _, of := range []*headgate.Limiter{l, shadow} {
+				d, err := of.Peek(ctx, headgate.Call{Key: "k"})
+				require.NoError(t, err)
+				require.Zero(t, d.Used)
+			}
 		})
 	}
 }
