@@ -118,3 +118,31 @@ func (o *openSlot) redirectsFail(c *redistest.Cluster, to *redistest.Server) {
 	}
 	require.Equal(o, "closed", l.Stats().Circuits[c.Primary(0).Addr()])
 }
+
+// TestUnassignedSlot: the failure of a slot without an owner is not its last owner's.
+func TestUnassignedSlot(t *testing.T) {
+	const lost = 7
+	c := redistest.StartCluster(t)
+	store := open(c.Addrs(), nil)
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	key, beside := inSlot(lost, 1, "k")[0], inSlot(lost+1, 1, "k")[0]
+	require.True(t, decided(t, l, key) && decided(t, l, beside))
+	for _, s := range c.Nodes() {
+		require.NoError(t, s.Client(t).Do(t.Context(), "cluster", "delslots", lost).Err())
+	}
+	for range 8 {
+		require.False(t, decided(t, l, key))
+	}
+	for node, state := range l.Stats().Circuits {
+		require.Equal(t, "closed", state, node)
+	}
+	require.True(t, decided(t, l, beside))
+}
+
+// decided reports whether the store decided a call.
+func decided(t *testing.T, l *headgate.Limiter, key string) bool {
+	d, err := l.Allow(t.Context(), key)
+	require.NoError(t, err)
+	return d.Source == headgate.FromStore
+}

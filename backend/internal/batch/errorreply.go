@@ -30,6 +30,7 @@ var classes = []struct {
 	{"NOSCRIPT", notRun | reload | blameless},
 	{"MOVED ", notRun | redirect | blameless}, {"ASK ", notRun | redirect | blameless},
 	{"TRYAGAIN", notRun | soon | blameless},
+	{"CLUSTERDOWN Hash slot not served", notRun | soon | blameless}, // mutant: slot-without-owner
 	{"CLUSTERDOWN", notRun | soon}, {"LOADING", notRun | soon}, {"MASTERDOWN", notRun | soon},
 	{"READONLY", notRun | soon}, {"ERR max number of clients", notRun | soon},
 	{"NOREPLICAS", notRun}, {"MISCONF", notRun}, {"BUSY", notRun}, {"OOM", notRun},
