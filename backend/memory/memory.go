@@ -56,11 +56,6 @@ type Store struct {
 	overflow stripe // records without a key: see overflow.go
 }
 
-const (
-	maxStripes = 256 // so many that two calls seldom need the same
-	perStripe  = 32  // keys at least: the search for an idle one looks at one stripe first
-)
-
 // New returns an empty store. Check and headgate.New report what is wrong with
 // the options.
 func New(opts *Options) *Store {
@@ -73,10 +68,7 @@ func New(opts *Options) *Store {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}
 	s.shared.Local, s.shared.Clock = true, opts.Now
-	s.stripes = make([]stripe, max(1, min(s.maxKeys/perStripe, maxStripes)))
-	for i := range s.stripes {
-		s.stripes[i].mu.calls = uint(i) // so that the stripes sweep one after the other
-	}
+	s.stripes = newStripes(s.maxKeys)
 	return s
 }
 

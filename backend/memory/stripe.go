@@ -25,6 +25,19 @@ type stripe struct {
 	_ [64]byte // the next stripe's lock
 }
 
+const (
+	maxStripes = 256 // so many that two calls seldom need the same
+	perStripe  = 32  // keys at least: the search for an idle one looks at one stripe first
+)
+
+func newStripes(maxKeys int64) []stripe {
+	stripes := make([]stripe, max(1, min(maxKeys/perStripe, maxStripes)))
+	for i := range stripes {
+		stripes[i].mu.calls = uint(i) // so that the stripes sweep one after the other
+	}
+	return stripes
+}
+
 // kindsOfMany has a bit for each kind that has more words than a record holds.
 var kindsOfMany = func() (set uint16) {
 	for k := range algo.Kind(maxKind + 1) {
