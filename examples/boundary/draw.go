@@ -77,7 +77,7 @@ func chart(w io.Writer, rows []*row, p palette) {
 		fmt.Fprintf(w, "%-15s %2d %s │ %s %2d\n", r.name(), r.in(0), bar(r.passed[0], p.good, p), bar(r.passed[1], r.colour(p), p), r.in(1))
 	}
 	fmt.Fprintf(w, "%-15s    %*s\n", "", half+2+len("boundary")/2, "boundary")
-	fmt.Fprintf(w, "█ two calls passed  ▌ one passed  · both denied\n")
+	fmt.Fprintf(w, "each sign is two calls: █ both passed  ▌ one passed  · none passed\n")
 }
 
 // bar draws the calls of one burst, what passed in colour.

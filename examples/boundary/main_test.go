@@ -37,7 +37,7 @@ func Example() {
 	// BucketedWindow  50 █████████████████████████ │ ·························  0
 	// SlidingLog      50 █████████████████████████ │ ·························  0
 	//                                           boundary
-	// █ two calls passed  ▌ one passed  · both denied
+	// each sign is two calls: █ both passed  ▌ one passed  · none passed
 }
 
 // TestOnAServer plays the same scene on a real server whose clock is ours:
