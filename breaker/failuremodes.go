@@ -49,3 +49,26 @@ func state(p *backend.Policy) backend.State {
 	}
 	return s
 }
+
+// checkMode has no default on purpose: open risks the service behind, closed
+// risks the calls, and only the user can tell which is worse.
+func (s *Store) checkMode(p *backend.Policy) error {
+	switch p.OnFailure {
+	case backend.FailOpen, backend.FailClosed:
+		return nil
+	case backend.FailLocal:
+		if s.opts.Local != nil && s.opts.Instances >= 1 {
+			return nil
+		}
+		return &backend.InvalidError{What: "Options.Instances", Value: s.opts.Instances, Want: "at least 1, for FailLocal of policy " + p.Name}
+	}
+	var value any = uint8(p.OnFailure)
+	if p.OnFailure == 0 {
+		value = "not set"
+	}
+	return &backend.InvalidError{
+		What:  "failure mode of policy " + p.Name,
+		Value: value,
+		Want:  "FailOpen, FailClosed or FailLocal: there is no default",
+	}
+}

@@ -40,19 +40,6 @@ for _ = 1, groups do
   --@include kinds.answer
 end
 
---@section joint
--- After a section of those that are decided all or nothing. All are looked at first,
--- and decided in a second pass if none was refused. Then nothing may fail any more:
--- the looks have asked for each right. The answers of both passes are equal. Where one
--- was refused there is no second pass, and the sections that follow are decided as ever.
-joint = joint - 1
-if joint == 0 and looks then
-  looks = false -- mutant: looks-end-with-their-keys
-  if not refused then -- mutant: joint-all-or-nothing
-    joint, pos, k, n = unpack(again)
-  end
-end
-
 --@section decide
 -- shift: before the fields of the policies stands that of the leases.
 local shift = asks == 6 and 1 or 0
@@ -71,7 +58,7 @@ for p = 1, policies do
   kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
   local hz, due, at, x, y, z, used, cost, least = 0, 0, now, 0, 0, 0, 0, 0, 0
   local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p + shift]
-  --@include kinds.range
+  --@include check.range
   --@include kinds.view
   if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}

@@ -96,7 +96,7 @@ while pos <= size do
   else
     --@include onelease.section
     if joint > 0 then
-      --@include anygroup.joint
+      --@include manykeys.joint
     end
   end
 end

@@ -13,17 +13,6 @@
 --@kind 54 inflight
 --@kind 56 compactlog
 
---@section range
--- Checked where it was made, and here again: a client of another release, or
--- none of ours, must not store what nobody could have meant. Fractions are
--- looked for one by one: beside an instant a sum would swallow small ones. NaN
--- and infinity have no whole part either.
-if not (cost >= least and cost <= limit and limit <= 68719476736 and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = 82 -- mutant: ranges-in-script
-else
-  --@choose range
-  end
-end
-
 --@section view
 if status == 0 then
   --@choose view

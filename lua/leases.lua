@@ -123,7 +123,7 @@ elseif open then
     --@include leases.most
     if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = 82 end
     local asked = status
-    --@include kinds.range
+    --@include check.range
     --@include kinds.view
     if status == 82 and asked == 0 then status = 67 end -- the lease's own numbers
     if status == 66 and not listed then status, actual = 0, s[19] end -- mutant: unlisted-calendar-settles

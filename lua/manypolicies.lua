@@ -26,7 +26,7 @@ for i = k, k + groups - 1 do
     else
       kind, limit, period, a, b, fill, cost, pos = parse('<Bdddddd', blob, pos)
       local status = 0
-      --@include kinds.range
+      --@include check.range
       if status > 0 then fit = status end
       if groups > 1 then sets[p] = {kind, limit, period, a, b, fill, cost} end
     end

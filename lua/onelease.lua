@@ -30,7 +30,7 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
     local field, gen, horizon = try('HGET', key, 'leases'), 0, 0
     if not log then v = try('HGET', key, name) end
     --@include leases.generation
-    --@include kinds.range
+    --@include check.range
     --@include kinds.view
     done = status == 0 and (op == 6 or gen == open)
     if not done then

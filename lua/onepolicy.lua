@@ -6,7 +6,7 @@
 local kind, limit, period, a, b, fill, first, cost, behind = parse('<BdddddI4d', blob, from)
 local field, hashed, least, status = args[names + 1], kind < 48, 2 - op, 0
 local room = limit - (takes and first * cost or cost)
---@include kinds.range
+--@include check.range
 local fit = status
 pos = behind
 for i = k, k + groups - 1 do

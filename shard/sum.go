@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -51,6 +52,29 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 	}
 	f.states, f.whole = k.sum(parts), len(parts) == len(k.subs)
 	return f, refused
+}
+
+// readSum reads the shares that v has no denial of, together with the calls that need it
+// at the same time: a spent key must not be read once by each of its callers. The reading
+// goes on without a caller that leaves. Calls of other costs read for themselves: a share
+// that denies the larger cost may allow the smaller one.
+func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *view) (*reading, error) {
+	q := *r
+	q.Op, q.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
+	q.Lease, q.StoreTime = nil, nil
+	answer := k.sums.DoChan(fmt.Sprint(v.Costs), func() (any, error) { // mutant: one-sum-for-all
+		s.stats.sums.Add(1)
+		return k.read(context.WithoutCancel(ctx), s, &q, append(v.open, v.dead...)) // mutant: sum-outlives-caller
+	})
+	if begin := time.Now(); r.StoreTime != nil {
+		defer func() { r.StoreTime.Add(int64(time.Since(begin))) }()
+	}
+	select {
+	case got := <-answer:
+		return got.Val.(*reading), got.Err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("headgate: nothing counted: %w", ctx.Err())
+	}
 }
 
 // sum sums the states of shares. The key passes a call again when the first share does,

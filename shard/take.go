@@ -100,34 +100,11 @@ func (c *call) more(ctx context.Context) error {
 		case spent && again:
 			return c.fail(ctx, cmp.Or(c.sum.err, backend.ErrUnavailable), v.dead...) // perhaps another call met them
 		}
-		if err := c.readSum(ctx, v); err != nil {
+		var err error
+		if c.sum, err = c.k.readSum(ctx, c.s, c.r, v); err != nil {
 			return err
 		}
-		again = spent
-	}
-}
-
-// readSum reads the shares that v has no denial of, together with the calls that need it
-// at the same time: a spent key must not be read once by each of its callers. The reading
-// goes on without a caller that leaves. Calls of other costs read for themselves: a share
-// that denies the larger cost may allow the smaller one.
-func (c *call) readSum(ctx context.Context, v *view) error {
-	r, k, s := *c.r, c.k, c.s
-	r.Op, r.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
-	r.Lease, r.StoreTime = nil, nil
-	answer := k.sums.DoChan(fmt.Sprint(v.Costs), func() (any, error) { // mutant: one-sum-for-all
-		s.stats.sums.Add(1)
-		return k.read(context.WithoutCancel(ctx), s, &r, append(v.open, v.dead...)) // mutant: sum-outlives-caller
-	})
-	if begin := time.Now(); c.r.StoreTime != nil {
-		defer func() { c.r.StoreTime.Add(int64(time.Since(begin))) }()
-	}
-	select {
-	case got := <-answer:
-		c.sum, c.misses = got.Val.(*reading), 0
-		return got.Err
-	case <-ctx.Done():
-		return fmt.Errorf("headgate: nothing counted: %w", ctx.Err())
+		c.misses, again = 0, spent
 	}
 }
 

@@ -30,6 +30,9 @@ type lease struct {
 	charges []charge
 }
 
+// ended reports whether the lease can only be settled.
+func (l *lease) ended(now int64) bool { return l.end <= now } // mutant: ended-not-extended
+
 // leaves is when the lease is forgotten, one more length after the end.
 func (l *lease) leaves() int64 { return l.end + int64(l.length)*1000 } // mutant: lease-record-leaves
 

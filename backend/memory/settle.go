@@ -92,7 +92,7 @@ func (c *call) settle() (done bool, err error) {
 
 // extend moves the end of an open lease.
 func (c *call) extend(l *lease) error {
-	if l.end <= c.now { // mutant: ended-not-extended
+	if l.ended(c.now) {
 		return backend.ErrLeaseEnded
 	}
 	c.moveSlots(l, c.now+c.lease.Length.Microseconds())

@@ -18,6 +18,9 @@ func peer(r *http.Request) netip.Addr {
 // (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
+// defaultIPv6Prefix is the length of one network's prefix (RFC 4291, section 2.5.1).
+const defaultIPv6Prefix = 64
+
 // appendAddr appends an IPv4 address, or the prefix of an IPv6 address: whoever
 // has one address of an IPv6 network usually has all of it. That does not hold
 // of nat64, which has all clients of IPv4. Its addresses are translated here, so

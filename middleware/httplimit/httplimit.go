@@ -102,7 +102,7 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 		m.calls = &settle.Calls{Limiter: limiter, Lease: m.Lease, Wait: m.SettleWait}
 	}
 	if m.IPv6Prefix == 0 {
-		m.IPv6Prefix = 64
+		m.IPv6Prefix = defaultIPv6Prefix
 	}
 	if m.OnDenied == nil {
 		m.OnDenied = func(w http.ResponseWriter, _ *http.Request, d Denial) { d.Write(w) }

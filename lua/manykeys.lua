@@ -1,0 +1,14 @@
+-- A request of several keys, which are decided all or nothing.
+
+--@section joint
+-- After a section of those that are decided all or nothing. All are looked at first,
+-- and decided in a second pass if none was refused. Then nothing may fail any more:
+-- the looks have asked for each right. The answers of both passes are equal. Where one
+-- was refused there is no second pass, and the sections that follow are decided as ever.
+joint = joint - 1
+if joint == 0 and looks then
+  looks = false -- mutant: looks-end-with-their-keys
+  if not refused then -- mutant: joint-all-or-nothing
+    joint, pos, k, n = unpack(again)
+  end
+end
