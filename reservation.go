@@ -327,14 +327,14 @@ func (r *Reservation) settling() bool {
 	return !r.mu.settled && slices.ContainsFunc(r.mu.tried, func(a attempt) bool { return a.sending })
 }
 
-// isSettled reports whether this handle knows that the lease was settled.
+// isSettled reports whether it is known that the lease was settled.
 func (r *Reservation) isSettled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.settled
 }
 
-// abandoned cancels reservations of which nobody knows whether the store has them.
+// abandoned cancels reservations of which it is unknown whether the store has them.
 // It is shared by a limiter and those made of it.
 type abandoned struct{ running chan struct{} }
 

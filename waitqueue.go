@@ -39,7 +39,7 @@ type queueName struct {
 	list uint64
 }
 
-// remembered is how long an empty queue stays, since its next waiter meets the same
+// remembered is how long an empty queue stays, since its next waiter has the same
 // rivals.
 const remembered = time.Second
 

@@ -24,7 +24,7 @@ type contest struct {
 }
 
 // begun is a contest of which nothing is known. The queue takes itself for alone only
-// after two takes, or of several that begin at once one would win for long: it meets no
+// after two takes, or of several that begin at once one would win for long: it gets no
 // denial, and the others give way to it.
 var begun = contest{rivals: 2}
 

@@ -128,7 +128,7 @@ func never(*Algorithm, words) int64                     { return 0 }
 func neverFits(*Algorithm, []int64, View, int64) int64  { return longest }
 
 // make makes an algorithm of the kind. One that is out of range keeps its
-// numbers for the error but grants nothing, so that no arithmetic meets them.
+// numbers for the error but grants nothing, so that no arithmetic uses them.
 func (r *rule) make(l Limit, max, own int64) Algorithm {
 	a := Algorithm{of: r, own: own}
 	return a.with(l, max)

@@ -37,7 +37,7 @@ type Lease struct {
 	Attempt LeaseID
 	// Unresolved says that the answer of the Reserve was lost. A Settle that finds no
 	// lease then leaves a tombstone for twice Length, at least ten minutes, and charges
-	// Actual as a Record. A Reserve or a Settle that meets a tombstone changes nothing
+	// Actual as a Record. A Reserve or a Settle that finds a tombstone changes nothing
 	// and returns ErrNotHeld.
 	Unresolved bool
 	// Free says that a Reserve may cost nothing of any policy, since another request of

@@ -60,7 +60,7 @@
 -- when this one writes. A value of another meaning has another version, and a
 -- field of another name (algo.Kind.Mark): so two releases never read each
 -- other's. Each counts by itself, as two limiters of different periods do, and a
--- key meets one fresh count when a release replaces the other. TokenBucket (levels
+-- key gets one fresh count when a release replaces the other. TokenBucket (levels
 -- in 2^-20 of a unit) and BucketedWindow (four bytes a count) had version 2, in
 -- the fields t and b. A value of a wrong version in a field is not ours: 67.
 

@@ -65,3 +65,8 @@ e, what = try('ZCARD', log), 'ZCARD'
 
 --@section giveback
 writes[#writes + 1] = {'ZREM', log, id}
+
+--@section extend
+-- The slot is taken until the lease's new end.
+writes[#writes + 1] = {'ZADD', log, 'XX', till, id}
+writes[#writes + 1] = {'PEXPIRE', log, length + slack, 'GT'}

@@ -181,8 +181,7 @@ else
   for _, s in ipairs(states) do
     if s[1] == 54 and s[19] > 0 then
       local log = s[17]
-      writes[#writes + 1] = {'ZADD', log, 'XX', till, id}
-      writes[#writes + 1] = {'PEXPIRE', log, length + slack, 'GT'}
+      --@include inflight.extend
     end
   end
   states = {}

@@ -28,7 +28,7 @@ type hotKey struct {
 	offset   int
 	subs     []atomic.Pointer[subKey] // each is made when it is first looked at
 	left     []atomic.Int64           // what remains in all of them, one per policy
-	recent   atomic.Bool              // asked for, of late; see keyCache
+	recent   atomic.Bool              // asked for recently; see keyCache
 	calls    atomic.Int32             // in flight
 	dealt    atomic.Uint64            // sub-keys up to now
 	turn     atomic.Int32             // the sub-key that calls use

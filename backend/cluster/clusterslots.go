@@ -24,8 +24,8 @@ type answer struct {
 	err   error
 }
 
-// load reloads the slots from the first source that knows them all, on a goroutine
-// of its own. It takes no decision's time. A node that has just joined knows only
+// load reloads the slots from the first source that names them all, on a goroutine
+// of its own. It takes no decision's time. A node that has just joined names only
 // some: then the others' answers count too. Answers that nobody reads are dropped:
 // their channel has room for all, so none of them blocks. done is closed last, when
 // callers that wait for it can read the owners, or the cause of the failure.
@@ -105,7 +105,7 @@ func (t *topology) addrs() []string {
 	return addrs
 }
 
-// errEmpty keeps a node that was just reset, or that knows no cluster, from
+// errEmpty keeps a node that was just reset, or that is in no cluster, from
 // clearing the table.
 var errEmpty = errors.New("it names no slots")
 

@@ -34,7 +34,7 @@ const memberSep = ", "
 // responses is made once by newFields, so a response allocates only its own
 // numbers. fields never changes and is shared by all requests.
 type fields struct {
-	names   []string // per policy: "name";r= in the limiter's order; "" for a shadow policy, which no client meets
+	names   []string // per policy: "name";r= in the limiter's order; "" for a shadow policy, which limits no client
 	running []bool   // per policy: of calls in flight, whose window nobody can tell
 	policy  []string // the line of RateLimit-Policy; nil where all policies are shadows
 	exposed []string // the line of Access-Control-Expose-Headers; nil for none

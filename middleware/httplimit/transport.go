@@ -14,6 +14,14 @@ import (
 // not set.
 const DefaultMaxWait = time.Minute
 
+// The bounds of what a server can make a client do.
+const (
+	mostQuotas  = 32             // per scope: what a server may make a client keep
+	longestHold = 24 * time.Hour // a server is asked again after that, whatever it said
+	longestPace = time.Second    // between two requests while units are left
+	denialHold  = time.Second    // at least, so that Retry-After: 0 is no loop
+)
+
 // Transport is an http.RoundTripper for clients of servers with rate limits. It
 // obeys Retry-After and RateLimit, so that a client slows down before it is
 // denied. The zero Transport is ready to use. It is safe for concurrent use; do

@@ -8,14 +8,7 @@ import (
 	"time"
 )
 
-const (
-	mostQuotas  = 32             // per scope: what a server may make a client keep
-	longestHold = 24 * time.Hour // a server is asked again after that, whatever it said
-	longestPace = time.Second    // between two requests while units are left
-	denialHold  = time.Second    // at least, so that Retry-After: 0 is no loop
-
-	untilResponse = time.Duration(1<<63 - 1) // a wait that only a response ends
-)
+const untilResponse = time.Duration(1<<63 - 1) // a wait that only a response ends
 
 // scope is what a Transport holds of one server. All times are the client's,
 // since only durations come from the server. Two things hold requests back:
