@@ -35,7 +35,7 @@ func Example_reservation() {
 		if err != nil || !d.Allowed {
 			return d, err
 		}
-		defer r.Close() // without a Commit, it gives all back; after one that failed, it commits again
+		defer r.Close() // gives all back if there was no Commit, and repeats a failed Commit
 
 		held, release := r.Hold(ctx) // extends the lease while the call runs
 		defer release()

@@ -201,7 +201,7 @@ func Example_denyCacheTTL() {
 	policies := []headgate.Policy{perMinute}
 
 	limiter, err := headgate.New(store, policies, &headgate.Options{
-		DenyCacheTTL: 200 * time.Millisecond, // the maximum age of a denial from memory; 0 is 1 s, negative is never
+		DenyCacheTTL: 200 * time.Millisecond, // how long a denial is remembered: 1 s where it is 0, not at all where it is negative
 	})
 
 	fmt.Println(err, limiter.Stats().DenyCache, "answered from memory")
