@@ -201,7 +201,7 @@ func Example_denyCacheTTL() {
 	policies := []headgate.Policy{perMinute}
 
 	limiter, err := headgate.New(store, policies, &headgate.Options{
-		DenyCacheTTL: 200 * time.Millisecond, // how long a denial is remembered: 1 s where it is 0, not at all where it is negative
+		DenyCacheTTL: 200 * time.Millisecond, // how long a denial is remembered; 0 means 1 s, and a negative value turns this off
 	})
 
 	fmt.Println(err, limiter.Stats().DenyCache, "answered from memory")
