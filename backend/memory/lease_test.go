@@ -95,6 +95,36 @@ func TestExtendKeepsEndedSlots(t *testing.T) {
 	require.EqualValues(t, 2, h.used(t, "k"))
 }
 
+// TestALeaseIDIsUsedAgain: once what is known of a lease has left, another one may have
+// its ID, and is found where the clock steps back.
+func TestALeaseIDIsUsedAgain(t *testing.T) {
+	h := newHolder(0, algo.SlidingLog(algo.PerDay(1000)))
+	for i := range 200 { // others, so that no sweep finds the settlement
+		l := leaseOf(uint64(1 + i))
+		l.Length = time.Hour
+		h.settled(t, l)
+	}
+	l := leaseOf(0)
+	l.Length = time.Second
+	h.settled(t, l)
+	h.now = h.now.Add(2 * time.Second)
+	d, err := h.do(backend.Reserve, "k", 5, l)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	h.now = h.now.Add(-500 * time.Millisecond)
+	_, err = h.do(backend.Extend, "k", 0, l)
+	require.NoError(t, err)
+}
+
+// settled reserves a lease of one unit and settles it.
+func (h *holder) settled(t *testing.T, l backend.Lease) {
+	d, err := h.do(backend.Reserve, "k", 1, l)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	_, err = h.do(backend.Settle, "k", 0, l)
+	require.NoError(t, err)
+}
+
 // TestLeaseBytes: what a lease takes, and that it leaves by itself while others
 // call. It takes 96 bytes, and 29 to 57 of a map, by how full the map's tables are.
 func TestLeaseBytes(t *testing.T) {

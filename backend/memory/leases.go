@@ -80,6 +80,7 @@ func (s *leases) insert(h leaseHash, l *lease) {
 		s.open = map[leaseHash]*lease{}
 	}
 	s.open[h] = l
+	delete(s.settled, h) // of an earlier one, which has left; mutant: lease-id-again
 }
 
 // settle ends a lease, if it is there: its charges leave, and the attempt that settled

@@ -196,6 +196,32 @@ func TestTheOverflowsInstant(t *testing.T) {
 	}
 }
 
+// TestExtendInTheOverflow: where the overflow's instant is later than the call's, a slot
+// and its lease end together.
+func TestExtendInTheOverflow(t *testing.T) {
+	s := New(&Options{MaxKeys: 4096}) // of many stripes, so that the keys lie in different ones
+	for i := range 4096 {
+		require.True(t, takes(t, s, fmt.Sprint("own", i), by("own", slow(1)[0])))
+	}
+	g := backend.Group{Key: "a", Policies: []backend.Policy{by("run", algo.InFlight(1))}, Cost: 1}
+	first := s.stripeAt(s.hash(&g))
+	l := backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
+	do := func(op backend.Op) {
+		require.NoError(t, s.Do(context.Background(), &backend.Request{Op: op, Group: g, Lease: &l}, new(backend.Decision)))
+	}
+	do(backend.Reserve)
+	require.Equal(t, int64(1), ask(t, s, backend.Peek, g).Used)
+	s.clock.epoch += time.Second.Microseconds()
+	for g.Key = "b"; s.stripeAt(s.hash(&g)) == first; g.Key += "b" {
+	}
+	ask(t, s, backend.Peek, g)
+	s.clock.epoch -= time.Second.Microseconds()
+	g.Key = "a"
+	do(backend.Extend)
+	do(backend.Settle)
+	require.Zero(t, ask(t, s, backend.Peek, g).Used)
+}
+
 // TestAPeekMakesRoomAsATakeDoes.
 func TestAPeekMakesRoomAsATakeDoes(t *testing.T) {
 	s, now := settable(1)

@@ -95,8 +95,9 @@ func (c *call) extend(l *lease) error {
 	if l.ended(c.now) {
 		return backend.ErrLeaseEnded
 	}
-	c.moveSlots(l, c.now+c.lease.Length.Microseconds())
-	l.extend(c.now, c.lease.Length)
+	now := c.now // before that of the overflow, where its slots may be
+	c.moveSlots(l, now+c.lease.Length.Microseconds())
+	l.extend(now, c.lease.Length) // the slots' end; mutant: slot-ends-with-lease
 	return nil
 }
 

@@ -58,6 +58,7 @@ func (s *Store) reserve(st *stripe, now int64) bool {
 	if s.kept.Add(1) <= s.maxKeys {
 		return true
 	}
+	s.kept.Add(-1) // mutant: room-counted-once
 	removed, _ := st.removeIdle(now)
 	for i, left := 0, searchLooks; !removed && i < len(s.stripes) && left > 0; i++ { // mutant: search-bounded
 		other := &s.stripes[i]
@@ -68,8 +69,7 @@ func (s *Store) reserve(st *stripe, now int64) bool {
 			left -= looks
 		}
 	}
-	s.kept.Add(-1) // the removed one, or the one that has no room
-	return removed
+	return removed // in whose place the new one counts
 }
 
 // sweep looks at a few records, from a random one on, and removes those that are
