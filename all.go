@@ -103,9 +103,9 @@ func decideAll(ctx context.Context, op backend.Op, parts []Part) (keys, Decision
 	}
 	if k.limiter != nil && k.limiter.observer != nil {
 		k.limiter.observe(Event{
-			Type: EventDecision, Op: op, Key: k.request.Key, Policies: k.limiter.policies, Decision: k.decision, Err: err,
-			Duration: time.Since(begin), StoreTime: ks.storeTime(), Shadow: k.question.shadow,
-		})
+			Type: EventDecision, Op: op, Key: k.request.Key, Decision: k.decision, Err: err,
+			Duration: time.Since(begin), StoreTime: ks.storeTime(),
+		}, k.request.Each)
 	}
 	return ks, k.decision, err
 }
@@ -121,6 +121,9 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		}
 		k.request = backend.Request{Op: op, Group: backend.Group{
 			Key: p.Call.Key, Policies: k.limiter.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each}}
+		if k.limiter.observer != nil {
+			k.observe(k.limiter)
+		}
 		if op == backend.Reserve {
 			k.reserve(p.Call.lease()) // mutant: each-lease-checked
 			length = max(length, p.Call.lease())
@@ -131,7 +134,7 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		} else {
 			first.And = append(first.And, k.request.Group)
 		}
-		if err := k.limiter.check(ctx, &k.request); err != nil {
+		if err := k.limiter.shard.CheckRequest(ctx, &k.request); err != nil {
 			return err
 		}
 	}
@@ -164,7 +167,7 @@ func (k *keyed) reserve(length time.Duration) {
 	k.reservation = r
 	k.request.Op, k.request.Costs, k.request.Lease = backend.Reserve, r.costs, r.lease()
 	if k.spread() {
-		k.request.Receipt, k.subs = &backend.Receipt{}, &r.subs // which names the sub-key
+		k.request.Receipt = &r.charged
 	}
 }
 
@@ -189,7 +192,7 @@ func (ks keys) decide(ctx context.Context) error {
 func (ks keys) together() bool {
 	s := ks[0].limiter.store
 	for i := range ks {
-		if ks[i].spread() || ks[i].limiter.shadows != nil || !same(ks[i].limiter.store, s) {
+		if ks[i].spread() || !same(ks[i].limiter.store, s) {
 			return false
 		}
 	}
@@ -279,16 +282,7 @@ func (k *keyed) fail(ctx context.Context, err error) {
 	if k.spread() { // mutant: spent-spread-key-named
 		fail = k.limiter.shard.FailSpread
 	}
-	switch r, s := k.request, k.limiter.shadows; {
-	case s == nil:
-		k.err = fail(ctx, &k.request, &k.decision, err)
-	case s.enforced.at == nil:
-		k.err = alone(&r, &layer.Answer{Err: err}, &k.decision)
-	default:
-		r = s.enforced.of(&r)
-		k.err = fail(ctx, &r, &k.decision, err)
-		s.enforced.tell(&k.request, r.Each)
-	}
+	k.err = fail(ctx, &k.request, &k.decision, err)
 }
 
 // denied reports whether a key is known to be denied. Then no store is asked: a flood
@@ -296,7 +290,7 @@ func (k *keyed) fail(ctx context.Context, err error) {
 func (ks keys) denied() (any bool) {
 	for i := range ks {
 		k := &ks[i]
-		if k.limiter.denial != nil && k.limiter.shadows == nil && k.limiter.denial.Known(&k.request, &k.decision) {
+		if k.limiter.denial != nil && k.limiter.denial.Known(&k.request, &k.decision) {
 			k.told, any = true, true
 		}
 	}
@@ -347,10 +341,6 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil { // mutant: all-budget-ends
 		k.fail(ctx, fmt.Errorf("%w: the budget was spent on another key", backend.ErrUnavailable))
 	}
-	if k.err == nil && k.decision.Receipt != nil {
-		k.reservation.subs.enforced = k.decision.Receipt.Sub
-		k.decision.Receipt = nil
-	}
 }
 
 // conclude gives back what was charged if the call is denied, and returns the first
@@ -358,7 +348,7 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 func (ks keys) conclude(ctx context.Context) (err error) {
 	for i := range ks {
 		if k := &ks[i]; k.reservation != nil {
-			k.reservation.unresolved = !counted(&k.decision) // mutant: cached-shadow-denial-of-all
+			k.reservation.unresolved = !counted(&k.decision)
 		}
 		if err == nil {
 			err = ks[i].err

@@ -27,7 +27,6 @@ type Limiter struct {
 	breaker   *breaker.Store
 	observer  func(Event) // nil: none
 	policies  []Policy    // never written
-	shadows   *shadows    // nil where no policy is a shadow
 	tokens    tokenKey
 	abandoned *abandoned
 	queues    *queues
@@ -89,7 +88,6 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	}
 	other := *l
 	other.policies = slices.Clone(policies)
-	other.shadows = newShadows(other.policies)
 	return &other, nil
 }
 
@@ -183,8 +181,7 @@ type question struct {
 	request   backend.Request
 	decision  Decision
 	storeTime atomic.Int64
-	shadow    *Decision // of the shadow policies; nil where there are none
-	subs      *subKeys  // of a reservation: where the shadows' lease is; nil: not wanted
+	states    []State // for an event, where the caller wants none
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
@@ -214,56 +211,81 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	begin := time.Now()
 	q.storeTime.Store(0) // here, since other calls need no atomic store
 	q.request.StoreTime = &q.storeTime
+	q.observe(l)
 	err := l.hand(ctx, q)
 	if err == nil {
 		*d = q.decision
 	}
 	e := Event{
-		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Policies: l.policies, Decision: *d, Err: err,
-		Duration: time.Since(begin), StoreTime: time.Duration(q.storeTime.Load()), Shadow: q.shadow,
+		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Decision: *d, Err: err,
+		Duration: time.Since(begin), StoreTime: time.Duration(q.storeTime.Load()),
 	}
+	l.observe(e, q.request.Each)
 	q.free()
-	l.observe(e)
 	return err
 }
 
-func (l *Limiter) observe(e Event) {
+// observe wants the states of shadow policies, if there are any, for the event of the
+// request.
+func (q *question) observe(l *Limiter) {
+	switch r := &q.request; {
+	case r.Each != nil || r.Op == backend.Settle || r.Op == backend.Extend || r.Op == backend.Reset:
+	case slices.ContainsFunc(l.policies, shadow):
+		q.states = slices.Grow(q.states[:0], len(l.policies))[:len(l.policies)]
+		r.Each = q.states
+	}
+}
+
+func shadow(p Policy) bool { return p.Shadow }
+
+// observe passes the observer the event of a call, with what the shadow policies among
+// the states decided, if a store has counted them.
+func (l *Limiter) observe(e Event, states []State) {
 	defer func() { _ = recover() }() // a panic of the observer is not the call's
+	e.Policies = l.policies
+	var shadows []Policy
+	var own []State
+	for i := range states {
+		if p := l.policies[i]; e.Err == nil && p.Shadow && states[i].Counted { // mutant: shadow-event-counted
+			shadows, own = append(shadows, p), append(own, states[i])
+		}
+	}
+	if shadows != nil {
+		d := Decision{State: own[backend.Binding(shadows, own)], Source: e.Decision.Source}
+		d.Allowed, d.Estimated = d.RetryAfter == 0, e.Decision.Estimated || shadows[0].Shards > 1
+		e.Shadow = &d
+	}
 	l.observer(e)
 }
 
 // refused returns err with an event of it, for a call that no layer was asked.
 func (l *Limiter) refused(op backend.Op, key string, err error) error {
 	if l != nil && l.observer != nil {
-		l.observe(Event{Type: EventDecision, Op: op, Key: key, Policies: l.policies, Err: err})
+		l.observe(Event{Type: EventDecision, Op: op, Key: key, Err: err}, nil)
 	}
 	return err
 }
 
 func (q *question) free() {
-	q.request, q.decision, q.shadow, q.subs = backend.Request{}, Decision{}, nil, nil // or it would keep the caller's key; mutant: call-cleared
+	q.request, q.decision = backend.Request{}, Decision{} // or it would keep the caller's key; mutant: call-cleared
 	questions.Put(q)
 }
 
-// hand passes a question to the outermost layer.
-func (l *Limiter) hand(ctx context.Context, q *question) error {
+// hand passes a question to the outermost layer. Its receipt is the limiter's own.
+func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
 	r, d := &q.request, &q.decision
 	switch {
 	case l.shard == nil:
 		return errZero
 	case ctx == nil:
 		return backend.CheckContext(ctx) // here, since a wrapper may use it before the store checks the request
-	case l.shadows != nil && r.Op != backend.Reset:
-		return l.both(ctx, q)
+	case l.denial != nil:
+		err = l.denial.Do(ctx, r, d)
+	default:
+		err = l.shard.Do(ctx, r, d)
 	}
-	return l.outermost(ctx, r, d)
-}
-
-func (l *Limiter) outermost(ctx context.Context, r *backend.Request, d *Decision) error {
-	if l.denial != nil {
-		return l.denial.Do(ctx, r, d)
-	}
-	return l.shard.Do(ctx, r, d)
+	d.Receipt = nil // mutant: receipt-stays-inside
+	return err
 }
 
 var errZero = &InvalidError{What: "limiter", Value: "a zero Limiter", Want: "one that New returned"}

@@ -29,11 +29,12 @@ const DefaultLease = time.Minute
 type Reservation struct {
 	limiter    *Limiter // nil: nothing to settle
 	key        string
-	subs       subKeys
+	charged    backend.Receipt // of a spread key: names the sub-key that was charged
 	id         backend.LeaseID
 	length     time.Duration
 	costs      []int64   // the estimates
 	at         []int     // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
+	listed     int       // how many policies that list has
 	unresolved bool      // it is not known whether the store has the lease
 	begun      time.Time // the lease began no earlier; zero where another process began it
 
@@ -76,10 +77,6 @@ func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, 
 	return r, d, err
 }
 
-// subKeys are those of a spread key that a reservation has charged, each with policies
-// of its own: the enforced ones and the shadows.
-type subKeys struct{ enforced, shadow string }
-
 // lease returns the length of the call's lease.
 func (c *Call) lease() time.Duration { return cmp.Or(c.Lease, DefaultLease) }
 
@@ -95,20 +92,17 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	q := l.ask(backend.Reserve, c.Key)
 	q.request.Costs, q.request.Each, q.request.Lease = r.costs, c.Each, r.lease()
 	if len(l.policies) > 0 && l.policies[0].Shards > 1 {
-		q.request.Receipt, q.subs = &backend.Receipt{}, &r.subs // which names the sub-key
+		q.request.Receipt = &r.charged
 	}
 	if err := do(ctx, q, d); err != nil {
 		return &Reservation{}, err
-	}
-	if d.Receipt != nil {
-		r.subs.enforced = d.Receipt.Sub
 	}
 	return l.reserved(r, d), nil
 }
 
 // reserved returns the reservation that a decision has left.
 func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
-	r.limiter, r.unresolved = l, d.Source != FromStore && d.Source != FromDenyCache // which denied shadows; mutant: cached-shadow-denial
+	r.limiter, r.unresolved = l, d.Source != FromStore
 	if d.Allowed {
 		return r
 	}
@@ -147,22 +141,25 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 	if !r.held() {
 		return nil
 	}
-	actual = r.units(actual)
-	if len(actual) != len(r.costs) {
+	units := r.units(actual)
+	if units == nil {
 		return r.refused(backend.Settle, &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"})
 	}
-	return r.settle(ctx, actual)
+	return r.settle(ctx, units)
 }
 
-// units returns what a Commit settles by, in the order of the lease.
+// units returns what a Commit settles by, in the order of the lease; nil if actual has
+// another length than the limiter's list.
 func (r *Reservation) units(actual []int64) []int64 {
 	switch {
 	case len(actual) == 0:
 		return r.costs
-	case r.at == nil || len(actual) != len(r.at):
+	case r.at == nil && len(actual) == len(r.costs):
 		return actual
+	case r.at == nil || len(actual) != r.listed:
+		return nil
 	}
-	ordered := make([]int64, len(actual))
+	ordered := make([]int64, len(r.at))
 	for i, j := range r.at {
 		ordered[i] = actual[j]
 	}
@@ -264,13 +261,9 @@ func (r *Reservation) attempt(actual []int64) (*backend.Lease, bool) {
 
 // send asks for an operation on the lease.
 func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease) error {
-	s := r.limiter.shadows
-	if s != nil && s.enforced.at == nil && s.shadow.policies[0].Shards > 1 && r.subs.shadow == "" { // mutant: denied-spread-shadow
-		return nil // the shadows denied the Reserve, which passed
-	}
 	var d Decision
 	q := r.limiter.ask(op, r.key)
-	q.request.Lease, q.request.Sub, q.subs = lease, r.subs.enforced, &r.subs
+	q.request.Lease, q.request.Sub = lease, r.charged.Sub
 	if q.request.Sub != "" && op == backend.Settle {
 		q.request.Costs = r.costs // what is above them goes to sub-keys with room
 	}

@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -9,13 +10,18 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/shard"
 )
 
-// The bytes of a token: version, flags, ID, length in ms, key, sub-keys, and for each policy
-// its cost * 2, and 1 more for a shadow, and its name; and 16 bytes of an HMAC-SHA256 where
+// The bytes of a token: version, flags, ID, length in ms, key, sub-key, and for each policy
+// its cost * 2, and 1 more for a shadow, and its name; and 16 bytes of an HMAC-SHA256 if
 // the limiter has a TokenKey. Numbers are varints, and stand before texts for their lengths.
+//
+// In version 1 the shadows had a lease of their own, and its sub-key stood after the other
+// one. Of such a token the policies that are no shadows are settled.
 const (
-	tokenVersion    = 1
+	tokenVersion    = 2
+	tokenShadows    = 1 // the version whose shadows had a lease of their own
 	tokenUnresolved = 1
 	tokenMAC        = 16
 )
@@ -24,10 +30,12 @@ const (
 const minTokenKey = 16
 
 // Token returns the reservation as text, for another process that settles it with
-// Resume; "" where there is nothing to settle. It is a secret: whoever has it can
-// settle. It contains the key, readable.
+// Resume; "" if there is nothing to settle. The text is a secret: whoever has it can
+// settle. It contains the key, readable. An unresolved reservation, one that no store
+// decided, has a Token only if the limiter has a TokenKey: its settlement charges the key
+// that the text names, so a text that anybody can write must not stand for one.
 func (r *Reservation) Token() string {
-	if !r.held() {
+	if !r.held() || r.unresolved && r.limiter.tokens == nil { // mutant: unresolved-token-signed
 		return ""
 	}
 	b := []byte{tokenVersion, 0}
@@ -36,7 +44,7 @@ func (r *Reservation) Token() string {
 	}
 	b = append(b, r.id[:]...)
 	b = binary.AppendUvarint(b, uint64(r.length.Milliseconds()))
-	b = appendText(appendText(appendText(b, r.key), r.subs.enforced), r.subs.shadow)
+	b = appendText(appendText(b, r.key), r.charged.Sub)
 	for i, n := range r.costs {
 		n *= 2
 		if r.limiter.policies[i].Shadow {
@@ -56,7 +64,8 @@ func appendText(b []byte, s string) []byte {
 // its settlement tells. That corrects what was charged, also where this limiter's list has
 // another order, other numbers, other shadows, or spreads the key otherwise. A Commit takes
 // what was used in the order of this limiter. A policy that it has under another name is
-// the first of those that the token does not name.
+// the first of those that the token does not name. Without a TokenKey, a text that claims
+// to be an unresolved reservation is refused.
 func (l *Limiter) Resume(token string) (*Reservation, error) {
 	r, err := l.parse(token)
 	if err != nil {
@@ -68,39 +77,56 @@ func (l *Limiter) Resume(token string) (*Reservation, error) {
 func (l *Limiter) parse(token string) (*Reservation, error) {
 	bad := &InvalidError{What: "token", Value: len(token), Want: "the text of a reservation by such a limiter"}
 	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || l.shard == nil {
+	if err != nil || l.shard == nil || base64.RawURLEncoding.EncodeToString(b) != token { // mutant: one-text-per-token
 		return nil, bad
 	}
 	b, ok := l.tokens.verify(b)
-	if !ok || len(b) < 18 || b[0] != tokenVersion {
+	if !ok || len(b) < 18 || b[0] != tokenVersion && b[0] != tokenShadows || b[1] > tokenUnresolved {
 		return nil, bad
 	}
-	r := &Reservation{unresolved: b[1]&tokenUnresolved != 0}
+	r := &Reservation{unresolved: b[1] == tokenUnresolved, listed: len(l.policies)}
 	p := tokenParser{rest: b[2+copy(r.id[:], b[2:18]):]}
 	r.length = time.Duration(p.number()) * time.Millisecond
-	r.key, r.subs = p.text(), subKeys{p.text(), p.text()}
-	policies, names := l.Policies(), make([]string, len(l.policies))
-	for i := range policies {
-		n := p.number()
-		r.costs, policies[i].Shadow, names[i] = append(r.costs, n/2), n%2 == 1, p.text()
+	if r.key, r.charged.Sub = p.text(), p.text(); b[0] == tokenShadows {
+		p.text()
 	}
-	r.at = l.match(names)
-	for i, j := range r.at {
-		shadow := policies[i].Shadow
-		policies[i] = l.policies[j] // mutant: token-order
-		policies[i].Shadow = shadow // mutant: token-shadows
-		if r.subs == (subKeys{}) {  // mutant: token-plain-key
-			policies[i].Shards = 0
-		}
-	}
-	lasts := r.length >= backend.MinLease && r.length <= backend.MaxLease // mutant: token-lease-length
-	if p.bad || !lasts || len(p.rest) > 0 || r.key == "" || r.id == (backend.LeaseID{}) {
+	policies := l.named(&p, r, b[0])
+	request := backend.Request{Op: backend.Extend, Lease: r.lease()}
+	request.Key, request.Sub, request.Policies = r.key, r.charged.Sub, l.policies
+	switch {
+	case p.bad || len(p.rest) > 0 || r.unresolved && l.tokens == nil: // mutant: forged-unresolved
 		return nil, bad
+	case !shard.IsSubKey(r.charged.Sub), request.Check(context.Background(), l.shard.Capabilities()) != nil: // mutant: token-fields-checked
+		return nil, bad
+	case len(policies) == 0: // all that is left of a list of shadows
+		return &Reservation{}, nil
 	}
 	if r.limiter = l; !slices.Equal(policies, l.policies) {
 		r.limiter, err = l.With(policies...)
 	}
 	return r, err
+}
+
+// named reads the policies of a token into the reservation, and returns those of the
+// limiter that stand for them.
+func (l *Limiter) named(p *tokenParser, r *Reservation, version byte) (policies []Policy) {
+	names, shadows, costs := make([]string, len(l.policies)), make([]bool, len(l.policies)), make([]int64, len(l.policies))
+	for i := range names {
+		n := p.number()
+		costs[i], shadows[i], names[i] = n/2, n%2 == 1, p.text()
+	}
+	for i, j := range l.match(names) {
+		if shadows[i] && version == tokenShadows { // mutant: shadow-lease-of-before
+			continue
+		}
+		policy := l.policies[j]    // mutant: token-order
+		policy.Shadow = shadows[i] // mutant: token-shadows
+		if r.charged.Sub == "" {   // mutant: token-plain-key
+			policy.Shards = 0
+		}
+		policies, r.at, r.costs = append(policies, policy), append(r.at, j), append(r.costs, costs[i])
+	}
+	return policies
 }
 
 // match returns the index of each policy that a token names, and of those that have other
@@ -159,7 +185,7 @@ type tokenParser struct {
 
 func (p *tokenParser) number() int64 {
 	n, size := binary.Uvarint(p.rest)
-	if size <= 0 || n > 1<<53 {
+	if size <= 0 || n > 1<<53 || size > 1 && p.rest[size-1] == 0 { // mutant: shortest-varint
 		p.bad = true
 		return 0
 	}

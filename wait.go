@@ -66,9 +66,9 @@ func (l *Limiter) wait(ctx context.Context, w *waiter) error {
 			op = backend.Reserve
 		}
 		l.observe(Event{
-			Type: EventDecision, Op: op, Key: w.call.Key, Policies: l.policies, Decision: w.decision, Err: err,
-			Duration: time.Since(w.since), StoreTime: time.Duration(t.storeTime.Load()), Waited: t.waited, Shadow: t.shadow,
-		})
+			Type: EventDecision, Op: op, Key: w.call.Key, Decision: w.decision, Err: err,
+			Duration: time.Since(w.since), StoreTime: time.Duration(t.storeTime.Load()), Waited: t.waited,
+		}, w.states)
 	}
 	return err
 }
@@ -121,7 +121,7 @@ func (t *turn) check() error {
 	if t.reserves {
 		r.Op, r.Lease = backend.Reserve, &backend.Lease{ID: backend.LeaseID{1}, Length: t.call.lease()}
 	}
-	return t.limiter.check(t.ctx, &r)
+	return t.limiter.shard.CheckRequest(t.ctx, &r)
 }
 
 // left returns the error of a waiter whose context has ended, or its answer where a
@@ -207,7 +207,7 @@ func (t *turn) ask(n int64) (d Decision, size int64, err error) {
 		t.rest = t.room(a.states)
 		return d, size, nil
 	}
-	a.decision, a.shadow = d, t.shadow
+	a.decision = d
 	qs.decide(t.queue, group, a)
 	return d, size, a.err
 }
@@ -219,7 +219,7 @@ func (t *turn) hand(ctx context.Context, q *question, d *Decision) error {
 	}
 	err := t.limiter.hand(ctx, q)
 	if err == nil {
-		*d, t.shadow = q.decision, q.shadow
+		*d = q.decision
 	}
 	q.free()
 	return err

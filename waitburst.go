@@ -1,6 +1,9 @@
 package headgate
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // One take is for several waiters of a queue, and waits until there is room for all of
 // them: as many as come free within maxRound, and at most half of what the policies can
@@ -33,10 +36,10 @@ func (w *waiter) round() (calls int64, d time.Duration) {
 
 // most returns the maximum number of calls for one take that begins with this waiter's.
 // The room that is remembered may be of calls that cost less, of a limiter with a higher
-// limit, or of all sub-keys. A shadow would deny the take as a whole, so a list with
-// shadows makes a take per call.
+// limit, or of all sub-keys. A shadow is charged by the call, so a list with shadows makes
+// a take per call.
 func (w *waiter) most() int64 {
-	if w.limiter.shadows != nil { // mutant: shadow-of-each-waiter
+	if slices.ContainsFunc(w.limiter.policies, shadow) { // mutant: shadow-of-each-waiter
 		return 1
 	}
 	most := int64(1 << 30)

@@ -73,7 +73,6 @@ type answer struct {
 	err         error
 	states      []State // of each policy; shared, never written
 	reservation *Reservation
-	shadow      *Decision // of the last take
 }
 
 func newQueues(bounded bool) *queues {

@@ -248,8 +248,13 @@ func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
 }
 
 // RetryAt returns the first instant at which n units fit if nobody else
-// takes, for an n that does not fit now and is at most Max.
-func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 { return a.rule().retryAt(a, w, *v, n) }
+// takes, for an n that does not fit now: an instant that never comes if n is above Max.
+func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 {
+	if n > a.max { // mutant: shadow-never-fits
+		return longest
+	}
+	return a.rule().retryAt(a, w, *v, n)
+}
 
 // ResetAt returns the first instant at which the key is unused, 0 for a key
 // that is so already.

@@ -24,6 +24,12 @@ import (
 //   - A reset makes the key unused for the policies it lists, and for no others.
 //   - A count belongs to a policy's name and its algorithm's Identity: requests that agree on both share it, whatever else they list, and others count apart.
 //   - A limit that changes counts from the next request on what is already used.
+//   - A shadow policy denies nothing: a request passes if every other policy has room, and of shadows alone always.
+//   - A request that passes charges each shadow that has room, and the others not; a denied one charges none. A Record charges all.
+//   - A shadow's State is its own: its RetryAfter is zero only if it has room, and it binds only where no other policy is listed, without its RetryAfter.
+//   - A shadow's count is its own, also beside a policy of its name and algorithm.
+//   - An AtMost charges a shadow the units that were granted, or as many as it has room for.
+//   - A lease leaves a shadow that had no room alone, whatever settles it.
 //   - Two keys never share a count, whatever bytes they hold.
 //   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.
 //   - Each is filled with the state of every policy, in the order listed.
@@ -160,10 +166,9 @@ type Policy struct {
 	// spread. All policies of a list have the same number. Package shard spreads;
 	// a store ignores Shards.
 	Shards int
-	// Shadow makes the policy decide and count without an effect: no call is denied
-	// by it, and none fails where it can't be asked. The limiter asks shadow policies
-	// as a list of their own, and reports what they decide beside the others' answer.
-	// A store ignores Shadow.
+	// Shadow makes the policy decide and count without an effect: it denies no call.
+	// It is decided after the others, in the same request. Its count is its own: an
+	// enforced policy of the same name and algorithm has another one.
 	Shadow bool
 }
 

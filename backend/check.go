@@ -3,6 +3,8 @@ package backend
 import (
 	"context"
 	"fmt"
+
+	"github.com/headgate-go/headgate/algo"
 )
 
 // MaxPolicies is the maximum number of policies of a limiter.
@@ -127,12 +129,18 @@ func (g *Group) apart(other *Group) error {
 		p := &g.Policies[i]
 		for j := range other.Policies {
 			q := &other.Policies[j]
-			if p.Name == q.Name && p.Algorithm.Identity() == q.Algorithm.Identity() && max(p.Shards, 1) == max(q.Shards, 1) { // mutant: no-count-twice
+			if p.Counts(q) { // mutant: no-count-twice
 				return &InvalidError{What: "key", Value: g.Key, Want: "one that is listed once for policy " + p.Name}
 			}
 		}
 	}
 	return nil
+}
+
+// Counts reports whether two policies of one key share a count, whatever their limits are.
+func (p *Policy) Counts(q *Policy) bool {
+	return p.Name == q.Name && p.Shadow == q.Shadow && p.Algorithm.Identity() == q.Algorithm.Identity() &&
+		max(p.Shards, 1) == max(q.Shards, 1)
 }
 
 func (g *Group) check(op Op) error {
@@ -169,7 +177,7 @@ func (g *Group) checkCosts(op Op) error {
 	for i := range g.Policies {
 		p := &g.Policies[i]
 		n, most := g.CostOf(i), p.Algorithm.Max()
-		if op >= AtMost || p.Algorithm.Kind().Leased() {
+		if op >= AtMost || p.Algorithm.Kind().Leased() || p.Shadow {
 			var err error
 			if most, err = p.maxCost(op, most); err != nil {
 				return err
@@ -187,8 +195,8 @@ func (g *Group) checkCosts(op Op) error {
 }
 
 // maxCost returns the greatest cost of an operation, where the policy can grant most.
-// A Record and an AtMost may ask for more than it grants. A call has one slot of an
-// InFlight, which only a Reserve charges.
+// A Record and an AtMost may ask for more than it grants, and any call of a shadow. A
+// call has one slot of an InFlight, which only a Reserve charges.
 func (p *Policy) maxCost(op Op, most int64) (int64, error) {
 	leased := p.Algorithm.Kind().Leased()
 	switch {
@@ -196,6 +204,8 @@ func (p *Policy) maxCost(op Op, most int64) (int64, error) {
 		return 0, &InvalidError{What: op.String(), Value: p.Name, Want: "no InFlight policy: only a Reserve charges one"}
 	case leased:
 		return min(most, 1), nil
+	case most > 0 && p.Shadow: // mutant: shadow-admits-any-cost
+		return algo.MaxLimit, nil
 	case most > 0 && op != Reserve:
 		return p.Algorithm.Kind().MaxLimit(), nil
 	}

@@ -3,6 +3,7 @@ package backend
 import (
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -73,48 +74,60 @@ type Reading struct {
 // to the zero Decision: it picks the binding policy and fills g.Each and
 // g.Receipt.
 func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
-	g.Policies[0].state(&d.State, now, &readings[0]) // in place: most requests have one policy
+	by := &g.Policies[0]
+	by.state(&d.State, now, &readings[0]) // in place: most requests have one policy
 	if g.Each != nil {
 		g.Each[0] = d.State
 	}
 	for i := 1; i < len(readings); i++ {
 		var s State
-		g.Policies[i].state(&s, now, &readings[i])
+		p := &g.Policies[i]
+		p.state(&s, now, &readings[i])
 		if g.Each != nil {
 			g.Each[i] = s
 		}
-		if binds(&s, &d.State) {
-			d.State = s
+		if p.binds(&s, by, &d.State) {
+			d.State, by = s, p
 		}
 	}
-	d.Allowed = d.RetryAfter == 0
+	by.admit(d)
 	if op.charges() {
-		g.charge(d, readings)
+		g.charge(op, d, readings)
 	}
+}
+
+// admit makes the decision of the state that binds. That of a shadow denies nothing.
+func (p *Policy) admit(d *Decision) {
+	if p.Shadow { // mutant: shadows-pass-alone
+		d.RetryAfter = 0
+	}
+	d.Allowed = d.RetryAfter == 0
 }
 
 // DecideKeys writes the answer to a request of several keys as Group.Decide does that to
 // one of one key. The readings are one per policy of every group. It names the key
 // that binds.
 func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
+	var by *Policy
 	for i := range readings {
 		g := r.GroupAt(i)
 		for j := range g.Policies {
 			var s State
-			g.Policies[j].state(&s, now, &readings[i][j])
+			p := &g.Policies[j]
+			p.state(&s, now, &readings[i][j])
 			if g.Each != nil {
 				g.Each[j] = s
 			}
-			if d.Key == "" || binds(&s, &d.State) {
-				d.State, d.Key = s, g.Key
+			if by == nil || p.binds(&s, by, &d.State) {
+				d.State, d.Key, by = s, g.Key, p
 			}
 		}
 	}
-	d.Allowed = d.RetryAfter == 0
+	by.admit(d)
 	for i := range readings {
 		var own Decision
 		if own.Allowed = d.Allowed; r.Op.charges() {
-			r.GroupAt(i).charge(&own, readings[i])
+			r.GroupAt(i).charge(r.Op, &own, readings[i])
 		}
 		if i == 0 {
 			d.Granted, d.Receipt = own.Granted, own.Receipt
@@ -143,17 +156,25 @@ func (p *Policy) state(s *State, now int64, r *Reading) {
 	s.ResetAfter = until(r.ResetAt, now)
 }
 
-// Binding returns which of a key's states, one a policy in the order listed,
+// Binding returns which of a key's states, one per policy in the order listed,
 // binds: of a denial the longest RetryAfter, of a pass the least Remaining, of
-// equals the first.
-func Binding(states []State) int {
+// equals the first. A shadow binds only if all policies are shadows.
+func Binding(policies []Policy, states []State) int {
 	i := 0
 	for j := range states {
-		if binds(&states[j], &states[i]) {
+		if policies[j].binds(&states[j], &policies[i], &states[i]) {
 			i = j
 		}
 	}
 	return i
+}
+
+// binds reports whether p's state binds rather than that of an earlier policy.
+func (p *Policy) binds(s *State, before *Policy, earlier *State) bool {
+	if p.Shadow != before.Shadow { // mutant: shadow-binds-nothing
+		return before.Shadow
+	}
+	return binds(s, earlier)
 }
 
 // binds reports whether s binds rather than an earlier one. A state with a
@@ -165,9 +186,9 @@ func binds(s, earlier *State) bool {
 	return s.RetryAfter == 0 && s.Remaining < earlier.Remaining
 }
 
-func (g *Group) charge(d *Decision, readings []Reading) {
+func (g *Group) charge(op Op, d *Decision, readings []Reading) {
 	if d.Allowed {
-		d.Granted = g.granted()
+		d.Granted = g.granted(op)
 	}
 	if g.Receipt == nil {
 		return
@@ -196,18 +217,23 @@ func (r *Request) Granted() int64 {
 	if !r.Op.charges() {
 		return 0
 	}
-	return r.granted()
+	return r.granted(r.Op)
 }
 
-// granted returns what every policy was charged, 0 where they differ.
-func (g *Group) granted() int64 {
-	n := g.CostOf(0)
+// granted returns the units of every policy that a call may use which passed, 0 if they
+// differ. Shadows count only if all policies are shadows. The costs of an AtMost are
+// what was charged, of which a shadow may have less.
+func (g *Group) granted(op Op) int64 {
+	if g.Costs == nil || op == AtMost {
+		return g.Cost
+	}
+	by := max(slices.IndexFunc(g.Policies, func(p Policy) bool { return !p.Shadow }), 0)
 	for i := range g.Costs {
-		if g.Costs[i] != n {
+		if g.Policies[i].Shadow == g.Policies[by].Shadow && g.Costs[i] != g.Costs[by] { // mutant: shadow-grants-nothing
 			return 0
 		}
 	}
-	return n
+	return g.Costs[by]
 }
 
 // until is the time from now to an instant, 0 for one that has passed.

@@ -62,6 +62,18 @@ var (
 	ErrLeaseEnded = errors.New("headgate: lease has ended, not extended")
 )
 
+// ActualOf returns what a Settle by these policies names as used of the i-th, in units.
+// That of a shadow may be more than the algorithm could count, and is cut to it.
+func (l *Lease) ActualOf(policies []Policy, i int) int64 {
+	switch p := &policies[i]; {
+	case l.Actual == nil:
+		return 0
+	case p.Shadow: // mutant: shadow-actual-cut
+		return min(l.Actual[i], p.Algorithm.Kind().MaxLimit())
+	}
+	return l.Actual[i]
+}
+
 // check refuses a lease that no store could keep.
 func (l *Lease) check(op Op, policies []Policy) error {
 	switch {
@@ -84,7 +96,7 @@ func (l *Lease) checkActual(policies []Policy) error {
 	for i, n := range l.Actual {
 		k := policies[i].Algorithm.Kind()
 		most := k.MaxLimit()
-		if k.Leased() { // whose slot is free, whatever is given for it: the lease may list another policy here
+		if k.Leased() || policies[i].Shadow { // a slot is free, whatever is given for it: the lease may list another policy here
 			most = algo.MaxLimit
 		}
 		if n < 0 || n > most {

@@ -161,8 +161,7 @@ func spent(r *backend.Request, begin time.Time) {
 // Fail decides by the failure modes what next could not: a request for admission or
 // a peek. Any other that next could not make, such as a reset or a settlement, is an
 // error: no failure mode can make up for it. That of several keys is an error too: each
-// key's limiter has failure modes of its own. So is that of shadow policies, which decide
-// nothing.
+// key's limiter has failure modes of its own.
 func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	if err := s.failOne(ctx, r, d, err); err != nil {
 		return err
@@ -203,10 +202,9 @@ func (s *Store) FailAny(ctx context.Context, n int, request func(i int) *backend
 // Lost counts a reply that was lost, of a call that ends with what it had before.
 func (s *Store) Lost(cause error) { s.undone.count(&backend.Decision{Err: cause}) }
 
-// admits reports whether a failure mode can answer a request: one of a single key, by
-// policies that decide.
+// admits reports whether a failure mode can answer a request: one of a single key.
 func admits(r *backend.Request) bool {
-	if len(r.And) > 0 || r.Policies[0].Shadow { // mutant: shadows-without-modes
+	if len(r.And) > 0 {
 		return false
 	}
 	switch r.Op {

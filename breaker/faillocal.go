@@ -63,7 +63,7 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 	q.Policies, q.Costs, q.Receipt, q.Each = nil, nil, nil, nil
 	for i := range r.Policies {
 		p := r.Policies[i]
-		if p.OnFailure != backend.FailLocal {
+		if mode(&p) != backend.FailLocal {
 			continue
 		}
 		p.Algorithm = p.Algorithm.Share(1, int64(s.opts.Instances)) // rounded down: the shares of all processes stay within the limit

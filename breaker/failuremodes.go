@@ -11,7 +11,7 @@ import (
 func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
-	if p.OnFailure == backend.FailLocal {
+	if mode(p) == backend.FailLocal {
 		s.local(ctx, r, d, err)
 		return
 	}
@@ -19,7 +19,7 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 		r.Each[i] = state(&r.Policies[i])
 	}
 	d.State, d.Estimated, d.Err, d.Receipt, d.Source = state(p), true, err, r.Receipt, backend.FromFailClosed
-	if p.OnFailure == backend.FailOpen {
+	if mode(p) == backend.FailOpen {
 		d.Allowed, d.Source, d.Granted = true, backend.FromFailOpen, r.Granted()
 	}
 }
@@ -27,13 +27,22 @@ func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 // strictness orders the modes: open, local, closed.
 var strictness = [...]int{backend.FailOpen: 1, backend.FailLocal: 2, backend.FailClosed: 3}
 
-// strictest returns the index of the first policy with the strictest mode. One
-// strict policy decides for the list: a call that it would have to deny must
-// not pass because another policy is lenient.
+// mode returns what the policy asks for. A shadow denies nothing.
+func mode(p *backend.Policy) backend.FailureMode {
+	if p.Shadow { // mutant: shadow-fails-open
+		return backend.FailOpen
+	}
+	return p.OnFailure
+}
+
+// strictest returns the index of the first policy with the strictest mode, of a shadow
+// only if all policies are shadows. One strict policy decides for the list: a call that
+// it would have to deny must not pass because another policy is lenient.
 func strictest(policies []backend.Policy) int {
 	most := 0
 	for i := range policies {
-		if strictness[policies[i].OnFailure] > strictness[policies[most].OnFailure] { // mutant: strictest-mode
+		p, q := &policies[i], &policies[most]
+		if strictness[mode(p)] > strictness[mode(q)] || q.Shadow && !p.Shadow { // mutant: strictest-mode
 			most = i
 		}
 	}
@@ -44,7 +53,7 @@ func strictest(policies []backend.Policy) int {
 // the other numbers stay zero, and Counted false tells that they mean nothing.
 func state(p *backend.Policy) backend.State {
 	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
-	if p.OnFailure == backend.FailClosed {
+	if mode(p) == backend.FailClosed {
 		s.RetryAfter = RetryAfter
 	}
 	return s

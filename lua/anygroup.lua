@@ -6,14 +6,15 @@
 for _ = 1, groups do
   local states, status, met, writes, ms, bad = {}, 0, '', {}, 0
   pos = from
-  local asks, key, hashed, kinds, logs, small = op, keys[k], nil, {}, {}, 0
-  local lease, id, length, attempt, how, held, open, ends, note, ttl, lasting, till, costs, long, less
+  local asks, key, hashed, kinds, logs, shadows, small = op, keys[k], nil, {}, {}, {}, 0
+  local lease, id, length, attempt, how, held, open, ends, note, ttl, lasting, till, costs, long, less, reserved
   if shape == 4 then
     --@include leases.ask
     --@include leases.find
   end
   for p = 1, policies do
     kinds[p] = string.byte(blob, pos + 41 * (p - 1))
+    if kinds[p] > 63 then kinds[p], shadows[p] = kinds[p] - 64, true end
     if kinds[p] < 48 then small = small + 1 end
   end
   local own = 4294967295 - small
@@ -54,8 +55,9 @@ if small + shift > 0 then
   end
 end
 for p = 1, policies do
-  local kind, limit, period, a, b, fill
-  kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
+  local _, limit, period, a, b, fill
+  _, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
+  local kind = kinds[p]
   local hz, due, at, x, y, z, used, cost, least = 0, 0, now, 0, 0, 0, 0, 0, 0
   local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p + shift]
   --@include check.range
@@ -64,7 +66,9 @@ for p = 1, policies do
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
 end
 local room = 137438953472
-for p = 1, asks == 3 and policies or 0 do room = math.min(room, states[p][2] - states[p][13]) end
+for p = 1, asks == 3 and policies or 0 do
+  if not shadows[p] then room = math.min(room, states[p][2] - states[p][13]) end
+end
 for run = 1, all do
   local count = parse('<I4', blob, pos)
   local pass, total = count, 0
@@ -77,20 +81,27 @@ for run = 1, all do
     if asks == 3 or asks == 8 then
       --@include leases.most
     elseif kind == 54 then most = 1 end
-    if not (cost >= 0 and cost <= most and cost % 1 == 0) then status, cost = 82, 1 end
+    if not (cost >= 0 and (cost <= most or shadows[p] and kind ~= 54) and cost % 1 == 0) then status, cost = 82, 1 end
     if asks == 3 then cost = math.max(1, math.min(cost, room)) end -- mutant: at-most-room
     if asks == 8 then cost = math.max(0, math.min(cost, 2 * most - s[13])) -- mutant: record-saturates
+    elseif shadows[p] then
     elseif s[13] + (asks ~= 2 and cost * pass or cost) > s[2] then pass = math.max(0, math.floor((s[2] - s[13]) / cost)) end
     s[19], total = cost, total + cost
   end
   if total == 0 and asks % 2 == 1 then status = 82 end
   if pass < count then refused = true end
   for p = 1, policies do
-    local s = states[p]
+    local s, charged = states[p], pass
     local kind, limit, cost = s[1], s[2], s[19]
-    if asks ~= 2 then s[13] = s[13] + pass * cost end
+    -- A shadow charges the first of the calls that pass, as many as it has room for.
+    if shadows[p] and asks ~= 8 then
+      if asks == 3 then cost = math.max(1, math.min(cost, limit - s[13])) end
+      if s[13] + (asks ~= 2 and cost * pass or cost) > limit then charged = math.max(0, math.floor((limit - s[13]) / cost)) end -- mutant: lua-shadow-room
+      s[19], s[23] = cost, charged < 1
+    end
+    if asks ~= 2 then s[13] = s[13] + charged * cost end
     local need = s[13] + cost - limit
-    if pass < count and kind > 31 and need > 0 and status == 0 then
+    if charged < count and kind > 31 and need > 0 and cost <= limit and status == 0 then
       local leaves
       local period, a, b, at, x, y, z, had, sum, log, v = s[3], s[4], s[5], s[9], s[10], s[11], s[12], s[14], s[16], s[17], s[18]
       --@include kinds.release

@@ -21,7 +21,8 @@
 --         of shape 4: the lease's ID, I4 length in ms, the attempt's ID, B 1 where
 --         the lease is unresolved + 2 where costs are actual ones, and with a
 --         length byte the text of how many ms Redis is to keep it
---         a policy: B class * 16 + kind, d limit, d period, d a, d b, d fill
+--         a policy: B class * 16 + kind, + 64 of a shadow (shapes 3 to 5), d limit,
+--         d period, d a, d b, d fill
 --         a run:    I4 how many takes of these costs, d cost for each policy
 --         (shape 2 has no runs: its policies end with d cost)
 --         [3] and on: the fields' names, one for each policy.
@@ -32,9 +33,9 @@
 --         class 1 (a few words in the hash): a byte 0 for nothing, else the
 --         stored value (its first byte is its version, 1 to 31); class 2
 --         (packed in the hash) and 3 (a key of its own): a byte 1, d used, d
---         newest; and then, run by run, for each run that ended in a denial
---         and each policy of class 2 or 3 that lacked room: d when it will
---         have it.
+--         newest; and then, run by run, for each policy of class 2 or 3 that
+--         lacked room for the last call of the run, and can have it: d when it
+--         will have it.
 --         What was decided follows from that: the caller reckons it with the
 --         twin of these rules. A group of which nothing was is one letter: R a
 --         number is out of range (82), C a stored value is not ours (67), B now

@@ -2,7 +2,8 @@
 -- under a key of its own that leaves by itself, so no call ever prunes them.
 --
 -- Kept: version, state (1 open, 2 settled), end in µs, length in ms, generation; an
--- open one then for each policy: kind, length of the name, period, a, b, fill, what
+-- open one then for each policy: kind (plus 128: a shadow that had no room, which no
+-- settle charges), length of the name, period, a, b, fill, what
 -- was charged, the instant, what the kind needs beside (kept), the name: of a field,
 -- or what follows the hash's name in that of a log. A settled one has the attempt
 -- that settled it. A tombstone is one that was settled and never open.
@@ -83,6 +84,7 @@ else
   note = pack('<BBI7I4I4', 1, 1, till, length, gen)
   for p, s in ipairs(states) do
     local kind, x, sum, taken, kept, name = s[1], s[10], s[16], s[19], 0, s[20]
+    if s[23] then kind, taken = kind + 128, 0 end
     --@choose kept
     end
     if s[17] then name = string.sub(s[17], #key + 1) end
@@ -101,7 +103,7 @@ elseif not held or not open and (string.sub(held, 18, 33) ~= attempt or attempt 
   if status == 0 then status = 78 end
 elseif open then
   --@include leases.read
-  if how > 1 and #states ~= policies and status == 0 then status = 82 end
+  if how > 1 and reserved ~= policies and status == 0 then status = 82 end
   for p = 1, status == 0 and #states or 0 do
     local s = states[p]
     local kind, limit, period, a, b, fill, cost, least = s[1], 68719476736, s[3], s[4], s[5], s[6], 0, 0
@@ -118,7 +120,7 @@ elseif open then
         end
       end
     end
-    if how > 1 and status == 0 and kind ~= 54 then actual = parse('<d', blob, costs + 8 * (p - 1)) end -- mutant: lua-slot-of-lease
+    if how > 1 and status == 0 and kind ~= 54 then actual = parse('<d', blob, costs + 8 * (s[23] - 1)) end -- mutant: lua-slot-of-lease
     less = actual < s[19]
     --@include leases.most
     if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = 82 end
@@ -144,16 +146,20 @@ if asks == 4 then pos = costs + 8 * policies end
 -- The policies of an open lease as states, and the hash's fields of them. Of a lease
 -- that ended with a reset only the slots are freed.
 local fields, i = {'leases'}, 18
-states, small = {}, 0
+states, small, reserved = {}, 0, 0
 while i <= #held and status == 0 do
   if #held < i + 46 then status = 67 break end
   local kind, size, period, a, b, fill, cost, charged, kept, after = parse('<BBI6I7I6I7I5I7I7', held, i)
   local name = string.sub(held, after, after + size - 1)
   i = after + size
-  if cost > 68719476736 or kind > 47 and cost > 1000000 or i > #held + 1 then status = 67 end -- mutant: garbage-charge
-  if kind < 48 then small = small + 1 end
-  fields[#fields + 1] = name
-  states[#states + 1] = {kind, 0, period, a, b, fill, 0, 0, 0, 0, 0, 0, 0, 0, false, 0, kind > 47 and key .. name, nil, cost, name, charged, kept}
+  reserved = reserved + 1
+  if kind > 127 then kind = nil end -- mutant: lua-spared-shadow
+  if cost > 68719476736 or kind and kind > 47 and cost > 1000000 or i > #held + 1 then status = 67 end -- mutant: garbage-charge
+  if kind then
+    if kind < 48 then small = small + 1 end
+    fields[#fields + 1] = name
+    states[#states + 1] = {kind, 0, period, a, b, fill, 0, 0, 0, 0, 0, 0, 0, 0, false, 0, kind > 47 and key .. name, nil, cost, name, charged, kept, reserved}
+  end
 end
 own = 4294967295 - small
 hashed = try('HMGET', key, unpack(fields))

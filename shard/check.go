@@ -54,6 +54,9 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	}
 	for j := range r.Policies {
 		p := &r.Policies[j]
+		if p.Shadow { // mutant: shadow-above-share
+			continue
+		}
 		if n, least := r.CostOf(j), p.Algorithm.Max()/int64(p.Shards); n > least { // mutant: cost-above-share
 			want := fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, p.Shards, p.Name)
 			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n, Want: want})

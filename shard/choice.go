@@ -100,6 +100,9 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 		return full
 	}
 	for j := range s.rooms {
+		if k.policies[j].Shadow { // mutant: shadow-chooses-no-share
+			continue
+		}
 		// Once the last answer has aged, the share counts as unused, or it would not be asked
 		// again. Another process may have taken from it already, which costs a request.
 		if at := s.rooms[j].fresh.Load(); at != 0 && now >= time.Duration(at) {

@@ -70,6 +70,9 @@ func (k *hotKey) name(i int) string {
 	return k.names.Name(k.home, (k.offset+i*slot.Count/len(k.subs))%slot.Count)
 }
 
+// IsSubKey reports whether a Request.Sub is "" or can be the name of a sub-key.
+func IsSubKey(sub string) bool { return sub == "" || slot.IsName(sub, MaxShards) }
+
 func (k *hotKey) sub(i int) *subKey {
 	if s := k.subs[i].Load(); s != nil {
 		return s
@@ -121,7 +124,7 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	if !allowed {
 		s.denied.Store(denial.NewDenial(g, states, sent, k.denials.Now())) // the clock is read only here
 	}
-	if old != nil && (old.States == nil || refutes(states, g, old)) {
+	if old != nil && (old.States == nil || k.refutes(states, g, old)) {
 		s.denied.CompareAndSwap(old, nil)
 		k.denials.At(k.key).Forget() // mutant: room-ends-denial
 	}
@@ -130,8 +133,8 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 // refutes reports whether an answer to g shows room for what a share denied: the binding
 // policy has as much left, or had no objection to a call that costs no less. Another
 // process has reset the key, raised its limit or given something back.
-func refutes(states []backend.State, g *backend.Group, d *denial.Denial) bool {
-	by := backend.Binding(d.States)
+func (k *hotKey) refutes(states []backend.State, g *backend.Group, d *denial.Denial) bool {
+	by := backend.Binding(k.policies, d.States)
 	s, cost := &states[by], d.Costs[by]
 	return s.Remaining >= cost || s.RetryAfter == 0 && g.CostOf(by) >= cost
 }

@@ -85,7 +85,7 @@ func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *v
 func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 	sum := make([]backend.State, len(k.policies))
 	for n, states := range parts {
-		first := n == 0 || retryAfter(states) < retryAfter(sum)
+		first := n == 0 || k.retryAfter(states) < k.retryAfter(sum)
 		for j := range states {
 			s, t := &states[j], &sum[j]
 			t.Used += s.Used
@@ -107,8 +107,19 @@ func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 }
 
 // retryAfter returns when these states let a call pass: when the last policy does.
-func retryAfter(states []backend.State) time.Duration {
-	return states[backend.Binding(states)].RetryAfter
+func (k *hotKey) retryAfter(states []backend.State) time.Duration {
+	return k.decide(states).RetryAfter
+}
+
+// decide returns the decision that these states make.
+func (k *hotKey) decide(states []backend.State) (d backend.Decision) {
+	by := backend.Binding(k.policies, states)
+	d.State = states[by]
+	if k.policies[by].Shadow {
+		d.RetryAfter = 0
+	}
+	d.Allowed = d.RetryAfter == 0
+	return d
 }
 
 // view is what is remembered of a key's shares for calls of one group, g.

@@ -185,11 +185,13 @@ func (c *call) widen(states []backend.State) {
 		s.Remaining = min(max(c.k.left[j].Load(), s.Remaining), s.Limit)
 		s.Used = s.Limit - s.Remaining
 		if exact {
-			s.Used = c.sum.states[j].Used + c.r.CostOf(j)
+			if s.Used = c.sum.states[j].Used; s.RetryAfter == 0 {
+				s.Used += c.r.CostOf(j)
+			}
 			s.ResetAfter = max(s.ResetAfter, c.sum.states[j].ResetAfter) // mutant: latest-reset
 		}
 	}
-	c.d.State, c.d.Estimated = states[backend.Binding(states)], !exact
+	c.d.State, c.d.Estimated = c.k.decide(states).State, !exact
 }
 
 // deny denies the call: no share has room, or it lost the races for what a sum had shown,
@@ -203,7 +205,7 @@ func (c *call) deny(v *view) error {
 	}
 	if len(v.open) > 0 {
 		v.States, v.alike = slices.Clone(c.sum.states), false // others have taken since
-		v.States[backend.Binding(v.States)].RetryAfter = time.Millisecond
+		v.States[backend.Binding(c.k.policies, v.States)].RetryAfter = time.Millisecond
 		if c.k.another(full, &c.r.Group, c.k.denials.Now()) >= 0 {
 			c.s.stats.wrong.Add(1)
 		}
@@ -213,6 +215,9 @@ func (c *call) deny(v *view) error {
 	v.Answer(&c.r.Group, c.d, v.Told)
 	if told := c.misses > 0 || c.sum != nil; told && v.Sent >= c.from && v.alike { // mutant: told-to-this-call
 		c.d.Source, c.d.Estimated = backend.FromStore, false
+		for j := range c.r.Each { // of a shadow too
+			c.r.Each[j] = v.State(j, &c.r.Group, v.Told)
+		}
 	}
 	return nil
 }
@@ -260,11 +265,11 @@ func (c *call) askAll(ctx context.Context) error {
 		return backend.Wrap(fmt.Errorf("headgate: %d of %d sub-keys were reset", len(all)-dead, len(all)), f.err)
 	case err != nil:
 		return err
-	case dead == len(all) || dead > 0 && retryAfter(f.states) > 0:
+	case dead == len(all) || dead > 0 && c.k.retryAfter(f.states) > 0:
 		return c.fail(ctx, f.err, f.dead...)
 	}
-	*c.d = backend.Decision{State: f.states[backend.Binding(f.states)], Estimated: !f.whole}
-	c.d.Allowed = c.d.RetryAfter == 0
+	*c.d = c.k.decide(f.states)
+	c.d.Estimated = !f.whole
 	copy(c.r.Each, f.states)
 	return nil
 }

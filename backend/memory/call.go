@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"slices"
+
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
@@ -9,6 +11,7 @@ import (
 type look struct {
 	id     identity
 	shared bool    // the policy's record is the overflow's, not the key's own
+	lacks  bool    // the policy is a shadow that has no room
 	record *record // nil: none yet
 	words  []int64 // the algorithm's words of the record, or none
 	view   algo.View
@@ -75,13 +78,18 @@ func (c *call) place(id identity, shared bool) (*stripe, hash) {
 	return c.stripe, c.hash.of(id)
 }
 
-// look views every policy and reports whether all have room.
+// look views every policy and reports whether all but the shadows have room.
 func (c *call) look(looks []look) (fits bool) {
 	fits = true
 	for i := range looks {
-		a, l := &c.Policies[i].Algorithm, &looks[i]
-		c.view(l, a)
-		fits = a.Fits(&l.view, c.CostOf(i)) && fits
+		p, l := &c.Policies[i], &looks[i]
+		c.view(l, &p.Algorithm)
+		switch room := p.Algorithm.Fits(&l.view, c.CostOf(i)); {
+		case p.Shadow: // mutant: shadow-denies-nothing
+			l.lacks = !room
+		case !room:
+			fits = false
+		}
 	}
 	return fits
 }
@@ -100,10 +108,11 @@ func (c *call) toWall(a *algo.Algorithm) int64 {
 	return c.store.clock.toWall(c.now)
 }
 
-// finish charges all policies or none, and keeps the lease of what it charged.
+// finish charges all policies or none, and keeps the lease of what it charged. A shadow
+// without room is charged nothing, but by a Record.
 func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 	for i := range looks {
-		if take && c.CostOf(i) > 0 {
+		if take && c.CostOf(i) > 0 && (!looks[i].lacks || c.op == backend.Record) { // mutant: shadow-charged-by-room
 			readings[i] = c.take(&looks[i], i)
 		} else {
 			readings[i] = c.read(&looks[i], i)
@@ -189,11 +198,23 @@ func (c *call) charge(l *look, i int) []int64 {
 // take of one unit is denied otherwise.
 func (c *call) room(looks []look) bool {
 	g := *c.Group
+	left := func(i int) int64 { return c.Policies[i].Algorithm.Max() - looks[i].view.Used }
 	for i := range looks {
-		g.Cost = min(g.Cost, c.Policies[i].Algorithm.Max()-looks[i].view.Used)
+		if !c.Policies[i].Shadow {
+			g.Cost = min(g.Cost, left(i))
+		}
 	}
 	some := g.Cost > 0
 	g.Cost = max(g.Cost, 1)
+	for i := range looks {
+		if c.Policies[i].Shadow { // which is charged as many of these as it has room for
+			if g.Costs == nil {
+				g.Costs = slices.Repeat([]int64{g.Cost}, len(looks))
+			}
+			g.Costs[i] = max(1, min(g.Cost, left(i)))
+			looks[i].lacks = left(i) < 1
+		}
+	}
 	c.Group = &g
 	return some
 }

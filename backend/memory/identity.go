@@ -9,7 +9,8 @@ import (
 )
 
 // identity is whose count a record is, beside its key: a hash of the policy's
-// name, the sub-key and the algorithm's identity, above the algorithm's kind.
+// name, the sub-key, the algorithm's identity and whether it is a shadow, above the
+// algorithm's kind.
 type identity uint64
 
 const maxKind = 15 // in an identity's lower bits
@@ -22,6 +23,9 @@ func (s *Store) identityOf(p *backend.Policy, sub string) identity {
 	}
 	if sub != "" {
 		h ^= bits.RotateLeft64(maphash.String(s.seeds[0], sub), 32)
+	}
+	if p.Shadow { // mutant: shadow-count-of-its-own
+		h ^= spread(1, 0)
 	}
 	return identity(h&^maxKind | uint64(id.Kind))
 }

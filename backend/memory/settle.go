@@ -44,9 +44,9 @@ const leaseLooks = 4
 func (c *call) recordInstead() {
 	g := *c.Group
 	g.Costs = make([]int64, len(g.Policies))
-	for i := range c.lease.Actual {
+	for i := range g.Costs {
 		if !g.Policies[i].Algorithm.Kind().Leased() {
-			g.Costs[i] = c.lease.Actual[i]
+			g.Costs[i] = c.lease.ActualOf(g.Policies, i)
 		}
 	}
 	c.Group, c.op = &g, backend.Record
@@ -82,7 +82,7 @@ func (c *call) settle() (done bool, err error) {
 	for i := range l.charges {
 		actual := int64(0)
 		if c.lease.Actual != nil {
-			actual = c.lease.Actual[i]
+			actual = c.lease.ActualOf(c.Policies, i)
 		}
 		c.correct(&l.charges[i], actual)
 	}
@@ -106,7 +106,7 @@ func (c *call) extend(l *lease) error {
 func (c *call) moveSlots(l *lease, to int64) {
 	id := halves(c.lease.ID)[1]
 	for i := range l.charges {
-		if ch := &l.charges[i]; ch.id.kind().Leased() && ch.units > 0 {
+		if ch := &l.charges[i]; ch.id.kind().Leased() && ch.units > 0 && !ch.spared {
 			a := ch.algorithm.Value()
 			c.withRecord(ch, func(st *stripe, h hash, r *record) {
 				w := st.words(h, ch.id, r)
@@ -122,7 +122,7 @@ func (c *call) moveSlots(l *lease, to int64) {
 
 // correct replaces an estimate by what was used.
 func (c *call) correct(ch *charge, actual int64) {
-	if ch.id.kind().Leased() {
+	if ch.id.kind().Leased() || ch.spared { // mutant: spared-shadow-settled
 		return
 	}
 	a := ch.algorithm.Value()
@@ -191,7 +191,7 @@ func (c *call) keep(looks []look) {
 	for i := range looks {
 		a := &c.Policies[i].Algorithm
 		l.charges[i] = charge{
-			id: looks[i].id, units: c.CostOf(i), shared: looks[i].shared,
+			id: looks[i].id, units: c.CostOf(i), shared: looks[i].shared, spared: looks[i].lacks,
 			Charge: a.Charged(&looks[i].view), algorithm: unique.Make(*a),
 		}
 	}

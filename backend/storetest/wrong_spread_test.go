@@ -52,8 +52,8 @@ func adds(sum, share *backend.State) {
 }
 
 // longest is when all of a share's policies let the call pass.
-func longest(states []backend.State) int64 {
-	return int64(states[backend.Binding(states)].RetryAfter)
+func longest(policies []backend.Policy, states []backend.State) int64 {
+	return int64(states[backend.Binding(policies, states)].RetryAfter)
 }
 
 func (w *spreader) do(s *reference, ctx context.Context, r backend.Request) (backend.Decision, error) {
@@ -120,7 +120,7 @@ func (w *spreader) total(s *reference, ctx context.Context, r backend.Request) (
 		for j := range sum {
 			w.sum(&sum[j], &q.Each[j])
 		}
-		if retry == nil || longest(q.Each) < longest(retry) {
+		if retry == nil || longest(r.Policies, q.Each) < longest(r.Policies, retry) {
 			retry = q.Each
 		}
 	}
@@ -129,7 +129,7 @@ func (w *spreader) total(s *reference, ctx context.Context, r backend.Request) (
 		w.say(&r, &sum[j])
 	}
 	copy(r.Each, sum)
-	d := backend.Decision{State: sum[backend.Binding(sum)]}
+	d := backend.Decision{State: sum[backend.Binding(r.Policies, sum)]}
 	d.Allowed = d.RetryAfter == 0
 	return d, nil
 }

@@ -140,7 +140,7 @@ func (e *entry) denies(g *backend.Group) bool {
 
 // equal reports whether two policies decide alike: they have one count and one limit.
 func equal(a, b backend.Policy) bool {
-	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards // mutant: denied-algorithms
+	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards && a.Shadow == b.Shadow // mutant: denied-algorithms
 }
 
 // Longest is the maximum duration for which a denial holds without a request.
@@ -172,10 +172,15 @@ func cacheable(g *backend.Group, d *backend.Decision) bool {
 // policies, it is not known which policy bound: then a call that costs less of any may
 // pass.
 func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duration) *Denial {
-	by := backend.Binding(states)
+	by := backend.Binding(g.Policies, states)
 	bound := uint64(1) << by
 	if n := len(g.Policies); len(states) < n {
-		bound = 1<<n - 1
+		bound = 0
+		for i := range g.Policies {
+			if !g.Policies[i].Shadow {
+				bound |= 1 << i
+			}
+		}
 	}
 	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter} // mutant: denial-ends
 }
@@ -207,12 +212,15 @@ func (d *Denial) State(i int, g *backend.Group, now time.Duration) backend.State
 	return s
 }
 
-// Answer denies g at now.
+// Answer denies g at now. The states of its shadows are not counted.
 func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Duration) {
 	*answer = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
-	answer.State = d.State(backend.Binding(d.States), g, now)
+	answer.State = d.State(backend.Binding(g.Policies, d.States), g, now)
 	for i := range g.Each {
 		g.Each[i] = d.State(i, g, now)
+		if p := &g.Policies[i]; p.Shadow { // mutant: shadow-not-from-cache
+			g.Each[i] = backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
+		}
 	}
 	g.NewReceipt(backend.NotTaken)
 	answer.Receipt = g.Receipt

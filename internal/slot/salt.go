@@ -2,6 +2,7 @@ package slot
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -59,4 +60,12 @@ func (t *Salts) Name(home, slot int) string {
 	size := len(t.number) + saltLen
 	at := (home ^ slot) * size
 	return t.table[at : at+size]
+}
+
+// IsName reports whether a Name of one of at most most sub-keys may read so.
+func IsName(name string, most int) bool {
+	number, letters := name[:max(0, len(name)-saltLen)], name[max(0, len(name)-saltLen):]
+	n, err := strconv.Atoi(number)
+	return err == nil && strconv.Itoa(n) == number && n > 1 && n <= most &&
+		strings.Trim(letters, "@ABCDEFGHIJKLMNO") == ""
 }

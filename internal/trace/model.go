@@ -36,6 +36,7 @@ type place struct{ key, sub string }
 type state struct {
 	place
 	policy   string
+	shadow   bool
 	identity algo.Identity
 }
 
@@ -131,30 +132,49 @@ func (c *call) decide() []backend.Reading {
 	for i := range views {
 		a := &c.Policies[i].Algorithm
 		views[i] = a.View(c.words(c.name(i), a), c.now)
-		if c.Op == backend.AtMost {
+		if c.Op == backend.AtMost && !c.Policies[i].Shadow {
 			c.Cost = max(1, min(c.Cost, a.Max()-views[i].Used)) // 1 is denied where there is no room
 		}
 	}
-	fits := true
+	if c.Op == backend.AtMost {
+		c.grant(views)
+	}
+	fits, lacks := true, make([]bool, len(views))
 	for i := range views {
 		a, n := &c.Policies[i].Algorithm, c.CostOf(i)
 		if !a.Fits(&views[i], n) && c.Op != backend.Reset && c.Op != backend.Record {
-			fits, readings[i].RetryAt = false, a.RetryAt(c.words(c.name(i), a), &views[i], n)
+			lacks[i], readings[i].RetryAt = true, a.RetryAt(c.words(c.name(i), a), &views[i], n)
+			fits = fits && c.Policies[i].Shadow
 		}
 	}
 	fits = fits && c.Op != backend.Peek && c.Op != backend.Reset
 	charges := make([]charge, len(views))
 	for i := range views {
 		a, v := &c.Policies[i].Algorithm, &views[i]
-		if fits {
+		if fits && !lacks[i] {
 			charges[i] = c.charge(i, v)
 		}
+		charges[i].spared = lacks[i]
 		readings[i].At, readings[i].Used, readings[i].ResetAt = v.At, v.Used, a.ResetAt(v)
 	}
 	if fits && c.Op == backend.Reserve {
 		c.keep(charges)
 	}
 	return readings
+}
+
+// grant makes the costs of an AtMost those that are granted, of a shadow as many of them
+// as it has room for.
+func (c *call) grant(views []algo.View) {
+	costs, some := slices.Repeat([]int64{c.Cost}, len(views)), false
+	for i := range views {
+		if p := &c.Policies[i]; p.Shadow {
+			some, costs[i] = true, max(1, min(c.Cost, p.Algorithm.Max()-views[i].Used))
+		}
+	}
+	if some {
+		c.Costs = costs
+	}
 }
 
 // charge charges one policy, and returns what a lease keeps of it.
@@ -197,7 +217,7 @@ func (c *call) words(id state, a *algo.Algorithm) []int64 {
 
 func (c *call) name(i int) state {
 	p := &c.Policies[i]
-	return state{c.at, p.Name, p.Algorithm.Identity()}
+	return state{c.at, p.Name, p.Shadow, p.Algorithm.Identity()}
 }
 
 func (c *call) reset() {
@@ -238,6 +258,7 @@ type charge struct {
 	algorithm algo.Algorithm
 	units     int64
 	begun     int64 // of its log, then
+	spared    bool  // a shadow without room, which no settle charges
 	algo.Charge
 }
 
@@ -294,7 +315,7 @@ func (c *call) settle() error {
 	for i := range l.charges {
 		actual := int64(0)
 		if c.Lease.Actual != nil {
-			actual = c.Lease.Actual[i]
+			actual = c.Lease.ActualOf(c.Policies, i)
 		}
 		c.correct(&l.charges[i], actual)
 	}
@@ -319,7 +340,7 @@ func (c *call) moveSlots(l *lease, to int64) {
 	id := slotOf(c.Lease.ID)
 	for i := range l.charges {
 		ch := &l.charges[i]
-		if a := &ch.algorithm; a.Kind().Leased() && ch.units > 0 {
+		if a := &ch.algorithm; !ch.spared && a.Kind().Leased() && ch.units > 0 {
 			w := c.words(ch.id, a)
 			if a.Release(w, l.slotEnd, id) && to > 0 {
 				var v algo.View // an Extend drops no ended slots, as in the script
@@ -336,7 +357,7 @@ func (c *call) correct(ch *charge, actual int64) {
 	a := &ch.algorithm
 	w := c.words(ch.id, a)
 	switch {
-	case a.Kind().Leased():
+	case ch.spared, a.Kind().Leased():
 		return
 	case actual < ch.units && ch.begun != c.mu.begun[ch.id]:
 		return // its log was dropped, and the clock went back to its instant
@@ -354,9 +375,9 @@ func (c *call) correct(ch *charge, actual int64) {
 // leaves a tombstone.
 func (c *call) recordInstead() error {
 	c.Op, c.Costs = backend.Record, make([]int64, len(c.Policies))
-	for i := range c.Lease.Actual {
+	for i := range c.Costs {
 		if !c.Policies[i].Algorithm.Kind().Leased() {
-			c.Costs[i] = c.Lease.Actual[i]
+			c.Costs[i] = c.Lease.ActualOf(c.Policies, i)
 		}
 	}
 	c.decide()

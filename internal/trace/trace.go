@@ -80,6 +80,7 @@ func (s *Steps) policies() []backend.Policy {
 			Name:      fmt.Sprintf("p%d", i),
 			Algorithm: s.algorithm(),
 			OnFailure: backend.FailClosed,
+			Shadow:    s.rand.IntN(4) == 0,
 		})
 	}
 	return ps
@@ -191,6 +192,9 @@ func (s *Steps) cost(g *backend.Group, op backend.Op) {
 	}
 	for i := range g.Policies {
 		most := g.Policies[i].Algorithm.Max()
+		if g.Policies[i].Shadow { // whose cost may be above its limit
+			most = min(2*most, algo.MaxLimit)
+		}
 		n := min(most, s.size(most))
 		if s.rand.IntN(2) == 0 {
 			n = 1 + s.rand.Int64N(1+most/16)

@@ -95,10 +95,14 @@ func (all Leases) add(ctx context.Context, n Node, k backend.StoredKey, id backe
 }
 
 // charged reads a lease's charges: kind, length of the name, five numbers that a settle
-// needs, the cost among them, and the name.
+// needs, the cost among them, and the name. A shadow without room has none.
 func charged(l *backend.StoredLease, v string) bool {
-	const head, costAt, apart = 47, 28, 48
+	const head, costAt, apart, spared = 47, 28, 48, 128
 	for len(v) >= head && len(v) >= head+int(v[1]) {
+		if v[0] >= spared {
+			v = v[head+int(v[1]):]
+			continue
+		}
 		read := names.Field
 		if v[0] >= apart {
 			read = names.LogOf

@@ -74,8 +74,8 @@ func AppendLease(b []byte, id backend.LeaseID) []byte {
 	return append(append(b, leaseMark...), id[:]...)
 }
 
-// AppendField names the field of a small state: as "f1m/api", "B1h/10/api",
-// "T/api", "cm15/Europe/Berlin/api".
+// AppendField names the field of a small state, such as "f1m/api", "B1h/10/api",
+// "T/api", "cm15/Europe/Berlin/api", and of a shadow "T/~api".
 func AppendField(b []byte, p *backend.Policy) []byte {
 	if !Apart(p) { // what lies apart has no field, and none can be named so
 		b = append(b, p.Algorithm.Kind().Mark()...)
@@ -93,8 +93,16 @@ func appendCount(b []byte, p *backend.Policy) []byte {
 	if id.Buckets > 0 {
 		b = strconv.AppendInt(append(b, '/'), id.Buckets, 10)
 	}
-	return append(append(append(b, id.Label...), '/'), p.Name...)
+	b = append(append(b, id.Label...), '/')
+	if p.Shadow {
+		b = append(b, shadowMark)
+	}
+	return append(b, p.Name...)
 }
+
+// shadowMark stands before the name of a shadow policy, whose count is its own. No
+// policy's name can have it.
+const shadowMark = '~'
 
 // units are the lengths of time in microseconds, the longest first.
 var units = [...]struct {
@@ -193,7 +201,8 @@ func count(k algo.Kind, s string) (p backend.Policy, ok bool) {
 		id.Label = s[:end]
 	}
 	id.Buckets, _ = strconv.ParseInt(buckets, 10, 64)
-	p = backend.Policy{Name: strings.TrimPrefix(s[end:], "/"), OnFailure: backend.FailClosed, Algorithm: algo.Widest(id)}
+	p = backend.Policy{OnFailure: backend.FailClosed, Algorithm: algo.Widest(id)}
+	p.Name, p.Shadow = strings.CutPrefix(strings.TrimPrefix(s[end:], "/"), string(shadowMark))
 	return p, backend.CheckPolicies([]backend.Policy{p}) == nil
 }
 

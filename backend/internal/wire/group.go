@@ -16,6 +16,7 @@ type Call struct {
 
 	lease    backend.Lease // of a Reserve, a Settle and an Extend; Actual stands in costs
 	costs    []int64       // one per policy
+	granted  int64         // of an AtMost: what it asks for, then what every policy but a shadow was charged
 	now      int64         // of the script
 	readings []backend.Reading
 }
@@ -24,7 +25,7 @@ type Call struct {
 // who may leave and use its buffers for something else.
 func (c *Call) Ask(r *backend.Request, i int) {
 	g := r.GroupAt(i)
-	c.Err, c.costs = nil, c.costs[:0]
+	c.Err, c.costs, c.granted = nil, c.costs[:0], g.Cost
 	for p := range g.Policies {
 		c.costs = append(c.costs, g.CostOf(p))
 	}
@@ -34,8 +35,10 @@ func (c *Call) Ask(r *backend.Request, i int) {
 	c.lease = *r.Lease
 	c.lease.ID = r.Lease.IDOf(i)
 	if r.Op == backend.Settle {
-		clear(c.costs)
-		if copy(c.costs, c.lease.Actual); c.lease.Actual != nil { // as that of one that cancels
+		for p := range c.costs {
+			c.costs[p] = c.lease.ActualOf(g.Policies, p)
+		}
+		if c.lease.Actual != nil { // or it is one that cancels
 			c.lease.Actual = c.costs
 		}
 	}
@@ -50,7 +53,10 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 		d.Allowed = true
 	case r.Op == backend.AtMost:
 		of := r.Group
-		of.Cost = c.costs[0] // which is what was granted
+		of.Cost, of.Costs = c.granted, nil
+		if shadowed(of.Policies) {
+			of.Costs = slices.Clone(c.costs) // of which a shadow may have less
+		}
 		of.Decide(r.Op, c.now, c.readings, d)
 	case others != nil:
 		readings := [][]backend.Reading{c.readings}

@@ -178,7 +178,7 @@ func (g *Group) shape(op backend.Op) byte {
 		return leased
 	case g.Op == backend.Reset:
 		return whole
-	case g.Op == backend.Record, g.Op == backend.AtMost, g.Joint, run(g.Calls) < len(g.Calls):
+	case g.Op == backend.Record, g.Op == backend.AtMost, g.Joint, run(g.Calls) < len(g.Calls), shadowed(g.Policies):
 		return mixed
 	case len(g.Policies) == 1:
 		return one
@@ -191,6 +191,16 @@ func (g *Group) shape(op backend.Op) byte {
 		}
 	}
 	return set
+}
+
+// shadowed reports whether a policy is a shadow.
+func shadowed(policies []backend.Policy) bool {
+	for i := range policies {
+		if policies[i].Shadow {
+			return true
+		}
+	}
+	return false
 }
 
 // packLease appends ID, length in ms, attempt, 1 where the lease is unresolved plus 2
@@ -217,9 +227,16 @@ func packLease(b []byte, l *backend.Lease) []byte {
 // with its clock, and what has left counts as absent before.
 const slack = 10_000
 
+// shadow is added to the kind of a shadow policy.
+const shadow = 64
+
 func packPolicy(b []byte, p *backend.Policy, now int64) []byte {
 	limit, period, x, y, fill := p.Algorithm.Numbers(now)
-	b = append(b, p.Algorithm.Kind().Wire())
+	kind := p.Algorithm.Kind().Wire()
+	if p.Shadow {
+		kind += shadow
+	}
+	b = append(b, kind)
 	for _, v := range [...]int64{limit, period, x, y, fill} {
 		b = double(b, v)
 	}

@@ -169,13 +169,12 @@ func (g *Group) askAgain(now int64) error {
 }
 
 // replay decides the calls again from what they met, with the functions that the
-// memory store runs: the script has decided the same. Of a run of equal costs some
-// pass; then the rest are denied, all meeting the same, and the script has answered
-// once for them.
+// memory store runs: the script has decided the same. Calls of equal costs are a run. Of
+// a run some pass, and each shadow charges the first of those that it has room for. The
+// rest of the run meet the same, and the script has answered once for them.
 func (g *Group) replay(r *reader, op backend.Op) (room bool) {
-	var few [4]backend.Reading // on the stack, where they are few
-	var some [4]algo.View
-	readings, views := append(few[:0], make([]backend.Reading, len(g.Policies))...), some[:0]
+	var some [4]algo.View // on the stack, where they are few
+	views := some[:0]
 	if op == backend.Reset || op == backend.Settle || op == backend.Extend {
 		r.stored()
 	} else {
@@ -183,30 +182,60 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 			views = append(views, r.view(&g.Policies[i].Algorithm))
 		}
 	}
-	denied := false
-	for i := 0; i < len(g.Calls) && r.err == nil; i++ {
-		c := g.Calls[i]
-		known := denied && slices.Equal(c.costs, g.Calls[i-1].costs)
+	room = true
+	for calls := g.Calls; len(calls) > 0 && r.err == nil; {
+		n := run(calls)
+		room = g.replayRun(r, op, calls[:n], views)
+		calls = calls[n:]
+	}
+	return room
+}
+
+// replayRun decides calls of equal costs, and reports whether the last one passed.
+func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.View) (passed bool) {
+	for _, c := range calls {
 		if op == backend.AtMost {
 			g.grant(c, views)
 		}
-		denied = false
+		passed = op == backend.Record || g.fit(views, c.costs)
+		c.Err, c.now = nil, r.now
+		c.readings = append(c.readings[:0], make([]backend.Reading, len(g.Policies))...) // without an allocation
 		for p := range views {
-			denied = denied || op != backend.Record && !g.Policies[p].Algorithm.Fits(&views[p], c.costs[p])
-		}
-		for p := range views {
-			a, v, to := &g.Policies[p].Algorithm, &views[p], &readings[p]
-			if !denied {
+			a, v, reading := &g.Policies[p].Algorithm, &views[p], &c.readings[p]
+			lacks := op != backend.Record && !a.Fits(v, c.costs[p])
+			if passed && !lacks {
 				c.charge(op, a, v, c.costs[p], r.now)
-				to.RetryAt = 0
-			} else if !known {
-				to.RetryAt = r.retryAt(a, v, c.costs[p])
 			}
-			to.At, to.Used, to.ResetAt = v.At, v.Used, a.ResetAt(v)
+			if lacks {
+				reading.RetryAt = unread
+			}
+			reading.At, reading.Used, reading.ResetAt = v.At, v.Used, a.ResetAt(v)
 		}
-		c.Err, c.now, c.readings = nil, r.now, append(c.readings[:0], readings...)
 	}
-	return !denied
+	last := calls[len(calls)-1]
+	for p := range views {
+		if last.readings[p].RetryAt != unread {
+			continue
+		}
+		at := r.retryAt(&g.Policies[p].Algorithm, &views[p], last.costs[p])
+		for i := len(calls) - 1; i >= 0 && calls[i].readings[p].RetryAt == unread; i-- {
+			calls[i].readings[p].RetryAt = at
+		}
+	}
+	return passed
+}
+
+// unread stands for when a policy has room until it is read.
+const unread = -1
+
+// fit reports whether all policies but the shadows have room.
+func (g *Group) fit(views []algo.View, costs []int64) bool {
+	for p := range views {
+		if !g.Policies[p].Shadow && !g.Policies[p].Algorithm.Fits(&views[p], costs[p]) {
+			return false
+		}
+	}
+	return true
 }
 
 // charge charges a call that fits to the view.
@@ -222,24 +251,27 @@ func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int
 	}
 }
 
-// grant makes an AtMost a take of what there is room for. Where there is none it is a
-// take of one, which is denied.
+// grant makes an AtMost a take of what there is room for, and of as much of it as each
+// shadow has room for. Where there is none it is a take of one, which is denied.
 func (g *Group) grant(c *Call, views []algo.View) {
-	n := c.costs[0]
+	left := func(p int) int64 { return g.Policies[p].Algorithm.Max() - views[p].Used }
 	for p := range views {
-		n = min(n, g.Policies[p].Algorithm.Max()-views[p].Used)
+		if !g.Policies[p].Shadow {
+			c.granted = min(c.granted, left(p))
+		}
 	}
+	c.granted = max(c.granted, 1)
 	for p := range c.costs {
-		c.costs[p] = max(n, 1)
+		c.costs[p] = c.granted
+		if g.Policies[p].Shadow {
+			c.costs[p] = max(1, min(c.granted, left(p)))
+		}
 	}
 }
 
 // retryAt reads, or works out, when a policy will have room for n units.
 func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
-	switch {
-	case a.Fits(v, n):
-		return 0
-	case many(a):
+	if many(a) && n <= a.Max() {
 		return r.whole()
 	}
 	return a.RetryAt(nil, v, n)
