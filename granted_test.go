@@ -48,7 +48,7 @@ func TestGranted(t *testing.T) {
 		"local":               {[2]headgate.FailureMode{local, local}, 20, true, false, headgate.FromFailLocal, true},
 		"local beside open":   {[2]headgate.FailureMode{local, open}, 20, true, false, headgate.FromFailLocal, true},
 		"shadows":             {[2]headgate.FailureMode{open, open}, 20, false, true, headgate.FromStore, true},
-		"shadows above limit": {[2]headgate.FailureMode{open, open}, 2, false, true, headgate.FromFailOpen, true},
+		"shadows above limit": {[2]headgate.FailureMode{open, open}, 2, false, true, headgate.FromStore, true},
 		"shadows, down":       {[2]headgate.FailureMode{open, open}, 20, true, true, headgate.FromFailOpen, true},
 	} {
 		for _, shards := range []int{0, 2} {

@@ -35,7 +35,8 @@ func TestTokenOfAnotherOrder(t *testing.T) {
 				t.Run(fmt.Sprint(name, order[0].Name, lost), func(t *testing.T) {
 					s := &lossy{Store: on}
 					s.lose(lost, 0)
-					l, other := limiter(t, s, nil, order[1], order[0]), limiter(t, s, nil, order...)
+					signed := &headgate.Options{TokenKey: []byte("of sixteen bytes")}
+					l, other := limiter(t, s, signed, order[1], order[0]), limiter(t, s, signed, order...)
 					require.NoError(t, other.Reset(ctx, "k"))
 					commit := func(units ...int64) {
 						r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
@@ -96,9 +97,11 @@ func TestTokenOfAShadow(t *testing.T) {
 	tokens.Shadow = true
 	shadow := limiter(t, s, nil, calls, tokens)
 	require.NoError(t, resumed(t, shadow, enforced).Commit(ctx, 1, 250))
-	requireUsed(t, enforced, 1, 250)
+	requireUsed(t, shadow, 1, 250)
+	requireUsed(t, enforced, 1, 0)
 	require.NoError(t, resumed(t, enforced, shadow).Commit(ctx, 1, 50))
-	requireUsed(t, enforced, 2, 300)
+	requireUsed(t, shadow, 2, 250)
+	requireUsed(t, enforced, 2, 50)
 }
 
 // TestTokenOfAPlainKey: a reservation of a key that another release spreads is settled

@@ -160,7 +160,7 @@ func TestShadowOfWaitCounts(t *testing.T) {
 		ctx := context.Background()
 		_, err = l.AllowAtMost(ctx, "k", 100)
 		require.NoError(t, err)
-		tight, err := l.With(headgate.Policy{Name: "tight", Algorithm: algo.FixedWindow(algo.Per(5, 24*time.Hour)), OnFailure: headgate.FailOpen})
+		tight, err := l.With(headgate.Policy{Name: "tight", Algorithm: algo.FixedWindow(algo.Per(5, 24*time.Hour)), OnFailure: headgate.FailOpen, Shadow: true})
 		require.NoError(t, err)
 		require.NoError(t, tight.Reset(ctx, "k"))
 		var wg sync.WaitGroup

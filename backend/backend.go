@@ -28,8 +28,6 @@ import (
 //   - A request that passes charges each shadow that has room, and the others not; a denied one charges none. A Record charges all.
 //   - A shadow's State is its own: its RetryAfter is zero only if it has room, and it binds only where no other policy is listed, without its RetryAfter.
 //   - A shadow's count is its own, also beside a policy of its name and algorithm.
-//   - An AtMost charges a shadow the units that were granted, or as many as it has room for.
-//   - A lease leaves a shadow that had no room alone, whatever settles it.
 //   - Two keys never share a count, whatever bytes they hold.
 //   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.
 //   - Each is filled with the state of every policy, in the order listed.
@@ -51,6 +49,8 @@ import (
 //   - A Settle with Unresolved that finds no lease records Actual and leaves a tombstone; a Reserve or another Settle that finds it is ErrNotHeld and changes nothing.
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
 //   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much; it is denied where there is no room for one unit.
+//   - An AtMost charges a shadow the units that were granted, or as many as it has room for.
+//   - A lease leaves a shadow that had no room alone, whatever settles it.
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
 //   - A request of several keys passes if the policies of every key have room, and is charged to all; else it is charged to none and stores nothing.
 //   - Of several keys the State is that of the policy that binds among all, and Key names its key; Each and Receipt are their own group's.

@@ -172,6 +172,9 @@ func (l *ledger) note(r *backend.Request, d *backend.Decision) {
 	for i := range 1 + len(r.And) {
 		g := r.GroupAt(i)
 		for j, q := range g.Policies {
+			if q.Shadow { // of which a take that passed may have charged nothing
+				continue
+			}
 			at := row{g.Key, g.Sub, q.Name, q.Algorithm.Identity()}
 			switch acc := l.mu.rows[at]; {
 			case r.Op == backend.Reset:

@@ -16,9 +16,11 @@ import (
 func TestEachSentenceHasOneCase(t *testing.T) {
 	var cases []string
 	for _, c := range contract {
-		if cases = append(cases, c.sentence); c.name == "Capabilities" {
-			for _, l := range leased {
-				cases = append(cases, l.sentence)
+		cases = append(cases, c.sentence)
+		for _, more := range map[string][]sentence{"Limit": shadowed, "Capabilities": leased}[c.name] {
+			cases = append(cases, more.sentence)
+			for _, s := range map[string][]sentence{"AtMost": leasedShadows}[more.name] {
+				cases = append(cases, s.sentence)
 			}
 		}
 	}
@@ -27,7 +29,7 @@ func TestEachSentenceHasOneCase(t *testing.T) {
 
 func TestCaseNamesDiffer(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range slices.Concat(contract, leased) {
+	for _, c := range slices.Concat(contract, shadowed, leased, leasedShadows) {
 		require.False(t, seen[c.name], c.name)
 		seen[c.name] = true
 	}

@@ -29,6 +29,7 @@ type reference struct {
 
 type cell struct {
 	key, sub, policy string
+	shadow           bool
 	identity         algo.Identity
 }
 
@@ -89,7 +90,7 @@ func (s *reference) decide(r *backend.Request, d *backend.Decision) error {
 		v := a.View(w, now)
 		readings[i] = backend.Reading{At: v.At, Used: v.Used, ResetAt: a.ResetAt(&v)}
 		if n := r.CostOf(i); r.Op != backend.Reset && !a.Fits(&v, n) {
-			readings[i].RetryAt, fits = a.RetryAt(w, &v, n), false
+			readings[i].RetryAt, fits = a.RetryAt(w, &v, n), fits && r.Policies[i].Shadow
 		}
 	}
 	if fits && r.Op == backend.Take {
@@ -103,7 +104,7 @@ func (s *reference) charge(g *backend.Group, now int64, readings []backend.Readi
 	for i := range g.Policies {
 		a, c := &g.Policies[i].Algorithm, cellOf(g, i)
 		w := s.mu.cells[c]
-		if g.CostOf(i) == 0 {
+		if g.CostOf(i) == 0 || readings[i].RetryAt > 0 { // of a shadow
 			continue
 		}
 		if w == nil {
@@ -120,7 +121,7 @@ func (s *reference) charge(g *backend.Group, now int64, readings []backend.Readi
 
 func cellOf(g *backend.Group, i int) cell {
 	p := &g.Policies[i]
-	return cell{g.Key, g.Sub, p.Name, p.Algorithm.Identity()}
+	return cell{g.Key, g.Sub, p.Name, p.Shadow, p.Algorithm.Identity()}
 }
 
 func (s *reference) expiries() map[string]time.Duration {
@@ -137,7 +138,7 @@ func (s *reference) corrupt(key string, policies []backend.Policy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range policies {
-		s.mu.cells[cell{key, "", p.Name, p.Algorithm.Identity()}] = nil
+		s.mu.cells[cell{key, "", p.Name, p.Shadow, p.Algorithm.Identity()}] = nil
 	}
 }
 

@@ -73,6 +73,20 @@ var wrongs = []wrong{
 			r.Op, r.Cost, r.Costs = backend.Peek, 0, nil
 		}
 	})},
+	{"enforces shadows", "ShadowDenies", asking(func(r *backend.Request) {
+		r.Policies = slices.Clone(r.Policies)
+		for i := range r.Policies {
+			r.Policies[i].Shadow = false
+		}
+	})},
+	{"charges shadows of a denied take", "ShadowCharges", after(func(s *reference, r backend.Request, d backend.Decision, err error) {
+		if r.Op == backend.Take && !d.Allowed && err == nil {
+			r.Policies = slices.DeleteFunc(slices.Clone(r.Policies), func(p backend.Policy) bool { return !p.Shadow })
+			if r.Costs = nil; len(r.Policies) > 0 {
+				s.force(r)
+			}
+		}
+	})},
 	{"counts each list apart", "Name", asking(func(r *backend.Request) {
 		for i := range r.Policies {
 			r.Sub += r.Policies[i].Name + " "
