@@ -173,7 +173,7 @@ local field, gen, horizon = hashed[1], 0, 0
 if status == 0 and gen ~= open then
   status = 78
   for _, s in ipairs(states) do
-    if s[1] == 54 then try('ZREM', s[17], id); wrote = true end
+    if s[1] == 54 and op == 4 then try('ZREM', s[17], id); wrote = true end -- mutant: lua-extend-after-reset
   end
 end
 

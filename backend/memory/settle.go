@@ -68,7 +68,9 @@ func (c *call) settle() (done bool, err error) {
 		return false, nil
 	case l == nil:
 		return true, backend.ErrNotHeld
-	case l.reset:
+	case l.reset && c.op == backend.Extend: // mutant: extend-after-reset
+		return true, backend.ErrNotHeld
+	case l.reset: // by another list: the slots are free, since the call has ended
 		c.moveSlots(l, 0)
 		ls.settle(h, settlement{until: l.leaves()})
 		return true, backend.ErrNotHeld

@@ -300,6 +300,14 @@ func leaseReset(p *probe) {
 	p.used("a", list, 20)
 	other.settles(10)
 	p.used("b", list, 10)
+	if slots := []backend.Policy{policy("slots", algo.InFlight(1))}; p.Store.Check(slots) == nil {
+		held := p.reserved("slots", join(list, slots), 1)
+		p.reset("slots", list)
+		held.gives(backend.Extend, backend.ErrNotHeld, "an Extend after a Reset of other policies")
+		p.used("slots", slots, 1)
+		held.settle(1, backend.ErrNotHeld)
+		p.used("slots", slots, 0) // the call has ended
+	}
 }
 
 func unresolved(p *probe) {

@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +28,7 @@ func TestEachSentenceHasOneCase(t *testing.T) {
 
 func TestCaseNamesDiffer(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range slices.Concat(contract, shadowed, leased, leasedShadows) {
+	for _, c := range everyRule() {
 		require.False(t, seen[c.name], c.name)
 		seen[c.name] = true
 	}

@@ -29,7 +29,6 @@ package storetest
 
 import (
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -98,7 +97,7 @@ func Run(t *testing.T, h Harness) {
 		alone  []sentence // cases with lists of their own, which need no shape
 		shaped []sentence
 	}{
-		{"Contract", nil, slices.Concat(contract, leased)}, {"Concurrent", nil, concurrent},
+		{"Contract", nil, everyRule()}, {"Concurrent", nil, concurrent},
 		{"Examples", worked, examples}, {"BadInput", nil, badInput}, {"Bounds", saturated, bounds},
 		{"OddRates", oddRates(), nil}, {"Identity", pairs(), identities},
 	} {

@@ -305,6 +305,8 @@ func (c *call) settle() error {
 		return nil
 	case !l.open:
 		return backend.ErrNotHeld
+	case l.generation != c.mu.ends[c.at].generation && c.Op == backend.Extend:
+		return backend.ErrNotHeld
 	case l.generation != c.mu.ends[c.at].generation:
 		c.moveSlots(&l, 0)
 		return backend.ErrNotHeld
