@@ -48,6 +48,7 @@ import (
 //   - A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, and changes no count.
 //   - A Settle with Unresolved that finds no lease records Actual and leaves a tombstone; a Reserve or another Settle that finds it is ErrNotHeld and changes nothing.
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
+//   - A RecordAtMost charges each policy by itself what it has room for, up to its cost, and the receipt's Costs are what was charged.
 //   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much; it is denied where there is no room for one unit.
 //   - An AtMost charges a shadow the units that were granted, or as many as it has room for.
 //   - A lease leaves a shadow that had no room alone, whatever settles it.
@@ -98,20 +99,24 @@ type Op uint8
 
 // The operations. The zero Op is none of them and refused.
 const (
-	Take    Op = iota + 1 // charge the costs if they fit, all or nothing
-	Peek                  // answer what Take would; write nothing
-	AtMost                // charge what there is room for, up to the costs
-	Settle                // replace what Request.Lease charged by what was used, and end the lease
-	Reset                 // forget the listed policies' counts for the key
-	Reserve               // charge as Take does, and keep Request.Lease
-	Extend                // move the end of Request.Lease
-	Record                // charge what has happened already, above the limit if need be
+	Take         Op = iota + 1 // charge the costs if they fit, all or nothing
+	Peek                       // answer what Take would; write nothing
+	AtMost                     // charge what there is room for, up to the costs
+	Settle                     // replace what Request.Lease charged by what was used, and end the lease
+	Reset                      // forget the listed policies' counts for the key
+	Reserve                    // charge as Take does, and keep Request.Lease
+	Extend                     // move the end of Request.Lease
+	Record                     // charge what has happened already, above the limit if need be
+	RecordAtMost               // charge what has happened already, each policy by itself, up to what it has room for
 )
 
 // charges reports whether a request is charged by its costs.
-func (o Op) charges() bool { return o == Take || o == AtMost || o == Reserve || o == Record }
+func (o Op) charges() bool { return o == Take || o == AtMost || o == Reserve || o.Records() }
 
-var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset", "reserve", "extend", "record"}
+// Records reports whether an operation charges what has happened already: it always passes.
+func (o Op) Records() bool { return o == Record || o == RecordAtMost }
+
+var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset", "reserve", "extend", "record", "record at most"}
 
 // String returns the operation's name.
 func (o Op) String() string {

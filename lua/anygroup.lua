@@ -78,23 +78,24 @@ for run = 1, all do
     local kind, most = s[1], s[2]
     cost, pos = parse('<d', blob, pos)
     if op == 4 and kind == 54 then cost = 0 end -- mutant: lua-slot-recorded
-    if asks == 3 or asks == 8 then
+    if asks == 3 or asks > 7 then
       --@include leases.most
     elseif kind == 54 then most = 1 end
     if not (cost >= 0 and (cost <= most or shadows[p] and kind ~= 54) and cost % 1 == 0) then status, cost = 82, 1 end
     if asks == 3 then cost = math.max(1, math.min(cost, room)) end -- mutant: at-most-room
     if asks == 8 then cost = math.max(0, math.min(cost, 2 * most - s[13])) -- mutant: record-saturates
+    elseif asks == 9 then cost = math.max(0, math.min(cost, s[2] - s[13])) -- mutant: lua-record-by-room
     elseif shadows[p] then
     elseif s[13] + (asks ~= 2 and cost * pass or cost) > s[2] then pass = math.max(0, math.floor((s[2] - s[13]) / cost)) end
     s[19], total = cost, total + cost
   end
-  if total == 0 and asks % 2 == 1 then status = 82 end
+  if total == 0 and (asks == 1 or asks == 3) then status = 82 end
   if pass < count then refused = true end
   for p = 1, policies do
     local s, charged = states[p], pass
     local kind, limit, cost = s[1], s[2], s[19]
     -- A shadow charges the first of the calls that pass, as many as it has room for.
-    if shadows[p] and asks ~= 8 then
+    if shadows[p] and asks < 8 then
       if asks == 3 then cost = math.max(1, math.min(cost, limit - s[13])) end
       if s[13] + (asks ~= 2 and cost * pass or cost) > limit then charged = math.max(0, math.floor((limit - s[13]) / cost)) end -- mutant: lua-shadow-room
       s[19], s[23] = cost, charged < 1

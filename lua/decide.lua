@@ -16,7 +16,7 @@
 --         with the hash; 6 the H sections behind are decided all or nothing, each
 --         of one group and of shape 3 or 4), which says who decides them, B op
 --         (1 take, 2 peek, 3 at most,
---         4 settle, 5 reset, 6 reserve, 7 extend, 8 record), H policies, H runs,
+--         4 settle, 5 reset, 6 reserve, 7 extend, 8 record, 9 record at most), H policies, H runs,
 --         I4 behind which argument its fields' names stand
 --         of shape 4: the lease's ID, I4 length in ms, the attempt's ID, B 1 where
 --         the lease is unresolved + 2 where costs are actual ones, and with a

@@ -46,7 +46,7 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	switch {
 	case len(r.And) > 0: // mutant: spread-keys-apart
 		return fmt.Errorf("%w: %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
-	case r.Op == backend.AtMost || r.Op == backend.Record || r.Op == backend.Reset || r.Sub != "":
+	case r.Op == backend.AtMost || r.Op.Records() || r.Op == backend.Reset || r.Sub != "":
 		return nil
 	case r.Op == backend.Settle || r.Op == backend.Extend:
 		want := fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)

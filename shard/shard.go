@@ -113,6 +113,12 @@ func (c *call) decide(ctx context.Context) error {
 		return c.settle(ctx)
 	case backend.AtMost:
 		return c.atMost(ctx)
+	case backend.Record, backend.RecordAtMost:
+		rec, err := c.record(ctx, denial.Costs(&c.r.Group))
+		if err == nil {
+			rec.decide()
+		}
+		return err
 	}
 	return c.take(ctx)
 }

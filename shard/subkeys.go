@@ -43,6 +43,7 @@ type subKey struct {
 	policies []backend.Policy              // one list for all calls, since stores compare lists by address first
 	rooms    []room                        // one per policy
 	denied   atomic.Pointer[denial.Denial] // its last one, or an unanswered one
+	seen     atomic.Bool                   // it has answered this process
 }
 
 // room is what remained of a policy when last seen.
@@ -116,6 +117,9 @@ func (k *hotKey) refill(i, j int) {
 // shows room for what was denied before, nothing that followed from the denial holds.
 func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration) {
 	s := k.sub(i)
+	if !s.seen.Load() {
+		s.seen.Store(true)
+	}
 	for j := range states {
 		k.see(i, j, states[j].Remaining)
 		s.rooms[j].fresh.Store(int64(sent + states[j].ResetAfter))

@@ -71,9 +71,8 @@ func (c *call) take(ctx context.Context) error {
 
 // more is what take does after the first share. A share without an answer is not asked
 // again soon, so each step asks others. A call that loses the race for what a sum shows
-// twice is denied, though there may be more elsewhere. A Record charges any that answers
-// where none has room. Shares that did not answer are read once more before their failure
-// modes apply: a full queue, a slot on its way, one lost connection are no dead node, and
+// twice is denied, though there may be more elsewhere. Shares that did not answer are read
+// once more before their failure modes apply: a full queue, a slot on its way, one lost connection are no dead node, and
 // a dead node's circuit answers at once.
 func (c *call) more(ctx context.Context) error {
 	for again := false; ; {
@@ -83,12 +82,6 @@ func (c *call) more(ctx context.Context) error {
 				break
 			}
 			if done, err := c.ask(ctx, i); done {
-				return err
-			}
-		}
-		for n := 1; c.r.Op == backend.Record; n++ {
-			i := max(0, c.k.another(dead, &c.r.Group, c.k.denials.Now()))
-			if done, err := c.ask(ctx, i); done || n == len(c.k.subs) {
 				return err
 			}
 		}

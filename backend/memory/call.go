@@ -112,7 +112,7 @@ func (c *call) toWall(a *algo.Algorithm) int64 {
 // without room is charged nothing, but by a Record.
 func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 	for i := range looks {
-		if take && c.CostOf(i) > 0 && (!looks[i].lacks || c.op == backend.Record) { // mutant: shadow-charged-by-room
+		if take && c.CostOf(i) > 0 && (!looks[i].lacks || c.op.Records()) { // mutant: shadow-charged-by-room
 			readings[i] = c.take(&looks[i], i)
 		} else {
 			readings[i] = c.read(&looks[i], i)
@@ -152,7 +152,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 	if c.op != backend.Peek && c.op != backend.Reset && l.record != nil { // mutant: denied-overflow-stays
 		l.record.stay(r.ResetAt) // a count that denies stays while it does, by this call's numbers
 	}
-	if c.op != backend.Reset && c.op != backend.Record && !a.Fits(&l.view, c.CostOf(i)) {
+	if c.op != backend.Reset && !c.op.Records() && !a.Fits(&l.view, c.CostOf(i)) {
 		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i)) - l.toWall
 	}
 	return r
@@ -176,6 +176,9 @@ func (c *call) charges(looks []look, fits bool) bool {
 		return fits
 	case backend.Record:
 		return true
+	case backend.RecordAtMost:
+		c.fill(looks)
+		return true
 	case backend.AtMost:
 		return c.room(looks)
 	}
@@ -192,6 +195,16 @@ func (c *call) charge(l *look, i int) []int64 {
 		n = a.Recorded(&l.view, n)
 	}
 	return a.Take(l.words, &l.view, n)
+}
+
+// fill makes the costs of a RecordAtMost what each policy has room for.
+func (c *call) fill(looks []look) {
+	g := *c.Group
+	g.Costs = make([]int64, len(looks))
+	for i := range looks {
+		g.Costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-looks[i].view.Used)) // mutant: record-by-room
+	}
+	c.Group = &g
 }
 
 // room makes an AtMost a take of what there is, and reports whether there is any: a

@@ -63,7 +63,7 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, st
 		require.NoError(t, same(want, got), "peek after step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
 	}
 	t.Log(steps, "steps:", ops)
-	require.Len(t, ops, 8)
+	require.Len(t, ops, 9)
 }
 
 // stepsBack are steps of two leases by a clock that goes back.
@@ -184,7 +184,7 @@ func (s *leaseSteps) next() backend.Request {
 	switch {
 	case r.Op != backend.Take:
 	case n == 4 && !leased:
-		r.Op = backend.Record
+		r.Op = backend.Record + backend.Op(s.rand.IntN(2)) // or a RecordAtMost
 		if s.rand.IntN(3) == 0 {
 			s.beyond(&r.Group, 3)
 		}

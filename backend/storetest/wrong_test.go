@@ -41,7 +41,9 @@ func (w *wrong) rule(rules []sentence) string {
 }
 
 // A suite that nothing fails tests nothing.
-func TestWrongStoresFail(t *testing.T) { fail(t, wrongs, slices.Concat(contract, shadowed), "^TestWrongChild$/^Contract$") }
+func TestWrongStoresFail(t *testing.T) {
+	fail(t, wrongs, slices.Concat(contract, shadowed), "^TestWrongChild$/^Contract$")
+}
 
 // fail requires that the suite, run in a process of its own, fails each of them
 // by the rule that it breaks. cases is a pattern for what runs the rules.

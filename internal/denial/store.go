@@ -122,7 +122,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 		if s.ttl == 0 || len(r.And) > 0 {
 			return v
 		}
-	case backend.Peek, backend.Extend, backend.Record: // gives nothing back, so denials hold
+	case backend.Peek, backend.Extend, backend.Record, backend.RecordAtMost: // gives nothing back, so denials hold
 		return v
 	default:
 		v.changes, v.at = true, s.cache.At(r.Key)

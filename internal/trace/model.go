@@ -77,7 +77,7 @@ func (m *Model) Capabilities() backend.Capabilities { return capabilities }
 
 var capabilities = backend.Capabilities{
 	Ops: backend.OpsOf(backend.Take, backend.Peek, backend.AtMost, backend.Settle, backend.Reset,
-		backend.Reserve, backend.Extend, backend.Record),
+		backend.Reserve, backend.Extend, backend.Record, backend.RecordAtMost),
 	Keys: 1,
 }
 
@@ -136,13 +136,20 @@ func (c *call) decide() []backend.Reading {
 			c.Cost = max(1, min(c.Cost, a.Max()-views[i].Used)) // 1 is denied where there is no room
 		}
 	}
-	if c.Op == backend.AtMost {
+	switch c.Op {
+	case backend.AtMost:
 		c.grant(views)
+	case backend.RecordAtMost:
+		costs := make([]int64, len(views))
+		for i := range views {
+			costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-views[i].Used))
+		}
+		c.Costs = costs
 	}
 	fits, lacks := true, make([]bool, len(views))
 	for i := range views {
 		a, n := &c.Policies[i].Algorithm, c.CostOf(i)
-		if !a.Fits(&views[i], n) && c.Op != backend.Reset && c.Op != backend.Record {
+		if !a.Fits(&views[i], n) && c.Op != backend.Reset && !c.Op.Records() {
 			lacks[i], readings[i].RetryAt = true, a.RetryAt(c.words(c.name(i), a), &views[i], n)
 			fits = fits && c.Policies[i].Shadow
 		}

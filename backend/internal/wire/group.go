@@ -58,6 +58,10 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 			of.Costs = slices.Clone(c.costs) // of which a shadow may have less
 		}
 		of.Decide(r.Op, c.now, c.readings, d)
+	case r.Op == backend.RecordAtMost:
+		of := r.Group
+		of.Costs = slices.Clone(c.costs)
+		of.Decide(r.Op, c.now, c.readings, d)
 	case others != nil:
 		readings := [][]backend.Reading{c.readings}
 		for _, g := range others {

@@ -178,7 +178,7 @@ func (g *Group) shape(op backend.Op) byte {
 		return leased
 	case g.Op == backend.Reset:
 		return whole
-	case g.Op == backend.Record, g.Op == backend.AtMost, g.Joint, run(g.Calls) < len(g.Calls), shadowed(g.Policies):
+	case g.Op.Records(), g.Op == backend.AtMost, g.Joint, run(g.Calls) < len(g.Calls), shadowed(g.Policies):
 		return mixed
 	case len(g.Policies) == 1:
 		return one

@@ -194,15 +194,18 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 // replayRun decides calls of equal costs, and reports whether the last one passed.
 func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.View) (passed bool) {
 	for _, c := range calls {
-		if op == backend.AtMost {
+		switch op {
+		case backend.AtMost:
 			g.grant(c, views)
+		case backend.RecordAtMost:
+			g.fill(c, views)
 		}
-		passed = op == backend.Record || g.fit(views, c.costs)
+		passed = op.Records() || g.fit(views, c.costs)
 		c.Err, c.now = nil, r.now
 		c.readings = append(c.readings[:0], make([]backend.Reading, len(g.Policies))...) // without an allocation
 		for p := range views {
 			a, v, reading := &g.Policies[p].Algorithm, &views[p], &c.readings[p]
-			lacks := op != backend.Record && !a.Fits(v, c.costs[p])
+			lacks := !op.Records() && !a.Fits(v, c.costs[p])
 			if passed && !lacks {
 				c.charge(op, a, v, c.costs[p], r.now)
 			}
@@ -248,6 +251,13 @@ func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int
 		a.Held(v, now+c.lease.Length.Microseconds())
 	default:
 		a.Add(v, n)
+	}
+}
+
+// fill makes the costs of a RecordAtMost what each policy has room for.
+func (g *Group) fill(c *Call, views []algo.View) {
+	for p := range c.costs {
+		c.costs[p] = max(0, min(c.costs[p], g.Policies[p].Algorithm.Max()-views[p].Used))
 	}
 }
 

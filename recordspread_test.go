@@ -1,0 +1,157 @@
+package headgate_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// processes returns limiters on one count that remember nothing of each other, as those
+// of several processes.
+func processes(t *testing.T, n int, policies ...headgate.Policy) (all []*headgate.Limiter) {
+	s := memory.New(nil)
+	for range n {
+		all = append(all, limiter(t, &remote{Store: s}, nil, policies...))
+	}
+	return all
+}
+
+func spreadDay(limit int64, shards int) headgate.Policy {
+	p := daily("p", limit)
+	p.Shards = shards
+	return p
+}
+
+// requireSpent requires that the key has used so much, and that no call passes: by this
+// limiter, which remembers the sub-keys, and by one that does not.
+func requireSpent(t *testing.T, used int64, limiters ...*headgate.Limiter) {
+	t.Helper()
+	for _, l := range limiters {
+		d, err := l.Peek(context.Background(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.Equal(t, used, d.Used)
+		require.Zero(t, d.Remaining)
+		require.False(t, d.Allowed)
+		for range 100 {
+			d, err := l.Allow(context.Background(), "k")
+			require.NoError(t, err)
+			require.False(t, d.Allowed)
+		}
+	}
+}
+
+// TestRecordSpendsSpreadKey: once the sum of the sub-keys is at the limit or above it, by
+// Records of one process or of eight at once, no call passes.
+func TestRecordSpendsSpreadKey(t *testing.T) {
+	for _, shards := range []int{2, 3, 16, 64} {
+		for _, n := range []int{1, 8} {
+			for _, limits := range []int64{1, 2, 10} {
+				t.Run(fmt.Sprint(shards, n, limits), func(t *testing.T) {
+					limit := int64(100 * shards)
+					all := processes(t, n+1, spreadDay(limit, shards))
+					var recording sync.WaitGroup
+					for _, l := range all[:n] {
+						recording.Add(1)
+						go func() {
+							defer recording.Done()
+							for range 4 {
+								d, err := l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{(limits*limit/int64(n) + 3) / 4}})
+								if err != nil || !d.Allowed {
+									t.Error(d, err)
+								}
+							}
+						}()
+					}
+					recording.Wait()
+					requireSpent(t, (limits*limit/int64(n)+3)/4*4*int64(n), all[0], all[n])
+				})
+			}
+		}
+	}
+}
+
+// TestRecordOnSpreadKeys: calls that are admitted by one unit, and recorded by what they
+// have used, pass no more than the limit and one record; by a Commit as well.
+func TestRecordOnSpreadKeys(t *testing.T) {
+	ctx := context.Background()
+	for name, use := range map[string]func(l *headgate.Limiter, units int64) (bool, error){
+		"Record": func(l *headgate.Limiter, units int64) (bool, error) {
+			d, err := l.Allow(ctx, "k")
+			if err == nil && d.Allowed {
+				_, err = l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{units - 1}})
+			}
+			return d.Allowed, err
+		},
+		"Commit": func(l *headgate.Limiter, units int64) (bool, error) {
+			r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
+			if err == nil && d.Allowed {
+				err = r.Commit(ctx, units)
+			}
+			return d.Allowed, err
+		},
+	} {
+		for _, shards := range []int{16, 64} {
+			for _, units := range []int64{3_000, 30_000} {
+				t.Run(fmt.Sprint(name, shards, units), func(t *testing.T) {
+					const limit = 1_000_000
+					all := processes(t, 3, spreadDay(limit, shards))
+					for denied, i := 0, 0; denied < 10*len(all); i++ {
+						passed, err := use(all[i%len(all)], units)
+						require.NoError(t, err)
+						if denied++; passed {
+							denied = 0
+						}
+					}
+					d, err := all[0].Peek(ctx, headgate.Call{Key: "k"})
+					require.NoError(t, err)
+					require.InDelta(t, limit+units/2, d.Used, float64(units)/2)
+				})
+			}
+		}
+	}
+}
+
+// subCounter counts the requests to each sub-key.
+type subCounter struct {
+	backend.Store
+	sync.Mutex
+	subs map[string]int
+}
+
+func (s *subCounter) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	s.Lock()
+	s.subs[r.Sub]++
+	s.Unlock()
+	return s.Store.Do(ctx, r, d)
+}
+
+// TestRecordRoundTrips: a Record asks no sub-key more than twice, whatever its size, and
+// of a sub-key with room it asks that one alone.
+func TestRecordRoundTrips(t *testing.T) {
+	for _, cost := range []int64{1, 6, 50, 100, 130, 1000} {
+		s := &subCounter{Store: memory.New(nil), subs: map[string]int{}}
+		l := limiter(t, s, nil, spreadDay(100, 16))
+		for range 2 {
+			clear(s.subs)
+			_, err := l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})
+			require.NoError(t, err)
+			for _, n := range s.subs {
+				require.LessOrEqual(t, n, 2, "a Record of %d", cost)
+			}
+		}
+		require.True(t, cost > 1 || len(s.subs) == 1)
+	}
+	l := limiter(t, memory.New(nil), nil, spreadDay(100, 16), headgate.Policy{
+		Name: "q", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailOpen, Shards: 16})
+	d, err := l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{130, 10}})
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	requireUsed(t, l, 130, 10)
+}

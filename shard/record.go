@@ -1,0 +1,201 @@
+package shard
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// record is a charge of units that were used already: those of a Record, or those that
+// a Commit adds to its estimate. They go to sub-keys with room first: each is sent a
+// RecordAtMost, and answers how much was charged. Only what is left once all sub-keys
+// have answered that they have no room is charged above their shares, in equal parts. So
+// no sub-key lies above its share while another has room, and once the sum is at the
+// limit every sub-key denies.
+//
+// A Record makes one or two round trips to a node. It makes more, at most recordTrips,
+// only if other processes take the room that an answer has shown.
+type record struct {
+	call  *call
+	rest  []int64 // units that are not charged yet, one per policy
+	subs  []recorded
+	lost  error // of a sub-key that has charged its part or not; it is not sent again
+	cause error // of a sub-key that did not answer
+}
+
+// recorded is one sub-key as a Record has seen it.
+type recorded struct {
+	room   []int64         // units per policy: as remembered, then as answered
+	states []backend.State // the last answer; nil: none yet
+	dead   bool            // it did not answer
+}
+
+const recordTrips = 5
+
+// record charges costs, one per policy.
+func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
+	if c.s.shared.Budget > 0 {
+		bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.denials.Now()-c.from))
+		defer cancel()
+		ctx = bounded
+	}
+	r := &record{call: c, rest: slices.Clone(costs), subs: make([]recorded, len(c.k.subs))}
+	for i := range r.subs {
+		for j := range costs {
+			r.subs[i].room = append(r.subs[i].room, max(0, c.k.sub(i).rooms[j].units.Load()))
+		}
+	}
+	first := max(0, c.k.draw(&backend.Group{Costs: ones(costs)}, c.k.denials.Now()))
+	for trip := 1; slices.Max(r.rest) > 0; trip++ {
+		shares, above := r.plan(first, trip)
+		if len(shares) == 0 || above && c.r.Op == backend.RecordAtMost {
+			break
+		}
+		if err := r.send(ctx, shares, above); err != nil {
+			return nil, err
+		}
+	}
+	switch left := slices.Max(r.rest) > 0; {
+	case r.lost != nil:
+		return nil, r.lost
+	case left && r.cause != nil && !slices.Equal(r.rest, costs):
+		return nil, backend.Wrap(backend.ErrPerhapsCounted, r.cause) // a part of it is
+	case left:
+		return r, r.cause
+	}
+	return r, nil
+}
+
+// ones returns 1 for each policy that is charged something.
+func ones(costs []int64) []int64 {
+	some := make([]int64, len(costs))
+	for j := range some {
+		some[j] = min(costs[j], 1)
+	}
+	return some
+}
+
+// plan divides the rest among the living sub-keys, from the first one on, by their room,
+// and returns the costs of each sub-key that is sent something. It reports whether they
+// are charged above the room: once all have answered that the rest has no room.
+func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
+	shares, rest, living, seen := map[int][]int64{}, slices.Clone(r.rest), []int{}, true
+	for n := range r.subs {
+		i := (first + n) % len(r.subs)
+		s := &r.subs[i]
+		if s.dead {
+			continue
+		}
+		living, shares[i], seen = append(living, i), make([]int64, len(rest)), seen && s.states != nil
+		for j := range rest {
+			shares[i][j] = min(rest[j], s.room[j])
+			rest[j] -= shares[i][j]
+		}
+	}
+	full := len(living) > 0 && slices.Max(rest) > 0
+	above = full && (seen || trip == recordTrips) // mutant: above-once-all-are-full
+	all := full || trip > 1 || !r.call.k.sub(first).seen.Load()
+	for n, i := range living {
+		for j := range rest {
+			if above {
+				part := rest[j] / int64(len(living)-n)
+				shares[i][j], rest[j] = shares[i][j]+part, rest[j]-part
+			}
+		}
+		if slices.Max(shares[i]) == 0 && !(all && r.subs[i].states == nil) {
+			delete(shares, i)
+		}
+	}
+	return shares, above
+}
+
+// send sends the shares, in one round trip per node. One of nothing asks for the room.
+// The error is that of a request that is refused.
+func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (refused error) {
+	k, at := r.call.k, []int(nil)
+	requests, answers := make([]backend.Request, 0, len(shares)), make([]layer.Answer, len(shares))
+	for i, costs := range shares {
+		q := backend.Request{Op: backend.RecordAtMost, StoreTime: r.call.r.StoreTime, Group: backend.Group{
+			Key: k.key, Sub: k.name(i), Policies: k.sub(i).policies,
+			Costs: costs, Each: make([]backend.State, len(costs)), Receipt: new(backend.Receipt),
+		}}
+		if above {
+			q.Op = backend.Record
+		} else if slices.Max(costs) == 0 {
+			q.Op = backend.Peek
+		}
+		at, requests = append(at, i), append(requests, q)
+	}
+	sent := k.denials.Now()
+	r.call.s.next.AttemptAll(ctx, requests, answers)
+	for n, i := range at {
+		if err := r.note(i, &requests[n], answers[n].Err, sent); err != nil {
+			refused = err
+		} else if r.subs[i].dead && ctx.Err() == nil {
+			k.sub(i).denied.Store(unanswered(k.denials.Now()))
+		}
+	}
+	return refused
+}
+
+// note notes the answer of the i-th sub-key. Its error is that of a refused request.
+func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) (refused error) {
+	s, charged := &r.subs[i], q.Receipt.Costs
+	switch {
+	case err == nil:
+		r.call.k.observe(i, &q.Group, true, q.Each, sent)
+		s.states = q.Each
+		for j := range s.room {
+			s.room[j] = q.Each[j].Remaining
+		}
+		if q.Op == backend.Peek {
+			return nil
+		}
+	case errors.Is(err, backend.ErrPerhapsCounted): // mutant: lost-record-not-sent-again
+		s.dead, r.lost, charged = true, cmp.Or(r.lost, err), q.Costs
+	case backend.Undecided(err) || errors.Is(err, context.DeadlineExceeded):
+		s.dead, r.cause = true, cmp.Or(r.cause, err)
+		return nil
+	default:
+		return err
+	}
+	for j := range charged {
+		r.rest[j] -= charged[j]
+	}
+	return nil
+}
+
+// decide writes the decision of a Record: exact if all sub-keys have answered, else by
+// what is remembered of the others.
+func (r *record) decide() {
+	c, k, parts := r.call, r.call.k, [][]backend.State(nil)
+	for i := range r.subs {
+		if s := &r.subs[i]; s.states != nil {
+			parts = append(parts, s.states)
+		}
+	}
+	sum, whole := k.sum(parts), len(parts) == len(r.subs)
+	for j := range sum {
+		s := &sum[j]
+		if s.RetryAfter = 0; !whole {
+			s.Remaining = min(max(0, k.left[j].Load()), s.Limit)
+			s.Used = s.Limit - s.Remaining
+		}
+	}
+	*c.d = k.decide(sum)
+	c.d.Estimated, c.d.Granted = !whole, c.r.Granted()
+	copy(c.r.Each, sum)
+	if c.r.NewReceipt(backend.Taken); c.r.Receipt != nil {
+		c.r.Receipt.Costs = denial.Costs(&c.r.Group)
+		for j := range r.rest {
+			c.r.Receipt.Costs[j] -= r.rest[j]
+		}
+	}
+	c.d.Receipt = c.r.Receipt
+}
