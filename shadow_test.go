@@ -3,6 +3,7 @@ package headgate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -352,5 +353,83 @@ func TestShadowDeniedCommit(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
 		require.NoError(t, r.Commit(ctx, 1), "reservation %d", i)
+	}
+}
+
+// everyVerb are the verbs that admit a call of one unit.
+var everyVerb = map[string]func(*headgate.Limiter, string) (headgate.Decision, error){
+	"Allow": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
+		return l.Allow(context.Background(), key)
+	},
+	"Do": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
+		return l.Do(context.Background(), headgate.Call{Key: key})
+	},
+	"AllowAtMost": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
+		return l.AllowAtMost(context.Background(), key, 1)
+	},
+	"Reserve": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
+		_, d, err := l.Reserve(context.Background(), headgate.Call{Key: key})
+		return d, err
+	},
+	"All": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
+		return headgate.All(context.Background(), l.Call(key), l.Call("beside "+key))
+	},
+	"ReserveAll": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
+		_, d, err := headgate.ReserveAll(context.Background(), l.Call(key), l.Call("beside "+key))
+		return d, err
+	},
+	"Wait": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		d, err := l.Wait(ctx, headgate.Call{Key: key})
+		if errors.As(err, new(*headgate.DeadlineError)) {
+			err = nil
+		}
+		return d, err
+	},
+}
+
+// TestShadowOfDeniedCalls: a denied call charges no shadow, by no verb, and one that
+// passes charges it once.
+func TestShadowOfDeniedCalls(t *testing.T) {
+	server := redistest.Start(t)
+	one := standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second})
+	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "standalone": one} {
+		for verb, allow := range everyVerb {
+			t.Run(name+verb, func(t *testing.T) {
+				l := limiter(t, s, &headgate.Options{DenyCacheTTL: -1}, daily("a", 5), dailyShadow("b", 1000, 0))
+				for i := range 50 {
+					d, err := allow(l, verb)
+					require.NoError(t, err)
+					require.Equal(t, i < 5, d.Allowed)
+				}
+				requireEach(t, l, verb, 5, 5)
+			})
+		}
+	}
+}
+
+// TestShadowOfAll: a call of several keys that one of them denies takes nothing of the
+// others at any time, also beside shadows: it is one request.
+func TestShadowOfAll(t *testing.T) {
+	server := redistest.Start(t)
+	one := standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second})
+	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "standalone": one} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			user := limiter(t, s, nil, daily("user", 1), dailyShadow("tight", 1, 0))
+			org := limiter(t, s, nil, daily("org", 1))
+			_, err := org.Allow(ctx, "o")
+			require.NoError(t, err)
+			for i := range 200 {
+				key := fmt.Sprint("u", i)
+				d, err := headgate.All(ctx, user.Call(key), org.Call("o"))
+				require.NoError(t, err)
+				require.False(t, d.Allowed)
+				d, err = user.Allow(ctx, key)
+				require.NoError(t, err)
+				require.True(t, d.Allowed)
+			}
+		})
 	}
 }

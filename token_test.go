@@ -2,8 +2,12 @@ package headgate_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -118,4 +122,85 @@ func TestTokenOfAPlainKey(t *testing.T) {
 	requireUsed(t, plain, 1, 250)
 	require.NoError(t, resumed(t, spread, plain).Commit(ctx, 1, 50))
 	requireUsed(t, spread, 1, 50)
+}
+
+// text is a token as a stranger can write it: by the format alone.
+func text(version, flags byte, key, sub string, more ...byte) []byte {
+	b := append([]byte{version, flags}, "0123456789abcdef"...)
+	b = binary.AppendUvarint(b, 60_000)
+	for _, s := range []string{key, sub} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	b = append(append(b, more...), 2, 5)
+	return append(b, "calls"...)
+}
+
+// TestForgedToken: without a TokenKey nobody can write a text that charges a key, and a
+// text names only what a limiter could have charged.
+func TestForgedToken(t *testing.T) {
+	s := memory.New(nil)
+	l := limiter(t, s, nil, daily("calls", 100))
+	encode := base64.RawURLEncoding.EncodeToString
+	good := text(2, 0, "k", "")
+	_, err := l.Resume(encode(good))
+	require.NoError(t, err)
+	_, err = l.Resume(encode(text(2, 0, "k", "16@ABC")))
+	require.NoError(t, err)
+	for name, forged := range map[string]string{
+		"unresolved":          encode(text(2, 1, "victim", "")),
+		"unknown flag":        encode(text(2, 2, "k", "")),
+		"unknown version":     encode(text(3, 0, "k", "")),
+		"no key":              encode(text(2, 0, "", "")),
+		"long key":            encode(text(2, 0, strings.Repeat("k", 5000), "")),
+		"braces in sub-key":   encode(text(2, 0, "k", "}{")),
+		"sub-key of a byte":   encode(text(2, 0, "k", "1")),
+		"too many sub-keys":   encode(text(2, 0, "k", "9999@ABC")),
+		"line feed in it":     encode(good)[:8] + "\n" + encode(good)[8:],
+		"another last letter": encode(good)[:len(encode(good))-1] + "B",
+		"longer number":       encode(append(append(append([]byte(nil), good[:18]...), 0xe0, 0xd4, 0x83, 0x00), good[21:]...)),
+	} {
+		r, err := l.Resume(forged)
+		invalid(t, err, "token", "")
+		require.NoError(t, r.Commit(context.Background(), 50), name)
+	}
+	requireCount(t, l, "victim", 0)
+}
+
+// TestTokenOfUnresolved: a reservation that no store decided has a token only if it can be
+// signed.
+func TestTokenOfUnresolved(t *testing.T) {
+	for _, key := range [][]byte{nil, []byte("of sixteen bytes")} {
+		s := newLossy()
+		l := limiter(t, s, &headgate.Options{TokenKey: key}, daily("calls", 100))
+		s.lose(onAll, 0)
+		r, d, err := l.Reserve(context.Background(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		s.lose(0, 0)
+		require.Equal(t, key == nil, r.Token() == "")
+		if key != nil {
+			r, err = l.Resume(r.Token())
+			require.NoError(t, err)
+			require.NoError(t, r.Commit(context.Background(), 3))
+			requireUsed(t, l, 3)
+		}
+	}
+}
+
+// TestTokenOfTheReleaseBefore: its shadows had a lease of their own. What the token names
+// of the others is settled, and the shadows are left alone.
+func TestTokenOfTheReleaseBefore(t *testing.T) {
+	ctx, s := context.Background(), memory.New(nil)
+	calls, shadow := daily("calls", 100), dailyShadow("shadow", 100, 0)
+	id := backend.LeaseID([]byte("0123456789abcdef"))
+	reserve := backend.Request{Op: backend.Reserve, Lease: &backend.Lease{ID: id, Length: time.Minute}}
+	reserve.Key, reserve.Policies, reserve.Cost = "k", []headgate.Policy{calls}, 1
+	require.NoError(t, s.Do(ctx, &reserve, new(backend.Decision)))
+	token := append(append(text(1, 0, "k", "", 0), 3, 6), "shadow"...)
+	l := limiter(t, s, nil, shadow, calls)
+	r, err := l.Resume(base64.RawURLEncoding.EncodeToString(token))
+	require.NoError(t, err)
+	invalid(t, r.Commit(ctx, 1), "actual costs", "1")
+	require.NoError(t, r.Commit(ctx, 9, 7))
+	requireUsed(t, l, 0, 7)
 }
