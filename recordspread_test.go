@@ -155,3 +155,22 @@ func TestRecordRoundTrips(t *testing.T) {
 	require.True(t, d.Allowed)
 	requireUsed(t, l, 130, 10)
 }
+
+// TestLostRecordOnSpreadKey: units of which it is unknown whether they are charged are not
+// sent again, nor those that a sub-key did not get to any other twice.
+func TestLostRecordOnSpreadKey(t *testing.T) {
+	for _, cost := range []int64{3, 60, 130} {
+		s := newLossy()
+		l := limiter(t, s, nil, spreadDay(100, 4))
+		s.lose(0, onAll)
+		_, err := l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})
+		require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
+		s.lose(onAll, 0)
+		_, err = l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})
+		require.ErrorIs(t, err, headgate.ErrUnavailable)
+		s.lose(0, 0)
+		d, err := l.Peek(context.Background(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.LessOrEqual(t, d.Used, cost)
+	}
+}

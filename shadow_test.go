@@ -249,6 +249,12 @@ func TestShadowSpread(t *testing.T) {
 	}
 	require.Equal(t, 40, passed)
 	requireUsed(t, l, 40, 20)
+	d, err := l.AllowN(ctx, "other", 6)
+	require.NoError(t, err)
+	require.True(t, d.Allowed, "of the shadow it is above the smallest share")
+	_, d, err = l.Reserve(ctx, headgate.Call{Key: "third"})
+	require.NoError(t, err)
+	require.Nil(t, d.Receipt)
 	alone, err := l.With(l.Policies()[0])
 	require.NoError(t, err)
 	requireUsed(t, alone, 40)
@@ -430,6 +436,26 @@ func TestShadowOfAll(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, d.Allowed)
 			}
+		})
+	}
+}
+
+// TestShadowOfLargeCommit: what was used may be more than a shadow's algorithm can count.
+func TestShadowOfLargeCommit(t *testing.T) {
+	ctx, server := context.Background(), redistest.Start(t)
+	one := standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second})
+	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "standalone": one} {
+		t.Run(name, func(t *testing.T) {
+			l := limiter(t, s, nil, daily("a", 1<<30),
+				headgate.Policy{Name: "b", Algorithm: algo.SlidingLog(algo.PerDay(1_000_000)), OnFailure: headgate.FailOpen, Shadow: true})
+			r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{10, 10}})
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			require.NoError(t, r.Commit(ctx, 3_000_000, 3_000_000))
+			requireUsed(t, l, 3_000_000, 1_000_000)
+			_, err = l.AllowN(ctx, "k", 3_000_000)
+			require.NoError(t, err)
+			requireUsed(t, l, 6_000_000, 1_000_000)
 		})
 	}
 }
