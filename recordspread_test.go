@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate-go/headgate"
@@ -156,21 +157,48 @@ func TestRecordRoundTrips(t *testing.T) {
 	requireUsed(t, l, 130, 10)
 }
 
+// losesOne loses the answer to the first RecordAtMost.
+type losesOne struct {
+	backend.Store
+	lost atomic.Bool
+}
+
+func (s *losesOne) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	err := s.Store.Do(ctx, r, d)
+	if r.Op == backend.RecordAtMost && s.lost.CompareAndSwap(false, true) {
+		*d = backend.Decision{}
+		return backend.ErrPerhapsCounted
+	}
+	return err
+}
+
 // TestLostRecordOnSpreadKey: units of which it is unknown whether they are charged are not
-// sent again, nor those that a sub-key did not get to any other twice.
+// sent to another sub-key.
 func TestLostRecordOnSpreadKey(t *testing.T) {
 	for _, cost := range []int64{3, 60, 130} {
-		s := newLossy()
-		l := limiter(t, s, nil, spreadDay(100, 4))
-		s.lose(0, onAll)
-		_, err := l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})
-		require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
-		s.lose(onAll, 0)
+		l := limiter(t, &losesOne{Store: memory.New(nil)}, nil, spreadDay(100, 4))
+		_, err := l.Peek(context.Background(), headgate.Call{Key: "k"}) // so that all sub-keys are known
+		require.NoError(t, err)
 		_, err = l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})
-		require.ErrorIs(t, err, headgate.ErrUnavailable)
-		s.lose(0, 0)
+		require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
 		d, err := l.Peek(context.Background(), headgate.Call{Key: "k"})
 		require.NoError(t, err)
-		require.LessOrEqual(t, d.Used, cost)
+		require.Equal(t, cost, d.Used)
+		s := newLossy()
+		s.lose(onAll, 0)
+		_, err = limiter(t, s, nil, spreadDay(100, 4)).Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})
+		require.ErrorIs(t, err, headgate.ErrUnavailable)
 	}
+}
+
+// TestRecordAfterForeignReset: what this process remembers of the room is no reason to
+// charge a sub-key above it. Another process has reset the key.
+func TestRecordAfterForeignReset(t *testing.T) {
+	ctx, all := context.Background(), processes(t, 2, spreadDay(160, 16))
+	_, err := all[0].Record(ctx, headgate.Call{Key: "k", Costs: []int64{80}}) // which spends half of the sub-keys
+	require.NoError(t, err)
+	require.NoError(t, all[1].Reset(ctx, "k"))
+	_, err = all[0].Record(ctx, headgate.Call{Key: "k", Costs: []int64{170}})
+	require.NoError(t, err)
+	requireSpent(t, 170, all[1], all[0])
 }
