@@ -136,16 +136,7 @@ func (c *call) decide() []backend.Reading {
 			c.Cost = max(1, min(c.Cost, a.Max()-views[i].Used)) // 1 is denied where there is no room
 		}
 	}
-	switch c.Op {
-	case backend.AtMost:
-		c.grant(views)
-	case backend.RecordAtMost:
-		costs := make([]int64, len(views))
-		for i := range views {
-			costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-views[i].Used))
-		}
-		c.Costs = costs
-	}
+	c.grant(views)
 	fits, lacks := true, make([]bool, len(views))
 	for i := range views {
 		a, n := &c.Policies[i].Algorithm, c.CostOf(i)
@@ -171,12 +162,17 @@ func (c *call) decide() []backend.Reading {
 }
 
 // grant makes the costs of an AtMost those that are granted, of a shadow as many of them
-// as it has room for.
+// as it has room for, and those of a RecordAtMost what each policy has room for.
 func (c *call) grant(views []algo.View) {
-	costs, some := slices.Repeat([]int64{c.Cost}, len(views)), false
+	costs, some := make([]int64, len(views)), false
 	for i := range views {
-		if p := &c.Policies[i]; p.Shadow {
-			some, costs[i] = true, max(1, min(c.Cost, p.Algorithm.Max()-views[i].Used))
+		p := &c.Policies[i]
+		room := p.Algorithm.Max() - views[i].Used
+		switch costs[i] = c.CostOf(i); {
+		case c.Op == backend.RecordAtMost:
+			some, costs[i] = true, max(0, min(costs[i], room))
+		case c.Op == backend.AtMost && p.Shadow:
+			some, costs[i] = true, max(1, min(costs[i], room))
 		}
 	}
 	if some {
