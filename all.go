@@ -166,9 +166,7 @@ func (k *keyed) reserve(length time.Duration) {
 	_, _ = rand.Read(r.id[:]) // never fails
 	k.reservation = r
 	k.request.Op, k.request.Costs, k.request.Lease = backend.Reserve, r.costs, r.lease()
-	if k.spread() {
-		k.request.Receipt = &r.charged
-	}
+	r.spread(&k.request)
 }
 
 // spread reports whether the key has sub-keys.
@@ -340,6 +338,9 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 	k.told, k.err = true, k.limiter.hand(bounded, &k.question)
 	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil { // mutant: all-budget-ends
 		k.fail(ctx, fmt.Errorf("%w: the budget was spent on another key", backend.ErrUnavailable))
+	}
+	if r := k.reservation; r != nil && k.err == nil && k.spread() {
+		r.spare(k.limiter.policies, k.request.Each)
 	}
 }
 

@@ -1,6 +1,9 @@
 package headgate
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // counted reports whether the decision is a store's.
 func counted(d *Decision) bool { return d.Source == FromStore || d.Source == FromDenyCache }
@@ -23,15 +26,18 @@ func (k *keyed) binds(earlier *keyed) bool {
 	case mine != its:
 		return mine > its
 	case d.Allowed:
-		return mine == 0 && d.Remaining < e.Remaining
+		return mine <= 0 && d.Remaining < e.Remaining
 	}
 	return d.RetryAfter > e.RetryAfter
 }
 
 // rank orders the decisions: a counted denial first, then the denials by failure
-// modes, the strictest first, and then those by which the call passes uncounted.
+// modes, the strictest first, and then those by which the call passes uncounted. A key
+// with shadows alone comes last.
 func (k *keyed) rank() int {
 	switch d := &k.decision; {
+	case !slices.ContainsFunc(k.limiter.policies, enforced): // mutant: shadow-key-binds-nothing
+		return -1
 	case !d.Allowed && counted(d): // mutant: counted-denial-wins
 		return 5
 	case d.Source == FromFailClosed:

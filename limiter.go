@@ -236,7 +236,8 @@ func (q *question) observe(l *Limiter) {
 	}
 }
 
-func shadow(p Policy) bool { return p.Shadow }
+func shadow(p Policy) bool   { return p.Shadow }
+func enforced(p Policy) bool { return !p.Shadow }
 
 // observe passes the observer the event of a call, with what the shadow policies among
 // the states decided, if a store has counted them.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -35,6 +36,7 @@ type Reservation struct {
 	costs      []int64   // the estimates
 	at         []int     // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
 	listed     int       // how many policies that list has
+	spared     []bool    // the shadows of a spread key that had no room; nil: none is known
 	unresolved bool      // it is not known whether the store has the lease
 	begun      time.Time // the lease began no earlier; zero where another process began it
 
@@ -91,13 +93,38 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	r.begun = time.Now()
 	q := l.ask(backend.Reserve, c.Key)
 	q.request.Costs, q.request.Each, q.request.Lease = r.costs, c.Each, r.lease()
-	if len(l.policies) > 0 && l.policies[0].Shards > 1 {
-		q.request.Receipt = &r.charged
-	}
+	each := r.spread(&q.request) // nil of a plain key, whose lease alone knows of its shadows
 	if err := do(ctx, q, d); err != nil {
 		return &Reservation{}, err
 	}
+	r.spare(l.policies, each)
 	return l.reserved(r, d), nil
+}
+
+// spread wants what the settlement of a spread key needs: the sub-key that was charged,
+// and the states of shadows, which it returns.
+func (r *Reservation) spread(q *backend.Request) []State {
+	if len(q.Policies) == 0 || q.Policies[0].Shards < 2 {
+		return nil
+	}
+	q.Receipt = &r.charged
+	if q.Each == nil && slices.ContainsFunc(q.Policies, shadow) {
+		q.Each = make([]State, len(q.Policies))
+	}
+	return q.Each
+}
+
+// spare notes which shadows had no room. Their leases leave them alone, and so must the
+// record of what a Commit adds to the estimate.
+func (r *Reservation) spare(policies []Policy, each []State) {
+	for i := range each {
+		if policies[i].Shadow && each[i].RetryAfter > 0 { // mutant: spared-shadow-recorded
+			if r.spared == nil {
+				r.spared = make([]bool, len(each))
+			}
+			r.spared[i] = true
+		}
+	}
 }
 
 // reserved returns the reservation that a decision has left.
@@ -265,7 +292,12 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 	q := r.limiter.ask(op, r.key)
 	q.request.Lease, q.request.Sub = lease, r.charged.Sub
 	if q.request.Sub != "" && op == backend.Settle {
-		q.request.Costs = r.costs // what is above them goes to sub-keys with room
+		q.request.Costs = slices.Clone(r.costs) // what is above them goes to sub-keys with room
+		for i := range r.spared {
+			if r.spared[i] {
+				q.request.Costs[i] = algo.MaxLimit
+			}
+		}
 	}
 	return r.limiter.do(ctx, q, &d)
 }

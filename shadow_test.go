@@ -459,3 +459,40 @@ func TestShadowOfLargeCommit(t *testing.T) {
 		})
 	}
 }
+
+// TestShadowOfSpreadCommit: what a Commit adds is charged to the shadows that had room, to
+// sub-keys with room first, and to no other shadow; by a token too.
+func TestShadowOfSpreadCommit(t *testing.T) {
+	ctx := context.Background()
+	for _, resumed := range []bool{false, true} {
+		l := limiter(t, memory.New(nil), nil, spreadDay(400, 4), dailyShadow("tight", 4, 4), dailyShadow("wide", 40, 4))
+		settle := func(actual int64) {
+			r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{2, 2, 2}})
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			if resumed {
+				r, err = l.Resume(r.Token())
+				require.NoError(t, err)
+			}
+			require.NoError(t, r.Commit(ctx, actual, actual, actual))
+		}
+		settle(39)
+		each := make([]headgate.State, 3)
+		_, err := l.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 0, 0}, Each: each})
+		require.NoError(t, err)
+		require.EqualValues(t, []int64{39, 0, 39}, []int64{each[0].Used, each[1].Used, each[2].Used})
+		require.EqualValues(t, 1, each[2].Remaining)
+	}
+}
+
+// TestShadowKeyOfAll: a key with shadows alone does not bind beside another, whether the
+// store decides at once or key by key.
+func TestShadowKeyOfAll(t *testing.T) {
+	for _, s := range []backend.Store{memory.New(nil), oneKey{memory.New(nil)}} {
+		shadow, other := limiter(t, s, nil, dailyShadow("s", 2, 0)), limiter(t, s, nil, daily("a", 10))
+		d, err := headgate.All(context.Background(), shadow.Call("u"), other.Call("o"))
+		require.NoError(t, err)
+		require.Equal(t, "o", d.Key)
+		require.Equal(t, "a", d.Policy)
+	}
+}

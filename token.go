@@ -14,15 +14,18 @@ import (
 )
 
 // The bytes of a token: version, flags, ID, length in ms, key, sub-key, and for each policy
-// its cost * 2, and 1 more for a shadow, and its name; and 16 bytes of an HMAC-SHA256 if
+// its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name; and 16 bytes of an HMAC-SHA256 if
 // the limiter has a TokenKey. Numbers are varints, and stand before texts for their lengths.
 //
 // In version 1 the shadows had a lease of their own, and its sub-key stood after the other
-// one. Of such a token the policies that are no shadows are settled.
+// one; a cost was multiplied by 2. Of such a token the policies that are no shadows are settled.
 const (
 	tokenVersion    = 2
 	tokenShadows    = 1 // the version whose shadows had a lease of their own
 	tokenUnresolved = 1
+	tokenShadow     = 1
+	tokenSpared     = 2
+	tokenKinds      = 3
 	tokenMAC        = 16
 )
 
@@ -46,9 +49,12 @@ func (r *Reservation) Token() string {
 	b = binary.AppendUvarint(b, uint64(r.length.Milliseconds()))
 	b = appendText(appendText(b, r.key), r.charged.Sub)
 	for i, n := range r.costs {
-		n *= 2
-		if r.limiter.policies[i].Shadow {
-			n++
+		n *= tokenKinds
+		switch {
+		case r.spared != nil && r.spared[i]:
+			n += tokenSpared
+		case r.limiter.policies[i].Shadow:
+			n += tokenShadow
 		}
 		b = appendText(binary.AppendUvarint(b, uint64(n)), r.limiter.policies[i].Name)
 	}
@@ -90,13 +96,14 @@ func (l *Limiter) parse(token string) (*Reservation, error) {
 	if r.key, r.charged.Sub = p.text(), p.text(); b[0] == tokenShadows {
 		p.text()
 	}
-	policies := l.named(&p, r, b[0])
+	shards, ok := shard.ShardsOf(r.charged.Sub)
+	policies := l.named(&p, r, b[0], shards)
 	request := backend.Request{Op: backend.Extend, Lease: r.lease()}
 	request.Key, request.Sub, request.Policies = r.key, r.charged.Sub, l.policies
 	switch {
 	case p.bad || len(p.rest) > 0 || r.unresolved && l.tokens == nil: // mutant: forged-unresolved
 		return nil, bad
-	case !shard.IsSubKey(r.charged.Sub), request.Check(context.Background(), l.shard.Capabilities()) != nil: // mutant: token-fields-checked
+	case !ok, request.Check(context.Background(), l.shard.Capabilities()) != nil: // mutant: token-fields-checked
 		return nil, bad
 	case len(policies) == 0: // all that is left of a list of shadows
 		return &Reservation{}, nil
@@ -108,23 +115,28 @@ func (l *Limiter) parse(token string) (*Reservation, error) {
 }
 
 // named reads the policies of a token into the reservation, and returns those of the
-// limiter that stand for them.
-func (l *Limiter) named(p *tokenParser, r *Reservation, version byte) (policies []Policy) {
-	names, shadows, costs := make([]string, len(l.policies)), make([]bool, len(l.policies)), make([]int64, len(l.policies))
+// limiter that stand for them, spread as the key was.
+func (l *Limiter) named(p *tokenParser, r *Reservation, version byte, shards int) (policies []Policy) {
+	names, kinds, costs := make([]string, len(l.policies)), make([]int64, len(l.policies)), make([]int64, len(l.policies))
 	for i := range names {
-		n := p.number()
-		costs[i], shadows[i], names[i] = n/2, n%2 == 1, p.text()
+		n, radix := p.number(), int64(tokenKinds)
+		if version == tokenShadows {
+			radix = 2
+		}
+		costs[i], kinds[i], names[i] = n/radix, n%radix, p.text()
 	}
 	for i, j := range l.match(names) {
-		if shadows[i] && version == tokenShadows { // mutant: shadow-lease-of-before
+		shadow := kinds[i] > 0
+		if shadow && version == tokenShadows { // mutant: shadow-lease-of-before
 			continue
 		}
-		policy := l.policies[j]    // mutant: token-order
-		policy.Shadow = shadows[i] // mutant: token-shadows
-		if r.charged.Sub == "" {   // mutant: token-plain-key
-			policy.Shards = 0
+		policy := l.policies[j] // mutant: token-order
+		policy.Shadow = shadow  // mutant: token-shadows
+		if max(policy.Shards, 1) != max(shards, 1) {
+			policy.Shards = shards // mutant: token-shards
 		}
 		policies, r.at, r.costs = append(policies, policy), append(r.at, j), append(r.costs, costs[i])
+		r.spared = append(r.spared, kinds[i] == tokenSpared)
 	}
 	return policies
 }

@@ -204,3 +204,23 @@ func TestTokenOfTheReleaseBefore(t *testing.T) {
 	require.NoError(t, r.Commit(ctx, 9, 7))
 	requireUsed(t, l, 0, 7)
 }
+
+// TestTokenOfOtherShards: what a Commit adds goes to the sub-keys of the key as it was
+// reserved, also by a limiter that spreads it otherwise or not at all.
+func TestTokenOfOtherShards(t *testing.T) {
+	ctx := context.Background()
+	for _, shards := range []int{0, 2, 8} {
+		s, plain, other := memory.New(nil), daily("calls", 40), daily("calls", 40)
+		plain.Shards, other.Shards = 4, shards
+		l := limiter(t, s, nil, plain)
+		r, _, err := l.Reserve(ctx, headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		r, err = limiter(t, s, nil, other).Resume(r.Token())
+		require.NoError(t, err)
+		require.NoError(t, r.Commit(ctx, 39))
+		d, err := l.Peek(ctx, headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.EqualValues(t, 39, d.Used)
+		require.EqualValues(t, 1, d.Remaining, "no sub-key lies above its share")
+	}
+}

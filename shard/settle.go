@@ -14,9 +14,6 @@ func (c *call) settle(ctx context.Context) error {
 		lease := *r.Lease
 		lease.Actual = slices.Clone(lease.Actual)
 		for j := range more {
-			if k.policies[j].Shadow { // of which the lease says whether it is charged
-				continue
-			}
 			more[j] = max(0, lease.Actual[j]-r.Costs[j])
 			lease.Actual[j] -= more[j]
 		}

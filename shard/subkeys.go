@@ -71,8 +71,14 @@ func (k *hotKey) name(i int) string {
 	return k.names.Name(k.home, (k.offset+i*slot.Count/len(k.subs))%slot.Count)
 }
 
-// IsSubKey reports whether a Request.Sub is "" or can be the name of a sub-key.
-func IsSubKey(sub string) bool { return sub == "" || slot.IsName(sub, MaxShards) }
+// ShardsOf returns the Policy.Shards of a key whose Request.Sub reads so, 0 for ""; false if
+// that can't be the name of a sub-key.
+func ShardsOf(sub string) (shards int, ok bool) {
+	if sub == "" {
+		return 0, true
+	}
+	return slot.Number(sub, MaxShards)
+}
 
 func (k *hotKey) sub(i int) *subKey {
 	if s := k.subs[i].Load(); s != nil {

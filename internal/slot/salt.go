@@ -62,10 +62,11 @@ func (t *Salts) Name(home, slot int) string {
 	return t.table[at : at+size]
 }
 
-// IsName reports whether a Name of one of at most most sub-keys may read so.
-func IsName(name string, most int) bool {
+// Number returns the number of sub-keys that a Name begins with; false if no Name of one of
+// at most most sub-keys reads so.
+func Number(name string, most int) (n int, ok bool) {
 	number, letters := name[:max(0, len(name)-saltLen)], name[max(0, len(name)-saltLen):]
 	n, err := strconv.Atoi(number)
-	return err == nil && strconv.Itoa(n) == number && n > 1 && n <= most &&
+	return n, err == nil && strconv.Itoa(n) == number && n > 1 && n <= most &&
 		strings.Trim(letters, "@ABCDEFGHIJKLMNO") == ""
 }
