@@ -176,7 +176,7 @@ func (a *Algorithm) Words() int {
 	if r.newWords != nil {
 		return r.newWords(a)
 	}
-	return r.words
+	return r.words + r.beside
 }
 
 // View reads a key's words at now. Words all zero are a new key.
@@ -244,6 +244,28 @@ func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
 	if r.words > 0 {
 		r.write(w, v.words)
 	}
+	return w
+}
+
+// AddReserved is Add of units that may be given back.
+func (a *Algorithm) AddReserved(v *View, n int64) {
+	r := a.rule()
+	if r.reserve == nil || n == 0 {
+		a.Add(v, n)
+		return
+	}
+	v.Used += n
+	v.words = r.reserve(a, v.words, v.At, n)
+}
+
+// Reserve is Take of units that may be given back; see Charged.
+func (a *Algorithm) Reserve(w []int64, v *View, n int64) []int64 {
+	r := a.rule()
+	if r.reserve == nil || n == 0 {
+		return a.Take(w, v, n)
+	}
+	a.AddReserved(v, n)
+	r.write(w, v.words)
 	return w
 }
 

@@ -2,17 +2,20 @@ package algo
 
 // Charge is what has to be kept of a charge to give back units of it later.
 type Charge struct {
-	At    int64 // the View's At when it was charged
-	Level int64 // of a TokenBucket: the level just after the charge, in 2^-15 of a unit; else 0
+	At int64 // the View's At when it was charged; of a TokenBucket the instant of Level
+
+	// Level is of a TokenBucket the level just after the charge and all that was given back
+	// before, in 2^-15 of a unit; else 0.
+	Level int64
 }
 
-// Charged returns the Charge of the last Take or Add of a view.
-func (a *Algorithm) Charged(v *View) Charge {
-	c := Charge{At: v.At}
-	if r := a.rule(); r.level != nil {
-		c.Level = r.level(v.words)
+// Charged returns the Charge of the last Reserve of a view, and of the words that it
+// wrote.
+func (a *Algorithm) Charged(w []int64, v *View) Charge {
+	if r := a.rule(); r.charged != nil {
+		return r.charged(w, v.words)
 	}
-	return c
+	return Charge{At: v.At}
 }
 
 // GiveBack takes n units out of the count that was charged, at most as many as were
@@ -21,8 +24,8 @@ func (a *Algorithm) Charged(v *View) Charge {
 // zero.
 //
 // Afterwards stands what would stand had n units less been charged at that instant.
-// Of a TokenBucket more may stand, where others took meanwhile: a level does not
-// keep whose units have leaked.
+// Of a TokenBucket more may stand, where others took or gave back meanwhile: a level
+// does not keep whose units have leaked.
 func (a *Algorithm) GiveBack(w []int64, now int64, c Charge, n int64) []int64 {
 	r := a.rule()
 	if n <= 0 {

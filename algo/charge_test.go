@@ -63,7 +63,7 @@ func giveBackAtRandom(t *testing.T, a *Algorithm, r *rand.Rand) {
 		case 0, 1:
 			n, v := 1+r.Int64N(50), a.View(w, now)
 			w = a.Take(w, &v, a.Recorded(&v, n))
-			past = append(past, taken{now, n, a.Charged(&v)})
+			past = append(past, taken{now, n, a.Charged(w, &v)})
 		default:
 			if len(past) == 0 {
 				continue
@@ -95,7 +95,7 @@ func TestGiveBackOfALevel(t *testing.T) {
 		past = append(past, taken{at: now, n: 1 + r.Int64N(200)})
 		w := replay(&a, past)
 		v := a.View(w, now)
-		c := a.Charged(&v)
+		c := a.Charged(w, &v)
 		now += r.Int64N(2) * r.Int64N(100_000)
 		others := len(past)
 		if seed%2 == 0 {
@@ -123,7 +123,7 @@ func TestGiveBackAfterAll(t *testing.T) {
 		w, now := make([]int64, a.Words()), int64(1e15)
 		v := a.View(w, now)
 		w = a.Take(w, &v, 10)
-		c := a.Charged(&v)
+		c := a.Charged(w, &v)
 		zero := make([]int64, a.Words())
 		require.Zero(t, slices.Max(a.GiveBack(zero, now, c, 10)), a.String())
 
@@ -132,8 +132,8 @@ func TestGiveBackAfterAll(t *testing.T) {
 		w = a.Take(w, &v, 7)
 		before := slices.Clone(w)
 		require.Equal(t, before, a.GiveBack(w, now, c, 10), a.String())
-		require.Equal(t, before, a.GiveBack(w, now, a.Charged(&v), 0), a.String())
-		require.Equal(t, before, a.GiveBack(w, now, a.Charged(&v), -1), a.String())
+		require.Equal(t, before, a.GiveBack(w, now, a.Charged(w, &v), 0), a.String())
+		require.Equal(t, before, a.GiveBack(w, now, a.Charged(w, &v), -1), a.String())
 		if a.Kind() != KindTokenBucket { // whose level is nobody's
 			require.Equal(t, before, a.GiveBack(w, now, Charge{At: now - a.period}, 10), a.String())
 		}

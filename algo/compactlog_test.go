@@ -49,8 +49,8 @@ func (l *twoLogs) step(t *testing.T, r *rand.Rand) {
 		return
 	}
 	l.x, l.y = a.Take(l.x, &v, n), b.Take(l.y, &u, n)
-	l.past = append(l.past, taken{l.now, n, a.Charged(&v)})
-	require.True(t, a.Charged(&v) == b.Charged(&u))
+	l.past = append(l.past, taken{l.now, n, a.Charged(l.x, &v)})
+	require.True(t, a.Charged(l.x, &v) == b.Charged(l.y, &u))
 	v, u = a.View(l.x, l.now), b.View(l.y, l.now)
 	l.same(t, &v, &u, n)
 }

@@ -13,6 +13,7 @@ type rule struct {
 	storage Storage
 	mark    string // begins the names of what it stores; see Kind.Mark
 	words   int    // how many it keeps of a key; 0: see newWords
+	beside  int    // and how many that only giving back needs
 	most    int64  // the greatest limit
 	leased  bool   // only a Reserve charges it: it has slots that leases hold, and no period
 	rate    bool   // the limit is a rate, and what can count at once another number
@@ -38,11 +39,14 @@ type rule struct {
 	roll func(a *Algorithm, w words, now int64) (used, at int64, rolled words)
 	// charge returns rolled words after n more units, counted at the instant at.
 	charge func(a *Algorithm, w words, at, n int64) words
+	// reserve is charge for what may be given back; nil: charge.
+	reserve func(a *Algorithm, w words, at, n int64) words
+	// charged returns what Charged returns of a charge, by the key's words and those of
+	// the view; nil: its instant.
+	charged func(w []int64, v words) Charge
 	// giveBack returns rolled words after n units less of a charge, or false where
 	// nothing of it still counts. at is the instant at which a take would be counted.
 	giveBack func(a *Algorithm, w words, at int64, c Charge, n int64) (words, bool)
-	// level returns what Charge.Level keeps of rolled words; nil: 0.
-	level func(w words) int64
 	// resetAt is when rolled words of a key that is in use no longer count.
 	resetAt func(a *Algorithm, w words) int64
 	// retryAt is when n units fit that don't now.
@@ -52,7 +56,8 @@ type rule struct {
 	newWords func(a *Algorithm) int
 	view     func(a *Algorithm, w []int64, now int64) View
 	take     func(a *Algorithm, w []int64, v View, n int64) []int64
-	refund   func(a *Algorithm, w []int64, v View, c Charge, n int64) []int64
+	// refund is giveBack of a kind that needs all its words for it.
+	refund func(a *Algorithm, w []int64, v View, c Charge, n int64) []int64
 }
 
 // words are a kind's few words in their order, and behind them what its View
@@ -78,8 +83,8 @@ func (k Kind) Storage() Storage { return k.rule().storage }
 // changes gets another.
 func (k Kind) Mark() string { return k.rule().mark }
 
-// Words returns how many words the kind keeps of a key, 0 where that differs
-// from one Algorithm to the next.
+// Words returns how many words the kind counts with, 0 where that differs from one
+// Algorithm to the next.
 func (k Kind) Words() int { return k.rule().words }
 
 // MaxLimit is the greatest limit of the kind, or the greatest rate.

@@ -13,12 +13,15 @@ const KindTokenBucket Kind = 3
 // Kept: the level, in 2^-15 of a unit, and its instant. A stored arrival
 // time, as GCRA is usually written, would change its meaning with the rate.
 // Each take rounds the level up by less than 2^-15 of a unit, so a rate of
-// any odd number is never passed and met to one part in 32,768.
+// any odd number is never passed and met to one part in 32,768. A reservation
+// and its settlement can leave no unit behind, so they leave the instant in its
+// place until 2^-4 of a unit has leaked, and round only then.
 //
-// A reservation gives back no more than the level just after its charge, less what
-// has leaked since. That is exact where no other reservation of the key gave back
-// between its charge and its settlement. Else it may be too much: by no more than
-// those gave back, and in all no more than the estimate.
+// Beside the level stands what was given back since the key was new. A reservation
+// gives back no more than the level just after its charge, less what has leaked
+// since, and less what others have given back since. That is exact if nobody else
+// took or gave back. Else it may be too little, and never too much: what was used
+// stays below burst + rate*t.
 func TokenBucket(rate Limit, burst int64) Algorithm { return tokenBucket.make(rate, burst, 0) }
 
 // The words are x, the level at the instant y, and once rolled z, what is left
@@ -26,7 +29,7 @@ func TokenBucket(rate Limit, burst int64) Algorithm { return tokenBucket.make(ra
 // rounding twice would put it up to b/a µs too late.
 
 var tokenBucket = rule{
-	kind: KindTokenBucket, name: "TokenBucket", storage: StoredWords, mark: "T", words: 2, most: MaxLimit, rate: true,
+	kind: KindTokenBucket, name: "TokenBucket", storage: StoredWords, mark: "T", words: 2, beside: 1, most: MaxLimit, rate: true,
 
 	derive: tokenDerive,
 	check:  func(a *Algorithm) error { return within("burst", a.max, 1, MaxLimit) },
@@ -44,19 +47,28 @@ var tokenBucket = rule{
 		level := w.z + n*fraction
 		return words{level, at, level}
 	},
-	giveBack: tokenGiveBack,
-	level:    func(w words) int64 { return w.x },
+	reserve: tokenReserve,
+	charged: func(w []int64, v words) Charge { return Charge{At: v.y, Level: v.x + w[given]} },
+	refund:  tokenGiveBack,
 	retryAt: func(a *Algorithm, _ []int64, v View, n int64) int64 {
 		return v.y + a.leaks(v.x-(a.max-n)*fraction)
 	},
 	resetAt: func(a *Algorithm, w words) int64 { return w.y + a.leaks(w.x) },
 }
 
+// given is the word of what was given back, in fractions. It may wrap around: only
+// differences count.
+const given = 2
+
 // fraction is how many parts a unit has: 2^37 units of it, twice the greatest
 // burst, stay below 2^53.
 const (
 	fractionBits = 15
 	fraction     = 1 << fractionBits
+
+	// unmoved is up to how many fractions a reservation lets leak from an instant that
+	// it leaves in its place. By each move less than one is lost.
+	unmoved = 1 << 11
 )
 
 // longest is where an instant's distance is cut: 2^52 µs are 142 years, and
@@ -83,16 +95,38 @@ func tokenRoll(a *Algorithm, w words, now int64) (used, at int64, rolled words) 
 	return (w.z + fraction - 1) >> fractionBits, at, w
 }
 
-// tokenGiveBack gives back no more than the level just after the charge less what
-// has leaked since: what leaked meanwhile would, without the charge, have leaked of
-// nothing.
-func tokenGiveBack(a *Algorithm, w words, at int64, c Charge, n int64) (words, bool) {
-	left := c.Level - mulDiv(max(0, at-c.At), a.a, a.b) // mutant: give-back-leaked
-	back := min(n*fraction, left, w.z)
-	if back <= 0 {
-		return w, false
+// tokenReserve is charge for what may be given back.
+func tokenReserve(a *Algorithm, w words, at, n int64) words {
+	if w.z == 0 || w.x-w.z >= unmoved { // mutant: reserve-moves-instant
+		return a.rule().charge(a, w, at, n)
 	}
-	return words{w.z - back, at, w.z - back}, true
+	return words{w.x + n*fraction, w.y, w.z + n*fraction}
+}
+
+// tokenGiveBack gives back no more than the level just after the charge less what
+// has leaked and what others have given back since: what left the level in these ways
+// would, without the charge, have left nothing. A level that began anew, as the clock
+// went back, gives nothing back of an earlier charge.
+//
+// The level that remains is at least what was charged since. If it is no more, the
+// remainder of its last fraction counts, and it moves to now.
+func tokenGiveBack(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
+	left := c.Level - w[given] // mutant: give-back-twice
+	if left <= 0 || c.At > v.y { // mutant: give-back-of-earlier-level
+		return w
+	}
+	left -= mulDiv(v.At-c.At, a.a, a.b) // mutant: give-back-leaked
+	back := min(n*fraction, left, v.z)
+	switch {
+	case back <= 0:
+		return w
+	case back < left && v.x-v.z < unmoved: // mutant: give-back-moves-instant
+		w[0] = v.x - back
+	default:
+		w[0], w[1] = v.z-back, v.At
+	}
+	w[given] += back
+	return w
 }
 
 // leaks returns how long it takes until that much has leaked.

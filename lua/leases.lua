@@ -83,12 +83,13 @@ else
   --@include leases.generation
   note = pack('<BBI7I4I4', 1, 1, till, length, gen)
   for p, s in ipairs(states) do
-    local kind, x, sum, taken, kept, name = s[1], s[10], s[16], s[19], 0, s[20]
+    local kind, a, b, at, x, y, z, sum, taken, kept, name = s[1], s[4], s[5], s[9], s[10], s[11], s[12], s[16], s[19], 0, s[20]
+    local charged = at
     if s[23] then kind, taken = kind + 128, 0 end
     --@choose kept
     end
     if s[17] then name = string.sub(s[17], #key + 1) end
-    note = note .. pack('<BBI6I7I6I7I5I7I7c0', kind, #name, s[3], s[4], s[5], s[6], taken, s[9], kept, name)
+    note = note .. pack('<BBI6I7I6I7I5I7I7c0', kind, #name, s[3], a, b, s[6], taken, charged, kept, name)
   end
 end
 

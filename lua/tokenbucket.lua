@@ -1,7 +1,10 @@
 -- The twin of algo/tokenbucket.go. x is the level at the instant at, in 2^-15
 -- of a unit; a / b is how many of those leak a microsecond; fill is how long a
 -- full bucket takes to be unused.
--- Kept: version, horizon, due, level, instant.
+-- Kept: version, horizon, due, level, instant. Once a Reserve has charged it, two
+-- numbers behind: since when is counted what is given back, and how much that is, in
+-- fractions. An earlier release drops them. y is the level's instant, z the string of
+-- these two, or 0.
 
 --@section range
 if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
@@ -10,11 +13,12 @@ if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 
 if not v then
 elseif #v < 25 then status = 67
 else
+  if #v > 38 then z = string.sub(v, 26, 39) end
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, d, level, t = parse('<BI4I4dd', v)
   if version ~= 3 or not (t <= 9007199254740992 and level >= 0 and level <= 4503599627370496 and t >= 0 and level % 1 + t % 1 == 0) then status = 67 end
   if t <= now + fill then
-    hz, due = h, d
+    hz, due, y = h, d, t
     if t > now then at = t end -- mutant: level-ahead-of-clock
     local m1, m2, m3 = at - t, a, b
     -- What would leak more than there is is not worked out exactly.
@@ -29,12 +33,27 @@ end
 used = x + 32767
 used = (used - used % 32768) / 32768
 
+--@section since
+-- Where a reservation and its settlement leave the level: at its instant, until 2048
+-- fractions have leaked. since and leaked are now and 0 before.
+if x > 0 and (at - y) / b * a < 4096 then
+  local m1, m2, m3 = at - y, a, b
+  --@include muldiv.muldiv
+  if q < 2048 then since, leaked = y, q end -- mutant: lua-reserve-moves-instant
+end
+
 --@section take
+local since, leaked, behind = at, 0, z
+if op == 6 then
+  --@include tokenbucket.since
+  if z == 0 then behind = pack('<I7I7', since, 0) end
+end
 x = x + taken * 32768
 local ends, spare = at + fill, fill
 if x / a * b > fill then ends = at + math.ceil(x / a * b) end -- mutant: debt-lives
 --@include expiry.horizon
-fresh = pack('<BI4I4dd', 3, hz, due, x, at)
+fresh = pack('<BI4I4dd', 3, hz, due, x + leaked, since)
+if behind ~= 0 then fresh = fresh .. behind end -- mutant: given-back-kept
 
 --@section denied
 -- A denied take counts nothing. But the level that denies it must live for as
@@ -43,18 +62,38 @@ local ends = at + math.max(fill, math.ceil(x / a * b))
 if had > 0 and ends > hz * 1000000 then
   hz = math.min(math.ceil((ends + fill) / 1000000), marks)
   if hz > longer then longer = hz end
-  fresh = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6)
+  fresh = string.sub(v, 1, 1) .. pack('<I4', hz) .. string.sub(v, 6) .. (z ~= 0 and z or '')
 end
 
 --@section kept
-kept = x + taken * 32768
+-- With what was given back before, so that a settle finds what was since.
+local since, leaked, given = at, 0, 0
+--@include tokenbucket.since
+if z ~= 0 then given = parse('<I7', z, 8) end
+charged, kept = since, x + leaked + taken * 32768 + given
 
 --@section giveback
--- At most the level just after the charge, less what has leaked since: what leaked
--- meanwhile would, without the charge, have leaked of nothing.
-local m1, m2, m3 = math.max(0, at - charged), a, b
-if m1 / m3 * m2 <= kept + 1048576 then
-  --@include muldiv.muldiv
-  local less = math.min(back * 32768, kept - q, x) -- mutant: lua-give-back-leaked
-  if less > 0 then fresh = pack('<BI4I4dd', 3, hz, due, x - less, at) end
+-- At most the level just after the charge, less what has leaked and what others have
+-- given back since: what left the level in these ways would, without the charge, have
+-- left nothing. What was not counted since the charge, or by an earlier release, gives
+-- nothing back; nor does an earlier level.
+local began, given = 0, kept
+if z ~= 0 then began, given = parse('<I7I7', z) end
+local left = kept - given
+if left > 0 and began <= charged and charged <= y then
+  local m1, m2, m3 = at - charged, a, b
+  if m1 / m3 * m2 > left + 1048576 then left = 0
+  else
+    --@include muldiv.muldiv
+    left = left - q -- mutant: lua-give-back-leaked
+  end
+  local less, since, leaked = math.min(back * 32768, left, x), at, 0
+  if less > 0 then
+    if less < left then
+      --@include tokenbucket.since
+    end
+    given = given + less
+    if given > 4503599627370496 then began, given, since, leaked = at, 0, at, 0 end
+    fresh = pack('<BI4I4ddI7I7', 3, hz, due, x + leaked - less, since, began, given)
+  end
 end

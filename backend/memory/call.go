@@ -193,6 +193,8 @@ func (c *call) charge(l *look, i int) []int64 {
 		return a.Hold(l.words, &l.view, c.now+c.lease.Length.Microseconds(), halves(c.lease.ID)[1])
 	case c.op == backend.Record:
 		n = a.Recorded(&l.view, n)
+	case c.op == backend.Reserve:
+		return a.Reserve(l.words, &l.view, n)
 	}
 	return a.Take(l.words, &l.view, n)
 }

@@ -194,7 +194,7 @@ func (c *call) keep(looks []look) {
 		a := &c.Policies[i].Algorithm
 		l.charges[i] = charge{
 			id: looks[i].id, units: c.CostOf(i), shared: looks[i].shared, spared: looks[i].lacks,
-			Charge: a.Charged(&looks[i].view), algorithm: unique.Make(*a),
+			Charge: a.Charged(looks[i].words, &looks[i].view), algorithm: unique.Make(*a),
 		}
 	}
 	l.extend(c.now, c.lease.Length)

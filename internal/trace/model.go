@@ -193,11 +193,13 @@ func (c *call) charge(i int, v *algo.View) charge {
 		w = a.Hold(w, v, c.now+c.Lease.Length.Microseconds(), slotOf(c.Lease.ID))
 	case c.Op == backend.Record:
 		w = a.Take(w, v, a.Recorded(v, n))
+	case c.Op == backend.Reserve:
+		w = a.Reserve(w, v, n)
 	default:
 		w = a.Take(w, v, n)
 	}
 	c.mu.words[id] = w
-	return charge{id: id, algorithm: *a, units: n, begun: c.mu.begun[id], Charge: a.Charged(v)}
+	return charge{id: id, algorithm: *a, units: n, begun: c.mu.begun[id], Charge: a.Charged(w, v)}
 }
 
 // begin notes a charge that finds nothing in a log: the log begins anew. The script

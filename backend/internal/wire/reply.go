@@ -249,6 +249,8 @@ func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int
 		a.Add(v, a.Recorded(v, n))
 	case a.Kind().Leased(): // which only a Reserve charges
 		a.Held(v, now+c.lease.Length.Microseconds())
+	case op == backend.Reserve:
+		a.AddReserved(v, n)
 	default:
 		a.Add(v, n)
 	}
@@ -300,7 +302,7 @@ func (r *reader) view(a *algo.Algorithm) algo.View {
 	var words [3]int64
 	if r.stored() {
 		r.take(8) // the horizon: the script's own
-		for i := range words[:a.Words()] {
+		for i := range words[:a.Kind().Words()] {
 			words[i] = r.whole()
 		}
 	}
