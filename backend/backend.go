@@ -41,7 +41,8 @@ import (
 //   - A Reserve decides and charges as a take does, and keeps its lease where it passes; if its lease is Free it may cost nothing; under an ID that is in use it is ErrNotHeld and changes nothing.
 //   - A Settle leaves what would stand had the lesser of estimate and actual been charged at the instant of the Reserve, and records the excess now.
 //   - What has left its window gives nothing back, no other charge is touched, and no count falls below zero.
-//   - A TokenBucket gives back at most its level just after the Reserve less what has leaked since.
+//   - A TokenBucket gives back at most its level just after the Reserve, less what has leaked and what others have given back since.
+//   - A TokenBucket regains at least 99.9 % of its rate, whatever is reserved and given back in between.
 //   - The first Settle of a lease wins: one that repeats its Attempt is nil, any other is ErrNotHeld, and neither changes a count.
 //   - A lease that has ended can be settled for one Length more; then, and under an ID or a key that has none, it is ErrNotHeld.
 //   - An Extend moves the end to one Length from now; of a lease that has ended it is ErrLeaseEnded, of one that is not held ErrNotHeld.

@@ -23,8 +23,10 @@ var leased = []sentence{
 		"at the instant of the Reserve, and records the excess now."},
 	{"SettleLate", settlesLate, "What has left its window gives nothing back, no other charge is touched, " +
 		"and no count falls below zero."},
-	{"SettleLevel", settlesLevel, "A TokenBucket gives back at most its level just after the Reserve " +
-		"less what has leaked since."},
+	{"SettleLevel", settlesLevel, "A TokenBucket gives back at most its level just after the Reserve, " +
+		"less what has leaked and what others have given back since."},
+	{"Refill", refills, "A TokenBucket regains at least 99.9 % of its rate, " +
+		"whatever is reserved and given back in between."},
 	{"SettleOnce", settlesOnce, "The first Settle of a lease wins: one that repeats its Attempt is nil, " +
 		"any other is ErrNotHeld, and neither changes a count."},
 	{"LeaseEnds", leaseEnds, "A lease that has ended can be settled for one Length more; " +
@@ -190,23 +192,6 @@ func settlesLate(p *probe) {
 	for i, pause := range []time.Duration{0, 24 * sec, 49 * sec, 60 * sec, 118 * sec} {
 		end := func(r *reservation) { p.advance(pause); r.settles(25) }
 		(&settlement{length: time.Minute, charged: 25, end: end}).run(p, fmt.Sprint(i), list, 0)
-	}
-}
-
-// settlesLevel lets a bucket leak and another fill it before the Settle.
-func settlesLevel(p *probe) {
-	p.needsClock()
-	list := p.carried(policy("bucket", algo.TokenBucket(algo.PerSecond(1), 100)))
-	for i, c := range []struct {
-		pause               time.Duration
-		taken, actual, used int64
-	}{{30 * sec, 50, 0, 50}, {41 * sec, 50, 0, 50}, {10 * sec, 1, 35, 26}} {
-		key := fmt.Sprint(i)
-		r := p.reserved(key, list, 40)
-		p.advance(c.pause)
-		p.passes(key, list, c.taken)
-		r.settles(c.actual)
-		p.used(key, list, c.used)
 	}
 }
 

@@ -42,6 +42,13 @@ var wrongLeases = []wrong{
 		}
 		r.Policies = list
 	})},
+	{"rounds a level up", "Refill", leasingBy(func(s backend.Store, r *backend.Request) error {
+		if r.Op != backend.Reserve {
+			return nil
+		}
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Record, Group: r.Group})
+		return err
+	})},
 	{"does not see a repeated attempt", "SettleOnce", settling(func(l *backend.Lease) { l.Attempt = backend.LeaseID{} })},
 	{"keeps a lease for half its time", "LeaseEnds", leasing(func(r *backend.Request) {
 		if r.Op == backend.Reserve {
