@@ -123,7 +123,7 @@ local fields, longer, sweep, parts = {}, 0, false, #writes
 for p, s in ipairs(states) do
   local kind, period, a, b, fill = s[1], s[3], s[4], s[5], s[6]
   local hz, due, at, x, y, z, used, had, v, fresh = s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[18]
-  local taken = used - had
+  local taken, sum = used - had, s[16]
   if s[17] then
     if taken > 0 then parts = parts + 1 end
   elseif taken < 0 then

@@ -88,6 +88,7 @@ else
     if s[23] then kind, taken = kind + 128, 0 end
     --@choose kept
     end
+    s[10], s[11], s[12], s[16] = x, y, z, sum
     if s[17] then name = string.sub(s[17], #key + 1) end
     note = note .. pack('<BBI6I7I6I7I5I7I7c0', kind, #name, s[3], a, b, s[6], taken, charged, kept, name)
   end
