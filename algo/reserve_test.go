@@ -143,3 +143,17 @@ func (b *bucket) within() error {
 	}
 	return nil
 }
+
+// TestEarlierLevelGivesNothingBack: a level that began anew, as the clock went back,
+// gives nothing back of what was charged before.
+func TestEarlierLevelGivesNothingBack(t *testing.T) {
+	a, now := TokenBucket(PerSecond(100), 200), int64(1e15)
+	w := make([]int64, a.Words())
+	c, _ := reserve(&a, w, now, 100)
+	now -= time.Hour.Microseconds()
+	v := a.View(w, now)
+	w = a.Take(w, &v, 50)
+	w = a.GiveBack(w, now, c, 100)
+	v = a.View(w, now)
+	require.EqualValues(t, 50, v.Used)
+}

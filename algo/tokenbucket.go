@@ -112,7 +112,7 @@ func tokenReserve(a *Algorithm, w words, at, n int64) words {
 // remainder of its last fraction counts, and it moves to now.
 func tokenGiveBack(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	left := c.Level - w[given]   // mutant: give-back-twice
-	if left <= 0 || c.At > v.y { // mutant: give-back-of-earlier-level
+	if left <= 0 || c.At > v.y {
 		return w
 	}
 	left -= mulDiv(v.At-c.At, a.a, a.b) // mutant: give-back-leaked

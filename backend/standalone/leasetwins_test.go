@@ -74,6 +74,8 @@ var stepsBack = [][]struct {
 }{
 	// What was charged before gives nothing back of what was charged since.
 	{{backend.Reserve, 1, 0}, {backend.Reserve, 2, -time.Minute}, {backend.Settle, 1, 0}, {backend.Peek, 0, 0}},
+	// What was charged after is given back.
+	{{backend.Reserve, 1, 0}, {backend.Reserve, 2, -time.Minute}, {backend.Settle, 2, 0}, {backend.Peek, 0, 0}},
 	// A settlement drops what has aged, or does not, alike.
 	{{backend.Take, 0, 0}, {backend.Reserve, 1, 500 * time.Millisecond}, {backend.Reserve, 2, 100 * time.Millisecond},
 		{backend.Settle, 2, 600 * time.Millisecond}, {backend.Peek, 0, -300 * time.Millisecond}},

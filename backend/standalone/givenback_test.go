@@ -1,0 +1,96 @@
+package standalone_test
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/names"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// givenBack is a bucket on a server whose clock the test sets.
+type givenBack struct {
+	*testing.T
+	client *redis.Client
+	store  *standalone.Store
+	now    int64
+	list   []backend.Policy
+}
+
+func newGivenBack(t *testing.T) *givenBack {
+	g := &givenBack{T: t, client: redistest.Start(t).Client(t), now: trace.Start}
+	clock := testclock.Client{Processor: g.client, Now: func() time.Time { return time.UnixMicro(g.now) }}
+	g.store = standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
+	g.list = []backend.Policy{{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(100), 200)}}
+	return g
+}
+
+// ask asks for n units, by a lease where id is not 0, and returns what is used then.
+func (g *givenBack) ask(op backend.Op, id byte, n int64) int64 {
+	r := backend.Request{Op: op, Group: backend.Group{Key: "k", Policies: g.list, Cost: n}}
+	if id > 0 {
+		r.Lease = &backend.Lease{ID: backend.LeaseID{id}, Length: time.Minute}
+	}
+	d, err := layer.Ask(context.Background(), g.store, r)
+	require.NoError(g, err)
+	require.True(g, d.Allowed)
+	d, err = layer.Ask(context.Background(), g.store, backend.Request{Op: backend.Peek, Group: backend.Group{Key: "k", Policies: g.list}})
+	require.NoError(g, err)
+	return d.Used
+}
+
+// older writes what an older release does, which reads the level and its instant alone,
+// and writes both: here what is there, by now.
+func (g *givenBack) older() {
+	hash, field := names.DefaultPrefix.Hash(names.Tag("k", "")), "T/p"
+	v, err := g.client.HGet(context.Background(), hash, field).Result()
+	require.NoError(g, err)
+	require.Len(g, v, 41)
+	number := func(at int) int64 { return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(v)[at:]))) }
+	require.LessOrEqual(g, number(9), int64(1<<52))
+	require.LessOrEqual(g, number(17), g.now)
+	v = string(binary.LittleEndian.AppendUint64([]byte(v)[:17], math.Float64bits(float64(g.now))))
+	require.NoError(g, g.client.HSet(context.Background(), hash, field, v).Err())
+}
+
+// TestOlderReleaseDropsGivenBack: where a release that does not count what is given back
+// has written a level, leases of before give nothing back, and later ones do.
+func TestOlderReleaseDropsGivenBack(t *testing.T) {
+	g := newGivenBack(t)
+	g.ask(backend.Reserve, 1, 50)
+	g.ask(backend.Reserve, 2, 50)
+	require.EqualValues(t, 150, g.ask(backend.Reserve, 3, 50))
+	require.EqualValues(t, 100, g.ask(backend.Settle, 1, 0))
+	g.now += 1000
+	g.older()
+	require.EqualValues(t, 100, g.ask(backend.Settle, 2, 0), "nothing is counted")
+	g.now += 1000
+	require.EqualValues(t, 110, g.ask(backend.Reserve, 4, 10))
+	require.EqualValues(t, 110, g.ask(backend.Settle, 3, 0), "the count is younger than the lease")
+	require.EqualValues(t, 100, g.ask(backend.Settle, 4, 0))
+}
+
+// TestTakesKeepGivenBack: takes, and denied ones, keep what stands beside the level.
+func TestTakesKeepGivenBack(t *testing.T) {
+	g := newGivenBack(t)
+	g.ask(backend.Reserve, 1, 100)
+	g.ask(backend.Reserve, 2, 50)
+	g.ask(backend.Settle, 1, 0)
+	g.ask(backend.Take, 0, 20)
+	g.list[0].Algorithm = algo.TokenBucket(algo.PerHour(1), 60) // for which the level lives longer
+	_, err := layer.Ask(context.Background(), g.store, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: g.list, Cost: 1}})
+	require.NoError(t, err)
+	g.list[0].Algorithm = algo.TokenBucket(algo.PerSecond(100), 200)
+	require.EqualValues(t, 20, g.ask(backend.Settle, 2, 0))
+}
