@@ -111,7 +111,7 @@ func tokenReserve(a *Algorithm, w words, at, n int64) words {
 // The level that remains is at least what was charged since. If it is no more, the
 // remainder of its last fraction counts, and it moves to now.
 func tokenGiveBack(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
-	left := c.Level - w[given]   // mutant: give-back-twice
+	left := c.Level - w[given] // mutant: give-back-twice
 	if left <= 0 || c.At > v.y {
 		return w
 	}
