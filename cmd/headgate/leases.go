@@ -33,6 +33,9 @@ type charge struct {
 
 // leases prints the reservations of a key that nobody has settled.
 func leases(ctx context.Context, s *session, args []string) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
 	stored, err := s.store.Leases(ctx, args[0])
 	if err != nil {
 		return err

@@ -60,12 +60,15 @@ type place struct {
 	admin redis.UniversalClient
 }
 
+// unhurried is for a busy machine.
+var unhurried = &cluster.Options{Budget: 10 * time.Second}
+
 // places are a server and a cluster.
 func places(t *testing.T) map[string]place {
 	server, nodes := redistest.Start(t), redistest.StartCluster(t)
 	one, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 10 * time.Second})
 	require.NoError(t, err)
-	many, err := cluster.Open(nodes.Addrs(), &cluster.Options{Budget: 10 * time.Second})
+	many, err := cluster.Open(nodes.Addrs(), unhurried)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, one.Close()); require.NoError(t, many.Close()) })
 	return map[string]place{

@@ -50,11 +50,15 @@ func peek(ctx context.Context, s *session, args []string) error {
 	if s.policies == "" {
 		return s.peekStored(ctx, args[0])
 	}
-	l, err := s.limiter()
+	list, err := s.list()
 	if err != nil {
 		return err
 	}
-	costs, err := s.costs(len(l.Policies()))
+	costs, err := s.costs(len(list))
+	if err != nil {
+		return err
+	}
+	l, err := s.limiter(ctx, list)
 	if err != nil {
 		return err
 	}

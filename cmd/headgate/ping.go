@@ -33,7 +33,7 @@ var errUnfit = errors.New("the server can't serve limiters")
 // that grants them, which an administrator can paste. Ping does not return the nodes
 // that it has checked: they are those that have a circuit.
 func ping(ctx context.Context, s *session, _ []string) error {
-	l, err := headgate.New(s.store, valid, nil)
+	l, err := s.limiter(ctx, valid)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,11 @@ func reset(ctx context.Context, s *session, args []string) error {
 	if s.policies == "" {
 		return s.resetStored(ctx, args[0])
 	}
-	l, err := s.limiter()
+	list, err := s.list()
+	if err != nil {
+		return err
+	}
+	l, err := s.limiter(ctx, list)
 	if err != nil {
 		return err
 	}

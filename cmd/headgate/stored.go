@@ -54,6 +54,9 @@ type counted struct {
 // peekStored prints what is stored of a key, whichever limiters counted it. It
 // needs no policy file, since a stored name has all but the limit.
 func (s *session) peekStored(ctx context.Context, key string) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
 	parts, err := s.store.Stored(ctx, key)
 	if err != nil {
 		return err
@@ -178,6 +181,9 @@ func (c *counted) String() string {
 // it. Fields that this release can't read are left and listed: they may be a
 // later release's.
 func (s *session) resetStored(ctx context.Context, key string) error {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
 	parts, err := s.store.Stored(ctx, key)
 	if err != nil {
 		return err
@@ -212,6 +218,9 @@ func (k *kept) resetText(w *tabwriter.Writer) {
 // millions.
 func keys(ctx context.Context, s *session, args []string) error {
 	prefix := strings.Join(args, "")
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
 	for k, err := range s.store.Keys(ctx, prefix) {
 		if err != nil {
 			return err

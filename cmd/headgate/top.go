@@ -40,7 +40,11 @@ func top(ctx context.Context, s *session, _ []string) error {
 	if s.policies == "" {
 		return errors.New("top: want -policies FILE: limits are not stored, and fullness is a share of them")
 	}
-	l, err := s.limiter()
+	list, err := s.list()
+	if err != nil {
+		return err
+	}
+	l, err := s.limiter(ctx, list)
 	if err != nil {
 		return err
 	}
