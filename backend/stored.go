@@ -4,9 +4,10 @@ import "time"
 
 // StoredKey is a key in Redis under which a store keeps counts.
 type StoredKey struct {
-	Name string // in Redis
-	Key  string // the limited key, as the caller names it; "" where Redis has only its hash
-	Sub  string // which sub-key of a spread key; "" is the key itself
+	Name  string  // in Redis; that of a reservation ends with its ID, which is a secret
+	Key   string  // the limited key, as the caller names it; "" where Redis has only its hash
+	Sub   string  // which sub-key of a spread key; "" is the key itself
+	Lease LeaseID // of a reservation, also a settled one; zero of any other key
 }
 
 // Stored is what a store on Redis keeps of a key, or of one sub-key of a spread

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -17,7 +16,7 @@ type leased struct {
 
 // lease is a reservation that nobody has settled.
 type lease struct {
-	ID      string   `json:"id"` // how it begins: the whole is a secret, with which anybody could settle
+	ID      string   `json:"id"` // cut
 	SubKey  string   `json:"sub_key,omitempty"`
 	Length  int64    `json:"length_us"` // 0: this release can't read the lease
 	Ends    int64    `json:"ends_us"`   // not above 0: it has ended, and can still be settled
@@ -42,8 +41,7 @@ func leases(ctx context.Context, s *session, args []string) error {
 	}
 	all := leased{Key: args[0], Leases: []lease{}}
 	for _, l := range stored {
-		id := base64.RawURLEncoding.EncodeToString(l.ID[:])[:8]
-		row := lease{ID: id, SubKey: l.Sub, Length: micros(l.Length), Ends: micros(l.Ends)}
+		row := lease{ID: cut(l.ID), SubKey: l.Sub, Length: micros(l.Length), Ends: micros(l.Ends)}
 		for i := range l.Policies {
 			p := &l.Policies[i]
 			row.Charges = append(row.Charges, charge{p.Name, p.Algorithm.Kind().String(), l.Costs[i]})

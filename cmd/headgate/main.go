@@ -64,6 +64,7 @@ var errUsage = errors.New("usage")
 // run runs a command line and returns the exit status: 1 for what failed, 2 for
 // a command line that can't be run. It is all of main that a test can call.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stdout, stderr = terminal{stdout}, terminal{stderr}
 	err := dispatch(ctx, args, stdout, stderr)
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):

@@ -1,11 +1,18 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/headgate-go/headgate/backend"
 )
 
 // print writes v as one line of JSON, or as text. All commands print through
@@ -29,14 +36,46 @@ func row(w *tabwriter.Writer, cells ...any) {
 }
 
 // printable returns a key as it is where it is plain text, else quoted. Keys
-// are often chosen by callers, so one may contain control characters for the
-// reader's terminal.
+// are often chosen by callers, so one may contain spaces, or a line of its own.
 func printable(key string) string {
 	quoted := fmt.Sprintf("%+q", key)
 	if quoted == `"`+key+`"` && !strings.Contains(key, " ") {
 		return key
 	}
 	return quoted
+}
+
+// cut returns how a lease's ID begins, as text. The whole is a secret, with which anybody
+// could settle.
+func cut(id backend.LeaseID) string { return base64.RawURLEncoding.EncodeToString(id[:])[:8] }
+
+// terminal is a writer that passes text, and escapes the rest: control characters, bytes
+// that are not UTF-8, and characters that reorder a line. Keys, stored values and
+// messages of servers may contain them, and a terminal would obey. All that the command
+// prints goes through one. An escape has the form that JSON has for it.
+type terminal struct{ io.Writer }
+
+func (t terminal) Write(b []byte) (int, error) {
+	clean := make([]byte, 0, len(b))
+	for rest := b; len(rest) > 0; {
+		r, n := utf8.DecodeRune(rest)
+		switch {
+		case r == '\n' || r == '\t' || unicode.IsPrint(r) && (r != utf8.RuneError || n > 1):
+			clean = append(clean, rest[:n]...)
+		case n == 1 && r == utf8.RuneError:
+			clean = fmt.Appendf(clean, `\x%02x`, rest[0])
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			clean = fmt.Appendf(clean, `\u%04x\u%04x`, high, low)
+		default:
+			clean = fmt.Appendf(clean, `\u%04x`, r)
+		}
+		rest = rest[n:]
+	}
+	if _, err := t.Writer.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // micros are the whole microseconds of a duration, as the store has them.

@@ -228,18 +228,26 @@ func keys(ctx context.Context, s *session, args []string) error {
 		line := struct {
 			Key  string `json:"key,omitempty"` // absent where only its hash is stored
 			Sub  string `json:"sub,omitempty"` // of a spread key
-			Name string `json:"name"`          // in Redis
-		}{k.Key, k.Sub, k.Name}
+			Name string `json:"name"`          // in Redis; a lease's ends with its ID, cut
+		}{k.Key, k.Sub, named(k)}
 		if s.json {
 			err = s.print(line, nil)
 		} else {
-			_, err = fmt.Fprintf(s.out, "%s\t%s\n", called(k), k.Name)
+			_, err = fmt.Fprintf(s.out, "%s\t%s\n", called(k), printable(line.Name))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// named returns the name of a key in Redis, a lease's with its ID as leases prints it.
+func named(k backend.StoredKey) string {
+	if k.Lease == (backend.LeaseID{}) {
+		return k.Name
+	}
+	return strings.TrimSuffix(k.Name, string(k.Lease[:])) + cut(k.Lease)
 }
 
 // called is how the caller calls a key, as far as that is stored.

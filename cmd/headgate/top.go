@@ -195,7 +195,8 @@ func (t *topped) text(w *tabwriter.Writer) {
 
 // clear empties a terminal, so that each refresh stands where the last one did.
 func (s *session) clear() {
-	if f, ok := s.out.(*os.File); ok && !s.json && s.every > 0 {
+	t, _ := s.out.(terminal)
+	if f, ok := t.Writer.(*os.File); ok && !s.json && s.every > 0 {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 			fmt.Fprint(f, "\x1b[H\x1b[2J")
 		}

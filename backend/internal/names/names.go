@@ -134,6 +134,9 @@ func (p Prefix) Key(name string) (k backend.StoredKey, rest string, ok bool) {
 	}
 	k.Name = name
 	k.Key, k.Sub, ok = slot.Parse(tag)
+	if id, lease := LeaseOf(rest); lease {
+		k.Lease = id
+	}
 	return k, rest, ok
 }
 
