@@ -7,7 +7,6 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/inspect"
-	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
@@ -41,7 +40,7 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 
 // pingNode checks one primary, and what is a matter of its cluster.
 func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err error) {
-	warnings, err = n.inspected(s.set.Prefix).Ping(ctx, s, s.top.keyOf(n), s.set.Budget) // mutant: ping-each-primary
+	warnings, err = n.inspected().Ping(ctx, s, s.top.keyOf(n), s.set.Budget) // mutant: ping-each-primary
 	if w := coverage(ctx, n.client); w != "" {
 		warnings = append(warnings, w)
 	}
@@ -49,8 +48,9 @@ func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err e
 }
 
 // inspected is the node as its operator sees it.
-func (n *node) inspected(p names.Prefix) inspect.Node {
-	return inspect.Node{Client: n.server.Client(), Name: n.addr, Prefix: p, Cluster: true}
+func (n *node) inspected() inspect.Node {
+	set := &n.server.Settings
+	return inspect.Node{Client: n.server.Client(), Name: n.addr, Prefix: set.Prefix, Budget: set.Budget, Cluster: true}
 }
 
 // coverage returns a warning where one missing primary makes every node refuse.

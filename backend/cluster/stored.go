@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -13,33 +14,42 @@ import (
 // tools and not for the path of a request, since it looks at every key of every
 // primary (SCAN). A key may come twice, and one that is written meanwhile, or
 // that moves to another node, may or may not come. A key whose name is not
-// stored comes where prefix is "". An error ends it. The budget holds for each
-// of its round trips, ctx for all.
+// stored comes where prefix is "". An error ends the keys of one node, which it
+// names; those of the others come all the same. The budget holds for each of its round
+// trips, ctx for all.
 func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.StoredKey, error] {
 	return func(yield func(backend.StoredKey, error) bool) {
 		nodes, err := s.inspect(ctx)
-		for i, more := 0, true; more && err == nil && i < len(nodes); i++ {
-			n := nodes[i]
-			more, err = n.inspected(s.set.Prefix).Keys(ctx, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
-		}
 		if err != nil {
 			yield(backend.StoredKey{}, err)
+			return
+		}
+		for i, more := 0, true; more && i < len(nodes); i++ {
+			more, err = nodes[i].inspected().Keys(ctx, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
+			if err != nil {
+				more = yield(backend.StoredKey{}, err) && ctx.Err() == nil // mutant: keys-of-living-nodes
+			}
 		}
 	}
 }
 
 // Stored returns what is stored of a key: of the key itself, and of each
-// sub-key where limiters spread it. It looks for them as Keys does.
+// sub-key where limiters spread it. It looks for them as Keys does: beside an error that
+// names the nodes without an answer, it returns what the others have.
 func (s *Store) Stored(ctx context.Context, key string) ([]backend.Stored, error) {
-	nodes, err := s.inspect(ctx)
 	parts := inspect.Parts{}
-	for i := 0; err == nil && i < len(nodes); i++ {
-		err = parts.Add(ctx, nodes[i].inspected(s.set.Prefix), key)
+	err := s.each(ctx, func(n inspect.Node) error { return parts.Add(ctx, n, key) })
+	return parts.Sorted(), err
+}
+
+// each calls look for each primary. It returns the errors of all of them.
+func (s *Store) each(ctx context.Context, look func(inspect.Node) error) error {
+	nodes, err := s.inspect(ctx)
+	errs := []error{err}
+	for i := 0; i < len(nodes) && ctx.Err() == nil; i++ { // mutant: living-nodes-looked-at
+		errs = append(errs, look(nodes[i].inspected()))
 	}
-	if err != nil {
-		return nil, err
-	}
-	return parts.Sorted(), nil
+	return errors.Join(errs...)
 }
 
 // inspect returns the primaries that have slots, for an operator's tool. A reload
@@ -69,15 +79,9 @@ func (s *Store) inspect(ctx context.Context) ([]*node, error) {
 }
 
 // Leases returns the reservations of a key that nobody has settled, those of its
-// sub-keys too, the one that ends first at the beginning. It looks for them as Keys does.
+// sub-keys too, the one that ends first at the beginning. It looks for them as Stored does.
 func (s *Store) Leases(ctx context.Context, key string) ([]backend.StoredLease, error) {
-	nodes, err := s.inspect(ctx)
 	all := inspect.Leases{}
-	for i := 0; err == nil && i < len(nodes); i++ {
-		err = all.Add(ctx, nodes[i].inspected(s.set.Prefix), key)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return all.Sorted(), nil
+	err := s.each(ctx, func(n inspect.Node) error { return all.Add(ctx, n, key) })
+	return all.Sorted(), err
 }

@@ -100,3 +100,57 @@ func TestInspectionWaits(t *testing.T) {
 	}
 	require.NoError(t, searches.Wait())
 }
+
+// TestOneDeadNode: a search returns what the living nodes have, and an error that names the
+// dead one.
+func TestOneDeadNode(t *testing.T) {
+	c := sharedCluster(t)
+	whole := cluster.New(c.Client(t), patient)
+	t.Cleanup(func() { require.NoError(t, whole.Close()) })
+	l, err := headgate.New(whole, []headgate.Policy{
+		{Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(900)), OnFailure: headgate.FailClosed, Shards: 16},
+	}, nil)
+	require.NoError(t, err)
+	for range 200 {
+		_, d, err := l.Reserve(t.Context(), headgate.Call{Key: "one dead node"})
+		require.NoError(t, err)
+		require.NoError(t, d.Err)
+	}
+	for i := range 3 {
+		dead := c.Primary(i * slot.Count / 3).Addr()
+		opts := *c.Client(t).Options()
+		opts.NewClient = func(o *redis.Options) *redis.Client {
+			if o.DialTimeout = 10 * time.Second; o.Addr == dead {
+				o.Addr = "127.0.0.1:1"
+			}
+			return redis.NewClient(o)
+		}
+		client := redis.NewClusterClient(&opts)
+		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		s := cluster.New(client, patient)
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		fails := func(err error) {
+			t.Helper()
+			require.ErrorIs(t, err, backend.ErrUnavailable)
+			require.ErrorContains(t, err, dead)
+		}
+		parts, err := s.Stored(t.Context(), "one dead node")
+		fails(err)
+		require.NotEmpty(t, parts)
+		require.Less(t, len(parts), 16)
+		leases, err := s.Leases(t.Context(), "one dead node")
+		fails(err)
+		require.NotEmpty(t, leases)
+		names := map[string]bool{}
+		for k, err := range s.Keys(t.Context(), "") {
+			if err != nil {
+				fails(err)
+			} else if k.Lease == (backend.LeaseID{}) && k.Sub != "" {
+				names[k.Sub] = true
+			}
+		}
+		for _, part := range parts {
+			require.Contains(t, names, part.Sub)
+		}
+	}
+}

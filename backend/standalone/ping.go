@@ -28,5 +28,5 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 
 // inspected is the server as its operator sees it.
 func (s *Store) inspected() inspect.Node {
-	return inspect.Node{Client: s.server.Client(), Name: s.server.Node, Prefix: s.set.Prefix}
+	return inspect.Node{Client: s.server.Client(), Name: s.server.Node, Prefix: s.set.Prefix, Budget: s.set.Budget}
 }

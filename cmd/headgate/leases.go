@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -36,7 +37,7 @@ func leases(ctx context.Context, s *session, args []string) error {
 		return err
 	}
 	stored, err := s.store.Leases(ctx, args[0])
-	if err != nil {
+	if err != nil && len(stored) == 0 { // a node without an answer may have some
 		return err
 	}
 	all := leased{Key: args[0], Leases: []lease{}}
@@ -48,7 +49,7 @@ func leases(ctx context.Context, s *session, args []string) error {
 		}
 		all.Leases = append(all.Leases, row)
 	}
-	return s.print(all, all.text)
+	return errors.Join(s.print(all, all.text), err)
 }
 
 // text tells leases that run from those that have ended, whose process has died or has

@@ -72,8 +72,32 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errUsage):
 		return 2
 	}
-	fmt.Fprintf(stderr, "headgate: %s\n", strings.TrimPrefix(err.Error(), "headgate: "))
+	for _, line := range strings.Split(err.Error(), "\n") { // a node each
+		fmt.Fprintf(stderr, "headgate: %s\n", line)
+	}
 	return 1
+}
+
+// explain returns an error in words of keys and nodes, without repetition: a line per
+// node. Nobody counts a call here, so it leaves out what is known of the count.
+func explain(command string, err error) string {
+	lost := "no answer"
+	if command == "reset" {
+		lost += ", perhaps reset"
+	}
+	unavailable := strings.TrimPrefix(headgate.ErrUnavailable.Error(), "headgate: ")
+	words := strings.NewReplacer(
+		unavailable+": ", "", unavailable, "no answer", ", nothing counted", "",
+		strings.TrimPrefix(headgate.ErrPerhapsCounted.Error(), "headgate: "), lost,
+	)
+	var lines []string
+	for _, line := range strings.Split(err.Error(), "\n") {
+		line = words.Replace(strings.TrimPrefix(line, "headgate: "))
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // grant returns the command that grants the rights that err names, or "". The
@@ -118,7 +142,10 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if grant := s.grant(err); grant != "" {
 		fmt.Fprintln(stderr, "to grant it:", grant)
 	}
-	return err
+	if err == nil || errors.Is(err, errUnfit) {
+		return err
+	}
+	return errors.New(explain(words[0], err))
 }
 
 // hint follows an error of usage. The whole usage would push the error off the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -66,25 +67,24 @@ func peek(ctx context.Context, s *session, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.compare(ctx, s.store, l.Policies()); err != nil { // as of a right that only this needs
-		reason := strings.TrimPrefix(err.Error(), "headgate: ")
-		fmt.Fprintln(s.notes, "note: what else is stored of the key could not be read:", reason)
+	err = p.compare(ctx, s.store, l.Policies())
+	if errors.As(err, new(*headgate.RightError)) { // that only this needs
+		fmt.Fprintln(s.notes, "note: what else is stored of the key could not be read:", explain("peek", err))
+		err = nil
 	}
-	return s.print(p, p.text)
+	return errors.Join(s.print(p, p.text), err)
 }
 
 // compare looks for what is stored of the key by other policies where one of the
 // file counts nothing: the file may have another name, algorithm or period than the
-// service. Only then, since it reads all keys of the server.
+// service. It does so too where sub-keys gave no answer, whose nodes its error names.
+// Only then, since it reads all keys of the server.
 func (p *looked) compare(ctx context.Context, store inspector, policies []headgate.Policy) error {
-	if !slices.ContainsFunc(p.Policies, func(s state) bool { return s.Used == 0 && !s.Uncounted }) {
+	if !p.Estimated && !slices.ContainsFunc(p.Policies, func(s state) bool { return s.Used == 0 && !s.Uncounted }) {
 		return nil
 	}
 	parts, err := store.Stored(ctx, p.Key)
-	if err != nil {
-		return err
-	}
-	p.unknown = len(parts) == 0
+	p.unknown = len(parts) == 0 && err == nil
 	all := kept{}
 	for i := range parts {
 		for j := range parts[i].Policies {
@@ -96,7 +96,7 @@ func (p *looked) compare(ctx context.Context, store inspector, policies []headga
 			p.Others = append(p.Others, &c.counted)
 		}
 	}
-	return nil
+	return err
 }
 
 // costs returns the numbers of -cost: one per policy.
@@ -145,6 +145,9 @@ func (p *looked) text(w *tabwriter.Writer) {
 	answer := "would pass"
 	if !p.Allowed {
 		answer = "would be denied by " + p.Binding
+	}
+	if p.Estimated {
+		answer += ", as far as its sub-keys gave an answer"
 	}
 	fmt.Fprintf(w, "%s %s\n", printable(p.Key), answer)
 	row(w, "POLICY", "ALGORITHM", "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER")

@@ -44,7 +44,7 @@ func ping(ctx context.Context, s *session, _ []string) error {
 		Warnings: append([]string{}, warnings...),
 	}
 	if err != nil {
-		p.Error = strings.TrimPrefix(err.Error(), "headgate: ")
+		p.Error = explain("ping", err)
 	}
 	var missing *headgate.RightError
 	if errors.As(err, &missing) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"text/tabwriter"
 )
 
@@ -38,7 +37,7 @@ func reset(ctx context.Context, s *session, args []string) error {
 		done.Used[p.Policy] = p.Used
 	}
 	if unread != nil { // as of a damaged count, which a reset mends
-		done.Unread = unread.Error()
+		done.Unread = explain("peek", unread)
 	}
 	return s.print(done, done.text)
 }
@@ -61,7 +60,7 @@ func (c *cleared) text(w *tabwriter.Writer) {
 	defer fmt.Fprintln(w, cachedDenials)
 	fmt.Fprintf(w, "%s was reset for the policies of the file:\n", printable(c.Key))
 	if c.Unread != "" {
-		fmt.Fprintln(w, "  how much was used could not be read:", strings.TrimPrefix(c.Unread, "headgate: "))
+		fmt.Fprintln(w, "  how much was used could not be read:", c.Unread)
 		return
 	}
 	for _, name := range c.Policies {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"strconv"
@@ -27,6 +28,8 @@ type kept struct {
 	Key     string   `json:"key"`
 	Counts  []*count `json:"counts"`
 	Unknown []string `json:"unknown,omitempty"` // names in Redis that this release does not know
+
+	partly bool // some node, or some count, gave no answer
 }
 
 // count is what is stored of a policy: of the key, or of all its sub-keys. Two
@@ -57,27 +60,34 @@ func (s *session) peekStored(ctx context.Context, key string) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
+	k := kept{Key: key, Counts: []*count{}}
 	parts, err := s.store.Stored(ctx, key)
-	if err != nil {
+	for i := range parts {
+		err = errors.Join(err, k.add(ctx, s.store, &parts[i]))
+	}
+	return s.printKept(&k, k.text, err)
+}
+
+// printKept prints what living nodes have, and returns the error of the others. It
+// prints nothing where it has found nothing: another node may have it.
+func (s *session) printKept(k *kept, text func(w *tabwriter.Writer), err error) error {
+	k.partly = err != nil
+	if k.partly && len(k.Counts)+len(k.Unknown) == 0 {
 		return err
 	}
-	k := kept{Key: key, Counts: []*count{}}
-	for i := range parts {
-		if err := k.add(ctx, s.store, &parts[i]); err != nil {
-			return err
-		}
-	}
-	return s.print(k, k.text)
+	return errors.Join(s.print(k, text), err)
 }
 
 // add asks the store for the counts of one part, one policy at a time. A
-// damaged one must not hide which policy it is.
+// damaged one must not hide the others.
 func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) error {
 	k.Unknown = append(k.Unknown, part.Unknown...)
+	var errs []error
 	for i := range part.Policies {
 		st, err := do(ctx, s, backend.Peek, k.Key, part, i)
 		if err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		c := k.count(&part.Policies[i], shards(part.Sub))
 		c.Used += st.Used
@@ -85,7 +95,7 @@ func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) e
 			c.ResetAfter = max(c.ResetAfter, micros(st.ResetAfter))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // do asks the store for one policy of a part of a key. It calls the store, not
@@ -184,29 +194,30 @@ func (s *session) resetStored(ctx context.Context, key string) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	parts, err := s.store.Stored(ctx, key)
-	if err != nil {
-		return err
-	}
 	done := kept{Key: key, Counts: []*count{}}
+	parts, err := s.store.Stored(ctx, key)
 	for i := range parts {
 		done.Unknown = append(done.Unknown, parts[i].Unknown...)
 		for j := range parts[i].Policies {
-			if _, err := do(ctx, s.store, backend.Reset, key, &parts[i], j); err != nil {
-				return err
+			if _, failed := do(ctx, s.store, backend.Reset, key, &parts[i], j); failed != nil {
+				err = errors.Join(err, failed)
+				continue
 			}
 			done.count(&parts[i].Policies[j], shards(parts[i].Sub)).SubKeys++
 		}
 	}
-	return s.print(done, done.resetText)
+	return s.printKept(&done, done.resetText, err)
 }
 
 // resetText tells a reset that found nothing from one that worked, since a
 // mistyped key is the usual reason.
 func (k *kept) resetText(w *tabwriter.Writer) {
-	if len(k.Counts) == 0 {
+	switch {
+	case len(k.Counts) == 0:
 		fmt.Fprintf(w, "nothing was stored of %s that could be reset\n", printable(k.Key))
-	} else {
+	case k.partly:
+		fmt.Fprintf(w, "%s was reset in part; counts deleted: %d\n%s\n", printable(k.Key), len(k.Counts), cachedDenials)
+	default:
 		fmt.Fprintf(w, "%s was reset; counts deleted: %d\n%s\n", printable(k.Key), len(k.Counts), cachedDenials)
 	}
 	for _, name := range k.Unknown {
@@ -221,9 +232,11 @@ func keys(ctx context.Context, s *session, args []string) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
+	var dead []error
 	for k, err := range s.store.Keys(ctx, prefix) {
-		if err != nil {
-			return err
+		if err != nil { // of one node
+			dead = append(dead, err)
+			continue
 		}
 		line := struct {
 			Key  string `json:"key,omitempty"` // absent where only its hash is stored
@@ -239,7 +252,7 @@ func keys(ctx context.Context, s *session, args []string) error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(dead...)
 }
 
 // named returns the name of a key in Redis, a lease's with its ID as leases prints it.

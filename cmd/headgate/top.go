@@ -23,6 +23,7 @@ type topped struct {
 	Read    int       `json:"read"`    // keys in Redis so far
 	Hashed  int       `json:"hashed"`  // those of them whose key can't be known
 	Corrupt int       `json:"corrupt"` // keys left out, since their stored value is not Headgate's
+	Unread  int       `json:"unread"`  // keys left out, since their node gave no answer
 	Fullest []full    `json:"fullest"`
 }
 
@@ -52,12 +53,19 @@ func top(ctx context.Context, s *session, _ []string) error {
 	defer r.close()
 	var t topped
 	for {
-		if err := t.refresh(ctx, s, l, &r); err != nil {
-			return ended(ctx, err)
+		err := t.refresh(ctx, s, l, &r)
+		switch {
+		case ctx.Err() != nil: // the user has ended the command
+			return nil
+		case err != nil && len(t.Fullest) == 0:
+			return err
 		}
 		s.clear()
-		if err := s.print(t, t.text); err != nil || s.every <= 0 {
-			return err
+		if failed := s.print(t, t.text); failed != nil || s.every <= 0 {
+			return errors.Join(failed, err)
+		}
+		if err != nil { // of some nodes: the others may go on
+			fmt.Fprintln(s.notes, "note:", explain("top", err))
 		}
 		select {
 		case <-time.After(s.every):
@@ -67,40 +75,37 @@ func top(ctx context.Context, s *session, _ []string) error {
 	}
 }
 
-// ended returns no error where the user has ended the command.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
 // refresh reads -sample more keys, and asks for those and for the fullest so
 // far. Keys that are neither are dropped, so the memory of a long run is
-// bounded.
+// bounded. An error is of some nodes, and leaves out their keys alone.
 func (t *topped) refresh(ctx context.Context, s *session, l *headgate.Limiter, r *reader) error {
 	keys := map[string]bool{}
 	for _, f := range t.Fullest {
 		keys[f.Key] = true
 	}
+	var dead []error
 	for range s.sample {
 		k, more, err := r.next(ctx)
-		if err != nil {
-			return err
-		}
 		if !more {
 			break
 		}
-		if t.Read++; k.Key == "" {
-			t.Hashed++
+		switch {
+		case err != nil:
+			dead = append(dead, err)
 			continue
+		case k.Key == "":
+			t.Hashed++
+		default:
+			keys[k.Key] = true
 		}
-		keys[k.Key] = true
+		t.Read++
 	}
 	t.Time = time.Now()
-	list, corrupt, err := fullest(ctx, l, keys, s.rows)
-	t.Fullest, t.Corrupt = list, t.Corrupt+corrupt
-	return err
+	failed := t.measure(ctx, l, keys, s.rows)
+	if len(dead) > 0 { // they name the nodes
+		return errors.Join(dead...)
+	}
+	return failed
 }
 
 // reader reads the keys of the store a few at a time, and begins anew after the
@@ -137,40 +142,45 @@ func (r *reader) close() {
 // asked is how many keys are asked for at a time: enough for the store to batch.
 const asked = 64
 
-// fullest returns the n fullest keys, without those that nothing is used of, and
-// how many keys are corrupt. Equal ones are in the order of their names, so that a
-// list at rest does not flicker.
-func fullest(ctx context.Context, l *headgate.Limiter, keys map[string]bool, n int) (all []full, corrupt int, err error) {
-	all, costs := make([]full, 0, len(keys)), make([]int64, len(l.Policies()))
-	answers := make(chan full, len(keys))
-	group, ctx := errgroup.WithContext(ctx)
+// answer is what measure gets of a key.
+type answer struct {
+	looked
+	err error
+}
+
+// measure finds the n fullest keys, without those that nothing is used of. Equal ones are
+// in the order of their names, so that a list at rest does not flicker. Its error is one
+// of those of the keys that could not be read.
+func (t *topped) measure(ctx context.Context, l *headgate.Limiter, keys map[string]bool, n int) (err error) {
+	costs, answers := make([]int64, len(l.Policies())), make(chan answer, len(keys))
+	var group errgroup.Group
 	group.SetLimit(asked)
 	for key := range keys {
 		group.Go(func() error {
 			p, err := look(ctx, l, key, costs)
-			if errors.As(err, new(*headgate.CorruptError)) {
-				err = nil // p is zero: it has no key
-			}
-			if err == nil {
-				answers <- p.fullest()
-			}
-			return err
+			answers <- answer{p, err}
+			return nil
 		})
 	}
-	err = group.Wait()
+	_ = group.Wait()
 	close(answers)
-	for f := range answers {
-		switch {
-		case f.Key == "":
-			corrupt++
+	t.Fullest, t.Unread = make([]full, 0, len(keys)), 0
+	for a := range answers {
+		switch f := a.fullest(); {
+		case errors.As(a.err, new(*headgate.CorruptError)):
+			t.Corrupt++
+		case a.err != nil:
+			err = a.err
+			t.Unread++
 		case f.Used > 0:
-			all = append(all, f)
+			t.Fullest = append(t.Fullest, f)
 		}
 	}
-	slices.SortFunc(all, func(a, b full) int {
+	slices.SortFunc(t.Fullest, func(a, b full) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), cmp.Compare(a.Key, b.Key))
 	})
-	return all[:min(n, len(all))], corrupt, err
+	t.Fullest = t.Fullest[:min(n, len(t.Fullest))]
+	return err
 }
 
 // fullest returns the key with the policy of which the greatest part is used.
@@ -185,8 +195,8 @@ func (p *looked) fullest() full {
 }
 
 func (t *topped) text(w *tabwriter.Writer) {
-	fmt.Fprintf(w, "%s  keys read: %d, of which stored as a hash only: %d, corrupt: %d\n",
-		t.Time.Format(time.TimeOnly), t.Read, t.Hashed, t.Corrupt)
+	fmt.Fprintf(w, "%s  keys read: %d, of which stored as a hash only: %d, corrupt: %d, without an answer: %d\n",
+		t.Time.Format(time.TimeOnly), t.Read, t.Hashed, t.Corrupt, t.Unread)
 	row(w, "FULL", "KEY", "POLICY", "USED", "LIMIT", "RESET AFTER")
 	for _, f := range t.Fullest {
 		row(w, fmt.Sprintf("%.1f%%", f.Percent), printable(f.Key), f.name(), f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))

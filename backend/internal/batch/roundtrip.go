@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -161,18 +162,21 @@ func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	return v, first
 }
 
-// errSpent is why a round trip ended whose client did not return in time.
-var errSpent = errors.New("budget spent")
+// spent is why a round trip ended whose client did not return in time.
+func (t *roundTrip) spent() error {
+	return fmt.Errorf("%s: no answer within %v", t.queue.server.Node, t.queue.server.Budget)
+}
 
 // ring runs when the round trip is overdue, and at its deadline. Either way its place is
 // free: its reply may be lost, and other calls must not wait for it.
 func (t *roundTrip) ring() {
 	v, first := t.claim(true)
 	if first {
+		spent := t.spent()
 		for _, g := range t.groups {
-			g.fail(errSpent, true)
+			g.fail(spent, true)
 		}
-		t.end(v, outcome(errSpent))
+		t.end(v, outcome(spent))
 	}
 	if t.queue.yield(t, first) {
 		t.queue.run()
@@ -220,7 +224,7 @@ func (t *roundTrip) enter(s *Server) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.over {
-		return errSpent
+		return t.spent()
 	}
 	if t.mu.visit.leave != nil {
 		t.mu.visit.leave(layer.ErrExcused)

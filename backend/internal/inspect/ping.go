@@ -4,7 +4,9 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -26,23 +28,32 @@ type Node struct {
 	}
 	Name    string // in errors
 	Prefix  names.Prefix
-	Cluster bool // it is a member of a Redis Cluster
+	Budget  time.Duration // maximum duration of a command
+	Cluster bool          // it is a member of a Redis Cluster
 }
 
 // do sends a command that needs the right.
 func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
-	return n.failed(n.Client.Process(ctx, cmd), right)
+	within, cancel := context.WithTimeout(ctx, n.Budget)
+	defer cancel()
+	return n.failed(ctx, n.Client.Process(within, cmd), right)
 }
 
-// failed returns the error of a command that needs the right.
-func (n Node) failed(err error, right string) error {
+// failed returns the error of a command that needs the right. It names the node: of
+// several, one may have failed.
+func (n Node) failed(ctx context.Context, err error, right string) error {
+	var late net.Error
+	var dial *net.OpError
 	switch {
 	case err == nil:
 		return nil
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return &backend.RightError{Node: n.Name, Rights: []string{right}, Err: err}
+	case errors.As(err, &dial) && dial.Op == "dial": // has a time of its own
+	case ctx.Err() == nil && errors.As(err, &late) && late.Timeout():
+		err = fmt.Errorf("no answer within %v: %w", n.Budget, err)
 	}
-	return fmt.Errorf("%w: %s: %w", backend.ErrUnavailable, right[1:], err)
+	return fmt.Errorf("%w: %s: %s: %w", backend.ErrUnavailable, n.Name, right[1:], err)
 }
 
 // read is do for a command on a key. A node that imports the key's slot has the key,
@@ -52,11 +63,13 @@ func (n Node) read(ctx context.Context, cmd redis.Cmder, right string) error {
 	if !n.Cluster || !ok {
 		return n.do(ctx, cmd, right)
 	}
+	within, cancel := context.WithTimeout(ctx, n.Budget)
+	defer cancel()
 	pipe := c.Pipeline()
-	_ = pipe.Process(ctx, redis.NewCmd(ctx, "asking")) // mutant: imported-keys-read
-	_ = pipe.Process(ctx, cmd)
-	_, _ = pipe.Exec(ctx)
-	return n.failed(cmd.Err(), right)
+	_ = pipe.Process(within, redis.NewCmd(within, "asking")) // mutant: imported-keys-read
+	_ = pipe.Process(within, cmd)
+	_, _ = pipe.Exec(within)
+	return n.failed(ctx, cmd.Err(), right)
 }
 
 // Ping checks that the node is fit to serve a store: a primary, new enough, with

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/stretchr/testify/require"
+)
+
+// half is a cluster of which one primary is dead, without a replica.
+type half struct {
+	args   []string // of the command
+	dead   string   // its address
+	living []string // keys of the others
+	lost   string   // a key of the dead one
+	path   string
+}
+
+// TestDeadPrimary: while one primary gives no answer, every command serves what the others
+// have, names it, and ends with status 1. A frozen one costs the timeout.
+func TestDeadPrimary(t *testing.T) {
+	c := redistest.StartCluster(t)
+	store, err := cluster.Open(c.Addrs(), unhurried)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	victim, other := c.Primary(0), c.Primary(slot.Count-1)
+	h := half{args: []string{"-redis", other.Addr(), "-timeout", "700ms"}, dead: victim.Addr(), path: write(t)}
+	one, spread := place{store: store}.limiter(t, "one"), place{store: store}.limiter(t, "spread")
+	for i := 0; len(h.living) < 3 || h.lost == ""; i++ {
+		switch key := fmt.Sprint("user:", i); {
+		case c.Primary(slot.Of(slot.Tag(key, ""))) != victim:
+			h.living = append(h.living, key)
+		default:
+			h.lost = key
+		}
+	}
+	for _, key := range append(h.living, h.lost) {
+		_, d, err := one.Reserve(t.Context(), headgate.Call{Key: key, Costs: []int64{7}})
+		require.NoError(t, err)
+		require.NoError(t, d.Err)
+	}
+	take(t, spread, "spread", 40, 1)
+	c.Replica(victim).Kill()
+	victim.Stop()
+	require.Contains(t, h.run(t, "peek", h.living[0]), ": 7 units used now")
+	require.Contains(t, h.run(t, "keys"), h.living[0]+"\t")
+	require.Empty(t, h.run(t, "peek", h.lost, "-policies", h.path, "-plan", "one"))
+	victim.Kill()
+	h.looks(t)
+	h.resets(t)
+}
+
+// run runs a command that serves the living, and returns what it prints.
+func (h half) run(t *testing.T, args ...string) (stdout string) {
+	t.Helper()
+	stdout, stderr := output(t, 1, append(args, h.args...)...)
+	require.Contains(t, stderr, h.dead)
+	require.NotContains(t, stderr, "counted", "nobody counts here")
+	for line := range strings.Lines(stderr) {
+		require.True(t, strings.HasPrefix(line, "headgate: "), line)
+	}
+	return stdout
+}
+
+func (h half) looks(t *testing.T) {
+	for _, key := range h.living {
+		require.Contains(t, h.run(t, "peek", key), "fixed, FixedWindow of 24h0m0s: 7 units used now")
+		require.Contains(t, h.run(t, "leases", key), key+" has open leases: 1")
+		require.Contains(t, exec(t, 0, append(h.args, "peek", key, "-policies", h.path, "-plan", "one")...), "would pass")
+		require.Contains(t, h.run(t, "keys"), key+"\theadgate:{"+key+"}\n")
+	}
+	require.Empty(t, h.run(t, "peek", h.lost), "another node may have it")
+	require.Empty(t, h.run(t, "leases", h.lost))
+	require.Empty(t, h.run(t, "peek", h.lost, "-policies", h.path, "-plan", "one"))
+	require.Contains(t, h.run(t, "peek", "spread"), "of 4 sub-keys")
+	require.Contains(t, h.run(t, "peek", "spread", "-policies", h.path, "-plan", "spread"), "as far as its sub-keys gave an answer")
+
+	var top topped
+	require.NoError(t, json.Unmarshal([]byte(h.run(t, "top", "-every", "0", "-json", "-policies", h.path, "-plan", "one")), &top))
+	require.Len(t, top.Fullest, len(h.living))
+	ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Second)
+	defer interrupt()
+	out, errs := &until{done: interrupt}, bytes.Buffer{}
+	require.Zero(t, run(ctx, append(h.args, "top", "-every", "10ms", "-policies", h.path, "-plan", "one"), out, &errs), errs.String())
+	require.Contains(t, errs.String(), "note: "+h.dead)
+	require.Greater(t, strings.Count(out.String(), h.living[0]), 1, "refreshed")
+}
+
+// until calls done, as an interrupt does, after a few refreshes of top.
+type until struct {
+	bytes.Buffer
+	done func()
+}
+
+func (u *until) Write(b []byte) (int, error) {
+	if strings.Count(u.String(), "FULL") > 2 {
+		u.done()
+	}
+	return u.Buffer.Write(b)
+}
+
+func (h half) resets(t *testing.T) {
+	for _, key := range h.living {
+		require.Contains(t, h.run(t, "reset", key), key+" was reset in part; counts deleted: 1\n")
+	}
+	require.Empty(t, h.run(t, "reset", h.lost))
+	require.Contains(t, h.run(t, "reset", "spread"), "spread was reset in part; counts deleted: 3\n")
+	require.Empty(t, h.run(t, "peek", h.living[0]), "it was reset")
+	require.Contains(t, h.run(t, "reset", "spread", "-policies", h.path, "-plan", "spread"), "")
+}
