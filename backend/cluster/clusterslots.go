@@ -49,7 +49,7 @@ func (t *topology) load(done chan struct{}) {
 		select {
 		case a = <-answers:
 		case <-ctx.Done():
-			a.err = fmt.Errorf("asking for the slots: %w", ctx.Err())
+			a.err = fmt.Errorf("asking for the slots (%s): %w", strings.Join(t.addrs(), ", "), ctx.Err())
 		}
 		named, covered := map[string]string(nil), 0
 		if a.err == nil {

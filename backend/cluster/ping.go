@@ -19,8 +19,13 @@ const MinRedisVersion = inspect.MinRedisVersion
 // is a *backend.RightError that names the primary. Ping warns where a node may
 // evict counts, and where its round trip takes over a quarter of the budget. It
 // also warns where cluster-require-full-coverage makes every node refuse while
-// one primary is missing.
+// one primary is missing. It ends within ten budgets or 5 s, whichever is more.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
+	if err := backend.CheckContext(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspect.Patience(s.set.Budget))
+	defer cancel()
 	nodes, err := s.inspect(ctx)
 	for _, n := range nodes {
 		w, err := s.pingNode(ctx, n)

@@ -15,7 +15,7 @@ const MinRedisVersion = inspect.MinRedisVersion
 // need, SCRIPT LOAD too. A missing right is a *backend.RightError. Ping warns
 // where the server may evict counts, and where the round trip takes over a
 // quarter of the budget. It goes from the cause to the symptom: what the server
-// is, the rights, a trial request.
+// is, the rights, a trial request. It ends within ten budgets or 5 s, whichever is more.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -23,6 +23,11 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	if s.shared.Closed.Load() {
 		return nil, backend.ErrClosed
 	}
+	if err := backend.CheckContext(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspect.Patience(s.set.Budget))
+	defer cancel()
 	return s.inspected().Ping(ctx, s, inspect.PingKey, s.set.Budget)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -116,4 +117,23 @@ func (h half) resets(t *testing.T) {
 	require.Contains(t, h.run(t, "reset", "spread"), "spread was reset in part; counts deleted: 3\n")
 	require.Empty(t, h.run(t, "peek", h.living[0]), "it was reset")
 	require.Contains(t, h.run(t, "reset", "spread", "-policies", h.path, "-plan", "spread"), "")
+}
+
+// TestDeadServers: where nobody answers, a command ends within its timeout, however it finds
+// its server.
+func TestDeadServers(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	for _, addr := range []string{silent.Addr().String(), "127.0.0.1:1"} {
+		for _, of := range [][]string{nil, {"-sentinel", "mymaster"}, {"-cluster"}} {
+			for _, args := range [][]string{{"ping"}, {"reset", "k"}, {"top", "-policies", write(t)}} {
+				late, begin := redistest.Lateness(t, 100*time.Millisecond), time.Now()
+				out := exec(t, 1, append(append(args, "-redis", addr, "-timeout", "300ms"), of...)...)
+				took := time.Since(begin)
+				require.Less(t, took, 500*time.Millisecond+late.Max(), "%q %q", of, args)
+				require.Contains(t, out, addr)
+			}
+		}
+	}
 }

@@ -156,7 +156,7 @@ func TestUsage(t *testing.T) {
 		{"want -cluster or -sentinel", []string{"ping", "-redis", "127.0.0.1:1,127.0.0.1:2"}},
 		{"refused", []string{"peek", "a", "-redis", "127.0.0.1:1"}},
 		{"refused", []string{"peek", "a", "-redis", "127.0.0.1:1", "-policies", write(t)}},
-		{"unavailable", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
+		{"no node is known", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
 	} {
 		require.Contains(t, exec(t, 1, c.args...), c.says, "%q", c.args)
 	}

@@ -80,14 +80,14 @@ func Shared(t testing.TB) *Server {
 }
 
 // Sentinel runs a Redis Sentinel that watches the server under a name, and
-// returns its address. It is killed when the test ends.
-func (s *Server) Sentinel(t testing.TB, name string) (addr string) {
+// returns its address. args are further settings. It is killed when the test ends.
+func (s *Server) Sentinel(t testing.TB, name string, args ...string) (addr string) {
 	t.Helper()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "sentinel.conf") // Sentinel refuses to start without a file
 	watch := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1\n", name, s.port)
 	check(t, os.WriteFile(conf, []byte(watch), 0o600))
-	sentinel := open(t, dir, []string{conf, "--sentinel"})
+	sentinel := open(t, dir, append([]string{conf, "--sentinel"}, args...))
 	t.Cleanup(sentinel.Kill)
 	return sentinel.Addr()
 }

@@ -28,20 +28,26 @@ type Node struct {
 	}
 	Name    string // in errors
 	Prefix  names.Prefix
-	Budget  time.Duration // maximum duration of a command
+	Budget  time.Duration // of the store
 	Cluster bool          // it is a member of a Redis Cluster
 }
 
+// Patience is the maximum duration of a Ping, and of each other command. A connection may
+// have to be made first: behind a Sentinel that is silent, a client of the user's would
+// try for most of a minute.
+func Patience(budget time.Duration) time.Duration { return max(10*budget, 5*time.Second) }
+
 // do sends a command that needs the right.
 func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
-	within, cancel := context.WithTimeout(ctx, n.Budget)
+	within, cancel := context.WithTimeout(ctx, Patience(n.Budget)) // mutant: inspection-ends
 	defer cancel()
-	return n.failed(ctx, n.Client.Process(within, cmd), right)
+	begin := time.Now()
+	return n.failed(begin, n.Client.Process(within, cmd), right)
 }
 
 // failed returns the error of a command that needs the right. It names the node: of
 // several, one may have failed.
-func (n Node) failed(ctx context.Context, err error, right string) error {
+func (n Node) failed(begin time.Time, err error, right string) error {
 	var late net.Error
 	var dial *net.OpError
 	switch {
@@ -50,8 +56,8 @@ func (n Node) failed(ctx context.Context, err error, right string) error {
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return &backend.RightError{Node: n.Name, Rights: []string{right}, Err: err}
 	case errors.As(err, &dial) && dial.Op == "dial": // has a time of its own
-	case ctx.Err() == nil && errors.As(err, &late) && late.Timeout():
-		err = fmt.Errorf("no answer within %v: %w", n.Budget, err)
+	case errors.As(err, &late) && late.Timeout():
+		err = fmt.Errorf("no answer in %v: %w", time.Since(begin).Round(time.Millisecond), err)
 	}
 	return fmt.Errorf("%w: %s: %s: %w", backend.ErrUnavailable, n.Name, right[1:], err)
 }
@@ -63,13 +69,14 @@ func (n Node) read(ctx context.Context, cmd redis.Cmder, right string) error {
 	if !n.Cluster || !ok {
 		return n.do(ctx, cmd, right)
 	}
-	within, cancel := context.WithTimeout(ctx, n.Budget)
+	within, cancel := context.WithTimeout(ctx, Patience(n.Budget))
 	defer cancel()
+	begin := time.Now()
 	pipe := c.Pipeline()
 	_ = pipe.Process(within, redis.NewCmd(within, "asking")) // mutant: imported-keys-read
 	_ = pipe.Process(within, cmd)
 	_, _ = pipe.Exec(within)
-	return n.failed(ctx, cmd.Err(), right)
+	return n.failed(begin, cmd.Err(), right)
 }
 
 // Ping checks that the node is fit to serve a store: a primary, new enough, with
