@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/headgate-go/headgate/backend"
@@ -32,12 +31,8 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 		for _, w := range w {
 			warnings = append(warnings, n.addr+": "+w)
 		}
-		var missing *backend.RightError
-		if errors.As(err, &missing) { // names the node
+		if err != nil { // names the node
 			return warnings, err
-		}
-		if err != nil {
-			return warnings, fmt.Errorf("node %s: %w", n.addr, err)
 		}
 	}
 	return warnings, err
@@ -45,7 +40,7 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 
 // pingNode checks one primary, and what is a matter of its cluster.
 func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err error) {
-	warnings, err = n.inspected().Ping(ctx, s, s.top.keyOf(n), s.set.Budget) // mutant: ping-each-primary
+	warnings, err = n.inspected().Ping(ctx, s, n.server.PastCircuit(s.top), s.top.keyOf(n)) // mutant: ping-each-primary
 	if w := coverage(ctx, n.client); w != "" {
 		warnings = append(warnings, w)
 	}

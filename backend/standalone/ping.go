@@ -28,7 +28,7 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspect.Patience(s.set.Budget))
 	defer cancel()
-	return s.inspected().Ping(ctx, s, inspect.PingKey, s.set.Budget)
+	return s.inspected().Ping(ctx, s, s.server.PastCircuit(nil), inspect.PingKey)
 }
 
 // inspected is the server as its operator sees it.

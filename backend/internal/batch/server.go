@@ -79,6 +79,17 @@ func NewServer(client Client, node string, set Settings) *Server {
 	return s
 }
 
+// PastCircuit returns a function that decides a request past the server's circuit, for a
+// look at why that is open.
+func (s *Server) PastCircuit(r Router) func(context.Context, *backend.Request) error {
+	set := s.Settings
+	set.Shared = &layer.Shared{}
+	q := NewQueue(&Server{Settings: set, Node: s.Node, client: s.client, clock: s.clock, caller: s.caller}, r)
+	return func(ctx context.Context, r *backend.Request) error {
+		return q.Do(ctx, names.Tag(r.Key, r.Sub), 0, r, new(backend.Decision))
+	}
+}
+
 // Client returns the client to send with, whose commands end with their context.
 // One that is not of go-redis' own make has to see to that by itself.
 func (s *Server) Client() Client {

@@ -55,11 +55,19 @@ func (n Node) failed(begin time.Time, err error, right string) error {
 		return nil
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return &backend.RightError{Node: n.Name, Rights: []string{right}, Err: err}
+	case redis.HasErrorPrefix(err, "unknown command"):
+		return n.removed(strings.ToUpper(right[1:]))
 	case errors.As(err, &dial) && dial.Op == "dial": // has a time of its own
 	case errors.As(err, &late) && late.Timeout():
 		err = fmt.Errorf("no answer in %v: %w", time.Since(begin).Round(time.Millisecond), err)
 	}
 	return fmt.Errorf("%w: %s: %s: %w", backend.ErrUnavailable, n.Name, right[1:], err)
+}
+
+// removed returns the error of commands that the server lacks, as one with rename-command
+// does.
+func (n Node) removed(commands ...string) error {
+	return fmt.Errorf("%w: %s has no command %s (see rename-command)", backend.ErrUnavailable, n.Name, strings.Join(commands, ", "))
 }
 
 // read is do for a command on a key. A node that imports the key's slot has the key,
@@ -84,7 +92,7 @@ func (n Node) read(ctx context.Context, cmd redis.Cmder, right string) error {
 // on the node, and resets it: a right that is missing is named before that fails. It
 // warns where the node may evict counts, and where a round trip takes over a quarter
 // of the budget.
-func (n Node) Ping(ctx context.Context, s backend.Store, key string, budget time.Duration) (warnings []string, err error) {
+func (n Node) Ping(ctx context.Context, s backend.Store, past decide, key string) (warnings []string, err error) {
 	info := redis.NewStringCmd(ctx, "info")
 	if err = n.do(ctx, info, "+info"); err == nil {
 		warnings, err = n.check(info.Val())
@@ -94,7 +102,7 @@ func (n Node) Ping(ctx context.Context, s backend.Store, key string, budget time
 	}
 	for _, op := range []backend.Op{backend.Take, backend.Reset} { // mutant: ping-leaves-nothing
 		if err == nil {
-			_, err = layer.Ask(ctx, s, probe(op, key))
+			err = n.try(ctx, s, past, probe(op, key))
 		}
 	}
 	best := time.Hour
@@ -103,10 +111,26 @@ func (n Node) Ping(ctx context.Context, s backend.Store, key string, budget time
 		err = n.do(ctx, redis.NewStatusCmd(ctx, "ping"), "+ping")
 		best = min(best, time.Since(begin))
 	}
-	if err == nil && best > budget/4 { // one slow moment would spend it
-		warnings = append(warnings, fmt.Sprintf("a round trip takes %v of a budget of %v", best, budget))
+	if err == nil && best > n.Budget/4 { // one slow moment would spend it
+		warnings = append(warnings, fmt.Sprintf("a round trip takes %v, and each call has to be answered within %v", best, n.Budget))
 	}
 	return warnings, err
+}
+
+// decide decides a request past the node's circuit.
+type decide = func(context.Context, *backend.Request) error
+
+// try decides a request, and one that fails once more, past the node's circuit: else an
+// open circuit would hide the cause for which it has opened.
+func (n Node) try(ctx context.Context, s backend.Store, past decide, r backend.Request) error {
+	_, err := layer.Ask(ctx, s, r)
+	if err != nil { // mutant: ping-past-the-circuit
+		err = past(ctx, &r)
+	}
+	if err != nil {
+		return backend.Wrap(fmt.Errorf("headgate: a trial request to %s", n.Name), err)
+	}
+	return nil
 }
 
 // check refuses a server that is too old, no primary, or a member of a cluster
@@ -123,9 +147,9 @@ func (n Node) check(info string) (warnings []string, err error) {
 	_, _ = fmt.Sscan(strings.Split(MinRedisVersion, ".")[0], &oldest)
 	switch role := values["role"]; {
 	case major < oldest:
-		return nil, fmt.Errorf("%w: version %q, want at least %s", backend.ErrServerTooOld, v, MinRedisVersion)
+		return nil, fmt.Errorf("%w: %s has version %q, want at least %s", backend.ErrServerTooOld, n.Name, v, MinRedisVersion)
 	case role != "master":
-		return nil, fmt.Errorf("%w: the server's role is %q, want a primary", backend.ErrUnavailable, role)
+		return nil, fmt.Errorf("%w: %s has the role %q, want a primary", backend.ErrUnavailable, n.Name, role)
 	case !n.Cluster && values["cluster_enabled"] == "1":
 		return nil, &backend.InvalidError{What: "server", Value: "a member of a Redis Cluster", Want: "a server of its own"}
 	case values["maxmemory"] != "0" && evicts != "noeviction" && evicts != "":
@@ -136,14 +160,16 @@ func (n Node) check(info string) (warnings []string, err error) {
 }
 
 // granted is a script that returns those of the commands in ARGV that the user
-// may not call. KEYS has a hash and a log, and the commands name them so.
+// may not call, and, below zero, those that the server lacks. KEYS has a hash and a log,
+// and the commands name them so.
 const granted = `local missing = {}
 for i = 1, #ARGV do
   local words = {}
   for word in string.gmatch(ARGV[i], '%S+') do
     words[#words + 1] = word == 'HASH' and KEYS[1] or word == 'LOG' and KEYS[2] or word
   end
-  if not redis.acl_check_cmd(unpack(words)) then missing[#missing + 1] = i end
+  local known, may = pcall(redis.acl_check_cmd, unpack(words))
+  if not known then missing[#missing + 1] = -i elseif not may then missing[#missing + 1] = i end
 end
 return missing`
 
@@ -183,13 +209,20 @@ func (n Node) rights(ctx context.Context, tag string) error {
 	if err != nil || len(cmd.Val()) == 0 {
 		return err
 	}
-	missing := &backend.RightError{Node: n.Name}
+	missing, lacks := &backend.RightError{Node: n.Name}, []string(nil)
 	for _, i := range cmd.Val() {
+		if i < 0 {
+			lacks = append(lacks, strings.Fields(commands[-i-1])[0])
+			continue
+		}
 		words := strings.Fields(strings.ToLower(commands[i-1]))
 		if words[0] == "cluster" { // "CLUSTER SLOTS" needs "+cluster|slots"
 			words[0] += "|" + words[1]
 		}
 		missing.Rights = append(missing.Rights, "+"+words[0])
+	}
+	if lacks != nil { // mutant: removed-commands-named
+		return n.removed(lacks...)
 	}
 	return missing
 }
