@@ -337,7 +337,7 @@ func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc
 func (k *keyed) hand(ctx, bounded context.Context) {
 	k.told, k.err = true, k.limiter.hand(bounded, &k.question)
 	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil { // mutant: all-budget-ends
-		k.fail(ctx, fmt.Errorf("%w: the budget was spent on another key", backend.ErrUnavailable))
+		k.fail(ctx, fmt.Errorf("%w: no time was left after another key", backend.ErrUnavailable))
 	}
 	if r := k.reservation; r != nil && k.err == nil && k.spread() {
 		r.spare(k.limiter.policies, k.request.Each)

@@ -28,7 +28,7 @@ type DeadlineError struct {
 
 // Error says when the call would pass.
 func (e *DeadlineError) Error() string {
-	return fmt.Sprintf("headgate: the call passes in %v at the earliest, after the context's deadline; nothing counted", e.RetryAfter)
+	return fmt.Sprintf("headgate: the call passes in %v at the earliest, after the context's deadline; call not counted", e.RetryAfter)
 }
 
 // Is makes the error match context.DeadlineExceeded.

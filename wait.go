@@ -130,7 +130,7 @@ func (t *turn) left() error {
 	if !t.limiter.queues.leave(t.queue, t.waiter) {
 		return t.err
 	}
-	err := fmt.Errorf("headgate: left the queue, nothing counted: %w", t.ctx.Err())
+	err := fmt.Errorf("headgate: left the queue, call not counted: %w", t.ctx.Err())
 	if t.cause != nil {
 		err = backend.Wrap(err, t.cause)
 	}

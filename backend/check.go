@@ -68,7 +68,7 @@ func CheckContext(ctx context.Context) error {
 		return &InvalidError{What: "context", Value: nil, Want: "one that is not nil, as context.Background()"}
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("headgate: nothing sent, nothing counted: %w", err)
+		return fmt.Errorf("headgate: call not sent, not counted: %w", err)
 	}
 	return nil
 }

@@ -11,10 +11,10 @@ import (
 var (
 	// ErrUnavailable: the store could not be asked, or said that it did not
 	// decide. Nothing was counted.
-	ErrUnavailable = errors.New("headgate: store unavailable, nothing counted")
+	ErrUnavailable = errors.New("headgate: store unavailable, call not counted")
 	// ErrPerhapsCounted: the request was sent and no usable answer came. It
 	// was counted once or not at all; it is never sent again.
-	ErrPerhapsCounted = errors.New("headgate: no answer, perhaps counted")
+	ErrPerhapsCounted = errors.New("headgate: no answer, call perhaps counted")
 	// ErrNeverAdmissible: the cost is above what a policy can grant at any
 	// time. Waiting does not help, so it is no denial. Nothing was counted.
 	ErrNeverAdmissible = errors.New("headgate: cost can never be admitted")

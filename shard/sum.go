@@ -73,7 +73,7 @@ func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *v
 	case got := <-answer:
 		return got.Val.(*reading), got.Err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("headgate: nothing counted: %w", ctx.Err())
+		return nil, fmt.Errorf("headgate: call not counted: %w", ctx.Err())
 	}
 }
 

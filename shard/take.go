@@ -63,7 +63,7 @@ func (c *call) take(ctx context.Context) error {
 	// The call's own deadline ended it, not the caller's. What was perhaps counted stays so.
 	own := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 	if own && !backend.Undecided(err) { // mutant: perhaps-counted-stays
-		err = fmt.Errorf("%w: the budget was spent on other sub-keys", backend.ErrUnavailable)
+		err = fmt.Errorf("%w: no time was left after other sub-keys", backend.ErrUnavailable)
 		return c.fail(ctx, err, rand.IntN(len(c.k.subs)))
 	}
 	return err

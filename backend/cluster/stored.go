@@ -68,7 +68,7 @@ func (s *Store) inspect(ctx context.Context) ([]*node, error) {
 		select {
 		case <-done: // mutant: inspect-waits
 		case <-ctx.Done():
-			return nil, fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
+			return nil, fmt.Errorf("headgate: call not sent, not counted: %w", ctx.Err())
 		}
 	}
 	nodes := s.top.primaries()

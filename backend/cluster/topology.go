@@ -177,7 +177,7 @@ func (t *topology) find(ctx context.Context, s int) (n *node, waited time.Durati
 	case err == nil:
 		return n, time.Since(begin), nil
 	case ctx.Err() != nil:
-		return nil, 0, fmt.Errorf("headgate: nothing sent, nothing counted: %w", ctx.Err())
+		return nil, 0, fmt.Errorf("headgate: call not sent, not counted: %w", ctx.Err())
 	}
 	return nil, 0, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }

@@ -87,7 +87,7 @@ func explain(command string, err error) string {
 	}
 	unavailable := strings.TrimPrefix(headgate.ErrUnavailable.Error(), "headgate: ")
 	words := strings.NewReplacer(
-		unavailable+": ", "", unavailable, "no answer", ", nothing counted", "",
+		unavailable+": ", "", unavailable, "no answer", "call not sent, not counted", "not sent",
 		strings.TrimPrefix(headgate.ErrPerhapsCounted.Error(), "headgate: "), lost,
 	)
 	var lines []string

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
@@ -145,9 +147,9 @@ func TestUsage(t *testing.T) {
 		{"prefix", []string{"ping", "-prefix", "{"}},
 		{"-timeout", []string{"ping", "-timeout", "0"}},
 		{"-timeout", []string{"ping", "-timeout", "0", "-cluster"}},
-		{"budget", []string{"ping", "-timeout", "-1s"}},
-		{"budget", []string{"ping", "-timeout", "1h"}},
-		{"budget", []string{"ping", "-timeout", "1h", "-cluster"}},
+		{"-timeout", []string{"ping", "-timeout", "-1s"}},
+		{"-timeout", []string{"ping", "-timeout", "1h"}},
+		{"-timeout", []string{"ping", "-timeout", "1h", "-cluster"}},
 		{"want -policies FILE", []string{"top"}},
 		{"no such file", []string{"peek", "a", "-policies", "none.yaml"}},
 		{"-plan", []string{"peek", "a", "-policies", write(t), "-plan", "gold"}},
@@ -159,6 +161,24 @@ func TestUsage(t *testing.T) {
 		{"no node is known", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
 	} {
 		require.Contains(t, exec(t, 1, c.args...), c.says, "%q", c.args)
+	}
+}
+
+// TestExplain: errors speak of keys and nodes, once each.
+func TestExplain(t *testing.T) {
+	late := errors.New("127.0.0.1:1: no answer within 5s")
+	for _, c := range []struct {
+		command, says string
+		err           error
+	}{
+		{"peek", late.Error(), backend.Wrap(headgate.ErrUnavailable, late)},
+		{"peek", "no answer", headgate.ErrUnavailable},
+		{"ping", "no answer: " + late.Error(), backend.Wrap(headgate.ErrPerhapsCounted, late)},
+		{"reset", "no answer, perhaps reset: " + late.Error(), backend.Wrap(headgate.ErrPerhapsCounted, late)},
+		{"keys", late.Error(), errors.Join(backend.Wrap(headgate.ErrUnavailable, late), backend.Wrap(headgate.ErrUnavailable, late))},
+		{"keys", late.Error() + "\n127.0.0.1:2: refused", errors.Join(late, errors.New("headgate: 127.0.0.1:2: refused"))},
+	} {
+		require.Equal(t, c.says, explain(c.command, c.err))
 	}
 }
 

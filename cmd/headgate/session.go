@@ -74,7 +74,7 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 // person waits longer than a request does.
 func (s *session) open() error {
 	switch {
-	case s.timeout == 0: // to the store, 0 is its default
+	case s.timeout < time.Millisecond || s.timeout > time.Minute:
 		return &headgate.InvalidError{What: "-timeout", Value: s.timeout, Want: "1ms to 1m"}
 	case s.rows < 1 || s.sample < 1:
 		return errors.New("-n and -sample: want at least 1")

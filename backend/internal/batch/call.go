@@ -90,7 +90,7 @@ func (c *call) decide(ctx context.Context, r *backend.Request, d *backend.Decisi
 }
 
 // errUnsent is what is known where a context ended before the call was sent.
-var errUnsent = errors.New("headgate: nothing sent, nothing counted")
+var errUnsent = errors.New("headgate: call not sent, not counted")
 
 // unknown is the error of a call that was sent and had no answer. A peek counted
 // nothing all the same.

@@ -104,6 +104,9 @@ func (t *roundTrip) finish(err error) (said error) {
 		if err != nil { // of the guard, or a panic: it is of all commands
 			c.SetErr(err)
 		}
+		if now() >= t.ends && errors.Is(c.Err(), context.DeadlineExceeded) { // mutant: time-named
+			c.SetErr(t.spent())
+		}
 		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
 			t.forward(c, true)
 			continue
@@ -162,7 +165,8 @@ func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	return v, first
 }
 
-// spent is why a round trip ended whose client did not return in time.
+// spent is why a round trip ended at its deadline. A caller whose own context ended has that
+// error.
 func (t *roundTrip) spent() error {
 	return fmt.Errorf("%s: no answer within %v", t.queue.server.Node, t.queue.server.Budget)
 }
