@@ -32,7 +32,8 @@ type state struct {
 	Algorithm  string `json:"algorithm"`
 	Shards     int    `json:"shards,omitempty"`
 	Shadow     bool   `json:"shadow,omitempty"`    // it denies nothing
-	Uncounted  bool   `json:"uncounted,omitempty"` // the numbers below are unknown: the cost is above a shadow's limit
+	Uncounted  bool   `json:"uncounted,omitempty"` // the numbers below are unknown
+	Never      bool   `json:"never,omitempty"`     // the cost is above the limit of a shadow, which denies nothing
 	Limit      int64  `json:"limit"`
 	Used       int64  `json:"used"`
 	Remaining  int64  `json:"remaining"`
@@ -132,7 +133,7 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	p := looked{Key: key, Allowed: d.Allowed, Binding: d.Policy, Estimated: d.Estimated}
 	for i, st := range each {
 		p.Policies = append(p.Policies, state{
-			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: policies[i].Shards, Shadow: policies[i].Shadow, Uncounted: !st.Counted,
+			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: policies[i].Shards, Shadow: policies[i].Shadow, Uncounted: !st.Counted, Never: costs[i] > st.Limit,
 			Limit: st.Limit, Used: st.Used, Remaining: st.Remaining,
 			RetryAfter: micros(st.RetryAfter), ResetAfter: micros(st.ResetAfter), State: st,
 		})
@@ -160,7 +161,11 @@ func (p *looked) text(w *tabwriter.Writer) {
 			row(w, name, s.Algorithm, s.Limit, "-", "-", "-", "-")
 			continue
 		}
-		row(w, name, s.Algorithm, s.Limit, s.Used, s.Remaining, s.State.RetryAfter, s.State.ResetAfter)
+		retry := s.State.RetryAfter.String()
+		if s.Never {
+			retry = "never"
+		}
+		row(w, name, s.Algorithm, s.Limit, s.Used, s.Remaining, retry, s.State.ResetAfter)
 	}
 	for _, c := range p.Others {
 		fmt.Fprintln(w, "also stored, not in the file:", c)
