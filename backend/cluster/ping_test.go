@@ -89,6 +89,31 @@ func TestPingNamesMissingRights(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestPingNamesTheCause, also once it has opened the circuit of one primary.
+func TestPingNamesTheCause(t *testing.T) {
+	c := sharedCluster(t)
+	store := open(c.Addrs(), patient)
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	require.NoError(t, callAll(l))
+	victim := c.Primary(slot.Count / 2)
+	set := func(maxmemory string) {
+		require.NoError(t, victim.Client(t).ConfigSet(t.Context(), "maxmemory", maxmemory).Err())
+	}
+	set("1")
+	defer set("0")
+	key := inSlot(slot.Count/2, 1, "k")[0]
+	for l.Circuits()[victim.Addr()] != "open" {
+		d, err := l.Allow(t.Context(), key)
+		require.NoError(t, err)
+		require.Error(t, d.Err)
+	}
+	_, err := l.Ping(t.Context())
+	require.ErrorIs(t, err, headgate.ErrUnavailable)
+	require.ErrorContains(t, err, "OOM")
+	require.ErrorContains(t, err, victim.Addr())
+}
+
 // TestPingNamesTheRightToSlots: no node grants the right without which the store finds
 // none. The ACLs of a cluster's nodes are alike as a rule.
 func TestPingNamesTheRightToSlots(t *testing.T) {

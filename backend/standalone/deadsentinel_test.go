@@ -35,7 +35,7 @@ func TestDeadSentinel(t *testing.T) {
 			err := inspect()
 			took := time.Since(begin)
 			require.ErrorIs(t, err, headgate.ErrUnavailable)
-			require.ErrorContains(t, err, "no answer in 5")
+			require.ErrorContains(t, err, "no answer in ")
 			require.Less(t, took, 5*time.Second+late.Max()+100*time.Millisecond)
 			t.Logf("%v: %v", took, err)
 		})
