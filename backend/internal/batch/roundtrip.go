@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func (t *roundTrip) finish(err error) (said error) {
 		if err != nil { // of the guard, or a panic: it is of all commands
 			c.SetErr(err)
 		}
-		if now() >= t.ends && errors.Is(c.Err(), context.DeadlineExceeded) { // mutant: time-named
+		if e := c.Err(); now() >= t.ends && (errors.Is(e, context.DeadlineExceeded) || errors.Is(e, os.ErrDeadlineExceeded)) { // mutant: time-named
 			c.SetErr(t.spent())
 		}
 		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
