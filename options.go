@@ -13,7 +13,8 @@ import (
 // that store's Options.
 type Options struct {
 	// Instances is the number of processes among which FailLocal divides a limit, at
-	// least 1. It is needed only where a policy fails local.
+	// least 1. It is needed only where a policy fails local. A policy with fewer units
+	// than instances is refused, since each process's share would be nothing.
 	Instances int
 	// DenyCacheTTL is the maximum age of a denial that is answered from memory, with
 	// a store on Redis: at most 1 s. 0 is 1 s, and a negative value turns the cache

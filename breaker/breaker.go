@@ -88,12 +88,15 @@ func New(next backend.Store, opts *Options) *Store {
 
 // Check refuses what next refuses, and a policy whose failure mode can't be kept.
 func (s *Store) Check(policies []backend.Policy) error {
+	if err := s.next.Check(policies); err != nil {
+		return err
+	}
 	for i := range policies {
 		if err := s.checkMode(&policies[i]); err != nil {
 			return err
 		}
 	}
-	return s.next.Check(policies)
+	return nil
 }
 
 // Do answers as next does, or by the failure modes.

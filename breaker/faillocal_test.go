@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -70,13 +71,6 @@ func TestFailLocal(t *testing.T) {
 	d, err = l.AllowN(ctx, "other", 5)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
-	many, err := headgate.New(store, []headgate.Policy{local}, &headgate.Options{Instances: 1000})
-	require.NoError(t, err)
-	d, err = many.Allow(ctx, "third")
-	require.NoError(t, err)
-	require.False(t, d.Allowed, "a share below 1 fails closed")
-	require.Positive(t, d.RetryAfter)
-
 	closed, err := l.OnFailure(headgate.FailClosed)
 	require.NoError(t, err)
 	d, err = closed.Allow(ctx, "fresh")
@@ -108,4 +102,54 @@ func TestFailLocalSlowRate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, headgate.FromFailLocal, d.Source)
 	require.True(t, d.Allowed, "a tenth of a burst of 100 is 10: %+v", d)
+}
+
+// TestFailLocalWithoutAShare: an algorithm that would leave each process nothing is
+// refused, by New and by With, with both numbers. So no call of it is denied for good
+// while the store is down.
+func TestFailLocalWithoutAShare(t *testing.T) {
+	day := func(n int64) algo.Limit { return algo.PerDay(n) }
+	spread := func(n int64, k int) headgate.Policy {
+		return headgate.Policy{Algorithm: algo.FixedWindow(day(n)), Shards: k}
+	}
+	for name, c := range map[string]struct {
+		policy    headgate.Policy
+		instances int
+		most      string // "": accepted
+	}{
+		"FixedWindow":           {spread(7, 0), 8, "at most 7,"},
+		"FixedWindow, one each": {spread(7, 0), 7, ""},
+		"SlidingWindow":         {headgate.Policy{Algorithm: algo.SlidingWindow(day(7))}, 8, "at most 7,"},
+		"BucketedWindow":        {headgate.Policy{Algorithm: algo.BucketedWindow(day(7), 10)}, 8, "at most 7,"},
+		"SlidingLog":            {headgate.Policy{Algorithm: algo.SlidingLog(day(7))}, 8, "at most 7,"},
+		"CompactLog":            {headgate.Policy{Algorithm: algo.CompactLog(day(7))}, 8, "at most 7,"},
+		"Calendar":              {headgate.Policy{Algorithm: algo.Calendar(7, algo.Day(), time.UTC)}, 8, "at most 7,"},
+		"InFlight":              {headgate.Policy{Algorithm: algo.InFlight(7)}, 8, "at most 7,"},
+		"burst":                 {headgate.Policy{Algorithm: algo.TokenBucket(day(100), 7)}, 8, "at most 7,"},
+		"slow rate":             {headgate.Policy{Algorithm: algo.TokenBucket(day(1), 100)}, 8, ""},
+		"rate of nothing":       {headgate.Policy{Algorithm: algo.TokenBucket(algo.Per(7, algo.MaxPeriod), 100)}, 8, "at most 7,"},
+		"spread":                {spread(100, 16), 8, "at most 7,"},
+		"spread, one each":      {spread(100, 16), 7, ""},
+		"shadow":                {headgate.Policy{Algorithm: algo.FixedWindow(day(7)), Shadow: true}, 8, ""},
+		"shadow, no instances":  {headgate.Policy{Algorithm: algo.FixedWindow(day(7)), Shadow: true}, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.policy.Name, c.policy.OnFailure = "p", headgate.FailLocal
+			opts := &headgate.Options{Instances: c.instances}
+			_, err := headgate.New(memory.New(nil), []headgate.Policy{c.policy}, opts)
+			open, failed := headgate.New(memory.New(nil), []headgate.Policy{policy}, opts)
+			require.NoError(t, failed)
+			_, with := open.With(c.policy)
+			for _, err := range []error{err, with} {
+				if c.most == "" {
+					require.NoError(t, err)
+					continue
+				}
+				var invalid *headgate.InvalidError
+				require.ErrorAs(t, err, &invalid)
+				require.Equal(t, c.instances, invalid.Value)
+				require.Contains(t, invalid.Want, c.most)
+			}
+		})
+	}
 }

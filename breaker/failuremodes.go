@@ -2,7 +2,9 @@ package breaker
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -66,8 +68,11 @@ func (s *Store) checkMode(p *backend.Policy) error {
 	case backend.FailOpen, backend.FailClosed:
 		return nil
 	case backend.FailLocal:
-		if s.opts.Local != nil && s.opts.Instances >= 1 {
+		if p.Shadow { // nobody counts it where no store decides; mutant: shadow-needs-no-share
 			return nil
+		}
+		if s.opts.Local != nil && s.opts.Instances >= 1 {
+			return s.checkShare(p)
 		}
 		return &backend.InvalidError{What: "Options.Instances", Value: s.opts.Instances, Want: "at least 1, for FailLocal of policy " + p.Name}
 	}
@@ -80,4 +85,25 @@ func (s *Store) checkMode(p *backend.Policy) error {
 		Value: value,
 		Want:  "FailOpen, FailClosed or FailLocal: there is no default",
 	}
+}
+
+// checkShare refuses a share of nothing, which would deny every call. A spread key
+// falls back by sub-key, so the share is that of the greatest sub-key.
+func (s *Store) checkShare(p *backend.Policy) error {
+	n, k := int64(s.opts.Instances), int64(max(p.Shards, 1))
+	whole := p.Algorithm.Part(k-1, k)
+	share := whole.Share(1, n)
+	if share.Max() > 0 || whole.Max() == 0 { // a layer above refuses a number of shards that leaves none; mutant: share-of-nothing
+		return nil
+	}
+	most := whole.Max()
+	if most >= n { // then a share of the rate is below one unit per MaxPeriod
+		most = whole.Limit().Events * int64(algo.MaxPeriod/whole.Limit().Period)
+	}
+	of := "policy " + p.Name
+	if k > 1 {
+		of = fmt.Sprintf("each of %d shards of policy %s", k, p.Name)
+	}
+	want := fmt.Sprintf("at most %d, the units of %s: FailLocal's share would be nothing", most, of)
+	return &backend.InvalidError{What: "Options.Instances", Value: s.opts.Instances, Want: want}
 }

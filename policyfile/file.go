@@ -59,7 +59,7 @@ func unreadable(err error) error { return fmt.Errorf("headgate: policy file: %w"
 // Parse reads a file's bytes; name is what errors call the file. The error is
 // an *Error with file, line and field, the same each time for the same bytes. A
 // list that Parse returns is one that headgate.New accepts, except for
-// FailLocal without Options.Instances.
+// FailLocal without Options.Instances, or with more instances than units.
 func Parse(name string, data []byte, opts *Options) (*File, error) {
 	if opts == nil {
 		opts = &Options{}
