@@ -7,12 +7,14 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"reflect"
 	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
@@ -40,6 +42,11 @@ type Options struct {
 	// for a node to which several batches are in flight leave together in the next
 	// batch. Each is decided as if it were alone, at a fraction of the cost.
 	DisableBatching bool
+	// Username, Password and TLSConfig are those of the connections that Open makes. New
+	// refuses them, since it takes those of its client. With a TLSConfig that names no
+	// server each node is verified by its own host.
+	Username, Password string
+	TLSConfig          *tls.Config
 }
 
 // DefaultBudget is the budget of a decision where Options name none.
@@ -74,7 +81,7 @@ func New(client Client, opts *Options) *Store {
 	}
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
-	if s.err = s.check(client); s.err == nil {
+	if s.err = s.check(client, opts); s.err == nil {
 		s.top = newTopology(client, s.set)
 		s.shared.Clock = s.top.now
 	}
@@ -82,30 +89,45 @@ func New(client Client, opts *Options) *Store {
 }
 
 // Open returns the store on the cluster that has nodes at these addresses
-// (host:port); one that lives is enough to find the others. Open does no I/O.
-// Close closes the store's connections.
+// (host:port); one that lives is enough to find the others. A user, a password and TLS
+// are options, and no part of an address. Open does no I/O. Close closes the store's
+// connections.
 func Open(addrs []string, opts *Options) (*Store, error) {
-	s := New(endpoints(addrs), opts)
+	e := &endpoints{Addrs: addrs}
+	if opts != nil {
+		e.Username, e.Password, e.TLSConfig = opts.Username, opts.Password, opts.TLSConfig
+	}
+	s := New(e, opts)
 	if s.err != nil {
 		return nil, s.err
 	}
 	return s, nil
 }
 
-// endpoints is a Client of addresses alone. Everything else has go-redis's
-// defaults.
-type endpoints []string
+// endpoints is the Client of Open: addresses and credentials. Everything else has
+// go-redis's defaults.
+type endpoints redis.ClusterOptions
 
-func (e endpoints) Options() *redis.ClusterOptions { return &redis.ClusterOptions{Addrs: e} }
+func (e *endpoints) Options() *redis.ClusterOptions { return (*redis.ClusterOptions)(e) }
 
 // check also refuses a nil pointer in the interface, which would panic at the
 // first call.
-func (s *Store) check(client Client) error {
-	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return &backend.InvalidError{What: "client", Value: client, Want: "a go-redis cluster client"}
+func (s *Store) check(c Client, opts *Options) error {
+	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return &backend.InvalidError{What: "client", Value: c, Want: "a go-redis cluster client"}
 	}
-	if o := client.Options(); o == nil || len(o.Addrs) == 0 && o.ClusterSlots == nil {
+	o := c.Options()
+	if o == nil || len(o.Addrs) == 0 && o.ClusterSlots == nil {
 		return &backend.InvalidError{What: "addresses", Value: 0, Want: "at least one node's host:port"}
+	}
+	for _, addr := range o.Addrs {
+		if err := client.CheckAddr("", addr); err != nil { // mutant: endpoint-without-url
+			return err
+		}
+	}
+	_, opened := c.(*endpoints)
+	if !opened && (opts.Username != "" || opts.Password != "" || opts.TLSConfig != nil) { // mutant: credentials-of-open
+		return &backend.InvalidError{What: "options", Value: "Username, Password or TLSConfig", Want: "none of these with New, which takes those of its client"}
 	}
 	return s.set.Check()
 }

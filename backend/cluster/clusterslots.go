@@ -113,6 +113,9 @@ var errEmpty = errors.New("it names no slots")
 func (t *topology) askUser(ctx context.Context) (a answer) {
 	err := guarded("ClusterSlots", func() (err error) {
 		a.slots, err = t.opts.ClusterSlots(ctx)
+		for i := 0; err == nil && i < len(a.slots); i++ {
+			err = checkNodes(a.slots[i].Nodes) // mutant: slots-without-url
+		}
 		return err
 	})
 	if err == nil && len(a.slots) == 0 {
@@ -124,6 +127,13 @@ func (t *topology) askUser(ctx context.Context) (a answer) {
 	return a
 }
 
+func checkNodes(nodes []redis.ClusterNode) (err error) {
+	for i := 0; err == nil && i < len(nodes); i++ {
+		err = client.CheckAddr("", nodes[i].Addr)
+	}
+	return err
+}
+
 // ask sends CLUSTER SLOTS to one node. Replicas answer it as well as primaries.
 func (t *topology) ask(ctx context.Context, addr string) answer {
 	n, err := t.node(addr)
@@ -132,8 +142,8 @@ func (t *topology) ask(ctx context.Context, addr string) answer {
 	}
 	// go-redis' own ClusterSlots fails on a node without an address.
 	cmd := redis.NewSliceCmd(ctx, "cluster", "slots")
-	err = client.Process(ctx, n.client, cmd)
-	if redis.HasErrorPrefix(err, "NOPERM") { // mutant: right-to-slots
+	err = client.Hide(client.Process(ctx, n.client, cmd)) // mutant: slots-hidden
+	if redis.HasErrorPrefix(err, "NOPERM") {              // mutant: right-to-slots
 		err = &backend.RightError{Node: addr, Rights: []string{"+cluster|slots"}, Err: err}
 	}
 	a := answer{from: addr}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
@@ -140,6 +141,7 @@ func guarded(name string, f func() error) (err error) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("ClusterOptions.%s panicked: %v", name, p)
 		}
+		err = client.Hide(err) // mutant: users-error-hidden
 	}()
 	return f()
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/redis/go-redis/v9"
 )
@@ -79,7 +80,7 @@ func New(client Client, opts *Options) *Store {
 	if v, ok := client.(testclock.Client); ok {
 		s.shared.Clock = v.Now
 	}
-	if s.err = checkClient(client); s.err == nil {
+	if s.err = checkClient(client, opts.Name); s.err == nil {
 		s.err = s.set.Check()
 	}
 	if s.err == nil {
@@ -91,12 +92,18 @@ func New(client Client, opts *Options) *Store {
 
 // checkClient refuses a client that is not one of a single server. A cluster's
 // or a ring's client would route each script by itself, past the circuit and
-// the batches of one server.
-func checkClient(c Client) error {
+// the batches of one server. It also refuses an address or a name, which names the
+// circuit, that may hold a password.
+func checkClient(c Client, name string) error {
 	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &backend.InvalidError{What: "client", Value: c, Want: "a go-redis client"}
 	}
-	switch c.(type) {
+	if client.CheckAddr("", name) != nil { // mutant: name-without-url
+		return &backend.InvalidError{What: "Options.Name", Value: "(hidden: it may hold a password)", Want: "a name that is no URL"}
+	}
+	switch c := c.(type) {
+	case *redis.Client: // mutant: address-without-url
+		return client.CheckAddr(c.Options().Network, c.Options().Addr)
 	case *redis.ClusterClient:
 		return &backend.InvalidError{What: "client", Value: "*redis.ClusterClient", Want: "a client of one server; for a Redis Cluster use package cluster"}
 	case *redis.Ring, redis.Pipeliner:

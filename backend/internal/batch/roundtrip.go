@@ -108,6 +108,7 @@ func (t *roundTrip) finish(err error) (said error) {
 		if e := c.Err(); now() >= t.ends && (errors.Is(e, context.DeadlineExceeded) || errors.Is(e, os.ErrDeadlineExceeded)) { // mutant: time-named
 			c.SetErr(t.spent())
 		}
+		c.SetErr(client.Hide(c.Err())) // mutant: reply-hidden
 		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
 			t.forward(c, true)
 			continue

@@ -125,9 +125,9 @@ func (s *Server) tryIdle() {
 func (s *Server) process(ctx context.Context, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Budget)
 	defer cancel()
-	return client.Guarded(func() error {
+	return client.Hide(client.Guarded(func() error {
 		return client.Process(ctx, s.Client(), &client.Once{StringCmd: *redis.NewStringCmd(ctx, args...)})
-	})
+	}))
 }
 
 // load loads the script, unless one has been loaded since seen were: after a restart or

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
@@ -50,7 +51,7 @@ func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
 func (n Node) failed(begin time.Time, err error, right string) error {
 	var late net.Error
 	var dial *net.OpError
-	switch {
+	switch err = client.Hide(err); { // mutant: inspected-hidden
 	case err == nil:
 		return nil
 	case redis.HasErrorPrefix(err, "NOPERM"):
