@@ -122,6 +122,7 @@ func TestCredentials(t *testing.T) {
 		err := cluster.New(options{&redis.ClusterOptions{Addrs: c.Addrs()}}, &o).Check(nil)
 		var invalid *headgate.InvalidError
 		require.ErrorAs(t, err, &invalid)
+		require.Equal(t, "options", invalid.What)
 		require.NotContains(t, err.Error(), password)
 	}
 }

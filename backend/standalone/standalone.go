@@ -102,8 +102,8 @@ func checkClient(c Client, name string) error {
 		return &backend.InvalidError{What: "Options.Name", Value: "(hidden: it may hold a password)", Want: "a name that is no URL"}
 	}
 	switch c := c.(type) {
-	case *redis.Client: // mutant: address-without-url
-		return client.CheckAddr(c.Options().Network, c.Options().Addr)
+	case *redis.Client:
+		return client.CheckAddr(c.Options().Network, c.Options().Addr) // mutant: address-without-url
 	case *redis.ClusterClient:
 		return &backend.InvalidError{What: "client", Value: "*redis.ClusterClient", Want: "a client of one server; for a Redis Cluster use package cluster"}
 	case *redis.Ring, redis.Pipeliner:
