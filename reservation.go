@@ -163,7 +163,8 @@ func (r *Reservation) refused(op backend.Op, err error) error {
 //
 // A reservation that was settled before, whose key was reset, or whose record has
 // left is ErrNotHeld, and nothing changes. Any other error leaves open whether the
-// settlement arrived; the same Commit can be repeated, and counts once.
+// settlement arrived; the same Commit can be repeated for one length of the lease, and
+// counts once.
 func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 	if !r.held() {
 		return nil

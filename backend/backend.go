@@ -43,11 +43,11 @@ import (
 //   - What has left its window gives nothing back, no other charge is touched, and no count falls below zero.
 //   - A TokenBucket gives back at most its level just after the Reserve, less what has leaked and what others have given back since.
 //   - A TokenBucket regains at least 99.9 % of its rate, whatever is reserved and given back in between.
-//   - The first Settle of a lease wins: one that repeats its Attempt is nil, any other is ErrNotHeld, and neither changes a count.
+//   - The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; any other is ErrNotHeld, and neither changes a count.
 //   - A lease that has ended can be settled for one Length more; then, and under an ID or a key that has none, it is ErrNotHeld.
 //   - An Extend moves the end to one Length from now; of a lease that has ended it is ErrLeaseEnded, of one that is not held ErrNotHeld.
 //   - A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, and changes no count.
-//   - A Settle with Unresolved that finds no lease records Actual and leaves a tombstone; a Reserve or another Settle that finds it is ErrNotHeld and changes nothing.
+//   - A Settle with Unresolved leaves a tombstone, and records Actual if it finds no lease; a Reserve or another Settle that finds the tombstone is ErrNotHeld and changes nothing.
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
 //   - A RecordAtMost charges each policy by itself what it has room for, up to its cost, and the receipt's Costs are what was charged.
 //   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much; it is denied where there is no room for one unit.

@@ -33,11 +33,12 @@ type Lease struct {
 	// reserved. Nil is nothing of any policy: the reservation is cancelled.
 	Actual []int64
 	// Attempt names a Settle. The one that repeats the attempt which settled the lease
-	// changes nothing and returns nil, so that a lost answer can be asked for again.
+	// changes nothing and returns nil, so that a lost answer can be asked for again, for
+	// one Length after it.
 	Attempt LeaseID
-	// Unresolved says that the answer of the Reserve was lost. A Settle that finds no
-	// lease then leaves a tombstone for twice Length, at least ten minutes, and charges
-	// Actual as a Record. A Reserve or a Settle that finds a tombstone changes nothing
+	// Unresolved says that the answer of the Reserve was lost. A Settle then leaves a
+	// tombstone for twice Length, at least ten minutes, and charges Actual as a Record if
+	// it finds no lease. A Reserve or a Settle that finds a tombstone changes nothing
 	// and returns ErrNotHeld.
 	Unresolved bool
 	// Free says that a Reserve may cost nothing of any policy, since another request of

@@ -6,7 +6,8 @@
 -- settle charges), length of the name, period, a, b, fill, what
 -- was charged, the instant, what the kind needs beside (kept), the name: of a field,
 -- or what follows the hash's name in that of a log. A settled one has the attempt
--- that settled it. A tombstone is one that was settled and never open.
+-- that settled it, and leaves one length after its end. A tombstone is one that was
+-- settled unresolved: it may never have been open.
 --
 -- The key's hash has the field leases: version, horizon in seconds (no record lives
 -- longer), generation. It is written where a horizon must grow, and lives as long as
@@ -16,13 +17,16 @@
 -- million.
 
 --@section ask
--- ttl comes as text, twice the length and what a rounded clock needs: to format a
--- number costs the server as much as a command. A virtual clock may pass an end of
--- its own that the server's clock has not reached.
+-- ttl comes as text, for how long the record is needed and what a rounded clock needs: to
+-- format a number costs the server as much as a command. A virtual clock may pass an end
+-- of its own that the server's clock has not reached. What a settle leaves stays for one
+-- length, so that it can be repeated. What an unresolved one leaves is a tombstone, which
+-- stays for twice the length: without it a second settle would charge again.
 lease = keys[k + 1]
 id, length, attempt, how, ttl, pos = parse('<c16I4c16BBc0', blob, pos)
 if length < 1000 or length > 86400000 then status = 82 end -- mutant: lease-length-in-script
-costs, till = pos + 41 * policies + 4, now + length * 1000
+if op == 4 and how % 2 == 1 then length = math.max(length, 300000) end -- mutant: lua-unresolved-settle-stays
+costs, till = pos + 41 * policies + 4, (op ~= 4 or how % 2 == 1) and now + length * 1000 or now
 if usec == args[1] then ttl = 2 * length + slack end
 
 --@section find
@@ -99,8 +103,7 @@ end
 if not held and how % 2 == 1 then
   -- The answer of the Reserve was lost, and it did not run, or not yet. It will find
   -- this. What was used is charged as a record.
-  asks, length = 8, math.max(length, 300000)
-  note, ttl = pack('<BBI7I4I4c16', 1, 2, now + length * 1000, length, 0, attempt), 2 * length + slack
+  asks, note = 8, pack('<BBI7I4I4c16', 1, 2, till, length, 0, attempt)
 elseif not held or not open and (string.sub(held, 18, 33) ~= attempt or attempt == string.rep('\0', 16)) then
   if status == 0 then status = 78 end
 elseif open then
@@ -140,7 +143,7 @@ elseif open then
     end
     states[p] = {kind, 0, period, a, b, fill, hz, due, at, x, y, z, used + more, used, ahead, sum, log, v, 0, s[20], charged, kept}
   end
-  note, ttl, lasting = pack('<BBI7I4I4c16', 1, 2, ends, long, open, attempt), nil, nil
+  note, lasting = pack('<BBI7I4I4c16', 1, 2, till, length, open, attempt), nil
 end
 if asks == 4 then pos = costs + 8 * policies end
 
@@ -199,7 +202,7 @@ end
 --@section set
 local noted = note and status == 0
 if noted then
-  local e = ttl and try('SET', lease, note, 'PX', ttl) or try('SET', lease, note, 'KEEPTTL')
+  local e = try('SET', lease, note, 'PX', ttl)
   if e.err then
     local what = 'SET'
     noted = false
@@ -211,4 +214,4 @@ end
 -- Of a count that was refused no lease stays. The right to delete one may be missing, so
 -- until it expires a record stands there that has left: a settle may come before that.
 note = pack('<BBI7I4I4c16', 1, 2, 0, length, 0, attempt) -- mutant: refused-lease-has-left
-if held then try('SET', lease, held, 'KEEPTTL') else try('SET', lease, note, 'PX', 1) end -- mutant: refused-charge-keeps-lease
+if held then try('SET', lease, held, 'PX', math.ceil((ends - now) / 1000) + long + slack) else try('SET', lease, note, 'PX', 1) end -- mutant: refused-charge-keeps-lease

@@ -36,7 +36,7 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
     if not done then
     elseif op == 4 then
       if not less then taken = math.min(taken, math.max(0, 2 * limit - used)) end
-      note, met, lasting = pack('<BBI7I4I4c16', 1, 2, ends, long, open, attempt), '\0', nil
+      note, met, lasting = pack('<BBI7I4I4c16', 1, 2, till, length, open, attempt), '\0', nil
     elseif used + cost > limit then done = false
     else
       taken, met, charged = cost, log and pack('<Bdd', 1, used, x) or v or '\0', at
@@ -64,7 +64,7 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
     --@include expiry.lasts
     local e
     if status == 0 and done then
-      if op == 6 then e = try('SET', lease, note, 'NX', 'PX', ttl) else e = try('SET', lease, note, 'KEEPTTL') end
+      if op == 6 then e = try('SET', lease, note, 'NX', 'PX', ttl) else e = try('SET', lease, note, 'PX', ttl) end
       done = e
     end
     if e and e.err then

@@ -56,11 +56,11 @@ func (c *call) recordInstead() {
 // its end. It looks only at what the lease keeps. It reports whether it is done: an
 // unresolved lease that is not found has yet to be recorded.
 func (c *call) settle() (done bool, err error) {
-	ls, h, attempt := &c.stripe.mu.leases, c.leaseHash(), halves(c.lease.Attempt)
+	ls, h, fresh := &c.stripe.mu.leases, c.leaseHash(), c.settlement()
 	l, by := ls.find(h, c.now)
 	switch {
 	case by != (settlement{}):
-		if c.op == backend.Settle && by.attempt == attempt && attempt != [2]int64{} { // mutant: settle-repeated
+		if c.op == backend.Settle && by.attempt == fresh.attempt && fresh.attempt != [2]int64{} { // mutant: settle-repeated
 			return true, nil
 		}
 		return true, backend.ErrNotHeld
@@ -88,7 +88,7 @@ func (c *call) settle() (done bool, err error) {
 		}
 		c.correct(&l.charges[i], actual)
 	}
-	ls.settle(h, settlement{attempt, l.leaves()})
+	ls.settle(h, fresh)
 	return true, nil
 }
 
@@ -175,18 +175,22 @@ func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
 // tombstoneStays is for how long a tombstone stays at least.
 const tombstoneStays = 10 * time.Minute
 
-// leaveTombstone is for a lease that was not found: a Reserve that comes later finds
-// it, and charges nothing.
-func (c *call) leaveTombstone() {
-	until := c.now + max(2*c.lease.Length, tombstoneStays).Microseconds()
-	c.stripe.mu.leases.settle(c.leaseHash(), settlement{halves(c.lease.Attempt), until})
+// settlement returns what the call's lease leaves when it is settled: for one length, so
+// that the settle can be repeated. That of an unresolved one is a tombstone, whether the
+// lease was found or not: a Reserve or a Settle that comes later would charge again.
+func (c *call) settlement() settlement {
+	stays := c.lease.Length
+	if c.lease.Unresolved { // mutant: unresolved-settle-stays
+		stays = max(2*stays, tombstoneStays)
+	}
+	return settlement{halves(c.lease.Attempt), c.now + stays.Microseconds()}
 }
 
 // keep keeps the lease of a Reserve that passed, or that an unresolved one was
 // recorded.
 func (c *call) keep(looks []look) {
 	if c.op == backend.Record {
-		c.leaveTombstone()
+		c.stripe.mu.leases.settle(c.leaseHash(), c.settlement())
 		return
 	}
 	l := &lease{key: c.hash[0], charges: make([]charge, len(looks))}

@@ -27,7 +27,7 @@ var leased = []sentence{
 		"less what has leaked and what others have given back since."},
 	{"Refill", refills, "A TokenBucket regains at least 99.9 % of its rate, " +
 		"whatever is reserved and given back in between."},
-	{"SettleOnce", settlesOnce, "The first Settle of a lease wins: one that repeats its Attempt is nil, " +
+	{"SettleOnce", settlesOnce, "The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; " +
 		"any other is ErrNotHeld, and neither changes a count."},
 	{"LeaseEnds", leaseEnds, "A lease that has ended can be settled for one Length more; " +
 		"then, and under an ID or a key that has none, it is ErrNotHeld."},
@@ -35,8 +35,8 @@ var leased = []sentence{
 		"ErrLeaseEnded, of one that is not held ErrNotHeld."},
 	{"LeaseReset", leaseReset, "A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, " +
 		"and changes no count."},
-	{"Unresolved", unresolved, "A Settle with Unresolved that finds no lease records Actual and leaves a tombstone; " +
-		"a Reserve or another Settle that finds it is ErrNotHeld and changes nothing."},
+	{"Unresolved", unresolved, "A Settle with Unresolved leaves a tombstone, and records Actual if it finds no lease; " +
+		"a Reserve or another Settle that finds the tombstone is ErrNotHeld and changes nothing."},
 	{"Record", records, "A Record passes, whatever is used, and charges up to twice the greatest limit " +
 		"of the algorithm's kind."},
 	{"RecordAtMost", recordsAtMost, "A RecordAtMost charges each policy by itself what it has room for, up to its cost, " +
@@ -211,6 +211,7 @@ func settlesOnce(p *probe) {
 		won := p.reserved(key, list, 40).settledAtOnce(0, 1, 2, 3)
 		p.used(key, list, won)
 	}
+	repeats(p, list)
 }
 
 // settledAtOnce settles from a goroutine per actual, and returns that of the one that
@@ -322,6 +323,7 @@ func unresolved(p *probe) {
 	p.used("found", list, 25)
 	found.settle(9, backend.ErrNotHeld)
 	p.used("found", list, 25)
+	tombstones(p, list)
 
 	p.needsClock() // a tombstone leaves after the longer of ten minutes and two lengths
 	for _, length := range []time.Duration{time.Minute, time.Hour} {

@@ -326,8 +326,19 @@ func (c *call) settle() error {
 		}
 		c.correct(&l.charges[i], actual)
 	}
-	c.mu.leases[c.leaseOf()] = lease{end: l.end, length: l.length, attempt: c.Lease.Attempt}
+	c.leave()
 	return nil
+}
+
+// leave keeps what is left of a settled lease: for one length, and of an unresolved one
+// for twice its length, ten minutes at least.
+func (c *call) leave() {
+	end, length := c.now, c.Lease.Length.Microseconds()
+	if c.Lease.Unresolved {
+		length = max(length, 5*time.Minute.Microseconds())
+		end += length
+	}
+	c.mu.leases[c.leaseOf()] = lease{end: end, length: length, attempt: c.Lease.Attempt}
 }
 
 func (c *call) extend(l lease) error {
@@ -388,7 +399,6 @@ func (c *call) recordInstead() error {
 		}
 	}
 	c.decide()
-	length := max(c.Lease.Length, 5*time.Minute).Microseconds() // a tombstone stays for twice that
-	c.mu.leases[c.leaseOf()] = lease{end: c.now + length, length: length, attempt: c.Lease.Attempt}
+	c.leave()
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/names"
@@ -138,7 +139,7 @@ func (g *Group) ask(b []byte, now int64) []byte {
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(g.fields))
 	if shape == leased {
-		b = packLease(b, &g.Calls[0].lease)
+		b = packLease(b, g.Op, &g.Calls[0].lease)
 	}
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i], now)
@@ -205,7 +206,7 @@ func shadowed(policies []backend.Policy) bool {
 
 // packLease appends ID, length in ms, attempt, 1 where the lease is unresolved plus 2
 // where it names actual costs, and as text how long the script keeps it, in ms.
-func packLease(b []byte, l *backend.Lease) []byte {
+func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
 	b = append(b, l.ID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(l.Length.Milliseconds()))
 	b = append(b, l.Attempt[:]...)
@@ -218,9 +219,20 @@ func packLease(b []byte, l *backend.Lease) []byte {
 	}
 	b = append(b, how, 0)
 	at := len(b)
-	b = strconv.AppendInt(b, 2*l.Length.Milliseconds()+slack, 10)
+	b = strconv.AppendInt(b, stays(op, l).Milliseconds()+slack, 10)
 	b[at-1] = byte(len(b) - at)
 	return b
+}
+
+// stays returns for how long a lease is found, or what a Settle leaves of it.
+func stays(op backend.Op, l *backend.Lease) time.Duration {
+	switch {
+	case op != backend.Settle:
+		return 2 * l.Length
+	case l.Unresolved:
+		return max(2*l.Length, 10*time.Minute)
+	}
+	return l.Length
 }
 
 // slack is for how much longer than needed a lease is kept, in ms: the script reckons
