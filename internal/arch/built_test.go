@@ -3,7 +3,9 @@ package arch
 import (
 	"go/build"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -38,5 +40,20 @@ func TestEveryTestFileIsBuilt(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestActionsArePinned: an action of a workflow is named by its commit, since a tag can be
+// moved.
+func TestActionsArePinned(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, ".github/workflows/ci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := regexp.MustCompile(`uses: [\w/-]+@[0-9a-f]{40} # v[\d.]+$`)
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if strings.Contains(line, "uses:") && !pinned.MatchString(line) {
+			t.Errorf("not pinned:%s", line)
+		}
 	}
 }
