@@ -1,0 +1,108 @@
+package oracle
+
+import "github.com/headgate-go/headgate/algo"
+
+// bucket is the history of a TokenBucket. Its level is known up to the loss that the
+// specification allows: 0.1 % of the refill, and two of the fractions that a level is
+// kept in. Levels are in units * period * 1,000, so that both rates are whole numbers.
+type bucket struct {
+	period     int64 // µs, of all rates that ask
+	slow, fast int64 // units per period: the least and the greatest rate that asks
+	events     []event
+}
+
+// event is a charge, or what a settle gives back of one.
+type event struct {
+	at, units, gives int64
+	of               *debit
+}
+
+func (b *bucket) unit() int64 { return b.period * 1000 }
+
+// levels returns the least and the greatest level at an instant. The least is that of
+// what was really used, as if no more had been charged.
+func (b *bucket) levels(now, shards int64) (lo, hi int64) {
+	lo = b.net(now)
+	switch {
+	case shards > 1: // one sub-key may hold all, and what it gives back is its own
+		hi = b.held(now, b.slow*999/shards, 0)
+	case b.slow < b.fast: // a settle may take as leaked what another rate leaks
+		hi = b.held(now, b.slow*999, b.fast*1000)
+	default:
+		hi = b.held(now, b.slow*999, b.slow*999)
+	}
+	if hi > 0 {
+		hi += b.fractions()
+	}
+	return lo, hi
+}
+
+// fractions are what a level may be rounded up by: two.
+func (b *bucket) fractions() int64 { return b.unit() >> 14 }
+
+// net returns the level if no more had been charged than was used.
+func (b *bucket) net(now int64) (level int64) {
+	last := int64(0)
+	for _, e := range b.events {
+		level, last = leak(level, b.fast*1000, e.at-last), e.at
+		if e.gives == 0 {
+			level += e.of.units * b.unit()
+		}
+	}
+	return leak(level, b.fast*1000, now-last)
+}
+
+// held returns the level that leaks at one rate, after settles that take another rate for
+// what has leaked; 0: nothing is given back. A settle gives back min(estimate - actual,
+// max(0, level just after the charge - leaked since - given back since by others)).
+func (b *bucket) held(now, rate, settle int64) (level int64) {
+	last := int64(0)
+	left := map[*debit]int64{} // level just after the charge - leaked - given back
+	for _, e := range b.events {
+		level = leak(level, rate, e.at-last)
+		for of := range left {
+			left[of] = leak(left[of], settle, e.at-last)
+		}
+		last = e.at
+		if e.gives == 0 {
+			level += e.units * b.unit()
+			left[e.of] = level
+		} else if settle > 0 {
+			n := min(level, e.gives*b.unit(), left[e.of])
+			level += b.fractions() - n
+			for of := range left {
+				left[of] = max(0, left[of]-n)
+			}
+		}
+	}
+	return leak(level, rate, now-last)
+}
+
+// leak returns what is left of a level after some time.
+func leak(level, rate, us int64) int64 {
+	if rate == 0 {
+		return level
+	}
+	if us > level/rate {
+		return 0
+	}
+	return level - rate*us
+}
+
+// used returns the units that count, rounded up.
+func (b *bucket) used(now, shards int64) Span {
+	lo, hi := b.levels(now, shards)
+	u := Span{(lo + b.unit() - 1) / b.unit(), (hi + b.unit() - 1) / b.unit()}
+	if shards > 1 && hi > 0 { // each sub-key rounds up
+		u.Hi += shards - 1
+	}
+	return u
+}
+
+// below returns how long it takes an asker's rate until n units fit.
+func (b *bucket) below(now int64, a *algo.Algorithm, n int64) Span {
+	lo, hi := b.levels(now, 1)
+	rate, room := a.Limit().Events*1000, (a.Max()-n)*b.unit()
+	wait := func(level int64) int64 { return (max(0, level-room) + rate - 1) / rate }
+	return Span{wait(lo), wait(hi)}
+}

@@ -1,0 +1,226 @@
+package oracle
+
+import (
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Lease is a reservation: the charges that its settle changes.
+type Lease struct {
+	Key    string
+	Length int64 // µs
+	End    int64
+	// Unresolved is whether the answer of its Reserve was lost.
+	Unresolved bool
+	// Gave is whether its settle gave units back.
+	Gave bool
+
+	held    []held
+	state   leaseState
+	settled int64 // when it was
+}
+
+type leaseState uint8
+
+const (
+	leaseHeld leaseState = iota
+	leaseSettled
+	leaseReset
+	leaseAbsent // its Reserve was denied, and the answer was lost
+)
+
+// held is what a lease charged of one policy.
+type held struct {
+	p    backend.Policy
+	c    *count
+	d    *debit // nil: nothing
+	cost int64
+	mark bool // a shadow that had no room, which a settle leaves alone
+}
+
+func (m *Model) reserved(parts []Part, vs []view, length time.Duration) (all []*Lease) {
+	for i := range parts {
+		l := &Lease{Key: parts[i].Key, Length: length.Microseconds(), End: m.Now + length.Microseconds()}
+		for range parts[i].Policies {
+			v := vs[0]
+			vs = vs[1:]
+			l.held = append(l.held, held{*v.p, v.c, v.d, v.cost, v.p.Shadow && v.denied})
+		}
+		m.leases[l.Key] = append(m.leases[l.Key], l)
+		all = append(all, l)
+	}
+	return all
+}
+
+// Absent returns the lease of a Reserve that was denied, and whose answer was lost.
+func (m *Model) Absent(part Part) *Lease {
+	l := &Lease{Key: part.Key, Unresolved: true, state: leaseAbsent}
+	for i := range part.Policies {
+		p := &part.Policies[i]
+		l.held = append(l.held, held{p: *p, c: m.count(part.Key, p), cost: part.Costs[i]})
+	}
+	return l
+}
+
+// Policies returns the lease's policies, in the order reserved.
+func (l *Lease) Policies() (all []backend.Policy) {
+	for i := range l.held {
+		all = append(all, l.held[i].p)
+	}
+	return all
+}
+
+// Forgotten reports whether the tombstone of an unresolved settle has left: another settle
+// would not find it.
+func (l *Lease) Forgotten(now int64) bool {
+	return l.Unresolved && l.state == leaseSettled && now >= l.settled+max(2*l.Length, tombstone)
+}
+
+// tombstone is how long one stays at the least, in µs.
+const tombstone = 600_000_000
+
+// Settle replaces what the lease charged by what was used, and returns nil or
+// backend.ErrNotHeld. Nil is the estimate.
+func (m *Model) Settle(l *Lease, actual []int64) error {
+	l.free()
+	gone := l.state != leaseSettled && m.Now >= l.End+l.Length
+	absent := l.state == leaseAbsent || gone && l.Unresolved // a tombstone stays
+	if !absent && (gone || l.state != leaseHeld) {
+		if l.state == leaseReset { // its holder was told
+			l.state, l.settled = leaseSettled, m.Now
+		}
+		return backend.ErrNotHeld
+	}
+	l.state, l.settled = leaseSettled, m.Now
+	for i := range l.held {
+		h := &l.held[i]
+		if h.mark && !absent || h.c.id.Kind == algo.KindInFlight {
+			continue
+		}
+		n := h.cost
+		if actual != nil {
+			n = actual[i]
+		}
+		switch {
+		case absent:
+			m.record(h, n)
+		case n < h.cost && h.d != nil:
+			h.c.correct(h.d, m.Now, n)
+			l.Gave = true
+		case n > h.cost:
+			m.record(h, n-h.cost)
+		}
+	}
+	return nil
+}
+
+// record charges what was used beyond the estimate.
+func (m *Model) record(h *held, n int64) {
+	used := h.c.used(m.Now)
+	n = max(0, min(n, h.p.Algorithm.MaxUsed()-used.Hi))
+	if n > 0 {
+		h.c.charge(m.Now, n, 0)
+		h.c.exceeds(m.Now, &h.p.Algorithm)
+	}
+}
+
+// free ends the slots: the call has ended, whatever its settle returns.
+func (l *Lease) free() {
+	for i := range l.held {
+		if d := l.held[i].d; d != nil && d.ends != 0 {
+			d.ends, d.units = 0, 0
+		}
+	}
+}
+
+// Extend moves the end of the lease to its length from now, and returns nil,
+// backend.ErrLeaseEnded or backend.ErrNotHeld.
+func (m *Model) Extend(l *Lease) error {
+	switch {
+	case l.state != leaseHeld || m.Now >= l.End+l.Length:
+		return backend.ErrNotHeld
+	case m.Now >= l.End:
+		return backend.ErrLeaseEnded
+	}
+	l.End = m.Now + l.Length
+	for i := range l.held {
+		if d := l.held[i].d; d != nil && d.ends != 0 {
+			d.ends = l.End
+		}
+	}
+	return nil
+}
+
+// Reset forgets the policies' counts for a key, and ends the key's leases.
+func (m *Model) Reset(key string, policies []backend.Policy) error {
+	var err error
+	for i := range policies {
+		c := m.count(key, &policies[i])
+		if e := m.ledger[c].check(); e != nil {
+			err = e
+		}
+		m.ledger[c].admitted = nil
+		c.charges, c.uneven, c.over = nil, false, false
+		if c.bucket != nil {
+			c.bucket.events = nil
+		}
+	}
+	kept := m.leases[key][:0]
+	for _, l := range m.leases[key] {
+		if l.held[0].c.shards != max(1, policies[0].Shards) {
+			kept = append(kept, l) // it lies with other sub-keys
+		} else if l.state == leaseHeld && m.Now < l.End+l.Length {
+			l.state = leaseReset
+		}
+	}
+	m.leases[key] = kept
+	return err
+}
+
+// Check returns the first count that let more pass than its algorithm allows.
+func (m *Model) Check() error {
+	for _, l := range m.ledger {
+		if err := l.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ledger is what was admitted to one count and was used, by any limiter.
+type ledger struct {
+	widest   algo.Algorithm
+	shadow   bool
+	admitted []*debit
+}
+
+// asked widens the numbers to those of each asker.
+func (l *ledger) asked(a algo.Algorithm) {
+	switch {
+	case l.widest == (algo.Algorithm{}):
+		l.widest = a
+	case a.Kind() == algo.KindTokenBucket:
+		rate := a.Limit()
+		rate.Events = max(rate.Events, l.widest.Limit().Events)
+		l.widest = algo.TokenBucket(rate, max(a.Max(), l.widest.Max()))
+	case a.Max() > l.widest.Max():
+		l.widest = a
+	}
+}
+
+func (l *ledger) admit(d *debit) { l.admitted = append(l.admitted, d) }
+
+func (l *ledger) check() error {
+	if l.shadow || l.widest.Kind() == algo.KindInFlight || len(l.admitted) == 0 {
+		return nil
+	}
+	o := New(l.widest)
+	for _, d := range l.admitted {
+		if d.units > 0 {
+			o.Add(d.at, d.units)
+		}
+	}
+	return o.Check()
+}

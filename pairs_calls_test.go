@@ -1,0 +1,191 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/oracle"
+)
+
+func (w *world) reset(s *step) error {
+	list := w.p.lists[s.limiter]
+	err := w.limiters[s.limiter].Reset(context.Background(), w.key(s.key))
+	w.say("limiter %d: Reset(%d) = %v", s.limiter, s.key, err)
+	if err != nil {
+		return err
+	}
+	w.given(w.key(s.key))
+	if err := w.model.Reset(w.key(s.key), list); err != nil {
+		return err
+	}
+	return w.look(w.key(s.key), list)
+}
+
+// exact looks at a call that is denied: at RetryAfter it passes, a microsecond earlier it
+// does not.
+func (w *world) exact(s *step) error {
+	list, costs := w.p.lists[s.limiter], w.costs(s, false)
+	if list[0].Shards > 1 {
+		return nil
+	}
+	for _, allowed := range []bool{false, true} {
+		if err := w.call(s, backend.Peek, costs); err != nil {
+			return err
+		}
+		wait := w.last.RetryAfter.Microseconds()
+		if wait == 0 {
+			return nil
+		}
+		if allowed {
+			w.by(wait)
+		} else {
+			w.by(wait - 1)
+		}
+		part := w.part(s.limiter, s.key, costs, true)
+		d, err := w.limiters[s.limiter].Peek(context.Background(), headgate.Call{Key: part.Key, Costs: costs, Each: part.Each})
+		w.say("limiter %d: Peek(%d, %v) = %v", s.limiter, s.key, costs, show(&d))
+		if err != nil || d.Allowed != allowed {
+			return fmt.Errorf("RetryAfter is not exact")
+		}
+		w.last = d.State
+	}
+	return nil
+}
+
+// wait waits for a call that passes at once, or within milliseconds, or is refused.
+func (w *world) wait(s *step) error {
+	list, costs := w.p.lists[s.limiter], w.costs(s, false)
+	part := w.part(s.limiter, s.key, costs, true)
+	sure, passes := w.model.Sure(backend.Take, []oracle.Part{part})
+	if !sure || w.p.cache || list[0].Shards > 1 {
+		return nil
+	}
+	patience, retry := 2*time.Second, oracle.Span{}
+	if !passes {
+		retry = w.model.RetryAfter([]oracle.Part{part})
+		if patience = 150 * time.Millisecond; retry.Hi < 4000 {
+			patience = 2 * time.Second
+			stop := time.AfterFunc(300*time.Microsecond, func() { w.g.now.Add(retry.Hi) })
+			defer stop.Stop()
+		} else if retry.Lo < 500_000 {
+			return nil
+		}
+	}
+	ctx, end := context.WithTimeout(context.Background(), patience)
+	defer end()
+	d, err := w.limiters[s.limiter].Wait(ctx, headgate.Call{Key: part.Key, Costs: costs, Each: part.Each})
+	w.say("limiter %d: Wait(%d, %v) = %v, %v", s.limiter, s.key, costs, show(&d), err)
+	if patience < time.Second {
+		if late := new(headgate.DeadlineError); !errors.As(err, &late) || late.RetryAfter.Microseconds() < retry.Lo-100_000 {
+			return fmt.Errorf("no DeadlineError for a wait of %v µs", retry)
+		}
+		return w.look(part.Key, list)
+	}
+	if !passes {
+		w.by(retry.Hi)
+	}
+	if err == nil && !d.Allowed {
+		return errors.New("a Wait was denied")
+	}
+	return w.judge(backend.Take, part, 0, &d, err)
+}
+
+// wrong makes a call that returns an error, and changes no count.
+func (w *world) wrong(s *step) error {
+	l, list, key := w.limiters[s.limiter], w.p.lists[s.limiter], w.key(s.key)
+	costs := w.costs(s, false)
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	invalid, err := new(headgate.InvalidError), error(nil)
+	ok := func() bool { return errors.As(err, &invalid) }
+	switch s.draw[0] % 5 {
+	case 0:
+		costs[len(costs)-1] = -1
+		_, err = l.Do(ctx, headgate.Call{Key: key, Costs: costs})
+	case 1:
+		_, err = l.Record(ctx, headgate.Call{Key: key, Costs: append(costs, 1)})
+	case 2:
+		_, _, err = l.Reserve(ctx, headgate.Call{Key: key, Costs: costs, Lease: time.Millisecond})
+	case 3:
+		end()
+		_, _, err = l.Reserve(ctx, headgate.Call{Key: key, Costs: costs})
+		ok = func() bool { return errors.Is(err, context.Canceled) }
+	case 4:
+		i := slices.IndexFunc(list, func(p headgate.Policy) bool { return !p.Shadow })
+		if i < 0 || hasSlots(list) {
+			return nil
+		}
+		costs[i] = list[i].Algorithm.Max() + 1
+		_, err = l.Do(ctx, headgate.Call{Key: key, Costs: costs})
+		ok = func() bool { return errors.Is(err, headgate.ErrNeverAdmissible) }
+	}
+	w.say("limiter %d: a wrong call %d(%d, %v) = %v", s.limiter, s.draw[0]%5, s.key, costs, err)
+	if !ok() {
+		return fmt.Errorf("the error is %v", err)
+	}
+	return w.look(key, list)
+}
+
+// lostCall compares what a caller gets whose answer was lost.
+func (w *world) lostCall(op backend.Op, part oracle.Part, d *headgate.Decision, err error) error {
+	if _, e := w.model.Do(op, []oracle.Part{part}, 0, nil); e != nil {
+		return e
+	}
+	if e := w.unknown(op, part.Policies, d, err); e != nil {
+		return e
+	}
+	return w.look(part.Key, part.Policies)
+}
+
+// unknown compares the decision of a call that was perhaps counted.
+func (w *world) unknown(op backend.Op, list []headgate.Policy, d *headgate.Decision, err error) error {
+	if op == backend.Record {
+		if !errors.Is(err, headgate.ErrPerhapsCounted) {
+			return fmt.Errorf("a lost Record returns %v", err)
+		}
+		return nil
+	}
+	if err != nil || !errors.Is(d.Err, headgate.ErrPerhapsCounted) || d.Counted || d.Allowed != failsOpen(list) {
+		return fmt.Errorf("a lost answer: %s, %v", show(d), err)
+	}
+	return nil
+}
+
+func failsOpen(list []headgate.Policy) bool {
+	return !slices.ContainsFunc(list, func(p headgate.Policy) bool { return !p.Shadow && p.OnFailure != headgate.FailOpen })
+}
+
+// cached reports whether an answer is that of a moment ago: of a spread key always. The
+// store must have denied the key, and this process have given nothing back since.
+func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error) {
+	known := false
+	for i := range parts {
+		id := fmt.Sprint(parts[i].Key, parts[i].Policies)
+		known = known || w.denials[id]
+		if !d.Allowed && d.Source == headgate.FromStore && (d.Key == "" || d.Key == parts[i].Key) {
+			w.denials[id] = true
+		}
+	}
+	if d.Source != headgate.FromDenyCache {
+		return false, nil
+	}
+	if d.Allowed || !w.spread() && (!w.p.cache || !known) {
+		return true, fmt.Errorf("from the deny cache: %v", show(d))
+	}
+	return true, nil
+}
+
+// given forgets the denials of a key, to which something was given back.
+func (w *world) given(key string) {
+	for id := range w.denials {
+		if strings.HasPrefix(id, key) {
+			delete(w.denials, id)
+		}
+	}
+}

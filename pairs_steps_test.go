@@ -1,0 +1,377 @@
+package headgate_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/oracle"
+)
+
+type pairVerb string
+
+const (
+	moveClock      pairVerb = "clock"
+	callAllow      pairVerb = "Allow"
+	callAllowN     pairVerb = "AllowN"
+	callDo         pairVerb = "Do"
+	callPeek       pairVerb = "Peek"
+	peekAtRetry    pairVerb = "Peek at RetryAfter"
+	callAtMost     pairVerb = "AllowAtMost"
+	callRecord     pairVerb = "Record"
+	callReset      pairVerb = "Reset"
+	callWait       pairVerb = "Wait"
+	callReserve    pairVerb = "Reserve"
+	callCommit     pairVerb = "Commit"
+	callCancel     pairVerb = "Cancel"
+	callResume     pairVerb = "Resume and Commit"
+	callExtend     pairVerb = "Extend"
+	callAll        pairVerb = "All"
+	callReserveAll pairVerb = "ReserveAll"
+	callWrong      pairVerb = "a wrong call"
+)
+
+// pairVerbs has each verb as often as it is drawn.
+var pairVerbs = []pairVerb{moveClock, moveClock, moveClock, moveClock, moveClock, moveClock, callAllow, callAllow, callAllowN, callDo, callDo, callDo, callPeek, peekAtRetry, callAtMost, callAtMost, callRecord,
+	callReset, callWait, callWait, callReserve, callReserve, callReserve, callReserve, callCommit, callCommit, callCommit, callCancel, callCancel, callResume, callExtend, callAll, callAll, callReserveAll, callWrong}
+
+// world is a run of a program.
+type world struct {
+	p        *pairProgram
+	g        *ground
+	lose     func(bool) int
+	hits     int             // answers that were lost before this step
+	denials  map[string]bool // by key and list: the store has denied, and nothing was given back since
+	apart    bool            // the store decides one key per request
+	lost     int             // the step of the last answer that was lost
+	limiters []*headgate.Limiter
+	prefix   string
+	model    *oracle.Model
+	booked   map[int][]*booking             // by the step that reserved
+	event    atomic.Pointer[headgate.Event] // of the last call
+	last     headgate.State                 // of the last decision
+	said     []string
+}
+
+// booking is a reservation, and the model's.
+type booking struct {
+	r       *headgate.Reservation
+	lease   *oracle.Lease
+	limiter int
+}
+
+func newWorld(p *pairProgram, g *ground) (*world, error) {
+	g.runs++
+	g.now.Store(p.start)
+	w := &world{p: p, g: g, lost: -10, prefix: fmt.Sprint("k", g.runs, "-"), model: oracle.NewModel(p.start, p.lists), booked: map[int][]*booking{}, denials: map[string]bool{}}
+	s, lose := g.open(p.lossy)
+	w.lose = lose
+	o := &headgate.Options{DenyCacheTTL: -1, Observer: func(e headgate.Event) {
+		if e.Type == headgate.EventDecision && e.Op != headgate.OpSettle {
+			w.event.Store(&e)
+		}
+	}}
+	if p.cache {
+		o.DenyCacheTTL = 0
+	}
+	if p.keyed {
+		o.TokenKey = []byte("a key of sixteen")
+	}
+	if w.apart = p.apart && g.server == nil; w.apart {
+		s = oneKey{s}
+	}
+	first, err := headgate.New(s, p.lists[0], o)
+	if err != nil {
+		return nil, err
+	}
+	w.limiters = []*headgate.Limiter{first}
+	for _, list := range p.lists[1:] {
+		l, err := first.With(list...)
+		if err != nil {
+			return nil, err
+		}
+		w.limiters = append(w.limiters, l)
+	}
+	return w, nil
+}
+
+// spread reports whether a limiter spreads its keys.
+func (w *world) spread() bool {
+	return slices.ContainsFunc(w.p.lists, func(l []headgate.Policy) bool { return l[0].Shards > 1 })
+}
+
+func (w *world) close() { w.quiet() }
+
+// quiet waits until nothing is cancelled in the background.
+func (w *world) quiet() {
+	for end := time.Now().Add(5 * time.Second); headgate.Cancelling(w.limiters[0]) > 0 && time.Now().Before(end); {
+		time.Sleep(20 * time.Microsecond)
+	}
+}
+
+func (w *world) key(i int) string { return fmt.Sprint(w.prefix, i) }
+
+func (w *world) say(format string, args ...any) {
+	w.said = append(w.said, fmt.Sprintf("+%-14v ", time.Duration(w.model.Now-w.p.start)*time.Microsecond)+fmt.Sprintf(format, args...))
+}
+
+func (w *world) step(s *step) error {
+	slots := hasSlots(w.p.lists[s.limiter])
+	switch s.verb {
+	case moveClock:
+		w.advance(s)
+		return nil
+	case callReset:
+		return w.reset(s)
+	case callReserve:
+		return w.reserve(s)
+	case callCommit, callCancel, callResume:
+		return w.settle(s)
+	case callExtend:
+		return w.extend(s)
+	case callReserveAll:
+		return w.all(s)
+	case callWrong:
+		return w.wrong(s)
+	case callPeek:
+		return w.call(s, backend.Peek, w.costs(s, true))
+	case peekAtRetry:
+		return w.exact(s)
+	}
+	if slots {
+		return nil // only a Reserve takes a slot
+	}
+	switch s.verb {
+	case callAll:
+		return w.all(s)
+	case callWait:
+		return w.wait(s)
+	case callRecord:
+		return w.call(s, backend.Record, w.costs(s, false))
+	}
+	return w.take(s)
+}
+
+func hasSlots(list []headgate.Policy) bool {
+	return slices.ContainsFunc(list, func(p headgate.Policy) bool { return p.Algorithm.Kind() == algo.KindInFlight })
+}
+
+// advance moves the clock: a little, to where something ends, or far.
+func (w *world) advance(s *step) {
+	by, n := int64(0), s.draw[1]
+	list := w.p.lists[s.limiter]
+	period := list[n%uint64(len(list))].Algorithm.Limit().Period.Microseconds()
+	switch s.draw[0] % 8 {
+	case 0:
+		by = int64(n % 1000)
+	case 1:
+		by = int64(n % 20_000)
+	case 2:
+		by = w.last.RetryAfter.Microseconds() - int64(n%3) + 1
+	case 3:
+		by = w.last.RetryAfter.Microseconds() - int64(n%2000)
+	case 4:
+		by = w.last.ResetAfter.Microseconds() - int64(n%3) + 1
+	case 5:
+		for _, b := range w.booked[s.of] {
+			by = b.lease.End - w.model.Now + int64(n>>8%2)*b.lease.Length - int64(n%3) + 1
+		}
+	case 6:
+		by = int64(n % uint64(max(1, period)))
+	default:
+		by = int64(n % uint64(max(1, min(2*period, 3*86_400_000_000))))
+	}
+	w.by(max(0, by))
+	w.say("clock")
+}
+
+func (w *world) by(us int64) {
+	w.model.Now += us
+	w.g.now.Store(w.model.Now)
+}
+
+// costs draws a cost for each of the limiter's policies.
+func (w *world) costs(s *step, zero bool) []int64 {
+	list, sum := w.p.lists[s.limiter], int64(0)
+	costs := make([]int64, len(list))
+	for i := range list {
+		most, n := w.most(&list[i]), s.draw[4+i]
+		switch {
+		case list[i].Algorithm.Kind() == algo.KindInFlight:
+			costs[i] = min(1, int64(n%4))
+		case n%8 == 0:
+		case s.verb == callRecord && n%64 < 8 && w.canSaturate(list):
+			costs[i] = algo.MaxLogLimit
+		case s.verb == callRecord:
+			costs[i] = 1 + int64(n>>8%uint64(2*list[i].Algorithm.Max()))
+		case n%8 < 5:
+			costs[i] = min(most, 1+int64(n>>8%3))
+		default:
+			costs[i] = 1 + int64(n>>8%uint64(most))
+		}
+		sum += costs[i]
+	}
+	if sum == 0 && !zero {
+		costs[0] = 1
+	}
+	return costs
+}
+
+// canSaturate reports whether the model can count that much.
+func (w *world) canSaturate(list []headgate.Policy) bool {
+	return list[0].Shards < 2 && !slices.ContainsFunc(list, func(p headgate.Policy) bool {
+		return p.Algorithm.Kind() == algo.KindTokenBucket && p.Algorithm.Limit().Period > time.Minute
+	})
+}
+
+// most is the greatest cost of a policy: on a spread key that of the smallest share.
+func (w *world) most(p *headgate.Policy) int64 {
+	return max(1, p.Algorithm.Max()/max(1, int64(p.Shards)))
+}
+
+func (w *world) part(limiter, key int, costs []int64, each bool) oracle.Part {
+	p := oracle.Part{Key: w.key(key), Policies: w.p.lists[limiter], Costs: costs}
+	if each {
+		p.Each = make([]headgate.State, len(costs))
+	}
+	return p
+}
+
+// take is one of the pairVerbs that charge if there is room.
+func (w *world) take(s *step) error {
+	list := w.p.lists[s.limiter]
+	costs, op := w.costs(s, false), backend.Take
+	n := int64(1)
+	if s.verb == callAllowN || s.verb == callAtMost {
+		n = w.most(&list[0])
+		for i := range list {
+			n = min(n, w.most(&list[i]))
+		}
+		n = 1 + int64(s.draw[2]%uint64(n))
+	}
+	if s.verb == callAtMost {
+		op, n = backend.AtMost, n+int64(s.draw[3]%4)
+		if list[0].Shards > 1 {
+			n = min(n, w.most(&list[0]))
+		}
+	}
+	if s.verb != callDo {
+		for i := range costs {
+			costs[i] = n
+		}
+	}
+	if s.verb == callDo {
+		return w.call(s, op, costs)
+	}
+	sure, _ := w.model.Sure(op, []oracle.Part{w.part(s.limiter, s.key, costs, false)})
+	if !sure && s.verb == callAtMost {
+		return nil
+	}
+	if !sure {
+		return w.call(s, op, costs) // Do tells whether a shadow was charged
+	}
+	return w.call(s, op, costs)
+}
+
+// call asks one key, and compares the answer.
+func (w *world) call(s *step, op backend.Op, costs []int64) error {
+	l, ctx := w.limiters[s.limiter], context.Background()
+	plain := s.verb == callAllow || s.verb == callAllowN || s.verb == callAtMost
+	part := w.part(s.limiter, s.key, costs, false)
+	sure, _ := w.model.Sure(op, []oracle.Part{part})
+	if plain = plain && sure; !plain {
+		part = w.part(s.limiter, s.key, costs, true)
+	}
+	c := headgate.Call{Key: part.Key, Costs: costs, Each: part.Each}
+	lost := w.losing(s, sure && op != backend.Peek)
+	var d headgate.Decision
+	var err error
+	switch {
+	case op == backend.Peek:
+		d, err = l.Peek(ctx, c)
+	case op == backend.Record:
+		d, err = l.Record(ctx, c)
+	case op == backend.AtMost:
+		d, err = l.AllowAtMost(ctx, c.Key, costs[0])
+	case plain && s.verb == callAllow:
+		d, err = l.Allow(ctx, c.Key)
+	case plain:
+		d, err = l.AllowN(ctx, c.Key, costs[0])
+	default:
+		d, err = l.Do(ctx, c)
+	}
+	w.say("limiter %d: %s(%d, %v) = %v, %v", s.limiter, s.verb, s.key, costs, show(&d), err)
+	if lost && w.found() {
+		return w.lostCall(op, part, &d, err)
+	}
+	return w.judge(op, part, 0, &d, err)
+}
+
+func show(d *headgate.Decision) string {
+	return fmt.Sprintf("%v by %q: used %d of %d, retry %v, granted %d, %v %v", d.Allowed, d.Policy, d.Used, d.Limit, d.RetryAfter, d.Granted, d.Source, d.Err)
+}
+
+// losing loses the answer of a step now and then, and not so often that a circuit opens.
+func (w *world) losing(s *step, can bool) bool {
+	if !s.lose || !can || w.spread() || w.lose == nil || !w.p.lossy || s.id-w.lost < 10 {
+		return false
+	}
+	w.lost = s.id
+	w.say("the answer is lost:")
+	w.hits = w.lose(true)
+	return true
+}
+
+// found ends the loss, and reports whether an answer was lost.
+func (w *world) found() bool {
+	w.lose(false)
+	return w.lose(false) > w.hits
+}
+
+// judge compares an answer, and then all states of the limiter.
+func (w *world) judge(op backend.Op, part oracle.Part, lease time.Duration, d *headgate.Decision, err error) error {
+	if err != nil {
+		return fmt.Errorf("error: %w", err)
+	}
+	if cached, err := w.cached(d, part); cached {
+		return err
+	}
+	if d.Source != headgate.FromStore || d.Err != nil {
+		return fmt.Errorf("no store decided: %v", show(d))
+	}
+	w.last = d.State
+	if _, err := w.model.Do(op, []oracle.Part{part}, lease, d); err != nil {
+		return err
+	}
+	if part.Each != nil {
+		if op == backend.Record || part.Policies[0].Shards > 1 {
+			return w.look(part.Key, part.Policies)
+		}
+		return oracle.Shadow(part.Policies, part.Each, w.event.Load().Shadow)
+	}
+	return w.look(part.Key, part.Policies)
+}
+
+// look peeks at all states of a key.
+func (w *world) look(key string, list []headgate.Policy) error {
+	for i := range w.limiters {
+		if !slices.Equal(w.p.lists[i], list) {
+			continue
+		}
+		part := oracle.Part{Key: key, Policies: list, Costs: make([]int64, len(list)), Each: make([]headgate.State, len(list))}
+		d, err := w.limiters[i].Peek(context.Background(), headgate.Call{Key: key, Costs: part.Costs, Each: part.Each})
+		if err != nil {
+			return fmt.Errorf("Peek: %w", err)
+		}
+		if _, err := w.model.Do(backend.Peek, []oracle.Part{part}, 0, &d); err != nil {
+			return fmt.Errorf("Peek afterwards: %w", err)
+		}
+		return nil
+	}
+	return nil
+}
