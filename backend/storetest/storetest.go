@@ -99,7 +99,7 @@ func Run(t *testing.T, h Harness) {
 	}{
 		{"Contract", nil, everyRule()}, {"Concurrent", nil, concurrent},
 		{"Examples", worked, examples}, {"BadInput", nil, badInput}, {"Bounds", saturated, bounds},
-		{"OddRates", oddRates(), nil}, {"Identity", pairs(), identities},
+		{"OddRates", oddRates(), nil}, {"Identity", pairs(), identities}, {"Together", randomPrograms, nil},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			for _, c := range part.alone {
