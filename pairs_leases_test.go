@@ -85,7 +85,7 @@ func (w *world) settle(s *step) error {
 	}
 	r, list := b.r, w.p.lists[b.limiter]
 	if s.verb == callResume {
-		if b.lease.Unresolved && !w.p.keyed || !sameNames(list, w.p.lists[s.limiter]) {
+		if b.lease.Unresolved && !(w.p.keyed && slices.Equal(list, w.p.lists[s.limiter])) || !sameNames(list, w.p.lists[s.limiter]) {
 			return nil
 		}
 		resumed, err := w.limiters[s.limiter].Resume(r.Token())
@@ -219,6 +219,7 @@ func (w *world) undone(op backend.Op, parts []oracle.Part) error {
 	if _, passes := w.model.Sure(op, parts); passes {
 		return errors.New("denied, but there is room")
 	}
+	w.model.Undone(parts)
 	for i := range parts {
 		if err := w.look(parts[i].Key, parts[i].Policies); err != nil {
 			return err

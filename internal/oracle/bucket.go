@@ -64,10 +64,16 @@ func (b *bucket) held(now, rate, settle int64) (level int64) {
 			left[of] = leak(left[of], settle, e.at-last)
 		}
 		last = e.at
-		if e.gives == 0 {
+		switch {
+		case e.of == nil: // what came and went, and may have been given back
+			for of := range left {
+				left[of] = max(0, left[of]-e.gives*b.unit())
+			}
+			level += min(level, b.fractions())
+		case e.gives == 0:
 			level += e.units * b.unit()
 			left[e.of] = level
-		} else if settle > 0 {
+		case settle > 0:
 			n := min(level, e.gives*b.unit(), left[e.of])
 			level += b.fractions() - n
 			for of := range left {

@@ -292,3 +292,13 @@ func grant(vs []view) Span {
 	}
 	return g
 }
+
+// Undone takes a request that was denied, after some of its keys may have been charged
+// and given back: other leases of a TokenBucket give back less by as much.
+func (m *Model) Undone(parts []Part) {
+	for _, v := range m.views(parts) {
+		if v.c.bucket != nil && v.cost > 0 {
+			v.c.bucket.events = append(v.c.bucket.events, event{at: m.Now, gives: v.cost})
+		}
+	}
+}
