@@ -72,10 +72,15 @@ func (b *bucket) held(now, rate, settle int64) (level int64) {
 			level += min(level, b.fractions())
 		case e.gives == 0:
 			level += e.units * b.unit()
+			if e.of.units > 0 { // rounded up, once per unit that was used
+				level += b.fractions() / 2
+			}
 			left[e.of] = level
 		case settle > 0:
 			n := min(level, e.gives*b.unit(), left[e.of])
-			level += b.fractions() - n
+			if level -= n; n < e.gives*b.unit() {
+				level += b.fractions()
+			}
 			for of := range left {
 				left[of] = max(0, left[of]-n)
 			}
