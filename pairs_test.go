@@ -146,6 +146,9 @@ func newProgram(seed uint64) *pairProgram {
 		slow = r.IntN(2) == 0
 		p.lists = [][]headgate.Policy{{{Name: "p", Algorithm: randomAlgorithm(r, 6, 1+r.Int64N(200), 1, time.Minute), OnFailure: headgate.FailOpen}}}
 		p.keys, some = 1, []pairVerb{moveClock, moveClock, callReserve, callReserve, callCancel, callCancel, callCommit, callDo, peekAtRetry}
+		if slow {
+			some = []pairVerb{moveClock, moveClock, callReserve, callCancel, callCancel}
+		}
 	}
 	var reserved []int
 	for i := range pairsSteps {
@@ -155,6 +158,7 @@ func newProgram(seed uint64) *pairProgram {
 		}
 		if slow { // the clock moves by less than a fraction of a unit
 			s.draw[0] %= 2
+			s.of = append(reserved, -1)[max(0, len(reserved)-1)]
 		}
 		if s.verb == callReserve || s.verb == callReserveAll {
 			reserved = append(reserved, i)
