@@ -158,12 +158,14 @@ func newProgram(seed uint64) *pairProgram {
 		}
 		if slow { // the clock moves by less than a fraction of a unit
 			s.draw[0] %= 2
-			s.of = append(reserved, -1)[max(0, len(reserved)-1)]
 		}
 		if s.verb == callReserve || s.verb == callReserveAll {
 			reserved = append(reserved, i)
 		} else if len(reserved) > 0 {
 			s.of = reserved[max(0, len(reserved)-1-r.IntN(4))]
+			if slow {
+				s.of = reserved[len(reserved)-1]
+			}
 		}
 		p.steps = append(p.steps, s)
 	}
