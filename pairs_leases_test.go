@@ -88,6 +88,9 @@ func (w *world) settle(s *step) error {
 		if b.lease.Unresolved && !(w.p.keyed && slices.Equal(list, w.p.lists[s.limiter])) || !sameNames(list, w.p.lists[s.limiter]) {
 			return nil
 		}
+		if w.spread() && !slices.Equal(list, w.p.lists[s.limiter]) { // see docs/failures.md: the excess goes by the settler's list
+			return nil
+		}
 		resumed, err := w.limiters[s.limiter].Resume(r.Token())
 		if err != nil {
 			return fmt.Errorf("Resume: %w", err)

@@ -111,6 +111,12 @@ func (l *Limiter) parse(token string) (*Reservation, error) {
 	if r.limiter = l; !slices.Equal(policies, l.policies) {
 		r.limiter, err = l.With(policies...)
 	}
+	if err != nil && shards > 1 { // the limits are below the number of sub-keys; mutant: token-below-shards
+		for i := range policies {
+			policies[i].Shards = 0 // all is charged to the sub-key that was
+		}
+		r.limiter, err = l.With(policies...)
+	}
 	return r, err
 }
 

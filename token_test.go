@@ -205,10 +205,24 @@ func TestTokenOfTheReleaseBefore(t *testing.T) {
 	requireUsed(t, l, 0, 7)
 }
 
+func spreadCalls(n int64, shards int) headgate.Policy {
+	p := daily("calls", n)
+	p.Shards = shards
+	return p
+}
+
 // TestTokenOfOtherShards: what a Commit adds goes to the sub-keys of the key as it was
 // reserved, also by a limiter that spreads it otherwise or not at all.
 func TestTokenOfOtherShards(t *testing.T) {
 	ctx := context.Background()
+	tiny, s := daily("calls", 1), memory.New(nil)
+	wide := limiter(t, s, nil, spreadCalls(40, 4))
+	r, _, err := wide.Reserve(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	r, err = limiter(t, s, nil, tiny).Resume(r.Token())
+	require.NoError(t, err, "a limit below the number of sub-keys")
+	require.NoError(t, r.Commit(ctx, 3))
+	requireUsed(t, wide, 3)
 	for _, shards := range []int{0, 2, 8} {
 		s, plain, other := memory.New(nil), daily("calls", 40), daily("calls", 40)
 		plain.Shards, other.Shards = 4, shards
