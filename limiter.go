@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/wait"
 	"github.com/headgate-go/headgate/shard"
 )
 
@@ -29,7 +30,7 @@ type Limiter struct {
 	policies  []Policy    // never written
 	tokens    tokenKey
 	abandoned *abandoned
-	queues    *queues
+	queues    *wait.Queues
 }
 
 // New returns a limiter that counts in s by every one of the policies. It

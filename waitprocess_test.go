@@ -41,7 +41,7 @@ func TestWaitProcesses(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, asked, 2*admitted)
-	if redistest.Long() { // TestWaitRivals has the same bounds without a machine's stalls
+	if redistest.Long() { // TestRivals of internal/wait has the same bounds without a machine's stalls
 		require.GreaterOrEqual(t, float64(admitted), 0.98*limit)
 		require.LessOrEqual(t, longest, 2*fifo)
 	}

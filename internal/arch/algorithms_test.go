@@ -59,7 +59,7 @@ func goPlaces(all []source, k lua.Kind) (places []string) {
 
 func library(pkg string) bool {
 	return slices.ContainsFunc([]string{".", "algo", "backend", "backend/memory", "backend/standalone", "backend/cluster", "breaker", "shard",
-		"internal/layer", "internal/denial"}, func(p string) bool { return p == pkg }) || strings.HasPrefix(pkg, "backend/internal/")
+		"internal/layer", "internal/denial", "internal/wait"}, func(p string) bool { return p == pkg }) || strings.HasPrefix(pkg, "backend/internal/")
 }
 
 // luaPlaces returns the Lua files that compare with the algorithm's number, list it or

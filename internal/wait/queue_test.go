@@ -1,0 +1,72 @@
+package wait
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// callOn returns a call of one unit of each policy on the store.
+func callOn(s backend.Store, key string, policies []backend.Policy) Call {
+	return Call{Key: key, Policies: policies, Take: func(ctx context.Context, n int64, d *backend.Decision, states []backend.State) error {
+		r := backend.Request{Op: backend.Take}
+		r.Key, r.Policies, r.Cost, r.Each = key, policies, n, states
+		return s.Do(ctx, &r, d)
+	}}
+}
+
+func policy(a algo.Algorithm) []backend.Policy {
+	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+}
+
+// TestQueuesLeave: queues that are empty for a second are deleted while others come.
+func TestQueuesLeave(t *testing.T) {
+	qs, s, policies := NewQueues(true), memory.New(nil), policy(algo.FixedWindow(algo.PerDay(10)))
+	for i := range 1000 {
+		_, err := qs.Wait(context.Background(), callOn(s, strconv.Itoa(i), policies))
+		require.NoError(t, err)
+	}
+	require.Len(t, qs.mu.queues, 1000)
+	for _, q := range qs.mu.queues {
+		q.emptied = q.emptied.Add(-2 * remembered)
+	}
+	for i := range 500 {
+		_, err := qs.Wait(context.Background(), callOn(s, "new"+strconv.Itoa(i), policies))
+		require.NoError(t, err)
+	}
+	require.LessOrEqual(t, len(qs.mu.queues), 800)
+}
+
+// TestLeavesOnce: a waiter whose context ends calls leave twice, and the head may be
+// decided in between.
+func TestLeavesOnce(t *testing.T) {
+	qs, policies := NewQueues(true), policy(algo.FixedWindow(algo.PerSecond(1)))
+	waiters := make([]*waiter, 4)
+	var q *queue
+	for i := range waiters {
+		waiters[i] = &waiter{call: Call{Key: "k", Policies: policies}, since: time.Now(), notify: make(chan struct{}, 1)}
+		q, _ = qs.join(waiters[i], time.Time{})
+	}
+	a, w, c, d := waiters[0], waiters[1], waiters[2], waiters[3]
+	<-a.notify
+	qs.leave(q, w) // its context has ended
+	group := qs.group(a, 1)
+	qs.decide(q, group, answer{})
+	qs.end(group)
+	qs.leave(q, w) // the defer of turn.wait
+	<-c.notify     // the head
+	group = qs.group(c, 1)
+	qs.decide(q, group, answer{})
+	qs.end(group)
+	select {
+	case <-d.notify:
+	case <-time.After(time.Second):
+		t.Fatal("the last waiter never became the head")
+	}
+}

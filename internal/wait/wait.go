@@ -1,0 +1,81 @@
+// Package wait queues calls until they pass.
+//
+// [Queues] holds a queue per key and list of policies that count alike. The first waiter
+// of a queue is its head. The head takes by its call's function: for itself, and for the
+// waiters right behind it if one take can serve them. All others sleep. The package
+// starts no goroutine and sends no request of its own.
+//
+// A waiter is queued, then the head, then decided or removed:
+//
+//	queued ───► head ───► decided    the answer is set, the waiter is in no queue
+//	   │ │        │          ▲
+//	   │ └────────┼──────────┘       the head's take included the waiter
+//	   └──────────┴─────► removed    the context ended, or an error came back
+//
+// Waiters of one queue are decided in the order of their arrival. Queues of several
+// processes have no common order; contest.go has what makes them share.
+//
+// Invariants:
+//   - A queue with waiters has one head, and only the head's goroutine takes.
+//   - A waiter is part of a take or it is not. If its context ends during a take that
+//     includes it, the waiter stays until the take has ended. So nothing is charged for
+//     a call that did not pass.
+//   - A waiter is removed once. Then the first waiter is notified that it is the head.
+//   - A call is refused for its deadline only if it surely can't pass in time.
+//
+// queue.go has the queues and their lock, turn.go what a caller's goroutine does,
+// burst.go the number of calls per take, contest.go the instant of the next take.
+package wait
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Call is a call that waits. Nothing of it changes before Wait returns.
+type Call struct {
+	Key      string           // of the queue
+	Policies []backend.Policy // at least one; never written
+	Costs    []int64          // units per policy, valid for them; nil: one of each
+	Take     Take
+	// Single reports that the take serves this call alone, and cancels what it may have
+	// charged. So it is repeated after ErrPerhapsCounted.
+	Single bool
+}
+
+// Take decides n calls as one, all or nothing. It writes the decision and the state of
+// each policy, both zero before. It runs on the goroutine of its own call, one at a time.
+type Take func(ctx context.Context, n int64, d *backend.Decision, states []backend.State) error
+
+// Outcome is the result of a wait.
+type Outcome struct {
+	Decision backend.Decision // zero after an error
+	States   []backend.State  // one per policy; shared by the calls of a take, never written
+	Waited   time.Duration    // in the queue and asleep; after an error too
+}
+
+// TooLate is the error of a call that surely passes only after its context's deadline:
+// the time until it passes, at the earliest. Nothing was counted.
+type TooLate time.Duration
+
+// Error names the time.
+func (e TooLate) Error() string {
+	return fmt.Sprintf("headgate: the call passes in %v at the earliest, after the context's deadline", time.Duration(e))
+}
+
+// Wait queues the call and returns when it has passed, by an allowed decision, or with
+// an error. Nothing was taken if there is an error, except after ErrPerhapsCounted. The
+// call must be one that can pass.
+func (qs *Queues) Wait(ctx context.Context, c Call) (Outcome, error) {
+	t := turn{queues: qs, ctx: ctx}
+	t.call, t.since, t.notify = c, time.Now(), make(chan struct{}, 1)
+	err := t.wait()
+	o := Outcome{Waited: t.waited}
+	if err == nil {
+		o.Decision, o.States = t.decision, t.states
+	}
+	return o, err
+}
