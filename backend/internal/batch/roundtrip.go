@@ -81,7 +81,7 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 		return 0, true
 	}
 	t.start(late)
-	ctx, cancel := context.WithDeadline(context.Background(), epoch.Add(t.ends))
+	ctx, cancel := withOwnTime(t.queue.server.client, t.queue.server.Budget, t.replyBy)
 	defer cancel()
 	err := client.Guarded(func() error { return t.send(ctx) })
 	v, ok := t.claim(false)
@@ -207,8 +207,12 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 			}
 			return err
 		}
+		if err := at.begin(t.ends); err != nil {
+			return err
+		}
 		seen := at.loads.Load()
 		t.sendOnce(ctx, at, commands, asking)
+		t.note(at, commands)
 		commands, said = t.again(commands)
 		if len(commands) == 0 || !t.wait(said, tries) {
 			return nil
@@ -248,7 +252,7 @@ func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 		if is(c.Err(), notRun) {
 			t.markNotRun(c)
 		}
-		here := is(c.Err(), reload) || client.PoolFull(c.Err()) // mutant: wait-for-full-pool
+		here := is(c.Err(), reload) || client.PoolFull(c.Err()) || t.unwritten(c) && lost(c.Err()) // mutant: wait-for-full-pool
 		if here || len(t.commands) == 1 && is(c.Err(), redirect|soon) {
 			again, said = append(again, c), c.Err()
 		}
@@ -275,6 +279,7 @@ func (t *roundTrip) wait(said error, tries int) bool {
 
 // sendOnce sends the commands in one write.
 func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command, asking bool) {
+	defer s.begins.ended()
 	for i, c := range commands {
 		c.prepare(ctx, s, i == 0 && !asking)
 	}
@@ -296,12 +301,20 @@ func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command
 // part of a pipeline may be on the way.
 var errAgain = errors.New("sent again by a hook, or too late")
 
+// unwritten reports whether a command never was.
+func (t *roundTrip) unwritten(c *command) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !c.wrote
+}
+
 // write is called when the client writes the command. It marks the calls as sent
 // and packs them, and returns why the command may not be written. What was
 // written may have run, and is not written again. A command without a caller that
 // waits is withdrawn, but where others stand in its pipeline it only looks: an
 // error would be that of all.
 func (t *roundTrip) write(c *command) error {
+	c.at.begins.ready()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -309,6 +322,11 @@ func (t *roundTrip) write(c *command) error {
 		return errAgain
 	case t.mu.over:
 		return errWithdrawn
+	}
+	if c.first {
+		if err := c.at.inTime(t.ends - now()); err != nil {
+			return err
+		}
 	}
 	for _, g := range c.groups {
 		if g.markSent() {
@@ -318,6 +336,7 @@ func (t *roundTrip) write(c *command) error {
 	if c.wrote {
 		t.mu.wrote++
 		t.mu.written = now()
+		c.at.sent.Store(int64(t.mu.written))
 	} else if c.first && len(t.commands) == 1 { // mutant: pipeline-of-left-callers
 		return errWithdrawn
 	}
@@ -348,51 +367,4 @@ func (t *roundTrip) end(v visit, said error) {
 			g.notify()
 		}
 	}
-}
-
-// leave tells the guard what the round trip tells of the server. A deadline that
-// passed says little by itself: this process may have been stopped, or too busy to
-// read a reply that was there. So it is a failure only if the server answers nothing
-// for another quarter of the budget. The callers don't wait for that.
-func (t *roundTrip) leave(v visit, said error) {
-	since, over := t.began, now() >= t.ends
-	if t.mu.wrote > 0 {
-		since = t.mu.written
-	}
-	switch at := v.at; {
-	case said == nil:
-		at.served.Store(int64(now()))
-	case !errors.Is(said, layer.ErrFailed):
-	case t.excused(at, since, over):
-		said = layer.ErrExcused
-	default:
-		if t.queue.router != nil {
-			t.queue.router.Failed()
-		}
-		if over { // mutant: read-too-late-excused
-			time.AfterFunc(at.Budget/4, func() {
-				if at.answered(since) {
-					said = layer.ErrExcused
-				}
-				v.leave(said)
-			})
-			return
-		}
-	}
-	v.leave(said)
-}
-
-// excused reports whether the failure is not the server's. A server that answered
-// others since is well: this round trip waited for our own pool, or lost its reply or its
-// connection on the way, or this process was too busy to read it. One that was sent, or
-// at least began, with less than half of the budget left only says how long its calls
-// were pending.
-func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {
-	if over && t.mu.wrote > 0 {
-		at.tryIdle() // other connections may be as dead as this one
-	}
-	if at.answered(since) { // mutant: living-server-excused
-		return true
-	}
-	return over && t.ends-since < at.Budget/2 // mutant: sent-too-late-excused
 }
