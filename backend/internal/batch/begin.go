@@ -125,8 +125,8 @@ func (s *Server) tryUntil(ends time.Duration) {
 			if more--; more >= 0 {
 				try()
 			}
-		case <-all: // mutant: all-idle-tried
-			for more = 0; under < idle+1; {
+		case <-all:
+			for more = 0; under <= idle; { // mutant: all-idle-tried
 				try()
 			}
 		case <-end:

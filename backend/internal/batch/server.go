@@ -68,14 +68,14 @@ type Server struct {
 	hides   bool               // the client hides how its connections are
 	warm    atomic.Bool        // Warm was called
 	warming atomic.Bool        // and has not ended
-	link    link
+	link    *link
 	begins  begins
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
 // the name node.
 func NewServer(client Client, node string, set Settings) *Server {
-	s := &Server{Settings: set, Node: node, client: client, clock: func() string { return "" }, caller: time.Now}
+	s := &Server{Settings: set, Node: node, client: client, clock: func() string { return "" }, caller: time.Now, link: &link{}}
 	if c, ok := client.(testclock.Client); ok {
 		s.client, s.caller = c.Processor, c.Now
 		s.clock = func() string { return strconv.FormatInt(c.Now().UnixMicro(), 10) }
@@ -92,7 +92,7 @@ func NewServer(client Client, node string, set Settings) *Server {
 func (s *Server) PastCircuit(r Router) func(context.Context, *backend.Request) error {
 	set := s.Settings
 	set.Shared = &layer.Shared{}
-	q := NewQueue(&Server{Settings: set, Node: s.Node, client: s.client, clock: s.clock, caller: s.caller}, r)
+	q := NewQueue(&Server{Settings: set, Node: s.Node, client: s.client, clock: s.clock, caller: s.caller, link: s.link}, r)
 	return func(ctx context.Context, r *backend.Request) error {
 		return q.Do(ctx, names.Tag(r.Key, r.Sub), 0, r, new(backend.Decision))
 	}
