@@ -34,13 +34,15 @@ type roundTrip struct {
 	said        error         // what the batch was answered before, in another round trip
 	began       time.Duration // as now
 	ends        time.Duration // as now: the deadline; guarded by mu, as a timer may ring late
+	failed      bool          // it had no answer
 	placed      bool          // it holds a place; guarded by the queue's lock
 	outstanding bool          // it counts as in flight; likewise
 
 	mu struct {
 		sync.Mutex
 		over    bool        // the calls have their answers, or are about to
-		timer   *time.Timer // of the time when it is overdue, and then of the deadline
+		timer   *time.Timer // of the time when it is overdue, then of the deadline, then of the looks after it
+		looks   int         // for a reply that is there, since the deadline
 		visit   visit
 		wrote   int           // commands that were written, and not replied to be not run
 		written time.Duration // when the last one was, as now
@@ -69,7 +71,7 @@ func (t *roundTrip) start(late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.began, t.ends = now(), Deadline(t.first, t.queue.server.Budget)
-	t.mu.over, t.mu.wrote = false, 0
+	t.mu.over, t.mu.looks, t.mu.wrote = false, 0, 0
 	t.mu.timer = time.AfterFunc(min(late, t.ends-t.began), t.ring)
 }
 
@@ -77,7 +79,7 @@ func (t *roundTrip) start(late time.Duration) {
 // overdue. took is the time from the last write to the answer, 0 where none came.
 // A round trip that its deadline has ended is not ok.
 func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
-	if len(t.groups) == 0 {
+	if t.failed = false; len(t.groups) == 0 {
 		return 0, true
 	}
 	t.start(late)
@@ -85,11 +87,12 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	defer cancel()
 	err := client.Guarded(func() error { return t.send(ctx) })
 	v, ok := t.claim(false)
-	if !ok {
+	if t.failed = !ok; !ok {
 		return 0, false
 	}
 	said := t.finish(err)
-	if t.mu.wrote > 0 && !errors.Is(said, layer.ErrFailed) { // it is over: nothing changes these any more
+	t.failed = errors.Is(said, layer.ErrFailed)
+	if t.mu.wrote > 0 && !t.failed { // it is over: nothing changes these any more
 		took = max(now()-t.mu.written, 1)
 	}
 	t.end(v, said)
@@ -153,11 +156,17 @@ func (t *roundTrip) forward(c *command, all bool) {
 
 // claim reports whether the caller is the first to end the round trip, and thus the one
 // that answers its calls and leaves the server. The timer claims it at the deadline;
-// where it rings before, it is set to that.
+// where it rings before, it is set to that. Where it rings late, it is set a few times
+// more, for a moment each: in a process that was stopped or too busy, timers are due
+// before what has arrived is read, and a reply that is there is used.
 func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if left := t.ends - now(); rings && left > 0 && !t.mu.over {
+	if left := t.ends - now(); rings && !t.mu.over && (left > 0 || left < -time.Millisecond && t.mu.looks < 2) { // mutant: reply-there-used
+		if left <= 0 {
+			t.mu.looks++
+			left = min(t.queue.server.Budget/500, 100*time.Microsecond)
+		}
 		t.mu.timer.Reset(left)
 		return visit{}, false
 	}

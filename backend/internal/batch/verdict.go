@@ -13,6 +13,7 @@ import (
 // note records what a server's reply tells of the link, and that the server has answered
 // where nobody else does: when the reply is late for its callers.
 func (t *roundTrip) note(s *Server, commands []*command) {
+	s.begins.ended()
 	t.mu.Lock()
 	late, wrote, took := t.mu.over, t.mu.wrote > 0, now()-t.mu.written
 	t.mu.Unlock()
@@ -72,20 +73,30 @@ func (s *Server) lostTogether(since time.Duration) bool {
 	return false
 }
 
+const (
+	looks = 4                    // how many times this process looks for what has arrived while it did not run
+	busy  = 5 * time.Millisecond // how late, at least, is a timer of a process that is too busy
+)
+
 // judge tells the guard of a round trip whose deadline passed: it is a failure only if
-// the server answers nothing for another quarter of the budget. Where nothing was
-// written, the server has the time in which a connection may begin.
+// the server answers nothing for another half of the budget. This process may have been
+// stopped, or too busy to read a reply that was there, and may still be: then its sleep
+// is as late. Where nothing was written, the server has the time in which a connection
+// may begin.
 func judge(v visit, since time.Duration, wrote bool, said error) {
-	time.AfterFunc(v.at.Budget/4, func() {
-		switch b := &v.at.begins; {
-		case v.at.answered(since), !wrote && b.began(since): // mutant: read-too-late-excused
-			said = layer.ErrExcused
-		case !wrote && b.beginning(v.at.Budget): // mutant: beginning-connection-excused
-			judge(v, since, wrote, said)
-			return
+	go func() {
+		b := &v.at.begins
+		for looked := 0; looked < looks || !wrote && b.beginning(v.at.Budget); looked++ { // mutant: beginning-connection-excused
+			part, begin := v.at.Budget/2/looks, now()
+			time.Sleep(part)
+			late := now()-begin > part+max(part, busy)
+			if late || v.at.answered(since) || !wrote && b.began(since) { // mutant: read-too-late-excused
+				said = layer.ErrExcused
+				break
+			}
 		}
 		v.leave(said)
-	})
+	}()
 }
 
 // excused reports whether the failure is not the server's. A server that answered
