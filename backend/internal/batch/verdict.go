@@ -13,7 +13,6 @@ import (
 // note records what a server's reply tells of the link, and that the server has answered
 // where nobody else does: when the reply is late for its callers.
 func (t *roundTrip) note(s *Server, commands []*command) {
-	s.begins.ended()
 	t.mu.Lock()
 	late, wrote, took := t.mu.over, t.mu.wrote > 0, now()-t.mu.written
 	t.mu.Unlock()
