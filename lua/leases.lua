@@ -180,6 +180,8 @@ if status == 0 and gen ~= open then
   for _, s in ipairs(states) do
     if s[1] == 54 and op == 4 then try('ZREM', s[17], id); wrote = true end -- mutant: lua-extend-after-reset
   end
+  -- An unresolved settle that comes again must not find nothing.
+  if op == 4 and how % 2 == 1 then try('SET', lease, pack('<BBI7I4I4c16', 1, 2, till, length, 0, string.rep('\0', 16)), 'PX', ttl); wrote = true end -- mutant: lua-reset-leaves-tombstone
 end
 
 --@section extend

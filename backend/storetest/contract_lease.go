@@ -335,6 +335,13 @@ func unresolved(p *probe) {
 		p.advance(tick)
 		r.reserve(40)
 	}
+	reset := p.reserved("reset", list, 40)
+	reset.Unresolved = true
+	p.reset("reset", list)
+	reset.settle(9, backend.ErrNotHeld)
+	p.advance(5 * time.Minute) // the lease has left
+	reset.settle(9, backend.ErrNotHeld)
+	p.used("reset", list, 0)
 }
 
 func holdsSlots(p *probe) {

@@ -87,6 +87,12 @@ func (c *call) settle() error {
 		return backend.ErrNotHeld
 	case l.generation != c.mu.ends[c.at].generation:
 		c.moveSlots(&l, 0)
+		if c.Lease.Unresolved {
+			lease := *c.Lease
+			lease.Attempt = backend.LeaseID{} // which no Settle repeats
+			c.Lease = &lease
+			c.leave()
+		}
 		return backend.ErrNotHeld
 	case c.Op == backend.Extend:
 		return c.extend(l)
