@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,6 +87,7 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	err := client.Guarded(func() error { return t.send(ctx) })
 	v, ok := t.claim(false)
 	if !ok {
+		t.late(v.at, err)
 		return 0, false
 	}
 	said := t.finish(err)
@@ -94,6 +96,14 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	}
 	t.end(v, said)
 	return took, true
+}
+
+// late notes an answer that came after the deadline: the server is there.
+func (t *roundTrip) late(at *Server, err error) {
+	if err == nil && at != nil && slices.ContainsFunc(t.commands, func(c *command) bool { return c.Err() == nil }) {
+		at.served.Store(int64(now()))
+		at.Shared.Answered(at.Node) // mutant: late-reply-noted
+	}
 }
 
 // finish reads the answers and returns what they tell of the server: a failure,
@@ -163,7 +173,7 @@ func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	}
 	t.mu.timer.Stop()
 	v, first = t.mu.visit, !t.mu.over
-	t.mu.visit, t.mu.over = visit{}, true
+	t.mu.visit.leave, t.mu.over = nil, true
 	return v, first
 }
 
@@ -201,7 +211,7 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 			}
 		}
 		if err := t.enter(at); err != nil {
-			at.tryIdle()
+			at.await()
 			if t.queue.router != nil {
 				t.queue.router.Failed()
 			}
@@ -375,9 +385,11 @@ func (t *roundTrip) leave(v visit, said error) {
 					said = layer.ErrExcused
 				}
 				v.leave(said)
+				at.await()
 			})
 			return
 		}
+		defer at.await()
 	}
 	v.leave(said)
 }

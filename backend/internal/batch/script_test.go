@@ -241,6 +241,10 @@ func (v *verdicts) Enter(string) (func(error), error) {
 	}, nil
 }
 
+func (v *verdicts) Awaits(string) bool { return false }
+
+func (v *verdicts) Answered(string) {}
+
 func (v *verdicts) Gone(string) {}
 
 func (v *verdicts) Batch(backend.Batch, time.Duration) {}

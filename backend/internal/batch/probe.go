@@ -1,0 +1,110 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/redis/go-redis/v9"
+)
+
+// While the circuit of a server is open, a probe waits for the server's first answer, on
+// a connection of its own and without a caller. A stopped server answers the probe at the
+// instant at which it continues. A packet that is lost is sent again by TCP only after
+// 200 ms or more, so another probe leaves after each slowest. After a probe that failed,
+// since no server listens, the next one leaves after quickest, then after twice the time.
+const (
+	quickest = 25 * time.Millisecond
+	slowest  = 100 * time.Millisecond
+	patience = time.Second // how long a later probe waits, and how long any does without a call
+)
+
+// await starts a probe of the server if its circuit waits for an answer. It is called
+// when a round trip has failed or was refused.
+func (s *Server) await() {
+	s.refused.Store(int64(now()))
+	if s.Shared.Awaits(s.Node) && s.probing.CompareAndSwap(false, true) {
+		go s.probe()
+	}
+}
+
+// awaited reports whether the circuit still waits, and calls still come.
+func (s *Server) awaited() bool {
+	return s.Shared.Awaits(s.Node) && now()-time.Duration(s.refused.Load()) < patience && !s.Shared.Closed.Load()
+}
+
+// probe sends probes for as long as they are awaited. The first one stays until then.
+func (s *Server) probe() {
+	defer s.probing.Store(false)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.tryIdle() // so that the trial meets no dead connection
+	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan struct{}, 1)
+	defer timer.Stop()
+	go s.ask(ctx, begin, ended)
+	for s.awaited() {
+		select {
+		case <-timer.C:
+			later, end := context.WithTimeout(ctx, patience)
+			defer end()
+			go s.ask(later, begin, ended)
+			timer.Reset(about(slowest))
+		case <-ended:
+			timer.Reset(about(pause))
+			pause = min(2*pause, slowest)
+		case <-s.Shared.Done():
+			return
+		}
+	}
+}
+
+// about returns d with a jitter, or all processes would probe at one instant.
+func about(d time.Duration) time.Duration { return d*19/20 + rand.N(d/10) }
+
+// ask sends a probe, and tells the guard if the server is ready for a trial. A second
+// after the first probe any answer will do: the trial shows what the server lacks. It
+// signals that it has ended, unless it ended for want of time.
+func (s *Server) ask(ctx context.Context, begin time.Duration, ended chan<- struct{}) {
+	err := s.ready(ctx)
+	var reply redis.Error
+	late := now()-begin > patience && (errors.As(err, &reply) || err == errReplica) // mutant: any-answer-in-the-end
+	if err == nil || late {
+		s.Shared.Answered(s.Node)
+	}
+	var slow net.Error
+	if errors.As(err, &slow) && slow.Timeout() {
+		return
+	}
+	select {
+	case ended <- struct{}{}:
+	default:
+	}
+}
+
+var errReplica = errors.New("the server is a replica")
+
+// ready returns why the server can't serve a trial: it does not answer, loads its data,
+// runs a script without end, or has become a replica.
+func (s *Server) ready(ctx context.Context) error {
+	c := client.Fresh(ctx, s.client)
+	if c == nil {
+		return s.process(ctx, "ping")
+	}
+	defer c.Close()
+	pipe, hello := c.Pipeline(), redis.NewMapStringInterfaceCmd(ctx, "hello")
+	ping := pipe.Ping(ctx)
+	_ = pipe.Process(ctx, hello) // which any user may send
+	_, _ = pipe.Exec(ctx)
+	err := ping.Err()
+	var reply redis.Error
+	if errors.As(err, &reply) && !is(err, soon) && !redis.HasErrorPrefix(err, "BUSY") {
+		err = nil // such as a missing right to PING
+	}
+	if err == nil && hello.Val()["role"] == "replica" && s.served.Load() != 0 { // mutant: primary-probed
+		err = errReplica
+	}
+	return err
+}
