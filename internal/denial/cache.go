@@ -71,9 +71,21 @@ func (s *Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	for i := range s.ways {
 		switch e := s.ways[i].Load(); {
 		case e == nil:
-		case now >= e.Until() || e.generation != generation: // mutant: denials-swept
+		case now >= e.Stands() || e.generation != generation: // mutant: denials-swept
 			s.ways[i].CompareAndSwap(e, nil)
-		case now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g): // mutant: denial-ttl
+		case now < e.Until() && now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g): // mutant: denial-ttl
+			return e
+		}
+	}
+	return nil
+}
+
+// stands returns a denial of g that stands at now, nil where none does.
+func (s *Set) stands(g *backend.Group, now time.Duration) *entry {
+	generation := s.Generation()
+	for i := range s.ways {
+		e := s.ways[i].Load()
+		if e != nil && now < e.Stands() && e.generation == generation && len(g.Each) <= len(e.States) && e.denies(g) { // mutant: reset-ends-what-stands
 			return e
 		}
 	}
@@ -143,8 +155,12 @@ func equal(a, b backend.Policy) bool {
 	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards && a.Shadow == b.Shadow // mutant: denied-algorithms
 }
 
-// Longest is the maximum duration for which a denial holds without a request.
-const Longest = time.Second
+// Longest is the maximum duration for which a denial holds without a request, and
+// Standing for which it stands where no store decides.
+const (
+	Longest  = time.Second
+	Standing = time.Minute
+)
 
 // Denial is a store's answer that denied a call. It is never written after it was
 // made.
@@ -197,6 +213,9 @@ func (d *Denial) Denies(g *backend.Group) bool {
 
 // Until returns when the denial no longer holds without a request.
 func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
+
+// Stands returns when the denial no longer holds where no store decides.
+func (d *Denial) Stands() time.Duration { return min(d.Ends, d.Sent+Standing) } // mutant: stands-one-minute
 
 // State returns what the denial says to g of its i-th policy at now. A policy that g
 // costs less than was denied may have room, so it gets no RetryAfter. For a larger cost

@@ -2,7 +2,7 @@
 // denied from this process, so that a flood on a spent key costs its store about
 // one call per second.
 //
-// Its answers are at most a second old. Changes of a key by another process (a
+// Its answers are at most a second old, and a minute where no store decides. Changes of a key by another process (a
 // reset, a refund, a raised limit) show within that second. Changes by this
 // process show at once. Package shard keeps the denials of spread keys here too.
 package denial
@@ -88,6 +88,22 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)
 	refresh := e != nil && e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) // mutant: known-leaves-refresh
 	if e == nil || refresh || s.cache.store.Closed.Load() {
+		return false
+	}
+	s.answered.Add(1)
+	e.Answer(&r.Group, d, now)
+	return true
+}
+
+// Stands answers a call that no store decided, if its key was denied at most a minute ago
+// and until an instant that is still to come. It reports whether it did.
+func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
+	if s == nil || s.ttl == 0 { // nothing is remembered
+		return false
+	}
+	now := s.cache.Now()
+	e := s.cache.At(r.Key).stands(leastOf(r), now)
+	if e == nil {
 		return false
 	}
 	s.answered.Add(1)
