@@ -1,0 +1,64 @@
+package denial
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// stands asks what answers a call that no store decided.
+func stands(s *Store, r backend.Request) bool {
+	var d backend.Decision
+	return s.Stands(&r, &d) && !d.Allowed && d.Source == backend.FromDenyCache && d.Err == nil && d.RetryAfter > 0
+}
+
+// TestStands: where no store decides, a denial stands until its RetryAfter, for at most
+// a minute. While the store decides it holds for a second as ever.
+func TestStands(t *testing.T) {
+	for _, c := range []struct{ retry, want time.Duration }{{20 * time.Second, 20 * time.Second}, {time.Hour, time.Minute}} {
+		f, s := denied(t, c.retry, one, 3)
+		f.advance(2 * time.Second)
+		require.True(t, stands(s, take("k", one, 3)))
+		var d backend.Decision
+		r := take("k", one, 5)
+		r.Op = backend.Peek
+		require.True(t, s.Stands(&r, &d))
+		require.Equal(t, c.retry-2*time.Second, d.RetryAfter)
+		require.False(t, stands(s, take("k", one, 2)), "it costs less")
+		require.False(t, stands(s, take("another", one, 3)))
+		require.False(t, stands(s, take("k", policies(2), 3)), "another list")
+		f.advance(c.want - 2*time.Second - 1)
+		require.True(t, stands(s, take("k", one, 3)))
+		require.Nil(t, s.cache.At("k").find(&r.Group, s.cache.Now(), Longest), "it is too old to answer for the store")
+		f.advance(1)
+		require.False(t, stands(s, take("k", one, 3)))
+		require.EqualValues(t, 3, s.Answered())
+	}
+	var none *Store
+	require.False(t, none.Stands(nil, nil), "a store in this process needs none")
+	f, _ := denied(t, time.Hour, one, 1)
+	require.False(t, stands(f.wrapper(-1), take("k", one, 1)), "off")
+}
+
+// TestWhatEndsStands: what ends a denial within its second ends it later too.
+func TestWhatEndsStands(t *testing.T) {
+	for name, end := range map[string]func(f *fake, s *Store){
+		"a Reset here": func(_ *fake, s *Store) {
+			_ = ask(t, s, backend.Request{Op: backend.Reset, Group: take("k", one, 0).Group})
+		},
+		"a refund here": func(_ *fake, s *Store) {
+			r := take("k", one, 0)
+			r.Op, r.Lease = backend.Settle, &backend.Lease{ID: [16]byte{1}, Length: time.Minute, Actual: []int64{0}}
+			_ = ask(t, s, r)
+		},
+		"a call that passes": func(f *fake, s *Store) { f.do = leaves(5); _ = ask(t, s, take("k", one, 3)) },
+	} {
+		f, s := denied(t, time.Hour, one, 3)
+		f.advance(10 * time.Second)
+		require.True(t, stands(s, take("k", one, 3)), name)
+		end(f, s)
+		require.False(t, stands(s, take("k", one, 3)), name)
+	}
+}
