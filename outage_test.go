@@ -119,7 +119,7 @@ func feel(l *headgate.Limiter, o outage, length, pause, after time.Duration) fel
 var wideOpen = headgate.Policy{Name: "wide", Algorithm: algo.FixedWindow(algo.Per(algo.MaxLimit, algo.MaxPeriod)), OnFailure: headgate.FailOpen}
 
 // onServer returns a limiter on a server, by Open or on a client with go-redis' defaults.
-func onServer(t *testing.T, s *redistest.Server, opened bool) *headgate.Limiter {
+func onServer(t *testing.T, s *redistest.Server, opened bool, p headgate.Policy) *headgate.Limiter {
 	var store backend.Store
 	if opened {
 		var err error
@@ -131,7 +131,7 @@ func onServer(t *testing.T, s *redistest.Server, opened bool) *headgate.Limiter 
 		store = standalone.New(c, nil)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	l := limiter(t, store, nil, wideOpen)
+	l := limiter(t, store, nil, p)
 	_, _ = l.Allow(context.Background(), "loads the script")
 	return l
 }
@@ -155,7 +155,7 @@ func TestOutageEnds(t *testing.T) {
 			} else {
 				o = restarted(t, s)
 			}
-			l := onServer(t, s, true)
+			l := onServer(t, s, true, wideOpen)
 			for _, length := range lengths {
 				var fs []felt
 				for range redistest.Steps(1, 5) {

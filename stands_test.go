@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/stretchr/testify/require"
@@ -85,4 +86,66 @@ func TestResetEndsWhatStands(t *testing.T) {
 	d, err = l.Allow(ctx, "k")
 	require.NoError(t, err)
 	require.Equal(t, headgate.FromFailOpen, d.Source)
+}
+
+// TestFloodPassesNothing: callers without a pause on a spent key make their process too
+// busy to ask for the key in time. None of them passes by FailOpen beyond what is
+// refilled, and none gets an error by FailClosed.
+func TestFloodPassesNothing(t *testing.T) {
+	server := redistest.Start(t)
+	limit := algo.PerHour(1000)
+	algorithms := map[string]algo.Algorithm{
+		"FixedWindow": algo.FixedWindow(limit), "SlidingWindow": algo.SlidingWindow(limit), "BucketedWindow": algo.BucketedWindow(limit, 10),
+		"SlidingLog": algo.SlidingLog(limit), "CompactLog": algo.CompactLog(limit), "TokenBucket": algo.TokenBucket(limit, 1000),
+	}
+	callers, works, length := []int{512}, []time.Duration{0}, 1500*time.Millisecond
+	if redistest.Long() {
+		callers, works, length = []int{128, 512, 2000}, []time.Duration{0, 20 * time.Microsecond}, 8*time.Second
+	}
+	for name, a := range algorithms {
+		for _, mode := range []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed} {
+			if !redistest.Long() && name != "FixedWindow" && name != "TokenBucket" {
+				continue
+			}
+			for _, n := range callers {
+				for _, work := range works {
+					t.Run(fmt.Sprint(name, " ", mode, " ", n, " ", work), func(t *testing.T) {
+						l := onServer(t, server, true, headgate.Policy{Name: name, Algorithm: a, OnFailure: mode})
+						spentUnderFlood(t, l, t.Name(), n, work, length)
+					})
+				}
+			}
+		}
+	}
+}
+
+func spentUnderFlood(t *testing.T, l *headgate.Limiter, key string, callers int, work, length time.Duration) {
+	ctx := context.Background()
+	var used int64
+	require.Eventually(t, func() bool {
+		d, err := l.AllowAtMost(ctx, key, 1000)
+		require.NoError(t, err)
+		used += d.Granted
+		return d.Err == nil && !d.Allowed
+	}, 10*time.Second, time.Millisecond)
+	begin := time.Now()
+	var asked, passed, failed atomic.Int64
+	faulttest.Go(callers, func(int) {
+		for time.Since(begin) < length {
+			d, err := l.Allow(ctx, key)
+			asked.Add(1)
+			if d.Allowed {
+				passed.Add(1)
+			}
+			if err != nil || d.Err != nil {
+				failed.Add(1)
+			}
+			for end := time.Now().Add(work); time.Now().Before(end); {
+			}
+		}
+	})()
+	refilled := int64(time.Since(begin)*1000/time.Hour) + 1
+	t.Logf("%s: of %d calls %d passed, %d refilled at most, %d errors; stats %+v", key, asked.Load(), passed.Load(), refilled, failed.Load(), l.Stats())
+	require.LessOrEqual(t, passed.Load(), refilled, key)
+	require.Zero(t, failed.Load(), key)
 }

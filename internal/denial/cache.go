@@ -71,21 +71,9 @@ func (s *Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	for i := range s.ways {
 		switch e := s.ways[i].Load(); {
 		case e == nil:
-		case now >= e.Stands() || e.generation != generation: // mutant: denials-swept
+		case now >= e.Sent+Standing || e.generation != generation: // mutant: denials-swept
 			s.ways[i].CompareAndSwap(e, nil)
 		case now < e.Until() && now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g): // mutant: denial-ttl
-			return e
-		}
-	}
-	return nil
-}
-
-// stands returns a denial of g that stands at now, nil where none does.
-func (s *Set) stands(g *backend.Group, now time.Duration) *entry {
-	generation := s.Generation()
-	for i := range s.ways {
-		e := s.ways[i].Load()
-		if e != nil && now < e.Stands() && e.generation == generation && len(g.Each) <= len(e.States) && e.denies(g) { // mutant: reset-ends-what-stands
 			return e
 		}
 	}
@@ -128,7 +116,7 @@ func (s *Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	s.ways[at].Store(e)
 }
 
-// entry is the cached denial of a key. Only refreshing changes.
+// entry is the cached denial of a key. Only the last four fields change.
 type entry struct {
 	Denial
 	generation uint64        // of its set, before Sent
@@ -136,6 +124,7 @@ type entry struct {
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
 	sent       atomic.Bool   // one caller of several keys was sent to ask
 	refreshed  chan struct{} // closed when that caller has its answer
+	taken      atomic.Int64  // nanoseconds by which calls that no store decided prolong it
 }
 
 // denies reports whether g is denied: it is of the entry's key and policies, by their
@@ -155,12 +144,8 @@ func equal(a, b backend.Policy) bool {
 	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards && a.Shadow == b.Shadow // mutant: denied-algorithms
 }
 
-// Longest is the maximum duration for which a denial holds without a request, and
-// Standing for which it stands where no store decides.
-const (
-	Longest  = time.Second
-	Standing = time.Minute
-)
+// Longest is the maximum duration for which a denial holds without a request.
+const Longest = time.Second
 
 // Denial is a store's answer that denied a call. It is never written after it was
 // made.
@@ -213,9 +198,6 @@ func (d *Denial) Denies(g *backend.Group) bool {
 
 // Until returns when the denial no longer holds without a request.
 func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
-
-// Stands returns when the denial no longer holds where no store decides.
-func (d *Denial) Stands() time.Duration { return min(d.Ends, d.Sent+Standing) } // mutant: stands-one-minute
 
 // State returns what the denial says to g of its i-th policy at now. A policy that g
 // costs less than was denied may have room, so it gets no RetryAfter. For a larger cost

@@ -324,7 +324,7 @@ func TestKeepsNoBuffers(t *testing.T) {
 // TestEndedEntriesLeave when a call of their set comes by.
 func TestEndedEntriesLeave(t *testing.T) {
 	f, s := denied(t, 10*time.Millisecond, one, 1)
-	f.advance(20 * time.Millisecond)
+	f.advance(Standing)
 	f.do = leaves(9)
 	other := beside(s, "k")
 	require.Equal(t, 1, s.cache.entries())

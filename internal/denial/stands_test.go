@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
 )
@@ -40,6 +41,27 @@ func TestStands(t *testing.T) {
 	require.False(t, none.Stands(nil, nil), "a store in this process needs none")
 	f, _ := denied(t, time.Hour, one, 1)
 	require.False(t, stands(f.wrapper(-1), take("k", one, 1)), "off")
+}
+
+// TestStandsRefilled: when a TokenBucket's denial has ended, one call per refill is not
+// known to be denied. The others are.
+func TestStandsRefilled(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 5), OnFailure: backend.FailOpen}}
+	f, s := denied(t, 2*time.Second, drip, 1)
+	passed := 0
+	for range 100 {
+		f.advance(100 * time.Millisecond)
+		if !stands(s, take("k", drip, 1)) {
+			passed++
+		}
+	}
+	require.Equal(t, 9, passed, "10 s after a denial for 2 s")
+	window := []backend.Policy{{Name: "w", Algorithm: algo.FixedWindow(algo.PerMinute(60)), OnFailure: backend.FailOpen}}
+	f, s = denied(t, 2*time.Second, window, 1)
+	f.advance(2 * time.Second)
+	for range 60 {
+		require.False(t, stands(s, take("k", window, 1)), "the window is a new one")
+	}
 }
 
 // TestWhatEndsStands: what ends a denial within its second ends it later too.

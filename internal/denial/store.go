@@ -95,22 +95,6 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	return true
 }
 
-// Stands answers a call that no store decided, if its key was denied at most a minute ago
-// and until an instant that is still to come. It reports whether it did.
-func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
-	if s == nil || s.ttl == 0 { // nothing is remembered
-		return false
-	}
-	now := s.cache.Now()
-	e := s.cache.At(r.Key).stands(leastOf(r), now)
-	if e == nil {
-		return false
-	}
-	s.answered.Add(1)
-	e.Answer(&r.Group, d, now)
-	return true
-}
-
 // Ask returns what Note needs of the instant before a key is asked for beside others, in
 // one request.
 func (s *Store) Ask(key string) Visit {
