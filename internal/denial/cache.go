@@ -80,11 +80,17 @@ func (s *Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	return nil
 }
 
-// passed drops the denials of a call that passed. Those of calls that cost more may
-// still hold.
-func (s *Set) passed(g *backend.Group) {
+// passed drops the denials of a call that passed at now. Those of calls that cost more may
+// still hold. After the end of a TokenBucket's, the call took what came free.
+func (s *Set) passed(g *backend.Group, now time.Duration) {
 	for i := range s.ways {
-		if e := s.ways[i].Load(); e != nil && e.denies(g) {
+		e := s.ways[i].Load()
+		if e == nil || !e.denies(g) {
+			continue
+		}
+		if refill := e.refill(g); refill > 0 && now >= e.Ends { // mutant: pass-takes-refill
+			e.taken.Add(refill)
+		} else {
 			s.ways[i].CompareAndSwap(e, nil)
 		}
 	}

@@ -56,6 +56,12 @@ func TestStandsRefilled(t *testing.T) {
 		}
 	}
 	require.Equal(t, 9, passed, "10 s after a denial for 2 s")
+	f, s = denied(t, 2*time.Second, drip, 1)
+	f.advance(3 * time.Second)
+	f.do = leaves(0)
+	require.True(t, ask(t, s, take("k", drip, 1)).Allowed, "by the store")
+	require.False(t, stands(s, take("k", drip, 1)), "the second unit since")
+	require.True(t, stands(s, take("k", drip, 1)))
 	window := []backend.Policy{{Name: "w", Algorithm: algo.FixedWindow(algo.PerMinute(60)), OnFailure: backend.FailOpen}}
 	f, s = denied(t, 2*time.Second, window, 1)
 	f.advance(2 * time.Second)
