@@ -136,37 +136,96 @@ func onServer(t *testing.T, s *redistest.Server, opened bool, p headgate.Policy)
 	return l
 }
 
-// TestOutageEnds: an outage ends when the server answers.
+// outages returns each kind of outage, of a server of its own.
+var outages = map[string]func(t *testing.T) (*redistest.Server, outage){
+	"stopped": func(t *testing.T) (*redistest.Server, outage) {
+		s := redistest.Start(t)
+		return s, stopped(s)
+	},
+	"restarted": func(t *testing.T) (*redistest.Server, outage) {
+		s := redistest.Start(t)
+		return s, restarted(t, s)
+	},
+	"dropped": func(t *testing.T) (*redistest.Server, outage) {
+		s, link := redistest.StartBehindLink(t)
+		return s, dropped(link)
+	},
+}
+
+// TestOutageEnds: an outage ends when the server answers. A second try is for a machine
+// that is busy elsewhere.
 func TestOutageEnds(t *testing.T) {
-	lengths := []time.Duration{150, 400}
+	lengths, pause := []time.Duration{300}, 5*time.Millisecond
 	if redistest.Long() {
-		lengths = []time.Duration{20, 50, 90, 120, 150, 200, 300, 500, 1000, 3000}
+		lengths, pause = []time.Duration{20, 50, 90, 120, 150, 200, 300, 500, 1000, 3000}, 500*time.Microsecond
 	}
 	for name, within := range map[string]time.Duration{"stopped": 20, "restarted": 120, "dropped": 150} {
 		t.Run(name, func(t *testing.T) {
-			var o outage
-			var s *redistest.Server
-			if name == "dropped" {
-				var link *redistest.Link
-				s, link = redistest.StartBehindLink(t)
-				o = dropped(link)
-			} else if s = redistest.Start(t); name == "stopped" {
-				o = stopped(s)
-			} else {
-				o = restarted(t, s)
-			}
+			s, o := outages[name](t)
 			l := onServer(t, s, true, wideOpen)
 			for _, length := range lengths {
-				var fs []felt
-				for range redistest.Steps(1, 5) {
-					fs = append(fs, feel(l, o, length*time.Millisecond, 500*time.Microsecond, 1500*time.Millisecond))
+				fs := outagesOf(t, l, o, length*time.Millisecond, pause, within*time.Millisecond)
+				worst, during, undecided := fs[len(fs)-1].after, 0, 0
+				for _, f := range fs {
+					during, undecided = during+f.during, undecided+f.undecided
 				}
-				slices.SortFunc(fs, func(a, b felt) int { return int(a.after - b.after) })
-				m := fs[len(fs)/2]
-				t.Logf("%s %v: median %v (%d calls), worst %v; of %d calls during it %d undecided",
-					name, length*time.Millisecond, m.after, m.later, fs[len(fs)-1].after, m.during, m.undecided)
-				assert.LessOrEqual(t, fs[len(fs)-1].after, within*time.Millisecond)
+				t.Logf("%s %v: median %v, worst %v; %.1f %% of %d calls during it undecided", name, length*time.Millisecond,
+					fs[len(fs)/2].after, worst, 100*float64(undecided)/float64(during), during)
+				assert.LessOrEqual(t, worst, within*time.Millisecond)
+				if redistest.Long() && name == "stopped" && length <= 90 {
+					assert.Zero(t, undecided, "the stall was shorter than the budget")
+				}
 			}
 		})
+	}
+}
+
+// outagesOf returns what is felt of outages, from the least to the worst.
+func outagesOf(t *testing.T, l *headgate.Limiter, o outage, length, pause, within time.Duration) (fs []felt) {
+	for range redistest.Steps(1, 5) {
+		late := redistest.Lateness(t, 0)
+		f := feel(l, o, length, pause, 1500*time.Millisecond)
+		if by := late.Max(); f.after > within && by > within/4 { // mostly by ourselves
+			t.Logf("undecided for %v, timers %v late: once more", f.after, by)
+			f = feel(l, o, length, pause, 1500*time.Millisecond)
+		}
+		fs = append(fs, f)
+	}
+	slices.SortFunc(fs, func(a, b felt) int { return int(a.after - b.after) })
+	return fs
+}
+
+// TestOutageEndsForALoneCaller: of a caller with 20 calls per second the next call but one
+// is the last undecided one after the server answers. With a client of go-redis' defaults
+// too, but for a server that was killed: after as many failed dials as its pool has
+// connections, that client dials once per second.
+func TestOutageEndsForALoneCaller(t *testing.T) {
+	lengths := []time.Duration{700}
+	if redistest.Long() {
+		lengths = []time.Duration{150, 300, 500, 700, 1000, 3000}
+	}
+	for name := range outages {
+		if name == "dropped" && !redistest.Long() {
+			continue
+		}
+		for _, opened := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " ", opened), func(t *testing.T) {
+				t.Parallel()
+				s, o := outages[name](t)
+				l := onServer(t, s, opened, wideOpen)
+				for _, length := range lengths {
+					later, most := 100, 2
+					if name == "restarted" && !opened {
+						most = 24
+					}
+					for try := 0; try < 3 && later > most; try++ { // a machine may be busy elsewhere
+						f := feel(l, o, length*time.Millisecond, 50*time.Millisecond, 1200*time.Millisecond)
+						later = f.later
+						t.Logf("%s for %v: %d calls later, the last %v; %d of %d during it", name, length*time.Millisecond, f.later, f.after, f.undecided, f.during)
+					}
+					assert.LessOrEqual(t, later, most)
+				}
+			})
+		}
 	}
 }
