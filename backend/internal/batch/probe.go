@@ -20,6 +20,7 @@ const (
 	quickest = 25 * time.Millisecond
 	slowest  = 100 * time.Millisecond
 	patience = time.Second // how long a later probe waits, and how long any does without a call
+	forever  = time.Hour   // how long the first one waits
 )
 
 // await starts a probe of the server if its circuit waits for an answer. It is called
@@ -36,23 +37,25 @@ func (s *Server) awaited() bool {
 	return s.Shared.Awaits(s.Node) && now()-time.Duration(s.refused.Load()) < patience && !s.Shared.Closed.Load()
 }
 
-// probe sends probes for as long as they are awaited. The first one stays until then.
+// probe sends probes until one is answered, or none is awaited any more. The first one
+// stays until then.
 func (s *Server) probe() {
 	defer s.probing.Store(false)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.tryIdle() // so that the trial meets no dead connection
-	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan struct{}, 1)
+	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan bool)
 	defer timer.Stop()
-	go s.ask(ctx, begin, ended)
+	go s.ask(ctx, forever, begin, ended)
 	for s.awaited() {
 		select {
 		case <-timer.C:
-			later, end := context.WithTimeout(ctx, patience)
-			defer end()
-			go s.ask(later, begin, ended)
+			go s.ask(ctx, patience, begin, ended)
 			timer.Reset(about(slowest))
-		case <-ended:
+		case answered := <-ended:
+			if answered {
+				return
+			}
 			timer.Reset(about(pause))
 			pause = min(2*pause, slowest)
 		case <-s.Shared.Done():
@@ -65,22 +68,25 @@ func (s *Server) probe() {
 func about(d time.Duration) time.Duration { return d*19/20 + rand.N(d/10) }
 
 // ask sends a probe, and tells the guard if the server is ready for a trial. A second
-// after the first probe any answer will do: the trial shows what the server lacks. It
-// signals that it has ended, unless it ended for want of time.
-func (s *Server) ask(ctx context.Context, begin time.Duration, ended chan<- struct{}) {
-	err := s.ready(ctx)
+// after the first probe any answer will do: the trial shows what the server lacks. A
+// probe that ends for want of time says nothing.
+func (s *Server) ask(ctx context.Context, most, begin time.Duration, ended chan<- bool) {
+	bounded, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	err := s.ready(bounded)
 	var reply redis.Error
 	late := now()-begin > patience && (errors.As(err, &reply) || err == errReplica) // mutant: any-answer-in-the-end
-	if err == nil || late {
+	answered := err == nil || late
+	if answered {
 		s.Shared.Answered(s.Node)
 	}
 	var slow net.Error
-	if errors.As(err, &slow) && slow.Timeout() {
+	if errors.As(err, &slow) && slow.Timeout() || bounded.Err() != nil {
 		return
 	}
 	select {
-	case ended <- struct{}{}:
-	default:
+	case ended <- answered:
+	case <-ctx.Done():
 	}
 }
 
