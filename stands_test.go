@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/internal/faulttest"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -86,6 +87,33 @@ func TestResetEndsWhatStands(t *testing.T) {
 	d, err = l.Allow(ctx, "k")
 	require.NoError(t, err)
 	require.Equal(t, headgate.FromFailOpen, d.Source)
+}
+
+// TestLostReserveOfASpentKey: a Reserve whose reply is lost is denied with the error, so
+// that its lease is cancelled. Any other call is denied without one.
+func TestLostReserveOfASpentKey(t *testing.T) {
+	server, ctx := redistest.Start(t), context.Background()
+	proxy := redistest.NewProxy(t, server.Addr())
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	l := limiter(t, standalone.New(testclock.Client{Processor: client, Now: now}, nil), nil, headgate.Policy{
+		Name: "p", Algorithm: algo.FixedWindow(algo.Per(1, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
+	require.Eventually(t, func() bool {
+		d, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+		return d.Source == headgate.FromDenyCache
+	}, 10*time.Second, time.Millisecond)
+	ahead.Store(int64(2 * time.Second))
+	proxy.Set(redistest.LoseReply)
+	d, err := l.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.NoError(t, d.Err)
+	require.Equal(t, headgate.FromDenyCache, d.Source)
+	_, d, err = l.Reserve(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromDenyCache, d.Source)
+	require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
 }
 
 // TestFloodPassesNothing: callers without a pause on a spent key make their process too

@@ -95,7 +95,7 @@ var errReplica = errors.New("the server is a replica")
 // ready returns why the server can't serve a trial: it does not answer, loads its data,
 // runs a script without end, or has become a replica.
 func (s *Server) ready(ctx context.Context) error {
-	c := client.Fresh(ctx, s.client)
+	c := client.Fresh(ctx, s.client) // mutant: probe-beside-the-pool
 	if c == nil {
 		return s.process(ctx, "ping")
 	}
