@@ -16,7 +16,7 @@ import (
 )
 
 // RetryAfter is the RetryAfter of a call that failed closed. No instant is known
-// at which it would pass; after a second an open circuit tries its node again.
+// at which it would pass.
 const RetryAfter = time.Second
 
 // Options are the settings of a Store; nil is the same as the zero Options.
