@@ -29,10 +29,10 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 }
 
 // stands returns a denial of g that stands at now; nil where none does.
-func (s *Set) stands(g *backend.Group, now time.Duration) *Denial {
+func (s Set) stands(g *backend.Group, now time.Duration) *Denial {
 	generation := s.Generation()
 	for i := range s.ways {
-		e := s.ways[i].Load()
+		e := s.may(i)
 		if e == nil || e.generation != generation || len(g.Each) > len(e.States) || !e.denies(g) { // mutant: reset-ends-what-stands
 			continue
 		}
