@@ -217,3 +217,29 @@ func TestProbeBesideAFullPool(t *testing.T) {
 	require.NoError(t, held.Close())
 	recovers(t, r)
 }
+
+// TestPanickingProbe: a panic of the user's OnConnect ends one probe, and nothing else.
+func TestPanickingProbe(t *testing.T) {
+	server := redistest.Start(t)
+	var panics atomic.Bool
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), OnConnect: func(context.Context, *redis.Conn) error {
+		if panics.Load() {
+			panic("the user's")
+		}
+		return nil
+	}})
+	defer client.Close()
+	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	r := &rig{Limiter: l, seen: &changes{}}
+	recovers(t, r)
+	panics.Store(true)
+	server.Restart(t)
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		_, err := l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+	}
+	require.Equal(t, "open", r.state())
+	panics.Store(false)
+	recovers(t, r)
+}

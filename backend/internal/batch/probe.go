@@ -73,7 +73,7 @@ func about(d time.Duration) time.Duration { return d*19/20 + rand.N(d/10) }
 func (s *Server) ask(ctx context.Context, most, begin time.Duration, ended chan<- bool) {
 	bounded, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	err := s.ready(bounded)
+	err := client.Guarded(func() error { return s.ready(bounded) }) // mutant: probe-panics
 	var reply redis.Error
 	late := now()-begin > patience && (errors.As(err, &reply) || err == errReplica) // mutant: any-answer-in-the-end
 	answered := err == nil || late
