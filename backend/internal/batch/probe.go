@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
@@ -113,4 +114,12 @@ func (s *Server) ready(ctx context.Context) error {
 		err = errReplica
 	}
 	return err
+}
+
+// late notes an answer that came after the deadline: the server is there.
+func (t *roundTrip) late(at *Server, err error) {
+	if err == nil && at != nil && slices.ContainsFunc(t.commands, func(c *command) bool { return c.Err() == nil }) {
+		at.served.Store(int64(now()))
+		at.Shared.Answered(at.Node) // mutant: late-reply-noted
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -96,14 +95,6 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	}
 	t.end(v, said)
 	return took, true
-}
-
-// late notes an answer that came after the deadline: the server is there.
-func (t *roundTrip) late(at *Server, err error) {
-	if err == nil && at != nil && slices.ContainsFunc(t.commands, func(c *command) bool { return c.Err() == nil }) {
-		at.served.Store(int64(now()))
-		at.Shared.Answered(at.Node) // mutant: late-reply-noted
-	}
 }
 
 // finish reads the answers and returns what they tell of the server: a failure,
