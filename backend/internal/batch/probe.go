@@ -33,6 +33,12 @@ func (s *Server) await() {
 	}
 }
 
+// judge leaves the server with the result, and awaits it if that opens its circuit.
+func (v visit) judge(said error) {
+	v.leave(said)
+	v.at.await()
+}
+
 // awaited reports whether the circuit still waits, and calls still come.
 func (s *Server) awaited() bool {
 	return s.Shared.Awaits(s.Node) && now()-time.Duration(s.refused.Load()) < patience && !s.Shared.Closed.Load()

@@ -375,8 +375,7 @@ func (t *roundTrip) leave(v visit, said error) {
 				if at.answered(since) {
 					said = layer.ErrExcused
 				}
-				v.leave(said)
-				at.await()
+				v.judge(said)
 			})
 			return
 		}
