@@ -111,15 +111,15 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	return nil
 }
 
-// passed drops the denials of a call that was sent at now and passed. Those of calls that cost more may
+// passed drops the denials of a call that has passed. Those of calls that cost more may
 // still hold. After the end of a TokenBucket's, the call took what came free.
-func (s Set) passed(g *backend.Group, now time.Duration) {
+func (s Set) passed(g *backend.Group, c *Cache) {
 	for i := range s.ways {
 		e := s.may(i)
 		if e == nil || !e.denies(g) {
 			continue
 		}
-		if refill := e.refill(g); refill > 0 && now >= e.Ends { // mutant: pass-takes-refill
+		if refill := e.refill(g); refill > 0 && c.Now() >= e.Ends { // mutant: pass-takes-refill
 			e.taken.Add(refill)
 		} else {
 			s.ways[i].CompareAndSwap(e, nil)
@@ -143,8 +143,12 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	at, soonest := 0, time.Duration(math.MaxInt64)
 	for i := range s.ways {
 		ends := time.Duration(math.MinInt64)
-		if old := s.ways[i].Load(); old != nil && old.generation == generation && !e.denies(&old.group) {
-			ends = old.Until()
+		if old := s.ways[i].Load(); old != nil && old.generation == generation {
+			if !e.denies(&old.group) {
+				ends = old.Until()
+			} else if owed := int64(old.Ends-e.Ends) + old.taken.Load(); owed > 0 && e.refill(g) > 0 { // mutant: taken-kept
+				e.taken.Store(owed) // calls passed that the store has not counted
+			}
 		}
 		if ends < soonest {
 			at, soonest = i, ends

@@ -62,6 +62,13 @@ func TestStandsRefilled(t *testing.T) {
 	require.True(t, ask(t, s, take("k", drip, 1)).Allowed, "by the store")
 	require.False(t, stands(s, take("k", drip, 1)), "the second unit since")
 	require.True(t, stands(s, take("k", drip, 1)))
+	f, s = denied(t, 2*time.Second, drip, 1)
+	f.advance(2 * time.Second)
+	require.False(t, stands(s, take("k", drip, 1)))
+	f.do = denies(time.Millisecond)
+	require.False(t, ask(t, s, take("k", drip, 1)).Allowed, "by the store, which has counted no unit since")
+	f.advance(2 * time.Millisecond)
+	require.True(t, stands(s, take("k", drip, 1)), "the unit is taken")
 	window := []backend.Policy{{Name: "w", Algorithm: algo.FixedWindow(algo.PerMinute(60)), OnFailure: backend.FailOpen}}
 	f, s = denied(t, 2*time.Second, window, 1)
 	f.advance(2 * time.Second)
