@@ -111,12 +111,13 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	return nil
 }
 
-// passed drops the denials of a call that has passed. Those of calls that cost more may
+// passed drops the denials of a call that was sent at an instant and passed, but for those
+// that the store may have answered later. Those of calls that cost more may
 // still hold. After the end of a TokenBucket's, the call took what came free.
-func (s Set) passed(g *backend.Group, c *Cache) {
+func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 	for i := range s.ways {
 		e := s.may(i)
-		if e == nil || !e.denies(g) {
+		if e == nil || !e.denies(g) || sent < e.Told { // mutant: later-denial-stays
 			continue
 		}
 		if refill := e.refill(g); refill > 0 && c.Now() >= e.Ends { // mutant: pass-takes-refill

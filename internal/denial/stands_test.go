@@ -97,3 +97,20 @@ func TestWhatEndsStands(t *testing.T) {
 		require.False(t, stands(s, take("k", one, 3)), name)
 	}
 }
+
+// TestLaterDenialStays: of calls that are decided at once, the last may be denied and the
+// first that passed come back after it. Its pass says nothing of the denial.
+func TestLaterDenialStays(t *testing.T) {
+	f := &fake{do: denies(time.Hour)}
+	s, r, passed := f.wrapper(Longest), take("k", one, 1), backend.Decision{Allowed: true}
+	passed.Source = backend.FromStore
+	first := s.Ask("k")
+	f.advance(time.Millisecond)
+	require.False(t, cached(t, s, r))
+	s.Note(&first, &r, &passed, nil)
+	require.True(t, cached(t, s, r))
+	f.advance(time.Millisecond)
+	later := s.Ask("k")
+	s.Note(&later, &r, &passed, nil)
+	require.False(t, cached(t, s, r), "the store let a later call pass")
+}

@@ -165,7 +165,7 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 		v.at.Forget() // mutant: forget-after-reset
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
-		v.at.passed(least, s.cache) // mutant: passed-ends-denial
+		v.at.passed(least, v.sent, s.cache) // mutant: passed-ends-denial
 	case cacheable(&r.Group, d):
 		states := r.Each
 		if states == nil {
