@@ -47,7 +47,11 @@ func (s *Server) awaited() bool {
 // probe sends probes until one is answered, or none is awaited any more. The first one
 // stays until then.
 func (s *Server) probe() {
-	defer s.probing.Store(false)
+	defer func() {
+		if s.probing.Store(false); s.awaited() { // the trial has failed already
+			s.await()
+		}
+	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.tryIdle() // so that the trial meets no dead connection
