@@ -271,7 +271,11 @@ type unruly struct {
 }
 
 func (u *unruly) Process(ctx context.Context, cmd redis.Cmder) error {
-	switch u.how.Swap(0) {
+	how := int32(0)
+	if cmd.Name() == "evalsha" { // a probe has its own test
+		how = u.how.Swap(0)
+	}
+	switch how {
 	case 1:
 		panic("a hook of the user's")
 	case 2:
