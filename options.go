@@ -36,8 +36,8 @@ type Options struct {
 	// quick and safe for concurrent use. A panic in it is dropped. Nil is none.
 	Observer func(Event)
 	// TokenKey authenticates the tokens of reservations (HMAC-SHA256): at least 16
-	// bytes, the same in all processes. Nil: whoever can make a token can settle what
-	// it names, by a lease's ID that only its holders have.
+	// bytes, the same in all processes. Nil: whoever has a token's text can settle its
+	// lease, and a reservation that no store decided has no token.
 	TokenKey []byte
 	// Logger gets a line per change of a circuit, and none per call; nil is no log. One
 	// that opens is logged at WARN with the error of its last round trip, any other

@@ -158,11 +158,13 @@ func TestShadowOfWaitCounts(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		ctx := context.Background()
-		_, err = l.AllowAtMost(ctx, "k", 100)
+		_, err = l.AllowAtMost(ctx, "k", 99)
 		require.NoError(t, err)
 		tight, err := l.With(headgate.Policy{Name: "tight", Algorithm: algo.FixedWindow(algo.Per(5, 24*time.Hour)), OnFailure: headgate.FailOpen, Shadow: true})
 		require.NoError(t, err)
 		require.NoError(t, tight.Reset(ctx, "k"))
+		_, err = l.Wait(ctx, headgate.Call{Key: "k"}) // or takes of five would fill the shadow as well
+		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Add(1)

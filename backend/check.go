@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headgate-go/headgate/algo"
@@ -68,10 +69,12 @@ func CheckContext(ctx context.Context) error {
 		return &InvalidError{What: "context", Value: nil, Want: "one that is not nil, as context.Background()"}
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("headgate: call not sent, not counted: %w", err)
+		return &wrapped{errUnsent, err} // without fmt: impatient callers come by the thousand
 	}
 	return nil
 }
+
+var errUnsent = errors.New("headgate: call not sent, not counted")
 
 // Check refuses a request that no store with these capabilities could decide.
 // Every store calls it before it touches a count. It trusts the policies, which

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
@@ -134,21 +135,28 @@ func checkNodes(nodes []redis.ClusterNode) (err error) {
 	return err
 }
 
-// ask sends CLUSTER SLOTS to one node. Replicas answer it as well as primaries.
+// ask returns a node's answer to CLUSTER SLOTS. Replicas answer it as well as primaries. A
+// node is asked once at a time: over a long link the connection that a reload began takes
+// longer than the reload, and the next one has its answer.
 func (t *topology) ask(ctx context.Context, addr string) answer {
 	n, err := t.node(addr)
 	if err != nil {
 		return answer{err: err}
 	}
-	// go-redis' own ClusterSlots fails on a node without an address.
-	cmd := redis.NewSliceCmd(ctx, "cluster", "slots")
-	err = client.Hide(client.Process(ctx, n.client, cmd)) // mutant: slots-hidden
-	if redis.HasErrorPrefix(err, "NOPERM") {              // mutant: right-to-slots
+	asked := n.asked.DoChan("", func() (any, error) { return n.slots(max(t.set.Budget, pause)) })
+	var reply []any
+	select {
+	case r := <-asked:
+		reply, err = r.Val.([]any), r.Err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if redis.HasErrorPrefix(err, "NOPERM") { // mutant: right-to-slots
 		err = &backend.RightError{Node: addr, Rights: []string{"+cluster|slots"}, Err: err}
 	}
 	a := answer{from: addr}
 	if err == nil {
-		a.slots, err = parse(cmd.Val())
+		a.slots, err = parse(reply)
 	}
 	if err == nil && t.foreign(a) { // mutant: foreign-answers
 		err = errForeign
@@ -157,6 +165,16 @@ func (t *topology) ask(ctx context.Context, addr string) answer {
 		a.err = fmt.Errorf("CLUSTER SLOTS at %s: %w", addr, err)
 	}
 	return a
+}
+
+// slots sends CLUSTER SLOTS. go-redis' own ClusterSlots fails on a node without an address.
+func (n *node) slots(within time.Duration) (reply []any, err error) {
+	var cmd *redis.SliceCmd
+	err = n.server.Send(within, "slots", func(ctx context.Context, slots any) redis.Cmder {
+		cmd = redis.NewSliceCmd(ctx, "cluster", slots)
+		return cmd
+	})
+	return cmd.Val(), err
 }
 
 var errSlots = errors.New("it is malformed")

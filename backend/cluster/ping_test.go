@@ -2,17 +2,8 @@ package cluster_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -165,38 +156,15 @@ func TestDeadCluster(t *testing.T) {
 	require.LessOrEqual(t, longest, cluster.DefaultBudget+late.Max())
 }
 
-// certificate writes a key and a certificate that signs itself, for loopback.
-func certificate(t *testing.T) (dir string, pool *x509.CertPool) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	of := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "headgate"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, of, of, &key.PublicKey, key)
-	require.NoError(t, err)
-	secret, err := x509.MarshalECPrivateKey(key)
-	require.NoError(t, err)
-	dir, pool = t.TempDir(), x509.NewCertPool()
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	require.True(t, pool.AppendCertsFromPEM(cert))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert"), cert, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), 0o600))
-	return dir, pool
-}
-
 // TestTLS decides over TLS, on one server and on a node of a cluster, with
 // nothing but the user's own TLSConfig; a server that is not trusted is not asked.
 func TestTLS(t *testing.T) {
-	dir, pool := certificate(t)
-	port := freePort(t)
-	args := []string{"--tls-port", port, "--tls-cert-file", dir + "/cert", "--tls-key-file", dir + "/key", "--tls-ca-cert-file", dir + "/cert", "--tls-auth-clients", "no"}
-	redistest.Start(t, args...)
-	addr := net.JoinHostPort("127.0.0.1", port)
+	args, trusting := redistest.Certificate(t)
+	addr := redistest.Start(t, args...).ListenTLS(t)
 	for _, c := range []struct {
 		trusted bool
 		config  *tls.Config
-	}{{true, &tls.Config{RootCAs: pool}}, {false, &tls.Config{}}} {
+	}{{true, trusting}, {false, &tls.Config{}}} {
 		client := redis.NewClient(&redis.Options{Addr: addr, TLSConfig: c.config})
 		defer client.Close()
 		d, err := faulttest.Limiter(t, standalone.New(client, &standalone.Options{Budget: time.Second}), faulttest.Wide).Allow(context.Background(), "k")
@@ -204,11 +172,10 @@ func TestTLS(t *testing.T) {
 		require.Equal(t, c.trusted, d.Err == nil, d.Err)
 	}
 	// A cluster of one node, whose slots are all its own.
-	port = freePort(t)
-	args[1] = port
-	s := redistest.Start(t, append(args, "--cluster-enabled", "yes", "--cluster-announce-tls-port", port, "--tls-cluster", "yes")...)
+	port := freePort(t)
+	s := redistest.Start(t, append(args, "--tls-port", port, "--cluster-enabled", "yes", "--cluster-announce-tls-port", port, "--tls-cluster", "yes")...)
 	require.NoError(t, s.Client(t).Do(context.Background(), "cluster", "addslotsrange", 0, 16383).Err())
-	store := cluster.New(with{&redis.ClusterOptions{Addrs: []string{net.JoinHostPort("127.0.0.1", port)}, TLSConfig: &tls.Config{RootCAs: pool}}}, &cluster.Options{Budget: time.Second})
+	store := cluster.New(with{&redis.ClusterOptions{Addrs: []string{net.JoinHostPort("127.0.0.1", port)}, TLSConfig: trusting}}, &cluster.Options{Budget: time.Second})
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	require.Eventually(t, func() bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
 )
 
 // topology maps slots to nodes. A lookup takes no lock, and reloads run beside
@@ -49,6 +50,7 @@ type node struct {
 	client *redis.Client
 	server *batch.Server
 	queue  *batch.Queue
+	asked  singleflight.Group // for the slots
 }
 
 const (
@@ -126,8 +128,11 @@ func (t *topology) dial(addr string) (*node, error) {
 		return nil, fmt.Errorf("ClusterOptions.NewClient returned no client for %s", addr)
 	}
 	var c batch.Client = n.client
+	if t.opts.NewClient == nil {
+		c = client.Made{Client: n.client}
+	}
 	if t.now != nil {
-		c = testclock.Client{Processor: n.client, Now: t.now}
+		c = testclock.Client{Processor: c, Now: t.now}
 	}
 	n.server = batch.NewServer(c, addr, t.set)
 	n.queue = batch.NewQueue(n.server, t)
@@ -257,6 +262,7 @@ func (t *topology) adopt(a answer) (named map[string]string, covered int, err er
 			if err != nil {
 				return nil, 0, err
 			}
+			n.server.Warm()
 			for s := max(r.Start, 0); s <= r.End && s < slot.Count; s++ {
 				t.owner[s].Store(n)
 				covered++

@@ -53,7 +53,7 @@ func through(t *testing.T, proxy *redistest.Proxy, dial func(faulttest.Pool) *re
 			c := dial(p)
 			client = c
 			t.Cleanup(func() { _ = c.Close() })
-			return standalone.New(c, &standalone.Options{Budget: cmp.Or(p.Budget, budget())})
+			return standalone.New(c, &standalone.Options{Budget: cmp.Or(p.Budget, budget()), DisableBatching: p.DisableBatching})
 		},
 		Idle: func(n int) {
 			for _, c := range connections(n) {
@@ -161,6 +161,19 @@ func TestLongLink(t *testing.T) {
 	}
 	for _, callers := range []int{1200, 1600, 2000} {
 		require.GreaterOrEqual(t, h.LongLink(t, callers, 3*time.Second), 40_000*float64(callers)/2000)
+	}
+}
+
+// TestUnbatched has several times as many callers as connections. It holds the share to
+// its bar at length alone: it is one of speed.
+func TestUnbatched(t *testing.T) {
+	h, _ := healthy(t)
+	if !redistest.Long() {
+		h.Unbatched(t, 1000, 20, time.Second)
+		return
+	}
+	for _, callers := range []int{300, 1000, 2000} {
+		require.GreaterOrEqual(t, h.Unbatched(t, callers, 200, 5*time.Second), 0.7)
 	}
 }
 

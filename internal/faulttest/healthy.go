@@ -2,6 +2,7 @@ package faulttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 type Pool struct {
 	Size, MaxActive int
 	Budget          time.Duration
+	DisableBatching bool
 }
 
 // Healthy are tests of healthy servers behind a faulty network, client or
@@ -66,6 +68,21 @@ func (h *Healthy) DeadConnections(t *testing.T, idle int) {
 	require.LessOrEqual(t, seen.Openings.Load(), int64(2))
 }
 
+// Lossy swallows 2 % of n replies, and cuts and resets 0.5 % each.
+func Lossy(n *atomic.Int64) redistest.Fault {
+	return redistest.Draw(func() redistest.Fault {
+		switch n.Add(1) % 200 {
+		case 40, 80, 120, 160:
+			return redistest.LoseReply
+		case 20:
+			return redistest.HalfReply
+		case 100:
+			return redistest.ResetAfterRequest
+		}
+		return redistest.Pass
+	})
+}
+
 // LostReplies swallows 2 % of the replies on connections that stay open, and cuts
 // and resets 0.5 % each: the store decides all others.
 func (h *Healthy) LostReplies(t *testing.T, clients, callers int, d time.Duration) {
@@ -76,17 +93,7 @@ func (h *Healthy) LostReplies(t *testing.T, clients, callers int, d time.Duratio
 		ls = append(ls, seen.Limiter(t, h.Open(Pool{Budget: budget}), Bucket))
 	}
 	var n atomic.Int64
-	h.Network.Set(redistest.Draw(func() redistest.Fault {
-		switch n.Add(1) % 200 {
-		case 40, 80, 120, 160:
-			return redistest.LoseReply
-		case 20:
-			return redistest.HalfReply
-		case 100:
-			return redistest.ResetAfterRequest
-		}
-		return redistest.Pass
-	}))
+	h.Network.Set(Lossy(&n))
 	defer h.Network.Set(redistest.Pass)
 	for turns := 0; turns == 0 || n.Load() < 400 && turns < 20; turns++ { // few replies may all be the lost ones
 		Loop(clients*callers, d, 2*time.Millisecond, func(ctx context.Context, c, i int) {
@@ -214,6 +221,36 @@ func (h *Healthy) longLink(t *testing.T, seen *Observed, callers int, d time.Dur
 	return perSecond
 }
 
+// Unbatched has more callers than connections over a link of 20 ms, and each call makes
+// a round trip of its own. It returns the share of the decisions that the connections
+// have time for. A call that waits for a connection and then has no time left for the
+// link would close that connection for nothing.
+func (h *Healthy) Unbatched(t *testing.T, callers, connections int, d time.Duration) (share float64) {
+	h.Network.Set(link)
+	defer h.Network.Set(redistest.Pass)
+	var seen Observed
+	l := seen.Limiter(t, h.Open(Pool{Size: connections, DisableBatching: true}), Bucket)
+	var decided, perhaps atomic.Int64
+	begin := time.Now()
+	Loop(callers, d, 0, func(ctx context.Context, c, i int) {
+		switch d, err := l.Allow(ctx, Key(c, i, 20)); {
+		case err == nil && d.Err == nil:
+			decided.Add(1)
+		case errors.Is(d.Err, headgate.ErrPerhapsCounted):
+			perhaps.Add(1)
+			fallthrough
+		default:
+			time.Sleep(time.Millisecond)
+		}
+	})
+	share = float64(decided.Load()) * 0.020 / time.Since(begin).Seconds() / float64(connections)
+	t.Logf("%d callers, %d connections: %.2f of what these have time for, %d decided, %d undecided, %d perhaps counted, %d openings",
+		callers, connections, share, decided.Load(), seen.Undecided.Load(), perhaps.Load(), seen.Openings.Load())
+	require.Zero(t, seen.Openings.Load(), seen.Why())
+	require.LessOrEqual(t, perhaps.Load(), decided.Load(), "calls are sent that can't be answered in time")
+	return share
+}
+
 // Observed counts what the callers of its limiters got. The zero value is ready.
 // It is safe for concurrent use.
 type Observed struct {
@@ -253,6 +290,7 @@ func (o *Observed) Observe(e headgate.Event) {
 	switch d := &e.Decision; {
 	case e.Type == headgate.EventCircuit && e.Circuit.To == "open":
 		o.Openings.Add(1)
+		o.cause.Store(fmt.Sprint("opened by ", e.Err))
 	case e.Type != headgate.EventDecision || e.Err != nil:
 	case d.Source == headgate.FromStore || d.Source == headgate.FromDenyCache: // which has it from the store
 		o.Store.Add(1)

@@ -17,6 +17,7 @@ type command struct {
 	args   wire.Args
 
 	write func(*command) error // called when the client writes the command
+	at    *Server              // to which it is sent
 	wrote bool                 // guarded by the round trip's lock
 	first bool                 // nothing stands before it in its pipeline
 }
@@ -39,7 +40,7 @@ func (s *sha) String() string { return lua.SHA }
 
 // prepare makes the command ready to be sent to the server.
 func (c *command) prepare(ctx context.Context, s *Server, first bool) {
-	c.first, c.wrote = first, false
+	c.at, c.first, c.wrote = s, first, false
 	c.args.Groups = c.args.Groups[:0]
 	for _, g := range c.groups {
 		c.args.Groups = append(c.args.Groups, &g.Group)

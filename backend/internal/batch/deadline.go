@@ -1,6 +1,11 @@
 package batch
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-go/headgate/backend/internal/client"
+)
 
 // epoch is what now counts from.
 var epoch = time.Now()
@@ -24,4 +29,41 @@ func Deadline(begin, budget time.Duration) time.Duration {
 // not work for answers that come late.
 func (c *call) late(now, mean time.Duration) bool {
 	return c.deadline-now <= min(2*mean, (c.deadline-c.came)/2)
+}
+
+// ownTime is the context of commands that may begin a connection. Until a command is
+// written they have the client's dial timeout, and no caller waits for that long. Then
+// its reply has a deadline, which is looked up when the client begins to read.
+type ownTime struct {
+	context.Context
+	reply func() (by time.Duration, written bool)
+}
+
+// withOwnTime returns the context of commands that are sent by the client, for the
+// budget at least.
+func withOwnTime(of Client, budget time.Duration, reply func() (by time.Duration, written bool)) (ctx context.Context, cancel func()) {
+	ctx, cancel = context.WithTimeout(context.Background(), max(client.DialTimeout(of), budget))
+	return ownTime{ctx, reply}, cancel
+}
+
+// Deadline is read by go-redis before it writes, and again before it reads.
+func (o ownTime) Deadline() (time.Time, bool) {
+	if by, written := o.reply(); written {
+		return epoch.Add(by), true
+	}
+	return o.Context.Deadline()
+}
+
+// replyBy returns the deadline of the reply. One that is late for the callers is still
+// read, for one more budget, so that its connection is not lost and the link's time
+// is known. That may not keep other calls waiting for a connection.
+func (t *roundTrip) replyBy() (by time.Duration, written bool) {
+	t.mu.Lock()
+	at := t.mu.visit.at
+	written, by = t.mu.wrote > 0, t.ends
+	t.mu.Unlock()
+	if written && at != nil && client.HalfFree(at.client) { // mutant: late-replies-read
+		by += at.Budget
+	}
+	return by, written
 }

@@ -2,7 +2,9 @@ package batch
 
 import (
 	"errors"
+	"io"
 	"strings"
+	"syscall"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
@@ -67,7 +69,7 @@ func outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errWithdrawn), client.PoolFull(err), is(err, blameless): // mutant: withdrawn-excused
+	case errors.As(err, new(withdrawal)), client.PoolFull(err), is(err, blameless): // mutant: withdrawn-excused
 		return layer.ErrExcused
 	}
 	return backend.Wrap(layer.ErrFailed, err)
@@ -83,3 +85,14 @@ func (w withdrawal) Error() string { return string(w) }
 func (withdrawal) RedisError() {}
 
 var errWithdrawn error = withdrawal("withdrawn by its caller")
+
+// lost reports whether a connection ended, as it does where a server or something on
+// the way closed it. That says little of the server by itself.
+func lost(err error) bool {
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

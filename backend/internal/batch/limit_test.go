@@ -7,6 +7,8 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -161,4 +163,37 @@ func TestPlace(t *testing.T) {
 	q.mu.filling = false
 	require.False(t, q.place(), "the limit")
 	require.Equal(t, 2, q.mu.out)
+}
+
+// TestConnectionsInUse: without batching too, no more round trips are in flight than the
+// client may have connections. They become more with answers, and fewer with failures.
+func TestConnectionsInUse(t *testing.T) {
+	client := redis.NewClient(&redis.Options{PoolSize: many + 2})
+	defer client.Close()
+	q := NewQueue(NewServer(client, "node", Settings{Budget: 100 * ms, DisableBatching: true, Shared: &layer.Shared{}}), nil)
+	places := func() (n int) {
+		q.mu.pending = []*call{pendingCall(0, 95*ms)}
+		for q.place() {
+			q.mu.filling = false
+			n++
+		}
+		q.mu.out, q.mu.outstanding = 0, 0
+		return n
+	}
+	answers := func(n int) {
+		for range n {
+			q.answered(&roundTrip{}, ms)
+		}
+	}
+	require.Equal(t, many, places())
+	answers(slow)
+	require.Equal(t, many+1, places())
+	answers(slow * many)
+	require.Equal(t, many+2, places(), "its connections")
+	q.lost()
+	require.Equal(t, many+1, places())
+	for range many {
+		q.lost()
+	}
+	require.Equal(t, many, places(), "an outage leaves some")
 }

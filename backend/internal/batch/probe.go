@@ -20,28 +20,22 @@ import (
 const (
 	quickest = 25 * time.Millisecond
 	slowest  = 100 * time.Millisecond
-	patience = time.Second // how long a later probe waits, and how long any does without a call
+	patient  = time.Second // how long a later probe waits, and how long any does without a call
 	forever  = time.Hour   // how long the first one waits
 )
 
-// await starts a probe of the server if its circuit waits for an answer. It is called
+// listen starts a probe of the server if its circuit waits for an answer. It is called
 // when a round trip has failed or was refused.
-func (s *Server) await() {
+func (s *Server) listen() {
 	s.refused.Store(int64(now()))
 	if s.Shared.Awaits(s.Node) && s.probing.CompareAndSwap(false, true) {
 		go s.probe()
 	}
 }
 
-// judge leaves the server with the result, and awaits it if that opens its circuit.
-func (v visit) judge(said error) {
-	v.leave(said)
-	v.at.await()
-}
-
 // awaited reports whether the circuit still waits, and calls still come.
 func (s *Server) awaited() bool {
-	return s.Shared.Awaits(s.Node) && now()-time.Duration(s.refused.Load()) < patience && !s.Shared.Closed.Load()
+	return s.Shared.Awaits(s.Node) && now()-time.Duration(s.refused.Load()) < patient && !s.Shared.Closed.Load()
 }
 
 // probe sends probes until one is answered, or none is awaited any more. The first one
@@ -49,7 +43,7 @@ func (s *Server) awaited() bool {
 func (s *Server) probe() {
 	defer func() {
 		if s.probing.Store(false); s.awaited() { // the trial has failed already
-			s.await()
+			s.listen()
 		}
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +55,7 @@ func (s *Server) probe() {
 	for s.awaited() {
 		select {
 		case <-timer.C:
-			go s.ask(ctx, patience, begin, ended)
+			go s.ask(ctx, patient, begin, ended)
 			timer.Reset(about(slowest))
 		case answered := <-ended:
 			if answered {
@@ -86,7 +80,7 @@ func (s *Server) ask(ctx context.Context, most, begin time.Duration, ended chan<
 	defer cancel()
 	err := client.Guarded(func() error { return s.ready(bounded) }) // mutant: probe-panics
 	var reply redis.Error
-	late := now()-begin > patience && (errors.As(err, &reply) || err == errReplica) // mutant: any-answer-in-the-end
+	late := now()-begin > patient && (errors.As(err, &reply) || err == errReplica) // mutant: any-answer-in-the-end
 	answered := err == nil || late
 	if answered {
 		s.Shared.Answered(s.Node)

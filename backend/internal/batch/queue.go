@@ -36,7 +36,7 @@ type Queue struct {
 		taken       []*call // the room of those that a batch is taking
 		filling     bool    // a batch has its place and is about to take the pending calls
 		outstanding int     // batches in flight
-		most        int     // how many may be: the client's connections
+		most        int     // how many may be, times slow
 		out         int     // those that hold a place: they are not overdue
 		limit       int     // how many may
 		recent      recent
@@ -48,9 +48,9 @@ type Queue struct {
 func NewQueue(s *Server, r Router) *Queue {
 	q := &Queue{server: s, router: r, room: room{budget: s.Budget, calls: maxCalls, byTag: map[string]*group{}}}
 	q.ended.New = func() any { return &roundTrip{queue: q} }
-	q.mu.limit, q.mu.most = many, many
+	q.mu.limit, q.mu.most = many, many*slow
 	if s.DisableBatching {
-		q.room.calls, q.mu.limit, q.mu.most = 1, 1<<30, 1<<30
+		q.room.calls, q.mu.limit = 1, 1<<30
 	}
 	return q
 }
@@ -117,7 +117,7 @@ func (q *Queue) push(c *call) (leaves bool) {
 // calls are pending that no other batch is about to take. A batch that waits for a
 // connection could still take calls along.
 func (q *Queue) place() bool {
-	full := q.mu.out >= q.mu.limit || q.mu.outstanding >= q.mu.most
+	full := q.mu.out >= q.mu.limit || q.mu.outstanding >= q.mu.most/slow
 	if q.mu.filling || full || len(q.mu.pending) == 0 { // mutant: one-batch-fills
 		return false
 	}
@@ -133,13 +133,15 @@ func (q *Queue) run() {
 	for more := true; more; {
 		t, late := q.fill()
 		took, ok := t.run(late)
-		if took > 0 {
-			q.answered(t, took)
-		}
-		if t.calls > 1 {
-			// Callers that have just been answered may call again at once: they join
-			// the batch that leaves next.
-			runtime.Gosched()
+		switch {
+		case took > 0:
+			if waiting := q.answered(t, took); t.calls > max(waiting, 1) {
+				// Callers that have just been answered may call again at once: they join
+				// the batch that leaves next, unless as many wait for that.
+				runtime.Gosched()
+			}
+		case t.failed:
+			q.lost()
 		}
 		if more = q.yield(t, true); ok {
 			q.ended.Put(t)
@@ -159,8 +161,9 @@ func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 	rest := t.take(pending, &q.room, now(), recent.mean)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.taken = q.mu.pending
-	q.mu.pending = append(pending[:copy(pending, rest)], q.mu.pending...)
+	if q.mu.taken = pending; len(rest) > 0 { // no copy: there may be tens of thousands
+		q.mu.taken, q.mu.pending = q.mu.pending, append(rest, q.mu.pending...)
+	}
 	q.mu.filling = false
 	t.placed, t.outstanding = true, true
 	if q.place() {
@@ -170,16 +173,27 @@ func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 }
 
 // answered is where a round trip has ended whose calls, keys and duration are
-// known.
-func (q *Queue) answered(t *roundTrip, took time.Duration) {
+// known. It returns how many calls are pending.
+func (q *Queue) answered(t *roundTrip, took time.Duration) (pending int) {
 	connections := client.Connections(q.server.client)
 	q.mu.Lock()
 	q.mu.recent.add(now(), t.calls, took)
+	q.mu.most = min(q.mu.most+1, connections*slow) // mutant: calls-wait-for-connections
 	if !q.server.DisableBatching {
-		q.mu.most, q.mu.limit = connections, q.mu.recent.limit()
+		q.mu.limit = q.mu.recent.limit()
 	}
+	pending = len(q.mu.pending)
 	q.mu.Unlock()
 	q.server.Shared.Batch(backend.Batch{Node: q.server.Node, Calls: t.calls, Keys: len(t.groups)}, took)
+	return pending
+}
+
+// lost is where a round trip has ended without an answer, and as a rule its connection
+// with it.
+func (q *Queue) lost() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.most = max(q.mu.most-slow, min(q.mu.most, many*slow)) // mutant: fewer-after-loss
 }
 
 // yield gives the place of a batch that is overdue or over to the next one, and

@@ -34,13 +34,15 @@ type roundTrip struct {
 	said        error         // what the batch was answered before, in another round trip
 	began       time.Duration // as now
 	ends        time.Duration // as now: the deadline; guarded by mu, as a timer may ring late
+	failed      bool          // it had no answer
 	placed      bool          // it holds a place; guarded by the queue's lock
 	outstanding bool          // it counts as in flight; likewise
 
 	mu struct {
 		sync.Mutex
 		over    bool        // the calls have their answers, or are about to
-		timer   *time.Timer // of the time when it is overdue, and then of the deadline
+		timer   *time.Timer // of the time when it is overdue, then of the deadline, then of the looks after it
+		looks   int         // for a reply that is there, since the deadline
 		visit   visit
 		wrote   int           // commands that were written, and not replied to be not run
 		written time.Duration // when the last one was, as now
@@ -69,7 +71,7 @@ func (t *roundTrip) start(late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.began, t.ends = now(), Deadline(t.first, t.queue.server.Budget)
-	t.mu.over, t.mu.wrote = false, 0
+	t.mu.over, t.mu.looks, t.mu.wrote = false, 0, 0
 	t.mu.timer = time.AfterFunc(min(late, t.ends-t.began), t.ring)
 }
 
@@ -77,20 +79,21 @@ func (t *roundTrip) start(late time.Duration) {
 // overdue. took is the time from the last write to the answer, 0 where none came.
 // A round trip that its deadline has ended is not ok.
 func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
-	if len(t.groups) == 0 {
+	if t.failed = false; len(t.groups) == 0 {
 		return 0, true
 	}
 	t.start(late)
-	ctx, cancel := context.WithDeadline(context.Background(), epoch.Add(t.ends))
+	ctx, cancel := withOwnTime(t.queue.server.client, t.queue.server.Budget, t.replyBy)
 	defer cancel()
 	err := client.Guarded(func() error { return t.send(ctx) })
 	v, ok := t.claim(false)
-	if !ok {
+	if t.failed = !ok; !ok {
 		t.late(v.at, err)
 		return 0, false
 	}
 	said := t.finish(err)
-	if t.mu.wrote > 0 && !errors.Is(said, layer.ErrFailed) { // it is over: nothing changes these any more
+	t.failed = errors.Is(said, layer.ErrFailed)
+	if t.mu.wrote > 0 && !t.failed { // it is over: nothing changes these any more
 		took = max(now()-t.mu.written, 1)
 	}
 	t.end(v, said)
@@ -154,11 +157,17 @@ func (t *roundTrip) forward(c *command, all bool) {
 
 // claim reports whether the caller is the first to end the round trip, and thus the one
 // that answers its calls and leaves the server. The timer claims it at the deadline;
-// where it rings before, it is set to that.
+// where it rings before, it is set to that. Where it rings late, it is set a few times
+// more, for a moment each: in a process that was stopped or too busy, timers are due
+// before what has arrived is read, and a reply that is there is used.
 func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if left := t.ends - now(); rings && left > 0 && !t.mu.over {
+	if left := t.ends - now(); rings && !t.mu.over && (left > 0 || left < -time.Millisecond && t.mu.looks < 2) { // mutant: reply-there-used
+		if left <= 0 {
+			t.mu.looks++
+			left = min(t.queue.server.Budget/500, 100*time.Microsecond)
+		}
 		t.mu.timer.Reset(left)
 		return visit{}, false
 	}
@@ -202,14 +211,18 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 			}
 		}
 		if err := t.enter(at); err != nil {
-			at.await()
+			at.listen()
 			if t.queue.router != nil {
 				t.queue.router.Failed()
 			}
 			return err
 		}
+		if err := at.begin(t.ends); err != nil {
+			return err
+		}
 		seen := at.loads.Load()
 		t.sendOnce(ctx, at, commands, asking)
+		t.note(at, commands)
 		commands, said = t.again(commands)
 		if len(commands) == 0 || !t.wait(said, tries) {
 			return nil
@@ -249,7 +262,7 @@ func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 		if is(c.Err(), notRun) {
 			t.markNotRun(c)
 		}
-		here := is(c.Err(), reload) || client.PoolFull(c.Err()) // mutant: wait-for-full-pool
+		here := is(c.Err(), reload) || client.PoolFull(c.Err()) || t.unwritten(c) && lost(c.Err()) // mutant: wait-for-full-pool
 		if here || len(t.commands) == 1 && is(c.Err(), redirect|soon) {
 			again, said = append(again, c), c.Err()
 		}
@@ -276,6 +289,7 @@ func (t *roundTrip) wait(said error, tries int) bool {
 
 // sendOnce sends the commands in one write.
 func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command, asking bool) {
+	defer s.begins.ended()
 	for i, c := range commands {
 		c.prepare(ctx, s, i == 0 && !asking)
 	}
@@ -297,12 +311,20 @@ func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command
 // part of a pipeline may be on the way.
 var errAgain = errors.New("sent again by a hook, or too late")
 
+// unwritten reports whether a command never was.
+func (t *roundTrip) unwritten(c *command) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !c.wrote
+}
+
 // write is called when the client writes the command. It marks the calls as sent
 // and packs them, and returns why the command may not be written. What was
 // written may have run, and is not written again. A command without a caller that
 // waits is withdrawn, but where others stand in its pipeline it only looks: an
 // error would be that of all.
 func (t *roundTrip) write(c *command) error {
+	c.at.begins.ready()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -310,6 +332,11 @@ func (t *roundTrip) write(c *command) error {
 		return errAgain
 	case t.mu.over:
 		return errWithdrawn
+	}
+	if c.first {
+		if err := c.at.inTime(t.ends - now()); err != nil {
+			return err
+		}
 	}
 	for _, g := range c.groups {
 		if g.markSent() {
@@ -319,6 +346,7 @@ func (t *roundTrip) write(c *command) error {
 	if c.wrote {
 		t.mu.wrote++
 		t.mu.written = now()
+		c.at.sent.Store(int64(t.mu.written))
 	} else if c.first && len(t.commands) == 1 { // mutant: pipeline-of-left-callers
 		return errWithdrawn
 	}
@@ -349,52 +377,4 @@ func (t *roundTrip) end(v visit, said error) {
 			g.notify()
 		}
 	}
-}
-
-// leave tells the guard what the round trip tells of the server. A deadline that
-// passed says little by itself: this process may have been stopped, or too busy to
-// read a reply that was there. So it is a failure only if the server answers nothing
-// for another quarter of the budget. The callers don't wait for that.
-func (t *roundTrip) leave(v visit, said error) {
-	since, over := t.began, now() >= t.ends
-	if t.mu.wrote > 0 {
-		since = t.mu.written
-	}
-	switch at := v.at; {
-	case said == nil:
-		at.served.Store(int64(now()))
-	case !errors.Is(said, layer.ErrFailed):
-	case t.excused(at, since, over):
-		said = layer.ErrExcused
-	default:
-		if t.queue.router != nil {
-			t.queue.router.Failed()
-		}
-		if over { // mutant: read-too-late-excused
-			time.AfterFunc(at.Budget/4, func() {
-				if at.answered(since) {
-					said = layer.ErrExcused
-				}
-				v.judge(said)
-			})
-			return
-		}
-		defer at.await()
-	}
-	v.leave(said)
-}
-
-// excused reports whether the failure is not the server's. A server that answered
-// others since is well: this round trip waited for our own pool, or lost its reply or its
-// connection on the way, or this process was too busy to read it. One that was sent, or
-// at least began, with less than half of the budget left only says how long its calls
-// were pending.
-func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {
-	if over && t.mu.wrote > 0 {
-		at.tryIdle() // other connections may be as dead as this one
-	}
-	if at.answered(since) { // mutant: living-server-excused
-		return true
-	}
-	return over && t.ends-since < at.Budget/2 // mutant: sent-too-late-excused
 }

@@ -59,18 +59,25 @@ type Server struct {
 	caller func() time.Time // this host's
 
 	bounded atomic.Pointer[client.View]
-	loading singleflight.Group // of the script
+	loading singleflight.Group // of the script, and of PING
 	loads   atomic.Int64       // that have ended well
 	served  atomic.Int64       // when a round trip last ended well
 	tried   atomic.Int64       // when the idle connections were last tried
-	refused atomic.Int64       // when a round trip last failed, or was refused
-	probing atomic.Bool        // a probe waits for the server
+	lost    atomic.Int64       // when a connection was last seen to have ended
+	sent    atomic.Int64       // when a script was last written, or a connection tried
+	hides   bool               // the client hides how its connections are
+	warm    atomic.Bool        // Warm was called
+	warming atomic.Bool        // and has not ended
+	link    *link
+	begins  begins
+	refused atomic.Int64 // when a round trip last failed, or was refused
+	probing atomic.Bool  // a probe waits for the server
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
 // the name node.
 func NewServer(client Client, node string, set Settings) *Server {
-	s := &Server{Settings: set, Node: node, client: client, clock: func() string { return "" }, caller: time.Now}
+	s := &Server{Settings: set, Node: node, client: client, clock: func() string { return "" }, caller: time.Now, link: &link{}}
 	if c, ok := client.(testclock.Client); ok {
 		s.client, s.caller = c.Processor, c.Now
 		s.clock = func() string { return strconv.FormatInt(c.Now().UnixMicro(), 10) }
@@ -78,6 +85,7 @@ func NewServer(client Client, node string, set Settings) *Server {
 			s.caller = c.Caller
 		}
 	}
+	_, s.hides = s.client.(*redis.Client)
 	return s
 }
 
@@ -86,7 +94,7 @@ func NewServer(client Client, node string, set Settings) *Server {
 func (s *Server) PastCircuit(r Router) func(context.Context, *backend.Request) error {
 	set := s.Settings
 	set.Shared = &layer.Shared{}
-	q := NewQueue(&Server{Settings: set, Node: s.Node, client: s.client, clock: s.clock, caller: s.caller}, r)
+	q := NewQueue(&Server{Settings: set, Node: s.Node, client: s.client, clock: s.clock, caller: s.caller, link: s.link}, r)
 	return func(ctx context.Context, r *backend.Request) error {
 		return q.Do(ctx, names.Tag(r.Key, r.Sub), 0, r, new(backend.Decision))
 	}
@@ -118,34 +126,57 @@ func (s *Server) tryIdle() {
 	if at-time.Duration(last) < s.Budget || !s.tried.CompareAndSwap(last, int64(at)) {
 		return
 	}
-	for range client.Idle(s.client) { // mutant: idle-connections-tried
-		go func() { _ = s.process(context.Background(), "ping") }()
+	s.tryAll() // mutant: idle-connections-tried
+}
+
+func (s *Server) tryAll() {
+	for range client.Idle(s.client) {
+		go func() { _ = s.process(s.Budget, "", "ping") }()
 	}
 }
 
-// process sends a command that is no script within the budget.
-func (s *Server) process(ctx context.Context, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Budget)
+// Send sends a command that is no script. It has its own time to begin a connection, and
+// its reply has the time within. The command gets its last argument, which is text.
+func (s *Server) Send(within time.Duration, last string, of func(ctx context.Context, last any) redis.Cmder) (err error) {
+	p := &payload{text: last, ready: s.begins.ready}
+	s.await(now() + client.DialTimeout(s.client))
+	defer s.begins.ended()
+	ctx, cancel := withOwnTime(s.client, s.Budget, func() (time.Duration, bool) {
+		at := time.Duration(p.written.Load())
+		return at + within, at > 0
+	})
 	defer cancel()
-	return client.Hide(client.Guarded(func() error {
-		return client.Process(ctx, s.Client(), &client.Once{StringCmd: *redis.NewStringCmd(ctx, args...)})
-	}))
+	err = client.Guarded(func() error { return client.Process(ctx, s.Client(), of(ctx, p)) })
+	if err == nil {
+		s.link.add(now() - time.Duration(p.written.Load()))
+	}
+	return client.Hide(err) // mutant: slots-hidden
+}
+
+// process sends a command whose reply is of no interest.
+func (s *Server) process(within time.Duration, last string, first ...any) error {
+	return s.Send(within, last, func(ctx context.Context, last any) redis.Cmder {
+		return &client.Once{StringCmd: *redis.NewStringCmd(ctx, append(first, last)...)}
+	})
+}
+
+// Warm begins a connection and loads the script, once: the first call need not begin
+// either.
+func (s *Server) Warm() {
+	if s.warm.CompareAndSwap(false, true) { // mutant: nodes-warmed
+		s.warming.Store(true)
+		go func() {
+			defer s.warming.Store(false)
+			_, _ = s.loadOnce(0)
+		}()
+	}
 }
 
 // load loads the script, unless one has been loaded since seen were: after a restart or
 // a SCRIPT FLUSH every batch is answered NOSCRIPT at once, and the script's bytes should
 // go over the wire once. A client may block for longer than the budget.
 func (s *Server) load(seen int64) error {
-	done := s.loading.DoChan("", func() (any, error) {
-		if s.loads.Load() != seen { // mutant: one-load-per-flush
-			return nil, nil
-		}
-		err := s.process(context.Background(), "script", "load", lua.Script)
-		if err == nil {
-			s.loads.Add(1)
-		}
-		return nil, err
-	})
+	done := s.loading.DoChan("", func() (any, error) { return s.loadOnce(seen) })
 	select {
 	case r := <-done:
 		return r.Err
@@ -153,4 +184,16 @@ func (s *Server) load(seen int64) error {
 		s.loading.Forget("")
 		return context.DeadlineExceeded
 	}
+}
+
+// loadOnce loads the script, unless one has been loaded since seen were.
+func (s *Server) loadOnce(seen int64) (any, error) {
+	if s.loads.Load() != seen { // mutant: one-load-per-flush
+		return nil, nil
+	}
+	err := s.process(s.Budget, lua.Script, "script", "load")
+	if err == nil {
+		s.loads.Add(1)
+	}
+	return nil, err
 }

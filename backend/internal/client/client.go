@@ -14,14 +14,20 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
+// dialTimeout is go-redis' default: the time in which a connection begins.
+const dialTimeout = 5 * time.Second
+
 // Options sets the options of a client up for a limiter. go-redis' defaults
 // suit a cache: four tries per command, five dials per try, and a pool that is
-// waited on for longer than a caller would.
+// waited on for longer than a caller would. The commands that begin a connection have
+// the dial timeout: their caller leaves before, and the next one finds it made.
 func Options(o *redis.Options, budget time.Duration) *redis.Options {
 	o.MaxRetries = -1
 	o.DialerRetries = 1
-	o.DialTimeout = min(250*time.Millisecond, max(budget, 50*time.Millisecond))
-	o.ReadTimeout = budget
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = dialTimeout
+	}
+	o.ReadTimeout = max(o.DialTimeout, budget) // a context is shorter, once a script was written
 	o.WriteTimeout = budget
 	o.PoolTimeout = budget / 2 // so that the reason is told before the budget ends
 	o.ContextTimeoutEnabled = true
@@ -29,10 +35,7 @@ func Options(o *redis.Options, budget time.Duration) *redis.Options {
 	o.MaxConcurrentDials = 4 // every timed-out connection is closed: don't answer a stall with a dial storm
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	if o.Dialer == nil {
-		o.Dialer = redis.NewDialer(o)
-	}
-	o.Dialer = quiet(o.Dialer)
+	o.Dialer = quiet(newDialer(o, budget))
 	return o
 }
 
@@ -94,10 +97,11 @@ func (v *View) Old() bool { return v == nil || time.Since(v.made) > renewal }
 // NewView returns a view of a client. WithTimeout alone would leave the hooks out,
 // and Conn alone would keep the client's timeouts.
 func NewView(user *redis.Client, budget time.Duration) *View {
-	bounded := user.WithTimeout(budget)
-	bounded.Options().ContextTimeoutEnabled = true // an option of its own
-	conn := user.Conn()                            // takes no connection before its first command
-	conn.AddHook(through{bounded})                 // mutant: connection-deadlines
+	bounded := user.WithTimeout(max(user.Options().DialTimeout, budget))
+	o := bounded.Options() // of its own
+	o.ContextTimeoutEnabled, o.WriteTimeout = true, budget
+	conn := user.Conn()            // takes no connection before its first command
+	conn.AddHook(through{bounded}) // mutant: connection-deadlines
 	return &View{conn, time.Now()}
 }
 
@@ -118,6 +122,22 @@ func (t through) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 		return err
 	}
 }
+
+// Made is a client with our Options. It is no *redis.Client, so that no View is made of
+// it: it has deadlines of our own, and its connections tell how they are.
+type Made struct{ Client *redis.Client }
+
+// Process sends a command.
+func (m Made) Process(ctx context.Context, cmd redis.Cmder) error { return m.Client.Process(ctx, cmd) }
+
+// Pipeline returns a pipeline.
+func (m Made) Pipeline() redis.Pipeliner { return m.Client.Pipeline() }
+
+// PoolStats tells of the connections.
+func (m Made) PoolStats() *redis.PoolStats { return m.Client.PoolStats() }
+
+// Options returns the options.
+func (m Made) Options() *redis.Options { return m.Client.Options() }
 
 // Once is a command that go-redis must not send again by itself: it re-sends a
 // timed-out EVALSHA three times, and the caller sees no error.
@@ -162,6 +182,26 @@ func Guarded(f func() error) (err error) {
 type pooled interface {
 	PoolStats() *redis.PoolStats
 	Options() *redis.Options
+}
+
+// DialTimeout returns the time in which a connection of a client begins, HELLO
+// included.
+func DialTimeout(of any) time.Duration {
+	if c, ok := of.(pooled); ok {
+		return c.Options().DialTimeout
+	}
+	return dialTimeout
+}
+
+// HalfFree reports whether half of a client's connections are in no use, as far as it
+// tells.
+func HalfFree(of any) bool {
+	c, ok := of.(pooled)
+	if !ok {
+		return true
+	}
+	stats := c.PoolStats()
+	return 2*(int(stats.TotalConns)-int(stats.IdleConns)) <= Connections(of)
 }
 
 // Connections returns how many connections a client may have, and 64 where it does

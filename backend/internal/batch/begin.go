@@ -1,0 +1,136 @@
+package batch
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend/internal/client"
+)
+
+// begins is what is known of connections that begin. A pool does not tell of them: a
+// round trip waits for its connection from when it is passed to the client until its
+// command is written. Instants are as now.
+type begins struct {
+	first atomic.Int64 // when the first round trip began to wait, since one last had its connection
+	last  atomic.Int64 // when the last one did
+	got   atomic.Int64 // when one last had its connection, or an error
+	had   atomic.Int64 // when one last had its connection
+}
+
+// patience is how long round trips wait for a connection that another one has begun,
+// before one begins another. grace is how long a connection may take to begin before
+// that counts as the server's failure. A long budget makes both longer.
+const (
+	patience = 250 * time.Millisecond
+	grace    = time.Second
+)
+
+// begin waits until a script may be passed to the client. An error is why nothing is to be
+// sent.
+func (s *Server) begin(ends time.Duration) error {
+	if err := s.tooFar(ends - now()); err != nil {
+		return err
+	}
+	s.wake(ends)
+	for s.warming.Load() && now() < ends { // a script that is not loaded would need another connection
+		time.Sleep(client.Pause)
+	}
+	if !s.await(ends) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// await waits while an earlier round trip waits for a connection that it could not have
+// in its time, and no other one had one since: over a long link each call would begin
+// one more, and none would have any. It reports whether there is time left.
+func (s *Server) await(ends time.Duration) bool {
+	b := &s.begins
+	for {
+		at, last, got := now(), time.Duration(b.last.Load()), time.Duration(b.got.Load())
+		waits := last > got && at-last < max(patience, 5*s.Budget/2)
+		switch {
+		case at >= ends:
+			return false
+		case waits && at-last >= s.Budget/2: // mutant: begun-connection-awaited
+			time.Sleep(client.Pause)
+			continue
+		case waits || !b.last.CompareAndSwap(int64(last), int64(at)):
+		case last <= got:
+			b.first.Store(int64(at))
+		}
+		return true
+	}
+}
+
+// beginning reports whether a connection is beginning, for no longer than it may.
+func (b *begins) beginning(budget time.Duration) bool {
+	first := b.first.Load()
+	return first > b.got.Load() && now()-time.Duration(first) < max(grace, 3*budget)
+}
+
+// began reports whether a round trip had its connection since.
+func (b *begins) began(since time.Duration) bool { return b.had.Load() > int64(since) }
+
+// ready is called when a round trip has its connection, ended when the client has returned.
+func (b *begins) ready() {
+	b.had.Store(int64(now()))
+	b.ended()
+}
+
+func (b *begins) ended() { b.got.Store(int64(now())) }
+
+// quiet is the silence after which the connections of a user's client are tried.
+const quiet = time.Second
+
+// wake has a PING answered before a script is sent, where nothing was for a while on the
+// connections of a user's client. The client hides how long they were idle, and over TLS
+// that the server has closed them. All round trips wait for the same trial. Where two
+// round trips take longer than there is time, there is none.
+func (s *Server) wake(ends time.Duration) {
+	left := ends - now()
+	if !s.hides || s.sent.Load() == 0 || now()-time.Duration(s.sent.Load()) < quiet || left < 2*s.link.time() { // mutant: quiet-connections-tried
+		return
+	}
+	woken := s.loading.DoChan("wake", func() (any, error) {
+		s.tryUntil(ends)
+		s.sent.Store(int64(now()))
+		return nil, nil
+	})
+	select {
+	case <-woken:
+	case <-time.After(left):
+	}
+}
+
+// tryUntil sends a PING, and others on connections that fail, until one is answered. Where
+// none comes, all idle connections and a new one are tried at once: the first answer's is
+// the one that the client takes next.
+func (s *Server) tryUntil(ends time.Duration) {
+	idle := client.Idle(s.client)
+	answered, under := make(chan error, 2*idle+2), 0
+	try := func() {
+		under++
+		go func() { answered <- s.process(s.Budget, "", "ping") }()
+	}
+	try()
+	all, end := time.After(max(s.Budget/20, 2*s.link.time())), time.After(ends-now())
+	for more := idle; under > 0; {
+		select {
+		case err := <-answered:
+			if under--; err == nil {
+				return
+			}
+			if more--; more >= 0 {
+				try()
+			}
+		case <-all:
+			for more = 0; under <= idle; { // mutant: all-idle-tried
+				try()
+			}
+		case <-end:
+			return
+		}
+	}
+}

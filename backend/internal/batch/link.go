@@ -1,0 +1,84 @@
+package batch
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// link is the time of a server's last round trips, from the write to the reply. The
+// shortest one counts, since any other may be late for a reason of its own.
+type link struct {
+	trips [4]atomic.Int64
+	next  atomic.Uint32
+	least atomic.Int64 // how long the first one has taken that was late, until one ends
+}
+
+// add adds a round trip.
+func (l *link) add(took time.Duration) {
+	l.trips[l.next.Add(1)%uint32(len(l.trips))].Store(max(int64(took), 1))
+}
+
+// time returns the shortest, 0 where there was none.
+func (l *link) time() (shortest time.Duration) {
+	for i := range l.trips {
+		if t := time.Duration(l.trips[i].Load()); t > 0 && (t < shortest || shortest == 0) {
+			shortest = t
+		}
+	}
+	if shortest == 0 {
+		shortest = time.Duration(l.least.Load())
+	}
+	return shortest
+}
+
+// near reports whether the link is known, and no reply that is late is so by its length.
+func (l *link) near(budget time.Duration) bool {
+	trip := l.time()
+	return trip > 0 && trip < budget/4
+}
+
+// tooFar returns an error if a reply can't come while there is left of the budget. It
+// costs the server nothing to be spared a script whose answer would be late.
+func (s *Server) tooFar(left time.Duration) error {
+	trip := s.link.time()
+	if left >= trip { // mutant: too-far-not-sent
+		return nil
+	}
+	s.measure()
+	return withdrawal(fmt.Sprintf("a round trip takes %v, and the budget has %v left",
+		trip.Round(time.Millisecond), left.Round(time.Millisecond)))
+}
+
+// inTime is tooFar when the command has its connection. While no round trip is known, half
+// of the budget has to be left: the rest went into the connection, over the same link.
+func (s *Server) inTime(left time.Duration) error {
+	if s.link.time() == 0 && left < s.Budget/2 { // mutant: unknown-link-not-late
+		return withdrawal("a connection began too late")
+	}
+	return s.tooFar(left)
+}
+
+// measure sends a PING, unless one is under way: over a link that is too long for the
+// budget no script tells when it is short again.
+func (s *Server) measure() { s.loading.DoChan("ping", s.ping) }
+
+// ping is a round trip that may be late.
+func (s *Server) ping() (any, error) { return nil, s.process(10*s.Budget, "", "ping") }
+
+// payload is the last argument of a command, and notes when that is written.
+type payload struct {
+	text    string
+	ready   func()       // is called when it is written
+	written atomic.Int64 // as now; 0: it was not
+}
+
+// MarshalBinary is called by go-redis when it writes the command.
+func (p *payload) MarshalBinary() ([]byte, error) {
+	p.ready()
+	p.written.Store(int64(now()))
+	return []byte(p.text), nil
+}
+
+// String is what a hook that prints the command shows.
+func (p *payload) String() string { return p.text }

@@ -1,0 +1,68 @@
+package batch_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend/internal/batch"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// stopper returns a function that stops this process for at least d, as an operating
+// system without a processor for it does, and returns for how long. The process that
+// wakes this one has begun before.
+func stopper(t *testing.T, d time.Duration) (stop func() time.Duration) {
+	t.Helper()
+	waker := exec.Command("sh", "-c", fmt.Sprintf("read go; sleep %f; kill -CONT %d", d.Seconds(), os.Getpid()))
+	begin, err := waker.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, waker.Start())
+	return func() time.Duration {
+		at := time.Now()
+		_, err := begin.Write([]byte("\n"))
+		require.NoError(t, err)
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGSTOP))
+		took := time.Since(at)
+		require.NoError(t, waker.Wait())
+		return took
+	}
+}
+
+// TestReplyThereIsUsed: this process is stopped while the server replies, beyond the
+// deadline of the calls.
+func TestReplyThereIsUsed(t *testing.T) {
+	const budget = 400 * time.Millisecond
+	client, hub, v := redistest.Start(t).Client(t), &layer.Shared{}, &verdicts{}
+	s := batch.Alone(client, hub, budget)
+	require.NoError(t, ask(s))
+	hub.SetGuard(v)
+	for range redistest.Steps(2, 20) {
+		stop := stopper(t, budget*5/4)
+		require.NoError(t, client.Do(context.Background(), "client", "pause", budget.Milliseconds()/2, "all").Err())
+		answer := make(chan error)
+		go func() { answer <- ask(s) }()
+		time.Sleep(budget / 10)
+		took := stop()
+		if err := <-answer; took < budget*3/2 { // else the client has given up
+			require.NoError(t, err)
+		}
+	}
+	require.Zero(t, v.count(layer.ErrFailed))
+}
+
+// TestVerdictOfAStoppedProcess: a reply is lost, and this process is stopped while it
+// waits for another sign of the server. It finds no fault.
+func TestVerdictOfAStoppedProcess(t *testing.T) {
+	s, _, v := judged(t, redistest.LoseReply)
+	stop := stopper(t, judgedBudget)
+	require.Error(t, ask(s))
+	stop()
+	v.excuses(t)
+}

@@ -1,0 +1,119 @@
+package batch
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// What a round trip tells of its server, which decides whether a circuit opens.
+
+// note records what a server's reply tells of the link, and that the server has answered
+// where nobody else does: when the reply is late for its callers.
+func (t *roundTrip) note(s *Server, commands []*command) {
+	t.mu.Lock()
+	late, wrote, took := t.mu.over, t.mu.wrote > 0, now()-t.mu.written
+	t.mu.Unlock()
+	if !wrote {
+		return
+	}
+	answered := slices.IndexFunc(commands, func(c *command) bool { return c.Err() == nil || is(c.Err(), blameless) })
+	if answered >= 0 {
+		s.link.add(took)
+		if late || commands[answered].Err() != nil {
+			s.served.Store(int64(now())) // mutant: late-reply-is-an-answer
+		}
+	}
+	if late && took > s.Budget { // a long link, or a dead connection
+		s.measure()
+		if answered < 0 {
+			s.tryIdle()
+		}
+	}
+}
+
+// leave tells the guard what the round trip tells of the server. A deadline that
+// passed says little by itself: this process may have been stopped, or too busy to
+// read a reply that was there; see judge. The callers don't wait for that.
+func (t *roundTrip) leave(v visit, said error) {
+	since, over := t.began, now() >= t.ends
+	if t.mu.wrote > 0 {
+		since = t.mu.written
+	}
+	switch at := v.at; {
+	case said == nil:
+		at.served.Store(int64(now()))
+	case !errors.Is(said, layer.ErrFailed):
+	case t.excused(at, since, over), lost(said) && at.lostTogether(since):
+		said = layer.ErrExcused
+	default:
+		if t.queue.router != nil {
+			t.queue.router.Failed()
+		}
+		if over {
+			judge(v, since, t.mu.wrote > 0, said)
+			return
+		}
+		defer at.listen()
+	}
+	v.leave(said)
+}
+
+// lostTogether reports whether a round trip was sent before the last loss of a connection
+// was seen. Whatever closed that one may have closed all: it is one event, and one failure.
+// Idle connections are as dead, and over TLS a user's client does not see it.
+func (s *Server) lostTogether(since time.Duration) bool {
+	if before := s.lost.Swap(int64(now())); int64(since) <= before { // mutant: lost-together
+		return true
+	}
+	s.tryAll()
+	s.sent.Store(int64(now() - quiet)) // so that a user's client is tried before the next script
+	return false
+}
+
+const (
+	looks = 4                    // how many times this process looks for what has arrived while it did not run
+	busy  = 5 * time.Millisecond // how late, at least, is a timer of a process that is too busy
+)
+
+// judge tells the guard of a round trip whose deadline passed: it is a failure only if
+// the server answers nothing for another half of the budget. This process may have been
+// stopped, or too busy to read a reply that was there, and may still be: then its sleep
+// is as late. Where nothing was written, the server has the time in which a connection
+// may begin.
+func judge(v visit, since time.Duration, wrote bool, said error) {
+	go func() {
+		b := &v.at.begins
+		for looked := 0; looked < looks || !wrote && b.beginning(v.at.Budget); looked++ { // mutant: beginning-connection-excused
+			part, begin := v.at.Budget/2/looks, now()
+			time.Sleep(part)
+			late := now()-begin > part+max(part, busy)
+			if late || v.at.answered(since) || !wrote && b.began(since) { // mutant: read-too-late-excused
+				said = layer.ErrExcused
+				break
+			}
+		}
+		v.leave(said)
+		v.at.listen()
+	}()
+}
+
+// excused reports whether the failure is not the server's. A server that answered
+// others since is well: this round trip waited for our own pool, or lost its reply or its
+// connection on the way, or this process was too busy to read it. One that was sent, or
+// at least began, with less than half of the budget left only says how long its calls
+// were pending.
+func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {
+	if over && t.mu.wrote > 0 {
+		at.link.least.CompareAndSwap(0, int64(at.Budget)) // at least as long, if its reply is on the way
+		if at.link.near(at.Budget) {
+			at.tryIdle() // other connections may be as dead as this one
+		}
+	}
+	if at.answered(since) { // mutant: living-server-excused
+		return true
+	}
+	return over && t.ends-since < at.Budget/2 // mutant: sent-too-late-excused
+}

@@ -1,0 +1,186 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// conn is a connection of a client that Headgate makes. A go-redis pool asks an idle
+// connection for its socket before it uses it, and closes it on an error: there conn
+// looks for what the pool can't see. It is the pool's user's alone then.
+//
+//   - A peer that has closed its end of TLS. The pool sees it on plain TCP, where it
+//     looks into the socket; a *tls.Conn shows it none.
+//   - A connection that was idle for long. Something on the way may have forgotten it:
+//     then no error comes, and no answer.
+type conn struct {
+	net.Conn
+	racer         *racer
+	network, addr string
+	wrote         atomic.Int64 // when something was last written, as time.Since(epoch)
+}
+
+var epoch = time.Now()
+
+func newConn(c net.Conn, r *racer, network, addr string) *conn {
+	n := &conn{Conn: c, racer: r, network: network, addr: addr}
+	n.wrote.Store(int64(time.Since(epoch)))
+	return n
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	c.wrote.Store(int64(time.Since(epoch)))
+	return c.Conn.Write(b)
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.racer.trip.Store(int64(time.Since(epoch)) - c.wrote.Load())
+	}
+	return n, err
+}
+
+// silence is how long a connection may have been idle without a trial. A variable for the
+// tests alone.
+var silence = 10 * time.Second
+
+var (
+	errClosed = errors.New("the peer has closed the connection")
+	errSilent = errors.New("no answer after a silence")
+	errNone   = errors.New("no socket")
+)
+
+// SyscallConn returns the socket, or an error if the connection should not be used.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	s, ok := c.Conn.(syscall.Conn)
+	secure, over := c.Conn.(interface{ NetConn() net.Conn })
+	if over {
+		s, ok = secure.NetConn().(syscall.Conn)
+	}
+	if !ok {
+		return blind{}, nil
+	}
+	raw, err := s.SyscallConn()
+	if err == nil && over { // mutant: tls-drained
+		err = c.drain(raw)
+	}
+	if err == nil && c.idle() >= silence {
+		err = c.try()
+	}
+	return raw, err
+}
+
+// blind is the socket of a connection that has none: nothing is seen on it.
+type blind struct{}
+
+func (blind) Control(func(uintptr)) error    { return errNone }
+func (blind) Read(func(uintptr) bool) error  { return nil }
+func (blind) Write(func(uintptr) bool) error { return errNone }
+
+// drain reads what came over TLS while the connection was idle: its end, or a ticket for
+// another session, which is none of the client's business. A read may end before it has
+// begun, where the machine is busy.
+func (c *conn) drain(raw syscall.RawConn) error {
+	for range 10 {
+		if came, err := arrived(raw); err != nil || !came {
+			return err
+		}
+		var b [1]byte
+		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		_, err := c.Conn.Read(b[:])
+		_ = c.SetReadDeadline(time.Time{})
+		if ne := net.Error(nil); !errors.As(err, &ne) || !ne.Timeout() {
+			return errClosed
+		}
+	}
+	return errClosed
+}
+
+func (c *conn) idle() time.Duration { return time.Since(epoch) - time.Duration(c.wrote.Load()) }
+
+// try sends a PING, and dials another connection beside it when the answer is late.
+// Whichever answers first is used; a PING has as long again as the dial took. Where two round trips
+// take longer than the budget, no call could wait for that: there the system's keep-alive
+// has to do.
+func (c *conn) try() error {
+	r := c.racer
+	if 2*time.Duration(r.trip.Load()) >= r.budget { // mutant: far-not-tried
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), r.budget)
+	defer cancel()
+	answered, dialled := make(chan error, 1), make(chan attempt)
+	go func() { answered <- c.ping() }()
+	go c.beside(ctx, dialled)
+	select {
+	case err := <-answered:
+		return err
+	case a := <-dialled:
+		select {
+		case err := <-answered:
+			_ = a.conn.Close()
+			return err
+		case <-time.After(a.took):
+		}
+		r.keep(a.conn)
+	case <-ctx.Done():
+	}
+	return errSilent
+}
+
+// beside dials, unless the trial ends before.
+func (c *conn) beside(ctx context.Context, dialled chan<- attempt) {
+	select {
+	case <-time.After(max(c.racer.budget/20, 3*time.Duration(c.racer.trip.Load())/2)):
+	case <-ctx.Done():
+		return
+	}
+	begin := time.Now()
+	n, err := c.racer.dial(ctx, c.network, c.addr)
+	if err != nil {
+		return
+	}
+	select {
+	case dialled <- attempt{conn: n, took: time.Since(begin)}:
+	case <-ctx.Done():
+		_ = n.Close()
+	}
+}
+
+// keep keeps the connection that was dialled beside one that did not answer. A pool tries
+// three, and then dials.
+func (r *racer) keep(beside net.Conn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.spare != nil {
+		_ = r.mu.spare.Close()
+	}
+	r.mu.spare, r.mu.kept = beside, time.Now()
+}
+
+// ping is a round trip below the pool. Any reply shows that the peer lives: before HELLO
+// it is an error where a password is wanted.
+func (c *conn) ping() error {
+	_ = c.SetDeadline(time.Now().Add(c.racer.budget))
+	defer func() { _ = c.SetDeadline(time.Time{}) }()
+	if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
+		return err
+	}
+	var b [512]byte
+	for n := 0; n < len(b); {
+		m, err := c.Read(b[n:])
+		if n += m; bytes.HasSuffix(b[:n], []byte("\r\n")) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return errSilent
+}

@@ -1,0 +1,161 @@
+package client_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+const budget = time.Second // a busy machine is not the subject
+
+// made returns a client as Headgate makes it, with one connection that was used.
+func made(t *testing.T, o *redis.Options) *redis.Client {
+	o = client.Options(o, budget)
+	o.MinIdleConns = 0
+	c := redis.NewClient(o)
+	t.Cleanup(func() { _ = c.Close() })
+	require.NoError(t, c.Ping(context.Background()).Err())
+	return c
+}
+
+// TestEndOverTLS: a connection that the server has closed is not used, over TLS too. One
+// that got a ticket after its handshake is.
+func TestEndOverTLS(t *testing.T) {
+	args, trusting := redistest.Certificate(t)
+	server := redistest.Start(t, args...)
+	relay := redistest.NewRelay(t, server.ListenTLS(t), 0)
+	for _, config := range []*tls.Config{nil, trusting} {
+		addr := server.Addr()
+		if config != nil {
+			addr = relay.Addr()
+		}
+		c := made(t, &redis.Options{Addr: addr, TLSConfig: config})
+		for range 5 {
+			require.NoError(t, server.Client(t).ClientKillByFilter(context.Background(), "TYPE", "normal", "SKIPME", "yes").Err())
+			time.Sleep(20 * time.Millisecond)
+			require.NoError(t, c.Ping(context.Background()).Err())
+		}
+		dialled := relay.Dialled()
+		for range 5 {
+			require.NoError(t, c.Ping(context.Background()).Err())
+		}
+		require.Equal(t, dialled, relay.Dialled())
+		require.EqualValues(t, 1, c.PoolStats().TotalConns)
+	}
+}
+
+// TestFreshConnectionsOverTLS: those that were dialled ahead got tickets for sessions, and
+// are used all the same.
+func TestFreshConnectionsOverTLS(t *testing.T) {
+	args, trusting := redistest.Certificate(t)
+	relay := redistest.NewRelay(t, redistest.Start(t, args...).ListenTLS(t), 0)
+	o := client.Options(&redis.Options{Addr: relay.Addr(), TLSConfig: trusting}, budget)
+	c := redis.NewClient(o)
+	defer c.Close()
+	require.Eventually(t, func() bool { return c.PoolStats().TotalConns == 2 }, 5*time.Second, time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // until the tickets are there
+	done := make(chan error, 5)
+	go func() {
+		for range 5 {
+			done <- c.Ping(context.Background()).Err()
+		}
+	}()
+	for range 5 {
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(5 * time.Second):
+			t.Fatal("a pool reads a ticket, and waits for more")
+		}
+	}
+	require.LessOrEqual(t, relay.Dialled(), 3)
+}
+
+// TestSilentConnection: something on the way has forgotten a connection that was idle
+// for long. It is replaced within the budget; one that still answers stays.
+func TestSilentConnection(t *testing.T) {
+	t.Cleanup(client.SetSilence(300 * time.Millisecond))
+	args, trusting := redistest.Certificate(t)
+	server := redistest.Start(t, args...)
+	for _, o := range []*redis.Options{{Addr: server.Addr()}, {Addr: server.ListenTLS(t), TLSConfig: trusting}} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			relay := redistest.NewRelay(t, o.Addr, time.Millisecond)
+			o.Addr = relay.Addr()
+			c := made(t, o)
+			for _, patience := range []time.Duration{0, 450 * time.Millisecond} {
+				relay.ForgetSilent(patience)
+				time.Sleep(600 * time.Millisecond)
+				begin := time.Now()
+				require.NoError(t, c.Ping(context.Background()).Err())
+				require.Less(t, time.Since(begin), budget)
+			}
+			require.LessOrEqual(t, relay.Dialled(), 3, "the one that was dialled beside is used")
+		})
+	}
+}
+
+// TestSilentTogether: of many connections that were forgotten, one is tried.
+func TestSilentTogether(t *testing.T) {
+	defer client.SetSilence(100 * time.Millisecond)()
+	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), 0)
+	c := made(t, &redis.Options{Addr: relay.Addr()})
+	var held []*redis.Conn
+	for range 20 {
+		one := c.Conn()
+		require.NoError(t, one.Ping(context.Background()).Err())
+		held = append(held, one)
+	}
+	for _, one := range held {
+		require.NoError(t, one.Close())
+	}
+	relay.ForgetSilent(150 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
+	begin := time.Now()
+	require.NoError(t, c.Ping(context.Background()).Err())
+	require.Less(t, time.Since(begin), budget/2, "a trial takes a twentieth of it")
+}
+
+// TestFarIsNotTried: over a link where a trial and a script take longer than the budget,
+// the system's keep-alive has to do.
+func TestFarIsNotTried(t *testing.T) {
+	defer client.SetSilence(100 * time.Millisecond)()
+	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), budget*6/10)
+	c := made(t, &redis.Options{Addr: relay.Addr()})
+	time.Sleep(200 * time.Millisecond)
+	begin := time.Now()
+	require.NoError(t, c.Ping(context.Background()).Err())
+	require.Less(t, time.Since(begin), budget)
+}
+
+// TestAddressesRaced: the first address of a name is silent. The one that answered is
+// tried first from then on.
+func TestAddressesRaced(t *testing.T) {
+	server := redistest.Start(t)
+	_, port, _ := net.SplitHostPort(server.Addr())
+	old := net.DefaultResolver
+	defer func() { net.DefaultResolver = old }()
+	net.DefaultResolver = redistest.Resolver(redistest.Silent(t, port), "127.0.0.1")
+	o := client.Options(&redis.Options{Addr: net.JoinHostPort("redis.test", port)}, budget)
+	o.MinIdleConns = 0 // no dial goes on after the test
+	c := redis.NewClient(o)
+	defer c.Close()
+	var took []time.Duration
+	for range 3 {
+		held := c.Conn() // so that the next one is dialled
+		defer held.Close()
+		begin := time.Now()
+		require.NoError(t, held.Ping(context.Background()).Err())
+		took = append(took, time.Since(begin))
+	}
+	t.Log(took)
+	require.Less(t, slices.Max(took), budget)
+}

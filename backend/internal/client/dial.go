@@ -1,0 +1,170 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// stagger is how long an address of a name has before the next one is tried as well.
+// After the last one all are tried again, four times as long later and then twice as
+// long each time: the system sends a lost SYN again after a second only.
+const stagger = 25 * time.Millisecond
+
+// keepAlive lets the system find out, while a connection is silent, that nobody answers
+// on it any more. It also keeps middleboxes from forgetting the connection.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}
+
+// racer dials a server. net.Dialer tries the addresses of one family one after the
+// other, and waits for the first one for half of the dial timeout or longer.
+type racer struct {
+	tls    *tls.Config
+	budget time.Duration
+	user   dialer       // the user's own; nil: the addresses are raced
+	trip   atomic.Int64 // how long the last answer on a connection took
+	mu     struct {
+		sync.Mutex
+		best  string    // the address that answered last
+		spare net.Conn  // was dialled beside a connection's trial
+		kept  time.Time // when it was
+	}
+}
+
+// newDialer returns a dialer whose connections tell how they are; see conn.
+func newDialer(o *redis.Options, budget time.Duration) dialer {
+	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c := r.takeSpare()
+		if c == nil {
+			var err error
+			if c, err = r.dial(ctx, network, addr); err != nil {
+				return nil, err
+			}
+		}
+		return newConn(c, r, network, addr), nil
+	}
+}
+
+// takeSpare returns the connection that keep has just kept, nil if there is none.
+func (r *racer) takeSpare() net.Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.mu.spare
+	r.mu.spare = nil
+	if c != nil && time.Since(r.mu.kept) > r.budget {
+		_ = c.Close()
+		return nil
+	}
+	return c
+}
+
+// dial returns a connection, over which TLS has begun where that is wanted.
+func (r *racer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if r.user != nil {
+		return r.user(ctx, network, addr)
+	}
+	c, err := r.race(ctx, network, r.addresses(ctx, network, addr))
+	if err != nil || r.tls == nil {
+		return c, err
+	}
+	config := r.tls
+	if config.ServerName == "" {
+		config = config.Clone()
+		if config.ServerName, _, err = net.SplitHostPort(addr); err != nil {
+			config.ServerName = addr
+		}
+	}
+	secure := tls.Client(c, config)
+	if err = secure.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: c.RemoteAddr(), Err: err}
+	}
+	return secure, nil
+}
+
+// addresses returns those of the host of addr, first the one that answered last. What can't
+// be looked up is left to the dial, which has the error.
+func (r *racer) addresses(ctx context.Context, network, addr string) []string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || network == "unix" || net.ParseIP(host) != nil {
+		return []string{addr}
+	}
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil || len(ips) == 0 {
+		return []string{addr}
+	}
+	r.mu.Lock()
+	best := r.mu.best
+	r.mu.Unlock()
+	all := make([]string, 0, len(ips))
+	for _, ip := range ips {
+		a := net.JoinHostPort(ip.String(), port)
+		if all = append(all, a); a == best {
+			all[0], all[len(all)-1] = a, all[0]
+		}
+	}
+	return all
+}
+
+// attempt is how the dial of one address ended.
+type attempt struct {
+	conn net.Conn
+	addr string
+	err  error
+	took time.Duration
+}
+
+// race returns the first connection, or the last error when all addresses have refused.
+func (r *racer) race(ctx context.Context, network string, addrs []string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended, d := make(chan attempt), net.Dialer{KeepAliveConfig: keepAlive}
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for begun, under, failure := 0, 0, error(nil); ; {
+		select {
+		case <-next.C:
+			go try(ctx, &d, network, addrs[begun%len(addrs)], ended)
+			under++
+			if begun++; begun%len(addrs) == 0 {
+				next.Reset(stagger << (1 + begun/len(addrs)))
+			} else {
+				next.Reset(stagger) // mutant: addresses-raced
+			}
+		case a := <-ended:
+			if under--; a.err == nil {
+				r.mu.Lock()
+				r.mu.best = a.addr
+				r.mu.Unlock()
+				return a.conn, nil
+			}
+			if failure = a.err; begun < len(addrs) {
+				next.Reset(0)
+			} else if under == 0 {
+				return nil, failure
+			}
+		case <-ctx.Done():
+			if failure == nil {
+				failure = &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
+			}
+			return nil, failure
+		}
+	}
+}
+
+// try dials one address. A connection that comes after another one is closed.
+func try(ctx context.Context, d *net.Dialer, network, addr string, ended chan<- attempt) {
+	c, err := d.DialContext(ctx, network, addr)
+	select {
+	case ended <- attempt{conn: c, addr: addr, err: err}:
+	case <-ctx.Done():
+		if c != nil {
+			_ = c.Close()
+		}
+	}
+}
