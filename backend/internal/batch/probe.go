@@ -102,7 +102,7 @@ var errReplica = errors.New("the server is a replica")
 func (s *Server) ready(ctx context.Context) error {
 	c := client.Fresh(ctx, s.client) // mutant: probe-beside-the-pool
 	if c == nil {
-		return s.process(ctx, "ping")
+		return s.process(s.Budget, "ping")
 	}
 	defer c.Close()
 	pipe, hello := c.Pipeline(), redis.NewMapStringInterfaceCmd(ctx, "hello")
