@@ -6,7 +6,9 @@ import (
 )
 
 // counted reports whether the decision is a store's.
-func counted(d *Decision) bool { return d.Source == FromStore || d.Source == FromDenyCache }
+func counted(d *Decision) bool {
+	return d.Err == nil && (d.Source == FromStore || d.Source == FromDenyCache)
+}
 
 // binding returns the key whose decision is that of the call. Keys that nobody was
 // asked for have no part in it.

@@ -50,15 +50,18 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
+	var denied *denial.Store
 	l := &Limiter{store: s, observer: opts.Observer, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),
 		Instances: opts.Instances,
+		Known:     func(r *backend.Request, d *Decision) bool { return denied.Stands(r, d) },
 		Observer:  opts.Observer,
 		Logger:    opts.Logger,
 	})}
 	l.shard, l.queues = shard.New(l.breaker, s), queuesOf(s)
 	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
-		l.denial = denial.New(l.shard, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
+		denied = denial.New(l.shard, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
+		l.denial = denied
 	}
 	return l.With(policies...)
 }

@@ -199,7 +199,7 @@ const (
 	FromFailOpen                 // nobody: the policies fail open
 	FromFailClosed               // nobody: a policy fails closed
 	FromFailLocal                // this process, with its share of the limit
-	FromDenyCache                // the store, at most a second ago: it denied the key until an instant after now
+	FromDenyCache                // the store, at most a second ago, or a minute where none decides: it denied the key until an instant after now
 )
 
 var sourceNames = [...]string{"store", "fail-open", "fail-closed", "fail-local", "deny-cache"}

@@ -16,15 +16,18 @@ import (
 )
 
 // RetryAfter is the RetryAfter of a call that failed closed. No instant is known
-// at which it would pass; after a second an open circuit tries its node again.
+// at which it would pass.
 const RetryAfter = time.Second
 
 // Options are the settings of a Store; nil is the same as the zero Options.
 type Options struct {
-	Local     backend.Store       // decides for FailLocal; nil: FailLocal is refused
-	Instances int                 // the number of processes among which FailLocal divides a limit
-	Observer  func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: nobody
-	Logger    *slog.Logger        // gets a line per change of a circuit, a warning where one opens; nil: none
+	Local     backend.Store // decides for FailLocal; nil: FailLocal is refused
+	Instances int           // the number of processes among which FailLocal divides a limit
+	// Known answers a call that no store decided, if its key is known to be denied, and
+	// reports whether it did. Nil: the failure modes answer all of them.
+	Known    func(r *backend.Request, d *backend.Decision) bool
+	Observer func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: nobody
+	Logger   *slog.Logger        // gets a line per change of a circuit, a warning where one opens; nil: none
 }
 
 // Store is a backend.Store over another. It answers as next does. Where next
@@ -180,8 +183,23 @@ func (s *Store) failOne(ctx context.Context, r *backend.Request, d *backend.Deci
 	if !backend.Undecided(err) || !admits(r) {
 		return err
 	}
-	s.fail(ctx, r, d, err)
+	if !s.Known(r, d, err) { // mutant: what-is-known-stands
+		s.fail(ctx, r, d, err)
+	}
 	return nil
+}
+
+// Known answers by a denial that is known to stand, whatever the failure modes are. A
+// Reserve whose reply was lost keeps the error: its lease is to be cancelled.
+func (s *Store) Known(r *backend.Request, d *backend.Decision, err error) bool {
+	if s.opts.Known == nil || !s.opts.Known(r, d) {
+		return false
+	}
+	r.Unknown(err)                                                            // the receipt says whether the call was perhaps counted
+	if r.Op == backend.Reserve && errors.Is(err, backend.ErrPerhapsCounted) { // mutant: known-lease-cancelled
+		d.Err = err
+	}
+	return true
 }
 
 // FailAny decides, and counts once, a call that each of n requests could have

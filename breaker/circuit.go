@@ -17,16 +17,20 @@ import (
 // A circuit opens after maxFailures failed round trips in a row, or when half
 // of at least minRoundTrips in the window failed. The first rule finds a dead
 // node within milliseconds of load. The second one finds a node that still
-// answers now and then. A circuit tries the node again after about openTime.
-// gobreaker's default of a minute would leave a limiter without its store long
-// after the node is back.
+// answers now and then.
+//
+// An open circuit waits for an answer of the node: to a probe of the store, or to a
+// round trip from before. The next round trip is the trial. A node that answers and
+// fails the trial is not asked for a pause, which doubles from shortPause to
+// longPause.
 const (
 	maxFailures   = 5
 	minRoundTrips = 20
-	openTime      = time.Second
 	window        = 10 * time.Second
 	bucket        = time.Second
 	maxTrials     = 1 // concurrent round trips while half open
+	shortPause    = 100 * time.Millisecond
+	longPause     = time.Second
 )
 
 // circuits is the guard of one store: one circuit per node, shared by all
@@ -43,18 +47,85 @@ type circuits struct {
 	}
 }
 
-// circuit is the circuit of one node.
+// circuit is the circuit of one node: gobreaker's, which would try an open circuit at
+// once, and the wait for the node's answer before it.
 type circuit struct {
-	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	state string // as last reported; guarded by the lock of circuits
-	said  error  // of the last round trip; guarded by the circuit's own lock
+	mu    struct {
+		sync.Mutex // of each call of breaker
+		breaker    *gobreaker.TwoStepCircuitBreaker[struct{}]
+		said       error         // of the last round trip
+		openings   int           // how often the circuit has opened
+		open       bool          // since the last of them
+		answered   bool          // and the node has answered since
+		pause      time.Duration // before the trial, whether it has answered or not
+		until      time.Time     // when the pause ends
+		closed     time.Time     // when the circuit last closed
+	}
 }
 
-// excused is called under the circuit's own lock with the result of each round trip,
-// just before a change that the result causes.
+// excused is called under mu with the result of each round trip, just before a change
+// that the result causes.
 func (b *circuit) excused(said error) bool {
-	b.said = said
+	b.mu.said = said
 	return said == layer.ErrExcused
+}
+
+// waits reports whether the circuit is open and not to be tried. It is called under mu.
+func (b *circuit) waits() bool {
+	return b.mu.open && (!b.mu.answered || time.Now().Before(b.mu.until)) // mutant: trial-after-answer
+}
+
+// enter is Enter for the circuit.
+func (b *circuit) enter() (leave func(error), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waits() {
+		return nil, gobreaker.ErrOpenState
+	}
+	opening := b.mu.openings
+	done, err := b.mu.breaker.Allow()
+	return func(said error) { b.leave(opening, done, said) }, err
+}
+
+// leave notes the result of a round trip that entered after so many openings. That of
+// one before the last opening says only whether the node answers by now.
+func (b *circuit) leave(opening int, done func(error), said error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if opening == b.mu.openings {
+		done(said)
+	} else if said == nil {
+		b.mu.answered = true // mutant: late-answer-noted
+	}
+}
+
+// changed is called under mu when the state has changed. A circuit that opens soon after
+// it has closed has met a node that answers and fails all the same.
+func (b *circuit) changed(from, to gobreaker.State) {
+	switch now := time.Now(); to {
+	case gobreaker.StateClosed:
+		b.mu.closed = now
+	case gobreaker.StateOpen:
+		pause := min(max(2*b.mu.pause, shortPause), longPause) // mutant: pause-doubles
+		if from == gobreaker.StateClosed && now.Sub(b.mu.closed) > longPause {
+			pause = 0
+		}
+		b.mu.pause, b.mu.until = pause, now.Add(pause+rand.N(pause/4+1)) // or a whole fleet tries the node at one instant
+		b.mu.openings++
+		b.mu.answered = false
+	}
+	b.mu.open = to == gobreaker.StateOpen
+}
+
+// now returns the circuit's state.
+func (b *circuit) now() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waits() {
+		return opened
+	}
+	return b.mu.breaker.State().String()
 }
 
 func newCircuits() *circuits {
@@ -79,15 +150,14 @@ func of(s backend.Store) *circuits {
 
 // settings are those of one node's circuit. Excused round trips count for
 // neither rule, and in a half-open circuit they leave it so, for the next
-// trial. The timeout has jitter, and is drawn once per circuit: processes
-// differ, and one process keeps its pace.
+// trial. The circuit's own wait stands in for gobreaker's timeout.
 func settings(node string, excused func(error) bool, changed func(from, to gobreaker.State)) gobreaker.Settings {
 	return gobreaker.Settings{
 		Name:         node,
 		MaxRequests:  maxTrials,
 		Interval:     window,
 		BucketPeriod: bucket,
-		Timeout:      openTime*3/4 + rand.N(openTime/2), // or a whole fleet tries the node at one instant
+		Timeout:      1,
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			visits := n.Requests - n.TotalExclusions
 			return n.ConsecutiveFailures >= maxFailures || visits >= minRoundTrips && 2*n.TotalFailures >= visits // mutant: failures-in-a-row
@@ -105,7 +175,8 @@ func (c *circuits) circuit(node string) *circuit {
 	b := c.mu.nodes[node]
 	if b == nil {
 		b = &circuit{state: gobreaker.StateClosed.String()}
-		b.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings(node, b.excused, func(from, to gobreaker.State) {
+		b.mu.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](settings(node, b.excused, func(from, to gobreaker.State) {
+			b.changed(from, to)
 			c.changed(b, node, from.String(), to.String())
 		}))
 		c.mu.nodes[node] = b
@@ -117,10 +188,37 @@ func (c *circuits) circuit(node string) *circuit {
 // caller calls leave exactly once with the result: a trial that never ends
 // would keep the circuit half open.
 func (c *circuits) Enter(node string) (leave func(error), err error) {
-	if leave, err = c.circuit(node).Allow(); err != nil {
+	if leave, err = c.circuit(node).enter(); err != nil {
 		return nil, backend.Wrap(backend.ErrUnavailable, fmt.Errorf("circuit of %s: %w", node, err))
 	}
 	return leave, nil
+}
+
+// Awaits reports whether the node's circuit is open and the node has not answered.
+func (c *circuits) Awaits(node string) bool {
+	b := c.known(node)
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.open && !b.mu.answered
+}
+
+// Answered lets the node's next round trip be the trial, once the pause is over.
+func (c *circuits) Answered(node string) {
+	if b := c.known(node); b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.mu.answered = true // mutant: probe-noted
+	}
+}
+
+// known returns the circuit of a node, nil if it has none.
+func (c *circuits) known(node string) *circuit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.nodes[node]
 }
 
 // Gone removes the circuit of a node that has left, and reports the change. A
@@ -140,7 +238,7 @@ func (c *circuits) Gone(node string) {
 func (c *circuits) changed(b *circuit, node, from, to string) {
 	var cause error
 	if to == opened {
-		cause = b.said
+		cause = b.mu.said
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +258,7 @@ func (c *circuits) states() map[string]string {
 	c.mu.Unlock()
 	states := make(map[string]string, len(nodes))
 	for node, b := range nodes {
-		states[node] = b.State().String()
+		states[node] = b.now()
 	}
 	return states
 }

@@ -43,6 +43,8 @@ func (plain) FailAny(_ context.Context, _ int, _ func(int) *backend.Request, err
 	return err
 }
 
+func (plain) Known(*backend.Request, *backend.Decision, error) bool { return false }
+
 func (plain) Lost(error) {}
 
 // over is a shard wrapper over a memory store on a clock of its own.

@@ -136,7 +136,7 @@ type view struct {
 // was, binds by all that bind one of them, and ends when the first of theirs does.
 func (k *hotKey) view(g *backend.Group, now time.Duration) *view {
 	v := &view{alike: true}
-	v.Costs, v.Sent, v.Told, v.Ends = denial.Costs(g), now, now, now+denial.Longest
+	v.Costs, v.Sent, v.Told, v.Ends = denial.Costs(g), now, now, now+denial.Standing
 	n, parts := len(k.policies), [][]backend.State(nil)
 	each := make([]backend.State, len(k.subs)*n) // one array, since there may be 1,024 shares
 	for i := range k.subs {
@@ -151,7 +151,7 @@ func (k *hotKey) view(g *backend.Group, now time.Duration) *view {
 				states[j] = d.State(j, g, now)
 			}
 			parts = append(parts, states)
-			v.Sent, v.Ends, v.Bound = min(v.Sent, d.Sent), min(v.Ends, d.Until()), v.Bound|d.Bound
+			v.Sent, v.Ends, v.Bound = min(v.Sent, d.Sent), min(v.Ends, d.Ends), v.Bound|d.Bound
 			v.alike = v.alike && slices.Equal(d.Costs, v.Costs) // mutant: exact-denial
 		}
 	}

@@ -222,6 +222,9 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 		c.s.next.Lost(cause) // mutant: at-most-lost-counted
 		return cause
 	}
+	if c.s.next.Known(c.r, c.d, cause) { // of the key, not of a share; mutant: spread-denial-stands
+		return nil
+	}
 	err := c.s.next.FailAny(ctx, len(shares), func(n int) *backend.Request {
 		c.part(shares[n])
 		c.sub.Unknown(cause) // the receipt says whether the charge may count

@@ -217,7 +217,7 @@ func (s *Store) Capabilities() backend.Capabilities { return batch.Capabilities 
 // connections. Those of nodes that have just left the cluster are closed within
 // two budgets.
 func (s *Store) Close() error {
-	if s.shared.Closed.Swap(true) || s.top == nil {
+	if s.shared.Close() || s.top == nil {
 		return nil
 	}
 	return s.top.close()

@@ -186,7 +186,7 @@ var capabilities = backend.Capabilities{Ops: batch.Capabilities.Ops, Keys: backe
 // Close makes every later request backend.ErrClosed. A client that New was
 // given stays open; one that Open made is closed.
 func (s *Store) Close() error {
-	if s.shared.Closed.Swap(true) || s.owned == nil {
+	if s.shared.Close() || s.owned == nil {
 		return nil
 	}
 	return s.owned.Close()

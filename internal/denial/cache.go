@@ -16,7 +16,7 @@ import (
 // with many keys, or long ones, makes it hold no more.
 const (
 	sets   = 8192
-	ways   = 7    // with its generation a set is one cache line
+	ways   = 6    // with its generation and its tags a set is one cache line
 	keyMax = 1024 // bytes; a longer key is asked each time
 )
 
@@ -26,15 +26,43 @@ type Cache struct {
 	store *layer.Shared
 	seed  maphash.Seed // with a public hash an attacker could choose which denials are pushed out
 	begin time.Time    // of the monotonic clock
-	sets  [sets]Set
+	sets  [sets]line
 }
 
-// Set is where the denials of some keys lie. Changes of one of these keys by this
-// process increment the generation, and a denial of another generation no longer
-// holds. So a denial that was on its way during the change never answers a call.
+// Set is where the denials of a key lie, beside those of some others. Changes of one of
+// these keys by this process increment the generation, and a denial of another generation
+// no longer holds. So a denial that was on its way during the change never answers a call.
 type Set struct {
+	*line
+	tag uint8 // of the key
+}
+
+// line is the set's memory. A denial stays for a minute, so calls that pass look at the
+// tags alone: reading the denials of other keys costs each a cache line.
+type line struct {
 	generation atomic.Uint64
+	tags       atomic.Uint64 // a byte per way, of the key of its denial
 	ways       [ways]atomic.Pointer[entry]
+}
+
+// may returns the i-th denial if it may be the key's.
+func (s Set) may(i int) *entry {
+	if uint8(s.tags.Load()>>(8*i)) != s.tag {
+		return nil
+	}
+	return s.ways[i].Load()
+}
+
+// put makes e the i-th denial. Of two at once the tag may be the other's: then a denial is
+// not found, which costs one request.
+func (s Set) put(i int, e *entry) {
+	s.ways[i].Store(e)
+	for {
+		old := s.tags.Load()
+		if s.tags.CompareAndSwap(old, old&^(0xff<<(8*i))|uint64(s.tag)<<(8*i)) {
+			return
+		}
+	}
 }
 
 // Of returns the cache that all limiters on one store share.
@@ -55,36 +83,46 @@ func (c *Cache) Now() time.Duration {
 
 // At returns where the denials of a key lie. Keys of one set share its generation, so
 // that a change of one costs the others a request.
-func (c *Cache) At(key string) *Set { return &c.sets[maphash.String(c.seed, key)%sets] }
+func (c *Cache) At(key string) Set {
+	h := maphash.String(c.seed, key)
+	return Set{&c.sets[h%sets], uint8(h >> 56)}
+}
 
 // Generation returns the current generation. Read it before a request is sent: the
 // answer may be from before a change that comes while it is on its way.
-func (s *Set) Generation() uint64 { return s.generation.Load() }
+func (s *line) Generation() uint64 { return s.generation.Load() }
 
 // Forget ends all denials of the set, and those that are on their way.
-func (s *Set) Forget() { s.generation.Add(1) }
+func (s *line) Forget() { s.generation.Add(1) }
 
 // find returns a denial that holds for g at now, where denials hold for ttl; nil
 // where none does. It drops those that have ended.
-func (s *Set) find(g *backend.Group, now, ttl time.Duration) *entry {
+func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	generation := s.Generation()
 	for i := range s.ways {
-		switch e := s.ways[i].Load(); {
+		switch e := s.may(i); {
 		case e == nil:
-		case now >= e.Until() || e.generation != generation: // mutant: denials-swept
+		case now >= e.Sent+Standing || e.generation != generation: // mutant: denials-swept
 			s.ways[i].CompareAndSwap(e, nil)
-		case now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g): // mutant: denial-ttl
+		case now < e.Until() && now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g): // mutant: denial-ttl
 			return e
 		}
 	}
 	return nil
 }
 
-// passed drops the denials of a call that passed. Those of calls that cost more may
-// still hold.
-func (s *Set) passed(g *backend.Group) {
+// passed drops the denials of a call that was sent at an instant and passed, but for those
+// that the store may have answered later. Those of calls that cost more may
+// still hold. After the end of a TokenBucket's, the call took what came free.
+func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 	for i := range s.ways {
-		if e := s.ways[i].Load(); e != nil && e.denies(g) {
+		e := s.may(i)
+		if e == nil || !e.denies(g) || sent < e.Told { // mutant: later-denial-stays
+			continue
+		}
+		if refill := e.refill(g); refill > 0 && c.Now() >= e.Ends { // mutant: pass-takes-refill
+			e.taken.Add(refill)
+		} else {
 			s.ways[i].CompareAndSwap(e, nil)
 		}
 	}
@@ -96,7 +134,7 @@ func (s *Set) passed(g *backend.Group) {
 //
 // It takes the place of what it covers, of what holds no longer, or of what ends
 // first. Two calls that note at once may lose one denial, which costs one request.
-func (s *Set) Note(g *backend.Group, d *Denial, generation uint64) {
+func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	if len(g.Key) > keyMax {
 		return
 	}
@@ -106,17 +144,21 @@ func (s *Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	at, soonest := 0, time.Duration(math.MaxInt64)
 	for i := range s.ways {
 		ends := time.Duration(math.MinInt64)
-		if old := s.ways[i].Load(); old != nil && old.generation == generation && !e.denies(&old.group) {
-			ends = old.Until()
+		if old := s.ways[i].Load(); old != nil && old.generation == generation {
+			if !e.denies(&old.group) {
+				ends = old.Until()
+			} else if owed := int64(old.Ends-e.Ends) + old.taken.Load(); owed > 0 && e.refill(g) > 0 { // mutant: taken-kept
+				e.taken.Store(owed) // calls passed that the store has not counted
+			}
 		}
 		if ends < soonest {
 			at, soonest = i, ends
 		}
 	}
-	s.ways[at].Store(e)
+	s.put(at, e)
 }
 
-// entry is the cached denial of a key. Only refreshing changes.
+// entry is the cached denial of a key. Only the last four fields change.
 type entry struct {
 	Denial
 	generation uint64        // of its set, before Sent
@@ -124,6 +166,7 @@ type entry struct {
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
 	sent       atomic.Bool   // one caller of several keys was sent to ask
 	refreshed  chan struct{} // closed when that caller has its answer
+	taken      atomic.Int64  // nanoseconds by which calls that no store decided prolong it
 }
 
 // denies reports whether g is denied: it is of the entry's key and policies, by their

@@ -7,9 +7,9 @@ import (
 
 // due reports whether one caller is to refresh the denial: in the last quarter of the
 // time for which it holds, where the store denies for longer. So a flood on a spent key
-// asks about once per second.
+// asks about once per second. Package shard refreshes the denials of spread keys.
 func (e *entry) due(now, ttl time.Duration) bool {
-	return e.Ends > e.Sent+ttl && now >= e.Sent+ttl*3/4 // mutant: due-lasts
+	return e.Ends > e.Sent+ttl && e.group.Policies[0].Shards < 2 && now >= e.Sent+ttl*3/4 // mutant: due-lasts
 }
 
 // held is how long a denied call waits for the caller that refreshes the denial.

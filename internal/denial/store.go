@@ -2,7 +2,7 @@
 // denied from this process, so that a flood on a spent key costs its store about
 // one call per second.
 //
-// Its answers are at most a second old. Changes of a key by another process (a
+// Its answers are at most a second old, and a minute where no store decides. Changes of a key by another process (a
 // reset, a refund, a raised limit) show within that second. Changes by this
 // process show at once. Package shard keeps the denials of spread keys here too.
 package denial
@@ -104,7 +104,7 @@ func (s *Store) Ask(key string) Visit {
 
 // Visit is what the cache keeps of a request while next decides it.
 type Visit struct {
-	at         *Set // of the request's key; nil where the answer changes nothing
+	at         Set // of the request's key; zero where the answer changes nothing
 	sent       time.Duration
 	generation uint64
 	refreshes  *entry // which waits for the answer; nil where none does
@@ -160,12 +160,12 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	}
 	least := leastOf(r)
 	switch {
-	case v.at == nil:
+	case v.at.line == nil:
 	case v.changes:
 		v.at.Forget() // mutant: forget-after-reset
 	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
 	case d.Allowed:
-		v.at.passed(least) // mutant: passed-ends-denial
+		v.at.passed(least, v.sent, s.cache) // mutant: passed-ends-denial
 	case cacheable(&r.Group, d):
 		states := r.Each
 		if states == nil {

@@ -18,6 +18,9 @@ type Fallback interface {
 	// decided, as if the store had answered each with err: as the first of them that
 	// FailLocal allows, else as the last. It asks nobody.
 	FailAny(ctx context.Context, n int, request func(i int) *backend.Request, err error, d *backend.Decision) error
+	// Known answers a call that failed with err by a denial of its key that is known to
+	// stand, in place of the failure modes. It reports whether there is one.
+	Known(r *backend.Request, d *backend.Decision, err error) bool
 	// Lost counts a reply that was lost, of a call that ends with what it had before.
 	Lost(cause error)
 }

@@ -25,7 +25,7 @@ type Shared struct {
 	// Clock returns the time that the store's counts follow; nil is the process's
 	// monotonic clock.
 	Clock func() time.Time
-	// Closed is set when the store was closed. A layer must not answer then.
+	// Closed is set by Close. A layer must not answer then.
 	Closed atomic.Bool
 
 	guard atomic.Pointer[Guard]
@@ -61,6 +61,22 @@ func (s *Shared) Value(key any, fresh func() any) any {
 	return v
 }
 
+// Close marks the store as closed, and reports whether it was before.
+func (s *Shared) Close() (before bool) {
+	if before = s.Closed.Swap(true); !before {
+		close(s.done())
+	}
+	return before
+}
+
+// Done returns a channel that Close closes.
+func (s *Shared) Done() <-chan struct{} { return s.done() }
+
+func (s *Shared) done() chan struct{} {
+	type key struct{}
+	return s.Value(key{}, func() any { return make(chan struct{}) }).(chan struct{})
+}
+
 // The outcome of a round trip to a node, as a circuit counts it; nil where the
 // node decided, a denial too.
 var (
@@ -79,6 +95,11 @@ type Guard interface {
 	// sent. Otherwise leave is called exactly once, with nil, an error that is
 	// ErrFailed, or ErrExcused.
 	Enter(node string) (leave func(error), err error)
+	// Awaits reports whether the node's circuit is open and waits for an answer of
+	// the node. Until then no round trip enters.
+	Awaits(node string) bool
+	// Answered ends that wait: the node answered a probe, or a round trip too late.
+	Answered(node string)
 	// Gone removes the circuit of a node that has left.
 	Gone(node string)
 	// Batch notes a round trip that was answered.
@@ -94,6 +115,19 @@ func (s *Shared) Enter(node string) (leave func(error), err error) {
 		return (*g).Enter(node)
 	}
 	return func(error) {}, nil
+}
+
+// Awaits reports whether the store's guard waits for an answer of the node.
+func (s *Shared) Awaits(node string) bool {
+	g := s.guard.Load()
+	return g != nil && (*g).Awaits(node)
+}
+
+// Answered tells the store's guard that a node has answered.
+func (s *Shared) Answered(node string) {
+	if g := s.guard.Load(); g != nil {
+		(*g).Answered(node)
+	}
 }
 
 // Gone tells the store's guard that a node has left.

@@ -38,9 +38,11 @@ const startup = 20 * time.Second
 // the server's own bind can tell: a port that is free now may be taken then.
 var errTaken = errors.New("port taken")
 
-// Server is a redis-server on a port of 127.0.0.1. Safe for concurrent use.
+// Server is a redis-server, on a port of 127.0.0.1 unless it is behind a Link. Safe for concurrent use.
 type Server struct {
 	bin, dir string
+	host     string // "" is 127.0.0.1
+	netns    string // the network namespace to run in; "" is our own
 	port     int
 	args     []string
 	proc     atomic.Pointer[process] // the present run; Restart replaces it
@@ -123,8 +125,12 @@ func open(t testing.TB, dir string, args []string) *Server {
 
 // run starts a process and returns when it serves.
 func (s *Server) run() error {
-	args := append(slices.Clone(s.args), "--port", strconv.Itoa(s.port), "--dir", s.dir, "--bind", "127.0.0.1")
-	p, err := start(exec.Command(s.bin, args...))
+	args := append(slices.Clone(s.args), "--port", strconv.Itoa(s.port), "--dir", s.dir, "--bind", cmp.Or(s.host, loopback))
+	cmd := exec.Command(s.bin, args...)
+	if s.netns != "" {
+		cmd = exec.Command("ip", append([]string{"netns", "exec", s.netns, s.bin}, args...)...)
+	}
+	p, err := start(cmd)
 	if err != nil {
 		return err
 	}
@@ -161,7 +167,11 @@ func (s *Server) await(p *process) error {
 func randomPort() int { return 10000 + rand.IntN(12000) }
 
 // Addr is host:port, the same after a Restart.
-func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+func (s *Server) Addr() string {
+	return net.JoinHostPort(cmp.Or(s.host, loopback), strconv.Itoa(s.port))
+}
+
+const loopback = "127.0.0.1"
 
 // Client returns a client that is closed when the test ends. It differs from
 // go-redis's defaults only in that it sends no command of its own, which would

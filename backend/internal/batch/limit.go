@@ -56,22 +56,31 @@ func (t *recent) limit() int {
 // command was written to its reply.
 type recent struct {
 	calls int           // per batch, a moving average, times smooth
-	mean  time.Duration // a moving average
+	mean  time.Duration // a moving average of those that none of the others overlaps
+	last  time.Duration // the last of them
+	ended time.Duration // when it did, as now
 	link  time.Duration // the shortest since then: the time of one that nothing delays
 	since time.Duration // as now
 }
 
 // add adds a round trip that carried so many calls, took so long, and has just
 // ended.
+//
+// All round trips that meet one stall end with it, so they are one slow one among those
+// that don't overlap. The mean takes the lesser of two in a row: a stall leaves no trace
+// in it, and a server that is slow does.
 func (t *recent) add(now time.Duration, calls int, took time.Duration) {
 	if t.mean == 0 {
-		t.mean = took
+		t.mean, t.last = took, took
 	}
 	if t.link == 0 || now-t.since > remembered {
 		t.since, t.link = now, took
 	}
 	t.calls += calls - t.calls/smooth
-	t.mean += (took - t.mean) / smooth
+	if now-took >= t.ended { // mutant: stall-counts-once
+		t.mean += (min(took, t.last) - t.mean) / smooth // mutant: stall-leaves-no-trace
+		t.last, t.ended = took, now
+	}
 	t.link = min(t.link, took)
 }
 

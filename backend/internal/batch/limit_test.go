@@ -21,10 +21,26 @@ const (
 func noted(link time.Duration, calls int, took time.Duration) *recent {
 	t := &recent{}
 	t.add(0, 1, link)
-	for range 100 {
-		t.add(0, calls, took)
+	for i := range 100 {
+		t.add(time.Duration(i+1)*took, calls, took)
 	}
 	return t
+}
+
+// TestAStallLeavesNoTrace: the round trips that meet one stall say nothing of the next
+// one. Those to a slow server do, also where they overlap.
+func TestAStallLeavesNoTrace(t *testing.T) {
+	s := noted(100*us, 1, 100*us)
+	stall := 10*ms + 90*ms
+	for i := range far { // in flight when it begins, and some that leave during it
+		s.add(stall, 1, 90*ms-time.Duration(i)*100*us)
+	}
+	s.add(stall+100*us, 1, 100*us)
+	require.Equal(t, 100*us, s.mean)
+	for i := range 100 {
+		s.add(stall+time.Duration(i)*5*ms, 1, 40*ms) // eight in flight
+	}
+	require.Greater(t, s.mean, 25*ms)
 }
 
 // TestLimit: many batches may be in flight while they carry few calls and come back

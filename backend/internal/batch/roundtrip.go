@@ -88,6 +88,7 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	err := client.Guarded(func() error { return t.send(ctx) })
 	v, ok := t.claim(false)
 	if t.failed = !ok; !ok {
+		t.late(v.at, err)
 		return 0, false
 	}
 	said := t.finish(err)
@@ -172,7 +173,7 @@ func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	}
 	t.mu.timer.Stop()
 	v, first = t.mu.visit, !t.mu.over
-	t.mu.visit, t.mu.over = visit{}, true
+	t.mu.visit.leave, t.mu.over = nil, true
 	return v, first
 }
 
@@ -210,7 +211,7 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 			}
 		}
 		if err := t.enter(at); err != nil {
-			at.tryIdle()
+			at.listen()
 			if t.queue.router != nil {
 				t.queue.router.Failed()
 			}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,8 +230,9 @@ func TestPruningIsBounded(t *testing.T) {
 
 // verdicts notes what a guard is told.
 type verdicts struct {
-	mu  sync.Mutex
-	all []error
+	late atomic.Int64 // answers
+	mu   sync.Mutex
+	all  []error
 }
 
 func (v *verdicts) Enter(string) (func(error), error) {
@@ -240,6 +242,10 @@ func (v *verdicts) Enter(string) (func(error), error) {
 		v.all = append(v.all, x)
 	}, nil
 }
+
+func (v *verdicts) Awaits(string) bool { return false }
+
+func (v *verdicts) Answered(string) { v.late.Add(1) }
 
 func (v *verdicts) Gone(string) {}
 
@@ -306,6 +312,7 @@ func TestTripsOutliveTheirCallers(t *testing.T) {
 	require.Eventually(t, func() bool { return v.count(layer.ErrFailed) == 1 }, 2*time.Second, time.Millisecond)
 	close(client.until)
 	require.Never(t, func() bool { return len(v.all) > 1 }, 50*time.Millisecond, 10*time.Millisecond)
+	require.EqualValues(t, 1, v.late.Load(), "the answer shows that the node is there")
 }
 
 // TestExpiryOnlyGrows: a short policy does not cut the life of a long one

@@ -70,6 +70,8 @@ type Server struct {
 	warming atomic.Bool        // and has not ended
 	link    *link
 	begins  begins
+	refused atomic.Int64 // when a round trip last failed, or was refused
+	probing atomic.Bool  // a probe waits for the server
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
@@ -118,7 +120,7 @@ func (s *Server) answered(since time.Duration) bool { return s.served.Load() > i
 
 // tryIdle tries all idle connections at once, and so closes the dead ones. After
 // a load balancer has forgotten its connections each is dead and silent: the
-// trial of an open circuit would meet the next one, once per second.
+// trial of an open circuit would meet the next one.
 func (s *Server) tryIdle() {
 	at, last := now(), s.tried.Load()
 	if at-time.Duration(last) < s.Budget || !s.tried.CompareAndSwap(last, int64(at)) {

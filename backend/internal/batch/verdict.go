@@ -56,6 +56,7 @@ func (t *roundTrip) leave(v visit, said error) {
 			judge(v, since, t.mu.wrote > 0, said)
 			return
 		}
+		defer at.listen()
 	}
 	v.leave(said)
 }
@@ -95,6 +96,7 @@ func judge(v visit, since time.Duration, wrote bool, said error) {
 			}
 		}
 		v.leave(said)
+		v.at.listen()
 	}()
 }
 

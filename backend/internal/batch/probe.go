@@ -1,0 +1,129 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/redis/go-redis/v9"
+)
+
+// While the circuit of a server is open, a probe waits for the server's first answer, on
+// a connection of its own and without a caller. A stopped server answers the probe at the
+// instant at which it continues. A packet that is lost is sent again by TCP only after
+// 200 ms or more, so another probe leaves after each slowest. After a probe that failed,
+// since no server listens, the next one leaves after quickest, then after twice the time.
+const (
+	quickest = 25 * time.Millisecond
+	slowest  = 100 * time.Millisecond
+	patient  = time.Second // how long a later probe waits, and how long any does without a call
+	forever  = time.Hour   // how long the first one waits
+)
+
+// listen starts a probe of the server if its circuit waits for an answer. It is called
+// when a round trip has failed or was refused.
+func (s *Server) listen() {
+	s.refused.Store(int64(now()))
+	if s.Shared.Awaits(s.Node) && s.probing.CompareAndSwap(false, true) {
+		go s.probe()
+	}
+}
+
+// awaited reports whether the circuit still waits, and calls still come.
+func (s *Server) awaited() bool {
+	return s.Shared.Awaits(s.Node) && now()-time.Duration(s.refused.Load()) < patient && !s.Shared.Closed.Load()
+}
+
+// probe sends probes until one is answered, or none is awaited any more. The first one
+// stays until then.
+func (s *Server) probe() {
+	defer func() {
+		if s.probing.Store(false); s.awaited() { // the trial has failed already
+			s.listen()
+		}
+	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.tryIdle() // so that the trial meets no dead connection
+	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan bool)
+	defer timer.Stop()
+	go s.ask(ctx, forever, begin, ended)
+	for s.awaited() {
+		select {
+		case <-timer.C:
+			go s.ask(ctx, patient, begin, ended)
+			timer.Reset(about(slowest))
+		case answered := <-ended:
+			if answered {
+				return
+			}
+			timer.Reset(about(pause))
+			pause = min(2*pause, slowest)
+		case <-s.Shared.Done():
+			return
+		}
+	}
+}
+
+// about returns d with a jitter, or all processes would probe at one instant.
+func about(d time.Duration) time.Duration { return d*19/20 + rand.N(d/10) }
+
+// ask sends a probe, and tells the guard if the server is ready for a trial. A second
+// after the first probe any answer will do: the trial shows what the server lacks. A
+// probe that ends for want of time says nothing.
+func (s *Server) ask(ctx context.Context, most, begin time.Duration, ended chan<- bool) {
+	bounded, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	err := client.Guarded(func() error { return s.ready(bounded) }) // mutant: probe-panics
+	var reply redis.Error
+	late := now()-begin > patient && (errors.As(err, &reply) || err == errReplica) // mutant: any-answer-in-the-end
+	answered := err == nil || late
+	if answered {
+		s.Shared.Answered(s.Node)
+	}
+	var slow net.Error
+	if errors.As(err, &slow) && slow.Timeout() || bounded.Err() != nil {
+		return
+	}
+	select {
+	case ended <- answered:
+	case <-ctx.Done():
+	}
+}
+
+var errReplica = errors.New("the server is a replica")
+
+// ready returns why the server can't serve a trial: it does not answer, loads its data,
+// runs a script without end, or has become a replica.
+func (s *Server) ready(ctx context.Context) error {
+	c := client.Fresh(ctx, s.client) // mutant: probe-beside-the-pool
+	if c == nil {
+		return s.process(s.Budget, "ping")
+	}
+	defer c.Close()
+	pipe, hello := c.Pipeline(), redis.NewMapStringInterfaceCmd(ctx, "hello")
+	ping := pipe.Ping(ctx)
+	_ = pipe.Process(ctx, hello) // which any user may send
+	_, _ = pipe.Exec(ctx)
+	err := ping.Err()
+	var reply redis.Error
+	if errors.As(err, &reply) && !is(err, soon) && !redis.HasErrorPrefix(err, "BUSY") {
+		err = nil // such as a missing right to PING
+	}
+	if err == nil && hello.Val()["role"] == "replica" && s.served.Load() != 0 { // mutant: primary-probed
+		err = errReplica
+	}
+	return err
+}
+
+// late notes an answer that came after the deadline: the server is there.
+func (t *roundTrip) late(at *Server, err error) {
+	if err == nil && at != nil && slices.ContainsFunc(t.commands, func(c *command) bool { return c.Err() == nil }) {
+		at.served.Store(int64(now()))
+		at.Shared.Answered(at.Node) // mutant: late-reply-noted
+	}
+}

@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Fresh returns a client with the settings of another one and a connection of its own,
+// which is dialled when it is used and ends with ctx. It does not wait for the pool of
+// the other, and sends without its hooks. It is nil if the other shows no settings.
+func Fresh(ctx context.Context, of any) *redis.Client {
+	c, ok := of.(pooled)
+	if !ok {
+		return nil
+	}
+	settings := *c.Options()
+	o := Options(&settings, time.Second)
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Second, -1, -1
+	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
+	dial := o.Dialer
+	o.Dialer = func(dialling context.Context, network, addr string) (net.Conn, error) {
+		dialling, cancel := context.WithCancel(dialling)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		conn, err := dial(dialling, network, addr)
+		if err == nil {
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		}
+		return conn, err
+	}
+	return redis.NewClient(o)
+}

@@ -1,0 +1,247 @@
+package breaker_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// enter reports whether the node may be asked, and leaves it with the result.
+func enter(h *layer.Shared, said error) bool {
+	leave, err := h.Enter("a:1")
+	if err == nil {
+		leave(said)
+	}
+	return err == nil
+}
+
+// TestTrialAfterAnAnswer: an open circuit waits for the node's answer: to a probe, or to
+// a round trip from before. Then one trial decides.
+func TestTrialAfterAnAnswer(t *testing.T) {
+	for name, answer := range map[string]func(h *layer.Shared, late func(error)){
+		"probe":      func(h *layer.Shared, _ func(error)) { h.Answered("a:1") },
+		"late reply": func(_ *layer.Shared, late func(error)) { late(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := nobody(t)
+			l, err := headgate.New(s, []headgate.Policy{policy}, nil)
+			require.NoError(t, err)
+			h := s.Shared()
+			late, err := h.Enter("a:1")
+			require.NoError(t, err)
+			require.False(t, h.Awaits("a:1"))
+			fails(t, h, "a:1")
+			require.True(t, h.Awaits("a:1"))
+			require.Never(t, func() bool { return enter(h, nil) }, 50*time.Millisecond, time.Millisecond, "no answer yet")
+			require.Equal(t, "open", l.Circuits()["a:1"])
+			answer(h, late)
+			require.False(t, h.Awaits("a:1"))
+			require.True(t, enter(h, nil))
+			require.Equal(t, "closed", l.Circuits()["a:1"])
+		})
+	}
+}
+
+// TestPauseDoubles: a node that answers each probe at once and fails each trial is tried
+// less and less often, at last about once per second.
+func TestPauseDoubles(t *testing.T) {
+	s := nobody(t)
+	_, err := headgate.New(s, []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	h, trials := s.Shared(), []time.Time(nil)
+	fails(t, h, "a:1")
+	for begin := time.Now(); time.Since(begin) < 2*time.Second; time.Sleep(time.Millisecond) {
+		h.Answered("a:1")
+		if enter(h, layer.ErrFailed) {
+			trials = append(trials, time.Now())
+		}
+	}
+	require.GreaterOrEqual(t, len(trials), 3)
+	require.LessOrEqual(t, len(trials), 5, "at 0, 100, 300, 700, 1500 ms, and each up to a quarter later")
+	for i, pause := 1, 100*time.Millisecond; i < len(trials); i, pause = i+1, 2*pause {
+		require.GreaterOrEqual(t, trials[i].Sub(trials[i-1]), pause)
+	}
+}
+
+// TestOutageInARow: a circuit that stays closed for a second has no pause before its
+// next trial. One that opens again at once has.
+func TestOutageInARow(t *testing.T) {
+	s := nobody(t)
+	_, err := headgate.New(s, []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	h := s.Shared()
+	for _, closed := range []time.Duration{0, 1100 * time.Millisecond, 10 * time.Millisecond} {
+		time.Sleep(closed)
+		fails(t, h, "a:1")
+		h.Answered("a:1")
+		require.Equal(t, closed != 10*time.Millisecond, enter(h, nil))
+	}
+}
+
+// TestFailingServer: a server that answers PING and fails every script opens its circuit
+// no more often than once per second.
+func TestFailingServer(t *testing.T) {
+	length := time.Duration(redistest.Steps(3, 30)) * time.Second
+	for name, fault := range map[string]func(t *testing.T, s *redistest.Server, p *redistest.Proxy){
+		"OOM": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			require.NoError(t, s.Client(t).ConfigSet(context.Background(), "maxmemory", "1").Err())
+		},
+		"READONLY": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			require.NoError(t, s.Client(t).ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
+		},
+		"slow": func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) {
+			p.Set(redistest.Delay(150 * time.Millisecond))
+		},
+		"reset": func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) { p.Set(redistest.ResetAfterRequest) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := build(t, nil)
+			recovers(t, r) // it has been a primary
+			fault(t, r.server, r.proxy)
+			var slowest time.Duration
+			begin := time.Now()
+			for i := 0; time.Since(begin) < length; i++ {
+				asked := time.Now()
+				_, err := r.Allow(context.Background(), fmt.Sprint(i))
+				require.NoError(t, err)
+				slowest = max(slowest, time.Since(asked))
+				time.Sleep(time.Millisecond)
+			}
+			opened := 0
+			for _, change := range r.seen.list() {
+				if strings.HasSuffix(change, "to open") {
+					opened++
+				}
+			}
+			t.Logf("%d openings in %v, slowest call %v", opened, length, slowest)
+			if name != "slow" { // whose answers are late, and excuse it
+				require.GreaterOrEqual(t, opened, 2, "it is tried all the same")
+			}
+			most := int(length/time.Second) + 4
+			if name == "READONLY" {
+				most -= 3 // a probe sees that
+			}
+			require.LessOrEqual(t, opened, most)
+		})
+	}
+}
+
+// TestDeadServer: what a process with callers sends to a server that is not there, or
+// does not answer, while its circuit is open. Nothing is left of it after Close.
+func TestDeadServer(t *testing.T) {
+	for _, name := range []string{"refused", "silent"} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			var dials atomic.Int64
+			opts := &redis.Options{Addr: server.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				dials.Add(1)
+				return (&net.Dialer{}).DialContext(ctx, network, addr)
+			}}
+			client := redis.NewClient(opts)
+			defer client.Close()
+			store := standalone.New(client, nil)
+			l, err := headgate.New(store, []headgate.Policy{policy}, nil)
+			require.NoError(t, err)
+			_, err = l.Allow(context.Background(), "k")
+			require.NoError(t, err)
+			if server.Stop(); name == "refused" {
+				server.Kill()
+			}
+			r := &rig{Limiter: l}
+			require.Eventually(t, func() bool {
+				_, err := l.Allow(context.Background(), "k")
+				return err == nil && r.state() == "open"
+			}, 5*time.Second, time.Millisecond)
+			time.Sleep(600 * time.Millisecond) // the client's own dials go on for that long
+			before, begin := dials.Load(), time.Now()
+			for time.Since(begin) < 2*time.Second {
+				asked := time.Now()
+				_, err := l.Allow(context.Background(), "k")
+				require.NoError(t, err)
+				require.Less(t, time.Since(asked), 50*time.Millisecond, "no call waits for a probe")
+				time.Sleep(time.Millisecond)
+			}
+			perSecond := float64(dials.Load()-before) / time.Since(begin).Seconds()
+			t.Logf("%.1f connection attempts per second", perSecond)
+			require.LessOrEqual(t, perSecond, 12.0)
+			require.Positive(t, perSecond)
+			require.NoError(t, store.Close())
+			require.Eventually(t, func() bool { return !probing() }, time.Second, time.Millisecond)
+		})
+	}
+}
+
+// probing reports whether a goroutine of a probe runs.
+func probing() bool {
+	stacks := make([]byte, 1<<20)
+	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "batch.(*Server).probe(")
+}
+
+// TestProbeBesideAFullPool: the probe waits for no connection of the client's pool, which
+// the application may hold.
+func TestProbeBesideAFullPool(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 1, PoolTimeout: time.Minute})
+	defer client.Close()
+	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	r := &rig{Limiter: l, seen: &changes{}}
+	recovers(t, r)
+	server.Stop()
+	require.Eventually(t, func() bool {
+		_, err := l.Allow(context.Background(), "k")
+		return err == nil && r.state() == "open"
+	}, 5*time.Second, time.Millisecond)
+	held, holds := client.Conn(), make(chan error)
+	go func() { holds <- held.Ping(context.Background()).Err() }() // which takes the one connection
+	time.Sleep(150 * time.Millisecond)
+	server.Cont()
+	require.NoError(t, <-holds)
+	end := time.Now().Add(3 * time.Second)
+	for r.state() == "open" && time.Now().Before(end) {
+		_, _ = l.Allow(context.Background(), "k")
+		time.Sleep(time.Millisecond)
+	}
+	require.NotEqual(t, "open", r.state())
+	require.NoError(t, held.Close())
+	recovers(t, r)
+}
+
+// TestPanickingProbe: a panic of the user's OnConnect ends one probe, and nothing else.
+func TestPanickingProbe(t *testing.T) {
+	server := redistest.Start(t)
+	var panics atomic.Bool
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), OnConnect: func(context.Context, *redis.Conn) error {
+		if panics.Load() {
+			panic("the user's")
+		}
+		return nil
+	}})
+	defer client.Close()
+	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	r := &rig{Limiter: l, seen: &changes{}}
+	recovers(t, r)
+	panics.Store(true)
+	server.Restart(t)
+	for end := time.Now().Add(500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		_, err := l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+	}
+	require.Equal(t, "open", r.state())
+	panics.Store(false)
+	recovers(t, r)
+}

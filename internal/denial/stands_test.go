@@ -1,0 +1,116 @@
+package denial
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// stands asks what answers a call that no store decided.
+func stands(s *Store, r backend.Request) bool {
+	var d backend.Decision
+	return s.Stands(&r, &d) && !d.Allowed && d.Source == backend.FromDenyCache && d.Err == nil && d.RetryAfter > 0
+}
+
+// TestStands: where no store decides, a denial stands until its RetryAfter, for at most
+// a minute. While the store decides it holds for a second as ever.
+func TestStands(t *testing.T) {
+	for _, c := range []struct{ retry, want time.Duration }{{20 * time.Second, 20 * time.Second}, {time.Hour, time.Minute}} {
+		f, s := denied(t, c.retry, one, 3)
+		f.advance(2 * time.Second)
+		require.True(t, stands(s, take("k", one, 3)))
+		var d backend.Decision
+		r := take("k", one, 5)
+		r.Op = backend.Peek
+		require.True(t, s.Stands(&r, &d))
+		require.Equal(t, c.retry-2*time.Second, d.RetryAfter)
+		require.False(t, stands(s, take("k", one, 2)), "it costs less")
+		require.False(t, stands(s, take("another", one, 3)))
+		require.False(t, stands(s, take("k", policies(2), 3)), "another list")
+		f.advance(c.want - 2*time.Second - 1)
+		require.True(t, stands(s, take("k", one, 3)))
+		require.Nil(t, s.cache.At("k").find(&r.Group, s.cache.Now(), Longest), "it is too old to answer for the store")
+		f.advance(1)
+		require.False(t, stands(s, take("k", one, 3)))
+		require.EqualValues(t, 3, s.Answered())
+	}
+	var none *Store
+	require.False(t, none.Stands(nil, nil), "a store in this process needs none")
+	f, _ := denied(t, time.Hour, one, 1)
+	require.False(t, stands(f.wrapper(-1), take("k", one, 1)), "off")
+}
+
+// TestStandsRefilled: when a TokenBucket's denial has ended, one call per refill is not
+// known to be denied. The others are.
+func TestStandsRefilled(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 5), OnFailure: backend.FailOpen}}
+	f, s := denied(t, 2*time.Second, drip, 1)
+	passed := 0
+	for range 100 {
+		f.advance(100 * time.Millisecond)
+		if !stands(s, take("k", drip, 1)) {
+			passed++
+		}
+	}
+	require.Equal(t, 9, passed, "10 s after a denial for 2 s")
+	f, s = denied(t, 2*time.Second, drip, 1)
+	f.advance(3 * time.Second)
+	f.do = leaves(0)
+	require.True(t, ask(t, s, take("k", drip, 1)).Allowed, "by the store")
+	require.False(t, stands(s, take("k", drip, 1)), "the second unit since")
+	require.True(t, stands(s, take("k", drip, 1)))
+	f, s = denied(t, 2*time.Second, drip, 1)
+	f.advance(2 * time.Second)
+	require.False(t, stands(s, take("k", drip, 1)))
+	f.do = denies(time.Millisecond)
+	require.False(t, ask(t, s, take("k", drip, 1)).Allowed, "by the store, which has counted no unit since")
+	f.advance(2 * time.Millisecond)
+	require.True(t, stands(s, take("k", drip, 1)), "the unit is taken")
+	window := []backend.Policy{{Name: "w", Algorithm: algo.FixedWindow(algo.PerMinute(60)), OnFailure: backend.FailOpen}}
+	f, s = denied(t, 2*time.Second, window, 1)
+	f.advance(2 * time.Second)
+	for range 60 {
+		require.False(t, stands(s, take("k", window, 1)), "the window is a new one")
+	}
+}
+
+// TestWhatEndsStands: what ends a denial within its second ends it later too.
+func TestWhatEndsStands(t *testing.T) {
+	for name, end := range map[string]func(f *fake, s *Store){
+		"a Reset here": func(_ *fake, s *Store) {
+			_ = ask(t, s, backend.Request{Op: backend.Reset, Group: take("k", one, 0).Group})
+		},
+		"a refund here": func(_ *fake, s *Store) {
+			r := take("k", one, 0)
+			r.Op, r.Lease = backend.Settle, &backend.Lease{ID: [16]byte{1}, Length: time.Minute, Actual: []int64{0}}
+			_ = ask(t, s, r)
+		},
+		"a call that passes": func(f *fake, s *Store) { f.do = leaves(5); _ = ask(t, s, take("k", one, 3)) },
+	} {
+		f, s := denied(t, time.Hour, one, 3)
+		f.advance(10 * time.Second)
+		require.True(t, stands(s, take("k", one, 3)), name)
+		end(f, s)
+		require.False(t, stands(s, take("k", one, 3)), name)
+	}
+}
+
+// TestLaterDenialStays: of calls that are decided at once, the last may be denied and the
+// first that passed come back after it. Its pass says nothing of the denial.
+func TestLaterDenialStays(t *testing.T) {
+	f := &fake{do: denies(time.Hour)}
+	s, r, passed := f.wrapper(Longest), take("k", one, 1), backend.Decision{Allowed: true}
+	passed.Source = backend.FromStore
+	first := s.Ask("k")
+	f.advance(time.Millisecond)
+	require.False(t, cached(t, s, r))
+	s.Note(&first, &r, &passed, nil)
+	require.True(t, cached(t, s, r))
+	f.advance(time.Millisecond)
+	later := s.Ask("k")
+	s.Note(&later, &r, &passed, nil)
+	require.False(t, cached(t, s, r), "the store let a later call pass")
+}

@@ -1,0 +1,179 @@
+package headgate_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/faulttest"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDenialStands: after the server has died, a key that is known to be spent is denied
+// without an error, whatever the failure mode and the verb. Other keys get the mode.
+func TestDenialStands(t *testing.T) {
+	for _, mode := range []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed, headgate.FailLocal} {
+		for _, shards := range []int{0, 4} {
+			t.Run(fmt.Sprint(mode, " ", shards), func(t *testing.T) {
+				t.Parallel()
+				server, ctx := redistest.Start(t), context.Background()
+				var ahead atomic.Int64
+				now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				store := standalone.New(testclock.Client{Processor: server.Client(t), Now: now}, nil)
+				p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.Per(8, algo.MaxPeriod)), OnFailure: mode, Shards: shards}
+				l := limiter(t, store, &headgate.Options{Instances: 2}, p)
+				require.Eventually(t, func() bool {
+					d, err := l.Allow(ctx, "spent")
+					require.NoError(t, err)
+					return d.Source == headgate.FromDenyCache
+				}, 10*time.Second, time.Millisecond)
+				server.Kill()
+				ahead.Store(int64(30 * time.Second))
+				for verb, ask := range map[string]func(key string) (headgate.Decision, error){
+					"Allow":  func(key string) (headgate.Decision, error) { return l.Allow(ctx, key) },
+					"AtMost": func(key string) (headgate.Decision, error) { return l.AllowAtMost(ctx, key, 3) },
+					"Peek":   func(key string) (headgate.Decision, error) { return l.Peek(ctx, headgate.Call{Key: key}) },
+					"All":    func(key string) (headgate.Decision, error) { return headgate.All(ctx, l.Call(key), l.Call("other")) },
+					"Reserve": func(key string) (headgate.Decision, error) {
+						_, d, err := l.Reserve(ctx, headgate.Call{Key: key})
+						return d, err
+					},
+				} {
+					before := l.Stats().DenyCache
+					d, err := ask("spent")
+					require.NoError(t, err, verb)
+					require.Equal(t, before+1, l.Stats().DenyCache, verb)
+					require.NoError(t, d.Err, verb)
+					require.False(t, d.Allowed, verb)
+					require.Equal(t, headgate.FromDenyCache, d.Source, verb)
+					require.Positive(t, d.RetryAfter, verb)
+					d, err = ask("fresh for " + verb)
+					require.NoError(t, err, verb)
+					require.Error(t, d.Err, verb)
+					require.Equal(t, mode != headgate.FailClosed, d.Allowed, verb)
+				}
+				ahead.Add(int64(31 * time.Second))
+				d, err := l.Allow(ctx, "spent")
+				require.NoError(t, err)
+				require.Error(t, d.Err, "it was denied more than a minute ago")
+			})
+		}
+	}
+}
+
+// TestResetEndsWhatStands: after a Reset in this process the failure mode decides, though
+// the Reset has failed.
+func TestResetEndsWhatStands(t *testing.T) {
+	server, ctx := redistest.Start(t), context.Background()
+	l := limiter(t, standalone.New(server.Client(t), nil), nil, headgate.Policy{
+		Name: "p", Algorithm: algo.FixedWindow(algo.Per(1, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
+	for range 2 {
+		_, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+	}
+	server.Kill()
+	d, err := l.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromDenyCache, d.Source)
+	require.Error(t, l.Reset(ctx, "k"))
+	d, err = l.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromFailOpen, d.Source)
+}
+
+// TestLostReserveOfASpentKey: a Reserve whose reply is lost is denied with the error, so
+// that its lease is cancelled. Any other call is denied without one.
+func TestLostReserveOfASpentKey(t *testing.T) {
+	server, ctx := redistest.Start(t), context.Background()
+	proxy := redistest.NewProxy(t, server.Addr())
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	l := limiter(t, standalone.New(testclock.Client{Processor: client, Now: now}, nil), nil, headgate.Policy{
+		Name: "p", Algorithm: algo.FixedWindow(algo.Per(1, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
+	require.Eventually(t, func() bool {
+		d, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+		return d.Source == headgate.FromDenyCache
+	}, 10*time.Second, time.Millisecond)
+	ahead.Store(int64(2 * time.Second))
+	proxy.Set(redistest.LoseReply)
+	d, err := l.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.NoError(t, d.Err)
+	require.Equal(t, headgate.FromDenyCache, d.Source)
+	_, d, err = l.Reserve(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromDenyCache, d.Source)
+	require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
+}
+
+// TestFloodPassesNothing: callers without a pause on a spent key make their process too
+// busy to ask for the key in time. None of them passes by FailOpen beyond what is
+// refilled, and none gets an error by FailClosed, but for one per refill.
+func TestFloodPassesNothing(t *testing.T) {
+	server := redistest.Start(t)
+	limit := algo.PerHour(1000)
+	algorithms := map[string]algo.Algorithm{
+		"FixedWindow": algo.FixedWindow(limit), "SlidingWindow": algo.SlidingWindow(limit), "BucketedWindow": algo.BucketedWindow(limit, 10),
+		"SlidingLog": algo.SlidingLog(limit), "CompactLog": algo.CompactLog(limit), "TokenBucket": algo.TokenBucket(limit, 1000),
+	}
+	callers, works, length := []int{512}, []time.Duration{0}, 1500*time.Millisecond
+	if redistest.Long() {
+		callers, works, length = []int{128, 512, 2000}, []time.Duration{0, 20 * time.Microsecond}, 8*time.Second
+	}
+	for name, a := range algorithms {
+		for _, mode := range []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed} {
+			if !redistest.Long() && name != "FixedWindow" && name != "TokenBucket" {
+				continue
+			}
+			for _, n := range callers {
+				for _, work := range works {
+					t.Run(fmt.Sprint(name, " ", mode, " ", n, " ", work), func(t *testing.T) {
+						l := onServer(t, server, true, headgate.Policy{Name: name, Algorithm: a, OnFailure: mode})
+						spentUnderFlood(t, l, t.Name(), n, work, length)
+					})
+				}
+			}
+		}
+	}
+}
+
+func spentUnderFlood(t *testing.T, l *headgate.Limiter, key string, callers int, work, length time.Duration) {
+	ctx := context.Background()
+	var used int64
+	require.Eventually(t, func() bool {
+		d, err := l.AllowAtMost(ctx, key, 1000)
+		require.NoError(t, err)
+		used += d.Granted
+		return d.Err == nil && !d.Allowed
+	}, 10*time.Second, time.Millisecond)
+	begin := time.Now()
+	var asked, passed, failed atomic.Int64
+	faulttest.Go(callers, func(int) {
+		for time.Since(begin) < length {
+			d, err := l.Allow(ctx, key)
+			asked.Add(1)
+			if d.Allowed {
+				passed.Add(1)
+			}
+			if err != nil || d.Err != nil {
+				failed.Add(1)
+			}
+			for end := time.Now().Add(work); time.Now().Before(end); {
+			}
+		}
+	})()
+	refilled := int64(time.Since(begin)*1000/time.Hour) + 1
+	t.Logf("%s: of %d calls %d passed, %d refilled at most, %d errors; stats %+v", key, asked.Load(), passed.Load(), refilled, failed.Load(), l.Stats())
+	require.LessOrEqual(t, passed.Load(), refilled, key)
+	require.Less(t, failed.Load(), refilled, "one call per refill may be undecided")
+}
