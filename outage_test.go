@@ -189,6 +189,9 @@ func outagesOf(t *testing.T, l *headgate.Limiter, o outage, length, pause, withi
 			t.Logf("undecided for %v, timers %v late: once more", f.after, by)
 			f = feel(l, o, length, pause, 1500*time.Millisecond)
 		}
+		if !redistest.Long() { // which runs beside other packages' tests
+			f.after = max(0, f.after-late.Max())
+		}
 		fs = append(fs, f)
 	}
 	slices.SortFunc(fs, func(a, b felt) int { return int(a.after - b.after) })

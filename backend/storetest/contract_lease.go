@@ -324,8 +324,13 @@ func unresolved(p *probe) {
 	found.settle(9, backend.ErrNotHeld)
 	p.used("found", list, 25)
 	tombstones(p, list)
+	tombstonesLeave(p, list)
+}
 
-	p.needsClock() // a tombstone leaves after the longer of ten minutes and two lengths
+// tombstonesLeave moves the clock: a tombstone leaves after the longer of ten minutes and
+// two lengths. That of a lease which a Reset has ended stays as long.
+func tombstonesLeave(p *probe, list []backend.Policy) {
+	p.needsClock()
 	for _, length := range []time.Duration{time.Minute, time.Hour} {
 		r := p.lease(group(fmt.Sprint("leaves", length), list, 40))
 		r.Length, r.Unresolved = length, true
