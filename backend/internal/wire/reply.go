@@ -205,7 +205,7 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 		c.readings = append(c.readings[:0], make([]backend.Reading, len(g.Policies))...) // without an allocation
 		for p := range views {
 			a, v, reading := &g.Policies[p].Algorithm, &views[p], &c.readings[p]
-			lacks := !op.Records() && !a.Fits(v, c.costs[p])
+			lacks := !op.Records() && (!passed || g.Policies[p].Shadow) && !a.Fits(v, c.costs[p])
 			if passed && !lacks {
 				c.charge(op, a, v, c.costs[p], r.now)
 			}
