@@ -127,7 +127,7 @@ func TestUnassignedSlot(t *testing.T) {
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	key, beside := inSlot(lost, 1, "k")[0], inSlot(lost+1, 1, "k")[0]
-	require.True(t, decided(t, l, key) && decided(t, l, beside))
+	require.Eventually(t, func() bool { return decided(t, l, key) && decided(t, l, beside) }, 10*time.Second, time.Millisecond)
 	for _, s := range c.Nodes() {
 		require.NoError(t, s.Client(t).Do(t.Context(), "cluster", "delslots", lost).Err())
 	}
