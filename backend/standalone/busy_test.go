@@ -29,7 +29,7 @@ func TestBusyProcesses(t *testing.T) {
 		return
 	}
 	if !redistest.Long() {
-		t.Skip("it takes all of the machine; TestReplyThereIsUsed of backend/internal/batch stops its process instead")
+		t.Skip("it takes all of the machine")
 	}
 	server := redistest.Start(t)
 	for _, loops := range []int{1, 2} {

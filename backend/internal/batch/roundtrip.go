@@ -41,8 +41,7 @@ type roundTrip struct {
 	mu struct {
 		sync.Mutex
 		over    bool        // the calls have their answers, or are about to
-		timer   *time.Timer // of the time when it is overdue, then of the deadline, then of the looks after it
-		looked  bool        // for a reply that is there, since the deadline
+		timer   *time.Timer // of the time when it is overdue, then of the deadline
 		visit   visit
 		wrote   int           // commands that were written, and not replied to be not run
 		written time.Duration // when the last one was, as now
@@ -71,7 +70,7 @@ func (t *roundTrip) start(late time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.began, t.ends = now(), Deadline(t.first, t.queue.server.Budget)
-	t.mu.over, t.mu.looked, t.mu.wrote = false, false, 0
+	t.mu.over, t.mu.wrote = false, 0
 	t.mu.timer = time.AfterFunc(min(late, t.ends-t.began), t.ring)
 }
 
@@ -157,17 +156,11 @@ func (t *roundTrip) forward(c *command, all bool) {
 
 // claim reports whether the caller is the first to end the round trip, and thus the one
 // that answers its calls and leaves the server. The timer claims it at the deadline;
-// where it rings before, it is set to that. Where it rings late, it is set once more, for
-// a moment: in a process that was stopped or too busy, timers are due before what has
-// arrived is read, and a reply that is there is used.
+// where it rings before, it is set to that.
 func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if left := t.ends - now(); rings && !t.mu.over && (left > 0 || left < -time.Millisecond && !t.mu.looked) { // mutant: reply-there-used
-		if left <= 0 {
-			t.mu.looked = true
-			left = min(t.queue.server.Budget/500, 100*time.Microsecond)
-		}
+	if left := t.ends - now(); rings && !t.mu.over && left > 0 {
 		t.mu.timer.Reset(left)
 		return visit{}, false
 	}

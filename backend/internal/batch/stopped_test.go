@@ -1,7 +1,6 @@
 package batch_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -33,28 +31,6 @@ func stopper(t *testing.T, d time.Duration) (stop func() time.Duration) {
 		require.NoError(t, waker.Wait())
 		return took
 	}
-}
-
-// TestReplyThereIsUsed: this process is stopped while the server replies, beyond the
-// deadline of the calls.
-func TestReplyThereIsUsed(t *testing.T) {
-	const budget = 400 * time.Millisecond
-	client, hub, v := redistest.Start(t).Client(t), &layer.Shared{}, &verdicts{}
-	s := batch.Alone(client, hub, budget)
-	require.NoError(t, ask(s))
-	hub.SetGuard(v)
-	for range redistest.Steps(2, 20) {
-		stop := stopper(t, budget*5/4)
-		require.NoError(t, client.Do(context.Background(), "client", "pause", budget.Milliseconds()/2, "all").Err())
-		answer := make(chan error)
-		go func() { answer <- ask(s) }()
-		time.Sleep(budget / 10)
-		took := stop()
-		if err := <-answer; took < budget*3/2 { // else the client has given up
-			require.NoError(t, err)
-		}
-	}
-	require.Zero(t, v.count(layer.ErrFailed))
 }
 
 // TestVerdictOfAStoppedProcess: a reply is lost, and this process is stopped while it
