@@ -85,17 +85,12 @@ func decides(op headgate.Op) bool {
 	return false
 }
 
-// shadowOf returns the outcome of the shadow policies, and false where they decided
-// nothing. An error that a limiter of their own had returned came with no source.
+// shadowOf returns the outcome of the shadow policies, and false if they decided nothing.
 func shadowOf(e *headgate.Event) (*headgate.Event, bool) {
 	if e.Shadow == nil || e.Err != nil || !decides(e.Op) {
 		return nil, false
 	}
-	alone := headgate.Event{Op: e.Op, Decision: *e.Shadow}
-	if d := e.Shadow; d.Source == headgate.FromStore {
-		alone.Err = d.Err
-	}
-	return &alone, true
+	return &headgate.Event{Op: e.Op, Decision: *e.Shadow}, true
 }
 
 // failureOf returns the class of an error that a call returned, or that kept the

@@ -31,9 +31,8 @@ func TestShadow(t *testing.T) {
 		"operation=reset result=done":                           1,
 	}, got[decisions])
 	require.Equal(t, map[string]float64{
-		"operation=take policy=tighter result=allowed source=store":              3,
-		"operation=take policy=tighter result=denied source=store":               2,
-		"error.type=never_admissible operation=take policy=tighter result=error": 1,
+		"operation=take policy=tighter result=allowed source=store": 3,
+		"operation=take policy=tighter result=denied source=store":  3,
 	}, got[shadowDecisions])
 }
 
