@@ -35,8 +35,6 @@ func TestShadowDeniedFromCache(t *testing.T) {
 		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		if i > 0 {
-		}
 		require.NoError(t, r.Commit(ctx, 1))
 		if i == 1 {
 			// fill the cache again: a settle forgets it

@@ -61,6 +61,7 @@ func farCluster(t *testing.T, secure bool, trip time.Duration, o *cluster.Option
 	}
 	require.Eventually(t, func() bool { // until each node has the others' ports
 		for _, n := range c.Nodes()[:3] {
+			//lint:ignore SA1019 it is what the store reads
 			for _, slots := range n.Client(t).ClusterSlots(context.Background()).Val() {
 				if slots.Nodes[0].Addr != relays[0].Addr() && slots.Nodes[0].Addr != relays[1].Addr() && slots.Nodes[0].Addr != relays[2].Addr() {
 					return false

@@ -85,15 +85,15 @@ func (m *Model) state(op backend.Op, v *view, passes, estimated bool) error {
 	case s.Policy != v.p.Name:
 		return fmt.Errorf("name")
 	case s.Limit != a.Max():
-		return fmt.Errorf("Limit, want %d", a.Max())
+		return fmt.Errorf("the Limit, want %d", a.Max())
 	case !s.Counted:
 		return fmt.Errorf("not counted")
 	case v.c.shards > 1:
 		return spread(op, v, used, estimated)
 	case !used.Has(s.Used):
-		return fmt.Errorf("Used, want %v", used)
+		return fmt.Errorf("the Used, want %v", used)
 	case s.Remaining != max(0, a.Max()-s.Used):
-		return fmt.Errorf("Remaining, want %d", max(0, a.Max()-s.Used))
+		return fmt.Errorf("the Remaining, want %d", max(0, a.Max()-s.Used))
 	case !micros(v.c.reset(a, m.Now), s.ResetAfter):
 		return fmt.Errorf("ResetAfter, want %v µs", v.c.reset(a, m.Now))
 	}
@@ -130,11 +130,11 @@ func spread(op backend.Op, v *view, used Span, estimated bool) error {
 		return nil
 	}
 	if op == backend.Peek && !used.Has(s.Used) {
-		return fmt.Errorf("Used of the sum, want %v", used)
+		return fmt.Errorf("the Used of the sum, want %v", used)
 	}
 	exact := v.c.bucket == nil && v.c.id.Kind != algo.KindSlidingWindow && !v.c.uneven
 	if op == backend.Peek && exact && s.Remaining != max(0, a.Max()-s.Used) {
-		return fmt.Errorf("Remaining of the sum, want %d", max(0, a.Max()-s.Used))
+		return fmt.Errorf("the Remaining of the sum, want %d", max(0, a.Max()-s.Used))
 	}
 	return nil
 }

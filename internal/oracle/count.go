@@ -74,9 +74,6 @@ func (c *count) used(now int64) Span {
 		weighed := c.sum(start-p, start) * (p - (now - start)) / p
 		n := weighed + c.sum(start, math.MaxInt64)
 		return Span{n - min(weighed, int64(c.shards-1)), n} // each sub-key rounds down
-	default:
-		n := c.sum(c.since(now), math.MaxInt64)
-		return Span{n, n}
 	case algo.KindInFlight:
 		n := int64(0)
 		for _, ch := range c.charges {
@@ -84,6 +81,9 @@ func (c *count) used(now int64) Span {
 				n += ch.units
 			}
 		}
+		return Span{n, n}
+	default:
+		n := c.sum(c.since(now), math.MaxInt64)
 		return Span{n, n}
 	}
 }
