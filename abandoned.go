@@ -7,7 +7,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// abandoned cancels reservations of which it is unknown whether the store has them.
+// abandoned cancels reservations that the store may have or not.
 // It is shared by a limiter and those made of it.
 type abandoned struct{ running chan struct{} }
 

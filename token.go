@@ -14,8 +14,9 @@ import (
 )
 
 // The bytes of a token: version, flags, ID, length in ms, key, sub-key, and for each policy
-// its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name; and 16 bytes of an HMAC-SHA256 if
-// the limiter has a TokenKey. Numbers are varints, and stand before texts for their lengths.
+// its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name; and 16 bytes
+// of an HMAC-SHA256 if the limiter has a TokenKey. Numbers are varints, and stand before
+// texts for their lengths.
 //
 // In version 1 the shadows had a lease of their own, and its sub-key stood after the other
 // one; a cost was multiplied by 2. Of such a token the policies that are no shadows are settled.
