@@ -116,6 +116,26 @@ func TestALeaseIDIsUsedAgain(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestALeaseOfAResetLeaves: a settle after a Reset keeps the record of the lease no
+// longer than the lease itself would have stayed, as in the script.
+func TestALeaseOfAResetLeaves(t *testing.T) {
+	h := newHolder(0, algo.SlidingLog(algo.PerDay(1000)))
+	l := leaseOf(0)
+	_, err := h.do(backend.Reserve, "k", 1, l)
+	require.NoError(t, err)
+	_, err = h.do(backend.Reset, "k", 0, l)
+	require.NoError(t, err)
+	h.now = h.now.Add(2*l.Length - time.Millisecond)
+	_, err = h.do(backend.Settle, "k", 0, l)
+	require.ErrorIs(t, err, backend.ErrNotHeld)
+	_, err = h.do(backend.Reserve, "k", 1, l)
+	require.ErrorIs(t, err, backend.ErrNotHeld)
+	h.now = h.now.Add(time.Millisecond)
+	d, err := h.do(backend.Reserve, "k", 1, l)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+}
+
 // settled reserves a lease of one unit and settles it.
 func (h *holder) settled(t *testing.T, l backend.Lease) {
 	d, err := h.do(backend.Reserve, "k", 1, l)

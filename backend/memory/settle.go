@@ -72,7 +72,10 @@ func (c *call) settle() (done bool, err error) {
 		return true, backend.ErrNotHeld
 	case l.reset: // by another list: the slots are free, since the call has ended
 		c.moveSlots(l, 0)
-		ls.settle(h, settlement{until: c.settlement().until}) // mutant: reset-leaves-tombstone
+		// Another unresolved settle must not record what was used.
+		if c.lease.Unresolved { // mutant: reset-leaves-tombstone
+			ls.settle(h, settlement{until: fresh.until})
+		}
 		return true, backend.ErrNotHeld
 	case c.op == backend.Extend:
 		return true, c.extend(l)
