@@ -24,13 +24,16 @@ const (
 	forever  = time.Hour   // how long the first one waits
 )
 
-// listen starts a probe of the server if its circuit waits for an answer. It is called
-// when a round trip has failed or was refused.
-func (s *Server) listen() {
+// listen starts a probe of the server if its circuit waits for an answer, and reports
+// whether it does. It is called when a round trip has failed, and when one or a call was
+// refused.
+func (s *Server) listen() (awaits bool) {
 	s.refused.Store(int64(now()))
-	if s.Shared.Awaits(s.Node) && s.probing.CompareAndSwap(false, true) {
+	awaits = s.Shared.Awaits(s.Node)
+	if awaits && s.probing.CompareAndSwap(false, true) {
 		go s.probe()
 	}
+	return awaits
 }
 
 // awaited reports whether the circuit still waits, and calls still come.

@@ -107,10 +107,31 @@ func (q *Queue) push(c *call) (leaves bool) {
 		c.refuse(errCrowded)
 		return false
 	}
+	if err := q.refusal(); err != nil {
+		c.refuse(err)
+		return false
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.pending = append(q.mu.pending, c)
 	return q.place()
+}
+
+// refusal returns why the circuit of the server refuses round trips, nil while it lets
+// them through. A call that is refused here costs no batch.
+func (q *Queue) refusal() error {
+	err := q.server.shut.Load()
+	if err == nil {
+		return nil
+	}
+	if !q.server.listen() { // mutant: refusal-ends
+		q.server.shut.Store(nil)
+		return nil
+	}
+	if q.router != nil {
+		q.router.Failed()
+	}
+	return *err
 }
 
 // place takes the place of one more batch in flight, where there is one and

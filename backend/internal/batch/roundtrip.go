@@ -243,6 +243,9 @@ func (t *roundTrip) enter(s *Server) error {
 		t.mu.visit.leave(layer.ErrExcused)
 	}
 	leave, err := s.Shared.Enter(s.Node)
+	if err != nil {
+		s.shut.Store(&err) // mutant: refused-without-a-batch
+	}
 	t.mu.visit = visit{s, leave}
 	return err
 }

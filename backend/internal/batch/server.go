@@ -70,8 +70,9 @@ type Server struct {
 	warming atomic.Bool        // and has not ended
 	link    *link
 	begins  begins
-	refused atomic.Int64 // when a round trip last failed, or was refused
-	probing atomic.Bool  // a probe waits for the server
+	refused atomic.Int64          // when a round trip last failed, or when the circuit last refused one, or a call
+	shut    atomic.Pointer[error] // why the circuit refused a round trip; nil again once it awaits no answer
+	probing atomic.Bool           // a probe waits for the server
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
