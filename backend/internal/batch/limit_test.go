@@ -197,3 +197,25 @@ func TestConnectionsInUse(t *testing.T) {
 	}
 	require.Equal(t, many, places(), "an outage leaves some")
 }
+
+// TestOneStallCountsOnce: the replies that a stall has held back together do not hide how
+// long the link takes else. A link that has grown longer is known after four round trips.
+func TestOneStallCountsOnce(t *testing.T) {
+	const ms = time.Millisecond
+	l := &link{}
+	for i := range 4 {
+		at := time.Duration(i) * ms
+		l.add(at, at+ms)
+	}
+	for i := range 10 {
+		l.add(5*ms+time.Duration(i), 95*ms)
+	}
+	require.Equal(t, ms, l.time())
+	for i := range 4 {
+		at := time.Duration(i+1) * 100 * ms
+		l.add(at, at+50*ms)
+	}
+	require.Equal(t, 50*ms, l.time())
+	l.add(450*ms, 480*ms)
+	require.Equal(t, 30*ms, l.time(), "the shortest of those that were under way together")
+}

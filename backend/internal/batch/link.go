@@ -7,16 +7,23 @@ import (
 )
 
 // link is the time of a server's last round trips, from the write to the reply. The
-// shortest one counts, since any other may be late for a reason of its own.
+// shortest one counts, since any other may be late for a reason of its own. Round trips
+// that were under way together count as one: a single stall makes all of them late.
 type link struct {
 	trips [4]atomic.Int64
 	next  atomic.Uint32
+	added atomic.Int64 // when the last one was added, as now
 	least atomic.Int64 // how long the first one has taken that was late, until one ends
 }
 
-// add adds a round trip.
-func (l *link) add(took time.Duration) {
-	l.trips[l.next.Add(1)%uint32(len(l.trips))].Store(max(int64(took), 1))
+// add adds a round trip that was written at one instant and answered at another.
+func (l *link) add(written, answered time.Duration) {
+	took, last := max(int64(answered-written), 1), l.added.Load()
+	if int64(written) >= last && l.added.CompareAndSwap(last, int64(answered)) { // mutant: one-stall-counts-once
+		l.trips[l.next.Add(1)%uint32(len(l.trips))].Store(took)
+	} else if t := &l.trips[l.next.Load()%uint32(len(l.trips))]; took < t.Load() {
+		t.Store(took)
+	}
 }
 
 // time returns the shortest, 0 where there was none.

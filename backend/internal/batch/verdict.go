@@ -14,19 +14,19 @@ import (
 // where nobody else does: when the reply is late for its callers.
 func (t *roundTrip) note(s *Server, commands []*command) {
 	t.mu.Lock()
-	late, wrote, took := t.mu.over, t.mu.wrote > 0, now()-t.mu.written
+	late, wrote, written, answer := t.mu.over, t.mu.wrote > 0, t.mu.written, now()
 	t.mu.Unlock()
 	if !wrote {
 		return
 	}
 	answered := slices.IndexFunc(commands, func(c *command) bool { return c.Err() == nil || is(c.Err(), blameless) })
 	if answered >= 0 {
-		s.link.add(took)
+		s.link.add(written, answer)
 		if late || commands[answered].Err() != nil {
 			s.served.Store(int64(now())) // mutant: late-reply-is-an-answer
 		}
 	}
-	if late && took > s.Budget { // a long link, or a dead connection
+	if late && answer-written > s.Budget { // a long link, or a dead connection
 		s.measure()
 		if answered < 0 {
 			s.tryIdle()
