@@ -269,8 +269,8 @@ func varied(r *rand.Rand, base []headgate.Policy, reserves bool) []headgate.Poli
 		case c == 0: // other numbers on the same count
 			most = max(1, int64(p.Shards), r.Int64N(2*most+1))
 			p.Algorithm = p.Algorithm.WithMax(most)
-		case c == 1 && kind == algo.KindTokenBucket && !reserves: // see docs/failures.md, "Buckets of two rates"
-			p.Algorithm = algo.TokenBucket(algo.Per(max(1, int64(p.Shards))+r.Int64N(2*limit.Events), limit.Period), most)
+		case c == 1 && kind == algo.KindTokenBucket:
+			p.Algorithm = algo.TokenBucket(algo.Per(anotherRate(r, limit.Events, int64(p.Shards), reserves), limit.Period), most)
 		case c == 2 && kind == algo.KindFixedWindow: // another count
 			p.Algorithm = algo.FixedWindow(algo.Per(most, 2*limit.Period))
 		case c == 3 && kind == algo.KindSlidingLog:
@@ -278,6 +278,19 @@ func varied(r *rand.Rand, base []headgate.Policy, reserves bool) []headgate.Poli
 		}
 	}
 	return list
+}
+
+// anotherRate returns the rate of another limiter of the same bucket. Where calls are
+// reserved, none is more than three times another; see docs/failures.md, "Buckets of two
+// rates".
+func anotherRate(r *rand.Rand, events, shards int64, reserves bool) int64 {
+	switch {
+	case !reserves:
+		return max(1, shards) + r.Int64N(2*events)
+	case shards > 1: // whose shares differ by more
+		return events
+	}
+	return (events+1)/2 + r.Int64N(events+1)
 }
 
 // run runs the program, and returns the first step that was answered wrongly.

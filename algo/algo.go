@@ -243,6 +243,7 @@ func (a *Algorithm) Take(w []int64, v *View, n int64) []int64 {
 	v.words = r.charge(a, v.words, v.At, n)
 	if r.words > 0 {
 		r.write(w, v.words)
+		r.count(w, n)
 	}
 	return w
 }
@@ -266,6 +267,7 @@ func (a *Algorithm) Reserve(w []int64, v *View, n int64) []int64 {
 	}
 	a.AddReserved(v, n)
 	r.write(w, v.words)
+	r.count(w, n)
 	return w
 }
 

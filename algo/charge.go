@@ -2,20 +2,21 @@ package algo
 
 // Charge is what has to be kept of a charge to give back units of it later.
 type Charge struct {
-	At int64 // the View's At when it was charged; of a TokenBucket the instant of Level
+	At int64 // the View's At when it was charged
 
-	// Level is of a TokenBucket the level just after the charge and all that was given back
-	// before, in 2^-15 of a unit; else 0.
-	Level int64
+	// Total is of a TokenBucket the sum of all charges of the key until then, this one
+	// included; else 0.
+	Total int64
 }
 
 // Charged returns the Charge of the last Reserve of a view, and of the words that it
 // wrote.
 func (a *Algorithm) Charged(w []int64, v *View) Charge {
-	if r := a.rule(); r.charged != nil {
-		return r.charged(w, v.words)
+	c := Charge{At: v.At}
+	if r := a.rule(); r.beside > 0 {
+		c.Total = w[r.words]
 	}
-	return Charge{At: v.At}
+	return c
 }
 
 // GiveBack takes n units out of the count that was charged, at most as many as were
@@ -49,6 +50,13 @@ func (r *rule) write(w []int64, to words) {
 	w[0], w[1] = to.x, to.y
 	if r.words > 2 {
 		w[2] = to.z
+	}
+}
+
+// count adds a charge to the sum of all.
+func (r *rule) count(w []int64, n int64) {
+	if r.beside > 0 {
+		w[r.words] += n
 	}
 }
 

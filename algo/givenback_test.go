@@ -44,7 +44,8 @@ type price struct {
 
 type held struct {
 	Charge
-	until, before int64 // before: what had been given back when it was charged
+	until int64
+	level int64 // just after the charge
 }
 
 const estimate, actual = 40, 10
@@ -58,9 +59,9 @@ func (p *price) run(calls int, load float64, mean time.Duration) {
 			p.open = slices.Delete(p.open, 0, 1)
 		}
 		p.now = next
-		before := p.w[given]
 		if c, ok := reserve(&p.a, p.w, p.now, estimate); ok {
-			h := held{c, p.now + int64((0.5+p.rand.Float64())*float64(mean.Microseconds())), before}
+			v := p.a.View(p.w, p.now)
+			h := held{c, p.now + int64((0.5+p.rand.Float64())*float64(mean.Microseconds())), v.z}
 			i, _ := slices.BinarySearchFunc(p.open, h.until, func(o held, until int64) int { return int(o.until - until) })
 			p.open = slices.Insert(p.open, i, h)
 		}
@@ -69,8 +70,9 @@ func (p *price) run(calls int, load float64, mean time.Duration) {
 
 func (p *price) settle(h held) {
 	const n = (estimate - actual) * fraction
-	v, before := p.a.View(p.w, p.now), p.w[given]
-	alone := max(0, min(n, h.Level-h.before-mulDiv(p.now-h.At, p.a.a, p.a.b), v.z))
+	v := p.a.View(p.w, p.now)
 	p.w = p.a.GiveBack(p.w, p.now, h.Charge, n/fraction)
-	p.unused, p.leaked, p.others = p.unused+n, p.leaked+n-alone, p.others+alone-(p.w[given]-before)
+	after := p.a.View(p.w, p.now)
+	alone, back := max(0, min(n, h.level-mulDiv(p.now-h.At, p.a.a, p.a.b), v.z)), v.z-after.z
+	p.unused, p.leaked, p.others = p.unused+n, p.leaked+n-alone, p.others+alone-back
 }

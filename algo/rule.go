@@ -13,7 +13,7 @@ type rule struct {
 	storage Storage
 	mark    string // begins the names of what it stores; see Kind.Mark
 	words   int    // how many it keeps of a key; 0: see newWords
-	beside  int    // and how many that only giving back needs
+	beside  int    // 1: and a word with the sum of all charges, which only giving back needs
 	most    int64  // the greatest limit
 	leased  bool   // only a Reserve charges it: it has slots that leases hold, and no period
 	rate    bool   // the limit is a rate, and what can count at once another number
@@ -41,9 +41,6 @@ type rule struct {
 	charge func(a *Algorithm, w words, at, n int64) words
 	// reserve is charge for what may be given back; nil: charge.
 	reserve func(a *Algorithm, w words, at, n int64) words
-	// charged returns what Charged returns of a charge, by the key's words and those of
-	// the view; nil: its instant.
-	charged func(w []int64, v words) Charge
 	// giveBack returns rolled words after n units less of a charge, or false where
 	// nothing of it still counts. at is the instant at which a take would be counted.
 	giveBack func(a *Algorithm, w words, at int64, c Charge, n int64) (words, bool)
@@ -86,6 +83,10 @@ func (k Kind) Mark() string { return k.rule().mark }
 // Words returns how many words the kind counts with, 0 where that differs from one
 // Algorithm to the next.
 func (k Kind) Words() int { return k.rule().words }
+
+// Sums reports whether the third word of the kind is the sum of all charges of a key. It
+// may begin anywhere above those of Charges that are no longer to be given back.
+func (k Kind) Sums() bool { return k.rule().beside > 0 }
 
 // MaxLimit is the greatest limit of the kind, or the greatest rate.
 func (k Kind) MaxLimit() int64 { return k.rule().most }

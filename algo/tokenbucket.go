@@ -17,11 +17,11 @@ const KindTokenBucket Kind = 3
 // and its settlement can leave no unit behind, so they leave the instant in its
 // place until 2^-4 of a unit has leaked, and round only then.
 //
-// Beside the level stands what was given back since the key was new. A reservation
-// gives back no more than the level just after its charge, less what has leaked
-// since, and less what others have given back since. That is exact if nobody else
-// took or gave back. Else it may be too little, and never too much: what was used
-// stays below burst + rate*t.
+// Beside the level stands the sum of all charges since the key was new. A reservation
+// gives back no more than the level, less what was charged since: the rest of the level
+// just after its charge that has neither leaked, by whatever rate, nor been given back.
+// That is exact if there was no other call meanwhile. Else it may be too little, and
+// never too much: what was used stays below burst + rate*t.
 func TokenBucket(rate Limit, burst int64) Algorithm { return tokenBucket.make(rate, burst, 0) }
 
 // The words are x, the level at the instant y, and once rolled z, what is left
@@ -48,7 +48,6 @@ var tokenBucket = rule{
 		return words{level, at, level}
 	},
 	reserve: tokenReserve,
-	charged: func(w []int64, v words) Charge { return Charge{At: v.y, Level: v.x + w[given]} },
 	refund:  tokenGiveBack,
 	retryAt: func(a *Algorithm, _ []int64, v View, n int64) int64 {
 		return v.y + a.leaks(v.x-(a.max-n)*fraction)
@@ -56,9 +55,8 @@ var tokenBucket = rule{
 	resetAt: func(a *Algorithm, w words) int64 { return w.y + a.leaks(w.x) },
 }
 
-// given is the word of what was given back, in fractions. It may wrap around: only
-// differences count.
-const given = 2
+// total is the word of what was charged, in units.
+const total = 2
 
 // fraction is how many parts a unit has: 2^37 units of it, twice the greatest
 // burst, stay below 2^53.
@@ -69,6 +67,11 @@ const (
 	// unmoved is up to how many fractions a reservation lets leak from an instant that
 	// it leaves in its place. By each move less than one is lost.
 	unmoved = 1 << 11
+
+	// faster bounds the rates of the other limiters that share a level. A charge that
+	// counts from an earlier instant leaks from there on. That is no more than what stood
+	// there before, by rates up to one more than that many times as fast.
+	faster = 2
 )
 
 // longest is where an instant's distance is cut: 2^52 µs are 142 years, and
@@ -97,35 +100,32 @@ func tokenRoll(a *Algorithm, w words, now int64) (used, at int64, rolled words) 
 
 // tokenReserve is charge for what may be given back.
 func tokenReserve(a *Algorithm, w words, at, n int64) words {
-	if w.z == 0 || w.x-w.z >= unmoved { // mutant: reserve-moves-instant
+	if !stays(w, w.z) { // mutant: reserve-moves-instant
 		return a.rule().charge(a, w, at, n)
 	}
 	return words{w.x + n*fraction, w.y, w.z + n*fraction}
 }
 
-// tokenGiveBack gives back no more than the level just after the charge less what
-// has leaked and what others have given back since: what left the level in these ways
-// would, without the charge, have left nothing. A level that began anew, as the clock
-// went back, gives nothing back of an earlier charge.
-//
-// The level that remains is at least what was charged since. If it is no more, the
-// remainder of its last fraction counts, and it moves to now.
-func tokenGiveBack(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
-	left := c.Level - w[given] // mutant: give-back-twice
-	if left <= 0 || c.At > v.y {
-		return w
-	}
-	left -= mulDiv(v.At-c.At, a.a, a.b) // mutant: give-back-leaked
-	back := min(n*fraction, left, v.z)
+// stays reports whether the instant of a level may stay where it is, if that much of the
+// level is left by now.
+func stays(w words, level int64) bool {
+	leaked := w.x - w.z
+	return w.z > 0 && leaked < unmoved && level >= faster*(leaked+1) // mutant: instant-stays-of-little
+}
+
+// tokenGiveBack leaves in the level at least what was charged since: what left it
+// meanwhile would, without the charge, have left nothing. If it leaves no more, the
+// remainder of the level's last fraction counts, and it moves to now.
+func tokenGiveBack(_ *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
+	left := v.z - saturate(w[total]-c.Total, fraction) // mutant: give-back-twice
+	back := min(n*fraction, left)
 	switch {
 	case back <= 0:
-		return w
-	case back < left && v.x-v.z < unmoved: // mutant: give-back-moves-instant
+	case back < left && stays(v.words, v.z-back): // mutant: give-back-moves-instant
 		w[0] = v.x - back
 	default:
 		w[0], w[1] = v.z-back, v.At
 	}
-	w[given] += back
 	return w
 }
 

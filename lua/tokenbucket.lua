@@ -2,9 +2,10 @@
 -- of a unit; a / b is how many of those leak a microsecond; fill is how long a
 -- full bucket takes to be unused.
 -- Kept: version, horizon, due, level, instant. Once a Reserve has charged it, two
--- numbers behind: since when is counted what is given back, and how much that is, in
--- fractions. An earlier release drops them. y is the level's instant, z and sum are
--- these two; z is 0 where they are not there.
+-- numbers behind: since when charges are summed, and their sum in units. An earlier
+-- release drops them, and so does a take that would pass 2^52. y is the level's instant,
+-- z and sum are these two; z is 0 where they are not there. A lease keeps z in place of
+-- its charge's instant, and the sum just after the charge.
 
 --@section range
 if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
@@ -15,7 +16,7 @@ elseif #v < 25 then status = 67
 else
   if #v > 40 then
     z, sum = parse('<dd', v, 26)
-    if not (z >= 0 and sum >= 0 and z % 1 + sum % 1 == 0) then status = 67 end
+    if not (z >= 0 and z <= 9007199254740992 and sum >= 0 and sum <= 4503599627370496 and z % 1 + sum % 1 == 0) then status = 67 end
   end
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, d, level, t = parse('<BI4I4dd', v)
@@ -30,7 +31,6 @@ else
       --@include muldiv.muldiv
       if q < level then x = level - q end
     end
-  elseif z > 0 then z = 1 -- a level of before the clock went back has left; mutant: given-back-since-step
   end
 end
 -- Rounded up to whole units.
@@ -39,11 +39,12 @@ used = (used - used % 32768) / 32768
 
 --@section since
 -- Where a reservation and its settlement leave the level: at its instant, until 2048
--- fractions have leaked. since and leaked are now and 0 before.
-if x > 0 and (at - y) / b * a < 4096 then
+-- fractions have leaked, or a third of what is left by now. since and leaked are now and
+-- 0 before.
+if least > 0 and (at - y) / b * a < 4096 then
   local m1, m2, m3 = at - y, a, b
   --@include muldiv.muldiv
-  if q < 2048 then since, leaked = y, q end -- mutant: lua-reserve-moves-instant
+  if q < 2048 and least >= 2 * q + 2 then since, leaked = y, q end -- mutant: lua-reserve-moves-instant
 end
 
 --@section take
@@ -53,8 +54,9 @@ x = x + taken * 32768
 local ends, spare = at + fill, fill
 if x / a * b > fill then ends = at + math.ceil(x / a * b) end -- mutant: debt-lives
 --@include expiry.horizon
-if z == 0 then fresh = pack('<BI4I4dd', 3, hz, due, x, since)
-else fresh = pack('<BI4I4dddd', 3, hz, due, x, since, z, sum) end -- mutant: given-back-kept
+if z > 0 then sum = sum + taken end -- mutant: charges-summed
+if z == 0 or sum > 4503599627370496 then fresh = pack('<BI4I4dd', 3, hz, due, x, since) -- mutant: sum-too-large
+else fresh = pack('<BI4I4dddd', 3, hz, due, x, since, z, sum) end
 
 --@section denied
 -- A denied take counts nothing. But the level that denies it must live for as
@@ -67,35 +69,27 @@ if had > 0 and ends > hz * 1000000 then
 end
 
 --@section kept
--- With what was given back before, so that a settle finds what was since.
-local since, leaked = at, 0
+-- With the sum of all charges, so that a settle finds what was charged since.
+local since, leaked, least = at, 0, x
 if taken > 0 then
   --@include tokenbucket.since
-  if z == 0 then z, sum = since, 0 end
-  x, y, charged = x + leaked, since, since
-  kept = x + taken * 32768 + sum
+  if z == 0 then z, sum = at, 0 end
+  x, y = x + leaked, since
+  charged, kept = z, sum + taken
 end
 
 --@section giveback
--- At most the level just after the charge, less what has leaked and what others have
--- given back since: what left the level in these ways would, without the charge, have
--- left nothing. What was not counted since the charge, or by an earlier release, gives
--- nothing back; nor does an earlier level.
-local left = z > 0 and kept - sum or 0
-if left > 0 and z <= charged and charged <= y then -- mutant: lua-give-back-of-earlier-level
-  local m1, m2, m3 = at - charged, a, b
-  if m1 / m3 * m2 > left + 1048576 then left = 0
-  else
-    --@include muldiv.muldiv
-    left = left - q -- mutant: lua-give-back-leaked
-  end
-  local less, since, leaked = math.min(back * 32768, left, x), at, 0
+-- In the level stays at least what was charged since: what left it meanwhile would,
+-- without the charge, have left nothing. A lease of before the sum began, or of an
+-- earlier release, gives nothing back.
+if z > 0 and z == charged then -- mutant: lua-give-back-of-earlier-sum
+  local left, since, leaked = x - math.max(0, sum - kept) * 32768, at, 0 -- mutant: lua-give-back-twice
+  local less = math.min(back * 32768, left)
   if less > 0 then
+    local least = x - less
     if less < left then
       --@include tokenbucket.since
     end
-    sum = sum + less
-    if sum > 4503599627370496 then z, sum, since, leaked = at, 0, at, 0 end
     fresh = pack('<BI4I4dddd', 3, hz, due, x + leaked - less, since, z, sum)
   end
 end

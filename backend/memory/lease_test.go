@@ -76,6 +76,25 @@ func TestLeaseOfTheOverflow(t *testing.T) {
 	require.EqualValues(t, 1, h.used(t, "first"))
 }
 
+// TestLeaseOfAnEarlierRecord: a bucket that was full again, and left, gives nothing back
+// of what was charged before.
+func TestLeaseOfAnEarlierRecord(t *testing.T) {
+	h := newHolder(1, algo.TokenBucket(algo.PerSecond(100), 200))
+	_, err := h.do(backend.Reserve, "a", 150, leaseOf(1))
+	require.NoError(t, err)
+	for _, key := range []string{"b", "a"} { // each is idle when the next one comes
+		h.now = h.now.Add(2 * time.Second)
+		_, err = h.do(backend.Take, key, 100, backend.Lease{})
+		require.NoError(t, err)
+	}
+	h.now = h.now.Add(500 * time.Millisecond)
+	_, err = h.do(backend.Take, "a", 60, backend.Lease{})
+	require.NoError(t, err)
+	_, err = h.do(backend.Settle, "a", 0, leaseOf(1))
+	require.NoError(t, err)
+	require.EqualValues(t, 110, h.used(t, "a"))
+}
+
 // TestExtendKeepsEndedSlots: as in the script, an Extend drops no slot that has ended. It
 // is held again where the clock goes back.
 func TestExtendKeepsEndedSlots(t *testing.T) {

@@ -20,6 +20,7 @@ type stripe struct {
 		calls   uint  // since the store was made; some of them sweep
 		records table
 		many    map[hash][]int64 // the words of kinds with many, of each such record
+		charged int64            // no record that has left had a greater sum of charges
 		leases  leases
 	}
 	_ [64]byte // the next stripe's lock
@@ -75,7 +76,11 @@ func (st *stripe) insert(h hash, id identity, words int) *record {
 		}
 		st.mu.many[h] = make([]int64, words)
 	}
-	return st.mu.records.insert(h)
+	r := st.mu.records.insert(h)
+	if id.kind().Sums() { // or a lease of an earlier record would give back
+		r.few[2] = st.mu.charged // mutant: earlier-record-gives-back
+	}
+	return r
 }
 
 // stays keeps a record until at least an instant.
@@ -89,7 +94,9 @@ func (st *stripe) stays(r *record, at int64) {
 
 // remove removes the record of a slot.
 func (st *stripe) remove(slot int) {
-	delete(st.mu.many, st.mu.records.slots[slot].hash)
+	gone := &st.mu.records.slots[slot]
+	delete(st.mu.many, gone.hash)
+	st.mu.charged = max(st.mu.charged, gone.few[2]) // of another kind it is another number
 	if st.mu.records.remove(slot) {
 		st.mu.many = maps.Collect(maps.All(st.mu.many)) // a map does not shrink
 	}

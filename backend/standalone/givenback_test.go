@@ -64,9 +64,9 @@ func (g *givenBack) older() {
 	require.NoError(g, g.client.HSet(context.Background(), hash, field, v).Err())
 }
 
-// TestOlderReleaseDropsGivenBack: where a release that does not count what is given back
-// has written a level, leases of before give nothing back, and later ones do.
-func TestOlderReleaseDropsGivenBack(t *testing.T) {
+// TestOlderReleaseDropsSum: where a release that does not sum the charges has written a
+// level, leases of before give nothing back, and later ones do.
+func TestOlderReleaseDropsSum(t *testing.T) {
 	g := newGivenBack(t)
 	g.ask(backend.Reserve, 1, 50)
 	g.ask(backend.Reserve, 2, 50)
@@ -74,23 +74,43 @@ func TestOlderReleaseDropsGivenBack(t *testing.T) {
 	require.EqualValues(t, 100, g.ask(backend.Settle, 1, 0))
 	g.now += 1000
 	g.older()
-	require.EqualValues(t, 100, g.ask(backend.Settle, 2, 0), "nothing is counted")
+	require.EqualValues(t, 100, g.ask(backend.Settle, 2, 0), "no sum")
 	g.now += 1000
 	require.EqualValues(t, 110, g.ask(backend.Reserve, 4, 10))
-	require.EqualValues(t, 110, g.ask(backend.Settle, 3, 0), "the count is younger than the lease")
+	require.EqualValues(t, 110, g.ask(backend.Settle, 3, 0), "the sum is younger than the lease")
 	require.EqualValues(t, 100, g.ask(backend.Settle, 4, 0))
 }
 
-// TestTakesKeepGivenBack: takes, and denied ones, keep what stands beside the level.
-func TestTakesKeepGivenBack(t *testing.T) {
+// TestTakesAddToSum: takes add to the sum beside the level, and denied ones keep it.
+func TestTakesAddToSum(t *testing.T) {
 	g := newGivenBack(t)
 	g.ask(backend.Reserve, 1, 100)
 	g.ask(backend.Reserve, 2, 50)
 	g.ask(backend.Settle, 1, 0)
+	g.now += 100_000
 	g.ask(backend.Take, 0, 20)
 	g.list[0].Algorithm = algo.TokenBucket(algo.PerHour(1), 60) // for which the level lives longer
 	_, err := layer.Ask(context.Background(), g.store, backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Policies: g.list, Cost: 1}})
 	require.NoError(t, err)
 	g.list[0].Algorithm = algo.TokenBucket(algo.PerSecond(100), 200)
 	require.EqualValues(t, 20, g.ask(backend.Settle, 2, 0))
+}
+
+// TestSumTooLarge: a sum that would pass what a script reckons exactly begins anew, and
+// leases of before give nothing back.
+func TestSumTooLarge(t *testing.T) {
+	g := newGivenBack(t)
+	g.ask(backend.Reserve, 1, 50)
+	hash, field := names.DefaultPrefix.Hash(names.Tag("k", "")), "T/p"
+	v, err := g.client.HGet(context.Background(), hash, field).Bytes()
+	require.NoError(t, err)
+	binary.LittleEndian.PutUint64(v[33:], math.Float64bits(1<<52))
+	require.NoError(t, g.client.HSet(context.Background(), hash, field, v).Err())
+	g.now++
+	require.EqualValues(t, 60, g.ask(backend.Reserve, 2, 10))
+	require.EqualValues(t, 60, g.ask(backend.Settle, 2, 0))
+	g.now++
+	require.EqualValues(t, 70, g.ask(backend.Reserve, 3, 10))
+	require.EqualValues(t, 70, g.ask(backend.Settle, 1, 0))
+	require.EqualValues(t, 60, g.ask(backend.Settle, 3, 0))
 }

@@ -26,7 +26,7 @@ func (b *bucket) levels(now, shards int64) (lo, hi int64) {
 	switch {
 	case shards > 1: // one sub-key may hold all, and what it gives back is its own
 		hi = b.held(now, b.slow*999/shards, 0)
-	case b.slow < b.fast: // a settle may take as leaked what another rate leaks
+	case b.slow < b.fast: // what the fast rate finds empty gives nothing back
 		hi = b.held(now, b.slow*999, b.fast*1000)
 	default:
 		hi = b.held(now, b.slow*999, b.slow*999)
@@ -52,37 +52,31 @@ func (b *bucket) net(now int64) (level int64) {
 	return leak(level, b.fast*1000, now-last)
 }
 
-// held returns the level that leaks at one rate, after settles that take another rate for
-// what has leaked; 0: nothing is given back. A settle gives back min(estimate - actual,
-// max(0, level just after the charge - leaked since - given back since by others)).
+// held returns the level that leaks at one rate, after settles that find the level of
+// another rate and give back min(estimate - actual, max(0, level - charged since)); 0:
+// nothing.
 func (b *bucket) held(now, rate, settle int64) (level int64) {
+	found := int64(0)
 	last := int64(0)
-	left := map[*debit]int64{} // level just after the charge - leaked - given back
+	charged, upTo := int64(0), map[*debit]int64{} // in units, of all and up to a charge
 	for _, e := range b.events {
-		level = leak(level, rate, e.at-last)
-		for of := range left {
-			left[of] = leak(left[of], settle, e.at-last)
-		}
-		last = e.at
+		level, found, last = leak(level, rate, e.at-last), leak(found, settle, e.at-last), e.at
 		switch {
-		case e.of == nil: // what came and went, and may have been given back
-			for of := range left {
-				left[of] = max(0, left[of]-e.gives*b.unit())
-			}
+		case e.of == nil: // what came and went
+			charged += e.gives
 			level += min(level, b.fractions())
 		case e.gives == 0:
-			level += e.units * b.unit()
+			level, found = level+e.units*b.unit(), found+e.units*b.unit()
 			if e.of.units > 0 { // rounded up, once per unit that was used
 				level += b.fractions() / 2
 			}
-			left[e.of] = level
+			charged += e.units
+			upTo[e.of] = charged
 		case settle > 0:
-			n := min(level, e.gives*b.unit(), left[e.of])
+			n := max(0, min(e.gives*b.unit(), found-(charged-upTo[e.of])*b.unit()))
+			found -= n
 			if level -= n; n < e.gives*b.unit() {
 				level += b.fractions()
-			}
-			for of := range left {
-				left[of] = max(0, left[of]-n)
 			}
 		}
 	}
