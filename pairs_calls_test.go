@@ -137,21 +137,24 @@ func (w *world) lostCall(op backend.Op, part oracle.Part, d *headgate.Decision, 
 	if _, e := w.model.Do(op, []oracle.Part{part}, 0, nil); e != nil {
 		return e
 	}
-	if e := w.unknown(op, part.Policies, d, err); e != nil {
+	if e := w.unknown(op, part, d, err); e != nil {
 		return e
 	}
 	return w.look(part.Key, part.Policies)
 }
 
-// unknown compares the decision of a call that was perhaps counted.
-func (w *world) unknown(op backend.Op, list []headgate.Policy, d *headgate.Decision, err error) error {
+// unknown compares the decision of a call that was perhaps counted: a denial of the key
+// that this process remembers stands, else its failure mode decides.
+func (w *world) unknown(op backend.Op, part oracle.Part, d *headgate.Decision, err error) error {
 	if op == backend.Record {
 		if !errors.Is(err, headgate.ErrPerhapsCounted) {
 			return fmt.Errorf("a lost Record returns %v", err)
 		}
 		return nil
 	}
-	if err != nil || !errors.Is(d.Err, headgate.ErrPerhapsCounted) || d.Counted || d.Allowed != failsOpen(list) {
+	stands := d.Source == headgate.FromDenyCache && !d.Allowed && w.p.cache && w.denials[denialOf(part)]
+	fails := errors.Is(d.Err, headgate.ErrPerhapsCounted) && !d.Counted && d.Allowed == failsOpen(part.Policies)
+	if err != nil || !stands && !fails {
 		return fmt.Errorf("a lost answer: %s, %v", show(d), err)
 	}
 	return nil
@@ -166,7 +169,7 @@ func failsOpen(list []headgate.Policy) bool {
 func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error) {
 	known := false
 	for i := range parts {
-		id := fmt.Sprint(parts[i].Key, parts[i].Policies)
+		id := denialOf(parts[i])
 		known = known || w.denials[id]
 		if !d.Allowed && d.Source == headgate.FromStore && (d.Key == "" || d.Key == parts[i].Key) {
 			w.denials[id] = true
@@ -180,6 +183,9 @@ func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error)
 	}
 	return true, nil
 }
+
+// denialOf returns what a denial is remembered by.
+func denialOf(part oracle.Part) string { return fmt.Sprint(part.Key, part.Policies) }
 
 // given forgets the denials of a key, to which something was given back.
 func (w *world) given(key string) {

@@ -61,7 +61,7 @@ func (w *world) lostReserve(s *step, part oracle.Part, length time.Duration, r *
 		lease = leases[0]
 		lease.Unresolved = true
 	}
-	if e := w.unknown(backend.Reserve, part.Policies, d, err); e != nil {
+	if e := w.unknown(backend.Reserve, part, d, err); e != nil {
 		return e
 	}
 	if !d.Allowed {
