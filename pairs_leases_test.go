@@ -66,7 +66,7 @@ func (w *world) lostReserve(s *step, part oracle.Part, length time.Duration, r *
 	}
 	if !d.Allowed {
 		w.quiet()
-		_ = w.model.Settle(lease, make([]int64, len(part.Policies)))
+		_ = w.model.Settle(lease, make([]int64, len(part.Policies)), part.Policies)
 	} else {
 		w.booked[s.id] = []*booking{{r: r, lease: lease, limiter: s.limiter}}
 	}
@@ -86,9 +86,6 @@ func (w *world) settle(s *step) error {
 	r, list := b.r, w.p.lists[b.limiter]
 	if s.verb == callResume {
 		if b.lease.Unresolved && !(w.p.keyed && slices.Equal(list, w.p.lists[s.limiter])) || !sameNames(list, w.p.lists[s.limiter]) {
-			return nil
-		}
-		if w.spread() && !slices.Equal(list, w.p.lists[s.limiter]) { // see docs/failures.md: the excess goes by the settler's list
 			return nil
 		}
 		resumed, err := w.limiters[s.limiter].Resume(r.Token())
@@ -121,7 +118,7 @@ func (w *world) settle(s *step) error {
 	}
 	err := settle()
 	w.say("%s of %d: %v = %v", s.verb, s.of, ordered, err)
-	if want := w.model.Settle(b.lease, ordered); !errors.Is(err, want) || err != nil && want == nil {
+	if want := w.model.Settle(b.lease, ordered, list); !errors.Is(err, want) || err != nil && want == nil {
 		return fmt.Errorf("the settle is %v, want %v", err, want)
 	}
 	if b.lease.Gave {

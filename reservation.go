@@ -37,6 +37,7 @@ type Reservation struct {
 	at         []int     // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
 	listed     int       // how many policies that list has
 	spared     []bool    // the shadows of a spread key that had no room; nil: none is known
+	counts     []uint64  // whose counts a lease of a spread key has charged; nil: the limiter's
 	unresolved bool      // it is not known whether the store has the lease
 	begun      time.Time // the lease began no earlier; zero where another process began it
 
@@ -294,9 +295,10 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 	q.request.Lease, q.request.Sub = lease, r.charged.Sub
 	if q.request.Sub != "" && op == backend.Settle {
 		q.request.Costs = slices.Clone(r.costs) // what is above them goes to sub-keys with room
-		for i := range r.spared {
-			if r.spared[i] {
-				q.request.Costs[i] = algo.MaxLimit
+		for i := range r.costs {
+			spared := r.spared != nil && r.spared[i]
+			if spared || r.counts != nil && r.counts[i] != countOf(&r.limiter.policies[i]) { // mutant: excess-of-another-count
+				q.request.Costs[i] = algo.MaxLimit // by the lease alone
 			}
 		}
 	}

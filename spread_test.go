@@ -159,6 +159,32 @@ func TestAtMostSpreadLost(t *testing.T) {
 	require.Zero(t, l.Stats().FailClosed, "the store decided")
 }
 
+// TestExcessOfAnotherPeriod: what a Commit adds is charged to the count that its Reserve
+// charged, also if a limiter of another period settles a spread key.
+func TestExcessOfAnotherPeriod(t *testing.T) {
+	ctx, s := context.Background(), memory.New(nil)
+	list := func(days int64) []headgate.Policy {
+		return []headgate.Policy{
+			{Name: "tokens", Algorithm: algo.FixedWindow(algo.Per(4000, time.Duration(days)*24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 4},
+			{Name: "calls", Algorithm: algo.FixedWindow(algo.Per(100, 24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 4},
+		}
+	}
+	day, week := limiter(t, s, nil, list(1)...), limiter(t, s, nil, list(7)...)
+	r, _, err := day.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{400, 1}})
+	require.NoError(t, err)
+	for _, l := range []*headgate.Limiter{week, day, week} { // by whose tokens
+		r, err = l.Resume(r.Token())
+		require.NoError(t, err)
+	}
+	require.NoError(t, r.Commit(ctx, 2400, 31))
+	requireUsed(t, week, 0, 31)
+	requireUsed(t, day, 2400, 31)
+	each := make([]headgate.State, 2)
+	_, err = day.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 1}, Each: each})
+	require.NoError(t, err)
+	require.EqualValues(t, 69, each[1].Remaining, "an excess of the same count goes to sub-keys with room")
+}
+
 // TestExcessBesideSpentPolicy: an excess goes to sub-keys with room first, also where
 // another policy is spent.
 func TestExcessBesideSpentPolicy(t *testing.T) {

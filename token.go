@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -14,9 +16,9 @@ import (
 )
 
 // The bytes of a token: version, flags, ID, length in ms, key, sub-key, and for each policy
-// its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name; and 16 bytes
-// of an HMAC-SHA256 if the limiter has a TokenKey. Numbers are varints, and stand before
-// texts for their lengths.
+// its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name, and if the
+// key is spread a hash of whose count it is; and 16 bytes of an HMAC-SHA256 if the limiter
+// has a TokenKey. Numbers are varints, and stand before texts for their lengths.
 //
 // In version 1 the shadows had a lease of their own, and its sub-key stood after the other
 // one; a cost was multiplied by 2. Of such a token the policies that are no shadows are settled.
@@ -58,8 +60,26 @@ func (r *Reservation) Token() string {
 			n += tokenShadow
 		}
 		b = appendText(binary.AppendUvarint(b, uint64(n)), r.limiter.policies[i].Name)
+		if r.charged.Sub != "" {
+			b = binary.AppendUvarint(b, r.countAt(i))
+		}
 	}
 	return base64.RawURLEncoding.EncodeToString(r.limiter.tokens.sign(b))
+}
+
+// countAt returns the hash of the count that the lease charged of a policy.
+func (r *Reservation) countAt(i int) uint64 {
+	if r.counts != nil {
+		return r.counts[i]
+	}
+	return countOf(&r.limiter.policies[i])
+}
+
+// countOf returns a hash of whose count a policy asks for.
+func countOf(p *Policy) uint64 {
+	h := fnv.New32a()
+	_, _ = fmt.Fprint(h, p.Name, p.Algorithm.Identity()) // never fails
+	return uint64(h.Sum32())
 }
 
 func appendText(b []byte, s string) []byte {
@@ -69,10 +89,10 @@ func appendText(b []byte, s string) []byte {
 // Resume returns the reservation of a token that a limiter with as many policies and
 // the same TokenKey made. It asks no store: whether the reservation is still held,
 // its settlement tells. That corrects what was charged, also where this limiter's list has
-// another order, other numbers, other shadows, or spreads the key otherwise. A Commit takes
-// what was used in the order of this limiter. A policy that it has under another name is
-// the first of those that the token does not name. Without a TokenKey, a text that claims
-// to be an unresolved reservation is refused.
+// another order, other numbers, periods or shadows, or spreads the key otherwise. A Commit
+// takes what was used in the order of this limiter. A policy that it has under another name
+// is the first of those that the token does not name. Without a TokenKey, a text that
+// claims to be an unresolved reservation is refused.
 func (l *Limiter) Resume(token string) (*Reservation, error) {
 	r, err := l.parse(token)
 	if err != nil {
@@ -131,6 +151,9 @@ func (l *Limiter) named(p *tokenParser, r *Reservation, version byte, shards int
 			radix = 2
 		}
 		costs[i], kinds[i], names[i] = n/radix, n%radix, p.text()
+		if r.charged.Sub != "" && version != tokenShadows {
+			r.counts = append(r.counts, uint64(p.number()))
+		}
 	}
 	for i, j := range l.match(names) {
 		shadow := kinds[i] > 0

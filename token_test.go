@@ -131,8 +131,11 @@ func text(version, flags byte, key, sub string, more ...byte) []byte {
 	for _, s := range []string{key, sub} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
-	b = append(append(b, more...), 2, 5)
-	return append(b, "calls"...)
+	b = append(append(append(b, more...), 2, 5), "calls"...)
+	if sub != "" { // whose count it is
+		b = append(b, 9)
+	}
+	return b
 }
 
 // TestForgedToken: without a TokenKey nobody can write a text that charges a key, and a

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -82,8 +83,8 @@ func (l *Lease) Forgotten(now int64) bool {
 const tombstone = 600_000_000
 
 // Settle replaces what the lease charged by what was used, and returns nil or
-// backend.ErrNotHeld. Nil is the estimate.
-func (m *Model) Settle(l *Lease, actual []int64) error {
+// backend.ErrNotHeld. Nil is the estimate. by is the list of the limiter that settles.
+func (m *Model) Settle(l *Lease, actual []int64, by []backend.Policy) error {
 	l.free()
 	gone := l.state != leaseSettled && m.Now >= l.End+l.Length
 	absent := l.state == leaseAbsent || gone && l.Unresolved // a tombstone stays
@@ -110,10 +111,18 @@ func (m *Model) Settle(l *Lease, actual []int64) error {
 			h.c.correct(h.d, m.Now, n)
 			l.Gave = true
 		case n > h.cost:
+			h.c.uneven = h.c.uneven || !h.listed(by) // the settler has no shares of this count, or others
 			m.record(h, n-h.cost)
 		}
 	}
 	return nil
+}
+
+// listed reports whether a list has the count, and the same numbers of it.
+func (h *held) listed(by []backend.Policy) bool {
+	return slices.ContainsFunc(by, func(p backend.Policy) bool {
+		return p.Name == h.p.Name && p.Algorithm == h.p.Algorithm
+	})
 }
 
 // record charges what was used beyond the estimate.
