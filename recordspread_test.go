@@ -3,14 +3,19 @@ package headgate_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -201,4 +206,88 @@ func TestRecordAfterForeignReset(t *testing.T) {
 	_, err = all[0].Record(ctx, headgate.Call{Key: "k", Costs: []int64{170}})
 	require.NoError(t, err)
 	requireSpent(t, 170, all[1], all[0])
+}
+
+// roundTrips counts the round trips with scripts, by node.
+type roundTrips struct {
+	sync.Mutex
+	nodes map[string]int
+}
+
+// take returns what was counted, and begins anew.
+func (n *roundTrips) take() map[string]int {
+	n.Lock()
+	defer n.Unlock()
+	nodes := n.nodes
+	n.nodes = map[string]int{}
+	return nodes
+}
+
+// newClient makes the client of a node.
+func (n *roundTrips) newClient(o *redis.Options) *redis.Client {
+	c := redis.NewClient(o)
+	c.AddHook(tripHook{n, o.Addr})
+	return c
+}
+
+type tripHook struct {
+	*roundTrips
+	node string
+}
+
+func (h tripHook) sends(cmds ...redis.Cmder) {
+	if slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Name() == "evalsha" }) {
+		h.Lock()
+		h.nodes[h.node]++
+		h.Unlock()
+	}
+}
+
+func (h tripHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h tripHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.sends(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (h tripHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.sends(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+// TestRecordOnACluster: a Record makes at most two round trips to a node, and once the sum
+// is at the limit no call passes.
+func TestRecordOnACluster(t *testing.T) {
+	t.Parallel()
+	ctx, c, trips := context.Background(), redistest.StartCluster(t), &roundTrips{nodes: map[string]int{}}
+	stores := [2]backend.Store{}
+	for i := range stores { // of two processes
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), NewClient: trips.newClient, MaxRetries: -1})
+		t.Cleanup(func() { _ = client.Close() })
+		stores[i] = cluster.New(client, &cluster.Options{Budget: 10 * time.Second})
+	}
+	for _, shards := range []int{4, 16, 64} {
+		limit := int64(100 * shards)
+		for _, costs := range [][]int64{{limit}, {limit / 2, limit / 2}, {1, limit / 3, limit}, {3 * limit}} {
+			first, other := limiter(t, stores[0], nil, spreadDay(limit, shards)), limiter(t, stores[1], nil, spreadDay(limit, shards))
+			require.NoError(t, first.Reset(ctx, "k")) // which loads the script
+			used := int64(0)
+			for _, cost := range costs {
+				trips.take()
+				_, err := first.Record(ctx, headgate.Call{Key: "k", Costs: []int64{cost}})
+				require.NoError(t, err)
+				used += cost
+				nodes := trips.take()
+				require.NotEmpty(t, nodes)
+				for node, n := range nodes {
+					require.LessOrEqual(t, n, 2, "a Record of %d by %d sub-keys, to %s", cost, shards, node)
+				}
+			}
+			requireSpent(t, used, first, other)
+		}
+	}
 }
