@@ -300,7 +300,7 @@ func (g *program) settle() error {
 			l.Actual[i] = g.dice.Int64N([]int64{4, q.Algorithm.Max() + 1}[g.dice.IntN(2)])
 		}
 	}
-	want := g.model.Settle(h.model, l.Actual)
+	want := g.model.Settle(h.model, l.Actual, h.g.Policies)
 	for again := range 1 + g.dice.IntN(2) {
 		_, err := g.send(context.Background(), backend.Request{Op: backend.Settle, Group: h.g, Lease: &l})
 		g.say("settle of %q by %v = %v, attempt %d", h.g.Key, l.Actual, err, again)
