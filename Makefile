@@ -81,12 +81,17 @@ hotkeys: deps
 compose-test: deps
 	.ci/compose-test
 
-# Staticcheck over all modules, a pinned version that no go.mod has. Not part of test:
-# after a change it takes longer than seconds. CI runs it on the newest Go.
+# Staticcheck and errcheck over all modules, pinned versions that no go.mod has. Not part
+# of test: after a change they take longer than seconds. CI runs them on the newest Go.
+# .ci/errcheck has the functions whose errors say nothing: Close of what is no longer used,
+# and what prints for a reader.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ERRCHECK := github.com/kisielk/errcheck@v1.30.0
 lint:
 	@for m in $$(git ls-files '*go.mod' | xargs -n1 dirname); do \
-		echo "staticcheck $$m"; (cd $$m && go run $(STATICCHECK) -checks 'all,-ST1000,-ST1003,-QF*' ./...) || failed=1; \
+		echo "staticcheck and errcheck $$m"; \
+		(cd $$m && go run $(STATICCHECK) -checks 'all,-ST1000,-ST1003,-QF*' ./...) || failed=1; \
+		(cd $$m && go run $(ERRCHECK) -exclude $(CURDIR)/.ci/errcheck ./...) || failed=1; \
 	done; test -z "$$failed"
 
 # Takes the guards out one by one: a test must fail without each.

@@ -30,7 +30,8 @@ func KeysAndStored(t *testing.T, s Inspected, allow func(key string) error) {
 		seen[k.Key] = true
 	}
 	require.Len(t, seen, 11, "user:4 and user:40 to user:49")
-	for range s.Keys(t.Context(), "") {
+	for _, err := range s.Keys(t.Context(), "") {
+		require.NoError(t, err)
 		break
 	}
 	parts, err := s.Stored(t.Context(), "user:4")
