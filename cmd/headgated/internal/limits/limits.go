@@ -1,0 +1,121 @@
+// Package limits reads the configuration files of envoyproxy/ratelimit and finds the
+// limit of a descriptor.
+//
+// A file has the fields that envoyproxy/ratelimit documents, with the same meaning, and
+// these additions, which stand under rate_limit:
+//
+//   - algorithm: fixed-window (the default), sliding-window, bucketed-window (10
+//     buckets), sliding-log, compact-log or token-bucket (its burst is
+//     requests_per_unit)
+//   - on_failure: open, closed or local; without it a request that no store decided is
+//     answered with an error
+//   - charge: admitted or always; without it, hits above 1 are charged always
+//
+// and metadata, a mapping that stands beside rate_limit.
+package limits
+
+import (
+	"github.com/headgate-go/headgate"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// Unit is a unit of time of the protocol.
+type Unit = rls.RateLimitResponse_RateLimit_Unit
+
+// Charge is when hits are charged.
+type Charge int
+
+// The ways to charge.
+const (
+	ChargeDefault  Charge = iota // one hit is charged if it is admitted, more are charged always
+	ChargeAdmitted               // if the request is admitted
+	ChargeAlways                 // also above the limit: they were used already
+)
+
+// Rule is the limit that a descriptor matched. It is immutable and shared.
+type Rule struct {
+	Limit       *rls.RateLimitResponse_RateLimit // as statuses have it; shared, never to be written
+	Unlimited   bool
+	Shadow      bool
+	Quota       bool
+	Charge      Charge
+	FailureMode bool // the file names one; else a request that no store decided is an error
+	Replaces    []string
+	Metadata    *structpb.Struct
+	Label       string            // the descriptor's path in the file, for metrics
+	Policy      headgate.Policy   // zero if Unlimited, or if nothing may pass
+	Limiter     *headgate.Limiter // nil if Unlimited, or if nothing may pass
+	detailed    bool
+}
+
+// Max returns the units that the rule admits per unit of time.
+func (r *Rule) Max() int64 { return int64(r.Limit.GetRequestsPerUnit()) }
+
+// Config is what a list of files contains. It is immutable and safe for concurrent use.
+type Config struct {
+	// Warnings name what the files have and what has no effect.
+	Warnings []string
+
+	domains   map[string]*node
+	overrides *overrides
+}
+
+// Empty reports whether there is no domain.
+func (c *Config) Empty() bool { return len(c.domains) == 0 }
+
+// Has reports whether there is a domain of this name.
+func (c *Config) Has(domain string) bool { return c.domains[domain] != nil }
+
+// node is a descriptor of a file, or a domain.
+type node struct {
+	name          string // "key" or "key_value"
+	rule          *Rule  // nil if it has no rate_limit
+	children      map[string]*node
+	wildcards     []wildcard // the children whose name ends in '*', in the file's order
+	share         string     // the value that stands for all values which match; "" if they count apart
+	valueToMetric bool
+}
+
+// wildcard is a child that matches by a prefix of "key_value".
+type wildcard struct {
+	prefix, name string
+	node         *node
+}
+
+// Options are the settings of Parse.
+type Options struct {
+	// New returns the limiter of a policy. It is asked once for each policy.
+	New func(headgate.Policy) (*headgate.Limiter, error)
+	// MergeDomains merges files of one domain. Otherwise the second one is an error.
+	MergeDomains bool
+	// Algorithm, OnFailure and Charge are the words that apply if a rule has none; "" are
+	// the defaults.
+	Algorithm, OnFailure, Charge string
+	// Shadow makes every rule a shadow: it counts, and denies nothing.
+	Shadow bool
+	// Quota makes every rule a quota.
+	Quota bool
+}
+
+// File is a file's name and bytes.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Parse reads files in the order given. The error is an *Error with file, line and key.
+func Parse(files []File, opts Options) (*Config, error) {
+	p := &parser{opts: opts, config: &Config{domains: map[string]*node{}}, limiters: map[headgate.Policy]*headgate.Limiter{}}
+	if err := p.defaults(); err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if err := p.parse(f); err != nil {
+			return nil, err
+		}
+	}
+	p.config.overrides = newOverrides(p)
+	return p.config, nil
+}

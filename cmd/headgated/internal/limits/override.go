@@ -1,0 +1,89 @@
+package limits
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/headgate-go/headgate"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+)
+
+// maxOverrides is the number of limits of requests that are kept. Clients choose them,
+// so there may be any number: if the cache is full it is emptied, and the counts, which
+// are the store's, stay.
+const maxOverrides = 1000
+
+// overrides are the rules of the limits that requests bring.
+type overrides struct {
+	parser *parser // no config is being parsed any more: its options and defaults
+	mu     struct {
+		sync.RWMutex
+		rules map[override]*Rule
+	}
+}
+
+// override is a limit of a request.
+type override struct {
+	requests uint32
+	unit     typev3.RateLimitUnit
+}
+
+func newOverrides(p *parser) *overrides {
+	o := &overrides{parser: &parser{opts: p.opts, algorithm: p.algorithm, onFailure: p.onFailure, charge: p.charge}}
+	o.mu.rules = map[override]*Rule{}
+	return o
+}
+
+// override returns the match of a descriptor that brings its own limit. It has the key
+// of the descriptor, so it shares the count of a limit of the same unit.
+func (c *Config) override(domain string, d *common.RateLimitDescriptor) (Match, error) {
+	limit := override{d.GetLimit().GetRequestsPerUnit(), d.GetLimit().GetUnit()}
+	r, err := c.overrides.rule(limit)
+	if err != nil {
+		return Match{}, err
+	}
+	steps := make([]step, len(d.GetEntries()))
+	for i, e := range d.GetEntries() {
+		steps[i] = step{key: e.GetKey(), value: e.GetValue()}
+	}
+	m := Match{Rule: r, Label: domain + ".override"}
+	if r.Limiter != nil {
+		m.Key = countKey(domain, steps)
+	}
+	return m, nil
+}
+
+func (o *overrides) rule(limit override) (*Rule, error) {
+	o.mu.RLock()
+	r := o.mu.rules[limit]
+	o.mu.RUnlock()
+	if r != nil {
+		return r, nil
+	}
+	r, err := o.create(limit)
+	if err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.mu.rules) >= maxOverrides {
+		clear(o.mu.rules)
+	}
+	o.mu.rules[limit] = r
+	return r, nil
+}
+
+func (o *overrides) create(limit override) (*Rule, error) {
+	unit := Unit(limit.unit)
+	if Period(unit) == 0 {
+		return nil, fmt.Errorf("a descriptor's limit has the unit %v", limit.unit)
+	}
+	r := &Rule{Limit: &rls.RateLimitResponse_RateLimit{RequestsPerUnit: limit.requests, Unit: unit}, Charge: o.parser.charge,
+		Shadow: o.parser.opts.Shadow, Quota: o.parser.opts.Quota}
+	p := *o.parser // limiters of its own, which the cache bounds
+	p.limiters = map[headgate.Policy]*headgate.Limiter{}
+	return r, p.limit(r, p.algorithm, p.onFailure)
+}

@@ -1,0 +1,364 @@
+package limits
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headgate-go/headgate"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// parser reads files into a config.
+type parser struct {
+	opts     Options
+	config   *Config
+	limiters map[headgate.Policy]*headgate.Limiter
+	nodes    int // mappings read, of all files
+
+	algorithm algorithmOf
+	onFailure headgate.FailureMode // 0: an error
+	charge    Charge
+}
+
+// defaults reads the words of the options.
+func (p *parser) defaults() (err error) {
+	at := func(key, word string) words { return words{field{file: "options", key: key}, word} }
+	if p.algorithm, err = at("algorithm", p.opts.Algorithm).algorithm(algorithms["fixed-window"]); err != nil {
+		return err
+	}
+	if p.onFailure, err = at("on_failure", p.opts.OnFailure).failureMode(0); err != nil {
+		return err
+	}
+	p.charge, err = at("charge", p.opts.Charge).charge(ChargeDefault)
+	return err
+}
+
+func (p *parser) parse(f File) error {
+	n, more, err := document(f)
+	if err != nil {
+		return err
+	}
+	at := field{f.Name, "domain", 1, n}
+	if more {
+		p.warn(at, "the documents after the first are not read")
+	}
+	root, err := p.mapping(at, rootKeys, 0)
+	if err != nil {
+		return err
+	}
+	d, ok := root["domain"]
+	if !ok {
+		d = field{f.Name, "domain", 1, nil}
+	}
+	name, err := d.text()
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		return d.errorf("a file cannot have an empty domain")
+	}
+	domain := p.config.domains[name]
+	if domain != nil && !p.opts.MergeDomains {
+		return d.errorf("duplicate domain %q", name)
+	}
+	if domain == nil {
+		domain = &node{}
+		p.config.domains[name] = domain
+	}
+	return p.descriptors(domain, root["descriptors"], name, 1)
+}
+
+// descriptors reads a list of descriptors into their parent. path is the parent's.
+func (p *parser) descriptors(parent *node, f field, path string, depth int) error {
+	list, err := f.list()
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		at := field{f.file, "descriptors", n.Line, n}
+		fields, err := p.mapping(at, descriptorKeys, depth)
+		if err != nil {
+			return err
+		}
+		if err := p.descriptor(parent, at, fields, path, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *parser) descriptor(parent *node, at field, fields map[string]field, path string, depth int) error {
+	name, err := nameOf(at, fields)
+	if err != nil {
+		return err
+	}
+	path += "." + name
+	if _, has := parent.children[name]; has {
+		return at.as("key").errorf("duplicate descriptor composite key %q", path)
+	}
+	n := &node{name: name}
+	if n.rule, err = p.rule(fields, path); err != nil {
+		return err
+	}
+	if n.valueToMetric, err = fields["value_to_metric"].truth(); err != nil {
+		return err
+	}
+	share, err := fields["share_threshold"].truth()
+	if err != nil {
+		return err
+	}
+	wild := strings.HasSuffix(name, "*")
+	if share {
+		if !wild {
+			return fields["share_threshold"].errorf("wants a value that ends in '*', and %q does not", name)
+		}
+		key, _ := fields["key"].text()
+		n.share = strings.TrimPrefix(name, key+"_")
+	}
+	if parent.children == nil {
+		parent.children = map[string]*node{}
+	}
+	parent.children[name] = n
+	if wild {
+		parent.wildcards = append(parent.wildcards, wildcard{strings.TrimSuffix(name, "*"), name, n})
+	}
+	return p.descriptors(n, fields["descriptors"], path, depth+1)
+}
+
+// as returns the field under another key, for an error.
+func (f field) as(key string) field { return field{f.file, key, f.line, f.value} }
+
+// nameOf returns "key" or "key_value", the name of a descriptor among its siblings.
+func nameOf(at field, fields map[string]field) (string, error) {
+	key, err := fields["key"].text()
+	if err != nil {
+		return "", err
+	}
+	if key == "" {
+		return "", at.as("key").errorf("a descriptor has an empty key")
+	}
+	value, err := fields["value"].text()
+	if err != nil || value == "" {
+		return key, err
+	}
+	return key + "_" + value, nil
+}
+
+// rule reads the rate_limit of a descriptor with what stands beside it.
+func (p *parser) rule(fields map[string]field, path string) (_ *Rule, err error) {
+	r := &Rule{Label: path, Limit: &rls.RateLimitResponse_RateLimit{}}
+	for _, b := range []struct {
+		key string
+		to  *bool
+	}{{"shadow_mode", &r.Shadow}, {"quota_mode", &r.Quota}, {"detailed_metric", &r.detailed}} {
+		if *b.to, err = fields[b.key].truth(); err != nil {
+			return nil, err
+		}
+	}
+	if r.Metadata, err = metadata(fields["metadata"]); err != nil {
+		return nil, err
+	}
+	f := fields["rate_limit"]
+	if null(resolve(f.value)) {
+		return nil, nil
+	}
+	limit, err := p.mapping(f, limitKeys, 0)
+	if err != nil {
+		return nil, err
+	}
+	if r.Unlimited, err = limit["unlimited"].truth(); err != nil {
+		return nil, err
+	}
+	if r.Limit.RequestsPerUnit, err = limit["requests_per_unit"].number(); err != nil {
+		return nil, err
+	}
+	if r.Limit.Name, err = limit["name"].text(); err != nil {
+		return nil, err
+	}
+	if err := p.unit(r, f, limit); err != nil {
+		return nil, err
+	}
+	if err := p.replaces(r, limit["replaces"]); err != nil {
+		return nil, err
+	}
+	r.Shadow, r.Quota = r.Shadow || p.opts.Shadow, r.Quota || p.opts.Quota
+	return r, p.additions(r, f, limit)
+}
+
+func (p *parser) unit(r *Rule, at field, limit map[string]field) error {
+	f, ok := limit["unit"]
+	if !ok {
+		f = at
+	}
+	word, err := f.unitText(ok)
+	if err != nil {
+		return err
+	}
+	value := rls.RateLimitResponse_RateLimit_Unit_value[strings.ToUpper(word)]
+	switch {
+	case r.Unlimited && value != 0:
+		return f.as("unit").errorf("an unlimited rate_limit has no unit")
+	case !r.Unlimited && value == 0:
+		return f.as("unit").errorf("invalid unit %q; want second, minute, hour, day, week, month or year", word)
+	}
+	r.Limit.Unit = Unit(value)
+	return nil
+}
+
+func (f field) unitText(ok bool) (string, error) {
+	if !ok {
+		return "", nil
+	}
+	return f.text()
+}
+
+func (p *parser) replaces(r *Rule, f field) error {
+	list, err := f.list()
+	if err != nil {
+		return err
+	}
+	for _, n := range list {
+		fields, err := p.mapping(field{f.file, "replaces", n.Line, n}, replacesKeys, 0)
+		if err != nil {
+			return err
+		}
+		name, err := fields["name"].text()
+		switch {
+		case err != nil:
+			return err
+		case name == "":
+			return field{f.file, "replaces", n.Line, n}.errorf("an entry has no name")
+		case name == r.Limit.Name:
+			return field{f.file, "replaces", n.Line, n}.errorf("contains the name of its own rate_limit")
+		}
+		r.Replaces = append(r.Replaces, name)
+	}
+	return nil
+}
+
+// metadata reads a mapping of anything.
+func metadata(f field) (*structpb.Struct, error) {
+	n := resolve(f.value)
+	if null(n) {
+		return nil, nil
+	}
+	var m map[string]any
+	if err := n.Decode(&m); err != nil {
+		return nil, f.errorf("want a mapping: %v", err)
+	}
+	s, err := structpb.NewStruct(m)
+	if err != nil {
+		return nil, f.errorf("%v", err)
+	}
+	return s, nil
+}
+
+// words is a field whose value is one of a few words; "" is the default.
+type words struct {
+	field
+	word string
+}
+
+func (p *parser) words(limit map[string]field, key string) (words, error) {
+	f, ok := limit[key]
+	if !ok {
+		return words{}, nil
+	}
+	word, err := f.text()
+	return words{f, word}, err
+}
+
+func (w words) wrong(want ...string) error {
+	slices.Sort(want)
+	return w.errorf("unknown word %q; want %s", w.word, strings.Join(want, ", "))
+}
+
+func (w words) failureMode(unset headgate.FailureMode) (headgate.FailureMode, error) {
+	switch w.word {
+	case "":
+		return unset, nil
+	case "open":
+		return headgate.FailOpen, nil
+	case "closed":
+		return headgate.FailClosed, nil
+	case "local":
+		return headgate.FailLocal, nil
+	}
+	return 0, w.wrong("open", "closed", "local")
+}
+
+func (w words) charge(unset Charge) (Charge, error) {
+	switch w.word {
+	case "":
+		return unset, nil
+	case "admitted":
+		return ChargeAdmitted, nil
+	case "always":
+		return ChargeAlways, nil
+	}
+	return 0, w.wrong("admitted", "always")
+}
+
+// additions reads what envoyproxy/ratelimit does not have, and makes the limiter.
+func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
+	w, err := p.words(limit, "algorithm")
+	if err != nil {
+		return err
+	}
+	make, err := w.algorithm(p.algorithm)
+	if err != nil {
+		return err
+	}
+	if w, err = p.words(limit, "on_failure"); err != nil {
+		return err
+	}
+	mode, err := w.failureMode(p.onFailure)
+	if err != nil {
+		return err
+	}
+	if w, err = p.words(limit, "charge"); err != nil {
+		return err
+	}
+	if r.Charge, err = w.charge(p.charge); err != nil {
+		return err
+	}
+	if err := p.limit(r, make, mode); err != nil {
+		return at.as("rate_limit").errorf("%w", err)
+	}
+	return nil
+}
+
+// limit gives the rule its policy and limiter. A rule without on_failure is closed for
+// the limiter, and an error for the caller.
+func (p *parser) limit(r *Rule, make algorithmOf, mode headgate.FailureMode) (err error) {
+	if r.Unlimited || r.Max() == 0 {
+		return nil
+	}
+	r.FailureMode = mode != 0
+	if mode == 0 {
+		mode = headgate.FailClosed
+	}
+	a, err := make(r.Max(), r.Limit.Unit)
+	if err != nil {
+		return err
+	}
+	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota}
+	r.Limiter, err = p.limiter(r.Policy)
+	return err
+}
+
+// limiter returns the one limiter of a policy.
+func (p *parser) limiter(policy headgate.Policy) (*headgate.Limiter, error) {
+	if l := p.limiters[policy]; l != nil {
+		return l, nil
+	}
+	l, err := p.opts.New(policy)
+	if err != nil {
+		return nil, fmt.Errorf("%w", err)
+	}
+	p.limiters[policy] = l
+	return l, nil
+}

@@ -1,0 +1,150 @@
+package rls
+
+import (
+	"slices"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// call is one request while it is decided.
+type call struct {
+	service     *Service
+	req         *rls.RateLimitRequest
+	descriptors []descriptor
+	parts       []part
+
+	descriptorBuffer [4]descriptor
+	partBuffer       [4]part
+}
+
+// descriptor is one of a request.
+type descriptor struct {
+	match limits.Match
+	hits  int64
+	part  int // index of its count among the parts; -1 if it has none
+}
+
+// part is one count of a request: that of one descriptor or of several.
+type part struct {
+	rule  *limits.Rule
+	key   string
+	hits  int64 // of all its descriptors
+	how   how
+	over  bool
+	error error             // why no store decided
+	state [1]headgate.State // Counted if a store decided
+}
+
+// how is the operation by which a part is decided.
+type how int
+
+const (
+	ask     how = iota // charged if the request is admitted
+	record             // charged always
+	look               // never charged
+	nothing            // its limit is 0: no store is asked
+)
+
+// maxHits is more than any limit. The protocol has room for more hits.
+const maxHits = 1 << 33
+
+func hitsOf(req *rls.RateLimitRequest, d *common.RateLimitDescriptor) int64 {
+	if h := d.GetHitsAddend(); h != nil {
+		return int64(min(h.GetValue(), maxHits))
+	}
+	return max(1, int64(req.GetHitsAddend()))
+}
+
+// resolve finds the limits of the descriptors and their counts.
+func (c *call) resolve(config *limits.Config) error {
+	c.descriptors, c.parts = c.descriptorBuffer[:0], c.partBuffer[:0]
+	var replaced []string
+	for _, d := range c.req.Descriptors {
+		m, err := config.Find(c.req.Domain, d)
+		if err != nil {
+			return invalid("%v", err)
+		}
+		if m.Rule != nil {
+			replaced = append(replaced, m.Rule.Replaces...)
+		}
+		c.descriptors = append(c.descriptors, descriptor{match: m, hits: hitsOf(c.req, d), part: -1})
+	}
+	for i := range c.descriptors {
+		d := &c.descriptors[i]
+		if r := d.match.Rule; r != nil && !r.Unlimited && r.Limit.Name != "" && slices.Contains(replaced, r.Limit.Name) {
+			d.match.Rule = nil
+		}
+		if r := d.match.Rule; r == nil || r.Unlimited {
+			continue
+		}
+		if d.part = c.partOf(d); d.part >= maxParts {
+			return invalid("more than %d counts", maxParts)
+		}
+	}
+	for i := range c.parts {
+		c.parts[i].how = howOf(&c.parts[i])
+	}
+	return nil
+}
+
+// partOf returns the index of the descriptor's count, and adds its hits. Descriptors of
+// one count are one part, with the least of their limits.
+func (c *call) partOf(d *descriptor) int {
+	r := d.match.Rule
+	for i := range c.parts {
+		if p := &c.parts[i]; p.key == d.match.Key && sameCount(p.rule, r) {
+			p.hits += d.hits
+			if r.Max() < p.rule.Max() {
+				p.rule = r
+			}
+			return i
+		}
+	}
+	c.parts = append(c.parts, part{rule: r, key: d.match.Key, hits: d.hits})
+	return len(c.parts) - 1
+}
+
+// sameCount reports whether two rules count one key together.
+func sameCount(a, b *limits.Rule) bool {
+	return a == b || a.Limiter != nil && b.Limiter != nil && a.Policy.Shadow == b.Policy.Shadow &&
+		a.Policy.Algorithm.Identity() == b.Policy.Algorithm.Identity()
+}
+
+func howOf(p *part) how {
+	switch {
+	case p.rule.Limiter == nil:
+		p.over = true
+		return nothing
+	case p.hits == 0:
+		return look
+	case p.rule.Charge == limits.ChargeAlways || p.rule.Charge == limits.ChargeDefault && p.hits > 1:
+		return record
+	}
+	return ask
+}
+
+// ordinary reports whether the part denies a request by itself.
+func (p *part) ordinary() bool { return !p.rule.Shadow && !p.rule.Quota }
+
+// denied reports whether the parts that are decided deny the request: an ordinary one is
+// over, or all quotas are.
+func (c *call) denied() bool {
+	quotas, left := 0, 0
+	for i := range c.parts {
+		p := &c.parts[i]
+		switch {
+		case p.ordinary() && p.over:
+			return true
+		case p.rule.Quota && !p.rule.Shadow:
+			quotas++
+			if !p.over {
+				left++
+			}
+		}
+	}
+	return quotas > 0 && left == 0
+}

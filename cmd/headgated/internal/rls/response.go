@@ -1,0 +1,118 @@
+package rls
+
+import (
+	"math"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// response makes the answer of the parts that are decided.
+func (c *call) response() *rls.RateLimitResponse {
+	resp := &rls.RateLimitResponse{
+		OverallCode: rls.RateLimitResponse_OK,
+		Statuses:    make([]*rls.RateLimitResponse_DescriptorStatus, len(c.descriptors)),
+	}
+	// One allocation for all statuses, and one for all durations.
+	statuses := make([]rls.RateLimitResponse_DescriptorStatus, len(c.descriptors))
+	for i := range c.descriptors {
+		st := &statuses[i]
+		c.status(st, i)
+		resp.Statuses[i] = st
+	}
+	if c.denied() && !c.service.opts.ShadowMode {
+		resp.OverallCode = rls.RateLimitResponse_OVER_LIMIT
+	}
+	c.addHeaders(resp)
+	if c.service.opts.Metadata {
+		resp.DynamicMetadata = c.metadata()
+	}
+	return resp
+}
+
+// status fills the status of a descriptor, and reports it to the observer.
+func (c *call) status(st *rls.RateLimitResponse_DescriptorStatus, i int) {
+	d := &c.descriptors[i]
+	st.Code = rls.RateLimitResponse_OK
+	if d.part < 0 {
+		if r := d.match.Rule; r != nil && r.Unlimited {
+			st.LimitRemaining = math.MaxUint32
+			c.service.opts.Observer.Descriptor(d.match.Label, OK)
+		}
+		return
+	}
+	p, r := &c.parts[d.part], d.match.Rule
+	over := p.over
+	if r.Max() != p.rule.Max() && p.state[0].Counted { // the part has the least limit of its descriptors
+		over = p.state[0].Used+c.uncharged(p) > r.Max()
+	}
+	outcome := OK
+	if over {
+		if outcome = OverLimit; !p.ordinary() {
+			outcome = ShadowOverLimit
+		}
+		if !r.Shadow || c.service.opts.ShadowMode {
+			st.Code = rls.RateLimitResponse_OVER_LIMIT
+		}
+	}
+	c.service.opts.Observer.Descriptor(d.match.Label, outcome)
+	c.numbers(st, d, p)
+}
+
+// uncharged returns the hits of a part that its state does not include.
+func (c *call) uncharged(p *part) int64 {
+	if p.how != record && p.over {
+		return p.hits
+	}
+	return 0
+}
+
+// numbers fills the limit and what is left of it. What no store counted has none, since
+// a proxy would show them to its clients.
+func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor, p *part) {
+	r := d.match.Rule
+	if r.Limiter == nil { // a limit of 0
+		st.CurrentLimit = r.Limit
+		st.DurationUntilReset = &durationpb.Duration{Seconds: untilBoundary(r.Limit.Unit)}
+		return
+	}
+	s := &p.state[0]
+	if !s.Counted {
+		return
+	}
+	st.CurrentLimit = r.Limit
+	left := s.Remaining + r.Max() - p.rule.Max()
+	if p.hits != d.hits && !p.over { // charged, with those of later descriptors
+		left += c.later(d, p)
+	}
+	st.LimitRemaining = uint32(max(0, min(left, math.MaxUint32)))
+	seconds := int64((s.ResetAfter + time.Second - 1) / time.Second)
+	if seconds == 0 && r.Policy.Algorithm.Kind() == algo.KindFixedWindow {
+		seconds = untilBoundary(r.Limit.Unit) // nothing is counted: when the window ends
+	}
+	st.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
+}
+
+// later returns the hits of the descriptors of a count that come after one of them: its
+// status is as if they had come one after the other.
+func (c *call) later(d *descriptor, p *part) (hits int64) {
+	after := false
+	for i := range c.descriptors {
+		other := &c.descriptors[i]
+		if after && other.part == d.part {
+			hits += other.hits
+		}
+		after = after || other == d
+	}
+	return hits
+}
+
+// untilBoundary returns the seconds until the clock-aligned window of a unit ends.
+func untilBoundary(u limits.Unit) int64 {
+	period := int64(limits.Period(u) / time.Second)
+	return period - time.Now().Unix()%period
+}

@@ -1,0 +1,121 @@
+// Package rls is Envoy's rate limit service, version 3, on limiters of Headgate.
+//
+// A request is decided in this order. A descriptor whose limit is 0 is over it. Hits
+// that were used already (limits.ChargeAlways) are recorded, and descriptors with 0 hits
+// are looked at. If a limit is exceeded by then, the other descriptors are only looked
+// at. Else they are charged all or nothing.
+package rls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// Outcome is what became of a request, or of one of its descriptors.
+type Outcome int
+
+// The outcomes.
+const (
+	OK Outcome = iota
+	OverLimit
+	ShadowOverLimit // of a descriptor: a shadow or a quota that had no free units
+	Undecided       // of a request: no store decided, and it was answered with an error
+	Invalid         // of a request
+	CallerLeft      // of a request: the caller's deadline had passed, or its connection was gone
+	Outcomes        // their number
+)
+
+// Observer is told what became of requests and descriptors. It is safe for concurrent use.
+type Observer interface {
+	Request(Outcome)
+	// Descriptor is called for each descriptor that has a limit.
+	Descriptor(label string, o Outcome)
+	UnknownDomain()
+}
+
+// Options are the settings of a Service.
+type Options struct {
+	Config   func() *limits.Config // nil: none is loaded
+	Observer Observer
+	Budget   time.Duration // of one request, however many decisions it takes
+	Headers  Headers
+	Metadata bool // answer with dynamic metadata
+	// ShadowMode answers OK to every request. The statuses are as they would be.
+	ShadowMode bool
+}
+
+// Service implements rls.RateLimitServiceServer. Make one with New. It is safe for
+// concurrent use.
+type Service struct {
+	rls.UnimplementedRateLimitServiceServer
+	opts Options
+}
+
+// New returns a service.
+func New(opts Options) *Service { return &Service{opts: opts} }
+
+// ShouldRateLimit decides a request. The error is INVALID_ARGUMENT for a request that is
+// none, UNAVAILABLE if no store decided and the limit's rule has no failure mode, and
+// DEADLINE_EXCEEDED or CANCELED if the caller has left.
+func (s *Service) ShouldRateLimit(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	resp, err := s.decide(ctx, req)
+	if left := ctx.Err(); left != nil {
+		s.opts.Observer.Request(CallerLeft)
+		return nil, status.FromContextError(left).Err()
+	}
+	switch {
+	case errors.Is(err, errInvalid):
+		s.opts.Observer.Request(Invalid)
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	case err != nil:
+		s.opts.Observer.Request(Undecided)
+		return nil, status.Error(codes.Unavailable, err.Error())
+	case resp.OverallCode == rls.RateLimitResponse_OVER_LIMIT:
+		s.opts.Observer.Request(OverLimit)
+	default:
+		s.opts.Observer.Request(OK)
+	}
+	return resp, nil
+}
+
+// errInvalid is a request that can't be decided.
+var errInvalid = errors.New("invalid request")
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errInvalid, fmt.Sprintf(format, args...))
+}
+
+// maxParts is the number of counts that one request may have: that of headgate.All.
+const maxParts = 16
+
+func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	config := s.opts.Config()
+	switch {
+	case req.GetDomain() == "":
+		return nil, invalid("the domain is empty")
+	case len(req.GetDescriptors()) == 0:
+		return nil, invalid("there is no descriptor")
+	case config == nil:
+		return nil, fmt.Errorf("%w: no configuration is loaded", headgate.ErrUnavailable)
+	}
+	if !config.Has(req.Domain) {
+		s.opts.Observer.UnknownDomain()
+	}
+	c := &call{service: s, req: req}
+	if err := c.resolve(config); err != nil {
+		return nil, err
+	}
+	if err := c.run(ctx); err != nil {
+		return nil, err
+	}
+	return c.response(), nil
+}

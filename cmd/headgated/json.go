@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// handler serves /json, /healthcheck and /ready.
+func (v *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /json", v.json)
+	mux.HandleFunc("GET /healthcheck", v.healthcheck)
+	mux.HandleFunc("GET /ready", v.healthcheck)
+	return mux
+}
+
+func (v *server) healthcheck(w http.ResponseWriter, _ *http.Request) {
+	if !v.readiness.ready.Load() {
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "OK")
+}
+
+// json answers a RateLimitRequest in JSON: 200, or 429 if it is over a limit.
+func (v *server) json(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(v.settings.maxMessage)))
+	if err != nil {
+		code := http.StatusBadRequest
+		if errors.As(err, new(*http.MaxBytesError)) {
+			code = http.StatusRequestEntityTooLarge
+		}
+		http.Error(w, err.Error(), code)
+		return
+	}
+	var req rlspb.RateLimitRequest
+	if err := protojson.Unmarshal(body, &req); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	resp, err := v.service.ShouldRateLimit(r.Context(), &req)
+	if err != nil {
+		code := http.StatusServiceUnavailable
+		if status.Code(err) == codes.InvalidArgument {
+			code = http.StatusBadRequest
+		}
+		http.Error(w, status.Convert(err).Message(), code)
+		return
+	}
+	text, err := protojson.Marshal(resp)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if resp.OverallCode == rlspb.RateLimitResponse_OVER_LIMIT {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+	_, _ = w.Write(text)
+}

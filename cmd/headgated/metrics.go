@@ -1,0 +1,109 @@
+package main
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
+	"github.com/headgate-go/headgate/middleware/otellimit"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+)
+
+// maxDescriptors is the number of descriptors with series of their own. The others
+// share one, named otherDescriptors.
+const (
+	maxDescriptors   = 1000 / 3 // a series per outcome: 1,000 in all
+	otherDescriptors = "_OTHER"
+)
+
+// metrics are the server's. The store's are otellimit's, in the same registry.
+type metrics struct {
+	registry    *prometheus.Registry
+	limiters    *otellimit.Metrics
+	requests    [rls.Outcomes]prometheus.Counter
+	decisions   *prometheus.CounterVec
+	domains     prometheus.Counter
+	loads       *prometheus.CounterVec
+	loaded      prometheus.Gauge
+	commands    *prometheus.CounterVec
+	descriptors sync.Map // label → *[rls.Outcomes]prometheus.Counter
+	distinct    atomic.Int64
+}
+
+var outcomeNames = [rls.Outcomes]string{
+	rls.OK: "ok", rls.OverLimit: "over_limit", rls.ShadowOverLimit: "shadow_over_limit",
+	rls.Undecided: "undecided", rls.Invalid: "invalid", rls.CallerLeft: "caller_left",
+}
+
+func newMetrics() (*metrics, error) {
+	m := &metrics{registry: prometheus.NewRegistry()}
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(m.registry), otelprometheus.WithoutScopeInfo())
+	if err != nil {
+		return nil, err
+	}
+	if m.limiters, err = otellimit.New(sdk.NewMeterProvider(sdk.WithReader(exporter)), nil); err != nil {
+		return nil, err
+	}
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	requests := vec("headgated_requests_total", "Requests, by what became of them. A caller_left may have failed open at the proxy.", "result")
+	for i := range m.requests {
+		if rls.Outcome(i) != rls.ShadowOverLimit {
+			m.requests[i] = requests.WithLabelValues(outcomeNames[i])
+		}
+	}
+	m.decisions = vec("headgated_descriptor_decisions_total", "Descriptors that have a limit, by their decision.", "descriptor", "result")
+	m.domains = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_unknown_domains_total", Help: "Requests of a domain that no file has."})
+	m.loads = vec("headgated_config_loads_total", "Readings of changed files.", "result")
+	m.loaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgated_config_loaded_timestamp_seconds", Help: "When the files in use were loaded."})
+	m.commands = vec("headgated_resp_commands_total", "Commands of the Redis protocol.", "command", "result")
+	m.registry.MustRegister(requests, m.decisions, m.domains, m.loads, m.loaded, m.commands,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m, nil
+}
+
+// Request implements rls.Observer.
+func (m *metrics) Request(o rls.Outcome) { m.requests[o].Inc() }
+
+// UnknownDomain implements rls.Observer.
+func (m *metrics) UnknownDomain() { m.domains.Inc() }
+
+// Descriptor implements rls.Observer.
+func (m *metrics) Descriptor(label string, o rls.Outcome) {
+	c, ok := m.descriptors.Load(label)
+	if !ok {
+		c = m.series(label)
+	}
+	c.(*[rls.ShadowOverLimit + 1]prometheus.Counter)[o].Inc()
+}
+
+// series returns the counters of a label, which are made once.
+func (m *metrics) series(label string) any {
+	name := label
+	if m.distinct.Add(1) > maxDescriptors {
+		if m.distinct.Add(-1); label != otherDescriptors {
+			return m.other()
+		}
+		name = otherDescriptors
+	}
+	var c [rls.ShadowOverLimit + 1]prometheus.Counter
+	for i := range c {
+		c[i] = m.decisions.WithLabelValues(name, outcomeNames[i])
+	}
+	actual, loaded := m.descriptors.LoadOrStore(label, &c)
+	if loaded {
+		m.distinct.Add(-1)
+	}
+	return actual
+}
+
+func (m *metrics) other() any {
+	if c, ok := m.descriptors.Load(otherDescriptors); ok {
+		return c
+	}
+	return m.series(otherDescriptors)
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// server is the program between its start and its end.
+type server struct {
+	settings  *settings
+	log       *slog.Logger
+	store     store
+	metrics   *metrics
+	watcher   *watcher
+	service   *rls.Service
+	readiness *readiness
+	grpc      *grpc.Server
+	https     []*http.Server
+	listeners map[string]net.Listener // by their flag
+	running   sync.WaitGroup
+	failed    chan error
+}
+
+// newServer opens the store, reads the limits and listens.
+func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
+	v := &server{settings: s, log: log, listeners: map[string]net.Listener{}, failed: make(chan error, 8)}
+	if v.store, err = openStore(s); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			v.close()
+		}
+	}()
+	if v.metrics, err = newMetrics(); err != nil {
+		return nil, err
+	}
+	base, err := headgate.New(v.store, []headgate.Policy{{
+		Name: "ready", Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: headgate.FailClosed,
+	}}, &headgate.Options{Instances: s.instances, Observer: v.metrics.limiters.Observe, Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base}
+	if s.config != "" {
+		if err := v.watcher.load(); err != nil {
+			return nil, err
+		}
+	}
+	v.readiness = newReadiness(base, v.watcher, s)
+	v.service = rls.New(rls.Options{
+		Config: v.watcher.now.Load, Observer: v.metrics, Budget: s.budget, Headers: s.headerNames(),
+		Metadata: s.metadata, ShadowMode: s.shadow,
+	})
+	return v, v.listen()
+}
+
+func (s *settings) headerNames() rls.Headers {
+	h := rls.Headers{Draft: s.draft}
+	if s.headers {
+		h.Limit, h.Remaining, h.Reset = s.headerLimit, s.headerRemaining, s.headerReset
+	}
+	return h
+}
+
+// listen opens all addresses before any is served, so that a server with one address
+// taken serves none.
+func (v *server) listen() error {
+	secure, err := v.settings.serverTLS()
+	if err != nil {
+		return err
+	}
+	s := v.settings
+	for flag, address := range map[string]string{"grpc": s.grpc, "http": s.http, "metrics": s.metrics} {
+		if address == "" || flag == "grpc" && s.config == "" {
+			continue
+		}
+		l, err := listen(address, s)
+		if err != nil {
+			return fmt.Errorf("-%s: %w", flag, err)
+		}
+		v.listeners[flag] = l
+	}
+	v.grpc = newGRPC(s)
+	if secure != nil {
+		v.grpc = newGRPC(s, grpc.Creds(credentials.NewTLS(secure)))
+	}
+	rlspb.RegisterRateLimitServiceServer(v.grpc, v.service)
+	healthpb.RegisterHealthServer(v.grpc, v.readiness.health)
+	v.https = append(v.https, &http.Server{Handler: v.handler(), TLSConfig: secure})
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(v.metrics.registry, promhttp.HandlerOpts{}))
+	v.https = append(v.https, &http.Server{Handler: mux})
+	for _, h := range v.https {
+		h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = 5*time.Second, 10*time.Second, 10*time.Second, 2*time.Minute
+		h.MaxHeaderBytes = 16 << 10
+		h.ErrorLog = slog.NewLogLogger(v.log.Handler(), slog.LevelDebug)
+	}
+	return nil
+}
+
+// newGRPC bounds what a connection may hold. Buffers are small or shared, since most of
+// many connections are idle.
+func newGRPC(s *settings, more ...grpc.ServerOption) *grpc.Server {
+	return grpc.NewServer(append(more,
+		grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(16<<10),
+		grpc.ConnectionTimeout(10*time.Second), grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(16<<10),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+	)...)
+}
+
+// serve serves until ctx ends, and then drains: the health answers turn first, requests
+// go on for the drain delay, and open ones are finished.
+func (v *server) serve(ctx context.Context) error {
+	defer v.close()
+	background, stop := context.WithCancel(context.Background())
+	defer stop()
+	if v.settings.config != "" {
+		v.run("watch", func() error { v.watcher.follow(background); return nil })
+	}
+	v.run("readiness", func() error { v.readiness.follow(background); return nil })
+	if l := v.listeners["grpc"]; l != nil {
+		v.run("grpc", func() error { return v.grpc.Serve(l) })
+	}
+	v.serveHTTP("http", v.https[0])
+	v.serveHTTP("metrics", v.https[1])
+	v.log.Info("serving", "grpc", v.settings.grpc, "http", v.settings.http, "metrics", v.settings.metrics, "resp", v.settings.resp)
+	select {
+	case <-ctx.Done():
+	case err := <-v.failed:
+		return err
+	}
+	v.log.Info("draining", "delay", v.settings.drainDelay)
+	v.readiness.drain()
+	time.Sleep(v.settings.drainDelay)
+	v.drain()
+	stop()
+	v.running.Wait()
+	return nil
+}
+
+// run runs f until the server ends. An error before that ends the server.
+func (v *server) run(name string, f func() error) {
+	v.running.Add(1)
+	go func() {
+		defer v.running.Done()
+		if err := f(); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, grpc.ErrServerStopped) && !errors.Is(err, net.ErrClosed) {
+			v.failed <- fmt.Errorf("%s: %w", name, err)
+		}
+	}()
+}
+
+func (v *server) serveHTTP(flag string, h *http.Server) {
+	l := v.listeners[flag]
+	if l == nil {
+		return
+	}
+	v.run(flag, func() error {
+		if h.TLSConfig != nil {
+			return h.ServeTLS(l, "", "")
+		}
+		return h.Serve(l)
+	})
+}
+
+// drain ends the listeners and waits for open requests, at most for the drain timeout.
+func (v *server) drain() {
+	ctx, cancel := context.WithTimeout(context.Background(), v.settings.drainTimeout)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		v.grpc.GracefulStop()
+		close(done)
+	}()
+	for _, h := range v.https {
+		_ = h.Shutdown(ctx)
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// close ends what is left. It is called once.
+func (v *server) close() {
+	if v.grpc != nil {
+		v.grpc.Stop()
+	}
+	for _, h := range v.https {
+		_ = h.Close()
+	}
+	for _, l := range v.listeners {
+		_ = l.Close()
+	}
+	if v.metrics != nil && v.metrics.limiters != nil {
+		_ = v.metrics.limiters.Close()
+	}
+	if v.store.close != nil {
+		v.store.close()
+	}
+}
+
+// config returns what is in use.
+func (v *server) config() *limits.Config { return v.watcher.now.Load() }

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate"
+)
+
+// settings are those of one server.
+type settings struct {
+	config, policies          string
+	mergeDomains              bool
+	interval                  time.Duration
+	redis, cluster, sentinel  string
+	prefix                    string
+	redisCA, redisCert        string
+	redisKey                  string
+	redisSkipVerify           bool
+	redisUser, redisPassword  string
+	sentinelPassword          string
+	budget                    time.Duration
+	instances                 int
+	algorithm, onFailure      string
+	charge                    string
+	shadow, quota             bool
+	grpc, http, metrics, resp string
+	cert, key, clientCA       string
+	reusePort                 bool
+	maxConnections            int
+	maxMessage                int
+	headers, draft, metadata  bool
+	headerLimit               string
+	headerRemaining           string
+	headerReset               string
+	drainDelay, drainTimeout  time.Duration
+	logLevel, logFormat       string
+}
+
+func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("headgated", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&s.config, "config", "", "`file` or folder of limits, in the format of envoyproxy/ratelimit; it is followed while the server runs")
+	f.BoolVar(&s.mergeDomains, "merge-domains", false, "files of one domain are merged; otherwise the second is an error")
+	f.DurationVar(&s.interval, "config-interval", time.Second, "how often -config is read")
+	f.StringVar(&s.policies, "policies", "", "policy `file` for the HG commands of -resp; see package policyfile")
+	f.StringVar(&s.redis, "redis", "", "`URL` of a Redis: redis://user:password@host:6379/0, rediss:// for TLS, unix:///socket")
+	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster: `host:port,…`")
+	f.StringVar(&s.sentinel, "sentinel", "", "the `name` of the master; -redis then is the URL of a Sentinel, or several host:port")
+	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\")")
+	f.StringVar(&s.redisUser, "redis-user", "", "user of -redis, -cluster or -sentinel, beside the URL")
+	f.StringVar(&s.redisPassword, "redis-password", "", "password of that user; better by HEADGATED_REDIS_PASSWORD")
+	f.StringVar(&s.sentinelPassword, "sentinel-password", "", "password of the Sentinels")
+	f.StringVar(&s.redisCA, "redis-ca", "", "PEM `file` of the authorities that sign the store's certificates; means TLS")
+	f.StringVar(&s.redisCert, "redis-cert", "", "PEM `file` of the certificate that is shown to the store")
+	f.StringVar(&s.redisKey, "redis-key", "", "PEM `file` of that certificate's key")
+	f.BoolVar(&s.redisSkipVerify, "redis-skip-verify", false, "TLS to the store without verifying its name")
+	f.DurationVar(&s.budget, "budget", 100*time.Millisecond, "how long a decision may take; a caller's shorter deadline counts too")
+	f.IntVar(&s.instances, "instances", 0, "servers that share the limits, for on_failure: local")
+	f.StringVar(&s.algorithm, "algorithm", "", "algorithm of limits that name none (default fixed-window)")
+	f.StringVar(&s.onFailure, "on-failure", "", "open, closed or local, for limits that name none; otherwise the request is UNAVAILABLE")
+	f.StringVar(&s.charge, "charge", "", "admitted or always, for limits that name none; otherwise hits above 1 are charged always")
+	f.BoolVar(&s.shadow, "shadow", false, "answer OK to every request, and count all the same")
+	f.BoolVar(&s.quota, "quota", false, "every limit is in quota_mode")
+	f.StringVar(&s.grpc, "grpc", "127.0.0.1:8081", "`address` of the rate limit service, or unix:/path")
+	f.StringVar(&s.http, "http", "127.0.0.1:8080", "`address` of /json, /healthcheck and /ready; \"\" is none")
+	f.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "`address` of /metrics; \"\" is none")
+	f.StringVar(&s.resp, "resp", "", "`address` of the Redis protocol; \"\" is none")
+	f.StringVar(&s.cert, "tls-cert", "", "PEM `file` of the certificate of -grpc, -http and -resp; read again when it changes")
+	f.StringVar(&s.key, "tls-key", "", "PEM `file` of its key")
+	f.StringVar(&s.clientCA, "tls-client-ca", "", "PEM `file` of the authorities of client certificates, which are then required")
+	f.BoolVar(&s.reusePort, "reuse-port", false, "share the addresses with another process, which then can drain while this one serves")
+	f.IntVar(&s.maxConnections, "max-connections", 10_000, "open connections of each address; more wait")
+	f.IntVar(&s.maxMessage, "max-message", 1<<20, "bytes of a request")
+	f.BoolVar(&s.headers, "headers", false, "answer with response headers, named by the following three flags")
+	f.StringVar(&s.headerLimit, "header-limit", "RateLimit-Limit", "`name` of the header with the limit")
+	f.StringVar(&s.headerRemaining, "header-remaining", "RateLimit-Remaining", "`name` of the header with what is left")
+	f.StringVar(&s.headerReset, "header-reset", "RateLimit-Reset", "`name` of the header with the seconds until the reset")
+	f.BoolVar(&s.draft, "draft-headers", false, "answer with RateLimit-Policy, RateLimit and Retry-After, by the draft of the IETF")
+	f.BoolVar(&s.metadata, "dynamic-metadata", false, "answer with dynamic metadata")
+	f.DurationVar(&s.drainDelay, "drain-delay", 0, "how long the server goes on after it has said that it is not ready")
+	f.DurationVar(&s.drainTimeout, "drain-timeout", 20*time.Second, "how long open requests may take after that")
+	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
+	return f
+}
+
+// settingsOf reads the command line over the environment. Warnings are for the log.
+func settingsOf(args, environ []string, stderr io.Writer) (*settings, []string, error) {
+	s := &settings{}
+	f := s.flags(stderr)
+	env := variablesOf(environ)
+	var warnings []string
+	if replaces(args[0]) {
+		var err error
+		if warnings, err = env.translate(f); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := env.flags(f); err != nil {
+		return nil, nil, err
+	}
+	if err := f.Parse(args[1:]); err != nil {
+		return nil, nil, err
+	}
+	if f.NArg() > 0 {
+		return nil, nil, fmt.Errorf("unknown argument %q", f.Arg(0))
+	}
+	return s, warnings, s.check()
+}
+
+func (s *settings) check() error {
+	switch {
+	case s.config == "" && s.resp == "":
+		return errors.New("-config: want a file or a folder of limits")
+	case s.redis != "" && s.cluster != "":
+		return errors.New("-redis and -cluster: want one of them")
+	case s.sentinel != "" && s.redis == "":
+		return errors.New("-sentinel: want -redis with the address of a Sentinel")
+	case (s.cert == "") != (s.key == "") || s.clientCA != "" && s.cert == "":
+		return errors.New("-tls-cert, -tls-key and -tls-client-ca: want a certificate with its key")
+	case (s.redisCert == "") != (s.redisKey == ""):
+		return errors.New("-redis-cert and -redis-key: want both")
+	case s.budget < time.Millisecond || s.budget > time.Minute:
+		return &headgate.InvalidError{What: "-budget", Value: s.budget, Want: "1ms to 1m"}
+	case s.interval < time.Millisecond:
+		return &headgate.InvalidError{What: "-config-interval", Value: s.interval, Want: "at least 1ms"}
+	case s.maxConnections < 1 || s.maxMessage < 1:
+		return errors.New("-max-connections and -max-message: want at least 1")
+	case s.logFormat != "text" && s.logFormat != "json":
+		return &headgate.InvalidError{What: "-log-format", Value: s.logFormat, Want: "text or json"}
+	}
+	return new(slog.Level).UnmarshalText([]byte(s.logLevel))
+}
+
+func (s *settings) logger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(s.logLevel)) // check has read it
+	o := &slog.HandlerOptions{Level: level}
+	if s.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// variables are the environment.
+type variables map[string]string
+
+func variablesOf(environ []string) variables {
+	env := variables{}
+	for _, e := range environ {
+		if name, value, ok := strings.Cut(e, "="); ok {
+			env[name] = value
+		}
+	}
+	return env
+}
+
+// flags sets each flag whose variable is set.
+func (e variables) flags(f *flag.FlagSet) (err error) {
+	f.VisitAll(func(fl *flag.Flag) {
+		name := "HEADGATED_" + strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_"))
+		if value, ok := e[name]; ok && err == nil {
+			if wrong := f.Set(fl.Name, value); wrong != nil {
+				err = fmt.Errorf("%s: %w", name, wrong)
+			}
+		}
+	})
+	return err
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/redis/go-redis/v9"
+)
+
+// store is where the counts are, with what has to be closed.
+type store struct {
+	backend.Store
+	close func()
+}
+
+// openStore makes the store of the settings. It does no I/O but to read certificates.
+func openStore(s *settings) (store, error) {
+	switch {
+	case s.cluster != "":
+		return s.openCluster()
+	case s.sentinel != "":
+		return s.openSentinel()
+	case s.redis != "":
+		return s.openServer()
+	}
+	m := memory.New(nil)
+	return store{m, func() { _ = m.Close() }}, nil
+}
+
+// openServer leaves the client to the library where a URL says all of it.
+func (s *settings) openServer() (store, error) {
+	url := s.redis
+	if !strings.Contains(url, "://") {
+		url = "redis://" + url
+	}
+	opts := &standalone.Options{Budget: s.budget, Prefix: s.prefix}
+	if s.redisUser+s.redisPassword+s.redisCA+s.redisCert == "" && !s.redisSkipVerify {
+		st, err := standalone.Open(url, opts)
+		if err != nil {
+			return store{}, err
+		}
+		return store{st, func() { _ = st.Close() }}, nil
+	}
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return store{}, errors.New("-redis: want redis://host:port, rediss://host:port or unix:///socket")
+	}
+	if o.Username, o.Password = login(o.Username, o.Password, s); err != nil {
+		return store{}, err
+	}
+	if o.TLSConfig, err = s.storeTLS(o.TLSConfig); err != nil {
+		return store{}, err
+	}
+	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled, o.MinIdleConns, o.DisableIdentity = -1, 1, true, 2, true
+	c := redis.NewClient(o)
+	st := standalone.New(c, opts)
+	return store{st, func() { _, _ = st.Close(), c.Close() }}, nil
+}
+
+func (s *settings) openSentinel() (store, error) {
+	url, more, _ := strings.Cut(s.redis, ",")
+	if !strings.Contains(url, "://") {
+		url = "redis://" + url
+	}
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		return store{}, errors.New("-redis: want the addresses of Sentinels: redis://host:port, or host:port,host:port")
+	}
+	f := &redis.FailoverOptions{MasterName: s.sentinel, SentinelAddrs: []string{o.Addr}, DB: o.DB, SentinelPassword: s.sentinelPassword,
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, MinIdleConns: 2}
+	if more != "" {
+		f.SentinelAddrs = append(f.SentinelAddrs, strings.Split(more, ",")...)
+	}
+	f.Username, f.Password = login(o.Username, o.Password, s)
+	if f.TLSConfig, err = s.storeTLS(o.TLSConfig); err != nil {
+		return store{}, err
+	}
+	if f.TLSConfig != nil {
+		f.TLSConfig.ServerName = "" // each node by its own
+	}
+	c := redis.NewFailoverClient(f)
+	st := standalone.New(c, &standalone.Options{Name: s.sentinel, Budget: s.budget, Prefix: s.prefix})
+	return store{st, func() { _, _ = st.Close(), c.Close() }}, nil
+}
+
+func (s *settings) openCluster() (store, error) {
+	opts := &cluster.Options{Budget: s.budget, Prefix: s.prefix}
+	var secure *tls.Config
+	var addrs []string
+	for _, a := range strings.Split(s.cluster, ",") {
+		if !strings.Contains(a, "://") {
+			addrs = append(addrs, a)
+			continue
+		}
+		o, err := redis.ParseURL(a)
+		if err != nil {
+			return store{}, errors.New("-cluster: want host:port, or redis://user:password@host:port")
+		}
+		addrs = append(addrs, o.Addr)
+		if opts.Username, opts.Password = o.Username, o.Password; o.TLSConfig != nil {
+			secure = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+	}
+	opts.Username, opts.Password = login(opts.Username, opts.Password, s)
+	var err error
+	if opts.TLSConfig, err = s.storeTLS(secure); err != nil {
+		return store{}, err
+	}
+	st, err := cluster.Open(addrs, opts)
+	if err != nil {
+		return store{}, err
+	}
+	return store{st, func() { _ = st.Close() }}, nil
+}
+
+// login returns the user and the password: those of the flags stand above those of a URL.
+func login(user, password string, s *settings) (string, string) {
+	if s.redisUser != "" {
+		user = s.redisUser
+	}
+	if s.redisPassword != "" {
+		password = s.redisPassword
+	}
+	return user, password
+}
+
+// storeTLS adds the files of the flags to the TLS of a URL.
+func (s *settings) storeTLS(c *tls.Config) (*tls.Config, error) {
+	if c == nil && s.redisCA+s.redisCert == "" && !s.redisSkipVerify {
+		return nil, nil
+	}
+	if c == nil {
+		c = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	c.InsecureSkipVerify = s.redisSkipVerify //nolint:gosec // the user's wish
+	if s.redisCert != "" {
+		pair, err := tls.LoadX509KeyPair(s.redisCert, s.redisKey)
+		if err != nil {
+			return nil, fmt.Errorf("-redis-cert and -redis-key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	if s.redisCA == "" {
+		return c, nil
+	}
+	var err error
+	if c.RootCAs, err = authorities(s.redisCA); err != nil {
+		return nil, fmt.Errorf("-redis-ca: %w", err)
+	}
+	return c, nil
+}
+
+// authorities reads the certificates of a PEM file.
+func authorities(file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
+	}
+	return pool, nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+)
+
+// watcher follows the files of limits. One goroutine reads; requests load what is in use.
+type watcher struct {
+	settings *settings
+	metrics  *metrics
+	log      *slog.Logger
+	base     *headgate.Limiter // any limiter on the store: its With makes the others
+	now      atomic.Pointer[limits.Config]
+
+	used, seen reading // the reader's
+}
+
+// reading is what one look at the files returned.
+type reading struct {
+	files []limits.File
+	err   error
+}
+
+func (r reading) equal(other reading) bool {
+	return fmt.Sprint(r.err) == fmt.Sprint(other.err) && limits.Same(r.files, other.files)
+}
+
+func (w *watcher) read() reading {
+	files, err := limits.Read(w.settings.config)
+	return reading{files, err}
+}
+
+// load reads the files for the first time.
+func (w *watcher) load() error {
+	w.used = w.read()
+	w.seen = w.used
+	return w.apply(w.used)
+}
+
+// apply parses what was read and uses it as a whole. A mistake changes nothing.
+func (w *watcher) apply(r reading) error {
+	config, err := w.parse(r)
+	if err != nil {
+		w.metrics.loads.WithLabelValues("error").Inc()
+		return err
+	}
+	for _, warning := range config.Warnings {
+		w.log.Warn("limits: " + warning)
+	}
+	w.now.Store(config)
+	w.metrics.loads.WithLabelValues("ok").Inc()
+	w.metrics.loaded.SetToCurrentTime()
+	return nil
+}
+
+func (w *watcher) parse(r reading) (*limits.Config, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	s := w.settings
+	return limits.Parse(r.files, limits.Options{
+		New:          func(p headgate.Policy) (*headgate.Limiter, error) { return w.base.With(p) },
+		MergeDomains: s.mergeDomains,
+		Algorithm:    s.algorithm, OnFailure: s.onFailure, Charge: s.charge,
+		Shadow: s.shadow, Quota: s.quota,
+	})
+}
+
+// follow reads the files at each interval until ctx ends. What is read applies when the
+// next reading is the same, so that files which are being written do not.
+func (w *watcher) follow(ctx context.Context) {
+	t := time.NewTicker(w.settings.interval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			w.poll()
+		}
+	}
+}
+
+func (w *watcher) poll() {
+	r := w.read()
+	stable := r.equal(w.seen)
+	if w.seen = r; !stable || r.equal(w.used) {
+		return
+	}
+	w.used = r
+	if err := w.apply(r); err != nil {
+		w.log.Error("limits: the files are not used, those before them are", "error", err)
+		return
+	}
+	w.log.Info("limits: loaded", "files", len(r.files))
+}
