@@ -53,7 +53,7 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	if v.metrics, err = newMetrics(); err != nil {
 		return nil, err
 	}
-	base, err := headgate.New(v.store, []headgate.Policy{{
+	base, err := headgate.New(v.store.counts, []headgate.Policy{{
 		Name: "ready", Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: headgate.FailClosed,
 	}}, &headgate.Options{Instances: s.instances, Observer: v.metrics.limiters.Observe, Logger: log})
 	if err != nil {

@@ -15,10 +15,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// store is where the counts are, with what has to be closed.
+// store is where the counts are, with what has to be closed. It is no backend.Store: a
+// limiter finds the circuits and the deny cache by the type of its store.
 type store struct {
-	backend.Store
-	close func()
+	counts backend.Store
+	close  func()
 }
 
 // openStore makes the store of the settings. It does no I/O but to read certificates.

@@ -33,6 +33,7 @@ type part struct {
 	rule  *limits.Rule
 	key   string
 	hits  int64 // of all its descriptors
+	most  int64 // of one of them
 	how   how
 	over  bool
 	error error             // why no store decided
@@ -98,13 +99,14 @@ func (c *call) partOf(d *descriptor) int {
 	for i := range c.parts {
 		if p := &c.parts[i]; p.key == d.match.Key && sameCount(p.rule, r) {
 			p.hits += d.hits
+			p.most = max(p.most, d.hits)
 			if r.Max() < p.rule.Max() {
 				p.rule = r
 			}
 			return i
 		}
 	}
-	c.parts = append(c.parts, part{rule: r, key: d.match.Key, hits: d.hits})
+	c.parts = append(c.parts, part{rule: r, key: d.match.Key, hits: d.hits, most: d.hits})
 	return len(c.parts) - 1
 }
 
@@ -121,7 +123,7 @@ func howOf(p *part) how {
 		return nothing
 	case p.hits == 0:
 		return look
-	case p.rule.Charge == limits.ChargeAlways || p.rule.Charge == limits.ChargeDefault && p.hits > 1:
+	case p.rule.Charge == limits.ChargeAlways || p.rule.Charge == limits.ChargeDefault && p.most > 1:
 		return record
 	}
 	return ask

@@ -85,8 +85,11 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 		return
 	}
 	st.CurrentLimit = r.Limit
-	left := s.Remaining + r.Max() - p.rule.Max()
-	if p.hits != d.hits && !p.over { // charged, with those of later descriptors
+	left := s.Remaining
+	if r.Max() != p.rule.Max() {
+		left = r.Max() - s.Used
+	}
+	if p.hits != d.hits && (!p.over || p.how == record) { // charged, with those of later descriptors
 		left += c.later(d, p)
 	}
 	st.LimitRemaining = uint32(max(0, min(left, math.MaxUint32)))

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+const userLimits = "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]"
+
+func userRequest(value string) *rlspb.RateLimitRequest {
+	return &rlspb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+		{Entries: []*common.RateLimitDescriptor_Entry{{Key: "user", Value: value}}}}}
+}
+
+func read(t testing.TB, resp *http.Response, err error) (int, string) {
+	t.Helper()
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits)
+	post := func(body string) (int, string) {
+		resp, err := http.Post(s.httpURL()+"/json", "application/json", strings.NewReader(body))
+		return read(t, resp, err)
+	}
+	const user = `{"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "x"}]}]}`
+	for _, want := range []int{200, 200, 429} {
+		code, body := post(user)
+		require.Equal(t, want, code, body)
+		require.Contains(t, body, `"requestsPerUnit":2`)
+	}
+	for body, want := range map[string]int{
+		"": 400, "{": 400, "[]": 400, `{"domain": "d"}`: 400, `{"unknown": 1}`: 400,
+		`{"domain": "` + strings.Repeat("x", 2<<20) + `"}`: 413,
+	} {
+		code, _ := post(body)
+		require.Equal(t, want, code, body[:min(50, len(body))])
+	}
+	for _, path := range []string{"/healthcheck", "/ready"} {
+		resp, err := http.Get(s.httpURL() + path)
+		code, body := read(t, resp, err)
+		require.Equal(t, 200, code)
+		require.Equal(t, "OK", body)
+	}
+	resp, err := http.Get("http://" + s.listeners["metrics"].Addr().String() + "/metrics")
+	_, metrics := read(t, resp, err)
+	for _, line := range []string{
+		`headgated_requests_total{result="ok"} 2`, `headgated_requests_total{result="over_limit"} 1`, `headgated_requests_total{result="invalid"} 1`,
+		`headgated_descriptor_decisions_total{descriptor="d.user",result="ok"} 2`, `headgated_config_loads_total{result="ok"} 1`,
+		`headgate_decisions_total{headgate_operation="take",headgate_policy="rls",headgate_result="denied",headgate_source="store"} 1`,
+	} {
+		require.Contains(t, metrics, line)
+	}
+}
+
+// A Redis that is killed makes errors within the budget, and the server not ready.
+func TestStoreDown(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := startServer(t, userLimits, "-redis", redis.Addr())
+	c, health := s.client(t), healthpb.NewHealthClient(dial(t, s.grpcAddr()))
+	serving := func() bool {
+		h, err := health.Check(context.Background(), &healthpb.HealthCheckRequest{Service: serviceName})
+		require.NoError(t, err)
+		return h.Status == healthpb.HealthCheckResponse_SERVING
+	}
+	_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
+	require.NoError(t, err)
+	require.True(t, serving())
+	redis.Kill()
+	require.Eventually(t, func() bool {
+		_, err := c.ShouldRateLimit(context.Background(), userRequest("y"))
+		require.Equal(t, codes.Unavailable, status.Code(err))
+		return !serving()
+	}, 20*time.Second, 10*time.Millisecond, "not ready while no store decides")
+	redis.Restart(t)
+	require.Eventually(t, serving, 20*time.Second, 10*time.Millisecond, "ready again, without a request")
+	_, err = c.ShouldRateLimit(context.Background(), userRequest("y"))
+	require.NoError(t, err)
+}
+
+// A file whose limits all have one number is replaced under load: no request is decided
+// by half of a file, and a broken one changes nothing.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	text := func(n int) string {
+		return fmt.Sprintf("domain: d\ndescriptors:\n- {key: a, rate_limit: {unit: day, requests_per_unit: %d}}\n- {key: b, rate_limit: {unit: day, requests_per_unit: %d}}\n", n, n)
+	}
+	const first = 1_000_000
+	s := startServer(t, text(first), "-config-interval", "1ms")
+	c, end := s.client(t), make(chan struct{})
+	var seen sync.Map
+	var halves, asked atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for {
+				select {
+				case <-end:
+					return
+				default:
+				}
+				resp, err := c.ShouldRateLimit(context.Background(), &rlspb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+					{Entries: []*common.RateLimitDescriptor_Entry{{Key: "a"}}}, {Entries: []*common.RateLimitDescriptor_Entry{{Key: "b"}}}}})
+				if err != nil || resp.Statuses[0].CurrentLimit.GetRequestsPerUnit() != resp.Statuses[1].CurrentLimit.GetRequestsPerUnit() {
+					halves.Add(1)
+					continue
+				}
+				asked.Add(1)
+				seen.Store(resp.Statuses[0].CurrentLimit.RequestsPerUnit, true)
+			}
+		}()
+	}
+	swaps := redistest.Steps(40, 1000)
+	for i := range swaps {
+		replaceFile(t, s.file, text(first+1+i))
+		time.Sleep(5 * time.Millisecond)
+	}
+	replaceFile(t, s.file, "domain: [")
+	require.Eventually(t, func() bool {
+		return strings.Contains(scrape(t, s), `headgated_config_loads_total{result="error"} 1`)
+	}, 20*time.Second, 5*time.Millisecond)
+	close(end)
+	wg.Wait()
+	require.Zero(t, halves.Load())
+	limits := 0
+	seen.Range(func(any, any) bool { limits++; return true })
+	t.Logf("%d requests met %d of %d files", asked.Load(), limits, swaps)
+	require.Greater(t, limits, 1)
+	_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
+	require.NoError(t, err, "the file before the broken one is in use")
+}
+
+func replaceFile(t testing.TB, file, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(file+".new", []byte(text), 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+}
+
+func scrape(t testing.TB, s *testServer) string {
+	t.Helper()
+	resp, err := http.Get("http://" + s.listeners["metrics"].Addr().String() + "/metrics")
+	_, body := read(t, resp, err)
+	return body
+}
+
+// A server that drains answers the requests that it has, and then ends.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := startServer(t, userLimits, "-redis", redis.Addr(), "-budget", "5s", "-drain-delay", "50ms")
+	c := s.client(t)
+	_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
+	require.NoError(t, err)
+	redis.Stop()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
+		answered <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // it is on its way to a store that does not answer
+	stopped := make(chan struct{})
+	go func() { s.stop(); close(stopped) }()
+	require.Eventually(t, func() bool { return !s.readiness.ready.Load() }, 20*time.Second, time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
+	redis.Cont()
+	require.NoError(t, <-answered)
+	<-stopped
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{}, {"-config", "x", "-redis", "a", "-cluster", "b"}, {"-config", "x", "-sentinel", "m"}, {"-config", "x", "-tls-cert", "c"},
+		{"-config", "x", "-budget", "0"}, {"-config", "x", "-log-level", "loud"}, {"-config", "x", "-log-format", "xml"}, {"-config", "x", "y"},
+		{"-config", "x", "-max-message", "0"}, {"-config", "/does/not/exist"}, {"-config", ".", "-grpc", "nowhere"},
+	} {
+		var out bytes.Buffer
+		code := run(context.Background(), append([]string{"headgated", "-http", "", "-metrics", ""}, args...), nil, &out)
+		require.Equal(t, 2, code, args)
+		require.NotEmpty(t, out.String(), args)
+	}
+	s, _, err := settingsOf([]string{"headgated", "-http", "h"}, []string{"HEADGATED_CONFIG=c", "HEADGATED_HTTP=x", "HEADGATED_BUDGET=7ms"}, io.Discard)
+	require.NoError(t, err)
+	require.Equal(t, "c", s.config)
+	require.Equal(t, "h", s.http, "flags stand above the environment")
+	require.Equal(t, 7*time.Millisecond, s.budget)
+	require.Equal(t, "127.0.0.1:8081", s.grpc, "loopback alone by default")
+}
+
+// Under the name ratelimit the environment of envoyproxy/ratelimit counts.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	of := func(environ ...string) (*settings, []string, error) {
+		return settingsOf([]string{"/bin/ratelimit"}, environ, io.Discard)
+	}
+	s, warnings, err := of("REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379", "REDIS_AUTH=u:p", "RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit",
+		"USE_STATSD=false", "LOG_LEVEL=debug", "SHADOW_MODE=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true", "LIMIT_LIMIT_HEADER=L")
+	require.NoError(t, err)
+	require.Equal(t, []string{"USE_STATSD has no meaning here and is ignored"}, warnings)
+	require.Equal(t, "redis://redis:6379", s.redis)
+	require.Equal(t, "u/p", s.redisUser+"/"+s.redisPassword)
+	require.Equal(t, "/data/ratelimit/config", s.config)
+	require.Equal(t, "0.0.0.0:8081 0.0.0.0:8080 0.0.0.0:19001", s.grpc+" "+s.http+" "+s.metrics)
+	require.True(t, s.shadow && s.headers)
+	require.Equal(t, "L RateLimit-Remaining", s.headerLimit+" "+s.headerRemaining)
+	s, _, err = of()
+	require.NoError(t, err)
+	require.Equal(t, "unix:///var/run/nutcracker/ratelimit.sock /srv/runtime_data/current/config", s.redis+" "+s.config)
+	s, _, err = of("REDIS_TYPE=CLUSTER", "REDIS_URL=a:1,b:2", "REDIS_TLS=true", "GRPC_PORT=9", "GRPC_HOST=::1")
+	require.NoError(t, err)
+	require.Equal(t, "rediss://a:1,b:2 [::1]:9", s.cluster+" "+s.grpc)
+	s, _, err = of("REDIS_TYPE=SENTINEL", "REDIS_URL=m,a:1,b:2", "GRPC_UDS=/tmp/s")
+	require.NoError(t, err)
+	require.Equal(t, "m redis://a:1,b:2 unix:/tmp/s", s.sentinel+" "+s.redis+" "+s.grpc)
+	for _, environ := range []string{"REDIS_PERSECOND=true", "BACKEND_TYPE=memcache", "CONFIG_TYPE=GRPC_XDS_SOTW", "REDIS_TYPE=ring", "GRPC_CLIENT_TLS_SAN=x", "SHADOW_MODE=perhaps", "LOG_LEVEL=loud"} {
+		_, _, err := of(environ)
+		name, _, _ := strings.Cut(environ, "=")
+		require.Error(t, err, name)
+	}
+}
