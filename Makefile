@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test test-long test-bench test-modules test-servers servers bench twins server-cost memory failover hotkeys compose-test mutants lint deps
+.PHONY: test test-long test-bench test-modules test-reference test-servers servers bench twins server-cost memory failover hotkeys compose-test mutants lint deps
 
 # The race detector sleeps for a second at the end of a process otherwise.
 export GORACE := atexit_sleep_ms=0
@@ -76,6 +76,12 @@ failover: deps
 # primary killed. Writes docs/hotkeys.md and docs/hotkeys.svg.
 hotkeys: deps
 	go test ./shard -count=1 -run '^TestHotKeys$$' -hotkeys -timeout 40m -v
+
+# headgated beside envoyproxy/ratelimit, which is built from the module proxy: 100,000
+# random requests to both, each on a Redis of its own, then processor time per request.
+test-reference: deps
+	cd bench/rls && go test ./... -count=1 -run TestEqual -reference -requests 100000 -timeout 30m -v
+	cd bench/rls && go test ./... -count=1 -run TestCost -reference -cost -timeout 30m -v
 
 # The compose file as a user meets it: up, used, a primary killed, used, down.
 compose-test: deps

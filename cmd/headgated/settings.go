@@ -49,6 +49,13 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f.BoolVar(&s.mergeDomains, "merge-domains", false, "files of one domain are merged; otherwise the second is an error")
 	f.DurationVar(&s.interval, "config-interval", time.Second, "how often -config is read")
 	f.StringVar(&s.policies, "policies", "", "policy `file` for the HG commands of -resp; see package policyfile")
+	s.storeFlags(f)
+	s.answerFlags(f)
+	s.listenFlags(f)
+	return f
+}
+
+func (s *settings) storeFlags(f *flag.FlagSet) {
 	f.StringVar(&s.redis, "redis", "", "`URL` of a Redis: redis://user:password@host:6379/0, rediss:// for TLS, unix:///socket")
 	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster: `host:port,…`")
 	f.StringVar(&s.sentinel, "sentinel", "", "the `name` of the master; -redis then is the URL of a Sentinel, or several host:port")
@@ -62,11 +69,23 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f.BoolVar(&s.redisSkipVerify, "redis-skip-verify", false, "TLS to the store without verifying its name")
 	f.DurationVar(&s.budget, "budget", 100*time.Millisecond, "how long a decision may take; a caller's shorter deadline counts too")
 	f.IntVar(&s.instances, "instances", 0, "servers that share the limits, for on_failure: local")
+}
+
+func (s *settings) answerFlags(f *flag.FlagSet) {
 	f.StringVar(&s.algorithm, "algorithm", "", "algorithm of limits that name none (default fixed-window)")
 	f.StringVar(&s.onFailure, "on-failure", "", "open, closed or local, for limits that name none; otherwise the request is UNAVAILABLE")
 	f.StringVar(&s.charge, "charge", "", "admitted or always, for limits that name none; otherwise hits above 1 are charged always")
 	f.BoolVar(&s.shadow, "shadow", false, "answer OK to every request, and count all the same")
 	f.BoolVar(&s.quota, "quota", false, "every limit is in quota_mode")
+	f.BoolVar(&s.headers, "headers", false, "answer with response headers, named by the following three flags")
+	f.StringVar(&s.headerLimit, "header-limit", "RateLimit-Limit", "`name` of the header with the limit")
+	f.StringVar(&s.headerRemaining, "header-remaining", "RateLimit-Remaining", "`name` of the header with what is left")
+	f.StringVar(&s.headerReset, "header-reset", "RateLimit-Reset", "`name` of the header with the seconds until the reset")
+	f.BoolVar(&s.draft, "draft-headers", false, "answer with RateLimit-Policy, RateLimit and Retry-After, by the draft of the IETF")
+	f.BoolVar(&s.metadata, "dynamic-metadata", false, "answer with dynamic metadata")
+}
+
+func (s *settings) listenFlags(f *flag.FlagSet) {
 	f.StringVar(&s.grpc, "grpc", "127.0.0.1:8081", "`address` of the rate limit service, or unix:/path")
 	f.StringVar(&s.http, "http", "127.0.0.1:8080", "`address` of /json, /healthcheck and /ready; \"\" is none")
 	f.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "`address` of /metrics; \"\" is none")
@@ -77,17 +96,10 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f.BoolVar(&s.reusePort, "reuse-port", false, "share the addresses with another process, which then can drain while this one serves")
 	f.IntVar(&s.maxConnections, "max-connections", 10_000, "open connections of each address; more wait")
 	f.IntVar(&s.maxMessage, "max-message", 1<<20, "bytes of a request")
-	f.BoolVar(&s.headers, "headers", false, "answer with response headers, named by the following three flags")
-	f.StringVar(&s.headerLimit, "header-limit", "RateLimit-Limit", "`name` of the header with the limit")
-	f.StringVar(&s.headerRemaining, "header-remaining", "RateLimit-Remaining", "`name` of the header with what is left")
-	f.StringVar(&s.headerReset, "header-reset", "RateLimit-Reset", "`name` of the header with the seconds until the reset")
-	f.BoolVar(&s.draft, "draft-headers", false, "answer with RateLimit-Policy, RateLimit and Retry-After, by the draft of the IETF")
-	f.BoolVar(&s.metadata, "dynamic-metadata", false, "answer with dynamic metadata")
 	f.DurationVar(&s.drainDelay, "drain-delay", 0, "how long the server goes on after it has said that it is not ready")
 	f.DurationVar(&s.drainTimeout, "drain-timeout", 20*time.Second, "how long open requests may take after that")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "text", "text or json")
-	return f
 }
 
 // settingsOf reads the command line over the environment. Warnings are for the log.

@@ -68,6 +68,8 @@ var table = []row{
 		"another library's API is on what users hold: it makes the store of the client that it is given"},
 	{"cmd/headgate", []string{public},
 		"the command shows what a store keeps and what a limiter answers, as any user of the library could"},
+	{"cmd/headgated/...", []string{public, "cmd/headgated/internal/limits", "cmd/headgated/internal/rls", "cmd/headgated/internal/resp"},
+		"the server turns a protocol into calls of limiters, as any user of the library could"},
 	{"examples/...", []string{public},
 		"an example shows what users can write, and users can't import internal"},
 	{"docs/...", []string{public},
