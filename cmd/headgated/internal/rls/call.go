@@ -2,6 +2,7 @@ package rls
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
@@ -19,6 +20,15 @@ type call struct {
 
 	descriptorBuffer [4]descriptor
 	partBuffer       [4]part
+}
+
+// calls are those that no request uses: one is a kilobyte.
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// release gives the call back. Nothing of it is in the response.
+func (c *call) release() {
+	*c = call{}
+	calls.Put(c)
 }
 
 // descriptor is one of a request.

@@ -110,7 +110,9 @@ func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.R
 	if !config.Has(req.Domain) {
 		s.opts.Observer.UnknownDomain()
 	}
-	c := &call{service: s, req: req}
+	c := calls.Get().(*call)
+	c.service, c.req = s, req
+	defer c.release()
 	if err := c.resolve(config); err != nil {
 		return nil, err
 	}
