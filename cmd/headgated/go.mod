@@ -12,6 +12,7 @@ require (
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
 	github.com/headgate-go/headgate v0.0.0-00010101000000-000000000000
 	github.com/headgate-go/headgate/middleware/otellimit v0.0.0-00010101000000-000000000000
+	github.com/headgate-go/headgate/policyfile v0.0.0-00010101000000-000000000000
 	github.com/prometheus/client_golang v1.24.1
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"syscall"
+	_ "time/tzdata" // a policy file may name a zone, and the image has no data
 
 	"github.com/redis/go-redis/v9/logging"
 )

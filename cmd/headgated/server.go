@@ -12,8 +12,9 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
-	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/resp"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
+	"github.com/headgate-go/headgate/policyfile"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -34,6 +35,8 @@ type server struct {
 	readiness *readiness
 	grpc      *grpc.Server
 	https     []*http.Server
+	resp      *resp.Server            // nil without -resp
+	policies  *policyfile.Watcher     // nil without -policies
 	listeners map[string]net.Listener // by their flag
 	running   sync.WaitGroup
 	failed    chan error
@@ -55,7 +58,7 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	}
 	base, err := headgate.New(v.store.counts, []headgate.Policy{{
 		Name: "ready", Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: headgate.FailClosed,
-	}}, &headgate.Options{Instances: s.instances, Observer: v.metrics.limiters.Observe, Logger: log})
+	}}, v.limiterOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +73,12 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 		Config: v.watcher.now.Load, Observer: v.metrics, Budget: s.budget, Headers: s.headerNames(),
 		Metadata: s.metadata, ShadowMode: s.shadow,
 	})
-	return v, v.listen()
+	return v, v.listen(base)
+}
+
+// limiterOptions are those of every limiter.
+func (v *server) limiterOptions() *headgate.Options {
+	return &headgate.Options{Instances: v.settings.instances, Observer: v.metrics.limiters.Observe, Logger: v.log}
 }
 
 func (s *settings) headerNames() rls.Headers {
@@ -83,7 +91,7 @@ func (s *settings) headerNames() rls.Headers {
 
 // listen opens all addresses before any is served, so that a server with one address
 // taken serves none.
-func (v *server) listen() error {
+func (v *server) listen(base *headgate.Limiter) error {
 	secure, err := v.settings.serverTLS()
 	if err != nil {
 		return err
@@ -98,6 +106,9 @@ func (v *server) listen() error {
 			return fmt.Errorf("-%s: %w", flag, err)
 		}
 		v.listeners[flag] = l
+	}
+	if err := v.openRESP(base, secure); err != nil {
+		return err
 	}
 	v.grpc = newGRPC(s)
 	if secure != nil {
@@ -145,6 +156,9 @@ func (v *server) serve(ctx context.Context) error {
 	v.run("readiness", func() error { v.readiness.follow(background); return nil })
 	if l := v.listeners["grpc"]; l != nil {
 		v.run("grpc", func() error { return v.grpc.Serve(l) })
+	}
+	if v.resp != nil {
+		v.run("resp", func() error { return v.resp.Serve(v.listeners["resp"]) })
 	}
 	v.serveHTTP("http", v.https[0])
 	v.serveHTTP("metrics", v.https[1])
@@ -199,6 +213,10 @@ func (v *server) drain() {
 	for _, h := range v.https {
 		_ = h.Shutdown(ctx)
 	}
+	if v.resp != nil {
+		_ = v.listeners["resp"].Close()
+		v.resp.Shutdown(ctx)
+	}
 	select {
 	case <-done:
 	case <-ctx.Done():
@@ -216,6 +234,9 @@ func (v *server) close() {
 	for _, l := range v.listeners {
 		_ = l.Close()
 	}
+	if v.policies != nil {
+		_ = v.policies.Close()
+	}
 	if v.metrics != nil && v.metrics.limiters != nil {
 		_ = v.metrics.limiters.Close()
 	}
@@ -223,6 +244,3 @@ func (v *server) close() {
 		v.store.close()
 	}
 }
-
-// config returns what is in use.
-func (v *server) config() *limits.Config { return v.watcher.now.Load() }

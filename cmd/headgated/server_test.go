@@ -3,10 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +24,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -243,4 +254,84 @@ func TestReplaced(t *testing.T) {
 		name, _, _ := strings.Cut(environ, "=")
 		require.Error(t, err, name)
 	}
+}
+
+func TestRESP(t *testing.T) {
+	t.Parallel()
+	policies := filepath.Join(t.TempDir(), "policies.yaml")
+	require.NoError(t, os.WriteFile(policies, []byte("policies:\n  calls: {algorithm: fixed-window, limit: 2, period: 1d}\nplans:\n  free: [calls]\ndefault: free\n"), 0o600))
+	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-policies", policies, "-on-failure", "closed")
+	c := redis.NewClient(&redis.Options{Addr: s.listeners["resp"].Addr().String()})
+	defer c.Close()
+	for i := range 3 {
+		got, err := c.Do(context.Background(), "HG.TAKE", "free", "k").Slice()
+		require.NoError(t, err)
+		require.Equal(t, int64(max(0, 1-i)), got[3])
+		cell, err := c.Do(context.Background(), "CL.THROTTLE", "k", "1", "1", "86400").Int64Slice()
+		require.NoError(t, err)
+		require.Equal(t, []int64{int64(i / 2), 2, int64(max(0, 1-i))}, cell[:3])
+	}
+	require.Contains(t, scrape(t, s), `headgated_resp_commands_total{command="CL.THROTTLE",result="ok"} 3`)
+	s.stop() // while the client's connection is open
+}
+
+// A certificate that is renewed is served, and a client without one is refused.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	one, two := certificate(t, dir, "one"), certificate(t, dir, "two")
+	copyPair := func(p pair) {
+		replaceFile(t, filepath.Join(dir, "key"), string(p.key))
+		replaceFile(t, filepath.Join(dir, "cert"), string(p.cert))
+	}
+	copyPair(one)
+	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-tls-cert", filepath.Join(dir, "cert"), "-tls-key", filepath.Join(dir, "key"),
+		"-tls-client-ca", filepath.Join(dir, "one.cert"))
+	mine, err := tls.X509KeyPair(one.cert, one.key)
+	require.NoError(t, err)
+	for _, flag := range []string{"grpc", "http", "resp"} {
+		config := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{mine}, NextProtos: []string{"h2", "http/1.1"}}
+		require.NoError(t, handshake(s.listeners[flag].Addr().String(), config), flag)
+		config.Certificates = nil
+		require.Error(t, handshake(s.listeners[flag].Addr().String(), config), flag)
+	}
+	copyPair(two)
+	require.Eventually(t, func() bool {
+		c, err := tls.Dial("tcp", s.grpcAddr(), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{mine}, NextProtos: []string{"h2"}})
+		require.NoError(t, err)
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].Subject.CommonName == "two"
+	}, 20*time.Second, 50*time.Millisecond)
+}
+
+// handshake reads too, since a server of TLS 1.3 refuses a client after the handshake.
+func handshake(addr string, config *tls.Config) error {
+	c, err := tls.Dial("tcp", addr, config)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	if _, err = c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+type pair struct{ cert, key []byte }
+
+// certificate makes a certificate that signs itself, and writes it to name.cert.
+func certificate(t testing.TB, dir, name string) pair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	p := pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name+".cert"), p.cert, 0o600))
+	return p
 }

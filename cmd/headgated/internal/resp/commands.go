@@ -1,0 +1,247 @@
+package resp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate"
+)
+
+// Options are the settings of a Server.
+type Options struct {
+	// Plan returns the limiter of a plan. Nil: there are no HG commands.
+	Plan func(name string) (*headgate.Limiter, bool)
+	// Base is any limiter on the store of CL.THROTTLE.
+	Base *headgate.Limiter
+	// OnFailure is the failure mode of CL.THROTTLE; 0 answers with an error.
+	OnFailure headgate.FailureMode
+	// MaxBytes of a command.
+	MaxBytes int
+	// Observe is told of each command that is known, and of its error.
+	Observe func(command string, err error)
+}
+
+// command is one of the words. A new one is a line in commands.
+type command struct {
+	least, most int // arguments
+	usage       string
+	run         func(s *Server, args []string, r reply) error
+}
+
+var commands = map[string]command{
+	"CL.THROTTLE": {4, 5, "key max_burst count period [quantity]", (*Server).cell},
+	"HG.TAKE":     {2, maxArgs, "plan key [cost ...]", (*Server).take},
+	"HG.PEEK":     {2, maxArgs, "plan key [cost ...]", (*Server).peek},
+	"HG.RESERVE":  {3, maxArgs, "plan key lease-milliseconds [cost ...]", (*Server).reserve},
+	"HG.COMMIT":   {2, maxArgs, "plan token [actual ...]", (*Server).commit},
+	"HG.CANCEL":   {2, 2, "plan token", (*Server).settleNothing},
+	"HG.RESET":    {2, 2, "plan key", (*Server).reset},
+	"PING":        {0, 1, "[text]", (*Server).ping},
+	"SELECT":      {1, 1, "0", (*Server).ok},
+	"CLIENT":      {1, maxArgs, "subcommand", (*Server).ok},
+	"COMMAND":     {0, maxArgs, "", (*Server).empty},
+}
+
+// do answers one command. It returns false if the connection ends.
+func (s *Server) do(args []string, r reply) bool {
+	name := strings.ToUpper(args[0])
+	if name == "QUIT" {
+		r.simple("OK")
+		return false
+	}
+	c, ok := commands[name]
+	switch {
+	case !ok:
+		r.error(fmt.Sprintf("ERR unknown command '%.50s'", args[0]))
+		return true
+	case len(args)-1 < c.least || len(args)-1 > c.most:
+		r.error("ERR usage: " + strings.TrimSpace(name+" "+c.usage))
+		return true
+	}
+	err := c.run(s, args[1:], r)
+	if err != nil {
+		r.error(code(err) + " " + strings.TrimPrefix(err.Error(), "headgate: "))
+	}
+	s.opts.Observe(name, err)
+	return true
+}
+
+// code is the first word of an error, by which clients tell them apart.
+func code(err error) string {
+	switch {
+	case errors.Is(err, headgate.ErrPerhapsCounted):
+		return "PERHAPSCOUNTED"
+	case errors.Is(err, headgate.ErrUnavailable):
+		return "UNAVAILABLE"
+	case errors.Is(err, headgate.ErrNotHeld):
+		return "NOTHELD"
+	case errors.Is(err, headgate.ErrNeverAdmissible):
+		return "NEVERADMISSIBLE"
+	}
+	return "ERR"
+}
+
+func (s *Server) ping(args []string, r reply) error {
+	if len(args) > 0 {
+		r.bulk(args[0])
+	} else {
+		r.simple("PONG")
+	}
+	return nil
+}
+
+func (s *Server) ok(_ []string, r reply) error { r.simple("OK"); return nil }
+
+func (s *Server) empty(_ []string, r reply) error { r.array(0); return nil }
+
+func (s *Server) plan(name string) (*headgate.Limiter, error) {
+	if s.opts.Plan == nil {
+		return nil, errors.New("no -policies: there are no plans")
+	}
+	l, ok := s.opts.Plan(name)
+	if !ok {
+		return nil, fmt.Errorf("unknown plan %q", name)
+	}
+	return l, nil
+}
+
+// call reads plan, key and costs. One cost is that of every policy.
+func (s *Server) call(plan, key string, costs []string) (*headgate.Limiter, headgate.Call, error) {
+	l, err := s.plan(plan)
+	if err != nil {
+		return nil, headgate.Call{}, err
+	}
+	c := headgate.Call{Key: key}
+	if c.Costs, err = numbers(costs); err == nil && len(c.Costs) == 1 {
+		c = l.Call(key, c.Costs...).Call
+	}
+	return l, c, err
+}
+
+func numbers(args []string) (all []int64, err error) {
+	for _, a := range args {
+		n, err := strconv.ParseInt(a, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no integer", a)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func (s *Server) take(args []string, r reply) error {
+	l, c, err := s.call(args[0], args[1], args[2:])
+	if err != nil {
+		return err
+	}
+	d, err := l.Do(s.ctx, c)
+	if err == nil {
+		r.decision(&d, 0)
+	}
+	return err
+}
+
+func (s *Server) peek(args []string, r reply) error {
+	l, c, err := s.call(args[0], args[1], args[2:])
+	if err != nil {
+		return err
+	}
+	d, err := l.Peek(s.ctx, c)
+	if err == nil {
+		r.decision(&d, 0)
+	}
+	return err
+}
+
+func (s *Server) reserve(args []string, r reply) error {
+	l, c, err := s.call(args[0], args[1], args[3:])
+	if err != nil {
+		return err
+	}
+	ms, err := numbers(args[2:3])
+	if err != nil {
+		return err
+	}
+	if ms[0] < 1 || ms[0] > int64(24*time.Hour/time.Millisecond) {
+		return fmt.Errorf("a lease of %d ms; want 1000 to 86400000", ms[0])
+	}
+	c.Lease = time.Duration(ms[0]) * time.Millisecond
+	held, d, err := l.Reserve(s.ctx, c)
+	if err == nil {
+		r.decision(&d, 1)
+		r.bulk(held.Token())
+	}
+	return err
+}
+
+func (s *Server) commit(args []string, r reply) error {
+	actual, err := numbers(args[2:])
+	if err != nil {
+		return err
+	}
+	return s.settle(args, r, func(ctx context.Context, held *headgate.Reservation) error { return held.Commit(ctx, actual...) })
+}
+
+func (s *Server) settleNothing(args []string, r reply) error {
+	return s.settle(args, r, func(ctx context.Context, held *headgate.Reservation) error { return held.Cancel(ctx) })
+}
+
+func (s *Server) settle(args []string, r reply, by func(context.Context, *headgate.Reservation) error) error {
+	l, err := s.plan(args[0])
+	if err != nil {
+		return err
+	}
+	held, err := l.Resume(args[1])
+	if err != nil {
+		return err
+	}
+	if err := by(s.ctx, held); err != nil {
+		return err
+	}
+	r.simple("OK")
+	return nil
+}
+
+func (s *Server) reset(args []string, r reply) error {
+	l, err := s.plan(args[0])
+	if err != nil {
+		return err
+	}
+	if err := l.Reset(s.ctx, args[1]); err != nil {
+		return err
+	}
+	r.simple("OK")
+	return nil
+}
+
+// sources are the words for what made a decision.
+var sources = map[headgate.Source]string{
+	headgate.FromStore: "store", headgate.FromDenyCache: "deny-cache", headgate.FromFailOpen: "fail-open",
+	headgate.FromFailClosed: "fail-closed", headgate.FromFailLocal: "fail-local",
+}
+
+// decision writes an array with room for more. What nobody counted is -1.
+func (r reply) decision(d *headgate.Decision, more int) {
+	r.array(7 + more)
+	allowed, left, reset := int64(0), int64(-1), int64(-1)
+	if d.Allowed {
+		allowed = 1
+	}
+	if d.Counted {
+		left, reset = d.Remaining, milliseconds(d.ResetAfter)
+	}
+	r.integer(allowed)
+	r.bulk(d.Policy)
+	r.integer(d.Limit)
+	r.integer(left)
+	r.integer(milliseconds(d.RetryAfter))
+	r.integer(reset)
+	r.bulk(sources[d.Source])
+}
+
+// milliseconds rounds up: a call sooner than that would be denied.
+func milliseconds(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

@@ -1,0 +1,82 @@
+package resp
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"strconv"
+)
+
+// protocolError is a command that is none. The connection can't go on after it.
+type protocolError string
+
+func (e protocolError) Error() string { return string(e) }
+
+// readCommand reads an array of strings, or the words of a line. No more than most bytes
+// are kept, however long the client says that they are.
+func readCommand(in *bufio.Reader, most int) ([]string, error) {
+	line, err := readLine(in)
+	if err != nil {
+		return nil, err
+	}
+	if len(line) == 0 || line[0] != '*' {
+		return inline(line)
+	}
+	n, err := strconv.Atoi(string(line[1:]))
+	if err != nil || n > maxArgs {
+		return nil, protocolError("invalid number of arguments")
+	}
+	args := make([]string, 0, max(n, 0))
+	for range n {
+		arg, err := readBulk(in, most)
+		if err != nil {
+			return nil, err
+		}
+		most -= len(arg)
+		args = append(args, arg)
+	}
+	return args, nil
+}
+
+func readBulk(in *bufio.Reader, most int) (string, error) {
+	line, err := readLine(in)
+	if err != nil {
+		return "", err
+	}
+	if len(line) == 0 || line[0] != '$' {
+		return "", protocolError("a string is wanted")
+	}
+	n, err := strconv.Atoi(string(line[1:]))
+	if err != nil || n < 0 || n > most {
+		return "", protocolError("invalid length of a string")
+	}
+	b := make([]byte, n+2)
+	if _, err := io.ReadFull(in, b); err != nil {
+		return "", err
+	}
+	if string(b[n:]) != "\r\n" {
+		return "", protocolError("a string is longer than its length")
+	}
+	return string(b[:n]), nil
+}
+
+// readLine reads a line that fits the buffer, without its end.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	line, err := in.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return nil, protocolError("a line is too long")
+	}
+	return bytes.TrimRight(line, "\r\n"), err
+}
+
+func inline(line []byte) (args []string, err error) {
+	words := bytes.Fields(line)
+	if len(words) > maxArgs {
+		return nil, protocolError("invalid number of arguments")
+	}
+	for _, w := range words {
+		args = append(args, string(w))
+	}
+	return args, nil
+}

@@ -1,0 +1,188 @@
+// Package resp serves limiters by the Redis protocol, so that any Redis client can ask
+// them: CL.THROTTLE as redis-cell answers it, and the HG commands by the name of a plan
+// of a policy file.
+//
+//	CL.THROTTLE key max_burst count period [quantity]
+//	HG.TAKE plan key [cost …]
+//	HG.PEEK plan key [cost …]
+//	HG.RESERVE plan key lease-milliseconds [cost …]
+//	HG.COMMIT plan token [actual …]
+//	HG.CANCEL plan token
+//	HG.RESET plan key
+//
+// CL.THROTTLE answers five integers: 1 if the call is limited, the limit, what is left,
+// the seconds until the call passes (-1 if it passes now, or never will), the seconds
+// until nothing is counted. TAKE and PEEK answer 1 if the call is allowed, the name of
+// the policy that binds, its limit, what is left, the milliseconds until the call passes,
+// those until nothing is counted, and the source of the decision. RESERVE answers the
+// same and the token of the reservation.
+package resp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Bounds of a connection.
+const (
+	maxArgs     = 64
+	idleTimeout = 10 * time.Minute
+	readTimeout = 10 * time.Second // of a command that has begun
+	buffer      = 4 << 10
+)
+
+// Server serves connections. Make one with New.
+type Server struct {
+	opts     Options
+	throttle *throttle
+
+	mu struct {
+		sync.Mutex
+		conns map[net.Conn]struct{}
+		ended bool
+	}
+	running sync.WaitGroup
+	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+// New returns a server.
+func New(opts Options) *Server {
+	s := &Server{opts: opts, throttle: newThrottle(opts)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.mu.conns = map[net.Conn]struct{}{}
+	return s
+}
+
+// Serve accepts connections until the listener is closed.
+func (s *Server) Serve(l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		if !s.add(c) {
+			_ = c.Close()
+			continue
+		}
+		go func() {
+			defer s.remove(c)
+			s.serve(c)
+		}()
+	}
+}
+
+func (s *Server) add(c net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.ended {
+		return false
+	}
+	s.mu.conns[c] = struct{}{}
+	s.running.Add(1)
+	return true
+}
+
+func (s *Server) remove(c net.Conn) {
+	_ = c.Close()
+	s.mu.Lock()
+	delete(s.mu.conns, c)
+	s.mu.Unlock()
+	s.running.Done()
+}
+
+// Shutdown ends idle connections, and waits for the commands that were read until ctx
+// ends. The listener is the caller's to close.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.mu.Lock()
+	s.mu.ended = true
+	for c := range s.mu.conns {
+		_ = c.SetReadDeadline(time.Now()) // what was read is answered
+	}
+	s.mu.Unlock()
+	done := make(chan struct{})
+	go func() { s.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.mu.conns {
+		_ = c.Close()
+	}
+}
+
+// serve answers the commands of a connection in order. Replies are gathered while the
+// client's commands are at hand, and leave together.
+func (s *Server) serve(c net.Conn) {
+	in, out := bufio.NewReaderSize(c, buffer), bufio.NewWriterSize(c, buffer)
+	defer func() { _ = out.Flush() }()
+	for {
+		if in.Buffered() == 0 && (s.deadline(c, idleTimeout) != nil || out.Flush() != nil) {
+			return
+		}
+		if _, err := in.Peek(1); err != nil || s.deadline(c, readTimeout) != nil {
+			return
+		}
+		args, err := readCommand(in, s.opts.MaxBytes)
+		var wrong protocolError
+		if errors.As(err, &wrong) {
+			reply{out}.error("ERR Protocol error: " + string(wrong))
+		}
+		if err != nil {
+			return
+		}
+		_ = c.SetWriteDeadline(time.Now().Add(readTimeout))
+		if len(args) > 0 && !s.do(args, reply{out}) {
+			return
+		}
+	}
+}
+
+// deadline sets the time for the next bytes, unless the server ends.
+func (s *Server) deadline(c net.Conn, d time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.ended {
+		return net.ErrClosed
+	}
+	return c.SetReadDeadline(time.Now().Add(d))
+}
+
+// reply writes replies of version 2 of the protocol.
+type reply struct{ out *bufio.Writer }
+
+func (r reply) line(kind byte, text string) {
+	_ = r.out.WriteByte(kind)
+	_, _ = r.out.WriteString(text)
+	_, _ = r.out.WriteString("\r\n")
+}
+
+func (r reply) error(text string)  { r.line('-', oneLine(text)) }
+func (r reply) simple(text string) { r.line('+', text) }
+func (r reply) array(n int)        { r.line('*', strconv.Itoa(n)) }
+func (r reply) integer(n int64)    { r.line(':', strconv.FormatInt(n, 10)) }
+
+func (r reply) bulk(text string) {
+	r.line('$', strconv.Itoa(len(text)))
+	_, _ = r.out.WriteString(text)
+	_, _ = r.out.WriteString("\r\n")
+}
+
+// oneLine keeps a client's bytes in an error from ending its line.
+func oneLine(text string) string {
+	b := []byte(text)
+	for i, c := range b {
+		if c < ' ' {
+			b[i] = ' '
+		}
+	}
+	return string(b)
+}

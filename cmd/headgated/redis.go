@@ -1,0 +1,56 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/resp"
+	"github.com/headgate-go/headgate/policyfile"
+)
+
+// failureModes are the words of -on-failure; without one it is 0.
+var failureModes = map[string]headgate.FailureMode{
+	"open": headgate.FailOpen, "closed": headgate.FailClosed, "local": headgate.FailLocal,
+}
+
+// openRESP makes the server of the Redis protocol, and follows the policies of its plans.
+func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
+	s := v.settings
+	if s.resp == "" {
+		return nil
+	}
+	opts := resp.Options{Base: base, OnFailure: failureModes[s.onFailure], MaxBytes: s.maxMessage, Observe: v.metrics.command}
+	if s.policies != "" {
+		w, err := policyfile.Watch(s.policies, v.store.counts, &policyfile.Options{
+			OnFailure: failureModes[s.onFailure], Interval: s.interval, Limiter: v.limiterOptions(),
+			Reloaded: func(err error) {
+				if err != nil {
+					v.log.Error("policies: the file is not used, that before it is", "error", err)
+				}
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("-policies: %w", err)
+		}
+		v.policies, opts.Plan = w, w.Plan
+	}
+	l, err := listen(s.resp, s)
+	if err != nil {
+		return fmt.Errorf("-resp: %w", err)
+	}
+	if secure != nil {
+		l = tls.NewListener(l, secure)
+	}
+	v.listeners["resp"], v.resp = l, resp.New(opts)
+	return nil
+}
+
+// command counts a command of the Redis protocol.
+func (m *metrics) command(name string, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	m.commands.WithLabelValues(name, result).Inc()
+}
