@@ -335,3 +335,29 @@ func certificate(t testing.TB, dir, name string) pair {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name+".cert"), p.cert, 0o600))
 	return p
 }
+
+// On a cluster the keys of a request lie on several nodes, and are decided all or nothing.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	s := startServer(t, "domain: d\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 100}}, {key: b, rate_limit: {unit: day, requests_per_unit: 3}}]",
+		"-cluster", strings.Join(cluster.Addrs(), ","), "-budget", "5s")
+	c := s.client(t)
+	ask := func(user string) *rlspb.RateLimitResponse {
+		resp, err := c.ShouldRateLimit(context.Background(), &rlspb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+			{Entries: []*common.RateLimitDescriptor_Entry{{Key: "a", Value: user}}}, {Entries: []*common.RateLimitDescriptor_Entry{{Key: "b", Value: "all of " + user}}}}})
+		require.NoError(t, err)
+		return resp
+	}
+	for _, user := range []string{"x", "y", "z"} { // some of them on two nodes
+		for i := range 3 {
+			resp := ask(user)
+			require.Equal(t, rlspb.RateLimitResponse_OK, resp.OverallCode)
+			require.EqualValues(t, 99-i, resp.Statuses[0].LimitRemaining)
+			require.EqualValues(t, 2-i, resp.Statuses[1].LimitRemaining)
+		}
+		resp := ask(user)
+		require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, resp.OverallCode)
+		require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, resp.Statuses[1].Code)
+	}
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
+)
+
+// documents returns the documents of a file of deploy.
+func documents(t testing.TB, file string) (all []map[string]any) {
+	t.Helper()
+	f, err := os.Open(filepath.Join("../../deploy", file))
+	require.NoError(t, err)
+	defer f.Close()
+	for d := yaml.NewDecoder(f); ; {
+		var doc map[string]any
+		err := d.Decode(&doc)
+		if err == io.EOF {
+			return all
+		}
+		require.NoError(t, err, file)
+		all = append(all, doc)
+	}
+}
+
+// at follows a path of keys; a list stands for its first element.
+func at(v any, path ...string) any {
+	for _, key := range path {
+		if list, ok := v.([]any); ok {
+			v = list[0]
+		}
+		m, _ := v.(map[string]any)
+		v = m[key]
+	}
+	return v
+}
+
+func text(v any) (all []string) {
+	list, _ := v.([]any)
+	for _, e := range list {
+		all = append(all, e.(string))
+	}
+	return all
+}
+
+// The flags and the limits of the examples are ones that the server takes.
+func TestDeploy(t *testing.T) {
+	t.Parallel()
+	kubernetes := documents(t, "kubernetes.yaml")
+	config := at(kubernetes[0], "data", "limits.yaml").(string)
+	compose := documents(t, "docker-compose.yml")
+	for _, args := range [][]string{
+		text(at(kubernetes[1], "spec", "template", "spec", "containers", "args")),
+		text(at(compose[0], "services", "headgated", "command")),
+	} {
+		require.NotEmpty(t, args)
+		_, _, err := settingsOf(append([]string{"headgated"}, args...), nil, io.Discard)
+		require.NoError(t, err)
+	}
+	files, err := limits.Read("../../deploy/limits.yaml")
+	require.NoError(t, err)
+	for _, f := range append(files, limits.File{Name: "kubernetes.yaml", Data: []byte(config)}) {
+		c, err := limits.Parse([]limits.File{f}, limits.Options{New: func(headgate.Policy) (*headgate.Limiter, error) { return nil, nil }})
+		require.NoError(t, err)
+		require.True(t, c.Has("shop"), f.Name)
+		require.Empty(t, c.Warnings)
+	}
+	for _, file := range []string{"istio-envoyfilter.yaml", "envoy-gateway.yaml"} {
+		require.NotEmpty(t, documents(t, file))
+	}
+}
+
+type dashboard struct {
+	Panels []struct {
+		Title   string
+		Targets []struct{ Expr string }
+	}
+}
+
+func readDashboard(t testing.TB, file string) (d dashboard) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &d))
+	return d
+}
+
+// The dashboard has the panels of the library's, and each metric of the server that it
+// names exists.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits)
+	for range 3 {
+		_, err := s.client(t).ShouldRateLimit(context.Background(), userRequest("x"))
+		require.NoError(t, err)
+	}
+	s.metrics.command("PING", nil)
+	metrics, shown := scrape(t, s), map[string]bool{}
+	ours := readDashboard(t, "../../deploy/dashboard.json")
+	for _, p := range ours.Panels {
+		for _, target := range p.Targets {
+			for _, name := range regexp.MustCompile(`headgated_\w+`).FindAllString(target.Expr, -1) {
+				require.Contains(t, metrics, name, p.Title)
+				shown[name] = true
+			}
+		}
+	}
+	for _, line := range strings.Split(metrics, "\n") {
+		if name := regexp.MustCompile(`^headgated_\w+`).FindString(line); name != "" {
+			require.True(t, shown[name], "no panel shows %s", name)
+		}
+	}
+	library := readDashboard(t, "../../middleware/otellimit/grafana/dashboard.json")
+	require.Equal(t, library.Panels, ours.Panels[len(ours.Panels)-len(library.Panels):])
+}
