@@ -194,3 +194,8 @@ func report(t testing.TB, name string, a, b figure) {
 	t.Logf("%s: processor time %v → %v (%.2f ×), of the server alone %v → %v; requests per second %.0f → %.0f (%.2f ×); p50 %v → %v, p99 %v → %v",
 		name, a.perRequest, b.perRequest, float64(b.perRequest)/float64(a.perRequest), a.server, b.server, a.rate, b.rate, b.rate/a.rate, a.p50, b.p50, a.p99, b.p99)
 }
+
+func withValue(w workload, value string) *rlspb.RateLimitRequest {
+	w.value = func(*rand.Rand) string { return value }
+	return w.request(nil)
+}
