@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 )
@@ -122,4 +124,25 @@ func TestDashboard(t *testing.T) {
 	}
 	library := readDashboard(t, "../../middleware/otellimit/grafana/dashboard.json")
 	require.Equal(t, library.Panels, ours.Panels[len(ours.Panels)-len(library.Panels):])
+}
+
+// However many descriptors there are, a thousand series at most.
+func TestSeriesAreBounded(t *testing.T) {
+	t.Parallel()
+	m, err := newMetrics()
+	require.NoError(t, err)
+	for i := range 5000 {
+		m.Descriptor(fmt.Sprint("d.user_", i), rls.OK)
+		m.Descriptor("d.user_0", rls.OverLimit)
+	}
+	families, err := m.registry.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() == "headgated_descriptor_decisions_total" {
+			require.LessOrEqual(t, len(f.GetMetric()), 1003)
+			require.Greater(t, len(f.GetMetric()), 900)
+			return
+		}
+	}
+	t.Error("no series")
 }

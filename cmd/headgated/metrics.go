@@ -83,19 +83,16 @@ func (m *metrics) Descriptor(label string, o rls.Outcome) {
 
 // series returns the counters of a label, which are made once.
 func (m *metrics) series(label string) any {
-	name := label
-	if m.distinct.Add(1) > maxDescriptors {
-		if m.distinct.Add(-1); label != otherDescriptors {
-			return m.other()
-		}
-		name = otherDescriptors
+	if label != otherDescriptors && m.distinct.Add(1) > maxDescriptors {
+		m.distinct.Add(-1)
+		return m.other()
 	}
 	var c [rls.ShadowOverLimit + 1]prometheus.Counter
 	for i := range c {
-		c[i] = m.decisions.WithLabelValues(name, outcomeNames[i])
+		c[i] = m.decisions.WithLabelValues(label, outcomeNames[i])
 	}
 	actual, loaded := m.descriptors.LoadOrStore(label, &c)
-	if loaded {
+	if loaded && label != otherDescriptors { // by another goroutine, which counted it
 		m.distinct.Add(-1)
 	}
 	return actual
