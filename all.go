@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/wait"
 )
 
 // allLease is the lease under which All reserves each key, where the keys are not
@@ -308,7 +309,7 @@ func (ks keys) oneByOne(ctx context.Context) error {
 	bounded, cancel := ks.bounded(ctx)
 	defer cancel()
 	first, others := &ks[0], ks[1:]
-	if first.hand(ctx, ctx); first.err == nil && (first.decision.Allowed || !counted(&first.decision)) {
+	if first.hand(ctx, ctx); first.err == nil && (first.decision.Allowed || !wait.Counted(&first.decision)) {
 		for i := range others {
 			if !first.decision.Allowed { // mutant: all-first-failed-peeks
 				others[i].request.Op, others[i].request.Lease = backend.Peek, nil
@@ -349,7 +350,7 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 func (ks keys) conclude(ctx context.Context) (err error) {
 	for i := range ks {
 		if k := &ks[i]; k.reservation != nil {
-			k.reservation.unresolved = !counted(&k.decision)
+			k.reservation.unresolved = !wait.Counted(&k.decision)
 		}
 		if err == nil {
 			err = ks[i].err

@@ -3,12 +3,9 @@ package headgate
 import (
 	"slices"
 	"time"
-)
 
-// counted reports whether the decision is a store's.
-func counted(d *Decision) bool {
-	return d.Err == nil && (d.Source == FromStore || d.Source == FromDenyCache)
-}
+	"github.com/headgate-go/headgate/internal/wait"
+)
 
 // binding returns the key whose decision is that of the call. Keys that nobody was
 // asked for have no part in it.
@@ -40,7 +37,7 @@ func (k *keyed) rank() int {
 	switch d := &k.decision; {
 	case !slices.ContainsFunc(k.limiter.policies, enforced): // mutant: shadow-key-binds-nothing
 		return -1
-	case !d.Allowed && counted(d): // mutant: counted-denial-wins
+	case !d.Allowed && wait.Counted(d): // mutant: counted-denial-wins
 		return 5
 	case d.Source == FromFailClosed:
 		return 4

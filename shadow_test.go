@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -168,30 +169,6 @@ func TestShadowRecordOfOnePart(t *testing.T) {
 	require.EqualValues(t, []int64{15, 11}, []int64{each[0].Used, each[1].Used})
 }
 
-// TestShadowReservation: a shadow is reserved and settled beside the others, and gets
-// its estimate back where the others deny.
-func TestShadowReservation(t *testing.T) {
-	ctx := context.Background()
-	l := limiter(t, memory.New(nil), nil,
-		headgate.Policy{Name: "tokens", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailClosed},
-		headgate.Policy{Name: "shadow", Algorithm: algo.FixedWindow(algo.PerDay(2000)), OnFailure: headgate.FailClosed, Shadow: true},
-		headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed, Shadow: true})
-	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{600, 600, 1}})
-	require.NoError(t, err)
-	require.True(t, d.Allowed)
-	requireUsed(t, l, 600, 600, 1)
-	require.NoError(t, r.Extend(ctx))
-	require.NoError(t, r.Commit(ctx, 500, 500, 1))
-	requireUsed(t, l, 500, 500, 0)
-	_, d, err = l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{600, 600, 1}})
-	require.NoError(t, err)
-	require.False(t, d.Allowed)
-	require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, time.Second, time.Millisecond)
-	requireUsed(t, l, 500, 500, 0)
-	require.NoError(t, l.Reset(ctx, "k"))
-	requireUsed(t, l, 0, 0, 0)
-}
-
 // TestShadowBudget: a call with shadows has one budget, whether they passed what was denied
 // or the key is spread.
 func TestShadowBudget(t *testing.T) {
@@ -215,21 +192,6 @@ func TestShadowBudget(t *testing.T) {
 		require.False(t, d.Allowed)
 		require.Less(t, took, 390*time.Millisecond, "%d shards", shards)
 		require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, 5*time.Second, time.Millisecond)
-	}
-}
-
-// TestShadowFailsLocal: a reservation in this process is settled beside a shadow too.
-func TestShadowFailsLocal(t *testing.T) {
-	s := newLossy()
-	s.lose(onAll, 0)
-	l := limiter(t, s, &headgate.Options{Instances: 1},
-		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: headgate.FailLocal},
-		headgate.Policy{Name: "b", Algorithm: algo.FixedWindow(algo.PerDay(10)), OnFailure: headgate.FailLocal, Shadow: true})
-	for range 3 {
-		r, d, err := l.Reserve(context.Background(), headgate.Call{Key: "k", Costs: []int64{8, 8}})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		require.ErrorIs(t, r.Cancel(context.Background()), headgate.ErrUnavailable)
 	}
 }
 
@@ -349,19 +311,6 @@ func TestShadowOfRefusedCall(t *testing.T) {
 	}
 }
 
-// TestShadowDeniedCommit: a reservation that a shadow denied passes, and its Commit does.
-func TestShadowDeniedCommit(t *testing.T) {
-	ctx := context.Background()
-	l, err := headgate.New(memory.New(nil), []headgate.Policy{{Name: "s", Algorithm: algo.FixedWindow(algo.Per(1, 24*time.Hour)), OnFailure: headgate.FailOpen, Shadow: true}}, nil)
-	require.NoError(t, err)
-	for i := range 2 {
-		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
-		require.NoError(t, err)
-		require.True(t, d.Allowed)
-		require.NoError(t, r.Commit(ctx, 1), "reservation %d", i)
-	}
-}
-
 // everyVerb are the verbs that admit a call of one unit.
 var everyVerb = map[string]func(*headgate.Limiter, string) (headgate.Decision, error){
 	"Allow": func(l *headgate.Limiter, key string) (headgate.Decision, error) {
@@ -440,51 +389,6 @@ func TestShadowOfAll(t *testing.T) {
 	}
 }
 
-// TestShadowOfLargeCommit: what was used may be more than a shadow's algorithm can count.
-func TestShadowOfLargeCommit(t *testing.T) {
-	ctx, server := context.Background(), redistest.Start(t)
-	one := standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second})
-	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "standalone": one} {
-		t.Run(name, func(t *testing.T) {
-			l := limiter(t, s, nil, daily("a", 1<<30),
-				headgate.Policy{Name: "b", Algorithm: algo.SlidingLog(algo.PerDay(1_000_000)), OnFailure: headgate.FailOpen, Shadow: true})
-			r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{10, 10}})
-			require.NoError(t, err)
-			require.True(t, d.Allowed)
-			require.NoError(t, r.Commit(ctx, 3_000_000, 3_000_000))
-			requireUsed(t, l, 3_000_000, 1_000_000)
-			_, err = l.AllowN(ctx, "k", 3_000_000)
-			require.NoError(t, err)
-			requireUsed(t, l, 6_000_000, 1_000_000)
-		})
-	}
-}
-
-// TestShadowOfSpreadCommit: what a Commit adds is charged to the shadows that had room, to
-// sub-keys with room first, and to no other shadow; by a token too.
-func TestShadowOfSpreadCommit(t *testing.T) {
-	ctx := context.Background()
-	for _, resumed := range []bool{false, true} {
-		l := limiter(t, memory.New(nil), nil, spreadDay(400, 4), dailyShadow("tight", 4, 4), dailyShadow("wide", 40, 4))
-		settle := func(actual int64) {
-			r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{2, 2, 2}})
-			require.NoError(t, err)
-			require.True(t, d.Allowed)
-			if resumed {
-				r, err = l.Resume(r.Token())
-				require.NoError(t, err)
-			}
-			require.NoError(t, r.Commit(ctx, actual, actual, actual))
-		}
-		settle(39)
-		each := make([]headgate.State, 3)
-		_, err := l.Peek(ctx, headgate.Call{Key: "k", Costs: []int64{0, 0, 0}, Each: each})
-		require.NoError(t, err)
-		require.EqualValues(t, []int64{39, 0, 39}, []int64{each[0].Used, each[1].Used, each[2].Used})
-		require.EqualValues(t, 1, each[2].Remaining)
-	}
-}
-
 // TestShadowKeyOfAll: a key with shadows alone does not bind beside another, whether the
 // store decides at once or key by key.
 func TestShadowKeyOfAll(t *testing.T) {
@@ -494,5 +398,42 @@ func TestShadowKeyOfAll(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "o", d.Key)
 		require.Equal(t, "a", d.Policy)
+	}
+}
+
+func dailyShadow(name string, n int64, shards int) headgate.Policy {
+	p := daily(name, n)
+	p.Shadow, p.Shards = true, shards
+	return p
+}
+
+// remote is a memory store with a deny cache.
+type remote struct {
+	*memory.Store
+	shared layer.Shared
+}
+
+func (s *remote) Shared() *layer.Shared { return &s.shared }
+
+// TestShadowAlone: a cost above a shadow's limit passes, by each verb.
+func TestShadowAlone(t *testing.T) {
+	ctx := context.Background()
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{dailyShadow("s", 5, 0)}, nil)
+	require.NoError(t, err)
+	other, err := headgate.New(memory.New(nil), []headgate.Policy{daily("o", 100)}, nil)
+	require.NoError(t, err)
+	c := headgate.Call{Key: "k", Costs: []int64{50}}
+	for name, ask := range map[string]func() (headgate.Decision, error){
+		"do":          func() (headgate.Decision, error) { return l.Do(ctx, c) },
+		"reserve":     func() (headgate.Decision, error) { _, d, err := l.Reserve(ctx, c); return d, err },
+		"wait":        func() (headgate.Decision, error) { return l.Wait(ctx, c) },
+		"waitreserve": func() (headgate.Decision, error) { _, d, err := l.WaitReserve(ctx, c); return d, err },
+		"all":         func() (headgate.Decision, error) { return headgate.All(ctx, other.Call("o", 1), l.Call("k", 50)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := ask()
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+		})
 	}
 }

@@ -136,7 +136,7 @@ func (t *turn) fewer(d *backend.Decision, size int64) int64 {
 		return t.burst.calls
 	case t.queue.contest.lost >= maxLost && t.free > 0: // mutant: losers-take-the-rest
 		return t.free
-	case !counted(d): // a local share may be less
+	case !Counted(d): // a local share may be less
 		return 1
 	case !t.inTime(d.RetryAfter): // mutant: deadline-of-head
 		return 1
@@ -162,11 +162,11 @@ func (t *turn) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 
 // isEarliest reports whether RetryAfter is the earliest instant at which the call
 // passes. A slot may become free before, and a failure mode estimates.
-func (t *turn) isEarliest(d *backend.Decision) bool { return counted(d) && !t.bySlots(d) }
+func (t *turn) isEarliest(d *backend.Decision) bool { return Counted(d) && !t.bySlots(d) }
 
-// counted reports whether the decision is a store's.
-func counted(d *backend.Decision) bool {
-	return d.Source == backend.FromStore || d.Source == backend.FromDenyCache
+// Counted reports whether the decision is a store's, of now or remembered.
+func Counted(d *backend.Decision) bool {
+	return d.Err == nil && (d.Source == backend.FromStore || d.Source == backend.FromDenyCache)
 }
 
 // bySlots reports whether the policy that binds counts slots.
