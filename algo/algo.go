@@ -220,6 +220,10 @@ func (a *Algorithm) Seen(used, newest, now int64) View {
 	return v
 }
 
+// Newest returns the newest instant of a View as Seen takes it, of the kinds that Seen is
+// for.
+func (v *View) Newest() int64 { return v.x }
+
 // Add charges n units to the view alone. To charge none changes nothing.
 func (a *Algorithm) Add(v *View, n int64) {
 	if n > 0 {

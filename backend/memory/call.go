@@ -233,3 +233,18 @@ func (c *call) room(looks []look) bool {
 	c.Group = &g
 	return some
 }
+
+// wordsOf is layer.Shared.Words.
+func (s *Store) wordsOf(g *backend.Group, i int) []int64 {
+	var c call
+	looks := make([]look, len(g.Policies))
+	if s.begin(&c, backend.Peek, g, looks) != nil {
+		return nil
+	}
+	c.stripe.mu.Lock()
+	defer c.stripe.mu.Unlock()
+	if c.find(looks); looks[i].record == nil {
+		return nil
+	}
+	return slices.Clone(looks[i].words)
+}

@@ -25,6 +25,15 @@ func Open(url string, opts *Options) (*Store, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("headgate: redis url: %w: want redis://host:port", err)
 	}
+	s := open(o, opts)
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s, nil
+}
+
+// open is Open of the client's options.
+func open(o *redis.Options, opts *Options) *Store {
 	budget := DefaultBudget
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
@@ -34,10 +43,7 @@ func Open(url string, opts *Options) (*Store, error) {
 	})}
 	s := New(client, opts)
 	s.owned = client
-	if s.err != nil {
-		return nil, s.err
-	}
-	return s, nil
+	return s
 }
 
 // lazy is a client that is made when it is first needed. A go-redis client that

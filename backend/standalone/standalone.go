@@ -71,6 +71,9 @@ func New(client Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
+	if o, ok := client.(testclock.Opened); ok {
+		return open(o.Options, opts)
+	}
 	s := &Store{}
 	s.set = batch.Settings{
 		Prefix: names.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,

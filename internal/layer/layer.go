@@ -25,6 +25,10 @@ type Shared struct {
 	// Clock returns the time that the store's counts follow; nil is the process's
 	// monotonic clock.
 	Clock func() time.Time
+	// Words returns a copy of what a store in this process keeps of a group's key for its
+	// i-th policy, nil if it keeps nothing. It is for the simulator, whose servers answer
+	// with it; nil for other stores.
+	Words func(g *backend.Group, i int) []int64
 	// Closed is set by Close. A layer must not answer then.
 	Closed atomic.Bool
 

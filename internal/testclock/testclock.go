@@ -30,3 +30,10 @@ type Cluster struct {
 
 // ClusterOptions is a go-redis cluster client.
 type ClusterOptions interface{ Options() *redis.ClusterOptions }
+
+// Opened has standalone.New return what Open would, of options in place of a URL: with a
+// dialer, where the network is simulated.
+type Opened struct {
+	Processor // nil
+	Options   *redis.Options
+}

@@ -1,0 +1,200 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// path is the way between a process and a node.
+type path struct {
+	proc int
+	addr string // of the node
+}
+
+// link is what a path does to packets.
+type link struct {
+	delay   time.Duration // one way, at least
+	jitter  time.Duration // and at most so much more
+	slow    time.Duration // that a fault adds
+	loss    float64       // of packets, which TCP sends again
+	blocked bool          // nothing passes; it is sent again when the link is back
+	refused bool          // dials are refused
+	held    []func()      // packets that wait for the link
+}
+
+// resend is when TCP sends a lost packet again, at first.
+const resend = 200 * time.Millisecond
+
+// link returns the link of a path, which it makes at first.
+func (w *World) link(proc int, addr string) *link {
+	p := path{proc, addr}
+	l := w.links[p]
+	if l == nil {
+		d := w.dice("link", proc, addr)
+		l = &link{delay: 50*time.Microsecond + time.Duration(d.IntN(400))*time.Microsecond, jitter: 300 * time.Microsecond}
+		if w.plan.Far {
+			l.delay += 20 * time.Millisecond
+		}
+		w.links[p] = l
+	}
+	return l
+}
+
+// passes calls f when a packet has passed the link: in order with those that were sent
+// before it the same way.
+func (w *World) passes(l *link, way *direction, label string, f func()) {
+	if l.blocked {
+		l.held = append(l.held, func() { w.passes(l, way, label, f) })
+		return
+	}
+	way.packets++
+	h := w.hashOf(label, way.packets)
+	delay := l.delay + l.slow + time.Duration(h%uint64(l.jitter))
+	if float64(mix(h)>>11)/(1<<53) < l.loss {
+		delay += resend + time.Duration(mix(mix(h))%uint64(resend))
+	}
+	now := time.Now().UnixNano()
+	delay = max(delay, time.Duration(way.last+grid-now))
+	way.last = w.at(delay, f).UnixNano()
+}
+
+// unblock lets what waits pass.
+func (w *World) unblock(l *link) {
+	held := l.held
+	l.blocked, l.held = false, nil
+	for _, pass := range held {
+		pass()
+	}
+}
+
+// dialled is how a dial ended.
+type dialled struct {
+	conn *conn
+	err  error
+}
+
+// dialing are the dials of one process to one address at one instant. They end alike and at
+// once, since nothing tells them apart.
+type dialing struct {
+	to      path
+	waiting []chan dialled
+}
+
+// Dialer returns the dialer of a process.
+func (w *World) Dialer(proc int) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, _, addr string) (net.Conn, error) {
+		ended := make(chan dialled, 1)
+		w.submit(op{proc: proc, to: addr, what: "dial", run: func() { w.dial(path{proc, addr}, ended) }})
+		select {
+		case d := <-ended:
+			if d.err != nil {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: address(addr), Err: d.err}
+			}
+			return d.conn, nil
+		case <-ctx.Done():
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: address(addr), Err: ctx.Err()}
+		}
+	}
+}
+
+// dial is run by the network, at the end of the instant of the dial.
+func (w *World) dial(to path, ended chan dialled) {
+	if g := w.dialing[to]; g != nil {
+		g.waiting = append(g.waiting, ended)
+		return
+	}
+	g := &dialing{to: to, waiting: []chan dialled{ended}}
+	w.dialing[to] = g
+	w.at(0, func() { delete(w.dialing, to); w.connect(g) }) // those of this instant are in it
+}
+
+// connect sends a SYN, and as many more round trips as TLS takes.
+func (w *World) connect(g *dialing) {
+	n := w.resolve(g.to.addr)
+	if n == nil {
+		g.end(dialled{err: syscall.EHOSTUNREACH})
+		return
+	}
+	l := w.link(g.to.proc, n.addr)
+	w.dials[g.to]++
+	label := fmt.Sprintf("dial p%d/%s#%d", g.to.proc, g.to.addr, w.dials[g.to])
+	w.note(fmt.Sprintf("p%d", g.to.proc), fmt.Sprintf("%d %s", len(g.waiting), label))
+	trips := 1 + 2*w.plan.handshakes()
+	var way direction
+	var trip func(left int)
+	trip = func(left int) {
+		switch {
+		case n.dark: // nothing comes back
+		case n.down || l.refused:
+			w.passes(l, &way, label, func() { g.end(dialled{err: syscall.ECONNREFUSED}) })
+		case left == 0:
+			g.connected(w, n)
+		default:
+			w.passes(l, &way, label, func() { w.passes(l, &way, label, func() { trip(left - 1) }) })
+		}
+	}
+	trip(trips)
+}
+
+func (g *dialing) end(d dialled) {
+	for _, c := range g.waiting {
+		c <- d
+	}
+}
+
+func (g *dialing) connected(w *World, n *node) {
+	for _, ended := range g.waiting {
+		c := &conn{world: w, proc: g.to.proc, addr: g.to.addr, node: n, life: n.life, wake: make(chan struct{}, 1)}
+		n.conns = append(n.conns, c)
+		ended <- dialled{conn: c}
+	}
+}
+
+// send passes a packet to the node.
+func (w *World) send(c *conn, packet []byte) {
+	label := c.label(func() int {
+		w.named[path{c.proc, c.addr}]++
+		return w.named[path{c.proc, c.addr}]
+	})
+	w.note(label, fmt.Sprintf("send %d bytes", len(packet)))
+	if c.gone {
+		return
+	}
+	w.passes(w.link(c.proc, c.node.addr), &c.up, label+" up", func() { c.node.arrives(c, packet) })
+}
+
+// reply passes a packet to the process. The node may have taken some time for it.
+func (w *World) reply(c *conn, took time.Duration, packet []byte) {
+	if c.gone || len(packet) == 0 {
+		return
+	}
+	w.at(took, func() {
+		label := c.label(nil)
+		w.passes(w.link(c.proc, c.node.addr), &c.down, label+" down", func() {
+			if !c.gone {
+				w.note(label, fmt.Sprintf("receive %d bytes", len(packet)))
+				c.deliver(packet)
+			}
+		})
+	})
+}
+
+// reset ends a connection from the node's side: its process has ended, or never had it.
+func (w *World) reset(c *conn, err error) {
+	if c.gone {
+		return
+	}
+	w.passes(w.link(c.proc, c.node.addr), &c.down, "reset", func() { c.finish(err) })
+}
+
+// closed is called when a process closes a connection.
+func (w *World) closed(c *conn) {
+	w.submit(op{proc: c.proc, to: c.addr, what: "shut", order: c.mu.number, run: func() { c.node.forget(c) }})
+}
+
+// cuts are the errors with which a connection ends.
+var cuts = [...]error{io.EOF, syscall.ECONNRESET}
