@@ -3,13 +3,13 @@ package breaker
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/sony/gobreaker/v2"
 )
@@ -111,7 +111,7 @@ func (b *circuit) changed(from, to gobreaker.State) {
 		if from == gobreaker.StateClosed && now.Sub(b.mu.closed) > longPause {
 			pause = 0
 		}
-		b.mu.pause, b.mu.until = pause, now.Add(pause+rand.N(pause/4+1)) // or a whole fleet tries the node at one instant
+		b.mu.pause, b.mu.until = pause, now.Add(pause+chance.Duration(pause/4+1)) // or a whole fleet tries the node at one instant
 		b.mu.openings++
 		b.mu.answered = false
 	}

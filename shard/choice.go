@@ -2,10 +2,10 @@ package shard
 
 import (
 	"math/bits"
-	"math/rand/v2"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
 )
 
@@ -57,7 +57,7 @@ func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 // another returns a sub-key of more than this rank for g; -1 where none is known. It
 // starts anywhere: processes that have read the same sum must not race for the same share.
 func (k *hotKey) another(rank int, g *backend.Group, now time.Duration) int {
-	from := rand.IntN(len(k.subs))
+	from := chance.IntN(len(k.subs))
 	for n := range k.subs {
 		if i := (from + n) % len(k.subs); k.rank(i, g, now) > rank {
 			return i

@@ -2,11 +2,11 @@ package shard
 
 import (
 	"hash/maphash"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
 )
 
@@ -47,7 +47,7 @@ func (m *keyCache) find(key string, policies []backend.Policy) *hotKey {
 	k := newHotKey(strings.Clone(key), policies, m.denials) // the caller's may be a small part of a large one
 	// It gets a free place, or that of a key that was not asked for since the last one
 	// entered, if there is one.
-	for n, from := 0, rand.IntN(ways); n <= 2*ways; n++ {
+	for n, from := 0, chance.IntN(ways); n <= 2*ways; n++ {
 		at := &set[(from+n)%ways]
 		if old := at.Load(); old == nil || !old.recent.Swap(false) {
 			m.replace(at, k)

@@ -17,12 +17,12 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 )
@@ -95,7 +95,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // asking it. The receipt names that share, so a reservation can be settled there.
 func (s *Store) FailSpread(ctx context.Context, r *backend.Request, d *backend.Decision, cause error) error {
 	c := &call{s: s, r: r, d: d, k: s.keys().find(r.Key, r.Policies)}
-	return c.fail(ctx, cause, rand.IntN(len(c.k.subs)))
+	return c.fail(ctx, cause, chance.IntN(len(c.k.subs)))
 }
 
 // decide finds what is remembered of the key, and decides by operation.

@@ -1,13 +1,13 @@
 package shard
 
 import (
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/slot"
 	"golang.org/x/sync/singleflight"
@@ -59,7 +59,7 @@ func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *ho
 	for j := range policies {
 		k.left[j].Store(policies[j].Algorithm.Max())
 	}
-	k.dealt.Store(rand.Uint64()) // or all processes would use the same sub-key at once
+	k.dealt.Store(chance.Uint64()) // or all processes would use the same sub-key at once
 	return k
 }
 

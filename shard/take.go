@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/chance"
 )
 
 // call is one request on a spread key. Its decision is zero until one is made: the
@@ -64,7 +64,7 @@ func (c *call) take(ctx context.Context) error {
 	own := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 	if own && !backend.Undecided(err) { // mutant: perhaps-counted-stays
 		err = fmt.Errorf("%w: no time was left after other sub-keys", backend.ErrUnavailable)
-		return c.fail(ctx, err, rand.IntN(len(c.k.subs)))
+		return c.fail(ctx, err, chance.IntN(len(c.k.subs)))
 	}
 	return err
 }

@@ -3,12 +3,12 @@ package batch
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -73,7 +73,7 @@ func (s *Server) probe() {
 }
 
 // about returns d with a jitter, or all processes would probe at one instant.
-func about(d time.Duration) time.Duration { return d*19/20 + rand.N(d/10) }
+func about(d time.Duration) time.Duration { return d*19/20 + chance.Duration(d/10) }
 
 // ask sends a probe, and tells the guard if the server is ready for a trial. A second
 // after the first probe any answer will do: the trial shows what the server lacks. A
