@@ -27,8 +27,9 @@ import (
 type topology struct {
 	opts  redis.ClusterOptions
 	set   batch.Settings
-	now   func() time.Time // nil in production
-	keeps time.Duration    // see remembered
+	now   func() time.Time             // nil in production
+	hook  func(addr string) redis.Hook // likewise
+	keeps time.Duration                // see remembered
 	owner [slot.Count]atomic.Pointer[node]
 	last  atomic.Int64 // when the last reload began, in nanoseconds of time.Since(begin)
 	begin time.Time
@@ -70,7 +71,7 @@ var remembered = time.Minute
 func newTopology(client Client, set batch.Settings) *topology {
 	t := &topology{opts: *client.Options(), set: set, keeps: remembered, begin: time.Now()}
 	if v, ok := client.(testclock.Cluster); ok {
-		t.now = v.Now
+		t.now, t.hook = v.Now, v.Hook
 	}
 	t.mu.nodes = map[string]*node{}
 	t.mu.redirected = map[string]time.Duration{}
@@ -126,6 +127,9 @@ func (t *topology) dial(addr string) (*node, error) {
 	}
 	if n.client == nil {
 		return nil, fmt.Errorf("ClusterOptions.NewClient returned no client for %s", addr)
+	}
+	if t.hook != nil {
+		n.client.AddHook(t.hook(addr))
 	}
 	var c batch.Client = n.client
 	if t.opts.NewClient == nil {

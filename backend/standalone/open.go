@@ -25,21 +25,25 @@ func Open(url string, opts *Options) (*Store, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("headgate: redis url: %w: want redis://host:port", err)
 	}
-	s := open(o, opts)
+	s := open(o, opts, nil)
 	if s.err != nil {
 		return nil, s.err
 	}
 	return s, nil
 }
 
-// open is Open of the client's options.
-func open(o *redis.Options, opts *Options) *Store {
+// open is Open of the client's options. A hook is the simulator's.
+func open(o *redis.Options, opts *Options, hook redis.Hook) *Store {
 	budget := DefaultBudget
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
 	}
 	client := &lazy{addr: o.Addr, client: sync.OnceValue(func() *redis.Client {
-		return redis.NewClient(client.Options(o, budget))
+		c := redis.NewClient(client.Options(o, budget))
+		if hook != nil {
+			c.AddHook(hook)
+		}
+		return c
 	})}
 	s := New(client, opts)
 	s.owned = client

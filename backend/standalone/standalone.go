@@ -72,7 +72,7 @@ func New(client Client, opts *Options) *Store {
 		opts = &Options{}
 	}
 	if o, ok := client.(testclock.Opened); ok {
-		return open(o.Options, opts)
+		return open(o.Options, opts, o.Hook)
 	}
 	s := &Store{}
 	s.set = batch.Settings{

@@ -25,7 +25,8 @@ type Processor interface {
 // Cluster is a client of a cluster whose script reads Now.
 type Cluster struct {
 	ClusterOptions
-	Now func() time.Time
+	Now  func() time.Time             // nil: the server's own clock
+	Hook func(addr string) redis.Hook // of a node's client; nil: none
 }
 
 // ClusterOptions is a go-redis cluster client.
@@ -36,4 +37,5 @@ type ClusterOptions interface{ Options() *redis.ClusterOptions }
 type Opened struct {
 	Processor // nil
 	Options   *redis.Options
+	Hook      redis.Hook // of the client; nil: none
 }
