@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test test-long test-bench test-modules test-reference test-servers servers bench twins server-cost memory failover hotkeys compose-test mutants lint deps
+.PHONY: test test-long test-bench test-modules test-reference test-servers servers bench twins sim server-cost memory failover hotkeys compose-test mutants lint deps
 
 # The race detector sleeps for a second at the end of a process otherwise.
 export GORACE := atexit_sleep_ms=0
@@ -14,6 +14,7 @@ test: deps
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || \
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	@.ci/mutants -n
+	go test -vet=off ./internal/lab/sim
 	go test -race -vet=off -p 3 -timeout 10m ./backend/cluster ./backend/standalone ./shard ./...
 	@$(MAKE) --no-print-directory -j 2 -O test-bench test-modules
 	@echo "PASS: vet, gofmt, and all tests under the race detector"
@@ -53,6 +54,13 @@ $(MODULES): deps
 # writes docs/benchmarks.md.
 bench: deps
 	cd bench && go run .
+
+# A fleet, its servers and its clock from one seed, on all cores: see internal/lab/sim.
+# SEEDS and FROM say which.
+SEEDS ?= 2000
+FROM ?= 1
+sim:
+	go test ./internal/lab/sim -count=1 -run '^TestSeeds$$' -seeds $(SEEDS) -from $(FROM) -timeout 60m
 
 # A million random steps, and a million over all operations, Go against Lua on a
 # real Redis, every field equal.

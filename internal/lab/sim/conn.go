@@ -33,6 +33,7 @@ type conn struct {
 	}
 	wake   chan struct{} // the reader looks again
 	inbox  []byte        // at the node: not yet a whole command
+	again  int           // how often something was sent again to a host that is gone
 	asking bool          // at the node: ASKING stands before the next command
 	gone   bool          // a middlebox has forgotten the flow: nothing arrives any more
 }

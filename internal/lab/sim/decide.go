@@ -5,28 +5,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/lua"
 )
-
-// state is what a node keeps: of all keys on a standalone server, of one key on a cluster,
-// so that a key can move. It follows the clock of whoever decides.
-type state struct {
-	store *memory.Store
-	now   int64 // µs: the instant of the decision under way
-}
-
-func newState() *state {
-	s := &state{}
-	s.store = memory.New(&memory.Options{MaxKeys: 4096, Now: func() time.Time { return time.UnixMicro(s.now) }})
-	return s
-}
 
 // evalsha decides what a script's arguments ask for.
 func (n *node) evalsha(c *conn, args []string, asking bool) []byte {
@@ -73,11 +60,12 @@ func (n *node) decide(proc int, g *asked, now int64) []byte {
 			return []byte(strings.Repeat("B", len(all)))
 		}
 	}
-	s := n.keeps.of(g.tag, n)
+	s, p := n.keeps.of(g.tag), past{now, all}
 	s.now = now
-	n.replicate(g, now)
 	answer := s.decide(all)
-	n.world.ledger.charge(proc, n, all, now)
+	s.log = append(s.log, p)
+	n.replicate(g.tag, p)
+	n.world.ledger.charge(proc, n, all)
 	return answer
 }
 
@@ -98,13 +86,12 @@ func (s *state) decide(all []*asked) (answer []byte) {
 	for i := range g.runs {
 		r := &g.runs[i]
 		var last []backend.State
-		for j := range r.calls {
+		for range r.calls {
 			each, err := s.ask(g, r.costs, g.op, nil)
 			if err != nil {
 				return letter(err)
 			}
 			last = each
-			_ = j
 		}
 		met = append(met, s.retries(g, r.costs, last)...)
 	}
@@ -155,7 +142,14 @@ func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group)
 	}
 	var d backend.Decision
 	err := s.store.Do(context.Background(), &r, &d)
-	g.done = append(g.done, done{costs: costs, passed: err == nil && d.Allowed && op == g.op, granted: d.Granted})
+	end := done{costs: costs, passed: err == nil && d.Allowed && op == g.op}
+	switch {
+	case op == backend.AtMost:
+		end.costs = slices.Repeat([]int64{d.Granted}, len(g.policies))
+	case op == backend.RecordAtMost && r.Receipt.Costs != nil:
+		end.costs = slices.Clone(r.Receipt.Costs)
+	}
+	g.done = append(g.done, end)
 	return r.Each, err
 }
 
@@ -180,21 +174,19 @@ func (s *state) met(g *asked) (b []byte) {
 	at := group(g, nil)
 	for i := range g.policies {
 		a, w := &g.policies[i].Algorithm, words(&at, i)
-		if a.Kind().Storage() != algo.StoredWords {
-			if w == nil {
-				w = make([]int64, a.Words())
-			}
-			v := a.View(w, s.now)
-			b = double(double(append(b, 1), v.Used), v.Newest())
-			continue
-		}
 		if w == nil {
-			b = append(b, 0)
-			continue
+			w = make([]int64, a.Words())
 		}
-		b = append(b, 1, 0, 0, 0, 0, 0, 0, 0, 0) // a version, and the script's horizon
-		for _, n := range w[:a.Kind().Words()] {
-			b = double(b, n)
+		switch v := a.View(w, s.now); {
+		case a.Kind().Storage() != algo.StoredWords:
+			b = double(double(append(b, 1), v.Used), v.Newest())
+		case v.Used == 0: // whether the memory store still has what counts no more is chance
+			b = append(b, 0)
+		default:
+			b = append(b, 1, 0, 0, 0, 0, 0, 0, 0, 0) // a version, and the script's horizon
+			for _, n := range w[:a.Kind().Words()] {
+				b = double(b, n)
+			}
 		}
 	}
 	return b

@@ -39,7 +39,7 @@ const grid = 8
 type engine struct {
 	seed   uint64
 	events sync.Mutex // is held while the network acts
-	mu   struct {
+	mu     struct {
 		sync.Mutex
 		pending []op           // of this instant
 		taken   map[int64]bool // instants of network events to come
@@ -157,7 +157,9 @@ func (e *engine) traces() []traced {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := slices.Clone(e.mu.trace)
-	slices.SortStableFunc(all, func(a, b traced) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.who, b.who), cmp.Compare(a.what, b.what)) })
+	slices.SortStableFunc(all, func(a, b traced) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.who, b.who), cmp.Compare(a.what, b.what))
+	})
 	return all
 }
 

@@ -1,83 +1,108 @@
 package sim
 
 import (
-	"context"
 	"fmt"
-	"math/rand/v2"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// process is one of the fleet: a store of its own, and limiters on it.
+// process is one of the fleet: a store of its own, and a limiter for each list of policies.
 type process struct {
-	world   *World
-	number  int
-	store   backend.Store
-	limiter *headgate.Limiter
-	callers []*caller
+	world    *World
+	number   int
+	store    backend.Store
+	limiters []*headgate.Limiter
+	callers  []*caller
 }
 
 func (w *World) newProcess(i int) (*process, error) {
 	p := &process{world: w, number: i}
-	p.store = standalone.New(testclock.Opened{Options: &redis.Options{
-		Addr: w.nodes[0].addr, Dialer: w.Dialer(i), PoolSize: 10,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}}, nil)
 	var err error
-	p.limiter, err = headgate.New(p.store, w.plan.Policies, nil)
+	if w.plan.Cluster {
+		p.store = cluster.New(testclock.Cluster{Hook: p.turns, ClusterOptions: client{&redis.ClusterOptions{
+			Addrs: []string{w.nodes[0].addr, w.nodes[2].addr}, Dialer: w.dialer(i), PoolSize: w.plan.Pool,
+		}}}, nil)
+	} else {
+		p.store = standalone.New(testclock.Opened{Hook: p.turns(master), Options: &redis.Options{
+			Addr: master, Dialer: w.dialer(i), PoolSize: w.plan.Pool,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		}}, nil)
+	}
+	for j, list := range w.plan.Lists {
+		opts := &headgate.Options{Instances: w.plan.Procs}
+		if j == 0 {
+			opts.Observer = func(e headgate.Event) { p.observe(e) }
+		}
+		l, e := headgate.New(p.store, list, opts)
+		if e != nil {
+			err = fmt.Errorf("%v: %w", list, e)
+		}
+		p.limiters = append(p.limiters, l)
+	}
 	for j := range w.plan.Callers {
-		p.callers = append(p.callers, &caller{process: p, name: fmt.Sprintf("p%d.c%d", i, j), number: i*64 + j, dice: w.dice("caller", i, j)})
+		c := &caller{process: p, name: fmt.Sprintf("p%d.c%d", i, j), number: i*w.plan.Callers + j, dice: w.dice("caller", i, j)}
+		c.list = j % len(p.limiters)
+		p.callers = append(p.callers, c)
 	}
 	return p, err
 }
 
-// caller calls a limiter, again and again.
-type caller struct {
-	process *process
-	name    string
-	number  int // among all
-	dice    *rand.Rand
-}
+// client gives a cluster's store its options.
+type client struct{ options *redis.ClusterOptions }
 
-// pause sleeps for about d, to an instant that no other caller has.
-func (c *caller) pause(d time.Duration) {
-	const row = grid * 1024
-	now := time.Now().UnixNano()
-	at := (now+int64(d))/row*row + row + int64(c.number)*grid
-	time.Sleep(time.Duration(at - now))
-}
+func (c client) Options() *redis.ClusterOptions { return c.options }
 
-func (c *caller) run(end time.Time) {
-	for {
-		c.pause(time.Duration(c.dice.ExpFloat64() * float64(50*time.Millisecond)))
-		if !time.Now().Before(end) {
-			return
+// observe notes which circuits open.
+func (p *process) observe(e headgate.Event) {
+	if e.Type == headgate.EventCircuit {
+		p.world.note(fmt.Sprintf("p%d", p.number), fmt.Sprintf("circuit of %s: %s to %s", e.Circuit.Node, e.Circuit.From, e.Circuit.To))
+		if e.Circuit.To == "open" {
+			p.world.opened(p.number, e.Circuit.Node, e.Err)
 		}
-		d, err := c.process.limiter.AllowN(context.Background(), fmt.Sprint("k", c.dice.IntN(5)), 1)
-		c.process.world.note(c.name, fmt.Sprintf("%v %v %v %v %v", d.Allowed, d.Source, d.State, d.Err, err))
 	}
 }
 
-// Run runs a plan to its end, in a bubble, and returns its trace.
+// teach makes the nodes know the policies of the fleet, and those of spread keys' shares.
+func (w *World) teach() {
+	for _, list := range w.plan.Lists {
+		for _, policy := range list {
+			w.learn(policy)
+			for i := range policy.Shards {
+				share := policy
+				share.Algorithm, share.Shards = policy.Algorithm.Part(int64(i), int64(policy.Shards)), 0
+				w.learn(share)
+			}
+		}
+	}
+}
+
+// drain is how long a run goes on without calls, so that all leases have ended.
+const drain = 2 * time.Minute
+
+// Run runs a plan to its end, in a bubble.
 func Run(p *Plan) *World {
 	w := newWorld(p)
-	time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)))
-	for _, policy := range p.Policies {
-		w.learn(policy)
-	}
-	end := time.Now().Add(p.Lasts)
+	chance.Fix(func() uint64 { return w.hashOf("chance", time.Now().UnixNano()) })
+	time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // after the instants that package variables hold
+	w.teach()
+	w.start = time.Now()
+	w.begin()
 	var callers sync.WaitGroup
 	for i := range p.Procs {
 		proc, err := w.newProcess(i)
 		if err != nil {
-			w.fail("plan", err)
+			w.fail("the plan", err)
 			return w
 		}
 		w.procs = append(w.procs, proc)
@@ -85,16 +110,30 @@ func Run(p *Plan) *World {
 			callers.Add(1)
 			go func() {
 				defer callers.Done()
-				c.run(end)
+				c.run(w.start.Add(p.Lasts))
 			}()
 		}
 	}
 	callers.Wait()
-	time.Sleep(time.Minute)
+	time.Sleep(drain)
 	w.end()
 	for _, proc := range w.procs {
-		_ = proc.store.Close()
+		if err := proc.store.Close(); err != nil {
+			w.fail("Close", err)
+		}
 	}
 	time.Sleep(time.Minute)
+	w.judge()
 	return w
 }
+
+// conns returns how many connections the nodes have.
+func (w *World) conns() (n int) {
+	for _, node := range w.nodes {
+		n += len(node.conns)
+	}
+	return n
+}
+
+// tags returns what a node keeps, in order.
+func (n *node) tags() []string { return slices.Sorted(maps.Keys(n.keeps.byTag)) }

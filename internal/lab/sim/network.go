@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -77,44 +78,52 @@ type dialled struct {
 	err  error
 }
 
+// waiting is one dial.
+type waiting struct {
+	ended chan dialled
+	left  atomic.Bool // its caller has
+}
+
 // dialing are the dials of one process to one address at one instant. They end alike and at
 // once, since nothing tells them apart.
 type dialing struct {
 	to      path
-	waiting []chan dialled
+	waiting []*waiting
 }
 
-// Dialer returns the dialer of a process.
-func (w *World) Dialer(proc int) func(ctx context.Context, network, addr string) (net.Conn, error) {
+// dialer returns the dialer of a process.
+func (w *World) dialer(proc int) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, _, addr string) (net.Conn, error) {
-		ended := make(chan dialled, 1)
-		w.submit(op{proc: proc, to: addr, what: "dial", run: func() { w.dial(path{proc, addr}, ended) }})
+		d := &waiting{ended: make(chan dialled, 1)}
+		w.submit(op{proc: proc, to: addr, what: "dial", run: func() { w.dial(path{proc, addr}, d) }})
 		select {
-		case d := <-ended:
+		case d := <-d.ended:
 			if d.err != nil {
 				return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: address(addr), Err: d.err}
 			}
 			return d.conn, nil
 		case <-ctx.Done():
+			d.left.Store(true)
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: address(addr), Err: ctx.Err()}
 		}
 	}
 }
 
 // dial is run by the network, at the end of the instant of the dial.
-func (w *World) dial(to path, ended chan dialled) {
+func (w *World) dial(to path, d *waiting) {
+	w.note(fmt.Sprintf("p%d", to.proc), "dial begins")
 	if g := w.dialing[to]; g != nil {
-		g.waiting = append(g.waiting, ended)
+		g.waiting = append(g.waiting, d)
 		return
 	}
-	g := &dialing{to: to, waiting: []chan dialled{ended}}
+	g := &dialing{to: to, waiting: []*waiting{d}}
 	w.dialing[to] = g
 	w.at(0, func() { delete(w.dialing, to); w.connect(g) }) // those of this instant are in it
 }
 
 // connect sends a SYN, and as many more round trips as TLS takes.
 func (w *World) connect(g *dialing) {
-	n := w.resolve(g.to.addr)
+	n := w.resolve(g.to.addr) // a name leads elsewhere after a failover
 	if n == nil {
 		g.end(dialled{err: syscall.EHOSTUNREACH})
 		return
@@ -125,10 +134,14 @@ func (w *World) connect(g *dialing) {
 	w.note(fmt.Sprintf("p%d", g.to.proc), fmt.Sprintf("%d %s", len(g.waiting), label))
 	trips := 1 + 2*w.plan.handshakes()
 	var way direction
+	again := 0
 	var trip func(left int)
 	trip = func(left int) {
 		switch {
-		case n.dark: // nothing comes back
+		case n.dark: // nothing comes back, and a SYN is sent again after a second, two, and four
+			if again++; again < 4 {
+				w.at(time.Second<<(again-1), func() { trip(left) })
+			}
 		case n.down || l.refused:
 			w.passes(l, &way, label, func() { g.end(dialled{err: syscall.ECONNREFUSED}) })
 		case left == 0:
@@ -142,15 +155,18 @@ func (w *World) connect(g *dialing) {
 
 func (g *dialing) end(d dialled) {
 	for _, c := range g.waiting {
-		c <- d
+		c.ended <- d
 	}
 }
 
 func (g *dialing) connected(w *World, n *node) {
-	for _, ended := range g.waiting {
+	for _, d := range g.waiting {
+		if d.left.Load() {
+			continue
+		}
 		c := &conn{world: w, proc: g.to.proc, addr: g.to.addr, node: n, life: n.life, wake: make(chan struct{}, 1)}
 		n.conns = append(n.conns, c)
-		ended <- dialled{conn: c}
+		d.ended <- dialled{conn: c}
 	}
 }
 

@@ -36,7 +36,12 @@ type node struct {
 // arrives is called with what a process sent.
 func (n *node) arrives(c *conn, packet []byte) {
 	switch {
-	case n.dark || c.gone:
+	case c.gone:
+		return
+	case n.dark: // TCP sends it again
+		if c.again++; c.again < 8 {
+			n.world.at(resend<<c.again, func() { n.arrives(c, packet) })
+		}
 		return
 	case n.down || c.life != n.life:
 		n.world.reset(c, syscall.ECONNRESET)

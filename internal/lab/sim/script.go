@@ -32,7 +32,7 @@ type asked struct {
 	lease    *backend.Lease
 	with     []*asked // decided all or nothing with this one
 	done     []done
-	outside  bool     // a Calendar's boundaries do not hold the node's clock
+	outside  bool // a Calendar's boundaries do not hold the node's clock
 }
 
 // run is a number of calls of equal costs.
@@ -106,6 +106,8 @@ func (a *arguments) joint(n int) *asked {
 }
 
 // section reads what a number of groups ask for alike.
+//
+// Long: the format's fields, one after the other.
 func (a *arguments) section(groups, shape int) (all []*asked) {
 	g := asked{op: backend.Op(a.byte())}
 	policies, runs, fields := a.short(), a.short(), a.long()

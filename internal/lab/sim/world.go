@@ -2,15 +2,19 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/slot"
 )
 
 // World is one run: the network, the servers and the fleet of a seed.
 type World struct {
 	*engine
 	plan     *Plan
-	nodes    []*node
+	nodes    []*node // a primary, its replica, the next primary, …
+	owner    []int   // of each of the buckets of slots: the index of a node
+	moving   map[int]move
 	links    map[path]*link
 	dials    map[path]int
 	named    map[path]int
@@ -19,33 +23,56 @@ type World struct {
 	ledger   ledger
 	procs    []*process
 	failures []error
+	troubles []*trouble
+	start    time.Time
 }
+
+// buckets is the number of ranges of slots that move as one.
+const buckets = 16
+
+// move is a bucket that moves to another node, key by key.
+type move struct {
+	to    int
+	moved map[string]bool // keys that are there
+	torn  string          // the key that is on its way: a script of several keys of it is refused
+}
+
+// master is the address of a standalone server: a name that leads to the primary.
+const master = "redis:6379"
 
 // newWorld makes the world of a plan. It is called in a bubble.
 func newWorld(p *Plan) *World {
 	w := &World{
-		engine: newEngine(p.Seed), plan: p,
+		engine: newEngine(p.Seed), plan: p, moving: map[int]move{},
 		links: map[path]*link{}, dials: map[path]int{}, named: map[path]int{}, dialing: map[path]*dialing{},
 		policies: map[numbers]backend.Policy{},
 	}
-	for i := range p.Nodes {
+	w.ledger.init()
+	for i := range 2 * p.Primaries {
 		n := &node{world: w, addr: fmt.Sprintf("10.0.0.%d:6379", i+1), id: fmt.Sprintf("%040d", i+1)}
+		n.keeps.node = n
+		if i%2 == 1 {
+			n.replica = w.nodes[i-1]
+		}
 		w.nodes = append(w.nodes, n)
+	}
+	for b := range buckets {
+		w.owner = append(w.owner, 2*(b*p.Primaries/buckets))
 	}
 	return w
 }
 
-// resolve returns the node at an address.
+// resolve returns the node at an address, nil if there is none.
 func (w *World) resolve(addr string) *node {
-	for _, n := range w.nodes {
-		if n.addr == addr {
+	for i, n := range w.nodes {
+		if n.addr == addr || addr == master && i == w.owner[0] {
 			return n
 		}
 	}
 	return nil
 }
 
-// fail notes that an invariant is broken.
+// fail notes that a rule is broken.
 func (w *World) fail(rule string, err error) {
 	w.engine.mu.Lock()
 	defer w.engine.mu.Unlock()
@@ -54,31 +81,73 @@ func (w *World) fail(rule string, err error) {
 	}
 }
 
+// bucketOf returns the range of slots that a key is in.
+func bucketOf(tag string) int { return slot.Of(tag) * buckets / slot.Count }
+
 // elsewhere returns the redirect of a node for a key, "" where it decides.
-func (w *World) elsewhere(n *node, tag string, asking bool) string { return "" }
-
-func (w *World) slots(n *node) []byte { return failure("ERR This instance has cluster support disabled") }
-
-// states are what a node keeps.
-type states struct {
-	one   *state
-	byTag map[string]*state
-}
-
-func (s *states) of(tag string, n *node) *state {
-	if !n.world.plan.Cluster {
-		if s.one == nil {
-			s.one = newState()
+func (w *World) elsewhere(n *node, tag string, asking bool) string {
+	if !w.plan.Cluster {
+		if n.replica != nil {
+			return "READONLY You can't write against a read only replica."
 		}
-		return s.one
+		return ""
 	}
-	if s.byTag == nil {
-		s.byTag = map[string]*state{}
+	b := bucketOf(tag)
+	owner := w.nodes[w.owner[b]]
+	m, moves := w.moving[b]
+	switch {
+	case n == owner && !moves:
+		return ""
+	case n == owner && m.torn == tag:
+		return "TRYAGAIN Multiple keys request during rehashing of slot"
+	case n == owner && (m.moved[tag] || owner.keeps.byTag[tag] == nil): // what is not there is made there
+		return fmt.Sprintf("ASK %d %s", slot.Of(tag), w.nodes[m.to].addr)
+	case n == owner:
+		return ""
+	case moves && n == w.nodes[m.to] && asking:
+		if m.torn == tag {
+			return "TRYAGAIN Multiple keys request during rehashing of slot"
+		}
+		return ""
 	}
-	if s.byTag[tag] == nil {
-		s.byTag[tag] = newState()
-	}
-	return s.byTag[tag]
+	return fmt.Sprintf("MOVED %d %s", slot.Of(tag), owner.addr)
 }
 
-func (n *node) replicate(g *asked, now int64) {}
+// slots answers CLUSTER SLOTS: each bucket, its owner and the owner's replica.
+func (w *World) slots(n *node) []byte {
+	if !w.plan.Cluster {
+		return failure("ERR This instance has cluster support disabled")
+	}
+	b := fmt.Appendf(nil, "*%d\r\n", buckets)
+	for i, owner := range w.owner {
+		first := (i*slot.Count + buckets - 1) / buckets
+		last := ((i+1)*slot.Count+buckets-1)/buckets - 1
+		b = fmt.Appendf(b, "*4\r\n:%d\r\n:%d\r\n", first, last)
+		for _, member := range []*node{w.nodes[owner], w.nodes[owner^1]} {
+			host := member.addr[:len(member.addr)-len(":6379")]
+			b = append(append(append(b, "*3\r\n"...), bulk(host)...), ":6379\r\n"...)
+			b = append(b, bulk(member.id)...)
+		}
+	}
+	return b
+}
+
+// promote makes the replica of a node the primary in its place: what the replica has not
+// received is lost.
+func (w *World) promote(i int) {
+	old, fresh := w.nodes[i], w.nodes[i^1]
+	if fresh.down || fresh.dark || fresh.frozen || fresh.replica == nil {
+		return
+	}
+	fresh.replica, old.replica = nil, fresh
+	for b := range w.owner {
+		if w.owner[b] == i {
+			w.owner[b] = i ^ 1
+			delete(w.moving, b)
+		}
+	}
+	w.ledger.disturb()
+	if !old.down && !old.dark { // it copies the new primary's data
+		old.keeps.copyOf(&fresh.keeps)
+	}
+}

@@ -1,0 +1,202 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// caller calls a limiter, again and again. Only its own goroutine uses it.
+type caller struct {
+	process *process
+	name    string
+	number  int // among all
+	list    int // of policies
+	dice    *rand.Rand
+	calls   []outcome
+}
+
+// outcome is one call and how it ended.
+type outcome struct {
+	op         backend.Op
+	verb       string
+	key        string
+	costs      []int64 // nil: 1 of each
+	begin, end time.Time
+	bounded    bool // its context had an end of its own
+	d          headgate.Decision
+	err        error
+}
+
+// pause sleeps for about d, to an instant that no other caller has.
+func (c *caller) pause(d time.Duration) {
+	const row = grid * 1024
+	now := time.Now().UnixNano()
+	at := (now+int64(d))/row*row + row + int64(c.number)*grid
+	time.Sleep(time.Duration(at - now))
+}
+
+func (c *caller) run(end time.Time) {
+	for {
+		c.pause(time.Duration(c.dice.ExpFloat64() * float64(c.process.world.plan.Pause)))
+		if !time.Now().Before(end) {
+			return
+		}
+		switch c.list {
+		case 0:
+			c.plain(fmt.Sprint("s", c.dice.IntN(5)))
+		case 1:
+			c.reserve(end)
+		case 2:
+			c.waitOrAll()
+		default:
+			c.plain("hot")
+		}
+	}
+}
+
+// limiter returns the limiter of the caller's list.
+func (c *caller) limiter() *headgate.Limiter { return c.process.limiters[c.list] }
+
+// context returns that of a call: one in four ends soon.
+func (c *caller) context() (ctx context.Context, cancel func(), bounded bool) {
+	if c.dice.IntN(4) > 0 {
+		return context.Background(), func() {}, false
+	}
+	ctx, cancel = context.WithTimeout(context.Background(), time.Duration(1+c.dice.IntN(150))*grid*1024*100)
+	return ctx, cancel, true
+}
+
+// call makes a call and notes how it ended.
+func (c *caller) call(o outcome, f func(ctx context.Context) (headgate.Decision, error)) outcome {
+	ctx, cancel, bounded := c.context()
+	defer cancel()
+	return c.callIn(ctx, bounded, o, f)
+}
+
+func (c *caller) callIn(ctx context.Context, bounded bool, o outcome, f func(ctx context.Context) (headgate.Decision, error)) outcome {
+	o.begin, o.bounded = time.Now(), bounded
+	o.d, o.err = f(ctx)
+	o.end = time.Now()
+	c.calls = append(c.calls, o)
+	c.process.world.note(c.name, o.String())
+	return o
+}
+
+func (o *outcome) String() string {
+	took := o.end.Sub(o.begin)
+	s := fmt.Sprintf("%s %s %v after %v: ", o.verb, o.key, o.costs, took)
+	if o.err != nil {
+		return s + o.err.Error()
+	}
+	s += fmt.Sprintf("%v by %v, %s %d of %d, again after %v", o.d.Allowed, o.d.Source, o.d.Policy, o.d.Used, o.d.Limit, o.d.RetryAfter)
+	if o.d.Err != nil {
+		s += ": " + o.d.Err.Error()
+	}
+	return s
+}
+
+// costs draws the units of a call: mostly 1 of each policy.
+func (c *caller) costs() (costs []int64) {
+	for range c.process.world.plan.Lists[c.list] {
+		n := int64(1)
+		if c.dice.IntN(4) == 0 {
+			n += int64(c.dice.IntN(3))
+		}
+		costs = append(costs, n)
+	}
+	return costs
+}
+
+// plain makes a call that is over when it returns.
+func (c *caller) plain(key string) {
+	l, costs := c.limiter(), c.costs()
+	o := outcome{op: backend.Take, key: key, costs: costs}
+	switch n := c.dice.IntN(20); {
+	case n < 12:
+		o.verb = "do"
+		c.call(o, func(ctx context.Context) (headgate.Decision, error) {
+			return l.Do(ctx, headgate.Call{Key: key, Costs: costs})
+		})
+	case n < 15:
+		o.verb, o.op = "peek", backend.Peek
+		c.call(o, func(ctx context.Context) (headgate.Decision, error) {
+			return l.Peek(ctx, headgate.Call{Key: key, Costs: costs})
+		})
+	case n < 17:
+		o.verb, o.op, o.costs = "at most", backend.AtMost, nil
+		c.call(o, func(ctx context.Context) (headgate.Decision, error) { return l.AllowAtMost(ctx, key, 1+costs[0]) })
+	case n < 19:
+		o.verb, o.op = "record", backend.Record
+		c.call(o, func(ctx context.Context) (headgate.Decision, error) {
+			return l.Record(ctx, headgate.Call{Key: key, Costs: costs})
+		})
+	default:
+		o.verb, o.op, o.key = "reset", backend.Reset, "r"+key
+		c.call(o, func(ctx context.Context) (headgate.Decision, error) { return headgate.Decision{}, l.Reset(ctx, o.key) })
+	}
+}
+
+// reserve makes a reservation and settles it in one of the ways, or leaves it.
+func (c *caller) reserve(end time.Time) {
+	l, key := c.limiter(), fmt.Sprint("j", c.dice.IntN(3))
+	costs := c.costs()
+	costs[len(costs)-1] = 1 // a slot
+	lease := time.Duration(1+c.dice.IntN(5)) * time.Second
+	var r *headgate.Reservation
+	o := c.call(outcome{verb: "reserve", op: backend.Reserve, key: key, costs: costs}, func(ctx context.Context) (d headgate.Decision, err error) {
+		r, d, err = l.Reserve(ctx, headgate.Call{Key: key, Costs: costs, Lease: lease})
+		return d, err
+	})
+	if o.err != nil || !o.d.Allowed {
+		return
+	}
+	c.pause(time.Duration(c.dice.ExpFloat64() * float64(200*time.Millisecond)))
+	settle := outcome{verb: "settle", op: backend.Settle, key: key}
+	switch n := c.dice.IntN(10); {
+	case n < 4:
+		c.call(settle, func(ctx context.Context) (headgate.Decision, error) {
+			return headgate.Decision{}, r.Commit(ctx, c.costs()...)
+		})
+	case n < 7:
+		c.call(settle, func(ctx context.Context) (headgate.Decision, error) { return headgate.Decision{}, r.Cancel(ctx) })
+	case n < 8:
+		c.call(settle, func(ctx context.Context) (headgate.Decision, error) { return headgate.Decision{}, r.Extend(ctx) })
+		c.pause(lease / 2)
+	case n < 9:
+		return // the lease ends by itself
+	}
+	c.call(settle, func(context.Context) (headgate.Decision, error) { return headgate.Decision{}, r.Close() })
+}
+
+// waitOrAll waits for a pass, or asks for several keys at once.
+func (c *caller) waitOrAll() {
+	l := c.limiter()
+	if c.dice.IntN(2) == 0 {
+		key := fmt.Sprint("w", c.dice.IntN(2))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+c.dice.IntN(40))*grid*1024*16384)
+		defer cancel()
+		c.callIn(ctx, true, outcome{verb: "wait", op: backend.Take, key: key}, func(ctx context.Context) (headgate.Decision, error) {
+			return l.Wait(ctx, headgate.Call{Key: key})
+		})
+		return
+	}
+	user, group := fmt.Sprint("u", c.dice.IntN(20)), fmt.Sprint("g", c.dice.IntN(2))
+	c.call(outcome{verb: "all", op: backend.Take, key: user}, func(ctx context.Context) (headgate.Decision, error) {
+		one := make([]int64, len(c.process.world.plan.Lists[c.list]))
+		for i := range one {
+			one[i] = 1
+		}
+		return headgate.All(ctx, l.Call(user, one...), l.Call(group, one...))
+	})
+}
+
+// perhaps reports whether a call may have been counted without that its caller was told.
+func (o *outcome) perhaps() bool {
+	return errors.Is(o.err, headgate.ErrPerhapsCounted) || errors.Is(o.d.Err, headgate.ErrPerhapsCounted)
+}

@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// invariants are what holds in every run, each with its sentence of the specification.
+var invariants = []struct {
+	rule  string
+	check func(w *World) error
+}{
+	{"A charge is made at most once. A call that was not counted was not charged, and one that the store passed was.", (*World).countsOnce},
+	{"Every decision ends within the store's budget.", (*World).withinBudget},
+	{"A healthy node decides.", (*World).healthyDecides},
+	{"First come, first served within the process.", (*World).waitsInOrder},
+	{"Never more than the limit.", (*World).neverAbove},
+	{"A lease is settled or ends.", (*World).leasesEnd},
+	{"After Close no connection is left.", (*World).nothingLeft},
+}
+
+// judge checks all invariants at the end of a run. Another one is that no goroutine is
+// left: the bubble ends with all of them. And while a run goes on, a circuit opens only for
+// a faulty node; see opened.
+func (w *World) judge() {
+	w.events.Lock()
+	defer w.events.Unlock()
+	for _, i := range invariants {
+		if err := i.check(w); err != nil {
+			w.fail(i.rule, err)
+		}
+	}
+}
+
+// outcomes calls f with every call of the fleet.
+func (w *World) outcomes(f func(c *caller, o *outcome)) {
+	for _, p := range w.procs {
+		for _, c := range p.callers {
+			for i := range c.calls {
+				f(c, &c.calls[i])
+			}
+		}
+	}
+}
+
+// countsOnce compares what the nodes charged with what callers were told.
+func (w *World) countsOnce() (err error) {
+	told, perhaps := map[account]int64{}, map[account]int64{}
+	w.outcomes(func(c *caller, o *outcome) {
+		if o.op == backend.Peek || o.op == backend.Settle || o.op == backend.Reset || o.verb == "all" {
+			return
+		}
+		for p, policy := range w.plan.Lists[c.list] {
+			if policy.Shadow {
+				continue
+			}
+			a := account{c.process.number, o.key, policy.Name, o.op}
+			switch units := o.units(p); {
+			case o.perhaps():
+				perhaps[a] += max(units, 4)
+			case o.err == nil && o.d.Allowed && o.d.Source == headgate.FromStore:
+				told[a] += units
+			}
+		}
+	})
+	for a, n := range told {
+		if charged := w.ledger.sums[a]; charged < n && err == nil {
+			err = fmt.Errorf("%+v: %d units passed, %d were charged", a, n, charged)
+		}
+	}
+	for a, n := range w.ledger.sums {
+		if most := told[a] + perhaps[a]; n > most && a.counted() && err == nil {
+			err = fmt.Errorf("%+v: %d units were charged, %d passed and %d perhaps", a, n, told[a], perhaps[a])
+		}
+	}
+	return err
+}
+
+// counted reports whether the account is of calls that countsOnce sums.
+func (a account) counted() bool { return a.key != "" && a.key[0] != 'u' && a.key[0] != 'g' }
+
+// units returns what a call takes of its i-th policy, if it passes.
+func (o *outcome) units(i int) int64 {
+	switch {
+	case o.op == backend.AtMost:
+		return o.d.Granted
+	case o.costs == nil:
+		return 1
+	}
+	return o.costs[i]
+}
+
+// withinBudget allows what waits no longer than a decision may.
+func (w *World) withinBudget() (err error) {
+	w.outcomes(func(c *caller, o *outcome) {
+		if took := o.end.Sub(o.begin); took > budget && o.verb != "wait" && o.verb != "settle" && err == nil {
+			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		}
+	})
+	return err
+}
+
+// budget is that of the stores.
+const budget = 100 * time.Millisecond
+
+// healthyDecides looks at the calls that begin when everything has been well for a while.
+func (w *World) healthyDecides() (err error) {
+	if w.plan.Far { // a connection that begins there takes longer than a call has
+		return nil
+	}
+	w.outcomes(func(c *caller, o *outcome) {
+		if o.begin.Sub(w.start) < calm || w.troubled(c.process.number, "", o.begin.Add(-calm), o.end) || err != nil {
+			return
+		}
+		decided := o.err == nil && o.d.Err == nil && (o.d.Source == headgate.FromStore || o.d.Source == headgate.FromDenyCache)
+		if !decided && !o.bounded && o.op != backend.Settle {
+			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		}
+	})
+	return err
+}
+
+// troubled reports whether a fault concerned a process and a node, or any where the address
+// is "", in a span of time.
+func (w *World) troubled(proc int, addr string, from, to time.Time) bool {
+	return slices.ContainsFunc(w.troubles, func(t *trouble) bool {
+		if t.proc >= 0 && t.proc != proc && t.kind >= parting && t.kind <= refusal {
+			return false
+		}
+		if addr != "" && addr != master && t.node.addr != addr && w.partner(t.node).addr != addr {
+			return false
+		}
+		return !t.from.After(to) && !t.to.Before(from)
+	})
+}
+
+// opened is called when a circuit opens.
+func (w *World) opened(proc int, addr string, cause error) {
+	w.events.Lock()
+	defer w.events.Unlock()
+	now := time.Now()
+	if !w.troubled(proc, addr, now.Add(-calm), now) {
+		w.fail("Only a node's own failure may open its circuit.", fmt.Errorf("process %d at %v: that of %s: %w", proc, now.Sub(w.start), addr, cause))
+	}
+}
+
+// waitsInOrder compares those that waited for one key in one process.
+func (w *World) waitsInOrder() (err error) {
+	for _, p := range w.procs {
+		byKey := map[string][]*outcome{}
+		for _, c := range p.callers {
+			for i := range c.calls {
+				if o := &c.calls[i]; o.verb == "wait" && o.err == nil && o.d.Source == headgate.FromStore {
+					byKey[o.key] = append(byKey[o.key], o)
+				}
+			}
+		}
+		for key, all := range byKey {
+			slices.SortFunc(all, func(a, b *outcome) int { return a.begin.Compare(b.begin) })
+			for i := 1; i < len(all); i++ {
+				if a, b := all[i-1], all[i]; b.end.Before(a.end) && err == nil {
+					err = fmt.Errorf("process %d, %s: the call at %v passed at %v, the one at %v at %v", p.number, key,
+						a.begin.Sub(w.start), a.end.Sub(w.start), b.begin.Sub(w.start), b.end.Sub(w.start))
+				}
+			}
+		}
+	}
+	return err
+}
+
+// neverAbove sums what was admitted in windows without a loss of counts or a step of a clock.
+func (w *World) neverAbove() error {
+	for _, list := range w.plan.Lists {
+		for _, policy := range list {
+			a := policy.Algorithm
+			window := a.Limit().Period
+			if a.Kind().Leased() || policy.Shadow {
+				continue
+			}
+			for c, all := range w.ledger.events {
+				if c.policy != policy.Name {
+					continue
+				}
+				if most := w.ledger.most(all, window); most > a.Worst(window) {
+					return fmt.Errorf("%s of %s: %d units in %v, by %v", c.policy, c.key, most, window, &a)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// leasesEnd looks for slots that are held when every lease has ended.
+func (w *World) leasesEnd() error {
+	for _, list := range w.plan.Lists {
+		for _, policy := range list {
+			if !policy.Algorithm.Kind().Leased() {
+				continue
+			}
+			for _, n := range w.nodes {
+				for tag, s := range n.keeps.byTag {
+					for k := range 3 {
+						key := fmt.Sprint("j", k)
+						if used := s.used(key, policy, n.clock()); used > 0 {
+							return fmt.Errorf("%d slots of %s at %s (%q)", used, key, n.addr, tag)
+						}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (w *World) nothingLeft() error {
+	if n := w.conns(); n > 0 {
+		return fmt.Errorf("%d connections", n)
+	}
+	return nil
+}
+
+// decisions returns how many the fleet made.
+func (w *World) decisions() (n int) {
+	w.outcomes(func(*caller, *outcome) { n++ })
+	return n
+}

@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+)
+
+// state is what a node keeps: of all keys on a standalone server, of one key on a cluster,
+// so that a key can move. It follows the clock of whoever decides.
+type state struct {
+	store *memory.Store
+	now   int64  // µs: the instant of the decision under way
+	log   []past // all that it decided, so that a replica can be made of it
+}
+
+// past is what was decided.
+type past struct {
+	at  int64
+	all []*asked
+}
+
+func newState() *state {
+	s := &state{}
+	s.store = memory.New(&memory.Options{MaxKeys: 4096, Now: func() time.Time { return time.UnixMicro(s.now) }})
+	return s
+}
+
+// apply decides again what another copy has decided.
+func (s *state) apply(p past) {
+	var again []*asked
+	for _, g := range p.all {
+		h := *g
+		h.done = nil
+		again = append(again, &h)
+	}
+	s.now = p.at
+	s.decide(again)
+	s.log = append(s.log, p)
+}
+
+// states are what a node keeps.
+type states struct {
+	node  *node
+	byTag map[string]*state // one, under "", of a standalone server
+}
+
+func (s *states) of(tag string) *state {
+	if !s.node.world.plan.Cluster {
+		tag = ""
+	}
+	if s.byTag == nil {
+		s.byTag = map[string]*state{}
+	}
+	if s.byTag[tag] == nil {
+		s.byTag[tag] = newState()
+	}
+	return s.byTag[tag]
+}
+
+// copyOf makes s what the other one is: a replica's first synchronization.
+func (s *states) copyOf(other *states) {
+	s.byTag = map[string]*state{}
+	for tag, from := range other.byTag {
+		fresh := newState()
+		for _, p := range from.log {
+			fresh.apply(p)
+		}
+		s.byTag[tag] = fresh
+	}
+}
+
+// used returns the units of a policy that a state counts at an instant.
+func (s *state) used(tag string, p backend.Policy, now int64) int64 {
+	s.now = now
+	g := backend.Group{Key: tag, Policies: []backend.Policy{p}, Costs: []int64{0}, Each: make([]backend.State, 1)}
+	r := backend.Request{Op: backend.Peek, Group: g}
+	var d backend.Decision
+	if err := s.store.Do(context.Background(), &r, &d); err != nil {
+		return 0
+	}
+	return r.Each[0].Used
+}
+
+// replicate sends what was decided to the node's replica, which has it a moment later.
+func (n *node) replicate(tag string, p past) {
+	r := n.world.partner(n)
+	if r.replica != n || r.down || r.dark {
+		return
+	}
+	life := r.life
+	n.world.at(n.lag(), func() {
+		if r.replica == n && r.life == life && !r.down && !r.dark {
+			r.keeps.of(tag).apply(p)
+		}
+	})
+}
+
+// lag is how long a replica takes to have what its primary decided.
+func (n *node) lag() time.Duration { return n.world.plan.Lag }
+
+// partner returns the other node of a primary and its replica.
+func (w *World) partner(n *node) *node {
+	for i := range w.nodes {
+		if w.nodes[i] == n {
+			return w.nodes[i^1]
+		}
+	}
+	return nil
+}
