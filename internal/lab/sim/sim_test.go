@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -36,7 +35,8 @@ func TestSeed(t *testing.T) {
 		}
 		return
 	}
-	AwaitMonitor()
+	Begun()
+	fixSecrets(t, uint64(*seed))
 	plan := NewPlan(uint64(*seed))
 	plan.Fewer = *fewer
 	var w *World
@@ -59,11 +59,9 @@ func TestSeed(t *testing.T) {
 
 // runSeed runs a seed in a process of its own, and returns what that printed.
 func runSeed(seed int64, fewer int, verbose bool) (out string, failed bool) {
-	var b strings.Builder
-	cmd := exec.Command(os.Args[0], "-test.run=^TestSeed$", "-seed="+fmt.Sprint(seed), "-fewer="+fmt.Sprint(fewer), "-test.v="+strconv.FormatBool(verbose))
-	cmd.Stdout, cmd.Stderr = &b, &b
-	err := Execute(cmd, uint64(seed))
-	return b.String(), err != nil
+	args := []string{"-test.run=^TestSeed$", "-seed=" + fmt.Sprint(seed), "-fewer=" + fmt.Sprint(fewer), "-test.v=" + strconv.FormatBool(verbose)}
+	out, err := Execute(uint64(seed), args...)
+	return out, err != nil
 }
 
 // TestSeeds runs seeds without faults, each twice: the second trace is the first one. With
@@ -88,14 +86,14 @@ func TestSeeds(t *testing.T) {
 		if failed {
 			t.Errorf("seed %d:\n%s", calm[i], first)
 		}
-		if second, _ := runSeed(calm[i], 0, false); trace(second) != trace(first) {
+		if second, _ := runSeed(calm[i], 0, false); summary(second) != summary(first) {
 			t.Errorf("seed %d:\n%s\nand again:\n%s", calm[i], first, second)
 		}
 	})
 }
 
-// trace returns the line that sums up a run.
-func trace(out string) string {
+// summary returns the line that sums up a run.
+func summary(out string) string {
 	_, line, _ := strings.Cut(out, "seed ")
 	return strings.SplitN(line, "\n", 2)[0]
 }

@@ -10,12 +10,15 @@ import (
 // Child is set in a process that Execute runs.
 const Child = "HEADGATE_SIM_CHILD"
 
-// Execute runs a process. Its scheduler does not follow the seed here, so that a trace may
+// Execute runs this program again with other arguments. Its scheduler does not follow the seed here, so that a trace may
 // differ where things happen at one instant.
-func Execute(cmd *exec.Cmd, _ uint64) error {
+func Execute(_ uint64, args ...string) (out string, err error) {
+	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), Child+"=1", "GOMAXPROCS=1")
-	return cmd.Run()
+	b, err := cmd.CombinedOutput()
+	return string(b), err
 }
 
-// AwaitMonitor does nothing here.
-func AwaitMonitor() {}
+// Begun is called first in a process that Execute runs.
+func Begun() {}
+
