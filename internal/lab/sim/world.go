@@ -37,8 +37,9 @@ type move struct {
 	torn  string          // the key that is on its way: a script of several keys of it is refused
 }
 
-// master is the address of a standalone server: a name that leads to the primary.
-const master = "redis:6379"
+// master is the address of a standalone server, which leads to the primary as a name would. It is
+// no name, since go-redis looks those up by itself.
+const master = "10.0.1.1:6379"
 
 // newWorld makes the world of a plan. It is called in a bubble.
 func newWorld(p *Plan) *World {
