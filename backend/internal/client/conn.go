@@ -23,6 +23,7 @@ type conn struct {
 	racer         *racer
 	network, addr string
 	wrote         atomic.Int64 // when something was last written, as time.Since(epoch)
+	answered      atomic.Bool  // something was read
 }
 
 var epoch = time.Now()
@@ -40,8 +41,12 @@ func (c *conn) Write(b []byte) (int, error) {
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 {
+	switch {
+	case n > 0:
 		c.racer.trip.Store(int64(time.Since(epoch)) - c.wrote.Load())
+		c.answered.Store(true)
+	case err != nil && !c.answered.Load():
+		_ = c.Conn.Close() // go-redis 9.22 leaves a connection open whose handshake has no answer; mutant: unanswered-closed
 	}
 	return n, err
 }
