@@ -140,19 +140,31 @@ func (c *call) part(i int) {
 }
 
 // atMost takes what there is from one share after the other, as a take of one unit
-// finds them. What it took stands also where a later share fails. Several shares are
-// charged, so it writes no receipt.
+// finds them. What it took stands also where a later share fails, or where no time is left
+// of the call's budget. Several shares are charged, so it writes no receipt.
 func (c *call) atMost(ctx context.Context) (err error) {
 	r, took := *c.r, backend.Decision{}
 	r.Cost, r.Receipt, c.r, c.most = 1, nil, &r, c.r.Cost
+	bounded, longest, budget := ctx, time.Duration(0), c.s.shared.Budget
 	for c.most > 0 {
+		began := c.k.denials.Now()
+		left := budget - (began - c.from)
+		if c.took && budget > 0 { // mutant: at-most-within-budget
+			if left < longest {
+				break // a share that takes as long as another one did would answer too late
+			}
+			var cancel func()
+			bounded, cancel = context.WithTimeout(ctx, left)
+			defer cancel()
+		}
 		*c.d, c.sum, c.misses = backend.Decision{}, nil, 0
-		if err = c.take(ctx); err != nil || !c.d.Allowed || c.d.Source != backend.FromStore {
+		if err = c.take(bounded); err != nil || !c.d.Allowed || c.d.Source != backend.FromStore {
 			break
 		}
 		c.most -= c.d.Granted
 		c.d.Granted += took.Granted
 		took, c.took = *c.d, true
+		longest = max(longest, c.k.denials.Now()-began)
 	}
 	if took.Granted == 0 {
 		return err
