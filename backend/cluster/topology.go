@@ -313,9 +313,17 @@ func (t *topology) drop(named map[string]string) {
 // endpoint's, and forgets its circuit.
 func (t *topology) release(n *node) {
 	if !slices.Contains(t.opts.Addrs, n.addr) {
-		_ = n.client.Close()
+		_ = t.hangUp(n)
 	}
 	t.set.Shared.Gone(n.addr)
+}
+
+// hangUp closes the client of a node.
+func (t *topology) hangUp(n *node) error {
+	if t.opts.NewClient != nil { // it may have another dialer
+		return n.client.Close()
+	}
+	return client.Close(n.client)
 }
 
 // close closes all clients. closed keeps a reload that is still under way from
@@ -327,7 +335,7 @@ func (t *topology) close() error {
 	t.mu.Unlock()
 	var errs []error
 	for _, n := range nodes {
-		errs = append(errs, n.client.Close())
+		errs = append(errs, t.hangUp(n))
 	}
 	return errors.Join(errs...)
 }

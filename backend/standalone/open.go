@@ -66,7 +66,7 @@ func (l *lazy) get() *redis.Client {
 	l.used.Store(true) // mutant: made-client-closed
 	c := l.client()
 	if l.closed.Load() {
-		_ = c.Close()
+		_ = client.Close(c)
 	}
 	return c
 }
@@ -83,7 +83,7 @@ func (l *lazy) Close() error {
 	if !l.used.Load() {
 		return nil
 	}
-	if err := l.client().Close(); !errors.Is(err, redis.ErrClosed) { // get may have been first
+	if err := client.Close(l.client()); !errors.Is(err, redis.ErrClosed) { // get may have been first
 		return err
 	}
 	return nil

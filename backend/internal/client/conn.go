@@ -75,7 +75,7 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	if err == nil && over { // mutant: tls-drained
 		err = c.drain(raw)
 	}
-	if err == nil && c.idle() >= silence {
+	if err == nil && c.idle() >= silence && !c.racer.closed.Load() {
 		err = c.try()
 	}
 	return raw, err
@@ -163,6 +163,10 @@ func (c *conn) beside(ctx context.Context, dialled chan<- attempt) {
 func (r *racer) keep(beside net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closed.Load() {
+		_ = beside.Close()
+		return
+	}
 	if r.mu.spare != nil {
 		_ = r.mu.spare.Close()
 	}

@@ -27,6 +27,7 @@ type racer struct {
 	budget time.Duration
 	user   dialer       // the user's own; nil: the addresses are raced
 	trip   atomic.Int64 // how long the last answer on a connection took
+	closed atomic.Bool  // the client is closing: nothing is tried or kept any more
 	mu     struct {
 		sync.Mutex
 		best  string    // the address that answered last
@@ -39,6 +40,10 @@ type racer struct {
 func newDialer(o *redis.Options, budget time.Duration) dialer {
 	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if ctx.Value(closing{}) != nil {
+			r.close()
+			return nil, net.ErrClosed
+		}
 		c := r.takeSpare()
 		if c == nil {
 			var err error
@@ -47,6 +52,28 @@ func newDialer(o *redis.Options, budget time.Duration) dialer {
 			}
 		}
 		return newConn(c, r, network, addr), nil
+	}
+}
+
+// closing marks the context of a dial that is none: it tells the dialer of a client's end,
+// which go-redis tells nobody.
+type closing struct{}
+
+// Close closes a client with our Options. go-redis asks each idle connection for its socket
+// before it closes it, one after the other: a trial of each would take a budget where the
+// server is silent.
+func Close(c *redis.Client) error {
+	_, _ = c.Options().Dialer(context.WithValue(context.Background(), closing{}, true), "", "") // mutant: close-tries-nothing
+	return c.Close()
+}
+
+func (r *racer) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed.Store(true)
+	if r.mu.spare != nil {
+		_ = r.mu.spare.Close()
+		r.mu.spare = nil
 	}
 }
 
