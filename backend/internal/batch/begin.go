@@ -29,7 +29,7 @@ const (
 // begin waits until a script may be passed to the client. An error is why nothing is to be
 // sent.
 func (s *Server) begin(ends time.Duration) error {
-	if err := s.tooFar(ends - now()); err != nil {
+	if err := s.reach(ends); err != nil {
 		return err
 	}
 	s.wake(ends)

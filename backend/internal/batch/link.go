@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // link is the time of a server's last round trips, from the write to the reply. The
@@ -25,6 +27,10 @@ func (l *link) add(written, answered time.Duration) {
 		t.Store(took)
 	}
 }
+
+// old reports whether what is known of the link was measured so long ago that it may be
+// another one by now.
+func (l *link) old() bool { return now()-time.Duration(l.added.Load()) > remembered }
 
 // time returns the shortest, 0 where there was none.
 func (l *link) time() (shortest time.Duration) {
@@ -66,9 +72,25 @@ func (s *Server) inTime(left time.Duration) error {
 	return s.tooFar(left)
 }
 
+// reach returns an error if a reply can't come by ends. Where what is known of the link is
+// old, a PING is answered first: a lone caller comes too seldom to be refused for what a
+// link was minutes ago.
+func (s *Server) reach(ends time.Duration) error {
+	err := s.tooFar(ends - now())
+	if err == nil || !s.link.old() { // mutant: old-link-measured
+		return err
+	}
+	select {
+	case <-s.measure():
+		return s.tooFar(ends - now())
+	case <-time.After(ends - now()):
+		return err
+	}
+}
+
 // measure sends a PING, unless one is under way: over a link that is too long for the
 // budget no script tells when it is short again.
-func (s *Server) measure() { s.loading.DoChan("ping", s.ping) }
+func (s *Server) measure() <-chan singleflight.Result { return s.loading.DoChan("ping", s.ping) }
 
 // ping is a round trip that may be late.
 func (s *Server) ping() (any, error) { return nil, s.process(10*s.Budget, "", "ping") }
