@@ -19,6 +19,7 @@ type conn struct {
 	addr  string // as dialled
 	node  *node  // that answered
 	life  int    // of the node's process, when it was dialled
+	born  time.Time
 
 	up, down direction // as the network's events use them
 

@@ -62,7 +62,7 @@ func newSchedule(p *Plan, dice *rand.Rand) (all []fault) {
 			all = append(all, f)
 			at += time.Duration(dice.ExpFloat64() * float64(300*time.Millisecond))
 		}
-		at += 2*calm + time.Duration(dice.ExpFloat64()*float64(4*time.Second))
+		at += 2*calm + silence + time.Duration(dice.ExpFloat64()*float64(4*time.Second))
 	}
 	return all
 }
@@ -94,16 +94,28 @@ func (w *World) happen(f fault) {
 	if end == nil {
 		ends = 0
 	}
-	w.troubles = append(w.troubles, &trouble{proc: f.proc, node: n, kind: f.kind, from: time.Now(), to: time.Now().Add(ends)})
-	t := w.troubles[len(w.troubles)-1]
+	t := &trouble{proc: f.proc, node: n, kind: f.kind, from: time.Now(), to: time.Now().Add(ends + f.kind.lingers())}
+	w.troubles = append(w.troubles, t)
 	if end != nil {
 		w.at(f.lasts, func() {
-			t.to = time.Now()
+			t.to = time.Now().Add(f.kind.lingers())
 			w.note("fault", "over: "+f.String())
 			end()
 		})
 	}
 }
+
+// lingers is for how much longer a call may meet what a fault has left: a connection that
+// is dead and silent, and was used less than ten seconds before it is used again.
+func (k faultKind) lingers() time.Duration {
+	if k == forgot || k == darkness {
+		return silence
+	}
+	return 0
+}
+
+// silence is after how long the library tries a connection before it uses it.
+const silence = 10 * time.Second
 
 // trouble is a fault that has happened, and whom it concerns.
 type trouble struct {

@@ -2,8 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -126,14 +124,3 @@ func Run(p *Plan) *World {
 	w.judge()
 	return w
 }
-
-// conns returns how many connections the nodes have.
-func (w *World) conns() (n int) {
-	for _, node := range w.nodes {
-		n += len(node.conns)
-	}
-	return n
-}
-
-// tags returns what a node keeps, in order.
-func (n *node) tags() []string { return slices.Sorted(maps.Keys(n.keeps.byTag)) }

@@ -164,7 +164,7 @@ func (g *dialing) connected(w *World, n *node) {
 		if d.left.Load() {
 			continue
 		}
-		c := &conn{world: w, proc: g.to.proc, addr: g.to.addr, node: n, life: n.life, wake: make(chan struct{}, 1)}
+		c := &conn{world: w, proc: g.to.proc, addr: g.to.addr, node: n, life: n.life, born: time.Now(), wake: make(chan struct{}, 1)}
 		n.conns = append(n.conns, c)
 		d.ended <- dialled{conn: c}
 	}

@@ -79,7 +79,7 @@ func lists(p *Plan, dice *rand.Rand, mode headgate.FailureMode) (all [][]headgat
 
 // algorithm draws one whose limit the fleet reaches now and then.
 func algorithm(dice *rand.Rand, p *Plan) algo.Algorithm {
-	limit := int64(16 + dice.IntN(200))
+	limit := int64(48 + dice.IntN(200))
 	l := algo.Limit{Events: limit, Period: time.Duration(1+dice.IntN(10)) * time.Second}
 	switch dice.IntN(7) {
 	case 0:

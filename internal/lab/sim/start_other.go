@@ -21,4 +21,3 @@ func Execute(_ uint64, args ...string) (out string, err error) {
 
 // Begun is called first in a process that Execute runs.
 func Begun() {}
-
