@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,3 +57,11 @@ type reply string
 
 func (r reply) Error() string { return string(r) }
 func (reply) RedisError()     {}
+
+// TestNoLookup: to make a client looks no address up, and prints nothing of one that has
+// none.
+func TestNoLookup(t *testing.T) {
+	c := redis.NewClient(client.Options(&redis.Options{Addr: "no-such-name.invalid:6379"}, time.Second))
+	defer c.Close()
+	require.Equal(t, maintnotifications.EndpointTypeNone, c.Options().MaintNotificationsConfig.EndpointType)
+}
