@@ -33,7 +33,7 @@ func Execute(random uint64, args ...string) (out string, err error) {
 		cmd := exec.Command(os.Args[0], args...)
 		cmd.Stdout, cmd.Stderr = &b, &b
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%02d", Child, left), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0")
-		err := trace(cmd, random)
+		err := supervise(cmd, random)
 		if left == 0 || cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != begunOtherwise {
 			return b.String(), err
 		}
@@ -53,8 +53,8 @@ func Begun() {
 	}
 }
 
-// trace runs a process.
-func trace(cmd *exec.Cmd, random uint64) error {
+// supervise runs a process.
+func supervise(cmd *exec.Cmd, random uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
 	if err := cmd.Start(); err != nil {
 		return err

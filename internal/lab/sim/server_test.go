@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"context"
+	"encoding"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// wired sends the library's commands to a simulated node, without a network.
+type wired struct{ node *node }
+
+func (w wired) Process(_ context.Context, cmd redis.Cmder) error {
+	var args []string
+	for _, a := range cmd.Args() {
+		switch a := a.(type) {
+		case encoding.BinaryMarshaler:
+			b, err := a.MarshalBinary()
+			if err != nil {
+				return err
+			}
+			args = append(args, string(b))
+		case *int:
+			args = append(args, fmt.Sprint(*a))
+		default:
+			args = append(args, fmt.Sprint(a))
+		}
+	}
+	w.node.world.events.Lock()
+	out := string(w.node.run(&conn{}, args))
+	w.node.world.events.Unlock()
+	head, body, _ := strings.Cut(out, "\r\n")
+	if head[0] == '-' {
+		err := reply(head[1:])
+		cmd.SetErr(err)
+		return err
+	}
+	cmd.(interface{ SetVal(string) }).SetVal(strings.TrimSuffix(body, "\r\n"))
+	return nil
+}
+
+type reply string
+
+func (r reply) Error() string { return string(r) }
+func (reply) RedisError()     {}
+
+// TestNodeAnswersAsAServer: a simulated node and a real server answer the library's
+// requests alike, in every field.
+func TestNodeAnswersAsAServer(t *testing.T) {
+	s := trace.Steady(14)
+	now := func() time.Time { return time.UnixMicro(s.Now()) }
+	w := newWorld(&Plan{Primaries: 1})
+	w.nodes[1].down = true // no replica
+	at := &standalone.Options{Budget: 10 * time.Second}
+	node := standalone.New(testclock.Client{Processor: wired{w.nodes[0]}, Now: now}, at)
+	real := standalone.New(testclock.Client{Processor: redistest.Start(t).Client(t), Now: now}, at)
+	steps := leased{Steps: s, world: w, dice: rand.New(rand.NewPCG(14, 14))}
+	n, ops := redistest.Steps(4_000, 100_000), map[backend.Op]int{}
+	for i := range n {
+		r := steps.next()
+		ops[r.Op]++
+		want, got := trace.Ask(t.Context(), real, r), trace.Ask(t.Context(), node, r)
+		if want.Err != nil && got.Err != nil {
+			for _, err := range []error{backend.ErrNotHeld, backend.ErrLeaseEnded, backend.ErrUnavailable} {
+				require.Equal(t, errors.Is(want.Err, err), errors.Is(got.Err, err), "step %d: %v, %v", i, want.Err, got.Err)
+			}
+			continue
+		}
+		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
+	}
+	require.Empty(t, w.failures)
+	t.Log(n, "requests:", ops)
+	require.Len(t, ops, 9)
+}
+
+// leased are steps of which some reserve, and some settle what was reserved.
+type leased struct {
+	*trace.Steps
+	world *World
+	dice  *rand.Rand
+	held  []backend.Request
+	era   int
+}
+
+func (l *leased) next() backend.Request {
+	r := l.Next()
+	if l.era != l.Era() {
+		l.era, l.held = l.Era(), nil
+	}
+	switch n := l.dice.IntN(10); {
+	case r.Op == backend.Take && n < 4:
+		r.Op = backend.Reserve
+		r.Lease = &backend.Lease{Length: time.Duration(1+l.dice.IntN(60)) * time.Second}
+		for i := range r.Lease.ID {
+			r.Lease.ID[i] = byte(l.dice.Uint64())
+		}
+		if l.dice.IntN(2) == 0 {
+			r.Policies = append(append([]backend.Policy(nil), r.Policies...), backend.Policy{Name: "slots", Algorithm: algo.InFlight(3)})
+			if r.Costs != nil {
+				r.Costs = append(append([]int64(nil), r.Costs...), 1)
+			}
+			r.Cost = 1
+		}
+		l.held = append(l.held, r)
+	case n == 4 && len(l.held) > 0:
+		r = l.held[l.dice.IntN(len(l.held))]
+		lease := *r.Lease
+		lease.Attempt[0], lease.Unresolved = byte(1+l.dice.IntN(3)), l.dice.IntN(8) == 0
+		r.Op, r.Lease = backend.Settle, &lease
+		if l.dice.IntN(2) == 0 {
+			for range r.Policies {
+				lease.Actual = append(lease.Actual, int64(l.dice.IntN(3)))
+			}
+		}
+	case r.Op == backend.Take && n == 6:
+		r.Op = backend.Record
+	case r.Op == backend.Take && n == 7:
+		r.Op = backend.RecordAtMost
+	case r.Op == backend.Take && n == 8 && r.Costs == nil:
+		r.Op = backend.AtMost
+	case n == 5 && len(l.held) > 0:
+		r = l.held[l.dice.IntN(len(l.held))]
+		r.Op = backend.Extend
+	}
+	for _, p := range r.Policies {
+		l.world.learn(p)
+	}
+	return r
+}
