@@ -207,3 +207,20 @@ func TestTrustedRefuses(t *testing.T) {
 		require.Equal(t, "ip:192.0.2.1", keyOf(k, r), cidr)
 	}
 }
+
+func FuzzAddress(f *testing.F) {
+	f.Add(`for="[::1]:80", for=1.2.3.4`)
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, k := range []struct {
+			Key
+			header, own string
+		}{{TrustedProxies(proxies...), "X-Forwarded-For", "192.0.2.1"}, {TrustedForwarders(proxies...), "Forwarded", "for=192.0.2.1"},
+			{TrustedForwarders(proxies...), "Forwarded", `proto=https;for="192.0.2.1:80"`}} {
+			// Whatever a client sends, the proxy appends the client's address.
+			r := &http.Request{RemoteAddr: "10.0.0.1:80", Header: http.Header{k.header: {s + ", " + k.own}}}
+			require.Equal(t, "ip:192.0.2.1", keyOf(k.Key, r))
+			r.Header[k.header] = []string{s, k.own}
+			require.Equal(t, "ip:192.0.2.1", keyOf(k.Key, r))
+		}
+	})
+}

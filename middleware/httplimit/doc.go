@@ -1,5 +1,4 @@
-// Package httplimit limits the rate of an HTTP server's requests, and keeps an
-// HTTP client below the rates of the servers that it calls.
+// Package httplimit limits the rate of an HTTP server's requests.
 //
 // New makes a middleware of a headgate.Limiter and a Key that says whose count a
 // request is charged to. It is a func(http.Handler) http.Handler, for net/http
@@ -64,5 +63,6 @@
 //
 // # Clients
 //
-// Transport is the other side: it reads these fields from any server.
+// Transport of package httpclient is the other side: it reads these fields from any
+// server.
 package httplimit

@@ -33,23 +33,6 @@ func Example() {
 	// Output: 200 "client";q=100;w=60
 }
 
-// A client that waits for the server's rate limit instead of running into it.
-func ExampleTransport() {
-	client := &http.Client{Transport: &httplimit.Transport{}}
-
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("RateLimit", `"default";r=50;t=30`)
-	}))
-	defer server.Close()
-	resp, err := client.Get(server.URL)
-	if err != nil {
-		panic(err)
-	}
-	fmt.Println(resp.StatusCode)
-	_ = resp.Body.Close()
-	// Output: 200
-}
-
 // Five failed logins in 15 minutes, by address: a login that succeeds costs nothing.
 func ExampleOptions_failures() {
 	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{

@@ -11,20 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
-)
-
-// The fields of draft-ietf-httpapi-ratelimit-headers-11, which are lists of
-// strings with parameters (RFC 9651), under the names as net/http stores them.
-const (
-	limitField  = "Ratelimit"
-	policyField = "Ratelimit-Policy"
-)
-
-// The parameters' names in RateLimit. A later draft may rename them to the
-// others, which the Transport reads too.
-const (
-	availableParameter, availableLater = "r", "a"
-	windowParameter, windowLater       = "t", "w"
+	"github.com/headgate-go/headgate/middleware/internal/field"
 )
 
 // memberSep separates the members of a list field.
@@ -53,7 +40,7 @@ func newFields(policies []headgate.Policy, opts *Options) *fields {
 			continue
 		}
 		name := `"` + p.Name + `";` // of letters, digits, _ and -
-		f.names[i] = name + availableParameter + "="
+		f.names[i] = name + field.Available + "="
 		f.running[i] = p.Algorithm.Kind().Leased()
 		if len(line) > 0 {
 			line = append(line, memberSep...)
@@ -89,8 +76,7 @@ func appendQuota(b []byte, a *algo.Algorithm) []byte {
 	hi, lo := bits.Mul64(uint64(periods), uint64(limit.Period.Microseconds()))
 	second := uint64(of) * 1e6
 	w, rest := bits.Div64(hi, lo, second) // hi is below 2^20, whatever the ranges of package algo
-	const longest = 999_999_999_999_999   // the largest integer of a structured field
-	if w == 0 || w >= longest {
+	if w == 0 || w >= field.MaxInteger {
 		return b
 	}
 	if rest > 0 {
@@ -103,14 +89,14 @@ func appendQuota(b []byte, a *algo.Algorithm) []byte {
 // and returns it, perhaps grown, for the next request. X-RateLimit-* have the
 // binding policy's numbers, as they can show one policy only.
 func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *headgate.Decision) []byte {
-	f.replace(h, policyField, f.policy)
+	f.replace(h, field.Policy, f.policy)
 	if f.exposed != nil {
 		addOnce(h, "Access-Control-Expose-Headers", f.exposed)
 	}
 	if buf = f.appendStates(buf, each); len(buf) > 0 {
-		f.replace(h, limitField, []string{string(buf)})
+		f.replace(h, field.Limit, []string{string(buf)})
 	} else {
-		f.replace(h, limitField, nil)
+		f.replace(h, field.Limit, nil)
 	}
 	if f.x && d.Counted && f.policy != nil {
 		h["X-Ratelimit-Limit"] = []string{itoa(d.Limit)}
@@ -123,9 +109,9 @@ func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *head
 // replace adds a line to a list field, in place of the members of the same
 // policies. Two numbers of one name would contradict each other. Members of
 // other middleware stay. The line has capacity 1, so that an append copies it.
-func (f *fields) replace(h http.Header, field string, line []string) {
+func (f *fields) replace(h http.Header, name string, line []string) {
 	var kept []string
-	for _, l := range h[field] {
+	for _, l := range h[name] {
 		if l = f.others(l); l != "" {
 			kept = append(kept, l)
 		}
@@ -134,9 +120,9 @@ func (f *fields) replace(h http.Header, field string, line []string) {
 		line = append(kept, line...)
 	}
 	if line != nil {
-		h[field] = line
+		h[name] = line
 	} else {
-		delete(h, field)
+		delete(h, name)
 	}
 }
 
@@ -155,12 +141,12 @@ func (f *fields) others(line string) string {
 }
 
 // addOnce adds a line of capacity 1 that all responses share, once.
-func addOnce(h http.Header, field string, line []string) {
-	switch lines := h[field]; {
+func addOnce(h http.Header, name string, line []string) {
+	switch lines := h[name]; {
 	case lines == nil:
-		h[field] = line
+		h[name] = line
 	case !slices.Contains(lines, line[0]):
-		h[field] = append(lines, line[0])
+		h[name] = append(lines, line[0])
 	}
 }
 
@@ -183,7 +169,7 @@ func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
 		if f.running[i] {
 			continue
 		}
-		b = strconv.AppendInt(append(b, ";"+windowParameter+"="...), window(s), 10)
+		b = strconv.AppendInt(append(b, ";"+field.Window+"="...), window(s), 10)
 	}
 	return b
 }
@@ -192,18 +178,9 @@ func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
 // it denies until the same request would pass, else until nothing is counted.
 func window(s *headgate.State) int64 {
 	if s.RetryAfter > 0 {
-		return seconds(s.RetryAfter)
+		return field.Seconds(s.RetryAfter)
 	}
-	return seconds(s.ResetAfter)
-}
-
-// seconds rounds up: a client that returns sooner would be denied again.
-func seconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
+	return field.Seconds(s.ResetAfter)
 }
 
 // jitter returns whole seconds from 0 to most, as Retry-After has no fraction.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/field"
 	"github.com/headgate-go/headgate/middleware/internal/settle"
 )
 
@@ -257,7 +258,7 @@ func (m *middleware) empty(w http.ResponseWriter, _ *http.Request) bool {
 // sends it too. It is never 0, which clients take for "at once".
 func (m *middleware) deny(w http.ResponseWriter, r *http.Request, each []headgate.State, d headgate.Decision) {
 	denial := m.fields.denial(each, d)
-	retry := seconds(d.RetryAfter) + jitter(m.RetryJitter)
+	retry := field.Seconds(d.RetryAfter) + jitter(m.RetryJitter)
 	w.Header()["Retry-After"] = []string{itoa(max(1, retry))}
 	m.OnDenied(w, r, denial)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/middleware/internal/field"
 	"github.com/stretchr/testify/require"
 )
 
@@ -131,7 +132,7 @@ func TestQuota(t *testing.T) {
 // hold.
 func TestSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Second: 1, time.Second + 1: 2, 1<<63 - 1: 9223372037} {
-		require.Equal(t, want, seconds(d))
+		require.Equal(t, want, field.Seconds(d))
 	}
 }
 

@@ -405,15 +405,6 @@ func TestRefusedSettleOptions(t *testing.T) {
 	Report(t.Context(), 1) // outside of a middleware
 }
 
-// TestTransportIgnoresSlots: a client can't wait for a slot by a window.
-func TestTransportIgnoresSlots(t *testing.T) {
-	h := http.Header{limitField: {`"running";r=0`}, policyField: {`"running";q=20;qu="concurrent-requests"`}}
-	items := parseLimits(h[limitField])
-	require.Equal(t, []limitItem{{policy: "running", available: 0, window: -1, quota: -1}}, items)
-	require.Equal(t, time.Duration(0), spent(items))
-	require.Len(t, parseLimits(h[policyField]), 1)
-}
-
 // TestWrongUseFreesTheSlot: a mistake of the Settle function must not take a slot until
 // the lease ends.
 func TestWrongUseFreesTheSlot(t *testing.T) {

@@ -1,4 +1,4 @@
-package httplimit
+package httpclient
 
 import (
 	"context"
@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/field"
 )
 
 // call is one RoundTrip, with all that it sends. It is used by one goroutine.
@@ -99,12 +102,21 @@ func (c *call) share(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if c.late(d.RetryAfter) {
-			return denial(r, deniedStatus(&d), d.RetryAfter), nil
+			return denial(r, status(&d), d.RetryAfter), nil
 		}
 		if err := sleep(r.Context(), max(d.RetryAfter, time.Millisecond), nil); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// status returns the status of a request that the shared limiter denies: 503 if no
+// store decided.
+func status(d *headgate.Decision) int {
+	if d.Source == headgate.FromFailClosed {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusTooManyRequests
 }
 
 // send sends the request with the base. It finishes the ticket even if the base panics,
@@ -163,7 +175,7 @@ func denial(r *http.Request, status int, wait time.Duration) *http.Response {
 		Proto:      "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{
 			"Content-Type": {"application/problem+json"},
-			"Retry-After":  {itoa(max(1, seconds(wait)))},
+			"Retry-After":  {strconv.FormatInt(max(1, field.Seconds(wait)), 10)},
 		},
 		Body:          io.NopCloser(strings.NewReader(body)),
 		ContentLength: int64(len(body)),

@@ -1,6 +1,6 @@
 //go:build go1.25
 
-package httplimit
+package httpclient
 
 import (
 	"bytes"
@@ -334,7 +334,7 @@ func TestTwiceTheLimit(t *testing.T) {
 		for _, rtt := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
 				s := memory.New(&memory.Options{Now: time.Now})
-				server := &counted{Handler: wrap(t, limiter(t, s, policy("p", c.a)), RemoteAddr(), nil), begin: time.Now()}
+				server := &counted{Handler: served(t, limiter(t, s, policy("p", c.a))), begin: time.Now()}
 				load(t, &Transport{Base: &wire{server, rtt}}, 200, time.Duration(length)*time.Second)
 				granted := float64(server.passed.Load()) / float64(100*length)
 				t.Logf("%s, %v: %.2f of the limit, %d times 429 after the first second", name, rtt, granted, server.after.Load())
@@ -350,7 +350,7 @@ func TestTwiceTheLimit(t *testing.T) {
 func TestBelowTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New(&memory.Options{Now: time.Now})
-		h := wrap(t, limiter(t, s, policy("p", algo.TokenBucket(algo.PerSecond(100), 100))), RemoteAddr(), nil)
+		h := served(t, limiter(t, s, policy("p", algo.TokenBucket(algo.PerSecond(100), 100))))
 		begin := time.Now()
 		server := &counted{Handler: h, begin: begin}
 		load(t, &Transport{Base: &wire{server, 2 * time.Second}}, 20, 20*time.Second)
@@ -362,7 +362,7 @@ func TestBelowTheLimit(t *testing.T) {
 func TestSharedLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memory.New(&memory.Options{Now: time.Now})
-		server := &counted{Handler: wrap(t, limiter(t, s, policy("server", algo.TokenBucket(algo.PerSecond(100), 100))), RemoteAddr(), nil), begin: time.Now()}
+		server := &counted{Handler: served(t, limiter(t, s, policy("server", algo.TokenBucket(algo.PerSecond(100), 100)))), begin: time.Now()}
 		shared := limiter(t, s, policy("fleet", algo.TokenBucket(algo.PerSecond(95), 95)))
 		var all sync.WaitGroup
 		for range 8 {
@@ -450,7 +450,8 @@ func TestUnitsBeforeASpentWindow(t *testing.T) {
 }
 
 func TestSharedLimiterRefuses(t *testing.T) {
-	l := limiter(t, newClock().store(), policy("p", algo.FixedWindow(algo.PerMinute(1))))
+	still := &memory.Options{Now: func() time.Time { return time.Unix(1_745_000_000, 0) }}
+	l := limiter(t, memory.New(still), policy("p", algo.FixedWindow(algo.PerMinute(1))))
 	a := &answers{list: []answer{ok}}
 	_, err := (&Transport{Base: &wire{a, 0}, Limiter: l}).RoundTrip(getRequest(t))
 	require.Error(t, err, "no key")
@@ -632,3 +633,27 @@ func TestBasePanics(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestTransportOfAStalledBody: a server that stalls in the body of its denial
+// keeps nobody.
+func TestTransportOfAStalledBody(t *testing.T) {
+	done, calls := make(chan struct{}), 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if calls++; calls > 1 {
+			return
+		}
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+		w.(http.Flusher).Flush()
+		<-done
+	}))
+	defer server.Close()
+	defer close(done)
+	begin := time.Now()
+	resp, err := (&http.Client{Transport: &Transport{MaxWait: 5 * time.Second}}).Get(server.URL)
+	require.NoError(t, err)
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Less(t, time.Since(begin), 4*time.Second)
+}

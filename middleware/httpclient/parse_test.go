@@ -1,4 +1,4 @@
-package httplimit
+package httpclient
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/middleware/internal/field"
 	"github.com/stretchr/testify/require"
 )
 
@@ -84,19 +85,11 @@ func FuzzParseLimits(f *testing.F) {
 	})
 }
 
-func FuzzAddress(f *testing.F) {
-	f.Add(`for="[::1]:80", for=1.2.3.4`)
-	f.Fuzz(func(t *testing.T, s string) {
-		for _, k := range []struct {
-			Key
-			header, own string
-		}{{TrustedProxies(proxies...), "X-Forwarded-For", "192.0.2.1"}, {TrustedForwarders(proxies...), "Forwarded", "for=192.0.2.1"},
-			{TrustedForwarders(proxies...), "Forwarded", `proto=https;for="192.0.2.1:80"`}} {
-			// Whatever a client sends, the proxy appends the client's address.
-			r := &http.Request{RemoteAddr: "10.0.0.1:80", Header: http.Header{k.header: {s + ", " + k.own}}}
-			require.Equal(t, "ip:192.0.2.1", keyOf(k.Key, r))
-			r.Header[k.header] = []string{s, k.own}
-			require.Equal(t, "ip:192.0.2.1", keyOf(k.Key, r))
-		}
-	})
+// TestTransportIgnoresSlots: a client can't wait for a slot by a window.
+func TestTransportIgnoresSlots(t *testing.T) {
+	h := http.Header{field.Limit: {`"running";r=0`}, field.Policy: {`"running";q=20;qu="concurrent-requests"`}}
+	items := parseLimits(h[field.Limit])
+	require.Equal(t, []limitItem{{policy: "running", available: 0, window: -1, quota: -1}}, items)
+	require.Equal(t, time.Duration(0), spent(items))
+	require.Len(t, parseLimits(h[field.Policy]), 1)
 }

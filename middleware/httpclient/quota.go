@@ -1,4 +1,4 @@
-package httplimit
+package httpclient
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headgate-go/headgate/middleware/internal/field"
 )
 
 const untilResponse = time.Duration(1<<63 - 1) // a wait that only a response ends
@@ -157,7 +159,7 @@ func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool)
 func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool) {
 	var items []limitItem
 	if resp.Header.Get("Age") == "" { // a cache's copy has the numbers of an earlier request
-		items = parseLimits(resp.Header[limitField])
+		items = parseLimits(resp.Header[field.Limit])
 	}
 	wait, asked := retryAfter(resp.Header, now)
 	denied := resp.StatusCode == http.StatusTooManyRequests || asked && resp.StatusCode == http.StatusServiceUnavailable
@@ -170,7 +172,7 @@ func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool
 	case !denied && t.number > s.mu.last: // mutant: probe-alone
 		s.mu.probing = false
 	}
-	tops := parseLimits(resp.Header[policyField])
+	tops := parseLimits(resp.Header[field.Policy])
 	for _, item := range items {
 		if item.available >= 0 && item.window >= 0 && (learn || item.available == 0) {
 			s.update(t, item, tops, now)

@@ -1,4 +1,4 @@
-package httplimit
+package httpclient
 
 import (
 	"math"
@@ -6,6 +6,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate-go/headgate/middleware/internal/field"
+)
+
+// The names that a later draft may give the parameters.
+const (
+	availableLater = "a"
+	windowLater    = "w"
 )
 
 // limitItem is what RateLimit, or RateLimit-Policy, has of one policy.
@@ -74,9 +82,9 @@ func (p *fieldParser) item() limitItem {
 		switch name {
 		case "":
 			p.ok = false
-		case availableParameter, availableLater:
+		case field.Available, availableLater:
 			item.available = n
-		case windowParameter, windowLater:
+		case field.Window, windowLater:
 			item.window = n
 		case "q":
 			item.quota = n
