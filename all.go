@@ -117,7 +117,7 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 	var first *backend.Request // with the groups of all
 	for i := range parts {
 		k, p := &ks[i], &parts[i]
-		if k.limiter = p.Limiter; k.limiter == nil || k.limiter.shard == nil {
+		if k.limiter = p.Limiter; k.limiter.zero() {
 			return errZero
 		}
 		k.request = backend.Request{Op: op, Group: backend.Group{

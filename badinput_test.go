@@ -93,27 +93,43 @@ type options struct{ o *redis.ClusterOptions }
 
 func (o options) Options() *redis.ClusterOptions { return o.o }
 
-// TestZeroLimiter: a limiter that New did not make refuses every call.
+// TestZeroLimiter: a limiter that New did not make refuses every call, also a nil one.
 func TestZeroLimiter(t *testing.T) {
-	ctx, l := context.Background(), &headgate.Limiter{}
+	for what, l := range map[string]*headgate.Limiter{"zero": {}, "nil": nil} {
+		t.Run(what, func(t *testing.T) { zeroLimiter(t, l) })
+	}
+}
+
+func zeroLimiter(t *testing.T, l *headgate.Limiter) {
+	ctx := context.Background()
 	for name, call := range map[string]func() error{
-		"Allow":     func() error { _, err := l.Allow(ctx, "k"); return err },
-		"AllowN":    func() error { _, err := l.AllowN(ctx, "k", 2); return err },
-		"Peek":      func() error { _, err := l.Peek(ctx, headgate.Call{Key: "k"}); return err },
-		"Do":        func() error { _, err := l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{1}}); return err },
-		"Reset":     func() error { return l.Reset(ctx, "k") },
-		"Ping":      func() error { _, err := l.Ping(ctx); return err },
-		"With":      func() error { _, err := l.With(perMinute); return err },
-		"OnFailure": func() error { _, err := l.OnFailure(headgate.FailOpen); return err },
+		"Allow":       func() error { _, err := l.Allow(ctx, "k"); return err },
+		"AllowN":      func() error { _, err := l.AllowN(ctx, "k", 2); return err },
+		"AllowAtMost": func() error { _, err := l.AllowAtMost(ctx, "k", 2); return err },
+		"Peek":        func() error { _, err := l.Peek(ctx, headgate.Call{Key: "k"}); return err },
+		"Do":          func() error { _, err := l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{1}}); return err },
+		"Record":      func() error { _, err := l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{1}}); return err },
+		"Reserve":     func() error { _, _, err := l.Reserve(ctx, headgate.Call{Key: "k"}); return err },
+		"Wait":        func() error { _, err := l.Wait(ctx, headgate.Call{Key: "k"}); return err },
+		"WaitReserve": func() error { _, _, err := l.WaitReserve(ctx, headgate.Call{Key: "k"}); return err },
+		"All":         func() error { _, err := headgate.All(ctx, l.Call("k")); return err },
+		"Reset":       func() error { return l.Reset(ctx, "k") },
+		"Ping":        func() error { _, err := l.Ping(ctx); return err },
+		"With":        func() error { _, err := l.With(perMinute); return err },
+		"OnFailure":   func() error { _, err := l.OnFailure(headgate.FailOpen); return err },
 	} {
 		t.Run(name, func(t *testing.T) { invalid(t, call(), "limiter", "zero") })
 	}
+	_, err := l.Resume("token")
+	invalid(t, err, "token", "5")
 	var none context.Context
-	_, err := limiter(t, memory.New(nil), nil, perMinute).Ping(none)
+	_, err = limiter(t, memory.New(nil), nil, perMinute).Ping(none)
 	invalid(t, err, "context", "nil")
 	require.Zero(t, l.Stats())
 	require.Empty(t, l.Circuits())
 	require.Empty(t, l.Policies())
+	require.NotNil(t, l.Logger())
+	require.Equal(t, 1, l.Value("key", func() any { return 1 }))
 }
 
 // TestBadLists: numbers out of range are refused where the limiter is made.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"sync"
@@ -31,6 +32,8 @@ type Limiter struct {
 	tokens    tokenKey
 	abandoned *abandoned
 	queues    *wait.Queues
+	logger    *slog.Logger // nil: none
+	values    *sync.Map    // of adapters: see Value
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -51,7 +54,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		return nil, err
 	}
 	var denied *denial.Store
-	l := &Limiter{store: s, observer: opts.Observer, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
+	l := &Limiter{store: s, observer: opts.Observer, logger: opts.Logger, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),
 		Instances: opts.Instances,
 		Known:     func(r *backend.Request, d *Decision) bool { return denied.Stands(r, d) },
@@ -81,7 +84,7 @@ func isNil(s backend.Store) bool {
 // free and paid plans, or a limit per tenant. Policies of both lists share a
 // count where name, algorithm and period agree, whatever their limits are.
 func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
-	if l.shard == nil {
+	if l.zero() {
 		return nil, errZero
 	}
 	if err := l.shard.Check(policies); err != nil {
@@ -91,7 +94,7 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 		return nil, err
 	}
 	other := *l
-	other.policies = slices.Clone(policies)
+	other.policies, other.values = slices.Clone(policies), new(sync.Map)
 	return &other, nil
 }
 
@@ -108,7 +111,7 @@ func (l *Limiter) checkLeased(policies []Policy) error {
 // OnFailure returns a limiter on the same counts where every policy has the
 // failure mode m: for a call site that needs another mode than the others.
 func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
-	policies := slices.Clone(l.policies)
+	policies := l.Policies()
 	for i := range policies {
 		policies[i].OnFailure = m
 	}
@@ -192,14 +195,17 @@ var questions = sync.Pool{New: func() any { return new(question) }}
 
 func (l *Limiter) ask(op backend.Op, key string) *question {
 	q := questions.Get().(*question)
-	q.request.Op, q.request.Key, q.request.Policies = op, key, l.policies
+	q.request.Op, q.request.Key = op, key
+	if l != nil {
+		q.request.Policies = l.policies
+	}
 	return q
 }
 
 // do hands the question to the layers and writes the decision to the zero d. The
 // question goes back to the pool.
 func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
-	if l.observer != nil {
+	if l != nil && l.observer != nil {
 		return l.observed(ctx, q, d)
 	}
 	err := l.hand(ctx, q)
@@ -280,7 +286,7 @@ func (q *question) free() {
 func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
 	r, d := &q.request, &q.decision
 	switch {
-	case l.shard == nil:
+	case l.zero():
 		return errZero
 	case ctx == nil:
 		return backend.CheckContext(ctx) // here, since a wrapper may use it before the store checks the request
@@ -293,7 +299,10 @@ func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
 	return err
 }
 
-var errZero = &InvalidError{What: "limiter", Value: "a zero Limiter", Want: "one that New returned"}
+// zero reports whether the limiter is nil or was not made by New.
+func (l *Limiter) zero() bool { return l == nil || l.shard == nil }
+
+var errZero = &InvalidError{What: "limiter", Value: "nil or a zero Limiter", Want: "one that New returned"}
 
 // Reset removes the counts of the key for the limiter's policies. It has no failure
 // mode: where the store can't remove them, Reset returns an error.
@@ -308,7 +317,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 // endpoints, not for the path of a request.
 func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
 	switch {
-	case l.shard == nil:
+	case l.zero():
 		return nil, errZero
 	case ctx == nil:
 		return nil, backend.CheckContext(ctx)
@@ -319,11 +328,16 @@ func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
 // Circuits returns the state of each node's circuit ("closed", "open",
 // "half-open") by the node's address; nil for a store in this process.
 func (l *Limiter) Circuits() map[string]string {
-	if l.breaker == nil {
+	if l.zero() {
 		return nil
 	}
 	return l.breaker.Circuits()
 }
 
 // Policies returns a copy of the limiter's policies, in order.
-func (l *Limiter) Policies() []Policy { return slices.Clone(l.policies) }
+func (l *Limiter) Policies() []Policy {
+	if l.zero() {
+		return nil
+	}
+	return slices.Clone(l.policies)
+}

@@ -41,7 +41,7 @@ type Options struct {
 	TokenKey []byte
 	// Logger gets a line per change of a circuit, and none per call; nil is no log. One
 	// that opens is logged at WARN with the error of its last round trip, any other
-	// change at INFO.
+	// change at INFO. Middleware logs mistakes of the set-up here.
 	Logger *slog.Logger
 }
 

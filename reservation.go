@@ -86,6 +86,9 @@ func (c *Call) lease() time.Duration { return cmp.Or(c.Lease, DefaultLease) }
 // reserve writes the decision to the zero d. do passes the question on.
 func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	do func(context.Context, *question, *Decision) error) (*Reservation, error) {
+	if l == nil {
+		return &Reservation{}, errZero
+	}
 	r := &Reservation{key: c.Key, costs: slices.Clone(c.Costs), length: c.lease()}
 	if r.costs == nil {
 		r.costs = slices.Repeat([]int64{1}, len(l.policies))

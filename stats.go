@@ -16,7 +16,7 @@ type Stats struct {
 // Stats returns how many decisions the store did not make, by what made them,
 // for this limiter and those that With and OnFailure made of it.
 func (l *Limiter) Stats() Stats {
-	if l.shard == nil {
+	if l.zero() {
 		return Stats{}
 	}
 	s := Stats{Stats: l.breaker.Stats(), Spread: l.shard.Stats()}

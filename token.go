@@ -104,7 +104,7 @@ func (l *Limiter) Resume(token string) (*Reservation, error) {
 func (l *Limiter) parse(token string) (*Reservation, error) {
 	bad := &InvalidError{What: "token", Value: len(token), Want: "the text of a reservation by such a limiter"}
 	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || l.shard == nil || base64.RawURLEncoding.EncodeToString(b) != token { // mutant: one-text-per-token
+	if err != nil || l.zero() || base64.RawURLEncoding.EncodeToString(b) != token { // mutant: one-text-per-token
 		return nil, bad
 	}
 	b, ok := l.tokens.verify(b)

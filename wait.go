@@ -68,7 +68,7 @@ func (w *waiting) wait(ctx context.Context) (Decision, error) {
 	if err == nil && w.call.Each != nil {
 		copy(w.call.Each, o.States)
 	}
-	if l.observer != nil {
+	if l != nil && l.observer != nil {
 		l.observe(Event{
 			Type: EventDecision, Op: w.op, Key: w.call.Key, Decision: o.Decision, Err: err,
 			Duration: time.Since(begin), StoreTime: time.Duration(w.storeTime.Load()), Waited: o.Waited,
@@ -80,7 +80,7 @@ func (w *waiting) wait(ctx context.Context) (Decision, error) {
 // queue refuses a call that can never pass, and queues any other.
 func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 	l, c := w.limiter, &w.call
-	if l.shard == nil {
+	if l.zero() {
 		return wait.Outcome{}, errZero
 	}
 	r := backend.Request{Op: w.op}

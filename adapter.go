@@ -1,0 +1,63 @@
+package headgate
+
+import (
+	"context"
+	"log/slog"
+)
+
+// The methods in this file are for adapters, such as the packages in middleware.
+
+// Value returns the value that the limiter keeps under the key. The first call stores
+// what fresh returns; concurrent first calls may call fresh more than once. An adapter
+// uses it for what it needs of a limiter per call, such as the text of header fields.
+// Each limiter has its own values, also one that With made. A key is best of an
+// unexported type. A nil limiter and the zero Limiter keep nothing.
+func (l *Limiter) Value(key any, fresh func() any) any {
+	if l == nil || l.values == nil {
+		return fresh()
+	}
+	if v, ok := l.values.Load(key); ok {
+		return v
+	}
+	v, _ := l.values.LoadOrStore(key, fresh())
+	return v
+}
+
+// Logger returns Options.Logger. It is never nil: without one it discards all lines.
+func (l *Limiter) Logger() *slog.Logger {
+	if l == nil || l.logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return l.logger
+}
+
+// Twice returns the first policy of p whose count q charges too, and whether there is
+// one: p and q have the same store and the same key, and a policy of p and one of q
+// have the same name, algorithm and period.
+func (p Part) Twice(q Part) (policy string, twice bool) {
+	if p.Call.Key != q.Call.Key || p.Limiter == nil || q.Limiter == nil || !same(p.Limiter.store, q.Limiter.store) {
+		return "", false
+	}
+	for i := range p.Limiter.policies {
+		for j := range q.Limiter.policies {
+			if p.Limiter.policies[i].Counts(&q.Limiter.policies[j]) {
+				return p.Limiter.policies[i].Name, true
+			}
+		}
+	}
+	return "", false
+}
+
+// Hold extends the leases of all reservations while a call runs, as Reservation.Hold
+// does. The context ends where one of them loses its slot.
+func (rs Reservations) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
+	releases := make([]context.CancelFunc, len(rs))
+	for i, r := range rs {
+		ctx, releases[i] = r.Hold(ctx)
+	}
+	return ctx, func() {
+		for _, release := range releases {
+			release()
+		}
+	}
+}
