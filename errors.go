@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +20,10 @@ var (
 	ErrNotHeld         = backend.ErrNotHeld
 	ErrLeaseEnded      = backend.ErrLeaseEnded
 )
+
+// ErrBlocked is a key that gets nothing, such as a tenant that a policy file blocks. No
+// limiter returns it. Middleware answers it with 403 or PERMISSION_DENIED.
+var ErrBlocked = errors.New("headgate: blocked; call not counted")
 
 // DeadlineError is what a Wait returns that surely would pass only after its context's
 // deadline. Nothing was counted. It matches context.DeadlineExceeded.

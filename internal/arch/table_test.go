@@ -62,7 +62,7 @@ var table = []row{
 		"the suite tests a store by its contract; with a store's own package at hand it would test that one"},
 	{".", []string{"backend", "algo", "breaker", "shard", "backend/memory", "internal/denial", "internal/layer", "internal/wait"},
 		"the root puts layers together over a store that it is given: a user of memory must not link a cluster client (memory itself is there for FailLocal)"},
-	{"middleware/...", []string{".", "backend", "algo", "middleware/internal/settle", "middleware/internal/field"},
+	{"middleware/...", []string{".", "backend", "algo", "middleware/internal/..."},
 		"a middleware turns a decision into a header, a status or a metric: it needs the limiter, its words and the numbers of its policies"},
 	{"policyfile", []string{".", "algo", "backend", "backend/memory"},
 		"a policy file holds policies and algorithms, and makes limiters on a store; memory is there to check them without one"},

@@ -20,7 +20,7 @@ const defaultMaxWait = 30 * time.Second
 //
 // Make one with NewClient; its methods are interceptors. It is safe for
 // concurrent use.
-type Client struct{ gate gate }
+type Client struct{ gate *gate }
 
 // NewClient returns a client's interceptors. The limiter counts a call once,
 // however often it is retried. Limiters on one store share their count, so that
@@ -31,11 +31,11 @@ func NewClient(l *headgate.Limiter, key Key, opts *Options) (*Client, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if opts.Settle != nil || l != nil && settle.Needed(l) {
+	if opts.Settle != nil || settle.Needed(l) {
 		return nil, &headgate.InvalidError{What: "client", Value: "Settle, or a policy of calls in flight", Want: "neither: only a Server settles"}
 	}
 	if l == nil && key == nil {
-		return &Client{gate{opts: *opts}}, opts.check()
+		return &Client{&gate{opts: *opts}}, opts.check()
 	}
 	g, err := newGate(l, key, opts)
 	return &Client{g}, err
@@ -77,7 +77,7 @@ func (c *Client) Stream(
 // budget returns a new one: waits before a call and after its refusals come out
 // of the same.
 func (c *Client) budget() *budget {
-	if c.gate.opts.MaxWait == 0 {
+	if c.gate == nil || c.gate.opts.MaxWait == 0 {
 		return &budget{left: defaultMaxWait}
 	}
 	return &budget{left: c.gate.opts.MaxWait}
@@ -85,11 +85,11 @@ func (c *Client) budget() *budget {
 
 // hold waits until the client's own limiter admits the call.
 func (c *Client) hold(ctx context.Context, rpc RPC, w *budget) error {
-	if c.gate.limiter == nil {
+	if c.gate == nil || c.gate.parts == nil {
 		return nil
 	}
 	return w.obey(ctx, func() error {
-		_, _, err := c.gate.admit(ctx, rpc)
+		_, _, _, err := c.gate.admit(ctx, rpc)
 		return err
 	})
 }

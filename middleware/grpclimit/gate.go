@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/parts"
 	"github.com/headgate-go/headgate/middleware/internal/settle"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -37,7 +38,8 @@ type Options struct {
 	Cost func(context.Context, RPC) []int64
 	// Settle makes each call a reservation of its cost, and returns what the call has
 	// used, once its handler has returned or panicked: one number of units per policy, in
-	// the limiter's order. Less than the cost gives the rest back, more is charged above
+	// the limiter's order; with NewServerAll the policies of all parts that were decided,
+	// those of the first part first. Less than the cost gives the rest back, more is charged above
 	// the limit. nil, or a list that does not fit the policies, leaves the cost as it is.
 	// The function nil settles nothing but slots of algo.InFlight.
 	//
@@ -50,6 +52,13 @@ type Options struct {
 	// process are not settled yet, 0 to 1 min: their cost may be given back. Waiting calls
 	// pass in the order of their arrival. 0 denies at once.
 	SettleWait time.Duration
+	// Messages returns the parts of each message that a Server receives on a stream,
+	// which is rpc.Request; nil counts none. A stream counts when it opens, and then by
+	// these parts too. A denied message ends the stream with RESOURCE_EXHAUSTED and
+	// RetryInfo, whatever the handler returns, and does not reach the handler. No parts
+	// are no limit. The parts have no policy of calls in flight. It is called
+	// concurrently.
+	Messages func(ctx context.Context, rpc RPC) ([]headgate.Part, error)
 	// Lease is the length of a reservation's lease, 1 s to 24 h, extended while the
 	// handler runs; 0 is headgate.DefaultLease. It is how long a slot stays taken where
 	// the process dies.
@@ -59,36 +68,42 @@ type Options struct {
 	MaxWait time.Duration
 }
 
-// gate decides on calls, for servers and clients alike. It never changes after
-// newGate.
+// gate decides on calls, for servers and clients alike. Only calls and marks change
+// after newGate.
 type gate struct {
-	limiter  *headgate.Limiter
-	policies []headgate.Policy
-	key      Key
-	opts     Options
-	calls    *settle.Calls // nil: no call is settled
+	parts func(ctx context.Context, rpc RPC) ([]headgate.Part, error) // nil: nothing is counted, or the zero Server
+	opts  Options
+	calls settle.Calls
+	marks parts.Marks
 }
 
-// newGate keeps a copy of the limiter's policies: a refusal names them, and
-// Policies copies for each call.
-func newGate(l *headgate.Limiter, key Key, opts *Options) (gate, error) {
+// newGate makes a gate of one limiter and key.
+func newGate(l *headgate.Limiter, key Key, opts *Options) (*gate, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if l == nil || len(l.Policies()) == 0 {
-		return gate{}, &headgate.InvalidError{What: "limiter", Value: l, Want: "one that headgate.New returned"}
+	if len(l.Policies()) == 0 {
+		return nil, &headgate.InvalidError{What: "limiter", Value: l, Want: "one that headgate.New returned"}
 	}
 	if key == nil {
-		return gate{}, &headgate.InvalidError{What: "key", Value: nil, Want: "a function, as grpclimit.PeerAddress"}
+		return nil, &headgate.InvalidError{What: "key", Value: nil, Want: "a function, as grpclimit.PeerAddress; " +
+			"Metadata is nil for a name that is none, for those of proxies, and for authorization (use grpclimit.Authorization)"}
 	}
+	cost := opts.Cost
+	return newGateAll(func(ctx context.Context, rpc RPC) ([]headgate.Part, error) {
+		call, err := key(ctx, rpc)
+		if err == nil && call.Costs == nil && cost != nil {
+			call.Costs = cost(ctx, rpc)
+		}
+		return []headgate.Part{{Limiter: l, Call: call}}, err
+	}, opts)
+}
+
+func newGateAll(f func(context.Context, RPC) ([]headgate.Part, error), opts *Options) (*gate, error) {
 	if err := opts.check(); err != nil {
-		return gate{}, err
+		return nil, err
 	}
-	g := gate{limiter: l, policies: l.Policies(), key: key, opts: *opts}
-	if opts.Settle != nil || settle.Needed(l) {
-		g.calls = &settle.Calls{Limiter: l, Lease: opts.Lease, Wait: opts.SettleWait}
-	}
-	return g, nil
+	return &gate{parts: f, opts: *opts, calls: settle.Calls{Lease: opts.Lease, Wait: opts.SettleWait}}, nil
 }
 
 func (o *Options) check() error {
@@ -101,59 +116,82 @@ func (o *Options) check() error {
 	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil)
 }
 
-// admit returns the error of a call that does not pass. The delay is the time after
-// which it passes, 0 where waiting does not help. A call that is to be settled when it
-// has ended is not nil.
-func (g *gate) admit(ctx context.Context, rpc RPC) (*settle.Call, time.Duration, error) {
-	if g.limiter == nil {
-		return nil, 0, status.Error(codes.Internal, "grpclimit: zero Server or Client")
+// admit returns the error of a call that does not pass, and the context of one that
+// does. The delay is the time after which it passes, 0 where waiting does not help. A
+// call that is to be settled when it has ended is not nil.
+func (g *gate) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Call, time.Duration, error) {
+	if g == nil || g.parts == nil {
+		return ctx, nil, 0, status.Error(codes.Internal, "grpclimit: zero Server or Client")
 	}
 	if g.opts.Skip != nil && g.opts.Skip(ctx, rpc) {
-		return nil, 0, nil
+		return ctx, nil, 0, nil
 	}
-	call, err := g.key(ctx, rpc)
-	if err != nil {
-		return nil, 0, keyFailed(err)
+	all, err := g.parts(ctx, rpc)
+	list, err := g.ready(all, err)
+	if err != nil || len(list) == 0 {
+		return ctx, nil, 0, err
 	}
-	if call.Key == "" {
-		switch g.opts.EmptyKey {
-		case EmptyPasses:
-			return nil, 0, nil
-		case EmptyRefused:
-			return nil, 0, status.Error(codes.InvalidArgument, "rate limit: the call has no key")
-		}
-		call.Key = sharedKey
-	}
-	if call.Costs == nil && g.opts.Cost != nil {
-		call.Costs = g.opts.Cost(ctx, rpc)
-	}
-	return g.decide(ctx, call)
+	ctx = g.marks.Meet(ctx, list)
+	call, delay, err := g.decide(ctx, list, g.opts.Settle != nil || settle.NeededFor(list))
+	return ctx, call, delay, err
 }
 
-// decide turns the limiter's answer into a status. A client that left is asked
-// for only where no store decided, so that logs show a denial as a denial.
-func (g *gate) decide(ctx context.Context, call headgate.Call) (*settle.Call, time.Duration, error) {
-	if call.Each == nil {
-		call.Each = make([]headgate.State, len(g.policies)) // a refusal names each policy that denied
+// ready returns the parts that are to be decided, or the error of a call that has none.
+func (g *gate) ready(all []headgate.Part, err error) ([]headgate.Part, error) {
+	if err != nil {
+		return nil, keyFailed(err)
 	}
-	settled, d, err := g.ask(ctx, call)
+	kept := make([]headgate.Part, 0, len(all))
+	for _, p := range all {
+		if p.Call.Key == "" {
+			switch g.opts.EmptyKey {
+			case EmptyPasses:
+				continue
+			case EmptyRefused:
+				return nil, status.Error(codes.InvalidArgument, "rate limit: the call has no key")
+			}
+			p.Call.Key = sharedKey
+		}
+		kept = append(kept, p)
+	}
+	list, err := parts.Ready(kept)
+	if err != nil {
+		parts.Log(kept[0].Limiter, err)
+		return nil, keyFailed(err)
+	}
+	return list, nil
+}
+
+// decide turns the answer of the limiters into a status. A client that left is asked
+// for only where no store decided, so that logs show a denial as a denial.
+func (g *gate) decide(ctx context.Context, list []headgate.Part, settles bool) (*settle.Call, time.Duration, error) {
+	for i := range list {
+		if c := &list[i].Call; c.Each == nil {
+			c.Each = make([]headgate.State, len(settle.Names(list[i].Limiter))) // a refusal names each policy that denied
+		}
+	}
+	settled, d, err := g.ask(ctx, list, settles)
 	switch {
 	case err == nil && d.Allowed:
 		return settled, 0, nil
 	case err == nil && d.Err != nil && ctx.Err() != nil: // nobody decided, because the client left
 		return nil, 0, status.FromContextError(ctx.Err()).Err()
 	case err != nil:
-		return nil, 0, failed(err, g.policies)
+		return nil, 0, failed(err, list)
 	}
-	delay, err := denied(d, call.Each, g.policies)
+	delay, err := denied(d, list)
 	return nil, delay, err
 }
 
-// ask asks the limiter, by a reservation where the call is settled.
-func (g *gate) ask(ctx context.Context, call headgate.Call) (*settle.Call, headgate.Decision, error) {
-	if g.calls != nil {
-		return g.calls.Reserve(ctx, call)
+// ask asks the limiters, by a reservation where the call is settled.
+func (g *gate) ask(ctx context.Context, list []headgate.Part, settles bool) (*settle.Call, headgate.Decision, error) {
+	if settles {
+		return g.calls.Reserve(ctx, list)
 	}
-	d, err := g.limiter.Do(ctx, call)
+	if len(list) > 1 {
+		d, err := headgate.All(ctx, list...)
+		return nil, d, err
+	}
+	d, err := list[0].Limiter.Do(ctx, list[0].Call)
 	return nil, d, err
 }

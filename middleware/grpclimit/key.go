@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/address"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -49,8 +50,8 @@ func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
 // PeerAddress counts by the address that the connection comes from. IPv4 counts
 // by the address, IPv6 by its /64, since a client gets at least that much. It
 // is empty for a peer without an IP address, as on a Unix socket, and on a
-// client. A key is "ip:203.0.113.7" or "ip:2001%3Adb8%3A1%3A2%3A%3A": headgate.Key
-// writes a colon as %3A.
+// client. A key is "ip:203.0.113.7" or "ip:2001:db8:1:2::/64", as that of
+// httplimit.RemoteAddr, so a client has one count for both protocols.
 //
 // An IPv6 address that stands for an IPv4 address counts as that: of
 // ::ffff:0:0/96 (mapped) and of 64:ff9b::/96 (NAT64). Other prefixes of
@@ -63,34 +64,15 @@ func PeerAddress(ctx context.Context, _ RPC) (headgate.Call, error) {
 	if !ok {
 		return headgate.Call{}, nil
 	}
-	addr := plain(address(p.Addr))
+	addr := addressOf(p.Addr)
 	if !addr.IsValid() {
 		return headgate.Call{}, nil
 	}
-	bits := 32
-	if addr.Is6() {
-		bits = 64
-	}
-	prefix, _ := addr.Prefix(bits) // without the zone
-	return headgate.Call{Key: headgate.Key("ip", prefix.Addr().String())}, nil
+	return headgate.Call{Key: string(address.AppendKey(nil, address.Plain(addr), address.Prefix))}, nil
 }
 
-// nat64 is the well-known prefix of IPv6 addresses that stand for IPv4 ones
-// (RFC 6052).
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-// plain returns IPv4 where the address stands for that: all clients of IPv4
-// would share a /64.
-func plain(addr netip.Addr) netip.Addr {
-	if nat64.Contains(addr.WithZone("")) {
-		bytes := addr.As16()
-		return netip.AddrFrom4([4]byte(bytes[12:]))
-	}
-	return addr.Unmap()
-}
-
-// address returns the IP address of a, and the zero Addr where it has none.
-func address(a net.Addr) netip.Addr {
+// addressOf returns the IP address of a, and the zero Addr where it has none.
+func addressOf(a net.Addr) netip.Addr {
 	switch a := a.(type) {
 	case nil:
 		return netip.Addr{}
@@ -107,20 +89,53 @@ func address(a net.Addr) netip.Addr {
 // refuse the call with INVALID_ARGUMENT: which of them another reader takes is
 // unknown. A key is "metadata:x-api-key:2bb80d537b1da3e38bd30361aa855686".
 //
-// Only a value that something else verifies is safe to count by.
+// Only a value that something else verifies is safe to count by. Metadata is nil, which
+// NewServer refuses, for what is no name of metadata, for x-forwarded-for and forwarded,
+// which any client can send, for host, and for authorization: use Authorization.
 func Metadata(name string) Key {
 	name = strings.ToLower(name)
-	return func(ctx context.Context, rpc RPC) (headgate.Call, error) {
-		switch values := valuesOf(ctx, rpc, name); {
-		case len(values) > 1:
-			return headgate.Call{}, status.Errorf(codes.InvalidArgument, "metadata %s has several values", name)
-		case len(values) == 0 || values[0] == "":
-			return headgate.Call{}, nil
-		default:
-			sum := sha256.Sum256([]byte(values[0]))
-			return headgate.Call{Key: headgate.Key("metadata", name, hex.EncodeToString(sum[:16]))}, nil
-		}
+	switch {
+	case name == "", strings.HasPrefix(name, "grpc-"), strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "":
+		return nil
+	case name == "x-forwarded-for", name == "forwarded", name == "host", name == "authorization":
+		return nil
 	}
+	return func(ctx context.Context, rpc RPC) (headgate.Call, error) {
+		value, err := valueOf(ctx, rpc, name)
+		if err != nil || value == "" {
+			return headgate.Call{}, err
+		}
+		return headgate.Call{Key: headgate.Key("metadata", name, hash(value))}, nil
+	}
+}
+
+// Authorization counts by the credentials in the metadata "authorization", as Metadata
+// does. The spellings of one value have one key: the scheme counts in lower case, and
+// one space follows it. A key is "authorization:2bb80d537b1da3e38bd30361aa855686", and
+// the same as that of httplimit.Authorization.
+func Authorization(ctx context.Context, rpc RPC) (headgate.Call, error) {
+	value, err := valueOf(ctx, rpc, "authorization")
+	if value = address.Credentials(value); err != nil || value == "" {
+		return headgate.Call{}, err
+	}
+	return headgate.Call{Key: headgate.Key("authorization", hash(value))}, nil
+}
+
+// hash is of 128 bits, as nobody can choose two values of one hash.
+func hash(value string) string {
+	sum := sha256.Sum256([]byte(value))
+	return hex.EncodeToString(sum[:16])
+}
+
+// valueOf returns the one value of name, "" where there is none.
+func valueOf(ctx context.Context, rpc RPC, name string) (string, error) {
+	switch values := valuesOf(ctx, rpc, name); len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	}
+	return "", status.Errorf(codes.InvalidArgument, "metadata %s has several values", name)
 }
 
 // valuesOf tells a client's call by its Target, which a server's call does not

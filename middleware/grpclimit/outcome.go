@@ -4,18 +4,24 @@ import (
 	"context"
 
 	"github.com/headgate-go/headgate/middleware/internal/settle"
-	"google.golang.org/grpc"
 )
 
 // Outcome is a call that has ended, for Options.Settle. Its fields may grow in number.
 type Outcome struct {
 	Context  context.Context // as the handler got it
 	RPC      RPC
-	Response any     // of a unary call; nil for a stream, and where the handler panicked
-	Err      error   // what the handler returned
-	Panicked bool    // or the handler ended its goroutine
-	Estimate []int64 // what the call was charged: units, one per policy
-	Reported []int64 // what the handler gave to Report; nil where it did not
+	Response any      // of a unary call; nil for a stream, and where the handler panicked
+	Err      error    // what the handler returned
+	Panicked bool     // or the handler ended its goroutine
+	Policies []string // the name of the policy of each unit in Estimate and Reported
+	Estimate []int64  // what the call was charged: units, one per policy
+	Reported []int64  // what the handler gave to Report or ReportPolicy; nil where it did not
+}
+
+// Units returns the estimate with n units for each policy of that name: what a Settle
+// function returns that knows one number.
+func (o *Outcome) Units(policy string, n int64) []int64 {
+	return settle.With(o.Estimate, o.Policies, policy, n)
 }
 
 // Report notes what a call has used, for the Server that has Options.Settle: units, one
@@ -24,13 +30,19 @@ type Outcome struct {
 // inner one.
 func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
 
+// ReportPolicy is Report for the policies of one name, in all parts. The other policies
+// keep what was reported before, or the estimate.
+func ReportPolicy(ctx context.Context, policy string, used int64) {
+	settle.ReportPolicy(ctx, policy, used)
+}
+
 // Reported is a function for Options.Settle: a call has used what its handler gave to
 // Report, and the estimate where it gave nothing.
 func Reported(o *Outcome) []int64 { return o.Reported }
 
 // run calls the handler, and settles when it has returned, also by a panic.
 func (g *gate) run(call *settle.Call, rpc RPC, handle func(context.Context) (any, error)) (resp any, err error) {
-	o := Outcome{Context: call.Context, RPC: rpc, Estimate: call.Estimate, Panicked: true}
+	o := Outcome{Context: call.Context, RPC: rpc, Policies: call.Policies(), Estimate: call.Estimate, Panicked: true}
 	defer func() {
 		var used []int64
 		defer func() { call.Settle(used) }() // also where Settle panics: the estimate stands
@@ -43,12 +55,3 @@ func (g *gate) run(call *settle.Call, rpc RPC, handle func(context.Context) (any
 	o.Panicked = false
 	return resp, err
 }
-
-// held is a stream with the context of its call.
-type held struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context is the handler's.
-func (s held) Context() context.Context { return s.ctx }

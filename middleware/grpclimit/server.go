@@ -13,12 +13,40 @@ import (
 
 // Server limits the calls that a gRPC server gets. Make one with NewServer; its
 // methods are interceptors. It is safe for concurrent use.
-type Server struct{ gate gate }
+type Server struct{ gate *gate }
 
 // NewServer returns a server's interceptors. It refuses a limiter or a key that
 // is nil, and options out of range, with an *headgate.InvalidError.
+//
+// Two servers of one chain need policies of different names. With the same name,
+// algorithm, period and key both charge one count, and each call counts twice. The
+// limiter's Logger gets a warning if a call of this process meets both. A call that the
+// inner one refuses stays charged to the outer one; NewServerAll charges all or none.
 func NewServer(l *headgate.Limiter, key Key, opts *Options) (*Server, error) {
 	g, err := newGate(l, key, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{g}, nil
+}
+
+// NewServerAll returns a server's interceptors that decide each call by the parts that
+// the function returns for it: limiters of several keys, such as a user and the user's
+// organisation, or the limiter of a customer's plan. The call passes if every part
+// allows it, and else is charged to none; see headgate.All. No parts are no limit. An
+// error refuses the call, as that of a Key. Options.Cost must be nil: the parts have
+// the costs.
+func NewServerAll(parts func(context.Context, RPC) ([]headgate.Part, error), opts *Options) (*Server, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	switch {
+	case parts == nil:
+		return nil, &headgate.InvalidError{What: "parts", Value: nil, Want: "a function"}
+	case opts.Cost != nil:
+		return nil, &headgate.InvalidError{What: "Cost", Value: "a function", Want: "nil with NewServerAll, whose parts have the costs"}
+	}
+	g, err := newGateAll(parts, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +58,7 @@ func (s *Server) Unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
 ) (any, error) {
 	rpc := RPC{FullMethod: info.FullMethod, Request: req}
-	call, err := s.admit(ctx, rpc)
+	ctx, call, err := s.admit(ctx, rpc)
 	if err != nil {
 		return nil, err
 	}
@@ -41,17 +69,20 @@ func (s *Server) Unary(
 }
 
 // Stream is a grpc.StreamServerInterceptor. A stream counts once, when it opens, and
-// holds a slot of an InFlight policy until its handler returns.
+// holds a slot of an InFlight policy until its handler returns. Options.Messages counts
+// its messages too.
 func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	rpc := RPC{FullMethod: info.FullMethod, Stream: true, Unregistered: srv == nil}
-	call, err := s.admit(ss.Context(), rpc)
+	ctx, call, err := s.admit(ss.Context(), rpc)
 	if err != nil {
 		return err
 	}
+	handle := func(ctx context.Context) (any, error) { return nil, s.gate.stream(ctx, rpc, ss, srv, next) }
 	if call == nil {
-		return next(srv, ss)
+		_, err = handle(ctx)
+		return err
 	}
-	_, err = s.gate.run(call, rpc, func(ctx context.Context) (any, error) { return nil, next(srv, held{ss, ctx}) })
+	_, err = s.gate.run(call, rpc, handle)
 	return err
 }
 
@@ -60,13 +91,13 @@ const pushback = "grpc-retry-pushback-ms"
 
 // admit sets the trailer of every refusal: without one, grpc-go's retry policy
 // would choose its own delay.
-func (s *Server) admit(ctx context.Context, rpc RPC) (*settle.Call, error) {
-	call, delay, err := s.gate.admit(ctx, rpc)
+func (s *Server) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Call, error) {
+	passed, call, delay, err := s.gate.admit(ctx, rpc)
 	if err != nil {
 		// It fails only outside of a server, where nobody reads trailers.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackMillis(ctx, delay)))
 	}
-	return call, err
+	return passed, call, err
 }
 
 // pushbackMillis is negative, which means "do not retry", where waiting does not

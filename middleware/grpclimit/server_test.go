@@ -194,7 +194,11 @@ func TestErrors(t *testing.T) {
 	}{
 		"closed store":     {server(t, onClosed, grpclimit.PeerAddress, nil), codes.Unavailable},
 		"never admissible": {server(t, good, grpclimit.PeerAddress, cost(6)), codes.ResourceExhausted},
-		"cost 0":           {server(t, good, grpclimit.PeerAddress, cost(0)), codes.Internal},
+		"cost 2^62":        {server(t, good, grpclimit.PeerAddress, cost(1<<62)), codes.ResourceExhausted},
+		"cost -1":          {server(t, good, grpclimit.PeerAddress, cost(-1)), codes.InvalidArgument},
+		"key too long":     {server(t, good, constant(headgate.Call{Key: strings.Repeat("x", 4097)}, nil), nil), codes.InvalidArgument},
+		"no key":           {server(t, good, constant(headgate.Call{}, nil), nil), codes.InvalidArgument},
+		"blocked":          {server(t, good, constant(headgate.Call{}, headgate.ErrBlocked), nil), codes.PermissionDenied},
 		"key's status": {server(t, good, constant(headgate.Call{}, status.Error(codes.Unauthenticated, "who?")), nil),
 			codes.Unauthenticated},
 		"key's error":   {server(t, good, constant(headgate.Call{}, errors.New("secret")), nil), codes.Internal},

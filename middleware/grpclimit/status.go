@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/parts"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,24 +16,33 @@ import (
 )
 
 // denied returns the delay and the error of a denial.
-func denied(d headgate.Decision, each []headgate.State, policies []headgate.Policy) (time.Duration, error) {
+func denied(d headgate.Decision, list []headgate.Part) (time.Duration, error) {
 	delay := wholeMillis(d.RetryAfter)
 	retry := &errdetails.RetryInfo{RetryDelay: durationpb.New(delay)}
 	if d.Source == headgate.FromFailClosed {
 		return delay, with(codes.Unavailable, fmt.Sprintf("rate limit can't be counted: retry in %v", delay), retry)
 	}
+	quota := violations(list, func(s *headgate.State) bool { return s.RetryAfter > 0 })
+	return delay, with(codes.ResourceExhausted, fmt.Sprintf("rate limit reached: retry in %v", delay), retry, quota)
+}
+
+// violations names the policies whose states are violated, never a shadow.
+func violations(list []headgate.Part, violated func(*headgate.State) bool) *errdetails.QuotaFailure {
 	quota := &errdetails.QuotaFailure{}
-	for i := range each {
-		if each[i].RetryAfter > 0 && !policies[i].Shadow {
-			quota.Violations = append(quota.Violations, violation(&policies[i]))
+	for i := range list {
+		policies, each := list[i].Limiter.Policies(), list[i].Call.Each
+		for j := range policies {
+			if j < len(each) && violated(&each[j]) && !policies[j].Shadow {
+				quota.Violations = append(quota.Violations, violation(&policies[j]))
+			}
 		}
 	}
-	return delay, with(codes.ResourceExhausted, fmt.Sprintf("rate limit reached: retry in %v", delay), retry, quota)
+	return quota
 }
 
 // failed returns the error of a call that the limiter refused to decide. Its
 // text is for the client: it names no server and no key.
-func failed(err error, policies []headgate.Policy) error {
+func failed(err error, list []headgate.Part) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return status.FromContextError(context.Canceled).Err()
@@ -41,21 +51,27 @@ func failed(err error, policies []headgate.Policy) error {
 	case errors.Is(err, headgate.ErrClosed):
 		return status.Error(codes.Unavailable, "rate limiter is closed")
 	case errors.Is(err, headgate.ErrNeverAdmissible):
-		quota := &errdetails.QuotaFailure{}
-		for i := range policies {
-			if !policies[i].Shadow {
-				quota.Violations = append(quota.Violations, violation(&policies[i]))
-			}
-		}
+		quota := violations(list, func(*headgate.State) bool { return true })
 		return with(codes.ResourceExhausted, "the call costs more than its rate limit can grant", quota)
 	}
 	return status.Error(codes.Internal, "rate limit: the call can't be counted")
 }
 
+// RequestError is a call that can't be counted because of a value in it, such as a key
+// that is too long or a negative cost. It is INVALID_ARGUMENT for the client, and is
+// logged by the limiter's Logger, at most once per second.
+type RequestError = parts.RequestError
+
 // keyFailed returns the error of a call whose key function failed.
 func keyFailed(err error) error {
 	if s, ok := status.FromError(err); ok && s.Code() != codes.OK {
 		return err
+	}
+	switch {
+	case errors.As(err, new(*RequestError)):
+		return status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, headgate.ErrBlocked):
+		return status.Error(codes.PermissionDenied, "rate limit: the caller is blocked")
 	}
 	return status.Error(codes.Internal, "rate limit: the call has no key")
 }

@@ -1,10 +1,13 @@
 package httplimit
 
 import (
+	"net"
 	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/headgate-go/headgate/middleware/internal/address"
 )
 
 // peer returns the address that the connection comes from; the zero Addr where
@@ -13,36 +16,6 @@ func peer(r *http.Request) netip.Addr {
 	addr, _ := parseHop(r.RemoteAddr)
 	return addr
 }
-
-// nat64 is the well-known prefix of IPv6 addresses that stand for IPv4 ones
-// (RFC 6052).
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-// defaultIPv6Prefix is the length of one network's prefix (RFC 4291, section 2.5.1).
-const defaultIPv6Prefix = 64
-
-// appendAddr appends an IPv4 address, or the prefix of an IPv6 address: whoever
-// has one address of an IPv6 network usually has all of it. That does not hold
-// of nat64, which has all clients of IPv4. Its addresses are translated here, so
-// that none is taken for a trusted proxy's before.
-func appendAddr(b []byte, addr netip.Addr, prefix int) []byte {
-	if nat64.Contains(addr) { // mutant: nat64-translated
-		bytes := addr.As16()
-		addr = netip.AddrFrom4([4]byte(bytes[12:]))
-	}
-	if addr.Is4() {
-		return addr.AppendTo(b)
-	}
-	p, err := addr.Prefix(prefix)
-	if err != nil { // New has checked the length
-		return addr.AppendTo(b)
-	}
-	return p.AppendTo(b)
-}
-
-// plain returns the address without its zone, and a mapped IPv4 address as
-// IPv4. Otherwise a mask for IPv6 would put every IPv4 client on one key.
-func plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() } // mutant: mapped-unmapped
 
 // longestHop is the longest text that is tried as an address: an IPv6 address
 // with brackets, a zone and a port.
@@ -70,7 +43,7 @@ func parseHop(s string) (netip.Addr, bool) {
 	if err != nil {
 		return netip.Addr{}, false
 	}
-	return plain(addr), true
+	return address.Plain(addr), true
 }
 
 // validPort accepts "" and ":" with a port behind it.
@@ -83,26 +56,32 @@ func validPort(s string) bool {
 	return ok && err == nil
 }
 
-// trusted are the prefixes of the proxies, IPv4 and IPv6 apart. A few are
-// compared one by one: services have a handful of proxies.
-type trusted []netip.Prefix
+// trusted are the proxies. A few prefixes, IPv4 and IPv6 apart, are compared one by
+// one: services have a handful of proxies.
+type trusted struct {
+	prefixes []netip.Prefix
+	unix     bool // a Unix socket is a proxy's
+}
 
 // parseTrusted refuses a prefix of length 0 and an empty list, the two mistakes
 // that let every client choose its key.
-func parseTrusted(cidrs []string) (trusted, error) {
+func parseTrusted(cidrs []string) (t trusted, err error) {
 	if len(cidrs) == 0 {
-		return nil, invalid("trusted proxies", "none", "at least one prefix; without a proxy use RemoteAddr")
+		return t, invalid("trusted proxies", "none", "at least one prefix; without a proxy use RemoteAddr")
 	}
-	t := make(trusted, len(cidrs))
-	for i, s := range cidrs {
+	for _, s := range cidrs {
+		if s == "unix" {
+			t.unix = true
+			continue
+		}
 		p, ok := parsePrefix(s)
 		if !ok {
-			return nil, invalid("trusted proxy", s, "a prefix as 10.0.0.0/8, or an address, without a zone")
+			return t, invalid("trusted proxy", s, "a prefix as 10.0.0.0/8, an address without a zone, or unix")
 		}
 		if p.Bits() == 0 {
-			return nil, invalid("trusted proxy", s, "not everybody: each client could choose its key")
+			return t, invalid("trusted proxy", s, "not everybody: each client could choose its key")
 		}
-		t[i] = p
+		t.prefixes = append(t.prefixes, p)
 	}
 	return t, nil
 }
@@ -130,10 +109,36 @@ func parsePrefix(s string) (netip.Prefix, bool) {
 }
 
 func (t trusted) has(addr netip.Addr) bool {
-	for _, p := range t {
+	for _, p := range t.prefixes {
 		if p.Contains(addr) {
 			return true
 		}
 	}
 	return false
+}
+
+// peer reports whether the connection is a trusted proxy's, with its address; the zero
+// Addr for a Unix socket.
+func (t trusted) peer(r *http.Request) (netip.Addr, bool) {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
+		return netip.Addr{}, t.unix
+	}
+	addr := peer(r)
+	return addr, t.has(addr)
+}
+
+// single returns the client's address by a header that a proxy sets.
+func (t trusted) single(r *http.Request, header string) (netip.Addr, error) {
+	addr, ok := t.peer(r)
+	if !ok { // mutant: single-peer-verified
+		return addr, nil
+	}
+	value, err := single(r, header)
+	if err != nil {
+		return addr, err
+	}
+	if client, ok := parseHop(strings.Trim(value, " \t")); ok {
+		return client, nil
+	}
+	return addr, nil
 }

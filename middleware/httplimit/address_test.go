@@ -27,8 +27,8 @@ func (c *addressCase) request(header string) *http.Request {
 }
 
 func keyOf(k Key, r *http.Request) string {
-	b, ok := k.add(nil, r, 64)
-	if !ok {
+	b, err := k.add(nil, r, 64)
+	if err != nil {
 		return ""
 	}
 	return string(b)

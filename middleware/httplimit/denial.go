@@ -3,11 +3,13 @@ package httplimit
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/parts"
 )
 
 // statusClientLeft is what logs show of a request whose client left before it
@@ -27,65 +29,92 @@ const (
 		`"detail":"the request lacks what its rate limit is counted by"}`
 )
 
+// RequestError is a request that can't be counted because of a value in it: it has no
+// key, one that is too long or given several times, or a negative cost. Its answer is
+// 400, which Options.OnError can change. It is logged by the limiter's Logger, at most
+// once per second; a request without a key is not.
+type RequestError = parts.RequestError
+
+// errNoKey is a request that has no key.
+var errNoKey = &RequestError{What: "key", Text: "is missing"}
+
+// errUnmatched is a request that no pattern of the mux matches.
+var errUnmatched = &RequestError{What: "pattern", Text: "is missing: the mux matches none"}
+
+// several is a value that the request has several times. Which of them another reader
+// takes is unknown.
+func several(what string) error { return &RequestError{What: what, Text: "is given several times"} }
+
 // Denial is a request that is denied. Its fields may grow in number.
 type Denial struct {
 	// Status is 429, or 503 where no store decided and the limiter failed closed.
 	Status   int
 	Decision headgate.Decision
-	States   []headgate.State // one per policy, in the limiter's order, shadow policies too
+	States   []headgate.State // one per policy, in the limiter's order and part after part, shadow policies too
 	Violated []string         // names of the policies that deny, never of shadows; none with 503
 }
 
-// denial copies the states, which the next request will use again.
-func (f *fields) denial(each []headgate.State, d headgate.Decision) Denial {
-	denial := Denial{Status: deniedStatus(&d), Decision: d, States: slices.Clone(each)}
-	if denial.Status != http.StatusTooManyRequests {
-		return denial
+// NewDenial returns the denial that a decision of the parts is. The states are those of
+// each part's Call.Each.
+func NewDenial(d headgate.Decision, list ...headgate.Part) Denial {
+	denial := Denial{Status: http.StatusTooManyRequests, Decision: d}
+	if d.Source == headgate.FromFailClosed { // no quota is spent: the store did not count
+		denial.Status = http.StatusServiceUnavailable
 	}
-	for i := range each {
-		if each[i].RetryAfter > 0 && f.names[i] != "" {
-			denial.Violated = append(denial.Violated, each[i].Policy)
+	var none fields
+	for i := range list {
+		each := list[i].Call.Each
+		denial.States = append(denial.States, each...)
+		for j, t := range none.texts(list[i].Limiter).policies {
+			if denial.Status == http.StatusTooManyRequests && j < len(each) && each[j].RetryAfter > 0 && t.name != "" &&
+				!slices.Contains(denial.Violated, each[j].Policy) {
+				denial.Violated = append(denial.Violated, each[j].Policy)
+			}
 		}
 	}
 	return denial
-}
-
-// deniedStatus tells a quota that is spent from a store that did not count.
-func deniedStatus(d *headgate.Decision) int {
-	if d.Source == headgate.FromFailClosed {
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusTooManyRequests
 }
 
 // Write answers with the status and a body of type application/problem+json:
 // quota-exceeded with the violated policies, or temporary-reduced-capacity. The
 // status of a zero Denial is 429.
 func (d Denial) Write(w http.ResponseWriter) {
+	status, body := d.Problem()
+	writeProblem(w, status, body)
+}
+
+// Problem returns the status and the body that Write sends, for a framework that has
+// its own way to answer. The body's type is application/problem+json.
+func (d Denial) Problem() (status int, body []byte) {
 	if d.Status == http.StatusServiceUnavailable {
-		writeProblem(w, d.Status, []byte(capacityProblem))
-		return
+		return d.Status, []byte(capacityProblem)
 	}
-	body := []byte(quotaProblem)
+	body = []byte(quotaProblem)
 	for i, name := range d.Violated {
 		if i > 0 {
 			body = append(body, ',')
 		}
 		body = strconv.AppendQuote(body, name)
 	}
-	writeProblem(w, http.StatusTooManyRequests, append(body, "]}"...))
+	return http.StatusTooManyRequests, append(body, "]}"...)
 }
 
-// WriteError answers a request that could not be decided. The status is 503
-// where the store is closed or the request's deadline has passed. It is 403
-// where the cost is more than a policy can ever grant, else 500. None has
-// Retry-After or the fields of a decision, since there was none: the 503 of a
-// policy that failed closed is a Denial. The error's text is not part of the
-// answer.
+// WriteError answers a request that could not be decided. The status is 400 for a
+// *RequestError, and 503 where the store is closed or the request's deadline has
+// passed. It is 403 where the cost is more than a policy can ever grant, or the key is
+// blocked, else 500. None has Retry-After or the fields of a decision, since there was
+// none: the 503 of a policy that failed closed is a Denial. The error's text is not
+// part of the answer.
 func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
+	if err == errNoKey {
+		writeProblem(w, http.StatusBadRequest, []byte(emptyProblem))
+		return
+	}
 	status := http.StatusInternalServerError
 	switch {
-	case errors.Is(err, headgate.ErrNeverAdmissible):
+	case errors.As(err, new(*RequestError)):
+		status = http.StatusBadRequest
+	case errors.Is(err, headgate.ErrNeverAdmissible), errors.Is(err, headgate.ErrBlocked):
 		status = http.StatusForbidden
 	case errors.Is(err, headgate.ErrClosed), errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusServiceUnavailable
@@ -94,14 +123,41 @@ func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
 	writeProblem(w, status, []byte(body))
 }
 
-// writeProblem sets Content-Length, since the body is complete.
+// writeProblem sets no Content-Length, which wrappers that compress would have to know
+// of, and removes what an outer handler has set for its own answer, as http.FileServer
+// does.
 func writeProblem(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
+	for _, name := range []string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store") // mutant: denials-not-cached
 	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may have left
 }
 
-// left reports whether the client left, as net/http tells by the context.
+// left reports whether the request's context was cancelled: the client left, or the
+// server's own context has ended.
 func left(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
+
+// gone reports whether the client left. The context of a request also ends with that of
+// http.Server.BaseContext, and then the client is there.
+func gone(r *http.Request) (yes bool) {
+	server, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if server == nil || server.BaseContext == nil {
+		return true
+	}
+	defer func() { // of a function that wants its listener
+		if recover() != nil {
+			yes = true
+		}
+	}()
+	base := server.BaseContext(noListener{})
+	return base == nil || base.Err() == nil
+}
+
+// noListener is a listener that a BaseContext may be asked for again.
+type noListener struct{ net.Listener }
+
+func (noListener) Addr() net.Addr { return &net.TCPAddr{} }

@@ -85,13 +85,15 @@ func ExampleReport() {
 	}
 	limit, err := httplimit.New(limiter, httplimit.Header("Tenant"), &httplimit.Options{
 		Cost:   func(*http.Request) []int64 { return []int64{1, 2000} },
+		Units:  map[string]string{"tokens": "tokens"},
 		Settle: httplimit.Reported,
 	})
 	if err != nil {
 		panic(err)
 	}
-	complete := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		httplimit.Report(r.Context(), 1, 350)
+	complete := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK) // the fields are sent now, with the estimate
+		httplimit.ReportPolicy(r.Context(), "tokens", 350)
 	}))
 
 	for range 2 {
@@ -103,8 +105,8 @@ func ExampleReport() {
 		fmt.Println(w.Header().Get("RateLimit"))
 	}
 	// Output:
-	// "running";q=20;qu="concurrent-requests", "tokens";q=5000;w=3600
+	// "running";q=20;qu="concurrent-requests", "tokens";q=5000;w=3600;qu="tokens"
 	// "running";r=19, "tokens";r=3000;t=3600
-	// "running";q=20;qu="concurrent-requests", "tokens";q=5000;w=3600
+	// "running";q=20;qu="concurrent-requests", "tokens";q=5000;w=3600;qu="tokens"
 	// "running";r=19, "tokens";r=2650;t=3600
 }

@@ -17,39 +17,18 @@ import (
 // memberSep separates the members of a list field.
 const memberSep = ", "
 
-// fields writes the header fields of a decision. What is the same for all
-// responses is made once by newFields, so a response allocates only its own
-// numbers. fields never changes and is shared by all requests.
+// fields are the settings of the header fields. They never change and are shared by all
+// requests.
 type fields struct {
-	names   []string // per policy: "name";r= in the limiter's order; "" for a shadow policy, which limits no client
-	running []bool   // per policy: of calls in flight, whose window nobody can tell
-	policy  []string // the line of RateLimit-Policy; nil where all policies are shadows
+	units   map[string]string
+	kept    bool     // by a middleware: limiters keep texts for it
 	exposed []string // the line of Access-Control-Expose-Headers; nil for none
 	x       bool     // X-RateLimit-* too
+	epoch   bool     // X-RateLimit-Reset is an instant
 }
 
-// newFields relies on the names of policies: they have no character that a
-// structured field would have to escape.
-func newFields(policies []headgate.Policy, opts *Options) *fields {
-	f := &fields{x: opts.XRateLimit}
-	var line []byte
-	f.names, f.running = make([]string, len(policies)), make([]bool, len(policies))
-	for i := range policies {
-		p := &policies[i]
-		if p.Shadow { // mutant: shadow-hidden
-			continue
-		}
-		name := `"` + p.Name + `";` // of letters, digits, _ and -
-		f.names[i] = name + field.Available + "="
-		f.running[i] = p.Algorithm.Kind().Leased()
-		if len(line) > 0 {
-			line = append(line, memberSep...)
-		}
-		line = appendQuota(append(line, name...), &p.Algorithm)
-	}
-	if len(line) > 0 {
-		f.policy = []string{string(line)}
-	}
+func newFields(opts *Options) *fields {
+	f := &fields{units: opts.Units, x: opts.XRateLimit, epoch: opts.ResetEpoch}
 	if opts.ExposeHeaders {
 		names := "RateLimit, RateLimit-Policy, Retry-After"
 		if opts.XRateLimit {
@@ -60,12 +39,68 @@ func newFields(policies []headgate.Policy, opts *Options) *fields {
 	return f
 }
 
+// texts are what the fields have of a limiter's policies and what is the same for all
+// responses. They are made once per limiter, so that a response allocates only its own
+// numbers.
+type texts struct {
+	policies []text   // in the limiter's order
+	line     []string // of RateLimit-Policy, where all costs are 1; nil where all policies are shadows
+}
+
+// text has what the fields have of one policy.
+type text struct {
+	name    string // "name"; with the quotes and the semicolon; "" for a shadow policy, which limits no client
+	quota   string // its member in RateLimit-Policy
+	unit    bool   // quota names the unit
+	running bool   // of calls in flight, whose window nobody can tell
+}
+
+// textsKey is the key of a limiter's texts: by the fields where these name units, and
+// else one for all.
+type textsKey struct{ of *fields }
+
+func (f *fields) texts(l *headgate.Limiter) *texts {
+	key := textsKey{f}
+	switch {
+	case f.units == nil:
+		key.of = nil
+	case !f.kept: // else each call would leave its texts at the limiter
+		return f.newTexts(l.Policies())
+	}
+	return l.Value(key, func() any { return f.newTexts(l.Policies()) }).(*texts)
+}
+
+// newTexts relies on the names of policies: they have no character that a structured
+// field would have to escape.
+func (f *fields) newTexts(policies []headgate.Policy) *texts {
+	ts := &texts{policies: make([]text, len(policies))}
+	var line []string
+	for i := range policies {
+		p := &policies[i]
+		if p.Shadow { // mutant: shadow-hidden
+			continue
+		}
+		t := &ts.policies[i]
+		t.name, t.running = `"`+p.Name+`";`, p.Algorithm.Kind().Leased()
+		t.quota = string(appendQuota([]byte(t.name), &p.Algorithm))
+		t.unit = t.running
+		if unit := f.units[p.Name]; unit != "" && !t.running {
+			t.quota, t.unit = t.quota+`;qu="`+unit+`"`, true
+		}
+		line = append(line, t.quota)
+	}
+	if line != nil {
+		ts.line = []string{strings.Join(line, memberSep)}
+	}
+	return ts
+}
+
 // appendQuota appends q and, where it is a second or more, w. Of a TokenBucket
 // they are the burst and the time in which it fills. Calls in flight have no window,
 // and a unit of their own.
 func appendQuota(b []byte, a *algo.Algorithm) []byte {
 	limit := a.Limit()
-	b = strconv.AppendInt(append(b, "q="...), a.Max(), 10)
+	b = strconv.AppendInt(append(b, "q="...), min(a.Max(), field.MaxInteger), 10)
 	if a.Kind().Leased() {
 		return append(b, `;qu="concurrent-requests"`...)
 	}
@@ -85,34 +120,120 @@ func appendQuota(b []byte, a *algo.Algorithm) []byte {
 	return strconv.AppendUint(append(b, ";w="...), w, 10)
 }
 
-// write sets the fields of a decision in h, but for Retry-After. It uses buf
-// and returns it, perhaps grown, for the next request. X-RateLimit-* have the
+// member is a policy of a response.
+type member struct {
+	*text
+	state *headgate.State
+	cost  int64
+}
+
+// outranks reports whether m is shown in place of a member of the same name: the one
+// that denies longer, and of those that pass the one with less remaining.
+func (m *member) outranks(other *member) bool {
+	switch s, o := m.state, other.state; {
+	case s.Counted != o.Counted:
+		return s.Counted
+	case s.RetryAfter != o.RetryAfter:
+		return s.RetryAfter > o.RetryAfter
+	default:
+		return s.Remaining < o.Remaining
+	}
+}
+
+// choose fills the members of a decision, one per name.
+func (s *scratch) choose(f *fields, list []headgate.Part) {
+	s.members = s.members[:0]
+	for i := range list {
+		call, ts := &list[i].Call, f.texts(list[i].Limiter)
+		for j := range min(len(ts.policies), len(call.Each)) {
+			m := member{&ts.policies[j], &call.Each[j], 1}
+			if m.name == "" {
+				continue
+			}
+			if j < len(call.Costs) {
+				m.cost = call.Costs[j]
+			}
+			s.add(&m, i > 0)
+		}
+	}
+}
+
+// add adds a member, or puts it in place of one of its name, which only another part
+// may have.
+func (s *scratch) add(m *member, others bool) {
+	at := -1
+	if others {
+		at = slices.IndexFunc(s.members, func(o member) bool { return o.name == m.name })
+	}
+	switch {
+	case at < 0:
+		s.members = append(s.members, *m)
+	case m.outranks(&s.members[at]): // mutant: less-remaining-shown
+		s.members[at] = *m
+	}
+}
+
+// write sets the fields of a decision in h, but for Retry-After. X-RateLimit-* have the
 // binding policy's numbers, as they can show one policy only.
-func (f *fields) write(h http.Header, buf []byte, each []headgate.State, d *headgate.Decision) []byte {
-	f.replace(h, field.Policy, f.policy)
+func (s *scratch) write(f *fields, h http.Header, list []headgate.Part, d *headgate.Decision) {
+	s.choose(f, list)
+	s.replace(h, field.Policy, s.policies(f, list))
 	if f.exposed != nil {
 		addOnce(h, "Access-Control-Expose-Headers", f.exposed)
 	}
-	if buf = f.appendStates(buf, each); len(buf) > 0 {
-		f.replace(h, field.Limit, []string{string(buf)})
+	if s.buf = s.appendStates(s.buf[:0]); len(s.buf) > 0 {
+		s.replace(h, field.Limit, []string{string(s.buf)})
 	} else {
-		f.replace(h, field.Limit, nil)
+		s.replace(h, field.Limit, nil)
 	}
-	if f.x && d.Counted && f.policy != nil {
+	if f.x && d.Counted && len(s.members) > 0 {
 		h["X-Ratelimit-Limit"] = []string{itoa(d.Limit)}
 		h["X-Ratelimit-Remaining"] = []string{itoa(d.Remaining)}
-		h["X-Ratelimit-Reset"] = []string{itoa(window(&d.State))}
+		h["X-Ratelimit-Reset"] = []string{itoa(f.reset(&d.State))}
 	}
-	return buf
+}
+
+// reset returns X-RateLimit-Reset.
+func (f *fields) reset(s *headgate.State) int64 {
+	if !f.epoch {
+		return window(s)
+	}
+	in := s.ResetAfter
+	if s.RetryAfter > 0 {
+		in = s.RetryAfter
+	}
+	return min(time.Now().Unix()+1+field.Seconds(in), field.MaxInteger) // of a part of a second, the next one
+}
+
+// policies returns the line of RateLimit-Policy: the limiter's own where it is alone and
+// each cost is 1.
+func (s *scratch) policies(f *fields, list []headgate.Part) []string {
+	if len(list) == 1 && list[0].Call.Costs == nil {
+		return f.texts(list[0].Limiter).line
+	}
+	var b []byte
+	for i := range s.members {
+		m := &s.members[i]
+		if len(b) > 0 {
+			b = append(b, memberSep...)
+		}
+		if b = append(b, m.quota...); m.cost != 1 && !m.unit { // mutant: costs-are-no-requests
+			b = append(b, `;qu="units"`...)
+		}
+	}
+	if b == nil {
+		return nil
+	}
+	return []string{string(b)}
 }
 
 // replace adds a line to a list field, in place of the members of the same
 // policies. Two numbers of one name would contradict each other. Members of
 // other middleware stay. The line has capacity 1, so that an append copies it.
-func (f *fields) replace(h http.Header, name string, line []string) {
+func (s *scratch) replace(h http.Header, name string, line []string) {
 	var kept []string
 	for _, l := range h[name] {
-		if l = f.others(l); l != "" {
+		if l = s.others(l); l != "" {
 			kept = append(kept, l)
 		}
 	}
@@ -128,13 +249,11 @@ func (f *fields) replace(h http.Header, name string, line []string) {
 
 // others returns a line without the members of this middleware's policies. No
 // string of a list holds what ends a member and begins one of these.
-func (f *fields) others(line string) string {
+func (s *scratch) others(line string) string {
 	var kept []string
-	for _, member := range strings.Split(line, memberSep) {
-		if !slices.ContainsFunc(f.names, func(name string) bool {
-			return name != "" && strings.HasPrefix(member, name[:strings.IndexByte(name, ';')+1])
-		}) {
-			kept = append(kept, member)
+	for _, m := range strings.Split(line, memberSep) {
+		if !slices.ContainsFunc(s.members, func(own member) bool { return strings.HasPrefix(m, own.name) }) {
+			kept = append(kept, m)
 		}
 	}
 	return strings.Join(kept, memberSep)
@@ -153,23 +272,21 @@ func addOnce(h http.Header, name string, line []string) {
 // appendStates appends the line of RateLimit. A policy that nobody counted has
 // no member: its zeros would tell a client that nothing is left. Nor has a shadow
 // policy: a client that read its numbers would slow down.
-func (f *fields) appendStates(b []byte, each []headgate.State) []byte {
-	for i := range each {
-		s := &each[i]
-		if f.names[i] == "" {
-			continue
-		}
-		if !s.Counted { // mutant: uncounted-hidden
+func (s *scratch) appendStates(b []byte) []byte {
+	for i := range s.members {
+		m := &s.members[i]
+		if !m.state.Counted { // mutant: uncounted-hidden
 			continue
 		}
 		if len(b) > 0 {
 			b = append(b, memberSep...)
 		}
-		b = strconv.AppendInt(append(b, f.names[i]...), s.Remaining, 10)
-		if f.running[i] {
+		b = append(append(b, m.name...), field.Available+"="...)
+		b = strconv.AppendInt(b, min(m.state.Remaining, field.MaxInteger), 10)
+		if m.running {
 			continue
 		}
-		b = strconv.AppendInt(append(b, ";"+field.Window+"="...), window(s), 10)
+		b = strconv.AppendInt(append(b, ";"+field.Window+"="...), window(m.state), 10)
 	}
 	return b
 }
@@ -186,4 +303,4 @@ func window(s *headgate.State) int64 {
 // jitter returns whole seconds from 0 to most, as Retry-After has no fraction.
 func jitter(most time.Duration) int64 { return rand.Int64N(int64(most/time.Second) + 1) }
 
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+func itoa(n int64) string { return strconv.FormatInt(min(n, field.MaxInteger), 10) }

@@ -15,8 +15,8 @@ type hops func(line string) (rest string, addr netip.Addr, blank, ok bool)
 // looks at the elements that trusted proxies wrote and at no other: what a
 // client sent along stands further left.
 func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
-	addr := peer(r)
-	if !t.has(addr) { // mutant: peer-verified
+	addr, ok := t.peer(r)
+	if !ok { // mutant: peer-verified
 		return addr
 	}
 	lines := r.Header[header]

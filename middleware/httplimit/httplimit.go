@@ -2,11 +2,10 @@ package httplimit
 
 import (
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/middleware/internal/field"
+	"github.com/headgate-go/headgate/middleware/internal/address"
 	"github.com/headgate-go/headgate/middleware/internal/settle"
 )
 
@@ -14,9 +13,15 @@ import (
 // Options. The functions must be safe for concurrent use.
 type Options struct {
 	// Cost returns what a request costs: one number of units per policy, in the
-	// limiter's order. nil, also as the result, is 1 of each. With Func the call
-	// has the costs, and Cost must be nil.
+	// limiter's order. nil, also as the result, is 1 of each. With Func and NewAll the
+	// call has the costs, and Cost must be nil. A request whose costs are all 0 passes
+	// without a decision. One with a negative cost gets 400.
 	Cost func(*http.Request) []int64
+	// Units names the unit of a policy's counts, by the policy's name, such as "tokens"
+	// or "content-bytes": 1 to 64 of the letters, digits, '-', '_' and '.'. Clients read
+	// it as qu in RateLimit-Policy. A policy without a name here counts requests; where
+	// its cost is not 1, qu is "units".
+	Units map[string]string
 	// EmptyKey is what a request without a key gets; EmptyRefused where it is not
 	// set.
 	EmptyKey EmptyKey
@@ -30,8 +35,8 @@ type Options struct {
 	// Denial.Write.
 	OnDenied func(http.ResponseWriter, *http.Request, Denial)
 	// OnError answers a request that could not be decided, by the error of the
-	// key's function or of the limiter; nil is WriteError. It is not called for
-	// a client that left.
+	// key's function or of the limiter, or by a *RequestError; nil is WriteError. It is
+	// not called for a client that left.
 	OnError func(http.ResponseWriter, *http.Request, error)
 	// RetryJitter is how much later than needed Retry-After may be, at random
 	// and in whole seconds: 0 to 1 h. Clients that were denied together then do
@@ -40,9 +45,14 @@ type Options struct {
 	// XRateLimit adds X-RateLimit-Limit, -Remaining and -Reset (in seconds from
 	// now) of the binding policy, for clients that do not read RateLimit.
 	XRateLimit bool
+	// ResetEpoch makes X-RateLimit-Reset the second of the Unix epoch, by this process's
+	// clock, in place of the seconds from now.
+	ResetEpoch bool
 	// Settle makes each request a reservation of its cost, and returns what the request
 	// has used, once its handler has returned, panicked or hijacked the connection: one
-	// number of units per policy, in the limiter's order. Less than the cost gives the
+	// number of units per policy, in the limiter's order. With NewAll the list has the
+	// policies of all parts that were decided, those of the first part first; see
+	// Outcome.Units. Less than the cost gives the
 	// rest back, more is charged above the limit. nil, or a list that does not fit the
 	// policies, leaves the cost as it is. The function nil settles nothing but slots of
 	// algo.InFlight.
@@ -53,12 +63,13 @@ type Options struct {
 	// the lease ends. Observers of the limiter see the error.
 	Settle func(*Outcome) []int64
 	// SettleWait is how long a request that is denied waits while others of its key in
-	// this process are not settled yet, 0 to 1 min: their cost may be given back.
-	// Waiting requests pass in the order of their arrival. 0 denies at once.
+	// this process are not settled yet, 0 to 1 min: their cost may be given back. With
+	// NewAll it is the key of the first part. Waiting requests pass in the order of their
+	// arrival. 0 denies at once.
 	SettleWait time.Duration
 	// Lease is the length of a reservation's lease, 1 s to 24 h, extended while the
 	// handler runs; 0 is headgate.DefaultLease. It is how long a slot stays taken where
-	// the process dies.
+	// the process dies. A part of NewAll may name its own.
 	Lease time.Duration
 	// ExposeHeaders lets scripts of other origins read the fields, by
 	// Access-Control-Expose-Headers.
@@ -69,9 +80,10 @@ type Options struct {
 // pattern matches, the connection has no IP address.
 type EmptyKey uint8
 
-// The choices for a request without a key.
+// The choices for a request without a key. With NewAll they are for each part whose key
+// is empty.
 const (
-	EmptyRefused EmptyKey = iota // status 400; nothing is counted
+	EmptyRefused EmptyKey = iota // status 400; nothing is counted. What a mux does not match, the mux answers
 	EmptyShared                  // all requests without a key share one count
 	EmptyPasses                  // the request passes and is not counted
 )
@@ -88,22 +100,83 @@ const emptyKey = "empty:"
 // and hands the ResponseWriter on as it is. Of two on one route each adds its
 // own policies to RateLimit and RateLimit-Policy. A name stands there once: a
 // policy of the inner one replaces one of an equal name.
+//
+// Two middlewares on one route need policies of different names. With the same name,
+// algorithm, period and key both charge one count, and each request counts twice. The
+// limiter's Logger gets a warning if a request of this process meets both. A request
+// that the inner one denies stays charged to the outer one; NewAll charges all or none.
 func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) http.Handler, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if limiter == nil || len(limiter.Policies()) == 0 {
+	if len(limiter.Policies()) == 0 {
 		return nil, invalid("limiter", "nil or zero", "one that headgate.New returned")
 	}
-	if err := check(key, opts); err != nil {
+	switch {
+	case key.err != nil:
+		return nil, key.err
+	case key.add == nil && key.call == nil:
+		return nil, invalid("key", "Key{}", "one made by a function of package httplimit, as RemoteAddr")
+	case key.call != nil && opts.Cost != nil:
+		return nil, invalid("cost", "a function", "nil with Func, whose call has the costs")
+	}
+	m, err := newMiddleware(opts)
+	if err != nil {
 		return nil, err
 	}
-	m := &middleware{limiter: limiter, key: key, Options: *opts, fields: newFields(limiter.Policies(), opts)}
-	if m.Settle != nil || settle.Needed(limiter) {
-		m.calls = &settle.Calls{Limiter: limiter, Lease: m.Lease, Wait: m.SettleWait}
+	if key.call == nil {
+		key.call = m.keyed(key)
 	}
+	m.parts = func(r *http.Request, list []headgate.Part) ([]headgate.Part, error) {
+		call, err := key.call(r)
+		return append(list, headgate.Part{Limiter: limiter, Call: call}), err
+	}
+	return m.wrap, nil
+}
+
+// NewAll returns a middleware that decides each request by the parts that the function
+// returns for it: limiters of several keys, such as a user and the user's organisation,
+// or the limiter of a customer's plan. The request passes if every part allows it, and
+// else is charged to none; see headgate.All. No parts are no limit. An error goes to
+// Options.OnError.
+//
+//	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
+//		tenant := r.Header.Get("X-Tenant") // authenticated before
+//		return []headgate.Part{plans.For(tenant).Call(headgate.Key("tenant", tenant))}, nil
+//	}, nil)
+//
+// The fields have a member per policy of all parts. Of policies of one name they show
+// the one with less Remaining, and of those that deny the one with the longer
+// RetryAfter. Key.Of returns the text of a key.
+func NewAll(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (func(http.Handler) http.Handler, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	switch {
+	case parts == nil:
+		return nil, invalid("parts", "nil", "a function")
+	case opts.Cost != nil:
+		return nil, invalid("cost", "a function", "nil with NewAll, whose parts have the costs")
+	}
+	m, err := newMiddleware(opts)
+	if err != nil {
+		return nil, err
+	}
+	m.parts = func(r *http.Request, list []headgate.Part) ([]headgate.Part, error) {
+		all, err := parts(r)
+		return append(list, all...), err
+	}
+	return m.wrap, nil
+}
+
+// newMiddleware makes what New and NewAll share.
+func newMiddleware(opts *Options) (*middleware, error) {
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	m := &middleware{Options: *opts, calls: settle.Calls{Lease: opts.Lease, Wait: opts.SettleWait}}
 	if m.IPv6Prefix == 0 {
-		m.IPv6Prefix = defaultIPv6Prefix
+		m.IPv6Prefix = address.Prefix
 	}
 	if m.OnDenied == nil {
 		m.OnDenied = func(w http.ResponseWriter, _ *http.Request, d Denial) { d.Write(w) }
@@ -111,164 +184,38 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 	if m.OnError == nil {
 		m.OnError = WriteError
 	}
-	m.scratch.New = func() any { return &scratch{each: make([]headgate.State, len(m.fields.names))} }
-	return func(next http.Handler) http.Handler { return &handler{m, next} }, nil
+	m.fields = newFields(opts)
+	m.fields.kept = true
+	m.scratch.New = func() any { return new(scratch) }
+	return m, nil
 }
 
 // check comes before anything is made, so a middleware that exists is valid,
 // and no request can find a mistake of the set-up.
-func check(key Key, opts *Options) error {
+func (o *Options) check() error {
 	switch {
-	case key.err != nil:
-		return key.err
-	case key.add == nil && key.call == nil:
-		return invalid("key", "Key{}", "one made by a function of package httplimit, as RemoteAddr")
-	case key.call != nil && opts.Cost != nil:
-		return invalid("cost", "a function", "nil with Func, whose call has the costs")
-	case opts.EmptyKey > EmptyPasses:
-		return invalid("empty key", int(opts.EmptyKey), "EmptyRefused, EmptyShared or EmptyPasses")
-	case opts.IPv6Prefix < 0 || opts.IPv6Prefix > 128:
-		return invalid("IPv6 prefix", opts.IPv6Prefix, "1 to 128 bits, or 0 for 64")
-	case opts.RetryJitter < 0 || opts.RetryJitter > time.Hour:
-		return invalid("retry jitter", opts.RetryJitter, "0 to 1h")
+	case o.EmptyKey > EmptyPasses:
+		return invalid("empty key", int(o.EmptyKey), "EmptyRefused, EmptyShared or EmptyPasses")
+	case o.IPv6Prefix < 0 || o.IPv6Prefix > 128:
+		return invalid("IPv6 prefix", o.IPv6Prefix, "1 to 128 bits, or 0 for 64")
+	case o.RetryJitter < 0 || o.RetryJitter > time.Hour:
+		return invalid("retry jitter", o.RetryJitter, "0 to 1h")
 	}
-	return settle.Check(opts.Lease, opts.SettleWait, opts.Settle != nil)
-}
-
-// middleware is what all requests of one New share. Only scratch is written
-// after New.
-type middleware struct {
-	Options
-	limiter *headgate.Limiter
-	key     Key
-	fields  *fields
-	calls   *settle.Calls // nil: no request is settled
-	scratch sync.Pool     // of *scratch
-}
-
-// scratch is what one request needs until it is decided. It goes back to the
-// pool before the handler runs, which may take minutes.
-type scratch struct {
-	buf  []byte
-	each []headgate.State
-}
-
-// longestBuf is the largest buffer that is kept for the next request: one
-// client with a huge header must not make all buffers huge.
-const longestBuf = 4 << 10
-
-func (m *middleware) release(s *scratch) {
-	if cap(s.buf) > longestBuf {
-		s.buf = nil
-	}
-	m.scratch.Put(s)
-}
-
-// handler is the middleware around one handler: a middleware may wrap many.
-type handler struct {
-	*middleware
-	next http.Handler
-}
-
-func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch call, passes := h.admit(w, r); {
-	case !passes:
-	case call != nil:
-		h.run(w, r, call)
-	default:
-		h.next.ServeHTTP(w, r)
-	}
-}
-
-// admit reports whether the request passes, with the call that is to be settled; nil
-// is none. It has answered a request that does not pass.
-// The order is: Skip, the key, the limiter, then the client. A client that left
-// is noticed only where no store decided. A decision that was made should be
-// seen in logs as what it is.
-func (m *middleware) admit(w http.ResponseWriter, r *http.Request) (settled *settle.Call, passes bool) {
-	if m.Skip != nil && m.Skip(r) {
-		return nil, true
-	}
-	s := m.scratch.Get().(*scratch)
-	defer m.release(s)
-	call, err := m.call(r, s)
-	if err != nil {
-		m.failed(w, r, err)
-		return nil, false
-	}
-	if call.Key == "" {
-		if m.EmptyKey != EmptyShared {
-			return nil, m.empty(w, r)
+	for _, unit := range o.Units {
+		if !named(unit) {
+			return invalid("unit", unit, "1 to 64 letters, digits, '-', '_' or '.'")
 		}
-		call.Key = emptyKey
 	}
-	call.Each = s.each
-	settled, d, err := m.decide(r, call)
-	if err != nil {
-		m.failed(w, r, err)
-		return nil, false
-	}
-	if !d.Allowed && d.Err != nil && left(r) {
-		w.WriteHeader(statusClientLeft)
-		return nil, false
-	}
-	s.buf = m.fields.write(w.Header(), s.buf[:0], s.each, &d)
-	if !d.Allowed {
-		m.deny(w, r, s.each, d)
-	}
-	return settled, d.Allowed
+	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil)
 }
 
-// decide asks the limiter, by a reservation where the request is settled.
-func (m *middleware) decide(r *http.Request, call headgate.Call) (*settle.Call, headgate.Decision, error) {
-	if m.calls != nil {
-		return m.calls.Reserve(r.Context(), call)
+// named reports whether a unit can stand in a field as it is.
+func named(unit string) bool {
+	for _, c := range []byte(unit) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && c != '-' && c != '_' && c != '.' {
+			return false
+		}
 	}
-	d, err := m.limiter.Do(r.Context(), call)
-	return nil, d, err
-}
-
-// call returns what the limiter is asked; an empty key where the request has
-// none.
-func (m *middleware) call(r *http.Request, s *scratch) (headgate.Call, error) {
-	if m.key.call != nil {
-		return m.key.call(r)
-	}
-	var call headgate.Call
-	var ok bool
-	if s.buf, ok = m.key.add(s.buf[:0], r, m.IPv6Prefix); ok {
-		call.Key = string(s.buf)
-	}
-	if m.Cost != nil {
-		call.Costs = m.Cost(r)
-	}
-	return call, nil
-}
-
-// empty answers a request without a key, and reports whether it passes.
-func (m *middleware) empty(w http.ResponseWriter, _ *http.Request) bool {
-	if m.EmptyKey == EmptyPasses {
-		return true
-	}
-	writeProblem(w, http.StatusBadRequest, []byte(emptyProblem))
-	return false
-}
-
-// deny sets Retry-After before OnDenied, so that a function of the user's own
-// sends it too. It is never 0, which clients take for "at once".
-func (m *middleware) deny(w http.ResponseWriter, r *http.Request, each []headgate.State, d headgate.Decision) {
-	denial := m.fields.denial(each, d)
-	retry := field.Seconds(d.RetryAfter) + jitter(m.RetryJitter)
-	w.Header()["Retry-After"] = []string{itoa(max(1, retry))}
-	m.OnDenied(w, r, denial)
-}
-
-// failed answers a request that was not decided. A client that left gets a
-// status for the logs alone.
-func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
-	if left(r) {
-		w.WriteHeader(statusClientLeft)
-		return
-	}
-	m.OnError(w, r, err)
+	return unit != "" && len(unit) <= 64
 }

@@ -237,7 +237,7 @@ func TestErrors(t *testing.T) {
 	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	defer cancel()
 	h := wrap(t, l, RemoteAddr(), nil)
-	undecided := []string{"Content-Length", "Content-Type"}
+	undecided := []string{"Cache-Control", "Content-Type"}
 	w = send(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 	require.Equal(t, 503, w.Code)
 	require.Equal(t, undecided, slices.Sorted(maps.Keys(w.Header())), "no decision, no fields")

@@ -8,16 +8,18 @@ import (
 	"strings"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/address"
 )
 
 // Key says whose count a request is charged to. Make one with RemoteAddr,
-// TrustedProxies, TrustedForwarders, Header, Cookie, Pattern, Join or Func. The
-// zero Key is refused by New. A Key is safe for concurrent use.
+// TrustedProxies, TrustedForwarders, TrustedAddress, Header, Authorization, Cookie,
+// Pattern, Join or Func. The zero Key is refused by New. A Key is safe for concurrent
+// use.
 //
 // Keys of different kinds never meet: a header's value can't name the count of
 // an address. What a request without a key gets is Options.EmptyKey.
 type Key struct {
-	add  func(b []byte, r *http.Request, prefix int) ([]byte, bool) // false: the request has no key
+	add  func(b []byte, r *http.Request, prefix int) ([]byte, error) // or errNoKey, errUnmatched, a RequestError
 	call func(*http.Request) (headgate.Call, error)
 	err  error
 }
@@ -30,12 +32,35 @@ type Key struct {
 // for an IPv4 address counts as that: of ::ffff:0:0/96 (mapped) and of
 // 64:ff9b::/96 (NAT64). Other prefixes of translators count as any IPv6
 // prefix, so clients may share one: use Func where a network has its own.
-func RemoteAddr() Key { return addressKey(peer) }
+func RemoteAddr() Key {
+	return addressKey(func(r *http.Request) (netip.Addr, error) { return peer(r), nil })
+}
+
+// Of returns the text of a request's key, for a part of NewAll or a call inside of a
+// handler: "" where the request has none. IPv6 addresses count by their /64. The error
+// of a request that has several is a *RequestError.
+func (k Key) Of(r *http.Request) (string, error) {
+	switch {
+	case k.err != nil:
+		return "", k.err
+	case k.call != nil:
+		call, err := k.call(r)
+		return call.Key, err
+	case k.add == nil:
+		return "", invalid("key", "Key{}", "one made by a function of package httplimit, as RemoteAddr")
+	}
+	b, err := k.add(nil, r, address.Prefix)
+	if err == errNoKey || err == errUnmatched {
+		return "", nil
+	}
+	return string(b), err
+}
 
 // TrustedProxies is the address of the client behind proxies that append to
 // X-Forwarded-For. cidrs are the proxies' prefixes or addresses, as
-// "10.0.0.0/8" or "2001:db8::1". At least one is needed, and none of length 0,
-// with which every client could choose its key.
+// "10.0.0.0/8" or "2001:db8::1", and "unix" for a proxy that connects by a Unix socket.
+// At least one is needed, and none of length 0, with which every client could choose
+// its key.
 //
 // The header counts only where the connection comes from one of them. It is
 // read from right to left, all its lines as one list, up to the first address
@@ -47,7 +72,9 @@ func TrustedProxies(cidrs ...string) Key {
 	if err != nil {
 		return Key{err: err}
 	}
-	return addressKey(func(r *http.Request) netip.Addr { return t.walk(r, "X-Forwarded-For", forwardedFor) })
+	return addressKey(func(r *http.Request) (netip.Addr, error) {
+		return t.walk(r, "X-Forwarded-For", forwardedFor), nil
+	})
 }
 
 // TrustedForwarders is TrustedProxies for proxies that append to Forwarded
@@ -59,28 +86,51 @@ func TrustedForwarders(cidrs ...string) Key {
 	if err != nil {
 		return Key{err: err}
 	}
-	return addressKey(func(r *http.Request) netip.Addr { return t.walk(r, "Forwarded", forwarded) })
+	return addressKey(func(r *http.Request) (netip.Addr, error) { return t.walk(r, "Forwarded", forwarded), nil })
+}
+
+// TrustedAddress is the address of the client in a header that holds one address and
+// that a proxy sets on each request: CF-Connecting-IP (Cloudflare), True-Client-IP
+// (Akamai, Cloudflare), Fly-Client-IP, or X-Real-IP where nginx sets it. cidrs are the
+// proxies, as those of TrustedProxies. A connection that comes from elsewhere counts by
+// its own address, and one whose header is no address by the proxy's. A header that is
+// given several times is a *RequestError. The keys are RemoteAddr's, as
+// "ip:203.0.113.7".
+func TrustedAddress(header string, cidrs ...string) Key {
+	t, err := parseTrusted(cidrs)
+	if err != nil {
+		return Key{err: err}
+	}
+	canonical := http.CanonicalHeaderKey(header)
+	if canonical == "X-Forwarded-For" || canonical == "Forwarded" || !token(header) {
+		return Key{err: invalid("header", header, "the name of a header that holds one address, as CF-Connecting-IP")}
+	}
+	return addressKey(func(r *http.Request) (netip.Addr, error) { return t.single(r, canonical) })
 }
 
 // addressKey is the key of an address, wherever that is found. All kinds share
 // the prefix "ip:", so a service that moves behind a proxy keeps its counts.
-func addressKey(of func(*http.Request) netip.Addr) Key {
-	return Key{add: func(b []byte, r *http.Request, prefix int) ([]byte, bool) {
-		addr := of(r)
-		if !addr.IsValid() {
-			return b, false
+func addressKey(of func(*http.Request) (netip.Addr, error)) Key {
+	return Key{add: func(b []byte, r *http.Request, prefix int) ([]byte, error) {
+		addr, err := of(r)
+		switch {
+		case err != nil:
+			return b, err
+		case !addr.IsValid():
+			return b, errNoKey
 		}
-		return appendAddr(append(b, "ip:"...), addr, prefix), true
+		return address.AppendKey(b, addr, prefix), nil
 	}}
 }
 
-// Header is the value of a header, of its first line as http.Header.Get
-// returns it. The key holds a hash of the value, never the value: SHA-256, cut
-// to 128 bits, as "header:X-Api-Key:2bb80d537b1da3e38bd30361aa855686". A request
-// where the value is empty has no key.
+// Header is the value of a header. The key holds a hash of the value, never the value:
+// SHA-256, cut to 128 bits, as "header:X-Api-Key:2bb80d537b1da3e38bd30361aa855686". A
+// request where the value is empty has no key. One that has the header several times is
+// a *RequestError: which of them another reader takes is unknown.
 //
 // Use it where the value was authenticated before this middleware runs. A
-// client that may send any value chooses its key, a new one for each request.
+// client that may send any value chooses its key, a new one for each request. For
+// Authorization use the function of that name.
 func Header(name string) Key {
 	canonical := http.CanonicalHeaderKey(name)
 	switch canonical {
@@ -88,41 +138,73 @@ func Header(name string) Key {
 		return Key{err: invalid("header", name, "the name of a header; Host is none for net/http")}
 	case "X-Forwarded-For", "Forwarded":
 		return Key{err: invalid("header", name, "TrustedProxies or TrustedForwarders, since any client can send it")}
+	case "Authorization":
+		return Key{err: invalid("header", name, "Authorization(), since one value has many spellings")}
 	}
-	if strings.ContainsAny(name, " \t\r\n:|") {
+	if !token(name) {
 		return Key{err: invalid("header", name, "the name of a header")}
 	}
-	return hashed("header:"+canonical+":", func(r *http.Request) string { return r.Header.Get(canonical) })
+	return hashed("header:"+canonical+":", func(r *http.Request) (string, error) { return single(r, canonical) })
+}
+
+// token reports whether name can be that of a header.
+func token(name string) bool { return name != "" && !strings.ContainsAny(name, " \t\r\n:|") }
+
+// single returns the value of a header that may be given once.
+func single(r *http.Request, canonical string) (string, error) {
+	switch lines := r.Header[canonical]; len(lines) {
+	case 0:
+		return "", nil
+	case 1:
+		return lines[0], nil
+	}
+	return "", several("header " + canonical) // mutant: several-headers-refused
+}
+
+// Authorization is the credentials of a request, hashed like a Header and with the same
+// warning. The spellings of one value have one key: the scheme counts in lower case, and
+// one space follows it. A key is "authorization:2bb80d537b1da3e38bd30361aa855686", and
+// the same as that of grpclimit.Authorization.
+func Authorization() Key {
+	return hashed("authorization:", func(r *http.Request) (string, error) {
+		v, err := single(r, "Authorization")
+		return address.Credentials(v), err
+	})
 }
 
 // Cookie is the value of a cookie, hashed like a Header and with the same
-// warning. It is the first one of that name, as http.Request.Cookie returns it. A
+// warning. A request that has several of that name is a *RequestError. A
 // key is "cookie:session:2bb80d537b1da3e38bd30361aa855686".
 func Cookie(name string) Key {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		return Key{err: invalid("cookie", name, "the name of a cookie")}
 	}
-	return hashed("cookie:"+name+":", func(r *http.Request) string {
-		c, err := r.Cookie(name)
-		if err != nil {
-			return ""
+	return hashed("cookie:"+name+":", func(r *http.Request) (string, error) {
+		switch cookies := r.CookiesNamed(name); len(cookies) {
+		case 0:
+			return "", nil
+		case 1:
+			return cookies[0].Value, nil
 		}
-		return c.Value
+		return "", several("cookie " + name) // mutant: several-cookies-refused
 	})
 }
 
 // hashed keeps secrets, as API keys and session cookies, out of the store, of
 // logs and of metrics. 128 bits are enough, as nobody can choose two values of
 // one hash.
-func hashed(kind string, value func(*http.Request) string) Key {
-	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, bool) {
-		v := value(r)
-		if v == "" {
-			return b, false
+func hashed(kind string, value func(*http.Request) (string, error)) Key {
+	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, error) {
+		v, err := value(r)
+		switch {
+		case err != nil:
+			return b, err
+		case v == "":
+			return b, errNoKey
 		}
 		n := len(b)
 		sum := sha256.Sum256(append(b, v...)[n:])
-		return hex.AppendEncode(append(b, kind...), sum[:16]), true
+		return hex.AppendEncode(append(b, kind...), sum[:16]), nil
 	}}
 }
 
@@ -133,17 +215,24 @@ func hashed(kind string, value func(*http.Request) string) Key {
 // "pattern:GET /items/{id}".
 //
 // A request that matches no pattern, and a CONNECT, has no key, so that random
-// paths neither make keys nor share one. Options.EmptyKey decides on it.
+// paths neither make keys nor share one. Options.EmptyKey decides on it. With
+// EmptyRefused, what the mux passed here does not match goes uncounted to the mux, which
+// answers 404 or 405.
 func Pattern(mux *http.ServeMux) Key {
-	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, bool) {
+	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, error) {
 		pattern := r.Pattern
 		if mux != nil {
 			pattern = matched(mux, r)
 		}
-		if pattern == "" || r.Method == http.MethodConnect { // of which the mux redirects, it names the path
-			return b, false
+		switch {
+		case r.Method == http.MethodConnect: // of which the mux redirects, it names the path
+			return b, errNoKey
+		case pattern == "" && mux != nil: // mutant: mux-answers-unmatched
+			return b, errUnmatched
+		case pattern == "":
+			return b, errNoKey
 		}
-		return append(append(b, "pattern:"...), pattern...), true
+		return append(append(b, "pattern:"...), pattern...), nil
 	}}
 }
 
@@ -186,17 +275,16 @@ func Join(keys ...Key) Key {
 	if len(keys) == 0 {
 		return Key{err: invalid("key", "Join()", "at least one key")}
 	}
-	return Key{add: func(b []byte, r *http.Request, prefix int) ([]byte, bool) {
-		ok := true
+	return Key{add: func(b []byte, r *http.Request, prefix int) (_ []byte, err error) {
 		for i, k := range keys {
 			if i > 0 {
 				b = append(b, '|')
 			}
-			if b, ok = k.add(b, r, prefix); !ok {
-				return b, false
+			if b, err = k.add(b, r, prefix); err != nil {
+				return b, err
 			}
 		}
-		return b, true
+		return b, nil
 	}}
 }
 

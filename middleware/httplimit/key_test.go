@@ -24,7 +24,6 @@ func TestHeaderAndCookieAreHashed(t *testing.T) {
 	key := keyOf(h, requestWith("X-Api-Key", "secret"))
 	require.Equal(t, "header:X-Api-Key:2bb80d537b1da3e38bd30361aa855686", key) // sha256sum, cut
 	require.Equal(t, "cookie:session:2bb80d537b1da3e38bd30361aa855686", keyOf(c, requestWith("Cookie", "a=b; session=secret")))
-	require.Equal(t, key, keyOf(h, requestWith("X-Api-Key", "secret", "X-Api-Key", "another")), "the first line, as Header.Get")
 	require.NotEqual(t, key, keyOf(h, requestWith("X-Api-Key", "Secret")))
 	require.NotEqual(t, key, keyOf(Header("X-Other"), requestWith("X-Other", "secret")))
 	require.Len(t, keyOf(h, requestWith("X-Api-Key", strings.Repeat("z", 64<<10))), len(key))

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -11,15 +12,22 @@ import (
 // writer.
 type recorder struct {
 	http.ResponseWriter
+	request  *http.Request
 	status   int // 0: none yet
 	written  int64
 	hijacked bool
 }
 
-// fill completes an outcome, whose Panicked is set.
-func (w *recorder) fill(o *Outcome) {
-	o.Status, o.Written, o.Hijacked = w.status, w.written, w.hijacked
+// fill completes an outcome, whose Panicked is set. reported is the status that the
+// handler named, which counts where it wrote none here.
+func (w *recorder) fill(o *Outcome, reported int) {
+	o.Status, o.Written, o.Hijacked, o.Wrote = w.status, w.written, w.hijacked, w.status != 0
+	if w.request != nil && w.request.Method == http.MethodHead { // whose body is not sent; mutant: head-has-no-body
+		o.Written = 0
+	}
 	switch {
+	case o.Status == 0 && reported != 0:
+		o.Status = reported
 	case o.Status != 0 || o.Hijacked:
 	case o.Panicked:
 		o.Status = http.StatusInternalServerError
@@ -79,6 +87,14 @@ func (w *recorder) ReadFrom(r io.Reader) (n int64, err error) {
 
 // Unwrap is for http.ResponseController.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// CloseNotify implements http.CloseNotifier, which some frameworks demand of each
+// ResponseWriter. Its channel follows the request's context.
+func (w *recorder) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	context.AfterFunc(w.request.Context(), func() { gone <- true })
+	return gone
+}
 
 // writer returns a ResponseWriter with the optional methods of the one below, which
 // handlers find by a type assertion. Flush and Hijack may stand further below, where

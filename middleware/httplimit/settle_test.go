@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -235,7 +236,10 @@ func TestOutcomes(t *testing.T) {
 			}()
 			require.NotNil(t, got.Request)
 			require.Equal(t, []int64{40}, got.Estimate)
-			got.Request, got.Header, got.Estimate = nil, nil, nil
+			require.Equal(t, []string{"units"}, got.Policies)
+			got.Request, got.Header, got.Estimate, got.Policies = nil, nil, nil, nil
+			silent := []string{"nothing written", "header", "reported", "panic", "panic in the first read of a copy"}
+			c.want.Wrote = !slices.Contains(silent, name)
 			require.Equal(t, c.want, got)
 			require.Equal(t, c.used, used())
 		})
@@ -409,9 +413,11 @@ func TestRefusedSettleOptions(t *testing.T) {
 // the lease ends.
 func TestWrongUseFreesTheSlot(t *testing.T) {
 	l := limiter(t, memory.New(nil), policy("running", algo.InFlight(1)))
-	limit, err := New(l, RemoteAddr(), &Options{Settle: func(*Outcome) []int64 { return []int64{1, 2} }})
-	require.NoError(t, err)
-	for range 3 {
-		require.Equal(t, 204, get(limit(fine)).Code)
+	for _, used := range [][]int64{{1, 2}, {-1}} {
+		limit, err := New(l, RemoteAddr(), &Options{Settle: func(*Outcome) []int64 { return used }})
+		require.NoError(t, err)
+		for range 3 {
+			require.Equal(t, 204, get(limit(fine)).Code)
+		}
 	}
 }

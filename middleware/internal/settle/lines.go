@@ -26,14 +26,14 @@ type line struct {
 // ask decides an answer, and waits where that may help. It returns the line where the
 // call passed: it is open there until settled.
 func (s *lines) ask(a *answer, wait time.Duration) *line {
-	l, others, waits := s.enter(a.call.Key)
+	l, others, waits := s.enter(a.key())
 	if !waits {
 		a.ask()
 		waits = s.asked(l, a, others)
 	}
 	if waits {
 		s.wait(l, a, wait)
-		s.leave(l, a.call.Key)
+		s.leave(l, a.key())
 	}
 	if !a.passed() {
 		return nil
@@ -74,7 +74,7 @@ func (s *lines) asked(l *line, a *answer, others int) (waits bool) {
 	if waits = !a.final() && others+l.open > 0; waits {
 		l.waiting++
 	}
-	s.drop(l, a.call.Key)
+	s.drop(l, a.key())
 	return waits
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -27,15 +26,22 @@ const (
 // Calls reserves for the calls of one middleware. It is safe for concurrent use and
 // never copied.
 type Calls struct {
-	Limiter *headgate.Limiter
-	Lease   time.Duration // of a call that names none
-	Wait    time.Duration // how long a denied call waits for others of its key
-	lines   lines
+	Lease time.Duration // of a part that names none
+	Wait  time.Duration // how long a denied call waits for others of its first part's key
+	lines lines
 }
 
 // Needed reports whether the limiter has a policy that only a reservation can charge.
 func Needed(l *headgate.Limiter) bool {
-	return slices.ContainsFunc(l.Policies(), func(p headgate.Policy) bool { return p.Algorithm.Kind().Leased() })
+	type key struct{}
+	return l.Value(key{}, func() any {
+		return slices.ContainsFunc(l.Policies(), func(p headgate.Policy) bool { return p.Algorithm.Kind().Leased() })
+	}).(bool)
+}
+
+// NeededFor reports whether one of the parts needs a reservation.
+func NeededFor(parts []headgate.Part) bool {
+	return slices.ContainsFunc(parts, func(p headgate.Part) bool { return Needed(p.Limiter) })
 }
 
 // Check refuses a lease, or a wait, that is out of range.
@@ -54,23 +60,25 @@ func Check(lease, wait time.Duration, settles bool) error {
 // Call is a call that passes and that is settled once it has ended.
 type Call struct {
 	Context  context.Context // the call's: it ends where the call's slots are lost
-	Estimate []int64         // one per policy
+	Parts    []headgate.Part // what was reserved, with costs and without room for states
+	Estimate []int64         // one per policy, those of the first part first
 
-	calls       *Calls
-	parent      context.Context
-	release     context.CancelFunc
-	reservation *headgate.Reservation
-	line        *line // nil: nobody waits
-	key         string
-	reported    atomic.Pointer[[]int64]
+	calls        *Calls
+	parent       context.Context
+	release      context.CancelFunc
+	reservations headgate.Reservations
+	line         *line // nil: nobody waits
+	reports      reports
 }
 
 // Reserve decides a call. The Call is nil where it does not pass.
-func (c *Calls) Reserve(ctx context.Context, call headgate.Call) (*Call, headgate.Decision, error) {
-	if call.Lease == 0 {
-		call.Lease = c.Lease
+func (c *Calls) Reserve(ctx context.Context, parts []headgate.Part) (*Call, headgate.Decision, error) {
+	a := &answer{ctx: ctx, parts: slices.Clone(parts)}
+	for i := range a.parts {
+		if p := &a.parts[i].Call; p.Lease == 0 {
+			p.Lease = c.Lease
+		}
 	}
-	a := &answer{limiter: c.Limiter, ctx: ctx, call: call}
 	var l *line
 	if c.Wait > 0 {
 		l = c.lines.ask(a, c.Wait)
@@ -80,25 +88,65 @@ func (c *Calls) Reserve(ctx context.Context, call headgate.Call) (*Call, headgat
 	if !a.passed() {
 		return nil, a.decision, a.err
 	}
-	made := &Call{Estimate: call.Costs, calls: c, parent: ctx, reservation: a.reservation, line: l, key: call.Key}
-	if made.Estimate == nil {
-		made.Estimate = slices.Repeat([]int64{1}, len(c.Limiter.Policies()))
-	}
-	made.Context, made.release = a.reservation.Hold(context.WithValue(ctx, contextKey{}, made))
+	made := &Call{Parts: a.parts, calls: c, parent: ctx, reservations: a.reservations, line: l}
+	made.estimate()
+	made.Context, made.release = a.reservations.Hold(context.WithValue(ctx, contextKey{}, made))
 	return made, a.decision, nil
+}
+
+// estimate notes the costs of all parts, and lets go of the caller's states.
+func (c *Call) estimate() {
+	for i := range c.Parts {
+		p := &c.Parts[i]
+		if p.Call.Each = nil; p.Call.Costs == nil {
+			p.Call.Costs = slices.Repeat([]int64{1}, len(Names(p.Limiter)))
+		}
+		c.Estimate = append(c.Estimate, p.Call.Costs...)
+	}
+}
+
+// Names returns the names of the limiter's policies, which are not to be written.
+func Names(l *headgate.Limiter) []string {
+	type key struct{}
+	return l.Value(key{}, func() any {
+		names := []string{}
+		for _, p := range l.Policies() {
+			names = append(names, p.Name)
+		}
+		return names
+	}).([]string)
+}
+
+// Policies returns the name of the policy of each unit in Estimate.
+func (c *Call) Policies() (names []string) {
+	for i := range c.Parts {
+		names = append(names, Names(c.Parts[i].Limiter)...)
+	}
+	return names
 }
 
 // answer is a reservation that is asked for, perhaps more than once.
 type answer struct {
-	limiter     *headgate.Limiter
-	ctx         context.Context
-	call        headgate.Call
-	reservation *headgate.Reservation
-	decision    headgate.Decision
-	err         error
+	ctx          context.Context
+	parts        []headgate.Part
+	reservations headgate.Reservations
+	decision     headgate.Decision
+	err          error
 }
 
-func (a *answer) ask() { a.reservation, a.decision, a.err = a.limiter.Reserve(a.ctx, a.call) }
+func (a *answer) ask() {
+	if len(a.parts) > 1 {
+		a.reservations, a.decision, a.err = headgate.ReserveAll(a.ctx, a.parts...)
+		return
+	}
+	var r *headgate.Reservation
+	r, a.decision, a.err = a.parts[0].Limiter.Reserve(a.ctx, a.parts[0].Call)
+	a.reservations = headgate.Reservations{r}
+}
+
+// key is what the calls that may wait for each other have in common: the first part is
+// the narrowest.
+func (a *answer) key() string { return a.parts[0].Call.Key }
 
 func (a *answer) passed() bool { return a.err == nil && a.decision.Allowed }
 
@@ -106,53 +154,51 @@ func (a *answer) passed() bool { return a.err == nil && a.decision.Allowed }
 // counted is given back.
 func (a *answer) final() bool { return a.err != nil || a.decision.Allowed || !a.decision.Counted }
 
-type contextKey struct{}
-
-// Report notes what the call of the context has used: units, one per policy. The last
-// report stands.
-func Report(ctx context.Context, used ...int64) {
-	if c, ok := ctx.Value(contextKey{}).(*Call); ok {
-		used = slices.Clone(used)
-		c.reported.Store(&used)
-	}
-}
-
-// Reported returns what Report noted; nil is nothing.
-func (c *Call) Reported() []int64 {
-	if used := c.reported.Load(); used != nil {
-		return *used
-	}
-	return nil
-}
-
 // Settle ends the call. It settles by what was used; nil leaves the estimate. It
-// returns when the store has answered, or after the grace. A settlement that fails
-// leaves the estimate: it is charged until it has aged, and a slot is taken until the
-// lease ends.
-func (c *Call) Settle(used []int64) {
+// reports whether the store has answered within the grace, and else goes on. A
+// settlement that fails leaves the estimate: it is charged until it has aged, and a
+// slot is taken until the lease ends.
+func (c *Call) Settle(used []int64) bool {
 	c.release()
-	settled := make(chan struct{})
+	settled := make(chan bool, 1)
 	go func() {
-		defer close(settled)
-		c.commit(used)
+		err := c.commit(used)
 		if c.line != nil {
-			c.calls.lines.settled(c.key, c.line)
+			c.calls.lines.settled(c.Parts[0].Call.Key, c.line)
 		}
+		settled <- err == nil
 	}()
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
-	case <-settled:
+	case ok := <-settled:
+		return ok
 	case <-timer.C:
+		return false
 	}
 }
 
 // commit leaves the estimate where what was used is no list for these policies: else
 // its slot would be taken until the lease ends.
-func (c *Call) commit(used []int64) {
+func (c *Call) commit(used []int64) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), longest) // mutant: settled-after-client-left
 	defer cancel()
-	if err := c.reservation.Commit(ctx, used...); errors.As(err, new(*headgate.InvalidError)) { // mutant: wrong-use-frees-slot
-		_ = c.reservation.Commit(ctx)
+	err := c.reservations.Commit(ctx, c.lists(used)...)
+	if errors.As(err, new(*headgate.InvalidError)) { // mutant: wrong-use-frees-slot
+		err = c.reservations.Commit(ctx)
 	}
+	return err
+}
+
+// lists cuts what was used into a list per part; none where its length is another than
+// the estimate's.
+func (c *Call) lists(used []int64) (lists [][]int64) {
+	if len(used) != len(c.Estimate) {
+		return nil
+	}
+	for i := range c.Parts {
+		n := len(c.Parts[i].Call.Costs)
+		lists, used = append(lists, used[:n]), used[n:]
+	}
+	return lists
 }

@@ -1,0 +1,192 @@
+package grpclimit_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/middleware/grpclimit"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+)
+
+func rule(name string, a algo.Algorithm) headgate.Policy {
+	return headgate.Policy{Name: name, Algorithm: a, OnFailure: headgate.FailClosed}
+}
+
+// answer is a handler that answers nothing.
+func answer(context.Context, any) (any, error) { return nil, nil }
+
+// TestParts: a call passes if every part allows it, and else is charged to none.
+func TestParts(t *testing.T) {
+	store := memory.New(nil)
+	user, err := headgate.New(store, []headgate.Policy{rule("requests", algo.SlidingLog(algo.PerHour(5)))}, nil)
+	require.NoError(t, err)
+	org, err := user.With(rule("tokens", algo.SlidingLog(algo.PerHour(100))), rule("running", algo.InFlight(1)))
+	require.NoError(t, err)
+	s, err := grpclimit.NewServerAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) {
+		return []headgate.Part{user.Call("ann"), org.Call("acme", 40, 1)}, nil
+	}, &grpclimit.Options{Settle: func(o *grpclimit.Outcome) []int64 {
+		require.Equal(t, []string{"requests", "tokens", "running"}, o.Policies)
+		require.Equal(t, []int64{1, 40, 1}, o.Estimate)
+		require.Equal(t, []int64{1, 45, 1}, o.Reported)
+		return o.Units("tokens", 45)
+	}})
+	require.NoError(t, err)
+	handler := func(ctx context.Context, _ any) (any, error) {
+		grpclimit.ReportPolicy(ctx, "tokens", 45)
+		return nil, nil
+	}
+	for range 2 {
+		_, err = s.Unary(t.Context(), nil, unary, handler)
+		require.NoError(t, err)
+	}
+	_, err = s.Unary(t.Context(), nil, unary, handler)
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	_, quota := details(t, err)
+	require.Len(t, quota.Violations, 1)
+	require.Equal(t, "tokens", quota.Violations[0].Subject)
+	require.Equal(t, []int64{2}, used(t, user, "ann"))
+	require.Equal(t, []int64{90, 0}, used(t, org, "acme"))
+
+	none, err := grpclimit.NewServerAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return nil, nil }, nil)
+	require.NoError(t, err)
+	_, err = none.Unary(t.Context(), nil, unary, answer)
+	require.NoError(t, err, "no parts are no limit")
+	_, err = grpclimit.NewServerAll(nil, nil)
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+}
+
+// TestTwoServers of one count are reported once.
+func TestTwoServers(t *testing.T) {
+	lines := new(bytes.Buffer)
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{rule("api", algo.SlidingLog(algo.PerHour(6)))},
+		&headgate.Options{Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	require.NoError(t, err)
+	outer, inner := server(t, l, one, nil), server(t, l, one, nil)
+	passed := 0
+	for range 6 {
+		_, err := outer.Unary(t.Context(), nil, unary, func(ctx context.Context, _ any) (any, error) {
+			return inner.Unary(ctx, nil, unary, func(context.Context, any) (any, error) { passed++; return nil, nil })
+		})
+		if err != nil {
+			require.Equal(t, codes.ResourceExhausted, status.Code(err))
+		}
+	}
+	require.Equal(t, 3, passed)
+	require.Equal(t, 1, strings.Count(lines.String(), "\n"), lines)
+	require.Contains(t, lines.String(), "policy=api")
+}
+
+// TestNamesOfMetadata: what can't be a key is refused when the server is made.
+func TestNamesOfMetadata(t *testing.T) {
+	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(6))))
+	for _, name := range []string{"", "x api key", "X-Forwarded-For", "forwarded", "Authorization", "host", "grpc-timeout", "x\n"} {
+		_, err := grpclimit.NewServer(l, grpclimit.Metadata(name), nil)
+		require.ErrorAs(t, err, new(*headgate.InvalidError), "%q", name)
+		require.ErrorContains(t, err, "grpclimit.Authorization")
+	}
+}
+
+// TestAuthorization: all spellings of one value have one key, that of package httplimit.
+func TestAuthorization(t *testing.T) {
+	of := func(values ...string) (string, error) {
+		md := metadata.MD{"authorization": values}
+		call, err := grpclimit.Authorization(metadata.NewIncomingContext(context.Background(), md), grpclimit.RPC{})
+		return call.Key, err
+	}
+	want, err := of("Bearer secret")
+	require.NoError(t, err)
+	require.Regexp(t, `^authorization:[0-9a-f]{32}$`, want)
+	for _, v := range []string{"bearer secret", "BEARER  secret", " Bearer secret "} {
+		got, err := of(v)
+		require.NoError(t, err)
+		require.Equal(t, want, got, "%q", v)
+	}
+	got, err := of()
+	require.NoError(t, err)
+	require.Empty(t, got)
+	_, err = of("Bearer a", "Bearer b")
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+}
+
+// perMessage counts each message of a stream.
+func perMessage(l *headgate.Limiter) *grpclimit.Options {
+	return &grpclimit.Options{Messages: func(_ context.Context, rpc grpclimit.RPC) ([]headgate.Part, error) {
+		if rpc.Request.(*reflectionpb.ServerReflectionRequest).GetHost() == "free" {
+			return nil, nil
+		}
+		return []headgate.Part{l.Call("messages")}, nil
+	}}
+}
+
+// TestMessages: a denied message ends the stream with RetryInfo, and does not reach the
+// handler.
+func TestMessages(t *testing.T) {
+	opens := limiter(t, nil, rule("opens", algo.SlidingLog(algo.PerHour(9))))
+	l := limiter(t, nil, rule("messages", algo.SlidingLog(algo.PerHour(3))))
+	cc := dial(t, serve(t, limited(server(t, opens, one, perMessage(l)))...))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	s, err := reflectionpb.NewServerReflectionClient(cc).ServerReflectionInfo(ctx)
+	require.NoError(t, err)
+	send := func(host string) error {
+		_ = s.Send(&reflectionpb.ServerReflectionRequest{Host: host, MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{ListServices: "*"}})
+		_, err := s.Recv()
+		return err
+	}
+	for range 3 {
+		require.NoError(t, send(""))
+		require.NoError(t, send("free"))
+	}
+	err = send("")
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	retry, quota := details(t, err)
+	require.Positive(t, retry.RetryDelay.AsDuration())
+	require.Equal(t, "messages", quota.Violations[0].Subject)
+	require.NotEmpty(t, s.Trailer().Get("grpc-retry-pushback-ms"))
+	require.Equal(t, []int64{1}, used(t, opens, "one"), "the stream counts once")
+	require.Equal(t, []int64{3}, used(t, l, "messages"))
+}
+
+// endless is a stream of messages.
+type endless struct {
+	grpc.ServerStream
+	left int
+}
+
+func (*endless) Context() context.Context { return context.Background() }
+func (s *endless) RecvMsg(any) error {
+	if s.left--; s.left < 0 {
+		return io.EOF
+	}
+	return nil
+}
+
+func BenchmarkMessages(b *testing.B) {
+	l := limiter(b, nil, rule("messages", algo.TokenBucket(algo.PerSecond(1<<30), 1<<30)))
+	for name, opts := range map[string]*grpclimit.Options{"counted": perMessage(l), "not counted": nil} {
+		b.Run(name, func(b *testing.B) {
+			s := server(b, l, one, opts)
+			b.ReportAllocs()
+			m := new(reflectionpb.ServerReflectionRequest)
+			err := s.Stream(b, &endless{left: b.N}, &grpc.StreamServerInfo{FullMethod: "/s/m"}, func(_ any, ss grpc.ServerStream) error {
+				for ss.RecvMsg(m) == nil {
+				}
+				return nil
+			})
+			require.NoError(b, err)
+		})
+	}
+}

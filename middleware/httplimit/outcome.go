@@ -1,0 +1,100 @@
+package httplimit
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/settle"
+)
+
+// Outcome is a request that has ended, for Options.Settle. Its fields may grow in
+// number.
+type Outcome struct {
+	Request *http.Request // as the handler got it
+	// Status is that of the response, or what the handler gave to ReportStatus: 200
+	// where it wrote none, 500 where it panicked before it wrote one, 0 where the
+	// connection was hijacked before.
+	Status   int
+	Wrote    bool        // the handler has written a status or a body; false: something outside may still answer
+	Header   http.Header // of the response
+	Written  int64       // bytes of the body; perhaps fewer than were sent where a copy to it panicked
+	Panicked bool        // or the handler ended its goroutine
+	Hijacked bool
+	Policies []string // the name of the policy of each unit in Estimate and Reported
+	Estimate []int64  // what the request was charged: units, one per policy
+	Reported []int64  // what the handler gave to Report or ReportPolicy; nil where it did not
+}
+
+// Units returns the estimate with n units for each policy of that name: what a Settle
+// function returns that knows one number.
+func (o *Outcome) Units(policy string, n int64) []int64 {
+	return settle.With(o.Estimate, o.Policies, policy, n)
+}
+
+// Report notes what a request has used, for the middleware that has Options.Settle:
+// units, one per policy in the limiter's order, part after part. ctx is the context of
+// the handler's request. The last report stands, and Outcome.Reported has it. Of two
+// such middleware on one route it is for the inner one.
+func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
+
+// ReportPolicy is Report for the policies of one name, in all parts. The other policies
+// keep what was reported before, or the estimate.
+func ReportPolicy(ctx context.Context, policy string, used int64) {
+	settle.ReportPolicy(ctx, policy, used)
+}
+
+// ReportStatus notes the status of a response that is not written by the ResponseWriter
+// that the middleware passed on, for adapters of frameworks. Outcome.Status has it.
+func ReportStatus(ctx context.Context, status int) { settle.ReportStatus(ctx, status) }
+
+// Reported is a function for Options.Settle: a request has used what its handler gave
+// to Report, and the estimate where it gave nothing.
+func Reported(o *Outcome) []int64 { return o.Reported }
+
+// run serves a request that is settled when the handler has returned, also by a panic
+// or after it hijacked the connection.
+func (h *handler) run(w http.ResponseWriter, r *http.Request, call *settle.Call) {
+	r = r.WithContext(call.Context)
+	if h.Settle == nil {
+		defer call.Settle(nil)
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	rec := &recorder{ResponseWriter: w, request: r}
+	o := Outcome{Request: r, Header: w.Header(), Policies: call.Policies(), Estimate: call.Estimate, Panicked: true}
+	defer func() {
+		var used []int64
+		defer func() { // also where Settle panics: the estimate stands
+			if call.Settle(used) && !o.Wrote && !o.Hijacked {
+				h.rewrite(w.Header(), call)
+			}
+		}()
+		rec.fill(&o, call.Status())
+		o.Reported = call.Reported()
+		used = h.Settle(&o)
+	}()
+	h.next.ServeHTTP(rec.writer(), r)
+	o.Panicked = false
+}
+
+// rewrite sets the fields of a response that was not begun once more, by the counts
+// after the settlement. They stay where no store counts.
+func (h *handler) rewrite(header http.Header, call *settle.Call) {
+	s := h.scratch.Get().(*scratch)
+	defer h.release(s)
+	s.parts = append(s.parts[:0], call.Parts...)
+	s.room(s.parts)
+	binding := headgate.Decision{}
+	for i := range s.parts {
+		p := &s.parts[i]
+		d, err := p.Limiter.Peek(context.WithoutCancel(call.Context), p.Call)
+		if err != nil || d.Err != nil {
+			return
+		}
+		if i == 0 || d.Remaining < binding.Remaining {
+			binding = d
+		}
+	}
+	s.write(h.fields, header, s.parts, &binding)
+}

@@ -1,0 +1,136 @@
+package httplimit
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// TestGateway: user, organisation and model are limited in requests, tokens and running
+// calls. A reply is streamed and settled by the tokens that were made.
+func TestGateway(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			tokens := func(n int64) headgate.Policy { return policy("tokens", algo.CompactLog(algo.PerHour(n))) }
+			users := limiter(t, s, policy("requests", algo.SlidingLog(algo.PerHour(60))), tokens(4000))
+			orgs := limiter(t, s, tokens(10_000))
+			models := limiter(t, s, policy("running", algo.InFlight(2)))
+			limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) {
+				return []headgate.Part{users.Call("user:ann", 1, 1000), orgs.Call("org:acme", 1000), models.Call("model:large")}, nil
+			}, &Options{Settle: Reported, Units: map[string]string{"tokens": "tokens"}})
+			require.NoError(t, err)
+			during := headgate.State{}
+			h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, "data: hello\n\n")
+				w.(http.Flusher).Flush()
+				d, err := models.Peek(context.Background(), headgate.Call{Key: "model:large"})
+				require.NoError(t, err)
+				during = d.State
+				ReportPolicy(r.Context(), "tokens", 250)
+				if r.URL.Path == "/panic" {
+					panic("model")
+				}
+			}))
+			w := get(h)
+			require.Equal(t, `"requests";q=60;w=3600, "tokens";q=4000;w=3600;qu="tokens", "running";q=2;qu="concurrent-requests"`,
+				w.Header().Get("RateLimit-Policy"), "the user has less left")
+			require.EqualValues(t, 1, during.Used)
+			require.Panics(t, func() { send(h, httptest.NewRequest(http.MethodGet, "/panic", nil)) })
+			states := make([]headgate.State, 2)
+			_, err = users.Peek(context.Background(), headgate.Call{Key: "user:ann", Each: states})
+			require.NoError(t, err)
+			require.Equal(t, [2]int64{2, 500}, [2]int64{states[0].Used, states[1].Used})
+			d, err := orgs.Peek(context.Background(), headgate.Call{Key: "org:acme"})
+			require.NoError(t, err)
+			require.EqualValues(t, 500, d.Used)
+			d, err = models.Peek(context.Background(), headgate.Call{Key: "model:large"})
+			require.NoError(t, err)
+			require.Zero(t, d.Used)
+		})
+	}
+}
+
+// TestUnits: a Settle function that knows one number.
+func TestUnits(t *testing.T) {
+	o := &Outcome{Policies: []string{"requests", "tokens", "tokens"}, Estimate: []int64{1, 50, 50}}
+	require.Equal(t, []int64{1, 7, 7}, o.Units("tokens", 7))
+	require.Equal(t, []int64{1, 50, 50}, o.Units("none", 7))
+	require.Equal(t, []int64{1, 50, 50}, o.Estimate)
+}
+
+// TestFieldsAfterTheSettlement: where nothing was sent yet, the fields have the counts
+// after the settlement.
+func TestFieldsAfterTheSettlement(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			l := limiter(t, s, policy("failed", algo.SlidingLog(algo.Per(5, 15*time.Minute))))
+			limit, err := New(l, Header("K"), &Options{Settle: failures})
+			require.NoError(t, err)
+			h := limit(login)
+			r := requestWith("K", "k")
+			r.URL.Path = "/good"
+			require.Equal(t, `"failed";r=5;t=0`, send(h, r).Header().Get("RateLimit"))
+			r.URL.Path = "/bad"
+			require.Equal(t, `"failed";r=4;t=900`, send(h, r).Header().Get("RateLimit"))
+		})
+	}
+}
+
+// TestStatusOfAFramework: an error that a framework writes after the middleware is no
+// 200, if its adapter names the status.
+func TestStatusOfAFramework(t *testing.T) {
+	var got Outcome
+	limit, err := New(limiter(t, memory.New(nil), minute("p", 9)), RemoteAddr(), &Options{Settle: func(o *Outcome) []int64 { got = *o; return nil }})
+	require.NoError(t, err)
+	h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ReportStatus(r.Context(), 401) }))
+	get(h)
+	require.Equal(t, 401, got.Status)
+	require.False(t, got.Wrote)
+	h = limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(403)
+		ReportStatus(r.Context(), 401)
+	}))
+	get(h)
+	require.Equal(t, 403, got.Status, "what was sent counts")
+	require.True(t, got.Wrote)
+}
+
+// TestHead: the body of a HEAD is not sent.
+func TestHead(t *testing.T) {
+	var got Outcome
+	limit, err := New(limiter(t, memory.New(nil), minute("p", 9)), RemoteAddr(), &Options{Settle: func(o *Outcome) []int64 { got = *o; return nil }})
+	require.NoError(t, err)
+	h := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 100)) }))
+	send(h, httptest.NewRequest(http.MethodHead, "/", nil))
+	require.Zero(t, got.Written)
+	send(h, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.EqualValues(t, 100, got.Written)
+}
+
+// TestCloseNotify: frameworks that demand a CloseNotifier get one, which follows the
+// request's context.
+func TestCloseNotify(t *testing.T) {
+	limit, err := New(limiter(t, memory.New(nil), minute("p", 9)), RemoteAddr(), &Options{Settle: Reported})
+	require.NoError(t, err)
+	ctx, leave := context.WithCancel(context.Background())
+	h := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		gone := w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // what gin does
+		select {
+		case <-gone:
+			t.Error("the client is there")
+		default:
+		}
+		leave()
+		<-gone
+	}))
+	send(h, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+}

@@ -1,0 +1,212 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/middleware/internal/parts"
+	"github.com/headgate-go/headgate/middleware/internal/settle"
+)
+
+// A request is served in this order: Skip, the parts, the limiters, the client, the
+// handler, the settlement. A client that left is noticed only where no store decided: a
+// decision that was made should be seen in logs as what it is.
+
+// middleware is what all requests of one New share. Only scratch and calls are written
+// after New.
+type middleware struct {
+	Options
+	parts   func(r *http.Request, list []headgate.Part) ([]headgate.Part, error) // appends to list
+	fields  *fields
+	calls   settle.Calls
+	scratch sync.Pool // of *scratch
+}
+
+// scratch is what one request needs until it is decided. It goes back to the
+// pool before the handler runs, which may take minutes.
+type scratch struct {
+	buf     []byte
+	parts   []headgate.Part
+	each    []headgate.State
+	members []member
+}
+
+// longestBuf is the largest buffer that is kept for the next request: one
+// client with a huge header must not make all buffers huge.
+const longestBuf = 4 << 10
+
+func (m *middleware) release(s *scratch) {
+	if cap(s.buf) > longestBuf {
+		s.buf = nil
+	}
+	clear(s.parts) // or they would keep keys and limiters
+	clear(s.members)
+	s.parts, s.members = s.parts[:0], s.members[:0]
+	m.scratch.Put(s)
+}
+
+// handler is the middleware around one handler: a middleware may wrap many.
+type handler struct {
+	*middleware
+	next  http.Handler
+	marks parts.Marks
+}
+
+func (m *middleware) wrap(next http.Handler) http.Handler { return &handler{middleware: m, next: next} }
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch ctx, call, passes := h.admit(w, r); {
+	case !passes:
+	case call != nil:
+		h.run(w, r, call)
+	case ctx != r.Context():
+		h.next.ServeHTTP(w, r.WithContext(ctx))
+	default:
+		h.next.ServeHTTP(w, r)
+	}
+}
+
+// admit reports whether the request passes, with its context and the call that is to be
+// settled; nil is none. It has answered a request that does not pass.
+func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Context, settled *settle.Call, passes bool) {
+	ctx = r.Context()
+	if h.Skip != nil && h.Skip(r) {
+		return ctx, nil, true
+	}
+	s := h.scratch.Get().(*scratch)
+	defer h.release(s)
+	list, err := h.list(r, s)
+	if err != nil {
+		passes = h.undecided(w, r, s.parts, err)
+		return ctx, nil, passes
+	}
+	if len(list) == 0 {
+		return ctx, nil, true
+	}
+	ctx = h.marks.Meet(ctx, list)
+	s.room(list)
+	settled, d, err := h.decide(ctx, list)
+	if err == nil && !d.Allowed && d.Err != nil && left(r) {
+		err = context.Canceled
+	}
+	if err != nil {
+		h.failed(w, r, err)
+		return ctx, nil, false
+	}
+	s.write(h.fields, w.Header(), list, &d)
+	if !d.Allowed {
+		h.deny(w, r, list, d)
+	}
+	return ctx, settled, d.Allowed
+}
+
+// list returns the parts that are to be decided, in the scratch's room.
+func (m *middleware) list(r *http.Request, s *scratch) (list []headgate.Part, err error) {
+	if s.parts, err = m.parts(r, s.parts[:0]); err != nil {
+		return nil, err
+	}
+	kept := s.parts[:0]
+	for _, p := range s.parts {
+		if p.Call.Key == "" {
+			switch m.EmptyKey {
+			case EmptyRefused:
+				return nil, errNoKey
+			case EmptyPasses:
+				continue
+			}
+			p.Call.Key = emptyKey
+		}
+		kept = append(kept, p)
+	}
+	s.parts = kept
+	return parts.Ready(kept)
+}
+
+// room gives each part room for its states.
+func (s *scratch) room(list []headgate.Part) {
+	n := 0
+	for i := range list {
+		n += len(settle.Names(list[i].Limiter))
+	}
+	if cap(s.each) < n {
+		s.each = make([]headgate.State, n)
+	}
+	each := s.each[:n]
+	for i := range list {
+		n := len(settle.Names(list[i].Limiter))
+		list[i].Call.Each, each = each[:n:n], each[n:]
+	}
+}
+
+// decide asks the limiters, by a reservation where the request is settled.
+func (m *middleware) decide(ctx context.Context, list []headgate.Part) (*settle.Call, headgate.Decision, error) {
+	if m.Settle != nil || settle.NeededFor(list) {
+		return m.calls.Reserve(ctx, list)
+	}
+	d, err := decide(ctx, list)
+	return nil, d, err
+}
+
+// decide takes from the parts.
+func decide(ctx context.Context, list []headgate.Part) (headgate.Decision, error) {
+	if len(list) > 1 {
+		return headgate.All(ctx, list...)
+	}
+	return list[0].Limiter.Do(ctx, list[0].Call)
+}
+
+// undecided answers a request whose parts have an error, and reports whether it passes.
+func (m *middleware) undecided(w http.ResponseWriter, r *http.Request, list []headgate.Part, err error) (passes bool) {
+	switch {
+	case err == errUnmatched && m.EmptyKey == EmptyRefused: // the mux answers
+		return true
+	case errors.As(err, new(*RequestError)) && err != errNoKey && len(list) > 0:
+		parts.Log(list[0].Limiter, err)
+	}
+	m.failed(w, r, err)
+	return false
+}
+
+// deny sets Retry-After before OnDenied, so that a function of the user's own
+// sends it too. It is never 0, which clients take for "at once".
+func (m *middleware) deny(w http.ResponseWriter, r *http.Request, list []headgate.Part, d headgate.Decision) {
+	denial := NewDenial(d, list...)
+	w.Header()["Retry-After"] = []string{retryAfter(d, m.RetryJitter)}
+	m.OnDenied(w, r, denial)
+}
+
+// failed answers a request that was not decided. A client that left gets a
+// status for the logs alone.
+func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if left(r) {
+		if gone(r) {
+			w.WriteHeader(statusClientLeft)
+			return
+		}
+		err = headgate.ErrClosed // the server ends, and the client is there
+	}
+	m.OnError(w, r, err)
+}
+
+// keyed returns the function of a Key that is no Func.
+func (m *middleware) keyed(k Key) func(*http.Request) (headgate.Call, error) {
+	return func(r *http.Request) (call headgate.Call, err error) {
+		s := m.scratch.Get().(*scratch)
+		defer m.release(s)
+		s.buf, err = k.add(s.buf[:0], r, m.IPv6Prefix)
+		switch {
+		case err == nil:
+			call.Key = string(s.buf)
+		case err == errNoKey || err == errUnmatched && m.EmptyKey != EmptyRefused:
+		default:
+			return call, err
+		}
+		if m.Cost != nil {
+			call.Costs = m.Cost(r)
+		}
+		return call, nil
+	}
+}

@@ -1,0 +1,68 @@
+// Package parts has what the middleware of each protocol does with the parts of a call
+// before the limiters decide it.
+package parts
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// RequestError is a request that can't be counted because of a value in it: a key that
+// is too long or given several times, or a negative cost. The client can mend it.
+type RequestError struct {
+	What string // the value, such as "key" or "cost"
+	Text string // why it is refused; it holds no value of the request
+}
+
+// Error returns the reason.
+func (e *RequestError) Error() string {
+	return "headgate: the request can't be counted: " + e.What + " " + e.Text
+}
+
+// Ready returns the parts that are to be decided. It leaves out each part whose costs
+// are all 0, without writing to the list. An empty list is a request without a limit.
+func Ready(list []headgate.Part) ([]headgate.Part, error) {
+	free := 0
+	for i := range list {
+		c := &list[i].Call
+		switch {
+		case len(c.Key) > backend.MaxKey:
+			return nil, &RequestError{"key", fmt.Sprintf("has more than %d bytes", backend.MaxKey)}
+		case c.Key == "":
+			return nil, &RequestError{"key", "is empty"}
+		case c.Costs == nil:
+			continue
+		case slices.ContainsFunc(c.Costs, func(n int64) bool { return n < 0 }): // mutant: negative-cost-refused
+			return nil, &RequestError{"cost", "is negative"}
+		}
+		if isFree(c) {
+			free++
+		}
+	}
+	if free == 0 {
+		return list, nil
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(p headgate.Part) bool { return isFree(&p.Call) }), nil
+}
+
+// isFree reports whether a call costs nothing.
+func isFree(c *headgate.Call) bool {
+	return len(c.Costs) > 0 && !slices.ContainsFunc(c.Costs, func(n int64) bool { return n != 0 }) // mutant: free-call-passes
+}
+
+// Log logs a request that can't be counted by the limiter's Logger, at most once per
+// second.
+func Log(l *headgate.Limiter, err error) {
+	type key struct{}
+	last := l.Value(key{}, func() any { return new(atomic.Int64) }).(*atomic.Int64)
+	now, before := time.Now().UnixNano(), last.Load()
+	if now-before < int64(time.Second) || !last.CompareAndSwap(before, now) { // mutant: refusals-once-a-second
+		return
+	}
+	l.Logger().Warn("headgate: a request can't be counted", "error", err)
+}

@@ -1,0 +1,77 @@
+package settle
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+type contextKey struct{}
+
+// reports is what a handler has reported of its call.
+type reports struct {
+	mu struct {
+		sync.Mutex
+		used   []int64
+		status int
+	}
+}
+
+// Report notes what the call of the context has used: units, one per policy. The last
+// report stands.
+func Report(ctx context.Context, used ...int64) {
+	if c, ok := ctx.Value(contextKey{}).(*Call); ok {
+		c.reports.mu.Lock()
+		defer c.reports.mu.Unlock()
+		c.reports.mu.used = slices.Clone(used)
+	}
+}
+
+// ReportPolicy notes what the call has used of each policy of that name. The others
+// keep what was reported before, or the estimate.
+func ReportPolicy(ctx context.Context, policy string, used int64) {
+	c, ok := ctx.Value(contextKey{}).(*Call)
+	if !ok {
+		return
+	}
+	c.reports.mu.Lock()
+	defer c.reports.mu.Unlock()
+	if len(c.reports.mu.used) != len(c.Estimate) {
+		c.reports.mu.used = c.Estimate
+	}
+	c.reports.mu.used = With(c.reports.mu.used, c.Policies(), policy, used)
+}
+
+// With returns a copy of units, with n for each policy of that name.
+func With(units []int64, policies []string, name string, n int64) []int64 {
+	units = slices.Clone(units)
+	for i := range units {
+		if i < len(policies) && policies[i] == name {
+			units[i] = n
+		}
+	}
+	return units
+}
+
+// Reported returns what was reported; nil is nothing.
+func (c *Call) Reported() []int64 {
+	c.reports.mu.Lock()
+	defer c.reports.mu.Unlock()
+	return c.reports.mu.used
+}
+
+// ReportStatus notes the status of a response that is written past the middleware.
+func ReportStatus(ctx context.Context, status int) {
+	if c, ok := ctx.Value(contextKey{}).(*Call); ok {
+		c.reports.mu.Lock()
+		defer c.reports.mu.Unlock()
+		c.reports.mu.status = status
+	}
+}
+
+// Status returns what ReportStatus noted; 0 is nothing.
+func (c *Call) Status() int {
+	c.reports.mu.Lock()
+	defer c.reports.mu.Unlock()
+	return c.reports.mu.status
+}
