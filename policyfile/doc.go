@@ -18,7 +18,8 @@
 //
 //   - algorithm: fixed-window, sliding-window, bucketed-window, sliding-log, compact-log,
 //     token-bucket, calendar or in-flight
-//   - limit: units per period; of in-flight, the calls that may run at once
+//   - limit: units per period; of in-flight, the calls that may run at once. The word
+//     unlimited leaves the policy out; blocked gives nothing to whoever has it
 //   - period: a duration with its unit: "500ms", "1m", "1h30m", "30d"; of a calendar day,
 //     week or month; in-flight has none
 //   - burst: units; of a token-bucket, and required there
@@ -30,6 +31,10 @@
 //   - on-failure: open, closed or local; without it, Options.OnFailure applies
 //   - shards: sub-keys of a hot key; without it, the key is not spread
 //   - shadow: true for a policy that decides and counts, and denies nothing
+//
+// Watcher.Parts returns what limits a call of a tenant: no part where all its policies
+// are unlimited, and headgate.ErrBlocked where one is blocked. Middleware answers that
+// with 403 or PERMISSION_DENIED, without Retry-After and without a request to the store.
 //
 // A list with an in-flight policy is for Limiter.Reserve: Allow refuses it.
 //

@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 )
 
@@ -33,25 +35,38 @@ type Options struct {
 // File is what a file says: the policies of each plan and tenant. It is
 // immutable and safe for concurrent use. The zero File has no policies.
 type File struct {
-	plans   map[string][]headgate.Policy // the default under ""
+	plans   map[string][]headgate.Policy // the default under ""; nil of a plan that is blocked
 	tenants map[string]tenant
 }
 
-// tenant is what a file has for a tenant. own is nil where all is as in the
-// plan, so that thousands of tenants of a plan share one list and one limiter.
-// plan is "" for the default.
+// tenant is what a file has for a tenant. Without changes all is as in the plan, so that
+// thousands of tenants of a plan share one list and one limiter. plan is "" for the
+// default. A list that is nil is of one that is blocked, an empty list has no limits.
 type tenant struct {
-	plan string
-	own  []headgate.Policy
+	plan    string
+	changed bool
+	own     []headgate.Policy
 }
 
 // Load reads the file at path. See Parse.
 func Load(path string, opts *Options) (*File, error) {
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	return Parse(path, data, opts)
+}
+
+// readFile refuses what is no regular file: to open a pipe would wait for its writer.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = &os.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
 }
 
 func unreadable(err error) error { return fmt.Errorf("headgate: policy file: %w", err) }
@@ -79,8 +94,7 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 // ranges of numbers are those of headgate itself, and are written once. Its one
 // instance makes it accept FailLocal, which the service's own Options decide.
 func probe() (*headgate.Limiter, error) {
-	policy := headgate.Policy{Name: "any", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen}
-	return headgate.New(memory.New(nil), []headgate.Policy{policy}, &headgate.Options{Instances: 1})
+	return usable(memory.New(nil), &headgate.Options{Instances: 1})
 }
 
 // Plans returns the names of the plans in order. It is empty where the file
@@ -100,11 +114,24 @@ func (f *File) Plan(name string) ([]headgate.Policy, bool) {
 }
 
 // For returns the policies of a tenant: the default where the file does not
-// list the tenant. The list is the caller's.
-func (f *File) For(name string) []headgate.Policy {
+// list the tenant. The list is the caller's. It is empty for a tenant without limits,
+// and for one that is blocked: see Blocked.
+func (f *File) For(name string) []headgate.Policy { return slices.Clone(f.policies(name)) }
+
+// Blocked reports whether a tenant gets nothing.
+func (f *File) Blocked(name string) bool { return len(f.plans) > 0 && f.policies(name) == nil }
+
+func (f *File) policies(name string) []headgate.Policy {
 	t := f.tenants[name]
-	if t.own != nil {
-		return slices.Clone(t.own)
+	if t.changed {
+		return t.own
 	}
-	return slices.Clone(f.plans[t.plan])
+	return f.plans[t.plan]
+}
+
+// usable returns a limiter on s from which With makes those of every list, also where
+// the default has no limits.
+func usable(s backend.Store, opts *headgate.Options) (*headgate.Limiter, error) {
+	policy := headgate.Policy{Name: "any", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen}
+	return headgate.New(s, []headgate.Policy{policy}, opts)
 }

@@ -2,10 +2,15 @@ package policyfile
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/headgate-go/headgate"
 	"go.yaml.in/yaml/v4"
@@ -16,7 +21,7 @@ import (
 // error can name.
 func document(file string, data []byte) (value, error) {
 	var doc, more yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(withoutVersion(data)))
+	d := yaml.NewDecoder(bytes.NewReader(withoutSurrogates(withoutVersion(data))))
 	err := d.Decode(&doc)
 	if errors.Is(err, io.EOF) {
 		return value{}, &Error{File: file, Err: errors.New("empty; want policies")}
@@ -50,6 +55,43 @@ func withoutVersion(data []byte) []byte {
 		at += len(line)
 	}
 	return data
+}
+
+// withoutSurrogates writes the pairs of escapes by which JSON has a character beyond
+// 16 bits as YAML's one escape. The library refuses the pairs. Text that is no JSON stays
+// as it is.
+func withoutSurrogates(data []byte) []byte {
+	if !bytes.Contains(data, []byte(`\u`)) || !json.Valid(data) {
+		return data
+	}
+	var out []byte
+	for i := 0; i < len(data); i++ {
+		if data[i] == '\\' && i+12 <= len(data) {
+			if r := utf16.DecodeRune(escaped(data[i:]), escaped(data[i+6:])); r != utf8.RuneError {
+				out = fmt.Appendf(out, `\U%08x`, r)
+				i += 11
+				continue
+			}
+		}
+		out = append(out, data[i])
+		if data[i] == '\\' { // what it escapes begins no escape; valid JSON has one more byte
+			i++
+			out = append(out, data[i])
+		}
+	}
+	return out
+}
+
+// escaped returns the code of an escape, as \u0041, at the front of b; -1 for none.
+func escaped(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }
 
 // parser reads one file. Rules keep the order of the file, which is the order
@@ -142,8 +184,10 @@ func (p *parser) add(r rule) error {
 			return r.at.errorf("given twice; the other is %s", other.at.field)
 		}
 	}
-	if _, err := p.policy(r); err != nil {
-		return err
+	if r.limitWord() == "" { // else a plan gives the limit
+		if _, err := p.policy(r); err != nil {
+			return err
+		}
 	}
 	p.rules = append(p.rules, r)
 	return nil
@@ -214,16 +258,31 @@ func (p *parser) list(plan string, v value, rules []rule) (err error) {
 	return err
 }
 
+// isBlocked reports whether a rule of the list blocks.
+func isBlocked(rules []rule) bool {
+	return slices.ContainsFunc(rules, func(r rule) bool { return r.limitWord() == blocked })
+}
+
 // policies returns the list of a plan or tenant at v. It checks each policy,
 // then the list, as policies that are right alone may not go together (as with
 // different shards).
 func (p *parser) policies(v value, rules []rule) ([]headgate.Policy, error) {
-	list := make([]headgate.Policy, len(rules))
-	for i, r := range rules {
-		var err error
-		if list[i], err = p.policy(r); err != nil {
+	list := make([]headgate.Policy, 0, len(rules))
+	for _, r := range rules {
+		if r.limitWord() != "" { // a policy without a limit is left out
+			continue
+		}
+		policy, err := p.policy(r)
+		if err != nil {
 			return nil, err
 		}
+		list = append(list, policy)
+	}
+	switch {
+	case isBlocked(rules):
+		return nil, nil
+	case len(list) == 0 && len(rules) > 0:
+		return list, nil
 	}
 	if _, err := p.probe.With(list...); err != nil {
 		return nil, v.error(err)
@@ -270,6 +329,7 @@ func (p *parser) tenant(name string, v value) (err error) {
 		t.plan, err = p.tenantFields(v, changes)
 	}
 	if err == nil && len(changes) > 0 {
+		t.changed = true
 		t.own, err = p.changedPlan(t.plan, v, changes)
 	}
 	p.file.tenants[name] = t

@@ -49,6 +49,24 @@ func (r rule) with(changes rule) rule {
 	return rule{r.name, changes.at, fields}
 }
 
+// The words that a limit can have in place of a number.
+const (
+	unlimited = "unlimited" // the policy is left out
+	blocked   = "blocked"   // whoever has the policy gets nothing
+)
+
+// limitWord returns the word that stands in place of the limit, "" for a number.
+func (r rule) limitWord() string {
+	v, ok := r.fields["limit"]
+	if !ok || !v.isText() {
+		return ""
+	}
+	if word := v.target().Value; word == unlimited || word == blocked {
+		return word
+	}
+	return ""
+}
+
 // policy returns the policy that the fields make. Ranges are checked by
 // headgate; blame then finds the field.
 func (p *parser) policy(r rule) (headgate.Policy, error) {

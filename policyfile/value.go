@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -22,6 +23,7 @@ type value struct {
 
 // below returns the value of a field of v.
 func (v value) below(key string, node *yaml.Node) value {
+	key = shown(key)
 	if v.field != "" {
 		key = v.field + "." + key
 	}
@@ -73,7 +75,7 @@ func (v value) each(f func(key string, field value) error) error {
 		k, at := n.Content[i], v.below(n.Content[i].Value, n.Content[i])
 		switch {
 		case k.Kind != yaml.ScalarNode || k.Value == "":
-			return v.below("", k).errorf("%s; want the name of a field", kind(k))
+			return value{v.file, v.field, k}.errorf("%s; want the name of a field", kind(k))
 		case k.Tag == "!!merge":
 			return at.errorf("a merge key; want each field by its name")
 		case seen[k.Value]:
@@ -178,10 +180,36 @@ func kind(n *yaml.Node) string {
 // sorted returns the keys of a map in order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
+// shown is a name of the file as an error has it: quoted where it has what a terminal or
+// a log line would not show as it is, cut at 80 characters, and "(default)" for the
+// default plan.
+func shown(name string) string {
+	const longest = 80
+	if name == "" {
+		return "(default)"
+	}
+	cut := name
+	if len(cut) > longest {
+		cut = fmt.Sprintf("%.80s…", name)
+	}
+	if strings.ContainsFunc(cut, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) {
+		return strconv.Quote(cut)
+	}
+	return cut
+}
+
 // oneOf joins words as "a, b or c".
 func oneOf(words []string) string {
+	const most = 50 // of thousands of plans, the first
 	if len(words) == 0 {
 		return "none"
+	}
+	all := words
+	if words = nil; len(all) > most {
+		all = all[:most]
+	}
+	for _, w := range all {
+		words = append(words, shown(w))
 	}
 	last := len(words) - 1
 	if last == 0 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,7 +79,7 @@ func Watch(path string, s backend.Store, opts *Options) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.first, err = headgate.New(s, file.For(""), opts.Limiter); err != nil {
+	if w.first, err = usable(s, opts.Limiter); err != nil {
 		return nil, err
 	}
 	limiters, err := file.limiters(w.first)
@@ -96,6 +95,12 @@ func Watch(path string, s backend.Store, opts *Options) (*Watcher, error) {
 // plan's where the file does not list the tenant. It is as cheap as a look-up
 // in a map: ask it for each call, and do not keep what it returns.
 func (w *Watcher) For(tenant string) *headgate.Limiter { return w.Limiters().For(tenant) }
+
+// Parts returns what limits a call of a tenant by what the file says now; see
+// Limiters.Parts.
+func (w *Watcher) Parts(tenant, key string, costs ...int64) ([]headgate.Part, error) {
+	return w.Limiters().Parts(tenant, key, costs...)
+}
 
 // Plan returns the limiter of a plan by what the file says now, and whether it
 // has that plan.
@@ -159,10 +164,23 @@ func (w *Watcher) poll() {
 		return
 	}
 	w.used = r
-	err := w.swap(r)
-	if w.opts.Reloaded != nil {
-		w.opts.Reloaded(err)
+	w.report(w.swap(r))
+}
+
+// report calls Reloaded. A panic in it does not end the process: Err has it until the
+// next change.
+func (w *Watcher) report(err error) {
+	if w.opts.Reloaded == nil {
+		return
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			next := *w.now.Load()
+			next.err = fmt.Errorf("headgate: policy file: Reloaded panicked: %v", p)
+			w.now.Store(&next)
+		}
+	}()
+	w.opts.Reloaded(err)
 }
 
 // swap puts what was read in use, all at once, or keeps what is in use.
@@ -185,7 +203,7 @@ func (w *Watcher) swap(r reading) error {
 // read returns an error as a reading. So a file that vanishes has to be missing
 // at two reads before that counts.
 func (w *Watcher) read() reading {
-	data, err := os.ReadFile(w.path)
+	data, err := readFile(w.path)
 	return reading{data, err}
 }
 

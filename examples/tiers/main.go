@@ -17,6 +17,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/middleware/httplimit"
 	"github.com/headgate-go/headgate/policyfile"
 )
 
@@ -34,7 +35,11 @@ func main() {
 		log.Fatal(err)
 	}
 	defer limits.Close()
-	log.Fatal(http.ListenAndServe(*addr, limited(limits)))
+	handler, err := limited(limits)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServe(*addr, handler))
 }
 
 func open(redis string) (backend.Store, error) {
@@ -54,23 +59,16 @@ func reloaded(err error) {
 	log.Print("new limits")
 }
 
-// limited asks, for each call, the limiter that the tenant has now. A limiter
-// that is kept would have the limits of the day on which the service began. The
-// key does not contain the plan, so a tenant that changes plans keeps what it
-// has used.
-func limited(limits *policyfile.Watcher) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// limited limits each request by the plan that its tenant has now. A limiter that is kept
+// would have the limits of the day on which the service began. The key does not contain
+// the plan, so a tenant that changes plans keeps what it has used.
+func limited(limits *policyfile.Watcher) (http.Handler, error) {
+	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
 		tenant := r.Header.Get("Tenant") // a service takes it from what it has authenticated
-		d, err := limits.For(tenant).Allow(r.Context(), headgate.Key("tenant", tenant))
-		if err != nil {
-			http.Error(w, "internal error", http.StatusInternalServerError)
-			return
-		}
-		if !d.Allowed {
-			w.WriteHeader(http.StatusTooManyRequests)
-		}
-		if d.Counted {
-			fmt.Fprintf(w, "%d of %d used\n", d.Used, d.Limit)
-		}
-	})
+		return limits.Parts(tenant, headgate.Key("tenant", tenant))
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })), nil
 }

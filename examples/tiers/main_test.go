@@ -13,13 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// get returns the status and the answer of one call of a tenant.
-func get(limits *policyfile.Watcher, tenant string) (int, string) {
+// get returns the status of one request of a tenant, and its RateLimit fields.
+func get(t *testing.T, limits *policyfile.Watcher, tenant string) (int, string) {
+	h, err := limited(limits)
+	require.NoError(t, err)
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set("Tenant", tenant)
 	w := httptest.NewRecorder()
-	limited(limits).ServeHTTP(w, r)
-	return w.Code, strings.TrimSpace(w.Body.String())
+	h.ServeHTTP(w, r)
+	remaining, _, _ := strings.Cut(w.Header().Get("RateLimit"), ";t=")
+	return w.Code, w.Header().Get("RateLimit-Policy") + " " + remaining
 }
 
 func TestPlansChangeAtRunTime(t *testing.T) {
@@ -40,21 +43,27 @@ func TestPlansChangeAtRunTime(t *testing.T) {
 	defer limits.Close()
 
 	for _, tenant := range []string{"acme", "acme", "umbrella", "somebody"} {
-		code, _ := get(limits, tenant)
+		code, _ := get(t, limits, tenant)
 		require.Equal(t, 200, code)
 	}
-	code, says := get(limits, "acme")
-	require.Equal(t, "3 of 100 used", says)
+	code, fields := get(t, limits, "acme")
+	require.Equal(t, `"requests";q=100;w=60 "requests";r=97`, fields)
 	require.Equal(t, 200, code)
+	code, fields = get(t, limits, "hooli")
+	require.Equal(t, 403, code, "blocked")
+	require.Equal(t, " ", fields)
+	code, fields = get(t, limits, "initech")
+	require.Equal(t, 200, code, "unlimited")
+	require.Equal(t, " ", fields)
 
 	put(strings.Replace(string(text), "acme: paid", "acme: {policies: {requests: {limit: 3}}}", 1))
 	require.NoError(t, <-changes)
-	code, says = get(limits, "acme")
-	require.Equal(t, "3 of 3 used", says, "another limit, the same count")
+	code, fields = get(t, limits, "acme")
+	require.Equal(t, `"requests";q=3;w=60 "requests";r=0`, fields, "another limit, the same count")
 	require.Equal(t, 429, code)
 
 	put(strings.Replace(string(text), "acme: paid", "acme: piad", 1))
 	require.ErrorContains(t, <-changes, `tenants.acme: unknown plan "piad"`)
-	_, says = get(limits, "acme")
-	require.Equal(t, "3 of 3 used", says, "a mistake changes nothing")
+	_, fields = get(t, limits, "acme")
+	require.Equal(t, `"requests";q=3;w=60 "requests";r=0`, fields, "a mistake changes nothing")
 }

@@ -24,7 +24,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func minute(name string, n int64) headgate.Policy { return policy(name, algo.FixedWindow(algo.PerMinute(n))) }
+func minute(name string, n int64) headgate.Policy {
+	return policy(name, algo.FixedWindow(algo.PerMinute(n)))
+}
 
 // all wraps fine by the parts.
 func all(t testing.TB, opts *Options, list ...headgate.Part) http.Handler {
