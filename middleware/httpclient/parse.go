@@ -1,11 +1,9 @@
 package httpclient
 
 import (
-	"math"
-	"net/http"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate-go/headgate/middleware/internal/field"
 )
@@ -19,9 +17,10 @@ const (
 // limitItem is what RateLimit, or RateLimit-Policy, has of one policy.
 type limitItem struct {
 	policy    string
-	available int64 // units; -1 where it is absent
-	window    int64 // seconds; -1 where it is absent
-	quota     int64 // units, of RateLimit-Policy; -1 where it is absent
+	available int64  // units; -1 where it is absent
+	window    int64  // seconds; -1 where it is absent
+	quota     int64  // units, of RateLimit-Policy; -1 where it is absent
+	unit      string // of the units, of RateLimit-Policy; "" for requests
 }
 
 // parseLimits reads the lines of RateLimit or RateLimit-Policy by any draft
@@ -50,6 +49,36 @@ func parseLimits(lines []string) []limitItem {
 	return items
 }
 
+// lowest returns one item per policy. Of two of one name, as a proxy and its upstream
+// send them, the one with fewer units holds, and of equal ones that of the longer window.
+func lowest(items []limitItem) (kept []limitItem) {
+	for _, item := range items {
+		i := slices.IndexFunc(kept, func(k limitItem) bool { return k.policy == item.policy })
+		switch {
+		case i < 0:
+			kept = append(kept, item)
+		case item.below(kept[i]): // mutant: lower-member-holds
+			kept[i] = item
+		}
+	}
+	return kept
+}
+
+// below reports whether an item holds requests back more than another one.
+func (item limitItem) below(other limitItem) bool {
+	switch {
+	case item.available < 0 || other.available < 0:
+		return item.available >= 0
+	case item.available == other.available:
+		return item.window > other.window
+	}
+	return item.available < other.available
+}
+
+func digits(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == ""
+}
+
 // fieldParser reads structured fields (RFC 9651), as far as rate limits need
 // them, from the front of s. It skips what it does not need, as a later draft
 // may add parameters, and it never panics: the field is the server's. After a
@@ -75,9 +104,9 @@ func (p *fieldParser) item() limitItem {
 	item.policy, _ = p.bare()
 	for p.ok && p.take(';') {
 		p.spaces()
-		name, n := p.token(), int64(-1)
+		name, text, n := p.token(), "", int64(-1)
 		if p.take('=') {
-			_, n = p.bare()
+			text, n = p.bare()
 		}
 		switch name {
 		case "":
@@ -88,6 +117,8 @@ func (p *fieldParser) item() limitItem {
 			item.window = n
 		case "q":
 			item.quota = n
+		case "qu":
+			item.unit = strings.TrimPrefix(text, "requests")
 		}
 	}
 	return item
@@ -105,12 +136,18 @@ func (p *fieldParser) bare() (text string, n int64) {
 		return text, -1
 	case p.take('?'):
 		return p.token(), -1
+	case p.take('%'): // a Display String
+		p.ok = p.ok && p.take('"')
+		return p.quoted(), -1
 	}
 	text = p.token()
 	p.ok = p.ok && text != ""
+	if !digits(text) {
+		return text, -1
+	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || len(text) > 15 { // RFC 9651: 15 digits
-		n = -1
+	if err != nil || n > field.MaxInteger { // RFC 9651: 15 digits
+		n = field.MaxInteger
 	}
 	return text, n
 }
@@ -145,30 +182,4 @@ func (p *fieldParser) token() string {
 	text := p.s[:i]
 	p.s = p.s[i:]
 	return text
-}
-
-// retryAfter returns how long a response asks to wait, as seconds or as a date,
-// and whether it does. A date counts from the response's own Date where it has
-// one, which makes no difference of the two clocks.
-func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
-	v := strings.Trim(h.Get("Retry-After"), " \t")
-	if digits(v) {
-		s, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || s > int64(math.MaxInt64/time.Second) {
-			return math.MaxInt64, true
-		}
-		return time.Duration(s) * time.Second, true
-	}
-	at, err := http.ParseTime(v)
-	if err != nil {
-		return 0, false
-	}
-	if date, err := http.ParseTime(h.Get("Date")); err == nil {
-		now = date
-	}
-	return max(0, at.Sub(now)), true // Sub saturates at 292 years
-}
-
-func digits(s string) bool {
-	return s != "" && strings.Trim(s, "0123456789") == ""
 }

@@ -12,28 +12,36 @@ import (
 )
 
 func TestParseLimits(t *testing.T) {
-	const none = -1
+	const none, most = -1, 999_999_999_999_999
+	item := func(policy string, available, window, quota int64) limitItem {
+		return limitItem{policy: policy, available: available, window: window, quota: quota}
+	}
 	for _, c := range []struct {
 		lines []string
 		want  []limitItem
 	}{
 		{nil, nil},
 		{[]string{""}, nil},
-		{[]string{`"default";r=50;t=30`}, []limitItem{{"default", 50, 30, none}}},
-		{[]string{`"burst";r=0;t=0,"daily";r=7;t=86400`}, []limitItem{{"burst", 0, 0, none}, {"daily", 7, 86400, none}}},
-		{[]string{`"burst";a=80;w=45`}, []limitItem{{"burst", 80, 45, none}}}, // as the draft may rename them
-		{[]string{`"a";r=1;t=2`, `"b";r=3;t=4`}, []limitItem{{"a", 1, 2, none}, {"b", 3, 4, none}}},
-		{[]string{`default;r=50;t=30`}, []limitItem{{"default", 50, 30, none}}}, // a token, by earlier drafts
-		{[]string{`"p"; r=5; t=6`}, []limitItem{{"p", 5, 6, none}}},
-		{[]string{` "p";r=5;t=6 , "q";r=1;t=1 `}, []limitItem{{"p", 5, 6, none}, {"q", 1, 1, none}}},
-		{[]string{`"p";r=5`}, []limitItem{{"p", 5, none, none}}},
-		{[]string{`"p"`}, []limitItem{{"p", none, none, none}}},
-		{[]string{`"p";q=100;w=60;qu="content-bytes";pk=:cHNsZ2s=:`}, []limitItem{{"p", none, 60, 100}}},
-		{[]string{`"p";x;r=1;y=?1;t=2;z=1.5`}, []limitItem{{"p", 1, 2, none}}},
-		{[]string{`"a\"b\\c,;";r=1;t=2`}, []limitItem{{`a"b\c,;`, 1, 2, none}}},
-		{[]string{`"p";r=1;r=3;t=2`}, []limitItem{{"p", 3, 2, none}}}, // the last of equal parameters counts
-		{[]string{`"p";r=-1;t=-5`}, []limitItem{{"p", none, none, none}}},
-		{[]string{`"p";r=1.5;t=99999999999999999999`}, []limitItem{{"p", none, none, none}}},
+		{[]string{`"default";r=50;t=30`}, []limitItem{item("default", 50, 30, none)}},
+		{[]string{`"burst";r=0;t=0,"daily";r=7;t=86400`}, []limitItem{item("burst", 0, 0, none), item("daily", 7, 86400, none)}},
+		{[]string{`"burst";a=80;w=45`}, []limitItem{item("burst", 80, 45, none)}}, // as the draft may rename them
+		{[]string{`"a";r=1;t=2`, `"b";r=3;t=4`}, []limitItem{item("a", 1, 2, none), item("b", 3, 4, none)}},
+		{[]string{`default;r=50;t=30`}, []limitItem{item("default", 50, 30, none)}}, // a token, by earlier drafts
+		{[]string{`"p"; r=5; t=6`}, []limitItem{item("p", 5, 6, none)}},
+		{[]string{` "p";r=5;t=6 , "q";r=1;t=1 `}, []limitItem{item("p", 5, 6, none), item("q", 1, 1, none)}},
+		{[]string{`"p";r=5`}, []limitItem{item("p", 5, none, none)}},
+		{[]string{`"p"`}, []limitItem{item("p", none, none, none)}},
+		{[]string{`"p";q=100;w=60;qu="content-bytes";pk=:cHNsZ2s=:`}, []limitItem{{policy: "p", available: none, window: 60, quota: 100, unit: "content-bytes"}}},
+		{[]string{`"p";q=100;qu="requests"`}, []limitItem{item("p", none, none, 100)}},
+		{[]string{`"p";x;r=1;y=?1;t=2;z=1.5`}, []limitItem{item("p", 1, 2, none)}},
+		{[]string{`"a\"b\\c,;";r=1;t=2`}, []limitItem{item(`a"b\c,;`, 1, 2, none)}},
+		{[]string{`"p";r=1;r=3;t=2`}, []limitItem{item("p", 3, 2, none)}}, // the last of equal parameters counts
+		{[]string{`"p";r=-1;t=-5`}, []limitItem{item("p", none, none, none)}},
+		{[]string{`"p";r=1.5;t=99999999999999999999`}, []limitItem{item("p", none, most, none)}},
+		{[]string{`"p";r=9999999999999999;t=1`}, []limitItem{item("p", most, 1, none)}},
+		{[]string{`"p";x=%"f%c3%bc r";r=1;t=2`}, []limitItem{item("p", 1, 2, none)}}, // a Display String
+		{[]string{`"p";x=@1659578233;r=1;t=2`}, []limitItem{item("p", 1, 2, none)}},  // a Date
+		{[]string{`"p";x=%f;r=1;t=2`}, nil},
 		{[]string{`"p;r=1;t=2`}, nil},
 		{[]string{`"p";r=1;t=2 "q";r=1;t=2`}, nil},
 		{[]string{`"p";=1`}, nil},
@@ -53,27 +61,33 @@ func TestParseLimits(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		value, date string
-		want        time.Duration // negative: none
+		want  time.Duration // negative: none
+		lines []string
 	}{
-		{"", "", -1}, {"0", "", 0}, {"7", "", 7 * time.Second}, {" 7\t", "", 7 * time.Second}, {"007", "", 7 * time.Second},
-		{"99999999999999999999999", "", math.MaxInt64}, {"9223372037", "", math.MaxInt64},
-		{"-1", "", -1}, {"+1", "", -1}, {"1.5", "", -1}, {"soon", "", -1}, {"7, 8", "", -1}, {"1e3", "", -1},
-		{"Tue, 24 Nov 2026 12:01:00 GMT", "", time.Minute},
-		{"Tuesday, 24-Nov-26 12:01:00 GMT", "", time.Minute},
-		{"Tue Nov 24 12:01:00 2026", "", time.Minute},
-		{"Tue, 24 Nov 2026 11:59:00 GMT", "", 0},
-		{"Tue, 24 Nov 2026 12:01:00 GMT", "Tue, 24 Nov 2026 12:00:30 GMT", 30 * time.Second}, // the server's clock is 30 s ahead
-		{"Tue, 24 Nov 2026 12:01:00 GMT", "junk", time.Minute},
-		{"Fri, 31 Dec 9999 23:59:59 GMT", "", math.MaxInt64},
+		{-1, nil}, {-1, []string{""}}, {0, []string{"0"}}, {7, []string{"7"}}, {7, []string{" 7\t"}}, {7, []string{"007"}},
+		{2, []string{"2.0"}}, {30, []string{"29.997"}}, {30, []string{"30, 30"}}, {30, []string{"30", "12"}}, {8, []string{"7, 8"}},
+		{7, []string{"7s"}}, {360, []string{"6m0s"}}, {1, []string{"20ms"}}, {1000, []string{"1e3"}},
+		{0, []string{"-1"}}, {0, []string{"soon"}}, {0, []string{"NaN"}}, {9, []string{"soon, 9"}},
+		{math.MaxInt64, []string{"99999999999999999999999"}}, {math.MaxInt64, []string{"9223372037"}}, {math.MaxInt64, []string{"Inf"}},
+		{60, []string{"Tue, 24 Nov 2026 12:01:00 GMT"}}, {60, []string{"Tuesday, 24-Nov-26 12:01:00 GMT"}},
+		{60, []string{"Tue Nov 24 12:01:00 2026"}}, {0, []string{"Tue, 24 Nov 2026 11:59:00 GMT"}},
+		{61, []string{"Tue, 24 Nov 2026 12:01:00 GMT", "61"}},
+		{60, []string{"2026-11-24T12:01:00Z"}}, {60, []string{"2026-11-24T13:01:00+01:00"}}, {60, []string{"2026-11-24T12:01Z"}},
+		{math.MaxInt64, []string{"Fri, 31 Dec 9999 23:59:59 GMT"}},
 	} {
-		h := http.Header{"Retry-After": {c.value}, "Date": {c.date}}
-		got, ok := retryAfter(h, now)
-		require.Equal(t, c.want >= 0, ok, c.value)
-		require.Equal(t, max(c.want, 0), got, c.value)
+		if c.want > 0 && c.want != math.MaxInt64 {
+			c.want *= time.Second
+		}
+		got, ok := retryAfter(http.Header{"Retry-After": c.lines}, now)
+		require.Equal(t, c.want >= 0, ok, c.lines)
+		require.Equal(t, max(c.want, 0), got, c.lines)
 	}
-	_, ok := retryAfter(http.Header{}, now)
-	require.False(t, ok)
+}
+
+// TestLowest: of two members of one name the lower one holds.
+func TestLowest(t *testing.T) {
+	items := lowest(parseLimits([]string{`"api";r=8;t=10, "b";r=1;t=1`, `"api";r=4;t=20`, `"api";r=4;t=30, "api";q=1`}))
+	require.Equal(t, []limitItem{{policy: "api", available: 4, window: 30, quota: -1}, {policy: "b", available: 1, window: 1, quota: -1}}, items)
 }
 
 func FuzzParseLimits(f *testing.F) {
@@ -90,6 +104,7 @@ func TestTransportIgnoresSlots(t *testing.T) {
 	h := http.Header{field.Limit: {`"running";r=0`}, field.Policy: {`"running";q=20;qu="concurrent-requests"`}}
 	items := parseLimits(h[field.Limit])
 	require.Equal(t, []limitItem{{policy: "running", available: 0, window: -1, quota: -1}}, items)
-	require.Equal(t, time.Duration(0), spent(items))
+	d := readDenial(&http.Response{StatusCode: 429, Header: h}, items, time.Time{})
+	require.Equal(t, denied{is: true}, d)
 	require.Len(t, parseLimits(h[field.Policy]), 1)
 }

@@ -10,8 +10,6 @@ import (
 	"github.com/headgate-go/headgate/middleware/internal/field"
 )
 
-const untilResponse = time.Duration(1<<63 - 1) // a wait that only a response ends
-
 // scope is what a Transport holds of one server. All times are the client's,
 // since only durations come from the server. Two things hold requests back:
 // until, a denial that the server sent, and quotas, the units that it reported.
@@ -26,7 +24,9 @@ type scope struct {
 		users      int       // requests that wait for their turn or are under way
 		until      time.Time // denied until then
 		status     int       // of the response that denied
-		probe      uint64    // the one request that is under way after a denial; 0 for none
+		probe      uint64    // the request that was sent last after a denial and is under way; 0 for none
+		probed     time.Time // when it was sent
+		bare       int       // denials in a row that named no time
 		probing    bool      // no request has passed since the denial
 		last       uint64    // the last request that was sent before it
 		quotas     []quota
@@ -71,10 +71,20 @@ func (s *scope) held(now time.Time) (time.Duration, int) {
 	switch {
 	case now.Before(s.mu.until):
 		return s.mu.until.Sub(now), s.mu.status
-	case s.mu.probing && s.mu.probe != 0:
+	case s.probeWait(now) > 0:
 		return 1, http.StatusTooManyRequests
 	}
 	return s.quotaWait(now, true), http.StatusTooManyRequests
+}
+
+// probeWait returns how long the request under way after a denial is waited for. One that
+// hangs must not stop the server for ever: after a second another one is sent. It is
+// called under the lock.
+func (s *scope) probeWait(now time.Time) time.Duration {
+	if !s.mu.probing || s.mu.probe == 0 {
+		return 0
+	}
+	return s.mu.probed.Add(longestPace).Sub(now) // mutant: hung-probe-passed
 }
 
 // wait returns how long the policies ask a request to wait.
@@ -95,7 +105,7 @@ func (s *scope) quotaWait(now time.Time, force bool) (wait time.Duration) {
 
 // start counts a request as sent and returns its ticket. If it has to wait
 // first, changed is not nil and closed when a response came. The wait is how
-// long at most, untilResponse where only a response ends it. With force it is
+// long at most. With force it is
 // sent though the policies ask to wait, but one at a time and seldom.
 func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
@@ -103,8 +113,8 @@ func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, 
 	switch {
 	case now.Before(s.mu.until):
 		wait = s.mu.until.Sub(now)
-	case s.mu.probing && s.mu.probe != 0:
-		wait = untilResponse
+	case s.probeWait(now) > 0:
+		wait = s.probeWait(now)
 	default:
 		wait = s.quotaWait(now, force)
 	}
@@ -120,7 +130,7 @@ func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, 
 		s.mu.quotas[i].last = now
 	}
 	if s.mu.probing {
-		s.mu.probe = s.mu.sent
+		s.mu.probe, s.mu.probed = s.mu.sent, now
 	}
 	return ticket{s.mu.sent, s.mu.done}, 0, nil
 }
@@ -138,7 +148,8 @@ func (s *scope) change() <-chan struct{} {
 // learn also takes the units of policies that are not spent. It is false beside
 // a shared limiter, which paces the requests itself. finish is called once per
 // ticket, also after an error or a panic: requests wait for the end of a probe.
-func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool) {
+// It reports whether the response denies.
+func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool) (denies bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.done++
@@ -146,49 +157,51 @@ func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool)
 		s.mu.probe = 0
 	}
 	if resp != nil {
-		s.observe(t, resp, now, learn)
+		denies = s.observe(t, resp, now, learn)
 	}
 	if s.mu.changed != nil {
 		close(s.mu.changed)
 		s.mu.changed = nil
 	}
+	return denies
 }
 
-// observe obeys a denial first, and then the units. A 503 is a denial only with
-// Retry-After: without it, it tells nothing of rates.
-func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool) {
+// observe obeys a denial first, and then the units. A policy that counts another unit
+// than requests holds requests back only where no unit is left.
+func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool) (denies bool) {
 	var items []limitItem
 	if resp.Header.Get("Age") == "" { // a cache's copy has the numbers of an earlier request
-		items = parseLimits(resp.Header[field.Limit])
+		items = lowest(parseLimits(resp.Header[field.Limit]))
 	}
-	wait, asked := retryAfter(resp.Header, now)
-	denied := resp.StatusCode == http.StatusTooManyRequests || asked && resp.StatusCode == http.StatusServiceUnavailable
-	if denied && !asked {
-		wait = spent(items)
-	}
+	d := readDenial(resp, items, now)
 	switch {
-	case denied && (asked || wait > 0):
-		s.deny(resp.StatusCode, now.Add(min(max(wait, denialHold), longestHold)))
-	case !denied && t.number > s.mu.last: // mutant: probe-alone
-		s.mu.probing = false
+	case d.is:
+		if d.wait == 0 {
+			d.wait = s.backoff()
+		}
+		s.deny(resp.StatusCode, now.Add(min(max(d.wait, denialHold), longestHold)))
+	default:
+		s.mu.bare = 0
+		if t.number > s.mu.last { // mutant: probe-alone
+			s.mu.probing = false
+		}
 	}
 	tops := parseLimits(resp.Header[field.Policy])
 	for _, item := range items {
-		if item.available >= 0 && item.window >= 0 && (learn || item.available == 0) {
+		paces := learn && !slices.ContainsFunc(tops, func(top limitItem) bool { return top.policy == item.policy && top.unit != "" })
+		if item.available >= 0 && item.window >= 0 && (paces || item.available == 0) {
 			s.update(t, item, tops, now)
 		}
 	}
 	s.forget(t, items)
+	return d.is
 }
 
-// spent returns the longest window of a policy without units, 0 for none.
-func spent(items []limitItem) (wait time.Duration) {
-	for _, item := range items {
-		if item.available == 0 {
-			wait = max(wait, span(item.window))
-		}
-	}
-	return wait
+// backoff is how long a denial holds that names no time: 1 s, 2 s, 4 s … 30 s, and 1 s
+// again after a response that is none.
+func (s *scope) backoff() time.Duration {
+	s.mu.bare++
+	return min(time.Second<<min(s.mu.bare-1, 5), longestBare)
 }
 
 // span returns a window of seconds, cut to longestHold.

@@ -17,6 +17,8 @@ type call struct {
 	t    *Transport
 	s    *scope
 	last time.Time // no wait may end later
+
+	denied bool // the response to the request that was sent last denies
 }
 
 // late reports whether a wait would end too late.
@@ -53,8 +55,6 @@ func (c *call) admit(r *http.Request) (k ticket, resp *http.Response, err error)
 		switch {
 		case changed == nil:
 			return k, nil, nil
-		case wait == untilResponse:
-			wait = rest
 		case wait > rest:
 			force = true
 			continue
@@ -122,17 +122,15 @@ func status(d *headgate.Decision) int {
 // send sends the request with the base. It finishes the ticket even if the base panics,
 // since other requests wait for the end of a probe.
 func (c *call) send(k ticket, r *http.Request) (resp *http.Response, err error) {
-	defer func() { c.s.finish(k, resp, time.Now(), c.t.Limiter == nil) }()
+	defer func() { c.denied = c.s.finish(k, resp, time.Now(), c.t.Limiter == nil) }()
 	return c.t.base().RoundTrip(r)
 }
 
 // again returns the request to send after a denial; nil where the response is
 // the caller's.
 func (c *call) again(r *http.Request, resp *http.Response) *http.Request {
-	switch {
-	case resp.StatusCode == http.StatusTooManyRequests:
-	case resp.StatusCode == http.StatusServiceUnavailable && repeatable(r):
-	default:
+	refused := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusForbidden
+	if !c.denied || !refused && !repeatable(r) {
 		return nil
 	}
 	if wait, _ := c.s.denied(time.Now()); wait <= 0 || c.late(wait) {

@@ -1,8 +1,11 @@
 package httpclient
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,10 +19,13 @@ const DefaultMaxWait = time.Minute
 
 // The bounds of what a server can make a client do.
 const (
-	mostQuotas  = 32             // per scope: what a server may make a client keep
-	longestHold = 24 * time.Hour // a server is asked again after that, whatever it said
-	longestPace = time.Second    // between two requests while units are left
-	denialHold  = time.Second    // at least, so that Retry-After: 0 is no loop
+	mostQuotas  = 32               // per scope: what a server may make a client keep
+	longestHold = 24 * time.Hour   // a server is asked again after that, whatever it said
+	longestPace = time.Second      // between two requests while units are left, and between two probes
+	longestBare = 30 * time.Second // after a denial that names no time
+	mostScopes  = 10_000
+	longestName = 256         // of a scope; a longer one is hashed
+	denialHold  = time.Second // at least, so that Retry-After: 0 is no loop
 )
 
 // Transport is an http.RoundTripper for clients of servers with rate limits. It
@@ -30,13 +36,22 @@ const (
 // While the RateLimit field shows less than half of a quota, requests are
 // spread over its window, with at most a second between two. With no unit left
 // they wait for the window's end. Each request is taken to cost one unit.
-// Requests are sent in the order in which they come.
+// Requests are sent in the order in which they come. Above a cache that stores responses
+// without an Age, a stored RateLimit counts as new at each hit: put the Transport below
+// the cache.
 //
-// After a 429, or a 503 with Retry-After, no request is sent before the time
-// that the server named, for a day at most. Then one is sent, and the others
-// once that one has passed. The denied request is sent again if its body can be
-// had again (http.Request.GetBody), after a 503 only if its method is safe to
-// repeat.
+// After a 429, or a 503 or 529 with Retry-After, or a 403 with Retry-After or with
+// nothing remaining, no request is sent before the time that the server named, for a day
+// at most. Then one is sent, and the others once that one has passed, or after a second.
+// The denied request is sent again if its body can be had again (http.Request.GetBody),
+// after a 503 or 529 only if its method is safe to repeat.
+//
+// The time is that of Retry-After: seconds, a duration or a date, the longest of several.
+// One that can't be read, 0 and less are a second. Without it the time is that of
+// X-RateLimit-Reset and the like (also RateLimit-Reset, X-RateLimit-Reset-After,
+// X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Tokens-Reset), the longest of those with
+// nothing remaining. A denial that names no time holds for 1 s, then for 2 s, 4 s and so
+// on to 30 s, until a response is none.
 //
 // A wait that would pass the context's deadline, or MaxWait, is not made. Then
 // the caller gets the 429 at once. A request that finds the server's denial in
@@ -50,7 +65,7 @@ type Transport struct {
 	Base http.RoundTripper
 	// MaxWait is how long a request waits at most, all its waits together; 0 is
 	// DefaultMaxWait, a negative value is none. A deadline of its context holds
-	// besides.
+	// besides. Each redirect that an http.Client follows is a request of its own.
 	MaxWait time.Duration
 	// Limiter, where it is not nil, lets each request pass before it is sent,
 	// by one unit of every policy of the key Key. With a store on Redis,
@@ -63,6 +78,9 @@ type Transport struct {
 	// wait for each other. nil is the scheme and the host. A server with limits
 	// per account or route needs more.
 	Scope func(*http.Request) string
+	// MaxScopes is how many scopes are kept at most beside those in use; 0 is 10,000.
+	// Beyond it the least restrictive leave first, those whose denial ends soonest.
+	MaxScopes int
 
 	mu struct {
 		sync.Mutex
@@ -125,6 +143,10 @@ func (t *Transport) enter(r *http.Request) *scope {
 	case r.URL != nil: // else the base refuses it
 		name = r.URL.Scheme + "://" + strings.ToLower(r.URL.Host)
 	}
+	if len(name) > longestName {
+		sum := sha256.Sum256([]byte(name))
+		name = string(sum[:])
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.mu.scopes[name]
@@ -140,13 +162,15 @@ func (t *Transport) enter(r *http.Request) *scope {
 }
 
 // drop removes idle scopes when their number has doubled, so that a client of
-// many servers does not keep one for each.
+// many servers does not keep one for each. Where too many are left, it removes the least
+// restrictive ones that are not in use.
 func (t *Transport) drop() {
 	const least = 64
 	if t.mu.scopes == nil {
 		t.mu.scopes, t.mu.sweep = make(map[string]*scope), least
 	}
-	if len(t.mu.scopes) < t.mu.sweep {
+	most := cmp.Or(t.MaxScopes, mostScopes)
+	if len(t.mu.scopes) < min(t.mu.sweep, most) {
 		return
 	}
 	now := time.Now()
@@ -155,7 +179,28 @@ func (t *Transport) drop() {
 			delete(t.mu.scopes, name)
 		}
 	}
+	if n := len(t.mu.scopes) - most + 1; n > 0 { // mutant: scopes-bounded
+		t.evict(n + most/16) // some more, so that the next ones cost no sweep
+	}
 	t.mu.sweep = max(least, 2*len(t.mu.scopes))
+}
+
+// evict removes n scopes that are not in use, those whose denial ends soonest first.
+func (t *Transport) evict(n int) {
+	type free struct {
+		name  string
+		until time.Time
+	}
+	var all []free
+	for name, s := range t.mu.scopes {
+		if until, ok := s.restricted(); ok {
+			all = append(all, free{name, until})
+		}
+	}
+	slices.SortFunc(all, func(a, b free) int { return a.until.Compare(b.until) })
+	for _, f := range all[:min(n, len(all))] {
+		delete(t.mu.scopes, f.name)
+	}
 }
 
 // leave ends what enter began. It keeps the scope: drop removes idle ones.
@@ -175,4 +220,18 @@ func (s *scope) idle(now time.Time) bool {
 		}
 	}
 	return s.mu.users == 0 && !now.Before(s.mu.until)
+}
+
+// restricted returns until when the scope holds requests back, and whether no request
+// uses it. A window with units left holds none back.
+func (s *scope) restricted() (until time.Time, free bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	until = s.mu.until
+	for _, q := range s.mu.quotas {
+		if q.left <= 0 && q.end.After(until) {
+			until = q.end
+		}
+	}
+	return until, s.mu.users == 0
 }

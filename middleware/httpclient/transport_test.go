@@ -76,7 +76,7 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(next.status)
 }
 
-func denied(status int, retryAfter string) answer {
+func refusal(status int, retryAfter string) answer {
 	return answer{status, http.Header{"Retry-After": {retryAfter}}}
 }
 
@@ -112,10 +112,10 @@ func TestObeysRetryAfter(t *testing.T) {
 		first answer
 		want  time.Duration
 	}{
-		{denied(429, "7"), 7 * time.Second},
-		{denied(503, "7"), 7 * time.Second},
-		{denied(429, "0"), time.Second},
-		{denied(429, "Sat, 01 Jan 2000 00:00:20 GMT"), 20 * time.Second}, // the bubble's clock starts at midnight
+		{refusal(429, "7"), 7 * time.Second},
+		{refusal(503, "7"), 7 * time.Second},
+		{refusal(429, "0"), time.Second},
+		{refusal(429, "Sat, 01 Jan 2000 00:00:20 GMT"), 20 * time.Second}, // the bubble's clock starts at midnight
 		{answer{429, http.Header{"Retry-After": {"Sat, 01 Jan 2000 01:00:09 GMT"}, "Date": {"Sat, 01 Jan 2000 01:00:00 GMT"}}}, 9 * time.Second},
 		{answer{429, http.Header{"Retry-After": {"5"}, "Ratelimit": {`"p";r=0;t=50`}}}, 50 * time.Second}, // then no unit is left before 50 s
 		{answer{429, http.Header{"Ratelimit": {`"p";r=0;t=4`}}}, 4 * time.Second},
@@ -131,13 +131,12 @@ func TestObeysRetryAfter(t *testing.T) {
 	}
 }
 
-// TestReturnsTheDenial where the wait is too long, where no time is named, and
-// where the request can't be sent again.
+// TestReturnsTheDenial where the wait is too long, and what is no denial.
 func TestReturnsTheDenial(t *testing.T) {
 	for name, first := range map[string]answer{
-		"beyond MaxWait": denied(429, "61"), "year 9999": denied(429, "Fri, 31 Dec 9999 23:59:59 GMT"),
-		"huge": denied(429, "99999999999999999999"), "no time": {status: 429}, "junk": denied(429, "soon"),
-		"503 without a time": {status: 503}, "other status": denied(500, "1"),
+		"beyond MaxWait": refusal(429, "61"), "year 9999": refusal(429, "Fri, 31 Dec 9999 23:59:59 GMT"),
+		"huge":               refusal(429, "99999999999999999999"),
+		"503 without a time": {status: 503}, "other status": refusal(500, "1"),
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := &answers{list: []answer{first, ok}}
@@ -152,7 +151,7 @@ func TestReturnsTheDenial(t *testing.T) {
 // TestDeadline: the 429 comes at once, also to a request that finds it in force.
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "30"), ok}}
+		a := &answers{list: []answer{refusal(429, "30"), ok}}
 		tr, begin := &Transport{Base: &wire{a, 0}}, time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -171,7 +170,7 @@ func TestDeadline(t *testing.T) {
 
 func TestYear9999IsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "Fri, 31 Dec 9999 23:59:59 GMT"), ok}}
+		a := &answers{list: []answer{refusal(429, "Fri, 31 Dec 9999 23:59:59 GMT"), ok}}
 		tr := &Transport{Base: &wire{a, 0}}
 		do(t, tr, getRequest(t))
 		time.Sleep(longestHold - 2*time.Minute)
@@ -192,7 +191,7 @@ func (c *closing) Close() error { c.n.Add(1); return nil }
 
 func TestBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "1"), denied(429, "1"), ok}}
+		a := &answers{list: []answer{refusal(429, "1"), refusal(429, "1"), ok}}
 		tr := &Transport{Base: &wire{a, 0}}
 		r := newRequest(t, context.Background(), "the body")
 		body := r.Body
@@ -201,7 +200,7 @@ func TestBodies(t *testing.T) {
 		require.True(t, body == r.Body, "a RoundTripper must not change the request")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "1"), ok}}
+		a := &answers{list: []answer{refusal(429, "1"), ok}}
 		tr := &Transport{Base: &wire{a, 0}}
 		once := newRequest(t, context.Background(), "")
 		stream := &closing{Reader: strings.NewReader("once")}
@@ -218,7 +217,7 @@ func TestBodies(t *testing.T) {
 		require.Equal(t, []string{"once"}, a.body)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "1"), ok}}
+		a := &answers{list: []answer{refusal(429, "1"), ok}}
 		r := newRequest(t, context.Background(), "x")
 		r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
 		require.Equal(t, 429, do(t, &Transport{Base: &wire{a, 0}}, r).StatusCode)
@@ -232,7 +231,7 @@ func TestOnlyRepeatable(t *testing.T) {
 		200: func(r *http.Request) { r.Header.Set("Idempotency-Key", "1") },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			a := &answers{list: []answer{denied(503, "1"), ok}}
+			a := &answers{list: []answer{refusal(503, "1"), ok}}
 			r := newRequest(t, context.Background(), "x")
 			edit(r)
 			require.Equal(t, want, do(t, &Transport{Base: &wire{a, 0}}, r).StatusCode)
@@ -243,7 +242,7 @@ func TestOnlyRepeatable(t *testing.T) {
 // TestContextEndsTheWait, and closes the body.
 func TestContextEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "30"), ok}}
+		a := &answers{list: []answer{refusal(429, "30"), ok}}
 		tr := &Transport{Base: &wire{a, 0}}
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { time.Sleep(time.Second); cancel() }()
@@ -259,7 +258,7 @@ func TestContextEndsTheWait(t *testing.T) {
 // passed.
 func TestOneProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "5"), denied(429, "5"), ok}}
+		a := &answers{list: []answer{refusal(429, "5"), refusal(429, "5"), ok}}
 		tr, begin := &Transport{Base: &wire{a, 100 * time.Millisecond}}, time.Now()
 		do429 := func() { do(t, tr, getRequest(t)) }
 		do429wait := sync.WaitGroup{}
@@ -381,7 +380,7 @@ func TestSharedLimiter(t *testing.T) {
 func TestSharedLimiterAndDenial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, memory.New(&memory.Options{Now: time.Now}), policy("fleet", algo.TokenBucket(algo.Per(1, 10*time.Second), 1)))
-		a := &answers{list: []answer{denied(429, "3600")}}
+		a := &answers{list: []answer{refusal(429, "3600")}}
 		tr, begin := &Transport{Base: &wire{a, 2 * time.Second}, Limiter: l, Key: "k"}, time.Now()
 		var all sync.WaitGroup
 		for i := range 4 {
@@ -401,7 +400,7 @@ func TestSharedLimiterAndDenial(t *testing.T) {
 func TestUnitsOfRequestsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, memory.New(&memory.Options{Now: time.Now}), policy("fleet", algo.FixedWindow(algo.PerDay(1000))))
-		a := &answers{list: []answer{{200, http.Header{"Ratelimit": {`"p";r=0;t=20`}}}, denied(429, "3600")}}
+		a := &answers{list: []answer{{200, http.Header{"Ratelimit": {`"p";r=0;t=20`}}}, refusal(429, "3600")}}
 		tr := &Transport{Base: &wire{a, 2 * time.Second}, Limiter: l, Key: "k"}
 		var all sync.WaitGroup
 		for i := range 12 {
@@ -426,7 +425,7 @@ func TestUnitsBeforeASpentWindow(t *testing.T) {
 		sleep time.Duration // before the second request
 	}{
 		"spent":  {[]answer{{200, http.Header{"Ratelimit": {`"p";r=0;t=20`}}}}, 3 * time.Second},
-		"probed": {[]answer{denied(429, "5"), ok}, 8 * time.Second},
+		"probed": {[]answer{refusal(429, "5"), ok}, 8 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := limiter(t, memory.New(&memory.Options{Now: time.Now}), policy("fleet", algo.FixedWindow(algo.PerDay(1000))))
@@ -584,7 +583,7 @@ func TestBoundedPolicies(t *testing.T) {
 // TestScopes: servers do not hold each other back, and idle ones are forgotten.
 func TestScopes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "100"), ok}}
+		a := &answers{list: []answer{refusal(429, "100"), ok}}
 		tr := &Transport{Base: &wire{a, 0}}
 		require.Equal(t, 429, do(t, tr, getRequest(t)).StatusCode)
 		for i := range 1000 {
@@ -619,7 +618,7 @@ func TestBaseFails(t *testing.T) {
 // TestBasePanics: a panic of the base ends the probe after a denial, as an error does.
 func TestBasePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &answers{list: []answer{denied(429, "100"), ok}}
+		a := &answers{list: []answer{refusal(429, "100"), ok}}
 		tr := &Transport{Base: &wire{a, 0}, MaxWait: -1}
 		require.Equal(t, 429, do(t, tr, getRequest(t)).StatusCode)
 		time.Sleep(101 * time.Second)
