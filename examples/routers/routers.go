@@ -1,0 +1,74 @@
+// Package routers shows the middleware of package httplimit on chi, echo and gin. Each
+// adapter is made for Options.Settle too: the outcome has the status that the client
+// gets, also where the framework writes it after the handler has returned.
+package routers
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	"github.com/headgate-go/headgate/middleware/httplimit"
+	"github.com/labstack/echo/v4"
+	echo5 "github.com/labstack/echo/v5"
+)
+
+// Middleware is what httplimit.New and httplimit.NewAll return.
+type Middleware = func(http.Handler) http.Handler
+
+// Chi takes the middleware as it is.
+func Chi(limit Middleware, login http.HandlerFunc) http.Handler {
+	r := chi.NewRouter()
+	r.With(limit).Post("/login", login)
+	return r
+}
+
+// Echo lets the framework answer an error before the middleware settles: echo's own
+// answer comes after all middleware, where the outcome would be 200.
+func Echo(limit Middleware) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) (err error) {
+			outer := c.Response()
+			limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.SetRequest(r)
+				c.SetResponse(echo.NewResponse(w, c.Echo()))
+				if err = next(c); err != nil {
+					c.Error(err)
+				}
+			})).ServeHTTP(outer, c.Request())
+			return err
+		}
+	}
+}
+
+// Echo5 is Echo for version 5.
+func Echo5(limit Middleware) echo5.MiddlewareFunc {
+	return func(next echo5.HandlerFunc) echo5.HandlerFunc {
+		return func(c *echo5.Context) (err error) {
+			limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.SetRequest(r)
+				c.SetResponse(echo5.NewResponse(w, c.Logger()))
+				if err = next(c); err != nil {
+					c.Echo().HTTPErrorHandler(c, err)
+				}
+			})).ServeHTTP(c.Response(), c.Request())
+			return err
+		}
+	}
+}
+
+// Gin passes its own ResponseWriter on, and names the status: the handlers do not write by
+// the one of the middleware.
+func Gin(limit Middleware) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		passed := false
+		limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			passed, c.Request = true, r
+			c.Next()
+			httplimit.ReportStatus(r.Context(), c.Writer.Status())
+		})).ServeHTTP(c.Writer, c.Request)
+		if !passed {
+			c.Abort()
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package routers
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/middleware/httplimit"
+	"github.com/labstack/echo/v4"
+	echo5 "github.com/labstack/echo/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// failures returns a middleware that counts failed logins alone: five in 15 minutes.
+func failures(t *testing.T) Middleware {
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "failed-logins", Algorithm: algo.SlidingLog(algo.Per(5, 15*time.Minute)), OnFailure: headgate.FailOpen,
+	}}, nil)
+	require.NoError(t, err)
+	limit, err := httplimit.New(l, httplimit.RemoteAddr(), &httplimit.Options{
+		Settle: func(o *httplimit.Outcome) []int64 {
+			if o.Status == http.StatusUnauthorized {
+				return nil
+			}
+			return []int64{0}
+		},
+	})
+	require.NoError(t, err)
+	return limit
+}
+
+func good(r *http.Request) bool { return r.FormValue("password") == "secret" }
+
+func plain(w http.ResponseWriter, r *http.Request) {
+	if !good(r) {
+		http.Error(w, "wrong password", http.StatusUnauthorized)
+	}
+}
+
+// routers serve POST /login, each in its own way to fail.
+func routers(t *testing.T) map[string]http.Handler {
+	gin.SetMode(gin.TestMode)
+	e := echo.New()
+	e.POST("/login", func(c echo.Context) error {
+		if !good(c.Request()) {
+			return echo.NewHTTPError(http.StatusUnauthorized, "wrong password")
+		}
+		return c.NoContent(http.StatusOK)
+	}, Echo(failures(t)))
+	e5 := echo5.New()
+	e5.POST("/login", func(c *echo5.Context) error {
+		if !good(c.Request()) {
+			return echo5.NewHTTPError(http.StatusUnauthorized, "wrong password")
+		}
+		return c.NoContent(http.StatusOK)
+	}, Echo5(failures(t)))
+	g := gin.New()
+	g.POST("/login", Gin(failures(t)), func(c *gin.Context) {
+		if !good(c.Request) {
+			c.AbortWithStatusJSON(http.StatusUnauthorized, gin.H{"error": "wrong password"})
+			return
+		}
+		c.Status(http.StatusOK)
+	})
+	return map[string]http.Handler{
+		"plain": failures(t)(http.HandlerFunc(plain)), "chi": Chi(failures(t), plain), "echo": e, "echo v5": e5, "gin": g,
+	}
+}
+
+// TestFailedLogins: 1,000 good logins pass, and the sixth bad one is denied.
+func TestFailedLogins(t *testing.T) {
+	for name, h := range routers(t) {
+		t.Run(name, func(t *testing.T) {
+			try := func(password string) *httptest.ResponseRecorder {
+				r := httptest.NewRequest(http.MethodPost, "/login", strings.NewReader(url.Values{"password": {password}}.Encode()))
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w
+			}
+			for range 1000 {
+				require.Equal(t, http.StatusOK, try("secret").Code)
+			}
+			for range 5 {
+				w := try("guess")
+				require.Equal(t, http.StatusUnauthorized, w.Code)
+				require.Contains(t, w.Body.String(), "wrong password")
+			}
+			w := try("guess")
+			require.Equal(t, http.StatusTooManyRequests, w.Code)
+			require.Contains(t, w.Body.String(), "quota-exceeded")
+			require.NotEmpty(t, w.Header().Get("Retry-After"))
+		})
+	}
+}
+
+// TestGinStreams: gin's Stream demands an http.CloseNotifier, also where the middleware
+// wraps the engine.
+func TestGinStreams(t *testing.T) {
+	gin.SetMode(gin.TestMode)
+	g := gin.New()
+	g.GET("/", func(c *gin.Context) {
+		n := 0
+		c.Stream(func(w io.Writer) bool {
+			_, _ = w.Write([]byte("word "))
+			n++
+			return n < 3
+		})
+	})
+	server := httptest.NewServer(failures(t)(g))
+	defer server.Close()
+	resp, err := http.Get(server.URL)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+}
