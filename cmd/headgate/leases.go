@@ -11,8 +11,8 @@ import (
 
 // leased is what leases prints of a key.
 type leased struct {
-	Key    string  `json:"key"`
-	Leases []lease `json:"leases"`
+	Key    callerKey `json:"key"`
+	Leases []lease   `json:"leases"`
 }
 
 // lease is a reservation that nobody has settled.
@@ -40,7 +40,7 @@ func leases(ctx context.Context, s *session, args []string) error {
 	if err != nil && len(stored) == 0 { // a node without an answer may have some
 		return err
 	}
-	all := leased{Key: args[0], Leases: []lease{}}
+	all := leased{Key: callerKey(args[0]), Leases: []lease{}}
 	for _, l := range stored {
 		row := lease{ID: cut(l.ID), SubKey: l.Sub, Length: micros(l.Length), Ends: micros(l.Ends)}
 		for i := range l.Policies {
@@ -56,10 +56,10 @@ func leases(ctx context.Context, s *session, args []string) error {
 // not settled yet.
 func (l *leased) text(w *tabwriter.Writer) {
 	if len(l.Leases) == 0 {
-		fmt.Fprintf(w, "%s has no open lease\n", printable(l.Key))
+		fmt.Fprintf(w, "%s has no open lease\n", printable(string(l.Key)))
 		return
 	}
-	fmt.Fprintf(w, "%s has open leases: %d\n", printable(l.Key), len(l.Leases))
+	fmt.Fprintf(w, "%s has open leases: %d\n", printable(string(l.Key)), len(l.Leases))
 	row(w, "LEASE", "ENDS IN", "LENGTH", "SUB-KEY", "CHARGED")
 	for _, l := range l.Leases {
 		ends := "has ended"

@@ -9,6 +9,8 @@
 //	headgate keys user:            # stored keys of callers' keys that begin so
 //	headgate top -policies limits.yaml             # until interrupted; -every 0 prints once
 //	headgate ping
+//	headgate peek -header X-API-Key=K              # the key that middleware makes of a header
+//	headgate peek -h                               # what peek does, and its flags
 //
 // The server is that of -redis, or of the variable HEADGATE_REDIS, which keeps
 // a password out of the list of processes. docs/operations.md lists the rights
@@ -22,7 +24,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -44,22 +45,32 @@ func main() {
 type command struct {
 	args string // as the usage has them
 	does string
-	keys int // how many arguments at most: the keys
+	keys int      // how many arguments at most: the keys
+	own  []string // its flags beside those of the server
 	run  func(ctx context.Context, c *session, args []string) error
 }
 
 var commands = map[string]command{
-	"peek":   {"KEY", "what each policy counts of the key; without -policies what is stored of it", 1, peek},
-	"reset":  {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1, reset},
-	"leases": {"KEY", "list the reservations of the key that nobody has settled", 1, leases},
-	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, keys},
-	"top":    {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", 0, top},
-	"ping":   {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, ping},
+	"peek": {"KEY", "what each policy counts of the key; without -policies what is stored of it", 1,
+		[]string{"policies", "plan", "tenant", "cost", "header"}, peek},
+	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1,
+		[]string{"policies", "plan", "tenant", "header"}, reset},
+	"leases": {"KEY", "list the reservations of the key that nobody has settled", 1, []string{"header"}, leases},
+	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, nil, keys},
+	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", 0,
+		[]string{"policies", "plan", "tenant", "n", "sample", "every"}, top},
+	"ping": {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, nil, ping},
 }
+
+// server are the flags of every command.
+var serverFlags = []string{"redis", "cluster", "sentinel", "ca", "cert", "key", "prefix", "timeout", "json"}
 
 // errUsage is a command line that can't be run. The flag package, or dispatch,
 // has printed why.
 var errUsage = errors.New("usage")
+
+// misuse is a value of the command line that can't be run, found after the line was read.
+type misuse struct{ error }
 
 // run runs a command line and returns the exit status: 1 for what failed, 2 for
 // a command line that can't be run. It is all of main that a test can call.
@@ -72,10 +83,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.Is(err, errUsage):
 		return 2
 	}
+	status := 1
+	if errors.As(err, new(misuse)) {
+		status = 2
+	}
 	for _, line := range strings.Split(err.Error(), "\n") { // a node each
 		fmt.Fprintf(stderr, "headgate: %s\n", line)
 	}
-	return 1
+	return status
 }
 
 // explain returns an error in words of keys and nodes, without repetition: a line per
@@ -117,15 +132,18 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	s := &session{out: stdout, notes: stderr}
 	flags := s.flags(stderr)
 	words, err := permuted(flags, args)
-	if errors.Is(err, flag.ErrHelp) || err == nil && len(words) == 0 {
-		usage(stderr, flags)
-		return cmp.Or(err, errUsage)
+	if told, err := s.help(words, err, flags); told {
+		return err
 	}
 	if err != nil { // package flag has printed why
 		fmt.Fprintln(stderr, hint)
 		return errUsage
 	}
 	c := commands[words[0]]
+	words, err = s.keyed(c, words)
+	if err != nil {
+		return err
+	}
 	if wrong := c.wrong(words[1:]); wrong != "" {
 		fmt.Fprintf(stderr, "headgate: %s: %s\n%s\n", printable(words[0]), wrong, hint)
 		return errUsage
@@ -142,7 +160,7 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	if grant := s.grant(err); grant != "" {
 		fmt.Fprintln(stderr, "to grant it:", grant)
 	}
-	if err == nil || errors.Is(err, errUnfit) {
+	if err == nil || errors.Is(err, errUnfit) || errors.As(err, new(misuse)) {
 		return err
 	}
 	return errors.New(explain(words[0], err))
@@ -175,7 +193,7 @@ func (c command) wrong(args []string) string {
 func permuted(flags *flag.FlagSet, args []string) (words []string, err error) {
 	for len(args) > 0 {
 		if err := flags.Parse(args); err != nil {
-			return nil, err
+			return words, err
 		}
 		rest := flags.Args()
 		if at := len(args) - len(rest); at > 0 && args[at-1] == "--" || len(rest) == 0 {
@@ -184,16 +202,4 @@ func permuted(flags *flag.FlagSet, args []string) (words []string, err error) {
 		words, args = append(words, rest[0]), rest[1:]
 	}
 	return words, nil
-}
-
-// usage prints the commands and the flags. It is made of commands, so it lists
-// all.
-func usage(w io.Writer, flags *flag.FlagSet) {
-	fmt.Fprint(w, "usage: headgate COMMAND [flags]\n\n")
-	for _, name := range slices.Sorted(maps.Keys(commands)) {
-		c := commands[name]
-		fmt.Fprintf(w, "  %-16s%s\n", name+" "+c.args, c.does)
-	}
-	fmt.Fprint(w, "\nflags:\n")
-	flags.PrintDefaults()
 }

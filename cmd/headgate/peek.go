@@ -15,7 +15,7 @@ import (
 // looked is what peek prints of a key. The names in its JSON are an interface
 // for scripts: durations are in microseconds, as the store has them.
 type looked struct {
-	Key       string     `json:"key"`
+	Key       callerKey  `json:"key"`
 	Allowed   bool       `json:"allowed"`
 	Binding   string     `json:"binding"` // the policy that denies, or that is nearest to it
 	Estimated bool       `json:"estimated,omitempty"`
@@ -84,7 +84,7 @@ func (p *looked) compare(ctx context.Context, store inspector, policies []headga
 	if !p.Estimated && !slices.ContainsFunc(p.Policies, func(s state) bool { return s.Used == 0 && !s.Uncounted }) {
 		return nil
 	}
-	parts, err := store.Stored(ctx, p.Key)
+	parts, err := store.Stored(ctx, string(p.Key))
 	p.unknown = len(parts) == 0 && err == nil
 	all := kept{}
 	for i := range parts {
@@ -104,13 +104,13 @@ func (p *looked) compare(ctx context.Context, store inspector, policies []headga
 func (s *session) costs(policies int) ([]int64, error) {
 	words := strings.Split(s.cost, ",")
 	if len(words) != 1 && len(words) != policies {
-		return nil, fmt.Errorf("-cost %s: want one number, or one for each of %d policies", s.cost, policies)
+		return nil, misuse{fmt.Errorf("-cost %s: want one number, or one for each of %d policies", s.cost, policies)}
 	}
 	costs := make([]int64, policies)
 	for i := range costs {
 		n, err := strconv.ParseInt(words[min(i, len(words)-1)], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("-cost %s: want whole numbers", s.cost)
+			return nil, misuse{fmt.Errorf("-cost %s: want whole numbers", s.cost)}
 		}
 		costs[i] = n
 	}
@@ -130,7 +130,7 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	if err != nil {
 		return looked{}, err
 	}
-	p := looked{Key: key, Allowed: d.Allowed, Binding: d.Policy, Estimated: d.Estimated}
+	p := looked{Key: callerKey(key), Allowed: d.Allowed, Binding: d.Policy, Estimated: d.Estimated}
 	for i, st := range each {
 		p.Policies = append(p.Policies, state{
 			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: policies[i].Shards, Shadow: policies[i].Shadow, Uncounted: !st.Counted, Never: costs[i] > st.Limit,
@@ -150,7 +150,7 @@ func (p *looked) text(w *tabwriter.Writer) {
 	if p.Estimated {
 		answer += ", as far as its sub-keys gave an answer"
 	}
-	fmt.Fprintf(w, "%s %s\n", printable(p.Key), answer)
+	fmt.Fprintf(w, "%s %s\n", printable(string(p.Key)), answer)
 	row(w, "POLICY", "ALGORITHM", "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER")
 	for _, s := range p.Policies {
 		name := s.name()

@@ -29,7 +29,7 @@ func reset(ctx context.Context, s *session, args []string) error {
 	if err := l.Reset(ctx, args[0]); err != nil {
 		return err
 	}
-	done := cleared{Key: args[0], Policies: []string{}, Used: map[string]int64{}}
+	done := cleared{Key: callerKey(args[0]), Policies: []string{}, Used: map[string]int64{}}
 	for _, p := range l.Policies() {
 		done.Policies = append(done.Policies, p.Name)
 	}
@@ -45,7 +45,7 @@ func reset(ctx context.Context, s *session, args []string) error {
 // cleared is what reset prints of the policies of the file. It names every
 // policy, also those of which nothing was used.
 type cleared struct {
-	Key      string           `json:"key"`
+	Key      callerKey        `json:"key"`
 	Policies []string         `json:"reset"`
 	Used     map[string]int64 `json:"used"`             // before, by policy
 	Unread   string           `json:"unread,omitempty"` // why that is not known
@@ -58,7 +58,7 @@ const cachedDenials = "a process that has denied the key may deny it from its de
 // text tells how much was used before, in the order of the file's policies.
 func (c *cleared) text(w *tabwriter.Writer) {
 	defer fmt.Fprintln(w, cachedDenials)
-	fmt.Fprintf(w, "%s was reset for the policies of the file:\n", printable(c.Key))
+	fmt.Fprintf(w, "%s was reset for the policies of the file:\n", printable(string(c.Key)))
 	if c.Unread != "" {
 		fmt.Fprintln(w, "  how much was used could not be read:", c.Unread)
 		return

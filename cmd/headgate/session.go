@@ -32,7 +32,7 @@ type session struct {
 	cluster, json           bool
 	timeout                 time.Duration
 	policies, plan, tenant  string
-	cost                    string
+	cost, header            string
 	rows, sample            int
 	every                   time.Duration
 }
@@ -64,6 +64,7 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.plan, "plan", "", "the plan of the file whose policies count (default the file's default)")
 	f.StringVar(&s.tenant, "tenant", "", "the tenant of the file whose policies count; one that it does not list\nhas the default, and a note says so")
 	f.StringVar(&s.cost, "cost", "1", "peek: units asked of every policy, or one number per policy, separated by commas")
+	f.StringVar(&s.header, "header", "", "peek, reset, leases: the key that httplimit.Header makes of `NAME=VALUE`, in place of KEY;\nAuthorization is read as httplimit.Authorization reads it")
 	f.IntVar(&s.rows, "n", 20, "top: how many keys")
 	f.IntVar(&s.sample, "sample", 1000, "top: how many stored keys to read per refresh")
 	f.DurationVar(&s.every, "every", 2*time.Second, "top: time between two refreshes; 0 prints once")
@@ -75,13 +76,13 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 func (s *session) open() error {
 	switch {
 	case s.timeout < time.Millisecond || s.timeout > time.Minute:
-		return &headgate.InvalidError{What: "-timeout", Value: s.timeout, Want: "1ms to 1m"}
+		return misuse{&headgate.InvalidError{What: "-timeout", Value: s.timeout, Want: "1ms to 1m"}}
 	case s.rows < 1 || s.sample < 1:
-		return errors.New("-n and -sample: want at least 1")
+		return misuse{errors.New("-n and -sample: want at least 1")}
 	case s.plan != "" && s.tenant != "":
-		return errors.New("-plan and -tenant: want one of them")
+		return misuse{errors.New("-plan and -tenant: want one of them")}
 	case s.cluster && s.sentinel != "":
-		return errors.New("-cluster and -sentinel: want one of them")
+		return misuse{errors.New("-cluster and -sentinel: want one of them")}
 	}
 	return s.openServer(cmp.Or(s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379"))
 }
@@ -100,7 +101,7 @@ func (s *session) close() {
 // would be shown, or reset, than was asked for.
 func (s *session) wantsPolicies() error {
 	if s.policies == "" && (s.plan != "" || s.tenant != "") {
-		return &headgate.InvalidError{What: "-policies", Value: "", Want: "the file that -plan and -tenant are in"}
+		return misuse{&headgate.InvalidError{What: "-policies", Value: "", Want: "the file that -plan and -tenant are in"}}
 	}
 	return nil
 }
@@ -121,7 +122,7 @@ func (s *session) list() ([]headgate.Policy, error) {
 	if s.plan != "" {
 		var ok bool
 		if list, ok = f.Plan(s.plan); !ok {
-			return nil, &headgate.InvalidError{What: "-plan", Value: s.plan, Want: "one of " + strings.Join(f.Plans(), ", ")}
+			return nil, misuse{&headgate.InvalidError{What: "-plan", Value: s.plan, Want: "one of " + strings.Join(f.Plans(), ", ")}}
 		}
 	}
 	for i := range list {

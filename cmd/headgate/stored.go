@@ -25,9 +25,9 @@ type inspector interface {
 // kept is what is printed of a key without a policy file. Limits are not
 // stored, so it has no limits.
 type kept struct {
-	Key     string   `json:"key"`
-	Counts  []*count `json:"counts"`
-	Unknown []string `json:"unknown,omitempty"` // names in Redis that this release does not know
+	Key     callerKey `json:"key"`
+	Counts  []*count  `json:"counts"`
+	Unknown []string  `json:"unknown,omitempty"` // names in Redis that this release does not know
 
 	partly bool // some node, or some count, gave no answer
 }
@@ -60,7 +60,7 @@ func (s *session) peekStored(ctx context.Context, key string) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	k := kept{Key: key, Counts: []*count{}}
+	k := kept{Key: callerKey(key), Counts: []*count{}}
 	parts, err := s.store.Stored(ctx, key)
 	for i := range parts {
 		err = errors.Join(err, k.add(ctx, s.store, &parts[i]))
@@ -84,7 +84,7 @@ func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) e
 	k.Unknown = append(k.Unknown, part.Unknown...)
 	var errs []error
 	for i := range part.Policies {
-		st, err := do(ctx, s, backend.Peek, k.Key, part, i)
+		st, err := do(ctx, s, backend.Peek, string(k.Key), part, i)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -138,10 +138,10 @@ const otherKeys = "headgate keys lists the stored keys; middleware/httplimit cou
 // text ends with what a reader may miss: limits are in no store.
 func (k *kept) text(w *tabwriter.Writer) {
 	if len(k.Counts)+len(k.Unknown) == 0 {
-		fmt.Fprintf(w, "nothing is stored of %s\n%s\n", printable(k.Key), otherKeys)
+		fmt.Fprintf(w, "nothing is stored of %s\n%s\n", printable(string(k.Key)), otherKeys)
 		return
 	}
-	fmt.Fprintln(w, printable(k.Key))
+	fmt.Fprintln(w, printable(string(k.Key)))
 	for _, c := range k.Counts {
 		fmt.Fprintln(w, " ", c)
 	}
@@ -194,7 +194,7 @@ func (s *session) resetStored(ctx context.Context, key string) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	done := kept{Key: key, Counts: []*count{}}
+	done := kept{Key: callerKey(key), Counts: []*count{}}
 	parts, err := s.store.Stored(ctx, key)
 	for i := range parts {
 		done.Unknown = append(done.Unknown, parts[i].Unknown...)
@@ -214,11 +214,11 @@ func (s *session) resetStored(ctx context.Context, key string) error {
 func (k *kept) resetText(w *tabwriter.Writer) {
 	switch {
 	case len(k.Counts) == 0:
-		fmt.Fprintf(w, "nothing was stored of %s that could be reset\n", printable(k.Key))
+		fmt.Fprintf(w, "nothing was stored of %s that could be reset\n", printable(string(k.Key)))
 	case k.partly:
-		fmt.Fprintf(w, "%s was reset in part; counts deleted: %d\n%s\n", printable(k.Key), len(k.Counts), cachedDenials)
+		fmt.Fprintf(w, "%s was reset in part; counts deleted: %d\n%s\n", printable(string(k.Key)), len(k.Counts), cachedDenials)
 	default:
-		fmt.Fprintf(w, "%s was reset; counts deleted: %d\n%s\n", printable(k.Key), len(k.Counts), cachedDenials)
+		fmt.Fprintf(w, "%s was reset; counts deleted: %d\n%s\n", printable(string(k.Key)), len(k.Counts), cachedDenials)
 	}
 	for _, name := range k.Unknown {
 		fmt.Fprintf(w, "left, since it is not known to this release: %q\n", name)
@@ -239,10 +239,10 @@ func keys(ctx context.Context, s *session, args []string) error {
 			continue
 		}
 		line := struct {
-			Key  string `json:"key,omitempty"` // absent where only its hash is stored
-			Sub  string `json:"sub,omitempty"` // of a spread key
-			Name string `json:"name"`          // in Redis; a lease's ends with its ID, cut
-		}{k.Key, k.Sub, named(k)}
+			Key  callerKey `json:"key,omitempty"` // absent where only its hash is stored
+			Sub  string    `json:"sub,omitempty"` // of a spread key
+			Name string    `json:"name"`          // in Redis; a lease's ends with its ID, cut
+		}{callerKey(k.Key), k.Sub, named(k)}
 		if s.json {
 			err = s.print(line, nil)
 		} else {

@@ -29,8 +29,8 @@ type topped struct {
 
 // full is a key with its fullest policy.
 type full struct {
-	Key     string  `json:"key"`
-	Percent float64 `json:"percent"`
+	Key     callerKey `json:"key"`
+	Percent float64   `json:"percent"`
 	state
 }
 
@@ -81,7 +81,7 @@ func top(ctx context.Context, s *session, _ []string) error {
 func (t *topped) refresh(ctx context.Context, s *session, l *headgate.Limiter, r *reader) error {
 	keys := map[string]bool{}
 	for _, f := range t.Fullest {
-		keys[f.Key] = true
+		keys[string(f.Key)] = true
 	}
 	var dead []error
 	for range s.sample {
@@ -199,7 +199,7 @@ func (t *topped) text(w *tabwriter.Writer) {
 		t.Time.Format(time.TimeOnly), t.Read, t.Hashed, t.Corrupt, t.Unread)
 	row(w, "FULL", "KEY", "POLICY", "USED", "LIMIT", "RESET AFTER")
 	for _, f := range t.Fullest {
-		row(w, fmt.Sprintf("%.1f%%", f.Percent), printable(f.Key), f.name(), f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))
+		row(w, fmt.Sprintf("%.1f%%", f.Percent), printable(string(f.Key)), f.name(), f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))
 	}
 }
 

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestHelp: what was asked for is on stdout, and -h of a command speaks of that command.
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"-h"}, {"help"}} {
+		out, errs := output(t, 0, args...)
+		require.Contains(t, out, "usage: headgate COMMAND [flags]")
+		require.Contains(t, out, "-sample")
+		require.Empty(t, errs)
+	}
+	for _, args := range [][]string{{"ping", "-h"}, {"help", "ping"}, {"ping", "-json", "-help"}} {
+		out, errs := output(t, 0, args...)
+		require.Contains(t, out, "usage: headgate ping [flags]")
+		require.Contains(t, out, "-timeout")
+		require.NotContains(t, out, "-cost")
+		require.Empty(t, errs)
+	}
+	out, _ := output(t, 0, "peek", "-h")
+	require.Contains(t, out, "usage: headgate peek KEY [flags]")
+	require.Contains(t, out, "-cost")
+	out, _ = output(t, 0, "version")
+	require.Regexp(t, `^headgate \S+\n$`, out)
+	_, errs := output(t, 2)
+	require.Contains(t, errs, "usage: headgate COMMAND")
+	_, errs = output(t, 2, "help", "nosuch")
+	require.Contains(t, errs, "unknown command")
+}
+
+// TestCommandLinesThatCannotRun end with status 2, and cost no connection.
+func TestCommandLinesThatCannotRun(t *testing.T) {
+	path := write(t)
+	for _, args := range [][]string{
+		{"ping", "-timeout", "10m"}, {"top", "-n", "0"}, {"peek", "k", "-plan", "a"}, {"peek", "k", "-plan", "a", "-tenant", "b"},
+		{"peek", "k", "-policies", path, "-plan", "nosuch"}, {"peek", "k", "-policies", path, "-cost", "x"},
+		{"peek", "k", "-policies", path, "-cost", "1,2,3,4,5,6,7"}, {"ping", "-cluster", "-sentinel", "m"},
+		{"peek", "k", "-header", "X-API-Key=secret"}, {"ping", "-header", "X-API-Key=secret"}, {"peek", "-header", "X-API-Key"},
+		{"peek", "-header", "a b=c"}, {"peek", "base64:!"},
+	} {
+		_, errs := output(t, 2, append(args, "-redis", "127.0.0.1:1")...)
+		require.NotEmpty(t, errs, "%q", args)
+	}
+}
+
+// TestKeysThatAreNoText: keys of other bytes differ in JSON, and can be given back.
+func TestKeysThatAreNoText(t *testing.T) {
+	redis := redistest.Shared(t)
+	seen := map[string]bool{}
+	for _, key := range []string{"k\xff", "k\xfe", "base64:x", "plain"} {
+		b, err := json.Marshal(callerKey(key))
+		require.NoError(t, err)
+		var text string
+		require.NoError(t, json.Unmarshal(b, &text))
+		require.False(t, seen[text])
+		seen[text] = true
+		got, err := keyOf(text)
+		require.NoError(t, err)
+		require.Equal(t, key, got)
+		kept := decode[map[string]any](t, 0, "peek", text, "-redis", redis.Addr())
+		require.Equal(t, text, kept["key"])
+	}
+	require.True(t, seen["plain"])
+}
+
+// TestHeader: the key that middleware makes of a header.
+func TestHeader(t *testing.T) {
+	redis := redistest.Shared(t)
+	for header, want := range map[string]string{
+		"x-api-key=secret":             "header:X-Api-Key:2bb80d537b1da3e38bd30361aa855686",
+		"Authorization=BEARER  secret": "authorization:aa05c62bbf3bb7c5ece3e34d91bf1757",
+	} {
+		kept := decode[map[string]any](t, 0, "peek", "-header", header, "-redis", redis.Addr())
+		require.Equal(t, want, kept["key"])
+	}
+	dead := decode[map[string]any](t, 1, "ping", "-redis", "127.0.0.1:1", "-timeout", "100ms")
+	require.NotNil(t, dead["nodes"])
+}
