@@ -204,3 +204,32 @@ func TestMemoryHasNoDenyCache(t *testing.T) {
 		require.Equal(t, headgate.FromStore, d.Source)
 	}
 }
+
+// TestMostDenied: the keys that the deny cache denies most, through refreshes of their
+// denials.
+func TestMostDenied(t *testing.T) {
+	l, err := headgate.New(unhurried(t, redistest.Start(t)), []headgate.Policy{{
+		Name: "api", Algorithm: algo.SlidingLog(algo.PerDay(1)), OnFailure: headgate.FailClosed,
+	}}, &headgate.Options{DenyCacheTTL: 5 * time.Millisecond})
+	require.NoError(t, err)
+	require.Empty(t, l.Stats().MostDenied)
+	asked := 0
+	for cached := int64(0); asked < 4 || cached < 20; cached = l.Stats().DenyCache {
+		d, err := l.Allow(context.Background(), "hot")
+		require.NoError(t, err)
+		if d.Source == headgate.FromStore {
+			asked++
+		}
+	}
+	require.Equal(t, []headgate.DeniedKey{{Key: "hot", Denials: l.Stats().DenyCache}}, l.Stats().MostDenied)
+	for i := range 12 {
+		key := fmt.Sprint("key", i)
+		for cached := l.Stats().DenyCache; l.Stats().DenyCache == cached; {
+			_, err := l.Allow(context.Background(), key)
+			require.NoError(t, err)
+		}
+	}
+	most := l.Stats().MostDenied
+	require.Len(t, most, 10)
+	require.Equal(t, "hot", most[0].Key)
+}

@@ -10,7 +10,20 @@ import (
 type Stats struct {
 	breaker.Stats
 	DenyCache int64
-	Spread    shard.Stats // of keys that are spread: how often their sub-keys were summed, and lost races
+	// MostDenied are the ten keys whose calls the deny cache of the store has denied most,
+	// by any limiter of this process, while the cache has them: for a minute after the
+	// last denial at most. To find them costs a look at the whole cache.
+	MostDenied []DeniedKey
+	Spread     shard.Stats // of keys that are spread: how often their sub-keys were summed, and lost races
+}
+
+// mostDenied is how many keys Stats lists.
+const mostDenied = 10
+
+// DeniedKey is a key of Stats.MostDenied.
+type DeniedKey struct {
+	Key     string
+	Denials int64 // calls that were answered from memory, since the key was denied first
 }
 
 // Stats returns how many decisions the store did not make, by what made them,
@@ -22,6 +35,9 @@ func (l *Limiter) Stats() Stats {
 	s := Stats{Stats: l.breaker.Stats(), Spread: l.shard.Stats()}
 	if l.denial != nil {
 		s.DenyCache = l.denial.Answered()
+		for _, k := range l.denial.Most(mostDenied) {
+			s.MostDenied = append(s.MostDenied, DeniedKey(k))
+		}
 	}
 	return s
 }

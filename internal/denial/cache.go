@@ -155,10 +155,13 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 			at, soonest = i, ends
 		}
 	}
+	if old := s.ways[at].Load(); old != nil && old.group.Key == g.Key && old.group.Sub == g.Sub {
+		e.answered.Store(old.answered.Load()) // mutant: denials-of-key-kept
+	}
 	s.put(at, e)
 }
 
-// entry is the cached denial of a key. Only the last four fields change.
+// entry is the cached denial of a key. Only the last five fields change.
 type entry struct {
 	Denial
 	generation uint64        // of its set, before Sent
@@ -166,6 +169,7 @@ type entry struct {
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
 	sent       atomic.Bool   // one caller of several keys was sent to ask
 	refreshed  chan struct{} // closed when that caller has its answer
+	answered   atomic.Int64  // calls that the denials of this key have answered
 	taken      atomic.Int64  // nanoseconds by which calls that no store decided prolong it
 }
 

@@ -47,6 +47,9 @@ func (s *Store) Close() error {
 // Ping asks next, where it can be asked.
 func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
 
+// Most returns the keys whose denials have answered the most calls, at most n.
+func (s *Store) Most(n int) []Key { return s.cache.most(n) }
+
 // Answered returns how many calls the wrapper answered itself.
 func (s *Store) Answered() int64 { return s.answered.Load() }
 
@@ -90,9 +93,15 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	if e == nil || refresh || s.cache.store.Closed.Load() {
 		return false
 	}
-	s.answered.Add(1)
-	e.Answer(&r.Group, d, now)
+	s.answer(e, r, d, now)
 	return true
+}
+
+// answer denies a request by a cached denial, and counts that.
+func (s *Store) answer(e *entry, r *backend.Request, d *backend.Decision, now time.Duration) {
+	s.answered.Add(1)
+	e.answered.Add(1)
+	e.Answer(&r.Group, d, now)
 }
 
 // Ask returns what Note needs of the instant before a key is asked for beside others, in
@@ -142,8 +151,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 			v.refreshes = e
 			return v
 		case !waits || !e.refreshing.Load():
-			s.answered.Add(1)
-			e.Answer(&r.Group, d, v.sent)
+			s.answer(e, r, d, v.sent)
 			v.answered = true
 			return v
 		}
