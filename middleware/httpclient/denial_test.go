@@ -3,6 +3,7 @@
 package httpclient
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -170,8 +171,17 @@ func TestHungProbe(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		}()
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(1200 * time.Millisecond)
 		begin := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		defer cancel()
+		resp, err := tr.RoundTrip(newRequest(t, ctx, ""))
+		if err == nil { // the Transport's own denial
+			require.Equal(t, 429, resp.StatusCode)
+			require.NoError(t, resp.Body.Close())
+		}
+		require.Equal(t, 300*time.Millisecond, time.Since(begin), "it waits as long as it may, and sends nothing")
+		begin = time.Now()
 		for range 3 {
 			require.Equal(t, 200, do(t, tr, getRequest(t)).StatusCode)
 		}

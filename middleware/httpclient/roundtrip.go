@@ -55,11 +55,11 @@ func (c *call) admit(r *http.Request) (k ticket, resp *http.Response, err error)
 		switch {
 		case changed == nil:
 			return k, nil, nil
-		case wait > rest:
+		case wait > rest && !force: // mutant: forced-once
 			force = true
 			continue
 		}
-		if err := sleep(r.Context(), wait, changed); err != nil {
+		if err := sleep(r.Context(), min(wait, rest), changed); err != nil { // of a probe that hangs, no more
 			return k, nil, err
 		}
 		force = false
