@@ -17,8 +17,15 @@
 //     call costs more than the limit can ever grant,
 //   - UNAVAILABLE with RetryInfo where no store could count and a policy fails
 //     closed, and UNAVAILABLE without it where the store was closed,
+//   - INVALID_ARGUMENT where the call has no key, one that is too long or given
+//     several times, or a negative cost; a call that costs nothing passes,
+//   - PERMISSION_DENIED where the function returned headgate.ErrBlocked,
 //   - CANCELED or DEADLINE_EXCEEDED where the client left first,
 //   - what the key function returned, or INTERNAL for an error without a status.
+//
+// [NewServerAll] decides by what a function returns for each call: several limiters and
+// keys, all or nothing, or the limiter of a customer's plan. Options.Messages counts the
+// messages of a stream too.
 //
 // The delay is rounded up to whole milliseconds: a client that sleeps for it and
 // retries is admitted, unless another call took the units. The delay is also in

@@ -5,6 +5,20 @@
 // and every router that takes one. There is no default key: an address is a
 // client only where no proxy stands between, and then RemoteAddr says so.
 //
+// NewAll decides by what a function returns for each request: several limiters and keys,
+// such as a user's and the organisation's, all or nothing, or the limiter of a customer's
+// plan. Allow is a limit inside of a handler, by what the handler has read.
+//
+// The middleware fits chi as it is. Module examples/routers has adapters of ten lines for
+// echo and gin. fiber is not net/http: decide by headgate.All there, and copy the fields
+// that WriteFields sets.
+//
+// Two middlewares that charge one count, by policies of one name, charge each request
+// twice. The limiter's Logger gets one warning per pair where requests of this process
+// meet both: the first 100 of each handler are observed, and one in 1,000 after them. Two
+// servers of which one calls the other are not noticed, nor calls of a limiter by hand.
+// Give the second policy another name.
+//
 // # What a client sees
 //
 // The response to a request that was decided, passed or denied, has
@@ -24,6 +38,12 @@
 // application/problem+json (quota-exceeded) with the names of the policies that
 // deny. Retry-After is the time until the same request passes, rounded up, at
 // least 1, and later by up to Options.RetryJitter.
+//
+// A policy counts requests where RateLimit-Policy has no qu. Options.Units names another
+// unit. Where the cost of a request is not 1 and no unit is named, qu is "units".
+//
+// Behind a reverse proxy of this package the upstream's own fields are sent too: see
+// Upstream.
 //
 // Of an algo.InFlight q is the number of requests that may run at once, and there is
 // neither w nor t:
@@ -54,12 +74,13 @@
 // the same.
 //
 // A request that was not decided has none of these fields: one that
-// Options.Skip or EmptyPasses lets through, or one without a key (400). Neither
-// has one that costs more than can ever be granted (403), or that finds the
-// store closed or its deadline passed (503). An error of the key's function
+// Options.Skip or EmptyPasses lets through, one that costs nothing, or one without a key,
+// with a key that is too long or given several times, or with a negative cost (400).
+// Neither has one that costs more than can ever be granted or that is blocked (403), or
+// that finds the store closed or its deadline passed (503). An error of the key's function
 // (500) has none either. That 503 has no Retry-After, since nobody can tell a
 // time. A request whose client left before the decision has neither status:
-// logs show 499.
+// logs show 499. All answers of the middleware are no-store.
 //
 // # Clients
 //
