@@ -20,8 +20,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The README's snippets are parts of these examples, which readme_test.go
-// checks.
+// The snippets of the README and of docs/guide.md are parts of these examples, which
+// docs_test.go checks.
 
 var ctx = context.Background()
 
@@ -371,7 +371,9 @@ func ExampleKey() {
 
 // A tighter limit is tried on live traffic before it denies anything.
 func ExamplePolicy_shadow() {
-	limiter, err := headgate.New(frozen(), []headgate.Policy{
+	store := frozen()
+
+	limiter, err := headgate.New(store, []headgate.Policy{
 		{Name: "now", Algorithm: algo.FixedWindow(algo.PerHour(3)), OnFailure: headgate.FailOpen},
 		{Name: "planned", Algorithm: algo.FixedWindow(algo.PerHour(1)), OnFailure: headgate.FailOpen, Shadow: true},
 	}, &headgate.Options{Observer: func(e headgate.Event) {

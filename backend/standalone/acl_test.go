@@ -22,7 +22,7 @@ import (
 // unhurried: the budget is not the subject here.
 var unhurried = &standalone.Options{Budget: 10 * time.Second}
 
-// TestLeastRights holds the README's ACL lines: a user with these rights
+// TestLeastRights holds the ACL lines of docs/operations.md: a user with these rights
 // decides with every algorithm, and there is no right that isn't used.
 func TestLeastRights(t *testing.T) {
 	ctx := context.Background()
@@ -86,7 +86,7 @@ func TestRightsEndAtThePrefix(t *testing.T) {
 	require.ErrorContains(t, limited.FlushAll(context.Background()).Err(), "NOPERM")
 }
 
-// grant runs the README's lines.
+// grant runs the documented lines.
 func grant(t *testing.T, admin *redis.Client, lines [][]any) {
 	t.Helper()
 	for _, line := range lines {
@@ -94,21 +94,24 @@ func grant(t *testing.T, admin *redis.Client, lines [][]any) {
 	}
 }
 
-var aclLine = regexp.MustCompile(`(?m)^ACL SETUSER headgate .*$`)
+// serviceRights matches the first block of lines below the headline: those of a service.
+var serviceRights = regexp.MustCompile("(?s)\n## Rights\n.*?```text\n(.*?)```")
 
-// documentedRights returns the README's ACL lines as commands.
+// documentedRights returns the ACL lines of a service as commands.
 func documentedRights(t *testing.T) (lines [][]any) {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../docs/operations.md")
 	require.NoError(t, err)
-	for _, line := range aclLine.FindAllString(string(readme), -1) {
+	block := serviceRights.FindSubmatch(text)
+	require.NotNil(t, block, "docs/operations.md has no ACL lines")
+	for line := range strings.Lines(string(block[1])) {
 		var args []any
 		for _, word := range strings.Fields(line) {
 			args = append(args, word)
 		}
 		lines = append(lines, args)
 	}
-	require.NotEmpty(t, lines, "README.md holds no ACL line")
+	require.NotEmpty(t, lines)
 	return lines
 }
 

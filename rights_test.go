@@ -16,50 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+// serviceRights matches the first block below the headline; backend/standalone holds its
+// lines to be the least.
+var serviceRights = regexp.MustCompile("(?s)\n## Rights\n.*?```text\n(.*?)```")
 
-var importPath = regexp.MustCompile(`"[^"]+"`)
+// clusterRights matches the indented line, which only a cluster needs.
+var clusterRights = regexp.MustCompile(`(?m)^  (ACL SETUSER headgate .*)$`)
 
-// TestReadmeIsCompiled: every Go snippet of the README is part of an example,
-// so that it compiles and does what its Output says.
-func TestReadmeIsCompiled(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	var source []byte
-	for _, file := range []string{"example_test.go", "example_readme_test.go", "example_all_test.go", "middleware/grpclimit/example_test.go"} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		source = append(source, text...)
-	}
-	examples := normal(string(source))
-	blocks := goBlock.FindAllStringSubmatch(string(readme), -1)
-	require.NotEmpty(t, blocks)
-	for _, b := range blocks {
-		code := b[1]
-		if program.MatchString(code) {
-			imports, body := program.FindStringSubmatch(code)[1], program.FindStringSubmatch(code)[2]
-			for _, path := range importPath.FindAllString(imports, -1) {
-				require.Contains(t, string(source), path, "README.md shows an import that no example has")
-			}
-			code = body
-		}
-		require.Contains(t, examples, normal(code), "README.md shows what no example runs:\n%s", code)
-	}
-}
-
-// program matches a complete program: its imports, and the body of main.
-var program = regexp.MustCompile(`(?s)^package main\s+import \((.*?)\)\s+func main\(\) \{(.*)\}\s*$`)
-
-// normal takes indentation and line breaks out of the comparison.
-func normal(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// aclLine also finds the indented line, which only a cluster needs;
-// backend/standalone holds the others to be the least.
-var aclLine = regexp.MustCompile(`(?m)^ *(ACL SETUSER headgate .*)$`)
-
-// TestReadmesClusterRights: a user with the README's rights decides on a
+// TestClusterRights: a user with the rights of docs/operations.md decides on a
 // cluster, also in a slot that is on the move, and nothing of it is refused.
-func TestReadmesClusterRights(t *testing.T) {
+func TestClusterRights(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster: some 2.5 s")
 	}
@@ -91,12 +57,18 @@ func TestReadmesClusterRights(t *testing.T) {
 	}
 }
 
+// grant runs the ACL lines of a service that docs/operations.md has, with those for a
+// cluster.
 func grant(t *testing.T, admin *redis.Client) {
-	readme, err := os.ReadFile("README.md")
+	text, err := os.ReadFile("docs/operations.md")
 	require.NoError(t, err)
-	for _, line := range aclLine.FindAllStringSubmatch(string(readme), -1) {
+	lines := serviceRights.FindStringSubmatch(string(text))
+	require.NotNil(t, lines)
+	more := clusterRights.FindStringSubmatch(string(text))
+	require.NotNil(t, more)
+	for line := range strings.Lines(lines[1] + more[1]) {
 		var args []any
-		for _, word := range strings.Fields(line[1]) {
+		for _, word := range strings.Fields(line) {
 			args = append(args, word)
 		}
 		require.NoError(t, admin.Do(context.Background(), args...).Err())
