@@ -6,20 +6,26 @@ package from
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/didip/tollbooth/v7"
+	"github.com/go-chi/httprate"
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/middleware/httplimit"
 	"github.com/redis/go-redis/v9"
 	"github.com/sethvargo/go-limiter/memorystore"
 	"github.com/stretchr/testify/require"
@@ -178,25 +184,77 @@ func toMemory() (handler, error) {
 	return headgateOn(limiter, err)
 }
 
-// wait is what stands for x/time/rate's Wait.
-func wait(ctx context.Context, limiter *headgate.Limiter, key string) error {
-	for {
-		d, err := limiter.Allow(ctx, key)
-		if err != nil || d.Allowed {
-			return err
-		}
-		select {
-		case <-time.After(d.RetryAfter):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// waits returns what stands for x/time/rate's Wait.
+func waits(limiter *headgate.Limiter) handler {
+	wait := func(ctx context.Context, key string) error {
+		_, err := limiter.Wait(ctx, headgate.Call{Key: key})
+		return err
 	}
+	return wait
+}
+
+func fromHTTPRate(next http.Handler) http.Handler {
+	apiKey := func(r *http.Request) (string, error) { return r.Header.Get("X-API-Key"), nil }
+
+	return httprate.LimitBy(10, time.Minute, apiKey)(next)
+}
+
+func toHeader(limiter *headgate.Limiter, next http.Handler) (http.Handler, error) {
+	limit, err := httplimit.New(limiter, httplimit.Header("X-API-Key"), nil)
+	if err != nil {
+		return nil, err
+	}
+	return limit(next), nil
+}
+
+func fromTollbooth(next http.Handler) http.Handler {
+	limit := tollbooth.NewLimiter(10.0/60, nil) // per second
+	limit.SetBurst(10)
+	limit.SetIPLookups([]string{"RemoteAddr"}) // X-Forwarded-For comes first otherwise, and any client can write it
+	return tollbooth.LimitHandler(limit, next)
+}
+
+func toRemoteAddr(limiter *headgate.Limiter, next http.Handler) (http.Handler, error) {
+	limit, err := httplimit.New(limiter, httplimit.RemoteAddr(), nil)
+	if err != nil {
+		return nil, err
+	}
+	return limit(next), nil
+}
+
+// overHTTP sends a request per call: its key is a header, and its address is the same.
+func overHTTP(h http.Handler, err error) (handler, error) {
+	return func(_ context.Context, key string) error {
+		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+		r.Header.Set("X-API-Key", key)
+		h.ServeHTTP(w, r)
+		switch w.Code {
+		case http.StatusOK:
+			return nil
+		case http.StatusTooManyRequests:
+			seconds, _ := strconv.Atoi(w.Header().Get("Retry-After")) // tollbooth sends none
+			return tooMany(time.Duration(seconds) * time.Second)
+		}
+		return fmt.Errorf("status %d", w.Code)
+	}, err
+}
+
+// inMemory returns a limiter of 10 calls per minute.
+func inMemory() *headgate.Limiter {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "api", Algorithm: algo.TokenBucket(algo.PerMinute(10), 10), OnFailure: headgate.FailOpen,
+	}}, nil)
+	if err != nil {
+		panic(err) // the policy is valid
+	}
+	return limiter
 }
 
 // TestTenOfEleven: each handler, the peer's and ours, serves 10 calls and denies
 // the next, with a time that is not above the minute.
 func TestTenOfEleven(t *testing.T) {
 	rdb := redistest.Shared(t).Client(t)
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	on := func(f func(*redis.Client) (handler, error)) func() (handler, error) {
 		return func() (handler, error) { return f(rdb) }
 	}
@@ -204,6 +262,10 @@ func TestTenOfEleven(t *testing.T) {
 		"redis_rate": on(fromRedisRate), "token bucket": on(toTokenBucket), "throttled": on(fromThrottled),
 		"ulule": on(fromUlule), "sliding window": on(toSlidingWindow),
 		"go-limiter": fromGoLimiter, "x/time/rate": fromXTimeRate, "memory": toMemory,
+		"httprate":    func() (handler, error) { return overHTTP(fromHTTPRate(ok), nil) },
+		"tollbooth":   func() (handler, error) { return overHTTP(fromTollbooth(ok), nil) },
+		"header":      func() (handler, error) { return overHTTP(toHeader(inMemory(), ok)) },
+		"remote addr": func() (handler, error) { return overHTTP(toRemoteAddr(inMemory(), ok)) },
 	} {
 		t.Run(name, func(t *testing.T) { tenOfEleven(t, f) })
 	}
@@ -229,14 +291,15 @@ func TestWait(t *testing.T) {
 			Name: "api", Algorithm: algo.TokenBucket(algo.PerSecond(1), 1), OnFailure: headgate.FailOpen,
 		}}, nil)
 		require.NoError(t, err)
-		begin := time.Now()
+		wait, begin := waits(limiter), time.Now()
 		for range 4 {
-			require.NoError(t, wait(context.Background(), limiter, "k"))
+			require.NoError(t, wait(context.Background(), "k"))
 		}
 		require.Equal(t, 3*time.Second, time.Since(begin).Round(time.Millisecond))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, wait(ctx, limiter, "k"), context.DeadlineExceeded)
+		var late *headgate.DeadlineError
+		require.ErrorAs(t, wait(ctx, "k"), &late)
 	})
 }
 
@@ -281,7 +344,7 @@ func TestSnippetsAreCompiled(t *testing.T) {
 	require.NoError(t, err)
 	normal := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	blocks := goBlock.FindAllStringSubmatch(string(doc), -1)
-	require.Len(t, blocks, 11)
+	require.Len(t, blocks, 15)
 	for _, b := range blocks {
 		require.Contains(t, normal(string(source)), normal(b[1]))
 	}
