@@ -86,7 +86,7 @@ func (p *proxy) find(file string) bool {
 	if err != nil {
 		return false
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	var all struct {
 		Listeners []struct {
 			Name    string `json:"name"`
@@ -142,7 +142,7 @@ func get(t testing.TB, address, path string, headers ...string) answer {
 	begin := time.Now()
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	_, err = io.Copy(io.Discard, resp.Body)
 	require.NoError(t, err)
 	return answer{resp.StatusCode, resp.Header, time.Since(begin)}

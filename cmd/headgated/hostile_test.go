@@ -137,8 +137,8 @@ func TestMaxConnections(t *testing.T) {
 		answered <- err
 	}()
 	select {
-	case <-answered:
-		t.Error("a third connection was served")
+	case err := <-answered:
+		t.Errorf("a third connection was served: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	for _, c := range held {

@@ -44,7 +44,7 @@ func userRequest(value string) *rlspb.RateLimitRequest {
 func read(t testing.TB, resp *http.Response, err error) (int, string) {
 	t.Helper()
 	require.NoError(t, err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
 	require.NoError(t, err)
 	return resp.StatusCode, string(body)
@@ -301,7 +301,7 @@ func TestTLS(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c, err := tls.Dial("tcp", s.grpcAddr(), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{mine}, NextProtos: []string{"h2"}})
 		require.NoError(t, err)
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		return c.ConnectionState().PeerCertificates[0].Subject.CommonName == "two"
 	}, 20*time.Second, 50*time.Millisecond)
 }
@@ -312,7 +312,7 @@ func handshake(addr string, config *tls.Config) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	_ = c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
 	if _, err = c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
