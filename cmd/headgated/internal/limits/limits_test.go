@@ -205,6 +205,7 @@ func TestMistakes(t *testing.T) {
 		{head + "    rate_limit: {unit: day,\n      algorithm: leaky}", 5, "algorithm"},
 		{head + "    rate_limit: {unit: day,\n      on_failure: maybe}", 5, "on_failure"},
 		{head + "    rate_limit: {unit: day,\n      charge: twice}", 5, "charge"},
+		{head + "    rate_limit: {unit: day,\n      borrow: 50ms}", 5, "borrow"},
 		{head + "    rate_limit: {unit: day, requests_per_unit: 4000000, algorithm: sliding-log}", 4, "rate_limit"},
 		{"domain: d\ndescriptors: &x\n  - key: a\n    descriptors: *x", 2, "descriptors"},
 	} {

@@ -165,6 +165,9 @@ func (p *parser) allowed(f field, key *yaml.Node, known []string) error {
 			return nil
 		}
 	}
+	if f.key == "borrow" {
+		return f.errorf("limits can't be borrowed yet: every request asks the store; remove the field")
+	}
 	if !allKeys[f.key] {
 		return f.errorf("unknown key; want one of %s", strings.Join(known, ", "))
 	}
