@@ -363,3 +363,33 @@ func TestCluster(t *testing.T) {
 		require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, resp.Statuses[1].Code)
 	}
 }
+
+// A denial that is known is answered without the store: with its numbers, and without
+// any of the other descriptors.
+func TestKnownDenial(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := startServer(t, "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}, {key: all, rate_limit: {unit: day, requests_per_unit: 9}}]",
+		"-redis", redis.Addr(), "-budget", "5s")
+	c, req := s.client(t), userRequest("x")
+	req.Descriptors = append(req.Descriptors, &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: "all"}}})
+	known := false
+	for range 20 { // the first denials are the store's
+		resp, err := c.ShouldRateLimit(context.Background(), req)
+		require.NoError(t, err)
+		if resp.OverallCode == rlspb.RateLimitResponse_OK {
+			continue
+		}
+		require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, resp.Statuses[0].Code)
+		require.EqualValues(t, 2, resp.Statuses[0].CurrentLimit.GetRequestsPerUnit())
+		require.Positive(t, resp.Statuses[0].DurationUntilReset.GetSeconds())
+		require.Equal(t, rlspb.RateLimitResponse_OK, resp.Statuses[1].Code)
+		if resp.Statuses[1].CurrentLimit == nil {
+			known = true
+		} else {
+			require.EqualValues(t, 7, resp.Statuses[1].LimitRemaining)
+		}
+	}
+	require.True(t, known)
+	require.Contains(t, scrape(t, s), `headgate_source="deny-cache"`)
+}
