@@ -1,6 +1,6 @@
 SHELL := bash
 
-.PHONY: test test-long test-bench test-modules test-reference test-servers servers bench twins sim server-cost memory failover hotkeys compose-test mutants lint deps
+.PHONY: test test-long test-bench test-modules test-reference test-servers servers bench twins sim server-cost memory failover hotkeys compose-test mutants lint house deps
 
 # The race detector sleeps for a second at the end of a process otherwise.
 export GORACE := atexit_sleep_ms=0
@@ -111,6 +111,10 @@ lint:
 # Takes the guards out one by one: a test must fail without each.
 mutants: deps
 	.ci/mutants
+
+# The shape of the code in figures, each with its limit.
+house:
+	@go test ./internal/arch -count=1 -run '^TestHouse$$' -house -v
 
 deps:
 	@.ci/deps
