@@ -2,7 +2,6 @@ package headgate
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"reflect"
@@ -103,10 +102,9 @@ func decideAll(ctx context.Context, op backend.Op, parts []Part) (keys, Decision
 		k.decision = Decision{}
 	}
 	if k.limiter != nil && k.limiter.observer != nil {
-		k.limiter.observe(Event{
-			Type: EventDecision, Op: op, Key: k.request.Key, Decision: k.decision, Err: err,
-			Duration: time.Since(begin), StoreTime: ks.storeTime(),
-		}, k.request.Each)
+		k.request.Op = op // a Take of several keys has reserved, or looked
+		k.question.storeTime.Store(int64(ks.storeTime()))
+		k.limiter.observe(&k.question, time.Since(begin), err)
 	}
 	return ks, k.decision, err
 }
@@ -159,15 +157,7 @@ func (k *keyed) unknown(i int) State {
 
 // reserve makes the key's request a Reserve under a lease of its own.
 func (k *keyed) reserve(length time.Duration) {
-	r := &Reservation{limiter: k.limiter, key: k.request.Key, length: length, costs: slices.Clone(k.request.Costs)}
-	r.begun = time.Now() // mutant: all-lease-begun
-	if r.costs == nil {
-		r.costs = slices.Repeat([]int64{1}, len(k.limiter.policies))
-	}
-	_, _ = rand.Read(r.id[:]) // never fails
-	k.reservation = r
-	k.request.Op, k.request.Costs, k.request.Lease = backend.Reserve, r.costs, r.lease()
-	r.spread(&k.request)
+	k.reservation, _ = k.limiter.newReservation(&k.request, length)
 }
 
 // spread reports whether the key has sub-keys.

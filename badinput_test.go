@@ -126,7 +126,7 @@ func zeroLimiter(t *testing.T, l *headgate.Limiter) {
 	_, err = limiter(t, memory.New(nil), nil, perMinute).Ping(none)
 	invalid(t, err, "context", "nil")
 	require.Zero(t, l.Stats())
-	require.Empty(t, l.Circuits())
+	require.Empty(t, l.Stats().Circuits)
 	require.Empty(t, l.Policies())
 	require.NotNil(t, l.Logger())
 	require.Equal(t, 1, l.Value("key", func() any { return 1 }))

@@ -126,7 +126,7 @@ func Example_cluster() {
 	for _, w := range warnings { // as: cluster-require-full-coverage is yes
 		log.Print(w)
 	}
-	for node, state := range limiter.Circuits() {
+	for node, state := range limiter.Stats().Circuits {
 		fmt.Println(node, state)
 	}
 }

@@ -188,6 +188,7 @@ type question struct {
 	request   backend.Request
 	decision  Decision
 	storeTime atomic.Int64
+	waited    time.Duration
 	states    []State // for an event, where the caller wants none
 }
 
@@ -226,11 +227,7 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	if err == nil {
 		*d = q.decision
 	}
-	e := Event{
-		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Decision: *d, Err: err,
-		Duration: time.Since(begin), StoreTime: time.Duration(q.storeTime.Load()),
-	}
-	l.observe(e, q.request.Each)
+	l.observe(q, time.Since(begin), err)
 	q.free()
 	return err
 }
@@ -249,30 +246,41 @@ func (q *question) observe(l *Limiter) {
 func shadow(p Policy) bool   { return p.Shadow }
 func enforced(p Policy) bool { return !p.Shadow }
 
-// observe passes the observer the event of a call, with what the shadow policies among
-// the states decided, if a store has counted them.
-func (l *Limiter) observe(e Event, states []State) {
+// observe passes the observer the event of a call. It is the only place that makes one.
+func (l *Limiter) observe(q *question, took time.Duration, err error) {
 	defer func() { _ = recover() }() // a panic of the observer is not the call's
-	e.Policies = l.policies
-	var shadows []Policy
-	var own []State
-	for i := range states {
-		if p := l.policies[i]; e.Err == nil && p.Shadow && states[i].Counted { // mutant: shadow-event-counted
-			shadows, own = append(shadows, p), append(own, states[i])
-		}
+	e := Event{
+		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Policies: l.policies, Err: err,
+		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
-	if shadows != nil {
-		d := Decision{State: own[backend.Binding(shadows, own)], Source: e.Decision.Source}
-		d.Allowed, d.Estimated = d.RetryAfter == 0, e.Decision.Estimated || shadows[0].Shards > 1
-		e.Shadow = &d
+	if err == nil {
+		e.Decision, e.Shadow = q.decision, l.shadowed(q)
 	}
 	l.observer(e)
+}
+
+// shadowed returns what the shadow policies of a call decided, nil if no store has
+// counted them.
+func (l *Limiter) shadowed(q *question) *Decision {
+	var shadows []Policy
+	var own []State
+	for i, s := range q.request.Each {
+		if p := l.policies[i]; p.Shadow && s.Counted { // mutant: shadow-event-counted
+			shadows, own = append(shadows, p), append(own, s)
+		}
+	}
+	if shadows == nil {
+		return nil
+	}
+	d := Decision{State: own[backend.Binding(shadows, own)], Source: q.decision.Source}
+	d.Allowed, d.Estimated = d.RetryAfter == 0, q.decision.Estimated || shadows[0].Shards > 1
+	return &d
 }
 
 // refused returns err with an event of it, for a call that no layer was asked.
 func (l *Limiter) refused(op backend.Op, key string, err error) error {
 	if l != nil && l.observer != nil {
-		l.observe(Event{Type: EventDecision, Op: op, Key: key, Err: err}, nil)
+		l.observe(&question{request: backend.Request{Op: op, Group: backend.Group{Key: key}}}, 0, err)
 	}
 	return err
 }
@@ -323,15 +331,6 @@ func (l *Limiter) Ping(ctx context.Context) (warnings []string, err error) {
 		return nil, backend.CheckContext(ctx)
 	}
 	return l.shard.Ping(ctx)
-}
-
-// Circuits returns the state of each node's circuit ("closed", "open",
-// "half-open") by the node's address; nil for a store in this process.
-func (l *Limiter) Circuits() map[string]string {
-	if l.zero() {
-		return nil
-	}
-	return l.breaker.Circuits()
 }
 
 // Policies returns a copy of the limiter's policies, in order.

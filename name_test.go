@@ -37,7 +37,7 @@ func TestCircuitNames(t *testing.T) {
 		require.NoError(t, err)
 		_, err = l.Allow(context.Background(), "k")
 		require.NoError(t, err)
-		require.Equal(t, []string{want}, slices.Collect(maps.Keys(l.Circuits())))
+		require.Equal(t, []string{want}, slices.Collect(maps.Keys(l.Stats().Circuits)))
 		require.NoError(t, s.Close())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/wait"
 )
 
 // DefaultLease is the length of a lease where Call.Lease is 0.
@@ -89,20 +90,28 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	if l == nil {
 		return &Reservation{}, errZero
 	}
-	r := &Reservation{key: c.Key, costs: slices.Clone(c.Costs), length: c.lease()}
-	if r.costs == nil {
-		r.costs = slices.Repeat([]int64{1}, len(l.policies))
-	}
-	_, _ = rand.Read(r.id[:]) // never fails
-	r.begun = time.Now()
 	q := l.ask(backend.Reserve, c.Key)
-	q.request.Costs, q.request.Each, q.request.Lease = r.costs, c.Each, r.lease()
-	each := r.spread(&q.request) // nil of a plain key, whose lease alone knows of its shadows
+	q.request.Costs, q.request.Each = c.Costs, c.Each
+	r, each := l.newReservation(&q.request, c.lease())
 	if err := do(ctx, q, d); err != nil {
 		return &Reservation{}, err
 	}
 	r.spare(l.policies, each)
 	return l.reserved(r, d), nil
+}
+
+// newReservation makes the request a Reserve under a new lease, and returns its
+// reservation. The states are those of spread: nil of a plain key, in whose lease the
+// store notes its shadows.
+func (l *Limiter) newReservation(q *backend.Request, length time.Duration) (*Reservation, []State) {
+	r := &Reservation{limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: length}
+	r.begun = time.Now() // mutant: all-lease-begun
+	if r.costs == nil {
+		r.costs = slices.Repeat([]int64{1}, len(l.policies))
+	}
+	_, _ = rand.Read(r.id[:]) // never fails
+	q.Op, q.Costs, q.Lease = backend.Reserve, r.costs, r.lease()
+	return r, r.spread(q)
 }
 
 // spread wants what the settlement of a spread key needs: the sub-key that was charged,
@@ -133,7 +142,7 @@ func (r *Reservation) spare(policies []Policy, each []State) {
 
 // reserved returns the reservation that a decision has left.
 func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
-	r.limiter, r.unresolved = l, d.Source != FromStore
+	r.unresolved = !wait.Counted(d)
 	if d.Allowed {
 		return r
 	}

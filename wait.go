@@ -3,7 +3,6 @@ package headgate
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -33,16 +32,16 @@ import (
 // store answers or ctx ends. Where the call was perhaps counted Wait returns an error,
 // since to ask again might charge it twice.
 func (l *Limiter) Wait(ctx context.Context, c Call) (Decision, error) {
-	w := waiting{limiter: l, op: backend.Take, call: c}
-	return w.wait(ctx)
+	w := waiting{limiter: l, call: c}
+	return w.wait(ctx, backend.Take)
 }
 
 // WaitReserve is Reserve for a call that waits as Wait does, in the same queue. Slots
 // of InFlight policies come free without notice: the first waiter asks for one at
 // least each second.
 func (l *Limiter) WaitReserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
-	w := waiting{limiter: l, op: backend.Reserve, call: c}
-	d, err := w.wait(ctx)
+	w := waiting{limiter: l, call: c}
+	d, err := w.wait(ctx, backend.Reserve)
 	if err != nil {
 		return &Reservation{}, d, err
 	}
@@ -51,16 +50,16 @@ func (l *Limiter) WaitReserve(ctx context.Context, c Call) (*Reservation, Decisi
 
 // waiting is a call that waits, and what its takes have brought.
 type waiting struct {
+	question    // for the event: of a Take or a Reserve
 	limiter     *Limiter
-	op          backend.Op // Take or Reserve
 	call        Call
 	reservation *Reservation
-	storeTime   atomic.Int64
 }
 
 // wait queues the call, and makes the event of it.
-func (w *waiting) wait(ctx context.Context) (Decision, error) {
+func (w *waiting) wait(ctx context.Context, op backend.Op) (Decision, error) {
 	l, begin := w.limiter, time.Now()
+	w.request.Op, w.request.Key = op, w.call.Key
 	o, err := w.queue(ctx)
 	if late, ok := err.(wait.TooLate); ok {
 		err = &DeadlineError{time.Duration(late)}
@@ -69,10 +68,8 @@ func (w *waiting) wait(ctx context.Context) (Decision, error) {
 		copy(w.call.Each, o.States)
 	}
 	if l != nil && l.observer != nil {
-		l.observe(Event{
-			Type: EventDecision, Op: w.op, Key: w.call.Key, Decision: o.Decision, Err: err,
-			Duration: time.Since(begin), StoreTime: time.Duration(w.storeTime.Load()), Waited: o.Waited,
-		}, o.States)
+		w.decision, w.request.Each, w.waited = o.Decision, o.States, o.Waited
+		l.observe(&w.question, time.Since(begin), err)
 	}
 	return o.Decision, err
 }
@@ -83,23 +80,23 @@ func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 	if l.zero() {
 		return wait.Outcome{}, errZero
 	}
-	r := backend.Request{Op: w.op}
-	r.Key, r.Policies, r.Cost, r.Costs, r.Each = c.Key, l.policies, 1, c.Costs, c.Each
-	if w.op == backend.Reserve {
+	r := &w.request
+	r.Policies, r.Cost, r.Costs, r.Each = l.policies, 1, c.Costs, c.Each
+	if r.Op == backend.Reserve {
 		r.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: c.lease()}
 	}
-	if err := l.shard.CheckRequest(ctx, &r); err != nil {
+	if err := l.shard.CheckRequest(ctx, r); err != nil {
 		return wait.Outcome{}, err
 	}
 	return l.queues.Wait(ctx, wait.Call{
-		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: w.op == backend.Reserve,
+		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op == backend.Reserve,
 	})
 }
 
 // take decides n calls as one.
 func (w *waiting) take(ctx context.Context, n int64, d *Decision, states []State) (err error) {
 	l, c := w.limiter, &w.call
-	if w.op == backend.Reserve {
+	if w.request.Op == backend.Reserve {
 		w.reservation, err = l.reserve(ctx, &Call{c.Key, c.Costs, states, c.Lease}, d, w.do)
 		return err
 	}

@@ -94,7 +94,7 @@ func TestPingNamesTheCause(t *testing.T) {
 	set("1")
 	defer set("0")
 	key := inSlot(slot.Count/2, 1, "k")[0]
-	for l.Circuits()[victim.Addr()] != "open" {
+	for l.Stats().Circuits[victim.Addr()] != "open" {
 		d, err := l.Allow(t.Context(), key)
 		require.NoError(t, err)
 		require.Error(t, d.Err)

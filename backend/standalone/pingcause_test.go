@@ -41,7 +41,7 @@ func TestPingNamesTheCause(t *testing.T) {
 			client := redistest.Start(t).Client(t)
 			l := limiter(t, client, unhurried, wide)
 			end := begin(t, client)
-			for l.Circuits()[client.Options().Addr] != "open" {
+			for l.Stats().Circuits[client.Options().Addr] != "open" {
 				d, err := l.Allow(t.Context(), "k")
 				require.NoError(t, err)
 				require.ErrorContains(t, d.Err, cause)

@@ -47,7 +47,7 @@ func TestSentinelFailover(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, err := l.Allow(ctx, "key")
 		require.NoError(t, err)
-		return d.Source == headgate.FromFailClosed && l.Circuits()["main"] != "closed"
+		return d.Source == headgate.FromFailClosed && l.Stats().Circuits["main"] != "closed"
 	}, 5*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool {
 		role, ok := second.Do(ctx, "role").Val().([]any)

@@ -40,7 +40,7 @@ func ping(ctx context.Context, s *session, _ []string) error {
 	begin := time.Now()
 	warnings, err := l.Ping(ctx)
 	p := pinged{
-		OK: err == nil, Nodes: append([]string{}, slices.Sorted(maps.Keys(l.Circuits()))...), Took: micros(time.Since(begin)),
+		OK: err == nil, Nodes: append([]string{}, slices.Sorted(maps.Keys(l.Stats().Circuits))...), Took: micros(time.Since(begin)),
 		Warnings: append([]string{}, warnings...),
 	}
 	if err != nil {

@@ -74,7 +74,7 @@ func (r *readiness) set(ready bool) {
 
 // down reports whether every circuit is open.
 func (r *readiness) down() bool {
-	circuits := r.base.Circuits()
+	circuits := r.base.Stats().Circuits
 	for _, state := range circuits {
 		if state != "open" {
 			return false

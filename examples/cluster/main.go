@@ -73,7 +73,7 @@ func run(ctx context.Context, w io.Writer, addrs []string, every time.Duration) 
 	for {
 		select {
 		case <-tick.C:
-			seen.line(w, sites[0].Circuits())
+			seen.line(w, sites[0].Stats().Circuits)
 		case <-ctx.Done():
 			calling.Wait()
 			return seen.summary(w)

@@ -152,7 +152,7 @@ func (f *Batches) swallowed(t *testing.T) {
 	release()
 	require.Greater(t, perhaps.Load(), int64(1), "the lost reply was that of a batch of many")
 	// One lost round trip is no outage, however many calls it carried.
-	for node, state := range l.Circuits() {
+	for node, state := range l.Stats().Circuits {
 		require.Equal(t, "closed", state, node)
 	}
 	d, err := l.Allow(context.Background(), f.Name(10))
