@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"testing"
 
@@ -79,6 +80,9 @@ func TestHeader(t *testing.T) {
 		kept := decode[map[string]any](t, 0, "peek", "-header", header, "-redis", redis.Addr())
 		require.Equal(t, want, kept["key"])
 	}
-	dead := decode[map[string]any](t, 1, "ping", "-redis", "127.0.0.1:1", "-timeout", "100ms")
-	require.NotNil(t, dead["nodes"])
+	for _, of := range [][]string{{"-redis", redis.Addr()}, {"-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}} {
+		var out, errs bytes.Buffer
+		run(t.Context(), append([]string{"ping", "-json"}, of...), &out, &errs)
+		require.NotContains(t, out.String(), "null", "a list without nodes is a list")
+	}
 }

@@ -72,6 +72,8 @@ var errUsage = errors.New("usage")
 // misuse is a value of the command line that can't be run, found after the line was read.
 type misuse struct{ error }
 
+func (m misuse) Error() string { return strings.TrimPrefix(m.error.Error(), "headgate: ") }
+
 // run runs a command line and returns the exit status: 1 for what failed, 2 for
 // a command line that can't be run. It is all of main that a test can call.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

@@ -137,30 +137,31 @@ func TestUsage(t *testing.T) {
 		require.Equal(t, says+"\nheadgate -h lists the commands\n", exec(t, 2, args...))
 	}
 	for _, c := range []struct {
-		says string
-		args []string
+		status int
+		says   string
+		args   []string
 	}{
-		{"want one of them", []string{"ping", "-cluster", "-sentinel", "a"}},
-		{"at least 1", []string{"top", "-n", "-1"}},
-		{"at least 1", []string{"top", "-sample", "0"}},
-		{"want one of them", []string{"peek", "a", "-plan", "free", "-tenant", "acme"}},
-		{"prefix", []string{"ping", "-prefix", "{"}},
-		{"-timeout", []string{"ping", "-timeout", "0"}},
-		{"-timeout", []string{"ping", "-timeout", "0", "-cluster"}},
-		{"-timeout", []string{"ping", "-timeout", "-1s"}},
-		{"-timeout", []string{"ping", "-timeout", "1h"}},
-		{"-timeout", []string{"ping", "-timeout", "1h", "-cluster"}},
-		{"want -policies FILE", []string{"top"}},
-		{"no such file", []string{"peek", "a", "-policies", "none.yaml"}},
-		{"-plan", []string{"peek", "a", "-policies", write(t), "-plan", "gold"}},
-		{"one for each of 5 policies", []string{"peek", "a", "-policies", write(t), "-cost", "1,2"}},
-		{"whole numbers", []string{"peek", "a", "-policies", write(t), "-cost", "x"}},
-		{"want -cluster or -sentinel", []string{"ping", "-redis", "127.0.0.1:1,127.0.0.1:2"}},
-		{"refused", []string{"peek", "a", "-redis", "127.0.0.1:1"}},
-		{"refused", []string{"peek", "a", "-redis", "127.0.0.1:1", "-policies", write(t)}},
-		{"no node is known", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
+		{2, "want one of them", []string{"ping", "-cluster", "-sentinel", "a"}},
+		{2, "at least 1", []string{"top", "-n", "-1"}},
+		{2, "at least 1", []string{"top", "-sample", "0"}},
+		{2, "want one of them", []string{"peek", "a", "-plan", "free", "-tenant", "acme"}},
+		{1, "prefix", []string{"ping", "-prefix", "{"}},
+		{2, "-timeout", []string{"ping", "-timeout", "0"}},
+		{2, "-timeout", []string{"ping", "-timeout", "0", "-cluster"}},
+		{2, "-timeout", []string{"ping", "-timeout", "-1s"}},
+		{2, "-timeout", []string{"ping", "-timeout", "1h"}},
+		{2, "-timeout", []string{"ping", "-timeout", "1h", "-cluster"}},
+		{2, "want -policies FILE", []string{"top"}},
+		{1, "no such file", []string{"peek", "a", "-policies", "none.yaml"}},
+		{2, "-plan", []string{"peek", "a", "-policies", write(t), "-plan", "gold"}},
+		{2, "one for each of 5 policies", []string{"peek", "a", "-policies", write(t), "-cost", "1,2"}},
+		{2, "whole numbers", []string{"peek", "a", "-policies", write(t), "-cost", "x"}},
+		{1, "want -cluster or -sentinel", []string{"ping", "-redis", "127.0.0.1:1,127.0.0.1:2"}},
+		{1, "refused", []string{"peek", "a", "-redis", "127.0.0.1:1"}},
+		{1, "refused", []string{"peek", "a", "-redis", "127.0.0.1:1", "-policies", write(t)}},
+		{1, "no node is known", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
 	} {
-		require.Contains(t, exec(t, 1, c.args...), c.says, "%q", c.args)
+		require.Contains(t, exec(t, c.status, c.args...), c.says, "%q", c.args)
 	}
 }
 

@@ -39,7 +39,7 @@ type full struct {
 // of the flags. An interrupt ends it without an error.
 func top(ctx context.Context, s *session, _ []string) error {
 	if s.policies == "" {
-		return errors.New("top: want -policies FILE: limits are not stored, and fullness is a share of them")
+		return misuse{errors.New("top: want -policies FILE: limits are not stored, and fullness is a share of them")}
 	}
 	list, err := s.list()
 	if err != nil {
