@@ -91,7 +91,7 @@ func build(t *testing.T, o *standalone.Options, tune ...func(*redis.Options)) *r
 }
 
 func (r *rig) state() string {
-	for _, s := range r.Circuits() {
+	for _, s := range r.Stats().Circuits {
 		return s
 	}
 	return "none"
@@ -125,7 +125,7 @@ func TestDenialsAreSuccesses(t *testing.T) {
 			t.Error(err, d)
 		}
 	})
-	for _, s := range direct.Circuits() {
+	for _, s := range direct.Stats().Circuits {
 		require.Equal(t, "closed", s)
 	}
 }

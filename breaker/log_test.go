@@ -63,7 +63,7 @@ func TestLogOfACircuit(t *testing.T) {
 	call := func(state string) {
 		require.Eventually(t, func() bool {
 			_, _ = l.Allow(t.Context(), "k")
-			return l.Circuits()[server.Addr()] == state
+			return l.Stats().Circuits[server.Addr()] == state
 		}, 20*time.Second, time.Millisecond)
 	}
 	server.Kill()

@@ -45,11 +45,11 @@ func TestTrialAfterAnAnswer(t *testing.T) {
 			fails(t, h, "a:1")
 			require.True(t, h.Awaits("a:1"))
 			require.Never(t, func() bool { return enter(h, nil) }, 50*time.Millisecond, time.Millisecond, "no answer yet")
-			require.Equal(t, "open", l.Circuits()["a:1"])
+			require.Equal(t, "open", l.Stats().Circuits["a:1"])
 			answer(h, late)
 			require.False(t, h.Awaits("a:1"))
 			require.True(t, enter(h, nil))
-			require.Equal(t, "closed", l.Circuits()["a:1"])
+			require.Equal(t, "closed", l.Stats().Circuits["a:1"])
 		})
 	}
 }

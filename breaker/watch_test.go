@@ -97,13 +97,13 @@ func TestANodeThatLeaves(t *testing.T) {
 	for _, node := range []string{"a:1", "b:1", "never asked"} {
 		s.Shared().Gone(node)
 	}
-	require.Empty(t, l.Circuits())
+	require.Empty(t, l.Stats().Circuits)
 	for _, leave := range late {
 		leave(layer.ErrFailed)
 	}
-	require.Empty(t, l.Circuits())
+	require.Empty(t, l.Stats().Circuits)
 	fails(t, s.Shared(), "a:1") // it is back, and has a circuit of its own
-	require.Equal(t, map[string]string{"a:1": "open"}, l.Circuits())
+	require.Equal(t, map[string]string{"a:1": "open"}, l.Stats().Circuits)
 	want := fmt.Sprint([]string{"closed to open", "closed to gone", "open to gone", "closed to open"})
 	require.Eventually(t, func() bool { return fmt.Sprint(seen.list()) == want }, 10*time.Second, time.Millisecond)
 	runtime.KeepAlive(l)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,9 +157,10 @@ func TestBackoff(t *testing.T) {
 func TestHungProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &answers{list: []answer{refusal(429, "1"), ok}}
-		n, hang := 0, make(chan struct{})
+		var n atomic.Int64
+		hang := make(chan struct{})
 		base := roundTrip(func(r *http.Request) (*http.Response, error) {
-			if n++; n == 2 {
+			if n.Add(1) == 2 {
 				<-hang
 			}
 			return (&wire{a, 0}).RoundTrip(r)

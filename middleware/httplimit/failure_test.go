@@ -18,7 +18,7 @@ import (
 // dies, once it is dead, and as a service meets it that starts without one.
 func TestRedisDies(t *testing.T) {
 	server := redistest.Start(t)
-	store, err := standalone.Open("redis://"+server.Addr(), nil)
+	store, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	all := func(mode headgate.FailureMode) *headgate.Limiter {
