@@ -215,8 +215,8 @@ func cheapBesideCostly(t *testing.T, costlyCallers int, d time.Duration) time.Du
 }
 
 // TestDenyCacheOverLink: the cache delays calls that pass by at most a third of
-// what they take without it. Beside other tests the bar is half of what a cache costs whose
-// denials hold calls for longer than the key is spent.
+// what they take without it. Beside other tests they may take twice as long: a cache that
+// held calls for too long made them take four times as long.
 func TestDenyCacheOverLink(t *testing.T) {
 	if !redistest.Long() {
 		require.LessOrEqual(t, denyCacheOverLink(t, 5*time.Millisecond, time.Second/2), 2.0)
