@@ -6,7 +6,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 )
 

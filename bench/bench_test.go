@@ -13,7 +13,7 @@ import (
 
 	"github.com/headgate-go/headgate/bench/load"
 	"github.com/headgate-go/headgate/bench/peers"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
 
 // small is enough to see that a workload runs.

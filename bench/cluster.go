@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate-go/headgate/bench/peers"
 	"github.com/headgate-go/headgate/bench/report"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/headgate-go/headgate/algo"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 

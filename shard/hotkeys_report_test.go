@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
 
 // report is all that TestHotKeys measured.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/faulttest"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/cluster"
-	"github.com/headgate-go/headgate/internal/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )

@@ -16,9 +16,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/internal/names"
-	"github.com/headgate-go/headgate/internal/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/oracle"
-	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/stretchr/testify/require"
 )

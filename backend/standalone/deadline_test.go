@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/standalone"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
-	"github.com/headgate-go/headgate/internal/faulttest"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/standalone"
-	"github.com/headgate-go/headgate/internal/faulttest"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )

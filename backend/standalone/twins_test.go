@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/standalone"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"

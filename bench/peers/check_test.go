@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/bench/load"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
 
 func TestMemoryLimits(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"

@@ -19,7 +19,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 

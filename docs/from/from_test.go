@@ -24,7 +24,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/middleware/httplimit"
 	"github.com/redis/go-redis/v9"
 	"github.com/sethvargo/go-limiter/memorystore"

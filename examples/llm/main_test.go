@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/memory"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -125,7 +125,7 @@ func TestTableRefuses(t *testing.T) {
 		{"shard", "breaker"}, {"breaker", "shard"}, {"breaker", "."}, {"shard", "."}, {"backend/memory", "."}, {"internal/wait", "."}, {"internal/wait", "internal/layer"},
 		{".", "backend/standalone"}, {"middleware/httplimit", "shard"}, {"policyfile", "shard"},
 		{"examples/http", "backend/internal/wire"}, {"bench", "backend/internal/batch"},
-		{"internal/redistest", "backend"}, {"lua", "algo"}, {"a/new/folder", "algo"}, {"backend/memory/sub", "algo"},
+		{"internal/lab/redistest", "backend"}, {"lua", "algo"}, {"a/new/folder", "algo"}, {"backend/memory/sub", "algo"},
 	} {
 		if len(broken(c.from, []string{c.to})) == 0 {
 			t.Errorf("%s may import %s", c.from, c.to)
@@ -136,7 +136,7 @@ func TestTableRefuses(t *testing.T) {
 func TestTableAllows(t *testing.T) {
 	for _, c := range []struct{ from, to string }{
 		{".", "shard"}, {"backend/cluster", "internal/slot"}, {"middleware/grpclimit", "."},
-		{"examples/cluster", "backend/cluster"}, {"bench", "internal/redistest"}, {"bench/peers", "backend"},
+		{"examples/cluster", "backend/cluster"}, {"bench", "internal/lab/redistest"}, {"bench/peers", "backend"},
 	} {
 		for _, err := range broken(c.from, []string{c.to}) {
 			t.Error(err)
@@ -189,7 +189,7 @@ func excused(f *ast.FuncDecl) bool {
 }
 
 // machinery is no part of what an importer gets.
-var machinery = []string{"internal/redistest", "internal/arch", "internal/faulttest", "examples/...", "docs/..."}
+var machinery = []string{"internal/lab/redistest", "internal/arch", "internal/lab/faulttest", "examples/...", "docs/..."}
 
 // Whoever imports the core imports all of this, so that it must not grow
 // unnoticed. After a change that is wanted: go test ./internal/arch -update

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/names"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
-	"github.com/headgate-go/headgate/internal/redistest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )

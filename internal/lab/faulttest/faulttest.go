@@ -12,8 +12,8 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
