@@ -45,6 +45,13 @@ type line struct {
 	ways       [ways]atomic.Pointer[entry]
 }
 
+// holds reports whether any denial may be the key's: whether a byte of the tags is the
+// key's own.
+func (s Set) holds() bool {
+	x := s.tags.Load() ^ uint64(s.tag)*0x0101010101010101
+	return (x-0x0101010101010101)&^x&0x8080808080808080 != 0
+}
+
 // may returns the i-th denial if it may be the key's.
 func (s Set) may(i int) *entry {
 	if uint8(s.tags.Load()>>(8*i)) != s.tag {
@@ -98,6 +105,9 @@ func (s *line) Forget() { s.generation.Add(1) }
 // find returns a denial that holds for g at now, where denials hold for ttl; nil
 // where none does. It drops those that have ended.
 func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
+	if !s.holds() {
+		return nil
+	}
 	generation := s.Generation()
 	for i := range s.ways {
 		switch e := s.may(i); {
@@ -115,6 +125,9 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 // that the store may have answered later. Those of calls that cost more may
 // still hold. After the end of a TokenBucket's, the call took what came free.
 func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
+	if !s.holds() {
+		return
+	}
 	for i := range s.ways {
 		e := s.may(i)
 		if e == nil || !e.denies(g) || sent < e.Told { // mutant: later-denial-stays

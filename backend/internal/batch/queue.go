@@ -196,9 +196,10 @@ func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 	rest := t.take(pending, &q.room, now(), recent.mean)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.taken = pending; len(rest) > 0 { // no copy: there may be tens of thousands
-		q.mu.taken, q.mu.pending = q.mu.pending, append(rest, q.mu.pending...)
+	if len(rest) <= len(pending)/2 { // else no copy: there may be tens of thousands
+		rest = pending[:copy(pending, rest)]
 	}
+	q.mu.taken, q.mu.pending = q.mu.pending, append(rest, q.mu.pending...)
 	q.mu.filling = false
 	t.placed, t.outstanding = true, true
 	if q.place() {
