@@ -18,10 +18,13 @@ import (
 //     looks into the socket; a *tls.Conn shows it none.
 //   - A connection that was idle for long. Something on the way may have forgotten it:
 //     then no error comes, and no answer.
+//   - A connection to a server that has become a replica. The name leads to the new
+//     primary, but connections that were dialled before lead to the old one.
 type conn struct {
 	net.Conn
 	racer         *racer
 	network, addr string
+	made          int64        // when it was dialled, as time.Since(epoch)
 	wrote         atomic.Int64 // when something was last written, as time.Since(epoch)
 	answered      atomic.Bool  // something was read
 }
@@ -29,8 +32,8 @@ type conn struct {
 var epoch = time.Now()
 
 func newConn(c net.Conn, r *racer, network, addr string) *conn {
-	n := &conn{Conn: c, racer: r, network: network, addr: addr}
-	n.wrote.Store(int64(time.Since(epoch)))
+	n := &conn{Conn: c, racer: r, network: network, addr: addr, made: int64(time.Since(epoch))}
+	n.wrote.Store(n.made)
 	return n
 }
 
@@ -43,6 +46,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	switch {
 	case n > 0:
+		if bytes.HasPrefix(b[:n], readOnly) {
+			c.racer.demoted.Store(c.wrote.Load())
+		}
 		c.racer.trip.Store(int64(time.Since(epoch)) - c.wrote.Load())
 		c.answered.Store(true)
 	case err != nil && !c.answered.Load():
@@ -51,6 +57,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// readOnly begins a replica's reply to a script that writes.
+var readOnly = []byte("-READONLY")
+
 // silence is how long a connection may have been idle without a trial. A variable for the
 // tests alone.
 var silence = 10 * time.Second
@@ -58,11 +67,15 @@ var silence = 10 * time.Second
 var (
 	errClosed = errors.New("the peer has closed the connection")
 	errSilent = errors.New("no answer after a silence")
+	errOlder  = errors.New("dialled before the server became a replica")
 	errNone   = errors.New("no socket")
 )
 
 // SyscallConn returns the socket, or an error if the connection should not be used.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if c.made < c.racer.demoted.Load() { // mutant: replica-left
+		return nil, errOlder
+	}
 	s, ok := c.Conn.(syscall.Conn)
 	secure, over := c.Conn.(interface{ NetConn() net.Conn })
 	if over {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +123,32 @@ func TestSilentTogether(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, c.Ping(context.Background()).Err())
 	require.Less(t, time.Since(begin), budget/2, "a trial takes a twentieth of it")
+}
+
+// TestReplicaLeft: a name leads to a new primary, and the old one serves as its replica. Of
+// the idle connections to the old one only one carries a request.
+func TestReplicaLeft(t *testing.T) {
+	old, primary := redistest.Start(t), redistest.Start(t)
+	var addr atomic.Value
+	addr.Store(old.Addr())
+	c := made(t, &redis.Options{Addr: old.Addr(), Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("tcp", addr.Load().(string))
+	}})
+	var held []*redis.Conn
+	for range 10 {
+		one := c.Conn()
+		require.NoError(t, one.Ping(t.Context()).Err())
+		held = append(held, one)
+	}
+	for _, one := range held {
+		require.NoError(t, one.Close())
+	}
+	host, port, _ := net.SplitHostPort(primary.Addr())
+	require.NoError(t, old.Client(t).ReplicaOf(t.Context(), host, port).Err())
+	addr.Store(primary.Addr())
+	require.ErrorContains(t, c.Set(t.Context(), "k", 1, 0).Err(), "READONLY")
+	require.NoError(t, c.Set(t.Context(), "k", 1, 0).Err())
+	require.Equal(t, "1", primary.Client(t).Get(t.Context(), "k").Val())
 }
 
 // TestFarIsNotTried: over a link where a trial and a script take longer than the budget,

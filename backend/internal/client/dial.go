@@ -28,7 +28,10 @@ type racer struct {
 	user   dialer       // the user's own; nil: the addresses are raced
 	trip   atomic.Int64 // how long the last answer on a connection took
 	closed atomic.Bool  // the client is closing: nothing is tried or kept any more
-	mu     struct {
+	// demoted is when the last request was written that a replica refused, as
+	// time.Since(epoch). Connections that are older may lead to that replica.
+	demoted atomic.Int64
+	mu      struct {
 		sync.Mutex
 		best  string    // the address that answered last
 		spare net.Conn  // was dialled beside a connection's trial

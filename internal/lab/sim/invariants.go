@@ -7,7 +7,6 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/redis/go-redis/v9"
 )
 
 // invariants are what holds in every run, each with its sentence of the specification.
@@ -154,7 +153,7 @@ func (w *World) opened(proc int, addr string, cause error) {
 	w.events.Lock()
 	defer w.events.Unlock()
 	now := time.Now()
-	if !w.troubled(proc, addr, now.Add(-calm), now) && !redis.HasErrorPrefix(cause, "READONLY") {
+	if !w.troubled(proc, addr, now.Add(-calm), now) {
 		w.fail("Only a node's own failure may open its circuit.", fmt.Errorf("process %d at %v: that of %s: %w", proc, now.Sub(w.start), addr, cause))
 	}
 }

@@ -56,6 +56,16 @@ func NewPlan(seed uint64) *Plan {
 	return p
 }
 
+// NewFleet returns the plan of a seed, with so many processes and for a minute of virtual
+// time, so that runs are alike and their speed can be measured.
+func NewFleet(seed uint64, procs int) *Plan {
+	p, dice := NewPlan(seed), rand.New(rand.NewPCG(seed, 15))
+	p.Procs, p.Callers, p.Lasts = procs, 4+dice.IntN(8), time.Minute
+	p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 6000
+	p.Schedule = newSchedule(p, dice)
+	return p
+}
+
 // lists draws the lists of policies of the fleet's limiters. Names are of one list alone,
 // so that each count is one limiter's.
 func lists(p *Plan, dice *rand.Rand, mode headgate.FailureMode) (all [][]headgate.Policy) {

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -23,6 +25,9 @@ var (
 	seeds = flag.Int("seeds", 0, "run so many seeds, on all cores")
 	from  = flag.Int64("from", 1, "the first of -seeds")
 	fewer = flag.Int("fewer", -1, "only so many of a schedule's faults happen; -1: all")
+	first = flag.Bool("first", false, "end -seeds when one has failed, and do not shorten its schedule")
+	times = flag.Int("times", 1, "run -seed so many times, and compare the traces")
+	procs = flag.Int("procs", 0, "run fleets of so many processes for a minute; 0: as the seed draws")
 )
 
 // TestSeed runs one seed: that of -seed.
@@ -30,6 +35,9 @@ func TestSeed(t *testing.T) {
 	switch {
 	case *seed < 0:
 		t.Skip("without -seed")
+	case os.Getenv(Child) == "" && *times > 1:
+		sameTrace(t)
+		return
 	case os.Getenv(Child) == "":
 		out, failed := runSeed(*seed, *fewer, testing.Verbose())
 		fmt.Print(out)
@@ -40,7 +48,7 @@ func TestSeed(t *testing.T) {
 	}
 	Begun()
 	fixSecrets(t, uint64(*seed))
-	plan := NewPlan(uint64(*seed))
+	plan := newPlan(*seed)
 	plan.Fewer = *fewer
 	var w *World
 	synctest.Test(t, func(t *testing.T) { w = Run(plan) })
@@ -60,9 +68,39 @@ func TestSeed(t *testing.T) {
 	}
 }
 
+// newPlan returns the plan of a seed, as the flags change it.
+func newPlan(seed int64) *Plan {
+	if *procs > 0 {
+		return NewFleet(uint64(seed), *procs)
+	}
+	return NewPlan(uint64(seed))
+}
+
+// sameTrace runs one seed -times times. Each trace must be the first one.
+func sameTrace(t *testing.T) {
+	var mu sync.Mutex
+	ends := map[string]int{}
+	many(*times, func(int) {
+		out, _ := runSeed(*seed, *fewer, false)
+		mu.Lock()
+		defer mu.Unlock()
+		ends[summary(out)]++
+	})
+	kind := "one server"
+	if newPlan(*seed).Cluster {
+		kind = "a cluster"
+	}
+	for s, n := range ends {
+		fmt.Printf("seed %s of %s, %d of %d runs at GOMAXPROCS %d\n", s, kind, n, *times, runtime.GOMAXPROCS(0))
+	}
+	if len(ends) != 1 {
+		t.Errorf("%d traces", len(ends))
+	}
+}
+
 // runSeed runs a seed in a process of its own, and returns what that printed.
 func runSeed(seed int64, fewer int, verbose bool) (out string, failed bool) {
-	args := []string{"-test.run=^TestSeed$", "-seed=" + fmt.Sprint(seed), "-fewer=" + fmt.Sprint(fewer), "-test.v=" + strconv.FormatBool(verbose)}
+	args := []string{"-test.run=^TestSeed$", "-seed=" + fmt.Sprint(seed), "-fewer=" + fmt.Sprint(fewer), "-procs=" + fmt.Sprint(*procs), "-test.v=" + strconv.FormatBool(verbose)}
 	out, err := Execute(uint64(seed), args...)
 	return out, err != nil
 }
@@ -74,6 +112,7 @@ var held = []int64{
 	11,  // a connection that is left open, since its handshake had no answer
 	13,  // a Close that tries idle connections, and leaves another one open
 	71,  // a lone caller that is refused for what its link was minutes ago
+	221, // a call that tries each idle connection to a primary that has become a replica
 	1, 2, 3, 5, 7, 8,
 }
 
@@ -97,11 +136,20 @@ func TestSeeds(t *testing.T) {
 			all = append(all, *from+int64(i))
 		}
 	}
-	began := time.Now()
+	began, decided := time.Now(), make([]int, len(all))
+	var ended atomic.Bool
 	many(len(all), func(i int) {
+		if ended.Load() {
+			return
+		}
 		out, failed := runSeed(all[i], *fewer, false)
-		if failed {
-			n := shortest(all[i], len(NewPlan(uint64(all[i])).Schedule))
+		_, _ = fmt.Sscanf(summary(out), "%d: %d decisions", new(int), &decided[i])
+		switch {
+		case failed && *first:
+			ended.Store(true)
+			t.Errorf("after %.1f s:\n%s", time.Since(began).Seconds(), out)
+		case failed:
+			n := shortest(all[i], len(newPlan(all[i]).Schedule))
 			less, _ := runSeed(all[i], n, false)
 			t.Errorf("%s\nThe first %d faults of its schedule are enough: go test ./internal/lab/sim -run Seed -seed %d -fewer %d -v\n%s", out, n, all[i], n, less)
 		}
@@ -111,7 +159,10 @@ func TestSeeds(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d seeds in %v", len(all), time.Since(began))
+	took := time.Since(began)
+	slices.Sort(decided)
+	t.Logf("%d seeds in %v, %.0f per minute; decisions of a seed: %d at least, median %d", len(all), took.Round(time.Millisecond),
+		float64(len(all))/took.Minutes(), decided[0], decided[len(decided)/2])
 }
 
 // shortest returns how many of a schedule's faults are enough for a seed to fail. Fewer
