@@ -205,17 +205,17 @@ func TestOneStallCountsOnce(t *testing.T) {
 	l := &link{}
 	for i := range 4 {
 		at := time.Duration(i) * ms
-		l.add(at, at+ms)
+		l.Add(at, at+ms)
 	}
 	for i := range 10 {
-		l.add(5*ms+time.Duration(i), 95*ms)
+		l.Add(5*ms+time.Duration(i), 95*ms)
 	}
 	require.Equal(t, ms, l.time())
 	for i := range 4 {
 		at := time.Duration(i+1) * 100 * ms
-		l.add(at, at+50*ms)
+		l.Add(at, at+50*ms)
 	}
 	require.Equal(t, 50*ms, l.time())
-	l.add(450*ms, 480*ms)
+	l.Add(450*ms, 480*ms)
 	require.Equal(t, 30*ms, l.time(), "the shortest of those that were under way together")
 }

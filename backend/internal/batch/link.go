@@ -5,44 +5,26 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"golang.org/x/sync/singleflight"
 )
 
-// link is the time of a server's last round trips, from the write to the reply. The
-// shortest one counts, since any other may be late for a reason of its own. Round trips
-// that were under way together count as one: a single stall makes all of them late.
+// link is what is known of the link to a server.
 type link struct {
-	trips [4]atomic.Int64
-	next  atomic.Uint32
-	added atomic.Int64 // when the last one was added, as now
+	client.Trips
 	least atomic.Int64 // how long the first one has taken that was late, until one ends
-}
-
-// add adds a round trip that was written at one instant and answered at another.
-func (l *link) add(written, answered time.Duration) {
-	took, last := max(int64(answered-written), 1), l.added.Load()
-	if int64(written) >= last && l.added.CompareAndSwap(last, int64(answered)) { // mutant: one-stall-counts-once
-		l.trips[l.next.Add(1)%uint32(len(l.trips))].Store(took)
-	} else if t := &l.trips[l.next.Load()%uint32(len(l.trips))]; took < t.Load() {
-		t.Store(took)
-	}
 }
 
 // old reports whether what is known of the link was measured so long ago that it may be
 // another one by now.
-func (l *link) old() bool { return now()-time.Duration(l.added.Load()) > remembered }
+func (l *link) old() bool { return now()-l.Added() > time.Second } // mutant: link-known-for-a-second
 
-// time returns the shortest, 0 where there was none.
-func (l *link) time() (shortest time.Duration) {
-	for i := range l.trips {
-		if t := time.Duration(l.trips[i].Load()); t > 0 && (t < shortest || shortest == 0) {
-			shortest = t
-		}
+// time returns the shortest round trip, 0 where there was none.
+func (l *link) time() time.Duration {
+	if shortest := l.Shortest(); shortest > 0 {
+		return shortest
 	}
-	if shortest == 0 {
-		shortest = time.Duration(l.least.Load())
-	}
-	return shortest
+	return time.Duration(l.least.Load())
 }
 
 // near reports whether the link is known, and no reply that is late is so by its length.
@@ -74,7 +56,7 @@ func (s *Server) inTime(left time.Duration) error {
 
 // reach returns an error if a reply can't come by ends. Where what is known of the link is
 // old, a PING is answered first: a lone caller comes too seldom to be refused for what a
-// link was minutes ago.
+// link was seconds ago.
 func (s *Server) reach(ends time.Duration) error {
 	err := s.tooFar(ends - now())
 	if err == nil || !s.link.old() { // mutant: old-link-measured

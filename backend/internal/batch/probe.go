@@ -42,11 +42,15 @@ func (s *Server) awaited() bool {
 }
 
 // probe sends probes until one is answered, or none is awaited any more. The first one
-// stays until then.
+// stays until then. The next call after a quiet time is the trial, since nothing has
+// waited for an answer of the server meanwhile.
 func (s *Server) probe() {
 	defer func() {
-		if s.probing.Store(false); s.awaited() { // the trial has failed already
+		switch s.probing.Store(false); {
+		case s.awaited(): // the trial has failed already
 			s.listen()
+		case s.Shared.Awaits(s.Node):
+			s.Shared.Answered(s.Node) // mutant: quiet-call-is-trial
 		}
 	}()
 	ctx, cancel := context.WithCancel(context.Background())

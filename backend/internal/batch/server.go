@@ -149,7 +149,7 @@ func (s *Server) Send(within time.Duration, last string, of func(ctx context.Con
 	defer cancel()
 	err = client.Guarded(func() error { return client.Process(ctx, s.Client(), of(ctx, p)) })
 	if err == nil {
-		s.link.add(time.Duration(p.written.Load()), now())
+		s.link.Add(time.Duration(p.written.Load()), now())
 	}
 	return client.Hide(err) // mutant: slots-hidden
 }

@@ -21,7 +21,7 @@ func (t *roundTrip) note(s *Server, commands []*command) {
 	}
 	answered := slices.IndexFunc(commands, func(c *command) bool { return c.Err() == nil || is(c.Err(), blameless) })
 	if answered >= 0 {
-		s.link.add(written, answer)
+		s.link.Add(written, answer)
 		if late || commands[answered].Err() != nil {
 			s.served.Store(int64(now())) // mutant: late-reply-is-an-answer
 		}

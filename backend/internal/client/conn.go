@@ -49,7 +49,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		if bytes.HasPrefix(b[:n], readOnly) {
 			c.racer.demoted.Store(c.wrote.Load())
 		}
-		c.racer.trip.Store(int64(time.Since(epoch)) - c.wrote.Load())
+		c.racer.trips.Add(time.Duration(c.wrote.Load()), time.Since(epoch))
 		c.answered.Store(true)
 	case err != nil && !c.answered.Load():
 		_ = c.Conn.Close() // go-redis 9.22 leaves a connection open whose handshake has no answer; mutant: unanswered-closed
@@ -128,7 +128,7 @@ func (c *conn) idle() time.Duration { return time.Since(epoch) - time.Duration(c
 // has to do.
 func (c *conn) try() error {
 	r := c.racer
-	if 2*time.Duration(r.trip.Load()) >= r.budget { // mutant: far-not-tried
+	if 2*r.trips.Shortest() >= r.budget { // mutant: far-not-tried
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.budget)
@@ -155,7 +155,7 @@ func (c *conn) try() error {
 // beside dials, unless the trial ends before.
 func (c *conn) beside(ctx context.Context, dialled chan<- attempt) {
 	select {
-	case <-time.After(max(c.racer.budget/20, 3*time.Duration(c.racer.trip.Load())/2)):
+	case <-time.After(max(c.racer.budget/20, 3*c.racer.trips.Shortest()/2)):
 	case <-ctx.Done():
 		return
 	}

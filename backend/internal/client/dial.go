@@ -25,9 +25,9 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interva
 type racer struct {
 	tls    *tls.Config
 	budget time.Duration
-	user   dialer       // the user's own; nil: the addresses are raced
-	trip   atomic.Int64 // how long the last answer on a connection took
-	closed atomic.Bool  // the client is closing: nothing is tried or kept any more
+	user   dialer // the user's own; nil: the addresses are raced
+	trips  Trips
+	closed atomic.Bool // the client is closing: nothing is tried or kept any more
 	// demoted is when the last request was written that a replica refused, as
 	// time.Since(epoch). Connections that are older may lead to that replica.
 	demoted atomic.Int64

@@ -181,8 +181,12 @@ func (w *World) faultOfNode(f fault, n *node) (end func()) {
 }
 
 // restart begins the node's process again, with nothing, or with a copy of its primary's
-// data if it has become a replica.
+// data if it has become a replica. Of two faults that have ended the process, the first
+// that is over begins it.
 func (n *node) restart() {
+	if !n.down && !n.dark {
+		return
+	}
 	w := n.world
 	n.life++
 	n.down, n.dark, n.frozen, n.scripts, n.conns, n.wants = false, false, false, false, nil, nil

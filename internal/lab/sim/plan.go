@@ -35,8 +35,9 @@ func (p *Plan) handshakes() int {
 	return 0
 }
 
-// NewPlan returns the plan of a seed.
-func NewPlan(seed uint64) *Plan {
+// NewPlan returns the plan of a seed. If procs is not 0, the fleet has so many processes, and
+// calls often for one minute: such runs are alike, so that their speed can be measured.
+func NewPlan(seed uint64, procs int) *Plan {
 	dice := rand.New(rand.NewPCG(seed, 14))
 	p := &Plan{Seed: seed, Primaries: 1, Procs: 1 + dice.IntN(12), Lasts: time.Minute, Fewer: -1}
 	if dice.IntN(2) == 0 {
@@ -47,21 +48,14 @@ func NewPlan(seed uint64) *Plan {
 	p.Callers = 2 + dice.IntN(10)
 	p.Pool = 2 + dice.IntN(12)
 	p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 4000
-	if dice.IntN(8) == 0 { // a quiet fleet
+	if quiet := dice.IntN(8) == 0; procs > 0 {
+		p.Procs, p.Callers = procs, 4+p.Callers/2
+		p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 5000
+	} else if quiet {
 		p.Lasts, p.Pause = 20*time.Minute, time.Duration(p.Procs*p.Callers)*20*time.Minute/1500
 	}
 	mode := [...]headgate.FailureMode{headgate.FailOpen, headgate.FailClosed, headgate.FailLocal}[dice.IntN(3)]
 	p.Lists = lists(p, dice, mode)
-	p.Schedule = newSchedule(p, dice)
-	return p
-}
-
-// NewFleet returns the plan of a seed, with so many processes and for a minute of virtual
-// time, so that runs are alike and their speed can be measured.
-func NewFleet(seed uint64, procs int) *Plan {
-	p, dice := NewPlan(seed), rand.New(rand.NewPCG(seed, 15))
-	p.Procs, p.Callers, p.Lasts = procs, 4+dice.IntN(8), time.Minute
-	p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 6000
 	p.Schedule = newSchedule(p, dice)
 	return p
 }
