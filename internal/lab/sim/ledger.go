@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -12,7 +13,7 @@ import (
 type ledger struct {
 	sums   map[account]int64
 	events map[count][]charge
-	losses int // how often nodes lost counts, or their clocks stepped
+	losses []time.Time // when nodes lost counts, or their clocks stepped
 }
 
 // account is what the charges of one process to one key sum up to, by operation.
@@ -28,9 +29,10 @@ type count struct{ key, policy string }
 
 // charge is a number of units at an instant of the node that charged them.
 type charge struct {
-	at    time.Time
-	units int64
-	loss  int // how many losses were before
+	at       time.Time
+	units    int64
+	loss     int  // how many losses were before
+	recorded bool // which may be above the limit
 }
 
 // done is how one call of a group ended.
@@ -44,7 +46,12 @@ func (l *ledger) init() {
 }
 
 // disturb notes that nodes have lost counts, or that their clocks have stepped.
-func (l *ledger) disturb() { l.losses++ }
+func (l *ledger) disturb() { l.losses = append(l.losses, time.Now()) }
+
+// disturbed reports whether there was a disturbance in a span of time.
+func (l *ledger) disturbed(from, to time.Time) bool {
+	return slices.ContainsFunc(l.losses, func(t time.Time) bool { return !t.Before(from) && !t.After(to) })
+}
 
 // charge notes what the calls of groups were charged.
 func (l *ledger) charge(proc int, n *node, all []*asked) {
@@ -77,23 +84,46 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 		}
 		units, name := d.costs[p], g.policies[p].Name
 		l.sums[account{proc, key, name, op}] += units
-		if g.op == backend.Take || g.op == backend.AtMost {
+		if op != backend.Reserve {
 			c := count{key, name}
-			l.events[c] = append(l.events[c], charge{time.Now(), units, l.losses})
+			l.events[c] = append(l.events[c], charge{time.Now(), units, len(l.losses), op == backend.Record})
 		}
 	}
 }
 
-// most returns the most units of any window in which no fault changed the count.
-func (l *ledger) most(all []charge, window time.Duration) (most int64) {
+// counted returns the units, of a Record only if those count.
+func (c charge) counted(records bool) int64 {
+	if c.recorded && !records {
+		return 0
+	}
+	return c.units
+}
+
+// most returns the most units of any window that a call which passed has ended, and in which
+// no fault changed the count. If records count too, they may exceed the limit, but then no
+// call passes. On a spread key they don't: what had room when a Record began may pass, and
+// what is above the limit ages in one sub-key sooner than in another.
+func (l *ledger) most(all []charge, window time.Duration, records bool) (most int64) {
 	sum, first := int64(0), 0
 	for _, c := range all {
-		sum += c.units
+		sum += c.counted(records)
 		for all[first].at.Add(window).Compare(c.at) <= 0 || all[first].loss != c.loss {
-			sum -= all[first].units
+			sum -= all[first].counted(records)
 			first++
 		}
-		most = max(most, sum)
+		if !c.recorded && c.units > 0 {
+			most = max(most, sum)
+		}
 	}
 	return most
+}
+
+// sum returns the units that were charged in a span of time.
+func (l *ledger) sum(c count, from, to time.Time) (sum int64) {
+	for _, e := range l.events[c] {
+		if e.at.After(from) && !e.at.After(to) {
+			sum += e.units
+		}
+	}
+	return sum
 }

@@ -26,6 +26,9 @@ func (w *World) moveKeys(b, from, to int) {
 			w.at(time.Millisecond, func() { w.moveKeys(b, from, to) })
 			return
 		}
+		if w.nodes[from].ahead != w.nodes[to].ahead {
+			w.ledger.disturb()
+		}
 		w.moveKey(tag, here, there)
 		m.moved[tag], m.torn = true, ""
 		w.moving[b] = m
