@@ -152,8 +152,13 @@ func (w *World) healthyDecides() (err error) {
 // troubled reports whether a fault concerned a process and a node, or any where the address
 // is "", in a span of time.
 func (w *World) troubled(proc int, addr string, from, to time.Time) bool {
+	return w.troubledBy(func(faultKind) bool { return true }, proc, addr, from, to)
+}
+
+// troubledBy is troubled by some kinds of faults.
+func (w *World) troubledBy(some func(faultKind) bool, proc int, addr string, from, to time.Time) bool {
 	return slices.ContainsFunc(w.troubles, func(t *trouble) bool {
-		if t.proc >= 0 && t.proc != proc && t.kind >= parting && t.kind <= refusal {
+		if !some(t.kind) || t.proc >= 0 && t.proc != proc && t.kind >= parting && t.kind <= refusal {
 			return false
 		}
 		if addr != "" && addr != master && t.node.addr != addr && w.partner(t.node).addr != addr {
@@ -168,7 +173,8 @@ func (w *World) opened(proc int, addr string, cause error) {
 	w.events.Lock()
 	defer w.events.Unlock()
 	now := time.Now()
-	if !w.troubled(proc, addr, now.Add(-calm), now) {
+	due := func(k faultKind) bool { return k != flush && k != stepping && k != moving } // which no server fails for
+	if !w.troubledBy(due, proc, addr, now.Add(-calm), now) {
 		w.fail("Only a node's own failure may open its circuit.", fmt.Errorf("process %d at %v: that of %s: %w", proc, now.Sub(w.start), addr, cause))
 	}
 }

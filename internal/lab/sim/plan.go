@@ -35,9 +35,15 @@ func (p *Plan) handshakes() int {
 	return 0
 }
 
-// NewPlan returns the plan of a seed. If procs is not 0, the fleet has so many processes, and
-// calls often for one minute: such runs are alike, so that their speed can be measured.
-func NewPlan(seed uint64, procs int) *Plan {
+// Shape is what a run has in place of what its seed draws.
+type Shape struct {
+	Procs int           // a fleet of so many processes that call often for a minute; 0: as drawn
+	Lasts time.Duration // so much virtual time, with 1,500 calls; 0: as drawn
+}
+
+// NewPlan returns the plan of a seed. Runs of one shape are alike, so that their speed can be
+// measured.
+func NewPlan(seed uint64, shape Shape) *Plan {
 	dice := rand.New(rand.NewPCG(seed, 14))
 	p := &Plan{Seed: seed, Primaries: 1, Procs: 1 + dice.IntN(12), Lasts: time.Minute, Fewer: -1}
 	if dice.IntN(2) == 0 {
@@ -48,11 +54,14 @@ func NewPlan(seed uint64, procs int) *Plan {
 	p.Callers = 2 + dice.IntN(10)
 	p.Pool = 2 + dice.IntN(12)
 	p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 4000
-	if quiet := dice.IntN(8) == 0; procs > 0 {
-		p.Procs, p.Callers = procs, 4+p.Callers/2
-		p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 5000
+	if quiet := dice.IntN(8) == 0; shape.Procs > 0 {
+		p.Procs, p.Callers = shape.Procs, 4+p.Callers/2
+		p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 3300
 	} else if quiet {
 		p.Lasts, p.Pause = 20*time.Minute, time.Duration(p.Procs*p.Callers)*20*time.Minute/1500
+	}
+	if shape.Lasts > 0 {
+		p.Lasts, p.Pause = shape.Lasts, time.Duration(p.Procs*p.Callers)*shape.Lasts/1500
 	}
 	mode := [...]headgate.FailureMode{headgate.FailOpen, headgate.FailClosed, headgate.FailLocal}[dice.IntN(3)]
 	p.Lists = lists(p, dice, mode)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +26,9 @@ var (
 	fewer = flag.Int("fewer", -1, "only so many of a schedule's faults happen; -1: all")
 	first = flag.Bool("first", false, "end -seeds when one has failed, and do not shorten its schedule")
 	times = flag.Int("times", 1, "run -seed so many times, and compare the traces")
+	lines = flag.String("trace", "", "a run prints its trace if this begins with true; the test sets it for the processes that it starts")
 	procs = flag.Int("procs", 0, "run fleets of so many processes for a minute; 0: as the seed draws")
+	lasts = flag.Duration("lasts", 0, "run for so much virtual time; 0: as the seed draws")
 )
 
 // TestSeed runs one seed: that of -seed.
@@ -39,7 +40,7 @@ func TestSeed(t *testing.T) {
 		sameTrace(t)
 		return
 	case os.Getenv(Child) == "":
-		out, failed := runSeed(*seed, *fewer, testing.Verbose())
+		out, failed := given().run(*fewer, testing.Verbose())
 		fmt.Print(out)
 		if failed {
 			t.FailNow()
@@ -48,14 +49,14 @@ func TestSeed(t *testing.T) {
 	}
 	Begun()
 	fixSecrets(t, uint64(*seed))
-	plan := newPlan(*seed)
+	plan := given().plan()
 	plan.Fewer = *fewer
 	var w *World
 	synctest.Test(t, func(t *testing.T) { w = Run(plan) })
 	h := sha256.New()
 	for _, l := range w.traces() {
 		fmt.Fprintln(h, l.at, l.who, l.what)
-		if testing.Verbose() {
+		if strings.HasPrefix(*lines, "true") {
 			fmt.Println(l.at-w.start.UnixNano(), l.who, l.what)
 		}
 	}
@@ -68,21 +69,29 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// newPlan returns the plan of a seed, as the flags change it.
-func newPlan(seed int64) *Plan { return NewPlan(uint64(seed), *procs) }
+// A trial is a seed and what its plan has in place of what the seed draws.
+type trial struct {
+	seed int64
+	Shape
+}
+
+func (r trial) plan() *Plan { return NewPlan(uint64(r.seed), r.Shape) }
+
+// given is the trial of -seed.
+func given() trial { return trial{*seed, Shape{*procs, *lasts}} }
 
 // sameTrace runs one seed -times times. Each trace must be the first one.
 func sameTrace(t *testing.T) {
 	var mu sync.Mutex
 	ends := map[string]int{}
 	many(*times, func(int) {
-		out, _ := runSeed(*seed, *fewer, false)
+		out, _ := given().run(*fewer, false)
 		mu.Lock()
 		defer mu.Unlock()
 		ends[summary(out)]++
 	})
 	kind := "one server"
-	if newPlan(*seed).Cluster {
+	if given().plan().Cluster {
 		kind = "a cluster"
 	}
 	for s, n := range ends {
@@ -93,25 +102,19 @@ func sameTrace(t *testing.T) {
 	}
 }
 
-// runSeed runs a seed in a process of its own, and returns what that printed.
-func runSeed(seed int64, fewer int, verbose bool) (out string, failed bool) {
-	args := []string{"-test.run=^TestSeed$", "-seed=" + fmt.Sprint(seed), "-fewer=" + fmt.Sprint(fewer), "-procs=" + fmt.Sprint(*procs), "-test.v=" + strconv.FormatBool(verbose)}
-	out, err := Execute(uint64(seed), args...)
+// run runs a seed in a process of its own, and returns what that printed.
+func (r trial) run(fewer int, verbose bool) (out string, failed bool) {
+	out, err := Execute(uint64(r.seed), "-test.run=^TestSeed$", "-seed="+fmt.Sprint(r.seed), "-fewer="+fmt.Sprint(fewer),
+		"-procs="+fmt.Sprint(r.Procs), "-lasts="+fmt.Sprint(r.Lasts), fmt.Sprintf("-trace=%-5v", verbose))
 	return out, err != nil
 }
 
-// held are seeds that fail without what mends a fault, and some of each kind of fleet. All
+// held are runs that fail without what mends a fault, and some of each kind of fleet. All
 // must pass.
-var held = []int64{
-	111,  // an AllowAtMost of a spread key that outlasts its budget
-	11,   // a connection that is left open, since its handshake had no answer
-	13,   // a Close that tries idle connections, and leaves another one open
-	71,   // a lone caller that is refused for what its link was minutes ago
-	941,  // the same, seconds ago
-	3147, // the first call after a quiet time, with the circuit open since before
-	3183, // a silent connection that is not tried, since one answer was late
-	221,  // a call that tries each idle connection to a primary that has become a replica
-	1, 2, 3, 5, 7, 8,
+var held = []trial{
+	{seed: 11}, // HELD
+	{391, Shape{Procs: 8}},
+	{seed: 1}, {seed: 2}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 8},
 }
 
 // TestSeeds runs the seeds of held, and the first two twice: the second trace is the first
@@ -131,7 +134,7 @@ func TestSeeds(t *testing.T) {
 	if *seeds > 0 {
 		all, again = nil, 0
 		for i := range *seeds {
-			all = append(all, *from+int64(i))
+			all = append(all, trial{*from + int64(i), Shape{*procs, *lasts}})
 		}
 	}
 	began, decided := time.Now(), make([]int, len(all))
@@ -140,19 +143,20 @@ func TestSeeds(t *testing.T) {
 		if ended.Load() {
 			return
 		}
-		out, failed := runSeed(all[i], *fewer, false)
+		out, failed := all[i].run(*fewer, false)
 		_, _ = fmt.Sscanf(summary(out), "%d: %d decisions", new(int), &decided[i])
 		switch {
 		case failed && *first:
 			ended.Store(true)
-			t.Errorf("after %.1f s:\n%s", time.Since(began).Seconds(), out)
+			t.Errorf("seed %d: failed after %.1f s:\n%s", all[i].seed, time.Since(began).Seconds(), out)
 		case failed:
-			n := shortest(all[i], len(newPlan(all[i]).Schedule))
-			less, _ := runSeed(all[i], n, false)
-			t.Errorf("%s\nThe first %d faults of its schedule are enough: go test ./internal/lab/sim -run Seed -seed %d -fewer %d -v\n%s", out, n, all[i], n, less)
+			n := shortest(all[i], len(all[i].plan().Schedule))
+			less, _ := all[i].run(n, false)
+			t.Errorf("%s\nThe first %d faults of its schedule are enough: go test ./internal/lab/sim -run Seed -seed %d -procs %d -lasts %v -fewer %d -v\n%s",
+				out, n, all[i].seed, all[i].Procs, all[i].Lasts, n, less)
 		}
 		if i < again {
-			if second, _ := runSeed(all[i], *fewer, false); summary(second) != summary(out) {
+			if second, _ := all[i].run(*fewer, false); summary(second) != summary(out) {
 				t.Errorf("%s\nand again:\n%s", out, second)
 			}
 		}
@@ -165,11 +169,11 @@ func TestSeeds(t *testing.T) {
 
 // shortest returns how many of a schedule's faults are enough for a seed to fail. Fewer
 // faults make another run, so that it is a good guess and no proof that none is shorter.
-func shortest(seed int64, most int) int {
+func shortest(r trial, most int) int {
 	least := 0
 	for least < most {
 		half := (least + most) / 2
-		if _, failed := runSeed(seed, half, false); failed {
+		if _, failed := r.run(half, false); failed {
 			most = half
 		} else {
 			least = half + 1

@@ -31,8 +31,9 @@ func Execute(random uint64, args ...string) (out string, err error) {
 	for left := tries; ; left-- {
 		var b strings.Builder
 		cmd := exec.Command(os.Args[0], args...)
+		cmd.Args[0] = "sim" // its length and that of the environment would move what is allocated, too
 		cmd.Stdout, cmd.Stderr = &b, &b
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%02d", Child, left), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0")
+		cmd.Env = []string{fmt.Sprintf("%s=%02d", Child, left), "GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1,memprofilerate=0"}
 		err := supervise(cmd, random)
 		if left == 0 || cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != begunOtherwise {
 			return b.String(), err
