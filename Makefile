@@ -62,6 +62,11 @@ FROM ?= 1
 sim:
 	go test ./internal/lab/sim -count=1 -run '^TestSeeds$$' -seeds $(SEEDS) -from $(FROM) -timeout 60m
 
+# Old faults, put back one at a time: the first seed that finds each. Some 10 minutes.
+.PHONY: sim-faults
+sim-faults:
+	@.ci/sim-faults
+
 # A million random steps, and a million over all operations, Go against Lua on a
 # real Redis, every field equal.
 twins: deps

@@ -239,11 +239,16 @@ func (w *World) faultOfLink(f fault, n *node) (end func()) {
 			c.gone = true
 			continue
 		}
-		c.life = -1 // what is on its way is refused
-		w.reset(c, syscall.ECONNRESET)
-		n.forget(c)
+		n.cut(c)
 	}
 	return nil
+}
+
+// cut resets a connection.
+func (n *node) cut(c *conn) {
+	c.life = -1 // what is on its way is refused
+	n.world.reset(c, syscall.ECONNRESET)
+	n.forget(c)
 }
 
 // migrate moves a bucket of slots of the node to another one, key by key.

@@ -23,8 +23,9 @@ type Plan struct {
 	Lasts     time.Duration // of virtual time, without the drain
 	Lists     [][]headgate.Policy
 	Schedule  []fault
-	Fewer     int // only so many of the schedule's faults happen; -1: all
-	Pool      int // connections of a client
+	Fewer     int  // only so many of the schedule's faults happen; -1: all
+	Pool      int  // connections of a client
+	Sentinel  bool // closes the connections of a primary that it makes a replica
 }
 
 // handshakes returns how many round trips TLS adds to a dial.
@@ -66,6 +67,7 @@ func NewPlan(seed uint64, shape Shape) *Plan {
 	mode := [...]headgate.FailureMode{headgate.FailOpen, headgate.FailClosed, headgate.FailLocal}[dice.IntN(3)]
 	p.Lists = lists(p, dice, mode)
 	p.Schedule = newSchedule(p, dice)
+	p.Sentinel = !p.Cluster && dice.IntN(2) == 0
 	return p
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -148,6 +149,11 @@ func (w *World) promote(i int) {
 		}
 	}
 	w.ledger.disturb()
+	for _, c := range slices.Clone(old.conns) {
+		if w.plan.Sentinel && !old.down && !old.dark { // CLIENT KILL TYPE normal, after REPLICAOF
+			old.cut(c)
+		}
+	}
 	if !old.down && !old.dark { // it copies the new primary's data
 		old.keeps.copyOf(&fresh.keeps)
 	}
