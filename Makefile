@@ -56,11 +56,12 @@ bench: deps
 	cd bench && go run .
 
 # A fleet, its servers and its clock from one seed, on all cores: see internal/lab/sim.
-# SEEDS and FROM say which.
+# SEEDS and FROM say which. SHAPE gives all runs one shape, such as a lone process that
+# runs for hours: SHAPE="-procs 1 -lasts 4h".
 SEEDS ?= 2000
 FROM ?= 1
 sim:
-	go test ./internal/lab/sim -count=1 -run '^TestSeeds$$' -seeds $(SEEDS) -from $(FROM) -timeout 60m
+	go test ./internal/lab/sim -count=1 -run '^TestSeeds$$' -seeds $(SEEDS) -from $(FROM) $(SHAPE) -timeout 60m
 
 # Old faults, put back one at a time: the first seed that finds each. Some 10 minutes.
 .PHONY: sim-faults

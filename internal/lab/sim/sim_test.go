@@ -109,12 +109,22 @@ func (r trial) run(fewer int, verbose bool) (out string, failed bool) {
 	return out, err != nil
 }
 
+// lone is how long a lone process runs.
+const lone = 4 * time.Hour
+
 // held are runs that fail without what mends a fault, and some of each kind of fleet. All
 // must pass.
 var held = []trial{
-	{seed: 11}, // HELD
-	{391, Shape{Procs: 8}},
-	{seed: 1}, {seed: 2}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 8},
+	{seed: 42},             // an AllowAtMost of a spread key that outlasts its budget
+	{seed: 11},             // a connection that is left open, since its handshake had no answer
+	{391, Shape{Procs: 8}}, // the same, on a connection that was tried before its handshake
+	{seed: 2},              // a Close that tries idle connections, and leaves another one open
+	{seed: 71},             // a lone caller that is refused for what its link was minutes ago
+	{10, Shape{1, lone}},   // the same, seconds ago
+	{seed: 200},            // a call that tries each idle connection to a primary that has become a replica
+	{1, Shape{1, lone}},    // a silent connection that is not tried, since one answer was late
+	{8, Shape{1, lone}},    // the first call after a quiet time, with the circuit open since before
+	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
 }
 
 // TestSeeds runs the seeds of held, and the first two twice: the second trace is the first
