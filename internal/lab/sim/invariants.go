@@ -24,6 +24,7 @@ var invariants = []struct {
 	{"First come, first served within the process.", (*World).waitsInOrder},
 	{"Never more than the limit.", (*World).neverAbove},
 	{"A denied call had no room.", (*World).deniedForWant},
+	{"A waiting call that fits passes.", (*World).waitsForWant},
 	{"A denial is a value. An error means a wrong call.", (*World).errorsAreDue},
 	{"A lease is settled or ends.", (*World).leasesEnd},
 	{"After Close no connection is left.", (*World).nothingLeft},
@@ -225,10 +226,35 @@ func (w *World) neverAbove() error {
 	return nil
 }
 
+// room reports whether a policy had room for a call at each instant of it. The span is longer
+// than the period, because a count may be an estimate, and a bucket has to fill.
+func (w *World) room(o *outcome, p headgate.Policy, units int64) bool {
+	a := p.Algorithm
+	span := 2*a.Limit().Period + time.Second
+	if a.Kind() == algo.KindCalendar {
+		span = o.begin.Sub(w.start) + time.Second
+	}
+	from := o.begin.Add(-span)
+	return !w.ledger.disturbed(from, o.end) && w.ledger.sum(count{o.key, p.Name}, from, o.end)+units <= a.Max()
+}
+
+// waitsForWant looks at calls that waited until their deadline, or were refused for it.
+func (w *World) waitsForWant() (err error) {
+	w.outcomes(func(c *caller, o *outcome) {
+		refused := o.end.Equal(o.begin)
+		if o.verb != "wait" || !errors.Is(o.err, context.DeadlineExceeded) || o.begin.Sub(w.start) < calm || !refused && o.end.Sub(o.begin) < 2*budget {
+			return
+		}
+		full := func(p headgate.Policy) bool { return !p.Shadow && !w.room(o, p, 1) }
+		if !slices.ContainsFunc(w.plan.Lists[c.list], full) && !w.troubled(c.process.number, "", o.begin.Add(-calm), o.end) && err == nil {
+			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		}
+	})
+	return err
+}
+
 // deniedForWant looks at denials by the store and the deny cache. The policy that a denial
-// names must have been charged more than it leaves for the call. Where the count of a
-// trailing window is an estimate, or the call may have met a count of another instant, the
-// span is longer.
+// names must have had no room for the call.
 func (w *World) deniedForWant() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
 		if o.verb != "do" || c.list != 0 || o.err != nil || o.d.Allowed || err != nil {
@@ -239,12 +265,8 @@ func (w *World) deniedForWant() (err error) {
 		}
 		for i, policy := range w.plan.Lists[0] {
 			a := policy.Algorithm
-			span := 2*a.Limit().Period + time.Second
-			if policy.Name != o.d.Policy || a.Kind() == algo.KindTokenBucket || a.Kind() == algo.KindCalendar || w.ledger.disturbed(o.begin.Add(-span), o.end) {
-				continue
-			}
-			if sum := w.ledger.sum(count{o.key, policy.Name}, o.begin.Add(-span), o.end); sum+o.units(i) <= a.Max() {
-				err = fmt.Errorf("%s at %v: %v: %d units in %v, by %v", c.name, o.begin.Sub(w.start), o, sum, span, &a)
+			if policy.Name == o.d.Policy && w.room(o, policy, o.units(i)) {
+				err = fmt.Errorf("%s at %v: %v, by %v", c.name, o.begin.Sub(w.start), o, &a)
 			}
 		}
 	})
