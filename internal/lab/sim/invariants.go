@@ -241,8 +241,11 @@ func (w *World) room(o *outcome, p headgate.Policy, units int64) bool {
 // waitsForWant looks at calls that waited until their deadline, or were refused for it.
 func (w *World) waitsForWant() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
-		refused := o.end.Equal(o.begin)
-		if o.verb != "wait" || !errors.Is(o.err, context.DeadlineExceeded) || o.begin.Sub(w.start) < calm || !refused && o.end.Sub(o.begin) < 2*budget {
+		late := o.end.Equal(o.begin) || o.end.Sub(o.begin) >= 2*budget // refused at once, or with time for a second try
+		switch {
+		case o.verb != "wait" || !errors.Is(o.err, context.DeadlineExceeded) || o.begin.Sub(w.start) < calm || !late:
+			return
+		case w.plan.Far && errors.Is(o.err, headgate.ErrUnavailable): // see healthyDecides
 			return
 		}
 		full := func(p headgate.Policy) bool { return !p.Shadow && !w.room(o, p, 1) }
