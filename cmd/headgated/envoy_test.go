@@ -123,11 +123,16 @@ func (a answer) limits() string {
 	return strings.Join([]string{a.header.Get("X-Ratelimit-Limit"), a.header.Get("X-Ratelimit-Remaining")}, " | ")
 }
 
-func (a answer) reset(t testing.TB) int {
+// requireReset checks X-RateLimit-Reset: the seconds until the window of a unit ends, which
+// begins at a multiple of it. The answer may be a second old.
+func (a answer) requireReset(t testing.TB, unit int64) {
 	t.Helper()
-	s, err := strconv.Atoi(a.header.Get("X-Ratelimit-Reset"))
+	s, err := strconv.ParseInt(a.header.Get("X-Ratelimit-Reset"), 10, 64)
 	require.NoError(t, err)
-	return s
+	left := unit - time.Now().Unix()%unit
+	late := (s - left + unit) % unit // the window may have ended since
+	require.LessOrEqual(t, late, int64(10), "reset %d, %d s of the window are left", s, left)
+	require.True(t, s >= 0 && s <= unit, "reset %d", s)
 }
 
 // get sends a request through the proxy. headers are "name: value".
@@ -181,11 +186,12 @@ func TestEnvoy(t *testing.T) {
 			a := get(t, p.allow, "/header", "x-user: a")
 			require.Equal(t, 200, a.status, i)
 			require.Equal(t, "3, 3;w=3600 | "+left, a.limits())
-			require.InDelta(t, 1800, a.reset(t), 1800)
+			a.requireReset(t, 3600)
 		}
 		a := get(t, p.allow, "/header", "x-user: a")
 		require.Equal(t, 429, a.status)
 		require.Equal(t, "3, 3;w=3600 | 0", a.limits())
+		a.requireReset(t, 3600)
 		require.Equal(t, 200, get(t, p.allow, "/header", "x-user: b").status)
 		require.Equal(t, "", get(t, p.allow, "/header").header.Get("X-Ratelimit-Limit"), "no header, no descriptor")
 	})
@@ -195,17 +201,23 @@ func TestEnvoy(t *testing.T) {
 			a := get(t, p.allow, "/two", "x-user: c")
 			require.Equal(t, 200, a.status)
 			require.Equal(t, "3, 3;w=3600, 100;w=86400 | "+left, a.limits())
+			a.requireReset(t, 3600)
 		}
-		require.Equal(t, 429, get(t, p.allow, "/two", "x-user: c").status)
+		denied := get(t, p.allow, "/two", "x-user: c")
+		require.Equal(t, 429, denied.status)
+		denied.requireReset(t, 3600)
 		// The denied one was charged to none: three of a hundred are used.
 		a := get(t, p.allow, "/path")
 		require.Equal(t, "100, 100;w=86400 | 96", a.limits())
+		a.requireReset(t, 86400)
 	})
 
 	t.Run("an override from metadata", func(t *testing.T) {
-		require.Equal(t, "2, 2;w=60 | 1", get(t, p.allow, "/override", "x-user: d").limits())
-		require.Equal(t, 200, get(t, p.allow, "/override", "x-user: d").status)
-		require.Equal(t, 429, get(t, p.allow, "/override", "x-user: d").status)
+		for _, want := range []string{"200 2, 2;w=60 | 1", "200 2, 2;w=60 | 0", "429 2, 2;w=60 | 0"} {
+			a := get(t, p.allow, "/override", "x-user: d")
+			require.Equal(t, want, fmt.Sprint(a.status, " ", a.limits()))
+			a.requireReset(t, 60)
+		}
 	})
 
 	t.Run("tokens of a stream", func(t *testing.T) {
@@ -214,12 +226,17 @@ func TestEnvoy(t *testing.T) {
 		for i := range 4 {
 			a := get(t, p.allow, "/tokens", "x-user: e", "x-use: 3000")
 			require.Equal(t, 200, a.status, i)
+			require.Equal(t, "10000, 10000;w=86400 | "+strconv.Itoa(10000-3000*i), a.limits())
+			a.requireReset(t, 86400)
 			require.Eventually(t, func() bool {
 				left := get(t, p.allow, "/look", "x-user: e").header.Get("X-Ratelimit-Remaining")
 				return left == strconv.Itoa(max(0, 10000-3000*(i+1)))
 			}, 20*time.Second, 20*time.Millisecond)
 		}
-		require.Equal(t, 429, get(t, p.allow, "/tokens", "x-user: e", "x-use: 3000").status, "the fifth")
+		fifth := get(t, p.allow, "/tokens", "x-user: e", "x-use: 3000")
+		require.Equal(t, 429, fifth.status, "the fifth")
+		require.Equal(t, "10000, 10000;w=86400 | 0", fifth.limits())
+		fifth.requireReset(t, 86400)
 		for _, headers := range [][]string{{"x-user: f"}, {"x-user: f", "x-use: many"}, {"x-user: f", "x-use: -5"}} {
 			require.Equal(t, 200, get(t, p.allow, "/tokens", headers...).status)
 		}
