@@ -19,10 +19,13 @@ import (
 // cancels it.
 const allLease = 2 * time.Second
 
-// Part is one key of an All or a ReserveAll: a limiter and what it is asked.
+// Part is one key of an All, a ReserveAll or a WaitAll: a limiter and what it is asked.
 type Part struct {
 	Limiter *Limiter
 	Call    Call
+	// Weight is used by WaitAll for the first part: the turns of its key, relative to those
+	// of other keys. 0 is 1, and it is at most a million.
+	Weight int
 }
 
 // Call returns the part of an All that l decides. No costs are one unit of every
@@ -31,7 +34,7 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 	if len(costs) == 1 && l != nil {
 		costs = slices.Repeat(costs, len(l.policies))
 	}
-	return Part{l, Call{Key: key, Costs: costs}}
+	return Part{Limiter: l, Call: Call{Key: key, Costs: costs}}
 }
 
 // All decides a call that counts for several keys, as a user and the user's
@@ -82,31 +85,52 @@ type keyed struct {
 
 // decideAll decides a Take or a Reserve of all parts.
 func decideAll(ctx context.Context, op backend.Op, parts []Part) (keys, Decision, error) {
-	if n := len(parts); n < 1 || n > backend.MaxKeys {
-		err := &InvalidError{What: "keys", Value: n, Want: fmt.Sprintf("1 to %d", backend.MaxKeys)}
-		if n == 0 { // no limiter, and so no observer
-			return nil, Decision{}, err
-		}
-		return nil, Decision{}, parts[0].Limiter.refused(op, parts[0].Call.Key, err)
+	if err := checkParts(op, parts); err != nil {
+		return nil, Decision{}, err
 	}
 	begin, ks := time.Now(), make(keys, len(parts))
+	k, err := ks.bind(ctx, op, parts)
+	ks.observe(k, op, time.Since(begin), err)
+	return ks, k.decision, err
+}
+
+// checkParts refuses a number of parts that no call can have.
+func checkParts(op backend.Op, parts []Part) error {
+	n := len(parts)
+	if n >= 1 && n <= backend.MaxKeys {
+		return nil
+	}
+	err := &InvalidError{What: "keys", Value: n, Want: fmt.Sprintf("1 to %d", backend.MaxKeys)}
+	if n == 0 { // no limiter, and so no observer
+		return err
+	}
+	return parts[0].Limiter.refused(op, parts[0].Call.Key, err)
+}
+
+// bind decides the parts and returns the key that binds, with the call's decision; after
+// an error the first key.
+func (ks keys) bind(ctx context.Context, op backend.Op, parts []Part) (*keyed, error) {
 	err := ks.ask(ctx, op, parts)
 	if err == nil {
 		err = ks.decide(ctx)
 	}
 	k := &ks[0]
-	if err == nil {
-		k = ks.binding()
-		k.decision.Key, k.decision.Granted = k.request.Key, ks.granted(k)
-	} else {
+	if err != nil {
 		k.decision = Decision{}
+		return k, err
 	}
+	k = ks.binding()
+	k.decision.Key, k.decision.Granted = k.request.Key, ks.granted(k)
+	return k, nil
+}
+
+// observe passes the event of the call to the observer of the key that binds.
+func (ks keys) observe(k *keyed, op backend.Op, took time.Duration, err error) {
 	if k.limiter != nil && k.limiter.observer != nil {
 		k.request.Op = op // a Take of several keys has reserved, or looked
 		k.question.storeTime.Store(int64(ks.storeTime()))
-		k.limiter.observe(&k.question, time.Since(begin), err)
+		k.limiter.observe(&k.question, took, err)
 	}
-	return ks, k.decision, err
 }
 
 // ask makes the requests, and refuses what can't be asked before anything is sent.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
 )
 
 // A call counts for a user and for the user's organisation, and passes only if both
@@ -78,4 +79,31 @@ func ExampleReserveAll() {
 	// a true by tenant-running 4 left
 	// b false by org-tokens 4000 left
 	// b true by tenant-running 4 left
+}
+
+// Two tenants share a service that takes 100 calls per second. They pass by turns,
+// however many calls each has.
+func ExampleWaitAll() {
+	perTenant, err := headgate.New(memory.New(nil), []headgate.Policy{
+		{Name: "tenant", Algorithm: algo.TokenBucket(algo.PerSecond(80), 10), OnFailure: headgate.FailClosed},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	shared, err := perTenant.With(headgate.Policy{
+		Name: "service", Algorithm: algo.TokenBucket(algo.PerSecond(100), 1), OnFailure: headgate.FailClosed,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	passed := 0
+	for _, tenant := range []string{"a", "b", "a"} {
+		_, err := headgate.WaitAll(ctx, perTenant.Call(tenant), shared.Call("gpu"))
+		if err != nil {
+			log.Fatal(err)
+		}
+		passed++
+	}
+	fmt.Println(passed, "calls passed")
+	// Output: 3 calls passed
 }

@@ -61,9 +61,7 @@ func (w *waiting) wait(ctx context.Context, op backend.Op) (Decision, error) {
 	l, begin := w.limiter, time.Now()
 	w.request.Op, w.request.Key = op, w.call.Key
 	o, err := w.queue(ctx)
-	if late, ok := err.(wait.TooLate); ok {
-		err = &DeadlineError{time.Duration(late)}
-	}
+	err = deadlineOf(err)
 	if err == nil && w.call.Each != nil {
 		copy(w.call.Each, o.States)
 	}
@@ -72,6 +70,14 @@ func (w *waiting) wait(ctx context.Context, op backend.Op) (Decision, error) {
 		l.observe(&w.question, time.Since(begin), err)
 	}
 	return o.Decision, err
+}
+
+// deadlineOf returns the error of a wait as callers match it.
+func deadlineOf(err error) error {
+	if late, ok := err.(wait.TooLate); ok {
+		return &DeadlineError{time.Duration(late)}
+	}
+	return err
 }
 
 // queue refuses a call that can never pass, and queues any other.
@@ -89,7 +95,7 @@ func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 		return wait.Outcome{}, err
 	}
 	return l.queues.Wait(ctx, wait.Call{
-		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op == backend.Reserve,
+		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op == backend.Reserve, Cancels: r.Op == backend.Reserve,
 	})
 }
 

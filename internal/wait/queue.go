@@ -18,6 +18,7 @@ type Queues struct {
 	mu      struct {
 		sync.Mutex
 		queues map[queueName]*queue
+		gates  map[queueName]*Gate // those in use
 	}
 }
 
@@ -25,9 +26,12 @@ type Queues struct {
 // if their context does not end.
 func NewQueues(bounded bool) *Queues {
 	qs := &Queues{seed: maphash.MakeSeed(), bounded: bounded}
-	qs.mu.queues = map[queueName]*queue{}
+	qs.mu.queues, qs.mu.gates = map[queueName]*queue{}, map[queueName]*Gate{}
 	return qs
 }
+
+// Bounded reports that takes end in bounded time, even if their context does not end.
+func (qs *Queues) Bounded() bool { return qs.bounded }
 
 // queueName names a queue. The list is a hash: lists that collide share a queue, so
 // their waiters may be decided one after the other for no reason, and no count differs.
@@ -55,8 +59,10 @@ type waiter struct {
 	next, prev *waiter       // guarded by Queues.mu
 	until      time.Time     // guarded by Queues.mu: as the head it is denied until then, unless units are given back
 	taking     chan struct{} // guarded by Queues.mu: closed when the take that includes the waiter has ended; nil: none
+	head       bool          // guarded by Queues.mu: it was notified that it is the head
 	decided    bool          // guarded by Queues.mu: answer is set
 	removed    bool          // guarded by Queues.mu: it left the queue undecided
+	place      *place        // at the call's gate; nil: the call has no gate
 	answer
 }
 
@@ -97,9 +103,12 @@ func (qs *Queues) join(w *waiter, deadline time.Time) (q *queue, tooLate time.Du
 	if h := q.first; h != nil && !deadline.IsZero() && h.until.After(deadline) && w.call.alike(&h.call) { // mutant: refused-in-queue
 		return nil, h.until.Sub(w.since)
 	}
+	if g := w.call.Gate; g != nil {
+		w.place = &place{queue: name, weight: w.call.Weight, turn: make(chan struct{}, 1), index: -1}
+	}
 	if w.prev = q.last; q.last == nil {
 		q.first = w
-		w.notify <- struct{}{}
+		q.promote()
 	} else {
 		q.last.next = w
 	}
@@ -161,13 +170,18 @@ func (q *queue) remove(w *waiter) {
 	}
 }
 
-// promote notifies the first waiter that it is the head, once. The caller holds the lock.
+// promote notifies the first waiter that it is the head, once, and takes it to its gate:
+// here, so that it is there before the turn of the head before it ends. The caller holds
+// the lock.
 func (q *queue) promote() {
-	if q.first != nil {
-		select {
-		case q.first.notify <- struct{}{}:
-		default:
-		}
+	w := q.first
+	if w == nil || w.head {
+		return
+	}
+	w.head = true
+	w.notify <- struct{}{} // has room, since it is undecided
+	if w.place != nil {
+		w.call.Gate.enter(w.place)
 	}
 }
 
@@ -211,6 +225,9 @@ func (qs *Queues) decide(q *queue, group []*waiter, a answer) {
 	defer qs.mu.Unlock()
 	for i, w := range group {
 		w.decided, w.answer = true, a
+		if w.place != nil && a.err == nil {
+			w.call.Gate.served(w.place)
+		}
 		q.remove(w)
 		if i > 0 {
 			w.notify <- struct{}{} // has room, since the waiter was not the head

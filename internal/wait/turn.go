@@ -32,6 +32,9 @@ func (t *turn) wait() error {
 		return TooLate(tooLate)
 	}
 	t.queue = q
+	if t.place != nil {
+		defer t.call.Gate.leave(t.place)
+	}
 	defer t.queues.leave(q, &t.waiter) // does nothing if it was decided; runs also if Take panics
 	select {
 	case <-t.notify:
@@ -42,6 +45,9 @@ func (t *turn) wait() error {
 	t.waited = time.Since(t.since)
 	if t.queues.isDecided(&t.waiter) {
 		return t.err
+	}
+	if t.place != nil {
+		return t.serveInTurn()
 	}
 	return t.serve()
 }
@@ -87,6 +93,49 @@ func (t *turn) serve() error {
 	return t.leave()
 }
 
+// serveInTurn takes and sleeps, as the head of the queue, until the waiter is decided. It
+// takes while it has the turn at the call's gate. If the gate's key denies the call, it
+// keeps the turn: the others would be denied too. If another key denies the call, the
+// others have their turns meanwhile.
+func (t *turn) serveInTurn() error {
+	for t.awaitTurn() {
+		d, _, err := t.take(1)
+		if err != nil || t.decided {
+			return err
+		}
+		if t.isEarliest(&d) {
+			if err := t.checkDeadline(d.RetryAfter); err != nil {
+				return err
+			}
+		}
+		held := t.call.ByGate()
+		if !held { // mutant: denied-heads-passed-over
+			t.call.Gate.leave(t.place)
+		}
+		if !t.sleep(t.pause(&d)) {
+			break
+		}
+		if held {
+			t.place.turn <- struct{}{} // has room, since awaitTurn has taken it
+		} else {
+			t.call.Gate.enter(t.place)
+		}
+	}
+	return t.leave()
+}
+
+// awaitTurn returns false if the context ended first.
+func (t *turn) awaitTurn() bool {
+	begin := time.Now()
+	defer func() { t.waited += time.Since(begin) }()
+	select {
+	case <-t.place.turn:
+		return t.ctx.Err() == nil
+	case <-t.ctx.Done():
+		return false
+	}
+}
+
 // take takes for at most n waiters, and decides them if the take passes. size is the
 // number of waiters that it was for.
 func (t *turn) take(n int64) (d backend.Decision, size int64, err error) {
@@ -106,7 +155,7 @@ func (t *turn) take(n int64) (d backend.Decision, size int64, err error) {
 	case d.Allowed:
 		d.Granted /= size
 		t.queue.contest.won(t.freeCalls(a.states), time.Since(t.since))
-	case errors.Is(d.Err, backend.ErrPerhapsCounted) && !t.call.Single: // mutant: unknown-not-asked-again
+	case errors.Is(d.Err, backend.ErrPerhapsCounted) && !t.call.Cancels: // mutant: unknown-not-asked-again
 		a.err = d.Err
 	default:
 		t.free = t.freeCalls(a.states)

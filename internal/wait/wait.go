@@ -22,9 +22,12 @@
 //     a call that did not pass.
 //   - A waiter is removed once. Then the first waiter is notified that it is the head.
 //   - A call is refused for its deadline only if it surely can't pass in time.
+//   - A head of a call with a gate takes only while it has the turn. A turn ends when its
+//     holder passes, leaves, or is denied by a key other than the gate's.
 //
 // queue.go has the queues and their lock, turn.go what a caller's goroutine does,
-// burst.go the number of calls per take, contest.go the instant of the next take.
+// burst.go the number of calls per take, contest.go the instant of the next take,
+// gate.go the turns of calls for several keys.
 package wait
 
 import (
@@ -41,9 +44,17 @@ type Call struct {
 	Policies []backend.Policy // at least one; never written
 	Costs    []int64          // units per policy, valid for them; nil: one of each
 	Take     Take
-	// Single reports that the take serves this call alone, and cancels what it may have
-	// charged. So it is repeated after ErrPerhapsCounted.
+	// Single reports that the take serves this call alone.
 	Single bool
+	// Cancels reports that the take cancels what it may have charged. So it is repeated
+	// after ErrPerhapsCounted.
+	Cancels bool
+
+	// Gate is that of the shared key of a call for several keys, which is Single; nil: the
+	// call has one key. Weight is the share of the call's queue in the turns, at least 1. ByGate reports, after a denial, whether the shared key denied the call.
+	Gate   *Gate
+	Weight float64
+	ByGate func() bool
 }
 
 // Take decides n calls as one, all or nothing. It writes the decision and the state of

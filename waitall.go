@@ -1,0 +1,94 @@
+package headgate
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/wait"
+)
+
+// WaitAll waits until a call that counts for several keys passes, as Wait does for one.
+// It decides as All does. With one part it is Wait. List the key of the caller first,
+// and the key that all callers share last:
+//
+//	d, err := headgate.WaitAll(ctx, perTenant.Call("tenant:7"), shared.Call("gpu"))
+//
+// A call queues by its first key. The heads of these queues take turns at the last key:
+// one call each, or as many as the Weight of the first part. So a tenant with one call
+// waits for one turn of each other tenant, however many calls they have. A call that its
+// own key denies, or any key but the last, loses its turn until that key lets it pass,
+// and so blocks nobody else. A call that the last key denies keeps its turn.
+//
+// Turns are those of one process and of calls whose last key and policies are the same.
+// Queues of several processes have no order among each other. A take decides one call,
+// so a queue passes calls no faster than its store answers one after the other.
+//
+// Deadlines, failure modes and errors are as in Wait.
+func WaitAll(ctx context.Context, parts ...Part) (Decision, error) {
+	if err := checkParts(backend.Take, parts); err != nil {
+		return Decision{}, err
+	}
+	if len(parts) == 1 {
+		return parts[0].Limiter.Wait(ctx, parts[0].Call)
+	}
+	w := waitingAll{ctx: ctx, parts: parts}
+	return w.wait()
+}
+
+// waitingAll is a call for several keys that waits, and what its last take has brought.
+type waitingAll struct {
+	ctx   context.Context
+	parts []Part
+	keys  keys
+	binds *keyed // of the keys
+}
+
+// maxWeight is the greatest weight of a part.
+const maxWeight = 1_000_000
+
+// wait queues the call, and makes the event of it.
+func (w *waitingAll) wait() (Decision, error) {
+	begin := time.Now()
+	w.keys = make(keys, len(w.parts))
+	w.binds = &w.keys[0]
+	o, err := w.queue()
+	if err != nil {
+		w.binds.decision = Decision{}
+	}
+	w.binds.waited = o.Waited
+	w.keys.observe(w.binds, backend.Take, time.Since(begin), err)
+	return o.Decision, err
+}
+
+// queue refuses a call that can never pass, and queues any other.
+func (w *waitingAll) queue() (wait.Outcome, error) {
+	if err := w.keys.ask(w.ctx, backend.Take, w.parts); err != nil {
+		return wait.Outcome{}, err
+	}
+	first, last := &w.parts[0], &w.parts[len(w.parts)-1]
+	if first.Weight < 0 || first.Weight > maxWeight {
+		return wait.Outcome{}, &InvalidError{What: "weight", Value: first.Weight, Want: "0 to 1000000"}
+	}
+	gate := last.Limiter.queues.Gate(last.Call.Key, last.Limiter.policies)
+	defer gate.Close()
+	o, err := first.Limiter.queues.Wait(w.ctx, wait.Call{
+		Key: first.Call.Key, Policies: first.Limiter.policies, Costs: first.Call.Costs, Take: w.take, Single: true,
+		Gate: gate, Weight: float64(max(first.Weight, 1)), ByGate: func() bool { return w.binds == &w.keys[len(w.keys)-1] },
+	})
+	return o, deadlineOf(err)
+}
+
+// take decides the call. n is 1.
+func (w *waitingAll) take(ctx context.Context, _ int64, d *Decision, _ []State) (err error) {
+	for i := range w.parts {
+		if !w.parts[i].Limiter.queues.Bounded() {
+			ctx = w.ctx
+		}
+	}
+	w.keys = make(keys, len(w.parts)) // a lost take may still write to those before
+	if w.binds, err = w.keys.bind(ctx, backend.Take, w.parts); err == nil {
+		*d = w.binds.decision
+	}
+	return err
+}
