@@ -149,7 +149,7 @@ func TestBadLists(t *testing.T) {
 		"limit 0":             {rule(algo.FixedWindow(algo.PerDay(0))), "limit", "0"},
 		"limit -1":            {rule(algo.SlidingWindow(algo.PerDay(-1))), "limit", "-1"},
 		"limit of a log":      {rule(algo.SlidingLog(algo.PerDay(algo.MaxLogLimit + 1))), "limit", "1000001"},
-		"limit too high":      {rule(algo.FixedWindow(algo.PerDay(algo.MaxLimit + 1))), "limit", fmt.Sprint(algo.MaxLimit + 1)},
+		"limit too high":      {rule(algo.FixedWindow(algo.PerDay(algo.MaxCount + 1))), "limit", fmt.Sprint(algo.MaxCount + 1)},
 		"period too short":    {rule(algo.FixedWindow(algo.Per(1, time.Microsecond))), "period", "1µs"},
 		"period too long":     {rule(algo.FixedWindow(algo.Per(1, algo.MaxPeriod+time.Microsecond))), "period", "9600h0m0.000001s"},
 		"burst 0":             {rule(algo.TokenBucket(algo.PerDay(1), 0)), "burst", "0"},

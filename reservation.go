@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/wait"
 )
@@ -310,7 +309,7 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 		for i := range r.costs {
 			spared := r.spared != nil && r.spared[i]
 			if spared || r.counts != nil && r.counts[i] != countOf(&r.limiter.policies[i]) { // mutant: excess-of-another-count
-				q.request.Costs[i] = algo.MaxLimit // by the lease alone
+				q.request.Costs[i] = r.limiter.policies[i].Algorithm.Kind().MaxLimit() // by the lease alone
 			}
 		}
 	}

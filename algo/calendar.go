@@ -86,7 +86,7 @@ func (p CivilPeriod) days(day, week, month int64) int64 {
 // The words are x, the period's start, y, its end, and z, its count.
 
 var calendar = rule{
-	kind: KindCalendar, name: "Calendar", storage: StoredWords, mark: "c", words: 3, most: MaxLimit, wall: true,
+	kind: KindCalendar, name: "Calendar", storage: StoredWords, mark: "c", words: 3, most: MaxCount, wall: true,
 	derive: func(a *Algorithm) { a.identity.Period, a.identity.Label = 0, a.calendarName() },
 	check:  calendarCheck,
 	widest: calendarWidest,

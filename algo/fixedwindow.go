@@ -13,7 +13,7 @@ func FixedWindow(l Limit) Algorithm { return fixedWindow.make(l, l.Events, 0) }
 // The words are x, the window's start, and y, its count.
 
 var fixedWindow = rule{
-	kind: KindFixedWindow, name: "FixedWindow", storage: StoredWords, mark: "f", words: 2, most: MaxLimit,
+	kind: KindFixedWindow, name: "FixedWindow", storage: StoredWords, mark: "f", words: 2, most: MaxCount,
 	worst: alignedWorst,
 
 	roll: func(a *Algorithm, w words, now int64) (used, at int64, rolled words) {

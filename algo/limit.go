@@ -8,7 +8,7 @@ import (
 // Limit is a number of units a period. The zero Limit is out of range and
 // refused where it is used.
 type Limit struct {
-	Events int64         // units: 1 to 2^36 (1,000,000 for the logs)
+	Events int64         // units: 1 to 2^36 (1,000,000 for the logs, 10^15 - 1 for FixedWindow and Calendar)
 	Period time.Duration // 1 ms to 400 days, whole microseconds
 }
 
@@ -40,7 +40,8 @@ func (l Limit) String() string {
 const (
 	MaxLimit    = 1 << 36 // units of a limit or a burst
 	MaxLogLimit = 1_000_000
-	MaxBuckets  = 240 // of a BucketedWindow: its cost, in time and in bytes, grows with them
+	MaxCount    = 999_999_999_999_999 // units of a FixedWindow or a Calendar: the greatest integer of a structured header field
+	MaxBuckets  = 240                 // of a BucketedWindow: its cost, in time and in bytes, grows with them
 	MinPeriod   = time.Millisecond
 	MaxPeriod   = 400 * 24 * time.Hour
 )

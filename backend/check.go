@@ -208,7 +208,7 @@ func (p *Policy) maxCost(op Op, most int64) (int64, error) {
 	case leased:
 		return min(most, 1), nil
 	case most > 0 && p.Shadow: // mutant: shadow-admits-any-cost
-		return algo.MaxLimit, nil
+		return algo.MaxCount, nil
 	case most > 0 && op != Reserve:
 		return p.Algorithm.Kind().MaxLimit(), nil
 	}

@@ -65,7 +65,7 @@ for p = 1, policies do
   if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
 end
-local room = 137438953472
+local room = 9007199254740992
 for p = 1, asks == 3 and policies or 0 do
   if not shadows[p] then room = math.min(room, states[p][2] - states[p][13]) end
 end

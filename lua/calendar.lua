@@ -14,7 +14,7 @@ elseif #v < 33 then status = 67
 else
   if #v > 33 then v = string.sub(v, 1, 33) end
   local version, h, d, start, ends, count = parse('<BI4I4ddd', v)
-  if version ~= 2 or not (start >= 0 and ends > start and ends <= 9007199254740992 and count >= 0 and count <= 137438953472 and start % 1 + ends % 1 + count % 1 == 0) then status = 67 end
+  if version ~= 2 or not (start >= 0 and ends > start and ends <= 9007199254740992 and count >= 0 and count <= 1999999999999998 and start % 1 + ends % 1 + count % 1 == 0) then status = 67 end
   hz, due, x, y, z = h, d, start, ends, count
 end
 if x > now or now >= y then
@@ -42,6 +42,16 @@ z = z + taken
 local ends, spare = y, math.min(y - x, 10000000)
 --@include expiry.horizon
 fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
+
+--@section most
+most = 999999999999999
+
+--@section kept
+-- A lease has five bytes for what was charged. The bits above them are kept beside.
+kept = (taken - taken % 1099511627776) / 1099511627776
+
+--@section whole
+cost, most = cost + kept * 1099511627776, 999999999999999
 
 --@section giveback
 if z > 0 and x <= charged and charged < y then -- mutant: lua-give-back-period

@@ -8,7 +8,7 @@ elseif #v < 25 then status = 67
 else
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, d, start, c = parse('<BI4I4dd', v)
-  if version ~= 2 or not (start >= 0 and start <= 9007199254740992 and c >= 0 and c <= 137438953472 and start % 1 + c % 1 == 0) then status = 67 end
+  if version ~= 2 or not (start >= 0 and start <= 9007199254740992 and c >= 0 and c <= 1999999999999998 and start % 1 + c % 1 == 0) then status = 67 end
   if start <= now + period then
     if start > now then at = start end
     hz, due, x, count = h, d, start, c
@@ -23,6 +23,16 @@ y = y + taken
 local ends, spare = x + period, period
 --@include expiry.horizon
 fresh = pack('<BI4I4dd', 2, hz, due, x, y)
+
+--@section most
+most = 999999999999999
+
+--@section kept
+-- A lease has five bytes for what was charged. The bits above them are kept beside.
+kept = (taken - taken % 1099511627776) / 1099511627776
+
+--@section whole
+cost, most = cost + kept * 1099511627776, 999999999999999 -- mutant: lua-large-lease
 
 --@section giveback
 -- charged is the instant of the charge, kept what its lease keeps beside.

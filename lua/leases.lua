@@ -4,7 +4,7 @@
 -- Kept: version, state (1 open, 2 settled), end in µs, length in ms, generation; an
 -- open one then for each policy: kind (plus 128: a shadow that had no room, which no
 -- settle charges), length of the name, period, a, b, fill, what
--- was charged, the instant, what the kind needs beside (kept), the name: of a field,
+-- was charged (mod 2^40), the instant, what the kind needs beside (kept), the name: of a field,
 -- or what follows the hash's name in that of a log. A settled one has the attempt
 -- that settled it, and leaves one length after its end. A tombstone is one that was
 -- settled unresolved: it may never have been open.
@@ -49,6 +49,8 @@ end
 --@section most
 -- The greatest cost of a kind where it may be more than there is room for.
 most = kind == 54 and 0 or kind > 47 and 1000000 or 68719476736
+--@choose most
+end
 
 --@section generation
 -- Of field: gen, and lasting where a record of this length must live longer.
@@ -94,7 +96,7 @@ else
     end
     s[10], s[11], s[12], s[16] = x, y, z, sum
     if s[17] then name = string.sub(s[17], #key + 1) end
-    note = note .. pack('<BBI6I7I6I7I5I7I7c0', kind, #name, s[3], a, b, s[6], taken, charged, kept, name)
+    note = note .. pack('<BBI6I7I6I7I5I7I7c0', kind, #name, s[3], a, b, s[6], taken % 1099511627776, charged, kept, name)
   end
 end
 
@@ -159,7 +161,10 @@ while i <= #held and status == 0 do
   i = after + size
   reserved = reserved + 1
   if kind > 127 then kind = nil end -- mutant: lua-spared-shadow
-  if cost > 68719476736 or kind and kind > 47 and cost > 1000000 or i > #held + 1 then status = 67 end -- mutant: garbage-charge
+  local most = 68719476736
+  --@choose whole
+  end
+  if cost > most or kind and kind > 47 and cost > 1000000 or i > #held + 1 then status = 67 end -- mutant: garbage-charge
   if kind then
     if kind < 48 then small = small + 1 end
     fields[#fields + 1] = name

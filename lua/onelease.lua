@@ -19,8 +19,12 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
     --@include leases.find
     if open and #held > 64 then
       kind, size, period, a, b, fill, cost, charged, kept, after = parse('<BBI6I7I6I7I5I7I7', held, 18)
-      name, done, limit = string.sub(held, after), status == 0 and (kind < 32 or kind == 53) and after + size == #held + 1, 68719476736
-      if kind == 53 then log, limit = key .. name, 1000000 end
+      name, done = string.sub(held, after), status == 0 and (kind < 32 or kind == 53) and after + size == #held + 1
+      local most = 68719476736
+      if kind == 53 then log, most = key .. name, 1000000 end
+      --@choose whole
+      end
+      limit = most
       taken = (how > 1 and parse('<d', blob, costs) or 0) - cost
       less = taken < 0
       done = done and taken + cost >= 0 and taken + cost <= limit and taken % 1 == 0
@@ -43,7 +47,7 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
       --@choose kept
       else kept = 0 end
       if log then name = string.sub(log, #key + 1) end
-      note = pack('<BBI7I4I4BBI6I7I6I7I5I7I7c0', 1, 1, till, length, gen, kind, #name, period, a, b, fill, cost, charged, kept, name)
+      note = pack('<BBI7I4I4BBI6I7I6I7I5I7I7c0', 1, 1, till, length, gen, kind, #name, period, a, b, fill, cost % 1099511627776, charged, kept, name)
       if log and lasting then done = may('HSET', key, 'leases', lasting) end -- mutant: log-charge-without-field
     end
   end

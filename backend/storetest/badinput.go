@@ -46,7 +46,7 @@ func badLists(p *probe) {
 		bad(algo.BucketedWindow(algo.PerDay(1), n), n)
 	}
 	bad(algo.BucketedWindow(algo.Per(1, time.Millisecond), 1001), 1001)
-	for _, n := range []int64{math.MinInt64, -1, 0, algo.MaxLimit + 1, math.MaxInt64} {
+	for _, n := range []int64{math.MinInt64, -1, 0, algo.MaxCount + 1, math.MaxInt64} {
 		bad(p.shape.kind(0)(algo.PerDay(n)), n)
 	}
 	for _, d := range []time.Duration{math.MinInt64, -sec, 0, 1, time.Millisecond - tick, sec + 1,
@@ -67,7 +67,7 @@ func goodLists(p *probe) {
 	list := []algo.Algorithm{
 		algo.SlidingLog(algo.PerDay(algo.MaxLogLimit)), algo.TokenBucket(algo.PerDay(1), algo.MaxLimit),
 		algo.BucketedWindow(algo.Per(1, time.Millisecond), algo.MaxBuckets), algo.BucketedWindow(algo.PerDay(1), 2),
-		algo.BucketedWindow(algo.PerDay(1), algo.MaxBuckets), algo.FixedWindow(algo.PerDay(algo.MaxLimit)),
+		algo.BucketedWindow(algo.PerDay(1), algo.MaxBuckets), algo.FixedWindow(algo.PerDay(algo.MaxCount)),
 		algo.SlidingWindow(algo.PerDay(algo.MaxLimit)), algo.TokenBucket(algo.Per(algo.MaxLimit, time.Millisecond), 1),
 	}
 	k := p.shape.kind(0)

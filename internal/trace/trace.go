@@ -193,7 +193,7 @@ func (s *Steps) cost(g *backend.Group, op backend.Op) {
 	for i := range g.Policies {
 		most := g.Policies[i].Algorithm.Max()
 		if g.Policies[i].Shadow { // whose cost may be above its limit
-			most = min(2*most, algo.MaxLimit)
+			most = min(2*most, algo.MaxCount)
 		}
 		n := min(most, s.size(most))
 		if s.rand.IntN(2) == 0 {

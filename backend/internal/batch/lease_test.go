@@ -143,7 +143,7 @@ func TestLogIsWrittenAsAWhole(t *testing.T) {
 func TestExcessSaturates(t *testing.T) {
 	runner := batch.Alone(redistest.Start(t).Client(t), &layer.Shared{}, time.Second)
 	for i, of := range []algo.Algorithm{
-		algo.SlidingLog(algo.PerHour(1e6)), algo.CompactLog(algo.PerHour(1e6)), algo.FixedWindow(algo.PerHour(1 << 36)),
+		algo.SlidingLog(algo.PerHour(1e6)), algo.CompactLog(algo.PerHour(1e6)), algo.FixedWindow(algo.PerHour(algo.MaxCount)),
 	} {
 		key, ps := fmt.Sprint(i), policy(of)
 		for id := range 4 {
@@ -155,6 +155,26 @@ func TestExcessSaturates(t *testing.T) {
 		look := group(key, 0, ps)
 		look.Op = backend.Peek
 		require.Equal(t, 2*of.Max(), run(t, runner, look).Decision.Used, "%v", &ps[0].Algorithm)
+	}
+}
+
+// TestLargeLease: a lease of more units than its record has bytes for is settled to the
+// unit, by the path of one policy and by that of several.
+func TestLargeLease(t *testing.T) {
+	runner := batch.Alone(redistest.Start(t).Client(t), &layer.Shared{}, time.Second)
+	month := algo.Calendar(algo.MaxCount, algo.Month(1), time.UTC)
+	const estimate, actual = 900_000_000_000_007, 1_100_000_000_003
+	for name, ps := range map[string][]backend.Policy{
+		"window":   policy(algo.FixedWindow(algo.PerDay(algo.MaxCount))),
+		"calendar": policy(month),
+		"both":     append(policy(algo.FixedWindow(algo.PerDay(algo.MaxCount))), backend.Policy{Name: "month", Algorithm: month, OnFailure: backend.FailClosed}),
+	} {
+		require.True(t, run(t, runner, leased(backend.Reserve, name, estimate, ps, 1)).Decision.Allowed)
+		require.False(t, run(t, runner, leased(backend.Reserve, name, 100_000_000_000_000, ps, 2)).Decision.Allowed)
+		require.NoError(t, run(t, runner, settled(name, actual, ps, 1)).Err)
+		look := group(name, 0, ps)
+		look.Op = backend.Peek
+		require.EqualValues(t, actual, run(t, runner, look).Decision.Used, name)
 	}
 }
 

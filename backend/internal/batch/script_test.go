@@ -131,7 +131,7 @@ func TestScriptRefuses(t *testing.T) {
 		"cost above limit": group("k", 6, good),
 		"cost 0":           group("k", 0, good),
 		"cost negative":    group("k", -1, good),
-		"limit":            group("k", 1, policy(algo.FixedWindow(algo.PerSecond(algo.MaxLimit+1)))),
+		"limit":            group("k", 1, policy(algo.FixedWindow(algo.PerSecond(algo.MaxCount+1)))),
 		"period":           group("k", 1, policy(algo.SlidingWindow(algo.Per(5, time.Microsecond)))),
 		"long period":      group("k", 1, policy(algo.SlidingLog(algo.Per(5, 2*algo.MaxPeriod)))),
 		"buckets":          group("k", 1, policy(algo.BucketedWindow(algo.PerSecond(5), 1))),
