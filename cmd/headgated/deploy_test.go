@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -80,6 +81,12 @@ func TestDeploy(t *testing.T) {
 	for _, file := range []string{"istio-envoyfilter.yaml", "envoy-gateway.yaml"} {
 		require.NotEmpty(t, documents(t, file))
 	}
+}
+
+// Envoy takes the example as it is.
+func TestEnvoyExample(t *testing.T) {
+	out, err := exec.Command(envoyBinary(t), "--mode", "validate", "-c", "../../deploy/envoy.yaml").CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 type dashboard struct {
