@@ -28,6 +28,7 @@ type Limiter struct {
 	shard     *shard.Store
 	breaker   *breaker.Store
 	observer  func(Event) // nil: none
+	near      float64     // the share of a limit of Event.Near; not above 0: none
 	policies  []Policy    // never written
 	tokens    tokenKey
 	abandoned *abandoned
@@ -54,7 +55,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		return nil, err
 	}
 	var denied *denial.Store
-	l := &Limiter{store: s, observer: opts.Observer, logger: opts.Logger, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
+	l := &Limiter{store: s, observer: opts.Observer, near: cmp.Or(opts.Near, defaultNear), logger: opts.Logger, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),
 		Instances: opts.Instances,
 		Known:     func(r *backend.Request, d *Decision) bool { return denied.Stands(r, d) },
@@ -189,6 +190,7 @@ type question struct {
 	decision  Decision
 	storeTime atomic.Int64
 	waited    time.Duration
+	behind    int64   // calls of the same take that came after this one
 	states    []State // for an event, where the caller wants none
 }
 
@@ -232,12 +234,13 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	return err
 }
 
-// observe wants the states of shadow policies, if there are any, for the event of the
-// request.
+// observe wants the states of all policies for the event of the request, if the decision's
+// own is not enough: there are shadows, or several policies of which each may be near its
+// limit.
 func (q *question) observe(l *Limiter) {
 	switch r := &q.request; {
 	case r.Each != nil || r.Op == backend.Settle || r.Op == backend.Extend || r.Op == backend.Reset:
-	case slices.ContainsFunc(l.policies, shadow):
+	case len(l.policies) > 1 && l.near > 0 && charges(r.Op), slices.ContainsFunc(l.policies, shadow):
 		q.states = slices.Grow(q.states[:0], len(l.policies))[:len(l.policies)]
 		r.Each = q.states
 	}
@@ -254,7 +257,7 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
 	if err == nil {
-		e.Decision, e.Shadow = q.decision, l.shadowed(q)
+		e.Decision, e.Shadow, e.Near = q.decision, l.shadowed(q), l.nearOf(q)
 	}
 	l.observer(e)
 }

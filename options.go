@@ -35,6 +35,9 @@ type Options struct {
 	// the store. It runs on the path of the call, outside of every lock: it must be
 	// quick and safe for concurrent use. A panic in it is dropped. Nil is none.
 	Observer func(Event)
+	// Near is the share of a limit that Event.Near is about, up to 1. 0 is 0.8, and a
+	// negative value is none.
+	Near float64
 	// TokenKey authenticates the tokens of reservations (HMAC-SHA256): at least 16
 	// bytes, the same in all processes. Nil: whoever has a token's text can settle its
 	// lease, and a reservation that no store decided has no token.
@@ -48,6 +51,9 @@ type Options struct {
 func (o *Options) check() error {
 	if o.DenyCacheTTL > denial.Longest { // mutant: deny-ttl-range
 		return &InvalidError{What: "DenyCacheTTL", Value: o.DenyCacheTTL, Want: "at most 1s; 0 is that, below is off"}
+	}
+	if !(o.Near <= 1) { // NaN too
+		return &InvalidError{What: "Near", Value: o.Near, Want: "at most 1; 0 is 0.8, below is off"}
 	}
 	if n := len(o.TokenKey); o.TokenKey != nil && n < minTokenKey {
 		return &InvalidError{What: "TokenKey", Value: fmt.Sprint(n, " bytes"), Want: fmt.Sprintf("at least %d", minTokenKey)}

@@ -66,7 +66,7 @@ func (w *waiting) wait(ctx context.Context, op backend.Op) (Decision, error) {
 		copy(w.call.Each, o.States)
 	}
 	if l != nil && l.observer != nil {
-		w.decision, w.request.Each, w.waited = o.Decision, o.States, o.Waited
+		w.decision, w.request.Each, w.waited, w.behind = o.Decision, o.States, o.Waited, o.Behind
 		l.observe(&w.question, time.Since(begin), err)
 	}
 	return o.Decision, err

@@ -27,6 +27,12 @@ type Event struct {
 	Waited    time.Duration // EventDecision: the part of Duration that a Wait waited for its turn and for room
 	Shadow    *Decision     // EventDecision: what the shadow policies decided; nil where there are none
 
+	// EventDecision: the policies whose count this call has raised to a share of the limit
+	// (Options.Near), with their states; nil: none. One call of all processes has it, and
+	// another one when the count has fallen below the share and rises again. Counts of spread
+	// keys and of shadows are left out, as is what a Commit adds to an estimate.
+	Near []State
+
 	Circuit Change // EventCircuit
 	Batch   Batch  // EventBatch
 }

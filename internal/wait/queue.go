@@ -71,6 +71,7 @@ type answer struct {
 	decision backend.Decision
 	err      error
 	states   []backend.State // one per policy; shared, never written
+	behind   int64           // calls of the take that came after this one
 }
 
 // nameOf returns the name of the call's queue.
@@ -225,6 +226,7 @@ func (qs *Queues) decide(q *queue, group []*waiter, a answer) {
 	defer qs.mu.Unlock()
 	for i, w := range group {
 		w.decided, w.answer = true, a
+		w.behind = int64(len(group) - 1 - i)
 		if w.place != nil && a.err == nil {
 			w.call.Gate.served(w.place)
 		}

@@ -66,6 +66,7 @@ type Outcome struct {
 	Decision backend.Decision // zero after an error
 	States   []backend.State  // one per policy; shared by the calls of a take, never written
 	Waited   time.Duration    // in the queue and asleep; after an error too
+	Behind   int64            // calls of the same take that came after this one
 }
 
 // TooLate is the error of a call that surely passes only after its context's deadline:
@@ -86,7 +87,7 @@ func (qs *Queues) Wait(ctx context.Context, c Call) (Outcome, error) {
 	err := t.wait()
 	o := Outcome{Waited: t.waited}
 	if err == nil {
-		o.Decision, o.States = t.decision, t.states
+		o.Decision, o.States, o.Behind = t.decision, t.states, t.behind
 	}
 	return o, err
 }
