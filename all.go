@@ -129,6 +129,9 @@ func (ks keys) observe(k *keyed, op backend.Op, took time.Duration, err error) {
 	if k.limiter != nil && k.limiter.observer != nil {
 		k.request.Op = op // a Take of several keys has reserved, or looked
 		k.question.storeTime.Store(int64(ks.storeTime()))
+		if err == nil {
+			k.question.near = ks.near(&k.decision)
+		}
 		k.limiter.observe(&k.question, took, err)
 	}
 }
@@ -146,6 +149,9 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 			Key: p.Call.Key, Policies: k.limiter.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each}}
 		if k.limiter.observer != nil {
 			k.observe(k.limiter)
+			if k.limiter.near > 0 && k.request.Each == nil { // mutant: near-of-all-keys
+				k.request.Each = make([]State, len(k.limiter.policies))
+			}
 		}
 		if op == backend.Reserve {
 			k.reserve(p.Call.lease()) // mutant: each-lease-checked

@@ -191,6 +191,7 @@ type question struct {
 	storeTime atomic.Int64
 	waited    time.Duration
 	behind    int64   // calls of the same take that came after this one
+	near      []Near  // of all keys of a call for several; nil: none, or there is one key
 	states    []State // for an event, where the caller wants none
 }
 
@@ -257,7 +258,10 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
 	if err == nil {
-		e.Decision, e.Shadow, e.Near = q.decision, l.shadowed(q), l.nearOf(q)
+		e.Decision, e.Shadow, e.Near = q.decision, l.shadowed(q), q.near
+		if q.near == nil {
+			e.Near = l.nearOf(nil, q, &q.decision)
+		}
 	}
 	l.observer(e)
 }

@@ -9,28 +9,39 @@ import (
 // defaultNear is the share of a limit that Event.Near is about by default.
 const defaultNear = 0.8
 
-// nearOf returns the states of the policies whose count the call has raised to the share
-// of the limit, by what the store answered alone: no key has a record. So of all calls in
-// all processes one has it.
-func (l *Limiter) nearOf(q *question) (near []State) {
-	d := &q.decision
-	if l.near <= 0 || !d.Allowed || d.Estimated || !charges(q.request.Op) { // mutant: near-of-counted
-		return nil
+// nearOf appends the states of the policies whose count a call has raised to the share of
+// the limit, by what the store answered alone: no key has a record. So of all calls in all
+// processes one has it. d is the call's decision.
+func (l *Limiter) nearOf(near []Near, q *question, d *Decision) []Near {
+	r := &q.request
+	if l.near <= 0 || !d.Allowed || d.Estimated || !charges(r.Op) { // mutant: near-of-counted
+		return near
 	}
 	for i := range l.policies {
-		s, cost := &d.State, q.request.CostOf(i)
-		if q.request.Each != nil {
-			s = &q.request.Each[i]
+		s, cost := &d.State, r.CostOf(i)
+		if r.Each != nil {
+			s = &r.Each[i]
 		} else if len(l.policies) > 1 {
-			return nil
+			return near
 		}
-		if q.request.Op == backend.AtMost {
+		if r.Op == backend.AtMost {
 			cost = d.Granted
 		}
 		used := s.Used - q.behind*cost // mutant: near-of-each-waiter
 		share := int64(math.Ceil(l.near * float64(s.Limit)))
 		if s.Counted && !l.policies[i].Shadow && used-cost < share && share <= used {
-			near = append(near, *s)
+			near = append(near, Near{Key: r.Key, State: *s})
+		}
+	}
+	return near
+}
+
+// near returns those of all keys of a call whose limiters have an observer. d is the call's
+// decision.
+func (ks keys) near(d *Decision) (near []Near) {
+	for i := range ks {
+		if k := &ks[i]; k.limiter != nil && k.limiter.observer != nil && k.request.Each != nil {
+			near = k.limiter.nearOf(near, &k.question, d)
 		}
 	}
 	return near

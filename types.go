@@ -53,6 +53,7 @@ type (
 	//	StoreTime time.Duration  // EventDecision: the part of Duration spent in the store; 0 where it was not asked
 	//	Waited    time.Duration  // EventDecision: the part of Duration that a Wait waited for its turn and for room
 	//	Shadow    *Decision      // EventDecision: what the shadow policies decided; nil where there are none
+	//	Near      []Near         // EventDecision: policies whose count this call has raised to the share Options.Near of the limit; nil: none
 	//	Circuit   Change         // EventCircuit
 	//	Batch     Batch          // EventBatch
 	Event = backend.Event
@@ -60,6 +61,11 @@ type (
 	EventType = backend.EventType
 	// Op is what a call asks.
 	Op = backend.Op
+	// Near is a policy of a key whose count has reached a share of the limit.
+	//
+	//	Key string  // as the caller names it
+	//	State
+	Near = backend.Near
 	// Change is a change of a node's circuit.
 	//
 	//	Node  string     // the name of the circuit: the node's address

@@ -28,13 +28,20 @@ type Event struct {
 	Shadow    *Decision     // EventDecision: what the shadow policies decided; nil where there are none
 
 	// EventDecision: the policies whose count this call has raised to a share of the limit
-	// (Options.Near), with their states; nil: none. One call of all processes has it, and
-	// another one when the count has fallen below the share and rises again. Counts of spread
-	// keys and of shadows are left out, as is what a Commit adds to an estimate.
-	Near []State
+	// (Options.Near); nil: none. One call of all processes has it, and another one when the
+	// count has fallen below the share and rises again. Counts of spread keys and of shadows
+	// are left out, as is what a Commit adds to an estimate. Of a call for several keys it is
+	// that of all keys whose limiters have an observer.
+	Near []Near
 
 	Circuit Change // EventCircuit
 	Batch   Batch  // EventBatch
+}
+
+// Near is a policy of a key whose count has reached a share of the limit.
+type Near struct {
+	Key string // as the caller names it
+	State
 }
 
 // Change is a change of a node's circuit.
