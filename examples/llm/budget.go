@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Money is in micro-dollars: a month of a billion dollars is 10^15 of them.
+const dollar = 1_000_000
+
+// price is what a model costs, in micro-dollars per million tokens.
+type price struct{ prompt, reply int64 }
+
+var prices = map[string]price{
+	"small": {150_000, 600_000},
+	"large": {3 * dollar, 15 * dollar},
+}
+
+// of returns the price of a call, rounded up.
+func (p price) of(prompt, reply int64) int64 {
+	const million = 1_000_000
+	return (prompt*p.prompt + reply*p.reply + million - 1) / million
+}
+
+// spender is who pays for a call: each has a budget of its own, the key one per model.
+type spender struct{ org, team, user, key, model string }
+
+// limits are the budgets of a month.
+type limits struct{ org, team, user, key int64 }
+
+// budgets reserve the most that a call can cost from four budgets, and settle by what it
+// did cost. Spend never exceeds a budget: a process that dies leaves what it reserved
+// charged until the month ends.
+type budgets struct {
+	scopes [4]*headgate.Limiter // from the narrowest on
+	lease  time.Duration
+}
+
+// newBudgets makes the budgets of calendar months in a zone. near is called once when a
+// budget is used to 80 %, by one of all processes; nil: never.
+func newBudgets(store backend.Store, zone *time.Location, l limits, near func(key string, used, limit int64)) (*budgets, error) {
+	b := &budgets{lease: 10 * time.Minute}
+	opts := &headgate.Options{}
+	if near != nil {
+		opts.Observer = func(e headgate.Event) {
+			for _, n := range e.Near {
+				near(n.Key, n.Used, n.Limit)
+			}
+		}
+	}
+	for i, limit := range []int64{l.key, l.user, l.team, l.org} {
+		policy := headgate.Policy{Name: "dollars", Algorithm: algo.Calendar(limit, algo.Month(1), zone), OnFailure: headgate.FailClosed}
+		var err error
+		if b.scopes[i], err = headgate.New(store, []headgate.Policy{policy}, opts); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// parts are the budgets of a call that costs n.
+func (b *budgets) parts(s spender, n int64) []headgate.Part {
+	keys := []string{headgate.Key("key", s.key, s.model), headgate.Key("user", s.user), headgate.Key("team", s.team), headgate.Key("org", s.org)}
+	parts := make([]headgate.Part, len(keys))
+	for i, key := range keys {
+		parts[i] = b.scopes[i].Call(key, n)
+		parts[i].Call.Lease = b.lease
+	}
+	return parts
+}
+
+// errUnpriced is a model that has no price: its cost has no bound.
+var errUnpriced = errors.New("the model has no price")
+
+// spend reserves a call of prompt tokens and at most max tokens of reply, makes it, and
+// settles by the tokens that call returns. Even if call panics, the prompt is paid.
+func (b *budgets) spend(ctx context.Context, s spender, prompt, max int64, call func(context.Context) (reply int64)) (d headgate.Decision, err error) {
+	p, ok := prices[s.model]
+	if !ok {
+		return d, fmt.Errorf("%w: %q", errUnpriced, s.model)
+	}
+	rs, d, err := headgate.ReserveAll(ctx, b.parts(s, p.of(prompt, max))...)
+	if err != nil || !d.Allowed {
+		return d, err
+	}
+	reply := int64(0)
+	defer func() {
+		cost := []int64{p.of(prompt, reply)}
+		err = errors.Join(err, rs.Commit(context.WithoutCancel(ctx), cost, cost, cost, cost))
+	}()
+	reply = call(ctx)
+	return d, nil
+}
