@@ -45,6 +45,7 @@ func newFields(opts *Options) *fields {
 type texts struct {
 	policies []text   // in the limiter's order
 	line     []string // of RateLimit-Policy, where all costs are 1; nil where all policies are shadows
+	leased   bool     // a reservation alone can charge one of the policies
 }
 
 // text has what the fields have of one policy.
@@ -77,6 +78,7 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 	var line []string
 	for i := range policies {
 		p := &policies[i]
+		ts.leased = ts.leased || p.Algorithm.Kind().Leased()
 		if p.Shadow { // mutant: shadow-hidden
 			continue
 		}
@@ -141,10 +143,10 @@ func (m *member) outranks(other *member) bool {
 }
 
 // choose fills the members of a decision, one per name.
-func (s *scratch) choose(f *fields, list []headgate.Part) {
+func (s *scratch) choose(list []headgate.Part) {
 	s.members = s.members[:0]
 	for i := range list {
-		call, ts := &list[i].Call, f.texts(list[i].Limiter)
+		call, ts := &list[i].Call, s.texts[i]
 		for j := range min(len(ts.policies), len(call.Each)) {
 			m := member{&ts.policies[j], &call.Each[j], 1}
 			if m.name == "" {
@@ -176,8 +178,11 @@ func (s *scratch) add(m *member, others bool) {
 // write sets the fields of a decision in h, but for Retry-After. X-RateLimit-* have the
 // binding policy's numbers, as they can show one policy only.
 func (s *scratch) write(f *fields, h http.Header, list []headgate.Part, d *headgate.Decision) {
-	s.choose(f, list)
-	s.replace(h, field.Policy, s.policies(f, list))
+	if len(s.texts) != len(list) {
+		s.look(f, list)
+	}
+	s.choose(list)
+	s.replace(h, field.Policy, s.policies(list))
 	if f.exposed != nil {
 		addOnce(h, "Access-Control-Expose-Headers", f.exposed)
 	}
@@ -207,9 +212,9 @@ func (f *fields) reset(s *headgate.State) int64 {
 
 // policies returns the line of RateLimit-Policy: the limiter's own where it is alone and
 // each cost is 1.
-func (s *scratch) policies(f *fields, list []headgate.Part) []string {
+func (s *scratch) policies(list []headgate.Part) []string {
 	if len(list) == 1 && list[0].Call.Costs == nil {
-		return f.texts(list[0].Limiter).line
+		return s.texts[0].line
 	}
 	var b []byte
 	for i := range s.members {

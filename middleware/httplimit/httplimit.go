@@ -124,12 +124,15 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 	if err != nil {
 		return nil, err
 	}
-	if key.call == nil {
-		key.call = m.keyed(key)
-	}
-	m.parts = func(r *http.Request, list []headgate.Part) ([]headgate.Part, error) {
-		call, err := key.call(r)
-		return append(list, headgate.Part{Limiter: limiter, Call: call}), err
+	m.parts = func(r *http.Request, s *scratch) ([]headgate.Part, error) {
+		var call headgate.Call
+		var err error
+		if key.call != nil {
+			call, err = key.call(r)
+		} else {
+			call, err = m.keyed(&key, r, s)
+		}
+		return append(s.parts[:0], headgate.Part{Limiter: limiter, Call: call}), err
 	}
 	return m.wrap, nil
 }
@@ -162,9 +165,9 @@ func NewAll(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (
 	if err != nil {
 		return nil, err
 	}
-	m.parts = func(r *http.Request, list []headgate.Part) ([]headgate.Part, error) {
+	m.parts = func(r *http.Request, s *scratch) ([]headgate.Part, error) {
 		all, err := parts(r)
-		return append(list, all...), err
+		return append(s.parts[:0], all...), err
 	}
 	return m.wrap, nil
 }

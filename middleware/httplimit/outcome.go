@@ -84,7 +84,7 @@ func (h *handler) rewrite(header http.Header, call *settle.Call) {
 	s := h.scratch.Get().(*scratch)
 	defer h.release(s)
 	s.parts = append(s.parts[:0], call.Parts...)
-	s.room(s.parts)
+	s.room(h.fields, s.parts)
 	binding := headgate.Decision{}
 	for i := range s.parts {
 		p := &s.parts[i]

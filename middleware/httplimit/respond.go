@@ -31,8 +31,8 @@ func Allow(w http.ResponseWriter, r *http.Request, opts *Options, list ...headga
 		return false
 	}
 	m.fields.kept = false
-	m.parts = func(_ *http.Request, room []headgate.Part) ([]headgate.Part, error) {
-		return append(room, list...), nil
+	m.parts = func(_ *http.Request, s *scratch) ([]headgate.Part, error) {
+		return append(s.parts[:0], list...), nil
 	}
 	return m.allow(w, r)
 }
@@ -48,7 +48,7 @@ func (m *middleware) allow(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	parts.MarksOf(list[0].Limiter).Meet(r.Context(), list)
-	s.room(list)
+	s.room(m.fields, list)
 	d, err := decide(r.Context(), list)
 	if err != nil {
 		m.failed(w, r, err)

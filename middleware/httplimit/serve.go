@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/headgate-go/headgate"
@@ -19,7 +20,7 @@ import (
 // after New.
 type middleware struct {
 	Options
-	parts   func(r *http.Request, list []headgate.Part) ([]headgate.Part, error) // appends to list
+	parts   func(*http.Request, *scratch) ([]headgate.Part, error) // in the scratch's list
 	fields  *fields
 	calls   settle.Calls
 	scratch sync.Pool // of *scratch
@@ -32,6 +33,7 @@ type scratch struct {
 	parts   []headgate.Part
 	each    []headgate.State
 	members []member
+	texts   []*texts // of the parts' limiters, each of which is looked up once
 }
 
 // longestBuf is the largest buffer that is kept for the next request: one
@@ -44,7 +46,8 @@ func (m *middleware) release(s *scratch) {
 	}
 	clear(s.parts) // or they would keep keys and limiters
 	clear(s.members)
-	s.parts, s.members = s.parts[:0], s.members[:0]
+	clear(s.texts)
+	s.parts, s.members, s.texts = s.parts[:0], s.members[:0], s.texts[:0]
 	m.scratch.Put(s)
 }
 
@@ -87,8 +90,8 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Con
 		return ctx, nil, true
 	}
 	ctx = h.marks.Meet(ctx, list)
-	s.room(list)
-	settled, d, err := h.decide(ctx, list)
+	s.room(h.fields, list)
+	settled, d, err := h.decide(ctx, list, s.leased())
 	if err == nil && !d.Allowed && d.Err != nil && left(r) {
 		err = context.Canceled
 	}
@@ -105,45 +108,57 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Con
 
 // list returns the parts that are to be decided, in the scratch's room.
 func (m *middleware) list(r *http.Request, s *scratch) (list []headgate.Part, err error) {
-	if s.parts, err = m.parts(r, s.parts[:0]); err != nil {
+	if s.parts, err = m.parts(r, s); err != nil {
 		return nil, err
 	}
-	kept := s.parts[:0]
-	for _, p := range s.parts {
-		if p.Call.Key == "" {
-			switch m.EmptyKey {
-			case EmptyRefused:
-				return nil, errNoKey
-			case EmptyPasses:
-				continue
-			}
+	for i := 0; i < len(s.parts); i++ {
+		switch p := &s.parts[i]; {
+		case p.Call.Key != "":
+		case m.EmptyKey == EmptyRefused:
+			return nil, errNoKey
+		case m.EmptyKey == EmptyPasses:
+			s.parts = slices.Delete(s.parts, i, i+1)
+			i--
+		default:
 			p.Call.Key = emptyKey
 		}
-		kept = append(kept, p)
 	}
-	s.parts = kept
-	return parts.Ready(kept)
+	return parts.Ready(s.parts)
+}
+
+// look looks up the texts of the parts' limiters.
+func (s *scratch) look(f *fields, list []headgate.Part) {
+	s.texts = s.texts[:0]
+	for i := range list {
+		s.texts = append(s.texts, f.texts(list[i].Limiter))
+	}
 }
 
 // room gives each part room for its states.
-func (s *scratch) room(list []headgate.Part) {
+func (s *scratch) room(f *fields, list []headgate.Part) {
+	s.look(f, list)
 	n := 0
-	for i := range list {
-		n += len(settle.Names(list[i].Limiter))
+	for _, ts := range s.texts {
+		n += len(ts.policies)
 	}
 	if cap(s.each) < n {
 		s.each = make([]headgate.State, n)
 	}
 	each := s.each[:n]
-	for i := range list {
-		n := len(settle.Names(list[i].Limiter))
+	for i, ts := range s.texts {
+		n := len(ts.policies)
 		list[i].Call.Each, each = each[:n:n], each[n:]
 	}
 }
 
+// leased reports whether a part can be charged by a reservation only.
+func (s *scratch) leased() bool {
+	return slices.ContainsFunc(s.texts, func(ts *texts) bool { return ts.leased })
+}
+
 // decide asks the limiters, by a reservation where the request is settled.
-func (m *middleware) decide(ctx context.Context, list []headgate.Part) (*settle.Call, headgate.Decision, error) {
-	if m.Settle != nil || settle.NeededFor(list) {
+func (m *middleware) decide(ctx context.Context, list []headgate.Part, leased bool) (*settle.Call, headgate.Decision, error) {
+	if m.Settle != nil || leased {
 		return m.calls.Reserve(ctx, list)
 	}
 	d, err := decide(ctx, list)
@@ -191,22 +206,18 @@ func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
 	m.OnError(w, r, err)
 }
 
-// keyed returns the function of a Key that is no Func.
-func (m *middleware) keyed(k Key) func(*http.Request) (headgate.Call, error) {
-	return func(r *http.Request) (call headgate.Call, err error) {
-		s := m.scratch.Get().(*scratch)
-		defer m.release(s)
-		s.buf, err = k.add(s.buf[:0], r, m.IPv6Prefix)
-		switch {
-		case err == nil:
-			call.Key = string(s.buf)
-		case err == errNoKey || err == errUnmatched && m.EmptyKey != EmptyRefused:
-		default:
-			return call, err
-		}
-		if m.Cost != nil {
-			call.Costs = m.Cost(r)
-		}
-		return call, nil
+// keyed returns the call of a Key that is no Func.
+func (m *middleware) keyed(k *Key, r *http.Request, s *scratch) (call headgate.Call, err error) {
+	s.buf, err = k.add(s.buf[:0], r, m.IPv6Prefix)
+	switch {
+	case err == nil:
+		call.Key = string(s.buf)
+	case err == errNoKey || err == errUnmatched && m.EmptyKey != EmptyRefused:
+	default:
+		return call, err
 	}
+	if m.Cost != nil {
+		call.Costs = m.Cost(r)
+	}
+	return call, nil
 }
