@@ -147,12 +147,7 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		}
 		k.request = backend.Request{Op: op, Group: backend.Group{
 			Key: p.Call.Key, Policies: k.limiter.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each}}
-		if k.limiter.observer != nil {
-			k.observe(k.limiter)
-			if k.limiter.near > 0 && k.request.Each == nil { // mutant: near-of-all-keys
-				k.request.Each = make([]State, len(k.limiter.policies))
-			}
-		}
+		k.watch()
 		if op == backend.Reserve {
 			k.reserve(p.Call.lease()) // mutant: each-lease-checked
 			length = max(length, p.Call.lease())

@@ -47,6 +47,18 @@ func (ks keys) near(d *Decision) (near []Near) {
 	return near
 }
 
+// watch wants the states that the event of the call needs: of each key, since another one
+// may bind.
+func (k *keyed) watch() {
+	l := k.limiter
+	if l.observer == nil {
+		return
+	}
+	if k.observe(l); l.near > 0 && k.request.Each == nil { // mutant: near-of-all-keys
+		k.request.Each = make([]State, len(l.policies))
+	}
+}
+
 func charges(op backend.Op) bool {
 	return op == backend.Take || op == backend.AtMost || op == backend.Reserve || op == backend.Record
 }
