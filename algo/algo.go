@@ -164,11 +164,23 @@ type View struct {
 	Used int64 // units that count, rounded up; a cost n fits where Used + n <= Max
 	At   int64 // the instant a take is recorded at: now, or the newest stored one where that is ahead
 
+	// Beside is what is lent of the count, which Used does not include; nil where no
+	// unit is. Whoever looks sets it, after the leases that have ended were charged.
+	Beside *Lent
+
 	words // rolled forward to now
 }
 
 // Fits reports whether n units pass.
-func (a *Algorithm) Fits(v *View, n int64) bool { return v.Used+n <= a.max }
+func (a *Algorithm) Fits(v *View, n int64) bool { return v.Counts()+n <= a.max }
+
+// Counts returns the units that a decision counts: those used, and those lent.
+func (v *View) Counts() int64 {
+	if v.Beside == nil {
+		return v.Used
+	}
+	return v.Used + v.Beside.Sum() // mutant: lent-counts-as-used
+}
 
 // Words returns how many int64s a new key takes.
 func (a *Algorithm) Words() int {
@@ -198,6 +210,7 @@ func (a *Algorithm) Look(v *View, w []int64, now int64) {
 		few.z = w[2]
 	}
 	v.Used, v.At, v.words = r.roll(a, few, now)
+	v.Beside = nil
 }
 
 // ViewOf is View of words that are no slice, for the kinds that are stored as
@@ -281,12 +294,18 @@ func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 {
 	if n > a.max { // mutant: shadow-never-fits
 		return longest
 	}
+	if v.Beside != nil && len(v.Beside.Ends) > 0 {
+		return a.retryBeside(w, v, n)
+	}
 	return a.rule().retryAt(a, w, *v, n)
 }
 
 // ResetAt returns the first instant at which the key is unused, 0 for a key
 // that is so already.
 func (a *Algorithm) ResetAt(v *View) int64 {
+	if v.Beside != nil && len(v.Beside.Ends) > 0 {
+		return a.resetBeside(v)
+	}
 	if v.Used == 0 {
 		return 0
 	}

@@ -106,6 +106,7 @@ var calendar = rule{
 		}
 		return words{w.x, w.y, w.z - min(n, w.z)}, w.z > 0
 	},
+	closes:  func(_ *Algorithm, w words) int64 { return w.y },
 	retryAt: func(_ *Algorithm, _ []int64, v View, _ int64) int64 { return v.y },
 	resetAt: func(_ *Algorithm, w words) int64 { return w.y },
 }

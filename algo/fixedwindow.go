@@ -34,6 +34,7 @@ var fixedWindow = rule{
 		}
 		return words{w.x, w.y - min(n, w.y), 0}, w.y > 0
 	},
+	closes:  func(a *Algorithm, w words) int64 { return w.x + a.period },
 	retryAt: func(a *Algorithm, _ []int64, v View, _ int64) int64 { return v.x + a.period },
 	resetAt: func(a *Algorithm, w words) int64 { return w.x + a.period },
 }

@@ -44,6 +44,8 @@ type rule struct {
 	// giveBack returns rolled words after n units less of a charge, or false where
 	// nothing of it still counts. at is the instant at which a take would be counted.
 	giveBack func(a *Algorithm, w words, at int64, c Charge, n int64) (words, bool)
+	// closes returns when the window ends to which a charge belongs; nil: none does.
+	closes func(a *Algorithm, w words) int64
 	// resetAt is when rolled words of a key that is in use no longer count.
 	resetAt func(a *Algorithm, w words) int64
 	// retryAt is when n units fit that don't now.

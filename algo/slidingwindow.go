@@ -26,6 +26,7 @@ var slidingWindow = rule{
 	roll:     slidingRoll,
 	charge:   func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y, w.z + n} },
 	giveBack: slidingGiveBack,
+	closes:   func(a *Algorithm, w words) int64 { return w.x + a.period },
 	retryAt:  slidingRetryAt,
 	resetAt:  slidingResetAt,
 }

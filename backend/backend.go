@@ -58,6 +58,16 @@ import (
 //   - Of several keys the State is that of the policy that binds among all, and Key names its key; Each and Receipt are their own group's.
 //   - A Reserve of several keys keeps a lease for each, under Lease.IDOf, and each is settled by itself.
 //   - A key may be in two groups of a request, a count may not: it is an *InvalidError, and no count changes.
+//   - A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; it may cost 0.
+//   - A Borrow settles that lease of Held which its ID holds: what was used is charged now, Keep is lent again if there is room, and the rest is free.
+//   - It lends up to Want units: beside those of Keep at most half of a fair share of the room of every policy, until at most one Length from now.
+//   - Lent units count as used by every request, and do not age.
+//   - A lease that ends unsettled is charged whole at its end, and a settle after that changes nothing.
+//   - A lease ends with the window that its units are charged to.
+//   - While units are lent, RetryAfter is at most until the first of their leases ends.
+//   - A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld and changes nothing.
+//   - After a Reset no lent unit counts, and a settle of it finds that it is not held.
+//   - Of a shadow as many units are lent as it has room for, and the lease is as long as without it.
 //   - A context that has ended before anything was sent is its error, and nothing was counted.
 //   - A value that is not the store's own is a *CorruptError that names the key, and no count changes.
 //   - A store that cannot answer says ErrUnavailable if nothing was counted, and ErrPerhapsCounted if that is not known.
@@ -65,7 +75,7 @@ import (
 //   - Everything stored expires by itself.
 //   - After Close every request is ErrClosed.
 //   - An error leaves the decision zero.
-//   - Nothing is written to a request, but to what its Each, Receipt and StoreTime name.
+//   - Nothing is written to a request, but to what its Each, Receipt, Loan and StoreTime name.
 //   - Neither the request nor the decision is kept when Do has returned, also where ctx ended first.
 type Store interface {
 	// Check reports whether the store can keep these policies. It does no I/O and
@@ -109,15 +119,18 @@ const (
 	Extend                     // move the end of Request.Lease
 	Record                     // charge what has happened already, above the limit if need be
 	RecordAtMost               // charge what has happened already, each policy by itself, up to what it has room for
+	Borrow                     // charge as Take does, settle and lend what Request.Loan says
 )
 
 // charges reports whether a request is charged by its costs.
-func (o Op) charges() bool { return o == Take || o == AtMost || o == Reserve || o.Records() }
+func (o Op) charges() bool {
+	return o == Take || o == AtMost || o == Reserve || o == Borrow || o.Records()
+}
 
 // Records reports whether an operation charges what has happened already: it always passes.
 func (o Op) Records() bool { return o == Record || o == RecordAtMost }
 
-var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset", "reserve", "extend", "record", "record at most"}
+var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset", "reserve", "extend", "record", "record at most", "borrow"}
 
 // String returns the operation's name.
 func (o Op) String() string {
@@ -136,6 +149,7 @@ type Request struct {
 	Group
 	And       []Group       // of a Take, Peek or Reserve: more keys, decided all or nothing with Group; nearly always nil
 	Lease     *Lease        // Reserve, Settle and Extend: the lease; else nil
+	Loan      *Loan         // Borrow: what it settles and lends, and its answer; else nil
 	StoreTime *atomic.Int64 // the nanoseconds spent in the store are added to it; nil: not wanted
 }
 

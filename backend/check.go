@@ -95,7 +95,13 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 		}
 	}
 	op := r.Op
-	if op == Reserve && r.Lease.Free {
+	switch {
+	case op == Borrow:
+		if err := r.Loan.check(&r.Group); err != nil {
+			return err
+		}
+		op = Peek // a Borrow may cost nothing
+	case op == Reserve && r.Lease.Free:
 		op = Peek // by the costs that may be asked for
 	}
 	if err := r.Group.check(op); err != nil || r.And == nil {

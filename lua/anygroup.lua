@@ -60,10 +60,17 @@ for p = 1, policies do
   local kind = kinds[p]
   local hz, due, at, x, y, z, used, cost, least = 0, 0, now, 0, 0, 0, 0, 0, 0
   local ahead, sum, log, v = false, 0, logs[p], hashed and hashed[p + shift]
+  --@include lent.split
   --@include check.range
   --@include kinds.view
+  if beside then
+    --@include lent.tell
+    met = met .. before
+  end
   if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
+  -- What is lent is taken off the limit.
+  if beside then states[p].beside, states[p].lent, states[p][2] = beside, lent, limit - lent end
 end
 local room = 9007199254740992
 for p = 1, asks == 3 and policies or 0 do
@@ -75,7 +82,7 @@ for run = 1, all do
   pos = pos + 4
   for p = 1, policies do
     local s, cost = states[p]
-    local kind, most = s[1], s[2]
+    local kind, most = s[1], s[2] + (s.lent or 0)
     cost, pos = parse('<d', blob, pos)
     if op == 4 and kind == 54 then cost = 0 end -- mutant: lua-slot-recorded
     if asks == 3 or asks > 7 then
@@ -101,11 +108,14 @@ for run = 1, all do
       s[19], s[23] = cost, charged < 1
     end
     if asks ~= 2 then s[13] = s[13] + charged * cost end
-    local need = s[13] + cost - limit
-    if charged < count and kind > 31 and need > 0 and cost <= limit and status == 0 then
+    local need, lent = s[13] + cost - limit, s.lent or 0
+    if charged < count and kind > 31 and need > 0 and cost <= limit + lent and status == 0 then
       local leaves
+      need = need - lent
       local period, a, b, at, x, y, z, had, sum, log, v = s[3], s[4], s[5], s[9], s[10], s[11], s[12], s[14], s[16], s[17], s[18]
-      --@include kinds.release
+      if need > 0 then
+        --@include kinds.release
+      end
       met = met .. pack('<d', leaves or 0)
     end
   end
@@ -132,6 +142,10 @@ for p, s in ipairs(states) do
     end
   else
     --@include kinds.new
+  end
+  if s.beside then
+    local beside = s.beside
+    --@include lent.join
   end
   if fresh then
     fields[#fields + 1] = s[20]

@@ -62,3 +62,6 @@ end
 --@section renewed
 -- The boundaries around now: those of the lease are of when it was reserved.
 _, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (q - 1)) -- mutant: lua-renewed-by-name
+
+--@section closes
+closes = y

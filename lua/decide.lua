@@ -14,9 +14,9 @@
 --         H groups, B shape (1 one policy, one run; 2 several in the hash, one
 --         call that costs something in each; 3 any; 4 any, of a lease; 5 any,
 --         with the hash; 6 the H sections behind are decided all or nothing, each
---         of one group and of shape 3 or 4), which says who decides them, B op
+--         of one group and of shape 3 or 4; 7 a Borrow), which says who decides them, B op
 --         (1 take, 2 peek, 3 at most,
---         4 settle, 5 reset, 6 reserve, 7 extend, 8 record, 9 record at most), H policies, H runs,
+--         4 settle, 5 reset, 6 reserve, 7 extend, 8 record, 9 record at most, 10 borrow), H policies, H runs,
 --         I4 behind which argument its fields' names stand
 --         of shape 4: the lease's ID, I4 length in ms, the attempt's ID, B 1 where
 --         the lease is unresolved + 2 where costs are actual ones, and with a
@@ -25,6 +25,10 @@
 --         d period, d a, d b, d fill
 --         a run:    I4 how many takes of these costs, d cost for each policy
 --         (shape 2 has no runs: its policies end with d cost)
+--         of shape 7, before the policies and without runs: I4 length in us, I4 number,
+--         8 bytes of an epoch, d want, d keep, d cost, B leases that may be held, for
+--         each its I4 number and d units used, and the text of how many ms Redis is to
+--         keep the borrower's record, behind a length byte
 --         [3] and on: the fields' names, one for each policy.
 --
 --   reply one string: now as TIME's own seconds and microseconds in decimal, a
@@ -36,6 +40,11 @@
 --         newest; and then, run by run, for each policy of class 2 or 3 that
 --         lacked room for the last call of the run, and can have it: d when it
 --         will have it.
+--         Before what a policy met stands what is lent of its count, if anything is: a
+--         byte 31, B ends, for each d its instant, d units. A Borrow answers a byte 1, B
+--         what became of the lease that was held, B whether its cost passed, d units
+--         lent, d time until their end, d borrowers, and for each policy B whether it had
+--         room for the cost, what it is now, and d as above.
 --         What was decided follows from that: the caller reckons it with the
 --         twin of these rules. A group of which nothing was is one letter: R a
 --         number is out of range (82), C a stored value is not ours (67), B now
@@ -78,22 +87,29 @@ local now = sec * 1000000 + usec
 -- once. A string that grows by a group would be copied for each (measured: 128
 -- groups at 4.7 us each instead of 2.5), and a table costs a lone call 0.5 us.
 local blob, pos, k = args[2], 1, 1
-local alone, reply, n = #keys == 1 or #keys == 2 and string.byte(blob, 3) == 4, '', 0
+local alone, reply, n = #keys == 1 or #keys == 2 and string.byte(blob, 3) == 4 or #keys == 2 and string.byte(blob, 3) == 7, '', 0
 if not alone then reply, n = {sec, ' ', usec}, 3 end
 -- joint: how many sections are still to come of those that are decided all or
 -- nothing; again: where the first began. Of these, looks says that it is the first
 -- of two passes, and refused that one of them can't pass.
 local size, joint, looks, refused, again = #blob, 0, false, false
+-- decided: how many groups of a section are; general: the next one has units lent.
+local decided, general = 0, false
 while pos <= size do
-  local groups, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
+  local section = pos
+  local total, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   pos = from -- mutant: section-without-groups
-  local takes, own = op == 1, 4294967295 - policies
-  if shape == 1 then
+  local takes, own, groups = op == 1, 4294967295 - policies, total - decided
+  if general then
+    --@include lent.general
+  elseif shape == 1 then
     --@include onepolicy.section
   elseif shape == 2 then
     --@include manypolicies.section
   elseif shape == 6 then
     joint, looks, refused, again = groups, true, false, {groups, pos, k, n}
+  elseif shape == 7 then
+    --@include borrow.section
   else
     --@include onelease.section
     if joint > 0 then

@@ -40,3 +40,6 @@ if y > 0 and x == charged - charged % period then -- mutant: lua-give-back-windo
   y = math.max(0, y - back)
   fresh = pack('<BI4I4dd', 2, hz, due, x, y)
 end
+
+--@section closes
+closes = x + period

@@ -132,6 +132,7 @@ elseif open then
     --@include leases.most
     if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = 82 end
     local asked = status
+    --@include lent.split
     --@include check.range
     --@include kinds.view
     if status == 82 and asked == 0 then status = 67 end -- the lease's own numbers
@@ -144,6 +145,7 @@ elseif open then
       more = 0
     end
     states[p] = {kind, 0, period, a, b, fill, hz, due, at, x, y, z, used + more, used, ahead, sum, log, v, 0, s[20], charged, kept}
+    states[p].beside = beside
   end
   note, lasting = pack('<BBI7I4I4c16', 1, 2, till, length, open, attempt), nil
 end

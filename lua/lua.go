@@ -13,6 +13,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -51,7 +52,8 @@ func assemble(file, section string) []string {
 			}
 			lines = append(lines, body...)
 		} else if name, ok := strings.CutPrefix(line, "--@choose "); ok {
-			lines = append(lines, choose(name)...)
+			section, below, _ := strings.Cut(name, " below ")
+			lines = append(lines, choose(section, below)...)
 		} else if line != "" && !strings.HasPrefix(line, "--") {
 			lines = append(lines, line)
 		}
@@ -60,10 +62,16 @@ func assemble(file, section string) []string {
 }
 
 // choose returns an if-chain over the algorithms that have a section, without
-// its end.
-func choose(section string) (lines []string) {
-	word := "if"
+// its end. With a number it is over those that stand for less on the wire.
+func choose(section, below string) (lines []string) {
+	word, most := "if", 256
+	if below != "" {
+		most, _ = strconv.Atoi(below)
+	}
 	for _, k := range Kinds() {
+		if k.Wire >= most {
+			continue
+		}
 		if body := assemble(k.File, section); body != nil {
 			lines = append(append(lines, fmt.Sprintf("%s kind == %d then", word, k.Wire)), body...)
 			word = "elseif"

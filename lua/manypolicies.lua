@@ -16,7 +16,7 @@ for i = k, k + groups - 1 do
     --@include errors.failed
     values = {}
   end
-  local later, passes, met, before = '', takes, values, 0
+  local later, passes, met, before, beside = '', takes, values, 0
   if not alone then met, before = reply, n end
   for p = 1, policies do
     local kind, limit, period, a, b, fill, cost
@@ -34,6 +34,7 @@ for i = k, k + groups - 1 do
     local v, fresh = values[p]
     local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
     --@include kinds.view
+    if status == 67 and v and (string.byte(v) or 0) > 15 then beside = v end
     if kind > 31 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
     local had, taken = used, cost
     used = used + taken
@@ -69,7 +70,8 @@ for i = k, k + groups - 1 do
     end
   end
   if status > 0 then
-    local met
+    local v, met = beside
+    --@include lent.met
     --@include kinds.answer
   elseif not alone then
     n = n + policies
@@ -81,4 +83,4 @@ for i = k, k + groups - 1 do
   else reply = sec .. ' ' .. usec .. table.concat(met) .. later end
   same = true
 end
-k = k + groups
+if not general then k, decided = k + groups, 0 end

@@ -40,6 +40,7 @@ for i = k, k + groups - 1 do
       --@include expiry.stored
     end
   end
+  --@include lent.met
   --@include kinds.answer
 end
-k = k + groups
+if not general then k, decided = k + groups, 0 end

@@ -39,3 +39,6 @@ if bucket == x and z > 0 then z = math.max(0, z - back)
 elseif bucket == x - period and y > 0 then y = math.max(0, y - back) -- mutant: lua-give-back-previous
 else back = 0 end
 if back > 0 then fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z) end
+
+--@section closes
+closes = x + period

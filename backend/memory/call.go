@@ -15,7 +15,8 @@ type look struct {
 	record *record // nil: none yet
 	words  []int64 // the algorithm's words of the record, or none
 	view   algo.View
-	toWall int64 // of a policy that follows the wall clock, what its instants are ahead of the store's
+	lent   *algo.Lent // what processes hold of the count in advance; nil: nothing
+	toWall int64      // of a policy that follows the wall clock, what its instants are ahead of the store's
 }
 
 // call is one request under the lock of its key's stripe. It looks at every
@@ -24,6 +25,7 @@ type call struct {
 	*backend.Group
 	op       backend.Op
 	lease    *backend.Lease
+	loan     *backend.Loan
 	store    *Store
 	stripe   *stripe
 	hash     hash
@@ -58,9 +60,13 @@ var none [algo.MaxBuckets + 4]int64
 func (c *call) find(looks []look) (missing int) {
 	for i := range looks {
 		l := &looks[i]
+		l.lent = nil
 		st, h := c.place(l.id, l.shared)
 		if l.record = st.mu.records.find(h); l.record != nil {
 			l.words = st.words(h, l.id, l.record)
+			if st.mu.lent != nil {
+				l.lent = st.mu.lent[h]
+			}
 			continue
 		}
 		l.words = none[:c.Policies[i].Algorithm.Words()]
@@ -97,7 +103,13 @@ func (c *call) look(looks []look) (fits bool) {
 // view views one policy, by the clock that it follows.
 func (c *call) view(l *look, a *algo.Algorithm) {
 	l.toWall = c.toWall(a)
+	if l.lent != nil {
+		c.fold(l, a)
+	}
 	a.Look(&l.view, l.words, c.now+l.toWall)
+	if l.lent != nil {
+		l.view.Beside = l.lent
+	}
 }
 
 // toWall returns what the clock that an algorithm follows is ahead of now.
@@ -161,7 +173,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 // reading returns what the view amounts to: the instant of a charge as it is
 // recorded, the others by the store's clock.
 func (l *look) reading(a *algo.Algorithm) backend.Reading {
-	r := backend.Reading{At: l.view.At, Used: l.view.Used, ResetAt: a.ResetAt(&l.view)}
+	r := backend.Reading{At: l.view.At, Used: l.view.Counts(), ResetAt: a.ResetAt(&l.view)}
 	if r.ResetAt > 0 {
 		r.ResetAt -= l.toWall
 	}
@@ -204,7 +216,7 @@ func (c *call) fill(looks []look) {
 	g := *c.Group
 	g.Costs = make([]int64, len(looks))
 	for i := range looks {
-		g.Costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-looks[i].view.Used)) // mutant: record-by-room
+		g.Costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-looks[i].view.Counts())) // mutant: record-by-room
 	}
 	c.Group = &g
 }
@@ -213,7 +225,7 @@ func (c *call) fill(looks []look) {
 // take of one unit is denied otherwise.
 func (c *call) room(looks []look) bool {
 	g := *c.Group
-	left := func(i int) int64 { return c.Policies[i].Algorithm.Max() - looks[i].view.Used }
+	left := func(i int) int64 { return c.Policies[i].Algorithm.Max() - looks[i].view.Counts() }
 	for i := range looks {
 		if !c.Policies[i].Shadow {
 			g.Cost = min(g.Cost, left(i))

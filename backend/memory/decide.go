@@ -40,7 +40,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // time per call.
 func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Reading, d *backend.Decision) error {
 	var c call // a literal would be made elsewhere and copied, which showed in profiles
-	c.lease = r.Lease
+	c.lease, c.loan = r.Lease, r.Loan
 	if err := s.begin(&c, r.Op, &r.Group, looks); err != nil {
 		return err
 	}
@@ -85,7 +85,10 @@ func (c *call) sharing(looks []look, readings []backend.Reading) error {
 
 // run decides with the records that were found.
 func (c *call) run(looks []look, readings []backend.Reading) (err error) {
-	if c.op == backend.Reset {
+	switch c.op {
+	case backend.Borrow:
+		return c.borrow(looks, readings)
+	case backend.Reset:
 		err = c.reset(looks)
 	}
 	take := c.look(looks)
@@ -112,7 +115,7 @@ func (c *call) reset(looks []look) error {
 				c.stripe.remove(c.stripe.mu.records.at(c.hash.of(l.id)))
 				c.store.removed(1)
 			}
-			l.record, l.words = nil, none[:c.Policies[i].Algorithm.Words()]
+			l.record, l.lent, l.words = nil, nil, none[:c.Policies[i].Algorithm.Words()]
 		}
 	}
 	c.stripe.mu.leases.reset(c.hash)

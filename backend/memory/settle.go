@@ -150,6 +150,7 @@ func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
 		defer st.mu.Unlock()
 	}
 	if r := st.mu.records.find(h); r != nil {
+		c.foldCharge(ch, st, h, r)
 		f(st, h, r)
 	}
 }
@@ -168,6 +169,7 @@ func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
 		st.mu.records.grow(1)
 		r = st.insert(h, ch.id, a.Words())
 	}
+	c.foldCharge(ch, st, h, r)
 	w := st.words(h, ch.id, r)
 	toWall := c.toWall(a)
 	v := a.View(w, c.now+toWall)

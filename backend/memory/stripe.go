@@ -22,6 +22,10 @@ type stripe struct {
 		many    map[hash][]int64 // the words of kinds with many, of each such record
 		charged int64            // no record that has left had a greater sum of charges
 		leases  leases
+
+		lent      map[hash]*algo.Lent     // what is lent of records; nil while nothing is
+		borrowers map[leaseHash]*borrower // what each of those that borrowed lately holds
+		peak      int                     // the most borrowers that the map has held
 	}
 	_ [64]byte // the next stripe's lock
 }
@@ -96,6 +100,9 @@ func (st *stripe) stays(r *record, at int64) {
 func (st *stripe) remove(slot int) {
 	gone := &st.mu.records.slots[slot]
 	delete(st.mu.many, gone.hash)
+	if st.mu.lent != nil {
+		st.dropLent(gone.hash)
+	}
 	st.mu.charged = max(st.mu.charged, gone.few[2]) // of another kind it is another number
 	if st.mu.records.remove(slot) {
 		st.mu.many = maps.Collect(maps.All(st.mu.many)) // a map does not shrink

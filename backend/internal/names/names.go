@@ -74,6 +74,15 @@ func AppendLease(b []byte, id backend.LeaseID) []byte {
 	return append(append(b, leaseMark...), id[:]...)
 }
 
+// borrowerMark stands between a hash's name and the ID of a borrower.
+const borrowerMark = ":b:"
+
+// AppendBorrower makes a hash's name that of a borrower's record: ":b:" and the ID's 16
+// bytes.
+func AppendBorrower(b []byte, id backend.LeaseID) []byte {
+	return append(append(b, borrowerMark...), id[:]...)
+}
+
 // AppendField names the field of a small state, such as "f1m/api", "B1h/10/api",
 // "T/api", "cm15/Europe/Berlin/api", and of a shadow "T/~api".
 func AppendField(b []byte, p *backend.Policy) []byte {
@@ -168,10 +177,10 @@ func LeaseOf(rest string) (id backend.LeaseID, ok bool) {
 	return id, ok && copy(id[:], b) == len(id) && len(b) == len(id)
 }
 
-// Beside reports whether what follows the tag in a name is that of a lease, or of
-// what a log gave back.
+// Beside reports whether what follows the tag in a name is that of a lease, of a
+// borrower, or of what a log gave back.
 func Beside(rest string) bool {
-	if strings.HasPrefix(rest, leaseMark) {
+	if strings.HasPrefix(rest, leaseMark) || strings.HasPrefix(rest, borrowerMark) {
 		return true
 	}
 	log, ok := strings.CutSuffix(rest, ":back")

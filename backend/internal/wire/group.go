@@ -15,6 +15,7 @@ type Call struct {
 	Err error // why nothing was decided
 
 	lease    backend.Lease // of a Reserve, a Settle and an Extend; Actual stands in costs
+	loan     backend.Loan  // of a Borrow
 	costs    []int64       // one per policy
 	granted  int64         // of an AtMost: what it asks for, then what every policy but a shadow was charged
 	now      int64         // of the script
@@ -28,6 +29,9 @@ func (c *Call) Ask(r *backend.Request, i int) {
 	c.Err, c.costs, c.granted = nil, c.costs[:0], g.Cost
 	for p := range g.Policies {
 		c.costs = append(c.costs, g.CostOf(p))
+	}
+	if r.Loan != nil {
+		c.loan = *r.Loan
 	}
 	if r.Lease == nil {
 		return
@@ -70,6 +74,9 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 		r.DecideKeys(c.now, readings, d)
 	default:
 		r.Decide(r.Op, c.now, c.readings, d)
+	}
+	if r.Op == backend.Borrow && c.Err == nil {
+		r.Loan.Lent = c.loan.Lent
 	}
 	return c.Err
 }

@@ -75,7 +75,7 @@ func (a *Args) add(longer []byte) {
 // addKeys adds the stored keys that the group's script touches: the hash of the
 // small states and of the leases, the lease, then each log.
 func (a *Args) addKeys(g *Group) {
-	whole := g.leased() || g.Op == backend.Reset
+	whole := g.leased() || g.Op == backend.Reset || g.asks() == backend.Borrow
 	for i := range g.Policies {
 		if whole || !names.Apart(&g.Policies[i]) {
 			a.add(a.prefix.AppendHash(a.names, g.Tag))
@@ -84,6 +84,9 @@ func (a *Args) addKeys(g *Group) {
 	}
 	if g.leased() {
 		a.add(names.AppendLease(a.prefix.AppendHash(a.names, g.Tag), g.Calls[0].lease.ID))
+	}
+	if g.Op == backend.Borrow {
+		a.add(names.AppendBorrower(a.prefix.AppendHash(a.names, g.Tag), g.Calls[0].loan.ID))
 	}
 	for i := range g.Policies {
 		if names.Apart(&g.Policies[i]) {
@@ -115,7 +118,7 @@ func pack(b []byte, now int64, groups []*Group) []byte {
 		}
 		next := len(b)
 		b = g.ask(binary.LittleEndian.AppendUint16(b, 1), cmp.Or(g.Now, now))
-		if alike > 0 && !g.Joint && bytes.Equal(b[section+2:next], b[next+2:]) { // mutant: one-section-if-alike
+		if alike > 0 && !g.Joint && g.Op != backend.Borrow && bytes.Equal(b[section+2:next], b[next+2:]) { // mutant: one-section-if-alike
 			b = b[:next]
 		} else {
 			section, alike = next, 0
@@ -138,8 +141,11 @@ func (g *Group) ask(b []byte, now int64) []byte {
 	at := len(b)
 	b = binary.LittleEndian.AppendUint16(b, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(g.fields))
-	if shape == leased {
+	switch shape {
+	case leased:
 		b = packLease(b, g.Op, &g.Calls[0].lease)
+	case borrow:
+		b = packLoan(b, g.Calls[0])
 	}
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i], now)
@@ -147,7 +153,7 @@ func (g *Group) ask(b []byte, now int64) []byte {
 			b = double(b, g.Calls[0].costs[i])
 		}
 	}
-	if shape != set && op != backend.Reset {
+	if shape != set && shape != borrow && op != backend.Reset {
 		runs := uint16(0)
 		for calls := g.Calls; len(calls) > 0; runs++ {
 			n := run(calls)
@@ -171,12 +177,15 @@ const (
 	leased            // what has a lease
 	whole             // mixed, with the hash of the key also where the list has logs alone
 	joint             // no group: the next ones are decided all or nothing, each mixed or leased
+	borrow            // a Borrow
 )
 
 func (g *Group) shape(op backend.Op) byte {
 	switch {
 	case g.leased():
 		return leased
+	case g.Op == backend.Borrow:
+		return borrow
 	case g.Op == backend.Reset:
 		return whole
 	case g.Op.Records(), g.Op == backend.AtMost, g.Joint, run(g.Calls) < len(g.Calls), shadowed(g.Policies):
@@ -234,6 +243,33 @@ func stays(op backend.Op, l *backend.Lease) time.Duration {
 	}
 	return l.Length
 }
+
+// packLoan appends length in µs, number, epoch, the units that are wanted and kept, the
+// cost, the leases that may be held, and as text how long the script keeps the record.
+func packLoan(b []byte, c *Call) []byte {
+	l := &c.loan
+	b = binary.LittleEndian.AppendUint32(b, uint32(l.Length.Microseconds()))
+	b = binary.LittleEndian.AppendUint32(b, l.Seq)
+	b = append(b, l.Epoch[:]...)
+	b = double(double(double(b, l.Want), l.Keep), c.costs[0])
+	b = append(b, 0)
+	at := len(b)
+	for _, h := range l.Held {
+		if h.Seq > 0 {
+			b[at-1]++
+			b = double(binary.LittleEndian.AppendUint32(b, h.Seq), h.Used)
+		}
+	}
+	b = append(b, 0)
+	at = len(b)
+	b = strconv.AppendInt(b, 2*l.Length.Milliseconds()+borrowerStays+slack, 10)
+	b[at-1] = byte(len(b) - at)
+	return b
+}
+
+// borrowerStays is for how long the record of a borrower is needed after its last
+// Borrow, beside two lengths of a lease, in ms.
+const borrowerStays = 10_000
 
 // slack is for how much longer than needed a lease is kept, in ms: the script reckons
 // with its clock, and what has left counts as absent before.

@@ -173,6 +173,9 @@ func (g *Group) askAgain(now int64) error {
 // a run some pass, and each shadow charges the first of those that it has room for. The
 // rest of the run meet the same, and the script has answered once for them.
 func (g *Group) replay(r *reader, op backend.Op) (room bool) {
+	if op == backend.Borrow {
+		return g.readLoan(r)
+	}
 	var some [4]algo.View // on the stack, where they are few
 	views := some[:0]
 	if op == backend.Reset || op == backend.Settle || op == backend.Extend {
@@ -212,7 +215,7 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 			if lacks {
 				reading.RetryAt = unread
 			}
-			reading.At, reading.Used, reading.ResetAt = v.At, v.Used, a.ResetAt(v)
+			reading.At, reading.Used, reading.ResetAt = v.At, v.Counts(), a.ResetAt(v)
 		}
 	}
 	last := calls[len(calls)-1]
@@ -259,14 +262,14 @@ func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int
 // fill makes the costs of a RecordAtMost what each policy has room for.
 func (g *Group) fill(c *Call, views []algo.View) {
 	for p := range c.costs {
-		c.costs[p] = max(0, min(c.costs[p], g.Policies[p].Algorithm.Max()-views[p].Used))
+		c.costs[p] = max(0, min(c.costs[p], g.Policies[p].Algorithm.Max()-views[p].Counts()))
 	}
 }
 
 // grant makes an AtMost a take of what there is room for, and of as much of it as each
 // shadow has room for. Where there is none it is a take of one, which is denied.
 func (g *Group) grant(c *Call, views []algo.View) {
-	left := func(p int) int64 { return g.Policies[p].Algorithm.Max() - views[p].Used }
+	left := func(p int) int64 { return g.Policies[p].Algorithm.Max() - views[p].Counts() }
 	for p := range views {
 		if !g.Policies[p].Shadow {
 			c.granted = min(c.granted, left(p))
@@ -284,7 +287,7 @@ func (g *Group) grant(c *Call, views []algo.View) {
 // retryAt reads, or works out, when a policy will have room for n units.
 func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
 	if many(a) && n <= a.Max() {
-		return r.whole()
+		return a.Sooner(v, n, r.whole())
 	}
 	return a.RetryAt(nil, v, n)
 }
@@ -293,7 +296,13 @@ func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
 // what it amounts to.
 func many(a *algo.Algorithm) bool { return a.Kind().Storage() != algo.StoredWords }
 
-func (r *reader) view(a *algo.Algorithm) algo.View {
+func (r *reader) view(a *algo.Algorithm) (v algo.View) {
+	if len(r.rest) > 0 && r.rest[0] == beside {
+		lent := r.lent()
+		v = r.view(a)
+		v.Beside = lent
+		return v
+	}
 	if many(a) {
 		r.stored()
 		used, newest := r.whole(), r.whole()
@@ -307,6 +316,49 @@ func (r *reader) view(a *algo.Algorithm) algo.View {
 		}
 	}
 	return a.ViewOf(words, r.now)
+}
+
+// beside stands before what is lent of a count.
+const beside = 31
+
+// lent reads what is lent of a count.
+func (r *reader) lent() *algo.Lent {
+	l := new(algo.Lent)
+	if n := r.take(2); n != "" {
+		for range n[1] {
+			l.Ends = append(l.Ends, algo.LentUntil{End: r.whole(), Units: r.whole()})
+		}
+	}
+	if len(r.rest) > 0 && r.rest[0] == beside {
+		r.err, r.rest = errMalformed, "" // or a malformed reply would be read for ever
+	}
+	return l
+}
+
+// readLoan reads the answer to a Borrow, and reports whether its cost passed.
+func (g *Group) readLoan(r *reader) bool {
+	c := g.Calls[0]
+	head := r.take(3)
+	if head == "" {
+		return false
+	}
+	units, ends, borrowers := r.whole(), r.whole(), r.whole()
+	c.loan.Lent = backend.Lent{Settled: backend.Settled(head[1]), Borrowers: borrowers}
+	if units > 0 {
+		c.loan.Lent.Units, c.loan.Lent.Ends = units, time.Duration(ends)*time.Microsecond
+	}
+	c.Err, c.now = nil, r.now
+	c.readings = append(c.readings[:0], make([]backend.Reading, len(g.Policies))...)
+	for p := range g.Policies {
+		a, reading := &g.Policies[p].Algorithm, &c.readings[p]
+		had := r.stored()
+		v := r.view(a)
+		reading.At, reading.Used, reading.ResetAt = v.At, v.Counts(), a.ResetAt(&v)
+		if !had {
+			reading.RetryAt = r.retryAt(a, &v, c.costs[p])
+		}
+	}
+	return head[2] == 1
 }
 
 // stored names where a value of the group may lie.

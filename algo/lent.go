@@ -1,0 +1,200 @@
+package algo
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// The lengths of what a process borrows: MinBorrow to MaxBorrow.
+const (
+	MinBorrow = 10 * time.Millisecond
+	MaxBorrow = time.Second
+)
+
+// Lent is the units of one count that processes hold in advance. They stand beside
+// the words of the count, so no rule of an algorithm depends on them:
+//
+//   - Every decision counts them as used, and they do not age.
+//   - A settle removes them, and charges what was used at its own instant.
+//   - Units that nobody has settled are charged whole at the last instant of their
+//     lease.
+//
+// So at every instant the count is at least what it would be if each call had been
+// charged at its own instant, and each bound of an algorithm stands.
+//
+// Leases that end together are one number. Ends lie on a grid, so that there are few
+// of them, however many processes borrow. Instants are µs by the clock that the
+// count follows.
+type Lent struct {
+	Epoch     [8]byte // drawn when units were first lent; a Reset ends it
+	From      int64   // when the present slot of time began, in which borrowers are counted
+	Cur, Prev int64   // borrowers in this slot, and in the one before
+	Ends      []LentUntil
+}
+
+// LentUntil is the units of the leases that end at an instant. A unit may be used
+// before that, not at it.
+type LentUntil struct{ End, Units int64 }
+
+const (
+	// lentKept is for how long borrowers are remembered after the last lease.
+	lentKept = 2 * int64(MaxBorrow/time.Microsecond)
+	// maxBorrowers is what the script keeps in two bytes.
+	maxBorrowers = 1<<16 - 1
+)
+
+// Lends reports whether units of the kind can be lent.
+func (k Kind) Lends() bool {
+	return k.rule().storage == StoredWords || k.rule().storage == StoredPacked
+}
+
+// Fold charges the words for leases that have ended by now, each at the last instant
+// before its end, and returns the words, which may have moved. What ends further ahead
+// than a lease can counts as absent: the clock has stepped back.
+func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
+	live := l.Ends[:0]
+	for _, e := range l.Ends {
+		switch {
+		case e.End <= now: // mutant: ended-lease-charged
+			v := a.View(w, e.End-1)
+			w = a.Take(w, &v, a.Recorded(&v, e.Units))
+		case e.End <= now+MaxBorrow.Microseconds(): // mutant: lent-far-ahead
+			live = append(live, e)
+		}
+	}
+	l.Ends = live
+	return w
+}
+
+// Sum returns the units that are lent.
+func (l *Lent) Sum() (n int64) {
+	if l == nil {
+		return 0
+	}
+	for _, e := range l.Ends {
+		n += e.Units
+	}
+	return n
+}
+
+// Idle reports whether nothing is lent, and no borrower is remembered.
+func (l *Lent) Idle(now int64) bool { return len(l.Ends) == 0 && now >= l.From+lentKept }
+
+// Count counts a borrower, unless it was counted in this slot of time already. last is
+// the instant at which it was counted last.
+func (l *Lent) Count(now, length, last int64) {
+	switch {
+	case now >= l.From+2*length || now < l.From:
+		l.Prev, l.Cur, l.From = 0, 0, now-now%length
+	case now >= l.From+length:
+		l.Prev, l.Cur, l.From = l.Cur, 0, now-now%length
+	}
+	if last < l.From || last > now {
+		l.Cur = min(l.Cur+1, maxBorrowers)
+	}
+}
+
+// Borrowers returns how many processes borrow.
+func (l *Lent) Borrowers() int64 { return max(l.Cur, l.Prev, 1) }
+
+// Add lends units until an end.
+func (l *Lent) Add(end, n int64) {
+	i, found := slices.BinarySearchFunc(l.Ends, end, func(e LentUntil, end int64) int { return cmp.Compare(e.End, end) })
+	if !found {
+		l.Ends = slices.Insert(l.Ends, i, LentUntil{End: end})
+	}
+	l.Ends[i].Units += n
+}
+
+// Remove takes units back that were lent until an end.
+func (l *Lent) Remove(end, n int64) {
+	for i := range l.Ends {
+		if e := &l.Ends[i]; e.End == end {
+			if e.Units -= n; e.Units <= 0 {
+				l.Ends = append(l.Ends[:i], l.Ends[i+1:]...)
+			}
+			return
+		}
+	}
+}
+
+// LentEnd returns when a lease that begins now ends, by a grid of a quarter of its
+// length. closes is when the window ends that units are charged to; 0 is never.
+func LentEnd(now, length, closes int64) int64 {
+	end := now + length
+	end -= end % (length / 4)
+	if closes > 0 { // mutant: lease-ends-with-window
+		end = min(end, closes)
+	}
+	return end
+}
+
+// LentShare returns how many units are lent to a borrower that wants some and keeps some of
+// what it has: at most half of a fair share of the room beside those that it keeps. What
+// is new must last for an eighth of the length.
+func LentShare(want, keep, room, borrowers int64, left, length int64) int64 {
+	extra := min(want-keep, (room-keep)/(2*borrowers))
+	if extra < 0 || keep+extra < 2 && keep == 0 || left < length/8 {
+		extra = 0
+	}
+	return keep + extra
+}
+
+// MaxUnits is more than any count can have room for.
+const MaxUnits int64 = 2 * MaxLimit
+
+// Closes returns when the window ends to which a charge of the view would belong: units
+// are not lent for longer, so that none is carried over. It is 0 for a kind whose counts
+// have no such window.
+func (a *Algorithm) Closes(v *View) int64 {
+	if r := a.rule(); r.closes != nil {
+		return r.closes(a, v.words)
+	}
+	return 0
+}
+
+// later returns the view after n more units at a later instant.
+func (a *Algorithm) later(v View, at, n int64) View {
+	if a.rule().words > 0 {
+		v = a.ViewOf([3]int64{v.x, v.y, v.z}, at)
+	} else {
+		v = a.Seen(v.Used, v.x, at)
+	}
+	a.Add(&v, n)
+	return v
+}
+
+// resetBeside is ResetAt of a view beside which units are lent: all are charged at
+// their ends.
+func (a *Algorithm) resetBeside(v *View) int64 {
+	w := *v
+	w.Beside = nil
+	for _, e := range v.Beside.Ends {
+		w = a.later(w, e.End-1, e.Units)
+	}
+	return a.ResetAt(&w)
+}
+
+// retryBeside is RetryAt of a view beside which units are lent.
+func (a *Algorithm) retryBeside(w []int64, v *View, n int64) int64 {
+	own := *v
+	own.Beside = nil
+	if a.Fits(&own, n) {
+		return a.Sooner(v, n, 0)
+	}
+	return a.Sooner(v, n, a.RetryAt(w, &own, n))
+}
+
+// Sooner returns when n units may fit that would at an instant if nothing were lent: at
+// the latest when the first lease ends, since its units may come back unused.
+func (a *Algorithm) Sooner(v *View, n, at int64) int64 {
+	if v.Beside == nil || len(v.Beside.Ends) == 0 || n > a.max {
+		return at
+	}
+	first := v.Beside.Ends[0].End
+	if v.Used+n <= a.max {
+		return first
+	}
+	return min(first, at) // mutant: retry-at-first-end
+}

@@ -1,0 +1,215 @@
+package standalone_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/internal/testclock"
+	"github.com/headgate-go/headgate/internal/trace"
+	"github.com/stretchr/testify/require"
+)
+
+// TestLoanTwins holds the two renderings of lending equal: random Borrows of several
+// borrowers among all other operations, memory against Lua.
+func TestLoanTwins(t *testing.T) {
+	for i := range uint64(traces) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			loanTwins(t, *seed+i, redistest.Steps(6_000, 500_000)/traces)
+		})
+	}
+}
+
+func loanTwins(t *testing.T, seed uint64, steps int) {
+	t.Logf("-seed %d", seed)
+	s := &loanSteps{rand: rand.New(rand.NewPCG(seed, 7)), now: trace.Start}
+	now := func() time.Time { return time.UnixMicro(s.now) }
+	server := redistest.Start(t)
+	lua := standalone.New(testclock.Client{Processor: server.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
+	var model backend.Store
+	ctx := context.Background()
+	for i := range steps {
+		if i%100 == 0 {
+			s.era()
+			model = memory.New(&memory.Options{Now: now})
+		}
+		r, b := s.next()
+		other := r
+		if r.Loan != nil {
+			loan := *r.Loan
+			other.Loan = &loan
+		}
+		want, got := trace.Ask(ctx, model, r), trace.Ask(ctx, lua, other)
+		if want.Err != nil || got.Err != nil {
+			require.Equal(t, fmt.Sprint(want.Err), fmt.Sprint(got.Err), "step %d: %v %+v", i, r.Op, r.Loan)
+			continue
+		}
+		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v %+v", i, s.now, r.Op, r.Group, r.Loan)
+		if r.Loan != nil {
+			require.Equal(t, r.Loan.Lent, other.Loan.Lent, "step %d at %d: %+v %+v", i, s.now, r.Group, r.Loan)
+			b.lent(r.Loan, got.Err)
+		}
+	}
+	server.NoImmortals(t)
+}
+
+// loanSteps draws requests on a clock that never goes back.
+type loanSteps struct {
+	rand  *rand.Rand
+	now   int64
+	eras  int
+	list  []backend.Policy
+	all   [][]backend.Policy
+	who   []*loanHolder
+	lease []backend.Lease
+}
+
+// loanHolder is a borrower, which remembers some of what it borrowed.
+type loanHolder struct {
+	id     backend.LeaseID
+	list   []backend.Policy
+	length time.Duration
+	seq    uint32
+	held   [backend.MaxHeld]backend.Held
+	units  int64
+}
+
+func (h *loanHolder) lent(l *backend.Loan, err error) {
+	if err == nil && l.Lent.Units > 0 {
+		h.held[0], h.units = backend.Held{Seq: l.Seq}, l.Lent.Units
+	}
+}
+
+func (s *loanSteps) era() {
+	s.eras++
+	s.who, s.all, s.lease = nil, nil, nil
+	s.list = nil
+	for i := range 1 + s.rand.IntN(3)*s.rand.IntN(2) {
+		s.list = append(s.list, backend.Policy{
+			Name: fmt.Sprint("p", i), Algorithm: s.algorithm(), OnFailure: backend.FailClosed, Shadow: s.rand.IntN(4) == 0,
+		})
+	}
+	s.all = append(s.all, s.list)
+	if s.rand.IntN(2) == 0 {
+		list := append([]backend.Policy(nil), s.list...)
+		i := s.rand.IntN(len(list))
+		list[i].Algorithm = list[i].Algorithm.WithMax(1 + s.rand.Int64N(2*list[i].Algorithm.Max()))
+		s.all = append(s.all, list)
+	}
+	for i := range 1 + s.rand.IntN(4) {
+		h := &loanHolder{list: s.all[s.rand.IntN(len(s.all))], length: time.Duration(10+s.rand.IntN(990)) * time.Millisecond}
+		binary.LittleEndian.PutUint64(h.id[:], uint64(s.eras)<<8|uint64(i+1))
+		s.who = append(s.who, h)
+	}
+}
+
+func (s *loanSteps) algorithm() algo.Algorithm {
+	limit := 1 + s.rand.Int64N([]int64{10, 100, 10_000}[s.rand.IntN(3)])
+	l := algo.Per(limit, []time.Duration{50 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[s.rand.IntN(4)])
+	switch s.rand.IntN(5) {
+	case 0:
+		return algo.FixedWindow(l)
+	case 1:
+		return algo.SlidingWindow(l)
+	case 2:
+		return algo.BucketedWindow(l, 2+s.rand.Int64N(10))
+	case 3:
+		return algo.Calendar(limit, algo.Day(), time.UTC)
+	}
+	return algo.TokenBucket(l, 1+s.rand.Int64N(2*limit))
+}
+
+func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
+	switch n := s.rand.IntN(100); {
+	case n < 30:
+	case n < 90:
+		s.now += s.rand.Int64N(200_000)
+	case n < 97:
+		s.now += s.rand.Int64N(2_000_000)
+	default:
+		s.now += s.rand.Int64N(20_000_000)
+	}
+	list := s.all[s.rand.IntN(len(s.all))]
+	r = backend.Request{Op: backend.Take, Group: backend.Group{Key: fmt.Sprint("k", s.eras), Policies: list, Cost: 1}}
+	least := list[0].Algorithm.Max()
+	for i := range list {
+		least = min(least, list[i].Algorithm.Max())
+	}
+	r.Cost = 1 + s.rand.Int64N(1+least/4)
+	switch n := s.rand.IntN(100); {
+	case n < 3:
+		r.Op = backend.Reset
+	case n < 10:
+		r.Op = backend.Peek
+	case n < 15:
+		r.Op = backend.Record
+	case n < 18:
+		r.Op = backend.RecordAtMost
+	case n < 25:
+		r.Op = backend.AtMost
+	case n < 32:
+		return s.leased(r), nil
+	case n < 75:
+		return s.borrow(r)
+	}
+	r.Cost = min(r.Cost, least)
+	return r, nil
+}
+
+func (s *loanSteps) leased(r backend.Request) backend.Request {
+	lease := backend.Lease{Length: time.Minute, Attempt: backend.LeaseID{1, byte(s.rand.IntN(255))}}
+	if n := len(s.lease); n > 0 && s.rand.IntN(2) == 0 {
+		lease = s.lease[s.rand.IntN(n)]
+		lease.Attempt = backend.LeaseID{1, byte(s.rand.IntN(255))}
+		r.Op = backend.Settle
+		for range r.Policies {
+			lease.Actual = append(lease.Actual, s.rand.Int64N(1+2*r.Cost))
+		}
+	} else {
+		binary.LittleEndian.PutUint64(lease.ID[:], s.rand.Uint64()|1)
+		r.Op = backend.Reserve
+		s.lease = append(s.lease, lease)
+	}
+	r.Lease = &lease
+	return r
+}
+
+func (s *loanSteps) borrow(r backend.Request) (backend.Request, *loanHolder) {
+	h := s.who[s.rand.IntN(len(s.who))]
+	r.Op, r.Policies = backend.Borrow, h.list
+	least := h.list[0].Algorithm.Max()
+	for i := range h.list {
+		least = min(least, h.list[i].Algorithm.Max())
+	}
+	r.Cost = min(s.rand.Int64N(1+least/8), least)
+	if s.rand.IntN(20) > 0 {
+		h.seq++
+	}
+	loan := &backend.Loan{ID: h.id, Seq: max(h.seq, 1), Length: h.length, Held: h.held}
+	binary.LittleEndian.PutUint64(loan.Epoch[:], s.rand.Uint64())
+	if s.rand.IntN(4) > 0 {
+		loan.Want = s.rand.Int64N(1 + least)
+	}
+	used := s.rand.Int64N(1 + h.units)
+	loan.Held[0].Used = used
+	if s.rand.IntN(2) == 0 {
+		loan.Keep = s.rand.Int64N(1 + h.units - used)
+	}
+	switch s.rand.IntN(10) {
+	case 0:
+		loan.Held[0] = backend.Held{}
+	case 1:
+		loan.Held[1] = backend.Held{Seq: h.seq - min(h.seq, 2), Used: used}
+	}
+	r.Loan = loan
+	return r, h
+}

@@ -1,0 +1,209 @@
+-- A Borrow: settles what the borrower holds of a key, takes, and lends. It is the twin
+-- of backend/memory's loan.go.
+--
+-- Kept under a key of the borrower's, which leaves by itself: version, number of the
+-- last Borrow, when it was counted as a borrower, until when this is kept, number of the Borrow whose lease it
+-- holds (0: none), number of policies, and for each of them the end, the units and the
+-- epoch of the count at the time.
+
+--@section section
+local key, record, status, longer, sweep, ms, bad, met = keys[k], keys[k + 1], 0, 0, false, 0, nil, ''
+local own, states = 4294967295 - policies, {}
+local length, number, epoch, want, keep, cost, ttl, some
+length, number, epoch, want, keep, cost, some, pos = parse('<I4I4c8dddB', blob, pos)
+local asked, held = {}, try('GET', record)
+for i = 1, some do
+  asked[i] = {}
+  asked[i][1], asked[i][2], pos = parse('<I4d', blob, pos)
+end
+ttl, pos = parse('<Bc0', blob, pos)
+k = k + 2
+if usec == args[1] then ttl = 2 * length / 1000 + 10000 + slack end
+if held and held.err then
+  local e, what = held, 'GET'
+  --@include errors.failed
+  held = false
+end
+if not (length >= 10000 and length <= 1000000 and want >= 0 and want <= 68719476736 and keep >= 0 and keep <= 68719476736 and want % 1 + keep % 1 == 0) then status = 82 end
+local hashed = try('HMGET', key, unpack(args, names + 1, names + policies))
+if hashed.err then
+  local e, what = hashed, 'HMGET'
+  --@include errors.failed
+  hashed = {}
+end
+for p = 1, policies do
+  local kind, limit, period, a, b, fill, shadow, _
+  kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
+  if kind > 63 then kind, shadow = kind - 64, true end
+  local hz, due, at, x, y, z, used, least = 0, 0, now, 0, 0, 0, 0, 0
+  local ahead, sum, v, log, closes = false, 0, hashed[p]
+  local most, plain = cost
+  if kind > 47 then status = 82 end
+  --@include lent.split
+  plain = v
+  --@include borrow.range
+  --@include kinds.view
+  --@choose closes
+  end
+  states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, shadow, sum, closes, v, 0, args[names + p]}
+  states[p].beside, states[p].lent, states[p].plain = beside or {epoch, 0, 0, 0}, lent, plain
+end
+--@include borrow.settle
+if status == 0 then
+  --@include borrow.lend
+  --@include borrow.store
+end
+--@include kinds.answer
+
+--@section range
+-- The cost of a shadow may be above its limit.
+do
+  local cost = shadow and 0 or cost
+  --@include check.range
+  if not (most >= 0 and most <= 68719476736 and most % 1 == 0) then status = 82 end
+end
+
+--@section settle
+-- how: what became of the lease that is held: 0 none was named, 1 it is charged, 2 it
+-- had ended, 3 it is not held. s[21] is what is to be charged.
+local counted, lease, parts, how = 0, 0, {}, some > 0 and 3 or 0
+if held and status == 0 then
+  local version, last, till, size, behind
+  if #held > 23 then version, last, counted, till, lease, size, behind = parse('<BI4I7I7I4B', held) end
+  if version ~= 1 or #held ~= 24 + 20 * size then status = 67 -- mutant: garbage-borrower
+  elseif till <= now then counted, lease = 0, 0
+  elseif size ~= policies then status = 82
+  elseif number <= last then status = 78 -- mutant: lua-borrow-sent-twice
+  else
+    for p = 1, size do
+      parts[p] = {}
+      parts[p][1], parts[p][2], parts[p][3], behind = parse('<I7I5c8', held, behind)
+    end
+  end
+end
+local used
+for i = 1, lease > 0 and status == 0 and some or 0 do
+  if asked[i][1] == lease then used = asked[i][2] end
+end
+if used then
+  how = 1
+  for p, s in ipairs(states) do
+    local part, lent = parts[p], s.beside
+    if part[1] <= now then how = math.max(how, 2) -- mutant: lua-settle-after-end
+    elseif lent[1] ~= part[3] then how = 3 -- mutant: lua-reset-ends-loans
+    else
+      local out, units = {lent[1], lent[2], lent[3], lent[4]}, 0
+      for i = 5, #lent, 2 do
+        units = lent[i + 1]
+        if lent[i] == part[1] then units = units - part[2] end
+        if units > 0 then out[#out + 1] = lent[i] out[#out + 1] = units end
+        s.lent = s.lent + units - lent[i + 1]
+      end
+      s.beside, s.lent = out, math.max(0, s.lent)
+      s[19] = math.max(0, math.min(used, part[2], 137438953472 - s[13]))
+    end
+    if not s[15] then keep = math.min(keep, math.max(0, part[2] - used)) end
+  end
+end
+if how ~= 1 then keep = 0 end
+
+--@section lend
+-- s[21]: the policy had room for the cost beside what is kept. s[22]: its units.
+local room, passes, left, borrowers = 137438953472, true, length, 1
+for _, s in ipairs(states) do
+  if not s[15] then room = math.min(room, s[2] - s[13] - s.lent - s[19]) end
+end
+keep = math.min(keep, math.max(0, room))
+for _, s in ipairs(states) do
+  s[21] = s[2] - s[13] - s.lent - s[19] - (s[15] and 0 or keep) >= cost
+  passes = passes and (s[21] or s[15])
+end
+room = 137438953472
+for p, s in ipairs(states) do
+  if passes and s[21] then s[19] = s[19] + cost end
+  local lent, ends = s.beside, now + length
+  if want > 0 then
+    if now >= lent[2] + 2 * length or now < lent[2] then lent[2], lent[3], lent[4] = now - now % length, 0, 0
+    elseif now >= lent[2] + length then lent[2], lent[3], lent[4] = now - now % length, 0, lent[3] end
+    if counted < lent[2] or counted > now then lent[3] = math.min(lent[3] + 1, 65535) end
+  end
+  borrowers = math.max(borrowers, lent[3], lent[4])
+  ends = ends - ends % (length / 4)
+  if s[17] and s[17] < ends then ends = s[17] end -- mutant: lua-lease-ends-with-window
+  s[22], left = ends, p > 1 and math.min(left, ends - now) or ends - now
+  if not s[15] then room = math.min(room, s[2] - s[13] - s.lent - s[19]) end
+end
+room = math.max(0, room)
+local extra = math.min(want - keep, math.floor((room - keep) / (2 * borrowers)))
+if extra < 0 or keep + extra < 2 and keep == 0 or left < length / 8 then extra = 0 end
+local units = keep + extra
+if want > 0 then counted = now end
+local note = {pack('<BI4I7I7I4B', 1, number, counted, now + 2 * length + 10000000, units > 0 and number or 0, policies)}
+for p, s in ipairs(states) do
+  local m, lent, ends, i = units, s.beside, s[22], 5
+  if s[15] then m = math.max(0, math.min(m, s[2] - s[13] - s.lent - s[19])) end
+  note[p + 1] = pack('<I7I5c8', ends, m, lent[1])
+  while lent[i] and lent[i] < ends do i = i + 2 end
+  if m > 0 and lent[i] == ends then lent[i + 1] = lent[i + 1] + m
+  elseif m > 0 then
+    table.insert(lent, i, m)
+    table.insert(lent, i, ends)
+  end
+end
+
+--@section store
+-- What is lent without a record would be charged whole, and not lost. So the counts are
+-- written first.
+if not may('SET', record, '', 'PX', '1') then
+  local e, what = nil, 'SET'
+  --@include errors.failed
+end
+local fields = {}
+local lends = units > 0 and units or 0
+for p, s in ipairs(states) do
+  local kind, limit, period, a, b, fill = s[1], s[2], s[3], s[4], s[5], s[6]
+  local hz, due, at, x, y, z, had, sum, v, taken, beside = s[7], s[8], s[9], s[10], s[11], s[12], s[14], s[16], s[18], s[19], s.beside
+  local used, fresh, op = had + taken, nil, 1
+  local leaves = ''
+  if not s[21] and kind > 31 and cost <= limit then
+    local need = used + cost - limit
+    if need > 0 then
+      --@include kinds.release
+    end
+    leaves = pack('<d', type(leaves) == 'number' and leaves or 0)
+  end
+  -- A level that is written loses a part of a unit, and buckets get a newer one.
+  if taken == 0 and v and (kind == 19 or kind == 36) then fresh = s.plain -- mutant: lua-borrow-rounds
+  else
+    --@choose take below 48
+    end
+  end
+  --@include lent.tell
+  if kind > 31 then before = before .. pack('<Bdd', 1, used, taken > 0 and at - at % b or x) else before = before .. string.sub(fresh, 1, (kind == 18 or kind == 23) and 33 or 25) end
+  met = met .. string.char(s[21] and 1 or 0) .. before .. leaves
+  if #beside > 4 then
+    local last, units = beside[#beside - 1], 0
+    for i = 6, #beside, 2 do units = units + beside[i] end
+    local ends, spare = last + fill, 0
+    if kind == 36 then ends = last + period + b
+    elseif kind == 19 then ends = last + fill + math.ceil((x + (taken + units) * 32768) / a * b) end
+    hz, due = parse('<I4I4', fresh, 2)
+    --@include expiry.horizon
+    fresh = string.sub(fresh, 1, 1) .. pack('<I4I4', hz, due) .. string.sub(fresh, 10) -- mutant: lent-field-lives
+  end
+  --@include lent.join
+  fields[#fields + 1] = s[20]
+  fields[#fields + 1] = fresh
+end
+--@include expiry.lasts
+if status == 0 then
+  local e = try('HSET', key, unpack(fields))
+  --@include expiry.stored
+end
+if status == 0 then
+  local e, what = try('SET', record, table.concat(note), 'PX', ttl), 'SET'
+  if e.err then
+    --@include errors.failed
+  end
+end
+met = pack('<BBBddd', 1, how, passes and 1 or 0, units, left, borrowers) .. met

@@ -1,0 +1,99 @@
+-- The twin of algo/lent.go: units that processes hold in advance stand beside the
+-- count. Every decision counts them as used, and they do not age.
+--
+-- Kept in the value of a count, behind its first nine bytes (version, horizon, due),
+-- where the version is greater by 16: an epoch of 8 bytes, when the present slot of
+-- time began, borrowers in it and in the one before, number of ends, and for each end
+-- its instant and the units. Behind that stands the rest of the value. The paths for
+-- one policy and for a set of small states do not read such a value. They leave a
+-- group that has one to the general path, so a count of which nothing is lent is
+-- decided as ever.
+
+--@section split
+-- v becomes the value without what is lent, with leases that have ended charged at
+-- their last instant. beside is what is lent: epoch, slot, its borrowers, those of the
+-- slot before, then each end with its units. lent is the sum. What ends further ahead
+-- than a lease can counts as absent.
+local beside, lent = false, 0
+if v and kind < 48 and status == 0 and #v > 28 and string.byte(v) > 15 then
+  local version, h, d, epoch, slot, here, before, n, behind = parse('<BI4I4c8I7I2I2B', v)
+  local all, plain = v, behind + 12 * n
+  if version > 31 or #v < plain then status = 67
+  else
+    v = string.char(version - 16) .. string.sub(v, 2, 9) .. string.sub(v, plain)
+    beside = {epoch, slot, here, before}
+    for i = 1, n do
+      local ends, units
+      ends, units, behind = parse('<I7I5', all, behind)
+      if ends > now + 1000000 then -- mutant: lua-lent-far-ahead
+      elseif ends > now then
+        lent = lent + units
+        beside[#beside + 1] = ends
+        beside[#beside + 1] = units
+      elseif status == 0 then
+        --@include lent.fold
+      end
+    end
+    if #beside == 4 and now >= slot + 2000000 then beside = false end
+  end
+end
+
+--@section fold
+-- op 1: as a take.
+local now, op, longer, sweep = ends - 1, 1, 0, false
+local hz, due, at, x, y, z, used, sum, cost, least, ahead = 0, 0, now, 0, 0, 0, 0, 0, 0, 0, false
+--@include kinds.view
+if status == 0 then
+  local had, taken, fresh = used, math.max(0, math.min(units, 137438953472 - used))
+  used = used + taken
+  --@choose take below 48
+  end
+  -- The horizon says for how long the key is known to live, which this does not change.
+  v = string.sub(fresh, 1, 1) .. pack('<I4I4', h, d) .. string.sub(fresh, 10) -- mutant: lua-ended-lease-charged
+end
+
+--@section join
+-- fresh becomes the value with what is lent, unless nothing is and no borrower is
+-- remembered.
+if fresh and beside and (#beside > 4 or beside[2] > 0) then
+  local ends = {}
+  for i = 5, #beside, 2 do ends[#ends + 1] = pack('<I7I5', beside[i], beside[i + 1]) end
+  fresh = string.char(string.byte(fresh) + 16) .. string.sub(fresh, 2, 9)
+    .. pack('<c8I7I2I2B', beside[1], beside[2], beside[3], beside[4], #ends) .. table.concat(ends) .. string.sub(fresh, 10)
+end
+
+--@section tell
+-- before = what stands in the reply before what a policy met.
+local before = ''
+if beside and #beside > 4 then
+  before = pack('<BB', 31, (#beside - 4) / 2)
+  for i = 5, #beside, 2 do before = before .. pack('<dd', beside[i], beside[i + 1]) end
+end
+
+--@section met
+-- A value beside which units are lent ends a section of the narrow paths. The loop
+-- begins it again behind the groups that are decided, for this one group.
+if status == 67 and v and (string.byte(v) or 0) > 15 then
+  decided, k, general, pos = decided + i - k, i, true, section
+  break
+end
+
+--@section general
+-- One group of a section is decided by the general path: that of a set has its costs
+-- among its policies there.
+local whole, behind
+groups = 1
+if shape == 2 then
+  local heads, costs = {}, {pack('<I4', 1)}
+  for p = 1, policies do
+    local from = from + 49 * (p - 1)
+    heads[p], costs[p + 1] = string.sub(blob, from, from + 40), string.sub(blob, from + 41, from + 48)
+  end
+  whole, behind = blob, from + 49 * policies
+  blob, from, pos, all = table.concat(heads) .. table.concat(costs), 1, 1, 1
+end
+shape = 3
+--@include anygroup.section
+if whole then blob, pos = whole, behind end
+general, decided = false, decided + 1
+if decided < total then pos = section else decided = 0 end
