@@ -64,14 +64,16 @@ var contract = []sentence{
 // which cases need a hook.
 func Contract(t *testing.T, h Harness) { h.cases(t, everyRule()) }
 
-func everyRule() []sentence { return slices.Concat(contract, shadowed, leased, leasedShadows) }
+func everyRule() []sentence {
+	return slices.Concat(contract, shadowed, leased, leasedShadows, borrowed)
+}
 
 // These three are checked in every case, not only in their own. They are
 // reported as themselves: a store that breaks one fails other sentences too,
 // and those failures would point at the wrong place.
 const (
 	errorsAreZero   = "An error leaves the decision zero."
-	requestsAreLeft = "Nothing is written to a request, but to what its Each, Receipt and StoreTime name."
+	requestsAreLeft = "Nothing is written to a request, but to what its Each, Receipt, Loan and StoreTime name."
 	nothingIsKept   = "Neither the request nor the decision is kept when Do has returned, also where ctx ended first."
 )
 

@@ -1,0 +1,230 @@
+package storetest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// borrowed stands in the order of the comment on backend.Store, behind the cases of
+// shadows. A store without the operation skips the cases, and lists of algorithms
+// whose units are not lent do.
+var borrowed = []sentence{
+	{"Borrow", borrows, "A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; " +
+		"it may cost 0."},
+	{"BorrowSettles", borrowSettles, "A Borrow settles that lease of Held which its ID holds: what was used is charged now, " +
+		"Keep is lent again if there is room, and the rest is free."},
+	{"BorrowShare", borrowShare, "It lends up to Want units: beside those of Keep at most half of a fair share " +
+		"of the room of every policy, until at most one Length from now."},
+	{"LentCounts", lentCounts, "Lent units count as used by every request, and do not age."},
+	{"LentEnds", lentEnds, "A lease that ends unsettled is charged whole at its end, " +
+		"and a settle after that changes nothing."},
+	{"LentWindow", lentWindow, "A lease ends with the window that its units are charged to."},
+	{"LentRetry", lentRetry, "While units are lent, RetryAfter is at most until the first of their leases ends."},
+	{"BorrowOnce", borrowsOnce, "A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld " +
+		"and changes nothing."},
+	{"LentReset", lentReset, "After a Reset no lent unit counts, and a settle of it finds that it is not held."},
+	{"LentShadow", lentShadow, "Of a shadow as many units are lent as it has room for, " +
+		"and the lease is as long as without it."},
+}
+
+// loanLength is what the cases borrow for: long, since some run on the real clock.
+const loanLength = time.Second
+
+// borrower is a process that borrows of a key.
+type borrower struct {
+	*probe
+	key  string
+	list []backend.Policy
+	loan backend.Loan
+}
+
+// borrower returns a new one, on the policies of the list whose units can be lent.
+func (p *probe) borrower(key string, list []backend.Policy) *borrower {
+	p.t.Helper()
+	p.needsOp(backend.Borrow)
+	p.needsClock()
+	if p.k > 1 {
+		p.t.Skip("units of a spread key are not lent")
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(q backend.Policy) bool { return !q.Algorithm.Kind().Lends() })
+	if len(list) == 0 {
+		p.t.Skip("no unit of these algorithms is lent")
+	}
+	b := &borrower{probe: p, key: key, list: list, loan: backend.Loan{Length: loanLength}}
+	binary.LittleEndian.PutUint64(b.loan.ID[:], p.dice.Uint64()|1)
+	return b
+}
+
+// ask sends a Borrow.
+func (b *borrower) ask(cost, want, keep int64, held ...backend.Held) (backend.Decision, backend.Lent, error) {
+	b.loan.Seq++
+	return b.again(cost, want, keep, held...)
+}
+
+// again sends a Borrow with the number of the last one.
+func (b *borrower) again(cost, want, keep int64, held ...backend.Held) (backend.Decision, backend.Lent, error) {
+	b.t.Helper()
+	loan := b.loan
+	loan.Want, loan.Keep = want, keep
+	copy(loan.Held[:], held)
+	binary.LittleEndian.PutUint64(loan.Epoch[:], b.dice.Uint64())
+	r := request(backend.Borrow, b.key, b.list, cost)
+	r.Loan = &loan
+	var d backend.Decision
+	err := b.Store.Do(context.Background(), &r, &d)
+	return d, loan.Lent, err
+}
+
+// lends borrows up to want units and requires how many are lent.
+func (b *borrower) lends(want, lent int64, held ...backend.Held) {
+	b.t.Helper()
+	_, l, err := b.ask(0, want, 0, held...)
+	b.must(err == nil && l.Units == lent, "of %d units %d were lent, want %d: %v", want, l.Units, lent, err)
+}
+
+// lastLease names the lease of the last Borrow, of which so much was used.
+func (b *borrower) lastLease(used int64) backend.Held {
+	return backend.Held{Seq: b.loan.Seq, Used: used}
+}
+
+func borrows(p *probe) {
+	list := p.list(p.day(100))
+	b := p.borrower("a", list)
+	d, l, err := b.ask(10, 20, 0)
+	p.must(err == nil && d.Allowed && d.Granted == 10 && l.Units == 20, "%+v %+v %v", d, l, err)
+	p.used("a", b.list, 30)
+	d, l, err = b.ask(0, 0, 0, b.lastLease(0))
+	p.must(err == nil && d.Allowed && l.Units == 0, "%+v %+v %v", d, l, err)
+	p.used("a", b.list, 10)
+	p.passes("a", b.list, 85)
+	d, l, err = b.ask(10, 20, 0)
+	p.must(err == nil && !d.Allowed && d.Remaining == 5-l.Units && d.RetryAfter > 0, "%+v %+v %v", d, l, err)
+	for _, bad := range []backend.Loan{
+		{}, {ID: b.loan.ID}, {ID: b.loan.ID, Seq: math.MaxUint32, Length: time.Millisecond},
+		{ID: b.loan.ID, Seq: math.MaxUint32, Length: time.Second, Want: -1},
+	} {
+		r := request(backend.Borrow, "a", b.list, 1)
+		r.Loan = &bad
+		err := p.Store.Do(context.Background(), &r, new(backend.Decision))
+		p.must(errors.As(err, new(*backend.InvalidError)), "the loan %+v gave %v", bad, err)
+	}
+}
+
+func borrowSettles(p *probe) {
+	b := p.borrower("a", p.list(p.day(100)))
+	b.lends(40, 40)
+	p.used("a", b.list, 40)
+	_, l, err := b.ask(0, 30, 25, b.lastLease(10))
+	p.must(err == nil && l.Settled == backend.Charged && l.Units == 30, "%+v %v", l, err)
+	p.used("a", b.list, 40) // 10 used, 30 lent
+	_, l, err = b.ask(0, 0, 0, b.lastLease(5), backend.Held{Seq: 1, Used: 40})
+	p.must(err == nil && l.Settled == backend.Charged, "%+v %v", l, err)
+	p.used("a", b.list, 15)
+	_, l, err = b.ask(0, 0, 0, backend.Held{Seq: 2, Used: 5})
+	p.must(err == nil && l.Settled == backend.NotHeld, "a lease that is settled already: %+v %v", l, err)
+	p.used("a", b.list, 15)
+}
+
+func borrowShare(p *probe) {
+	list := p.list(p.day(100))
+	b, c := p.borrower("a", list), p.borrower("a", list)
+	_, l, err := b.ask(0, 1000, 0)
+	p.must(err == nil && l.Units == 50 && l.Borrowers == 1 && l.Ends > 0 && l.Ends <= loanLength, "%+v %v", l, err)
+	_, l, err = c.ask(0, 1000, 0)
+	p.must(err == nil && l.Units <= 12+13 && l.Units >= 12, "%+v %v", l, err)
+}
+
+func lentCounts(p *probe) {
+	b := p.borrower("a", p.list(p.day(100)))
+	b.lends(40, 40)
+	p.advance(loanLength / 2)
+	for _, s := range p.states("a", b.list) {
+		p.must(s.Used == 40 && s.Remaining == 60 && s.ResetAfter > 0, "40 units are lent: %+v", s)
+	}
+	p.denied("a", b.list, 61)
+	p.passes("a", b.list, 60)
+	d, err := p.do(request(backend.AtMost, "a", b.list, 1))
+	p.must(errors.Is(err, backend.ErrUnsupported) || err == nil && !d.Allowed, "%+v %v", d, err)
+}
+
+func lentEnds(p *probe) {
+	b := p.borrower("a", p.list(p.day(100)))
+	_, l, err := b.ask(0, 40, 0)
+	p.must(err == nil && l.Units == 40, "%+v %v", l, err)
+	p.advance(l.Ends - tick)
+	p.used("a", b.list, 40)
+	p.advance(tick)
+	p.must(p.peek("a", b.list, 1).Used >= 39, "a lease that ended unsettled is not charged")
+	_, l, err = b.ask(0, 0, 0, b.lastLease(3))
+	p.must(err == nil && l.Settled == backend.Ended, "%+v %v", l, err)
+	p.must(p.peek("a", b.list, 1).Used >= 39, "a settle after the end changed the count")
+}
+
+func lentWindow(p *probe) {
+	list := p.list(p.day(100))
+	b := p.borrower("a", list)
+	const day = 86_400_000_000
+	p.set(p.now - p.now%day + day - 300_000)
+	_, l, err := b.ask(0, 40, 0)
+	p.must(err == nil && l.Units == 40, "%+v %v", l, err)
+	for i := range b.list {
+		v := b.list[i].Algorithm.View(make([]int64, b.list[i].Algorithm.Words()), p.now)
+		if closes := b.list[i].Algorithm.Closes(&v); closes > 0 {
+			p.must(p.now+l.Ends.Microseconds() <= closes, "a lease ends %v after now, and its window before", l.Ends)
+		}
+	}
+}
+
+func lentRetry(p *probe) {
+	b := p.borrower("a", p.list(p.day(100)))
+	_, l, err := b.ask(0, 40, 0)
+	p.must(err == nil && l.Units == 40, "%+v %v", l, err)
+	d := p.denied("a", b.list, 61)
+	p.must(d.RetryAfter > 0 && d.RetryAfter <= loanLength, "%+v", d)
+	p.passes("a", b.list, 60)
+	d = p.denied("a", b.list, 50)
+	p.must(d.RetryAfter > 0 && d.RetryAfter <= loanLength, "%+v", d)
+}
+
+func borrowsOnce(p *probe) {
+	b := p.borrower("a", p.list(p.day(100)))
+	b.lends(40, 40)
+	before := p.states("a", b.list)
+	_, _, err := b.again(10, 40, 0, b.lastLease(10))
+	p.must(errors.Is(err, backend.ErrNotHeld), "a Borrow that was sent again gave %v", err)
+	p.unchanged("a", b.list, before)
+}
+
+func lentReset(p *probe) {
+	b := p.borrower("a", p.list(p.day(100)))
+	b.lends(40, 40)
+	p.reset("a", b.list)
+	p.asNew("a", b.list)
+	c := p.borrower("a", b.list)
+	c.lends(10, 10)
+	_, l, err := b.ask(0, 0, 30, b.lastLease(10))
+	p.must(err == nil && l.Settled == backend.NotHeld && l.Units == 0, "%+v %v", l, err)
+	p.used("a", b.list, 10)
+}
+
+func lentShadow(p *probe) {
+	list := p.list(p.day(100))
+	shadow := p.policy("shadow", 0, p.day(25))
+	shadow.Shadow = true
+	b := p.borrower("a", p.carried(join(list, []backend.Policy{shadow})...))
+	if n := len(b.list); !b.list[n-1].Shadow || n < 2 {
+		p.t.Skip("no unit of these algorithms is lent")
+	}
+	b.lends(40, 40)
+	all := p.states("a", b.list)
+	p.must(all[0].Used == 40 && all[len(all)-1].Used == 25, "%+v", all)
+	b.lends(0, 0, b.lastLease(30))
+	all = p.states("a", b.list)
+	p.must(all[0].Used == 30 && all[len(all)-1].Used == 25, "of 30 units 25 passed the shadow: %+v", all)
+}
