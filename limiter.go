@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/borrow"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
@@ -24,7 +25,8 @@ import (
 // share its counts.
 type Limiter struct {
 	store     backend.Store // New's; the layers stand over it
-	denial    *denial.Store // the layers, outermost first; nil over a store in this process
+	denial    *denial.Store // the layers, outermost first; this one and the next are nil over a store in this process
+	borrow    *borrow.Store
 	shard     *shard.Store
 	breaker   *breaker.Store
 	observer  func(Event) // nil: none
@@ -64,7 +66,8 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	})}
 	l.shard, l.queues = shard.New(l.breaker, s), queuesOf(s)
 	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
-		denied = denial.New(l.shard, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
+		l.borrow = borrow.New(l.shard, shared)
+		denied = denial.New(l.borrow, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
 		l.denial = denied
 	}
 	return l.With(policies...)
@@ -89,6 +92,9 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 		return nil, errZero
 	}
 	if err := l.shard.Check(policies); err != nil {
+		return nil, err
+	}
+	if err := borrow.Check(policies, l.shard.Capabilities()); err != nil {
 		return nil, err
 	}
 	if err := l.checkLeased(policies); err != nil {

@@ -13,6 +13,7 @@ type (
 	//	OnFailure FailureMode
 	//	Shards    int
 	//	Shadow    bool
+	//	Borrow    time.Duration
 	Policy = backend.Policy
 	// Decision is the answer to a call and the numbers that a client needs.
 	//
@@ -106,6 +107,7 @@ const (
 	FromFailClosed = backend.FromFailClosed
 	FromFailLocal  = backend.FromFailLocal
 	FromDenyCache  = backend.FromDenyCache
+	FromLease      = backend.FromLease
 )
 
 // The types of events.

@@ -231,6 +231,8 @@ func admits(r *backend.Request) bool {
 	switch r.Op {
 	case backend.Take, backend.Peek, backend.AtMost, backend.Reserve:
 		return true
+	case backend.Borrow:
+		return r.Cost > 0 // the call that it carries
 	}
 	return false
 }

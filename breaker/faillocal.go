@@ -71,6 +71,9 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		q.Costs = append(q.Costs, r.CostOf(i))
 		at = append(at, i)
 	}
+	if q.Op == backend.Borrow {
+		q.Op, q.Loan = backend.Take, nil // nothing is lent here
+	}
 	switch q.Op { // all of these may cost nothing
 	case backend.Take:
 		if slices.Max(q.Costs) == 0 {

@@ -16,6 +16,7 @@ package shard
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -77,6 +78,9 @@ func spread(r *backend.Request) bool {
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if !spread(r) || r.Sub != "" && r.Op != backend.Settle {
 		return s.next.Do(ctx, r, d)
+	}
+	if r.Op == backend.Borrow {
+		return fmt.Errorf("%w: %v of a spread key", backend.ErrUnsupported, r.Op)
 	}
 	if err := s.CheckRequest(ctx, r); err != nil {
 		return err

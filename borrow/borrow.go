@@ -1,0 +1,146 @@
+// Package borrow lets a process decide most calls of a busy key by itself: it takes units
+// of the key from the store in advance, for a short time, and answers calls from them.
+//
+// # How it works
+//
+// A key that a process calls twice within Policy.Borrow gets a home. The next call of it
+// that has to ask the store sends a Borrow in place of a Take: it is charged, and brings
+// units home. Calls take from these, without a round trip. Before the units run out, or
+// their lease ends, a Borrow in the background reports what was used and brings more.
+// The units that are left stay in use meanwhile and become part of the next lease. When
+// the key rests, they are given back.
+//
+// # Never over
+//
+// The store counts lent units as used until they are settled. A call is admitted at the
+// instant at which this process last read the clock, after it took the unit:
+//
+//   - Before the end of the lease, by this process's clock from before the request was
+//     sent. So the store counted the unit as lent then.
+//   - Before the settle that reports the unit as used. A unit that was taken before the
+//     count of used units was read, by a call that reads the clock after that, is
+//     reported as used and not used: home.turn tells.
+//
+// A Borrow whose reply is lost may have run or not. Either way the store counts what
+// this process holds, since the kept units are part of both leases. The next Borrow names
+// both, each with what was used of it.
+package borrow
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
+)
+
+// Store is a backend.Store over another. It answers as next does, and takes of keys that
+// it has units of without asking next. Safe for concurrent use.
+type Store struct {
+	next   backend.Store
+	shared *layer.Shared // of the store at the end of next's
+	homes  *homes
+	stats  counters
+	trip   atomic.Int64 // how long a Borrow takes, in ns, as the last ones took
+	trial  atomic.Int64 // over a long link the next Borrow is sent then, as now
+}
+
+type counters struct{ borrows, lost, lent, back, used atomic.Int64 }
+
+// Stats counts what the wrapper did since it was made.
+type Stats struct {
+	Homes     int   // keys that have units, or had some a moment ago
+	Borrows   int64 // requests that settled, lent or gave back
+	Lost      int64 // of these: without an answer
+	Lent      int64 // units that came
+	GivenBack int64 // of these: units that were given back
+	Used      int64 // of these: units that calls have used, as far as they are reported
+}
+
+// New returns the wrapper over next. store is what limiters on the store share.
+func New(next backend.Store, store *layer.Shared) *Store {
+	return &Store{next: next, shared: store, homes: newHomes()}
+}
+
+// Stats returns what was counted up to now.
+func (s *Store) Stats() Stats {
+	c := &s.stats
+	return Stats{int(s.homes.count.Load()), c.borrows.Load(), c.lost.Load(), c.lent.Load(), c.back.Load(), c.used.Load()}
+}
+
+// Do decides one request: from units at home if it can.
+func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if len(r.Policies) == 0 || r.Policies[0].Borrow == 0 || ctx == nil {
+		return s.next.Do(ctx, r, d)
+	}
+	switch r.Op {
+	case backend.Take:
+		return s.take(ctx, r, d)
+	case backend.Reset:
+		s.homes.each(r.Key, (*home).forget)       // a Reset shows at once; mutant: reset-empties-homes
+		defer s.homes.each(r.Key, (*home).forget) // what came in between is from before it
+	}
+	return s.next.Do(ctx, r, d)
+}
+
+// take answers a take of one cost of every policy from home. Else the store decides it,
+// by a Borrow if the key is called often.
+func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	n, ok := costOf(r)
+	if !ok {
+		return s.next.Do(ctx, r, d)
+	}
+	h := s.homes.find(r)
+	if h == nil {
+		if h = s.homes.seen(s, r, now()); h == nil {
+			return s.next.Do(ctx, r, d)
+		}
+	}
+	if h.take(n) {
+		if ctx.Err() == nil && !s.shared.Closed.Load() { // else next returns the error, and the units count as used
+			h.answer(r, d, n)
+			return nil
+		}
+	} else if h.missed(n) && h.busy.CompareAndSwap(false, true) { // mutant: one-borrow-per-key
+		return h.borrow(ctx, r, d, h.demand(now()))
+	}
+	return s.next.Do(ctx, r, d)
+}
+
+// costOf returns the units that a take costs of every policy, or false if it is none that
+// is decided at home.
+func costOf(r *backend.Request) (n int64, ok bool) {
+	if len(r.And) > 0 || r.Receipt != nil || r.Sub != "" {
+		return 0, false
+	}
+	n = r.CostOf(0)
+	for i := range r.Costs {
+		if r.Costs[i] != n { // mutant: one-cost-for-all
+			return 0, false
+		}
+	}
+	return n, n > 0 && (r.Each == nil || len(r.Each) == len(r.Policies)) && (r.Costs == nil || len(r.Costs) == len(r.Policies))
+}
+
+// DoAll passes the requests on; see layer.Batcher.
+func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
+	layer.DoAll(ctx, s.next, rs, answers)
+}
+
+// Capabilities returns those of next.
+func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
+
+// Close gives back what is held, within the store's budget, and closes next.
+func (s *Store) Close() error {
+	s.homes.close()
+	return s.next.Close()
+}
+
+// Ping asks next, where it can be asked.
+func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
+
+var epoch = time.Now()
+
+// now returns the process's monotonic clock.
+func now() time.Duration { return time.Since(epoch) }

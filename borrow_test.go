@@ -1,0 +1,60 @@
+package headgate_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func borrowing(t testing.TB, server *redistest.Server, a algo.Algorithm, length time.Duration) *headgate.Limiter {
+	store, err := standalone.Open("redis://"+server.Addr(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed, Borrow: length}}, nil)
+	require.NoError(t, err)
+	return l
+}
+
+// TestBorrowDecidesAtHome calls one key from several limiters, each with a store of its
+// own. Most calls need no round trip, and no more pass than the limit.
+func TestBorrowDecidesAtHome(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const limit = 200_000
+	var passed, atHome, calls atomic.Int64
+	var wait sync.WaitGroup
+	end := time.Now().Add(time.Second)
+	for range 4 {
+		l := borrowing(t, server, algo.FixedWindow(algo.PerDay(limit)), 50*time.Millisecond)
+		for range 4 {
+			wait.Add(1)
+			go func() {
+				defer wait.Done()
+				for time.Now().Before(end) {
+					d, err := l.Allow(context.Background(), "busy")
+					if err != nil {
+						t.Error(err)
+					}
+					if calls.Add(1); d.Allowed {
+						passed.Add(1)
+					}
+					if d.Source == headgate.FromLease {
+						atHome.Add(1)
+					}
+				}
+			}()
+		}
+	}
+	wait.Wait()
+	t.Logf("%d calls, %d passed, %d at home", calls.Load(), passed.Load(), atHome.Load())
+	require.LessOrEqual(t, passed.Load(), int64(limit))
+	require.Greater(t, atHome.Load(), passed.Load()*8/10)
+}
