@@ -15,7 +15,12 @@ import (
 )
 
 func borrowing(t testing.TB, server *redistest.Server, a algo.Algorithm, length time.Duration) *headgate.Limiter {
-	store, err := standalone.Open("redis://"+server.Addr(), nil)
+	return borrowingAt(t, server.Addr(), a, length)
+}
+
+// borrowingAt returns a limiter that borrows, on a store of its own.
+func borrowingAt(t testing.TB, addr string, a algo.Algorithm, length time.Duration) *headgate.Limiter {
+	store, err := standalone.Open("redis://"+addr, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed, Borrow: length}}, nil)

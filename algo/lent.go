@@ -59,7 +59,7 @@ func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 		case e.End <= now: // mutant: ended-lease-charged
 			v := a.View(w, e.End-1)
 			w = a.Take(w, &v, a.Recorded(&v, e.Units))
-		case e.End <= now+MaxBorrow.Microseconds(): // mutant: lent-far-ahead
+		case e.End <= now+MaxBorrow.Microseconds():
 			live = append(live, e)
 		}
 	}

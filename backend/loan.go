@@ -67,7 +67,7 @@ func (l *Loan) check(g *Group) error {
 		return err
 	}
 	for i := range g.Policies {
-		if k := g.Policies[i].Algorithm.Kind(); !k.Lends() { // mutant: kind-lends
+		if k := g.Policies[i].Algorithm.Kind(); !k.Lends() {
 			return &InvalidError{What: "borrow", Value: k, Want: "an algorithm whose units can be lent"}
 		}
 	}

@@ -39,7 +39,8 @@ import (
 // it has units of without asking next. Safe for concurrent use.
 type Store struct {
 	next   backend.Store
-	shared *layer.Shared // of the store at the end of next's
+	now    func() time.Duration // the process's monotonic clock, since New
+	shared *layer.Shared        // of the store at the end of next's
 	homes  *homes
 	stats  counters
 	trip   atomic.Int64 // how long a Borrow takes, in ns, as the last ones took
@@ -60,7 +61,8 @@ type Stats struct {
 
 // New returns the wrapper over next. store is what limiters on the store share.
 func New(next backend.Store, store *layer.Shared) *Store {
-	return &Store{next: next, shared: store, homes: newHomes()}
+	begin := time.Now()
+	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes()}
 }
 
 // Stats returns what was counted up to now.
@@ -93,7 +95,7 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 	}
 	h := s.homes.find(r)
 	if h == nil {
-		if h = s.homes.seen(s, r, now()); h == nil {
+		if h = s.homes.seen(s, r, s.now()); h == nil {
 			return s.next.Do(ctx, r, d)
 		}
 	}
@@ -102,8 +104,8 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 			h.answer(r, d, n)
 			return nil
 		}
-	} else if h.missed(n) && h.busy.CompareAndSwap(false, true) { // mutant: one-borrow-per-key
-		return h.borrow(ctx, r, d, h.demand(now()))
+	} else if h.missed(n) && h.busy.CompareAndSwap(false, true) {
+		return h.borrow(ctx, r, d, h.demand(s.now()))
 	}
 	return s.next.Do(ctx, r, d)
 }
@@ -139,8 +141,3 @@ func (s *Store) Close() error {
 
 // Ping asks next, where it can be asked.
 func (s *Store) Ping(ctx context.Context) ([]string, error) { return layer.Ping(ctx, s.next) }
-
-var epoch = time.Now()
-
-// now returns the process's monotonic clock.
-func now() time.Duration { return time.Since(epoch) }

@@ -67,7 +67,7 @@ func (h *home) take(n int64) bool {
 	if left < n {
 		return false
 	}
-	at := int64(now())                               // after the unit was taken; mutant: clock-after-unit
+	at := int64(h.store.now())                       // after the unit was taken; mutant: clock-after-unit
 	if at >= h.end.Load() || h.turn.Load() != turn { // mutant: unit-of-this-turn
 		return false
 	}
@@ -88,7 +88,7 @@ func (h *home) answer(r *backend.Request, d *backend.Decision, n int64) {
 // missed counts a call that goes to the store, and reports whether a Borrow may be sent.
 func (h *home) missed(n int64) bool {
 	h.miss.Add(n)
-	return int64(now()) >= h.try.Load()
+	return int64(h.store.now()) >= h.try.Load()
 }
 
 // demand returns the units that calls use in one length, as of the last few lengths, or

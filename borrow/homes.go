@@ -73,7 +73,7 @@ func (hs *homes) seen(s *Store, r *backend.Request, at time.Duration) *home {
 		word.Store(mark)
 		return nil
 	}
-	if hs.count.Load() >= maxHomes { // mutant: homes-bounded
+	if hs.count.Load() >= maxHomes {
 		return nil
 	}
 	k := homeKey{r.Key, &r.Policies[0]}

@@ -18,7 +18,7 @@ const least = 2
 func (h *home) renew() {
 	r := backend.Request{Op: backend.Borrow, Group: backend.Group{Key: h.key.key, Policies: h.list}}
 	var d backend.Decision
-	_ = h.borrow(context.Background(), &r, &d, h.demand(now()))
+	_ = h.borrow(context.Background(), &r, &d, h.demand(h.store.now()))
 }
 
 // borrow sends a Borrow with the cost of the request, and reads its answer. Its caller has
@@ -26,7 +26,7 @@ func (h *home) renew() {
 // ever.
 func (h *home) borrow(ctx context.Context, r *backend.Request, d *backend.Decision, demand float64) error {
 	defer h.busy.Store(false)
-	begin := now()
+	begin := h.store.now()
 	switch {
 	case h.can(begin, demand):
 		return h.send(ctx, r, d, int64(math.Ceil(demand*spare)))
@@ -42,10 +42,14 @@ const spare = 1.25
 
 // send sends a Borrow for so many units; 0 gives back what is left.
 func (h *home) send(ctx context.Context, r *backend.Request, d *backend.Decision, want int64) error {
-	q, begin := *r, now()
+	q, begin := *r, h.store.now()
 	q.Op, q.Cost, q.Costs, q.Each = backend.Borrow, r.CostOf(0), nil, make([]backend.State, len(h.list))
 	if want == 0 {
 		h.end.Store(0) // before the used units are read: no unit is used after it; mutant: lease-in-use-settled
+	} else if spare := h.left.Load() - want; spare > 0 { // mutant: fewer-are-kept
+		h.left.Add(-spare)
+		h.own.given -= spare
+		h.store.stats.back.Add(spare)
 	}
 	loan := h.loan(begin, want)
 	q.Loan = &loan
@@ -65,7 +69,7 @@ func (h *home) can(at time.Duration, demand float64) bool {
 	}
 	if end := h.end.Load(); int64(at) >= end+int64(h.length) {
 		o.held = o.held[:0] // the store has charged them whole
-	} else if len(o.held) == backend.MaxHeld { // mutant: few-leases-in-doubt
+	} else if len(o.held) == backend.MaxHeld {
 		h.try.Store(end + int64(h.length))
 		return false
 	}
@@ -108,7 +112,7 @@ func (h *home) most() int64 {
 
 // answered reads the answer to a Borrow.
 func (h *home) answered(begin time.Duration, l *backend.Loan, q *backend.Request, d *backend.Decision, err error) {
-	o, at := &h.own, now()
+	o, at := &h.own, h.store.now()
 	h.store.stats.borrows.Add(1)
 	if err == nil && d.Source != backend.FromStore { // a failure mode has answered, or a known denial
 		err = cmp.Or(d.Err, backend.ErrPerhapsCounted)
@@ -120,7 +124,7 @@ func (h *home) answered(begin time.Duration, l *backend.Loan, q *backend.Request
 		return
 	case errors.Is(err, backend.ErrPerhapsCounted): // the next one names both leases
 		h.store.stats.lost.Add(1)
-	case errors.Is(err, backend.ErrNotHeld): // mutant: lost-numbers
+	case errors.Is(err, backend.ErrNotHeld):
 		o.held = o.held[:0]
 		h.end.Store(0)
 	default: // nothing was counted
@@ -191,7 +195,7 @@ func (s *Store) tripped(took time.Duration) {
 // far reports whether ten round trips take longer than a length. One Borrow in a second
 // tries all the same.
 func (s *Store) far(at, length time.Duration) bool {
-	if 10*time.Duration(s.trip.Load()) <= length { // mutant: link-too-long
+	if 10*time.Duration(s.trip.Load()) <= length {
 		return false
 	}
 	next := s.trial.Load()

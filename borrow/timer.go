@@ -35,7 +35,7 @@ func (h *home) due() {
 		h.wake(h.length / 8)
 		return
 	}
-	at := now()
+	at := h.store.now()
 	demand, holds := h.demand(at), int64(at) < h.end.Load()
 	switch {
 	case demand >= least && holds:
@@ -69,7 +69,7 @@ func (h *home) close() {
 	}
 	h.mu.Unlock()
 	h.try.Store(1<<63 - 1)
-	if h.busy.CompareAndSwap(false, true) && int64(now()) < h.end.Load() {
+	if h.busy.CompareAndSwap(false, true) && int64(h.store.now()) < h.end.Load() {
 		h.giveBack() // busy stays, so that nothing is borrowed any more
 	}
 	h.end.Store(0)

@@ -70,7 +70,7 @@ local counted, lease, parts, how = 0, 0, {}, some > 0 and 3 or 0
 if held and status == 0 then
   local version, last, till, size, behind
   if #held > 23 then version, last, counted, till, lease, size, behind = parse('<BI4I7I7I4B', held) end
-  if version ~= 1 or #held ~= 24 + 20 * size then status = 67 -- mutant: garbage-borrower
+  if version ~= 1 or #held ~= 24 + 20 * size then status = 67
   elseif till <= now then counted, lease = 0, 0
   elseif size ~= policies then status = 82
   elseif number <= last then status = 78 -- mutant: lua-borrow-sent-twice
@@ -189,7 +189,7 @@ for p, s in ipairs(states) do
     elseif kind == 19 then ends = last + fill + math.ceil((x + (taken + units) * 32768) / a * b) end
     hz, due = parse('<I4I4', fresh, 2)
     --@include expiry.horizon
-    fresh = string.sub(fresh, 1, 1) .. pack('<I4I4', hz, due) .. string.sub(fresh, 10) -- mutant: lent-field-lives
+    fresh = string.sub(fresh, 1, 1) .. pack('<I4I4', hz, due) .. string.sub(fresh, 10)
   end
   --@include lent.join
   fields[#fields + 1] = s[20]

@@ -25,7 +25,7 @@ if v and kind < 48 and status == 0 and #v > 28 and string.byte(v) > 15 then
     for i = 1, n do
       local ends, units
       ends, units, behind = parse('<I7I5', all, behind)
-      if ends > now + 1000000 then -- mutant: lua-lent-far-ahead
+      if ends > now + 1000000 then
       elseif ends > now then
         lent = lent + units
         beside[#beside + 1] = ends

@@ -61,7 +61,7 @@ func (c *call) borrow(looks []look, readings []backend.Reading) error {
 		return err
 	}
 	fits := c.look(looks)
-	if slices.ContainsFunc(looks, func(l look) bool { return l.shared }) { // mutant: overflow-lends-nothing
+	if slices.ContainsFunc(looks, func(l look) bool { return l.shared }) {
 		c.loan.Lent = backend.Lent{}
 		if b != nil {
 			c.loan.Lent.Settled = backend.NotHeld

@@ -58,7 +58,7 @@ func goPlaces(all []source, k lua.Kind) (places []string) {
 }
 
 func library(pkg string) bool {
-	return slices.ContainsFunc([]string{".", "algo", "backend", "backend/memory", "backend/standalone", "backend/cluster", "breaker", "shard",
+	return slices.ContainsFunc([]string{".", "algo", "backend", "backend/memory", "backend/standalone", "backend/cluster", "borrow", "breaker", "shard",
 		"internal/layer", "internal/denial", "internal/wait"}, func(p string) bool { return p == pkg }) || strings.HasPrefix(pkg, "backend/internal/")
 }
 

@@ -1,0 +1,251 @@
+//go:build go1.25
+
+package borrow
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/stretchr/testify/require"
+)
+
+const length = 100 * time.Millisecond
+
+// distant is a store whose Borrows take a time on their way and as long on the way back.
+type distant struct {
+	backend.Store
+	trip    time.Duration
+	during  func(r *backend.Request) // called while a Borrow is under way; may be nil
+	borrows int
+}
+
+func (s *distant) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if r.Op != backend.Borrow {
+		return s.Store.Do(ctx, r, d)
+	}
+	s.borrows++
+	time.Sleep(s.trip / 2)
+	if s.during != nil {
+		s.during(r)
+	}
+	err := s.Store.Do(ctx, r, d)
+	time.Sleep(s.trip / 2)
+	return err
+}
+
+// process is a borrowing process on a store.
+type process struct {
+	*Store
+	next *distant
+	list []backend.Policy
+}
+
+func newProcess(on *memory.Store, a algo.Algorithm) *process {
+	p := &process{next: &distant{Store: on, trip: time.Millisecond}}
+	p.Store = New(p.next, &layer.Shared{})
+	p.list = []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed, Borrow: length}}
+	return p
+}
+
+func (p *process) call(t *testing.T) backend.Decision {
+	t.Helper()
+	d, err := layer.Ask(context.Background(), p.Store, backend.Request{
+		Op: backend.Take, Group: backend.Group{Key: "key", Policies: p.list, Cost: 1},
+	})
+	require.NoError(t, err)
+	return d
+}
+
+// used returns what the store counts.
+func (p *process) used(t *testing.T) int64 {
+	t.Helper()
+	d, err := layer.Ask(context.Background(), p.next.Store, backend.Request{
+		Op: backend.Peek, Group: backend.Group{Key: "key", Policies: p.list},
+	})
+	require.NoError(t, err)
+	return d.Used
+}
+
+// home returns the key's home, which has units, after calls for a while.
+func (p *process) warm(t *testing.T) *home {
+	t.Helper()
+	for range 60 {
+		p.call(t)
+		time.Sleep(2 * time.Millisecond)
+	}
+	h := p.homes.all()[0]
+	require.Positive(t, h.left.Load())
+	require.Equal(t, backend.FromLease, p.call(t).Source)
+	return h
+}
+
+// bubble runs a test under virtual time.
+func bubble(t *testing.T, test func(t *testing.T, p *process)) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(memory.New(nil), algo.FixedWindow(algo.PerDay(1_000_000)))
+		test(t, p)
+		p.homes.close()
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestRestIsGivenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		p.warm(t)
+		time.Sleep(2 * length)
+		require.LessOrEqual(t, p.used(t), int64(61+10), "fewer are kept as fewer are used")
+		time.Sleep(5 * length)
+		require.Equal(t, int64(61), p.used(t), "what was not used is free again")
+		require.Zero(t, p.Stats().Homes)
+	})
+}
+
+func TestFewBorrowsForManyCalls(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		const calls = 10_000
+		trips := 0
+		for range calls {
+			if p.call(t).Source != backend.FromLease {
+				trips++
+			}
+			time.Sleep(length / 200)
+		}
+		require.Less(t, trips, calls*2/1000, "calls that went to the store")
+		require.Less(t, p.next.borrows, calls*20/1000, "round trips")
+	})
+}
+
+func TestSeldomCallsBorrowNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		for range 20 {
+			p.call(t)
+			time.Sleep(3 * length)
+		}
+		require.Zero(t, p.next.borrows)
+	})
+}
+
+// A lease ends so long after the request as the store says, and not so long after the
+// reply.
+func TestLateReplyLendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		p.next.trip = 4 * length
+		p.call(t)
+		p.call(t)
+		require.Positive(t, p.next.borrows)
+		for range 20 {
+			require.NotEqual(t, backend.FromLease, p.call(t).Source)
+			time.Sleep(length / 4)
+		}
+	})
+}
+
+// The clock is read after the unit was taken.
+func TestClockAfterUnit(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		h := p.warm(t)
+		was, before, left := p.now, h.left.Load(), int64(0)
+		p.now = func() time.Duration { left = h.left.Load(); return was() }
+		require.True(t, h.take(1))
+		require.Equal(t, before-1, left)
+		p.now = was
+	})
+}
+
+// A unit that was taken before the used units are read, by a call that reads the clock
+// after that, is reported as used: it must not be used later.
+func TestUnitOfAnotherTurn(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		h := p.warm(t)
+		h.busy.Store(true) // as of one that borrows
+		was := p.now
+		p.now = func() time.Duration { h.loan(was(), 10); return was() }
+		require.False(t, h.take(1))
+		p.now = was
+	})
+}
+
+// What is given back is in use no more when its used units are read.
+func TestLeaseInUseIsNotSettled(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		h := p.warm(t)
+		took := 0
+		p.next.during = func(r *backend.Request) {
+			if r.Loan.Want == 0 && h.take(1) {
+				took++
+			}
+		}
+		time.Sleep(3 * length)
+		require.Zero(t, took)
+	})
+}
+
+func TestReset(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		p.warm(t)
+		_, err := layer.Ask(context.Background(), p.Store, backend.Request{Op: backend.Reset, Group: backend.Group{Key: "key", Policies: p.list}})
+		require.NoError(t, err)
+		require.NotEqual(t, backend.FromLease, p.call(t).Source)
+	})
+}
+
+func TestCostsThatDiffer(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		h := p.warm(t)
+		r := backend.Request{Op: backend.Take, Group: backend.Group{Key: "key", Policies: p.list, Costs: []int64{1}}}
+		d, err := layer.Ask(context.Background(), p.Store, r)
+		require.NoError(t, err)
+		require.Equal(t, backend.FromLease, d.Source)
+		two := append(p.list[:1:1], backend.Policy{Name: "q", Algorithm: p.list[0].Algorithm, OnFailure: backend.FailClosed, Borrow: length})
+		r = backend.Request{Op: backend.Take, Group: backend.Group{Key: "key", Policies: two, Costs: []int64{1, 2}}}
+		_, ok := costOf(&r)
+		require.False(t, ok)
+		require.NotNil(t, h)
+	})
+}
+
+// Several processes share a limit that is smaller than what they ask for: as many calls
+// pass as the limit says, in each window.
+func TestProcessesShareALimit(t *testing.T) {
+	for _, a := range []algo.Algorithm{algo.FixedWindow(algo.PerSecond(1000)), algo.TokenBucket(algo.PerSecond(1000), 500)} {
+		t.Run(a.Kind().String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memory.New(nil)
+				passed, seconds, begin := make(chan int, 8), 4, time.Now()
+				var all []*process
+				for i := range 8 {
+					p := newProcess(store, a)
+					all = append(all, p)
+					go func() {
+						n := 0
+						for range seconds * 400 {
+							if p.call(t).Allowed {
+								n++
+							}
+							time.Sleep(time.Second/400 + time.Duration(i)*time.Microsecond)
+						}
+						passed <- n
+					}()
+				}
+				n := 0
+				for range all {
+					n += <-passed
+				}
+				most := a.Worst(time.Since(begin))
+				for _, p := range all {
+					p.homes.close()
+				}
+				time.Sleep(time.Minute)
+				require.LessOrEqual(t, int64(n), most)
+				require.Greater(t, n, 1000*seconds*98/100, fmt.Sprint("of ", most))
+			})
+		})
+	}
+}
