@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/bench/fleet"
@@ -43,6 +44,20 @@ func serverWorkloads() []workload {
 		all = append(all, inProcesses("hot", shape.processes, shape.callers, shape.hot),
 			inProcesses("uniform", shape.processes, shape.callers, shape.uniform))
 	}
+	for _, shape := range []struct {
+		processes, callers int
+		zipf               float64
+	}{{16, 4, 1.5}, {8, 16, 3}, {64, 2, 1.1}} {
+		for _, w := range []struct {
+			keys   string
+			target report.Target
+		}{{"hot", beats(10, redisRate)}, {"zipf", beats(shape.zipf, redisRate)}, {"uniform", published(redisRate)}} {
+			borrows := inProcesses(w.keys, shape.processes, shape.callers, w.target)
+			borrows.name = strings.Replace(borrows.name, "redis/", "redis/borrow/", 1)
+			borrows.subjects = borrowing
+			all = append(all, borrows)
+		}
+	}
 	return append(all, onServer("three-policies/512", "uniform", 512, 3, beats(10, redisRate)))
 }
 
@@ -67,6 +82,11 @@ func onServer(name, keys string, callers, policies int, targets ...report.Target
 func pair(b *bench) []peers.Maker {
 	dial := peers.Own(b.addr())
 	return []peers.Maker{peers.Headgate(dial, 1), peers.RedisRate(dial)}
+}
+
+func borrowing(b *bench) []peers.Maker {
+	dial := peers.Own(b.addr())
+	return []peers.Maker{peers.Borrowing(dial), peers.Headgate(dial, 1), peers.RedisRate(dial)}
 }
 
 func threePolicies(b *bench) []peers.Maker {

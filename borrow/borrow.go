@@ -80,7 +80,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	case backend.Take:
 		return s.take(ctx, r, d)
 	case backend.Reset:
-		s.homes.each(r.Key, (*home).forget)       // a Reset shows at once; mutant: reset-empties-homes
+		s.homes.each(r.Key, (*home).forget)       // a Reset shows at once
 		defer s.homes.each(r.Key, (*home).forget) // what came in between is from before it
 	}
 	return s.next.Do(ctx, r, d)

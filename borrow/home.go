@@ -107,4 +107,4 @@ func (h *home) demand(at time.Duration) float64 {
 }
 
 // forget ends what is held, because of a Reset. The store counts none of it any more.
-func (h *home) forget() { h.end.Store(0) }
+func (h *home) forget() { h.end.Store(0) } // mutant: reset-empties-homes

@@ -70,7 +70,7 @@ for p = 1, policies do
   if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
   -- What is lent is taken off the limit.
-  if beside then states[p].beside, states[p].lent, states[p][2] = beside, lent, limit - lent end
+  if beside then states[p].beside, states[p].lent, states[p][2] = beside, lent, limit - lent end -- mutant: lua-lent-met
 end
 local room = 9007199254740992
 for p = 1, asks == 3 and policies or 0 do

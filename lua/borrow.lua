@@ -172,21 +172,27 @@ for p, s in ipairs(states) do
     end
     leaves = pack('<d', type(leaves) == 'number' and leaves or 0)
   end
-  -- A level that is written loses a part of a unit, and buckets get a newer one.
-  if taken == 0 and v and (kind == 19 or kind == 36) then fresh = s.plain -- mutant: lua-borrow-rounds
-  else
+  local plain = taken == 0 and v and s.plain -- mutant: lua-borrow-rounds
+  if plain then
+    --@choose unmoved
+    end
+  end
+  if not fresh then
     --@choose take below 48
     end
   end
   --@include lent.tell
-  if kind > 31 then before = before .. pack('<Bdd', 1, used, taken > 0 and at - at % b or x) else before = before .. string.sub(fresh, 1, (kind == 18 or kind == 23) and 33 or 25) end
+  local newest, size = x, 25
+  --@choose told
+  end
+  if kind > 31 then before = before .. pack('<Bdd', 1, used, newest) else before = before .. string.sub(fresh, 1, size) end
   met = met .. string.char(s[21] and 1 or 0) .. before .. leaves
   if #beside > 4 then
     local last, units = beside[#beside - 1], 0
     for i = 6, #beside, 2 do units = units + beside[i] end
     local ends, spare = last + fill, 0
-    if kind == 36 then ends = last + period + b
-    elseif kind == 19 then ends = last + fill + math.ceil((x + (taken + units) * 32768) / a * b) end
+    --@choose outlives
+    end
     hz, due = parse('<I4I4', fresh, 2)
     --@include expiry.horizon
     fresh = string.sub(fresh, 1, 1) .. pack('<I4I4', hz, due) .. string.sub(fresh, 10)

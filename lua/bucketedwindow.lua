@@ -78,3 +78,13 @@ if had > 0 and bucket >= y and bucket <= x then
   while had > less and parse('<I5', v, 26 + 5 * (x / b % ring)) == 0 do x = x - b end -- mutant: lua-give-back-newest
   fresh = pack('<BI4I4dd', 3, hz, due, x, had - less) .. string.sub(v, 26)
 end
+
+--@section unmoved
+-- To write it would make the present bucket the newest.
+fresh = plain
+
+--@section told
+if taken > 0 then newest = at - at % b end
+
+--@section outlives
+ends = last + period + b

@@ -65,3 +65,6 @@ _, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (q - 1)) -- mutant:
 
 --@section closes
 closes = y
+
+--@section told
+size = 33

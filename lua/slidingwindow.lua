@@ -42,3 +42,6 @@ if back > 0 then fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z) end
 
 --@section closes
 closes = x + period
+
+--@section told
+size = 33

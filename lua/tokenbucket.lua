@@ -93,3 +93,11 @@ if z > 0 and z == charged then -- mutant: lua-give-back-of-earlier-sum
     fresh = pack('<BI4I4dddd', 3, hz, due, x + leaked - less, since, z, sum)
   end
 end
+
+--@section unmoved
+-- A level that is written loses a part of a unit.
+fresh = plain
+
+--@section outlives
+-- Lent units may be charged at the end of their leases, beside a debt.
+ends = last + fill + math.ceil((x + (taken + units) * 32768) / a * b)

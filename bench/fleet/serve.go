@@ -56,7 +56,7 @@ func (o Order) subject() (*peers.Subject, error) {
 	if o.Cluster {
 		ours, theirs = peers.HeadgateCluster(o.Addrs), peers.RedisRateCluster(o.Addrs)
 	}
-	for _, m := range []peers.Maker{ours, theirs} {
+	for _, m := range []peers.Maker{ours, theirs, peers.Borrowing(dial)} {
 		if m.Name == o.Subject {
 			return m.Make(peers.Roomy)
 		}

@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -28,6 +29,17 @@ func Headgate(dial Dial, n int) Maker {
 	return Maker{"headgate", Ours, func(l Limit) (*Subject, error) {
 		client, hangUp := dial()
 		s, err := headgateOn(standalone.New(client, nil), policies(n, l), l, nil)
+		return closing(s, hangUp), err
+	}}
+}
+
+// Borrowing has one policy on one Redis server, of which a process holds units for 50 ms.
+func Borrowing(dial Dial) Maker {
+	return Maker{"headgate, borrowing", Ours, func(l Limit) (*Subject, error) {
+		client, hangUp := dial()
+		ps := policies(1, l)
+		ps[0].Borrow = 50 * time.Millisecond
+		s, err := headgateOn(standalone.New(client, nil), ps, l, nil)
 		return closing(s, hangUp), err
 	}}
 }
