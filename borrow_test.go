@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
@@ -62,4 +63,48 @@ func TestBorrowDecidesAtHome(t *testing.T) {
 	t.Logf("%d calls, %d passed, %d at home", calls.Load(), passed.Load(), atHome.Load())
 	require.LessOrEqual(t, passed.Load(), int64(limit))
 	require.Greater(t, atHome.Load(), passed.Load()*8/10)
+}
+
+// TestBorrowIsRefused lists what can't be borrowed: New says so.
+func TestBorrowIsRefused(t *testing.T) {
+	day := algo.PerDay(1000)
+	for name, list := range map[string][]headgate.Policy{
+		"a log":           {{Name: "a", Algorithm: algo.SlidingLog(day), Borrow: 50 * time.Millisecond}},
+		"a packed log":    {{Name: "a", Algorithm: algo.CompactLog(day), Borrow: 50 * time.Millisecond}},
+		"slots":           {{Name: "a", Algorithm: algo.InFlight(10), Borrow: 50 * time.Millisecond}},
+		"a spread key":    {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: 50 * time.Millisecond, Shards: 4}},
+		"too short":       {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: time.Millisecond}},
+		"too long":        {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: time.Minute}},
+		"no milliseconds": {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: 50*time.Millisecond + 1}},
+		"a part of a list": {
+			{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: 50 * time.Millisecond}, {Name: "b", Algorithm: algo.FixedWindow(day)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range list {
+				list[i].OnFailure = headgate.FailClosed
+			}
+			_, err := headgate.New(memory.New(nil), list, nil)
+			var invalid *headgate.InvalidError
+			require.ErrorAs(t, err, &invalid)
+			require.Contains(t, invalid.What, "borrow")
+		})
+	}
+}
+
+// BenchmarkBorrowedCall is a call that is answered from a lease.
+func BenchmarkBorrowedCall(b *testing.B) {
+	l := borrowing(b, redistest.Start(b), algo.FixedWindow(algo.PerDay(1<<36)), time.Second)
+	ctx := context.Background()
+	for range 100_000 {
+		_, _ = l.Allow(ctx, "busy")
+	}
+	b.ReportAllocs()
+	home := 0
+	for b.Loop() {
+		if d, _ := l.Allow(ctx, "busy"); d.Source == headgate.FromLease {
+			home++
+		}
+	}
+	b.ReportMetric(float64(home)/float64(b.N), "home/op")
 }

@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"github.com/headgate-go/headgate/borrow"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/shard"
 )
@@ -14,7 +15,8 @@ type Stats struct {
 	// by any limiter of this process, while the cache has them: for a minute after the
 	// last denial at most. To find them costs a look at the whole cache.
 	MostDenied []DeniedKey
-	Spread     shard.Stats // of keys that are spread: how often their sub-keys were summed, and lost races
+	Spread     shard.Stats  // of keys that are spread: how often their sub-keys were summed, and lost races
+	Borrow     borrow.Stats // of policies that borrow: units held in advance, and requests for them
 }
 
 // mostDenied is how many keys Stats lists.
@@ -34,7 +36,7 @@ func (l *Limiter) Stats() Stats {
 	}
 	s := Stats{Stats: l.breaker.Stats(), Spread: l.shard.Stats()}
 	if l.denial != nil {
-		s.DenyCache = l.denial.Answered()
+		s.DenyCache, s.Borrow = l.denial.Answered(), l.borrow.Stats()
 		for _, k := range l.denial.Most(mostDenied) {
 			s.MostDenied = append(s.MostDenied, DeniedKey(k))
 		}

@@ -31,6 +31,8 @@
 //   - on-failure: open, closed or local; without it, Options.OnFailure applies
 //   - shards: sub-keys of a hot key; without it, the key is not spread
 //   - shadow: true for a policy that decides and counts, and denies nothing
+//   - borrow: for how long a process may hold units of a busy key, as 50ms, so that it
+//     decides most calls by itself; all policies of a list have the same
 //
 // Watcher.Parts returns what limits a call of a tenant: no part where all its policies
 // are unlimited, and headgate.ErrBlocked where one is blocked. Middleware answers that

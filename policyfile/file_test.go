@@ -73,6 +73,7 @@ func TestEveryField(t *testing.T) {
 		"{algorithm: calendar, limit: 10, period: month, anchor: 31, zone: UTC, on-failure: open}": {
 			Algorithm: algo.Calendar(10, algo.Month(31), time.UTC), OnFailure: headgate.FailOpen},
 		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open, shadow: true}":   {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen, Shadow: true},
+		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open, borrow: 50ms}":   {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen, Borrow: 50 * time.Millisecond},
 		"{algorithm: fixed-window, limit: 10, period: 1m, on-failure: open, shadow: false}":  {Algorithm: algo.FixedWindow(minute), OnFailure: headgate.FailOpen},
 		"{algorithm: fixed-window, limit: 1_000, period: 30d, on-failure: open, shards: 16}": {Algorithm: algo.FixedWindow(algo.Per(1000, 30*24*time.Hour)), OnFailure: headgate.FailOpen, Shards: 16},
 	} {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate-go/headgate"
 )
@@ -18,7 +19,7 @@ type rule struct {
 	fields map[string]value
 }
 
-var ruleFields = slices.Concat([]string{"algorithm", "limit"}, numbers, []string{"on-failure", "shards", "shadow"})
+var ruleFields = slices.Concat([]string{"algorithm", "limit"}, numbers, []string{"on-failure", "shards", "shadow", "borrow"})
 
 // readRule returns the fields under at, for the policy of that name.
 func readRule(name string, at value) (rule, error) {
@@ -86,11 +87,24 @@ func (p *parser) policy(r rule) (headgate.Policy, error) {
 	if err != nil {
 		return headgate.Policy{}, err
 	}
-	policy := headgate.Policy{Name: r.name, Algorithm: a, OnFailure: mode, Shards: nearestInt(shards), Shadow: shadow}
+	borrow, err := r.borrow()
+	if err != nil {
+		return headgate.Policy{}, err
+	}
+	policy := headgate.Policy{Name: r.name, Algorithm: a, OnFailure: mode, Shards: nearestInt(shards), Shadow: shadow, Borrow: borrow}
 	if _, err := p.probe.With(policy); err != nil {
 		return headgate.Policy{}, r.blame(err)
 	}
 	return policy, nil
+}
+
+// borrow returns for how long a process may hold units, 0 without the field.
+func (r rule) borrow() (time.Duration, error) {
+	v, ok := r.fields["borrow"]
+	if !ok {
+		return 0, nil
+	}
+	return v.duration()
 }
 
 // number returns a field that is a number. Without the field, that is absent,
