@@ -43,7 +43,8 @@ type Store struct {
 	shared *layer.Shared        // of the store at the end of next's
 	homes  *homes
 	stats  counters
-	trip   atomic.Int64 // how long a Borrow takes, in ns, as the last ones took
+	trip   atomic.Int64 // how long a Borrow takes, in ns: the mean of the last ones
+	best   atomic.Int64 // and the fast ones of them
 	trial  atomic.Int64 // over a long link the next Borrow is sent then, as now
 }
 

@@ -149,7 +149,7 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	h.see(q)
 	h.store.stats.lent.Add(max(0, units-l.Keep))
 	o.given += more
-	trip := max(time.Duration(h.store.trip.Load()), h.length/100)
+	trip := min(max(time.Duration(h.store.trip.Load()), h.length/100), h.length/8)
 	h.low.Store(int64(o.rate * float64(4*trip) / float64(h.length)))
 	h.end.Store(int64(end))
 	h.left.Add(more)
@@ -176,28 +176,34 @@ func (h *home) see(q *backend.Request) {
 	h.seen.Store(s)
 }
 
-// tripped notes how long a Borrow took: fast what is shorter than before, and slowly what is
-// longer, since some wait for a processor. The first one may have dialled.
+// tripped notes how long a Borrow took, of the usual ones and of the fast ones: some wait
+// for a processor, here or at the server. The first one may have dialled.
 func (s *Store) tripped(took time.Duration) {
-	was := time.Duration(s.trip.Load())
-	switch {
-	case s.stats.borrows.Load() == 1:
+	if s.stats.borrows.Load() == 1 {
 		return
-	case was == 0:
-	case took < was:
-		took = (was + took) / 2
-	default:
-		took = (7*was + took) / 8
 	}
-	s.trip.Store(int64(took))
+	s.trip.Store(mean(s.trip.Load(), int64(took), 8))
+	if best := s.best.Load(); best == 0 || int64(took) < best {
+		s.best.Store(int64(took))
+	} else {
+		s.best.Store(mean(best, int64(took), 64))
+	}
 }
 
-// far reports whether ten round trips take longer than a length. One Borrow in a second
-// tries all the same.
+// mean returns a mean of which the last value is the n-th part.
+func mean(was, last, n int64) int64 {
+	if was == 0 {
+		return last
+	}
+	return was + (last-was)/n
+}
+
+// far reports whether ten round trips take longer than a length, by the fast ones. Now
+// and then one Borrow tries all the same.
 func (s *Store) far(at, length time.Duration) bool {
-	if 10*time.Duration(s.trip.Load()) <= length {
+	if 10*time.Duration(s.best.Load()) <= length {
 		return false
 	}
 	next := s.trial.Load()
-	return int64(at) < next || !s.trial.CompareAndSwap(next, int64(at+time.Second))
+	return int64(at) < next || !s.trial.CompareAndSwap(next, int64(at+4*length))
 }
