@@ -75,7 +75,7 @@ twins: deps
 
 # The server's CPU a decision, against a script that does TIME + GET + SET PX.
 server-cost: deps
-	go test ./backend/standalone -count=1 -run '^TestServerCost$$|^TestAlgorithmCost$$|^TestCompactLog(Cost|AtOnce)$$|^Test(LeaseCost|SettleCostOfALongLog|LeaseMemory|LeasesLeave)$$' -servercost -timeout 30m -v
+	go test ./backend/standalone -count=1 -run '^TestServerCost$$|^TestLoanCost$$|^TestAlgorithmCost$$|^TestCompactLog(Cost|AtOnce)$$|^Test(LeaseCost|SettleCostOfALongLog|LeaseMemory|LeasesLeave)$$' -servercost -timeout 30m -v
 
 # What keys take in Redis, by algorithm, limit and calls: writes docs/memory.md.
 memory: deps

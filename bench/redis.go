@@ -86,7 +86,7 @@ func pair(b *bench) []peers.Maker {
 
 func borrowing(b *bench) []peers.Maker {
 	dial := peers.Own(b.addr())
-	return []peers.Maker{peers.Borrowing(dial), peers.Headgate(dial, 1), peers.RedisRate(dial)}
+	return []peers.Maker{peers.Borrowing(dial), peers.RedisRate(dial)}
 }
 
 func threePolicies(b *bench) []peers.Maker {
