@@ -2,6 +2,7 @@ package wait
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -68,5 +69,21 @@ func TestLeavesOnce(t *testing.T) {
 	case <-d.notify:
 	case <-time.After(time.Second):
 		t.Fatal("the last waiter never became the head")
+	}
+}
+
+// TestLentUnitsMayComeBack: a denial whose RetryAfter may be the end of a lease refuses
+// no call at once.
+func TestLentUnitsMayComeBack(t *testing.T) {
+	list := policy(algo.FixedWindow(algo.PerDay(10)))
+	list[0].Borrow = 50 * time.Millisecond
+	for retryAfter, late := range map[time.Duration]bool{50 * time.Millisecond: false, time.Hour: true} {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		_, err := NewQueues(true).Wait(ctx, Call{Key: "k", Policies: list, Take: func(_ context.Context, _ int64, d *backend.Decision, _ []backend.State) error {
+			d.Policy, d.RetryAfter = "p", retryAfter
+			return nil
+		}})
+		require.Equal(t, late, errors.As(err, new(TooLate)), "%v: %v", retryAfter, err)
 	}
 }

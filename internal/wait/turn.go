@@ -210,12 +210,22 @@ func (t *turn) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 }
 
 // isEarliest reports whether RetryAfter is the earliest instant at which the call
-// passes. A slot may become free before, and a failure mode estimates.
-func (t *turn) isEarliest(d *backend.Decision) bool { return Counted(d) && !t.bySlots(d) }
+// passes. A slot may become free before, lent units may come back unused, and a failure
+// mode estimates.
+func (t *turn) isEarliest(d *backend.Decision) bool {
+	borrow := t.call.Policies[0].Borrow
+	lent := borrow > 0 && d.RetryAfter <= borrow // perhaps: until the first lease ends; mutant: lent-units-come-back
+	return Counted(d) && !t.bySlots(d) && !lent
+}
 
-// Counted reports whether the decision is a store's, of now or remembered.
+// Counted reports whether the decision is a store's: of now, remembered, or from units
+// that it has lent.
 func Counted(d *backend.Decision) bool {
-	return d.Err == nil && (d.Source == backend.FromStore || d.Source == backend.FromDenyCache)
+	switch d.Source {
+	case backend.FromStore, backend.FromDenyCache, backend.FromLease:
+		return d.Err == nil
+	}
+	return false
 }
 
 // bySlots reports whether the policy that binds counts slots.
