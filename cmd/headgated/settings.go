@@ -27,7 +27,7 @@ type settings struct {
 	budget                    time.Duration
 	instances                 int
 	algorithm, onFailure      string
-	charge                    string
+	charge, borrow            string
 	shadow, quota             bool
 	grpc, http, metrics, resp string
 	cert, key, clientCA       string
@@ -75,6 +75,7 @@ func (s *settings) answerFlags(f *flag.FlagSet) {
 	f.StringVar(&s.algorithm, "algorithm", "", "algorithm of limits that name none (default fixed-window)")
 	f.StringVar(&s.onFailure, "on-failure", "", "open, closed or local, for limits that name none; otherwise the request is UNAVAILABLE")
 	f.StringVar(&s.charge, "charge", "", "admitted or always, for limits that name none; otherwise hits above 1 are charged always")
+	f.StringVar(&s.borrow, "borrow", "", "for how long this server holds units of a busy key, such as 50ms, for limits that name none; it decides most requests by itself")
 	f.BoolVar(&s.shadow, "shadow", false, "answer OK to every request, and count all the same")
 	f.BoolVar(&s.quota, "quota", false, "every limit is in quota_mode")
 	f.BoolVar(&s.headers, "headers", false, "answer with response headers, named by the following three flags")

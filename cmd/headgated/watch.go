@@ -68,7 +68,7 @@ func (w *watcher) parse(r reading) (*limits.Config, error) {
 	return limits.Parse(r.files, limits.Options{
 		New:          func(p headgate.Policy) (*headgate.Limiter, error) { return w.base.With(p) },
 		MergeDomains: s.mergeDomains,
-		Algorithm:    s.algorithm, OnFailure: s.onFailure, Charge: s.charge,
+		Algorithm:    s.algorithm, OnFailure: s.onFailure, Charge: s.charge, Borrow: s.borrow,
 		Shadow: s.shadow, Quota: s.quota,
 	})
 }

@@ -10,6 +10,8 @@
 //   - on_failure: open, closed or local; without it a request that no store decided is
 //     answered with an error
 //   - charge: admitted or always; without it, hits above 1 are charged always
+//   - borrow: for how long a server may hold units of a busy key, such as 50ms, so that
+//     it decides most requests by itself; 0s is not at all
 //
 // and metadata, a mapping that stands beside rate_limit.
 package limits
@@ -90,9 +92,9 @@ type Options struct {
 	New func(headgate.Policy) (*headgate.Limiter, error)
 	// MergeDomains merges files of one domain. Otherwise the second one is an error.
 	MergeDomains bool
-	// Algorithm, OnFailure and Charge are the words that apply if a rule has none; "" are
-	// the defaults.
-	Algorithm, OnFailure, Charge string
+	// Algorithm, OnFailure, Charge and Borrow are the words that apply if a rule has none;
+	// "" are the defaults. Borrow does not apply to algorithms whose units are not lent.
+	Algorithm, OnFailure, Charge, Borrow string
 	// Shadow makes every rule a shadow: it counts, and denies nothing.
 	Shadow bool
 	// Quota makes every rule a quota.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -154,7 +155,7 @@ func TestAdditions(t *testing.T) {
 	c, err := parse(t, `
 domain: d
 descriptors:
-  - {key: a, rate_limit: {unit: second, requests_per_unit: 5, algorithm: token-bucket, on_failure: open, charge: always}}
+  - {key: a, rate_limit: {unit: second, requests_per_unit: 5, algorithm: token-bucket, on_failure: open, charge: always, borrow: 50ms}}
   - {key: b, rate_limit: {unit: second, requests_per_unit: 5}, metadata: {plan: gold, n: 3}}
 `)
 	require.NoError(t, err)
@@ -163,10 +164,29 @@ descriptors:
 	require.Equal(t, headgate.FailOpen, a.Policy.OnFailure)
 	require.True(t, a.FailureMode)
 	require.Equal(t, limits.ChargeAlways, a.Charge)
+	require.Equal(t, 50*time.Millisecond, a.Policy.Borrow)
+	require.Zero(t, b.Policy.Borrow)
 	require.Equal(t, algo.KindFixedWindow, b.Policy.Algorithm.Kind())
 	require.False(t, b.FailureMode)
 	require.Equal(t, limits.ChargeDefault, b.Charge)
 	require.Equal(t, "gold", b.Metadata.Fields["plan"].GetStringValue())
+}
+
+// A borrow of the options applies to a limit that names none, if its units are lent.
+func TestBorrowOfTheOptions(t *testing.T) {
+	opts := options(t)
+	opts.Borrow = "50ms"
+	c, err := limits.Parse([]limits.File{{Name: "limits.yaml", Data: []byte(`
+domain: d
+descriptors:
+  - {key: a, rate_limit: {unit: second, requests_per_unit: 5}}
+  - {key: b, rate_limit: {unit: second, requests_per_unit: 5, borrow: 0s}}
+  - {key: c, rate_limit: {unit: second, requests_per_unit: 5, algorithm: sliding-log}}
+`)}}, opts)
+	require.NoError(t, err)
+	require.Equal(t, 50*time.Millisecond, find(t, c, "a=1").Rule.Policy.Borrow)
+	require.Zero(t, find(t, c, "b=1").Rule.Policy.Borrow)
+	require.Zero(t, find(t, c, "c=1").Rule.Policy.Borrow)
 }
 
 // Each mistake is refused with its line and key.
@@ -205,7 +225,7 @@ func TestMistakes(t *testing.T) {
 		{head + "    rate_limit: {unit: day,\n      algorithm: leaky}", 5, "algorithm"},
 		{head + "    rate_limit: {unit: day,\n      on_failure: maybe}", 5, "on_failure"},
 		{head + "    rate_limit: {unit: day,\n      charge: twice}", 5, "charge"},
-		{head + "    rate_limit: {unit: day,\n      borrow: 50ms}", 5, "borrow"},
+		{head + "    rate_limit: {unit: day,\n      borrow: soon}", 5, "borrow"},
 		{head + "    rate_limit: {unit: day, requests_per_unit: 4000000, algorithm: sliding-log}", 4, "rate_limit"},
 		{"domain: d\ndescriptors: &x\n  - key: a\n    descriptors: *x", 2, "descriptors"},
 	} {

@@ -32,7 +32,7 @@ type override struct {
 }
 
 func newOverrides(p *parser) *overrides {
-	o := &overrides{parser: &parser{opts: p.opts, algorithm: p.algorithm, onFailure: p.onFailure, charge: p.charge}}
+	o := &overrides{parser: &parser{opts: p.opts, algorithm: p.algorithm, onFailure: p.onFailure, charge: p.charge, borrow: p.borrow}}
 	o.mu.rules = map[override]*Rule{}
 	return o
 }
@@ -85,5 +85,5 @@ func (o *overrides) create(limit override) (*Rule, error) {
 		Shadow: o.parser.opts.Shadow, Quota: o.parser.opts.Quota}
 	p := *o.parser // limiters of its own, which the cache bounds
 	p.limiters = map[headgate.Policy]*headgate.Limiter{}
-	return r, p.limit(r, p.algorithm, p.onFailure)
+	return r, p.limit(r, p.algorithm, p.onFailure, unset)
 }

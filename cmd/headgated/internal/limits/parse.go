@@ -2,8 +2,10 @@ package limits
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -21,6 +23,7 @@ type parser struct {
 	algorithm algorithmOf
 	onFailure headgate.FailureMode // 0: an error
 	charge    Charge
+	borrow    time.Duration
 }
 
 // defaults reads the words of the options.
@@ -30,6 +33,9 @@ func (p *parser) defaults() (err error) {
 		return err
 	}
 	if p.onFailure, err = at("on_failure", p.opts.OnFailure).failureMode(0); err != nil {
+		return err
+	}
+	if p.borrow, err = at("borrow", p.opts.Borrow).length(0); err != nil {
 		return err
 	}
 	p.charge, err = at("charge", p.opts.Charge).charge(ChargeDefault)
@@ -302,6 +308,21 @@ func (w words) charge(unset Charge) (Charge, error) {
 	return 0, w.wrong("admitted", "always")
 }
 
+// unset is the length of a rule without borrow.
+const unset time.Duration = math.MinInt64
+
+// length returns the word as a duration, or unset where there is none.
+func (w words) length(unset time.Duration) (time.Duration, error) {
+	if w.word == "" {
+		return unset, nil
+	}
+	d, err := time.ParseDuration(w.word)
+	if err != nil {
+		return 0, w.wrong("a duration such as 50ms")
+	}
+	return d, nil
+}
+
 // additions reads what envoyproxy/ratelimit does not have, and makes the limiter.
 func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
 	w, err := p.words(limit, "algorithm")
@@ -325,7 +346,14 @@ func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
 	if r.Charge, err = w.charge(p.charge); err != nil {
 		return err
 	}
-	if err := p.limit(r, make, mode); err != nil {
+	if w, err = p.words(limit, "borrow"); err != nil {
+		return err
+	}
+	borrow, err := w.length(unset)
+	if err != nil {
+		return err
+	}
+	if err := p.limit(r, make, mode, borrow); err != nil {
 		return at.as("rate_limit").errorf("%w", err)
 	}
 	return nil
@@ -333,7 +361,8 @@ func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
 
 // limit gives the rule its policy and limiter. A rule without on_failure is closed for
 // the limiter, and an error for the caller.
-func (p *parser) limit(r *Rule, make algorithmOf, mode headgate.FailureMode) (err error) {
+// Without borrow the parser's applies, if units of the algorithm are lent.
+func (p *parser) limit(r *Rule, make algorithmOf, mode headgate.FailureMode, borrow time.Duration) (err error) {
 	if r.Unlimited || r.Max() == 0 {
 		return nil
 	}
@@ -345,7 +374,12 @@ func (p *parser) limit(r *Rule, make algorithmOf, mode headgate.FailureMode) (er
 	if err != nil {
 		return err
 	}
-	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota}
+	if borrow == unset {
+		if borrow = 0; a.Kind().Lends() {
+			borrow = p.borrow
+		}
+	}
+	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota, Borrow: borrow}
 	r.Limiter, err = p.limiter(r.Policy)
 	return err
 }

@@ -86,7 +86,7 @@ func null(n *yaml.Node) bool {
 var (
 	rootKeys       = []string{"domain", "descriptors"}
 	descriptorKeys = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
-	limitKeys      = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces", "algorithm", "on_failure", "charge"}
+	limitKeys      = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces", "algorithm", "on_failure", "charge", "borrow"}
 	replacesKeys   = []string{"name"}
 	allKeys        = func() map[string]bool {
 		all := map[string]bool{}
@@ -164,9 +164,6 @@ func (p *parser) allowed(f field, key *yaml.Node, known []string) error {
 		if k == f.key {
 			return nil
 		}
-	}
-	if f.key == "borrow" {
-		return f.errorf("limits can't be borrowed yet: every request asks the store; remove the field")
 	}
 	if !allKeys[f.key] {
 		return f.errorf("unknown key; want one of %s", strings.Join(known, ", "))

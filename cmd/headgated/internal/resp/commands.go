@@ -222,6 +222,7 @@ func (s *Server) reset(args []string, r reply) error {
 var sources = map[headgate.Source]string{
 	headgate.FromStore: "store", headgate.FromDenyCache: "deny-cache", headgate.FromFailOpen: "fail-open",
 	headgate.FromFailClosed: "fail-closed", headgate.FromFailLocal: "fail-local",
+	headgate.FromLease: "lease",
 }
 
 // decision writes an array with room for more. What nobody counted is -1.
