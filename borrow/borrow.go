@@ -44,8 +44,7 @@ type Store struct {
 	homes  *homes
 	stats  counters
 	trip   atomic.Int64 // how long a Borrow takes, in ns: the mean of the last ones
-	best   atomic.Int64 // and the fast ones of them
-	trial  atomic.Int64 // over a long link the next Borrow is sent then, as now
+	link   link
 }
 
 type counters struct{ borrows, lost, lent, back, used atomic.Int64 }
@@ -108,7 +107,18 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 	} else if h.missed(n) && h.busy.CompareAndSwap(false, true) {
 		return h.borrow(ctx, r, d, h.demand(s.now()))
 	}
-	return s.next.Do(ctx, r, d)
+	return s.ask(ctx, r, d)
+}
+
+// ask passes a call of a key with a home on, and notes how long the round trip took.
+func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	begin := s.now()
+	err := s.next.Do(ctx, r, d)
+	if err == nil && d.Source == backend.FromStore {
+		at := s.now()
+		s.link.note(at, at-begin)
+	}
+	return err
 }
 
 // costOf returns the units that a take costs of every policy, or false if it is none that

@@ -22,12 +22,14 @@ const length = 100 * time.Millisecond
 type distant struct {
 	backend.Store
 	trip    time.Duration
+	takes   time.Duration            // how long a take takes
 	during  func(r *backend.Request) // called while a Borrow is under way; may be nil
 	borrows int
 }
 
 func (s *distant) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if r.Op != backend.Borrow {
+		time.Sleep(s.takes)
 		return s.Store.Do(ctx, r, d)
 	}
 	s.borrows++
@@ -144,6 +146,32 @@ func TestLateReplyLendsNothing(t *testing.T) {
 			require.NotEqual(t, backend.FromLease, p.call(t).Source)
 			time.Sleep(length / 4)
 		}
+	})
+}
+
+// Over a link of which ten round trips take longer than a lease nothing is borrowed, once
+// that is known. Slow round trips among fast ones are no long link.
+func TestFarLinkLendsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		p.next.trip, p.next.takes = length/9, length/9
+		calls := func() (borrows int) {
+			before := p.next.borrows
+			for range 100 {
+				p.call(t)
+				time.Sleep(length / 50)
+			}
+			return p.next.borrows - before
+		}
+		require.LessOrEqual(t, calls(), 1)
+		require.Zero(t, calls())
+		p.next.takes = length / 11
+		p.call(t)
+		p.next.takes = length / 2
+		require.Positive(t, calls())
+		p.next.trip, p.next.takes = length/9, length/9
+		time.Sleep(2 * linkWindow)
+		require.LessOrEqual(t, calls(), 1, "a fast round trip of long ago")
+		require.Zero(t, calls())
 	})
 }
 

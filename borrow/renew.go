@@ -31,7 +31,7 @@ func (h *home) borrow(ctx context.Context, r *backend.Request, d *backend.Decisi
 	case h.can(begin, demand):
 		return h.send(ctx, r, d, int64(math.Ceil(demand*spare)))
 	case r.Op == backend.Take:
-		return h.store.next.Do(ctx, r, d)
+		return h.store.ask(ctx, r, d)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (h *home) send(ctx context.Context, r *backend.Request, d *backend.Decision
 // the length, and not too many replies were lost of late.
 func (h *home) can(at time.Duration, demand float64) bool {
 	o := &h.own
-	if demand < least || h.store.far(at, h.length) {
+	if demand < least || h.store.link.far(h.length) { // mutant: long-link-lends-nothing
 		h.try.Store(int64(at + h.length))
 		return false
 	}
@@ -119,7 +119,7 @@ func (h *home) answered(begin time.Duration, l *backend.Loan, q *backend.Request
 	}
 	switch {
 	case err == nil:
-		h.store.tripped(at - begin)
+		h.store.tripped(at, at-begin)
 		h.lent(begin, at, l, q)
 		return
 	case errors.Is(err, backend.ErrPerhapsCounted): // the next one names both leases
@@ -176,18 +176,10 @@ func (h *home) see(q *backend.Request) {
 	h.seen.Store(s)
 }
 
-// tripped notes how long a Borrow took, of the usual ones and of the fast ones: some wait
-// for a processor, here or at the server. The first one may have dialled.
-func (s *Store) tripped(took time.Duration) {
-	if s.stats.borrows.Load() == 1 {
-		return
-	}
+// tripped notes how long a Borrow took.
+func (s *Store) tripped(at, took time.Duration) {
+	s.link.note(at, took)
 	s.trip.Store(mean(s.trip.Load(), int64(took), 8))
-	if best := s.best.Load(); best == 0 || int64(took) < best {
-		s.best.Store(int64(took))
-	} else {
-		s.best.Store(mean(best, int64(took), 64))
-	}
 }
 
 // mean returns a mean of which the last value is the n-th part.
@@ -196,14 +188,4 @@ func mean(was, last, n int64) int64 {
 		return last
 	}
 	return was + (last-was)/n
-}
-
-// far reports whether ten round trips take longer than a length, by the fast ones. Now
-// and then one Borrow tries all the same.
-func (s *Store) far(at, length time.Duration) bool {
-	if 10*time.Duration(s.best.Load()) <= length {
-		return false
-	}
-	next := s.trial.Load()
-	return int64(at) < next || !s.trial.CompareAndSwap(next, int64(at+4*length))
 }

@@ -1,0 +1,41 @@
+package borrow
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// link is the fastest round trip of the last ten to twenty seconds. Others took longer
+// because they waited for a processor, here or at the server, which lending relieves.
+type link struct {
+	window      atomic.Int64 // of which least is: the time divided by linkWindow
+	least, last atomic.Int64 // in ns, in this window and in the one before; 0: none
+}
+
+const linkWindow = 10 * time.Second
+
+// note notes a round trip. Round trips that end together at a change of windows may be
+// noted in the other one.
+func (l *link) note(at, took time.Duration) {
+	if w, was := int64(at/linkWindow), l.window.Load(); w != was && l.window.CompareAndSwap(was, w) { // mutant: link-forgets
+		least := l.least.Swap(0)
+		if w > was+1 {
+			least = 0
+		}
+		l.last.Store(least)
+	}
+	for least := l.least.Load(); least == 0 || int64(took) < least; least = l.least.Load() {
+		if l.least.CompareAndSwap(least, max(int64(took), 1)) {
+			return
+		}
+	}
+}
+
+// far reports whether ten round trips take longer than a length.
+func (l *link) far(length time.Duration) bool {
+	least, last := l.least.Load(), l.last.Load()
+	if least == 0 || last > 0 && last < least {
+		least = last
+	}
+	return 10*time.Duration(least) > length
+}
