@@ -70,6 +70,25 @@ if beside and #beside > 4 then
   for i = 5, #beside, 2 do before = before .. pack('<dd', beside[i], beside[i + 1]) end
 end
 
+--@section part
+-- The path for one policy looks at a value beside which units are lent once more,
+-- without them, unless a lease has ended. part is what stands between the value's
+-- halves, whole the value as it is stored, told what stands in the reply before what the policy met.
+local n, behind, ends, units = string.byte(whole, 29) or 0, 30
+if fit == 0 and string.byte(whole) < 32 and #whole >= 29 + 12 * n and (n > 0 or now < parse('<I7', whole, 18) + 2000000) then
+  again, told = true, n > 0 and pack('<BB', 31, n) or ''
+  for i = 1, n do
+    ends, units, behind = parse('<I7I5', whole, behind)
+    if ends <= now or ends > now + 1000000 then again = false break end -- mutant: lua-part-ends
+    lent, told = lent + units, told .. pack('<dd', ends, units)
+  end
+end
+if again then
+  part = string.sub(whole, 10, behind - 1)
+  v = string.char(string.byte(whole) - 16) .. string.sub(whole, 2, 9) .. string.sub(whole, behind)
+  status, hz, due, at, x, y, z, used, sum = 0, 0, 0, now, 0, 0, 0, 0, 0
+end
+
 --@section met
 -- A value beside which units are lent ends a section of the narrow paths. The loop
 -- begins it again behind the groups that are decided, for this one group.

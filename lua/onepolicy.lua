@@ -11,7 +11,8 @@ local fit = status
 pos = behind
 for i = k, k + groups - 1 do
   local key, status, longer, sweep, ms, log, hz, due, at, x, y, z, used, sum = keys[i], fit, 0, false, 0, keys[i], 0, 0, now, 0, 0, 0, 0, 0
-  local v, met, fresh, bad, ahead, leaves
+  local v, met, fresh, bad, ahead, leaves, part
+  local lent, told = 0, ''
   if hashed then v = try('HGET', key, field) end
   -- An error's table has no length; to ask every string for .err would go
   -- through the metatable of strings.
@@ -20,12 +21,22 @@ for i = k, k + groups - 1 do
     --@include errors.failed
     v = false
   end
-  --@include kinds.view
+  local whole = v
+  repeat
+    local again = false
+    --@include kinds.view
+    if status == 67 and v and (string.byte(v) or 0) > 15 then
+      --@include lent.part
+    end
+  until not again
   met = kind > 31 and pack('<Bdd', 1, used, x) or v or '\0'
-  local had, pass = used, used > room and math.max(0, math.floor((limit - used) / cost)) or first
+  if part then met = told .. met end
+  local had, pass = used, used + lent > room and math.max(0, math.floor((limit - lent - used) / cost)) or first -- mutant: lua-part-met
   if pass < first and kind > 31 and status == 0 then
     local need = used + (takes and pass * cost or 0) + cost - limit
-    --@include kinds.release
+    if need > 0 then
+      --@include kinds.release
+    end
     met = met .. pack('<d', leaves or 0)
   end
   if takes and status == 0 then -- mutant: peek-stores-nothing
@@ -33,6 +44,7 @@ for i = k, k + groups - 1 do
     used = used + taken
     --@include kinds.new
     if fresh then
+      if part then fresh = string.char(string.byte(fresh) + 16) .. string.sub(fresh, 2, 9) .. part .. string.sub(fresh, 10) end
       --@include expiry.lasts
     end
     if fresh and status == 0 then
