@@ -42,9 +42,10 @@ type Store struct {
 	now    func() time.Duration // the process's monotonic clock, since New
 	shared *layer.Shared        // of the store at the end of next's
 	homes  *homes
-	stats  counters
-	trip   atomic.Int64 // how long a Borrow takes, in ns: the mean of the last ones
-	link   link
+	schedule
+	stats counters
+	trip  atomic.Int64 // how long a Borrow takes, in ns: the mean of the last ones
+	link  link
 }
 
 type counters struct{ borrows, lost, lent, back, used atomic.Int64 }
@@ -95,7 +96,7 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 	}
 	h := s.homes.find(r)
 	if h == nil {
-		if h = s.homes.seen(s, r, s.now()); h == nil {
+		if h = s.homes.seen(s, r, n, s.now()); h == nil {
 			return s.next.Do(ctx, r, d)
 		}
 	}
@@ -105,7 +106,7 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 			return nil
 		}
 	} else if h.missed(n) && h.busy.CompareAndSwap(false, true) {
-		return h.borrow(ctx, r, d, h.demand(s.now()))
+		return h.borrow(ctx, r, d)
 	}
 	return s.ask(ctx, r, d)
 }
@@ -146,8 +147,24 @@ func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities
 
 // Close gives back what is held, within the store's budget, and closes next.
 func (s *Store) Close() error {
-	s.homes.close()
+	s.giveBack()
 	return s.next.Close()
+}
+
+// giveBack gives back what all homes hold, and ends their renewal.
+func (s *Store) giveBack() {
+	s.schedule.close()
+	var all []*pending
+	for _, h := range s.homes.all() {
+		h.try.Store(1<<63 - 1)
+		if h.busy.CompareAndSwap(false, true) { // and stays so: nothing is borrowed any more
+			if at := s.now(); int64(at) < h.end.Load() && h.names(at) {
+				all = append(all, h.prepare(&backend.Request{}, 0))
+			}
+		}
+		h.end.Store(0)
+	}
+	s.send(all)
 }
 
 // Ping asks next, where it can be asked.

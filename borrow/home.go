@@ -1,7 +1,6 @@
 package borrow
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,11 +35,7 @@ type home struct {
 		sum   int64   // of used and missed units at last
 		rate  float64 // units per length
 	}
-	mu struct {
-		sync.Mutex
-		timer  *time.Timer
-		closed bool
-	}
+	due   time.Duration // guarded by the schedule's lock
 	store *Store
 }
 

@@ -23,7 +23,7 @@ const (
 type homes struct {
 	seed    maphash.Seed
 	stripes [stripeCount]stripe
-	sketch  [sketchSize]atomic.Uint64 // of a key: hash, slot of time, units
+	sketch  [sketchSize]atomic.Uint64 // tallies
 	count   atomic.Int64
 }
 
@@ -60,17 +60,16 @@ func (hs *homes) find(r *backend.Request) *home {
 	return h
 }
 
-// seen notes a call of a key without a home, and makes one if it is the second within a
-// length.
-func (hs *homes) seen(s *Store, r *backend.Request, at time.Duration) *home {
+// seen notes a call of a key without a home, and makes one if the key is called often
+// enough: twice in a length, and twice in the next, or so often that this is sure.
+func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *home {
 	length := r.Policies[0].Borrow
 	st, sum := hs.stripe(r.Key)
-	slot := uint64(at/length) + 2 // no key has this bit pattern before its first call
 	word := &hs.sketch[sum/stripeCount%sketchSize]
-	mark := sum>>40<<40 | slot&(1<<40-1)
-	was := word.Load()
-	if was != mark && was != mark-1 { // mutant: two-calls-make-a-home
-		word.Store(mark)
+	t := tally(word.Load()).add(sum, uint64(at/length))
+	word.Store(uint64(t))
+	before, calls := t.calls()
+	if calls < sure && min(before, calls) < least { // mutant: often-makes-a-home
 		return nil
 	}
 	if hs.count.Load() >= maxHomes {
@@ -83,16 +82,41 @@ func (hs *homes) seen(s *Store, r *backend.Request, at time.Duration) *home {
 	if h == nil {
 		h = &home{key: k, list: r.Policies, length: length, store: s}
 		_, _ = rand.Read(h.id[:])
-		h.own.last, h.own.rate = at, least
+		h.own.last, h.own.rate = at, float64(n*max(before, calls))
 		if st.mu.homes == nil {
 			st.mu.homes = map[homeKey]*home{}
 		}
 		st.mu.homes[k] = h
-		h.start()
+		h.wake(length)
 		hs.count.Add(1)
 	}
 	return h
 }
+
+// sure is how many calls in a length make a home at once.
+const sure = 8
+
+// tally is what is remembered of a key without a home: 24 bits of its hash, 24 of the
+// slot of time, 8 bits of the calls in the slot before, and 8 of those in this one.
+type tally uint64
+
+// add counts a call of the key in a slot.
+func (t tally) add(sum, slot uint64) tally {
+	const counted = 1<<16 - 1
+	mark := tally(sum>>40<<40 | (slot+2)&(1<<24-1)<<16) // not 0, which is the mark of none
+	switch {
+	case t&^counted == mark && t&0xff < 0xff:
+		return t + 1
+	case t&^counted == mark:
+		return t
+	case t&^counted == mark-1<<16:
+		return mark | t&0xff<<8 | 1
+	}
+	return mark | 1
+}
+
+// calls returns the calls in the slot before, and in this one.
+func (t tally) calls() (before, now int64) { return int64(t >> 8 & 0xff), int64(t & 0xff) }
 
 // remove removes a home that holds nothing.
 func (hs *homes) remove(h *home) {
@@ -128,17 +152,4 @@ func (hs *homes) all() (all []*home) {
 		st.mu.RUnlock()
 	}
 	return all
-}
-
-// close gives back what all homes hold, several at once, and ends their timers.
-func (hs *homes) close() {
-	var wait sync.WaitGroup
-	for _, h := range hs.all() {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			h.close()
-		}()
-	}
-	wait.Wait()
 }

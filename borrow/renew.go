@@ -14,62 +14,84 @@ import (
 // least is how many units a length must need for a lease to be worth a request.
 const least = 2
 
-// renew borrows in the background.
-func (h *home) renew() {
-	r := backend.Request{Op: backend.Borrow, Group: backend.Group{Key: h.key.key, Policies: h.list}}
-	var d backend.Decision
-	_ = h.borrow(context.Background(), &r, &d, h.demand(h.store.now()))
+// pending is a Borrow under way. Its home is busy.
+type pending struct {
+	home    *home
+	begin   time.Duration // before the request was sent
+	request backend.Request
+	loan    backend.Loan
 }
 
-// borrow sends a Borrow with the cost of the request, and reads its answer. Its caller has
-// busy, which ends with it. Where nothing can be borrowed now, a call goes to the store as
-// ever.
-func (h *home) borrow(ctx context.Context, r *backend.Request, d *backend.Decision, demand float64) error {
+// renew borrows in the background. Its caller has busy.
+func (h *home) renew() {
+	at := h.store.now()
+	if demand := h.demand(at); h.can(at, demand) {
+		h.store.send([]*pending{h.prepare(&backend.Request{}, enough(demand))})
+		return
+	}
+	h.busy.Store(false)
+}
+
+// borrow decides a call by a Borrow, or as ever if nothing can be borrowed now. Its caller
+// has busy, which ends with it.
+func (h *home) borrow(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	defer h.busy.Store(false)
-	begin := h.store.now()
-	switch {
-	case h.can(begin, demand):
-		return h.send(ctx, r, d, int64(math.Ceil(demand*spare)))
-	case r.Op == backend.Take:
+	at := h.store.now()
+	demand := h.demand(at)
+	if !h.can(at, demand) {
 		return h.store.ask(ctx, r, d)
 	}
-	return nil
+	p := h.prepare(r, enough(demand))
+	err := h.store.next.Do(ctx, &p.request, d)
+	copy(r.Each, p.request.Each)
+	p.answered(d, err)
+	return err
 }
 
-// spare is how many times the demand of a length is borrowed: what is left becomes part of
-// the next lease.
-const spare = 1.25
+// enough returns how many units are borrowed for the demand of a length: more than it is on
+// average. What is left becomes part of the next lease.
+func enough(demand float64) int64 {
+	return int64(math.Ceil(max(demand*1.25, demand+2*math.Sqrt(demand)+1)))
+}
 
-// send sends a Borrow for so many units; 0 gives back what is left.
-func (h *home) send(ctx context.Context, r *backend.Request, d *backend.Decision, want int64) error {
-	q, begin := *r, h.store.now()
-	q.Op, q.Cost, q.Costs, q.Each = backend.Borrow, r.CostOf(0), nil, make([]backend.State, len(h.list))
+// prepare makes a Borrow of so many units that decides the request, if it has a cost; 0
+// units gives back what is left.
+func (h *home) prepare(r *backend.Request, want int64) *pending {
+	p := &pending{home: h, begin: h.store.now(), request: *r}
+	q := &p.request
+	q.Op, q.Key, q.Policies, q.Costs, q.Each = backend.Borrow, h.key.key, h.list, nil, make([]backend.State, len(h.list))
+	if r.Op == backend.Take {
+		q.Cost = r.CostOf(0)
+	}
 	if want == 0 {
+		h.store.stats.back.Add(max(0, h.left.Load()))
 		h.end.Store(0) // before the used units are read: no unit is used after it; mutant: lease-in-use-settled
 	} else if spare := h.left.Load() - want; spare > 0 { // mutant: fewer-are-kept
 		h.left.Add(-spare)
 		h.own.given -= spare
 		h.store.stats.back.Add(spare)
 	}
-	loan := h.loan(begin, want)
-	q.Loan = &loan
-	err := h.store.next.Do(ctx, &q, d)
-	copy(r.Each, q.Each)
-	h.answered(begin, &loan, &q, d, err)
-	return err
+	p.loan = h.loan(p.begin, want)
+	q.Loan = &p.loan
+	return p
 }
 
 // can reports whether units can be borrowed now: calls need some, the link is short for
 // the length, and not too many replies were lost of late.
 func (h *home) can(at time.Duration, demand float64) bool {
-	o := &h.own
 	if demand < least || h.store.link.far(h.length) { // mutant: long-link-lends-nothing
 		h.try.Store(int64(at + h.length))
 		return false
 	}
+	return h.names(at)
+}
+
+// names reports whether a Borrow can name all leases that the store may hold.
+func (h *home) names(at time.Duration) bool {
+	o := &h.own
 	if end := h.end.Load(); int64(at) >= end+int64(h.length) {
 		o.held = o.held[:0] // the store has charged them whole
-	} else if len(o.held) == backend.MaxHeld {
+	} else if len(o.held) >= backend.MaxHeld { // mutant: no-lease-unnamed
 		h.try.Store(end + int64(h.length))
 		return false
 	}
@@ -111,16 +133,17 @@ func (h *home) most() int64 {
 }
 
 // answered reads the answer to a Borrow.
-func (h *home) answered(begin time.Duration, l *backend.Loan, q *backend.Request, d *backend.Decision, err error) {
-	o, at := &h.own, h.store.now()
+func (p *pending) answered(d *backend.Decision, err error) {
+	h, at := p.home, p.home.store.now()
+	o := &h.own
 	h.store.stats.borrows.Add(1)
 	if err == nil && d.Source != backend.FromStore { // a failure mode has answered, or a known denial
 		err = cmp.Or(d.Err, backend.ErrPerhapsCounted)
 	}
 	switch {
 	case err == nil:
-		h.store.tripped(at, at-begin)
-		h.lent(begin, at, l, q)
+		h.store.tripped(at, at-p.begin)
+		h.lent(p.begin, at, &p.loan, &p.request)
 		return
 	case errors.Is(err, backend.ErrPerhapsCounted): // the next one names both leases
 		h.store.stats.lost.Add(1)
@@ -161,7 +184,7 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 		next = at + h.length/8
 	}
 	h.try.Store(int64(next))
-	h.wake(end - at - max(4*trip, h.length/10))
+	h.wake(end - at - max(2*trip, h.length/10))
 }
 
 // see keeps the states that calls at home are answered with.
