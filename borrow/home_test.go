@@ -128,6 +128,7 @@ func TestSeldomCallsBorrowNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		for range 20 {
 			p.call(t)
+			require.Empty(t, p.homes.all())
 			time.Sleep(3 * length)
 		}
 		require.Zero(t, p.next.borrows)
