@@ -10,9 +10,9 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -27,7 +27,7 @@ func TestDenialStands(t *testing.T) {
 				server, ctx := redistest.Start(t), context.Background()
 				var ahead atomic.Int64
 				now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-				store := standalone.New(testclock.Client{Processor: server.Client(t), Now: now}, nil)
+				store := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, nil)
 				p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.Per(8, algo.MaxPeriod)), OnFailure: mode, Shards: shards}
 				l := limiter(t, store, &headgate.Options{Instances: 2}, p)
 				require.Eventually(t, func() bool {
@@ -97,7 +97,7 @@ func TestLostReserveOfASpentKey(t *testing.T) {
 	var ahead atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
-	l := limiter(t, standalone.New(testclock.Client{Processor: client, Now: now}, nil), nil, headgate.Policy{
+	l := limiter(t, standalone.New(clock.Client{Processor: client, Now: now}, nil), nil, headgate.Policy{
 		Name: "p", Algorithm: algo.FixedWindow(algo.Per(1, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
 	require.Eventually(t, func() bool {
 		d, err := l.Allow(ctx, "k")

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -70,7 +70,7 @@ func serverGround(t *testing.T) *ground {
 	g, server := &ground{}, redistest.Start(t)
 	g.proxy = redistest.NewProxy(t, server.Addr())
 	client := server.Client(t, func(o *redis.Options) { o.Addr = g.proxy.Addr() })
-	g.server = standalone.New(testclock.Client{Processor: client, Now: g.time}, &standalone.Options{Budget: 10 * time.Second})
+	g.server = standalone.New(clock.Client{Processor: client, Now: g.time}, &standalone.Options{Budget: 10 * time.Second})
 	g.now.Store(1745000145_000000)
 	requireCount(t, limiter(t, g.server, nil, daily("script", 1)), "loaded", 0) // or the answer that is lost may be NOSCRIPT
 	return g

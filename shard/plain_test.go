@@ -10,9 +10,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +21,7 @@ import (
 // answered as the plain Go rendering answers it, in every field.
 func TestTwinsOnAServer(t *testing.T) {
 	s := trace.New(uint64(time.Now().UnixNano()))
-	client := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
+	client := clock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	wrapper := wrappers(standalone.New(client, &standalone.Options{Budget: longBudget}))
 	model := trace.NewModel(s.Now)
 	for i := range redistest.Steps(5_000, 30_000) {

@@ -14,9 +14,9 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/shard"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -97,7 +97,7 @@ func TestSuiteOnAServer(t *testing.T) {
 		var now atomic.Int64
 		l := &lines{t: t}
 		client := server.Client(t, func(o *redis.Options) { o.Dialer = l.dial })
-		store := standalone.New(testclock.Client{Processor: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: longBudget})
+		store := standalone.New(clock.Client{Processor: client, Now: func() time.Time { return time.UnixMicro(now.Load()) }}, &standalone.Options{Budget: longBudget})
 		return storetest.Subject{
 			Store: shard.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store), SetNow: now.Store, LoseReply: l.lose,
 			Expiries: func() map[string]time.Duration {
@@ -128,7 +128,7 @@ func TestSuiteOnACluster(t *testing.T) {
 		require.NoError(t, admin.ForEachMaster(ctx, func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }))
 		var now atomic.Int64
 		l := &lines{t: t}
-		client := testclock.Cluster{
+		client := clock.Cluster{
 			ClusterOptions: with{&redis.ClusterOptions{Addrs: c.Addrs(), Dialer: l.dial}},
 			Now:            func() time.Time { return time.UnixMicro(now.Load()) },
 		}

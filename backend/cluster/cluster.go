@@ -83,7 +83,7 @@ func New(client Client, opts *Options) *Store {
 	s.shared.Budget = s.set.Budget
 	if s.err = s.check(client, opts); s.err == nil {
 		s.top = newTopology(client, s.set)
-		s.shared.Clock = s.top.now
+		s.shared.Clock = s.top.set.Clock
 	}
 	return s
 }

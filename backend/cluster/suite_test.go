@@ -14,9 +14,9 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -88,9 +88,9 @@ func subject(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient, o *
 	require.NoError(t, admin.ForEachMaster(ctx, func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }))
 	p := &proxies{t: t}
 	var now atomic.Int64
-	clock := func() time.Time { return time.UnixMicro(now.Load()) }
+	virtual := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
-		Store:    cluster.New(testclock.Cluster{ClusterOptions: with{p.options(c)}, Now: clock}, o),
+		Store:    cluster.New(clock.Cluster{ClusterOptions: with{p.options(c)}, Now: virtual}, o),
 		SetNow:   now.Store,
 		Expiries: func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:  func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },
@@ -159,7 +159,7 @@ func TestSuite(t *testing.T) {
 
 func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
 	s := trace.New(uint64(time.Now().UnixNano()))
-	store := cluster.New(testclock.Cluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
+	store := cluster.New(clock.Cluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	defer store.Close()
 	model := trace.NewModel(s.Now)
 	for i := range redistest.Steps(3_000, 100_000) {

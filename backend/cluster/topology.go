@@ -14,7 +14,6 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/slot"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 )
@@ -27,8 +26,7 @@ import (
 type topology struct {
 	opts  redis.ClusterOptions
 	set   batch.Settings
-	now   func() time.Time             // nil in production
-	hook  func(addr string) redis.Hook // likewise
+	hook  func(addr string) redis.Hook // nil in production
 	keeps time.Duration                // see remembered
 	owner [slot.Count]atomic.Pointer[node]
 	last  atomic.Int64 // when the last reload began, in nanoseconds of time.Since(begin)
@@ -66,12 +64,23 @@ const (
 // does not. A new primary has no slots while it imports its first one.
 var remembered = time.Minute
 
+// timed is a client with a clock that the script reads in place of the nodes'. Only the
+// library's tests have one. The clock may be nil.
+type timed interface{ Clock() func() time.Time }
+
+// hooked is a client with a hook for each node's client, as the simulator has.
+type hooked interface{ NodeHook(addr string) redis.Hook }
+
 // newTopology copies the options, since the user may change theirs. last lies
 // an hour back, so that the first call reloads without a pause.
 func newTopology(client Client, set batch.Settings) *topology {
 	t := &topology{opts: *client.Options(), set: set, keeps: remembered, begin: time.Now()}
-	if v, ok := client.(testclock.Cluster); ok {
-		t.now, t.hook = v.Now, v.Hook
+	if c, ok := client.(timed); ok {
+		t.set.Clock = c.Clock()
+		t.set.Caller = t.set.Clock
+	}
+	if c, ok := client.(hooked); ok {
+		t.hook = c.NodeHook
 	}
 	t.mu.nodes = map[string]*node{}
 	t.mu.redirected = map[string]time.Duration{}
@@ -134,9 +143,6 @@ func (t *topology) dial(addr string) (*node, error) {
 	var c batch.Client = n.client
 	if t.opts.NewClient == nil {
 		c = client.Made{Client: n.client}
-	}
-	if t.now != nil {
-		c = testclock.Client{Processor: c, Now: t.now}
 	}
 	n.server = batch.NewServer(c, addr, t.set)
 	n.queue = batch.NewQueue(n.server, t)

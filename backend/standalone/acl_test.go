@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
@@ -33,7 +33,7 @@ func TestLeastRights(t *testing.T) {
 	limited := server.Client(t, func(o *redis.Options) { o.Username, o.Password = "headgate", "secret" })
 
 	s := trace.New(1)
-	virtual := testclock.Client{Processor: limited, Now: func() time.Time { return time.UnixMicro(s.Now()) }}
+	virtual := clock.Client{Processor: limited, Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(virtual, unhurried)
 	model := trace.NewModel(s.Now)
 	decisions := redistest.Steps(2000, 5000)

@@ -14,9 +14,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
 )
@@ -30,7 +30,7 @@ type civil struct {
 
 func newCivil(t *testing.T) *civil {
 	c := &civil{server: redistest.Start(t)}
-	clock := testclock.Client{
+	clock := clock.Client{
 		Processor: c.server.Client(t), Now: func() time.Time { return c.now }, Caller: func() time.Time { return c.here },
 	}
 	c.redis = standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
@@ -152,7 +152,7 @@ func TestCalendarCallerIsOff(t *testing.T) {
 // leaves the call undecided, and nothing counted.
 func TestCalendarIsAskedTwice(t *testing.T) {
 	c := newCivil(t)
-	leaps := testclock.Client{Processor: c.server.Client(t), Now: func() time.Time {
+	leaps := clock.Client{Processor: c.server.Client(t), Now: func() time.Time {
 		c.now = c.now.Add(100 * 24 * time.Hour)
 		return c.now
 	}, Caller: func() time.Time { return c.here }}

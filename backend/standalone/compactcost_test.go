@@ -12,9 +12,9 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -31,7 +31,7 @@ type timed struct {
 func newTimed(t *testing.T) *timed {
 	s := &timed{T: t, server: redistest.Start(t), now: 1_745_000_145_000_000}
 	s.client = s.server.Client(t)
-	s.store = standalone.New(testclock.Client{Processor: s.client, Now: func() time.Time { return time.UnixMicro(s.now) }},
+	s.store = standalone.New(clock.Client{Processor: s.client, Now: func() time.Time { return time.UnixMicro(s.now) }},
 		&standalone.Options{Budget: 10 * time.Second, DisableBatching: true})
 	return s
 }

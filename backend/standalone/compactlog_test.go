@@ -14,8 +14,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
 )
@@ -39,7 +39,7 @@ func TestCompactLogIsASlidingLog(t *testing.T) {
 func newLogs(t *testing.T) *logs {
 	server := redistest.Start(t)
 	l := &logs{T: t, r: rand.New(rand.NewPCG(*seed, 1))}
-	client := testclock.Client{Processor: server.Client(t), Now: l.time}
+	client := clock.Client{Processor: server.Client(t), Now: l.time}
 	l.redis = standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
 	t.Cleanup(func() { server.NoImmortals(t) })
 	return l

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -30,7 +30,7 @@ type givenBack struct {
 
 func newGivenBack(t *testing.T) *givenBack {
 	g := &givenBack{T: t, client: redistest.Start(t).Client(t), now: trace.Start}
-	clock := testclock.Client{Processor: g.client, Now: func() time.Time { return time.UnixMicro(g.now) }}
+	clock := clock.Client{Processor: g.client, Now: func() time.Time { return time.UnixMicro(g.now) }}
 	g.store = standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
 	g.list = []backend.Policy{{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(100), 200)}}
 	return g

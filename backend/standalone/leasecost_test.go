@@ -16,9 +16,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -225,7 +225,7 @@ func TestSettleCostOfALongLog(t *testing.T) {
 	p, now := newPipelined(t), int64(1_745_000_000_000_000)
 	a := algo.SlidingLog(algo.PerDay(1_000_000))
 	list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailOpen}}
-	s := standalone.New(testclock.Client{Processor: p.recorded, Now: func() time.Time { return time.UnixMicro(now) }}, &standalone.Options{DisableBatching: true})
+	s := standalone.New(clock.Client{Processor: p.recorded, Now: func() time.Time { return time.UnixMicro(now) }}, &standalone.Options{DisableBatching: true})
 	ask := func(op backend.Op, cost int64, l *backend.Lease) func(string) error {
 		return func(string) error {
 			now += 1000
@@ -254,7 +254,7 @@ func TestSettleCostOfALongLog(t *testing.T) {
 		takes = append(takes, p.micros(0, 1, ask(backend.Take, 1, nil)))
 		settles = append(settles, p.micros(0, 1, ask(backend.Settle, 0, l)))
 	}
-	whole := standalone.New(testclock.Client{Processor: p.client, Now: func() time.Time { return time.UnixMicro(now) }}, nil)
+	whole := standalone.New(clock.Client{Processor: p.client, Now: func() time.Time { return time.UnixMicro(now) }}, nil)
 	d, err := layer.Ask(t.Context(), whole, backend.Request{Op: backend.Peek, Group: backend.Group{Key: "k", Policies: list}})
 	require.NoError(t, err)
 	require.EqualValues(t, entries/leases*leases+leases+leases/2, d.Used, "entries, takes, and of half of the leases a unit")

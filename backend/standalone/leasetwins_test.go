@@ -14,8 +14,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -43,7 +43,7 @@ func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, st
 		s = trace.Steady(seed)
 	}
 	now := func() time.Time { return time.UnixMicro(s.Now()) }
-	lua := standalone.New(testclock.Client{Processor: client, Now: now}, &standalone.Options{Budget: 10 * time.Second})
+	lua := standalone.New(clock.Client{Processor: client, Now: now}, &standalone.Options{Budget: 10 * time.Second})
 	var model backend.Store = trace.NewModel(s.Now)
 	if steady {
 		model = memory.New(&memory.Options{Now: now})
@@ -86,7 +86,7 @@ var stepsBack = [][]struct {
 
 func TestSettleAfterStepBack(t *testing.T) {
 	now := int64(trace.Start)
-	clock := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
+	clock := clock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
 	lua := standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
 	model, ctx := trace.NewModel(func() int64 { return now }), context.Background()
 	for n, k := range algo.Kinds() {
@@ -109,7 +109,7 @@ func TestSettleAfterStepBack(t *testing.T) {
 // counts as absent. Else a clock that was years ahead would hold it for as long.
 func TestSlotsFarAhead(t *testing.T) {
 	now := int64(trace.Start)
-	clock := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
+	clock := clock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(now) }}
 	lua := standalone.New(clock, &standalone.Options{Budget: 10 * time.Second})
 	model, ctx := trace.NewModel(func() int64 { return now }), context.Background()
 	list := []backend.Policy{{Name: "p", Algorithm: algo.InFlight(2)}}

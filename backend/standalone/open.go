@@ -32,6 +32,12 @@ func Open(url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
+// simulated is a client of the simulator: the store that New returns is the one that
+// Open would, of these options in place of a URL, with a hook in its client.
+type simulated interface {
+	Simulated() (*redis.Options, redis.Hook)
+}
+
 // open is Open of the client's options. A hook is the simulator's.
 func open(o *redis.Options, opts *Options, hook redis.Hook) *Store {
 	budget := DefaultBudget

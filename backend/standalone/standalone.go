@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
@@ -71,8 +70,9 @@ func New(client Client, opts *Options) *Store {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if o, ok := client.(testclock.Opened); ok {
-		return open(o.Options, opts, o.Hook)
+	if s, ok := client.(simulated); ok {
+		set, hook := s.Simulated()
+		return open(set, opts, hook)
 	}
 	s := &Store{}
 	s.set = batch.Settings{
@@ -80,8 +80,8 @@ func New(client Client, opts *Options) *Store {
 	}
 	s.set.Defaults(DefaultBudget)
 	s.shared.Budget = s.set.Budget
-	if v, ok := client.(testclock.Client); ok {
-		s.shared.Clock = v.Now
+	if t, ok := client.(batch.Timed); ok {
+		_, s.shared.Clock, _ = t.Clocks()
 	}
 	if s.err = checkClient(client, opts.Name); s.err == nil {
 		s.err = s.set.Check()

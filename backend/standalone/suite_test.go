@@ -14,9 +14,9 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -41,9 +41,9 @@ func subject(t *testing.T, server *redistest.Server, o *standalone.Options) stor
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := &refuser{client: server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })}
 	var now atomic.Int64
-	clock := func() time.Time { return time.UnixMicro(now.Load()) }
+	virtual := func() time.Time { return time.UnixMicro(now.Load()) }
 	return storetest.Subject{
-		Store:     standalone.New(testclock.Client{Processor: client, Now: clock}, o),
+		Store:     standalone.New(clock.Client{Processor: client, Now: virtual}, o),
 		SetNow:    now.Store,
 		Expiries:  func() map[string]time.Duration { return expiries(admin) },
 		Corrupt:   func(key string, ps []backend.Policy) { corrupt(admin, key, ps) },

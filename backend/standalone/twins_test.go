@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +35,7 @@ func twins(t *testing.T, seed uint64, steps int) {
 	s := trace.New(seed)
 	t.Logf("-seed %d", seed)
 	server := redistest.Start(t)
-	client := testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
+	client := clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
 	model := trace.NewModel(s.Now)
 	ctx := context.Background()

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,7 +47,7 @@ func TestOnAServer(t *testing.T) {
 	s, err := server(context.Background(), redis.Addr())
 	require.NoError(t, err)
 	plays(t, s, func(now func() time.Time) backend.Store {
-		return standalone.New(testclock.Client{Processor: redis.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
+		return standalone.New(clock.Client{Processor: redis.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
 	})
 	left, err := redis.Client(t).Keys(context.Background(), "headgate:{boundary:*").Result()
 	require.NoError(t, err)
@@ -63,7 +63,7 @@ func TestOnACluster(t *testing.T) {
 	s, err := nodes(context.Background(), c.Addrs())
 	require.NoError(t, err)
 	plays(t, s, func(now func() time.Time) backend.Store {
-		return cluster.New(testclock.Cluster{ClusterOptions: c.Client(t), Now: now}, &cluster.Options{Budget: 10 * time.Second})
+		return cluster.New(clock.Cluster{ClusterOptions: c.Client(t), Now: now}, &cluster.Options{Budget: 10 * time.Second})
 	})
 }
 

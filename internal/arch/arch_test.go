@@ -117,6 +117,19 @@ func broken(pkg string, imports []string) []error {
 	return errs
 }
 
+// TestLabIsForTests: only tests, bench and internal/lab import internal/lab, whatever
+// the table's rows say.
+func TestLabIsForTests(t *testing.T) {
+	const lab = "internal/lab/..."
+	for _, s := range sources(t) {
+		for _, to := range ours(s.file) {
+			if matches(lab, to) && !matches(lab, s.pkg) && !matches("bench/...", s.pkg) {
+				t.Errorf("%s imports %s: only tests, bench and internal/lab may", s.path, to)
+			}
+		}
+	}
+}
+
 // The table's own test: what it must refuse, whatever rows are added.
 func TestTableRefuses(t *testing.T) {
 	for _, c := range []struct{ from, to string }{
@@ -189,7 +202,7 @@ func excused(f *ast.FuncDecl) bool {
 }
 
 // machinery is no part of what an importer gets.
-var machinery = []string{"internal/lab/redistest", "internal/arch", "internal/lab/faulttest", "examples/...", "docs/..."}
+var machinery = []string{"internal/lab/...", "internal/arch", "examples/...", "docs/..."}
 
 // Whoever imports the core imports all of this, so that it must not grow
 // unnoticed. After a change that is wanted: go test ./internal/arch -update

@@ -13,11 +13,11 @@ import (
 	"github.com/headgate-go/headgate/backend/storetest"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -34,8 +34,8 @@ func subject(t *testing.T, server *redistest.Server, d time.Duration) storetest.
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
 	var now atomic.Int64
-	clock := func() time.Time { return time.UnixMicro(now.Load()) }
-	store := standalone.New(testclock.Client{Processor: client, Now: clock}, patient)
+	virtual := func() time.Time { return time.UnixMicro(now.Load()) }
+	store := standalone.New(clock.Client{Processor: client, Now: virtual}, patient)
 	return storetest.Subject{
 		Store:  denial.New(faulttest.Attempts{Breaker: breaker.New(store, nil)}, store.Shared(), d),
 		Cached: d > 0,
@@ -98,7 +98,7 @@ func TestSuite(t *testing.T) {
 func TestTwins(t *testing.T) {
 	s := trace.Steady(uint64(time.Now().UnixNano()))
 	server := redistest.Start(t)
-	store := standalone.New(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
+	store := standalone.New(clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	wrapper := denial.New(store, store.Shared(), time.Second)
 	model, said := trace.NewModel(s.Now), 0
 	steps := redistest.Steps(5_000, 20_000)
@@ -124,8 +124,8 @@ func TestStoresTell(t *testing.T) {
 	nodes := redis.NewClusterClient(addrs)
 	defer nodes.Close()
 	for _, s := range []struct{ virtual, real backend.Store }{
-		{standalone.New(testclock.Client{Processor: client, Now: now}, nil), standalone.New(client, nil)},
-		{cluster.New(testclock.Cluster{ClusterOptions: nodes, Now: now}, nil), cluster.New(nodes, nil)},
+		{standalone.New(clock.Client{Processor: client, Now: now}, nil), standalone.New(client, nil)},
+		{cluster.New(clock.Cluster{ClusterOptions: nodes, Now: now}, nil), cluster.New(nodes, nil)},
 	} {
 		require.Equal(t, at, layer.Of(s.virtual).Clock())
 		shared := layer.Of(s.real)

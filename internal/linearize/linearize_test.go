@@ -17,8 +17,8 @@ import (
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -46,7 +46,7 @@ func TestLinearizable(t *testing.T) {
 		n := &network{t: t}
 		c := redistest.StartCluster(t)
 		options := &redis.ClusterOptions{Addrs: c.Addrs(), Dialer: n.dial}
-		s := cluster.New(testclock.Cluster{ClusterOptions: with{options}, Now: now}, &cluster.Options{Budget: budget})
+		s := cluster.New(clock.Cluster{ClusterOptions: with{options}, Now: now}, &cluster.Options{Budget: budget})
 		t.Cleanup(func() { _ = s.Close() })
 		n.lose()
 		require.Positive(t, histories(t, s, false))
@@ -79,7 +79,7 @@ func (l lossy) Do(ctx context.Context, r *backend.Request, d *backend.Decision) 
 func standaloneStore(t *testing.T, n *network) backend.Store {
 	server := redistest.Start(t)
 	client := server.Client(t, func(o *redis.Options) { o.Dialer = n.dial })
-	return standalone.New(testclock.Client{Processor: client, Now: now}, &standalone.Options{Budget: budget})
+	return standalone.New(clock.Client{Processor: client, Now: now}, &standalone.Options{Budget: budget})
 }
 
 // histories runs histories of each list of policies, some at a time, and checks them.

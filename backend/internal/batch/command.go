@@ -45,6 +45,6 @@ func (c *command) prepare(ctx context.Context, s *Server, first bool) {
 	for _, g := range c.groups {
 		c.args.Groups = append(c.args.Groups, &g.Group)
 	}
-	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.clock(), s.caller().UnixMicro(), s.Prefix)...)
+	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.clock(), s.Caller().UnixMicro(), s.Prefix)...)
 	c.SetFirstKeyPos(3)
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -235,7 +235,7 @@ func TestFractionsFailAlone(t *testing.T) {
 func TestLogFractionsFailAlone(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(1745000145_000_000)
-	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	runner := batch.Alone(clock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	at, one := float64(now.UnixMicro()), "\x01\x3f\xf0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01" // sum 1, cost 1
 	for name, c := range map[string]struct {
 		limit int64
@@ -323,7 +323,7 @@ func TestScriptEndsAndRefuses(t *testing.T) {
 func TestARingThatDoesNotAddUp(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(1745000145_000_000)
-	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	runner := batch.Alone(clock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	ps := policy(algo.BucketedWindow(algo.PerMinute(10), 6))
 	g := group("k", 10, ps)
 	require.NoError(t, runner.Run(ctx, []*batch.Asked{g}))

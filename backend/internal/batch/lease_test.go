@@ -10,9 +10,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/names"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -183,7 +183,7 @@ func TestLargeLease(t *testing.T) {
 func TestRowsLeave(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(1745000145_000_000)
-	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	runner := batch.Alone(clock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	ps := policy(algo.SlidingLog(algo.PerSecond(100_000)))
 	for id := range redistest.Steps(1000, 3000) {
 		require.NoError(t, run(t, runner, leased(backend.Reserve, "k", 900, ps, id)).Err)
@@ -203,7 +203,7 @@ func TestRowsLeave(t *testing.T) {
 // unit has left, and not when the empty bucket would have.
 func TestCancelledBucketLeaves(t *testing.T) {
 	now := time.UnixMicro(1745000145_000_000)
-	client := testclock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return now }}
+	client := clock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return now }}
 	runner := batch.Alone(client, &layer.Shared{}, time.Second)
 	ps := policy(algo.BucketedWindow(algo.PerMinute(10), 6))
 	want := run(t, runner, group("k", 1, ps)).Decision.ResetAfter
@@ -220,7 +220,7 @@ func TestCancelledBucketLeaves(t *testing.T) {
 func TestFieldsLeaveBesideLeases(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(1745000145_000_000)
-	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	runner := batch.Alone(clock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	for _, of := range []algo.Algorithm{algo.SlidingLog(algo.PerHour(1000)), algo.CompactLog(algo.PerHour(1000)), algo.InFlight(1000)} {
 		key := of.Kind().String()
 		require.NoError(t, run(t, runner, group(key, 1, policy(algo.FixedWindow(algo.PerMinute(5))))).Err)

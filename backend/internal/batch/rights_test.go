@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -103,7 +103,7 @@ func TestRightsOfSecondWrites(t *testing.T) {
 			}
 			t.Run(missing+" "+name, func(t *testing.T) {
 				require.NoError(t, admin.FlushDB(ctx).Err())
-				virtual := batch.Alone(testclock.Client{Processor: admin, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+				virtual := batch.Alone(clock.Client{Processor: admin, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 				switch missing { // something to drop: what has left, or lies too far ahead
 				case "zremrangebyrank":
 					require.NoError(t, virtual.Run(ctx, []*batch.Asked{group("k", 1, list)}))

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -80,7 +80,7 @@ func TestBatchesDecideInOrder(t *testing.T) {
 	s := trace.New(uint64(time.Now().UnixNano()))
 	r := rand.New(rand.NewPCG(1, 2))
 	model := trace.NewModel(s.Now)
-	runner := batch.Alone(testclock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &layer.Shared{}, 10*time.Second)
+	runner := batch.Alone(clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &layer.Shared{}, 10*time.Second)
 	ctx := context.Background()
 	for i := range redistest.Steps(2_500, 10_000) {
 		groups := draw(s, r)
@@ -211,7 +211,7 @@ func TestPruningIsBounded(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
 	now := time.UnixMicro(trace.Start)
-	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, 10*time.Second)
+	runner := batch.Alone(clock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, 10*time.Second)
 	ps := policy(algo.SlidingLog(algo.PerMinute(2000)))
 	take := func(at time.Time) backend.Decision {
 		now = at
@@ -346,7 +346,7 @@ func TestExpiryOnlyGrows(t *testing.T) {
 func TestFieldsOfOthersLeave(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(trace.Start)
-	runner := batch.Alone(testclock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
+	runner := batch.Alone(clock.Client{Processor: client, Now: func() time.Time { return now }}, &layer.Shared{}, time.Second)
 	mine := []backend.Policy{{Name: "calls", Algorithm: algo.FixedWindow(algo.PerHour(1e9))}, {Name: "tokens", Algorithm: algo.FixedWindow(algo.PerHour(9))}}
 	for _, fields := range []int{1, 300} {
 		key := fmt.Sprint(fields)

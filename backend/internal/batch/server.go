@@ -11,7 +11,6 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
@@ -28,12 +27,24 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
+// Timed is a client with clocks of its own, as the library's tests have: the script
+// reads server in place of the server's clock, and a call reads caller in place of this
+// host's.
+type Timed interface {
+	Clocks() (sends interface {
+		Process(ctx context.Context, cmd redis.Cmder) error
+	}, server, caller func() time.Time)
+}
+
 // Settings are what all servers of a store have in common.
 type Settings struct {
 	Prefix          names.Prefix
 	Budget          time.Duration // maximum duration of a decision
 	Shared          *layer.Shared // its guard is asked before every round trip
 	DisableBatching bool          // every call makes a round trip of its own
+
+	// The clocks of a Timed client. nil in production: the server's own, and this host's.
+	Clock, Caller func() time.Time
 }
 
 // Defaults fills in what was left out.
@@ -55,8 +66,6 @@ type Server struct {
 	Settings
 	Node   string // names its circuit
 	client Client
-	clock  func() string    // the script's first argument, empty in production: the server's own clock
-	caller func() time.Time // this host's
 
 	bounded atomic.Pointer[client.View]
 	loading singleflight.Group // of the script, and of PING
@@ -78,16 +87,23 @@ type Server struct {
 // NewServer returns the server behind client. It does no I/O. Its circuit has
 // the name node.
 func NewServer(client Client, node string, set Settings) *Server {
-	s := &Server{Settings: set, Node: node, client: client, clock: func() string { return "" }, caller: time.Now, link: &link{}}
-	if c, ok := client.(testclock.Client); ok {
-		s.client, s.caller = c.Processor, c.Now
-		s.clock = func() string { return strconv.FormatInt(c.Now().UnixMicro(), 10) }
-		if c.Caller != nil {
-			s.caller = c.Caller
-		}
+	s := &Server{Settings: set, Node: node, client: client, link: &link{}}
+	if t, ok := client.(Timed); ok {
+		s.client, s.Clock, s.Caller = t.Clocks()
+	}
+	if s.Caller == nil {
+		s.Caller = time.Now
 	}
 	_, s.hides = s.client.(*redis.Client)
 	return s
+}
+
+// clock returns the script's first argument: empty if it is to read the server's clock.
+func (s *Server) clock() string {
+	if s.Clock == nil {
+		return ""
+	}
+	return strconv.FormatInt(s.Clock().UnixMicro(), 10)
 }
 
 // PastCircuit returns a function that decides a request past the server's circuit, for a
@@ -95,7 +111,7 @@ func NewServer(client Client, node string, set Settings) *Server {
 func (s *Server) PastCircuit(r Router) func(context.Context, *backend.Request) error {
 	set := s.Settings
 	set.Shared = &layer.Shared{}
-	q := NewQueue(&Server{Settings: set, Node: s.Node, client: s.client, clock: s.clock, caller: s.caller, link: s.link}, r)
+	q := NewQueue(&Server{Settings: set, Node: s.Node, client: s.client, link: s.link}, r)
 	return func(ctx context.Context, r *backend.Request) error {
 		return q.Do(ctx, names.Tag(r.Key, r.Sub), 0, r, new(backend.Decision))
 	}

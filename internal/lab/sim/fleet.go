@@ -10,7 +10,6 @@ import (
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/chance"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -28,11 +27,11 @@ func (w *World) newProcess(i int) (*process, error) {
 	p := &process{world: w, number: i}
 	var err error
 	if w.plan.Cluster {
-		p.store = cluster.New(testclock.Cluster{Hook: p.turns, ClusterOptions: client{&redis.ClusterOptions{
+		p.store = cluster.New(nodes{hook: p.turns, options: &redis.ClusterOptions{
 			Addrs: []string{w.nodes[0].addr, w.nodes[2].addr}, Dialer: w.dialer(i), PoolSize: w.plan.Pool, ReadBufferSize: buffer, WriteBufferSize: buffer,
-		}}}, nil)
+		}}, nil)
 	} else {
-		p.store = standalone.New(testclock.Opened{Hook: p.turns(master), Options: &redis.Options{
+		p.store = standalone.New(server{hook: p.turns(master), options: &redis.Options{
 			Addr: master, Dialer: w.dialer(i), PoolSize: w.plan.Pool, ReadBufferSize: buffer, WriteBufferSize: buffer,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		}}, nil)
@@ -60,10 +59,25 @@ func (w *World) newProcess(i int) (*process, error) {
 // clearing those.
 const buffer = 4096
 
-// client gives a cluster's store its options.
-type client struct{ options *redis.ClusterOptions }
+// nodes is a client of a cluster, of which its store takes the options and a hook for
+// each node's client.
+type nodes struct {
+	options *redis.ClusterOptions
+	hook    func(addr string) redis.Hook
+}
 
-func (c client) Options() *redis.ClusterOptions { return c.options }
+func (n nodes) Options() *redis.ClusterOptions { return n.options }
+
+func (n nodes) NodeHook(addr string) redis.Hook { return n.hook(addr) }
+
+// server is a client of one server, of which its store takes the options and a hook.
+type server struct {
+	standalone.Client // nil
+	options           *redis.Options
+	hook              redis.Hook
+}
+
+func (s server) Simulated() (*redis.Options, redis.Hook) { return s.options, s.hook }
 
 // observe notes which circuits open.
 func (p *process) observe(e headgate.Event) {

@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -65,8 +65,8 @@ func TestNodeAnswersAsAServer(t *testing.T) {
 	w := newWorld(&Plan{Primaries: 1})
 	w.nodes[1].down = true // no replica
 	at := &standalone.Options{Budget: 10 * time.Second}
-	node := standalone.New(testclock.Client{Processor: wired{w.nodes[0]}, Now: now}, at)
-	real := standalone.New(testclock.Client{Processor: redistest.Start(t).Client(t), Now: now}, at)
+	node := standalone.New(clock.Client{Processor: wired{w.nodes[0]}, Now: now}, at)
+	real := standalone.New(clock.Client{Processor: redistest.Start(t).Client(t), Now: now}, at)
 	steps := leased{Steps: s, world: w, dice: rand.New(rand.NewPCG(14, 14))}
 	n, ops := redistest.Steps(4_000, 100_000), map[backend.Op]int{}
 	for i := range n {
