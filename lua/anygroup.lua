@@ -8,45 +8,45 @@ for _ = 1, groups do
   pos = from
   local asks, key, hashed, kinds, logs, shadows, small = op, keys[k], nil, {}, {}, {}, 0
   local lease, id, length, attempt, how, held, open, ends, note, ttl, lasting, till, costs, long, less, reserved
-  if shape == 4 then
+  if shape == ONE_LEASE then
     --@include leases.ask
     --@include leases.find
   end
   for p = 1, policies do
     kinds[p] = string.byte(blob, pos + 41 * (p - 1))
-    if kinds[p] > 63 then kinds[p], shadows[p] = kinds[p] - 64, true end
-    if kinds[p] < 48 then small = small + 1 end
+    if kinds[p] > LAST_KIND then kinds[p], shadows[p] = kinds[p] - SHADOW, true end
+    if kinds[p] < FIRST_WITH_KEY then small = small + 1 end
   end
   local own = 4294967295 - small
-  if small > 0 or shape > 3 then k = k + 1 end
+  if small > 0 or shape > ANY_POLICIES then k = k + 1 end
   if lease then k = k + 1 end
   for p = 1, policies do
-    if kinds[p] > 47 then logs[p] = keys[k]; k = k + 1 end
+    if kinds[p] > LAST_IN_HASH then logs[p] = keys[k]; k = k + 1 end
   end
-  if op == 4 then
+  if op == SETTLE then
     --@include leases.settle
-  elseif op == 7 then
+  elseif op == EXTEND then
     --@include leases.extend
   end
-  if op == 5 then
+  if op == RESET then
     --@include anygroup.reset
-  elseif asks ~= op or op ~= 4 and op ~= 7 then
+  elseif asks ~= op or op ~= SETTLE and op ~= EXTEND then
     --@include anygroup.decide
   end
-  if asks ~= 2 and asks ~= 5 and status == 0 then
+  if asks ~= PEEK and asks ~= RESET and status == 0 then
     --@include anygroup.store
   end
-  if op == 4 then met = '\0' end
+  if op == SETTLE then met = '\0' end
   if status > 0 then refused = true end
   --@include kinds.answer
 end
 
 --@section decide
 -- shift: before the fields of the policies stands that of the leases.
-local shift = asks == 6 and 1 or 0
-if asks == 6 and held and status == 0 then status = 78 end -- mutant: reserve-finds-lease
+local shift = asks == RESERVE and 1 or 0
+if asks == RESERVE and held and status == 0 then status = NOT_HELD end -- mutant: reserve-finds-lease
 if small + shift > 0 then
-  if asks == 6 then hashed = try('HMGET', key, 'leases', unpack(args, names + 1, names + policies))
+  if asks == RESERVE then hashed = try('HMGET', key, 'leases', unpack(args, names + 1, names + policies))
   else hashed = try('HMGET', key, unpack(args, names + 1, names + policies)) end
   if hashed.err then
     local e, what = hashed, 'HMGET'
@@ -67,14 +67,14 @@ for p = 1, policies do
     --@include lent.tell
     met = met .. before
   end
-  if kind > 31 then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
+  if kind > LAST_OF_WORDS then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
   -- What is lent is taken off the limit.
-  if beside then states[p].beside, states[p].lent, states[p][2] = beside, lent, limit - lent end -- mutant: lua-lent-met
+  if beside then states[p].beside, states[p].lent, states[p].limit = beside, lent, limit - lent end -- mutant: lua-lent-met
 end
 local room = 9007199254740992
-for p = 1, asks == 3 and policies or 0 do
-  if not shadows[p] then room = math.min(room, states[p][2] - states[p][13]) end
+for p = 1, asks == AT_MOST and policies or 0 do
+  if not shadows[p] then room = math.min(room, states[p].limit - states[p].used) end
 end
 for run = 1, all do
   local count = parse('<I4', blob, pos)
@@ -82,44 +82,44 @@ for run = 1, all do
   pos = pos + 4
   for p = 1, policies do
     local s, cost = states[p]
-    local kind, most = s[1], s[2] + (s.lent or 0)
+    local kind, most = s.kind, s.limit + (s.lent or 0)
     cost, pos = parse('<d', blob, pos)
-    if op == 4 and kind == 54 then cost = 0 end -- mutant: lua-slot-recorded
-    if asks == 3 or asks > 7 then
+    if op == SETTLE and kind == INFLIGHT then cost = 0 end -- mutant: lua-slot-recorded
+    if asks == AT_MOST or asks > EXTEND then
       --@include leases.most
-    elseif kind == 54 then most = 1 end
-    if not (cost >= 0 and (cost <= most or shadows[p] and kind ~= 54) and cost % 1 == 0) then status, cost = 82, 1 end
-    if asks == 3 then cost = math.max(1, math.min(cost, room)) end -- mutant: at-most-room
-    if asks == 8 then cost = math.max(0, math.min(cost, 2 * most - s[13])) -- mutant: record-saturates
-    elseif asks == 9 then cost = math.max(0, math.min(cost, s[2] - s[13])) -- mutant: lua-record-by-room
+    elseif kind == INFLIGHT then most = 1 end
+    if not (cost >= 0 and (cost <= most or shadows[p] and kind ~= INFLIGHT) and cost % 1 == 0) then status, cost = OUT_OF_RANGE, 1 end
+    if asks == AT_MOST then cost = math.max(1, math.min(cost, room)) end -- mutant: at-most-room
+    if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used)) -- mutant: record-saturates
+    elseif asks == RECORD_AT_MOST then cost = math.max(0, math.min(cost, s.limit - s.used)) -- mutant: lua-record-by-room
     elseif shadows[p] then
-    elseif s[13] + (asks ~= 2 and cost * pass or cost) > s[2] then pass = math.max(0, math.floor((s[2] - s[13]) / cost)) end
-    s[19], total = cost, total + cost
+    elseif s.used + (asks ~= PEEK and cost * pass or cost) > s.limit then pass = math.max(0, math.floor((s.limit - s.used) / cost)) end
+    s.cost, total = cost, total + cost
   end
-  if total == 0 and (asks == 1 or asks == 3) then status = 82 end
+  if total == 0 and (asks == TAKE or asks == AT_MOST) then status = OUT_OF_RANGE end
   if pass < count then refused = true end
   for p = 1, policies do
     local s, charged = states[p], pass
-    local kind, limit, cost = s[1], s[2], s[19]
+    local kind, limit, cost = s.kind, s.limit, s.cost
     -- A shadow charges the first of the calls that pass, as many as it has room for.
-    if shadows[p] and asks < 8 then
-      if asks == 3 then cost = math.max(1, math.min(cost, limit - s[13])) end
-      if s[13] + (asks ~= 2 and cost * pass or cost) > limit then charged = math.max(0, math.floor((limit - s[13]) / cost)) end -- mutant: lua-shadow-room
-      s[19], s[23] = cost, charged < 1
+    if shadows[p] and asks < RECORD then
+      if asks == AT_MOST then cost = math.max(1, math.min(cost, limit - s.used)) end
+      if s.used + (asks ~= PEEK and cost * pass or cost) > limit then charged = math.max(0, math.floor((limit - s.used) / cost)) end -- mutant: lua-shadow-room
+      s.cost, s.spared = cost, charged < 1
     end
-    if asks ~= 2 then s[13] = s[13] + charged * cost end
-    local need, lent = s[13] + cost - limit, s.lent or 0
-    if charged < count and kind > 31 and need > 0 and cost <= limit + lent and status == 0 then
+    if asks ~= PEEK then s.used = s.used + charged * cost end
+    local need, lent = s.used + cost - limit, s.lent or 0
+    if charged < count and kind > LAST_OF_WORDS and need > 0 and cost <= limit + lent and status == 0 then
       local leaves
       need = need - lent
-      local period, a, b, at, x, y, z, had, sum, log, v = s[3], s[4], s[5], s[9], s[10], s[11], s[12], s[14], s[16], s[17], s[18]
+      local period, a, b, at, x, y, z, had, sum, log, v = s.period, s.a, s.b, s.at, s.x, s.y, s.z, s.had, s.sum, s.log, s.v
       if need > 0 then
         --@include kinds.release
       end
       met = met .. pack('<d', leaves or 0)
     end
   end
-  if asks == 6 and pass > 0 and status == 0 then
+  if asks == RESERVE and pass > 0 and status == 0 then
     --@include leases.reserve
   end
 end
@@ -131,13 +131,13 @@ end
 -- missing between them.
 local fields, longer, sweep, parts = {}, 0, false, #writes
 for p, s in ipairs(states) do
-  local kind, period, a, b, fill = s[1], s[3], s[4], s[5], s[6]
-  local hz, due, at, x, y, z, used, had, v, fresh = s[7], s[8], s[9], s[10], s[11], s[12], s[13], s[14], s[18]
-  local taken, sum = used - had, s[16]
-  if s[17] then
+  local kind, period, a, b, fill = s.kind, s.period, s.a, s.b, s.fill
+  local hz, due, at, x, y, z, used, had, v, fresh = s.hz, s.due, s.at, s.x, s.y, s.z, s.used, s.had, s.v
+  local taken, sum = used - had, s.sum
+  if s.log then
     if taken > 0 then parts = parts + 1 end
   elseif taken < 0 then
-    local back, charged, kept = -taken, s[21], s[22]
+    local back, charged, kept = -taken, s.charged, s.kept
     --@choose giveback
     end
   else
@@ -148,7 +148,7 @@ for p, s in ipairs(states) do
     --@include lent.join
   end
   if fresh then
-    fields[#fields + 1] = s[20]
+    fields[#fields + 1] = s.name
     fields[#fields + 1] = fresh
   end
 end
@@ -164,8 +164,8 @@ if (parts > 1 or looks) and status == 0 then -- mutant: joint-rights
   if looks and note and not may('SET', lease, note) then what = 'SET' end
   if fields[1] and not may('HSET', key, 'f', 'v') then what = 'HSET' end
   for p, s in ipairs(states) do
-    local kind, log, ahead = s[1], s[17], s[15]
-    if log and s[13] > s[14] then
+    local kind, log, ahead = s.kind, s.log, s.ahead
+    if log and s.used > s.had then
       --@choose rights
       end
     end
@@ -180,7 +180,7 @@ end
 if not looks then
   --@include leases.set
   for p, s in ipairs(states) do
-    local kind, period, at, y, z, ahead, sum, log, taken = s[1], s[3], s[9], s[11], s[12], s[15], s[16], s[17], s[13] - s[14]
+    local kind, period, at, y, z, ahead, sum, log, taken = s.kind, s.period, s.at, s.y, s.z, s.ahead, s.sum, s.log, s.used - s.had
     if taken > 0 and status == 0 and log then
       --@choose take
       end

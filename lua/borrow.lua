@@ -24,7 +24,7 @@ if held and held.err then
   --@include errors.failed
   held = false
 end
-if not (length >= 10000 and length <= 1000000 and want >= 0 and want <= 68719476736 and keep >= 0 and keep <= 68719476736 and want % 1 + keep % 1 == 0) then status = 82 end
+if not (length >= 10000 and length <= 1000000 and want >= 0 and want <= 68719476736 and keep >= 0 and keep <= 68719476736 and want % 1 + keep % 1 == 0) then status = OUT_OF_RANGE end
 local hashed = try('HMGET', key, unpack(args, names + 1, names + policies))
 if hashed.err then
   local e, what = hashed, 'HMGET'
@@ -34,11 +34,11 @@ end
 for p = 1, policies do
   local kind, limit, period, a, b, fill, shadow, _
   kind, limit, period, a, b, fill, pos = parse('<Bddddd', blob, pos)
-  if kind > 63 then kind, shadow = kind - 64, true end
+  if kind > LAST_KIND then kind, shadow = kind - SHADOW, true end
   local hz, due, at, x, y, z, used, least = 0, 0, now, 0, 0, 0, 0, 0
   local ahead, sum, v, log, closes = false, 0, hashed[p]
   local most, plain = cost
-  if kind > 47 then status = 82 end
+  if kind > LAST_IN_HASH then status = OUT_OF_RANGE end
   --@include lent.split
   plain = v
   --@include borrow.range
@@ -60,7 +60,7 @@ end
 do
   local cost = shadow and 0 or cost
   --@include check.range
-  if not (most >= 0 and most <= 68719476736 and most % 1 == 0) then status = 82 end
+  if not (most >= 0 and most <= 68719476736 and most % 1 == 0) then status = OUT_OF_RANGE end
 end
 
 --@section settle
@@ -70,10 +70,10 @@ local counted, lease, parts, how = 0, 0, {}, some > 0 and 3 or 0
 if held and status == 0 then
   local version, last, till, size, behind
   if #held > 23 then version, last, counted, till, lease, size, behind = parse('<BI4I7I7I4B', held) end
-  if version ~= 1 or #held ~= 24 + 20 * size then status = 67
+  if version ~= 1 or #held ~= 24 + 20 * size then status = CORRUPT
   elseif till <= now then counted, lease = 0, 0
-  elseif size ~= policies then status = 82
-  elseif number <= last then status = 78 -- mutant: lua-borrow-sent-twice
+  elseif size ~= policies then status = OUT_OF_RANGE
+  elseif number <= last then status = NOT_HELD -- mutant: lua-borrow-sent-twice
   else
     for p = 1, size do
       parts[p] = {}
@@ -100,9 +100,9 @@ if used then
         s.lent = s.lent + units - lent[i + 1]
       end
       s.beside, s.lent = out, math.max(0, s.lent)
-      s[19] = math.max(0, math.min(used, part[2], 137438953472 - s[13]))
+      s.charge = math.max(0, math.min(used, part[2], 137438953472 - s.used))
     end
-    if not s[15] then keep = math.min(keep, math.max(0, part[2] - used)) end
+    if not s.shadow then keep = math.min(keep, math.max(0, part[2] - used)) end
   end
 end
 if how ~= 1 then keep = 0 end
@@ -111,16 +111,16 @@ if how ~= 1 then keep = 0 end
 -- s[21]: the policy had room for the cost beside what is kept. s[22]: its units.
 local room, passes, left, borrowers = 137438953472, true, length, 1
 for _, s in ipairs(states) do
-  if not s[15] then room = math.min(room, s[2] - s[13] - s.lent - s[19]) end
+  if not s.shadow then room = math.min(room, s.limit - s.used - s.lent - s.charge) end
 end
 keep = math.min(keep, math.max(0, room))
 for _, s in ipairs(states) do
-  s[21] = s[2] - s[13] - s.lent - s[19] - (s[15] and 0 or keep) >= cost
-  passes = passes and (s[21] or s[15])
+  s.fits = s.limit - s.used - s.lent - s.charge - (s.shadow and 0 or keep) >= cost
+  passes = passes and (s.fits or s.shadow)
 end
 room = 137438953472
 for p, s in ipairs(states) do
-  if passes and s[21] then s[19] = s[19] + cost end
+  if passes and s.fits then s.charge = s.charge + cost end
   local lent, ends = s.beside, now + length
   if want > 0 then
     if now >= lent[2] + 2 * length or now < lent[2] then lent[2], lent[3], lent[4] = now - now % length, 0, 0
@@ -129,9 +129,9 @@ for p, s in ipairs(states) do
   end
   borrowers = math.max(borrowers, lent[3], lent[4])
   ends = ends - ends % (length / 4)
-  if s[17] and s[17] < ends then ends = s[17] end -- mutant: lua-lease-ends-with-window
-  s[22], left = ends, p > 1 and math.min(left, ends - now) or ends - now
-  if not s[15] then room = math.min(room, s[2] - s[13] - s.lent - s[19]) end
+  if s.closes and s.closes < ends then ends = s.closes end -- mutant: lua-lease-ends-with-window
+  s.ends, left = ends, p > 1 and math.min(left, ends - now) or ends - now
+  if not s.shadow then room = math.min(room, s.limit - s.used - s.lent - s.charge) end
 end
 room = math.max(0, room)
 local extra = math.min(want - keep, math.floor((room - keep) / (2 * borrowers)))
@@ -140,8 +140,8 @@ local units = keep + extra
 if want > 0 then counted = now end
 local note = {pack('<BI4I7I7I4B', 1, number, counted, now + 2 * length + 10000000, units > 0 and number or 0, policies)}
 for p, s in ipairs(states) do
-  local m, lent, ends, i = units, s.beside, s[22], 5
-  if s[15] then m = math.max(0, math.min(m, s[2] - s[13] - s.lent - s[19])) end
+  local m, lent, ends, i = units, s.beside, s.ends, 5
+  if s.shadow then m = math.max(0, math.min(m, s.limit - s.used - s.lent - s.charge)) end
   note[p + 1] = pack('<I7I5c8', ends, m, lent[1])
   while lent[i] and lent[i] < ends do i = i + 2 end
   if m > 0 and lent[i] == ends then lent[i + 1] = lent[i + 1] + m
@@ -161,11 +161,11 @@ end
 local fields = {}
 local lends = units > 0 and units or 0
 for p, s in ipairs(states) do
-  local kind, limit, period, a, b, fill = s[1], s[2], s[3], s[4], s[5], s[6]
-  local hz, due, at, x, y, z, had, sum, v, taken, beside = s[7], s[8], s[9], s[10], s[11], s[12], s[14], s[16], s[18], s[19], s.beside
+  local kind, limit, period, a, b, fill = s.kind, s.limit, s.period, s.a, s.b, s.fill
+  local hz, due, at, x, y, z, had, sum, v, taken, beside = s.hz, s.due, s.at, s.x, s.y, s.z, s.had, s.sum, s.v, s.charge, s.beside
   local used, fresh, op = had + taken, nil, 1
   local leaves = ''
-  if not s[21] and kind > 31 and cost <= limit then
+  if not s.fits and kind > LAST_OF_WORDS and cost <= limit then
     local need = used + cost - limit
     if need > 0 then
       --@include kinds.release
@@ -185,8 +185,8 @@ for p, s in ipairs(states) do
   local newest, size = x, 25
   --@choose told
   end
-  if kind > 31 then before = before .. pack('<Bdd', 1, used, newest) else before = before .. string.sub(fresh, 1, size) end
-  met = met .. string.char(s[21] and 1 or 0) .. before .. leaves
+  if kind > LAST_OF_WORDS then before = before .. pack('<Bdd', 1, used, newest) else before = before .. string.sub(fresh, 1, size) end
+  met = met .. string.char(s.fits and 1 or 0) .. before .. leaves
   if #beside > 4 then
     local last, units = beside[#beside - 1], 0
     for i = 6, #beside, 2 do units = units + beside[i] end
@@ -198,7 +198,7 @@ for p, s in ipairs(states) do
     fresh = string.sub(fresh, 1, 1) .. pack('<I4I4', hz, due) .. string.sub(fresh, 10)
   end
   --@include lent.join
-  fields[#fields + 1] = s[20]
+  fields[#fields + 1] = s.name
   fields[#fields + 1] = fresh
 end
 --@include expiry.lasts

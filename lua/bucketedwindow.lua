@@ -5,16 +5,16 @@
 -- Kept: version, horizon, due, start, sum, the ring.
 
 --@section range
-if not (a >= 2 and a <= 240 and a % 1 == 0 and b == math.ceil(period / a)) then status = 82 end
+if not (a >= 2 and a <= 240 and a % 1 == 0 and b == math.ceil(period / a)) then status = OUT_OF_RANGE end
 
 --@section view
 local ring = a + 1
 y = at - at % b
-if v and #v < 25 + 5 * ring then status = 67
+if v and #v < 25 + 5 * ring then status = CORRUPT
 elseif v then
   v = string.sub(v, 1, 25 + 5 * ring)
   local version, h, d, newest, sum = parse('<BI4I4dd', v)
-  if version ~= 3 or not (newest >= 0 and newest <= 9007199254740992 and newest % b == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = 67
+  if version ~= 3 or not (newest >= 0 and newest <= 9007199254740992 and newest % b == 0 and sum >= 0 and sum <= 9007199254740992 and sum % 1 == 0) then status = CORRUPT
     newest, sum = 0, 0
   end
   if newest <= now + period then
@@ -24,7 +24,7 @@ elseif v then
       sum = sum - parse('<I5', v, 26 + 5 * (oldest / b % ring))
       oldest = oldest + b
     end
-    if sum < 0 or sum > 0 and oldest > newest then status = 67 -- mutant: ring-adds-up
+    if sum < 0 or sum > 0 and oldest > newest then status = CORRUPT -- mutant: ring-adds-up
     elseif sum > 0 then used, x, y = sum, newest, oldest end
     if x > now then at = x end
   end

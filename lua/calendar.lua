@@ -6,15 +6,15 @@
 -- Kept: version, horizon, due, start, end, count.
 
 --@section range
-if not (a >= -9007199254740992 and a <= 9007199254740992 and b >= 1000 and b <= 69120000000000 and fill >= 1000 and fill <= 69120000000000 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
+if not (a >= -9007199254740992 and a <= 9007199254740992 and b >= 1000 and b <= 69120000000000 and fill >= 1000 and fill <= 69120000000000 and a % 1 + b % 1 + fill % 1 == 0) then status = OUT_OF_RANGE end
 
 --@section view
 if not v then
-elseif #v < 33 then status = 67
+elseif #v < 33 then status = CORRUPT
 else
   if #v > 33 then v = string.sub(v, 1, 33) end
   local version, h, d, start, ends, count = parse('<BI4I4ddd', v)
-  if version ~= 2 or not (start >= 0 and ends > start and ends <= 9007199254740992 and count >= 0 and count <= 1999999999999998 and start % 1 + ends % 1 + count % 1 == 0) then status = 67 end
+  if version ~= 2 or not (start >= 0 and ends > start and ends <= 9007199254740992 and count >= 0 and count <= 1999999999999998 and start % 1 + ends % 1 + count % 1 == 0) then status = CORRUPT end
   hz, due, x, y, z = h, d, start, ends, count
 end
 if x > now or now >= y then
@@ -22,7 +22,7 @@ if x > now or now >= y then
   if now >= a then from, to, after = a, a + b, a + b + fill else from, to, after = a - period, a, a + b end
   if now >= to then from, to, after = to, after, nil end
   if now < from or not to or now >= to then -- mutant: outside-runs-nothing
-    if status == 0 then status = 66 end
+    if status == 0 then status = OUTSIDE end
   elseif x > now and x <= now + to - from then at = x
   else
     if x > now then hz, due, y = 0, 0, 0 end
@@ -30,7 +30,7 @@ if x > now or now >= y then
     -- this one may be short: it would be a limit of its own. So it joins the next.
     if y > 0 and 2 * (to - y) < to - from then
       to = after or y + 1
-      if not after and status == 0 then status = 66 end
+      if not after and status == 0 then status = OUTSIDE end
     end
     x, y, z = math.max(from, y), to, 0
   end

@@ -24,7 +24,7 @@ else
   local tw, cw = 0, 0
   if type(str) == 'string' and #str > 10 then tw, cw, from = parse('<BBd', str) end
   if tw < 1 or tw > 6 or cw > 3 or #str ~= 10 + 64 * (tw + cw) or from % 1 ~= 0 then
-    status, str, off, tw, cw, from = 67, string.rep('\1', 74), 11, 1, 0, 0
+    status, str, off, tw, cw, from = CORRUPT, string.rep('\1', 74), 11, 1, 0, 0
   end
   size, form, price = tw + cw, string.sub('<I1<I2<I3<I4<I5<I6', 3 * tw - 2, 3 * tw), cw > 0 and string.sub('<I1<I2<I3', 3 * cw - 2, 3 * cw)
 end
@@ -40,7 +40,7 @@ elseif s then
   local version, _, newest, units, head, first, tail, gone, base = 0
   if #s > 59 and #s < 628 and #s % 9 == 6 then version, _, newest, units, head, first, tail, gone, base = parse('<BI4dI4ddI5I5d', s) end
   if version ~= 1 or not (newest >= first and first >= 0 and newest <= 9007199254740992 and base >= 0 and base <= newest and head >= gone * 64
-    and head * 9 < tail * 576 + #s - 51 and newest % 1 + head % 1 + first % 1 + base % 1 == 0) then status = 67
+    and head * 9 < tail * 576 + #s - 51 and newest % 1 + head % 1 + first % 1 + base % 1 == 0) then status = CORRUPT
   elseif newest > now + period or newest <= now - period then sum = s
   else
     x, v, sum = newest, s, s
@@ -71,7 +71,7 @@ elseif s then
         while p < q do
           local sums, i = try('HGET', log, -1 - math.floor(p / 64)), p % 64
           local stop = math.min(64, i + q - p)
-          if type(sums) ~= 'string' or #sums < 4 * stop then status, stop, p = 67, i, q end
+          if type(sums) ~= 'string' or #sums < 4 * stop then status, stop, p = CORRUPT, i, q end
           p = p + stop - i
           if i == 0 and stop == 64 and #sums == 262 then total, i = total + parse('<I6', sums, 257), 64 end
           while i + 7 < stop do
@@ -95,7 +95,7 @@ elseif s then
         for i = slot, lo - 1 do units = units - parse(price, str, off + i * size + behind) end
       else units = units - (lo - slot) end
       head, first = block * 64 + lo, from + parse(form, str, off + lo * size)
-      if units < 1 or first <= edge then status, units = 67, 1 end
+      if units < 1 or first <= edge then status, units = CORRUPT, 1 end
     end
     used, y, z = units, head, first
     ahead = units
@@ -133,16 +133,16 @@ else
         if units < need then need, block, i = need - units, block + 64, 64 end
       end
       while more and i < 64 and block < tail do
-        if #sums < 4 * i + 4 then status, more = 67, false
+        if #sums < 4 * i + 4 then status, more = CORRUPT, false
         else
           local units = parse('<I4', sums, 1 + 4 * i)
           if units >= need then more = false else need, block, i = need - units, block + 1, i + 1 end
         end
       end
     end
-    if block > tail and not leaves then status = 67 end
+    if block > tail and not leaves then status = CORRUPT end
   end
-  if leaves and leaves <= now then status = 67 end
+  if leaves and leaves <= now then status = CORRUPT end
 end
 
 --@section take
@@ -270,7 +270,7 @@ if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
     if block == tail then v = str
     else
       local place, sums = 4 * (block % 64), try('HGET', log, -1 - math.floor(block / 64))
-      if type(sums) ~= 'string' or #sums < place + 4 then status, sums = 67, string.rep('\0', 256) end
+      if type(sums) ~= 'string' or #sums < place + 4 then status, sums = CORRUPT, string.rep('\0', 256) end
       sets[5], sets[6], sets[7] = block, str, -1 - math.floor(block / 64)
       sets[8] = string.sub(sums, 1, place) .. pack('<I4', parse('<I4', sums, place + 1) - back) .. string.sub(sums, place + 5, 256)
       if #sums == 262 then sets[8] = sets[8] .. pack('<I6', parse('<I6', sums, 257) - back) end
@@ -283,7 +283,7 @@ if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
         repeat -- blocks that are empty as a whole are passed by their sums
           block = tail - 1
           if not row or block % 64 == 63 then row = try('HGET', log, -1 - math.floor(block / 64)) end
-          if type(row) ~= 'string' or #row < 4 * (block % 64) + 4 then status, row = 67, string.rep('\1', 256) end
+          if type(row) ~= 'string' or #row < 4 * (block % 64) + 4 then status, row = CORRUPT, string.rep('\1', 256) end
           tail, gone[#gone + 1] = block, block
         until block < 1 or parse('<I4', row, 4 * (block % 64) + 1) > 0
         tail = false

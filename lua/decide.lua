@@ -87,7 +87,7 @@ local now = sec * 1000000 + usec
 -- once. A string that grows by a group would be copied for each (measured: 128
 -- groups at 4.7 us each instead of 2.5), and a table costs a lone call 0.5 us.
 local blob, pos, k = args[2], 1, 1
-local alone, reply, n = #keys == 1 or #keys == 2 and string.byte(blob, 3) == 4 or #keys == 2 and string.byte(blob, 3) == 7, '', 0
+local alone, reply, n = #keys == 1 or #keys == 2 and string.byte(blob, 3) == ONE_LEASE or #keys == 2 and string.byte(blob, 3) == A_LOAN, '', 0
 if not alone then reply, n = {sec, ' ', usec}, 3 end
 -- joint: how many sections are still to come of those that are decided all or
 -- nothing; again: where the first began. Of these, looks says that it is the first
@@ -99,16 +99,16 @@ while pos <= size do
   local section = pos
   local total, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
   pos = from -- mutant: section-without-groups
-  local takes, own, groups = op == 1, 4294967295 - policies, total - decided
+  local takes, own, groups = op == TAKE, 4294967295 - policies, total - decided
   if general then
     --@include lent.general
-  elseif shape == 1 then
+  elseif shape == ONE_POLICY then
     --@include onepolicy.section
-  elseif shape == 2 then
+  elseif shape == MANY_POLICIES then
     --@include manypolicies.section
-  elseif shape == 6 then
+  elseif shape == MANY_KEYS then
     joint, looks, refused, again = groups, true, false, {groups, pos, k, n}
-  elseif shape == 7 then
+  elseif shape == A_LOAN then
     --@include borrow.section
   else
     --@include onelease.section

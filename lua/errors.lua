@@ -7,6 +7,6 @@
 -- (OOM, READONLY) concerns all groups; Redis makes it for a script's first write
 -- only, so it is returned where no group has written.
 local err = e and e.err or 'ERR no right to it'
-if string.find(err, '^WRONGTYPE') then status = math.max(status, 67)
-elseif wrote or string.find(err, '^ERR') or string.find(err, '^NOPERM') then status, bad = 69, 'E' .. what .. ': ' .. err .. '\n'
+if string.find(err, '^WRONGTYPE') then status = math.max(status, CORRUPT)
+elseif wrote or string.find(err, '^ERR') or string.find(err, '^NOPERM') then status, bad = FAILED, 'E' .. what .. ': ' .. err .. '\n'
 else return e end

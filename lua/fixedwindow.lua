@@ -4,11 +4,11 @@
 --@section view
 local count = 0
 if not v then
-elseif #v < 25 then status = 67
+elseif #v < 25 then status = CORRUPT
 else
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, d, start, c = parse('<BI4I4dd', v)
-  if version ~= 2 or not (start >= 0 and start <= 9007199254740992 and c >= 0 and c <= 1999999999999998 and start % 1 + c % 1 == 0) then status = 67 end
+  if version ~= 2 or not (start >= 0 and start <= 9007199254740992 and c >= 0 and c <= 1999999999999998 and start % 1 + c % 1 == 0) then status = CORRUPT end
   if start <= now + period then
     if start > now then at = start end
     hz, due, x, count = h, d, start, c

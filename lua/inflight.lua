@@ -4,7 +4,7 @@
 -- one period may put it, and all count as absent.
 
 --@section range
-if op == 1 then status = 82 end
+if op == TAKE then status = OUT_OF_RANGE end
 
 --@section view
 local last, ended = try('ZRANGE', log, '-1', '-1', 'WITHSCORES')
@@ -22,7 +22,7 @@ if not e and last[2] then
 end
 if e then
   --@include errors.failed
-elseif x % 1 ~= 0 or x > 9007199254740992 then status = 67 end
+elseif x % 1 ~= 0 or x > 9007199254740992 then status = CORRUPT end
 
 --@section release
 local e = try('ZRANGE', log, y + need - 1, y + need - 1, 'WITHSCORES')

@@ -16,7 +16,7 @@
 --@section view
 if status == 0 then
   --@choose view
-  else status = 82 end
+  else status = OUT_OF_RANGE end
 end
 
 --@section release

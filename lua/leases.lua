@@ -24,9 +24,9 @@
 -- stays for twice the length: without it a second settle would charge again.
 lease = keys[k + 1]
 id, length, attempt, how, ttl, pos = parse('<c16I4c16BBc0', blob, pos)
-if length < 1000 or length > 86400000 then status = 82 end -- mutant: lease-length-in-script
-if op == 4 and how % 2 == 1 then length = math.max(length, 300000) end -- mutant: lua-unresolved-settle-stays
-costs, till = pos + 41 * policies + 4, (op ~= 4 or how % 2 == 1) and now + length * 1000 or now
+if length < 1000 or length > 86400000 then status = OUT_OF_RANGE end -- mutant: lease-length-in-script
+if op == SETTLE and how % 2 == 1 then length = math.max(length, 300000) end -- mutant: lua-unresolved-settle-stays
+costs, till = pos + 41 * policies + 4, (op ~= SETTLE or how % 2 == 1) and now + length * 1000 or now
 if usec == args[1] then ttl = 2 * length + slack end
 
 --@section find
@@ -36,11 +36,11 @@ if held and held.err then
   local e, what = held, 'GET'
   --@include errors.failed
   held = false
-elseif held and #held < 33 then status, held = 67, false
+elseif held and #held < 33 then status, held = CORRUPT, false
 elseif held then
   local version, state
   version, state, ends, long, open = parse('<BBI7I4I4', held)
-  if version ~= 1 or state < 1 or state > 2 then status = 67 end
+  if version ~= 1 or state < 1 or state > 2 then status = CORRUPT end
   ends = math.min(ends, now + long * 1000)
   if state == 2 then open = false end
   if now >= ends + long * 1000 then held, open = false, false end
@@ -48,18 +48,18 @@ end
 
 --@section most
 -- The greatest cost of a kind where it may be more than there is room for.
-most = kind == 54 and 0 or kind > 47 and 1000000 or 68719476736
+most = kind == INFLIGHT and 0 or kind > LAST_IN_HASH and 1000000 or 68719476736
 --@choose most
 end
 
 --@section generation
 -- Of field: gen, and lasting where a record of this length must live longer.
 -- gen and horizon are 0 before.
-if field and #field ~= 9 then status = 67
+if field and #field ~= 9 then status = CORRUPT
 elseif field then
   local version
   version, horizon, gen = parse('<BI4I4', field)
-  if version ~= 1 then status = 67 end -- mutant: garbage-generation
+  if version ~= 1 then status = CORRUPT end -- mutant: garbage-generation
 end
 if horizon * 1000000 < now + 2000 * length then
   lasting = pack('<BI4I4', 1, math.min(math.ceil((now + 3000 * length) / 1000000), marks), gen)
@@ -69,10 +69,10 @@ end
 if field.err then
   local e, what = field, 'HGET'
   --@include errors.failed
-elseif #field ~= 9 then status = 67
+elseif #field ~= 9 then status = CORRUPT
 else
   local version, horizon, gen = parse('<BI4I4', field)
-  if version ~= 1 then status = 67
+  if version ~= 1 then status = CORRUPT
   elseif horizon * 1000000 > now then
     lasting = pack('<BI4I4', 1, horizon, (gen + 1) % 4294967296)
     if not may('HSET', key, 'leases', lasting) then
@@ -84,19 +84,19 @@ end
 
 --@section reserve
 local field, gen, horizon = hashed[1], 0, 0
-if all * count ~= 1 then status = 82
+if all * count ~= 1 then status = OUT_OF_RANGE
 else
   --@include leases.generation
   note = pack('<BBI7I4I4', 1, 1, till, length, gen)
   for p, s in ipairs(states) do
-    local kind, a, b, at, x, y, z, sum, taken, kept, name = s[1], s[4], s[5], s[9], s[10], s[11], s[12], s[16], s[19], 0, s[20]
+    local kind, a, b, at, x, y, z, sum, taken, kept, name = s.kind, s.a, s.b, s.at, s.x, s.y, s.z, s.sum, s.cost, 0, s.name
     local charged = at
-    if s[23] then kind, taken = kind + 128, 0 end
+    if s.spared then kind, taken = kind + SPARED, 0 end
     --@choose kept
     end
-    s[10], s[11], s[12], s[16] = x, y, z, sum
-    if s[17] then name = string.sub(s[17], #key + 1) end
-    note = note .. pack('<BBI6I7I6I7I5I7I7c0', kind, #name, s[3], a, b, s[6], taken % 1099511627776, charged, kept, name)
+    s.x, s.y, s.z, s.sum = x, y, z, sum
+    if s.log then name = string.sub(s.log, #key + 1) end
+    note = note .. pack('<BBI6I7I6I7I5I7I7c0', kind, #name, s.period, a, b, s.fill, taken % 1099511627776, charged, kept, name)
   end
 end
 
@@ -107,49 +107,49 @@ if not held and how % 2 == 1 then
   -- this. What was used is charged as a record.
   asks, note = 8, pack('<BBI7I4I4c16', 1, 2, till, length, 0, attempt)
 elseif not held or not open and (string.sub(held, 18, 33) ~= attempt or attempt == string.rep('\0', 16)) then
-  if status == 0 then status = 78 end
+  if status == 0 then status = NOT_HELD end
 elseif open then
   --@include leases.read
-  if how > 1 and reserved ~= policies and status == 0 then status = 82 end
+  if how > 1 and reserved ~= policies and status == 0 then status = OUT_OF_RANGE end
   for p = 1, status == 0 and #states or 0 do
     local s = states[p]
-    local kind, limit, period, a, b, fill, cost, least = s[1], 68719476736, s[3], s[4], s[5], s[6], 0, 0
+    local kind, limit, period, a, b, fill, cost, least = s.kind, 68719476736, s.period, s.a, s.b, s.fill, 0, 0
     local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
-    local ahead, sum, log, v, most, actual = false, 0, s[17], hashed[p + 1], 0, 0
-    local charged, kept = s[21], s[22]
+    local ahead, sum, log, v, most, actual = false, 0, s.log, hashed[p + 1], 0, 0
+    local charged, kept = s.charged, s.kept
     -- Where the caller has the policy, its numbers may be newer than the lease's. Where it
     -- has not, a period that has ended since is not corrected.
     local listed = false
     for q = 1, policies do
-      if s[20] == args[names + q] then
+      if s.name == args[names + q] then
         listed = true
         --@choose renewed
         end
       end
     end
-    if how > 1 and status == 0 and kind ~= 54 then actual = parse('<d', blob, costs + 8 * (s[23] - 1)) end -- mutant: lua-slot-of-lease
-    less = actual < s[19]
+    if how > 1 and status == 0 and kind ~= INFLIGHT then actual = parse('<d', blob, costs + 8 * (s.place - 1)) end -- mutant: lua-slot-of-lease
+    less = actual < s.cost
     --@include leases.most
-    if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = 82 end
+    if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = OUT_OF_RANGE end
     local asked = status
     --@include lent.split
     --@include check.range
     --@include kinds.view
-    if status == 82 and asked == 0 then status = 67 end -- the lease's own numbers
-    if status == 66 and not listed then status, actual = 0, s[19] end -- mutant: unlisted-calendar-settles
-    local more = math.min(actual - s[19], math.max(0, 2 * most - used)) -- mutant: excess-saturates
+    if status == OUT_OF_RANGE and asked == 0 then status = CORRUPT end -- the lease's own numbers
+    if status == OUTSIDE and not listed then status, actual = 0, s.cost end -- mutant: unlisted-calendar-settles
+    local more = math.min(actual - s.cost, math.max(0, 2 * most - used)) -- mutant: excess-saturates
     if log and more < 0 and status == 0 then
       local back = -more
       --@choose giveback
       end
       more = 0
     end
-    states[p] = {kind, 0, period, a, b, fill, hz, due, at, x, y, z, used + more, used, ahead, sum, log, v, 0, s[20], charged, kept}
+    states[p] = {kind, 0, period, a, b, fill, hz, due, at, x, y, z, used + more, used, ahead, sum, log, v, 0, s.name, charged, kept}
     states[p].beside = beside
   end
   note, lasting = pack('<BBI7I4I4c16', 1, 2, till, length, open, attempt), nil
 end
-if asks == 4 then pos = costs + 8 * policies end
+if asks == SETTLE then pos = costs + 8 * policies end
 
 --@section read
 -- The policies of an open lease as states, and the hash's fields of them. Of a lease
@@ -157,20 +157,20 @@ if asks == 4 then pos = costs + 8 * policies end
 local fields, i = {'leases'}, 18
 states, small, reserved = {}, 0, 0
 while i <= #held and status == 0 do
-  if #held < i + 46 then status = 67 break end
+  if #held < i + 46 then status = CORRUPT break end
   local kind, size, period, a, b, fill, cost, charged, kept, after = parse('<BBI6I7I6I7I5I7I7', held, i)
   local name = string.sub(held, after, after + size - 1)
   i = after + size
   reserved = reserved + 1
-  if kind > 127 then kind = nil end -- mutant: lua-spared-shadow
+  if kind > LAST_CHARGED then kind = nil end -- mutant: lua-spared-shadow
   local most = 68719476736
   --@choose whole
   end
-  if cost > most or kind and kind > 47 and cost > 1000000 or i > #held + 1 then status = 67 end -- mutant: garbage-charge
+  if cost > most or kind and kind > LAST_IN_HASH and cost > 1000000 or i > #held + 1 then status = CORRUPT end -- mutant: garbage-charge
   if kind then
-    if kind < 48 then small = small + 1 end
+    if kind < FIRST_WITH_KEY then small = small + 1 end
     fields[#fields + 1] = name
-    states[#states + 1] = {kind, 0, period, a, b, fill, 0, 0, 0, 0, 0, 0, 0, 0, false, 0, kind > 47 and key .. name, nil, cost, name, charged, kept, reserved}
+    states[#states + 1] = {kind, 0, period, a, b, fill, 0, 0, 0, 0, 0, 0, 0, 0, false, 0, kind > LAST_IN_HASH and key .. name, nil, cost, name, charged, kept, reserved}
   end
 end
 own = 4294967295 - small
@@ -183,24 +183,24 @@ end
 local field, gen, horizon = hashed[1], 0, 0
 --@include leases.generation
 if status == 0 and gen ~= open then
-  status = 78
+  status = NOT_HELD
   for _, s in ipairs(states) do
-    if s[1] == 54 and op == 4 then try('ZREM', s[17], id); wrote = true end -- mutant: lua-extend-after-reset
+    if s.kind == INFLIGHT and op == SETTLE then try('ZREM', s.log, id); wrote = true end -- mutant: lua-extend-after-reset
   end
   -- An unresolved settle that comes again must not find nothing.
-  if op == 4 and how % 2 == 1 then try('SET', lease, pack('<BBI7I4I4c16', 1, 2, till, length, 0, string.rep('\0', 16)), 'PX', ttl); wrote = true end -- mutant: lua-reset-leaves-tombstone
+  if op == SETTLE and how % 2 == 1 then try('SET', lease, pack('<BBI7I4I4c16', 1, 2, till, length, 0, string.rep('\0', 16)), 'PX', ttl); wrote = true end -- mutant: lua-reset-leaves-tombstone
 end
 
 --@section extend
 met, pos = '\0', costs + 8 * policies
 if not open then
-  if status == 0 then status = 78 end
+  if status == 0 then status = NOT_HELD end
 else
   --@include leases.read
-  if status == 0 and now >= ends then status = 76 end
+  if status == 0 and now >= ends then status = ENDED end
   for _, s in ipairs(states) do
-    if s[1] == 54 and s[19] > 0 then
-      local log = s[17]
+    if s.kind == INFLIGHT and s.cost > 0 then
+      local log = s.log
       --@include inflight.extend
     end
   end

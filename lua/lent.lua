@@ -15,10 +15,10 @@
 -- slot before, then each end with its units. lent is the sum. What ends further ahead
 -- than a lease can counts as absent.
 local beside, lent = false, 0
-if v and kind < 48 and status == 0 and #v > 28 and string.byte(v) > 15 then
+if v and kind < FIRST_WITH_KEY and status == 0 and #v > 28 and string.byte(v) > 15 then
   local version, h, d, epoch, slot, here, before, n, behind = parse('<BI4I4c8I7I2I2B', v)
   local all, plain = v, behind + 12 * n
-  if version > 31 or #v < plain then status = 67
+  if version > 31 or #v < plain then status = CORRUPT
   else
     v = string.char(version - 16) .. string.sub(v, 2, 9) .. string.sub(v, plain)
     beside = {epoch, slot, here, before}
@@ -92,7 +92,7 @@ end
 --@section met
 -- A value beside which units are lent ends a section of the narrow paths. The loop
 -- begins it again behind the groups that are decided, for this one group.
-if status == 67 and v and (string.byte(v) or 0) > 15 then
+if status == CORRUPT and v and (string.byte(v) or 0) > 15 then
   decided, k, general, pos = decided + i - k, i, true, section
   break
 end
@@ -102,7 +102,7 @@ end
 -- among its policies there.
 local whole, behind
 groups = 1
-if shape == 2 then
+if shape == MANY_POLICIES then
   local heads, costs = {}, {pack('<I4', 1)}
   for p = 1, policies do
     local from = from + 49 * (p - 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/big"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -43,4 +44,20 @@ func TestMulDiv(t *testing.T) {
 func TestScriptHoldsNoDirectives(t *testing.T) {
 	require.NotContains(t, Script, "--")
 	require.Len(t, SHA, 40)
+}
+
+// TestScriptHoldsNoNames: what a server compiles has numbers in place of all names.
+func TestScriptHoldsNoNames(t *testing.T) {
+	script := regexp.MustCompile(`'(?:[^'\\]|\\.)*'`).ReplaceAllString(Script, "")
+	for _, word := range regexp.MustCompile(`\b[A-Z][A-Z_]+\b`).FindAllString(script, -1) {
+		require.Contains(t, []string{"KEYS", "ARGV"}, word)
+	}
+	require.NotRegexp(t, `\bs\.[a-z]|\bstates\[p\]\.[a-z]`, script)
+}
+
+// TestScriptStays: naming a number, or moving a line, changes no byte of what is sent.
+// A change that is meant to changes this: servers then load a second script while
+// releases of both kinds run.
+func TestScriptStays(t *testing.T) {
+	require.Equal(t, "f03d618a82fac632e93e4e407dba931dd1269fd4", SHA)
 }

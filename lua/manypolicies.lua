@@ -34,13 +34,13 @@ for i = k, k + groups - 1 do
     local v, fresh = values[p]
     local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
     --@include kinds.view
-    if status == 67 and v and (string.byte(v) or 0) > 15 then beside = v end
-    if kind > 31 then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
+    if status == CORRUPT and v and (string.byte(v) or 0) > 15 then beside = v end
+    if kind > LAST_OF_WORDS then met[before + p] = pack('<Bdd', 1, used, x) else met[before + p] = v or '\0' end
     local had, taken = used, cost
     used = used + taken
     if used > limit then
       if passes then longer, sweep, passes, more = 0, false, false, nil end
-      if kind > 31 and status == 0 then
+      if kind > LAST_OF_WORDS and status == 0 then
         local need, leaves = used - limit
         --@include kinds.release
         later = later .. pack('<d', leaves)

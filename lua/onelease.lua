@@ -4,24 +4,24 @@
 
 --@section section
 local done = false
-if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and policies == 1 then
+if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and groups == 1 and policies == 1 then
   local key, status, longer, sweep, ms, least = keys[k], 0, 0, false, 0, 0
   local hz, due, at, x, y, z, used, taken, own = 0, 0, now, 0, 0, 0, 0, 0, 4294967294
   local kind, limit, period, a, b, fill, count, cost, name, charged, kept, v, met, fresh, bad, size, after
   local lease, id, length, attempt, how, held, open, ends, costs, till, note, ttl, lasting, long
   local ahead, sum, log, less, writes = false, 0, nil, false
   --@include leases.ask
-  if op == 6 then
+  if op == RESERVE then
     kind, limit, period, a, b, fill, count, cost, after = parse('<BdddddI4d', blob, pos)
-    name, done = args[names + 1], status == 0 and count == 1 and cost > 0 and (kind < 32 or kind == 53)
-    if kind == 53 then log = keys[k + 2] end
+    name, done = args[names + 1], status == 0 and count == 1 and cost > 0 and (kind < FIRST_PACKED or kind == SLIDINGLOG)
+    if kind == SLIDINGLOG then log = keys[k + 2] end
   else
     --@include leases.find
     if open and #held > 64 then
       kind, size, period, a, b, fill, cost, charged, kept, after = parse('<BBI6I7I6I7I5I7I7', held, 18)
-      name, done = string.sub(held, after), status == 0 and (kind < 32 or kind == 53) and after + size == #held + 1
+      name, done = string.sub(held, after), status == 0 and (kind < FIRST_PACKED or kind == SLIDINGLOG) and after + size == #held + 1
       local most = 68719476736
-      if kind == 53 then log, most = key .. name, 1000000 end
+      if kind == SLIDINGLOG then log, most = key .. name, 1000000 end
       --@choose whole
       end
       limit = most
@@ -36,9 +36,9 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
     --@include leases.generation
     --@include check.range
     --@include kinds.view
-    done = status == 0 and (op == 6 or gen == open)
+    done = status == 0 and (op == RESERVE or gen == open)
     if not done then
-    elseif op == 4 then
+    elseif op == SETTLE then
       if not less then taken = math.min(taken, math.max(0, 2 * limit - used)) end
       note, met, lasting = pack('<BBI7I4I4c16', 1, 2, till, length, open, attempt), '\0', nil
     elseif used + cost > limit then done = false
@@ -68,7 +68,7 @@ if joint == 0 and shape == 4 and (op == 6 or op == 4) and groups == 1 and polici
     --@include expiry.lasts
     local e
     if status == 0 and done then
-      if op == 6 then e = try('SET', lease, note, 'NX', 'PX', ttl) else e = try('SET', lease, note, 'PX', ttl) end
+      if op == RESERVE then e = try('SET', lease, note, 'NX', 'PX', ttl) else e = try('SET', lease, note, 'PX', ttl) end
       done = e
     end
     if e and e.err then

@@ -4,7 +4,7 @@
 
 --@section section
 local kind, limit, period, a, b, fill, first, cost, behind = parse('<BdddddI4d', blob, from)
-local field, hashed, least, status = args[names + 1], kind < 48, 2 - op, 0
+local field, hashed, least, status = args[names + 1], kind < FIRST_WITH_KEY, 2 - op, 0
 local room = limit - (takes and first * cost or cost)
 --@include check.range
 local fit = status
@@ -25,14 +25,14 @@ for i = k, k + groups - 1 do
   repeat
     local again = false
     --@include kinds.view
-    if status == 67 and v and (string.byte(v) or 0) > 15 then
+    if status == CORRUPT and v and (string.byte(v) or 0) > 15 then
       --@include lent.part
     end
   until not again
-  met = kind > 31 and pack('<Bdd', 1, used, x) or v or '\0'
+  met = kind > LAST_OF_WORDS and pack('<Bdd', 1, used, x) or v or '\0'
   if part then met = told .. met end
   local had, pass = used, used + lent > room and math.max(0, math.floor((limit - lent - used) / cost)) or first -- mutant: lua-part-met
-  if pass < first and kind > 31 and status == 0 then
+  if pass < first and kind > LAST_OF_WORDS and status == 0 then
     local need = used + (takes and pass * cost or 0) + cost - limit
     if need > 0 then
       --@include kinds.release

@@ -32,17 +32,17 @@ elseif last[2] then
     local _, before, after, cost
     if #last[1] == 13 then _, after = parse('>Bd', last[1])
     elseif #last[1] == 29 then z, after = parse('>dd', last[1], 14)
-    else status = 67 end
+    else status = CORRUPT end
     y = stale
     if status == 0 and newest > now - period then
       local first = try('ZRANGE', log, y > 0 and y or '0', y > 0 and y or '0')[1]
-      if #first == 13 or #first == 29 then _, before, cost = parse('>BdI4', first) else status = 67 end
+      if #first == 13 or #first == 29 then _, before, cost = parse('>BdI4', first) else status = CORRUPT end
       if status == 0 then used, x, v = after - before + cost, newest, last[1] end
       if x > now then at = x end
       hz = after - used
-      if not (z >= 0 and z <= 9007199254740992 and z % 1 == 0 and hz >= 0) then status = 67
+      if not (z >= 0 and z <= 9007199254740992 and z % 1 == 0 and hz >= 0) then status = CORRUPT
       elseif z > hz and status == 0 then
-        if not (op == 4 and less) then -- which asks only whether anything counts
+        if not (op == SETTLE and less) then -- which asks only whether anything counts
           local from = hz
           --@include slidinglog.back
           used = used - given
@@ -51,7 +51,7 @@ elseif last[2] then
     else z = 0 end
     sum = after or 0
     if not (sum >= used and sum <= 9007199254740992 and used >= 0 and sum % 1 + used % 1 == 0 and newest % 1 == 0
-      and string.byte(last[1]) == 1) then status = 67 end
+      and string.byte(last[1]) == 1) then status = CORRUPT end
   end
 end
 
@@ -70,7 +70,7 @@ else
   local probe, goal = hi, sum - had + need
   while true do
     local e = try('ZRANGE', log, probe, probe, 'WITHSCORES')
-    if lo > hi or #e[1] ~= 13 and #e[1] ~= 29 then status = 67 break end
+    if lo > hi or #e[1] ~= 13 and #e[1] ~= 29 then status = CORRUPT break end
     local _, from, cost = parse('>BdI4', e[1])
     local after = from
     if z > from then
@@ -83,7 +83,7 @@ else
     else leaves = tonumber(e[2]) + period break end
     probe = math.floor((lo + hi) / 2)
   end
-  if leaves and leaves % 1 ~= 0 then status = 67 end
+  if leaves and leaves % 1 ~= 0 then status = CORRUPT end
 end
 
 --@section take
@@ -169,7 +169,7 @@ if used > 0 and charged > now - period then
     while lo <= hi and not found do
       local probe = math.floor((lo + hi) / 2)
       local m = try('ZRANGE', log, probe, probe)[1]
-      if #m ~= 13 and #m ~= 29 then status = 67 break end
+      if #m ~= 13 and #m ~= 29 then status = CORRUPT break end
       _, after, cost = parse('>BdI4', m)
       if after == kept then found = m elseif after < kept then lo = probe + 1 else hi = probe - 1 end
     end
@@ -201,7 +201,7 @@ else
     if #row < place then row = row .. string.rep('\0', place - #row) end
     local given = #row > place and parse('<I3', row, place + 1) or 0
     -- An entry gives back once.
-    if #row > 96 or k == 1 and given > 0 then status = 67 end -- mutant: garbage-row
+    if #row > 96 or k == 1 and given > 0 then status = CORRUPT end -- mutant: garbage-row
     sets[2 * k - 1], sets[2 * k] = name, string.sub(row, 1, place) .. pack('<I3', given + back) .. string.sub(row, place + 4)
     unit = unit * 32
   end

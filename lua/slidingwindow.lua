@@ -5,11 +5,11 @@
 --@section view
 local start = 0
 if not v then
-elseif #v < 33 then status = 67
+elseif #v < 33 then status = CORRUPT
 else
   if #v > 33 then v = string.sub(v, 1, 33) end
   local version, h, d, st, prev, cur = parse('<BI4I4ddd', v)
-  if version ~= 2 or not (st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 137438953472 and cur >= 0 and cur <= 137438953472 and st % 1 + prev % 1 + cur % 1 == 0) then status = 67 end
+  if version ~= 2 or not (st >= 0 and st <= 9007199254740992 and prev >= 0 and prev <= 137438953472 and cur >= 0 and cur <= 137438953472 and st % 1 + prev % 1 + cur % 1 == 0) then status = CORRUPT end
   if st <= now + period then
     if st > now then at = st end
     hz, due, start, y, z = h, d, st, prev, cur

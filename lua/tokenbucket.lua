@@ -8,19 +8,19 @@
 -- its charge's instant, and the sum just after the charge.
 
 --@section range
-if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = 82 end
+if not (a >= 1 and a <= 2251799813685248 and b >= 1 and b <= period and fill >= 1 and fill <= 4503599627370496 and a % 1 + b % 1 + fill % 1 == 0) then status = OUT_OF_RANGE end
 
 --@section view
 if not v then
-elseif #v < 25 then status = 67
+elseif #v < 25 then status = CORRUPT
 else
   if #v > 40 then
     z, sum = parse('<dd', v, 26)
-    if not (z >= 0 and z <= 9007199254740992 and sum >= 0 and sum <= 4503599627370496 and z % 1 + sum % 1 == 0) then status = 67 end
+    if not (z >= 0 and z <= 9007199254740992 and sum >= 0 and sum <= 4503599627370496 and z % 1 + sum % 1 == 0) then status = CORRUPT end
   end
   if #v > 25 then v = string.sub(v, 1, 25) end
   local version, h, d, level, t = parse('<BI4I4dd', v)
-  if version ~= 3 or not (t <= 9007199254740992 and level >= 0 and level <= 4503599627370496 and t >= 0 and level % 1 + t % 1 == 0) then status = 67 end
+  if version ~= 3 or not (t <= 9007199254740992 and level >= 0 and level <= 4503599627370496 and t >= 0 and level % 1 + t % 1 == 0) then status = CORRUPT end
   if t <= now + fill then
     hz, due, y = h, d, t
     if t > now then at = t end -- mutant: level-ahead-of-clock
@@ -49,7 +49,7 @@ end
 
 --@section take
 -- Of a Reserve x is the level at y by now, as kept has left it.
-local since = op == 6 and y or at
+local since = op == RESERVE and y or at
 x = x + taken * 32768
 local ends, spare = at + fill, fill
 if x / a * b > fill then ends = at + math.ceil(x / a * b) end -- mutant: debt-lives

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/testclock"
 	"github.com/headgate-go/headgate/internal/trace"
 	"github.com/stretchr/testify/require"
 )
@@ -34,7 +34,7 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 	s := &loanSteps{rand: rand.New(rand.NewPCG(seed, 7)), now: trace.Start}
 	now := func() time.Time { return time.UnixMicro(s.now) }
 	server := redistest.Start(t)
-	lua := standalone.New(testclock.Client{Processor: server.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
+	lua := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
 	var model backend.Store
 	ctx := context.Background()
 	for i := range steps {

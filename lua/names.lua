@@ -1,0 +1,79 @@
+-- Names of numbers. The assembler puts the number in place of a name, so the script
+-- that is sent has none. An algorithm's name in capitals is its number in kinds.lua.
+
+-- What the script answers for a group that was not decided; see decide.lua.
+--@name OUT_OF_RANGE 82
+--@name CORRUPT 67
+--@name OUTSIDE 66
+--@name FAILED 69
+--@name NOT_HELD 78
+--@name ENDED 76
+
+-- Ops.
+--@name TAKE 1
+--@name PEEK 2
+--@name AT_MOST 3
+--@name SETTLE 4
+--@name RESET 5
+--@name RESERVE 6
+--@name EXTEND 7
+--@name RECORD 8
+--@name RECORD_AT_MOST 9
+--@name BORROW 10
+
+-- Shapes of a section.
+--@name ONE_POLICY 1
+--@name MANY_POLICIES 2
+--@name ANY_POLICIES 3
+--@name ONE_LEASE 4
+--@name MANY_KEYS 6
+--@name A_LOAN 7
+
+-- Classes of kinds: a few words in the hash, packed in the hash, a key of its own. A
+-- shadow's kind is greater by SHADOW, and in a lease one that had no room by SPARED.
+--@name LAST_OF_WORDS 31
+--@name FIRST_PACKED 32
+--@name LAST_IN_HASH 47
+--@name FIRST_WITH_KEY 48
+--@name LAST_KIND 63
+--@name SHADOW 64
+--@name LAST_CHARGED 127
+--@name SPARED 128
+
+-- A policy's state, where anygroup.lua keeps it in a table: s.used is s[13].
+--@slot kind 1
+--@slot limit 2
+--@slot period 3
+--@slot a 4
+--@slot b 5
+--@slot fill 6
+--@slot hz 7
+--@slot due 8
+--@slot at 9
+--@slot x 10
+--@slot y 11
+--@slot z 12
+--@slot used 13
+--@slot had 14
+--@slot ahead 15
+--@slot sum 16
+--@slot log 17
+--@slot v 18
+--@slot cost 19
+--@slot name 20
+--@slot charged 21
+--@slot kept 22
+-- Of a call: the shadow had no room. Of a lease: the policy's place in it.
+--@slot spared 23
+--@slot place 23
+-- Of a Borrow: whether the policy is a shadow, when its window closes, what is to be
+-- charged, whether the cost has room beside what is kept, and when its units end.
+--@slot shadow 15
+--@slot closes 17
+--@slot charge 19
+--@slot fits 21
+--@slot ends 22
+-- Of a policy whose units are lent: how many are, the loans, and the count without them.
+--@slot lent 24
+--@slot beside 25
+--@slot plain 26
