@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/token"
 	"github.com/headgate-go/headgate/internal/wait"
 	"github.com/headgate-go/headgate/shard"
 )
@@ -32,7 +33,7 @@ type Limiter struct {
 	observer  func(Event) // nil: none
 	near      float64     // the share of a limit of Event.Near; not above 0: none
 	policies  []Policy    // never written
-	tokens    tokenKey
+	tokens    token.Key
 	abandoned *abandoned
 	queues    *wait.Queues
 	logger    *slog.Logger // nil: none

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/token"
 )
 
 // Options are a limiter's settings; nil is the same as the zero Options. Settings
@@ -55,8 +56,8 @@ func (o *Options) check() error {
 	if !(o.Near <= 1) { // NaN too
 		return &InvalidError{What: "Near", Value: o.Near, Want: "at most 1; 0 is 0.8, below is off"}
 	}
-	if n := len(o.TokenKey); o.TokenKey != nil && n < minTokenKey {
-		return &InvalidError{What: "TokenKey", Value: fmt.Sprint(n, " bytes"), Want: fmt.Sprintf("at least %d", minTokenKey)}
+	if n := len(o.TokenKey); o.TokenKey != nil && n < token.MinKey {
+		return &InvalidError{What: "TokenKey", Value: fmt.Sprint(n, " bytes"), Want: fmt.Sprintf("at least %d", token.MinKey)}
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"sync"
 	"time"
@@ -314,6 +316,21 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 		}
 	}
 	return r.limiter.do(ctx, q, &d)
+}
+
+// countAt returns the hash of the count that the lease charged of a policy.
+func (r *Reservation) countAt(i int) uint64 {
+	if r.counts != nil {
+		return r.counts[i]
+	}
+	return countOf(&r.limiter.policies[i])
+}
+
+// countOf returns a hash of whose count a policy asks for.
+func countOf(p *Policy) uint64 {
+	h := fnv.New32a()
+	_, _ = fmt.Fprint(h, p.Name, p.Algorithm.Identity()) // never fails
+	return uint64(h.Sum32())
 }
 
 // Extend moves the end of the lease to its length from now, for a call that runs

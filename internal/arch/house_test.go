@@ -53,7 +53,7 @@ func TestHouse(t *testing.T) {
 	fmt.Println("fakes:", strings.Join(fakes, " "))
 }
 
-// folderArrows returns the imports of the core between its top folders, tests,
+// folderArrows returns the imports of the core between its top folders, tests, their lab,
 // documents and examples excluded.
 func folderArrows(t *testing.T, all []source) arrows {
 	t.Helper()
@@ -61,7 +61,7 @@ func folderArrows(t *testing.T, all []source) arrows {
 	top := func(pkg string) string { return strings.SplitN(pkg, "/", 2)[0] }
 	a, seen := arrows{}, map[[2]string]bool{}
 	for _, s := range all {
-		if !slices.Contains(core, strings.TrimSuffix(module+"/"+s.pkg, "/.")) || top(s.pkg) == "examples" || top(s.pkg) == "docs" {
+		if !slices.Contains(core, strings.TrimSuffix(module+"/"+s.pkg, "/.")) || top(s.pkg) == "examples" || top(s.pkg) == "docs" || matches("internal/lab/...", s.pkg) {
 			continue
 		}
 		for _, to := range ours(s.file) {

@@ -1,0 +1,182 @@
+// Package token writes and reads the text of a reservation, by which another process
+// settles it.
+//
+// The bytes of a token: version, flags, ID, length in ms, key, sub-key, and for each
+// policy its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name.
+// If the key is spread, a hash of the policy's count follows the name. The last 16 bytes
+// are an HMAC-SHA256 if there is a key for it. Numbers are varints, and stand before
+// texts for their lengths.
+//
+// In version 1 the shadows had a lease of their own, and its sub-key stood after the
+// other one. A cost was multiplied by 2.
+package token
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+const (
+	version    = 2
+	before     = 1 // the version whose shadows had a lease of their own
+	unresolved = 1
+	shadow     = 1
+	spared     = 2
+	kinds      = 3
+	macSize    = 16
+)
+
+// MinKey is the minimum length of a Key: what HMAC needs in strict FIPS mode, and more.
+const MinKey = 16
+
+// Token is what the text of a reservation holds.
+type Token struct {
+	Unresolved bool // it is not known whether the store has the lease
+	ID         backend.LeaseID
+	Length     time.Duration
+	Key, Sub   string
+	Policies   []Policy
+	Counts     bool // the policies have their Count, as those of a sub-key have since version 2
+}
+
+// Policy is what the lease charged of one policy.
+type Policy struct {
+	Name   string
+	Cost   int64
+	Shadow bool
+	Spared bool   // a shadow that had no room
+	Count  uint64 // of a sub-key: a hash of the policy's count
+	Other  bool   // in version 1 another lease charged it
+}
+
+// Text returns the token as text, signed by k.
+func (t *Token) Text(k Key) string {
+	b := []byte{version, 0}
+	if t.Unresolved {
+		b[1] |= unresolved
+	}
+	b = append(b, t.ID[:]...)
+	b = binary.AppendUvarint(b, uint64(t.Length.Milliseconds()))
+	b = appendText(appendText(b, t.Key), t.Sub)
+	for _, p := range t.Policies {
+		n := p.Cost * kinds
+		switch {
+		case p.Spared:
+			n += spared
+		case p.Shadow:
+			n += shadow
+		}
+		b = appendText(binary.AppendUvarint(b, uint64(n)), p.Name)
+		if t.Sub != "" {
+			b = binary.AppendUvarint(b, p.Count)
+		}
+	}
+	return base64.RawURLEncoding.EncodeToString(k.sign(b))
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// Parse returns the token of a text with this number of policies. It returns nil for
+// any other text, and for one that k did not sign.
+func Parse(text string, k Key, policies int) *Token {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || base64.RawURLEncoding.EncodeToString(b) != text { // mutant: one-text-per-token
+		return nil
+	}
+	b, ok := k.verify(b)
+	if !ok || len(b) < 18 || b[0] != version && b[0] != before || b[1] > unresolved {
+		return nil
+	}
+	t := &Token{Unresolved: b[1] == unresolved}
+	p := parser{rest: b[2+copy(t.ID[:], b[2:18]):]}
+	t.Length = time.Duration(p.number()) * time.Millisecond
+	if t.Key, t.Sub = p.text(), p.text(); b[0] == before {
+		p.text()
+	}
+	t.Counts = t.Sub != "" && b[0] != before
+	for range policies {
+		t.Policies = append(t.Policies, p.policy(b[0], t.Counts))
+	}
+	if p.bad || len(p.rest) > 0 {
+		return nil
+	}
+	return t
+}
+
+// Key authenticates tokens; nil does not.
+type Key []byte
+
+func (k Key) mac(b []byte) []byte {
+	h := hmac.New(sha256.New, k)
+	_, _ = h.Write(b)
+	return h.Sum(nil)[:macSize]
+}
+
+// sign returns b with its MAC.
+func (k Key) sign(b []byte) []byte {
+	if k == nil {
+		return b
+	}
+	return append(b, k.mac(b)...)
+}
+
+// verify returns what was signed.
+func (k Key) verify(b []byte) ([]byte, bool) {
+	if k == nil {
+		return b, true
+	}
+	if len(b) < macSize {
+		return nil, false
+	}
+	b, mac := b[:len(b)-macSize], b[len(b)-macSize:]
+	return b, hmac.Equal(mac, k.mac(b)) // mutant: token-authentic
+}
+
+// parser reads the bytes of a token. After an error all numbers and texts are zero.
+type parser struct {
+	rest []byte
+	bad  bool
+}
+
+func (p *parser) policy(written byte, counts bool) (q Policy) {
+	radix := int64(kinds)
+	if written == before {
+		radix = 2
+	}
+	n := p.number()
+	kind := n % radix
+	q = Policy{Name: p.text(), Cost: n / radix, Shadow: kind > 0, Spared: kind == spared}
+	q.Other = q.Shadow && written == before // mutant: shadow-lease-of-before
+	if counts {
+		q.Count = uint64(p.number())
+	}
+	return q
+}
+
+func (p *parser) number() int64 {
+	n, size := binary.Uvarint(p.rest)
+	if size <= 0 || n > 1<<53 || size > 1 && p.rest[size-1] == 0 { // mutant: shortest-varint
+		p.bad = true
+		return 0
+	}
+	p.rest = p.rest[size:]
+	return int64(n)
+}
+
+func (p *parser) text() string {
+	n := p.number()
+	if n > int64(len(p.rest)) {
+		p.bad = true
+		return ""
+	}
+	s := string(p.rest[:n])
+	p.rest = p.rest[n:]
+	return s
+}
