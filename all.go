@@ -376,7 +376,10 @@ func (ks keys) conclude(ctx context.Context) (err error) {
 	}
 	for i := range ks {
 		if k := &ks[i]; k.charged() { // mutant: all-denied-gives-back
-			k.limiter.abandoned.cancelOrWait(ctx, k.reservation)
+			r := k.reservation
+			if !k.limiter.cancelling.Cancel(r.length, r.Cancel) { // mutant: all-cancels-beyond-background
+				_ = r.Cancel(context.WithoutCancel(ctx))
+			}
 		}
 	}
 	return err

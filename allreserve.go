@@ -45,7 +45,7 @@ func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
 		if len(actual) > 0 {
 			units = actual[i]
 		}
-		if rs[i].held() && rs[i].wonBy(rs[i].units(units)) { // mutant: commit-of-keys-repeated
+		if rs[i].held() && rs[i].settled.WonBy(rs[i].units(units)) { // mutant: commit-of-keys-repeated
 			return nil
 		}
 		return rs[i].Commit(ctx, units...)

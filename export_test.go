@@ -1,16 +1,16 @@
 package headgate
 
 // Cancelling returns how many reservations are being cancelled in the background.
-func Cancelling(l *Limiter) int { return len(l.abandoned.running) }
+func Cancelling(l *Limiter) int { return len(l.cancelling) }
 
 // FillAbandoned leaves no room in the background until free is called.
 func FillAbandoned(l *Limiter) (free func()) {
-	for range maxAbandoned {
-		l.abandoned.running <- struct{}{}
+	for range cap(l.cancelling) {
+		l.cancelling <- struct{}{}
 	}
 	return func() {
-		for range maxAbandoned {
-			<-l.abandoned.running
+		for range cap(l.cancelling) {
+			<-l.cancelling
 		}
 	}
 }

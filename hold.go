@@ -97,7 +97,7 @@ func (h *holder) once() (pause time.Duration, lost error) {
 		defer cancel()
 	}
 	err := ErrNotHeld
-	if !h.r.isSettled() { // or the observer would receive an error that no caller gets; mutant: settled-hold-silent
+	if !h.r.settled.Settled() { // or the observer would receive an error that no caller gets; mutant: settled-hold-silent
 		err = h.r.extend(ctx)
 	}
 	left := h.r.length - time.Since(h.last)
@@ -105,7 +105,7 @@ func (h *holder) once() (pause time.Duration, lost error) {
 	case err == nil:
 		h.last = sent
 		return h.r.length / extensions, nil
-	case errors.Is(err, ErrNotHeld) && h.r.settling(): // perhaps by this context; mutant: own-settlement-ends-no-call
+	case errors.Is(err, ErrNotHeld) && h.r.settled.Sending(): // perhaps by this context; mutant: own-settlement-ends-no-call
 		return h.r.length / (10 * extensions), nil
 	case errors.Is(err, ErrNotHeld) || errors.Is(err, ErrLeaseEnded):
 		return 0, err

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/token"
 	"github.com/headgate-go/headgate/internal/wait"
 	"github.com/headgate-go/headgate/shard"
@@ -25,19 +26,19 @@ import (
 // and share it: it is safe for concurrent use, and limiters on one store
 // share its counts.
 type Limiter struct {
-	store     backend.Store // New's; the layers stand over it
-	denial    *denial.Store // the layers, outermost first; this one and the next are nil over a store in this process
-	borrow    *borrow.Store
-	shard     *shard.Store
-	breaker   *breaker.Store
-	observer  func(Event) // nil: none
-	near      float64     // the share of a limit of Event.Near; not above 0: none
-	policies  []Policy    // never written
-	tokens    token.Key
-	abandoned *abandoned
-	queues    *wait.Queues
-	logger    *slog.Logger // nil: none
-	values    *sync.Map    // of adapters: see Value
+	store      backend.Store // New's; the layers stand over it
+	denial     *denial.Store // the layers, outermost first; this one and the next are nil over a store in this process
+	borrow     *borrow.Store
+	shard      *shard.Store
+	breaker    *breaker.Store
+	observer   func(Event) // nil: none
+	near       float64     // the share of a limit of Event.Near; not above 0: none
+	policies   []Policy    // never written
+	tokens     token.Key
+	cancelling settlement.Background
+	queues     *wait.Queues
+	logger     *slog.Logger // nil: none
+	values     *sync.Map    // of adapters: see Value
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -58,7 +59,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		return nil, err
 	}
 	var denied *denial.Store
-	l := &Limiter{store: s, observer: opts.Observer, near: cmp.Or(opts.Near, defaultNear), logger: opts.Logger, tokens: slices.Clone(opts.TokenKey), abandoned: newAbandoned(), breaker: breaker.New(s, &breaker.Options{
+	l := &Limiter{store: s, observer: opts.Observer, near: cmp.Or(opts.Near, defaultNear), logger: opts.Logger, tokens: slices.Clone(opts.TokenKey), cancelling: settlement.NewBackground(), breaker: breaker.New(s, &breaker.Options{
 		Local:     local(s),
 		Instances: opts.Instances,
 		Known:     func(r *backend.Request, d *Decision) bool { return denied.Stands(r, d) },

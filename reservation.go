@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
@@ -42,20 +42,7 @@ type Reservation struct {
 	counts     []uint64  // whose counts a lease of a spread key has charged; nil: the limiter's
 	unresolved bool      // it is not known whether the store has the lease
 	begun      time.Time // the lease began no earlier; zero where another process began it
-
-	mu struct {
-		sync.Mutex
-		settled bool
-		won     []int64   // what this handle's settlement was by that was the first; nil: none was
-		tried   []attempt // settlements whose outcomes are not known, the last one last
-	}
-}
-
-// attempt is one settlement. Its ID tells the store that it is the same when it is repeated.
-type attempt struct {
-	id      backend.LeaseID
-	actual  []int64
-	sending bool
+	settled    settlement.Settlements
 }
 
 // Reserve decides a call as Do does. Where it passes, the costs are an estimate, and
@@ -148,7 +135,7 @@ func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
 		return r
 	}
 	if errors.Is(d.Err, ErrPerhapsCounted) { // mutant: unknown-is-cancelled
-		l.abandoned.start(r.abandon)
+		l.cancelling.Cancel(r.length, r.Cancel)
 	}
 	return &Reservation{}
 }
@@ -224,13 +211,11 @@ func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil
 	}
-	r.mu.Lock()
-	settled, actual := r.mu.settled, make([]int64, len(r.costs))
-	if n := len(r.mu.tried); n > 0 {
-		actual = r.mu.tried[n-1].actual
+	actual := r.settled.Last()
+	if actual == nil {
+		actual = make([]int64, len(r.costs))
 	}
-	r.mu.Unlock()
-	if settled {
+	if r.settled.Settled() {
 		return nil
 	}
 	if err := r.settle(context.Background(), actual); !errors.Is(err, ErrNotHeld) {
@@ -241,64 +226,16 @@ func (r *Reservation) Close() error {
 
 // settle sends a settlement, and once more where no answer came.
 func (r *Reservation) settle(ctx context.Context, actual []int64) error {
-	lease, ok := r.attempt(actual)
-	if !ok {
+	lease := r.lease()
+	if !r.settled.Attempt(lease, actual) {
 		return r.refused(backend.Settle, ErrNotHeld)
 	}
 	err := r.send(ctx, backend.Settle, lease)
 	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil { // mutant: lost-settle-repeated
 		err = r.send(ctx, backend.Settle, lease)
 	}
-	r.settled(lease, err)
+	r.settled.Ended(lease, err)
 	return err
-}
-
-// wonBy reports whether this handle has settled the lease by the same actual costs.
-func (r *Reservation) wonBy(actual []int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.won != nil && slices.Equal(r.mu.won, actual)
-}
-
-// settled notes what came of a settlement. One that was refused was none. One that was too
-// late leaves those before it of which nothing is known: one of them may have been the first.
-func (r *Reservation) settled(lease *backend.Lease, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	i := slices.IndexFunc(r.mu.tried, func(a attempt) bool { return a.id == lease.Attempt })
-	switch late := errors.Is(err, ErrNotHeld); {
-	case err == nil:
-		r.mu.settled, r.mu.won = true, lease.Actual
-	case late || errors.As(err, new(*InvalidError)): // mutant: refused-settle-forgotten
-		r.mu.tried = slices.Delete(r.mu.tried, i, i+1)
-		r.mu.settled = r.mu.settled || late && len(r.mu.tried) == 0 // mutant: late-settle-leaves-lost-one
-	default:
-		r.mu.tried[i].sending = false
-	}
-}
-
-// attempt returns the lease of a settlement, which has the ID of an earlier one by the same
-// actual; false where the reservation was settled. One that is under way keeps its ID for
-// itself: by one ID both would win, and each charge what a spread key was used for above the
-// estimate.
-func (r *Reservation) attempt(actual []int64) (*backend.Lease, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.settled { // mutant: settled-stays
-		return nil, false
-	}
-	a := attempt{actual: slices.Clone(actual), sending: true}
-	same := func(b attempt) bool { return !b.sending && slices.Equal(b.actual, actual) } // mutant: same-attempt
-	if i := slices.IndexFunc(r.mu.tried, same); i >= 0 {
-		a.id = r.mu.tried[i].id
-		r.mu.tried = slices.Delete(r.mu.tried, i, i+1)
-	} else {
-		_, _ = rand.Read(a.id[:])
-	}
-	r.mu.tried = append(r.mu.tried, a)
-	lease := r.lease()
-	lease.Actual, lease.Attempt = a.actual, a.id
-	return lease, true
 }
 
 // send asks for an operation on the lease.
@@ -338,7 +275,7 @@ func countOf(p *Policy) uint64 {
 // that was settled, or whose key was reset, is ErrNotHeld. A reservation that no
 // store has decided has no lease there, and Extend returns nil.
 func (r *Reservation) Extend(ctx context.Context) error {
-	if !r.held() || r.isSettled() { // mutant: settled-not-extended
+	if !r.held() || r.settled.Settled() { // mutant: settled-not-extended
 		return r.refused(backend.Extend, ErrNotHeld)
 	}
 	return r.extend(ctx)
@@ -374,18 +311,4 @@ func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decis
 	q.request.Cost = n
 	err = l.do(ctx, q, &d)
 	return d, err
-}
-
-// settling reports whether a settlement of this handle is under way.
-func (r *Reservation) settling() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.mu.settled && slices.ContainsFunc(r.mu.tried, func(a attempt) bool { return a.sending })
-}
-
-// isSettled reports whether it is known that the lease was settled.
-func (r *Reservation) isSettled() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.settled
 }

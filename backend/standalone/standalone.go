@@ -34,7 +34,7 @@ type Client interface {
 // defaults.
 type Options struct {
 	// Name is the name of the server's circuit in events, errors and
-	// Limiter.Circuits; "" is the client's address. Set it to the master's name for a
+	// Limiter.Stats; "" is the client's address. Set it to the master's name for a
 	// Sentinel client, which does not report it.
 	Name string
 	// Budget is the maximum duration of a decision, 1 ms to 1 minute; 0 is 100 ms.

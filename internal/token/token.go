@@ -17,8 +17,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"time"
-
-	"github.com/headgate-go/headgate/backend"
 )
 
 const (
@@ -37,7 +35,7 @@ const MinKey = 16
 // Token is what the text of a reservation holds.
 type Token struct {
 	Unresolved bool // it is not known whether the store has the lease
-	ID         backend.LeaseID
+	ID         [16]byte
 	Length     time.Duration
 	Key, Sub   string
 	Policies   []Policy

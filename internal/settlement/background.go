@@ -1,0 +1,44 @@
+package settlement
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Background cancels leases that the store may have or not, each on a goroutine. A
+// limiter and those made of it share one.
+type Background chan struct{} // as many as cancel now
+
+// maxCancelled is the maximum number of leases that are being cancelled. Beyond it an
+// estimate stays charged until it has aged.
+const maxCancelled = 4096
+
+// NewBackground returns a Background that cancels none.
+func NewBackground() Background { return make(Background, maxCancelled) }
+
+// Cancel starts a goroutine that repeats cancel until a store has decided it, for the
+// lease's length. It reports whether there was room for one more.
+func (b Background) Cancel(length time.Duration, cancel func(context.Context) error) bool {
+	select {
+	case b <- struct{}{}:
+		go func() {
+			defer func() { <-b }()
+			repeat(length, cancel)
+		}()
+		return true
+	default:
+		return false
+	}
+}
+
+func repeat(length time.Duration, cancel func(context.Context) error) {
+	ends := time.Now().Add(length)
+	for pause := 20 * time.Millisecond; time.Now().Before(ends); pause = min(2*pause, time.Second) {
+		if err := cancel(context.Background()); !backend.Undecided(err) {
+			return
+		}
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,104 @@
+// Package settlement keeps the settlements that a process has sent of one lease. It
+// decides which ID each is sent under, so that a repeated one is charged once, and which
+// of them was the first.
+package settlement
+
+import (
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Settlements are those of one lease. The zero value has none. It is safe for
+// concurrent use.
+type Settlements struct {
+	mu struct {
+		sync.Mutex
+		settled bool
+		won     []int64   // what this process settled by, if it was the first; nil: it was not
+		tried   []attempt // settlements whose outcomes are not known, the last one last
+	}
+}
+
+// attempt is one settlement. Its ID shows the store that it is the same when it is repeated.
+type attempt struct {
+	id      backend.LeaseID
+	actual  []int64
+	sending bool
+}
+
+// Attempt makes the lease a settlement by these actual costs, with the ID of an earlier
+// one by the same costs; false if the lease is known to be settled. One that is under way
+// keeps its ID for itself: by one ID both would win, and each charge what a spread key was
+// used for above the estimate.
+func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.settled { // mutant: settled-stays
+		return false
+	}
+	a := attempt{actual: slices.Clone(actual), sending: true}
+	same := func(b attempt) bool { return !b.sending && slices.Equal(b.actual, actual) } // mutant: same-attempt
+	if i := slices.IndexFunc(s.mu.tried, same); i >= 0 {
+		a.id = s.mu.tried[i].id
+		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
+	} else {
+		_, _ = rand.Read(a.id[:]) // never fails
+	}
+	s.mu.tried = append(s.mu.tried, a)
+	lease.Actual, lease.Attempt = a.actual, a.id
+	return true
+}
+
+// Ended records the outcome of an attempt. One that was refused is forgotten. One that was
+// too late leaves the earlier ones whose outcomes are unknown: one of them may have been
+// the first.
+func (s *Settlements) Ended(lease *backend.Lease, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.mu.tried, func(a attempt) bool { return a.id == lease.Attempt })
+	switch late := errors.Is(err, backend.ErrNotHeld); {
+	case err == nil:
+		s.mu.settled, s.mu.won = true, lease.Actual
+	case late || errors.As(err, new(*backend.InvalidError)): // mutant: refused-settle-forgotten
+		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
+		s.mu.settled = s.mu.settled || late && len(s.mu.tried) == 0 // mutant: late-settle-leaves-lost-one
+	default:
+		s.mu.tried[i].sending = false
+	}
+}
+
+// WonBy reports whether this process has settled the lease by the same actual costs.
+func (s *Settlements) WonBy(actual []int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.won != nil && slices.Equal(s.mu.won, actual)
+}
+
+// Settled reports whether the lease is known to be settled.
+func (s *Settlements) Settled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.settled
+}
+
+// Sending reports whether a settlement is under way.
+func (s *Settlements) Sending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.mu.settled && slices.ContainsFunc(s.mu.tried, func(a attempt) bool { return a.sending })
+}
+
+// Last returns the actual costs of the last settlement whose outcome is not known; nil if
+// there is none.
+func (s *Settlements) Last() []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.mu.tried); n > 0 {
+		return s.mu.tried[n-1].actual
+	}
+	return nil
+}
