@@ -14,6 +14,10 @@ import (
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
+// A call of several keys is decided in these steps: ask checks all keys, denied looks in
+// the deny cache, then atOnce sends one request for all, or oneByOne reserves key by key.
+// fail applies failure modes, and conclude gives back what a denied call was charged.
+
 // allLease is the lease under which All reserves each key, where the keys are not
 // decided at once. A call that passed leaves it to end, and one that was denied
 // cancels it.

@@ -1,6 +1,21 @@
 -- A section of groups of several policies, each decided together, and of all that
 -- concerns leases and records. What the one-policy path keeps in locals is kept in
 -- one table a policy.
+--
+-- The steps for each group:
+--   leases.ask, leases.find   of shape ONE_LEASE: the lease's arguments and record
+--   leases.settle or extend   replaces states by the policies of the lease
+--   anygroup.reset            removes the counts
+--   anygroup.decide           reads all values, then decides run by run in the tables
+--   anygroup.store            asks for each right, then writes lease, logs and hash
+--   kinds.answer              appends what each policy met
+--
+-- op is what the section asks for. asks is what is done: it differs for a settle that
+-- finds no lease and charges as a RECORD. A state's slots are named in names.lua.
+--
+-- Invariants: every read comes before the first write; status is 0 until something is
+-- wrong, and then nothing more is written; met grows in the order of the reply; of
+-- several keys (looks) the first pass writes nothing.
 
 --@section section
 for _ = 1, groups do

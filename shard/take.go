@@ -13,6 +13,26 @@ import (
 	"github.com/headgate-go/headgate/internal/chance"
 )
 
+// A call on a spread key takes from one sub-key, a share. Its steps, of which nearly every
+// call needs the first only:
+//
+//   - take draws a share by the key's turn and sends the request there.
+//   - more tries another share that was last seen with room.
+//   - Then it reads the sum of all shares, once for all callers that wait for it, and tries
+//     up to two shares that the sum shows with room.
+//   - deny ends the call when every share is known to deny it, or when it has lost the race
+//     for what the sum showed.
+//   - fail applies the failure modes to shares that did not answer, after a second reading.
+//   - widen turns a share's states into the key's.
+//
+// atMost repeats take, share by share. askAll is a Peek or a Reset, of all shares.
+//
+// Invariants:
+//   - At most one share is charged per take. A take that was perhaps counted is not tried
+//     elsewhere.
+//   - A denial names no share: it is the key's, and only a reading of every share makes it.
+//   - The call ends within the store's budget, whatever number of shares it tried.
+
 // call is one request on a spread key. Its decision is zero until one is made: the
 // denial of a share that the call does not end with is taken back.
 type call struct {

@@ -13,6 +13,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// A round trip sends the commands of one batch and answers its calls. Its steps:
+//
+//	run ─► start ─► send ─► claim ─► finish ─► end
+//	                 │        ▲
+//	                 │       ring at the deadline
+//	                 └─ enter ─► sendOnce ─► again, if a server did not run it
+//
+//   - start makes the commands: one for a server, one per group on a cluster.
+//   - send passes the guard of the node (enter), writes all commands at once (sendOnce),
+//     and repeats those that the server's reply says it did not run (again): no script,
+//     a redirect, a full pool, a connection that was lost before the write.
+//   - claim decides who ends the round trip: the goroutine that sent it, or ring, its
+//     timer, at the deadline. The first one answers the calls.
+//   - finish reads the replies. Groups that another server may run continue in a round
+//     trip of their own (forward).
+//   - end reports the outcome to the guard, then notifies the callers.
+//
+//   - A command that was written may have run. It is written again only if a reply shows
+//     that it did not run: write refuses a second time, whatever hooks and the client do.
+//   - Each call is answered once, at the deadline at the latest. The client may take
+//     longer. Then the round trip keeps its buffers and is not used again.
+//   - mu is not held while the client sends. The client calls write, which locks it.
+
 // Router leads to the servers of a cluster.
 type Router interface {
 	// Next returns the server to send a tag's command to after the server at has
@@ -23,7 +46,7 @@ type Router interface {
 	Failed()
 }
 
-// round trip is a batch's round trip: it sends commands to a server, and once more what
+// roundTrip is a batch's round trip: it sends commands to a server, and once more what
 // that replied it did not run. Each call has its answer at the deadline; the
 // client may take longer, but no caller waits for it.
 type roundTrip struct {
