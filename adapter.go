@@ -32,7 +32,7 @@ func (l *Limiter) Logger() *slog.Logger {
 }
 
 // Twice returns the first policy of p whose count q charges too, and whether there is
-// one: p and q have the same store and the same key, and a policy of p and one of q
+// one. They have the same store and the same key, and a policy of p and one of q
 // have the same name, algorithm and period.
 func (p Part) Twice(q Part) (policy string, twice bool) {
 	if p.Call.Key != q.Call.Key || p.Limiter == nil || q.Limiter == nil || !same(p.Limiter.store, q.Limiter.store) {

@@ -14,9 +14,9 @@ import (
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
-// A call of several keys is decided in these steps: ask checks all keys, denied looks in
-// the deny cache, then atOnce sends one request for all, or oneByOne reserves key by key.
-// fail applies failure modes, and conclude gives back what a denied call was charged.
+// A call of several keys is decided in these steps. ask checks all keys, and denied looks
+// in the deny cache. Then atOnce sends one request for all, or oneByOne reserves key by
+// key. fail applies failure modes, and conclude gives back what a denied call was charged.
 
 // allLease is the lease under which All reserves each key, where the keys are not
 // decided at once. A call that passed leaves it to end, and one that was denied
@@ -57,7 +57,7 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 // organisation's node nothing. The store must have Reserve.
 //
 // What keys of a cluster let pass is given back in the background if another key denies
-// the call. Until then it counts, also in the states of Call.Each: at most the costs of
+// the call. Until then it counts, also in the states of Call.Each. It is at most the costs of
 // the calls in flight, and of those that are being given back. It stays, until it has
 // aged, where the process died meanwhile, or the key's node stayed unreachable for 2 s.
 // Then too it is at most these costs.
@@ -251,7 +251,7 @@ func (ks keys) atOnce(ctx context.Context) error {
 	return err
 }
 
-// statesOfRepeated wants the states of a key that is listed more than once: by them tell
+// statesOfRepeated wants the states of a key that is listed more than once. By them tell
 // finds the part that binds, since policies of one name may be different counts.
 func (ks keys) statesOfRepeated() {
 	for i := range ks {

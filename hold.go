@@ -18,10 +18,10 @@ import (
 //
 // Where the lease is lost and the call has a slot of an InFlight policy, the context
 // ends, and context.Cause is why: ErrLeaseEnded or ErrNotHeld. The slot may be
-// another's. While the store can't be asked, the policies' failure modes decide: under
-// FailClosed the context ends when the lease does, else the call goes on until the
-// store answers. A lease without slots that is lost is no longer extended, and the
-// context stays.
+// another's. While the store can't be asked, the policies' failure modes decide. Under
+// FailClosed the context ends when the lease does, else the call goes on until the store
+// answers. A lease without slots that is lost is no longer extended, and the context
+// stays.
 //
 // Hold of a reservation that holds nothing extends nothing. That of a nil context
 // returns one that has ended, with the error as its cause.

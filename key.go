@@ -3,7 +3,7 @@ package headgate
 import "strings"
 
 // Key joins parts to one key, as Key("user", id, "search"), so that no two
-// lists of parts make the same one: a ':' or '%' within a part is written
+// lists of parts make the same one. A ':' or '%' within a part is written
 // %3A or %25. No parts, and one empty part, make the empty key, which every
 // limiter refuses.
 func Key(parts ...string) string {

@@ -43,7 +43,7 @@ type Limiter struct {
 
 // New returns a limiter that counts in s by every one of the policies. It
 // does no I/O. It refuses, with an error that names the value, what could not
-// be kept: numbers out of range, two policies of one name, a policy without a
+// be kept. Examples are numbers out of range, two policies of one name, a policy without a
 // failure mode, a store made with wrong arguments.
 //
 // Closing the store ends every limiter on it; a limiter itself holds nothing
@@ -118,7 +118,7 @@ func (l *Limiter) checkLeased(policies []Policy) error {
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the
-// failure mode m: for a call site that needs another mode than the others.
+// failure mode m. It is for a call site that needs another mode than the others.
 func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 	policies := l.Policies()
 	for i := range policies {
@@ -131,7 +131,7 @@ func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 //
 // A denial is a Decision, not an error. An error means that the call was
 // wrong (an empty key, a cost that can never pass, a closed store) or that
-// ctx ended before anything was sent; then nothing was counted. Where the
+// ctx ended before anything was sent. Then nothing was counted. Where the
 // store could not decide, the decision is by the policies' failure modes, and
 // its Source and Err say so. A call that the store would deny as it did a
 // moment ago is denied without asking it: FromDenyCache; see Options.DenyCacheTTL.
@@ -172,8 +172,8 @@ type Call struct {
 	Lease time.Duration
 }
 
-// Do decides a call with a cost of its own for each policy, as one request
-// and 3,000 tokens, all or nothing, and returns the state of each.
+// Do decides a call with a cost of its own for each policy, such as one request and 3,000
+// tokens. It charges all or nothing, and returns the state of each.
 func (l *Limiter) Do(ctx context.Context, c Call) (d Decision, err error) {
 	err = l.call(ctx, backend.Take, &c, &d)
 	return d, err

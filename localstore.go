@@ -6,7 +6,7 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// local returns the store that decides for FailLocal: one for all limiters on
+// local returns the store that decides for FailLocal. There is one for all limiters on
 // s, so that what one of them let pass another does not let pass again.
 func local(s backend.Store) backend.Store {
 	shared := layer.Of(s)

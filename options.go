@@ -26,8 +26,8 @@ type Options struct {
 	// process does to the key meanwhile, such as a reset, shows only after this time;
 	// what this process does shows at once. Denials of spread keys (Policy.Shards) are
 	// kept for up to 1 s whatever the value is. Where no store decides, a denial stands in
-	// place of the failure modes until the denied call would pass, for at most a minute;
-	// with a negative value none does.
+	// place of the failure modes until the denied call would pass, for at most a minute.
+	// With a negative value none does.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that
 	// With and OnFailure make of it, also for one that returns an error. With, OnFailure

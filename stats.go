@@ -12,8 +12,8 @@ type Stats struct {
 	breaker.Stats
 	DenyCache int64
 	// MostDenied are the ten keys whose calls the deny cache of the store has denied most,
-	// by any limiter of this process, while the cache has them: for a minute after the
-	// last denial at most. To find them costs a look at the whole cache.
+	// by any limiter of this process, while the cache has them. That is for a minute
+	// after the last denial at most. To find them costs a look at the whole cache.
 	MostDenied []DeniedKey
 	Spread     shard.Stats  // of keys that are spread: how often their sub-keys were summed, and lost races
 	Borrow     borrow.Stats // of policies that borrow: units held in advance, and requests for them
@@ -28,7 +28,7 @@ type DeniedKey struct {
 	Denials int64 // calls that were answered from memory, since the key was denied first
 }
 
-// Stats returns how many decisions the store did not make, by what made them,
+// Stats returns how many decisions the store did not make. It counts them by what made them,
 // for this limiter and those that With and OnFailure made of it.
 func (l *Limiter) Stats() Stats {
 	if l.zero() {

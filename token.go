@@ -12,7 +12,7 @@ import (
 // Token returns the reservation as text, for another process that settles it with
 // Resume; "" if there is nothing to settle. The text is a secret: whoever has it can
 // settle. It contains the key, readable. An unresolved reservation, one that no store
-// decided, has a Token only if the limiter has a TokenKey: its settlement charges the key
+// decided, has a Token only if the limiter has a TokenKey. Its settlement charges the key
 // that the text names, so a text that anybody can write must not stand for one.
 func (r *Reservation) Token() string {
 	if !r.held() || r.unresolved && r.limiter.tokens == nil { // mutant: unresolved-token-signed

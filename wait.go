@@ -13,14 +13,14 @@ import (
 // Wait waits until the call passes. It decides as Do does, and returns a decision that
 // is Allowed, or an error and nothing was taken.
 //
-// Waiters of one process on one key pass in the order of their arrival, whatever
-// limiter on the store they came by, where its policies count alike. A call that costs
-// little waits behind one that costs much. Queues of several processes have no order
-// among each other. They share what there is about evenly where their calls cost the
-// same.
+// Waiters of one process on one key pass in the order of their arrival. It does not
+// matter what limiter on the store they came by, where its policies count alike. A call
+// that costs little waits behind one that costs much. Queues of several processes have no
+// order among each other. They share what there is about evenly where their calls cost
+// the same.
 //
 // The first waiter asks the store and sleeps until there is room, for itself and for
-// those behind it that ask for the same: for up to 150 ms more than it needs alone.
+// those behind it that ask for the same. It sleeps for up to 150 ms more than it needs alone.
 // What is given back meanwhile, by a Reset or a settlement, shows when it wakes.
 //
 // A call that surely can't pass before the deadline of ctx is refused at once, with a

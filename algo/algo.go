@@ -2,7 +2,7 @@
 // numbers, with no clock, no lock and no I/O. Package lua holds the same
 // rules, step for step, for Redis.
 //
-// What a rule keeps of a key is a few words: int64s whose meaning does not
+// What a rule keeps of a key is a few words. These are int64s whose meaning does not
 // depend on the limit, so that a limit can change while counts live. Time is
 // an argument: microseconds of the Unix epoch, 0 to 2^52.
 //
@@ -87,7 +87,7 @@ func (a *Algorithm) Identity() Identity { return a.identity }
 // the length of its unit, of months the longest.
 func (a *Algorithm) Limit() Limit { return a.limit }
 
-// Max returns the most units that can count at once, which is also the
+// Max returns the most units that can count at once. This is also the
 // largest cost that can ever pass: the limit, or the burst of a TokenBucket.
 // It is 0 for an Algorithm that Check refuses.
 func (a *Algorithm) Max() int64 {
@@ -197,7 +197,7 @@ func (a *Algorithm) View(w []int64, now int64) (v View) {
 	return v
 }
 
-// Look is View where the result has a place already: it has more fields than
+// Look is View where the result has a place already. It has more fields than
 // the compiler keeps in registers, and copying it took longer than making it.
 func (a *Algorithm) Look(v *View, w []int64, now int64) {
 	r := a.rule()
@@ -289,7 +289,7 @@ func (a *Algorithm) Reserve(w []int64, v *View, n int64) []int64 {
 }
 
 // RetryAt returns the first instant at which n units fit if nobody else
-// takes, for an n that does not fit now: an instant that never comes if n is above Max.
+// takes, for an n that does not fit now. That instant never comes if n is above Max.
 func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 {
 	if n > a.max { // mutant: shadow-never-fits
 		return longest

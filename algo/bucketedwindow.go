@@ -17,7 +17,7 @@ func BucketedWindow(l Limit, buckets int64) Algorithm {
 }
 
 // a is the number of buckets, b their width in µs.
-// The words are start, sum, then the counts as a ring: the bucket that
+// The words are start, sum, then the counts as a ring. The bucket that
 // starts at s has the slot (s / width) mod (buckets + 1). In a View x is the
 // newest bucket's start, y the start of the oldest that counts.
 
@@ -100,8 +100,8 @@ func (a *Algorithm) clear(w []int64, v View) {
 }
 
 // bucketRefund takes units out of the bucket that was charged, if it counts. Where
-// the newest bucket is empty then, the one before it that is not is the newest:
-// the key is unused when its last unit has left. The ring's slots behind it are
+// the newest bucket is empty then, the one before it that is not is the newest.
+// The key is unused when its last unit has left. The ring's slots behind it are
 // empty, and so are the older buckets that they stand for then.
 func bucketRefund(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	s := c.At - c.At%a.b

@@ -123,15 +123,15 @@ func calendarRoll(a *Algorithm, w words, now int64) (used, at int64, rolled word
 		w = words{}
 	}
 	// Where others' time zone data ended the last period late, what is left of
-	// this one may be short: it would be a limit of its own. So it joins the next.
+	// this one may be short. It would be a limit of its own. So it joins the next.
 	if left := to - w.y; w.y > 0 && 2*left < to-from { // mutant: short-rest-joins
 		_, to = a.civil(to)
 	}
 	return 0, now, words{max(from, w.y), to, 0}
 }
 
-// boundaries returns what the twin picks from by the server's clock: the length of
-// the period before, and of the present one the start and the length, and the next
+// boundaries returns what the twin picks from by the server's clock. These are the length
+// of the period before, and of the present one the start and the length, and the next
 // one's length.
 func (a *Algorithm) boundaries(now int64) (before, start, length, next int64) {
 	from, to := a.civil(now)
@@ -141,7 +141,7 @@ func (a *Algorithm) boundaries(now int64) (before, start, length, next int64) {
 }
 
 // calendarWorst counts the periods that t instants touch. The shortest are as
-// short as a change of the clocks makes them: a day has 16 hours at least (Casey 1969)
+// short as a change of the clocks makes them. A day has 16 hours at least (Casey 1969)
 // where a zone changes its offset, a week or a month loses a day where a zone
 // crosses the date line.
 func calendarWorst(a *Algorithm, t int64) int64 {
@@ -217,7 +217,7 @@ const (
 
 // civil returns the period that holds an instant. All are µs.
 //
-// The date at now alone does not tell: where the clocks go back over midnight, the
+// The date at now alone does not tell. Where the clocks go back over midnight, the
 // old day's date comes again after the new day has begun.
 func (a *Algorithm) civil(now int64) (from, to int64) {
 	if !a.sound {

@@ -20,7 +20,7 @@ func (a *Algorithm) Charged(w []int64, v *View) Charge {
 }
 
 // GiveBack takes n units out of the count that was charged, at most as many as were
-// charged, and writes the words, which may have moved: use the slice that it
+// charged. It writes the words, which may have moved: use the slice that it
 // returns. What has left its window gives nothing back, and no count falls below
 // zero.
 //

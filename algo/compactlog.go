@@ -33,12 +33,12 @@ var compactLog = rule{
 	resetAt:  func(a *Algorithm, w words) int64 { return w.x + a.period },
 }
 
-// The words are head, number of entries, the newest one's time, the sum of all, then
-// the ring of entries, then the sums of the ring's blocks. An entry is the low bits
-// of its time above its cost. All lie within two periods, so the newest time tells
-// the other bits. A cost that an entry can't hold takes several of one time.
-// In a View x is the newest entry's time, y the first that counts, z how many there
-// are (both as positions from the head).
+// The words are head, number of entries, the newest one's time, the sum of all. Then come
+// the ring of entries, then the sums of the ring's blocks. An entry is the low bits of
+// its time above its cost. All lie within two periods, so the newest time tells the other
+// bits. A cost that an entry can't hold takes several of one time. In a View x is the
+// newest entry's time, y the first that counts, z how many there are (both as positions
+// from the head).
 
 const (
 	compactHeader = 4

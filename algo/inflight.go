@@ -20,7 +20,7 @@ const KindInFlight Kind = 6
 func InFlight(limit int64) Algorithm { return inFlight.make(Limit{Events: limit}, limit, 0) }
 
 // The words are head, number of slots, then pairs of the lease's end and 64 bits of
-// its ID, sorted. In a View x is the last end, y the first slot that is held, z how
+// its ID, sorted. In a View x is the last end, y the first slot that is held. z is how
 // many there are (both as positions from the head).
 
 var inFlight = rule{

@@ -15,8 +15,8 @@ func (a Algorithm) Share(num, den int64) Algorithm {
 }
 
 // Part returns the i-th of k parts of the algorithm, i from 0. The parts' limits
-// and bursts sum exactly to the whole one's, also where k does not divide it:
-// each is floor or ceil of limit / k, the first the least. A TokenBucket's
+// and bursts sum exactly to the whole one's, also where k does not divide it.
+// Each is floor or ceil of limit / k, the first the least. A TokenBucket's
 // rate is exactly rate / k. A part that can't be kept, below one unit or with
 // a rate of too long a period, is an Algorithm that Check refuses.
 func (a Algorithm) Part(i, k int64) Algorithm {
@@ -30,7 +30,7 @@ func (a Algorithm) Part(i, k int64) Algorithm {
 // part returns floor(n * (i+1) / k) - floor(n * i / k).
 func part(n, i, k int64) int64 { return mulDiv(n, i+1, k) - mulDiv(n, i, k) } // mutant: shares-sum-to-limit
 
-// slowed returns the limit's rate divided by k, without rounding: as many
+// slowed returns the limit's rate divided by k, without rounding. It is as many
 // events in k times the period, or where that is too long the same fraction
 // reduced.
 func (l Limit) slowed(k int64) Limit {

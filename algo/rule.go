@@ -5,7 +5,7 @@ import "fmt"
 // rule is all that sets one kind apart from the others. Each stands in its
 // kind's own file. A nil function is one that the kind does not need.
 //
-// The functions take and return numbers where they can: what a function value is
+// The functions take and return numbers where they can. What a function value is
 // handed by pointer escapes to the heap, and a decision must not.
 type rule struct {
 	kind    Kind

@@ -8,7 +8,7 @@ const KindSlidingLog Kind = 5
 // SlidingLog keeps every admitted call until it is exactly one period old:
 // exact, and the dearest, one entry a call. Its limit is at most 1,000,000.
 //
-// Kept in Redis: a sorted set scored by time, a member a call that carries
+// Kept in Redis: a sorted set scored by time. Each member is a call that carries
 // the sum of costs so far and its own, so that counting is a subtraction and
 // the exact RetryAfter a binary search, however costs vary. Kept in memory:
 // the same as a ring.
@@ -28,12 +28,12 @@ var slidingLog = rule{
 }
 
 // The words are head, number of entries, base (the sum before the first
-// entry), 1 where there is a tree, then the ring: pairs of time and sum up to and
+// entry), 1 where there is a tree. Then comes the ring: pairs of time and sum up to and
 // with the entry, as charged. Times never fall: an entry made while the newest
 // lies ahead is recorded with it. The tree, of what was given back, stands behind
 // the ring: see slidinglogback.go.
-// In a log View x is the newest entry's time, y the first that counts, z how
-// many there are (both as positions from the head).
+// In a log View x is the newest entry's time, y the first that counts. z is how many
+// there are (both as positions from the head).
 
 const (
 	logHeader = 4
@@ -119,7 +119,7 @@ func drop(w []int64, v View) []int64 {
 	return w
 }
 
-// fit returns the words with room for n entries, and not for more than four
+// fit returns the words with room for n entries. It has no room for more than four
 // times as many, so that a key that was busy once gives its memory back.
 func fit(w []int64, n int64) []int64 {
 	if c := logCap(w); n <= c && c <= max(16, 4*n) {

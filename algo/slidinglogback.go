@@ -1,9 +1,9 @@
 package algo
 
 // What a SlidingLog's entries gave back stands beside the ring, which keeps the sums
-// as charged: a sum that was changed in the middle would change all behind it. It
+// as charged. A sum that was changed in the middle would change all behind it. It
 // is a Fenwick tree over the ring's places (Fenwick, "A new data structure for
-// cumulative frequency tables", 1994), which sums any run of them in O(log n). A
+// cumulative frequency tables", 1994). It sums any run of them in O(log n). A
 // log that never gave back has none.
 
 // tree returns the tree's nodes; node i, from 1, is at i-1.

@@ -9,7 +9,7 @@ const KindSlidingWindow Kind = 2
 //	floor(previous * (period - elapsed) / period) + current
 //
 // It takes the previous bucket's calls as spread evenly. Traffic made for it
-// can pass twice the limit in a trailing window; over 400 million published
+// can pass twice the limit in a trailing window. Over 400 million published
 // requests 0.003 % were decided wrongly (Cloudflare, "How we built rate
 // limiting capable of scaling to millions of domains", 2017).
 //
@@ -78,7 +78,7 @@ func slidingResetAt(a *Algorithm, w words) int64 {
 }
 
 // fadesTo returns how far into the bucket after it a count weighs at most
-// most: the least e with floor(count * (period - e) / period) <= most.
+// most. It is the least e with floor(count * (period - e) / period) <= most.
 // That is count * (period - e) < (most + 1) * period.
 func (a *Algorithm) fadesTo(count, most int64) int64 {
 	if count <= most {

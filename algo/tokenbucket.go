@@ -8,24 +8,24 @@ const KindTokenBucket Kind = 3
 // TokenBucket lets burst units pass at once and refills at rate: over any
 // time t at most burst + rate*t. It is what people call token bucket, leaky
 // bucket as a meter, and GCRA (ITU-T I.371, the virtual scheduling
-// algorithm); the three decide alike and the code has one.
+// algorithm). The three decide alike and the code has one.
 //
 // Kept: the level, in 2^-15 of a unit, and its instant. A stored arrival
 // time, as GCRA is usually written, would change its meaning with the rate.
-// Each take rounds the level up by less than 2^-15 of a unit, so a rate of
+// Each take rounds the level up by less than 2^-15 of a unit. So a rate of
 // any odd number is never passed and met to one part in 32,768. A reservation
-// and its settlement can leave no unit behind, so they leave the instant in its
+// and its settlement can leave no unit behind. So they leave the instant in its
 // place until 2^-4 of a unit has leaked, and round only then.
 //
 // Beside the level stands the sum of all charges since the key was new. A reservation
-// gives back no more than the level, less what was charged since: the rest of the level
-// just after its charge that has neither leaked, by whatever rate, nor been given back.
-// That is exact if there was no other call meanwhile. Else it may be too little, and
-// never too much: what was used stays below burst + rate*t.
+// gives back no more than the level, less what was charged since. That is the rest of the
+// level just after its charge that has neither leaked, by whatever rate, nor been given
+// back. That is exact if there was no other call meanwhile. Else it may be too little,
+// and never too much: what was used stays below burst + rate*t.
 func TokenBucket(rate Limit, burst int64) Algorithm { return tokenBucket.make(rate, burst, 0) }
 
 // The words are x, the level at the instant y, and once rolled z, what is left
-// of it. An instant to come is reckoned from x and y, since z is rounded and
+// of it. An instant to come is reckoned from x and y. For z is rounded, and
 // rounding twice would put it up to b/a µs too late.
 
 var tokenBucket = rule{

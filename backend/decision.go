@@ -71,7 +71,7 @@ type Reading struct {
 }
 
 // Decide writes the answer to g at the instant now, with one reading per policy,
-// to the zero Decision: it picks the binding policy and fills g.Each and
+// to the zero Decision. It picks the binding policy and fills g.Each and
 // g.Receipt.
 func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 	by := &g.Policies[0]
@@ -157,7 +157,7 @@ func (p *Policy) state(s *State, now int64, r *Reading) {
 }
 
 // Binding returns which of a key's states, one per policy in the order listed,
-// binds: of a denial the longest RetryAfter, of a pass the least Remaining, of
+// binds. Of a denial it is the longest RetryAfter, of a pass the least Remaining, of
 // equals the first. A shadow binds only if all policies are shadows.
 func Binding(policies []Policy, states []State) int {
 	i := 0
@@ -211,7 +211,7 @@ func (g *Group) NewReceipt(o Outcome) {
 	}
 }
 
-// Granted returns the units of every policy that the call may use if it passes; 0 where
+// Granted returns the units of every policy that the call may use if it passes. It is 0 where
 // they differ, and where it charges nothing, as a Peek.
 func (r *Request) Granted() int64 {
 	if !r.Op.charges() {

@@ -64,11 +64,11 @@ func newEntry(first *headgate.Limiter, policies []headgate.Policy) (e entry, err
 
 // For returns the limiter of a tenant: the default plan's where the file does
 // not list the tenant. It is a look-up in a map. It is nil, whose calls return an error,
-// for a tenant that has no limits or is blocked: use Parts where a file may have such.
+// for a tenant that has no limits or is blocked. Use Parts where a file may have such.
 func (l *Limiters) For(tenant string) *headgate.Limiter { return l.entry(tenant).limiter }
 
 // Parts returns what limits a call of a tenant by the key, for headgate.All and for
-// NewAll of package middleware/httplimit: none for a tenant without limits, and
+// NewAll of package middleware/httplimit. It returns none for a tenant without limits, and
 // headgate.ErrBlocked for one that is blocked. costs are those of Limiter.Call.
 func (l *Limiters) Parts(tenant, key string, costs ...int64) ([]headgate.Part, error) {
 	switch e := l.entry(tenant); {

@@ -180,9 +180,9 @@ func kind(n *yaml.Node) string {
 // sorted returns the keys of a map in order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// shown is a name of the file as an error has it: quoted where it has what a terminal or
-// a log line would not show as it is, cut at 80 characters, and "(default)" for the
-// default plan.
+// shown is a name of the file as an error has it. It is quoted where it has what a
+// terminal or a log line would not show as it is, cut at 80 characters, and "(default)"
+// for the default plan.
 func shown(name string) string {
 	const longest = 80
 	if name == "" {

@@ -12,7 +12,7 @@ import (
 // The calls of one process use one sub-key for a turn, and so merge into batches as the
 // calls of a plain key do. A turn is so many calls per other call in flight: a lone call
 // has none to merge with, and is a turn. It ends after a time, since a share of a
-// TokenBucket that nobody asks for longer may fill up, and what it then would gain is
+// TokenBucket that nobody asks for longer may fill up. What it then would gain is
 // lost.
 const (
 	turnCalls = 16
@@ -39,7 +39,7 @@ func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
 const golden = 0x9E3779B97F4A7C15
 
 // deal returns the next sub-key that has room for g, and not much less of it than
-// the others, if there is one; -1 where none is known to have room.
+// the others, if there is one. It returns -1 where none is known to have room.
 func (k *hotKey) deal(g *backend.Group, now time.Duration) int {
 	some, shares := -1, uint64(len(k.subs))
 	for range 2 * shares { // which reach every sub-key
@@ -66,8 +66,8 @@ func (k *hotKey) another(rank int, g *backend.Group, now time.Duration) int {
 	return -1
 }
 
-// claim takes g's costs from what was seen in a share, before it is asked, so that
-// concurrent calls of this process do not race for the same units. The answer corrects it.
+// claim takes g's costs from what was seen in a share, before it is asked. So concurrent
+// calls of this process do not race for the same units. The answer corrects it.
 func (k *hotKey) claim(i int, g *backend.Group) {
 	for j := range k.left {
 		k.sub(i).rooms[j].units.Add(-g.CostOf(j))

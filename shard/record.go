@@ -81,8 +81,8 @@ func ones(costs []int64) []int64 {
 	return some
 }
 
-// plan divides the rest among the living sub-keys, from the first one on, by their room,
-// and returns the costs of each sub-key that is sent something. It reports whether they
+// plan divides the rest among the living sub-keys, from the first one on, by their room.
+// It returns the costs of each sub-key that is sent something. It reports whether they
 // are charged above the room: once all have answered that the rest has no room.
 func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
 	shares, rest, living, seen := map[int][]int64{}, slices.Clone(r.rest), []int{}, true

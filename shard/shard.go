@@ -1,5 +1,5 @@
 // Package shard spreads a hot key over sub-keys, as many as Policy.Shards says,
-// each in its own slot, so that no one node decides all of its calls.
+// each in its own slot. So no one node decides all of its calls.
 //
 // The limits of the sub-keys, its shares, sum to the key's limit exactly, and a
 // share never passes more than its own. So a key never passes more than its limit.
@@ -34,7 +34,7 @@ const MaxShards = 1024
 // Store is a backend.Store over another. It answers as next does where a key
 // is not spread. Safe for concurrent use.
 //
-// It stands below the deny cache, which answers for the whole key, and above the
+// It stands below the deny cache, which answers for the whole key. It stands above the
 // breaker, which applies the failure mode of the share that could not be asked.
 type Store struct {
 	next   layer.Fallback   // a share is asked without its failure modes: another may have room

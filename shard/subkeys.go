@@ -15,11 +15,11 @@ import (
 
 // hotKey is what this process remembers of one key under one list of policies.
 //
-// Rooms are estimates. An answer sets a share's room to what the store said, which
-// leaves out the claims of calls in flight, and other processes take units too. So
-// rooms choose which share is asked, and never deny a call: only denials of the store
-// do, for as long as they hold. All fields after policies are atomics or pointers to
-// immutable values. Their updates need no order among each other.
+// Rooms are estimates. An answer sets a share's room to what the store said. That leaves
+// out the claims of calls in flight, and other processes take units too. So rooms choose
+// which share is asked, and never deny a call: only denials of the store do, for as long
+// as they hold. All fields after policies are atomics or pointers to immutable values.
+// Their updates need no order among each other.
 type hotKey struct {
 	key      string
 	policies []backend.Policy // never written
@@ -140,7 +140,7 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	}
 }
 
-// refutes reports whether an answer to g shows room for what a share denied: the binding
+// refutes reports whether an answer to g shows room for what a share denied. The binding
 // policy has as much left, or had no objection to a call that costs no less. Another
 // process has reset the key, raised its limit or given something back.
 func (k *hotKey) refutes(states []backend.State, g *backend.Group, d *denial.Denial) bool {

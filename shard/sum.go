@@ -55,7 +55,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 }
 
 // readSum reads the shares that v has no denial of, together with the calls that need it
-// at the same time: a spent key must not be read once by each of its callers. The reading
+// at the same time. A spent key must not be read once by each of its callers. The reading
 // goes on without a caller that leaves. Calls of other costs read for themselves: a share
 // that denies the larger cost may allow the smaller one.
 func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *view) (*reading, error) {
@@ -80,7 +80,7 @@ func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *v
 // sum sums the states of shares. The key passes a call again when the first share does,
 // since a call must fit in one, in all of its policies. The key is unused when the last
 // share is. Used and Remaining may be more than the limit together, while counts live of
-// another limit: a share that holds more than its part takes nothing from the room of
+// another limit. A share that holds more than its part takes nothing from the room of
 // others. Shares that are no part of it count as spent.
 func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 	sum := make([]backend.State, len(k.policies))
@@ -131,9 +131,9 @@ type view struct {
 }
 
 // view sorts the shares. A share that denies g has no room until an instant that is
-// remembered, so a sum need not read it: of a saturated TokenBucket, where every share has
+// remembered, so a sum need not read it. In a saturated TokenBucket, where every share has
 // its own instant, most are such. The key's denial was sent when the first of the shares'
-// was, binds by all that bind one of them, and ends when the first of theirs does.
+// was. It binds by all that bind one of them, and ends when the first of theirs does.
 func (k *hotKey) view(g *backend.Group, now time.Duration) *view {
 	v := &view{alike: true}
 	v.Costs, v.Sent, v.Told, v.Ends = denial.Costs(g), now, now, now+denial.Standing

@@ -53,8 +53,8 @@ type call struct {
 // calls are those that nobody makes.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
-// How many shares may deny a call before it reads the sum, and after; and how many it
-// asks each time, with those that don't answer: a dead node has many.
+// How many shares may deny a call before it reads the sum, and after. asks is how many one
+// call asks each time, with those that don't answer: a dead node has many.
 const (
 	tries = 2
 	asks  = 5
@@ -92,8 +92,8 @@ func (c *call) take(ctx context.Context) error {
 // more is what take does after the first share. A share without an answer is not asked
 // again soon, so each step asks others. A call that loses the race for what a sum shows
 // twice is denied, though there may be more elsewhere. Shares that did not answer are read
-// once more before their failure modes apply: a full queue, a slot on its way, one lost connection are no dead node, and
-// a dead node's circuit answers at once.
+// once more before their failure modes apply. A full queue, a slot on its way, one lost
+// connection are no dead node, and a dead node's circuit answers at once.
 func (c *call) more(ctx context.Context) error {
 	for again := false; ; {
 		for n := 0; n < asks && c.misses < tries; n++ {
@@ -122,7 +122,7 @@ func (c *call) more(ctx context.Context) error {
 }
 
 // ask takes from the i-th share. The call is done where that passed, or where it
-// must not go on: a take that was perhaps counted is not tried elsewhere, and a caller
+// must not go on. A take that was perhaps counted is not tried elsewhere, and a caller
 // that left says nothing of the share. The states are always wanted: they correct what is
 // remembered of each policy. A share's denial is not the key's.
 func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
@@ -200,7 +200,7 @@ func (c *call) atMost(ctx context.Context) (err error) {
 // widen makes the states of a share that passed the call those of the key. What
 // remains is the sum of what was last seen in each share. After a sum of all, what is
 // used is the sum's, which may be more than the limit leaves where a share holds more
-// than its part, and the key is unused when the last share is.
+// than its part. The key is unused when the last share is.
 func (c *call) widen(states []backend.State) {
 	// A sum is exact if every sub-key was asked since the call began, and answered.
 	exact := c.sum != nil && c.sum.whole && c.sum.sent >= c.from // mutant: incomplete-sum-estimated

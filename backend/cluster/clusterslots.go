@@ -136,7 +136,7 @@ func checkNodes(nodes []redis.ClusterNode) (err error) {
 }
 
 // ask returns a node's answer to CLUSTER SLOTS. Replicas answer it as well as primaries. A
-// node is asked once at a time: over a long link the connection that a reload began takes
+// node is asked once at a time. Over a long link the connection that a reload began takes
 // longer than the reload, and the next one has its answer.
 func (t *topology) ask(ctx context.Context, addr string) answer {
 	n, err := t.node(addr)

@@ -1,4 +1,4 @@
-// Algorithms draws what each algorithm lets pass of the same traffic: four days
+// Algorithms draws what each algorithm lets pass of the same traffic. That is four days
 // under a limit of 100 per day, hour by hour, on a clock of its own.
 //
 //	go run ./examples/algorithms > docs/algorithms.svg
@@ -38,7 +38,7 @@ const (
 	day   = 24
 )
 
-// calls is the traffic per hour: days at work, a job that runs around midnight of
+// calls is the traffic per hour. It has days at work, a job that runs around midnight of
 // the second day, and a client in a loop from noon of the third day on.
 func calls(hour int) int {
 	switch {

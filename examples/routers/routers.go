@@ -1,5 +1,5 @@
 // Package routers shows the middleware of package httplimit on chi, echo and gin. Each
-// adapter is made for Options.Settle too: the outcome has the status that the client
+// adapter is made for Options.Settle too. The outcome has the status that the client
 // gets, also where the framework writes it after the handler has returned.
 package routers
 

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// A cache holds at most sets × ways denials, of keys that are short: an attacker
+// A cache holds at most sets × ways denials, of keys that are short. An attacker
 // with many keys, or long ones, makes it hold no more.
 const (
 	sets   = 8192
@@ -38,7 +38,7 @@ type Set struct {
 }
 
 // line is the set's memory. A denial stays for a minute, so calls that pass look at the
-// tags alone: reading the denials of other keys costs each a cache line.
+// tags alone. Reading the denials of other keys costs each a cache line.
 type line struct {
 	generation atomic.Uint64
 	tags       atomic.Uint64 // a byte per way, of the key of its denial
@@ -142,7 +142,7 @@ func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 }
 
 // Note keeps the denial of a key under these policies, until a call would pass or
-// Longest has passed, and unless this process changes the key. The policies and the
+// Longest has passed. It is kept unless this process changes the key. The policies and the
 // denial's slices become the cache's. The generation is from before the request.
 //
 // It takes the place of what it covers, of what holds no longer, or of what ends
@@ -209,7 +209,7 @@ const Longest = time.Second
 // Denial is a store's answer that denied a call. It is never written after it was
 // made.
 //
-// It holds for every call that costs no less of the policies that bound: a call is
+// It holds for every call that costs no less of the policies that bound. A call is
 // all or nothing, so what it costs the others does not help.
 type Denial struct {
 	States     []backend.State // one per policy, as of Told; or the binding one alone

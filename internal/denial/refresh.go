@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// due reports whether one caller is to refresh the denial: in the last quarter of the
+// due reports whether one caller is to refresh the denial. That is in the last quarter of the
 // time for which it holds, where the store denies for longer. So a flood on a spent key
 // asks about once per second. Package shard refreshes the denials of spread keys.
 func (e *entry) due(now, ttl time.Duration) bool {

@@ -13,7 +13,7 @@ import (
 const Standing = time.Minute
 
 // Stands answers a call that no store decided, if the store has denied it at most a
-// minute ago, and until an instant that is still to come. It reports whether it did.
+// minute ago. The denial must end at an instant still to come. It reports whether it did.
 func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 	if s == nil || s.ttl == 0 { // nothing is remembered
 		return false

@@ -1,4 +1,4 @@
-// Package denial is the deny cache: it answers a call whose key is known to be
+// Package denial is the deny cache. It answers a call whose key is known to be
 // denied from this process, so that a flood on a spent key costs its store about
 // one call per second.
 //
@@ -62,7 +62,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	return err
 }
 
-// DoAll decides each of the requests as Do would, and those that it can't answer from
+// DoAll decides each of the requests as Do would. It decides those that it can't answer from
 // memory in one batch if that is all of them; see layer.Batcher. None of them waits for
 // a refresh.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
@@ -85,7 +85,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 
 // Known answers a call of several keys if this one is known to be denied, and reports
 // whether it did. It asks nobody. Of a denial that is due to be asked for again, it
-// tells nothing to one caller, which asks for the other keys and then for this one.
+// tells nothing to one caller. That one asks for the other keys and then for this one.
 func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	now := s.cache.Now()
 	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)

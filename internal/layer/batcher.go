@@ -24,11 +24,11 @@ type Answer struct {
 }
 
 // concurrent is the maximum number of requests in flight to a store that is no
-// Batcher: K = 16 takes one round trip, and K = 1,024 does not take a thousand
+// Batcher. With it K = 16 takes one round trip, and K = 1,024 does not take a thousand
 // connections.
 const concurrent = 16
 
-// DoAll decides all of the requests: as one batch where the store is a Batcher,
+// DoAll decides all of the requests. It does so as one batch where the store is a Batcher,
 // one after the other where it is in this process, else up to 16 at once.
 func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers []Answer) {
 	if b, ok := s.(Batcher); ok {

@@ -3,7 +3,7 @@ package oracle
 import "github.com/headgate-go/headgate/algo"
 
 // bucket is the history of a TokenBucket. Its level is known up to the loss that the
-// specification allows: 0.1 % of the refill, and two of the fractions that a level is
+// specification allows. That is 0.1 % of the refill, and two of the fractions that a level is
 // kept in. Levels are in units * period * 1,000, so that both rates are whole numbers.
 type bucket struct {
 	period     int64 // µs, of all rates that ask

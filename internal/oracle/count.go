@@ -33,7 +33,7 @@ type count struct {
 
 	charges []*debit
 	limits  int // of those that ask: how many there are
-	// over is whether more than the limit was recorded, and uneven whether a sub-key of a
+	// over is whether more than the limit was recorded. uneven is whether a sub-key of a
 	// spread key may hold more than its share while another one has room.
 	over, uneven bool
 }

@@ -294,7 +294,7 @@ func grant(vs []view) Span {
 }
 
 // Undone takes a request that was denied, after some of its keys may have been charged
-// and given back: other leases of a TokenBucket give back less by as much.
+// and given back. Other leases of a TokenBucket give back less by as much.
 func (m *Model) Undone(parts []Part) {
 	for _, v := range m.views(parts) {
 		if v.c.bucket != nil && v.cost > 0 {

@@ -53,7 +53,7 @@ func (o *Oracle) Check() error {
 	return nil
 }
 
-// trailing checks each window (t-w, t] that ends at a charge; a fuller one
+// trailing checks each window (t-w, t] that ends at a charge. A fuller one
 // that ends elsewhere can be moved to the charge before its end.
 func (o *Oracle) trailing(w time.Duration) error {
 	worst, held, first := o.a.Worst(w), int64(0), 0
@@ -70,7 +70,7 @@ func (o *Oracle) trailing(w time.Duration) error {
 }
 
 // bucket checks every pair of instants in one pass, as Lindley's recursion does
-// for a queue: the most that any window ending here holds above rate*t is what
+// for a queue. The most that any window ending here holds above rate*t is what
 // the previous one held, less what leaked since, never below zero, plus this
 // charge. Levels are in units times microseconds of the period: they are whole
 // numbers, but pass 64 bits.

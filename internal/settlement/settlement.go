@@ -31,9 +31,9 @@ type attempt struct {
 }
 
 // Attempt makes the lease a settlement by these actual costs, with the ID of an earlier
-// one by the same costs; false if the lease is known to be settled. One that is under way
-// keeps its ID for itself: by one ID both would win, and each charge what a spread key was
-// used for above the estimate.
+// one by the same costs. It returns false if the lease is known to be settled. One that
+// is under way keeps its ID for itself. By one ID both would win, and each charge what a
+// spread key was used for above the estimate.
 func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ func Names(k int) *Salts {
 // Home returns the slot that the key's sub-keys are reckoned from.
 func (t *Salts) Home(key string) int { return Of(Tag(key, t.number+"\x00\x00\x00\x00")) }
 
-// Name returns the name of the key's sub-key that lies in the slot: the number of
+// Name returns the name of the key's sub-key that lies in the slot. It has the number of
 // sub-keys and four of @ and A to O, given the key's Home. It allocates nothing.
 //
 // CRC16 with the initial value 0 is linear: what the letters add to a tag's

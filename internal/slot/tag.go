@@ -15,11 +15,11 @@ const longest = 64
 // hashed is how many bytes of a key's SHA-256 stand for it.
 const hashed = 16
 
-// Tag returns what stands between the braces of a stored key: the key itself
+// Tag returns what stands between the braces of a stored key. That is the key itself
 // where it is short printable ASCII without braces and mark, else 128 bits of
 // its SHA-256. A sub-key's tag is marked, the key's tag, and its name, which
-// holds neither braces nor mark. No two pairs of key and name share a tag:
-// those of keys in clear hold no mark, of hashed ones one, of their sub-keys
+// holds neither braces nor mark. No two pairs of key and name share a tag.
+// Those of keys in clear hold no mark, of hashed ones one, of their sub-keys
 // two and three, and the last divides key from name.
 //
 // The name stands at the end, because there it can lead the tag to any slot

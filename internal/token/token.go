@@ -1,11 +1,11 @@
 // Package token writes and reads the text of a reservation, by which another process
 // settles it.
 //
-// The bytes of a token: version, flags, ID, length in ms, key, sub-key, and for each
-// policy its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name.
-// If the key is spread, a hash of the policy's count follows the name. The last 16 bytes
-// are an HMAC-SHA256 if there is a key for it. Numbers are varints, and stand before
-// texts for their lengths.
+// The bytes of a token: version, flags, ID, length in ms, key, sub-key. Then for each
+// policy its cost * 3, plus 1 for a shadow, 2 for one that had no room, and its name. If
+// the key is spread, a hash of the policy's count follows the name. The last 16 bytes are
+// an HMAC-SHA256 if there is a key for it. Numbers are varints, and stand before texts
+// for their lengths.
 //
 // In version 1 the shadows had a lease of their own, and its sub-key stood after the
 // other one. A cost was multiplied by 2.

@@ -159,8 +159,9 @@ func (c *call) decide() []backend.Reading {
 	return readings
 }
 
-// grant makes the costs of an AtMost those that are granted, of a shadow as many of them
-// as it has room for, and those of a RecordAtMost what each policy has room for.
+// grant makes the costs of an AtMost those that are granted. Those of a shadow are as
+// many of them as it has room for, and those of a RecordAtMost what each policy has room
+// for.
 func (c *call) grant(views []algo.View) {
 	costs, some := make([]int64, len(views)), false
 	for i := range views {

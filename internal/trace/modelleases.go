@@ -9,7 +9,7 @@ import (
 )
 
 // lease is what the model keeps of a reservation. It never leaves: one whose time is
-// over counts as absent, and would count again if the clock went back, as in the
+// over counts as absent. It would count again if the clock went back, as in the
 // script under a virtual clock.
 type lease struct {
 	open       bool

@@ -29,7 +29,7 @@ type Steps struct {
 	steady bool
 }
 
-// Start is where the clock of Steps begins, in microseconds of the Unix epoch: on no
+// Start is where the clock of Steps begins, in microseconds of the Unix epoch. It lies on no
 // boundary of a window but that of the shortest periods, in mid-minute and mid-hour.
 const Start = 1_745_000_145_000_000
 
@@ -38,7 +38,7 @@ const Start = 1_745_000_145_000_000
 func New(seed uint64) *Steps { return steps(seed, false) }
 
 // Steady returns steps that keep each era's numbers and never set the clock back.
-// They are for stores that drop a count once it is unused: a longer period or an
+// They are for stores that drop a count once it is unused. A longer period or an
 // earlier instant would bring it back in a store that still has it.
 func Steady(seed uint64) *Steps { return steps(seed, true) }
 
@@ -136,7 +136,7 @@ func (s *Steps) algorithm() algo.Algorithm {
 // between draws a number of a range: mostly a small one.
 func (s *Steps) between(least, most int64) int64 { return min(least-1+s.size(most), most) }
 
-// size draws 1 to most, each power of two as likely as the next: a uniform draw
+// size draws 1 to most, each power of two as likely as the next. A uniform draw
 // of a range of 36 bits would hardly ever be small.
 func (s *Steps) size(most int64) int64 {
 	n := int64(1) << s.rand.IntN(bits.Len64(uint64(most)))
@@ -183,7 +183,7 @@ func (s *Steps) Next() backend.Request {
 }
 
 // cost draws what can be granted. Half of the costs are a sixteenth of the limit at
-// most, so that some takes pass before one is denied; a quarter are 0, which a
+// most, so that some takes pass before one is denied. A quarter are 0, which a
 // peek may have everywhere and a take beside another cost only.
 func (s *Steps) cost(g *backend.Group, op backend.Op) {
 	if s.rand.IntN(3) == 0 {

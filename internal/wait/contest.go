@@ -8,7 +8,7 @@ import (
 
 // contest is what a queue remembers of the queues of other processes on the same key.
 // They have no common order. The store answers all heads with one instant, all wake at
-// it, one takes the units, and the takes of the others are denied: they lost the race.
+// it, one takes the units. The takes of the others are denied: they lost the race.
 //
 // So a queue takes for several waiters at once; see burst.go. A queue that has lost a
 // race also wakes a little later than the store answered. The delay is shorter the
@@ -25,7 +25,7 @@ type contest struct {
 }
 
 // fresh is a contest without history. It expects other processes for two takes. Without
-// that, one of several queues that start at the same time would win for long: it would
+// that, one of several queues that start at the same time would win for long. It would
 // get no denial, and the others would give way to it.
 var fresh = contest{rivals: 2}
 

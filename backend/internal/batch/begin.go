@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/client"
 )
 
-// begins is what is known of connections that begin. A pool does not tell of them: a
+// begins is what is known of connections that begin. A pool does not tell of them. A
 // round trip waits for its connection from when it is passed to the client until its
 // command is written. Instants are as now.
 type begins struct {
@@ -43,7 +43,7 @@ func (s *Server) begin(ends time.Duration) error {
 }
 
 // await waits while an earlier round trip waits for a connection that it could not have
-// in its time, and no other one had one since: over a long link each call would begin
+// in its time, and no other one had one since. Over a long link each call would begin
 // one more, and none would have any. It reports whether there is time left.
 func (s *Server) await(ends time.Duration) bool {
 	b := &s.begins

@@ -25,8 +25,8 @@ type call struct {
 }
 
 // The states of a call. A call that was left while it waited is never sent; one
-// that was sent may have been counted. So these are what may be sent again, too:
-// a call goes back from sent to waiting only where the server replied that it did
+// that was sent may have been counted. So these are what may be sent again, too.
+// A call goes back from sent to waiting only where the server replied that it did
 // not run the command.
 const (
 	waiting  int32 = iota

@@ -15,7 +15,7 @@ var epoch = time.Now()
 func now() time.Duration { return time.Since(epoch) }
 
 // reserve is the part of a budget, at most a twentieth, that is kept for the
-// answer itself: a caller that gets it at the end of the budget is late.
+// answer itself. A caller that gets it at the end of the budget is late.
 const reserve = 5 * time.Millisecond
 
 // Deadline returns when a round trip has to be over whose first call began then.
@@ -25,7 +25,7 @@ func Deadline(begin, budget time.Duration) time.Duration {
 
 // late reports whether the call has less time left than two round trips take, once
 // half of its time has passed. So where calls come faster than they can be
-// answered, the ones that go have most of their time left, and a busy client does
+// answered, the ones that go have most of their time left. A busy client does
 // not work for answers that come late.
 func (c *call) late(now, mean time.Duration) bool {
 	return c.deadline-now <= min(2*mean, (c.deadline-c.came)/2)
@@ -55,7 +55,7 @@ func (o ownTime) Deadline() (time.Time, bool) {
 }
 
 // replyBy returns the deadline of the reply. One that is late for the callers is still
-// read, for one more budget, so that its connection is not lost and the link's time
+// read, for one more budget. So its connection is not lost and the link's time
 // is known. That may not keep other calls waiting for a connection.
 func (t *roundTrip) replyBy() (by time.Duration, written bool) {
 	t.mu.Lock()

@@ -37,7 +37,7 @@ const (
 
 // No more are in flight than the client may have connections. There is one more per this
 // many answers, and one fewer per round trip that failed. So of a process's work a part
-// only goes into new connections: each costs as much as dozens of calls, and if all were
+// only goes into new connections. Each costs as much as dozens of calls, and if all were
 // made at once, they would be made too late for the calls that wait for them.
 const slow = 4
 
@@ -84,7 +84,7 @@ func (t *recent) add(now time.Duration, calls int, took time.Duration) {
 	t.link = min(t.link, took)
 }
 
-// A batch is overdue after ten round trips, and no sooner than this: a busy
+// A batch is overdue after ten round trips, and no sooner than this. A busy
 // machine delays a goroutine for longer than a round trip takes.
 const soonest = 2 * time.Millisecond
 

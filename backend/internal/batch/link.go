@@ -70,7 +70,7 @@ func (s *Server) reach(ends time.Duration) error {
 	}
 }
 
-// measure sends a PING, unless one is under way: over a link that is too long for the
+// measure sends a PING, unless one is under way. Over a link that is too long for the
 // budget no script tells when it is short again.
 func (s *Server) measure() <-chan singleflight.Result { return s.loading.DoChan("ping", s.ping) }
 

@@ -12,11 +12,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// While the circuit of a server is open, a probe waits for the server's first answer, on
-// a connection of its own and without a caller. A stopped server answers the probe at the
-// instant at which it continues. A packet that is lost is sent again by TCP only after
-// 200 ms or more, so another probe leaves after each slowest. After a probe that failed,
-// since no server listens, the next one leaves after quickest, then after twice the time.
+// While the circuit of a server is open, a probe waits for the server's first answer. It
+// waits on a connection of its own and without a caller. A stopped server answers the
+// probe at the instant at which it continues. A packet that is lost is sent again by TCP
+// only after 200 ms or more, so another probe leaves after each slowest. After a probe
+// that failed, since no server listens, the next one leaves after quickest, then after
+// twice the time.
 const (
 	quickest = 25 * time.Millisecond
 	slowest  = 100 * time.Millisecond
@@ -104,7 +105,7 @@ func (s *Server) ask(ctx context.Context, most, begin time.Duration, ended chan<
 
 var errReplica = errors.New("the server is a replica")
 
-// ready returns why the server can't serve a trial: it does not answer, loads its data,
+// ready returns why the server can't serve a trial. It does not answer, loads its data,
 // runs a script without end, or has become a replica.
 func (s *Server) ready(ctx context.Context) error {
 	c := client.Fresh(ctx, s.client) // mutant: probe-beside-the-pool

@@ -135,7 +135,7 @@ func (q *Queue) refusal() error {
 	return *err
 }
 
-// place takes the place of one more batch in flight, where there is one and
+// place takes the place of one more batch in flight. It does so if there is one and
 // calls are pending that no other batch is about to take. A batch that waits for a
 // connection could still take calls along.
 func (q *Queue) place() bool {

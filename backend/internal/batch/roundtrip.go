@@ -39,7 +39,7 @@ import (
 // Router leads to the servers of a cluster.
 type Router interface {
 	// Next returns the server to send a tag's command to after the server at has
-	// replied err, which says that it did not run the command. Asking means that the
+	// replied err. That error shows that it did not run the command. Asking means that the
 	// next server wants to be told so (ASK).
 	Next(ctx context.Context, tag string, at *Server, err error) (to *Server, asking bool, e error)
 	// Failed is told that a server did not answer, or may not be asked.
@@ -156,8 +156,8 @@ func (t *roundTrip) finish(err error) (said error) {
 }
 
 // forward has groups of a command that were not run go on in a round trip of their own,
-// which begins with what they were answered: all, or those that the script wants with
-// other boundaries. Those that were run don't wait for it.
+// which begins with what they were answered. These are all, or those that the script
+// wants with other boundaries. Those that were run don't wait for it.
 func (t *roundTrip) forward(c *command, all bool) {
 	run, others := c.groups[:0], []*group(nil)
 	for _, g := range c.groups {
@@ -216,7 +216,7 @@ func (t *roundTrip) ring() {
 }
 
 // send sends the commands, and those again that a server did not run, for as long
-// as that may help: a lone command to whatever server may run it. How they ended
+// as that may help. It sends a lone command to whatever server may run it. How they ended
 // stands in the commands; an error is of all.
 func (t *roundTrip) send(ctx context.Context) (err error) {
 	at, asking, commands, said := t.queue.server, false, t.commands, t.said
@@ -290,7 +290,7 @@ func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 }
 
 // wait waits until the next try may help after a server has said so, and reports
-// whether there is time for it: a try that is cut off leaves open what the last
+// whether there is time for it. A try that is cut off leaves open what the last
 // reply has just said.
 func (t *roundTrip) wait(said error, tries int) bool {
 	pause, left := client.Pause, client.Pause               // nothing was sent, so for as long as an answer can come
@@ -340,8 +340,8 @@ func (t *roundTrip) unwritten(c *command) bool {
 // write is called when the client writes the command. It marks the calls as sent
 // and packs them, and returns why the command may not be written. What was
 // written may have run, and is not written again. A command without a caller that
-// waits is withdrawn, but where others stand in its pipeline it only looks: an
-// error would be that of all.
+// waits is withdrawn, but where others stand in its pipeline it only looks. An error
+// would be that of all.
 func (t *roundTrip) write(c *command) error {
 	c.at.begins.ready()
 	t.mu.Lock()

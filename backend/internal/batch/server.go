@@ -27,7 +27,7 @@ type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// Timed is a client with clocks of its own, as the library's tests have: the script
+// Timed is a client with clocks of its own, as the library's tests have. The script
 // reads server in place of the server's clock, and a call reads caller in place of this
 // host's.
 type Timed interface {
@@ -189,7 +189,7 @@ func (s *Server) Warm() {
 	}
 }
 
-// load loads the script, unless one has been loaded since seen were: after a restart or
+// load loads the script, unless one has been loaded since seen were. After a restart or
 // a SCRIPT FLUSH every batch is answered NOSCRIPT at once, and the script's bytes should
 // go over the wire once. A client may block for longer than the budget.
 func (s *Server) load(seen int64) error {

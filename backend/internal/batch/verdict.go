@@ -10,8 +10,8 @@ import (
 
 // What a round trip tells of its server, which decides whether a circuit opens.
 
-// note records what a server's reply tells of the link, and that the server has answered
-// where nobody else does: when the reply is late for its callers.
+// note records what a server's reply tells of the link. It also records that the server
+// has answered where nobody else does: when the reply is late for its callers.
 func (t *roundTrip) note(s *Server, commands []*command) {
 	t.mu.Lock()
 	late, wrote, written, answer := t.mu.over, t.mu.wrote > 0, t.mu.written, now()
@@ -35,7 +35,7 @@ func (t *roundTrip) note(s *Server, commands []*command) {
 }
 
 // leave tells the guard what the round trip tells of the server. A deadline that
-// passed says little by itself: this process may have been stopped, or too busy to
+// passed says little by itself. This process may have been stopped, or too busy to
 // read a reply that was there; see judge. The callers don't wait for that.
 func (t *roundTrip) leave(v visit, said error) {
 	since, over := t.began, now() >= t.ends
@@ -78,9 +78,9 @@ const (
 	busy  = 5 * time.Millisecond // how late, at least, is a timer of a process that is too busy
 )
 
-// judge tells the guard of a round trip whose deadline passed: it is a failure only if
+// judge tells the guard of a round trip whose deadline passed. It is a failure only if
 // the server answers nothing for another half of the budget. This process may have been
-// stopped, or too busy to read a reply that was there, and may still be: then its sleep
+// stopped, or too busy to read a reply that was there, and may still be. Then its sleep
 // is as late. Where nothing was written, the server has the time in which a connection
 // may begin.
 func judge(v visit, since time.Duration, wrote bool, said error) {
@@ -101,7 +101,7 @@ func judge(v visit, since time.Duration, wrote bool, said error) {
 }
 
 // excused reports whether the failure is not the server's. A server that answered
-// others since is well: this round trip waited for our own pool, or lost its reply or its
+// others since is well. This round trip waited for our own pool, or lost its reply or its
 // connection on the way, or this process was too busy to read it. One that was sent, or
 // at least began, with less than half of the budget left only says how long its calls
 // were pending.

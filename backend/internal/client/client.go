@@ -1,4 +1,4 @@
-// Package client sets go-redis clients up for a limiter: the options of those that
+// Package client sets go-redis clients up for a limiter. It sets the options of those that
 // Headgate makes, and deadlines on the connections of one that the user made.
 package client
 
@@ -18,7 +18,7 @@ import (
 const dialTimeout = 5 * time.Second
 
 // Options sets the options of a client up for a limiter. go-redis' defaults
-// suit a cache: four tries per command, five dials per try, and a pool that is
+// suit a cache. They are four tries per command, five dials per try, and a pool that is
 // waited on for longer than a caller would. The commands that begin a connection have
 // the dial timeout: their caller leaves before, and the next one finds it made.
 func Options(o *redis.Options, budget time.Duration) *redis.Options {

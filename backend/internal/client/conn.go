@@ -11,7 +11,7 @@ import (
 )
 
 // conn is a connection of a client that Headgate makes. A go-redis pool asks an idle
-// connection for its socket before it uses it, and closes it on an error: there conn
+// connection for its socket before it uses it, and closes it on an error. There conn
 // looks for what the pool can't see. It is the pool's user's alone then.
 //
 //   - A peer that has closed its end of TLS. The pool sees it on plain TCP, where it
@@ -101,9 +101,9 @@ func (blind) Control(func(uintptr)) error    { return errNone }
 func (blind) Read(func(uintptr) bool) error  { return nil }
 func (blind) Write(func(uintptr) bool) error { return errNone }
 
-// drain reads what came over TLS while the connection was idle: its end, or a ticket for
-// another session, which is none of the client's business. A read may end before it has
-// begun, where the machine is busy.
+// drain reads what came over TLS while the connection was idle. That is its end, or a
+// ticket for another session, which is none of the client's business. A read may end
+// before it has begun, where the machine is busy.
 func (c *conn) drain(raw syscall.RawConn) error {
 	for range 10 {
 		if came, err := arrived(raw); err != nil || !came {

@@ -13,7 +13,7 @@ import (
 
 // stagger is how long an address of a name has before the next one is tried as well.
 // After the last one all are tried again, four times as long later and then twice as
-// long each time: the system sends a lost SYN again after a second only.
+// long each time. The system sends a lost SYN again after a second only.
 const stagger = 25 * time.Millisecond
 
 // keepAlive lets the system find out, while a connection is silent, that nobody answers
@@ -63,7 +63,7 @@ func newDialer(o *redis.Options, budget time.Duration) dialer {
 type closing struct{}
 
 // Close closes a client with our Options. go-redis asks each idle connection for its socket
-// before it closes it, one after the other: a trial of each would take a budget where the
+// before it closes it, one after the other. A trial of each would take a budget where the
 // server is silent.
 func Close(c *redis.Client) error {
 	_, _ = c.Options().Dialer(context.WithValue(context.Background(), closing{}, true), "", "") // mutant: close-tries-nothing

@@ -21,10 +21,10 @@ func CheckAddr(network, addr string) error {
 	return nil
 }
 
-// Hide returns an error without what may be a password in its text: a user before a host,
-// and the arguments of a command that the server does not know, such as AUTH. An error
-// that has neither is returned as it is. Any other keeps what it matches, but no cause, as
-// that has the text. A reply stays a reply.
+// Hide returns an error without what may be a password in its text. That is a user before
+// a host, and the arguments of a command that the server does not know, such as AUTH. An
+// error that has neither is returned as it is. Any other keeps what it matches, but no
+// cause, as that has the text. A reply stays a reply.
 func Hide(err error) error {
 	if err == nil {
 		return nil

@@ -8,9 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Fresh returns a client with the settings of another one and a connection of its own,
-// which is dialled when it is used and ends with ctx. It does not wait for the pool of
-// the other, and sends without its hooks. It is nil if the other shows no settings.
+// Fresh returns a client with the settings of another one and a connection of its own.
+// The connection is dialled when it is used and ends with ctx. It does not wait for the
+// pool of the other, and sends without its hooks. It is nil if the other shows no
+// settings.
 func Fresh(ctx context.Context, of any) *redis.Client {
 	c, ok := of.(pooled)
 	if !ok {

@@ -34,7 +34,7 @@ type Node struct {
 }
 
 // Patience is the maximum duration of a Ping, and of each other command. A connection may
-// have to be made first: behind a Sentinel that is silent, a client of the user's would
+// have to be made first. Behind a Sentinel that is silent, a client of the user's would
 // try for most of a minute.
 func Patience(budget time.Duration) time.Duration { return max(10*budget, 5*time.Second) }
 

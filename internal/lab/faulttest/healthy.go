@@ -102,7 +102,7 @@ func (h *Healthy) LostReplies(t *testing.T, clients, callers int, d time.Duratio
 	}
 	t.Logf("%d clients of %d callers: %.2f %% of %d decided by the store, %d openings",
 		clients, callers, 100*seen.share(), seen.Store.Load()+seen.Undecided.Load(), seen.Openings.Load())
-	// A lost reply is that of all calls of its batch, but 3 % of the replies are
+	// A lost reply is that of all calls of its batch. Yet 3 % of the replies are
 	// no more than twice that share of the calls, or thrice on a busy machine.
 	require.GreaterOrEqual(t, seen.share(), float64(redistest.Steps(91, 94))/100, seen.Why())
 	require.Zero(t, seen.Openings.Load(), seen.Why())

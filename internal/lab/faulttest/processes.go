@@ -191,7 +191,7 @@ func slotted(slots int) []headgate.Policy {
 }
 
 // Slots lets some processes, as 64, share fewer slots, as 20, and kills half of them in
-// a call. Never are there more unexpired leases than slots, all are free one lease and a
+// a call. Never are there more unexpired leases than slots. All are free one lease and a
 // second after the last death, and the rate policy beside them counts the calls that
 // passed. The test calls Slots before anything else; see Races.
 func Slots(t *testing.T, holders, slots int, open func() backend.Store, start func() (env string)) {

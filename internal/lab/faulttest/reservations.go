@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// LostLeases is LostReservations while replies of every operation of a lease are lost:
-// swallowed for longer than the budget, cut, or reset, each 33rd, in short tests each
-// third. A control that settles under another ID than it reserved by must fail.
+// LostLeases is LostReservations while replies of every operation of a lease are lost.
+// They are swallowed for longer than the budget, cut, or reset, each 33rd, in short tests
+// each third. A control that settles under another ID than it reserved by must fail.
 func LostLeases(t *testing.T, through, direct backend.Store, network Network, budget time.Duration) {
 	ways := []redistest.Fault{redistest.SwallowReply(budget * 3 / 2), redistest.ResetAfterRequest, redistest.HalfReply}
 	lose := func() (undo func()) {
@@ -69,7 +69,7 @@ func (f forgetful) Do(ctx context.Context, r *backend.Request, d *backend.Decisi
 
 // LostReservations reserves, extends, commits and cancels through a disturbance, by
 // limiters that fail open and closed. Once undo has returned, each key's count is
-// what was used: nothing was charged or given back twice, and what was denied without
+// what was used. Nothing was charged or given back twice, and what was denied without
 // an answer was cancelled in the background.
 func LostReservations(t *testing.T, through, direct backend.Store, disturb func() (undo func())) {
 	r := reserveAll(t, through, direct, disturb)

@@ -18,9 +18,9 @@ import (
 )
 
 // Secrets makes calls by all verbs on a store that can't decide, until its circuit is
-// open and longer. It fails the test if the secret is in an error or a cause of it, in
-// Ping's, in an event, in a circuit's name or in a line of the log. It returns all these
-// texts.
+// open and longer. It fails the test if the secret is in an error or a cause of it. Nor
+// may it be in Ping's, in an event, in a circuit's name or in a line of the log. It
+// returns all these texts.
 func Secrets(t *testing.T, s backend.Store, secret string) (texts string) {
 	seen := &witness{}
 	p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100)), OnFailure: headgate.FailClosed}
