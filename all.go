@@ -178,7 +178,7 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 	return first.CheckCounts()
 }
 
-// unknown is the state of a key's policy that nobody was asked for.
+// unknown is the state of a policy of a key for which no request was sent.
 func (k *keyed) unknown(i int) State {
 	p := &k.limiter.policies[i]
 	return State{Policy: p.Name, Limit: p.Algorithm.Max()}

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
-// binding returns the key whose decision is that of the call. Keys that nobody was
+// binding returns the key whose decision is that of the call. Keys that no store was
 // asked for have no part in it.
 func (ks keys) binding() (by *keyed) {
 	for i := range ks {

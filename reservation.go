@@ -23,7 +23,7 @@ const DefaultLease = time.Minute
 // charged.
 //
 // Exactly one settlement corrects the counts: the first Commit, Cancel or Close, by
-// whatever process. Where nobody settles, the slots are free when the lease ends, and
+// whatever process. If it is never settled, the slots are free when the lease ends, and
 // the estimate stays charged until it has aged. For one more length of the lease a
 // settlement still corrects the counts.
 //

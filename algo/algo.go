@@ -288,7 +288,7 @@ func (a *Algorithm) Reserve(w []int64, v *View, n int64) []int64 {
 	return w
 }
 
-// RetryAt returns the first instant at which n units fit if nobody else
+// RetryAt returns the first instant at which n units fit if no other call
 // takes, for an n that does not fit now. That instant never comes if n is above Max.
 func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 {
 	if n > a.max { // mutant: shadow-never-fits

@@ -35,7 +35,7 @@ type State struct {
 	Limit      int64         // units: the window's limit, or the bucket's burst
 	Used       int64         // units that count now, rounded up
 	Remaining  int64         // units that would pass now, never negative
-	RetryAfter time.Duration // until this cost passes if nobody else takes; 0 where it passes now
+	RetryAfter time.Duration // until this cost passes if no other call takes; 0 where it passes now
 	ResetAfter time.Duration // until nothing is counted any more
 }
 

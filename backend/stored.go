@@ -25,7 +25,7 @@ type Stored struct {
 	Unknown  []string // names in Redis, of keys and fields, that this release does not know
 }
 
-// StoredLease is a reservation that nobody has settled, as a store on Redis keeps it.
+// StoredLease is a reservation that is not settled, as a store on Redis keeps it.
 type StoredLease struct {
 	ID       LeaseID
 	Sub      string        // the sub-key of a spread key that was charged

@@ -134,7 +134,7 @@ func (b *bench) lateness(q float64) string {
 	return report.Figure(float64(load.Quantile(b.late, q)) / float64(time.Microsecond))
 }
 
-// notes are warnings that the document prints above its tables, so that nobody
+// notes are warnings that the document prints above its tables, so that no one
 // quotes figures of a busy machine or of a short run.
 func (b *bench) notes() []string {
 	var all []string

@@ -26,7 +26,7 @@ type Options struct {
 	// Known answers a call that no store decided, if its key is known to be denied, and
 	// reports whether it did. Nil: the failure modes answer all of them.
 	Known    func(r *backend.Request, d *backend.Decision) bool
-	Observer func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: nobody
+	Observer func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: none
 	Logger   *slog.Logger        // gets a line per change of a circuit, a warning where one opens; nil: none
 }
 

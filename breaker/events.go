@@ -121,7 +121,7 @@ func (c *circuits) watch(s *Store) {
 	runtime.AddCleanup(s, c.unwatch, w)
 }
 
-// unwatch runs as the cleanup of a Store that nobody holds any more.
+// unwatch runs as the cleanup of a Store without references.
 func (c *circuits) unwatch(w weak.Pointer[Store]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // fail decides by the strictest failure mode of the request's policies, and
-// writes the answer to the zero d. Nobody counted, so the numbers are unknown.
+// writes the answer to the zero d. No store counted, so the numbers are unknown.
 func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
@@ -51,7 +51,7 @@ func strictest(policies []backend.Policy) int {
 	return most
 }
 
-// state returns the state of a policy that nobody counted. Its limit is known;
+// state returns the state of a policy that no store counted. Its limit is known;
 // the other numbers stay zero, and Counted false tells that they mean nothing.
 func state(p *backend.Policy) backend.State {
 	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
@@ -68,7 +68,7 @@ func (s *Store) checkMode(p *backend.Policy) error {
 	case backend.FailOpen, backend.FailClosed:
 		return nil
 	case backend.FailLocal:
-		if p.Shadow { // nobody counts it where no store decides; mutant: shadow-needs-no-share
+		if p.Shadow { // not counted if no store decides; mutant: shadow-needs-no-share
 			return nil
 		}
 		if s.opts.Local != nil && s.opts.Instances >= 1 {

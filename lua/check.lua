@@ -2,7 +2,7 @@
 
 --@section range
 -- Checked where it was made, and here again: a client of another release, or
--- none of ours, must not store what nobody could have meant. Fractions are
+-- none of ours, must not store numbers without a meaning. Fractions are
 -- looked for one by one: beside an instant a sum would swallow small ones. NaN
 -- and infinity have no whole part either.
 local greatest = 68719476736

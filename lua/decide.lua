@@ -62,7 +62,7 @@
 -- A value of a hash begins with a version and two instants in whole seconds, so
 -- that the hot path asks Redis for neither:
 -- hz   until when the key is known to live, and the value is kept.
--- due  when a take is to sweep the hash: a field that nobody asks for any more
+-- due  when a take is to sweep the hash: a field that no list has any more
 --      must leave also where the key stays in use. Where no other list of
 --      policies has a field, it is own, which is never: above marks, less small,
 --      which is how many fields the list has.

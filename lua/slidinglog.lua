@@ -205,7 +205,7 @@ else
     sets[2 * k - 1], sets[2 * k] = name, string.sub(row, 1, place) .. pack('<I3', given + back) .. string.sub(row, place + 4)
     unit = unit * 32
   end
-  -- What no mark speaks of is nobody's any more.
+  -- What no mark names is unused.
   if z == 0 and left ~= -2 then writes[#writes + 1] = {'UNLINK', tree} end
   writes[#writes + 1] = {'HSET', tree, unpack(sets)}
   local ms = math.ceil((at + period - now) / 1000) + slack

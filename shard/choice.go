@@ -12,7 +12,7 @@ import (
 // The calls of one process use one sub-key for a turn, and so merge into batches as the
 // calls of a plain key do. A turn is so many calls per other call in flight: a lone call
 // has none to merge with, and is a turn. It ends after a time, since a share of a
-// TokenBucket that nobody asks for longer may fill up. What it then would gain is
+// TokenBucket that gets no request for longer may fill up. What it then would gain is
 // lost.
 const (
 	turnCalls = 16

@@ -50,7 +50,7 @@ type call struct {
 	took       bool             // an AtMost: it has some
 }
 
-// calls are those that nobody makes.
+// calls are the unused ones.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 // How many shares may deny a call before it reads the sum, and after. asks is how many one

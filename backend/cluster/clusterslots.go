@@ -27,7 +27,7 @@ type answer struct {
 
 // load reloads the slots from the first source that names them all, on a goroutine
 // of its own. It takes no decision's time. A node that has just joined names only
-// some: then the others' answers count too. Answers that nobody reads are dropped:
+// some: then the others' answers count too. Late answers are dropped:
 // their channel has room for all, so none of them blocks. done is closed last, when
 // callers that wait for it can read the owners, or the cause of the failure.
 func (t *topology) load(done chan struct{}) {

@@ -78,7 +78,7 @@ func (s *Store) inspect(ctx context.Context) ([]*node, error) {
 	return nodes, nil
 }
 
-// Leases returns the reservations of a key that nobody has settled, those of its
+// Leases returns the reservations of a key that are not settled, those of its
 // sub-keys too, the one that ends first at the beginning. It looks for them as Stored does.
 func (s *Store) Leases(ctx context.Context, key string) ([]backend.StoredLease, error) {
 	all := inspect.Leases{}

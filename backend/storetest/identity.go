@@ -121,7 +121,7 @@ func greater(a, b algo.Algorithm) algo.Algorithm {
 }
 
 // leaves ends all limiters but one, which goes on calling the key. If the store
-// keeps the policies of a key in one value, each call renews what nobody asks
+// keeps the policies of a key in one value, each call renews what no call asks
 // for. The bound of 54 hours is twice the day's period and some hours' slack;
 // the 60 hours that pass are more than that.
 func leaves(p *probe) {

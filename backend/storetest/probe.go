@@ -242,7 +242,7 @@ func (p *probe) used(key string, list []backend.Policy, n int64) {
 	}
 }
 
-// asNew requires that the key's states are those of a key that nobody used.
+// asNew requires that the key's states are those of an unused key.
 func (p *probe) asNew(key string, list []backend.Policy) {
 	p.t.Helper()
 	for _, s := range p.states(key, list) {

@@ -44,7 +44,7 @@ type Subject struct {
 type Kind uint8
 
 // A Peer limits. A Floor only does what a limiter on Redis can't do without:
-// it shows what is possible, and denies nobody.
+// it shows what is possible, and denies no call.
 const (
 	Ours Kind = iota
 	Peer

@@ -15,7 +15,7 @@ type leased struct {
 	Leases []lease   `json:"leases"`
 }
 
-// lease is a reservation that nobody has settled.
+// lease is a reservation that is not settled.
 type lease struct {
 	ID      string   `json:"id"` // cut
 	SubKey  string   `json:"sub_key,omitempty"`
@@ -31,7 +31,7 @@ type charge struct {
 	Units     int64  `json:"units"`
 }
 
-// leases prints the reservations of a key that nobody has settled.
+// leases prints the reservations of a key that are not settled.
 func leases(ctx context.Context, s *session, args []string) error {
 	if err := s.connect(ctx); err != nil {
 		return err

@@ -5,7 +5,7 @@
 //	headgate peek user:42          # what is stored, without a policy file
 //	headgate reset -policies limits.yaml user:42
 //	headgate reset user:42         # all that is stored of the key
-//	headgate leases user:42        # reservations that nobody has settled
+//	headgate leases user:42        # reservations that are not settled
 //	headgate keys user:            # stored keys of callers' keys that begin so
 //	headgate top -policies limits.yaml             # until interrupted; -every 0 prints once
 //	headgate ping
@@ -55,7 +55,7 @@ var commands = map[string]command{
 		[]string{"policies", "plan", "tenant", "cost", "header"}, peek},
 	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1,
 		[]string{"policies", "plan", "tenant", "header"}, reset},
-	"leases": {"KEY", "list the reservations of the key that nobody has settled", 1, []string{"header"}, leases},
+	"leases": {"KEY", "list the reservations of the key that is not settled", 1, []string{"header"}, leases},
 	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, nil, keys},
 	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", 0,
 		[]string{"policies", "plan", "tenant", "n", "sample", "every"}, top},
@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 // explain returns an error in words of keys and nodes, without repetition: a line per
-// node. Nobody counts a call here, so it leaves out what is known of the count.
+// node. No call is counted here, so it leaves out what is known of the count.
 func explain(command string, err error) string {
 	lost := "no answer"
 	if command == "reset" {

@@ -55,7 +55,7 @@ func part(name string, a algo.Algorithm, expect int) *row {
 	return &row{policy: headgate.Policy{Name: name, Algorithm: a, OnFailure: headgate.FailClosed}, expect: expect}
 }
 
-// fresh is a key that nobody else has. It is so plain that it stands in the
+// fresh is a key of its own. It is so plain that it stands in the
 // stored key as it is.
 func fresh() string { return headgate.Key("boundary", fmt.Sprint(time.Now().UnixNano())) }
 
@@ -93,7 +93,7 @@ func (r *row) enter(ctx context.Context, s *scene) (err error) {
 	return errors.Join(err, d.Err)
 }
 
-// leave removes the key, which belongs to nobody after the run. It has its own
+// leave removes the key, which is unused after the run. It has its own
 // context: the user may have interrupted the other.
 func leave(rows []*row, key string) error {
 	var errs []error

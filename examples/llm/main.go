@@ -146,7 +146,7 @@ func (s *stage) shared(ctx context.Context) error {
 
 // crash is a process that dies with a call under way: nothing settles it. Its slots
 // are free when the lease ends. What it reserved stays charged until it has aged,
-// since nobody can tell how much the model has made.
+// since it is unknown how much the model has made.
 func (s *stage) crash(ctx context.Context, sleep func(time.Duration)) error {
 	dying := &gateway{s.tenants, s.orgs, time.Second}
 	_, d, err := dying.reserve(ctx, s.web)

@@ -1,6 +1,6 @@
 // Worker is four processes that run jobs against one slow service. The service takes 50
 // jobs per second, 10 at once after a rest, and runs at most two at a time. Each job
-// waits for its turn: nobody is denied, and nobody polls in a loop.
+// waits for its turn: no worker is denied, and none polls in a loop.
 //
 //	go run ./examples/worker                                  in memory: four groups of one process
 //	go run ./examples/worker -redis redis://localhost:6379    four processes that share the limit

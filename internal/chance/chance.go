@@ -1,4 +1,4 @@
-// Package chance is the library's chance that nobody has to keep from guessing: jitter,
+// Package chance is the library's chance that needs no secrecy: jitter,
 // and choices between equals. It is math/rand/v2, except under the simulator.
 package chance
 

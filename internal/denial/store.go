@@ -84,7 +84,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 }
 
 // Known answers a call of several keys if this one is known to be denied, and reports
-// whether it did. It asks nobody. Of a denial that is due to be asked for again, it
+// whether it did. It sends no request. Of a denial that is due to be asked for again, it
 // tells nothing to one caller. That one asks for the other keys and then for this one.
 func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	now := s.cache.Now()

@@ -16,7 +16,7 @@ type Fallback interface {
 	AttemptAll(ctx context.Context, rs []backend.Request, answers []Answer)
 	// FailAny decides, and counts once, a call that each of n requests could have
 	// decided, as if the store had answered each with err. It counts as the first of them
-	// that FailLocal allows, else as the last. It asks nobody.
+	// that FailLocal allows, else as the last. It sends no request.
 	FailAny(ctx context.Context, n int, request func(i int) *backend.Request, err error, d *backend.Decision) error
 	// Known answers a call that failed with err by a denial of its key that is known to
 	// stand, in place of the failure modes. It reports whether there is one.

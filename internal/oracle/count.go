@@ -115,7 +115,7 @@ func (c *count) sum(from, to int64) (n int64) {
 	return n
 }
 
-// retry returns how long it takes until n units fit, if nobody else takes.
+// retry returns how long it takes until n units fit, if no other call takes.
 func (c *count) retry(a *algo.Algorithm, now, n int64) Span {
 	if c.bucket != nil {
 		return c.bucket.below(now, a, n)

@@ -210,7 +210,7 @@ func (c *call) begin(id state, a *algo.Algorithm, v *algo.View) {
 	}
 }
 
-// words are those of a state. A key that nobody used has words of zero, as in the
+// words are those of a state. An unused key has words of zero, as in the
 // script.
 func (c *call) words(id state, a *algo.Algorithm) []int64 {
 	if c.mu.words[id] == nil {

@@ -174,7 +174,7 @@ func (g *gate) decide(ctx context.Context, list []headgate.Part, settles bool) (
 	switch {
 	case err == nil && d.Allowed:
 		return settled, 0, nil
-	case err == nil && d.Err != nil && ctx.Err() != nil: // nobody decided, because the client left
+	case err == nil && d.Err != nil && ctx.Err() != nil: // not decided: the client left
 		return nil, 0, status.FromContextError(ctx.Err()).Err()
 	case err != nil:
 		return nil, 0, failed(err, list)

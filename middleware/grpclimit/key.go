@@ -121,7 +121,7 @@ func Authorization(ctx context.Context, rpc RPC) (headgate.Call, error) {
 	return headgate.Call{Key: headgate.Key("authorization", hash(value))}, nil
 }
 
-// hash is of 128 bits, as nobody can choose two values of one hash.
+// hash is of 128 bits, which is too many to find two values of one hash.
 func hash(value string) string {
 	sum := sha256.Sum256([]byte(value))
 	return hex.EncodeToString(sum[:16])

@@ -94,7 +94,7 @@ const pushback = "grpc-retry-pushback-ms"
 func (s *Server) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Call, error) {
 	passed, call, delay, err := s.gate.admit(ctx, rpc)
 	if err != nil {
-		// It fails only outside of a server, where nobody reads trailers.
+		// It fails only outside of a server, where no client reads trailers.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackMillis(ctx, delay)))
 	}
 	return passed, call, err

@@ -30,7 +30,7 @@ type scope struct {
 		probing    bool      // no request has passed since the denial
 		last       uint64    // the last request that was sent before it
 		quotas     []quota
-		changed    chan struct{} // closed when a response came; nil where nobody waits
+		changed    chan struct{} // closed when a response came; nil if no request waits
 	}
 }
 
@@ -136,7 +136,7 @@ func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, 
 }
 
 // change returns the channel that the next response closes. It is made only
-// while a request waits, so responses nobody waits for cost nothing.
+// while a request waits, so other responses cost nothing.
 func (s *scope) change() <-chan struct{} {
 	if s.mu.changed == nil {
 		s.mu.changed = make(chan struct{})

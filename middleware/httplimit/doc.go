@@ -69,7 +69,7 @@
 // A policy's failure mode decides. Under FailOpen the request passes. Under
 // FailClosed it gets status 503, Retry-After and a body of the type
 // temporary-reduced-capacity. Under FailLocal this process decides with its
-// share of the limit, with the fields of any decision. Where nobody counted,
+// share of the limit, with the fields of any decision. If no store counted,
 // RateLimit and X-RateLimit-* are absent; RateLimit-Policy names the policy all
 // the same.
 //
@@ -78,7 +78,7 @@
 // with a key that is too long or given several times, or with a negative cost (400).
 // Neither has one that costs more than can ever be granted or that is blocked (403), or
 // that finds the store closed or its deadline passed (503). An error of the key's function
-// (500) has none either. That 503 has no Retry-After, since nobody can tell a
+// (500) has none either. That 503 has no Retry-After, since there is no known
 // time. A request whose client left before the decision has neither status:
 // logs show 499. All answers of the middleware are no-store.
 //

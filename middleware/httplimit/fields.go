@@ -53,7 +53,7 @@ type text struct {
 	name    string // "name"; with the quotes and the semicolon; "" for a shadow policy, which limits no client
 	quota   string // its member in RateLimit-Policy
 	unit    bool   // quota names the unit
-	running bool   // of calls in flight, whose window nobody can tell
+	running bool   // of calls in flight, whose window is unknown
 }
 
 // textsKey is the key of a limiter's texts: by the fields where these name units, and
@@ -274,7 +274,7 @@ func addOnce(h http.Header, name string, line []string) {
 	}
 }
 
-// appendStates appends the line of RateLimit. A policy that nobody counted has
+// appendStates appends the line of RateLimit. A policy that no store counted has
 // no member: its zeros would tell a client that nothing is left. Nor has a shadow
 // policy: a client that read its numbers would slow down.
 func (s *scratch) appendStates(b []byte) []byte {

@@ -191,7 +191,7 @@ func Cookie(name string) Key {
 }
 
 // hashed keeps secrets, as API keys and session cookies, out of the store, of
-// logs and of metrics. 128 bits are enough, as nobody can choose two values of
+// logs and of metrics. 128 bits are enough, since two values can't be chosen of
 // one hash.
 func hashed(kind string, value func(*http.Request) (string, error)) Key {
 	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, error) {

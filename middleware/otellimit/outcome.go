@@ -59,7 +59,7 @@ var failures = [...]string{
 const other = "_OTHER"
 
 // outcomeOf leaves the source of a call that returned an error at its zero
-// value, which attributes does not report: nobody decided it.
+// value, which attributes does not report: no store decided it.
 func outcomeOf(e *headgate.Event, policy string) outcome {
 	o := outcome{policy: policy, op: e.Op}
 	switch {

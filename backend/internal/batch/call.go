@@ -35,7 +35,7 @@ const (
 	answered       // its token is there, or on the way: it is the caller's then
 )
 
-// calls are the ones that nobody uses. Their groups are most of what a batch would
+// calls are the unused ones. Their groups are most of what a batch would
 // allocate.
 var calls = sync.Pool{New: func() any { return &call{answered: make(chan struct{}, 1)} }}
 
@@ -176,7 +176,7 @@ func (g *group) markNotRun() {
 	}
 }
 
-// fail gives the calls that nobody left the error, each with what is known of it:
+// fail gives the calls whose callers still wait the error, each with what is known of it:
 // counted perhaps, or not. Nothing is sent any more. Lost calls are ones that the
 // client may still use.
 func (g *group) fail(why error, lost bool) {

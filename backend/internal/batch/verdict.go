@@ -11,7 +11,7 @@ import (
 // What a round trip tells of its server, which decides whether a circuit opens.
 
 // note records what a server's reply tells of the link. It also records that the server
-// has answered where nobody else does: when the reply is late for its callers.
+// has answered although no call has: when the reply is late for its callers.
 func (t *roundTrip) note(s *Server, commands []*command) {
 	t.mu.Lock()
 	late, wrote, written, answer := t.mu.over, t.mu.wrote > 0, t.mu.written, now()

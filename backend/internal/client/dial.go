@@ -16,7 +16,7 @@ import (
 // long each time. The system sends a lost SYN again after a second only.
 const stagger = 25 * time.Millisecond
 
-// keepAlive lets the system find out, while a connection is silent, that nobody answers
+// keepAlive lets the system find out, while a connection is silent, that no host answers
 // on it any more. It also keeps middleboxes from forgetting the connection.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}
 
@@ -59,7 +59,7 @@ func newDialer(o *redis.Options, budget time.Duration) dialer {
 }
 
 // closing marks the context of a dial that is none: it tells the dialer of a client's end,
-// which go-redis tells nobody.
+// which go-redis does not report.
 type closing struct{}
 
 // Close closes a client with our Options. go-redis asks each idle connection for its socket

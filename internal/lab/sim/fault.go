@@ -87,7 +87,7 @@ func (w *World) happen(f fault) {
 	w.note("fault", f.String())
 	n := w.nodes[f.node]
 	if f.kind != stepping && f.kind != moving && n.replica != nil {
-		n = n.replica // a fault of a replica concerns nobody
+		n = n.replica // a fault of a replica concerns no call
 	}
 	end := w.fault(f, n)
 	ends := f.lasts

@@ -116,7 +116,7 @@ func (s *lines) again(l *line, a *answer) (stands bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.open-- // nobody is told: the call itself is the one that would look
+	l.open-- // no notice: the call itself is the one that would look
 	return a.final() || others+l.open == 0
 }
 
@@ -137,7 +137,7 @@ func (s *lines) settled(key string, l *line) {
 	s.drop(l, key)
 }
 
-// drop forgets a line that nobody uses; the lock is held.
+// drop forgets an unused line; the lock is held.
 func (s *lines) drop(l *line, key string) {
 	if l.open+l.waiting == 0 {
 		delete(s.mu.keys, key)

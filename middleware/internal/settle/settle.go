@@ -67,7 +67,7 @@ type Call struct {
 	parent       context.Context
 	release      context.CancelFunc
 	reservations headgate.Reservations
-	line         *line // nil: nobody waits
+	line         *line // nil: no call waits
 	reports      reports
 }
 

@@ -225,7 +225,7 @@ var sources = map[headgate.Source]string{
 	headgate.FromLease: "lease",
 }
 
-// decision writes an array with room for more. What nobody counted is -1.
+// decision writes an array with room for more. What is not counted is -1.
 func (r reply) decision(d *headgate.Decision, more int) {
 	r.array(7 + more)
 	allowed, left, reset := int64(0), int64(-1), int64(-1)
