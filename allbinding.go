@@ -32,7 +32,7 @@ func (k *keyed) binds(earlier *keyed) bool {
 
 // rank orders the decisions: a counted denial first, then the denials by failure
 // modes, the strictest first. Last come those by which the call passes uncounted. A key
-// with shadows alone comes last.
+// with only shadows comes last.
 func (k *keyed) rank() int {
 	switch d := &k.decision; {
 	case !slices.ContainsFunc(k.limiter.policies, enforced): // mutant: shadow-key-binds-nothing

@@ -115,7 +115,7 @@ func (r *Reservation) spread(q *backend.Request) []State {
 	return q.Each
 }
 
-// spare notes which shadows had no room. Their leases leave them alone, and so must the
+// spare notes which shadows had no room. Their leases do not charge them, and so must the
 // record of what a Commit adds to the estimate.
 func (r *Reservation) spare(policies []Policy, each []State) {
 	for i := range each {

@@ -20,8 +20,9 @@ import (
 // the same.
 //
 // The first waiter asks the store and sleeps until there is room, for itself and for
-// those behind it that ask for the same. It sleeps for up to 150 ms more than it needs alone.
-// What is given back meanwhile, by a Reset or a settlement, shows when it wakes.
+// those behind it that ask for the same. It sleeps for up to 150 ms more than it needs
+// for itself. What is given back meanwhile, by a Reset or a settlement, shows when it
+// wakes.
 //
 // A call that surely can't pass before the deadline of ctx is refused at once, with a
 // *DeadlineError. A waiter whose ctx ends leaves, and takes nothing. A cost that can

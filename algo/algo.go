@@ -237,7 +237,7 @@ func (a *Algorithm) Seen(used, newest, now int64) View {
 // for.
 func (v *View) Newest() int64 { return v.x }
 
-// Add charges n units to the view alone. To charge none changes nothing.
+// Add charges n units to the view only. To charge none changes nothing.
 func (a *Algorithm) Add(v *View, n int64) {
 	if n > 0 {
 		v.Used += n

@@ -217,7 +217,7 @@ const (
 
 // civil returns the period that holds an instant. All are µs.
 //
-// The date at now alone does not tell. Where the clocks go back over midnight, the
+// The date at now does not show that. Where the clocks go back over midnight, the
 // old day's date comes again after the new day has begun.
 func (a *Algorithm) civil(now int64) (from, to int64) {
 	if !a.sound {

@@ -58,7 +58,7 @@ func slotView(_ *Algorithm, w []int64, now int64) View {
 	return v
 }
 
-// Held adds a slot to the view alone, held until end.
+// Held adds a slot to the view only, held until end.
 func (a *Algorithm) Held(v *View, end int64) { v.Used, v.x = v.Used+1, max(v.x, end) }
 
 // Hold takes a slot of an InFlight for a lease, until its end, and returns the

@@ -64,7 +64,7 @@ func slidingGiveBack(a *Algorithm, w words, _ int64, c Charge, n int64) (words, 
 
 func slidingRetryAt(a *Algorithm, _ []int64, v View, n int64) int64 {
 	room := a.max - n
-	if v.z <= room { // the previous bucket alone is in the way
+	if v.z <= room { // only the previous bucket is in the way
 		return v.x + a.fadesTo(v.y, room-v.z)
 	}
 	return v.x + a.period + a.fadesTo(v.z, room)

@@ -19,7 +19,7 @@ const (
 )
 
 // clusterWorkloads are those of 512 callers in one process. Smaller numbers of
-// callers and fleets are measured on one server alone: the batching is the same
+// callers and fleets are measured on one server only: the batching is the same
 // code, per node.
 func clusterWorkloads() []workload {
 	var all []workload

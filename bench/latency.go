@@ -51,7 +51,7 @@ func waiting(name string, subjects makers, turn turn, metrics ...report.Metric) 
 }
 
 // sameClient gives both subjects one client with go-redis's defaults, so that
-// they share connections and differ in the calls alone.
+// they share connections and differ only in the calls.
 func sameClient(addr func(*bench) string) makers {
 	return func(b *bench) []peers.Maker {
 		client, hangUp := peers.Own(addr(b))()

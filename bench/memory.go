@@ -19,7 +19,7 @@ const (
 
 // memoryWorkloads have two callers on two processors. More callers than
 // processors would measure the scheduler. Bytes per key are compared with
-// go-limiter alone, the nearest peer that also removes idle keys.
+// only go-limiter, the nearest peer that also removes idle keys.
 func memoryWorkloads() []workload {
 	var all []workload
 	for _, set := range []struct {

@@ -264,7 +264,7 @@ func isBlocked(rules []rule) bool {
 }
 
 // policies returns the list of a plan or tenant at v. It checks each policy,
-// then the list, as policies that are right alone may not go together (as with
+// then the list, as policies that are right by themselves may not go together (as with
 // different shards).
 func (p *parser) policies(v value, rules []rule) ([]headgate.Policy, error) {
 	list := make([]headgate.Policy, 0, len(rules))

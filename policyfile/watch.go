@@ -14,7 +14,7 @@ import (
 
 // Watcher follows a file: it has the limiters of what the file contained when
 // it was last valid. Make one with Watch, and close it. Safe for concurrent
-// use: calls read now, which one goroutine replaces. That goroutine alone uses
+// use: calls read now, which one goroutine replaces. Only that goroutine uses
 // used and seen.
 type Watcher struct {
 	path  string

@@ -40,7 +40,7 @@ type Options struct {
 	Prefix string
 	// DisableBatching gives every call a round trip of its own. By default, calls
 	// for a node to which several batches are in flight leave together in the next
-	// batch. Each is decided as if it were alone, at a fraction of the cost.
+	// batch. Each is decided as if it were the only one, at a fraction of the cost.
 	DisableBatching bool
 	// Username, Password and TLSConfig are those of the connections that Open makes. New
 	// refuses them, since it takes those of its client. With a TLSConfig that names no

@@ -17,7 +17,7 @@ import (
 // Next returns the node to which a group goes after the reply err of the server
 // at; see batch.Router. After MOVED or ASK that is the node that the reply
 // names. After MOVED the slot's owner is corrected at once, and a reload
-// corrects the others: slots seldom move alone. After ASK the owner stays,
+// corrects the others: slots seldom move one by one. After ASK the owner stays,
 // since the slot is still on its way. After TRYAGAIN the same node is right, a
 // moment later. After any other error the table may be old. An error of Next has err
 // in it: what at replied, and not the error, tells of at.

@@ -1,5 +1,5 @@
 // Package memory keeps the counts in this process: for tests, and for limits
-// that one process enforces alone.
+// that one process enforces.
 //
 // Every decision is exact. Nothing is shared with other processes, and
 // nothing survives this one.

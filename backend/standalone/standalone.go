@@ -46,7 +46,7 @@ type Options struct {
 	Prefix string
 	// DisableBatching gives every call a round trip of its own. By default, calls
 	// that come while several batches are in flight leave together in the next batch.
-	// Each is decided as if it were alone, at a fraction of the cost.
+	// Each is decided as if it were the only one, at a fraction of the cost.
 	DisableBatching bool
 }
 

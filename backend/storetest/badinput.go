@@ -25,7 +25,7 @@ var badNames = []string{
 	strings.Repeat("a", 65),
 }
 
-// badLists puts the bad policy second: a check of the first alone misses it. It
+// badLists puts the bad policy second: a check of only the first misses it. It
 // takes one step past each end of each range, and the ends of the integers, where a
 // check that computes before it compares overflows. It takes periods of a fraction of
 // a microsecond too: the store would count in another period than the one that the

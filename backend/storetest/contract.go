@@ -60,7 +60,7 @@ var contract = []sentence{
 }
 
 // Contract runs a case for each sentence of the comment on backend.Store, on
-// each algorithm alone and on all of them in one list. The fields of Subject say
+// each algorithm by itself and on all of them in one list. The fields of Subject say
 // which cases need a hook.
 func Contract(t *testing.T, h Harness) { h.cases(t, everyRule()) }
 

@@ -41,7 +41,7 @@ var wrongRequests = []wrongRequest{
 }
 
 // costsBut returns costs of 1, the last but one of which is n: neither the first
-// nor the last, which a store may look at alone.
+// nor the last, which may be all that a store looks at.
 func costsBut(r *backend.Request, n int64) []int64 {
 	costs := slices.Repeat([]int64{1}, len(r.Policies))
 	costs[max(0, len(costs)-2)] = n

@@ -74,7 +74,7 @@ func fillsEach(p *probe) {
 		p.passes("a", list[i:i+1], int64(1+i%5))
 	}
 	// A request has room for states that still holds others. The states are those
-	// that the policies have alone: after a take that passed, else before it.
+	// that the policies have by themselves: after a take that passed, else before it.
 	old := backend.State{Policy: "left over", Limit: -1, Used: -1, Remaining: -1, RetryAfter: -1, ResetAfter: -1}
 	for i, n := range []int64{1, 1, 7, 7, 2, 2, 6, 6, 1, 1} {
 		op := []backend.Op{backend.Peek, backend.Take}[i%2]
@@ -88,7 +88,7 @@ func fillsEach(p *probe) {
 	}
 }
 
-// alone returns each policy's state for n units where nothing else is listed.
+// alone returns each policy's state for n units if nothing else is listed.
 func (p *probe) alone(key string, list []backend.Policy, n int64) (states []backend.State) {
 	for i := range list {
 		states = append(states, p.peek(key, list[i:i+1], n).State)

@@ -110,7 +110,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// Brief runs Contract and Concurrent, on the list of all algorithms alone. It is
+// Brief runs Contract and Concurrent, on the list of all algorithms only. It is
 // for a second mode of a store, and for a layer over a store, where the store
 // itself passes Run. Where HEADGATE_LONG is set, Brief is Run.
 func Brief(t *testing.T, h Harness) {

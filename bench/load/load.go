@@ -21,7 +21,7 @@ const (
 )
 
 // Call asks a limiter about one key. Each caller has its own context that can
-// end, as the handlers of an HTTP server have. With context.Background alone, a
+// end, as the handlers of an HTTP server have. With only context.Background, a
 // limiter could skip the work that such a context causes.
 type Call func(ctx context.Context, key string) Answer
 

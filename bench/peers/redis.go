@@ -100,7 +100,7 @@ func Plain(dial Dial) Maker {
 }
 
 // Rueidis sends the bare script through rueidis with its defaults, which
-// pipelines the calls of many callers by itself. It shows what a client alone
+// pipelines the calls of many callers by itself. It shows what only a client
 // can do with one EVALSHA per call, and so what merging the calls adds.
 func Rueidis(addr string) Maker {
 	return Maker{"rueidis EVALSHA", Floor, func(Limit) (*Subject, error) {

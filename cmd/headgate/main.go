@@ -189,7 +189,7 @@ func (c command) wrong(args []string) string {
 }
 
 // permuted parses flags wherever they stand, and returns the other words.
-// Package flag alone stops at the first word, so "peek KEY -cost 5" would
+// Package flag stops at the first word, so "peek KEY -cost 5" would
 // ignore the cost. What follows "--" is no flag, as a key may begin with a
 // dash.
 func permuted(flags *flag.FlagSet, args []string) (words []string, err error) {

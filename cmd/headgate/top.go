@@ -77,7 +77,7 @@ func top(ctx context.Context, s *session, _ []string) error {
 
 // refresh reads -sample more keys, and asks for those and for the fullest so
 // far. Keys that are neither are dropped, so the memory of a long run is
-// bounded. An error is of some nodes, and leaves out their keys alone.
+// bounded. An error is of some nodes, and leaves out only their keys.
 func (t *topped) refresh(ctx context.Context, s *session, l *headgate.Limiter, r *reader) error {
 	keys := map[string]bool{}
 	for _, f := range t.Fullest {

@@ -36,7 +36,7 @@ func NewLimiter(rdb Client) *Limiter {
 }
 
 // newLimiter makes two limiters on one store. They share its circuits and its
-// counts, and differ in the deny cache alone.
+// counts, and differ only in the deny cache.
 func newLimiter(s backend.Store) *Limiter {
 	some := []headgate.Policy{PerSecond(1).policy()} // each call brings its own numbers
 	l, err := headgate.New(s, some, nil)

@@ -20,7 +20,7 @@ const (
 )
 
 // scene is where the bursts happen: a store, and a clock that gets there.
-// Memory and Redis differ in reach alone, so both run the same code.
+// Memory and Redis differ only in reach, so both run the same code.
 type scene struct {
 	store    backend.Store
 	key      string

@@ -58,7 +58,7 @@ type stage struct {
 	table      *tabwriter.Writer
 }
 
-// play shows what is counted after each call. The keys are of this run alone.
+// play shows what is counted after each call. The keys are of this run only.
 func play(ctx context.Context, w io.Writer, store backend.Store, sleep func(time.Duration)) (err error) {
 	g, err := newGateway(store, time.Minute)
 	if err != nil {

@@ -38,7 +38,7 @@ type Set struct {
 }
 
 // line is the set's memory. A denial stays for a minute, so calls that pass look at the
-// tags alone. Reading the denials of other keys costs each a cache line.
+// tags only. Reading the denials of other keys costs each a cache line.
 type line struct {
 	generation atomic.Uint64
 	tags       atomic.Uint64 // a byte per way, of the key of its denial
@@ -212,7 +212,7 @@ const Longest = time.Second
 // It holds for every call that costs no less of the policies that bound. A call is
 // all or nothing, so what it costs the others does not help.
 type Denial struct {
-	States     []backend.State // one per policy, as of Told; or the binding one alone
+	States     []backend.State // one per policy, as of Told; or only the binding one
 	Costs      []int64         // of the call that was denied, one per policy
 	Bound      uint64          // the policies that bound, a bit for each
 	Sent, Told time.Duration   // before the request was sent, and when its answer had come

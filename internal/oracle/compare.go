@@ -38,7 +38,7 @@ func (m *Model) compare(op backend.Op, vs []view, passes bool, d *backend.Decisi
 	return nil
 }
 
-// alone compares the state of the policy that binds, if it is all that was answered.
+// compares the state of the policy that binds, if it is all that was answered.
 func (m *Model) alone(op backend.Op, vs []view, passes bool, d *backend.Decision) error {
 	for i := range vs {
 		v := &vs[i]
@@ -160,7 +160,7 @@ func binds(vs []view, op backend.Op, passes bool, d *backend.Decision) error {
 		}
 	}
 	if b == nil {
-		return nil // shadows alone
+		return nil // only shadows
 	}
 	if d.State != *b.state {
 		return fmt.Errorf("binding is %+v, want %+v", d.State, *b.state)

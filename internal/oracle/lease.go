@@ -38,7 +38,7 @@ type held struct {
 	c    *count
 	d    *debit // nil: nothing
 	cost int64
-	mark bool // a shadow that had no room, which a settle leaves alone
+	mark bool // a shadow that had no room, which no settle changes
 }
 
 func (m *Model) reserved(parts []Part, vs []view, length time.Duration) (all []*Lease) {

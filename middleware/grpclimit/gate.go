@@ -46,7 +46,7 @@ type Options struct {
 	// The call ends when the store has answered, or 50 ms later; the settlement goes on
 	// for at most 10 s, also where the client has left. One that fails changes nothing for
 	// the client: the cost is charged until it has aged, and a slot is taken until the
-	// lease ends. Observers of the limiter see the error. It is for a Server alone.
+	// lease ends. Observers of the limiter see the error. It is only for a Server.
 	Settle func(*Outcome) []int64
 	// SettleWait is how long a call that is denied waits while others of its key in this
 	// process are not settled yet, 0 to 1 min: their cost may be given back. Waiting calls

@@ -59,7 +59,7 @@
 // A request holds a slot of an InFlight policy until its handler returns, panics
 // and hijacks included. Where the cost shows only in the response, Options.Settle
 // returns it: by the status, the header, the bytes written, or what the handler
-// gave to Report. So failures can be counted alone: five failed logins in 15
+// gave to Report. So failures can be counted by themselves: five failed logins in 15
 // minutes are a limit of five, with a Settle that returns 0 for a login that
 // succeeded. A login under way is counted until it has ended. Options.SettleWait
 // lets others of its key wait for that, instead of denying them.

@@ -78,7 +78,7 @@ func TrustedProxies(cidrs ...string) Key {
 }
 
 // TrustedForwarders is TrustedProxies for proxies that append to Forwarded
-// (RFC 7239). It reads that header alone, since a proxy that writes the one
+// (RFC 7239). It reads only that header, since a proxy that writes the one
 // passes the other on as the client sent it. The keys are RemoteAddr's, as
 // "ip:203.0.113.7".
 func TrustedForwarders(cidrs ...string) Key {

@@ -194,7 +194,7 @@ func (m *middleware) deny(w http.ResponseWriter, r *http.Request, list []headgat
 }
 
 // failed answers a request that was not decided. A client that left gets a
-// status for the logs alone.
+// status only for the logs.
 func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if left(r) {
 		if gone(r) {

@@ -10,7 +10,7 @@ import (
 // epoch is what now counts from.
 var epoch = time.Now()
 
-// now is the time on the monotonic clock: reading that one alone costs half of
+// now is the time on the monotonic clock: reading only that one costs half of
 // what time.Now does.
 func now() time.Duration { return time.Since(epoch) }
 

@@ -11,7 +11,7 @@ const (
 )
 
 // maxCallers is the maximum number of calls that wait for one server; more are
-// refused at once. A variable for the tests alone.
+// refused at once. A variable for the tests.
 var maxCallers int64 = 1 << 16
 
 // How many batches may be in flight to one server.

@@ -98,8 +98,8 @@ const renewal = time.Second
 // Old reports whether the view is to be made anew. A nil one is.
 func (v *View) Old() bool { return v == nil || time.Since(v.made) > renewal }
 
-// NewView returns a view of a client. WithTimeout alone would leave the hooks out,
-// and Conn alone would keep the client's timeouts.
+// NewView returns a view of a client. WithTimeout by itself would leave the hooks out,
+// and Conn by itself would keep the client's timeouts.
 func NewView(user *redis.Client, budget time.Duration) *View {
 	bounded := user.WithTimeout(max(user.Options().DialTimeout, budget))
 	o := bounded.Options() // of its own

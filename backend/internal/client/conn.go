@@ -12,7 +12,7 @@ import (
 
 // conn is a connection of a client that Headgate makes. A go-redis pool asks an idle
 // connection for its socket before it uses it, and closes it on an error. There conn
-// looks for what the pool can't see. It is the pool's user's alone then.
+// looks for what the pool can't see. Only the pool's user has it then.
 //
 //   - A peer that has closed its end of TLS. The pool sees it on plain TCP, where it
 //     looks into the socket; a *tls.Conn shows it none.
@@ -61,7 +61,7 @@ func (c *conn) Read(b []byte) (int, error) {
 var readOnly = []byte("-READONLY")
 
 // silence is how long a connection may have been idle without a trial. A variable for the
-// tests alone.
+// tests only.
 var silence = 10 * time.Second
 
 var (

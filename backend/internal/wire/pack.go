@@ -175,7 +175,7 @@ const (
 	set               // several small states, one call that costs something in each
 	mixed             // whatever else
 	leased            // what has a lease
-	whole             // mixed, with the hash of the key also where the list has logs alone
+	whole             // mixed, with the hash of the key also where the list has only logs
 	joint             // no group: the next ones are decided all or nothing, each mixed or leased
 	borrow            // a Borrow
 )

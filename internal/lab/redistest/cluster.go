@@ -30,7 +30,7 @@ type node struct {
 	admin *redis.Client
 }
 
-// StartCluster runs a cluster for this test alone and kills it when the test
+// StartCluster runs a cluster for this test only and kills it when the test
 // ends. It takes some 2.5 s, since a fresh primary refuses to serve for 2 s.
 // args override the defaults on all six servers, as in "--cluster-node-timeout",
 // "500". Without a redis-server the test is skipped, or fails where CI=true.
@@ -67,7 +67,7 @@ func join(t testing.TB, args []string) *node {
 	return &node{s, id, admin}
 }
 
-// form makes a cluster of six nodes. Each meets each: gossip alone takes a
+// form makes a cluster of six nodes. Each meets each: gossip takes a
 // second longer.
 func form(t testing.TB, nodes []*node) {
 	t.Helper()
@@ -153,7 +153,7 @@ func (c *Cluster) Replica(of *Server) *Server {
 }
 
 // majority returns the server that more than half of the living nodes take for this
-// one. One node's view alone may be of before a failover.
+// one. One node's view may be of before a failover.
 func (c *Cluster) majority(is func(member) bool) *Server {
 	votes, living := map[string]int{}, c.living()
 	for _, n := range living {
@@ -184,7 +184,7 @@ func (c *Cluster) Grow(t testing.TB) *Server {
 }
 
 // Forget takes a node without slots out of the cluster: the others forget the
-// node, and the node forgets them. Its process runs on, alone. A primary that
+// node, and the node forgets them. Its process runs on, by itself. A primary that
 // has given away its last slot may have become a replica by then.
 func (c *Cluster) Forget(t testing.TB, s *Server) {
 	t.Helper()

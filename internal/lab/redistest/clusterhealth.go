@@ -42,7 +42,7 @@ func await(t testing.TB, check func() error) {
 }
 
 // unwell returns the first reason why the cluster is not settled. It compares
-// the views of all living nodes, since each one alone may be settled on an old
+// the views of all living nodes, since any one may be settled on an old
 // state.
 func (c *Cluster) unwell() error {
 	living := c.living()

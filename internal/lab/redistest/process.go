@@ -187,7 +187,7 @@ func results(t testing.TB, children []*process) []string {
 	return out
 }
 
-// exactly turns a test's name into the pattern for that test alone. Each part
+// exactly turns a test's name into the pattern for that test only. Each part
 // between slashes is a pattern of its own.
 func exactly(name string) string {
 	return "^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"

@@ -51,7 +51,7 @@ type Server struct {
 // defaults keep a server from writing files.
 var defaults = []string{"--save", "", "--appendonly", "no", "--protected-mode", "no"}
 
-// Start runs a server for this test alone and kills it when the test ends. args
+// Start runs a server for this test only and kills it when the test ends. args
 // override the defaults: no persistence, no protected mode. Without a
 // redis-server the test is skipped, or fails where CI=true.
 func Start(t testing.TB, args ...string) *Server {

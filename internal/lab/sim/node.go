@@ -12,7 +12,7 @@ import (
 )
 
 // node is a simulated server: a Redis as far as the library's requests go. All of its
-// fields are used by events of the network alone, one at a time.
+// fields are used only by events of the network, one at a time.
 type node struct {
 	world *World
 	addr  string

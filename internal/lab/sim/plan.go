@@ -71,7 +71,7 @@ func NewPlan(seed uint64, shape Shape) *Plan {
 	return p
 }
 
-// lists draws the lists of policies of the fleet's limiters. Names are of one list alone,
+// lists draws the lists of policies of the fleet's limiters. Names are of one list only,
 // so that each count is one limiter's.
 func lists(p *Plan, dice *rand.Rand, mode headgate.FailureMode) (all [][]headgate.Policy) {
 	for i := range 4 {

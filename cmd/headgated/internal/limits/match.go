@@ -24,7 +24,7 @@ type step struct {
 
 // Find returns the limit of a descriptor. A descriptor matches if the path of its
 // entries ends at a rate_limit. At each level "key_value" is tried first, then the
-// wildcards in the file's order, then the key alone.
+// wildcards in the file's order, then only the key.
 func (c *Config) Find(domain string, d *common.RateLimitDescriptor) (Match, error) {
 	n := c.domains[domain]
 	if n == nil {

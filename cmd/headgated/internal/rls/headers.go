@@ -99,7 +99,7 @@ func appendParameter(b []byte, name string, value int64) []byte {
 }
 
 // draftName returns the name of a member as a string of structured fields, which has
-// printable ASCII alone.
+// printable ASCII only.
 func (c *call) draftName(i int) []byte {
 	name := c.descriptors[i].match.Rule.Limit.Name
 	if entries := c.req.Descriptors[i].GetEntries(); name == "" && len(entries) > 0 {
