@@ -76,7 +76,7 @@ func All(ctx context.Context, parts ...Part) (Decision, error) {
 // backend.MaxKeys.
 type keys []keyed
 
-// keyed is one key of a call. Its decision is zero until it was told.
+// keyed is one key of a call. Its decision is zero until it is decided.
 type keyed struct {
 	question
 	limiter     *Limiter

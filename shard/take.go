@@ -220,7 +220,7 @@ func (c *call) widen(states []backend.State) {
 }
 
 // deny denies the call: no share has room, or it lost the races for what a sum had shown,
-// and may ask again soon. What was not told to this call is not the store's answer: the
+// and may ask again soon. What this call did not receive is not the store's answer: the
 // deny cache above must not prolong it. The key's denial goes to that cache from here,
 // with the time of the oldest share's denial. Nothing is answered from memory once the
 // store was closed.

@@ -158,7 +158,7 @@ func (g *program) tick() {
 	g.say("+%v", time.Duration(by)*tick)
 }
 
-// request draws a request, and what the model is told of it.
+// request draws a request, and what the model records of it.
 func (g *program) request(op backend.Op) (r backend.Request, parts []oracle.Part) {
 	r.Op = op
 	groups := 1

@@ -49,7 +49,7 @@ func open(redis string) (backend.Store, error) {
 	return standalone.Open(redis, nil)
 }
 
-// reloaded is told of each change of the file. A file with a mistake changes
+// reloaded receives each change of the file. A file with a mistake changes
 // nothing; the error has its line.
 func reloaded(err error) {
 	if err != nil {

@@ -161,7 +161,7 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 
 // Note notes what the store answered. A call that passes ends the denials that would have
 // denied it: another process may have changed the key. Of several keys in one request it
-// is told a denial by its own, or that all pass.
+// receives a denial by its own, or that all pass.
 func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err error) {
 	if v.refreshes != nil {
 		defer close(v.refreshes.refreshed)

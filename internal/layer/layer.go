@@ -92,7 +92,7 @@ var (
 	ErrExcused = errors.New("headgate: not the node's fault")
 )
 
-// Guard is asked before every round trip of a store to a node, and told of its
+// Guard is asked before every round trip of a store to a node, and receives its
 // outcome.
 type Guard interface {
 	// Enter reports whether the node may be asked now. After an error nothing is

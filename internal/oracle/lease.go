@@ -89,7 +89,7 @@ func (m *Model) Settle(l *Lease, actual []int64, by []backend.Policy) error {
 	gone := l.state != leaseSettled && m.Now >= l.End+l.Length
 	absent := l.state == leaseAbsent || gone && l.Unresolved // a tombstone stays
 	if !absent && (gone || l.state != leaseHeld) {
-		if l.state == leaseReset { // its holder was told
+		if l.state == leaseReset { // its holder has the error
 			l.state, l.settled = leaseSettled, m.Now
 		}
 		return backend.ErrNotHeld

@@ -40,9 +40,9 @@ import (
 type Router interface {
 	// Next returns the server to send a tag's command to after the server at has
 	// replied err. That error shows that it did not run the command. Asking means that the
-	// next server wants to be told so (ASK).
+	// next server needs an ASKING first.
 	Next(ctx context.Context, tag string, at *Server, err error) (to *Server, asking bool, e error)
-	// Failed is told that a server did not answer, or may not be asked.
+	// Failed reports that a server did not answer, or may not be asked.
 	Failed()
 }
 

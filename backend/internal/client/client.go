@@ -29,7 +29,7 @@ func Options(o *redis.Options, budget time.Duration) *redis.Options {
 	}
 	o.ReadTimeout = max(o.DialTimeout, budget) // a context is shorter, once a script was written
 	o.WriteTimeout = budget
-	o.PoolTimeout = budget / 2 // so that the reason is told before the budget ends
+	o.PoolTimeout = budget / 2 // so that the reason is known before the budget ends
 	o.ContextTimeoutEnabled = true
 	o.MinIdleConns = 2
 	o.MaxConcurrentDials = 4 // every timed-out connection is closed: don't answer a stall with a dial storm

@@ -196,7 +196,7 @@ func (c *caller) waitOrAll() {
 	})
 }
 
-// perhaps reports whether a call may have been counted without that its caller was told.
+// perhaps reports whether a call may have been counted without an answer to its caller.
 func (o *outcome) perhaps() bool {
 	return errors.Is(o.err, headgate.ErrPerhapsCounted) || errors.Is(o.d.Err, headgate.ErrPerhapsCounted)
 }

@@ -54,7 +54,7 @@ func (w *World) outcomes(f func(c *caller, o *outcome)) {
 	}
 }
 
-// countsOnce compares what the nodes charged with what callers were told.
+// countsOnce compares what the nodes charged with what callers received.
 func (w *World) countsOnce() (err error) {
 	told, perhaps := map[account]int64{}, map[account]int64{}
 	w.outcomes(func(c *caller, o *outcome) {

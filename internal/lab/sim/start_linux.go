@@ -15,7 +15,7 @@ const Child = "HEADGATE_SIM_CHILD"
 
 // Execute runs this program again with other arguments, and returns what it printed. Its
 // scheduler follows a number: one P, no garbage collection, a generator of the runtime that
-// begins as told, and nothing that preempts a goroutine.
+// begins as requested, and nothing that preempts a goroutine.
 //
 // The runtime makes its generator from 16 random bytes that the kernel gives each process.
 // They are replaced before the process begins. What preempts is the runtime's monitor, the

@@ -34,7 +34,7 @@ const (
 	Outcomes        // their number
 )
 
-// Observer is told what became of requests and descriptors. It is safe for concurrent use.
+// Observer receives what became of requests and descriptors. It is safe for concurrent use.
 type Observer interface {
 	Request(Outcome)
 	// Descriptor is called for each descriptor that has a limit.
