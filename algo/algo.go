@@ -72,7 +72,7 @@ func (a *Algorithm) Kind() Kind { return a.identity.Kind }
 
 // Identity says which count an algorithm decides on. Under one policy name,
 // algorithms of equal identity share a count, whatever their limits, and others
-// count apart. It is comparable.
+// have separate counts. It is comparable.
 type Identity struct {
 	Kind    Kind
 	Period  int64  // µs; 0 where counts of all periods are one, as a TokenBucket's level, or have a Label

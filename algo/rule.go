@@ -2,7 +2,7 @@ package algo
 
 import "fmt"
 
-// rule is all that sets one kind apart from the others. Each stands in its
+// rule is all that distinguishes one kind from the others. Each stands in its
 // kind's own file. A nil function is one that the kind does not need.
 //
 // The functions take and return numbers where they can. What a function value is

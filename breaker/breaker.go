@@ -41,7 +41,7 @@ type Store struct {
 	undone   counters
 }
 
-// counters count the decisions that no store made. They are atomics apart from
+// counters count the decisions that no store made. They are atomics outside of
 // the circuits, since each layer over a store has its own.
 type counters struct{ open, closed, local, perhaps atomic.Int64 }
 

@@ -35,7 +35,7 @@ func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
 
 // golden is the golden ratio's fraction of 2^64: its multiples, modulo 2^64, divide
 // the range evenly from the first to any number of them. So the sub-keys of
-// successive turns lie far apart, on different nodes, and all come equally often.
+// successive turns lie far from each other, on different nodes, and all come equally often.
 const golden = 0x9E3779B97F4A7C15
 
 // deal returns the next sub-key that has room for g, and not much less of it than

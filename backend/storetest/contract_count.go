@@ -171,7 +171,7 @@ func resets(p *probe) {
 
 // names charges one quota through lists of other lengths and orders, to its
 // limit: a store that names a count by its place in the list, or by the list,
-// counts some of these apart. Then it uses names that a careless store could
+// counts some of these separately. Then it uses names that a careless store could
 // take for one another: by case, by prefix, by a separator that it joins names
 // with, by length.
 func names(p *probe) {

@@ -20,7 +20,7 @@ type Report struct {
 // Fact is a name and what it is.
 type Fact struct{ Name, Value string }
 
-// The document's text is in the template, apart from the code, so that it reads
+// The document's text is in the template, separate from the code, so that it reads
 // as a text. docs/benchmarks.md is never edited by hand.
 //
 //go:embed benchmarks.md.tmpl

@@ -177,7 +177,7 @@ func (c *count) forget(now int64) {
 			kept = append(kept, ch)
 		}
 	}
-	c.uneven = c.uneven || c.over && len(kept) < len(c.charges) // shares age apart
+	c.uneven = c.uneven || c.over && len(kept) < len(c.charges) // each share ages by itself
 	if len(kept) == 0 {
 		c.over, c.uneven = false, false
 	}

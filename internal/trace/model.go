@@ -30,7 +30,7 @@ type Model struct {
 type place struct{ key, sub string }
 
 // state names the words that one policy keeps of one key, by all that the
-// contract counts apart.
+// contract counts separately.
 type state struct {
 	place
 	policy   string

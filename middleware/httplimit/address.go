@@ -56,7 +56,7 @@ func validPort(s string) bool {
 	return ok && err == nil
 }
 
-// trusted are the proxies. A few prefixes, IPv4 and IPv6 apart, are compared one by
+// trusted are the proxies. A few prefixes, IPv4 and IPv6 separately, are compared one by
 // one: services have a handful of proxies.
 type trusted struct {
 	prefixes []netip.Prefix

@@ -26,7 +26,7 @@ type Options struct {
 //
 // Each limiter that headgate.New returned reports the circuits and batches of
 // its store. Two of them on one store need their own Metrics each, with
-// Attributes that tell them apart, or each batch counts twice. Limiters that
+// Attributes that distinguish them, or each batch counts twice. Limiters that
 // With and OnFailure made of one limiter do not.
 type Metrics struct {
 	attributes []attribute.KeyValue

@@ -12,7 +12,7 @@ import (
 // Addresses in a cloud are new each time, so a process may see any number of
 // them.
 const (
-	maxNodes = 1000 // the names that counters and histograms tell apart, and the gauge's nodes
+	maxNodes = 1000 // the names that counters and histograms distinguish, and the gauge's nodes
 	maxGone  = 32   // the nodes that left which the gauge reports
 )
 

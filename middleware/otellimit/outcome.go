@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// outcome is what decisions are told apart by. It is small, since it is looked up
+// outcome is what distinguishes decisions. It is small, since it is looked up
 // on the path of each call.
 type outcome struct {
 	policy  string // "" where none binds

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// maxPolicies is the maximum number of policy names that metrics tell apart.
+// maxPolicies is the maximum number of policy names that metrics distinguish.
 const maxPolicies = 100
 
 // policies are those of the calls so far, by name, with the latest algorithm.

@@ -86,14 +86,14 @@ func AppendBorrower(b []byte, id backend.LeaseID) []byte {
 // AppendField names the field of a small state, such as "f1m/api", "B1h/10/api",
 // "T/api", "cm15/Europe/Berlin/api", and of a shadow "T/~api".
 func AppendField(b []byte, p *backend.Policy) []byte {
-	if !Apart(p) { // what lies apart has no field, and none can be named so
+	if !Apart(p) { // what has a key of its own has no field, and none can be named so
 		b = append(b, p.Algorithm.Kind().Mark()...)
 	}
 	return appendCount(b, p)
 }
 
 // appendCount names a count by what it belongs to beside its kind: algorithms of
-// another period, or of other buckets, under one policy's name count apart.
+// another period, or of other buckets, under one policy's name have separate counts.
 func appendCount(b []byte, p *backend.Policy) []byte {
 	id := p.Algorithm.Identity()
 	if id.Period > 0 {

@@ -19,7 +19,7 @@ import (
 // errMalformed is a reply that the script can't have made.
 var errMalformed = errors.New("malformed reply")
 
-// reader takes a reply apart. The first thing missing spoils it for good.
+// reader parses a reply. The first thing missing spoils it for good.
 type reader struct {
 	rest   string
 	err    error

@@ -85,7 +85,7 @@ type waiting struct {
 }
 
 // dialing are the dials of one process to one address at one instant. They end alike and at
-// once, since nothing tells them apart.
+// once, since nothing distinguishes them.
 type dialing struct {
 	to      path
 	waiting []*waiting

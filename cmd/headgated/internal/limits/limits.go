@@ -76,7 +76,7 @@ type node struct {
 	rule          *Rule  // nil if it has no rate_limit
 	children      map[string]*node
 	wildcards     []wildcard // the children whose name ends in '*', in the file's order
-	share         string     // the value that stands for all values which match; "" if they count apart
+	share         string     // the value that stands for all values which match; "" if each has its own count
 	valueToMetric bool
 }
 

@@ -70,7 +70,7 @@ func (s *Server) do(args []string, r reply) bool {
 	return true
 }
 
-// code is the first word of an error, by which clients tell them apart.
+// code is the first word of an error, by which clients distinguish them.
 func code(err error) string {
 	switch {
 	case errors.Is(err, headgate.ErrPerhapsCounted):
