@@ -352,8 +352,8 @@ func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, budget)
 }
 
-// hand asks the key's limiter. Where the call's own budget has ended, not the
-// caller's context, the failure modes decide.
+// hand requests the key's decision from its limiter. Where the call's own budget has
+// ended, not the caller's context, the failure modes decide.
 func (k *keyed) hand(ctx, bounded context.Context) {
 	k.told, k.err = true, k.limiter.hand(bounded, &k.question)
 	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil { // mutant: all-budget-ends

@@ -21,7 +21,7 @@ type Report struct {
 type Fact struct{ Name, Value string }
 
 // The document's text is in the template, separate from the code, so that it reads
-// as a text. docs/benchmarks.md is never edited by hand.
+// as a text. docs/benchmarks.md is generated, never edited.
 //
 //go:embed benchmarks.md.tmpl
 var text string

@@ -16,8 +16,8 @@
 // Two middlewares that charge one count, by policies of one name, charge each request
 // twice. The limiter's Logger gets one warning per pair where requests of this process
 // meet both: the first 100 of each handler are observed, and one in 1,000 after them. Two
-// servers of which one calls the other are not noticed, nor calls of a limiter by hand.
-// Give the second policy another name.
+// servers of which one calls the other are not noticed, nor calls of a limiter in your
+// own code. Give the second policy another name.
 //
 // # What a client sees
 //

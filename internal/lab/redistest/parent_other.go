@@ -4,5 +4,5 @@ package redistest
 
 import "os/exec"
 
-// dieWithParent does nothing without a death signal: after a crash kill by hand.
+// dieWithParent does nothing without a death signal: after a crash kill it yourself.
 func dieWithParent(*exec.Cmd) {}

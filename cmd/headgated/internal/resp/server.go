@@ -120,7 +120,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 }
 
 // serve answers the commands of a connection in order. Replies are gathered while the
-// client's commands are at hand, and leave together.
+// client's commands are buffered, and leave together.
 func (s *Server) serve(c net.Conn) {
 	in, out := bufio.NewReaderSize(c, buffer), bufio.NewWriterSize(c, buffer)
 	defer func() { _ = out.Flush() }()
