@@ -129,12 +129,11 @@ func (l *Limiter) OnFailure(m FailureMode) (*Limiter, error) {
 
 // Allow decides a call that costs one unit of every policy.
 //
-// A denial is a Decision, not an error. An error means that the call was
-// wrong (an empty key, a cost that can never pass, a closed store) or that
-// ctx ended before anything was sent. Then nothing was counted. Where the
-// store could not decide, the decision is by the policies' failure modes, and
-// its Source and Err say so. A call that the store would deny as it did a
-// moment ago is denied without asking it: FromDenyCache; see Options.DenyCacheTTL.
+// A denial is a Decision, not an error. An error means that the call was wrong (an empty
+// key, a cost that can never pass, a closed store), or that ctx ended first. Then nothing
+// was sent or counted. Where the store could not decide, the decision is by the policies'
+// failure modes, and its Source and Err say so. A call that the store would deny as it
+// did a moment ago is denied without asking it: FromDenyCache; see Options.DenyCacheTTL.
 //
 // It returns within the store's budget, whatever the server does, or sooner
 // when ctx ends.

@@ -142,7 +142,7 @@ func (a *Algorithm) boundaries(now int64) (before, start, length, next int64) {
 
 // calendarWorst counts the periods that t instants touch. The shortest are as
 // short as a change of the clocks makes them. A day has 16 hours at least (Casey 1969)
-// where a zone changes its offset, a week or a month loses a day where a zone
+// where a zone changes its offset. A week or a month loses a day where a zone
 // crosses the date line.
 func calendarWorst(a *Algorithm, t int64) int64 {
 	shortest := a.every.days(16, 24*6-4, 24*27-4) * time.Hour.Microseconds()

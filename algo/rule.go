@@ -77,7 +77,7 @@ const (
 // Storage returns how the kind is stored, 0 for no kind of this package.
 func (k Kind) Storage() Storage { return k.rule().storage }
 
-// Mark begins the names of the hash fields that hold the kind's counts, or what
+// Mark begins the names of the hash fields that hold the kind's counts. It is also what
 // follows the hash's name in that of a key of its own. A kind whose stored format
 // changes gets another.
 func (k Kind) Mark() string { return k.rule().mark }

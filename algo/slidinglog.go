@@ -9,7 +9,7 @@ const KindSlidingLog Kind = 5
 // exact, and the dearest, one entry a call. Its limit is at most 1,000,000.
 //
 // Kept in Redis: a sorted set scored by time. Each member is a call that carries
-// the sum of costs so far and its own, so that counting is a subtraction and
+// the sum of costs so far and its own. So counting is a subtraction and
 // the exact RetryAfter a binary search, however costs vary. Kept in memory:
 // the same as a ring.
 func SlidingLog(l Limit) Algorithm { return slidingLog.make(l, l.Events, 0) }

@@ -17,7 +17,7 @@ const MaxKey = 4096
 // MaxKeys is the maximum number of keys of a request that any store decides.
 const MaxKeys = 16
 
-// CheckPolicies refuses a list that no store could carry: none at all, too
+// CheckPolicies refuses a list that no store could carry. That is none at all, too
 // many, two of one name, a name outside its charset, numbers out of range.
 func CheckPolicies(policies []Policy) error {
 	if len(policies) == 0 {

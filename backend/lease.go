@@ -33,7 +33,7 @@ type Lease struct {
 	// reserved. Nil is nothing of any policy: the reservation is cancelled.
 	Actual []int64
 	// Attempt names a Settle. The one that repeats the attempt which settled the lease
-	// changes nothing and returns nil, so that a lost answer can be asked for again, for
+	// changes nothing and returns nil. So a lost answer can be asked for again, for
 	// one Length after it.
 	Attempt LeaseID
 	// Unresolved says that the answer of the Reserve was lost. A Settle then leaves a
@@ -47,7 +47,7 @@ type Lease struct {
 }
 
 // IDOf returns the ID under which a Reserve of several keys keeps the lease of its
-// i-th key: 0 is the request's own Group, 1 is the first of And.
+// i-th key. 0 is the request's own Group, 1 is the first of And.
 func (l *Lease) IDOf(i int) LeaseID {
 	id := l.ID
 	id[len(id)-1] ^= byte(i)

@@ -13,7 +13,7 @@ type StoredKey struct {
 // Stored is what a store on Redis keeps of a key, or of one sub-key of a spread
 // key, whichever limiters counted it. Limits are not stored. So of each policy
 // only the name, and of the algorithm its Identity, are those of the limiters.
-// The limits are the highest that there are, but for a TokenBucket: it leaks as
+// The limits are the highest that there are, but for a TokenBucket. It leaks as
 // slowly as there is, so that a peek's Used is the level that was stored, for as
 // long as that lasts.
 //

@@ -13,9 +13,9 @@
 -- op is what the section asks for. asks is what is done: it differs for a settle that
 -- finds no lease and charges as a RECORD. A state's slots are named in names.lua.
 --
--- Invariants: every read comes before the first write; status is 0 until something is
--- wrong, and then nothing more is written; met grows in the order of the reply; of
--- several keys (looks) the first pass writes nothing.
+-- Invariants: every read comes before the first write. status is 0 until something is
+-- wrong, and then nothing more is written. met grows in the order of the reply. Of several keys
+-- (looks) the first pass writes nothing.
 
 --@section section
 for _ = 1, groups do

@@ -66,7 +66,7 @@ fresh = pack('<BI4I4dd', 3, hz, due, newest, used) .. string.sub(v, 26, slot - 1
 
 --@section giveback
 -- Where the newest bucket is empty then, the one before it that is not is the
--- newest: the key is unused when its last unit has left. The ring's slots behind it
+-- newest. The key is unused when its last unit has left. The ring's slots behind it
 -- are empty, and so are the older buckets that they stand for then.
 local bucket, ring = charged - charged % b, a + 1
 if had > 0 and bucket >= y and bucket <= x then

@@ -1,5 +1,5 @@
 -- The twin of algo/calendar.go. x is the period's start, y its end, z its count.
--- The caller sends three periods around its own now: the lengths of the one
+-- The caller sends three periods around its own now. These are the lengths of the one
 -- before (period), the present one (b) and the next (fill), and where the present
 -- one starts (a). Where none of them will do, nothing is decided: status 66, and
 -- the caller sends those around the server's now.
@@ -27,7 +27,7 @@ if x > now or now >= y then
   else
     if x > now then hz, due, y = 0, 0, 0 end
     -- Where others' time zone data ended the last period late, what is left of
-    -- this one may be short: it would be a limit of its own. So it joins the next.
+    -- this one may be short. It would be a limit of its own. So it joins the next.
     if y > 0 and 2 * (to - y) < to - from then
       to = after or y + 1
       if not after and status == 0 then status = OUTSIDE end

@@ -1,7 +1,7 @@
 -- What a request may ask for.
 
 --@section range
--- Checked where it was made, and here again: a client of another release, or
+-- Checked where it was made, and here again. A client of another release, or
 -- none of ours, must not store numbers without a meaning. Fractions are
 -- looked for one by one: beside an instant a sum would swallow small ones. NaN
 -- and infinity have no whole part either.

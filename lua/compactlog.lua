@@ -2,7 +2,7 @@
 -- hash. An entry is a call, or those of one instant: its time and its cost. Each 64
 -- of them are a block with a number, and an entry's place is the number * 64 + its
 -- place in the block. The newest entries are in field h, and become a block when one
--- more comes: so a take writes one field of at most 1.2 KB, and nothing ever grows
+-- more comes. So a take writes one field of at most 1.2 KB, and nothing ever grows
 -- or moves as a whole.
 -- Field h: version, horizon (s), newest time, units from the head on, head (the
 --   place of the first entry that counts), its time, number of the block that the
@@ -13,11 +13,12 @@
 -- Field -1 - m: the sums of the blocks 64 m to 64 m + 63, in 4 bytes each, and once
 --   it has all 64 the sum of those in 6.
 -- x is the newest entry's time, y the head, z its time, ahead the units from there on
--- or false where nothing counts, sum and v field h.
+-- or false where nothing counts. sum and v are field h.
 
 --@section load
--- The entries of a block: in str from off on, each of size, time less from as form, and
--- behind that the cost as price, nil where it is 1. last is the place of the last one.
+-- The entries of a block: in str from off on, each of size, time less from as form.
+-- Behind that stands the cost as price, nil where it is 1. last is the place of the last
+-- one.
 if block == tail then str, off, from, size, form, price = v, 52, base, 9, '<I6', '<I3'
 else
   str, off = try('HGET', log, block), 11

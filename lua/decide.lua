@@ -54,7 +54,7 @@
 --
 -- The rules stand in a file an algorithm and are pasted in here: a function
 -- call for each would cost more than what it does. All reads of a group come
--- before its first write, so that a bad value or a server that refuses writes
+-- before its first write. So a bad value or a server that refuses writes
 -- leaves every count of the group as it was. No command after a group's first
 -- write may raise an error, since that would be the answer to all groups.
 --
@@ -85,7 +85,7 @@ local now = sec * 1000000 + usec
 
 -- The reply: in one piece where one key is asked for, else its pieces, joined
 -- once. A string that grows by a group would be copied for each (measured: 128
--- groups at 4.7 us each instead of 2.5), and a table costs a lone call 0.5 us.
+-- groups at 4.7 us each instead of 2.5). A table costs a lone call 0.5 us.
 local blob, pos, k = args[2], 1, 1
 local alone, reply, n = #keys == 1 or #keys == 2 and string.byte(blob, 3) == ONE_LEASE or #keys == 2 and string.byte(blob, 3) == A_LOAN, '', 0
 if not alone then reply, n = {sec, ' ', usec}, 3 end

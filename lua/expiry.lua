@@ -11,7 +11,7 @@ if due ~= own and (due > marks or due * 1000000 < now) then sweep, due = true, o
 --@section lasts
 -- Only ever longer: the key holds other policies' counts too. A key without an
 -- expiry answers -1 and gets one. The right to set it is asked for before the
--- value is written; to set it before would be the script's first write, after
+-- value is written. To set it before would be the script's first write, after
 -- which Redis no longer refuses the second when its memory is full.
 if longer > 0 then
   ms = longer * 1000 - math.floor(now / 1000) + slack

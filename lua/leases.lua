@@ -17,11 +17,11 @@
 -- million.
 
 --@section ask
--- ttl comes as text, for how long the record is needed and what a rounded clock needs: to
--- format a number costs the server as much as a command. A virtual clock may pass an end
--- of its own that the server's clock has not reached. What a settle leaves stays for one
--- length, so that it can be repeated. What an unresolved one leaves is a tombstone, which
--- stays for twice the length: without it a second settle would charge again.
+-- ttl comes as text, for how long the record is needed and what a rounded clock needs.
+-- To format a number costs the server as much as a command. A virtual clock may pass an
+-- end of its own that the server's clock has not reached. What a settle leaves stays for
+-- one length, so that it can be repeated. What an unresolved one leaves is a tombstone,
+-- which stays for twice the length: without it a second settle would charge again.
 lease = keys[k + 1]
 id, length, attempt, how, ttl, pos = parse('<c16I4c16BBc0', blob, pos)
 if length < 1000 or length > 86400000 then status = OUT_OF_RANGE end -- mutant: lease-length-in-script

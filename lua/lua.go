@@ -2,7 +2,7 @@
 // with the same base names, the same steps and the same results.
 //
 // The script is assembled from the files once: a line "--@include file.part"
-// is replaced with that part of that file, and a line "--@choose part" with that
+// is replaced with that part of that file. A line "--@choose part" becomes that
 // part of each algorithm's file. A name of names.lua is replaced with its number.
 // Everything it does is fixed; what changes from call to call comes as arguments, so
 // that a server compiles and keeps one script. The wire format stands in decide.lua.

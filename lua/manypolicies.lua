@@ -1,6 +1,6 @@
 -- A section of groups of several small states and one call each, which costs
 -- something in each policy: the common set. Each policy's new value is made while
--- it is looked at, and thrown away if another policy denies: packing in vain costs
+-- it is looked at, and thrown away if another policy denies. Packing in vain costs
 -- less than keeping every local in a table until all have been looked at
 -- (measured: 1.7 and 3.1 times a plain script).
 

@@ -1,7 +1,7 @@
 -- The twin of algo/muldiv.go.
 
 --@section muldiv
--- q = floor(m1 * m2 / m3), exactly. Doubles hold whole numbers to 2^53; where
+-- q = floor(m1 * m2 / m3), exactly. Doubles hold whole numbers to 2^53. Where
 -- the product stays below 2^52 the rounded quotient's floor is the floor (by
 -- %, which costs a tenth of a call to math.floor).
 -- Else by long division, six bits of m2 at a time: with m1 and m3 at most

@@ -1,6 +1,6 @@
--- The common settles and reserves in locals, as onepolicy has the common takes: of
--- one policy of a few words in the hash, or one SlidingLog. Whatever else is met on
--- the way is left to anygroup, which begins again: nothing was written.
+-- The common settles and reserves in locals, as onepolicy has the common takes. These
+-- are of one policy of a few words in the hash, or one SlidingLog. Whatever else is met
+-- on the way is left to anygroup, which begins again: nothing was written.
 
 --@section section
 local done = false

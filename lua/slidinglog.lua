@@ -1,14 +1,14 @@
 -- The twin of algo/slidinglog.go, on the sorted set that people know: a
 -- member a call, scored by its time. The member carries the sum of costs so
 -- far, big-endian so that members of one instant sort by it, and its own
--- cost: counting is a subtraction, and no call is ever a hundred members.
--- x is the newest entry's time, y the rank of the first that counts, sum the sum of
+-- cost. Counting is a subtraction, and no call is ever a hundred members.
+-- x is the newest entry's time, y the rank of the first that counts. sum is the sum of
 -- all that was charged, hz the sum before the first that counts, v the newest.
 -- Member: version, sum, cost; and where entries gave units back: mark, sum of all.
 -- A release that does not know those two answers that such a log is not its own.
 --
 -- What entries gave back stands beside, since a sum that changed in the middle would
--- change all behind it: in a hash, as a tree over the sums as charged. A row has 32
+-- change all behind it. It is in a hash, as a tree over the sums as charged. A row has 32
 -- places of three bytes; those of level 0 stand for a sum each, those above for a row
 -- below. A name is level and number, zeros at the end are left out. No entry of a
 -- sum above the mark, z, gave back; it is 0 where nothing of the tree counts. So a
@@ -57,7 +57,7 @@ end
 
 --@section release
 -- Every entry holds at least one unit, so the one sought is at most need - 1
--- behind the first; where every cost is 1 the first probe finds it.
+-- behind the first. Where every cost is 1 the first probe finds it.
 local card = need > had and 0 or try('ZCARD', log)
 if need > had then leaves = at + period
 elseif type(card) == 'table' then
@@ -123,7 +123,7 @@ e, what = try('ZCARD', log), 'ZCARD'
 kept = sum + taken
 
 --@section back
--- given = what the entries behind a sum gave back, up to the mark: on each level of
+-- given = what the entries behind a sum gave back, up to the mark. They are on each level of
 -- the way from it up to a row that holds both, the places behind.
 local given, names, unit = 0, {}, 1
 repeat

@@ -1,5 +1,5 @@
 -- The twin of algo/tokenbucket.go. x is the level at the instant at, in 2^-15
--- of a unit; a / b is how many of those leak a microsecond; fill is how long a
+-- of a unit; a / b is how many of those leak a microsecond. fill is how long a
 -- full bucket takes to be unused.
 -- Kept: version, horizon, due, level, instant. Once a Reserve has charged it, two
 -- numbers behind: since when charges are summed, and their sum in units. An earlier

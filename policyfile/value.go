@@ -181,7 +181,7 @@ func kind(n *yaml.Node) string {
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // shown is a name of the file as an error has it. It is quoted where it has what a
-// terminal or a log line would not show as it is, cut at 80 characters, and "(default)"
+// terminal or a log line would not show as it is. It is cut at 80 characters, and "(default)"
 // for the default plan.
 func shown(name string) string {
 	const longest = 80

@@ -61,7 +61,7 @@ const (
 )
 
 // take asks the share of the current turn. Nearly every call ends there. The others
-// ask one more share that is seen with room, then read the sum, and ask up to two
+// ask one more share that is seen with room. Then they read the sum, and ask up to two
 // shares that it shows with room. After each step the call is denied if by now every
 // share is remembered to deny it.
 func (c *call) take(ctx context.Context) error {
@@ -199,7 +199,7 @@ func (c *call) atMost(ctx context.Context) (err error) {
 
 // widen makes the states of a share that passed the call those of the key. What
 // remains is the sum of what was last seen in each share. After a sum of all, what is
-// used is the sum's, which may be more than the limit leaves where a share holds more
+// used is the sum's. That may be more than the limit leaves where a share holds more
 // than its part. The key is unused when the last share is.
 func (c *call) widen(states []backend.State) {
 	// A sum is exact if every sub-key was asked since the call began, and answered.

@@ -46,7 +46,7 @@ func (t *topology) Next(ctx context.Context, tag string, at *batch.Server, err e
 // Failed reloads the slots: the node may have been replaced.
 func (t *topology) Failed() { t.refresh() }
 
-// redirect returns where a MOVED or ASK reply points to, "" for any other
+// redirect returns where a MOVED or ASK reply points to. It returns "" for any other
 // error, and for a node that has no hostname though it should. CLUSTER SLOTS has its IP.
 func redirect(err error) (addr string, asking bool) {
 	var reply redis.Error

@@ -37,7 +37,7 @@ func (c *clock) underLock(before int64, latest *int64) int64 {
 
 // notBefore returns the later of an instant and the latest of a lock. The
 // default clock never steps back, but two calls may take the lock in another
-// order than they read the clock: then the later reading is the instant of
+// order than they read the clock. Then the later reading is the instant of
 // both. An earlier one would make what the other stored look like a step of the
 // clock. Options.Now may step back, so no reading of it stands for another.
 func (c *clock) notBefore(now int64, latest *int64) int64 {

@@ -36,7 +36,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 }
 
 // decide hashes and reads the clock before it takes the lock, and fills the
-// decision after it: with two cores on one key, the time under the lock is the
+// decision after it. With two cores on one key, the time under the lock is the
 // time per call.
 func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Reading, d *backend.Decision) error {
 	var c call // a literal would be made elsewhere and copied, which showed in profiles

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// identity is whose count a record is, beside its key: a hash of the policy's
+// identity is whose count a record is, beside its key. It is a hash of the policy's
 // name, the sub-key, the algorithm's identity and whether it is a shadow, above the
 // algorithm's kind.
 type identity uint64

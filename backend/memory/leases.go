@@ -107,7 +107,7 @@ func (s *leases) sweep(now int64, looks int) {
 }
 
 // swept looks at a few leases, from a random one on, and removes those that have left.
-// It returns a smaller copy where few are left of the most that the map held: a map does
+// It returns a smaller copy where few are left of the most that the map held. A map does
 // not shrink, and a walk over it goes over all of its room.
 func swept[V interface{ leaves() int64 }](m map[leaseHash]V, peak *int, now int64, looks int) map[leaseHash]V {
 	for h, l := range m {

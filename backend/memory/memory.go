@@ -5,7 +5,7 @@
 // nothing survives this one.
 //
 // A store of many keys has 256 parts. A Reset keeps the calls of its key's part
-// waiting: some 0.1 ms where the part holds 10,000 open leases, and 60 ms where it
+// waiting. That takes some 0.1 ms where the part holds 10,000 open leases, and 60 ms where it
 // holds a million.
 package memory
 
@@ -29,8 +29,8 @@ const DefaultMaxKeys = 1_000_000
 type Options struct {
 	// MaxKeys is the maximum number of counts, one per policy of a key;
 	// DefaultMaxKeys where it is 0. A count whose key is idle makes room for a
-	// new one. Where none is idle, new keys share one count per policy: no
-	// count in use is removed, since that would grant its key a fresh quota.
+	// new one. Where none is idle, new keys share one count per policy. No count in use
+	// is removed, since that would grant its key a fresh quota.
 	MaxKeys int
 	// Now is the clock; nil is the system's monotonic clock, which steps of the
 	// wall clock do not change. Now is called while a lock is held: it must be

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// The overflow is one more stripe, of records without a key: one per policy
+// The overflow is one more stripe, of records without a key. There is one per policy
 // for all keys that are new while the store is full and none of its records
 // is idle. So of every policy these keys get one limit together, and none of
 // them costs another key its count.
@@ -20,7 +20,7 @@ import (
 // the store is full.
 
 // ErrSharedCount is the error of a Reset of a key that was new while the store
-// was full: it shares its count with others, who would get a fresh quota. No
+// was full. It shares its count with others, who would get a fresh quota. No
 // count changed.
 var ErrSharedCount = errors.New("headgate: no reset, the memory store is full and the key shares its count")
 

@@ -182,7 +182,7 @@ const tombstoneStays = 10 * time.Minute
 
 // settlement returns what the call's lease leaves when it is settled: for one length, so
 // that the settle can be repeated. That of an unresolved one is a tombstone, whether the
-// lease was found or not: a Reserve or a Settle that comes later would charge again.
+// lease was found or not. A Reserve or a Settle that comes later would charge again.
 func (c *call) settlement() settlement {
 	stays := c.lease.Length
 	if c.lease.Unresolved { // mutant: unresolved-settle-stays

@@ -8,7 +8,7 @@ import (
 // An idle record leaves while others call, without a goroutine: some calls
 // sweep, which is to look at a few records. A sweep removes a record
 // that it finds idle for the second time. Until then the record stays for its
-// key's next call: a bucket that refills in 10 ms would else be a new record at
+// key's next call. A bucket that refills in 10 ms would else be a new record at
 // each call. n calls look at about n/4 records, so that a key which is called as
 // often as others keeps its record.
 //
@@ -19,13 +19,13 @@ const (
 	sweepLooks = 8  // records: in the stripe, in the next ones and in the overflow
 
 	// searchLooks bounds the records of other stripes that a call searches for an
-	// idle one, so that no call goes over all of a large store. A small store is
+	// idle one. So no call goes over all of a large store. A small store is
 	// searched whole, so that room in it is found at once.
 	searchLooks = 1 << 14
 )
 
 // tick sweeps once in a while. It is called once per call, with st locked. It
-// waits for no other stripe: a record leaves a stripe that is in use as others
+// waits for no other stripe. A record leaves a stripe that is in use as others
 // sweep it later, or as its own calls do.
 func (s *Store) tick(st *stripe, now int64) {
 	st.mu.calls++
@@ -73,7 +73,7 @@ func (s *Store) reserve(st *stripe, now int64) bool {
 }
 
 // sweep looks at a few records, from a random one on, and removes those that are
-// idle for the second time, and at as many leases. (In the order of the slots the idle
+// idle for the second time. It looks at as many leases. (In the order of the slots the idle
 // records would all be ahead of the sweep, and searches for them long.)
 func (st *stripe) sweep(now int64, looks int) (removed int) {
 	st.mu.leases.sweep(now, looks)

@@ -32,7 +32,7 @@ func Open(url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// simulated is a client of the simulator: the store that New returns is the one that
+// simulated is a client of the simulator. The store that New returns is the one that
 // Open would, of these options in place of a URL, with a hook in its client.
 type simulated interface {
 	Simulated() (*redis.Options, redis.Hook)

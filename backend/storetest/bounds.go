@@ -50,7 +50,7 @@ func (p *probe) storm(key string, list []backend.Policy, l algo.Limit) {
 	p.must(count[true] > least && (p.k > 1 || count[false] > least), "too few takes passed, or were denied: %v", count)
 }
 
-// wait is how long until the next call of a storm: to a window's or a bucket's
+// wait is how long until the next call of a storm. It is to a window's or a bucket's
 // boundary, to what the store itself says, or to anywhere. The random jump is
 // short, so that most calls fall into a window that others have filled.
 func (p *probe) wait(period time.Duration, d backend.Decision) time.Duration {
@@ -64,7 +64,7 @@ func (p *probe) wait(period time.Duration, d backend.Decision) time.Duration {
 
 // saturate asks for twice the limit, evenly, for six windows or more. A caller that
 // takes each unit the instant it is free falls into step with the buckets and
-// gets the whole limit, which would hide a bound that is too strict.
+// gets the whole limit. That would hide a bound that is too strict.
 func saturate(p *probe) {
 	p.needsClock()
 	for _, b := range []int64{2, 7, 10} {
@@ -104,7 +104,7 @@ func oddRates() (cases []sentence) {
 }
 
 // saturates takes all that there is, step by step for a minute, and then single
-// units as soon as there is one: rounding that grows with the time between calls
+// units as soon as there is one. Rounding that grows with the time between calls
 // shows in large costs, and rounding per call in single units. The burst of the
 // latter goes first, so that it can't hide a rate that is too slow. Their margin
 // adds the unit that has not leaked yet when the calls end, and what leaks in the

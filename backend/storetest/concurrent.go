@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// crowd is how many goroutines call at once: more than a store has processors,
+// crowd is how many goroutines call at once. That is more than a store has processors,
 // and more than a batch needs to hold several calls of one key.
 const crowd = 64
 
@@ -65,7 +65,7 @@ func (p *probe) crowded(limit, most, calls int64) {
 	p.used("a", list, n)
 }
 
-// mixedLists has one policy in two lists, in either order: a store that locks
+// mixedLists has one policy in two lists, in either order. A store that locks
 // policy by policy, in the order listed, comes to a deadlock here.
 func mixedLists(p *probe) {
 	quota, search := p.list(algo.PerDay(60)), p.list(algo.PerDay(30), "-search")

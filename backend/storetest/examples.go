@@ -101,7 +101,7 @@ func example(name string, a algo.Algorithm, steps ...step) sentence {
 
 // twoBuckets stands 45 s into the window 29083335. The counts are made under a
 // larger limit, since 8 do not pass under 5 per minute. With 3 units in the
-// current window the key is spent, with 2 it has room for one: the estimate is
+// current window the key is spent, with 2 it has room for one. The estimate is
 // rounded down, neither up nor to the nearest.
 func twoBuckets(p *probe) {
 	p.needsClock()

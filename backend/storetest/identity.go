@@ -71,7 +71,7 @@ func pair(seed int, a, b algo.Kind, share bool) sentence {
 }
 
 // agree alternates two limiters on one key. Where their identities differ, each
-// gets the answer that it gets on a key of its own; else they share one count,
+// gets the answer that it gets on a key of its own. Else they share one count,
 // which must stay within the bound of the greater one.
 func agree(p *probe, first, second algo.Algorithm) {
 	p.needsClock()

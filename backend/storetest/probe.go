@@ -17,7 +17,7 @@ import (
 
 const tick = time.Microsecond // the clock's grain
 
-// epoch is where a settable clock starts: on no window's boundary, and hours
+// epoch is where a settable clock starts. It starts on no window's boundary, and hours
 // from the next midnight, so that a day's count stays in its day.
 const epoch = 1_745_000_000_137_531
 
@@ -270,8 +270,8 @@ func (p *probe) unchanged(key string, list []backend.Policy, before []backend.St
 }
 
 // slack is the most time that can go by between two calls of a case. It is
-// generous, since the real clock runs on while a busy machine does not; what
-// it could hide is checked exactly where the clock can be set.
+// generous, since the real clock runs on while a busy machine does not. What it could
+// hide is checked exactly where the clock can be set.
 func (p *probe) slack() time.Duration {
 	if p.SetNow != nil {
 		return 0
@@ -327,7 +327,7 @@ type shape struct {
 	shards int // the number of sub-keys that each key is spread over; 0: not spread
 }
 
-// The shape All is in an order that differs from that of the kinds: a store that
+// The shape All is in an order that differs from that of the kinds. A store that
 // sorts policies, or keeps one kind elsewhere, mixes up their states there.
 var shapes = []shape{
 	{"FixedWindow", []kind{algo.FixedWindow}, 0},

@@ -283,8 +283,8 @@ func (g *program) look(parts []oracle.Part) error {
 	return nil
 }
 
-// settle settles a lease by less or more than its estimate, perhaps for a second time,
-// by another attempt or by the one that settled it.
+// settle settles a lease by less or more than its estimate, perhaps for a second time.
+// It may be by another attempt or by the one that settled it.
 func (g *program) settle() error {
 	if len(g.held) == 0 {
 		return nil

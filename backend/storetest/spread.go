@@ -43,7 +43,7 @@ var spreads = append(slices.DeleteFunc(slices.Clone(contract), func(c sentence) 
 )
 
 // wholeLimit takes unit by unit all that there is, of limits that k divides
-// and that it does not: the remainder belongs to some sub-keys only.
+// and that it does not. The remainder belongs to some sub-keys only.
 func wholeLimit(p *probe) {
 	for i, limit := range []int64{p.k, 10 * p.k, 10*p.k + 1, 7*p.k - 1} {
 		list, key := p.list(algo.PerDay(limit)), fmt.Sprint(i)

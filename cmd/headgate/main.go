@@ -55,7 +55,7 @@ var commands = map[string]command{
 		[]string{"policies", "plan", "tenant", "cost", "header"}, peek},
 	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1,
 		[]string{"policies", "plan", "tenant", "header"}, reset},
-	"leases": {"KEY", "list the reservations of the key that is not settled", 1, []string{"header"}, leases},
+	"leases": {"KEY", "list the reservations of the key that are not settled", 1, []string{"header"}, leases},
 	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, nil, keys},
 	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", 0,
 		[]string{"policies", "plan", "tenant", "n", "sample", "every"}, top},

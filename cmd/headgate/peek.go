@@ -77,7 +77,7 @@ func peek(ctx context.Context, s *session, args []string) error {
 }
 
 // compare looks for what is stored of the key by other policies where one of the
-// file counts nothing: the file may have another name, algorithm or period than the
+// file counts nothing. The file may have another name, algorithm or period than the
 // service. It does so too where sub-keys gave no answer, whose nodes its error names.
 // Only then, since it reads all keys of the server.
 func (p *looked) compare(ctx context.Context, store inspector, policies []headgate.Policy) error {

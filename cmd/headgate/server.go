@@ -96,7 +96,7 @@ func (n nodes) Options() *redis.ClusterOptions { return n.ClusterOptions }
 var valid = []backend.Policy{{Name: "valid", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: backend.FailClosed}}
 
 // connect is every command's first round trip. One node of a cluster has a part of what
-// is stored, and would pass for all of it: so a server that is one is looked at as a
+// is stored, and would pass for all of it. So a server that is one is looked at as a
 // cluster.
 func (s *session) connect(ctx context.Context) error {
 	if s.server.client == nil {

@@ -1,5 +1,5 @@
 // Package denial is the deny cache. It answers a call whose key is known to be
-// denied from this process, so that a flood on a spent key costs its store about
+// denied from this process. So a flood on a spent key costs its store about
 // one call per second.
 //
 // Its answers are at most a second old, and a minute where no store decides. Changes of a key by another process (a

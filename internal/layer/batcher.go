@@ -29,7 +29,7 @@ type Answer struct {
 const concurrent = 16
 
 // DoAll decides all of the requests. It does so as one batch where the store is a Batcher,
-// one after the other where it is in this process, else up to 16 at once.
+// one after the other where it is in this process. Else it sends up to 16 at once.
 func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers []Answer) {
 	if b, ok := s.(Batcher); ok {
 		b.DoAll(ctx, rs, answers)

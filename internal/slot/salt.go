@@ -54,8 +54,8 @@ func (t *Salts) Home(key string) int { return Of(Tag(key, t.number+"\x00\x00\x00
 //
 // CRC16 with the initial value 0 is linear: what the letters add to a tag's
 // slot is the same whatever stands before them. So there is one table for all
-// keys, and no search. Rejected: trying salts until one falls near enough, which
-// took 135 ns and reached the middle of a part of the range, not its exact place.
+// keys, and no search. Rejected: trying salts until one falls near enough. That took 135
+// ns and reached the middle of a part of the range, not its exact place.
 func (t *Salts) Name(home, slot int) string {
 	size := len(t.number) + saltLen
 	at := (home ^ slot) * size

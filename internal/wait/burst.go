@@ -10,7 +10,7 @@ import (
 
 // One take is for several waiters of a queue, and is made when there are units for all
 // of them. It is for as many as become free within maxBurst, and at most half of what the
-// policies can grant, so that no unit is lost meanwhile.
+// policies can grant. So no unit is lost meanwhile.
 const (
 	maxBurst   = 100 * time.Millisecond
 	shareOfMax = 2 // a burst is at most this part of what a policy can grant

@@ -57,7 +57,7 @@ func failed(err error, list []headgate.Part) error {
 	return status.Error(codes.Internal, "rate limit: the call can't be counted")
 }
 
-// RequestError is a call that can't be counted because of a value in it, such as a key
+// RequestError is a call that can't be counted because of a value in it. Examples are a key
 // that is too long or a negative cost. It is INVALID_ARGUMENT for the client, and is
 // logged by the limiter's Logger, at most once per second.
 type RequestError = parts.RequestError

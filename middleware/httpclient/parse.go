@@ -50,7 +50,7 @@ func parseLimits(lines []string) []limitItem {
 }
 
 // lowest returns one item per policy. Of two of one name, as a proxy and its upstream
-// send them, the one with fewer units holds, and of equal ones that of the longer window.
+// send them, the one with fewer units holds. Of equal ones it is that of the longer window.
 func lowest(items []limitItem) (kept []limitItem) {
 	for _, item := range items {
 		i := slices.IndexFunc(kept, func(k limitItem) bool { return k.policy == item.policy })

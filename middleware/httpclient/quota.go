@@ -197,7 +197,7 @@ func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool
 	return d.is
 }
 
-// backoff is how long a denial holds that names no time: 1 s, 2 s, 4 s … 30 s, and 1 s
+// backoff is how long a denial holds that names no time. It is 1 s, 2 s, 4 s … 30 s, and 1 s
 // again after a response that is none.
 func (s *scope) backoff() time.Duration {
 	s.mu.bare++

@@ -41,10 +41,10 @@ const (
 // the cache.
 //
 // After a 429, or a 503 or 529 with Retry-After, or a 403 with Retry-After or with
-// nothing remaining, no request is sent before the time that the server named, for a day
-// at most. Then one is sent, and the others once that one has passed, or after a second.
-// The denied request is sent again if its body can be had again (http.Request.GetBody),
-// after a 503 or 529 only if its method is safe to repeat.
+// nothing remaining, no request is sent before the time that the server named. That lasts
+// a day at most. Then one is sent, and the others once that one has passed, or after a
+// second. The denied request is sent again if its body can be had again
+// (http.Request.GetBody). After a 503 or 529 that needs a method is safe to repeat.
 //
 // The time is that of Retry-After: seconds, a duration or a date, the longest of several.
 // One that can't be read, 0 and less are a second. Without it the time is that of

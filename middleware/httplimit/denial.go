@@ -29,7 +29,7 @@ const (
 		`"detail":"the request lacks what its rate limit is counted by"}`
 )
 
-// RequestError is a request that can't be counted because of a value in it: it has no
+// RequestError is a request that can't be counted because of a value in it. It has no
 // key, one that is too long or given several times, or a negative cost. Its answer is
 // 400, which Options.OnError can change. It is logged by the limiter's Logger, at most
 // once per second; a request without a key is not.
@@ -124,7 +124,7 @@ func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
 }
 
 // writeProblem sets no Content-Length, which wrappers that compress would have to know
-// of, and removes what an outer handler has set for its own answer, as http.FileServer
+// of. It removes what an outer handler has set for its own answer, as http.FileServer
 // does.
 func writeProblem(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()

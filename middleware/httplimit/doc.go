@@ -5,9 +5,9 @@
 // and every router that takes one. There is no default key: an address is a
 // client only where no proxy stands between, and then RemoteAddr says so.
 //
-// NewAll decides by what a function returns for each request: several limiters and keys,
-// such as a user's and the organisation's, all or nothing, or the limiter of a customer's
-// plan. Allow is a limit inside of a handler, by what the handler has read.
+// NewAll decides by what a function returns for each request. These are several limiters
+// and keys, such as a user's and the organisation's, all or nothing, or the limiter of a
+// customer's plan. Allow is a limit inside of a handler, by what the handler has read.
 //
 // The middleware fits chi as it is. Module examples/routers has adapters of ten lines for
 // echo and gin. fiber is not net/http: decide by headgate.All there, and copy the fields
@@ -15,7 +15,7 @@
 //
 // Two middlewares that charge one count, by policies of one name, charge each request
 // twice. The limiter's Logger gets one warning per pair where requests of this process
-// meet both: the first 100 of each handler are observed, and one in 1,000 after them. Two
+// meet both. The first 100 of each handler are observed, and one in 1,000 after them. Two
 // servers of which one calls the other are not noticed, nor calls of a limiter in your
 // own code. Give the second policy another name.
 //
@@ -51,15 +51,15 @@
 //	RateLimit-Policy: "running";q=20;qu="concurrent-requests"
 //	RateLimit: "running";r=7
 //
-// A policy with Policy.Shadow is in none of these fields and no body: it denies
+// A policy with Policy.Shadow is in none of these fields and no body. It denies
 // nothing, and a client that read its numbers would slow down.
 //
 // # What a request has used
 //
 // A request holds a slot of an InFlight policy until its handler returns, panics
 // and hijacks included. Where the cost shows only in the response, Options.Settle
-// returns it: by the status, the header, the bytes written, or what the handler
-// gave to Report. So failures can be counted by themselves: five failed logins in 15
+// returns it. It goes by the status, the header, the bytes written, or what the handler
+// gave to Report. So failures can be counted by themselves. Five failed logins in 15
 // minutes are a limit of five, with a Settle that returns 0 for a login that
 // succeeded. A login under way is counted until it has ended. Options.SettleWait
 // lets others of its key wait for that, instead of denying them.
@@ -73,14 +73,14 @@
 // RateLimit and X-RateLimit-* are absent; RateLimit-Policy names the policy all
 // the same.
 //
-// A request that was not decided has none of these fields: one that
+// A request that was not decided has none of these fields. It is one that
 // Options.Skip or EmptyPasses lets through, one that costs nothing, or one without a key,
 // with a key that is too long or given several times, or with a negative cost (400).
-// Neither has one that costs more than can ever be granted or that is blocked (403), or
-// that finds the store closed or its deadline passed (503). An error of the key's function
-// (500) has none either. That 503 has no Retry-After, since there is no known
-// time. A request whose client left before the decision has neither status:
-// logs show 499. All answers of the middleware are no-store.
+// Neither has one that costs more than can ever be granted or that is blocked (403). Nor
+// has one that finds the store closed or its deadline passed (503). An error of the key's
+// function (500) has none either. That 503 has no Retry-After, since there is no known
+// time. A request whose client left before the decision has neither status: logs show
+// 499. All answers of the middleware are no-store.
 //
 // # Clients
 //

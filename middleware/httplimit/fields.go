@@ -129,7 +129,7 @@ type member struct {
 	cost  int64
 }
 
-// outranks reports whether m is shown in place of a member of the same name: the one
+// outranks reports whether m is shown in place of a member of the same name. That is the one
 // that denies longer, and of those that pass the one with less remaining.
 func (m *member) outranks(other *member) bool {
 	switch s, o := m.state, other.state; {

@@ -18,9 +18,9 @@ type Options struct {
 	// without a decision. One with a negative cost gets 400.
 	Cost func(*http.Request) []int64
 	// Units names the unit of a policy's counts, by the policy's name, such as "tokens"
-	// or "content-bytes": 1 to 64 of the letters, digits, '-', '_' and '.'. Clients read
-	// it as qu in RateLimit-Policy. A policy without a name here counts requests; where
-	// its cost is not 1, qu is "units".
+	// or "content-bytes". It has 1 to 64 of the letters, digits, '-', '_' and '.'.
+	// Clients read it as qu in RateLimit-Policy. A policy without a name here counts
+	// requests; where its cost is not 1, qu is "units".
 	Units map[string]string
 	// EmptyKey is what a request without a key gets; EmptyRefused where it is not
 	// set.
@@ -35,7 +35,7 @@ type Options struct {
 	// Denial.Write.
 	OnDenied func(http.ResponseWriter, *http.Request, Denial)
 	// OnError answers a request that could not be decided, by the error of the
-	// key's function or of the limiter, or by a *RequestError; nil is WriteError. It is
+	// key's function or of the limiter, or by a *RequestError. nil is WriteError. It is
 	// not called for a client that left.
 	OnError func(http.ResponseWriter, *http.Request, error)
 	// RetryJitter is how much later than needed Retry-After may be, at random
@@ -49,21 +49,20 @@ type Options struct {
 	// clock, in place of the seconds from now.
 	ResetEpoch bool
 	// Settle makes each request a reservation of its cost, and returns what the request
-	// has used, once its handler has returned, panicked or hijacked the connection: one
-	// number of units per policy, in the limiter's order. With NewAll the list has the
-	// policies of all parts that were decided, those of the first part first; see
-	// Outcome.Units. Less than the cost gives the
-	// rest back, more is charged above the limit. nil, or a list that does not fit the
-	// policies, leaves the cost as it is. The function nil settles nothing but slots of
-	// algo.InFlight.
+	// has used, once its handler has returned, panicked or hijacked the connection. That
+	// is one number of units per policy, in the limiter's order. With NewAll the list has
+	// the policies of all parts that were decided, those of the first part first; see
+	// Outcome.Units. Less than the cost gives the rest back, more is charged above the
+	// limit. nil, or a list that does not fit the policies, leaves the cost as it is. The
+	// function nil settles nothing but slots of algo.InFlight.
 	//
-	// The response ends when the store has answered, or 50 ms later; the settlement goes
+	// The response ends when the store has answered, or 50 ms later. The settlement goes
 	// on for at most 10 s, also where the client has left. One that fails changes nothing
 	// for the client: the cost is charged until it has aged, and a slot is taken until
 	// the lease ends. Observers of the limiter see the error.
 	Settle func(*Outcome) []int64
 	// SettleWait is how long a request that is denied waits while others of its key in
-	// this process are not settled yet, 0 to 1 min: their cost may be given back. With
+	// this process are not settled yet, 0 to 1 min. Their cost may be given back. With
 	// NewAll it is the key of the first part. Waiting requests pass in the order of their
 	// arrival. 0 denies at once.
 	SettleWait time.Duration
@@ -138,10 +137,10 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 }
 
 // NewAll returns a middleware that decides each request by the parts that the function
-// returns for it: limiters of several keys, such as a user and the user's organisation,
-// or the limiter of a customer's plan. The request passes if every part allows it, and
-// else is charged to none; see headgate.All. No parts are no limit. An error goes to
-// Options.OnError.
+// returns for it. These are limiters of several keys, such as a user and the user's
+// organisation, or the limiter of a customer's plan. The request passes if every part
+// allows it, and else is charged to none; see headgate.All. No parts are no limit. An
+// error goes to Options.OnError.
 //
 //	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
 //		tenant := r.Header.Get("X-Tenant") // authenticated before

@@ -37,7 +37,7 @@ func RemoteAddr() Key {
 }
 
 // Of returns the text of a request's key, for a part of NewAll or a call inside of a
-// handler: "" where the request has none. IPv6 addresses count by their /64. The error
+// handler. It is "" where the request has none. IPv6 addresses count by their /64. The error
 // of a request that has several is a *RequestError.
 func (k Key) Of(r *http.Request) (string, error) {
 	switch {
@@ -90,11 +90,11 @@ func TrustedForwarders(cidrs ...string) Key {
 }
 
 // TrustedAddress is the address of the client in a header that holds one address and
-// that a proxy sets on each request: CF-Connecting-IP (Cloudflare), True-Client-IP
-// (Akamai, Cloudflare), Fly-Client-IP, or X-Real-IP where nginx sets it. cidrs are the
-// proxies, as those of TrustedProxies. A connection that comes from elsewhere counts by
-// its own address, and one whose header is no address by the proxy's. A header that is
-// given several times is a *RequestError. The keys are RemoteAddr's, as
+// that a proxy sets on each request. Examples are CF-Connecting-IP (Cloudflare),
+// True-Client-IP (Akamai, Cloudflare), Fly-Client-IP, or X-Real-IP where nginx sets it.
+// cidrs are the proxies, as those of TrustedProxies. A connection that comes from
+// elsewhere counts by its own address, and one whose header is no address by the proxy's.
+// A header that is given several times is a *RequestError. The keys are RemoteAddr's, as
 // "ip:203.0.113.7".
 func TrustedAddress(header string, cidrs ...string) Key {
 	t, err := parseTrusted(cidrs)

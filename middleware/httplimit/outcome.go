@@ -12,7 +12,7 @@ import (
 // number.
 type Outcome struct {
 	Request *http.Request // as the handler got it
-	// Status is that of the response, or what the handler gave to ReportStatus: 200
+	// Status is that of the response, or what the handler gave to ReportStatus. It is 200
 	// where it wrote none, 500 where it panicked before it wrote one, 0 where the
 	// connection was hijacked before.
 	Status   int

@@ -62,9 +62,9 @@ func (m *middleware) allow(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // WriteFields sets the header fields of a decision that the caller has made by the
-// parts: RateLimit, RateLimit-Policy, those of the options, and Retry-After on a denial.
-// Each part's Call.Each has the states. It is for frameworks that are not net/http: copy
-// the fields from h.
+// parts. These are RateLimit, RateLimit-Policy, those of the options, and Retry-After on
+// a denial. Each part's Call.Each has the states. It is for frameworks that are not
+// net/http: copy the fields from h.
 func WriteFields(h http.Header, opts *Options, d headgate.Decision, list ...headgate.Part) {
 	if opts == nil {
 		opts = &Options{}

@@ -31,7 +31,7 @@
 //     it fills. An InFlight has no period. Where one name has several limits, as for
 //     plans, it is one of them.
 //
-// No attribute contains a key, and each has few values: error.type is one of
+// No attribute contains a key, and each has few values. error.type is one of
 // perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,
 // deadline_exceeded, invalid, not_held, lease_ended, unsupported and _OTHER. Beyond
 // 100 policy names, and of counters and histograms beyond 1,000 nodes, the rest share

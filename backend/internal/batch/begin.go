@@ -43,7 +43,7 @@ func (s *Server) begin(ends time.Duration) error {
 }
 
 // await waits while an earlier round trip waits for a connection that it could not have
-// in its time, and no other one had one since. Over a long link each call would begin
+// in its time. It waits if no other one had one since. Over a long link each call would begin
 // one more, and none would have any. It reports whether there is time left.
 func (s *Server) await(ends time.Duration) bool {
 	b := &s.begins

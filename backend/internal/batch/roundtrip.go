@@ -155,8 +155,8 @@ func (t *roundTrip) finish(err error) (said error) {
 	return said
 }
 
-// forward has groups of a command that were not run go on in a round trip of their own,
-// which begins with what they were answered. These are all, or those that the script
+// forward has groups of a command that were not run go on in a round trip of their own.
+// That one begins with what they were answered. These are all, or those that the script
 // wants with other boundaries. Those that were run don't wait for it.
 func (t *roundTrip) forward(c *command, all bool) {
 	run, others := c.groups[:0], []*group(nil)

@@ -102,7 +102,7 @@ func judge(v visit, since time.Duration, wrote bool, said error) {
 
 // excused reports whether the failure is not the server's. A server that answered
 // others since is well. This round trip waited for our own pool, or lost its reply or its
-// connection on the way, or this process was too busy to read it. One that was sent, or
+// connection on the way. Or else this process was too busy to read it. One that was sent, or
 // at least began, with less than half of the budget left only says how long its calls
 // were pending.
 func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {

@@ -90,7 +90,7 @@ func (n Node) read(ctx context.Context, cmd redis.Cmder, right string) error {
 
 // Ping checks that the node is fit to serve a store: a primary, new enough, with
 // each right that the scripts need. Then it decides a request on the key, which lies
-// on the node, and resets it: a right that is missing is named before that fails. It
+// on the node, and resets it. A right that is missing is named before that fails. It
 // warns where the node may evict counts, and where a round trip takes over a quarter
 // of the budget.
 func (n Node) Ping(ctx context.Context, s backend.Store, past decide, key string) (warnings []string, err error) {
@@ -121,7 +121,7 @@ func (n Node) Ping(ctx context.Context, s backend.Store, past decide, key string
 // decide decides a request past the node's circuit.
 type decide = func(context.Context, *backend.Request) error
 
-// try decides a request, and one that fails once more, past the node's circuit: else an
+// try decides a request, and one that fails once more, past the node's circuit. Else an
 // open circuit would hide the cause for which it has opened.
 func (n Node) try(ctx context.Context, s backend.Store, past decide, r backend.Request) error {
 	_, err := layer.Ask(ctx, s, r)
@@ -161,7 +161,7 @@ func (n Node) check(info string) (warnings []string, err error) {
 }
 
 // granted is a script that returns those of the commands in ARGV that the user
-// may not call, and, below zero, those that the server lacks. KEYS has a hash and a log,
+// may not call. Below zero it returns those that the server lacks. KEYS has a hash and a log,
 // and the commands name them so.
 const granted = `local missing = {}
 for i = 1, #ARGV do

@@ -65,7 +65,7 @@ func (p Prefix) Lease(tag string, id backend.LeaseID) string {
 const Leases = "leases"
 
 // leaseMark stands between a hash's name and the ID of a lease. It is short, and the
-// ID is not text, since there may be a million: a name of more than 44 bytes takes
+// ID is not text, since there may be a million. A name of more than 44 bytes takes
 // Redis 16 bytes more.
 const leaseMark = ":l:"
 
@@ -92,7 +92,7 @@ func AppendField(b []byte, p *backend.Policy) []byte {
 	return appendCount(b, p)
 }
 
-// appendCount names a count by what it belongs to beside its kind: algorithms of
+// appendCount names a count by what it belongs to beside its kind. Algorithms of
 // another period, or of other buckets, under one policy's name have separate counts.
 func appendCount(b []byte, p *backend.Policy) []byte {
 	id := p.Algorithm.Identity()

@@ -214,7 +214,7 @@ func shadowed(policies []backend.Policy) bool {
 }
 
 // packLease appends ID, length in ms, attempt, 1 where the lease is unresolved plus 2
-// where it names actual costs, and as text how long the script keeps it, in ms.
+// where it names actual costs. It appends as text how long the script keeps it, in ms.
 func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
 	b = append(b, l.ID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(l.Length.Milliseconds()))

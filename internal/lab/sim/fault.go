@@ -105,8 +105,9 @@ func (w *World) happen(f fault) {
 	}
 }
 
-// lingers is for how much longer a call may meet what a fault has left: a connection that
-// is dead and silent, and was used less than ten seconds before it is used again.
+// lingers is for how much longer a call may meet what a fault has left. An example is a
+// connection that is dead and silent, and was used less than ten seconds before it is
+// used again.
 func (k faultKind) lingers() time.Duration {
 	if k == forgot || k == darkness {
 		return silence

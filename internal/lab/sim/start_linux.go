@@ -19,7 +19,7 @@ const Child = "HEADGATE_SIM_CHILD"
 //
 // The runtime makes its generator from 16 random bytes that the kernel gives each process.
 // They are replaced before the process begins. What preempts is the runtime's monitor, the
-// first thread that a process starts: on a busy machine it takes a goroutine for one that
+// first thread that a process starts. On a busy machine it takes a goroutine for one that
 // runs for too long. That thread is stopped at its first instruction.
 //
 // While packages are initialized the runtime passes its P from thread to thread, and

@@ -55,8 +55,8 @@ func (t turns) await(cmds []redis.Cmder) {
 	<-turn
 }
 
-// kindOf is what a command is, without what is packed only when it is written, and without
-// the IDs of leases, which are no choice of the seed's.
+// kindOf is what a command is, without what is packed only when it is written. It also
+// lacks the IDs of leases, which are no choice of the seed's.
 func kindOf(c redis.Cmder) string {
 	args, packed := c.Args(), -1
 	if len(args) > 2 {

@@ -10,10 +10,10 @@ const Prefix = 64
 // (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// AppendKey appends "ip:" and an IPv4 address, or the prefix of an IPv6 address: a
-// client that has one address of an IPv6 network usually has all of it. That does not
-// hold of nat64, which has all clients of IPv4. Its addresses are translated here, so
-// that none is taken for a trusted proxy's before.
+// AppendKey appends "ip:" and an IPv4 address, or the prefix of an IPv6 address. A client
+// that has one address of an IPv6 network usually has all of it. That does not hold of
+// nat64, which has all clients of IPv4. Its addresses are translated here, so that none
+// is taken for a trusted proxy's before.
 func AppendKey(b []byte, addr netip.Addr, prefix int) []byte {
 	b = append(b, "ip:"...)
 	if nat64.Contains(addr) { // mutant: nat64-translated

@@ -3,9 +3,9 @@ package address
 import "strings"
 
 // Credentials returns the value of Authorization in the one form that all its spellings
-// have: the scheme in lower case, one space, and the token as it is. The scheme is not
-// case-sensitive, and servers accept several spaces (RFC 9110, section 11.4). It is ""
-// if there is neither.
+// have. That is the scheme in lower case, one space, and the token as it is. The scheme
+// is not case-sensitive, and servers accept several spaces (RFC 9110, section 11.4). It
+// is "" if there is neither.
 func Credentials(value string) string {
 	value = strings.Trim(value, " \t")
 	i := strings.IndexAny(value, " \t")

@@ -12,8 +12,9 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// RequestError is a request that can't be counted because of a value in it: a key that
-// is too long or given several times, or a negative cost. The client can mend it.
+// RequestError is a request that can't be counted because of a value in it. Examples are
+// a key that is too long or given several times, or a negative cost. The client can mend
+// it.
 type RequestError struct {
 	What string // the value, such as "key" or "cost"
 	Text string // why it is refused; it holds no value of the request

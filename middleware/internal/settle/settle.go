@@ -1,4 +1,4 @@
-// Package settle runs the calls of a middleware as reservations: it reserves before a
+// Package settle runs the calls of a middleware as reservations. It reserves before a
 // call, extends the lease while the call runs, and settles when the call has ended.
 package settle
 
