@@ -23,11 +23,11 @@ import (
 //   - A denied take stores nothing.
 //   - A peek answers what a take would and stores nothing.
 //   - A reset makes the key unused for the policies it lists, and for no others.
-//   - A count belongs to a policy's name and its algorithm's Identity: requests that agree on both share it, whatever else they list, and others count apart.
+//   - A count belongs to a policy's name and its algorithm's Identity: requests that agree on both share it, whatever else they list. Others have separate counts.
 //   - A limit that changes counts from the next request on what is already used.
 //   - A shadow policy denies nothing: a request passes if every other policy has room, and of shadows alone always.
 //   - A request that passes charges each shadow that has room, and the others not; a denied one charges none. A Record charges all.
-//   - A shadow's State is its own: its RetryAfter is zero only if it has room, and it binds only where no other policy is listed, without its RetryAfter.
+//   - A shadow's State is its own: its RetryAfter is zero only if it has room. It binds only where no other policy is listed, without its RetryAfter.
 //   - A shadow's count is its own, also beside a policy of its name and algorithm.
 //   - Two keys never share a count, whatever bytes they hold.
 //   - A decision's State is the binding policy's: of a denial the longest RetryAfter, of a pass the least Remaining, of equals the first listed.
@@ -39,23 +39,23 @@ import (
 //   - A receipt names its key and, per policy, the instant that the charge counts from, by the store's clock.
 //   - A cost no policy could ever grant is ErrNeverAdmissible, and a request out of range an *InvalidError; no count changes.
 //   - An operation or a number of keys beyond the store's Capabilities is ErrUnsupported, and no count changes.
-//   - A Reserve decides and charges as a take does, and keeps its lease where it passes; if its lease is Free it may cost nothing; under an ID that is in use it is ErrNotHeld and changes nothing.
+//   - A Reserve decides and charges as a take does, and keeps its lease where it passes. If its lease is Free it may cost nothing. Under an ID that is in use it is ErrNotHeld and changes nothing.
 //   - A Settle leaves what would stand had the lesser of estimate and actual been charged at the instant of the Reserve, and records the excess now.
 //   - What has left its window gives nothing back, no other charge is touched, and no count falls below zero.
 //   - A TokenBucket gives back at most its level just after the Reserve, less what has leaked and what others have given back since.
 //   - A TokenBucket regains at least 99.9 % of its rate, whatever is reserved and given back in between.
 //   - The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; any other is ErrNotHeld, and neither changes a count.
-//   - A lease that has ended can be settled for one Length more; then, and under an ID or a key that has none, it is ErrNotHeld.
+//   - A lease that has ended can be settled for one Length more. Then, and under an ID or a key that has none, it is ErrNotHeld.
 //   - An Extend moves the end to one Length from now; of a lease that has ended it is ErrLeaseEnded, of one that is not held ErrNotHeld.
 //   - A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, and changes no count.
 //   - A Settle with Unresolved leaves a tombstone, and records Actual if it finds no lease; a Reserve or another Settle that finds the tombstone is ErrNotHeld and changes nothing.
 //   - A Record passes, whatever is used, and charges up to twice the greatest limit of the algorithm's kind.
 //   - A RecordAtMost charges each policy by itself what it has room for, up to its cost, and the receipt's Costs are what was charged.
-//   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much; it is denied where there is no room for one unit.
+//   - An AtMost charges what every policy has room for, up to the cost, and Granted is how much. It is denied where there is no room for one unit.
 //   - An AtMost charges a shadow the units that were granted, or as many as it has room for.
 //   - A lease leaves a shadow that had no room alone, whatever settles it.
 //   - A slot of an InFlight is held from a Reserve until its lease is settled or ends; only a Reserve takes one, and RetryAfter is when it is free at the latest.
-//   - A request of several keys passes if the policies of every key have room, and is charged to all; else it is charged to none and stores nothing.
+//   - A request of several keys passes if the policies of every key have room, and is charged to all. Else it is charged to none and stores nothing.
 //   - Of several keys the State is that of the policy that binds among all, and Key names its key; Each and Receipt are their own group's.
 //   - A Reserve of several keys keeps a lease for each, under Lease.IDOf, and each is settled by itself.
 //   - A key may be in two groups of a request, a count may not: it is an *InvalidError, and no count changes.
@@ -142,7 +142,7 @@ func (o Op) String() string {
 }
 
 // Request is one call to a store. Layers pass it on by pointer, with the Decision
-// to write: together they are some 300 bytes, and a copy per layer costs more than
+// to write. Together they are some 300 bytes, and a copy per layer costs more than
 // a decision in memory. A caller with many requests keeps both in a pool, since
 // they escape through the interface.
 type Request struct {

@@ -29,7 +29,7 @@ var contract = []sentence{
 	{"Peek", peeks, "A peek answers what a take would and stores nothing."},
 	{"Reset", resets, "A reset makes the key unused for the policies it lists, and for no others."},
 	{"Name", names, "A count belongs to a policy's name and its algorithm's Identity: " +
-		"requests that agree on both share it, whatever else they list, and others count apart."},
+		"requests that agree on both share it, whatever else they list. Others have separate counts."},
 	{"Limit", limits, "A limit that changes counts from the next request on what is already used."},
 	{"Keys", keys, "Two keys never share a count, whatever bytes they hold."},
 	{"Binds", binds, "A decision's State is the binding policy's: of a denial the longest RetryAfter, " +
@@ -77,7 +77,7 @@ const (
 	nothingIsKept   = "Neither the request nor the decision is kept when Do has returned, also where ctx ended first."
 )
 
-// send sends a request as a caller does that keeps both in a pool: it compares
+// send sends a request as a caller does that keeps both in a pool. It compares
 // the request with a copy, and then overwrites it and the decision.
 func (p *probe) send(ctx context.Context, r backend.Request) (backend.Decision, error) {
 	p.t.Helper()
@@ -147,7 +147,7 @@ func leavesRequests(p *probe) {
 
 // keepsNothing calls with contexts that last, that end meanwhile, and that have
 // ended. A store that answers on another goroutine still holds the request of a
-// caller that left: it then charges 50 units, charges the key "another", or
+// caller that left. It then charges 50 units, charges the key "another", or
 // writes a decision that belongs to somebody else.
 func keepsNothing(p *probe) {
 	const calls = 60

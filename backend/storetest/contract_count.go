@@ -13,7 +13,7 @@ import (
 
 // fits spends a limit in several costs and at once, and looks for the edge: the
 // last unit must pass and none after it. Then it takes another cost of each
-// policy: a store that reads Cost where Costs is set, or the first of Costs for
+// policy. A store that reads Cost where Costs is set, or the first of Costs for
 // all, charges the wrong units.
 func fits(p *probe) {
 	list, used := p.list(p.day(10)), int64(0)
@@ -34,7 +34,7 @@ func fits(p *probe) {
 	}
 }
 
-// costsNothing lists the policy that pays nothing last and first: the binding
+// costsNothing lists the policy that pays nothing last and first. The binding
 // policy is found in another order then, and a loop that ends at the first cost
 // of 0 forgets the policies behind it. The free policy is new, then spent, which
 // does not deny yet, then over a lower limit, which does.
@@ -121,7 +121,7 @@ func deniedStores(p *probe) {
 }
 
 // peeks asks at a new key, in mid-limit on both sides of what remains, and at a
-// spent key: a peek of nothing passes there, since it exceeds nothing.
+// spent key. A peek of nothing passes there, since it exceeds nothing.
 func peeks(p *probe) {
 	list := p.list(p.day(10))
 	stored := p.stored()
@@ -170,9 +170,9 @@ func resets(p *probe) {
 }
 
 // names charges one quota through lists of other lengths and orders, to its
-// limit: a store that names a count by its place in the list, or by the list,
+// limit. A store that names a count by its place in the list, or by the list,
 // counts some of these separately. Then it uses names that a careless store could
-// take for one another: by case, by prefix, by a separator that it joins names
+// take for one another. They differ by case, by prefix, by a separator that it joins names
 // with, by length.
 func names(p *probe) {
 	const limit = 1 + 2 + 3 + 4 + 5 + 6
@@ -206,7 +206,7 @@ func names(p *probe) {
 	}
 }
 
-// limits lowers a limit below what is used, and raises it: a store that keeps
+// limits lowers a limit below what is used, and raises it. A store that keeps
 // what remains, instead of what is used, answers both with the old limit.
 func limits(p *probe) {
 	ten, five, twenty := p.list(p.day(10)), p.list(p.day(5)), p.list(p.day(20))
@@ -235,8 +235,8 @@ func limits(p *probe) {
 }
 
 // trickyKeys are keys that a store could take for one another, or for
-// something that it means itself: hash tags, separators, escapes, white space,
-// invalid and unnormalized UTF-8, numbers that follow a key, and long keys that
+// something that it means itself. Examples are hash tags, separators, escapes, white space,
+// invalid and unnormalized UTF-8, numbers that follow a key. Others are long keys that
 // differ where a store cuts or hashes them.
 func trickyKeys() []string {
 	long := strings.Repeat("k", backend.MaxKey)
@@ -292,7 +292,7 @@ func keys(p *probe) {
 
 // expires looks after takes, and again after what could remove an expiry: a
 // write that passes through another command, or a reset of a part. Between them
-// it takes from a short window of a key that holds a long one: if the key expires
+// it takes from a short window of a key that holds a long one. If the key expires
 // with the short window, the long quota is granted again. The other keys are
 // reset first, so that what is held longest is this key's.
 func expires(p *probe) {

@@ -40,7 +40,7 @@ var wrongRequests = []wrongRequest{
 	{"room for too many states", "9", false, func(r *backend.Request) { r.Each = make([]backend.State, 9) }},
 }
 
-// costsBut returns costs of 1, the last but one of which is n: neither the first
+// costsBut returns costs of 1, the last but one of which is n. It is neither the first
 // nor the last, which may be all that a store looks at.
 func costsBut(r *backend.Request, n int64) []int64 {
 	costs := slices.Repeat([]int64{1}, len(r.Policies))
@@ -118,7 +118,7 @@ func capable(p *probe) {
 }
 
 // ended asks with a context that was cancelled, and with one whose deadline is
-// long past: the two give different errors, and a store that makes its own
+// long past. The two give different errors, and a store that makes its own
 // deadline from the context's may see only the second.
 func ended(p *probe) {
 	list := p.list(p.day(10))
@@ -151,7 +151,7 @@ func corrupt(p *probe) {
 		"a policy beside the corrupt one says %+v, %v", d.State, err)
 }
 
-// garbage takes twice: a store that overwrites the value with a new count grants
+// garbage takes twice. A store that overwrites the value with a new count grants
 // a fresh quota, and the second take no longer shows what happened.
 func (p *probe) garbage(key string, list []backend.Policy) {
 	for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Take} {
@@ -212,8 +212,8 @@ func atMostOnce(p *probe) {
 	p.loses("a", list)
 }
 
-// closed closes over a key that a deny cache may hold, and one that it can't: a
-// cached denial after Close would hide that the store is gone.
+// closed closes over a key that a deny cache may hold, and one that it can't. A cached
+// denial after Close would hide that the store is gone.
 func closed(p *probe) {
 	list := p.list(p.day(1))
 	p.fill("spent", list)

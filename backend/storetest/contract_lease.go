@@ -17,8 +17,8 @@ import (
 // leased stands in the order of the comment on backend.Store, behind the case
 // Capabilities. A store without the operations skips the cases.
 var leased = []sentence{
-	{"Reserve", reserves, "A Reserve decides and charges as a take does, and keeps its lease where it passes; " +
-		"if its lease is Free it may cost nothing; under an ID that is in use it is ErrNotHeld and changes nothing."},
+	{"Reserve", reserves, "A Reserve decides and charges as a take does, and keeps its lease where it passes. " +
+		"If its lease is Free it may cost nothing. Under an ID that is in use it is ErrNotHeld and changes nothing."},
 	{"Settle", settles, "A Settle leaves what would stand had the lesser of estimate and actual been charged " +
 		"at the instant of the Reserve, and records the excess now."},
 	{"SettleLate", settlesLate, "What has left its window gives nothing back, no other charge is touched, " +
@@ -29,8 +29,8 @@ var leased = []sentence{
 		"whatever is reserved and given back in between."},
 	{"SettleOnce", settlesOnce, "The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; " +
 		"any other is ErrNotHeld, and neither changes a count."},
-	{"LeaseEnds", leaseEnds, "A lease that has ended can be settled for one Length more; " +
-		"then, and under an ID or a key that has none, it is ErrNotHeld."},
+	{"LeaseEnds", leaseEnds, "A lease that has ended can be settled for one Length more. " +
+		"Then, and under an ID or a key that has none, it is ErrNotHeld."},
 	{"Extend", extends, "An Extend moves the end to one Length from now; of a lease that has ended it is " +
 		"ErrLeaseEnded, of one that is not held ErrNotHeld."},
 	{"LeaseReset", leaseReset, "A Reset of a key ends its leases: a Settle or an Extend is ErrNotHeld, " +
@@ -42,11 +42,11 @@ var leased = []sentence{
 	{"RecordAtMost", recordsAtMost, "A RecordAtMost charges each policy by itself what it has room for, up to its cost, " +
 		"and the receipt's Costs are what was charged."},
 	{"AtMost", grantsAtMost, "An AtMost charges what every policy has room for, up to the cost, " +
-		"and Granted is how much; it is denied where there is no room for one unit."},
+		"and Granted is how much. It is denied where there is no room for one unit."},
 	{"InFlight", holdsSlots, "A slot of an InFlight is held from a Reserve until its lease is settled or ends; " +
 		"only a Reserve takes one, and RetryAfter is when it is free at the latest."},
 	{"AllOrNothing", allOrNothing, "A request of several keys passes if the policies of every key have room, " +
-		"and is charged to all; else it is charged to none and stores nothing."},
+		"and is charged to all. Else it is charged to none and stores nothing."},
 	{"KeyBinds", keyBinds, "Of several keys the State is that of the policy that binds among all, " +
 		"and Key names its key; Each and Receipt are their own group's."},
 	{"ReserveAll", reservesAll, "A Reserve of several keys keeps a lease for each, under Lease.IDOf, " +

@@ -14,8 +14,8 @@ var shadowed = []sentence{
 		"has room, and of shadows alone always."},
 	{"ShadowCharges", shadowsCharge, "A request that passes charges each shadow that has room, and the others not; " +
 		"a denied one charges none. A Record charges all."},
-	{"ShadowState", shadowStates, "A shadow's State is its own: its RetryAfter is zero only if it has room, " +
-		"and it binds only where no other policy is listed, without its RetryAfter."},
+	{"ShadowState", shadowStates, "A shadow's State is its own: its RetryAfter is zero only if it has room. " +
+		"It binds only where no other policy is listed, without its RetryAfter."},
 	{"ShadowCount", shadowCounts, "A shadow's count is its own, also beside a policy of its name and algorithm."},
 }
 
@@ -27,8 +27,8 @@ var leasedShadows = []sentence{
 }
 
 // beside returns the shape's policies with a limit of 10, shadows of the same algorithms,
-// and both as one list: in either order, since the first policy of a list is a case of
-// its own in many stores.
+// and both as one list. It returns them in either order, since the first policy of a list
+// is a case of its own in many stores.
 func (p *probe) beside(limits ...int64) (enforced, shadows []backend.Policy, both [2][]backend.Policy) {
 	enforced = p.list(p.day(10))
 	for i, n := range limits {

@@ -13,7 +13,7 @@ import (
 // binds draws lists of policies that are alike in some number, so that all the
 // ways to choose the binding one occur. Two periods per limit make denials whose
 // RetryAfter differ while Remaining is equal. Then it lists two policies whose
-// states are equal, in both orders: a store that keeps the last of equals answers
+// states are equal, in both orders. A store that keeps the last of equals answers
 // right in one of them.
 func binds(p *probe) {
 	var list []backend.Policy
@@ -199,8 +199,8 @@ func (p *probe) exact(key string, list []backend.Policy, n int64) int64 {
 	return n
 }
 
-// resetAfter fades after a few costs, and after the whole limit at one instant:
-// a level that one take left fades at another time than one that several left.
+// resetAfter fades after a few costs, and after the whole limit at one instant.
+// A level that one take left fades at another time than one that several left.
 func resetAfter(p *probe) {
 	p.needsClock()
 	for i, l := range p.numbers() {
@@ -242,7 +242,7 @@ func (p *probe) fades(key string, list []backend.Policy) {
 	}
 }
 
-// charges passes a receipt that still holds another charge: a store that fills
+// charges passes a receipt that still holds another charge. A store that fills
 // only what it needs leaves a key or instants that Settle would give back. A
 // charge counts from now where the clock can be set, and else from no earlier
 // instant than the last.

@@ -15,7 +15,7 @@
 // A failing case quotes the sentence of the contract that it checks. Two
 // further checks run in every case. Each policy's admitted charges must stay
 // within the bound that its algorithm states. And the suite reuses each request
-// and decision as soon as the call returns, so that -race reports a store that
+// and decision as soon as the call returns. So -race reports a store that
 // still reads or writes them.
 //
 // Random cases and storms are several times as long where HEADGATE_LONG is set in

@@ -38,7 +38,7 @@ type Options struct {
 	Cost func(context.Context, RPC) []int64
 	// Settle makes each call a reservation of its cost, and returns what the call has
 	// used, once its handler has returned or panicked. That is one number of units per
-	// policy, in the limiter's order; with NewServerAll the policies of all parts that
+	// policy, in the limiter's order. With NewServerAll the policies of all parts that
 	// were decided, those of the first part first. Less than the cost gives the rest
 	// back, more is charged above the limit. nil, or a list that does not fit the
 	// policies, leaves the cost as it is. The function nil settles nothing but slots of

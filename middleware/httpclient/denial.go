@@ -127,7 +127,7 @@ func roundUp(d time.Duration) time.Duration {
 	return time.Duration(field.Seconds(max(d, 0))) * time.Second
 }
 
-// reset reads the value of a reset: a number of 10^12 or more is an instant in
+// reset reads the value of a reset. A number of 10^12 or more is an instant in
 // milliseconds, one of 10^9 or more an instant in seconds, and a smaller one is seconds
 // from now. Dates and durations are read too.
 func reset(v string, now time.Time) (time.Duration, bool) {

@@ -173,7 +173,7 @@ func (q *Queue) run() {
 }
 
 // grow makes the goroutine's stack as large as the client needs, while there is little on
-// it to copy: to grow it by steps, deep in the client, took an eighth of a lone call's time.
+// it to copy. To grow it by steps, deep in the client, took an eighth of a lone call's time.
 //
 //go:noinline
 func grow() byte {

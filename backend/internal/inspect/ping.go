@@ -187,7 +187,7 @@ var needed = [...]string{
 const ofCluster = 2
 
 // rights checks that the client's user may load a script, run it on stored keys
-// with that tag, and call the commands of the library's script.
+// with that tag. It checks that the user may call the commands of the library's script.
 func (n Node) rights(ctx context.Context, tag string) error {
 	load := redis.NewStringCmd(ctx, "script", "load", granted)
 	if err := n.do(ctx, load, "+script|load"); err != nil {

@@ -135,7 +135,7 @@ func (h *Healthy) FewConnections(t *testing.T) {
 // ImpatientCallers alternates loads with deadlines of 10 s and of 2 ms. It returns
 // medians of ratios: of the decisions by the store to those of patient callers in
 // the same run. The others are of the duration of other callers' calls to that beside patient
-// ones, and of the keys sent for callers that had left to all.
+// ones. Last is that of the keys sent for callers that had left to all.
 func (h *Healthy) ImpatientCallers(t *testing.T, callers, turns int, d time.Duration) (goodput, median, left float64) {
 	// Ratios within one turn: the speed of a busy machine differs between turns.
 	var goodputs, medians, lefts []float64

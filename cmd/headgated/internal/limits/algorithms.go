@@ -12,7 +12,7 @@ import (
 )
 
 // policyName is that of every rule, so that a count belongs to its key, algorithm and
-// only the period: rules that move within a file, and overrides, keep their counts.
+// only the period. Rules that move within a file, and overrides, keep their counts.
 const policyName = "rls"
 
 // periods are the lengths of the protocol's units, those of envoyproxy/ratelimit.

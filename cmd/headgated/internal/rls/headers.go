@@ -11,11 +11,12 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// Headers are the response headers that the service asks the proxy to add, beside the
-// X-RateLimit fields that the proxy makes of the statuses by itself.
+// Headers are the response headers that the service asks the proxy to add. They stand
+// beside the X-RateLimit fields that the proxy makes of the statuses by itself.
 type Headers struct {
 	// Limit, Remaining and Reset are the names of three headers with the numbers of one
-	// descriptor: that which is over its limit, or else has the least left. "" is none.
+	// descriptor. It is the one which is over its limit, or else has the least left. ""
+	// is none.
 	Limit, Remaining, Reset string
 	// Draft adds RateLimit-Policy and RateLimit of draft-ietf-httpapi-ratelimit-headers-11,
 	// and on a denial Retry-After.
@@ -46,7 +47,7 @@ func addText(resp *rls.RateLimitResponse, name, value string) {
 	resp.ResponseHeadersToAdd = append(resp.ResponseHeadersToAdd, &core.HeaderValue{Key: name, Value: value})
 }
 
-// binding returns the status that the headers are about: the last one that is over its
+// binding returns the status that the headers are about. It is the last one that is over its
 // limit, else the first with the least left; nil if none has numbers.
 func (c *call) binding(resp *rls.RateLimitResponse) (by *rls.RateLimitResponse_DescriptorStatus) {
 	least := uint32(math.MaxUint32)

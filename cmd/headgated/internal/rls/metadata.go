@@ -8,8 +8,9 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 )
 
-// metadata returns the dynamic metadata of an answer: the request's domain, descriptors
-// and hits, the quotas that are over, and the metadata of the limits that passed.
+// metadata returns the dynamic metadata of an answer. It has the request's domain,
+// descriptors and hits, the quotas that are over, and the metadata of the limits that
+// passed.
 func (c *call) metadata() *structpb.Struct {
 	fields := map[string]*structpb.Value{"domain": structpb.NewStringValue(c.req.GetDomain())}
 	descriptors := &structpb.ListValue{}

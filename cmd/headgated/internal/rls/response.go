@@ -100,7 +100,7 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 	st.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
 }
 
-// later returns the hits of the descriptors of a count that come after one of them: its
+// later returns the hits of the descriptors of a count that come after one of them. Its
 // status is as if they had come one after the other.
 func (c *call) later(d *descriptor, p *part) (hits int64) {
 	after := false

@@ -102,7 +102,7 @@ func (p *part) record(ctx context.Context) {
 }
 
 // failed notes that no store decided. The rule's failure mode stands in, as far as it
-// does not count: neither a Record nor a call whose time is up has one of its own.
+// does not count. Neither a Record nor a call whose time is up has one of its own.
 func (p *part) failed(err error) {
 	p.state[0] = headgate.State{}
 	p.error, p.over = err, p.rule.Policy.OnFailure == headgate.FailClosed

@@ -64,7 +64,7 @@ type Service struct {
 func New(opts Options) *Service { return &Service{opts: opts} }
 
 // ShouldRateLimit decides a request. The error is INVALID_ARGUMENT for a request that is
-// none, UNAVAILABLE if no store decided and the limit's rule has no failure mode, and
+// none, UNAVAILABLE if no store decided and the limit's rule has no failure mode. It is
 // DEADLINE_EXCEEDED or CANCELED if the caller has left.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
 	resp, err := s.decide(ctx, req)
