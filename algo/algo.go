@@ -1,14 +1,28 @@
-// Package algo holds the rate limiting algorithms: each one rule in whole
-// numbers, with no clock, no lock and no I/O. Package lua holds the same
-// rules, step for step, for Redis.
+// Package algo holds the rate limiting algorithms: each one rule in whole numbers, with
+// no clock, no lock and no I/O. A policy has one:
+//
+//   - [FixedWindow], [SlidingWindow] and [BucketedWindow] count calls per window.
+//   - [TokenBucket] lets bursts pass, and a steady rate behind them.
+//   - [SlidingLog] and [CompactLog] keep each call, and are exact.
+//   - [Calendar] counts per day, week or month of a time zone.
+//   - [InFlight] counts calls that run at once.
+//
+// [PerSecond], [PerMinute], [PerHour], [PerDay] and [Per] make the [Limit] of most;
+// [Day], [Week] and [Month] the period of a Calendar. docs/algorithms.md compares them.
+// Nothing else here is needed to limit calls.
+//
+// # For stores
+//
+// A store in Go decides by the methods of [Algorithm] and by [View], [Charge], [Kind],
+// [Identity] and [Storage]. Package lua holds the same rules, step for step, for Redis.
 //
 // What a rule keeps of a key is a few words. These are int64s whose meaning does not
-// depend on the limit, so that a limit can change while counts live. Time is
-// an argument: microseconds of the Unix epoch, 0 to 2^52.
+// depend on the limit, so that a limit can change while counts live. Time is an argument:
+// microseconds of the Unix epoch, 0 to 2^52.
 //
-// A clock may step. What is stored at most one period ahead of now stands
-// until its time comes; what is further ahead counts as absent. So a step
-// back adds at most one period of waiting, or frees one limit.
+// A clock may step. What is stored at most one period ahead of now stands until its time
+// comes; what is further ahead counts as absent. So a step back adds at most one period of
+// waiting, or frees one limit.
 package algo
 
 import (
