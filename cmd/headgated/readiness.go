@@ -27,7 +27,7 @@ type readiness struct {
 const serviceName = "ratelimit"
 
 func newReadiness(base *headgate.Limiter, w *watcher, s *settings) *readiness {
-	r := &readiness{base: base, watcher: w, health: health.NewServer(), mode: s.onFailure, limits: s.config != ""}
+	r := &readiness{base: base, watcher: w, health: health.NewServer(), mode: s.onFailure, limits: s.limited()}
 	r.update(context.Background())
 	return r
 }

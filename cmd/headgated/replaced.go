@@ -56,7 +56,7 @@ func (e variables) refuse() error {
 		return errors.New("GRPC_CLIENT_TLS_SAN: is not supported: want a GRPC_CLIENT_TLS_CACERT of these clients alone")
 	}
 	for _, v := range []struct{ name, unset, want string }{
-		{"BACKEND_TYPE", "redis", "redis"}, {"CONFIG_TYPE", "FILE", "FILE"}, {"REDIS_TYPE", "SINGLE", "SINGLE CLUSTER SENTINEL"},
+		{"BACKEND_TYPE", "redis", "redis"}, {"CONFIG_TYPE", "FILE", "FILE GRPC_XDS_SOTW"}, {"REDIS_TYPE", "SINGLE", "SINGLE CLUSTER SENTINEL"},
 	} {
 		if value := e.or(v.name, v.unset); !slices.Contains(strings.Fields(v.want), strings.TrimSpace(value)) {
 			return fmt.Errorf("%s: %q is not supported: want %s", v.name, value, strings.ReplaceAll(v.want, " ", ", "))
@@ -88,6 +88,14 @@ func (e variables) addresses() map[string]string {
 // folder is where the files are: ROOT/SUBDIRECTORY/config, whether the root is watched
 // or not.
 func (e variables) folder() map[string]string {
+	if e["CONFIG_TYPE"] == "GRPC_XDS_SOTW" {
+		flags := map[string]string{"xds": e.or("CONFIG_GRPC_XDS_SERVER_URL", "localhost:18000"), "xds-node": e.or("CONFIG_GRPC_XDS_NODE_ID", "default")}
+		if e.truth("CONFIG_GRPC_XDS_SERVER_USE_TLS") {
+			flags["xds-tls"], flags["xds-server-name"] = "true", e["CONFIG_GRPC_XDS_SERVER_TLS_SAN"]
+			flags["xds-ca"], flags["xds-cert"], flags["xds-key"] = e["CONFIG_GRPC_XDS_SERVER_TLS_CACERT"], e["CONFIG_GRPC_XDS_CLIENT_TLS_CERT"], e["CONFIG_GRPC_XDS_CLIENT_TLS_KEY"]
+		}
+		return flags
+	}
 	return map[string]string{"config": filepath.Join(e.or("RUNTIME_ROOT", "/srv/runtime_data/current"),
 		e["RUNTIME_SUBDIRECTORY"], e.or("RUNTIME_APPDIRECTORY", "config"))}
 }
@@ -170,7 +178,9 @@ func withScheme(scheme, url string) string {
 // meaningless are the variables of envoyproxy/ratelimit that have no counterpart and
 // change no decision.
 var meaningless = []string{
-	"DEBUG_HOST", "DEBUG_PORT", "GRPC_MAX_CONNECTION_AGE", "GRPC_MAX_CONNECTION_AGE_GRACE",
+	"CONFIG_GRPC_XDS_NODE_METADATA", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS",
+	"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "XDS_CLIENT_BACKOFF_MAX_INTERVAL", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", "XDS_CLIENT_BACKOFF_JITTER",
+	"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "DEBUG_HOST", "DEBUG_PORT", "GRPC_MAX_CONNECTION_AGE", "GRPC_MAX_CONNECTION_AGE_GRACE",
 	"FORCE_START_WITHOUT_INITIAL_CONFIG", "USE_DOG_STATSD", "USE_DOG_STATSD_MOGRIFIERS", "USE_STATSD", "STATSD_HOST", "STATSD_PORT",
 	"EXTRA_TAGS", "STATS_FLUSH_INTERVAL", "DISABLE_STATS", "PROMETHEUS_PATH", "PROMETHEUS_MAPPER_YAML", "RUNTIME_IGNOREDOTFILES",
 	"RUNTIME_WATCH_ROOT", "EXPIRATION_JITTER_MAX_SECONDS", "LOCAL_CACHE_SIZE_IN_BYTES", "NEAR_LIMIT_RATIO",

@@ -31,6 +31,7 @@ type server struct {
 	store     store
 	metrics   *metrics
 	watcher   *watcher
+	xds       *xdsClient // nil without -xds
 	service   *rls.Service
 	readiness *readiness
 	grpc      *grpc.Server
@@ -68,6 +69,11 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 			return nil, err
 		}
 	}
+	if s.xds != "" {
+		if v.xds, err = s.openXDS(v.watcher); err != nil {
+			return nil, err
+		}
+	}
 	v.readiness = newReadiness(base, v.watcher, s)
 	v.service = rls.New(rls.Options{
 		Config: v.watcher.now.Load, Observer: v.metrics, Budget: s.budget, Headers: s.headerNames(),
@@ -98,7 +104,7 @@ func (v *server) listen(base *headgate.Limiter) error {
 	}
 	s := v.settings
 	for flag, address := range map[string]string{"grpc": s.grpc, "http": s.http, "metrics": s.metrics} {
-		if address == "" || flag == "grpc" && s.config == "" {
+		if address == "" || flag == "grpc" && !s.limited() {
 			continue
 		}
 		l, err := listen(address, s)
@@ -152,6 +158,9 @@ func (v *server) serve(ctx context.Context) error {
 	defer stop()
 	if v.settings.config != "" {
 		v.run("watch", func() error { v.watcher.follow(background); return nil })
+	}
+	if v.xds != nil {
+		v.run("xds", func() error { v.xds.follow(background); return nil })
 	}
 	v.run("readiness", func() error { v.readiness.follow(background); return nil })
 	if l := v.listeners["grpc"]; l != nil {
@@ -236,6 +245,9 @@ func (v *server) close() {
 	}
 	if v.policies != nil {
 		_ = v.policies.Close()
+	}
+	if v.xds != nil {
+		_ = v.xds.conn.Close()
 	}
 	if v.metrics != nil && v.metrics.limiters != nil {
 		_ = v.metrics.limiters.Close()

@@ -251,7 +251,7 @@ func TestReplaced(t *testing.T) {
 	s, _, err = of("REDIS_TYPE=SENTINEL", "REDIS_URL=m,a:1,b:2", "GRPC_UDS=/tmp/s")
 	require.NoError(t, err)
 	require.Equal(t, "m redis://a:1,b:2 unix:/tmp/s", s.sentinel+" "+s.redis+" "+s.grpc)
-	for _, environ := range []string{"REDIS_PERSECOND=true", "BACKEND_TYPE=memcache", "CONFIG_TYPE=GRPC_XDS_SOTW", "REDIS_TYPE=ring", "GRPC_CLIENT_TLS_SAN=x", "SHADOW_MODE=perhaps", "LOG_LEVEL=loud"} {
+	for _, environ := range []string{"REDIS_PERSECOND=true", "BACKEND_TYPE=memcache", "CONFIG_TYPE=CONSUL", "REDIS_TYPE=ring", "GRPC_CLIENT_TLS_SAN=x", "SHADOW_MODE=perhaps", "LOG_LEVEL=loud"} {
 		_, _, err := of(environ)
 		name, _, _ := strings.Cut(environ, "=")
 		require.Error(t, err, name)

@@ -15,6 +15,9 @@ import (
 // settings are those of one server.
 type settings struct {
 	config, policies          string
+	xds, xdsNode, xdsName     string
+	xdsTLS                    bool
+	xdsCA, xdsCert, xdsKey    string
 	mergeDomains              bool
 	interval                  time.Duration
 	redis, cluster, sentinel  string
@@ -48,6 +51,13 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.config, "config", "", "`file` or folder of limits, in the format of envoyproxy/ratelimit; it is followed while the server runs")
 	f.BoolVar(&s.mergeDomains, "merge-domains", false, "files of one domain are merged; otherwise the second is an error")
 	f.DurationVar(&s.interval, "config-interval", time.Second, "how often -config is read")
+	f.StringVar(&s.xds, "xds", "", "`host:port` of a discovery service that has the limits, in place of -config")
+	f.StringVar(&s.xdsNode, "xds-node", "default", "`id` by which the discovery service tells this server")
+	f.BoolVar(&s.xdsTLS, "xds-tls", false, "TLS to the discovery service")
+	f.StringVar(&s.xdsName, "xds-server-name", "", "`name` in the discovery service's certificate, if it is not the host of -xds")
+	f.StringVar(&s.xdsCA, "xds-ca", "", "PEM `file` of the authorities of the discovery service's certificate; means TLS")
+	f.StringVar(&s.xdsCert, "xds-cert", "", "PEM `file` of the certificate that is shown to the discovery service")
+	f.StringVar(&s.xdsKey, "xds-key", "", "PEM `file` of that certificate's key")
 	f.StringVar(&s.policies, "policies", "", "policy `file` for the HG commands of -resp; see package policyfile")
 	s.storeFlags(f)
 	s.answerFlags(f)
@@ -127,10 +137,17 @@ func settingsOf(args, environ []string, stderr io.Writer) (*settings, []string, 
 	return s, warnings, s.check()
 }
 
+// limited reports whether there are limits for the rate limit service.
+func (s *settings) limited() bool { return s.config != "" || s.xds != "" }
+
 func (s *settings) check() error {
 	switch {
-	case s.config == "" && s.resp == "":
+	case !s.limited() && s.resp == "":
 		return errors.New("-config: want a file or a folder of limits")
+	case s.config != "" && s.xds != "":
+		return errors.New("-config and -xds: want one of them")
+	case (s.xdsCert == "") != (s.xdsKey == ""):
+		return errors.New("-xds-cert and -xds-key: want both")
 	case s.redis != "" && s.cluster != "":
 		return errors.New("-redis and -cluster: want one of them")
 	case s.sentinel != "" && s.redis == "":

@@ -95,9 +95,15 @@ func (w *watcher) poll() {
 		return
 	}
 	w.used = r
+	_ = w.use(r)
+}
+
+// use applies a reading, and logs what came of it.
+func (w *watcher) use(r reading) error {
 	if err := w.apply(r); err != nil {
 		w.log.Error("limits: the files are not used, those before them are", "error", err)
-		return
+		return err
 	}
 	w.log.Info("limits: loaded", "files", len(r.files))
+	return nil
 }

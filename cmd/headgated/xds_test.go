@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	limitpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+)
+
+// control is a discovery service of one client: what it sends, and what it is answered.
+type control struct {
+	discovery.UnimplementedAggregatedDiscoveryServiceServer
+	send chan *discovery.DiscoveryResponse
+	got  chan *discovery.DiscoveryRequest
+}
+
+func (c *control) StreamAggregatedResources(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	for {
+		req, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		c.got <- req
+		select {
+		case resp := <-c.send:
+			if resp == nil {
+				return status.Error(codes.Unavailable, "the control plane restarts")
+			}
+			if err := s.Send(resp); err != nil {
+				return err
+			}
+		case <-s.Context().Done():
+			return s.Context().Err()
+		}
+	}
+}
+
+func resources(t testing.TB, version string, configs ...*limitpb.RateLimitConfig) *discovery.DiscoveryResponse {
+	t.Helper()
+	resp := &discovery.DiscoveryResponse{VersionInfo: version, Nonce: "n" + version, TypeUrl: limitsType}
+	for _, c := range configs {
+		packed, err := anypb.New(c)
+		require.NoError(t, err)
+		resp.Resources = append(resp.Resources, packed)
+	}
+	return resp
+}
+
+func perHour(domain string, n uint32) *limitpb.RateLimitConfig {
+	return &limitpb.RateLimitConfig{Name: domain, Domain: domain, Descriptors: []*limitpb.RateLimitDescriptor{{
+		Key: "user", RateLimit: &limitpb.RateLimitPolicy{Unit: limitpb.RateLimitUnit_HOUR, RequestsPerUnit: n},
+	}}}
+}
+
+// Limits by the discovery service: used as a whole, refused with the reason while those
+// before stay, and kept while it is away.
+func TestXDS(t *testing.T) {
+	t.Parallel()
+	c := &control{send: make(chan *discovery.DiscoveryResponse), got: make(chan *discovery.DiscoveryRequest, 8)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	g := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, c)
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+	s := startServer(t, "", "-config", "", "-xds", l.Addr().String(), "-xds-node", "here")
+	limit := func() (uint32, error) {
+		resp, err := s.client(t).ShouldRateLimit(context.Background(), userRequest("x"))
+		if err != nil {
+			return 0, err
+		}
+		return resp.Statuses[0].GetCurrentLimit().GetRequestsPerUnit(), nil
+	}
+	next := func() *discovery.DiscoveryRequest {
+		select {
+		case req := <-c.got:
+			return req
+		case <-time.After(20 * time.Second):
+			t.Fatal("no request")
+			return nil
+		}
+	}
+	first := next()
+	require.Equal(t, "here", first.Node.Id)
+	require.Equal(t, limitsType, first.TypeUrl)
+	_, err = limit()
+	require.Equal(t, codes.Unavailable, status.Code(err), "there are no limits yet")
+	require.False(t, s.readiness.ready.Load())
+
+	domain := userRequest("x").Domain
+	c.send <- resources(t, "1", perHour(domain, 7), perHour("other", 1))
+	ack := next()
+	require.Equal(t, "1 n1 <nil>", ack.VersionInfo+" "+ack.ResponseNonce+" "+errorOf(ack))
+	n, err := limit()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, n)
+
+	bad := perHour(domain, 8)
+	bad.Descriptors[0].RateLimit.Unit = limitpb.RateLimitUnit_UNKNOWN
+	c.send <- resources(t, "2", bad)
+	nack := next()
+	require.Equal(t, "1 n2", nack.VersionInfo+" "+nack.ResponseNonce, "the version in use")
+	require.Contains(t, errorOf(nack), "unit")
+	n, err = limit()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, n)
+
+	c.send <- nil
+	again := next()
+	require.Equal(t, "here", again.Node.Id, "a new stream")
+	n, err = limit()
+	require.NoError(t, err)
+	require.EqualValues(t, 7, n)
+	c.send <- resources(t, "3", perHour(domain, 9))
+	require.Equal(t, "3", next().VersionInfo)
+	n, err = limit()
+	require.NoError(t, err)
+	require.EqualValues(t, 9, n)
+}
+
+func errorOf(r *discovery.DiscoveryRequest) string {
+	if r.ErrorDetail == nil {
+		return "<nil>"
+	}
+	return r.ErrorDetail.Message
+}
+
+// The environment of envoyproxy/ratelimit names the discovery service.
+func TestReplacedXDS(t *testing.T) {
+	t.Parallel()
+	s, _, err := settingsOf([]string{"ratelimit"}, []string{"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=gateway:18001", "CONFIG_GRPC_XDS_NODE_ID=a",
+		"CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/ca", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/c", "CONFIG_GRPC_XDS_CLIENT_TLS_KEY=/k",
+		"REDIS_URL=r:1", "REDIS_SOCKET_TYPE=tcp"}, logWriter{t})
+	require.NoError(t, err)
+	require.Equal(t, "gateway:18001 a /ca /c /k", s.xds+" "+s.xdsNode+" "+s.xdsCA+" "+s.xdsCert+" "+s.xdsKey)
+	require.True(t, s.xdsTLS)
+	require.Empty(t, s.config)
+}
