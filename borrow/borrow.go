@@ -3,9 +3,9 @@
 //
 // # How it works
 //
-// A key that a process calls twice within Policy.Borrow gets a home. The next call of it
-// that has to ask the store sends a Borrow in place of a Take: it is charged, and brings
-// units home. Calls take from these, without a round trip. Before the units run out, or
+// A key that a process calls twice within Policy.Borrow, and twice within the next, gets a
+// home, and so does one with eight calls in one. The next call of it that has to ask the
+// store sends a Borrow in place of a Take: it is charged, and brings units home. Calls take from these, without a round trip. Before the units run out, or
 // their lease ends, a Borrow in the background reports what was used and brings more.
 // The units that are left stay in use meanwhile and become part of the next lease. When
 // the key rests, they are given back.
