@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 )
@@ -42,3 +43,6 @@ func (q *Queue) Ask(ctx context.Context, tag string, _ int, r *backend.Request) 
 	err := q.Do(ctx, tag, 0, r, &d)
 	return d, err
 }
+
+// TooFar is tooFar.
+func (s *Server) TooFar(left time.Duration) error { return s.tooFar(left) }

@@ -37,7 +37,10 @@ func (l *link) near(budget time.Duration) bool {
 // costs the server nothing to be spared a script whose answer would be late.
 func (s *Server) tooFar(left time.Duration) error {
 	trip := s.link.time()
-	if left >= trip { // mutant: too-far-not-sent
+	switch {
+	case left <= 0: // mutant: time-over-named
+		return withdrawal("the call could not be answered in time")
+	case left >= trip: // mutant: too-far-not-sent
 		return nil
 	}
 	s.measure()

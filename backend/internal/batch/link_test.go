@@ -116,3 +116,10 @@ func TestForgottenConnections(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond)
 	require.NoError(t, ask(l.Server))
 }
+
+// TestTimeOver: where the budget is over, the error says so and does not blame the link.
+func TestTimeOver(t *testing.T) {
+	l := linked(t, linkBudget, 0)
+	require.EqualError(t, l.TooFar(-time.Millisecond), "the call could not be answered in time")
+	require.NoError(t, l.TooFar(time.Millisecond))
+}
