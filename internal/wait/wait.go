@@ -25,9 +25,9 @@
 //   - A head of a call with a gate takes only while it has the turn. A turn ends when its
 //     holder passes, leaves, or is denied by a key other than the gate's.
 //
-// queue.go has the queues and their lock, turn.go what a caller's goroutine does,
-// burst.go the number of calls per take, contest.go the instant of the next take,
-// gate.go the turns of calls for several keys.
+// queue.go has the queues and their lock. turn.go has what a caller's goroutine does, with
+// the refusal of a call for its deadline. burst.go has the number of calls per take,
+// contest.go the instant of the next take, and gate.go the turns of calls for several keys.
 package wait
 
 import (
