@@ -5,6 +5,7 @@ package borrow
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,37 +22,51 @@ const length = 100 * time.Millisecond
 // distant is a store whose Borrows take a time on their way and as long on the way back.
 type distant struct {
 	backend.Store
-	trip    time.Duration
-	takes   time.Duration            // how long a take takes
-	during  func(r *backend.Request) // called while a Borrow is under way; may be nil
-	borrows int
+	trip    duration
+	takes   duration                               // how long a take takes
+	during  atomic.Pointer[func(*backend.Request)] // called while a Borrow is under way; may be nil
+	borrows atomic.Int64
 }
+
+// duration is one that a test changes while a Store uses it.
+type duration struct{ atomic.Int64 }
+
+func (d *duration) sleep(part time.Duration) { time.Sleep(time.Duration(d.Load()) / part) }
 
 func (s *distant) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if r.Op != backend.Borrow {
-		time.Sleep(s.takes)
+		s.takes.sleep(1)
 		return s.Store.Do(ctx, r, d)
 	}
-	s.borrows++
-	time.Sleep(s.trip / 2)
-	if s.during != nil {
-		s.during(r)
+	s.borrows.Add(1)
+	s.trip.sleep(2)
+	if during := s.during.Load(); during != nil {
+		(*during)(r)
 	}
 	err := s.Store.Do(ctx, r, d)
-	time.Sleep(s.trip / 2)
+	s.trip.sleep(2)
 	return err
 }
 
 // process is a borrowing process on a store.
 type process struct {
 	*Store
-	next *distant
-	list []backend.Policy
+	next  *distant
+	list  []backend.Policy
+	clock atomic.Pointer[func()] // called when the clock is read; may be nil
 }
 
 func newProcess(on *memory.Store, a algo.Algorithm) *process {
-	p := &process{next: &distant{Store: on, trip: time.Millisecond}}
+	p := &process{next: &distant{Store: on}}
+	p.next.trip.Store(int64(time.Millisecond))
 	p.Store = New(p.next, &layer.Shared{})
+	now := p.now
+	p.now = func() time.Duration {
+		if f := p.clock.Load(); f != nil {
+			(*f)()
+		}
+		return now()
+	}
 	p.list = []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed, Borrow: length}}
 	return p
 }
@@ -120,7 +135,7 @@ func TestFewBorrowsForManyCalls(t *testing.T) {
 			time.Sleep(length / 200)
 		}
 		require.Less(t, trips, calls*2/1000, "calls that went to the store")
-		require.Less(t, p.next.borrows, calls*20/1000, "round trips")
+		require.Less(t, p.next.borrows.Load(), int64(calls*20/1000), "round trips")
 	})
 }
 
@@ -131,7 +146,7 @@ func TestSeldomCallsBorrowNothing(t *testing.T) {
 			require.Empty(t, p.homes.all())
 			time.Sleep(3 * length)
 		}
-		require.Zero(t, p.next.borrows)
+		require.Zero(t, p.next.borrows.Load())
 	})
 }
 
@@ -139,11 +154,11 @@ func TestSeldomCallsBorrowNothing(t *testing.T) {
 // reply.
 func TestLateReplyLendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
-		p.next.trip = 4 * length
+		p.next.trip.Store(int64(4 * length))
 		for range sure {
 			p.call(t)
 		}
-		require.Positive(t, p.next.borrows)
+		require.Positive(t, p.next.borrows.Load())
 		for range 20 {
 			require.NotEqual(t, backend.FromLease, p.call(t).Source)
 			time.Sleep(length / 4)
@@ -155,22 +170,24 @@ func TestLateReplyLendsNothing(t *testing.T) {
 // that is known. Slow round trips among fast ones are no long link.
 func TestFarLinkLendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
-		p.next.trip, p.next.takes = length/9, length/9
+		p.next.trip.Store(int64(length / 9))
+		p.next.takes.Store(int64(length / 9))
 		calls := func() (borrows int) {
-			before := p.next.borrows
+			before := p.next.borrows.Load()
 			for range 100 {
 				p.call(t)
 				time.Sleep(length / 50)
 			}
-			return p.next.borrows - before
+			return int(p.next.borrows.Load() - before)
 		}
 		require.LessOrEqual(t, calls(), 2, "one that lends, and one that gives back")
 		require.Zero(t, calls())
-		p.next.takes = length / 11
+		p.next.takes.Store(int64(length / 11))
 		p.call(t)
-		p.next.takes = length / 2
+		p.next.takes.Store(int64(length / 2))
 		require.Positive(t, calls())
-		p.next.trip, p.next.takes = length/9, length/9
+		p.next.trip.Store(int64(length / 9))
+		p.next.takes.Store(int64(length / 9))
 		time.Sleep(2 * linkWindow)
 		require.LessOrEqual(t, calls(), 2, "a fast round trip of long ago")
 		require.Zero(t, calls())
@@ -181,11 +198,12 @@ func TestFarLinkLendsNothing(t *testing.T) {
 func TestClockAfterUnit(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
-		was, before, left := p.now, h.left.Load(), int64(0)
-		p.now = func() time.Duration { left = h.left.Load(); return was() }
+		before, left := h.left.Load(), int64(0)
+		clock := func() { left = h.left.Load() }
+		p.clock.Store(&clock)
 		require.True(t, h.take(1))
+		p.clock.Store(nil)
 		require.Equal(t, before-1, left)
-		p.now = was
 	})
 }
 
@@ -195,10 +213,12 @@ func TestUnitOfAnotherTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
 		h.busy.Store(true) // as of one that borrows
-		was := p.now
-		p.now = func() time.Duration { h.loan(was(), 10); return was() }
+		clock := func() {
+			p.clock.Store(nil)
+			h.loan(p.now(), 10)
+		}
+		p.clock.Store(&clock)
 		require.False(t, h.take(1))
-		p.now = was
 	})
 }
 
@@ -206,14 +226,15 @@ func TestUnitOfAnotherTurn(t *testing.T) {
 func TestLeaseInUseIsNotSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
-		took := 0
-		p.next.during = func(r *backend.Request) {
+		var took atomic.Int64
+		during := func(r *backend.Request) {
 			if r.Loan.Want == 0 && h.take(1) {
-				took++
+				took.Add(1)
 			}
 		}
+		p.next.during.Store(&during)
 		time.Sleep(3 * length)
-		require.Zero(t, took)
+		require.Zero(t, took.Load())
 	})
 }
 
@@ -222,11 +243,20 @@ func TestLeaseInUseIsNotSettled(t *testing.T) {
 func TestEveryLeaseIsNamed(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		h := p.warm(t)
-		h.own.held = make([]lending, backend.MaxHeld)
-		require.False(t, h.names(p.now()))
-		require.False(t, h.can(p.now(), 100))
+		own := func(look func()) { // while nothing else has the home
+			for !h.busy.CompareAndSwap(false, true) {
+				time.Sleep(time.Millisecond)
+			}
+			look()
+			h.busy.Store(false)
+		}
+		own(func() {
+			h.own.held = make([]lending, backend.MaxHeld)
+			require.False(t, h.names(p.now()))
+			require.False(t, h.can(p.now(), 100))
+		})
 		time.Sleep(3 * length)
-		require.True(t, h.names(p.now()), "they have ended")
+		own(func() { require.True(t, h.names(p.now()), "they have ended") })
 	})
 }
 
