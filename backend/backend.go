@@ -216,8 +216,8 @@ type Source uint8
 // is nil for the deny cache too, which repeats the store's denial.
 const (
 	FromStore      Source = iota // the store that holds the counts
-	FromFailOpen                 // nobody: the policies fail open
-	FromFailClosed               // nobody: a policy fails closed
+	FromFailOpen                 // no store: the policies fail open
+	FromFailClosed               // no store: a policy fails closed
 	FromFailLocal                // this process, with its share of the limit
 	FromDenyCache                // the store, at most a second ago, or a minute where none decides: it denied the key until an instant after now
 	FromLease                    // this process, from units that the store has lent to it

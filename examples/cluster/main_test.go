@@ -34,8 +34,8 @@ func (o *output) String() string {
 }
 
 var (
-	served = regexp.MustCompile(`(?m)s store [1-9]\d*  fail-open 0  fail-closed 0  fail-local 0  deny-cache \d+  errors 0`)
-	modes  = regexp.MustCompile(`(?m)^total  store [1-9]\d*  fail-open [1-9]\d*  fail-closed [1-9]\d*  fail-local [1-9]\d*  deny-cache \d+  errors 0`)
+	served = regexp.MustCompile(`(?m)s store [1-9]\d*  fail-open 0  fail-closed 0  fail-local 0  deny-cache \d+  lease 0  errors 0`)
+	modes  = regexp.MustCompile(`(?m)^total  store [1-9]\d*  fail-open [1-9]\d*  fail-closed [1-9]\d*  fail-local [1-9]\d*  deny-cache \d+  lease 0  errors 0`)
 )
 
 // TestPrimaryDies kills a primary under the calls: each is answered, its keys'
