@@ -1,6 +1,7 @@
 package denial
 
 import (
+	"cmp"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -217,6 +218,7 @@ type Denial struct {
 	Bound      uint64          // the policies that bound, a bit for each
 	Sent, Told time.Duration   // before the request was sent, and when its answer had come
 	Ends       time.Duration   // when the store may let the call pass; counted from Sent, so never too late
+	holds      time.Duration   // for how long it answers, since Sent, before the store is asked again; 0: Longest
 }
 
 // cacheable reports whether a store's denial of g may be cached. One by slots may not:
@@ -227,6 +229,10 @@ func cacheable(g *backend.Group, d *backend.Decision) bool {
 	})
 	return d.RetryAfter > 0 && !bySlots // mutant: slots-not-cached
 }
+
+// asked is how often within a lease a denial of borrowed units is asked for again: other
+// processes may have settled by then what the store counted whole.
+const asked = 4
 
 // NewDenial returns the denial of g with these states. Where they are not those of all
 // policies, it is not known which policy bound: then a call that costs less of any may
@@ -242,7 +248,8 @@ func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duratio
 			}
 		}
 	}
-	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter} // mutant: denial-ends
+	holds := g.Policies[by].Borrow / asked                                                                 // mutant: lent-units-asked-for
+	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter, holds} // mutant: denial-ends
 }
 
 // Denies reports whether, while the denial holds, g is denied too.
@@ -256,7 +263,7 @@ func (d *Denial) Denies(g *backend.Group) bool {
 }
 
 // Until returns when the denial no longer holds without a request.
-func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
+func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+cmp.Or(d.holds, Longest)) } // mutant: denied-one-second
 
 // State returns what the denial says to g of its i-th policy at now. A policy that g
 // costs less than was denied may have room, so it gets no RetryAfter. For a larger cost

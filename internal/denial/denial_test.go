@@ -57,6 +57,22 @@ func TestStandsForASecond(t *testing.T) {
 	require.False(t, cached(t, f.wrapper(100*time.Millisecond), take("k", one, 1)), "another's entry is too old for this one")
 }
 
+// TestLentUnitsAreAskedFor: the store counts units that another process holds as used, and
+// that one may give them back at any time. So a denial of a list that borrows is asked for
+// again within the lease; where no store decides, it stands as any other.
+func TestLentUnitsAreAskedFor(t *testing.T) {
+	borrows := slices.Clone(one)
+	borrows[0].Borrow = 100 * time.Millisecond
+	f, s := denied(t, time.Hour, borrows, 1)
+	f.advance(25*time.Millisecond - 1)
+	require.True(t, cached(t, s, take("k", borrows, 1)))
+	f.advance(1)
+	require.False(t, cached(t, s, take("k", borrows, 1)))
+	f.advance(time.Second)
+	r := take("k", borrows, 1)
+	require.True(t, s.Stands(&r, new(backend.Decision)))
+}
+
 // TestAFailedRefresh prolongs nothing: a denial that is older than the limiter's time
 // answers no call.
 func TestAFailedRefresh(t *testing.T) {
