@@ -16,6 +16,7 @@ import (
 const (
 	server    = "redis"
 	ours      = "headgate"
+	lent      = "headgate, borrowing"
 	redisRate = "redis_rate"
 	rueidis   = "rueidis EVALSHA"
 )
@@ -52,6 +53,7 @@ func serverWorkloads() []workload {
 			keys   string
 			target report.Target
 		}{{"hot", beats(10, redisRate)}, {"zipf", beats(shape.zipf, redisRate)}, {"uniform", published(redisRate)}} {
+			w.target.Of = lent
 			borrows := inProcesses(w.keys, shape.processes, shape.callers, w.target)
 			borrows.name = strings.Replace(borrows.name, "redis/", "redis/borrow/", 1)
 			borrows.subjects = borrowing
