@@ -157,7 +157,7 @@ type Request struct {
 // Group is one key with the policies that count it and what it asks of each.
 type Group struct {
 	Key      string
-	Sub      string   // one of a hot key's sub-keys; "" is the key itself; set by package shard alone
+	Sub      string   // one of a hot key's sub-keys; "" is the key itself; set only by package shard
 	Policies []Policy // shared between requests, never written
 	Cost     int64    // units of every policy, where Costs is nil
 	Costs    []int64  // units, one per policy
@@ -191,18 +191,18 @@ type Policy struct {
 	// It is decided after the others, in the same request. Its count is its own: an
 	// enforced policy of the same name and algorithm has another one.
 	Shadow bool
-	// Borrow is for how long a process may hold units of a key in advance, so that it
-	// decides most calls of a busy key without a round trip: 10 ms to 1 s in whole
-	// milliseconds; 0 is not at all. All policies of a list have the same. Package borrow
-	// does it; a store ignores Borrow.
+	// Borrow is how long a process may hold units of a key in advance: 10 ms to 1 s in
+	// whole milliseconds; 0 is not at all. With it the process decides most calls of a
+	// busy key without a round trip. All policies of a list have the same. Package
+	// borrow does it; a store ignores Borrow.
 	Borrow time.Duration
 }
 
 // FailureMode is what a call gets when no store decided it.
 type FailureMode uint8
 
-// The failure modes. The zero mode is none of them, and New refuses it: whether to
-// let calls through that nobody counted must be chosen.
+// The failure modes. The zero mode is none of them, and New refuses it: the user must
+// choose whether uncounted calls pass.
 const (
 	FailOpen   FailureMode = iota + 1 // let the call pass
 	FailClosed                        // deny the call

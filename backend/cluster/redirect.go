@@ -19,8 +19,8 @@ import (
 // names. After MOVED the slot's owner is corrected at once, and a reload
 // corrects the others: slots seldom move one by one. After ASK the owner stays,
 // since the slot is still on its way. After TRYAGAIN the same node is right, a
-// moment later. After any other error the table may be old. An error of Next has err
-// in it: what at replied, and not the error, tells of at.
+// moment later. After any other error the table may be old. An error of Next wraps err.
+// The state of at follows from what it replied, not from that error.
 func (t *topology) Next(ctx context.Context, tag string, at *batch.Server, err error) (*batch.Server, bool, error) {
 	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
 		n, e := t.redirected(announced(addr, at.Node))

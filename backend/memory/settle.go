@@ -191,8 +191,8 @@ func (c *call) settlement() settlement {
 	return settlement{halves(c.lease.Attempt), c.now + stays.Microseconds()}
 }
 
-// keep keeps the lease of a Reserve that passed, or that an unresolved one was
-// recorded.
+// keep keeps the lease of a Reserve that passed, or the tombstone of an unresolved lease
+// that was recorded.
 func (c *call) keep(looks []look) {
 	if c.op == backend.Record {
 		c.stripe.mu.leases.settle(c.leaseHash(), c.settlement())

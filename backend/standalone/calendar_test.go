@@ -63,8 +63,8 @@ func (c *civil) commands(t *testing.T, ask func()) int64 {
 	return c.server.CommandStats(t)["evalsha"].Calls - before
 }
 
-// TestCalendarZones lets three years pass in twelve zones: Redis and memory answer
-// alike in every field, and tell the boundary of package time.
+// TestCalendarZones lets three years pass in twelve zones: Redis and memory answer alike
+// in every field, with the boundary of package time.
 func TestCalendarZones(t *testing.T) {
 	c, r := newCivil(t), rand.New(rand.NewPCG(1, 2))
 	most := int64(redistest.Steps(120, 40)) * int64(time.Hour)
@@ -241,9 +241,9 @@ func TestCalendarLeases(t *testing.T) {
 	}
 }
 
-// TestCalendarLeaseOfAnotherList: a limiter that lists the Calendar behind another policy,
-// or not at all, settles a lease, also where the periods that were known when it was
-// reserved are over.
+// TestCalendarLeaseOfAnotherList: a limiter that lists the Calendar behind another
+// policy, or not at all, settles a lease. It does so too once the periods that were
+// known at the Reserve are over.
 func TestCalendarLeaseOfAnotherList(t *testing.T) {
 	c := newCivil(t)
 	list := calendars(algo.Calendar(100, algo.Day(), time.UTC))

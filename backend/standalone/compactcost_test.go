@@ -132,8 +132,8 @@ func TestCompactLogCost(t *testing.T) {
 	}
 }
 
-// TestCompactLogAtOnce: what a single call costs the server where 100,000 entries, or
-// a part of them, have left at once, and while a log grows to that.
+// TestCompactLogAtOnce: what a single call costs the server where 100,000 entries, or a
+// part of them, have left at once. It also measures while a log grows to that.
 func TestCompactLogAtOnce(t *testing.T) {
 	if !*serverCost {
 		t.Skip("run by make server-cost")

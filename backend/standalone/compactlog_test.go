@@ -20,9 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCompactLogIsASlidingLog gives a CompactLog on Redis and a SlidingLog in memory
-// the same random calls, in logs so long that blocks are made, passed and dropped: by
-// one, and thousands at once. Every field of every answer is the same.
+// TestCompactLogIsASlidingLog gives a CompactLog on Redis and a SlidingLog in memory the
+// same random calls. The logs are so long that blocks are made, passed and dropped, one
+// or thousands at once. Every field of every answer is the same.
 func TestCompactLogIsASlidingLog(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	l := newLogs(t)
@@ -115,7 +115,7 @@ func (l *logs) step() {
 	l.ask(r, n)
 }
 
-// ask asks both logs, in a list of the log alone or of two.
+// ask asks both logs, in a list of one policy or of two.
 func (l *logs) ask(r backend.Request, n int) {
 	l.Helper()
 	limit := algo.Per(l.limit, l.period)
@@ -147,7 +147,7 @@ func (l *logs) settle() *backend.Lease {
 	lease.Attempt = backend.LeaseID{1}
 	cost, ends := l.reserved[lease.ID].cost, time.UnixMicro(l.reserved[lease.ID].at).Add(2*lease.Length)
 	if l.time().Sub(ends).Abs() <= time.Hour {
-		lease.ID = backend.LeaseID{} // memory's clock takes no step back, so the record may have left there alone
+		lease.ID = backend.LeaseID{} // memory's clock takes no step back, so the record may have left only there
 	}
 	switch l.r.IntN(4) {
 	case 0:
@@ -160,8 +160,8 @@ func (l *logs) settle() *backend.Lease {
 	return &lease
 }
 
-// TestCompactLogBlocksThatGaveBack: an entry that gave all back is none of a block
-// whose calls all cost 1, and a block that is the tail again is none of its row's sum.
+// TestCompactLogBlocksThatGaveBack: an entry that gave all back is not among those of a
+// block whose calls all cost 1. A block that is the tail again is not in its row's sum.
 func TestCompactLogBlocksThatGaveBack(t *testing.T) {
 	l := newLogs(t)
 	do := func(op backend.Op, cost int64, lease *backend.Lease) {
@@ -221,8 +221,8 @@ func TestCompactLogBlocksThatGaveBack(t *testing.T) {
 	do(backend.Peek, 20_000, nil)
 }
 
-// TestCompactLogGarbage: what can't be the field h, or a block or sums that a call
-// needs and are missing or cut, is a corrupt value, and stays as it is.
+// TestCompactLogGarbage: an impossible field h is a corrupt value, and stays as it is.
+// So are a block or sums that a call needs and that are missing or cut.
 func TestCompactLogGarbage(t *testing.T) {
 	s := newTimed(t)
 	a := algo.CompactLog(algo.PerMinute(10_000))

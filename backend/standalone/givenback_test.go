@@ -50,7 +50,7 @@ func (g *givenBack) ask(op backend.Op, id byte, n int64) int64 {
 	return d.Used
 }
 
-// older writes what an older release does, which reads the level and its instant alone,
+// older writes what an older release does, which reads only the level and its instant,
 // and writes both: here what is there, by now.
 func (g *givenBack) older() {
 	hash, field := names.DefaultPrefix.Hash(names.Tag("k", "")), "T/p"

@@ -124,9 +124,9 @@ func (p *pipelined) send() {
 }
 
 // TestLeaseCost measures what a Reserve and a Settle that gives back cost the server,
-// against a take by the same policy, with no open lease on other keys and with many.
-// A log whose entries gave back keeps that beside it: its takes and settlements are
-// measured against each other too.
+// against a take by the same policy. Other keys have no open lease, or many. A log whose
+// entries gave back keeps that beside it: its takes and settlements are measured against
+// each other too.
 func TestLeaseCost(t *testing.T) {
 	if !*serverCost {
 		t.Skip("run by make server-cost")
@@ -153,9 +153,9 @@ func TestLeaseCost(t *testing.T) {
 // leaseCosts are the calls of one policy that are measured.
 type leaseCosts struct{ take, reserve, settle func(key string) error }
 
-// measure returns medians: what a take costs, and as multiples of it a Reserve, a
-// Commit right after it, a Commit after another take, and then another such take and
-// Commit.
+// measure returns medians. The first is what a take costs. The others are multiples of
+// it: a Reserve, a Commit right after it, a Commit after another take, and then another
+// such take and Commit.
 func (c leaseCosts) measure(p *pipelined) (medians [6]float64) {
 	var all [6][]float64
 	for turn := range leaseTurns {
@@ -201,8 +201,8 @@ func (r costRow) settle(client *redis.Client) func(string) error {
 	return r.lease(client, backend.Settle, 2, leaseIDs())
 }
 
-// leaseIDs returns a function that names the leases of each key: two that count
-// apart name them alike.
+// leaseIDs returns a function that names the leases of each key. Two such functions
+// count separately and name the leases alike.
 func leaseIDs() func(key string) backend.LeaseID {
 	var mu sync.Mutex
 	calls := map[string]uint64{}

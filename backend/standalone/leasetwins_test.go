@@ -216,8 +216,8 @@ func (s *leaseSteps) beyond(g *backend.Group, times int64) {
 }
 
 // slots adds an InFlight policy to a third of the lists. All buckets of a name have one
-// rate: a level that is above the burst may count for longer by a slower one than what a
-// faster one has left is kept, and the model keeps all.
+// rate. A level above the burst may count for longer by a slower rate than the level of
+// a faster one is kept. The model keeps every level.
 func (s *leaseSteps) slots(list []backend.Policy) []backend.Policy {
 	if with, ok := s.with[&list[0]]; ok {
 		return with

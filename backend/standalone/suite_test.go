@@ -90,9 +90,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestSuiteThroughBreaker: the breaker over the store answers as the store
-// where nothing fails, and hands on what failed where someone above may try
-// elsewhere.
+// TestSuiteThroughBreaker: the breaker over the store answers as the store where nothing
+// fails. It passes a failure on where a layer above may try elsewhere.
 func TestSuiteThroughBreaker(t *testing.T) {
 	server := redistest.Start(t)
 	storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {

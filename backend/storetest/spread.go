@@ -13,11 +13,11 @@ import (
 // Spread checks a store that spreads each key over k sub-keys, 2 or more, as
 // Policy.Shards asks. Stores ignore Shards, so only a wrapper that spreads, such
 // as package shard, needs it. It runs the cases of Contract that hold of a
-// spread key, with limits k times as large, and some of its own. Left out is
-// what spreading gives up: Remaining and RetryAfter are estimates unless the
-// whole key was read, a call that loses a race may be denied while there is
-// room, a cost above the smallest share is refused, and after a refused request
-// the take may pass on another sub-key. The hooks are those of Contract.
+// spread key, with limits k times as large, and some of its own. Left out is what
+// spreading gives up. Remaining and RetryAfter are estimates unless the whole key was
+// read. A call that loses a race may be denied while there is room. A cost above the
+// smallest share is refused. After a refused request the take may pass on another
+// sub-key. The hooks are those of Contract.
 func Spread(t *testing.T, h Harness, k int) {
 	h.shards = k
 	h.cases(t, spreads)

@@ -101,8 +101,8 @@ func unknown(op backend.Op, why error) error {
 	return backend.Wrap(backend.ErrPerhapsCounted, why)
 }
 
-// notify tells the caller that its answer is complete, and reports whether there
-// was one: else the call is the batch's.
+// notify reports to the caller that its answer is complete. It returns false if the
+// caller has left: then the call is the batch's.
 func (c *call) notify() bool {
 	if c.state.Swap(answered) == left {
 		return false

@@ -41,8 +41,8 @@ var classes = []struct {
 
 // raised stands in each error that a command raises in a running script. Its words are
 // those of Redis 7 to 8 and of Valkey 8 and 9. The script may have charged a group
-// before: such an error is of no class. The script hands on what Redis says of its first
-// write, such as OOM or READONLY, without these words and before it has written.
+// before: such an error is of no class. The script passes on what Redis says of its
+// first write, such as OOM or READONLY, without these words and before it has written.
 const raised = "on @user_script:"
 
 // is reports whether the error is a reply of one of the classes.

@@ -117,8 +117,7 @@ func TestGarbageIsLeft(t *testing.T) {
 	}
 }
 
-// corrupted requires that each take of the group was told that its key holds what
-// is not ours.
+// corrupted requires that each take of the group has a CorruptError that names its key.
 func corrupted(t *testing.T, g *batch.Asked) {
 	t.Helper()
 	for i := range g.Takes {
@@ -128,8 +127,8 @@ func corrupted(t *testing.T, g *batch.Asked) {
 	}
 }
 
-// TestLaterReleasesMayAppend: what stands behind a state is read past, alone
-// and in a set.
+// TestLaterReleasesMayAppend: what stands behind a state is skipped, in a list of one
+// policy and of several.
 func TestLaterReleasesMayAppend(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()

@@ -33,7 +33,7 @@ func settled(key string, actual int64, ps []backend.Policy, id int) *batch.Asked
 	return g
 }
 
-// run runs a group alone.
+// run runs one group in a command of its own.
 func run(t *testing.T, s *batch.Server, g *batch.Asked) *batch.Answer {
 	t.Helper()
 	_ = s.Run(context.Background(), []*batch.Asked{g})
@@ -159,7 +159,7 @@ func TestExcessSaturates(t *testing.T) {
 }
 
 // TestLargeLease: a lease of more units than its record has bytes for is settled to the
-// unit, by the path of one policy and by that of several.
+// unit, in a list of one policy and of several.
 func TestLargeLease(t *testing.T) {
 	runner := batch.Alone(redistest.Start(t).Client(t), &layer.Shared{}, time.Second)
 	month := algo.Calendar(algo.MaxCount, algo.Month(1), time.UTC)

@@ -36,8 +36,8 @@ const (
 )
 
 // No more are in flight than the client may have connections. There is one more per this
-// many answers, and one fewer per round trip that failed. So of a process's work a part
-// only goes into new connections. Each costs as much as dozens of calls. If all were
+// many answers, and one fewer per round trip that failed. So only a part of a process's
+// work goes into new connections. Each costs as much as dozens of calls. If all were
 // made at once, they would be made too late for the calls that wait for them.
 const slow = 4
 

@@ -18,8 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limited returns a server for a user without one right, and what its guard was
-// told.
+// limited returns a server for a user without one right, and what its guard received.
 func limited(t *testing.T, server *redistest.Server, missing string) (*batch.Server, *verdicts) {
 	admin := server.Client(t)
 	require.NoError(t, admin.Do(context.Background(), "acl", "setuser", "u", "reset", "on", ">p", "~*", "+@all", missing).Err())

@@ -26,8 +26,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// batch draws groups of different keys with takes in order, runs of equal
-// costs among them, and runs of groups that ask alike.
+// draw returns groups of different keys with takes in order, runs of equal costs among
+// them, and runs of groups that ask alike.
 func draw(s *trace.Steps, r *rand.Rand) []*batch.Asked {
 	var groups []*batch.Asked
 	seen := map[string]bool{}
@@ -150,8 +150,8 @@ func TestScriptRefuses(t *testing.T) {
 	}
 }
 
-// TestFullServerRefuses: with no memory left nothing is stored, logs neither,
-// alone or in a set.
+// TestFullServerRefuses: with no memory left nothing is stored, neither states nor logs,
+// in a list of one policy or of several.
 func TestFullServerRefuses(t *testing.T) {
 	server := redistest.Start(t)
 	client, ctx := server.Client(t), context.Background()
@@ -228,7 +228,7 @@ func TestPruningIsBounded(t *testing.T) {
 	require.EqualValues(t, 1002-128, client.ZCard(ctx, names.DefaultPrefix.Hash("k")+":log:1m/p").Val())
 }
 
-// verdicts notes what a guard is told.
+// verdicts is a guard that notes what it receives.
 type verdicts struct {
 	late atomic.Int64 // answers
 	mu   sync.Mutex
@@ -341,8 +341,8 @@ func TestExpiryOnlyGrows(t *testing.T) {
 	require.Positive(t, client.PTTL(ctx, names.DefaultPrefix.Hash("j")).Val())
 }
 
-// TestFieldsOfOthersLeave, also where the list that stays in use never stores one of
-// its own fields, or where the key has more fields than a call looks at.
+// TestFieldsOfOthersLeave: also where the list that stays in use never stores one of its
+// own fields. The key may have more fields than a call looks at.
 func TestFieldsOfOthersLeave(t *testing.T) {
 	client, ctx := redistest.Start(t).Client(t), context.Background()
 	now := time.UnixMicro(trace.Start)

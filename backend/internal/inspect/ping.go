@@ -160,9 +160,9 @@ func (n Node) check(info string) (warnings []string, err error) {
 	return nil, nil
 }
 
-// granted is a script that returns those of the commands in ARGV that the user
-// may not call. Below zero it returns those that the server lacks. KEYS has a hash and a log,
-// and the commands name them so.
+// granted is a script that returns the indexes of the commands in ARGV that the user may
+// not call. The index of a command that the server lacks is negative. KEYS has a hash
+// and a log, and the commands name them so.
 const granted = `local missing = {}
 for i = 1, #ARGV do
   local words = {}
@@ -186,8 +186,9 @@ var needed = [...]string{
 // ofCluster is how many of them are the cluster's.
 const ofCluster = 2
 
-// rights checks that the client's user may load a script, run it on stored keys
-// with that tag. It checks that the user may call the commands of the library's script.
+// rights checks that the client's user may load a script and run it on stored keys with
+// that tag. The user must also have the right to each command that the library's script
+// calls.
 func (n Node) rights(ctx context.Context, tag string) error {
 	load := redis.NewStringCmd(ctx, "script", "load", granted)
 	if err := n.do(ctx, load, "+script|load"); err != nil {

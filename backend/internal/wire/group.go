@@ -147,7 +147,8 @@ func run(calls []*Call) int {
 // Sort brings those together that likely make one section. These are the groups of one list
 // of policies, and of those the ones that ask for one thing as many times. Calls of
 // different keys come in no order. A section costs the server a third of what a
-// group does. 170 calls of Zipf's keys made 28 of their 108 groups, and make 8.
+// group does. Unsorted, the 108 groups of 170 calls for Zipf-distributed keys made 28
+// sections; sorted they make 8.
 func Sort(groups []*Group) {
 	slices.SortFunc(groups, func(g, h *Group) int { // mutant: equal-takes-together
 		return cmp.Or(cmp.Compare(g.Policies[0].Name, h.Policies[0].Name), cmp.Compare(g.Op, h.Op), len(g.Calls)-len(h.Calls))

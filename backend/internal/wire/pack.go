@@ -244,8 +244,9 @@ func stays(op backend.Op, l *backend.Lease) time.Duration {
 	return l.Length
 }
 
-// packLoan appends length in µs, number, epoch, the units that are wanted and kept, the
-// cost, the leases that may be held, and as text how long the script keeps the record.
+// packLoan appends length in µs, number, epoch, the units that are wanted and kept, and
+// the cost. Then come the leases that may be held, and as text how long the script keeps
+// the record.
 func packLoan(b []byte, c *Call) []byte {
 	l := &c.loan
 	b = binary.LittleEndian.AppendUint32(b, uint32(l.Length.Microseconds()))
