@@ -41,9 +41,9 @@ func (l *Limiter) Call(key string, costs ...int64) Part {
 	return Part{Limiter: l, Call: Call{Key: key, Costs: costs}}
 }
 
-// All decides a call that counts for several keys. The keys are of a user and the user's
-// organisation, each by the policies of a limiter of its own. It passes if every key
-// lets it pass, and else is charged to none. List the narrowest key first:
+// All decides a call that counts for several keys, such as a user and the user's
+// organisation. Each key is decided by the policies of its own limiter. The call passes
+// if every key lets it pass, and else is charged to none. List the narrowest key first:
 //
 //	d, err := headgate.All(ctx, perUser.Call("user:42"), perOrg.Call("org:7"))
 //

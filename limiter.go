@@ -213,7 +213,7 @@ func (l *Limiter) ask(op backend.Op, key string) *question {
 	return q
 }
 
-// do hands the question to the layers and writes the decision to the zero d. The
+// do passes the question to the layers and writes the decision to the zero d. The
 // question goes back to the pool.
 func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
 	if l != nil && l.observer != nil {

@@ -30,11 +30,11 @@ type Options struct {
 	// With a negative value none does.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that
-	// With and OnFailure make of it. It also receives one for one that returns an error.
-	// With, OnFailure and Ping themselves make none, and a Resume only with an error.
-	// While one of them is in use it also receives each change of a circuit and each
-	// batch of the store. It runs on the path of the call, outside of every lock: it must
-	// be quick and safe for concurrent use. A panic in it is dropped. Nil is none.
+	// With and OnFailure make of it. A call that returns an error has one too. With,
+	// OnFailure and Ping themselves make none, and a Resume only with an error. While
+	// one of these limiters is in use it also receives each change of a circuit and each
+	// batch of the store. It runs on the path of the call, outside of every lock: it
+	// must be quick and safe for concurrent use. A panic in it is dropped. Nil is none.
 	Observer func(Event)
 	// Near is the share of a limit that Event.Near is about, up to 1. 0 is 0.8, and a
 	// negative value is none.

@@ -21,9 +21,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestPairs runs random programs of all pairVerbs on random lists of policies, and compares
-// every answer with a model that is written from the specification: whatever holds
-// alone holds together. HEADGATE_SEED=n runs one program.
+// TestPairs runs random programs of all pairVerbs on random lists of policies, and
+// compares every answer with a model that is written from the specification. What holds
+// of each verb also holds of their combinations. HEADGATE_SEED=n runs one program.
 func TestPairs(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { pairs(t, &ground{}, redistest.Steps(20_000, 1_000_000)) })
 	t.Run("server", func(t *testing.T) { pairs(t, serverGround(t), redistest.Steps(3_000, 200_000)) })
@@ -76,8 +76,8 @@ func serverGround(t *testing.T) *ground {
 	return g
 }
 
-// open returns the store of one run, what loses its answers until it is told to end, and
-// the number that were lost.
+// open returns the store of one run, and a function that begins or ends the loss of its
+// answers. The function returns how many were lost before.
 func (g *ground) open(loses bool) (backend.Store, func(lose bool) int) {
 	if g.server != nil {
 		return g.server, func(lose bool) int {
@@ -105,7 +105,7 @@ func (g *ground) open(loses bool) (backend.Store, func(lose bool) int) {
 	}
 }
 
-// program is a configuration and what is done with it, the same for the same seed.
+// pairProgram is a configuration and what is done with it, the same for the same seed.
 type pairProgram struct {
 	lists [][]headgate.Policy // of the limiters, on the same counts
 	keys  int

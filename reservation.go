@@ -115,8 +115,8 @@ func (r *Reservation) spread(q *backend.Request) []State {
 	return q.Each
 }
 
-// spare notes which shadows had no room. Their leases do not charge them, and so must the
-// record of what a Commit adds to the estimate.
+// spare notes which shadows had no room. Their leases do not charge them, and the record
+// of what a Commit adds to the estimate must not either.
 func (r *Reservation) spare(policies []Policy, each []State) {
 	for i := range each {
 		if policies[i].Shadow && each[i].RetryAfter > 0 { // mutant: spared-shadow-recorded
@@ -248,7 +248,7 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 		for i := range r.costs {
 			spared := r.spared != nil && r.spared[i]
 			if spared || r.counts != nil && r.counts[i] != countOf(&r.limiter.policies[i]) { // mutant: excess-of-another-count
-				q.request.Costs[i] = r.limiter.policies[i].Algorithm.Kind().MaxLimit() // by the lease alone
+				q.request.Costs[i] = r.limiter.policies[i].Algorithm.Kind().MaxLimit() // only by the lease
 			}
 		}
 	}

@@ -12,8 +12,8 @@ type Stats struct {
 	breaker.Stats
 	DenyCache int64
 	// MostDenied are the ten keys whose calls the deny cache of the store has denied most.
-	// These are by any limiter of this process, while the cache has them. That is for a
-	// minute after the last denial at most. To find them costs a look at the whole cache.
+	// Calls by any limiter of this process count. The cache has a key for at most a
+	// minute after its last denial. To find these keys costs a look at the whole cache.
 	MostDenied []DeniedKey
 	Spread     shard.Stats  // of keys that are spread: how often their sub-keys were summed, and lost races
 	Borrow     borrow.Stats // of policies that borrow: units held in advance, and requests for them

@@ -36,22 +36,22 @@ type Options struct {
 	// of units per policy, in the limiter's order. nil, also as the result, is 1
 	// of each. It is called concurrently.
 	Cost func(context.Context, RPC) []int64
-	// Settle makes each call a reservation of its cost, and returns what the call has
+	// Settle makes each call a reservation of its cost. It returns what the call has
 	// used, once its handler has returned or panicked. That is one number of units per
-	// policy, in the limiter's order. With NewServerAll the policies of all parts that
-	// were decided, those of the first part first. Less than the cost gives the rest
-	// back, more is charged above the limit. nil, or a list that does not fit the
-	// policies, leaves the cost as it is. The function nil settles nothing but slots of
-	// algo.InFlight.
+	// policy, in the limiter's order. With NewServerAll the list has the policies of all
+	// parts that were decided, those of the first part first. Less than the cost gives
+	// the rest back, more is charged above the limit. nil, or a list that does not fit
+	// the policies, leaves the cost as it is. The function nil settles nothing but slots
+	// of algo.InFlight.
 	//
 	// The call ends when the store has answered, or 50 ms later. The settlement goes on
 	// for at most 10 s, also where the client has left. One that fails changes nothing for
 	// the client: the cost is charged until it has aged, and a slot is taken until the
 	// lease ends. Observers of the limiter see the error. It is only for a Server.
 	Settle func(*Outcome) []int64
-	// SettleWait is how long a call that is denied waits while others of its key in this
-	// process are not settled yet, 0 to 1 min. Their cost may be given back. Waiting calls
-	// pass in the order of their arrival. 0 denies at once.
+	// SettleWait is how long a denied call waits while others of its key in this process
+	// are not settled yet, 0 to 1 min. Their cost may be given back. Waiting calls pass
+	// in the order of their arrival. 0 denies at once.
 	SettleWait time.Duration
 	// Messages returns the parts of each message that a Server receives on a stream,
 	// which is rpc.Request; nil counts none. A stream counts when it opens, and then by

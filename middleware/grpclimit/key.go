@@ -89,9 +89,10 @@ func addressOf(a net.Addr) netip.Addr {
 // refuse the call with INVALID_ARGUMENT: which of them another reader takes is
 // unknown. A key is "metadata:x-api-key:2bb80d537b1da3e38bd30361aa855686".
 //
-// Only a value that something else verifies is safe to count by. Metadata is nil, which
-// NewServer refuses, for what is no name of metadata, for x-forwarded-for and forwarded,
-// which any client can send, for host, and for authorization: use Authorization.
+// Only a value that something else verifies is safe to count by. Metadata returns nil,
+// which NewServer refuses, for what is no name of metadata, and for host. It does so for
+// x-forwarded-for and forwarded too, which any client can send, and for authorization:
+// use Authorization.
 func Metadata(name string) Key {
 	name = strings.ToLower(name)
 	switch {

@@ -128,8 +128,8 @@ func roundUp(d time.Duration) time.Duration {
 }
 
 // reset reads the value of a reset. A number of 10^12 or more is an instant in
-// milliseconds, one of 10^9 or more an instant in seconds, and a smaller one is seconds
-// from now. Dates and durations are read too.
+// milliseconds. One of 10^9 or more is an instant in seconds, and a smaller one is
+// seconds from now. Dates and durations are read too.
 func reset(v string, now time.Time) (time.Duration, bool) {
 	n, err := strconv.ParseFloat(strings.Trim(v, " \t"), 64)
 	switch {

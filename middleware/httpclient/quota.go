@@ -105,8 +105,8 @@ func (s *scope) quotaWait(now time.Time, force bool) (wait time.Duration) {
 
 // start counts a request as sent and returns its ticket. If it has to wait
 // first, changed is not nil and closed when a response came. The wait is how
-// long at most. With force it is
-// sent though the policies ask to wait, but one at a time and seldom.
+// long at most. With force it is sent though the policies ask to wait, but one at a time
+// and seldom.
 func (s *scope) start(now time.Time, force bool) (t ticket, wait time.Duration, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,18 +40,19 @@ const (
 // without an Age, a stored RateLimit counts as new at each hit: put the Transport below
 // the cache.
 //
-// After a 429, or a 503 or 529 with Retry-After, or a 403 with Retry-After or with
-// nothing remaining, no request is sent before the time that the server named. That lasts
-// a day at most. Then one is sent, and the others once that one has passed, or after a
-// second. The denied request is sent again if its body can be had again
-// (http.Request.GetBody). After a 503 or 529 that needs a method is safe to repeat.
+// A denial is a 429, a 503 or 529 with Retry-After, or a 403 with Retry-After or with
+// nothing remaining. After a denial no request is sent before the time that the server
+// named. That lasts a day at most. Then one is sent, and the others once that one has
+// passed, or after a second. The denied request is sent again if its body can be had
+// again (http.Request.GetBody). After a 503 or 529 that needs a method is safe to
+// repeat.
 //
 // The time is that of Retry-After: seconds, a duration or a date, the longest of several.
 // One that can't be read, 0 and less are a second. Without it the time is that of
 // X-RateLimit-Reset and the like (also RateLimit-Reset, X-RateLimit-Reset-After,
 // X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Tokens-Reset), the longest of those with
-// nothing remaining. A denial that names no time holds for 1 s, then for 2 s, 4 s and so
-// on to 30 s, until a response is none.
+// nothing remaining. A denial that names no time holds for 1 s, the next ones for 2 s, 4
+// s and so on to 30 s. After any other response it is 1 s again.
 //
 // A wait that would pass the context's deadline, or MaxWait, is not made. Then
 // the caller gets the 429 at once. A request that finds the server's denial in

@@ -73,14 +73,14 @@
 // RateLimit and X-RateLimit-* are absent; RateLimit-Policy names the policy all
 // the same.
 //
-// A request that was not decided has none of these fields. It is one that
-// Options.Skip or EmptyPasses lets through, one that costs nothing. Or it is one without
-// a key, with a key that is too long or given several times, or with a negative cost
-// (400). Neither has one that costs more than can ever be granted or that is blocked
-// (403). Nor has one that finds the store closed or its deadline passed (503). An error
-// of the key's function (500) has none either. That 503 has no Retry-After, since there
-// is no known time. A request whose client left before the decision has neither status:
-// logs show 499. All answers of the middleware are no-store.
+// A request that was not decided has none of these fields. Such a request passes if
+// Options.Skip or EmptyPasses lets it through, or if it costs nothing. Any other gets an
+// error. It is 400 without a key, with a key that is too long or given several times,
+// and with a negative cost. It is 403 for a cost that can never be granted and for a
+// blocked key. It is 500 for an error of the key's function. It is 503 where the store
+// is closed or the deadline has passed. That 503 has no Retry-After, since there is no
+// known time. A request whose client left before the decision has neither status: logs
+// show 499. All answers of the middleware are no-store.
 //
 // # Clients
 //

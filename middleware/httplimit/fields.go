@@ -45,7 +45,7 @@ func newFields(opts *Options) *fields {
 type texts struct {
 	policies []text   // in the limiter's order
 	line     []string // of RateLimit-Policy, where all costs are 1; nil where all policies are shadows
-	leased   bool     // a reservation alone can charge one of the policies
+	leased   bool     // only a reservation can charge one of the policies
 }
 
 // text has what the fields have of one policy.
@@ -210,8 +210,8 @@ func (f *fields) reset(s *headgate.State) int64 {
 	return min(time.Now().Unix()+1+field.Seconds(in), field.MaxInteger) // of a part of a second, the next one
 }
 
-// policies returns the line of RateLimit-Policy: the limiter's own where it is alone and
-// each cost is 1.
+// policies returns the line of RateLimit-Policy: the limiter's own where there is one
+// part and each cost is 1.
 func (s *scratch) policies(list []headgate.Part) []string {
 	if len(list) == 1 && list[0].Call.Costs == nil {
 		return s.texts[0].line

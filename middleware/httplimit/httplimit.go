@@ -48,22 +48,22 @@ type Options struct {
 	// ResetEpoch makes X-RateLimit-Reset the second of the Unix epoch, by this process's
 	// clock, in place of the seconds from now.
 	ResetEpoch bool
-	// Settle makes each request a reservation of its cost, and returns what the request
+	// Settle makes each request a reservation of its cost. It returns what the request
 	// has used, once its handler has returned, panicked or hijacked the connection. That
-	// is one number of units per policy, in the limiter's order. With NewAll the list has
-	// the policies of all parts that were decided, those of the first part first; see
-	// Outcome.Units. Less than the cost gives the rest back, more is charged above the
-	// limit. nil, or a list that does not fit the policies, leaves the cost as it is. The
-	// function nil settles nothing but slots of algo.InFlight.
+	// is one number of units per policy, in the limiter's order. With NewAll the list
+	// has the policies of all parts that were decided, those of the first part first;
+	// see Outcome.Units. Less than the cost gives the rest back, more is charged above
+	// the limit. nil, or a list that does not fit the policies, leaves the cost as it
+	// is. The function nil settles nothing but slots of algo.InFlight.
 	//
 	// The response ends when the store has answered, or 50 ms later. The settlement goes
 	// on for at most 10 s, also where the client has left. One that fails changes nothing
 	// for the client: the cost is charged until it has aged, and a slot is taken until
 	// the lease ends. Observers of the limiter see the error.
 	Settle func(*Outcome) []int64
-	// SettleWait is how long a request that is denied waits while others of its key in
-	// this process are not settled yet, 0 to 1 min. Their cost may be given back. With
-	// NewAll it is the key of the first part. Waiting requests pass in the order of their
+	// SettleWait is how long a denied request waits while others of its key in this
+	// process are not settled yet, 0 to 1 min. Their cost may be given back. With NewAll
+	// it is the key of the first part. Waiting requests pass in the order of their
 	// arrival. 0 denies at once.
 	SettleWait time.Duration
 	// Lease is the length of a reservation's lease, 1 s to 24 h, extended while the
@@ -96,9 +96,9 @@ const emptyKey = "empty:"
 //
 // The middleware answers a denial with status 429, and with 503 where the
 // limiter failed closed; see the package's documentation. It adds header fields
-// and hands the ResponseWriter on as it is. Of two on one route each adds its
-// own policies to RateLimit and RateLimit-Policy. A name stands there once: a
-// policy of the inner one replaces one of an equal name.
+// and passes the ResponseWriter on as it is. Of two on one route each adds its own
+// policies to RateLimit and RateLimit-Policy. A name stands there once: a policy of the
+// inner one replaces one of an equal name.
 //
 // Two middlewares on one route need policies of different names. With the same name,
 // algorithm, period and key both charge one count, and each request counts twice. The

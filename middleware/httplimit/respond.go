@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-go/headgate/middleware/internal/parts"
 )
 
-// Allow decides the parts inside of a handler, where their keys or costs come from what
+// Allow decides the parts inside of a handler. Use it where keys or costs come from what
 // the handler has read, such as the body of a login. It sets the header fields of the
 // decision. It reports whether the request passes, and has answered one that does not:
 //
