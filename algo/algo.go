@@ -7,9 +7,9 @@
 //   - [Calendar] counts per day, week or month of a time zone.
 //   - [InFlight] counts calls that run at once.
 //
-// [PerSecond], [PerMinute], [PerHour], [PerDay] and [Per] make the [Limit] of most;
-// [Day], [Week] and [Month] the period of a Calendar. docs/algorithms.md compares them.
-// Nothing else here is needed to limit calls.
+// [PerSecond], [PerMinute], [PerHour], [PerDay] and [Per] make the [Limit] of most
+// algorithms. [Day], [Week] and [Month] make the period of a Calendar.
+// docs/algorithms.md compares them. Nothing else here is needed to limit calls.
 //
 // # For stores
 //
@@ -91,7 +91,7 @@ type Identity struct {
 	Kind    Kind
 	Period  int64  // µs; 0 where counts of all periods are one, as a TokenBucket's level, or have a Label
 	Buckets int64  // 0 for any but a BucketedWindow
-	Label   string // what numbers can't tell, of a Calendar as "m15/Europe/Berlin"; "" for most
+	Label   string // what numbers can't express, such as "m15/Europe/Berlin" of a Calendar; "" for most
 }
 
 // Identity returns whose count the algorithm decides on.

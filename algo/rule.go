@@ -5,8 +5,8 @@ import "fmt"
 // rule is all that distinguishes one kind from the others. Each stands in its
 // kind's own file. A nil function is one that the kind does not need.
 //
-// The functions take and return numbers where they can. What a function value is
-// handed by pointer escapes to the heap, and a decision must not.
+// The functions take and return numbers where they can. A pointer that is passed to a
+// function value escapes to the heap, and a decision must not allocate.
 type rule struct {
 	kind    Kind
 	name    string

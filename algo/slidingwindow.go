@@ -77,9 +77,9 @@ func slidingResetAt(a *Algorithm, w words) int64 {
 	return w.x + a.fadesTo(w.y, 0)
 }
 
-// fadesTo returns how far into the bucket after it a count weighs at most
-// most. It is the least e with floor(count * (period - e) / period) <= most.
-// That is count * (period - e) < (most + 1) * period.
+// fadesTo returns after how much of the next bucket a count weighs most or less. It is
+// the least e with floor(count * (period - e) / period) <= most. That is
+// count * (period - e) < (most + 1) * period.
 func (a *Algorithm) fadesTo(count, most int64) int64 {
 	if count <= most {
 		return 0

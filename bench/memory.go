@@ -18,8 +18,8 @@ const (
 )
 
 // memoryWorkloads have two callers on two processors. More callers than
-// processors would measure the scheduler. Bytes per key are compared with
-// only go-limiter, the nearest peer that also removes idle keys.
+// processors would measure the scheduler. Bytes per key are compared only with
+// go-limiter, the nearest peer that also removes idle keys.
 func memoryWorkloads() []workload {
 	var all []workload
 	for _, set := range []struct {

@@ -1,6 +1,6 @@
 -- A section of groups of one policy that ask for one thing, once or many times:
--- everything in locals. What its groups share is looked up once; the field's name
--- alone, looked up for each, took a fiftieth of a group's time.
+-- everything in locals. What its groups share is looked up once. To look up the field's
+-- name for each took a fiftieth of a group's time.
 
 --@section section
 local kind, limit, period, a, b, fill, first, cost, behind = parse('<BdddddI4d', blob, from)

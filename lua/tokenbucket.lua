@@ -25,7 +25,7 @@ else
     hz, due, y = h, d, t
     if t > now then at = t end -- mutant: level-ahead-of-clock
     local m1, m2, m3 = at - t, a, b
-    -- What would leak more than there is is not worked out exactly.
+    -- A leak of more than the level is not worked out exactly.
     if m1 / m3 * m2 > level + 1048576 then x = 0
     else
       --@include muldiv.muldiv

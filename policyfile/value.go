@@ -181,8 +181,8 @@ func kind(n *yaml.Node) string {
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // shown is a name of the file as an error has it. It is quoted where it has what a
-// terminal or a log line would not show as it is. It is cut at 80 characters, and "(default)"
-// for the default plan.
+// terminal or a log line would not show as it is. It is cut at 80 characters. The
+// default plan is "(default)".
 func shown(name string) string {
 	const longest = 80
 	if name == "" {

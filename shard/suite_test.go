@@ -84,8 +84,8 @@ func (l *lines) lose() {
 	}
 }
 
-// TestSuiteOnAServer differs from TestSuiteOnACluster in the reset of stored keys
-// and lost replies alone.
+// TestSuiteOnAServer differs from TestSuiteOnACluster only in the reset of stored keys
+// and lost replies.
 func TestSuiteOnAServer(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("runs at full length")

@@ -36,9 +36,9 @@ type Result struct {
 }
 
 // Run starts the processes, lets each warm up, and has all measure at once. The
-// sum of their decisions is divided by the time of the slowest. The first
-// one process fills the keys, and the others start after it: a fill beside
-// their warm-up would find its keys half made.
+// sum of their decisions is divided by the time of the slowest. The first process fills
+// the keys, and the others start after it: a fill beside their warm-up would find its
+// keys half made.
 func Run(command func() *exec.Cmd, processes int, o Order) (load.Sample, error) {
 	var all []*process
 	defer func() {

@@ -62,7 +62,7 @@ var commands = map[string]command{
 	"ping": {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, nil, ping},
 }
 
-// server are the flags of every command.
+// serverFlags are the flags of every command.
 var serverFlags = []string{"redis", "cluster", "sentinel", "ca", "cert", "key", "prefix", "timeout", "json"}
 
 // errUsage is a command line that can't be run. The flag package, or dispatch,

@@ -38,8 +38,9 @@ const (
 	day   = 24
 )
 
-// calls is the traffic per hour. It has days at work, a job that runs around midnight of
-// the second day. Last comes a client in a loop from noon of the third day on.
+// calls is the traffic per hour. It has days at work, and a job that runs around
+// midnight of the second day. Last comes a client in a loop from noon of the third day
+// on.
 func calls(hour int) int {
 	switch {
 	case hour == 47 || hour == 48:

@@ -1,10 +1,11 @@
-// Package denial is the deny cache. It answers a call whose key is known to be
-// denied from this process. So a flood on a spent key costs its store about
-// one call per second.
+// Package denial is the deny cache. It answers from this process a call whose key is
+// known to be denied. So a flood on a spent key costs its store about one call per
+// second.
 //
-// Its answers are at most a second old, and a minute where no store decides. Changes of a key by another process (a
-// reset, a refund, a raised limit) show within that second. Changes by this
-// process show at once. Package shard keeps the denials of spread keys here too.
+// Its answers are at most a second old, or a minute where no store decides. Changes of a
+// key by another process (a reset, a refund, a raised limit) show within that second.
+// Changes by this process show at once. Package shard keeps the denials of spread keys
+// here too.
 package denial
 
 import (

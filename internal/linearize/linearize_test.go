@@ -1,6 +1,6 @@
-// Package linearize shows that the stores are linearizable: what concurrent callers
-// of a key saw is what they could have seen one after the other, in some order that
-// respects who had returned before whom had called. Replies are lost on the way.
+// Package linearize shows that the stores are linearizable: what concurrent callers of a
+// key saw is what they could have seen one after the other. In that order a call that
+// had returned before another one began comes first. Replies are lost on the way.
 package linearize
 
 import (

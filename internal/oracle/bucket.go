@@ -53,8 +53,8 @@ func (b *bucket) net(now int64) (level int64) {
 }
 
 // held returns the level that leaks at one rate, after settles that find the level of
-// another rate and give back min(estimate - actual, max(0, level - charged since)). 0 is
-// nothing.
+// another rate. Each gives back min(estimate - actual, max(0, level - charged since)).
+// 0 is nothing.
 func (b *bucket) held(now, rate, settle int64) (level int64) {
 	found := int64(0)
 	last := int64(0)

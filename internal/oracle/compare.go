@@ -38,7 +38,7 @@ func (m *Model) compare(op backend.Op, vs []view, passes bool, d *backend.Decisi
 	return nil
 }
 
-// compares the state of the policy that binds, if it is all that was answered.
+// alone compares the state of the policy that binds, if it is all that was answered.
 func (m *Model) alone(op backend.Op, vs []view, passes bool, d *backend.Decision) error {
 	for i := range vs {
 		v := &vs[i]

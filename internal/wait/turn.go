@@ -254,7 +254,7 @@ const (
 	maxPoll = time.Second
 )
 
-// pause returns the time after which the call may pass, by only the denial.
+// pause returns the time after which the call may pass, as far as the denial shows.
 func (t *turn) pause(d *backend.Decision) time.Duration {
 	if !t.bySlots(d) {
 		t.poll = 0

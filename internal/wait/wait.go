@@ -25,9 +25,9 @@
 //   - A head of a call with a gate takes only while it has the turn. A turn ends when its
 //     holder passes, leaves, or is denied by a key other than the gate's.
 //
-// queue.go has the queues and their lock. turn.go has what a caller's goroutine does, with
-// the refusal of a call for its deadline. burst.go has the number of calls per take,
-// contest.go the instant of the next take, and gate.go the turns of calls for several keys.
+// queue.go has the queues and their lock, turn.go what a caller's goroutine does.
+// burst.go has the number of calls per take, contest.go the instant of the next take.
+// gate.go has the turns of calls for several keys.
 package wait
 
 import (
@@ -44,14 +44,15 @@ type Call struct {
 	Policies []backend.Policy // at least one; never written
 	Costs    []int64          // units per policy, valid for them; nil: one of each
 	Take     Take
-	// Single reports that the take serves this call alone.
+	// Single reports that the take serves only this call.
 	Single bool
 	// Cancels reports that the take cancels what it may have charged. So it is repeated
 	// after ErrPerhapsCounted.
 	Cancels bool
 
 	// Gate is that of the shared key of a call for several keys, which is Single; nil: the
-	// call has one key. Weight is the share of the call's queue in the turns, at least 1. ByGate reports, after a denial, whether the shared key denied the call.
+	// call has one key. Weight is at least 1, the share of the call's queue in the turns.
+	// ByGate reports, after a denial, whether the shared key denied the call.
 	Gate   *Gate
 	Weight float64
 	ByGate func() bool

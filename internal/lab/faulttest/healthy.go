@@ -133,9 +133,9 @@ func (h *Healthy) FewConnections(t *testing.T) {
 }
 
 // ImpatientCallers alternates loads with deadlines of 10 s and of 2 ms. It returns
-// medians of ratios: of the decisions by the store to those of patient callers in
-// the same run. The others are of the duration of other callers' calls to that beside patient
-// ones. Last is that of the keys sent for callers that had left to all.
+// medians of three ratios, each within one turn. goodput is the decisions by the store
+// to those of patient callers. median is the duration of other callers' calls to that
+// beside patient ones. left is the keys sent for callers that had left to all keys sent.
 func (h *Healthy) ImpatientCallers(t *testing.T, callers, turns int, d time.Duration) (goodput, median, left float64) {
 	// Ratios within one turn: the speed of a busy machine differs between turns.
 	var goodputs, medians, lefts []float64

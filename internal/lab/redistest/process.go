@@ -72,8 +72,8 @@ func (p *process) alive() bool {
 	}
 }
 
-// stop suspends the process and returns when it is suspended. After the signal
-// alone it may run on another core long enough to answer one call.
+// stop suspends the process and returns when it is suspended. After the signal it may
+// still run on another core for long enough to answer one call.
 func (p *process) stop() error {
 	p.stopped.Store(true) // first, so that no query of the cluster waits for it
 	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -119,7 +119,7 @@ func Ready() {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// Result hands a line from a child to its parent.
+// Result passes a line from a child to its parent.
 func Result(format string, args ...any) {
 	fmt.Println(resultLine + fmt.Sprintf(format, args...))
 }

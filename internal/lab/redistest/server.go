@@ -38,7 +38,8 @@ const startup = 20 * time.Second
 // the server's own bind can tell: a port that is free now may be taken then.
 var errTaken = errors.New("port taken")
 
-// Server is a redis-server, on a port of 127.0.0.1 unless it is behind a Link. Safe for concurrent use.
+// Server is a redis-server, on a port of 127.0.0.1 unless it is behind a Link. It is
+// safe for concurrent use.
 type Server struct {
 	bin, dir string
 	host     string // "" is 127.0.0.1

@@ -11,8 +11,9 @@ import (
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// policyName is that of every rule, so that a count belongs to its key, algorithm and
-// only the period. Rules that move within a file, and overrides, keep their counts.
+// policyName is the name of every rule's policy, so that a count belongs only to its
+// key, algorithm and period. Rules that move within a file, and overrides, keep their
+// counts.
 const policyName = "rls"
 
 // periods are the lengths of the protocol's units, those of envoyproxy/ratelimit.

@@ -21,7 +21,7 @@ type Options struct {
 	OnFailure headgate.FailureMode
 	// MaxBytes of a command.
 	MaxBytes int
-	// Observe receives each command that is known, and of its error.
+	// Observe receives each command that is known, and its error.
 	Observe func(command string, err error)
 }
 

@@ -10,12 +10,12 @@
 //	HG.CANCEL plan token
 //	HG.RESET plan key
 //
-// CL.THROTTLE answers five integers. They are 1 if the call is limited, the limit, what
-// is left, the seconds until the call passes (-1 if it passes now, or never will), the
-// seconds until nothing is counted. TAKE and PEEK answer 1 if the call is allowed, the
-// name of the policy that binds, its limit, what is left. Then come the milliseconds
-// until the call passes, those until nothing is counted, and the source of the decision.
-// RESERVE answers the same and the token of the reservation.
+// CL.THROTTLE answers five integers. They are 1 if the call is limited, the limit, and
+// what is left. Then come the seconds until the call passes (-1 if it passes now, or
+// never will), and those until nothing is counted. TAKE and PEEK answer 1 if the call is
+// allowed, the name of the policy that binds, its limit, what is left. Then come the
+// milliseconds until the call passes, those until nothing is counted, and the source of
+// the decision. RESERVE answers the same and the token of the reservation.
 package resp
 
 import (

@@ -171,7 +171,7 @@ func (c *call) askAll(ctx context.Context) {
 	}
 }
 
-// notes the decision of the parts that were asked.
+// told notes the decision of the parts that were asked.
 func (c *call) told(d *headgate.Decision, err error) {
 	for i := range c.parts {
 		p := &c.parts[i]
