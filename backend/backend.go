@@ -191,9 +191,9 @@ type Policy struct {
 	// It is decided after the others, in the same request. Its count is its own: an
 	// enforced policy of the same name and algorithm has another one.
 	Shadow bool
-	// Borrow is how long a process may hold units of a key in advance: 10 ms to 1 s in
-	// whole milliseconds; 0 is not at all. With it the process decides most calls of a
-	// busy key without a round trip. All policies of a list have the same. Package
+	// Borrow is how long a process may hold units of a key in advance. It is 10 ms to 1
+	// s in whole milliseconds; 0 is not at all. With it the process decides most calls
+	// of a busy key without a round trip. All policies of a list have the same. Package
 	// borrow does it; a store ignores Borrow.
 	Borrow time.Duration
 }

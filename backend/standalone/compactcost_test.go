@@ -77,8 +77,8 @@ func (s *timed) micros(f func()) float64 {
 	return s.server.CommandStats(s.T)["evalsha"].PerCall
 }
 
-// TestCompactLogCost compares what takes of a full log cost the server: one that
-// passes as the oldest entry leaves, one that is denied, one of many keys.
+// TestCompactLogCost compares what takes of a full log cost the server. One passes as
+// the oldest entry leaves, one is denied, one is of many keys.
 func TestCompactLogCost(t *testing.T) {
 	if !*serverCost {
 		t.Skip("run by make server-cost")

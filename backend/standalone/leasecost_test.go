@@ -40,8 +40,8 @@ func leaseRows() []costRow {
 	}
 }
 
-// recorder is a hook that keeps a client's EVALSHA and sends none. To send them in
-// one pipeline keeps the server busy: it measures the scripts, and not how soon the
+// recorder is a hook that keeps a client's EVALSHA and sends none. To send them in one
+// pipeline keeps the server busy. That measures the scripts, and not how soon the
 // machine runs a server that has slept.
 type recorder struct{ sent [][]any }
 

@@ -127,21 +127,21 @@ func (s *Shared) Awaits(node string) bool {
 	return g != nil && (*g).Awaits(node)
 }
 
-// Answered tells the store's guard that a node has answered.
+// Answered reports to the store's guard that a node has answered.
 func (s *Shared) Answered(node string) {
 	if g := s.guard.Load(); g != nil {
 		(*g).Answered(node)
 	}
 }
 
-// Gone tells the store's guard that a node has left.
+// Gone reports to the store's guard that a node has left.
 func (s *Shared) Gone(node string) {
 	if g := s.guard.Load(); g != nil {
 		(*g).Gone(node)
 	}
 }
 
-// Batch tells the store's guard of a round trip that was answered.
+// Batch reports to the store's guard a round trip that was answered.
 func (s *Shared) Batch(b backend.Batch, took time.Duration) {
 	if g := s.guard.Load(); g != nil {
 		(*g).Batch(b, took)

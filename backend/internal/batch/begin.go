@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/client"
 )
 
-// begins is what is known of connections that begin. A pool does not tell of them. A
+// begins is what is known of connections that begin. A pool does not report them. A
 // round trip waits for its connection from when it is passed to the client until its
 // command is written. Instants are as now.
 type begins struct {

@@ -62,8 +62,8 @@ func is(err error, any class) bool {
 	return false
 }
 
-// outcome returns what the end of a command tells of the server: nil,
-// layer.ErrExcused, or layer.ErrFailed with its cause.
+// outcome returns what the end of a command shows of the server: nil, layer.ErrExcused,
+// or layer.ErrFailed with its cause.
 func outcome(err error) error {
 	switch {
 	case err == nil:

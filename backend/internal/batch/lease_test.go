@@ -159,7 +159,7 @@ func TestExcessSaturates(t *testing.T) {
 }
 
 // TestLargeLease: a lease of more units than its record has bytes for is settled to the
-// unit, in a list of one policy and of several.
+// unit. One case has a list of one policy, one of several.
 func TestLargeLease(t *testing.T) {
 	runner := batch.Alone(redistest.Start(t).Client(t), &layer.Shared{}, time.Second)
 	month := algo.Calendar(algo.MaxCount, algo.Month(1), time.UTC)

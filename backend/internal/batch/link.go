@@ -57,9 +57,9 @@ func (s *Server) inTime(left time.Duration) error {
 	return s.tooFar(left)
 }
 
-// reach returns an error if a reply can't come by ends. Where what is known of the link is
-// old, a PING is answered first: a lone caller comes too seldom to be refused for what a
-// link was seconds ago.
+// reach returns an error if a reply can't come by ends. Where what is known of the link
+// is old, a PING is answered first. A lone caller must not be refused for what the link
+// was seconds ago.
 func (s *Server) reach(ends time.Duration) error {
 	err := s.tooFar(ends - now())
 	if err == nil || !s.link.old() { // mutant: old-link-measured
@@ -74,7 +74,7 @@ func (s *Server) reach(ends time.Duration) error {
 }
 
 // measure sends a PING, unless one is under way. Over a link that is too long for the
-// budget no script tells when it is short again.
+// budget no script shows when it is short again.
 func (s *Server) measure() <-chan singleflight.Result { return s.loading.DoChan("ping", s.ping) }
 
 // ping is a round trip that may be late.

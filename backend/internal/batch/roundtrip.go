@@ -74,7 +74,7 @@ type roundTrip struct {
 // visit is the guard's leave to send to a server. The zero visit is none.
 type visit struct {
 	at    *Server
-	leave func(error) // is called once, with what the round trip tells of the server
+	leave func(error) // is called once, with what the round trip shows of the server
 }
 
 // start makes the commands: one on one server, one per group on a cluster.
@@ -122,9 +122,9 @@ func (t *roundTrip) run(late time.Duration) (took time.Duration, ok bool) {
 	return took, true
 }
 
-// finish reads the answers and returns what they tell of the server: a failure,
-// else an answer. What another server may run goes on in a round trip of its own, and the
-// others don't wait for it.
+// finish reads the answers and returns what they show of the server: a failure, else an
+// answer. What another server may run goes on in a round trip of its own, and the others
+// don't wait for it.
 func (t *roundTrip) finish(err error) (said error) {
 	said = layer.ErrExcused
 	for _, c := range t.commands {
@@ -254,8 +254,8 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 	}
 }
 
-// enter asks the guard for s, and leaves the server of the last try. That one tells
-// nothing of it, since the next one will.
+// enter asks the guard for s, and leaves the server of the last try. That try reports
+// nothing of the server, since the next one will.
 func (t *roundTrip) enter(s *Server) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -386,7 +386,7 @@ func (t *roundTrip) markNotRun(c *command) {
 	}
 }
 
-// end tells the guard of a server how the round trip ended there, and then the callers.
+// end reports the outcome to the server's guard, and then notifies the callers.
 func (t *roundTrip) end(v visit, said error) {
 	if v.leave != nil {
 		t.leave(v, said)

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
-// What a round trip tells of its server, which decides whether a circuit opens.
+// What a round trip shows of its server, which decides whether a circuit opens.
 
-// note records what a server's reply tells of the link. It also records that the server
+// note records what a server's reply shows of the link. It also records that the server
 // has answered although no call has: when the reply is late for its callers.
 func (t *roundTrip) note(s *Server, commands []*command) {
 	t.mu.Lock()
@@ -34,9 +34,9 @@ func (t *roundTrip) note(s *Server, commands []*command) {
 	}
 }
 
-// leave tells the guard what the round trip tells of the server. A deadline that
-// passed says little by itself. This process may have been stopped, or too busy to
-// read a reply that was there; see judge. The callers don't wait for that.
+// leave reports to the guard what the round trip shows of the server. A deadline that
+// passed says little by itself. This process may have been stopped, or too busy to read
+// a reply that was there; see judge. The callers don't wait for that.
 func (t *roundTrip) leave(v visit, said error) {
 	since, over := t.began, now() >= t.ends
 	if t.mu.wrote > 0 {
@@ -78,7 +78,7 @@ const (
 	busy  = 5 * time.Millisecond // how late, at least, is a timer of a process that is too busy
 )
 
-// judge tells the guard of a round trip whose deadline passed. It is a failure only if
+// judge reports a round trip whose deadline passed to the guard. It is a failure only if
 // the server answers nothing for another half of the budget. This process may have been
 // stopped, or too busy to read a reply that was there, and may still be. Then its sleep
 // is as late. Where nothing was written, the server has the time in which a connection

@@ -128,7 +128,7 @@ func (t through) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 }
 
 // Made is a client with our Options. It is no *redis.Client, so that no View is made of
-// it: it has deadlines of our own, and its connections tell how they are.
+// it: it has deadlines of our own, and its connections report how they are.
 type Made struct{ Client *redis.Client }
 
 // Process sends a command.
@@ -137,7 +137,7 @@ func (m Made) Process(ctx context.Context, cmd redis.Cmder) error { return m.Cli
 // Pipeline returns a pipeline.
 func (m Made) Pipeline() redis.Pipeliner { return m.Client.Pipeline() }
 
-// PoolStats tells of the connections.
+// PoolStats returns the statistics of the connections.
 func (m Made) PoolStats() *redis.PoolStats { return m.Client.PoolStats() }
 
 // Options returns the options.
@@ -182,7 +182,7 @@ func Guarded(f func() error) (err error) {
 	return f()
 }
 
-// pooled is a client that tells of its connections.
+// pooled is a client that reports its connections.
 type pooled interface {
 	PoolStats() *redis.PoolStats
 	Options() *redis.Options
@@ -198,7 +198,7 @@ func DialTimeout(of any) time.Duration {
 }
 
 // HalfFree reports whether half of a client's connections are in no use, as far as it
-// tells.
+// reports them.
 func HalfFree(of any) bool {
 	c, ok := of.(pooled)
 	if !ok {
@@ -208,8 +208,8 @@ func HalfFree(of any) bool {
 	return 2*(int(stats.TotalConns)-int(stats.IdleConns)) <= Connections(of)
 }
 
-// Connections returns how many connections a client may have, and 64 where it does
-// not tell.
+// Connections returns how many connections a client may have, and 64 where it does not
+// report that.
 func Connections(of any) int {
 	c, ok := of.(pooled)
 	if !ok {
@@ -222,7 +222,8 @@ func Connections(of any) int {
 	return o.PoolSize
 }
 
-// Idle returns how many connections of a client's pool are idle, as far as it tells.
+// Idle returns how many connections of a client's pool are idle, as far as it reports
+// them.
 func Idle(of any) int {
 	if c, ok := of.(pooled); ok {
 		return int(c.PoolStats().IdleConns)

@@ -123,9 +123,9 @@ func (c *conn) drain(raw syscall.RawConn) error {
 func (c *conn) idle() time.Duration { return time.Since(epoch) - time.Duration(c.wrote.Load()) }
 
 // try sends a PING, and dials another connection beside it when the answer is late.
-// Whichever answers first is used; a PING has as long again as the dial took. Where two round trips
-// take longer than the budget, no call could wait for that: there the system's keep-alive
-// has to do.
+// Whichever answers first is used. A PING has as long again as the dial took. Where two
+// round trips take longer than the budget, no call could wait for that: there the
+// system's keep-alive has to do.
 func (c *conn) try() error {
 	r := c.racer
 	if 2*r.trips.Shortest() >= r.budget { // mutant: far-not-tried

@@ -39,7 +39,7 @@ type racer struct {
 	}
 }
 
-// newDialer returns a dialer whose connections tell how they are; see conn.
+// newDialer returns a dialer whose connections report how they are; see conn.
 func newDialer(o *redis.Options, budget time.Duration) dialer {
 	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -58,8 +58,8 @@ func newDialer(o *redis.Options, budget time.Duration) dialer {
 	}
 }
 
-// closing marks the context of a dial that is none: it tells the dialer of a client's end,
-// which go-redis does not report.
+// closing marks the context of a dial that is none: it reports to the dialer a client's
+// end, which go-redis does not report.
 type closing struct{}
 
 // Close closes a client with our Options. go-redis asks each idle connection for its socket

@@ -272,7 +272,7 @@ func packLoan(b []byte, c *Call) []byte {
 // Borrow, beside two lengths of a lease, in ms.
 const borrowerStays = 10_000
 
-// slack is for how much longer than needed a lease is kept, in ms: the script reckons
+// slack is for how much longer than needed a lease is kept, in ms. The script reckons
 // with its clock, and what has left counts as absent before.
 const slack = 10_000
 
