@@ -14,8 +14,8 @@
 -- finds no lease and charges as a RECORD. A state's slots are named in names.lua.
 --
 -- Invariants: every read comes before the first write. status is 0 until something is
--- wrong, and then nothing more is written. met grows in the order of the reply. Of several keys
--- (looks) the first pass writes nothing.
+-- wrong, and then nothing more is written. met grows in the order of the reply. Of
+-- several keys (looks) the first pass writes nothing.
 
 --@section section
 for _ = 1, groups do

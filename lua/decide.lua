@@ -14,10 +14,10 @@
 --         H groups, B shape (1 one policy, one run; 2 several in the hash, one
 --         call that costs something in each; 3 any; 4 any, of a lease; 5 any,
 --         with the hash; 6 the H sections behind are decided all or nothing, each
---         of one group and of shape 3 or 4; 7 a Borrow), which says who decides them, B op
---         (1 take, 2 peek, 3 at most,
---         4 settle, 5 reset, 6 reserve, 7 extend, 8 record, 9 record at most, 10 borrow), H policies, H runs,
---         I4 behind which argument its fields' names stand
+--         of one group and of shape 3 or 4; 7 a Borrow), which says who decides
+--         them, B op (1 take, 2 peek, 3 at most, 4 settle, 5 reset, 6 reserve, 7
+--         extend, 8 record, 9 record at most, 10 borrow), H policies, H runs, I4
+--         behind which argument its fields' names stand
 --         of shape 4: the lease's ID, I4 length in ms, the attempt's ID, B 1 where
 --         the lease is unresolved + 2 where costs are actual ones, and with a
 --         length byte the text of how many ms Redis is to keep it
@@ -60,7 +60,7 @@
 --
 -- In the sections: v is the stored value; at the instant a take is recorded at.
 -- A value of a hash begins with a version and two instants in whole seconds, so
--- that the hot path asks Redis for neither:
+-- that the hot path asks Redis for neither.
 -- hz   until when the key is known to live, and the value is kept.
 -- due  when a take is to sweep the hash: a field that no list has any more
 --      must leave also where the key stays in use. Where no other list of

@@ -38,9 +38,10 @@ else
 end
 
 --@section sweep
--- Removes the fields that no longer count, and says in the others when to look
--- again: when the first of them ends, and soon where there are more than it looks
--- at. Fields of later versions stay. Those of which units are lent begin with 18 or 19. Best effort: the group is decided.
+-- Removes the fields that no longer count, and writes into the others when to look
+-- again. That is when the first of them ends, and soon where there are more than it
+-- looks at. Fields of later versions stay. Those of which units are lent begin with 18
+-- or 19. Best effort: the group is decided.
 local all, live, mine, tick, late = try('HRANDFIELD', key, 64, 'WITHVALUES'), {}, {}, math.floor(now / 1000000), slack / 1000
 local others = #all > 127
 local least = others and tick or marks

@@ -1,20 +1,20 @@
 -- Leases: what a Reserve charged, so that a settle can correct it. Each is a string
 -- under a key of its own that leaves by itself, so no call ever prunes them.
 --
--- Kept: version, state (1 open, 2 settled), end in µs, length in ms, generation; an
--- open one then for each policy: kind (plus 128: a shadow that had no room, which no
--- settle charges), length of the name, period, a, b, fill, what
--- was charged (mod 2^40), the instant, what the kind needs beside (kept), the name: of a field,
--- or what follows the hash's name in that of a log. A settled one has the attempt
--- that settled it, and leaves one length after its end. A tombstone is one that was
--- settled unresolved: it may never have been open.
+-- Kept: version, state (1 open, 2 settled), end in µs, length in ms, generation. An open
+-- one then has for each policy: kind, length of the name, period, a, b, fill, what was
+-- charged (mod 2^40). Then come the instant, what the kind needs beside (kept), and the
+-- name. The name is that of a field, or what follows the hash's name in that of a log. A
+-- kind plus 128 is a shadow that had no room, which no settle charges. A settled lease
+-- has the attempt that settled it, and leaves one length after its end. A tombstone is
+-- one that was settled unresolved: it may never have been open.
 --
 -- The key's hash has the field leases: version, horizon in seconds (no record lives
 -- longer), generation. It is written where a horizon must grow, and lives as long as
 -- the hash: a sweep leaves what has version 1. A list of logs sweeps where it writes it,
--- since it keeps the hash alive and writes no other field. A reset raises the generation, and
--- leases of another are not held. So a reset costs the same for one lease and for a
--- million.
+-- since it keeps the hash alive and writes no other field. A reset raises the
+-- generation, and leases of another are not held. So a reset costs the same for one
+-- lease and for a million.
 
 --@section ask
 -- ttl comes as text, for how long the record is needed and what a rounded clock needs.

@@ -1,8 +1,8 @@
 -- A section of groups of several small states and one call each, which costs
 -- something in each policy: the common set. Each policy's new value is made while
--- it is looked at, and thrown away if another policy denies. Packing in vain costs
--- less than keeping every local in a table until all have been looked at
--- (measured: 1.7 and 3.1 times a plain script).
+-- it is looked at, and thrown away if another policy denies. Packing in vain costs 1.7
+-- times a plain script. Keeping every local in a table until all have been looked at
+-- costs 3.1 times.
 
 --@section section
 local field, second, third = args[names + 1], args[names + 2], args[names + 3]

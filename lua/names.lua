@@ -66,8 +66,8 @@
 -- Of a call: the shadow had no room. Of a lease: the policy's place in it.
 --@slot spared 23
 --@slot place 23
--- Of a Borrow: whether the policy is a shadow, when its window closes, what is to be
--- charged, whether the cost has room beside what is kept, and when its units end.
+-- Of a Borrow: whether the policy is a shadow, when its window closes, and what is to be
+-- charged. Then whether the cost has room beside what is kept, and when its units end.
 --@slot shadow 15
 --@slot closes 17
 --@slot charge 19

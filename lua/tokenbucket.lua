@@ -38,9 +38,9 @@ used = x + 32767
 used = (used - used % 32768) / 32768
 
 --@section since
--- Where a reservation and its settlement leave the level: at its instant, until 2048
--- fractions have leaked, or a third of what is left by now. since and leaked are now and
--- 0 before.
+-- Where a reservation and its settlement leave the level. That is at its instant, until
+-- 2048 fractions have leaked, or a third of what is left by now. since and leaked are
+-- now and 0 before.
 if least > 0 and (at - y) / b * a < 4096 then
   local m1, m2, m3 = at - y, a, b
   --@include muldiv.muldiv
