@@ -18,7 +18,7 @@ import (
 )
 
 // TestDenialStands: after the server has died, a key that is known to be spent is denied
-// without an error, whatever the failure mode and the verb. Other keys get the mode.
+// without an error. That holds for each failure mode and verb. Other keys get the mode.
 func TestDenialStands(t *testing.T) {
 	for _, mode := range []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed, headgate.FailLocal} {
 		for _, shards := range []int{0, 4} {

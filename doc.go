@@ -6,9 +6,9 @@
 // backend/memory in this process. A [Policy] has a name, an algorithm with its numbers,
 // and a failure mode for calls that no store could decide.
 //
-// Package algo has the algorithms, with what each promises and costs: FixedWindow,
-// SlidingWindow, BucketedWindow, SlidingLog, CompactLog, TokenBucket, Calendar and, for
-// calls that run at once, InFlight.
+// Package algo has the algorithms, with what each promises and costs. These are
+// FixedWindow, SlidingWindow, BucketedWindow, SlidingLog, CompactLog, TokenBucket,
+// Calendar and, for calls that run at once, InFlight.
 //
 // A call is decided by Allow, AllowN or Do. Wait and WaitReserve wait until it passes.
 // Reserve is for a call whose cost is known only afterwards, or that holds a slot while

@@ -39,7 +39,7 @@ func (r *Reservation) Hold(ctx context.Context) (context.Context, context.Cancel
 	h := &holder{r: r, ctx: ctx, end: end, last: r.begun}
 	h.slots, h.strict = r.slots()
 	pause := time.Until(h.last.Add(r.length / extensions))
-	if h.last.IsZero() { // of a token: the first extension tells
+	if h.last.IsZero() { // of a token: known from the first extension on
 		h.last = time.Now()
 	}
 	first := time.AfterFunc(pause, h.extend)

@@ -242,9 +242,9 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	return err
 }
 
-// observe wants the states of all policies for the event of the request, if the decision's
-// own is not enough: there are shadows, or several policies of which each may be near its
-// limit.
+// observe wants the states of all policies for the event of the request, if the
+// decision's own is not enough. That is so if there are shadows, or several policies of
+// which each may be near its limit.
 func (q *question) observe(l *Limiter) {
 	switch r := &q.request; {
 	case r.Each != nil || r.Op == backend.Settle || r.Op == backend.Extend || r.Op == backend.Reset:

@@ -29,12 +29,12 @@ func (r *Reservation) Token() string {
 }
 
 // Resume returns the reservation of a token that a limiter with as many policies and
-// the same TokenKey made. It asks no store: whether the reservation is still held,
-// its settlement tells. That corrects what was charged, also where this limiter's list has
-// another order, other numbers, periods or shadows, or spreads the key otherwise. A Commit
-// takes what was used in the order of this limiter. A policy that it has under another name
-// is the first of those that the token does not name. Without a TokenKey, a text that
-// claims to be an unresolved reservation is refused.
+// the same TokenKey made. It asks no store: its settlement shows whether the reservation
+// is still held. The settlement corrects what was charged, also where this limiter's
+// list has another order, other numbers, periods or shadows, or spreads the key
+// otherwise. A Commit takes what was used in the order of this limiter. A policy that it
+// has under another name is the first of those that the token does not name. Without a
+// TokenKey, a text that claims to be an unresolved reservation is refused.
 func (l *Limiter) Resume(token string) (*Reservation, error) {
 	r, err := l.parse(token)
 	if err != nil {

@@ -52,7 +52,7 @@ func strictest(policies []backend.Policy) int {
 }
 
 // state returns the state of a policy that no store counted. Its limit is known;
-// the other numbers stay zero, and Counted false tells that they mean nothing.
+// the other numbers stay zero, and Counted false means that they are unknown.
 func state(p *backend.Policy) backend.State {
 	s := backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
 	if mode(p) == backend.FailClosed {

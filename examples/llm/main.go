@@ -1,8 +1,9 @@
 // Llm is a gateway in front of a language model. It limits requests, tokens and calls
 // that run at once, for each tenant and for its organisation, in one decision. How many
-// tokens a reply has is known only at its end: the gateway reserves the most that there
-// can be, streams, and settles by what was made. Budget.go does the same with money: budgets
-// of a month for an organisation, a team, a user, and a key by model, in micro-dollars.
+// tokens a reply has is known only at its end. So the gateway reserves the most that
+// there can be, streams, and settles by what was made. Budget.go does the same with
+// money: budgets of a month for an organisation, a team, a user, and a key by model, in
+// micro-dollars.
 //
 //	go run ./examples/llm                                  at once, in memory, on a clock of its own
 //	go run ./examples/llm -redis redis://localhost:6379    on a server, with a second of waiting

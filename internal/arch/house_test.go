@@ -129,7 +129,8 @@ func fileLines(t *testing.T, name string) int {
 }
 
 // rootTests returns the test files of the root whose names are those of no file and no
-// exported name of the root or of backend, and the types of its tests that are stores.
+// exported name of the root or of backend. It also returns the types of its tests that
+// are stores.
 func rootTests(t *testing.T, all []source) (names, fakes []string) {
 	t.Helper()
 	known := []string{"example", "helpers", "docs", "export", "race", "program", "rights"} // program: random ones of all verbs

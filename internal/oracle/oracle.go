@@ -70,10 +70,10 @@ func (o *Oracle) trailing(w time.Duration) error {
 }
 
 // bucket checks every pair of instants in one pass, as Lindley's recursion does
-// for a queue. A window that ends here holds at most so much above rate*t: what the
-// previous one held, less what leaked since, never below zero, plus this charge. Levels
-// are in units times microseconds of the period: they are whole numbers, but pass 64
-// bits.
+// for a queue. What a window that ends here holds above rate*t is at most the last one's
+// excess, less what leaked since, plus this charge. The excess that is left is never
+// below zero. Levels are in units times microseconds of the period: they are whole
+// numbers, but pass 64 bits.
 func (o *Oracle) bucket() error {
 	events, period := o.a.Limit().Events, o.a.Limit().Period.Microseconds()
 	full, level := product(o.a.Max(), period), new(big.Int)

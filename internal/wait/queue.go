@@ -33,8 +33,8 @@ func NewQueues(bounded bool) *Queues {
 // Bounded reports that takes end in bounded time, even if their context does not end.
 func (qs *Queues) Bounded() bool { return qs.bounded }
 
-// queueName names a queue. The list is a hash: lists that collide share a queue, so
-// their waiters may be decided one after the other for no reason, and no count differs.
+// queueName names a queue. The list is a hash. Lists that collide share a queue, so
+// their waiters may be decided one after the other for no reason; no count differs.
 type queueName struct {
 	key  string
 	list uint64
@@ -171,9 +171,9 @@ func (q *queue) remove(w *waiter) {
 	}
 }
 
-// promote notifies the first waiter that it is the head, once, and takes it to its gate:
-// here, so that it is there before the turn of the head before it ends. The caller holds
-// the lock.
+// promote notifies the first waiter, once, that it is the head, and takes it to its
+// gate. So it is at the gate before the turn of the last head ends. The caller holds the
+// lock.
 func (q *queue) promote() {
 	w := q.first
 	if w == nil || w.head {

@@ -11,9 +11,10 @@ import (
 	"github.com/headgate-go/headgate/middleware/internal/field"
 )
 
-// This file reads how long a response denies for. The sources, the first that a response
-// has: Retry-After in any form, the milliseconds that some servers send beside it, and
-// the families of remaining and reset. Without any of them a denial is a bare one.
+// This file reads how long a response denies for. It takes the first source that a
+// response has. The sources are Retry-After in any form, the milliseconds that some
+// servers send beside it, and the families of remaining and reset. Without any of them a
+// denial is a bare one.
 
 // The statuses that have no name in net/http.
 const statusOverloaded = 529
@@ -26,7 +27,7 @@ type denied struct {
 
 // readDenial reads a response. items are the members of its RateLimit field.
 //
-// A 429 is always a denial. A 503 or a 529 is one with Retry-After: without it, it tells
+// A 429 is always a denial. A 503 or a 529 is one with Retry-After: without it, it says
 // nothing of rates. A 403 is one with Retry-After, or if nothing remains.
 func readDenial(resp *http.Response, items []limitItem, now time.Time) denied {
 	switch resp.StatusCode {

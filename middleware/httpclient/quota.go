@@ -144,11 +144,11 @@ func (s *scope) change() <-chan struct{} {
 	return s.mu.changed
 }
 
-// finish takes what the response, nil where none came, tells of the server.
-// learn also takes the units of policies that are not spent. It is false beside
-// a shared limiter, which paces the requests itself. finish is called once per
-// ticket, also after an error or a panic: requests wait for the end of a probe.
-// It reports whether the response denies.
+// finish takes what the response shows of the server; nil is no response. learn also
+// takes the units of policies that are not spent. It is false beside a shared limiter,
+// which paces the requests itself. finish is called once per ticket, also after an error
+// or a panic: requests wait for the end of a probe. It reports whether the response
+// denies.
 func (s *scope) finish(t ticket, resp *http.Response, now time.Time, learn bool) (denies bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -142,8 +142,9 @@ func (w *World) healthyDecides() (err error) {
 			err = cmp.Or(err, fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o))
 		}
 	})
-	// Far away the first call after a fault may need four round trips: a connection that was
-	// silent is tried, and a primary that is new has no script. The budget has time for two.
+	// Far away the first call after a fault may need four round trips. A connection that
+	// was silent is tried, and a primary that is new has no script. The budget has time
+	// for two.
 	if w.plan.Far && undecided <= calls/20+len(w.troubles) {
 		return nil
 	}
