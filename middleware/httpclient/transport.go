@@ -44,7 +44,7 @@ const (
 // nothing remaining. After a denial no request is sent before the time that the server
 // named. That lasts a day at most. Then one is sent, and the others once that one has
 // passed, or after a second. The denied request is sent again if its body can be had
-// again (http.Request.GetBody). After a 503 or 529 the method must also be safe to
+// again (http.Request.GetBody). After a 503 or 529 the request must also be safe to
 // repeat.
 //
 // The time is that of Retry-After: seconds, a duration or a date, the longest of several.

@@ -79,8 +79,8 @@
 // and with a negative cost. It is 403 for a cost that can never be granted and for a
 // blocked key. It is 500 for an error of the key's function. It is 503 where the store
 // is closed or the deadline has passed. That 503 has no Retry-After, since there is no
-// known time. A request whose client left before the decision has neither status: logs
-// show 499. All answers of the middleware are no-store.
+// known time. A request whose client left before the decision gets no status: logs show
+// 499. All answers of the middleware are no-store.
 //
 // # Clients
 //
