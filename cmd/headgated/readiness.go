@@ -53,11 +53,21 @@ func (r *readiness) update(ctx context.Context) {
 		return
 	}
 	ready := !r.limits || r.watcher.now.Load() != nil
-	if r.mode != "open" && r.mode != "local" && r.down() {
+	if !r.passes() && r.down() {
 		_, _ = r.base.Peek(ctx, headgate.Call{Key: "headgated"})
 		ready = ready && !r.down()
 	}
 	r.set(ready)
+}
+
+// passes reports whether requests pass while no store decides: by the flag, or since each
+// limit in use names a mode that lets them.
+func (r *readiness) passes() bool {
+	if r.mode == "open" || r.mode == "local" {
+		return true
+	}
+	config := r.watcher.now.Load()
+	return config != nil && config.Passes()
 }
 
 func (r *readiness) set(ready bool) {

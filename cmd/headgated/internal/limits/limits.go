@@ -62,7 +62,12 @@ type Config struct {
 
 	domains   map[string]*node
 	overrides *overrides
+	denies    bool // a rule lets no request pass that no store decided
 }
+
+// Passes reports whether every limit is open or local: its requests are answered also
+// while no store decides.
+func (c *Config) Passes() bool { return !c.denies }
 
 // Empty reports whether there is no domain.
 func (c *Config) Empty() bool { return len(c.domains) == 0 }

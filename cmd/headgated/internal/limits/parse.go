@@ -356,6 +356,7 @@ func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
 	if err := p.limit(r, make, mode, borrow); err != nil {
 		return at.as("rate_limit").errorf("%w", err)
 	}
+	p.config.denies = p.config.denies || r.Policy.OnFailure == headgate.FailClosed
 	return nil
 }
 
