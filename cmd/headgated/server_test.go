@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net/http"
 	"os"
@@ -137,6 +138,23 @@ func TestReadyByFile(t *testing.T) {
 			s.readiness.update(context.Background())
 			require.Equal(t, want, s.readiness.ready.Load())
 		})
+	}
+}
+
+// A limit that is local names the flag that it needs, with the file's line or without.
+func TestLocalNeedsInstances(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	for text, args := range map[string][]string{
+		strings.Replace(userLimits, "2}", "2, on_failure: local}", 1): nil,
+		userLimits: {"-on-failure", "local"},
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		s, _, err := settingsOf(append([]string{"headgated", "-config", file}, args...), nil, io.Discard)
+		require.NoError(t, err)
+		_, err = newServer(s, slog.New(slog.DiscardHandler))
+		require.ErrorContains(t, err, "-instances")
+		t.Log(err)
 	}
 }
 

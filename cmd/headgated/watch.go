@@ -66,11 +66,20 @@ func (w *watcher) parse(r reading) (*limits.Config, error) {
 	}
 	s := w.settings
 	return limits.Parse(r.files, limits.Options{
-		New:          func(p headgate.Policy) (*headgate.Limiter, error) { return w.base.With(p) },
+		New:          w.limiter,
 		MergeDomains: s.mergeDomains,
 		Algorithm:    s.algorithm, OnFailure: s.onFailure, Charge: s.charge, Borrow: s.borrow,
 		Shadow: s.shadow, Quota: s.quota,
 	})
+}
+
+// limiter returns the limiter of a policy. An error of a local one names the flag.
+func (w *watcher) limiter(p headgate.Policy) (*headgate.Limiter, error) {
+	l, err := w.base.With(p)
+	if err != nil && p.OnFailure == headgate.FailLocal {
+		return nil, fmt.Errorf("on_failure is local, with -instances %d: %w", w.settings.instances, err)
+	}
+	return l, err
 }
 
 // follow reads the files at each interval until ctx ends. What is read applies when the
