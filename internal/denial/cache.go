@@ -1,7 +1,6 @@
 package denial
 
 import (
-	"cmp"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -199,6 +198,19 @@ func (e *entry) denies(g *backend.Group) bool {
 	return alike && e.Denies(g)
 }
 
+// asked is how often within a lease a denial of borrowed units is asked for again: other
+// processes may have settled by then what the store counted whole.
+const asked = 4
+
+// Until is that of the denial. One of borrowed units is asked for sooner.
+func (e *entry) Until() time.Duration {
+	until := e.Denial.Until()
+	if b := e.group.Policies[0].Borrow; b > 0 { // mutant: lent-units-asked-for
+		until = min(until, e.Sent+b/asked)
+	}
+	return until
+}
+
 // equal reports whether two policies decide alike: they have one count and one limit.
 func equal(a, b backend.Policy) bool {
 	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards && a.Shadow == b.Shadow // mutant: denied-algorithms
@@ -218,7 +230,6 @@ type Denial struct {
 	Bound      uint64          // the policies that bound, a bit for each
 	Sent, Told time.Duration   // before the request was sent, and when its answer had come
 	Ends       time.Duration   // when the store may let the call pass; counted from Sent, so never too late
-	holds      time.Duration   // for how long it answers, since Sent, before the store is asked again; 0: Longest
 }
 
 // cacheable reports whether a store's denial of g may be cached. One by slots may not:
@@ -229,10 +240,6 @@ func cacheable(g *backend.Group, d *backend.Decision) bool {
 	})
 	return d.RetryAfter > 0 && !bySlots // mutant: slots-not-cached
 }
-
-// asked is how often within a lease a denial of borrowed units is asked for again: other
-// processes may have settled by then what the store counted whole.
-const asked = 4
 
 // NewDenial returns the denial of g with these states. Where they are not those of all
 // policies, it is not known which policy bound: then a call that costs less of any may
@@ -248,8 +255,7 @@ func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duratio
 			}
 		}
 	}
-	holds := g.Policies[by].Borrow / asked                                                                 // mutant: lent-units-asked-for
-	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter, holds} // mutant: denial-ends
+	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter} // mutant: denial-ends
 }
 
 // Denies reports whether, while the denial holds, g is denied too.
@@ -263,7 +269,7 @@ func (d *Denial) Denies(g *backend.Group) bool {
 }
 
 // Until returns when the denial no longer holds without a request.
-func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+cmp.Or(d.holds, Longest)) } // mutant: denied-one-second
+func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
 
 // State returns what the denial says to g of its i-th policy at now. A policy that g
 // costs less than was denied may have room, so it gets no RetryAfter. For a larger cost
