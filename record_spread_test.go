@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,26 +161,11 @@ func TestRecordRoundTrips(t *testing.T) {
 	requireUsed(t, l, 130, 10)
 }
 
-// losesOne loses the answer to the first RecordAtMost.
-type losesOne struct {
-	backend.Store
-	lost atomic.Bool
-}
-
-func (s *losesOne) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	err := s.Store.Do(ctx, r, d)
-	if r.Op == backend.RecordAtMost && s.lost.CompareAndSwap(false, true) {
-		*d = backend.Decision{}
-		return backend.ErrPerhapsCounted
-	}
-	return err
-}
-
 // TestLostRecordOnSpreadKey: units of which it is unknown whether they are charged are not
 // sent to another sub-key.
 func TestLostRecordOnSpreadKey(t *testing.T) {
 	for _, cost := range []int64{3, 60, 130} {
-		l := limiter(t, &losesOne{Store: memory.New(nil)}, nil, spreadDay(100, 4))
+		l := limiter(t, &onceLossy{Store: memory.New(nil), op: backend.RecordAtMost}, nil, spreadDay(100, 4))
 		_, err := l.Peek(context.Background(), headgate.Call{Key: "k"}) // so that all sub-keys are known
 		require.NoError(t, err)
 		_, err = l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})

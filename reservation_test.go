@@ -359,7 +359,7 @@ func TestLostSettle(t *testing.T) {
 	require.NoError(t, r.Close(), "sends the Commit again")
 	requireUsed(t, l, 3, 760)
 
-	once := &onceLossy{Store: memory.New(nil)}
+	once := &onceLossy{Store: memory.New(nil), op: backend.Settle}
 	l = reserving(t, once, headgate.FailClosed)
 	r, _ = reserve(t, l, 400)
 	require.NoError(t, r.Commit(ctx, 1, 450))
@@ -367,15 +367,16 @@ func TestLostSettle(t *testing.T) {
 	requireUsed(t, l, 1, 450)
 }
 
-// onceLossy loses the first answer to a Settle.
+// onceLossy loses the answer to the first request of one operation.
 type onceLossy struct {
 	backend.Store
+	op   backend.Op
 	lost atomic.Bool
 }
 
 func (s *onceLossy) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	err := s.Store.Do(ctx, r, d)
-	if r.Op == backend.Settle && s.lost.CompareAndSwap(false, true) {
+	if r.Op == s.op && s.lost.CompareAndSwap(false, true) {
 		*d = backend.Decision{}
 		return backend.ErrPerhapsCounted
 	}
