@@ -45,8 +45,9 @@ type line struct {
 	ways       [ways]atomic.Pointer[entry]
 }
 
-// holds reports whether any denial may be the key's: whether a byte of the tags is the
-// key's own.
+// holds reports whether any denial may be the key's, by one look at all tags: a byte that
+// is the key's tag becomes 0 in x, and the line below finds a byte that is 0. The two
+// bytes without a way are 0, so a key with tag 0 always looks further.
 func (s Set) holds() bool {
 	x := s.tags.Load() ^ uint64(s.tag)*0x0101010101010101
 	return (x-0x0101010101010101)&^x&0x8080808080808080 != 0
