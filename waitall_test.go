@@ -102,7 +102,7 @@ func oneBehind(t *testing.T, s backend.Store, n int) time.Duration {
 	return took
 }
 
-// TestWaitAllOwnKeySpent: a tenant whose own key is spent blocks nobody, and passes once
+// TestWaitAllOwnKeySpent: a tenant whose own key is spent delays no other, and passes once
 // its key lets it.
 func TestWaitAllOwnKeySpent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
