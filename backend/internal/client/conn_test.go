@@ -163,6 +163,34 @@ func TestFarIsNotTried(t *testing.T) {
 	require.Less(t, time.Since(begin), budget)
 }
 
+// TestDialsAfterAnOutage: a connection that opens shows that the link is back. Dials that
+// began while it dropped packets send their next SYN then.
+func TestDialsAfterAnOutage(t *testing.T) {
+	server, link := redistest.StartBehindLink(t)
+	o := client.Options(&redis.Options{Addr: server.Addr()}, budget)
+	o.MinIdleConns = 0
+	c := redis.NewClient(o)
+	defer c.Close()
+	ping := func() error {
+		held := c.Conn()
+		defer held.Close()
+		return held.Ping(context.Background()).Err()
+	}
+	held := c.Conn() // the system knows the way to the server
+	defer held.Close()
+	require.NoError(t, held.Ping(context.Background()).Err())
+	link.Drop()
+	early := make(chan error, 1)
+	go func() { early <- ping() }()
+	time.Sleep(350 * time.Millisecond) // SYNs leave after 100, 300, 700 ms
+	link.Pass()
+	begin := time.Now()
+	require.NoError(t, ping())
+	require.NoError(t, <-early)
+	t.Log(time.Since(begin))
+	require.Less(t, time.Since(begin), 200*time.Millisecond)
+}
+
 // TestAddressesRaced: the first address of a name is silent. The one that answered is
 // tried first from then on.
 func TestAddressesRaced(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 
 // stagger is how long an address of a name has before the next one is tried as well.
 // After the last one all are tried again, four times as long later and then twice as
-// long each time. The system sends a lost SYN again after a second only.
+// long each time, or when another connection opens. The system sends a lost SYN again
+// after a second only.
 const stagger = 25 * time.Millisecond
 
 // keepAlive lets the system find out, while a connection is silent, that no host answers
@@ -33,15 +34,17 @@ type racer struct {
 	demoted atomic.Int64
 	mu      struct {
 		sync.Mutex
-		best  string    // the address that answered last
-		spare net.Conn  // was dialled beside a connection's trial
-		kept  time.Time // when it was
+		best  string        // the address that answered last
+		open  chan struct{} // is closed when the next connection opens
+		spare net.Conn      // was dialled beside a connection's trial
+		kept  time.Time     // when it was
 	}
 }
 
 // newDialer returns a dialer whose connections report how they are; see conn.
 func newDialer(o *redis.Options, budget time.Duration) dialer {
 	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget}
+	r.mu.open = make(chan struct{})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if ctx.Value(closing{}) != nil {
 			r.close()
@@ -154,12 +157,18 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended, d := make(chan attempt), net.Dialer{KeepAliveConfig: keepAlive}
-	next := time.NewTimer(0)
+	next, tried := time.NewTimer(0), time.Time{}
 	defer next.Stop()
 	for begun, under, failure := 0, 0, error(nil); ; {
+		r.mu.Lock()
+		open := r.mu.open
+		r.mu.Unlock()
 		select {
+		case <-open: // the link is back: the next SYN need not wait for its time
+			next.Reset(max(0, stagger-time.Since(tried))) // mutant: dials-hurried
 		case <-next.C:
 			go try(ctx, &d, network, addrs[begun%len(addrs)], ended)
+			tried = time.Now()
 			under++
 			if begun++; begun%len(addrs) == 0 {
 				next.Reset(stagger << (1 + begun/len(addrs)))
@@ -170,6 +179,8 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			if under--; a.err == nil {
 				r.mu.Lock()
 				r.mu.best = a.addr
+				close(r.mu.open)
+				r.mu.open = make(chan struct{})
 				r.mu.Unlock()
 				return a.conn, nil
 			}
