@@ -35,7 +35,7 @@ type racer struct {
 	mu      struct {
 		sync.Mutex
 		best  string        // the address that answered last
-		open  chan struct{} // is closed when the next connection opens
+		open  chan struct{} // see opens
 		spare net.Conn      // was dialled beside a connection's trial
 		kept  time.Time     // when it was
 	}
@@ -160,12 +160,9 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 	next, tried := time.NewTimer(0), time.Time{}
 	defer next.Stop()
 	for begun, under, failure := 0, 0, error(nil); ; {
-		r.mu.Lock()
-		open := r.mu.open
-		r.mu.Unlock()
 		select {
-		case <-open: // the link is back: the next SYN need not wait for its time
-			next.Reset(max(0, stagger-time.Since(tried))) // mutant: dials-hurried
+		case <-r.opens(): // mutant: dials-hurried
+			next.Reset(stagger - time.Since(tried)) // the link is back
 		case <-next.C:
 			go try(ctx, &d, network, addrs[begun%len(addrs)], ended)
 			tried = time.Now()
@@ -177,11 +174,7 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			}
 		case a := <-ended:
 			if under--; a.err == nil {
-				r.mu.Lock()
-				r.mu.best = a.addr
-				close(r.mu.open)
-				r.mu.open = make(chan struct{})
-				r.mu.Unlock()
+				r.opened(a.addr)
 				return a.conn, nil
 			}
 			if failure = a.err; begun < len(addrs) {
@@ -196,6 +189,21 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			return nil, failure
 		}
 	}
+}
+
+// opens returns a channel that is closed when the next connection opens.
+func (r *racer) opens() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.open
+}
+
+func (r *racer) opened(addr string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.best = addr
+	close(r.mu.open)
+	r.mu.open = make(chan struct{})
 }
 
 // try dials one address. A connection that comes after another one is closed.
