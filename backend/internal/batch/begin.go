@@ -53,7 +53,7 @@ func (s *Server) await(ends time.Duration) bool {
 		switch {
 		case at >= ends:
 			return false
-		case waits && at-last >= s.Budget/2: // mutant: begun-connection-awaited
+		case waits && at-last >= s.Budget/20: // mutant: begun-connection-awaited
 			time.Sleep(client.Pause)
 			continue
 		case waits || !b.last.CompareAndSwap(int64(last), int64(at)):

@@ -63,6 +63,8 @@ func (p *process) kill() {
 	<-p.exited
 }
 
+func (p *process) prefer() { _ = syscall.Setpriority(syscall.PRIO_PROCESS, p.cmd.Process.Pid, -15) }
+
 func (p *process) alive() bool {
 	select {
 	case <-p.exited:

@@ -200,6 +200,10 @@ func (s *Server) Stop() { must(s.proc.Load().stop()) }
 // Cont ends a Stop.
 func (s *Server) Cont() { must(s.proc.Load().cont()) }
 
+// Prefer lets the server run before other processes, where the system permits that. They
+// share its processors, as they would not on a host of its own.
+func (s *Server) Prefer() { s.proc.Load().prefer() }
+
 // Kill ends the process as a crash would, a stopped one too. All keys and
 // scripts are lost. Kill does nothing to a dead server.
 func (s *Server) Kill() { s.proc.Load().kill() }
