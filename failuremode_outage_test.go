@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
@@ -178,6 +179,44 @@ func TestOutageEnds(t *testing.T) {
 				if redistest.Long() && name == "stopped" && length <= 90 {
 					assert.Zero(t, undecided, "the stall was shorter than the budget")
 				}
+			}
+		})
+	}
+}
+
+// TestOutageEndsElsewhere is the same for a stopped node of a cluster and for a stopped
+// primary behind Sentinel, for less time than a failover takes to begin.
+func TestOutageEndsElsewhere(t *testing.T) {
+	if !redistest.Long() {
+		t.Skip("TestOutageEnds has the same on one server: run by make test-long")
+	}
+	for name, start := range map[string]func() (*redistest.Server, backend.Store, error){
+		"cluster": func() (*redistest.Server, backend.Store, error) {
+			c := redistest.StartCluster(t)
+			s, err := cluster.Open(c.Addrs(), nil)
+			return c.Nodes()[0], s, err
+		},
+		"Sentinel": func() (*redistest.Server, backend.Store, error) {
+			primary := redistest.Start(t)
+			client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{primary.Sentinel(t, "main")}})
+			t.Cleanup(func() { _ = client.Close() })
+			return primary, standalone.New(client, &standalone.Options{Name: "main"}), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, store, err := start()
+			require.NoError(t, err)
+			defer store.Close()
+			l := limiter(t, store, nil, wideOpen)
+			for i := range 100 { // loads the script on each node
+				_, _ = l.Allow(context.Background(), fmt.Sprint("user:", i))
+			}
+			const within = 20 * time.Millisecond
+			for _, length := range []time.Duration{150, 300, 500, 700} {
+				fs := outagesOf(t, l, stopped(server), length*time.Millisecond, 500*time.Microsecond, within)
+				worst := fs[len(fs)-1].after
+				t.Logf("%s %v: median %v, worst %v", name, length*time.Millisecond, fs[len(fs)/2].after, worst)
+				assert.LessOrEqual(t, worst, within)
 			}
 		})
 	}
