@@ -101,6 +101,21 @@ func TestFailingServer(t *testing.T) {
 		"READONLY": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
 			require.NoError(t, s.Client(t).ReplicaOf(context.Background(), "127.0.0.1", "1").Err())
 		},
+		"MASTERDOWN": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			c, ctx := s.Client(t), context.Background()
+			require.NoError(t, c.ConfigSet(ctx, "replica-serve-stale-data", "no").Err())
+			require.NoError(t, c.ReplicaOf(ctx, "127.0.0.1", "1").Err())
+		},
+		"NOAUTH": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			c, ctx := s.Client(t), context.Background()
+			require.NoError(t, c.ConfigSet(ctx, "requirepass", "secret").Err())
+			require.NoError(t, c.Do(ctx, "client", "kill", "type", "normal").Err())
+		},
+		"BUSY": func(t *testing.T, s *redistest.Server, _ *redistest.Proxy) {
+			c, ctx := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 }), context.Background()
+			require.NoError(t, c.ConfigSet(ctx, "busy-reply-threshold", "5").Err())
+			go c.Eval(ctx, "while true do end", nil)
+		},
 		"slow": func(_ *testing.T, _ *redistest.Server, p *redistest.Proxy) {
 			p.Set(redistest.Delay(150 * time.Millisecond))
 		},
@@ -131,7 +146,7 @@ func TestFailingServer(t *testing.T) {
 				require.GreaterOrEqual(t, opened, 2, "it is tried all the same")
 			}
 			most := int(length/time.Second) + 4
-			if name == "READONLY" {
+			if name == "READONLY" || name == "MASTERDOWN" {
 				most -= 3 // a probe sees that
 			}
 			require.LessOrEqual(t, opened, most)
