@@ -32,24 +32,46 @@ type Reservations []*Reservation
 // are settled in parallel; the error is that of the first listed one which has any.
 // The same Commit can be repeated: what is settled by it already returns nil.
 func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
-	if len(actual) != 0 && len(actual) != len(rs) {
-		want := fmt.Sprintf("none, or one for each of %d keys", len(rs))
-		err := &InvalidError{What: "lists of actual costs", Value: len(actual), Want: want}
-		if len(rs) == 0 {
-			return err
-		}
-		return rs[0].refused(backend.Settle, err)
+	return rs.CommitEach(ctx, nil, actual...)
+}
+
+// CommitEach is Commit, and fills the states of each key as CommitEach of a Reservation
+// does: a list for each key, in the order reserved, or none. Those of a key that the same
+// Commit has settled before are zero.
+func (rs Reservations) CommitEach(ctx context.Context, each [][]State, actual ...[]int64) error {
+	if err := rs.fits("lists of actual costs", len(actual)); err != nil {
+		return err
+	}
+	if err := rs.fits("lists of states", len(each)); err != nil {
+		return err
 	}
 	return rs.each(func(i int) error {
 		var units []int64
 		if len(actual) > 0 {
 			units = actual[i]
 		}
+		var states []State
+		if len(each) > 0 {
+			states = each[i]
+		}
 		if rs[i].held() && rs[i].settled.WonBy(rs[i].units(units)) { // mutant: commit-of-keys-repeated
+			clear(states)
 			return nil
 		}
-		return rs[i].Commit(ctx, units...)
+		return rs[i].CommitEach(ctx, states, units...)
 	})
+}
+
+// fits refuses a number of lists that is not that of the keys.
+func (rs Reservations) fits(what string, n int) error {
+	if n == 0 || n == len(rs) {
+		return nil
+	}
+	err := &InvalidError{What: what, Value: n, Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
+	if len(rs) == 0 {
+		return err
+	}
+	return rs[0].refused(backend.Settle, err)
 }
 
 // Cancel gives all back.

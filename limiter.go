@@ -244,11 +244,12 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 
 // observe wants the states of all policies for the event of the request, if the
 // decision's own is not enough. That is so if there are shadows, or several policies of
-// which each may be near its limit.
+// which each may be near its limit, and of a settlement. Of a spread key that would ask
+// every sub-key.
 func (q *question) observe(l *Limiter) {
 	switch r := &q.request; {
-	case r.Each != nil || r.Op == backend.Settle || r.Op == backend.Extend || r.Op == backend.Reset:
-	case len(l.policies) > 1 && l.near > 0 && charges(r.Op), slices.ContainsFunc(l.policies, shadow):
+	case r.Each != nil || r.Op == backend.Extend || r.Op == backend.Reset || r.Op == backend.Settle && r.Sub != "":
+	case r.Op == backend.Settle, len(l.policies) > 1 && l.near > 0 && charges(r.Op), slices.ContainsFunc(l.policies, shadow):
 		q.states = slices.Grow(q.states[:0], len(l.policies))[:len(l.policies)]
 		r.Each = q.states
 	}
@@ -265,7 +266,10 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
 	if err == nil {
-		e.Decision, e.Shadow, e.Near = q.decision, l.shadowed(q), q.near
+		e.Decision, e.Near = q.decision, q.near
+		if e.Op != backend.Settle { // which decides nothing; mutant: settled-shadow-silent
+			e.Shadow = l.shadowed(q)
+		}
 		if q.near == nil {
 			e.Near = l.nearOf(nil, q, &q.decision)
 		}

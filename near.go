@@ -21,11 +21,14 @@ func (l *Limiter) nearOf(near []Near, q *question, d *Decision) []Near {
 		s, cost := &d.State, r.CostOf(i)
 		if r.Each != nil {
 			s = &r.Each[i]
-		} else if len(l.policies) > 1 {
+		} else if len(l.policies) > 1 || r.Op == backend.Settle {
 			return near
 		}
-		if r.Op == backend.AtMost {
+		switch r.Op {
+		case backend.AtMost:
 			cost = d.Granted
+		case backend.Settle:
+			cost = max(0, r.Lease.ActualOf(l.policies, i)-cost)
 		}
 		used := s.Used - q.behind*cost // mutant: near-of-each-waiter
 		share := int64(math.Ceil(l.near * float64(s.Limit)))
@@ -59,6 +62,8 @@ func (k *keyed) watch() {
 	}
 }
 
+// charges reports whether an operation may raise a count. A settlement does by what was
+// used above the estimate.
 func charges(op backend.Op) bool {
-	return op == backend.Take || op == backend.AtMost || op == backend.Reserve || op == backend.Record
+	return op == backend.Take || op == backend.AtMost || op == backend.Reserve || op == backend.Record || op == backend.Settle
 }

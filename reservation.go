@@ -167,14 +167,35 @@ func (r *Reservation) refused(op backend.Op, err error) error {
 // settlement arrived; the same Commit can be repeated for one length of the lease, and
 // counts once.
 func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
+	return r.CommitEach(ctx, nil, actual...)
+}
+
+// CommitEach is Commit, and fills each with the state of every policy right after the
+// settlement, in the limiter's order: what is left without a Peek. RetryAfter is 0 where
+// one unit would pass. On an error, and of a reservation that has nothing to settle, the
+// states are zero. So is one that is not known: of a policy that a resumed token does not
+// name, and of a Calendar if this process's clock is off by more than a period. They are
+// estimates if the key is spread. each is the caller's to reuse; nil is a Commit.
+func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...int64) error {
+	clear(each)
 	if !r.held() {
 		return nil
 	}
 	units := r.units(actual)
-	if units == nil {
+	switch {
+	case units == nil:
 		return r.refused(backend.Settle, &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"})
+	case each == nil || r.at == nil:
+		return r.settle(ctx, units, each)
+	case len(each) != r.listed:
+		return r.refused(backend.Settle, &InvalidError{What: "len(each)", Value: len(each), Want: "a state per policy, or nil"})
 	}
-	return r.settle(ctx, units)
+	ordered := make([]State, len(r.at))
+	err := r.settle(ctx, units, ordered)
+	for i, j := range r.at { // mutant: resumed-states-in-order
+		each[j] = ordered[i]
+	}
+	return err
 }
 
 // units returns what a Commit settles by, in the order of the lease; nil if actual has
@@ -200,7 +221,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	if !r.held() {
 		return nil
 	}
-	return r.settle(ctx, make([]int64, len(r.costs)))
+	return r.settle(ctx, make([]int64, len(r.costs)), nil)
 }
 
 // Close cancels the reservation if nothing has tried to settle it. A Commit or Cancel
@@ -218,41 +239,55 @@ func (r *Reservation) Close() error {
 	if r.settled.Settled() {
 		return nil
 	}
-	if err := r.settle(context.Background(), actual); !errors.Is(err, ErrNotHeld) {
+	if err := r.settle(context.Background(), actual, nil); !errors.Is(err, ErrNotHeld) {
 		return err
 	}
 	return nil
 }
 
-// settle sends a settlement, and once more where no answer came.
-func (r *Reservation) settle(ctx context.Context, actual []int64) error {
+// settle sends a settlement, and once more where no answer came. The states are those after
+// it; nil: not wanted.
+func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) error {
 	lease := r.lease()
 	if !r.settled.Attempt(lease, actual) {
 		return r.refused(backend.Settle, ErrNotHeld)
 	}
-	err := r.send(ctx, backend.Settle, lease)
+	err := r.send(ctx, backend.Settle, lease, each)
 	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil { // mutant: lost-settle-repeated
-		err = r.send(ctx, backend.Settle, lease)
+		err = r.send(ctx, backend.Settle, lease, each)
 	}
 	r.settled.Ended(lease, err)
+	if err != nil { // a layer may have filled them before it failed; mutant: states-of-no-error
+		clear(each)
+	}
 	return err
 }
 
 // send asks for an operation on the lease.
-func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease) error {
+func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease, each []State) error {
 	var d Decision
 	q := r.limiter.ask(op, r.key)
-	q.request.Lease, q.request.Sub = lease, r.charged.Sub
-	if q.request.Sub != "" && op == backend.Settle {
-		q.request.Costs = slices.Clone(r.costs) // what is above them goes to sub-keys with room
-		for i := range r.costs {
-			spared := r.spared != nil && r.spared[i]
-			if spared || r.counts != nil && r.counts[i] != countOf(&r.limiter.policies[i]) { // mutant: excess-of-another-count
-				q.request.Costs[i] = r.limiter.policies[i].Algorithm.Kind().MaxLimit() // only by the lease
-			}
-		}
+	q.request.Lease, q.request.Sub, q.request.Each = lease, r.charged.Sub, each
+	if op == backend.Settle {
+		q.request.Costs = r.charges()
 	}
 	return r.limiter.do(ctx, q, &d)
+}
+
+// charges returns the estimates: what is above them goes to sub-keys with room, and may
+// raise a count to near its limit.
+func (r *Reservation) charges() []int64 {
+	if r.charged.Sub == "" {
+		return r.costs
+	}
+	costs := slices.Clone(r.costs)
+	for i := range costs {
+		spared := r.spared != nil && r.spared[i]
+		if spared || r.counts != nil && r.counts[i] != countOf(&r.limiter.policies[i]) { // mutant: excess-of-another-count
+			costs[i] = r.limiter.policies[i].Algorithm.Kind().MaxLimit() // only by the lease
+		}
+	}
+	return costs
 }
 
 // countAt returns the hash of the count that the lease charged of a policy.
@@ -282,7 +317,7 @@ func (r *Reservation) Extend(ctx context.Context) error {
 }
 
 func (r *Reservation) extend(ctx context.Context) error {
-	err := r.send(ctx, backend.Extend, r.lease())
+	err := r.send(ctx, backend.Extend, r.lease(), nil)
 	if r.unresolved && (errors.Is(err, ErrNotHeld) || backend.Undecided(err)) {
 		return nil
 	}

@@ -44,6 +44,7 @@ import (
 //   - What has left its window gives nothing back, no other charge is touched, and no count falls below zero.
 //   - A TokenBucket gives back at most its level just after the Reserve, less what has leaked and what others have given back since.
 //   - A TokenBucket regains at least 99.9 % of its rate, whatever is reserved and given back in between.
+//   - A Settle with an Each is Allowed, and answered by the states of a Peek of one unit right after it; one that is not known is zero.
 //   - The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; any other is ErrNotHeld, and neither changes a count.
 //   - A lease that has ended can be settled for one Length more. Then, and under an ID or a key that has none, it is ErrNotHeld.
 //   - An Extend moves the end to one Length from now; of a lease that has ended it is ErrLeaseEnded, of one that is not held ErrNotHeld.
@@ -162,7 +163,7 @@ type Group struct {
 	Cost     int64    // units of every policy, where Costs is nil
 	Costs    []int64  // units, one per policy
 	Receipt  *Receipt // where the receipt of a charge is written; nil: not wanted
-	Each     []State  // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted
+	Each     []State  // where a state per policy is written before Do returns, on its caller's goroutine; nil: not wanted. An Extend and a Reset write none
 }
 
 // CostOf returns the cost of the group for its i-th policy, in units.
@@ -171,6 +172,12 @@ func (g *Group) CostOf(i int) int64 {
 		return g.Cost
 	}
 	return g.Costs[i]
+}
+
+// Look returns the group of the Peek by which a store answers a Settle whose Each is not
+// nil: of one unit of each policy.
+func (g *Group) Look() *Group {
+	return &Group{Key: g.Key, Sub: g.Sub, Policies: g.Policies, Cost: 1, Each: g.Each}
 }
 
 // Policy is a rule under a name, with what a call gets when no store can decide.

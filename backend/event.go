@@ -20,7 +20,7 @@ type Event struct {
 	Op        Op            // EventDecision: what was asked
 	Key       string        // EventDecision: the key, as the caller names it
 	Policies  []Policy      // EventDecision: the limiter's policies; shared, never to be written
-	Decision  Decision      // EventDecision: the answer; zero where Err is not nil
+	Decision  Decision      // EventDecision: the answer; zero where Err is not nil. Of a Settle the state after it, but of a spread key
 	Err       error         // EventDecision: the error that the call returned. EventCircuit: why the circuit opened
 	Duration  time.Duration // EventDecision: of the whole call. EventBatch: of the round trip
 	StoreTime time.Duration // EventDecision: the part of Duration spent in the store; 0 where it was not asked
@@ -29,9 +29,9 @@ type Event struct {
 
 	// EventDecision: the policies whose count this call has raised to a share of the limit
 	// (Options.Near); nil: none. One call of all processes has it, and another one when the
-	// count has fallen below the share and rises again. Counts of spread keys and of shadows
-	// are left out, as is what a Commit adds to an estimate. Of a call for several keys it is
-	// that of all keys whose limiters have an observer.
+	// count has fallen below the share and rises again. A Settle raises it by what was used
+	// above the estimate. Counts of spread keys and of shadows are left out. Of a call for
+	// several keys it is that of all keys whose limiters have an observer.
 	Near []Near
 
 	Circuit Change // EventCircuit

@@ -19,7 +19,8 @@
 //   - algorithm: fixed-window, sliding-window, bucketed-window, sliding-log, compact-log,
 //     token-bucket, calendar or in-flight
 //   - limit: units per period; of in-flight, the calls that may run at once. The word
-//     unlimited leaves the policy out; blocked gives nothing to whoever has it
+//     unlimited leaves the policy out; blocked gives nothing to whoever has it, and of a
+//     policy with per to calls that it would limit
 //   - period: a duration with its unit: "500ms", "1m", "1h30m", "30d"; of a calendar day,
 //     week or month; in-flight has none
 //   - burst: units; of a token-bucket, and required there
@@ -33,10 +34,20 @@
 //   - shadow: true for a policy that decides and counts, and denies nothing
 //   - borrow: for how long a process may hold units of a busy key, as 50ms, so that it
 //     decides most calls by itself; all policies of a list have the same
+//   - per: a dimension beside the key, as model or route: the policy counts each value of
+//     it by itself, and only calls that name one, see Watcher.PartsFor
+//   - only: of a policy with per, the value, or the list of values, that it limits
 //
 // Watcher.Parts returns what limits a call of a tenant: no part where all its policies
 // are unlimited, and headgate.ErrBlocked where one is blocked. Middleware answers that
 // with 403 or PERMISSION_DENIED, without Retry-After and without a request to the store.
+//
+// A limit per model beside the tenant's own, and one for the large model alone:
+//
+//	policies:
+//	  requests: {algorithm: sliding-window, limit: 100, period: 1m, on-failure: open}
+//	  tokens: {algorithm: compact-log, limit: 100_000, period: 1h, on-failure: closed, per: model}
+//	  large: {algorithm: sliding-window, limit: 5, period: 1m, on-failure: closed, per: model, only: large}
 //
 // A list with an in-flight policy is for Limiter.Reserve: Allow refuses it.
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-go/headgate/policyfile"
 )
 
-const limits = `
+const file = `
 policies:
   requests: {algorithm: sliding-window, limit: 100, period: 1m, on-failure: open}
   tokens: {algorithm: token-bucket, limit: 1000, period: 1s, burst: 5000, on-failure: closed}
@@ -34,20 +34,20 @@ func ExampleWatch() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "limits.yaml")
-	if err := os.WriteFile(path, []byte(limits), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
 		log.Fatal(err)
 	}
 
-	w, err := policyfile.Watch(path, memory.New(nil), &policyfile.Options{
+	limits, err := policyfile.Watch(path, memory.New(nil), &policyfile.Options{
 		Reloaded: func(err error) { log.Print("limits: ", err) },
 	})
 	if err != nil {
 		log.Fatal(err) // the file is broken: it has the line and the field
 	}
-	defer w.Close()
+	defer limits.Close()
 
 	for _, tenant := range []string{"acme", "umbrella", "somebody"} {
-		d, err := w.For(tenant).Allow(context.Background(), headgate.Key("tenant", tenant))
+		d, err := limits.For(tenant).Allow(context.Background(), headgate.Key("tenant", tenant))
 		if err != nil {
 			log.Fatal(err)
 		}

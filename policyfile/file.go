@@ -35,17 +35,17 @@ type Options struct {
 // File is what a file says: the policies of each plan and tenant. It is
 // immutable and safe for concurrent use. The zero File has no policies.
 type File struct {
-	plans   map[string][]headgate.Policy // the default under ""; nil of a plan that is blocked
+	plans   map[string]list // the default under ""
 	tenants map[string]tenant
 }
 
 // tenant is what a file has for a tenant. Without changes all is as in the plan, so that
 // thousands of tenants of a plan share one list and one limiter. plan is "" for the
-// default. A list that is nil is of one that is blocked, an empty list has no limits.
+// default.
 type tenant struct {
 	plan    string
 	changed bool
-	own     []headgate.Policy
+	own     list
 }
 
 // Load reads the file at path. See Parse.
@@ -107,21 +107,23 @@ func (f *File) Plans() []string {
 func (f *File) Tenants() []string { return sorted(f.tenants) }
 
 // Plan returns the policies of a plan, and whether the file has that plan. ""
-// is the default. The list is the caller's.
+// is the default. The list is the caller's. Policies that count by a dimension are left
+// out.
 func (f *File) Plan(name string) ([]headgate.Policy, bool) {
-	policies, ok := f.plans[name]
-	return slices.Clone(policies), ok
+	l, ok := f.plans[name]
+	return slices.Clone(l.policies), ok
 }
 
 // For returns the policies of a tenant: the default where the file does not
 // list the tenant. The list is the caller's. It is empty for a tenant without limits,
-// and for one that is blocked: see Blocked.
-func (f *File) For(name string) []headgate.Policy { return slices.Clone(f.policies(name)) }
+// and for one that is blocked: see Blocked. Policies that count by a dimension are left
+// out.
+func (f *File) For(name string) []headgate.Policy { return slices.Clone(f.list(name).policies) }
 
 // Blocked reports whether a tenant gets nothing.
-func (f *File) Blocked(name string) bool { return len(f.plans) > 0 && f.policies(name) == nil }
+func (f *File) Blocked(name string) bool { return len(f.plans) > 0 && f.list(name).policies == nil }
 
-func (f *File) policies(name string) []headgate.Policy {
+func (f *File) list(name string) list {
 	t := f.tenants[name]
 	if t.changed {
 		return t.own

@@ -13,11 +13,27 @@ type Limiters struct {
 	plans, tenants map[string]entry // the default plan under ""
 }
 
-// entry is what a plan or a tenant has. Without a limiter it has no limits, or is
-// blocked.
+// entry is what a plan or a tenant has, or the calls of it with a value of a dimension.
+// Without a limiter it has no limits, or is blocked.
 type entry struct {
 	limiter *headgate.Limiter
+	names   []string // of the limiter's policies
 	blocked bool
+	by      []axis // in the file's order
+}
+
+// axis is a dimension, with what each value has; "" is any that the file does not name.
+type axis struct {
+	per    string
+	values map[string]entry
+}
+
+// of returns what a value has.
+func (a *axis) of(value string) entry {
+	if e, ok := a.values[value]; ok {
+		return e
+	}
+	return a.values[""]
 }
 
 // Limiters returns a limiter on s for each plan and tenant. opts are
@@ -54,11 +70,29 @@ func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 	return l, nil
 }
 
-func newEntry(first *headgate.Limiter, policies []headgate.Policy) (e entry, err error) {
-	if e.blocked = policies == nil; len(policies) == 0 {
-		return e, nil
-	}
-	e.limiter, err = first.With(policies...)
+func newEntry(first *headgate.Limiter, l list) (e entry, err error) {
+	err = l.each(func(per, value string, of list) error {
+		one := entry{blocked: of.policies == nil}
+		for _, p := range of.policies {
+			one.names = append(one.names, p.Name)
+		}
+		if len(of.policies) > 0 {
+			limiter, err := first.With(of.policies...)
+			if err != nil {
+				return err
+			}
+			one.limiter = limiter
+		}
+		switch last := len(e.by) - 1; {
+		case per == "":
+			e = one
+		case last >= 0 && e.by[last].per == per:
+			e.by[last].values[value] = one
+		default:
+			e.by = append(e.by, axis{per, map[string]entry{value: one}})
+		}
+		return nil
+	})
 	return e, err
 }
 
@@ -69,7 +103,9 @@ func (l *Limiters) For(tenant string) *headgate.Limiter { return l.entry(tenant)
 
 // Parts returns what limits a call of a tenant by the key, for headgate.All and for
 // NewAll of package middleware/httplimit. It returns none for a tenant without limits, and
-// headgate.ErrBlocked for one that is blocked. costs are those of Limiter.Call.
+// headgate.ErrBlocked for one that is blocked. costs are those of Limiter.Call: plans of
+// different policies need PartsFor, which takes costs by name. Policies that count by a
+// dimension are left out.
 func (l *Limiters) Parts(tenant, key string, costs ...int64) ([]headgate.Part, error) {
 	switch e := l.entry(tenant); {
 	case e.blocked:
@@ -79,6 +115,62 @@ func (l *Limiters) Parts(tenant, key string, costs ...int64) ([]headgate.Part, e
 	default:
 		return []headgate.Part{e.limiter.Call(key, costs...)}, nil
 	}
+}
+
+// Use is what a call uses beside its key. The zero Use is a unit of each policy.
+type Use struct {
+	// Costs are units by the names of policies. A policy that is not named costs 1. A name
+	// that the tenant's plan does not have is no mistake: its policy may be unlimited.
+	Costs map[string]int64
+	// Of is the call's value of each dimension, such as {"model": "large"}. A dimension
+	// without a value limits nothing. A value that a client chooses freely has a count of
+	// its own for each: check it before.
+	Of map[string]string
+}
+
+// PartsFor is Parts for a call with costs by name, and with dimensions. Each dimension of
+// which the call has a value is a part of its own. That has the policies of the file that
+// count per this dimension, and the key followed by the dimension and the value, as
+// "tenant:acme:model:large". It returns headgate.ErrBlocked too for a value that is
+// blocked. The parts are decided all or nothing.
+func (l *Limiters) PartsFor(tenant, key string, u Use) (parts []headgate.Part, err error) {
+	e := l.entry(tenant)
+	if parts, err = u.add(parts, &e, key); err != nil {
+		return nil, err
+	}
+	for i := range e.by {
+		a := &e.by[i]
+		value := u.Of[a.per]
+		if value == "" {
+			continue
+		}
+		of := a.of(value)
+		if parts, err = u.add(parts, &of, key+":"+headgate.Key(a.per, value)); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+// add appends the part of an entry, if it has limits.
+func (u *Use) add(parts []headgate.Part, e *entry, key string) ([]headgate.Part, error) {
+	switch {
+	case e.blocked:
+		return nil, headgate.ErrBlocked
+	case e.limiter == nil:
+		return parts, nil
+	}
+	part := e.limiter.Call(key)
+	if u.Costs != nil {
+		for _, name := range e.names {
+			cost, ok := u.Costs[name]
+			if !ok {
+				cost = 1
+			}
+			part.Call.Costs = append(part.Call.Costs, cost)
+		}
+	}
+	return append(parts, part), nil
 }
 
 func (l *Limiters) entry(tenant string) entry {

@@ -111,7 +111,7 @@ var sections = []string{service, "policies", "plans", "default", "tenants"}
 // whatever their order in the file is.
 func (p *parser) parse(root value) (*File, error) {
 	p.plans = map[string][]rule{}
-	p.file = &File{plans: map[string][]headgate.Policy{}, tenants: map[string]tenant{}}
+	p.file = &File{plans: map[string]list{}, tenants: map[string]tenant{}}
 	found, err := p.sections(root)
 	if err != nil {
 		return nil, err
@@ -183,6 +183,9 @@ func (p *parser) add(r rule) error {
 		if other.name == r.name {
 			return r.at.errorf("given twice; the other is %s", other.at.field)
 		}
+	}
+	if _, _, err := r.scope(); err != nil {
+		return err
 	}
 	if r.limitWord() == "" { // else a plan gives the limit
 		if _, err := p.policy(r); err != nil {
@@ -258,36 +261,48 @@ func (p *parser) list(plan string, v value, rules []rule) (err error) {
 	return err
 }
 
-// isBlocked reports whether a rule of the list blocks.
-func isBlocked(rules []rule) bool {
-	return slices.ContainsFunc(rules, func(r rule) bool { return r.limitWord() == blocked })
+// scoped returns the policy of a rule, and the dimension that it counts by.
+func (p *parser) scoped(r rule) (s scoped, err error) {
+	s.blocked = r.limitWord() == blocked
+	if s.per, s.only, err = r.scope(); err == nil && !s.blocked {
+		s.Policy, err = p.policy(r)
+	}
+	return s, err
 }
 
 // policies returns the list of a plan or tenant at v. It checks each policy,
 // then the list, as policies that are right by themselves may not go together (as with
 // different shards).
-func (p *parser) policies(v value, rules []rule) ([]headgate.Policy, error) {
-	list := make([]headgate.Policy, 0, len(rules))
+func (p *parser) policies(v value, rules []rule) (list, error) {
+	l, blocks := list{policies: []headgate.Policy{}}, false
 	for _, r := range rules {
-		if r.limitWord() != "" { // a policy without a limit is left out
+		if r.limitWord() == unlimited { // a policy without a limit is left out
 			continue
 		}
-		policy, err := p.policy(r)
-		if err != nil {
-			return nil, err
+		s, err := p.scoped(r)
+		switch {
+		case err != nil:
+			return list{}, err
+		case s.per != "":
+			l.scoped = append(l.scoped, s)
+		case s.blocked:
+			blocks = true
+		default:
+			l.policies = append(l.policies, s.Policy)
 		}
-		list = append(list, policy)
 	}
-	switch {
-	case isBlocked(rules):
-		return nil, nil
-	case len(list) == 0 && len(rules) > 0:
-		return list, nil
+	if blocks {
+		return list{}, nil
 	}
-	if _, err := p.probe.With(list...); err != nil {
-		return nil, v.error(err)
-	}
-	return list, nil
+	return l, l.each(func(_, _ string, of list) error {
+		if len(of.policies) == 0 && (len(rules) > 0 || of.policies == nil) {
+			return nil
+		}
+		if _, err := p.probe.With(of.policies...); err != nil {
+			return v.error(err)
+		}
+		return nil
+	})
 }
 
 // base decides which list tenants get that the file does not name. With plans
@@ -337,10 +352,10 @@ func (p *parser) tenant(name string, v value) (err error) {
 }
 
 // changedPlan returns a plan's list with the changes of one tenant.
-func (p *parser) changedPlan(plan string, v value, changes map[string]rule) ([]headgate.Policy, error) {
+func (p *parser) changedPlan(plan string, v value, changes map[string]rule) (list, error) {
 	rules, err := changed(p.plans[plan], changes)
 	if err != nil {
-		return nil, err
+		return list{}, err
 	}
 	return p.policies(v, rules)
 }

@@ -19,7 +19,7 @@ type rule struct {
 	fields map[string]value
 }
 
-var ruleFields = slices.Concat([]string{"algorithm", "limit"}, numbers, []string{"on-failure", "shards", "shadow", "borrow"})
+var ruleFields = slices.Concat([]string{"algorithm", "limit"}, numbers, []string{"on-failure", "shards", "shadow", "borrow", "per", "only"})
 
 // readRule returns the fields under at, for the policy of that name.
 func readRule(name string, at value) (rule, error) {

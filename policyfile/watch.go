@@ -102,6 +102,12 @@ func (w *Watcher) Parts(tenant, key string, costs ...int64) ([]headgate.Part, er
 	return w.Limiters().Parts(tenant, key, costs...)
 }
 
+// PartsFor is Parts for a call with costs by name, and with dimensions; see
+// Limiters.PartsFor.
+func (w *Watcher) PartsFor(tenant, key string, u Use) ([]headgate.Part, error) {
+	return w.Limiters().PartsFor(tenant, key, u)
+}
+
 // Plan returns the limiter of a plan by what the file says now, and whether it
 // has that plan.
 func (w *Watcher) Plan(name string) (*headgate.Limiter, bool) { return w.Limiters().Plan(name) }

@@ -3,6 +3,8 @@ package shard
 import (
 	"context"
 	"slices"
+
+	"github.com/headgate-go/headgate/backend"
 )
 
 // settle passes on a Settle, which names a sub-key. What it gives back shows at once: the
@@ -19,6 +21,7 @@ func (c *call) settle(ctx context.Context) error {
 		}
 		r.Lease = &lease
 	}
+	r.Each = nil // the states are the key's, not the sub-key's
 	if err := c.s.next.Do(ctx, &r, c.d); err != nil {
 		return err
 	}
@@ -35,5 +38,20 @@ func (c *call) settle(ctx context.Context) error {
 	if slices.Max(more) > 0 { // the lease is settled, whatever comes of it
 		_, _ = c.record(context.WithoutCancel(ctx), more)
 	}
+	if c.r.Each != nil { // mutant: settled-states-of-key
+		c.look(ctx)
+	}
 	return nil
+}
+
+// look fills the states that a Settle wants, as a Peek of the key does. They are not
+// Counted where that fails: the lease is settled.
+func (c *call) look(ctx context.Context) {
+	q, d := backend.Request{Op: backend.Peek, Group: *c.r.Group.Look(), StoreTime: c.r.StoreTime}, backend.Decision{}
+	q.Sub = ""
+	if err := c.s.Do(context.WithoutCancel(ctx), &q, &d); err != nil {
+		clear(c.r.Each)
+		return
+	}
+	c.d.State, c.d.Estimated = d.State, d.Estimated
 }

@@ -30,7 +30,8 @@ type call struct {
 	stripe   *stripe
 	hash     hash
 	now      int64
-	reserved int // records that count as kept and are not made yet
+	reserved int  // records that count as kept and are not made yet
+	looks    bool // a Settle that looks at what it has left
 }
 
 // begin makes the zero c a call of the group, with a look for each policy.

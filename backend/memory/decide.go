@@ -47,11 +47,13 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	if err := c.locked(s.clock.beforeLock(), looks, readings); err != nil {
 		return err
 	}
-	if r.Op == backend.Settle || r.Op == backend.Extend {
-		d.Allowed = true
-		return nil
+	settles := r.Op == backend.Settle || r.Op == backend.Extend
+	if !settles || c.looks {
+		c.Group.Decide(c.op, c.now, readings, d)
 	}
-	c.Group.Decide(c.op, c.now, readings, d)
+	if settles {
+		d.Allowed = true
+	}
 	return nil
 }
 
@@ -62,10 +64,13 @@ func (c *call) locked(before int64, looks []look, readings []backend.Reading) er
 	c.now = c.store.clock.underLock(before, &mu.latest) // mutant: newest-instant
 	c.store.tick(c.stripe, c.now)
 	if c.lease != nil {
-		if done, err := c.leased(); done || err != nil {
-			return err
-		}
+		return c.ofLease(looks, readings)
 	}
+	return c.counted(looks, readings)
+}
+
+// counted decides a call by the records of its policies.
+func (c *call) counted(looks []look, readings []backend.Reading) error {
 	for c.reserved < c.find(looks) {
 		if !c.store.reserve(c.stripe, c.now) {
 			return c.sharing(looks, readings)

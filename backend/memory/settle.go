@@ -9,6 +9,21 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
+// ofLease decides a call that has a lease. A Settle that wants states looks at what it
+// has left, as a Peek does.
+func (c *call) ofLease(looks []look, readings []backend.Reading) error {
+	wanted := c.op == backend.Settle && c.Each != nil
+	done, err := c.leased()
+	if err == nil && !done {
+		err = c.counted(looks, readings)
+	}
+	if err != nil || !wanted {
+		return err
+	}
+	c.Group, c.op, c.lease, c.reserved, c.looks = c.Group.Look(), backend.Peek, nil, 0, true
+	return c.counted(looks, readings)
+}
+
 // leased does what a request's lease asks for before its costs are looked at, and
 // reports whether that was all.
 func (c *call) leased() (done bool, err error) {

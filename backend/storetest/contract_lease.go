@@ -27,6 +27,7 @@ var leased = []sentence{
 		"less what has leaked and what others have given back since."},
 	{"Refill", refills, "A TokenBucket regains at least 99.9 % of its rate, " +
 		"whatever is reserved and given back in between."},
+	{"SettleEach", settledStates, "A Settle with an Each is Allowed, and answered by the states of a Peek of one unit right after it; one that is not known is zero."},
 	{"SettleOnce", settlesOnce, "The first Settle of a lease wins: for one Length after it, one that repeats its Attempt is nil; " +
 		"any other is ErrNotHeld, and neither changes a count."},
 	{"LeaseEnds", leaseEnds, "A lease that has ended can be settled for one Length more. " +

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -36,6 +37,30 @@ func tombstones(p *probe, list []backend.Policy) {
 			unchanged := p.still(r.group.Key, list)
 			r.settle(9, backend.ErrNotHeld)
 			unchanged()
+		}
+	}
+}
+
+// settledStates compares what settlements answer with a Peek after them: by less, as much
+// and more, repeated, and of a lease that was never made.
+func settledStates(p *probe) {
+	list := p.list(p.day(100))
+	for i, actual := range []int64{0, 1, 40, 41, 90, 130} {
+		key := fmt.Sprint("a", i)
+		p.passes(key, list, 10)
+		lost := p.lease(group(key, list, 40))
+		lost.Unresolved = true
+		for _, r := range []*reservation{p.reserved(key, list, 40), lost} {
+			r.group.Each = slices.Repeat([]backend.State{{Policy: "left over", Limit: -1}}, len(list))
+			r.settles(actual)
+			for range 2 {
+				d, err := r.send(backend.Settle) // the same attempt
+				p.must(err == nil && d.Allowed, "a Settle by %d that repeats its attempt said %+v, %v", actual, d, err)
+				want := make([]backend.State, len(list))
+				p.ask(backend.Peek, backend.Group{Key: key, Policies: list, Cost: 1, Each: want})
+				p.must(slices.EqualFunc(r.group.Each, want, p.same), "a Settle by %d filled\n\t%+v\nand a Peek\n\t%+v", actual, r.group.Each, want)
+				p.binds(d, r.group.Each)
+			}
 		}
 	}
 }

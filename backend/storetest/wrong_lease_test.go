@@ -49,6 +49,15 @@ var wrongLeases = []wrong{
 		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Record, Group: r.Group})
 		return err
 	})},
+	{"answers a settlement by the states before it", "SettleEach", leasingBy(func(s backend.Store, r *backend.Request) error {
+		if r.Op != backend.Settle || r.Each == nil {
+			return nil
+		}
+		each := r.Each
+		r.Each = nil
+		_, err := layer.Ask(context.Background(), s, backend.Request{Op: backend.Peek, Group: backend.Group{Key: r.Key, Policies: r.Policies, Cost: 1, Each: each}})
+		return err
+	})},
 	{"does not see a repeated attempt", "SettleOnce", settling(func(l *backend.Lease) { l.Attempt = backend.LeaseID{} })},
 	{"keeps a lease for half its time", "LeaseEnds", leasing(func(r *backend.Request) {
 		if r.Op == backend.Reserve {

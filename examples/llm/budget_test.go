@@ -31,7 +31,7 @@ func (b *budgets) used(t testing.TB, s spender) (used [4]int64) {
 // TestBudgets: callers of many processes spend from four budgets until none passes. Some
 // die in a call. Spend is at most each budget, and one caller is told of each at 80 %.
 func TestBudgets(t *testing.T) {
-	const processes, callers = 20, 200
+	const processes, callers = 200, 200
 	server, spent := redistest.Start(t), map[string]*atomic.Int64{}
 	l := limits{org: 100 * dollar, team: 40 * dollar, user: 15 * dollar, key: 9 * dollar}
 	var mu sync.Mutex

@@ -102,6 +102,10 @@ func (m *Model) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	switch r.Op {
 	case backend.Settle, backend.Extend:
 		err := c.settle()
+		if err == nil && r.Op == backend.Settle && r.Each != nil {
+			c.Op, c.Group = backend.Peek, *r.Group.Look()
+			c.Decide(backend.Peek, c.now, c.decide(), d)
+		}
 		d.Allowed = err == nil
 		return err
 	case backend.Reserve:

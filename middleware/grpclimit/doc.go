@@ -23,6 +23,9 @@
 //   - CANCELED or DEADLINE_EXCEEDED where the client left first,
 //   - what the key function returned, or INTERNAL for an error without a status.
 //
+// [Allow] is a limit inside of a handler, and [FromHTTP] counts by the keys of package
+// httplimit, such as the client's address behind a proxy.
+//
 // [NewServerAll] decides by what a function returns for each call: several limiters and
 // keys, all or nothing, or the limiter of a customer's plan. Options.Messages counts the
 // messages of a stream too.

@@ -72,7 +72,7 @@ type Options struct {
 // gate decides on calls, for servers and clients alike. Only calls and marks change
 // after newGate.
 type gate struct {
-	parts func(ctx context.Context, rpc RPC) ([]headgate.Part, error) // nil: nothing is counted, or the zero Server
+	parts func(ctx context.Context, rpc RPC) ([]headgate.Part, error) // nil: the zero Server, or that of Allow
 	opts  Options
 	calls settle.Calls
 	marks parts.Marks

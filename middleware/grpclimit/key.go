@@ -58,7 +58,7 @@ func FullMethod(_ context.Context, rpc RPC) (headgate.Call, error) {
 // translators count as any /64, so clients may share one: use a function where
 // a network has its own.
 //
-// Behind a proxy it is the proxy's address: use Metadata, or a function.
+// Behind a proxy it is the proxy's address: use FromHTTP with httplimit.TrustedProxies.
 func PeerAddress(ctx context.Context, _ RPC) (headgate.Call, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {

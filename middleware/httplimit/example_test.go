@@ -1,7 +1,10 @@
 package httplimit_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -109,4 +112,53 @@ func ExampleReport() {
 	// "running";r=19, "tokens";r=3000;t=3600
 	// "running";q=20;qu="concurrent-requests", "tokens";q=5000;w=3600;qu="tokens"
 	// "running";r=19, "tokens";r=2650;t=3600
+}
+
+// A gateway limits the requests and tokens of a user, the tokens of the organisation, and
+// the calls of a model that run at once. A reply is streamed, and settled by the tokens
+// that were made.
+func ExampleNewAll() {
+	tokens := func(n int64) headgate.Policy {
+		return headgate.Policy{Name: "tokens", Algorithm: algo.CompactLog(algo.PerHour(n)), OnFailure: headgate.FailClosed}
+	}
+	requests := headgate.Policy{Name: "requests", Algorithm: algo.SlidingLog(algo.PerMinute(60)), OnFailure: headgate.FailClosed}
+	running := headgate.Policy{Name: "running", Algorithm: algo.InFlight(20), OnFailure: headgate.FailClosed}
+	users, err := headgate.New(memory.New(nil), []headgate.Policy{requests, tokens(10_000)}, nil)
+	orgs, orgErr := users.With(tokens(100_000))
+	models, modelErr := users.With(running)
+	limit, limitErr := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
+		most := int64(2000)  // of the prompt and the longest reply
+		name := r.Header.Get // of what was authenticated
+		return []headgate.Part{
+			users.Call(headgate.Key("user", name("User")), 1, most),
+			orgs.Call(headgate.Key("org", name("Org")), most),
+			models.Call(headgate.Key("model", name("Model"))),
+		}, nil
+	}, &httplimit.Options{Settle: httplimit.Reported, Units: map[string]string{"tokens": "tokens"}})
+	if err := errors.Join(err, orgErr, modelErr, limitErr); err != nil {
+		log.Fatal(err)
+	}
+	complete := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		used := int64(50)                                                      // of the prompt
+		defer func() { httplimit.ReportPolicy(r.Context(), "tokens", used) }() // also after a panic
+		for _, token := range []string{"a ", "rate ", "limit\n"} {
+			used++
+			_, _ = io.WriteString(w, token)
+			w.(http.Flusher).Flush()
+		}
+	}))
+
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header = http.Header{"User": {"ann"}, "Org": {"acme"}, "Model": {"large"}}
+		w := httptest.NewRecorder()
+		complete.ServeHTTP(w, r)
+		fmt.Print(w.Body)
+		fmt.Println(w.Header().Get("RateLimit"))
+	}
+	// Output:
+	// a rate limit
+	// "requests";r=59;t=60, "tokens";r=8000;t=3600, "running";r=19
+	// a rate limit
+	// "requests";r=58;t=60, "tokens";r=7947;t=3600, "running";r=19
 }

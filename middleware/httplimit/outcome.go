@@ -66,8 +66,10 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, call *settle.Call)
 	defer func() {
 		var used []int64
 		defer func() { // also where Settle panics: the estimate stands
-			if call.Settle(used) && !o.Wrote && !o.Hijacked {
-				h.rewrite(w.Header(), call)
+			if o.Wrote || o.Hijacked {
+				call.Settle(used)
+			} else if each := call.SettleEach(used); each != nil {
+				h.rewrite(w.Header(), call.Parts, each)
 			}
 		}()
 		rec.fill(&o, call.Status())
@@ -80,20 +82,21 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, call *settle.Call)
 
 // rewrite sets the fields of a response that was not begun once more, by the counts
 // after the settlement. They stay where no store counts.
-func (h *handler) rewrite(header http.Header, call *settle.Call) {
+func (h *handler) rewrite(header http.Header, list []headgate.Part, each [][]headgate.State) {
 	s := h.scratch.Get().(*scratch)
 	defer h.release(s)
-	s.parts = append(s.parts[:0], call.Parts...)
-	s.room(h.fields, s.parts)
+	s.parts = append(s.parts[:0], list...)
+	s.look(h.fields, s.parts)
 	binding := headgate.Decision{}
 	for i := range s.parts {
-		p := &s.parts[i]
-		d, err := p.Limiter.Peek(context.WithoutCancel(call.Context), p.Call)
-		if err != nil || d.Err != nil {
-			return
-		}
-		if i == 0 || d.Remaining < binding.Remaining {
-			binding = d
+		s.parts[i].Call.Each = each[i]
+		for j, state := range each[i] {
+			switch shadow := s.texts[i].policies[j].name == ""; {
+			case !state.Counted:
+				return
+			case !shadow && (binding.Policy == "" || state.Remaining < binding.Remaining):
+				binding.State = state
+			}
 		}
 	}
 	s.write(h.fields, header, s.parts, &binding)

@@ -46,6 +46,7 @@ func newCall(ctx context.Context, tag string, waited time.Duration, r *backend.R
 	g := &c.own
 	g.Op, g.Key, g.Tag, g.Policies, g.Now, g.Again, g.other = r.Op, r.Key, tag, r.Policies, 0, false, nil
 	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], jointly(r), r.And != nil
+	g.Follow(&c.Call)
 	c.state.Store(waiting)
 	c.came = now() - waited // mutant: wait-for-slots-counts
 	c.deadline = Deadline(c.came, budget)
@@ -137,14 +138,17 @@ func jointly(r *backend.Request) (groups []*wire.Group) {
 	return groups
 }
 
-// policies returns how many the script looks at. Those of several keys it looks at
-// twice.
+// policies returns how many the script looks at. Those of several keys, and of a Settle
+// that wants states, it looks at twice.
 func (g *group) policies() int {
 	n := len(g.Policies)
 	for _, h := range g.And {
 		n += len(h.Policies)
 	}
 	if g.Joint {
+		n *= 2
+	}
+	if g.Then != nil {
 		n *= 2
 	}
 	return n

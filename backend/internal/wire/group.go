@@ -20,6 +20,7 @@ type Call struct {
 	granted  int64         // of an AtMost: what it asks for, then what every policy but a shadow was charged
 	now      int64         // of the script
 	readings []backend.Reading
+	look     *Call // of a Settle that wants states: what it leaves; else nil
 }
 
 // Ask makes the call ask what r does of its i-th key. It keeps nothing of the caller's,
@@ -32,6 +33,9 @@ func (c *Call) Ask(r *backend.Request, i int) {
 	}
 	if r.Loan != nil {
 		c.loan = *r.Loan
+	}
+	if c.look = nil; r.Op == backend.Settle && g.Each != nil {
+		c.look = &Call{costs: slices.Repeat([]int64{1}, len(g.Policies))}
 	}
 	if r.Lease == nil {
 		return
@@ -54,6 +58,7 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 	switch {
 	case c.Err != nil: // mutant: no-answer-with-error
 	case r.Op == backend.Settle || r.Op == backend.Extend:
+		c.look.left(r, d)
 		d.Allowed = true
 	case r.Op == backend.AtMost:
 		of := r.Group
@@ -81,6 +86,18 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 	return c.Err
 }
 
+// left writes the states that a Settle has left. There are none if the look has failed, or
+// found other boundaries of a Calendar than it was sent with: the Settle has run.
+func (c *Call) left(r *backend.Request, d *backend.Decision) {
+	switch {
+	case c == nil:
+	case len(c.readings) == 0:
+		clear(r.Each)
+	default:
+		r.Group.Look().Decide(backend.Peek, c.now, c.readings, d)
+	}
+}
+
 // Group is the calls of one key for one operation by one list of policies, in
 // their order.
 type Group struct {
@@ -94,6 +111,7 @@ type Group struct {
 	Now       int64    // that clock, where the group is sent again; else 0
 	And       []*Group // decided all or nothing with this one; of the first of them
 	Joint     bool     // it is one of them
+	Then      *Group   // a Peek right after a Settle that wants states; else nil
 
 	fields int // the script's argument before the names of the fields
 }
@@ -106,16 +124,26 @@ func (g *Group) asks() backend.Op {
 	return g.Op
 }
 
-// flat returns the groups, each with those that are decided with it behind it.
+// flat returns the groups, each with those that are decided with it or after it behind it.
 func flat(groups []*Group) []*Group {
-	if !slices.ContainsFunc(groups, func(g *Group) bool { return g.And != nil }) {
+	if !slices.ContainsFunc(groups, func(g *Group) bool { return g.And != nil || g.Then != nil }) {
 		return groups
 	}
 	var all []*Group
 	for _, g := range groups {
-		all = append(append(all, g), g.And...)
+		if all = append(append(all, g), g.And...); g.Then != nil {
+			all = append(all, g.Then)
+		}
 	}
 	return all
+}
+
+// Follow makes the group of a Settle be followed by a look, if its call wants states. The
+// script runs both in one piece, so no other call comes between.
+func (g *Group) Follow(c *Call) {
+	if g.Then = nil; c.look != nil {
+		g.Then = &Group{Op: backend.Peek, Key: g.Key, Tag: g.Tag, Policies: g.Policies, Calls: []*Call{c.look}}
+	}
 }
 
 // Same reports whether two groups have the same list of policies, not only an

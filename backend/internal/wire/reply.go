@@ -94,6 +94,9 @@ func (a *Args) Read(reply string) error {
 		} else {
 			g.readJoint(r)
 		}
+		if g.Then != nil {
+			g.Then.read(r, backend.Peek)
+		}
 	}
 	if r.rest != "" {
 		return errMalformed

@@ -154,15 +154,30 @@ func (a *answer) passed() bool { return a.err == nil && a.decision.Allowed }
 // counted is given back.
 func (a *answer) final() bool { return a.err != nil || a.decision.Allowed || !a.decision.Counted }
 
-// Settle ends the call. It settles by what was used; nil leaves the estimate. It
-// reports whether the store has answered within the grace, and else goes on. A
-// settlement that fails leaves the estimate: it is charged until it has aged, and a
-// slot is taken until the lease ends.
-func (c *Call) Settle(used []int64) bool {
+// Settle ends the call. It settles by what was used; nil leaves the estimate. It waits
+// for the grace, and else goes on. A settlement that fails leaves the estimate: it is
+// charged until it has aged, and a slot is taken until the lease ends.
+func (c *Call) Settle(used []int64) { c.end(used, nil) }
+
+// SettleEach is Settle, and returns the states of each part after it; nil if they are not
+// known within the grace.
+func (c *Call) SettleEach(used []int64) [][]headgate.State {
+	each := make([][]headgate.State, len(c.Parts))
+	for i := range each {
+		each[i] = make([]headgate.State, len(c.Parts[i].Call.Costs))
+	}
+	if !c.end(used, each) {
+		return nil
+	}
+	return each
+}
+
+// end reports whether the store has answered within the grace.
+func (c *Call) end(used []int64, each [][]headgate.State) bool {
 	c.release()
 	settled := make(chan bool, 1)
 	go func() {
-		err := c.commit(used)
+		err := c.commit(used, each)
 		if c.line != nil {
 			c.calls.lines.settled(c.Parts[0].Call.Key, c.line)
 		}
@@ -180,12 +195,12 @@ func (c *Call) Settle(used []int64) bool {
 
 // commit leaves the estimate where what was used is no list for these policies: else
 // its slot would be taken until the lease ends.
-func (c *Call) commit(used []int64) error {
+func (c *Call) commit(used []int64, each [][]headgate.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), longest) // mutant: settled-after-client-left
 	defer cancel()
-	err := c.reservations.Commit(ctx, c.lists(used)...)
+	err := c.reservations.CommitEach(ctx, each, c.lists(used)...)
 	if errors.As(err, new(*headgate.InvalidError)) { // mutant: wrong-use-frees-slot
-		err = c.reservations.Commit(ctx)
+		err = c.reservations.CommitEach(ctx, each)
 	}
 	return err
 }

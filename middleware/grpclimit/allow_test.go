@@ -1,0 +1,68 @@
+package grpclimit_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/middleware/grpclimit"
+	"github.com/headgate-go/headgate/middleware/httplimit"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// TestAllow: a limit inside of a handler refuses as a Server does.
+func TestAllow(t *testing.T) {
+	l := limiter(t, nil, rule("attempts", algo.SlidingLog(algo.PerHour(1))))
+	require.NoError(t, grpclimit.Allow(t.Context()))
+	require.NoError(t, grpclimit.Allow(t.Context(), l.Call("ann")))
+	err := grpclimit.Allow(t.Context(), l.Call("bob"), l.Call("ann"))
+	require.Equal(t, codes.ResourceExhausted, status.Code(err))
+	retry, quota := details(t, err)
+	require.InDelta(t, time.Hour, retry.RetryDelay.AsDuration(), float64(time.Minute))
+	require.Equal(t, "attempts", quota.Violations[0].Subject)
+	require.NoError(t, grpclimit.Allow(t.Context(), l.Call("bob")), "it was not charged")
+	require.Equal(t, codes.InvalidArgument, status.Code(grpclimit.Allow(t.Context(), l.Call(""))))
+	require.Equal(t, codes.InvalidArgument, status.Code(grpclimit.Allow(t.Context(), l.Call("k", -1))))
+
+	part := l.Call("ann")
+	part.Call.Each = make([]headgate.State, 1)
+	d, err := headgate.All(t.Context(), part)
+	require.NoError(t, err)
+	retry, quota = details(t, grpclimit.Denied(d, part))
+	require.Equal(t, "attempts", quota.Violations[0].Subject)
+	require.Positive(t, retry.RetryDelay.AsDuration())
+	require.NoError(t, grpclimit.Denied(headgate.Decision{Allowed: true}))
+}
+
+// TestFromHTTP: a client has one count by both protocols, also behind a proxy.
+func TestFromHTTP(t *testing.T) {
+	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: named("10.0.0.7:80")})
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("x-forwarded-for", "6.6.6.6", "x-forwarded-for", "203.0.113.7",
+		"x-api-key", "secret", "authorization", "BEARER  x", "x-real-ip", "203.0.113.8", "x-real-ip", "203.0.113.9"))
+	r := &http.Request{RemoteAddr: "10.0.0.7:80", Header: http.Header{
+		"X-Forwarded-For": {"6.6.6.6", "203.0.113.7"}, "X-Api-Key": {"secret"}, "Authorization": {"Bearer x"}}}
+	for _, k := range []httplimit.Key{
+		httplimit.RemoteAddr(), httplimit.TrustedProxies("10.0.0.0/8"), httplimit.Header("X-API-Key"), httplimit.Authorization(),
+	} {
+		want, err := k.Of(r)
+		require.NoError(t, err)
+		call, err := grpclimit.FromHTTP(k.Of)(ctx, grpclimit.RPC{FullMethod: "/s/m"})
+		require.NoError(t, err)
+		require.Equal(t, want, call.Key)
+	}
+	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(6))))
+	for _, bad := range []grpclimit.Key{grpclimit.FromHTTP(nil), grpclimit.FromHTTP(httplimit.TrustedProxies().Of), grpclimit.FromHTTP(httplimit.Key{}.Of)} {
+		_, err := grpclimit.NewServer(l, bad, nil)
+		require.ErrorAs(t, err, new(*headgate.InvalidError))
+	}
+	s := server(t, l, grpclimit.FromHTTP(httplimit.TrustedAddress("X-Real-IP", "10.0.0.0/8").Of), nil)
+	require.Equal(t, codes.InvalidArgument, callOnce(ctx, s, "/s/m"), "several values")
+	require.Equal(t, codes.OK, callOnce(peer.NewContext(context.Background(), &peer.Peer{Addr: named("192.0.2.1:80")}), s, "\x00"))
+}

@@ -1,0 +1,103 @@
+package policyfile
+
+import (
+	"slices"
+
+	"github.com/headgate-go/headgate"
+)
+
+// list is what a plan or a tenant has.
+type list struct {
+	policies []headgate.Policy // that count by the key alone; nil: it is blocked
+	scoped   []scoped          // that count by a dimension too
+}
+
+// scoped is a policy that counts by a dimension beside the key, such as the model or the
+// route of a call.
+type scoped struct {
+	headgate.Policy
+	per     string   // the dimension
+	only    []string // the values that it limits; nil: all
+	blocked bool     // a call with such a value gets nothing
+}
+
+// dimensions returns the dimensions of the list, in the file's order.
+func (l *list) dimensions() (all []string) {
+	for i := range l.scoped {
+		if per := l.scoped[i].per; !slices.Contains(all, per) {
+			all = append(all, per)
+		}
+	}
+	return all
+}
+
+// values returns the values that policies of a dimension name, and "" for all others.
+func (l *list) values(per string) []string {
+	all := []string{""}
+	for i := range l.scoped {
+		if l.scoped[i].per == per {
+			all = append(all, l.scoped[i].only...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// of returns the list of the calls that have a value of a dimension.
+func (l *list) of(per, value string) list {
+	of := list{policies: []headgate.Policy{}}
+	for i := range l.scoped {
+		switch s := &l.scoped[i]; {
+		case s.per != per || s.only != nil && !slices.Contains(s.only, value):
+		case s.blocked:
+			return list{}
+		default:
+			of.policies = append(of.policies, s.Policy)
+		}
+	}
+	return of
+}
+
+// each calls f for the list of the key, and for that of each value of each dimension.
+func (l *list) each(f func(per, value string, of list) error) error {
+	if err := f("", "", *l); err != nil {
+		return err
+	}
+	for _, per := range l.dimensions() {
+		for _, value := range l.values(per) {
+			if err := f(per, value, l.of(per, value)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scope returns a rule's dimension, "" for none, and the values that it limits.
+func (r rule) scope() (per string, only []string, err error) {
+	v, scoped := r.fields["per"]
+	values, some := r.fields["only"]
+	switch {
+	case !scoped && some:
+		return "", nil, r.at.missing("per", "the dimension that only has values of")
+	case !scoped:
+		return "", nil, nil
+	}
+	if per, err = v.text(); err != nil || !some {
+		return per, nil, err
+	}
+	all := []value{values}
+	if values.isNames() {
+		if all, err = values.names(); len(all) == 0 && err == nil {
+			return "", nil, values.errorf("an empty list; want a value, or several")
+		}
+	}
+	for _, v := range all {
+		name, err := v.text()
+		if err != nil {
+			return "", nil, err
+		}
+		only = append(only, name)
+	}
+	return per, only, err
+}

@@ -1,0 +1,91 @@
+package policyfile
+
+import (
+	"testing"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+const scopedFile = `policies:
+  requests: {algorithm: fixed-window, limit: 100, period: 1h, on-failure: open}
+  tokens: {algorithm: compact-log, limit: 1000, period: 1h, on-failure: open, per: model}
+  large: {algorithm: fixed-window, limit: 5, period: 1h, on-failure: open, per: model, only: [large, huge]}
+  search: {algorithm: fixed-window, limit: 3, period: 1h, on-failure: open, per: route, only: GET /search}
+plans:
+  free: {requests: {}, tokens: {}, large: {limit: blocked}, search: {}}
+  paid: {requests: {limit: unlimited}, tokens: {limit: 5000}, large: {}, search: {limit: unlimited}}
+default: free
+tenants:
+  acme: paid
+  vip: {plan: paid, policies: {large: {limit: 50}}}
+`
+
+func names(parts []headgate.Part) (all []string) {
+	for _, part := range parts {
+		for i, p := range part.Limiter.Policies() {
+			text := part.Call.Key + " " + p.Name
+			if part.Call.Costs != nil {
+				text += map[bool]string{true: " free"}[part.Call.Costs[i] == 0]
+			}
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// TestDimensions: each value of a dimension has a count of its own, and a policy may be for
+// some values.
+func TestDimensions(t *testing.T) {
+	f, err := Parse("limits.yaml", []byte(scopedFile), nil)
+	require.NoError(t, err)
+	l, err := f.Limiters(memory.New(nil), nil)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		tenant string
+		use    Use
+		want   []string
+	}{
+		{"somebody", Use{}, []string{"k requests"}},
+		{"somebody", Use{Of: map[string]string{"model": "small"}}, []string{"k requests", "k:model:small tokens"}},
+		{"somebody", Use{Of: map[string]string{"model": "small", "route": "GET /search", "none": "x"}},
+			[]string{"k requests", "k:model:small tokens", "k:route:GET /search search"}},
+		{"somebody", Use{Of: map[string]string{"route": "GET /"}}, []string{"k requests"}},
+		{"acme", Use{}, nil},
+		{"acme", Use{Of: map[string]string{"model": "huge", "route": "GET /search"}}, []string{"k:model:huge tokens", "k:model:huge large"}},
+		{"acme", Use{Of: map[string]string{"model": "a:b"}, Costs: map[string]int64{"tokens": 0, "requests": 5}}, []string{"k:model:a%3Ab tokens free"}},
+		{"vip", Use{Of: map[string]string{"model": "large"}}, []string{"k:model:large tokens", "k:model:large large"}},
+	} {
+		parts, err := l.PartsFor(c.tenant, "k", c.use)
+		require.NoError(t, err)
+		require.Equal(t, c.want, names(parts), "%+v", c)
+	}
+	parts, err := l.PartsFor("vip", "k", Use{Of: map[string]string{"model": "large"}, Costs: map[string]int64{"tokens": 300}})
+	require.NoError(t, err)
+	require.Equal(t, []int64{300, 1}, parts[0].Call.Costs)
+	require.EqualValues(t, 50, parts[0].Limiter.Policies()[1].Algorithm.Max())
+	_, err = l.PartsFor("somebody", "k", Use{Of: map[string]string{"model": "large"}})
+	require.ErrorIs(t, err, headgate.ErrBlocked)
+	require.False(t, f.Blocked("somebody"))
+	parts, err = l.Parts("somebody", "k")
+	require.NoError(t, err)
+	require.Equal(t, []string{"k requests"}, names(parts), "Parts has no dimension")
+	require.Len(t, f.For("somebody"), 1)
+}
+
+// TestBrokenDimensions name the field.
+func TestBrokenDimensions(t *testing.T) {
+	for field, want := range map[string]string{
+		"only: large": "per: missing", "per: {}": "want a name", "per: model, only: []": "an empty list", "per: model, only: [{}]": "want a name",
+		"per: model, shards: 3": "shards",
+	} {
+		_, err := Parse("limits.yaml", []byte("policies:\n  a: {algorithm: fixed-window, limit: 2, period: 1h, on-failure: open, "+field+"}\n"), nil)
+		require.ErrorContains(t, err, want, field)
+	}
+	_, err := Parse("limits.yaml", []byte(`policies:
+  a: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model, shards: 3}
+  b: {algorithm: fixed-window, limit: 90, period: 1h, on-failure: open, per: model, only: x}
+`), nil)
+	require.ErrorContains(t, err, "shards", "policies of one value go together")
+}
