@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,8 +167,10 @@ func (w *World) neverAbove() error {
 			if c.policy != identity(policy) {
 				continue
 			}
-			if most := w.ledger.most(w.withLent(c, all), window, policy.Shards == 0 && policy.Borrow == 0); most > a.Worst(window) && err == nil {
-				err = fmt.Errorf("%s of %s: %d units in %v, by %v", c.policy, c.key, most, window, &a)
+			all = w.withLent(c, all)
+			most := w.ledger.most(all, window, policy.Shards == 0 && policy.Borrow == 0)
+			if in := aligned(all, window); most > a.Worst(window) || a.Kind() == algo.KindFixedWindow && in > a.Max() {
+				err = cmp.Or(err, fmt.Errorf("%s of %s: %d units in %v, %d in a window of the clock, by %v", c.policy, c.key, most, window, in, &a))
 			}
 		}
 	})

@@ -125,6 +125,21 @@ func (l *ledger) most(all []charge, window time.Duration, records bool) (most in
 	return most
 }
 
+// aligned returns the most units of a window that begins at a multiple of its length, before
+// a fault changed a count or a clock.
+func aligned(all []charge, window time.Duration) (most int64) {
+	sums := map[int64]int64{}
+	for _, c := range all {
+		if c.loss == 0 && !c.recorded {
+			sums[c.at.UnixMicro()/window.Microseconds()] += c.units
+		}
+	}
+	for _, n := range sums {
+		most = max(most, n)
+	}
+	return most
+}
+
 // sum returns the units that were charged in a span of time.
 func (l *ledger) sum(c count, from, to time.Time) (sum int64) {
 	for _, e := range l.events[c] {
