@@ -14,8 +14,8 @@ import (
 
 // withLent returns the events of a count with the calls that processes have decided from
 // units that they held in advance. Such a call is charged later, and counts when it passed.
-// Where a node has lost its counts, or its clock has stepped, what was lent before belongs to
-// the time before.
+// Where a node has lost its counts, or its clock has stepped, what was lent before is used for
+// as long as it lasts, above the limit. No call of that time counts.
 func (w *World) withLent(c count, all []charge) []charge {
 	if w.plan.Borrow == 0 || !strings.HasPrefix(c.key, "b") {
 		return all
@@ -25,7 +25,10 @@ func (w *World) withLent(c count, all []charge) []charge {
 		if o.d.Source != headgate.FromLease || o.key != c.key {
 			return
 		}
-		losses := sort.Search(len(w.ledger.losses), func(i int) bool { return w.ledger.losses[i].After(o.end.Add(-w.plan.Borrow)) })
+		if w.ledger.disturbed(o.end.Add(-w.plan.Borrow), o.end) {
+			return
+		}
+		losses := sort.Search(len(w.ledger.losses), func(i int) bool { return w.ledger.losses[i].After(o.end) })
 		for i, p := range by.policies() {
 			if identity(p) == c.policy {
 				all = append(all, charge{at: o.end, units: o.units(i), loss: losses})

@@ -129,6 +129,7 @@ var held = []trial{
 	{seed: 200},                        // a call that tries each idle connection to a primary that has become a replica
 	{1, Shape{Procs: 1, Lasts: lone}},  // a silent connection that is not tried, since one answer was late
 	{8, Shape{Procs: 1, Lasts: lone}},  // the first call after a quiet time, with the circuit open since before
+	{seed: 795},                        // a circuit that opens while connections begin far away, since the pool is full
 	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
 }
 
