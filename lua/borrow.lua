@@ -60,7 +60,7 @@ end
 do
   local cost = shadow and 0 or cost
   --@include check.range
-  if not (most >= 0 and most <= 68719476736 and most % 1 == 0) then status = OUT_OF_RANGE end
+  if not (most >= 0 and most <= 999999999999999 and most % 1 == 0) then status = OUT_OF_RANGE end
 end
 
 --@section settle
@@ -100,7 +100,9 @@ if used then
         s.lent = s.lent + units - lent[i + 1]
       end
       s.beside, s.lent = out, math.max(0, s.lent)
-      s.charge = math.max(0, math.min(used, part[2], 137438953472 - s.used))
+      local kind, most = s.kind
+      --@include leases.most
+      s.charge = math.max(0, math.min(used, part[2], 2 * most - s.used)) -- mutant: lua-settle-saturates
     end
     if not s.shadow then keep = math.min(keep, math.max(0, part[2] - used)) end
   end

@@ -44,7 +44,9 @@ local now, op, longer, sweep = ends - 1, 1, 0, false
 local hz, due, at, x, y, z, used, sum, cost, least, ahead = 0, 0, now, 0, 0, 0, 0, 0, 0, 0, false
 --@include kinds.view
 if status == 0 then
-  local had, taken, fresh = used, math.max(0, math.min(units, 137438953472 - used))
+  local most
+  --@include leases.most
+  local had, taken, fresh = used, math.max(0, math.min(units, 2 * most - used)) -- mutant: lua-fold-saturates
   used = used + taken
   --@choose take below 48
   end

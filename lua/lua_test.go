@@ -59,5 +59,5 @@ func TestScriptHoldsNoNames(t *testing.T) {
 // A change that is meant to changes this: servers then load a second script while
 // releases of both kinds run.
 func TestScriptStays(t *testing.T) {
-	require.Equal(t, "f03d618a82fac632e93e4e407dba931dd1269fd4", SHA)
+	require.Equal(t, "541807c0ad0896b261cf43c504370eb6aa708479", SHA)
 }

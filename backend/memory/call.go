@@ -248,16 +248,23 @@ func (c *call) room(looks []look) bool {
 }
 
 // wordsOf is layer.Shared.Words.
-func (s *Store) wordsOf(g *backend.Group, i int) []int64 {
+func (s *Store) wordsOf(g *backend.Group, i int) (words []int64, lent [][2]int64) {
 	var c call
 	looks := make([]look, len(g.Policies))
 	if s.begin(&c, backend.Peek, g, looks) != nil {
-		return nil
+		return nil, nil
 	}
 	c.stripe.mu.Lock()
 	defer c.stripe.mu.Unlock()
-	if c.find(looks); looks[i].record == nil {
-		return nil
+	l := &looks[i]
+	c.now = s.clock.underLock(s.clock.beforeLock(), &c.stripe.mu.latest)
+	if c.find(looks); l.record == nil {
+		return nil, nil
 	}
-	return slices.Clone(looks[i].words)
+	if c.view(l, &g.Policies[i].Algorithm); l.lent != nil {
+		for _, e := range l.lent.Ends {
+			lent = append(lent, [2]int64{e.End, e.Units})
+		}
+	}
+	return slices.Clone(l.words), lent
 }

@@ -102,7 +102,8 @@ func (s *loanSteps) era() {
 	if s.rand.IntN(2) == 0 {
 		list := append([]backend.Policy(nil), s.list...)
 		i := s.rand.IntN(len(list))
-		list[i].Algorithm = list[i].Algorithm.WithMax(1 + s.rand.Int64N(2*list[i].Algorithm.Max()))
+		a := &list[i].Algorithm
+		*a = a.WithMax(min(1+s.rand.Int64N(2*a.Max()), a.Kind().MaxLimit()))
 		s.all = append(s.all, list)
 	}
 	for i := range 1 + s.rand.IntN(4) {
@@ -115,14 +116,21 @@ func (s *loanSteps) era() {
 func (s *loanSteps) algorithm() algo.Algorithm {
 	limit := 1 + s.rand.Int64N([]int64{10, 100, 10_000}[s.rand.IntN(3)])
 	l := algo.Per(limit, []time.Duration{50 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[s.rand.IntN(4)])
+	large := s.rand.IntN(4) == 0
 	switch s.rand.IntN(5) {
 	case 0:
+		if large {
+			l.Events = 1 + s.rand.Int64N(algo.MaxCount)
+		}
 		return algo.FixedWindow(l)
 	case 1:
 		return algo.SlidingWindow(l)
 	case 2:
 		return algo.BucketedWindow(l, 2+s.rand.Int64N(10))
 	case 3:
+		if large {
+			limit = 1 + s.rand.Int64N(algo.MaxCount)
+		}
 		return algo.Calendar(limit, algo.Day(), time.UTC)
 	}
 	return algo.TokenBucket(l, 1+s.rand.Int64N(2*limit))

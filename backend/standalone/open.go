@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	neturl "net/url"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ func Open(url string, opts *Options) (*Store, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("headgate: redis url: %w: want redis://host:port", err)
 	}
-	s := open(o, opts, nil)
+	s := open(o, opts, nil, nil)
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -36,16 +37,18 @@ func Open(url string, opts *Options) (*Store, error) {
 // Open would, of these options in place of a URL, with a hook in its client.
 type simulated interface {
 	Simulated() (*redis.Options, redis.Hook)
+	// Lookup returns the addresses of a host, which the options' Dialer dials.
+	Lookup(ctx context.Context, host string) ([]net.IPAddr, error)
 }
 
-// open is Open of the client's options. A hook is the simulator's.
-func open(o *redis.Options, opts *Options, hook redis.Hook) *Store {
+// open is Open of the client's options. A hook and a lookup are the simulator's.
+func open(o *redis.Options, opts *Options, hook redis.Hook, lookup client.Lookup) *Store {
 	budget := DefaultBudget
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
 	}
 	client := &lazy{addr: o.Addr, client: sync.OnceValue(func() *redis.Client {
-		c := redis.NewClient(client.Options(o, budget))
+		c := redis.NewClient(client.Named(o, budget, lookup))
 		if hook != nil {
 			c.AddHook(hook)
 		}

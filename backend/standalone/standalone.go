@@ -72,7 +72,7 @@ func New(client Client, opts *Options) *Store {
 	}
 	if s, ok := client.(simulated); ok {
 		set, hook := s.Simulated()
-		return open(set, opts, hook)
+		return open(set, opts, hook, s.Lookup)
 	}
 	s := &Store{}
 	s.set = batch.Settings{

@@ -26,9 +26,10 @@ type Shared struct {
 	// monotonic clock.
 	Clock func() time.Time
 	// Words returns a copy of what a store in this process keeps of a group's key for its
-	// i-th policy, nil if it keeps nothing. It is for the simulator, whose servers answer
-	// with it; nil for other stores.
-	Words func(g *backend.Group, i int) []int64
+	// i-th policy, nil if it keeps nothing. Beside that are the instants until which units
+	// are lent, and how many. It is for the simulator, whose servers answer with it; nil
+	// for other stores.
+	Words func(g *backend.Group, i int) (words []int64, lent [][2]int64)
 	// Closed is set by Close. A layer must not answer then.
 	Closed atomic.Bool
 

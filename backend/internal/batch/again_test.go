@@ -51,6 +51,9 @@ var daily = []backend.Policy{{Name: "f", Algorithm: algo.FixedWindow(algo.PerDay
 // groupOf returns a group of one call for the operation.
 func groupOf(key string, op backend.Op) (*group, *call) {
 	r := &backend.Request{Op: op, Group: backend.Group{Key: key, Policies: daily, Cost: 1}}
+	if op == backend.Borrow {
+		r.Loan = &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 5}
+	}
 	c := newCall(context.Background(), key, 0, r, time.Second)
 	g := &c.own
 	add(g, c)
@@ -69,7 +72,7 @@ func used(t *testing.T, c *call) int64 {
 // written changes nothing, and harms no other: in one command, and as the first
 // of a pipeline.
 func TestLeftBeforeWritten(t *testing.T) {
-	for _, op := range []backend.Op{backend.Take, backend.Reset} {
+	for _, op := range []backend.Op{backend.Take, backend.Reset, backend.Borrow} {
 		for name, router := range map[string]func(*Server) Router{
 			"one command": func(*Server) Router { return nil },
 			"a pipeline":  func(s *Server) Router { return NoRouter{s} },

@@ -79,6 +79,14 @@ func (b *begins) ready() {
 	b.ended()
 }
 
+// returned is called when the client has returned a script's command. A full pool says
+// nothing of connections, which may still begin.
+func (b *begins) returned(err error) {
+	if !client.PoolFull(err) { // mutant: full-pool-begins
+		b.ended()
+	}
+}
+
 func (b *begins) ended() { b.got.Store(int64(now())) }
 
 // quiet is the silence after which the connections of a user's client are tried.

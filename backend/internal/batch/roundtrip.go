@@ -308,7 +308,7 @@ func (t *roundTrip) wait(said error, tries int) bool {
 
 // sendOnce sends the commands in one write.
 func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command, asking bool) {
-	defer s.begins.ended()
+	defer func() { s.begins.returned(commands[0].Err()) }()
 	for i, c := range commands {
 		c.prepare(ctx, s, i == 0 && !asking)
 	}

@@ -17,11 +17,18 @@ import (
 // dialTimeout is go-redis' default: the time in which a connection begins.
 const dialTimeout = 5 * time.Second
 
+// Lookup returns the addresses of a host.
+type Lookup = func(ctx context.Context, host string) ([]net.IPAddr, error)
+
 // Options sets the options of a client up for a limiter. go-redis' defaults
 // suit a cache. They are four tries per command, five dials per try, and a pool that is
 // waited on for longer than a caller would. The commands that begin a connection have
 // the dial timeout: their caller leaves before, and the next one finds it made.
-func Options(o *redis.Options, budget time.Duration) *redis.Options {
+func Options(o *redis.Options, budget time.Duration) *redis.Options { return Named(o, budget, nil) }
+
+// Named is Options of a client whose own Dialer dials the addresses that a Lookup returns.
+// The simulator has one. Without it a user's own dialer gets the name.
+func Named(o *redis.Options, budget time.Duration, lookup Lookup) *redis.Options {
 	o.MaxRetries = -1
 	o.DialerRetries = 1
 	if o.DialTimeout <= 0 {
@@ -39,7 +46,7 @@ func Options(o *redis.Options, budget time.Duration) *redis.Options {
 	o.MaintNotificationsConfig = &maintnotifications.Config{ // mutant: no-lookup-of-address
 		Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone,
 	}
-	o.Dialer = quiet(newDialer(o, budget))
+	o.Dialer = quiet(newDialer(o, budget, lookup))
 	return o
 }
 

@@ -27,6 +27,7 @@ type racer struct {
 	tls    *tls.Config
 	budget time.Duration
 	user   dialer // the user's own; nil: the addresses are raced
+	lookup Lookup // of the simulator, which races the addresses with the user's dialer; else nil
 	trips  Trips
 	closed atomic.Bool // the client is closing: nothing is tried or kept any more
 	// demoted is when the last request was written that a replica refused, as
@@ -42,8 +43,8 @@ type racer struct {
 }
 
 // newDialer returns a dialer whose connections report how they are; see conn.
-func newDialer(o *redis.Options, budget time.Duration) dialer {
-	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget}
+func newDialer(o *redis.Options, budget time.Duration, lookup Lookup) dialer {
+	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget, lookup: lookup}
 	r.mu.open = make(chan struct{})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if ctx.Value(closing{}) != nil {
@@ -98,7 +99,7 @@ func (r *racer) takeSpare() net.Conn {
 
 // dial returns a connection, over which TLS has begun where that is wanted.
 func (r *racer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if r.user != nil {
+	if r.user != nil && r.lookup == nil {
 		return r.user(ctx, network, addr)
 	}
 	c, err := r.race(ctx, network, r.addresses(ctx, network, addr))
@@ -127,7 +128,11 @@ func (r *racer) addresses(ctx context.Context, network, addr string) []string {
 	if err != nil || network == "unix" || net.ParseIP(host) != nil {
 		return []string{addr}
 	}
-	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	lookup := r.lookup
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupIPAddr
+	}
+	ips, err := lookup(ctx, host)
 	if err != nil || len(ips) == 0 {
 		return []string{addr}
 	}
@@ -156,7 +161,10 @@ type attempt struct {
 func (r *racer) race(ctx context.Context, network string, addrs []string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended, d := make(chan attempt), net.Dialer{KeepAliveConfig: keepAlive}
+	ended, dial := make(chan attempt), r.user
+	if dial == nil {
+		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
+	}
 	next, tried := time.NewTimer(0), time.Time{}
 	defer next.Stop()
 	for begun, under, failure := 0, 0, error(nil); ; {
@@ -164,7 +172,7 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 		case <-r.opens(): // mutant: dials-hurried
 			next.Reset(stagger - time.Since(tried)) // the link is back
 		case <-next.C:
-			go try(ctx, &d, network, addrs[begun%len(addrs)], ended)
+			go try(ctx, dial, network, addrs[begun%len(addrs)], ended)
 			tried = time.Now()
 			under++
 			if begun++; begun%len(addrs) == 0 {
@@ -207,8 +215,8 @@ func (r *racer) opened(addr string) {
 }
 
 // try dials one address. A connection that comes after another one is closed.
-func try(ctx context.Context, d *net.Dialer, network, addr string, ended chan<- attempt) {
-	c, err := d.DialContext(ctx, network, addr)
+func try(ctx context.Context, dial dialer, network, addr string, ended chan<- attempt) {
+	c, err := dial(ctx, network, addr)
 	select {
 	case ended <- attempt{conn: c, addr: addr, err: err}:
 	case <-ctx.Done():

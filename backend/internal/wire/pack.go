@@ -145,7 +145,7 @@ func (g *Group) ask(b []byte, now int64) []byte {
 	case leased:
 		b = packLease(b, g.Op, &g.Calls[0].lease)
 	case borrow:
-		b = packLoan(b, g.Calls[0])
+		b = packLoan(b, g)
 	}
 	for i := range g.Policies {
 		b = packPolicy(b, &g.Policies[i], now)
@@ -246,10 +246,14 @@ func stays(op backend.Op, l *backend.Lease) time.Duration {
 
 // packLoan appends length in µs, number, epoch, the units that are wanted and kept, and
 // the cost. Then come the leases that may be held, and as text how long the script keeps
-// the record.
-func packLoan(b []byte, c *Call) []byte {
+// the record. The script refuses a length of 0, and so a Borrow whose caller has left.
+func packLoan(b []byte, g *Group) []byte {
+	c, length := g.Calls[0], uint32(0)
 	l := &c.loan
-	b = binary.LittleEndian.AppendUint32(b, uint32(l.Length.Microseconds()))
+	if !g.Withdrawn { // mutant: withdrawn-borrow
+		length = uint32(l.Length.Microseconds())
+	}
+	b = binary.LittleEndian.AppendUint32(b, length)
 	b = binary.LittleEndian.AppendUint32(b, l.Seq)
 	b = append(b, l.Epoch[:]...)
 	b = double(double(double(b, l.Want), l.Keep), c.costs[0])

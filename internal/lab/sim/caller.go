@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -15,8 +16,9 @@ import (
 type caller struct {
 	process *process
 	name    string
-	number  int // among all
-	list    int // of policies
+	number  int           // among all
+	list    int           // of policies
+	rest    time.Duration // between its calls, on average
 	dice    *rand.Rand
 	calls   []outcome
 }
@@ -28,14 +30,18 @@ type outcome struct {
 	key        string
 	costs      []int64 // nil: 1 of each
 	begin, end time.Time
-	bounded    bool // its context had an end of its own
+	bounded    bool     // its context had an end of its own
+	by         *process // that made it
 	d          headgate.Decision
 	err        error
 }
 
 // pause sleeps for about d, to an instant that no other caller has.
 func (c *caller) pause(d time.Duration) {
-	const row = grid * 1024
+	row := int64(grid * 1024)
+	if c.process.world.plan.Bursts && c.list < 4 && d > 0 {
+		row <<= 16 // half a second
+	}
 	now := time.Now().UnixNano()
 	at := (now+int64(d))/row*row + row + int64(c.number)*grid
 	time.Sleep(time.Duration(at - now))
@@ -43,7 +49,7 @@ func (c *caller) pause(d time.Duration) {
 
 func (c *caller) run(end time.Time) {
 	for {
-		c.pause(time.Duration(c.dice.ExpFloat64() * float64(c.process.world.plan.Pause)))
+		c.pause(time.Duration(c.dice.ExpFloat64() * float64(c.rest)))
 		if !time.Now().Before(end) {
 			return
 		}
@@ -54,10 +60,21 @@ func (c *caller) run(end time.Time) {
 			c.reserve(end)
 		case 2:
 			c.waitOrAll()
-		default:
+		case 3:
+			if c.dice.IntN(40) == 0 {
+				c.fill()
+				continue
+			}
 			c.plain("hot")
+		default:
+			c.lent()
 		}
 	}
+}
+
+// policies returns the caller's list.
+func (c *caller) policies() []headgate.Policy {
+	return c.process.world.plan.list(c.process.number, c.list)
 }
 
 // limiter returns the limiter of the caller's list.
@@ -81,6 +98,9 @@ func (c *caller) call(o outcome, f func(ctx context.Context) (headgate.Decision,
 
 func (c *caller) callIn(ctx context.Context, bounded bool, o outcome, f func(ctx context.Context) (headgate.Decision, error)) outcome {
 	o.begin, o.bounded = time.Now(), bounded
+	if o.by == nil {
+		o.by = c.process
+	}
 	o.d, o.err = f(ctx)
 	o.end = time.Now()
 	c.calls = append(c.calls, o)
@@ -103,7 +123,7 @@ func (o *outcome) String() string {
 
 // costs draws the units of a call: mostly 1 of each policy.
 func (c *caller) costs() (costs []int64) {
-	for range c.process.world.plan.Lists[c.list] {
+	for range c.policies() {
 		n := int64(1)
 		if c.dice.IntN(4) == 0 {
 			n += int64(c.dice.IntN(3))
@@ -188,11 +208,57 @@ func (c *caller) waitOrAll() {
 	}
 	user, group := fmt.Sprint("u", c.dice.IntN(20)), fmt.Sprint("g", c.dice.IntN(2))
 	c.call(outcome{verb: "all", op: backend.Take, key: user}, func(ctx context.Context) (headgate.Decision, error) {
-		one := make([]int64, len(c.process.world.plan.Lists[c.list]))
+		one := make([]int64, len(c.policies()))
 		for i := range one {
 			one[i] = 1
 		}
 		return headgate.All(ctx, l.Call(user, one...), l.Call(group, one...))
+	})
+}
+
+// fill records the whole limit on a key that is new, and calls it in another process: no
+// sub-key has room.
+func (c *caller) fill() {
+	key := fmt.Sprintf("f%d-%d", c.number, len(c.calls))
+	var whole, three []int64
+	for _, p := range c.policies() {
+		whole, three = append(whole, p.Algorithm.Max()), append(three, 3)
+	}
+	background := context.Background()
+	o := c.callIn(background, false, outcome{verb: "record", op: backend.Record, key: key, costs: whole}, func(ctx context.Context) (headgate.Decision, error) {
+		return c.limiter().Record(ctx, headgate.Call{Key: key, Costs: whole})
+	})
+	if o.err != nil || o.d.Source != headgate.FromStore {
+		return
+	}
+	procs := c.process.world.procs
+	other := procs[(c.process.number+1)%len(procs)]
+	c.callIn(background, false, outcome{verb: "after", op: backend.Take, key: key, costs: three, by: other}, func(ctx context.Context) (headgate.Decision, error) {
+		return other.limiters[c.list].Do(ctx, headgate.Call{Key: key, Costs: three})
+	})
+}
+
+// lent makes a call of a key of which processes borrow units.
+func (c *caller) lent() {
+	l, key, costs := c.limiter(), fmt.Sprint("b", c.dice.IntN(8)/7), []int64(nil)
+	o := outcome{op: backend.Take, verb: "do", key: key}
+	switch n := c.dice.IntN(40); {
+	case n < 2:
+		o.verb, o.op = "peek", backend.Peek
+		c.call(o, func(ctx context.Context) (headgate.Decision, error) { return l.Peek(ctx, headgate.Call{Key: key}) })
+		return
+	case n < 3:
+		o.verb, o.op = "record", backend.Record
+		c.call(o, func(ctx context.Context) (headgate.Decision, error) { return l.Record(ctx, headgate.Call{Key: key}) })
+		return
+	case n < 6:
+		costs = c.costs()
+	case n < 10:
+		costs = slices.Repeat([]int64{2}, len(c.policies()))
+	}
+	o.costs = costs
+	c.call(o, func(ctx context.Context) (headgate.Decision, error) {
+		return l.Do(ctx, headgate.Call{Key: key, Costs: costs})
 	})
 }
 

@@ -42,6 +42,7 @@ type conn struct {
 // direction is one way of a connection.
 type direction struct {
 	packets int   // that were sent
+	sent    int64 // when the last one was, over a thin link, as UnixNano
 	last    int64 // when the last one arrives, as UnixNano: none overtakes another
 }
 

@@ -43,10 +43,31 @@ func (n *node) evalsha(c *conn, args []string, asking bool) []byte {
 		return failure(elsewhere)
 	}
 	for _, g := range groups {
+		if n.revoked && g.writesApart() {
+			b = append(b, strings.Repeat("EZADD NOPERM User default has no permissions to run the 'zadd' command\n", 1+len(g.with))...)
+			continue
+		}
 		b = append(b, n.decide(c.proc, g, now)...)
+	}
+	if n.ran++; n.raises && n.world.hashOf("raise", n.addr, n.ran)%4 == 0 {
+		return failure("NOPERM User default has no permissions to run the 'pexpire' command script: " + lua.SHA + ", on @user_script:314.")
 	}
 	return bulk(string(b))
 }
+
+// writesApart reports whether a group, or one that is decided with it, writes a key that
+// one policy has.
+func (g *asked) writesApart() bool {
+	for _, h := range append([]*asked{g}, g.with...) {
+		if h.op != backend.Peek && slices.ContainsFunc(h.policies, apart) {
+			return true
+		}
+	}
+	return false
+}
+
+// apart reports whether a policy has a key of its own.
+func apart(p backend.Policy) bool { return p.Algorithm.Kind().Wire()>>4 == apartClass }
 
 func (n *node) malformed(args []string) []byte {
 	n.world.fail("the wire", errors.New("arguments that the script could not read: "+strings.Join(args, " ")))
@@ -81,6 +102,8 @@ func (s *state) decide(all []*asked) (answer []byte) {
 	g := all[0]
 	met := s.met(g)
 	switch g.op {
+	case backend.Borrow:
+		return s.borrow(g)
 	case backend.Reset, backend.Settle, backend.Extend:
 		if _, err := s.ask(g, nil, g.op, nil); err != nil {
 			return letter(err)
@@ -145,7 +168,7 @@ func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group)
 		r.Lease = g.lease
 	}
 	var d backend.Decision
-	err := s.store.Do(context.Background(), &r, &d)
+	err := s.store.Do(background, &r, &d)
 	end := done{costs: costs, passed: err == nil && d.Allowed && op == g.op}
 	switch {
 	case op == backend.AtMost:
@@ -171,26 +194,39 @@ func letter(err error) []byte {
 // met is what the policies of a group meet.
 func (s *state) met(g *asked) (b []byte) {
 	switch g.op {
-	case backend.Reset, backend.Settle, backend.Extend:
+	case backend.Reset, backend.Settle, backend.Extend, backend.Borrow:
 		return nil
 	}
-	words := s.store.Shared().Words
-	at := group(g, nil)
 	for i := range g.policies {
-		a, w := &g.policies[i].Algorithm, words(&at, i)
-		if w == nil {
-			w = make([]int64, a.Words())
+		b = s.metBy(b, g, i)
+	}
+	return b
+}
+
+// metBy appends what the i-th policy of a group meets, and before that what is lent of its
+// count.
+func (s *state) metBy(b []byte, g *asked, i int) []byte {
+	at := group(g, nil)
+	a := &g.policies[i].Algorithm
+	w, lent := s.store.Shared().Words(&at, i)
+	if w == nil {
+		w = make([]int64, a.Words())
+	}
+	if len(lent) > 0 {
+		b = append(b, 31, byte(len(lent)))
+		for _, l := range lent {
+			b = double(double(b, l[0]), l[1])
 		}
-		switch v := a.View(w, s.now); {
-		case a.Kind().Storage() != algo.StoredWords:
-			b = double(double(append(b, 1), v.Used), v.Newest())
-		case v.Used == 0: // whether the memory store still has what counts no more is chance
-			b = append(b, 0)
-		default:
-			b = append(b, 1, 0, 0, 0, 0, 0, 0, 0, 0) // a version, and the script's horizon
-			for _, n := range w[:a.Kind().Words()] {
-				b = double(b, n)
-			}
+	}
+	switch v := a.View(w, s.now); {
+	case a.Kind().Storage() != algo.StoredWords:
+		b = double(double(append(b, 1), v.Used), v.Newest())
+	case v.Used == 0: // whether the memory store still has what counts no more is chance
+		b = append(b, 0)
+	default:
+		b = append(b, 1, 0, 0, 0, 0, 0, 0, 0, 0) // a version, and the script's horizon
+		for _, n := range w[:a.Kind().Words()] {
+			b = double(b, n)
 		}
 	}
 	return b
@@ -199,13 +235,22 @@ func (s *state) met(g *asked) (b []byte) {
 // retries is when the policies that keep too much to send have room for the costs.
 func (s *state) retries(g *asked, costs []int64, each []backend.State) (b []byte) {
 	for i := range each {
-		a := &g.policies[i].Algorithm
-		if a.Kind().Storage() != algo.StoredWords && each[i].RetryAfter > 0 && costs[i] <= a.Max() {
-			b = double(b, s.now+each[i].RetryAfter.Microseconds())
-		}
+		b = s.retry(b, g, i, costs[i], &each[i])
 	}
 	return b
 }
+
+// retry appends when the i-th policy has room for a cost, if it keeps too much to send.
+func (s *state) retry(b []byte, g *asked, i int, cost int64, at *backend.State) []byte {
+	a := &g.policies[i].Algorithm
+	if a.Kind().Storage() != algo.StoredWords && at.RetryAfter > 0 && cost <= a.Max() {
+		b = double(b, s.now+at.RetryAfter.Microseconds())
+	}
+	return b
+}
+
+// background is the context of a node's decisions.
+var background = context.Background()
 
 func double(b []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(n)))

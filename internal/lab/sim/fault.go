@@ -21,25 +21,34 @@ type faultKind int
 
 // The kinds of faults.
 const (
-	freeze   faultKind = iota // the node's process is stopped
-	crash                     // it ends, and begins again, empty
-	darkness                  // its host ends, and begins again: nothing comes back in between
-	failover                  // its replica takes over, while it lives
-	parting                   // nothing passes between processes and the node
-	slowness                  // packets take longer
-	lossy                     // packets are lost, and sent again
-	cutting                   // connections are reset
-	forgot                    // a middlebox forgets connections: they are silent
-	refusal                   // dials are refused
-	flush                     // SCRIPT FLUSH
-	refusing                  // the node answers scripts with an error
-	stepping                  // its clock steps
-	moving                    // a bucket of slots moves to another node
-	kinds
+	freeze     faultKind = iota // the node's process is stopped
+	crash                       // it ends, and begins again, empty
+	darkness                    // its host ends, and begins again: nothing comes back in between
+	failover                    // its replica takes over, while it lives
+	parting                     // nothing passes between processes and the node
+	slowness                    // packets take longer
+	lossy                       // packets are lost, and sent again
+	cutting                     // connections are reset
+	forgot                      // a middlebox forgets connections: they are silent
+	refusal                     // dials are refused
+	flush                       // SCRIPT FLUSH
+	refusing                    // the node answers scripts with an error
+	stepping                    // its clock steps
+	moving                      // a bucket of slots moves to another node
+	swallowing                  // replies are lost for good, on connections that stay open
+	raising                     // a script that has charged ends with an error now and then
+	revoking                    // the right to a command is missing that only policies with a key of their own need
+	unowned                     // a bucket of slots has no owner
+	allKinds
+
+	kinds = swallowing // of those that newSchedule draws
 )
 
-var faultNames = [kinds]string{"freeze", "crash", "darkness", "failover", "parting", "slowness", "lossy", "cutting",
-	"forgot", "refusal", "flush", "refusing", "stepping", "moving"}
+var faultNames = [allKinds]string{"freeze", "crash", "darkness", "failover", "parting", "slowness", "lossy", "cutting",
+	"forgot", "refusal", "flush", "refusing", "stepping", "moving", "swallowing", "raising", "revoking", "unowned"}
+
+// ofLink reports whether it concerns the links of some processes.
+func (k faultKind) ofLink() bool { return k >= parting && k <= refusal || k == swallowing }
 
 func (f fault) String() string {
 	return fmt.Sprintf("%v: %s of node %d, process %d, for %v (%d)", f.at, faultNames[f.kind], f.node, f.proc, f.lasts, f.size)
@@ -124,6 +133,7 @@ type trouble struct {
 	node     *node
 	kind     faultKind
 	from, to time.Time
+	failed   map[int]time.Time // of forgot: when a call of a process failed first
 }
 
 // fault begins a fault of a node, and returns what ends it.
@@ -131,7 +141,7 @@ func (w *World) fault(f fault, n *node) (end func()) {
 	switch f.kind {
 	case freeze, crash, darkness, failover:
 		return w.faultOfNode(f, n)
-	case parting, slowness, lossy, refusal, cutting, forgot:
+	case parting, slowness, lossy, refusal, cutting, forgot, swallowing:
 		return w.faultOfLink(f, n)
 	case flush:
 		n.scripts = false
@@ -143,6 +153,16 @@ func (w *World) fault(f fault, n *node) (end func()) {
 		w.ledger.disturb()
 	case moving:
 		return w.migrate(f, n)
+	case raising:
+		n.raises = true
+		return func() { n.raises = false }
+	case unowned:
+		b := int(f.size % buckets)
+		w.unowned[b]++
+		return func() { w.unowned[b]-- }
+	case revoking:
+		n.revoked = true
+		return func() { n.revoked = false }
 	}
 	return nil
 }
@@ -231,6 +251,9 @@ func (w *World) faultOfLink(f fault, n *node) (end func()) {
 	case refusal:
 		each(func(l *link) { l.refused = true })
 		return func() { each(func(l *link) { l.refused = false }) }
+	case swallowing:
+		each(func(l *link) { l.swallows = 0.03 + float64(f.size%64)/128 })
+		return func() { each(func(l *link) { l.swallows = 0 }) }
 	}
 	for _, c := range append([]*conn(nil), n.conns...) {
 		if f.proc >= 0 && f.proc != c.proc {
@@ -256,14 +279,22 @@ func (n *node) cut(c *conn) {
 func (w *World) migrate(f fault, n *node) (end func()) {
 	i := w.index(n)
 	b := int(f.size % buckets)
+	for range buckets {
+		if w.owner[b] != i {
+			b = (b + 1) % buckets
+		}
+	}
 	if _, moves := w.moving[b]; !w.plan.Cluster || moves || w.owner[b] != i {
 		return nil
 	}
 	to := (i/2 + 1 + int(f.size/buckets)%max(w.plan.Primaries-1, 1)) % w.plan.Primaries * 2
+	if w.plan.Fresh {
+		to = 2*w.plan.Primaries - 2
+	}
 	if w.nodes[to].replica != nil {
 		to++
 	}
-	if to == i {
+	if to == i || w.nodes[to].replica != nil {
 		return nil
 	}
 	w.moving[b] = move{to: to, moved: map[string]bool{}}

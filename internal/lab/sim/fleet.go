@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,17 +29,9 @@ type process struct {
 func (w *World) newProcess(i int) (*process, error) {
 	p := &process{world: w, number: i}
 	var err error
-	if w.plan.Cluster {
-		p.store = cluster.New(nodes{hook: p.turns, options: &redis.ClusterOptions{
-			Addrs: []string{w.nodes[0].addr, w.nodes[2].addr}, Dialer: w.dialer(i), PoolSize: w.plan.Pool, ReadBufferSize: buffer, WriteBufferSize: buffer,
-		}}, nil)
-	} else {
-		p.store = standalone.New(server{hook: p.turns(master), options: &redis.Options{
-			Addr: master, Dialer: w.dialer(i), PoolSize: w.plan.Pool, ReadBufferSize: buffer, WriteBufferSize: buffer,
-			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		}}, nil)
-	}
-	for j, list := range w.plan.Lists {
+	p.store = p.newStore()
+	for j := range w.plan.Lists {
+		list := w.plan.list(i, j)
 		opts := &headgate.Options{Instances: w.plan.Procs}
 		if j == 0 {
 			opts.Observer = func(e headgate.Event) { p.observe(e) }
@@ -49,10 +44,39 @@ func (w *World) newProcess(i int) (*process, error) {
 	}
 	for j := range w.plan.Callers {
 		c := &caller{process: p, name: fmt.Sprintf("p%d.c%d", i, j), number: i*w.plan.Callers + j, dice: w.dice("caller", i, j)}
-		c.list = j % len(p.limiters)
+		c.list, c.rest = j%4, w.plan.Pause
 		p.callers = append(p.callers, c)
 	}
+	if w.plan.Borrow > 0 && i < 4 {
+		for j := range lenders {
+			c := &caller{process: p, name: fmt.Sprintf("p%d.b%d", i, j), number: w.plan.Procs*w.plan.Callers + i*lenders + j, dice: w.dice("lender", i, j)}
+			c.list, c.rest = 4, w.plan.Lasts*lenders*4/lendings
+			p.callers = append(p.callers, c)
+		}
+	}
 	return p, err
+}
+
+// newStore returns the process's store, with a client of its own.
+func (p *process) newStore() backend.Store {
+	w, most := p.world, 0
+	if w.plan.Full {
+		most = w.plan.Pool
+	}
+	if w.plan.Cluster {
+		return cluster.New(nodes{hook: p.turns, options: &redis.ClusterOptions{
+			Addrs: []string{w.nodes[0].addr, w.nodes[2].addr}, Dialer: w.dialer(p.number),
+			PoolSize: w.plan.Pool, MaxActiveConns: most, ReadBufferSize: buffer, WriteBufferSize: buffer,
+		}}, &cluster.Options{DisableBatching: w.plan.Single})
+	}
+	addr := master
+	if w.plan.Named {
+		addr = named
+	}
+	return standalone.New(server{hook: p.turns(master), options: &redis.Options{
+		Addr: addr, Dialer: w.dialer(p.number), PoolSize: w.plan.Pool, MaxActiveConns: most, ReadBufferSize: buffer, WriteBufferSize: buffer,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}}, &standalone.Options{DisableBatching: w.plan.Single})
 }
 
 // buffer is the size of a connection's buffers: by default most of a run's time is spent on
@@ -79,6 +103,14 @@ type server struct {
 
 func (s server) Simulated() (*redis.Options, redis.Hook) { return s.options, s.hook }
 
+// Lookup returns the addresses of named.
+func (s server) Lookup(context.Context, string) (ips []net.IPAddr, err error) {
+	for _, addr := range []string{silent, master} {
+		ips = append(ips, net.IPAddr{IP: net.ParseIP(strings.TrimSuffix(addr, ":6379"))})
+	}
+	return ips, nil
+}
+
 // observe notes which circuits open.
 func (p *process) observe(e headgate.Event) {
 	if e.Type == headgate.EventCircuit {
@@ -94,16 +126,14 @@ func (p *process) observe(e headgate.Event) {
 
 // teach makes the nodes know the policies of the fleet, and those of spread keys' shares.
 func (w *World) teach() {
-	for _, list := range w.plan.Lists {
-		for _, policy := range list {
-			w.learn(policy)
-			for i := range policy.Shards {
-				share := policy
-				share.Algorithm, share.Shards = policy.Algorithm.Part(int64(i), int64(policy.Shards)), 0
-				w.learn(share)
-			}
+	w.plan.policies(func(policy headgate.Policy) {
+		w.learn(policy)
+		for i := range policy.Shards {
+			share := policy
+			share.Algorithm, share.Shards = policy.Algorithm.Part(int64(i), int64(policy.Shards)), 0
+			w.learn(share)
 		}
-	}
+	})
 }
 
 // drain is how long a run goes on without calls, so that all leases have ended.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -21,6 +22,11 @@ var invariants = []struct {
 	{"A charge is made at most once. A call that was not counted was not charged, and one that the store passed was.", (*World).countsOnce},
 	{"Every decision ends within the store's budget.", (*World).withinBudget},
 	{"A healthy node decides.", (*World).healthyDecides},
+	{"What can't be back within its budget is not sent.", (*World).sentInTime},
+	{"Numbers that nobody counted are never shown as counted.", (*World).showsCounted},
+	{"A caller that has left costs the server nothing.", (*World).looksForCallers},
+	{"All on one server is one atomic script.", (*World).allAtOnce},
+	{"Once the sum is at the limit, every sub-key denies.", (*World).recordsFill},
 	{"First come, first served within the process.", (*World).waitsInOrder},
 	{"Never more than the limit.", (*World).neverAbove},
 	{"A denied call had no room.", (*World).deniedForWant},
@@ -58,14 +64,14 @@ func (w *World) outcomes(f func(c *caller, o *outcome)) {
 func (w *World) countsOnce() (err error) {
 	told, perhaps := map[account]int64{}, map[account]int64{}
 	w.outcomes(func(c *caller, o *outcome) {
-		if o.op == backend.Peek || o.op == backend.Settle || o.op == backend.Reset || o.verb == "all" {
+		if o.op == backend.Peek || o.op == backend.Settle || o.op == backend.Reset || o.verb == "all" || o.verb == "after" {
 			return
 		}
-		for p, policy := range w.plan.Lists[c.list] {
+		for p, policy := range c.policies() {
 			if policy.Shadow {
 				continue
 			}
-			a := account{c.process.number, o.key, policy.Name, o.op}
+			a := account{c.process.number, o.key, identity(policy), o.op}
 			switch units := o.units(p); {
 			case o.perhaps():
 				perhaps[a] += max(units, 4)
@@ -91,12 +97,12 @@ func (w *World) countsOnce() (err error) {
 }
 
 // counted reports whether the account is of calls that countsOnce sums.
-func (a account) counted() bool { return a.key != "" && a.key[0] != 'u' && a.key[0] != 'g' }
+func (a account) counted() bool { return a.key != "" && !strings.ContainsAny(a.key[:1], "ugf") }
 
 // spread reports whether a policy's keys have sub-keys.
 func (w *World) spread(name string) bool {
 	return slices.ContainsFunc(w.plan.Lists, func(list []headgate.Policy) bool {
-		return slices.ContainsFunc(list, func(p headgate.Policy) bool { return p.Name == name && p.Shards > 1 })
+		return slices.ContainsFunc(list, func(p headgate.Policy) bool { return identity(p) == name && p.Shards > 1 })
 	})
 }
 
@@ -124,63 +130,6 @@ func (w *World) withinBudget() (err error) {
 // budget is that of the stores.
 const budget = 100 * time.Millisecond
 
-// healthyDecides looks at the calls that begin when everything has been well for a while.
-func (w *World) healthyDecides() (err error) {
-	calls, undecided := 0, 0
-	w.outcomes(func(c *caller, o *outcome) {
-		switch {
-		case o.begin.Sub(w.start) < calm || w.troubled(c.process.number, "", o.begin.Add(-calm), o.end):
-			return
-		case o.bounded || o.op == backend.Settle:
-			return
-		case w.plan.Far && (c.list == 3 || o.verb == "all"): // a sum and All take several round trips, which the budget lacks
-			return
-		}
-		calls++
-		if o.err != nil || o.d.Err != nil || o.d.Source != headgate.FromStore && o.d.Source != headgate.FromDenyCache {
-			undecided++
-			err = cmp.Or(err, fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o))
-		}
-	})
-	// Far away the first call after a fault may need four round trips. A connection that
-	// was silent is tried, and a primary that is new has no script. The budget has time
-	// for two.
-	if w.plan.Far && undecided <= calls/20+len(w.troubles) {
-		return nil
-	}
-	return err
-}
-
-// troubled reports whether a fault concerned a process and a node, or any where the address
-// is "", in a span of time.
-func (w *World) troubled(proc int, addr string, from, to time.Time) bool {
-	return w.troubledBy(func(faultKind) bool { return true }, proc, addr, from, to)
-}
-
-// troubledBy is troubled by some kinds of faults.
-func (w *World) troubledBy(some func(faultKind) bool, proc int, addr string, from, to time.Time) bool {
-	return slices.ContainsFunc(w.troubles, func(t *trouble) bool {
-		if !some(t.kind) || t.proc >= 0 && t.proc != proc && t.kind >= parting && t.kind <= refusal {
-			return false
-		}
-		if addr != "" && addr != master && t.node.addr != addr && w.partner(t.node).addr != addr {
-			return false
-		}
-		return !t.from.After(to) && !t.to.Before(from)
-	})
-}
-
-// opened is called when a circuit opens.
-func (w *World) opened(proc int, addr string, cause error) {
-	w.events.Lock()
-	defer w.events.Unlock()
-	now := time.Now()
-	due := func(k faultKind) bool { return k != flush && k != stepping && k != moving } // which no server fails for
-	if !w.troubledBy(due, proc, addr, now.Add(-calm), now) {
-		w.fail("Only a node's own failure may open its circuit.", fmt.Errorf("process %d at %v: that of %s: %w", proc, now.Sub(w.start), addr, cause))
-	}
-}
-
 // waitsInOrder compares those that waited for one key in one process.
 func (w *World) waitsInOrder() (err error) {
 	for _, p := range w.procs {
@@ -207,24 +156,25 @@ func (w *World) waitsInOrder() (err error) {
 
 // neverAbove sums what was admitted in windows without a loss of counts or a step of a clock.
 func (w *World) neverAbove() error {
-	for _, list := range w.plan.Lists {
-		for _, policy := range list {
-			a := policy.Algorithm
-			window := a.Limit().Period
-			if a.Kind().Leased() || policy.Shadow {
+	var err error
+	w.plan.policies(func(policy headgate.Policy) {
+		a := policy.Algorithm
+		window := a.Limit().Period
+		if a.Kind().Leased() || policy.Shadow {
+			return
+		}
+		for c, all := range w.ledger.events {
+			if c.policy != identity(policy) {
 				continue
 			}
-			for c, all := range w.ledger.events {
-				if c.policy != policy.Name {
-					continue
-				}
-				if most := w.ledger.most(all, window, policy.Shards == 0); most > a.Worst(window) {
-					return fmt.Errorf("%s of %s: %d units in %v, by %v", c.policy, c.key, most, window, &a)
-				}
+			all = w.withLent(c, all)
+			most := w.ledger.most(all, window, policy.Shards == 0 && policy.Borrow == 0)
+			if in := aligned(all, window); most > a.Worst(window) || a.Kind() == algo.KindFixedWindow && in > a.Max() {
+				err = cmp.Or(err, fmt.Errorf("%s of %s: %d units in %v, %d in a window of the clock, by %v", c.policy, c.key, most, window, in, &a))
 			}
 		}
-	}
-	return nil
+	})
+	return err
 }
 
 // room reports whether a policy had room for a call at each instant of it. The span is longer
@@ -236,7 +186,7 @@ func (w *World) room(o *outcome, p headgate.Policy, units int64) bool {
 		span = o.begin.Sub(w.start) + time.Second
 	}
 	from := o.begin.Add(-span)
-	return !w.ledger.disturbed(from, o.end) && w.ledger.sum(count{o.key, p.Name}, from, o.end)+units <= a.Max()
+	return !w.ledger.disturbed(from, o.end) && w.ledger.sum(count{o.key, identity(p)}, from, o.end)+units <= a.Max()
 }
 
 // waitsForWant looks at calls that waited until their deadline, or were refused for it.
@@ -246,11 +196,11 @@ func (w *World) waitsForWant() (err error) {
 		switch {
 		case o.verb != "wait" || !errors.Is(o.err, context.DeadlineExceeded) || o.begin.Sub(w.start) < calm || !late:
 			return
-		case w.plan.Far && errors.Is(o.err, headgate.ErrUnavailable): // see healthyDecides
+		case w.plan.Far && (w.plan.Bursts || errors.Is(o.err, headgate.ErrUnavailable)): // see healthyDecides
 			return
 		}
 		full := func(p headgate.Policy) bool { return !p.Shadow && !w.room(o, p, 1) }
-		if !slices.ContainsFunc(w.plan.Lists[c.list], full) && !w.troubled(c.process.number, "", o.begin.Add(-calm), o.end) && err == nil {
+		if !slices.ContainsFunc(c.policies(), full) && !w.troubled(c.process.number, "", o.begin.Add(-calm), o.end) && err == nil {
 			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
 		}
 	})
@@ -267,7 +217,7 @@ func (w *World) deniedForWant() (err error) {
 		if o.d.Source != headgate.FromStore && o.d.Source != headgate.FromDenyCache {
 			return
 		}
-		for i, policy := range w.plan.Lists[0] {
+		for i, policy := range c.policies() {
 			a := policy.Algorithm
 			if policy.Name == o.d.Policy && w.room(o, policy, o.units(i)) {
 				err = fmt.Errorf("%s at %v: %v, by %v", c.name, o.begin.Sub(w.start), o, &a)
@@ -326,8 +276,12 @@ func (w *World) nothingLeft() error {
 	return nil
 }
 
-// decisions returns how many the fleet made.
-func (w *World) decisions() (n int) {
-	w.outcomes(func(*caller, *outcome) { n++ })
-	return n
+// decisions returns how many the fleet made, and how many of them from leases.
+func (w *World) decisions() (n, lent int) {
+	w.outcomes(func(_ *caller, o *outcome) {
+		if n++; o.d.Source == headgate.FromLease {
+			lent++
+		}
+	})
+	return n, lent
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -14,6 +15,7 @@ type ledger struct {
 	sums   map[account]int64
 	events map[count][]charge
 	losses []time.Time // when nodes lost counts, or their clocks stepped
+	looks  map[int]int // requests of each process that only looked at a key of the first list
 }
 
 // account is what the charges of one process to one key sum up to, by operation.
@@ -42,7 +44,7 @@ type done struct {
 }
 
 func (l *ledger) init() {
-	l.sums, l.events = map[account]int64{}, map[count][]charge{}
+	l.sums, l.events, l.looks = map[account]int64{}, map[count][]charge{}, map[int]int{}
 }
 
 // disturb notes that nodes have lost counts, or that their clocks have stepped.
@@ -58,6 +60,9 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 	for _, g := range all {
 		key, _, _ := slot.Parse(g.tag)
 		first := all[0]
+		if g.op == backend.Peek && strings.HasPrefix(key, "s") {
+			l.looks[proc] += len(first.done)
+		}
 		for i := range first.done {
 			d := &first.done[i]
 			if g != first { // decided with the first
@@ -78,11 +83,13 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 			return
 		case backend.RecordAtMost:
 			op = backend.Record
+		case backend.Borrow:
+			op = backend.Take
 		}
 		if g.policies[p].Shadow {
 			continue
 		}
-		units, name := d.costs[p], g.policies[p].Name
+		units, name := d.costs[p], identity(g.policies[p])
 		l.sums[account{proc, key, name, op}] += units
 		if op != backend.Reserve {
 			c := count{key, name}
@@ -114,6 +121,21 @@ func (l *ledger) most(all []charge, window time.Duration, records bool) (most in
 		if !c.recorded && c.units > 0 {
 			most = max(most, sum)
 		}
+	}
+	return most
+}
+
+// aligned returns the most units of a window that begins at a multiple of its length, before
+// a fault changed a count or a clock.
+func aligned(all []charge, window time.Duration) (most int64) {
+	sums := map[int64]int64{}
+	for _, c := range all {
+		if c.loss == 0 && !c.recorded {
+			sums[c.at.UnixMicro()/window.Microseconds()] += c.units
+		}
+	}
+	for _, n := range sums {
+		most = max(most, n)
 	}
 	return most
 }

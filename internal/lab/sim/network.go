@@ -18,14 +18,18 @@ type path struct {
 
 // link is what a path does to packets.
 type link struct {
-	delay   time.Duration // one way, at least
-	jitter  time.Duration // and at most so much more
-	slow    time.Duration // that a fault adds
-	loss    float64       // of packets, which TCP sends again
-	blocked bool          // nothing passes; it is sent again when the link is back
-	refused bool          // dials are refused
-	held    []func()      // packets that wait for the link
+	delay    time.Duration // one way, at least
+	jitter   time.Duration // and at most so much more
+	slow     time.Duration // that a fault adds
+	loss     float64       // of packets, which TCP sends again
+	swallows float64       // of replies, which nothing sends again
+	blocked  bool          // nothing passes; it is sent again when the link is back
+	refused  bool          // dials are refused
+	held     []func()      // packets that wait for the link
 }
+
+// bandwidth is that of a thin link, in bytes per second.
+const bandwidth = 40_000_000
 
 // resend is when TCP sends a lost packet again, at first.
 const resend = 200 * time.Millisecond
@@ -40,6 +44,9 @@ func (w *World) link(proc int, addr string) *link {
 		if w.plan.Far {
 			l.delay += 20 * time.Millisecond
 		}
+		if w.plan.Distant {
+			l.delay += 10 * time.Millisecond
+		}
 		w.links[p] = l
 	}
 	return l
@@ -47,9 +54,9 @@ func (w *World) link(proc int, addr string) *link {
 
 // passes calls f when a packet has passed the link: in order with those that were sent
 // before it the same way.
-func (w *World) passes(l *link, way *direction, label string, f func()) {
+func (w *World) passes(l *link, way *direction, label string, size int, f func()) {
 	if l.blocked {
-		l.held = append(l.held, func() { w.passes(l, way, label, f) })
+		l.held = append(l.held, func() { w.passes(l, way, label, size, f) })
 		return
 	}
 	way.packets++
@@ -59,6 +66,10 @@ func (w *World) passes(l *link, way *direction, label string, f func()) {
 		delay += resend + time.Duration(mix(mix(h))%uint64(resend))
 	}
 	now := time.Now().UnixNano()
+	if w.plan.Thin {
+		way.sent = max(way.sent, now) + int64(size)*int64(time.Second)/bandwidth
+		delay += time.Duration(way.sent - now)
+	}
 	delay = max(delay, time.Duration(way.last+grid-now))
 	way.last = w.at(delay, f).UnixNano()
 }
@@ -124,6 +135,9 @@ func (w *World) dial(to path, d *waiting) {
 // connect sends a SYN, and as many more round trips as TLS takes.
 func (w *World) connect(g *dialing) {
 	n := w.resolve(g.to.addr) // a name leads elsewhere after a failover
+	if g.to.addr == silent {
+		return
+	}
 	if n == nil {
 		g.end(dialled{err: syscall.EHOSTUNREACH})
 		return
@@ -143,11 +157,11 @@ func (w *World) connect(g *dialing) {
 				w.at(time.Second<<(again-1), func() { trip(left) })
 			}
 		case n.down || l.refused:
-			w.passes(l, &way, label, func() { g.end(dialled{err: syscall.ECONNREFUSED}) })
+			w.passes(l, &way, label, 0, func() { g.end(dialled{err: syscall.ECONNREFUSED}) })
 		case left == 0:
 			g.connected(w, n)
 		default:
-			w.passes(l, &way, label, func() { w.passes(l, &way, label, func() { trip(left - 1) }) })
+			w.passes(l, &way, label, 0, func() { w.passes(l, &way, label, 0, func() { trip(left - 1) }) })
 		}
 	}
 	trip(trips)
@@ -180,7 +194,7 @@ func (w *World) send(c *conn, packet []byte) {
 	if c.gone {
 		return
 	}
-	w.passes(w.link(c.proc, c.node.addr), &c.up, label+" up", func() { c.node.arrives(c, packet) })
+	w.passes(w.link(c.proc, c.node.addr), &c.up, label+" up", len(packet), func() { c.node.arrives(c, packet) })
 }
 
 // reply passes a packet to the process. The node may have taken some time for it.
@@ -190,7 +204,15 @@ func (w *World) reply(c *conn, took time.Duration, packet []byte) {
 	}
 	w.at(took, func() {
 		label := c.label(nil)
-		w.passes(w.link(c.proc, c.node.addr), &c.down, label+" down", func() {
+		l := w.link(c.proc, c.node.addr)
+		// The handshake of a connection has the dial timeout. In a small pool one whose
+		// answer is lost keeps others waiting for as long.
+		begun := c.down.packets > 0
+		if begun && float64(w.hashOf("swallow", label, c.down.packets)>>11)/(1<<53) < l.swallows {
+			c.down.packets++
+			return
+		}
+		w.passes(l, &c.down, label+" down", len(packet), func() {
 			if !c.gone {
 				w.note(label, fmt.Sprintf("receive %d bytes", len(packet)))
 				c.deliver(packet)
@@ -204,7 +226,7 @@ func (w *World) reset(c *conn, err error) {
 	if c.gone {
 		return
 	}
-	w.passes(w.link(c.proc, c.node.addr), &c.down, "reset", func() { c.finish(err) })
+	w.passes(w.link(c.proc, c.node.addr), &c.down, "reset", 0, func() { c.finish(err) })
 }
 
 // closed is called when a process closes a connection.

@@ -27,6 +27,9 @@ type node struct {
 
 	scripts bool          // the script is loaded
 	refuses string        // an error instead of every script's answer, such as OOM
+	raises  bool          // a script ends with an error now and then, though it has charged
+	ran     int           // scripts
+	revoked bool          // no script may write keys of a policy's own
 	replica *node         // of which it is a copy; nil for a primary
 	ahead   time.Duration // its clock before virtual time
 	free    time.Time     // when it has done what it was sent

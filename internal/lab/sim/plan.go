@@ -23,9 +23,11 @@ type Plan struct {
 	Lasts     time.Duration // of virtual time, without the drain
 	Lists     [][]headgate.Policy
 	Schedule  []fault
-	Fewer     int  // only so many of the schedule's faults happen; -1: all
-	Pool      int  // connections of a client
-	Sentinel  bool // closes the connections of a primary that it makes a replica
+	Fewer     int               // only so many of the schedule's faults happen; -1: all
+	Pool      int               // connections of a client
+	Sentinel  bool              // closes the connections of a primary that it makes a replica
+	Later     []headgate.Policy // in place of the first list, of every other process; nil: none has another one
+	Extras
 }
 
 // handshakes returns how many round trips TLS adds to a dial.
@@ -38,8 +40,9 @@ func (p *Plan) handshakes() int {
 
 // Shape is what a run has in place of what its seed draws.
 type Shape struct {
-	Procs int           // a fleet of so many processes that call often for a minute; 0: as drawn
-	Lasts time.Duration // so much virtual time, with 1,500 calls; 0: as drawn
+	Procs  int           // a fleet of so many processes that call often for a minute; 0: as drawn
+	Lasts  time.Duration // so much virtual time, with 1,500 calls; 0: as drawn
+	Borrow bool          // every plan has a list that borrows
 }
 
 // NewPlan returns the plan of a seed. Runs of one shape are alike, so that their speed can be
@@ -68,6 +71,7 @@ func NewPlan(seed uint64, shape Shape) *Plan {
 	p.Lists = lists(p, dice, mode)
 	p.Schedule = newSchedule(p, dice)
 	p.Sentinel = !p.Cluster && dice.IntN(2) == 0
+	p.draw(shape)
 	return p
 }
 

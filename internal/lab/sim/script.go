@@ -30,6 +30,8 @@ type asked struct {
 	policies []backend.Policy
 	runs     []run
 	lease    *backend.Lease
+	loan     *backend.Loan
+	cost     int64    // of a Borrow
 	with     []*asked // decided all or nothing with this one
 	done     []done
 	outside  bool // a Calendar's boundaries do not hold the node's clock
@@ -111,8 +113,12 @@ func (a *arguments) joint(n int) *asked {
 func (a *arguments) section(groups, shape int) (all []*asked) {
 	g := asked{op: backend.Op(a.byte())}
 	policies, runs, fields := a.short(), a.short(), a.long()
-	if shape == shapeLeased {
+	switch shape {
+	case shapeLeased:
 		a.lease(&g)
+	case shapeBorrow: // whatever op says
+		g.op = backend.Borrow
+		a.loan(&g)
 	}
 	if fields < 2 || fields-2+policies > len(a.fields) {
 		a.err = errScript
@@ -146,34 +152,36 @@ func (a *arguments) section(groups, shape int) (all []*asked) {
 	hash := shape == shapeLeased || shape == shapeWhole || apart < policies
 	for range groups {
 		one := g
-		one.tag = a.tag(hash, shape == shapeLeased, apart)
+		a.names(&one, hash, apart)
 		all = append(all, &one)
 	}
 	return all
 }
 
-// tag takes the keys of one group, and returns what stands between their braces.
-func (a *arguments) tag(hash, leased bool, apart int) string {
+// names takes the keys of one group, whose tag stands between their braces.
+func (a *arguments) names(g *asked, hash bool, apart int) {
 	n := apart
 	if hash {
 		n++
 	}
-	if leased {
+	if g.lease != nil || g.loan != nil {
 		n++
 	}
 	if n > len(a.keys) || n == 0 {
 		a.err = errScript
-		return ""
+		return
 	}
 	_, tag, _ := strings.Cut(a.keys[0], "{")
-	tag, _, _ = strings.Cut(tag, "}")
+	g.tag, _, _ = strings.Cut(tag, "}")
 	for _, k := range a.keys[:n] {
-		if !strings.Contains(k, "{"+tag+"}") {
+		if !strings.Contains(k, "{"+g.tag+"}") {
 			a.err = errScript
 		}
 	}
+	if g.loan != nil {
+		a.borrower(g, a.keys[n-1])
+	}
 	a.keys = a.keys[n:]
-	return tag
 }
 
 func (a *arguments) lease(g *asked) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,23 +68,31 @@ func TestNodeAnswersAsAServer(t *testing.T) {
 	at := &standalone.Options{Budget: 10 * time.Second}
 	node := standalone.New(clock.Client{Processor: wired{w.nodes[0]}, Now: now}, at)
 	real := standalone.New(clock.Client{Processor: redistest.Start(t).Client(t), Now: now}, at)
-	steps := leased{Steps: s, world: w, dice: rand.New(rand.NewPCG(14, 14))}
+	steps := leased{Steps: s, world: w, dice: rand.New(rand.NewPCG(14, 14)), holders: map[holder]*backend.Loan{}}
 	n, ops := redistest.Steps(4_000, 100_000), map[backend.Op]int{}
 	for i := range n {
 		r := steps.next()
 		ops[r.Op]++
-		want, got := trace.Ask(t.Context(), real, r), trace.Ask(t.Context(), node, r)
+		again := r
+		if r.Loan != nil {
+			loan := *r.Loan
+			again.Loan = &loan
+		}
+		want, got := trace.Ask(t.Context(), real, r), trace.Ask(t.Context(), node, again)
 		if want.Err != nil && got.Err != nil {
 			for _, err := range []error{backend.ErrNotHeld, backend.ErrLeaseEnded, backend.ErrUnavailable} {
 				require.Equal(t, errors.Is(want.Err, err), errors.Is(got.Err, err), "step %d: %v, %v", i, want.Err, got.Err)
 			}
 			continue
 		}
-		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease)
+		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease, r.Loan)
+		if r.Loan != nil {
+			require.Equal(t, r.Loan.Lent, again.Loan.Lent, "step %d at %d: %+v %+v", i, s.Now(), r.Group, r.Loan)
+		}
 	}
 	require.Empty(t, w.failures)
 	t.Log(n, "requests:", ops)
-	require.Len(t, ops, 9)
+	require.Len(t, ops, 10)
 }
 
 // leased are steps of which some reserve, and some settle what was reserved.
@@ -93,12 +102,22 @@ type leased struct {
 	dice  *rand.Rand
 	held  []backend.Request
 	era   int
+
+	holders map[holder]*backend.Loan // and what each asked for last
+}
+
+// holder is a borrower: one of three for each key and list.
+type holder struct {
+	key    string
+	list   *backend.Policy
+	number int
 }
 
 func (l *leased) next() backend.Request {
 	r := l.Next()
 	if l.era != l.Era() {
 		l.era, l.held = l.Era(), nil
+		clear(l.holders)
 	}
 	switch n := l.dice.IntN(10); {
 	case r.Op == backend.Take && n < 4:
@@ -131,6 +150,8 @@ func (l *leased) next() backend.Request {
 		r.Op = backend.RecordAtMost
 	case r.Op == backend.Take && n == 8 && r.Costs == nil:
 		r.Op = backend.AtMost
+	case r.Op == backend.Take && n == 9 && r.Costs == nil && lends(r.Policies):
+		l.borrow(&r)
 	case n == 5 && len(l.held) > 0:
 		r = l.held[l.dice.IntN(len(l.held))]
 		r.Op = backend.Extend
@@ -139,4 +160,45 @@ func (l *leased) next() backend.Request {
 		l.world.learn(p)
 	}
 	return r
+}
+
+// lends reports whether units of a list can be lent.
+func lends(list []backend.Policy) bool {
+	return !slices.ContainsFunc(list, func(p backend.Policy) bool { return !p.Algorithm.Kind().Lends() })
+}
+
+// borrow makes a request a Borrow: of some units, of none, one that names what is held or
+// not, and now and then one that was sent before.
+func (l *leased) borrow(r *backend.Request) {
+	r.Op = backend.Borrow
+	who := holder{r.Key, &r.Policies[0], l.dice.IntN(3)}
+	was := l.holders[who]
+	if was == nil {
+		was = &backend.Loan{Length: time.Duration(10+l.dice.IntN(990)) * time.Millisecond}
+		was.ID[0], was.ID[1] = 1, byte(who.number)
+	}
+	loan := *was
+	if loan.Seq == 0 || l.dice.IntN(20) > 0 {
+		loan.Seq++
+	}
+	loan.Epoch[0] = byte(l.dice.Uint64())
+	least := r.Policies[0].Algorithm.Max()
+	for i := range r.Policies {
+		least = min(least, r.Policies[i].Algorithm.Max())
+	}
+	loan.Want, loan.Keep, loan.Held = 0, 0, [backend.MaxHeld]backend.Held{}
+	if l.dice.IntN(4) > 0 {
+		loan.Want = l.dice.Int64N(1 + least)
+	}
+	if units := was.Lent.Units; units > 0 && l.dice.IntN(8) > 0 {
+		loan.Held[l.dice.IntN(2)] = backend.Held{Seq: was.Seq, Used: l.dice.Int64N(1 + units)}
+		loan.Keep = l.dice.Int64N(1 + units)
+	}
+	loan.Lent = backend.Lent{}
+	l.holders[who], r.Loan = &loan, &loan
+	if l.dice.IntN(3) == 0 {
+		r.Cost = 0
+	} else {
+		r.Cost = 1 + l.dice.Int64N(1+least/8)%least
+	}
 }

@@ -29,6 +29,7 @@ var (
 	lines = flag.String("trace", "", "a run prints its trace if this begins with true; the test sets it for the processes that it starts")
 	procs = flag.Int("procs", 0, "run fleets of so many processes for a minute; 0: as the seed draws")
 	lasts = flag.Duration("lasts", 0, "run for so much virtual time; 0: as the seed draws")
+	loans = flag.Bool("borrow", false, "every fleet has a list of policies that borrow")
 )
 
 // TestSeed runs one seed: that of -seed.
@@ -63,7 +64,11 @@ func TestSeed(t *testing.T) {
 	for _, err := range w.failures {
 		fmt.Println("FAILED:", err)
 	}
-	fmt.Printf("seed %d: %d decisions, trace %x\n", *seed, w.decisions(), h.Sum(nil)[:8])
+	made, lent := w.decisions()
+	if *lines != "" && strings.HasPrefix(*lines, "true") {
+		fmt.Printf("%+v\n", plan.Extras)
+	}
+	fmt.Printf("seed %d: %d decisions, %d from leases, in %v, trace %x\n", *seed, made, lent, plan.Lasts, h.Sum(nil)[:8])
 	if len(w.failures) > 0 {
 		t.FailNow()
 	}
@@ -78,7 +83,7 @@ type trial struct {
 func (r trial) plan() *Plan { return NewPlan(uint64(r.seed), r.Shape) }
 
 // given is the trial of -seed.
-func given() trial { return trial{*seed, Shape{*procs, *lasts}} }
+func given() trial { return trial{*seed, Shape{*procs, *lasts, *loans}} }
 
 // sameTrace runs one seed -times times. Each trace must be the first one.
 func sameTrace(t *testing.T) {
@@ -105,7 +110,7 @@ func sameTrace(t *testing.T) {
 // run runs a seed in a process of its own, and returns what that printed.
 func (r trial) run(fewer int, verbose bool) (out string, failed bool) {
 	out, err := Execute(uint64(r.seed), "-test.run=^TestSeed$", "-seed="+fmt.Sprint(r.seed), "-fewer="+fmt.Sprint(fewer),
-		"-procs="+fmt.Sprint(r.Procs), "-lasts="+fmt.Sprint(r.Lasts), fmt.Sprintf("-trace=%-5v", verbose))
+		"-procs="+fmt.Sprint(r.Procs), "-lasts="+fmt.Sprint(r.Lasts), "-borrow="+fmt.Sprint(r.Borrow), fmt.Sprintf("-trace=%-5v", verbose))
 	return out, err != nil
 }
 
@@ -115,15 +120,16 @@ const lone = 4 * time.Hour
 // held are runs that fail without what mends a fault, and some of each kind of fleet. All
 // must pass.
 var held = []trial{
-	{seed: 42},             // an AllowAtMost of a spread key that outlasts its budget
-	{seed: 11},             // a connection that is left open, since its handshake had no answer
-	{391, Shape{Procs: 8}}, // the same, on a connection that was tried before its handshake
-	{seed: 2},              // a Close that tries idle connections, and leaves another one open
-	{seed: 71},             // a lone caller that is refused for what its link was minutes ago
-	{10, Shape{1, lone}},   // the same, seconds ago
-	{seed: 200},            // a call that tries each idle connection to a primary that has become a replica
-	{1, Shape{1, lone}},    // a silent connection that is not tried, since one answer was late
-	{8, Shape{1, lone}},    // the first call after a quiet time, with the circuit open since before
+	{seed: 42},                         // an AllowAtMost of a spread key that outlasts its budget
+	{seed: 11},                         // a connection that is left open, since its handshake had no answer
+	{391, Shape{Procs: 8}},             // the same, on a connection that was tried before its handshake
+	{seed: 2},                          // a Close that tries idle connections, and leaves another one open
+	{seed: 71},                         // a lone caller that is refused for what its link was minutes ago
+	{10, Shape{Procs: 1, Lasts: lone}}, // the same, seconds ago
+	{seed: 200},                        // a call that tries each idle connection to a primary that has become a replica
+	{1, Shape{Procs: 1, Lasts: lone}},  // a silent connection that is not tried, since one answer was late
+	{8, Shape{Procs: 1, Lasts: lone}},  // the first call after a quiet time, with the circuit open since before
+	{seed: 795},                        // a circuit that opens while connections begin far away, since the pool is full
 	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
 }
 
@@ -144,17 +150,20 @@ func TestSeeds(t *testing.T) {
 	if *seeds > 0 {
 		all, again = nil, 0
 		for i := range *seeds {
-			all = append(all, trial{*from + int64(i), Shape{*procs, *lasts}})
+			all = append(all, trial{*from + int64(i), Shape{*procs, *lasts, *loans}})
 		}
 	}
-	began, decided := time.Now(), make([]int, len(all))
+	began, decided, lent, virtual := time.Now(), make([]int, len(all)), atomic.Int64{}, atomic.Int64{}
 	var ended atomic.Bool
 	many(len(all), func(i int) {
 		if ended.Load() {
 			return
 		}
 		out, failed := all[i].run(*fewer, false)
-		_, _ = fmt.Sscanf(summary(out), "%d: %d decisions", new(int), &decided[i])
+		var home int64
+		_, _ = fmt.Sscanf(summary(out), "%d: %d decisions, %d from leases", new(int), &decided[i], &home)
+		lent.Add(home)
+		virtual.Add(int64(all[i].plan().Lasts))
 		switch {
 		case failed && *first:
 			ended.Store(true)
@@ -162,8 +171,8 @@ func TestSeeds(t *testing.T) {
 		case failed:
 			n := shortest(all[i], len(all[i].plan().Schedule))
 			less, _ := all[i].run(n, false)
-			t.Errorf("%s\nThe first %d faults of its schedule are enough: go test ./internal/lab/sim -run Seed -seed %d -procs %d -lasts %v -fewer %d -v\n%s",
-				out, n, all[i].seed, all[i].Procs, all[i].Lasts, n, less)
+			t.Errorf("%s\nThe first %d faults of its schedule are enough: go test ./internal/lab/sim -run Seed -seed %d -procs %d -lasts %v -borrow=%v -fewer %d -v\n%s",
+				out, n, all[i].seed, all[i].Procs, all[i].Lasts, all[i].Borrow, n, less)
 		}
 		if i < again {
 			if second, _ := all[i].run(*fewer, false); summary(second) != summary(out) {
@@ -173,8 +182,8 @@ func TestSeeds(t *testing.T) {
 	})
 	took := time.Since(began)
 	slices.Sort(decided)
-	t.Logf("%d seeds in %v, %.0f per minute; decisions of a seed: %d at least, median %d", len(all), took.Round(time.Millisecond),
-		float64(len(all))/took.Minutes(), decided[0], decided[len(decided)/2])
+	t.Logf("%d seeds in %v, %.0f per minute; decisions of a seed: %d at least, median %d; %d decisions from leases; %v of virtual time",
+		len(all), took.Round(time.Millisecond), float64(len(all))/took.Minutes(), decided[0], decided[len(decided)/2], lent.Load(), time.Duration(virtual.Load()))
 }
 
 // shortest returns how many of a schedule's faults are enough for a seed to fail. Fewer

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -78,7 +77,7 @@ func (s *state) used(tag string, p backend.Policy, now int64) int64 {
 	g := backend.Group{Key: tag, Policies: []backend.Policy{p}, Costs: []int64{0}, Each: make([]backend.State, 1)}
 	r := backend.Request{Op: backend.Peek, Group: g}
 	var d backend.Decision
-	if err := s.store.Do(context.Background(), &r, &d); err != nil {
+	if err := s.store.Do(background, &r, &d); err != nil {
 		return 0
 	}
 	return r.Each[0].Used

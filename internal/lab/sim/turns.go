@@ -71,6 +71,7 @@ func kindOf(c redis.Cmder) string {
 		case ok && packed > 0 && i > 2:
 			text, _ := m.MarshalBinary()
 			name, _, _ := strings.Cut(string(text), ":l:")
+			name, _, _ = strings.Cut(name, ":b:")
 			words = append(words, name)
 		case i == 0 || packed < 0:
 			words = append(words, fmt.Sprintf("%.20v", a))

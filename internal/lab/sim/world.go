@@ -16,6 +16,7 @@ type World struct {
 	nodes    []*node // a primary, its replica, the next primary, …
 	owner    []int   // of each of the buckets of slots: the index of a node
 	moving   map[int]move
+	unowned  [buckets]int // how many faults have left a bucket without an owner
 	links    map[path]*link
 	dials    map[path]int
 	named    map[path]int
@@ -42,6 +43,13 @@ type move struct {
 // no name, since go-redis looks those up by itself.
 const master = "10.0.1.1:6379"
 
+// named is the address of a plan with a name. It has two addresses: one of a host that never
+// answers, and master.
+const (
+	named  = "redis.sim:6379"
+	silent = "10.0.1.2:6379"
+)
+
 // newWorld makes the world of a plan. It is called in a bubble.
 func newWorld(p *Plan) *World {
 	w := &World{
@@ -58,8 +66,12 @@ func newWorld(p *Plan) *World {
 		}
 		w.nodes = append(w.nodes, n)
 	}
+	owners := p.Primaries
+	if p.Fresh {
+		owners--
+	}
 	for b := range buckets {
-		w.owner = append(w.owner, 2*(b*p.Primaries/buckets))
+		w.owner = append(w.owner, 2*(b*owners/buckets))
 	}
 	return w
 }
@@ -98,6 +110,8 @@ func (w *World) elsewhere(n *node, tag string, asking bool) string {
 	owner := w.nodes[w.owner[b]]
 	m, moves := w.moving[b]
 	switch {
+	case w.unowned[b] > 0:
+		return "CLUSTERDOWN Hash slot not served"
 	case n == owner && !moves:
 		return ""
 	case n == owner && m.torn == tag:
@@ -120,18 +134,26 @@ func (w *World) slots(n *node) []byte {
 	if !w.plan.Cluster {
 		return failure("ERR This instance has cluster support disabled")
 	}
-	b := fmt.Appendf(nil, "*%d\r\n", buckets)
+	var b []byte
+	named := 0
 	for i, owner := range w.owner {
+		if w.unowned[i] > 0 {
+			continue
+		}
+		named++
 		first := (i*slot.Count + buckets - 1) / buckets
 		last := ((i+1)*slot.Count+buckets-1)/buckets - 1
 		b = fmt.Appendf(b, "*4\r\n:%d\r\n:%d\r\n", first, last)
 		for _, member := range []*node{w.nodes[owner], w.nodes[owner^1]} {
 			host := member.addr[:len(member.addr)-len(":6379")]
+			if w.plan.Unnamed && member == n {
+				host = ""
+			}
 			b = append(append(append(b, "*3\r\n"...), bulk(host)...), ":6379\r\n"...)
 			b = append(b, bulk(member.id)...)
 		}
 	}
-	return b
+	return append(fmt.Appendf(nil, "*%d\r\n", named), b...)
 }
 
 // promote makes the replica of a node the primary in its place: what the replica has not

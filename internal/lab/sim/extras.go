@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+)
+
+// Extras are what some plans have beside what all have.
+type Extras struct {
+	Full    bool          // a client's pool refuses a command at once while it is full
+	Single  bool          // every call makes a round trip of its own
+	Bursts  bool          // callers call at the same instants
+	Distant bool          // a far link is of 30 ms each way, so that two round trips take longer than the budget
+	Fresh   bool          // the last primary of a cluster has no slots, until some move there
+	Unnamed bool          // a node does not announce its own host
+	Named   bool          // the server's address is a name of two addresses, of which the first is silent
+	Deploy  bool          // every other process has another period under one policy's name
+	Thin    bool          // a link passes 40 MB per second each way
+	Borrow  time.Duration // of the policies of one list; 0: there is no such list
+}
+
+// draw draws the extras, with a generator of their own. So a seed without any has the rest
+// of its plan as before.
+func (p *Plan) draw(shape Shape) {
+	dice := rand.New(rand.NewPCG(p.Seed, 43))
+	some := func(n int) bool { return dice.IntN(n) == 0 }
+	p.Extras = Extras{
+		Full: some(4), Single: some(6), Bursts: some(4), Distant: some(2), Fresh: some(4), Unnamed: some(4), Named: some(4), Deploy: some(3), Thin: some(6),
+	}
+	p.Distant = p.Distant && p.Far
+	p.Fresh, p.Unnamed, p.Named = p.Fresh && p.Cluster, p.Unnamed && p.Cluster, p.Named && !p.Cluster
+	if p.Deploy {
+		p.Later = later(p.Lists[0])
+	}
+	p.Borrow = [...]time.Duration{100, 250, 500, 1000}[dice.IntN(4)] * time.Millisecond
+	if borrows := some(4); p.Lasts > time.Minute || !borrows && !shape.Borrow {
+		p.Borrow = 0
+	} else {
+		p.Lists = append(p.Lists, p.lending(dice))
+	}
+	for i := range p.Schedule {
+		f := &p.Schedule[i]
+		switch kind := kinds + faultKind(dice.IntN(int(allKinds-kinds))); {
+		case some(6):
+			f.kind = kind
+		case p.Distant && f.kind.lingers() > 0: // no trial finds a silent connection so far away
+			f.kind = cutting
+		}
+	}
+}
+
+// later returns a list with another shape of its first policy that is a window.
+func later(list []headgate.Policy) []headgate.Policy {
+	list = append([]headgate.Policy(nil), list...)
+	for i := range list {
+		a := &list[i].Algorithm
+		l := a.Limit()
+		l.Period *= 2
+		switch a.Kind() {
+		case algo.KindFixedWindow:
+			*a = algo.FixedWindow(l)
+		case algo.KindSlidingWindow:
+			*a = algo.SlidingWindow(l)
+		case algo.KindBucketedWindow:
+			*a = algo.BucketedWindow(a.Limit(), 15)
+		default:
+			continue
+		}
+		break
+	}
+	return list
+}
+
+// lenders is how many callers borrow in each of the first processes.
+const (
+	lenders  = 2
+	lendings = 12_000 // calls of such a list in a run
+)
+
+// lending draws a list of policies that lend, whose limit the callers reach or do not.
+func (p *Plan) lending(dice *rand.Rand) (list []headgate.Policy) {
+	rate := int64(lendings) / int64(p.Lasts/time.Second) * int64(min(p.Procs, 4)) / 4
+	for i := range 1 + dice.IntN(2) {
+		period := int64(1 + dice.IntN(10))
+		limit := max(rate*period*10/int64(5+dice.IntN(25)), int64(p.Procs)) // 50 to 290 % of it are called
+		l := algo.Limit{Events: limit, Period: time.Duration(period) * time.Second}
+		a := [...]algo.Algorithm{
+			algo.FixedWindow(l), algo.SlidingWindow(l), algo.BucketedWindow(l, 10), algo.TokenBucket(l, max(limit/4, int64(p.Procs))),
+		}[dice.IntN(4)]
+		list = append(list, headgate.Policy{
+			Name: fmt.Sprint("lent", i), Algorithm: a, OnFailure: p.Lists[0][0].OnFailure, Shadow: i > 0 && dice.IntN(3) == 0, Borrow: p.Borrow,
+		})
+	}
+	return list
+}
+
+// list returns the policies of a process's limiter.
+func (p *Plan) list(proc, i int) []headgate.Policy {
+	if i == 0 && p.Later != nil && proc%2 == 1 {
+		return p.Later
+	}
+	return p.Lists[i]
+}
+
+// policies calls f with every policy of the fleet.
+func (p *Plan) policies(f func(headgate.Policy)) {
+	for _, list := range append([][]headgate.Policy{p.Later}, p.Lists...) {
+		for _, policy := range list {
+			f(policy)
+		}
+	}
+}
+
+// identity names a policy's count.
+func identity(p headgate.Policy) string {
+	id := p.Algorithm.Identity()
+	return fmt.Sprintf("%s/%d/%d", p.Name, id.Period, id.Buckets)
+}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// withLent returns the events of a count with the calls that processes have decided from
+// units that they held in advance. Such a call is charged later, and counts when it passed.
+// Where a node has lost its counts, or its clock has stepped, what was lent before is used for
+// as long as it lasts, above the limit. No call of that time counts.
+func (w *World) withLent(c count, all []charge) []charge {
+	if w.plan.Borrow == 0 || !strings.HasPrefix(c.key, "b") {
+		return all
+	}
+	all = slices.Clone(all)
+	w.outcomes(func(by *caller, o *outcome) {
+		if o.d.Source != headgate.FromLease || o.key != c.key {
+			return
+		}
+		if w.ledger.disturbed(o.end.Add(-w.plan.Borrow), o.end) {
+			return
+		}
+		losses := sort.Search(len(w.ledger.losses), func(i int) bool { return w.ledger.losses[i].After(o.end) })
+		for i, p := range by.policies() {
+			if identity(p) == c.policy {
+				all = append(all, charge{at: o.end, units: o.units(i), loss: losses})
+			}
+		}
+	})
+	slices.SortStableFunc(all, func(a, b charge) int { return a.at.Compare(b.at) })
+	return all
+}
+
+// showsCounted looks at the answers of failure modes that count nothing.
+func (w *World) showsCounted() (err error) {
+	w.outcomes(func(c *caller, o *outcome) {
+		mode := o.d.Source == headgate.FromFailOpen || o.d.Source == headgate.FromFailClosed
+		if o.err == nil && mode && (!o.d.Estimated || o.d.Counted) && err == nil {
+			err = fmt.Errorf("%s at %v: %v: estimated %v, counted %v", c.name, o.begin.Sub(w.start), o, o.d.Estimated, o.d.Counted)
+		}
+	})
+	return err
+}
+
+// looksForCallers compares the requests that only looked at a key of the first list with the
+// calls that did. A request that is written when its caller has left only looks. It is a
+// rare one: it stands beside those of others.
+func (w *World) looksForCallers() (err error) {
+	calls, looks := map[int]int{}, map[int]int{}
+	w.outcomes(func(c *caller, o *outcome) {
+		if c.list == 0 {
+			calls[o.by.number]++
+			if o.op == backend.Peek {
+				looks[o.by.number]++
+			}
+		}
+	})
+	for proc, n := range w.ledger.looks {
+		if left := n - looks[proc]; left > 1+calls[proc]/100 && err == nil {
+			err = fmt.Errorf("process %d: %d requests for callers that had left, of %d calls", proc, left, calls[proc])
+		}
+	}
+	return err
+}
+
+// allAtOnce looks for reservations of keys that only All is called for.
+func (w *World) allAtOnce() error {
+	for a, n := range w.ledger.sums {
+		if !w.plan.Cluster && a.op == backend.Reserve && !a.counted() {
+			return fmt.Errorf("%+v: %d units were reserved", a, n)
+		}
+	}
+	return nil
+}
+
+// recordsFill looks at the calls of keys of which the whole limit was recorded a moment
+// before. A window may have ended in between, so the other kinds say nothing.
+func (w *World) recordsFill() (err error) {
+	stays := func(p headgate.Policy) bool {
+		k := p.Algorithm.Kind()
+		return !p.Shadow && (k == algo.KindSlidingLog || k == algo.KindCompactLog || k == algo.KindBucketedWindow || k == algo.KindTokenBucket)
+	}
+	w.outcomes(func(c *caller, o *outcome) {
+		passed := o.verb == "after" && o.err == nil && o.d.Allowed && o.d.Source == headgate.FromStore
+		if !passed || err != nil || !slices.ContainsFunc(c.policies(), stays) {
+			return
+		}
+		if before := o.begin.Add(-time.Second); !w.ledger.disturbed(before, o.end) && !w.troubled(o.by.number, "", before, o.end) {
+			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		}
+	})
+	return err
+}

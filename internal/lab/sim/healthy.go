@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// healthyDecides looks at the calls that begin when everything has been well for a while.
+func (w *World) healthyDecides() (err error) {
+	calls, undecided := 0, 0
+	w.noteFailures()
+	w.outcomes(func(c *caller, o *outcome) {
+		switch {
+		case o.begin.Sub(w.start) < w.soon() || w.excused(c, o):
+			return
+		case o.bounded || o.op == backend.Settle:
+			return
+		case w.severalTrips(c, o):
+			return
+		}
+		calls++
+		if !o.decided() {
+			undecided++
+			err = cmp.Or(err, fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o))
+		}
+	})
+	if w.plan.Far && undecided <= w.plan.spare(calls)+len(w.troubles) {
+		return nil
+	}
+	return err
+}
+
+// severalTrips reports whether a call takes several round trips, for which the budget has no
+// time over a far link. They are a sum and an All.
+func (w *World) severalTrips(c *caller, o *outcome) bool {
+	return w.plan.Far && (c.list == 3 || o.verb == "all")
+}
+
+// spare is how many of some calls may be undecided over a far link. The first call after a
+// fault may need four round trips. A connection that was silent is tried, and a primary
+// that is new has no script. The budget has time for two. It has time for one if the link
+// is longer. Of callers that come at once only some find a connection in time.
+func (p *Plan) spare(calls int) int {
+	switch {
+	case p.Bursts || p.Single:
+		return calls * 4 / 5
+	case p.Distant:
+		return calls / 3
+	}
+	return calls / 20
+}
+
+// decided reports whether the store has decided the call.
+func (o *outcome) decided() bool {
+	if o.err != nil || o.d.Err != nil {
+		return false
+	}
+	return o.d.Source == headgate.FromStore || o.d.Source == headgate.FromDenyCache || o.d.Source == headgate.FromLease
+}
+
+// sentInTime looks for calls that were sent too late to be answered, when nothing that
+// was sent got lost.
+func (w *World) sentInTime() (err error) {
+	w.outcomes(func(c *caller, o *outcome) {
+		if o.begin.Sub(w.start) >= calm && o.perhaps() && !o.bounded && err == nil && !w.severalTrips(c, o) && !w.excused(c, o) {
+			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		}
+	})
+	return err
+}
+
+// soon is when the first calls must be decided. Over a far link a connection takes longer
+// to begin.
+func (w *World) soon() time.Duration {
+	if w.plan.Far {
+		return calm
+	}
+	return time.Second
+}
+
+// excused reports whether a fault may be why a call was not decided, or was so a moment
+// before it.
+func (w *World) excused(c *caller, o *outcome) bool {
+	return slices.ContainsFunc(w.troubles, func(t *trouble) bool {
+		if t.kind.ofLink() && t.proc >= 0 && t.proc != o.by.number {
+			return false
+		}
+		until := t.to.Add(t.kind.calms())
+		switch t.kind {
+		case flush, stepping, moving: // which cost no decision, if there is time for another round trip
+			if !w.plan.Far {
+				return false
+			}
+		case revoking:
+			if !slices.ContainsFunc(c.policies(), apart) {
+				return false
+			}
+		case forgot: // a connection that fails shows how all others are
+			if failed, ok := t.failed[o.by.number]; ok && failed.Add(recovered).Before(until) && !w.plan.Far {
+				until = failed.Add(recovered)
+			}
+		}
+		return !t.from.After(o.end) && !until.Before(o.begin)
+	})
+}
+
+// calms is for how long after it everything need not be well.
+func (k faultKind) calms() time.Duration {
+	if k == swallowing {
+		return 1500 * time.Millisecond
+	}
+	return calm
+}
+
+// recovered is how long after the first failure calls are decided again, if a middlebox
+// has forgotten all connections.
+const recovered = 2 * time.Second
+
+// noteFailures notes of each time when connections to the one server were forgotten, when a
+// call of each process failed first.
+func (w *World) noteFailures() {
+	for _, t := range w.troubles {
+		if t.kind != forgot || w.plan.Cluster || w.besides(t) {
+			continue
+		}
+		t.failed = map[int]time.Time{}
+		w.outcomes(func(c *caller, o *outcome) {
+			if first, ok := t.failed[o.by.number]; o.end.After(t.from) && o.d.Err != nil && (!ok || o.end.Before(first)) {
+				t.failed[o.by.number] = o.end
+			}
+		})
+	}
+}
+
+// besides reports whether another fault happened about when a fault did.
+func (w *World) besides(t *trouble) bool {
+	return slices.ContainsFunc(w.troubles, func(u *trouble) bool {
+		return u != t && !u.from.After(t.from.Add(recovered)) && !u.to.Add(time.Second).Before(t.from)
+	})
+}
+
+// troubled reports whether a fault concerned a process and a node, or any where the address
+// is "", in a span of time.
+func (w *World) troubled(proc int, addr string, from, to time.Time) bool {
+	return w.troubledBy(func(faultKind) bool { return true }, proc, addr, from, to)
+}
+
+// troubledBy is troubled by some kinds of faults.
+func (w *World) troubledBy(some func(faultKind) bool, proc int, addr string, from, to time.Time) bool {
+	return slices.ContainsFunc(w.troubles, func(t *trouble) bool {
+		if !some(t.kind) || t.proc >= 0 && t.proc != proc && t.kind.ofLink() {
+			return false
+		}
+		if addr != "" && addr != master && addr != named && t.node.addr != addr && w.partner(t.node).addr != addr {
+			return false
+		}
+		return !t.from.After(to) && !t.to.Before(from)
+	})
+}
+
+// opened is called when a circuit opens.
+func (w *World) opened(proc int, addr string, cause error) {
+	w.events.Lock()
+	defer w.events.Unlock()
+	now := time.Now()
+	due := func(k faultKind) bool {
+		return k != flush && k != stepping && k != moving && k != revoking && k != unowned
+	} // which no server fails for
+	if !w.troubledBy(due, proc, addr, now.Add(-calm), now) {
+		w.fail("Only a node's own failure may open its circuit.", fmt.Errorf("process %d at %v: that of %s: %w", proc, now.Sub(w.start), addr, cause))
+	}
+}
