@@ -200,6 +200,8 @@ func (ks keys) decide(ctx context.Context) error {
 		return ks.conclude(ctx)
 	case ks.denied(): // mutant: all-denied-from-cache
 		return nil
+	case ks.atHome(ctx):
+		return nil
 	case ks.together():
 		return ks.atOnce(ctx)
 	}

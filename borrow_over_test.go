@@ -35,38 +35,72 @@ var overAlgorithms = []struct {
 	{algo.BucketedWindow(algo.PerSecond(overLimit), 10), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }},
 	{algo.TokenBucket(algo.PerSecond(overLimit), overLimit/10), func(s []span) int64 { return mostAboveRate(s, overLimit) - overLimit/10 }},
 	{algo.SlidingWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }},
+	{algo.Calendar(overLimit, algo.Day(), time.UTC), func(s []span) int64 { return mostInWindow(s, 24*time.Hour) - overLimit }},
+}
+
+// overRun is how one fleet of TestBorrowIsNeverOver calls.
+type overRun struct {
+	processes int
+	length    time.Duration // of a lease
+	load      int           // calls, in percent of the limit; 0: one after the other
+	lost      int           // of 100 replies
+}
+
+func (r overRun) String() string {
+	load := fmt.Sprint("a load of ", r.load, " %")
+	if r.load == 0 {
+		load = "calls one after the other"
+	}
+	return fmt.Sprintf("%d processes, borrowed for %v, %s, %d %% of replies lost", r.processes, r.length, load, r.lost)
+}
+
+// overRuns are a few fleets, or many where tests run at full length.
+func overRuns() (all []overRun) {
+	const short, middle, long = 10 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond
+	if !redistest.Long() {
+		return []overRun{{6, short, 300, 3}, {6, middle, 0, 0}, {6, long, 200, 3}}
+	}
+	for _, processes := range []int{1, 8, 64} {
+		for _, length := range []time.Duration{short, middle, long} {
+			all = append(all, overRun{processes, length, 0, 0}, overRun{processes, length, 50, 3}, overRun{processes, length, 300, 0}, overRun{processes, length, 300, 3})
+		}
+	}
+	return all
 }
 
 // TestBorrowIsNeverOver calls one key per algorithm from several processes, of which some
-// are stopped for two lengths of a lease at any time, and some are killed. No call is
-// admitted outside of the time between its begin and its answer, so a bound is broken if
-// more calls than it allows lie in a time as a whole.
+// are stopped for two lengths of a lease at any time, and some are killed. Some replies are
+// lost. No call is admitted outside of the time between its begin and its answer, so a bound
+// is broken if more calls than it allows lie in a time as a whole.
 func TestBorrowIsNeverOver(t *testing.T) {
 	if n, ok := redistest.Child(); ok {
 		overChild(t, n)
 		return
 	}
-	counts := []int{6}
-	if redistest.Steps(0, 1) > 0 {
-		counts = []int{1, 8, 64}
-	}
-	for _, processes := range counts {
-		for _, length := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
-			neverOver(t, processes, length)
-		}
+	for _, r := range overRuns() {
+		neverOver(t, r)
 	}
 }
 
-func neverOver(t *testing.T, processes int, length time.Duration) {
-	server, dir := redistest.Start(t), t.TempDir()
-	redistest.Processes(t, processes, "TestBorrowIsNeverOver", "HEADGATE_OVER="+server.Addr(), "HEADGATE_OVER_DIR="+dir,
-		"HEADGATE_OVER_T="+length.String(), fmt.Sprint("HEADGATE_OVER_N=", processes))
+func neverOver(t *testing.T, r overRun) {
+	proxy, dir := redistest.NewProxy(t, redistest.Start(t).Addr()), t.TempDir()
+	proxy.Set(redistest.Draw(func() redistest.Fault {
+		switch n := rand.IntN(200); {
+		case n < r.lost:
+			return redistest.ResetAfterRequest
+		case n < 2*r.lost:
+			return redistest.SwallowReply(r.length)
+		}
+		return redistest.Pass
+	}))
+	redistest.Processes(t, r.processes, "TestBorrowIsNeverOver", "HEADGATE_OVER="+proxy.Addr(), "HEADGATE_OVER_DIR="+dir,
+		"HEADGATE_OVER_T="+r.length.String(), fmt.Sprint("HEADGATE_OVER_N=", r.processes), fmt.Sprint("HEADGATE_OVER_LOAD=", r.load))
 	for i, a := range overAlgorithms {
 		spans := readSpans(t, dir, i)
 		require.NotEmpty(t, spans, "no call passed")
 		over := a.over(spans)
-		t.Logf("%d processes, %v, borrowed for %v: %d calls passed, %d over", processes, &a.Algorithm, length, len(spans), max(over, 0))
-		require.LessOrEqual(t, over, int64(0), "%d processes, %v, borrowed for %v: of %d calls too many", processes, &a.Algorithm, length, len(spans))
+		t.Logf("%v, %v: %d calls passed, %d over; %d replies lost", r, &a.Algorithm, len(spans), max(over, 0), proxy.Hit())
+		require.LessOrEqual(t, over, int64(0), "%v, %v: of %d calls too many", r, &a.Algorithm, len(spans))
 	}
 }
 
@@ -78,6 +112,8 @@ func overChild(t *testing.T, n int) {
 	require.NoError(t, err)
 	server := os.Getenv("HEADGATE_OVER")
 	processes, err := strconv.Atoi(os.Getenv("HEADGATE_OVER_N"))
+	require.NoError(t, err)
+	load, err := strconv.Atoi(os.Getenv("HEADGATE_OVER_LOAD"))
 	require.NoError(t, err)
 	// 64 processes on two cores are often late: what they are late with is not the question.
 	store, err := standalone.Open("redis://"+server, &standalone.Options{Budget: 2 * time.Second})
@@ -100,16 +136,20 @@ func overChild(t *testing.T, n int) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
+			next := time.Now()
 			for time.Now().Before(end) {
 				begin := time.Now().UnixNano()
 				d, err := l.Allow(context.Background(), fmt.Sprint("key ", i))
 				if err == nil && d.Allowed {
 					spans[i] = append(spans[i], span{begin, time.Now().UnixNano()})
 				}
-				if err == nil && !d.Allowed { // a load of about twice the limit
+				switch {
+				case load > 0:
+					next = next.Add(time.Duration(rand.ExpFloat64() * 1e11 / overLimit * float64(processes) / float64(load)))
+					time.Sleep(time.Until(next))
+				case err == nil && !d.Allowed: // a load of about twice the limit
 					time.Sleep(time.Duration(processes) * time.Millisecond / 8)
-				}
-				if n%4 == 1 { // a slow caller: what it holds is given back
+				case n%4 == 1: // a slow caller: what it holds is given back
 					time.Sleep(time.Millisecond)
 				}
 			}

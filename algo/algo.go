@@ -196,6 +196,9 @@ func (v *View) Counts() int64 {
 	return v.Used + v.Beside.Sum() // mutant: lent-counts-as-used
 }
 
+// Lent returns the units that are lent, which Counts includes.
+func (v *View) Lent() int64 { return v.Beside.Sum() }
+
 // Words returns how many int64s a new key takes.
 func (a *Algorithm) Words() int {
 	r := a.rule()

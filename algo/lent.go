@@ -57,7 +57,7 @@ func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 	for _, e := range l.Ends {
 		switch {
 		case e.End <= now: // mutant: ended-lease-charged
-			v := a.View(w, e.End-1)
+			v := a.View(w, e.End-1) // mutant: lent-units-do-not-age
 			w = a.Take(w, &v, a.Recorded(&v, e.Units))
 		case e.End <= now+MaxBorrow.Microseconds():
 			live = append(live, e)
@@ -176,10 +176,18 @@ func (a *Algorithm) resetBeside(v *View) int64 {
 	return a.ResetAt(&w)
 }
 
-// retryBeside is RetryAt of a view beside which units are lent.
+// retryBeside is RetryAt of a view beside which units are lent: when the first lease ends,
+// or so much has left that n units fit beside all that are lent. Of a kind with many words
+// the script answers only when n units fit if nothing is lent.
 func (a *Algorithm) retryBeside(w []int64, v *View, n int64) int64 {
-	own := *v
+	own, first, whole := *v, v.Beside.Ends[0].End, n+v.Beside.Sum()
 	own.Beside = nil
+	if a.rule().storage == StoredWords {
+		if whole > a.max {
+			return first
+		}
+		return min(first, a.RetryAt(w, &own, whole)) // mutant: retry-at-refill
+	}
 	if a.Fits(&own, n) {
 		return a.Sooner(v, n, 0)
 	}

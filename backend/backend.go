@@ -63,7 +63,7 @@ import (
 //   - A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; it may cost 0.
 //   - A Borrow settles that lease of Held which its ID holds: what was used is charged now, Keep is lent again if there is room, and the rest is free.
 //   - It lends up to Want units: beside those of Keep at most half of a fair share of the room of every policy, until at most one Length from now.
-//   - Lent units count as used by every request, and do not age.
+//   - Lent units count as used by every request, which answers how many they are, and do not age.
 //   - A lease that ends unsettled is charged whole at its end, and a settle after that changes nothing.
 //   - A lease ends with the window that its units are charged to.
 //   - While units are lent, RetryAfter is at most until the first of their leases ends.

@@ -34,6 +34,7 @@ type State struct {
 	Counted    bool          // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
 	Limit      int64         // units: the window's limit, or the bucket's burst
 	Used       int64         // units that count now, rounded up
+	Lent       int64         // of these: units that processes hold in advance, see Policy.Borrow
 	Remaining  int64         // units that would pass now, never negative
 	RetryAfter time.Duration // until this cost passes if no other call takes; 0 where it passes now
 	ResetAfter time.Duration // until nothing is counted any more
@@ -66,6 +67,7 @@ const (
 type Reading struct {
 	At      int64 // instant that a charge counts from
 	Used    int64 // units, after the take where it passed
+	Lent    int64 // of these: units that are lent
 	RetryAt int64 // instant at which this cost passes; 0 where this policy has room
 	ResetAt int64 // instant at which the key is unused
 }
@@ -150,7 +152,7 @@ func (p *Policy) state(s *State, now int64, r *Reading) {
 	limit := p.Algorithm.Max()
 	s.Policy, s.Counted = p.Name, true
 	s.Limit = limit
-	s.Used = r.Used
+	s.Used, s.Lent = r.Used, r.Lent
 	s.Remaining = max(0, limit-r.Used)
 	s.RetryAfter = until(r.RetryAt, now)
 	s.ResetAfter = until(r.ResetAt, now)

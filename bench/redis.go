@@ -16,7 +16,8 @@ import (
 const (
 	server    = "redis"
 	ours      = "headgate"
-	lent      = "headgate, borrowing"
+	lent      = "headgate, borrowing for 50ms"
+	longer    = "headgate, borrowing for 500ms"
 	redisRate = "redis_rate"
 	rueidis   = "rueidis EVALSHA"
 )
@@ -52,9 +53,10 @@ func serverWorkloads() []workload {
 		for _, w := range []struct {
 			keys   string
 			target report.Target
-		}{{"hot", beats(10, redisRate)}, {"zipf", beats(shape.zipf, redisRate)}, {"uniform", published(redisRate)}} {
+		}{{"hot", beats(10, redisRate)}, {"zipf", beats(shape.zipf, redisRate)}, {"uniform", beats(0.95, ours)}} {
 			w.target.Of = lent
 			borrows := inProcesses(w.keys, shape.processes, shape.callers, w.target)
+			borrows.metrics[0].Targets = append(borrows.metrics[0].Targets, report.Target{Of: longer, Against: redisRate, Published: true})
 			borrows.name = strings.Replace(borrows.name, "redis/", "redis/borrow/", 1)
 			borrows.subjects = borrowing
 			all = append(all, borrows)
@@ -88,7 +90,9 @@ func pair(b *bench) []peers.Maker {
 
 func borrowing(b *bench) []peers.Maker {
 	dial := peers.Own(b.addr())
-	return []peers.Maker{peers.Borrowing(dial), peers.RedisRate(dial)}
+	return []peers.Maker{
+		peers.Borrowing(dial, 50*time.Millisecond), peers.Borrowing(dial, 500*time.Millisecond), peers.Headgate(dial, 1), peers.RedisRate(dial),
+	}
 }
 
 func threePolicies(b *bench) []peers.Maker {

@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -42,13 +43,14 @@ type Store struct {
 	now    func() time.Duration // the process's monotonic clock, since New
 	shared *layer.Shared        // of the store at the end of next's
 	homes  *homes
+	denied *denial.Cache
 	schedule
 	stats counters
 	trip  atomic.Int64 // how long a Borrow takes, in ns: the mean of the last ones
 	link  link
 }
 
-type counters struct{ borrows, lost, lent, back, used atomic.Int64 }
+type counters struct{ borrows, lost, lent, back, used, denied atomic.Int64 }
 
 // Stats counts what the wrapper did since it was made.
 type Stats struct {
@@ -58,18 +60,19 @@ type Stats struct {
 	Lent      int64 // units that came
 	GivenBack int64 // of these: units that were given back
 	Used      int64 // of these: units that calls have used, as far as they are reported
+	Denied    int64 // calls that the store denied, and would have let pass if no unit were lent: some denials may be wrong
 }
 
 // New returns the wrapper over next. store is what limiters on the store share.
 func New(next backend.Store, store *layer.Shared) *Store {
 	begin := time.Now()
-	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes()}
+	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes(), denied: denial.Of(store)}
 }
 
 // Stats returns what was counted up to now.
 func (s *Store) Stats() Stats {
 	c := &s.stats
-	return Stats{int(s.homes.count.Load()), c.borrows.Load(), c.lost.Load(), c.lent.Load(), c.back.Load(), c.used.Load()}
+	return Stats{int(s.homes.count.Load()), c.borrows.Load(), c.lost.Load(), c.lent.Load(), c.back.Load(), c.used.Load(), c.denied.Load()}
 }
 
 // Do decides one request: from units at home if it can.
@@ -108,18 +111,27 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 	} else if h.missed(n) && h.busy.CompareAndSwap(false, true) {
 		return h.borrow(ctx, r, d)
 	}
-	return s.ask(ctx, r, d)
+	return s.ask(ctx, h, r, d)
 }
 
 // ask passes a call of a key with a home on, and notes how long the round trip took.
-func (s *Store) ask(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+func (s *Store) ask(ctx context.Context, h *home, r *backend.Request, d *backend.Decision) error {
 	begin := s.now()
 	err := s.next.Do(ctx, r, d)
 	if err == nil && d.Source == backend.FromStore {
 		at := s.now()
 		s.link.note(at, at-begin)
+		h.asked(at, d)
+		s.answered(r, d)
 	}
 	return err
+}
+
+// answered counts a call that the store decided.
+func (s *Store) answered(r *backend.Request, d *backend.Decision) {
+	if !d.Allowed && d.Used-d.Lent+r.CostOf(0) <= d.Limit {
+		s.stats.denied.Add(1)
+	}
 }
 
 // costOf returns the units that a take costs of every policy, or false if it is none that
@@ -156,7 +168,7 @@ func (s *Store) giveBack() {
 	s.schedule.close()
 	var all []*pending
 	for _, h := range s.homes.all() {
-		h.try.Store(1<<63 - 1)
+		h.pause(never, never)
 		if h.busy.CompareAndSwap(false, true) { // and stays so: nothing is borrowed any more
 			if at := s.now(); int64(at) < h.end.Load() && h.names(at) {
 				all = append(all, h.prepare(&backend.Request{}, 0))

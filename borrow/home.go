@@ -22,15 +22,18 @@ type home struct {
 	turn atomic.Uint64 // count of the times that the used units were read
 	low  atomic.Int64  // at so few units more are borrowed
 	try  atomic.Int64  // no Borrow is sent before, as now
+	need atomic.Int64  // or the key has room for so many units
 	miss atomic.Int64  // units of calls that went to the store
 	busy atomic.Bool   // a Borrow is under way
 	seen atomic.Pointer[snapshot]
 
 	own struct { // of the one that has busy
 		seq   uint32
-		given int64     // units that came, less those that were given back: used = given - left
-		held  []lending // leases of which the store has one at most
-		told  int64     // used units that are counted in the statistics
+		given int64         // units that came, less those that were given back: used = given - left
+		held  []lending     // leases of which the store has one at most
+		until time.Duration // when all of held have ended, as now
+		doubt bool          // a reply was lost since the last one
+		told  int64         // used units that are counted in the statistics
 		last  time.Duration
 		sum   int64   // of used and missed units at last
 		rate  float64 // units per length
@@ -51,25 +54,48 @@ type snapshot struct {
 	binds  int
 }
 
-// take takes n units, if the home has them and the lease has not ended. A unit that was
-// taken is never put back: it counts as used.
+// take takes n units, if the home has them and the lease has not ended. It puts none back:
+// units that can't be used any more count as used.
 func (h *home) take(n int64) bool {
-	turn := h.turn.Load()
+	turn, ok := h.unit(n)
+	return ok && h.admits(turn)
+}
+
+// unit takes n units, if the home has them, and returns the turn that they are of.
+func (h *home) unit(n int64) (turn uint64, ok bool) {
+	turn = h.turn.Load()
 	left := h.left.Load()
 	for left >= n && !h.left.CompareAndSwap(left, left-n) {
 		left = h.left.Load()
 	}
-	if left < n {
+	return turn, left >= n
+}
+
+// admits reports whether units that were taken in a turn may be used now. It renews the
+// lease if few are left.
+func (h *home) admits(turn uint64) bool {
+	at := int64(h.store.now()) // after the unit was taken; mutant: clock-after-unit
+	if at >= h.end.Load() {    // mutant: ended-lease-admits
 		return false
 	}
-	at := int64(h.store.now())                       // after the unit was taken; mutant: clock-after-unit
-	if at >= h.end.Load() || h.turn.Load() != turn { // mutant: unit-of-this-turn
+	if h.turn.Load() != turn { // mutant: unit-of-this-turn
 		return false
 	}
-	if left-n <= h.low.Load() && at >= h.try.Load() && h.busy.CompareAndSwap(false, true) {
+	if h.left.Load() <= h.low.Load() && at >= h.try.Load() && h.busy.CompareAndSwap(false, true) {
 		go h.renew()
 	}
 	return true
+}
+
+// putBack puts units back that were taken in a turn and not used. If a Borrow is under way,
+// or came in between, they count as used.
+func (h *home) putBack(n int64, turn uint64) {
+	if h.busy.CompareAndSwap(false, true) { // now nothing reads the used units; mutant: put-back-alone
+		if h.turn.Load() == turn { // mutant: put-back-of-this-turn
+			h.left.Add(n)
+		}
+		h.busy.Store(false)
+	}
 }
 
 // answer writes the decision of a call that took units at home. Its numbers are those of the
@@ -99,6 +125,22 @@ func (h *home) demand(at time.Duration) float64 {
 	o.rate += weight * (more*float64(h.length)/float64(since) - o.rate)
 	o.last, o.sum = at, sum
 	return o.rate
+}
+
+// pause lets no Borrow be sent before an instant, or the key has room for so many units.
+func (h *home) pause(until time.Duration, need int64) {
+	h.need.Store(need)
+	h.try.Store(int64(until))
+}
+
+// never is room that no key has.
+const never = 1<<63 - 1
+
+// asked notes the answer of the store to a call that was not decided here.
+func (h *home) asked(at time.Duration, d *backend.Decision) {
+	if d.Remaining >= h.need.Load() && h.try.Load() > int64(at) { // mutant: room-ends-pause
+		h.try.Store(int64(at))
+	}
 }
 
 // forget ends what is held, because of a Reset. The store counts none of it any more.

@@ -25,6 +25,7 @@ type distant struct {
 	trip    duration
 	takes   duration                               // how long a take takes
 	during  atomic.Pointer[func(*backend.Request)] // called while a Borrow is under way; may be nil
+	loses   atomic.Int64                           // so many replies to Borrows are lost
 	borrows atomic.Int64
 }
 
@@ -45,6 +46,9 @@ func (s *distant) Do(ctx context.Context, r *backend.Request, d *backend.Decisio
 	}
 	err := s.Store.Do(ctx, r, d)
 	s.trip.sleep(2)
+	if s.loses.Add(-1) >= 0 {
+		*d, err = backend.Decision{}, backend.ErrPerhapsCounted
+	}
 	return err
 }
 
@@ -251,12 +255,42 @@ func TestEveryLeaseIsNamed(t *testing.T) {
 			h.busy.Store(false)
 		}
 		own(func() {
-			h.own.held = make([]lending, backend.MaxHeld)
+			h.own.held, h.own.until = make([]lending, backend.MaxHeld), p.now()+length
 			require.False(t, h.names(p.now()))
 			require.False(t, h.can(p.now(), 100))
 		})
 		time.Sleep(3 * length)
 		own(func() { require.True(t, h.names(p.now()), "they have ended") })
+	})
+}
+
+// A lease whose reply was lost is settled by the next Borrow: nothing of it was used.
+func TestLostBorrowIsSettled(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		calls := int64(0)
+		call := func() {
+			calls++
+			_, _ = layer.Ask(context.Background(), p.Store, backend.Request{
+				Op: backend.Take, Group: backend.Group{Key: "key", Policies: p.list, Cost: 1},
+			})
+		}
+		p.next.loses.Store(1)
+		for range sure + 2 {
+			call()
+		}
+		require.EqualValues(t, 1, p.Stats().Lost)
+		lent := p.used(t) - calls
+		require.Greater(t, lent, int64(1), "the lost Borrow has lent units")
+		time.Sleep(length * 9 / 10)
+		require.Equal(t, calls, p.used(t), "each call counts once, and nothing else does")
+		for range 20 {
+			call()
+			time.Sleep(length / 20)
+		}
+		p.next.loses.Store(1) // one that renews or gives back
+		time.Sleep(10 * length)
+		require.EqualValues(t, 2, p.Stats().Lost)
+		require.Equal(t, calls, p.used(t))
 	})
 }
 
@@ -269,6 +303,33 @@ func TestHomesAreDueTogether(t *testing.T) {
 			h.wake(length / 3)
 			require.Zero(t, h.due%(length/grid))
 		}
+	})
+}
+
+// A home that was lent nothing borrows again when a call shows that there is room, as at the
+// begin of a window.
+func TestRoomEndsAPause(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		h := p.warm(t)
+		at := p.now()
+		h.pause(at+length, 500)
+		h.asked(at, &backend.Decision{State: backend.State{Remaining: 499}})
+		require.EqualValues(t, at+length, h.try.Load())
+		h.asked(at, &backend.Decision{State: backend.State{Remaining: 500}})
+		require.EqualValues(t, at, h.try.Load())
+		h.pause(at+length, never)
+		h.asked(at, &backend.Decision{State: backend.State{Remaining: 1 << 36}})
+		require.EqualValues(t, at+length, h.try.Load())
+	})
+}
+
+// A denial of a moment ago may have met the units that this process holds now.
+func TestLeaseEndsDenials(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		at := p.denied.At("key")
+		generation := at.Generation()
+		p.warm(t)
+		require.Greater(t, at.Generation(), generation)
 	})
 }
 

@@ -39,12 +39,15 @@ func (h *home) borrow(ctx context.Context, r *backend.Request, d *backend.Decisi
 	at := h.store.now()
 	demand := h.demand(at)
 	if !h.can(at, demand) {
-		return h.store.ask(ctx, r, d)
+		return h.store.ask(ctx, h, r, d)
 	}
 	p := h.prepare(r, enough(demand))
 	err := h.store.next.Do(ctx, &p.request, d)
 	copy(r.Each, p.request.Each)
 	p.answered(d, err)
+	if err == nil && d.Source == backend.FromStore {
+		h.store.answered(r, d)
+	}
 	return err
 }
 
@@ -64,7 +67,9 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 		q.Cost = r.CostOf(0)
 	}
 	if want == 0 {
-		h.store.stats.back.Add(max(0, h.left.Load()))
+		if int64(p.begin) < h.end.Load() {
+			h.store.stats.back.Add(max(0, h.left.Load()))
+		}
 		h.end.Store(0) // before the used units are read: no unit is used after it; mutant: lease-in-use-settled
 	} else if spare := h.left.Load() - want; spare > 0 { // mutant: fewer-are-kept
 		h.left.Add(-spare)
@@ -80,7 +85,7 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 // the length, and not too many replies were lost of late.
 func (h *home) can(at time.Duration, demand float64) bool {
 	if demand < least || h.store.link.far(h.length) { // mutant: long-link-lends-nothing
-		h.try.Store(int64(at + h.length))
+		h.pause(at+h.length, never)
 		return false
 	}
 	return h.names(at)
@@ -89,10 +94,10 @@ func (h *home) can(at time.Duration, demand float64) bool {
 // names reports whether a Borrow can name all leases that the store may hold.
 func (h *home) names(at time.Duration) bool {
 	o := &h.own
-	if end := h.end.Load(); int64(at) >= end+int64(h.length) {
+	if at >= o.until {
 		o.held = o.held[:0] // the store has charged them whole
 	} else if len(o.held) >= backend.MaxHeld { // mutant: no-lease-unnamed
-		h.try.Store(end + int64(h.length))
+		h.pause(o.until, never)
 		return false
 	}
 	return true
@@ -103,7 +108,7 @@ func (h *home) names(at time.Duration) bool {
 // before that, and has not read the clock, finds another turn and does not use it.
 func (h *home) loan(at time.Duration, want int64) backend.Loan {
 	o := &h.own
-	o.seq++
+	o.seq++ // a Borrow is never sent again; mutant: each-borrow-its-number
 	l := backend.Loan{ID: h.id, Seq: o.seq, Length: h.length, Want: min(want, h.most())}
 	_, _ = rand.Read(l.Epoch[:])
 	left := h.left.Load()
@@ -147,13 +152,14 @@ func (p *pending) answered(d *backend.Decision, err error) {
 		return
 	case errors.Is(err, backend.ErrPerhapsCounted): // the next one names both leases
 		h.store.stats.lost.Add(1)
+		o.doubt, o.until = true, max(o.until, at+2*h.length) // mutant: lost-lease-is-named
 	case errors.Is(err, backend.ErrNotHeld):
 		o.held = o.held[:0]
 		h.end.Store(0)
 	default: // nothing was counted
 		o.held = o.held[:len(o.held)-1]
 	}
-	h.try.Store(int64(at + h.length/2))
+	h.pause(at+h.length/2, never)
 	h.wake(h.length / 2)
 }
 
@@ -172,10 +178,15 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	h.see(q)
 	h.store.stats.lent.Add(max(0, units-l.Keep))
 	o.given += more
+	o.doubt, o.until = false, end+h.length
 	trip := min(max(time.Duration(h.store.trip.Load()), h.length/100), h.length/8)
-	h.low.Store(int64(o.rate * float64(4*trip) / float64(h.length)))
+	h.low.Store(min(int64(o.rate*float64(4*trip)/float64(h.length)), units/4)) // near the limit few are lent: they are used first
+	h.left.Add(min(more, 0))                                                   // before the lease is longer, for a call that takes in between
 	h.end.Store(int64(end))
-	h.left.Add(more)
+	h.left.Add(max(more, 0))
+	if units > l.Keep { // a call that was denied meanwhile met these units as used
+		h.store.denied.At(h.key.key).Forget() // mutant: lease-ends-denials
+	}
 	next := at // when another Borrow may be sent
 	switch {
 	case units == 0:
@@ -183,8 +194,8 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	case units < l.Want:
 		next = at + h.length/8
 	}
-	h.try.Store(int64(next))
-	h.wake(end - at - max(2*trip, h.length/10))
+	h.pause(next, l.Lent.Borrowers*l.Want) // of so much room half would have been lent
+	h.wake(max(end-max(2*trip, h.length/10), next) - at)
 }
 
 // see keeps the states that calls at home are answered with.

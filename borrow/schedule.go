@@ -124,7 +124,7 @@ func (h *home) tend() *pending {
 	case holds && h.can(at, demand):
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, enough(demand))
-	case holds && h.left.Load() > 0 && h.names(at): // mutant: rest-is-given-back
+	case (holds && h.left.Load() > 0 || h.own.doubt && at < h.own.until) && h.names(at): // mutant: rest-is-given-back
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, 0)
 	case demand < 1 && !holds:

@@ -174,7 +174,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 // reading returns what the view amounts to: the instant of a charge as it is
 // recorded, the others by the store's clock.
 func (l *look) reading(a *algo.Algorithm) backend.Reading {
-	r := backend.Reading{At: l.view.At, Used: l.view.Counts(), ResetAt: a.ResetAt(&l.view)}
+	r := backend.Reading{At: l.view.At, Used: l.view.Counts(), Lent: l.view.Lent(), ResetAt: a.ResetAt(&l.view)}
 	if r.ResetAt > 0 {
 		r.ResetAt -= l.toWall
 	}

@@ -21,7 +21,7 @@ var borrowed = []sentence{
 		"Keep is lent again if there is room, and the rest is free."},
 	{"BorrowShare", borrowShare, "It lends up to Want units: beside those of Keep at most half of a fair share " +
 		"of the room of every policy, until at most one Length from now."},
-	{"LentCounts", lentCounts, "Lent units count as used by every request, and do not age."},
+	{"LentCounts", lentCounts, "Lent units count as used by every request, which answers how many they are, and do not age."},
 	{"LentEnds", lentEnds, "A lease that ends unsettled is charged whole at its end, " +
 		"and a settle after that changes nothing."},
 	{"LentWindow", lentWindow, "A lease ends with the window that its units are charged to."},
@@ -145,7 +145,7 @@ func lentCounts(p *probe) {
 	b.lends(40, 40)
 	p.advance(loanLength / 2)
 	for _, s := range p.states("a", b.list) {
-		p.must(s.Used == 40 && s.Remaining == 60 && s.ResetAfter > 0, "40 units are lent: %+v", s)
+		p.must(s.Used == 40 && s.Lent == 40 && s.Remaining == 60 && s.ResetAfter > 0, "40 units are lent: %+v", s)
 	}
 	p.denied("a", b.list, 61)
 	p.passes("a", b.list, 60)

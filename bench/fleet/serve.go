@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/headgate-go/headgate/bench/load"
 	"github.com/headgate-go/headgate/bench/peers"
@@ -56,7 +57,7 @@ func (o Order) subject() (*peers.Subject, error) {
 	if o.Cluster {
 		ours, theirs = peers.HeadgateCluster(o.Addrs), peers.RedisRateCluster(o.Addrs)
 	}
-	for _, m := range []peers.Maker{ours, theirs, peers.Borrowing(dial)} {
+	for _, m := range []peers.Maker{ours, theirs, peers.Borrowing(dial, 50*time.Millisecond), peers.Borrowing(dial, 500*time.Millisecond)} {
 		if m.Name == o.Subject {
 			return m.Make(peers.Roomy)
 		}

@@ -33,12 +33,12 @@ func Headgate(dial Dial, n int) Maker {
 	}}
 }
 
-// Borrowing has one policy on one Redis server, of which a process holds units for 50 ms.
-func Borrowing(dial Dial) Maker {
-	return Maker{"headgate, borrowing", Ours, func(l Limit) (*Subject, error) {
+// Borrowing has one policy on one Redis server, of which a process holds units for a time.
+func Borrowing(dial Dial, length time.Duration) Maker {
+	return Maker{fmt.Sprint("headgate, borrowing for ", length), Ours, func(l Limit) (*Subject, error) {
 		client, hangUp := dial()
 		ps := policies(1, l)
-		ps[0].Borrow = 50 * time.Millisecond
+		ps[0].Borrow = length
 		s, err := headgateOn(standalone.New(client, nil), ps, l, nil)
 		return closing(s, hangUp), err
 	}}

@@ -36,6 +36,7 @@ type state struct {
 	Never      bool   `json:"never,omitempty"`     // the cost is above the limit of a shadow, which denies nothing
 	Limit      int64  `json:"limit"`
 	Used       int64  `json:"used"`
+	Lent       int64  `json:"lent,omitempty"` // of these: units that processes hold in advance
 	Remaining  int64  `json:"remaining"`
 	RetryAfter int64  `json:"retry_after_us"`
 	ResetAfter int64  `json:"reset_after_us"`
@@ -134,7 +135,7 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	for i, st := range each {
 		p.Policies = append(p.Policies, state{
 			Policy: st.Policy, Algorithm: policies[i].Algorithm.String(), Shards: policies[i].Shards, Shadow: policies[i].Shadow, Uncounted: !st.Counted, Never: costs[i] > st.Limit,
-			Limit: st.Limit, Used: st.Used, Remaining: st.Remaining,
+			Limit: st.Limit, Used: st.Used, Lent: st.Lent, Remaining: st.Remaining,
 			RetryAfter: micros(st.RetryAfter), ResetAfter: micros(st.ResetAfter), State: st,
 		})
 	}
@@ -166,6 +167,11 @@ func (p *looked) text(w *tabwriter.Writer) {
 			retry = "never"
 		}
 		row(w, name, s.Algorithm, s.Limit, s.Used, s.Remaining, retry, s.State.ResetAfter)
+	}
+	for _, s := range p.Policies {
+		if s.Lent > 0 {
+			fmt.Fprintf(w, "%s: processes hold %d of the used units in advance\n", s.name(), s.Lent)
+		}
 	}
 	for _, c := range p.Others {
 		fmt.Fprintln(w, "also stored, not in the file:", c)

@@ -37,7 +37,8 @@ type kept struct {
 // shards differ, as after a deploy.
 type count struct {
 	counted
-	Used       int64 `json:"used"` // of a TokenBucket the level when it was last charged
+	Used       int64 `json:"used"`           // of a TokenBucket the level when it was last charged
+	Lent       int64 `json:"lent,omitempty"` // of these: units that processes hold in advance
 	ResetAfter int64 `json:"reset_after_us,omitempty"`
 }
 
@@ -91,6 +92,7 @@ func (k *kept) add(ctx context.Context, s backend.Store, part *backend.Stored) e
 		}
 		c := k.count(&part.Policies[i], shards(part.Sub))
 		c.Used += st.Used
+		c.Lent += st.Lent
 		if c.SubKeys++; c.identity.Kind != algo.KindTokenBucket { // its rate is not stored
 			c.ResetAfter = max(c.ResetAfter, micros(st.ResetAfter))
 		}
@@ -151,9 +153,17 @@ func (k *kept) text(w *tabwriter.Writer) {
 	fmt.Fprintln(w, "limits are not stored: with -policies FILE, peek prints what remains")
 }
 
-// String describes what is stored. A TokenBucket's level is as of its last charge,
-// since its rate, and so what has come back since, is not stored.
+// String describes what is stored, and how much of it is lent.
 func (c *count) String() string {
+	if c.Lent > 0 {
+		return c.used() + fmt.Sprintf("; processes hold %d of them in advance", c.Lent)
+	}
+	return c.used()
+}
+
+// used describes what counts. A TokenBucket's level is as of its last charge, since its
+// rate, and so what has come back since, is not stored.
+func (c *count) used() string {
 	switch {
 	case c.identity.Kind.Leased():
 		return fmt.Sprintf("%v: calls running now: %d; the last of their leases ends in %v", &c.counted, c.Used, duration(c.ResetAfter))

@@ -152,7 +152,8 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	if len(g.Key) > keyMax {
 		return
 	}
-	e := &entry{Denial: *d, generation: generation, refreshed: make(chan struct{})}
+	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 }) // mutant: firm-denial-holds
+	e := &entry{Denial: *d, generation: generation, lent: lent, refreshed: make(chan struct{})}
 	// The strings are cloned, or they would keep what they were cut from.
 	e.group = backend.Group{Key: strings.Clone(g.Key), Sub: strings.Clone(g.Sub), Policies: g.Policies, Costs: d.Costs}
 	at, soonest := 0, time.Duration(math.MaxInt64)
@@ -179,6 +180,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 type entry struct {
 	Denial
 	generation uint64        // of its set, before Sent
+	lent       bool          // lent units were counted as used
 	group      backend.Group // that was denied: its key, policies and costs; never written
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
 	sent       atomic.Bool   // one caller of several keys was sent to ask
@@ -199,14 +201,14 @@ func (e *entry) denies(g *backend.Group) bool {
 	return alike && e.Denies(g)
 }
 
-// asked is how often within a lease a denial of borrowed units is asked for again: other
-// processes may have settled by then what the store counted whole.
+// asked is how often within a lease a denial is asked for again that counted lent units:
+// another process may have given some back by then.
 const asked = 4
 
-// Until is that of the denial. One of borrowed units is asked for sooner.
+// Until is that of the denial. One that counted lent units is asked for sooner.
 func (e *entry) Until() time.Duration {
 	until := e.Denial.Until()
-	if b := e.group.Policies[0].Borrow; b > 0 { // mutant: lent-units-asked-for
+	if b := e.group.Policies[0].Borrow; b > 0 && e.lent { // mutant: lent-units-asked-for
 		until = min(until, e.Sent+b/asked)
 	}
 	return until

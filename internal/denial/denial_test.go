@@ -58,12 +58,19 @@ func TestStandsForASecond(t *testing.T) {
 }
 
 // TestLentUnitsAreAskedFor: the store counts units that another process holds as used, and
-// that one may give them back at any time. So a denial of a list that borrows is asked for
-// again within the lease; where no store decides, it stands as any other.
+// that one may give them back at any time. So a denial that counts lent units is asked for
+// again within the lease; where no store decides, it stands as any other. One that counts
+// none holds as without borrowing.
 func TestLentUnitsAreAskedFor(t *testing.T) {
 	borrows := slices.Clone(one)
 	borrows[0].Borrow = 100 * time.Millisecond
-	f, s := denied(t, time.Hour, borrows, 1)
+	f := &fake{do: func(r *backend.Request) (backend.Decision, error) {
+		d, err := denies(time.Hour)(r)
+		d.Lent = 3
+		return d, err
+	}}
+	s := f.wrapper(time.Second)
+	require.False(t, cached(t, s, take("k", borrows, 1)))
 	f.advance(25*time.Millisecond - 1)
 	require.True(t, cached(t, s, take("k", borrows, 1)))
 	f.advance(1)
@@ -71,6 +78,11 @@ func TestLentUnitsAreAskedFor(t *testing.T) {
 	f.advance(time.Second)
 	r := take("k", borrows, 1)
 	require.True(t, s.Stands(&r, new(backend.Decision)))
+
+	f.do = denies(time.Hour)
+	require.False(t, cached(t, s, take("firm", borrows, 1)))
+	f.advance(time.Second / 2)
+	require.True(t, cached(t, s, take("firm", borrows, 1)))
 }
 
 // TestAFailedRefresh prolongs nothing: a denial that is older than the limiter's time

@@ -72,18 +72,17 @@ func TestLeavesOnce(t *testing.T) {
 	}
 }
 
-// TestLentUnitsMayComeBack: a denial whose RetryAfter may be the end of a lease refuses
-// no call at once.
+// TestLentUnitsMayComeBack: a denial that counts lent units as used refuses no call at
+// once, whichever process they were lent to.
 func TestLentUnitsMayComeBack(t *testing.T) {
 	list := policy(algo.FixedWindow(algo.PerDay(10)))
-	list[0].Borrow = 50 * time.Millisecond
-	for retryAfter, late := range map[time.Duration]bool{50 * time.Millisecond: false, time.Hour: true} {
+	for lent, late := range map[int64]bool{3: false, 0: true} {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		_, err := NewQueues(true).Wait(ctx, Call{Key: "k", Policies: list, Take: func(_ context.Context, _ int64, d *backend.Decision, _ []backend.State) error {
-			d.Policy, d.RetryAfter = "p", retryAfter
+			d.Policy, d.RetryAfter, d.Lent = "p", time.Hour, lent
 			return nil
 		}})
-		require.Equal(t, late, errors.As(err, new(TooLate)), "%v: %v", retryAfter, err)
+		require.Equal(t, late, errors.As(err, new(TooLate)), "%v: %v", lent, err)
 	}
 }

@@ -213,9 +213,7 @@ func (t *turn) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 // passes. A slot may become free before, lent units may come back unused, and a failure
 // mode estimates.
 func (t *turn) isEarliest(d *backend.Decision) bool {
-	borrow := t.call.Policies[0].Borrow
-	lent := borrow > 0 && d.RetryAfter <= borrow // perhaps: until the first lease ends; mutant: lent-units-come-back
-	return Counted(d) && !t.bySlots(d) && !lent
+	return Counted(d) && !t.bySlots(d) && d.Lent == 0 // mutant: lent-units-come-back
 }
 
 // Counted reports whether the decision is a store's: of now, remembered, or from units

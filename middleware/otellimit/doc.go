@@ -10,7 +10,7 @@
 //     "extend", "record", "reset"); headgate.result ("allowed", "denied", "done" of
 //     the last four operations, "error" of a call that returned one);
 //     headgate.source ("store", "deny-cache", "fail-open", "fail-closed",
-//     "fail-local"); error.type where something failed. Shadow policies are not in it.
+//     "fail-local", "lease"); error.type where something failed. Shadow policies are not in it.
 //   - headgate.shadow.decisions, a counter ({decision}): what the shadow policies of
 //     the same calls decided, with the same attributes. Its result "denied" is a call
 //     that they would have denied.
@@ -30,6 +30,13 @@
 //     headgate.algorithm. Of a TokenBucket they are the burst and the time in which
 //     it fills. An InFlight has no period. Where one name has several limits, as for
 //     plans, it is one of them.
+//   - headgate.borrow.keys, a gauge ({key}), and the counters headgate.borrow.requests
+//     ({request}), by headgate.result ("answered", "lost"), headgate.borrow.units
+//     ({unit}), by headgate.units ("lent", "given-back", "used"), and
+//     headgate.borrow.denials ({decision}): of policies with Borrow, once
+//     Metrics.Borrow was called. What is held is what was lent, less what was given
+//     back or used. Denials are those of calls that would have passed if no unit were
+//     lent. Another process may have given such a unit back unused.
 //
 // No attribute contains a key, and each has few values. error.type is one of
 // perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,

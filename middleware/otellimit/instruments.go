@@ -43,6 +43,11 @@ func (i *instruments) gauge(name, unit, about string) metric.Int64ObservableGaug
 	return kept(i, g, err)
 }
 
+func (i *instruments) total(name, unit, about string) metric.Int64ObservableCounter {
+	c, err := i.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about))
+	return kept(i, c, err)
+}
+
 func (i *instruments) secondsGauge(name, about string) metric.Float64ObservableGauge {
 	g, err := i.meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about))
 	return kept(i, g, err)

@@ -41,7 +41,9 @@ type Metrics struct {
 	outcomes     cache[outcome, options]
 	policies     policies
 	nodes        nodes
+	meter        metric.Meter
 	registration metric.Registration
+	borrows      metric.Registration // of Borrow; nil: it was not called
 }
 
 // New returns metrics by the provider's meter; nil is the global provider. An
@@ -54,7 +56,8 @@ func New(provider metric.MeterProvider, opts *Options) (*Metrics, error) {
 		opts = &Options{}
 	}
 	m := &Metrics{attributes: slices.Clone(opts.Attributes)}
-	i := instruments{meter: provider.Meter(scope)}
+	m.meter = provider.Meter(scope)
+	i := instruments{meter: m.meter}
 	m.decisions = i.counter("headgate.decisions", "{decision}", "Calls of limiters, by what became of them.")
 	m.shadows = i.counter("headgate.shadow.decisions", "{decision}", "What the shadow policies decided, which denied nothing.")
 	m.storeDuration = i.seconds("headgate.store.duration", "Time that a call spent in the store.")
@@ -85,7 +88,11 @@ func (m *Metrics) Close() error {
 	if m == nil || m.registration == nil {
 		return nil
 	}
-	return m.registration.Unregister()
+	err := m.registration.Unregister()
+	if m.borrows != nil {
+		err = errors.Join(err, m.borrows.Unregister())
+	}
+	return err
 }
 
 // Observe counts an event; it is for headgate.Options.Observer. Of a nil or zero

@@ -218,7 +218,7 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 			if lacks {
 				reading.RetryAt = unread
 			}
-			reading.At, reading.Used, reading.ResetAt = v.At, v.Counts(), a.ResetAt(v)
+			reading.At, reading.Used, reading.Lent, reading.ResetAt = v.At, v.Counts(), v.Lent(), a.ResetAt(v)
 		}
 	}
 	last := calls[len(calls)-1]
@@ -356,7 +356,7 @@ func (g *Group) readLoan(r *reader) bool {
 		a, reading := &g.Policies[p].Algorithm, &c.readings[p]
 		had := r.stored()
 		v := r.view(a)
-		reading.At, reading.Used, reading.ResetAt = v.At, v.Counts(), a.ResetAt(&v)
+		reading.At, reading.Used, reading.Lent, reading.ResetAt = v.At, v.Counts(), v.Lent(), a.ResetAt(&v)
 		if !had {
 			reading.RetryAt = r.retryAt(a, &v, c.costs[p])
 		}

@@ -1,0 +1,82 @@
+package borrow
+
+import (
+	"context"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Part is one key of a call that counts for several keys.
+type Part struct {
+	Store    *Store
+	Request  *backend.Request  // a Take
+	Decision *backend.Decision // the answer
+
+	home *home
+	n    int64  // units
+	turn uint64 // of the units
+}
+
+// All answers a call of several keys from home, if this process has units of each of them,
+// and reports whether it did. Then it takes from all at one instant. Else it takes from none,
+// and borrows of the keys that lack units if all keys are called often. Units may count as
+// used if a Borrow of their key is under way when those of another key have run out.
+func All(ctx context.Context, parts []Part) bool {
+	often := true
+	for i := range parts { // all of them: each key notes that it was called
+		often = parts[i].find() && often
+	}
+	if !often || ctx == nil || ctx.Err() != nil {
+		return false
+	}
+	taken := 0
+	for taken < len(parts) && parts[taken].take() {
+		taken++
+	}
+	all := taken == len(parts)
+	for i := 0; all && i < len(parts); i++ { // the clock is read after all units were taken
+		all = parts[i].home.admits(parts[i].turn)
+	}
+	for i := range parts {
+		switch p := &parts[i]; {
+		case all:
+			p.home.answer(p.Request, p.Decision, p.n)
+			continue
+		case i < taken:
+			p.home.putBack(p.n, p.turn) // mutant: all-at-home-or-none
+		}
+		parts[i].missed()
+	}
+	return all
+}
+
+// find finds or makes the key's home, and reports whether there is one.
+func (p *Part) find() bool {
+	r, s := p.Request, p.Store
+	if s == nil || len(r.Policies) == 0 || r.Policies[0].Borrow == 0 || s.shared.Closed.Load() {
+		return false
+	}
+	var ok bool
+	if p.n, ok = costOf(r); !ok {
+		return false
+	}
+	if p.home = s.homes.find(r); p.home == nil {
+		p.home = s.homes.seen(s, r, p.n, s.now())
+	}
+	return p.home != nil
+}
+
+func (p *Part) take() (ok bool) {
+	p.turn, ok = p.home.unit(p.n)
+	return ok
+}
+
+// missed counts a call that goes to the store, and borrows if the home can't answer one.
+func (p *Part) missed() {
+	h := p.home
+	may := h.missed(p.n)
+	lacks := h.left.Load() < p.n || int64(h.store.now()) >= h.end.Load()
+	if may && lacks && h.busy.CompareAndSwap(false, true) {
+		go h.renew()
+	}
+}

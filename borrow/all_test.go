@@ -1,0 +1,86 @@
+//go:build go1.25
+
+package borrow
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// two are parts of a call of two keys, on homes of two processes.
+func two(p, q *process) []Part {
+	part := func(p *process) Part {
+		r := &backend.Request{Op: backend.Take, Group: backend.Group{Key: "key", Policies: p.list, Cost: 1}}
+		return Part{Store: p.Store, Request: r, Decision: new(backend.Decision)}
+	}
+	return []Part{part(p), part(q)}
+}
+
+// twice runs a test with two processes whose homes have units.
+func twice(t *testing.T, test func(p, q *process, h, k *home)) {
+	bubble(t, func(t *testing.T, p *process) {
+		q := newProcess(p.next.Store.(*memory.Store), p.list[0].Algorithm.WithMax(1<<20))
+		q.list[0].Name = "q"
+		for range 60 {
+			p.call(t)
+			q.call(t)
+			time.Sleep(2 * time.Millisecond)
+		}
+		h, k := p.homes.all()[0], q.homes.all()[0]
+		require.Positive(t, h.left.Load())
+		require.Positive(t, k.left.Load())
+		test(p, q, h, k)
+		q.giveBack()
+	})
+}
+
+func TestAllAtHome(t *testing.T) {
+	twice(t, func(p, q *process, h, k *home) {
+		borrows, before, other := p.next.borrows.Load(), h.left.Load(), k.left.Load()
+		parts := two(p, q)
+		require.True(t, All(context.Background(), parts))
+		require.Equal(t, borrows, p.next.borrows.Load())
+		require.Equal(t, before-1, h.left.Load())
+		require.Equal(t, other-1, k.left.Load())
+		for i := range parts {
+			require.True(t, parts[i].Decision.Allowed)
+			require.Equal(t, backend.FromLease, parts[i].Decision.Source)
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.False(t, All(ended, two(p, q)))
+	})
+}
+
+// What was taken of a key is put back if another key has no units, unless a Borrow may
+// have counted it.
+func TestAllAtHomeOrNone(t *testing.T) {
+	twice(t, func(p, q *process, h, k *home) {
+		k.end.Store(0)
+		before := h.left.Load()
+		require.False(t, All(context.Background(), two(p, q)))
+		require.Equal(t, before, h.left.Load())
+
+		require.True(t, h.busy.CompareAndSwap(false, true)) // as of one that borrows
+		require.False(t, All(context.Background(), two(p, q)))
+		require.Equal(t, before-1, h.left.Load())
+		h.busy.Store(false)
+
+		var during atomic.Bool
+		clock := func() {
+			if during.CompareAndSwap(false, true) {
+				h.turn.Add(1) // as of a Borrow that has come and gone
+			}
+		}
+		q.clock.Store(&clock)
+		require.False(t, All(context.Background(), two(p, q)))
+		q.clock.Store(nil)
+		require.Equal(t, before-2, h.left.Load())
+	})
+}

@@ -1,0 +1,65 @@
+package headgate_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAllFromLeases calls two keys at once from several limiters. Most calls need no round
+// trip, both keys count each call that passed, and no more pass than the lower limit.
+func TestAllFromLeases(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	const limit = 100_000
+	var passed, atHome atomic.Int64
+	var wait sync.WaitGroup
+	var users, orgs []*headgate.Limiter
+	end := time.Now().Add(time.Second)
+	for range 3 {
+		user := borrowing(t, server, algo.FixedWindow(algo.PerDay(limit)), 50*time.Millisecond)
+		org, err := user.With(headgate.Policy{
+			Name: "org", Algorithm: algo.FixedWindow(algo.PerDay(10 * limit)), OnFailure: headgate.FailClosed, Borrow: 50 * time.Millisecond,
+		})
+		require.NoError(t, err)
+		users, orgs = append(users, user), append(orgs, org)
+		for range 3 {
+			wait.Add(1)
+			go func() {
+				defer wait.Done()
+				for time.Now().Before(end) {
+					d, err := headgate.All(context.Background(), user.Call("user"), org.Call("org"))
+					if err != nil {
+						t.Error(err)
+					}
+					if d.Allowed {
+						passed.Add(1)
+					}
+					if d.Allowed && d.Source == headgate.FromLease {
+						atHome.Add(1)
+					}
+				}
+			}()
+		}
+	}
+	wait.Wait()
+	t.Logf("%d passed, %d at home", passed.Load(), atHome.Load())
+	require.LessOrEqual(t, passed.Load(), int64(limit))
+	require.Greater(t, atHome.Load(), passed.Load()/2)
+	for _, all := range [][]*headgate.Limiter{users, orgs} {
+		key := map[bool]string{true: "user", false: "org"}[&all[0] == &users[0]]
+		time.Sleep(time.Second) // what is held is given back
+		d, err := all[0].Peek(context.Background(), headgate.Call{Key: key})
+		require.NoError(t, err)
+		require.Zero(t, d.Lent)
+		require.GreaterOrEqual(t, d.Used, passed.Load(), key)
+		require.LessOrEqual(t, d.Used, passed.Load()*6/5, key) // a lease that a busy process settles too late is charged whole
+	}
+}

@@ -1,0 +1,111 @@
+//go:build go1.25
+
+package headgate_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/stretchr/testify/assert"
+)
+
+const (
+	fleetLimit  = 20_000 // per second
+	fleetBorrow = 50 * time.Millisecond
+	fleetTrip   = fleetBorrow / 25
+)
+
+// fleetLimits are the limits of TestBorrowFigures. Above the load that each has, it has no
+// room for leases that last: what comes free comes in small portions. The first bucket's burst
+// is what its rate makes in one length, so it has none below either.
+var fleetLimits = []struct {
+	algo.Algorithm
+	over func([]span) int64
+	load int  // percent
+	few  bool // lengths in a bucket: two, and units that are held at its end are much of it
+}{
+	{algo.TokenBucket(algo.PerSecond(fleetLimit), fleetLimit/20), func(s []span) int64 { return mostAboveRate(s, fleetLimit) - fleetLimit/20 }, 0, false},
+	{algo.FixedWindow(algo.PerSecond(fleetLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - fleetLimit }, 200, false},
+	{algo.TokenBucket(algo.PerSecond(fleetLimit), fleetLimit), func(s []span) int64 { return mostAboveRate(s, fleetLimit) - fleetLimit }, 102, false},
+	{algo.SlidingWindow(algo.PerSecond(fleetLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - fleetLimit }, 90, false},
+	{algo.BucketedWindow(algo.Per(fleetLimit*5, 5*time.Second), 5), func(s []span) int64 { return mostTrailing(s, 5*time.Second) - 5*fleetLimit }, 200, false},
+	{algo.BucketedWindow(algo.PerSecond(fleetLimit), 10), func(s []span) int64 { return mostTrailing(s, time.Second) - fleetLimit }, 85, true},
+}
+
+// TestBorrowFigures calls one key from eight processes, each more than a hundred times per
+// length, under virtual time. Few round trips are needed, nearly as many calls are admitted as a
+// limiter without a way to its store admits, and few are denied that have a unit left.
+func TestBorrowFigures(t *testing.T) {
+	for _, limit := range fleetLimits[:redistest.Steps(2, len(fleetLimits))] {
+		for _, load := range []int{85, 90, 102, 200} {
+			t.Run(fmt.Sprint(&limit.Algorithm, " ", load), func(t *testing.T) {
+				t.Parallel()
+				f := fleet{
+					Algorithm: limit.Algorithm, borrow: fleetBorrow, trip: fleetTrip,
+					lasts: time.Duration(redistest.Steps(1_500, 10_000)) * time.Millisecond, callers: callers(8, fleetLimit*float64(load)/100),
+				}
+				run := f.run(t)
+				lent := f.figures(run)
+				merged := f
+				merged.borrow = 0
+				without := merged.figures(merged.run(t))
+				t.Logf("%v at %d %%: %.1f round trips per 1,000 calls (%.1f without), %.4f admitted of strict (%.4f), %.2f %% wrong denials (%.2f %%), for %v at most (%v)",
+					&limit.Algorithm, load, lent.trips, without.trips, lent.ofStrict, without.ofStrict,
+					lent.percentWrong(), without.percentWrong(), lent.longest, without.longest)
+				assert.LessOrEqual(t, limit.over(spansOf(run.calls)), int64(0))
+				if load <= limit.load {
+					assert.LessOrEqual(t, lent.trips, 20.0)
+				}
+				if limit.few && load > limit.load {
+					assert.GreaterOrEqual(t, lent.ofStrict, 0.99)
+					return
+				}
+				assert.GreaterOrEqual(t, lent.ofStrict, 0.995)
+				assert.LessOrEqual(t, lent.longest, fleetBorrow)
+				if f.strict(run.calls) == len(run.calls) {
+					assert.Zero(t, lent.wrong)
+				}
+				assert.LessOrEqual(t, lent.percentWrong(), without.percentWrong()+0.5)
+			})
+		}
+	}
+}
+
+func (g *figures) percentWrong() float64 { return float64(g.wrong) * 100 / float64(g.calls) }
+
+// TestBorrowIsFair lets one process take everything for a time. Others come then, with as
+// many calls: each gets its share within three lengths.
+func TestBorrowIsFair(t *testing.T) {
+	const limit = 10_000
+	others := redistest.Steps(7, 31)
+	for _, a := range []algo.Algorithm{
+		algo.TokenBucket(algo.PerSecond(limit), limit/20), algo.TokenBucket(algo.PerSecond(limit), limit), algo.FixedWindow(algo.PerSecond(limit)),
+	} {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			alone := time.Duration(redistest.Steps(1, 10)) * time.Second
+			f := fleet{Algorithm: a, borrow: fleetBorrow, trip: fleetTrip, lasts: alone + 2*time.Second}
+			f.callers = []caller{{rate: limit}}
+			for range others {
+				f.callers = append(f.callers, caller{limit, alone})
+			}
+			got, all := make([]float64, others+1), 0.0
+			for _, c := range f.run(t).calls {
+				if c.allowed && c.answer >= alone+3*fleetBorrow {
+					got[c.process]++
+					all++
+				}
+			}
+			for i := range got {
+				got[i] *= float64(len(got)) / all
+			}
+			t.Logf("%v: shares of a fair one: %.2f", &a, got)
+			for i := range got {
+				assert.InDelta(t, 1, got[i], 0.2, "process %d", i)
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package headgate_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// linkTrip is the round trip of TestBorrowOverALink.
+const linkTrip = 2 * time.Millisecond
+
+// TestBorrowOverALink calls one key over a link of 2 ms from processes whose calls arrive
+// at random, with leases and without. A call from a lease takes no round trip.
+func TestBorrowOverALink(t *testing.T) {
+	if _, ok := redistest.Child(); ok {
+		linkChild(t)
+		return
+	}
+	processes, rate := redistest.Steps(4, 32), redistest.Steps(500, 2_000)
+	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), linkTrip)
+	took := map[time.Duration][]time.Duration{}
+	for _, length := range []time.Duration{0, 50 * time.Millisecond} {
+		dir := t.TempDir()
+		redistest.Processes(t, processes, "TestBorrowOverALink", "HEADGATE_LINK="+relay.Addr(), "HEADGATE_LINK_DIR="+dir,
+			"HEADGATE_LINK_T="+length.String(), fmt.Sprint("HEADGATE_LINK_RATE=", rate))
+		all := readTook(t, dir)
+		t.Logf("%d processes with %d calls per second each, borrowed for %v: %d calls, p50 %v, p99 %v",
+			processes, rate, length, len(all), all[len(all)/2], all[len(all)*99/100])
+		took[length] = all
+	}
+	with, without := took[50*time.Millisecond], took[0]
+	require.GreaterOrEqual(t, without[len(without)/2], linkTrip)
+	if !redistest.Long() { // processes under the race detector beside other tests: p50 shows no round trip
+		require.Less(t, with[len(with)/2], linkTrip/4)
+		return
+	}
+	require.LessOrEqual(t, with[len(with)/2], 5*time.Microsecond)
+	require.LessOrEqual(t, float64(with[len(with)*99/100]), 1.2*float64(without[len(without)*99/100]))
+}
+
+func linkChild(t *testing.T) {
+	length, err := time.ParseDuration(os.Getenv("HEADGATE_LINK_T"))
+	require.NoError(t, err)
+	rate, err := strconv.Atoi(os.Getenv("HEADGATE_LINK_RATE"))
+	require.NoError(t, err)
+	store, err := standalone.Open("redis://"+os.Getenv("HEADGATE_LINK"), &standalone.Options{Budget: 2 * time.Second})
+	require.NoError(t, err)
+	l, err := headgate.New(store, []headgate.Policy{{
+		Name: "api", Algorithm: algo.TokenBucket(algo.PerSecond(1<<30), 1<<30), OnFailure: headgate.FailClosed, Borrow: length,
+	}}, nil)
+	require.NoError(t, err)
+	redistest.Ready()
+	var mu sync.Mutex
+	var took []time.Duration
+	var wait sync.WaitGroup
+	begin, lasts := time.Now(), time.Duration(redistest.Steps(700, 5_000))*time.Millisecond
+	for at := time.Duration(0); at < lasts; at += time.Duration(rand.ExpFloat64() / float64(rate) * float64(time.Second)) {
+		time.Sleep(at - time.Since(begin))
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			before := time.Now()
+			d, err := l.Allow(context.Background(), "key")
+			each := time.Since(before)
+			if err != nil || !d.Allowed {
+				t.Error(d, err)
+			}
+			if before.Sub(begin) < lasts/5 { // connections and homes begin
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took = append(took, each)
+		}()
+	}
+	wait.Wait()
+	var b bytes.Buffer
+	require.NoError(t, binary.Write(&b, binary.LittleEndian, took))
+	n, _ := redistest.Child()
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("HEADGATE_LINK_DIR"), fmt.Sprint(n)), b.Bytes(), 0o600))
+}
+
+func readTook(t *testing.T, dir string) (all []time.Duration) {
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		require.NoError(t, err)
+		some := make([]time.Duration, len(b)/8)
+		require.NoError(t, binary.Read(bytes.NewReader(b), binary.LittleEndian, some))
+		all = append(all, some...)
+	}
+	require.NotEmpty(t, all)
+	slices.Sort(all)
+	return all
+}
