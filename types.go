@@ -32,6 +32,7 @@ type (
 	//	Counted    bool           // Used, Remaining and ResetAfter are known: by the store, or under FailLocal by this process
 	//	Limit      int64          // units: the window's limit, or the bucket's burst
 	//	Used       int64          // units that count now, rounded up
+	//	Lent       int64          // of these: units that processes hold in advance, see Policy.Borrow
 	//	Remaining  int64          // units that would pass now, never negative
 	//	RetryAfter time.Duration  // until this cost passes if no other call takes; 0 where it passes now
 	//	ResetAfter time.Duration  // until nothing is counted any more
