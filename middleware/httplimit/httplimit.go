@@ -123,15 +123,14 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 	if err != nil {
 		return nil, err
 	}
-	m.parts = func(r *http.Request, s *scratch) ([]headgate.Part, error) {
-		var call headgate.Call
-		var err error
-		if key.call != nil {
-			call, err = key.call(r)
+	m.parts = func(r *http.Request, s *scratch) (err error) {
+		s.parts = append(s.parts[:0], headgate.Part{Limiter: limiter})
+		if call := &s.parts[0].Call; key.call != nil {
+			*call, err = key.call(r)
 		} else {
-			call, err = m.keyed(&key, r, s)
+			err = m.keyed(&key, r, s, call)
 		}
-		return append(s.parts[:0], headgate.Part{Limiter: limiter, Call: call}), err
+		return err
 	}
 	return m.wrap, nil
 }
@@ -164,9 +163,10 @@ func NewAll(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (
 	if err != nil {
 		return nil, err
 	}
-	m.parts = func(r *http.Request, s *scratch) ([]headgate.Part, error) {
+	m.parts = func(r *http.Request, s *scratch) error {
 		all, err := parts(r)
-		return append(s.parts[:0], all...), err
+		s.parts = append(s.parts[:0], all...)
+		return err
 	}
 	return m.wrap, nil
 }

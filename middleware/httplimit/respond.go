@@ -31,8 +31,9 @@ func Allow(w http.ResponseWriter, r *http.Request, opts *Options, list ...headga
 		return false
 	}
 	m.fields.kept = false
-	m.parts = func(_ *http.Request, s *scratch) ([]headgate.Part, error) {
-		return append(s.parts[:0], list...), nil
+	m.parts = func(_ *http.Request, s *scratch) error {
+		s.parts = append(s.parts[:0], list...)
+		return nil
 	}
 	return m.allow(w, r)
 }
@@ -49,8 +50,8 @@ func (m *middleware) allow(w http.ResponseWriter, r *http.Request) bool {
 	}
 	parts.MarksOf(list[0].Limiter).Meet(r.Context(), list)
 	s.room(m.fields, list)
-	d, err := decide(r.Context(), list)
-	if err != nil {
+	var d headgate.Decision
+	if err := decide(r.Context(), list, &d); err != nil {
 		m.failed(w, r, err)
 		return false
 	}

@@ -20,7 +20,7 @@ import (
 // after New.
 type middleware struct {
 	Options
-	parts   func(*http.Request, *scratch) ([]headgate.Part, error) // in the scratch's list
+	parts   func(*http.Request, *scratch) error // fills the scratch's list
 	fields  *fields
 	calls   settle.Calls
 	scratch sync.Pool // of *scratch
@@ -91,7 +91,12 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Con
 	}
 	ctx = h.marks.Meet(ctx, list)
 	s.room(h.fields, list)
-	settled, d, err := h.decide(ctx, list, s.leased())
+	var d headgate.Decision
+	if h.Settle != nil || s.leased() {
+		settled, d, err = h.calls.Reserve(ctx, list)
+	} else {
+		err = decide(ctx, list, &d)
+	}
 	if err == nil && !d.Allowed && d.Err != nil && left(r) {
 		err = context.Canceled
 	}
@@ -108,7 +113,7 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Con
 
 // list returns the parts that are to be decided, in the scratch's room.
 func (m *middleware) list(r *http.Request, s *scratch) (list []headgate.Part, err error) {
-	if s.parts, err = m.parts(r, s); err != nil {
+	if err = m.parts(r, s); err != nil {
 		return nil, err
 	}
 	for i := 0; i < len(s.parts); i++ {
@@ -156,21 +161,14 @@ func (s *scratch) leased() bool {
 	return slices.ContainsFunc(s.texts, func(ts *texts) bool { return ts.leased })
 }
 
-// decide asks the limiters, by a reservation where the request is settled.
-func (m *middleware) decide(ctx context.Context, list []headgate.Part, leased bool) (*settle.Call, headgate.Decision, error) {
-	if m.Settle != nil || leased {
-		return m.calls.Reserve(ctx, list)
-	}
-	d, err := decide(ctx, list)
-	return nil, d, err
-}
-
-// decide takes from the parts.
-func decide(ctx context.Context, list []headgate.Part) (headgate.Decision, error) {
+// decide takes from the parts, and writes the answer in place: a Decision is large.
+func decide(ctx context.Context, list []headgate.Part, d *headgate.Decision) (err error) {
 	if len(list) > 1 {
-		return headgate.All(ctx, list...)
+		*d, err = headgate.All(ctx, list...)
+	} else {
+		*d, err = list[0].Limiter.Do(ctx, list[0].Call)
 	}
-	return list[0].Limiter.Do(ctx, list[0].Call)
+	return err
 }
 
 // undecided answers a request whose parts have an error, and reports whether it passes.
@@ -206,18 +204,18 @@ func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
 	m.OnError(w, r, err)
 }
 
-// keyed returns the call of a Key that is no Func.
-func (m *middleware) keyed(k *Key, r *http.Request, s *scratch) (call headgate.Call, err error) {
+// keyed fills the call of a Key that is no Func.
+func (m *middleware) keyed(k *Key, r *http.Request, s *scratch, call *headgate.Call) (err error) {
 	s.buf, err = k.add(s.buf[:0], r, m.IPv6Prefix)
 	switch {
 	case err == nil:
 		call.Key = string(s.buf)
 	case err == errNoKey || err == errUnmatched && m.EmptyKey != EmptyRefused:
 	default:
-		return call, err
+		return err
 	}
 	if m.Cost != nil {
 		call.Costs = m.Cost(r)
 	}
-	return call, nil
+	return nil
 }
