@@ -64,13 +64,21 @@ func (o *outcome) decided() bool {
 }
 
 // sentInTime looks for calls that were sent too late to be answered, when nothing that
-// was sent got lost.
+// was sent got lost. Over a far link a round trip may take longer than the last ones did.
 func (w *World) sentInTime() (err error) {
+	calls, late := 0, 0
 	w.outcomes(func(c *caller, o *outcome) {
-		if o.begin.Sub(w.start) >= calm && o.perhaps() && !o.bounded && err == nil && !w.severalTrips(c, o) && !w.excused(c, o) {
-			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		if o.begin.Sub(w.start) < calm || o.bounded || w.severalTrips(c, o) {
+			return
+		}
+		if calls++; o.perhaps() && !w.excused(c, o) {
+			late++
+			err = cmp.Or(err, fmt.Errorf("%s at %v, one of %d: %v", c.name, o.begin.Sub(w.start), late, o))
 		}
 	})
+	if w.plan.Far && late <= 2+calls/100 {
+		return nil
+	}
 	return err
 }
 
