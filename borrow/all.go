@@ -29,11 +29,14 @@ func All(ctx context.Context, parts []Part) bool {
 	if !often || ctx == nil || ctx.Err() != nil {
 		return false
 	}
-	taken := 0
-	for taken < len(parts) && parts[taken].take() {
+	all, taken := true, 0
+	for i := range parts {
+		all = all && !parts[i].lacks() // so that units are seldom put back; mutant: all-looked-at-first
+	}
+	for all && taken < len(parts) && parts[taken].take() {
 		taken++
 	}
-	all := taken == len(parts)
+	all = taken == len(parts)
 	for i := 0; all && i < len(parts); i++ { // the clock is read after all units were taken
 		all = parts[i].home.admits(parts[i].turn)
 	}
@@ -71,12 +74,15 @@ func (p *Part) take() (ok bool) {
 	return ok
 }
 
+// lacks reports whether the home can't answer the call.
+func (p *Part) lacks() bool {
+	return p.home.left.Load() < p.n || int64(p.home.store.now()) >= p.home.end.Load()
+}
+
 // missed counts a call that goes to the store, and borrows if the home can't answer one.
 func (p *Part) missed() {
 	h := p.home
-	may := h.missed(p.n)
-	lacks := h.left.Load() < p.n || int64(h.store.now()) >= h.end.Load()
-	if may && lacks && h.busy.CompareAndSwap(false, true) {
+	if h.missed(p.n) && p.lacks() && h.busy.CompareAndSwap(false, true) {
 		go h.renew()
 	}
 }

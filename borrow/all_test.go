@@ -4,7 +4,6 @@ package borrow
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,25 +61,40 @@ func TestAllAtHome(t *testing.T) {
 // have counted it.
 func TestAllAtHomeOrNone(t *testing.T) {
 	twice(t, func(p, q *process, h, k *home) {
-		k.end.Store(0)
-		before := h.left.Load()
+		before, other, end := h.left.Load(), int64(0), k.end.Swap(0)
+		h.busy.Store(true) // nothing can be put back
 		require.False(t, All(context.Background(), two(p, q)))
+		require.Equal(t, before, h.left.Load(), "a key that has no units is found before any are taken")
+		h.busy.Store(false)
+
+		ends := func() { // the lease ends when its units have been taken
+			if k.left.Load() < other {
+				k.end.Store(0)
+			}
+		}
+		all := func() bool {
+			k.end.Store(end)
+			other = k.left.Load()
+			q.clock.Store(&ends)
+			defer q.clock.Store(nil)
+			return All(context.Background(), two(p, q))
+		}
+		require.False(t, all())
 		require.Equal(t, before, h.left.Load())
 
 		require.True(t, h.busy.CompareAndSwap(false, true)) // as of one that borrows
-		require.False(t, All(context.Background(), two(p, q)))
+		require.False(t, all())
 		require.Equal(t, before-1, h.left.Load())
 		h.busy.Store(false)
 
-		var during atomic.Bool
-		clock := func() {
-			if during.CompareAndSwap(false, true) {
+		ended := ends
+		ends = func() {
+			if k.left.Load() < other && k.end.Load() > 0 {
 				h.turn.Add(1) // as of a Borrow that has come and gone
 			}
+			ended()
 		}
-		q.clock.Store(&clock)
-		require.False(t, All(context.Background(), two(p, q)))
-		q.clock.Store(nil)
+		require.False(t, all())
 		require.Equal(t, before-2, h.left.Load())
 	})
 }
