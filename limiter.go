@@ -3,7 +3,6 @@ package headgate
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/borrow"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/event"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/token"
@@ -99,22 +99,9 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	if err := borrow.Check(policies, l.shard.Capabilities()); err != nil {
 		return nil, err
 	}
-	if err := l.checkLeased(policies); err != nil {
-		return nil, err
-	}
 	other := *l
 	other.policies, other.values = slices.Clone(policies), new(sync.Map)
 	return &other, nil
-}
-
-// checkLeased refuses a policy that only a Reserve charges where the store has none.
-func (l *Limiter) checkLeased(policies []Policy) error {
-	for i := range policies {
-		if policies[i].Algorithm.Kind().Leased() && !l.shard.Capabilities().Ops.Has(backend.Reserve) {
-			return fmt.Errorf("%w: policy %q counts by %v", backend.ErrUnsupported, policies[i].Name, &policies[i].Algorithm)
-		}
-	}
-	return nil
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the
@@ -242,14 +229,10 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	return err
 }
 
-// observe wants the states of all policies for the event of the request, if the
-// decision's own is not enough. That is so if there are shadows, or several policies of
-// which each may be near its limit.
+// observe makes room for the states that the event of the request wants.
 func (q *question) observe(l *Limiter) {
-	switch r := &q.request; {
-	case r.Each != nil || r.Op == backend.Settle || r.Op == backend.Extend || r.Op == backend.Reset:
-	case len(l.policies) > 1 && l.near > 0 && charges(r.Op), slices.ContainsFunc(l.policies, shadow):
-		q.states = slices.Grow(q.states[:0], len(l.policies))[:len(l.policies)]
+	if r := &q.request; event.Wants(r, l.near) {
+		q.states = slices.Grow(q.states[:0], len(r.Policies))[:len(r.Policies)]
 		r.Each = q.states
 	}
 }
@@ -265,30 +248,12 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
 	if err == nil {
-		e.Decision, e.Shadow, e.Near = q.decision, l.shadowed(q), q.near
+		e.Decision, e.Shadow, e.Near = q.decision, event.Shadow(&q.request, &q.decision), q.near
 		if q.near == nil {
-			e.Near = l.nearOf(nil, q, &q.decision)
+			e.Near = event.Near(nil, l.near, q.behind, &q.request, &q.decision)
 		}
 	}
 	l.observer(e)
-}
-
-// shadowed returns what the shadow policies of a call decided, nil if no store has
-// counted them.
-func (l *Limiter) shadowed(q *question) *Decision {
-	var shadows []Policy
-	var own []State
-	for i, s := range q.request.Each {
-		if p := l.policies[i]; p.Shadow && s.Counted { // mutant: shadow-event-counted
-			shadows, own = append(shadows, p), append(own, s)
-		}
-	}
-	if shadows == nil {
-		return nil
-	}
-	d := Decision{State: own[backend.Binding(shadows, own)], Source: q.decision.Source}
-	d.Allowed, d.Estimated = d.RetryAfter == 0, q.decision.Estimated || shadows[0].Shards > 1
-	return &d
 }
 
 // refused returns err with an event of it, for a call that no layer was asked.
