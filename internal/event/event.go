@@ -1,5 +1,5 @@
-// Package event works out what the event of a call reports beside its decision: which
-// policies have come near their limits, and what the shadows decided.
+// Package event works out what the event of a call reports beside its decision. That is
+// which policies have come near their limits, and what the shadows decided.
 package event
 
 import (
@@ -25,9 +25,9 @@ func charges(op backend.Op) bool {
 }
 
 // Near appends the states of the policies whose count a call has raised to the share of
-// the limit, by what the store answered alone: no key has a record. So of all calls in all
-// processes one has it. d is the call's decision. behind is how many calls of the same
-// take came after this one. A share not above 0 appends none.
+// the limit. It goes by what the store answered, and keeps nothing of a key. So of all
+// calls in all processes one has it. d is the call's decision. behind is how many calls of
+// the same take came after this one. A share not above 0 appends none.
 func Near(near []backend.Near, share float64, behind int64, r *backend.Request, d *backend.Decision) []backend.Near {
 	if share <= 0 || !d.Allowed || d.Estimated || !charges(r.Op) { // mutant: near-of-counted
 		return near
