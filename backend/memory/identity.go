@@ -13,27 +13,20 @@ import (
 // algorithm's kind.
 type identity uint64
 
-const maxKind = 15 // in an identity's lower bits
+const (
+	maxKind   = 15 // in an identity's lower bits
+	ofShadows = 0xD1B54A32D192ED03
+)
 
 func (s *Store) identityOf(p *backend.Policy, sub string) identity {
-	id := p.Algorithm.Identity()
-	h := maphash.String(s.seeds[0], p.Name) ^ spread(uint64(id.Period), uint64(id.Buckets)*(maxKind+1)+uint64(id.Kind))
-	if id.Label != "" {
-		h ^= bits.RotateLeft64(maphash.String(s.seeds[0], id.Label), 16)
-	}
+	h := maphash.String(s.seeds[0], p.Name) ^ p.Algorithm.Hash()
 	if sub != "" {
 		h ^= bits.RotateLeft64(maphash.String(s.seeds[0], sub), 32)
 	}
 	if p.Shadow { // mutant: shadow-count-of-its-own
-		h ^= spread(1, 0)
+		h ^= ofShadows
 	}
-	return identity(h&^maxKind | uint64(id.Kind))
-}
-
-// spread hashes two numbers: the difference of two policies of one name.
-func spread(x, y uint64) uint64 {
-	hi, lo := bits.Mul64(x^0x9E3779B97F4A7C15, y^0xD1B54A32D192ED03)
-	return (hi ^ lo) * 0x9E3779B97F4A7C15
+	return identity(h&^maxKind | uint64(p.Algorithm.Kind()))
 }
 
 func (id identity) kind() algo.Kind { return algo.Kind(id & maxKind) }

@@ -42,14 +42,12 @@ const leaseLooks = 4
 // recordInstead makes the settlement of an unresolved lease a record of what was
 // used. Slots have ended with the call.
 func (c *call) recordInstead() {
-	g := *c.Group
-	g.Costs = make([]int64, len(g.Policies))
-	for i := range g.Costs {
-		if !g.Policies[i].Algorithm.Kind().Leased() {
-			g.Costs[i] = c.lease.ActualOf(g.Policies, i)
+	c.Costs, c.op = make([]int64, len(c.Policies)), backend.Record
+	for i := range c.Costs {
+		if !c.Policies[i].Algorithm.Kind().Leased() {
+			c.Costs[i] = c.lease.ActualOf(c.Policies, i)
 		}
 	}
-	c.Group, c.op = &g, backend.Record
 }
 
 // settle ends a request's lease and corrects the counts that it charged, or moves
