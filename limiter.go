@@ -32,10 +32,10 @@ type Limiter struct {
 	borrow     *borrow.Store
 	shard      *shard.Store
 	breaker    *breaker.Store
-	direct     *memory.Store // decides in place of the layers; nil: they have something to do
-	observer   func(Event) // nil: none
-	near       float64     // the share of a limit of Event.Near; not above 0: none
-	policies   []Policy    // never written
+	direct     *memory.Store // decides if no layer has a part in it; nil: one has
+	observer   func(Event)   // nil: none
+	near       float64       // the share of a limit of Event.Near; not above 0: none
+	policies   []Policy      // never written
 	tokens     token.Key
 	cancelling settlement.Background
 	queues     *wait.Queues

@@ -23,14 +23,14 @@ type look struct {
 // policy before it charges any. (The looks are no field: they would escape.)
 type call struct {
 	backend.Group // a copy: a pointer to it would put each request on the heap
-	op       backend.Op
-	lease    *backend.Lease
-	loan     *backend.Loan
-	store    *Store
-	stripe   *stripe
-	hash     hash
-	now      int64
-	reserved int // records that count as kept and are not made yet
+	op            backend.Op
+	lease         *backend.Lease
+	loan          *backend.Loan
+	store         *Store
+	stripe        *stripe
+	hash          hash
+	now           int64
+	reserved      int // records that count as kept and are not made yet
 }
 
 // begin makes the zero c a call of the group, with a look for each policy.
@@ -79,7 +79,7 @@ func (c *call) find(looks []look) (missing int) {
 // overflow all keys have one record.
 func (c *call) place(id identity, shared bool) (*stripe, hash) {
 	if shared {
-		return &c.store.overflow, hash{}.of(id)
+		return &c.store.overflow, hash(0).of(id)
 	}
 	return c.stripe, c.hash.of(id)
 }

@@ -49,7 +49,7 @@ func (c *call) borrower() (*borrower, error) {
 
 func (c *call) loanHash() leaseHash {
 	id := halves(c.loan.ID)
-	return leaseHash{uint64(id[0]) ^ c.hash[0], uint64(id[1]) ^ c.hash[1]}
+	return leaseHash{uint64(id[0]) ^ uint64(c.hash), uint64(id[1])}
 }
 
 // borrow decides a Borrow with the records that were found. The counts that keys share

@@ -33,7 +33,7 @@ func (c *call) leased() (done bool, err error) {
 // leaseHash returns what the call's lease is found by.
 func (c *call) leaseHash() leaseHash {
 	id := halves(c.lease.ID)
-	return leaseHash{uint64(id[0]) ^ c.hash[0], uint64(id[1]) ^ c.hash[1]}
+	return leaseHash{uint64(id[0]) ^ uint64(c.hash), uint64(id[1])}
 }
 
 // leaseLooks is at how many leases a Reserve looks.
@@ -196,7 +196,7 @@ func (c *call) keep(looks []look) {
 		c.stripe.mu.leases.settle(c.leaseHash(), c.settlement())
 		return
 	}
-	l := &lease{key: c.hash[0], charges: make([]charge, len(looks))}
+	l := &lease{key: c.hash, charges: make([]charge, len(looks))}
 	for i := range looks {
 		a := &c.Policies[i].Algorithm
 		l.charges[i] = charge{
