@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,7 +50,7 @@ type Limiter struct {
 // Closing the store ends every limiter on it; a limiter itself holds nothing
 // to close.
 func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
-	if isNil(s) {
+	if layer.IsNil(s) {
 		return nil, &InvalidError{What: "store", Value: nil, Want: "a store, as memory.New(nil)"}
 	}
 	if opts == nil {
@@ -75,17 +74,6 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		l.denial = denied
 	}
 	return l.With(policies...)
-}
-
-// isNil reports whether s is nil, or a nil of a type that can be.
-func isNil(s backend.Store) bool {
-	switch v := reflect.ValueOf(s); v.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Slice:
-		return v.IsNil()
-	}
-	return false
 }
 
 // With returns a limiter with another list of policies on the same store: for
