@@ -336,7 +336,7 @@ func (ks keys) oneByOne(ctx context.Context) error {
 				others[i].request.Op, others[i].request.Lease = backend.Peek, nil
 			}
 		}
-		parallel(len(others), func(i int) { others[i].hand(ctx, bounded) })
+		layer.Parallel(len(others), func(i int) { others[i].hand(ctx, bounded) })
 	}
 	return ks.conclude(ctx)
 }

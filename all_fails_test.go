@@ -3,8 +3,6 @@ package headgate_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,7 +43,7 @@ func TestAllFails(t *testing.T) {
 	for _, userMode := range []headgate.FailureMode{open, closed, local} {
 		user := newLossy()
 		user.lose(onReserve, 0)
-		spared := &asking{Store: oneKey{memory.New(nil)}}
+		spared, asked := asking(oneKey(memory.New(nil)))
 		l := two(t, user, spared, userMode, closed)
 		d := l.both(t)
 		require.Equal(t, userMode != closed, d.Allowed)
@@ -54,7 +52,7 @@ func TestAllFails(t *testing.T) {
 		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 		if userMode == closed {
 			requireCount(t, l.org, "o", 0)
-			require.Zero(t, spared.n.Load(), "it was only looked at")
+			require.Zero(t, asked.Load(), "it was only looked at")
 		} else {
 			requireCount(t, l.org, "o", 1)
 		}
@@ -189,39 +187,21 @@ func TestAllBudget(t *testing.T) {
 	requireCount(t, l.org, "o", 1)
 }
 
-// late is a store that answers after the budget that it states.
-type late struct{ *standalone.Store }
-
-func (s late) Do(context.Context, *backend.Request, *backend.Decision) error {
-	time.Sleep(2 * lateBudget)
-	return backend.ErrUnavailable
-}
-
-const lateBudget = 50 * time.Millisecond
-
 // TestAllBudgetSpent: where the first key took all of the budget, the failure modes of
 // the others decide.
 func TestAllBudgetSpent(t *testing.T) {
-	s := standalone.New(redistest.Start(t).Client(t), &standalone.Options{Budget: lateBudget})
-	l := two(t, late{s}, s, headgate.FailOpen, headgate.FailClosed)
+	const budget = 50 * time.Millisecond
+	s := standalone.New(redistest.Start(t).Client(t), &standalone.Options{Budget: budget})
+	late := &fake{Store: s, shared: s.Shared(), do: func(context.Context, backend.Store, *backend.Request, *backend.Decision) error {
+		time.Sleep(2 * budget)
+		return backend.ErrUnavailable
+	}}
+	l := two(t, late, s, headgate.FailOpen, headgate.FailClosed)
 	d := l.both(t)
 	require.False(t, d.Allowed)
 	require.Equal(t, "o", d.Key)
 	require.Equal(t, headgate.FromFailClosed, d.Source)
 	require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
-}
-
-// downStore is a memory store that can be unreachable.
-type downStore struct {
-	*memory.Store
-	down atomic.Bool
-}
-
-func (s *downStore) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if s.down.Load() {
-		return fmt.Errorf("%w: down", backend.ErrUnavailable)
-	}
-	return s.Store.Do(ctx, r, d)
 }
 
 // perDay returns a limiter of a daily window, with one instance.
@@ -233,7 +213,7 @@ func perDay(t *testing.T, s backend.Store, m headgate.FailureMode, name string, 
 
 // TestReserveAllFailsLocal: the local lease of each key is settled.
 func TestReserveAllFailsLocal(t *testing.T) {
-	s := &downStore{Store: memory.New(nil)}
+	s := newDownStore()
 	a := perDay(t, s, headgate.FailLocal, "a", 10)
 	b, err := a.With(headgate.Policy{Name: "b", Algorithm: algo.InFlight(1), OnFailure: headgate.FailLocal})
 	require.NoError(t, err)
@@ -248,7 +228,7 @@ func TestReserveAllFailsLocal(t *testing.T) {
 
 // TestAllLocalGivesBack: a denied call is charged to none of its keys, in this process too.
 func TestAllLocalGivesBack(t *testing.T) {
-	s := &downStore{Store: memory.New(nil)}
+	s := newDownStore()
 	user := perDay(t, s, headgate.FailLocal, "user", 3)
 	org := perDay(t, s, headgate.FailClosed, "org", 10)
 	s.down.Store(true)
@@ -263,28 +243,21 @@ func TestAllLocalGivesBack(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-// keyDown is a memory store that can't be asked for one key.
-type keyDown struct {
-	*memory.Store
-	key atomic.Value
-}
-
-func (s *keyDown) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if k, _ := s.key.Load().(string); k != "" && k == r.Key {
-		return fmt.Errorf("%w: down", backend.ErrUnavailable)
-	}
-	return s.Store.Do(ctx, r, d)
-}
-
 // TestReservationsCommitRepeated: a Commit that failed for one key can be repeated.
 func TestReservationsCommitRepeated(t *testing.T) {
-	ctx, s := context.Background(), &keyDown{Store: memory.New(nil)}
+	ctx, down := context.Background(), ""
+	s := inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if r.Key == down {
+			return backend.ErrUnavailable
+		}
+		return next.Do(ctx, r, d)
+	})
 	a := perDay(t, s, headgate.FailOpen, "a", 10)
 	rs, d, err := headgate.ReserveAll(ctx, a.Call("user", 1), a.Call("org", 1))
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
-	s.key.Store("org")
+	down = "org"
 	require.ErrorIs(t, rs.Commit(ctx), backend.ErrUnavailable)
-	s.key.Store("")
+	down = ""
 	require.NoError(t, rs.Commit(ctx))
 }

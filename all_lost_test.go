@@ -5,7 +5,6 @@ package headgate_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,54 +15,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-type lostTake struct {
-	*memory.Store
-	settles atomic.Int64
-	lose    atomic.Bool
-}
-
-func (s *lostTake) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if r.Op == backend.Settle {
-		s.settles.Add(1)
-	}
-	err := s.Store.Do(ctx, r, d)
-	if s.lose.Load() && r.Op != backend.Settle {
-		return fmt.Errorf("%w: lost", backend.ErrPerhapsCounted)
-	}
-	return err
-}
-
 // TestAllLostIsNotSettled: an All whose reply was lost settles nothing that was never reserved.
 func TestAllLostIsNotSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &lostTake{Store: memory.New(nil)}
+		settles := 0
+		s := inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+			if r.Op == backend.Settle {
+				settles++
+			}
+			if err := next.Do(ctx, r, d); err != nil || r.Op == backend.Settle {
+				return err
+			}
+			return backend.ErrPerhapsCounted
+		})
 		a := perDay(t, s, headgate.FailClosed, "a", 10)
-		s.lose.Store(true)
 		d, err := headgate.All(context.Background(), a.Call("u"), a.Call("o"))
 		require.NoError(t, err)
 		require.False(t, d.Allowed)
 		time.Sleep(5 * time.Second)
-		require.Zero(t, s.settles.Load())
+		require.Zero(t, settles)
 	})
-}
-
-// slowKey is a remote store with a budget, which it spends on one key.
-type slowKey struct{ remote }
-
-func (s *slowKey) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if r.Key == "slow" {
-		time.Sleep(2 * s.shared.Budget)
-		return fmt.Errorf("%w: down", backend.ErrUnavailable)
-	}
-	return s.Store.Do(ctx, r, d)
 }
 
 // TestAllBudgetSpentSpread: a spread key that failed open since the budget was spent on
 // another is settled as any other.
 func TestAllBudgetSpentSpread(t *testing.T) {
 	ctx := context.Background()
-	s := &slowKey{remote{Store: memory.New(nil)}}
+	s := remote(memory.New(nil))
 	s.shared.Budget = 30 * time.Millisecond
+	s.do = func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if r.Key == "slow" {
+			time.Sleep(2 * s.shared.Budget)
+			return backend.ErrUnavailable
+		}
+		return next.Do(ctx, r, d)
+	}
 	l, err := headgate.New(s, []headgate.Policy{daily("a", 10)}, &headgate.Options{Instances: 1})
 	require.NoError(t, err)
 	p := daily("b", 40)
@@ -79,19 +65,16 @@ func TestAllBudgetSpentSpread(t *testing.T) {
 	require.EqualValues(t, 2, d.Used)
 }
 
-type slowStore struct{ *memory.Store }
-
-func (s slowStore) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	time.Sleep(5 * time.Millisecond)
-	return s.Store.Do(ctx, r, d)
-}
-
 // TestAllStoreTime: the event of an All of one key has its time in the store.
 func TestAllStoreTime(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			var seen headgate.Event
-			l, err := headgate.New(slowStore{memory.New(nil)}, []headgate.Policy{daily("a", 10)}, &headgate.Options{Observer: func(e headgate.Event) { seen = e }})
+			s := inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+				time.Sleep(5 * time.Millisecond)
+				return next.Do(ctx, r, d)
+			})
+			l, err := headgate.New(s, []headgate.Policy{daily("a", 10)}, &headgate.Options{Observer: func(e headgate.Event) { seen = e }})
 			require.NoError(t, err)
 			_, err = headgate.All(context.Background(), []headgate.Part{l.Call("k"), l.Call("l")}[:n]...)
 			require.NoError(t, err)

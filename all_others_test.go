@@ -97,23 +97,21 @@ func checkOthers(t *testing.T, seconds, processes int, others, wrong, right, adm
 func TestAllOthersPass(t *testing.T) {
 	t.Parallel()
 	const seconds = 3
-	asked := &asking{Store: memory.New(nil)}
-	c := newCrowdedOrg(t, memory.New(nil), asked, nil)
+	org, asked := asking(memory.New(nil))
+	c := newCrowdedOrg(t, memory.New(nil), org, nil)
 	others, wrong, right, admitted := c.load(t, seconds, 1)
-	checkOthers(t, seconds, 1, others, wrong, right, admitted, asked.n.Load())
+	checkOthers(t, seconds, 1, others, wrong, right, admitted, asked.Load())
 }
 
-// asking counts the requests for admission.
-type asking struct {
-	backend.Store
-	n atomic.Int64
-}
-
-func (s *asking) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if r.Op == backend.Take || r.Op == backend.Reserve {
-		s.n.Add(1)
-	}
-	return s.Store.Do(ctx, r, d)
+// asking returns a store over s that counts the requests for admission.
+func asking(s backend.Store) (*fake, *atomic.Int64) {
+	n := new(atomic.Int64)
+	return &fake{Store: s, do: func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if r.Op == backend.Take || r.Op == backend.Reserve {
+			n.Add(1)
+		}
+		return next.Do(ctx, r, d)
+	}}, n
 }
 
 // TestAllOthersPassOnServers is TestAllOthersPass for eight processes, users on one

@@ -13,19 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oneKey is a store that decides one key per request.
-type oneKey struct{ backend.Store }
-
-func (s oneKey) Capabilities() backend.Capabilities {
-	c := s.Store.Capabilities()
-	c.Keys = 1
-	return c
-}
-
 // forms are the stores on which All decides at once, and one key after the other.
 func forms(t *testing.T, f func(*testing.T, backend.Store)) {
 	t.Run("at once", func(t *testing.T) { f(t, memory.New(nil)) })
-	t.Run("one by one", func(t *testing.T) { f(t, oneKey{memory.New(nil)}) })
+	t.Run("one by one", func(t *testing.T) { f(t, oneKey(memory.New(nil))) })
 }
 
 // levels are limiters of users, organisations and everybody.
@@ -262,7 +253,7 @@ func TestReserveAll(t *testing.T) {
 func TestReserveAllLease(t *testing.T) {
 	now := time.Unix(1_745_000_000, 0)
 	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
-	for _, s := range []backend.Store{s, oneKey{s}} {
+	for _, s := range []backend.Store{s, oneKey(s)} {
 		l, ctx := newLevels(t, s, nil), context.Background()
 		user, org := l.user.Call("a"), l.org.Call("7")
 		user.Call.Lease, org.Call.Lease = time.Second, time.Hour

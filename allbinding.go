@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/event"
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
@@ -69,4 +70,27 @@ func (ks keys) storeTime() time.Duration {
 		longest = max(longest, ks[1+i].question.storeTime.Load())
 	}
 	return time.Duration(ks[0].question.storeTime.Load() + longest)
+}
+
+// near returns those of all keys of a call whose limiters have an observer. d is the call's
+// decision.
+func (ks keys) near(d *Decision) (near []Near) {
+	for i := range ks {
+		if k := &ks[i]; k.limiter != nil && k.limiter.observer != nil && k.request.Each != nil {
+			near = event.Near(near, k.limiter.near, k.behind, &k.request, d)
+		}
+	}
+	return near
+}
+
+// watch wants the states that the event of the call needs: of each key, since another one
+// may bind.
+func (k *keyed) watch() {
+	l := k.limiter
+	if l.observer == nil {
+		return
+	}
+	if k.observe(l); l.near > 0 && k.request.Each == nil { // mutant: near-of-all-keys
+		k.request.Each = make([]State, len(l.policies))
+	}
 }

@@ -3,9 +3,9 @@ package headgate
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // ReserveAll decides as All does, and reserves on every key. The lease of all of them
@@ -92,27 +92,11 @@ func (rs Reservations) Close() error {
 // each does f for all reservations in parallel, and returns the first's error.
 func (rs Reservations) each(f func(i int) error) error {
 	errs := make([]error, len(rs))
-	parallel(len(rs), func(i int) { errs[i] = f(i) })
+	layer.Parallel(len(rs), func(i int) { errs[i] = f(i) })
 	for _, err := range errs {
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// parallel calls f for 0 to n−1, the last one on the caller's goroutine.
-func parallel(n int, f func(i int)) {
-	var others sync.WaitGroup
-	for i := range n - 1 {
-		others.Add(1)
-		go func() {
-			defer others.Done()
-			f(i)
-		}()
-	}
-	if n > 0 {
-		f(n - 1)
-	}
-	others.Wait()
 }

@@ -12,14 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// farLossy is a lossy store with a deny cache.
-type farLossy struct {
-	*lossy
-	shared layer.Shared
-}
-
-func (s *farLossy) Shared() *layer.Shared { return &s.shared }
-
 // oneCost are the verbs that take one cost for all policies.
 var oneCost = map[string]func(*headgate.Limiter, string, int64) (headgate.Decision, error){
 	"AllowN": func(l *headgate.Limiter, key string, n int64) (headgate.Decision, error) {
@@ -57,7 +49,8 @@ func TestGranted(t *testing.T) {
 				policies[i].OnFailure, policies[i].Shards, policies[i].Shadow = c.modes[i], shards, c.shadow
 			}
 			s := newLossy()
-			l := limiter(t, &farLossy{lossy: s}, &headgate.Options{Instances: 1}, policies...)
+			s.shared = new(layer.Shared)
+			l := limiter(t, s, &headgate.Options{Instances: 1}, policies...)
 			if c.down {
 				s.lose(onAll, 0)
 			}
@@ -117,7 +110,7 @@ func TestLocalLeaseOfNothing(t *testing.T) {
 
 // TestGrantedOfDenial: a denial grants nothing, by the store or by the deny cache.
 func TestGrantedOfDenial(t *testing.T) {
-	l := limiter(t, &farLossy{lossy: newLossy()}, nil, daily("a", 4), daily("b", 4))
+	l := limiter(t, remote(memory.New(nil)), nil, daily("a", 4), daily("b", 4))
 	for verb, ask := range takes {
 		c := headgate.Call{Key: verb, Costs: []int64{3, 3}}
 		_, _, err := ask(l, c)
@@ -136,7 +129,7 @@ func TestGrantedOfDenial(t *testing.T) {
 func TestGrantedBesideShadow(t *testing.T) {
 	shadow := daily("b", 20)
 	shadow.Shadow = true
-	for _, s := range []backend.Store{memory.New(nil), oneKey{memory.New(nil)}} {
+	for _, s := range []backend.Store{memory.New(nil), oneKey(memory.New(nil))} {
 		l := limiter(t, s, nil, daily("a", 20), shadow)
 		for verb, ask := range takes {
 			_, d, err := ask(l, headgate.Call{Key: verb, Costs: []int64{3, 5}})

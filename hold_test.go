@@ -22,17 +22,21 @@ type counted struct {
 	extends atomic.Int64
 }
 
-func (s *counted) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if r.Op == backend.Extend {
-		s.extends.Add(1)
+func newCounted() *counted {
+	s := &counted{lossy: lossyOf(memory.New(&memory.Options{Now: time.Now}))}
+	s.do = func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if r.Op == backend.Extend {
+			s.extends.Add(1)
+		}
+		return s.decide(ctx, next, r, d)
 	}
-	return s.lossy.Do(ctx, r, d)
+	return s
 }
 
 // inBubble runs f with a store on the bubble's clock and a limiter of one slot.
 func inBubble(t *testing.T, mode headgate.FailureMode, f func(*testing.T, *counted, *headgate.Limiter)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &counted{lossy: &lossy{Store: memory.New(&memory.Options{Now: time.Now})}}
+		s := newCounted()
 		f(t, s, limiter(t, s, &headgate.Options{Instances: 1},
 			headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: mode}))
 	})
@@ -112,8 +116,6 @@ func TestHoldEndsTheCall(t *testing.T) {
 	}
 }
 
-var onExtend = backend.OpsOf(backend.Extend)
-
 // TestHoldFailsOpen: where the store can't be asked a call that fails open goes on. Once
 // the store answers that the lease has ended, the call ends.
 func TestHoldFailsOpen(t *testing.T) {
@@ -133,7 +135,7 @@ func TestHoldFailsOpen(t *testing.T) {
 // TestHoldWithoutSlots: a lost lease of rates alone does not end the call.
 func TestHoldWithoutSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &counted{lossy: &lossy{Store: memory.New(&memory.Options{Now: time.Now})}}
+		s := newCounted()
 		l := reserving(t, s, headgate.FailClosed)
 		r, _ := reserve(t, l, 1)
 		ctx, release := r.Hold(t.Context())
@@ -173,7 +175,7 @@ func TestHoldOfNothing(t *testing.T) {
 // TestHoldBesideShadowSlot: a shadow of slots ends no call while the store is down.
 func TestHoldBesideShadowSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &downStore{Store: memory.New(nil)}
+		s := newDownStore()
 		l, err := headgate.New(s, []headgate.Policy{
 			{Name: "a", Algorithm: algo.FixedWindow(algo.Per(10, 24*time.Hour)), OnFailure: headgate.FailOpen},
 			{Name: "s", Algorithm: algo.InFlight(5), OnFailure: headgate.FailClosed, Shadow: true},
@@ -228,25 +230,21 @@ func TestHoldOfAllReservation(t *testing.T) {
 	})
 }
 
-// slowSettle takes its time to answer a Settle, and less where the context ends.
-type slowSettle struct{ *memory.Store }
-
-func (s slowSettle) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	err := s.Store.Do(ctx, r, d)
-	if r.Op == backend.Settle {
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return backend.ErrPerhapsCounted
-		}
-	}
-	return err
-}
-
 // TestHoldBesideCommit: the call's own settlement does not end the context that it may have.
 func TestHoldBesideCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := slowSettle{memory.New(&memory.Options{Now: time.Now})}
+		bubble := memory.New(&memory.Options{Now: time.Now})
+		s := &fake{Store: bubble, shared: bubble.Shared(), do: func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+			err := next.Do(ctx, r, d)
+			if r.Op == backend.Settle { // takes its time, and less where the context ends
+				select {
+				case <-time.After(200 * time.Millisecond):
+				case <-ctx.Done():
+					return backend.ErrPerhapsCounted
+				}
+			}
+			return err
+		}}
 		l := limiter(t, s, nil, headgate.Policy{Name: "s", Algorithm: algo.InFlight(1), OnFailure: headgate.FailOpen})
 		r := held(t, l)
 		ctx, release := r.Hold(t.Context())

@@ -3,18 +3,18 @@ package headgate
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/borrow"
 	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/event"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/token"
@@ -31,9 +31,10 @@ type Limiter struct {
 	borrow     *borrow.Store
 	shard      *shard.Store
 	breaker    *breaker.Store
-	observer   func(Event) // nil: none
-	near       float64     // the share of a limit of Event.Near; not above 0: none
-	policies   []Policy    // never written
+	direct     *memory.Store // decides if no layer has a part in it; nil: one has
+	observer   func(Event)   // nil: none
+	near       float64       // the share of a limit of Event.Near; not above 0: none
+	policies   []Policy      // never written
 	tokens     token.Key
 	cancelling settlement.Background
 	queues     *wait.Queues
@@ -49,7 +50,7 @@ type Limiter struct {
 // Closing the store ends every limiter on it; a limiter itself holds nothing
 // to close.
 func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
-	if isNil(s) {
+	if layer.IsNil(s) {
 		return nil, &InvalidError{What: "store", Value: nil, Want: "a store, as memory.New(nil)"}
 	}
 	if opts == nil {
@@ -75,17 +76,6 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	return l.With(policies...)
 }
 
-// isNil reports whether s is nil, or a nil of a type that can be.
-func isNil(s backend.Store) bool {
-	switch v := reflect.ValueOf(s); v.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Slice:
-		return v.IsNil()
-	}
-	return false
-}
-
 // With returns a limiter with another list of policies on the same store: for
 // free and paid plans, or a limit per tenant. Policies of both lists share a
 // count where name, algorithm and period agree, whatever their limits are.
@@ -99,22 +89,12 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	if err := borrow.Check(policies, l.shard.Capabilities()); err != nil {
 		return nil, err
 	}
-	if err := l.checkLeased(policies); err != nil {
-		return nil, err
-	}
 	other := *l
-	other.policies, other.values = slices.Clone(policies), new(sync.Map)
-	return &other, nil
-}
-
-// checkLeased refuses a policy that only a Reserve charges where the store has none.
-func (l *Limiter) checkLeased(policies []Policy) error {
-	for i := range policies {
-		if policies[i].Algorithm.Kind().Leased() && !l.shard.Capabilities().Ops.Has(backend.Reserve) {
-			return fmt.Errorf("%w: policy %q counts by %v", backend.ErrUnsupported, policies[i].Name, &policies[i].Algorithm)
-		}
+	other.policies, other.values, other.direct = slices.Clone(policies), new(sync.Map), nil
+	if m, ok := l.store.(*memory.Store); ok && l.observer == nil && policies[0].Shards < 2 { // mutant: spread-in-memory
+		other.direct = m
 	}
-	return nil
+	return &other, nil
 }
 
 // OnFailure returns a limiter on the same counts where every policy has the
@@ -152,8 +132,18 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 
 // allow writes the decision to the zero d.
 func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) error {
-	q := l.ask(backend.Take, key)
-	q.request.Cost = n
+	return l.request(ctx, &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: n}}, d)
+}
+
+// request decides r and writes the decision to the zero d. r may be on the caller's stack:
+// a question escapes through the layers' interfaces.
+func (l *Limiter) request(ctx context.Context, r *backend.Request, d *Decision) error {
+	if l != nil && l.direct != nil {
+		r.Policies = l.policies
+		return l.direct.Do(ctx, r, d)
+	}
+	q := l.ask(r.Op, r.Key)
+	q.request.Cost, q.request.Costs, q.request.Each = r.Cost, r.Costs, r.Each
 	return l.do(ctx, q, d)
 }
 
@@ -185,9 +175,7 @@ func (l *Limiter) Peek(ctx context.Context, c Call) (d Decision, err error) {
 }
 
 func (l *Limiter) call(ctx context.Context, op backend.Op, c *Call, d *Decision) error {
-	q := l.ask(op, c.Key)
-	q.request.Cost, q.request.Costs, q.request.Each = 1, c.Costs, c.Each
-	return l.do(ctx, q, d)
+	return l.request(ctx, &backend.Request{Op: op, Group: backend.Group{Key: c.Key, Cost: 1, Costs: c.Costs, Each: c.Each}}, d)
 }
 
 // question is what the layers exchange. They keep nothing of it, so that it
@@ -242,15 +230,10 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 	return err
 }
 
-// observe wants the states of all policies for the event of the request, if the
-// decision's own is not enough. That is so if there are shadows, or several policies of
-// which each may be near its limit, and of a settlement. Of a spread key that would ask
-// every sub-key.
+// observe makes room for the states that the event of the request wants.
 func (q *question) observe(l *Limiter) {
-	switch r := &q.request; {
-	case r.Each != nil || r.Op == backend.Extend || r.Op == backend.Reset || r.Op == backend.Settle && r.Sub != "":
-	case r.Op == backend.Settle, len(l.policies) > 1 && l.near > 0 && charges(r.Op), slices.ContainsFunc(l.policies, shadow):
-		q.states = slices.Grow(q.states[:0], len(l.policies))[:len(l.policies)]
+	if r := &q.request; event.Wants(r, l.near) {
+		q.states = slices.Grow(q.states[:0], len(r.Policies))[:len(r.Policies)]
 		r.Each = q.states
 	}
 }
@@ -266,33 +249,12 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
 	if err == nil {
-		e.Decision, e.Near = q.decision, q.near
-		if e.Op != backend.Settle { // which decides nothing; mutant: settled-shadow-silent
-			e.Shadow = l.shadowed(q)
-		}
+		e.Decision, e.Shadow, e.Near = q.decision, event.Shadow(&q.request, &q.decision), q.near
 		if q.near == nil {
-			e.Near = l.nearOf(nil, q, &q.decision)
+			e.Near = event.Near(nil, l.near, q.behind, &q.request, &q.decision)
 		}
 	}
 	l.observer(e)
-}
-
-// shadowed returns what the shadow policies of a call decided, nil if no store has
-// counted them.
-func (l *Limiter) shadowed(q *question) *Decision {
-	var shadows []Policy
-	var own []State
-	for i, s := range q.request.Each {
-		if p := l.policies[i]; p.Shadow && s.Counted { // mutant: shadow-event-counted
-			shadows, own = append(shadows, p), append(own, s)
-		}
-	}
-	if shadows == nil {
-		return nil
-	}
-	d := Decision{State: own[backend.Binding(shadows, own)], Source: q.decision.Source}
-	d.Allowed, d.Estimated = d.RetryAfter == 0, q.decision.Estimated || shadows[0].Shards > 1
-	return &d
 }
 
 // refused returns err with an event of it, for a call that no layer was asked.

@@ -49,6 +49,9 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// defaultNear is the share of a limit that Event.Near is about by default.
+const defaultNear = 0.8
+
 func (o *Options) check() error {
 	if o.DenyCacheTTL > denial.Longest { // mutant: deny-ttl-range
 		return &InvalidError{What: "DenyCacheTTL", Value: o.DenyCacheTTL, Want: "at most 1s; 0 is that, below is off"}

@@ -83,7 +83,7 @@ func newWorld(p *pairProgram, g *ground) (*world, error) {
 		o.TokenKey = []byte("a key of sixteen")
 	}
 	if w.apart = p.apart && g.server == nil; w.apart {
-		s = oneKey{s}
+		s = oneKey(s)
 	}
 	first, err := headgate.New(s, p.lists[0], o)
 	if err != nil {

@@ -93,7 +93,7 @@ func (g *ground) open(loses bool) (backend.Store, func(lose bool) int) {
 	if !loses {
 		return s, nil
 	}
-	w, lost := &lossy{Store: s}, 0
+	w, lost := lossyOf(s), 0
 	return w, func(lose bool) int {
 		if !lose {
 			w.lose(0, 0)

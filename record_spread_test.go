@@ -23,7 +23,7 @@ import (
 func processes(t *testing.T, n int, policies ...headgate.Policy) (all []*headgate.Limiter) {
 	s := memory.New(nil)
 	for range n {
-		all = append(all, limiter(t, &remote{Store: s}, nil, policies...))
+		all = append(all, limiter(t, remote(s), nil, policies...))
 	}
 	return all
 }
@@ -123,35 +123,28 @@ func TestRecordOnSpreadKeys(t *testing.T) {
 	}
 }
 
-// subCounter counts the requests to each sub-key.
-type subCounter struct {
-	backend.Store
-	sync.Mutex
-	subs map[string]int
-}
-
-func (s *subCounter) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	s.Lock()
-	s.subs[r.Sub]++
-	s.Unlock()
-	return s.Store.Do(ctx, r, d)
-}
-
 // TestRecordRoundTrips: a Record asks no sub-key more than twice, whatever its size, and
 // of a sub-key with room it asks that one alone.
 func TestRecordRoundTrips(t *testing.T) {
 	for _, cost := range []int64{1, 6, 50, 100, 130, 1000} {
-		s := &subCounter{Store: memory.New(nil), subs: map[string]int{}}
+		var mu sync.Mutex
+		subs := map[string]int{}
+		s := &fake{Store: memory.New(nil), do: func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+			mu.Lock()
+			subs[r.Sub]++
+			mu.Unlock()
+			return next.Do(ctx, r, d)
+		}}
 		l := limiter(t, s, nil, spreadDay(100, 16))
 		for range 2 {
-			clear(s.subs)
+			clear(subs)
 			_, err := l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})
 			require.NoError(t, err)
-			for _, n := range s.subs {
+			for _, n := range subs {
 				require.LessOrEqual(t, n, 2, "a Record of %d", cost)
 			}
 		}
-		require.True(t, cost > 1 || len(s.subs) == 1)
+		require.True(t, cost > 1 || len(subs) == 1)
 	}
 	l := limiter(t, memory.New(nil), nil, spreadDay(100, 16), headgate.Policy{
 		Name: "q", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailOpen, Shards: 16})
@@ -165,7 +158,7 @@ func TestRecordRoundTrips(t *testing.T) {
 // sent to another sub-key.
 func TestLostRecordOnSpreadKey(t *testing.T) {
 	for _, cost := range []int64{3, 60, 130} {
-		l := limiter(t, &onceLossy{Store: memory.New(nil), op: backend.RecordAtMost}, nil, spreadDay(100, 4))
+		l := limiter(t, onceLossy(backend.RecordAtMost), nil, spreadDay(100, 4))
 		_, err := l.Peek(context.Background(), headgate.Call{Key: "k"}) // so that all sub-keys are known
 		require.NoError(t, err)
 		_, err = l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{cost}})

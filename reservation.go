@@ -342,8 +342,6 @@ func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
 // have, one after the other, and the decision's states are estimates. Where the call
 // fails open, n are granted.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decision, err error) {
-	q := l.ask(backend.AtMost, key)
-	q.request.Cost = n
-	err = l.do(ctx, q, &d)
+	err = l.request(ctx, &backend.Request{Op: backend.AtMost, Group: backend.Group{Key: key, Cost: n}}, &d)
 	return d, err
 }

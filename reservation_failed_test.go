@@ -42,7 +42,7 @@ func failing() (lists [][]headgate.Policy) {
 }
 
 func failedReservation(t *testing.T, on backend.Store, list []headgate.Policy, mode headgate.FailureMode) {
-	ctx, s := context.Background(), &lossy{Store: on}
+	ctx, s := context.Background(), lossyOf(on)
 	list = slices.Clone(list)
 	for i := range list {
 		list[i].OnFailure = mode

@@ -70,7 +70,7 @@ func TestCommitRace(t *testing.T) {
 // was refused came after it.
 func TestCloseAfterRefusedCommit(t *testing.T) {
 	ctx := context.Background()
-	s := &downStore{Store: memory.New(nil)}
+	s := newDownStore()
 	l := perDay(t, s, headgate.FailOpen, "a", 10)
 	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestCloseAfterRefusedCommit(t *testing.T) {
 // TestExtendAfterCommit: Extend of a settled reservation is ErrNotHeld.
 func TestExtendAfterCommit(t *testing.T) {
 	ctx := context.Background()
-	s := &downStore{Store: memory.New(nil)}
+	s := newDownStore()
 	l := perDay(t, s, headgate.FailOpen, "a", 10)
 	for _, down := range []bool{false, true} {
 		t.Run(fmt.Sprint("down=", down), func(t *testing.T) {
@@ -103,20 +103,10 @@ func TestExtendAfterCommit(t *testing.T) {
 	}
 }
 
-// checkedDown refuses wrong requests before it sends, as our stores do.
-type checkedDown struct{ downStore }
-
-func (s *checkedDown) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if err := r.Check(ctx, s.Capabilities()); err != nil {
-		return err
-	}
-	return s.downStore.Do(ctx, r, d)
-}
-
 // TestRefusedCommitFailsLocal: a refused Commit changes no count of this process.
 func TestRefusedCommitFailsLocal(t *testing.T) {
 	ctx := context.Background()
-	s := &checkedDown{downStore{Store: memory.New(nil)}}
+	s := newDownStore()
 	a := daily("a", 10)
 	a.OnFailure = headgate.FailLocal
 	l, err := headgate.New(s, []headgate.Policy{a, daily("b", 10)}, &headgate.Options{Instances: 1})
@@ -163,30 +153,17 @@ func TestCommitRepeatedAfterAnother(t *testing.T) {
 	}
 }
 
-// settleHook calls a function before each Settle.
-type settleHook struct {
-	checkedDown
-	before func(*backend.Lease)
-}
-
-func (s *settleHook) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if r.Op == backend.Settle && s.before != nil {
-		s.before(r.Lease)
-	}
-	return s.checkedDown.Do(ctx, r, d)
-}
-
 // TestCloseAfterRefusedCommitBeside: Close repeats a Commit that failed while one that was
 // refused was under way.
 func TestCloseAfterRefusedCommitBeside(t *testing.T) {
 	ctx := context.Background()
-	s := &settleHook{checkedDown: checkedDown{downStore{Store: memory.New(nil)}}}
+	s := newDownStore()
 	l := perDay(t, s, headgate.FailOpen, "a", 10)
 	r, _, err := l.Reserve(ctx, headgate.Call{Key: "k"})
 	require.NoError(t, err)
 	s.down.Store(true)
-	s.before = func(lease *backend.Lease) {
-		if lease.Actual[0] < 0 {
+	s.before = func(request *backend.Request) {
+		if request.Op == backend.Settle && request.Lease.Actual[0] < 0 {
 			require.ErrorIs(t, r.Commit(ctx, 5), headgate.ErrUnavailable)
 		}
 	}
@@ -200,16 +177,18 @@ func TestCloseAfterRefusedCommitBeside(t *testing.T) {
 // are alike, and the excess of a spread key is charged once.
 func TestExcessOfCommitsBeside(t *testing.T) {
 	ctx := context.Background()
-	s, both := &settleHook{checkedDown: checkedDown{downStore{Store: memory.New(nil)}}}, new(sync.WaitGroup)
+	s, both := newDownStore(), new(sync.WaitGroup)
 	p := daily("a", 400)
 	p.Shards = 4
 	l := limiter(t, s, nil, p)
 	r, _, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{2}})
 	require.NoError(t, err)
 	both.Add(2)
-	s.before = func(*backend.Lease) {
-		both.Done()
-		both.Wait()
+	s.before = func(r *backend.Request) {
+		if r.Op == backend.Settle {
+			both.Done()
+			both.Wait()
+		}
 	}
 	errs := make(chan error)
 	for range 2 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,53 +13,6 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
-)
-
-// lossy is a store that loses requests, or answers, of some operations.
-type lossy struct {
-	backend.Store
-	before, after atomic.Uint32 // backend.Ops: of these the request is lost, or the answer
-	delayed       atomic.Pointer[backend.Request]
-}
-
-func newLossy() *lossy { return &lossy{Store: memory.New(nil)} }
-
-func (s *lossy) lose(before, after backend.Ops) {
-	s.before.Store(uint32(before))
-	s.after.Store(uint32(after))
-}
-
-func (s *lossy) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if backend.Ops(s.before.Load()).Has(r.Op) {
-		return backend.ErrUnavailable
-	}
-	lost := backend.Ops(s.after.Load()).Has(r.Op)
-	if lost && s.before.Load() == overtaken && r.Op == backend.Reserve {
-		own := *r
-		s.delayed.Store(&own)
-		return backend.ErrPerhapsCounted
-	}
-	err := s.Store.Do(ctx, r, d)
-	if lost {
-		*d = backend.Decision{}
-		return backend.ErrPerhapsCounted
-	}
-	return err
-}
-
-// overtaken, as what is lost before, delays a Reserve until arrive.
-const overtaken = 1 << 31
-
-// arrive lets the store have a Reserve that was delayed.
-func (s *lossy) arrive() (d backend.Decision, err error) {
-	err = s.Store.Do(context.Background(), s.delayed.Load(), &d)
-	return d, err
-}
-
-var (
-	onReserve = backend.OpsOf(backend.Reserve)
-	onSettle  = backend.OpsOf(backend.Settle)
-	onAll     = ^backend.Ops(0)
 )
 
 func reserving(t *testing.T, s backend.Store, mode headgate.FailureMode) *headgate.Limiter {
@@ -232,26 +184,18 @@ func TestRecordAndAtMost(t *testing.T) {
 // TestReserveUnsupported: a store without reservations refuses them, and a policy that
 // needs them.
 func TestReserveUnsupported(t *testing.T) {
-	s := &plain{memory.New(nil)}
+	s := &fake{Store: memory.New(nil), can: &backend.Basic, do: func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if err := r.Check(ctx, backend.Basic); err != nil {
+			return err
+		}
+		return next.Do(ctx, r, d)
+	}}
 	l := limiter(t, s, nil, hourly)
 	r, _, err := l.Reserve(context.Background(), headgate.Call{Key: "k"})
 	require.ErrorIs(t, err, headgate.ErrUnsupported)
 	requireInert(t, r)
 	_, err = headgate.New(s, []headgate.Policy{{Name: "p", Algorithm: algo.InFlight(2), OnFailure: headgate.FailOpen}}, nil)
 	require.ErrorIs(t, err, headgate.ErrUnsupported)
-}
-
-// plain is a store that only takes, peeks and resets.
-type plain struct{ next backend.Store }
-
-func (s *plain) Check(p []backend.Policy) error     { return s.next.Check(p) }
-func (s *plain) Capabilities() backend.Capabilities { return backend.Basic }
-func (s *plain) Close() error                       { return s.next.Close() }
-func (s *plain) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if err := r.Check(ctx, backend.Basic); err != nil {
-		return err
-	}
-	return s.next.Do(ctx, r, d)
 }
 
 // TestReserveFailsOpen: what passed uncounted is recorded by its Commit, and nothing by
@@ -359,28 +303,10 @@ func TestLostSettle(t *testing.T) {
 	require.NoError(t, r.Close(), "sends the Commit again")
 	requireUsed(t, l, 3, 760)
 
-	once := &onceLossy{Store: memory.New(nil), op: backend.Settle}
-	l = reserving(t, once, headgate.FailClosed)
+	l = reserving(t, onceLossy(backend.Settle), headgate.FailClosed)
 	r, _ = reserve(t, l, 400)
 	require.NoError(t, r.Commit(ctx, 1, 450))
-	require.True(t, once.lost.Load())
 	requireUsed(t, l, 1, 450)
-}
-
-// onceLossy loses the answer to the first request of one operation.
-type onceLossy struct {
-	backend.Store
-	op   backend.Op
-	lost atomic.Bool
-}
-
-func (s *onceLossy) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	err := s.Store.Do(ctx, r, d)
-	if r.Op == s.op && s.lost.CompareAndSwap(false, true) {
-		*d = backend.Decision{}
-		return backend.ErrPerhapsCounted
-	}
-	return err
 }
 
 // TestReserveFailsLocal: the lease in this process and the one in the store are both

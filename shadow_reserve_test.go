@@ -116,7 +116,7 @@ func TestShadowOfSpreadCommit(t *testing.T) {
 // whether the store denied it or the deny cache.
 func TestShadowDeniedFromCache(t *testing.T) {
 	ctx := context.Background()
-	s := &remote{Store: memory.New(nil)}
+	s := remote(memory.New(nil))
 	l, err := headgate.New(s, []headgate.Policy{dailyShadow("s", 1, 0)}, nil)
 	require.NoError(t, err)
 	for i := range 5 {
@@ -158,7 +158,7 @@ func TestShadowDeniedSpread(t *testing.T) {
 // keys.
 func TestShadowDeniedFromCacheOfAll(t *testing.T) {
 	ctx := context.Background()
-	s := &remote{Store: memory.New(nil)}
+	s := remote(memory.New(nil))
 	l, err := headgate.New(s, []headgate.Policy{dailyShadow("s", 1, 0)}, nil)
 	require.NoError(t, err)
 	for range 2 {

@@ -14,7 +14,6 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -392,7 +391,7 @@ func TestShadowOfAll(t *testing.T) {
 // TestShadowKeyOfAll: a key with shadows alone does not bind beside another, whether the
 // store decides at once or key by key.
 func TestShadowKeyOfAll(t *testing.T) {
-	for _, s := range []backend.Store{memory.New(nil), oneKey{memory.New(nil)}} {
+	for _, s := range []backend.Store{memory.New(nil), oneKey(memory.New(nil))} {
 		shadow, other := limiter(t, s, nil, dailyShadow("s", 2, 0)), limiter(t, s, nil, daily("a", 10))
 		d, err := headgate.All(context.Background(), shadow.Call("u"), other.Call("o"))
 		require.NoError(t, err)
@@ -406,14 +405,6 @@ func dailyShadow(name string, n int64, shards int) headgate.Policy {
 	p.Shadow, p.Shards = true, shards
 	return p
 }
-
-// remote is a memory store with a deny cache.
-type remote struct {
-	*memory.Store
-	shared layer.Shared
-}
-
-func (s *remote) Shared() *layer.Shared { return &s.shared }
 
 // TestShadowAlone: a cost above a shadow's limit passes, by each verb.
 func TestShadowAlone(t *testing.T) {

@@ -2,7 +2,6 @@ package headgate_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -97,25 +96,19 @@ func TestShadowOfSpreadKeyFails(t *testing.T) {
 	require.EqualValues(t, 3, l.Stats().FailClosed)
 }
 
-// subsDown is a memory store that can't be asked for some sub-keys.
-type subsDown struct {
-	*memory.Store
-	seen map[string]bool
-}
-
-func (s *subsDown) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if _, ok := s.seen[r.Sub]; !ok {
-		s.seen[r.Sub] = len(s.seen)%2 == 1
-	}
-	if s.seen[r.Sub] {
-		return fmt.Errorf("%w: down", backend.ErrUnavailable)
-	}
-	return s.Store.Do(ctx, r, d)
-}
-
 // TestAtMostSpreadFailsLocal: AllowAtMost grants what it charges, in this process too.
 func TestAtMostSpreadFailsLocal(t *testing.T) {
-	l, err := headgate.New(&subsDown{memory.New(nil), map[string]bool{}}, []headgate.Policy{
+	down := map[string]bool{}
+	s := inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if _, ok := down[r.Sub]; !ok {
+			down[r.Sub] = len(down)%2 == 1
+		}
+		if down[r.Sub] {
+			return backend.ErrUnavailable
+		}
+		return next.Do(ctx, r, d)
+	})
+	l, err := headgate.New(s, []headgate.Policy{
 		{Name: "a", Algorithm: algo.FixedWindow(algo.Per(40, 24*time.Hour)), OnFailure: headgate.FailLocal, Shards: 4},
 	}, &headgate.Options{Instances: 1})
 	require.NoError(t, err)
@@ -129,27 +122,21 @@ func TestAtMostSpreadFailsLocal(t *testing.T) {
 	require.Equal(t, int64(40), total)
 }
 
-// losesAtMost is a memory store that loses the replies to an AtMost but the first.
-type losesAtMost struct {
-	*memory.Store
-	n int
-}
-
-func (s *losesAtMost) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	err := s.Store.Do(ctx, r, d)
-	if r.Op == backend.AtMost {
-		if s.n++; s.n > 1 {
-			*d = backend.Decision{}
-			return backend.ErrPerhapsCounted
-		}
-	}
-	return err
-}
-
 // TestAtMostSpreadLost: the lost reply of a later sub-key leaves what the first has
 // granted, and is counted.
 func TestAtMostSpreadLost(t *testing.T) {
-	l := limiter(t, &losesAtMost{Store: memory.New(nil)}, nil,
+	n := 0
+	s := inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		err := next.Do(ctx, r, d)
+		if r.Op == backend.AtMost {
+			if n++; n > 1 {
+				*d = backend.Decision{}
+				return backend.ErrPerhapsCounted
+			}
+		}
+		return err
+	})
+	l := limiter(t, s, nil,
 		headgate.Policy{Name: "a", Algorithm: algo.FixedWindow(algo.Per(40, 24*time.Hour)), OnFailure: headgate.FailClosed, Shards: 4})
 	d, err := l.AllowAtMost(context.Background(), "k", 40)
 	require.NoError(t, err)

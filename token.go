@@ -81,7 +81,7 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 // named sets what the reservation charged of each policy of a token. It returns the
 // limiter's policies that stand for those, spread as the key was.
 func (l *Limiter) named(t *token.Token, r *Reservation, shards int) (policies []Policy) {
-	at := l.match(t.Policies)
+	at := t.Match(len(l.policies), func(i int) string { return l.policies[i].Name })
 	for i, p := range t.Policies {
 		if p.Other {
 			continue
@@ -97,23 +97,4 @@ func (l *Limiter) named(t *token.Token, r *Reservation, shards int) (policies []
 		}
 	}
 	return policies
-}
-
-// match returns the index of each policy that a token names, and of those that have other
-// names now, in their order.
-func (l *Limiter) match(named []token.Policy) []int {
-	at, used := slices.Repeat([]int{-1}, len(named)), make([]bool, len(named))
-	for i := range named {
-		j := slices.IndexFunc(l.policies, func(p Policy) bool { return p.Name == named[i].Name })
-		if j >= 0 && !used[j] {
-			at[i], used[j] = j, true
-		}
-	}
-	for i := range at {
-		if at[i] < 0 {
-			at[i] = slices.Index(used, false)
-			used[at[i]] = true
-		}
-	}
-	return at
 }

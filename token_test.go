@@ -37,7 +37,7 @@ func TestTokenOfAnotherOrder(t *testing.T) {
 		for _, order := range [][]headgate.Policy{{tokens, slots}, {calls, tokens}} {
 			for _, lost := range []backend.Ops{0, onReserve} {
 				t.Run(fmt.Sprint(name, order[0].Name, lost), func(t *testing.T) {
-					s := &lossy{Store: on}
+					s := lossyOf(on)
 					s.lose(lost, 0)
 					signed := &headgate.Options{TokenKey: []byte("of sixteen bytes")}
 					l, other := limiter(t, s, signed, order[1], order[0]), limiter(t, s, signed, order...)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
@@ -126,14 +125,4 @@ func (w *waiting) do(ctx context.Context, q *question, d *Decision) error {
 	}
 	q.free()
 	return err
-}
-
-// queuesOf returns the queues of all limiters on s.
-func queuesOf(s backend.Store) *wait.Queues {
-	shared := layer.Of(s)
-	if shared == nil {
-		return wait.NewQueues(false)
-	}
-	type key struct{}
-	return shared.Value(key{}, func() any { return wait.NewQueues(true) }).(*wait.Queues)
 }

@@ -4,7 +4,6 @@ package headgate_test
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,19 +18,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counting is a store that counts what it is asked, and may take its time.
-type counting struct {
-	backend.Store
-	calls atomic.Int64
-	delay time.Duration
-}
-
-func (s *counting) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	s.calls.Add(1)
-	if s.delay > 0 {
-		time.Sleep(s.delay/2 + rand.N(s.delay)) // or two processes that wake at one instant would ask in the same order each time
-	}
-	return s.Store.Do(ctx, r, d)
+// counting returns a store that counts its requests.
+func counting() (*fake, *atomic.Int64) {
+	calls := new(atomic.Int64)
+	return &fake{Store: memory.New(nil), do: func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		calls.Add(1)
+		return next.Do(ctx, r, d)
+	}}, calls
 }
 
 // crowd has n waiters arrive a microsecond apart, and returns when each passed, since
@@ -69,7 +62,7 @@ func TestWait(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &counting{Store: memory.New(nil)}
+				s, calls := counting()
 				p := headgate.Policy{Name: "p", Algorithm: c.rule, OnFailure: headgate.FailClosed}
 				l := limiter(t, s, nil, p)
 				const n = 1000
@@ -92,8 +85,8 @@ func TestWait(t *testing.T) {
 						require.LessOrEqual(t, passed[i], max(0, earliest)+150*time.Millisecond+each, "waiter %d", i)
 					}
 				}
-				t.Logf("%d calls to the store for %d waiters", s.calls.Load(), n)
-				require.LessOrEqual(t, s.calls.Load(), int64(2*n))
+				t.Logf("%d calls to the store for %d waiters", calls.Load(), n)
+				require.LessOrEqual(t, calls.Load(), int64(2*n))
 			})
 		})
 	}
@@ -103,20 +96,21 @@ func bucket(perSecond, burst int64) headgate.Policy {
 	return headgate.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(perSecond), burst), OnFailure: headgate.FailClosed}
 }
 
-// spent returns a limiter of one call per second whose key "k" is spent, and its store.
-func spent(t *testing.T, o *headgate.Options) (*headgate.Limiter, *counting) {
-	s := &counting{Store: memory.New(nil)}
+// spent returns a limiter of one call per second whose key "k" is spent, and the number of
+// requests to its store since then.
+func spent(t *testing.T, o *headgate.Options) (*headgate.Limiter, *atomic.Int64) {
+	s, calls := counting()
 	l := limiter(t, s, o, bucket(1, 5))
 	_, err := l.AllowN(context.Background(), "k", 5)
 	require.NoError(t, err)
-	s.calls.Store(0)
-	return l, s
+	calls.Store(0)
+	return l, calls
 }
 
 // TestWaitDeadline: only a call that surely can't pass in time is refused, and at once.
 func TestWaitDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s := spent(t, nil)
+		l, calls := spent(t, nil)
 		begin := time.Now()
 		wait := func(d time.Duration) error {
 			ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -133,9 +127,9 @@ func TestWaitDeadline(t *testing.T) {
 
 		go func() { require.NoError(t, wait(time.Hour)) }()
 		synctest.Wait()
-		asked := s.calls.Load()
+		asked := calls.Load()
 		require.ErrorAs(t, wait(900*time.Millisecond), &late, "by what the head was told")
-		require.Equal(t, asked, s.calls.Load())
+		require.Equal(t, asked, calls.Load())
 		require.Zero(t, time.Since(begin))
 		require.ErrorAs(t, wait(1500*time.Millisecond), &late)
 		require.Equal(t, time.Second, time.Since(begin), "refused as the head: until then the other might have left")
@@ -169,24 +163,21 @@ func TestWaitLeaves(t *testing.T) {
 	})
 }
 
-// slow is a store of ours whose answers take their time.
-type slow struct {
-	*memory.Store
-	delay time.Duration
-}
-
-func (s *slow) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	err := s.Store.Do(ctx, r, d)
-	time.Sleep(s.delay)
-	return err
+// slow returns a store of ours whose answers take their time.
+func slow(delay *time.Duration) *fake {
+	return inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		err := next.Do(ctx, r, d)
+		time.Sleep(*delay)
+		return err
+	})
 }
 
 // TestWaitLeavesDuringTake: what was taken for a waiter that leaves meanwhile is not
 // lost: it passes.
 func TestWaitLeavesDuringTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{memory.New(nil), 50 * time.Millisecond}
-		l := limiter(t, s, nil, headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100)), OnFailure: headgate.FailClosed})
+		delay := 50 * time.Millisecond
+		l := limiter(t, slow(&delay), nil, headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100)), OnFailure: headgate.FailClosed})
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(75*time.Millisecond, cancel) // the first has passed, and one take is under way for the others
 		var passed atomic.Int64
@@ -204,7 +195,7 @@ func TestWaitLeavesDuringTake(t *testing.T) {
 
 // TestWaitRefuses what can never pass, before it queues.
 func TestWaitRefuses(t *testing.T) {
-	l, s := spent(t, nil)
+	l, calls := spent(t, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { _, _ = l.Wait(ctx, headgate.Call{Key: "k"}) }()
 	defer cancel()
@@ -228,7 +219,7 @@ func TestWaitRefuses(t *testing.T) {
 			require.ErrorIs(t, err, c.err, name)
 		}
 	}
-	require.LessOrEqual(t, s.calls.Load(), int64(1))
+	require.LessOrEqual(t, calls.Load(), int64(1))
 	_, err := new(headgate.Limiter).Wait(ctx, headgate.Call{Key: "k"})
 	require.ErrorAs(t, err, new(*headgate.InvalidError))
 	_, _, err = new(headgate.Limiter).WaitReserve(ctx, headgate.Call{Key: "k"})
@@ -327,11 +318,11 @@ func TestWaitCosts(t *testing.T) {
 // takes for itself.
 func TestWaitDeadlineOfHead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slow{memory.New(nil), 0}
-		l := limiter(t, s, nil, bucket(100, 20))
+		var delay time.Duration
+		l := limiter(t, slow(&delay), nil, bucket(100, 20))
 		_, err := l.AllowN(context.Background(), "k", 20)
 		require.NoError(t, err)
-		s.delay = time.Millisecond
+		delay = time.Millisecond
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		first := make(chan error, 1)

@@ -17,8 +17,8 @@ import (
 // A call queues by its first key. The heads of these queues take turns at the last key:
 // one call each, or as many as the Weight of the first part. So a tenant with one call
 // waits for one turn of each other tenant, however many calls they have. A call that its
-// own key denies, or any key but the last, loses its turn until that key lets it pass,
-// and so delays no other. A call that the last key denies keeps its turn.
+// own key denies, or any key but the last, loses its turn until that key lets it pass. So
+// it delays no other. A call that the last key denies keeps its turn.
 //
 // Turns are those of one process and of calls whose last key and policies are the same.
 // Queues of several processes have no order among each other. A take decides one call,

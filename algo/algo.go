@@ -27,6 +27,7 @@ package algo
 
 import (
 	"fmt"
+	"math/bits"
 	"time"
 )
 
@@ -69,6 +70,7 @@ type Algorithm struct {
 	a, b     int64 // what the kind derives, named in its file
 	fill     int64 // µs that the newest stored instant may lie ahead of now
 	identity Identity
+	hash     uint64         // of the identity
 	every    CivilPeriod    // of a Calendar
 	zone     *time.Location // of a Calendar
 	sound    bool           // Check found nothing
@@ -96,6 +98,23 @@ type Identity struct {
 
 // Identity returns whose count the algorithm decides on.
 func (a *Algorithm) Identity() Identity { return a.identity }
+
+// Hash returns a hash of the Identity, without a seed, for a store in this process. It is
+// computed once, where the algorithm is made.
+func (a *Algorithm) Hash() uint64 { return a.hash }
+
+// hash is FNV-1a over the label, and then over the numbers by a wider multiplication.
+func (id *Identity) hash() uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(id.Label) {
+		h = (h ^ uint64(id.Label[i])) * 0x100000001b3
+	}
+	for _, n := range []uint64{uint64(id.Kind), uint64(id.Period), uint64(id.Buckets)} {
+		hi, lo := bits.Mul64(h^n, 0x9E3779B97F4A7C15)
+		h = hi ^ lo
+	}
+	return h
+}
 
 // Limit returns the units per period that it was made with. A Calendar's period is
 // the length of its unit, of months the longest.

@@ -20,8 +20,8 @@ const (
 //   - Units that nobody has settled are charged whole at the last instant of their
 //     lease.
 //
-// So at every instant the count is at least what it would be if each call had been
-// charged at its own instant, and each bound of an algorithm stands.
+// If each call were charged at its own instant, the count would never be greater. So each
+// bound of an algorithm stands.
 //
 // Leases that end together are one number. Ends lie on a grid, so that there are few
 // of them, however many processes borrow. Instants are µs by the clock that the
@@ -50,7 +50,7 @@ func (k Kind) Lends() bool {
 }
 
 // Fold charges the words for leases that have ended by now, each at the last instant
-// before its end, and returns the words, which may have moved. What ends further ahead
+// before its end. It returns the words, which may have moved. What ends further ahead
 // than a lease can counts as absent: the clock has stepped back.
 func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 	live := l.Ends[:0]
@@ -130,9 +130,9 @@ func LentEnd(now, length, closes int64) int64 {
 	return end
 }
 
-// LentShare returns how many units are lent to a borrower that wants some and keeps some of
-// what it has: at most half of a fair share of the room beside those that it keeps. What
-// is new must last for an eighth of the length.
+// LentShare returns how many units are lent to a borrower that wants some, and keeps some
+// of what it has. Beside those that it keeps, it gets at most half of a fair share of the
+// room. What is new must last for an eighth of the length.
 func LentShare(want, keep, room, borrowers int64, left, length int64) int64 {
 	extra := min(want-keep, (room-keep)/(2*borrowers))
 	if extra < 0 || keep+extra < 2 && keep == 0 || left < length/8 {
@@ -144,7 +144,7 @@ func LentShare(want, keep, room, borrowers int64, left, length int64) int64 {
 // MaxUnits is more than any count can have room for.
 const MaxUnits int64 = 2 * MaxLimit
 
-// Closes returns when the window ends to which a charge of the view would belong: units
+// Closes returns when the window ends to which a charge of the view would belong. Units
 // are not lent for longer, so that none is carried over. It is 0 for a kind whose counts
 // have no such window.
 func (a *Algorithm) Closes(v *View) int64 {
@@ -194,8 +194,8 @@ func (a *Algorithm) retryBeside(w []int64, v *View, n int64) int64 {
 	return a.Sooner(v, n, a.RetryAt(w, &own, n))
 }
 
-// Sooner returns when n units may fit that would at an instant if nothing were lent: at
-// the latest when the first lease ends, since its units may come back unused.
+// Sooner returns when n units may fit that would fit at an instant if nothing were lent.
+// That is at the latest when the first lease ends: its units may come back unused.
 func (a *Algorithm) Sooner(v *View, n, at int64) int64 {
 	if v.Beside == nil || len(v.Beside.Ends) == 0 || n > a.max {
 		return at

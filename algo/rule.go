@@ -151,6 +151,7 @@ func (a Algorithm) with(l Limit, max int64) Algorithm {
 		r.derive(&a)
 	}
 	a.sound = a.Check() == nil
+	a.hash = a.identity.hash()
 	return a
 }
 

@@ -1,12 +1,13 @@
-// Package borrow lets a process decide most calls of a busy key by itself: it takes units
+// Package borrow lets a process decide most calls of a busy key by itself. It takes units
 // of the key from the store in advance, for a short time, and answers calls from them.
 //
 // # How it works
 //
-// A key that a process calls twice within Policy.Borrow, and twice within the next, gets a
-// home, and so does one with eight calls in one. The next call of it that has to ask the
-// store sends a Borrow in place of a Take: it is charged, and brings units home. Calls take from these, without a round trip. Before the units run out, or
-// their lease ends, a Borrow in the background reports what was used and brings more.
+// A key gets a home after two calls within Policy.Borrow and two within the next, or eight
+// within one. Its next call that has to ask the store sends a Borrow in place of a Take:
+// it is charged, and brings units home. Calls take from these, without a round trip.
+// Before the units run out, or their lease ends, a Borrow in the background reports what
+// was used and brings more.
 // The units that are left stay in use meanwhile and become part of the next lease. When
 // the key rests, they are given back.
 //

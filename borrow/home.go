@@ -112,8 +112,8 @@ func (h *home) missed(n int64) bool {
 	return int64(h.store.now()) >= h.try.Load()
 }
 
-// demand returns the units that calls use in one length, as of the last few lengths, or
-// as many as they have used since if those are more.
+// demand returns the units that calls use in one length, by the last few lengths. If they
+// have used more since, it returns those.
 func (h *home) demand(at time.Duration) float64 {
 	o := &h.own
 	sum := o.given - h.left.Load() + h.miss.Load()

@@ -61,7 +61,7 @@ func (hs *homes) find(r *backend.Request) *home {
 }
 
 // seen notes a call of a key without a home, and makes one if the key is called often
-// enough: twice in a length, and twice in the next, or so often that this is sure.
+// enough. That is twice in a length and twice in the next, or so often that this is sure.
 func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *home {
 	length := r.Policies[0].Borrow
 	st, sum := hs.stripe(r.Key)
@@ -96,8 +96,8 @@ func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *
 // sure is how many calls in a length make a home at once.
 const sure = 8
 
-// tally is what is remembered of a key without a home: 24 bits of its hash, 24 of the
-// slot of time, 8 bits of the calls in the slot before, and 8 of those in this one.
+// tally is what is remembered of a key without a home. It has 24 bits of the key's hash and
+// 24 of the slot of time. 8 bits are the calls in the slot before, 8 those in this one.
 type tally uint64
 
 // add counts a call of the key in a slot.

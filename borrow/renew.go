@@ -81,8 +81,8 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 	return p
 }
 
-// can reports whether units can be borrowed now: calls need some, the link is short for
-// the length, and not too many replies were lost of late.
+// can reports whether units can be borrowed now. Calls need some, the link is short for
+// the length, and not too many of the last replies were lost.
 func (h *home) can(at time.Duration, demand float64) bool {
 	if demand < least || h.store.link.far(h.length) { // mutant: long-link-lends-nothing
 		h.pause(at+h.length, never)
@@ -163,9 +163,9 @@ func (p *pending) answered(d *backend.Decision, err error) {
 	h.wake(h.length / 2)
 }
 
-// lent adds what was lent to what is left. The lease ends so long after the request was
-// sent as it does after the store's instant, which was later, and a thousandth of the length
-// earlier, for clocks of different speed. A reply that comes after that lends nothing.
+// lent adds what was lent to what is left. The lease lasts from when the request was sent,
+// which was before the store's instant. It ends a thousandth of the length early, for clocks
+// of different speed. A reply that comes after that lends nothing.
 func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request) {
 	o, units := &h.own, l.Lent.Units
 	last := o.held[len(o.held)-1]

@@ -1,10 +1,10 @@
 -- A Borrow: settles what the borrower holds of a key, takes, and lends. It is the twin
 -- of backend/memory's loan.go.
 --
--- Kept under a key of the borrower's, which leaves by itself: version, number of the
--- last Borrow, when it was counted as a borrower, until when this is kept, number of the Borrow whose lease it
--- holds (0: none), number of policies, and for each of them the end, the units and the
--- epoch of the count at the time.
+-- Kept under a key of the borrower's, which leaves by itself. In this order: version,
+-- number of the last Borrow, when it was counted as a borrower, until when this is kept.
+-- Then the number of the Borrow whose lease it holds (0: none), and that of policies.
+-- For each policy the end, the units and the epoch of the count at the time.
 
 --@section section
 local key, record, status, longer, sweep, ms, bad, met = keys[k], keys[k + 1], 0, 0, false, 0, nil, ''
@@ -64,8 +64,8 @@ do
 end
 
 --@section settle
--- how: what became of the lease that is held: 0 none was named, 1 it is charged, 2 it
--- had ended, 3 it is not held. s[21] is what is to be charged.
+-- how is what became of the lease that is held. 0: none was named. 1: it is charged.
+-- 2: it had ended. 3: it is not held. s[21] is what is to be charged.
 local counted, lease, parts, how = 0, 0, {}, some > 0 and 3 or 0
 if held and status == 0 then
   local version, last, till, size, behind

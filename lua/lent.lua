@@ -1,10 +1,10 @@
 -- The twin of algo/lent.go: units that processes hold in advance stand beside the
 -- count. Every decision counts them as used, and they do not age.
 --
--- Kept in the value of a count, behind its first nine bytes (version, horizon, due),
--- where the version is greater by 16: an epoch of 8 bytes, when the present slot of
--- time began, borrowers in it and in the one before, number of ends, and for each end
--- its instant and the units. Behind that stands the rest of the value. The paths for
+-- Kept in the value of a count, behind its first nine bytes (version, horizon, due). The
+-- version is greater by 16 then. In this order: an epoch of 8 bytes, when the present slot
+-- of time began, borrowers in it and in the one before, number of ends. For each end its
+-- instant and the units. Behind that stands the rest of the value. The paths for
 -- one policy and for a set of small states do not read such a value. They leave a
 -- group that has one to the general path, so a count of which nothing is lent is
 -- decided as ever.
@@ -74,8 +74,8 @@ end
 
 --@section part
 -- The path for one policy looks at a value beside which units are lent once more,
--- without them, unless a lease has ended. part is what stands between the value's
--- halves, whole the value as it is stored, told what stands in the reply before what the policy met.
+-- without them, unless a lease has ended. part is what stands between the value's halves,
+-- and whole the value as it is stored. told stands in the reply before what the policy met.
 local n, behind, ends, units = string.byte(whole, 29) or 0, 30
 if fit == 0 and string.byte(whole) < 32 and #whole >= 29 + 12 * n and (n > 0 or now < parse('<I7', whole, 18) + 2000000) then
   again, told = true, n > 0 and pack('<BB', 31, n) or ''

@@ -7,13 +7,17 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Check asks next, and refuses a number of shards that can't be kept.
+// Check asks next. It refuses a number of shards that can't be kept, and a policy that only a
+// Reserve charges if next has none.
 func (s *Store) Check(policies []backend.Policy) error {
 	if err := s.next.Check(policies); err != nil {
 		return err
 	}
 	for i := range policies {
 		p, first, want := &policies[i], &policies[0], ""
+		if p.Algorithm.Kind().Leased() && !s.Capabilities().Ops.Has(backend.Reserve) {
+			return fmt.Errorf("%w: policy %q counts by %v", backend.ErrUnsupported, p.Name, &p.Algorithm)
+		}
 		k, most := int64(p.Shards), max(1, min(MaxShards, p.Algorithm.Max(), p.Algorithm.Limit().Events))
 		switch {
 		case k < 0 || k > most:

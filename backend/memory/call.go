@@ -22,21 +22,21 @@ type look struct {
 // call is one request under the lock of its key's stripe. It looks at every
 // policy before it charges any. (The looks are no field: they would escape.)
 type call struct {
-	*backend.Group
-	op       backend.Op
-	lease    *backend.Lease
-	loan     *backend.Loan
-	store    *Store
-	stripe   *stripe
-	hash     hash
-	now      int64
-	reserved int  // records that count as kept and are not made yet
-	looks    bool // a Settle that looks at what it has left
+	backend.Group // a copy: a pointer to it would put each request on the heap
+	op            backend.Op
+	lease         *backend.Lease
+	loan          *backend.Loan
+	store         *Store
+	stripe        *stripe
+	hash          hash
+	now           int64
+	reserved      int  // records that count as kept and are not made yet
+	looks         bool // a Settle that looks at what it has left
 }
 
 // begin makes the zero c a call of the group, with a look for each policy.
 func (s *Store) begin(c *call, op backend.Op, g *backend.Group, looks []look) error {
-	c.Group, c.op, c.store, c.hash = g, op, s, s.hash(g)
+	c.Group, c.op, c.store, c.hash = *g, op, s, s.hash(g)
 	c.stripe = &s.stripes[c.stripeAt()]
 	for i := range looks {
 		looks[i].id = s.identityOf(&g.Policies[i], g.Sub)
@@ -80,7 +80,7 @@ func (c *call) find(looks []look) (missing int) {
 // overflow all keys have one record.
 func (c *call) place(id identity, shared bool) (*stripe, hash) {
 	if shared {
-		return &c.store.overflow, hash{}.of(id)
+		return &c.store.overflow, hash(0).of(id)
 	}
 	return c.stripe, c.hash.of(id)
 }
@@ -214,36 +214,33 @@ func (c *call) charge(l *look, i int) []int64 {
 
 // fill makes the costs of a RecordAtMost what each policy has room for.
 func (c *call) fill(looks []look) {
-	g := *c.Group
-	g.Costs = make([]int64, len(looks))
+	costs := make([]int64, len(looks))
 	for i := range looks {
-		g.Costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-looks[i].view.Counts())) // mutant: record-by-room
+		costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-looks[i].view.Counts())) // mutant: record-by-room
 	}
-	c.Group = &g
+	c.Costs = costs
 }
 
 // room makes an AtMost a take of what there is, and reports whether there is any: a
 // take of one unit is denied otherwise.
 func (c *call) room(looks []look) bool {
-	g := *c.Group
 	left := func(i int) int64 { return c.Policies[i].Algorithm.Max() - looks[i].view.Counts() }
 	for i := range looks {
 		if !c.Policies[i].Shadow {
-			g.Cost = min(g.Cost, left(i))
+			c.Cost = min(c.Cost, left(i))
 		}
 	}
-	some := g.Cost > 0
-	g.Cost = max(g.Cost, 1)
+	some := c.Cost > 0
+	c.Cost = max(c.Cost, 1)
 	for i := range looks {
 		if c.Policies[i].Shadow { // which is charged as many of these as it has room for
-			if g.Costs == nil {
-				g.Costs = slices.Repeat([]int64{g.Cost}, len(looks))
+			if c.Costs == nil {
+				c.Costs = slices.Repeat([]int64{c.Cost}, len(looks))
 			}
-			g.Costs[i] = max(1, min(g.Cost, left(i)))
+			c.Costs[i] = max(1, min(c.Cost, left(i)))
 			looks[i].lacks = left(i) < 1
 		}
 	}
-	c.Group = &g
 	return some
 }
 

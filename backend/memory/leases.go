@@ -24,7 +24,7 @@ type leaseHash [2]uint64
 
 type lease struct {
 	end     int64
-	key     uint64 // of its key's hash
+	key     hash   // of its key's hash
 	length  uint32 // ms
 	reset   bool   // its key was reset since
 	charges []charge
@@ -97,7 +97,7 @@ func (s *leases) settle(h leaseHash, by settlement) {
 // reset marks all leases of a key. It looks at every lease of the stripe.
 func (s *leases) reset(key hash) {
 	for _, l := range s.open {
-		l.reset = l.reset || l.key == key[0] // mutant: lease-reset
+		l.reset = l.reset || l.key == key // mutant: lease-reset
 	}
 }
 

@@ -32,8 +32,8 @@ type lentTo struct {
 // lengths of a lease.
 const borrowerStays = 10 * time.Second
 
-// borrower returns what is kept of the loan's ID, nil for a new one, or an error
-// where it is not the list's, or the Borrow is not the last.
+// borrower returns what is kept of the loan's ID, nil for a new one. It returns an error
+// if that belongs to another list, or the Borrow is not the last.
 func (c *call) borrower() (*borrower, error) {
 	b := c.stripe.mu.borrowers[c.loanHash()]
 	switch {
@@ -49,7 +49,7 @@ func (c *call) borrower() (*borrower, error) {
 
 func (c *call) loanHash() leaseHash {
 	id := halves(c.loan.ID)
-	return leaseHash{uint64(id[0]) ^ c.hash[0], uint64(id[1]) ^ c.hash[1]}
+	return leaseHash{uint64(id[0]) ^ uint64(c.hash), uint64(id[1])}
 }
 
 // borrow decides a Borrow with the records that were found. The counts that keys share

@@ -20,7 +20,7 @@ func (c *call) ofLease(looks []look, readings []backend.Reading) error {
 	if err != nil || !wanted {
 		return err
 	}
-	c.Group, c.op, c.lease, c.reserved, c.looks = c.Group.Look(), backend.Peek, nil, 0, true
+	c.Group, c.op, c.lease, c.reserved, c.looks = *c.Group.Look(), backend.Peek, nil, 0, true
 	return c.counted(looks, readings)
 }
 
@@ -48,7 +48,7 @@ func (c *call) leased() (done bool, err error) {
 // leaseHash returns what the call's lease is found by.
 func (c *call) leaseHash() leaseHash {
 	id := halves(c.lease.ID)
-	return leaseHash{uint64(id[0]) ^ c.hash[0], uint64(id[1]) ^ c.hash[1]}
+	return leaseHash{uint64(id[0]) ^ uint64(c.hash), uint64(id[1])}
 }
 
 // leaseLooks is at how many leases a Reserve looks.
@@ -57,14 +57,12 @@ const leaseLooks = 4
 // recordInstead makes the settlement of an unresolved lease a record of what was
 // used. Slots have ended with the call.
 func (c *call) recordInstead() {
-	g := *c.Group
-	g.Costs = make([]int64, len(g.Policies))
-	for i := range g.Costs {
-		if !g.Policies[i].Algorithm.Kind().Leased() {
-			g.Costs[i] = c.lease.ActualOf(g.Policies, i)
+	c.Costs, c.op = make([]int64, len(c.Policies)), backend.Record
+	for i := range c.Costs {
+		if !c.Policies[i].Algorithm.Kind().Leased() {
+			c.Costs[i] = c.lease.ActualOf(c.Policies, i)
 		}
 	}
-	c.Group, c.op = &g, backend.Record
 }
 
 // settle ends a request's lease and corrects the counts that it charged, or moves
@@ -213,7 +211,7 @@ func (c *call) keep(looks []look) {
 		c.stripe.mu.leases.settle(c.leaseHash(), c.settlement())
 		return
 	}
-	l := &lease{key: c.hash[0], charges: make([]charge, len(looks))}
+	l := &lease{key: c.hash, charges: make([]charge, len(looks))}
 	for i := range looks {
 		a := &c.Policies[i].Algorithm
 		l.charges[i] = charge{

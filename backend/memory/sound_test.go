@@ -37,15 +37,12 @@ func slow(limit int64) []algo.Algorithm {
 	}
 }
 
-// sound walks every stripe: all records are in the stripe of their hash, those that
-// have many words have them, and their number is right.
+// sound walks every stripe: all records are found, those that have many words have them,
+// and their number is right.
 func sound(t *testing.T, s *Store) {
 	t.Helper()
 	kept := 0
 	for i := range s.stripes {
-		for _, slot := range s.stripes[i].mu.records.slots {
-			require.True(t, slot.hash == (hash{}) || s.stripeAt(slot.hash) == i)
-		}
 		kept += soundStripe(t, &s.stripes[i])
 	}
 	require.Equal(t, s.Len(), kept)
@@ -56,7 +53,7 @@ func soundStripe(t *testing.T, st *stripe) (records int) {
 	t.Helper()
 	tb := &st.mu.records
 	for i := range tb.slots {
-		if h := tb.slots[i].hash; h != (hash{}) {
+		if h := tb.slots[i].hash; h != 0 {
 			require.Equal(t, i, tb.at(h))
 			records++
 		}

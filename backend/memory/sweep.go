@@ -81,7 +81,7 @@ func (st *stripe) sweep(now int64, looks int) (removed int) {
 	n := len(t.slots)
 	i := rand.IntN(max(n, 1))
 	for visits := n; visits > 0 && looks > 0 && len(t.slots) == n; visits-- {
-		if s := &t.slots[i]; s.hash != (hash{}) {
+		if s := &t.slots[i]; s.hash != 0 {
 			looks--
 			if s.until == 0 { // mutant: sweep-looks-twice
 				st.remove(i) // another may take its place
@@ -106,7 +106,7 @@ func (st *stripe) removeIdle(now int64) (removed bool, looks int) {
 	from, t := int64(math.MaxInt64), &st.mu.records
 	i := rand.IntN(max(len(t.slots), 1))
 	for range t.slots {
-		if s := &t.slots[i]; s.hash != (hash{}) {
+		if s := &t.slots[i]; s.hash != 0 {
 			looks++
 			if s.until <= now {
 				st.remove(i)

@@ -35,7 +35,7 @@ const fewSlots = 8
 
 // home returns the slot at which the search for a hash begins.
 func (t *table) home(h hash) int {
-	at, _ := bits.Mul64(h[0], uint64(len(t.slots)))
+	at, _ := bits.Mul64(uint64(h), uint64(len(t.slots)))
 	return int(at)
 }
 
@@ -61,7 +61,7 @@ func (t *table) at(h hash) int {
 	if t.live == 0 {
 		return -1
 	}
-	for i := t.home(h); t.slots[i].hash != (hash{}); i = t.after(i) {
+	for i := t.home(h); t.slots[i].hash != 0; i = t.after(i) {
 		if t.slots[i].hash == h {
 			return i
 		}
@@ -82,7 +82,7 @@ func (t *table) resize(n int) {
 	old := t.slots
 	*t = table{slots: make([]slot, n*10/7+2)}
 	for i := range old {
-		if old[i].hash != (hash{}) {
+		if old[i].hash != 0 {
 			*t.insert(old[i].hash) = old[i].record
 		}
 	}
@@ -91,7 +91,7 @@ func (t *table) resize(n int) {
 // insert makes a record that is not there. The table has room for it.
 func (t *table) insert(h hash) *record {
 	i := t.home(h)
-	for t.slots[i].hash != (hash{}) {
+	for t.slots[i].hash != 0 {
 		i = t.after(i)
 	}
 	t.live++
@@ -103,7 +103,7 @@ func (t *table) insert(h hash) *record {
 // reports whether it gave memory back, since few are left.
 func (t *table) remove(i int) (shrunk bool) {
 	n := len(t.slots)
-	for j := t.after(i); t.slots[j].hash != (hash{}); j = t.after(j) {
+	for j := t.after(i); t.slots[j].hash != 0; j = t.after(j) {
 		if (j-t.home(t.slots[j].hash)+n)%n >= (j-i+n)%n { // mutant: searches-go-on
 			t.slots[i] = t.slots[j]
 			i = j

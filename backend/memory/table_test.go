@@ -13,7 +13,7 @@ func TestTable(t *testing.T) {
 	var tb table
 	r, model := rand.New(rand.NewPCG(5, 6)), map[hash]int64{}
 	for step := range 40_000 {
-		h := hash{r.Uint64N(8) << 61, r.Uint64N(uint64(2+step%10_000/100)) + 1}
+		h := hash(r.Uint64N(8)<<61 | r.Uint64N(uint64(2+step%10_000/100)) + 1)
 		i, want := tb.at(h), model[h]
 		require.Equal(t, want != 0, i >= 0)
 		if i < 0 {

@@ -45,7 +45,7 @@ type line struct {
 	ways       [ways]atomic.Pointer[entry]
 }
 
-// holds reports whether any denial may be the key's, by one look at all tags: a byte that
+// holds reports whether any denial may be the key's, by one look at all tags. A byte that
 // is the key's tag becomes 0 in x, and the line below finds a byte that is 0. The two
 // bytes without a way are 0, so a key with tag 0 always looks further.
 func (s Set) holds() bool {

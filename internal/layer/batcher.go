@@ -36,21 +36,30 @@ func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers [
 		return
 	}
 	var next atomic.Int64
-	work := func() {
+	callers := min(len(rs), concurrent)
+	if shared := Of(s); shared != nil && shared.Local { // mutant: local-asked-in-turn
+		callers = 1
+	}
+	Parallel(callers, func(int) {
 		for i := next.Add(1) - 1; i < int64(len(rs)); i = next.Add(1) - 1 {
 			answers[i].Err = s.Do(ctx, &rs[i], &answers[i].Decision)
 		}
-	}
+	})
+}
+
+// Parallel calls f for 0 to n−1, the last one on the caller's goroutine. It returns when
+// all calls have, also if the last one panics: the others write what the caller may read.
+func Parallel(n int, f func(i int)) {
 	var others sync.WaitGroup
-	if shared := Of(s); shared == nil || !shared.Local { // mutant: local-asked-in-turn
-		for range min(len(rs), concurrent) - 1 { // mutant: asked-side-by-side
-			others.Add(1)
-			go func() {
-				defer others.Done()
-				work()
-			}()
-		}
+	defer others.Wait()
+	for i := range n - 1 { // mutant: asked-side-by-side
+		others.Add(1)
+		go func() {
+			defer others.Done()
+			f(i)
+		}()
 	}
-	defer others.Wait() // also if the store panics here: the others write answers, which the caller may read
-	work()
+	if n > 0 {
+		f(n - 1)
+	}
 }

@@ -6,6 +6,7 @@ package layer
 import (
 	"context"
 	"errors"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,17 @@ func Of(s backend.Store) *Shared {
 		return s.Shared()
 	}
 	return nil
+}
+
+// IsNil reports whether s is nil, or a nil of a type that can be.
+func IsNil(s backend.Store) bool {
+	switch v := reflect.ValueOf(s); v.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Map, reflect.Func, reflect.Chan, reflect.Slice:
+		return v.IsNil()
+	}
+	return false
 }
 
 // Value returns the value of the key, and makes it the first time.

@@ -16,6 +16,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
@@ -50,6 +51,29 @@ type Policy struct {
 	Spared bool   // a shadow that had no room
 	Count  uint64 // of a sub-key: a hash of the policy's count
 	Other  bool   // in version 1 another lease charged it
+}
+
+// Match returns for each policy of the token the index of the one of that name among n.
+// Policies that have other names now are those that the token does not name, in their
+// order. The token has at most n policies.
+func (t *Token) Match(n int, name func(i int) string) []int {
+	at, used := make([]int, len(t.Policies)), make([]bool, n)
+	for i := range at {
+		at[i] = -1
+		for j := range n {
+			if name(j) == t.Policies[i].Name && !used[j] {
+				at[i], used[j] = j, true
+				break
+			}
+		}
+	}
+	for i := range at {
+		if at[i] < 0 {
+			at[i] = slices.Index(used, false)
+			used[at[i]] = true
+		}
+	}
+	return at
 }
 
 // Text returns the token as text, signed by k.

@@ -14,8 +14,8 @@ import (
 // A turn goes to the head whose turn begins first, in virtual time. The next turn of its
 // queue begins 1 / weight later. Virtual time goes on by one while each queue that wants a
 // turn has as many as its weight. A queue that comes later begins at the present time. So
-// a queue of one call waits for one turn of each other queue, however long these are, and
-// a queue of many calls is not overtaken by new queues without end.
+// a queue of one call waits for one turn of each other queue, however long these are. New
+// queues without end do not overtake a queue of many calls.
 type Gate struct {
 	queues *Queues
 	name   queueName

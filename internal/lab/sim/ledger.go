@@ -108,8 +108,8 @@ func (c charge) counted(records bool) int64 {
 
 // most returns the most units of any window that a call which passed has ended, and in which
 // no fault changed the count. If records count too, they may exceed the limit, but then no
-// call passes. On a spread key they don't: what had room when a Record began may pass, and
-// what is above the limit ages in one sub-key sooner than in another.
+// call passes. On a spread key they don't: what had room when a Record began may pass.
+// What is above the limit ages in one sub-key sooner than in another.
 func (l *ledger) most(all []charge, window time.Duration, records bool) (most int64) {
 	sum, first := int64(0), 0
 	for _, c := range all {

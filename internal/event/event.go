@@ -1,0 +1,82 @@
+// Package event works out what the event of a call reports beside its decision. That is
+// which policies have come near their limits, and what the shadows decided.
+package event
+
+import (
+	"math"
+	"slices"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// Wants reports whether the event of a request needs the states of all policies, where
+// the decision's own is not enough. That is so if there are shadows, or several policies
+// of which each may be near its limit, and of a settlement. Of a spread key that would ask
+// every sub-key. share is as in Near.
+func Wants(r *backend.Request, share float64) bool {
+	switch {
+	case r.Each != nil || r.Op == backend.Extend || r.Op == backend.Reset:
+		return false
+	case r.Op == backend.Settle:
+		return r.Sub == ""
+	}
+	return len(r.Policies) > 1 && share > 0 && charges(r.Op) ||
+		slices.ContainsFunc(r.Policies, func(p backend.Policy) bool { return p.Shadow })
+}
+
+// charges reports whether an operation may raise a count. A settlement does by what was
+// used above the estimate.
+func charges(op backend.Op) bool {
+	return op == backend.Take || op == backend.AtMost || op == backend.Reserve || op == backend.Record || op == backend.Settle
+}
+
+// Near appends the states of the policies whose count a call has raised to the share of
+// the limit. It goes by what the store answered, and keeps nothing of a key. So of all
+// calls in all processes one has it. d is the call's decision. behind is how many calls of
+// the same take came after this one. A share not above 0 appends none.
+func Near(near []backend.Near, share float64, behind int64, r *backend.Request, d *backend.Decision) []backend.Near {
+	if share <= 0 || !d.Allowed || d.Estimated || !charges(r.Op) { // mutant: near-of-counted
+		return near
+	}
+	for i := range r.Policies {
+		s, cost := &d.State, r.CostOf(i)
+		if r.Each != nil {
+			s = &r.Each[i]
+		} else if len(r.Policies) > 1 || r.Op == backend.Settle {
+			return near
+		}
+		switch r.Op {
+		case backend.AtMost:
+			cost = d.Granted
+		case backend.Settle:
+			cost = max(0, r.Lease.ActualOf(r.Policies, i)-cost)
+		}
+		used := s.Used - behind*cost // mutant: near-of-each-waiter
+		least := int64(math.Ceil(share * float64(s.Limit)))
+		if s.Counted && !r.Policies[i].Shadow && used-cost < least && least <= used {
+			near = append(near, backend.Near{Key: r.Key, State: *s})
+		}
+	}
+	return near
+}
+
+// Shadow returns what the shadow policies of a call decided, nil if no store has counted
+// them, and for a settlement, which decides nothing. d is the call's decision.
+func Shadow(r *backend.Request, d *backend.Decision) *backend.Decision {
+	if r.Op == backend.Settle { // mutant: settled-shadow-silent
+		return nil
+	}
+	var shadows []backend.Policy
+	var own []backend.State
+	for i, s := range r.Each {
+		if p := r.Policies[i]; p.Shadow && s.Counted { // mutant: shadow-event-counted
+			shadows, own = append(shadows, p), append(own, s)
+		}
+	}
+	if shadows == nil {
+		return nil
+	}
+	shadow := backend.Decision{State: own[backend.Binding(shadows, own)], Source: d.Source}
+	shadow.Allowed, shadow.Estimated = shadow.RetryAfter == 0, d.Estimated || shadows[0].Shards > 1
+	return &shadow
+}
