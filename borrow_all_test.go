@@ -60,6 +60,6 @@ func TestAllFromLeases(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, d.Lent)
 		require.GreaterOrEqual(t, d.Used, passed.Load(), key)
-		require.LessOrEqual(t, d.Used, passed.Load()*6/5, key) // a lease that a busy process settles too late is charged whole
+		require.LessOrEqual(t, d.Used, 2*passed.Load(), key) // what a busy process settles too late is charged whole
 	}
 }
