@@ -58,7 +58,7 @@ func TestHoldOfSeveralKeys(t *testing.T) {
 	slot := headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed}
 	l := limiter(t, memory.New(nil), nil, slot)
 	a, b := l.Call("a"), l.Call("b")
-	a.Call.Lease = time.Second
+	a.Call.Lease, b.Call.Lease = time.Second, time.Second
 	rs, d, err := headgate.ReserveAll(context.Background(), a, b)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)

@@ -96,7 +96,7 @@ func (c crowded) check(t *testing.T, calls int, inWide, inTight int64) {
 // TestAllCounts: what a denied call had taken of a key is given back, so that once quiet
 // every key counts what was admitted.
 func TestAllCounts(t *testing.T) {
-	calls := redistest.Steps(4_000, 100_000)
+	calls := redistest.Steps(2_000, 100_000)
 	forms(t, func(t *testing.T, s backend.Store) {
 		c := newCrowded(t, s, calls)
 		inWide, inTight := c.run(t, calls)
@@ -109,7 +109,7 @@ const crowdProcesses = 8
 // crowdProcess is TestAllCounts for processes. open makes a child's store of what start
 // returns.
 func crowdProcess(t *testing.T, open func(addrs []string) backend.Store, start func() (addrs []string)) {
-	calls := redistest.Steps(4_000, 100_000)
+	calls := redistest.Steps(2_000, 100_000)
 	if _, ok := redistest.Child(); ok {
 		c := newCrowded(t, open(strings.Split(os.Getenv("ALL_ADDRS"), ",")), calls)
 		_, err := c.user.Peek(context.Background(), headgate.Call{Key: "any"}) // loads the script

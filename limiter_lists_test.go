@@ -18,7 +18,7 @@ import (
 // take at most 2 µs more than a call, over lists that differ. A busy machine gets
 // four times that, and five times as much again under the race detector.
 func TestAListForEachCall(t *testing.T) {
-	lists := redistest.Steps(2000, 10_000)
+	lists := redistest.Steps(1000, 10_000)
 	most := time.Duration(redistest.Steps(8, 2)) * time.Microsecond
 	if raced {
 		most *= 5

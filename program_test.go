@@ -25,8 +25,8 @@ import (
 // compares every answer with a model that is written from the specification. What holds
 // of each verb also holds of their combinations. HEADGATE_SEED=n runs one program.
 func TestPairs(t *testing.T) {
-	t.Run("memory", func(t *testing.T) { pairs(t, &ground{}, redistest.Steps(20_000, 1_000_000)) })
-	t.Run("server", func(t *testing.T) { pairs(t, serverGround(t), redistest.Steps(3_000, 200_000)) })
+	t.Run("memory", func(t *testing.T) { pairs(t, &ground{}, redistest.Steps(10_000, 1_000_000)) })
+	t.Run("server", func(t *testing.T) { pairs(t, serverGround(t), redistest.Steps(2_000, 200_000)) })
 }
 
 // pairsSteps is the length of a program.

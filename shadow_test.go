@@ -49,7 +49,7 @@ func TestShadow(t *testing.T) {
 	alone := []*headgate.Limiter{limiter(t, open(), nil, shadows[0]), limiter(t, open(), nil, shadows[1])}
 	ctx, r := context.Background(), rand.New(rand.NewPCG(1, 2))
 	denied, lacked := 0, 0
-	calls := redistest.Steps(10_000, 100_000)
+	calls := redistest.Steps(4_000, 100_000)
 	for range calls {
 		now = now.Add(time.Duration(r.IntN(60)) * time.Millisecond)
 		key := string(rune('a' + r.IntN(4)))

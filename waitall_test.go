@@ -65,7 +65,7 @@ func (x *tenants) queue(ctx context.Context, tenant string, weight, n int) {
 func TestWaitAllTurns(t *testing.T) {
 	const runs = 20
 	t.Run("memory", func(t *testing.T) {
-		for range runs {
+		for range redistest.Steps(3, runs) {
 			synctest.Test(t, func(t *testing.T) {
 				took := oneBehind(t, memory.New(nil), 10_000)
 				require.LessOrEqual(t, took, 40*time.Millisecond, "the present turn and its own")

@@ -101,7 +101,7 @@ func races(t *testing.T, o *cluster.Options) {
 // TestSlots in short form has a few processes for three seconds.
 func TestSlots(t *testing.T) {
 	var c *redistest.Cluster
-	processes := redistest.Steps(12, 64)
+	processes := redistest.Steps(8, 64)
 	faulttest.Slots(t, processes, processes*5/16, func() backend.Store { return open(addrs(c), patient) }, func() string {
 		c = sharedCluster(t)
 		return env(c)

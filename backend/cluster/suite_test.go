@@ -162,7 +162,7 @@ func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
 	store := cluster.New(clock.Cluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	defer store.Close()
 	model := trace.NewModel(s.Now)
-	for i := range redistest.Steps(3_000, 100_000) {
+	for i := range redistest.Steps(1_500, 100_000) {
 		r := s.Next()
 		want, got := trace.Ask(context.Background(), model, r), trace.Ask(context.Background(), store, r)
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v", i, s.Now(), r.Op, r.Group)

@@ -27,7 +27,7 @@ func TestCompactLogIsASlidingLog(t *testing.T) {
 	t.Logf("-seed %d", *seed)
 	l := newLogs(t)
 	each := redistest.Steps(4_000, 12_000)
-	for steps := redistest.Steps(16_000, 1_000_000); steps > 0; steps -= each {
+	for steps := redistest.Steps(8_000, 1_000_000); steps > 0; steps -= each {
 		l.begin(fmt.Sprint("k", steps))
 		for range each {
 			l.tick()

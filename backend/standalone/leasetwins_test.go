@@ -30,7 +30,7 @@ func TestLeaseTwins(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			leaseTwins(t, server.Client(t), *seed+uint64(i), i == 0, redistest.Steps(12_000, 1_000_000)/2)
+			leaseTwins(t, server.Client(t), *seed+uint64(i), i == 0, redistest.Steps(6_000, 1_000_000)/2)
 			server.NoImmortals(t)
 		})
 	}

@@ -24,7 +24,7 @@ func TestLoanTwins(t *testing.T) {
 	for i := range uint64(traces) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			loanTwins(t, *seed+i, redistest.Steps(6_000, 500_000)/traces)
+			loanTwins(t, *seed+i, redistest.Steps(3_000, 500_000)/traces)
 		})
 	}
 }

@@ -83,7 +83,7 @@ func races(t *testing.T, o *standalone.Options) {
 // TestSlots in short form has 64 processes for three seconds.
 func TestSlots(t *testing.T) {
 	var server *redistest.Server
-	processes := redistest.Steps(32, 64)
+	processes := redistest.Steps(16, 64)
 	faulttest.Slots(t, processes, processes*5/16, func() backend.Store { return store(server, patient) }, func() string {
 		server = redistest.Start(t)
 		return "ADDR=" + server.Addr()

@@ -22,7 +22,7 @@ func TestTwins(t *testing.T) {
 	for i := range uint64(traces) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			twins(t, *seed+i, redistest.Steps(10_000, 1_000_000)/traces)
+			twins(t, *seed+i, redistest.Steps(6_000, 1_000_000)/traces)
 		})
 	}
 }
