@@ -118,10 +118,10 @@ func (m *Model) Settle(l *Lease, actual []int64, by []backend.Policy) error {
 	return nil
 }
 
-// listed reports whether a list has the count, and the same numbers of it.
+// listed reports whether a list has the count, the same numbers and the same shares of it.
 func (h *held) listed(by []backend.Policy) bool {
 	return slices.ContainsFunc(by, func(p backend.Policy) bool {
-		return p.Name == h.p.Name && p.Algorithm == h.p.Algorithm
+		return p.Name == h.p.Name && p.Algorithm == h.p.Algorithm && max(1, p.Shards) == max(1, h.p.Shards)
 	})
 }
 
