@@ -39,7 +39,11 @@ func ExampleWatch() {
 	}
 
 	limits, err := policyfile.Watch(path, memory.New(nil), &policyfile.Options{
-		Reloaded: func(err error) { log.Print("limits: ", err) },
+		Reloaded: func(err error) { // nil: the new limits are in use
+			if err != nil {
+				log.Print("the limits stay as they were: ", err)
+			}
+		},
 	})
 	if err != nil {
 		log.Fatal(err) // the file is broken: it has the line and the field
