@@ -31,7 +31,7 @@ func TestBorrowOverALink(t *testing.T) {
 		linkChild(t)
 		return
 	}
-	processes, rate := redistest.Steps(4, 32), 500
+	processes, rate := redistest.Steps(4, 32), redistest.Steps(500, 2_000)
 	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), linkTrip)
 	took := map[time.Duration][]time.Duration{}
 	for _, length := range []time.Duration{0, 50 * time.Millisecond} {
@@ -48,6 +48,9 @@ func TestBorrowOverALink(t *testing.T) {
 	if !redistest.Long() { // processes under the race detector beside other tests: p50 shows no round trip
 		require.Less(t, with[len(with)/2], linkTrip/4)
 		return
+	}
+	if p50 := without[len(without)/2]; p50 > 2*linkTrip {
+		t.Skipf("NOT TESTED: without leases a call takes %v over a link of %v: this machine can't carry so many", p50, linkTrip)
 	}
 	require.LessOrEqual(t, with[len(with)/2], 5*time.Microsecond)
 	require.LessOrEqual(t, float64(with[len(with)*99/100]), 1.2*float64(without[len(without)*99/100]))
