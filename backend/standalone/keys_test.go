@@ -31,7 +31,7 @@ func TestKeysTwins(t *testing.T) {
 	}
 	held := make([]map[backend.LeaseID]backend.Group, 4) // by the requests' index
 	passed, denied := 0, 0
-	for step := range redistest.Steps(800, 100_000) {
+	for step := range redistest.Steps(1_500, 100_000) {
 		c.set(c.now.Add(time.Duration(r.IntN(200)) * time.Millisecond))
 		var qs []backend.Request
 		for j := range 1 + r.IntN(len(held)) { // each on keys of its own
