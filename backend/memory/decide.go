@@ -7,6 +7,22 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
+// A request of one key is decided in these steps.
+//
+//   - check refuses what no store could decide. Nothing has been looked at then.
+//   - begin hashes the key and each policy's identity, and so finds the stripe.
+//   - The clock is read, and the stripe locked.
+//   - tick sweeps some idle records, every 64th call of a stripe.
+//   - leased does what a Settle or an Extend asks for: these end here.
+//   - find finds each policy's record. If one is missing, reserve makes room for it, or
+//     the call counts in the overflow.
+//   - look views all policies. Nothing is written before all of them have been viewed.
+//   - finish charges all policies or none.
+//   - After the lock, Decide turns the readings into the answer.
+//
+// The longest calls are those that search a full store for an idle record: they look at
+// up to 16,384 in other stripes, and at all of their own.
+
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
 type room struct {
