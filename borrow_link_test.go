@@ -31,7 +31,10 @@ func TestBorrowOverALink(t *testing.T) {
 		linkChild(t)
 		return
 	}
-	processes, rate := redistest.Steps(4, 32), redistest.Steps(500, 2_000)
+	if !redistest.Long() {
+		t.Skip("it measures latencies, and takes all of the machine: run by make test-long")
+	}
+	processes, rate := 32, 2_000
 	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), linkTrip)
 	took := map[time.Duration][]time.Duration{}
 	for _, length := range []time.Duration{0, 50 * time.Millisecond} {
