@@ -20,7 +20,7 @@ import (
 // twice the time.
 const (
 	quickest = 25 * time.Millisecond
-	slowest  = 100 * time.Millisecond
+	slowest  = 90 * time.Millisecond
 	patient  = time.Second // how long a later probe waits, and how long any does without a call
 	forever  = time.Hour   // how long the first one waits
 )
