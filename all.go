@@ -153,7 +153,8 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 			Key: p.Call.Key, Policies: k.limiter.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each}}
 		k.watch()
 		if op == backend.Reserve {
-			k.reserve(p.Call.lease()) // mutant: each-lease-checked
+			//mutant:each-lease-checked
+			k.reserve(p.Call.lease())
 			length = max(length, p.Call.lease())
 		}
 		if i == 0 {
@@ -195,10 +196,12 @@ func (k *keyed) spread() bool { return len(k.limiter.policies) > 0 && k.limiter.
 func (ks keys) decide(ctx context.Context) error {
 	switch {
 	case len(ks) == 1:
-		ks[0].request.StoreTime = &ks[0].question.storeTime // mutant: all-store-time
+		//mutant:all-store-time
+		ks[0].request.StoreTime = &ks[0].question.storeTime
 		ks[0].hand(ctx, ctx)
 		return ks.conclude(ctx)
-	case ks.denied(): // mutant: all-denied-from-cache
+	//mutant:all-denied-from-cache
+	case ks.denied():
 		return nil
 	case ks.atHome(ctx):
 		return nil
@@ -238,7 +241,8 @@ func (ks keys) atOnce(ctx context.Context) error {
 		r.And = append(r.And, ks[i].request.Group)
 		if r.Op == backend.Reserve {
 			ks[i].reservation.id = r.Lease.IDOf(i)
-			ks[i].request.Lease.ID = ks[i].reservation.id // FailLocal keeps its lease by it; mutant: local-lease-of-each-key
+			//mutant:local-lease-of-each-key
+			ks[i].request.Lease.ID = ks[i].reservation.id // FailLocal keeps its lease by it
 		}
 	}
 	r.StoreTime = &k.question.storeTime
@@ -270,14 +274,16 @@ func (ks keys) statesOfRepeated() {
 func (ks keys) tell(d *Decision) {
 	at := 0
 	for i := range ks {
-		if r := &ks[i].request; r.Key == d.Key && (r.Each == nil || slices.Contains(r.Each, d.State)) { // mutant: all-repeated-key
+		//mutant:all-repeated-key
+		if r := &ks[i].request; r.Key == d.Key && (r.Each == nil || slices.Contains(r.Each, d.State)) {
 			at = i
 			break
 		}
 	}
 	ks[at].decision, ks[at].told = *d, true
 	for i := range ks {
-		if k := &ks[i]; k.limiter.denial != nil && (i == at || d.Allowed) { // mutant: all-denial-noted
+		//mutant:all-denial-noted
+		if k := &ks[i]; k.limiter.denial != nil && (i == at || d.Allowed) {
 			k.limiter.denial.Note(&k.asked, &k.request, d, nil)
 		}
 	}
@@ -286,9 +292,11 @@ func (ks keys) tell(d *Decision) {
 // fail decides every key by its failure modes.
 func (ks keys) fail(ctx context.Context, err error) error {
 	for i := range ks {
-		if ks[i].reservation == nil { // a denial gives back what FailLocal charged; mutant: all-local-gives-back
+		//mutant:all-local-gives-back
+		if ks[i].reservation == nil { // a denial gives back what FailLocal charged
 			ks[i].reserve(allLease)
-			ks[i].local = true // mutant: lost-all-settles-nothing
+			//mutant:lost-all-settles-nothing
+			ks[i].local = true
 		}
 		ks[i].fail(ctx, err)
 	}
@@ -299,7 +307,8 @@ func (ks keys) fail(ctx context.Context, err error) error {
 func (k *keyed) fail(ctx context.Context, err error) {
 	k.told = true
 	fail := k.limiter.breaker.Fail
-	if k.spread() { // mutant: spent-spread-key-named
+	//mutant:spent-spread-key-named
+	if k.spread() {
 		fail = k.limiter.shard.FailSpread
 	}
 	k.err = fail(ctx, &k.request, &k.decision, err)
@@ -332,7 +341,8 @@ func (ks keys) oneByOne(ctx context.Context) error {
 	first, others := &ks[0], ks[1:]
 	if first.hand(ctx, ctx); first.err == nil && (first.decision.Allowed || !wait.Counted(&first.decision)) {
 		for i := range others {
-			if !first.decision.Allowed { // mutant: all-first-failed-peeks
+			//mutant:all-first-failed-peeks
+			if !first.decision.Allowed {
 				others[i].request.Op, others[i].request.Lease = backend.Peek, nil
 			}
 		}
@@ -358,7 +368,8 @@ func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc
 // ended, not the caller's context, the failure modes decide.
 func (k *keyed) hand(ctx, bounded context.Context) {
 	k.told, k.err = true, k.limiter.hand(bounded, &k.question)
-	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil { // mutant: all-budget-ends
+	//mutant:all-budget-ends
+	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil {
 		k.fail(ctx, fmt.Errorf("%w: no time was left after another key", backend.ErrUnavailable))
 	}
 	if r := k.reservation; r != nil && k.err == nil && k.spread() {
@@ -381,9 +392,11 @@ func (ks keys) conclude(ctx context.Context) (err error) {
 		return nil
 	}
 	for i := range ks {
-		if k := &ks[i]; k.charged() { // mutant: all-denied-gives-back
+		//mutant:all-denied-gives-back
+		if k := &ks[i]; k.charged() {
 			r := k.reservation
-			if !k.limiter.cancelling.Cancel(r.length, r.Cancel) { // mutant: all-cancels-beyond-background
+			//mutant:all-cancels-beyond-background
+			if !k.limiter.cancelling.Cancel(r.length, r.Cancel) {
 				_ = r.Cancel(context.WithoutCancel(ctx))
 			}
 		}

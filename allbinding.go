@@ -36,9 +36,11 @@ func (k *keyed) binds(earlier *keyed) bool {
 // with only shadows comes last.
 func (k *keyed) rank() int {
 	switch d := &k.decision; {
-	case !slices.ContainsFunc(k.limiter.policies, enforced): // mutant: shadow-key-binds-nothing
+	//mutant:shadow-key-binds-nothing
+	case !slices.ContainsFunc(k.limiter.policies, enforced):
 		return -1
-	case !d.Allowed && wait.Counted(d): // mutant: counted-denial-wins
+	//mutant:counted-denial-wins
+	case !d.Allowed && wait.Counted(d):
 		return 5
 	case d.Source == FromFailClosed:
 		return 4
@@ -55,7 +57,8 @@ func (k *keyed) rank() int {
 // granted returns what by grants, 0 where another key grants something else.
 func (ks keys) granted(by *keyed) int64 {
 	for i := range ks {
-		if k := &ks[i]; k.told && k.decision.Granted != by.decision.Granted { // mutant: all-granted-differ
+		//mutant:all-granted-differ
+		if k := &ks[i]; k.told && k.decision.Granted != by.decision.Granted {
 			return 0
 		}
 	}
@@ -90,7 +93,8 @@ func (k *keyed) watch() {
 	if l.observer == nil {
 		return
 	}
-	if k.observe(l); l.near > 0 && k.request.Each == nil { // mutant: near-of-all-keys
+	//mutant:near-of-all-keys
+	if k.observe(l); l.near > 0 && k.request.Each == nil {
 		k.request.Each = make([]State, len(l.policies))
 	}
 }

@@ -54,7 +54,8 @@ func (rs Reservations) CommitEach(ctx context.Context, each [][]State, actual ..
 		if len(each) > 0 {
 			states = each[i]
 		}
-		if rs[i].held() && rs[i].settled.WonBy(rs[i].units(units)) { // mutant: commit-of-keys-repeated
+		//mutant:commit-of-keys-repeated
+		if rs[i].held() && rs[i].settled.WonBy(rs[i].units(units)) {
 			clear(states)
 			return nil
 		}

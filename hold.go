@@ -44,7 +44,8 @@ func (r *Reservation) Hold(ctx context.Context) (context.Context, context.Cancel
 // one of these policies fails closed.
 func (r *Reservation) slots() (some, closed bool) {
 	for i, p := range r.limiter.policies {
-		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 && !p.Shadow { // mutant: shadow-slots-end-nothing
+		//mutant:shadow-slots-end-nothing
+		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 && !p.Shadow {
 			some, closed = true, closed || p.OnFailure == FailClosed
 		}
 	}

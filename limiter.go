@@ -91,7 +91,8 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 	}
 	other := *l
 	other.policies, other.values, other.direct = slices.Clone(policies), new(sync.Map), nil
-	if m, ok := l.store.(*memory.Store); ok && l.observer == nil && policies[0].Shards < 2 { // mutant: spread-in-memory
+	//mutant:spread-in-memory
+	if m, ok := l.store.(*memory.Store); ok && l.observer == nil && policies[0].Shards < 2 {
 		other.direct = m
 	}
 	return &other, nil
@@ -266,7 +267,8 @@ func (l *Limiter) refused(op backend.Op, key string, err error) error {
 }
 
 func (q *question) free() {
-	q.request, q.decision = backend.Request{}, Decision{} // or it would keep the caller's key; mutant: call-cleared
+	//mutant:call-cleared
+	q.request, q.decision = backend.Request{}, Decision{} // or it would keep the caller's key
 	questions.Put(q)
 }
 
@@ -283,7 +285,8 @@ func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
 	default:
 		err = l.shard.Do(ctx, r, d)
 	}
-	d.Receipt = nil // mutant: receipt-stays-inside
+	//mutant:receipt-stays-inside
+	d.Receipt = nil
 	return err
 }
 

@@ -53,7 +53,8 @@ type Options struct {
 const defaultNear = 0.8
 
 func (o *Options) check() error {
-	if o.DenyCacheTTL > denial.Longest { // mutant: deny-ttl-range
+	//mutant:deny-ttl-range
+	if o.DenyCacheTTL > denial.Longest {
 		return &InvalidError{What: "DenyCacheTTL", Value: o.DenyCacheTTL, Want: "at most 1s; 0 is that, below is off"}
 	}
 	if !(o.Near <= 1) { // NaN too

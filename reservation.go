@@ -93,7 +93,8 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 // store notes its shadows.
 func (l *Limiter) newReservation(q *backend.Request, length time.Duration) (*Reservation, []State) {
 	r := &Reservation{limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: length}
-	r.begun = time.Now() // mutant: all-lease-begun
+	//mutant:all-lease-begun
+	r.begun = time.Now()
 	if r.costs == nil {
 		r.costs = slices.Repeat([]int64{1}, len(l.policies))
 	}
@@ -119,7 +120,8 @@ func (r *Reservation) spread(q *backend.Request) []State {
 // of what a Commit adds to the estimate must not either.
 func (r *Reservation) spare(policies []Policy, each []State) {
 	for i := range each {
-		if policies[i].Shadow && each[i].RetryAfter > 0 { // mutant: spared-shadow-recorded
+		//mutant:spared-shadow-recorded
+		if policies[i].Shadow && each[i].RetryAfter > 0 {
 			if r.spared == nil {
 				r.spared = make([]bool, len(each))
 			}
@@ -134,7 +136,8 @@ func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
 	if d.Allowed {
 		return r
 	}
-	if errors.Is(d.Err, ErrPerhapsCounted) { // mutant: unknown-is-cancelled
+	//mutant:unknown-is-cancelled
+	if errors.Is(d.Err, ErrPerhapsCounted) {
 		l.cancelling.Cancel(r.length, r.Cancel)
 	}
 	return &Reservation{}
@@ -192,7 +195,8 @@ func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...in
 	}
 	ordered := make([]State, len(r.at))
 	err := r.settle(ctx, units, ordered)
-	for i, j := range r.at { // mutant: resumed-states-in-order
+	//mutant:resumed-states-in-order
+	for i, j := range r.at {
 		each[j] = ordered[i]
 	}
 	return err
@@ -253,11 +257,13 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 		return r.refused(backend.Settle, ErrNotHeld)
 	}
 	err := r.send(ctx, backend.Settle, lease, each)
-	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil { // mutant: lost-settle-repeated
+	//mutant:lost-settle-repeated
+	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil {
 		err = r.send(ctx, backend.Settle, lease, each)
 	}
 	r.settled.Ended(lease, err)
-	if err != nil { // a layer may have filled them before it failed; mutant: states-of-no-error
+	//mutant:states-of-no-error
+	if err != nil { // a layer may have filled them before it failed
 		clear(each)
 	}
 	return err
@@ -283,7 +289,8 @@ func (r *Reservation) charges() []int64 {
 	costs := slices.Clone(r.costs)
 	for i := range costs {
 		spared := r.spared != nil && r.spared[i]
-		if spared || r.counts != nil && r.counts[i] != countOf(&r.limiter.policies[i]) { // mutant: excess-of-another-count
+		//mutant:excess-of-another-count
+		if spared || r.counts != nil && r.counts[i] != countOf(&r.limiter.policies[i]) {
 			costs[i] = r.limiter.policies[i].Algorithm.Kind().MaxLimit() // only by the lease
 		}
 	}
@@ -310,7 +317,8 @@ func countOf(p *Policy) uint64 {
 // that was settled, or whose key was reset, is ErrNotHeld. A reservation that no
 // store has decided has no lease there, and Extend returns nil.
 func (r *Reservation) Extend(ctx context.Context) error {
-	if !r.held() || r.settled.Settled() { // mutant: settled-not-extended
+	//mutant:settled-not-extended
+	if !r.held() || r.settled.Settled() {
 		return r.refused(backend.Extend, ErrNotHeld)
 	}
 	return r.extend(ctx)

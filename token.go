@@ -15,7 +15,8 @@ import (
 // decided, has a Token only if the limiter has a TokenKey. Its settlement charges the key
 // that the text names, so a text that anybody can write must not stand for one.
 func (r *Reservation) Token() string {
-	if !r.held() || r.unresolved && r.limiter.tokens == nil { // mutant: unresolved-token-signed
+	//mutant:unresolved-token-signed
+	if !r.held() || r.unresolved && r.limiter.tokens == nil {
 		return ""
 	}
 	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key, Sub: r.charged.Sub}
@@ -49,7 +50,8 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 		return nil, bad
 	}
 	t := token.Parse(text, l.tokens, len(l.policies))
-	if t == nil || t.Unresolved && l.tokens == nil { // mutant: forged-unresolved
+	//mutant:forged-unresolved
+	if t == nil || t.Unresolved && l.tokens == nil {
 		return nil, bad
 	}
 	shards, ok := shard.ShardsOf(t.Sub)
@@ -58,7 +60,8 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 	}
 	request := backend.Request{Op: backend.Extend, Lease: r.lease()}
 	request.Key, request.Sub, request.Policies = t.Key, t.Sub, l.policies
-	if !ok || request.Check(context.Background(), l.shard.Capabilities()) != nil { // mutant: token-fields-checked
+	//mutant:token-fields-checked
+	if !ok || request.Check(context.Background(), l.shard.Capabilities()) != nil {
 		return nil, bad
 	}
 	policies := l.named(t, r, shards)
@@ -69,7 +72,8 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 	if r.limiter = l; !slices.Equal(policies, l.policies) {
 		r.limiter, err = l.With(policies...)
 	}
-	if err != nil && shards > 1 { // the limits are below the number of sub-keys; mutant: token-below-shards
+	//mutant:token-below-shards
+	if err != nil && shards > 1 { // the limits are below the number of sub-keys
 		for i := range policies {
 			policies[i].Shards = 0 // all is charged to the sub-key that was
 		}
@@ -86,10 +90,13 @@ func (l *Limiter) named(t *token.Token, r *Reservation, shards int) (policies []
 		if p.Other {
 			continue
 		}
-		policy := l.policies[at[i]] // mutant: token-order
-		policy.Shadow = p.Shadow    // mutant: token-shadows
+		//mutant:token-order
+		policy := l.policies[at[i]]
+		//mutant:token-shadows
+		policy.Shadow = p.Shadow
 		if max(policy.Shards, 1) != max(shards, 1) {
-			policy.Shards = shards // mutant: token-shards
+			//mutant:token-shards
+			policy.Shards = shards
 		}
 		policies, r.at, r.costs = append(policies, policy), append(r.at, at[i]), append(r.costs, p.Cost)
 		if r.spared = append(r.spared, p.Spared); t.Counts {

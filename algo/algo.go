@@ -212,7 +212,8 @@ func (v *View) Counts() int64 {
 	if v.Beside == nil {
 		return v.Used
 	}
-	return v.Used + v.Beside.Sum() // mutant: lent-counts-as-used
+	//mutant:lent-counts-as-used
+	return v.Used + v.Beside.Sum()
 }
 
 // Lent returns the units that are lent, which Counts includes.
@@ -327,7 +328,8 @@ func (a *Algorithm) Reserve(w []int64, v *View, n int64) []int64 {
 // RetryAt returns the first instant at which n units fit if no other call
 // takes, for an n that does not fit now. That instant never comes if n is above Max.
 func (a *Algorithm) RetryAt(w []int64, v *View, n int64) int64 {
-	if n > a.max { // mutant: shadow-never-fits
+	//mutant:shadow-never-fits
+	if n > a.max {
 		return longest
 	}
 	if v.Beside != nil && len(v.Beside.Ends) > 0 {

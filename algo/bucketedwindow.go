@@ -105,14 +105,16 @@ func (a *Algorithm) clear(w []int64, v View) {
 // empty, and so are the older buckets that they stand for then.
 func bucketRefund(a *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	s := c.At - c.At%a.b
-	if v.Used == 0 || s < v.y || s > v.x { // mutant: give-back-bucket
+	//mutant:give-back-bucket
+	if v.Used == 0 || s < v.y || s > v.x {
 		return w
 	}
 	n = min(n, w[a.slot(s)])
 	w[a.slot(s)] -= n
 	w[1] = v.Used - n
 	a.clear(w, v)
-	for v.Used > n && w[a.slot(w[0])] == 0 { // mutant: give-back-newest
+	//mutant:give-back-newest
+	for v.Used > n && w[a.slot(w[0])] == 0 {
 		w[0] -= a.b
 	}
 	return w

@@ -124,7 +124,8 @@ func calendarRoll(a *Algorithm, w words, now int64) (used, at int64, rolled word
 	}
 	// Where others' time zone data ended the last period late, what is left of
 	// this one may be short. It would be a limit of its own. So it joins the next.
-	if left := to - w.y; w.y > 0 && 2*left < to-from { // mutant: short-rest-joins
+	//mutant:short-rest-joins
+	if left := to - w.y; w.y > 0 && 2*left < to-from {
 		_, to = a.civil(to)
 	}
 	return 0, now, words{max(from, w.y), to, 0}

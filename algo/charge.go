@@ -66,4 +66,6 @@ func (a *Algorithm) MaxUsed() int64 { return 2 * a.rule().most }
 
 // Recorded returns how many of n units a record charges. It charges without asking
 // for room, and only up to MaxUsed.
-func (a *Algorithm) Recorded(v *View, n int64) int64 { return max(0, min(n, a.MaxUsed()-v.Used)) } // mutant: used-saturates
+//
+//mutant:used-saturates
+func (a *Algorithm) Recorded(v *View, n int64) int64 { return max(0, min(n, a.MaxUsed()-v.Used)) }

@@ -111,7 +111,8 @@ func (a *Algorithm) compactView(w []int64, now int64) View {
 	}
 	c := a.compact(w)
 	live := int64(0)
-	if c.time(0) <= now-a.period { // mutant: compact-one-period-old
+	//mutant:compact-one-period-old
+	if c.time(0) <= now-a.period {
 		live = c.first(now - a.period)
 	}
 	return View{Used: w[3] - c.sum(0, live), At: max(now, newest), words: words{newest, live, n}}
@@ -196,7 +197,8 @@ func compactRetryAt(a *Algorithm, w []int64, v View, n int64) int64 {
 func compactRefund(a *Algorithm, w []int64, v View, charge Charge, n int64) []int64 {
 	c := a.compact(w)
 	i := c.first(charge.At - 1)
-	if i < v.y { // mutant: compact-give-back
+	//mutant:compact-give-back
+	if i < v.y {
 		return w
 	}
 	for ; i < v.z && n > 0 && c.time(i) == charge.At; i++ {

@@ -29,7 +29,8 @@ var fixedWindow = rule{
 	},
 	charge: func(_ *Algorithm, w words, _, n int64) words { return words{w.x, w.y + n, 0} },
 	giveBack: func(a *Algorithm, w words, _ int64, c Charge, n int64) (words, bool) {
-		if w.x != c.At-c.At%a.period { // mutant: give-back-window
+		//mutant:give-back-window
+		if w.x != c.At-c.At%a.period {
 			return w, false
 		}
 		return words{w.x, w.y - min(n, w.y), 0}, w.y > 0

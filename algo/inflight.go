@@ -47,10 +47,12 @@ func slotAt(w []int64, i int64) int64 { return slotHeader + 2*(w[0]+i) }
 // length of a lease after now, and as much later after a step back of one period.
 func slotView(_ *Algorithm, w []int64, now int64) View {
 	n := w[1]
-	if n > 0 && w[slotAt(w, n-1)] > now+2*maxLease { // mutant: slots-far-ahead
+	//mutant:slots-far-ahead
+	if n > 0 && w[slotAt(w, n-1)] > now+2*maxLease {
 		return View{At: now, words: words{y: n, z: n}}
 	}
-	held := int64(sort.Search(int(n), func(i int) bool { return w[slotAt(w, int64(i))] > now })) // mutant: slot-ends
+	//mutant:slot-ends
+	held := int64(sort.Search(int(n), func(i int) bool { return w[slotAt(w, int64(i))] > now }))
 	v := View{Used: n - held, At: now, words: words{y: held, z: n}}
 	if v.Used > 0 {
 		v.x = w[slotAt(w, n-1)]

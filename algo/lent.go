@@ -56,8 +56,10 @@ func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 	live := l.Ends[:0]
 	for _, e := range l.Ends {
 		switch {
-		case e.End <= now: // mutant: ended-lease-charged
-			v := a.View(w, e.End-1) // mutant: lent-units-do-not-age
+		//mutant:ended-lease-charged
+		case e.End <= now:
+			//mutant:lent-units-do-not-age
+			v := a.View(w, e.End-1)
 			w = a.Take(w, &v, a.Recorded(&v, e.Units))
 		case e.End <= now+MaxBorrow.Microseconds():
 			live = append(live, e)
@@ -124,7 +126,8 @@ func (l *Lent) Remove(end, n int64) {
 func LentEnd(now, length, closes int64) int64 {
 	end := now + length
 	end -= end % (length / 4)
-	if closes > 0 { // mutant: lease-ends-with-window
+	//mutant:lease-ends-with-window
+	if closes > 0 {
 		end = min(end, closes)
 	}
 	return end
@@ -186,7 +189,8 @@ func (a *Algorithm) retryBeside(w []int64, v *View, n int64) int64 {
 		if whole > a.max {
 			return first
 		}
-		return min(first, a.RetryAt(w, &own, whole)) // mutant: retry-at-refill
+		//mutant:retry-at-refill
+		return min(first, a.RetryAt(w, &own, whole))
 	}
 	if a.Fits(&own, n) {
 		return a.Sooner(v, n, 0)
@@ -204,5 +208,6 @@ func (a *Algorithm) Sooner(v *View, n, at int64) int64 {
 	if v.Used+n <= a.max {
 		return first
 	}
-	return min(first, at) // mutant: retry-at-first-end
+	//mutant:retry-at-first-end
+	return min(first, at)
 }

@@ -7,7 +7,8 @@ import "time"
 // an Algorithm that Check refuses and that grants nothing.
 func (a Algorithm) Share(num, den int64) Algorithm {
 	l, k := a.limit, int64(1)
-	if a.rule().rate && l.Period > 0 { // over a longer period, or the share is rounded down; mutant: share-of-a-rate
+	//mutant:share-of-a-rate
+	if a.rule().rate && l.Period > 0 { // over a longer period, or the share is rounded down
 		k = max(1, min(den/max(num, 1), int64(MaxPeriod/l.Period)))
 	}
 	l.Events, l.Period = mulDiv(l.Events, num*k, den), l.Period*time.Duration(k)
@@ -28,7 +29,9 @@ func (a Algorithm) Part(i, k int64) Algorithm {
 }
 
 // part returns floor(n * (i+1) / k) - floor(n * i / k).
-func part(n, i, k int64) int64 { return mulDiv(n, i+1, k) - mulDiv(n, i, k) } // mutant: shares-sum-to-limit
+//
+//mutant:shares-sum-to-limit
+func part(n, i, k int64) int64 { return mulDiv(n, i+1, k) - mulDiv(n, i, k) }
 
 // slowed returns the limit's rate divided by k, without rounding. It is as many
 // events in k times the period, or where that is too long the same fraction

@@ -83,7 +83,8 @@ func (a *Algorithm) logView(w []int64, now int64) View {
 	if n > 0 && w[entry(w, n-1)] > now+a.period {
 		return View{At: now, words: words{y: n, z: n}}
 	}
-	live := first(w, n, now-a.period) // mutant: event-one-period-old
+	//mutant:event-one-period-old
+	live := first(w, n, now-a.period)
 	if live == n {
 		return View{At: now, words: words{y: n, z: n}}
 	}

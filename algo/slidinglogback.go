@@ -56,7 +56,8 @@ func forgive(w []int64, place int64) {
 	if w[logTree] == 0 {
 		return
 	}
-	if n := backAt(w, place); n != 0 { // mutant: log-place-cleared
+	//mutant:log-place-cleared
+	if n := backAt(w, place); n != 0 {
 		addBack(w, place, -n)
 	}
 }
@@ -85,14 +86,16 @@ func moveBack(w, to []int64) {
 // last unit has left.
 func logRefund(_ *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
 	i := first(w, w[1], c.At-1)
-	if i < v.y || i >= v.z || w[entry(w, i)] != c.At { // mutant: give-back-entry
+	//mutant:give-back-entry
+	if i < v.y || i >= v.z || w[entry(w, i)] != c.At {
 		return w
 	}
 	if w[logTree] == 0 {
 		w = moved(w, logCap(w), 1)
 	}
 	addBack(w, slotOf(w, i), min(n, netOf(w, i)))
-	for w[1] > 0 && netOf(w, w[1]-1) == 0 { // mutant: log-newest-empty
+	//mutant:log-newest-empty
+	for w[1] > 0 && netOf(w, w[1]-1) == 0 {
 		w[1]--
 	}
 	return w

@@ -56,7 +56,8 @@ func slidingGiveBack(a *Algorithm, w words, _ int64, c Charge, n int64) (words, 
 	switch c.At - c.At%a.period {
 	case w.x:
 		return words{w.x, w.y, w.z - min(n, w.z)}, w.z > 0
-	case w.x - a.period: // mutant: give-back-previous
+	//mutant:give-back-previous
+	case w.x - a.period:
 		return words{w.x, w.y - min(n, w.y), w.z}, w.y > 0
 	}
 	return w, false

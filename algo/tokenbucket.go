@@ -100,7 +100,8 @@ func tokenRoll(a *Algorithm, w words, now int64) (used, at int64, rolled words) 
 
 // tokenReserve is charge for what may be given back.
 func tokenReserve(a *Algorithm, w words, at, n int64) words {
-	if !stays(w, w.z) { // mutant: reserve-moves-instant
+	//mutant:reserve-moves-instant
+	if !stays(w, w.z) {
 		return a.rule().charge(a, w, at, n)
 	}
 	return words{w.x + n*fraction, w.y, w.z + n*fraction}
@@ -110,18 +111,21 @@ func tokenReserve(a *Algorithm, w words, at, n int64) words {
 // level is left by now.
 func stays(w words, level int64) bool {
 	leaked := w.x - w.z
-	return w.z > 0 && leaked < unmoved && level >= faster*(leaked+1) // mutant: instant-stays-of-little
+	//mutant:instant-stays-of-little
+	return w.z > 0 && leaked < unmoved && level >= faster*(leaked+1)
 }
 
 // tokenGiveBack leaves in the level at least what was charged since: what left it
 // meanwhile would, without the charge, have left nothing. If it leaves no more, the
 // remainder of the level's last fraction counts, and it moves to now.
 func tokenGiveBack(_ *Algorithm, w []int64, v View, c Charge, n int64) []int64 {
-	left := v.z - saturate(w[total]-c.Total, fraction) // mutant: give-back-twice
+	//mutant:give-back-twice
+	left := v.z - saturate(w[total]-c.Total, fraction)
 	back := min(n*fraction, left)
 	switch {
 	case back <= 0:
-	case back < left && stays(v.words, v.z-back): // mutant: give-back-moves-instant
+	//mutant:give-back-moves-instant
+	case back < left && stays(v.words, v.z-back):
 		w[0] = v.x - back
 	default:
 		w[0], w[1] = v.z-back, v.At

@@ -138,7 +138,8 @@ func (g *Group) apart(other *Group) error {
 		p := &g.Policies[i]
 		for j := range other.Policies {
 			q := &other.Policies[j]
-			if p.Counts(q) { // mutant: no-count-twice
+			//mutant:no-count-twice
+			if p.Counts(q) {
 				return &InvalidError{What: "key", Value: g.Key, Want: "one that is listed once for policy " + p.Name}
 			}
 		}
@@ -192,7 +193,8 @@ func (g *Group) checkCosts(op Op) error {
 				return err
 			}
 		}
-		if n < least || n > most || most == 0 { // mutant: never-admissible
+		//mutant:never-admissible
+		if n < least || n > most || most == 0 {
 			return costError(p, n, least, most)
 		}
 		charges = charges || n > 0
@@ -213,7 +215,8 @@ func (p *Policy) maxCost(op Op, most int64) (int64, error) {
 		return 0, &InvalidError{What: op.String(), Value: p.Name, Want: "no InFlight policy: only a Reserve charges one"}
 	case leased:
 		return min(most, 1), nil
-	case most > 0 && p.Shadow: // mutant: shadow-admits-any-cost
+	//mutant:shadow-admits-any-cost
+	case most > 0 && p.Shadow:
 		return algo.MaxCount, nil
 	case most > 0 && op != Reserve:
 		return p.Algorithm.Kind().MaxLimit(), nil

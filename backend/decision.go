@@ -100,7 +100,8 @@ func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 
 // admit makes the decision of the state that binds. That of a shadow denies nothing.
 func (p *Policy) admit(d *Decision) {
-	if p.Shadow { // mutant: shadows-pass-alone
+	//mutant:shadows-pass-alone
+	if p.Shadow {
 		d.RetryAfter = 0
 	}
 	d.Allowed = d.RetryAfter == 0
@@ -173,7 +174,8 @@ func Binding(policies []Policy, states []State) int {
 
 // binds reports whether p's state binds rather than that of an earlier policy.
 func (p *Policy) binds(s *State, before *Policy, earlier *State) bool {
-	if p.Shadow != before.Shadow { // mutant: shadow-binds-nothing
+	//mutant:shadow-binds-nothing
+	if p.Shadow != before.Shadow {
 		return before.Shadow
 	}
 	return binds(s, earlier)
@@ -231,7 +233,8 @@ func (g *Group) granted(op Op) int64 {
 	}
 	by := max(slices.IndexFunc(g.Policies, func(p Policy) bool { return !p.Shadow }), 0)
 	for i := range g.Costs {
-		if g.Policies[i].Shadow == g.Policies[by].Shadow && g.Costs[i] != g.Costs[by] { // mutant: shadow-grants-nothing
+		//mutant:shadow-grants-nothing
+		if g.Policies[i].Shadow == g.Policies[by].Shadow && g.Costs[i] != g.Costs[by] {
 			return 0
 		}
 	}

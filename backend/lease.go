@@ -69,7 +69,8 @@ func (l *Lease) ActualOf(policies []Policy, i int) int64 {
 	switch p := &policies[i]; {
 	case l.Actual == nil:
 		return 0
-	case p.Shadow: // mutant: shadow-actual-cut
+	//mutant:shadow-actual-cut
+	case p.Shadow:
 		return min(l.Actual[i], p.Algorithm.Kind().MaxLimit())
 	}
 	return l.Actual[i]

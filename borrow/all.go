@@ -31,7 +31,8 @@ func All(ctx context.Context, parts []Part) bool {
 	}
 	all, taken := true, 0
 	for i := range parts {
-		all = all && !parts[i].lacks() // so that units are seldom put back; mutant: all-looked-at-first
+		//mutant:all-looked-at-first
+		all = all && !parts[i].lacks() // so that units are seldom put back
 	}
 	for all && taken < len(parts) && parts[taken].take() {
 		taken++
@@ -46,7 +47,8 @@ func All(ctx context.Context, parts []Part) bool {
 			p.home.answer(p.Request, p.Decision, p.n)
 			continue
 		case i < taken:
-			p.home.putBack(p.n, p.turn) // mutant: all-at-home-or-none
+			//mutant:all-at-home-or-none
+			p.home.putBack(p.n, p.turn)
 		}
 		parts[i].missed()
 	}

@@ -143,7 +143,8 @@ func costOf(r *backend.Request) (n int64, ok bool) {
 	}
 	n = r.CostOf(0)
 	for i := range r.Costs {
-		if r.Costs[i] != n { // mutant: one-cost-for-all
+		//mutant:one-cost-for-all
+		if r.Costs[i] != n {
 			return 0, false
 		}
 	}

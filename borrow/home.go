@@ -74,11 +74,14 @@ func (h *home) unit(n int64) (turn uint64, ok bool) {
 // admits reports whether units that were taken in a turn may be used now. It renews the
 // lease if few are left.
 func (h *home) admits(turn uint64) bool {
-	at := int64(h.store.now()) // after the unit was taken; mutant: clock-after-unit
-	if at >= h.end.Load() {    // mutant: ended-lease-admits
+	//mutant:clock-after-unit
+	at := int64(h.store.now()) // after the unit was taken
+	//mutant:ended-lease-admits
+	if at >= h.end.Load() {
 		return false
 	}
-	if h.turn.Load() != turn { // mutant: unit-of-this-turn
+	//mutant:unit-of-this-turn
+	if h.turn.Load() != turn {
 		return false
 	}
 	if h.left.Load() <= h.low.Load() && at >= h.try.Load() && h.busy.CompareAndSwap(false, true) {
@@ -90,8 +93,10 @@ func (h *home) admits(turn uint64) bool {
 // putBack puts units back that were taken in a turn and not used. If a Borrow is under way,
 // or came in between, they count as used.
 func (h *home) putBack(n int64, turn uint64) {
-	if h.busy.CompareAndSwap(false, true) { // now nothing reads the used units; mutant: put-back-alone
-		if h.turn.Load() == turn { // mutant: put-back-of-this-turn
+	//mutant:put-back-alone
+	if h.busy.CompareAndSwap(false, true) { // now nothing reads the used units
+		//mutant:put-back-of-this-turn
+		if h.turn.Load() == turn {
 			h.left.Add(n)
 		}
 		h.busy.Store(false)
@@ -138,10 +143,13 @@ const never = 1<<63 - 1
 
 // asked notes the answer of the store to a call that was not decided here.
 func (h *home) asked(at time.Duration, d *backend.Decision) {
-	if d.Remaining >= h.need.Load() && h.try.Load() > int64(at) { // mutant: room-ends-pause
+	//mutant:room-ends-pause
+	if d.Remaining >= h.need.Load() && h.try.Load() > int64(at) {
 		h.try.Store(int64(at))
 	}
 }
 
 // forget ends what is held, because of a Reset. The store counts none of it any more.
-func (h *home) forget() { h.end.Store(0) } // mutant: reset-empties-homes
+//
+//mutant:reset-empties-homes
+func (h *home) forget() { h.end.Store(0) }

@@ -17,7 +17,8 @@ const linkWindow = 10 * time.Second
 // note notes a round trip. Round trips that end together at a change of windows may be
 // noted in the other one.
 func (l *link) note(at, took time.Duration) {
-	if w, was := int64(at/linkWindow), l.window.Load(); w != was && l.window.CompareAndSwap(was, w) { // mutant: link-forgets
+	//mutant:link-forgets
+	if w, was := int64(at/linkWindow), l.window.Load(); w != was && l.window.CompareAndSwap(was, w) {
 		least := l.least.Swap(0)
 		if w > was+1 {
 			least = 0

@@ -70,8 +70,10 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 		if int64(p.begin) < h.end.Load() {
 			h.store.stats.back.Add(max(0, h.left.Load()))
 		}
-		h.end.Store(0) // before the used units are read: no unit is used after it; mutant: lease-in-use-settled
-	} else if spare := h.left.Load() - want; spare > 0 { // mutant: fewer-are-kept
+		//mutant:lease-in-use-settled
+		h.end.Store(0) // before the used units are read: no unit is used after it
+		//mutant:fewer-are-kept
+	} else if spare := h.left.Load() - want; spare > 0 {
 		h.left.Add(-spare)
 		h.own.given -= spare
 		h.store.stats.back.Add(spare)
@@ -84,7 +86,8 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 // can reports whether units can be borrowed now. Calls need some, the link is short for
 // the length, and not too many of the last replies were lost.
 func (h *home) can(at time.Duration, demand float64) bool {
-	if demand < least || h.store.link.far(h.length) { // mutant: long-link-lends-nothing
+	//mutant:long-link-lends-nothing
+	if demand < least || h.store.link.far(h.length) {
 		h.pause(at+h.length, never)
 		return false
 	}
@@ -96,7 +99,8 @@ func (h *home) names(at time.Duration) bool {
 	o := &h.own
 	if at >= o.until {
 		o.held = o.held[:0] // the store has charged them whole
-	} else if len(o.held) >= backend.MaxHeld { // mutant: no-lease-unnamed
+		//mutant:no-lease-unnamed
+	} else if len(o.held) >= backend.MaxHeld {
 		h.pause(o.until, never)
 		return false
 	}
@@ -108,7 +112,8 @@ func (h *home) names(at time.Duration) bool {
 // before that, and has not read the clock, finds another turn and does not use it.
 func (h *home) loan(at time.Duration, want int64) backend.Loan {
 	o := &h.own
-	o.seq++ // a Borrow is never sent again; mutant: each-borrow-its-number
+	//mutant:each-borrow-its-number
+	o.seq++ // a Borrow is never sent again
 	l := backend.Loan{ID: h.id, Seq: o.seq, Length: h.length, Want: min(want, h.most())}
 	_, _ = rand.Read(l.Epoch[:])
 	left := h.left.Load()
@@ -152,7 +157,8 @@ func (p *pending) answered(d *backend.Decision, err error) {
 		return
 	case errors.Is(err, backend.ErrPerhapsCounted): // the next one names both leases
 		h.store.stats.lost.Add(1)
-		o.doubt, o.until = true, max(o.until, at+2*h.length) // mutant: lost-lease-is-named
+		//mutant:lost-lease-is-named
+		o.doubt, o.until = true, max(o.until, at+2*h.length)
 	case errors.Is(err, backend.ErrNotHeld):
 		o.held = o.held[:0]
 		h.end.Store(0)
@@ -169,8 +175,9 @@ func (p *pending) answered(d *backend.Decision, err error) {
 func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request) {
 	o, units := &h.own, l.Lent.Units
 	last := o.held[len(o.held)-1]
-	more := units - (o.given - last.used)      // in place of those that were left
-	end := begin + l.Lent.Ends - h.length/1000 // mutant: lease-from-before-request
+	more := units - (o.given - last.used) // in place of those that were left
+	//mutant:lease-from-before-request
+	end := begin + l.Lent.Ends - h.length/1000
 	o.held = append(o.held[:0], last)
 	if units == 0 {
 		end, o.held = 0, o.held[:0]
@@ -185,7 +192,8 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	h.end.Store(int64(end))
 	h.left.Add(max(more, 0))
 	if units > l.Keep { // a call that was denied meanwhile met these units as used
-		h.store.denied.At(h.key.key).Forget() // mutant: lease-ends-denials
+		//mutant:lease-ends-denials
+		h.store.denied.At(h.key.key).Forget()
 	}
 	next := at // when another Borrow may be sent
 	switch {

@@ -29,7 +29,8 @@ const grid = 16
 func (h *home) wake(after time.Duration) {
 	s, now := h.store, h.store.now()
 	due := now + max(after, 0)
-	due -= due % (h.length / grid) // mutant: homes-due-together
+	//mutant:homes-due-together
+	due -= due % (h.length / grid)
 	q := &s.schedule
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,7 +125,8 @@ func (h *home) tend() *pending {
 	case holds && h.can(at, demand):
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, enough(demand))
-	case (holds && h.left.Load() > 0 || h.own.doubt && at < h.own.until) && h.names(at): // mutant: rest-is-given-back
+	//mutant:rest-is-given-back
+	case (holds && h.left.Load() > 0 || h.own.doubt && at < h.own.until) && h.names(at):
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, 0)
 	case demand < 1 && !holds:

@@ -117,9 +117,11 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 }
 
 func (s *Store) resolve(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
-	if r.Lease != nil && r.Lease.Unresolved { // mutant: local-lease-of-shadowed
+	//mutant:local-lease-of-shadowed
+	if r.Lease != nil && r.Lease.Unresolved {
 		here := s.localLease(ctx, r, err)
-		if err != nil && errors.Is(here, backend.ErrLeaseEnded) { // mutant: local-lease-ended
+		//mutant:local-lease-ended
+		if err != nil && errors.Is(here, backend.ErrLeaseEnded) {
 			err = here
 		}
 	}
@@ -179,11 +181,13 @@ func (s *Store) Fail(ctx context.Context, r *backend.Request, d *backend.Decisio
 // failOne decides one request, or returns an error that is not the store's.
 func (s *Store) failOne(ctx context.Context, r *backend.Request, d *backend.Decision, err error) error {
 	// An earlier request may have written it.
-	*d = backend.Decision{} // mutant: decision-cleared
+	//mutant:decision-cleared
+	*d = backend.Decision{}
 	if !backend.Undecided(err) || !admits(r) {
 		return err
 	}
-	if !s.Known(r, d, err) { // mutant: what-is-known-stands
+	//mutant:what-is-known-stands
+	if !s.Known(r, d, err) {
 		s.fail(ctx, r, d, err)
 	}
 	return nil
@@ -195,8 +199,9 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision, err error) bool {
 	if s.opts.Known == nil || !s.opts.Known(r, d) {
 		return false
 	}
-	r.Unknown(err)                                                            // the receipt says whether the call was perhaps counted
-	if r.Op == backend.Reserve && errors.Is(err, backend.ErrPerhapsCounted) { // mutant: known-lease-cancelled
+	r.Unknown(err) // the receipt says whether the call was perhaps counted
+	//mutant:known-lease-cancelled
+	if r.Op == backend.Reserve && errors.Is(err, backend.ErrPerhapsCounted) {
 		d.Err = err
 	}
 	return true
@@ -212,7 +217,8 @@ func (s *Store) FailAny(ctx context.Context, n int, request func(i int) *backend
 		if err := s.failOne(ctx, request(i), d, err); err != nil {
 			return err
 		}
-		if d.Allowed || d.Source != backend.FromFailLocal { // mutant: all-dead-shares-tried
+		//mutant:all-dead-shares-tried
+		if d.Allowed || d.Source != backend.FromFailLocal {
 			break
 		}
 	}

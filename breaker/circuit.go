@@ -73,7 +73,8 @@ func (b *circuit) excused(said error) bool {
 
 // waits reports whether the circuit is open and not to be tried. It is called under mu.
 func (b *circuit) waits() bool {
-	return b.mu.open && (!b.mu.answered || time.Now().Before(b.mu.until)) // mutant: trial-after-answer
+	//mutant:trial-after-answer
+	return b.mu.open && (!b.mu.answered || time.Now().Before(b.mu.until))
 }
 
 // enter is Enter for the circuit.
@@ -96,7 +97,8 @@ func (b *circuit) leave(opening int, done func(error), said error) {
 	if opening == b.mu.openings {
 		done(said)
 	} else if said == nil {
-		b.mu.answered = true // mutant: late-answer-noted
+		//mutant:late-answer-noted
+		b.mu.answered = true
 	}
 }
 
@@ -107,7 +109,8 @@ func (b *circuit) changed(from, to gobreaker.State) {
 	case gobreaker.StateClosed:
 		b.mu.closed = now
 	case gobreaker.StateOpen:
-		pause := min(max(2*b.mu.pause, shortPause), longPause) // mutant: pause-doubles
+		//mutant:pause-doubles
+		pause := min(max(2*b.mu.pause, shortPause), longPause)
 		if from == gobreaker.StateClosed && now.Sub(b.mu.closed) > longPause {
 			pause = 0
 		}
@@ -160,7 +163,8 @@ func settings(node string, excused func(error) bool, changed func(from, to gobre
 		Timeout:      1,
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			visits := n.Requests - n.TotalExclusions
-			return n.ConsecutiveFailures >= maxFailures || visits >= minRoundTrips && 2*n.TotalFailures >= visits // mutant: failures-in-a-row
+			//mutant:failures-in-a-row
+			return n.ConsecutiveFailures >= maxFailures || visits >= minRoundTrips && 2*n.TotalFailures >= visits
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) { changed(from, to) },
 		IsExcluded:    excused,
@@ -210,7 +214,8 @@ func (c *circuits) Answered(node string) {
 	if b := c.known(node); b != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.mu.answered = true // mutant: probe-noted
+		//mutant:probe-noted
+		b.mu.answered = true
 	}
 }
 

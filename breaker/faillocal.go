@@ -25,7 +25,8 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 	} else if s.opts.Local.Do(context.WithoutCancel(ctx), &q, d) != nil { // ctx may have ended: that may be why the store did not decide
 		refuse(r, d, at[0])
 	} else {
-		if d.Allowed && r.Op != backend.AtMost { // or it would be that of some of the policies; mutant: local-granted
+		//mutant:local-granted
+		if d.Allowed && r.Op != backend.AtMost { // or it would be that of some of the policies
 			d.Granted = r.Granted()
 		}
 		for i := range q.Each {
@@ -81,7 +82,8 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 		}
 	case backend.Reserve: // a Commit may charge something
 		lease := *q.Lease
-		lease.Free, q.Lease = true, &lease // mutant: local-lease-of-nothing
+		//mutant:local-lease-of-nothing
+		lease.Free, q.Lease = true, &lease
 	}
 	if r.Each != nil {
 		q.Each = make([]backend.State, len(at))
@@ -96,7 +98,8 @@ func (s *Store) localLease(ctx context.Context, r *backend.Request, err error) e
 	if s.opts.Local == nil || s.opts.Instances < 1 || r.Op != backend.Settle && r.Op != backend.Extend {
 		return nil
 	}
-	if errors.As(err, new(*backend.InvalidError)) { // mutant: refused-settles-nothing-local
+	//mutant:refused-settles-nothing-local
+	if errors.As(err, new(*backend.InvalidError)) {
 		return nil
 	}
 	q, at := s.shares(r)

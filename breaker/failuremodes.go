@@ -31,7 +31,8 @@ var strictness = [...]int{backend.FailOpen: 1, backend.FailLocal: 2, backend.Fai
 
 // mode returns what the policy asks for. A shadow denies nothing.
 func mode(p *backend.Policy) backend.FailureMode {
-	if p.Shadow { // mutant: shadow-fails-open
+	//mutant:shadow-fails-open
+	if p.Shadow {
 		return backend.FailOpen
 	}
 	return p.OnFailure
@@ -44,7 +45,8 @@ func strictest(policies []backend.Policy) int {
 	most := 0
 	for i := range policies {
 		p, q := &policies[i], &policies[most]
-		if strictness[mode(p)] > strictness[mode(q)] || q.Shadow && !p.Shadow { // mutant: strictest-mode
+		//mutant:strictest-mode
+		if strictness[mode(p)] > strictness[mode(q)] || q.Shadow && !p.Shadow {
 			most = i
 		}
 	}
@@ -68,7 +70,8 @@ func (s *Store) checkMode(p *backend.Policy) error {
 	case backend.FailOpen, backend.FailClosed:
 		return nil
 	case backend.FailLocal:
-		if p.Shadow { // not counted if no store decides; mutant: shadow-needs-no-share
+		//mutant:shadow-needs-no-share
+		if p.Shadow { // not counted if no store decides
 			return nil
 		}
 		if s.opts.Local != nil && s.opts.Instances >= 1 {
@@ -93,7 +96,8 @@ func (s *Store) checkShare(p *backend.Policy) error {
 	n, k := int64(s.opts.Instances), int64(max(p.Shards, 1))
 	whole := p.Algorithm.Part(k-1, k)
 	share := whole.Share(1, n)
-	if share.Max() > 0 || whole.Max() == 0 { // a layer above refuses a number of shards that leaves none; mutant: share-of-nothing
+	//mutant:share-of-nothing
+	if share.Max() > 0 || whole.Max() == 0 { // a layer above refuses a number of shards that leaves none
 		return nil
 	}
 	most := whole.Max()

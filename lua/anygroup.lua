@@ -59,7 +59,8 @@ end
 --@section decide
 -- shift: before the fields of the policies stands that of the leases.
 local shift = asks == RESERVE and 1 or 0
-if asks == RESERVE and held and status == 0 then status = NOT_HELD end -- mutant: reserve-finds-lease
+--mutant:reserve-finds-lease
+if asks == RESERVE and held and status == 0 then status = NOT_HELD end
 if small + shift > 0 then
   if asks == RESERVE then hashed = try('HMGET', key, 'leases', unpack(args, names + 1, names + policies))
   else hashed = try('HMGET', key, unpack(args, names + 1, names + policies)) end
@@ -85,7 +86,8 @@ for p = 1, policies do
   if kind > LAST_OF_WORDS then met = met .. pack('<Bdd', 1, used, x) else met = met .. (v or '\0') end
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
   -- What is lent is taken off the limit.
-  if beside then states[p].beside, states[p].lent, states[p].limit = beside, lent, limit - lent end -- mutant: lua-lent-met
+  --mutant:lua-lent-met
+  if beside then states[p].beside, states[p].lent, states[p].limit = beside, lent, limit - lent end
 end
 local room = 9007199254740992
 for p = 1, asks == AT_MOST and policies or 0 do
@@ -99,14 +101,18 @@ for run = 1, all do
     local s, cost = states[p]
     local kind, most = s.kind, s.limit + (s.lent or 0)
     cost, pos = parse('<d', blob, pos)
-    if op == SETTLE and kind == INFLIGHT then cost = 0 end -- mutant: lua-slot-recorded
+    --mutant:lua-slot-recorded
+    if op == SETTLE and kind == INFLIGHT then cost = 0 end
     if asks == AT_MOST or asks > EXTEND then
       --@include leases.most
     elseif kind == INFLIGHT then most = 1 end
     if not (cost >= 0 and (cost <= most or shadows[p] and kind ~= INFLIGHT) and cost % 1 == 0) then status, cost = OUT_OF_RANGE, 1 end
-    if asks == AT_MOST then cost = math.max(1, math.min(cost, room)) end -- mutant: at-most-room
-    if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used)) -- mutant: record-saturates
-    elseif asks == RECORD_AT_MOST then cost = math.max(0, math.min(cost, s.limit - s.used)) -- mutant: lua-record-by-room
+    --mutant:at-most-room
+    if asks == AT_MOST then cost = math.max(1, math.min(cost, room)) end
+    --mutant:record-saturates
+    if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used))
+    --mutant:lua-record-by-room
+    elseif asks == RECORD_AT_MOST then cost = math.max(0, math.min(cost, s.limit - s.used))
     elseif shadows[p] then
     elseif s.used + (asks ~= PEEK and cost * pass or cost) > s.limit then pass = math.max(0, math.floor((s.limit - s.used) / cost)) end
     s.cost, total = cost, total + cost
@@ -119,7 +125,8 @@ for run = 1, all do
     -- A shadow charges the first of the calls that pass, as many as it has room for.
     if shadows[p] and asks < RECORD then
       if asks == AT_MOST then cost = math.max(1, math.min(cost, limit - s.used)) end
-      if s.used + (asks ~= PEEK and cost * pass or cost) > limit then charged = math.max(0, math.floor((limit - s.used) / cost)) end -- mutant: lua-shadow-room
+      --mutant:lua-shadow-room
+      if s.used + (asks ~= PEEK and cost * pass or cost) > limit then charged = math.max(0, math.floor((limit - s.used) / cost)) end
       s.cost, s.spared = cost, charged < 1
     end
     if asks ~= PEEK then s.used = s.used + charged * cost end
@@ -170,11 +177,13 @@ end
 if lasting then
   fields[#fields + 1] = 'leases'
   fields[#fields + 1] = lasting
-  longer, sweep = math.max(longer, (parse('<I4', lasting, 2))), sweep or small == 0 -- mutant: leases-sweep
+  --mutant:leases-sweep
+  longer, sweep = math.max(longer, (parse('<I4', lasting, 2))), sweep or small == 0
 end
 --@include expiry.lasts
 if fields[1] then parts = parts + 1 end
-if (parts > 1 or looks) and status == 0 then -- mutant: joint-rights
+--mutant:joint-rights
+if (parts > 1 or looks) and status == 0 then
   local e, what
   if looks and note and not may('SET', lease, note) then what = 'SET' end
   if fields[1] and not may('HSET', key, 'f', 'v') then what = 'HSET' end
@@ -242,7 +251,8 @@ if type(e) == 'table' then
   --@include errors.failed
 end
 for p = 1, policies do
-  if logs[p] and status == 0 then try('UNLINK', logs[p]) try('UNLINK', logs[p] .. ':back') end -- mutant: refused-reset-keeps-log
+  --mutant:refused-reset-keeps-log
+  if logs[p] and status == 0 then try('UNLINK', logs[p]) try('UNLINK', logs[p] .. ':back') end
 end
 if lasting and status == 0 then try('HSET', key, 'leases', lasting) end
 wrote, met = true, '\0'

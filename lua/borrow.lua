@@ -73,7 +73,8 @@ if held and status == 0 then
   if version ~= 1 or #held ~= 24 + 20 * size then status = CORRUPT
   elseif till <= now then counted, lease = 0, 0
   elseif size ~= policies then status = OUT_OF_RANGE
-  elseif number <= last then status = NOT_HELD -- mutant: lua-borrow-sent-twice
+  --mutant:lua-borrow-sent-twice
+  elseif number <= last then status = NOT_HELD
   else
     for p = 1, size do
       parts[p] = {}
@@ -89,8 +90,10 @@ if used then
   how = 1
   for p, s in ipairs(states) do
     local part, lent = parts[p], s.beside
-    if part[1] <= now then how = math.max(how, 2) -- mutant: lua-settle-after-end
-    elseif lent[1] ~= part[3] then how = 3 -- mutant: lua-reset-ends-loans
+    --mutant:lua-settle-after-end
+    if part[1] <= now then how = math.max(how, 2)
+    --mutant:lua-reset-ends-loans
+    elseif lent[1] ~= part[3] then how = 3
     else
       local out, units = {lent[1], lent[2], lent[3], lent[4]}, 0
       for i = 5, #lent, 2 do
@@ -102,7 +105,8 @@ if used then
       s.beside, s.lent = out, math.max(0, s.lent)
       local kind, most = s.kind
       --@include leases.most
-      s.charge = math.max(0, math.min(used, part[2], 2 * most - s.used)) -- mutant: lua-settle-saturates
+      --mutant:lua-settle-saturates
+      s.charge = math.max(0, math.min(used, part[2], 2 * most - s.used))
     end
     if not s.shadow then keep = math.min(keep, math.max(0, part[2] - used)) end
   end
@@ -131,7 +135,8 @@ for p, s in ipairs(states) do
   end
   borrowers = math.max(borrowers, lent[3], lent[4])
   ends = ends - ends % (length / 4)
-  if s.closes and s.closes < ends then ends = s.closes end -- mutant: lua-lease-ends-with-window
+  --mutant:lua-lease-ends-with-window
+  if s.closes and s.closes < ends then ends = s.closes end
   s.ends, left = ends, p > 1 and math.min(left, ends - now) or ends - now
   if not s.shadow then room = math.min(room, s.limit - s.used - s.lent - s.charge) end
 end
@@ -174,7 +179,8 @@ for p, s in ipairs(states) do
     end
     leaves = pack('<d', type(leaves) == 'number' and leaves or 0)
   end
-  local plain = taken == 0 and v and s.plain -- mutant: lua-borrow-rounds
+  --mutant:lua-borrow-rounds
+  local plain = taken == 0 and v and s.plain
   if plain then
     --@choose unmoved
     end

@@ -24,7 +24,8 @@ elseif v then
       sum = sum - parse('<I5', v, 26 + 5 * (oldest / b % ring))
       oldest = oldest + b
     end
-    if sum < 0 or sum > 0 and oldest > newest then status = CORRUPT -- mutant: ring-adds-up
+    --mutant:ring-adds-up
+    if sum < 0 or sum > 0 and oldest > newest then status = CORRUPT
     elseif sum > 0 then used, x, y = sum, newest, oldest end
     if x > now then at = x end
   end
@@ -75,7 +76,8 @@ if had > 0 and bucket >= y and bucket <= x then
   local less = math.min(back, count)
   v = string.sub(v, 1, slot - 1) .. pack('<I5', count - less) .. string.sub(v, slot + 5)
   --@include bucketedwindow.clear
-  while had > less and parse('<I5', v, 26 + 5 * (x / b % ring)) == 0 do x = x - b end -- mutant: lua-give-back-newest
+  --mutant:lua-give-back-newest
+  while had > less and parse('<I5', v, 26 + 5 * (x / b % ring)) == 0 do x = x - b end
   fresh = pack('<BI4I4dd', 3, hz, due, x, had - less) .. string.sub(v, 26)
 end
 

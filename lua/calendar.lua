@@ -21,7 +21,8 @@ if x > now or now >= y then
   local from, to, after
   if now >= a then from, to, after = a, a + b, a + b + fill else from, to, after = a - period, a, a + b end
   if now >= to then from, to, after = to, after, nil end
-  if now < from or not to or now >= to then -- mutant: outside-runs-nothing
+  --mutant:outside-runs-nothing
+  if now < from or not to or now >= to then
     if status == 0 then status = OUTSIDE end
   elseif x > now and x <= now + to - from then at = x
   else
@@ -54,14 +55,16 @@ kept = (taken - taken % 1099511627776) / 1099511627776
 cost, most = cost + kept * 1099511627776, 999999999999999
 
 --@section giveback
-if z > 0 and x <= charged and charged < y then -- mutant: lua-give-back-period
+--mutant:lua-give-back-period
+if z > 0 and x <= charged and charged < y then
   z = math.max(0, z - back)
   fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
 end
 
 --@section renewed
 -- The boundaries around now: those of the lease are of when it was reserved.
-_, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (q - 1)) -- mutant: lua-renewed-by-name
+--mutant:lua-renewed-by-name
+_, _, period, a, b, fill = parse('<Bddddd', blob, pos + 41 * (q - 1))
 
 --@section closes
 closes = y

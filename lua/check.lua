@@ -12,7 +12,8 @@ if limit > greatest then
   end
   greatest = most
 end
-if not (cost >= least and cost <= limit and limit <= greatest and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = OUT_OF_RANGE -- mutant: ranges-in-script
+--mutant:ranges-in-script
+if not (cost >= least and cost <= limit and limit <= greatest and period >= 1000 and period <= 34560000000000 and limit % 1 + period % 1 + cost % 1 == 0) then status = OUT_OF_RANGE
 else
   --@choose range
   end

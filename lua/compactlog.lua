@@ -129,7 +129,8 @@ else
       local sums = try('HGET', log, -1 - math.floor(block / 64))
       local i = block % 64
       if type(sums) ~= 'string' then sums = '' end
-      if i == 0 and #sums == 262 and block + 64 <= tail then -- mutant: packed-row-of-tail
+      --mutant:packed-row-of-tail
+      if i == 0 and #sums == 262 and block + 64 <= tail then
         local units = parse('<I6', sums, 257)
         if units < need then need, block, i = need - units, block + 64, 64 end
       end
@@ -206,7 +207,8 @@ local most, all, sums = 1, 0, tail % 64 > 0 and try('HGET', log, -1 - math.floor
 for i = 58, 627, 9 do
   local cost = parse('<I3', sum, i)
   all = all + cost
-  if cost ~= 1 then most = math.max(most, cost + 1, 2) end -- mutant: packed-costs
+  --mutant:packed-costs
+  if cost ~= 1 then most = math.max(most, cost + 1, 2) end
 end
 local span, tw, cw = parse('<I6', sum, 619), 1, most > 1 and 1 or 0
 while span >= 256 ^ tw do tw = tw + 1 end
@@ -243,7 +245,8 @@ e, what = try('HGET', log, 'h'), 'HGET'
 -- The newest entries leave as far as they are empty. A block becomes the tail again
 -- where none of the tail is left. The oldest stay: they count again where the clock
 -- goes back.
-if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
+--mutant:lua-give-back-packed
+if used > 0 and charged > now - period then
   local units, head, first, tail, _, base = parse('<I4ddI5I5d', v, 14)
   local block, lo, hi = 0, math.floor(y / 64), tail
   local str, off, from, size, form, price, behind, last
@@ -301,7 +304,8 @@ if used > 0 and charged > now - period then -- mutant: lua-give-back-packed
       sets[4] = string.sub(v, 1, 5) .. pack('<dI4', base + parse('<I6', v, #v - 8), units) .. pack('<ddI5', head, first, tail) .. string.sub(v, 39, 43) .. pack('<d', base) .. string.sub(v, 52)
       writes[#writes + 1] = sets
       -- Lua passes some 8,000 arguments at most.
-      for i = 1, #gone, 1000 do writes[#writes + 1] = {'HDEL', log, unpack(gone, i, math.min(i + 999, #gone))} end -- mutant: blocks-leave-in-parts
+      --mutant:blocks-leave-in-parts
+      for i = 1, #gone, 1000 do writes[#writes + 1] = {'HDEL', log, unpack(gone, i, math.min(i + 999, #gone))} end
     end
   end
 end

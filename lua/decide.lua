@@ -98,7 +98,8 @@ local decided, general = 0, false
 while pos <= size do
   local section = pos
   local total, shape, op, policies, all, names, from = parse('<HBBHHI4', blob, pos)
-  pos = from -- mutant: section-without-groups
+  --mutant:section-without-groups
+  pos = from
   local takes, own, groups = op == TAKE, 4294967295 - policies, total - decided
   if general then
     --@include lent.general
@@ -118,4 +119,5 @@ while pos <= size do
   end
 end
 if alone then return reply end
-return table.concat(reply, '', 1, n) -- mutant: refused-set-silent
+--mutant:refused-set-silent
+return table.concat(reply, '', 1, n)

@@ -48,14 +48,16 @@ local least = others and tick or marks
 for p = 1, policies do
   local name = args[names + p]
   mine[name] = true
-  if least == tick then all[#all + 1], all[#all + 2] = name, try('HGET', key, name) or '' end -- mutant: own-fields-looked-at
+  --mutant:own-fields-looked-at
+  if least == tick then all[#all + 1], all[#all + 2] = name, try('HGET', key, name) or '' end
 end
 for i = 2, #all, 2 do
   local ends = #all[i] > 24 and string.find(all[i], '^[\2\3\18\19]') and parse('<I4', all[i], 2)
   if ends and ends + late < tick then try('HDEL', key, all[i - 1])
   elseif ends then
     live[#live + 1] = i
-    least, others = math.min(least, ends), others or not mine[all[i - 1]] -- mutant: fields-of-others
+    --mutant:fields-of-others
+    least, others = math.min(least, ends), others or not mine[all[i - 1]]
   end
 end
 local due = others and math.min(math.max(least, tick) + late, marks) or own

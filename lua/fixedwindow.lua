@@ -32,11 +32,13 @@ most = 999999999999999
 kept = (taken - taken % 1099511627776) / 1099511627776
 
 --@section whole
-cost, most = cost + kept * 1099511627776, 999999999999999 -- mutant: lua-large-lease
+--mutant:lua-large-lease
+cost, most = cost + kept * 1099511627776, 999999999999999
 
 --@section giveback
 -- charged is the instant of the charge, kept what its lease keeps beside.
-if y > 0 and x == charged - charged % period then -- mutant: lua-give-back-window
+--mutant:lua-give-back-window
+if y > 0 and x == charged - charged % period then
   y = math.max(0, y - back)
   fresh = pack('<BI4I4dd', 2, hz, due, x, y)
 end

@@ -13,7 +13,8 @@ if not e and last[2] then
   local all
   ended, what = try('ZCOUNT', log, '-inf', now), 'ZCOUNT'
   if type(ended) == 'table' then e = ended
-  elseif tonumber(last[2]) > now + 2 * period then ahead = true -- mutant: lua-slots-far-ahead
+  --mutant:lua-slots-far-ahead
+  elseif tonumber(last[2]) > now + 2 * period then ahead = true
   elseif tonumber(last[2]) > now then
     all, what = try('ZCARD', log), 'ZCARD'
     if type(all) == 'table' then e = all
@@ -51,7 +52,8 @@ if what then
 else
   wrote = true
   if e == 0 then y = y - 1 end -- an ID used again: its ended slot has moved
-  if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end -- mutant: bounded-slots
+  --mutant:bounded-slots
+  if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
   if left < ms then try('PEXPIRE', log, ms + length) end
 end
 

@@ -24,8 +24,10 @@
 -- which stays for twice the length: without it a second settle would charge again.
 lease = keys[k + 1]
 id, length, attempt, how, ttl, pos = parse('<c16I4c16BBc0', blob, pos)
-if length < 1000 or length > 86400000 then status = OUT_OF_RANGE end -- mutant: lease-length-in-script
-if op == SETTLE and how % 2 == 1 then length = math.max(length, 300000) end -- mutant: lua-unresolved-settle-stays
+--mutant:lease-length-in-script
+if length < 1000 or length > 86400000 then status = OUT_OF_RANGE end
+--mutant:lua-unresolved-settle-stays
+if op == SETTLE and how % 2 == 1 then length = math.max(length, 300000) end
 costs, till = pos + 41 * policies + 4, (op ~= SETTLE or how % 2 == 1) and now + length * 1000 or now
 if usec == args[1] then ttl = 2 * length + slack end
 
@@ -59,7 +61,8 @@ if field and #field ~= 9 then status = CORRUPT
 elseif field then
   local version
   version, horizon, gen = parse('<BI4I4', field)
-  if version ~= 1 then status = CORRUPT end -- mutant: garbage-generation
+  --mutant:garbage-generation
+  if version ~= 1 then status = CORRUPT end
 end
 if horizon * 1000000 < now + 2000 * length then
   lasting = pack('<BI4I4', 1, math.min(math.ceil((now + 3000 * length) / 1000000), marks), gen)
@@ -127,7 +130,8 @@ elseif open then
         end
       end
     end
-    if how > 1 and status == 0 and kind ~= INFLIGHT then actual = parse('<d', blob, costs + 8 * (s.place - 1)) end -- mutant: lua-slot-of-lease
+    --mutant:lua-slot-of-lease
+    if how > 1 and status == 0 and kind ~= INFLIGHT then actual = parse('<d', blob, costs + 8 * (s.place - 1)) end
     less = actual < s.cost
     --@include leases.most
     if not (actual >= 0 and actual <= most and actual % 1 == 0) then status = OUT_OF_RANGE end
@@ -136,8 +140,10 @@ elseif open then
     --@include check.range
     --@include kinds.view
     if status == OUT_OF_RANGE and asked == 0 then status = CORRUPT end -- the lease's own numbers
-    if status == OUTSIDE and not listed then status, actual = 0, s.cost end -- mutant: unlisted-calendar-settles
-    local more = math.min(actual - s.cost, math.max(0, 2 * most - used)) -- mutant: excess-saturates
+    --mutant:unlisted-calendar-settles
+    if status == OUTSIDE and not listed then status, actual = 0, s.cost end
+    --mutant:excess-saturates
+    local more = math.min(actual - s.cost, math.max(0, 2 * most - used))
     if log and more < 0 and status == 0 then
       local back = -more
       --@choose giveback
@@ -162,11 +168,13 @@ while i <= #held and status == 0 do
   local name = string.sub(held, after, after + size - 1)
   i = after + size
   reserved = reserved + 1
-  if kind > LAST_CHARGED then kind = nil end -- mutant: lua-spared-shadow
+  --mutant:lua-spared-shadow
+  if kind > LAST_CHARGED then kind = nil end
   local most = 68719476736
   --@choose whole
   end
-  if cost > most or kind and kind > LAST_IN_HASH and cost > 1000000 or i > #held + 1 then status = CORRUPT end -- mutant: garbage-charge
+  --mutant:garbage-charge
+  if cost > most or kind and kind > LAST_IN_HASH and cost > 1000000 or i > #held + 1 then status = CORRUPT end
   if kind then
     if kind < FIRST_WITH_KEY then small = small + 1 end
     fields[#fields + 1] = name
@@ -185,10 +193,12 @@ local field, gen, horizon = hashed[1], 0, 0
 if status == 0 and gen ~= open then
   status = NOT_HELD
   for _, s in ipairs(states) do
-    if s.kind == INFLIGHT and op == SETTLE then try('ZREM', s.log, id); wrote = true end -- mutant: lua-extend-after-reset
+    --mutant:lua-extend-after-reset
+    if s.kind == INFLIGHT and op == SETTLE then try('ZREM', s.log, id); wrote = true end
   end
   -- An unresolved settle that comes again must not find nothing.
-  if op == SETTLE and how % 2 == 1 then try('SET', lease, pack('<BBI7I4I4c16', 1, 2, till, length, 0, string.rep('\0', 16)), 'PX', ttl); wrote = true end -- mutant: lua-reset-leaves-tombstone
+  --mutant:lua-reset-leaves-tombstone
+  if op == SETTLE and how % 2 == 1 then try('SET', lease, pack('<BBI7I4I4c16', 1, 2, till, length, 0, string.rep('\0', 16)), 'PX', ttl); wrote = true end
 end
 
 --@section extend
@@ -222,5 +232,7 @@ end
 --@section unset
 -- Of a count that was refused no lease stays. The right to delete one may be missing, so
 -- until it expires a record stands there that has left: a settle may come before that.
-note = pack('<BBI7I4I4c16', 1, 2, 0, length, 0, attempt) -- mutant: refused-lease-has-left
-if held then try('SET', lease, held, 'PX', math.ceil((ends - now) / 1000) + long + slack) else try('SET', lease, note, 'PX', 1) end -- mutant: refused-charge-keeps-lease
+--mutant:refused-lease-has-left
+note = pack('<BBI7I4I4c16', 1, 2, 0, length, 0, attempt)
+--mutant:refused-charge-keeps-lease
+if held then try('SET', lease, held, 'PX', math.ceil((ends - now) / 1000) + long + slack) else try('SET', lease, note, 'PX', 1) end

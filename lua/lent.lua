@@ -46,12 +46,14 @@ local hz, due, at, x, y, z, used, sum, cost, least, ahead = 0, 0, now, 0, 0, 0, 
 if status == 0 then
   local most
   --@include leases.most
-  local had, taken, fresh = used, math.max(0, math.min(units, 2 * most - used)) -- mutant: lua-fold-saturates
+  --mutant:lua-fold-saturates
+  local had, taken, fresh = used, math.max(0, math.min(units, 2 * most - used))
   used = used + taken
   --@choose take below 48
   end
   -- The horizon says for how long the key is known to live, which this does not change.
-  v = string.sub(fresh, 1, 1) .. pack('<I4I4', h, d) .. string.sub(fresh, 10) -- mutant: lua-ended-lease-charged
+  --mutant:lua-ended-lease-charged
+  v = string.sub(fresh, 1, 1) .. pack('<I4I4', h, d) .. string.sub(fresh, 10)
 end
 
 --@section join
@@ -81,7 +83,8 @@ if fit == 0 and string.byte(whole) < 32 and #whole >= 29 + 12 * n and (n > 0 or 
   again, told = true, n > 0 and pack('<BB', 31, n) or ''
   for i = 1, n do
     ends, units, behind = parse('<I7I5', whole, behind)
-    if ends <= now or ends > now + 1000000 then again = false break end -- mutant: lua-part-ends
+    --mutant:lua-part-ends
+    if ends <= now or ends > now + 1000000 then again = false break end
     lent, told = lent + units, told .. pack('<dd', ends, units)
   end
 end

@@ -7,8 +7,10 @@
 -- was refused there is no second pass, and the sections that follow are decided as ever.
 joint = joint - 1
 if joint == 0 and looks then
-  looks = false -- mutant: looks-end-with-their-keys
-  if not refused then -- mutant: joint-all-or-nothing
+  --mutant:looks-end-with-their-keys
+  looks = false
+  --mutant:joint-all-or-nothing
+  if not refused then
     joint, pos, k, n = unpack(again)
   end
 end

@@ -22,7 +22,8 @@ for i = k, k + groups - 1 do
     local kind, limit, period, a, b, fill, cost
     if same then
       local s = sets[p]
-      kind, limit, period, a, b, fill, cost = s[1], s[2], s[3], s[4], s[5], s[6], s[7] -- mutant: set-numbers
+      --mutant:set-numbers
+      kind, limit, period, a, b, fill, cost = s[1], s[2], s[3], s[4], s[5], s[6], s[7]
     else
       kind, limit, period, a, b, fill, cost, pos = parse('<Bdddddd', blob, pos)
       local status = 0
@@ -30,7 +31,8 @@ for i = k, k + groups - 1 do
       if status > 0 then fit = status end
       if groups > 1 then sets[p] = {kind, limit, period, a, b, fill, cost} end
     end
-    if fit > 0 then status = fit end -- mutant: set-ranges
+    --mutant:set-ranges
+    if fit > 0 then status = fit end
     local v, fresh = values[p]
     local hz, due, at, x, y, z, used = 0, 0, now, 0, 0, 0, 0
     --@include kinds.view

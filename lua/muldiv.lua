@@ -7,7 +7,8 @@
 -- Else by long division, six bits of m2 at a time: with m1 and m3 at most
 -- 2^45 no step passes 2^52.
 local q = m1 * m2
-if q < 4503599627370496 then -- mutant: long-division
+--mutant:long-division
+if q < 4503599627370496 then
   q = q / m3
   q = q - q % 1
 else

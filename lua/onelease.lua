@@ -48,7 +48,8 @@ if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and gro
       else kept = 0 end
       if log then name = string.sub(log, #key + 1) end
       note = pack('<BBI7I4I4BBI6I7I6I7I5I7I7c0', 1, 1, till, length, gen, kind, #name, period, a, b, fill, cost % 1099511627776, charged, kept, name)
-      if log and lasting then done = may('HSET', key, 'leases', lasting) end -- mutant: log-charge-without-field
+      --mutant:log-charge-without-field
+      if log and lasting then done = may('HSET', key, 'leases', lasting) end
     end
   end
   if done then
@@ -59,12 +60,14 @@ if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and gro
       if log then used, writes = had, {} end
       --@choose giveback
       end
-      for i = 2, log and #writes or 0 do done = done and may(unpack(writes[i])) end -- mutant: give-back-in-part
+      --mutant:give-back-in-part
+      for i = 2, log and #writes or 0 do done = done and may(unpack(writes[i])) end
     elseif taken > 0 and not log then
       --@choose take
       end
     end
-    if lasting then longer, sweep = math.max(longer, (parse('<I4', lasting, 2))), sweep or log end -- mutant: one-lease-sweeps
+    --mutant:one-lease-sweeps
+    if lasting then longer, sweep = math.max(longer, (parse('<I4', lasting, 2))), sweep or log end
     --@include expiry.lasts
     local e
     if status == 0 and done then

@@ -31,7 +31,8 @@ for i = k, k + groups - 1 do
   until not again
   met = kind > LAST_OF_WORDS and pack('<Bdd', 1, used, x) or v or '\0'
   if part then met = told .. met end
-  local had, pass = used, used + lent > room and math.max(0, math.floor((limit - lent - used) / cost)) or first -- mutant: lua-part-met
+  --mutant:lua-part-met
+  local had, pass = used, used + lent > room and math.max(0, math.floor((limit - lent - used) / cost)) or first
   if pass < first and kind > LAST_OF_WORDS and status == 0 then
     local need = used + (takes and pass * cost or 0) + cost - limit
     if need > 0 then
@@ -39,7 +40,8 @@ for i = k, k + groups - 1 do
     end
     met = met .. pack('<d', leaves or 0)
   end
-  if takes and status == 0 then -- mutant: peek-stores-nothing
+  --mutant:peek-stores-nothing
+  if takes and status == 0 then
     local taken = pass * cost
     used = used + taken
     --@include kinds.new

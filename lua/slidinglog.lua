@@ -107,7 +107,8 @@ if what then
   --@include errors.failed
 else
   wrote = true
-  if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end -- mutant: bounded-pruning
+  --mutant:bounded-pruning
+  if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
   if left < ms then try('PEXPIRE', log, ms + math.ceil(period / 1000)) end
 end
 
@@ -152,7 +153,8 @@ end
 -- call begins before that.
 if used > 0 and charged > now - period then
   local _, after, cost = parse('>BdI4', v)
-  if x == charged and after == kept and sum == kept and (z == 0 or back < cost) then -- mutant: lua-log-instant
+  --mutant:lua-log-instant
+  if x == charged and after == kept and sum == kept and (z == 0 or back < cost) then
     if back < cost then
       local less = z > 0 and pack('>BdI4dd', 1, after - back, cost - back, z, after - back) or pack('>BdI4', 1, after - back, cost - back)
       writes[#writes + 1] = {'ZADD', log, x, less}
@@ -201,7 +203,8 @@ else
     if #row < place then row = row .. string.rep('\0', place - #row) end
     local given = #row > place and parse('<I3', row, place + 1) or 0
     -- An entry gives back once.
-    if #row > 96 or k == 1 and given > 0 then status = CORRUPT end -- mutant: garbage-row
+    --mutant:garbage-row
+    if #row > 96 or k == 1 and given > 0 then status = CORRUPT end
     sets[2 * k - 1], sets[2 * k] = name, string.sub(row, 1, place) .. pack('<I3', given + back) .. string.sub(row, place + 4)
     unit = unit * 32
   end
@@ -233,7 +236,9 @@ local old = {}
 local some = try('HRANDFIELD', tree, 16)
 for _, name in ipairs(some.err and {} or some) do
   local level, number
-  if #name == 7 then level, number = parse('<BI6', name) end -- mutant: garbage-row-name
-  if level and (number + 1) * 32 ^ (level + 1) <= base then old[#old + 1] = name end -- mutant: rows-leave
+  --mutant:garbage-row-name
+  if #name == 7 then level, number = parse('<BI6', name) end
+  --mutant:rows-leave
+  if level and (number + 1) * 32 ^ (level + 1) <= base then old[#old + 1] = name end
 end
 if old[1] then writes[#writes + 1] = {'HDEL', tree, unpack(old)} end

@@ -36,7 +36,8 @@ fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z)
 -- The bucket that was charged may be the previous one by now.
 local bucket = charged - charged % period
 if bucket == x and z > 0 then z = math.max(0, z - back)
-elseif bucket == x - period and y > 0 then y = math.max(0, y - back) -- mutant: lua-give-back-previous
+--mutant:lua-give-back-previous
+elseif bucket == x - period and y > 0 then y = math.max(0, y - back)
 else back = 0 end
 if back > 0 then fresh = pack('<BI4I4ddd', 2, hz, due, x, y, z) end
 

@@ -23,7 +23,8 @@ else
   if version ~= 3 or not (t <= 9007199254740992 and level >= 0 and level <= 4503599627370496 and t >= 0 and level % 1 + t % 1 == 0) then status = CORRUPT end
   if t <= now + fill then
     hz, due, y = h, d, t
-    if t > now then at = t end -- mutant: level-ahead-of-clock
+    --mutant:level-ahead-of-clock
+    if t > now then at = t end
     local m1, m2, m3 = at - t, a, b
     -- A leak of more than the level is not worked out exactly.
     if m1 / m3 * m2 > level + 1048576 then x = 0
@@ -44,7 +45,8 @@ used = (used - used % 32768) / 32768
 if least > 0 and (at - y) / b * a < 4096 then
   local m1, m2, m3 = at - y, a, b
   --@include muldiv.muldiv
-  if q < 2048 and least >= 2 * q + 2 then since, leaked = y, q end -- mutant: lua-reserve-moves-instant
+  --mutant:lua-reserve-moves-instant
+  if q < 2048 and least >= 2 * q + 2 then since, leaked = y, q end
 end
 
 --@section take
@@ -52,10 +54,13 @@ end
 local since = op == RESERVE and y or at
 x = x + taken * 32768
 local ends, spare = at + fill, fill
-if x / a * b > fill then ends = at + math.ceil(x / a * b) end -- mutant: debt-lives
+--mutant:debt-lives
+if x / a * b > fill then ends = at + math.ceil(x / a * b) end
 --@include expiry.horizon
-if z > 0 then sum = sum + taken end -- mutant: charges-summed
-if z == 0 or sum > 4503599627370496 then fresh = pack('<BI4I4dd', 3, hz, due, x, since) -- mutant: sum-too-large
+--mutant:charges-summed
+if z > 0 then sum = sum + taken end
+--mutant:sum-too-large
+if z == 0 or sum > 4503599627370496 then fresh = pack('<BI4I4dd', 3, hz, due, x, since)
 else fresh = pack('<BI4I4dddd', 3, hz, due, x, since, z, sum) end
 
 --@section denied
@@ -82,8 +87,10 @@ end
 -- In the level stays at least what was charged since: what left it meanwhile would,
 -- without the charge, have left nothing. A lease of before the sum began, or of an
 -- earlier release, gives nothing back.
-if z > 0 and z == charged then -- mutant: lua-give-back-of-earlier-sum
-  local left, since, leaked = x - math.max(0, sum - kept) * 32768, at, 0 -- mutant: lua-give-back-twice
+--mutant:lua-give-back-of-earlier-sum
+if z > 0 and z == charged then
+  --mutant:lua-give-back-twice
+  local left, since, leaked = x - math.max(0, sum - kept) * 32768, at, 0
   local less = math.min(back * 32768, left)
   if less > 0 then
     local least = x - less

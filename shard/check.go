@@ -22,7 +22,8 @@ func (s *Store) Check(policies []backend.Policy) error {
 		switch {
 		case k < 0 || k > most:
 			want = fmt.Sprintf("0 to %d: at most %d, the limit and the burst", most, MaxShards)
-		case max(p.Shards, 1) != max(first.Shards, 1): // mutant: one-number-of-shares
+		//mutant:one-number-of-shares
+		case max(p.Shards, 1) != max(first.Shards, 1):
 			want = fmt.Sprintf("%d, as policy %s has: all policies of a list lie together", first.Shards, first.Name)
 		case k >= 2 && p.Algorithm.Kind().Leased():
 			want = fmt.Sprintf("0: slots of %v are not spread", &p.Algorithm)
@@ -43,12 +44,14 @@ func (s *Store) Check(policies []backend.Policy) error {
 // at once if one is spread. A call takes from one share, so its cost must fit in the
 // first, which is the smallest.
 func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
-	err := r.Check(ctx, s.next.Capabilities()) // mutant: cost-of-whole-limit
+	//mutant:cost-of-whole-limit
+	err := r.Check(ctx, s.next.Capabilities())
 	if err != nil || !spread(r) {
 		return err
 	}
 	switch {
-	case len(r.And) > 0: // mutant: spread-keys-apart
+	//mutant:spread-keys-apart
+	case len(r.And) > 0:
 		return fmt.Errorf("%w: %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
 	case r.Op == backend.AtMost || r.Op.Records() || r.Op == backend.Reset || r.Sub != "":
 		return nil
@@ -58,10 +61,12 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	}
 	for j := range r.Policies {
 		p := &r.Policies[j]
-		if p.Shadow { // mutant: shadow-above-share
+		//mutant:shadow-above-share
+		if p.Shadow {
 			continue
 		}
-		if n, least := r.CostOf(j), p.Algorithm.Max()/int64(p.Shards); n > least { // mutant: cost-above-share
+		//mutant:cost-above-share
+		if n, least := r.CostOf(j), p.Algorithm.Max()/int64(p.Shards); n > least {
 			want := fmt.Sprintf("at most %d, the smallest of the %d shares of policy %q", least, p.Shards, p.Name)
 			return backend.Wrap(backend.ErrNeverAdmissible, &backend.InvalidError{What: "cost", Value: n, Want: want})
 		}

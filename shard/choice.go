@@ -23,7 +23,8 @@ const (
 // room. Concurrent calls may start several turns at once: the last one stays.
 func (k *hotKey) draw(g *backend.Group, now time.Duration) int {
 	i := int(k.turn.Load())
-	if k.joins.Add(-1) < 0 || now >= time.Duration(k.ends.Load()) || k.rank(i, g, now) < roomy { // mutant: turns-merge
+	//mutant:turns-merge
+	if k.joins.Add(-1) < 0 || now >= time.Duration(k.ends.Load()) || k.rank(i, g, now) < roomy {
 		if i = k.deal(g, now); i >= 0 {
 			k.turn.Store(int32(i))
 			k.joins.Store(turnCalls * int64(k.calls.Load()-1))
@@ -94,13 +95,15 @@ const (
 // without a division.
 func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 	s, shares, rank := k.sub(i), int64(len(k.subs)), roomy
-	if d := k.denied(i, g, now); d != nil && d.States == nil { // mutant: living-shares-charged
+	//mutant:living-shares-charged
+	if d := k.denied(i, g, now); d != nil && d.States == nil {
 		return dead
 	} else if d != nil {
 		return full
 	}
 	for j := range s.rooms {
-		if k.policies[j].Shadow { // mutant: shadow-chooses-no-share
+		//mutant:shadow-chooses-no-share
+		if k.policies[j].Shadow {
 			continue
 		}
 		// Once the last answer has aged, the share counts as unused, or it would not be asked
@@ -112,7 +115,8 @@ func (k *hotKey) rank(i int, g *backend.Group, now time.Duration) int {
 		if spare < 0 {
 			return full
 		}
-		if 2*shares*spare < k.left[j].Load()-shares*g.CostOf(j) { // mutant: shares-spent-alike
+		//mutant:shares-spent-alike
+		if 2*shares*spare < k.left[j].Load()-shares*g.CostOf(j) {
 			rank = fits
 		}
 	}

@@ -54,7 +54,8 @@ func (m *keyCache) find(key string, policies []backend.Policy) *hotKey {
 			break
 		}
 	}
-	m.shrink(k) // mutant: known-keys-bounded
+	//mutant:known-keys-bounded
+	m.shrink(k)
 	return k
 }
 
@@ -64,7 +65,8 @@ func (m *keyCache) shrink(k *hotKey) {
 	for n := 0; n < 2*sets*ways && m.cells.Load() > maxCells; n++ {
 		i := m.hand.Add(1) % (sets * ways)
 		at := &m.sets[i/ways][i%ways]
-		if old := at.Load(); old != nil && old != k && !old.recent.Swap(false) { // mutant: recent-keys-kept
+		//mutant:recent-keys-kept
+		if old := at.Load(); old != nil && old != k && !old.recent.Swap(false) {
 			m.replace(at, nil)
 		}
 	}

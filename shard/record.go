@@ -99,7 +99,8 @@ func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
 		}
 	}
 	full := len(living) > 0 && slices.Max(rest) > 0
-	above = full && (seen || trip == recordTrips) // mutant: above-once-all-are-full
+	//mutant:above-once-all-are-full
+	above = full && (seen || trip == recordTrips)
 	all := full || trip > 1 || !r.call.k.sub(first).seen.Load()
 	for n, i := range living {
 		for j := range rest {
@@ -157,7 +158,8 @@ func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) 
 		if q.Op == backend.Peek {
 			return nil
 		}
-	case errors.Is(err, backend.ErrPerhapsCounted): // mutant: lost-record-not-sent-again
+	//mutant:lost-record-not-sent-again
+	case errors.Is(err, backend.ErrPerhapsCounted):
 		s.dead, r.lost, charged = true, cmp.Or(r.lost, err), q.Costs
 	case backend.Undecided(err) || errors.Is(err, context.DeadlineExceeded):
 		s.dead, r.cause = true, cmp.Or(r.cause, err)

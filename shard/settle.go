@@ -27,7 +27,8 @@ func (c *call) settle(ctx context.Context) error {
 	}
 	for i := range k.subs {
 		if k.name(i) == r.Sub {
-			k.sub(i).denied.Store(nil) // mutant: settled-share-asked
+			//mutant:settled-share-asked
+			k.sub(i).denied.Store(nil)
 			for j := range more {
 				if more[j] == 0 { // else nothing was given back
 					k.refill(i, j)
@@ -38,7 +39,8 @@ func (c *call) settle(ctx context.Context) error {
 	if slices.Max(more) > 0 { // the lease is settled, whatever comes of it
 		_, _ = c.record(context.WithoutCancel(ctx), more)
 	}
-	if c.r.Each != nil { // mutant: settled-states-of-key
+	//mutant:settled-states-of-key
+	if c.r.Each != nil {
 		c.look(ctx)
 	}
 	return nil

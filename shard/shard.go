@@ -90,7 +90,8 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	c := calls.Get().(*call)
 	c.s, c.r, c.d = s, r, d
 	err := c.decide(ctx)
-	*c = call{} // mutant: call-on-shards-cleared
+	//mutant:call-on-shards-cleared
+	*c = call{}
 	calls.Put(c)
 	return err
 }
@@ -108,8 +109,10 @@ func (c *call) decide(ctx context.Context) error {
 	c.generation, c.from = m.denials.At(c.r.Key).Generation(), m.denials.Now() // before the key is found: see forget
 	switch c.k = m.find(c.r.Key, c.r.Policies); c.r.Op {
 	case backend.Reset:
-		m.forget(c.r.Key)       // mutant: reset-shows-at-once
-		defer m.forget(c.r.Key) // a concurrent call may remember what was before; mutant: reset-shows-at-once
+		//mutant:reset-shows-at-once
+		m.forget(c.r.Key)
+		//mutant:reset-shows-at-once
+		defer m.forget(c.r.Key) // a concurrent call may remember what was before
 		return c.askAll(ctx)
 	case backend.Peek:
 		return c.askAll(ctx)
@@ -131,7 +134,8 @@ func (c *call) decide(ctx context.Context) error {
 // once: together they have one budget. See layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	var next backend.Store = s.next
-	if slices.ContainsFunc(rs, func(r backend.Request) bool { return spread(&r) }) { // mutant: spread-not-batched
+	//mutant:spread-not-batched
+	if slices.ContainsFunc(rs, func(r backend.Request) bool { return spread(&r) }) {
 		next = struct{ backend.Store }{s} // which is no Batcher
 	}
 	layer.DoAll(ctx, next, rs, answers)

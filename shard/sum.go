@@ -62,9 +62,11 @@ func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *v
 	q := *r
 	q.Op, q.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
 	q.Lease, q.StoreTime = nil, nil
-	answer := k.sums.DoChan(fmt.Sprint(v.Costs), func() (any, error) { // mutant: one-sum-for-all
+	//mutant:one-sum-for-all
+	answer := k.sums.DoChan(fmt.Sprint(v.Costs), func() (any, error) {
 		s.stats.sums.Add(1)
-		return k.read(context.WithoutCancel(ctx), s, &q, append(v.open, v.dead...)) // mutant: sum-outlives-caller
+		//mutant:sum-outlives-caller
+		return k.read(context.WithoutCancel(ctx), s, &q, append(v.open, v.dead...))
 	})
 	if begin := time.Now(); r.StoreTime != nil {
 		defer func() { r.StoreTime.Add(int64(time.Since(begin))) }()
@@ -142,7 +144,8 @@ func (k *hotKey) view(g *backend.Group, now time.Duration) *view {
 	for i := range k.subs {
 		switch d := k.denied(i, g, now); {
 		case d == nil:
-			v.open = append(v.open, i) // mutant: share-is-not-key
+			//mutant:share-is-not-key
+			v.open = append(v.open, i)
 		case d.States == nil:
 			v.dead = append(v.dead, i)
 		default:
@@ -152,7 +155,8 @@ func (k *hotKey) view(g *backend.Group, now time.Duration) *view {
 			}
 			parts = append(parts, states)
 			v.Sent, v.Ends, v.Bound = min(v.Sent, d.Sent), min(v.Ends, d.Ends), v.Bound|d.Bound
-			v.alike = v.alike && slices.Equal(d.Costs, v.Costs) // mutant: exact-denial
+			//mutant:exact-denial
+			v.alike = v.alike && slices.Equal(d.Costs, v.Costs)
 		}
 	}
 	v.States = k.sum(parts)

@@ -82,7 +82,8 @@ func (c *call) take(ctx context.Context) error {
 	err := c.more(bounded)
 	// The call's own deadline ended it, not the caller's. What was perhaps counted stays so.
 	own := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-	if own && !backend.Undecided(err) { // mutant: perhaps-counted-stays
+	//mutant:perhaps-counted-stays
+	if own && !backend.Undecided(err) {
 		err = fmt.Errorf("%w: no time was left after other sub-keys", backend.ErrUnavailable)
 		return c.fail(ctx, err, chance.IntN(len(c.k.subs)))
 	}
@@ -140,9 +141,11 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 			return true, nil
 		}
 		c.misses++
-		*c.d = backend.Decision{} // mutant: denial-taken-back
+		//mutant:denial-taken-back
+		*c.d = backend.Decision{}
 		return false, nil
-	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil: // mutant: lost-answer-ends-call
+	//mutant:lost-answer-ends-call
+	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil:
 		c.k.sub(i).denied.Store(unanswered(c.k.denials.Now()))
 		return false, err
 	}
@@ -169,7 +172,8 @@ func (c *call) atMost(ctx context.Context) (err error) {
 	for c.most > 0 {
 		began := c.k.denials.Now()
 		left := budget - (began - c.from)
-		if c.took && budget > 0 { // mutant: at-most-within-budget
+		//mutant:at-most-within-budget
+		if c.took && budget > 0 {
 			if left < longest {
 				break // a share that takes as long as another one did would answer too late
 			}
@@ -203,7 +207,8 @@ func (c *call) atMost(ctx context.Context) (err error) {
 // than its part. The key is unused when the last share is.
 func (c *call) widen(states []backend.State) {
 	// A sum is exact if every sub-key was asked since the call began, and answered.
-	exact := c.sum != nil && c.sum.whole && c.sum.sent >= c.from // mutant: incomplete-sum-estimated
+	//mutant:incomplete-sum-estimated
+	exact := c.sum != nil && c.sum.whole && c.sum.sent >= c.from
 	for j := range states {
 		s := &states[j]
 		s.Limit = c.k.policies[j].Algorithm.Max()
@@ -213,7 +218,8 @@ func (c *call) widen(states []backend.State) {
 			if s.Used = c.sum.states[j].Used; s.RetryAfter == 0 {
 				s.Used += c.r.CostOf(j)
 			}
-			s.ResetAfter = max(s.ResetAfter, c.sum.states[j].ResetAfter) // mutant: latest-reset
+			//mutant:latest-reset
+			s.ResetAfter = max(s.ResetAfter, c.sum.states[j].ResetAfter)
 		}
 	}
 	c.d.State, c.d.Estimated = c.k.decide(states).State, !exact
@@ -225,7 +231,8 @@ func (c *call) widen(states []backend.State) {
 // with the time of the oldest share's denial. Nothing is answered from memory once the
 // store was closed.
 func (c *call) deny(v *view) error {
-	if c.s.shared.Closed.Load() { // mutant: closed-before-denial
+	//mutant:closed-before-denial
+	if c.s.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
 	if len(v.open) > 0 {
@@ -238,7 +245,8 @@ func (c *call) deny(v *view) error {
 		c.k.denials.At(c.k.key).Note(&c.r.Group, &v.Denial, c.generation)
 	}
 	v.Answer(&c.r.Group, c.d, v.Told)
-	if told := c.misses > 0 || c.sum != nil; told && v.Sent >= c.from && v.alike { // mutant: told-to-this-call
+	//mutant:told-to-this-call
+	if told := c.misses > 0 || c.sum != nil; told && v.Sent >= c.from && v.alike {
 		c.d.Source, c.d.Estimated = backend.FromStore, false
 		for j := range c.r.Each { // of a shadow too
 			c.r.Each[j] = v.State(j, &c.r.Group, v.Told)
@@ -250,11 +258,14 @@ func (c *call) deny(v *view) error {
 // fail applies the failure modes of shares that no store decided. Those that fail local
 // have a count each. An AtMost that took something ends with that.
 func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
-	if c.took { // mutant: at-most-charges-no-more
-		c.s.next.Lost(cause) // mutant: at-most-lost-counted
+	//mutant:at-most-charges-no-more
+	if c.took {
+		//mutant:at-most-lost-counted
+		c.s.next.Lost(cause)
 		return cause
 	}
-	if c.s.next.Known(c.r, c.d, cause) { // of the key, not of a share; mutant: spread-denial-stands
+	//mutant:spread-denial-stands
+	if c.s.next.Known(c.r, c.d, cause) { // of the key, not of a share
 		return nil
 	}
 	err := c.s.next.FailAny(ctx, len(shares), func(n int) *backend.Request {

@@ -121,12 +121,14 @@ func (s *Store) check(c Client, opts *Options) error {
 		return &backend.InvalidError{What: "addresses", Value: 0, Want: "at least one node's host:port"}
 	}
 	for _, addr := range o.Addrs {
-		if err := client.CheckAddr("", addr); err != nil { // mutant: endpoint-without-url
+		//mutant:endpoint-without-url
+		if err := client.CheckAddr("", addr); err != nil {
 			return err
 		}
 	}
 	_, opened := c.(*endpoints)
-	if !opened && (opts.Username != "" || opts.Password != "" || opts.TLSConfig != nil) { // mutant: credentials-of-open
+	//mutant:credentials-of-open
+	if !opened && (opts.Username != "" || opts.Password != "" || opts.TLSConfig != nil) {
 		return &backend.InvalidError{What: "options", Value: "Username, Password or TLSConfig", Want: "none of these with New, which takes those of its client"}
 	}
 	return s.set.Check()
@@ -189,7 +191,8 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 			continue
 		}
 		waiting.Add(1)
-		go func() { // mutant: unknown-slots-wait-together
+		//mutant:unknown-slots-wait-together
+		go func() {
 			defer waiting.Done()
 			a.Err = s.Do(ctx, r, &a.Decision)
 		}()

@@ -56,11 +56,13 @@ func (t *topology) load(done chan struct{}) {
 		if a.err == nil {
 			named, covered, a.err = t.adopt(a)
 		}
-		t.fail(a.err) // mutant: reload-cause
+		//mutant:reload-cause
+		t.fail(a.err)
 		if a.err != nil {
 			continue
 		}
-		if covered >= slot.Count { // mutant: partial-answers
+		//mutant:partial-answers
+		if covered >= slot.Count {
 			t.drop(named)
 			return
 		}
@@ -82,7 +84,8 @@ func (t *topology) fail(err error) {
 // sources returns the sources of the slots: the user's ClusterSlots, else all nodes
 // at once, so that a frozen node delays no reload.
 func (t *topology) sources() (sources []func(context.Context) answer) {
-	if t.opts.ClusterSlots != nil { // mutant: cluster-slots-option
+	//mutant:cluster-slots-option
+	if t.opts.ClusterSlots != nil {
 		return append(sources, t.askUser)
 	}
 	for _, addr := range t.addrs() {
@@ -115,7 +118,8 @@ func (t *topology) askUser(ctx context.Context) (a answer) {
 	err := guarded("ClusterSlots", func() (err error) {
 		a.slots, err = t.opts.ClusterSlots(ctx)
 		for i := 0; err == nil && i < len(a.slots); i++ {
-			err = checkNodes(a.slots[i].Nodes) // mutant: slots-without-url
+			//mutant:slots-without-url
+			err = checkNodes(a.slots[i].Nodes)
 		}
 		return err
 	})
@@ -151,14 +155,16 @@ func (t *topology) ask(ctx context.Context, addr string) answer {
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	if redis.HasErrorPrefix(err, "NOPERM") { // mutant: right-to-slots
+	//mutant:right-to-slots
+	if redis.HasErrorPrefix(err, "NOPERM") {
 		err = &backend.RightError{Node: addr, Rights: []string{"+cluster|slots"}, Err: err}
 	}
 	a := answer{from: addr}
 	if err == nil {
 		a.slots, err = parse(reply)
 	}
-	if err == nil && t.foreign(a) { // mutant: foreign-answers
+	//mutant:foreign-answers
+	if err == nil && t.foreign(a) {
 		err = errForeign
 	}
 	if err != nil {
@@ -224,7 +230,8 @@ func member(n any) (node redis.ClusterNode, err error) {
 	if len(f) > 2 {
 		node.ID, _ = f[2].(string)
 	}
-	if host == "?" && len(f) > 3 { // mutant: no-hostname
+	//mutant:no-hostname
+	if host == "?" && len(f) > 3 {
 		host = ipBeside(f[3])
 	}
 	node.Addr = net.JoinHostPort(host, fmt.Sprint(port))

@@ -40,7 +40,8 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 
 // pingNode checks one primary, and what is a matter of its cluster.
 func (s *Store) pingNode(ctx context.Context, n *node) (warnings []string, err error) {
-	warnings, err = n.inspected().Ping(ctx, s, n.server.PastCircuit(s.top), s.top.keyOf(n)) // mutant: ping-each-primary
+	//mutant:ping-each-primary
+	warnings, err = n.inspected().Ping(ctx, s, n.server.PastCircuit(s.top), s.top.keyOf(n))
 	if w := coverage(ctx, n.client); w != "" {
 		warnings = append(warnings, w)
 	}

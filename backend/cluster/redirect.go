@@ -22,7 +22,8 @@ import (
 // moment later. After any other error the table may be old. An error of Next wraps err.
 // The state of at follows from what it replied, not from that error.
 func (t *topology) Next(ctx context.Context, tag string, at *batch.Server, err error) (*batch.Server, bool, error) {
-	if addr, asking := redirect(err); addr != "" { // mutant: redirects-followed
+	//mutant:redirects-followed
+	if addr, asking := redirect(err); addr != "" {
 		n, e := t.redirected(announced(addr, at.Node))
 		if e != nil {
 			return nil, false, fmt.Errorf("%w: %w, after %w", backend.ErrUnavailable, e, err)
@@ -54,7 +55,8 @@ func redirect(err error) (addr string, asking bool) {
 		return "", false
 	}
 	f := strings.Fields(reply.Error())
-	known := len(f) == 3 && !strings.HasPrefix(f[2], "?:") // mutant: redirect-without-hostname
+	//mutant:redirect-without-hostname
+	known := len(f) == 3 && !strings.HasPrefix(f[2], "?:")
 	if known && (f[0] == "MOVED" || f[0] == "ASK") {
 		return f[2], f[0] == "ASK"
 	}

@@ -27,7 +27,8 @@ func (s *Store) Keys(ctx context.Context, prefix string) iter.Seq2[backend.Store
 		for i, more := 0, true; more && i < len(nodes); i++ {
 			more, err = nodes[i].inspected().Keys(ctx, prefix, func(k backend.StoredKey) bool { return yield(k, nil) })
 			if err != nil {
-				more = yield(backend.StoredKey{}, err) && ctx.Err() == nil // mutant: keys-of-living-nodes
+				//mutant:keys-of-living-nodes
+				more = yield(backend.StoredKey{}, err) && ctx.Err() == nil
 			}
 		}
 	}
@@ -46,7 +47,8 @@ func (s *Store) Stored(ctx context.Context, key string) ([]backend.Stored, error
 func (s *Store) each(ctx context.Context, look func(inspect.Node) error) error {
 	nodes, err := s.inspect(ctx)
 	errs := []error{err}
-	for i := 0; i < len(nodes) && ctx.Err() == nil; i++ { // mutant: living-nodes-looked-at
+	//mutant:living-nodes-looked-at
+	for i := 0; i < len(nodes) && ctx.Err() == nil; i++ {
 		errs = append(errs, look(nodes[i].inspected()))
 	}
 	return errors.Join(errs...)
@@ -66,7 +68,8 @@ func (s *Store) inspect(ctx context.Context) ([]*node, error) {
 	}
 	if done := s.top.refresh(); done != nil {
 		select {
-		case <-done: // mutant: inspect-waits
+		//mutant:inspect-waits
+		case <-done:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("headgate: call not sent, not counted: %w", ctx.Err())
 		}

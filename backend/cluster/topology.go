@@ -156,7 +156,8 @@ func guarded(name string, f func() error) (err error) {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("ClusterOptions.%s panicked: %v", name, p)
 		}
-		err = client.Hide(err) // mutant: users-error-hidden
+		//mutant:users-error-hidden
+		err = client.Hide(err)
 	}()
 	return f()
 }
@@ -246,7 +247,8 @@ func (t *topology) refresh() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Since(t.begin)
-	if t.mu.reload != nil || t.mu.closed || now-time.Duration(t.last.Load()) < pause { // mutant: reloads-paced
+	//mutant:reloads-paced
+	if t.mu.reload != nil || t.mu.closed || now-time.Duration(t.last.Load()) < pause {
 		return t.mu.reload
 	}
 	t.last.Store(int64(now))
@@ -290,7 +292,8 @@ func (t *topology) drop(named map[string]string) {
 	t.mu.Lock()
 	t.mu.named = named
 	for addr, at := range t.mu.redirected {
-		if time.Since(t.begin)-at > t.keeps { // mutant: redirects-forgotten
+		//mutant:redirects-forgotten
+		if time.Since(t.begin)-at > t.keeps {
 			delete(t.mu.redirected, addr)
 		}
 	}
@@ -311,7 +314,8 @@ func (t *topology) drop(named map[string]string) {
 		}
 		// By then the calls that have found the node before are over, and so are
 		// their batches.
-		time.AfterFunc(2*t.set.Budget, func() { t.release(n) }) // mutant: dropped-node-finishes
+		//mutant:dropped-node-finishes
+		time.AfterFunc(2*t.set.Budget, func() { t.release(n) })
 	}
 }
 

@@ -92,7 +92,8 @@ func (c *call) look(looks []look) (fits bool) {
 		p, l := &c.Policies[i], &looks[i]
 		c.view(l, &p.Algorithm)
 		switch room := p.Algorithm.Fits(&l.view, c.CostOf(i)); {
-		case p.Shadow: // mutant: shadow-denies-nothing
+		//mutant:shadow-denies-nothing
+		case p.Shadow:
 			l.lacks = !room
 		case !room:
 			fits = false
@@ -125,7 +126,8 @@ func (c *call) toWall(a *algo.Algorithm) int64 {
 // without room is charged nothing, but by a Record.
 func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 	for i := range looks {
-		if take && c.CostOf(i) > 0 && (!looks[i].lacks || c.op.Records()) { // mutant: shadow-charged-by-room
+		//mutant:shadow-charged-by-room
+		if take && c.CostOf(i) > 0 && (!looks[i].lacks || c.op.Records()) {
 			readings[i] = c.take(&looks[i], i)
 		} else {
 			readings[i] = c.read(&looks[i], i)
@@ -162,7 +164,8 @@ func (c *call) take(l *look, i int) backend.Reading {
 func (c *call) read(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	r := l.reading(a)
-	if c.op != backend.Peek && c.op != backend.Reset && l.record != nil { // mutant: denied-overflow-stays
+	//mutant:denied-overflow-stays
+	if c.op != backend.Peek && c.op != backend.Reset && l.record != nil {
 		l.record.stay(r.ResetAt) // a count that denies stays while it does, by this call's numbers
 	}
 	if c.op != backend.Reset && !c.op.Records() && !a.Fits(&l.view, c.CostOf(i)) {
@@ -216,7 +219,8 @@ func (c *call) charge(l *look, i int) []int64 {
 func (c *call) fill(looks []look) {
 	costs := make([]int64, len(looks))
 	for i := range looks {
-		costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-looks[i].view.Counts())) // mutant: record-by-room
+		//mutant:record-by-room
+		costs[i] = max(0, min(c.CostOf(i), c.Policies[i].Algorithm.Max()-looks[i].view.Counts()))
 	}
 	c.Costs = costs
 }

@@ -11,10 +11,12 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	if s.shared.Closed.Load() { // mutant: memory-closed
+	//mutant:memory-closed
+	if s.shared.Closed.Load() {
 		return backend.ErrClosed
 	}
-	if err := r.Check(ctx, capabilities); err != nil { // mutant: memory-context
+	//mutant:memory-context
+	if err := r.Check(ctx, capabilities); err != nil {
 		return err
 	}
 	if r.Op == backend.Reset || r.Op == backend.Settle { // whose algorithms Check has not looked at

@@ -76,8 +76,9 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 func (c *call) locked(before int64, looks []look, readings []backend.Reading) error {
 	mu := &c.stripe.mu
 	mu.Lock()
-	defer mu.Unlock()                                   // Options.Now may panic
-	c.now = c.store.clock.underLock(before, &mu.latest) // mutant: newest-instant
+	defer mu.Unlock() // Options.Now may panic
+	//mutant:newest-instant
+	c.now = c.store.clock.underLock(before, &mu.latest)
 	c.store.tick(c.stripe, c.now)
 	if c.lease != nil {
 		return c.ofLease(looks, readings)

@@ -23,7 +23,8 @@ func (s *Store) identityOf(p *backend.Policy, sub string) identity {
 	if sub != "" {
 		h ^= bits.RotateLeft64(maphash.String(s.seed, sub), 32)
 	}
-	if p.Shadow { // mutant: shadow-count-of-its-own
+	//mutant:shadow-count-of-its-own
+	if p.Shadow {
 		h ^= ofShadows
 	}
 	return identity(h&^maxKind | uint64(p.Algorithm.Kind()))

@@ -31,10 +31,14 @@ type lease struct {
 }
 
 // ended reports whether the lease can only be settled.
-func (l *lease) ended(now int64) bool { return l.end <= now } // mutant: ended-not-extended
+//
+//mutant:ended-not-extended
+func (l *lease) ended(now int64) bool { return l.end <= now }
 
 // leaves is when the lease is forgotten, one more length after the end.
-func (l *lease) leaves() int64 { return l.end + int64(l.length)*1000 } // mutant: lease-record-leaves
+//
+//mutant:lease-record-leaves
+func (l *lease) leaves() int64 { return l.end + int64(l.length)*1000 }
 
 // extend moves the end to one length after now.
 func (l *lease) extend(now int64, length time.Duration) {
@@ -81,7 +85,8 @@ func (s *leases) insert(h leaseHash, l *lease) {
 		s.open = map[leaseHash]*lease{}
 	}
 	s.open[h] = l
-	delete(s.settled, h) // of an earlier one, which has left; mutant: lease-id-again
+	//mutant:lease-id-again
+	delete(s.settled, h) // of an earlier one, which has left
 }
 
 // settle ends a lease, if it is there: its charges leave, and the attempt that settled
@@ -97,7 +102,8 @@ func (s *leases) settle(h leaseHash, by settlement) {
 // reset marks all leases of a key. It looks at every lease of the stripe.
 func (s *leases) reset(key hash) {
 	for _, l := range s.open {
-		l.reset = l.reset || l.key == key // mutant: lease-reset
+		//mutant:lease-reset
+		l.reset = l.reset || l.key == key
 	}
 }
 

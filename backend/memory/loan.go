@@ -41,7 +41,8 @@ func (c *call) borrower() (*borrower, error) {
 		return nil, nil
 	case len(b.of) != len(c.Policies):
 		return nil, &backend.InvalidError{What: "loan ID", Value: "of another list", Want: "one ID per list of policies"}
-	case c.loan.Seq <= b.seq: // mutant: borrow-sent-twice
+	//mutant:borrow-sent-twice
+	case c.loan.Seq <= b.seq:
 		return nil, backend.ErrNotHeld
 	}
 	return b, nil
@@ -107,9 +108,11 @@ func (n *loan) settle(b *borrower) {
 	for i := range b.of {
 		l, of := &n.looks[i], &b.of[i]
 		switch {
-		case of.end <= n.nowOf(i): // charged whole; mutant: settle-after-end
+		//mutant:settle-after-end
+		case of.end <= n.nowOf(i): // charged whole
 			settled = max(settled, backend.Ended)
-		case l.lent == nil || l.lent.Epoch != of.epoch: // mutant: reset-ends-loans
+		//mutant:reset-ends-loans
+		case l.lent == nil || l.lent.Epoch != of.epoch:
 			settled = max(settled, backend.NotHeld)
 		default:
 			l.lent.Remove(of.end, of.units)
@@ -148,7 +151,8 @@ func (n *loan) lend(b *borrower) {
 	pass, counted := true, int64(0)
 	for i := range n.looks {
 		if n.had[i] = n.room(i) >= n.Cost; !n.Policies[i].Shadow {
-			n.had[i] = n.room(i)-n.keep >= n.Cost // mutant: kept-units-first
+			//mutant:kept-units-first
+			n.had[i] = n.room(i)-n.keep >= n.Cost
 			pass = pass && n.had[i]
 		}
 	}
@@ -253,7 +257,8 @@ func (c *call) fold(l *look, a *algo.Algorithm) {
 
 // foldCharge charges what was lent of a count that a settle is about to change.
 func (c *call) foldCharge(ch *charge, st *stripe, h hash, r *record) {
-	if lent := st.mu.lent[h]; lent != nil { // mutant: settle-folds-first
+	//mutant:settle-folds-first
+	if lent := st.mu.lent[h]; lent != nil {
 		a := ch.algorithm.Value()
 		st.setWords(h, ch.id, lent.Fold(&a, st.words(h, ch.id, r), c.now+c.toWall(&a)))
 	}

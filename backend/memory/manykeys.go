@@ -47,7 +47,8 @@ func (ks keys) locked(s *Store) (now int64, err error) {
 		stripes = append(stripes, ks[i].stripeAt())
 	}
 	slices.Sort(stripes)
-	stripes = slices.Compact(stripes) // mutant: stripe-locked-once
+	//mutant:stripe-locked-once
+	stripes = slices.Compact(stripes)
 	before := s.clock.beforeLock()
 	for _, i := range stripes {
 		s.stripes[i].mu.Lock()
@@ -63,7 +64,8 @@ func (ks keys) locked(s *Store) (now int64, err error) {
 	}
 	for i := range ks {
 		if k := &ks[i]; k.lease != nil {
-			if _, err := k.leased(); err != nil { // mutant: reserve-of-keys-meets-lease
+			//mutant:reserve-of-keys-meets-lease
+			if _, err := k.leased(); err != nil {
 				return 0, err
 			}
 		}
@@ -121,7 +123,8 @@ func (ks keys) release() {
 func (ks keys) run() {
 	fits := true
 	for i := range ks {
-		fits = ks[i].look(ks[i].looks) && fits // mutant: every-key-fits
+		//mutant:every-key-fits
+		fits = ks[i].look(ks[i].looks) && fits
 	}
 	take := fits && ks[0].op != backend.Peek
 	for i := range ks {

@@ -28,7 +28,8 @@ var ErrSharedCount = errors.New("headgate: no reset, the memory store is full an
 func (c *call) lockOverflow() {
 	o := &c.store.overflow
 	o.mu.Lock()
-	c.now = c.store.clock.notBefore(c.now, &o.mu.latest) // mutant: overflow-instant
+	//mutant:overflow-instant
+	c.now = c.store.clock.notBefore(c.now, &o.mu.latest)
 	c.store.clock.notBefore(c.now, &c.stripe.mu.latest)
 }
 
@@ -60,7 +61,8 @@ func (ks keys) share() error {
 		full := k.find(k.looks) > k.reserved
 		for j := range k.looks {
 			if l := &k.looks[j]; l.record == nil && full {
-				if shared[l.id] { // mutant: overflow-not-twice
+				//mutant:overflow-not-twice
+				if shared[l.id] {
 					ks.release()
 					name := k.Policies[j].Name
 					err := fmt.Errorf("the memory store is full, and two keys share the count of policy %q", name)

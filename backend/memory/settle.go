@@ -36,7 +36,8 @@ func (c *call) leased() (done bool, err error) {
 	case backend.Reserve:
 		ls.sweep(c.now, leaseLooks) // as many may leave as come
 		l, by := ls.find(c.leaseHash(), c.now)
-		if l != nil || by != (settlement{}) { // mutant: reserve-meets-lease
+		//mutant:reserve-meets-lease
+		if l != nil || by != (settlement{}) {
 			err = backend.ErrNotHeld
 		}
 	default:
@@ -73,7 +74,8 @@ func (c *call) settle() (done bool, err error) {
 	l, by := ls.find(h, c.now)
 	switch {
 	case by != (settlement{}):
-		if c.op == backend.Settle && by.attempt == fresh.attempt && fresh.attempt != [2]int64{} { // mutant: settle-repeated
+		//mutant:settle-repeated
+		if c.op == backend.Settle && by.attempt == fresh.attempt && fresh.attempt != [2]int64{} {
 			return true, nil
 		}
 		return true, backend.ErrNotHeld
@@ -81,12 +83,14 @@ func (c *call) settle() (done bool, err error) {
 		return false, nil
 	case l == nil:
 		return true, backend.ErrNotHeld
-	case l.reset && c.op == backend.Extend: // mutant: extend-after-reset
+	//mutant:extend-after-reset
+	case l.reset && c.op == backend.Extend:
 		return true, backend.ErrNotHeld
 	case l.reset: // by another list: the slots are free, since the call has ended
 		c.moveSlots(l, 0)
 		// Another unresolved settle must not record what was used.
-		if c.lease.Unresolved { // mutant: reset-leaves-tombstone
+		//mutant:reset-leaves-tombstone
+		if c.lease.Unresolved {
 			ls.settle(h, settlement{until: fresh.until})
 		}
 		return true, backend.ErrNotHeld
@@ -115,7 +119,8 @@ func (c *call) extend(l *lease) error {
 	}
 	now := c.now // before that of the overflow, where its slots may be
 	c.moveSlots(l, now+c.lease.Length.Microseconds())
-	l.extend(now, c.lease.Length) // the slots' end; mutant: slot-ends-with-lease
+	//mutant:slot-ends-with-lease
+	l.extend(now, c.lease.Length) // the slots' end
 	return nil
 }
 
@@ -140,7 +145,8 @@ func (c *call) moveSlots(l *lease, to int64) {
 
 // correct replaces an estimate by what was used.
 func (c *call) correct(ch *charge, actual int64) {
-	if ch.id.kind().Leased() || ch.spared { // mutant: spared-shadow-settled
+	//mutant:spared-shadow-settled
+	if ch.id.kind().Leased() || ch.spared {
 		return
 	}
 	a := ch.algorithm.Value()
@@ -198,7 +204,8 @@ const tombstoneStays = 10 * time.Minute
 // lease was found or not. A Reserve or a Settle that comes later would charge again.
 func (c *call) settlement() settlement {
 	stays := c.lease.Length
-	if c.lease.Unresolved { // mutant: unresolved-settle-stays
+	//mutant:unresolved-settle-stays
+	if c.lease.Unresolved {
 		stays = max(2*stays, tombstoneStays)
 	}
 	return settlement{halves(c.lease.Attempt), c.now + stays.Microseconds()}

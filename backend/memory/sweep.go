@@ -40,7 +40,8 @@ func (s *Store) tick(st *stripe, now int64) {
 	}
 	s.removed(removed)
 	if s.overflow.mu.TryLock() {
-		s.overflow.sweep(now, sweepLooks) // mutant: overflow-swept
+		//mutant:overflow-swept
+		s.overflow.sweep(now, sweepLooks)
 		s.overflow.mu.Unlock()
 	}
 }
@@ -58,9 +59,11 @@ func (s *Store) reserve(st *stripe, now int64) bool {
 	if s.kept.Add(1) <= s.maxKeys {
 		return true
 	}
-	s.kept.Add(-1) // mutant: room-counted-once
+	//mutant:room-counted-once
+	s.kept.Add(-1)
 	removed, _ := st.removeIdle(now)
-	for i, left := 0, searchLooks; !removed && i < len(s.stripes) && left > 0; i++ { // mutant: search-bounded
+	//mutant:search-bounded
+	for i, left := 0, searchLooks; !removed && i < len(s.stripes) && left > 0; i++ {
 		other := &s.stripes[i]
 		if other != st && other.idleFrom.Load() <= now && other.mu.TryLock() {
 			var looks int
@@ -83,7 +86,8 @@ func (st *stripe) sweep(now int64, looks int) (removed int) {
 	for visits := n; visits > 0 && looks > 0 && len(t.slots) == n; visits-- {
 		if s := &t.slots[i]; s.hash != 0 {
 			looks--
-			if s.until == 0 { // mutant: sweep-looks-twice
+			//mutant:sweep-looks-twice
+			if s.until == 0 {
 				st.remove(i) // another may take its place
 				removed++
 				continue

@@ -104,14 +104,16 @@ func (t *table) insert(h hash) *record {
 func (t *table) remove(i int) (shrunk bool) {
 	n := len(t.slots)
 	for j := t.after(i); t.slots[j].hash != 0; j = t.after(j) {
-		if (j-t.home(t.slots[j].hash)+n)%n >= (j-i+n)%n { // mutant: searches-go-on
+		//mutant:searches-go-on
+		if (j-t.home(t.slots[j].hash)+n)%n >= (j-i+n)%n {
 			t.slots[i] = t.slots[j]
 			i = j
 		}
 	}
 	t.slots[i] = slot{}
 	t.live--
-	if shrunk = t.live*4 < n && n > fewSlots; shrunk { // mutant: memory-comes-back
+	//mutant:memory-comes-back
+	if shrunk = t.live*4 < n && n > fewSlots; shrunk {
 		t.resize(t.live)
 	}
 	return shrunk

@@ -21,7 +21,8 @@ import (
 func Open(url string, opts *Options) (*Store, error) {
 	o, err := redis.ParseURL(url)
 	// An error may quote the URL, or a password with a slash as the number of a database.
-	if err != nil && (errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@")) { // mutant: password-hidden
+	//mutant:password-hidden
+	if err != nil && (errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@")) {
 		return nil, errors.New("headgate: redis url: not a URL: want redis://host:port, or redis://user:password@host:port with %25 for a % in the password")
 	} else if err != nil {
 		return nil, fmt.Errorf("headgate: redis url: %w: want redis://host:port", err)
@@ -72,7 +73,8 @@ type lazy struct {
 // closed before it reads used. One of them sees the other, so no client stays
 // open.
 func (l *lazy) get() *redis.Client {
-	l.used.Store(true) // mutant: made-client-closed
+	//mutant:made-client-closed
+	l.used.Store(true)
 	c := l.client()
 	if l.closed.Load() {
 		_ = client.Close(c)

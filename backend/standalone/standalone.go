@@ -101,12 +101,14 @@ func checkClient(c Client, name string) error {
 	if v := reflect.ValueOf(c); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &backend.InvalidError{What: "client", Value: c, Want: "a go-redis client"}
 	}
-	if client.CheckAddr("", name) != nil { // mutant: name-without-url
+	//mutant:name-without-url
+	if client.CheckAddr("", name) != nil {
 		return &backend.InvalidError{What: "Options.Name", Value: "(hidden: it may hold a password)", Want: "a name that is no URL"}
 	}
 	switch c := c.(type) {
 	case *redis.Client:
-		return client.CheckAddr(c.Options().Network, c.Options().Addr) // mutant: address-without-url
+		//mutant:address-without-url
+		return client.CheckAddr(c.Options().Network, c.Options().Addr)
 	case *redis.ClusterClient:
 		return &backend.InvalidError{What: "client", Value: "*redis.ClusterClient", Want: "a client of one server; for a Redis Cluster use package cluster"}
 	case *redis.Ring, redis.Pipeliner:

@@ -113,7 +113,7 @@ func codeLines(t *testing.T, all []source, pkg string) (n int) {
 func lines(all []source, pkg string) (n int) {
 	for _, s := range all {
 		if s.pkg == pkg {
-			n += s.set.File(s.file.FileStart).LineCount() - 1 // it counts one after the last
+			n += s.lines(s.file.FileStart, s.file.FileEnd) - 1 // it counts one after the last
 		}
 	}
 	return n
@@ -211,7 +211,7 @@ func embedsStore(e ast.Expr) bool {
 var (
 	sentenceEnd = regexp.MustCompile(`[.?!](?:\s+|$)`)
 	dialect     = regexp.MustCompile(`(?i)\b(nobody|told|hand|apart|alone)\b`)
-	marker      = regexp.MustCompile(`mutant: [a-z0-9-]+`)
+	marker      = regexp.MustCompile(`mutant:[a-z0-9-]+`)
 )
 
 // comments counts, in the comments of Go and Lua, the sentences of more than 25 words

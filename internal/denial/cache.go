@@ -83,7 +83,8 @@ func Of(store *layer.Shared) *Cache {
 
 // Now returns the time by the store's clock.
 func (c *Cache) Now() time.Duration {
-	if c.store.Clock == nil { // mutant: denials-by-store-clock
+	//mutant:denials-by-store-clock
+	if c.store.Clock == nil {
 		return time.Since(c.begin)
 	}
 	return time.Duration(c.store.Clock().UnixNano())
@@ -113,9 +114,11 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	for i := range s.ways {
 		switch e := s.may(i); {
 		case e == nil:
-		case now >= e.Sent+Standing || e.generation != generation: // mutant: denials-swept
+		//mutant:denials-swept
+		case now >= e.Sent+Standing || e.generation != generation:
 			s.ways[i].CompareAndSwap(e, nil)
-		case now < e.Until() && now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g): // mutant: denial-ttl
+		//mutant:denial-ttl
+		case now < e.Until() && now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g):
 			return e
 		}
 	}
@@ -131,10 +134,12 @@ func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 	}
 	for i := range s.ways {
 		e := s.may(i)
-		if e == nil || !e.denies(g) || sent < e.Told { // mutant: later-denial-stays
+		//mutant:later-denial-stays
+		if e == nil || !e.denies(g) || sent < e.Told {
 			continue
 		}
-		if refill := e.refill(g); refill > 0 && c.Now() >= e.Ends { // mutant: pass-takes-refill
+		//mutant:pass-takes-refill
+		if refill := e.refill(g); refill > 0 && c.Now() >= e.Ends {
 			e.taken.Add(refill)
 		} else {
 			s.ways[i].CompareAndSwap(e, nil)
@@ -152,7 +157,8 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	if len(g.Key) > keyMax {
 		return
 	}
-	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 }) // mutant: firm-denial-holds
+	//mutant:firm-denial-holds
+	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 })
 	e := &entry{Denial: *d, generation: generation, lent: lent, refreshed: make(chan struct{})}
 	// The strings are cloned, or they would keep what they were cut from.
 	e.group = backend.Group{Key: strings.Clone(g.Key), Sub: strings.Clone(g.Sub), Policies: g.Policies, Costs: d.Costs}
@@ -162,7 +168,8 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 		if old := s.ways[i].Load(); old != nil && old.generation == generation {
 			if !e.denies(&old.group) {
 				ends = old.Until()
-			} else if owed := int64(old.Ends-e.Ends) + old.taken.Load(); owed > 0 && e.refill(g) > 0 { // mutant: taken-kept
+				//mutant:taken-kept
+			} else if owed := int64(old.Ends-e.Ends) + old.taken.Load(); owed > 0 && e.refill(g) > 0 {
 				e.taken.Store(owed) // calls passed that the store has not counted
 			}
 		}
@@ -171,7 +178,8 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 		}
 	}
 	if old := s.ways[at].Load(); old != nil && old.group.Key == g.Key && old.group.Sub == g.Sub {
-		e.answered.Store(old.answered.Load()) // mutant: denials-of-key-kept
+		//mutant:denials-of-key-kept
+		e.answered.Store(old.answered.Load())
 	}
 	s.put(at, e)
 }
@@ -208,7 +216,8 @@ const asked = 4
 // Until is that of the denial. One that counted lent units is asked for sooner.
 func (e *entry) Until() time.Duration {
 	until := e.Denial.Until()
-	if b := e.group.Policies[0].Borrow; b > 0 && e.lent { // mutant: lent-units-asked-for
+	//mutant:lent-units-asked-for
+	if b := e.group.Policies[0].Borrow; b > 0 && e.lent {
 		until = min(until, e.Sent+b/asked)
 	}
 	return until
@@ -216,7 +225,8 @@ func (e *entry) Until() time.Duration {
 
 // equal reports whether two policies decide alike: they have one count and one limit.
 func equal(a, b backend.Policy) bool {
-	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards && a.Shadow == b.Shadow // mutant: denied-algorithms
+	//mutant:denied-algorithms
+	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards && a.Shadow == b.Shadow
 }
 
 // Longest is the maximum duration for which a denial holds without a request.
@@ -241,7 +251,8 @@ func cacheable(g *backend.Group, d *backend.Decision) bool {
 	bySlots := slices.ContainsFunc(g.Policies, func(p backend.Policy) bool {
 		return p.Name == d.Policy && p.Algorithm.Kind().Leased()
 	})
-	return d.RetryAfter > 0 && !bySlots // mutant: slots-not-cached
+	//mutant:slots-not-cached
+	return d.RetryAfter > 0 && !bySlots
 }
 
 // NewDenial returns the denial of g with these states. Where they are not those of all
@@ -258,13 +269,15 @@ func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duratio
 			}
 		}
 	}
-	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter} // mutant: denial-ends
+	//mutant:denial-ends
+	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter}
 }
 
 // Denies reports whether, while the denial holds, g is denied too.
 func (d *Denial) Denies(g *backend.Group) bool {
 	for i := range d.Costs {
-		if d.Bound>>i&1 == 1 && g.CostOf(i) < d.Costs[i] { // mutant: denied-costs
+		//mutant:denied-costs
+		if d.Bound>>i&1 == 1 && g.CostOf(i) < d.Costs[i] {
 			return false
 		}
 	}
@@ -272,7 +285,9 @@ func (d *Denial) Denies(g *backend.Group) bool {
 }
 
 // Until returns when the denial no longer holds without a request.
-func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) } // mutant: denied-one-second
+//
+//mutant:denied-one-second
+func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) }
 
 // State returns what the denial says to g of its i-th policy at now. A policy that g
 // costs less than was denied may have room, so it gets no RetryAfter. For a larger cost
@@ -294,7 +309,8 @@ func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Dur
 	answer.State = d.State(backend.Binding(g.Policies, d.States), g, now)
 	for i := range g.Each {
 		g.Each[i] = d.State(i, g, now)
-		if p := &g.Policies[i]; p.Shadow { // mutant: shadow-not-from-cache
+		//mutant:shadow-not-from-cache
+		if p := &g.Policies[i]; p.Shadow {
 			g.Each[i] = backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}
 		}
 	}

@@ -9,7 +9,8 @@ import (
 // time for which it holds, where the store denies for longer. So a flood on a spent key
 // asks about once per second. Package shard refreshes the denials of spread keys.
 func (e *entry) due(now, ttl time.Duration) bool {
-	return e.Ends > e.Sent+ttl && e.group.Policies[0].Shards < 2 && now >= e.Sent+ttl*3/4 // mutant: due-lasts
+	//mutant:due-lasts
+	return e.Ends > e.Sent+ttl && e.group.Policies[0].Shards < 2 && now >= e.Sent+ttl*3/4
 }
 
 // held is how long a denied call waits for the caller that refreshes the denial.
@@ -20,8 +21,11 @@ const held = 10 * time.Millisecond
 // wait waits until the caller that refreshes the denial has its answer.
 func (e *entry) wait(ctx context.Context) {
 	select {
-	case <-e.refreshed: // mutant: wait-for-refresh
-	case <-time.After(held): // mutant: wait-bounded
-	case <-ctx.Done(): // mutant: wait-ends-with-caller
+	//mutant:wait-for-refresh
+	case <-e.refreshed:
+	//mutant:wait-bounded
+	case <-time.After(held):
+	//mutant:wait-ends-with-caller
+	case <-ctx.Done():
 	}
 }

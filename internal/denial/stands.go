@@ -33,7 +33,8 @@ func (s Set) stands(g *backend.Group, now time.Duration) *Denial {
 	generation := s.Generation()
 	for i := range s.ways {
 		e := s.may(i)
-		if e == nil || e.generation != generation || len(g.Each) > len(e.States) || !e.denies(g) { // mutant: reset-ends-what-stands
+		//mutant:reset-ends-what-stands
+		if e == nil || e.generation != generation || len(g.Each) > len(e.States) || !e.denies(g) {
 			continue
 		}
 		if d := e.stands(g, now); d != nil {
@@ -47,14 +48,17 @@ func (s Set) stands(g *backend.Group, now time.Duration) *Denial {
 // is known what comes free afterwards. Each call that no store decides takes its cost of
 // that, so the failure mode lets no more pass than comes free.
 func (e *entry) stands(g *backend.Group, now time.Duration) *Denial {
-	for now < e.Sent+Standing { // mutant: stands-one-minute
+	//mutant:stands-one-minute
+	for now < e.Sent+Standing {
 		taken := e.taken.Load()
-		if d := e.Denial; now < d.Ends+time.Duration(taken) { // mutant: stands-until-retry
+		//mutant:stands-until-retry
+		if d := e.Denial; now < d.Ends+time.Duration(taken) {
 			d.Told += time.Duration(taken)
 			return &d
 		}
 		refill := e.refill(g)
-		if refill == 0 || e.taken.CompareAndSwap(taken, taken+refill) { // mutant: refill-taken-once
+		//mutant:refill-taken-once
+		if refill == 0 || e.taken.CompareAndSwap(taken, taken+refill) {
 			return nil
 		}
 	}

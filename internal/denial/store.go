@@ -90,7 +90,8 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 	now := s.cache.Now()
 	e := s.cache.At(r.Key).find(&r.Group, now, s.ttl)
-	refresh := e != nil && e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true) // mutant: known-leaves-refresh
+	//mutant:known-leaves-refresh
+	refresh := e != nil && e.due(now, s.ttl) && e.sent.CompareAndSwap(false, true)
 	if e == nil || refresh || s.cache.store.Closed.Load() {
 		return false
 	}
@@ -136,7 +137,8 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 		return v
 	default:
 		v.changes, v.at = true, s.cache.At(r.Key)
-		v.at.Forget() // mutant: forget-before-reset
+		//mutant:forget-before-reset
+		v.at.Forget()
 		return v
 	}
 	least := leastOf(r)
@@ -146,9 +148,11 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 		switch {
 		case e == nil:
 			return v
-		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.store.Closed.Load(): // mutant: errors-before-denials
+		//mutant:errors-before-denials
+		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.store.Closed.Load():
 			return Visit{} // next returns the error
-		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true): // mutant: one-refresh
+		//mutant:one-refresh
+		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true):
 			v.refreshes = e
 			return v
 		case !waits || !e.refreshing.Load():
@@ -171,10 +175,13 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	switch {
 	case v.at.line == nil:
 	case v.changes:
-		v.at.Forget() // mutant: forget-after-reset
-	case err != nil || d.Source != backend.FromStore || d.Err != nil: // mutant: denials-of-store
+		//mutant:forget-after-reset
+		v.at.Forget()
+	//mutant:denials-of-store
+	case err != nil || d.Source != backend.FromStore || d.Err != nil:
 	case d.Allowed:
-		v.at.passed(least, v.sent, s.cache) // mutant: passed-ends-denial
+		//mutant:passed-ends-denial
+		v.at.passed(least, v.sent, s.cache)
 	case cacheable(&r.Group, d):
 		states := r.Each
 		if states == nil {
@@ -187,7 +194,8 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 // leastOf returns the group with the least that it asks for. An AtMost is denied where
 // there is no room for one unit.
 func leastOf(r *backend.Request) *backend.Group {
-	if r.Op != backend.AtMost { // mutant: at-most-of-one
+	//mutant:at-most-of-one
+	if r.Op != backend.AtMost {
 		return &r.Group
 	}
 	one := r.Group

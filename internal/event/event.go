@@ -35,7 +35,8 @@ func charges(op backend.Op) bool {
 // calls in all processes one has it. d is the call's decision. behind is how many calls of
 // the same take came after this one. A share not above 0 appends none.
 func Near(near []backend.Near, share float64, behind int64, r *backend.Request, d *backend.Decision) []backend.Near {
-	if share <= 0 || !d.Allowed || d.Estimated || !charges(r.Op) { // mutant: near-of-counted
+	//mutant:near-of-counted
+	if share <= 0 || !d.Allowed || d.Estimated || !charges(r.Op) {
 		return near
 	}
 	for i := range r.Policies {
@@ -51,7 +52,8 @@ func Near(near []backend.Near, share float64, behind int64, r *backend.Request, 
 		case backend.Settle:
 			cost = max(0, r.Lease.ActualOf(r.Policies, i)-cost)
 		}
-		used := s.Used - behind*cost // mutant: near-of-each-waiter
+		//mutant:near-of-each-waiter
+		used := s.Used - behind*cost
 		least := int64(math.Ceil(share * float64(s.Limit)))
 		if s.Counted && !r.Policies[i].Shadow && used-cost < least && least <= used {
 			near = append(near, backend.Near{Key: r.Key, State: *s})
@@ -63,13 +65,15 @@ func Near(near []backend.Near, share float64, behind int64, r *backend.Request, 
 // Shadow returns what the shadow policies of a call decided, nil if no store has counted
 // them, and for a settlement, which decides nothing. d is the call's decision.
 func Shadow(r *backend.Request, d *backend.Decision) *backend.Decision {
-	if r.Op == backend.Settle { // mutant: settled-shadow-silent
+	//mutant:settled-shadow-silent
+	if r.Op == backend.Settle {
 		return nil
 	}
 	var shadows []backend.Policy
 	var own []backend.State
 	for i, s := range r.Each {
-		if p := r.Policies[i]; p.Shadow && s.Counted { // mutant: shadow-event-counted
+		//mutant:shadow-event-counted
+		if p := r.Policies[i]; p.Shadow && s.Counted {
 			shadows, own = append(shadows, p), append(own, s)
 		}
 	}

@@ -37,7 +37,8 @@ func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers [
 	}
 	var next atomic.Int64
 	callers := min(len(rs), concurrent)
-	if shared := Of(s); shared != nil && shared.Local { // mutant: local-asked-in-turn
+	//mutant:local-asked-in-turn
+	if shared := Of(s); shared != nil && shared.Local {
 		callers = 1
 	}
 	Parallel(callers, func(int) {
@@ -52,7 +53,8 @@ func DoAll(ctx context.Context, s backend.Store, rs []backend.Request, answers [
 func Parallel(n int, f func(i int)) {
 	var others sync.WaitGroup
 	defer others.Wait()
-	for i := range n - 1 { // mutant: asked-side-by-side
+	//mutant:asked-side-by-side
+	for i := range n - 1 {
 		others.Add(1)
 		go func() {
 			defer others.Done()

@@ -43,7 +43,8 @@ func (h *Hold) extend() {
 	for h.ctx.Err() == nil {
 		pause, lost := h.once()
 		if lost != nil {
-			if h.Slots { // mutant: lost-lease-ends-call
+			//mutant:lost-lease-ends-call
+			if h.Slots {
 				h.end(lost)
 			}
 			return
@@ -66,7 +67,8 @@ func (h *Hold) once() (pause time.Duration, lost error) {
 		defer cancel()
 	}
 	err := backend.ErrNotHeld
-	if !h.Settlements.Settled() { // or the observer would receive an error that no caller gets; mutant: settled-hold-silent
+	//mutant:settled-hold-silent
+	if !h.Settlements.Settled() { // or the observer would receive an error that no caller gets
 		err = h.Extend(ctx)
 	}
 	left := h.Length - time.Since(h.last)
@@ -74,11 +76,13 @@ func (h *Hold) once() (pause time.Duration, lost error) {
 	case err == nil:
 		h.last = sent
 		return h.Length / extensions, nil
-	case errors.Is(err, backend.ErrNotHeld) && h.Settlements.Sending(): // perhaps by this context; mutant: own-settlement-ends-no-call
+	//mutant:own-settlement-ends-no-call
+	case errors.Is(err, backend.ErrNotHeld) && h.Settlements.Sending(): // perhaps by this context
 		return h.Length / (10 * extensions), nil
 	case errors.Is(err, backend.ErrNotHeld) || errors.Is(err, backend.ErrLeaseEnded):
 		return 0, err
-	case h.Slots && h.Strict && left <= 0: // mutant: unreached-lease-ends
+	//mutant:unreached-lease-ends
+	case h.Slots && h.Strict && left <= 0:
 		return 0, backend.ErrLeaseEnded
 	case h.Slots && h.Strict:
 		return min(left, h.Length/(10*extensions)), nil

@@ -37,11 +37,13 @@ type attempt struct {
 func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.settled { // mutant: settled-stays
+	//mutant:settled-stays
+	if s.mu.settled {
 		return false
 	}
 	a := attempt{actual: slices.Clone(actual), sending: true}
-	same := func(b attempt) bool { return !b.sending && slices.Equal(b.actual, actual) } // mutant: same-attempt
+	//mutant:same-attempt
+	same := func(b attempt) bool { return !b.sending && slices.Equal(b.actual, actual) }
 	if i := slices.IndexFunc(s.mu.tried, same); i >= 0 {
 		a.id = s.mu.tried[i].id
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
@@ -63,9 +65,11 @@ func (s *Settlements) Ended(lease *backend.Lease, err error) {
 	switch late := errors.Is(err, backend.ErrNotHeld); {
 	case err == nil:
 		s.mu.settled, s.mu.won = true, lease.Actual
-	case late || errors.As(err, new(*backend.InvalidError)): // mutant: refused-settle-forgotten
+	//mutant:refused-settle-forgotten
+	case late || errors.As(err, new(*backend.InvalidError)):
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
-		s.mu.settled = s.mu.settled || late && len(s.mu.tried) == 0 // mutant: late-settle-leaves-lost-one
+		//mutant:late-settle-leaves-lost-one
+		s.mu.settled = s.mu.settled || late && len(s.mu.tried) == 0
 	default:
 		s.mu.tried[i].sending = false
 	}

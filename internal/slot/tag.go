@@ -40,7 +40,8 @@ func clear(key string) bool {
 		return false
 	}
 	for i := 0; i < len(key); i++ {
-		if c := key[i]; c <= ' ' || c >= mark || c == '{' || c == '}' { // mutant: salt-mark
+		//mutant:salt-mark
+		if c := key[i]; c <= ' ' || c >= mark || c == '{' || c == '}' {
 			return false
 		}
 	}

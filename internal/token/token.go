@@ -109,7 +109,8 @@ func appendText(b []byte, s string) []byte {
 // any other text, and for one that k did not sign.
 func Parse(text string, k Key, policies int) *Token {
 	b, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || base64.RawURLEncoding.EncodeToString(b) != text { // mutant: one-text-per-token
+	//mutant:one-text-per-token
+	if err != nil || base64.RawURLEncoding.EncodeToString(b) != text {
 		return nil
 	}
 	b, ok := k.verify(b)
@@ -158,7 +159,8 @@ func (k Key) verify(b []byte) ([]byte, bool) {
 		return nil, false
 	}
 	b, mac := b[:len(b)-macSize], b[len(b)-macSize:]
-	return b, hmac.Equal(mac, k.mac(b)) // mutant: token-authentic
+	//mutant:token-authentic
+	return b, hmac.Equal(mac, k.mac(b))
 }
 
 // parser reads the bytes of a token. After an error all numbers and texts are zero.
@@ -175,7 +177,8 @@ func (p *parser) policy(written byte, counts bool) (q Policy) {
 	n := p.number()
 	kind := n % radix
 	q = Policy{Name: p.text(), Cost: n / radix, Shadow: kind > 0, Spared: kind == spared}
-	q.Other = q.Shadow && written == before // mutant: shadow-lease-of-before
+	//mutant:shadow-lease-of-before
+	q.Other = q.Shadow && written == before
 	if counts {
 		q.Count = uint64(p.number())
 	}
@@ -184,7 +187,8 @@ func (p *parser) policy(written byte, counts bool) (q Policy) {
 
 func (p *parser) number() int64 {
 	n, size := binary.Uvarint(p.rest)
-	if size <= 0 || n > 1<<53 || size > 1 && p.rest[size-1] == 0 { // mutant: shortest-varint
+	//mutant:shortest-varint
+	if size <= 0 || n > 1<<53 || size > 1 && p.rest[size-1] == 0 {
 		p.bad = true
 		return 0
 	}

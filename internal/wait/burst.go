@@ -49,13 +49,15 @@ func (c *Call) burst() burst {
 // sub-keys. A shadow is charged by the call, so a list with shadows makes a take per
 // call.
 func (c *Call) limit() int64 {
-	if slices.ContainsFunc(c.Policies, func(p backend.Policy) bool { return p.Shadow }) { // mutant: shadow-of-each-waiter
+	//mutant:shadow-of-each-waiter
+	if slices.ContainsFunc(c.Policies, func(p backend.Policy) bool { return p.Shadow }) {
 		return 1
 	}
 	limit := int64(1 << 30)
 	for i := range c.Policies {
 		if cost := c.cost(i); cost > 0 {
-			limit = min(limit, grants(&c.Policies[i])/cost) // mutant: wait-take-fits
+			//mutant:wait-take-fits
+			limit = min(limit, grants(&c.Policies[i])/cost)
 		}
 	}
 	return max(limit, 1)

@@ -65,7 +65,8 @@ func (c *contest) denied() {
 // delay returns how much later than the store answered a queue wakes, up to longest. Its
 // next take is for so many calls, and its head has waited for so long.
 func (c *contest) delay(calls int64, longest, burst, waited time.Duration) time.Duration {
-	if c.rivals == 0 || c.lost >= maxLost || calls == 1 && !c.lostBefore { // mutant: alone-on-time
+	//mutant:alone-on-time
+	if c.rivals == 0 || c.lost >= maxLost || calls == 1 && !c.lostBefore {
 		return 0
 	}
 	if usual := max(c.lastWait*5/4, 4*burst); waited < usual {

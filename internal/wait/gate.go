@@ -61,7 +61,8 @@ func (qs *Queues) Gate(key string, policies []backend.Policy) *Gate {
 func (g *Gate) Close() {
 	g.queues.mu.Lock()
 	defer g.queues.mu.Unlock()
-	if g.users--; g.users == 0 { // mutant: gates-deleted
+	//mutant:gates-deleted
+	if g.users--; g.users == 0 {
 		delete(g.queues.mu.gates, g.name)
 	}
 }
@@ -71,7 +72,8 @@ func (g *Gate) enter(p *place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	begins, ok := g.mu.next[p.queue]
-	if !ok || g.isPast(begins) { // mutant: turns-of-late-queue
+	//mutant:turns-of-late-queue
+	if !ok || g.isPast(begins) {
 		begins = g.mu.now
 	}
 	p.begins, p.number = begins, g.mu.count
@@ -91,7 +93,8 @@ func (g *Gate) served(p *place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.next[p.queue] = p.begins + 1/p.weight
-	g.mu.now += 1 / g.mu.weights // mutant: virtual-time-goes-on
+	//mutant:virtual-time-goes-on
+	g.mu.now += 1 / g.mu.weights
 	g.forget()
 }
 
@@ -100,7 +103,8 @@ func (g *Gate) served(p *place) {
 func (g *Gate) forget() {
 	looks := 4
 	for name, begins := range g.mu.next {
-		if g.isPast(begins) { // mutant: turns-forgotten
+		//mutant:turns-forgotten
+		if g.isPast(begins) {
 			delete(g.mu.next, name)
 		}
 		if looks--; looks == 0 {

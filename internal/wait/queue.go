@@ -96,12 +96,14 @@ func (qs *Queues) join(w *waiter, deadline time.Time) (q *queue, tooLate time.Du
 	q = qs.mu.queues[name]
 	if q == nil {
 		qs.sweep(w.since)
-		q = &queue{contest: fresh} // mutant: rivals-at-first
+		//mutant:rivals-at-first
+		q = &queue{contest: fresh}
 		qs.mu.queues[name] = q
 	} else if q.first == nil && w.since.Sub(q.emptied) > remembered {
 		q.contest = fresh
 	}
-	if h := q.first; h != nil && !deadline.IsZero() && h.until.After(deadline) && w.call.alike(&h.call) { // mutant: refused-in-queue
+	//mutant:refused-in-queue
+	if h := q.first; h != nil && !deadline.IsZero() && h.until.After(deadline) && w.call.alike(&h.call) {
 		return nil, h.until.Sub(w.since)
 	}
 	if g := w.call.Gate; g != nil {
@@ -121,7 +123,8 @@ func (qs *Queues) join(w *waiter, deadline time.Time) (q *queue, tooLate time.Du
 func (qs *Queues) sweep(now time.Time) {
 	looks := 4
 	for name, q := range qs.mu.queues {
-		if q.first == nil && now.Sub(q.emptied) > remembered { // mutant: queues-swept
+		//mutant:queues-swept
+		if q.first == nil && now.Sub(q.emptied) > remembered {
 			delete(qs.mu.queues, name)
 		}
 		if looks--; looks == 0 {
@@ -140,13 +143,15 @@ func (qs *Queues) leave(q *queue, w *waiter) bool {
 			break
 		}
 		qs.mu.Unlock()
-		<-taking // the store's budget bounds it; mutant: leaves-after-take
+		//mutant:leaves-after-take
+		<-taking // the store's budget bounds it
 	}
 	defer qs.mu.Unlock()
 	switch {
 	case w.decided:
 		return false
-	case !w.removed: // turn.wait calls leave again; mutant: leaves-once
+	//mutant:leaves-once
+	case !w.removed: // turn.wait calls leave again
 		w.removed = true
 		q.remove(w)
 		q.promote()

@@ -39,7 +39,8 @@ func (t *turn) wait() error {
 	select {
 	case <-t.notify:
 	case <-t.ctx.Done():
-		t.waited = time.Since(t.since) // mutant: leavers-waited
+		//mutant:leavers-waited
+		t.waited = time.Since(t.since)
 		return t.leave()
 	}
 	t.waited = time.Since(t.since)
@@ -109,7 +110,8 @@ func (t *turn) serveInTurn() error {
 			}
 		}
 		held := t.call.ByGate()
-		if !held { // mutant: denied-heads-passed-over
+		//mutant:denied-heads-passed-over
+		if !held {
 			t.call.Gate.leave(t.place)
 		}
 		if !t.sleep(t.pause(&d)) {
@@ -155,7 +157,8 @@ func (t *turn) take(n int64) (d backend.Decision, size int64, err error) {
 	case d.Allowed:
 		d.Granted /= size
 		t.queue.contest.won(t.freeCalls(a.states), time.Since(t.since))
-	case errors.Is(d.Err, backend.ErrPerhapsCounted) && !t.call.Cancels: // mutant: unknown-not-asked-again
+	//mutant:unknown-not-asked-again
+	case errors.Is(d.Err, backend.ErrPerhapsCounted) && !t.call.Cancels:
 		a.err = d.Err
 	default:
 		t.free = t.freeCalls(a.states)
@@ -183,11 +186,13 @@ func (t *turn) fewer(d *backend.Decision, size int64) int64 {
 	switch {
 	case size > t.burst.calls: // there were units for all, and another process took them
 		return t.burst.calls
-	case t.queue.contest.lost >= maxLost && t.free > 0: // mutant: losers-take-the-rest
+	//mutant:losers-take-the-rest
+	case t.queue.contest.lost >= maxLost && t.free > 0:
 		return t.free
 	case !Counted(d): // a local share may be less
 		return 1
-	case !t.inTime(d.RetryAfter): // mutant: deadline-of-head
+	//mutant:deadline-of-head
+	case !t.inTime(d.RetryAfter):
 		return 1
 	}
 	return size
@@ -203,7 +208,8 @@ func (t *turn) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 	pause = t.pause(d)
 	later := pause + t.burst.length*time.Duration(more)/time.Duration(t.burst.calls) +
 		c.delay(size+more, t.call.maxDelay(t.burst), t.burst.length, time.Since(t.since))
-	if t.inTime(later) { // mutant: late-before-deadline
+	//mutant:late-before-deadline
+	if t.inTime(later) {
 		return later, more
 	}
 	return pause, 0
@@ -213,7 +219,8 @@ func (t *turn) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 // passes. A slot may become free before, lent units may come back unused, and a failure
 // mode estimates.
 func (t *turn) isEarliest(d *backend.Decision) bool {
-	return Counted(d) && !t.bySlots(d) && d.Lent == 0 // mutant: lent-units-come-back
+	//mutant:lent-units-come-back
+	return Counted(d) && !t.bySlots(d) && d.Lent == 0
 }
 
 // Counted reports whether the decision is a store's: of now, remembered, or from units
@@ -240,7 +247,8 @@ func (t *turn) bySlots(d *backend.Decision) bool {
 // deadline is before that.
 func (t *turn) checkDeadline(d time.Duration) error {
 	t.queues.deny(&t.waiter, time.Now().Add(d))
-	if !t.inTime(d) { // mutant: deadline-refused
+	//mutant:deadline-refused
+	if !t.inTime(d) {
 		return TooLate(d)
 	}
 	return nil

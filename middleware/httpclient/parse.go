@@ -57,7 +57,8 @@ func lowest(items []limitItem) (kept []limitItem) {
 		switch {
 		case i < 0:
 			kept = append(kept, item)
-		case item.below(kept[i]): // mutant: lower-member-holds
+		//mutant:lower-member-holds
+		case item.below(kept[i]):
 			kept[i] = item
 		}
 	}

@@ -84,7 +84,8 @@ func (s *scope) probeWait(now time.Time) time.Duration {
 	if !s.mu.probing || s.mu.probe == 0 {
 		return 0
 	}
-	return s.mu.probed.Add(longestPace).Sub(now) // mutant: hung-probe-passed
+	//mutant:hung-probe-passed
+	return s.mu.probed.Add(longestPace).Sub(now)
 }
 
 // wait returns how long the policies ask a request to wait.
@@ -182,7 +183,8 @@ func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool
 		s.deny(resp.StatusCode, now.Add(min(max(d.wait, denialHold), longestHold)))
 	default:
 		s.mu.bare = 0
-		if t.number > s.mu.last { // mutant: probe-alone
+		//mutant:probe-alone
+		if t.number > s.mu.last {
 			s.mu.probing = false
 		}
 	}

@@ -55,7 +55,8 @@ func (c *call) admit(r *http.Request) (k ticket, resp *http.Response, err error)
 		switch {
 		case changed == nil:
 			return k, nil, nil
-		case wait > rest && !force: // mutant: forced-once
+		//mutant:forced-once
+		case wait > rest && !force:
 			force = true
 			continue
 		}
@@ -94,7 +95,8 @@ func (c *call) share(r *http.Request) (*http.Response, error) {
 		return nil, nil
 	}
 	for {
-		if wait, status := c.s.held(time.Now()); c.late(wait) { // mutant: held-takes-no-unit
+		//mutant:held-takes-no-unit
+		if wait, status := c.s.held(time.Now()); c.late(wait) {
 			return denial(r, status, wait), nil
 		}
 		d, err := c.t.Limiter.Allow(r.Context(), c.t.Key)

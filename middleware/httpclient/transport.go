@@ -180,7 +180,8 @@ func (t *Transport) drop() {
 			delete(t.mu.scopes, name)
 		}
 	}
-	if n := len(t.mu.scopes) - most + 1; n > 0 { // mutant: scopes-bounded
+	//mutant:scopes-bounded
+	if n := len(t.mu.scopes) - most + 1; n > 0 {
 		t.evict(n + most/16) // some more, so that the next ones cost no sweep
 	}
 	t.mu.sweep = max(least, 2*len(t.mu.scopes))

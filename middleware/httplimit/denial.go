@@ -131,7 +131,8 @@ func writeProblem(w http.ResponseWriter, status int, body []byte) {
 	for _, name := range []string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
 		h.Del(name)
 	}
-	h.Set("Cache-Control", "no-store") // mutant: denials-not-cached
+	//mutant:denials-not-cached
+	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may have left

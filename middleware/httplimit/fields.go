@@ -79,7 +79,8 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 	for i := range policies {
 		p := &policies[i]
 		ts.leased = ts.leased || p.Algorithm.Kind().Leased()
-		if p.Shadow { // mutant: shadow-hidden
+		//mutant:shadow-hidden
+		if p.Shadow {
 			continue
 		}
 		t := &ts.policies[i]
@@ -170,7 +171,8 @@ func (s *scratch) add(m *member, others bool) {
 	switch {
 	case at < 0:
 		s.members = append(s.members, *m)
-	case m.outranks(&s.members[at]): // mutant: less-remaining-shown
+	//mutant:less-remaining-shown
+	case m.outranks(&s.members[at]):
 		s.members[at] = *m
 	}
 }
@@ -222,7 +224,8 @@ func (s *scratch) policies(list []headgate.Part) []string {
 		if len(b) > 0 {
 			b = append(b, memberSep...)
 		}
-		if b = append(b, m.quota...); m.cost != 1 && !m.unit { // mutant: costs-are-no-requests
+		//mutant:costs-are-no-requests
+		if b = append(b, m.quota...); m.cost != 1 && !m.unit {
 			b = append(b, `;qu="units"`...)
 		}
 	}
@@ -280,7 +283,8 @@ func addOnce(h http.Header, name string, line []string) {
 func (s *scratch) appendStates(b []byte) []byte {
 	for i := range s.members {
 		m := &s.members[i]
-		if !m.state.Counted { // mutant: uncounted-hidden
+		//mutant:uncounted-hidden
+		if !m.state.Counted {
 			continue
 		}
 		if len(b) > 0 {

@@ -16,7 +16,8 @@ type hops func(line string) (rest string, addr netip.Addr, blank, ok bool)
 // client sent along stands further left.
 func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
 	addr, ok := t.peer(r)
-	if !ok { // mutant: peer-verified
+	//mutant:peer-verified
+	if !ok {
 		return addr
 	}
 	lines := r.Header[header]
@@ -30,7 +31,8 @@ func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
 			if !ok {
 				return addr
 			}
-			if addr = hop; !t.has(addr) { // mutant: walk-stops
+			//mutant:walk-stops
+			if addr = hop; !t.has(addr) {
 				return addr
 			}
 		}

@@ -158,7 +158,8 @@ func single(r *http.Request, canonical string) (string, error) {
 	case 1:
 		return lines[0], nil
 	}
-	return "", several("header " + canonical) // mutant: several-headers-refused
+	//mutant:several-headers-refused
+	return "", several("header " + canonical)
 }
 
 // Authorization is the credentials of a request, hashed like a Header and with the same
@@ -186,7 +187,8 @@ func Cookie(name string) Key {
 		case 1:
 			return cookies[0].Value, nil
 		}
-		return "", several("cookie " + name) // mutant: several-cookies-refused
+		//mutant:several-cookies-refused
+		return "", several("cookie " + name)
 	})
 }
 
@@ -227,7 +229,8 @@ func Pattern(mux *http.ServeMux) Key {
 		switch {
 		case r.Method == http.MethodConnect: // of which the mux redirects, it names the path
 			return b, errNoKey
-		case pattern == "" && mux != nil: // mutant: mux-answers-unmatched
+		//mutant:mux-answers-unmatched
+		case pattern == "" && mux != nil:
 			return b, errUnmatched
 		case pattern == "":
 			return b, errNoKey
@@ -249,7 +252,8 @@ func matched(mux matcher, r *http.Request) string {
 	_, pattern := mux.Handler(r)
 	redirect := len(pattern) > 1 && pattern[0] == '/' && strings.HasSuffix(pattern, "/") &&
 		!strings.HasSuffix(r.URL.EscapedPath(), "/") // or pattern is a tree's, to which a slash makes no difference
-	if redirect { // mutant: redirect-matched
+	//mutant:redirect-matched
+	if redirect {
 		next, u := *r, *r.URL
 		next.URL, u.Path = &u, u.Path+"/"
 		if u.RawPath != "" {

@@ -22,7 +22,8 @@ type recorder struct {
 // handler named, which counts where it wrote none here.
 func (w *recorder) fill(o *Outcome, reported int) {
 	o.Status, o.Written, o.Hijacked, o.Wrote = w.status, w.written, w.hijacked, w.status != 0
-	if w.request != nil && w.request.Method == http.MethodHead { // whose body is not sent; mutant: head-has-no-body
+	//mutant:head-has-no-body
+	if w.request != nil && w.request.Method == http.MethodHead { // whose body is not sent
 		o.Written = 0
 	}
 	switch {
@@ -38,7 +39,8 @@ func (w *recorder) fill(o *Outcome, reported int) {
 
 // WriteHeader notes the first status that ends the header.
 func (w *recorder) WriteHeader(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols { // mutant: informational-is-no-status
+	//mutant:informational-is-no-status
+	if status >= 200 || status == http.StatusSwitchingProtocols {
 		w.ended(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -72,7 +74,8 @@ func (w *recorder) WriteString(s string) (int, error) {
 // ReadFrom lets the ResponseWriter copy a file its own way, as by sendfile: all but the
 // first bytes. With these the status is known, also where r panics later.
 func (w *recorder) ReadFrom(r io.Reader) (n int64, err error) {
-	if w.status == 0 { // mutant: status-before-copy
+	//mutant:status-before-copy
+	if w.status == 0 {
 		if n, err = io.CopyN(struct{ io.Writer }{w}, r, 512); err != nil {
 			if err == io.EOF { // as a copy says
 				err = nil

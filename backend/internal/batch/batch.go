@@ -33,9 +33,11 @@ func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []
 	clear(r.byTag)
 	for i, c := range pending {
 		switch {
-		case c.state.Load() == left: // mutant: left-calls-not-sent
+		//mutant:left-calls-not-sent
+		case c.state.Load() == left:
 			calls.Put(c)
-		case c.late(now, mean): // mutant: late-calls-refused
+		//mutant:late-calls-refused
+		case c.late(now, mean):
 			c.refuse(errLate)
 		case !b.join(c, r):
 			return pending[i:]
@@ -54,7 +56,8 @@ func (b *batch) join(c *call, r *room) bool {
 		return false
 	}
 	g := r.byTag[c.own.Tag]
-	for g != nil && (wire.Alone(g.Op) || g.Joint || c.own.Joint || g.Op != c.own.Op || !g.Same(c.own.Policies)) { // mutant: groups-by-op-and-list
+	//mutant:groups-by-op-and-list
+	for g != nil && (wire.Alone(g.Op) || g.Joint || c.own.Joint || g.Op != c.own.Op || !g.Same(c.own.Policies)) {
 		g = g.other
 	}
 	if g == nil {

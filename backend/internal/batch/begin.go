@@ -53,7 +53,8 @@ func (s *Server) await(ends time.Duration) bool {
 		switch {
 		case at >= ends:
 			return false
-		case waits && at-last >= s.Budget/20: // mutant: begun-connection-awaited
+		//mutant:begun-connection-awaited
+		case waits && at-last >= s.Budget/20:
 			time.Sleep(client.Pause)
 			continue
 		case waits || !b.last.CompareAndSwap(int64(last), int64(at)):
@@ -82,7 +83,8 @@ func (b *begins) ready() {
 // returned is called when the client has returned a script's command. A full pool says
 // nothing of connections, which may still begin.
 func (b *begins) returned(err error) {
-	if !client.PoolFull(err) { // mutant: full-pool-begins
+	//mutant:full-pool-begins
+	if !client.PoolFull(err) {
 		b.ended()
 	}
 }
@@ -98,7 +100,8 @@ const quiet = time.Second
 // round trips take longer than there is time, there is none.
 func (s *Server) wake(ends time.Duration) {
 	left := ends - now()
-	if !s.hides || s.sent.Load() == 0 || now()-time.Duration(s.sent.Load()) < quiet || left < 2*s.link.time() { // mutant: quiet-connections-tried
+	//mutant:quiet-connections-tried
+	if !s.hides || s.sent.Load() == 0 || now()-time.Duration(s.sent.Load()) < quiet || left < 2*s.link.time() {
 		return
 	}
 	woken := s.loading.DoChan("wake", func() (any, error) {
@@ -134,7 +137,8 @@ func (s *Server) tryUntil(ends time.Duration) {
 				try()
 			}
 		case <-all:
-			for more = 0; under <= idle; { // mutant: all-idle-tried
+			//mutant:all-idle-tried
+			for more = 0; under <= idle; {
 				try()
 			}
 		case <-end:

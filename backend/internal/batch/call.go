@@ -48,7 +48,8 @@ func newCall(ctx context.Context, tag string, waited time.Duration, r *backend.R
 	g.calls, g.Calls, g.And, g.Joint = g.calls[:0], g.Calls[:0], jointly(r), r.And != nil
 	g.Follow(&c.Call)
 	c.state.Store(waiting)
-	c.came = now() - waited // mutant: wait-for-slots-counts
+	//mutant:wait-for-slots-counts
+	c.came = now() - waited
 	c.deadline = Deadline(c.came, budget)
 	if ends, ok := ctx.Deadline(); ok {
 		c.deadline = min(c.deadline, ends.Sub(epoch))
@@ -160,7 +161,8 @@ func (g *group) policies() int {
 func (g *group) markSent() bool {
 	g.Calls = g.Calls[:0]
 	for _, c := range g.calls {
-		if c.state.CompareAndSwap(waiting, sent) { // mutant: withdrawn-left-out
+		//mutant:withdrawn-left-out
+		if c.state.CompareAndSwap(waiting, sent) {
 			g.Calls = append(g.Calls, &c.Call)
 		}
 	}

@@ -62,7 +62,8 @@ func (t *roundTrip) replyBy() (by time.Duration, written bool) {
 	at := t.mu.visit.at
 	written, by = t.mu.wrote > 0, t.ends
 	t.mu.Unlock()
-	if written && at != nil && client.HalfFree(at.client) { // mutant: late-replies-read
+	//mutant:late-replies-read
+	if written && at != nil && client.HalfFree(at.client) {
 		by += at.Budget
 	}
 	return by, written

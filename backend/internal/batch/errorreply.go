@@ -32,7 +32,8 @@ var classes = []struct {
 	{"NOSCRIPT", notRun | reload | blameless},
 	{"MOVED ", notRun | redirect | blameless}, {"ASK ", notRun | redirect | blameless},
 	{"TRYAGAIN", notRun | soon | blameless},
-	{"CLUSTERDOWN Hash slot not served", notRun | soon | blameless}, // mutant: slot-without-owner
+	//mutant:slot-without-owner
+	{"CLUSTERDOWN Hash slot not served", notRun | soon | blameless},
 	{"CLUSTERDOWN", notRun | soon}, {"LOADING", notRun | soon}, {"MASTERDOWN", notRun | soon},
 	{"READONLY", notRun | soon}, {"ERR max number of clients", notRun | soon},
 	{"NOREPLICAS", notRun}, {"MISCONF", notRun}, {"BUSY", notRun}, {"OOM", notRun},
@@ -68,7 +69,8 @@ func outcome(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, new(withdrawal)), client.PoolFull(err), is(err, blameless): // mutant: withdrawn-excused
+	//mutant:withdrawn-excused
+	case errors.As(err, new(withdrawal)), client.PoolFull(err), is(err, blameless):
 		return layer.ErrExcused
 	}
 	return backend.Wrap(layer.ErrFailed, err)

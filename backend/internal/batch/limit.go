@@ -77,8 +77,10 @@ func (t *recent) add(now time.Duration, calls int, took time.Duration) {
 		t.since, t.link = now, took
 	}
 	t.calls += calls - t.calls/smooth
-	if now-took >= t.ended { // mutant: stall-counts-once
-		t.mean += (min(took, t.last) - t.mean) / smooth // mutant: stall-leaves-no-trace
+	//mutant:stall-counts-once
+	if now-took >= t.ended {
+		//mutant:stall-leaves-no-trace
+		t.mean += (min(took, t.last) - t.mean) / smooth
 		t.last, t.ended = took, now
 	}
 	t.link = min(t.link, took)

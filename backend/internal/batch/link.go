@@ -17,7 +17,9 @@ type link struct {
 
 // old reports whether what is known of the link was measured so long ago that it may be
 // another one by now.
-func (l *link) old() bool { return now()-l.Added() > time.Second } // mutant: link-known-for-a-second
+//
+//mutant:link-known-for-a-second
+func (l *link) old() bool { return now()-l.Added() > time.Second }
 
 // time returns the shortest round trip, 0 where there was none.
 func (l *link) time() time.Duration {
@@ -38,9 +40,11 @@ func (l *link) near(budget time.Duration) bool {
 func (s *Server) tooFar(left time.Duration) error {
 	trip := s.link.time()
 	switch {
-	case left <= 0: // mutant: time-over-named
+	//mutant:time-over-named
+	case left <= 0:
 		return withdrawal("the call could not be answered in time")
-	case left >= trip: // mutant: too-far-not-sent
+	//mutant:too-far-not-sent
+	case left >= trip:
 		return nil
 	}
 	s.measure()
@@ -51,7 +55,8 @@ func (s *Server) tooFar(left time.Duration) error {
 // inTime is tooFar when the command has its connection. While no round trip is known, half
 // of the budget has to be left: the rest went into the connection, over the same link.
 func (s *Server) inTime(left time.Duration) error {
-	if s.link.time() == 0 && left < s.Budget/2 { // mutant: unknown-link-not-late
+	//mutant:unknown-link-not-late
+	if s.link.time() == 0 && left < s.Budget/2 {
 		return withdrawal("a connection began too late")
 	}
 	return s.tooFar(left)
@@ -62,7 +67,8 @@ func (s *Server) inTime(left time.Duration) error {
 // was seconds ago.
 func (s *Server) reach(ends time.Duration) error {
 	err := s.tooFar(ends - now())
-	if err == nil || !s.link.old() { // mutant: old-link-measured
+	//mutant:old-link-measured
+	if err == nil || !s.link.old() {
 		return err
 	}
 	select {

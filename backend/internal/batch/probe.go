@@ -51,7 +51,8 @@ func (s *Server) probe() {
 		case s.awaited(): // the trial has failed already
 			s.listen()
 		case s.Shared.Awaits(s.Node):
-			s.Shared.Answered(s.Node) // mutant: quiet-call-is-trial
+			//mutant:quiet-call-is-trial
+			s.Shared.Answered(s.Node)
 		}
 	}()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,9 +87,11 @@ func about(d time.Duration) time.Duration { return d*19/20 + chance.Duration(d/1
 func (s *Server) ask(ctx context.Context, most, begin time.Duration, ended chan<- bool) {
 	bounded, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	err := client.Guarded(func() error { return s.ready(bounded) }) // mutant: probe-panics
+	//mutant:probe-panics
+	err := client.Guarded(func() error { return s.ready(bounded) })
 	var reply redis.Error
-	late := now()-begin > patient && (errors.As(err, &reply) || err == errReplica) // mutant: any-answer-in-the-end
+	//mutant:any-answer-in-the-end
+	late := now()-begin > patient && (errors.As(err, &reply) || err == errReplica)
 	answered := err == nil || late
 	if answered {
 		s.Shared.Answered(s.Node)
@@ -108,7 +111,8 @@ var errReplica = errors.New("the server is a replica")
 // ready returns why the server can't serve a trial. It does not answer, loads its data,
 // runs a script without end, or has become a replica.
 func (s *Server) ready(ctx context.Context) error {
-	c := client.Fresh(ctx, s.client) // mutant: probe-beside-the-pool
+	//mutant:probe-beside-the-pool
+	c := client.Fresh(ctx, s.client)
 	if c == nil {
 		return s.process(s.Budget, "ping")
 	}
@@ -122,7 +126,8 @@ func (s *Server) ready(ctx context.Context) error {
 	if errors.As(err, &reply) && !is(err, soon) && !redis.HasErrorPrefix(err, "BUSY") {
 		err = nil // such as a missing right to PING
 	}
-	if err == nil && hello.Val()["role"] == "replica" && s.served.Load() != 0 { // mutant: primary-probed
+	//mutant:primary-probed
+	if err == nil && hello.Val()["role"] == "replica" && s.served.Load() != 0 {
 		err = errReplica
 	}
 	return err
@@ -132,6 +137,7 @@ func (s *Server) ready(ctx context.Context) error {
 func (t *roundTrip) late(at *Server, err error) {
 	if err == nil && at != nil && slices.ContainsFunc(t.commands, func(c *command) bool { return c.Err() == nil }) {
 		at.served.Store(int64(now()))
-		at.Shared.Answered(at.Node) // mutant: late-reply-noted
+		//mutant:late-reply-noted
+		at.Shared.Answered(at.Node)
 	}
 }

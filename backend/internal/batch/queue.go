@@ -125,7 +125,8 @@ func (q *Queue) refusal() error {
 	if err == nil {
 		return nil
 	}
-	if !q.server.listen() { // mutant: refusal-ends
+	//mutant:refusal-ends
+	if !q.server.listen() {
 		q.server.shut.Store(nil)
 		return nil
 	}
@@ -140,7 +141,8 @@ func (q *Queue) refusal() error {
 // connection could still take calls along.
 func (q *Queue) place() bool {
 	full := q.mu.out >= q.mu.limit || q.mu.outstanding >= q.mu.most/slow
-	if q.mu.filling || full || len(q.mu.pending) == 0 { // mutant: one-batch-fills
+	//mutant:one-batch-fills
+	if q.mu.filling || full || len(q.mu.pending) == 0 {
 		return false
 	}
 	q.mu.out++
@@ -214,7 +216,8 @@ func (q *Queue) answered(t *roundTrip, took time.Duration) (pending int) {
 	connections := client.Connections(q.server.client)
 	q.mu.Lock()
 	q.mu.recent.add(now(), t.calls, took)
-	q.mu.most = min(q.mu.most+1, connections*slow) // mutant: calls-wait-for-connections
+	//mutant:calls-wait-for-connections
+	q.mu.most = min(q.mu.most+1, connections*slow)
 	if !q.server.DisableBatching {
 		q.mu.limit = q.mu.recent.limit()
 	}
@@ -229,7 +232,8 @@ func (q *Queue) answered(t *roundTrip, took time.Duration) (pending int) {
 func (q *Queue) lost() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.most = max(q.mu.most-slow, min(q.mu.most, many*slow)) // mutant: fewer-after-loss
+	//mutant:fewer-after-loss
+	q.mu.most = max(q.mu.most-slow, min(q.mu.most, many*slow))
 }
 
 // yield gives the place of a batch that is overdue or over to the next one, and

@@ -131,10 +131,12 @@ func (t *roundTrip) finish(err error) (said error) {
 		if err != nil { // of the guard, or a panic: it is of all commands
 			c.SetErr(err)
 		}
-		if e := c.Err(); now() >= t.ends && (errors.Is(e, context.DeadlineExceeded) || errors.Is(e, os.ErrDeadlineExceeded)) { // mutant: time-named
+		//mutant:time-named
+		if e := c.Err(); now() >= t.ends && (errors.Is(e, context.DeadlineExceeded) || errors.Is(e, os.ErrDeadlineExceeded)) {
 			c.SetErr(t.spent())
 		}
-		c.SetErr(client.Hide(c.Err())) // mutant: reply-hidden
+		//mutant:reply-hidden
+		c.SetErr(client.Hide(c.Err()))
 		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
 			t.forward(c, true)
 			continue
@@ -161,7 +163,8 @@ func (t *roundTrip) finish(err error) (said error) {
 func (t *roundTrip) forward(c *command, all bool) {
 	run, others := c.groups[:0], []*group(nil)
 	for _, g := range c.groups {
-		if !all && (!g.Again || c.Err() != nil) { // mutant: malformed-not-sent-again
+		//mutant:malformed-not-sent-again
+		if !all && (!g.Again || c.Err() != nil) {
 			run = append(run, g)
 			continue
 		}
@@ -243,7 +246,8 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 		if len(commands) == 0 || !t.wait(said, tries) {
 			return nil
 		}
-		if is(said, reload) { // mutant: script-loaded-again
+		//mutant:script-loaded-again
+		if is(said, reload) {
 			if err := at.load(seen); err != nil {
 				for _, c := range commands {
 					c.SetErr(err)
@@ -267,7 +271,8 @@ func (t *roundTrip) enter(s *Server) error {
 	}
 	leave, err := s.Shared.Enter(s.Node)
 	if err != nil {
-		s.shut.Store(&err) // mutant: refused-without-a-batch
+		//mutant:refused-without-a-batch
+		s.shut.Store(&err)
 	}
 	t.mu.visit = visit{s, leave}
 	return err
@@ -281,7 +286,8 @@ func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 		if is(c.Err(), notRun) {
 			t.markNotRun(c)
 		}
-		here := is(c.Err(), reload) || client.PoolFull(c.Err()) || t.unwritten(c) && lost(c.Err()) // mutant: wait-for-full-pool
+		//mutant:wait-for-full-pool
+		here := is(c.Err(), reload) || client.PoolFull(c.Err()) || t.unwritten(c) && lost(c.Err())
 		if here || len(t.commands) == 1 && is(c.Err(), redirect|soon) {
 			again, said = append(again, c), c.Err()
 		}
@@ -347,7 +353,8 @@ func (t *roundTrip) write(c *command) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case c.wrote || t.mu.over && !c.first: // mutant: not-written-twice
+	//mutant:not-written-twice
+	case c.wrote || t.mu.over && !c.first:
 		return errAgain
 	case t.mu.over:
 		return errWithdrawn
@@ -366,7 +373,8 @@ func (t *roundTrip) write(c *command) error {
 		t.mu.wrote++
 		t.mu.written = now()
 		c.at.sent.Store(int64(t.mu.written))
-	} else if c.first && len(t.commands) == 1 { // mutant: pipeline-of-left-callers
+		//mutant:pipeline-of-left-callers
+	} else if c.first && len(t.commands) == 1 {
 		return errWithdrawn
 	}
 	c.args.Pack()

@@ -143,7 +143,8 @@ func (s *Server) tryIdle() {
 	if at-time.Duration(last) < s.Budget || !s.tried.CompareAndSwap(last, int64(at)) {
 		return
 	}
-	s.tryAll() // mutant: idle-connections-tried
+	//mutant:idle-connections-tried
+	s.tryAll()
 }
 
 func (s *Server) tryAll() {
@@ -167,7 +168,8 @@ func (s *Server) Send(within time.Duration, last string, of func(ctx context.Con
 	if err == nil {
 		s.link.Add(time.Duration(p.written.Load()), now())
 	}
-	return client.Hide(err) // mutant: slots-hidden
+	//mutant:slots-hidden
+	return client.Hide(err)
 }
 
 // process sends a command whose reply is of no interest.
@@ -180,7 +182,8 @@ func (s *Server) process(within time.Duration, last string, first ...any) error 
 // Warm begins a connection and loads the script, once: the first call need not begin
 // either.
 func (s *Server) Warm() {
-	if s.warm.CompareAndSwap(false, true) { // mutant: nodes-warmed
+	//mutant:nodes-warmed
+	if s.warm.CompareAndSwap(false, true) {
 		s.warming.Store(true)
 		go func() {
 			defer s.warming.Store(false)
@@ -197,7 +200,8 @@ func (s *Server) load(seen int64) error {
 	select {
 	case r := <-done:
 		return r.Err
-	case <-time.After(s.Budget): // mutant: load-within-budget
+	//mutant:load-within-budget
+	case <-time.After(s.Budget):
 		s.loading.Forget("")
 		return context.DeadlineExceeded
 	}
@@ -205,7 +209,8 @@ func (s *Server) load(seen int64) error {
 
 // loadOnce loads the script, unless one has been loaded since seen were.
 func (s *Server) loadOnce(seen int64) (any, error) {
-	if s.loads.Load() != seen { // mutant: one-load-per-flush
+	//mutant:one-load-per-flush
+	if s.loads.Load() != seen {
 		return nil, nil
 	}
 	err := s.process(s.Budget, lua.Script, "script", "load")

@@ -23,7 +23,8 @@ func (t *roundTrip) note(s *Server, commands []*command) {
 	if answered >= 0 {
 		s.link.Add(written, answer)
 		if late || commands[answered].Err() != nil {
-			s.served.Store(int64(now())) // mutant: late-reply-is-an-answer
+			//mutant:late-reply-is-an-answer
+			s.served.Store(int64(now()))
 		}
 	}
 	if late && answer-written > s.Budget { // a long link, or a dead connection
@@ -65,7 +66,8 @@ func (t *roundTrip) leave(v visit, said error) {
 // was seen. Whatever closed that one may have closed all: it is one event, and one failure.
 // Idle connections are as dead, and over TLS a user's client does not see it.
 func (s *Server) lostTogether(since time.Duration) bool {
-	if before := s.lost.Swap(int64(now())); int64(since) <= before { // mutant: lost-together
+	//mutant:lost-together
+	if before := s.lost.Swap(int64(now())); int64(since) <= before {
 		return true
 	}
 	s.tryAll()
@@ -86,11 +88,13 @@ const (
 func judge(v visit, since time.Duration, wrote bool, said error) {
 	go func() {
 		b := &v.at.begins
-		for looked := 0; looked < looks || !wrote && b.beginning(v.at.Budget); looked++ { // mutant: beginning-connection-excused
+		//mutant:beginning-connection-excused
+		for looked := 0; looked < looks || !wrote && b.beginning(v.at.Budget); looked++ {
 			part, begin := v.at.Budget/2/looks, now()
 			time.Sleep(part)
 			late := now()-begin > part+max(part, busy)
-			if late || v.at.answered(since) || !wrote && b.began(since) { // mutant: read-too-late-excused
+			//mutant:read-too-late-excused
+			if late || v.at.answered(since) || !wrote && b.began(since) {
 				said = layer.ErrExcused
 				break
 			}
@@ -112,8 +116,10 @@ func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {
 			at.tryIdle() // other connections may be as dead as this one
 		}
 	}
-	if at.answered(since) { // mutant: living-server-excused
+	//mutant:living-server-excused
+	if at.answered(since) {
 		return true
 	}
-	return over && t.ends-since < at.Budget/2 // mutant: sent-too-late-excused
+	//mutant:sent-too-late-excused
+	return over && t.ends-since < at.Budget/2
 }

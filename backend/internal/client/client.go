@@ -43,7 +43,8 @@ func Named(o *redis.Options, budget time.Duration, lookup Lookup) *redis.Options
 	o.DisableIdentity = true
 	// With another type of endpoint go-redis looks the address up when the client is made,
 	// for up to two seconds, and prints where that fails.
-	o.MaintNotificationsConfig = &maintnotifications.Config{ // mutant: no-lookup-of-address
+	//mutant:no-lookup-of-address
+	o.MaintNotificationsConfig = &maintnotifications.Config{
 		Mode: maintnotifications.ModeDisabled, EndpointType: maintnotifications.EndpointTypeNone,
 	}
 	o.Dialer = quiet(newDialer(o, budget, lookup))
@@ -111,8 +112,9 @@ func NewView(user *redis.Client, budget time.Duration) *View {
 	bounded := user.WithTimeout(max(user.Options().DialTimeout, budget))
 	o := bounded.Options() // of its own
 	o.ContextTimeoutEnabled, o.WriteTimeout = true, budget
-	conn := user.Conn()            // takes no connection before its first command
-	conn.AddHook(through{bounded}) // mutant: connection-deadlines
+	conn := user.Conn() // takes no connection before its first command
+	//mutant:connection-deadlines
+	conn.AddHook(through{bounded})
 	return &View{conn, time.Now()}
 }
 
@@ -155,7 +157,9 @@ func (m Made) Options() *redis.Options { return m.Client.Options() }
 type Once struct{ redis.StringCmd }
 
 // NoRetry is how go-redis asks.
-func (*Once) NoRetry() bool { return true } // mutant: no-retry
+//
+//mutant:no-retry
+func (*Once) NoRetry() bool { return true }
 
 // Pause is between two looks for a connection of a full pool.
 const Pause = time.Millisecond
@@ -182,7 +186,8 @@ func PoolFull(err error) bool {
 // hook that ends the goroutine ends nothing else.
 func Guarded(f func() error) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // mutant: client-panics
+		//mutant:client-panics
+		if p := recover(); p != nil {
 			err = fmt.Errorf("the client panicked: %v", p)
 		}
 	}()

@@ -52,7 +52,8 @@ func (c *conn) Read(b []byte) (int, error) {
 		c.racer.trips.Add(time.Duration(c.wrote.Load()), time.Since(epoch))
 		c.answered.Store(true)
 	case err != nil && !c.answered.Load():
-		_ = c.Conn.Close() // go-redis 9.22 leaves a connection open whose handshake has no answer; mutant: unanswered-closed
+		//mutant:unanswered-closed
+		_ = c.Conn.Close() // go-redis 9.22 leaves a connection open whose handshake has no answer
 	}
 	return n, err
 }
@@ -73,7 +74,8 @@ var (
 
 // SyscallConn returns the socket, or an error if the connection should not be used.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
-	if c.made < c.racer.demoted.Load() { // mutant: replica-left
+	//mutant:replica-left
+	if c.made < c.racer.demoted.Load() {
 		return nil, errOlder
 	}
 	s, ok := c.Conn.(syscall.Conn)
@@ -85,7 +87,8 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 		return blind{}, nil
 	}
 	raw, err := s.SyscallConn()
-	if err == nil && over { // mutant: tls-drained
+	//mutant:tls-drained
+	if err == nil && over {
 		err = c.drain(raw)
 	}
 	if err == nil && c.idle() >= silence && !c.racer.closed.Load() {
@@ -128,7 +131,8 @@ func (c *conn) idle() time.Duration { return time.Since(epoch) - time.Duration(c
 // system's keep-alive has to do.
 func (c *conn) try() error {
 	r := c.racer
-	if 2*r.trips.Shortest() >= r.budget { // mutant: far-not-tried
+	//mutant:far-not-tried
+	if 2*r.trips.Shortest() >= r.budget {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.budget)
@@ -191,7 +195,8 @@ func (r *racer) keep(beside net.Conn) {
 func (c *conn) ping() error {
 	_ = c.SetDeadline(time.Now().Add(c.racer.budget))
 	defer func() { _ = c.SetDeadline(time.Time{}) }()
-	defer c.answered.Store(c.answered.Load()) // a connection that was dialled ahead has its handshake before it; mutant: tried-before-handshake
+	//mutant:tried-before-handshake
+	defer c.answered.Store(c.answered.Load()) // a connection that was dialled ahead has its handshake before it
 	if _, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n")); err != nil {
 		return err
 	}

@@ -70,7 +70,8 @@ type closing struct{}
 // before it closes it, one after the other. A trial of each would take a budget where the
 // server is silent.
 func Close(c *redis.Client) error {
-	_, _ = c.Options().Dialer(context.WithValue(context.Background(), closing{}, true), "", "") // mutant: close-tries-nothing
+	//mutant:close-tries-nothing
+	_, _ = c.Options().Dialer(context.WithValue(context.Background(), closing{}, true), "", "")
 	return c.Close()
 }
 
@@ -169,7 +170,8 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 	defer next.Stop()
 	for begun, under, failure := 0, 0, error(nil); ; {
 		select {
-		case <-r.opens(): // mutant: dials-hurried
+		//mutant:dials-hurried
+		case <-r.opens():
 			next.Reset(stagger - time.Since(tried)) // the link is back
 		case <-next.C:
 			go try(ctx, dial, network, addrs[begun%len(addrs)], ended)
@@ -178,7 +180,8 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			if begun++; begun%len(addrs) == 0 {
 				next.Reset(stagger << (1 + begun/len(addrs)))
 			} else {
-				next.Reset(stagger) // mutant: addresses-raced
+				//mutant:addresses-raced
+				next.Reset(stagger)
 			}
 		case a := <-ended:
 			if under--; a.err == nil {

@@ -47,10 +47,12 @@ var user = regexp.MustCompile(`\S*://.*\S@\S*|\S+@\S*`)
 
 func hide(text string) string {
 	const quoted = "with args beginning with:"
-	if s, _, found := strings.Cut(text, quoted); found { // mutant: quoted-arguments-hidden
+	//mutant:quoted-arguments-hidden
+	if s, _, found := strings.Cut(text, quoted); found {
 		text = s + quoted + " (hidden)"
 	}
-	if strings.Contains(text, "@") { // mutant: user-hidden
+	//mutant:user-hidden
+	if strings.Contains(text, "@") {
 		text = user.ReplaceAllString(text, "(hidden)")
 	}
 	return text

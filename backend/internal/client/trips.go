@@ -18,7 +18,8 @@ type Trips struct {
 // instants are of one clock, which the caller chooses.
 func (t *Trips) Add(written, answered time.Duration) {
 	took, last := max(int64(answered-written), 1), t.added.Load()
-	if int64(written) >= last && t.added.CompareAndSwap(last, int64(answered)) { // mutant: one-stall-counts-once
+	//mutant:one-stall-counts-once
+	if int64(written) >= last && t.added.CompareAndSwap(last, int64(answered)) {
 		t.trips[t.next.Add(1)%uint32(len(t.trips))].Store(took)
 	} else if t := &t.trips[t.next.Load()%uint32(len(t.trips))]; took < t.Load() {
 		t.Store(took)

@@ -40,7 +40,8 @@ func Patience(budget time.Duration) time.Duration { return max(10*budget, 5*time
 
 // do sends a command that needs the right.
 func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
-	within, cancel := context.WithTimeout(ctx, Patience(n.Budget)) // mutant: inspection-ends
+	//mutant:inspection-ends
+	within, cancel := context.WithTimeout(ctx, Patience(n.Budget))
 	defer cancel()
 	begin := time.Now()
 	return n.failed(begin, n.Client.Process(within, cmd), right)
@@ -51,7 +52,8 @@ func (n Node) do(ctx context.Context, cmd redis.Cmder, right string) error {
 func (n Node) failed(begin time.Time, err error, right string) error {
 	var late net.Error
 	var dial *net.OpError
-	switch err = client.Hide(err); { // mutant: inspected-hidden
+	//mutant:inspected-hidden
+	switch err = client.Hide(err); {
 	case err == nil:
 		return nil
 	case redis.HasErrorPrefix(err, "NOPERM"):
@@ -82,7 +84,8 @@ func (n Node) read(ctx context.Context, cmd redis.Cmder, right string) error {
 	defer cancel()
 	begin := time.Now()
 	pipe := c.Pipeline()
-	_ = pipe.Process(within, redis.NewCmd(within, "asking")) // mutant: imported-keys-read
+	//mutant:imported-keys-read
+	_ = pipe.Process(within, redis.NewCmd(within, "asking"))
 	_ = pipe.Process(within, cmd)
 	_, _ = pipe.Exec(within)
 	return n.failed(begin, cmd.Err(), right)
@@ -101,7 +104,8 @@ func (n Node) Ping(ctx context.Context, s backend.Store, past decide, key string
 	if err == nil {
 		err = n.rights(ctx, names.Tag(key, ""))
 	}
-	for _, op := range []backend.Op{backend.Take, backend.Reset} { // mutant: ping-leaves-nothing
+	//mutant:ping-leaves-nothing
+	for _, op := range []backend.Op{backend.Take, backend.Reset} {
 		if err == nil {
 			err = n.try(ctx, s, past, probe(op, key))
 		}
@@ -125,7 +129,8 @@ type decide = func(context.Context, *backend.Request) error
 // open circuit would hide the cause for which it has opened.
 func (n Node) try(ctx context.Context, s backend.Store, past decide, r backend.Request) error {
 	_, err := layer.Ask(ctx, s, r)
-	if err != nil { // mutant: ping-past-the-circuit
+	//mutant:ping-past-the-circuit
+	if err != nil {
 		err = past(ctx, &r)
 	}
 	if err != nil {
@@ -205,7 +210,8 @@ func (n Node) rights(ctx context.Context, tag string) error {
 	cmd := redis.NewIntSliceCmd(ctx, args...)
 	cmd.SetFirstKeyPos(3)
 	err := n.do(ctx, cmd, "+evalsha")
-	if err != nil && strings.Contains(err.Error(), " key") { // as Redis and Valkey word it since 7.0; mutant: key-pattern
+	//mutant:key-pattern
+	if err != nil && strings.Contains(err.Error(), " key") { // as Redis and Valkey word it since 7.0
 		return &backend.RightError{Node: n.Name, Rights: []string{"~" + string(n.Prefix) + "*"}, Err: cmd.Err()}
 	}
 	if err != nil || len(cmd.Val()) == 0 {
@@ -223,7 +229,8 @@ func (n Node) rights(ctx context.Context, tag string) error {
 		}
 		missing.Rights = append(missing.Rights, "+"+words[0])
 	}
-	if lacks != nil { // mutant: removed-commands-named
+	//mutant:removed-commands-named
+	if lacks != nil {
 		return n.removed(lacks...)
 	}
 	return missing

@@ -56,7 +56,8 @@ func (c *Call) Ask(r *backend.Request, i int) {
 // what its second and later keys met.
 func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) error {
 	switch {
-	case c.Err != nil: // mutant: no-answer-with-error
+	//mutant:no-answer-with-error
+	case c.Err != nil:
 	case r.Op == backend.Settle || r.Op == backend.Extend:
 		c.look.left(r, d)
 		d.Allowed = true
@@ -118,7 +119,8 @@ type Group struct {
 
 // asks returns what the command asks for.
 func (g *Group) asks() backend.Op {
-	if g.Withdrawn { // mutant: withdrawn-reset
+	//mutant:withdrawn-reset
+	if g.Withdrawn {
 		return backend.Peek
 	}
 	return g.Op
@@ -178,7 +180,8 @@ func run(calls []*Call) int {
 // group does. Unsorted, the 108 groups of 170 calls for Zipf-distributed keys made 28
 // sections; sorted they make 8.
 func Sort(groups []*Group) {
-	slices.SortFunc(groups, func(g, h *Group) int { // mutant: equal-takes-together
+	//mutant:equal-takes-together
+	slices.SortFunc(groups, func(g, h *Group) int {
 		return cmp.Or(cmp.Compare(g.Policies[0].Name, h.Policies[0].Name), cmp.Compare(g.Op, h.Op), len(g.Calls)-len(h.Calls))
 	})
 }

@@ -118,7 +118,8 @@ func pack(b []byte, now int64, groups []*Group) []byte {
 		}
 		next := len(b)
 		b = g.ask(binary.LittleEndian.AppendUint16(b, 1), cmp.Or(g.Now, now))
-		if alike > 0 && !g.Joint && g.Op != backend.Borrow && bytes.Equal(b[section+2:next], b[next+2:]) { // mutant: one-section-if-alike
+		//mutant:one-section-if-alike
+		if alike > 0 && !g.Joint && g.Op != backend.Borrow && bytes.Equal(b[section+2:next], b[next+2:]) {
 			b = b[:next]
 		} else {
 			section, alike = next, 0
@@ -250,7 +251,8 @@ func stays(op backend.Op, l *backend.Lease) time.Duration {
 func packLoan(b []byte, g *Group) []byte {
 	c, length := g.Calls[0], uint32(0)
 	l := &c.loan
-	if !g.Withdrawn { // mutant: withdrawn-borrow
+	//mutant:withdrawn-borrow
+	if !g.Withdrawn {
 		length = uint32(l.Length.Microseconds())
 	}
 	b = binary.LittleEndian.AppendUint32(b, length)

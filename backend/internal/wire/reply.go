@@ -54,7 +54,8 @@ func (r *reader) whole() int64 {
 		return 0
 	}
 	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(s)))
-	if f != math.Trunc(f) || f < 0 || f > 1<<53 { // mutant: impossible-number
+	//mutant:impossible-number
+	if f != math.Trunc(f) || f < 0 || f > 1<<53 {
 		r.err = errMalformed
 		return 0
 	}
@@ -163,7 +164,8 @@ func (g *Group) readJoint(r *reader) {
 // It was sent with those around the caller's clock. It is sent again once: another
 // time would not help.
 func (g *Group) askAgain(now int64) error {
-	if g.Now > 0 { // mutant: boundaries-sent-twice
+	//mutant:boundaries-sent-twice
+	if g.Now > 0 {
 		return fmt.Errorf("%w: the server's clock is at %v, outside of the boundaries around %v",
 			backend.ErrUnavailable, time.UnixMicro(now), time.UnixMicro(g.Now))
 	}

@@ -16,7 +16,8 @@ var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 // is taken for a trusted proxy's before.
 func AppendKey(b []byte, addr netip.Addr, prefix int) []byte {
 	b = append(b, "ip:"...)
-	if nat64.Contains(addr) { // mutant: nat64-translated
+	//mutant:nat64-translated
+	if nat64.Contains(addr) {
 		bytes := addr.As16()
 		addr = netip.AddrFrom4([4]byte(bytes[12:]))
 	}
@@ -32,4 +33,6 @@ func AppendKey(b []byte, addr netip.Addr, prefix int) []byte {
 
 // Plain returns the address without its zone, and a mapped IPv4 address as
 // IPv4. Otherwise a mask for IPv6 would put every IPv4 client on one key.
-func Plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() } // mutant: mapped-unmapped
+//
+//mutant:mapped-unmapped
+func Plain(addr netip.Addr) netip.Addr { return addr.WithZone("").Unmap() }

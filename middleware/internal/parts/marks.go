@@ -73,7 +73,8 @@ func (m *Marks) compare(o *mark, list []headgate.Part) {
 			if !twice {
 				continue
 			}
-			if _, known := m.warned.LoadOrStore(o.of, true); known { // mutant: double-count-once
+			//mutant:double-count-once
+			if _, known := m.warned.LoadOrStore(o.of, true); known {
 				return
 			}
 			p.Limiter.Logger().Warn("headgate: two middlewares charge one count, so each request counts twice; "+

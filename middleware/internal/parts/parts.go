@@ -38,7 +38,8 @@ func Ready(list []headgate.Part) ([]headgate.Part, error) {
 			return nil, &RequestError{"key", "is empty"}
 		case c.Costs == nil:
 			continue
-		case slices.ContainsFunc(c.Costs, func(n int64) bool { return n < 0 }): // mutant: negative-cost-refused
+		//mutant:negative-cost-refused
+		case slices.ContainsFunc(c.Costs, func(n int64) bool { return n < 0 }):
 			return nil, &RequestError{"cost", "is negative"}
 		}
 		if isFree(c) {
@@ -53,7 +54,8 @@ func Ready(list []headgate.Part) ([]headgate.Part, error) {
 
 // isFree reports whether a call costs nothing.
 func isFree(c *headgate.Call) bool {
-	return len(c.Costs) > 0 && !slices.ContainsFunc(c.Costs, func(n int64) bool { return n != 0 }) // mutant: free-call-passes
+	//mutant:free-call-passes
+	return len(c.Costs) > 0 && !slices.ContainsFunc(c.Costs, func(n int64) bool { return n != 0 })
 }
 
 // Log logs a request that can't be counted by the limiter's Logger, at most once per
@@ -62,7 +64,8 @@ func Log(l *headgate.Limiter, err error) {
 	type key struct{}
 	last := l.Value(key{}, func() any { return new(atomic.Int64) }).(*atomic.Int64)
 	now, before := time.Now().UnixNano(), last.Load()
-	if now-before < int64(time.Second) || !last.CompareAndSwap(before, now) { // mutant: refusals-once-a-second
+	//mutant:refusals-once-a-second
+	if now-before < int64(time.Second) || !last.CompareAndSwap(before, now) {
 		return
 	}
 	l.Logger().Warn("headgate: a request can't be counted", "error", err)

@@ -196,10 +196,12 @@ func (c *Call) end(used []int64, each [][]headgate.State) bool {
 // commit leaves the estimate where what was used is no list for these policies: else
 // its slot would be taken until the lease ends.
 func (c *Call) commit(used []int64, each [][]headgate.State) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), longest) // mutant: settled-after-client-left
+	//mutant:settled-after-client-left
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), longest)
 	defer cancel()
 	err := c.reservations.CommitEach(ctx, each, c.lists(used)...)
-	if errors.As(err, new(*headgate.InvalidError)) { // mutant: wrong-use-frees-slot
+	//mutant:wrong-use-frees-slot
+	if errors.As(err, new(*headgate.InvalidError)) {
 		err = c.reservations.CommitEach(ctx, each)
 	}
 	return err
