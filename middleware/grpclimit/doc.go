@@ -13,8 +13,8 @@
 //
 //   - RESOURCE_EXHAUSTED with RetryInfo and QuotaFailure details where a limit
 //     is reached,
-//   - RESOURCE_EXHAUSTED with QuotaFailure, and without RetryInfo, where the
-//     call costs more than the limit can ever grant,
+//   - INVALID_ARGUMENT with QuotaFailure where the call costs more than the
+//     limit can ever grant: no retry of it can pass,
 //   - UNAVAILABLE with RetryInfo where no store could count and a policy fails
 //     closed, and UNAVAILABLE without it where the store was closed,
 //   - INVALID_ARGUMENT where the call has no key, one that is too long or given

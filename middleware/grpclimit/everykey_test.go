@@ -58,7 +58,7 @@ func TestEveryCost(t *testing.T) {
 		want  codes.Code
 	}{
 		{[]int64{0}, codes.OK}, {[]int64{1}, codes.OK}, {[]int64{-1}, codes.InvalidArgument}, {[]int64{-1 << 63}, codes.InvalidArgument},
-		{[]int64{11}, codes.ResourceExhausted}, {[]int64{1 << 62}, codes.ResourceExhausted},
+		{[]int64{11}, codes.InvalidArgument}, {[]int64{1 << 62}, codes.InvalidArgument},
 	} {
 		key := func(context.Context, grpclimit.RPC) (headgate.Call, error) {
 			return headgate.Call{Key: "k", Costs: c.costs}, nil

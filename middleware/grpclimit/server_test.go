@@ -193,8 +193,8 @@ func TestErrors(t *testing.T) {
 		want codes.Code
 	}{
 		"closed store":     {server(t, onClosed, grpclimit.PeerAddress, nil), codes.Unavailable},
-		"never admissible": {server(t, good, grpclimit.PeerAddress, cost(6)), codes.ResourceExhausted},
-		"cost 2^62":        {server(t, good, grpclimit.PeerAddress, cost(1<<62)), codes.ResourceExhausted},
+		"never admissible": {server(t, good, grpclimit.PeerAddress, cost(6)), codes.InvalidArgument},
+		"cost 2^62":        {server(t, good, grpclimit.PeerAddress, cost(1<<62)), codes.InvalidArgument},
 		"cost -1":          {server(t, good, grpclimit.PeerAddress, cost(-1)), codes.InvalidArgument},
 		"key too long":     {server(t, good, constant(headgate.Call{Key: strings.Repeat("x", 4097)}, nil), nil), codes.InvalidArgument},
 		"no key":           {server(t, good, constant(headgate.Call{}, nil), nil), codes.InvalidArgument},

@@ -52,7 +52,7 @@ func failed(err error, list []headgate.Part) error {
 		return status.Error(codes.Unavailable, "rate limiter is closed")
 	case errors.Is(err, headgate.ErrNeverAdmissible):
 		quota := violations(list, func(*headgate.State) bool { return true })
-		return with(codes.ResourceExhausted, "the call costs more than its rate limit can grant", quota)
+		return with(codes.InvalidArgument, "the call costs more than its rate limit can grant", quota)
 	}
 	return status.Error(codes.Internal, "rate limit: the call can't be counted")
 }
