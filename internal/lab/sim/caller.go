@@ -266,3 +266,9 @@ func (c *caller) lent() {
 func (o *outcome) perhaps() bool {
 	return errors.Is(o.err, headgate.ErrPerhapsCounted) || errors.Is(o.d.Err, headgate.ErrPerhapsCounted)
 }
+
+// stood reports whether a denial that is known to stand answered a call that was sent. Its
+// reply was lost, and its node may have lost its counts since that denial.
+func (o *outcome) stood() bool {
+	return o.d.Source == headgate.FromDenyCache && o.end.After(o.begin)
+}

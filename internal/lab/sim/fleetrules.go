@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/standalone"
 )
 
 // withLent returns the events of a count with the calls that processes have decided from
@@ -84,13 +85,15 @@ func (w *World) allAtOnce() error {
 // recordsFill looks at the calls of keys of which the whole limit was recorded a moment
 // before. A window may have ended in between, so the other kinds say nothing.
 func (w *World) recordsFill() (err error) {
-	stays := func(p headgate.Policy) bool {
-		k := p.Algorithm.Kind()
-		return !p.Shadow && (k == algo.KindSlidingLog || k == algo.KindCompactLog || k == algo.KindBucketedWindow || k == algo.KindTokenBucket)
+	stays := func(p headgate.Policy, since time.Duration) bool {
+		k, l := p.Algorithm.Kind(), p.Algorithm.Limit()
+		refills := k == algo.KindTokenBucket && float64(l.Events)*float64(since)/float64(l.Period) >= 3 // what the call costs
+		return !p.Shadow && !refills && (k == algo.KindSlidingLog || k == algo.KindCompactLog || k == algo.KindBucketedWindow || k == algo.KindTokenBucket)
 	}
 	w.outcomes(func(c *caller, o *outcome) {
 		passed := o.verb == "after" && o.err == nil && o.d.Allowed && o.d.Source == headgate.FromStore
-		if !passed || err != nil || !slices.ContainsFunc(c.policies(), stays) {
+		kept := func(p headgate.Policy) bool { return stays(p, o.end.Sub(o.begin)+standalone.DefaultBudget) }
+		if !passed || err != nil || !slices.ContainsFunc(c.policies(), kept) {
 			return
 		}
 		if before := o.begin.Add(-time.Second); !w.ledger.disturbed(before, o.end) && !w.troubled(o.by.number, "", before, o.end) {

@@ -73,7 +73,7 @@ func (w *World) countsOnce() (err error) {
 			}
 			a := account{c.process.number, o.key, identity(policy), o.op}
 			switch units := o.units(p); {
-			case o.perhaps():
+			case o.perhaps() || o.stood():
 				perhaps[a] += max(units, 4)
 			case o.err == nil && o.d.Allowed && o.d.Source == headgate.FromStore:
 				told[a] += units

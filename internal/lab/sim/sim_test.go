@@ -130,6 +130,8 @@ var held = []trial{
 	{1, Shape{Procs: 1, Lasts: lone}},  // a silent connection that is not tried, since one answer was late
 	{8, Shape{Procs: 1, Lasts: lone}},  // the first call after a quiet time, with the circuit open since before
 	{seed: 795},                        // a circuit that opens while connections begin far away, since the pool is full
+	{seed: 1990},                       // a denial that stands for a call that was charged by a node without its counts
+	{seed: 1367},                       // a bucket that refills while a far call is on its way
 	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
 }
 
