@@ -51,7 +51,7 @@ type Store struct {
 	link  link
 }
 
-type counters struct{ borrows, lost, lent, back, used, denied atomic.Int64 }
+type counters struct{ answered, lost, lent, back, used, denied atomic.Int64 }
 
 // Stats counts what the wrapper did since it was made.
 type Stats struct {
@@ -61,7 +61,7 @@ type Stats struct {
 	Lent      int64 // units that came
 	GivenBack int64 // of these: units that were given back
 	Used      int64 // of these: units that calls have used, as far as they are reported
-	Denied    int64 // calls that the store denied, and would have let pass if no unit were lent: some denials may be wrong
+	Denied    int64 // calls of one key that the store denied, and would have let pass if no unit were lent: some denials may be wrong
 }
 
 // New returns the wrapper over next. store is what limiters on the store share.
@@ -73,7 +73,8 @@ func New(next backend.Store, store *layer.Shared) *Store {
 // Stats returns what was counted up to now.
 func (s *Store) Stats() Stats {
 	c := &s.stats
-	return Stats{int(s.homes.count.Load()), c.borrows.Load(), c.lost.Load(), c.lent.Load(), c.back.Load(), c.used.Load(), c.denied.Load()}
+	lost := c.lost.Load() // once: what is answered, the rest, never falls
+	return Stats{int(s.homes.count.Load()), c.answered.Load() + lost, lost, c.lent.Load(), c.back.Load(), c.used.Load(), c.denied.Load()}
 }
 
 // Do decides one request: from units at home if it can.

@@ -146,17 +146,21 @@ func (h *home) most() int64 {
 func (p *pending) answered(d *backend.Decision, err error) {
 	h, at := p.home, p.home.store.now()
 	o := &h.own
-	h.store.stats.borrows.Add(1)
 	if err == nil && d.Source != backend.FromStore { // a failure mode has answered, or a known denial
 		err = cmp.Or(d.Err, backend.ErrPerhapsCounted)
+	}
+	lost := errors.Is(err, backend.ErrPerhapsCounted)
+	if count := &h.store.stats; lost {
+		count.lost.Add(1)
+	} else {
+		count.answered.Add(1)
 	}
 	switch {
 	case err == nil:
 		h.store.tripped(at, at-p.begin)
 		h.lent(p.begin, at, &p.loan, &p.request)
 		return
-	case errors.Is(err, backend.ErrPerhapsCounted): // the next one names both leases
-		h.store.stats.lost.Add(1)
+	case lost: // the next one names both leases
 		//mutant:lost-lease-is-named
 		o.doubt, o.until = true, max(o.until, at+2*h.length)
 	case errors.Is(err, backend.ErrNotHeld):

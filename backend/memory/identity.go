@@ -18,10 +18,16 @@ const (
 	ofShadows = 0xD1B54A32D192ED03
 )
 
+// The seeds of hashes. By one seed a key would cancel a policy of its name.
+const (
+	ofKeys = iota
+	ofPolicies
+)
+
 func (s *Store) identityOf(p *backend.Policy, sub string) identity {
-	h := maphash.String(s.seed, p.Name) ^ p.Algorithm.Hash()
+	h := maphash.String(s.seeds[ofPolicies], p.Name) ^ p.Algorithm.Hash()
 	if sub != "" {
-		h ^= bits.RotateLeft64(maphash.String(s.seed, sub), 32)
+		h ^= bits.RotateLeft64(maphash.String(s.seeds[ofPolicies], sub), 32)
 	}
 	//mutant:shadow-count-of-its-own
 	if p.Shadow {
@@ -33,16 +39,16 @@ func (s *Store) identityOf(p *backend.Policy, sub string) identity {
 func (id identity) kind() algo.Kind { return algo.Kind(id & maxKind) }
 
 // hash is that of a key and a sub-key: all sub-keys of a hot key would else lie
-// in one stripe. The seed is secret: with a known hash an attacker fills one
+// in one stripe. The seeds are secret: with a known hash an attacker fills one
 // stripe. Two keys of one hash would share their counts. With a million keys in the store
 // that happens to one new key in 2^44. A hash of 128 bits took a sixth more of the time of
 // a call, and a fifth more memory.
 type hash uint64
 
 func (s *Store) hash(g *backend.Group) hash {
-	h := maphash.String(s.seed, g.Key)
+	h := maphash.String(s.seeds[ofKeys], g.Key)
 	if g.Sub != "" {
-		h = bits.RotateLeft64(h, 23) ^ maphash.String(s.seed, g.Sub)
+		h = bits.RotateLeft64(h, 23) ^ maphash.String(s.seeds[ofKeys], g.Sub)
 	}
 	return hash(h)
 }

@@ -45,8 +45,8 @@ type Options struct {
 // the zero Store that can return an error returns an *InvalidError. A Store is
 // safe for concurrent use and starts no goroutine.
 type Store struct {
-	stripes []stripe // nil in the zero Store
-	seed    maphash.Seed
+	stripes []stripe        // nil in the zero Store
+	seeds   [2]maphash.Seed // of keys and of policies
 	clock   clock
 	maxKeys int64
 	err     error // New's arguments were wrong
@@ -65,7 +65,7 @@ func New(opts *Options) *Store {
 		opts = &Options{}
 	}
 	s := &Store{clock: newClock(opts.Now), maxKeys: int64(cmp.Or(opts.MaxKeys, DefaultMaxKeys))}
-	s.seed = maphash.MakeSeed()
+	s.seeds = [2]maphash.Seed{ofKeys: maphash.MakeSeed(), ofPolicies: maphash.MakeSeed()}
 	if s.maxKeys < 0 {
 		s.err = &backend.InvalidError{What: "MaxKeys", Value: opts.MaxKeys, Want: "at least 1, or 0 for the default"}
 	}

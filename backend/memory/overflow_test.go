@@ -258,3 +258,22 @@ func TestSearchesForRoomAreBounded(t *testing.T) {
 	}
 	require.Greater(t, left, len(s.stripes)/2)
 }
+
+// TestStatesOfASharedSettlement: the settlement of an unresolved lease records in the
+// shared count while the store is full. For its states the overflow is locked again, which
+// sweeps it again: what is idle leaves.
+func TestStatesOfASharedSettlement(t *testing.T) {
+	s, now := settable(1)
+	require.True(t, takes(t, s, "own", by("own", algo.FixedWindow(algo.PerDay(1)))))
+	require.True(t, takes(t, s, "late", by("short", algo.FixedWindow(algo.PerSecond(1)))))
+	*now = now.Add(2 * time.Second)
+	l := &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Unresolved: true, Actual: []int64{3}}
+	list := []backend.Policy{by("p", algo.FixedWindow(algo.PerDay(10)))}
+	r := backend.Request{Op: backend.Settle, Lease: l, Group: backend.Group{Key: "late", Policies: list, Each: make([]backend.State, 1)}}
+	require.NoError(t, s.Do(context.Background(), &r, new(backend.Decision)))
+	require.EqualValues(t, 3, r.Each[0].Used)
+	require.Equal(t, 1, overflowing(s))
+	require.True(t, s.overflow.mu.TryLock())
+	s.overflow.mu.Unlock()
+	sound(t, s)
+}

@@ -183,3 +183,16 @@ func TestNowMayPanic(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysNamedAsPolicies: a count is that of a key and a policy, also where a key has the
+// policy's name, or two keys have each other's.
+func TestKeysNamedAsPolicies(t *testing.T) {
+	a, b := by("a", algo.FixedWindow(algo.PerDay(1))), by("b", algo.FixedWindow(algo.PerDay(1)))
+	for range 500 { // seeds
+		s, _ := settable(16)
+		require.True(t, takes(t, s, "a", a))
+		require.True(t, takes(t, s, "b", b), "each key has its policy's name")
+		require.True(t, takes(t, s, "a", b))
+		require.True(t, takes(t, s, "b", a), "each key has the other policy's name")
+	}
+}

@@ -21,6 +21,10 @@ func (c *call) ofLease(looks []look, readings []backend.Reading) error {
 		return err
 	}
 	c.Group, c.op, c.lease, c.reserved, c.looks = *c.Group.Look(), backend.Peek, nil, 0, true
+	for i := range looks {
+		//mutant:look-locks-overflow
+		looks[i].shared = false // the record's lock is not held any more
+	}
 	return c.counted(looks, readings)
 }
 

@@ -3,6 +3,7 @@ package otellimit
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/headgate-go/headgate"
 	"go.opentelemetry.io/otel/attribute"
@@ -23,6 +24,7 @@ func (m *Metrics) Borrow(limiters ...*headgate.Limiter) error {
 	if m.borrows != nil {
 		return errBorrow
 	}
+	limiters = slices.Clone(limiters)
 	i := instruments{meter: m.meter}
 	keys := i.gauge("headgate.borrow.keys", "{key}", "Keys of which this process has units, or had some a moment ago.")
 	requests := i.total("headgate.borrow.requests", "{request}", "Requests that settled, lent or gave back units.")

@@ -35,8 +35,10 @@
 //     ({unit}), by headgate.units ("lent", "given-back", "used"), and
 //     headgate.borrow.denials ({decision}): of policies with Borrow, once
 //     Metrics.Borrow was called. What is held is what was lent, less what was given
-//     back or used. Denials are those of calls that would have passed if no unit were
-//     lent. Another process may have given such a unit back unused.
+//     back or used. Units that end with their lease, or with a Reset, are in neither: a
+//     process has them that stalls or loses replies. Denials are those of calls of one
+//     key that would have passed if no unit were lent. Another process may have given
+//     such a unit back unused.
 //
 // No attribute contains a key, and each has few values. error.type is one of
 // perhaps_counted, corrupt, unavailable, never_admissible, closed, canceled,

@@ -58,7 +58,8 @@ func (s *Server) await(ends time.Duration) bool {
 			time.Sleep(client.Pause)
 			continue
 		case waits || !b.last.CompareAndSwap(int64(last), int64(at)):
-		case last <= got:
+		//mutant:full-pool-prolongs-nothing
+		case b.first.Load() <= int64(got):
 			b.first.Store(int64(at))
 		}
 		return true
@@ -81,12 +82,15 @@ func (b *begins) ready() {
 }
 
 // returned is called when the client has returned a script's command. A full pool says
-// nothing of connections, which may still begin.
+// nothing of connections, which may still begin. It begins none, so none is waited for.
 func (b *begins) returned(err error) {
 	//mutant:full-pool-begins
 	if !client.PoolFull(err) {
 		b.ended()
+		return
 	}
+	//mutant:full-pool-not-awaited
+	b.last.Store(b.got.Load())
 }
 
 func (b *begins) ended() { b.got.Store(int64(now())) }

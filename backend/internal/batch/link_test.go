@@ -123,3 +123,20 @@ func TestTimeOver(t *testing.T) {
 	require.EqualError(t, l.TooFar(-time.Millisecond), "the call could not be answered in time")
 	require.NoError(t, l.TooFar(time.Millisecond))
 }
+
+// TestPoolOfOthers: the application has all connections of its client for a moment. No
+// connection begins then, so a call that has met the full pool tries it again.
+func TestPoolOfOthers(t *testing.T) {
+	client := redistest.Start(t).Client(t, func(o *redis.Options) { o.PoolSize, o.PoolTimeout = 1, 5*time.Millisecond })
+	s := batch.Alone(client, &layer.Shared{}, linkBudget)
+	require.NoError(t, ask(s))
+	for range 2 {
+		held := client.Conn()
+		require.NoError(t, held.Ping(context.Background()).Err())
+		done := make(chan error)
+		go func() { done <- ask(s) }()
+		time.Sleep(linkBudget / 5)
+		require.NoError(t, held.Close())
+		require.NoError(t, <-done)
+	}
+}

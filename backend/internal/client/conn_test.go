@@ -188,7 +188,9 @@ func TestDialsAfterAnOutage(t *testing.T) {
 	require.NoError(t, ping())
 	require.NoError(t, <-early)
 	t.Log(time.Since(begin))
-	require.Less(t, time.Since(begin), 200*time.Millisecond)
+	if redistest.Long() { // beside other tests a ping may take as long
+		require.Less(t, time.Since(begin), 200*time.Millisecond)
+	}
 }
 
 // TestAddressesRaced: the first address of a name is silent. The one that answered is

@@ -17,6 +17,10 @@ import (
 // after a second only.
 const stagger = 25 * time.Millisecond
 
+// doublings is how often that time doubles at most. Many dials that were hurried would else
+// make it overflow.
+const doublings = 10
+
 // keepAlive lets the system find out, while a connection is silent, that no host answers
 // on it any more. It also keeps middleboxes from forgetting the connection.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5}
@@ -178,7 +182,8 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			tried = time.Now()
 			under++
 			if begun++; begun%len(addrs) == 0 {
-				next.Reset(stagger << (1 + begun/len(addrs)))
+				//mutant:hurried-dials-few
+				next.Reset(stagger << min(1+begun/len(addrs), doublings))
 			} else {
 				//mutant:addresses-raced
 				next.Reset(stagger)
