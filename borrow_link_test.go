@@ -48,10 +48,6 @@ func TestBorrowOverALink(t *testing.T) {
 	}
 	with, without := took[50*time.Millisecond], took[0]
 	require.GreaterOrEqual(t, without[len(without)/2], linkTrip)
-	if !redistest.Long() { // processes under the race detector beside other tests: p50 shows no round trip
-		require.Less(t, with[len(with)/2], linkTrip/4)
-		return
-	}
 	if p50 := without[len(without)/2]; p50 > 2*linkTrip {
 		t.Skipf("NOT TESTED: without leases a call takes %v over a link of %v: this machine can't carry so many", p50, linkTrip)
 	}

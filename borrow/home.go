@@ -31,6 +31,7 @@ type home struct {
 		seq   uint32
 		given int64         // units that came, less those that were given back: used = given - left
 		held  []lending     // leases of which the store has one at most
+		sub   string        // of a spread key: the sub-key that lent them
 		until time.Duration // when all of held have ended, as now
 		doubt bool          // a reply was lost since the last one
 		told  int64         // used units that are counted in the statistics

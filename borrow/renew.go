@@ -78,6 +78,10 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 		h.own.given -= spare
 		h.store.stats.back.Add(spare)
 	}
+	//mutant:settled-where-lent
+	if len(h.own.held) > 0 {
+		q.Sub = h.own.sub
+	}
 	p.loan = h.loan(p.begin, want)
 	q.Loan = &p.loan
 	return p
@@ -146,6 +150,7 @@ func (h *home) most() int64 {
 func (p *pending) answered(d *backend.Decision, err error) {
 	h, at := p.home, p.home.store.now()
 	o := &h.own
+	o.sub = p.request.Sub
 	h.store.stats.borrows.Add(1)
 	if err == nil && d.Source != backend.FromStore { // a failure mode has answered, or a known denial
 		err = cmp.Or(d.Err, backend.ErrPerhapsCounted)
