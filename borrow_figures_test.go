@@ -4,6 +4,7 @@ package headgate_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +73,31 @@ func TestBorrowFigures(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestBorrowOverAVirtualLink is TestBorrowOverALink under virtual time, in which a processor
+// takes no time: it shows how long calls wait for the link.
+func TestBorrowOverAVirtualLink(t *testing.T) {
+	took := map[time.Duration][]time.Duration{}
+	for _, length := range []time.Duration{0, fleetBorrow} {
+		f := fleet{
+			Algorithm: algo.TokenBucket(algo.PerSecond(1<<30), 1<<30), borrow: length, trip: linkTrip,
+			lasts: time.Duration(redistest.Steps(500, 5_000)) * time.Millisecond, callers: callers(32, 64_000),
+		}
+		for _, c := range f.run(t).calls {
+			if c.begin >= f.lasts/3 { // homes begin
+				took[length] = append(took[length], c.answer-c.begin)
+			}
+		}
+		all := took[length]
+		slices.Sort(all)
+		t.Logf("32 processes with 2,000 calls per second each, borrowed for %v: %d calls, p50 %v, p99 %v",
+			length, len(all), all[len(all)/2], all[len(all)*99/100])
+	}
+	with, without := took[fleetBorrow], took[0]
+	assert.Zero(t, with[len(with)/2])
+	assert.GreaterOrEqual(t, without[len(without)/2], linkTrip*3/4)
+	assert.LessOrEqual(t, float64(with[len(with)*99/100]), 1.2*float64(without[len(without)*99/100]))
 }
 
 func (g *figures) percentWrong() float64 { return float64(g.wrong) * 100 / float64(g.calls) }
