@@ -121,6 +121,7 @@ func (l *flight) note(s *sending) {
 type fleet struct {
 	algo.Algorithm
 	borrow, trip time.Duration
+	shards       int
 	lasts        time.Duration
 	callers      []caller
 }
@@ -164,7 +165,7 @@ func (f *fleet) run(t *testing.T) (run fleetRun) {
 			l := &flight{next: store, process: i, begin: begin, trip: f.trip}
 			links = append(links, l)
 			limiter, err := headgate.New(l, []headgate.Policy{{
-				Name: "api", Algorithm: f.Algorithm, OnFailure: headgate.FailClosed, Borrow: f.borrow,
+				Name: "api", Algorithm: f.Algorithm, OnFailure: headgate.FailClosed, Borrow: f.borrow, Shards: f.shards,
 			}}, nil)
 			require.NoError(t, err)
 			wait.Go(func() { each[i] = f.calls(t, i, limiter, begin) })
@@ -225,12 +226,14 @@ type words struct {
 	w []int64
 }
 
-func (w *words) fits(at time.Duration) bool {
+func (w *words) fits(at time.Duration) bool { return w.free(at) > 0 }
+
+func (w *words) free(at time.Duration) int64 {
 	if w.w == nil {
 		w.w = make([]int64, w.Words())
 	}
 	v := w.View(w.w, fleetStart+at.Microseconds())
-	return w.Fits(&v, 1)
+	return w.Max() - v.Used
 }
 
 func (w *words) take(at time.Duration) {
@@ -243,16 +246,32 @@ func (w *words) take(at time.Duration) {
 
 // strict returns how many of the calls a limiter admits that decides each at its arrival.
 func (f *fleet) strict(calls []fleetCall) (n int) {
+	f.strictly(calls, func(int64) { n++ })
+	return n
+}
+
+// strictly passes to admitted how many units are free for each call that such a limiter admits.
+func (f *fleet) strictly(calls []fleetCall, admitted func(free int64)) {
 	calls = slices.Clone(calls)
 	slices.SortStableFunc(calls, func(a, b fleetCall) int { return int(a.begin - b.begin) })
 	w := words{Algorithm: f.Algorithm}
 	for _, c := range calls {
-		if w.fits(c.begin) {
+		if free := w.free(c.begin); free > 0 {
+			admitted(free)
 			w.take(c.begin)
-			n++
 		}
 	}
-	return n
+}
+
+// fewest returns the round trips per 1,000 calls that a rule needs which denies no call that
+// a strict limiter admits. Processes hold at most the units that are free there. One that
+// uses the n units of a lease at a steady rate holds (n - 1) / 2 of them on average. So a
+// lease has at most 1 + 2 × free / processes units, and at most what its length uses.
+func (f *fleet) fewest(calls []fleetCall) (trips float64) {
+	processes := float64(len(f.callers))
+	most := float64(f.strict(calls)) * float64(f.borrow) / float64(f.lasts) / processes
+	f.strictly(calls, func(free int64) { trips += 1 / min(1+2*float64(free)/processes, most) })
+	return trips * 1000 / float64(len(calls))
 }
 
 // figures are what a run shows.

@@ -34,7 +34,12 @@ func TestBorrowOverALink(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("it measures latencies, and takes all of the machine: run by make test-long")
 	}
-	processes, rate := 32, 2_000
+	for _, f := range []struct{ processes, rate int }{{4, 500}, {32, 2_000}} {
+		t.Run(fmt.Sprint(f.processes, " x ", f.rate), func(t *testing.T) { overALink(t, f.processes, f.rate) })
+	}
+}
+
+func overALink(t *testing.T, processes, rate int) {
 	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), linkTrip)
 	took := map[time.Duration][]time.Duration{}
 	for _, length := range []time.Duration{0, 50 * time.Millisecond} {
@@ -48,14 +53,14 @@ func TestBorrowOverALink(t *testing.T) {
 	}
 	with, without := took[50*time.Millisecond], took[0]
 	require.GreaterOrEqual(t, without[len(without)/2], linkTrip)
-	if !redistest.Long() { // processes under the race detector beside other tests: p50 shows no round trip
-		require.Less(t, with[len(with)/2], linkTrip/4)
-		return
-	}
 	if p50 := without[len(without)/2]; p50 > 2*linkTrip {
 		t.Skipf("NOT TESTED: without leases a call takes %v over a link of %v: this machine can't carry so many", p50, linkTrip)
 	}
-	require.LessOrEqual(t, with[len(with)/2], 5*time.Microsecond)
+	most := 5 * time.Microsecond
+	if processes < 32 { // each sleeps between its calls, and wakes with cold caches
+		most = linkTrip / 4
+	}
+	require.LessOrEqual(t, with[len(with)/2], most)
 	require.LessOrEqual(t, float64(with[len(with)*99/100]), 1.2*float64(without[len(without)*99/100]))
 }
 

@@ -29,13 +29,15 @@ const overLimit = 4_000
 // number of calls that may lie in a time.
 var overAlgorithms = []struct {
 	algo.Algorithm
-	over func([]span) int64
+	over   func([]span) int64
+	shards int
 }{
-	{algo.FixedWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }},
-	{algo.BucketedWindow(algo.PerSecond(overLimit), 10), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }},
-	{algo.TokenBucket(algo.PerSecond(overLimit), overLimit/10), func(s []span) int64 { return mostAboveRate(s, overLimit) - overLimit/10 }},
-	{algo.SlidingWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }},
-	{algo.Calendar(overLimit, algo.Day(), time.UTC), func(s []span) int64 { return mostInWindow(s, 24*time.Hour) - overLimit }},
+	{algo.FixedWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 0},
+	{algo.BucketedWindow(algo.PerSecond(overLimit), 10), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0},
+	{algo.TokenBucket(algo.PerSecond(overLimit), overLimit/10), func(s []span) int64 { return mostAboveRate(s, overLimit) - overLimit/10 }, 0},
+	{algo.SlidingWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 0},
+	{algo.Calendar(overLimit, algo.Day(), time.UTC), func(s []span) int64 { return mostInWindow(s, 24*time.Hour) - overLimit }, 0},
+	{algo.FixedWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 4},
 }
 
 // overRun is how one fleet of TestBorrowIsNeverOver calls.
@@ -120,7 +122,7 @@ func overChild(t *testing.T, n int) {
 	require.NoError(t, err)
 	var limiters []*headgate.Limiter
 	for _, a := range overAlgorithms {
-		l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a.Algorithm, OnFailure: headgate.FailClosed, Borrow: length}}, nil)
+		l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a.Algorithm, OnFailure: headgate.FailClosed, Borrow: length, Shards: a.shards}}, nil)
 		require.NoError(t, err)
 		limiters = append(limiters, l)
 	}

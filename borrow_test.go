@@ -75,7 +75,6 @@ func TestBorrowIsRefused(t *testing.T) {
 		"a log":           {{Name: "a", Algorithm: algo.SlidingLog(day), Borrow: 50 * time.Millisecond}},
 		"a packed log":    {{Name: "a", Algorithm: algo.CompactLog(day), Borrow: 50 * time.Millisecond}},
 		"slots":           {{Name: "a", Algorithm: algo.InFlight(10), Borrow: 50 * time.Millisecond}},
-		"a spread key":    {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: 50 * time.Millisecond, Shards: 4}},
 		"too short":       {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: time.Millisecond}},
 		"too long":        {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: time.Minute}},
 		"no milliseconds": {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: 50*time.Millisecond + 1}},

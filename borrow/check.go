@@ -34,8 +34,6 @@ func Check(policies []backend.Policy, c backend.Capabilities) error {
 			return refuse(p.Borrow, fmt.Sprintf("%v, as policy %s has: all policies of a list are lent together", first, policies[0].Name))
 		case !k.Lends():
 			return refuse(p.Borrow, fmt.Sprintf("0: units of %v are not lent", k))
-		case p.Shards > 1:
-			return refuse(p.Borrow, "0: units of a spread key are not lent")
 		}
 	}
 	return backend.CheckBorrow(first)

@@ -26,7 +26,7 @@ type pending struct {
 func (h *home) renew() {
 	at := h.store.now()
 	if demand := h.demand(at); h.can(at, demand) {
-		h.store.send([]*pending{h.prepare(&backend.Request{}, enough(demand))})
+		h.store.send([]*pending{h.prepare(&backend.Request{}, h.wants(demand))})
 		return
 	}
 	h.busy.Store(false)
@@ -41,7 +41,7 @@ func (h *home) borrow(ctx context.Context, r *backend.Request, d *backend.Decisi
 	if !h.can(at, demand) {
 		return h.store.ask(ctx, h, r, d)
 	}
-	p := h.prepare(r, enough(demand))
+	p := h.prepare(r, h.wants(demand))
 	err := h.store.next.Do(ctx, &p.request, d)
 	copy(r.Each, p.request.Each)
 	p.answered(d, err)
@@ -49,6 +49,14 @@ func (h *home) borrow(ctx context.Context, r *backend.Request, d *backend.Decisi
 		h.store.answered(r, d)
 	}
 	return err
+}
+
+// wants returns how many units the next Borrow asks for.
+func (h *home) wants(demand float64) int64 {
+	if h.own.scarce {
+		return 0
+	}
+	return enough(demand)
 }
 
 // enough returns how many units are borrowed for the demand of a length: more than it is on
@@ -77,6 +85,10 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 		h.left.Add(-spare)
 		h.own.given -= spare
 		h.store.stats.back.Add(spare)
+	}
+	//mutant:settled-where-lent
+	if len(h.own.held) > 0 {
+		q.Sub = h.own.sub
 	}
 	p.loan = h.loan(p.begin, want)
 	q.Loan = &p.loan
@@ -146,6 +158,7 @@ func (h *home) most() int64 {
 func (p *pending) answered(d *backend.Decision, err error) {
 	h, at := p.home, p.home.store.now()
 	o := &h.own
+	o.sub = p.request.Sub
 	if err == nil && d.Source != backend.FromStore { // a failure mode has answered, or a known denial
 		err = cmp.Or(d.Err, backend.ErrPerhapsCounted)
 	}
@@ -199,14 +212,28 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 		//mutant:lease-ends-denials
 		h.store.denied.At(h.key.key).Forget()
 	}
-	next := at // when another Borrow may be sent
+	h.plan(at, end, trip, l)
+}
+
+// plan decides when the next Borrow may be sent and when it is due. If the key has so little
+// room that a lease would last less than two round trips, what is left is used up, and
+// the next call settles it and borrows nothing. So near the limit no process holds units
+// while the store denies others. A new lease needs twice that room.
+func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
+	units, seen, next := l.Lent.Units, h.seen.Load(), at
+	need := 2 * l.Lent.Borrowers * max(least, int64(h.own.rate*float64(2*trip)/float64(h.length))) // of which a fair share is lent
+	//mutant:last-units-not-lent
+	h.own.scarce = units > 0 && seen.states[seen.binds].Remaining < need
 	switch {
 	case units == 0:
 		next, end = at+h.length/2, at+h.length+4*trip
 	case units < l.Want:
-		next = at + h.length/8
+		next = at + trip
 	}
-	h.pause(next, l.Lent.Borrowers*l.Want) // of so much room half would have been lent
+	if h.own.scarce {
+		h.low.Store(-1)
+	}
+	h.pause(next, 2*need)
 	h.wake(max(end-max(2*trip, h.length/10), next) - at)
 }
 

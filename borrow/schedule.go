@@ -149,6 +149,7 @@ func (s *Store) send(all []*pending) {
 	}
 	layer.DoAll(context.Background(), s.next, rs, answers)
 	for i, p := range all {
+		p.request.Sub = rs[i].Sub // which the layer below has chosen
 		p.answered(&answers[i].Decision, answers[i].Err)
 		p.home.busy.Store(false)
 	}

@@ -53,7 +53,10 @@ func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	//mutant:spread-keys-apart
 	case len(r.And) > 0:
 		return fmt.Errorf("%w: %v of several keys, of which one is spread", backend.ErrUnsupported, r.Op)
-	case r.Op == backend.AtMost || r.Op.Records() || r.Op == backend.Reset || r.Sub != "":
+	//mutant:share-denies-alone
+	case r.Op == backend.Borrow && r.Cost != 0: // a share may deny what another one has room for
+		return &backend.InvalidError{What: "cost", Value: r.Cost, Want: "0, for a Borrow of a spread key"}
+	case r.Op == backend.AtMost || r.Op == backend.Borrow || r.Op.Records() || r.Op == backend.Reset || r.Sub != "":
 		return nil
 	case r.Op == backend.Settle || r.Op == backend.Extend:
 		want := fmt.Sprintf("the one that was reserved, for the %v of a spread key", r.Op)

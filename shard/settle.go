@@ -25,14 +25,12 @@ func (c *call) settle(ctx context.Context) error {
 	if err := c.s.next.Do(ctx, &r, c.d); err != nil {
 		return err
 	}
-	for i := range k.subs {
-		if k.name(i) == r.Sub {
-			//mutant:settled-share-asked
-			k.sub(i).denied.Store(nil)
-			for j := range more {
-				if more[j] == 0 { // else nothing was given back
-					k.refill(i, j)
-				}
+	if i := k.named(r.Sub); i >= 0 {
+		//mutant:settled-share-asked
+		k.sub(i).denied.Store(nil)
+		for j := range more {
+			if more[j] == 0 { // else nothing was given back
+				k.refill(i, j)
 			}
 		}
 	}

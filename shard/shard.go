@@ -16,7 +16,6 @@ package shard
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -76,11 +75,8 @@ func spread(r *backend.Request) bool {
 
 // Do decides one request. One that names a sub-key already goes on as it is.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
-	if !spread(r) || r.Sub != "" && r.Op != backend.Settle {
+	if !spread(r) || r.Sub != "" && r.Op != backend.Settle && r.Op != backend.Borrow {
 		return s.next.Do(ctx, r, d)
-	}
-	if r.Op == backend.Borrow {
-		return fmt.Errorf("%w: %v of a spread key", backend.ErrUnsupported, r.Op)
 	}
 	if err := s.CheckRequest(ctx, r); err != nil {
 		return err
@@ -120,6 +116,8 @@ func (c *call) decide(ctx context.Context) error {
 		return c.settle(ctx)
 	case backend.AtMost:
 		return c.atMost(ctx)
+	case backend.Borrow:
+		return c.borrow(ctx)
 	case backend.Record, backend.RecordAtMost:
 		rec, err := c.record(ctx, denial.Costs(&c.r.Group))
 		if err == nil {

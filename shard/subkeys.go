@@ -71,6 +71,16 @@ func (k *hotKey) name(i int) string {
 	return k.names.Name(k.home, (k.offset+i*slot.Count/len(k.subs))%slot.Count)
 }
 
+// named returns the sub-key of a name, -1 if it is none of the key's.
+func (k *hotKey) named(sub string) int {
+	for i := range k.subs {
+		if k.name(i) == sub {
+			return i
+		}
+	}
+	return -1
+}
+
 // ShardsOf returns the Policy.Shards of a key whose Request.Sub reads so, 0 for ""; false if
 // that can't be the name of a sub-key.
 func ShardsOf(sub string) (shards int, ok bool) {

@@ -91,6 +91,7 @@ func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 		for j := range states {
 			s, t := &states[j], &sum[j]
 			t.Used += s.Used
+			t.Lent += s.Lent
 			t.Remaining += s.Remaining
 			t.ResetAfter = max(t.ResetAfter, s.ResetAfter)
 			if first {

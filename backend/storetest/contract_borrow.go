@@ -50,7 +50,7 @@ func (p *probe) borrower(key string, list []backend.Policy) *borrower {
 	p.needsOp(backend.Borrow)
 	p.needsClock()
 	if p.k > 1 {
-		p.t.Skip("units of a spread key are not lent")
+		p.t.Skip("a Borrow of a spread key is one of a share")
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(q backend.Policy) bool { return !q.Algorithm.Kind().Lends() })
 	if len(list) == 0 {

@@ -1,0 +1,35 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/headgate-go/headgate/backend"
+)
+
+// borrow passes a Borrow to one share. Request.Sub names the share whose units the borrower
+// holds. If it is empty, the borrower holds none, and borrow chooses the share of the turn
+// and writes its name. So a borrower holds units of one share at a time.
+func (c *call) borrow(ctx context.Context) error {
+	var i int
+	if c.r.Sub == "" {
+		i = max(0, c.k.draw(&c.r.Group, c.from)) // if none has room, the first share answers so
+	} else if i = c.k.named(c.r.Sub); i < 0 {
+		return &backend.InvalidError{What: "sub-key", Value: c.r.Sub, Want: "one of the key's, for a Borrow"}
+	}
+	c.part(i)
+	c.r.Sub = c.sub.Sub
+	if n := len(c.sub.Policies); c.sub.Each == nil {
+		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
+	}
+	err := c.s.next.Attempt(ctx, &c.sub, c.d)
+	switch {
+	case err == nil:
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
+		c.widen(c.sub.Each)
+	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil:
+		c.k.sub(i).denied.Store(unanswered(c.k.denials.Now()))
+	}
+	return err
+}
