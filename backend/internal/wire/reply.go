@@ -20,6 +20,9 @@ import (
 var errMalformed = errors.New("malformed reply")
 
 // reader parses a reply. The first thing missing spoils it for good.
+//
+// Its methods return zero values once something was missing. So a parser runs to its end
+// without a check per field, and Read looks at err once.
 type reader struct {
 	rest   string
 	err    error
@@ -48,6 +51,8 @@ func (r *reader) number() int64 {
 }
 
 // whole reads a double that holds a whole number, 0 to 2^53.
+// Anything else would be a value that the script can't have computed. It is an error, since
+// a wrong count must not look like a decision.
 func (r *reader) whole() int64 {
 	s := r.take(8)
 	if s == "" {
@@ -64,6 +69,7 @@ func (r *reader) whole() int64 {
 
 // stored reports whether a stored value follows, by the byte that stands for its
 // version: 0 where there is none.
+// A version is from 1 to 31. Letters stand for errors, and are above.
 func (r *reader) stored() bool {
 	v := r.take(1)
 	if v >= "\x20" { // above what a version can be
@@ -84,6 +90,9 @@ const (
 
 // Read reads a reply into the calls of the groups that it is to. An error means
 // that it is no answer at all: what it is to is perhaps counted.
+//
+// The groups are read in the order in which Set has sent them. What is left over at the end
+// is an error too: then some group was read wrongly.
 func (a *Args) Read(reply string) error {
 	r := &reader{rest: reply, prefix: a.prefix}
 	r.now = r.number() * 1_000_000 // seconds
@@ -107,6 +116,9 @@ func (a *Args) Read(reply string) error {
 
 // read reads the answer to a group that was asked for op, and reports whether all calls
 // have room.
+//
+// An error of one group leaves the others as they are. One letter stands for it, so the
+// next group begins right behind.
 func (g *Group) read(r *reader, op backend.Op) (room bool) {
 	if r.rest == "" {
 		r.err = errMalformed
@@ -140,6 +152,10 @@ func (g *Group) read(r *reader, op backend.Op) (room bool) {
 
 // readJoint reads the answers to groups that are decided all or nothing: as those of
 // looks, and where all have room once more as charges.
+//
+// The script has looked at all groups before it charged any, so the reply holds each state
+// once. The first pass finds whether all have room, and the second one reads the same bytes
+// as charges. Errors are the first group's: it has the only caller.
 func (g *Group) readJoint(r *reader) {
 	all, from, room, again := flat([]*Group{g}), *r, true, false
 	for _, h := range all {
@@ -177,6 +193,9 @@ func (g *Group) askAgain(now int64) error {
 // memory store runs: the script has decided the same. Calls of equal costs are a run. Of
 // a run some pass, and each shadow charges the first of those that it has room for. The
 // rest of the run meet the same, and the script has answered once for them.
+//
+// The views are the state before the first call. Each call that passes changes them, as it
+// has changed the stored state in the script.
 func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 	if op == backend.Borrow {
 		return g.readLoan(r)
@@ -200,6 +219,10 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 }
 
 // replayRun decides calls of equal costs, and reports whether the last one passed.
+//
+// The reply has one instant at which each policy of a kind that keeps many words will have
+// room. It is that of the run's last call. All calls of the run that were denied are denied
+// in the same state, so it holds for them too.
 func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.View) (passed bool) {
 	for _, c := range calls {
 		switch op {
@@ -250,6 +273,8 @@ func (g *Group) fit(views []algo.View, costs []int64) bool {
 }
 
 // charge charges a call that fits to the view.
+//
+// It is the twin of memory's call.charge on a view in place of a record.
 func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int64) {
 	switch {
 	case n == 0 || op == backend.Peek:
@@ -290,6 +315,9 @@ func (g *Group) grant(c *Call, views []algo.View) {
 }
 
 // retryAt reads, or works out, when a policy will have room for n units.
+//
+// A log's entries stay on the server, so only the script can search them. Sooner takes the
+// end of the first lease of lent units, if that comes earlier.
 func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
 	if many(a) && n <= a.Max() {
 		return a.Sooner(v, n, r.whole())
@@ -301,6 +329,9 @@ func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
 // what it amounts to.
 func many(a *algo.Algorithm) bool { return a.Kind().Storage() != algo.StoredWords }
 
+// view reads what is stored of one policy, as it is at the script's instant. What is lent
+// of the count stands before it. For a kind with few words these are the stored ones, and
+// Go computes what has aged. For the others it is what the script has computed.
 func (r *reader) view(a *algo.Algorithm) (v algo.View) {
 	if len(r.rest) > 0 && r.rest[0] == beside {
 		lent := r.lent()
@@ -341,6 +372,9 @@ func (r *reader) lent() *algo.Lent {
 }
 
 // readLoan reads the answer to a Borrow, and reports whether its cost passed.
+//
+// The state of each policy is that after the Borrow, with the units that it lent. So
+// nothing is charged here, unlike in replay.
 func (g *Group) readLoan(r *reader) bool {
 	c := g.Calls[0]
 	head := r.take(3)
@@ -367,6 +401,8 @@ func (g *Group) readLoan(r *reader) bool {
 }
 
 // stored names where a value of the group may lie.
+// It is for the text of an error: an operator looks there for the value that is not
+// Headgate's.
 func (g *Group) stored(p names.Prefix) string {
 	var at []string
 	for i := range g.Policies {
