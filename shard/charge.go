@@ -18,6 +18,9 @@ type Charge struct {
 
 // Want makes a Reserve of a spread key fill the receipt, and wants states if there are
 // shadows. It returns the states that Note reads once the request is decided; nil: none.
+//
+// The store keeps the lease with the sub-key that was charged, so a settlement must be sent
+// there.
 func (c *Charge) Want(r *backend.Request) []backend.State {
 	if !spread(r) {
 		return nil

@@ -33,6 +33,7 @@ func (s *Store) Check(policies []backend.Policy) error {
 		case k >= 2 && p.Algorithm.Kind().Leased():
 			want = fmt.Sprintf("0: slots of %v are not spread", &p.Algorithm)
 		case k >= 2:
+			// The first part is the smallest: if it can be kept, so can all.
 			if part := p.Algorithm.Part(0, k); part.Check() != nil {
 				return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), part.Check())
 			}

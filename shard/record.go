@@ -128,6 +128,9 @@ func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
 
 // send sends the shares, in one round trip per node. One of nothing asks for the room.
 // The error is that of a request that is refused.
+//
+// A share that did not answer is not tried again by other calls for a while, unless it was
+// the caller that left.
 func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (refused error) {
 	k, at := r.call.k, []int(nil)
 	requests, answers := make([]backend.Request, 0, len(shares)), make([]layer.Answer, len(shares))
@@ -156,6 +159,9 @@ func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (
 }
 
 // note notes the answer of the i-th sub-key. Its error is that of a refused request.
+//
+// The receipt has what was charged, which is less than was sent if the sub-key had less
+// room. A lost answer may have charged all of it, so all of it is left out of the rest.
 func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) (refused error) {
 	s, charged := &r.subs[i], q.Receipt.Costs
 	switch {

@@ -65,6 +65,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 // that denies the larger cost may allow the smaller one.
 func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *view) (*reading, error) {
 	q := *r
+	// A Peek charges nothing, so its answer can serve any number of callers.
 	q.Op, q.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
 	q.Lease, q.StoreTime = nil, nil
 	//mutant:one-sum-for-all
@@ -114,6 +115,8 @@ func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 }
 
 // retryAfter returns when these states let a call pass: when the last policy does.
+//
+// Of a list of shadows it is 0: they deny nothing.
 func (k *hotKey) retryAfter(states []backend.State) time.Duration {
 	return k.decide(states).RetryAfter
 }

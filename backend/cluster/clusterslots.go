@@ -187,6 +187,8 @@ func (t *topology) ask(ctx context.Context, addr string) answer {
 }
 
 // slots sends CLUSTER SLOTS. go-redis' own ClusterSlots fails on a node without an address.
+// It is sent past the queue and the circuit, since an open circuit may be why the slots are
+// needed.
 func (n *node) slots(within time.Duration) (reply []any, err error) {
 	var cmd *redis.SliceCmd
 	err = n.server.Send(within, "slots", func(ctx context.Context, slots any) redis.Cmder {

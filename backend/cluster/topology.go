@@ -356,6 +356,8 @@ func (t *topology) hangUp(n *node) error {
 
 // close closes all clients. closed keeps a reload that is still under way from
 // adding more.
+//
+// Nodes that were dropped are closed by their timers.
 func (t *topology) close() error {
 	t.mu.Lock()
 	t.mu.closed = true

@@ -80,6 +80,8 @@ func (r *reader) stored() bool {
 
 // What stands in a reply for a group of which nothing was decided.
 const (
+	// Each is one byte. None of them can begin an answer, which begins with a byte below
+	// 32.
 	refused = 'R'
 	corrupt = 'C'
 	outside = 'B' // now lies outside of the boundaries that were sent
@@ -260,6 +262,7 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 }
 
 // unread stands for when a policy has room until it is read.
+// It is below every instant.
 const unread = -1
 
 // fit reports whether all policies but the shadows have room.
@@ -298,6 +301,7 @@ func (g *Group) fill(c *Call, views []algo.View) {
 
 // grant makes an AtMost a take of what there is room for, and of as much of it as each
 // shadow has room for. Where there is none it is a take of one, which is denied.
+// It is the twin of memory's call.room, as fill is of its fill.
 func (g *Group) grant(c *Call, views []algo.View) {
 	left := func(p int) int64 { return g.Policies[p].Algorithm.Max() - views[p].Counts() }
 	for p := range views {
@@ -361,6 +365,7 @@ const beside = 31
 func (r *reader) lent() *algo.Lent {
 	l := new(algo.Lent)
 	if n := r.take(2); n != "" {
+		// Ends lie on a grid, so one byte is enough for their number.
 		for range n[1] {
 			l.Ends = append(l.Ends, algo.LentUntil{End: r.whole(), Units: r.whole()})
 		}
