@@ -49,10 +49,6 @@ type Router interface {
 // roundTrip is a batch's round trip: it sends commands to a server, and once more what
 // that replied it did not run. Each call has its answer at the deadline; the
 // client may take longer, but no caller waits for it.
-//
-// One goroutine runs it, and a timer may end it before. What both use is in mu, or is only
-// read once over is set. A round trip that its timer has ended is left to the client and
-// the garbage collector.
 type roundTrip struct {
 	batch
 	queue       *Queue
@@ -285,8 +281,6 @@ func (t *roundTrip) enter(s *Server) error {
 // again returns the commands to send again, and what they were answered. Only a
 // command's own error says whether it ran. What another server may run waits for it,
 // unless that would keep others waiting.
-//
-// A command whose error says nothing about whether it ran is not among them.
 func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 	for _, c := range commands {
 		if is(c.Err(), notRun) {
