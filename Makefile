@@ -5,6 +5,18 @@ SHELL := bash
 # The race detector sleeps for a second at the end of a process otherwise.
 export GORACE := atexit_sleep_ms=0
 
+# Tests that run without the race detector, which skips them: most have one goroutine, in
+# which it finds nothing, and it makes them some times as slow. A test in internal/arch
+# holds both lists complete.
+PLAIN_TESTS := TestSeeds TestSuiteWhole TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins \
+	TestCompactLogBlocksThatGaveBack TestCompactLogIsASlidingLog TestCompactLogBytes TestCompactLogGarbage TestCompactLogNumbersGoOn TestCalendarZones \
+	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair \
+	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
+	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact
+PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/memory ./backend/storetest ./internal/denial ./shard
+empty :=
+space := $(empty) $(empty)
+
 # All that a change has to pass, in some minutes on two cores. Needs Go; deps
 # sees to the rest. vet reads what the tests compile, so nothing is compiled twice.
 # The longest tests begin first: the others fill the second core until they end.
@@ -14,10 +26,10 @@ test: deps
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || \
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	@.ci/mutants -n
-	go test -vet=off ./internal/lab/sim
+	go test -vet=off -p 2 -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(PLAIN_PACKAGES)
 	go test -race -vet=off -p 3 -timeout 10m ./backend/cluster ./backend/standalone ./shard ./...
 	@$(MAKE) --no-print-directory -j 2 -O test-bench test-modules
-	@echo "PASS: vet, gofmt, and all tests under the race detector"
+	@echo "PASS: vet, gofmt, and all tests, under the race detector or, if they are listed, without it"
 
 # The same tests at full length: a million steps, medians of five. One package at
 # a time and without -race, since ratios of speed are held to their bars here. CI

@@ -143,7 +143,6 @@ func (ks keys) observe(k *keyed, op backend.Op, took time.Duration, err error) {
 // ask makes the requests, and refuses what can't be asked before anything is sent.
 func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 	length := time.Duration(0)
-	var first *backend.Request // with the groups of all
 	for i := range parts {
 		k, p := &ks[i], &parts[i]
 		if k.limiter = p.Limiter; k.limiter.zero() {
@@ -156,12 +155,6 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 			//mutant:each-lease-checked
 			k.reserve(p.Call.lease())
 			length = max(length, p.Call.lease())
-		}
-		if i == 0 {
-			whole := k.request
-			first = &whole
-		} else {
-			first.And = append(first.And, k.request.Group)
 		}
 		if err := k.limiter.shard.CheckRequest(ctx, &k.request); err != nil {
 			return err
@@ -176,7 +169,17 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 			k.request.Each[j] = k.unknown(j)
 		}
 	}
-	return first.CheckCounts()
+	whole := ks.whole()
+	return whole.CheckCounts()
+}
+
+// whole returns one request for all keys.
+func (ks keys) whole() backend.Request {
+	r := ks[0].request
+	for i := range ks[1:] {
+		r.And = append(r.And, ks[1+i].request.Group)
+	}
+	return r
 }
 
 // unknown is the state of a policy of a key for which no request was sent.
@@ -230,16 +233,12 @@ func same(a, b backend.Store) bool { return reflect.TypeOf(a).Comparable() && a 
 func (ks keys) atOnce(ctx context.Context) error {
 	k := &ks[0]
 	ks.statesOfRepeated()
-	r := k.request
+	r := ks.whole()
 	for i := range ks {
 		if l := ks[i].limiter; l.denial != nil {
 			ks[i].asked = l.denial.Ask(ks[i].request.Key)
 		}
-		if i == 0 {
-			continue
-		}
-		r.And = append(r.And, ks[i].request.Group)
-		if r.Op == backend.Reserve {
+		if i > 0 && r.Op == backend.Reserve {
 			ks[i].reservation.id = r.Lease.IDOf(i)
 			//mutant:local-lease-of-each-key
 			ks[i].request.Lease.ID = ks[i].reservation.id // FailLocal keeps its lease by it
@@ -373,7 +372,7 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 		k.fail(ctx, fmt.Errorf("%w: no time was left after another key", backend.ErrUnavailable))
 	}
 	if r := k.reservation; r != nil && k.err == nil && k.spread() {
-		r.spare(k.limiter.policies, k.request.Each)
+		r.charge.Note(k.limiter.policies, k.request.Each)
 	}
 }
 

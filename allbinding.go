@@ -37,7 +37,7 @@ func (k *keyed) binds(earlier *keyed) bool {
 func (k *keyed) rank() int {
 	switch d := &k.decision; {
 	//mutant:shadow-key-binds-nothing
-	case !slices.ContainsFunc(k.limiter.policies, enforced):
+	case !slices.ContainsFunc(k.limiter.policies, func(p Policy) bool { return !p.Shadow }):
 		return -1
 	//mutant:counted-denial-wins
 	case !d.Allowed && wait.Counted(d):

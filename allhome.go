@@ -10,15 +10,13 @@ import (
 // atHome decides a Take from units that this process has borrowed, if it has some of each
 // key, and reports whether it did.
 func (ks keys) atHome(ctx context.Context) bool {
+	parts := make([]borrow.Part, 0, backend.MaxKeys)
 	for i := range ks {
-		l := ks[i].limiter
-		if ks[i].request.Op != backend.Take || l.borrow == nil || len(l.policies) == 0 || l.policies[0].Borrow == 0 {
+		p := borrow.Part{Store: ks[i].limiter.borrow, Request: &ks[i].request, Decision: &ks[i].decision}
+		if !p.Borrows() {
 			return false
 		}
-	}
-	parts := make([]borrow.Part, len(ks))
-	for i := range ks {
-		parts[i] = borrow.Part{Store: ks[i].limiter.borrow, Request: &ks[i].request, Decision: &ks[i].decision}
+		parts = append(parts, p)
 	}
 	if !borrow.All(ctx, parts) {
 		return false

@@ -40,6 +40,7 @@ var fleetLimits = []struct {
 // length, under virtual time. Few round trips are needed, nearly as many calls are admitted as a
 // limiter without a way to its store admits, and few are denied that have a unit left.
 func TestBorrowFigures(t *testing.T) {
+	redistest.Plain(t)
 	for _, limit := range fleetLimits[:redistest.Steps(2, len(fleetLimits))] {
 		for _, load := range []int{85, 90, 102, 200} {
 			t.Run(fmt.Sprint(&limit.Algorithm, " ", load), func(t *testing.T) {
@@ -105,6 +106,7 @@ func (g *figures) percentWrong() float64 { return float64(g.wrong) * 100 / float
 // TestBorrowIsFair lets one process take everything for a time. Others come then, with as
 // many calls: each gets its share within three lengths.
 func TestBorrowIsFair(t *testing.T) {
+	redistest.Plain(t)
 	const limit = 10_000
 	others := redistest.Steps(7, 31)
 	for _, a := range []algo.Algorithm{

@@ -23,10 +23,9 @@ import (
 // flight is one process's way to a store under virtual time. A round trip takes a time, and
 // calls that arrive while two of them are under way are sent together.
 type flight struct {
-	next    backend.Store
+	*fake
 	process int
 	begin   time.Time
-	shared  layer.Shared
 	trip    time.Duration
 	trips   atomic.Int64
 	mu      struct {
@@ -45,12 +44,14 @@ type sending struct {
 	done chan struct{}
 }
 
-func (l *flight) Check(policies []backend.Policy) error { return l.next.Check(policies) }
-func (l *flight) Capabilities() backend.Capabilities    { return l.next.Capabilities() }
-func (l *flight) Close() error                          { l.shared.Close(); return nil }
-func (l *flight) Shared() *layer.Shared                 { return &l.shared }
+// flightTo returns a process's way to the store.
+func flightTo(s backend.Store, process int, begin time.Time, trip time.Duration) *flight {
+	l := &flight{fake: remote(s), process: process, begin: begin, trip: trip}
+	l.do = l.decide
+	return l
+}
 
-func (l *flight) Do(_ context.Context, r *backend.Request, d *backend.Decision) error {
+func (l *flight) decide(_ context.Context, _ backend.Store, r *backend.Request, d *backend.Decision) error {
 	s := &sending{r: r, d: d, done: make(chan struct{})}
 	l.send(s)
 	<-s.done
@@ -95,7 +96,7 @@ func (l *flight) fly() {
 		trip := time.Duration(float64(l.trip) * (0.75 + rand.Float64()/2)) // no two processes keep step
 		time.Sleep(trip / 2)
 		for _, s := range all {
-			s.err = l.next.Do(context.Background(), s.r, s.d)
+			s.err = l.Store.Do(context.Background(), s.r, s.d)
 			l.note(s)
 		}
 		time.Sleep(trip / 2)
@@ -162,7 +163,7 @@ func (f *fleet) run(t *testing.T) (run fleetRun) {
 		var links []*flight
 		var wait sync.WaitGroup
 		for i := range f.callers {
-			l := &flight{next: store, process: i, begin: begin, trip: f.trip}
+			l := flightTo(store, i, begin, f.trip)
 			links = append(links, l)
 			limiter, err := headgate.New(l, []headgate.Policy{{
 				Name: "api", Algorithm: f.Algorithm, OnFailure: headgate.FailClosed, Borrow: f.borrow, Shards: f.shards,
@@ -174,7 +175,7 @@ func (f *fleet) run(t *testing.T) (run fleetRun) {
 		for _, l := range links {
 			run.trips += l.trips.Load()
 			run.instants = append(run.instants, l.mu.decided...)
-			_ = l.Close()
+			l.shared.Close() // of the process: the others still use the store
 		}
 		time.Sleep(time.Minute) // until no timer is left
 	})

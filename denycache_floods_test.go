@@ -86,7 +86,7 @@ func floodOf(t *testing.T, ask func(levels) (headgate.Decision, error), apart bo
 	}
 	require.Greater(t, asked.Load(), int64(50))
 	most := int64(2 * seconds)
-	if raced {
+	if redistest.Raced {
 		most *= 4 // they are slow to note the next denial then
 	}
 	require.LessOrEqual(t, sent, most)

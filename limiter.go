@@ -61,13 +61,13 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	}
 	var denied *denial.Store
 	l := &Limiter{store: s, observer: opts.Observer, near: cmp.Or(opts.Near, defaultNear), logger: opts.Logger, tokens: slices.Clone(opts.TokenKey), cancelling: settlement.NewBackground(), breaker: breaker.New(s, &breaker.Options{
-		Local:     local(s),
+		Local:     onePer(s, func(bool) *memory.Store { return memory.New(nil) }),
 		Instances: opts.Instances,
 		Known:     func(r *backend.Request, d *Decision) bool { return denied.Stands(r, d) },
 		Observer:  opts.Observer,
 		Logger:    opts.Logger,
 	})}
-	l.shard, l.queues = shard.New(l.breaker, s), queuesOf(s)
+	l.shard, l.queues = shard.New(l.breaker, s), onePer(s, wait.NewQueues)
 	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
 		l.borrow = borrow.New(l.shard, shared)
 		denied = denial.New(l.borrow, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
@@ -208,6 +208,11 @@ func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
 	if l != nil && l.observer != nil {
 		return l.observed(ctx, q, d)
 	}
+	return l.unobserved(ctx, q, d)
+}
+
+// unobserved is do without an event.
+func (l *Limiter) unobserved(ctx context.Context, q *question, d *Decision) error {
 	err := l.hand(ctx, q)
 	if err == nil {
 		*d = q.decision
@@ -238,9 +243,6 @@ func (q *question) observe(l *Limiter) {
 		r.Each = q.states
 	}
 }
-
-func shadow(p Policy) bool   { return p.Shadow }
-func enforced(p Policy) bool { return !p.Shadow }
 
 // observe passes the observer the event of a call. It is the only place that makes one.
 func (l *Limiter) observe(q *question, took time.Duration, err error) {

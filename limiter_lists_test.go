@@ -20,7 +20,7 @@ import (
 func TestAListForEachCall(t *testing.T) {
 	lists := redistest.Steps(1000, 10_000)
 	most := time.Duration(redistest.Steps(8, 2)) * time.Microsecond
-	if raced {
+	if redistest.Raced {
 		most *= 5
 	}
 	p := perMinute

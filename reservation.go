@@ -5,14 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/wait"
+	"github.com/headgate-go/headgate/shard"
 )
 
 // DefaultLease is the length of a lease where Call.Lease is 0.
@@ -32,14 +31,12 @@ const DefaultLease = time.Minute
 type Reservation struct {
 	limiter    *Limiter // nil: nothing to settle
 	key        string
-	charged    backend.Receipt // of a spread key: names the sub-key that was charged
+	charge     shard.Charge // of a spread key
 	id         backend.LeaseID
 	length     time.Duration
 	costs      []int64   // the estimates
 	at         []int     // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
 	listed     int       // how many policies that list has
-	spared     []bool    // the shadows of a spread key that had no room; nil: none is known
-	counts     []uint64  // whose counts a lease of a spread key has charged; nil: the limiter's
 	unresolved bool      // it is not known whether the store has the lease
 	begun      time.Time // the lease began no earlier; zero where another process began it
 	settled    settlement.Settlements
@@ -84,7 +81,7 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 	if err := do(ctx, q, d); err != nil {
 		return &Reservation{}, err
 	}
-	r.spare(l.policies, each)
+	r.charge.Note(l.policies, each)
 	return l.reserved(r, d), nil
 }
 
@@ -100,34 +97,7 @@ func (l *Limiter) newReservation(q *backend.Request, length time.Duration) (*Res
 	}
 	_, _ = rand.Read(r.id[:]) // never fails
 	q.Op, q.Costs, q.Lease = backend.Reserve, r.costs, r.lease()
-	return r, r.spread(q)
-}
-
-// spread wants what the settlement of a spread key needs: the sub-key that was charged,
-// and the states of shadows, which it returns.
-func (r *Reservation) spread(q *backend.Request) []State {
-	if len(q.Policies) == 0 || q.Policies[0].Shards < 2 {
-		return nil
-	}
-	q.Receipt = &r.charged
-	if q.Each == nil && slices.ContainsFunc(q.Policies, shadow) {
-		q.Each = make([]State, len(q.Policies))
-	}
-	return q.Each
-}
-
-// spare notes which shadows had no room. Their leases do not charge them, and the record
-// of what a Commit adds to the estimate must not either.
-func (r *Reservation) spare(policies []Policy, each []State) {
-	for i := range each {
-		//mutant:spared-shadow-recorded
-		if policies[i].Shadow && each[i].RetryAfter > 0 {
-			if r.spared == nil {
-				r.spared = make([]bool, len(each))
-			}
-			r.spared[i] = true
-		}
-	}
+	return r, r.charge.Want(q)
 }
 
 // reserved returns the reservation that a decision has left.
@@ -273,43 +243,11 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease, each []State) error {
 	var d Decision
 	q := r.limiter.ask(op, r.key)
-	q.request.Lease, q.request.Sub, q.request.Each = lease, r.charged.Sub, each
+	q.request.Lease, q.request.Sub, q.request.Each = lease, r.charge.Receipt.Sub, each
 	if op == backend.Settle {
-		q.request.Costs = r.charges()
+		q.request.Costs = r.charge.Estimates(r.limiter.policies, r.costs)
 	}
 	return r.limiter.do(ctx, q, &d)
-}
-
-// charges returns the estimates: what is above them goes to sub-keys with room, and may
-// raise a count to near its limit.
-func (r *Reservation) charges() []int64 {
-	if r.charged.Sub == "" {
-		return r.costs
-	}
-	costs := slices.Clone(r.costs)
-	for i := range costs {
-		spared := r.spared != nil && r.spared[i]
-		//mutant:excess-of-another-count
-		if spared || r.counts != nil && r.counts[i] != countOf(&r.limiter.policies[i]) {
-			costs[i] = r.limiter.policies[i].Algorithm.Kind().MaxLimit() // only by the lease
-		}
-	}
-	return costs
-}
-
-// countAt returns the hash of the count that the lease charged of a policy.
-func (r *Reservation) countAt(i int) uint64 {
-	if r.counts != nil {
-		return r.counts[i]
-	}
-	return countOf(&r.limiter.policies[i])
-}
-
-// countOf returns a hash of whose count a policy asks for.
-func countOf(p *Policy) uint64 {
-	h := fnv.New32a()
-	_, _ = fmt.Fprint(h, p.Name, p.Algorithm.Identity()) // never fails
-	return uint64(h.Sum32())
 }
 
 // Extend moves the end of the lease to its length from now, for a call that runs

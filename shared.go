@@ -2,28 +2,17 @@ package headgate
 
 import (
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/internal/layer"
-	"github.com/headgate-go/headgate/internal/wait"
 )
 
-// local returns the store that decides for FailLocal. There is one for all limiters on
-// s, so that what one of them let pass another does not let pass again.
-func local(s backend.Store) backend.Store {
+// onePer returns what limiters on s have one of, such as the store that decides for
+// FailLocal: what one of them let pass another does not let pass again. Limiters on a store
+// of another author share nothing.
+func onePer[T any](s backend.Store, fresh func(shared bool) T) T {
 	shared := layer.Of(s)
 	if shared == nil {
-		return memory.New(nil)
+		return fresh(false)
 	}
-	type key struct{}
-	return shared.Value(key{}, func() any { return memory.New(nil) }).(*memory.Store)
-}
-
-// queuesOf returns the queues of all limiters on s.
-func queuesOf(s backend.Store) *wait.Queues {
-	shared := layer.Of(s)
-	if shared == nil {
-		return wait.NewQueues(false)
-	}
-	type key struct{}
-	return shared.Value(key{}, func() any { return wait.NewQueues(true) }).(*wait.Queues)
+	type key struct{} // one for each T
+	return shared.Value(key{}, func() any { return fresh(true) }).(T)
 }

@@ -19,11 +19,11 @@ func (r *Reservation) Token() string {
 	if !r.held() || r.unresolved && r.limiter.tokens == nil {
 		return ""
 	}
-	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key, Sub: r.charged.Sub}
+	t := token.Token{Unresolved: r.unresolved, ID: r.id, Length: r.length, Key: r.key, Sub: r.charge.Receipt.Sub}
 	for i, n := range r.costs {
 		p := &r.limiter.policies[i]
 		t.Policies = append(t.Policies, token.Policy{
-			Name: p.Name, Cost: n, Shadow: p.Shadow, Spared: r.spared != nil && r.spared[i], Count: r.countAt(i),
+			Name: p.Name, Cost: n, Shadow: p.Shadow, Spared: r.charge.Spares(i), Count: r.charge.Count(r.limiter.policies, i),
 		})
 	}
 	return t.Text(r.limiter.tokens)
@@ -56,7 +56,7 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 	}
 	shards, ok := shard.ShardsOf(t.Sub)
 	r := &Reservation{
-		key: t.Key, charged: backend.Receipt{Sub: t.Sub}, id: t.ID, length: t.Length, unresolved: t.Unresolved, listed: len(l.policies),
+		key: t.Key, charge: shard.Charge{Receipt: backend.Receipt{Sub: t.Sub}}, id: t.ID, length: t.Length, unresolved: t.Unresolved, listed: len(l.policies),
 	}
 	request := backend.Request{Op: backend.Extend, Lease: r.lease()}
 	request.Key, request.Sub, request.Policies = t.Key, t.Sub, l.policies
@@ -99,8 +99,8 @@ func (l *Limiter) named(t *token.Token, r *Reservation, shards int) (policies []
 			policy.Shards = shards
 		}
 		policies, r.at, r.costs = append(policies, policy), append(r.at, at[i]), append(r.costs, p.Cost)
-		if r.spared = append(r.spared, p.Spared); t.Counts {
-			r.counts = append(r.counts, p.Count)
+		if r.charge.Spared = append(r.charge.Spared, p.Spared); t.Counts {
+			r.charge.Counts = append(r.charge.Counts, p.Count)
 		}
 	}
 	return policies

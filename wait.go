@@ -119,10 +119,5 @@ func (w *waiting) do(ctx context.Context, q *question, d *Decision) error {
 	if w.limiter.observer != nil {
 		q.request.StoreTime = &w.storeTime
 	}
-	err := w.limiter.hand(ctx, q)
-	if err == nil {
-		*d = q.decision
-	}
-	q.free()
-	return err
+	return w.limiter.unobserved(ctx, q, d)
 }

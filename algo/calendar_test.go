@@ -6,6 +6,7 @@ import (
 	"time"
 	_ "time/tzdata"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,6 +80,7 @@ func TestCivilPeriods(t *testing.T) {
 // where the next begins, and is as long as Worst takes it to be. Short runs check
 // one period in 41.
 func TestFourCenturies(t *testing.T) {
+	redistest.Plain(t)
 	units := []CivilPeriod{Day(), Month(1), Month(31), Month(29), Month(15)}
 	for first := time.Sunday; first <= time.Saturday; first++ {
 		units = append(units, Week(first))
@@ -111,6 +113,7 @@ func centuries(t *testing.T, a *Algorithm, skip int64) {
 
 // TestCalendarHoldsItsLimit: no civil period holds more, whatever the costs.
 func TestCalendarHoldsItsLimit(t *testing.T) {
+	redistest.Plain(t)
 	for _, name := range zoneNames {
 		for _, every := range []CivilPeriod{Day(), Week(time.Wednesday), Month(31)} {
 			r := rand.New(rand.NewPCG(1, 2))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,6 +47,7 @@ func windows() []Algorithm {
 // TestGiveBackIsExact: after any mix of takes, records, settles and pauses a window
 // counts what it would, had each call been charged what it was settled to.
 func TestGiveBackIsExact(t *testing.T) {
+	redistest.Plain(t)
 	for _, a := range windows() {
 		t.Run(a.String(), func(t *testing.T) {
 			for seed := range uint64(steps(25, 100)) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -70,6 +71,7 @@ func (l *twoLogs) same(t *testing.T, v, u *View, n int64) {
 // TestCompactLogIsASlidingLog: random costs, settles, records, limits and steps of
 // the clock, in periods from a millisecond to 400 days.
 func TestCompactLogIsASlidingLog(t *testing.T) {
+	redistest.Plain(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for left := steps(200_000, 2_000_000); left > 0; {
 		l := twoLogs{period: []time.Duration{time.Millisecond, time.Second, time.Minute, 24 * time.Hour, 30 * 24 * time.Hour, MaxPeriod}[r.IntN(6)]}

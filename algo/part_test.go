@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,6 +20,7 @@ func wholes(k int64) []Limit {
 // TestPartsSumExactly: no unit is lost and none is made, and a part is what the
 // whole is, only smaller.
 func TestPartsSumExactly(t *testing.T) {
+	redistest.Plain(t)
 	for _, k := range []int64{2, 3, 4, 7, 8, 16, 64, 1000, 1024} {
 		for _, l := range wholes(k) {
 			if l.Events < k {

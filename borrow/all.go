@@ -9,12 +9,18 @@ import (
 // Part is one key of a call that counts for several keys.
 type Part struct {
 	Store    *Store
-	Request  *backend.Request  // a Take
+	Request  *backend.Request
 	Decision *backend.Decision // the answer
 
 	home *home
 	n    int64  // units
 	turn uint64 // of the units
+}
+
+// Borrows reports whether All may answer the key: it is taken, and its policies borrow.
+func (p *Part) Borrows() bool {
+	r := p.Request
+	return r.Op == backend.Take && p.Store != nil && len(r.Policies) > 0 && r.Policies[0].Borrow > 0
 }
 
 // All answers a call of several keys from home, if this process has units of each of them,
@@ -58,7 +64,7 @@ func All(ctx context.Context, parts []Part) bool {
 // find finds or makes the key's home, and reports whether there is one.
 func (p *Part) find() bool {
 	r, s := p.Request, p.Store
-	if s == nil || len(r.Policies) == 0 || r.Policies[0].Borrow == 0 || s.shared.Closed.Load() {
+	if !p.Borrows() || s.shared.Closed.Load() {
 		return false
 	}
 	var ok bool

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 // TestSharesAreSpentAlike: no share is spent, and no sum read, before nearly
 // all of the limit has passed, though nobody counts for all shares.
 func TestSharesAreSpentAlike(t *testing.T) {
+	redistest.Plain(t)
 	const limit = 10_000
 	for i := range 20 {
 		s, c, _ := counting(t)

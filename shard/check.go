@@ -9,6 +9,11 @@ import (
 
 // Check asks next. It refuses a number of shards that can't be kept, and a policy that only a
 // Reserve charges if next has none.
+//
+// A share must pass at least one unit, so there are at most as many shares as units. All
+// policies of a list are decided at one sub-key, so they have the same number of shares.
+// Slots of an InFlight are not spread: a caller that finds its share full would be denied
+// while others are free.
 func (s *Store) Check(policies []backend.Policy) error {
 	if err := s.next.Check(policies); err != nil {
 		return err
@@ -28,6 +33,7 @@ func (s *Store) Check(policies []backend.Policy) error {
 		case k >= 2 && p.Algorithm.Kind().Leased():
 			want = fmt.Sprintf("0: slots of %v are not spread", &p.Algorithm)
 		case k >= 2:
+			// The first part is the smallest: if it can be kept, so can all.
 			if part := p.Algorithm.Part(0, k); part.Check() != nil {
 				return backend.Wrap(fmt.Errorf("headgate: policy %q in %d shards", p.Name, k), part.Check())
 			}
@@ -43,6 +49,9 @@ func (s *Store) Check(policies []backend.Policy) error {
 // lies with one sub-key, which its receipt names. No one node could decide several keys
 // at once if one is spread. A call takes from one share, so its cost must fit in the
 // first, which is the smallest.
+//
+// An AtMost, a Record and a Reset may charge or reach several shares, so their costs may be
+// greater. A shadow denies nothing, and is charged as far as its share has room.
 func (s *Store) CheckRequest(ctx context.Context, r *backend.Request) error {
 	//mutant:cost-of-whole-limit
 	err := r.Check(ctx, s.next.Capabilities())

@@ -42,6 +42,7 @@ func (s *spentStore) Do(_ context.Context, r *backend.Request, d *backend.Decisi
 // TestWhatIsKnownIsBoundedInBytes, of keys and of lists, and who is asked for
 // all the time is not the one that leaves.
 func TestWhatIsKnownIsBoundedInBytes(t *testing.T) {
+	redistest.Plain(t)
 	counts := &spentStore{shared: layer.Shared{Clock: func() time.Time { return time.UnixMicro(0) }}}
 	s := shard.New(plain{counts}, counts)
 	list := func(i int) []backend.Policy {

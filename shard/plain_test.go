@@ -20,6 +20,7 @@ import (
 // TestTwinsOnAServer: through the wrappers a key that is not spread is still
 // answered as the plain Go rendering answers it, in every field.
 func TestTwinsOnAServer(t *testing.T) {
+	redistest.Plain(t)
 	s := trace.New(uint64(time.Now().UnixNano()))
 	client := clock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	wrapper := wrappers(standalone.New(client, &standalone.Options{Budget: longBudget}))

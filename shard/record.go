@@ -30,6 +30,8 @@ type record struct {
 }
 
 // recorded is one sub-key as a Record has seen it.
+// A sub-key without an answer counts as having the room that is remembered of it. With the
+// first answer that becomes exact, until another process takes from it.
 type recorded struct {
 	room   []int64         // units per policy: as remembered, then as answered
 	states []backend.State // the last answer; nil: none yet
@@ -39,6 +41,11 @@ type recorded struct {
 const recordTrips = 5
 
 // record charges costs, one per policy.
+//
+// The first trip goes by what is remembered. Each later one goes by the answers of the one
+// before, and sends only what these have left. If a reply is lost, its part counts as
+// charged and the call returns ErrPerhapsCounted: sending it elsewhere might charge it
+// twice.
 func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
 	if c.s.shared.Budget > 0 {
 		bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.denials.Now()-c.from))
@@ -84,6 +91,9 @@ func ones(costs []int64) []int64 {
 // plan divides the rest among the living sub-keys, from the first one on, by their room.
 // It returns the costs of each sub-key that is sent something. It reports whether they
 // are charged above the room: once all have answered that the rest has no room.
+//
+// All living sub-keys are asked if the remembered room is too small, and in each trip after
+// the first: the sum of their answers shows whether anything goes above.
 func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
 	shares, rest, living, seen := map[int][]int64{}, slices.Clone(r.rest), []int{}, true
 	for n := range r.subs {
@@ -118,6 +128,9 @@ func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
 
 // send sends the shares, in one round trip per node. One of nothing asks for the room.
 // The error is that of a request that is refused.
+//
+// A share that did not answer is not tried again by other calls for a while, unless it was
+// the caller that left.
 func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (refused error) {
 	k, at := r.call.k, []int(nil)
 	requests, answers := make([]backend.Request, 0, len(shares)), make([]layer.Answer, len(shares))
@@ -146,6 +159,9 @@ func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (
 }
 
 // note notes the answer of the i-th sub-key. Its error is that of a refused request.
+//
+// The receipt has what was charged, which is less than was sent if the sub-key had less
+// room. A lost answer may have charged all of it, so all of it is left out of the rest.
 func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) (refused error) {
 	s, charged := &r.subs[i], q.Receipt.Costs
 	switch {
@@ -175,6 +191,8 @@ func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) 
 
 // decide writes the decision of a Record: exact if all sub-keys have answered, else by
 // what is remembered of the others.
+//
+// The receipt has what was charged. Of a RecordAtMost that may be less than was asked for.
 func (r *record) decide() {
 	c, k, parts := r.call, r.call.k, [][]backend.State(nil)
 	for i := range r.subs {

@@ -10,6 +10,10 @@ import (
 // settle passes on a Settle, which names a sub-key. What it gives back shows at once: the
 // share is asked again. How much room that has is not known before it answers, so it
 // counts as unused. Where the request has costs they are the estimates: what is above them is recorded.
+//
+// The lease is settled at its sub-key by no more than the estimate, which cannot fail for
+// want of room. The excess is charged as a Record, after that: if the Settle fails, nothing
+// else is charged, and the same Settle can be repeated.
 func (c *call) settle(ctx context.Context) error {
 	r, k, more := *c.r, c.k, make([]int64, len(c.r.Policies))
 	if r.Costs != nil && r.Lease.Actual != nil {

@@ -94,6 +94,8 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 
 // FailSpread decides a request on a spread key by the failure mode of one share, without
 // asking it. The receipt names that share, so a reservation can be settled there.
+//
+// The share is drawn at random, so that the counts of FailLocal are used alike.
 func (s *Store) FailSpread(ctx context.Context, r *backend.Request, d *backend.Decision, cause error) error {
 	c := &call{s: s, r: r, d: d, k: s.keys().find(r.Key, r.Policies)}
 	return c.fail(ctx, cause, chance.IntN(len(c.k.subs)))

@@ -75,6 +75,7 @@ func peek(key string, ps []backend.Policy, n int64) backend.Request {
 
 // TestSuiteWhole: a key that is not spread is answered as the store answers.
 func TestSuiteWhole(t *testing.T) {
+	redistest.Plain(t)
 	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 		s, now := over(t)
 		return storetest.Subject{Store: s, SetNow: now.Store}
@@ -83,6 +84,7 @@ func TestSuiteWhole(t *testing.T) {
 
 // TestTwinsWhole: K = 0 and 1 answer as the bare store, in every field.
 func TestTwinsWhole(t *testing.T) {
+	redistest.Plain(t)
 	s := trace.Steady(3)
 	clock := &memory.Options{Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	bare, mem := memory.New(clock), memory.New(clock)

@@ -90,6 +90,8 @@ func ShardsOf(sub string) (shards int, ok bool) {
 	return slot.Number(sub, MaxShards)
 }
 
+// sub returns the i-th share, and makes it at its first use. Two goroutines may both make
+// one, and the first stored one is kept.
 func (k *hotKey) sub(i int) *subKey {
 	if s := k.subs[i].Load(); s != nil {
 		return s
@@ -105,10 +107,14 @@ func (k *hotKey) sub(i int) *subKey {
 }
 
 // lists reports whether k is of these policies.
+//
+// The pointers agree as long as one limiter calls, so the lists are seldom compared.
 func (k *hotKey) lists(policies []backend.Policy) bool {
 	return len(k.policies) == len(policies) && (&k.policies[0] == &policies[0] || slices.Equal(k.policies, policies))
 }
 
+// cells returns how much memory the key takes, in policies of shares. keyCache bounds their
+// sum.
 func (k *hotKey) cells() int64 {
 	if k == nil {
 		return 0
@@ -118,6 +124,9 @@ func (k *hotKey) cells() int64 {
 
 // see notes what remains of a policy in a share, and corrects the sum. Concurrent
 // answers may come in any order; the last one stands until the next.
+//
+// It takes no lock. Each of several concurrent answers adds its own difference, so the sum
+// is that of the values that stand, however they interleave.
 func (k *hotKey) see(i, j int, n int64) {
 	k.left[j].Add(n - k.sub(i).rooms[j].units.Swap(n))
 }
@@ -131,6 +140,9 @@ func (k *hotKey) refill(i, j int) {
 
 // observe notes what a sub-key answered to g, with one state per policy. Where that
 // shows room for what was denied before, nothing that followed from the denial holds.
+//
+// sent is the instant before the request. What is remembered must not be newer than the
+// state that it is of.
 func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration) {
 	s := k.sub(i)
 	if !s.seen.Load() {

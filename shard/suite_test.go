@@ -32,6 +32,11 @@ func wrappers(s backend.Store) *shard.Store { return shard.New(breaker.New(s, ni
 // Keys that are not spread go through to a store with a suite of its own.
 func both(t *testing.T, ks []int, subject func(*testing.T) storetest.Subject) {
 	t.Run("Whole", func(t *testing.T) { storetest.Brief(t, storetest.Harness{New: subject}) })
+	onSpreadKeys(t, ks, subject)
+}
+
+// onSpreadKeys runs what holds of spread keys.
+func onSpreadKeys(t *testing.T, ks []int, subject func(*testing.T) storetest.Subject) {
 	for _, k := range ks {
 		t.Run(fmt.Sprint("Spread", k), func(t *testing.T) {
 			storetest.Spread(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
@@ -123,7 +128,11 @@ func (w with) Options() *redis.ClusterOptions { return w.ClusterOptions }
 func TestSuiteOnACluster(t *testing.T) {
 	c := redistest.StartCluster(t)
 	admin := c.Client(t)
-	both(t, []int{4}, func(t *testing.T) storetest.Subject {
+	run := onSpreadKeys // keys that are not spread are tested in memory, and on a server
+	if redistest.Long() {
+		run = both
+	}
+	run(t, []int{4}, func(t *testing.T) storetest.Subject {
 		ctx := context.Background()
 		require.NoError(t, admin.ForEachMaster(ctx, func(ctx context.Context, n *redis.Client) error { return n.FlushAll(ctx).Err() }))
 		var now atomic.Int64

@@ -13,6 +13,8 @@ import (
 )
 
 // reading is what sub-keys answered to one request.
+//
+// It is shared by all calls that waited for it, and never written after read has returned.
 type reading struct {
 	states []backend.State // the sum of the shares that answered; never written
 	whole  bool            // these are all shares
@@ -25,6 +27,9 @@ type reading struct {
 // notes what they answer. Its error is why the request itself was refused, which says
 // nothing of a share. The answers have one array of states, since a key over 1,024
 // shares has as many.
+//
+// A share that does not answer is not an error of the reading: the failure modes of that
+// share decide later, and only if no other has room.
 func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) (_ *reading, refused error) {
 	n, j := len(shares), len(k.policies)
 	requests, answers := make([]backend.Request, n), make([]layer.Answer, n)
@@ -60,6 +65,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 // that denies the larger cost may allow the smaller one.
 func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *view) (*reading, error) {
 	q := *r
+	// A Peek charges nothing, so its answer can serve any number of callers.
 	q.Op, q.Costs = backend.Peek, slices.Clone(r.Costs) // the caller's are not used after it leaves
 	q.Lease, q.StoreTime = nil, nil
 	//mutant:one-sum-for-all
@@ -110,11 +116,15 @@ func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 }
 
 // retryAfter returns when these states let a call pass: when the last policy does.
+//
+// Of a list of shadows it is 0: they deny nothing.
 func (k *hotKey) retryAfter(states []backend.State) time.Duration {
 	return k.decide(states).RetryAfter
 }
 
 // decide returns the decision that these states make.
+//
+// A shadow binds only if all policies are shadows. Then it denies nothing.
 func (k *hotKey) decide(states []backend.State) (d backend.Decision) {
 	by := backend.Binding(k.policies, states)
 	d.State = states[by]
@@ -126,6 +136,9 @@ func (k *hotKey) decide(states []backend.State) (d backend.Decision) {
 }
 
 // view is what is remembered of a key's shares for calls of one group, g.
+//
+// It is made anew for each look, and holds for that instant only: other calls change what
+// is remembered at any time.
 type view struct {
 	denial.Denial       // of all shares that deny it: the key's, if there are no others
 	alike         bool  // all of them denied calls of g's costs: then the numbers are exact for g

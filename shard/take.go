@@ -35,6 +35,8 @@ import (
 
 // call is one request on a spread key. Its decision is zero until one is made: the
 // denial of a share that the call does not end with is taken back.
+//
+// It is pooled, used by one goroutine, and cleared after its end.
 type call struct {
 	s          *Store
 	r          *backend.Request
@@ -165,6 +167,9 @@ func (c *call) part(i int) {
 // atMost takes what there is from one share after the other, as a take of one unit
 // finds them. What it took stands also where a later share fails, or where no time is left
 // of the call's budget. Several shares are charged, so it writes no receipt.
+//
+// Each share is charged by a request of its own. If one is perhaps counted, what the others
+// gave is the answer, and the loss is counted in the statistics.
 func (c *call) atMost(ctx context.Context) (err error) {
 	r, took := *c.r, backend.Decision{}
 	r.Cost, r.Receipt, c.r, c.most = 1, nil, &r, c.r.Cost
@@ -257,6 +262,8 @@ func (c *call) deny(v *view) error {
 
 // fail applies the failure modes of shares that no store decided. Those that fail local
 // have a count each. An AtMost that took something ends with that.
+//
+// A remembered denial of the whole key comes before any failure mode.
 func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 	//mutant:at-most-charges-no-more
 	if c.took {

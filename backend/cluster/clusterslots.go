@@ -19,6 +19,8 @@ import (
 // answer is the reply of a node, or of the user's ClusterSlots, for the slots.
 // The addresses are as the source announces them; adopt completes those without
 // a host.
+//
+// An answer belongs to the goroutine that receives it from the channel.
 type answer struct {
 	from  string // the node; empty for the user's ClusterSlots
 	slots []redis.ClusterSlot
@@ -30,6 +32,10 @@ type answer struct {
 // some: then the others' answers count too. Late answers are dropped:
 // their channel has room for all, so none of them blocks. done is closed last, when
 // callers that wait for it can read the owners, or the cause of the failure.
+//
+// At most one load runs at a time; refresh sees to that. The first answer that covers all
+// slots ends it. An answer in part is adopted too, since a cluster in the middle of a
+// failover has no better one.
 func (t *topology) load(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), max(t.set.Budget, pause))
 	defer cancel()
@@ -83,6 +89,8 @@ func (t *topology) fail(err error) {
 
 // sources returns the sources of the slots: the user's ClusterSlots, else all nodes
 // at once, so that a frozen node delays no reload.
+//
+// A user's ClusterSlots replaces the nodes' answers, as it does in go-redis.
 func (t *topology) sources() (sources []func(context.Context) answer) {
 	//mutant:cluster-slots-option
 	if t.opts.ClusterSlots != nil {
@@ -132,6 +140,8 @@ func (t *topology) askUser(ctx context.Context) (a answer) {
 	return a
 }
 
+// checkNodes refuses an address that is a URL, in which a password may stand. Such an
+// address would appear in the names of circuits.
 func checkNodes(nodes []redis.ClusterNode) (err error) {
 	for i := 0; err == nil && i < len(nodes); i++ {
 		err = client.CheckAddr("", nodes[i].Addr)
@@ -142,6 +152,9 @@ func checkNodes(nodes []redis.ClusterNode) (err error) {
 // ask returns a node's answer to CLUSTER SLOTS. Replicas answer it as well as primaries. A
 // node is asked once at a time. Over a long link the connection that a reload began takes
 // longer than the reload, and the next one has its answer.
+//
+// The error names the node, the command and the missing right. It is what a caller gets if
+// no source answers.
 func (t *topology) ask(ctx context.Context, addr string) answer {
 	n, err := t.node(addr)
 	if err != nil {
@@ -174,6 +187,8 @@ func (t *topology) ask(ctx context.Context, addr string) answer {
 }
 
 // slots sends CLUSTER SLOTS. go-redis' own ClusterSlots fails on a node without an address.
+// It is sent past the queue and the circuit, since an open circuit may be why the slots are
+// needed.
 func (n *node) slots(within time.Duration) (reply []any, err error) {
 	var cmd *redis.SliceCmd
 	err = n.server.Send(within, "slots", func(ctx context.Context, slots any) redis.Cmder {
@@ -187,6 +202,9 @@ var errSlots = errors.New("it is malformed")
 
 // parse reads the reply of CLUSTER SLOTS: for each range its first and last
 // slot, then its nodes.
+//
+// A reply that is malformed in one place is not used at all. Ranges beyond the last slot
+// are left to adopt, which ignores them.
 func parse(reply []any) (slots []redis.ClusterSlot, err error) {
 	for _, r := range reply {
 		f, _ := r.([]any)
@@ -217,6 +235,8 @@ func parse(reply []any) (slots []redis.ClusterSlot, err error) {
 // member reads the address and the ID of a node. Its host is nil where the cluster's
 // preferred endpoint type is unknown-endpoint. It is "?" where that is hostname and
 // the node has none; then its IP stands beside.
+//
+// The ID is empty if the reply has none.
 func member(n any) (node redis.ClusterNode, err error) {
 	f, _ := n.([]any)
 	if len(f) < 2 {
@@ -255,6 +275,8 @@ func ipBeside(metadata any) string {
 
 // announced returns the address of a node. A node that announces no host has
 // the host of the node that answered.
+//
+// A MOVED of such a node has an empty host too, and means the node that replied.
 func announced(addr, from string) string {
 	i := strings.LastIndexByte(addr, ':') // MOVED writes IPv6 without brackets
 	if i < 0 {

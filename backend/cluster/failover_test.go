@@ -29,8 +29,8 @@ const (
 )
 
 var (
-	every = time.Duration(redistest.Steps(8, 4)) * time.Millisecond // a worker's calls
-	after = time.Duration(redistest.Steps(2, 3)) * time.Second      // from the promotion on
+	every = time.Duration(redistest.Steps(20, 4)) * time.Millisecond // a worker's calls
+	after = time.Duration(redistest.Steps(2, 3)) * time.Second       // from the promotion on
 )
 
 var modes = []headgate.Policy{

@@ -36,7 +36,7 @@ func TestAtMostOnce(t *testing.T) { atMostOnce(t, nil) }
 func TestAtMostOnceAlone(t *testing.T) { atMostOnce(t, &cluster.Options{DisableBatching: true}) }
 
 func atMostOnce(t *testing.T, o *cluster.Options) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	p := &proxies{t: t}
 	through := cluster.New(with{p.options(c)}, o)
 	defer through.Close()
@@ -48,7 +48,7 @@ func atMostOnce(t *testing.T, o *cluster.Options) {
 
 // TestLostLeases loses replies of reservations and of what follows them.
 func TestLostLeases(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	p := &proxies{t: t}
 	through := cluster.New(with{p.options(c)}, nil)
 	defer through.Close()
@@ -90,7 +90,7 @@ func TestRacesAlone(t *testing.T) { races(t, patientAlone) }
 func races(t *testing.T, o *cluster.Options) {
 	var c *redistest.Cluster
 	faulttest.Races(t, func() backend.Store { return open(addrs(c), o) }, func() string {
-		c = sharedCluster(t)
+		c = redistest.SharedCluster(t)
 		return env(c)
 	})
 	if c != nil {
@@ -103,7 +103,7 @@ func TestSlots(t *testing.T) {
 	var c *redistest.Cluster
 	processes := redistest.Steps(8, 64)
 	faulttest.Slots(t, processes, processes*5/16, func() backend.Store { return open(addrs(c), patient) }, func() string {
-		c = sharedCluster(t)
+		c = redistest.SharedCluster(t)
 		return env(c)
 	})
 }
@@ -120,7 +120,7 @@ func scriptFlush(t *testing.T, o *cluster.Options) {
 		return cluster.New(client, o)
 	}
 	faulttest.Flush(t, open, func() faulttest.Servers {
-		c = sharedCluster(t)
+		c = redistest.SharedCluster(t)
 		client := c.Client(t)
 		return faulttest.Servers{
 			Env: env(c), Nodes: 3,
@@ -136,7 +136,7 @@ func scriptFlush(t *testing.T, o *cluster.Options) {
 
 // TestBatches asks keys of one node only.
 func TestBatches(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	p := &proxies{t: t}
 	names := func() func(int) string {
 		var known []string

@@ -27,7 +27,7 @@ func budget() time.Duration {
 
 // healthy returns the tests on a cluster whose nodes lie behind proxies.
 func healthy(t *testing.T) *faulttest.Healthy {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	p := &proxies{t: t}
 	for _, addr := range c.Addrs() {
 		p.proxy(addr)
@@ -66,7 +66,7 @@ func TestFewConnections(t *testing.T) {
 // are ratios of speed. The goodput is in docs/experiments.md. That calls whose
 // callers left are not sent is TestTake of backend/internal/batch.
 func TestImpatientCallers(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	h := &faulttest.Healthy{Open: func(p faulttest.Pool) backend.Store {
 		s := cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, &cluster.Options{Budget: cmp.Or(p.Budget, budget())})
 		t.Cleanup(func() { _ = s.Close() })

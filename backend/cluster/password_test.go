@@ -12,6 +12,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -59,7 +60,7 @@ func TestNoPasswordInErrors(t *testing.T) {
 	}{
 		"dead":                  {redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, Password: password}, "connection refused"},
 		"dead owner":            {redis.ClusterOptions{ClusterSlots: slots("127.0.0.1:1", nil), Password: password}, "map[127.0.0.1:1:open]"},
-		"wrong password":        {redis.ClusterOptions{Addrs: sharedCluster(t).Addrs(), Username: "ops", Password: password}, "WRONGPASS"},
+		"wrong password":        {redis.ClusterOptions{Addrs: redistest.SharedCluster(t).Addrs(), Username: "ops", Password: password}, "WRONGPASS"},
 		"owner's URL":           {redis.ClusterOptions{ClusterSlots: slots(url, nil)}, "want host:port"},
 		"error of ClusterSlots": {redis.ClusterOptions{ClusterSlots: slots("", errors.New("no answer of "+url))}, "no answer of"},
 		"NewClient's address": {redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, NewClient: func(o *redis.Options) *redis.Client {
@@ -78,7 +79,7 @@ func TestNoPasswordInErrors(t *testing.T) {
 // TestCredentials: Open takes user, password and TLS from its options. New refuses them,
 // since it takes those of its client.
 func TestCredentials(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	for _, s := range c.Nodes() {
 		require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "ops", "on", ">"+password, "~*", "+@all").Err())
 		t.Cleanup(func() { s.Client(t).Do(context.Background(), "acl", "deluser", "ops") })

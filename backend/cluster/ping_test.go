@@ -18,7 +18,7 @@ import (
 )
 
 func TestPing(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	store := open(c.Addrs(), &cluster.Options{Budget: 2 * time.Second})
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	warnings, err := l.Ping(context.Background())
@@ -52,7 +52,7 @@ func (endpoints) Options() *redis.ClusterOptions {
 // with that primary, whatever the others grant and whatever they have cached.
 func TestPingNamesMissingRights(t *testing.T) {
 	ctx := context.Background()
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	store, err := cluster.Open(c.Addrs(), patient)
 	require.NoError(t, err)
 	defer store.Close()
@@ -82,7 +82,7 @@ func TestPingNamesMissingRights(t *testing.T) {
 
 // TestPingNamesTheCause, also once it has opened the circuit of one primary.
 func TestPingNamesTheCause(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	store := open(c.Addrs(), patient)
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
@@ -108,7 +108,7 @@ func TestPingNamesTheCause(t *testing.T) {
 // TestPingNamesTheRightToSlots: no node grants the right without which the store finds
 // none. The ACLs of a cluster's nodes are alike as a rule.
 func TestPingNamesTheRightToSlots(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	grant := func(right string) {
 		for _, n := range c.Nodes() {
 			require.NoError(t, n.Client(t).Do(context.Background(), "acl", "setuser", "default", right).Err())

@@ -45,10 +45,14 @@ func (t *topology) Next(ctx context.Context, tag string, at *batch.Server, err e
 }
 
 // Failed reloads the slots: the node may have been replaced.
+// It is called for each failed round trip. refresh paces the reloads.
 func (t *topology) Failed() { t.refresh() }
 
 // redirect returns where a MOVED or ASK reply points to. It returns "" for any other
 // error, and for a node that has no hostname though it should. CLUSTER SLOTS has its IP.
+//
+// The reply has three words: MOVED or ASK, the slot, the address. The slot is not read,
+// since the group's own tag names it.
 func redirect(err error) (addr string, asking bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

@@ -202,7 +202,7 @@ func TestKeysCannotChooseTheirSlot(t *testing.T) {
 	t.Logf("chi-squared of %d keys in %d parts: %.1f", n, parts, chi)
 	require.Less(t, chi, 112.0)
 
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	store := open(c.Addrs(), patient)
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)

@@ -37,7 +37,7 @@ func asks(t *testing.T, n *redistest.Server) int64 {
 // TestReusedAddress: the address of a node leads to a node of another cluster, which
 // answers first for the slots. Keys of the other nodes keep their counts.
 func TestReusedAddress(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	p := proxies{t: t}
 	left, stranger := c.Primary(0), redistest.Start(t, "--cluster-enabled", "yes")
 	require.NoError(t, command(stranger, "CLUSTER", "ADDSLOTSRANGE", 0, slot.Count-1).Err())

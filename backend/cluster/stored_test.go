@@ -11,6 +11,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,7 @@ import (
 // TestKeysAndStored: what limiters counted is found by name, and the search ends
 // where the caller ends it.
 func TestKeysAndStored(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	s := cluster.New(c.Client(t), &cluster.Options{Budget: 10 * time.Second})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	l, err := headgate.New(s, []headgate.Policy{
@@ -61,7 +62,7 @@ func TestKeysAndStoredRefuse(t *testing.T) {
 // TestInspectionWaits: while a reload has stored the owners of some slots only, a key of
 // another node is found all the same.
 func TestInspectionWaits(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	client := c.Client(t)
 	const key = "user:42"
 	tag := slot.Of(slot.Tag(key, ""))
@@ -104,7 +105,7 @@ func TestInspectionWaits(t *testing.T) {
 // TestOneDeadNode: a search returns what the living nodes have, and an error that names the
 // dead one.
 func TestOneDeadNode(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	whole := cluster.New(c.Client(t), patient)
 	t.Cleanup(func() { require.NoError(t, whole.Close()) })
 	l, err := headgate.New(whole, []headgate.Policy{

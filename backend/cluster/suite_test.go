@@ -134,7 +134,7 @@ func corrupt(c *redis.ClusterClient, key string, ps []backend.Policy) {
 // where nothing fails they answer alike. backend/standalone decides by the same
 // scripts and passes all of it.
 func TestSuite(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	admin := c.Client(t)
 	t.Run("Bare", func(t *testing.T) {
 		storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patient) }})

@@ -44,6 +44,9 @@ type topology struct {
 
 // node is one server of the cluster. It never changes. The topology owns its
 // client.
+//
+// Calls hold a node without a lock or a count. So its client is closed only when the
+// longest call that may have found it is over.
 type node struct {
 	addr   string // as the cluster announces it
 	client *redis.Client
@@ -73,6 +76,8 @@ type hooked interface{ NodeHook(addr string) redis.Hook }
 
 // newTopology copies the options, since the user may change theirs. last lies
 // an hour back, so that the first call reloads without a pause.
+//
+// It does no I/O: the first call loads the slots.
 func newTopology(client Client, set batch.Settings) *topology {
 	t := &topology{opts: *client.Options(), set: set, keeps: remembered, begin: time.Now()}
 	if c, ok := client.(timed); ok {
@@ -172,6 +177,9 @@ func (t *topology) redirected(addr string) (*node, error) {
 }
 
 // known returns the slot's node without waiting, nil where none is known.
+//
+// It is the path of nearly every call: two atomic loads, and a reload in the background
+// every ten seconds.
 func (t *topology) known(s int) *node {
 	n := t.owner[s].Load()
 	if n != nil {
@@ -243,6 +251,10 @@ func (t *topology) unknown(s int, err error) error {
 
 // refresh begins a reload, unless one is in progress or the last one was less than
 // pause ago. It returns a channel that is closed when the reload ends, or nil.
+//
+// While all nodes fail, callers wait for a reload that may bring new nodes, at most four
+// times per second. Between two reloads they get nil, and fail at once with the cause of
+// the last one.
 func (t *topology) refresh() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,6 +273,9 @@ func (t *topology) refresh() <-chan struct{} {
 // and how many slots it covers. Slots that the answer leaves out keep their owner: a
 // cluster in the middle of a failover names only a part. A node whose client can't be
 // made leaves the rest of the answer unused, and the next source is tried.
+//
+// The entries are stored one by one, without a lock. A call in between finds the old owner
+// or the new one. Either answers, or redirects.
 func (t *topology) adopt(a answer) (named map[string]string, covered int, err error) {
 	named = map[string]string{}
 	for _, r := range a.slots {
@@ -287,6 +302,9 @@ func (t *topology) adopt(a answer) (named map[string]string, covered int, err er
 // drop removes the nodes that neither an answer nor a recent redirect names. An
 // endpoint keeps its client, as the store asks endpoints for the slots, and
 // loses its circuit.
+//
+// A dropped node leaves the table at once. It keeps its client for two budgets, in which
+// calls that have found it before may still send.
 func (t *topology) drop(named map[string]string) {
 	var gone []*node
 	t.mu.Lock()
@@ -338,6 +356,8 @@ func (t *topology) hangUp(n *node) error {
 
 // close closes all clients. closed keeps a reload that is still under way from
 // adding more.
+//
+// Nodes that were dropped are closed by their timers.
 func (t *topology) close() error {
 	t.mu.Lock()
 	t.mu.closed = true

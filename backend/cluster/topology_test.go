@@ -168,7 +168,7 @@ func TestLeftEndpointsHaveNoCircuit(t *testing.T) {
 // node has left, gets an error that says so, and not one of a closed client.
 func TestSlotsWithoutANode(t *testing.T) {
 	cluster.Remember(t, 0)
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	var whole atomic.Bool
 	whole.Store(true)
 	slots := func(context.Context) ([]redis.ClusterSlot, error) {
@@ -258,7 +258,7 @@ func TestCauseOfUnknownSlots(t *testing.T) {
 // TestMappedAddresses: behind address translation the user's NewClient, or the
 // user's ClusterSlots, names the addresses to dial.
 func TestMappedAddresses(t *testing.T) {
-	c := sharedCluster(t)
+	c := redistest.SharedCluster(t)
 	var p proxies
 	p.t = t
 	var made atomic.Int64

@@ -8,6 +8,10 @@ import (
 )
 
 // look is what a decision holds of one policy.
+//
+// begin sets the identity, find the record with its words, view the view. A record is valid
+// until its table grows or loses one. So each step that may do so is followed by another
+// find.
 type look struct {
 	id     identity
 	shared bool    // the policy's record is the overflow's, not the key's own
@@ -21,6 +25,9 @@ type look struct {
 
 // call is one request under the lock of its key's stripe. It looks at every
 // policy before it charges any. (The looks are no field: they would escape.)
+//
+// now is in microseconds of the Unix epoch by the store's clock, and is set under the lock.
+// A call is used by one goroutine and never kept.
 type call struct {
 	backend.Group // a copy: a pointer to it would put each request on the heap
 	op            backend.Op
@@ -35,6 +42,8 @@ type call struct {
 }
 
 // begin makes the zero c a call of the group, with a look for each policy.
+//
+// It runs before the lock is taken, so that others do not wait for the hashing.
 func (s *Store) begin(c *call, op backend.Op, g *backend.Group, looks []look) error {
 	c.Group, c.op, c.store, c.hash = *g, op, s, s.hash(g)
 	c.stripe = &s.stripes[c.stripeAt()]
@@ -58,6 +67,9 @@ var none [algo.MaxBuckets + 4]int64
 
 // find finds the records of all policies and returns how many the key has none
 // of.
+//
+// It may be called again: it forgets what an earlier call of it has found. The words of a
+// missing record are zeros, which every algorithm reads as a new key.
 func (c *call) find(looks []look) (missing int) {
 	for i := range looks {
 		l := &looks[i]
@@ -86,6 +98,9 @@ func (c *call) place(id identity, shared bool) (*stripe, hash) {
 }
 
 // look views every policy and reports whether all but the shadows have room.
+//
+// It writes nothing but what lent units have become, so a call that is denied changes no
+// count.
 func (c *call) look(looks []look) (fits bool) {
 	fits = true
 	for i := range looks {
@@ -103,6 +118,9 @@ func (c *call) look(looks []look) (fits bool) {
 }
 
 // view views one policy, by the clock that it follows.
+//
+// Leases of lent units that have ended are charged first: the view must not show those
+// units as free.
 func (c *call) view(l *look, a *algo.Algorithm) {
 	l.toWall = c.toWall(a)
 	if l.lent != nil {
@@ -124,6 +142,9 @@ func (c *call) toWall(a *algo.Algorithm) int64 {
 
 // finish charges all policies or none, and keeps the lease of what it charged. A shadow
 // without room is charged nothing, but by a Record.
+//
+// Room that was reserved for records which were not made in the end is given back here. So
+// each path that reserves must end here, or give the room back by itself.
 func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 	for i := range looks {
 		//mutant:shadow-charged-by-room
@@ -140,6 +161,9 @@ func (c *call) finish(take bool, looks []look, readings []backend.Reading) {
 }
 
 // take charges one policy, and makes its record if it has none.
+//
+// A plain Take is charged without charge, which is a switch over all other operations:
+// nearly every call is one.
 func (c *call) take(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	st, h := c.place(l.id, l.shared)
@@ -161,6 +185,9 @@ func (c *call) take(l *look, i int) backend.Reading {
 }
 
 // read returns a policy's state where nothing is charged.
+//
+// The exact instant of a retry is searched for only if the cost does not fit, since a log
+// is searched for it.
 func (c *call) read(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	r := l.reading(a)
@@ -202,6 +229,9 @@ func (c *call) charges(looks []look, fits bool) bool {
 }
 
 // charge charges one policy of a call that is no take, and returns the words.
+//
+// A slot is named by the second half of the lease's ID, by which a Settle or an Extend
+// finds it.
 func (c *call) charge(l *look, i int) []int64 {
 	a, n := &c.Policies[i].Algorithm, c.CostOf(i)
 	switch {
@@ -227,6 +257,8 @@ func (c *call) fill(looks []look) {
 
 // room makes an AtMost a take of what there is, and reports whether there is any: a
 // take of one unit is denied otherwise.
+//
+// Shadows have no part in what is granted. Each is charged what it has room for of that.
 func (c *call) room(looks []look) bool {
 	left := func(i int) int64 { return c.Policies[i].Algorithm.Max() - looks[i].view.Counts() }
 	for i := range looks {
@@ -249,6 +281,9 @@ func (c *call) room(looks []look) bool {
 }
 
 // wordsOf is layer.Shared.Words.
+//
+// The simulator's server answers with these words, as the script answers with a stored
+// value.
 func (s *Store) wordsOf(g *backend.Group, i int) (words []int64, lent [][2]int64) {
 	var c call
 	looks := make([]look, len(g.Policies))

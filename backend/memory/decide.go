@@ -25,6 +25,8 @@ import (
 
 var rooms = sync.Pool{New: func() any { return new(room) }}
 
+// room is what a list of several policies needs during a call, for the longest list that
+// there may be.
 type room struct {
 	looks    [backend.MaxPolicies]look
 	readings [backend.MaxPolicies]backend.Reading
@@ -73,6 +75,8 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	return nil
 }
 
+// locked decides the call with its stripe locked. before is the default clock's reading
+// ahead of the lock.
 func (c *call) locked(before int64, looks []look, readings []backend.Reading) error {
 	mu := &c.stripe.mu
 	mu.Lock()
@@ -87,6 +91,10 @@ func (c *call) locked(before int64, looks []look, readings []backend.Reading) er
 }
 
 // counted decides a call by the records of its policies.
+//
+// The search for room may remove an idle record that find has found, and grow moves all of
+// them. So the loop finds anew after each reservation. It ends, since each turn reserves
+// one more, and no more can be missing than there are policies.
 func (c *call) counted(looks []look, readings []backend.Reading) error {
 	for c.reserved < c.find(looks) {
 		if !c.store.reserve(c.stripe, c.now) {
@@ -123,6 +131,10 @@ func (c *call) run(looks []look, readings []backend.Reading) (err error) {
 
 // reset removes the key's own records. It changes nothing where the key counts
 // in the overflow.
+//
+// All records are looked at before the first is removed: an error must leave all counts as
+// they were. Leases of the key stay and are marked, since what they charged was removed
+// with the counts.
 func (c *call) reset(looks []look) error {
 	for i := range looks {
 		if l := &looks[i]; l.shared && l.record != nil {

@@ -24,6 +24,9 @@ const (
 	ofPolicies
 )
 
+// identityOf returns the identity of a policy's count. Limits have no part in it, so a
+// limit can be changed. The sub-key has one for the overflow, whose records have no key. It
+// is rotated, or the XOR with the key's hash would cancel it.
 func (s *Store) identityOf(p *backend.Policy, sub string) identity {
 	h := maphash.String(s.seeds[ofPolicies], p.Name) ^ p.Algorithm.Hash()
 	if sub != "" {

@@ -130,7 +130,7 @@ func TestALeaseIDIsUsedAgain(t *testing.T) {
 	d, err := h.do(backend.Reserve, "k", 5, l)
 	require.NoError(t, err)
 	require.True(t, d.Allowed)
-	h.now = h.now.Add(-500 * time.Millisecond)
+	h.now = h.now.Add(-1500 * time.Millisecond) // where the earlier settlement would still stand
 	_, err = h.do(backend.Extend, "k", 0, l)
 	require.NoError(t, err)
 }
@@ -167,6 +167,7 @@ func (h *holder) settled(t *testing.T, l backend.Lease) {
 // TestLeaseBytes: what a lease takes, and that it leaves by itself while others
 // call. It takes 96 bytes, and 29 to 57 of a map, by how full the map's tables are.
 func TestLeaseBytes(t *testing.T) {
+	redistest.Plain(t)
 	n := redistest.Steps(10_000, 1_000_000)
 	for _, keys := range []int{1, n} {
 		h := newHolder(0, algo.TokenBucket(algo.PerHour(1<<30), 1<<30))

@@ -13,15 +13,16 @@ import (
 // leases are those of a stripe's keys. They leave as the counts do, while others
 // call: each Reserve looks at a few.
 type leases struct {
-	open    map[leaseHash]*lease
-	settled map[leaseHash]settlement // and those that were never reserved, and may not be
-	peaks   [2]int                   // the most that the maps have held
+	open    fading[*lease]
+	settled fading[settlement] // and those that were never reserved, and may not be
 }
 
 // leaseHash is a lease's ID, with the hash of its key in it: a lease is found by
 // its own key only.
 type leaseHash [2]uint64
 
+// lease is an open one: it was reserved and not settled. It is kept for one more length
+// after its end, in which a settlement still corrects the counts.
 type lease struct {
 	end     int64
 	key     hash   // of its key's hash
@@ -63,6 +64,7 @@ type settlement struct {
 
 func (s settlement) leaves() int64 { return s.until }
 
+// halves returns an ID as two numbers. The slots of an InFlight keep the second one.
 func halves(id backend.LeaseID) [2]int64 {
 	return [2]int64{int64(binary.BigEndian.Uint64(id[:])), int64(binary.BigEndian.Uint64(id[8:]))}
 }
@@ -70,7 +72,7 @@ func halves(id backend.LeaseID) [2]int64 {
 // find returns an open lease, nil where there is none, and its settlement, zero where
 // it has none.
 func (s *leases) find(h leaseHash, now int64) (*lease, settlement) {
-	l, end := s.open[h], s.settled[h]
+	l, end := s.open.kept[h], s.settled.kept[h]
 	if l != nil && l.leaves() <= now {
 		l = nil
 	}
@@ -80,53 +82,62 @@ func (s *leases) find(h leaseHash, now int64) (*lease, settlement) {
 	return l, end
 }
 
+// insert keeps a lease that was charged.
 func (s *leases) insert(h leaseHash, l *lease) {
-	if s.open == nil {
-		s.open = map[leaseHash]*lease{}
-	}
-	s.open[h] = l
+	s.open.put(h, l)
 	//mutant:lease-id-again
-	delete(s.settled, h) // of an earlier one, which has left
+	delete(s.settled.kept, h) // of an earlier one, which has left
 }
 
 // settle ends a lease, if it is there: its charges leave, and the attempt that settled
 // it stays.
 func (s *leases) settle(h leaseHash, by settlement) {
-	if s.settled == nil {
-		s.settled = map[leaseHash]settlement{}
-	}
-	delete(s.open, h)
-	s.settled[h] = by
+	delete(s.open.kept, h)
+	s.settled.put(h, by)
 }
 
 // reset marks all leases of a key. It looks at every lease of the stripe.
 func (s *leases) reset(key hash) {
-	for _, l := range s.open {
+	for _, l := range s.open.kept {
 		//mutant:lease-reset
 		l.reset = l.reset || l.key == key
 	}
 }
 
+// sweep looks at a few of both. Each Reserve looks at more leases than it adds, so the maps
+// do not grow without bound.
 func (s *leases) sweep(now int64, looks int) {
-	s.open = swept(s.open, &s.peaks[0], now, looks)
-	s.settled = swept(s.settled, &s.peaks[1], now, looks)
+	s.open.sweep(now, looks)
+	s.settled.sweep(now, looks)
 }
 
-// swept looks at a few leases, from a random one on, and removes those that have left.
-// It returns a smaller copy where few are left of the most that the map held. A map does
-// not shrink, and a walk over it goes over all of its room.
-func swept[V interface{ leaves() int64 }](m map[leaseHash]V, peak *int, now int64, looks int) map[leaseHash]V {
-	for h, l := range m {
+// fading is a map of what leaves at an instant of its own, and is swept by later calls.
+type fading[V interface{ leaves() int64 }] struct {
+	kept map[leaseHash]V // nil until the first
+	peak int             // the most that the map has held
+}
+
+// put keeps v in place of what was kept under h.
+func (f *fading[V]) put(h leaseHash, v V) {
+	if f.kept == nil {
+		f.kept = map[leaseHash]V{}
+	}
+	f.kept[h] = v
+}
+
+// sweep looks at a few entries, from a random one on, and removes those that have left.
+// A map does not shrink, and a walk over it goes over all of its room. So it is copied once
+// few are left of the most that it has held.
+func (f *fading[V]) sweep(now int64, looks int) {
+	for h, v := range f.kept {
 		if looks--; looks < 0 {
 			break
 		}
-		if l.leaves() <= now {
-			delete(m, h)
+		if v.leaves() <= now {
+			delete(f.kept, h)
 		}
 	}
-	if *peak = max(*peak, len(m)); *peak <= fewSlots || len(m) > *peak/4 {
-		return m
+	if f.peak = max(f.peak, len(f.kept)); f.peak > fewSlots && len(f.kept) <= f.peak/4 {
+		f.kept, f.peak = maps.Collect(maps.All(f.kept)), len(f.kept)
 	}
-	*peak = len(m)
-	return maps.Collect(maps.All(m))
 }

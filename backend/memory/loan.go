@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -20,9 +21,12 @@ type borrower struct {
 	of      []lentTo // per policy
 }
 
-func (b *borrower) leaves() int64 { return b.until }
+func (b borrower) leaves() int64 { return b.until }
 
 // lentTo is what a borrower holds of one count, by the clock that the count follows.
+//
+// The epoch is that of the count's Lent when the units were lent. A Reset ends that, so
+// units of an older epoch are lost and not given back.
 type lentTo struct {
 	end, units int64
 	epoch      [8]byte
@@ -32,29 +36,28 @@ type lentTo struct {
 // lengths of a lease.
 const borrowerStays = 10 * time.Second
 
-// borrower returns what is kept of the loan's ID, nil for a new one. It returns an error
-// if that belongs to another list, or the Borrow is not the last.
-func (c *call) borrower() (*borrower, error) {
-	b := c.stripe.mu.borrowers[c.loanHash()]
+// borrower returns what is kept of the loan's ID, which is zero for a new one. It returns an
+// error if that belongs to another list, or the Borrow is not the last.
+func (c *call) borrower() (b borrower, err error) {
+	b = c.stripe.mu.borrowers.kept[c.hashOf(c.loan.ID)]
 	switch {
-	case b == nil || b.until <= c.now:
-		return nil, nil
+	case b.until <= c.now:
+		return borrower{}, nil
 	case len(b.of) != len(c.Policies):
-		return nil, &backend.InvalidError{What: "loan ID", Value: "of another list", Want: "one ID per list of policies"}
+		err = &backend.InvalidError{What: "loan ID", Value: "of another list", Want: "one ID per list of policies"}
 	//mutant:borrow-sent-twice
 	case c.loan.Seq <= b.seq:
-		return nil, backend.ErrNotHeld
+		err = backend.ErrNotHeld
 	}
-	return b, nil
-}
-
-func (c *call) loanHash() leaseHash {
-	id := halves(c.loan.ID)
-	return leaseHash{uint64(id[0]) ^ uint64(c.hash), uint64(id[1])}
+	return b, err
 }
 
 // borrow decides a Borrow with the records that were found. The counts that keys share
 // while the store is full are not lent.
+//
+// A Borrow replaces what its ID holds. It settles the lease that it names, charges its own
+// cost, and lends again, all at one instant. The three steps only view and collect; write
+// stores the outcome.
 func (c *call) borrow(looks []look, readings []backend.Reading) error {
 	b, err := c.borrower()
 	if err != nil {
@@ -64,43 +67,46 @@ func (c *call) borrow(looks []look, readings []backend.Reading) error {
 	fits := c.look(looks)
 	if slices.ContainsFunc(looks, func(l look) bool { return l.shared }) {
 		c.loan.Lent = backend.Lent{}
-		if b != nil {
+		if b.seq > 0 {
 			c.loan.Lent.Settled = backend.NotHeld
 		}
 		c.finish(fits, looks, readings)
 		return nil
 	}
-	n := loan{call: c, looks: looks, add: make([]int64, len(looks)), had: make([]bool, len(looks))}
-	n.settle(b)
-	n.lend(b)
+	n := loan{call: c, before: b, looks: looks, add: make([]int64, len(looks)), had: make([]bool, len(looks))}
+	n.settle()
+	n.lend()
 	n.write(readings)
 	return nil
 }
 
-// loan is a Borrow under way.
+// loan is a Borrow under way. before is what its ID held until now.
 type loan struct {
 	*call
-	looks []look
-	add   []int64 // per policy: units that are charged now
-	had   []bool  // per policy: it had room for the cost
-	keep  int64   // units that are lent again
+	before borrower
+	looks  []look
+	add    []int64 // per policy: units that are charged now
+	had    []bool  // per policy: it had room for the cost
+	keep   int64   // units that are lent again
 }
 
 // nowOf returns the instant by the clock that a policy's count follows.
+// A Calendar follows the wall clock, all others the store's.
 func (n *loan) nowOf(i int) int64 { return n.now + n.looks[i].toWall }
 
 // settle frees what the borrower holds, and charges what it used.
-func (n *loan) settle(b *borrower) {
-	asked := n.loan.Held != [backend.MaxHeld]backend.Held{}
+//
+// A lease that has ended was charged whole by fold. One whose Lent is of another epoch was
+// removed by a Reset. In both cases nothing is left to give back or to keep. The worst
+// outcome of all policies is the answer.
+func (n *loan) settle() {
+	b := &n.before
 	n.loan.Lent = backend.Lent{}
-	if asked {
+	if n.loan.Held != [backend.MaxHeld]backend.Held{} {
 		n.loan.Lent.Settled = backend.NotHeld
 	}
-	if b == nil || b.lease == 0 {
-		return
-	}
 	at := slices.IndexFunc(n.loan.Held[:], func(h backend.Held) bool { return h.Seq == b.lease })
-	if at < 0 {
+	if at < 0 || b.lease == 0 {
 		return
 	}
 	used, settled := n.loan.Held[at].Used, backend.Charged
@@ -129,6 +135,9 @@ func (n *loan) settle(b *borrower) {
 }
 
 // room returns the units that the i-th policy has left.
+//
+// Counts includes what is lent to all borrowers, so lent units are never lent twice. The
+// result is negative if a Record went above the limit.
 func (n *loan) room(i int) int64 {
 	return n.Policies[i].Algorithm.Max() - n.looks[i].view.Counts() - n.add[i]
 }
@@ -146,9 +155,13 @@ func (n *loan) least() int64 {
 }
 
 // lend charges the cost if it fits beside what is kept, and lends.
-func (n *loan) lend(b *borrower) {
+//
+// The cost goes before new units and after those that are kept: the process may have used
+// the kept ones already. All policies lend the same number of units, each until an end of
+// its own. The answer names the first of these ends.
+func (n *loan) lend() {
 	n.keep = min(n.keep, n.least())
-	pass, counted := true, int64(0)
+	pass := true
 	for i := range n.looks {
 		if n.had[i] = n.room(i) >= n.Cost; !n.Policies[i].Shadow {
 			//mutant:kept-units-first
@@ -161,10 +174,7 @@ func (n *loan) lend(b *borrower) {
 			n.add[i] += n.Cost
 		}
 	}
-	if b != nil {
-		counted = b.counted
-	}
-	borrowers, left, length := int64(1), int64(0), n.loan.Length.Microseconds()
+	borrowers, left, length := int64(1), int64(math.MaxInt64), n.loan.Length.Microseconds()
 	ends := make([]int64, len(n.looks))
 	for i := range n.looks {
 		l, a := &n.looks[i], &n.Policies[i].Algorithm
@@ -172,16 +182,14 @@ func (n *loan) lend(b *borrower) {
 			l.lent = &algo.Lent{Epoch: n.loan.Epoch}
 		}
 		if n.loan.Want > 0 {
-			l.lent.Count(n.nowOf(i), length, counted+l.toWall)
+			l.lent.Count(n.nowOf(i), length, n.before.counted+l.toWall)
 		}
 		borrowers = max(borrowers, l.lent.Borrowers())
 		ends[i] = algo.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
-		if t := ends[i] - n.nowOf(i); i == 0 || t < left {
-			left = t
-		}
+		left = min(left, ends[i]-n.nowOf(i))
 	}
 	units := algo.LentShare(n.loan.Want, n.keep, n.least(), borrowers, left, length)
-	n.lendUntil(b, units, ends)
+	n.lendUntil(units, ends)
 	n.loan.Lent.Borrowers = borrowers
 	if units > 0 {
 		n.loan.Lent.Units, n.loan.Lent.Ends = units, time.Duration(left)*time.Microsecond
@@ -189,11 +197,11 @@ func (n *loan) lend(b *borrower) {
 }
 
 // lendUntil lends each policy's part, and keeps it under the borrower's ID.
-func (n *loan) lendUntil(b *borrower, units int64, ends []int64) {
-	fresh := &borrower{seq: n.loan.Seq, of: make([]lentTo, len(ends))}
-	if b != nil {
-		fresh.counted = b.counted
-	}
+//
+// A shadow lends what it has room for of the units. So it is charged as if each unit had
+// been asked for by itself.
+func (n *loan) lendUntil(units int64, ends []int64) {
+	fresh := borrower{seq: n.loan.Seq, counted: n.before.counted, of: make([]lentTo, len(ends))}
 	if n.loan.Want > 0 {
 		fresh.counted = n.now
 	}
@@ -211,10 +219,15 @@ func (n *loan) lendUntil(b *borrower, units int64, ends []int64) {
 			lent.Add(ends[i], m)
 		}
 	}
-	n.stripe.keepBorrower(n.loanHash(), fresh, n.now)
+	n.stripe.mu.borrowers.sweep(n.now, leaseLooks)
+	n.stripe.mu.borrowers.put(n.hashOf(n.loan.ID), fresh)
 }
 
 // write stores the counts and what is lent beside them.
+//
+// The readings are taken of what was written: the caller gets the state after its Borrow. A
+// record of which only the lent units count is kept until the next instant at least. One
+// that is idle at once could be swept, and its Lent with it.
 func (n *loan) write(readings []backend.Reading) {
 	for i := range n.looks {
 		l, a := &n.looks[i], &n.Policies[i].Algorithm
@@ -232,19 +245,17 @@ func (n *loan) write(readings []backend.Reading) {
 		n.view(l, a)
 		readings[i] = l.reading(a)
 		if !n.had[i] {
-			readings[i].RetryAt = n.retryAt(l, a)
+			readings[i].RetryAt = a.RetryAt(l.words, &l.view, n.Cost) - l.toWall
 		}
 		st.stays(l.record, max(readings[i].ResetAt, n.now+1))
 	}
 	n.store.removed(n.reserved)
 }
 
-// retryAt returns when the cost fits that does not now.
-func (n *loan) retryAt(l *look, a *algo.Algorithm) int64 {
-	return a.RetryAt(l.words, &l.view, n.Cost) - l.toWall
-}
-
 // fold charges what was lent until an instant that has passed.
+//
+// Units of a lease that was not settled count as used. fold runs whenever the count is
+// viewed, so no timer is needed.
 func (c *call) fold(l *look, a *algo.Algorithm) {
 	st, h := c.place(l.id, l.shared)
 	l.words = l.lent.Fold(a, l.words, c.now+l.toWall)
@@ -277,13 +288,4 @@ func (st *stripe) dropLent(h hash) {
 	if delete(st.mu.lent, h); len(st.mu.lent) == 0 {
 		st.mu.lent = nil
 	}
-}
-
-// keepBorrower keeps what an ID holds, and looks at a few others that may have left.
-func (st *stripe) keepBorrower(h leaseHash, b *borrower, now int64) {
-	if st.mu.borrowers == nil {
-		st.mu.borrowers = map[leaseHash]*borrower{}
-	}
-	st.mu.borrowers = swept(st.mu.borrowers, &st.mu.peak, now, leaseLooks)
-	st.mu.borrowers[h] = b
 }

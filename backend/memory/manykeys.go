@@ -18,6 +18,9 @@ type oneKey struct {
 }
 
 // decideAll decides a request of several keys.
+//
+// The steps are those of one key. Each step is done for all keys before the next one
+// begins.
 func (s *Store) decideAll(r *backend.Request, d *backend.Decision) error {
 	ks, readings := make(keys, 1+len(r.And)), make([][]backend.Reading, 1+len(r.And))
 	for i := range ks {
@@ -41,6 +44,9 @@ func (s *Store) decideAll(r *backend.Request, d *backend.Decision) error {
 	return nil
 }
 
+// locked decides the request with the stripes of all keys locked, and returns its instant.
+// Two requests lock common stripes in the same order, so neither waits for the other for
+// ever. The overflow comes after all stripes.
 func (ks keys) locked(s *Store) (now int64, err error) {
 	stripes := make([]int, 0, len(ks))
 	for i := range ks {
@@ -81,7 +87,8 @@ func (ks keys) locked(s *Store) (now int64, err error) {
 	return ks[0].now, nil
 }
 
-// setNow makes now the instant of all.
+// setNow makes now the instant of all, and no later instant that their stripes have seen an
+// earlier one.
 func (ks keys) setNow(now int64) {
 	for i := range ks {
 		k := &ks[i]
@@ -120,6 +127,9 @@ func (ks keys) release() {
 }
 
 // run looks at all keys, and charges all or none.
+//
+// A call of several keys is a Take, a Peek or a Reserve: the others have no answer of all
+// or nothing.
 func (ks keys) run() {
 	fits := true
 	for i := range ks {

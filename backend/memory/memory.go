@@ -12,13 +12,13 @@ package memory
 
 import (
 	"cmp"
+	"context"
 	"hash/maphash"
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/internal/layer"
-
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // DefaultMaxKeys is the number of counts that a store keeps where Options
@@ -88,6 +88,25 @@ func (s *Store) usable() error {
 		return &backend.InvalidError{What: "store", Value: "memory.Store{}", Want: "one made by memory.New"}
 	}
 	return s.err
+}
+
+// check refuses a request before anything is looked at.
+func (s *Store) check(ctx context.Context, r *backend.Request) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	//mutant:memory-closed
+	if s.shared.Closed.Load() {
+		return backend.ErrClosed
+	}
+	//mutant:memory-context
+	if err := r.Check(ctx, capabilities); err != nil {
+		return err
+	}
+	if r.Op == backend.Reset || r.Op == backend.Settle { // whose algorithms Check has not looked at
+		return backend.CheckPolicies(r.Policies)
+	}
+	return nil
 }
 
 // Shared returns what limiters on this store share; it is for Headgate's own layers.

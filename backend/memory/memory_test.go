@@ -20,6 +20,7 @@ import (
 // TestTwins holds the store equal to the plain Go rendering, though it drops
 // what is unused.
 func TestTwins(t *testing.T) {
+	redistest.Plain(t)
 	s := trace.Steady(7)
 	store := memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(s.Now()) }})
 	model := trace.NewModel(s.Now)

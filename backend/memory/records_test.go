@@ -131,6 +131,7 @@ func TestLongKeys(t *testing.T) {
 // TestMemoryComesBack: what idle keys held is not held for ever, of kinds with few
 // words and with many.
 func TestMemoryComesBack(t *testing.T) {
+	redistest.Plain(t)
 	keys := redistest.Steps(10_000, 50_000)
 	now := time.Unix(1_745_000_000, 0)
 	s := New(&Options{MaxKeys: 4 * keys, Now: func() time.Time { return now }})

@@ -30,6 +30,9 @@ func (c *call) ofLease(looks []look, readings []backend.Reading) error {
 
 // leased does what a request's lease asks for before its costs are looked at, and
 // reports whether that was all.
+//
+// A Reserve goes on to its costs, unless its ID is in use. An ID is also in use if it was
+// settled, or cancelled before its Reserve arrived.
 func (c *call) leased() (done bool, err error) {
 	ls := &c.stripe.mu.leases
 	switch c.op {
@@ -39,7 +42,7 @@ func (c *call) leased() (done bool, err error) {
 		}
 	case backend.Reserve:
 		ls.sweep(c.now, leaseLooks) // as many may leave as come
-		l, by := ls.find(c.leaseHash(), c.now)
+		l, by := ls.find(c.hashOf(c.lease.ID), c.now)
 		//mutant:reserve-meets-lease
 		if l != nil || by != (settlement{}) {
 			err = backend.ErrNotHeld
@@ -50,10 +53,10 @@ func (c *call) leased() (done bool, err error) {
 	return done, err
 }
 
-// leaseHash returns what the call's lease is found by.
-func (c *call) leaseHash() leaseHash {
-	id := halves(c.lease.ID)
-	return leaseHash{uint64(id[0]) ^ uint64(c.hash), uint64(id[1])}
+// hashOf returns what the call's lease or borrower is found by.
+func (c *call) hashOf(id backend.LeaseID) leaseHash {
+	halves := halves(id)
+	return leaseHash{uint64(halves[0]) ^ uint64(c.hash), uint64(halves[1])}
 }
 
 // leaseLooks is at how many leases a Reserve looks.
@@ -74,7 +77,7 @@ func (c *call) recordInstead() {
 // its end. It looks only at what the lease keeps. It reports whether it is done: an
 // unresolved lease that is not found has yet to be recorded.
 func (c *call) settle() (done bool, err error) {
-	ls, h, fresh := &c.stripe.mu.leases, c.leaseHash(), c.settlement()
+	ls, h, fresh := &c.stripe.mu.leases, c.hashOf(c.lease.ID), c.settlement()
 	l, by := ls.find(h, c.now)
 	switch {
 	case by != (settlement{}):
@@ -117,6 +120,8 @@ func (c *call) settle() (done bool, err error) {
 }
 
 // extend moves the end of an open lease.
+//
+// A lease that has ended is not extended: its slots may be another's by now.
 func (c *call) extend(l *lease) error {
 	if l.ended(c.now) {
 		return backend.ErrLeaseEnded
@@ -130,6 +135,9 @@ func (c *call) extend(l *lease) error {
 
 // moveSlots frees the lease's slots of InFlight policies, or holds them until another
 // end where that is not 0.
+//
+// It goes by the charges of the lease, not by the policies of the call: another limiter may
+// settle.
 func (c *call) moveSlots(l *lease, to int64) {
 	id := halves(c.lease.ID)[1]
 	for i := range l.charges {
@@ -148,6 +156,9 @@ func (c *call) moveSlots(l *lease, to int64) {
 }
 
 // correct replaces an estimate by what was used.
+//
+// Less than the estimate is given back at the instant of the charge, as far as that still
+// counts. More is charged now.
 func (c *call) correct(ch *charge, actual int64) {
 	//mutant:spared-shadow-settled
 	if ch.id.kind().Leased() || ch.spared {
@@ -166,6 +177,9 @@ func (c *call) correct(ch *charge, actual int64) {
 
 // withRecord calls f with the record that was charged, if it is there, and the lock
 // of its stripe held.
+//
+// A record that has left was idle or reset. What the lease charged there counts no more,
+// and nothing is left to correct.
 func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
 	st, h := c.place(ch.id, ch.shared)
 	if ch.shared {
@@ -180,6 +194,9 @@ func (c *call) withRecord(ch *charge, f func(*stripe, hash, *record)) {
 
 // record charges n units now, in a record of the key's own if there is room for
 // one.
+//
+// It makes a record also if the charged one has left or is the overflow's: what was used
+// must count.
 func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
 	shared := c.stripe.mu.records.find(c.hash.of(ch.id)) == nil && !c.store.reserve(c.stripe, c.now)
 	st, h := c.place(ch.id, shared)
@@ -217,9 +234,12 @@ func (c *call) settlement() settlement {
 
 // keep keeps the lease of a Reserve that passed, or the tombstone of an unresolved lease
 // that was recorded.
+//
+// The algorithm is kept with each charge. A settlement works by its numbers, also if the
+// limiter that settles has others.
 func (c *call) keep(looks []look) {
 	if c.op == backend.Record {
-		c.stripe.mu.leases.settle(c.leaseHash(), c.settlement())
+		c.stripe.mu.leases.settle(c.hashOf(c.lease.ID), c.settlement())
 		return
 	}
 	l := &lease{key: c.hash, charges: make([]charge, len(looks))}
@@ -231,5 +251,5 @@ func (c *call) keep(looks []look) {
 		}
 	}
 	l.extend(c.now, c.lease.Length)
-	c.stripe.mu.leases.insert(c.leaseHash(), l)
+	c.stripe.mu.leases.insert(c.hashOf(c.lease.ID), l)
 }

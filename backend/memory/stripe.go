@@ -10,6 +10,10 @@ import (
 
 // stripe is a part of the store under one lock. All policies of a key lie in
 // one stripe, so that they are decided together.
+//
+// A call holds the locks of its keys' stripes until it is decided. It takes a further
+// stripe's lock only by TryLock, in a sweep or in a search for room. The overflow's lock
+// comes last.
 type stripe struct {
 	idleFrom atomic.Int64 // no record is idle before; changed with the lock held
 	_        [56]byte     // others read the line above, and the lock's is written by each call
@@ -23,9 +27,8 @@ type stripe struct {
 		charged int64            // no record that has left had a greater sum of charges
 		leases  leases
 
-		lent      map[hash]*algo.Lent     // what is lent of records; nil while nothing is
-		borrowers map[leaseHash]*borrower // what each of those that borrowed lately holds
-		peak      int                     // the most borrowers that the map has held
+		lent      map[hash]*algo.Lent // what is lent of records; nil while nothing is
+		borrowers fading[borrower]    // what each of those that borrowed lately holds
 	}
 	_ [64]byte // the next stripe's lock
 }
@@ -35,6 +38,8 @@ const (
 	perStripe  = 32  // keys at least: the search for an idle one looks at one stripe first
 )
 
+// newStripes returns as many stripes as a store of maxKeys counts needs: one for a small
+// store.
 func newStripes(maxKeys int64) []stripe {
 	stripes := make([]stripe, max(1, min(maxKeys/perStripe, maxStripes)))
 	for i := range stripes {
@@ -73,6 +78,9 @@ func (st *stripe) setWords(h hash, id identity, words []int64) {
 }
 
 // insert makes a record for an algorithm's words. The table has room for it.
+//
+// The words are zeros, but for the sum of charges. The caller stores what was charged
+// before it releases the lock, so no other call sees an empty record.
 func (st *stripe) insert(h hash, id identity, words int) *record {
 	if id.manyWords() {
 		if st.mu.many == nil {
@@ -89,6 +97,9 @@ func (st *stripe) insert(h hash, id identity, words int) *record {
 }
 
 // stays keeps a record until at least an instant.
+//
+// An instant only grows here. So idleFrom, the least of all, changes only for a new record
+// and after a search.
 func (st *stripe) stays(r *record, at int64) {
 	isNew := r.until == 0
 	r.stay(at)
@@ -98,6 +109,9 @@ func (st *stripe) stays(r *record, at int64) {
 }
 
 // remove removes the record of a slot.
+//
+// What stands beside the record goes with it. charged remembers its sum of charges, so that
+// a lease of it can't take from a later record of the same count.
 func (st *stripe) remove(slot int) {
 	gone := &st.mu.records.slots[slot]
 	delete(st.mu.many, gone.hash)

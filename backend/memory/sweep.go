@@ -46,6 +46,7 @@ func (s *Store) tick(st *stripe, now int64) {
 	}
 }
 
+// removed counts n records less, which were removed or never made.
 func (s *Store) removed(n int) {
 	if n > 0 {
 		s.kept.Add(int64(-n))
@@ -78,6 +79,8 @@ func (s *Store) reserve(st *stripe, now int64) bool {
 // sweep looks at a few records, from a random one on, and removes those that are
 // idle for the second time. It looks at as many leases. (In the order of the slots the idle
 // records would all be ahead of the sweep, and searches for them long.)
+//
+// A removal may shrink the table, which ends the sweep: the slots have moved.
 func (st *stripe) sweep(now int64, looks int) (removed int) {
 	st.mu.leases.sweep(now, looks)
 	t := &st.mu.records

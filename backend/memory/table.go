@@ -101,6 +101,9 @@ func (t *table) insert(h hash) *record {
 
 // remove frees a slot, and moves back those after it that a search would miss. It
 // reports whether it gave memory back, since few are left.
+//
+// A table with less than a quarter in use is copied to a smaller one. Many records have to
+// leave before that happens again, so a removal costs little on average.
 func (t *table) remove(i int) (shrunk bool) {
 	n := len(t.slots)
 	for j := t.after(i); t.slots[j].hash != 0; j = t.after(j) {

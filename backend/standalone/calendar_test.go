@@ -66,6 +66,7 @@ func (c *civil) commands(t *testing.T, ask func()) int64 {
 // TestCalendarZones lets three years pass in twelve zones: Redis and memory answer alike
 // in every field, with the boundary of package time.
 func TestCalendarZones(t *testing.T) {
+	redistest.Plain(t)
 	c, r := newCivil(t), rand.New(rand.NewPCG(1, 2))
 	most := int64(redistest.Steps(120, 40)) * int64(time.Hour)
 	for _, name := range []string{

@@ -201,6 +201,7 @@ func median(of []float64) float64 {
 // TestCompactLogBytes: bytes per call of a full log, with a tenth of the calls
 // settled later, and without.
 func TestCompactLogBytes(t *testing.T) {
+	redistest.Plain(t)
 	s, limit := newTimed(t), int64(redistest.Steps(1000, 10_000))
 	for period, most := range map[time.Duration]float64{time.Minute: 9, 24 * time.Hour: 9, 30 * 24 * time.Hour: 10} {
 		a := algo.CompactLog(algo.Per(limit*10, period))

@@ -24,6 +24,7 @@ import (
 // same random calls. The logs are so long that blocks are made, passed and dropped, one
 // or thousands at once. Every field of every answer is the same.
 func TestCompactLogIsASlidingLog(t *testing.T) {
+	redistest.Plain(t)
 	t.Logf("-seed %d", *seed)
 	l := newLogs(t)
 	each := redistest.Steps(4_000, 12_000)
@@ -163,6 +164,7 @@ func (l *logs) settle() *backend.Lease {
 // TestCompactLogBlocksThatGaveBack: an entry that gave all back is not among those of a
 // block whose calls all cost 1. A block that is the tail again is not in its row's sum.
 func TestCompactLogBlocksThatGaveBack(t *testing.T) {
+	redistest.Plain(t)
 	l := newLogs(t)
 	do := func(op backend.Op, cost int64, lease *backend.Lease) {
 		t.Helper()
@@ -224,6 +226,7 @@ func TestCompactLogBlocksThatGaveBack(t *testing.T) {
 // TestCompactLogGarbage: an impossible field h is a corrupt value, and stays as it is.
 // So are a block or sums that a call needs and that are missing or cut.
 func TestCompactLogGarbage(t *testing.T) {
+	redistest.Plain(t)
 	s := newTimed(t)
 	a := algo.CompactLog(algo.PerMinute(10_000))
 	s.fill("k", a, 5000)
@@ -258,6 +261,7 @@ func TestCompactLogGarbage(t *testing.T) {
 
 // TestCompactLogNumbersGoOn: a log that is always in use numbers its blocks beyond 32 bits.
 func TestCompactLogNumbersGoOn(t *testing.T) {
+	redistest.Plain(t)
 	s := newTimed(t)
 	a, ctx, name := algo.CompactLog(algo.PerMinute(10_000)), t.Context(), "headgate:{k}:pack:1m/p"
 	s.fill("k", a, 1)

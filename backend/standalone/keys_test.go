@@ -21,6 +21,7 @@ import (
 // TestKeysTwins: requests of several keys, and settlements of them, have the same
 // answers on Redis and in memory.
 func TestKeysTwins(t *testing.T) {
+	redistest.Plain(t)
 	c, r := newCivil(t), rand.New(rand.NewPCG(1, 2))
 	lists := [][]backend.Policy{
 		calendars(algo.TokenBucket(algo.PerSecond(5), 20)),

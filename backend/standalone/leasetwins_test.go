@@ -26,6 +26,7 @@ import (
 // clock that goes on. The other holds the plainest model to it, by a clock that steps
 // back and numbers that change while counts live.
 func TestLeaseTwins(t *testing.T) {
+	redistest.Plain(t)
 	for i, name := range []string{"Memory", "Model"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

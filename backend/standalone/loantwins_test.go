@@ -21,6 +21,7 @@ import (
 // TestLoanTwins holds the two renderings of lending equal: random Borrows of several
 // borrowers among all other operations, memory against Lua.
 func TestLoanTwins(t *testing.T) {
+	redistest.Plain(t)
 	for i := range uint64(traces) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

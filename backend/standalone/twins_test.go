@@ -19,6 +19,7 @@ var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "where the twins' 
 // TestTwins holds the two renderings of the algorithms equal: random
 // policies, costs, changing limits and clock steps, Go against Lua.
 func TestTwins(t *testing.T) {
+	redistest.Plain(t)
 	for i := range uint64(traces) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ func refills(p *probe) {
 	p.needsClock()
 	list := p.carried(policy("bucket", algo.TokenBucket(algo.PerMinute(1), 100)))
 	p.passes("a", list, 99)
-	const times = 400
+	times := time.Duration(steps(100, 400))
 	for range times {
 		r := p.reserved("a", list, 1)
 		p.advance(sec / 2000)

@@ -216,7 +216,7 @@ func (s *settlement) run(p *probe, key string, list []backend.Policy, between in
 // follow takes of the key, and of the plain one what has to be the same.
 func (s *settlement) follow(p *probe, key, plain string, list []backend.Policy) {
 	p.t.Helper()
-	for range 25 {
+	for range steps(8, 25) {
 		p.advance(time.Duration(p.dice.Int64N(6000)) * time.Millisecond)
 		n := 1 + p.dice.Int64N(20)
 		d := p.take(key, list, n)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
 
 // reference is the least store that keeps the contract: a map under a lock,
@@ -158,6 +159,7 @@ func onVirtualTime() (*reference, Subject) {
 }
 
 func TestReference(t *testing.T) {
+	redistest.Plain(t)
 	Run(t, Harness{New: func(*testing.T) Subject {
 		_, subject := onVirtualTime()
 		return subject

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
 
 // spreader spreads keys over sub-keys of a reference, as simply as can be: a
@@ -144,6 +145,7 @@ func spreading(f func(*spreader)) func(*reference, *Subject) {
 }
 
 func TestSpreadReference(t *testing.T) {
+	redistest.Plain(t)
 	for _, k := range []int{2, 5} {
 		Spread(t, Harness{New: func(*testing.T) Subject {
 			s, subject := onVirtualTime()

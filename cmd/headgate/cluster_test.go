@@ -12,7 +12,7 @@ import (
 // TestMemberWithoutTheFlag: at one node of a cluster, a replica too, each command finds
 // what all primaries have.
 func TestMemberWithoutTheFlag(t *testing.T) {
-	c, path := redistest.StartCluster(t), write(t)
+	c, path := redistest.SharedCluster(t), write(t)
 	store, err := cluster.Open(c.Addrs(), unhurried)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })

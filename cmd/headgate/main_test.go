@@ -63,9 +63,16 @@ type place struct {
 // unhurried is for a busy machine.
 var unhurried = &cluster.Options{Budget: 10 * time.Second}
 
+// TestMain stops the shared cluster after the last test.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	redistest.CloseShared()
+	os.Exit(code)
+}
+
 // places are a server and a cluster.
 func places(t *testing.T) map[string]place {
-	server, nodes := redistest.Start(t), redistest.StartCluster(t)
+	server, nodes := redistest.Start(t), redistest.SharedCluster(t)
 	one, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 10 * time.Second})
 	require.NoError(t, err)
 	many, err := cluster.Open(nodes.Addrs(), unhurried)

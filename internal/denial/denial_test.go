@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
 
 	"github.com/headgate-go/headgate/algo"
@@ -309,6 +310,7 @@ func TestForgetsWhatIsOnItsWay(t *testing.T) {
 
 // TestBounded: an attacker with more keys than that costs memory for so many.
 func TestBounded(t *testing.T) {
+	redistest.Plain(t)
 	f := &fake{do: denies(time.Second)}
 	s := f.wrapper(Longest)
 	for i := range 3 * sets * ways {

@@ -74,14 +74,7 @@ func TestSuite(t *testing.T) {
 	for name, d := range map[string]time.Duration{"On": time.Second, "Off": -1} {
 		answered := int64(0)
 		t.Run(name, func(t *testing.T) {
-			run := storetest.Contract
-			if redistest.Long() {
-				run = storetest.Run
-			}
-			if d < 0 { // every case goes through to the store
-				run = storetest.Brief
-			}
-			run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
+			storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 				s := subject(t, server, d)
 				t.Cleanup(func() { answered += s.Store.(*denial.Store).Answered() })
 				return s
@@ -96,6 +89,7 @@ func TestSuite(t *testing.T) {
 // would have denied too, and all else is the store's. The clock never steps
 // back, as the one that counts an entry's time in production can't.
 func TestTwins(t *testing.T) {
+	redistest.Plain(t)
 	s := trace.Steady(uint64(time.Now().UnixNano()))
 	server := redistest.Start(t)
 	store := standalone.New(clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)

@@ -317,6 +317,7 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestTwiceTheLimit: a client that wants twice what the server grants meets no
 // 429 after the first second, and gets most of what is granted.
 func TestTwiceTheLimit(t *testing.T) {
+	redistest.Plain(t)
 	length := redistest.Steps(15, 30) // seconds
 	for name, c := range map[string]struct {
 		a     algo.Algorithm
@@ -566,6 +567,7 @@ func TestShortDeadline(t *testing.T) {
 
 // TestBoundedPolicies: a server can't make a client keep more and more.
 func TestBoundedPolicies(t *testing.T) {
+	redistest.Plain(t)
 	n := 0
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 100 {

@@ -9,6 +9,8 @@ import (
 )
 
 // batch is the calls of one round trip. It is filled by take.
+//
+// Its groups are those of the first calls, so filling a batch allocates little.
 type batch struct {
 	groups   []*group
 	calls    int
@@ -28,6 +30,9 @@ var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could no
 // take takes pending calls while there is room, and returns the rest. A call
 // whose caller has left is dropped, and one that is too late is refused. A round
 // trip takes so long on average.
+//
+// It runs without the queue's lock. The calls are the batch's from here on: a caller that
+// leaves changes only its call's state.
 func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []*call) {
 	b.groups, b.calls, b.policies = b.groups[:0], 0, 0
 	clear(r.byTag)
@@ -49,6 +54,9 @@ func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []
 // join adds a call, if there is room: to the group of its key, where there is
 // one. A call does not join one that came much earlier: the budget of the first
 // is that of all.
+//
+// The bounds are what one round trip may cost the server. A call that is too large by
+// itself still goes, as the only one.
 func (b *batch) join(c *call, r *room) bool {
 	if b.calls == 0 {
 		b.first = c.came

@@ -11,6 +11,9 @@ import (
 // begins is what is known of connections that begin. A pool does not report them. A
 // round trip waits for its connection from when it is passed to the client until its
 // command is written. Instants are as now.
+//
+// All round trips to a server share it without a lock. One that decides by an older state
+// costs a connection or a pause too many.
 type begins struct {
 	first atomic.Int64 // when the first round trip began to wait, since one last had its connection
 	last  atomic.Int64 // when the last one did
@@ -28,6 +31,9 @@ const (
 
 // begin waits until a script may be passed to the client. An error is why nothing is to be
 // sent.
+//
+// Its order is that of cost. reach needs no server if the link is known, wake one round
+// trip, and the others wait for work that is under way.
 func (s *Server) begin(ends time.Duration) error {
 	if err := s.reach(ends); err != nil {
 		return err
@@ -67,6 +73,9 @@ func (s *Server) await(ends time.Duration) bool {
 }
 
 // beginning reports whether a connection is beginning, for no longer than it may.
+//
+// A server far away needs several round trips before a connection can be used. Such a delay
+// is not the server's failure.
 func (b *begins) beginning(budget time.Duration) bool {
 	first := b.first.Load()
 	return first > b.got.Load() && now()-time.Duration(first) < max(grace, 3*budget)

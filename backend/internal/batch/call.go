@@ -14,6 +14,10 @@ import (
 
 // call is one request on its way. It keeps nothing of the caller's, since the
 // caller may leave before the round trip ends.
+//
+// The caller's goroutine and the batch's share it. state says whose it is, and each passes
+// it on by one atomic swap. The fields other than state and answered belong to the batch
+// until the answer, and to the caller after it.
 type call struct {
 	wire.Call
 	own      group         // what it asks. The first call of a group lends it its own
@@ -40,6 +44,9 @@ const (
 var calls = sync.Pool{New: func() any { return &call{answered: make(chan struct{}, 1)} }}
 
 // newCall returns a call that asks what r does, and whose caller has waited before.
+//
+// The end of the caller's context only shortens the deadline: the call is not sent if no
+// answer could come in time.
 func newCall(ctx context.Context, tag string, waited time.Duration, r *backend.Request, budget time.Duration) *call {
 	c := calls.Get().(*call)
 	c.Ask(r, 0)
@@ -105,6 +112,8 @@ func unknown(op backend.Op, why error) error {
 
 // notify reports to the caller that its answer is complete. It returns false if the
 // caller has left: then the call is the batch's.
+//
+// The token fits in the channel's buffer, so notify never blocks.
 func (c *call) notify() bool {
 	if c.state.Swap(answered) == left {
 		return false
@@ -121,6 +130,9 @@ func (c *call) refuse(why error) {
 
 // group is the calls of one key that ask for one operation by one list of
 // policies. It lies in the first of them.
+//
+// Groups of one key that ask for different things are linked by other. In a batch they
+// stand in the order of their first calls, until the format sorts them.
 type group struct {
 	wire.Group
 	calls []*call
@@ -176,6 +188,8 @@ func (g *group) markSent() bool {
 }
 
 // markNotRun is called when the server replied that it did not run the command.
+//
+// A caller that has left meanwhile got ErrPerhapsCounted, and stays with it.
 func (g *group) markNotRun() {
 	for _, c := range g.calls {
 		c.state.CompareAndSwap(sent, waiting)

@@ -11,6 +11,9 @@ import (
 
 // command is one EVALSHA that carries groups: all of a batch on one server, one
 // on a cluster, where a command may touch one slot.
+//
+// A round trip keeps its commands for its next batch, since their buffers are most of what
+// it allocates.
 type command struct {
 	client.Once
 	groups []*group
@@ -39,6 +42,8 @@ func (s *sha) MarshalBinary() ([]byte, error) {
 func (s *sha) String() string { return lua.SHA }
 
 // prepare makes the command ready to be sent to the server.
+//
+// The groups' calls are not packed yet: they are when the client writes the command.
 func (c *command) prepare(ctx context.Context, s *Server, first bool) {
 	c.at, c.first, c.wrote = s, first, false
 	c.args.Groups = c.args.Groups[:0]

@@ -65,6 +65,9 @@ func is(err error, any class) bool {
 
 // outcome returns what the end of a command shows of the server: nil, layer.ErrExcused,
 // or layer.ErrFailed with its cause.
+//
+// A reply that is an error counts as failed unless its class is blameless: a server that
+// loads or is read-only can't decide.
 func outcome(err error) error {
 	switch {
 	case err == nil:

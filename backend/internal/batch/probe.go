@@ -28,6 +28,9 @@ const (
 // listen starts a probe of the server if its circuit waits for an answer, and reports
 // whether it does. It is called when a round trip has failed, and when one or a call was
 // refused.
+//
+// At most one probe runs per server. It ends by itself when the circuit closes, no calls
+// come any more, or the store is closed.
 func (s *Server) listen() (awaits bool) {
 	s.refused.Store(int64(now()))
 	awaits = s.Shared.Awaits(s.Node)
@@ -110,6 +113,9 @@ var errReplica = errors.New("the server is a replica")
 
 // ready returns why the server can't serve a trial. It does not answer, loads its data,
 // runs a script without end, or has become a replica.
+//
+// The connection is fresh, beside the pool: the pool may be full of connections that are
+// dead and silent.
 func (s *Server) ready(ctx context.Context) error {
 	//mutant:probe-beside-the-pool
 	c := client.Fresh(ctx, s.client)

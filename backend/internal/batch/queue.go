@@ -80,6 +80,9 @@ type Call struct {
 
 // DoAll decides the calls in one round trip per server, in parallel, and writes
 // their answers.
+//
+// All calls have the same budget from now on. A call that is refused, or whose caller
+// leaves, does not keep the others.
 func DoAll(ctx context.Context, calls []Call) {
 	var leave []*Queue // after all calls are pending, so that they leave together
 	for i := range calls {
@@ -153,6 +156,8 @@ func (q *Queue) place() bool {
 
 // run sends batches for as long as calls are pending. Its first batch has its
 // place.
+//
+// It ends when no call is pending, or no place is free: an idle queue has no goroutine.
 func (q *Queue) run() {
 	grow()
 	for more := true; more; {
@@ -212,6 +217,9 @@ func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 
 // answered is where a round trip has ended whose calls, keys and duration are
 // known. It returns how many calls are pending.
+//
+// One more answer raises the number of batches that may be in flight by a fraction, see
+// slow.
 func (q *Queue) answered(t *roundTrip, took time.Duration) (pending int) {
 	connections := client.Connections(q.server.client)
 	q.mu.Lock()

@@ -119,6 +119,9 @@ func (s *Server) PastCircuit(r Router) func(context.Context, *backend.Request) e
 
 // Client returns the client to send with, whose commands end with their context.
 // One that is not of go-redis' own make has to see to that by itself.
+//
+// A user's client keeps its own settings for the user's commands. The view shares its pool
+// and its hooks.
 func (s *Server) Client() Client {
 	user, ok := s.client.(*redis.Client)
 	if !ok {
@@ -155,6 +158,9 @@ func (s *Server) tryAll() {
 
 // Send sends a command that is no script. It has its own time to begin a connection, and
 // its reply has the time within. The command gets its last argument, which is text.
+//
+// go-redis reads the last argument when it writes the command. That instant divides the two
+// times.
 func (s *Server) Send(within time.Duration, last string, of func(ctx context.Context, last any) redis.Cmder) (err error) {
 	p := &payload{text: last, ready: s.begins.ready}
 	s.await(now() + client.DialTimeout(s.client))

@@ -12,6 +12,8 @@ import (
 
 // note records what a server's reply shows of the link. It also records that the server
 // has answered although no call has: when the reply is late for its callers.
+//
+// It runs after each try, before the outcome of the round trip is known.
 func (t *roundTrip) note(s *Server, commands []*command) {
 	t.mu.Lock()
 	late, wrote, written, answer := t.mu.over, t.mu.wrote > 0, t.mu.written, now()

@@ -1,6 +1,21 @@
 // Package wire is the format in which calls travel to the Lua script and its
 // answers come back. The comment of lua/decide.lua describes it. The package does
 // no I/O.
+//
+// A call goes through these steps:
+//
+//		Ask ─► Set ─► Pack ─► the script ─► Read ─► Decide
+//
+//	  - Ask copies the request into the Call. From then on nothing is the caller's.
+//	  - Set makes the arguments of a command out of its groups: stored keys, names of fields.
+//	  - Pack writes what the groups ask into one argument, at the instant of the write.
+//	  - Read parses the reply and computes the readings of each call. The script has decided
+//	    the same from the same state: Go and Lua must agree exactly.
+//	  - Decide turns the readings into the caller's Decision.
+//
+// Nothing here is safe for concurrent use. A Call and the Group that holds it belong to the
+// round trip that sends them until the caller is notified. Instants are microseconds of the
+// Unix epoch.
 package wire
 
 import (
@@ -54,6 +69,9 @@ func (c *Call) Ask(r *backend.Request, i int) {
 
 // Decide writes the answer to r, on the goroutine whose buffers r names. The others are
 // what its second and later keys met.
+//
+// An operation that changes its own costs, such as an AtMost, is decided by the costs that
+// were granted. r keeps those that the caller asked for.
 func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) error {
 	switch {
 	//mutant:no-answer-with-error
@@ -118,6 +136,8 @@ type Group struct {
 }
 
 // asks returns what the command asks for.
+// It is a Peek if all callers have left: the group still has its place in the reply, but
+// must not count anything.
 func (g *Group) asks() backend.Op {
 	//mutant:withdrawn-reset
 	if g.Withdrawn {
@@ -127,6 +147,8 @@ func (g *Group) asks() backend.Op {
 }
 
 // flat returns the groups, each with those that are decided with it or after it behind it.
+// The order is that of the script's sections and of its reply. Most batches have neither
+// kind, and are returned as they are.
 func flat(groups []*Group) []*Group {
 	if !slices.ContainsFunc(groups, func(g *Group) bool { return g.And != nil || g.Then != nil }) {
 		return groups
@@ -144,12 +166,16 @@ func flat(groups []*Group) []*Group {
 // script runs both in one piece, so no other call comes between.
 func (g *Group) Follow(c *Call) {
 	if g.Then = nil; c.look != nil {
+		// The tag is the same, so both groups lie in one slot, and the section of the Peek
+		// reads what the Settle has just written.
 		g.Then = &Group{Op: backend.Peek, Key: g.Key, Tag: g.Tag, Policies: g.Policies, Calls: []*Call{c.look}}
 	}
 }
 
 // Same reports whether two groups have the same list of policies, not only an
 // equal one.
+// The comparison is of pointers, since it runs once per call. Limiters that were made
+// separately are not merged: their groups are correct, and cost the server more.
 func (g *Group) Same(policies []backend.Policy) bool {
 	return len(g.Policies) == len(policies) && &g.Policies[0] == &policies[0]
 }
@@ -160,12 +186,17 @@ func (g *Group) leased() bool {
 }
 
 // Alone reports whether a call that asks this is a group of its own.
+// The script decides one at a time of all operations but Take, Peek and Reset. Two Resets in
+// a row do what one does.
 func Alone(op backend.Op) bool {
 	return op >= backend.AtMost && op != backend.Reset
 }
 
 // run returns how many calls from the first on ask the same costs: the script
 // decides them at the price of one.
+//
+// It does not depend on the order in which calls arrived otherwise. Equal calls that a
+// different one separates are two runs.
 func run(calls []*Call) int {
 	n := 1
 	for n < len(calls) && slices.Equal(calls[0].costs, calls[n].costs) {

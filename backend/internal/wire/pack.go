@@ -32,6 +32,7 @@ type Args struct {
 type blob []byte
 
 // MarshalBinary is how go-redis reads it.
+// The client copies the bytes into its write buffer, and keeps none of them.
 func (b *blob) MarshalBinary() ([]byte, error) { return *b, nil }
 
 // String keeps keys and numbers out of what a hook prints.
@@ -66,6 +67,8 @@ func (a *Args) Set(sha any, clock string, now int64, p names.Prefix) []any {
 func (a *Args) Pack() { a.asked = pack(a.asked[:0], a.now, a.flat) }
 
 // add adds the name that follows those in a.names, which are longer by it now.
+// A name is a slice of a.names. That may move when it grows. Earlier blobs then keep the
+// array that they were cut from, so they stay valid.
 func (a *Args) add(longer []byte) {
 	a.blobs = append(a.blobs, longer[len(a.names):])
 	a.names = longer
@@ -74,6 +77,10 @@ func (a *Args) add(longer []byte) {
 
 // addKeys adds the stored keys that the group's script touches: the hash of the
 // small states and of the leases, the lease, then each log.
+//
+// Redis Cluster checks these keys: all lie in one slot, by the tag. The script derives no
+// other key. A key is listed also if a call only reads it. The script finds its keys by
+// their order, so this function and lua/decide.lua change together.
 func (a *Args) addKeys(g *Group) {
 	whole := g.leased() || g.Op == backend.Reset || g.asks() == backend.Borrow
 	for i := range g.Policies {
@@ -97,6 +104,9 @@ func (a *Args) addKeys(g *Group) {
 
 // addFields adds the names of the fields that the group's policies have, unless
 // those that stand last are the same.
+//
+// A list of policies that many groups share is sent once, since Lua hashes each string that
+// it receives.
 func (a *Args) addFields(g, last *Group) {
 	if g != last && g.Same(last.Policies) {
 		g.fields = last.fields
@@ -110,6 +120,10 @@ func (a *Args) addFields(g, last *Group) {
 
 // pack appends the groups as the script reads them: those that follow each
 // other and ask alike as one section. now is the caller's clock.
+//
+// A section begins with the number of its groups, which is raised for each group that asks
+// for the same bytes. Groups that are decided all or nothing are never merged: the script
+// decides them in two passes over their sections. A Borrow has an ID and units of its own.
 func pack(b []byte, now int64, groups []*Group) []byte {
 	section, alike := 0, 0
 	for _, g := range groups {
@@ -134,6 +148,9 @@ func pack(b []byte, now int64, groups []*Group) []byte {
 }
 
 // ask appends what the group asks.
+//
+// The number of runs stands before the policies and is known after them, so it is written
+// twice. Sixteen bits are enough for it: a batch has at most 1,024 calls.
 func (g *Group) ask(b []byte, now int64) []byte {
 	op := g.asks()
 	shape := g.shape(op)
@@ -181,6 +198,8 @@ const (
 	borrow            // a Borrow
 )
 
+// shape returns the narrowest shape that can decide the group. It goes by the operation of
+// the callers, not only by op: a withdrawn Reserve still has its lease.
 func (g *Group) shape(op backend.Op) byte {
 	switch {
 	case g.leased():
@@ -235,6 +254,10 @@ func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
 }
 
 // stays returns for how long a lease is found, or what a Settle leaves of it.
+//
+// The times are those of backend/memory, which keeps leases for as long. A lease is found
+// for one length after its end. A settled one stays for one length, so that the same Settle
+// can be repeated. A tombstone stays for at least ten minutes: a late Reserve must find it.
 func stays(op backend.Op, l *backend.Lease) time.Duration {
 	switch {
 	case op != backend.Settle:
@@ -258,6 +281,7 @@ func packLoan(b []byte, g *Group) []byte {
 	b = binary.LittleEndian.AppendUint32(b, length)
 	b = binary.LittleEndian.AppendUint32(b, l.Seq)
 	b = append(b, l.Epoch[:]...)
+	// Units are whole numbers below 2^53, which a double holds exactly.
 	b = double(double(double(b, l.Want), l.Keep), c.costs[0])
 	b = append(b, 0)
 	at := len(b)
@@ -285,6 +309,9 @@ const slack = 10_000
 // shadow is added to the kind of a shadow policy.
 const shadow = 64
 
+// packPolicy appends the kind and the five numbers that Algorithm.Numbers returns: the
+// limit, the period in µs, two of the kind's own, and the time to fill. now matters to a
+// Calendar only, whose boundaries lie around it.
 func packPolicy(b []byte, p *backend.Policy, now int64) []byte {
 	limit, period, x, y, fill := p.Algorithm.Numbers(now)
 	kind := p.Algorithm.Kind().Wire()
@@ -298,6 +325,8 @@ func packPolicy(b []byte, p *backend.Policy, now int64) []byte {
 	return b
 }
 
+// double appends a number as the script's numbers are. v lies within 2^53: Check refuses
+// larger limits and costs, and instants of this century lie below 2^52.
 func double(b []byte, v int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
 }

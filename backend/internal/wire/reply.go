@@ -2,12 +2,8 @@ package wire
 
 import (
 	"cmp"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -16,64 +12,10 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/names"
 )
 
-// errMalformed is a reply that the script can't have made.
-var errMalformed = errors.New("malformed reply")
-
-// reader parses a reply. The first thing missing spoils it for good.
-type reader struct {
-	rest   string
-	err    error
-	now    int64 // of the script
-	prefix names.Prefix
-}
-
-// take reads the next n bytes.
-func (r *reader) take(n int) string {
-	if n > len(r.rest) {
-		r.err, r.rest = errMalformed, ""
-		return ""
-	}
-	s := r.rest[:n]
-	r.rest = r.rest[n:]
-	return s
-}
-
-// number reads decimal digits.
-func (r *reader) number() int64 {
-	n, err := strconv.ParseInt(r.take(len(r.rest)-len(strings.TrimLeft(r.rest, "0123456789"))), 10, 53)
-	if err != nil {
-		r.err = errMalformed
-	}
-	return n
-}
-
-// whole reads a double that holds a whole number, 0 to 2^53.
-func (r *reader) whole() int64 {
-	s := r.take(8)
-	if s == "" {
-		return 0
-	}
-	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(s)))
-	//mutant:impossible-number
-	if f != math.Trunc(f) || f < 0 || f > 1<<53 {
-		r.err = errMalformed
-		return 0
-	}
-	return int64(f)
-}
-
-// stored reports whether a stored value follows, by the byte that stands for its
-// version: 0 where there is none.
-func (r *reader) stored() bool {
-	v := r.take(1)
-	if v >= "\x20" { // above what a version can be
-		r.err = errMalformed
-	}
-	return v > "\x00"
-}
-
 // What stands in a reply for a group of which nothing was decided.
 const (
+	// Each is one byte. None of them can begin an answer, which begins with a byte below
+	// 32.
 	refused = 'R'
 	corrupt = 'C'
 	outside = 'B' // now lies outside of the boundaries that were sent
@@ -84,6 +26,9 @@ const (
 
 // Read reads a reply into the calls of the groups that it is to. An error means
 // that it is no answer at all: what it is to is perhaps counted.
+//
+// The groups are read in the order in which Set has sent them. What is left over at the end
+// is an error too: then some group was read wrongly.
 func (a *Args) Read(reply string) error {
 	r := &reader{rest: reply, prefix: a.prefix}
 	r.now = r.number() * 1_000_000 // seconds
@@ -107,6 +52,9 @@ func (a *Args) Read(reply string) error {
 
 // read reads the answer to a group that was asked for op, and reports whether all calls
 // have room.
+//
+// An error of one group leaves the others as they are. One letter stands for it, so the
+// next group begins right behind.
 func (g *Group) read(r *reader, op backend.Op) (room bool) {
 	if r.rest == "" {
 		r.err = errMalformed
@@ -140,6 +88,10 @@ func (g *Group) read(r *reader, op backend.Op) (room bool) {
 
 // readJoint reads the answers to groups that are decided all or nothing: as those of
 // looks, and where all have room once more as charges.
+//
+// The script has looked at all groups before it charged any, so the reply holds each state
+// once. The first pass finds whether all have room, and the second one reads the same bytes
+// as charges. Errors are the first group's: it has the only caller.
 func (g *Group) readJoint(r *reader) {
 	all, from, room, again := flat([]*Group{g}), *r, true, false
 	for _, h := range all {
@@ -177,6 +129,9 @@ func (g *Group) askAgain(now int64) error {
 // memory store runs: the script has decided the same. Calls of equal costs are a run. Of
 // a run some pass, and each shadow charges the first of those that it has room for. The
 // rest of the run meet the same, and the script has answered once for them.
+//
+// The views are the state before the first call. Each call that passes changes them, as it
+// has changed the stored state in the script.
 func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 	if op == backend.Borrow {
 		return g.readLoan(r)
@@ -200,6 +155,10 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 }
 
 // replayRun decides calls of equal costs, and reports whether the last one passed.
+//
+// The reply has one instant at which each policy of a kind that keeps many words will have
+// room. It is that of the run's last call. All calls of the run that were denied are denied
+// in the same state, so it holds for them too.
 func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.View) (passed bool) {
 	for _, c := range calls {
 		switch op {
@@ -237,6 +196,7 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 }
 
 // unread stands for when a policy has room until it is read.
+// It is below every instant.
 const unread = -1
 
 // fit reports whether all policies but the shadows have room.
@@ -250,6 +210,8 @@ func (g *Group) fit(views []algo.View, costs []int64) bool {
 }
 
 // charge charges a call that fits to the view.
+//
+// It is the twin of memory's call.charge on a view in place of a record.
 func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int64) {
 	switch {
 	case n == 0 || op == backend.Peek:
@@ -273,6 +235,7 @@ func (g *Group) fill(c *Call, views []algo.View) {
 
 // grant makes an AtMost a take of what there is room for, and of as much of it as each
 // shadow has room for. Where there is none it is a take of one, which is denied.
+// It is the twin of memory's call.room, as fill is of its fill.
 func (g *Group) grant(c *Call, views []algo.View) {
 	left := func(p int) int64 { return g.Policies[p].Algorithm.Max() - views[p].Counts() }
 	for p := range views {
@@ -289,58 +252,10 @@ func (g *Group) grant(c *Call, views []algo.View) {
 	}
 }
 
-// retryAt reads, or works out, when a policy will have room for n units.
-func (r *reader) retryAt(a *algo.Algorithm, v *algo.View, n int64) int64 {
-	if many(a) && n <= a.Max() {
-		return a.Sooner(v, n, r.whole())
-	}
-	return a.RetryAt(nil, v, n)
-}
-
-// many reports whether a kind keeps too much to send: the script answers with
-// what it amounts to.
-func many(a *algo.Algorithm) bool { return a.Kind().Storage() != algo.StoredWords }
-
-func (r *reader) view(a *algo.Algorithm) (v algo.View) {
-	if len(r.rest) > 0 && r.rest[0] == beside {
-		lent := r.lent()
-		v = r.view(a)
-		v.Beside = lent
-		return v
-	}
-	if many(a) {
-		r.stored()
-		used, newest := r.whole(), r.whole()
-		return a.Seen(used, newest, r.now)
-	}
-	var words [3]int64
-	if r.stored() {
-		r.take(8) // the horizon: the script's own
-		for i := range words[:a.Kind().Words()] {
-			words[i] = r.whole()
-		}
-	}
-	return a.ViewOf(words, r.now)
-}
-
-// beside stands before what is lent of a count.
-const beside = 31
-
-// lent reads what is lent of a count.
-func (r *reader) lent() *algo.Lent {
-	l := new(algo.Lent)
-	if n := r.take(2); n != "" {
-		for range n[1] {
-			l.Ends = append(l.Ends, algo.LentUntil{End: r.whole(), Units: r.whole()})
-		}
-	}
-	if len(r.rest) > 0 && r.rest[0] == beside {
-		r.err, r.rest = errMalformed, "" // or a malformed reply would be read for ever
-	}
-	return l
-}
-
 // readLoan reads the answer to a Borrow, and reports whether its cost passed.
+//
+// The state of each policy is that after the Borrow, with the units that it lent. So
+// nothing is charged here, unlike in replay.
 func (g *Group) readLoan(r *reader) bool {
 	c := g.Calls[0]
 	head := r.take(3)
@@ -367,6 +282,8 @@ func (g *Group) readLoan(r *reader) bool {
 }
 
 // stored names where a value of the group may lie.
+// It is for the text of an error: an operator looks there for the value that is not
+// Headgate's.
 func (g *Group) stored(p names.Prefix) string {
 	var at []string
 	for i := range g.Policies {

@@ -258,3 +258,13 @@ func Steps(short, long int) int {
 	}
 	return short
 }
+
+// Plain skips a test under the race detector: one of a single goroutine, in which it finds
+// nothing, or one of many that takes long, and whose code another test runs under it. The
+// Makefile lists these tests, and runs them without it.
+func Plain(t testing.TB) {
+	t.Helper()
+	if Raced {
+		t.Skip("make test runs it without the race detector")
+	}
+}

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 )
 
 var (
@@ -139,11 +141,10 @@ var held = []trial{
 // one. With -seeds it runs that many. Of a seed that fails it prints the shortest prefix of
 // its schedule with which it still does.
 func TestSeeds(t *testing.T) {
+	redistest.Plain(t)
 	switch {
 	case *seed >= 0 || os.Getenv(Child) != "":
 		t.Skip("with -seed")
-	case raced:
-		t.Skip("make test runs it without the race detector")
 	}
 	if _, err := Execute(0, "-test.run=^$"); errors.Is(err, syscall.EPERM) {
 		t.Skip("this machine forbids ptrace, which fixes the order of a run: ", err)
