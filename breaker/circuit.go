@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -192,7 +193,11 @@ func (c *circuits) circuit(node string) *circuit {
 // caller calls leave exactly once with the result: a trial that never ends
 // would keep the circuit half open.
 func (c *circuits) Enter(node string) (leave func(error), err error) {
-	if leave, err = c.circuit(node).enter(); err != nil {
+	leave, err = c.circuit(node).enter()
+	if errors.Is(err, gobreaker.ErrTooManyRequests) {
+		err = layer.ErrTrial
+	}
+	if err != nil {
 		return nil, backend.Wrap(backend.ErrUnavailable, fmt.Errorf("circuit of %s: %w", node, err))
 	}
 	return leave, nil

@@ -12,9 +12,11 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,6 +54,29 @@ func TestTrialAfterAnAnswer(t *testing.T) {
 			require.Equal(t, "closed", l.Stats().Circuits["a:1"])
 		})
 	}
+}
+
+// TestCallsBesideTrial: calls that come while another one is the trial of an open circuit
+// wait for it, and are decided after it.
+func TestCallsBesideTrial(t *testing.T) {
+	p := redistest.NewProxy(t, redistest.Start(t).Addr())
+	client := redis.NewClient(&redis.Options{Addr: p.Addr()})
+	defer client.Close()
+	s := standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
+	l, err := headgate.New(s, []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	r := &rig{Limiter: l, seen: &changes{}}
+	recovers(t, r)
+	p.Set(redistest.Delay(20 * time.Millisecond))
+	for node := range l.Stats().Circuits {
+		fails(t, s.Shared(), node)
+		s.Shared().Answered(node)
+	}
+	faulttest.Go(5, func(i int) {
+		d, err := l.Allow(context.Background(), fmt.Sprint(i))
+		assert.NoError(t, err)
+		assert.Equal(t, headgate.FromStore, d.Source, d.Err)
+	})()
 }
 
 // TestPauseDoubles: a node that answers each probe at once and fails each trial is tried

@@ -105,6 +105,10 @@ var (
 	ErrExcused = errors.New("headgate: not the node's fault")
 )
 
+// ErrTrial is the error of Enter while another round trip is the trial of an open circuit.
+// The trial shows whether the node may be asked.
+var ErrTrial = errors.New("another call is its trial")
+
 // Guard is asked before every round trip of a store to a node, and receives its
 // outcome.
 type Guard interface {

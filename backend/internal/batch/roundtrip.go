@@ -229,7 +229,11 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if err := t.enter(at); err != nil {
+		//mutant:calls-wait-for-trial
+		for err = t.enter(at); errors.Is(err, layer.ErrTrial); err = t.enter(at) {
+			time.Sleep(client.Pause) // the trial ends within its own budget
+		}
+		if err != nil {
 			at.listen()
 			if t.queue.router != nil {
 				t.queue.router.Failed()
@@ -270,7 +274,7 @@ func (t *roundTrip) enter(s *Server) error {
 		t.mu.visit.leave(layer.ErrExcused)
 	}
 	leave, err := s.Shared.Enter(s.Node)
-	if err != nil {
+	if err != nil && !errors.Is(err, layer.ErrTrial) {
 		//mutant:refused-without-a-batch
 		s.shut.Store(&err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -21,7 +20,7 @@ func (w *World) healthyDecides() (err error) {
 			return
 		case o.bounded || o.op == backend.Settle:
 			return
-		case w.severalTrips(c, o), w.plan.Bursts && o.besideTrial():
+		case w.severalTrips(c, o):
 			return
 		}
 		calls++
@@ -34,12 +33,6 @@ func (w *World) healthyDecides() (err error) {
 		return nil
 	}
 	return err
-}
-
-// besideTrial reports whether a call was refused since another one of its instant is the
-// trial of an open circuit. That is so once after an outage in which no call came.
-func (o *outcome) besideTrial() bool {
-	return o.d.Err != nil && strings.HasSuffix(o.d.Err.Error(), "too many requests")
 }
 
 // severalTrips reports whether a call takes several round trips, for which the budget has no
