@@ -55,7 +55,7 @@ func TestBorrowFigures(t *testing.T) {
 				merged.borrow = 0
 				without := merged.figures(merged.run(t))
 				t.Logf("%v at %d %%: %.1f round trips per 1,000 calls (%.1f without, at least %.1f if none is denied in vain), %.4f admitted of strict (%.4f), %.2f %% wrong denials (%.2f %%), for %v at most (%v)",
-					&limit.Algorithm, load, lent.trips, without.trips, f.fewest(run.calls), lent.ofStrict, without.ofStrict,
+					&limit.Algorithm, load, lent.trips, without.trips, f.fewest(run.calls, without.perTrip()), lent.ofStrict, without.ofStrict,
 					lent.percentWrong(), without.percentWrong(), lent.longest, without.longest)
 				assert.LessOrEqual(t, limit.over(spansOf(run.calls)), int64(0))
 				if load <= limit.load {
@@ -99,6 +99,11 @@ func TestBorrowOverAVirtualLink(t *testing.T) {
 	assert.Zero(t, with[len(with)/2])
 	assert.GreaterOrEqual(t, without[len(without)/2], linkTrip*3/4)
 	assert.LessOrEqual(t, float64(with[len(with)*99/100]), 1.2*float64(without[len(without)*99/100]))
+}
+
+// perTrip returns the admitted calls per round trip.
+func (g *figures) perTrip() float64 {
+	return float64(g.admitted) * 1000 / (g.trips * float64(g.calls))
 }
 
 func (g *figures) percentWrong() float64 { return float64(g.wrong) * 100 / float64(g.calls) }

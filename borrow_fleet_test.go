@@ -4,6 +4,7 @@ package headgate_test
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -265,13 +266,19 @@ func (f *fleet) strictly(calls []fleetCall, admitted func(free int64)) {
 }
 
 // fewest returns the round trips per 1,000 calls that a rule needs which denies no call that
-// a strict limiter admits. Processes hold at most the units that are free there. One that
-// uses the n units of a lease at a steady rate holds (n - 1) / 2 of them on average. So a
-// lease has at most 1 + 2 × free / processes units, and at most what its length uses.
-func (f *fleet) fewest(calls []fleetCall) (trips float64) {
+// a strict limiter admits. waiting is how many admitted calls share a round trip without
+// borrowing: they use their units at once. Of the other units of a lease, the i-th is used
+// i calls later. All processes hold at most the units that are free for a strict limiter.
+// So a lease that lends d units beside has (d² + d) / 2 (waiting + d) <= free / processes.
+// And no lease has more units than its length uses.
+func (f *fleet) fewest(calls []fleetCall, waiting float64) (trips float64) {
 	processes := float64(len(f.callers))
 	most := float64(f.strict(calls)) * float64(f.borrow) / float64(f.lasts) / processes
-	f.strictly(calls, func(free int64) { trips += 1 / min(1+2*float64(free)/processes, most) })
+	f.strictly(calls, func(free int64) {
+		b := 2*float64(free)/processes - 1
+		d := (b + math.Sqrt(b*b+4*(b+1)*waiting)) / 2
+		trips += 1 / min(waiting+d, most)
+	})
 	return trips * 1000 / float64(len(calls))
 }
 
