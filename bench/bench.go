@@ -19,6 +19,7 @@ type settings struct {
 	keys   int // on Redis
 	many   int // in memory
 	most   int // callers in a process
+	fleet  int // processes; 0: as many as the workload has
 }
 
 // defaults are those of the published document. A run with less says so in its

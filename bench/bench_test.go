@@ -17,7 +17,7 @@ import (
 )
 
 // small is enough to see that a workload runs.
-var small = settings{runs: 1, length: 40 * time.Millisecond, keys: 200, many: 500, most: 16}
+var small = settings{runs: 1, length: 40 * time.Millisecond, keys: 200, many: 500, most: 16, fleet: 4}
 
 // The test binary is its own child, as the benchmark is.
 func TestMain(m *testing.M) {

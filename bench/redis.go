@@ -111,12 +111,20 @@ func inProcesses(keys string, processes, callers int, target report.Target) work
 // inFleet measures in child processes. It has no figure of allocations, which
 // are the children's.
 func inFleet(b *bench, s *subject) (figures, error) {
-	sample, err := fleet.Run(self("caller"), s.processes, b.order(s.workload, s.Name))
+	sample, err := fleet.Run(self("caller"), b.members(s.workload), b.order(s.workload, s.Name))
 	if err != nil {
 		return figures{}, err
 	}
 	failed, err := s.undecided(&sample)
 	return figures{map[string]float64{decisions: sample.Rate()}, failed}, err
+}
+
+// members returns how many processes a workload has.
+func (b *bench) members(w workload) int {
+	if b.fleet > 0 {
+		return min(w.processes, b.fleet)
+	}
+	return w.processes
 }
 
 // order is what one process of a workload does. It starts the servers that it

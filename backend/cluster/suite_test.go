@@ -141,6 +141,9 @@ func TestSuite(t *testing.T) {
 	})
 	// The modes differ in how calls reach a node, which Brief's cases show.
 	t.Run("Alone", func(t *testing.T) {
+		if !redistest.Long() {
+			t.Skip("at full length; backend/standalone has it too, and the tests of faults have this mode here")
+		}
 		storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, c, admin, patientAlone) }})
 	})
 	t.Run("ThroughBreaker", func(t *testing.T) {

@@ -46,8 +46,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
 	if err != nil {
 		log.Fatal(err)
 	}

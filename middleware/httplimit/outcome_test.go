@@ -123,7 +123,8 @@ func TestCloseNotify(t *testing.T) {
 	require.NoError(t, err)
 	ctx, leave := context.WithCancel(context.Background())
 	h := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		gone := w.(http.CloseNotifier).CloseNotify() //nolint:staticcheck // what gin does
+		//lint:ignore SA1019 gin does so
+		gone := w.(http.CloseNotifier).CloseNotify()
 		select {
 		case <-gone:
 			t.Error("the client is there")

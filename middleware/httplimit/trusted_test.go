@@ -109,7 +109,7 @@ func TestUnixSocket(t *testing.T) {
 		fmt.Fprint(w, key, err)
 	})}
 	go func() { _ = server.Serve(ln) }()
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		return net.Dial("unix", path)
 	}}}

@@ -296,8 +296,19 @@ func (d deaf) Process(context.Context, redis.Cmder) error {
 }
 
 // TestTripsOutliveTheirCallers: the node is judged by the budget, not by the
-// caller that left sooner, and once.
+// caller that left sooner, and once. A process that is late by itself excuses the node, so
+// that a busy machine tries again.
 func TestTripsOutliveTheirCallers(t *testing.T) {
+	for range 5 {
+		if outlives(t) == layer.ErrFailed {
+			return
+		}
+	}
+	t.Error("the node was never judged")
+}
+
+// outlives returns how the node is judged whose caller leaves before the budget ends.
+func outlives(t *testing.T) (verdict error) {
 	const budget = 500 * time.Millisecond
 	v, hub := &verdicts{}, &layer.Shared{}
 	hub.SetGuard(v)
@@ -309,10 +320,14 @@ func TestTripsOutliveTheirCallers(t *testing.T) {
 	err := runner.Run(ctx, []*batch.Asked{group("k", 1, policy(algo.FixedWindow(algo.PerMinute(5))))})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Less(t, time.Since(begin), batch.Deadline(0, budget), "the caller waits for nobody")
-	require.Eventually(t, func() bool { return v.count(layer.ErrFailed) == 1 }, 2*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return v.count(layer.ErrFailed)+v.count(layer.ErrExcused) == 1 }, 10*time.Second, time.Millisecond)
 	close(client.until)
 	require.Never(t, func() bool { return len(v.all) > 1 }, 50*time.Millisecond, 10*time.Millisecond)
-	require.EqualValues(t, 1, v.late.Load(), "the answer shows that the node is there")
+	require.Eventually(t, func() bool { return v.late.Load() == 1 }, 10*time.Second, time.Millisecond, "the answer shows that the node is there")
+	if v.count(layer.ErrFailed) == 1 {
+		return layer.ErrFailed
+	}
+	return layer.ErrExcused
 }
 
 // TestExpiryOnlyGrows: a short policy does not cut the life of a long one
