@@ -149,6 +149,18 @@ func TestTake(t *testing.T) {
 	require.Len(t, rest, 1)
 }
 
+// TestTakeEarlier: a batch has the budget of the call that came first, also if that stands
+// behind younger ones since it has waited for its slot. It does not join much younger ones.
+func TestTakeEarlier(t *testing.T) {
+	q := newQueue(false)
+	pending := []*call{pendingCall(60*ms, 155*ms), pendingCall(55*ms, 150*ms), pendingCall(0, 95*ms)}
+	var b batch
+	rest := b.take(pending, &q.room, 60*ms, 0)
+	require.Equal(t, 2, b.calls)
+	require.Equal(t, 55*ms, b.first)
+	require.Equal(t, pending[2:], rest)
+}
+
 // TestPlace: a batch has its place to itself until it has taken the pending
 // calls; there is none beyond the limit.
 func TestPlace(t *testing.T) {
