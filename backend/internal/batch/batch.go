@@ -29,11 +29,11 @@ var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could no
 
 // take takes pending calls while there is room, and returns the rest. A call
 // whose caller has left is dropped, and one that is too late is refused. A round
-// trip takes so long on average.
+// trip takes mean on average, and trip at least, as far as that is known.
 //
 // It runs without the queue's lock. The calls are the batch's from here on: a caller that
 // leaves changes only its call's state.
-func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []*call) {
+func (b *batch) take(pending []*call, r *room, now, mean, trip time.Duration) (rest []*call) {
 	b.groups, b.calls, b.policies = b.groups[:0], 0, 0
 	clear(r.byTag)
 	for i, c := range pending {
@@ -43,6 +43,9 @@ func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []
 			calls.Put(c)
 		//mutant:late-calls-refused
 		case c.late(now, mean):
+			c.refuse(errLate)
+		//mutant:short-context-not-sent
+		case c.short(now, trip, r.budget):
 			c.refuse(errLate)
 		case !b.join(c, r):
 			return pending[i:]
