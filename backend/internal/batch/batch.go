@@ -29,11 +29,11 @@ var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could no
 
 // take takes pending calls while there is room, and returns the rest. A call
 // whose caller has left is dropped, and one that is too late is refused. A round
-// trip takes so long on average.
+// trip takes mean on average, and trip at least, as far as that is known.
 //
 // It runs without the queue's lock. The calls are the batch's from here on: a caller that
 // leaves changes only its call's state.
-func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []*call) {
+func (b *batch) take(pending []*call, r *room, now, mean, trip time.Duration) (rest []*call) {
 	b.groups, b.calls, b.policies = b.groups[:0], 0, 0
 	clear(r.byTag)
 	for i, c := range pending {
@@ -44,6 +44,9 @@ func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []
 		//mutant:late-calls-refused
 		case c.late(now, mean):
 			c.refuse(errLate)
+		//mutant:short-context-not-sent
+		case c.short(now, trip, r.budget):
+			c.refuse(errLate)
 		case !b.join(c, r):
 			return pending[i:]
 		}
@@ -52,15 +55,15 @@ func (b *batch) take(pending []*call, r *room, now, mean time.Duration) (rest []
 }
 
 // join adds a call, if there is room: to the group of its key, where there is
-// one. A call does not join one that came much earlier: the budget of the first
-// is that of all.
+// one. The budget of the call that came first is that of all. So a call does not join one
+// that came much earlier or later: one that has waited for its slot stands behind younger ones.
 //
 // The bounds are what one round trip may cost the server. A call that is too large by
 // itself still goes, as the only one.
 func (b *batch) join(c *call, r *room) bool {
 	if b.calls == 0 {
 		b.first = c.came
-	} else if b.calls >= r.calls || c.came-b.first > r.budget/8 {
+	} else if b.calls >= r.calls || (c.came-b.first).Abs() > r.budget/8 {
 		return false
 	}
 	g := r.byTag[c.own.Tag]
@@ -77,6 +80,8 @@ func (b *batch) join(c *call, r *room) bool {
 		b.groups = append(b.groups, g)
 		b.policies += g.policies()
 	}
+	//mutant:budget-of-the-earliest
+	b.first = min(b.first, c.came)
 	g.calls, g.Calls = append(g.calls, c), append(g.Calls, &c.Call)
 	b.calls++
 	return true

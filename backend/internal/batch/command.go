@@ -53,3 +53,10 @@ func (c *command) prepare(ctx context.Context, s *Server, first bool) {
 	c.StringCmd = *redis.NewStringCmd(ctx, c.args.Set((*sha)(c), s.clock(), s.Caller().UnixMicro(), s.Prefix)...)
 	c.SetFirstKeyPos(3)
 }
+
+// unwritten reports whether a command never was.
+func (t *roundTrip) unwritten(c *command) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !c.wrote
+}

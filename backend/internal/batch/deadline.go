@@ -31,6 +31,12 @@ func (c *call) late(now, mean time.Duration) bool {
 	return c.deadline-now <= min(2*mean, (c.deadline-c.came)/2)
 }
 
+// short reports whether the caller's context ends before a reply can come. If the budget
+// does, see Server.tooFar.
+func (c *call) short(now, trip, budget time.Duration) bool {
+	return c.deadline-now < trip && c.deadline < Deadline(c.came, budget)
+}
+
 // ownTime is the context of commands that may begin a connection. Until a command is
 // written they have the client's dial timeout, and no caller waits for that long. Then
 // its reply has a deadline, which is looked up when the client begins to read.

@@ -21,6 +21,14 @@ type link struct {
 //mutant:link-known-for-a-second
 func (l *link) old() bool { return now()-l.Added() > time.Second }
 
+// fresh returns the shortest round trip, 0 if what is known of the link is old.
+func (l *link) fresh() time.Duration {
+	if l.old() {
+		return 0
+	}
+	return l.Shortest()
+}
+
 // time returns the shortest round trip, 0 where there was none.
 func (l *link) time() time.Duration {
 	if shortest := l.Shortest(); shortest > 0 {

@@ -200,7 +200,7 @@ func (q *Queue) fill() (t *roundTrip, late time.Duration) {
 	pending, recent := q.mu.pending, q.mu.recent
 	q.mu.pending = q.mu.taken[:0]
 	q.mu.Unlock()
-	rest := t.take(pending, &q.room, now(), recent.mean)
+	rest := t.take(pending, &q.room, now(), recent.mean, q.server.link.fresh())
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(rest) <= len(pending)/2 { // else no copy: there may be tens of thousands

@@ -135,7 +135,7 @@ func TestTake(t *testing.T) {
 		pending = append(pending, pendingCall(ms, 96*ms))
 	}
 	var b batch
-	rest := b.take(pending, &q.room, 5*ms, 0)
+	rest := b.take(pending, &q.room, 5*ms, 0, 0)
 	require.Equal(t, maxCalls, b.calls)
 	require.Equal(t, 1, len(b.groups))
 	require.Len(t, rest, 1)
@@ -144,9 +144,34 @@ func TestTake(t *testing.T) {
 	require.ErrorIs(t, late.Decide(&backend.Request{Op: backend.Take}, nil, &d), backend.ErrUnavailable)
 
 	rest = append(rest, pendingCall(60*ms, 155*ms))
-	rest = b.take(rest, &q.room, 61*ms, 0)
+	rest = b.take(rest, &q.room, 61*ms, 0, 0)
 	require.Equal(t, 1, b.calls, "a call does not join one that came much earlier")
 	require.Len(t, rest, 1)
+}
+
+// TestTakeEarlier: a batch has the budget of the call that came first, also if that stands
+// behind younger ones since it has waited for its slot. It does not join much younger ones.
+func TestTakeEarlier(t *testing.T) {
+	q := newQueue(false)
+	pending := []*call{pendingCall(60*ms, 155*ms), pendingCall(55*ms, 150*ms), pendingCall(0, 95*ms)}
+	var b batch
+	rest := b.take(pending, &q.room, 60*ms, 0, 0)
+	require.Equal(t, 2, b.calls)
+	require.Equal(t, 55*ms, b.first)
+	require.Equal(t, pending[2:], rest)
+}
+
+// TestTakeShortContexts: a call whose context ends before a reply can come is refused. One whose
+// budget does is taken: a PING may show that the link is shorter by now.
+func TestTakeShortContexts(t *testing.T) {
+	q := newQueue(false)
+	short, enough, far := pendingCall(0, 20*ms), pendingCall(0, 40*ms), pendingCall(0, 95*ms)
+	var b batch
+	require.Empty(t, b.take([]*call{short, enough}, &q.room, 0, 0, 30*ms))
+	require.Equal(t, []*call{enough}, b.groups[0].calls)
+	require.Equal(t, errLate, short.Err)
+	require.Empty(t, b.take([]*call{far}, &q.room, 0, 0, 200*ms))
+	require.Equal(t, 1, b.calls)
 }
 
 // TestPlace: a batch has its place to itself until it has taken the pending

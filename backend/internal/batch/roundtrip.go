@@ -340,13 +340,6 @@ func (t *roundTrip) sendOnce(ctx context.Context, s *Server, commands []*command
 // part of a pipeline may be on the way.
 var errAgain = errors.New("sent again by a hook, or too late")
 
-// unwritten reports whether a command never was.
-func (t *roundTrip) unwritten(c *command) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !c.wrote
-}
-
 // write is called when the client writes the command. It marks the calls as sent
 // and packs them, and returns why the command may not be written. What was
 // written may have run, and is not written again. A command without a caller that

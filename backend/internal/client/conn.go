@@ -58,12 +58,28 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// SetReadDeadline sets the deadline of the next reads. The first reply is that of HELLO, which
+// go-redis awaits for the dial timeout. If it is lost, the connection would fill a place of
+// the pool for as long.
+func (c *conn) SetReadDeadline(by time.Time) error {
+	hello := time.Now().Add(max(handshake, 3*c.racer.budget))
+	//mutant:hello-soon-given-up
+	if !c.answered.Load() && (by.IsZero() || by.After(hello)) {
+		by = hello
+	}
+	return c.Conn.SetReadDeadline(by)
+}
+
 // readOnly begins a replica's reply to a script that writes.
 var readOnly = []byte("-READONLY")
 
 // silence is how long a connection may have been idle without a trial. A variable for the
 // tests only.
 var silence = 10 * time.Second
+
+// handshake is how long the reply of HELLO is awaited; three budgets if those are longer. A
+// variable for the tests only.
+var handshake = time.Second
 
 var (
 	errClosed = errors.New("the peer has closed the connection")

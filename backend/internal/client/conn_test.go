@@ -216,3 +216,21 @@ func TestAddressesRaced(t *testing.T) {
 	t.Log(took)
 	require.Less(t, slices.Max(took), budget)
 }
+
+// TestLostHello: a connection whose HELLO has no answer ends long before the dial timeout, and
+// its place in the pool is free.
+func TestLostHello(t *testing.T) {
+	defer client.SetHandshake(20 * time.Millisecond)()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	o := client.Options(&redis.Options{Addr: silent.Addr().String(), DialTimeout: time.Minute, PoolSize: 1}, 5*time.Millisecond)
+	o.MinIdleConns = 0
+	c := redis.NewClient(o)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	require.Error(t, c.Ping(ctx).Err())
+	require.NoError(t, ctx.Err())
+	require.Zero(t, c.PoolStats().TotalConns)
+}

@@ -8,3 +8,11 @@ func SetSilence(d time.Duration) (undo func()) {
 	silence = d
 	return func() { silence = old }
 }
+
+// SetHandshake makes a connection wait for the reply of HELLO for d. The returned function
+// undoes it.
+func SetHandshake(d time.Duration) (undo func()) {
+	old := handshake
+	handshake = d
+	return func() { handshake = old }
+}

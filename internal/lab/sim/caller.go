@@ -228,8 +228,9 @@ func (c *caller) fill() {
 	o := c.callIn(background, false, outcome{verb: "record", op: backend.Record, key: key, costs: whole}, func(ctx context.Context) (headgate.Decision, error) {
 		return c.limiter().Record(ctx, headgate.Call{Key: key, Costs: whole})
 	})
-	if o.err != nil || o.d.Source != headgate.FromStore {
-		return
+	plan := c.process.world.plan
+	if o.err != nil || o.d.Source != headgate.FromStore || o.d.Estimated && (plan.Far || plan.Full) {
+		return // or a sub-key had no answer, without a fault
 	}
 	procs := c.process.world.procs
 	other := procs[(c.process.number+1)%len(procs)]

@@ -44,10 +44,11 @@ func (w *World) severalTrips(c *caller, o *outcome) bool {
 // spare is how many of some calls may be undecided over a far link. The first call after a
 // fault may need four round trips. A connection that was silent is tried, and a primary
 // that is new has no script. The budget has time for two. It has time for one if the link
-// is longer. Of callers that come at once only some find a connection in time.
+// is longer. Of callers that come at once, or to a full pool, only some find a connection in
+// time.
 func (p *Plan) spare(calls int) int {
 	switch {
-	case p.Bursts || p.Single:
+	case p.Bursts, p.Single, p.Distant && p.Full:
 		return calls * 4 / 5
 	case p.Distant:
 		return calls / 3
@@ -80,6 +81,34 @@ func (w *World) sentInTime() (err error) {
 		return nil
 	}
 	return err
+}
+
+// shortNotSent looks for calls that were sent although their contexts ended before a reply
+// could come. Their processes had just seen how long that takes.
+func (w *World) shortNotSent() (err error) {
+	if !w.plan.Far {
+		return nil
+	}
+	w.outcomes(func(c *caller, o *outcome) {
+		short := o.bounded && o.perhaps() && o.begin.Sub(w.start) >= calm && o.end.Sub(o.begin) < 2*far
+		if err == nil && c.list == 0 && short && c.process.decided(o.key, o.begin.Add(-time.Second*9/10), o.begin) && !w.excused(c, o) {
+			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		}
+	})
+	return err
+}
+
+// decided reports whether the store decided a call of a key that ended in a span of time.
+func (p *process) decided(key string, from, to time.Time) bool {
+	for _, c := range p.callers {
+		for i := range c.calls {
+			o := &c.calls[i]
+			if o.key == key && o.err == nil && o.d.Source == headgate.FromStore && o.end.After(from) && o.end.Before(to) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // soon is when the first calls must be decided. Over a far link a connection takes longer

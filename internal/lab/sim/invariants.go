@@ -23,6 +23,7 @@ var invariants = []struct {
 	{"Every decision ends within the store's budget.", (*World).withinBudget},
 	{"A healthy node decides.", (*World).healthyDecides},
 	{"What can't be back within its budget is not sent.", (*World).sentInTime},
+	{"What can't be back before its context ends is not sent.", (*World).shortNotSent},
 	{"Numbers that nobody counted are never shown as counted.", (*World).showsCounted},
 	{"A caller that has left costs the server nothing.", (*World).looksForCallers},
 	{"All on one server is one atomic script.", (*World).allAtOnce},
@@ -34,6 +35,7 @@ var invariants = []struct {
 	{"A denial is a value. An error means a wrong call.", (*World).errorsAreDue},
 	{"A lease is settled or ends.", (*World).leasesEnd},
 	{"After Close no connection is left.", (*World).nothingLeft},
+	{"Unused counts expire by themselves.", (*World).countsExpire},
 }
 
 // judge checks all invariants at the end of a run. Another one is that no goroutine is

@@ -46,12 +46,8 @@ func (w *World) moveKey(tag string, here, there *states) {
 	delete(here.byTag, tag)
 	copies, of := &w.partner(here.node).keeps, &w.partner(there.node).keeps
 	delete(copies.byTag, tag)
-	fresh := newState()
-	for _, p := range there.byTag[tag].log {
-		fresh.apply(p)
-	}
 	if of.byTag == nil {
 		of.byTag = map[string]*state{}
 	}
-	of.byTag[tag] = fresh
+	of.byTag[tag] = there.byTag[tag].again()
 }

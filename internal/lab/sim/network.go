@@ -34,6 +34,9 @@ const bandwidth = 40_000_000
 // resend is when TCP sends a lost packet again, at first.
 const resend = 200 * time.Millisecond
 
+// far is what a far link takes longer each way.
+const far = 20 * time.Millisecond
+
 // link returns the link of a path, which it makes at first.
 func (w *World) link(proc int, addr string) *link {
 	p := path{proc, addr}
@@ -42,7 +45,7 @@ func (w *World) link(proc int, addr string) *link {
 		d := w.dice("link", proc, addr)
 		l = &link{delay: 50*time.Microsecond + time.Duration(d.IntN(400))*time.Microsecond, jitter: 300 * time.Microsecond}
 		if w.plan.Far {
-			l.delay += 20 * time.Millisecond
+			l.delay += far
 		}
 		if w.plan.Distant {
 			l.delay += 10 * time.Millisecond
@@ -205,10 +208,7 @@ func (w *World) reply(c *conn, took time.Duration, packet []byte) {
 	w.at(took, func() {
 		label := c.label(nil)
 		l := w.link(c.proc, c.node.addr)
-		// The handshake of a connection has the dial timeout. In a small pool one whose
-		// answer is lost keeps others waiting for as long.
-		begun := c.down.packets > 0
-		if begun && float64(w.hashOf("swallow", label, c.down.packets)>>11)/(1<<53) < l.swallows {
+		if float64(w.hashOf("swallow", label, c.down.packets)>>11)/(1<<53) < l.swallows {
 			c.down.packets++
 			return
 		}

@@ -134,6 +134,7 @@ var held = []trial{
 	{seed: 795},                        // a circuit that opens while connections begin far away, since the pool is full
 	{seed: 1990},                       // a denial that stands for a call that was charged by a node without its counts
 	{seed: 1367},                       // a bucket that refills while a far call is on its way
+	{seed: 53},                         // a call that waited for its slot, and joins a batch of younger ones
 	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
 }
 

@@ -40,6 +40,15 @@ func (s *state) apply(p past) {
 	s.log = append(s.log, p)
 }
 
+// again returns a state that has decided what s has.
+func (s *state) again() *state {
+	fresh := newState()
+	for _, p := range s.log {
+		fresh.apply(p)
+	}
+	return fresh
+}
+
 // states are what a node keeps.
 type states struct {
 	node  *node
@@ -63,24 +72,23 @@ func (s *states) of(tag string) *state {
 func (s *states) copyOf(other *states) {
 	s.byTag = map[string]*state{}
 	for tag, from := range other.byTag {
-		fresh := newState()
-		for _, p := range from.log {
-			fresh.apply(p)
-		}
-		s.byTag[tag] = fresh
+		s.byTag[tag] = from.again()
 	}
 }
 
 // used returns the units of a policy that a state counts at an instant.
-func (s *state) used(tag string, p backend.Policy, now int64) int64 {
+func (s *state) used(tag string, p backend.Policy, now int64) int64 { return s.peek(tag, p, now).Used }
+
+// peek returns what a state counts of a policy at an instant.
+func (s *state) peek(tag string, p backend.Policy, now int64) backend.State {
 	s.now = now
 	g := backend.Group{Key: tag, Policies: []backend.Policy{p}, Costs: []int64{0}, Each: make([]backend.State, 1)}
 	r := backend.Request{Op: backend.Peek, Group: g}
 	var d backend.Decision
 	if err := s.store.Do(background, &r, &d); err != nil {
-		return 0
+		return backend.State{}
 	}
-	return r.Each[0].Used
+	return r.Each[0]
 }
 
 // replicate sends what was decided to the node's replica, which has it a moment later.
