@@ -131,9 +131,15 @@ func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (d Decision, 
 	return d, err
 }
 
-// allow writes the decision to the zero d.
+// allow is request for a call without costs of its own: a request is large, and is not
+// made where a question has one.
 func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) error {
-	return l.request(ctx, &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Cost: n}}, d)
+	if l != nil && l.direct != nil {
+		return l.direct.Do(ctx, &backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: l.policies, Cost: n}}, d)
+	}
+	q := l.ask(backend.Take, key)
+	q.request.Cost = n
+	return l.do(ctx, q, d)
 }
 
 // request decides r and writes the decision to the zero d. r may be on the caller's stack:
