@@ -25,7 +25,7 @@ const (
 var fleetLimits = []struct {
 	algo.Algorithm
 	over func([]span) int64
-	load int  // percent
+	load int // percent
 }{
 	{algo.TokenBucket(algo.PerSecond(fleetLimit), fleetLimit/20), func(s []span) int64 { return mostAboveRate(s, fleetLimit) - fleetLimit/20 }, 0},
 	{algo.FixedWindow(algo.PerSecond(fleetLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - fleetLimit }, 200},
