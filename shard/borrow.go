@@ -11,6 +11,10 @@ import (
 // borrow passes a Borrow to one share. Request.Sub names the share whose units the borrower
 // holds. If it is empty, the borrower holds none, and borrow chooses the share of the turn
 // and writes its name. So a borrower holds units of one share at a time.
+//
+// The store keeps what a borrower holds with the share that lent it, so a lease can be
+// settled only there. Other shares are not tried, as a take does: the caller needs no unit
+// in advance.
 func (c *call) borrow(ctx context.Context) error {
 	var i int
 	if c.r.Sub == "" {

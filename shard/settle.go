@@ -38,6 +38,7 @@ func (c *call) settle(ctx context.Context) error {
 			}
 		}
 	}
+	// The record goes on without its caller, or the excess would not count.
 	if slices.Max(more) > 0 { // the lease is settled, whatever comes of it
 		_, _ = c.record(context.WithoutCancel(ctx), more)
 	}

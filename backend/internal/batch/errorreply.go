@@ -47,6 +47,8 @@ var classes = []struct {
 const raised = "on @user_script:"
 
 // is reports whether the error is a reply of one of the classes.
+// The first class whose prefix the reply has decides, so the longer of two prefixes stands
+// first.
 func is(err error, any class) bool {
 	if err == nil {
 		return false // without an allocation

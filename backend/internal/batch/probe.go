@@ -41,6 +41,7 @@ func (s *Server) listen() (awaits bool) {
 }
 
 // awaited reports whether the circuit still waits, and calls still come.
+// Without calls a probe ends after patient, so that an idle process sends nothing.
 func (s *Server) awaited() bool {
 	return s.Shared.Awaits(s.Node) && now()-time.Duration(s.refused.Load()) < patient && !s.Shared.Closed.Load()
 }

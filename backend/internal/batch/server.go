@@ -136,6 +136,7 @@ func (s *Server) Client() Client {
 }
 
 // answered reports whether a round trip has ended well since.
+// Any round trip counts, also one whose callers had left.
 func (s *Server) answered(since time.Duration) bool { return s.served.Load() > int64(since) }
 
 // tryIdle tries all idle connections at once, and so closes the dead ones. After
@@ -150,6 +151,8 @@ func (s *Server) tryIdle() {
 	s.tryAll()
 }
 
+// tryAll sends a PING for each idle connection. A connection that is dead fails it, and the
+// client closes it.
 func (s *Server) tryAll() {
 	for range client.Idle(s.client) {
 		go func() { _ = s.process(s.Budget, "", "ping") }()

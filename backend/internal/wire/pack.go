@@ -235,6 +235,8 @@ func shadowed(policies []backend.Policy) bool {
 
 // packLease appends ID, length in ms, attempt, 1 where the lease is unresolved plus 2
 // where it names actual costs. It appends as text how long the script keeps it, in ms.
+//
+// The time is text, since the script passes it to Redis as it is, and formats no number.
 func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
 	b = append(b, l.ID[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(l.Length.Milliseconds()))
