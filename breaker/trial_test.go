@@ -79,6 +79,17 @@ func TestCallsBesideTrial(t *testing.T) {
 	})()
 }
 
+// TestQuietCallIsTrial: while no call comes no probe waits for an answer, so the next call is the
+// trial of the open circuit.
+func TestQuietCallIsTrial(t *testing.T) {
+	s := nobody(t)
+	l, err := headgate.New(s, []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	r := &rig{Limiter: l, seen: &changes{}}
+	r.opensSoon(t)
+	require.Eventually(t, func() bool { return r.state() == "half-open" }, 30*time.Second, 10*time.Millisecond)
+}
+
 // TestPauseDoubles: a node that answers each probe at once and fails each trial is tried
 // less and less often, at last about once per second.
 func TestPauseDoubles(t *testing.T) {

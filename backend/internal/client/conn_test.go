@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -233,4 +234,22 @@ func TestLostHello(t *testing.T) {
 	require.Error(t, c.Ping(ctx).Err())
 	require.NoError(t, ctx.Err())
 	require.Zero(t, c.PoolStats().TotalConns)
+}
+
+// TestTriedBeforeHandshake: a connection that has answered a PING before its HELLO, and does not
+// answer that, is closed.
+func TestTriedBeforeHandshake(t *testing.T) {
+	here, there := net.Pipe()
+	defer there.Close()
+	go func() {
+		_, _ = there.Read(make([]byte, 64))
+		_, _ = there.Write([]byte("+PONG\r\n"))
+	}()
+	c, err := client.Tried(here, time.Minute)
+	require.NoError(t, err)
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
+	_, err = c.Read(make([]byte, 64))
+	require.Error(t, err)
+	_, err = here.Write([]byte{1})
+	require.ErrorIs(t, err, io.ErrClosedPipe)
 }

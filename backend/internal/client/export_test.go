@@ -1,6 +1,15 @@
 package client
 
-import "time"
+import (
+	"net"
+	"time"
+)
+
+// Tried returns a connection that was dialled ahead and has answered a PING, before its handshake.
+func Tried(c net.Conn, budget time.Duration) (net.Conn, error) {
+	n := newConn(c, &racer{budget: budget}, "tcp", "")
+	return n, n.ping()
+}
 
 // SetSilence makes a connection silent after d. The returned function undoes it.
 func SetSilence(d time.Duration) (undo func()) {

@@ -119,22 +119,19 @@ func (r trial) run(fewer int, verbose bool) (out string, failed bool) {
 // lone is how long a lone process runs.
 const lone = 4 * time.Hour
 
-// held are runs that fail without what mends a fault, and some of each kind of fleet. All
-// must pass.
+// held are runs that failed without what mends a fault or a rule, and some of each kind of
+// fleet. All must pass. A change of the product gives most seeds another trace. So what mends
+// a fault is held by a test of its own where one can show it, and not by its seed.
 var held = []trial{
-	{seed: 42},                         // an AllowAtMost of a spread key that outlasts its budget
-	{seed: 11},                         // a connection that is left open, since its handshake had no answer
-	{391, Shape{Procs: 8}},             // the same, on a connection that was tried before its handshake
-	{seed: 2},                          // a Close that tries idle connections, and leaves another one open
-	{seed: 71},                         // a lone caller that is refused for what its link was minutes ago
-	{10, Shape{Procs: 1, Lasts: lone}}, // the same, seconds ago
-	{seed: 200},                        // a call that tries each idle connection to a primary that has become a replica
-	{1, Shape{Procs: 1, Lasts: lone}},  // a silent connection that is not tried, since one answer was late
-	{8, Shape{Procs: 1, Lasts: lone}},  // the first call after a quiet time, with the circuit open since before
-	{seed: 795},                        // a circuit that opens while connections begin far away, since the pool is full
-	{seed: 1990},                       // a denial that stands for a call that was charged by a node without its counts
-	{seed: 1367},                       // a bucket that refills while a far call is on its way
-	{seed: 53},                         // a call that waited for its slot, and joins a batch of younger ones
+	{seed: 11},                        // a connection that is left open, since its handshake had no answer
+	{seed: 2},                         // a Close that tries idle connections, and leaves another one open
+	{seed: 53},                        // a call that waited for its slot, and joins a batch of younger ones
+	{seed: 1990},                      // a denial that stands for a call that was charged by a node without its counts
+	{seed: 1367},                      // a bucket that refills while a far call is on its way
+	{391, Shape{Procs: 8}},            // of each kind of fleet
+	{8, Shape{Procs: 1, Lasts: lone}}, // a lone process
+	{seed: 795},                       // far, with few connections
+	{seed: 200},                       // failovers
 	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
 }
 

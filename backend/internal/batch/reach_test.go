@@ -1,0 +1,54 @@
+//go:build go1.25
+
+package batch
+
+import (
+	"context"
+	"encoding"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// near is a client of a server that answers within a time.
+type near time.Duration
+
+func (n near) Process(_ context.Context, cmd redis.Cmder) error {
+	for _, a := range cmd.Args() {
+		if m, ok := a.(encoding.BinaryMarshaler); ok {
+			_, _ = m.MarshalBinary() // it is written
+		}
+	}
+	time.Sleep(time.Duration(n))
+	return nil
+}
+
+// TestOldLinkIsMeasured: a caller is refused for the length of its link as it was within the
+// last second. After that a PING shows what it is by now.
+func TestOldLinkIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // after epoch
+		for _, since := range []time.Duration{time.Second / 2, 2 * time.Second} {
+			s := NewServer(near(10*ms), "node", Settings{Budget: 100 * ms, Shared: &layer.Shared{}})
+			written := now()
+			time.Sleep(200 * ms)
+			s.link.Add(written, now())
+			time.Sleep(since)
+			begin := now()
+			err := s.reach(begin + 95*ms)
+			if since < time.Second {
+				require.Error(t, err)
+				require.Zero(t, now()-begin)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, 10*ms, now()-begin)
+			}
+			synctest.Wait()
+			time.Sleep(time.Second) // the PING ends
+		}
+	})
+}
