@@ -24,19 +24,20 @@ func Chi(limit Middleware, login http.HandlerFunc) http.Handler {
 }
 
 // Echo lets the framework answer an error before the middleware settles: echo's own
-// answer comes after all middleware, where the outcome would be 200.
+// answer comes after all middleware, where the outcome would be 200. An error that was
+// answered is not returned. Middleware that reads errors belongs inside of this one.
 func Echo(limit Middleware) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) (err error) {
+		return func(c echo.Context) error {
 			outer := c.Response()
 			limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
 				c.SetResponse(echo.NewResponse(w, c.Echo()))
-				if err = next(c); err != nil {
+				if err := next(c); err != nil {
 					c.Error(err)
 				}
 			})).ServeHTTP(outer, c.Request())
-			return err
+			return nil // or echo would answer the error again
 		}
 	}
 }
@@ -44,15 +45,15 @@ func Echo(limit Middleware) echo.MiddlewareFunc {
 // Echo5 is Echo for version 5.
 func Echo5(limit Middleware) echo5.MiddlewareFunc {
 	return func(next echo5.HandlerFunc) echo5.HandlerFunc {
-		return func(c *echo5.Context) (err error) {
+		return func(c *echo5.Context) error {
 			limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
 				c.SetResponse(echo5.NewResponse(w, c.Logger()))
-				if err = next(c); err != nil {
+				if err := next(c); err != nil {
 					c.Echo().HTTPErrorHandler(c, err)
 				}
 			})).ServeHTTP(c.Response(), c.Request())
-			return err
+			return nil
 		}
 	}
 }

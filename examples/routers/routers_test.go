@@ -1,6 +1,8 @@
 package routers
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/memory"
@@ -99,6 +103,53 @@ func TestFailedLogins(t *testing.T) {
 			require.Contains(t, w.Body.String(), "quota-exceeded")
 			require.NotEmpty(t, w.Header().Get("Retry-After"))
 		})
+	}
+}
+
+// TestEchoAnswersOnce: an error is answered once, also where the service's own
+// HTTPErrorHandler does not look whether the response is committed.
+func TestEchoAnswersOnce(t *testing.T) {
+	e := echo.New()
+	e.HTTPErrorHandler = func(err error, c echo.Context) { _ = c.String(http.StatusTeapot, err.Error()+".") }
+	e.GET("/", func(echo.Context) error { return errors.New("boom") }, Echo(failures(t)))
+	e5 := echo5.New()
+	e5.HTTPErrorHandler = func(c *echo5.Context, err error) { _ = c.String(http.StatusTeapot, err.Error()+".") }
+	e5.GET("/", func(*echo5.Context) error { return errors.New("boom") }, Echo5(failures(t)))
+	for name, h := range map[string]http.Handler{"echo": e, "echo v5": e5} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Equal(t, http.StatusTeapot, w.Code, name)
+		require.Equal(t, "boom.", w.Body.String(), name)
+	}
+}
+
+// TestFiber: fiber's own adapter takes a middleware without a Settle.
+func TestFiber(t *testing.T) {
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "api", Algorithm: algo.SlidingLog(algo.PerHour(2)), OnFailure: headgate.FailOpen,
+	}}, nil)
+	require.NoError(t, err)
+	limit, err := httplimit.New(l, httplimit.RemoteAddr(), nil)
+	require.NoError(t, err)
+	app := fiber.New()
+	app.Use(adaptor.HTTPMiddleware(limit))
+	app.Get("/", func(c fiber.Ctx) error { return c.SendString("hello") })
+	for i, want := range []int{200, 200, 429} {
+		resp, err := app.Test(httptest.NewRequest(http.MethodGet, "/", nil))
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, want, resp.StatusCode)
+		require.Equal(t, `"api";q=2;w=3600`, resp.Header.Get("RateLimit-Policy"))
+		require.Contains(t, resp.Header.Get("RateLimit"), fmt.Sprintf(`"api";r=%d;t=`, max(0, 1-i)))
+		if want == 200 {
+			require.Equal(t, "hello", string(body))
+			continue
+		}
+		require.NotEmpty(t, resp.Header.Get("Retry-After"))
+		require.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"))
+		require.Contains(t, string(body), `"violated-policies":["api"]`)
 	}
 }
 

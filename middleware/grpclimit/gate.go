@@ -140,7 +140,7 @@ func (g *gate) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Cal
 // ready returns the parts that are to be decided, or the error of a call that has none.
 func (g *gate) ready(all []headgate.Part, err error) ([]headgate.Part, error) {
 	if err != nil {
-		return nil, keyFailed(err)
+		return nil, keyFailed(err, all)
 	}
 	kept := make([]headgate.Part, 0, len(all))
 	for _, p := range all {
@@ -157,8 +157,7 @@ func (g *gate) ready(all []headgate.Part, err error) ([]headgate.Part, error) {
 	}
 	list, err := parts.Ready(kept)
 	if err != nil {
-		parts.Log(kept[0].Limiter, err)
-		return nil, keyFailed(err)
+		return nil, keyFailed(err, kept)
 	}
 	return list, nil
 }

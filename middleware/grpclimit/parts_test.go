@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -87,6 +88,27 @@ func TestTwoServers(t *testing.T) {
 	require.Equal(t, 3, passed)
 	require.Equal(t, 1, strings.Count(lines.String(), "\n"), lines)
 	require.Contains(t, lines.String(), "policy=api")
+}
+
+// TestErrorsOfKeys: an error of the key, which is INTERNAL, has a line, at most one per
+// second. One with a status of its own, a blocked caller and a client that left have none.
+func TestErrorsOfKeys(t *testing.T) {
+	for err, want := range map[error]int{
+		errors.New("boom"): 1, &grpclimit.RequestError{}: 1, context.Canceled: 0,
+		headgate.ErrBlocked: 0, status.Error(codes.Unauthenticated, "who"): 0,
+	} {
+		lines := new(bytes.Buffer)
+		l, newErr := headgate.New(memory.New(nil), []headgate.Policy{policy(algo.SlidingLog(algo.PerHour(6)))},
+			&headgate.Options{Logger: slog.New(slog.NewTextHandler(lines, nil))})
+		require.NoError(t, newErr)
+		s := server(t, l, func(context.Context, grpclimit.RPC) (headgate.Call, error) { return headgate.Call{}, err }, nil)
+		for range 3 {
+			_, got := s.Unary(t.Context(), nil, unary, nil)
+			require.Error(t, got)
+		}
+		require.Equal(t, want, strings.Count(lines.String(), "\n"), "%v: %s", err, lines)
+		require.Equal(t, want, strings.Count(lines.String(), err.Error()), lines)
+	}
 }
 
 // TestNamesOfMetadata: what can't be a key is refused when the server is made.

@@ -62,16 +62,20 @@ func failed(err error, list []headgate.Part) error {
 // logged by the limiter's Logger, at most once per second.
 type RequestError = parts.RequestError
 
-// keyFailed returns the error of a call whose key function failed.
-func keyFailed(err error) error {
+// keyFailed returns the error of a call whose key function failed, and logs one that the
+// client can't read.
+func keyFailed(err error, list []headgate.Part) error {
 	if s, ok := status.FromError(err); ok && s.Code() != codes.OK {
 		return err
 	}
-	switch {
-	case errors.As(err, new(*RequestError)):
-		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, headgate.ErrBlocked):
+	if errors.Is(err, headgate.ErrBlocked) {
 		return status.Error(codes.PermissionDenied, "rate limit: the caller is blocked")
+	}
+	if len(list) > 0 && !errors.Is(err, context.Canceled) {
+		parts.Log(list[0].Limiter, err)
+	}
+	if errors.As(err, new(*RequestError)) {
+		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	return status.Error(codes.Internal, "rate limit: the call has no key")
 }

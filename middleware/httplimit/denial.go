@@ -110,17 +110,22 @@ func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
 		writeProblem(w, http.StatusBadRequest, []byte(emptyProblem))
 		return
 	}
-	status := http.StatusInternalServerError
-	switch {
-	case errors.As(err, new(*RequestError)):
-		status = http.StatusBadRequest
-	case errors.Is(err, headgate.ErrNeverAdmissible), errors.Is(err, headgate.ErrBlocked):
-		status = http.StatusForbidden
-	case errors.Is(err, headgate.ErrClosed), errors.Is(err, context.DeadlineExceeded):
-		status = http.StatusServiceUnavailable
-	}
+	status := statusOf(err)
 	body := `{"type":"about:blank","title":"` + http.StatusText(status) + `","status":` + strconv.Itoa(status) + `}`
 	writeProblem(w, status, []byte(body))
+}
+
+// statusOf returns the status of a request that could not be decided.
+func statusOf(err error) int {
+	switch {
+	case errors.As(err, new(*RequestError)):
+		return http.StatusBadRequest
+	case errors.Is(err, headgate.ErrNeverAdmissible), errors.Is(err, headgate.ErrBlocked):
+		return http.StatusForbidden
+	case errors.Is(err, headgate.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
 }
 
 // writeProblem sets no Content-Length, which wrappers that compress would have to know

@@ -10,8 +10,9 @@
 // customer's plan. Allow is a limit inside of a handler, by what the handler has read.
 //
 // The middleware fits chi as it is. Module examples/routers has adapters of ten lines for
-// echo and gin. fiber is not net/http: decide by headgate.All there, and copy the fields
-// that WriteFields sets.
+// echo and gin. fiber is not net/http. Its adaptor.HTTPMiddleware takes a middleware
+// without Settle. Else decide by headgate.All there, and copy the fields that WriteFields
+// sets.
 //
 // Two middlewares that charge one count, by policies of one name, charge each request
 // twice. The limiter's Logger gets one warning per pair where requests of this process
@@ -62,14 +63,15 @@
 // gave to Report. So failures can be counted by themselves. Five failed logins in 15
 // minutes are a limit of five, with a Settle that returns 0 for a login that
 // succeeded. A login under way is counted until it has ended. Options.SettleWait
-// lets others of its key wait for that, instead of denying them.
+// lets others of its key in the same process wait for that, instead of denying them.
 //
 // # When the store fails
 //
 // A policy's failure mode decides. Under FailOpen the request passes. Under
 // FailClosed it gets status 503, Retry-After and a body of the type
 // temporary-reduced-capacity. Under FailLocal this process decides with its
-// share of the limit, with the fields of any decision. If no store counted,
+// share of the limit. RateLimit-Policy and X-RateLimit-Limit have the whole limit then,
+// and the other fields what this process has counted. If no store counted,
 // RateLimit and X-RateLimit-* are absent; RateLimit-Policy names the policy all
 // the same.
 //

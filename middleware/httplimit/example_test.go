@@ -39,8 +39,8 @@ func Example() {
 // Five failed logins in 15 minutes, by address: a login that succeeds costs nothing.
 func ExampleOptions_failures() {
 	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
-		Name: "failed-logins", Algorithm: algo.SlidingLog(algo.Per(5, 15*time.Minute)), OnFailure: headgate.FailOpen,
-	}}, nil)
+		Name: "failed-logins", Algorithm: algo.SlidingLog(algo.Per(5, 15*time.Minute)), OnFailure: headgate.FailLocal,
+	}}, &headgate.Options{Instances: 2}) // processes that share the limit
 	if err != nil {
 		panic(err)
 	}
@@ -51,7 +51,7 @@ func ExampleOptions_failures() {
 			}
 			return []int64{0} // it is given back
 		},
-		SettleWait: 5 * time.Second, // for logins of the same address that are under way
+		SettleWait: 5 * time.Second, // for logins of the same address under way in this process
 	})
 	if err != nil {
 		panic(err)
@@ -74,6 +74,43 @@ func ExampleOptions_failures() {
 		fmt.Print(try("guess"), " ")
 	}
 	// Output: 401 401 401 401 401 429
+}
+
+// Five failed logins in 15 minutes, by address, where no login waits for another: the
+// count is read before the password is checked, and a failure is charged after it.
+func ExampleKey_Of() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "failed-logins", Algorithm: algo.SlidingLog(algo.Per(5, 15*time.Minute)), OnFailure: headgate.FailClosed,
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	address := httplimit.RemoteAddr()
+	login := func(w http.ResponseWriter, r *http.Request) {
+		key, _ := address.Of(r) // Peek refuses an empty key
+		part := limiter.Call(key)
+		part.Call.Each = make([]headgate.State, 1) // one per policy, for the answer
+		d, err := limiter.Peek(r.Context(), part.Call)
+		switch {
+		case err != nil:
+			httplimit.WriteError(w, r, err)
+		case !d.Allowed:
+			httplimit.WriteFields(w.Header(), nil, d, part)
+			httplimit.NewDenial(d, part).Write(w)
+		case r.FormValue("password") != "secret":
+			if _, err := limiter.Record(r.Context(), part.Call); err != nil {
+				log.Print("a failed login was not counted: ", err)
+			}
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+
+	for _, password := range []string{"secret", "guess", "guess", "guess", "guess", "guess", "secret"} {
+		w := httptest.NewRecorder()
+		login(w, httptest.NewRequest(http.MethodGet, "/?password="+password, nil))
+		fmt.Print(w.Code, " ", w.Header().Get("Retry-After"), " ")
+	}
+	// Output: 200  401  401  401  401  401  429 900
 }
 
 // At most 20 requests of a tenant at once, and 5,000 tokens per hour. What a request

@@ -58,7 +58,8 @@ func TestRedisDies(t *testing.T) {
 		w = get(local)
 		require.Equal(t, 204, w.Code)
 		require.Equal(t, left, w.Header().Get("X-RateLimit-Remaining"))
-		require.Equal(t, "2", w.Header().Get("X-RateLimit-Limit"), "this process's share")
+		require.Equal(t, "8", w.Header().Get("X-RateLimit-Limit"), "as RateLimit-Policy; the share is 2")
+		require.Equal(t, policies, w.Header().Get("RateLimit-Policy"))
 		require.Contains(t, w.Header().Get("RateLimit"), `"minute";r=`+left+`;t=`)
 		require.Contains(t, w.Header().Get("RateLimit"), `"daily";r=24`)
 	}

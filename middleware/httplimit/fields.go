@@ -52,6 +52,7 @@ type texts struct {
 type text struct {
 	name    string // "name"; with the quotes and the semicolon; "" for a shadow policy, which limits no client
 	quota   string // its member in RateLimit-Policy
+	limit   int64  // units
 	unit    bool   // quota names the unit
 	running bool   // of calls in flight, whose window is unknown
 }
@@ -84,7 +85,7 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 			continue
 		}
 		t := &ts.policies[i]
-		t.name, t.running = `"`+p.Name+`";`, p.Algorithm.Kind().Leased()
+		t.name, t.limit, t.running = `"`+p.Name+`";`, p.Algorithm.Max(), p.Algorithm.Kind().Leased()
 		t.quota = string(appendQuota([]byte(t.name), &p.Algorithm))
 		t.unit = t.running
 		if unit := f.units[p.Name]; unit != "" && !t.running {
@@ -194,10 +195,22 @@ func (s *scratch) write(f *fields, h http.Header, list []headgate.Part, d *headg
 		s.replace(h, field.Limit, nil)
 	}
 	if f.x && d.Counted && len(s.members) > 0 {
-		h["X-Ratelimit-Limit"] = []string{itoa(d.Limit)}
+		h["X-Ratelimit-Limit"] = []string{itoa(s.limit(d))}
 		h["X-Ratelimit-Remaining"] = []string{itoa(d.Remaining)}
 		h["X-Ratelimit-Reset"] = []string{itoa(f.reset(&d.State))}
 	}
+}
+
+// limit returns the limit of the policy that binds, as RateLimit-Policy has it. Under
+// FailLocal the decision has this process's share.
+func (s *scratch) limit(d *headgate.Decision) int64 {
+	for i := range s.members {
+		//mutant:one-limit-in-all-fields
+		if m := &s.members[i]; m.state.Policy == d.Policy {
+			return m.limit
+		}
+	}
+	return d.Limit
 }
 
 // reset returns X-RateLimit-Reset.

@@ -139,7 +139,8 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 // returns for it. These are limiters of several keys, such as a user and the user's
 // organisation, or the limiter of a customer's plan. The request passes if every part
 // allows it, and else is charged to none; see headgate.All. No parts are no limit. An
-// error goes to Options.OnError.
+// error goes to Options.OnError, and to the Logger of the first part's limiter if the
+// function returns parts beside it.
 //
 //	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
 //		tenant := r.Header.Get("X-Tenant") // authenticated before

@@ -194,6 +194,7 @@ func TestNewRefuses(t *testing.T) {
 		{l, Header(""), nil}, {l, Header("Host"), nil}, {l, Header("host"), nil}, {l, Header("a b"), nil},
 		{l, Header("x-forwarded-for"), nil}, {l, Header("Forwarded"), nil}, {l, Cookie(""), nil}, {l, Cookie("a b"), nil},
 		{l, TrustedProxies(), nil}, {l, Join(), nil}, {l, Join(RemoteAddr(), Key{}), nil}, {l, Join(Header("")), nil},
+		{l, First(), nil}, {l, First(Header("")), nil}, {l, First(Key{}, RemoteAddr()), nil},
 		{l, RemoteAddr(), &Options{IPv6Prefix: 129}}, {l, RemoteAddr(), &Options{IPv6Prefix: -1}},
 		{l, RemoteAddr(), &Options{EmptyKey: 3}}, {l, RemoteAddr(), &Options{RetryJitter: -1}},
 		{l, RemoteAddr(), &Options{RetryJitter: time.Hour + 1}},

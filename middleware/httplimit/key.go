@@ -13,7 +13,7 @@ import (
 
 // Key says whose count a request is charged to. Make one with RemoteAddr,
 // TrustedProxies, TrustedForwarders, TrustedAddress, Header, Authorization, Cookie,
-// Pattern, Join or Func. The zero Key is refused by New. A Key is safe for concurrent
+// Pattern, Join, First or Func. The zero Key is refused by New. A Key is safe for concurrent
 // use.
 //
 // Keys of different kinds never meet: a header's value can't name the count of
@@ -268,16 +268,8 @@ func matched(mux matcher, r *http.Request) string {
 // client and route. A key is "ip:203.0.113.7|pattern:GET /items/{id}". A request
 // without one of them has no key. Func can't be joined.
 func Join(keys ...Key) Key {
-	for _, k := range keys {
-		if k.err != nil {
-			return k
-		}
-		if k.add == nil {
-			return Key{err: invalid("key", "in Join", "one made by a function of package httplimit, other than Func")}
-		}
-	}
-	if len(keys) == 0 {
-		return Key{err: invalid("key", "Join()", "at least one key")}
+	if err := checkKeys("Join", keys); err != nil {
+		return Key{err: err}
 	}
 	return Key{add: func(b []byte, r *http.Request, prefix int) (_ []byte, err error) {
 		for i, k := range keys {
@@ -292,9 +284,50 @@ func Join(keys ...Key) Key {
 	}}
 }
 
+// First is the first of several keys that a request has. For example,
+// First(Header("X-API-Key"), RemoteAddr()) counts by the API key, and requests without
+// one by address. The text is that key's own. A request that has none of them has no
+// key. The error of a key, as of a header that is given several times, ends the search.
+// Func can't be among them.
+//
+// A client chooses which of the keys it sends. So each but the last must be a value that
+// was authenticated before this middleware runs; see Header.
+func First(keys ...Key) Key {
+	if err := checkKeys("First", keys); err != nil {
+		return Key{err: err}
+	}
+	return Key{add: func(b []byte, r *http.Request, prefix int) (with []byte, err error) {
+		for _, k := range keys {
+			//mutant:error-ends-search
+			if with, err = k.add(b, r, prefix); err != errNoKey && err != errUnmatched {
+				break
+			}
+		}
+		return with, err
+	}}
+}
+
+// checkKeys returns the error of a list that Join or First can't combine.
+func checkKeys(name string, keys []Key) error {
+	for _, k := range keys {
+		//mutant:wrong-key-refused
+		if k.err != nil {
+			return k.err
+		}
+		if k.add == nil {
+			return invalid("key", "in "+name, "one made by a function of package httplimit, other than Func")
+		}
+	}
+	if len(keys) == 0 {
+		return invalid("key", name+"()", "at least one key")
+	}
+	return nil
+}
+
 // Func is a key of the caller's own: of an authenticated user, or with costs of
 // its own. A call with the key "" is a request without a key. An error goes to
-// Options.OnError. f must be safe for concurrent use.
+// Options.OnError, and to the limiter's Logger, at most once per second. f must be safe
+// for concurrent use.
 func Func(f func(*http.Request) (headgate.Call, error)) Key {
 	if f == nil {
 		return Key{err: invalid("key", "Func(nil)", "a function")}

@@ -59,6 +59,29 @@ func TestJoin(t *testing.T) {
 	require.Empty(t, keyOf(k, requestWith()), "without one of them it has no key")
 }
 
+// TestFirst: the first key that a request has, as its own text. An error ends the search.
+func TestFirst(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("/items", http.NotFoundHandler())
+	k := First(Header("X-Api-Key"), Cookie("session"), RemoteAddr())
+	with := requestWith("X-Api-Key", "secret", "Cookie", "session=secret")
+	require.Equal(t, keyOf(Header("X-Api-Key"), with), keyOf(k, with))
+	require.Equal(t, "cookie:session:2bb80d537b1da3e38bd30361aa855686", keyOf(k, requestWith("Cookie", "session=secret")))
+	require.Equal(t, "ip:192.0.2.1", keyOf(k, requestWith()))
+	require.Equal(t, "ip:192.0.2.1|ip:192.0.2.1", keyOf(Join(k, First(Join(RemoteAddr(), Header("X-Other")), RemoteAddr())), requestWith()),
+		"what a Join has begun is left out")
+	require.Equal(t, "ip:192.0.2.1", keyOf(First(Pattern(mux), RemoteAddr()), requestWith()), "of what the mux does not match too")
+	require.Empty(t, keyOf(First(Header("X-Api-Key"), Cookie("session")), requestWith()))
+	_, err := k.Of(requestWith("X-Api-Key", "a", "X-Api-Key", "b"))
+	require.ErrorAs(t, err, new(*RequestError))
+	f := Func(func(*http.Request) (headgate.Call, error) { return headgate.Call{}, nil })
+	for _, wrong := range []Key{First(f, RemoteAddr()), First(RemoteAddr(), TrustedProxies("10.0.0.0/33"))} {
+		_, err := New(limiter(t, newClock().store(), minute("p", 1)), wrong, nil)
+		require.ErrorAs(t, err, new(*headgate.InvalidError))
+		require.Regexp(t, `in First|10\.0\.0\.0/33`, err.Error())
+	}
+}
+
 func TestIPv6Prefix(t *testing.T) {
 	l := limiter(t, newClock().store(), policy("p", algo.FixedWindow(algo.PerMinute(1))))
 	from := func(h http.Handler, addr string) int {

@@ -145,6 +145,36 @@ func TestValuesOfARequest(t *testing.T) {
 	require.Equal(t, 1, strings.Count(lines.String(), "\n"), "at most one line per second: %s", lines)
 }
 
+// TestErrorsOfKeys: an error of the key's function, which is a 500, has a line. A request
+// without a key, a blocked one, a closed store and a client that left have none.
+func TestErrorsOfKeys(t *testing.T) {
+	_, wrong := TrustedProxies("10.0.0.0/33").Of(requestWith())
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	left := requestWith().WithContext(ctx)
+	for _, c := range []struct {
+		err   error
+		r     *http.Request
+		lines int
+	}{
+		{wrong, requestWith(), 1}, {errors.New("boom"), requestWith(), 1}, {&RequestError{}, requestWith(), 1}, {ctx.Err(), left, 0},
+		{errNoKey, requestWith(), 0}, {headgate.ErrBlocked, requestWith(), 0}, {headgate.ErrClosed, requestWith(), 0},
+	} {
+		l, lines := logged(t, newClock(), minute("p", 1))
+		one := wrap(t, l, Func(func(*http.Request) (headgate.Call, error) { return headgate.Call{}, c.err }), nil)
+		for range 3 {
+			send(one, c.r)
+		}
+		require.Equal(t, c.lines, strings.Count(lines.String(), "\n"), "%v: %s", c.err, lines)
+		require.Equal(t, c.lines, strings.Count(lines.String(), "error="), lines)
+		l, lines = logged(t, newClock(), minute("p", 1))
+		limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Call("")}, c.err }, nil)
+		require.NoError(t, err)
+		send(limit(fine), c.r)
+		require.Equal(t, c.lines, strings.Count(lines.String(), "\n"), "parts, %v: %s", c.err, lines)
+	}
+}
+
 // TestEveryKind of key: empty, too long, of odd bytes.
 func TestEveryKind(t *testing.T) {
 	l := limiter(t, memory.New(nil), minute("p", 1000))
@@ -153,7 +183,7 @@ func TestEveryKind(t *testing.T) {
 		"RemoteAddr": RemoteAddr(), "TrustedProxies": TrustedProxies("192.0.2.1"), "TrustedForwarders": TrustedForwarders("192.0.2.1"),
 		"TrustedAddress": TrustedAddress("X-Real-IP", "192.0.2.1"), "Header": Header("X-Key"), "Cookie": Cookie("X-Key"),
 		"Authorization": Authorization(), "Pattern": Pattern(http.NewServeMux()), "inner Pattern": Pattern(nil),
-		"Join": Join(RemoteAddr(), Header("X-Key")),
+		"Join": Join(RemoteAddr(), Header("X-Key")), "First": First(Header("X-Key"), Cookie("X-Key")),
 	} {
 		h := wrap(t, l, k, nil)
 		for _, value := range []string{"", long, odd, "a, b", "Bearer " + long} {

@@ -18,6 +18,9 @@ import (
 //		return
 //	}
 //
+// Check before that form.Name is not empty: "user:" is one count for all who send no name.
+// The store and observers have such a key as text, unlike that of Header, which is a hash.
+//
 // The options are those of New, of which Key, Cost, Skip and those of a settlement do
 // nothing. Options that New refuses are an error for OnError. A part with a policy of
 // calls in flight is an error too: reserve it by headgate.ReserveAll.
@@ -64,8 +67,9 @@ func (m *middleware) allow(w http.ResponseWriter, r *http.Request) bool {
 
 // WriteFields sets the header fields of a decision that the caller has made by the
 // parts. These are RateLimit, RateLimit-Policy, those of the options, and Retry-After on
-// a denial. Each part's Call.Each has the states. It is for frameworks that are not
-// net/http: copy the fields from h.
+// a denial. Each part's Call.Each has the states, one per policy: without them RateLimit
+// is absent. It is for frameworks that are not net/http: copy the fields from h. The
+// answer to a denial is Denial.Problem.
 func WriteFields(h http.Header, opts *Options, d headgate.Decision, list ...headgate.Part) {
 	if opts == nil {
 		opts = &Options{}

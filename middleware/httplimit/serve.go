@@ -176,11 +176,19 @@ func (m *middleware) undecided(w http.ResponseWriter, r *http.Request, list []he
 	switch {
 	case err == errUnmatched && m.EmptyKey == EmptyRefused: // the mux answers
 		return true
-	case errors.As(err, new(*RequestError)) && err != errNoKey && len(list) > 0:
+	//mutant:undecided-logged
+	case len(list) > 0 && !left(r) && mistaken(err):
 		parts.Log(list[0].Limiter, err)
 	}
 	m.failed(w, r, err)
 	return false
+}
+
+// mistaken reports whether an error is logged: one of a value in the request, or one of
+// the key's function, which the service has to mend.
+func mistaken(err error) bool {
+	status := statusOf(err)
+	return status == http.StatusInternalServerError || status == http.StatusBadRequest && err != errNoKey
 }
 
 // deny sets Retry-After before OnDenied, so that a function of the user's own

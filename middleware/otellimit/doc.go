@@ -3,6 +3,8 @@
 //	metrics, err := otellimit.New(provider, nil)
 //	limiter, err := headgate.New(store, policies, &headgate.Options{Observer: metrics.Observe})
 //
+// Another limiter that headgate.New makes on the same store needs its own Metrics.
+//
 // The metrics, with their units and attributes:
 //
 //   - headgate.decisions, a counter ({decision}): headgate.policy, the policy that
