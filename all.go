@@ -166,7 +166,8 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 			k.reservation.length, k.request.Lease.Length = length, length
 		}
 		for j := range k.request.Each {
-			k.request.Each[j] = k.unknown(j)
+			p := &k.limiter.policies[j]
+			k.request.Each[j] = State{Policy: p.Name, Limit: p.Algorithm.Max()} // until it is decided
 		}
 	}
 	whole := ks.whole()
@@ -180,12 +181,6 @@ func (ks keys) whole() backend.Request {
 		r.And = append(r.And, ks[1+i].request.Group)
 	}
 	return r
-}
-
-// unknown is the state of a policy of a key for which no request was sent.
-func (k *keyed) unknown(i int) State {
-	p := &k.limiter.policies[i]
-	return State{Policy: p.Name, Limit: p.Algorithm.Max()}
 }
 
 // reserve makes the key's request a Reserve under a lease of its own.

@@ -64,11 +64,11 @@ func countOf(p *backend.Policy) uint64 {
 	return uint64(h.Sum32())
 }
 
-// Estimates returns the costs of a Settle by these policies: what is above them goes to
+// Estimates returns the costs of a Settle by these policies. What is above them goes to
 // sub-keys with room, and may raise a count to near its limit.
 //
-// The excess of a shadow without room, or of a count that the lease has not charged, must
-// go to no sub-key: its estimate becomes the greatest cost, which nothing exceeds.
+// No sub-key gets the excess of a shadow without room, or of a count that the lease has not
+// charged. Its estimate becomes the greatest cost, which nothing exceeds.
 func (c *Charge) Estimates(policies []backend.Policy, costs []int64) []int64 {
 	if c.Receipt.Sub == "" {
 		return costs

@@ -93,7 +93,7 @@ func ones(costs []int64) []int64 {
 // are charged above the room: once all have answered that the rest has no room.
 //
 // All living sub-keys are asked if the remembered room is too small, and in each trip after
-// the first: the sum of their answers shows whether anything goes above.
+// the first. The sum of their answers shows whether anything goes above.
 func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
 	shares, rest, living, seen := map[int][]int64{}, slices.Clone(r.rest), []int{}, true
 	for n := range r.subs {

@@ -28,8 +28,8 @@ type reading struct {
 // nothing of a share. The answers have one array of states, since a key over 1,024
 // shares has as many.
 //
-// A share that does not answer is not an error of the reading: the failure modes of that
-// share decide later, and only if no other has room.
+// A share that does not answer is no error of the reading. Its failure modes decide later,
+// and only if no other share has room.
 func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) (_ *reading, refused error) {
 	n, j := len(shares), len(k.policies)
 	requests, answers := make([]backend.Request, n), make([]layer.Answer, n)

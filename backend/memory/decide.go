@@ -20,7 +20,7 @@ import (
 //   - finish charges all policies or none.
 //   - After the lock, Decide turns the readings into the answer.
 //
-// The longest calls are those that search a full store for an idle record: they look at
+// The longest calls are those that search a full store for an idle record. They look at
 // up to 16,384 in other stripes, and at all of their own.
 
 var rooms = sync.Pool{New: func() any { return new(room) }}

@@ -2,8 +2,8 @@
 // that one process enforces.
 //
 // Every decision is exact. Nothing is shared with other processes, and
-// nothing survives this one. A key is found by 64 bits of a seeded hash:
-// the chance that any two of a million keys share a count is 3 · 10^-8.
+// nothing survives this one. A key is found by 64 bits of a seeded hash.
+// The chance that any two of a million keys share a count is 3 · 10^-8.
 //
 // A store of many keys has 256 parts. A Reset keeps the calls of its key's part
 // waiting. That takes some 0.1 ms where the part holds 10,000 open leases, and 60 ms where it

@@ -209,8 +209,8 @@ func (e *entry) denies(g *backend.Group) bool {
 	return alike && e.Denies(g)
 }
 
-// asked is how often within a lease a denial is asked for again that counted lent units:
-// another process may have given some back by then.
+// asked is how often within a lease a denial is asked for again that counted lent units.
+// Another process may have given some back by then.
 const asked = 4
 
 // Until is that of the denial. One that counted lent units is asked for sooner.

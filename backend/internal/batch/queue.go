@@ -44,6 +44,16 @@ type Queue struct {
 	}
 }
 
+// Router leads to the servers of a cluster.
+type Router interface {
+	// Next returns the server to send a tag's command to after the server at has
+	// replied err. That error shows that it did not run the command. Asking means that the
+	// next server needs an ASKING first.
+	Next(ctx context.Context, tag string, at *Server, err error) (to *Server, asking bool, e error)
+	// Failed reports that a server did not answer, or may not be asked.
+	Failed()
+}
+
 // NewQueue returns the queue of a server. Where the server is a node of a
 // cluster, r leads from it to the others; else r is nil.
 func NewQueue(s *Server, r Router) *Queue {

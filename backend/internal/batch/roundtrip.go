@@ -36,16 +36,6 @@ import (
 //     longer. Then the round trip keeps its buffers and is not used again.
 //   - mu is not held while the client sends. The client calls write, which locks it.
 
-// Router leads to the servers of a cluster.
-type Router interface {
-	// Next returns the server to send a tag's command to after the server at has
-	// replied err. That error shows that it did not run the command. Asking means that the
-	// next server needs an ASKING first.
-	Next(ctx context.Context, tag string, at *Server, err error) (to *Server, asking bool, e error)
-	// Failed reports that a server did not answer, or may not be asked.
-	Failed()
-}
-
 // roundTrip is a batch's round trip: it sends commands to a server, and once more what
 // that replied it did not run. Each call has its answer at the deadline; the
 // client may take longer, but no caller waits for it.

@@ -41,8 +41,8 @@ func (t *roundTrip) note(s *Server, commands []*command) {
 // passed says little by itself. This process may have been stopped, or too busy to read
 // a reply that was there; see judge. The callers don't wait for that.
 //
-// The order of the cases is that of what is sure: an answer, what is excused at once, a
-// failure, and last a deadline, which needs a second look.
+// What is sure comes first: an answer, then what is excused at once. A deadline comes last,
+// since it needs a second look.
 func (t *roundTrip) leave(v visit, said error) {
 	since, over := t.began, now() >= t.ends
 	if t.mu.wrote > 0 {

@@ -311,8 +311,8 @@ const slack = 10_000
 // shadow is added to the kind of a shadow policy.
 const shadow = 64
 
-// packPolicy appends the kind and the five numbers that Algorithm.Numbers returns: the
-// limit, the period in µs, two of the kind's own, and the time to fill. now matters to a
+// packPolicy appends the kind and what Algorithm.Numbers returns. That is the limit, the
+// period in µs, two numbers of the kind's own, and the time to fill. now matters to a
 // Calendar only, whose boundaries lie around it.
 func packPolicy(b []byte, p *backend.Policy, now int64) []byte {
 	limit, period, x, y, fill := p.Algorithm.Numbers(now)

@@ -259,9 +259,9 @@ func Steps(short, long int) int {
 	return short
 }
 
-// Plain skips a test under the race detector: one of a single goroutine, in which it finds
-// nothing, or one of many that takes long, and whose code another test runs under it. The
-// Makefile lists these tests, and runs them without it.
+// Plain skips a test under the race detector, which finds nothing in a test of one
+// goroutine. A long test of many is also such a one if another test runs its code under the
+// detector. The Makefile lists these tests, and runs them without it.
 func Plain(t testing.TB) {
 	t.Helper()
 	if Raced {

@@ -29,9 +29,9 @@ var sharedCluster struct {
 }
 
 // SharedCluster returns the one cluster that tests of a package may use one after the
-// other, without keys, scripts and statistics of an earlier test: a start takes seconds. A
-// test must not stop a node, move a slot or keep a changed configuration. TestMain of the
-// package calls CloseShared.
+// other, since a start takes seconds. It has no keys, scripts and statistics of an earlier
+// test. A test must not stop a node, move a slot or keep a changed configuration. TestMain
+// of the package calls CloseShared.
 func SharedCluster(t testing.TB) *Cluster {
 	t.Helper()
 	sharedCluster.Lock()
