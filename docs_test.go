@@ -13,7 +13,7 @@ import (
 // exampleFiles have the examples that README.md and docs/guide.md show. Each is compiled.
 var exampleFiles = []string{
 	"example_test.go", "example_more_test.go", "example_all_test.go", "middleware/grpclimit/example_test.go",
-	"middleware/httplimit/example_test.go", "policyfile/example_test.go", "examples/prometheus/example_test.go",
+	"middleware/httplimit/example_test.go", "middleware/httpclient/example_test.go", "policyfile/example_test.go", "examples/prometheus/example_test.go",
 	"examples/routers/routers.go", "examples/tiers/main.go",
 }
 

@@ -1,8 +1,11 @@
 package headgate_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
@@ -79,6 +82,59 @@ func ExampleReserveAll() {
 	// a true by tenant-running 4 left
 	// b false by org-tokens 4000 left
 	// b true by tenant-running 4 left
+}
+
+// A job holds a slot while it runs, and waits for its turn at each call that it makes.
+func ExampleLimiter_WaitReserve() {
+	policy := func(name string, a algo.Algorithm) headgate.Policy {
+		return headgate.Policy{Name: name, Algorithm: a, OnFailure: headgate.FailClosed}
+	}
+	slots, err := headgate.New(memory.New(nil), []headgate.Policy{policy("running", algo.InFlight(2))}, nil)
+	perTenant, tenantErr := slots.With(policy("tenant", algo.TokenBucket(algo.PerSecond(80), 10)))
+	shared, sharedErr := slots.With(policy("service", algo.TokenBucket(algo.PerSecond(100), 10)))
+	if err := errors.Join(err, tenantErr, sharedErr); err != nil {
+		log.Fatal(err)
+	}
+	job := func(ctx context.Context, tenant string, inputs []string) error {
+		slot, _, err := slots.WaitReserve(ctx, headgate.Call{Key: tenant})
+		if err != nil {
+			return err
+		}
+		defer slot.Close() // frees the slot
+		held, release := slot.Hold(ctx)
+		defer release()
+		for _, input := range inputs {
+			if _, err := headgate.WaitAll(held, perTenant.Call(tenant), shared.Call("gpu")); err != nil {
+				return err
+			}
+			fmt.Println(tenant, "sends", input)
+		}
+		return nil
+	}
+	if err := job(ctx, "a", []string{"one", "two"}); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// a sends one
+	// a sends two
+}
+
+// A quota per calendar month of a customer's time zone.
+func Example_calendar() {
+	zone, err := time.LoadLocation("Asia/Kolkata")
+	if err != nil {
+		log.Fatal(err)
+	}
+	store := frozen()
+	limiter, err := headgate.New(store, []headgate.Policy{{
+		Name: "month", Algorithm: algo.Calendar(10_000, algo.Month(1), zone), OnFailure: headgate.FailClosed,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, err := limiter.Allow(ctx, "customer:7")
+	fmt.Println(d.Remaining, "left for", d.ResetAfter, err)
+	// Output: 9999 left for 288h16m40s <nil>
 }
 
 // Two tenants share a service that takes 100 calls per second. They pass by turns,

@@ -69,6 +69,8 @@ func Example_wait() {
 		switch {
 		case errors.As(err, &late):
 			fmt.Println("too late for ctx, it passes in", late.RetryAfter) // Wait returned at once
+		case errors.Is(err, headgate.ErrPerhapsCounted):
+			fmt.Println("the reply was lost: wait again, if a unit counted twice is the lesser harm")
 		case err != nil:
 			log.Fatal(err) // ctx has ended, or an argument was out of range
 		default:

@@ -35,7 +35,9 @@ func (r *Reservation) Token() string {
 // list has another order, other numbers, periods or shadows, or spreads the key
 // otherwise. A Commit takes what was used in the order of this limiter. A policy that it
 // has under another name is the first of those that the token does not name. Without a
-// TokenKey, a text that claims to be an unresolved reservation is refused.
+// TokenKey, a text that claims to be an unresolved reservation is refused. The error is an
+// *InvalidError with the length of the text. Its Want has the reason: no such text, a
+// signature of another key or a changed text, or a signature where there is no TokenKey.
 func (l *Limiter) Resume(token string) (*Reservation, error) {
 	r, err := l.parse(token)
 	if err != nil {
@@ -45,13 +47,18 @@ func (l *Limiter) Resume(token string) (*Reservation, error) {
 }
 
 func (l *Limiter) parse(text string) (*Reservation, error) {
-	bad := &InvalidError{What: "token", Value: len(text), Want: "the text of a reservation by such a limiter"}
+	bad := &InvalidError{What: "token", Value: len(text), Want: token.WantText}
 	if l.zero() {
 		return nil, bad
 	}
-	t := token.Parse(text, l.tokens, len(l.policies))
+	t, want := token.Parse(text, l.tokens, len(l.policies))
+	if t == nil {
+		bad.Want = want
+		return nil, bad
+	}
 	//mutant:forged-unresolved
-	if t == nil || t.Unresolved && l.tokens == nil {
+	if t.Unresolved && l.tokens == nil {
+		bad.Want = token.WantKey
 		return nil, bad
 	}
 	shards, ok := shard.ShardsOf(t.Sub)

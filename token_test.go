@@ -169,6 +169,41 @@ func TestForgedToken(t *testing.T) {
 	requireCount(t, l, "victim", 0)
 }
 
+// TestReasonOfARefusedToken: the error has what is wrong as far as it can be known, and
+// nothing of a text whose signature is wrong.
+func TestReasonOfARefusedToken(t *testing.T) {
+	s, calls := memory.New(nil), daily("calls", 100)
+	key := &headgate.Options{TokenKey: []byte("of sixteen bytes")}
+	signed, plain := limiter(t, s, key, calls), limiter(t, s, nil, calls)
+	other := limiter(t, s, &headgate.Options{TokenKey: []byte("OF SIXTEEN BYTES")}, calls)
+	of := func(l *headgate.Limiter) string {
+		r, _, err := l.Reserve(context.Background(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		return r.Token()
+	}
+	good, bare := of(signed), of(plain)
+	for name, c := range map[string]struct {
+		by   *headgate.Limiter
+		text string
+		want string
+	}{
+		"another key":      {other, good, "the key is another one, or the text was changed"},
+		"changed":          {signed, good[:20] + "AAAA" + good[24:], "the key is another one, or the text was changed"},
+		"changed version":  {signed, "AAAA" + good[4:], "the key is another one, or the text was changed"},
+		"cut":              {signed, good[:len(good)/4*4-4], "the key is another one, or the text was changed"},
+		"not signed":       {signed, bare, "the key is another one, or the text was changed"},
+		"no key":           {plain, good, "want Options.TokenKey"},
+		"empty":            {signed, "", "want the text of a reservation"},
+		"no text of ours":  {signed, "Bearer 123", "want the text of a reservation"},
+		"cut, no key":      {plain, bare[:len(bare)-4], "want the text of a reservation"},
+		"of more policies": {limiter(t, s, key, calls, daily("tokens", 9)), good, "by a limiter with as many policies"},
+	} {
+		_, err := c.by.Resume(c.text)
+		require.ErrorAs(t, err, new(*headgate.InvalidError), name)
+		require.ErrorContains(t, err, c.want, name)
+	}
+}
+
 // TestTokenOfUnresolved: a reservation that no store decided has a token only if it can be
 // signed.
 func TestTokenOfUnresolved(t *testing.T) {

@@ -105,19 +105,30 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// Parse returns the token of a text with this number of policies. It returns nil for
-// any other text, and for one that k did not sign.
-func Parse(text string, k Key, policies int) *Token {
+// What is wanted in place of a text that is refused. Nothing of a signed text is read
+// before its signature was checked, so that a forger learns no more than that it is wrong.
+const (
+	WantText   = "the text of a reservation, by a limiter with as many policies"
+	WantSigned = "a text that Options.TokenKey of this limiter has signed: the key is another one, or the text was changed"
+	WantKey    = "Options.TokenKey, with which the text was signed"
+)
+
+// Parse returns the token of a text with this number of policies. For any other text, and
+// for one that k did not sign, it returns nil and what is wanted.
+func Parse(text string, k Key, policies int) (t *Token, want string) {
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	//mutant:one-text-per-token
-	if err != nil || base64.RawURLEncoding.EncodeToString(b) != text {
-		return nil
+	if err != nil || base64.RawURLEncoding.EncodeToString(b) != text || len(b) < 18 {
+		return nil, WantText
 	}
 	b, ok := k.verify(b)
-	if !ok || len(b) < 18 || b[0] != version && b[0] != before || b[1] > unresolved {
-		return nil
+	switch {
+	case !ok || len(b) < 18:
+		return nil, WantSigned
+	case b[0] != version && b[0] != before || b[1] > unresolved:
+		return nil, WantText
 	}
-	t := &Token{Unresolved: b[1] == unresolved}
+	t = &Token{Unresolved: b[1] == unresolved}
 	p := parser{rest: b[2+copy(t.ID[:], b[2:18]):]}
 	t.Length = time.Duration(p.number()) * time.Millisecond
 	if t.Key, t.Sub = p.text(), p.text(); b[0] == before {
@@ -127,10 +138,13 @@ func Parse(text string, k Key, policies int) *Token {
 	for range policies {
 		t.Policies = append(t.Policies, p.policy(b[0], t.Counts))
 	}
-	if p.bad || len(p.rest) > 0 {
-		return nil
+	switch {
+	case !p.bad && len(p.rest) == macSize && k == nil:
+		return nil, WantKey
+	case p.bad || len(p.rest) > 0:
+		return nil, WantText
 	}
-	return t
+	return t, ""
 }
 
 // Key authenticates tokens; nil does not.

@@ -51,13 +51,15 @@ const (
 // One that can't be read, 0 and less are a second. Without it the time is that of
 // X-RateLimit-Reset and the like (also RateLimit-Reset, X-RateLimit-Reset-After,
 // X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Tokens-Reset), the longest of those with
-// nothing remaining. A denial that names no time holds for 1 s, the next ones for 2 s, 4
+// nothing remaining. These fields are read only on a denial: X-RateLimit-Remaining: 0 on a
+// 200 holds nothing back. A denial that names no time holds for 1 s, the next ones for 2 s, 4
 // s and so on to 30 s. After any other response it is 1 s again.
 //
 // A wait that would pass the context's deadline, or MaxWait, is not made. Then
 // the caller gets the 429 at once. A request that finds the server's denial in
 // force is not sent. It gets a response of the same status from the Transport,
-// with the rest of the time in Retry-After. Where only RateLimit asks for too
+// with the rest of the time in Retry-After. Its body is a problem whose detail begins with
+// "held back by the client". Where only RateLimit asks for too
 // long a wait, one request is sent all the same, and the server decides. At
 // most one is sent in the time in which a bucket gains a unit, and one per
 // second.
@@ -69,7 +71,8 @@ type Transport struct {
 	// besides. Each redirect that an http.Client follows is a request of its own.
 	MaxWait time.Duration
 	// Limiter, where it is not nil, lets each request pass before it is sent,
-	// by one unit of every policy of the key Key. With a store on Redis,
+	// by one unit of every policy of the key Key. A request that is sent again takes
+	// another unit. With a store on Redis,
 	// processes share what a server grants them. Its limit is best a little
 	// below the server's. The RateLimit field then holds requests back only
 	// where it shows no unit.
