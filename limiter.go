@@ -246,6 +246,7 @@ func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error 
 func (q *question) observe(l *Limiter) {
 	if r := &q.request; event.Wants(r, l.near) {
 		q.states = slices.Grow(q.states[:0], len(r.Policies))[:len(r.Policies)]
+		clear(q.states) // of an earlier call: a store may leave out what it does not know
 		r.Each = q.states
 	}
 }

@@ -270,9 +270,10 @@ func TestAFullPoolIsExcused(t *testing.T) {
 	client := server.Client(t, func(o *redis.Options) { o.Addr, o.PoolSize, o.PoolTimeout = proxy.Addr(), 1, time.Minute })
 	v, hub := &verdicts{}, &layer.Shared{}
 	hub.SetGuard(v)
-	runner := batch.Alone(client, hub, 200*time.Millisecond)
 	ps := policy(algo.FixedWindow(algo.PerMinute(5)))
-	require.NoError(t, runner.Run(context.Background(), []*batch.Asked{group("warm", 1, ps)}))
+	warm := batch.Alone(client, hub, 10*time.Second)
+	require.NoError(t, warm.Run(context.Background(), []*batch.Asked{group("warm", 1, ps)}))
+	runner := batch.Alone(client, hub, 200*time.Millisecond)
 	proxy.Set(redistest.Delay(150 * time.Millisecond))
 	var running sync.WaitGroup
 	for i := range 8 {
