@@ -119,6 +119,9 @@ func failover(t *testing.T, how string) outcome {
 	stop := c.Client(t)
 	var fault, promoted time.Time
 	go func() {
+		for n := 0; n < fleet; time.Sleep(20 * time.Millisecond) { // a busy machine takes seconds to start them
+			n, _ = stop.Get(context.Background(), loadedKey).Int()
+		}
 		fault, promoted = strike(t, c, victim, how)
 		time.Sleep(time.Until(promoted.Add(after)))
 		// The load ends for all processes at once, by a key of a living node.
@@ -181,7 +184,11 @@ func assess(how string, samples []sample, own func(int) bool, fault, promoted ti
 	return o
 }
 
-const stopKey = "stop"
+// The keys by which the processes count themselves, and end.
+const (
+	loadedKey = "loaded"
+	stopKey   = "stop"
+)
 
 // load is what a process of the fleet does: keys of all slots, each mode.
 func load(t *testing.T) {
@@ -196,27 +203,23 @@ func load(t *testing.T) {
 		_, _ = limiters[0].Allow(context.Background(), fmt.Sprint("warm", i))
 	}
 	redistest.Ready()
+	c := client(strings.Split(os.Getenv("ADDRS"), ","))
+	defer c.Close()
+	require.NoError(t, c.Incr(context.Background(), loadedKey).Err())
 	stop := make(chan struct{})
 	samples := make([][]sample, workers)
 	wait := faulttest.Go(workers, func(w int) {
 		samples[w] = calls(limiters, w, stop)
 	})
-	await(t)
+	for c.Exists(context.Background(), stopKey).Val() == 0 {
+		time.Sleep(20 * time.Millisecond)
+	}
 	close(stop)
 	wait()
 	for _, w := range samples {
 		for _, s := range w {
 			redistest.Result("%d %d %d %d %s %t", s.at.UnixMicro(), s.took.Microseconds(), s.mode, s.slot, s.source, s.ok)
 		}
-	}
-}
-
-// await waits for the parent's word.
-func await(t *testing.T) {
-	c := client(strings.Split(os.Getenv("ADDRS"), ","))
-	defer c.Close()
-	for c.Exists(context.Background(), stopKey).Val() == 0 {
-		time.Sleep(20 * time.Millisecond)
 	}
 }
 
