@@ -46,3 +46,6 @@ func (q *Queue) Ask(ctx context.Context, tag string, _ int, r *backend.Request) 
 
 // TooFar is tooFar.
 func (s *Server) TooFar(left time.Duration) error { return s.tooFar(left) }
+
+// Ready is ready.
+func (s *Server) Ready(ctx context.Context) error { return s.ready(ctx) }
