@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -31,6 +32,9 @@ type Reservations []*Reservation
 // Reservation's Commit takes them. No lists leave all estimates as they are. The keys
 // are settled in parallel; the error is that of the first listed one which has any.
 // The same Commit can be repeated: what is settled by it already returns nil.
+//
+// All lists are checked before one is sent. If one is refused, by an *InvalidError, no key
+// is settled, and Close keeps the estimates of all.
 func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
 	return rs.CommitEach(ctx, nil, actual...)
 }
@@ -39,21 +43,19 @@ func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
 // does: a list for each key, in the order reserved, or none. Those of a key that the same
 // Commit has settled before are zero.
 func (rs Reservations) CommitEach(ctx context.Context, each [][]State, actual ...[]int64) error {
-	if err := rs.fits("lists of actual costs", len(actual)); err != nil {
-		return err
-	}
-	if err := rs.fits("lists of states", len(each)); err != nil {
-		return err
+	if i, err := rs.check(each, actual); err != nil {
+		for _, r := range rs {
+			if r.held() {
+				r.settled.Refuse()
+			}
+		}
+		if len(rs) == 0 {
+			return err
+		}
+		return rs[i].refused(backend.Settle, err)
 	}
 	return rs.each(func(i int) error {
-		var units []int64
-		if len(actual) > 0 {
-			units = actual[i]
-		}
-		var states []State
-		if len(each) > 0 {
-			states = each[i]
-		}
+		states, units := listAt(each, i), listAt(actual, i)
 		//mutant:commit-of-keys-repeated
 		if rs[i].held() && rs[i].settled.WonBy(rs[i].units(units)) {
 			clear(states)
@@ -63,16 +65,56 @@ func (rs Reservations) CommitEach(ctx context.Context, each [][]State, actual ..
 	})
 }
 
+// check refuses lists of a Commit that do not fit the reservations. It returns the index of
+// the one that refuses.
+func (rs Reservations) check(each [][]State, actual [][]int64) (i int, err error) {
+	err = cmp.Or(rs.fits("lists of actual costs", len(actual)), rs.fits("lists of states", len(each)))
+	if err != nil {
+		return 0, err
+	}
+	for i, r := range rs {
+		if !r.held() {
+			continue
+		}
+		//mutant:lists-checked-before-sent
+		if err := r.check(listAt(each, i), listAt(actual, i)); err != nil {
+			return i, err
+		}
+	}
+	return 0, nil
+}
+
 // fits refuses a number of lists that is not that of the keys.
 func (rs Reservations) fits(what string, n int) error {
 	if n == 0 || n == len(rs) {
 		return nil
 	}
-	err := &InvalidError{What: what, Value: n, Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
-	if len(rs) == 0 {
-		return err
+	return &InvalidError{What: what, Value: n, Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
+}
+
+// check refuses what the reservation's Commit would refuse of its lists.
+func (r *Reservation) check(each []State, actual []int64) error {
+	lease := r.lease()
+	lease.Actual = r.units(actual)
+	switch {
+	case lease.Actual == nil:
+		return &InvalidError{What: "actual costs", Value: len(actual), Want: wantCosts}
+	case each != nil && r.at != nil && len(each) != r.listed:
+		return &InvalidError{What: "len(each)", Value: len(each), Want: wantStates}
 	}
-	return rs[0].refused(backend.Settle, err)
+	q := backend.Request{Op: backend.Settle, Lease: lease, Group: backend.Group{Key: r.key, Policies: r.limiter.policies}}
+	if r.at == nil {
+		q.Each = each
+	}
+	return q.Check(context.Background(), r.limiter.shard.Capabilities())
+}
+
+// listAt returns the list of the i-th key; nil if there are no lists.
+func listAt[T any](lists [][]T, i int) []T {
+	if len(lists) == 0 {
+		return nil
+	}
+	return lists[i]
 }
 
 // Cancel gives all back.

@@ -22,7 +22,9 @@
 //   - Several policies are decided together, all or nothing, in one round trip.
 //   - A call is charged at most once, also when a reply is lost.
 //   - A decision takes no longer than the store's budget.
-//   - A denial has the exact time after which the same call passes.
+//   - A denial has the exact time after which the same call passes. It passes sooner only
+//     if units come back: a reservation is settled below its estimate, or a slot of
+//     algo.InFlight is freed before its lease ends.
 //
 // With a store on Redis this process caches a denial until the call would pass, for at
 // most a second (Options.DenyCacheTTL). So a flood on a spent key is answered from

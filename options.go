@@ -37,7 +37,8 @@ type Options struct {
 	// must be quick and safe for concurrent use. A panic in it is dropped. Nil is none.
 	Observer func(Event)
 	// Near is the share of a limit that Event.Near is about, up to 1. 0 is 0.8, and a
-	// negative value is none.
+	// negative value is none. Limiters of one All should share an Observer: only that of
+	// the limiter that binds receives the event.
 	Near float64
 	// TokenKey authenticates the tokens of reservations (HMAC-SHA256): at least 16
 	// bytes, the same in all processes. Nil: whoever has a token's text can settle its

@@ -139,6 +139,10 @@ func (r *Reservation) refused(op backend.Op, err error) error {
 // left is ErrNotHeld, and nothing changes. Any other error leaves open whether the
 // settlement arrived; the same Commit can be repeated for one length of the lease, and
 // counts once.
+//
+// A list that does not fit the policies, or has a negative number, is an *InvalidError:
+// nothing is sent or counted. The reservation stays open for another Commit or a Cancel,
+// and its Close keeps the estimate.
 func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 	return r.CommitEach(ctx, nil, actual...)
 }
@@ -154,14 +158,28 @@ func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...in
 	if !r.held() {
 		return nil
 	}
+	err := r.commit(ctx, each, actual)
+	if err != nil && errors.As(err, new(*InvalidError)) {
+		r.settled.Refuse()
+	}
+	return err
+}
+
+// What a Commit wants of its lists.
+const (
+	wantCosts  = "none, or one for each policy"
+	wantStates = "a state per policy, or nil"
+)
+
+func (r *Reservation) commit(ctx context.Context, each []State, actual []int64) error {
 	units := r.units(actual)
 	switch {
 	case units == nil:
-		return r.refused(backend.Settle, &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"})
+		return r.refused(backend.Settle, &InvalidError{What: "actual costs", Value: len(actual), Want: wantCosts})
 	case each == nil || r.at == nil:
 		return r.settle(ctx, units, each)
 	case len(each) != r.listed:
-		return r.refused(backend.Settle, &InvalidError{What: "len(each)", Value: len(each), Want: "a state per policy, or nil"})
+		return r.refused(backend.Settle, &InvalidError{What: "len(each)", Value: len(each), Want: wantStates})
 	}
 	ordered := make([]State, len(r.at))
 	err := r.settle(ctx, units, ordered)
@@ -200,16 +218,14 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 
 // Close cancels the reservation if nothing has tried to settle it. A Commit or Cancel
 // that failed is repeated instead, also one whose context had ended: what it would
-// have charged was used. Close is made for defer: what is not held any more is no
+// have charged was used. If a Commit's lists were refused, Close keeps the estimate: what
+// was used is not known, and an error in a price must not make calls free. Close is made for defer: what is not held any more is no
 // error. Do not close a reservation whose Token another process has got to settle.
 func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil
 	}
-	actual := r.settled.Last()
-	if actual == nil {
-		actual = make([]int64, len(r.costs))
-	}
+	actual := r.settled.Final(r.costs)
 	if r.settled.Settled() {
 		return nil
 	}

@@ -30,8 +30,11 @@ type Event struct {
 	// EventDecision: the policies whose count this call has raised to a share of the limit
 	// (Options.Near); nil: none. One call of all processes has it, and another one when the
 	// count has fallen below the share and rises again. A Settle raises it by what was used
-	// above the estimate. Counts of spread keys and of shadows are left out. Of a call for
-	// several keys it is that of all keys whose limiters have an observer.
+	// above the estimate. Reserved units count: with estimates that are too high, settlements
+	// may lower a count below the share again and again. Counts of spread keys and of
+	// shadows are left out. Of a call for several keys it is that of all keys whose limiters
+	// have an observer. The event goes to the observer of the limiter that binds: limiters
+	// of one All should share an observer.
 	Near []Near
 
 	Circuit Change // EventCircuit

@@ -19,8 +19,8 @@
 //   - algorithm: fixed-window, sliding-window, bucketed-window, sliding-log, compact-log,
 //     token-bucket, calendar or in-flight
 //   - limit: units per period; of in-flight, the calls that may run at once. The word
-//     unlimited leaves the policy out; blocked gives nothing to whoever has it, and of a
-//     policy with per to calls that it would limit
+//     unlimited leaves the policy out. blocked gives nothing to whoever has the policy, or,
+//     with per, to calls that it would limit, and needs no other field
 //   - period: a duration with its unit: "500ms", "1m", "1h30m", "30d"; of a calendar day,
 //     week or month; in-flight has none
 //   - burst: units; of a token-bucket, and required there
@@ -51,7 +51,8 @@
 //
 // A list with an in-flight policy is for Limiter.Reserve: Allow refuses it.
 //
-// A plan lists policies, or maps policies to the fields that differ. A tenant
+// A plan lists policies, at least one, or maps policies to the fields that differ. A plan
+// without limits is {requests: {limit: unlimited}}. A tenant
 // names its plan, or its plan and the fields that differ from it. A tenant that
 // the file does not list has the default plan. Without plans, all policies
 // together are the default. The order of a list of policies, and so of

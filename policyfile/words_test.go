@@ -126,3 +126,23 @@ func TestReloadedPanics(t *testing.T) {
 	require.ErrorContains(t, w.Err(), "oops")
 	require.EqualValues(t, 2, w.File().For("")[0].Algorithm.Max())
 }
+
+// TestWordsAreEnough: a blocked policy has no other field, and a plan without limits lists an
+// unlimited policy.
+func TestWordsAreEnough(t *testing.T) {
+	f, err := Parse("limits.yaml", []byte(`
+policies:
+  requests: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}
+  banned: {limit: blocked}
+plans:
+  free: [requests]
+  paid: {requests: {limit: unlimited}}
+  none: [banned]
+default: free
+tenants: {acme: paid, spam: none}
+`), nil)
+	require.NoError(t, err)
+	require.Empty(t, f.For("acme"))
+	require.False(t, f.Blocked("acme"))
+	require.True(t, f.Blocked("spam"))
+}

@@ -42,8 +42,11 @@ type budgets struct {
 	lease  time.Duration
 }
 
-// newBudgets makes the budgets of calendar months in a zone. near is called once when a
-// budget is used to 80 %, by one of all processes; nil: never.
+// newBudgets makes the budgets of calendar months in a zone. near is called when
+// the count of a budget rises to 80 %, by one of all processes; nil: never. What is reserved
+// counts, so it is called again when settlements have lowered the count and a reservation
+// raises it. A letter that is sent once per month needs a gate, such as a limiter of
+// algo.Calendar(1, algo.Month(1), zone).
 func newBudgets(store backend.Store, zone *time.Location, l limits, near func(key string, used, limit int64)) (*budgets, error) {
 	b := &budgets{lease: 10 * time.Minute}
 	opts := &headgate.Options{}
@@ -89,6 +92,7 @@ func (b *budgets) spend(ctx context.Context, s spender, prompt, max int64, call 
 	if err != nil || !d.Allowed {
 		return d, err
 	}
+	defer rs.Close() // repeats a Commit that failed
 	reply := int64(0)
 	defer func() {
 		cost := []int64{p.of(prompt, reply)}

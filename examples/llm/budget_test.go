@@ -29,7 +29,7 @@ func (b *budgets) used(t testing.TB, s spender) (used [4]int64) {
 }
 
 // TestBudgets: callers of many processes spend from four budgets until none passes. Some
-// die in a call. Spend is at most each budget, and one caller is told of each at 80 %.
+// die in a call. Spend is at most each budget, and a caller gets an event of each at 80 %.
 func TestBudgets(t *testing.T) {
 	const processes, callers = 200, 200
 	server, spent := redistest.Start(t), map[string]*atomic.Int64{}

@@ -18,6 +18,7 @@ type Settlements struct {
 	mu struct {
 		sync.Mutex
 		settled bool
+		refused bool      // a Commit was refused: what was used is not known
 		won     []int64   // what this process settled by, if it was the first; nil: it was not
 		tried   []attempt // settlements whose outcomes are not known, the last one last
 	}
@@ -96,13 +97,24 @@ func (s *Settlements) Sending() bool {
 	return !s.mu.settled && slices.ContainsFunc(s.mu.tried, func(a attempt) bool { return a.sending })
 }
 
-// Last returns the actual costs of the last settlement whose outcome is not known; nil if
-// there is none.
-func (s *Settlements) Last() []int64 {
+// Refuse records that a Commit was refused for its lists.
+func (s *Settlements) Refuse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.refused = true
+}
+
+// Final returns the actual costs of a Close: those of the last settlement whose outcome is
+// not known, else the estimate if a Commit was refused, else nothing used.
+func (s *Settlements) Final(estimate []int64) []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.mu.tried); n > 0 {
 		return s.mu.tried[n-1].actual
 	}
-	return nil
+	//mutant:refused-commit-keeps-estimate
+	if s.mu.refused {
+		return estimate
+	}
+	return make([]int64, len(estimate))
 }

@@ -23,8 +23,8 @@
 // # What a client sees
 //
 // The response to a request that was decided, passed or denied, has
-// RateLimit-Policy and RateLimit with a member per policy, by
-// draft-ietf-httpapi-ratelimit-headers-11:
+// RateLimit-Policy with a member per policy, and RateLimit with a member per policy
+// whose count is known, by draft-ietf-httpapi-ratelimit-headers-11:
 //
 //	RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
 //	RateLimit: "burst";r=50;t=30, "daily";r=700;t=6800
@@ -33,12 +33,15 @@
 // the burst and w the time in which it fills. A w below a second is left out. r
 // is the number of units that would pass now. t is in whole seconds, rounded
 // up. Where the policy denies, it is the time until the same request passes,
-// else the time until nothing is counted any more.
+// else the time until nothing is counted any more. With NewAll a denial from memory
+// has only the policies of the key that denies in RateLimit.
 //
 // A denial has status 429, Retry-After, and a body of type
 // application/problem+json (quota-exceeded) with the names of the policies that
 // deny. Retry-After is the time until the same request passes, rounded up, at
-// least 1, and later by up to Options.RetryJitter.
+// least 1, and later by up to Options.RetryJitter. The request may pass sooner if
+// requests that run now give units back, or free a slot of algo.InFlight: see
+// Options.SettleWait.
 //
 // A policy counts requests where RateLimit-Policy has no qu. Options.Units names another
 // unit. Where the cost of a request is not 1 and no unit is named, qu is "units".
