@@ -249,7 +249,7 @@ func (c *call) deny(v *view) error {
 	} else {
 		c.k.denials.At(c.k.key).Note(&c.r.Group, &v.Denial, c.generation)
 	}
-	v.Answer(&c.r.Group, c.d, v.Told)
+	v.Answer(&c.r.Group, &c.r.Group, c.d, v.Told)
 	//mutant:told-to-this-call
 	if told := c.misses > 0 || c.sum != nil; told && v.Sent >= c.from && v.alike {
 		c.d.Source, c.d.Estimated = backend.FromStore, false

@@ -23,9 +23,11 @@
 //   - AllowAtMost grants whole units, and takes several round trips where the
 //     bucket holds less than n. It never passes the limit; calls that race for
 //     the last units may leave some of them.
+//   - AllowAtMost of 0 answers a RetryAfter of -1, as AllowN of 0 does. On an empty
+//     bucket redis_rate answers the time until one unit is free.
 //   - Out of range, with a *headgate.InvalidError: an empty key and one above
 //     4,096 bytes, a negative n (it gave units back), a Rate or Burst below 1 or
-//     above 2^31, a Period that is not 1 ms to 400 days in whole microseconds.
+//     above 2^36, a Period that is not 1 ms to 400 days in whole microseconds.
 //   - A *redis.Ring is refused, by each call: use a *redis.ClusterClient. With one
 //     of those the store has connections of its own; see Limiter.Close.
 //

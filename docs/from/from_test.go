@@ -22,6 +22,8 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
@@ -83,6 +85,16 @@ func toTokenBucket(rdb *redis.Client) (handler, error) {
 		OnFailure: headgate.FailOpen,
 	}}, nil)
 	return headgateOn(limiter, err)
+}
+
+func storeOf(rdb redis.UniversalClient) (backend.Store, error) {
+	switch c := rdb.(type) {
+	case *redis.Client: // one server, or Sentinel
+		return standalone.New(c, nil), nil
+	case *redis.ClusterClient:
+		return cluster.New(c, nil), nil
+	}
+	return nil, fmt.Errorf("no store for a %T", rdb)
 }
 
 func fromThrottled(rdb *redis.Client) (handler, error) {
@@ -200,7 +212,11 @@ func fromHTTPRate(next http.Handler) http.Handler {
 }
 
 func toHeader(limiter *headgate.Limiter, next http.Handler) (http.Handler, error) {
-	limit, err := httplimit.New(limiter, httplimit.Header("X-API-Key"), nil)
+	limit, err := httplimit.New(limiter, httplimit.Header("X-API-Key"), &httplimit.Options{
+		EmptyKey:   httplimit.EmptyShared, // requests without a key share a count; the default is status 400
+		XRateLimit: true,                  // X-RateLimit-*, beside RateLimit
+		ResetEpoch: true,                  // X-RateLimit-Reset in seconds of the Unix epoch
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -334,6 +350,74 @@ func TestALostReply(t *testing.T) {
 	}
 }
 
+// TestWithoutAKey: requests without the header share one count, as with httprate, and have
+// the X-RateLimit fields. docs/from.md says so.
+func TestWithoutAKey(t *testing.T) {
+	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	ours, err := toHeader(inMemory(), ok)
+	require.NoError(t, err)
+	for name, h := range map[string]http.Handler{"httprate": fromHTTPRate(ok), "headgate": ours} {
+		for i := range 11 {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+			require.Equal(t, i < 10, w.Code == http.StatusOK, name)
+			for _, field := range []string{"Limit", "Remaining", "Reset"} {
+				require.NotEmpty(t, w.Header().Get("X-RateLimit-"+field), name)
+			}
+			reset, err := strconv.ParseInt(w.Header().Get("X-RateLimit-Reset"), 10, 64)
+			require.NoError(t, err)
+			require.WithinDuration(t, time.Now(), time.Unix(reset, 0), 3*time.Minute, name)
+		}
+	}
+}
+
+// TestStoreOf: each client that has a store gets its own, and a Ring an error.
+func TestStoreOf(t *testing.T) {
+	one := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}})
+	many := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}, IsClusterMode: true})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	for _, c := range []redis.UniversalClient{one, many, ring} {
+		defer c.Close()
+	}
+	s, err := storeOf(one)
+	require.NoError(t, err)
+	require.IsType(t, (*standalone.Store)(nil), s)
+	s, err = storeOf(many)
+	require.NoError(t, err)
+	require.IsType(t, (*cluster.Store)(nil), s)
+	require.NoError(t, s.Close())
+	_, err = storeOf(ring)
+	require.Error(t, err)
+}
+
+// TestChangedBurst: what is used stays, not the tokens that are left. docs/from.md says so.
+func TestChangedBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := func(period time.Duration, burst int64) headgate.Policy {
+			return headgate.Policy{Name: "api", Algorithm: algo.TokenBucket(algo.Per(1, period), burst), OnFailure: headgate.FailOpen}
+		}
+		ctx, second := context.Background(), time.Second
+		five, err := headgate.New(memory.New(nil), []headgate.Policy{of(second, 5)}, nil)
+		require.NoError(t, err)
+		_, err = five.AllowN(ctx, "k", 1)
+		require.NoError(t, err)
+		twenty, err := five.With(of(second, 20))
+		require.NoError(t, err)
+		d, err := twenty.AllowN(ctx, "k", 19)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		d, err = five.Allow(ctx, "k")
+		require.NoError(t, err)
+		require.Equal(t, 16*second, d.RetryAfter)
+		faster, err := five.With(of(second/4, 20))
+		require.NoError(t, err)
+		d, err = faster.Allow(ctx, "k")
+		require.NoError(t, err)
+		require.EqualValues(t, 20, d.Used)
+		require.Equal(t, second/4, d.RetryAfter)
+	})
+}
+
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
 // TestSnippetsAreCompiled: each Go snippet of docs/from.md stands in this file.
@@ -344,7 +428,7 @@ func TestSnippetsAreCompiled(t *testing.T) {
 	require.NoError(t, err)
 	normal := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	blocks := goBlock.FindAllStringSubmatch(string(doc), -1)
-	require.Len(t, blocks, 15)
+	require.Len(t, blocks, 16)
 	for _, b := range blocks {
 		require.Contains(t, normal(string(source)), normal(b[1]))
 	}

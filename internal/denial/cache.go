@@ -290,8 +290,8 @@ func (d *Denial) Denies(g *backend.Group) bool {
 func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) }
 
 // State returns what the denial says to g of its i-th policy at now. A policy that g
-// costs less than was denied may have room, so it gets no RetryAfter. For a larger cost
-// it is the least that can be said. Times count from the answer's arrival, not from the
+// costs less than was denied may have room, so it gets no RetryAfter. For a higher cost
+// it is a lower bound. Times count from the answer's arrival, not from the
 // sending: then a call that waits for RetryAfter is not early.
 func (d *Denial) State(i int, g *backend.Group, now time.Duration) backend.State {
 	s := d.States[i]
@@ -303,12 +303,21 @@ func (d *Denial) State(i int, g *backend.Group, now time.Duration) backend.State
 	return s
 }
 
-// Answer denies g at now. The states of its shadows are not counted.
-func (d *Denial) Answer(g *backend.Group, answer *backend.Decision, now time.Duration) {
+// Answer denies g at now. The least that g asks for is another group only of an AtMost.
+// The states of its shadows are not counted.
+func (d *Denial) Answer(g, least *backend.Group, answer *backend.Decision, now time.Duration) {
 	*answer = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
-	answer.State = d.State(backend.Binding(g.Policies, d.States), g, now)
+	answer.State = d.stateAt(backend.Binding(g.Policies, d.States), least, now)
+	if len(d.States) > 1 && len(d.States) == len(g.Policies) {
+		for i := range d.States {
+			// At a higher cost another policy may bind.
+			if s := d.stateAt(i, least, now); !g.Policies[i].Shadow && s.RetryAfter > answer.RetryAfter {
+				answer.State = s
+			}
+		}
+	}
 	for i := range g.Each {
-		g.Each[i] = d.State(i, g, now)
+		g.Each[i] = d.stateAt(i, least, now)
 		//mutant:shadow-not-from-cache
 		if p := &g.Policies[i]; p.Shadow {
 			g.Each[i] = backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}

@@ -24,7 +24,7 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 		return false
 	}
 	s.answered.Add(1)
-	known.Answer(&r.Group, d, now)
+	known.Answer(&r.Group, g, d, now)
 	return true
 }
 

@@ -103,7 +103,7 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 func (s *Store) answer(e *entry, r *backend.Request, d *backend.Decision, now time.Duration) {
 	s.answered.Add(1)
 	e.answered.Add(1)
-	e.Answer(&r.Group, d, now)
+	e.Answer(&r.Group, leastOf(r), d, now)
 }
 
 // Ask returns what Note needs of the instant before a key is asked for beside others, in

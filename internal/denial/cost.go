@@ -1,0 +1,50 @@
+package denial
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// stateAt returns State with the RetryAfter of g's cost, if it is higher than the cost
+// that was denied and that time can be computed from the state. It is at most a microsecond
+// longer than the store's. Units that are lent may come back sooner, so they are left out.
+func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration) backend.State {
+	s := d.State(i, g, now)
+	j := i
+	if len(d.States) < len(g.Policies) { // only the binding one
+		j = slices.IndexFunc(g.Policies, func(p backend.Policy) bool { return p.Name == s.Policy })
+	}
+	//mutant:higher-cost-later
+	if j >= 0 && g.CostOf(j) > d.Costs[j] && s.Lent == 0 {
+		s.RetryAfter = max(s.RetryAfter, passesAfter(&g.Policies[j].Algorithm, &s, g.CostOf(j)))
+	}
+	return s
+}
+
+// passesAfter returns the time until n units pass, by a policy's state; 0 if the state
+// does not determine it. A fixed window ends at ResetAfter. A TokenBucket is empty then,
+// and n units pass earlier by the time in which the rest of the burst leaks.
+func passesAfter(a *algo.Algorithm, s *backend.State, n int64) time.Duration {
+	switch {
+	case n <= s.Remaining:
+		return 0
+	case a.Kind() == algo.KindFixedWindow || a.Kind() == algo.KindCalendar:
+		return s.ResetAfter
+	case a.Kind() != algo.KindTokenBucket:
+		return 0
+	}
+	l := a.Limit()
+	high, low := bits.Mul64(uint64(max(0, a.Max()-n)), uint64(l.Period/time.Microsecond))
+	if high >= uint64(l.Events) {
+		return 0 // longer than any ResetAfter
+	}
+	rest, _ := bits.Div64(high, low, uint64(l.Events))
+	if rest >= uint64(s.ResetAfter/time.Microsecond) {
+		return 0
+	}
+	return s.ResetAfter - time.Duration(rest)*time.Microsecond
+}
