@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,7 +11,9 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/breaker"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/shard"
 	"github.com/redis/go-redis/v9"
@@ -151,4 +154,39 @@ func TestOneBudget(t *testing.T) {
 	require.Less(t, time.Since(begin), budget+150*time.Millisecond)
 	require.Equal(t, backend.FromFailOpen, d.Source)
 	require.Error(t, d.Err)
+}
+
+// racing is a store where another process takes what a share has just before each take, and
+// where one share does not answer.
+type racing struct {
+	*memory.Store
+	gone string
+	busy atomic.Bool
+}
+
+func (s *racing) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if r.Sub == s.gone {
+		return backend.ErrUnavailable
+	}
+	if s.busy.Load() && r.Op == backend.Take {
+		other := backend.Request{Op: backend.AtMost, Group: backend.Group{Key: r.Key, Sub: r.Sub, Policies: r.Policies, Cost: 10}}
+		if err := s.Store.Do(ctx, &other, new(backend.Decision)); err != nil {
+			return err
+		}
+	}
+	return s.Store.Do(ctx, r, d)
+}
+
+// TestPartialSumDeniesNothing: a call that loses each race for what the shares that answer
+// have left meets its failure mode if another one did not answer.
+func TestPartialSumDeniesNothing(t *testing.T) {
+	next := &racing{Store: memory.New(nil), gone: shard.Names("k", 16)[7]}
+	s := shard.New(breaker.New(next, nil), next)
+	ps := one(algo.FixedWindow(algo.PerDay(160)), 16)
+	ps[0].OnFailure = backend.FailOpen
+	next.busy.Store(true)
+	d := do(t, s, take("k", ps, 1))
+	require.True(t, d.Allowed, "%+v", d)
+	require.Equal(t, backend.FromFailOpen, d.Source)
+	require.ErrorIs(t, d.Err, backend.ErrUnavailable)
 }

@@ -94,9 +94,10 @@ func (c *call) take(ctx context.Context) error {
 
 // more is what take does after the first share. A share without an answer is not asked
 // again soon, so each step asks others. A call that loses the race for what a sum shows
-// twice is denied, though there may be more elsewhere. Shares that did not answer are read
-// once more before their failure modes apply. A full queue, a slot on its way, one lost
-// connection are no dead node, and a dead node's circuit answers at once.
+// twice is denied, though there may be more elsewhere. A sum that lacks some shares denies
+// nothing: the failure mode decides. Shares that did not answer are read once more before
+// their failure modes apply. A full queue, a slot on its way, one lost connection are no
+// dead node, and a dead node's circuit answers at once.
 func (c *call) more(ctx context.Context) error {
 	for again := false; ; {
 		for n := 0; n < asks && c.misses < tries; n++ {
@@ -109,9 +110,12 @@ func (c *call) more(ctx context.Context) error {
 			}
 		}
 		v := c.k.view(&c.r.Group, c.k.denials.Now())
-		spent := len(v.open) == 0
+		spent, lost := len(v.open) == 0, len(v.open) > 0 && c.sum != nil
 		switch {
-		case spent && len(v.dead) == 0, !spent && c.sum != nil:
+		//mutant:partial-sum-denies-nothing
+		case lost && len(c.sum.dead) > 0:
+			return c.fail(ctx, c.sum.err, c.sum.dead...)
+		case spent && len(v.dead) == 0, lost:
 			return c.deny(v)
 		case spent && again:
 			return c.fail(ctx, cmp.Or(c.sum.err, backend.ErrUnavailable), v.dead...) // perhaps another call met them
