@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 )
 
 // MaxWait is the longest that a denied call waits for others to be settled.
@@ -21,6 +23,9 @@ const (
 	grace = 50 * time.Millisecond
 	// longest bounds a settlement, whose context does not end with the call's.
 	longest = 10 * time.Second
+	// maxRepeated is the maximum number of settlements of one middleware that are repeated
+	// at a time: each keeps a goroutine. Others leave the estimate after one try.
+	maxRepeated = 4096
 )
 
 // Calls reserves for the calls of one middleware. It is safe for concurrent use and
@@ -29,6 +34,8 @@ type Calls struct {
 	Lease time.Duration // of a part that names none
 	Wait  time.Duration // how long a denied call waits for others of its first part's key
 	lines lines
+
+	repeated atomic.Int64 // settlements that no store has decided yet
 }
 
 // Needed reports whether the limiter has a policy that only a reservation can charge.
@@ -177,7 +184,7 @@ func (c *Call) end(used []int64, each [][]headgate.State) bool {
 	c.release()
 	settled := make(chan bool, 1)
 	go func() {
-		err := c.commit(used, each)
+		err := c.settle(used, each)
 		if c.line != nil {
 			c.calls.lines.settled(c.Parts[0].Call.Key, c.line)
 		}
@@ -193,12 +200,35 @@ func (c *Call) end(used []int64, each [][]headgate.State) bool {
 	}
 }
 
-// commit leaves the estimate where what was used is no list for these policies: else
-// its slot would be taken until the lease ends.
-func (c *Call) commit(used []int64, each [][]headgate.State) error {
+// settle commits, and repeats that until a store has decided it: a Commit counts once.
+func (c *Call) settle(used []int64, each [][]headgate.State) error {
 	//mutant:settled-after-client-left
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), longest)
 	defer cancel()
+	err := c.commit(ctx, used, each)
+	if !backend.Undecided(err) {
+		return err
+	}
+	defer c.calls.repeated.Add(-1)
+	//mutant:repeated-settlements-bounded
+	if c.calls.repeated.Add(1) > maxRepeated {
+		return err
+	}
+	//mutant:undecided-settlement-repeated
+	for pause := 20 * time.Millisecond; backend.Undecided(err); pause = min(2*pause, time.Second) {
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+		err = c.commit(ctx, used, each)
+	}
+	return err
+}
+
+// commit leaves the estimate where what was used is no list for these policies: else
+// its slot would be taken until the lease ends.
+func (c *Call) commit(ctx context.Context, used []int64, each [][]headgate.State) error {
 	err := c.reservations.CommitEach(ctx, each, c.lists(used)...)
 	//mutant:wrong-use-frees-slot
 	if errors.As(err, new(*headgate.InvalidError)) {

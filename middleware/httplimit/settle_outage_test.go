@@ -1,0 +1,95 @@
+package httplimit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// silent is a memory store that settles nothing while it is down.
+type silent struct {
+	*memory.Store
+	down    atomic.Bool
+	settles atomic.Int64
+}
+
+func (s *silent) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	if r.Op == backend.Settle {
+		s.settles.Add(1)
+		if s.down.Load() {
+			return backend.ErrUnavailable
+		}
+	}
+	return s.Store.Do(ctx, r, d)
+}
+
+// TestSettledAfterOutage: a settlement that no store has decided is repeated for 10 s, and
+// not longer.
+func TestSettledAfterOutage(t *testing.T) {
+	for outage, want := range map[time.Duration]int64{6 * time.Second: 2, 15 * time.Second: 5} {
+		t.Run(fmt.Sprint(outage), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &silent{Store: memory.New(nil)}
+				user := limiter(t, s, policy("user", algo.FixedWindow(algo.PerDay(100))))
+				org := limiter(t, s, policy("org", algo.FixedWindow(algo.PerDay(100))))
+				parts := func(*http.Request) ([]headgate.Part, error) {
+					return []headgate.Part{user.Call("u", 5), org.Call("o", 5)}, nil
+				}
+				m, err := NewAll(parts, &Options{Settle: func(*Outcome) []int64 { return []int64{2, 2} }})
+				require.NoError(t, err)
+				h := m(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }))
+				s.down.Store(true)
+				require.Equal(t, 204, send(h, httptest.NewRequest(http.MethodGet, "/", nil)).Code)
+				time.Sleep(outage)
+				s.down.Store(false)
+				synctest.Wait()
+				time.Sleep(5 * time.Second)
+				for l, key := range map[*headgate.Limiter]string{user: "u", org: "o"} {
+					d, err := l.Peek(context.Background(), headgate.Call{Key: key})
+					require.NoError(t, err)
+					require.Equal(t, want, d.Used, key)
+				}
+				require.Less(t, s.settles.Load(), int64(50))
+			})
+		})
+	}
+}
+
+// TestRepeatedSettlementsAreBounded: at most 4,096 settlements of a middleware are repeated
+// at a time.
+func TestRepeatedSettlementsAreBounded(t *testing.T) {
+	const all = 4096 + 3
+	synctest.Test(t, func(t *testing.T) {
+		s := &silent{Store: memory.New(nil)}
+		l := limiter(t, s, policy("p", algo.FixedWindow(algo.PerDay(2*all))))
+		parts := func(*http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Call("k", 1)}, nil }
+		m, err := NewAll(parts, &Options{Settle: func(*Outcome) []int64 { return []int64{0} }})
+		require.NoError(t, err)
+		h := m(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		s.down.Store(true)
+		var callers sync.WaitGroup
+		for range all {
+			callers.Add(1)
+			go func() { defer callers.Done(); at(h, "k", "/") }()
+		}
+		callers.Wait()
+		time.Sleep(time.Second)
+		s.down.Store(false)
+		time.Sleep(5 * time.Second)
+		d, err := l.Peek(context.Background(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.EqualValues(t, 3, d.Used)
+	})
+}
