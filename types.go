@@ -34,7 +34,7 @@ type (
 	//	Used       int64          // units that count now, rounded up
 	//	Lent       int64          // of these: units that processes hold in advance, see Policy.Borrow
 	//	Remaining  int64          // units that would pass now, never negative
-	//	RetryAfter time.Duration  // until this cost passes if no other call takes; 0 where it passes now
+	//	RetryAfter time.Duration  // until this cost passes if no other call takes; 0 where it passes now; see also Options.DenyCacheTTL
 	//	ResetAfter time.Duration  // until nothing is counted any more
 	State = backend.State
 	// FailureMode is what a call gets when no store decided it.

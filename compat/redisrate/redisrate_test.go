@@ -312,3 +312,18 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, r.RetryAfter)
 }
+
+// TestHigherCostFromMemory: a spent bucket's denial of one unit does not shorten the
+// RetryAfter of more units.
+func TestHigherCostFromMemory(t *testing.T) {
+	l := NewLimiter(redistest.Shared(t).Client(t))
+	limit := Limit{Rate: 10, Burst: 100, Period: time.Minute}
+	for _, c := range []struct {
+		n     int
+		retry time.Duration
+	}{{100, -1}, {1, 6 * time.Second}, {100, 10 * time.Minute}} {
+		r, err := l.AllowN(ctx, t.Name(), limit, c.n)
+		require.NoError(t, err)
+		require.InDelta(t, c.retry, r.RetryAfter, float64(5*time.Second), c.n)
+	}
+}

@@ -1,6 +1,7 @@
 package denial
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"time"
@@ -26,15 +27,10 @@ func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration) backend.Sta
 }
 
 // passesAfter returns the time until n units pass, by a policy's state; 0 if the state
-// does not determine it. A fixed window ends at ResetAfter. A TokenBucket is empty then,
-// and n units pass earlier by the time in which the rest of the burst leaks.
+// does not determine it. A TokenBucket is empty after ResetAfter. n units pass earlier, by
+// the time in which the rest of the burst leaks.
 func passesAfter(a *algo.Algorithm, s *backend.State, n int64) time.Duration {
-	switch {
-	case n <= s.Remaining:
-		return 0
-	case a.Kind() == algo.KindFixedWindow || a.Kind() == algo.KindCalendar:
-		return s.ResetAfter
-	case a.Kind() != algo.KindTokenBucket:
+	if n <= s.Remaining || a.Kind() != algo.KindTokenBucket {
 		return 0
 	}
 	l := a.Limit()
@@ -47,4 +43,14 @@ func passesAfter(a *algo.Algorithm, s *backend.State, n int64) time.Duration {
 		return 0
 	}
 	return s.ResetAfter - time.Duration(rest)*time.Microsecond
+}
+
+// refill returns in how many nanoseconds g's cost comes free again, 0 if that is not known.
+func (e *entry) refill(g *backend.Group) int64 {
+	i := bits.TrailingZeros64(e.Bound)
+	a := &e.group.Policies[i].Algorithm
+	if e.Bound != 1<<i || a.Kind() != algo.KindTokenBucket {
+		return 0
+	}
+	return int64(math.Ceil(float64(g.CostOf(i)) * float64(a.Limit().Period) / float64(a.Limit().Events)))
 }

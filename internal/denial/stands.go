@@ -1,11 +1,8 @@
 package denial
 
 import (
-	"math"
-	"math/bits"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -63,14 +60,4 @@ func (e *entry) stands(g *backend.Group, now time.Duration) *Denial {
 		}
 	}
 	return nil
-}
-
-// refill returns in how many nanoseconds g's cost comes free again, 0 if that is not known.
-func (e *entry) refill(g *backend.Group) int64 {
-	i := bits.TrailingZeros64(e.Bound)
-	a := &e.group.Policies[i].Algorithm
-	if e.Bound != 1<<i || a.Kind() != algo.KindTokenBucket {
-		return 0
-	}
-	return int64(math.Ceil(float64(g.CostOf(i)) * float64(a.Limit().Period) / float64(a.Limit().Events)))
 }
