@@ -248,9 +248,9 @@ func outagesOf(t *testing.T, l *headgate.Limiter, o outage, length, pause, withi
 }
 
 // TestOutageEndsForALoneCaller: of a caller with 20 calls per second the next call but one
-// is the last undecided one after the server answers, with a client of go-redis' defaults
-// too. Each outage has a client of its own: go-redis counts the failed dials of a pool's
-// whole life, and after as many as the pool has connections it dials once per second.
+// is the last undecided one after the server answers. So it is with go-redis' defaults.
+// Each outage has a client of its own, since go-redis counts the failed dials of a pool's
+// whole life. After as many as the pool has connections it dials once per second.
 func TestOutageEndsForALoneCaller(t *testing.T) {
 	lengths := []time.Duration{700}
 	if redistest.Long() {

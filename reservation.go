@@ -218,9 +218,9 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 
 // Close cancels the reservation if nothing has tried to settle it. A Commit or Cancel
 // that failed is repeated instead, also one whose context had ended: what it would
-// have charged was used. If a Commit's lists were refused, Close keeps the estimate: what
-// was used is not known, and an error in a price must not make calls free. Close is made for defer: what is not held any more is no
-// error. Do not close a reservation whose Token another process has got to settle.
+// have charged was used. If a Commit's lists were refused, Close keeps the estimate. What
+// was used is not known then, and an error in a price must not make calls free. Close is
+// made for defer: what is not held any more is no error. Do not close a reservation whose Token another process has got to settle.
 func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil

@@ -8,8 +8,8 @@
 // it is charged, and brings units home. Calls take from these, without a round trip.
 // Before the units run out, or their lease ends, a Borrow in the background reports what
 // was used and brings more.
-// A spread key lends from one sub-key at a time, and its calls send no Borrow themselves:
-// one sub-key may deny what another has units for.
+// A spread key lends from one sub-key at a time, and its calls send no Borrow themselves.
+// One sub-key may deny what another has units for.
 // The units that are left stay in use meanwhile and become part of the next lease. When
 // the key rests, they are given back.
 //

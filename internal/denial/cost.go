@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// stateAt returns State with the RetryAfter of g's cost, if it is higher than the cost
-// that was denied and that time can be computed from the state. It is at most a microsecond
+// stateAt returns State. If g costs more than what was denied, the RetryAfter is that of
+// g's cost, as far as the state determines it. It is at most a microsecond
 // longer than the store's. Units that are lent may come back sooner, so they are left out.
 func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration) backend.State {
 	s := d.State(i, g, now)

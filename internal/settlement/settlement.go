@@ -104,8 +104,8 @@ func (s *Settlements) Refuse() {
 	s.mu.refused = true
 }
 
-// Final returns the actual costs of a Close: those of the last settlement whose outcome is
-// not known, else the estimate if a Commit was refused, else nothing used.
+// Final returns the actual costs of a Close. They are those of the last settlement whose
+// outcome is not known, else the estimate if a Commit was refused, else nothing.
 func (s *Settlements) Final(estimate []int64) []int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

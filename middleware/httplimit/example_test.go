@@ -76,7 +76,7 @@ func ExampleOptions_failures() {
 	// Output: 401 401 401 401 401 429
 }
 
-// Five failed logins in 15 minutes, by address, where no login waits for another: the
+// Five failed logins in 15 minutes, by address, where no login waits for another. The
 // count is read before the password is checked, and a failure is charged after it.
 func ExampleKey_Of() {
 	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{

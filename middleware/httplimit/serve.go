@@ -183,7 +183,7 @@ func (m *middleware) undecided(w http.ResponseWriter, r *http.Request, list []he
 	return false
 }
 
-// mistaken reports whether an error is logged: one of a value in the request, or one of
+// mistaken reports whether an error is logged. It is one of a value in the request, or of
 // the key's function, which the service has to mend.
 func mistaken(err error) bool {
 	status := statusOf(err)
