@@ -92,15 +92,11 @@ func (rs Reservations) fits(what string, n int) error {
 	return &InvalidError{What: what, Value: n, Want: fmt.Sprintf("none, or one for each of %d keys", len(rs))}
 }
 
-// check refuses what the reservation's Commit would refuse of its lists.
-func (r *Reservation) check(each []State, actual []int64) error {
+// check returns the error of a Commit with these lists, before anything is sent.
+func (r *Reservation) check(each []State, actual []int64) (err error) {
 	lease := r.lease()
-	lease.Actual = r.units(actual)
-	switch {
-	case lease.Actual == nil:
-		return &InvalidError{What: "actual costs", Value: len(actual), Want: wantCosts}
-	case each != nil && r.at != nil && len(each) != r.listed:
-		return &InvalidError{What: "len(each)", Value: len(each), Want: wantStates}
+	if lease.Actual, err = r.lists(each, actual); err != nil {
+		return err
 	}
 	q := backend.Request{Op: backend.Settle, Lease: lease, Group: backend.Group{Key: r.key, Policies: r.limiter.policies}}
 	if r.at == nil {

@@ -23,8 +23,8 @@ type Options struct {
 	// memory until the denied one would pass. Its key and policies must be those of
 	// the denial, and it must cost no less of the policy that bound. AllowAtMost counts
 	// as a cost of one unit. For a higher cost than was denied RetryAfter is a lower bound,
-	// except with a TokenBucket without lent units. Denials by slots of InFlight are not kept. What another
-	// process does to the key meanwhile, such as a reset, shows only after this time;
+	// except with a TokenBucket without lent units. Denials by slots of InFlight are not
+	// kept. What another process does to the key meanwhile, such as a reset, shows only after this time;
 	// what this process does shows at once. Denials of spread keys (Policy.Shards) are
 	// kept for up to 1 s whatever the value is. Where no store decides, a denial stands in
 	// place of the failure modes until the denied call would pass, for at most a minute.

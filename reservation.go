@@ -165,29 +165,33 @@ func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...in
 	return err
 }
 
-// What a Commit wants of its lists.
-const (
-	wantCosts  = "none, or one for each policy"
-	wantStates = "a state per policy, or nil"
-)
-
 func (r *Reservation) commit(ctx context.Context, each []State, actual []int64) error {
-	units := r.units(actual)
+	units, err := r.lists(each, actual)
 	switch {
-	case units == nil:
-		return r.refused(backend.Settle, &InvalidError{What: "actual costs", Value: len(actual), Want: wantCosts})
+	case err != nil:
+		return r.refused(backend.Settle, err)
 	case each == nil || r.at == nil:
 		return r.settle(ctx, units, each)
-	case len(each) != r.listed:
-		return r.refused(backend.Settle, &InvalidError{What: "len(each)", Value: len(each), Want: wantStates})
 	}
 	ordered := make([]State, len(r.at))
-	err := r.settle(ctx, units, ordered)
+	err = r.settle(ctx, units, ordered)
 	//mutant:resumed-states-in-order
 	for i, j := range r.at {
 		each[j] = ordered[i]
 	}
 	return err
+}
+
+// lists returns what a Commit settles by. An error is why its lists do not fit the lease.
+// Lists in the order of the lease are the request's, which Check compares with its policies.
+func (r *Reservation) lists(each []State, actual []int64) (units []int64, err error) {
+	switch units = r.units(actual); {
+	case units == nil:
+		err = &InvalidError{What: "actual costs", Value: len(actual), Want: "none, or one for each policy"}
+	case each != nil && r.at != nil && len(each) != r.listed:
+		err = &InvalidError{What: "len(each)", Value: len(each), Want: "a state per policy, or nil"}
+	}
+	return units, err
 }
 
 // units returns what a Commit settles by, in the order of the lease; nil if actual has
@@ -220,7 +224,8 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // that failed is repeated instead, also one whose context had ended: what it would
 // have charged was used. If a Commit's lists were refused, Close keeps the estimate. What
 // was used is not known then, and an error in a price must not make calls free. Close is
-// made for defer: what is not held any more is no error. Do not close a reservation whose Token another process has got to settle.
+// made for defer: what is not held any more is no error. Do not close a reservation whose
+// Token another process has got to settle.
 func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil

@@ -308,12 +308,13 @@ func (d *Denial) State(i int, g *backend.Group, now time.Duration) backend.State
 func (d *Denial) Answer(g, least *backend.Group, answer *backend.Decision, now time.Duration) {
 	*answer = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
 	answer.State = d.stateAt(backend.Binding(g.Policies, d.States), least, now)
-	if len(d.States) > 1 && len(d.States) == len(g.Policies) {
-		for i := range d.States {
-			// At a higher cost another policy may bind.
-			if s := d.stateAt(i, least, now); !g.Policies[i].Shadow && s.RetryAfter > answer.RetryAfter {
-				answer.State = s
-			}
+	for i := range d.States {
+		// At a higher cost another policy may bind.
+		if len(d.States) < len(g.Policies) || g.Policies[i].Shadow || least.CostOf(i) <= d.Costs[i] {
+			continue
+		}
+		if s := d.stateAt(i, least, now); s.RetryAfter > answer.RetryAfter {
+			answer.State = s
 		}
 	}
 	for i := range g.Each {

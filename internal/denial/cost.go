@@ -11,8 +11,8 @@ import (
 )
 
 // stateAt returns State. If g costs more than what was denied, the RetryAfter is that of
-// g's cost, as far as the state determines it. It is at most a microsecond
-// longer than the store's. Units that are lent may come back sooner, so they are left out.
+// g's cost, as far as the state determines it. It is at most a microsecond longer than the
+// store's. Units that are lent may come back sooner, so they are left out.
 func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration) backend.State {
 	s := d.State(i, g, now)
 	j := i

@@ -56,11 +56,11 @@ type Options struct {
 	// the limit. nil, or a list that does not fit the policies, leaves the cost as it
 	// is. The function nil settles nothing but slots of algo.InFlight.
 	//
-	// The response ends when the store has answered, or 50 ms later. A settlement
-	// that no store has decided is repeated for at most 10 s, also if the client has left.
-	// One that fails changes nothing for the client: the cost is charged until it has aged, and a slot is taken until
-	// the lease ends. Observers of the limiter see the error
-	// of each try. While 4,096 settlements are repeated, others have one try.
+	// The response ends when the store has answered, or 50 ms later. A settlement that no
+	// store has decided is repeated for at most 10 s, also if the client has left. One that
+	// fails changes nothing for the client: the cost is charged until it has aged, and a
+	// slot is taken until the lease ends. Observers of the limiter see the error of each
+	// try. While 4,096 settlements are repeated, others have one try.
 	Settle func(*Outcome) []int64
 	// SettleWait is how long a denied request waits while others of its key in this
 	// process are not settled yet, 0 to 1 min. Their cost may be given back. With NewAll
