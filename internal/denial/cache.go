@@ -159,7 +159,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	}
 	//mutant:firm-denial-holds
 	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 })
-	e := &entry{Denial: *d, generation: generation, lent: lent, refreshed: make(chan struct{})}
+	e := &entry{Denial: *d, generation: generation, lent: lent}
 	// The strings are cloned, or they would keep what they were cut from.
 	e.group = backend.Group{Key: strings.Clone(g.Key), Sub: strings.Clone(g.Sub), Policies: g.Policies, Costs: d.Costs}
 	at, soonest := 0, time.Duration(math.MaxInt64)
@@ -192,7 +192,6 @@ type entry struct {
 	group      backend.Group // that was denied: its key, policies and costs; never written
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
 	sent       atomic.Bool   // one caller of several keys was sent to ask
-	refreshed  chan struct{} // closed when that caller has its answer
 	answered   atomic.Int64  // calls that the denials of this key have answered
 	taken      atomic.Int64  // nanoseconds by which calls that no store decided prolong it
 }

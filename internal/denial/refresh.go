@@ -1,7 +1,7 @@
 package denial
 
 import (
-	"context"
+	"runtime"
 	"time"
 )
 
@@ -13,19 +13,28 @@ func (e *entry) due(now, ttl time.Duration) bool {
 	return e.Ends > e.Sent+ttl && e.group.Policies[0].Shards < 2 && now >= e.Sent+ttl*3/4
 }
 
-// held is how long a denied call waits for the caller that refreshes the denial.
-// The cached denial still holds then. Without the wait, a flood that is answered
-// from memory takes the processor from that caller until its budget is spent.
-const held = 10 * time.Millisecond
+// A flood that is answered from memory never blocks. So the scheduler lets each of its
+// goroutines run for 10 ms, and calls that wait for the store meanwhile would be late. While
+// there may be such calls, denied ones let other goroutines run after each slice.
+const (
+	slice = 20 * time.Microsecond
+	under = 100 * time.Millisecond // how long after an answer others may be on their way
+)
 
-// wait waits until the caller that refreshes the denial has its answer.
-func (e *entry) wait(ctx context.Context) {
-	select {
-	//mutant:wait-for-refresh
-	case <-e.refreshed:
-	//mutant:wait-bounded
-	case <-time.After(held):
-	//mutant:wait-ends-with-caller
-	case <-ctx.Done():
+// asking reports whether calls of the entry's key may be on their way to the store.
+func (e *entry) asking(now time.Duration) bool {
+	//mutant:refresh-yielded-to
+	return e.refreshing.Load() ||
+		//mutant:late-answers-yielded-to
+		now < e.Told+under
+}
+
+// yield lets other goroutines run, once per slice. It costs microseconds where a thread
+// has to wake for them.
+func (s *Store) yield(now time.Duration) {
+	last := s.yielded.Load()
+	//mutant:yield-per-slice
+	if (now-time.Duration(last)).Abs() >= slice && s.yielded.CompareAndSwap(last, int64(now)) {
+		runtime.Gosched()
 	}
 }

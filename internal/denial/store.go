@@ -24,6 +24,7 @@ type Store struct {
 	cache    *Cache
 	ttl      time.Duration // for which a denial holds; 0: none does
 	answered atomic.Int64
+	yielded  atomic.Int64 // when a denied call last let other goroutines run
 }
 
 // New returns the wrapper over next. store is what limiters on the store share:
@@ -56,7 +57,7 @@ func (s *Store) Answered() int64 { return s.answered.Load() }
 
 // Do decides one request: from memory where it can.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) (err error) {
-	if v := s.enter(ctx, r, d, true); !v.answered {
+	if v := s.enter(ctx, r, d); !v.answered {
 		defer func() { s.Note(&v, r, d, err) }() // also if next panics
 		err = s.next.Do(ctx, r, d)
 	}
@@ -69,7 +70,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	visits, batch := make([]Visit, len(rs)), true
 	for i := range rs {
-		visits[i] = s.enter(ctx, &rs[i], &answers[i].Decision, false)
+		visits[i] = s.enter(ctx, &rs[i], &answers[i].Decision)
 		batch = batch && !visits[i].answered
 		defer func() { s.Note(&visits[i], &rs[i], &answers[i].Decision, answers[i].Err) }()
 	}
@@ -101,6 +102,9 @@ func (s *Store) Known(r *backend.Request, d *backend.Decision) bool {
 
 // answer denies a request by a cached denial, and counts that.
 func (s *Store) answer(e *entry, r *backend.Request, d *backend.Decision, now time.Duration) {
+	if e.asking(now) {
+		s.yield(now)
+	}
 	s.answered.Add(1)
 	e.answered.Add(1)
 	e.Answer(&r.Group, leastOf(r), d, now)
@@ -118,16 +122,15 @@ type Visit struct {
 	at         Set // of the request's key; zero where the answer changes nothing
 	sent       time.Duration
 	generation uint64
-	refreshes  *entry // which waits for the answer; nil where none does
-	changes    bool   // gives something back
-	answered   bool   // from memory
+	changes    bool // gives something back
+	answered   bool // from memory
 }
 
 // enter answers the request from the cached denials of its key, if one holds. Denials
 // are forgotten before a request that gives something back and after it: one that comes
 // in between may be from before. A call that would pass waits for no other one: calls
 // of one key that ask at once merge into one batch below.
-func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision, waits bool) (v Visit) {
+func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision) (v Visit) {
 	switch r.Op {
 	case backend.Take, backend.Reserve, backend.AtMost: // charges, and can be denied
 		if s.ttl == 0 || len(r.And) > 0 {
@@ -142,35 +145,26 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 		return v
 	}
 	least := leastOf(r)
-	for v.at = s.cache.At(r.Key); ; waits = false {
-		v.generation, v.sent = v.at.Generation(), s.cache.Now()
-		e := v.at.find(least, v.sent, s.ttl)
-		switch {
-		case e == nil:
-			return v
-		//mutant:errors-before-denials
-		case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.store.Closed.Load():
-			return Visit{} // next returns the error
-		//mutant:one-refresh
-		case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true):
-			v.refreshes = e
-			return v
-		case !waits || !e.refreshing.Load():
-			s.answer(e, r, d, v.sent)
-			v.answered = true
-			return v
-		}
-		e.wait(ctx)
+	v.at = s.cache.At(r.Key)
+	v.generation, v.sent = v.at.Generation(), s.cache.Now()
+	switch e := v.at.find(least, v.sent, s.ttl); {
+	case e == nil:
+	//mutant:errors-before-denials
+	case r.Check(ctx, s.next.Capabilities()) != nil || s.cache.store.Closed.Load():
+		return Visit{} // next returns the error
+	//mutant:one-refresh
+	case e.due(v.sent, s.ttl) && e.refreshing.CompareAndSwap(false, true):
+	default:
+		s.answer(e, r, d, v.sent)
+		v.answered = true
 	}
+	return v
 }
 
 // Note notes what the store answered. A call that passes ends the denials that would have
 // denied it: another process may have changed the key. Of several keys in one request it
 // receives a denial by its own, or that all pass.
 func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err error) {
-	if v.refreshes != nil {
-		defer close(v.refreshes.refreshed)
-	}
 	least := leastOf(r)
 	switch {
 	case v.at.line == nil:
