@@ -56,6 +56,24 @@ func TestTrialAfterAnAnswer(t *testing.T) {
 	}
 }
 
+// TestFailuresInARow: five failures in a row open a circuit, however many round trips
+// succeeded before. Four do not.
+func TestFailuresInARow(t *testing.T) {
+	s := nobody(t)
+	_, err := headgate.New(s, []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	h := s.Shared()
+	for _, failures := range []int{4, 5} {
+		for range 100 {
+			require.True(t, enter(h, nil))
+		}
+		for range failures {
+			require.True(t, enter(h, layer.ErrFailed))
+		}
+		require.Equal(t, failures == 5, h.Awaits("a:1"))
+	}
+}
+
 // TestCallsBesideTrial: calls that come while another one is the trial of an open circuit
 // wait for it, and are decided after it.
 func TestCallsBesideTrial(t *testing.T) {
