@@ -76,6 +76,18 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	return l.With(policies...)
 }
 
+// onePer returns what limiters on s have one of, such as the store that decides for
+// FailLocal: what one of them let pass another does not let pass again. Limiters on a store
+// of another author share nothing.
+func onePer[T any](s backend.Store, fresh func(shared bool) T) T {
+	shared := layer.Of(s)
+	if shared == nil {
+		return fresh(false)
+	}
+	type key struct{} // one for each T
+	return shared.Value(key{}, func() any { return fresh(true) }).(T)
+}
+
 // With returns a limiter with another list of policies on the same store: for
 // free and paid plans, or a limit per tenant. Policies of both lists share a
 // count where name, algorithm and period agree, whatever their limits are.
