@@ -1,7 +1,6 @@
 package headgate
 
 import (
-	"context"
 	"log/slog"
 )
 
@@ -46,18 +45,4 @@ func (p Part) Twice(q Part) (policy string, twice bool) {
 		}
 	}
 	return "", false
-}
-
-// Hold extends the leases of all reservations while a call runs, as Reservation.Hold
-// does. The context ends where one of them loses its slot.
-func (rs Reservations) Hold(ctx context.Context) (context.Context, context.CancelFunc) {
-	releases := make([]context.CancelFunc, len(rs))
-	for i, r := range rs {
-		ctx, releases[i] = r.Hold(ctx)
-	}
-	return ctx, func() {
-		for _, release := range releases {
-			release()
-		}
-	}
 }

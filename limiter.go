@@ -76,6 +76,18 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	return l.With(policies...)
 }
 
+// onePer returns what limiters on s have one of, such as the store that decides for
+// FailLocal: what one of them let pass another does not let pass again. Limiters on a store
+// of another author share nothing.
+func onePer[T any](s backend.Store, fresh func(shared bool) T) T {
+	shared := layer.Of(s)
+	if shared == nil {
+		return fresh(false)
+	}
+	type key struct{} // one for each T
+	return shared.Value(key{}, func() any { return fresh(true) }).(T)
+}
+
 // With returns a limiter with another list of policies on the same store: for
 // free and paid plans, or a limit per tenant. Policies of both lists share a
 // count where name, algorithm and period agree, whatever their limits are.
@@ -178,6 +190,28 @@ func (l *Limiter) Do(ctx context.Context, c Call) (d Decision, err error) {
 // Peek answers what Do would and writes nothing. Each of its costs may be 0.
 func (l *Limiter) Peek(ctx context.Context, c Call) (d Decision, err error) {
 	err = l.call(ctx, backend.Peek, &c, &d)
+	return d, err
+}
+
+// Record charges a call that has happened already, without asking, above the limit if
+// need be: later calls are denied until it has aged. Costs of the call are as Do's,
+// but may be above what the policies can grant. What the count can't hold, beyond
+// twice the greatest limit of an algorithm, is not counted: Used stays there.
+//
+// The decision has the states after the charge, and is always Allowed. A Record has
+// no failure mode: where the store can't count, Record returns an error.
+func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
+	err = l.call(ctx, backend.Record, &c, &d)
+	return d, err
+}
+
+// AllowAtMost takes as many units of every policy as there are, up to n. How many is
+// the decision's Granted. It is denied where there is not one. n is from 1 to the
+// greatest limit of the policies' algorithms. A spread key gives what its sub-keys
+// have, one after the other, and the decision's states are estimates. Where the call
+// fails open, n are granted.
+func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decision, err error) {
+	err = l.request(ctx, &backend.Request{Op: backend.AtMost, Group: backend.Group{Key: key, Cost: n}}, &d)
 	return d, err
 }
 

@@ -290,25 +290,3 @@ func (r *Reservation) extend(ctx context.Context) error {
 	}
 	return err
 }
-
-// Record charges a call that has happened already, without asking, above the limit if
-// need be: later calls are denied until it has aged. Costs of the call are as Do's,
-// but may be above what the policies can grant. What the count can't hold, beyond
-// twice the greatest limit of an algorithm, is not counted: Used stays there.
-//
-// The decision has the states after the charge, and is always Allowed. A Record has
-// no failure mode: where the store can't count, Record returns an error.
-func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
-	err = l.call(ctx, backend.Record, &c, &d)
-	return d, err
-}
-
-// AllowAtMost takes as many units of every policy as there are, up to n. How many is
-// the decision's Granted. It is denied where there is not one. n is from 1 to the
-// greatest limit of the policies' algorithms. A spread key gives what its sub-keys
-// have, one after the other, and the decision's states are estimates. Where the call
-// fails open, n are granted.
-func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decision, err error) {
-	err = l.request(ctx, &backend.Request{Op: backend.AtMost, Group: backend.Group{Key: key, Cost: n}}, &d)
-	return d, err
-}

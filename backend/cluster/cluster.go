@@ -225,3 +225,31 @@ func (s *Store) Close() error {
 	}
 	return s.top.close()
 }
+
+// nodeOptions returns the options of one node's client: the user's credentials,
+// transport and pool, and the timeouts of a store that Headgate opens. The
+// user's timeouts and retries are left out on purpose: a retry may charge
+// twice, and a timeout may outlast the budget. MinIdleConns is left out too:
+// ClientOptions sets it.
+func nodeOptions(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
+	return client.Options(&redis.Options{
+		Addr:                         addr,
+		ClientName:                   o.ClientName,
+		Dialer:                       o.Dialer,
+		OnConnect:                    o.OnConnect,
+		Protocol:                     o.Protocol,
+		Username:                     o.Username,
+		Password:                     o.Password,
+		CredentialsProvider:          o.CredentialsProvider,
+		CredentialsProviderContext:   o.CredentialsProviderContext,
+		StreamingCredentialsProvider: o.StreamingCredentialsProvider,
+		PoolFIFO:                     o.PoolFIFO,
+		PoolSize:                     o.PoolSize,
+		MaxActiveConns:               o.MaxActiveConns,
+		ConnMaxIdleTime:              o.ConnMaxIdleTime,
+		ConnMaxLifetime:              o.ConnMaxLifetime,
+		ReadBufferSize:               o.ReadBufferSize,
+		WriteBufferSize:              o.WriteBufferSize,
+		TLSConfig:                    o.TLSConfig,
+	}, budget)
+}

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
-	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
@@ -65,32 +63,4 @@ func redirect(err error) (addr string, asking bool) {
 		return f[2], f[0] == "ASK"
 	}
 	return "", false
-}
-
-// nodeOptions returns the options of one node's client: the user's credentials,
-// transport and pool, and the timeouts of a store that Headgate opens. The
-// user's timeouts and retries are left out on purpose: a retry may charge
-// twice, and a timeout may outlast the budget. MinIdleConns is left out too:
-// ClientOptions sets it.
-func nodeOptions(o *redis.ClusterOptions, addr string, budget time.Duration) *redis.Options {
-	return client.Options(&redis.Options{
-		Addr:                         addr,
-		ClientName:                   o.ClientName,
-		Dialer:                       o.Dialer,
-		OnConnect:                    o.OnConnect,
-		Protocol:                     o.Protocol,
-		Username:                     o.Username,
-		Password:                     o.Password,
-		CredentialsProvider:          o.CredentialsProvider,
-		CredentialsProviderContext:   o.CredentialsProviderContext,
-		StreamingCredentialsProvider: o.StreamingCredentialsProvider,
-		PoolFIFO:                     o.PoolFIFO,
-		PoolSize:                     o.PoolSize,
-		MaxActiveConns:               o.MaxActiveConns,
-		ConnMaxIdleTime:              o.ConnMaxIdleTime,
-		ConnMaxLifetime:              o.ConnMaxLifetime,
-		ReadBufferSize:               o.ReadBufferSize,
-		WriteBufferSize:              o.WriteBufferSize,
-		TLSConfig:                    o.TLSConfig,
-	}, budget)
 }

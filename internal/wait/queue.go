@@ -151,7 +151,7 @@ func (qs *Queues) leave(q *queue, w *waiter) bool {
 	case w.decided:
 		return false
 	//mutant:leaves-once
-	case !w.removed: // turn.wait calls leave again
+	case !w.removed: // head.wait calls leave again
 		w.removed = true
 		q.remove(w)
 		q.promote()

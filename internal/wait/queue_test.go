@@ -60,7 +60,7 @@ func TestLeavesOnce(t *testing.T) {
 	group := qs.group(a, 1)
 	qs.decide(q, group, answer{})
 	qs.end(group)
-	qs.leave(q, w) // the defer of turn.wait
+	qs.leave(q, w) // the defer of head.wait
 	<-c.notify     // the head
 	group = qs.group(c, 1)
 	qs.decide(q, group, answer{})

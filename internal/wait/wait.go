@@ -25,9 +25,9 @@
 //   - A head of a call with a gate takes only while it has the turn. A turn ends when its
 //     holder passes, leaves, or is denied by a key other than the gate's.
 //
-// queue.go has the queues and their lock, turn.go what a caller's goroutine does.
+// queue.go has the queues and their lock, head.go what a caller's goroutine does.
 // burst.go has the number of calls per take, contest.go the instant of the next take.
-// gate.go has the turns of calls for several keys.
+// turns.go has the turns of calls for several keys.
 package wait
 
 import (
@@ -83,12 +83,12 @@ func (e TooLate) Error() string {
 // an error. Nothing was taken if there is an error, except after ErrPerhapsCounted. The
 // call must be one that can pass.
 func (qs *Queues) Wait(ctx context.Context, c Call) (Outcome, error) {
-	t := turn{queues: qs, ctx: ctx}
-	t.call, t.since, t.notify = c, time.Now(), make(chan struct{}, 1)
-	err := t.wait()
-	o := Outcome{Waited: t.waited}
+	h := head{queues: qs, ctx: ctx}
+	h.call, h.since, h.notify = c, time.Now(), make(chan struct{}, 1)
+	err := h.wait()
+	o := Outcome{Waited: h.waited}
 	if err == nil {
-		o.Decision, o.States, o.Behind = t.decision, t.states, t.behind
+		o.Decision, o.States, o.Behind = h.decision, h.states, h.behind
 	}
 	return o, err
 }
