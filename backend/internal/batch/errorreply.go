@@ -6,9 +6,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/client"
-	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -63,22 +60,6 @@ func is(err error, any class) bool {
 		}
 	}
 	return false
-}
-
-// outcome returns what the end of a command shows of the server: nil, layer.ErrExcused,
-// or layer.ErrFailed with its cause.
-//
-// A reply that is an error counts as failed unless its class is blameless: a server that
-// loads or is read-only can't decide.
-func outcome(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	//mutant:withdrawn-excused
-	case errors.As(err, new(withdrawal)), client.PoolFull(err), is(err, blameless):
-		return layer.ErrExcused
-	}
-	return backend.Wrap(layer.ErrFailed, err)
 }
 
 // withdrawal ends a command that was not written. To go-redis it is a reply: the

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
 )
 
@@ -127,4 +129,20 @@ func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {
 	}
 	//mutant:sent-too-late-excused
 	return over && t.ends-since < at.Budget/2
+}
+
+// outcome returns what the end of a command shows of the server: nil, layer.ErrExcused,
+// or layer.ErrFailed with its cause.
+//
+// A reply that is an error counts as failed unless its class is blameless: a server that
+// loads or is read-only can't decide.
+func outcome(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	//mutant:withdrawn-excused
+	case errors.As(err, new(withdrawal)), client.PoolFull(err), is(err, blameless):
+		return layer.ErrExcused
+	}
+	return backend.Wrap(layer.ErrFailed, err)
 }
