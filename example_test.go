@@ -64,7 +64,7 @@ func Example_http() {
 		Name:      "client",
 		Algorithm: algo.TokenBucket(algo.PerSecond(5), 10), // 5 per second, 10 at once
 		OnFailure: headgate.FailOpen,                       // while Redis is down, calls pass
-	}}, nil)
+	}}, &headgate.Options{Logger: slog.Default()}) // a line when the circuit of a server changes
 	if err != nil {
 		log.Fatal(err)
 	}
