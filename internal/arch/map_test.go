@@ -56,8 +56,8 @@ func files(t *testing.T) map[string][]string {
 	return packages
 }
 
-// inMap reports whether a package has to stand in the map. Measurements, examples and the
-// lab have their own words.
+// inMap reports whether a package has to stand in the map. Measurements, examples and what
+// starts servers in tests have their own words.
 func inMap(pkg string) bool {
 	return !regexp.MustCompile(`^(bench|examples|internal/lab)(/|$)`).MatchString(pkg)
 }
