@@ -50,6 +50,12 @@ type Options struct {
 	// taken until the lease ends. Observers of the limiter see the error of each try. While
 	// 4,096 settlements are repeated, others have one try. It is only for a Server.
 	Settle func(*Outcome) []int64
+	// Settled gets the outcome of each call that was settled, with the states after the
+	// settlement: for a log line, a metric, or a trailer by grpc.SetTrailer of
+	// Outcome.Context. It runs on the handler's goroutine before the call ends.
+	// Outcome.States is nil if the settlement failed, or if the store has not answered
+	// within 50 ms. nil is none; it needs Settle, such as Reported. It is only for a Server.
+	Settled func(*Outcome)
 	// SettleWait is how long a denied call waits while others of its key in this process
 	// are not settled yet, 0 to 1 min. Their cost may be given back. Waiting calls pass
 	// in the order of their arrival. 0 denies at once.
@@ -115,7 +121,7 @@ func (o *Options) check() error {
 	if o.MaxWait < 0 {
 		return &headgate.InvalidError{What: "MaxWait", Value: o.MaxWait, Want: "at least 0"}
 	}
-	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil)
+	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil, o.Settled != nil)
 }
 
 // admit returns the error of a call that does not pass, and the context of one that

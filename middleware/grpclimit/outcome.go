@@ -2,7 +2,9 @@ package grpclimit
 
 import (
 	"context"
+	"slices"
 
+	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/middleware/internal/settle"
 )
 
@@ -16,6 +18,9 @@ type Outcome struct {
 	Policies []string // the name of the policy of each unit in Estimate and Reported
 	Estimate []int64  // what the call was charged: units, one per policy
 	Reported []int64  // what the handler gave to Report or ReportPolicy; nil where it did not
+	// States are those after the settlement, for Options.Settled: one per policy, shadow
+	// policies too. nil: they are not known, and in Options.Settle.
+	States []headgate.State
 }
 
 // Units returns the estimate with n units for each policy of that name: what a Settle
@@ -40,12 +45,22 @@ func ReportPolicy(ctx context.Context, policy string, used int64) {
 // Report, and the estimate where it gave nothing.
 func Reported(o *Outcome) []int64 { return o.Reported }
 
+// settle settles a call. The states after it go to Options.Settled.
+func (g *gate) settle(call *settle.Call, o *Outcome, used []int64) {
+	if g.opts.Settled == nil {
+		call.Settle(used)
+		return
+	}
+	o.States = slices.Concat(call.SettleEach(used)...)
+	g.opts.Settled(o)
+}
+
 // run calls the handler, and settles when it has returned, also by a panic.
 func (g *gate) run(call *settle.Call, rpc RPC, handle func(context.Context) (any, error)) (resp any, err error) {
 	o := Outcome{Context: call.Context, RPC: rpc, Policies: call.Policies(), Estimate: call.Estimate, Panicked: true}
 	defer func() {
 		var used []int64
-		defer func() { call.Settle(used) }() // also where Settle panics: the estimate stands
+		defer func() { g.settle(call, &o, used) }() // also where Settle panics: the estimate stands
 		if g.opts.Settle != nil {
 			o.Response, o.Err, o.Reported = resp, err, call.Reported()
 			used = g.opts.Settle(&o)

@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -96,6 +99,27 @@ func TestOutcomes(t *testing.T) {
 			require.Equal(t, []int64{c.used}, used(t, l, "one"))
 		})
 	}
+}
+
+// TestSettled: the states after the settlement, which a trailer can have.
+func TestSettled(t *testing.T) {
+	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerDay(100))))
+	s := server(t, l, one, &grpclimit.Options{
+		Cost:   func(context.Context, grpclimit.RPC) []int64 { return []int64{40} },
+		Settle: func(*grpclimit.Outcome) []int64 { return []int64{7} },
+		Settled: func(o *grpclimit.Outcome) {
+			require.NoError(t, grpc.SetTrailer(o.Context, metadata.Pairs("units-left", fmt.Sprint(o.States[0].Remaining))))
+		},
+	})
+	cc := dial(t, serve(t, limited(s)...))
+	for _, want := range []string{"93", "86"} {
+		var trailer metadata.MD
+		_, err := healthpb.NewHealthClient(cc).Check(t.Context(), &healthpb.HealthCheckRequest{}, grpc.Trailer(&trailer))
+		require.NoError(t, err)
+		require.Equal(t, []string{want}, trailer.Get("units-left"))
+	}
+	_, err := grpclimit.NewServer(l, one, &grpclimit.Options{Settled: func(*grpclimit.Outcome) {}})
+	require.ErrorAs(t, err, new(*headgate.InvalidError), "it needs Settle")
 }
 
 // TestFailuresAlone: the sixth failed call is refused, whatever number succeeded, under

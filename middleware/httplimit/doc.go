@@ -68,6 +68,9 @@
 // succeeded. A login under way is counted until it has ended. Options.SettleWait
 // lets others of its key in the same process wait for that, instead of denying them.
 //
+// Fields that are not sent yet have the counts after the settlement. Of a streamed
+// response they are sent before. Options.Settled has these counts too, as Outcome.States.
+//
 // # When the store fails
 //
 // A policy's failure mode decides. Under FailOpen the request passes. Under

@@ -62,6 +62,13 @@ type Options struct {
 	// slot is taken until the lease ends. Observers of the limiter see the error of each
 	// try. While 4,096 settlements are repeated, others have one try.
 	Settle func(*Outcome) []int64
+	// Settled gets the outcome of each request that was settled, with the states after the
+	// settlement: for a log line, a metric, or a trailer set in Outcome.Header. The fields in
+	// that header have these states too, also if others were sent before. Settled runs on the
+	// handler's goroutine before the response ends. Outcome.States is nil if the settlement
+	// failed, or if the store has not answered within 50 ms. nil is none; it needs Settle,
+	// such as Reported.
+	Settled func(*Outcome)
 	// SettleWait is how long a denied request waits while others of its key in this
 	// process are not settled yet, 0 to 1 min. Their cost may be given back. With NewAll
 	// it is the key of the first part. Waiting requests pass in the order of their
@@ -210,7 +217,7 @@ func (o *Options) check() error {
 			return invalid("unit", unit, "1 to 64 letters, digits, '-', '_' or '.'")
 		}
 	}
-	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil)
+	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil, o.Settled != nil)
 }
 
 // named reports whether a unit can stand in a field as it is.

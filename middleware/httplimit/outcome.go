@@ -3,6 +3,7 @@ package httplimit
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/middleware/internal/settle"
@@ -24,6 +25,9 @@ type Outcome struct {
 	Policies []string // the name of the policy of each unit in Estimate and Reported
 	Estimate []int64  // what the request was charged: units, one per policy
 	Reported []int64  // what the handler gave to Report or ReportPolicy; nil where it did not
+	// States are those after the settlement, for Options.Settled: one per policy, shadow
+	// policies too. nil: they are not known, and in Options.Settle.
+	States []headgate.State
 }
 
 // Units returns the estimate with n units for each policy of that name: what a Settle
@@ -66,11 +70,7 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, call *settle.Call)
 	defer func() {
 		var used []int64
 		defer func() { // also where Settle panics: the estimate stands
-			if o.Wrote || o.Hijacked {
-				call.Settle(used)
-			} else if each := call.SettleEach(used); each != nil {
-				h.rewrite(w.Header(), call.Parts, each)
-			}
+			h.settle(call, &o, used)
 		}()
 		rec.fill(&o, call.Status())
 		o.Reported = call.Reported()
@@ -80,8 +80,26 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, call *settle.Call)
 	o.Panicked = false
 }
 
-// rewrite sets the fields of a response that was not begun once more, by the counts
-// after the settlement. They stay where no store counts.
+// settle settles a request. The states after it go to the header fields and to
+// Options.Settled. They are not requested where nothing can show them.
+func (h *handler) settle(call *settle.Call, o *Outcome, used []int64) {
+	if h.Settled == nil && (o.Wrote || o.Hijacked) {
+		call.Settle(used)
+		return
+	}
+	each := call.SettleEach(used)
+	//mutant:unknown-states-unused
+	if each != nil {
+		h.rewrite(o.Header, call.Parts, each)
+	}
+	if h.Settled != nil {
+		o.States = slices.Concat(each...)
+		h.Settled(o)
+	}
+}
+
+// rewrite sets the fields once more, by the counts after the settlement. They stay where
+// no store counts.
 func (h *handler) rewrite(header http.Header, list []headgate.Part, each [][]headgate.State) {
 	s := h.scratch.Get().(*scratch)
 	defer h.release(s)

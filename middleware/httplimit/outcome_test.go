@@ -2,6 +2,8 @@ package httplimit
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -83,6 +85,68 @@ func TestFieldsAfterTheSettlement(t *testing.T) {
 			require.Equal(t, `"failed";r=4;t=900`, send(h, r).Header().Get("RateLimit"))
 		})
 	}
+}
+
+// TestSettled: the states after the settlement, also of a response that was begun, whose
+// fields are sent. A trailer of the response can have them.
+func TestSettled(t *testing.T) {
+	for name, s := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			users := limiter(t, s, policy("requests", algo.SlidingLog(algo.PerHour(60))), policy("tokens", algo.CompactLog(algo.PerHour(4000))))
+			orgs := limiter(t, s, policy("tokens", algo.CompactLog(algo.PerHour(9000))))
+			var got Outcome
+			limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) {
+				return []headgate.Part{users.Call("user:ann", 1, 1000), orgs.Call("org:acme", 1000)}, nil
+			}, &Options{Settle: Reported, Settled: func(o *Outcome) {
+				got = *o
+				o.Header.Set(http.TrailerPrefix+"RateLimit", o.Header.Get("RateLimit"))
+			}})
+			require.NoError(t, err)
+			server := httptest.NewServer(limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ReportPolicy(r.Context(), "tokens", 250)
+				if r.URL.Path == "/stream" {
+					_, _ = io.WriteString(w, "data: hello\n\n")
+					w.(http.Flusher).Flush()
+				}
+			})))
+			defer server.Close()
+			for i, path := range []string{"/stream", "/silent"} {
+				resp, err := http.Get(server.URL + path)
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, resp.Body)
+				require.NoError(t, err)
+				require.NoError(t, resp.Body.Close())
+				spent := int64(250 * (i + 1))
+				require.Len(t, got.States, 3)
+				require.Equal(t, [3]int64{int64(i + 1), spent, spent}, [3]int64{got.States[0].Used, got.States[1].Used, got.States[2].Used})
+				require.Equal(t, []string{"requests", "tokens", "tokens"}, got.Policies)
+				left := fmt.Sprintf(`"tokens";r=%d`, 4000-spent)
+				require.Contains(t, resp.Trailer.Get("RateLimit"), left)
+				if path == "/stream" {
+					left = `"tokens";r=3000` // the fields were sent before
+				}
+				require.Contains(t, resp.Header.Get("RateLimit"), left)
+			}
+		})
+	}
+	for _, opts := range []*Options{{Settled: func(*Outcome) {}}, {Settle: Reported, Settled: func(*Outcome) {}}} {
+		_, err := New(limiter(t, memory.New(nil), minute("p", 1)), RemoteAddr(), opts)
+		require.Equal(t, opts.Settle == nil, errors.As(err, new(*headgate.InvalidError)), "it needs Settle")
+	}
+}
+
+// TestSettledLate: a store that is slow to settle is not waited for, and the states are
+// not known. Settled runs also if the handler panics.
+func TestSettledLate(t *testing.T) {
+	s := &slow{memory.New(nil), make(chan struct{}), make(chan error, 1)}
+	var got *Outcome
+	limit, err := New(limiter(t, s, minute("p", 9)), RemoteAddr(), &Options{Settle: Reported, Settled: func(o *Outcome) { got = o }})
+	require.NoError(t, err)
+	require.Panics(t, func() { get(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("late") }))) })
+	require.True(t, got.Panicked)
+	require.Nil(t, got.States)
+	close(s.leave)
+	require.NoError(t, <-s.settled)
 }
 
 // TestStatusOfAFramework: an error that a framework writes after the middleware is no

@@ -51,8 +51,9 @@ func NeededFor(parts []headgate.Part) bool {
 	return slices.ContainsFunc(parts, func(p headgate.Part) bool { return Needed(p.Limiter) })
 }
 
-// Check refuses a lease, or a wait, that is out of range.
-func Check(lease, wait time.Duration, settles bool) error {
+// Check refuses a lease, or a wait, that is out of range, and what needs a Settle function
+// where there is none.
+func Check(lease, wait time.Duration, settles, settled bool) error {
 	switch {
 	case lease != 0 && (lease < time.Second || lease > 24*time.Hour || lease%time.Millisecond != 0):
 		return &headgate.InvalidError{What: "lease", Value: lease, Want: "1s to 24h in whole milliseconds, or 0"}
@@ -60,6 +61,9 @@ func Check(lease, wait time.Duration, settles bool) error {
 		return &headgate.InvalidError{What: "settle wait", Value: wait, Want: "0 to 1m"}
 	case wait > 0 && !settles:
 		return &headgate.InvalidError{What: "settle wait", Value: wait, Want: "0 without a Settle function"}
+	//mutant:settled-needs-settle
+	case settled && !settles:
+		return &headgate.InvalidError{What: "settled", Value: "a function", Want: "nil without a Settle function, such as Reported"}
 	}
 	return nil
 }
