@@ -28,11 +28,15 @@ type Outcome struct {
 	// States are those after the settlement, for Options.Settled: one per policy, shadow
 	// policies too. nil: they are not known, and in Options.Settle.
 	States []headgate.State
+
+	call *settle.Call // nil: made by a test
 }
 
 // Units returns the estimate with n units for each policy of that name: what a Settle
-// function returns that knows one number.
+// function returns that knows one number. A name that the call does not have changes
+// nothing; see ReportPolicy.
 func (o *Outcome) Units(policy string, n int64) []int64 {
+	o.call.Has(policy)
 	return settle.With(o.Estimate, o.Policies, policy, n)
 }
 
@@ -43,7 +47,9 @@ func (o *Outcome) Units(policy string, n int64) []int64 {
 func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
 
 // ReportPolicy is Report for the policies of one name, in all parts. The other policies
-// keep what was reported before, or the estimate.
+// keep what was reported before, or the estimate. A name that no part of the call has
+// reports nothing. The Logger of the first part's limiter gets the first such name, with
+// the names that the call has. It is once per limiter, since a plan may lack the policy.
 func ReportPolicy(ctx context.Context, policy string, used int64) {
 	settle.ReportPolicy(ctx, policy, used)
 }
@@ -66,7 +72,7 @@ func (h *handler) run(w http.ResponseWriter, r *http.Request, call *settle.Call)
 		return
 	}
 	rec := &recorder{ResponseWriter: w, request: r}
-	o := Outcome{Request: r, Header: w.Header(), Policies: call.Policies(), Estimate: call.Estimate, Panicked: true}
+	o := Outcome{Request: r, Header: w.Header(), Policies: call.Policies(), Estimate: call.Estimate, Panicked: true, call: call}
 	defer func() {
 		var used []int64
 		defer func() { // also where Settle panics: the estimate stands

@@ -69,6 +69,27 @@ func TestUnits(t *testing.T) {
 	require.Equal(t, []int64{1, 50, 50}, o.Estimate)
 }
 
+// TestUnknownPolicy: units of a policy that the request does not have are reported to the
+// Logger, once per limiter, with the names that it has. The estimates stay.
+func TestUnknownPolicy(t *testing.T) {
+	for _, settle := range []func(*Outcome) []int64{Reported, func(o *Outcome) []int64 { return o.Units("token", 7) }} {
+		l, lines := logged(t, newClock(), minute("requests", 9), minute("tokens", 9))
+		limit, err := New(l, RemoteAddr(), &Options{Settle: settle})
+		require.NoError(t, err)
+		h := limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ReportPolicy(r.Context(), "token", 0) }))
+		for left := range 3 {
+			require.Contains(t, get(h).Header().Get("RateLimit"), fmt.Sprintf(`"tokens";r=%d`, 8-left))
+		}
+		require.Equal(t, 1, strings.Count(lines.String(), "\n"), lines)
+		require.Contains(t, lines.String(), `want one of requests, tokens`)
+	}
+	l, lines := logged(t, newClock(), minute("tokens", 9))
+	limit, err := New(l, RemoteAddr(), &Options{Settle: Reported})
+	require.NoError(t, err)
+	get(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ReportPolicy(r.Context(), "tokens", 7) })))
+	require.Empty(t, lines.String())
+}
+
 // TestFieldsAfterTheSettlement: where nothing was sent yet, the fields have the counts
 // after the settlement.
 func TestFieldsAfterTheSettlement(t *testing.T) {

@@ -237,7 +237,7 @@ func TestOutcomes(t *testing.T) {
 			require.NotNil(t, got.Request)
 			require.Equal(t, []int64{40}, got.Estimate)
 			require.Equal(t, []string{"units"}, got.Policies)
-			got.Request, got.Header, got.Estimate, got.Policies = nil, nil, nil, nil
+			got.Request, got.Header, got.Estimate, got.Policies, got.call = nil, nil, nil, nil, nil
 			silent := []string{"nothing written", "header", "reported", "panic", "panic in the first read of a copy"}
 			c.want.Wrote = !slices.Contains(silent, name)
 			require.Equal(t, c.want, got)

@@ -3,7 +3,10 @@ package settle
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/headgate-go/headgate"
 )
 
 type contextKey struct{}
@@ -31,7 +34,7 @@ func Report(ctx context.Context, used ...int64) {
 // keep what was reported before, or the estimate.
 func ReportPolicy(ctx context.Context, policy string, used int64) {
 	c, ok := ctx.Value(contextKey{}).(*Call)
-	if !ok {
+	if !ok || !c.Has(policy) {
 		return
 	}
 	c.reports.mu.Lock()
@@ -40,6 +43,24 @@ func ReportPolicy(ctx context.Context, policy string, used int64) {
 		c.reports.mu.used = c.Estimate
 	}
 	c.reports.mu.used = With(c.reports.mu.used, c.Policies(), policy, used)
+}
+
+// Has reports whether the call has a policy of that name. The Logger of the first part's
+// limiter gets the error of a name that the call does not have, once: a plan may lack the
+// policy on purpose. The nil Call, that of an Outcome made by a test, has no limiter.
+func (c *Call) Has(policy string) bool {
+	if c == nil || slices.Contains(c.Policies(), policy) {
+		return true
+	}
+	type key struct{}
+	l := c.Parts[0].Limiter
+	once := l.Value(key{}, func() any { return new(sync.Once) }).(*sync.Once)
+	//mutant:unknown-policy-once
+	once.Do(func() {
+		l.Logger().Warn("headgate: units are reported for a policy that the request does not have, so its estimates stay",
+			"error", &headgate.InvalidError{What: "policy", Value: policy, Want: "one of " + strings.Join(c.Policies(), ", ")})
+	})
+	return false
 }
 
 // With returns a copy of units, with n for each policy of that name.
