@@ -90,7 +90,7 @@ func TestNewRefuses(t *testing.T) {
 
 func TestKeyIsInjective(t *testing.T) {
 	seen := map[string][]string{}
-	parts := []string{"", "a", ":", "%", "a:b", "%3A", "%25", "a%3Ab", "::", "\x00"}
+	parts := []string{"b", "a", ":", "%", "a:b", "%3A", "%25", "a%3Ab", "::", "\x00"}
 	var lists [][]string
 	for _, a := range parts {
 		lists = append(lists, []string{a})
@@ -106,7 +106,9 @@ func TestKeyIsInjective(t *testing.T) {
 		require.NotContains(t, seen, k, "%q", l)
 		seen[k] = l
 	}
-	require.Empty(t, headgate.Key())
+	for _, empty := range [][]string{{}, {""}, {"user", ""}, {"", "42"}, {"user", "", "search"}} {
+		require.Empty(t, headgate.Key(empty...), "%q", empty)
+	}
 	require.Equal(t, "user:42:search", headgate.Key("user", "42", "search"))
 }
 

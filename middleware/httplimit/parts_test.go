@@ -113,6 +113,29 @@ func TestEmptyParts(t *testing.T) {
 	}
 }
 
+// TestEmptyPartOfAKey: users that lack a part of a key are refused with 400, and do not
+// share a count.
+func TestEmptyPartOfAKey(t *testing.T) {
+	l := limiter(t, newClock().store(), minute("p", 10))
+	tenant := func(r *http.Request) string { return headgate.Key("tenant", r.Header.Get("Tenant"), r.RemoteAddr) }
+	allow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if Allow(w, r, nil, l.Call(tenant(r))) {
+			fine(w, r)
+		}
+	})
+	parts, err := NewAll(func(r *http.Request) ([]headgate.Part, error) { return []headgate.Part{l.Call(tenant(r))}, nil }, nil)
+	require.NoError(t, err)
+	for name, h := range map[string]http.Handler{
+		"Join": wrap(t, l, Join(Header("Tenant"), RemoteAddr()), nil), "NewAll": parts(fine), "Allow": allow,
+		"Func": wrap(t, l, Func(func(r *http.Request) (headgate.Call, error) { return headgate.Call{Key: tenant(r)}, nil }), nil),
+	} {
+		w := send(h, requestWith("Tenant", ""))
+		require.Equal(t, 400, w.Code, name)
+		require.Contains(t, readProblem(t, w).Detail, "lacks what its rate limit is counted by", name)
+		require.Equal(t, 204, send(h, requestWith("Tenant", "acme")).Code, name)
+	}
+}
+
 // TestValuesOfARequest: whatever a request determines is never a 500.
 func TestValuesOfARequest(t *testing.T) {
 	l, lines := logged(t, newClock(), minute("units", 10), minute("calls", 10))

@@ -18,8 +18,8 @@ import (
 //		return
 //	}
 //
-// Check before that form.Name is not empty: "user:" is one count for all who send no name.
-// The store and observers have such a key as text, unlike that of Header, which is a hash.
+// A form without a name gets 400, since headgate.Key of an empty part is empty. The store
+// and observers have such a key as text, unlike that of Header, which is a hash.
 //
 // The options are those of New, of which Key, Cost, Skip and those of a settlement do
 // nothing. Options that New refuses are an error for OnError. A part with a policy of
