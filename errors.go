@@ -13,7 +13,7 @@ import (
 var (
 	ErrUnavailable     = backend.ErrUnavailable
 	ErrPerhapsCounted  = backend.ErrPerhapsCounted
-	ErrNeverAdmissible = backend.ErrNeverAdmissible
+	ErrNeverAdmissible = backend.ErrNeverAdmissible // a cost above what a policy can ever grant; httplimit answers it with 403
 	ErrClosed          = backend.ErrClosed
 	ErrServerTooOld    = backend.ErrServerTooOld
 	ErrUnsupported     = backend.ErrUnsupported

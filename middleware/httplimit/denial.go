@@ -27,7 +27,14 @@ const (
 		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":503}`
 	emptyProblem = `{"type":"about:blank","title":"Bad Request","status":400,` +
 		`"detail":"the request lacks what its rate limit is counted by"}`
+	costProblem = `{"type":"` + errorTypes + `ErrNeverAdmissible",` +
+		`"title":"Request costs more than its quota can ever grant","status":403}`
+	blockedProblem = `{"type":"` + errorTypes + `ErrBlocked",` +
+		`"title":"Requests of this client are blocked","status":403}`
 )
+
+// errorTypes is the documentation of the errors that have a type of problem of their own.
+const errorTypes = "https://pkg.go.dev/github.com/headgate-go/headgate#"
 
 // RequestError is a request that can't be counted because of a value in it. It has no
 // key, one that is too long or given several times, or a negative cost. Its answer is
@@ -105,14 +112,27 @@ func (d Denial) Problem() (status int, body []byte) {
 // blocked, else 500. None has Retry-After or the fields of a decision, since there was
 // none: the 503 of a policy that failed closed is a Denial. The error's text is not
 // part of the answer.
+//
+// The two 403 differ in the type of the problem, which ends in ErrNeverAdmissible or
+// ErrBlocked. A request that costs less may pass after the first, and none after the other.
+// The type of all others is about:blank.
 func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
-	if err == errNoKey {
-		writeProblem(w, http.StatusBadRequest, []byte(emptyProblem))
-		return
-	}
 	status := statusOf(err)
-	body := `{"type":"about:blank","title":"` + http.StatusText(status) + `","status":` + strconv.Itoa(status) + `}`
-	writeProblem(w, status, []byte(body))
+	writeProblem(w, status, []byte(problemOf(err, status)))
+}
+
+// problemOf returns the problem of a request that could not be decided.
+func problemOf(err error, status int) string {
+	switch {
+	case err == errNoKey:
+		return emptyProblem
+	//mutant:blocked-has-its-type
+	case status == http.StatusForbidden && errors.Is(err, headgate.ErrBlocked):
+		return blockedProblem
+	case status == http.StatusForbidden:
+		return costProblem
+	}
+	return `{"type":"about:blank","title":"` + http.StatusText(status) + `","status":` + strconv.Itoa(status) + `}`
 }
 
 // statusOf returns the status of a request that could not be decided.

@@ -175,6 +175,8 @@ func TestCosts(t *testing.T) {
 	costs = []int64{11, 1}
 	w = get(h)
 	require.Equal(t, 403, w.Code, "never admissible: no time to return at")
+	require.Equal(t, problem{Type: "https://pkg.go.dev/github.com/headgate-go/headgate#ErrNeverAdmissible", Status: 403,
+		Title: "Request costs more than its quota can ever grant"}, readProblem(t, w))
 	require.Empty(t, w.Header().Get("Retry-After"))
 	require.Empty(t, w.Header().Get("RateLimit"))
 	costs = []int64{1}

@@ -91,6 +91,7 @@ func TestNoParts(t *testing.T) {
 		require.NoError(t, newErr)
 		w := get(limit(fine))
 		require.Equal(t, want, w.Code)
+		require.Equal(t, want == 403, strings.HasSuffix(readProblem(t, w).Type, "headgate#ErrBlocked"), "not that of a cost")
 		require.Empty(t, w.Header().Get("Retry-After"))
 	}
 	for _, opts := range []*Options{nil, {Cost: func(*http.Request) []int64 { return nil }}, {Units: map[string]string{"p": "a b"}}} {
