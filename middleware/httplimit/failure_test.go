@@ -66,6 +66,7 @@ func TestRedisDies(t *testing.T) {
 	w = get(local)
 	require.Equal(t, 429, w.Code)
 	require.Equal(t, "4", w.Header().Get("Retry-After"), "15 a minute")
+	require.Equal(t, "8", w.Header().Get("X-RateLimit-Limit"), "of the policy that denies, as above")
 	require.Equal(t, []string{"minute"}, readProblem(t, w).Violated)
 }
 

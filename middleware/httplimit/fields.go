@@ -178,8 +178,7 @@ func (s *scratch) add(m *member, others bool) {
 	}
 }
 
-// write sets the fields of a decision in h, but for Retry-After. X-RateLimit-* have the
-// binding policy's numbers, as they can show one policy only.
+// write sets the fields of a decision in h, but for Retry-After.
 func (s *scratch) write(f *fields, h http.Header, list []headgate.Part, d *headgate.Decision) {
 	if len(s.texts) != len(list) {
 		s.look(f, list)
@@ -195,23 +194,48 @@ func (s *scratch) write(f *fields, h http.Header, list []headgate.Part, d *headg
 		s.replace(h, field.Limit, nil)
 	}
 	if f.x && d.Counted && len(s.members) > 0 {
-		h["X-Ratelimit-Limit"] = []string{itoa(s.limit(d))}
-		h["X-Ratelimit-Remaining"] = []string{itoa(d.Remaining)}
-		h["X-Ratelimit-Reset"] = []string{itoa(f.reset(&d.State))}
+		state, limit := s.shown(d)
+		h["X-Ratelimit-Limit"] = []string{itoa(limit)}
+		h["X-Ratelimit-Remaining"] = []string{itoa(state.Remaining)}
+		h["X-Ratelimit-Reset"] = []string{itoa(f.reset(state))}
 	}
 }
 
-// limit returns the limit of the policy that binds, as RateLimit-Policy has it. Under
-// FailLocal the decision has this process's share.
-func (s *scratch) limit(d *headgate.Decision) int64 {
+// shown returns the state that X-RateLimit-* have, as they can show one policy only, and
+// its limit as RateLimit-Policy has it. Under FailLocal the decision has this process's
+// share.
+func (s *scratch) shown(d *headgate.Decision) (state *headgate.State, limit int64) {
+	var least *member
 	for i := range s.members {
-		//mutant:one-limit-in-all-fields
-		if m := &s.members[i]; m.state.Policy == d.Policy {
-			return m.limit
+		m := &s.members[i]
+		switch {
+		case !d.Allowed: // the policy that denies
+			//mutant:one-limit-in-all-fields
+			if m.state.Policy == d.Policy {
+				return &d.State, m.limit
+			}
+		case m.state.Counted && (least == nil || m.binds(least)):
+			least = m
 		}
 	}
-	return d.Limit
+	if least == nil {
+		return &d.State, d.Limit
+	}
+	return least.state, least.limit
 }
+
+// binds reports whether m is shown in place of another member of a request that passes.
+// Requests come before other units, so that a client gets the numbers of one unit.
+func (m *member) binds(other *member) bool {
+	//mutant:requests-shown-first
+	if m.requests() != other.requests() {
+		return m.requests()
+	}
+	return m.state.Remaining < other.state.Remaining
+}
+
+// requests reports whether the policy counts requests: no unit is named, and this one costs 1.
+func (m *member) requests() bool { return m.cost == 1 && !m.unit }
 
 // reset returns X-RateLimit-Reset.
 func (f *fields) reset(s *headgate.State) int64 {

@@ -42,8 +42,10 @@ type Options struct {
 	// and in whole seconds: 0 to 1 h. Clients that were denied together then do
 	// not return together.
 	RetryJitter time.Duration
-	// XRateLimit adds X-RateLimit-Limit, -Remaining and -Reset (in seconds from
-	// now) of the binding policy, for clients that do not read RateLimit.
+	// XRateLimit adds X-RateLimit-Limit, -Remaining and -Reset (in seconds from now) of one
+	// policy, for clients that do not read RateLimit. On a denial it is the policy that
+	// denies. Else it is the one with least left of those that count requests, or of all if
+	// none does. Units names the unit of the others.
 	XRateLimit bool
 	// ResetEpoch makes X-RateLimit-Reset the second of the Unix epoch, by this process's
 	// clock, in place of the seconds from now.

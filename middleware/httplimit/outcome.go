@@ -111,17 +111,13 @@ func (h *handler) rewrite(header http.Header, list []headgate.Part, each [][]hea
 	defer h.release(s)
 	s.parts = append(s.parts[:0], list...)
 	s.look(h.fields, s.parts)
-	binding := headgate.Decision{}
 	for i := range s.parts {
 		s.parts[i].Call.Each = each[i]
-		for j, state := range each[i] {
-			switch shadow := s.texts[i].policies[j].name == ""; {
-			case !state.Counted:
+		for _, state := range each[i] {
+			if !state.Counted {
 				return
-			case !shadow && (binding.Policy == "" || state.Remaining < binding.Remaining):
-				binding.State = state
 			}
 		}
 	}
-	s.write(h.fields, header, s.parts, &binding)
+	s.write(h.fields, header, s.parts, &headgate.Decision{Allowed: true, State: headgate.State{Counted: true}})
 }

@@ -64,6 +64,35 @@ func TestParts(t *testing.T) {
 	require.EqualValues(t, 2, d.Remaining, "the denied one is charged to none")
 }
 
+// TestLegacyUnit: X-RateLimit-* of passed requests count requests, if a policy does, also
+// while less is left of another unit. A denial has the numbers of the policy that denies.
+func TestLegacyUnit(t *testing.T) {
+	s := newClock().store()
+	user := limiter(t, s, policy("running", algo.InFlight(1)), minute("requests", 100), minute("tokens", 50))
+	org := limiter(t, s, minute("all", 99))
+	limit, err := NewAll(func(*http.Request) ([]headgate.Part, error) {
+		return []headgate.Part{user.Call("ann", 1, 1, 20), org.Call("acme")}, nil
+	}, &Options{XRateLimit: true, Settle: Reported, Units: map[string]string{"tokens": "tokens"}})
+	require.NoError(t, err)
+	var sent http.Header
+	h := limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { sent = w.Header().Clone() }))
+	for left := range 2 {
+		w := get(h)
+		for _, fields := range []http.Header{sent, w.Header()} { // before the settlement, and after it
+			require.Equal(t, "99", fields.Get("X-RateLimit-Limit"))
+			require.Equal(t, fmt.Sprint(98-left), fields.Get("X-RateLimit-Remaining"))
+		}
+	}
+	w := get(h)
+	require.Equal(t, 429, w.Code)
+	require.Equal(t, "50", w.Header().Get("X-RateLimit-Limit"))
+	require.Equal(t, "10", w.Header().Get("X-RateLimit-Remaining"))
+	require.Equal(t, w.Header().Get("Retry-After"), w.Header().Get("X-RateLimit-Reset"))
+	tokens := limiter(t, s, minute("input", 9), minute("output", 8))
+	w = get(all(t, &Options{XRateLimit: true, Units: map[string]string{"input": "tokens", "output": "tokens"}}, tokens.Call("k")))
+	require.Equal(t, "8", w.Header().Get("X-RateLimit-Limit"), "none counts requests")
+}
+
 // TestLongerDenialIsShown: the organisation denies for longer than the user.
 func TestLongerDenialIsShown(t *testing.T) {
 	s := newClock().store()
