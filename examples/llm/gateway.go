@@ -66,11 +66,8 @@ func (g *gateway) complete(ctx context.Context, c call, reply iter.Seq[string], 
 		actual := []int64{1, used, 1}
 		err = errors.Join(err, rs.Commit(context.WithoutCancel(ctx), actual, actual))
 	}()
-	for _, r := range rs { // a reply may take longer than the lease
-		held, release := r.Hold(ctx)
-		defer release()
-		ctx = held
-	}
+	ctx, release := rs.Hold(ctx) // a reply may take longer than the lease
+	defer release()
 	for token := range reply {
 		used++
 		if _, err := io.WriteString(w, token); err != nil {

@@ -155,21 +155,17 @@ func ExampleReport() {
 // the calls of a model that run at once. A reply is streamed, and settled by the tokens
 // that were made.
 func ExampleNewAll() {
-	tokens := func(n int64) headgate.Policy {
-		return headgate.Policy{Name: "tokens", Algorithm: algo.CompactLog(algo.PerHour(n)), OnFailure: headgate.FailClosed}
-	}
-	requests := headgate.Policy{Name: "requests", Algorithm: algo.SlidingLog(algo.PerMinute(60)), OnFailure: headgate.FailClosed}
-	running := headgate.Policy{Name: "running", Algorithm: algo.InFlight(20), OnFailure: headgate.FailClosed}
-	users, err := headgate.New(memory.New(nil), []headgate.Policy{requests, tokens(10_000)}, nil)
-	orgs, orgErr := users.With(tokens(100_000))
-	models, modelErr := users.With(running)
+	users, err := headgate.New(memory.New(nil), []headgate.Policy{
+		{Name: "requests", Algorithm: algo.SlidingLog(algo.PerMinute(60)), OnFailure: headgate.FailClosed},
+		{Name: "tokens", Algorithm: algo.CompactLog(algo.PerHour(10_000)), OnFailure: headgate.FailClosed},
+	}, nil)
+	orgs, orgErr := users.With(headgate.Policy{Name: "tokens", Algorithm: algo.CompactLog(algo.PerHour(100_000)), OnFailure: headgate.FailClosed})
+	models, modelErr := users.With(headgate.Policy{Name: "running", Algorithm: algo.InFlight(20), OnFailure: headgate.FailClosed})
 	limit, limitErr := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
-		most := int64(2000)  // of the prompt and the longest reply
-		name := r.Header.Get // of what was authenticated
-		return []headgate.Part{
-			users.Call(headgate.Key("user", name("User")), 1, most),
-			orgs.Call(headgate.Key("org", name("Org")), most),
-			models.Call(headgate.Key("model", name("Model"))),
+		return []headgate.Part{ // by headers that were authenticated, with the tokens of the prompt and the longest reply
+			users.Call(headgate.Key("user", r.Header.Get("User")), 1, 2000),
+			orgs.Call(headgate.Key("org", r.Header.Get("Org")), 2000),
+			models.Call(headgate.Key("model", r.Header.Get("Model"))),
 		}, nil
 	}, &httplimit.Options{Settle: httplimit.Reported, Units: map[string]string{"tokens": "tokens"}})
 	if err := errors.Join(err, orgErr, modelErr, limitErr); err != nil {
