@@ -5,4 +5,8 @@
 // Discord and others where a denial has no Retry-After. A server that has denied is kept in
 // some 300 bytes, one with a policy in some 450 ("go test -run TestScopeMemory -v"). It
 // keeps at most 10,000 of them. Package httplimit is the server's side.
+//
+// backoff.go decides how long requests are held back: after a denial, and while few units
+// of a quota are left. denial.go reads how long a response denies for, and parse.go the
+// RateLimit fields. roundtrip.go sends a request, and transport.go has the options.
 package httpclient

@@ -10,6 +10,10 @@ import (
 	"github.com/headgate-go/headgate/middleware/internal/field"
 )
 
+// This file holds requests back. backoff is the time after a denial that names none, and
+// quota.wait the pace while units are left or until the window ends. A probe is the one
+// request that is sent after a denial.
+
 // scope is what a Transport holds of one server. All times are the client's,
 // since only durations come from the server. Two things hold requests back:
 // until, a denial that the server sent, and quotas, the units that it reported.
