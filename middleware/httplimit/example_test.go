@@ -151,6 +151,44 @@ func ExampleReport() {
 	// "running";r=19, "tokens";r=2650;t=3600
 }
 
+// What is left after a streamed response, in a log line and in a trailer. Its header was
+// sent before, with the estimate.
+func ExampleOptions_settled() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{
+		{Name: "tokens", Algorithm: algo.SlidingLog(algo.PerHour(5000)), OnFailure: headgate.FailOpen},
+	}, nil)
+	if err != nil {
+		panic(err)
+	}
+	limit, err := httplimit.New(limiter, httplimit.RemoteAddr(), &httplimit.Options{
+		Cost:   func(*http.Request) []int64 { return []int64{2000} },
+		Settle: httplimit.Reported,
+		Settled: func(o *httplimit.Outcome) {
+			for i, s := range o.States { // none if the store has not answered
+				fmt.Println(o.Request.URL.Path, o.Policies[i], s.Used, "used,", s.Remaining, "left")
+			}
+			o.Header.Set(http.TrailerPrefix+"RateLimit", o.Header.Get("RateLimit"))
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	stream := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "a reply")
+		w.(http.Flusher).Flush()
+		httplimit.ReportPolicy(r.Context(), "tokens", 350)
+	}))
+
+	w := httptest.NewRecorder()
+	stream.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/stream", nil))
+	fmt.Println(w.Result().Header.Get("RateLimit"))
+	fmt.Println(w.Result().Trailer.Get("RateLimit"))
+	// Output:
+	// /stream tokens 350 used, 4650 left
+	// "tokens";r=3000;t=3600
+	// "tokens";r=4650;t=3600
+}
+
 // A gateway limits the requests and tokens of a user, the tokens of the organisation, and
 // the calls of a model that run at once. A reply is streamed, and settled by the tokens
 // that were made.
