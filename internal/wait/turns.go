@@ -144,6 +144,9 @@ func (g *Gate) grant() {
 type places []*place
 
 func (ps places) Len() int { return len(ps) }
+
+// Less decides whose turn comes first: the one that begins first, then the one that
+// entered first.
 func (ps places) Less(i, j int) bool {
 	if a, b := ps[i], ps[j]; a.begins != b.begins {
 		return a.begins < b.begins

@@ -27,7 +27,8 @@
 //
 // queue.go has the queues and their lock, head.go what a caller's goroutine does.
 // burst.go has the number of calls per take, contest.go the instant of the next take.
-// turns.go has the turns of calls for several keys.
+// turns.go decides whose turn it is among the tenants that wait for one shared key: the
+// first of places, by its Less.
 package wait
 
 import (
