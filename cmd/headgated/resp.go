@@ -33,7 +33,7 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 		if err != nil {
 			return fmt.Errorf("-policies: %w", err)
 		}
-		v.policies, opts.Plan = w, w.Plan
+		v.policies, opts.Plan = w, planOf(w)
 	}
 	l, err := listen(s.resp, s)
 	if err != nil {
@@ -44,6 +44,18 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 	}
 	v.listeners["resp"], v.resp = l, resp.New(opts)
 	return nil
+}
+
+// planOf returns what finds the limiter of a plan: that of its policies which count by the key
+// alone.
+func planOf(w *policyfile.Watcher) func(name string) (*headgate.Limiter, error) {
+	return func(name string) (*headgate.Limiter, error) {
+		parts, err := w.PlanParts(name, "", policyfile.Use{})
+		if err != nil || len(parts) == 0 {
+			return nil, err
+		}
+		return parts[0].Limiter, nil
+	}
 }
 
 // command counts a command of the Redis protocol.
