@@ -25,6 +25,8 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 		w, err := policyfile.Watch(s.policies, v.store.counts, &policyfile.Options{
 			OnFailure: failureModes[s.onFailure], Interval: s.interval, Limiter: v.limiterOptions(),
 			Reloaded: func(err error) {
+				//mutant:failed-policies-counted
+				v.metrics.load("policies", err)
 				if err != nil {
 					v.log.Error("policies: the file is not used, that before it is", "error", err)
 				}
@@ -33,6 +35,7 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 		if err != nil {
 			return fmt.Errorf("-policies: %w", err)
 		}
+		v.metrics.load("policies", nil)
 		v.policies, opts.Plan = w, planOf(w)
 	}
 	l, err := listen(s.resp, s)
