@@ -10,6 +10,7 @@
 //	headgate top -policies limits.yaml             # until interrupted; -every 0 prints once
 //	headgate ping
 //	headgate peek -header X-API-Key=K              # the key that middleware makes of a header
+//	headgate peek -policies limits.yaml -of model=large tenant:7   # policies with per: model
 //	headgate peek -h                               # what peek does, and its flags
 //
 // The server is that of -redis, or of the variable HEADGATE_REDIS, which keeps

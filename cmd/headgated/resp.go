@@ -49,8 +49,7 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 	return nil
 }
 
-// planOf returns what finds the limiter of a plan: that of its policies which count by the key
-// alone.
+// planOf returns what finds the limiter of a plan. Policies with per are not in it.
 func planOf(w *policyfile.Watcher) func(name string) (*headgate.Limiter, error) {
 	return func(name string) (*headgate.Limiter, error) {
 		parts, err := w.PlanParts(name, "", policyfile.Use{})
