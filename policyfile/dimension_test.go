@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/headgate-go/headgate"
@@ -72,6 +73,28 @@ func TestDimensions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"k requests"}, names(parts), "Parts has no dimension")
 	require.Len(t, f.For("somebody"), 1)
+	require.Equal(t, []string{"model", "route"}, f.Dimensions())
+	require.Empty(t, new(File).Dimensions())
+}
+
+// TestPlanParts: a plan has the parts of a tenant that has the plan.
+func TestPlanParts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, scopedFile)
+	w, err := Watch(path, memory.New(nil), nil)
+	require.NoError(t, err)
+	defer w.Close()
+	of := Use{Of: map[string]string{"model": "large"}}
+	parts, err := w.PlanParts("paid", "k", of)
+	require.NoError(t, err)
+	require.Equal(t, []string{"k:model:large tokens", "k:model:large large"}, names(parts))
+	_, err = w.PlanParts("", "k", of)
+	require.ErrorIs(t, err, headgate.ErrBlocked)
+	parts, err = w.PlanParts("paid", "k", Use{})
+	require.NoError(t, err)
+	require.Empty(t, parts, "unlimited")
+	_, err = w.PlanParts("none", "k", of)
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
 }
 
 // TestBrokenDimensions name the field.

@@ -49,6 +49,9 @@
 //	  tokens: {algorithm: compact-log, limit: 100_000, period: 1h, on-failure: closed, per: model}
 //	  large: {algorithm: sliding-window, limit: 5, period: 1m, on-failure: closed, per: model, only: large}
 //
+// With per: route each route of an HTTP server has a limit of its own; the example of
+// Watcher.PartsFor is such a server.
+//
 // A list with an in-flight policy is for Limiter.Reserve: Allow refuses it.
 //
 // A plan lists policies, at least one, or maps policies to the fields that differ. A plan

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/middleware/httplimit"
 	"github.com/headgate-go/headgate/policyfile"
 )
 
@@ -61,6 +64,57 @@ func ExampleWatch() {
 	// acme true requests 1000
 	// umbrella true requests 5000
 	// somebody true requests 100
+}
+
+const routed = `
+policies:
+  requests: {algorithm: fixed-window, limit: 100, period: 30d, on-failure: open}
+  search: {algorithm: fixed-window, limit: 2, period: 30d, on-failure: open, per: route, only: /search}
+  each: {algorithm: fixed-window, limit: 50, period: 30d, on-failure: open, per: route}
+`
+
+// A limit per route of an HTTP server, beside that of the tenant.
+func ExampleWatcher_PartsFor() {
+	dir, err := os.MkdirTemp("", "policyfile")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "limits.yaml")
+	if err := os.WriteFile(path, []byte(routed), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	limits, err := policyfile.Watch(path, memory.New(nil), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limits.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/search", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/items/{id}", func(http.ResponseWriter, *http.Request) {})
+
+	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
+		tenant := r.Header.Get("Tenant") // a service takes it from what it has authenticated
+		_, route := mux.Handler(r)       // the pattern, such as /items/{id}; a client chooses the path freely
+		return limits.PartsFor(tenant, headgate.Key("tenant", tenant), policyfile.Use{
+			Of: map[string]string{"route": route},
+		})
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := limit(mux)
+	for _, path := range []string{"/search", "/search", "/search", "/items/1"} {
+		r, w := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()
+		r.Header.Set("Tenant", "acme")
+		server.ServeHTTP(w, r)
+		fmt.Println(path, w.Code)
+	}
+	// Output:
+	// /search 200
+	// /search 200
+	// /search 429
+	// /items/1 200
 }
 
 func ExampleParse() {

@@ -106,6 +106,24 @@ func (f *File) Plans() []string {
 // Tenants returns the names of the tenants that the file lists, in order.
 func (f *File) Tenants() []string { return sorted(f.tenants) }
 
+// Dimensions returns the dimensions by which policies of any plan or tenant count, in
+// alphabetical order. It is empty if no policy has per.
+func (f *File) Dimensions() []string {
+	all := map[string]bool{}
+	note := func(l *list) {
+		for _, per := range l.dimensions() {
+			all[per] = true
+		}
+	}
+	for _, l := range f.plans {
+		note(&l)
+	}
+	for _, t := range f.tenants {
+		note(&t.own)
+	}
+	return sorted(all)
+}
+
 // Plan returns the policies of a plan, and whether the file has that plan. ""
 // is the default. The list is the caller's. Policies that count by a dimension are left
 // out.

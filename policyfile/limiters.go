@@ -133,9 +133,23 @@ type Use struct {
 // count per this dimension, and the key followed by the dimension and the value, as
 // "tenant:acme:model:large". It returns headgate.ErrBlocked too for a value that is
 // blocked. The parts are decided all or nothing.
-func (l *Limiters) PartsFor(tenant, key string, u Use) (parts []headgate.Part, err error) {
+func (l *Limiters) PartsFor(tenant, key string, u Use) ([]headgate.Part, error) {
 	e := l.entry(tenant)
-	if parts, err = u.add(parts, &e, key); err != nil {
+	return u.parts(&e, key)
+}
+
+// PlanParts is PartsFor by the name of a plan, "" for the default. The error is a
+// headgate.InvalidError if the file has no such plan.
+func (l *Limiters) PlanParts(plan, key string, u Use) ([]headgate.Part, error) {
+	e, ok := l.plans[plan]
+	if !ok {
+		return nil, &headgate.InvalidError{What: "plan", Value: plan, Want: "one of the file"}
+	}
+	return u.parts(&e, key)
+}
+
+func (u *Use) parts(e *entry, key string) (parts []headgate.Part, err error) {
+	if parts, err = u.add(parts, e, key); err != nil {
 		return nil, err
 	}
 	for i := range e.by {
@@ -185,7 +199,7 @@ func (l *Limiters) entry(tenant string) entry {
 
 // Plan returns the limiter of a plan, and whether the file has that plan. "" is
 // the default. It is a look-up in a map. The limiter is nil for a plan that has no
-// limits or is blocked.
+// limits or is blocked: PlanParts distinguishes them.
 func (l *Limiters) Plan(name string) (*headgate.Limiter, bool) {
 	p, ok := l.plans[name]
 	return p.limiter, ok

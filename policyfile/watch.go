@@ -108,6 +108,11 @@ func (w *Watcher) PartsFor(tenant, key string, u Use) ([]headgate.Part, error) {
 	return w.Limiters().PartsFor(tenant, key, u)
 }
 
+// PlanParts is PartsFor by the name of a plan; see Limiters.PlanParts.
+func (w *Watcher) PlanParts(plan, key string, u Use) ([]headgate.Part, error) {
+	return w.Limiters().PlanParts(plan, key, u)
+}
+
 // Plan returns the limiter of a plan by what the file says now, and whether it
 // has that plan.
 func (w *Watcher) Plan(name string) (*headgate.Limiter, bool) { return w.Limiters().Plan(name) }

@@ -18,15 +18,8 @@ func (s *Store) Choose(r *backend.Request, now time.Duration) (sub string, part 
 	return k.name(i), k.sub(i).policies
 }
 
-// Names returns the names of a key's sub-keys.
-func Names(key string, shards int) []string {
-	k := newHotKey(key, []backend.Policy{{Shards: shards}}, noDenials)
-	var names []string
-	for i := range shards {
-		names = append(names, k.name(i))
-	}
-	return names
-}
+// Names are SubKeys.
+var Names = SubKeys
 
 // Cells returns how many cells the keys on the store have, as counted and as they
 // lie there.

@@ -81,6 +81,20 @@ func (k *hotKey) named(sub string) int {
 	return -1
 }
 
+// SubKeys returns the names of a key's sub-keys, in the order of their shares, for tools that
+// read each of them: the i-th is that of Algorithm.Part(i, shards). shards is a Policy.Shards.
+// There are none if it is below 2 or above MaxShards.
+func SubKeys(key string, shards int) (names []string) {
+	if shards < 2 || shards > MaxShards {
+		return nil
+	}
+	k := newHotKey(key, []backend.Policy{{Shards: shards}}, nil)
+	for i := range shards {
+		names = append(names, k.name(i))
+	}
+	return names
+}
+
 // ShardsOf returns the Policy.Shards of a key whose Request.Sub reads so, 0 for ""; false if
 // that can't be the name of a sub-key.
 func ShardsOf(sub string) (shards int, ok bool) {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +57,10 @@ func TestDeadPrimary(t *testing.T) {
 	require.Contains(t, h.run(t, "peek", h.living[0]), ": 7 units used now")
 	require.Contains(t, h.run(t, "keys"), h.living[0]+"\t")
 	require.Empty(t, h.run(t, "peek", h.lost, "-policies", h.path, "-plan", "one"))
+	require.Contains(t, h.run(t, "leases", h.living[0]), h.living[0]+" has open leases: 1")
+	require.Contains(t, h.run(t, "peek", h.living[0], "-policies", h.path, "-plan", "calls"), h.living[0]+" would pass")
+	_, stderr := output(t, 1, append(h.args, "leases", h.living[0])...)
+	require.Regexp(t, regexp.QuoteMeta(h.dead)+": time: no answer in [0-9.]+s", stderr)
 	victim.Kill()
 	h.looks(t)
 	h.resets(t)
@@ -82,18 +88,43 @@ func (h half) looks(t *testing.T) {
 	require.Empty(t, h.run(t, "peek", h.lost), "another node may have it")
 	require.Empty(t, h.run(t, "leases", h.lost))
 	require.Empty(t, h.run(t, "peek", h.lost, "-policies", h.path, "-plan", "one"))
+	require.Contains(t, h.run(t, "peek", h.living[0], "-policies", h.path, "-plan", "calls"), h.living[0]+" would pass")
 	require.Contains(t, h.run(t, "peek", "spread"), "of 4 sub-keys")
 	require.Contains(t, h.run(t, "peek", "spread", "-policies", h.path, "-plan", "spread"), "as far as its sub-keys gave an answer")
 
 	var top topped
 	require.NoError(t, json.Unmarshal([]byte(h.run(t, "top", "-every", "0", "-json", "-policies", h.path, "-plan", "one")), &top))
 	require.Len(t, top.Fullest, len(h.living))
+	h.looksAtSpread(t)
 	ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Second)
 	defer interrupt()
 	out, errs := &until{done: interrupt}, bytes.Buffer{}
-	require.Zero(t, run(ctx, append(h.args, "top", "-every", "10ms", "-policies", h.path, "-plan", "one"), out, &errs), errs.String())
+	require.Zero(t, run(ctx, append(h.args, "top", "-every", "100ms", "-policies", h.path, "-plan", "one"), out, &errs), errs.String())
 	require.Contains(t, errs.String(), "note: "+h.dead)
 	require.Greater(t, strings.Count(out.String(), h.living[0]), 1, "refreshed")
+}
+
+// looksAtSpread: what the living sub-keys count is known, and the others count as nothing.
+func (h half) looksAtSpread(t *testing.T) {
+	var peeked looked
+	of := []string{"-policies", h.path, "-plan", "spread"}
+	require.NoError(t, json.Unmarshal([]byte(h.run(t, append(of, "peek", "spread", "-json")...)), &peeked))
+	require.Greater(t, peeked.Policies[0].Used, int64(0))
+	require.Less(t, peeked.Policies[0].Used, int64(40))
+	top := append(of, "top", "-every", "0")
+	var all topped
+	require.NoError(t, json.Unmarshal([]byte(h.run(t, append(top, "-json")...)), &all))
+	at := slices.IndexFunc(all.Fullest, func(f full) bool { return f.Key == "spread" })
+	require.GreaterOrEqual(t, at, 0)
+	require.True(t, all.Fullest[at].Estimated)
+	require.Equal(t, peeked.Policies[0].Used, all.Fullest[at].Used)
+	require.InDelta(t, float64(peeked.Policies[0].Used)/10, all.Fullest[at].Percent, 1e-9)
+	require.Contains(t, h.run(t, top...), "at least ")
+
+	s := open(t, h.args) // a refresh that has not listed the dead node's keys names it too
+	require.NoError(t, s.connect(t.Context()))
+	err := all.measure(t.Context(), s.store, place{store: s.store}.limiter(t, "spread"), map[string]bool{"spread": true}, 1)
+	require.ErrorContains(t, err, h.dead)
 }
 
 // until calls done, as an interrupt does, after a few refreshes of top.

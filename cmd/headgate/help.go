@@ -46,7 +46,7 @@ func (s *session) helpOf(name string, flags *flag.FlagSet) error {
 		fmt.Fprintf(s.notes, "headgate: %s: unknown command\n%s\n", printable(name), hint)
 		return errUsage
 	}
-	fmt.Fprintf(s.out, "usage: headgate %s [flags]\n\n%s\n\nflags:\n", strings.TrimSpace(name+" "+c.args), c.does)
+	fmt.Fprintf(s.out, "usage: headgate %s [flags]\n\n%s\n%s\nflags:\n", strings.TrimSpace(name+" "+c.args), c.does, c.more)
 	printFlags(s.out, flags, append(slices.Clone(c.own), serverFlags...))
 	return nil
 }

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
+	"io"
+	"slices"
 	"testing"
 
 	"github.com/headgate-go/headgate/internal/lab/redistest"
@@ -27,6 +30,9 @@ func TestHelp(t *testing.T) {
 	out, _ := output(t, 0, "peek", "-h")
 	require.Contains(t, out, "usage: headgate peek KEY [flags]")
 	require.Contains(t, out, "-cost")
+	require.Contains(t, out, "A plan without limits, or one that is blocked, counts nothing")
+	out, _ = output(t, 0, "top", "-h")
+	require.Contains(t, out, "All keys are measured by the policies of one plan")
 	out, _ = output(t, 0, "version")
 	require.Regexp(t, `^headgate \S+\n$`, out)
 	_, errs := output(t, 2)
@@ -48,6 +54,49 @@ func TestCommandLinesThatCannotRun(t *testing.T) {
 		_, errs := output(t, 2, append(args, "-redis", "127.0.0.1:1")...)
 		require.NotEmpty(t, errs, "%q", args)
 	}
+}
+
+// TestEachFlagIsChecked: a wrong value of any flag ends with status 2, is reported
+// with the flag's name, and costs no connection.
+func TestEachFlagIsChecked(t *testing.T) {
+	path := write(t)
+	peek, top := []string{"peek", "k", "-policies", path}, []string{"top", "-policies", path}
+	wrong := map[string][][]string{
+		"redis": {
+			{"ping", "-redis", "http://x"}, {"ping", "-redis", "x:y:z"}, {"ping", "-redis", "redis://x/y"}, {"ping", "-redis", "a:1,b:2"},
+			{"ping", "-cluster", "-redis", "http://x"}, {"ping", "-sentinel", "m", "-redis", "http://x"},
+		},
+		"cluster":  {{"ping", "-cluster=perhaps"}, {"ping", "-cluster", "-sentinel", "m"}},
+		"sentinel": {{"ping", "-sentinel", "m", "-cluster"}},
+		"ca":       {{"ping", "-ca", path}, {"ping", "-redis", "rediss://127.0.0.1:1", "-ca", "none.pem"}, {"ping", "-redis", "rediss://127.0.0.1:1", "-ca", path}},
+		"cert":     {{"ping", "-cert", path}, {"ping", "-redis", "rediss://127.0.0.1:1", "-cert", path}, {"ping", "-redis", "rediss://127.0.0.1:1", "-cert", path, "-key", path}},
+		"key":      {{"ping", "-key", path}, {"ping", "-redis", "rediss://127.0.0.1:1", "-key", path}},
+		"prefix":   {{"ping", "-prefix", "{"}, {"ping", "-prefix", "{", "-cluster"}},
+		"timeout":  {{"ping", "-timeout", "x"}, {"ping", "-timeout", "0"}, {"ping", "-timeout", "-1s"}, {"ping", "-timeout", "61s"}},
+		"json":     {{"ping", "-json=perhaps"}},
+		"policies": {{"peek", "k", "-policies", "none.yaml"}, {"reset", "k", "-policies", t.TempDir()}, {"top", "-policies", "help_test.go"}, {"top"}},
+		"plan":     {append(peek, "-plan", "none"), {"peek", "k", "-plan", "one"}},
+		"tenant":   {append(peek, "-tenant", "acme", "-plan", "one"), {"reset", "k", "-tenant", "acme"}},
+		"of":       {append(peek, "-of", "x"), append(peek, "-of", "model="), append(top, "-of", "none=x"), {"peek", "k", "-of", "model=large"}},
+		"cost":     {append(peek, "-cost", "-1"), append(peek, "-cost", "x"), append(peek, "-cost", "1,2"), append(peek, "-cost", ""), append(peek, "-cost", "9999999999999999999")},
+		"header":   {{"peek", "-header", "x"}, {"peek", "-header", "x="}, {"peek", "k", "-header", "x=y"}, {"ping", "-header", "x=y"}},
+		"n":        {append(top, "-n", "0"), append(top, "-n", "-1"), append(top, "-n", "x")},
+		"sample":   {append(top, "-sample", "0"), append(top, "-sample", "-1")},
+		"every":    {append(top, "-every", "-1s"), append(top, "-every", "99ms"), append(top, "-every", "1ns"), append(top, "-every", "x")},
+	}
+	new(session).flags(io.Discard).VisitAll(func(f *flag.Flag) {
+		require.NotEmpty(t, wrong[f.Name], f.Name)
+		for _, args := range wrong[f.Name] {
+			if !slices.Contains(args, "-redis") {
+				args = append(slices.Clone(args), "-redis", "127.0.0.1:1")
+			}
+			out, errs := output(t, 2, args...)
+			require.Empty(t, out, "%q", args)
+			if f.Name != "policies" { // whose error has the file's name
+				require.Contains(t, errs, f.Name, "%q", args)
+			}
+		}
+	})
 }
 
 // TestKeysThatAreNoText: keys of other bytes differ in JSON, and can be given back.

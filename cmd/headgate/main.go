@@ -10,6 +10,7 @@
 //	headgate top -policies limits.yaml             # until interrupted; -every 0 prints once
 //	headgate ping
 //	headgate peek -header X-API-Key=K              # the key that middleware makes of a header
+//	headgate peek -policies limits.yaml -of model=large tenant:7   # policies with per: model
 //	headgate peek -h                               # what peek does, and its flags
 //
 // The server is that of -redis, or of the variable HEADGATE_REDIS, which keeps
@@ -43,24 +44,39 @@ func main() {
 
 // command is one of the words after headgate. A new one is a line in commands.
 type command struct {
-	args string // as the usage has them
-	does string
+	args string   // as the usage has them
+	does string   // in a line
+	more string   // of its own help
 	keys int      // how many arguments at most: the keys
 	own  []string // its flags beside those of the server
 	run  func(ctx context.Context, c *session, args []string) error
 }
 
 var commands = map[string]command{
-	"peek": {"KEY", "what each policy counts of the key; without -policies what is stored of it", 1,
-		[]string{"policies", "plan", "tenant", "cost", "header"}, peek},
-	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", 1,
-		[]string{"policies", "plan", "tenant", "header"}, reset},
-	"leases": {"KEY", "list the reservations of the key that are not settled", 1, []string{"header"}, leases},
-	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", 1, nil, keys},
-	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", 0,
-		[]string{"policies", "plan", "tenant", "n", "sample", "every"}, top},
-	"ping": {"", "whether the server can serve limiters: version, rights, configuration, round trip", 0, nil, ping},
+	"peek": {"KEY", "what each policy counts of the key; without -policies what is stored of it", perOf, 1,
+		[]string{"policies", "plan", "tenant", "of", "cost", "header"}, peek},
+	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", perOf, 1,
+		[]string{"policies", "plan", "tenant", "of", "header"}, reset},
+	"leases": {"KEY", "list the reservations of the key that are not settled", "", 1, []string{"header"}, leases},
+	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", "", 1, nil, keys},
+	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", topOf, 0,
+		[]string{"policies", "plan", "tenant", "of", "n", "sample", "every"}, top},
+	"ping": {"", "whether the server can serve limiters: version, rights, configuration, round trip", "", 0, nil, ping},
 }
+
+const (
+	perOf = `
+A plan without limits, or one that is blocked, counts nothing: the command prints that, with
+status 0. Policies with per count each value of their dimension under a key of its own:
+-of model=large is for those of KEY:model:large, and without it a note names the dimensions.
+`
+	topOf = `
+All keys are measured by the policies of one plan: that of -plan or -tenant, else the default.
+A stored key does not tell its tenant, so a key of another plan shows a wrong share. Use -tenant
+for a tenant with limits of its own, and headgate peek for one key. Keys of policies with per
+need -of.
+`
+)
 
 // serverFlags are the flags of every command.
 var serverFlags = []string{"redis", "cluster", "sentinel", "ca", "cert", "key", "prefix", "timeout", "json"}

@@ -272,9 +272,9 @@ func TestTop(t *testing.T) {
 
 			ctx, interrupt := context.WithCancel(t.Context()) // as a signal does
 			defer interrupt()
-			time.AfterFunc(300*time.Millisecond, interrupt)
+			time.AfterFunc(700*time.Millisecond, interrupt)
 			var out, errs bytes.Buffer
-			args := append([]string{"top", "-policies", path, "-tenant", "acme", "-every", "10ms", "-sample", "3"}, p.args...)
+			args := append([]string{"top", "-policies", path, "-tenant", "acme", "-every", "100ms", "-sample", "3"}, p.args...)
 			require.Zero(t, run(ctx, args, &out, &errs), errs.String())
 			require.Greater(t, strings.Count(out.String(), "FULL"), 2, "refreshed")
 			require.Contains(t, out.String(), "750.0%  c", "the tenant's limit is 40")

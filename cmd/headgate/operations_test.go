@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	osexec "os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/policyfile"
 	"github.com/stretchr/testify/require"
 )
 
@@ -145,18 +148,18 @@ func TestUsage(t *testing.T) {
 		{2, "at least 1", []string{"top", "-n", "-1"}},
 		{2, "at least 1", []string{"top", "-sample", "0"}},
 		{2, "want one of them", []string{"peek", "a", "-plan", "free", "-tenant", "acme"}},
-		{1, "prefix", []string{"ping", "-prefix", "{"}},
+		{2, "prefix", []string{"ping", "-prefix", "{"}},
 		{2, "-timeout", []string{"ping", "-timeout", "0"}},
 		{2, "-timeout", []string{"ping", "-timeout", "0", "-cluster"}},
 		{2, "-timeout", []string{"ping", "-timeout", "-1s"}},
 		{2, "-timeout", []string{"ping", "-timeout", "1h"}},
 		{2, "-timeout", []string{"ping", "-timeout", "1h", "-cluster"}},
 		{2, "want -policies FILE", []string{"top"}},
-		{1, "no such file", []string{"peek", "a", "-policies", "none.yaml"}},
+		{2, "no such file", []string{"peek", "a", "-policies", "none.yaml"}},
 		{2, "-plan", []string{"peek", "a", "-policies", write(t), "-plan", "gold"}},
 		{2, "one for each of 5 policies", []string{"peek", "a", "-policies", write(t), "-cost", "1,2"}},
 		{2, "whole numbers", []string{"peek", "a", "-policies", write(t), "-cost", "x"}},
-		{1, "want -cluster or -sentinel", []string{"ping", "-redis", "127.0.0.1:1,127.0.0.1:2"}},
+		{2, "want -cluster or -sentinel", []string{"ping", "-redis", "127.0.0.1:1,127.0.0.1:2"}},
 		{1, "refused", []string{"peek", "a", "-redis", "127.0.0.1:1"}},
 		{1, "refused", []string{"peek", "a", "-redis", "127.0.0.1:1", "-policies", write(t)}},
 		{1, "no node is known", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
@@ -192,8 +195,9 @@ func TestErrorsHideThePassword(t *testing.T) {
 		"redis://ops:s3cr@localhost:1,redis://ops:s3cr@localhost:2",
 	} {
 		for _, mode := range [][]string{nil, {"-cluster"}, {"-sentinel", "mymaster"}} {
-			out := exec(t, 1, append(mode, "ping", "-redis", url, "-timeout", "50ms")...)
-			require.NotContains(t, out, "s3cr", "%q", mode)
+			var out bytes.Buffer
+			require.NotZero(t, run(t.Context(), append(mode, "ping", "-redis", url, "-timeout", "50ms"), &out, &out))
+			require.NotContains(t, out.String(), "s3cr", "%q", mode)
 		}
 	}
 }
@@ -212,6 +216,70 @@ func TestEmptyKey(t *testing.T) {
 		require.Empty(t, stdout)
 		require.Equal(t, "headgate: the key is empty\n", stderr)
 	}
+}
+
+// TestPlansWithoutCounts: a plan without limits, one that is blocked and policies with per
+// have an answer, and no failure.
+func TestPlansWithoutCounts(t *testing.T) {
+	server, path := redistest.Start(t), filepath.Join(t.TempDir(), "limits.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`policies:
+  requests: {algorithm: fixed-window, limit: 10, period: 1d}
+  tokens: {algorithm: fixed-window, limit: 100, period: 1d, per: model}
+  large: {algorithm: fixed-window, limit: 5, period: 1d, per: model, only: large}
+plans:
+  free: {requests: {}, tokens: {}, large: {limit: blocked}}
+  paid: {requests: {limit: unlimited}, tokens: {}, large: {}}
+  open: {requests: {limit: unlimited}}
+  shut: {requests: {limit: blocked}}
+default: free
+tenants: {acme: paid, evil: shut, vip: open}
+`), 0o600))
+	run := func(status int, args ...string) (stdout, stderr string) {
+		return output(t, status, append(args, "-policies", path, "-redis", server.Addr())...)
+	}
+	const note = "note: policies with per are left out: -of model=VALUE is for them\n"
+	for _, by := range [][]string{{"-tenant", "vip"}, {"-plan", "open"}} {
+		out, errs := run(0, append(by, "peek", "k")...)
+		require.Equal(t, "k would pass: the file has no limit for it\n", out)
+		require.Equal(t, note, errs)
+		out, _ = run(0, append(by, "peek", "k", "-json")...)
+		require.JSONEq(t, `{"key": "k", "allowed": true, "binding": "", "policies": []}`, out)
+		out, _ = run(0, append(by, "reset", "k")...)
+		require.Equal(t, "nothing was reset: no policy of the file counts k; without -policies all that is stored of it is reset\n", out)
+		_, errs = run(2, append(by, "top")...)
+		require.Contains(t, errs, "no key can be full")
+	}
+	for _, by := range [][]string{{"-tenant", "evil"}, {"-plan", "shut"}, {"-of", "model=large"}} {
+		out, _ := run(0, append(by, "peek", "k")...)
+		require.Equal(t, "k would be denied: the file blocks it\n", out)
+		out, _ = run(0, append(by, "reset", "k", "-json")...)
+		require.JSONEq(t, `{"key": "k", "reset": [], "used": {}}`, out)
+		_, errs := run(2, append(by, "top")...)
+		require.Contains(t, errs, "no key can be full")
+	}
+
+	f, err := policyfile.Load(path, &policyfile.Options{OnFailure: headgate.FailClosed})
+	require.NoError(t, err)
+	limiters, err := f.Limiters(open(t, []string{"-redis", server.Addr()}).store, nil)
+	require.NoError(t, err)
+	parts, err := limiters.PartsFor("acme", "k", policyfile.Use{Of: map[string]string{"model": "large"}, Costs: map[string]int64{"tokens": 30}})
+	require.NoError(t, err)
+	d, err := headgate.All(t.Context(), parts...)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	of := []string{"-tenant", "acme", "-of", "model=large"}
+	out, errs := run(0, append(of, "peek", "k")...)
+	require.Contains(t, out, "k:model:large would pass")
+	require.Regexp(t, `tokens .* 100 +30 +70 `, out)
+	require.Regexp(t, `large .* 5 +1 +4 `, out)
+	require.Empty(t, errs)
+	out, _ = run(0, append(of, "top", "-every", "0")...)
+	require.Contains(t, out, "30.0%  k:model:large  tokens  30")
+	out, _ = run(0, append(of, "reset", "k")...)
+	require.Contains(t, out, "k:model:large was reset for the policies of the file:\n  tokens: 30 units had been used\n  large: 1 units had been used\n")
+	out, errs = run(0, "peek", "k")
+	require.Contains(t, out, "k would pass\n")
+	require.Equal(t, note, errs)
 }
 
 // TestUnlistedTenant: a tenant that may be mistyped has the default plan, as in

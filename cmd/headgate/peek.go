@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/shard"
+	"golang.org/x/sync/errgroup"
 )
 
 // looked is what peek prints of a key. The names in its JSON are an interface
@@ -19,7 +23,7 @@ type looked struct {
 	Allowed   bool       `json:"allowed"`
 	Binding   string     `json:"binding"` // the policy that denies, or that is nearest to it
 	Estimated bool       `json:"estimated,omitempty"`
-	Policies  []state    `json:"policies"`
+	Policies  []state    `json:"policies"`              // empty where the file has no limit for the key, or blocks it
 	Others    []*counted `json:"also_stored,omitempty"` // of the key, by policies that are not in the file
 
 	unknown bool // nothing is stored of the key
@@ -53,7 +57,12 @@ func peek(ctx context.Context, s *session, args []string) error {
 	if s.policies == "" {
 		return s.peekStored(ctx, args[0])
 	}
-	list, err := s.list()
+	list, key, err := s.list(args[0])
+	//mutant:peek-without-limits
+	if uncounted(err) {
+		p := looked{Key: callerKey(args[0]), Allowed: !errors.Is(err, headgate.ErrBlocked), Policies: []state{}}
+		return s.print(p, p.text)
+	}
 	if err != nil {
 		return err
 	}
@@ -65,16 +74,61 @@ func peek(ctx context.Context, s *session, args []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := look(ctx, l, args[0], costs)
+	return s.peekCounts(ctx, l, key, costs)
+}
+
+// peekCounts prints what the limiter counts of the key, and which nodes are missing from it.
+func (s *session) peekCounts(ctx context.Context, l *headgate.Limiter, key string, costs []int64) error {
+	p, err := look(ctx, l, key, costs)
 	if err != nil {
 		return err
+	}
+	missing := error(nil)
+	//mutant:peek-of-living-sub-keys
+	if p.Estimated {
+		missing = p.known(ctx, s.store, l.Policies())
 	}
 	err = p.compare(ctx, s.store, l.Policies())
 	if errors.As(err, new(*headgate.RightError)) { // that only this needs
 		fmt.Fprintln(s.notes, "note: what else is stored of the key could not be read:", explain("peek", err))
 		err = nil
 	}
+	err = cmp.Or(err, missing)
 	return errors.Join(s.print(p, p.text), err)
+}
+
+// known replaces what is used of a spread key by what its sub-keys count that give an
+// answer. A limiter counts the others as spent. It returns the errors of the others, which
+// name their nodes.
+func (p *looked) known(ctx context.Context, store backend.Store, policies []headgate.Policy) error {
+	names := shard.SubKeys(string(p.Key), policies[0].Shards)
+	each, errs := make([][]headgate.State, len(names)), make([]error, len(names))
+	var group errgroup.Group
+	group.SetLimit(asked)
+	for i, sub := range names {
+		group.Go(func() error {
+			part := slices.Clone(policies)
+			for j := range part {
+				part[j].Algorithm, part[j].Shards = part[j].Algorithm.Part(int64(i), int64(len(names))), 0
+			}
+			each[i] = make([]headgate.State, len(part))
+			r := backend.Request{Op: backend.Peek, Group: backend.Group{Key: string(p.Key), Sub: sub, Policies: part, Each: each[i]}}
+			errs[i] = store.Do(ctx, &r, new(backend.Decision))
+			return nil
+		})
+	}
+	_ = group.Wait()
+	for j := range p.Policies {
+		s := &p.Policies[j]
+		s.Used, s.Lent = 0, 0
+		for i := range each {
+			if errs[i] == nil {
+				s.Used += each[i][j].Used
+				s.Lent += each[i][j].Lent
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // compare looks for what is stored of the key by other policies where one of the
@@ -110,8 +164,9 @@ func (s *session) costs(policies int) ([]int64, error) {
 	costs := make([]int64, policies)
 	for i := range costs {
 		n, err := strconv.ParseInt(words[min(i, len(words)-1)], 10, 64)
-		if err != nil {
-			return nil, misuse{fmt.Errorf("-cost %s: want whole numbers", s.cost)}
+		//mutant:negative-cost-is-misuse
+		if err != nil || n < 0 {
+			return nil, misuse{fmt.Errorf("-cost %s: want whole numbers, at least 0", s.cost)}
 		}
 		costs[i] = n
 	}
@@ -142,16 +197,29 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	return p, nil
 }
 
-// text has the answer to the call in its first line, and the numbers below it.
+// answer is that to the call.
+func (p *looked) answer() string {
+	switch {
+	case len(p.Policies) == 0 && p.Allowed:
+		return "would pass: the file has no limit for it"
+	case len(p.Policies) == 0:
+		return "would be denied: the file blocks it"
+	case p.Allowed && p.Estimated:
+		return "would pass, as far as its sub-keys gave an answer"
+	case p.Allowed:
+		return "would pass"
+	case p.Estimated:
+		return "would be denied by " + p.Binding + ", as far as its sub-keys gave an answer"
+	}
+	return "would be denied by " + p.Binding
+}
+
+// text has the answer in its first line, and the numbers below it.
 func (p *looked) text(w *tabwriter.Writer) {
-	answer := "would pass"
-	if !p.Allowed {
-		answer = "would be denied by " + p.Binding
+	fmt.Fprintf(w, "%s %s\n", printable(string(p.Key)), p.answer())
+	if len(p.Policies) == 0 {
+		return
 	}
-	if p.Estimated {
-		answer += ", as far as its sub-keys gave an answer"
-	}
-	fmt.Fprintf(w, "%s %s\n", printable(string(p.Key)), answer)
 	row(w, "POLICY", "ALGORITHM", "LIMIT", "USED", "REMAINING", "RETRY AFTER", "RESET AFTER")
 	for _, s := range p.Policies {
 		name := s.name()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"text/tabwriter"
+
+	"github.com/headgate-go/headgate"
 )
 
 // reset deletes what the policies of the file count of a key, or all that is
@@ -17,7 +19,12 @@ func reset(ctx context.Context, s *session, args []string) error {
 	if s.policies == "" {
 		return s.resetStored(ctx, args[0])
 	}
-	list, err := s.list()
+	list, key, err := s.list(args[0])
+	//mutant:reset-without-limits
+	if uncounted(err) {
+		none := cleared{Key: callerKey(args[0]), Policies: []string{}, Used: map[string]int64{}}
+		return s.print(none, none.text)
+	}
 	if err != nil {
 		return err
 	}
@@ -25,11 +32,16 @@ func reset(ctx context.Context, s *session, args []string) error {
 	if err != nil {
 		return err
 	}
-	before, unread := look(ctx, l, args[0], make([]int64, len(l.Policies())))
-	if err := l.Reset(ctx, args[0]); err != nil {
+	return s.resetCounts(ctx, l, key)
+}
+
+// resetCounts resets what the limiter counts of the key.
+func (s *session) resetCounts(ctx context.Context, l *headgate.Limiter, key string) error {
+	before, unread := look(ctx, l, key, make([]int64, len(l.Policies())))
+	if err := l.Reset(ctx, key); err != nil {
 		return err
 	}
-	done := cleared{Key: callerKey(args[0]), Policies: []string{}, Used: map[string]int64{}}
+	done := cleared{Key: callerKey(key), Policies: []string{}, Used: map[string]int64{}}
 	for _, p := range l.Policies() {
 		done.Policies = append(done.Policies, p.Name)
 	}
@@ -57,6 +69,10 @@ const cachedDenials = "a process that has denied the key may deny it from its de
 
 // text tells how much was used before, in the order of the file's policies.
 func (c *cleared) text(w *tabwriter.Writer) {
+	if len(c.Policies) == 0 {
+		fmt.Fprintf(w, "nothing was reset: no policy of the file counts %s; without -policies all that is stored of it is reset\n", printable(string(c.Key)))
+		return
+	}
 	defer fmt.Fprintln(w, cachedDenials)
 	fmt.Fprintf(w, "%s was reset for the policies of the file:\n", printable(string(c.Key)))
 	if c.Unread != "" {

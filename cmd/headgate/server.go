@@ -45,7 +45,7 @@ func (s *session) openServer(url string) (err error) {
 	case s.sentinel != "":
 		name, s.server.client = s.sentinel, redis.NewFailoverClient(s.failover())
 	case len(more) > 0:
-		return errors.New("-redis: several addresses: want -cluster or -sentinel")
+		return misuse{errors.New("-redis: several addresses: want -cluster or -sentinel")}
 	default:
 		o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = s.timeout, s.timeout, s.timeout, s.timeout
@@ -53,7 +53,7 @@ func (s *session) openServer(url string) (err error) {
 	}
 	s.ends = append(s.ends, s.server.client.Close)
 	s.store = standalone.New(s.server.client, &standalone.Options{Name: name, Budget: s.timeout, Prefix: s.prefix})
-	return s.store.Check(valid)
+	return s.usable()
 }
 
 // failover gives the credentials of the URL to the primary. Sentinel itself gets none.
@@ -82,7 +82,15 @@ func (s *session) openCluster(first string, more []string) error {
 
 func (s *session) useCluster(o *redis.ClusterOptions) error {
 	s.store = cluster.New(nodes{o}, &cluster.Options{Budget: s.timeout, Prefix: s.prefix})
-	return s.store.Check(valid)
+	return s.usable()
+}
+
+// usable refuses options that the store does not take, such as a prefix.
+func (s *session) usable() error {
+	if err := s.store.Check(valid); err != nil {
+		return misuse{err}
+	}
+	return nil
 }
 
 // nodes are the options that a cluster's store makes its connections with. A
@@ -159,27 +167,27 @@ func (s *session) address() string {
 func (s *session) secure(c *tls.Config) (*tls.Config, error) {
 	switch {
 	case c == nil && s.cert+s.key+s.ca != "":
-		return nil, errors.New("-cert, -key and -ca: want TLS, as -redis rediss://host:port")
+		return nil, misuse{errors.New("-cert, -key and -ca: want TLS, as -redis rediss://host:port")}
 	case c == nil:
 		return nil, nil
 	case (s.cert == "") != (s.key == ""):
-		return nil, errors.New("-cert and -key: want both")
+		return nil, misuse{errors.New("-cert and -key: want both")}
 	}
 	c.ServerName = ""
 	if s.cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 		if err != nil {
-			return nil, fmt.Errorf("-cert and -key: %w", err)
+			return nil, misuse{fmt.Errorf("-cert and -key: %w", err)}
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	if s.ca != "" {
 		pem, err := os.ReadFile(s.ca)
 		if err != nil {
-			return nil, fmt.Errorf("-ca: %w", err)
+			return nil, misuse{fmt.Errorf("-ca: %w", err)}
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("-ca: %s has no certificate in PEM", s.ca)
+			return nil, misuse{fmt.Errorf("-ca: %s has no certificate in PEM", s.ca)}
 		}
 	}
 	return c, nil
@@ -189,9 +197,9 @@ func (s *session) secure(c *tls.Config) (*tls.Config, error) {
 // the host in the password quotes the rest as a port, a path or an option.
 func parseError(url string, err error) error {
 	if errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@") {
-		return errors.New("-redis: not a URL of a server: want redis://user:password@host:6379/0, and %25 for a % in the password")
+		err = errors.New("not a URL of a server: want redis://user:password@host:6379/0, and %25 for a % in the password")
 	}
-	return err
+	return misuse{fmt.Errorf("-redis: %w", err)}
 }
 
 // addresses divides "a:1,b:2", where the first may be a URL. Commas before the last @

@@ -32,7 +32,7 @@ type session struct {
 	cluster, json           bool
 	timeout                 time.Duration
 	policies, plan, tenant  string
-	cost, header            string
+	of, cost, header        string
 	rows, sample            int
 	every                   time.Duration
 }
@@ -43,6 +43,10 @@ type store interface {
 	backend.Pinger
 	inspector
 }
+
+// leastEvery is the shortest time between two refreshes of top, each of which reads -sample
+// keys.
+const leastEvery = 100 * time.Millisecond
 
 // flags defines one set for all commands, so that a flag means the same
 // everywhere and stands in any place. A command ignores those that it has no
@@ -63,11 +67,12 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.policies, "policies", "", "a policy `file`, YAML or JSON; see package policyfile")
 	f.StringVar(&s.plan, "plan", "", "the plan of the file whose policies count (default the file's default)")
 	f.StringVar(&s.tenant, "tenant", "", "the tenant of the file whose policies count; one that it does not list\nhas the default, and a note says so")
+	f.StringVar(&s.of, "of", "", "with per in the file: the `DIMENSION=VALUE` of the calls whose policies count, such as model=large;\nonly these policies, and the key is KEY:model:large")
 	f.StringVar(&s.cost, "cost", "1", "peek: units asked of every policy, or one number per policy, separated by commas")
 	f.StringVar(&s.header, "header", "", "peek, reset, leases: the key that httplimit.Header makes of `NAME=VALUE`, in place of KEY;\nAuthorization is read as httplimit.Authorization reads it")
 	f.IntVar(&s.rows, "n", 20, "top: how many keys")
 	f.IntVar(&s.sample, "sample", 1000, "top: how many stored keys to read per refresh")
-	f.DurationVar(&s.every, "every", 2*time.Second, "top: time between two refreshes; 0 prints once")
+	f.DurationVar(&s.every, "every", 2*time.Second, "top: time between two refreshes, at least 100ms; 0 prints once")
 	return f
 }
 
@@ -79,6 +84,9 @@ func (s *session) open() error {
 		return misuse{&headgate.InvalidError{What: "-timeout", Value: s.timeout, Want: "1ms to 1m"}}
 	case s.rows < 1 || s.sample < 1:
 		return misuse{errors.New("-n and -sample: want at least 1")}
+	//mutant:least-every
+	case s.every != 0 && s.every < leastEvery:
+		return misuse{&headgate.InvalidError{What: "-every", Value: s.every, Want: "at least 100ms, or 0 to print once"}}
 	case s.plan != "" && s.tenant != "":
 		return misuse{errors.New("-plan and -tenant: want one of them")}
 	case s.cluster && s.sentinel != "":
@@ -100,35 +108,87 @@ func (s *session) close() {
 // wantsPolicies refuses a plan or a tenant without the file that they are in: more
 // would be shown, or reset, than was asked for.
 func (s *session) wantsPolicies() error {
-	if s.policies == "" && (s.plan != "" || s.tenant != "") {
-		return misuse{&headgate.InvalidError{What: "-policies", Value: "", Want: "the file that -plan and -tenant are in"}}
+	if s.policies == "" && (s.plan != "" || s.tenant != "" || s.of != "") {
+		return misuse{&headgate.InvalidError{What: "-policies", Value: "", Want: "the file that -plan, -tenant and -of are in"}}
 	}
 	return nil
 }
 
-// list returns the policies of the file. They fail closed, and a file without failure
-// modes is accepted: the modes are the service's. A tenant that the file does not list
-// gets the default plan, as in the service. A note shows it, since the name may be
-// mistyped.
-func (s *session) list() ([]headgate.Policy, error) {
+// list returns the policies of the file that limit calls of a key, and the key that they
+// count. -of stands for the calls with that value of a dimension, whose counts have a key of
+// their own. The error is errUnlimited for a plan without limits, and headgate.ErrBlocked for
+// one that is blocked. The policies fail closed, and a file without failure modes is
+// accepted: the modes are the service's.
+func (s *session) list(key string) ([]headgate.Policy, string, error) {
 	f, err := policyfile.Load(s.policies, &policyfile.Options{OnFailure: headgate.FailClosed})
 	if err != nil {
-		return nil, err
+		return nil, "", misuse{err}
 	}
-	if s.tenant != "" && !slices.Contains(f.Tenants(), s.tenant) {
-		fmt.Fprintf(s.notes, "note: the file lists no tenant %q: the default policies are used\n", s.tenant)
+	use, counted, err := s.scope(f, key)
+	if err != nil {
+		return nil, "", err
 	}
-	list := f.For(s.tenant)
-	if s.plan != "" {
-		var ok bool
-		if list, ok = f.Plan(s.plan); !ok {
-			return nil, misuse{&headgate.InvalidError{What: "-plan", Value: s.plan, Want: "one of " + strings.Join(f.Plans(), ", ")}}
+	limiters, err := f.Limiters(s.store, &headgate.Options{Instances: 1}) // for FailLocal, which is replaced below
+	if err != nil {
+		return nil, "", err
+	}
+	parts, err := s.parts(f, limiters, key, use)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, part := range parts {
+		if part.Call.Key == counted {
+			list := part.Limiter.Policies()
+			for i := range list {
+				list[i].OnFailure = headgate.FailClosed
+			}
+			return list, counted, nil
 		}
 	}
-	for i := range list {
-		list[i].OnFailure = headgate.FailClosed
+	return nil, "", errUnlimited
+}
+
+var errUnlimited = errors.New("the file has no limit")
+
+// uncounted reports whether list has no policies since none counts.
+func uncounted(err error) bool {
+	return errors.Is(err, errUnlimited) || errors.Is(err, headgate.ErrBlocked)
+}
+
+// scope returns what -of names, and the key that it has. Without -of, a note names the
+// dimensions: what counts by them is not shown.
+func (s *session) scope(f *policyfile.File, key string) (policyfile.Use, string, error) {
+	all := f.Dimensions()
+	if s.of == "" {
+		if len(all) > 0 {
+			fmt.Fprintf(s.notes, "note: policies with per are left out: -of %s=VALUE is for them\n", strings.Join(all, "=VALUE or -of "))
+		}
+		return policyfile.Use{}, key, nil
 	}
-	return list, nil
+	per, value, ok := strings.Cut(s.of, "=")
+	switch {
+	case !ok || value == "":
+		return policyfile.Use{}, "", misuse{fmt.Errorf("-of %s: want DIMENSION=VALUE, such as model=large", printable(s.of))}
+	case !slices.Contains(all, per):
+		return policyfile.Use{}, "", misuse{fmt.Errorf("-of %s: no policy of the file has per: %s", printable(s.of), printable(per))}
+	}
+	return policyfile.Use{Of: map[string]string{per: value}}, key + ":" + headgate.Key(per, value), nil
+}
+
+// parts returns what limits a call by the plan or the tenant of the flags. A tenant that the
+// file does not list gets the default plan, as in the service. A note shows it, since the
+// name may be mistyped.
+func (s *session) parts(f *policyfile.File, l *policyfile.Limiters, key string, use policyfile.Use) ([]headgate.Part, error) {
+	if s.plan == "" {
+		if s.tenant != "" && !slices.Contains(f.Tenants(), s.tenant) {
+			fmt.Fprintf(s.notes, "note: the file lists no tenant %q: the default policies are used\n", s.tenant)
+		}
+		return l.PartsFor(s.tenant, key, use)
+	}
+	if _, ok := f.Plan(s.plan); !ok {
+		return nil, misuse{&headgate.InvalidError{What: "-plan", Value: s.plan, Want: "one of " + strings.Join(f.Plans(), ", ")}}
+	}
+	return l.PlanParts(s.plan, key, use)
 }
 
 // limiter connects, and returns a limiter by the policies.

@@ -29,23 +29,17 @@ type topped struct {
 
 // full is a key with its fullest policy.
 type full struct {
-	Key     callerKey `json:"key"`
-	Percent float64   `json:"percent"`
+	Key       callerKey `json:"key"`
+	Percent   float64   `json:"percent"`
+	Estimated bool      `json:"estimated,omitempty"` // some sub-keys gave no answer: at least so much is used
 	state
 }
 
 // top prints the fullest keys of those that it has read so far, again and
-// again. All keys are measured by one list of policies, the plan's or tenant's
-// of the flags. An interrupt ends it without an error.
+// again. An interrupt ends it without an error. A stored key does not have its plan, so all
+// keys are measured by the plan or tenant of the flags.
 func top(ctx context.Context, s *session, _ []string) error {
-	if s.policies == "" {
-		return misuse{errors.New("top: want -policies FILE: limits are not stored, and fullness is a share of them")}
-	}
-	list, err := s.list()
-	if err != nil {
-		return err
-	}
-	l, err := s.limiter(ctx, list)
+	l, err := s.measuring(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,7 +55,7 @@ func top(ctx context.Context, s *session, _ []string) error {
 			return err
 		}
 		s.clear()
-		if failed := s.print(t, t.text); failed != nil || s.every <= 0 {
+		if failed := s.print(t, t.text); failed != nil || s.every == 0 {
 			return errors.Join(failed, err)
 		}
 		if err != nil { // of some nodes: the others may go on
@@ -73,6 +67,21 @@ func top(ctx context.Context, s *session, _ []string) error {
 			return nil
 		}
 	}
+}
+
+// measuring returns the limiter that all keys are measured by.
+func (s *session) measuring(ctx context.Context) (*headgate.Limiter, error) {
+	if s.policies == "" {
+		return nil, misuse{errors.New("top: want -policies FILE: limits are not stored, and fullness is a share of them")}
+	}
+	list, _, err := s.list("")
+	if uncounted(err) {
+		return nil, misuse{errors.New("top: the file has no limits for these calls: no key can be full")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.limiter(ctx, list)
 }
 
 // refresh reads -sample more keys, and asks for those and for the fullest so
@@ -101,7 +110,7 @@ func (t *topped) refresh(ctx context.Context, s *session, l *headgate.Limiter, r
 		t.Read++
 	}
 	t.Time = time.Now()
-	failed := t.measure(ctx, l, keys, s.rows)
+	failed := t.measure(ctx, s.store, l, keys, s.rows)
 	if len(dead) > 0 { // they name the nodes
 		return errors.Join(dead...)
 	}
@@ -145,20 +154,25 @@ const asked = 64
 // answer is what measure gets of a key.
 type answer struct {
 	looked
-	err error
+	err     error
+	missing error // of sub-keys
 }
 
 // measure finds the n fullest keys, without those that nothing is used of. Equal ones are
 // in the order of their names, so that a list at rest does not flicker. Its error is one
-// of those of the keys that could not be read.
-func (t *topped) measure(ctx context.Context, l *headgate.Limiter, keys map[string]bool, n int) (err error) {
+// of those of the keys that could not be read, or could be read only in part.
+func (t *topped) measure(ctx context.Context, store backend.Store, l *headgate.Limiter, keys map[string]bool, n int) (err error) {
 	costs, answers := make([]int64, len(l.Policies())), make(chan answer, len(keys))
 	var group errgroup.Group
 	group.SetLimit(asked)
 	for key := range keys {
 		group.Go(func() error {
-			p, err := look(ctx, l, key, costs)
-			answers <- answer{p, err}
+			a := answer{}
+			//mutant:top-of-living-sub-keys
+			if a.looked, a.err = look(ctx, l, key, costs); a.Estimated {
+				a.missing = a.known(ctx, store, l.Policies())
+			}
+			answers <- a
 			return nil
 		})
 	}
@@ -174,7 +188,10 @@ func (t *topped) measure(ctx context.Context, l *headgate.Limiter, keys map[stri
 			t.Unread++
 		case f.Used > 0:
 			t.Fullest = append(t.Fullest, f)
+		case f.Estimated:
+			t.Unread++
 		}
+		err = cmp.Or(err, a.missing)
 	}
 	slices.SortFunc(t.Fullest, func(a, b full) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), cmp.Compare(a.Key, b.Key))
@@ -185,7 +202,7 @@ func (t *topped) measure(ctx context.Context, l *headgate.Limiter, keys map[stri
 
 // fullest returns the key with the policy of which the greatest part is used.
 func (p *looked) fullest() full {
-	f := full{Key: p.Key}
+	f := full{Key: p.Key, Estimated: p.Estimated}
 	for _, s := range p.Policies {
 		if percent := 100 * float64(s.Used) / float64(s.Limit); f.Policy == "" || percent > f.Percent {
 			f.Percent, f.state = percent, s
@@ -199,7 +216,11 @@ func (t *topped) text(w *tabwriter.Writer) {
 		t.Time.Format(time.TimeOnly), t.Read, t.Hashed, t.Corrupt, t.Unread)
 	row(w, "FULL", "KEY", "POLICY", "USED", "LIMIT", "RESET AFTER")
 	for _, f := range t.Fullest {
-		row(w, fmt.Sprintf("%.1f%%", f.Percent), printable(string(f.Key)), f.name(), f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))
+		percent := fmt.Sprintf("%.1f%%", f.Percent)
+		if f.Estimated {
+			percent = "at least " + percent
+		}
+		row(w, percent, printable(string(f.Key)), f.name(), f.Used, f.Limit, f.State.ResetAfter.Round(time.Millisecond))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v4"
 )
@@ -131,6 +132,24 @@ func TestDashboard(t *testing.T) {
 	}
 	library := readDashboard(t, "../../middleware/otellimit/grafana/dashboard.json")
 	require.Equal(t, library.Panels, ours.Panels[len(ours.Panels)-len(library.Panels):])
+}
+
+// Each metric that an alert rule names exists, and so does each value that it selects.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits, "-redis", redistest.Start(t).Addr(), "-budget", "10s")
+	_, err := s.client(t).ShouldRateLimit(context.Background(), userRequest("x"))
+	require.NoError(t, err)
+	metrics := scrape(t, s)
+	groups := at(documents(t, "alerts.yml")[0], "groups").([]any)
+	for _, r := range at(groups[0], "rules").([]any) {
+		expr := at(r, "expr").(string)
+		names := regexp.MustCompile(`\bheadgated?_\w+`).FindAllString(expr, -1)
+		require.NotEmpty(t, names, expr)
+		for _, name := range append(names, regexp.MustCompile(`\w+="\w+"`).FindAllString(expr, -1)...) {
+			require.Contains(t, metrics, name, expr)
+		}
+	}
 }
 
 // However many descriptors there are, a thousand series at most.

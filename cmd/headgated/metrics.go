@@ -27,7 +27,8 @@ type metrics struct {
 	decisions   *prometheus.CounterVec
 	domains     prometheus.Counter
 	loads       *prometheus.CounterVec
-	loaded      prometheus.Gauge
+	loaded      *prometheus.GaugeVec
+	refused     *prometheus.GaugeVec
 	commands    *prometheus.CounterVec
 	descriptors sync.Map // label → *[rls.Outcomes]prometheus.Counter
 	distinct    atomic.Int64
@@ -50,6 +51,9 @@ func newMetrics() (*metrics, error) {
 	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
 	requests := vec("headgated_requests_total", "Requests, by what became of them. A caller_left may have failed open at the proxy.", "result")
 	for i := range m.requests {
 		if rls.Outcome(i) != rls.ShadowOverLimit {
@@ -58,12 +62,26 @@ func newMetrics() (*metrics, error) {
 	}
 	m.decisions = vec("headgated_descriptor_decisions_total", "Descriptors that have a limit, by their decision.", "descriptor", "result")
 	m.domains = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_unknown_domains_total", Help: "Requests of a domain that no file has."})
-	m.loads = vec("headgated_config_loads_total", "Readings of changed files.", "result")
-	m.loaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgated_config_loaded_timestamp_seconds", Help: "When the files in use were loaded."})
+	m.loads = vec("headgated_config_loads_total", "Readings of changed files: limits, or policies.", "files", "result")
+	m.loaded = gauge("headgated_config_loaded_timestamp_seconds", "When the files in use were loaded.", "files")
+	m.refused = gauge("headgated_config_refused", "1 if the files as they are now are not used, since they are invalid.", "files")
 	m.commands = vec("headgated_resp_commands_total", "Commands of the Redis protocol.", "command", "result")
-	m.registry.MustRegister(requests, m.decisions, m.domains, m.loads, m.loaded, m.commands,
+	m.registry.MustRegister(requests, m.decisions, m.domains, m.loads, m.loaded, m.refused, m.commands,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m, nil
+}
+
+// load counts a reading of changed files, "limits" or "policies". After an error those from
+// before are in use.
+func (m *metrics) load(files string, err error) {
+	result, refused := "ok", 0.0
+	if err != nil {
+		result, refused = "error", 1
+	} else {
+		m.loaded.WithLabelValues(files).SetToCurrentTime()
+	}
+	m.loads.WithLabelValues(files, result).Inc()
+	m.refused.WithLabelValues(files).Set(refused)
 }
 
 // Request implements rls.Observer.

@@ -25,6 +25,8 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 		w, err := policyfile.Watch(s.policies, v.store.counts, &policyfile.Options{
 			OnFailure: failureModes[s.onFailure], Interval: s.interval, Limiter: v.limiterOptions(),
 			Reloaded: func(err error) {
+				//mutant:failed-policies-counted
+				v.metrics.load("policies", err)
 				if err != nil {
 					v.log.Error("policies: the file is not used, that before it is", "error", err)
 				}
@@ -33,7 +35,8 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 		if err != nil {
 			return fmt.Errorf("-policies: %w", err)
 		}
-		v.policies, opts.Plan = w, w.Plan
+		v.metrics.load("policies", nil)
+		v.policies, opts.Plan = w, planOf(w)
 	}
 	l, err := listen(s.resp, s)
 	if err != nil {
@@ -44,6 +47,17 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 	}
 	v.listeners["resp"], v.resp = l, resp.New(opts)
 	return nil
+}
+
+// planOf returns what finds the limiter of a plan. Policies with per are not in it.
+func planOf(w *policyfile.Watcher) func(name string) (*headgate.Limiter, error) {
+	return func(name string) (*headgate.Limiter, error) {
+		parts, err := w.PlanParts(name, "", policyfile.Use{})
+		if err != nil || len(parts) == 0 {
+			return nil, err
+		}
+		return parts[0].Limiter, nil
+	}
 }
 
 // command counts a command of the Redis protocol.

@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,7 +82,7 @@ func TestHTTP(t *testing.T) {
 	_, metrics := read(t, resp, err)
 	for _, line := range []string{
 		`headgated_requests_total{result="ok"} 2`, `headgated_requests_total{result="over_limit"} 1`, `headgated_requests_total{result="invalid"} 1`,
-		`headgated_descriptor_decisions_total{descriptor="d.user",result="ok"} 2`, `headgated_config_loads_total{result="ok"} 1`,
+		`headgated_descriptor_decisions_total{descriptor="d.user",result="ok"} 2`, `headgated_config_loads_total{files="limits",result="ok"} 1`,
 		`headgate_decisions_total{headgate_operation="take",headgate_policy="rls",headgate_result="denied",headgate_source="store"} 1`,
 	} {
 		require.Contains(t, metrics, line)
@@ -108,6 +109,10 @@ func TestStoreDown(t *testing.T) {
 		require.Equal(t, codes.Unavailable, status.Code(err))
 		return !serving()
 	}, 20*time.Second, 10*time.Millisecond, "not ready while no store decides")
+	metrics := scrape(t, s)
+	require.NotContains(t, metrics, `headgated_requests_total{result="undecided"} 0`)
+	require.Contains(t, metrics, `headgated_requests_total{result="over_limit"} 0`)
+	require.Contains(t, metrics, `headgate_source="fail-closed"`, "docs/server.md: the store's metrics have these as such")
 	redis.Restart(t)
 	require.Eventually(t, serving, 20*time.Second, 10*time.Millisecond, "ready again, without a request")
 	require.Eventually(t, func() bool { // on a busy machine a connection may take longer than the budget
@@ -199,7 +204,7 @@ func TestReload(t *testing.T) {
 	}
 	replaceFile(t, s.file, "domain: [")
 	require.Eventually(t, func() bool {
-		return strings.Contains(scrape(t, s), `headgated_config_loads_total{result="error"} 1`)
+		return strings.Contains(scrape(t, s), `headgated_config_loads_total{files="limits",result="error"} 1`)
 	}, 20*time.Second, 5*time.Millisecond)
 	close(end)
 	wg.Wait()
@@ -304,7 +309,7 @@ func TestReplaced(t *testing.T) {
 func TestRESP(t *testing.T) {
 	t.Parallel()
 	policies := filepath.Join(t.TempDir(), "policies.yaml")
-	require.NoError(t, os.WriteFile(policies, []byte("policies:\n  calls: {algorithm: fixed-window, limit: 2, period: 1d}\nplans:\n  free: [calls]\ndefault: free\n"), 0o600))
+	require.NoError(t, os.WriteFile(policies, []byte("policies:\n  calls: {algorithm: fixed-window, limit: 2, period: 1d}\nplans:\n  free: [calls]\n  open: {calls: {limit: unlimited}}\n  shut: {calls: {limit: blocked}}\ndefault: free\n"), 0o600))
 	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-policies", policies, "-on-failure", "closed")
 	c := redis.NewClient(&redis.Options{Addr: s.listeners["resp"].Addr().String()})
 	defer c.Close()
@@ -316,8 +321,35 @@ func TestRESP(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int64{int64(i / 2), 2, int64(max(0, 1-i))}, cell[:3])
 	}
+	for plan, source := range map[string]string{"open": "unlimited", "shut": "blocked"} {
+		got, err := c.Do(context.Background(), "HG.TAKE", plan, "k").Slice()
+		require.NoError(t, err)
+		require.Equal(t, source, got[6])
+	}
+	require.ErrorContains(t, c.Do(context.Background(), "HG.TAKE", "none", "k").Err(), `plan "none"`)
 	require.Contains(t, scrape(t, s), `headgated_resp_commands_total{command="CL.THROTTLE",result="ok"} 3`)
 	s.stop() // while the client's connection is open
+}
+
+// A policy file that turns invalid is counted, and shown until it is mended.
+func TestPoliciesReload(t *testing.T) {
+	t.Parallel()
+	const text = "policies:\n  calls: {algorithm: fixed-window, limit: %s, period: 1d, on-failure: open}\n"
+	policies := filepath.Join(t.TempDir(), "policies.yaml")
+	replaceFile(t, policies, fmt.Sprintf(text, "2"))
+	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-policies", policies)
+	has := func(lines ...string) func() bool {
+		return func() bool {
+			metrics := scrape(t, s)
+			return !slices.ContainsFunc(lines, func(line string) bool { return !strings.Contains(metrics, line+"\n") })
+		}
+	}
+	const ok, refused = `headgated_config_loads_total{files="policies",result="ok"} `, `headgated_config_refused{files="policies"} `
+	require.True(t, has(ok+"1", refused+"0", `headgated_config_refused{files="limits"} 0`)())
+	replaceFile(t, policies, fmt.Sprintf(text, "many"))
+	require.Eventually(t, has(ok+"1", refused+"1", `headgated_config_loads_total{files="policies",result="error"} 1`), 20*time.Second, 5*time.Millisecond)
+	replaceFile(t, policies, fmt.Sprintf(text, "3"))
+	require.Eventually(t, has(ok+"2", refused+"0"), 20*time.Second, 5*time.Millisecond)
 }
 
 // A certificate that is renewed is served, and a client without one is refused.

@@ -48,15 +48,14 @@ func (w *watcher) load() error {
 func (w *watcher) apply(r reading) error {
 	config, err := w.parse(r)
 	if err != nil {
-		w.metrics.loads.WithLabelValues("error").Inc()
+		w.metrics.load("limits", err)
 		return err
 	}
 	for _, warning := range config.Warnings {
 		w.log.Warn("limits: " + warning)
 	}
 	w.now.Store(config)
-	w.metrics.loads.WithLabelValues("ok").Inc()
-	w.metrics.loaded.SetToCurrentTime()
+	w.metrics.load("limits", nil)
 	return nil
 }
 

@@ -61,7 +61,8 @@ func (n Node) failed(begin time.Time, err error, right string) error {
 	case redis.HasErrorPrefix(err, "unknown command"):
 		return n.removed(strings.ToUpper(right[1:]))
 	case errors.As(err, &dial) && dial.Op == "dial": // has a time of its own
-	case errors.As(err, &late) && late.Timeout():
+	//mutant:silent-node-named-so
+	case errors.As(err, &late) && late.Timeout(), errors.Is(err, net.ErrClosed): // the client closes a connection that is late
 		err = fmt.Errorf("no answer in %v: %w", time.Since(begin).Round(time.Millisecond), err)
 	}
 	return fmt.Errorf("%w: %s: %s: %w", backend.ErrUnavailable, n.Name, right[1:], err)

@@ -138,28 +138,41 @@ func TestShadowsAreNoDenials(t *testing.T) {
 	}
 }
 
-// TestAlerts: the same of the alert rules.
-func TestAlerts(t *testing.T) {
-	data, err := os.ReadFile("alerts.yml")
+type rule struct {
+	Alert, Expr, For string
+	Annotations      map[string]string
+}
+
+// rules returns the alert rules of a file. Each has a description.
+func rules(t *testing.T, path string) []rule {
+	t.Helper()
+	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Alert, Expr, For string
-				Annotations      map[string]string
-			}
-		}
-	}
+	var file struct{ Groups []struct{ Rules []rule } }
 	require.NoError(t, yaml.Unmarshal(data, &file))
-	rules := file.Groups[0].Rules
-	require.NotEmpty(t, rules)
-	exists := scraped(t)
-	for _, r := range rules {
+	require.NotEmpty(t, file.Groups[0].Rules)
+	for _, r := range file.Groups[0].Rules {
 		require.NotEmpty(t, r.Alert)
 		require.NotEmpty(t, r.Annotations["description"], r.Alert)
 		_, err := time.ParseDuration(r.For)
 		require.NoError(t, err, r.Alert)
+	}
+	return file.Groups[0].Rules
+}
+
+// TestAlerts: the same of the alert rules.
+func TestAlerts(t *testing.T) {
+	exists := scraped(t)
+	for _, r := range rules(t, "alerts.yml") {
 		check(t, exists, r.Expr, map[string]bool{})
+	}
+}
+
+// TestServerAlerts: the rules of headgated parse. Its own tests hold that their metrics exist.
+func TestServerAlerts(t *testing.T) {
+	for _, r := range rules(t, "../../../deploy/alerts.yml") {
+		_, err := parser.ParseExpr(r.Expr)
+		require.NoError(t, err, r.Alert)
 	}
 }
 

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,10 @@ import (
 
 // Options are the settings of a Server.
 type Options struct {
-	// Plan returns the limiter of a plan. Nil: there are no HG commands.
-	Plan func(name string) (*headgate.Limiter, bool)
+	// Plan returns the limiter of a plan: nil for a plan without limits, and an error for one
+	// that the file does not have. headgate.ErrBlocked is a plan that gets nothing. Nil: there
+	// are no HG commands.
+	Plan func(name string) (*headgate.Limiter, error)
 	// Base is any limiter on the store of CL.THROTTLE.
 	Base *headgate.Limiter
 	// OnFailure is the failure mode of CL.THROTTLE; 0 answers with an error.
@@ -102,24 +105,18 @@ func (s *Server) plan(name string) (*headgate.Limiter, error) {
 	if s.opts.Plan == nil {
 		return nil, errors.New("no -policies: there are no plans")
 	}
-	l, ok := s.opts.Plan(name)
-	if !ok {
-		return nil, fmt.Errorf("unknown plan %q", name)
-	}
-	return l, nil
+	return s.opts.Plan(name)
 }
 
 // call reads plan, key and costs. One cost is that of every policy.
 func (s *Server) call(plan, key string, costs []string) (*headgate.Limiter, headgate.Call, error) {
-	l, err := s.plan(plan)
-	if err != nil {
-		return nil, headgate.Call{}, err
-	}
+	l, unknown := s.plan(plan)
 	c := headgate.Call{Key: key}
+	var err error
 	if c.Costs, err = numbers(costs); err == nil && len(c.Costs) == 1 {
 		c = l.Call(key, c.Costs...).Call
 	}
-	return l, c, err
+	return l, c, cmp.Or(err, unknown)
 }
 
 func numbers(args []string) (all []int64, err error) {
@@ -135,8 +132,8 @@ func numbers(args []string) (all []int64, err error) {
 
 func (s *Server) take(args []string, r reply) error {
 	l, c, err := s.call(args[0], args[1], args[2:])
-	if err != nil {
-		return err
+	if err != nil || l == nil {
+		return r.unlimited(err, 0)
 	}
 	d, err := l.Do(s.ctx, c)
 	if err == nil {
@@ -147,8 +144,8 @@ func (s *Server) take(args []string, r reply) error {
 
 func (s *Server) peek(args []string, r reply) error {
 	l, c, err := s.call(args[0], args[1], args[2:])
-	if err != nil {
-		return err
+	if err != nil || l == nil {
+		return r.unlimited(err, 0)
 	}
 	d, err := l.Peek(s.ctx, c)
 	if err == nil {
@@ -158,16 +155,19 @@ func (s *Server) peek(args []string, r reply) error {
 }
 
 func (s *Server) reserve(args []string, r reply) error {
-	l, c, err := s.call(args[0], args[1], args[3:])
-	if err != nil {
-		return err
-	}
 	ms, err := numbers(args[2:3])
 	if err != nil {
 		return err
 	}
 	if ms[0] < 1 || ms[0] > int64(24*time.Hour/time.Millisecond) {
 		return fmt.Errorf("a lease of %d ms; want 1000 to 86400000", ms[0])
+	}
+	l, c, err := s.call(args[0], args[1], args[3:])
+	if err != nil || l == nil {
+		if err = r.unlimited(err, 1); err == nil {
+			r.bulk("") // no token: nothing was reserved
+		}
+		return err
 	}
 	c.Lease = time.Duration(ms[0]) * time.Millisecond
 	held, d, err := l.Reserve(s.ctx, c)
@@ -192,7 +192,14 @@ func (s *Server) settleNothing(args []string, r reply) error {
 
 func (s *Server) settle(args []string, r reply, by func(context.Context, *headgate.Reservation) error) error {
 	l, err := s.plan(args[0])
-	if err != nil {
+	switch {
+	//mutant:nothing-to-settle
+	case l == nil && args[1] == "" && (err == nil || errors.Is(err, headgate.ErrBlocked)): // as RESERVE of such a plan answers
+		r.simple("OK")
+		return nil
+	case err == nil && l == nil: // it had limits when the token was made
+		return headgate.ErrNotHeld
+	case err != nil:
 		return err
 	}
 	held, err := l.Resume(args[1])
@@ -208,11 +215,14 @@ func (s *Server) settle(args []string, r reply, by func(context.Context, *headga
 
 func (s *Server) reset(args []string, r reply) error {
 	l, err := s.plan(args[0])
-	if err != nil {
+	if err != nil && !errors.Is(err, headgate.ErrBlocked) {
 		return err
 	}
-	if err := l.Reset(s.ctx, args[1]); err != nil {
-		return err
+	//mutant:nothing-to-reset
+	if l != nil {
+		if err := l.Reset(s.ctx, args[1]); err != nil {
+			return err
+		}
 	}
 	r.simple("OK")
 	return nil
@@ -242,6 +252,26 @@ func (r reply) decision(d *headgate.Decision, more int) {
 	r.integer(milliseconds(d.RetryAfter))
 	r.integer(reset)
 	r.bulk(sources[d.Source])
+}
+
+// unlimited answers for a plan without a limiter, which no store decides. err is nil for one
+// without limits, headgate.ErrBlocked for one that gets nothing, or what is wrong.
+func (r reply) unlimited(err error, more int) error {
+	allowed, limit, retry, source := int64(1), int64(-1), int64(0), "unlimited"
+	//mutant:blocked-plan-denied
+	if errors.Is(err, headgate.ErrBlocked) {
+		allowed, limit, retry, source = 0, 0, -1, "blocked"
+	} else if err != nil {
+		return err
+	}
+	r.array(7 + more)
+	r.integer(allowed)
+	r.bulk("")
+	for _, n := range []int64{limit, limit, retry, -1} {
+		r.integer(n)
+	}
+	r.bulk(source)
+	return nil
 }
 
 // milliseconds rounds up: a call sooner than that would be denied.

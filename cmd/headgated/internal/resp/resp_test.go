@@ -34,7 +34,17 @@ func start(t testing.TB, s backend.Store, change func(*resp.Options)) (*resp.Ser
 	}, nil)
 	require.NoError(t, err)
 	opts := resp.Options{Base: base, MaxBytes: 1 << 16, Observe: func(string, error) {},
-		Plan: func(name string) (*headgate.Limiter, bool) { return base, name == "free" }}
+		Plan: func(name string) (*headgate.Limiter, error) {
+			switch name {
+			case "free":
+				return base, nil
+			case "open":
+				return nil, nil
+			case "shut":
+				return nil, headgate.ErrBlocked
+			}
+			return nil, fmt.Errorf("unknown plan %q", name)
+		}}
 	if change != nil {
 		change(&opts)
 	}
@@ -90,6 +100,33 @@ func TestPlans(t *testing.T) {
 	require.ErrorContains(t, c.Do(ctx, "HG.CANCEL", "free", token).Err(), "NOTHELD")
 	require.Equal(t, "OK", do(t, c, "HG.RESET free k"))
 	require.Equal(t, int64(4), do(t, c, "HG.TAKE free k").([]any)[3])
+}
+
+// A plan without limits passes all calls, and one that is blocked passes none.
+func TestPlansWithoutLimiters(t *testing.T) {
+	_, addr := start(t, memory.New(nil), nil)
+	c := client(t, addr)
+	for plan, want := range map[string][]any{
+		"open": {int64(1), "", int64(-1), int64(-1), int64(0), int64(-1), "unlimited"},
+		"shut": {int64(0), "", int64(0), int64(0), int64(-1), int64(-1), "blocked"},
+	} {
+		for _, line := range []string{"HG.TAKE %s k", "HG.TAKE %s k 1 30 5", "HG.TAKE %s k 7", "HG.PEEK %s k"} {
+			require.Equal(t, want, do(t, c, fmt.Sprintf(line, plan)), line)
+		}
+		require.Equal(t, append(want, ""), do(t, c, "HG.RESERVE "+plan+" k 5000"))
+		for _, command := range []string{"HG.COMMIT", "HG.CANCEL"} {
+			answer, err := c.Do(ctx, command, plan, "").Result()
+			require.NoError(t, err)
+			require.Equal(t, "OK", answer)
+		}
+		require.Equal(t, "OK", do(t, c, "HG.RESET "+plan+" k"))
+		require.ErrorContains(t, c.Do(ctx, "HG.TAKE", plan, "k", "x").Err(), "no integer")
+		require.ErrorContains(t, c.Do(ctx, "HG.RESERVE", plan, "k", "0").Err(), "lease")
+	}
+	token := do(t, c, "HG.RESERVE free k 5000").([]any)[7].(string)
+	require.ErrorContains(t, c.Do(ctx, "HG.COMMIT", "open", token).Err(), "NOTHELD", "the plan has lost its limits")
+	require.Error(t, c.Do(ctx, "HG.COMMIT", "shut", token).Err())
+	require.Error(t, c.Do(ctx, "HG.COMMIT", "free", "").Err())
 }
 
 func TestMistakes(t *testing.T) {

@@ -16,6 +16,10 @@
 // allowed, the name of the policy that binds, its limit, what is left. Then come the
 // milliseconds until the call passes, those until nothing is counted, and the source of
 // the decision. RESERVE answers the same and the token of the reservation.
+//
+// A plan without limits passes each call (source unlimited, the numbers -1), and one that is
+// blocked passes none (source blocked, a limit of 0, and -1 ms until the call passes: never).
+// No store is asked. The token of their RESERVE is empty, and settles nothing.
 package resp
 
 import (
