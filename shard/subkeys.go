@@ -81,8 +81,8 @@ func (k *hotKey) named(sub string) int {
 	return -1
 }
 
-// SubKeys returns the names of a key's sub-keys, in the order of their shares, for tools that
-// read each of them: the i-th is that of Algorithm.Part(i, shards). shards is a Policy.Shards.
+// SubKeys returns the names of a key's sub-keys, in the order of their shares. It is for tools
+// that read each of them. The i-th is that of Algorithm.Part(i, shards). shards is a Policy.Shards.
 // There are none if it is below 2 or above MaxShards.
 func SubKeys(key string, shards int) (names []string) {
 	if shards < 2 || shards > MaxShards {

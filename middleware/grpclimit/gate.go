@@ -51,7 +51,7 @@ type Options struct {
 	// 4,096 settlements are repeated, others have one try. It is only for a Server.
 	Settle func(*Outcome) []int64
 	// Settled gets the outcome of each call that was settled, with the states after the
-	// settlement: for a log line, a metric, or a trailer by grpc.SetTrailer of
+	// settlement. It is for a log line, a metric, or a trailer by grpc.SetTrailer of
 	// Outcome.Context. It runs on the handler's goroutine before the call ends.
 	// Outcome.States is nil if the settlement failed, or if the store has not answered
 	// within 50 ms. nil is none; it needs Settle, such as Reported. It is only for a Server.

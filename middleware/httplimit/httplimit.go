@@ -65,9 +65,9 @@ type Options struct {
 	// try. While 4,096 settlements are repeated, others have one try.
 	Settle func(*Outcome) []int64
 	// Settled gets the outcome of each request that was settled, with the states after the
-	// settlement: for a log line, a metric, or a trailer set in Outcome.Header. The fields in
-	// that header have these states too, also if others were sent before. Settled runs on the
-	// handler's goroutine before the response ends. Outcome.States is nil if the settlement
+	// settlement. It is for a log line, a metric, or a trailer set in Outcome.Header. The
+	// fields in that header have these states too, also if others were sent before. Settled
+	// runs on the handler's goroutine before the response ends. Outcome.States is nil if the settlement
 	// failed, or if the store has not answered within 50 ms. nil is none; it needs Settle,
 	// such as Reported.
 	Settled func(*Outcome)

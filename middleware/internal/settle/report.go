@@ -46,8 +46,8 @@ func ReportPolicy(ctx context.Context, policy string, used int64) {
 }
 
 // Has reports whether the call has a policy of that name. The Logger of the first part's
-// limiter gets the error of a name that the call does not have, once: a plan may lack the
-// policy on purpose. The nil Call, that of an Outcome made by a test, has no limiter.
+// limiter gets the error of a name that the call does not have. It gets one, since a plan
+// may lack the policy on purpose. The nil Call, that of an Outcome made by a test, has no limiter.
 func (c *Call) Has(policy string) bool {
 	if c == nil || slices.Contains(c.Policies(), policy) {
 		return true

@@ -17,8 +17,8 @@
 // milliseconds until the call passes, those until nothing is counted, and the source of
 // the decision. RESERVE answers the same and the token of the reservation.
 //
-// A plan without limits passes each call (source unlimited, the numbers -1), and one that is
-// blocked passes none (source blocked, a limit of 0, and -1 ms until the call passes: never).
+// A plan without limits passes each call: the source is unlimited, and the numbers are -1. One
+// that is blocked passes none: the source is blocked, the limit 0, and the wait -1 ms, for never.
 // No store is asked. The token of their RESERVE is empty, and settles nothing.
 package resp
 
