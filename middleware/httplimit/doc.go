@@ -86,8 +86,8 @@
 // error. It is 400 without a key, with a key that is too long or given several times,
 // and with a negative cost. It is 403 for a cost that can never be granted and for a
 // blocked key. These differ in the type of the problem; see WriteError. It is 500 for an
-// error of the key's function. It is 503 where the store is closed or the deadline has passed. That 503 has no Retry-After, since there is no
-// known time. A request whose client left before the decision gets no status: logs show
+// error of the key's function. It is 503 where the store is closed or the deadline has
+// passed. That 503 has no Retry-After, since there is no known time. A request whose client left before the decision gets no status: logs show
 // 499. All answers of the middleware are no-store.
 //
 // # Clients
