@@ -70,7 +70,7 @@ func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *
 	word.Store(uint64(t))
 	before, calls := t.calls()
 	//mutant:often-makes-a-home
-	if calls < sure && min(before, calls) < least {
+	if calls < sure && min(before, calls) < often {
 		return nil
 	}
 	if hs.count.Load() >= maxHomes {
@@ -93,6 +93,9 @@ func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *
 	}
 	return h
 }
+
+// often is how many calls in each of two lengths make a home.
+const often = 2
 
 // sure is how many calls in a length make a home at once.
 const sure = 8
