@@ -294,30 +294,36 @@ func (d *Denial) Until() time.Duration { return min(d.Ends, d.Sent+Longest) }
 // sending: then a call that waits for RetryAfter is not early.
 func (d *Denial) State(i int, g *backend.Group, now time.Duration) backend.State {
 	s := d.States[i]
+	d.age(i, g, now, &s)
+	return s
+}
+
+// age makes s what the denial says at now.
+func (d *Denial) age(i int, g *backend.Group, now time.Duration, s *backend.State) {
 	age := max(0, now-d.Told).Truncate(time.Microsecond) // a store's times are whole microseconds
 	s.RetryAfter, s.ResetAfter = max(0, s.RetryAfter-age), max(0, s.ResetAfter-age)
 	if g.CostOf(i) < d.Costs[i] {
 		s.RetryAfter = 0
 	}
-	return s
 }
 
 // Answer denies g at now. The least that g asks for is another group only of an AtMost.
 // The states of its shadows are not counted.
 func (d *Denial) Answer(g, least *backend.Group, answer *backend.Decision, now time.Duration) {
 	*answer = backend.Decision{Source: backend.FromDenyCache, Estimated: true}
-	answer.State = d.stateAt(backend.Binding(g.Policies, d.States), least, now)
+	d.stateAt(backend.Binding(g.Policies, d.States), least, now, &answer.State)
 	for i := range d.States {
 		// At a higher cost another policy may bind.
 		if len(d.States) < len(g.Policies) || g.Policies[i].Shadow || least.CostOf(i) <= d.Costs[i] {
 			continue
 		}
-		if s := d.stateAt(i, least, now); s.RetryAfter > answer.RetryAfter {
+		var s backend.State
+		if d.stateAt(i, least, now, &s); s.RetryAfter > answer.RetryAfter {
 			answer.State = s
 		}
 	}
 	for i := range g.Each {
-		g.Each[i] = d.stateAt(i, least, now)
+		d.stateAt(i, least, now, &g.Each[i])
 		//mutant:shadow-not-from-cache
 		if p := &g.Policies[i]; p.Shadow {
 			g.Each[i] = backend.State{Policy: p.Name, Limit: p.Algorithm.Max()}

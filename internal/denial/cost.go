@@ -10,20 +10,20 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// stateAt returns State. If g costs more than what was denied, the RetryAfter is that of
+// stateAt sets s to State. If g costs more than what was denied, the RetryAfter is that of
 // g's cost, as far as the state determines it. It is at most a microsecond longer than the
 // store's. Units that are lent may come back sooner, so they are left out.
-func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration) backend.State {
-	s := d.State(i, g, now)
+func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.State) {
+	*s = d.States[i]
+	d.age(i, g, now, s)
 	j := i
 	if len(d.States) < len(g.Policies) { // only the binding one
 		j = slices.IndexFunc(g.Policies, func(p backend.Policy) bool { return p.Name == s.Policy })
 	}
 	//mutant:higher-cost-later
 	if j >= 0 && g.CostOf(j) > d.Costs[j] && s.Lent == 0 {
-		s.RetryAfter = max(s.RetryAfter, passesAfter(&g.Policies[j].Algorithm, &s, g.CostOf(j)))
+		s.RetryAfter = max(s.RetryAfter, passesAfter(&g.Policies[j].Algorithm, s, g.CostOf(j)))
 	}
-	return s
 }
 
 // passesAfter returns the time until n units pass, by a policy's state; 0 if the state
