@@ -72,8 +72,6 @@ func TestBorrowDecidesAtHome(t *testing.T) {
 func TestBorrowIsRefused(t *testing.T) {
 	day := algo.PerDay(1000)
 	for name, list := range map[string][]headgate.Policy{
-		"a log":           {{Name: "a", Algorithm: algo.SlidingLog(day), Borrow: 50 * time.Millisecond}},
-		"a packed log":    {{Name: "a", Algorithm: algo.CompactLog(day), Borrow: 50 * time.Millisecond}},
 		"slots":           {{Name: "a", Algorithm: algo.InFlight(10), Borrow: 50 * time.Millisecond}},
 		"too short":       {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: time.Millisecond}},
 		"too long":        {{Name: "a", Algorithm: algo.FixedWindow(day), Borrow: time.Minute}},

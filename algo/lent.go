@@ -45,13 +45,12 @@ const (
 )
 
 // Lends reports whether units of the kind can be lent.
-func (k Kind) Lends() bool {
-	return k.rule().storage == StoredWords || k.rule().storage == StoredPacked
-}
+func (k Kind) Lends() bool { return k.rule().storage > 0 && !k.rule().leased }
 
 // Fold charges the words for leases that have ended by now, each at the last instant
 // before its end. It returns the words, which may have moved. What ends further ahead
-// than a lease can counts as absent: the clock has stepped back.
+// than a lease can counts as absent: the clock has stepped back. A log holds any number of
+// units, and is charged for all that were lent.
 func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 	live := l.Ends[:0]
 	for _, e := range l.Ends {
@@ -59,8 +58,11 @@ func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 		//mutant:ended-lease-charged
 		case e.End <= now:
 			//mutant:lent-units-do-not-age
-			v := a.View(w, e.End-1)
-			w = a.Take(w, &v, a.Recorded(&v, e.Units))
+			v, n := a.View(w, e.End-1), e.Units
+			if a.rule().storage != StoredApart {
+				n = a.Recorded(&v, n)
+			}
+			w = a.Take(w, &v, n)
 		case e.End <= now+MaxBorrow.Microseconds():
 			live = append(live, e)
 		}

@@ -79,6 +79,7 @@ for p = 1, policies do
   --@include lent.split
   --@include check.range
   --@include kinds.view
+  --@include lent.log
   if beside then
     --@include lent.tell
     met = met .. before
@@ -134,9 +135,9 @@ for run = 1, all do
     if charged < count and kind > LAST_OF_WORDS and need > 0 and cost <= limit + lent and status == 0 then
       local leaves
       need = need - lent
-      local period, a, b, at, x, y, z, had, sum, log, v = s.period, s.a, s.b, s.at, s.x, s.y, s.z, s.had, s.sum, s.log, s.v
+      local period, a, b, at, x, y, z, had, sum, log, v, beside = s.period, s.a, s.b, s.at, s.x, s.y, s.z, s.had, s.sum, s.log, s.v, s.beside
       if need > 0 then
-        --@include kinds.release
+        --@include lent.release
       end
       met = met .. pack('<d', leaves or 0)
     end
@@ -188,7 +189,7 @@ if (parts > 1 or looks) and status == 0 then
   if looks and note and not may('SET', lease, note) then what = 'SET' end
   if fields[1] and not may('HSET', key, 'f', 'v') then what = 'HSET' end
   for p, s in ipairs(states) do
-    local kind, log, ahead = s.kind, s.log, s.ahead
+    local kind, log, ahead, beside = s.kind, s.log, s.ahead, s.beside
     if log and s.used > s.had then
       --@choose rights
       end
@@ -204,7 +205,7 @@ end
 if not looks then
   --@include leases.set
   for p, s in ipairs(states) do
-    local kind, period, at, y, z, ahead, sum, log, taken = s.kind, s.period, s.at, s.y, s.z, s.ahead, s.sum, s.log, s.used - s.had
+    local kind, period, at, y, z, ahead, sum, log, taken, beside = s.kind, s.period, s.at, s.y, s.z, s.ahead, s.sum, s.log, s.used - s.had, s.beside
     if taken > 0 and status == 0 and log then
       --@choose take
       end

@@ -38,15 +38,18 @@ for p = 1, policies do
   local hz, due, at, x, y, z, used, least = 0, 0, now, 0, 0, 0, 0, 0
   local ahead, sum, v, log, closes = false, 0, hashed[p]
   local most, plain = cost
-  if kind > LAST_IN_HASH then status = OUT_OF_RANGE end
+  if kind == INFLIGHT then status = OUT_OF_RANGE end
+  if kind > LAST_IN_HASH then log, k = keys[k], k + 1 end
   --@include lent.split
   plain = v
   --@include borrow.range
   --@include kinds.view
+  --@include lent.log
   --@choose closes
   end
-  states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, shadow, sum, closes, v, 0, args[names + p]}
-  states[p].beside, states[p].lent, states[p].plain = beside or {epoch, 0, 0, 0}, lent, plain
+  states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
+  states[p].beside, states[p].lent, states[p].plain = beside or {epoch, 0, 0, 0, ended = {}, folded = 0}, lent, plain
+  states[p].shadow, states[p].closes = shadow, closes
 end
 --@include borrow.settle
 if status == 0 then
@@ -95,7 +98,7 @@ if used then
     --mutant:lua-reset-ends-loans
     elseif lent[1] ~= part[3] then how = 3
     else
-      local out, units = {lent[1], lent[2], lent[3], lent[4]}, 0
+      local out, units = {lent[1], lent[2], lent[3], lent[4], stored = lent.stored, ended = lent.ended, folded = lent.folded}, 0
       for i = 5, #lent, 2 do
         units = lent[i + 1]
         if lent[i] == part[1] then units = units - part[2] end
@@ -166,18 +169,17 @@ if not may('SET', record, '', 'PX', '1') then
   --@include errors.failed
 end
 local fields = {}
-local lends = units > 0 and units or 0
 for p, s in ipairs(states) do
   local kind, limit, period, a, b, fill = s.kind, s.limit, s.period, s.a, s.b, s.fill
   local hz, due, at, x, y, z, had, sum, v, taken, beside = s.hz, s.due, s.at, s.x, s.y, s.z, s.had, s.sum, s.v, s.charge, s.beside
   local used, fresh, op = had + taken, nil, 1
-  local leaves = ''
+  local later = ''
   if not s.fits and kind > LAST_OF_WORDS and cost <= limit then
-    local need = used + cost - limit
+    local need, log, leaves = used + cost - limit, s.log
     if need > 0 then
-      --@include kinds.release
+      --@include lent.release
     end
-    leaves = pack('<d', type(leaves) == 'number' and leaves or 0)
+    later = pack('<d', leaves or 0)
   end
   --mutant:lua-borrow-rounds
   local plain = taken == 0 and v and s.plain
@@ -185,7 +187,7 @@ for p, s in ipairs(states) do
     --@choose unmoved
     end
   end
-  if not fresh then
+  if not fresh and not s.log then
     --@choose take below 48
     end
   end
@@ -194,8 +196,8 @@ for p, s in ipairs(states) do
   --@choose told
   end
   if kind > LAST_OF_WORDS then before = before .. pack('<Bdd', 1, used, newest) else before = before .. string.sub(fresh, 1, size) end
-  met = met .. string.char(s.fits and 1 or 0) .. before .. leaves
-  if #beside > 4 then
+  met = met .. string.char(s.fits and 1 or 0) .. before .. later
+  if #beside > 4 and fresh then
     local last, units = beside[#beside - 1], 0
     for i = 6, #beside, 2 do units = units + beside[i] end
     local ends, spare = last + fill, 0
@@ -206,13 +208,24 @@ for p, s in ipairs(states) do
     fresh = string.sub(fresh, 1, 1) .. pack('<I4I4', hz, due) .. string.sub(fresh, 10)
   end
   --@include lent.join
-  fields[#fields + 1] = s.name
-  fields[#fields + 1] = fresh
+  if fresh then
+    fields[#fields + 1] = s.name
+    fields[#fields + 1] = fresh
+  else
+    --@include borrow.rights
+  end
 end
 --@include expiry.lasts
-if status == 0 then
+if fields[1] and status == 0 then
   local e = try('HSET', key, unpack(fields))
   --@include expiry.stored
+end
+for _, s in ipairs(states) do
+  local kind, period, at, y, z, ahead, sum, log, taken, beside = s.kind, s.period, s.at, s.y, s.z, s.ahead, s.sum, s.log, s.charge, s.beside
+  if log and status == 0 then
+    --@choose take
+    end
+  end
 end
 if status == 0 then
   local e, what = try('SET', record, table.concat(note), 'PX', ttl), 'SET'
@@ -221,3 +234,12 @@ if status == 0 then
   end
 end
 met = pack('<BBBddd', 1, how, passes and 1 or 0, units, left, borrowers) .. met
+
+--@section rights
+-- The hash is written first, so no right of a log may be found missing after it.
+local log, ahead, e, what = s.log, s.ahead
+--@choose rights
+end
+if what then
+  --@include errors.failed
+end

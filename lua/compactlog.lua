@@ -34,6 +34,9 @@ behind = tonumber(string.sub(form, 3))
 
 --@section view
 local s = try('HGET', log, 'h')
+if s and #s > 0 and string.byte(s) == LENT then
+  --@include compactlog.split
+end
 if type(s) == 'table' then
   local e, what = s, 'HGET'
   --@include errors.failed
@@ -147,33 +150,29 @@ else
   if leaves and leaves <= now then status = CORRUPT end
 end
 
+--@section split
+-- s becomes field h without what is lent, which beside becomes.
+local n = string.byte(s, 21) or 0
+beside, s = string.sub(s, 1, 21 + 12 * n), string.sub(s, 22 + 12 * n)
+s = s ~= '' and '\1' .. s
+
 --@section take
-local h, newest, tail, gone, base, entry, keeps, more, e, what = 0, 0, -1, 0, at, nil, 0
+-- First come the leases that have ended, each at its end.
+local h, newest, tail, gone, base, entry, keeps, more, e, what = 0, 0, -1, 0, at, '', 0
+local lasts, joined = at
 if sum ~= 0 then
   local _
   h, newest, _, _, _, tail, gone, base = parse('<I4dI4ddI5I5d', sum, 2)
   keeps = #sum
 end
-if not ahead then
-  tail = tail + 1
-  ahead, y, z, base, keeps = 0, tail * 64, at, at, 0
+if beside then
+  --@include lent.joinlog
+  --@include compactlog.ended
 end
-if newest == at and ahead > 0 then
-  -- Calls of one instant leave together.
-  entry, keeps = pack('<I3', parse('<I3', sum, keeps - 2) + taken), keeps - 3
-else
-  if at - base >= 281474976710656 then
-    --@include compactlog.rebase
-  end
-  if keeps == 627 then
-    --@include compactlog.seal
-    tail, base, keeps = tail + 1, at, 0
-  end
-  entry = pack('<I6I3', at - base, taken)
-end
+--@include compactlog.append
 local ms, old = 0, nil
-if at + period > h * 1000000 then
-  h = math.min(math.ceil((at + 2 * period) / 1000000), marks)
+if lasts + period > h * 1000000 then
+  h = math.min(math.ceil((lasts + 2 * period) / 1000000), marks)
   ms = h * 1000 - math.floor(now / 1000) + slack
   if not may('PEXPIRE', log, ms) then what = 'PEXPIRE' end
 end
@@ -189,8 +188,13 @@ if gone < keep then
   if not may('HDEL', log, unpack(old)) then what = 'HDEL' end
 end
 if not what then
-  local value = pack('<BI4dI4ddI5I5d', 1, h, at, ahead + taken, y, z, tail, gone, base) .. string.sub(sum, 52, keeps) .. entry
-  if more then e = try('HSET', log, 'h', value, unpack(more)) else e = try('HSET', log, 'h', value) end
+  local value = ''
+  if ahead then value = pack('<BI4dI4ddI5I5d', 1, h, newest, ahead, y, z, tail, gone, base) .. string.sub(sum, 52, keeps) .. entry
+  elseif sum ~= 0 then value = '\1' .. pack('<I4', h) .. string.sub(sum, 6) end
+  if joined then value = joined .. string.sub(value, 2) end
+  --mutant:lua-packed-log-unused
+  if value == '' then e = try('HDEL', log, 'h')
+  elseif more then e = try('HSET', log, 'h', value, unpack(more)) else e = try('HSET', log, 'h', value) end
   if type(e) == 'table' then what = 'HSET' end
 end
 if what then
@@ -201,9 +205,44 @@ else
   if old then try('HDEL', log, unpack(old)) end
 end
 
+--@section told
+if taken > 0 then newest = at end
+
+--@section ended
+for i = 1, #beside.ended, 2 do
+  local at, taken = beside.ended[i], beside.ended[i + 1]
+  --@include compactlog.append
+  sum = (keeps > 0 and string.sub(sum, 1, keeps) or string.rep('\0', 51)) .. entry
+  keeps, entry = #sum, ''
+end
+
+--@section append
+-- A Borrow may charge nothing.
+if taken > 0 then
+  if not ahead then
+    tail = tail + 1
+    ahead, y, z, base, keeps = 0, tail * 64, at, at, 0
+  end
+  if newest == at and ahead > 0 then
+    -- Calls of one instant leave together.
+    entry, keeps = pack('<I3', parse('<I3', sum, keeps - 2) + taken), keeps - 3
+  else
+    if at - base >= 281474976710656 then
+      --@include compactlog.rebase
+    end
+    if keeps == 627 then
+      --@include compactlog.seal
+      tail, base, keeps = tail + 1, at, 0
+    end
+    entry = pack('<I6I3', at - base, taken)
+  end
+  newest, ahead = at, ahead + taken
+end
+
 --@section seal
--- The tail becomes a block, in as few bytes as its times and costs need.
-local most, all, sums = 1, 0, tail % 64 > 0 and try('HGET', log, -1 - math.floor(tail / 64))
+-- The tail becomes a block, in as few bytes as its times and costs need. more is the
+-- blocks that this call has made before.
+local most, all, sums = 1, 0, tail % 64 > 0 and (more and more[#more] or try('HGET', log, -1 - math.floor(tail / 64)))
 for i = 58, 627, 9 do
   local cost = parse('<I3', sum, i)
   all = all + cost
@@ -220,7 +259,8 @@ if tail % 64 == 63 then
   for i = 1, 249, 4 do all = all + parse('<I4', sums, i) end
   sums = sums .. pack('<I6', all)
 end
-more = {tail, pack('<BBd', tw, cw, base) .. string.gsub(string.sub(sum, 52), shape, cw > 0 and '%1%2' or '%1'), -1 - math.floor(tail / 64), sums}
+local block = {tail, pack('<BBd', tw, cw, base) .. string.gsub(string.sub(sum, 52), shape, cw > 0 and '%1%2' or '%1'), -1 - math.floor(tail / 64), sums}
+if more then for i = 1, 4 do more[#more + 1] = block[i] end else more = block end
 
 --@section rebase
 -- Six bytes hold nine years. Where more lies behind the base the head is in the tail,
@@ -299,9 +339,16 @@ if used > 0 and charged > now - period then
         tail, base = block, from
       end
     end
-    if units == 0 then writes[#writes + 1] = {'UNLINK', log}
+    if units == 0 then
+      writes[#writes + 1] = {'UNLINK', log}
+      --mutant:lua-lent-log-stays
+      if beside then
+        writes[#writes + 1] = {'HSET', log, 'h', beside}
+        writes[#writes + 1] = {'PEXPIRE', log, math.ceil((period + 1000000) / 1000) + slack}
+      end
     else
       sets[4] = string.sub(v, 1, 5) .. pack('<dI4', base + parse('<I6', v, #v - 8), units) .. pack('<ddI5', head, first, tail) .. string.sub(v, 39, 43) .. pack('<d', base) .. string.sub(v, 52)
+      if beside then sets[4] = beside .. string.sub(sets[4], 2) end
       writes[#writes + 1] = sets
       -- Lua passes some 8,000 arguments at most.
       --mutant:blocks-leave-in-parts

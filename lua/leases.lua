@@ -142,14 +142,15 @@ elseif open then
     if status == OUT_OF_RANGE and asked == 0 then status = CORRUPT end -- the lease's own numbers
     --mutant:unlisted-calendar-settles
     if status == OUTSIDE and not listed then status, actual = 0, s.cost end
-    --mutant:excess-saturates
-    local more = math.min(actual - s.cost, math.max(0, 2 * most - used))
-    if log and more < 0 and status == 0 then
-      local back = -more
+    if log and actual < s.cost and status == 0 then
+      local back = s.cost - actual
       --@choose giveback
       end
-      more = 0
+      actual = s.cost
     end
+    --@include lent.log
+    --mutant:excess-saturates
+    local more = math.min(actual - s.cost, math.max(0, 2 * most - used))
     states[p] = {kind, 0, period, a, b, fill, hz, due, at, x, y, z, used + more, used, ahead, sum, log, v, 0, s.name, charged, kept}
     states[p].beside = beside
   end

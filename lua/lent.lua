@@ -8,6 +8,11 @@
 -- one policy and for a set of small states do not read such a value. They leave a
 -- group that has one to the general path, so a count of which nothing is lent is
 -- decided as ever.
+--
+-- Beside a log the same stands as a string of its own: the version, then from the epoch
+-- on as above. Of a SlidingLog that is a member of the set. Of a CompactLog it stands in
+-- front of field h, in place of that field's version. So the read that every take makes
+-- finds it, and the log's own entries are as without it.
 
 --@section split
 -- v becomes the value without what is lent, with leases that have ended charged at
@@ -56,15 +61,71 @@ if status == 0 then
   v = string.sub(fresh, 1, 1) .. pack('<I4I4', h, d) .. string.sub(fresh, 10)
 end
 
---@section join
--- fresh becomes the value with what is lent, unless nothing is and no borrower is
--- remembered.
-if fresh and beside and (#beside > 4 or beside[2] > 0) then
-  local ends = {}
-  for i = 5, #beside, 2 do ends[#ends + 1] = pack('<I7I5', beside[i], beside[i + 1]) end
-  fresh = string.char(string.byte(fresh) + 16) .. string.sub(fresh, 2, 9)
-    .. pack('<c8I7I2I2B', beside[1], beside[2], beside[3], beside[4], #ends) .. table.concat(ends) .. string.sub(fresh, 10)
+--@section log
+-- What is lent of a log, if its view has found some: beside becomes a table as above, and
+-- keeps the string as stored. ended is the leases that have ended and still count, each with
+-- its instant, and folded their sum: the view becomes that of a log that has them as its last
+-- entries. Only a take stores them.
+if type(beside) == 'string' then
+  local _, epoch, slot, here, before, n, behind = 0, '', 0, 0, 0, 0
+  if #beside > 20 then _, epoch, slot, here, before, n, behind = parse('<Bc8I7I2I2B', beside) end
+  if #beside ~= 21 + 12 * n then status, n = CORRUPT, 0 end
+  beside = {epoch, slot, here, before, stored = beside, ended = {}, folded = 0}
+  for i = 1, n do
+    local ends, units
+    ends, units, behind = parse('<I7I5', beside.stored, behind)
+    if ends > now then
+      if ends <= now + 1000000 then
+        lent = lent + units
+        beside[#beside + 1] = ends
+        beside[#beside + 1] = units
+      end
+    --mutant:lua-lent-log-does-not-age
+    elseif status == 0 and math.max(ends - 1, x) > now - period then
+      --mutant:lua-lent-log-charged
+      x, used, beside.folded = math.max(ends - 1, x), used + units, beside.folded + units
+      beside.ended[#beside.ended + 1] = x
+      beside.ended[#beside.ended + 1] = units
+    end
+  end
+  if kind == SLIDINGLOG then sum = sum + beside.folded end
+  if #beside == 4 and now >= slot + 2000000 then beside[2], beside[3], beside[4] = 0, 0, 0 end
 end
+
+--@section release
+-- Of a log whose last entries are leases that have ended.
+local folded = log and beside and beside.folded or 0
+if folded > 0 and need <= had and need > had - folded then
+  local rest, ended = need - had + folded, beside.ended
+  for i = 1, #ended, 2 do
+    rest = rest - ended[i + 1]
+    if rest < 1 then leaves = ended[i] + period break end
+  end
+else
+  --@include kinds.release
+end
+
+--@section packed
+-- packed = what is lent, nil if nothing is and no borrower is remembered.
+local packed
+if #beside > 4 or beside[2] > 0 then
+  packed = {pack('<c8I7I2I2B', beside[1], beside[2], beside[3], beside[4], (#beside - 4) / 2)}
+  for i = 5, #beside, 2 do packed[#packed + 1] = pack('<I7I5', beside[i], beside[i + 1]) end
+  packed = table.concat(packed)
+end
+
+--@section join
+-- fresh becomes the value with what is lent, if anything is.
+if fresh and beside then
+  --@include lent.packed
+  if packed then fresh = string.char(string.byte(fresh) + 16) .. string.sub(fresh, 2, 9) .. packed .. string.sub(fresh, 10) end
+end
+
+--@section joinlog
+-- joined = what is to stand beside a log, which lives until all that is lent has left it.
+--@include lent.packed
+joined = packed and string.char(LENT) .. packed
+if #beside > 4 then lasts = math.max(lasts, beside[#beside - 1]) end
 
 --@section tell
 -- before = what stands in the reply before what a policy met.

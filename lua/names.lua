@@ -21,6 +21,9 @@
 --@name RECORD_AT_MOST 9
 --@name BORROW 10
 
+-- The first byte of what is lent of a log: it has a key of its own, and no value of a hash.
+--@name LENT 17
+
 -- Shapes of a section.
 --@name ONE_POLICY 1
 --@name MANY_POLICIES 2
@@ -66,13 +69,13 @@
 -- Of a call: the shadow had no room. Of a lease: the policy's place in it.
 --@slot spared 23
 --@slot place 23
--- Of a Borrow: whether the policy is a shadow, when its window closes, and what is to be
--- charged. Then whether the cost has room beside what is kept, and when its units end.
---@slot shadow 15
---@slot closes 17
+-- Of a Borrow: what is to be charged, whether the cost has room beside what is kept, when
+-- its units end, whether the policy is a shadow, and when its window closes.
 --@slot charge 19
 --@slot fits 21
 --@slot ends 22
+--@slot shadow 23
+--@slot closes 27
 -- Of a policy whose units are lent: how many are, the loans, and the count without them.
 --@slot lent 24
 --@slot beside 25

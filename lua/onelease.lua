@@ -9,7 +9,7 @@ if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and gro
   local hz, due, at, x, y, z, used, taken, own = 0, 0, now, 0, 0, 0, 0, 0, 4294967294
   local kind, limit, period, a, b, fill, count, cost, name, charged, kept, v, met, fresh, bad, size, after
   local lease, id, length, attempt, how, held, open, ends, costs, till, note, ttl, lasting, long
-  local ahead, sum, log, less, writes = false, 0, nil, false
+  local ahead, sum, log, less, writes, beside = false, 0, nil, false
   --@include leases.ask
   if op == RESERVE then
     kind, limit, period, a, b, fill, count, cost, after = parse('<BdddddI4d', blob, pos)
@@ -36,7 +36,7 @@ if joint == 0 and shape == ONE_LEASE and (op == RESERVE or op == SETTLE) and gro
     --@include leases.generation
     --@include check.range
     --@include kinds.view
-    done = status == 0 and (op == RESERVE or gen == open)
+    done = status == 0 and not beside and (op == RESERVE or gen == open)
     if not done then
     elseif op == SETTLE then
       if not less then taken = math.min(taken, math.max(0, 2 * limit - used)) end

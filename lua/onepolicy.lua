@@ -12,7 +12,7 @@ pos = behind
 for i = k, k + groups - 1 do
   local key, status, longer, sweep, ms, log, hz, due, at, x, y, z, used, sum = keys[i], fit, 0, false, 0, keys[i], 0, 0, now, 0, 0, 0, 0, 0
   local v, met, fresh, bad, ahead, leaves, part
-  local lent, told = 0, ''
+  local lent, told, beside = 0, ''
   if hashed then v = try('HGET', key, field) end
   -- An error's table has no length; to ask every string for .err would go
   -- through the metatable of strings.
@@ -25,10 +25,12 @@ for i = k, k + groups - 1 do
   repeat
     local again = false
     --@include kinds.view
-    if status == CORRUPT and v and (string.byte(v) or 0) > 15 then
+    if status == CORRUPT and hashed and v and (string.byte(v) or 0) > 15 then
       --@include lent.part
     end
   until not again
+  --mutant:lua-lent-log-met
+  if beside then status, v = CORRUPT, beside end
   met = kind > LAST_OF_WORDS and pack('<Bdd', 1, used, x) or v or '\0'
   if part then met = told .. met end
   --mutant:lua-part-met

@@ -14,14 +14,22 @@
 -- sum above the mark, z, gave back; it is 0 where nothing of the tree counts. So a
 -- log that never gave back costs a take no command. An entry that gave all back
 -- leaves the set, and the sum of all stays: so no two entries have one sum.
+--
+-- What is lent stands in a member of its own: see lent.lua. It is the last one of the
+-- newest score, or of a later one, so a take that finds none reads as ever.
 
 --@section view
 -- Ranks as text: a number costs the server half a command to format.
-local last, stale = try('ZRANGE', log, '-1', '-1', 'WITHSCORES')
+local last, stale, older = try('ZRANGE', log, '-1', '-1', 'WITHSCORES'), nil, 0
+if last[2] and #last[1] ~= 13 and string.byte(last[1]) == LENT then
+  beside = last[1]
+  if tonumber(last[2]) <= now - period then older = 1 end
+  last = try('ZRANGE', log, '-2', '-2', 'WITHSCORES')
+end
 local e, what = last.err and last, 'ZRANGE'
 if not e and last[2] then
   stale, what = try('ZCOUNT', log, '-inf', now - period), 'ZCOUNT'
-  if type(stale) == 'table' then e = stale end
+  if type(stale) == 'table' then e = stale else stale = stale - older end
 end
 if e then
   --@include errors.failed
@@ -64,7 +72,8 @@ elseif type(card) == 'table' then
   local e, what = card, 'ZCARD'
   --@include errors.failed
 else
-  local lo, hi = y, card - 1
+  --mutant:lua-lent-log-counted
+  local lo, hi = y, card - (beside and beside.stored and 2 or 1)
   if y + need - 1 < hi then hi = y + need - 1 end
   -- What the entries behind one gave back is as if its sum were that much greater.
   local probe, goal = hi, sum - had + need
@@ -91,31 +100,62 @@ end
 -- memory Redis no longer refuses one that takes it. Only a log that lies too
 -- far ahead of the clock goes first, and whole. The rights for the writes after
 -- the first are asked for before it.
-local ms, e, what = math.ceil((at + period - now) / 1000) + slack
+local lasts, joined, sets, e, what = at
+if beside then
+  --@include lent.joinlog
+  --@include slidinglog.sets
+end
+local ms = math.ceil((lasts + period - now) / 1000) + slack
 local left = try('PTTL', log)
 if type(left) == 'table' then e, what = left, 'PTTL'
 elseif left < ms and not may('PEXPIRE', log, ms) then what = 'PEXPIRE'
 elseif y > 0 and not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK'
+elseif beside and not may('ZREM', log, '') then what = 'ZREM'
 elseif ahead then
   --@include kinds.ahead
 end
 if not what then
-  e = try('ZADD', log, at, z > 0 and pack('>BdI4dd', 1, sum + taken, taken, z, sum + taken) or pack('>BdI4', 1, sum + taken, taken))
+  if sets then e = sets[3] and try(unpack(sets)) or 0
+  else e = try('ZADD', log, at, z > 0 and pack('>BdI4dd', 1, sum + taken, taken, z, sum + taken) or pack('>BdI4', 1, sum + taken, taken)) end
   if type(e) == 'table' then what = 'ZADD' end
 end
 if what then
   --@include errors.failed
 else
   wrote = true
+  if beside and beside.stored and beside.stored ~= joined then try('ZREM', log, beside.stored) end
   --mutant:bounded-pruning
   if y > 0 then try('ZREMRANGEBYRANK', log, 0, math.min(y, 128) - 1) end
   if left < ms then try('PEXPIRE', log, ms + math.ceil(period / 1000)) end
 end
 
+--@section sets
+-- The leases that have ended are charged at their ends, and what is lent moves behind the
+-- newest entry. sum is that of all, so it is the take's own last. A Borrow may charge none.
+sets = {'ZADD', log}
+local ended, after, form = beside.ended, sum - beside.folded, z > 0 and '>BdI4dd' or '>BdI4'
+for i = 1, #ended, 2 do
+  after = after + ended[i + 1]
+  sets[#sets + 1] = ended[i]
+  sets[#sets + 1] = pack(form, 1, after, ended[i + 1], z, after)
+end
+if taken > 0 then
+  sets[#sets + 1] = at
+  sets[#sets + 1] = pack(form, 1, sum + taken, taken, z, sum + taken)
+end
+if joined then
+  sets[#sets + 1] = at
+  sets[#sets + 1] = joined
+end
+
+--@section told
+if taken > 0 then newest = at end
+
 --@section rights
 if not may('ZADD', log, 1, 'm') then what = 'ZADD' elseif not may('PEXPIRE', log, 1) then what = 'PEXPIRE'
 elseif not may('ZREMRANGEBYRANK', log, 0, 0) then what = 'ZREMRANGEBYRANK' elseif not may('PTTL', log) then what = 'PTTL'
-elseif ahead and not may('UNLINK', log) then what = 'UNLINK' end
+elseif ahead and not may('UNLINK', log) then what = 'UNLINK'
+elseif beside and not may('ZREM', log, 'm') then what = 'ZREM' end
 
 --@section reset
 e, what = try('ZCARD', log), 'ZCARD'
@@ -216,7 +256,7 @@ else
   -- The newest that stays gets the mark, with room ahead so that not every settle
   -- moves it, and the sum of all.
   local mark, newest, score = z >= kept and z or sum + math.min(used, 1000000), v, x
-  if found == v and back == cost then newest, score = unpack(try('ZRANGE', log, -2, -2, 'WITHSCORES')) end
+  if found == v and back == cost then newest, score = unpack(try('ZRANGE', log, beside and -3 or -2, beside and -3 or -2, 'WITHSCORES')) end
   if newest and (mark ~= z or newest ~= v) then
     local marked = string.sub(newest, 1, 13) .. pack('>dd', mark, sum)
     if marked ~= newest then

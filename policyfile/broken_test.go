@@ -68,7 +68,7 @@ var broken = []struct {
 	{"no failure mode", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s}\n", 2, "policies.a.on-failure", "missing"},
 	{"unknown failure mode", "policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1s,\n    on-failure: maybe}\n", 3, "policies.a.on-failure", `unknown failure mode "maybe"`},
 	{"a borrow that is too long", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    borrow: 2s}\n", 3, "policies.a.borrow", "10ms to 1s"},
-	{"a borrow of a log", "policies:\n  a: {algorithm: sliding-log, limit: 10, period: 1s, on-failure: open,\n    borrow: 50ms}\n", 3, "policies.a.borrow", "not lent"},
+	{"a borrow of calls in flight", "policies:\n  a: {algorithm: in-flight, limit: 10, on-failure: open,\n    borrow: 50ms}\n", 3, "policies.a.borrow", "not lent"},
 	{"too many shards", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    shards: 11}\n", 3, "policies.a.shards", "shards"},
 	{"shards beyond 32 bits", "policies:\n  a: {algorithm: fixed-window, limit: 10, period: 1s, on-failure: open,\n    shards: 9999999999}\n", 3, "policies.a.shards", "9999999999"},
 	{"a bad name", "policies:\n  a b: {algorithm: fixed-window, limit: 1, period: 1s, on-failure: open}\n", 2, "policies.a b", "policy name"},

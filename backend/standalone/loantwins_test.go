@@ -39,8 +39,9 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 	var model backend.Store
 	ctx := context.Background()
 	for i := range steps {
-		if i%100 == 0 {
+		if i == s.ends {
 			s.era()
+			s.ends += []int{100, 100, 100, 1_000}[s.rand.IntN(4)] // a long one fills blocks of a CompactLog
 			model = memory.New(&memory.Options{Now: now})
 		}
 		r, b := s.next()
@@ -63,11 +64,50 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 	server.NoImmortals(t)
 }
 
+// TestLentUnitsOfALog gives back all that a log counts while units are lent, and fills it
+// again. Then a lease of which nothing was settled ends, and leaves one period later.
+func TestLentUnitsOfALog(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, a := range []algo.Algorithm{algo.SlidingLog(algo.PerMinute(100)), algo.CompactLog(algo.PerMinute(100))} {
+		at := int64(trace.Start)
+		now := func() time.Time { return time.UnixMicro(at) }
+		lua := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
+		list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+		for _, s := range []backend.Store{memory.New(&memory.Options{Now: now}), lua} {
+			at = trace.Start
+			ask := func(op backend.Op, cost int64, loan *backend.Loan, lease *backend.Lease) backend.State {
+				r := backend.Request{Op: op, Loan: loan, Lease: lease, Group: backend.Group{Key: a.String(), Policies: list, Cost: cost}}
+				r.Each = make([]backend.State, 1)
+				require.NoError(t, s.Do(context.Background(), &r, new(backend.Decision)))
+				return r.Each[0]
+			}
+			ask(backend.Reserve, 5, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute})
+			loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Length: time.Second, Want: 40}
+			ask(backend.Borrow, 0, loan, nil)
+			require.EqualValues(t, 40, loan.Lent.Units)
+			ask(backend.Settle, 0, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}})
+			require.EqualValues(t, 40, ask(backend.Peek, 1, nil, nil).Used, "%v", &a)
+			require.EqualValues(t, 0, ask(backend.Take, 60, nil, nil).Remaining)
+			end := at + loan.Lent.Ends.Microseconds()
+			for _, c := range []struct{ at, used, lent int64 }{
+				{end - 1, 100, 40}, {end, 100, 0}, {trace.Start + 60_000_000, 40, 0}, {end - 1 + 59_999_999, 40, 0}, {end - 1 + 60_000_000, 0, 0},
+			} {
+				at = c.at
+				state := ask(backend.Peek, 1, nil, nil)
+				require.Equal(t, []int64{c.used, c.lent}, []int64{state.Used, state.Lent}, "%v, %d µs after the Borrow", &a, at-trace.Start)
+			}
+		}
+	}
+	server.NoImmortals(t)
+}
+
 // loanSteps draws requests on a clock that never goes back.
 type loanSteps struct {
 	rand  *rand.Rand
 	now   int64
 	eras  int
+	ends  int // when the next era begins
 	list  []backend.Policy
 	all   [][]backend.Policy
 	who   []*loanHolder
@@ -118,7 +158,7 @@ func (s *loanSteps) algorithm() algo.Algorithm {
 	limit := 1 + s.rand.Int64N([]int64{10, 100, 10_000}[s.rand.IntN(3)])
 	l := algo.Per(limit, []time.Duration{50 * time.Millisecond, time.Second, 7 * time.Second, time.Minute}[s.rand.IntN(4)])
 	large := s.rand.IntN(4) == 0
-	switch s.rand.IntN(5) {
+	switch s.rand.IntN(8) {
 	case 0:
 		if large {
 			l.Events = 1 + s.rand.Int64N(algo.MaxCount)
@@ -133,6 +173,14 @@ func (s *loanSteps) algorithm() algo.Algorithm {
 			limit = 1 + s.rand.Int64N(algo.MaxCount)
 		}
 		return algo.Calendar(limit, algo.Day(), time.UTC)
+	case 4, 5, 6:
+		if large {
+			l = algo.PerHour(1 + s.rand.Int64N(algo.MaxLogLimit))
+		}
+		if s.rand.IntN(2) == 0 {
+			return algo.CompactLog(l)
+		}
+		return algo.SlidingLog(l)
 	}
 	return algo.TokenBucket(l, 1+s.rand.Int64N(2*limit))
 }

@@ -241,6 +241,7 @@ func TestLogFractionsFailAlone(t *testing.T) {
 		m     []redis.Z
 	}{
 		"score, on a denial":  {2, []redis.Z{{Score: at - 0.5, Member: one}, {Score: at, Member: "\x01\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"}}},
+		"another version":     {100, []redis.Z{{Score: at, Member: "\x20" + one[1:]}}},
 		"sum 10.5, used 10.5": {100, []redis.Z{{Score: at - 1, Member: one}, {Score: at, Member: "\x01\x40\x25\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"}}},
 	} {
 		require.NoError(t, client.FlushDB(ctx).Err())
@@ -251,6 +252,40 @@ func TestLogFractionsFailAlone(t *testing.T) {
 		require.NoError(t, gs[0].Takes[0].Err, name)
 		var corrupt *backend.CorruptError
 		require.ErrorAs(t, gs[1].Takes[0].Err, &corrupt, name)
+	}
+}
+
+// TestGarbageBesideALog: what stands beside a log in place of what is lent of it.
+func TestGarbageBesideALog(t *testing.T) {
+	client, ctx := redistest.Start(t).Client(t), context.Background()
+	runner, l := batch.Alone(client, &layer.Shared{}, time.Second), algo.PerHour(10)
+	lent := "\x11" + strings.Repeat("e", 8) + strings.Repeat("\x00", 12)
+	for name, bad := range map[string]string{
+		"version alone": "\x11", "short": lent[:20], "of one end without it": lent[:20] + "\x01", "of many": lent[:20] + "\xff",
+		"longer": lent + "more", "version": "\x12" + lent[1:],
+	} {
+		for kind, a := range map[string]algo.Algorithm{"log": algo.SlidingLog(l), "pack": algo.CompactLog(l)} {
+			for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Record} {
+				require.NoError(t, client.FlushDB(ctx).Err())
+				ps := policy(a)
+				gs := []*batch.Asked{group("a", 1, ps), group("b", 1, ps), group("c", 1, ps)}
+				require.NoError(t, runner.Run(ctx, []*batch.Asked{group("b", 1, ps)}))
+				gs[1].Op = op
+				at := gs[1].Hash + ":" + kind + ":1h/p"
+				if kind == "log" {
+					client.ZAdd(ctx, at, redis.Z{Score: float64(time.Now().UnixMicro()), Member: bad})
+				} else {
+					client.HSet(ctx, at, "h", bad)
+				}
+				before := client.Dump(ctx, at).Val()
+				_ = runner.Run(ctx, gs)
+				require.NoError(t, gs[0].Takes[0].Err, name)
+				require.NoError(t, gs[2].Takes[0].Err, name)
+				var corrupt *backend.CorruptError
+				require.ErrorAs(t, gs[1].Takes[0].Err, &corrupt, "%s of a %s, %v", name, kind, op)
+				require.Equal(t, before, client.Dump(ctx, at).Val(), name)
+			}
+		}
 	}
 }
 

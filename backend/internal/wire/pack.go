@@ -80,7 +80,7 @@ func (a *Args) add(longer []byte) {
 // other key. A key is listed also if a call only reads it. The script finds its keys by
 // their order, so this function and lua/decide.lua change together.
 func (a *Args) addKeys(g *Group) {
-	whole := g.leased() || g.Op == backend.Reset || g.asks() == backend.Borrow
+	whole := g.leased() || g.Op == backend.Reset || g.Op == backend.Borrow
 	for i := range g.Policies {
 		if whole || !names.Apart(&g.Policies[i]) {
 			a.add(a.prefix.AppendHash(a.names, g.Tag))

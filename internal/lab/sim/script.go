@@ -149,7 +149,7 @@ func (a *arguments) section(groups, shape int) (all []*asked) {
 	if g.lease != nil && g.op == backend.Settle && g.lease.Actual != nil && len(g.runs) == 1 {
 		g.lease.Actual = g.runs[0].costs
 	}
-	hash := shape == shapeLeased || shape == shapeWhole || apart < policies
+	hash := shape == shapeLeased || shape == shapeWhole || shape == shapeBorrow || apart < policies
 	for range groups {
 		one := g
 		a.names(&one, hash, apart)
@@ -179,7 +179,7 @@ func (a *arguments) names(g *asked, hash bool, apart int) {
 		}
 	}
 	if g.loan != nil {
-		a.borrower(g, a.keys[n-1])
+		a.borrower(g, a.keys[min(1, n-1)]) // behind that of the hash
 	}
 	a.keys = a.keys[n:]
 }

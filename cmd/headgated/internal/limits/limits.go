@@ -98,7 +98,7 @@ type Options struct {
 	// MergeDomains merges files of one domain. Otherwise the second one is an error.
 	MergeDomains bool
 	// Algorithm, OnFailure, Charge and Borrow are the words that apply if a rule has none;
-	// "" are the defaults. Borrow does not apply to algorithms whose units are not lent.
+	// "" are the defaults.
 	Algorithm, OnFailure, Charge, Borrow string
 	// Shadow makes every rule a shadow: it counts, and denies nothing.
 	Shadow bool

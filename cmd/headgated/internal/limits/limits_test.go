@@ -172,7 +172,7 @@ descriptors:
 	require.Equal(t, "gold", b.Metadata.Fields["plan"].GetStringValue())
 }
 
-// A borrow of the options applies to a limit that names none, if its units are lent.
+// A borrow of the options applies to a limit that names none.
 func TestBorrowOfTheOptions(t *testing.T) {
 	opts := options(t)
 	opts.Borrow = "50ms"
@@ -186,7 +186,7 @@ descriptors:
 	require.NoError(t, err)
 	require.Equal(t, 50*time.Millisecond, find(t, c, "a=1").Rule.Policy.Borrow)
 	require.Zero(t, find(t, c, "b=1").Rule.Policy.Borrow)
-	require.Zero(t, find(t, c, "c=1").Rule.Policy.Borrow)
+	require.Equal(t, 50*time.Millisecond, find(t, c, "c=1").Rule.Policy.Borrow)
 }
 
 // Each mistake is refused with its line and key.

@@ -362,7 +362,7 @@ func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
 
 // limit gives the rule its policy and limiter. A rule without on_failure is closed for
 // the limiter, and an error for the caller.
-// Without borrow the parser's applies, if units of the algorithm are lent.
+// Without borrow the parser's applies.
 func (p *parser) limit(r *Rule, make algorithmOf, mode headgate.FailureMode, borrow time.Duration) (err error) {
 	if r.Unlimited || r.Max() == 0 {
 		return nil
@@ -376,9 +376,7 @@ func (p *parser) limit(r *Rule, make algorithmOf, mode headgate.FailureMode, bor
 		return err
 	}
 	if borrow == unset {
-		if borrow = 0; a.Kind().Lends() {
-			borrow = p.borrow
-		}
+		borrow = p.borrow
 	}
 	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota, Borrow: borrow}
 	r.Limiter, err = p.limiter(r.Policy)
