@@ -71,6 +71,31 @@ func TestBorrowFigures(t *testing.T) {
 	}
 }
 
+// TestBorrowOfALog is TestBorrowFigures for logs, of which each call leaves at an instant of
+// its own.
+func TestBorrowOfALog(t *testing.T) {
+	redistest.Plain(t)
+	const limit, length = 60_000, 500 * time.Millisecond
+	for _, a := range []algo.Algorithm{algo.SlidingLog(algo.PerMinute(limit)), algo.CompactLog(algo.PerMinute(limit))} {
+		for _, load := range []int{90, 102, 200} {
+			t.Run(fmt.Sprint(&a, " ", load), func(t *testing.T) {
+				t.Parallel()
+				f := fleet{
+					Algorithm: a, borrow: length, trip: length / 25,
+					lasts: time.Duration(redistest.Steps(70, 180)) * time.Second, callers: callers(8, limit/60*float64(load)/100),
+				}
+				run := f.run(t)
+				lent, over := f.figures(run), mostTrailing(spansOf(run.calls), time.Minute)-limit
+				t.Logf("%v at %d %%: %.1f round trips per 1,000 calls, %.4f admitted of strict, %d over, %.2f %% wrong denials, for %v at most",
+					&a, load, lent.trips, lent.ofStrict, max(over, 0), lent.percentWrong(), lent.longest)
+				assert.LessOrEqual(t, over, int64(0))
+				assert.GreaterOrEqual(t, lent.ofStrict, 0.99)
+				assert.LessOrEqual(t, lent.longest, length)
+			})
+		}
+	}
+}
+
 // TestBorrowOverAVirtualLink is TestBorrowOverALink under virtual time, in which a processor
 // takes no time: it shows how long calls wait for the link.
 func TestBorrowOverAVirtualLink(t *testing.T) {

@@ -38,6 +38,8 @@ var overAlgorithms = []struct {
 	{algo.SlidingWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 0},
 	{algo.Calendar(overLimit, algo.Day(), time.UTC), func(s []span) int64 { return mostInWindow(s, 24*time.Hour) - overLimit }, 0},
 	{algo.FixedWindow(algo.PerSecond(overLimit)), func(s []span) int64 { return mostInWindow(s, time.Second) - overLimit }, 4},
+	{algo.SlidingLog(algo.PerSecond(overLimit)), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0},
+	{algo.CompactLog(algo.PerSecond(overLimit)), func(s []span) int64 { return mostTrailing(s, time.Second) - overLimit }, 0},
 }
 
 // overRun is how one fleet of TestBorrowIsNeverOver calls.
