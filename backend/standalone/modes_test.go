@@ -109,15 +109,23 @@ func TestFailureModes(t *testing.T) {
 		t.Run(trouble.name, func(t *testing.T) {
 			client := trouble.client(t)
 			late := redistest.Lateness(t, standalone.DefaultBudget)
-			l, longest := limiter(t, client, nil, wide), time.Duration(0)
+			l, longest, errs := limiter(t, client, nil, wide), time.Duration(0), []error(nil)
 			for _, mode := range []headgate.FailureMode{headgate.FailOpen, headgate.FailClosed} {
 				l, err := l.OnFailure(mode)
 				require.NoError(t, err)
-				longest = max(longest, fails(t, l, mode, trouble.perhaps))
+				took, err := fails(t, l, mode)
+				longest, errs = max(longest, took), append(errs, err)
+			}
+			if err := l.Reset(context.Background(), "key"); trouble.name != "OOM" { // which lets go of keys all the same
+				errs = append(errs, err)
 			}
 			require.LessOrEqual(t, longest, standalone.DefaultBudget+late.Max())
-			if err := l.Reset(context.Background(), "key"); trouble.name != "OOM" { // which lets go of keys all the same
-				told(t, err, trouble.perhaps)
+			for _, err := range errs {
+				if trouble.perhaps == mayHaveRun && late.Max() > standalone.DefaultBudget/4 {
+					told(t, err, either) // on a busy machine a connection may begin too late
+				} else {
+					told(t, err, trouble.perhaps)
+				}
 			}
 		})
 	}
@@ -143,12 +151,11 @@ const (
 	either
 )
 
-func fails(t *testing.T, l *headgate.Limiter, mode headgate.FailureMode, perhaps known) (took time.Duration) {
+func fails(t *testing.T, l *headgate.Limiter, mode headgate.FailureMode) (took time.Duration, said error) {
 	begin := time.Now()
 	d, err := l.Allow(context.Background(), "key")
 	took = time.Since(begin)
 	require.NoError(t, err)
-	told(t, d.Err, perhaps)
 	require.Equal(t, mode == headgate.FailOpen, d.Allowed)
 	require.Equal(t, "wide", d.Policy)
 	require.EqualValues(t, 1000, d.Limit)
@@ -159,7 +166,7 @@ func fails(t *testing.T, l *headgate.Limiter, mode headgate.FailureMode, perhaps
 		require.Equal(t, headgate.FromFailClosed, d.Source)
 		require.Positive(t, d.RetryAfter, "never zero on a denial")
 	}
-	return took
+	return took, d.Err
 }
 
 // TestStrictestWins: of a mixed set the strictest mode decides, and every
