@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
@@ -49,7 +50,7 @@ func TestInFIPSMode(t *testing.T) {
 	if addr == "" {
 		t.Skip("TestFIPS runs it")
 	}
-	redis, err := standalone.Open("redis://"+addr, nil)
+	redis, err := standalone.Open("redis://"+addr, &standalone.Options{Budget: 10 * time.Second})
 	require.NoError(t, err)
 	defer redis.Close()
 	for _, s := range []backend.Store{memory.New(nil), redis} {

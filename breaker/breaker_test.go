@@ -301,14 +301,15 @@ func TestHalfOpenSurvivesItsProbe(t *testing.T) {
 	r := &rig{Limiter: l, seen: &changes{}}
 	for how := int32(1); how <= 2; how++ {
 		opens := func(key string) { // a failure is excused if this machine is too busy
-			for end := time.Now().Add(30 * time.Second); r.state() != "open" && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			state := r.state()
+			for end := time.Now().Add(30 * time.Second); state != "open" && time.Now().Before(end); state = r.state() {
 				client.how.Store(how)
 				d, err := l.Allow(context.Background(), key)
 				require.NoError(t, err)
 				require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
 			}
 			client.how.Store(0)
-			require.Equal(t, "open", r.state())
+			require.Equal(t, "open", state)
 		}
 		opens("k")
 		require.Eventually(t, func() bool { return r.state() == "half-open" }, 5*time.Second, time.Millisecond)
