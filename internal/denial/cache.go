@@ -184,7 +184,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	s.put(at, e)
 }
 
-// entry is the cached denial of a key. Only the last five fields change.
+// entry is the cached denial of a key. Only the last four fields change.
 type entry struct {
 	Denial
 	generation uint64        // of its set, before Sent

@@ -65,8 +65,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 }
 
 // DoAll decides each of the requests as Do would. It decides those that it can't answer from
-// memory in one batch if that is all of them; see layer.Batcher. None of them waits for
-// a refresh.
+// memory in one batch if that is all of them; see layer.Batcher.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
 	visits, batch := make([]Visit, len(rs)), true
 	for i := range rs {
