@@ -198,7 +198,7 @@ func TestOutageEndsElsewhere(t *testing.T) {
 		},
 		"Sentinel": func() (*redistest.Server, backend.Store, error) {
 			primary := redistest.Start(t)
-			client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{primary.Sentinel(t, "main")}})
+			client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{primary.Sentinel(t, "main").Addr()}})
 			t.Cleanup(func() { _ = client.Close() })
 			return primary, standalone.New(client, &standalone.Options{Name: "main"}), nil
 		},

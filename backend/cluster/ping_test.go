@@ -172,22 +172,13 @@ func TestTLS(t *testing.T) {
 		require.Equal(t, c.trusted, d.Err == nil, d.Err)
 	}
 	// A cluster of one node, whose slots are all its own.
-	port := freePort(t)
-	s := redistest.Start(t, append(args, "--tls-port", port, "--cluster-enabled", "yes", "--cluster-announce-tls-port", port, "--tls-cluster", "yes")...)
+	s := redistest.Start(t, append(args, "--tls-port", redistest.AnyPort, "--cluster-enabled", "yes", "--cluster-announce-tls-port", redistest.AnyPort, "--tls-cluster", "yes")...)
 	require.NoError(t, s.Client(t).Do(context.Background(), "cluster", "addslotsrange", 0, 16383).Err())
-	store := cluster.New(with{&redis.ClusterOptions{Addrs: []string{net.JoinHostPort("127.0.0.1", port)}, TLSConfig: trusting}}, &cluster.Options{Budget: time.Second})
+	store := cluster.New(with{&redis.ClusterOptions{Addrs: []string{net.JoinHostPort("127.0.0.1", s.TLSPort())}, TLSConfig: trusting}}, &cluster.Options{Budget: time.Second})
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	require.Eventually(t, func() bool {
 		d, err := l.Allow(context.Background(), "k")
 		return err == nil && d.Err == nil
 	}, 10*time.Second, 50*time.Millisecond)
-}
-
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }

@@ -79,7 +79,7 @@ func TestDeadConnections(t *testing.T) {
 // the proxy.
 func TestDeadConnectionsBehindSentinel(t *testing.T) {
 	server := redistest.Start(t)
-	sentinel := server.Sentinel(t, "main")
+	sentinel := server.Sentinel(t, "main").Addr()
 	proxy := redistest.NewProxy(t, server.Addr())
 	h := through(t, proxy, func(p faulttest.Pool) *redis.Client {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{sentinel}, PoolSize: p.Size,

@@ -25,7 +25,7 @@ func TestSentinelFailover(t *testing.T) {
 	second := replica.Client(t)
 	require.NoError(t, second.ReplicaOf(ctx, host, port).Err())
 	synced(t, second)
-	addr := primary.Sentinel(t, "main")
+	addr := primary.Sentinel(t, "main").Addr()
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = sentinel.Close() })
 	require.NoError(t, sentinel.Set(ctx, "main", "down-after-milliseconds", "500").Err())

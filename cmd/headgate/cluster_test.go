@@ -53,9 +53,9 @@ func TestServersThatAreNone(t *testing.T) {
 	require.Empty(t, exec(t, 0, "keys", "-redis", server.Addr()), "INFO tells it")
 	mute := redistest.Start(t, "--rename-command", "HELLO", "", "--rename-command", "INFO", "")
 	require.Contains(t, exec(t, 1, "keys", "-redis", mute.Addr()), "unknown command 'info'")
-	sentinel := server.Sentinel(t, "mymaster")
+	sentinel := server.Sentinel(t, "mymaster").Addr()
 	require.Contains(t, exec(t, 1, "reset", "k", "-redis", sentinel), "want -sentinel with the name of its master")
 	member := redistest.Start(t, "--cluster-enabled", "yes")
-	sentinel = member.Sentinel(t, "mymaster")
+	sentinel = member.Sentinel(t, "mymaster").Addr()
 	require.Contains(t, exec(t, 1, "reset", "k", "-redis", sentinel, "-sentinel", "mymaster"), "member of a Redis Cluster")
 }

@@ -103,7 +103,7 @@ func TestCutOver(t *testing.T) {
 // TestSentinel: the command finds the primary.
 func TestSentinel(t *testing.T) {
 	server := redistest.Start(t)
-	sentinel := server.Sentinel(t, "mymaster")
+	sentinel := server.Sentinel(t, "mymaster").Addr()
 	args := []string{"-sentinel", "mymaster", "-redis", "127.0.0.1:1," + sentinel}
 	require.Contains(t, exec(t, 0, append([]string{"ping"}, args...)...), "ok")
 	require.Contains(t, exec(t, 0, append([]string{"peek", "user:42"}, args...)...), "nothing is stored")

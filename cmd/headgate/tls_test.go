@@ -75,14 +75,10 @@ func (a *authority) file(name string) string { return filepath.Join(a.dir, name)
 
 // args are the options of a server that has a certificate for the hosts, and wants one of its
 // clients.
-func (a *authority) args(t *testing.T, hosts ...string) (port string, args []string) {
+func (a *authority) args(t *testing.T, hosts ...string) []string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, _ = net.SplitHostPort(l.Addr().String())
-	require.NoError(t, l.Close())
 	cert, key := a.of(t, hosts...)
-	return port, []string{"--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file("ca.cert"), "--tls-auth-clients", "yes"}
+	return []string{"--tls-port", redistest.AnyPort, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file("ca.cert"), "--tls-auth-clients", "yes"}
 }
 
 // TestTLS: each node, a Sentinel too, is verified by its own name, and gets the client's
@@ -91,8 +87,7 @@ func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.of(t, "client")
 	flags := []string{"-cert", cert, "-key", key, "-ca", a.file("ca.cert")}
-	port, args := a.args(t, "127.0.0.1")
-	redistest.Start(t, args...)
+	port := redistest.Start(t, a.args(t, "127.0.0.1")...).TLSPort()
 	at := func(host string, more ...string) []string {
 		return append(append([]string{"keys", "-redis", "rediss://" + host}, flags...), more...)
 	}
@@ -110,14 +105,13 @@ func TestTLS(t *testing.T) {
 // TestTLSOfSentinel: the primary is found as 127.0.0.1, by a Sentinel that is called localhost.
 func TestTLSOfSentinel(t *testing.T) {
 	a := newAuthority(t)
-	port, args := a.args(t, "127.0.0.1")
-	server := redistest.Start(t, args...)
-	sentinelPort, args := a.args(t, "localhost")
-	admin := redis.NewSentinelClient(&redis.Options{Addr: server.Sentinel(t, "plain", append(args, "--tls-replication", "yes")...)})
+	server := redistest.Start(t, a.args(t, "127.0.0.1")...)
+	sentinel := server.Sentinel(t, "plain", append(a.args(t, "localhost"), "--tls-replication", "yes")...)
+	admin := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr()})
 	t.Cleanup(func() { require.NoError(t, admin.Close()) })
-	require.NoError(t, admin.Monitor(t.Context(), "mymaster", "127.0.0.1", port, "1").Err())
+	require.NoError(t, admin.Monitor(t.Context(), "mymaster", "127.0.0.1", server.TLSPort(), "1").Err())
 	cert, key := a.of(t, "client")
-	require.Empty(t, exec(t, 0, "keys", "-redis", "rediss://localhost:"+sentinelPort, "-sentinel", "mymaster", "-cert", cert, "-key", key, "-ca", a.file("ca.cert")))
+	require.Empty(t, exec(t, 0, "keys", "-redis", "rediss://localhost:"+sentinel.TLSPort(), "-sentinel", "mymaster", "-cert", cert, "-key", key, "-ca", a.file("ca.cert")))
 }
 
 // TestTLSOfACluster: the node that is named is called localhost, and announces the others by
@@ -128,9 +122,8 @@ func TestTLSOfACluster(t *testing.T) {
 	var ports []string
 	var admins []*redis.Client
 	for i, hosts := range [][]string{{"localhost", "127.0.0.1"}, {"127.0.0.1"}} {
-		port, args := a.args(t, hosts...)
-		s := redistest.Start(t, append(args, "--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1")...)
-		admins, ports = append(admins, s.Client(t)), append(ports, port)
+		s := redistest.Start(t, append(a.args(t, hosts...), "--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1")...)
+		admins, ports = append(admins, s.Client(t)), append(ports, s.TLSPort())
 		require.NoError(t, admins[i].ClusterAddSlotsRange(t.Context(), i*8192, i*8192+8191).Err())
 	}
 	require.NoError(t, admins[0].ClusterMeet(t.Context(), "127.0.0.1", ports[1]).Err())

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -51,12 +52,19 @@ func ready(address string) bool {
 	return resp.StatusCode == 200
 }
 
+// freePort returns an address that nobody listens at. Its port is below those that systems use
+// for outgoing connections, one of which could take it before headgated begins.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for range 10 {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10000+rand.IntN(12000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port in 10 tries")
+	return ""
 }
 
 // Under load the files change each second, and headgated is replaced twice by a new

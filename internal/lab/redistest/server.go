@@ -46,11 +46,16 @@ type Server struct {
 	netns    string // the network namespace to run in; "" is our own
 	port     int
 	args     []string
+	tlsPort  string                  // what AnyPort stands for in args
 	proc     atomic.Pointer[process] // the present run; Restart replaces it
 }
 
 // defaults keep a server from writing files.
 var defaults = []string{"--save", "", "--appendonly", "no", "--protected-mode", "no"}
+
+// AnyPort stands in the arguments of Start for a port that is drawn like the server's
+// own: again while it is taken. TLSPort returns it.
+const AnyPort = "any port"
 
 // Start runs a server for this test only and kills it when the test ends. args
 // override the defaults: no persistence, no protected mode. Without a
@@ -83,8 +88,8 @@ func Shared(t testing.TB) *Server {
 }
 
 // Sentinel runs a Redis Sentinel that watches the server under a name, and
-// returns its address. args are further settings. It is killed when the test ends.
-func (s *Server) Sentinel(t testing.TB, name string, args ...string) (addr string) {
+// returns it. args are further settings. It is killed when the test ends.
+func (s *Server) Sentinel(t testing.TB, name string, args ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "sentinel.conf") // Sentinel refuses to start without a file
@@ -92,7 +97,7 @@ func (s *Server) Sentinel(t testing.TB, name string, args ...string) (addr strin
 	check(t, os.WriteFile(conf, []byte(watch), 0o600))
 	sentinel := open(t, dir, append([]string{conf, "--sentinel"}, args...))
 	t.Cleanup(sentinel.Kill)
-	return sentinel.Addr()
+	return sentinel
 }
 
 // locate returns the path of redis-server. Without one the test skips on a
@@ -117,7 +122,7 @@ func open(t testing.TB, dir string, args []string) *Server {
 	t.Helper()
 	s, err := &Server{bin: locate(t), dir: dir, args: args}, errTaken
 	for i := 0; i < 10 && errors.Is(err, errTaken); i++ {
-		s.port = randomPort()
+		s.port, s.tlsPort = randomPort(), strconv.Itoa(randomPort())
 		err = s.run()
 	}
 	check(t, err)
@@ -126,7 +131,13 @@ func open(t testing.TB, dir string, args []string) *Server {
 
 // run starts a process and returns when it serves.
 func (s *Server) run() error {
-	args := append(slices.Clone(s.args), "--port", strconv.Itoa(s.port), "--dir", s.dir, "--bind", cmp.Or(s.host, loopback))
+	args := slices.Clone(s.args)
+	for i, arg := range args {
+		if arg == AnyPort {
+			args[i] = s.tlsPort
+		}
+	}
+	args = append(args, "--port", strconv.Itoa(s.port), "--dir", s.dir, "--bind", cmp.Or(s.host, loopback))
 	cmd := exec.Command(s.bin, args...)
 	if s.netns != "" {
 		cmd = exec.Command("ip", append([]string{"netns", "exec", s.netns, s.bin}, args...)...)
@@ -171,6 +182,9 @@ func randomPort() int { return 10000 + rand.IntN(12000) }
 func (s *Server) Addr() string {
 	return net.JoinHostPort(cmp.Or(s.host, loopback), strconv.Itoa(s.port))
 }
+
+// TLSPort is the port that AnyPort stands for, the same after a Restart.
+func (s *Server) TLSPort() string { return s.tlsPort }
 
 const loopback = "127.0.0.1"
 

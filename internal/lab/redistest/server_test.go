@@ -92,6 +92,17 @@ func TestTakenPort(t *testing.T) {
 	assert.ErrorIs(t, b.run(), errTaken, "the port of the cluster bus")
 }
 
+// A further port is drawn again too: a test that chose it before the server began would find
+// it taken on a busy machine.
+func TestTakenTLSPort(t *testing.T) {
+	certificate, _ := Certificate(t)
+	args := append(certificate, "--tls-port", AnyPort)
+	a := Start(t, args...)
+	b := &Server{bin: a.bin, dir: t.TempDir(), port: randomPort(), tlsPort: a.TLSPort(), args: args}
+	assert.ErrorIs(t, b.run(), errTaken)
+	assert.True(t, listening("127.0.0.1:"+Start(t, args...).TLSPort()))
+}
+
 func TestStartKillsAtCleanup(t *testing.T) {
 	var s *Server
 	t.Run("inner", func(t *testing.T) { s = Start(t) })
