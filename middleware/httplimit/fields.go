@@ -54,6 +54,7 @@ type text struct {
 	quota   string // its member in RateLimit-Policy
 	limit   int64  // units
 	unit    bool   // quota names the unit
+	second  bool   // its windows end on whole seconds of the store's clock
 	running bool   // of calls in flight, whose window is unknown
 }
 
@@ -87,7 +88,7 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 		t := &ts.policies[i]
 		t.name, t.limit, t.running = `"`+p.Name+`";`, p.Algorithm.Max(), p.Algorithm.Kind().Leased()
 		t.quota = string(appendQuota([]byte(t.name), &p.Algorithm))
-		t.unit = t.running
+		t.unit, t.second = t.running, onSecond(p)
 		if unit := f.units[p.Name]; unit != "" && !t.running {
 			t.quota, t.unit = t.quota+`;qu="`+unit+`"`, true
 		}
@@ -97,6 +98,17 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 		ts.line = []string{strings.Join(line, memberSep)}
 	}
 	return ts
+}
+
+// onSecond reports whether a policy's windows end on whole seconds. Units that a process
+// borrows come back in between.
+func onSecond(p *headgate.Policy) bool {
+	switch p.Algorithm.Kind() {
+	case algo.KindFixedWindow, algo.KindCalendar:
+		//mutant:borrowed-ends-in-between
+		return p.Borrow == 0 && p.Algorithm.Limit().Period%time.Second == 0
+	}
+	return false
 }
 
 // appendQuota appends q and, where it is a second or more, w. Of a TokenBucket
@@ -194,17 +206,16 @@ func (s *scratch) write(f *fields, h http.Header, list []headgate.Part, d *headg
 		s.replace(h, field.Limit, nil)
 	}
 	if f.x && d.Counted && len(s.members) > 0 {
-		state, limit := s.shown(d)
-		h["X-Ratelimit-Limit"] = []string{itoa(limit)}
-		h["X-Ratelimit-Remaining"] = []string{itoa(state.Remaining)}
-		h["X-Ratelimit-Reset"] = []string{itoa(f.reset(state))}
+		m := s.shown(d)
+		h["X-Ratelimit-Limit"] = []string{itoa(m.limit)}
+		h["X-Ratelimit-Remaining"] = []string{itoa(m.state.Remaining)}
+		h["X-Ratelimit-Reset"] = []string{itoa(f.reset(&m))}
 	}
 }
 
-// shown returns the state that X-RateLimit-* have, as they can show one policy only, and
-// its limit as RateLimit-Policy has it. Under FailLocal the decision has this process's
-// share.
-func (s *scratch) shown(d *headgate.Decision) (state *headgate.State, limit int64) {
+// shown returns the member that X-RateLimit-* have, as they can show one policy only. Its
+// limit is that of RateLimit-Policy: under FailLocal the decision has this process's share.
+func (s *scratch) shown(d *headgate.Decision) member {
 	var least *member
 	for i := range s.members {
 		m := &s.members[i]
@@ -212,16 +223,16 @@ func (s *scratch) shown(d *headgate.Decision) (state *headgate.State, limit int6
 		case !d.Allowed: // the policy that denies
 			//mutant:one-limit-in-all-fields
 			if m.state.Policy == d.Policy {
-				return &d.State, m.limit
+				return member{m.text, &d.State, m.cost}
 			}
 		case m.state.Counted && (least == nil || m.binds(least)):
 			least = m
 		}
 	}
 	if least == nil {
-		return &d.State, d.Limit
+		return member{&text{limit: d.Limit}, &d.State, 1}
 	}
-	return least.state, least.limit
+	return *least
 }
 
 // binds reports whether m is shown in place of another member of a request that passes.
@@ -237,16 +248,25 @@ func (m *member) binds(other *member) bool {
 // requests reports whether the policy counts requests: no unit is named, and this one costs 1.
 func (m *member) requests() bool { return m.cost == 1 && !m.unit }
 
-// reset returns X-RateLimit-Reset.
-func (f *fields) reset(s *headgate.State) int64 {
+// answerTime is the most that passes between the store's answer and its use here, in
+// which the clocks of the two may differ too.
+const answerTime = 100 * time.Millisecond
+
+// reset returns X-RateLimit-Reset. As an instant it is rounded up. Seen from here, the end
+// of a window lies up to answerTime after its second, and would be rounded to the next.
+func (f *fields) reset(m *member) int64 {
 	if !f.epoch {
-		return window(s)
+		return window(m.state)
 	}
-	in := s.ResetAfter
-	if s.RetryAfter > 0 {
-		in = s.RetryAfter
+	in := m.state.ResetAfter
+	if m.state.RetryAfter > 0 {
+		in = m.state.RetryAfter
 	}
-	return min(time.Now().Unix()+1+field.Seconds(in), field.MaxInteger) // of a part of a second, the next one
+	//mutant:window-ends-on-its-second
+	if m.second {
+		in = max(0, in-answerTime)
+	}
+	return time.Now().Add(in + time.Second - 1).Unix() // rounded up
 }
 
 // policies returns the line of RateLimit-Policy: the limiter's own where there is one

@@ -48,7 +48,8 @@ type Options struct {
 	// none does. Units names the unit of the others.
 	XRateLimit bool
 	// ResetEpoch makes X-RateLimit-Reset the second of the Unix epoch, by this process's
-	// clock, in place of the seconds from now.
+	// clock, in place of the seconds from now. It is rounded up. A FixedWindow of whole
+	// seconds and a Calendar have the second at which their window ends.
 	ResetEpoch bool
 	// Settle makes each request a reservation of its cost. It returns what the request
 	// has used, once its handler has returned, panicked or hijacked the connection. That

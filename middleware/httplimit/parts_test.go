@@ -366,16 +366,6 @@ func TestCappedNumbers(t *testing.T) {
 	require.Equal(t, "999999999999999", h.Get("X-RateLimit-Remaining"))
 }
 
-// TestResetEpoch is an instant that is not before the window's end.
-func TestResetEpoch(t *testing.T) {
-	l := limiter(t, memory.New(nil), policy("p", algo.SlidingLog(algo.PerMinute(1))))
-	w := get(wrap(t, l, RemoteAddr(), &Options{XRateLimit: true, ResetEpoch: true}))
-	var at int64
-	_, err := fmt.Sscan(w.Header().Get("X-RateLimit-Reset"), &at)
-	require.NoError(t, err)
-	require.InDelta(t, time.Now().Unix()+61, at, 20)
-}
-
 // TestOwnAnswersAreNotCached, and leave a wrapper that compresses free to do so.
 func TestOwnAnswersAreNotCached(t *testing.T) {
 	l := limiter(t, newClock().store(), minute("p", 1))
