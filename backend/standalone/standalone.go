@@ -111,8 +111,10 @@ func checkClient(c Client, name string) error {
 		return client.CheckAddr(c.Options().Network, c.Options().Addr)
 	case *redis.ClusterClient:
 		return &backend.InvalidError{What: "client", Value: "*redis.ClusterClient", Want: "a client of one server; for a Redis Cluster use package cluster"}
-	case *redis.Ring, redis.Pipeliner:
-		return &backend.InvalidError{What: "client", Value: fmt.Sprintf("%T", c), Want: "a client of one server, as *redis.Client"}
+	case *redis.Ring:
+		return &backend.InvalidError{What: "client", Value: "*redis.Ring", Want: "a client of one server, such as one of its GetShardClients; for a Redis Cluster use package cluster"}
+	case redis.Pipeliner:
+		return &backend.InvalidError{What: "client", Value: fmt.Sprintf("%T", c), Want: "a client of one server, such as *redis.Client"}
 	}
 	return nil
 }
