@@ -29,10 +29,28 @@ type Client = standalone.Client
 // NewLimiter returns a limiter that counts where rdb stores. It does no I/O. A
 // client that can't be used is an error of each call.
 func NewLimiter(rdb Client) *Limiter {
-	if c, ok := rdb.(*redis.ClusterClient); ok {
-		return newLimiter(cluster.New(c, nil))
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		if c == nil {
+			return newLimiter(cluster.New(c, nil))
+		}
+		return newLimiter(cluster.New(c, &cluster.Options{Budget: budget(c.Options().ReadTimeout)}))
+	case *redis.Client:
+		if c != nil {
+			return newLimiter(standalone.New(c, &standalone.Options{Budget: budget(c.Options().ReadTimeout)}))
+		}
 	}
-	return newLimiter(standalone.New(rdb, nil))
+	return newLimiter(standalone.New(rdb, &standalone.Options{Budget: budget(0)}))
+}
+
+// budget returns the maximum duration of a call by the ReadTimeout of its client, since
+// callers of redis_rate expect that to bound it. A call within Headgate's own default
+// would fail if it dials on a busy machine.
+func budget(read time.Duration) time.Duration {
+	if read <= 0 { // none
+		return 5 * time.Second // go-redis's default
+	}
+	return min(max(read, standalone.DefaultBudget), time.Minute)
 }
 
 // newLimiter makes two limiters on one store. They share its circuits and its

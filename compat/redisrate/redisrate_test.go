@@ -3,6 +3,7 @@ package redisrate
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -269,6 +270,63 @@ func TestCluster(t *testing.T) {
 	}, 30*time.Second, time.Millisecond)
 }
 
+// slow is a dialer of connections that take longer to begin than Headgate's own default
+// budget.
+func slow(ctx context.Context, network, addr string) (net.Conn, error) {
+	time.Sleep(250 * ms)
+	return new(net.Dialer).DialContext(ctx, network, addr)
+}
+
+// TestFirstCall: it waits for its connection, as with redis_rate.
+func TestFirstCall(t *testing.T) {
+	one := redis.NewClient(&redis.Options{Addr: redistest.Shared(t).Addr(), Dialer: slow})
+	many := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.StartCluster(t).Addrs(), Dialer: slow})
+	for name, rdb := range map[string]Client{"one server": one, "cluster": many} {
+		t.Run(name, func(t *testing.T) {
+			l := NewLimiter(rdb)
+			defer l.Close()
+			r, err := l.Allow(ctx, t.Name(), PerMinute(10))
+			require.NoError(t, err)
+			require.Equal(t, 9, r.Remaining)
+		})
+	}
+	require.NoError(t, one.Close())
+	require.NoError(t, many.Close())
+}
+
+// TestBudget: a call takes no longer than the client's ReadTimeout, and the calls after it
+// are refused by the circuit.
+func TestBudget(t *testing.T) {
+	for read, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Second, -1: 5 * time.Second, -2: 5 * time.Second, ms: 100 * ms,
+		2 * time.Second: 2 * time.Second, time.Hour: time.Minute,
+	} {
+		one := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: read})
+		many := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ReadTimeout: read})
+		require.Equal(t, want, budget(one.Options().ReadTimeout))
+		require.Equal(t, want, budget(many.Options().ReadTimeout))
+		require.NoError(t, one.Close())
+		require.NoError(t, many.Close())
+	}
+	p := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: p.Addr(), ReadTimeout: 300 * ms})
+	defer rdb.Close()
+	l := NewLimiter(rdb)
+	_, err := l.Allow(ctx, t.Name(), PerMinute(10))
+	require.NoError(t, err)
+	p.Set(redistest.SwallowReply(time.Minute))
+	begin := time.Now()
+	_, err = l.Allow(ctx, t.Name(), PerMinute(10))
+	require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
+	require.Greater(t, time.Since(begin), 250*ms)
+	require.Less(t, time.Since(begin), 10*time.Second) // redis_rate's client tries four times
+	require.Eventually(t, func() bool {
+		begin := time.Now()
+		_, err := l.Allow(ctx, t.Name(), PerMinute(10))
+		return err != nil && time.Since(begin) < 50*ms
+	}, 30*time.Second, ms)
+}
+
 func TestDeadServer(t *testing.T) {
 	l := NewLimiter(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	r, err := l.Allow(ctx, "k", PerSecond(1))
@@ -306,6 +364,8 @@ func TestRefused(t *testing.T) {
 		require.ErrorAs(t, err, &invalid, name)
 		require.Nil(t, r, name)
 	}
+	_, err := NewLimiter(ring).Allow(ctx, "k", PerSecond(1))
+	require.ErrorContains(t, err, "GetShardClients", "the way out")
 	require.NoError(t, new(Limiter).Close())
 	require.NoError(t, NewLimiter(nil).Close())
 	r, err := good.AllowN(ctx, "k", PerSecond(1), 1<<62)
