@@ -12,6 +12,7 @@ const KindTokenBucket Kind = 3
 //
 // Kept: the level, in 2^-15 of a unit, and its instant. A stored arrival
 // time, as GCRA is usually written, would change its meaning with the rate.
+// A changed rate applies from that instant on, also to the time before the change.
 // Each take rounds the level up by less than 2^-15 of a unit. So a rate of
 // any odd number is never passed and met to one part in 32,768. A reservation
 // and its settlement can leave no unit behind. So they leave the instant in its

@@ -100,6 +100,42 @@ func TestCutOver(t *testing.T) {
 	}
 }
 
+// TestCutOverInSteps: while processes of both steps run, and after a way back, no more than
+// the limit passes if Headgate's processes charge the old limiter too.
+func TestCutOverInSteps(t *testing.T) {
+	now := time.Unix(1_745_000_000, 0)
+	s := memory.New(&memory.Options{Now: func() time.Time { return now }})
+	policy := func(name string, burst int64) headgate.Policy {
+		return headgate.Policy{Name: name, Algorithm: algo.TokenBucket(algo.PerHour(10), burst), OnFailure: headgate.FailOpen}
+	}
+	old, err := headgate.New(s, []headgate.Policy{policy("old", 10)}, nil)
+	require.NoError(t, err)
+	limiter, err := old.With(policy("api", 10))
+	require.NoError(t, err)
+	raised, err := limiter.With(policy("api", 1_000_000))
+	require.NoError(t, err)
+	admit := func(by, charged *headgate.Limiter, key string) (n int) {
+		for range 20 {
+			d, err := by.Allow(t.Context(), key)
+			require.NoError(t, err)
+			if !d.Allowed {
+				continue
+			}
+			n++
+			if charged != nil {
+				_, err = charged.Allow(t.Context(), key)
+				require.NoError(t, err)
+			}
+		}
+		return n
+	}
+	require.Equal(t, 10, admit(limiter, old, "both"), "a process of step 3")
+	require.Zero(t, admit(old, raised, "both"), "a process of step 1, or a way back")
+	require.Equal(t, 10, admit(old, raised, "other"))
+	require.Zero(t, admit(limiter, old, "other"))
+	require.Equal(t, 20, admit(limiter, nil, "uncharged")+admit(old, raised, "uncharged"))
+}
+
 // TestSentinel: the command finds the primary.
 func TestSentinel(t *testing.T) {
 	server := redistest.Start(t)

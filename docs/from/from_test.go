@@ -418,6 +418,136 @@ func TestChangedBurst(t *testing.T) {
 	})
 }
 
+// TestChangedRate: a new rate applies from the last charge on. docs/from.md says so.
+func TestChangedRate(t *testing.T) {
+	fast, slow := algo.TokenBucket(algo.PerSecond(10), 100), algo.TokenBucket(algo.PerHour(1), 100)
+	for _, c := range []struct {
+		from, to      algo.Algorithm
+		idle          time.Duration
+		before, after int64 // units that are left
+		retry         time.Duration
+	}{
+		{fast, slow, 9 * time.Second, 90, 0, time.Hour - 9*time.Second},
+		{slow, fast, 10 * time.Second, 0, 100, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := headgate.Policy{Name: "api", Algorithm: c.from, OnFailure: headgate.FailOpen}
+			old, err := headgate.New(memory.New(nil), []headgate.Policy{p}, nil)
+			require.NoError(t, err)
+			p.Algorithm = c.to
+			changed, err := old.With(p)
+			require.NoError(t, err)
+			_, err = old.AllowN(context.Background(), "k", 100)
+			require.NoError(t, err)
+			time.Sleep(c.idle)
+			d, err := old.Peek(context.Background(), headgate.Call{Key: "k"})
+			require.NoError(t, err)
+			require.Equal(t, c.before, d.Remaining)
+			d, err = changed.Peek(context.Background(), headgate.Call{Key: "k"})
+			require.NoError(t, err)
+			require.Equal(t, c.after, d.Remaining)
+			require.Equal(t, c.retry, d.RetryAfter)
+		})
+	}
+}
+
+// TestZero: x/time/rate and throttled pass no units, and Headgate refuses such a call. A limit of 0
+// with a burst passes the burst. docs/from.md says so.
+func TestZero(t *testing.T) {
+	var invalid *headgate.InvalidError
+	_, err := inMemory().AllowN(context.Background(), "k", 0)
+	require.ErrorAs(t, err, &invalid)
+	d, err := inMemory().Peek(context.Background(), headgate.Call{Key: "k", Costs: []int64{0}})
+	require.NoError(t, err)
+	require.EqualValues(t, 10, d.Remaining)
+	require.True(t, rate.NewLimiter(1, 1).AllowN(time.Now(), 0))
+	never := rate.NewLimiter(0, 3)
+	for i := range 5 {
+		require.Equal(t, i < 3, never.Allow())
+	}
+	store, err := goredisstore.NewCtx(redistest.Shared(t).Client(t), t.Name())
+	require.NoError(t, err)
+	throttle, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerMin(10), MaxBurst: 2})
+	require.NoError(t, err)
+	limited, _, err := throttle.RateLimitCtx(context.Background(), "k", 0)
+	require.NoError(t, err)
+	require.False(t, limited)
+}
+
+// TestThrottledFields: the fields of a response that passes are throttled's. On a denial
+// Reset differs. docs/from.md says so.
+func TestThrottledFields(t *testing.T) {
+	rdb, ok := redistest.Shared(t).Client(t), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	ours, err := headgate.New(standalone.New(rdb, &standalone.Options{Budget: 10 * time.Second}), []headgate.Policy{{
+		Name: "api", Algorithm: algo.TokenBucket(algo.PerMinute(10), 3), OnFailure: headgate.FailClosed,
+	}}, nil)
+	require.NoError(t, err)
+	limit, err := httplimit.New(ours, httplimit.RemoteAddr(), &httplimit.Options{XRateLimit: true})
+	require.NoError(t, err)
+	store, err := goredisstore.NewCtx(rdb, t.Name())
+	require.NoError(t, err)
+	theirs, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerMin(10), MaxBurst: 2})
+	require.NoError(t, err)
+	throttle := throttled.HTTPRateLimiterCtx{RateLimiter: theirs, VaryBy: &throttled.VaryBy{RemoteAddr: true}}
+	fields := func(h http.Handler, try int) (got []string) {
+		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+		r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", try)
+		h.ServeHTTP(w, r)
+		for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Retry-After"} {
+			got = append(got, w.Header().Get(name))
+		}
+		return got
+	}
+	for try := range 50 {
+		begin := time.Now()
+		var old, now [][]string
+		for range 4 {
+			old, now = append(old, fields(throttle.RateLimit(ok), try)), append(now, fields(limit(ok), try))
+		}
+		if time.Since(begin) > 900*time.Millisecond {
+			continue // a second has passed in between
+		}
+		require.Equal(t, old[:3], now[:3])
+		require.Equal(t, []string{"3", "0", "18", "6"}, old[3])
+		require.Equal(t, []string{"3", "0", "6", "6"}, now[3])
+		return
+	}
+	t.Fatal("the machine was too busy, 50 times in a row")
+}
+
+// TestHTTPRateInAHandler holds what docs/from.md's table says of increments, of Status and
+// of what Allow returns.
+func TestHTTPRateInAHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old := httprate.NewRateLimiter(2, time.Minute)
+		limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+			Name: "api", Algorithm: algo.SlidingWindow(algo.PerMinute(2)), OnFailure: headgate.FailOpen,
+		}}, nil)
+		require.NoError(t, err)
+		opts := &httplimit.Options{XRateLimit: true}
+		call := func(cost int, key string) (was, is *httptest.ResponseRecorder) {
+			was, is = httptest.NewRecorder(), httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			denied := old.RespondOnLimit(was, r.WithContext(httprate.WithIncrement(r.Context(), cost)), key)
+			require.Equal(t, denied, !httplimit.Allow(is, r, opts, limiter.Call(key, int64(cost))))
+			return was, is
+		}
+		was, is := call(3, "above")
+		require.Equal(t, []int{429, 403}, []int{was.Code, is.Code})
+		require.Equal(t, []string{"2", ""}, []string{was.Header().Get("X-RateLimit-Limit"), is.Header().Get("X-RateLimit-Limit")})
+		was, is = call(0, "none")
+		require.Equal(t, []string{"2", ""}, []string{was.Header().Get("X-RateLimit-Limit"), is.Header().Get("X-RateLimit-Limit")})
+		was, is = call(2, "k")
+		require.Equal(t, []string{"2", ""}, []string{was.Header().Get("X-RateLimit-Increment"), is.Header().Get("X-RateLimit-Increment")})
+		within, _, err := old.Status("k")
+		require.NoError(t, err)
+		d, err := limiter.Peek(context.Background(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.Equal(t, []bool{true, false}, []bool{within, d.Allowed})
+		call(1, "k")
+	})
+}
+
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
 // TestSnippetsAreCompiled: each Go snippet of docs/from.md stands in this file.
