@@ -331,6 +331,23 @@ func TestRESP(t *testing.T) {
 	s.stop() // while the client's connection is open
 }
 
+// TestPoliciesOfTheDocs: the policy file of docs/server.md serves the call beside it.
+func TestPoliciesOfTheDocs(t *testing.T) {
+	text, err := os.ReadFile("../../docs/server.md")
+	require.NoError(t, err)
+	_, text, found := bytes.Cut(text, []byte("`HG.TAKE free user:42` takes a unit:\n\n```yaml\n"))
+	require.True(t, found)
+	file, _, _ := bytes.Cut(text, []byte("```"))
+	policies := filepath.Join(t.TempDir(), "policies.yaml")
+	require.NoError(t, os.WriteFile(policies, file, 0o600))
+	s := startServer(t, userLimits, "-resp", "127.0.0.1:0", "-policies", policies)
+	c := redis.NewClient(&redis.Options{Addr: s.listeners["resp"].Addr().String()})
+	defer c.Close()
+	got, err := c.Do(context.Background(), "HG.TAKE", "free", "user:42").Slice()
+	require.NoError(t, err)
+	require.Equal(t, []any{int64(1), "api", int64(3), int64(2)}, got[:4])
+}
+
 // A policy file that turns invalid is counted, and shown until it is mended.
 func TestPoliciesReload(t *testing.T) {
 	t.Parallel()
