@@ -39,6 +39,8 @@ func NewLimiter(rdb Client) *Limiter {
 		if c != nil {
 			return newLimiter(standalone.New(c, &standalone.Options{Budget: budget(c.Options().ReadTimeout)}))
 		}
+	case *redis.Ring:
+		return &Limiter{err: errRing}
 	}
 	return newLimiter(standalone.New(rdb, &standalone.Options{Budget: budget(0)}))
 }
@@ -142,6 +144,10 @@ func (l Limiter) by(on *headgate.Limiter, limit Limit) (*headgate.Limiter, error
 
 var errZero = &headgate.InvalidError{
 	What: "limiter", Value: "a zero redisrate.Limiter", Want: "one that NewLimiter returned",
+}
+
+var errRing = &headgate.InvalidError{
+	What: "client", Value: "a *redis.Ring", Want: "a *redis.Client, such as one of its GetShardClients, or a *redis.ClusterClient",
 }
 
 func peek(ctx context.Context, by *headgate.Limiter, key string, n int64) (headgate.Decision, error) {

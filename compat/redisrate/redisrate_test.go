@@ -365,7 +365,7 @@ func TestRefused(t *testing.T) {
 		require.Nil(t, r, name)
 	}
 	_, err := NewLimiter(ring).Allow(ctx, "k", PerSecond(1))
-	require.ErrorContains(t, err, "GetShardClients", "the way out")
+	require.ErrorContains(t, err, "GetShardClients, or a *redis.ClusterClient", "the ways out")
 	require.NoError(t, new(Limiter).Close())
 	require.NoError(t, NewLimiter(nil).Close())
 	r, err := good.AllowN(ctx, "k", PerSecond(1), 1<<62)
