@@ -8,14 +8,11 @@
 
 --@section section
 local key, record, status, longer, sweep, ms, bad, met = keys[k], keys[k + 1], 0, 0, false, 0, nil, ''
-local own, states = 4294967295 - policies, {}
+local own, states, min, max = 4294967295 - policies, {}, math.min, math.max
 local length, number, epoch, want, keep, cost, ttl, some
 length, number, epoch, want, keep, cost, some, pos = parse('<I4I4c8dddB', blob, pos)
-local asked, held = {}, try('GET', record)
-for i = 1, some do
-  asked[i] = {}
-  asked[i][1], asked[i][2], pos = parse('<I4d', blob, pos)
-end
+local asked, held = pos, try('GET', record)
+pos = pos + 12 * some
 ttl, pos = parse('<Bc0', blob, pos)
 k = k + 2
 if usec == args[1] then ttl = 2 * length / 1000 + 10000 + slack end
@@ -47,9 +44,9 @@ for p = 1, policies do
   --@include lent.log
   --@choose closes
   end
-  states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p]}
-  states[p].beside, states[p].lent, states[p].plain = beside or {epoch, 0, 0, 0, ended = {}, folded = 0}, lent, plain
-  states[p].shadow, states[p].closes = shadow, closes
+  -- All slots at once: a table that grows by single slots is copied for each.
+  states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p],
+    false, 0, shadow, lent, beside or {epoch, 0, 0, 0, ended = {}, folded = 0}, plain, closes}
 end
 --@include borrow.settle
 if status == 0 then
@@ -69,9 +66,9 @@ end
 --@section settle
 -- how is what became of the lease that is held. 0: none was named. 1: it is charged.
 -- 2: it had ended. 3: it is not held. s[21] is what is to be charged.
-local counted, lease, parts, how = 0, 0, {}, some > 0 and 3 or 0
+local counted, lease, parts, how, till = 0, 0, {}, some > 0 and 3 or 0, 0
 if held and status == 0 then
-  local version, last, till, size, behind
+  local version, last, size, behind
   if #held > 23 then version, last, counted, till, lease, size, behind = parse('<BI4I7I7I4B', held) end
   if version ~= 1 or #held ~= 24 + 20 * size then status = CORRUPT
   elseif till <= now then counted, lease = 0, 0
@@ -80,38 +77,43 @@ if held and status == 0 then
   elseif number <= last then status = NOT_HELD
   else
     for p = 1, size do
-      parts[p] = {}
-      parts[p][1], parts[p][2], parts[p][3], behind = parse('<I7I5c8', held, behind)
+      parts[p] = {parse('<I7I5c8', held, behind)}
+      behind = behind + 20
     end
   end
 end
 local used
-for i = 1, lease > 0 and status == 0 and some or 0 do
-  if asked[i][1] == lease then used = asked[i][2] end
+for i = asked, lease > 0 and status == 0 and asked + 12 * some - 12 or 0, 12 do
+  local sent, units = parse('<I4d', blob, i)
+  if sent == lease then used = units end
 end
 if used then
   how = 1
-  for p, s in ipairs(states) do
+  for p = 1, policies do
+    local s = states[p]
     local part, lent = parts[p], s.beside
     --mutant:lua-settle-after-end
-    if part[1] <= now then how = math.max(how, 2)
+    if part[1] <= now then how = max(how, 2)
     --mutant:lua-reset-ends-loans
     elseif lent[1] ~= part[3] then how = 3
     else
-      local out, units = {lent[1], lent[2], lent[3], lent[4], stored = lent.stored, ended = lent.ended, folded = lent.folded}, 0
       for i = 5, #lent, 2 do
-        units = lent[i + 1]
-        if lent[i] == part[1] then units = units - part[2] end
-        if units > 0 then out[#out + 1] = lent[i] out[#out + 1] = units end
-        s.lent = s.lent + units - lent[i + 1]
+        if lent[i] == part[1] then
+          local units = lent[i + 1]
+          s.lent, lent[i + 1] = s.lent - min(units, part[2]), units - part[2]
+          if lent[i + 1] <= 0 then
+            table.remove(lent, i)
+            table.remove(lent, i)
+          end
+          break
+        end
       end
-      s.beside, s.lent = out, math.max(0, s.lent)
       local kind, most = s.kind
       --@include leases.most
       --mutant:lua-settle-saturates
-      s.charge = math.max(0, math.min(used, part[2], 2 * most - s.used))
+      s.charge = max(0, min(used, part[2], 2 * most - s.used))
     end
-    if not s.shadow then keep = math.min(keep, math.max(0, part[2] - used)) end
+    if not s.shadow then keep = min(keep, max(0, part[2] - used)) end
   end
 end
 if how ~= 1 then keep = 0 end
@@ -119,40 +121,48 @@ if how ~= 1 then keep = 0 end
 --@section lend
 -- s[21]: the policy had room for the cost beside what is kept. s[22]: its units.
 local room, passes, left, borrowers = 137438953472, true, length, 1
-for _, s in ipairs(states) do
-  if not s.shadow then room = math.min(room, s.limit - s.used - s.lent - s.charge) end
+for p = 1, policies do
+  local s = states[p]
+  if not s.shadow then room = min(room, s.limit - s.used - s.lent - s.charge) end
 end
-keep = math.min(keep, math.max(0, room))
-for _, s in ipairs(states) do
+keep = min(keep, max(0, room))
+for p = 1, policies do
+  local s = states[p]
   s.fits = s.limit - s.used - s.lent - s.charge - (s.shadow and 0 or keep) >= cost
   passes = passes and (s.fits or s.shadow)
 end
 room = 137438953472
-for p, s in ipairs(states) do
+for p = 1, policies do
+  local s = states[p]
   if passes and s.fits then s.charge = s.charge + cost end
   local lent, ends = s.beside, now + length
   if want > 0 then
     if now >= lent[2] + 2 * length or now < lent[2] then lent[2], lent[3], lent[4] = now - now % length, 0, 0
     elseif now >= lent[2] + length then lent[2], lent[3], lent[4] = now - now % length, 0, lent[3] end
-    if counted < lent[2] or counted > now then lent[3] = math.min(lent[3] + 1, 65535) end
+    if counted < lent[2] or counted > now then lent[3] = min(lent[3] + 1, 65535) end
   end
-  borrowers = math.max(borrowers, lent[3], lent[4])
+  borrowers = max(borrowers, lent[3], lent[4])
   ends = ends - ends % (length / 4)
   --mutant:lua-lease-ends-with-window
   if s.closes and s.closes < ends then ends = s.closes end
-  s.ends, left = ends, p > 1 and math.min(left, ends - now) or ends - now
-  if not s.shadow then room = math.min(room, s.limit - s.used - s.lent - s.charge) end
+  s.ends, left = ends, p > 1 and min(left, ends - now) or ends - now
+  if not s.shadow then room = min(room, s.limit - s.used - s.lent - s.charge) end
 end
-room = math.max(0, room)
-local extra = math.min(want - keep, math.floor((room - keep) / (2 * borrowers)))
+room = max(0, room)
+local extra = min(want - keep, math.floor((room - keep) / (2 * borrowers)))
 if extra < 0 or keep + extra < 2 and keep == 0 or left < length / 8 then extra = 0 end
 local units = keep + extra
 if want > 0 then counted = now end
-local note = {pack('<BI4I7I7I4B', 1, number, counted, now + 2 * length + 10000000, units > 0 and number or 0, policies)}
-for p, s in ipairs(states) do
+-- The record's expiry moves once in five seconds: to set it costs more than the value.
+local kept = till - now - 2 * length
+kept = held and kept >= 5000000 and kept <= 10000000
+if not kept then till = now + 2 * length + 10000000 end
+local note = pack('<BI4I7I7I4B', 1, number, counted, till, units > 0 and number or 0, policies)
+for p = 1, policies do
+  local s = states[p]
   local m, lent, ends, i = units, s.beside, s.ends, 5
-  if s.shadow then m = math.max(0, math.min(m, s.limit - s.used - s.lent - s.charge)) end
-  note[p + 1] = pack('<I7I5c8', ends, m, lent[1])
+  if s.shadow then m = max(0, min(m, s.limit - s.used - s.lent - s.charge)) end
+  note = note .. pack('<I7I5c8', ends, m, lent[1])
   while lent[i] and lent[i] < ends do i = i + 2 end
   if m > 0 and lent[i] == ends then lent[i + 1] = lent[i + 1] + m
   elseif m > 0 then
@@ -162,14 +172,11 @@ for p, s in ipairs(states) do
 end
 
 --@section store
--- What is lent without a record would be charged whole, and not lost. So the counts are
--- written first.
-if not may('SET', record, '', 'PX', '1') then
-  local e, what = nil, 'SET'
-  --@include errors.failed
-end
-local fields = {}
-for p, s in ipairs(states) do
+-- The record is the first write, so the right to it is not asked for: nothing is stored if it
+-- is refused.
+local fields, noted, stored = {}, false, false
+for p = 1, policies do
+  local s = states[p]
   local kind, limit, period, a, b, fill = s.kind, s.limit, s.period, s.a, s.b, s.fill
   local hz, due, at, x, y, z, had, sum, v, taken, beside = s.hz, s.due, s.at, s.x, s.y, s.z, s.had, s.sum, s.v, s.charge, s.beside
   local used, fresh, op = had + taken, nil, 1
@@ -203,9 +210,10 @@ for p, s in ipairs(states) do
     local ends, spare = last + fill, 0
     --@choose outlives
     end
-    hz, due = parse('<I4I4', fresh, 2)
+    local h, d = parse('<I4I4', fresh, 2)
+    hz, due = h, d
     --@include expiry.horizon
-    fresh = string.sub(fresh, 1, 1) .. pack('<I4I4', hz, due) .. string.sub(fresh, 10)
+    if hz ~= h or due ~= d then fresh = string.sub(fresh, 1, 1) .. pack('<I4I4', hz, due) .. string.sub(fresh, 10) end
   end
   --@include lent.join
   if fresh then
@@ -216,22 +224,35 @@ for p, s in ipairs(states) do
   end
 end
 --@include expiry.lasts
+if status == 0 then
+  local e, what = nil, 'SET'
+  if kept then e = try('SET', record, note, 'KEEPTTL') else e = try('SET', record, note, 'PX', ttl) end
+  if e.err then
+    --@include errors.failed
+  else noted, wrote = true, true end
+end
 if fields[1] and status == 0 then
   local e = try('HSET', key, unpack(fields))
   --@include expiry.stored
+  stored = status == 0
 end
-for _, s in ipairs(states) do
+for p = 1, policies do
+  local s = states[p]
   local kind, period, at, y, z, ahead, sum, log, taken, beside = s.kind, s.period, s.at, s.y, s.z, s.ahead, s.sum, s.log, s.charge, s.beside
   if log and status == 0 then
     --@choose take
     end
+    stored = stored or status == 0
   end
 end
-if status == 0 then
-  local e, what = try('SET', record, table.concat(note), 'PX', ttl), 'SET'
-  if e.err then
-    --@include errors.failed
-  end
+-- If a count was refused, nothing is lent of it. The record becomes as it was, or one that
+-- has left: the right to delete it may be missing. If another count was written already, the
+-- record names no lease, so what is lent is charged whole at its end.
+--mutant:lua-refused-count-lends
+if noted and status > 0 then
+  if stored then try('SET', record, string.sub(note, 1, 19) .. '\0\0\0\0' .. string.sub(note, 24), 'KEEPTTL')
+  elseif held then try('SET', record, held, 'KEEPTTL')
+  else try('SET', record, pack('<BI4I7I7I4B', 1, 0, 0, 0, 0, 0), 'PX', '1') end
 end
 met = pack('<BBBddd', 1, how, passes and 1 or 0, units, left, borrowers) .. met
 

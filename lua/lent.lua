@@ -26,7 +26,7 @@ if v and kind < FIRST_WITH_KEY and status == 0 and #v > 28 and string.byte(v) > 
   if version > 31 or #v < plain then status = CORRUPT
   else
     v = string.char(version - 16) .. string.sub(v, 2, 9) .. string.sub(v, plain)
-    beside = {epoch, slot, here, before}
+    beside = {epoch, slot, here, before, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil} -- for five ends, as of one length
     for i = 1, n do
       local ends, units
       ends, units, behind = parse('<I7I5', all, behind)
@@ -109,9 +109,8 @@ end
 -- packed = what is lent, nil if nothing is and no borrower is remembered.
 local packed
 if #beside > 4 or beside[2] > 0 then
-  packed = {pack('<c8I7I2I2B', beside[1], beside[2], beside[3], beside[4], (#beside - 4) / 2)}
-  for i = 5, #beside, 2 do packed[#packed + 1] = pack('<I7I5', beside[i], beside[i + 1]) end
-  packed = table.concat(packed)
+  local n = (#beside - 4) / 2
+  packed = pack('<c8I7I2I2B' .. string.rep('I7I5', n), beside[1], beside[2], beside[3], beside[4], n, unpack(beside, 5))
 end
 
 --@section join

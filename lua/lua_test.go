@@ -59,5 +59,5 @@ func TestScriptHoldsNoNames(t *testing.T) {
 // A change that is meant to changes this: servers then load a second script while
 // releases of both kinds run.
 func TestScriptStays(t *testing.T) {
-	require.Equal(t, "ff1d987d08df3c9c55779bbfec98e96d1454a1d2", SHA)
+	require.Equal(t, "aa2930176f31c705b9b2ba1c5424f2d9b5793654", SHA)
 }

@@ -32,9 +32,10 @@ type lentTo struct {
 	epoch      [8]byte
 }
 
-// borrowerStays is for how long a borrower is known after its last Borrow, beside two
-// lengths of a lease.
-const borrowerStays = 10 * time.Second
+// borrowerStays is for how long at least a borrower is known after its last Borrow, beside
+// two lengths of a lease. It is at most twice that: the script moves the expiry of a record
+// once in this time.
+const borrowerStays = 5 * time.Second
 
 // borrower returns what is kept of the loan's ID, which is zero for a new one. It returns an
 // error if that belongs to another list, or the Borrow is not the last.
@@ -205,7 +206,11 @@ func (n *loan) lendUntil(units int64, ends []int64) {
 	if n.loan.Want > 0 {
 		fresh.counted = n.now
 	}
-	fresh.until = n.now + 2*n.loan.Length.Microseconds() + borrowerStays.Microseconds()
+	fresh.until = n.before.until
+	least := n.now + 2*n.loan.Length.Microseconds() + borrowerStays.Microseconds()
+	if spare := fresh.until - least; spare < 0 || spare > borrowerStays.Microseconds() {
+		fresh.until = least + borrowerStays.Microseconds()
+	}
 	if units > 0 {
 		fresh.lease = n.loan.Seq
 	}
