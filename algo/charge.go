@@ -65,7 +65,14 @@ func (r *rule) count(w []int64, n int64) {
 func (a *Algorithm) MaxUsed() int64 { return 2 * a.rule().most }
 
 // Recorded returns how many of n units a record charges. It charges without asking
-// for room, and only up to MaxUsed.
-//
-//mutant:used-saturates
-func (a *Algorithm) Recorded(v *View, n int64) int64 { return max(0, min(n, a.MaxUsed()-v.Used)) }
+// for room, and only up to MaxUsed. What is lent of a log is charged whole at the end of its
+// lease, so it takes its part of MaxUsed from the begin.
+func (a *Algorithm) Recorded(v *View, n int64) int64 {
+	used := v.Used
+	//mutant:lent-log-saturates
+	if a.rule().storage == StoredApart {
+		used = v.Counts()
+	}
+	//mutant:used-saturates
+	return max(0, min(n, a.MaxUsed()-used))
+}

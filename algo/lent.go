@@ -49,8 +49,8 @@ func (k Kind) Lends() bool { return k.rule().storage > 0 && !k.rule().leased }
 
 // Fold charges the words for leases that have ended by now, each at the last instant
 // before its end. It returns the words, which may have moved. What ends further ahead
-// than a lease can counts as absent: the clock has stepped back. A log holds any number of
-// units, and is charged for all that were lent.
+// than a lease can counts as absent: the clock has stepped back. A log is charged for all
+// that were lent: Recorded has left room for them.
 func (l *Lent) Fold(a *Algorithm, w []int64, now int64) []int64 {
 	live := l.Ends[:0]
 	for _, e := range l.Ends {

@@ -111,7 +111,7 @@ for run = 1, all do
     --mutant:at-most-room
     if asks == AT_MOST then cost = math.max(1, math.min(cost, room)) end
     --mutant:record-saturates
-    if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used))
+    if asks == RECORD then cost = math.max(0, math.min(cost, 2 * most - s.used - (s.log and s.lent or 0)))
     --mutant:lua-record-by-room
     elseif asks == RECORD_AT_MOST then cost = math.max(0, math.min(cost, s.limit - s.used))
     elseif shadows[p] then

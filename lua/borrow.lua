@@ -111,7 +111,7 @@ if used then
       local kind, most = s.kind
       --@include leases.most
       --mutant:lua-settle-saturates
-      s.charge = max(0, min(used, part[2], 2 * most - s.used))
+      s.charge = max(0, min(used, part[2], 2 * most - s.used - (s.log and s.lent or 0)))
     end
     if not s.shadow then keep = min(keep, max(0, part[2] - used)) end
   end

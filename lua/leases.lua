@@ -150,7 +150,7 @@ elseif open then
     end
     --@include lent.log
     --mutant:excess-saturates
-    local more = math.min(actual - s.cost, math.max(0, 2 * most - used))
+    local more = math.min(actual - s.cost, math.max(0, 2 * most - used - (log and lent or 0)))
     states[p] = {kind, 0, period, a, b, fill, hz, due, at, x, y, z, used + more, used, ahead, sum, log, v, 0, s.name, charged, kept}
     states[p].beside = beside
   end

@@ -213,7 +213,11 @@ func (c *call) record(ch *charge, a *algo.Algorithm, n int64) {
 	w := st.words(h, ch.id, r)
 	toWall := c.toWall(a)
 	v := a.View(w, c.now+toWall)
-	st.setWords(h, ch.id, a.Take(w, &v, a.Recorded(&v, n)))
+	//mutant:excess-beside-lent
+	v.Beside = st.mu.lent[h]
+	n = a.Recorded(&v, n)
+	v.Beside = nil
+	st.setWords(h, ch.id, a.Take(w, &v, n))
 	st.stays(r, a.ResetAt(&v)-toWall)
 }
 

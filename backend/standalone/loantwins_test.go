@@ -56,6 +56,11 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 			continue
 		}
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v %+v", i, s.now, r.Op, r.Group, r.Loan)
+		for p := range got.Each {
+			if a := &r.Policies[p].Algorithm; a.Kind().Storage() == algo.StoredApart {
+				require.LessOrEqual(t, got.Each[p].Used, a.MaxUsed(), "step %d at %d: %v %+v", i, s.now, r.Op, r.Group)
+			}
+		}
 		if r.Loan != nil {
 			require.Equal(t, r.Loan.Lent, other.Loan.Lent, "step %d at %d: %+v %+v", i, s.now, r.Group, r.Loan)
 			b.lent(r.Loan, got.Err)
@@ -97,6 +102,42 @@ func TestLentUnitsOfALog(t *testing.T) {
 				state := ask(backend.Peek, 1, nil, nil)
 				require.Equal(t, []int64{c.used, c.lent}, []int64{state.Used, state.Lent}, "%v, %d µs after the Borrow", &a, at-trace.Start)
 			}
+		}
+	}
+	server.NoImmortals(t)
+}
+
+// TestLentUnitsSaturate records as much as a log counts while units are lent. Then nobody
+// settles these: the log counts no more than before.
+func TestLentUnitsSaturate(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	l := algo.PerHour(algo.MaxLogLimit)
+	for _, a := range []algo.Algorithm{algo.SlidingLog(l), algo.CompactLog(l)} {
+		at := int64(trace.Start)
+		now := func() time.Time { return time.UnixMicro(at) }
+		lua := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
+		list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+		for _, s := range []backend.Store{memory.New(&memory.Options{Now: now}), lua} {
+			at = trace.Start
+			ask := func(op backend.Op, cost int64, loan *backend.Loan, lease *backend.Lease) backend.State {
+				r := backend.Request{Op: op, Loan: loan, Lease: lease, Group: backend.Group{Key: a.String(), Policies: list, Cost: cost}}
+				r.Each = make([]backend.State, 1)
+				require.NoError(t, s.Do(context.Background(), &r, new(backend.Decision)))
+				return r.Each[0]
+			}
+			lease := &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}}
+			ask(backend.Reserve, 5, nil, lease)
+			loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Length: time.Second, Want: algo.MaxLogLimit}
+			ask(backend.Borrow, 0, loan, nil)
+			require.NotZero(t, loan.Lent.Units)
+			ask(backend.Record, algo.MaxLogLimit, nil, nil)
+			require.EqualValues(t, a.MaxUsed(), ask(backend.Record, algo.MaxLogLimit, nil, nil).Used, "%v", &a)
+			lease.Actual = []int64{100}
+			ask(backend.Settle, 0, nil, lease)
+			require.EqualValues(t, a.MaxUsed(), ask(backend.Peek, 1, nil, nil).Used, "%v: a Settle of more", &a)
+			at += loan.Lent.Ends.Microseconds()
+			require.EqualValues(t, a.MaxUsed(), ask(backend.Peek, 1, nil, nil).Used, "%v: the lease has ended", &a)
 		}
 	}
 	server.NoImmortals(t)
@@ -209,6 +250,9 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 		r.Op = backend.Peek
 	case n < 15:
 		r.Op = backend.Record
+		if s.rand.IntN(2) == 0 { // a few of these fill a log to the most that it counts
+			r.Cost = least
+		}
 	case n < 18:
 		r.Op = backend.RecordAtMost
 	case n < 25:
