@@ -65,7 +65,7 @@ end
 
 --@section settle
 -- how is what became of the lease that is held. 0: none was named. 1: it is charged.
--- 2: it had ended. 3: it is not held. s[21] is what is to be charged.
+-- 2: it had ended. 3: it is not held. s.charge is what is to be charged.
 local counted, lease, parts, how, till = 0, 0, {}, some > 0 and 3 or 0, 0
 if held and status == 0 then
   local version, last, size, behind
@@ -119,7 +119,7 @@ end
 if how ~= 1 then keep = 0 end
 
 --@section lend
--- s[21]: the policy had room for the cost beside what is kept. s[22]: its units.
+-- s.fits: the policy had room for the cost beside what is kept. s.ends: when its units end.
 local room, passes, left, borrowers = 137438953472, true, length, 1
 for p = 1, policies do
   local s = states[p]

@@ -75,8 +75,9 @@ func packLoan(b []byte, g *Group) []byte {
 	return b
 }
 
-// borrowerStays is for how long the record of a borrower is needed after its last
-// Borrow, beside two lengths of a lease, in ms.
+// borrowerStays is for how long the record of a borrower is kept from the Borrow that sets
+// its expiry, beside two lengths of a lease, in ms. It is needed for half of that: the script
+// sets the expiry once in this time.
 const borrowerStays = 10_000
 
 // slack is for how much longer than needed a lease is kept, in ms. The script reckons
