@@ -75,10 +75,11 @@ func TestResetEndsWhatStands(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()
 	l := limiter(t, standalone.New(server.Client(t), nil), nil, headgate.Policy{
 		Name: "p", Algorithm: algo.FixedWindow(algo.Per(1, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
-	for range 2 {
-		_, err := l.Allow(ctx, "k")
+	require.Eventually(t, func() bool {
+		d, err := l.Allow(ctx, "k")
 		require.NoError(t, err)
-	}
+		return d.Source == headgate.FromDenyCache
+	}, 10*time.Second, time.Millisecond)
 	server.Kill()
 	d, err := l.Allow(ctx, "k")
 	require.NoError(t, err)
@@ -97,7 +98,7 @@ func TestLostReserveOfASpentKey(t *testing.T) {
 	var ahead atomic.Int64
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
-	l := limiter(t, standalone.New(clock.Client{Processor: client, Now: now}, nil), nil, headgate.Policy{
+	l := limiter(t, standalone.New(clock.Client{Processor: client, Now: now}, &standalone.Options{Budget: time.Second}), nil, headgate.Policy{
 		Name: "p", Algorithm: algo.FixedWindow(algo.Per(1, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
 	require.Eventually(t, func() bool {
 		d, err := l.Allow(ctx, "k")

@@ -35,7 +35,7 @@ func TestNearOncePerFleet(t *testing.T) {
 	p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: headgate.FailClosed}
 	var all []*headgate.Limiter
 	for range 4 {
-		s, err := standalone.Open("redis://"+server.Addr(), nil)
+		s, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 10 * time.Second})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = s.Close() })
 		all = append(all, limiter(t, s, &headgate.Options{Observer: seen.observe, DenyCacheTTL: -1}, p))

@@ -66,22 +66,23 @@ func (w *world) wait(s *step) error {
 	if !sure || w.p.cache || list[0].Shards > 1 {
 		return nil
 	}
-	patience, retry := 2*time.Second, oracle.Span{}
+	patience, retry, refused := 2*time.Second, oracle.Span{}, false
 	if !passes {
 		retry = w.model.RetryAfter([]oracle.Part{part})
-		if patience = 150 * time.Millisecond; retry.Hi < 4000 {
-			patience = 2 * time.Second
+		if retry.Hi < 4000 {
 			stop := time.AfterFunc(300*time.Microsecond, func() { w.g.now.Add(retry.Hi) })
 			defer stop.Stop()
 		} else if retry.Lo < 500_000 {
 			return nil
+		} else { // as much as leaves no doubt, since a busy machine must not end the context first
+			patience, refused = time.Duration(min(retry.Lo*3/10, 60_000_000))*time.Microsecond, true
 		}
 	}
 	ctx, end := context.WithTimeout(context.Background(), patience)
 	defer end()
 	d, err := w.limiters[s.limiter].Wait(ctx, headgate.Call{Key: part.Key, Costs: costs, Each: part.Each})
 	w.say("limiter %d: Wait(%d, %v) = %v, %v", s.limiter, s.key, costs, show(&d), err)
-	if patience < time.Second {
+	if refused {
 		if late := new(headgate.DeadlineError); !errors.As(err, &late) || late.RetryAfter.Microseconds() < retry.Lo-100_000 {
 			return fmt.Errorf("no DeadlineError for a wait of %v µs", retry)
 		}

@@ -33,7 +33,7 @@ func TestShadowReservation(t *testing.T) {
 	_, d, err = l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{600, 600, 1}})
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
-	require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, 10*time.Second, time.Millisecond)
 	requireUsed(t, l, 500, 500, 0)
 	require.NoError(t, l.Reset(ctx, "k"))
 	requireUsed(t, l, 0, 0, 0)

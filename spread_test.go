@@ -79,7 +79,7 @@ func TestShadowOfSpreadReservation(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, d.Allowed)
 	require.NoError(t, r.Close())
-	require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, 10*time.Second, time.Millisecond)
 	requireUsed(t, l, 224, 36)
 }
 

@@ -179,7 +179,7 @@ func TestEnvoy(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	s := startServer(t, envoyLimits, "-redis", "redis://"+redis.Addr())
-	p := startEnvoy(t, s.grpcAddr(), startUpstream(t), time.Second)
+	p := startEnvoy(t, s.grpcAddr(), startUpstream(t), 5*time.Second) // longer than the budget
 
 	t.Run("a limit per header", func(t *testing.T) {
 		for i, left := range []string{"2", "1", "0"} {

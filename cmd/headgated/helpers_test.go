@@ -24,12 +24,13 @@ type testServer struct {
 	stop func() // ends the server and waits for it
 }
 
-// startServer runs a server with these limits. args are further flags.
+// startServer runs a server with these limits. args are further flags. The budget is one that
+// a busy machine keeps.
 func startServer(t testing.TB, limits string, args ...string) *testServer {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "limits.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(limits), 0o600))
-	args = append([]string{"headgated", "-config", file, "-config-interval", "5ms",
+	args = append([]string{"headgated", "-config", file, "-config-interval", "5ms", "-budget", "1s",
 		"-grpc", "127.0.0.1:0", "-http", "127.0.0.1:0", "-metrics", "127.0.0.1:0"}, args...)
 	s, _, err := settingsOf(args, nil, io.Discard)
 	require.NoError(t, err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
@@ -12,7 +13,7 @@ import (
 )
 
 func TestJobsShareTheQuota(t *testing.T) {
-	redis, err := standalone.Open("redis://"+redistest.Start(t).Addr(), nil)
+	redis, err := standalone.Open("redis://"+redistest.Start(t).Addr(), &standalone.Options{Budget: 10 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, redis.Close()) })
 	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "redis": redis} {

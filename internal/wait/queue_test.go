@@ -77,7 +77,7 @@ func TestLeavesOnce(t *testing.T) {
 func TestLentUnitsMayComeBack(t *testing.T) {
 	list := policy(algo.FixedWindow(algo.PerDay(10)))
 	for lent, late := range map[int64]bool{3: false, 0: true} {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), map[bool]time.Duration{false: 20 * time.Millisecond, true: time.Minute}[late])
 		defer cancel()
 		_, err := NewQueues(true).Wait(ctx, Call{Key: "k", Policies: list, Take: func(_ context.Context, _ int64, d *backend.Decision, _ []backend.State) error {
 			d.Policy, d.RetryAfter, d.Lent = "p", time.Hour, lent

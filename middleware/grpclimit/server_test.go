@@ -307,7 +307,7 @@ func TestClientThatLeavesMeanwhile(t *testing.T) {
 	_, err = l.Allow(context.Background(), "warm")
 	require.NoError(t, err)
 	p.Set(redistest.LoseReply)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_, err = server(t, l, grpclimit.FullMethod, nil).Unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/m"}, nil)
 	require.Equal(t, 1, p.Hit())

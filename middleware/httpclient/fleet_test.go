@@ -35,7 +35,7 @@ func TestFleet(t *testing.T) {
 		return
 	}
 	redis := redistest.Start(t)
-	store, err := standalone.Open("redis://"+redis.Addr(), nil)
+	store, err := standalone.Open("redis://"+redis.Addr(), &standalone.Options{Budget: 10 * time.Second}) // a failure mode denies too
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	var passed, early, late atomic.Int64

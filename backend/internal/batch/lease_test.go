@@ -89,7 +89,7 @@ func TestNoLeaseWithoutItsCharge(t *testing.T) {
 		runner, _ := limited(t, server, c.missing)
 		require.ErrorIs(t, run(t, runner, leased(backend.Reserve, "k", 1, c.ps, 2)).Err, backend.ErrUnavailable)
 		lease := names.DefaultPrefix.Lease("k", backend.LeaseID{1, 2})
-		require.Eventually(t, func() bool { return admin.Exists(ctx, lease).Val() == 0 }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return admin.Exists(ctx, lease).Val() == 0 }, 10*time.Second, time.Millisecond)
 		require.ErrorIs(t, run(t, runner, settled("k", 1, c.ps, 1)).Err, backend.ErrUnavailable)
 		require.NoError(t, run(t, whole, settled("k", 2, c.ps, 1)).Err, "the lease is held")
 		require.EqualValues(t, 3, run(t, whole, group("k", 1, c.ps)).Decision.Used)
