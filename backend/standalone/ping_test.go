@@ -98,7 +98,7 @@ func TestPingEndsWithItsContext(t *testing.T) {
 	server := redistest.Start(t)
 	server.Stop()
 	t.Cleanup(server.Cont)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
 	_, err := limiter(t, redis.NewClient(&redis.Options{Addr: server.Addr()}), nil, wide).Ping(ctx)
