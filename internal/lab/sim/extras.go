@@ -41,6 +41,7 @@ func (p *Plan) draw(shape Shape) {
 		p.Borrow = 0
 	} else {
 		p.Lists = append(p.Lists, p.lending(dice))
+		p.lendMore(p.Lists[4])
 	}
 	for i := range p.Schedule {
 		f := &p.Schedule[i]
@@ -96,6 +97,31 @@ func (p *Plan) lending(dice *rand.Rand) (list []headgate.Policy) {
 		})
 	}
 	return list
+}
+
+// lendMore makes some of the policies that lend logs, and spreads the keys of some plans. The
+// draws are of a generator of their own, so the other plans that borrow stay as they were.
+func (p *Plan) lendMore(list []headgate.Policy) {
+	dice := rand.New(rand.NewPCG(p.Seed, 47))
+	for i := range list {
+		l := list[i].Algorithm.Limit()
+		switch dice.IntN(5) {
+		case 0:
+			list[i].Algorithm = algo.SlidingLog(l)
+		case 1:
+			list[i].Algorithm = algo.CompactLog(l)
+		}
+	}
+	if dice.IntN(3) > 0 {
+		return
+	}
+	shards := 2 + dice.IntN(3)
+	for i := range list { // a call's cost of 3 has room in each share
+		shards = min(shards, int(list[i].Algorithm.Max()/3))
+	}
+	for i := range list {
+		list[i].Shards = shards
+	}
 }
 
 // list returns the policies of a process's limiter.
