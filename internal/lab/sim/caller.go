@@ -19,6 +19,7 @@ type caller struct {
 	number  int           // among all
 	list    int           // of policies
 	rest    time.Duration // between its calls, on average
+	leaves  bool          // it is one of a crowd, and its contexts are cancelled
 	dice    *rand.Rand
 	calls   []outcome
 }
@@ -31,6 +32,7 @@ type outcome struct {
 	costs      []int64 // nil: 1 of each
 	begin, end time.Time
 	bounded    bool     // its context had an end of its own
+	cancelled  bool     // which was no deadline
 	by         *process // that made it
 	d          headgate.Decision
 	err        error
@@ -39,7 +41,7 @@ type outcome struct {
 // pause sleeps for about d, to an instant that no other caller has.
 func (c *caller) pause(d time.Duration) {
 	row := int64(grid * 1024)
-	if c.process.world.plan.Bursts && c.list < 4 && d > 0 {
+	if (c.process.world.plan.Bursts && c.list < 4 || c.leaves) && d > 0 {
 		row <<= 16 // half a second
 	}
 	now := time.Now().UnixNano()
@@ -55,6 +57,10 @@ func (c *caller) run(end time.Time) {
 		}
 		switch c.list {
 		case 0:
+			if c.leaves {
+				c.plain(fmt.Sprint("sc", c.dice.IntN(crowd)))
+				continue
+			}
 			c.plain(fmt.Sprint("s", c.dice.IntN(5)))
 		case 1:
 			c.reserve(end)
@@ -72,6 +78,10 @@ func (c *caller) run(end time.Time) {
 	}
 }
 
+// crowd is how many callers of a crowd there are. They come at once, so most of them wait for
+// a place, and some leave meanwhile.
+const crowd = 32
+
 // policies returns the caller's list.
 func (c *caller) policies() []headgate.Policy {
 	return c.process.world.plan.list(c.process.number, c.list)
@@ -82,6 +92,11 @@ func (c *caller) limiter() *headgate.Limiter { return c.process.limiters[c.list]
 
 // context returns that of a call: one in four ends soon.
 func (c *caller) context() (ctx context.Context, cancel func(), bounded bool) {
+	if c.leaves {
+		ctx, cancel = context.WithCancel(context.Background())
+		time.AfterFunc(time.Duration(20+c.dice.IntN(400))*grid*1024, cancel)
+		return ctx, cancel, true
+	}
 	if c.dice.IntN(4) > 0 {
 		return context.Background(), func() {}, false
 	}
@@ -97,7 +112,7 @@ func (c *caller) call(o outcome, f func(ctx context.Context) (headgate.Decision,
 }
 
 func (c *caller) callIn(ctx context.Context, bounded bool, o outcome, f func(ctx context.Context) (headgate.Decision, error)) outcome {
-	o.begin, o.bounded = time.Now(), bounded
+	o.begin, o.bounded, o.cancelled = time.Now(), bounded, bounded && c.leaves
 	if o.by == nil {
 		o.by = c.process
 	}

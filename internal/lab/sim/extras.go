@@ -20,6 +20,7 @@ type Extras struct {
 	Named   bool          // the server's address is a name of two addresses, of which the first is silent
 	Deploy  bool          // every other process has another period under one policy's name
 	Thin    bool          // a link passes 40 MB per second each way
+	Crowd   bool          // the first process has callers that come at once, and of which many leave
 	Borrow  time.Duration // of the policies of one list; 0: there is no such list
 }
 
@@ -31,6 +32,7 @@ func (p *Plan) draw(shape Shape) {
 	p.Extras = Extras{
 		Full: some(4), Single: some(6), Bursts: some(4), Distant: some(2), Fresh: some(4), Unnamed: some(4), Named: some(4), Deploy: some(3), Thin: some(6),
 	}
+	p.Crowd = rand.New(rand.NewPCG(p.Seed, 53)).IntN(4) == 0 && p.Lasts == time.Minute
 	p.Distant = p.Distant && p.Far
 	p.Fresh, p.Unnamed, p.Named = p.Fresh && p.Cluster, p.Unnamed && p.Cluster, p.Named && !p.Cluster
 	if p.Deploy {

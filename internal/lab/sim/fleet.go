@@ -54,6 +54,13 @@ func (w *World) newProcess(i int) (*process, error) {
 			p.callers = append(p.callers, c)
 		}
 	}
+	if w.plan.Crowd && i == 0 {
+		for j := range crowd {
+			c := &caller{process: p, name: fmt.Sprintf("p%d.s%d", i, j), number: w.plan.Procs*w.plan.Callers + 4*lenders + j, dice: w.dice("crowd", j)}
+			c.rest, c.leaves = 2*time.Second, true
+			p.callers = append(p.callers, c)
+		}
+	}
 	return p, err
 }
 

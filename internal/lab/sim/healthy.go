@@ -90,7 +90,7 @@ func (w *World) shortNotSent() (err error) {
 		return nil
 	}
 	w.outcomes(func(c *caller, o *outcome) {
-		short := o.bounded && o.perhaps() && o.begin.Sub(w.start) >= calm && o.end.Sub(o.begin) < 2*far
+		short := o.bounded && !o.cancelled && o.perhaps() && o.begin.Sub(w.start) >= calm && o.end.Sub(o.begin) < 2*far
 		if err == nil && c.list == 0 && short && c.process.decided(o.key, o.begin.Add(-time.Second*9/10), o.begin) && !w.excused(c, o) {
 			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
 		}

@@ -233,7 +233,10 @@ func (w *World) deniedForWant() (err error) {
 func (w *World) errorsAreDue() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
 		due := []error{nil, headgate.ErrUnavailable, headgate.ErrPerhapsCounted}
-		if o.bounded {
+		switch {
+		case o.cancelled:
+			due = append(due, context.Canceled)
+		case o.bounded:
 			due = append(due, context.DeadlineExceeded)
 		}
 		if o.op == backend.Settle {
