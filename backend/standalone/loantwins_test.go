@@ -143,6 +143,33 @@ func TestLentUnitsSaturate(t *testing.T) {
 	server.NoImmortals(t)
 }
 
+// TestLentUnitsOfALargeCount charges what was lent of a count that is above twice what most
+// kinds can count: by a settle, and at the end of a lease.
+func TestLentUnitsOfALargeCount(t *testing.T) {
+	t.Parallel()
+	at := int64(trace.Start)
+	now := func() time.Time { return time.UnixMicro(at) }
+	lua := standalone.New(clock.Client{Processor: redistest.Start(t).Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
+	a := algo.FixedWindow(algo.PerHour(algo.MaxCount))
+	for _, s := range []backend.Store{memory.New(&memory.Options{Now: now}), lua} {
+		at = trace.Start
+		ask := func(op backend.Op, cost int64, loan *backend.Loan) int64 {
+			list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+			r := backend.Request{Op: op, Loan: loan, Group: backend.Group{Key: "k", Policies: list, Cost: cost, Each: make([]backend.State, 1)}}
+			require.NoError(t, s.Do(context.Background(), &r, new(backend.Decision)))
+			return r.Each[0].Used
+		}
+		ask(backend.Record, 1<<38, nil)
+		loan := &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 40}
+		ask(backend.Borrow, 0, loan)
+		require.EqualValues(t, 40, loan.Lent.Units)
+		loan.Seq, loan.Held[0] = 2, backend.Held{Seq: 1, Used: 7}
+		require.EqualValues(t, 1<<38+7+40, ask(backend.Borrow, 0, loan))
+		at += loan.Lent.Ends.Microseconds()
+		require.EqualValues(t, 1<<38+7+40, ask(backend.Peek, 1, nil))
+	}
+}
+
 // loanSteps draws requests on a clock that never goes back.
 type loanSteps struct {
 	rand  *rand.Rand
@@ -250,7 +277,8 @@ func (s *loanSteps) next() (r backend.Request, b *loanHolder) {
 		r.Op = backend.Peek
 	case n < 15:
 		r.Op = backend.Record
-		if s.rand.IntN(2) == 0 { // a few of these fill a log to the most that it counts
+		// A few of these fill a log to the most that it counts.
+		if list[0].Algorithm.Kind().Storage() == algo.StoredApart && s.rand.IntN(2) == 0 {
 			r.Cost = least
 		}
 	case n < 18:
