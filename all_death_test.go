@@ -143,7 +143,11 @@ func TestAllNodeDies(t *testing.T) {
 		redistest.Result("%d %d %d %d %d", a[0][0], a[0][1], a[1][0], a[1][1], perhaps)
 		return
 	}
-	c := redistest.StartCluster(t)
+	var args []string
+	if redistest.Long() {
+		args = redistest.Elections
+	}
+	c := redistest.StartCluster(t, args...)
 	keys, stop := mortalKeys(c), filepath.Join(t.TempDir(), "stop")
 	m := newMortal(t, open(strings.Join(c.Addrs(), ",")), keys)
 	before := make(chan int64, 1)

@@ -33,7 +33,11 @@ type death struct {
 // go on until the whole limit has passed, and beyond.
 func outage(t *testing.T, mode string) death {
 	t.Helper()
-	c := redistest.StartCluster(t)
+	var args []string
+	if redistest.Long() {
+		args = redistest.Elections
+	}
+	c := redistest.StartCluster(t, args...)
 	store := open(c.Addrs(), &cluster.Options{Budget: 500 * time.Millisecond})
 	defer store.Close()
 	s := wrappers(store)
@@ -45,17 +49,27 @@ func outage(t *testing.T, mode string) death {
 	for range d.limit / 3 {
 		require.True(t, do(t, s, take("tenant", ps, 1)).Allowed)
 	}
-	time.Sleep(300 * time.Millisecond) // the replicas have it all
-	at := slot.Of(slot.Tag("tenant", shard.Names("tenant", 16)[0]))
+	tag := slot.Tag("tenant", shard.Names("tenant", 16)[0])
+	at := slot.Of(tag)
 	victim := c.Primary(at)
+	heir, admin := c.Replica(victim).Client(t), victim.Client(t)
+	require.NoError(t, admin.Set(context.Background(), "{"+tag+"}", 1, time.Minute).Err())
+	require.EqualValues(t, 1, admin.Wait(context.Background(), 1, 20*time.Second).Val(), "the replica has it all")
 	var promoted atomic.Bool
+	spent := make(chan struct{})
 	victim.Kill()
 	go func() {
+		if !redistest.Long() { // else after the election
+			<-spent
+			if err := heir.Do(context.Background(), "CLUSTER", "FAILOVER", "TAKEOVER").Err(); err != nil {
+				t.Error(err)
+			}
+		}
 		c.Promoted(t, at, victim)
 		promoted.Store(true)
 	}()
 	d.passed = d.limit / 3
-	besiege(t, s, ps, &d, &promoted)
+	besiege(t, s, ps, &d, &promoted, sync.OnceFunc(func() { close(spent) }))
 	used := do(t, s, peek("tenant", ps, 0))
 	require.NoError(t, used.Err)
 	require.Equal(t, d.limit, used.Used)
@@ -63,10 +77,11 @@ func outage(t *testing.T, mode string) death {
 }
 
 // besiege calls from sixteen at once until the limit has passed and the
-// replica was promoted.
-func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promoted *atomic.Bool) {
+// replica was promoted. It calls spent once the shares that live are.
+func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promoted *atomic.Bool, spent func()) {
 	var mu sync.Mutex
-	end := time.Now().Add(30 * time.Second)
+	end := time.Now().Add(time.Minute)
+	defer spent()
 	faulttest.Go(16, func(int) {
 		for over := 0; over < 200 && time.Now().Before(end); {
 			up := promoted.Load()
@@ -76,6 +91,9 @@ func besiege(t *testing.T, s backend.Store, ps []backend.Policy, d *death, promo
 			}
 			mu.Lock()
 			d.note(&answer, up)
+			if d.before >= d.limit/3 && d.open+d.closed >= 100 {
+				spent()
+			}
 			if d.passed >= d.limit && up {
 				over++
 			}

@@ -114,7 +114,7 @@ func median(of []outcome) outcome {
 }
 
 func failover(t *testing.T, how string) outcome {
-	c := redistest.StartCluster(t)
+	c := redistest.StartCluster(t, redistest.Elections...)
 	victim := c.Primary(0)
 	stop := c.Client(t)
 	var fault, promoted time.Time

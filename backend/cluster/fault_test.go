@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
@@ -60,18 +59,9 @@ func TestLostLeases(t *testing.T) {
 	}
 	faulttest.LostLeases(t, through, direct, p, cluster.DefaultBudget)
 	t.Run("stopped", func(t *testing.T) {
-		nodeTimeout(t, c, 15*time.Second) // the stopped primary stays one
-		defer nodeTimeout(t, c, time.Second)
 		faulttest.LostReservations(t, through, direct, func() func() { return faulttest.StopBriefly(c.Primary(0)) })
 	})
 	c.NoImmortals(t)
-}
-
-func nodeTimeout(t *testing.T, c *redistest.Cluster, timeout time.Duration) {
-	t.Helper()
-	for _, n := range c.Nodes() {
-		require.NoError(t, n.Client(t).ConfigSet(t.Context(), "cluster-node-timeout", fmt.Sprint(timeout.Milliseconds())).Err())
-	}
 }
 
 func addrs(c *redistest.Cluster) []string {

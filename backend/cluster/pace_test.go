@@ -15,7 +15,7 @@ import (
 // picture of the cluster; the living nodes are asked at most four times a
 // second.
 func TestReloadsArePaced(t *testing.T) {
-	c := redistest.StartCluster(t, "--cluster-node-timeout", "10000")
+	c := redistest.StartCluster(t)
 	store := open(c.Addrs(), nil)
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)

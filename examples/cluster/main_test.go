@@ -44,7 +44,7 @@ func TestPrimaryDies(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster and waits for a failover: some 6 s")
 	}
-	c := redistest.StartCluster(t)
+	c := redistest.StartCluster(t, redistest.Elections...)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	out, ended := &output{}, make(chan error, 1)

@@ -16,7 +16,7 @@ import (
 // well, whoever is primary then.
 func TestCluster(t *testing.T) {
 	start := time.Now()
-	c := StartCluster(t, "--maxmemory-policy", "noeviction")
+	c := StartCluster(t, append([]string{"--maxmemory-policy", "noeviction"}, Elections...)...)
 	t.Logf("well after %v", time.Since(start).Round(time.Millisecond))
 	for _, test := range []struct {
 		name string
