@@ -14,7 +14,6 @@ import (
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 )
 
 // Set, Hit, Seen and Forget make proxies a faulttest.Network.
