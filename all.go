@@ -134,7 +134,7 @@ func (ks keys) observe(k *keyed, op backend.Op, took time.Duration, err error) {
 		k.request.Op = op // a Take of several keys has reserved, or looked
 		k.question.storeTime.Store(int64(ks.storeTime()))
 		if err == nil {
-			k.question.near = ks.near(&k.decision)
+			k.question.near, k.question.shadow = ks.near(&k.decision), ks.shadow()
 		}
 		k.limiter.observe(&k.question, took, err)
 	}

@@ -86,6 +86,21 @@ func (ks keys) near(d *Decision) (near []Near) {
 	return near
 }
 
+// shadow returns what the shadows of all keys of a call whose limiters have an observer
+// decided: the one that binds, with its key. nil: no store has counted a shadow.
+func (ks keys) shadow() (binds *Decision) {
+	for i := range ks {
+		k := &ks[i]
+		if k.limiter == nil || k.limiter.observer == nil {
+			continue
+		}
+		if d := event.Shadow(binds, &k.request, &k.decision); d != binds {
+			d.Key, binds = k.request.Key, d
+		}
+	}
+	return binds
+}
+
 // watch wants the states that the event of the call needs: of each key, since another one
 // may bind.
 func (k *keyed) watch() {

@@ -226,9 +226,10 @@ type question struct {
 	decision  Decision
 	storeTime atomic.Int64
 	waited    time.Duration
-	behind    int64   // calls of the same take that came after this one
-	near      []Near  // of all keys of a call for several; nil: none, or there is one key
-	states    []State // for an event, where the caller wants none
+	behind    int64     // calls of the same take that came after this one
+	near      []Near    // of all keys of a call for several; nil: none, or there is one key
+	shadow    *Decision // as near
+	states    []State   // for an event, where the caller wants none
 }
 
 var questions = sync.Pool{New: func() any { return new(question) }}
@@ -293,7 +294,8 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
 	}
 	if err == nil {
-		e.Decision, e.Shadow, e.Near = q.decision, event.Shadow(&q.request, &q.decision), q.near
+		e.Decision, e.Near = q.decision, q.near
+		e.Shadow = event.Shadow(q.shadow, &q.request, &q.decision) // of several keys, this one is among them
 		if q.near == nil {
 			e.Near = event.Near(nil, l.near, q.behind, &q.request, &q.decision)
 		}

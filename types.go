@@ -54,7 +54,7 @@ type (
 	//	Duration  time.Duration  // EventDecision: of the whole call. EventBatch: of the round trip
 	//	StoreTime time.Duration  // EventDecision: the part of Duration spent in the store; 0 where it was not asked
 	//	Waited    time.Duration  // EventDecision: the part of Duration that a Wait waited for its turn and for room
-	//	Shadow    *Decision      // EventDecision: what the shadow policies decided; nil where there are none
+	//	Shadow    *Decision      // EventDecision: what the shadow policies decided, of several keys the shadow that binds; nil where there are none
 	//	Near      []Near         // EventDecision: policies whose count this call has raised to the share Options.Near of the limit; nil: none
 	//	Circuit   Change         // EventCircuit
 	//	Batch     Batch          // EventBatch

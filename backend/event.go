@@ -25,16 +25,20 @@ type Event struct {
 	Duration  time.Duration // EventDecision: of the whole call. EventBatch: of the round trip
 	StoreTime time.Duration // EventDecision: the part of Duration spent in the store; 0 where it was not asked
 	Waited    time.Duration // EventDecision: the part of Duration that a Wait waited for its turn and for room
-	Shadow    *Decision     // EventDecision: what the shadow policies decided; nil where there are none
+
+	// EventDecision: what the shadow policies decided; nil where there are none, or no store
+	// has counted them. Of a call for several keys it is that of the key whose shadow binds,
+	// with its Key, of all keys whose limiters have an observer.
+	Shadow *Decision
 
 	// EventDecision: the policies whose count this call has raised to a share of the limit
 	// (Options.Near); nil: none. One call of all processes has it, and another one when the
 	// count has fallen below the share and rises again. A Settle raises it by what was used
 	// above the estimate. Reserved units count: with estimates that are too high, settlements
 	// may lower a count below the share again and again. Counts of spread keys and of
-	// shadows are left out. Of a call for several keys it is that of all keys whose limiters
-	// have an observer. The event goes to the observer of the limiter that binds: limiters
-	// of one All should share an observer.
+	// shadows are left out. The event of a call for several keys has Near of all of them
+	// whose limiters have an observer. It goes to the observer of the limiter that binds, so
+	// limiters of one All should share an observer.
 	Near []Near
 
 	Circuit Change // EventCircuit

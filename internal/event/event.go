@@ -63,11 +63,13 @@ func Near(near []backend.Near, share float64, behind int64, r *backend.Request, 
 }
 
 // Shadow returns what the shadow policies of a call decided, nil if no store has counted
-// them, and for a settlement, which decides nothing. d is the call's decision.
-func Shadow(r *backend.Request, d *backend.Decision) *backend.Decision {
+// them, and for a settlement, which decides nothing. d is the decision of the request's key.
+// Of a call for several keys, earlier is that of the keys before, and the one that binds
+// of both is returned.
+func Shadow(earlier *backend.Decision, r *backend.Request, d *backend.Decision) *backend.Decision {
 	//mutant:settled-shadow-silent
 	if r.Op == backend.Settle {
-		return nil
+		return earlier
 	}
 	var shadows []backend.Policy
 	var own []backend.State
@@ -78,9 +80,13 @@ func Shadow(r *backend.Request, d *backend.Decision) *backend.Decision {
 		}
 	}
 	if shadows == nil {
-		return nil
+		return earlier
 	}
 	shadow := backend.Decision{State: own[backend.Binding(shadows, own)], Source: d.Source}
+	//mutant:shadow-of-earlier-key
+	if earlier != nil && backend.Binding(make([]backend.Policy, 2), []backend.State{earlier.State, shadow.State}) == 0 {
+		return earlier
+	}
 	shadow.Allowed, shadow.Estimated = shadow.RetryAfter == 0, d.Estimated || shadows[0].Shards > 1
 	return &shadow
 }
