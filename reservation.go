@@ -59,7 +59,8 @@ type Reservation struct {
 // Where the store did not decide, the policies' failure modes do. A reservation that
 // passed by FailOpen or FailLocal is recorded in the store by its Commit. Where the
 // call was denied and may have been charged all the same, it is cancelled in the
-// background, until its lease ends.
+// background. That is repeated until the store has answered, for the length of the lease
+// and at least a minute.
 func (l *Limiter) Reserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
 	var d Decision
 	r, err := l.reserve(ctx, &c, &d, l.do)

@@ -15,11 +15,16 @@ type Background chan struct{} // as many as cancel now
 // estimate stays charged until it has aged.
 const maxCancelled = 4096
 
+// leastRepeated is how long a cancel is repeated at least. A server that stalls executes
+// afterwards the Reserve that it was sent before. A short lease has ended by then by this
+// process's clock, and only begins by the server's.
+const leastRepeated = time.Minute
+
 // NewBackground returns a Background that cancels none.
 func NewBackground() Background { return make(Background, maxCancelled) }
 
 // Cancel starts a goroutine that repeats cancel until a store has decided it, for the
-// lease's length. It reports whether there was room for one more.
+// lease's length and at least a minute. It reports whether there was room for one more.
 func (b Background) Cancel(length time.Duration, cancel func(context.Context) error) bool {
 	select {
 	case b <- struct{}{}:
@@ -34,7 +39,8 @@ func (b Background) Cancel(length time.Duration, cancel func(context.Context) er
 }
 
 func repeat(length time.Duration, cancel func(context.Context) error) {
-	ends := time.Now().Add(length)
+	//mutant:cancelled-after-stall
+	ends := time.Now().Add(max(length, leastRepeated))
 	for pause := 20 * time.Millisecond; time.Now().Before(ends); pause = min(2*pause, time.Second) {
 		if err := cancel(context.Background()); !backend.Undecided(err) {
 			return
