@@ -34,7 +34,8 @@ type Options struct {
 	// With and OnFailure make of it. A call that returns an error has one too. With,
 	// OnFailure and Ping themselves make none, and a Resume only with an error. While
 	// one of these limiters is in use it also receives each change of a circuit and each
-	// batch of the store. It runs on the path of the call, outside of every lock: it
+	// batch of the store. So a function that two limiters of New on one store have receives
+	// each of these twice. It runs on the path of the call, outside of every lock: it
 	// must be quick and safe for concurrent use. A panic in it is dropped. Nil is none.
 	Observer func(Event)
 	// Near is the share of a limit that Event.Near is about, up to 1. 0 is 0.8, and a
