@@ -20,6 +20,8 @@ import (
 // own key denies, or any key but the last, loses its turn until that key lets it pass. So
 // it delays no other. A call that the last key denies keeps its turn.
 //
+// If the shared key is listed first, there are no turns: all tenants wait in one queue.
+//
 // Turns are those of one process and of calls whose last key and policies are the same.
 // Queues of several processes have no order among each other. A take decides one call,
 // so a queue passes calls no faster than its store answers one after the other.
