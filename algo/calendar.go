@@ -14,8 +14,8 @@ const KindCalendar Kind = 7
 //
 // A count belongs to the zone's name, so that processes with different time zone
 // data share it. The period that one of them has begun stands for all, and the
-// next begins no earlier than that one ends. time.Local is refused, since it is
-// another zone on another host.
+// next begins no earlier than that one ends. Each offset of time.FixedZone needs a
+// name of its own. time.Local is refused, since it is another zone on another host.
 //
 // The clock is the wall clock, also in a memory store.
 //

@@ -11,7 +11,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Money is in micro-dollars: a month of a billion dollars is 10^15 of them.
+// Money is in micro-dollars. The greatest limit is algo.MaxCount, 10^15 - 1: a month has to
+// stay below a billion dollars.
 const dollar = 1_000_000
 
 // price is what a model costs, in micro-dollars per million tokens.
@@ -36,7 +37,9 @@ type limits struct{ org, team, user, key int64 }
 
 // budgets reserve the most that a call can cost from four budgets, and settle by what it
 // did cost. Spend never exceeds a budget: a process that dies leaves what it reserved
-// charged until the month ends.
+// charged until the month ends. To settle that too, store the Token of each reservation
+// beside the request, and have a sweeper Resume and Commit it within two lengths of the
+// lease.
 type budgets struct {
 	scopes [4]*headgate.Limiter // from the narrowest on
 	lease  time.Duration
