@@ -48,6 +48,9 @@ func readDenial(resp *http.Response, items []limitItem, now time.Time) denied {
 		}
 	}
 	switch {
+	//mutant:tokens-left-deny
+	case resp.StatusCode == http.StatusTooManyRequests && wait == 0 && !spent:
+		return denied{true, tokens(resp.Header, now)}
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return denied{true, wait}
 	case resp.StatusCode == http.StatusForbidden && spent:
@@ -171,6 +174,18 @@ func families(h http.Header, now time.Time) (wait time.Duration, spent bool) {
 		}
 	}
 	return wait, spent
+}
+
+// tokens returns the shortest reset of a limit of tokens, of which a request may cost more
+// than remain. It is 0 if there is none of at most longestBare: with so long a reset another
+// limit may have denied, which the response does not name.
+func tokens(h http.Header, now time.Time) (wait time.Duration) {
+	for _, d := range dimensions(h, now) {
+		if d.resets && d.reset <= longestBare && strings.Contains(d.name, "token") && (wait == 0 || d.reset < wait) {
+			wait = d.reset
+		}
+	}
+	return wait
 }
 
 func dimensions(h http.Header, now time.Time) (all []dimension) {

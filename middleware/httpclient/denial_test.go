@@ -39,12 +39,16 @@ var sources = []struct {
 	{"OpenAI, requests", 429, "X-RateLimit-Remaining-Requests: 0\nX-RateLimit-Reset-Requests: 12s\nX-RateLimit-Remaining-Tokens: 149984\nX-RateLimit-Reset-Tokens: 6m0s", 12},
 	{"OpenAI, tokens", 429, "X-RateLimit-Remaining-Requests: 59\nX-RateLimit-Reset-Requests: 1s\nX-RateLimit-Remaining-Tokens: 0\nX-RateLimit-Reset-Tokens: 50.5s", 51},
 	{"OpenAI, both", 429, "X-RateLimit-Remaining-Requests: 0\nX-RateLimit-Reset-Requests: 20ms\nX-RateLimit-Remaining-Tokens: 0\nX-RateLimit-Reset-Tokens: 0m55s", 55},
+	{"OpenAI, more tokens than are left", 429, "X-RateLimit-Remaining-Requests: 59\nX-RateLimit-Reset-Requests: 1s\nX-RateLimit-Remaining-Tokens: 10\nX-RateLimit-Reset-Tokens: 2.4s", 3},
+	{"OpenAI, tokens are left for long", 429, "X-RateLimit-Remaining-Requests: 59\nX-RateLimit-Reset-Requests: 1s\nX-RateLimit-Remaining-Tokens: 149984\nX-RateLimit-Reset-Tokens: 6m0s", 1},
 	{"OpenAI, milliseconds", 429, "Retry-After-Ms: 7240", 8},
 	{"Azure OpenAI", 429, "Retry-After: 9\nRetry-After-Ms: 8512\nX-RateLimit-Remaining-Requests: 0\nX-RateLimit-Reset-Requests: 9", 9},
 	{"Groq", 429, "Retry-After: 2\nX-RateLimit-Remaining-Tokens: 0\nX-RateLimit-Reset-Tokens: 7.66s", 2},
 	{"Anthropic", 429, "Retry-After: 14\nAnthropic-RateLimit-Requests-Remaining: 0\nAnthropic-RateLimit-Requests-Reset: 2026-11-26T12:00:14Z", 14},
 	{"Anthropic, input tokens", 429, "Anthropic-RateLimit-Input-Tokens-Remaining: 0\nAnthropic-RateLimit-Input-Tokens-Reset: 2026-11-26T12:00:33Z\n" +
 		"Anthropic-RateLimit-Output-Tokens-Remaining: 8000\nAnthropic-RateLimit-Output-Tokens-Reset: 2026-11-26T12:00:50Z", 33},
+	{"Anthropic, more tokens than are left", 429, "Anthropic-RateLimit-Input-Tokens-Remaining: 500\nAnthropic-RateLimit-Input-Tokens-Reset: 2026-11-26T12:00:09Z\n" +
+		"Anthropic-RateLimit-Output-Tokens-Remaining: 8000\nAnthropic-RateLimit-Output-Tokens-Reset: 2026-11-26T12:00:20Z", 9},
 	{"Anthropic, overloaded", 529, "Retry-After: 5", 5},
 	{"Mistral", 429, "RateLimitBySize-Remaining: 0\nX-RateLimit-Remaining-Req-Minute: 0", 1},
 	{"Hugging Face", 429, "RateLimit: \"api\";r=0;t=48\nRateLimit-Policy: \"fixed window\";\"api\";q=500;w=300", 48},
