@@ -47,6 +47,7 @@ type quota struct {
 	base   int64         // the units of the newest response
 	top    int64         // the quota, or the most units seen
 	rolled uint64        // requests up to that number were sent before the window ended last; 0 while the first runs
+	seen   uint64        // requests up to that number were sent before the newest response
 	span   time.Duration // the window of the newest response
 	end    time.Time     // of the window
 	last   time.Time     // when a request was sent
@@ -195,7 +196,10 @@ func (s *scope) observe(t ticket, resp *http.Response, now time.Time, learn bool
 	tops := parseLimits(resp.Header[field.Policy])
 	for _, item := range items {
 		paces := learn && !slices.ContainsFunc(tops, func(top limitItem) bool { return top.policy == item.policy && top.unit != "" })
-		if item.available >= 0 && item.window >= 0 && (paces || item.available == 0) {
+		switch {
+		case !paces && item.available > 0:
+			s.release(t, item)
+		case item.available >= 0 && item.window >= 0:
 			s.update(t, item, tops, now)
 		}
 	}
@@ -237,7 +241,7 @@ func (s *scope) update(t ticket, item limitItem, tops []limitItem, now time.Time
 		i = len(s.mu.quotas) - 1
 	}
 	q := &s.mu.quotas[i]
-	q.base, q.rolled = item.available, 0
+	q.base, q.rolled, q.seen = item.available, 0, s.mu.sent
 	q.left = item.available - int64(s.mu.sent-t.done-1)
 	q.span = span(cmp.Or(item.window, 1))
 	q.end = now.Add(q.span)
@@ -247,6 +251,16 @@ func (s *scope) update(t ticket, item limitItem, tops []limitItem, now time.Time
 			q.top = top.quota
 		}
 	}
+}
+
+// release drops a policy that holds requests back only while no unit is left, since the
+// response to request t shows one. A response to a request that was sent before the policy
+// was last seen may be older, and drops nothing.
+func (s *scope) release(t ticket, item limitItem) {
+	s.mu.quotas = slices.DeleteFunc(s.mu.quotas, func(q quota) bool {
+		//mutant:older-field-releases-nothing
+		return q.policy == item.policy && t.number > q.seen
+	})
 }
 
 // forget drops policies whose window has ended and that the server names no

@@ -54,17 +54,19 @@ const (
 // X-RateLimit-Reset and the like (also RateLimit-Reset, X-RateLimit-Reset-After,
 // X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Tokens-Reset), the longest of those with
 // nothing remaining. These fields are read only on a denial: X-RateLimit-Remaining: 0 on a
-// 200 holds nothing back. A denial that names no time holds for 1 s, the next ones for 2 s, 4
-// s and so on to 30 s. After any other response it is 1 s again.
+// 200 holds nothing back. If a denial names no time, no request is sent for 1 s. After each
+// further denial of this kind the time doubles, up to 30 s, until a response is no denial.
 //
 // A wait that would pass the context's deadline, or MaxWait, is not made. Then
 // the caller gets the 429 at once. A request that finds the server's denial in
 // force is not sent. It gets a response of the same status from the Transport,
 // with the rest of the time in Retry-After. Its body is a problem whose detail begins with
-// "held back by the client". Where only RateLimit asks for too
-// long a wait, one request is sent all the same, and the server decides. At
-// most one is sent in the time in which a bucket gains a unit, and one per
-// second.
+// "held back by the client".
+//
+// If the wait is too long only because RateLimit shows too few units, the server has not
+// denied. Then the request is sent, and the server decides. With no unit left, at most one
+// request is sent in this way per second. If a unit takes longer than that to come back,
+// it is one request per unit.
 type Transport struct {
 	// Base sends the requests; nil is http.DefaultTransport.
 	Base http.RoundTripper
@@ -74,10 +76,12 @@ type Transport struct {
 	MaxWait time.Duration
 	// Limiter, where it is not nil, lets each request pass before it is sent,
 	// by one unit of every policy of the key Key. A request that is sent again takes
-	// another unit. With a store on Redis,
-	// processes share what a server grants them. Its limit is best a little
-	// below the server's. The RateLimit field then holds requests back only
-	// where it shows no unit.
+	// another unit. With a store on Redis, processes share what a server grants
+	// them. A TokenBucket with a rate a little below the server's and a small burst
+	// is best: a burst as large as the server's limit leaves the server no unit. With
+	// a Limiter, RateLimit spreads no requests over a window. A response with no unit
+	// left holds requests back until its window ends, or until the response to a later
+	// request shows units.
 	Limiter *headgate.Limiter
 	Key     string
 	// Scope returns what a server counts the request by: requests of one scope

@@ -547,6 +547,57 @@ func TestSharedLimiterAndSpentWindow(t *testing.T) {
 	})
 }
 
+// TestNewerFieldReplacesASpentWindow: a response with units left ends what an earlier one
+// without any held back, also beside a Limiter, and of a policy that does not count requests.
+func TestNewerFieldReplacesASpentWindow(t *testing.T) {
+	field := func(status int, policy, limit string) answer {
+		return answer{status, http.Header{"Ratelimit-Policy": {policy}, "Ratelimit": {limit}}}
+	}
+	denied := field(429, `"p";q=20;w=1`, `"p";r=0;t=1`)
+	denied.header.Set("Retry-After", "1")
+	for name, c := range map[string]struct {
+		spent, later answer
+		alone        bool // no Limiter
+		want         time.Duration
+	}{
+		"second":  {spent: field(200, `"p";q=20;w=1`, `"p";r=0;t=1`), later: field(200, `"p";q=20;w=1`, `"p";r=19;t=1`), want: time.Second},
+		"no w":    {spent: field(200, ``, `"p";r=0;t=1`), later: field(200, ``, `"p";r=19;t=1`), want: time.Second},
+		"no t":    {spent: field(200, ``, `"p";r=0;t=1`), later: field(200, ``, `"p";r=19`), want: time.Second},
+		"minute":  {spent: field(200, `"p";q=1000;w=60`, `"p";r=0;t=2`), later: field(200, `"p";q=1000;w=60`, `"p";r=900;t=60`), want: 2 * time.Second},
+		"denied":  {spent: denied, later: field(200, `"p";q=20;w=1`, `"p";r=19;t=1`), want: time.Second},
+		"tokens":  {spent: field(200, `"p";q=20;w=1;qu="tokens"`, `"p";r=0;t=1`), later: field(200, `"p";q=20;w=1;qu="tokens"`, `"p";r=19;t=1`), alone: true, want: time.Second},
+		"no more": {spent: field(200, `"p";q=20;w=1`, `"p";r=0;t=1`), later: ok, want: time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &answers{list: []answer{c.spent, c.later}}
+			tr, begin := &Transport{Base: &wire{a, 0}}, time.Now()
+			if !c.alone {
+				tr.Limiter, tr.Key = limiter(t, memory.New(nil), policy("fleet", algo.SlidingLog(algo.PerSecond(10000)))), "k"
+			}
+			for range 10 {
+				do(t, tr, getRequest(t))
+			}
+			require.Equal(t, c.want, time.Since(begin), name)
+		})
+	}
+}
+
+// TestOlderFieldLeavesASpentWindow: a response to a request that was sent before another
+// response showed no unit does not end what that one holds back.
+func TestOlderFieldLeavesASpentWindow(t *testing.T) {
+	now, s := time.Unix(0, 0), newScope()
+	response := func(limit string) *http.Response {
+		return &http.Response{StatusCode: 200, Header: http.Header{"Ratelimit": {limit}}}
+	}
+	first, _, _ := s.start(now, false)
+	second, _, _ := s.start(now, false)
+	s.finish(second, response(`"p";r=0;t=9`), now, false)
+	s.finish(first, response(`"p";r=1;t=9`), now, false)
+	_, wait, changed := s.start(now, false)
+	require.NotNil(t, changed)
+	require.Equal(t, 9*time.Second, wait)
+}
+
 // TestShortDeadline: a request without time does not queue behind those that
 // can wait.
 func TestShortDeadline(t *testing.T) {
