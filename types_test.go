@@ -1,6 +1,7 @@
 package headgate_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -43,4 +44,13 @@ func TestDocsShowTheFields(t *testing.T) {
 		}
 		require.LessOrEqual(t, len(got), len(want))
 	}
+}
+
+// TestFailureModesHaveNames: a mode prints as the source of its decisions does.
+func TestFailureModesHaveNames(t *testing.T) {
+	require.Equal(t, "none fail-open fail-closed fail-local unknown", fmt.Sprintf("%v %v %v %v %v",
+		headgate.FailureMode(0), headgate.FailOpen, headgate.FailClosed, headgate.FailLocal, headgate.FailureMode(9)))
+	require.Equal(t, headgate.FromFailOpen.String(), headgate.FailOpen.String())
+	require.Equal(t, headgate.FromFailClosed.String(), headgate.FailClosed.String())
+	require.Equal(t, headgate.FromFailLocal.String(), headgate.FailLocal.String())
 }

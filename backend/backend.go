@@ -216,6 +216,16 @@ const (
 	FailLocal                         // decide in this process, by its share: limit / instances
 )
 
+var failureModeNames = [...]string{"none", "fail-open", "fail-closed", "fail-local"}
+
+// String returns the mode's name, which is that of the source of its decisions.
+func (m FailureMode) String() string {
+	if int(m) >= len(failureModeNames) {
+		return "unknown"
+	}
+	return failureModeNames[m]
+}
+
 // Source is what made a decision.
 type Source uint8
 
