@@ -28,7 +28,8 @@ type Part struct {
 	Limiter *Limiter
 	Call    Call
 	// Weight is used by WaitAll for the first part: the turns of its key, relative to those
-	// of other keys. 0 is 1, and it is at most a million.
+	// of other keys. 0 is 1, and it is at most a million. The Weight of any other part is
+	// ignored. Turns are taken within one process: processes do not add up their weights.
 	Weight int
 }
 

@@ -25,8 +25,9 @@ var (
 // limiter returns it. Middleware answers it with 403 or PERMISSION_DENIED.
 var ErrBlocked = errors.New("headgate: blocked; call not counted")
 
-// DeadlineError is what a Wait returns that surely would pass only after its context's
-// deadline. Nothing was counted. It matches context.DeadlineExceeded.
+// DeadlineError is the error of Wait, WaitReserve and WaitAll for a call that can't pass
+// before the deadline of its context. Nothing was counted. It matches
+// context.DeadlineExceeded, so look for it first. Limiter.Wait has which calls get it.
 type DeadlineError struct {
 	RetryAfter time.Duration // until the call passes, at the earliest
 }

@@ -84,6 +84,66 @@ func Example_wait() {
 	// too late for ctx, it passes in 1s
 }
 
+// A job gets a slot in one process and runs in another, which frees the slot.
+func Example_handOver() {
+	slots, err := headgate.New(frozen(), []headgate.Policy{
+		{Name: "running", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var queue []string
+	prepare := func(context.Context) error { return nil }
+	start := func(ctx context.Context, tenant string, enqueue func(context.Context, string) error) error {
+		slot, _, err := slots.WaitReserve(ctx, headgate.Call{Key: tenant, Lease: time.Hour}) // longer than the queue's delay
+		if err != nil {
+			return err
+		}
+		held, release := slot.Hold(ctx)
+		err = prepare(held)
+		release() // the other process extends the lease from now on
+		if err == nil {
+			err = enqueue(ctx, slot.Token())
+		}
+		if err != nil { // the slot stays with this process
+			return errors.Join(err, slot.Close())
+		}
+		return nil // neither Commit nor Close
+	}
+
+	work := func(context.Context) error { return nil }
+	finish := func(ctx context.Context, message string) error {
+		slot, err := slots.Resume(message)
+		if err != nil {
+			return err
+		}
+		defer slot.Close() // frees the slot
+		held, release := slot.Hold(ctx)
+		defer release()
+		return work(held) // held ends if the lease is over
+	}
+
+	running := func() int64 {
+		d, err := slots.Peek(ctx, headgate.Call{Key: "tenant:acme"})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return d.Used
+	}
+	err = start(ctx, "tenant:acme", func(context.Context, string) error { return errors.New("the queue is full") })
+	fmt.Println(err, running())
+	err = start(ctx, "tenant:acme", func(_ context.Context, message string) error {
+		queue = append(queue, message)
+		return nil
+	})
+	fmt.Println(err, running())
+	fmt.Println(finish(ctx, queue[0]), running())
+	// Output:
+	// the queue is full 0
+	// <nil> 1
+	// <nil> 0
+}
+
 func Example_testingHandler() {
 	hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 	limiter, err := headgate.New(frozen(), []headgate.Policy{{

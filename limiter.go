@@ -196,10 +196,18 @@ func (l *Limiter) Peek(ctx context.Context, c Call) (d Decision, err error) {
 // Record charges a call that has happened already, without asking, above the limit if
 // need be: later calls are denied until it has aged. Costs of the call are as Do's,
 // but may be above what the policies can grant. What the count can't hold, beyond
-// twice the greatest limit of an algorithm, is not counted: Used stays there.
+// twice the greatest limit of an algorithm, is not counted: Used stays there. A cost of 0
+// alone is an *InvalidError, as Do's: do not record a call that has used nothing.
 //
-// The decision has the states after the charge, and is always Allowed. A Record has
-// no failure mode: where the store can't count, Record returns an error.
+// The decision has the states after the charge, and is always Allowed, with a RetryAfter
+// of 0 even above the limit. A Peek has the time until the next call passes.
+//
+// A Record has no failure mode: where the store can't count, Record returns an error. After
+// ErrPerhapsCounted a Record can't be repeated safely. If a cost must be counted once, use
+// Reserve before the call, with an estimate of at least 1, and repeat its Commit.
+//
+// A limiter with an InFlight policy can't Record, even at a cost of 0: make one without
+// that policy by With.
 func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
 	err = l.call(ctx, backend.Record, &c, &d)
 	return d, err
@@ -209,7 +217,8 @@ func (l *Limiter) Record(ctx context.Context, c Call) (d Decision, err error) {
 // the decision's Granted. It is denied where there is not one. n is from 1 to the
 // greatest limit of the policies' algorithms. A spread key gives what its sub-keys
 // have, one after the other, and the decision's states are estimates. Where the call
-// fails open, n are granted.
+// fails open, n are granted. A limiter with an InFlight policy has no AllowAtMost: make one
+// without that policy by With.
 func (l *Limiter) AllowAtMost(ctx context.Context, key string, n int64) (d Decision, err error) {
 	err = l.request(ctx, &backend.Request{Op: backend.AtMost, Group: backend.Group{Key: key, Cost: n}}, &d)
 	return d, err

@@ -23,8 +23,8 @@ const DefaultLease = time.Minute
 //
 // Exactly one settlement corrects the counts: the first Commit, Cancel or Close, by
 // whatever process. If it is never settled, the slots are free when the lease ends, and
-// the estimate stays charged until it has aged. For one more length of the lease a
-// settlement still corrects the counts.
+// the estimate stays charged until it has aged. For one more length of the lease after its
+// end, a settlement still corrects the counts.
 //
 // The zero Reservation and that of a denied call have nothing to settle: their
 // methods do nothing. A Reservation is safe for concurrent use.
@@ -141,6 +141,9 @@ func (r *Reservation) refused(op backend.Op, err error) error {
 // settlement arrived; the same Commit can be repeated for one length of the lease, and
 // counts once.
 //
+// A nil error does not prove that the slot was held until now: a lease that has ended can
+// still be settled. Hold and Extend report a lost slot.
+//
 // A list that does not fit the policies, or has a negative number, is an *InvalidError:
 // nothing is sent or counted. The reservation stays open for another Commit or a Cancel,
 // and its Close keeps the estimate.
@@ -221,12 +224,13 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 	return r.settle(ctx, make([]int64, len(r.costs)), nil)
 }
 
-// Close cancels the reservation if nothing has tried to settle it. A Commit or Cancel
-// that failed is repeated instead, also one whose context had ended: what it would
-// have charged was used. If a Commit's lists were refused, Close keeps the estimate. What
-// was used is not known then, and an error in a price must not make calls free. Close is
-// made for defer: what is not held any more is no error. Do not close a reservation whose
-// Token another process has got to settle.
+// Close settles the reservation, and is made for defer. If there was neither a Commit nor a
+// Cancel, Close cancels. If the last of them failed, Close repeats it with the same units,
+// also if it failed because its context had ended. If a Commit's lists were refused, Close
+// keeps the estimate: what was used is not known then, and an error in a price must not
+// make calls free. A reservation that is not held any more is no error. Do not close a
+// reservation whose Token another process has: Close would give back what that process
+// uses, and its settlement would be ErrNotHeld.
 func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil

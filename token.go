@@ -10,10 +10,12 @@ import (
 )
 
 // Token returns the reservation as text, for another process that settles it with
-// Resume; "" if there is nothing to settle. The text is a secret: whoever has it can
-// settle. It contains the key, readable. An unresolved reservation, one that no store
-// decided, has a Token only if the limiter has a TokenKey. Its settlement charges the key
-// that the text names, so a text that anybody can write must not stand for one.
+// Resume. It is "" for a reservation that never held anything, as that of a denied call. A
+// settlement does not change the text: then the other process gets ErrNotHeld. The text is
+// a secret: whoever has it can settle. It contains the key, readable. An unresolved
+// reservation, one that no store decided, has a Token only if the limiter has a TokenKey.
+// Its settlement charges the key that the text names, so a text that anybody can write
+// must not stand for one.
 func (r *Reservation) Token() string {
 	//mutant:unresolved-token-signed
 	if !r.held() || r.unresolved && r.limiter.tokens == nil {
@@ -33,8 +35,8 @@ func (r *Reservation) Token() string {
 // the same TokenKey made. It asks no store: its settlement shows whether the reservation
 // is still held. The settlement corrects what was charged, also where this limiter's
 // list has another order, other numbers, periods or shadows, or spreads the key
-// otherwise. A Commit takes what was used in the order of this limiter. A policy that it
-// has under another name is the first of those that the token does not name. Without a
+// otherwise. A Commit takes what was used in the order of this limiter. Policies are matched
+// by name. Those that were renamed are matched in the order of the two lists. Without a
 // TokenKey, a text that claims to be an unresolved reservation is refused. The error is an
 // *InvalidError with the length of the text. Its Want has the reason: no such text, a
 // signature of another key or a changed text, or a signature where there is no TokenKey.

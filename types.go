@@ -124,7 +124,7 @@ const (
 	OpPeek    = backend.Peek
 	OpAtMost  = backend.AtMost
 	OpReserve = backend.Reserve
-	OpSettle  = backend.Settle // of Commit, Cancel, Close, a Resume that returns an error, and what is cancelled in the background
+	OpSettle  = backend.Settle // a Commit, Cancel or Close, also one in the background; and a Resume that returns an error
 	OpExtend  = backend.Extend
 	OpRecord  = backend.Record
 	OpReset   = backend.Reset

@@ -19,26 +19,37 @@ import (
 // the same.
 //
 // The first waiter asks the store and sleeps until there is room, for itself and for
-// those behind it that ask for the same. It sleeps for up to 150 ms more than it needs
-// for itself. What is given back meanwhile, by a Reset or a settlement, shows when it
-// wakes.
+// those behind it that ask for the same. So the first waiter may pass up to 150 ms later
+// than there is room for its own call. What is given back meanwhile, by a Reset or a
+// settlement, shows when it wakes.
 //
-// A call that surely can't pass before the deadline of ctx is refused at once, with a
-// *DeadlineError. A waiter whose ctx ends leaves, and takes nothing. A cost that can
-// never pass is ErrNeverAdmissible at once.
+// The first waiter gets a *DeadlineError at once if its RetryAfter passes the deadline of
+// its ctx. So does a call of the same costs that joins the queue with a deadline before
+// the first waiter can pass. When the other waiters pass is not known. They wait until they
+// are first, or until their ctx ends: then the error is that of ctx, without a RetryAfter.
+// No wait is refused in this way for a slot of an InFlight policy, while units are lent, or
+// while no store decides: the call may pass sooner. A cost that can never pass is
+// ErrNeverAdmissible at once.
+//
+// A waiter whose ctx ends leaves, and takes nothing. If the store could not decide, the
+// error of the first waiter then matches ErrUnavailable as well as the error of ctx. Look
+// for ErrUnavailable first to distinguish an outage from a long queue.
 //
 // Where the store did not decide, the policies' failure modes do. FailOpen passes.
 // FailClosed and FailLocal wait on, and ask again when the decision says so: until the
-// store answers or ctx ends. Where the call was perhaps counted Wait returns an error,
-// since to ask again might charge it twice.
+// store answers or ctx ends. Where the call was perhaps counted Wait returns
+// ErrPerhapsCounted, since to ask again might charge it twice.
+//
+// A limiter with an InFlight policy can't Wait, even at a cost of 0: use WaitReserve, or
+// make a limiter without that policy by With.
 func (l *Limiter) Wait(ctx context.Context, c Call) (Decision, error) {
 	w := waiting{limiter: l, call: c}
 	return w.wait(ctx, backend.Take)
 }
 
-// WaitReserve is Reserve for a call that waits as Wait does, in the same queue. Slots
-// of InFlight policies come free without notice: the first waiter asks for one at
-// least each second.
+// WaitReserve is Reserve for a call that waits as Wait does, in the same queue. Only the
+// first waiter gets a *DeadlineError. Slots of InFlight policies come free without notice:
+// the first waiter asks for one at least each second.
 func (l *Limiter) WaitReserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
 	w := waiting{limiter: l, call: c}
 	d, err := w.wait(ctx, backend.Reserve)

@@ -133,6 +133,18 @@ func TestWaitDeadline(t *testing.T) {
 		require.Zero(t, time.Since(begin))
 		require.ErrorAs(t, wait(1500*time.Millisecond), &late)
 		require.Equal(t, time.Second, time.Since(begin), "refused as the head: until then the other might have left")
+
+		var ahead sync.WaitGroup
+		for range 3 {
+			ahead.Go(func() { require.NoError(t, wait(time.Hour)) })
+		}
+		synctest.Wait()
+		begin = time.Now()
+		err = wait(1500 * time.Millisecond)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorAs(t, err, &late, "it was never the head")
+		require.Equal(t, 1500*time.Millisecond, time.Since(begin))
+		ahead.Wait()
 	})
 }
 

@@ -22,11 +22,13 @@ import (
 //
 // If the shared key is listed first, there are no turns: all tenants wait in one queue.
 //
-// Turns are those of one process and of calls whose last key and policies are the same.
+// Turns and weights are those of one process, and of calls whose last key and policies
+// are the same.
 // Queues of several processes have no order among each other. A take decides one call,
 // so a queue passes calls no faster than its store answers one after the other.
 //
-// Deadlines, failure modes and errors are as in Wait.
+// Failure modes and errors are as in Wait. With several parts, a call gets a *DeadlineError
+// only once it is the first of its queue and has the turn.
 func WaitAll(ctx context.Context, parts ...Part) (Decision, error) {
 	if err := checkParts(backend.Take, parts); err != nil {
 		return Decision{}, err

@@ -59,7 +59,9 @@ var (
 	// ErrNotHeld: the lease was settled before, or was reset, or its record has left.
 	// Nothing was changed.
 	ErrNotHeld = errors.New("headgate: lease not held, nothing changed")
-	// ErrLeaseEnded: the lease has ended and is not extended. Nothing was changed.
+	// ErrLeaseEnded: the lease has ended and is not extended. Nothing was changed. A
+	// Settle is possible for one Length more, so one without an error does not prove that
+	// the lease's slots were held.
 	ErrLeaseEnded = errors.New("headgate: lease has ended, not extended")
 )
 
