@@ -227,7 +227,7 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // Close settles the reservation, and is made for defer. If there was neither a Commit nor a
 // Cancel, Close cancels. If the last of them failed, Close repeats it with the same units,
 // also if it failed because its context had ended. If a Commit's lists were refused, Close
-// keeps the estimate: what was used is not known then, and an error in a price must not
+// keeps the estimate. What was used is not known then, and an error in a price must not
 // make calls free. A reservation that is not held any more is no error. Do not close a
 // reservation whose Token another process has: Close would give back what that process
 // uses, and its settlement would be ErrNotHeld.

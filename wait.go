@@ -27,9 +27,9 @@ import (
 // its ctx. So does a call of the same costs that joins the queue with a deadline before
 // the first waiter can pass. When the other waiters pass is not known. They wait until they
 // are first, or until their ctx ends: then the error is that of ctx, without a RetryAfter.
-// No wait is refused in this way for a slot of an InFlight policy, while units are lent, or
-// while no store decides: the call may pass sooner. A cost that can never pass is
-// ErrNeverAdmissible at once.
+// No wait for a slot of an InFlight policy is refused in this way, since the call may pass
+// sooner. Neither is one while units are lent, or while no store decides. A cost that can
+// never pass is ErrNeverAdmissible at once.
 //
 // A waiter whose ctx ends leaves, and takes nothing. If the store could not decide, the
 // error of the first waiter then matches ErrUnavailable as well as the error of ctx. Look
