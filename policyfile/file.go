@@ -1,9 +1,7 @@
 package policyfile
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/file"
 )
 
 // Options are the settings of Parse, Load and Watch. The zero Options, like
@@ -50,23 +49,11 @@ type tenant struct {
 
 // Load reads the file at path. See Parse.
 func Load(path string, opts *Options) (*File, error) {
-	data, err := readFile(path)
+	data, err := file.Read(path)
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	return Parse(path, data, opts)
-}
-
-// readFile refuses what is no regular file: to open a pipe would wait for its writer.
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = &os.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
 }
 
 func unreadable(err error) error { return fmt.Errorf("headgate: policy file: %w", err) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/file"
 )
 
 // Watcher follows a file: it has the limiters of what the file contained when
@@ -214,7 +215,7 @@ func (w *Watcher) swap(r reading) error {
 // read returns an error as a reading. So a file that vanishes has to be missing
 // at two reads before that counts.
 func (w *Watcher) read() reading {
-	data, err := readFile(w.path)
+	data, err := file.Read(w.path)
 	return reading{data, err}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	neturl "net/url"
@@ -15,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/file"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -175,20 +175,18 @@ func (s *session) secure(c *tls.Config) (*tls.Config, error) {
 	}
 	c.ServerName = ""
 	if s.cert != "" {
-		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		pair, err := file.KeyPair(s.cert, s.key)
 		if err != nil {
 			return nil, misuse{fmt.Errorf("-cert and -key: %w", err)}
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	if s.ca != "" {
-		pem, err := os.ReadFile(s.ca)
+		pool, err := file.Authorities(s.ca)
 		if err != nil {
 			return nil, misuse{fmt.Errorf("-ca: %w", err)}
 		}
-		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, misuse{fmt.Errorf("-ca: %s has no certificate in PEM", s.ca)}
-		}
+		c.RootCAs = pool
 	}
 	return c, nil
 }

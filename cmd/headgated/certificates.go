@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/headgate-go/headgate/internal/file"
 )
 
 // certificates serve a pair of files, which are read again when they have changed: a
@@ -37,7 +39,7 @@ func (s *settings) serverTLS() (*tls.Config, error) {
 		return config, nil
 	}
 	var err error
-	if config.ClientCAs, err = authorities(s.clientCA); err != nil {
+	if config.ClientCAs, err = file.Authorities(s.clientCA); err != nil {
 		return nil, fmt.Errorf("-tls-client-ca: %w", err)
 	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
@@ -55,7 +57,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	info, err := os.Stat(c.cert)
 	if err == nil && (c.mu.pair == nil || !info.ModTime().Equal(c.mu.written)) {
 		var pair tls.Certificate
-		if pair, err = tls.LoadX509KeyPair(c.cert, c.key); err == nil {
+		if pair, err = file.KeyPair(c.cert, c.key); err == nil {
 			c.mu.pair, c.mu.written = &pair, info.ModTime()
 		}
 	}

@@ -2,16 +2,15 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/file"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -143,7 +142,7 @@ func (s *settings) storeTLS(c *tls.Config) (*tls.Config, error) {
 	}
 	c.InsecureSkipVerify = s.redisSkipVerify //nolint:gosec // the user's wish
 	if s.redisCert != "" {
-		pair, err := tls.LoadX509KeyPair(s.redisCert, s.redisKey)
+		pair, err := file.KeyPair(s.redisCert, s.redisKey)
 		if err != nil {
 			return nil, fmt.Errorf("-redis-cert and -redis-key: %w", err)
 		}
@@ -153,21 +152,8 @@ func (s *settings) storeTLS(c *tls.Config) (*tls.Config, error) {
 		return c, nil
 	}
 	var err error
-	if c.RootCAs, err = authorities(s.redisCA); err != nil {
+	if c.RootCAs, err = file.Authorities(s.redisCA); err != nil {
 		return nil, fmt.Errorf("-redis-ca: %w", err)
 	}
 	return c, nil
-}
-
-// authorities reads the certificates of a PEM file.
-func authorities(file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", file)
-	}
-	return pool, nil
 }

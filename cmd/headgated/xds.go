@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"github.com/headgate-go/headgate/internal/file"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -40,12 +41,12 @@ func (s *settings) openXDS(w *watcher) (*xdsClient, error) {
 		config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: s.xdsName}
 		var err error
 		if s.xdsCA != "" {
-			if config.RootCAs, err = authorities(s.xdsCA); err != nil {
+			if config.RootCAs, err = file.Authorities(s.xdsCA); err != nil {
 				return nil, fmt.Errorf("-xds-ca: %w", err)
 			}
 		}
 		if s.xdsCert != "" {
-			pair, err := tls.LoadX509KeyPair(s.xdsCert, s.xdsKey)
+			pair, err := file.KeyPair(s.xdsCert, s.xdsKey)
 			if err != nil {
 				return nil, fmt.Errorf("-xds-cert and -xds-key: %w", err)
 			}

@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/headgate-go/headgate/internal/file"
 )
 
-// Bounds of what is read.
-const (
-	maxFiles = 10_000
-	maxBytes = 64 << 20
-)
+// maxFiles is how many files a folder may have.
+const maxFiles = 10_000
 
 // Read reads a file, or each file of a folder in the order of their names. Hidden files
-// and folders are left out: a volume of Kubernetes has its versions there.
+// and folders are left out: a volume of Kubernetes has its versions there. A folder without
+// files is an error, since it would switch all limits off.
 func Read(path string) ([]File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -58,18 +58,15 @@ func readFolder(path string) ([]File, error) {
 			return nil, fmt.Errorf("%s: more than %d files", path, maxFiles)
 		}
 	}
+	//mutant:no-empty-folder
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: no file of limits", path)
+	}
 	return files, nil
 }
 
 func readFile(path, name string) (File, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return File{}, err
-	}
-	if info.Size() > maxBytes {
-		return File{}, fmt.Errorf("%s: more than %d bytes", name, maxBytes)
-	}
-	data, err := os.ReadFile(path)
+	data, err := file.Read(path)
 	return File{name, data}, err
 }
 

@@ -1,0 +1,69 @@
+// Package file reads what a flag or a setting names: a file of limits, a certificate, a key.
+package file
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// MaxBytes is the size of the largest file that is read.
+const MaxBytes = 64 << 20
+
+// Read returns what a regular file contains, or a link to one. It refuses all else: a pipe
+// would wait for its writer, and a device may have no end. So the file is opened without
+// waiting, and what was opened is looked at, not the name.
+func Read(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	//mutant:regular-files-only
+	case !info.Mode().IsRegular():
+		return nil, &os.PathError{Op: "read", Path: name, Err: errors.New("not a regular file")}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	//mutant:bounded-files
+	if err == nil && len(data) > MaxBytes {
+		err = &os.PathError{Op: "read", Path: name, Err: fmt.Errorf("more than %d bytes", MaxBytes)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// KeyPair returns the certificate of a PEM file with the key of another.
+func KeyPair(cert, key string) (tls.Certificate, error) {
+	certPEM, err := Read(cert)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	keyPEM, err := Read(key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(certPEM, keyPEM)
+}
+
+// Authorities returns the certificates of a PEM file.
+func Authorities(name string) (*x509.CertPool, error) {
+	pem, err := Read(name)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", name)
+	}
+	return pool, nil
+}
