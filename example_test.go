@@ -64,7 +64,7 @@ func Example_http() {
 		Name:      "client",
 		Algorithm: algo.TokenBucket(algo.PerSecond(5), 10), // 5 per second, 10 at once
 		OnFailure: headgate.FailOpen,                       // while Redis is down, calls pass
-	}}, &headgate.Options{Logger: slog.Default()}) // a line when the circuit of a server changes
+	}}, &headgate.Options{Logger: slog.Default()}) // one line when the server is lost or found again
 	if err != nil {
 		log.Fatal(err)
 	}

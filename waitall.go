@@ -23,9 +23,9 @@ import (
 // If the shared key is listed first, there are no turns: all tenants wait in one queue.
 //
 // Turns and weights are those of one process, and of calls whose last key and policies
-// are the same.
-// Queues of several processes have no order among each other. A take decides one call,
-// so a queue passes calls no faster than its store answers one after the other.
+// are the same. Queues of several processes have no order among each other. A take
+// decides one call, so a queue passes calls no faster than its store answers one after
+// the other.
 //
 // Failure modes and errors are as in Wait. With several parts, a call gets a *DeadlineError
 // only once it is the first of its queue and has the turn.
