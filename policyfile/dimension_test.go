@@ -1,7 +1,10 @@
 package policyfile
 
 import (
+	"bytes"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/headgate-go/headgate"
@@ -75,6 +78,33 @@ func TestDimensions(t *testing.T) {
 	require.Len(t, f.For("somebody"), 1)
 	require.Equal(t, []string{"model", "route"}, f.Dimensions())
 	require.Empty(t, new(File).Dimensions())
+}
+
+// TestUnknownDimension: a dimension that the file does not have limits nothing, and the
+// Logger gets one line per version of the file.
+func TestUnknownDimension(t *testing.T) {
+	lines := new(bytes.Buffer)
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, scopedFile)
+	w, err := Watch(path, memory.New(nil), &Options{Limiter: &headgate.Options{Logger: slog.New(slog.NewTextHandler(lines, nil))}})
+	require.NoError(t, err)
+	defer w.Close()
+	for _, of := range []map[string]string{{"route": "GET /search", "model": "small"}, {"route": ""}, nil} {
+		_, err = w.PartsFor("somebody", "k", Use{Of: of})
+		require.NoError(t, err)
+		_, err = w.PlanParts("paid", "k", Use{Of: of})
+		require.NoError(t, err)
+	}
+	require.Empty(t, lines.String())
+	for range 3 {
+		parts, err := w.PartsFor("somebody", "k", Use{Of: map[string]string{"rout": "GET /search"}})
+		require.NoError(t, err)
+		require.Equal(t, []string{"k requests"}, names(parts))
+		_, err = w.PlanParts("paid", "k", Use{Of: map[string]string{"rout": "GET /search"}})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, strings.Count(lines.String(), "\n"), lines)
+	require.Contains(t, lines.String(), "want one of model, route")
 }
 
 // TestPlanParts: a plan has the parts of a tenant that has the plan.

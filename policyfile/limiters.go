@@ -1,6 +1,11 @@
 package policyfile
 
 import (
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
 )
@@ -11,6 +16,9 @@ import (
 // new file replace the old ones as a whole.
 type Limiters struct {
 	plans, tenants map[string]entry // the default plan under ""
+	dimensions     []string         // of all plans and tenants
+	unknown        *sync.Once       // reports a dimension that the file does not have
+	logger         *slog.Logger
 }
 
 // entry is what a plan or a tenant has, or the calls of it with a value of a dimension.
@@ -52,7 +60,10 @@ func (f *File) Limiters(s backend.Store, opts *headgate.Options) (*Limiters, err
 // limiters makes those of each plan and tenant of any limiter on their store. A
 // tenant without fields of its own gets its plan's limiter.
 func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
-	l := &Limiters{map[string]entry{}, map[string]entry{}}
+	l := &Limiters{
+		plans: map[string]entry{}, tenants: map[string]entry{},
+		dimensions: f.Dimensions(), unknown: new(sync.Once), logger: first.Logger(),
+	}
 	var err error
 	for name, policies := range f.plans {
 		if l.plans[name], err = newEntry(first, policies); err != nil {
@@ -123,8 +134,10 @@ type Use struct {
 	// that the tenant's plan does not have is no mistake: its policy may be unlimited.
 	Costs map[string]int64
 	// Of is the call's value of each dimension, such as {"model": "large"}. A dimension
-	// without a value limits nothing. A value that a client chooses freely has a count of
-	// its own for each: check it before.
+	// without a value limits nothing, and neither does the value "". A dimension by which no
+	// plan or tenant of the file counts limits nothing too: the Logger of Options.Limiter
+	// gets the first such name of each version of the file. A value that a client chooses
+	// freely has a count of its own for each: check it before.
 	Of map[string]string
 }
 
@@ -135,6 +148,7 @@ type Use struct {
 // blocked. The parts are decided all or nothing.
 func (l *Limiters) PartsFor(tenant, key string, u Use) ([]headgate.Part, error) {
 	e := l.entry(tenant)
+	l.known(&u)
 	return u.parts(&e, key)
 }
 
@@ -145,7 +159,21 @@ func (l *Limiters) PlanParts(plan, key string, u Use) ([]headgate.Part, error) {
 	if !ok {
 		return nil, &headgate.InvalidError{What: "plan", Value: plan, Want: "one of the file"}
 	}
+	l.known(&u)
 	return u.parts(&e, key)
+}
+
+// known reports a dimension that the file does not have, which may be misspelt. It is no
+// error: a change of the file may have removed the dimension while the service runs.
+func (l *Limiters) known(u *Use) {
+	for name := range u.Of {
+		if l.unknown != nil && !slices.Contains(l.dimensions, name) {
+			l.unknown.Do(func() {
+				l.logger.Warn("headgate: policy file: a call has a dimension by which no plan or tenant counts, so it limits nothing",
+					"error", &headgate.InvalidError{What: "dimension", Value: name, Want: "one of " + strings.Join(l.dimensions, ", ")})
+			})
+		}
+	}
 }
 
 func (u *Use) parts(e *entry, key string) (parts []headgate.Part, err error) {
