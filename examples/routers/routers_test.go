@@ -106,6 +106,36 @@ func TestFailedLogins(t *testing.T) {
 	}
 }
 
+// TestGinErrors: middleware that answers c.Errors inside of the adapter settles by its
+// status. Outside it answers too late: the outcome is 200, so failed logins pass uncounted.
+func TestGinErrors(t *testing.T) {
+	gin.SetMode(gin.TestMode)
+	answerErrors := func(c *gin.Context) {
+		c.Next()
+		if len(c.Errors) > 0 {
+			c.JSON(http.StatusUnauthorized, gin.H{"error": c.Errors.Last().Error()})
+		}
+	}
+	login := func(c *gin.Context) { _ = c.Error(errors.New("wrong password")) }
+	inside, outside := gin.New(), gin.New()
+	inside.POST("/login", Gin(failures(t)), answerErrors, login)
+	outside.POST("/login", answerErrors, Gin(failures(t)), login)
+	for name, c := range map[string]struct {
+		h     http.Handler
+		sixth int
+	}{"inside": {inside, http.StatusTooManyRequests}, "outside": {outside, http.StatusUnauthorized}} {
+		for i := range 6 {
+			w := httptest.NewRecorder()
+			c.h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/login", nil))
+			want := http.StatusUnauthorized
+			if i == 5 {
+				want = c.sixth
+			}
+			require.Equal(t, want, w.Code, "%s %d", name, i)
+		}
+	}
+}
+
 // TestEchoAnswersOnce: an error is answered once, also where the service's own
 // HTTPErrorHandler does not look whether the response is committed.
 func TestEchoAnswersOnce(t *testing.T) {
