@@ -41,7 +41,8 @@ type Options struct {
 	// policy, in the limiter's order. With NewServerAll the list has the policies of all
 	// parts that were decided, those of the first part first. Less than the cost gives
 	// the rest back, more is charged above the limit. nil, or a list that does not fit
-	// the policies, leaves the cost as it is. The function nil settles nothing but slots
+	// the policies, leaves the cost as it is; of the latter the limiter's Logger gets the
+	// first. The function nil settles nothing but slots
 	// of algo.InFlight.
 	//
 	// The call ends when the store has answered, or 50 ms later. A settlement that no store
@@ -69,20 +70,23 @@ type Options struct {
 	Messages func(ctx context.Context, rpc RPC) ([]headgate.Part, error)
 	// Lease is the length of a reservation's lease, 1 s to 24 h, extended while the
 	// handler runs; 0 is headgate.DefaultLease. It is how long a slot stays taken where
-	// the process dies.
+	// the process dies. If the store can't be asked until the lease ends, FailClosed of an
+	// algo.InFlight policy ends the call's context. Choose a lease longer than the outages
+	// to survive.
 	Lease time.Duration
 	// MaxWait bounds how long a Client waits for one call in all, beside the
 	// call's deadline; 0 is 30 s. A Server ignores it.
 	MaxWait time.Duration
 }
 
-// gate decides on calls, for servers and clients alike. Only calls and marks change
-// after newGate.
+// gate decides on calls, for servers and clients alike. Only calls, marks and pace
+// change after newGate.
 type gate struct {
 	parts func(ctx context.Context, rpc RPC) ([]headgate.Part, error) // nil: the zero Server, or that of Allow
 	opts  Options
 	calls settle.Calls
 	marks parts.Marks
+	pace  parts.Pace // of lines that no limiter's Logger gets
 }
 
 // newGate makes a gate of one limiter and key.
@@ -147,7 +151,7 @@ func (g *gate) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Cal
 // ready returns the parts that are to be decided, or the error of a call that has none.
 func (g *gate) ready(all []headgate.Part, err error) ([]headgate.Part, error) {
 	if err != nil {
-		return nil, keyFailed(err, all)
+		return nil, g.keyFailed(err, all)
 	}
 	kept := make([]headgate.Part, 0, len(all))
 	for _, p := range all {
@@ -164,7 +168,7 @@ func (g *gate) ready(all []headgate.Part, err error) ([]headgate.Part, error) {
 	}
 	list, err := parts.Ready(kept)
 	if err != nil {
-		return nil, keyFailed(err, kept)
+		return nil, g.keyFailed(err, kept)
 	}
 	return list, nil
 }
@@ -184,7 +188,7 @@ func (g *gate) decide(ctx context.Context, list []headgate.Part, settles bool) (
 	case err == nil && d.Err != nil && ctx.Err() != nil: // not decided: the client left
 		return nil, 0, status.FromContextError(ctx.Err()).Err()
 	case err != nil:
-		return nil, 0, failed(err, list)
+		return nil, 0, g.failed(err, list)
 	}
 	delay, err := denied(d, list)
 	return nil, delay, err

@@ -35,14 +35,16 @@ func (o *Outcome) Units(policy string, n int64) []int64 {
 
 // Report notes what a call has used, for the Server that has Options.Settle: units, one
 // per policy in the limiter's order. ctx is the handler's context. The last report
-// stands, and Outcome.Reported has it. Of two such Servers in one chain it is for the
-// inner one.
+// stands, and Outcome.Reported has it. If it does not fit the policies the estimate stays,
+// and the Logger of the first part's limiter gets the first such error. Of two such
+// Servers in one chain it is for the inner one.
 func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
 
 // ReportPolicy is Report for the policies of one name, in all parts. The other policies
 // keep what was reported before, or the estimate. A name that no part of the call has
 // reports nothing. The Logger of the first part's limiter gets the first such name, with
 // the names that the call has. It is once per limiter, since a plan may lack the policy.
+// Parts with names of their own are reported one by one.
 func ReportPolicy(ctx context.Context, policy string, used int64) {
 	settle.ReportPolicy(ctx, policy, used)
 }

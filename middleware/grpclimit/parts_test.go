@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/metadata"
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
@@ -108,6 +110,59 @@ func TestErrorsOfKeys(t *testing.T) {
 		}
 		require.Equal(t, want, strings.Count(lines.String(), "\n"), "%v: %s", err, lines)
 		require.Equal(t, want, strings.Count(lines.String(), err.Error()), lines)
+	}
+}
+
+// errorLines are the errors that gRPC's own logger gets in this process.
+var errorLines lockedBuffer
+
+func init() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, &errorLines)) }
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+// TestInternalErrorsAreLogged: an error of the limiter has a line of its Logger, and one
+// without a limiter a line of gRPC's logger, at most one per second.
+func TestInternalErrorsAreLogged(t *testing.T) {
+	lines := new(bytes.Buffer)
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{policy(algo.SlidingLog(algo.PerHour(6)))},
+		&headgate.Options{Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		list      []headgate.Part
+		err       error
+		log, grpc int
+	}{
+		"costs":       {[]headgate.Part{l.Call("k", 1, 1)}, nil, 1, 0},
+		"no parts":    {nil, errors.New("no parts beside it"), 0, 1},
+		"no limiter":  {[]headgate.Part{{Call: headgate.Call{Key: "k"}}}, nil, 0, 1},
+		"its mistake": {nil, &grpclimit.RequestError{What: "key", Text: "is odd"}, 0, 0},
+	} {
+		s, err := grpclimit.NewServerAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return c.list, c.err }, nil)
+		require.NoError(t, err)
+		lines.Reset()
+		before := errorLines.count("can't be counted")
+		for range 3 {
+			_, got := s.Unary(t.Context(), nil, unary, nil)
+			require.Error(t, got, name)
+			require.Equal(t, c.err == nil || c.grpc > 0, status.Code(got) == codes.Internal, name)
+		}
+		require.Equal(t, c.log, strings.Count(lines.String(), "\n"), "%s: %s", name, lines)
+		require.Equal(t, c.grpc, errorLines.count("can't be counted")-before, name)
 	}
 }
 

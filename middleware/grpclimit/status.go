@@ -10,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate/middleware/internal/parts"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/grpclog"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -42,7 +43,7 @@ func violations(list []headgate.Part, violated func(*headgate.State) bool) *errd
 
 // failed returns the error of a call that the limiter refused to decide. Its
 // text is for the client: it names no server and no key.
-func failed(err error, list []headgate.Part) error {
+func (g *gate) failed(err error, list []headgate.Part) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return status.FromContextError(context.Canceled).Err()
@@ -54,7 +55,16 @@ func failed(err error, list []headgate.Part) error {
 		quota := violations(list, func(*headgate.State) bool { return true })
 		return with(codes.InvalidArgument, "the call costs more than its rate limit can grant", quota)
 	}
+	g.log(err, list)
 	return status.Error(codes.Internal, "rate limit: the call can't be counted")
+}
+
+// log logs an error that the client can't read by the Logger of a limiter, and without one
+// by that of gRPC, which prints errors unless the process sets another.
+func (g *gate) log(err error, list []headgate.Part) {
+	if !parts.Log(list, err) && g.pace.Due() {
+		grpclog.Component("headgate").Errorf(parts.Uncounted+": %v", err)
+	}
 }
 
 // RequestError is a call that can't be counted because of a value in it. Examples are a key
@@ -64,18 +74,19 @@ type RequestError = parts.RequestError
 
 // keyFailed returns the error of a call whose key function failed, and logs one that the
 // client can't read.
-func keyFailed(err error, list []headgate.Part) error {
+func (g *gate) keyFailed(err error, list []headgate.Part) error {
 	if s, ok := status.FromError(err); ok && s.Code() != codes.OK {
 		return err
 	}
 	if errors.Is(err, headgate.ErrBlocked) {
 		return status.Error(codes.PermissionDenied, "rate limit: the caller is blocked")
 	}
-	if len(list) > 0 && !errors.Is(err, context.Canceled) {
-		parts.Log(list[0].Limiter, err)
-	}
 	if errors.As(err, new(*RequestError)) {
+		parts.Log(list, err)
 		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if !errors.Is(err, context.Canceled) {
+		g.log(err, list)
 	}
 	return status.Error(codes.Internal, "rate limit: the call has no key")
 }

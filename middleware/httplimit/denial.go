@@ -156,11 +156,16 @@ func writeProblem(w http.ResponseWriter, status int, body []byte) {
 	for _, name := range []string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
 		h.Del(name)
 	}
-	//mutant:denials-not-cached
-	h.Set("Cache-Control", "no-store")
+	noStore(h)
 	h.Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may have left
+}
+
+// noStore is set before OnDenied and OnError too, for answers of the user's own.
+func noStore(h http.Header) {
+	//mutant:denials-not-cached
+	h.Set("Cache-Control", "no-store")
 }
 
 // left reports whether the request's context was cancelled: the client left, or the

@@ -68,8 +68,8 @@
 // succeeded. A login under way is counted until it has ended. Options.SettleWait
 // lets others of its key in the same process wait for that, instead of denying them.
 //
-// Fields that are not sent yet have the counts after the settlement. Of a streamed
-// response they are sent before. Options.Settled has these counts too, as Outcome.States.
+// Fields that are not sent yet have the counts after the settlement. Once the handler has
+// written a status or a body, they have the counts before the settlement. Options.Settled has these counts too, as Outcome.States.
 //
 // # When the store fails
 //
@@ -86,7 +86,7 @@
 // error. It is 400 without a key, with a key that is too long or given several times,
 // and with a negative cost. It is 403 for a cost that can never be granted and for a
 // blocked key. These differ in the type of the problem; see WriteError. It is 500 for an
-// error of the key's function. It is 503 where the store is closed or the deadline has
+// error of the key's function or of the limiter, which a Logger gets too. It is 503 where the store is closed or the deadline has
 // passed. That 503 has no Retry-After, since there is no known time. A request whose client left before the decision gets no status: logs show
 // 499. All answers of the middleware are no-store.
 //

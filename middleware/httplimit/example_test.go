@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -34,6 +35,35 @@ func Example() {
 	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
 	fmt.Println(w.Code, w.Header().Get("RateLimit-Policy"))
 	// Output: 200 "client";q=100;w=60
+}
+
+// Answers of a service's own form.
+func ExampleOptions_answers() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "client", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailClosed,
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	limit, err := httplimit.New(limiter, httplimit.RemoteAddr(), &httplimit.Options{
+		OnDenied: func(w http.ResponseWriter, _ *http.Request, d httplimit.Denial) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(d.Status) // 429, or 503
+			fmt.Fprintf(w, `{"error": "rate limited", "policies": "%s"}`, strings.Join(d.Violated, " "))
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	handler := limit(http.NotFoundHandler())
+	for range 2 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		fmt.Print(w.Code, " ", w.Body)
+	}
+	// Output:
+	// 404 404 page not found
+	// 429 {"error": "rate limited", "policies": "client"}
 }
 
 // Five failed logins in 15 minutes, by address: a login that succeeds costs nothing.

@@ -1,7 +1,11 @@
 package httplimit
 
 import (
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -20,7 +24,9 @@ type Options struct {
 	// Units names the unit of a policy's counts, by the policy's name, such as "tokens"
 	// or "content-bytes". It has 1 to 64 of the letters, digits, '-', '_' and '.'.
 	// Clients read it as qu in RateLimit-Policy. A policy without a name here counts
-	// requests; where its cost is not 1, qu is "units".
+	// requests; where its cost is not 1, qu is "units". New refuses a name that no policy of
+	// the limiter has. With NewAll, the Logger of the first part's limiter gets a warning if
+	// the first request has no policy of a name.
 	Units map[string]string
 	// EmptyKey is what a request without a key gets; EmptyRefused where it is not
 	// set.
@@ -31,12 +37,13 @@ type Options struct {
 	// Skip reports the requests that pass without being counted, as health
 	// checks and CORS preflights; nil is none.
 	Skip func(*http.Request) bool
-	// OnDenied answers a request that is denied, with all headers set; nil is
-	// Denial.Write.
+	// OnDenied answers a request that is denied, 429 or 503, with all headers set, also
+	// Cache-Control: no-store; nil is Denial.Write.
 	OnDenied func(http.ResponseWriter, *http.Request, Denial)
 	// OnError answers a request that could not be decided, by the error of the
-	// key's function or of the limiter, or by a *RequestError. nil is WriteError. It is
-	// not called for a client that left.
+	// key's function or of the limiter, or by a *RequestError: 400, 403, 500, or 503 of a
+	// closed store. Cache-Control: no-store is set. nil is WriteError. It is not called for
+	// a client that left.
 	OnError func(http.ResponseWriter, *http.Request, error)
 	// RetryJitter is how much later than needed Retry-After may be, at random
 	// and in whole seconds: 0 to 1 h. Clients that were denied together then do
@@ -57,7 +64,8 @@ type Options struct {
 	// has the policies of all parts that were decided, those of the first part first;
 	// see Outcome.Units. Less than the cost gives the rest back, more is charged above
 	// the limit. nil, or a list that does not fit the policies, leaves the cost as it
-	// is. The function nil settles nothing but slots of algo.InFlight.
+	// is; of the latter the limiter's Logger gets the first. The function nil settles
+	// nothing but slots of algo.InFlight.
 	//
 	// The response ends when the store has answered, or 50 ms later. A settlement that no
 	// store has decided is repeated for at most 10 s, also if the client has left. One that
@@ -79,7 +87,13 @@ type Options struct {
 	SettleWait time.Duration
 	// Lease is the length of a reservation's lease, 1 s to 24 h, extended while the
 	// handler runs; 0 is headgate.DefaultLease. It is how long a slot stays taken where
-	// the process dies. A part of NewAll may name its own.
+	// the process dies, and the Retry-After of a request that finds no slot. A part of
+	// NewAll may name its own.
+	//
+	// If the store can't be asked until the lease ends, FailClosed of an algo.InFlight
+	// policy ends the request's context: context.Cause is headgate.ErrLeaseEnded. End a
+	// stream with an error then, by panic(http.ErrAbortHandler). Choose a lease longer than
+	// the outages to survive.
 	Lease time.Duration
 	// ExposeHeaders lets scripts of other origins read the fields, by
 	// Access-Control-Expose-Headers.
@@ -131,6 +145,9 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 		return nil, invalid("cost", "a function", "nil with Func, whose call has the costs")
 	}
 	m, err := newMiddleware(opts)
+	if err == nil {
+		err = opts.unknownUnit([]headgate.Part{{Limiter: limiter}})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -150,8 +167,10 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 // returns for it. These are limiters of several keys, such as a user and the user's
 // organisation, or the limiter of a customer's plan. The request passes if every part
 // allows it, and else is charged to none; see headgate.All. No parts are no limit. An
-// error goes to Options.OnError, and to the Logger of the first part's limiter if the
-// function returns parts beside it.
+// error goes to Options.OnError, and to a log. If the function returns parts beside the
+// error, it is the Logger of their first limiter. Else an error of status 500 goes to
+// ErrorLog of the http.Server, unless there is an OnError. Each gets one line per second at
+// most.
 //
 //	limit, err := httplimit.NewAll(func(r *http.Request) ([]headgate.Part, error) {
 //		tenant := r.Header.Get("X-Tenant") // authenticated before
@@ -160,7 +179,10 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 //
 // The fields have a member per policy of all parts. Of policies of one name they show
 // the one with less Remaining, and of those that deny the one with the longer
-// RetryAfter. Key.Of returns the text of a key.
+// RetryAfter. So a name has two uses. With one name in all parts, such as "tokens", one
+// ReportPolicy settles all of them, but a client can't see which part denies. With a name
+// per part, such as "user-tokens", a client sees that, and the handler reports each name.
+// Key.Of returns the text of a key.
 func NewAll(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (func(http.Handler) http.Handler, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -175,9 +197,13 @@ func NewAll(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (
 	if err != nil {
 		return nil, err
 	}
+	var once sync.Once
 	m.parts = func(r *http.Request, s *scratch) error {
 		all, err := parts(r)
 		s.parts = append(s.parts[:0], all...)
+		if err == nil && len(all) > 0 && opts.Units != nil {
+			once.Do(func() { m.warnUnits(s.parts) })
+		}
 		return err
 	}
 	return m.wrap, nil
@@ -196,7 +222,7 @@ func newMiddleware(opts *Options) (*middleware, error) {
 		m.OnDenied = func(w http.ResponseWriter, _ *http.Request, d Denial) { d.Write(w) }
 	}
 	if m.OnError == nil {
-		m.OnError = WriteError
+		m.OnError, m.serverLog = WriteError, true
 	}
 	m.fields = newFields(opts)
 	m.fields.kept = true
@@ -221,6 +247,33 @@ func (o *Options) check() error {
 		}
 	}
 	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil, o.Settled != nil)
+}
+
+// unknownUnit returns the error of a name in Units that no policy of the parts has.
+func (o *Options) unknownUnit(list []headgate.Part) error {
+	var names []string
+	for i := range list {
+		for _, p := range list[i].Limiter.Policies() {
+			if !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Units)) {
+		//mutant:units-of-known-policies
+		if !slices.Contains(names, name) {
+			return invalid("unit of policy", name, "one of "+strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
+// warnUnits reports a name in Units that the first request of NewAll lacks. It is no more
+// than a warning: the policies of another request may have the name.
+func (m *middleware) warnUnits(list []headgate.Part) {
+	if err := m.unknownUnit(list); err != nil {
+		list[0].Limiter.Logger().Warn("headgate: no policy of the first request has a name in Options.Units", "error", err)
+	}
 }
 
 // named reports whether a unit can stand in a field as it is.

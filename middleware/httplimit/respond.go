@@ -30,6 +30,7 @@ func Allow(w http.ResponseWriter, r *http.Request, opts *Options, list ...headga
 	}
 	m, err := newMiddleware(opts)
 	if err != nil {
+		parts.Log(list, err)
 		WriteError(w, r, err)
 		return false
 	}
@@ -55,7 +56,7 @@ func (m *middleware) allow(w http.ResponseWriter, r *http.Request) bool {
 	s.room(m.fields, list)
 	var d headgate.Decision
 	if err := decide(r.Context(), list, &d); err != nil {
-		m.failed(w, r, err)
+		m.failed(w, r, list, err)
 		return false
 	}
 	s.write(m.fields, w.Header(), list, &d)

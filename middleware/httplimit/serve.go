@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"log"
 	"net/http"
 	"slices"
 	"sync"
@@ -15,14 +16,17 @@ import (
 // handler, the settlement. A client that left is noticed only where no store decided: a
 // decision that was made should be seen in logs as what it is.
 
-// middleware is what all requests of one New share. Only scratch and calls are written
-// after New.
+// middleware is what all requests of one New share. Only scratch, calls and pace are
+// written after New.
 type middleware struct {
 	Options
 	parts   func(*http.Request, *scratch) error // fills the scratch's list
 	fields  *fields
 	calls   settle.Calls
 	scratch sync.Pool // of *scratch
+
+	serverLog bool // errors that no limiter can log go to the server's log: there is no OnError
+	pace      parts.Pace
 }
 
 // scratch is what one request needs until it is decided. It goes back to the
@@ -100,7 +104,7 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Con
 		err = context.Canceled
 	}
 	if err != nil {
-		h.failed(w, r, err)
+		h.failed(w, r, list, err)
 		return ctx, nil, false
 	}
 	s.write(h.fields, w.Header(), list, &d)
@@ -172,22 +176,11 @@ func decide(ctx context.Context, list []headgate.Part, d *headgate.Decision) (er
 
 // undecided answers a request whose parts have an error, and reports whether it passes.
 func (m *middleware) undecided(w http.ResponseWriter, r *http.Request, list []headgate.Part, err error) (passes bool) {
-	switch {
-	case err == errUnmatched && m.EmptyKey == EmptyRefused: // the mux answers
+	if err == errUnmatched && m.EmptyKey == EmptyRefused { // the mux answers
 		return true
-	//mutant:undecided-logged
-	case len(list) > 0 && !left(r) && mistaken(err):
-		parts.Log(list[0].Limiter, err)
 	}
-	m.failed(w, r, err)
+	m.failed(w, r, list, err)
 	return false
-}
-
-// mistaken reports whether an error is logged. It is one of a value in the request, or of
-// the key's function, which the service has to mend.
-func mistaken(err error) bool {
-	status := statusOf(err)
-	return status == http.StatusInternalServerError || status == http.StatusBadRequest && err != errNoKey
 }
 
 // deny sets Retry-After before OnDenied, so that a function of the user's own
@@ -195,12 +188,13 @@ func mistaken(err error) bool {
 func (m *middleware) deny(w http.ResponseWriter, r *http.Request, list []headgate.Part, d headgate.Decision) {
 	denial := NewDenial(d, list...)
 	w.Header()["Retry-After"] = []string{retryAfter(d, m.RetryJitter)}
+	noStore(w.Header())
 	m.OnDenied(w, r, denial)
 }
 
 // failed answers a request that was not decided. A client that left gets a
 // status only for the logs.
-func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
+func (m *middleware) failed(w http.ResponseWriter, r *http.Request, list []headgate.Part, err error) {
 	if left(r) {
 		if gone(r) {
 			w.WriteHeader(statusClientLeft)
@@ -208,7 +202,28 @@ func (m *middleware) failed(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		err = headgate.ErrClosed // the server ends, and the client is there
 	}
+	m.log(r, list, err)
+	noStore(w.Header())
 	m.OnError(w, r, err)
+}
+
+// log logs an error of a value in the request, or one that the service has to mend: of the
+// function that makes the parts, or of a limiter. If no limiter can log the latter, and
+// there is no OnError, it goes where net/http logs errors of handlers.
+func (m *middleware) log(r *http.Request, list []headgate.Part, err error) {
+	status := statusOf(err)
+	//mutant:undecided-logged
+	if status != http.StatusInternalServerError && (status != http.StatusBadRequest || err == errNoKey) {
+		return
+	}
+	if parts.Log(list, err) || !m.serverLog || status == http.StatusBadRequest || !m.pace.Due() {
+		return
+	}
+	logger := log.Default()
+	if server, _ := r.Context().Value(http.ServerContextKey).(*http.Server); server != nil && server.ErrorLog != nil {
+		logger = server.ErrorLog
+	}
+	logger.Printf(parts.Uncounted+": %v", err)
 }
 
 // keyed fills the call of a Key that is no Func.

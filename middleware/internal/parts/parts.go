@@ -58,15 +58,34 @@ func isFree(c *headgate.Call) bool {
 	return len(c.Costs) > 0 && !slices.ContainsFunc(c.Costs, func(n int64) bool { return n != 0 })
 }
 
-// Log logs a request that can't be counted by the limiter's Logger, at most once per
-// second.
-func Log(l *headgate.Limiter, err error) {
-	type key struct{}
-	last := l.Value(key{}, func() any { return new(atomic.Int64) }).(*atomic.Int64)
-	now, before := time.Now().UnixNano(), last.Load()
-	//mutant:refusals-once-a-second
-	if now-before < int64(time.Second) || !last.CompareAndSwap(before, now) {
-		return
+// Log logs a request that can't be counted, at most once per second, by the Logger of the
+// first part that has a limiter. It reports whether a part has one.
+func Log(list []headgate.Part, err error) bool {
+	i := slices.IndexFunc(list, func(p headgate.Part) bool { return len(p.Limiter.Policies()) > 0 })
+	if i < 0 {
+		return false
 	}
-	l.Logger().Warn("headgate: a request can't be counted", "error", err)
+	type key struct{}
+	l := list[i].Limiter
+	pace := l.Value(key{}, func() any { return new(Pace) }).(*Pace)
+	if pace.Due() {
+		l.Logger().Warn(Uncounted, "error", err)
+	}
+	return true
+}
+
+// Uncounted is the line of a request that can't be counted.
+const Uncounted = "headgate: a request can't be counted"
+
+// Pace lets a line pass once per second. The zero Pace is ready; do not copy it.
+type Pace struct{ last atomic.Int64 }
+
+// Due reports whether the line passes now.
+func (p *Pace) Due() bool {
+	now, before := time.Now().UnixNano(), p.last.Load()
+	//mutant:refusals-once-a-second
+	if now-before < int64(time.Second) {
+		return false
+	}
+	return p.last.CompareAndSwap(before, now)
 }

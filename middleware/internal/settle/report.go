@@ -46,21 +46,31 @@ func ReportPolicy(ctx context.Context, policy string, used int64) {
 }
 
 // Has reports whether the call has a policy of that name. The Logger of the first part's
-// limiter gets the error of a name that the call does not have. It gets one, since a plan
-// may lack the policy on purpose. The nil Call, that of an Outcome made by a test, has no limiter.
+// limiter gets the error of a name that the call does not have. The nil Call, that of an
+// Outcome made by a test, has no limiter.
 func (c *Call) Has(policy string) bool {
 	if c == nil || slices.Contains(c.Policies(), policy) {
 		return true
 	}
-	type key struct{}
-	l := c.Parts[0].Limiter
-	once := l.Value(key{}, func() any { return new(sync.Once) }).(*sync.Once)
-	//mutant:unknown-policy-once
-	once.Do(func() {
-		l.Logger().Warn("headgate: units are reported for a policy that the request does not have, so its estimates stay",
-			"error", &headgate.InvalidError{What: "policy", Value: policy, Want: "one of " + strings.Join(c.Policies(), ", ")})
-	})
+	c.warn(unknownPolicy, &headgate.InvalidError{What: "policy", Value: policy, Want: "one of " + strings.Join(c.Policies(), ", ")})
 	return false
+}
+
+// warning is a line about units that are not settled as they were reported.
+type warning string
+
+const (
+	unknownPolicy warning = "headgate: units are reported for a policy that the request does not have, so its estimates stay"
+	wrongUnits    warning = "headgate: the units that were used do not fit the policies, so the estimates stay"
+)
+
+// warn logs by the first part's limiter, and each line once: a plan may lack a policy on
+// purpose.
+func (c *Call) warn(line warning, err error) {
+	l := c.Parts[0].Limiter
+	once := l.Value(line, func() any { return new(sync.Once) }).(*sync.Once)
+	//mutant:unknown-policy-once
+	once.Do(func() { l.Logger().Warn(string(line), "error", err) })
 }
 
 // With returns a copy of units, with n for each policy of that name.

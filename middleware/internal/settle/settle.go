@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -236,15 +237,20 @@ func (c *Call) commit(ctx context.Context, used []int64, each [][]headgate.State
 	err := c.reservations.CommitEach(ctx, each, c.lists(used)...)
 	//mutant:wrong-use-frees-slot
 	if errors.As(err, new(*headgate.InvalidError)) {
+		c.warn(wrongUnits, err)
 		err = c.reservations.CommitEach(ctx, each)
 	}
 	return err
 }
 
-// lists cuts what was used into a list per part; none where its length is another than
-// the estimate's.
+// lists cuts what was used into a list per part; none if its length is another than the
+// estimate's. An empty list reports nothing.
 func (c *Call) lists(used []int64) (lists [][]int64) {
 	if len(used) != len(c.Estimate) {
+		//mutant:nothing-used-is-no-fault
+		if len(used) > 0 {
+			c.warn(wrongUnits, &headgate.InvalidError{What: "units", Value: used, Want: "one number for each of " + strings.Join(c.Policies(), ", ")})
+		}
 		return nil
 	}
 	for i := range c.Parts {
