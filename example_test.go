@@ -161,8 +161,8 @@ type metrics struct {
 
 func (m *metrics) observe(e headgate.Event) {
 	switch {
-	case e.Type == headgate.EventDecision && e.Op == headgate.OpTake && e.Err == nil: // no peek, no reset
-		m.decisions[e.Decision.Source].Add(1)
+	case e.Type == headgate.EventDecision && e.Err == nil && (e.Op == headgate.OpTake || e.Op == headgate.OpReserve || e.Op == headgate.OpAtMost):
+		m.decisions[e.Decision.Source].Add(1) // no peek, no settlement, no reset
 	case e.Type == headgate.EventCircuit && e.Circuit.To == "open":
 		m.opened.Add(1)
 	}
