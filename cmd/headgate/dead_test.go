@@ -58,7 +58,6 @@ func TestDeadPrimary(t *testing.T) {
 	require.Contains(t, h.run(t, "keys"), h.living[0]+"\t")
 	require.Empty(t, h.run(t, "peek", h.lost, "-policies", h.path, "-plan", "one"))
 	require.Contains(t, h.run(t, "leases", h.living[0]), h.living[0]+" has open leases: 1")
-	require.Contains(t, h.run(t, "peek", h.living[0], "-policies", h.path, "-plan", "calls"), h.living[0]+" would pass")
 	_, stderr := output(t, 1, append(h.args, "leases", h.living[0])...)
 	require.Regexp(t, regexp.QuoteMeta(h.dead)+": time: no answer in [0-9.]+s", stderr)
 	victim.Kill()
@@ -87,14 +86,17 @@ func (h half) looks(t *testing.T) {
 	}
 	require.Empty(t, h.run(t, "peek", h.lost), "another node may have it")
 	require.Empty(t, h.run(t, "leases", h.lost))
+	rest, notes := output(t, 0, append(h.args, "peek", h.living[0], "-policies", h.path, "-plan", "calls")...)
+	require.Contains(t, rest, h.living[0]+" would pass", "its own node has an answer")
+	require.Regexp(t, "(?m)^note: what else is stored of the key could not be read: .*"+regexp.QuoteMeta(h.dead), notes)
 	require.Empty(t, h.run(t, "peek", h.lost, "-policies", h.path, "-plan", "one"))
-	require.Contains(t, h.run(t, "peek", h.living[0], "-policies", h.path, "-plan", "calls"), h.living[0]+" would pass")
 	require.Contains(t, h.run(t, "peek", "spread"), "of 4 sub-keys")
 	require.Contains(t, h.run(t, "peek", "spread", "-policies", h.path, "-plan", "spread"), "as far as its sub-keys gave an answer")
 
 	var top topped
 	require.NoError(t, json.Unmarshal([]byte(h.run(t, "top", "-every", "0", "-json", "-policies", h.path, "-plan", "one")), &top))
 	require.Len(t, top.Fullest, len(h.living))
+	require.Contains(t, strings.Join(top.Errors, "\n"), h.dead)
 	h.looksAtSpread(t)
 	ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Second)
 	defer interrupt()

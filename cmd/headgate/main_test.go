@@ -320,7 +320,7 @@ func TestPeekBesideTheFile(t *testing.T) {
 			require.Contains(t, exec(t, 0, peek(other, "plain", "k")...), "\nnothing is stored of the key\nheadgate keys lists")
 			take(t, p.limiter(t, "plain"), "k", 1, 7)
 			said := exec(t, 0, peek(other, "plain", "k")...)
-			require.Contains(t, said, "\nalso stored, not in the file: sliding, SlidingWindow of 720h0m0s\n")
+			require.Contains(t, said, "\nalso stored, not in this plan: sliding, SlidingWindow of 720h0m0s\n")
 			require.Equal(t, 1, strings.Count(said, "also stored"), said)
 			got := decode[looked](t, 0, peek(other, "plain", "k")...)
 			require.Len(t, got.Others, 1)
@@ -330,7 +330,7 @@ func TestPeekBesideTheFile(t *testing.T) {
 
 			take(t, p.limiter(t, "spread"), "s", 9, 7)
 			require.Contains(t, exec(t, 0, peek(other, "spread", "s")...),
-				"not in the file: log, SlidingLog of 24h0m0s, in 4 of 4 sub-keys\n")
+				"not in this plan: log, SlidingLog of 24h0m0s, in 4 of 4 sub-keys\n")
 			require.NotContains(t, exec(t, 0, peek(write(t), "spread", "s")...), "also stored")
 		})
 	}

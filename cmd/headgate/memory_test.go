@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"strconv"
@@ -30,6 +31,7 @@ var rows = []struct {
 	{"BucketedWindow, 10 buckets", "{a: {algorithm: bucketed-window, limit: 1000, period: 1d, buckets: 10}}", 1},
 	{"SlidingLog, 1 call", "{a: {algorithm: sliding-log, limit: 1000, period: 1d}}", 1},
 	{"SlidingLog, 10 calls", "{a: {algorithm: sliding-log, limit: 1000, period: 1d}}", 10},
+	{"InFlight, 1 running call", "{a: {algorithm: in-flight, limit: 1000}}", 1},
 	{"FixedWindow, SlidingWindow and TokenBucket", "{a: {algorithm: fixed-window, limit: 1000, period: 1d}, b: {algorithm: sliding-window, limit: 1000, period: 1d}, c: {algorithm: token-bucket, limit: 1000, period: 1d, burst: 1000}}", 1},
 }
 
@@ -64,12 +66,19 @@ func TestMemory(t *testing.T) {
 func fill(t *testing.T, l *headgate.Limiter, calls int) {
 	t.Helper()
 	const callers = 512
+	call := l.Allow
+	if l.Policies()[0].Algorithm.Kind().Leased() {
+		call = func(ctx context.Context, key string) (headgate.Decision, error) {
+			_, d, err := l.Reserve(ctx, headgate.Call{Key: key})
+			return d, err
+		}
+	}
 	var group errgroup.Group
 	for first := range callers {
 		group.Go(func() error {
 			for i := first; i < *memoryKeys; i += callers {
 				for range calls {
-					if d, err := l.Allow(t.Context(), fmt.Sprintf("user:%08d", i)); err != nil || !d.Allowed {
+					if d, err := call(t.Context(), fmt.Sprintf("user:%08d", i)); err != nil || !d.Allowed {
 						return fmt.Errorf("key %d: %v %v", i, err, d.Err)
 					}
 				}

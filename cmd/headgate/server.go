@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	neturl "net/url"
-	"os"
 	"strings"
 
 	"github.com/headgate-go/headgate"
@@ -14,7 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
-	"github.com/headgate-go/headgate/internal/file"
+	files "github.com/headgate-go/headgate/internal/file"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -175,14 +174,14 @@ func (s *session) secure(c *tls.Config) (*tls.Config, error) {
 	}
 	c.ServerName = ""
 	if s.cert != "" {
-		pair, err := file.KeyPair(s.cert, s.key)
+		pair, err := files.KeyPair(s.cert, s.key)
 		if err != nil {
 			return nil, misuse{fmt.Errorf("-cert and -key: %w", err)}
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	if s.ca != "" {
-		pool, err := file.Authorities(s.ca)
+		pool, err := files.Authorities(s.ca)
 		if err != nil {
 			return nil, misuse{fmt.Errorf("-ca: %w", err)}
 		}

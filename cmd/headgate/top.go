@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -25,6 +26,7 @@ type topped struct {
 	Corrupt int       `json:"corrupt"` // keys left out, since their stored value is not Headgate's
 	Unread  int       `json:"unread"`  // keys left out, since their node gave no answer
 	Fullest []full    `json:"fullest"`
+	Errors  []string  `json:"errors,omitempty"` // of nodes without an answer, which they name
 }
 
 // full is a key with its fullest policy.
@@ -110,9 +112,13 @@ func (t *topped) refresh(ctx context.Context, s *session, l *headgate.Limiter, r
 		t.Read++
 	}
 	t.Time = time.Now()
+	t.Errors = nil
 	failed := t.measure(ctx, s.store, l, keys, s.rows)
 	if len(dead) > 0 { // they name the nodes
-		return errors.Join(dead...)
+		failed = errors.Join(dead...)
+	}
+	if failed != nil {
+		t.Errors = strings.Split(explain("top", failed), "\n")
 	}
 	return failed
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -11,14 +12,16 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// readiness follows the store and the failure mode: while every circuit is open the
-// server is not ready, unless requests pass then.
+// readiness follows the store and the failure mode: until the store has answered once, and
+// while every circuit is open, the server is not ready, unless requests pass then.
 type readiness struct {
 	base     *headgate.Limiter
 	watcher  *watcher
 	health   *health.Server
-	mode     string // of limits that name none
-	limits   bool   // there are files of limits
+	mode     string      // of limits that name none
+	limits   bool        // there are files of limits
+	reached  atomic.Bool // the store has answered
+	probes   atomic.Int64
 	draining atomic.Bool
 	ready    atomic.Bool
 }
@@ -26,9 +29,14 @@ type readiness struct {
 // serviceName is the name under which envoyproxy/ratelimit reports its health.
 const serviceName = "ratelimit"
 
+// firstProbe is how long the start waits for the store.
+const firstProbe = 100 * time.Millisecond
+
 func newReadiness(base *headgate.Limiter, w *watcher, s *settings) *readiness {
 	r := &readiness{base: base, watcher: w, health: health.NewServer(), mode: s.onFailure, limits: s.limited()}
-	r.update(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), firstProbe)
+	defer cancel()
+	r.update(ctx)
 	return r
 }
 
@@ -46,18 +54,28 @@ func (r *readiness) follow(ctx context.Context) {
 	}
 }
 
-// update looks at the circuits. While all are open it asks the store, so that a server
-// which gets no requests for that reason finds the store again.
+// update looks at the circuits. Until the store has answered, and while all circuits are
+// open, it sends a request, so that a server without requests finds the store.
 func (r *readiness) update(ctx context.Context) {
 	if r.draining.Load() {
 		return
 	}
 	ready := !r.limits || r.watcher.now.Load() != nil
-	if !r.passes() && r.down() {
-		_, _ = r.base.Peek(ctx, headgate.Call{Key: "headgated"})
-		ready = ready && !r.down()
+	//mutant:ready-after-an-answer
+	if !r.passes() && (!r.reached.Load() || r.down()) {
+		r.probe(ctx)
+		ready = ready && r.reached.Load() && !r.down()
 	}
 	r.set(ready)
+}
+
+// probe sends a request. Each has a key of its own, since a node of a cluster may be dead
+// and the others serve.
+func (r *readiness) probe(ctx context.Context) {
+	d, err := r.base.Peek(ctx, headgate.Call{Key: fmt.Sprint("headgated:", r.probes.Add(1)%64)})
+	if err == nil && d.Source == headgate.FromStore {
+		r.reached.Store(true)
+	}
 }
 
 // passes reports whether requests pass while no store decides: by the flag, or since each

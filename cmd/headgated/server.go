@@ -30,6 +30,7 @@ type server struct {
 	log       *slog.Logger
 	store     store
 	metrics   *metrics
+	undecided undecided
 	watcher   *watcher
 	xds       *xdsClient // nil without -xds
 	service   *rls.Service
@@ -45,7 +46,7 @@ type server struct {
 
 // newServer opens the store, reads the limits and listens.
 func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
-	v := &server{settings: s, log: log, listeners: map[string]net.Listener{}, failed: make(chan error, 8)}
+	v := &server{settings: s, log: log, listeners: map[string]net.Listener{}, failed: make(chan error, 8), undecided: undecided{log: log}}
 	if v.store, err = openStore(s); err != nil {
 		return nil, err
 	}
@@ -61,6 +62,9 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 		Name: "ready", Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: headgate.FailClosed,
 	}}, v.limiterOptions())
 	if err != nil {
+		return nil, err
+	}
+	if err := v.metrics.limiters.Borrow(base); err != nil {
 		return nil, err
 	}
 	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base}
@@ -84,7 +88,24 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 
 // limiterOptions are those of every limiter.
 func (v *server) limiterOptions() *headgate.Options {
-	return &headgate.Options{Instances: v.settings.instances, Observer: v.metrics.limiters.Observe, Logger: v.log}
+	return &headgate.Options{Instances: v.settings.instances, Observer: v.observe, Logger: v.log}
+}
+
+func (v *server) observe(e headgate.Event) {
+	v.metrics.limiters.Observe(e)
+	v.undecided.observe(&e)
+}
+
+// ping logs what makes the store unfit, or weakens its promise. The server serves all the
+// same: the store may become fit later.
+func (v *server) ping(ctx context.Context, base *headgate.Limiter) {
+	warnings, err := base.Ping(ctx)
+	for _, w := range warnings {
+		v.log.Warn("store: " + w)
+	}
+	if err != nil && ctx.Err() == nil {
+		v.log.Error("store: not fit to serve", "error", err)
+	}
 }
 
 func (s *settings) headerNames() rls.Headers {
@@ -125,6 +146,7 @@ func (v *server) listen(base *headgate.Limiter) error {
 	v.https = append(v.https, &http.Server{Handler: v.handler(), TLSConfig: secure})
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(v.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /ready", v.healthcheck) // without the client certificate that -http may want
 	v.https = append(v.https, &http.Server{Handler: mux})
 	for _, h := range v.https {
 		h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = 5*time.Second, 10*time.Second, 10*time.Second, 2*time.Minute
@@ -162,6 +184,7 @@ func (v *server) serve(ctx context.Context) error {
 	if v.xds != nil {
 		v.run("xds", func() error { v.xds.follow(background); return nil })
 	}
+	v.run("ping", func() error { v.ping(background, v.watcher.base); return nil })
 	v.run("readiness", func() error { v.readiness.follow(background); return nil })
 	if l := v.listeners["grpc"]; l != nil {
 		v.run("grpc", func() error { return v.grpc.Serve(l) })

@@ -48,7 +48,7 @@ type settings struct {
 func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("headgated", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&s.config, "config", "", "`file` or folder of limits, in the format of envoyproxy/ratelimit; it is followed while the server runs")
+	f.StringVar(&s.config, "config", "", "regular `file` or folder of limits, in the format of envoyproxy/ratelimit; it is followed while the server runs")
 	f.BoolVar(&s.mergeDomains, "merge-domains", false, "files of one domain are merged; otherwise the second is an error")
 	f.DurationVar(&s.interval, "config-interval", time.Second, "how often -config is read")
 	f.StringVar(&s.xds, "xds", "", "`host:port` of a discovery service that has the limits, in place of -config")
@@ -58,7 +58,7 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.xdsCA, "xds-ca", "", "PEM `file` of the authorities of the discovery service's certificate; means TLS")
 	f.StringVar(&s.xdsCert, "xds-cert", "", "PEM `file` of the certificate that is shown to the discovery service")
 	f.StringVar(&s.xdsKey, "xds-key", "", "PEM `file` of that certificate's key")
-	f.StringVar(&s.policies, "policies", "", "policy `file` for the HG commands of -resp; see package policyfile")
+	f.StringVar(&s.policies, "policies", "", "regular policy `file` for the HG commands of -resp; see package policyfile")
 	s.storeFlags(f)
 	s.answerFlags(f)
 	s.listenFlags(f)
@@ -99,7 +99,7 @@ func (s *settings) answerFlags(f *flag.FlagSet) {
 func (s *settings) listenFlags(f *flag.FlagSet) {
 	f.StringVar(&s.grpc, "grpc", "127.0.0.1:8081", "`address` of the rate limit service, or unix:/path")
 	f.StringVar(&s.http, "http", "127.0.0.1:8080", "`address` of /json, /healthcheck and /ready; \"\" is none")
-	f.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "`address` of /metrics; \"\" is none")
+	f.StringVar(&s.metrics, "metrics", "127.0.0.1:9464", "`address` of /metrics and /ready, without TLS; \"\" is none")
 	f.StringVar(&s.resp, "resp", "", "`address` of the Redis protocol; \"\" is none")
 	f.StringVar(&s.cert, "tls-cert", "", "PEM `file` of the certificate of -grpc, -http and -resp; read again when it changes")
 	f.StringVar(&s.key, "tls-key", "", "PEM `file` of its key")

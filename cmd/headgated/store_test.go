@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// lines is a log that a test reads while it is written.
+type lines struct {
+	mu struct {
+		sync.Mutex
+		bytes.Buffer
+	}
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.Buffer.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.Buffer.String()
+}
+
+// logged runs a server with these flags, and returns it with its log.
+func logged(t *testing.T, limits string, args ...string) (*server, *lines) {
+	t.Helper()
+	file, log := filepath.Join(t.TempDir(), "limits.yaml"), &lines{}
+	replaceFile(t, file, limits)
+	s, _, err := settingsOf(append([]string{"headgated", "-config", file, "-grpc", "127.0.0.1:0", "-http", "127.0.0.1:0", "-metrics", "127.0.0.1:0"}, args...), nil, io.Discard)
+	require.NoError(t, err)
+	v, err := newServer(s, slog.New(slog.NewTextHandler(log, nil)))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- v.serve(ctx) }()
+	t.Cleanup(func() { cancel(); require.NoError(t, <-ended) })
+	return v, log
+}
+
+// TestReadyAfterAnAnswer: a server whose store has never answered is not ready, by -metrics
+// too, unless requests pass then. The log has the reason.
+func TestReadyAfterAnAnswer(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Kill()
+	v, log := logged(t, userLimits, "-redis", redis.Addr())
+	code := func(flag string) int {
+		resp, err := http.Get("http://" + v.listeners[flag].Addr().String() + "/ready")
+		code, _ := read(t, resp, err)
+		return code
+	}
+	for range 5 {
+		require.Equal(t, 503, code("http"))
+		require.Equal(t, 503, code("metrics"))
+	}
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), "store: not fit to serve") }, 20*time.Second, 10*time.Millisecond)
+	redis.Restart(t)
+	require.Eventually(t, func() bool { return code("http") == 200 && code("metrics") == 200 }, 20*time.Second, 10*time.Millisecond)
+
+	redis.Kill()
+	open, _ := logged(t, userLimits, "-redis", redis.Addr(), "-on-failure", "open")
+	require.True(t, open.readiness.ready.Load(), "requests pass")
+}
+
+// TestUndecidedIsLogged: calls that pass since no store decided them are in the log, once
+// per second.
+func TestUndecidedIsLogged(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	redis.Kill()
+	v, log := logged(t, userLimits, "-redis", redis.Addr(), "-on-failure", "open")
+	begin := time.Now()
+	for range 40 {
+		_, err := v.service.ShouldRateLimit(context.Background(), userRequest("x"))
+		require.NoError(t, err)
+	}
+	n := strings.Count(log.String(), "no store decided a call")
+	require.Positive(t, n, log.String())
+	require.LessOrEqual(t, n, 1+int(time.Since(begin)/undecidedEvery))
+	require.Contains(t, log.String(), "source=fail-open")
+}
+
+// TestBorrowMetrics: what the limits borrow is in the metrics.
+func TestBorrowMetrics(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits, "-borrow", "50ms")
+	require.Contains(t, scrape(t, s), "headgate_borrow_keys")
+}
