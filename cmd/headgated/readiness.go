@@ -29,6 +29,9 @@ type readiness struct {
 // serviceName is the name under which envoyproxy/ratelimit reports its health.
 const serviceName = "ratelimit"
 
+// probePolicy is the name of the policy that probes peek at.
+const probePolicy = "ready"
+
 // firstProbe is how long the start waits for the store.
 const firstProbe = 100 * time.Millisecond
 

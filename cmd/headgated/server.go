@@ -59,7 +59,7 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 		return nil, err
 	}
 	base, err := headgate.New(v.store.counts, []headgate.Policy{{
-		Name: "ready", Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: headgate.FailClosed,
+		Name: probePolicy, Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: headgate.FailClosed,
 	}}, v.limiterOptions())
 	if err != nil {
 		return nil, err
