@@ -39,8 +39,8 @@ func (rs Reservations) Commit(ctx context.Context, actual ...[]int64) error {
 	return rs.CommitEach(ctx, nil, actual...)
 }
 
-// CommitEach is Commit, and fills the states of each key as CommitEach of a Reservation
-// does: a list for each key, in the order reserved, or none. Those of a key that the same
+// CommitEach is Commit, and fills the states of each key as Reservation.CommitEach does.
+// each has a list for each key, in the order reserved, or none. Those of a key that the same
 // Commit has settled before are zero.
 func (rs Reservations) CommitEach(ctx context.Context, each [][]State, actual ...[]int64) error {
 	if i, err := rs.check(each, actual); err != nil {

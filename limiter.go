@@ -77,7 +77,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 }
 
 // onePer returns what limiters on s have one of, such as the store that decides for
-// FailLocal: what one of them let pass another does not let pass again. Limiters on a store
+// FailLocal. What one of them let pass another does not let pass again. Limiters on a store
 // of another author share nothing.
 func onePer[T any](s backend.Store, fresh func(shared bool) T) T {
 	shared := layer.Of(s)

@@ -152,10 +152,10 @@ func (r *Reservation) Commit(ctx context.Context, actual ...int64) error {
 }
 
 // CommitEach is Commit, and fills each with the state of every policy right after the
-// settlement, in the limiter's order: what is left without a Peek. RetryAfter is 0 where
+// settlement, in the limiter's order. A Peek is not needed. RetryAfter is 0 where
 // one unit would pass. On an error, and of a reservation that has nothing to settle, the
 // states are zero. So is one that is not known: of a policy that a resumed token does not
-// name, and of a Calendar if this process's clock is off by more than a period. They are
+// name, or of a Calendar if this process's clock is wrong by a period. They are
 // estimates if the key is spread. each is the caller's to reuse; nil is a Commit.
 func (r *Reservation) CommitEach(ctx context.Context, each []State, actual ...int64) error {
 	clear(each)

@@ -28,7 +28,7 @@ type Event struct {
 
 	// EventDecision: what the shadow policies decided; nil where there are none, or no store
 	// has counted them. Of a call for several keys it is that of the key whose shadow binds,
-	// with its Key, of all keys whose limiters have an observer.
+	// with its Key. Keys whose limiters have no observer are left out.
 	Shadow *Decision
 
 	// EventDecision: the policies whose count this call has raised to a share of the limit

@@ -12,8 +12,9 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// readiness follows the store and the failure mode: until the store has answered once, and
-// while every circuit is open, the server is not ready, unless requests pass then.
+// readiness follows the store and the failure mode. Where requests do not pass without a
+// store, the server is not ready until the store has answered once, and while every circuit
+// is open.
 type readiness struct {
 	base     *headgate.Limiter
 	watcher  *watcher

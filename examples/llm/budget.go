@@ -38,8 +38,7 @@ type limits struct{ org, team, user, key int64 }
 // budgets reserve the most that a call can cost from four budgets, and settle by what it
 // did cost. Spend never exceeds a budget: a process that dies leaves what it reserved
 // charged until the month ends. To settle that too, store the Token of each reservation
-// beside the request, and have a sweeper Resume and Commit it within two lengths of the
-// lease.
+// beside the request. A sweeper can Resume and Commit it within two lengths of the lease.
 type budgets struct {
 	scopes [4]*headgate.Limiter // from the narrowest on
 	lease  time.Duration

@@ -59,8 +59,8 @@ func (g *gate) failed(err error, list []headgate.Part) error {
 	return status.Error(codes.Internal, "rate limit: the call can't be counted")
 }
 
-// log logs an error that the client can't read by the Logger of a limiter, and without one
-// by that of gRPC, which prints errors unless the process sets another.
+// log logs an error that the client can't read by the Logger of a limiter. Without one it
+// uses that of gRPC, which prints errors unless the process sets another.
 func (g *gate) log(err error, list []headgate.Part) {
 	if !parts.Log(list, err) && g.pace.Due() {
 		grpclog.Component("headgate").Errorf(parts.Uncounted+": %v", err)

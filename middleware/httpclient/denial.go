@@ -177,8 +177,8 @@ func families(h http.Header, now time.Time) (wait time.Duration, spent bool) {
 }
 
 // tokens returns the shortest reset of a limit of tokens, of which a request may cost more
-// than remain. It is 0 if there is none of at most longestBare: with so long a reset another
-// limit may have denied, which the response does not name.
+// than remain. It is 0 if there is none of at most longestBare. With a longer reset, a limit
+// that the response does not name may have denied.
 func tokens(h http.Header, now time.Time) (wait time.Duration) {
 	for _, d := range dimensions(h, now) {
 		if d.resets && d.reset <= longestBare && strings.Contains(d.name, "token") && (wait == 0 || d.reset < wait) {

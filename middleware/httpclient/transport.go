@@ -78,7 +78,7 @@ type Transport struct {
 	// by one unit of every policy of the key Key. A request that is sent again takes
 	// another unit. With a store on Redis, processes share what a server grants
 	// them. A TokenBucket with a rate a little below the server's and a small burst
-	// is best: a burst as large as the server's limit leaves the server no unit. With
+	// is best. A burst as large as the server's limit leaves the server no unit. With
 	// a Limiter, RateLimit spreads no requests over a window. A response with no unit
 	// left holds requests back until its window ends, or until the response to a later
 	// request shows units.

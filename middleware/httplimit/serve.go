@@ -207,9 +207,9 @@ func (m *middleware) failed(w http.ResponseWriter, r *http.Request, list []headg
 	m.OnError(w, r, err)
 }
 
-// log logs an error of a value in the request, or one that the service has to mend: of the
-// function that makes the parts, or of a limiter. If no limiter can log the latter, and
-// there is no OnError, it goes where net/http logs errors of handlers.
+// log logs an error of a value in the request, of the function that makes the parts, or of a
+// limiter. If no limiter can log one that the service has to mend, and there is no OnError,
+// it goes where net/http logs errors of handlers.
 func (m *middleware) log(r *http.Request, list []headgate.Part, err error) {
 	status := statusOf(err)
 	//mutant:undecided-logged

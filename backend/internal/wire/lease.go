@@ -75,8 +75,8 @@ func packLoan(b []byte, g *Group) []byte {
 	return b
 }
 
-// borrowerStays is for how long the record of a borrower is kept from the Borrow that sets
-// its expiry, beside two lengths of a lease, in ms. It is needed for half of that: the script
+// borrowerStays is how long a borrower's record is kept beside two lengths of a lease, in
+// ms, from the Borrow that sets its expiry. It is needed for half of that: the script
 // sets the expiry once in this time.
 const borrowerStays = 10_000
 
