@@ -46,9 +46,11 @@ func outage(t *testing.T, mode string) death {
 	if mode == "open" {
 		ps[0].OnFailure = backend.FailOpen
 	}
-	for range d.limit / 3 {
-		require.True(t, do(t, s, take("tenant", ps, 1)).Allowed)
+	unhurried := open(c.Addrs(), &cluster.Options{Budget: longBudget})
+	for first := wrappers(unhurried); d.passed < d.limit/3; d.passed++ {
+		require.True(t, do(t, first, take("tenant", ps, 1)).Allowed)
 	}
+	require.NoError(t, unhurried.Close())
 	tag := slot.Tag("tenant", shard.Names("tenant", 16)[0])
 	at := slot.Of(tag)
 	victim := c.Primary(at)
@@ -68,7 +70,6 @@ func outage(t *testing.T, mode string) death {
 		c.Promoted(t, at, victim)
 		promoted.Store(true)
 	}()
-	d.passed = d.limit / 3
 	besiege(t, s, ps, &d, &promoted, sync.OnceFunc(func() { close(spent) }))
 	used := do(t, s, peek("tenant", ps, 0))
 	require.NoError(t, used.Err)

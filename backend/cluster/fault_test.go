@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
 )
 
 // Set, Hit, Seen and Forget make proxies a faulttest.Network.
@@ -54,7 +56,7 @@ func TestLostLeases(t *testing.T) {
 	defer direct.Close()
 	warm := faulttest.Limiter(t, through, faulttest.Wide)
 	for i := range 30 { // every node has its proxy
-		_ = faulttest.Used(t, warm, fmt.Sprint("warm", i))
+		require.Eventually(t, func() bool { return decided(t, warm, fmt.Sprint("warm", i)) }, 20*time.Second, time.Millisecond)
 	}
 	faulttest.LostLeases(t, through, direct, p, cluster.DefaultBudget)
 	t.Run("stopped", func(t *testing.T) {

@@ -240,7 +240,7 @@ func denyCacheOverLink(t *testing.T, link, d time.Duration) float64 {
 		var medians [2]time.Duration
 		for i, ttl := range []time.Duration{0, -1} {
 			var seen faulttest.Observed
-			l, err := headgate.New(h.Open(faulttest.Pool{}), []headgate.Policy{drip},
+			l, err := headgate.New(h.Open(faulttest.Pool{Budget: time.Duration(redistest.Steps(2, 0)) * time.Second}), []headgate.Policy{drip},
 				&headgate.Options{Observer: seen.Observe, DenyCacheTTL: ttl})
 			require.NoError(t, err)
 			medians[i] = passing(l, fmt.Sprint("k", turn, i), d)

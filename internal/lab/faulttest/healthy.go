@@ -119,6 +119,7 @@ func (h *Healthy) FewConnections(t *testing.T) {
 			}
 			for _, callers := range []int{64, 8, 24, 4}[:redistest.Steps(2, 4)] {
 				var seen Observed
+				p.Budget = time.Duration(redistest.Steps(2, 0)) * time.Second // a late call is not the subject
 				l := seen.Limiter(t, h.Open(p), Bucket)
 				if held > 0 { // after the first decisions, or they could lack a connection
 					h.Hold(held)
