@@ -7,7 +7,6 @@ import (
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
-	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +21,7 @@ func TestShadowOfAnyKey(t *testing.T) {
 		"WaitAll":    func(p ...headgate.Part) error { _, err := headgate.WaitAll(ctx, p...); return err },
 	}
 	for name, s := range map[string]backend.Store{
-		"memory": memory.New(nil), "one by one": oneKey(memory.New(nil)), "standalone": standalone.New(server.Client(t), nil),
+		"memory": memory.New(nil), "one by one": oneKey(memory.New(nil)), "standalone": unhurried(t, server),
 	} {
 		for verb, call := range verbs {
 			t.Run(name+"/"+verb, func(t *testing.T) {

@@ -157,7 +157,7 @@ func TestCalendarIsAskedTwice(t *testing.T) {
 		c.now = c.now.Add(100 * 24 * time.Hour)
 		return c.now
 	}, Caller: func() time.Time { return c.here }}
-	store := standalone.New(leaps, nil)
+	store := standalone.New(leaps, patient)
 	c.set(time.Date(2024, 3, 9, 0, 0, 0, 0, time.UTC))
 	list := calendars(algo.Calendar(3, algo.Day(), time.UTC))
 	var a trace.Answer

@@ -43,7 +43,7 @@ func TestMalformedIsNotSentAgain(t *testing.T) {
 	p := []backend.Policy{{Name: "p", Algorithm: algo.Calendar(100, algo.Day(), time.UTC), OnFailure: backend.FailClosed}}
 	client := server.Client(t)
 	client.AddHook(garbles{"1760000000 5B and more", &done})
-	s := standalone.New(client, nil)
+	s := standalone.New(client, patient)
 	var d backend.Decision
 	take := backend.Request{Op: backend.Take, Group: backend.Group{Key: "k", Cost: 1, Policies: p}}
 	err := s.Do(ctx, &take, &d)

@@ -290,15 +290,25 @@ func TestTenOfEleven(t *testing.T) {
 	})
 }
 
+// tenOfEleven tries again with another key if a call of a snippet, whose budget is the
+// default one, was late on a busy machine: it passes uncounted, and so does the eleventh.
 func tenOfEleven(t *testing.T, f func() (handler, error)) {
 	handle, err := f()
 	require.NoError(t, err)
-	for range 10 {
-		require.NoError(t, handle(context.Background(), t.Name()))
+	for try := 1; ; try++ {
+		key := fmt.Sprint(t.Name(), try)
+		for range 10 {
+			require.NoError(t, handle(context.Background(), key))
+		}
+		var denied tooMany
+		err := handle(context.Background(), key)
+		if err == nil && try < 5 {
+			continue
+		}
+		require.ErrorAs(t, err, &denied)
+		require.LessOrEqual(t, time.Duration(denied), time.Minute)
+		return
 	}
-	var denied tooMany
-	require.ErrorAs(t, handle(context.Background(), t.Name()), &denied)
-	require.LessOrEqual(t, time.Duration(denied), time.Minute)
 }
 
 func TestWait(t *testing.T) {

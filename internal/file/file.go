@@ -16,7 +16,8 @@ const MaxBytes = 64 << 20
 
 // Read returns what a regular file contains, or a link to one. It refuses all else: a pipe
 // would wait for its writer, and a device may have no end. So the file is opened without
-// waiting, and what was opened is looked at, not the name.
+// waiting, and what was opened is looked at, not the name. A file that grows meanwhile is
+// read as long as it was, and one that shrinks is an error.
 func Read(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -30,14 +31,13 @@ func Read(name string) ([]byte, error) {
 	//mutant:regular-files-only
 	case !info.Mode().IsRegular():
 		return nil, &os.PathError{Op: "read", Path: name, Err: errors.New("not a regular file")}
-	}
-	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	//mutant:bounded-files
-	if err == nil && len(data) > MaxBytes {
-		err = &os.PathError{Op: "read", Path: name, Err: fmt.Errorf("more than %d bytes", MaxBytes)}
+	case info.Size() > MaxBytes:
+		return nil, &os.PathError{Op: "read", Path: name, Err: fmt.Errorf("more than %d bytes", MaxBytes)}
 	}
-	if err != nil {
-		return nil, err
+	data := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, data); err != nil {
+		return nil, &os.PathError{Op: "read", Path: name, Err: err}
 	}
 	return data, nil
 }

@@ -69,7 +69,8 @@
 // lets others of its key in the same process wait for that, instead of denying them.
 //
 // Fields that are not sent yet have the counts after the settlement. Once the handler has
-// written a status or a body, they have the counts before the settlement. Options.Settled has these counts too, as Outcome.States.
+// written a status or a body, they have the counts before the settlement. Options.Settled
+// has the counts after it, as Outcome.States.
 //
 // # When the store fails
 //
