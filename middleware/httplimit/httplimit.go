@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -25,8 +24,7 @@ type Options struct {
 	// or "content-bytes". It has 1 to 64 of the letters, digits, '-', '_' and '.'.
 	// Clients read it as qu in RateLimit-Policy. A policy without a name here counts
 	// requests; where its cost is not 1, qu is "units". New refuses a name that no policy of
-	// the limiter has. With NewAll, the Logger of the first part's limiter gets a warning if
-	// the first request has no policy of a name.
+	// the limiter has.
 	Units map[string]string
 	// EmptyKey is what a request without a key gets; EmptyRefused where it is not
 	// set.
@@ -146,7 +144,7 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 	}
 	m, err := newMiddleware(opts)
 	if err == nil {
-		err = opts.unknownUnit([]headgate.Part{{Limiter: limiter}})
+		err = opts.checkUnits(limiter)
 	}
 	if err != nil {
 		return nil, err
@@ -197,13 +195,9 @@ func NewAll(parts func(*http.Request) ([]headgate.Part, error), opts *Options) (
 	if err != nil {
 		return nil, err
 	}
-	var once sync.Once
 	m.parts = func(r *http.Request, s *scratch) error {
 		all, err := parts(r)
 		s.parts = append(s.parts[:0], all...)
-		if err == nil && len(all) > 0 && opts.Units != nil {
-			once.Do(func() { m.warnUnits(s.parts) })
-		}
 		return err
 	}
 	return m.wrap, nil
@@ -249,15 +243,11 @@ func (o *Options) check() error {
 	return settle.Check(o.Lease, o.SettleWait, o.Settle != nil, o.Settled != nil)
 }
 
-// unknownUnit returns the error of a name in Units that no policy of the parts has.
-func (o *Options) unknownUnit(list []headgate.Part) error {
+// checkUnits refuses a name in Units that no policy of the limiter has.
+func (o *Options) checkUnits(l *headgate.Limiter) error {
 	var names []string
-	for i := range list {
-		for _, p := range list[i].Limiter.Policies() {
-			if !slices.Contains(names, p.Name) {
-				names = append(names, p.Name)
-			}
-		}
+	for _, p := range l.Policies() {
+		names = append(names, p.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Units)) {
 		//mutant:units-of-known-policies
@@ -266,14 +256,6 @@ func (o *Options) unknownUnit(list []headgate.Part) error {
 		}
 	}
 	return nil
-}
-
-// warnUnits reports a name in Units that the first request of NewAll lacks. It is no more
-// than a warning: the policies of another request may have the name.
-func (m *middleware) warnUnits(list []headgate.Part) {
-	if err := m.unknownUnit(list); err != nil {
-		list[0].Limiter.Logger().Warn("headgate: no policy of the first request has a name in Options.Units", "error", err)
-	}
 }
 
 // named reports whether a unit can stand in a field as it is.
