@@ -129,18 +129,6 @@ func (ks keys) bind(ctx context.Context, op backend.Op, parts []Part) (*keyed, e
 	return k, nil
 }
 
-// observe passes the event of the call to the observer of the key that binds.
-func (ks keys) observe(k *keyed, op backend.Op, took time.Duration, err error) {
-	if k.limiter != nil && k.limiter.observer != nil {
-		k.request.Op = op // a Take of several keys has reserved, or looked
-		k.question.storeTime.Store(int64(ks.storeTime()))
-		if err == nil {
-			k.question.near, k.question.shadow = ks.near(&k.decision), ks.shadow()
-		}
-		k.limiter.observe(&k.question, took, err)
-	}
-}
-
 // ask makes the requests, and refuses what can't be asked before anything is sent.
 func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 	length := time.Duration(0)

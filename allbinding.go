@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/event"
 	"github.com/headgate-go/headgate/internal/wait"
 )
@@ -73,6 +74,18 @@ func (ks keys) storeTime() time.Duration {
 		longest = max(longest, ks[1+i].question.storeTime.Load())
 	}
 	return time.Duration(ks[0].question.storeTime.Load() + longest)
+}
+
+// observe passes the event of the call to the observer of the key that binds.
+func (ks keys) observe(k *keyed, op backend.Op, took time.Duration, err error) {
+	if k.limiter != nil && k.limiter.observer != nil {
+		k.request.Op = op // a Take of several keys has reserved, or looked
+		k.question.storeTime.Store(int64(ks.storeTime()))
+		if err == nil {
+			k.question.near, k.question.shadow = ks.near(&k.decision), ks.shadow()
+		}
+		k.limiter.observe(&k.question, took, err)
+	}
 }
 
 // near returns those of all keys of a call whose limiters have an observer. d is the call's

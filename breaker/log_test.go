@@ -1,43 +1,22 @@
 package breaker_test
 
 import (
-	"bytes"
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// lines is a log that may be read while it is written.
-type lines struct {
-	mu struct {
-		sync.Mutex
-		bytes.Buffer
-	}
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.Buffer.Write(b)
-}
-
-func (l *lines) list() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Split(strings.TrimSpace(l.mu.String()), "\n")
-}
-
 // logger leaves out what differs per run.
-func (l *lines) logger() *slog.Logger {
+func logger(l *faulttest.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == "node" {
 			return slog.Attr{}
@@ -49,12 +28,12 @@ func (l *lines) logger() *slog.Logger {
 // TestLogOfACircuit: what opens a circuit is a warning with its cause, in the event too.
 // The steps back are none, and have no cause.
 func TestLogOfACircuit(t *testing.T) {
-	server, logged := redistest.Start(t), &lines{}
+	server, logged := redistest.Start(t), &faulttest.Log{}
 	s, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 2 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	events := make(chan headgate.Event, 1000)
-	l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Logger: logged.logger(), Observer: func(e headgate.Event) {
+	l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Logger: logger(logged), Observer: func(e headgate.Event) {
 		if e.Type == headgate.EventCircuit {
 			events <- e
 		}
@@ -77,8 +56,8 @@ func TestLogOfACircuit(t *testing.T) {
 			break
 		}
 	}
-	require.Eventually(t, func() bool { return strings.Contains(strings.Join(logged.list(), ""), "to=closed") }, 10*time.Second, time.Millisecond)
-	got := logged.list()
+	require.Eventually(t, func() bool { return strings.Contains(strings.Join(logged.Lines(), ""), "to=closed") }, 10*time.Second, time.Millisecond)
+	got := logged.Lines()
 	require.Regexp(t, `^level=WARN msg="headgate: circuit" from=closed to=open err="headgate: node failed: dial tcp .*refused"$`, got[0])
 	require.Equal(t, `level=INFO msg="headgate: circuit" from=open to=half-open`, got[1])
 	require.Equal(t, `level=INFO msg="headgate: circuit" from=half-open to=closed`, got[len(got)-1])

@@ -69,105 +69,92 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 	server.NoImmortals(t)
 }
 
-// TestLentUnitsOfALog gives back all that a log counts while units are lent, and fills it
-// again. Then a lease of which nothing was settled ends, and leaves one period later.
-func TestLentUnitsOfALog(t *testing.T) {
+// lender sends requests of one policy to a store, on a clock of its own.
+type lender struct {
+	t  *testing.T
+	a  *algo.Algorithm
+	at *int64 // µs
+	s  backend.Store
+}
+
+// onBothTwins runs a test of one policy on memory and on the script.
+func onBothTwins(t *testing.T, of func(l lender), all ...algo.Algorithm) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for _, a := range []algo.Algorithm{algo.SlidingLog(algo.PerMinute(100)), algo.CompactLog(algo.PerMinute(100))} {
-		at := int64(trace.Start)
-		now := func() time.Time { return time.UnixMicro(at) }
-		lua := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
-		list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+	at := new(int64)
+	now := func() time.Time { return time.UnixMicro(*at) }
+	lua := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
+	for i := range all {
 		for _, s := range []backend.Store{memory.New(&memory.Options{Now: now}), lua} {
-			at = trace.Start
-			ask := func(op backend.Op, cost int64, loan *backend.Loan, lease *backend.Lease) backend.State {
-				r := backend.Request{Op: op, Loan: loan, Lease: lease, Group: backend.Group{Key: a.String(), Policies: list, Cost: cost}}
-				r.Each = make([]backend.State, 1)
-				require.NoError(t, s.Do(context.Background(), &r, new(backend.Decision)))
-				return r.Each[0]
-			}
-			ask(backend.Reserve, 5, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute})
-			loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Length: time.Second, Want: 40}
-			ask(backend.Borrow, 0, loan, nil)
-			require.EqualValues(t, 40, loan.Lent.Units)
-			ask(backend.Settle, 0, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}})
-			require.EqualValues(t, 40, ask(backend.Peek, 1, nil, nil).Used, "%v", &a)
-			require.EqualValues(t, 0, ask(backend.Take, 60, nil, nil).Remaining)
-			end := at + loan.Lent.Ends.Microseconds()
-			for _, c := range []struct{ at, used, lent int64 }{
-				{end - 1, 100, 40}, {end, 100, 0}, {trace.Start + 60_000_000, 40, 0}, {end - 1 + 59_999_999, 40, 0}, {end - 1 + 60_000_000, 0, 0},
-			} {
-				at = c.at
-				state := ask(backend.Peek, 1, nil, nil)
-				require.Equal(t, []int64{c.used, c.lent}, []int64{state.Used, state.Lent}, "%v, %d µs after the Borrow", &a, at-trace.Start)
-			}
+			*at = trace.Start
+			of(lender{t, &all[i], at, s})
 		}
 	}
 	server.NoImmortals(t)
+}
+
+func (l lender) ask(op backend.Op, cost int64, loan *backend.Loan, lease *backend.Lease) backend.State {
+	list := []backend.Policy{{Name: "p", Algorithm: *l.a, OnFailure: backend.FailClosed}}
+	r := backend.Request{Op: op, Loan: loan, Lease: lease, Group: backend.Group{Key: l.a.String(), Policies: list, Cost: cost}}
+	r.Each = make([]backend.State, 1)
+	require.NoError(l.t, l.s.Do(context.Background(), &r, new(backend.Decision)))
+	return r.Each[0]
+}
+
+// TestLentUnitsOfALog gives back all that a log counts while units are lent, and fills it
+// again. Then a lease of which nothing was settled ends, and leaves one period later.
+func TestLentUnitsOfALog(t *testing.T) {
+	onBothTwins(t, func(l lender) {
+		l.ask(backend.Reserve, 5, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute})
+		loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Length: time.Second, Want: 40}
+		l.ask(backend.Borrow, 0, loan, nil)
+		require.EqualValues(t, 40, loan.Lent.Units)
+		l.ask(backend.Settle, 0, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}})
+		require.EqualValues(t, 40, l.ask(backend.Peek, 1, nil, nil).Used, "%v", l.a)
+		require.EqualValues(t, 0, l.ask(backend.Take, 60, nil, nil).Remaining)
+		end := *l.at + loan.Lent.Ends.Microseconds()
+		for _, c := range []struct{ at, used, lent int64 }{
+			{end - 1, 100, 40}, {end, 100, 0}, {trace.Start + 60_000_000, 40, 0}, {end - 1 + 59_999_999, 40, 0}, {end - 1 + 60_000_000, 0, 0},
+		} {
+			*l.at = c.at
+			state := l.ask(backend.Peek, 1, nil, nil)
+			require.Equal(t, []int64{c.used, c.lent}, []int64{state.Used, state.Lent}, "%v, %d µs after the Borrow", l.a, c.at-trace.Start)
+		}
+	}, algo.SlidingLog(algo.PerMinute(100)), algo.CompactLog(algo.PerMinute(100)))
 }
 
 // TestLentUnitsSaturate records as much as a log counts while units are lent. Then nobody
 // settles these: the log counts no more than before.
 func TestLentUnitsSaturate(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	l := algo.PerHour(algo.MaxLogLimit)
-	for _, a := range []algo.Algorithm{algo.SlidingLog(l), algo.CompactLog(l)} {
-		at := int64(trace.Start)
-		now := func() time.Time { return time.UnixMicro(at) }
-		lua := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
-		list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
-		for _, s := range []backend.Store{memory.New(&memory.Options{Now: now}), lua} {
-			at = trace.Start
-			ask := func(op backend.Op, cost int64, loan *backend.Loan, lease *backend.Lease) backend.State {
-				r := backend.Request{Op: op, Loan: loan, Lease: lease, Group: backend.Group{Key: a.String(), Policies: list, Cost: cost}}
-				r.Each = make([]backend.State, 1)
-				require.NoError(t, s.Do(context.Background(), &r, new(backend.Decision)))
-				return r.Each[0]
-			}
-			lease := &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}}
-			ask(backend.Reserve, 5, nil, lease)
-			loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Length: time.Second, Want: algo.MaxLogLimit}
-			ask(backend.Borrow, 0, loan, nil)
-			require.NotZero(t, loan.Lent.Units)
-			ask(backend.Record, algo.MaxLogLimit, nil, nil)
-			require.EqualValues(t, a.MaxUsed(), ask(backend.Record, algo.MaxLogLimit, nil, nil).Used, "%v", &a)
-			lease.Actual = []int64{100}
-			ask(backend.Settle, 0, nil, lease)
-			require.EqualValues(t, a.MaxUsed(), ask(backend.Peek, 1, nil, nil).Used, "%v: a Settle of more", &a)
-			at += loan.Lent.Ends.Microseconds()
-			require.EqualValues(t, a.MaxUsed(), ask(backend.Peek, 1, nil, nil).Used, "%v: the lease has ended", &a)
-		}
-	}
-	server.NoImmortals(t)
+	onBothTwins(t, func(l lender) {
+		lease := &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Attempt: backend.LeaseID{3}}
+		l.ask(backend.Reserve, 5, nil, lease)
+		loan := &backend.Loan{ID: backend.LeaseID{2}, Seq: 1, Length: time.Second, Want: algo.MaxLogLimit}
+		l.ask(backend.Borrow, 0, loan, nil)
+		require.NotZero(t, loan.Lent.Units)
+		l.ask(backend.Record, algo.MaxLogLimit, nil, nil)
+		require.EqualValues(t, l.a.MaxUsed(), l.ask(backend.Record, algo.MaxLogLimit, nil, nil).Used, "%v", l.a)
+		lease.Actual = []int64{100}
+		l.ask(backend.Settle, 0, nil, lease)
+		require.EqualValues(t, l.a.MaxUsed(), l.ask(backend.Peek, 1, nil, nil).Used, "%v: a Settle of more", l.a)
+		*l.at += loan.Lent.Ends.Microseconds()
+		require.EqualValues(t, l.a.MaxUsed(), l.ask(backend.Peek, 1, nil, nil).Used, "%v: the lease has ended", l.a)
+	}, algo.SlidingLog(algo.PerHour(algo.MaxLogLimit)), algo.CompactLog(algo.PerHour(algo.MaxLogLimit)))
 }
 
 // TestLentUnitsOfALargeCount charges what was lent of a count that is above twice what most
 // kinds can count: by a settle, and at the end of a lease.
 func TestLentUnitsOfALargeCount(t *testing.T) {
-	t.Parallel()
-	at := int64(trace.Start)
-	now := func() time.Time { return time.UnixMicro(at) }
-	lua := standalone.New(clock.Client{Processor: redistest.Start(t).Client(t), Now: now}, &standalone.Options{Budget: 10 * time.Second})
-	a := algo.FixedWindow(algo.PerHour(algo.MaxCount))
-	for _, s := range []backend.Store{memory.New(&memory.Options{Now: now}), lua} {
-		at = trace.Start
-		ask := func(op backend.Op, cost int64, loan *backend.Loan) int64 {
-			list := []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
-			r := backend.Request{Op: op, Loan: loan, Group: backend.Group{Key: "k", Policies: list, Cost: cost, Each: make([]backend.State, 1)}}
-			require.NoError(t, s.Do(context.Background(), &r, new(backend.Decision)))
-			return r.Each[0].Used
-		}
-		ask(backend.Record, 1<<38, nil)
+	onBothTwins(t, func(l lender) {
+		l.ask(backend.Record, 1<<38, nil, nil)
 		loan := &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 40}
-		ask(backend.Borrow, 0, loan)
+		l.ask(backend.Borrow, 0, loan, nil)
 		require.EqualValues(t, 40, loan.Lent.Units)
 		loan.Seq, loan.Held[0] = 2, backend.Held{Seq: 1, Used: 7}
-		require.EqualValues(t, 1<<38+7+40, ask(backend.Borrow, 0, loan))
-		at += loan.Lent.Ends.Microseconds()
-		require.EqualValues(t, 1<<38+7+40, ask(backend.Peek, 1, nil))
-	}
+		require.EqualValues(t, 1<<38+7+40, l.ask(backend.Borrow, 0, loan, nil).Used)
+		*l.at += loan.Lent.Ends.Microseconds()
+		require.EqualValues(t, 1<<38+7+40, l.ask(backend.Peek, 1, nil, nil).Used)
+	}, algo.FixedWindow(algo.PerHour(algo.MaxCount)))
 }
 
 // loanSteps draws requests on a clock that never goes back.

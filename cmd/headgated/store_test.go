@@ -1,45 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-// lines is a log that a test reads while it is written.
-type lines struct {
-	mu struct {
-		sync.Mutex
-		bytes.Buffer
-	}
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.Buffer.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.Buffer.String()
-}
-
 // logged runs a server with these flags, and returns it with its log.
-func logged(t *testing.T, limits string, args ...string) (*server, *lines) {
+func logged(t *testing.T, limits string, args ...string) (*server, *faulttest.Log) {
 	t.Helper()
-	file, log := filepath.Join(t.TempDir(), "limits.yaml"), &lines{}
+	file, log := filepath.Join(t.TempDir(), "limits.yaml"), &faulttest.Log{}
 	replaceFile(t, file, limits)
 	s, _, err := settingsOf(append([]string{"headgated", "-config", file, "-grpc", "127.0.0.1:0", "-http", "127.0.0.1:0", "-metrics", "127.0.0.1:0"}, args...), nil, io.Discard)
 	require.NoError(t, err)
