@@ -32,7 +32,8 @@ type node struct {
 
 // StartCluster runs a cluster for this test only and kills it when the test
 // ends. It takes some 2.5 s, since a fresh primary refuses to serve for 2 s.
-// args override the defaults on all six servers, as in "--maxmemory", "1gb". Without a redis-server the test is skipped, or fails where CI=true.
+// args override the defaults on all six servers, as in "--maxmemory", "1gb". Without a
+// redis-server the test is skipped, or fails where CI=true.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	c, nodes := &Cluster{args: slices.Concat(settings, args)}, []*node(nil)
@@ -46,16 +47,16 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 }
 
 // Elections are arguments of StartCluster for a test in which replicas take over by
-// themselves. On a busy machine a replica may do so although its primary lives, if
-// that does not run for a second.
-var Elections = []string{"--cluster-node-timeout", "1000"}
+// themselves, as soon as the node timeout allows.
+var Elections = []string{"--cluster-replica-no-failover", "no"}
 
-// settings let no replica take over by itself while a busy machine keeps its primary
-// from running for some seconds. A replica that takes over may have an old copy, and
-// does not wait for more replicas to sync.
+// settings let replicas take over only when a test orders it: on a busy machine they would
+// although their primary lives, if that did not run for a second. A replica that takes over
+// may have an old copy, and does not wait for more replicas to sync. The node timeout is
+// short, since nodes that know little of each other ping as often as it allows.
 var settings = []string{
 	"--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1",
-	"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "15000",
+	"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000", "--cluster-replica-no-failover", "yes",
 	"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
 }
 
