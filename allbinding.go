@@ -99,8 +99,8 @@ func (ks keys) near(d *Decision) (near []Near) {
 	return near
 }
 
-// shadow returns what the shadows of all keys of a call whose limiters have an observer
-// decided: the one that binds, with its key. nil: no store has counted a shadow.
+// shadow returns the decision of the shadow that binds, with its key, among all keys whose
+// limiters have an observer. nil: no store has counted a shadow.
 func (ks keys) shadow() (binds *Decision) {
 	for i := range ks {
 		k := &ks[i]

@@ -65,8 +65,8 @@ func (r *rule) count(w []int64, n int64) {
 func (a *Algorithm) MaxUsed() int64 { return 2 * a.rule().most }
 
 // Recorded returns how many of n units a record charges. It charges without asking
-// for room, and only up to MaxUsed. What is lent of a log is charged whole at the end of its
-// lease, so it takes its part of MaxUsed from the begin.
+// for room, and only up to MaxUsed. Lent units of a log are charged whole at the end of their
+// lease, so their room is kept from the begin.
 func (a *Algorithm) Recorded(v *View, n int64) int64 {
 	used := v.Used
 	//mutant:lent-log-saturates

@@ -35,8 +35,8 @@ func NewServer(l *headgate.Limiter, key Key, opts *Options) (*Server, error) {
 // user's organisation, or the limiter of a customer's plan. The call passes if every part
 // allows it, and else is charged to none; see headgate.All. No parts are no limit. An
 // error refuses the call, as that of a Key. If no part is returned beside an error without a
-// status, gRPC's own logger gets it, at most once per second. Options.Cost must be nil: the parts have the
-// costs.
+// status, gRPC's own logger gets it, at most once per second. Options.Cost must be nil: the
+// parts have the costs.
 func NewServerAll(parts func(context.Context, RPC) ([]headgate.Part, error), opts *Options) (*Server, error) {
 	if opts == nil {
 		opts = &Options{}

@@ -50,10 +50,10 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 // themselves, as soon as the node timeout allows.
 var Elections = []string{"--cluster-replica-no-failover", "no"}
 
-// settings let replicas take over only when a test orders it: on a busy machine they would
-// although their primary lives, if that did not run for a second. A replica that takes over
+// settings let replicas take over only when a test orders it. By themselves they would do so
+// if a busy machine kept their primary from running for a second. A replica that takes over
 // may have an old copy, and does not wait for more replicas to sync. The node timeout is
-// short, since nodes that know little of each other ping as often as it allows.
+// short, since a longer one makes pings rarer, and clusters slower to form.
 var settings = []string{
 	"--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1",
 	"--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000", "--cluster-replica-no-failover", "yes",
