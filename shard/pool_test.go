@@ -45,15 +45,15 @@ func TestASumLeftBehind(t *testing.T) {
 	ps := one(algo.FixedWindow(algo.PerDay(64)), 64)
 	for do(t, s, take("k", ps, 1)).Allowed {
 	}
+	before := runtime.NumGoroutine()
 	c.gate = make(chan struct{})
 	ctx, leave := context.WithTimeout(context.Background(), 25*time.Millisecond)
 	defer leave()
 	fresh := shard.New(plain{c}, struct{ backend.Store }{c}) // which knows nothing
 	_, err := layer.Ask(ctx, fresh, take("k", ps, 1))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	during := runtime.NumGoroutine()
 	close(c.gate)
-	for runtime.NumGoroutine() >= during {
-		time.Sleep(time.Millisecond) // until it is over
-	}
+	require.Eventually(t, func() bool {
+		return runtime.NumGoroutine() <= before+1 // the condition's own
+	}, 20*time.Second, time.Millisecond, "the sum ends")
 }
