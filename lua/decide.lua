@@ -58,6 +58,9 @@
 -- leaves every count of the group as it was. No command after a group's first
 -- write may raise an error, since that would be the answer to all groups.
 --
+-- The paths that most calls take stand first. Behind the 256th constant of a script, Lua
+-- loads each number by an instruction of its own.
+--
 -- In the sections: v is the stored value; at the instant a take is recorded at.
 -- A value of a hash begins with a version and two instants in whole seconds, so
 -- that the hot path asks Redis for neither.
@@ -101,20 +104,25 @@ while pos <= size do
   --mutant:section-without-groups
   pos = from
   local takes, own, groups = op == TAKE, 4294967295 - policies, total - decided
-  if general then
-    --@include lent.general
-  elseif shape == ONE_POLICY then
+  if shape == ONE_POLICY and not general then
     --@include onepolicy.section
-  elseif shape == MANY_POLICIES then
+  elseif shape == MANY_POLICIES and not general then
     --@include manypolicies.section
   elseif shape == MANY_KEYS then
     joint, looks, refused, again = groups, true, false, {groups, pos, k, n}
   elseif shape == A_LOAN then
     --@include borrow.section
   else
+    local whole, behind
+    if general then
+      --@include lent.general
+    end
     --@include onelease.section
     if joint > 0 then
       --@include manykeys.joint
+    end
+    if general then
+      --@include lent.decided
     end
   end
 end

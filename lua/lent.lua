@@ -165,7 +165,6 @@ end
 --@section general
 -- One group of a section is decided by the general path: that of a set has its costs
 -- among its policies there.
-local whole, behind
 groups = 1
 if shape == MANY_POLICIES then
   local heads, costs = {}, {pack('<I4', 1)}
@@ -176,8 +175,9 @@ if shape == MANY_POLICIES then
   whole, behind = blob, from + 49 * policies
   blob, from, pos, all = table.concat(heads) .. table.concat(costs), 1, 1, 1
 end
-shape = 3
---@include anygroup.section
+shape = ANY_POLICIES
+
+--@section decided
 if whole then blob, pos = whole, behind end
 general, decided = false, decided + 1
 if decided < total then pos = section else decided = 0 end

@@ -59,5 +59,5 @@ func TestScriptHoldsNoNames(t *testing.T) {
 // A change that is meant to changes this: servers then load a second script while
 // releases of both kinds run.
 func TestScriptStays(t *testing.T) {
-	require.Equal(t, "c52a0e8c8f2c5efd3a8e98298d6e61dbe8efa0bf", SHA)
+	require.Equal(t, "b1c679511d616186997c2e74285f67b3b769bf5c", SHA)
 }
