@@ -38,14 +38,22 @@ const grid = 8
 // engine orders what happens in the network. Its lock is held by no caller that blocks.
 type engine struct {
 	seed   uint64
-	events sync.Mutex // is held while the network acts
+	events sync.Mutex    // is held while the network acts
+	wake   chan struct{} // another event has become the next one
+	over   chan struct{} // is closed when run is to end
 	mu     struct {
 		sync.Mutex
-		pending []op           // of this instant
-		taken   map[int64]bool // instants of network events to come
+		pending []op    // of this instant
+		queue   []event // of the network, the next one last, each at an instant of its own
 		trace   []traced
 		ended   bool // a pool closes its connections in the order of a map: that is no part of a trace
 	}
+}
+
+// event is what happens at an instant.
+type event struct {
+	at  int64 // ns of the Unix epoch
+	run func()
 }
 
 // op is what a process asks of the network: to dial, to send, or to close.
@@ -65,9 +73,62 @@ type traced struct {
 }
 
 func newEngine(seed uint64) *engine {
-	e := &engine{seed: seed}
-	e.mu.taken = map[int64]bool{}
-	return e
+	return &engine{seed: seed, wake: make(chan struct{}, 1), over: make(chan struct{})}
+}
+
+// run runs the events at their instants, until over is closed. It is one goroutine, since one
+// for each event would begin with a small stack each time.
+func (e *engine) run() {
+	timer := time.NewTimer(0)
+	for {
+		f, wait := e.next()
+		if f != nil {
+			e.events.Lock()
+			f()
+			e.events.Unlock()
+			continue
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-e.wake:
+		case <-e.over:
+			return
+		}
+	}
+}
+
+// next takes the next event if it is due. Otherwise it returns for how long to wait.
+func (e *engine) next() (f func(), wait time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	last := len(e.mu.queue) - 1
+	if last < 0 {
+		return nil, time.Hour
+	}
+	wait = time.Duration(e.mu.queue[last].at - time.Now().UnixNano())
+	if wait > 0 {
+		return nil, wait
+	}
+	f, e.mu.queue[last].run = e.mu.queue[last].run, nil
+	e.mu.queue = e.mu.queue[:last]
+	return f, 0
+}
+
+// put adds an event at an instant, or at the first free one of the grid behind it. The lock
+// is held.
+func (e *engine) put(at int64, f func()) int64 {
+	i, taken := e.find(at)
+	for ; taken; i, taken = e.find(at) {
+		at += grid
+	}
+	e.mu.queue = slices.Insert(e.mu.queue, i, event{at, f})
+	return at
+}
+
+// find returns the place of an instant in the queue, and whether it is taken.
+func (e *engine) find(at int64) (i int, taken bool) {
+	return slices.BinarySearchFunc(e.mu.queue, at, func(a event, at int64) int { return cmp.Compare(at, a.at) })
 }
 
 // hashOf returns a number that the seed and the parts fix.
@@ -100,7 +161,11 @@ func (e *engine) submit(o op) {
 	defer e.mu.Unlock()
 	e.mu.pending = append(e.mu.pending, o)
 	if len(e.mu.pending) == 1 {
-		time.AfterFunc(grid/4, e.flush)
+		e.put(time.Now().UnixNano()+grid/4, e.flush)
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -113,8 +178,6 @@ func (e *engine) flush() {
 	slices.SortStableFunc(ops, func(a, b op) int {
 		return cmp.Or(cmp.Compare(a.proc, b.proc), cmp.Compare(a.to, b.to), cmp.Compare(a.what, b.what), cmp.Compare(a.order, b.order))
 	})
-	e.events.Lock()
-	defer e.events.Unlock()
 	for i := range ops {
 		ops[i].run()
 	}
@@ -123,23 +186,10 @@ func (e *engine) flush() {
 // at calls f after the delay, at an instant of the network's own, and returns that. It is
 // called from an event of the network only, so that the order of calls is the seed's.
 func (e *engine) at(delay time.Duration, f func()) time.Time {
-	now := time.Now()
-	t := (now.UnixNano()+int64(max(delay, 0)))/grid*grid + grid + grid/2
+	at := (time.Now().UnixNano()+int64(max(delay, 0)))/grid*grid + grid + grid/2
 	e.mu.Lock()
-	for e.mu.taken[t] {
-		t += grid
-	}
-	e.mu.taken[t] = true
-	e.mu.Unlock()
-	time.AfterFunc(time.Duration(t-now.UnixNano()), func() {
-		e.mu.Lock()
-		delete(e.mu.taken, t)
-		e.mu.Unlock()
-		e.events.Lock()
-		defer e.events.Unlock()
-		f()
-	})
-	return time.Unix(0, t)
+	defer e.mu.Unlock()
+	return time.Unix(0, e.put(at, f))
 }
 
 // note adds a line to the trace.

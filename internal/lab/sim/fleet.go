@@ -154,6 +154,8 @@ func Run(p *Plan) *World {
 	w.teach()
 	w.start = time.Now()
 	w.begin()
+	go w.run()
+	defer close(w.over)
 	var callers sync.WaitGroup
 	for i := range p.Procs {
 		proc, err := w.newProcess(i)
