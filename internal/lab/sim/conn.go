@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,15 +26,16 @@ type conn struct {
 
 	mu struct {
 		sync.Mutex
-		number   int    // among the connections of the process to the address; 0 before it has sent
-		in       []byte // arrived, not read
-		err      error  // what ends reading: io.EOF, or a reset
-		werr     error  // what ends writing
-		closed   bool   // by the process
+		number   int      // among the connections of the process to the address; 0 before it has sent
+		in       []byte   // arrived, not read
+		out      []string // written at this instant: one packet
+		err      error    // what ends reading: io.EOF, or a reset
+		werr     error    // what ends writing
+		closed   bool     // by the process
 		deadline time.Time
 	}
 	wake   chan struct{} // the reader looks again
-	inbox  []byte        // at the node: not yet a whole command
+	inbox  string        // at the node: not yet a whole command
 	again  int           // how often something was sent again to a host that is gone
 	asking bool          // at the node: ASKING stands before the next command
 	gone   bool          // a middlebox has forgotten the flow: nothing arrives any more
@@ -105,9 +107,20 @@ func (c *conn) Write(b []byte) (int, error) {
 	if c.mu.werr != nil {
 		return 0, c.mu.werr
 	}
-	packet := append([]byte(nil), b...)
-	c.world.submit(op{proc: c.proc, to: c.addr, what: "send", order: c.mu.number, run: func() { c.world.send(c, packet) }})
+	c.mu.out = append(c.mu.out, string(b))
+	if len(c.mu.out) == 1 {
+		c.world.submit(op{proc: c.proc, to: c.addr, what: "send", order: c.mu.number, run: func() { c.world.send(c, c.written()) }})
+	}
 	return len(b), nil
+}
+
+// written takes what was written at this instant.
+func (c *conn) written() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	packet := strings.Join(c.mu.out, "")
+	c.mu.out = nil
+	return packet
 }
 
 // label returns the connection's name in the trace. It has one when it first sends: what

@@ -86,9 +86,11 @@ func (n *node) decide(proc int, g *asked, now int64) []byte {
 		}
 	}
 	s, p := n.keeps.of(g.tag), past{now, all}
+	s.catchUp()
 	s.now = now
 	answer := s.decide(all)
 	s.log = append(s.log, p)
+	s.decided++
 	n.replicate(g.tag, p)
 	n.world.ledger.charge(proc, n, all)
 	return answer

@@ -15,8 +15,8 @@ const longest = 48 * time.Hour
 // product's own rule. A server keeps a key until then, and must not keep it for ever. Stored
 // bytes are not simulated: that each key in Redis has an expiry is checked on real servers.
 func (w *World) countsExpire() error {
-	for _, n := range w.nodes {
-		for _, s := range n.keeps.byTag {
+	for n, all := range w.primaries() {
+		for _, s := range all {
 			if err := s.again().expire(); err != nil {
 				return fmt.Errorf("%s: %w", n.addr, err)
 			}
@@ -28,6 +28,7 @@ func (w *World) countsExpire() error {
 // expire looks at each count of a state now, and at the instant at which it ends.
 func (s *state) expire() error {
 	type named struct{ tag, policy string }
+	s.catchUp()
 	seen, now := map[named]bool{}, s.now
 	for _, p := range s.log {
 		for _, g := range p.all {

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -146,5 +147,5 @@ func (p *Plan) policies(f func(headgate.Policy)) {
 // identity names a policy's count.
 func identity(p headgate.Policy) string {
 	id := p.Algorithm.Identity()
-	return fmt.Sprintf("%s/%d/%d", p.Name, id.Period, id.Buckets)
+	return p.Name + "/" + strconv.FormatInt(id.Period, 10) + "/" + strconv.FormatInt(int64(id.Buckets), 10)
 }

@@ -188,7 +188,7 @@ func (g *dialing) connected(w *World, n *node) {
 }
 
 // send passes a packet to the node.
-func (w *World) send(c *conn, packet []byte) {
+func (w *World) send(c *conn, packet string) {
 	label := c.label(func() int {
 		w.named[path{c.proc, c.addr}]++
 		return w.named[path{c.proc, c.addr}]

@@ -37,7 +37,7 @@ type node struct {
 }
 
 // arrives is called with what a process sent.
-func (n *node) arrives(c *conn, packet []byte) {
+func (n *node) arrives(c *conn, packet string) {
 	switch {
 	case c.gone:
 		return
@@ -53,7 +53,7 @@ func (n *node) arrives(c *conn, packet []byte) {
 		n.wants = append(n.wants, func() { n.arrives(c, packet) })
 		return
 	}
-	c.inbox = append(c.inbox, packet...)
+	c.inbox += packet
 	var out []byte
 	for {
 		args, rest, err := command(c.inbox)
@@ -152,39 +152,39 @@ func (n *node) hello() []byte {
 
 // command takes the first command off what has come: an array of bulk strings. It returns
 // nil if that is not whole.
-func command(b []byte) (args []string, rest []byte, err error) {
+func command(b string) (args []string, rest string, err error) {
 	n, b, ok := header(b, '*')
 	if !ok {
-		return nil, nil, nil
+		return nil, "", nil
 	}
 	if n < 1 {
-		return nil, nil, fmt.Errorf("an array of %d", n)
+		return nil, "", fmt.Errorf("an array of %d", n)
 	}
 	for range n {
 		size, after, ok := header(b, '$')
 		if !ok || len(after) < size+2 {
-			return nil, nil, nil
+			return nil, "", nil
 		}
 		if size < 0 {
-			return nil, nil, fmt.Errorf("a string of %d bytes", size)
+			return nil, "", fmt.Errorf("a string of %d bytes", size)
 		}
-		args, b = append(args, string(after[:size])), after[size+2:]
+		args, b = append(args, after[:size]), after[size+2:]
 	}
 	return args, b, nil
 }
 
 // header reads a mark and a number.
-func header(b []byte, mark byte) (n int, rest []byte, ok bool) {
-	line, _, whole := strings.Cut(string(b[:min(len(b), 32)]), "\r\n")
+func header(b string, mark byte) (n int, rest string, ok bool) {
+	line, _, whole := strings.Cut(b[:min(len(b), 32)], "\r\n")
 	if !whole {
-		return 0, nil, false
+		return 0, "", false
 	}
 	if len(line) < 2 || line[0] != mark {
-		return -1, nil, true
+		return -1, "", true
 	}
 	n, err := strconv.Atoi(line[1:])
 	if err != nil {
-		return -1, nil, true
+		return -1, "", true
 	}
 	return n, b[len(line)+2:], true
 }

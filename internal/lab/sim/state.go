@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -9,10 +11,14 @@ import (
 
 // state is what a node keeps: of all keys on a standalone server, of one key on a cluster,
 // so that a key can move. It follows the clock of whoever decides.
+//
+// A replica's state has its primary's log, and decides what that has when it is asked for
+// something: most never are.
 type state struct {
-	store *memory.Store
-	now   int64  // µs: the instant of the decision under way
-	log   []past // all that it decided, so that a replica can be made of it
+	store   *memory.Store
+	now     int64  // µs: the instant of the decision under way
+	log     []past // all that it has decided, or is to decide again
+	decided int    // of log
 }
 
 // past is what was decided.
@@ -21,33 +27,28 @@ type past struct {
 	all []*asked
 }
 
-func newState() *state {
-	s := &state{}
+func newState(log []past) *state {
+	s := &state{log: log}
 	s.store = memory.New(&memory.Options{MaxKeys: 4096, Now: func() time.Time { return time.UnixMicro(s.now) }})
 	return s
 }
 
-// apply decides again what another copy has decided.
-func (s *state) apply(p past) {
-	var again []*asked
-	for _, g := range p.all {
-		h := *g
-		h.done = nil
-		again = append(again, &h)
+// catchUp decides again what another copy has decided.
+func (s *state) catchUp() {
+	for ; s.decided < len(s.log); s.decided++ {
+		var again []*asked
+		for _, g := range s.log[s.decided].all {
+			h := *g
+			h.done = nil
+			again = append(again, &h)
+		}
+		s.now = s.log[s.decided].at
+		s.decide(again)
 	}
-	s.now = p.at
-	s.decide(again)
-	s.log = append(s.log, p)
 }
 
-// again returns a state that has decided what s has.
-func (s *state) again() *state {
-	fresh := newState()
-	for _, p := range s.log {
-		fresh.apply(p)
-	}
-	return fresh
-}
+// again returns a state that decides what s has.
+func (s *state) again() *state { return newState(slices.Clip(s.log)) }
 
 // states are what a node keeps.
 type states struct {
@@ -63,7 +64,7 @@ func (s *states) of(tag string) *state {
 		s.byTag = map[string]*state{}
 	}
 	if s.byTag[tag] == nil {
-		s.byTag[tag] = newState()
+		s.byTag[tag] = newState(nil)
 	}
 	return s.byTag[tag]
 }
@@ -76,11 +77,23 @@ func (s *states) copyOf(other *states) {
 	}
 }
 
+// primaries returns what each primary keeps. Its replica has the same counts.
+func (w *World) primaries() iter.Seq2[*node, map[string]*state] {
+	return func(yield func(*node, map[string]*state) bool) {
+		for _, n := range w.nodes {
+			if n.replica == nil && !yield(n, n.keeps.byTag) {
+				return
+			}
+		}
+	}
+}
+
 // used returns the units of a policy that a state counts at an instant.
 func (s *state) used(tag string, p backend.Policy, now int64) int64 { return s.peek(tag, p, now).Used }
 
 // peek returns what a state counts of a policy at an instant.
 func (s *state) peek(tag string, p backend.Policy, now int64) backend.State {
+	s.catchUp()
 	s.now = now
 	g := backend.Group{Key: tag, Policies: []backend.Policy{p}, Costs: []int64{0}, Each: make([]backend.State, 1)}
 	r := backend.Request{Op: backend.Peek, Group: g}
@@ -100,7 +113,8 @@ func (n *node) replicate(tag string, p past) {
 	life := r.life
 	n.world.at(n.lag(), func() {
 		if r.replica == n && r.life == life && !r.down && !r.dark {
-			r.keeps.of(tag).apply(p)
+			s := r.keeps.of(tag)
+			s.log = append(s.log, p)
 		}
 	})
 }
