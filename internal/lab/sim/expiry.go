@@ -11,13 +11,14 @@ import (
 // clocks have stepped.
 const longest = 48 * time.Hour
 
-// countsExpire decides again what each state has decided, and looks when its counts end by the
-// product's own rule. A server keeps a key until then, and must not keep it for ever. Stored
-// bytes are not simulated: that each key in Redis has an expiry is checked on real servers.
+// countsExpire looks when each state's counts end by the product's own rule, from its last
+// decision on: no rule before it has looked at a later instant. A server keeps a key until
+// then, and must not keep it for ever. Stored bytes are not simulated: that each key in Redis
+// has an expiry is checked on real servers.
 func (w *World) countsExpire() error {
 	for n, all := range w.primaries() {
 		for _, s := range all {
-			if err := s.again().expire(); err != nil {
+			if err := s.expire(); err != nil {
 				return fmt.Errorf("%s: %w", n.addr, err)
 			}
 		}

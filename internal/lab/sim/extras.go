@@ -34,6 +34,9 @@ func (p *Plan) draw(shape Shape) {
 		Full: some(4), Single: some(6), Bursts: some(4), Distant: some(2), Fresh: some(4), Unnamed: some(4), Named: some(4), Deploy: some(3), Thin: some(6),
 	}
 	p.Crowd = rand.New(rand.NewPCG(p.Seed, 53)).IntN(4) == 0 && p.Lasts == time.Minute
+	if p.Bursts && shape.Procs > 0 { // which add a quarter of a second to each pause
+		p.Pause = p.Pause*9/10 - time.Second/4
+	}
 	p.Distant = p.Distant && p.Far
 	p.Fresh, p.Unnamed, p.Named = p.Fresh && p.Cluster, p.Unnamed && p.Cluster, p.Named && !p.Cluster
 	if p.Deploy {

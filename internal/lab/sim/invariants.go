@@ -33,9 +33,9 @@ var invariants = []struct {
 	{"A denied call had no room.", (*World).deniedForWant},
 	{"A waiting call that fits passes.", (*World).waitsForWant},
 	{"A denial is a value. An error means a wrong call.", (*World).errorsAreDue},
+	{"Unused counts expire by themselves.", (*World).countsExpire},
 	{"A lease is settled or ends.", (*World).leasesEnd},
 	{"After Close no connection is left.", (*World).nothingLeft},
-	{"Unused counts expire by themselves.", (*World).countsExpire},
 }
 
 // judge checks all invariants at the end of a run. Another one is that no goroutine is
