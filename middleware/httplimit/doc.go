@@ -63,7 +63,7 @@
 // A request holds a slot of an InFlight policy until its handler returns, panics
 // and hijacks included. Where the cost shows only in the response, Options.Settle
 // returns it. It goes by the status, the header, the bytes written, or what the handler
-// gave to Report. So failures can be counted by themselves. Five failed logins in 15
+// gave to ReportPolicy, by a policy's name, or to Report. So failures can be counted by themselves. Five failed logins in 15
 // minutes are a limit of five, with a Settle that returns 0 for a login that
 // succeeded. A login under way is counted until it has ended. Options.SettleWait
 // lets others of its key in the same process wait for that, instead of denying them.
