@@ -7,7 +7,9 @@
 //
 // NewAll decides by what a function returns for each request. These are several limiters
 // and keys, such as a user's and the organisation's, all or nothing, or the limiter of a
-// customer's plan. Allow is a limit inside of a handler, by what the handler has read.
+// customer's plan. Allow is a limit inside of a handler, by what the handler has read, and
+// gives the handler the states of the policies. Behind New and NewAll a handler finds them
+// as text, in the header RateLimit of its response.
 //
 // The middleware fits chi as it is. Module examples/routers has adapters of ten lines for
 // echo and gin. fiber is not net/http. Its adaptor.HTTPMiddleware takes a middleware
