@@ -95,9 +95,7 @@ func TestSwaps(t *testing.T) {
 			for n := 2; n <= 1+count; n++ {
 				current.Store(int64(n))
 				put(version(n))
-				for w.File().For("")[0].Algorithm.Max() != int64(n) {
-					time.Sleep(100 * time.Microsecond)
-				}
+				require.Eventually(t, func() bool { return w.File().For("")[0].Algorithm.Max() == int64(n) }, time.Minute, 100*time.Microsecond)
 			}
 			stop()
 			callers.Wait()

@@ -52,6 +52,9 @@ func leases(ctx context.Context, s *session, args []string) error {
 	return errors.Join(s.print(all, all.text), err)
 }
 
+// resetsAll follows a list of leases: there is no command for one of them.
+const resetsAll = "each ends by itself; headgate reset ends all leases of the key now, also those of jobs that run, and removes its counts"
+
 // text tells leases that run from those that have ended, whose process has died or has
 // not settled yet.
 func (l *leased) text(w *tabwriter.Writer) {
@@ -71,6 +74,7 @@ func (l *leased) text(w *tabwriter.Writer) {
 		}
 		row(w, l.ID, ends, duration(l.Length), l.SubKey, l.charged())
 	}
+	fmt.Fprintln(w, resetsAll)
 }
 
 func (l *lease) charged() string {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -63,6 +65,51 @@ func TestLeases(t *testing.T) {
 			name := "headgate:{garbage}:l:" + string(make([]byte, 16))
 			require.NoError(t, p.admin.Set(t.Context(), name, "text", 0).Err())
 			require.Contains(t, exec(t, 0, append([]string{"leases", "garbage"}, p.args...)...), "not known to this release")
+		})
+	}
+}
+
+// TestResetFreesSlots: a reset frees the slots of dead jobs at once, and ends the leases of
+// living ones. With a file of the InFlight policy alone, other counts stay.
+func TestResetFreesSlots(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "slots.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("policies:\n  slots: {algorithm: in-flight, limit: 2, on-failure: closed}\n"), 0o600))
+	for where, p := range places(t) {
+		t.Run(where, func(t *testing.T) {
+			l, err := headgate.New(p.store, []headgate.Policy{
+				{Name: "slots", Algorithm: algo.InFlight(2), OnFailure: headgate.FailClosed},
+				{Name: "calls", Algorithm: algo.SlidingLog(algo.PerHour(100)), OnFailure: headgate.FailClosed},
+			}, nil)
+			require.NoError(t, err)
+			reserve := func() (*headgate.Reservation, bool) {
+				r, d, err := l.Reserve(t.Context(), headgate.Call{Key: "jobs", Lease: time.Hour})
+				require.NoError(t, err)
+				return r, d.Allowed
+			}
+			used := func() int64 {
+				each := make([]headgate.State, 2)
+				_, err := l.Peek(t.Context(), headgate.Call{Key: "jobs", Each: each})
+				require.NoError(t, err)
+				return each[1].Used
+			}
+			for i, args := range [][]string{{"reset", "jobs", "-policies", file}, {"reset", "jobs"}} {
+				_, passes := reserve() // of a job that dies
+				require.True(t, passes)
+				living, passes := reserve()
+				require.True(t, passes)
+				_, passes = reserve()
+				require.False(t, passes)
+				require.Contains(t, exec(t, 0, append([]string{"leases", "jobs"}, p.args...)...), resetsAll)
+				exec(t, 0, append(args, p.args...)...)
+				require.NotContains(t, exec(t, 0, append([]string{"leases", "jobs"}, p.args...)...), resetsAll)
+				require.EqualValues(t, []int64{2, 0}[i], used())
+				require.ErrorIs(t, living.Extend(t.Context()), headgate.ErrNotHeld)
+				for range 2 {
+					r, passes := reserve()
+					require.True(t, passes)
+					require.NoError(t, r.Close())
+				}
+			}
 		})
 	}
 }

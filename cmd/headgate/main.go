@@ -57,7 +57,7 @@ var commands = map[string]command{
 		[]string{"policies", "plan", "tenant", "of", "cost", "header"}, peek},
 	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", perOf, 1,
 		[]string{"policies", "plan", "tenant", "of", "header"}, reset},
-	"leases": {"KEY", "list the reservations of the key that are not settled", "", 1, []string{"header"}, leases},
+	"leases": {"KEY", "list the reservations of the key that are not settled", leaseOf, 1, []string{"header"}, leases},
 	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", "", 1, nil, keys},
 	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", topOf, 0,
 		[]string{"policies", "plan", "tenant", "of", "n", "sample", "every"}, top},
@@ -69,6 +69,11 @@ const (
 A plan without limits, or one that is blocked, counts nothing: the command prints that, with
 status 0. Policies with per count each value of their dimension under a key of its own:
 -of model=large is for those of KEY:model:large, and without it a note names the dimensions.
+`
+	leaseOf = `
+The slots of a job that died are free when its lease ends. To free them before, use
+headgate reset KEY. It ends all leases of the key, also those of jobs that run, and removes
+its counts. With -policies FILE of the in-flight policy alone, the other counts stay.
 `
 	topOf = `
 All keys are measured by the policies of one plan: that of -plan or -tenant, else the default.

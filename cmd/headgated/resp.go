@@ -49,6 +49,20 @@ func (v *server) openRESP(base *headgate.Limiter, secure *tls.Config) error {
 	return nil
 }
 
+// limiterOfPlans returns a limiter of any plan, whose Stats are those of all plans; nil if
+// no plan has limits now.
+func (v *server) limiterOfPlans() *headgate.Limiter {
+	if v.policies == nil {
+		return nil
+	}
+	for _, name := range append(v.policies.File().Plans(), "") {
+		if l, _ := v.policies.Plan(name); l != nil {
+			return l
+		}
+	}
+	return nil
+}
+
 // planOf returns what finds the limiter of a plan. Policies with per are not in it.
 func planOf(w *policyfile.Watcher) func(name string) (*headgate.Limiter, error) {
 	return func(name string) (*headgate.Limiter, error) {

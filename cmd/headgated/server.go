@@ -64,9 +64,6 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := v.metrics.limiters.Borrow(base); err != nil {
-		return nil, err
-	}
 	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base}
 	if s.config != "" {
 		if err := v.watcher.load(); err != nil {
@@ -135,6 +132,9 @@ func (v *server) listen(base *headgate.Limiter) error {
 		v.listeners[flag] = l
 	}
 	if err := v.openRESP(base, secure); err != nil {
+		return err
+	}
+	if err := v.metrics.limiters.Borrow(base, v.limiterOfPlans()); err != nil {
 		return err
 	}
 	v.grpc = newGRPC(s)

@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,4 +81,24 @@ func TestBorrowMetrics(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, userLimits, "-borrow", "50ms")
 	require.Contains(t, scrape(t, s), "headgate_borrow_keys")
+}
+
+// TestBorrowMetricsOfPlans: so is what the policies of HG.TAKE borrow.
+func TestBorrowMetricsOfPlans(t *testing.T) {
+	t.Parallel()
+	server, policies := redistest.Start(t), filepath.Join(t.TempDir(), "policies.yaml")
+	replaceFile(t, policies, "policies:\n  calls: {algorithm: fixed-window, limit: 1000000, period: 1d, on-failure: open, borrow: 1s}\n"+
+		"plans:\n  a: {calls: {limit: unlimited}}\n  b: [calls]\ndefault: a\n")
+	s := startServer(t, userLimits, "-redis", server.Addr(), "-resp", "127.0.0.1:0", "-policies", policies)
+	c := redis.NewClient(&redis.Options{Addr: s.listeners["resp"].Addr().String()})
+	defer c.Close()
+	lent := regexp.MustCompile(`headgate_borrow_units_total\{headgate_units="lent"[^}]*\} [1-9]`)
+	require.Eventually(t, func() bool {
+		for range 10 {
+			if c.Do(context.Background(), "HG.TAKE", "b", "k").Err() != nil {
+				return false
+			}
+		}
+		return lent.MatchString(scrape(t, s))
+	}, 20*time.Second, 5*time.Millisecond)
 }

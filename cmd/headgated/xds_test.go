@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	limitpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 )
 
@@ -44,6 +45,31 @@ func (c *control) StreamAggregatedResources(s discovery.AggregatedDiscoveryServi
 	}
 }
 
+// startControl serves a control, and returns its address.
+func startControl(t *testing.T) (*control, string) {
+	t.Helper()
+	c := &control{send: make(chan *discovery.DiscoveryResponse), got: make(chan *discovery.DiscoveryRequest, 8)}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	g := grpc.NewServer()
+	discovery.RegisterAggregatedDiscoveryServiceServer(g, c)
+	go func() { _ = g.Serve(l) }()
+	t.Cleanup(g.Stop)
+	return c, l.Addr().String()
+}
+
+// next returns the next request of the client.
+func (c *control) next(t *testing.T) *discovery.DiscoveryRequest {
+	t.Helper()
+	select {
+	case req := <-c.got:
+		return req
+	case <-time.After(20 * time.Second):
+		t.Fatal("no request")
+		return nil
+	}
+}
+
 func resources(t testing.TB, version string, configs ...*limitpb.RateLimitConfig) *discovery.DiscoveryResponse {
 	t.Helper()
 	resp := &discovery.DiscoveryResponse{VersionInfo: version, Nonce: "n" + version, TypeUrl: limitsType}
@@ -65,14 +91,8 @@ func perHour(domain string, n uint32) *limitpb.RateLimitConfig {
 // before stay, and kept while it is away.
 func TestXDS(t *testing.T) {
 	t.Parallel()
-	c := &control{send: make(chan *discovery.DiscoveryResponse), got: make(chan *discovery.DiscoveryRequest, 8)}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	g := grpc.NewServer()
-	discovery.RegisterAggregatedDiscoveryServiceServer(g, c)
-	go func() { _ = g.Serve(l) }()
-	t.Cleanup(g.Stop)
-	s := startServer(t, "", "-config", "", "-xds", l.Addr().String(), "-xds-node", "here")
+	c, address := startControl(t)
+	s := startServer(t, "", "-config", "", "-xds", address, "-xds-node", "here")
 	limit := func() (uint32, error) {
 		resp, err := s.client(t).ShouldRateLimit(context.Background(), userRequest("x"))
 		if err != nil {
@@ -80,25 +100,16 @@ func TestXDS(t *testing.T) {
 		}
 		return resp.Statuses[0].GetCurrentLimit().GetRequestsPerUnit(), nil
 	}
-	next := func() *discovery.DiscoveryRequest {
-		select {
-		case req := <-c.got:
-			return req
-		case <-time.After(20 * time.Second):
-			t.Fatal("no request")
-			return nil
-		}
-	}
-	first := next()
+	first := c.next(t)
 	require.Equal(t, "here", first.Node.Id)
 	require.Equal(t, limitsType, first.TypeUrl)
-	_, err = limit()
+	_, err := limit()
 	require.Equal(t, codes.Unavailable, status.Code(err), "there are no limits yet")
 	require.False(t, s.readiness.ready.Load())
 
 	domain := userRequest("x").Domain
 	c.send <- resources(t, "1", perHour(domain, 7), perHour("other", 1))
-	ack := next()
+	ack := c.next(t)
 	require.Equal(t, "1 n1 <nil>", ack.VersionInfo+" "+ack.ResponseNonce+" "+errorOf(ack))
 	n, err := limit()
 	require.NoError(t, err)
@@ -107,7 +118,7 @@ func TestXDS(t *testing.T) {
 	bad := perHour(domain, 8)
 	bad.Descriptors[0].RateLimit.Unit = limitpb.RateLimitUnit_UNKNOWN
 	c.send <- resources(t, "2", bad)
-	nack := next()
+	nack := c.next(t)
 	require.Equal(t, "1 n2", nack.VersionInfo+" "+nack.ResponseNonce, "the version in use")
 	require.Contains(t, errorOf(nack), "unit")
 	n, err = limit()
@@ -115,16 +126,41 @@ func TestXDS(t *testing.T) {
 	require.EqualValues(t, 7, n)
 
 	c.send <- nil
-	again := next()
+	again := c.next(t)
 	require.Equal(t, "here", again.Node.Id, "a new stream")
 	n, err = limit()
 	require.NoError(t, err)
 	require.EqualValues(t, 7, n)
 	c.send <- resources(t, "3", perHour(domain, 9))
-	require.Equal(t, "3", next().VersionInfo)
+	require.Equal(t, "3", c.next(t).VersionInfo)
 	n, err = limit()
 	require.NoError(t, err)
 	require.EqualValues(t, 9, n)
+}
+
+// A set without resources switches all limits off, as with envoyproxy/ratelimit. The log has
+// a warning.
+func TestXDSEmpty(t *testing.T) {
+	t.Parallel()
+	c, address := startControl(t)
+	v, log := logged(t, "", "-config", "", "-xds", address)
+	c.next(t)
+	c.send <- resources(t, "1", perHour(userRequest("x").Domain, 0))
+	c.next(t)
+	code := func() rlspb.RateLimitResponse_Code {
+		resp, err := v.service.ShouldRateLimit(t.Context(), userRequest("x"))
+		require.NoError(t, err)
+		return resp.OverallCode
+	}
+	require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, code())
+	require.NotContains(t, log.String(), "every request passes")
+
+	c.send <- resources(t, "2")
+	ack := c.next(t)
+	require.Equal(t, "2 <nil>", ack.VersionInfo+" "+errorOf(ack))
+	require.Equal(t, rlspb.RateLimitResponse_OK, code())
+	require.Eventually(t, v.readiness.ready.Load, 20*time.Second, 5*time.Millisecond)
+	require.Contains(t, log.String(), "level=WARN msg=\"limits: the discovery service has none, so every request passes\"")
 }
 
 func errorOf(r *discovery.DiscoveryRequest) string {

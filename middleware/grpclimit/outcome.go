@@ -34,10 +34,11 @@ func (o *Outcome) Units(policy string, n int64) []int64 {
 }
 
 // Report notes what a call has used, for the Server that has Options.Settle: units, one
-// per policy in the limiter's order. ctx is the handler's context. The last report
-// stands, and Outcome.Reported has it. If it does not fit the policies the estimate stays,
-// and the Logger of the first part's limiter gets the first such error. Of two such
-// Servers in one chain it is for the inner one.
+// per policy in the limiter's order. ReportPolicy takes a policy's name instead, so that
+// the order does not matter. ctx is the handler's context. The last report stands, and
+// Outcome.Reported has it. If it does not fit the policies the estimate stays, and the
+// Logger of the first part's limiter gets the first such error. Of two such Servers in one
+// chain it is for the inner one.
 func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
 
 // ReportPolicy is Report for the policies of one name, in all parts. The other policies

@@ -130,6 +130,7 @@ func TestNoDenial(t *testing.T) {
 	for _, first := range []answer{
 		{403, nil}, {403, http.Header{"X-Ratelimit-Remaining": {"7"}, "X-Ratelimit-Reset": {"9"}}}, {503, nil}, {529, nil},
 		{503, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"9"}}}, {500, http.Header{"Retry-After": {"1"}}},
+		{200, http.Header{"X-Ratelimit-Remaining-Tokens": {"0"}, "X-Ratelimit-Reset-Tokens": {"6m0s"}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := &answers{list: []answer{first, ok}}

@@ -35,7 +35,9 @@ const (
 //
 // While the RateLimit field shows less than half of a quota, requests are
 // spread over its window, with at most a second between two. With no unit left
-// they wait for the window's end. Each request is taken to cost one unit.
+// they wait for the window's end. Each request is taken to cost one unit. A policy of
+// another unit than requests, such as tokens, spreads none. Requests wait only while it has
+// no unit left.
 // Requests are sent in the order in which they come. Above a cache that stores responses
 // without an Age, a stored RateLimit counts as new at each hit: put the Transport below
 // the cache.
@@ -75,8 +77,8 @@ type Transport struct {
 	// besides. Each redirect that an http.Client follows is a request of its own.
 	MaxWait time.Duration
 	// Limiter, where it is not nil, lets each request pass before it is sent,
-	// by one unit of every policy of the key Key. A request that is sent again takes
-	// another unit. With a store on Redis, processes share what a server grants
+	// by one unit of every policy of the key Key. So it is for requests, not for tokens.
+	// A request that is sent again takes another unit. With a store on Redis, processes share what a server grants
 	// them. A TokenBucket with a rate a little below the server's and a small burst
 	// is best. A burst as large as the server's limit leaves the server no unit. With
 	// a Limiter, RateLimit spreads no requests over a window. A response with no unit

@@ -7,7 +7,9 @@
 //
 // NewAll decides by what a function returns for each request. These are several limiters
 // and keys, such as a user's and the organisation's, all or nothing, or the limiter of a
-// customer's plan. Allow is a limit inside of a handler, by what the handler has read.
+// customer's plan. Allow is a limit inside of a handler, by what the handler has read, and
+// gives the handler the states of the policies. Behind New and NewAll a handler finds them
+// as text, in the header RateLimit of its response.
 //
 // The middleware fits chi as it is. Module examples/routers has adapters of ten lines for
 // echo and gin. fiber is not net/http. Its adaptor.HTTPMiddleware takes a middleware
@@ -63,7 +65,7 @@
 // A request holds a slot of an InFlight policy until its handler returns, panics
 // and hijacks included. Where the cost shows only in the response, Options.Settle
 // returns it. It goes by the status, the header, the bytes written, or what the handler
-// gave to Report. So failures can be counted by themselves. Five failed logins in 15
+// gave to ReportPolicy, by a policy's name, or to Report. So failures can be counted by themselves. Five failed logins in 15
 // minutes are a limit of five, with a Settle that returns 0 for a login that
 // succeeded. A login under way is counted until it has ended. Options.SettleWait
 // lets others of its key in the same process wait for that, instead of denying them.

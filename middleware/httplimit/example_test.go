@@ -66,6 +66,39 @@ func ExampleOptions_answers() {
 	// 429 {"error": "rate limited", "policies": "client"}
 }
 
+// A limit that is decided inside of the handler, which shows what remains.
+func ExampleAllow() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "searches", Algorithm: algo.SlidingLog(algo.PerHour(3)), OnFailure: headgate.FailClosed,
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	search := func(w http.ResponseWriter, r *http.Request) {
+		part := limiter.Call(headgate.Key("user", r.FormValue("user")))
+		part.Call.Each = make([]headgate.State, 1) // one per policy; Allow fills it
+		if !httplimit.Allow(w, r, nil, part) {
+			return // it is answered
+		}
+		fmt.Fprint(w, part.Call.Each[0].Remaining, " searches left")
+	}
+
+	for range 4 {
+		w := httptest.NewRecorder()
+		search(w, httptest.NewRequest(http.MethodGet, "/?user=ann", nil))
+		if w.Code == http.StatusOK {
+			fmt.Println(w.Code, w.Body)
+		} else {
+			fmt.Println(w.Code, w.Header().Get("Retry-After"))
+		}
+	}
+	// Output:
+	// 200 2 searches left
+	// 200 1 searches left
+	// 200 0 searches left
+	// 429 3600
+}
+
 // Five failed logins in 15 minutes, by address: a login that succeeds costs nothing.
 func ExampleOptions_failures() {
 	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{

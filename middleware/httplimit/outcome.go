@@ -41,7 +41,8 @@ func (o *Outcome) Units(policy string, n int64) []int64 {
 }
 
 // Report notes what a request has used, for the middleware that has Options.Settle:
-// units, one per policy in the limiter's order, part after part. ctx is the context of
+// units, one per policy in the limiter's order, part after part. ReportPolicy takes a
+// policy's name instead, so that the order does not matter. ctx is the context of
 // the handler's request. The last report stands, and Outcome.Reported has it. If it does
 // not fit the policies the estimate stays, and the Logger of the first part's limiter gets
 // the first such error. Of two such middleware on one route it is for the inner one.

@@ -329,6 +329,13 @@ func TestAllow(t *testing.T) {
 	}
 	require.Equal(t, 204, send(h, httptest.NewRequest(http.MethodGet, "/?name=bob", nil)).Code)
 	w := httptest.NewRecorder()
+	part := l.Call("own")
+	part.Call.Each = make([]headgate.State, 1)
+	for i, allowed := range []bool{true, false} {
+		require.Equal(t, allowed, Allow(httptest.NewRecorder(), requestWith(), nil, part))
+		require.EqualValues(t, 1, part.Call.Each[0].Used, "the caller has the states")
+		require.Equal(t, i == 1, part.Call.Each[0].RetryAfter > 0)
+	}
 	require.True(t, Allow(w, requestWith(), nil))
 	require.False(t, Allow(w, requestWith(), &Options{EmptyKey: 9}, l.Call("k")))
 }

@@ -18,6 +18,9 @@ import (
 //		return
 //	}
 //
+// With Call.Each of a part, one State per policy, the handler gets what remains; see the
+// example. The header has the same as text, in RateLimit.
+//
 // A form without a name gets 400, since headgate.Key of an empty part is empty. The store
 // and observers have such a key as text, unlike that of Header, which is a hash.
 //

@@ -142,7 +142,7 @@ func (s *scratch) look(f *fields, list []headgate.Part) {
 	}
 }
 
-// room gives each part room for its states.
+// room gives each part room for its states, unless the caller has.
 func (s *scratch) room(f *fields, list []headgate.Part) {
 	s.look(f, list)
 	n := 0
@@ -155,7 +155,11 @@ func (s *scratch) room(f *fields, list []headgate.Part) {
 	each := s.each[:n]
 	for i, ts := range s.texts {
 		n := len(ts.policies)
-		list[i].Call.Each, each = each[:n:n], each[n:]
+		//mutant:states-of-the-caller
+		if list[i].Call.Each == nil {
+			list[i].Call.Each = each[:n:n]
+		}
+		each = each[n:]
 	}
 }
 
