@@ -64,7 +64,7 @@ func Example_http() {
 		Name:      "client",
 		Algorithm: algo.TokenBucket(algo.PerSecond(5), 10), // 5 per second, 10 at once
 		OnFailure: headgate.FailOpen,                       // while Redis is down, calls pass
-	}}, &headgate.Options{Logger: slog.Default()}) // one line when the server is lost or found again
+	}}, &headgate.Options{Logger: slog.Default()}) // logs when Redis is lost, and when it is back
 	if err != nil {
 		log.Fatal(err)
 	}

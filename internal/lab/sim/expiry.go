@@ -12,8 +12,8 @@ import (
 const longest = 48 * time.Hour
 
 // countsExpire looks when each state's counts end by the product's own rule, from its last
-// decision on: no rule before it has looked at a later instant. A server keeps a key until
-// then, and must not keep it for ever. Stored bytes are not simulated: that each key in Redis
+// decision on. No rule before it may have looked at a later instant. A server keeps a key
+// until then, and must not keep it for ever. Stored bytes are not simulated: that each key in Redis
 // has an expiry is checked on real servers.
 func (w *World) countsExpire() error {
 	for n, all := range w.primaries() {
