@@ -177,8 +177,8 @@ func TestNewRefuses(t *testing.T) {
 
 func TestPrefixesCountApart(t *testing.T) {
 	server := redistest.Start(t)
-	a := limiter(t, server.Client(t), &standalone.Options{Prefix: "a:"}, wide)
-	b := limiter(t, server.Client(t), &standalone.Options{Prefix: "b:"}, wide)
+	a := limiter(t, server.Client(t), &standalone.Options{Prefix: "a:", Budget: 10 * time.Second}, wide)
+	b := limiter(t, server.Client(t), &standalone.Options{Prefix: "b:", Budget: 10 * time.Second}, wide)
 	_, err := a.AllowN(context.Background(), "k", 7)
 	require.NoError(t, err)
 	require.Zero(t, peek(t, b, "k"))

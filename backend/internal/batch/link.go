@@ -55,7 +55,12 @@ func (s *Server) tooFar(left time.Duration) error {
 	case left >= trip:
 		return nil
 	}
-	s.measure()
+	// While scripts are sent, they show how long the link is.
+	//
+	//mutant:known-link-not-measured
+	if trip > s.Budget || s.link.old() {
+		s.measure()
+	}
 	return withdrawal(fmt.Sprintf("a round trip takes %v, and the budget has %v left",
 		trip.Round(time.Millisecond), left.Round(time.Millisecond)))
 }

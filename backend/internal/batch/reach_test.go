@@ -5,6 +5,7 @@ package batch
 import (
 	"context"
 	"encoding"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,4 +52,33 @@ func TestOldLinkIsMeasured(t *testing.T) {
 			time.Sleep(time.Second) // the PING ends
 		}
 	})
+}
+
+// TestKnownLinkIsNotMeasured: a call that has too little left for a round trip sends
+// nothing, since scripts show how long the link is. Over a link that is longer than the
+// budget no script is sent, so a PING shows it.
+func TestKnownLinkIsNotMeasured(t *testing.T) {
+	for trip, pings := range map[time.Duration]int64{60 * ms: 0, 200 * ms: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // after epoch
+			server := &counted{near: near(trip)}
+			s := NewServer(server, "node", Settings{Budget: 100 * ms, Shared: &layer.Shared{}})
+			s.link.Add(now()-trip, now())
+			require.Error(t, s.tooFar(50*ms))
+			synctest.Wait()
+			require.Equal(t, pings, server.commands.Load(), "a link of %v", trip)
+			time.Sleep(time.Second) // the PING ends
+		})
+	}
+}
+
+// counted counts its commands.
+type counted struct {
+	near
+	commands atomic.Int64
+}
+
+func (c *counted) Process(ctx context.Context, cmd redis.Cmder) error {
+	c.commands.Add(1)
+	return c.near.Process(ctx, cmd)
 }

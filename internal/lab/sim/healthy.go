@@ -48,13 +48,17 @@ func (w *World) severalTrips(c *caller, o *outcome) bool {
 // time.
 func (p *Plan) spare(calls int) int {
 	switch {
-	case p.Bursts, p.Single, p.Distant && p.Full:
+	case p.crowded():
 		return calls * 4 / 5
 	case p.Distant:
 		return calls / 3
 	}
 	return calls / 20
 }
+
+// crowded reports whether a process has more calls than its connections carry over a far
+// link.
+func (p *Plan) crowded() bool { return p.Far && (p.Bursts || p.Single || p.Distant && p.Full) }
 
 // decided reports whether the store has decided the call.
 func (o *outcome) decided() bool {

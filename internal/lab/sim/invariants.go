@@ -198,7 +198,7 @@ func (w *World) waitsForWant() (err error) {
 		switch {
 		case o.verb != "wait" || !errors.Is(o.err, context.DeadlineExceeded) || o.begin.Sub(w.start) < calm || !late:
 			return
-		case w.plan.Far && (w.plan.Bursts || errors.Is(o.err, headgate.ErrUnavailable)): // see healthyDecides
+		case w.plan.crowded(), w.plan.Far && errors.Is(o.err, headgate.ErrUnavailable): // see healthyDecides
 			return
 		}
 		full := func(p headgate.Policy) bool { return !p.Shadow && !w.room(o, p, 1) }
