@@ -80,6 +80,20 @@ func TestDimensions(t *testing.T) {
 	require.Empty(t, new(File).Dimensions())
 }
 
+// TestEmptyKeyStaysEmpty: a call without a tenant has no key, by a dimension neither. So it
+// is refused, and calls without a tenant share no count.
+func TestEmptyKeyStaysEmpty(t *testing.T) {
+	f, err := Parse("limits.yaml", []byte("policies:\n  tokens: {algorithm: fixed-window, limit: 5, period: 1h, on-failure: open, per: model}\n"), nil)
+	require.NoError(t, err)
+	l, err := f.Limiters(memory.New(nil), nil)
+	require.NoError(t, err)
+	parts, err := l.PartsFor("", headgate.Key("tenant", ""), Use{Of: map[string]string{"model": "large"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{" tokens"}, names(parts))
+	_, err = headgate.All(t.Context(), parts...)
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+}
+
 // TestUnknownDimension: a dimension that the file does not have limits nothing, and the
 // Logger gets one line per version of the file.
 func TestUnknownDimension(t *testing.T) {
@@ -104,7 +118,7 @@ func TestUnknownDimension(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, 1, strings.Count(lines.String(), "\n"), lines)
-	require.Contains(t, lines.String(), "want one of model, route")
+	require.Contains(t, lines.String(), "want model or route")
 }
 
 // TestPlanParts: a plan has the parts of a tenant that has the plan.

@@ -3,7 +3,6 @@ package policyfile
 import (
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/headgate-go/headgate"
@@ -145,8 +144,8 @@ type Use struct {
 // PartsFor is Parts for a call with costs by name, and with dimensions. Each dimension of
 // which the call has a value is a part of its own. That has the policies of the file that
 // count per this dimension, and the key followed by the dimension and the value, as
-// "tenant:acme:model:large". It returns headgate.ErrBlocked too for a value that is
-// blocked. The parts are decided all or nothing.
+// "tenant:acme:model:large". An empty key stays empty, so that the call is refused. It
+// returns headgate.ErrBlocked too for a value that is blocked. The parts are decided all or nothing.
 func (l *Limiters) PartsFor(tenant, key string, u Use) ([]headgate.Part, error) {
 	e := l.entry(tenant)
 	l.known(&u)
@@ -171,7 +170,7 @@ func (l *Limiters) known(u *Use) {
 		if l.unknown != nil && !slices.Contains(l.dimensions, name) {
 			l.unknown.Do(func() {
 				l.logger.Warn("headgate: policy file: a call has a dimension by which no plan or tenant counts, so it limits nothing",
-					"error", &headgate.InvalidError{What: "dimension", Value: name, Want: "one of " + strings.Join(l.dimensions, ", ")})
+					"error", &headgate.InvalidError{What: "dimension", Value: name, Want: oneOf(l.dimensions)})
 			})
 		}
 	}
@@ -187,8 +186,11 @@ func (u *Use) parts(e *entry, key string) (parts []headgate.Part, err error) {
 		if value == "" {
 			continue
 		}
-		of := a.of(value)
-		if parts, err = u.add(parts, &of, key+":"+headgate.Key(a.per, value)); err != nil {
+		of, scoped := a.of(value), "" // an empty key stays empty, so that it is refused
+		if key != "" {
+			scoped = key + ":" + headgate.Key(a.per, value)
+		}
+		if parts, err = u.add(parts, &of, scoped); err != nil {
 			return nil, err
 		}
 	}

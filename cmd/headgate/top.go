@@ -76,7 +76,7 @@ func (s *session) measuring(ctx context.Context) (*headgate.Limiter, error) {
 	if s.policies == "" {
 		return nil, misuse{errors.New("top: want -policies FILE: limits are not stored, and fullness is a share of them")}
 	}
-	list, _, err := s.list("")
+	list, _, err := s.list("any")
 	if uncounted(err) {
 		return nil, misuse{errors.New("top: the file has no limits for these calls: no key can be full")}
 	}
