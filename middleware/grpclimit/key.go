@@ -113,8 +113,11 @@ func Metadata(name string) Key {
 
 // Authorization counts by the credentials in the metadata "authorization", as Metadata
 // does. The spellings of one value have one key: the scheme counts in lower case, and
-// one space follows it. A key is "authorization:2bb80d537b1da3e38bd30361aa855686", and
-// the same as that of httplimit.Authorization.
+// one space follows it. Credentials of the scheme Basic count by the decoded user and
+// password. A token of another scheme counts as it is: authenticate first, since a lenient
+// reader may accept several spellings of it. A key is
+// "authorization:2bb80d537b1da3e38bd30361aa855686", and the same as that of
+// httplimit.Authorization.
 func Authorization(ctx context.Context, rpc RPC) (headgate.Call, error) {
 	value, err := valueOf(ctx, rpc, "authorization")
 	if value = address.Credentials(value); err != nil || value == "" {

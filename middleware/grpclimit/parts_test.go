@@ -191,7 +191,12 @@ func TestAuthorization(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got, "%q", v)
 	}
-	got, err := of()
+	want, err = of("Basic YW5uOnNlY3JldA==")
+	require.NoError(t, err)
+	got, err := of("basic YW5uOnNlY3JldP")
+	require.NoError(t, err)
+	require.Equal(t, want, got, "one user and password")
+	got, err = of()
 	require.NoError(t, err)
 	require.Empty(t, got)
 	_, err = of("Bearer a", "Bearer b")

@@ -164,8 +164,11 @@ func single(r *http.Request, canonical string) (string, error) {
 
 // Authorization is the credentials of a request, hashed like a Header and with the same
 // warning. The spellings of one value have one key: the scheme counts in lower case, and
-// one space follows it. A key is "authorization:2bb80d537b1da3e38bd30361aa855686", and
-// the same as that of grpclimit.Authorization.
+// one space follows it. Credentials of the scheme Basic count by the decoded user and
+// password. A token of another scheme counts as it is: authenticate first, since a lenient
+// reader may accept several spellings of it. A key is
+// "authorization:2bb80d537b1da3e38bd30361aa855686", and the same as that of
+// grpclimit.Authorization.
 func Authorization() Key {
 	return hashed("authorization:", func(r *http.Request) (string, error) {
 		v, err := single(r, "Authorization")

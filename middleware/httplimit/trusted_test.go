@@ -68,6 +68,37 @@ func TestAuthorization(t *testing.T) {
 		require.NotEqual(t, want, got, "%q", v)
 	}
 	require.ErrorContains(t, Header("authorization").err, "Authorization()")
+	keys := map[string]bool{}
+	for _, v := range basicSpellings {
+		got, err := k.Of(requestWith("Authorization", v))
+		require.NoError(t, err)
+		keys[got] = true
+	}
+	require.Len(t, keys, 1)
+	for _, v := range []string{"Basic ann:secret", "Bearer YW5uOnNlY3JldA==", "Bearer YW5uOnNlY3JldB==", "Basic YW5uOnNlY3JldEE=", "Basic"} {
+		got, err := k.Of(requestWith("Authorization", v))
+		require.NoError(t, err)
+		require.False(t, keys[got], v)
+		keys[got] = true
+	}
+}
+
+// basicSpellings are values of Authorization that r.BasicAuth, or a more lenient reader,
+// takes for ann:secret.
+var basicSpellings = func() (all []string) {
+	for _, last := range "ABCDEFGHIJKLMNOP" {
+		all = append(all, "Basic YW5uOnNlY3Jld"+string(last)+"==")
+	}
+	return append(all, "basic  YW5uOnNlY3JldA", "Basic YW5uOnNlY3JldA=", "Basic YW5uOnNlY3JldP")
+}()
+
+// TestBasicSpellings: all with padding are those of r.BasicAuth.
+func TestBasicSpellings(t *testing.T) {
+	for _, v := range basicSpellings[:16] {
+		user, password, ok := requestWith("Authorization", v).BasicAuth()
+		require.True(t, ok, v)
+		require.Equal(t, "ann:secret", user+":"+password)
+	}
 }
 
 // TestTrustedAddress: the header counts only from the proxies, by the /64 rule.
