@@ -3,6 +3,7 @@ package policyfile
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -30,7 +31,26 @@ func (e *Error) Error() string {
 	if e.Field != "" {
 		b.WriteString(": " + e.Field)
 	}
-	return b.String() + ": " + strings.TrimPrefix(e.Err.Error(), "headgate: ")
+	return b.String() + ": " + oneLine(strings.TrimPrefix(e.Err.Error(), "headgate: "))
+}
+
+// oneLine escapes what a terminal or a log line would not show as it is, and cuts the
+// text. All errors about a file's content pass here, whichever package made their text.
+func oneLine(text string) string {
+	const longest = 1000 // bytes, before they are escaped
+	var b strings.Builder
+	for i, r := range text {
+		if i >= longest {
+			return b.String() + "…"
+		}
+		if strconv.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 // Unwrap returns what is wrong.

@@ -21,6 +21,7 @@ import (
 // error can name.
 func document(file string, data []byte) (value, error) {
 	var doc, more yaml.Node
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // with which JSON is not valid, and a directive not at the start
 	d := yaml.NewDecoder(bytes.NewReader(withoutSurrogates(withoutVersion(data))))
 	err := d.Decode(&doc)
 	if errors.Is(err, io.EOF) {
@@ -227,7 +228,7 @@ func named(v value) (map[string]rule, error) {
 			return nil, err
 		}
 		if _, ok := changes[name]; ok {
-			return nil, v.errorf("%q given twice", name)
+			return nil, v.errorf("%.80q given twice", name)
 		}
 		changes[name] = rule{name: name, at: v}
 	}

@@ -82,19 +82,43 @@ func TestSurrogates(t *testing.T) {
 	f, err := Parse("limits.json", []byte(text), nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{"\U0001F600é\\ud83d"}, f.Plans())
+	marked, err := Parse("limits.json", []byte("\ufeff"+text), nil)
+	require.NoError(t, err, "with a byte order mark")
+	require.Equal(t, f.Plans(), marked.Plans())
 }
 
-// TestNamesInErrors are quoted and cut, and the default plan has a name.
+// TestNamesInErrors: whatever the file has in a place, an error shows it on one line, and
+// cut. The default plan has a name.
 func TestNamesInErrors(t *testing.T) {
 	_, err := Parse("limits.yaml", []byte(worded[:strings.Index(worded, "  acme")]+"  acme: p\n"), nil)
 	require.ErrorContains(t, err, `want (default), banned, free or paid`)
-	for _, name := range []string{"a\nb", "\x1b[31m", strings.Repeat("x", 10<<20)} {
-		text := fmt.Sprintf("policies:\n  a: {algorithm: fixed-window, limit: 1, period: 1m, on-failure: open}\ntenants: {%q: nosuch}\n", name)
-		_, err := Parse("limits.yaml", []byte(text), nil)
-		require.Error(t, err)
-		require.Less(t, len(err.Error()), 300)
-		require.NotContains(t, err.Error(), "\n")
-		require.NotContains(t, err.Error(), "\x1b")
+	const window = "algorithm: fixed-window, limit: 1, period: 1m, on-failure: open"
+	for _, file := range []string{
+		"%[1]s: 1", "policies: {%[1]s: {}}", "policies: {%[1]s: {" + window + "}}", "policies: {a: {%[1]s: 1}}", "policies: {a: %[1]s}",
+		"policies: {a: {algorithm: %[1]s}}", "policies: {a: {algorithm: fixed-window, limit: %[1]s}}",
+		"policies: {a: {algorithm: fixed-window, limit: 1, period: %[1]s}}", "policies: {a: {" + window + ", shadow: %[1]s}}",
+		"policies: {a: {algorithm: fixed-window, limit: 1, period: 1m, on-failure: %[1]s}}", "policies: {a: {" + window + ", borrow: %[1]s}}",
+		"policies: {a: {algorithm: calendar, limit: 1, period: %[1]s, zone: UTC, on-failure: open}}",
+		"policies: {a: {algorithm: calendar, limit: 1, period: day, zone: %[1]s, on-failure: open}}",
+		"policies: {a: {algorithm: calendar, limit: 1, period: week, week-start: %[1]s, zone: UTC, on-failure: open}}",
+		"policies: {a: {" + window + ", only: %[1]s}}", "policies: {a: {" + window + ", per: %[1]s, shards: 2}}",
+		"policies: {a: {" + window + "}}\nplans: {b: [%[1]s]}", "policies: {a: {" + window + "}}\nplans: {b: [%[1]s, %[1]s]}",
+		"policies: {a: {" + window + "}}\nplans: {b: {%[1]s: {}}}", "policies: {a: {" + window + "}}\nplans: {%[1]s: []}",
+		"policies: {a: {" + window + "}}\nplans: {%[1]s: [a]}", "policies: {a: {" + window + "}}\nplans: {b: [a]}\ndefault: %[1]s",
+		"policies: {a: {" + window + "}}\ntenants: {%[1]s: nosuch}", "policies: {a: {" + window + "}}\ntenants: {b: %[1]s}", "policies: {a: {" + window + "}}\ntenants: {b: {%[1]s: 1}}",
+		"policies: {a: {" + window + "}}\ntenants: {b: {policies: {%[1]s: {}}}}",
+		"policies: {a: *%[2]s}", "%%%[2]s\n---\n", "policies: {a: !%[2]s b}", "rate-limiter: {use-algo: %[1]s}", "rate-limiter: {window-size: %[1]s}",
+	} {
+		for _, name := range []string{"a\nb", "\x1b[31m", "\u202e", strings.Repeat("x", 1<<20)} {
+			text := fmt.Sprintf(file, fmt.Sprintf("%q", name), strings.Trim(name, "\n\x1b[\u202e"))
+			_, err := Parse("limits.yaml", []byte(text), nil)
+			if err == nil { // the name is a right one there
+				require.Contains(t, file, "per: ")
+				continue
+			}
+			require.Less(t, len(err.Error()), 1400, "%.60s", file)
+			require.NotRegexp(t, "[\n\x1b\u202e]", err.Error(), file)
+		}
 	}
 }
 
