@@ -41,6 +41,10 @@ func (s *session) help(words []string, err error, flags *flag.FlagSet) (told boo
 
 // helpOf prints what a command does, and its flags.
 func (s *session) helpOf(name string, flags *flag.FlagSet) error {
+	if name == "help" || name == "version" { // they have no flags of their own
+		usage(s.out, flags)
+		return nil
+	}
 	c, ok := commands[name]
 	if !ok {
 		fmt.Fprintf(s.notes, "headgate: %s: unknown command\n%s\n", printable(name), hint)

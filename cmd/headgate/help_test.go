@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"flag"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -14,7 +16,7 @@ import (
 
 // TestHelp: what was asked for is on stdout, and -h of a command speaks of that command.
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{"-h"}, {"help"}} {
+	for _, args := range [][]string{{"-h"}, {"help"}, {"version", "-h"}, {"help", "help"}, {"help", "version"}, {"help", "-h"}} {
 		out, errs := output(t, 0, args...)
 		require.Contains(t, out, "usage: headgate COMMAND [flags]")
 		require.Contains(t, out, "-sample")
@@ -50,10 +52,15 @@ func TestCommandLinesThatCannotRun(t *testing.T) {
 		{"peek", "k", "-policies", path, "-cost", "1,2,3,4,5,6,7"}, {"ping", "-cluster", "-sentinel", "m"},
 		{"peek", "k", "-header", "X-API-Key=secret"}, {"ping", "-header", "X-API-Key=secret"}, {"peek", "-header", "X-API-Key"},
 		{"peek", "-header", "a b=c"}, {"peek", "base64:!"},
+		{"peek", "k", "-cost", "x"}, {"peek", "k", "-cost", "-1"}, {"peek", "k", "-cost", "1,2,3"},
 	} {
 		_, errs := output(t, 2, append(args, "-redis", "127.0.0.1:1")...)
 		require.NotEmpty(t, errs, "%q", args)
 	}
+	none := filepath.Join(t.TempDir(), "limits.yaml")
+	require.NoError(t, os.WriteFile(none, []byte("policies: {a: {algorithm: fixed-window, limit: 1, period: 1d}}"), 0o600))
+	_, errs := output(t, 2, "peek", "k", "-policies", none, "-plan", "nosuch")
+	require.Contains(t, errs, "the file has no plans")
 }
 
 // TestEachFlagIsChecked: a wrong value of any flag ends with status 2, is reported

@@ -54,6 +54,10 @@ func peek(ctx context.Context, s *session, args []string) error {
 	if err := s.wantsPolicies(); err != nil {
 		return err
 	}
+	//mutant:cost-needs-policies
+	if s.policies == "" && s.cost != oneUnit {
+		return misuse{fmt.Errorf("-cost %s: want -policies, the file whose policies it is a cost of", printable(s.cost))}
+	}
 	if s.policies == "" {
 		return s.peekStored(ctx, args[0])
 	}

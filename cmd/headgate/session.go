@@ -44,6 +44,9 @@ type store interface {
 	inspector
 }
 
+// oneUnit is the default of -cost.
+const oneUnit = "1"
+
 // leastEvery is the shortest time between two refreshes of top, each of which reads -sample
 // keys.
 const leastEvery = 100 * time.Millisecond
@@ -68,7 +71,7 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.plan, "plan", "", "the plan of the file whose policies count (default the file's default)")
 	f.StringVar(&s.tenant, "tenant", "", "the tenant of the file whose policies count; one that it does not list\nhas the default, and a note says so")
 	f.StringVar(&s.of, "of", "", "with per in the file: the `DIMENSION=VALUE` of the calls whose policies count, such as model=large;\nonly these policies, and the key is KEY:model:large")
-	f.StringVar(&s.cost, "cost", "1", "peek: units asked of every policy, or one number per policy, separated by commas")
+	f.StringVar(&s.cost, "cost", oneUnit, "peek: units asked of every policy, or one number per policy, separated by commas")
 	f.StringVar(&s.header, "header", "", "peek, reset, leases: the key that httplimit.Header makes of `NAME=VALUE`, in place of KEY;\nAuthorization is read as httplimit.Authorization reads it")
 	f.IntVar(&s.rows, "n", 20, "top: how many keys")
 	f.IntVar(&s.sample, "sample", 1000, "top: how many stored keys to read per refresh")
@@ -186,7 +189,11 @@ func (s *session) parts(f *policyfile.File, l *policyfile.Limiters, key string, 
 		return l.PartsFor(s.tenant, key, use)
 	}
 	if _, ok := f.Plan(s.plan); !ok {
-		return nil, misuse{&headgate.InvalidError{What: "-plan", Value: s.plan, Want: "one of " + strings.Join(f.Plans(), ", ")}}
+		want := "none, as the file has no plans"
+		if all := f.Plans(); len(all) > 0 {
+			want = "one of " + strings.Join(all, ", ")
+		}
+		return nil, misuse{&headgate.InvalidError{What: "-plan", Value: s.plan, Want: want}}
 	}
 	return l.PlanParts(s.plan, key, use)
 }
