@@ -28,7 +28,8 @@ type denied struct {
 // readDenial reads a response. items are the members of its RateLimit field.
 //
 // A 429 is always a denial. A 503 or a 529 is one with Retry-After: without it, it says
-// nothing of rates. A 403 is one with Retry-After, or if nothing remains.
+// nothing of rates. A 403 is one with Retry-After, or if nothing remains. An empty
+// Retry-After names no time, and is one all the same.
 func readDenial(resp *http.Response, items []limitItem, now time.Time) denied {
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable, statusOverloaded:
@@ -54,6 +55,9 @@ func readDenial(resp *http.Response, items []limitItem, now time.Time) denied {
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return denied{true, wait}
 	case resp.StatusCode == http.StatusForbidden && spent:
+		return denied{true, wait}
+	//mutant:empty-retry-after-denies
+	case len(resp.Header["Retry-After"]) > 0: // an empty one
 		return denied{true, wait}
 	}
 	return denied{}
@@ -95,17 +99,18 @@ func after(v string) (time.Duration, bool) {
 		return seconds(n), true
 	}
 	if d, err := time.ParseDuration(v); err == nil {
-		return time.Duration(field.Seconds(max(d, 0))) * time.Second, true
+		return roundUp(d), true
 	}
 	return 0, false
 }
 
 // seconds rounds up, and cuts what a Duration can't hold.
 func seconds(n float64) time.Duration {
-	if n >= math.MaxInt64/1e9 {
+	n = math.Ceil(max(n, 0))
+	if n > math.MaxInt64/1e9 {
 		return math.MaxInt64
 	}
-	return time.Duration(math.Ceil(max(n, 0))) * time.Second
+	return time.Duration(n) * time.Second
 }
 
 // layouts are the dates that servers send beside those of HTTP.
@@ -156,6 +161,7 @@ type dimension struct {
 	left   float64       // what remains; -1 where the response does not say
 	reset  time.Duration // 0 where the response does not say
 	resets bool
+	after  bool // reset is of an "after", which is more exact than a reset beside it
 }
 
 // families reads the fields by which servers show limits under names of their own:
@@ -199,7 +205,9 @@ func dimensions(h http.Header, now time.Time) (all []dimension) {
 			i = len(all)
 			all = append(all, dimension{name: rest, left: -1})
 		}
-		all[i].read(what, lines[0], now)
+		for _, line := range lines {
+			all[i].read(what, line, now)
+		}
 	}
 	if d, ok := draft7(h[field.Limit], now); ok {
 		all = append(all, d)
@@ -226,21 +234,26 @@ func attribute(name string) (rest, what string) {
 	return strings.Join(words, "-"), what
 }
 
-// read takes the value of a field.
+// read takes the value of a field. Of several values the lowest that remains counts, and
+// the longest reset.
 func (d *dimension) read(what, value string, now time.Time) {
 	switch what {
 	case "remaining":
 		number, _, _ := strings.Cut(value, ";") // as "0;w=21600"
-		if n, err := strconv.ParseFloat(strings.Trim(number, " \t"), 64); err == nil {
+		n, err := strconv.ParseFloat(strings.Trim(number, " \t"), 64)
+		//mutant:lowest-remaining-holds
+		if err == nil && (!(d.left >= 0) || n < d.left) { // a NaN is none
 			d.left = max(n, 0)
 		}
 	case "after":
-		if wait, ok := after(value); ok {
-			d.reset, d.resets = wait, true // more exact than a reset beside it
+		if wait, ok := after(value); ok && d.after {
+			d.reset = max(d.reset, wait)
+		} else if ok {
+			d.reset, d.resets, d.after = wait, true, true
 		}
 	case "reset":
-		if wait, ok := reset(value, now); ok && !d.resets {
-			d.reset, d.resets = wait, true
+		if wait, ok := reset(value, now); ok && !d.after {
+			d.reset, d.resets = max(d.reset, wait), true
 		}
 	}
 }

@@ -93,6 +93,13 @@ var sources = []struct {
 	{"two lines", 429, "Retry-After: 12\nRetry-After: 31", 31}, {"a unit", 429, "Retry-After: 7s", 7},
 	{"an ISO date", 429, "Retry-After: 2026-11-26T12:00:23Z", 23}, {"negative", 429, "Retry-After: -5", 1},
 	{"zero", 429, "Retry-After: 0", 1}, {"junk", 429, "Retry-After: soon", 1}, {"a time that has passed", 429, "X-RateLimit-Reset: 1795690000", 1},
+	{"two lines of remaining", 429, "X-RateLimit-Remaining: 5\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 40", 40},
+	{"two lines of remaining, the lower first", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Remaining: 5\nX-RateLimit-Reset: 40", 40},
+	{"two lines of reset", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 4\nX-RateLimit-Reset: 1795694440\nX-RateLimit-Reset: soon", 40},
+	{"two lines of reset-after", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset-After: 4\nX-RateLimit-Reset-After: 7\nX-RateLimit-Reset: 90", 7},
+	{"two spellings of a name", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 4\nX-Rate-Limit-Reset: 40", 40},
+	{"an empty Retry-After", 429, "Retry-After: \nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 40", 40}, {"an empty one alone", 429, "Retry-After: ", 1},
+	{"an empty one of a 403", 403, "Retry-After: ", 1}, {"an empty one, and a reset", 503, "Retry-After: \nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 40", 40}, {"an empty one of a 503", 503, "Retry-After: ", 1}, {"an empty one of a 529", 529, "Retry-After: ", 1},
 	{"units are left", 429, "X-RateLimit-Remaining: 3\nX-RateLimit-Reset: 600", 1},
 }
 

@@ -69,6 +69,7 @@ func TestRetryAfter(t *testing.T) {
 		{7, []string{"7s"}}, {360, []string{"6m0s"}}, {1, []string{"20ms"}}, {1000, []string{"1e3"}},
 		{0, []string{"-1"}}, {0, []string{"soon"}}, {0, []string{"NaN"}}, {9, []string{"soon, 9"}},
 		{math.MaxInt64, []string{"99999999999999999999999"}}, {math.MaxInt64, []string{"9223372037"}}, {math.MaxInt64, []string{"Inf"}},
+		{math.MaxInt64, []string{"9223372036.8"}}, {math.MaxInt64, []string{"2562047h47m16.854775807s"}},
 		{60, []string{"Tue, 24 Nov 2026 12:01:00 GMT"}}, {60, []string{"Tuesday, 24-Nov-26 12:01:00 GMT"}},
 		{60, []string{"Tue Nov 24 12:01:00 2026"}}, {0, []string{"Tue, 24 Nov 2026 11:59:00 GMT"}},
 		{61, []string{"Tue, 24 Nov 2026 12:01:00 GMT", "61"}},
