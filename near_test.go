@@ -102,6 +102,23 @@ func TestNear(t *testing.T) {
 	require.Empty(t, nearEvents(seen))
 }
 
+// TestNearAtTheShare: the share of a limit is reached at the count that is that share, and
+// not one above it, whatever the product of the two is in floating point.
+func TestNearAtTheShare(t *testing.T) {
+	p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(100)), OnFailure: headgate.FailClosed}
+	for percent := range int64(100) {
+		seen := &events{}
+		l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe, Near: float64(percent+1) / 100}, p)
+		for range 100 {
+			_, err := l.Allow(context.Background(), "k")
+			require.NoError(t, err)
+		}
+		near := nearEvents(seen)
+		require.Len(t, near, 1)
+		require.Equal(t, percent+1, near[0].Near[0].Used)
+	}
+}
+
 // TestNearOfOthers: reservations, records, AllowAtMost and waiters that one take serves.
 // What no store has counted is near nothing.
 func TestNearOfOthers(t *testing.T) {

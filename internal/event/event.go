@@ -3,7 +3,6 @@
 package event
 
 import (
-	"math"
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
@@ -54,12 +53,17 @@ func Near(near []backend.Near, share float64, behind int64, r *backend.Request, 
 		}
 		//mutant:near-of-each-waiter
 		used := s.Used - behind*cost
-		least := int64(math.Ceil(share * float64(s.Limit)))
-		if s.Counted && !r.Policies[i].Shadow && used-cost < least && least <= used {
+		if s.Counted && !r.Policies[i].Shadow && !reached(used-cost, s.Limit, share) && reached(used, s.Limit, share) {
 			near = append(near, backend.Near{Key: r.Key, State: *s})
 		}
 	}
 	return near
+}
+
+// reached compares the quotient and not share * limit. A share such as 0.55 is the float
+// next to 55/100, as the quotient is. The product is 55.00000000000001, above 55.
+func reached(used, limit int64, share float64) bool {
+	return float64(used)/float64(limit) >= share
 }
 
 // Shadow returns what the shadow policies of a call decided, nil if no store has counted
