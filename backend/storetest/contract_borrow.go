@@ -161,6 +161,9 @@ func lentEnds(p *probe) {
 	p.used("a", b.list, 40)
 	p.advance(tick)
 	p.must(p.peek("a", b.list, 1).Used >= 39, "a lease that ended unsettled is not charged")
+	for _, s := range p.states("a", b.list) {
+		p.must(s.Lent == 0, "a lease that has ended still lends: %+v", s)
+	}
 	_, l, err = b.ask(0, 0, 0, b.lastLease(3))
 	p.must(err == nil && l.Settled == backend.Ended, "%+v %v", l, err)
 	p.must(p.peek("a", b.list, 1).Used >= 39, "a settle after the end changed the count")
