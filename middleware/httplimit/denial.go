@@ -148,12 +148,12 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// writeProblem sets no Content-Length, which wrappers that compress would have to know
-// of. It removes what an outer handler has set for its own answer, as http.FileServer
-// does.
+// writeProblem removes what an outer handler has set for its own answer. Content-Encoding
+// stays, as in http.Error: an outer handler may compress what is written. It sets no
+// Content-Length, which such a handler would have to correct.
 func writeProblem(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
-	for _, name := range []string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
+	for _, name := range []string{"Content-Length", "Etag", "Last-Modified"} {
 		h.Del(name)
 	}
 	noStore(h)
