@@ -68,8 +68,9 @@ func (g *gate) log(err error, list []headgate.Part) {
 }
 
 // RequestError is a call that can't be counted because of a value in it. Examples are a key
-// that is too long or a negative cost. It is INVALID_ARGUMENT for the client, and is
-// logged by the limiter's Logger, at most once per second.
+// that is too long, a negative cost, or equal keys of two parts for one count. It is
+// INVALID_ARGUMENT for the client, and is logged by the limiter's Logger, at most once per
+// second.
 type RequestError = parts.RequestError
 
 // keyFailed returns the error of a call whose key function failed, and logs one that the
