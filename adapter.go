@@ -34,7 +34,7 @@ func (l *Limiter) Logger() *slog.Logger {
 // one. They have the same store and the same key, and a policy of p and one of q
 // have the same name, algorithm and period.
 func (p Part) Twice(q Part) (policy string, twice bool) {
-	if p.Call.Key != q.Call.Key || p.Limiter == nil || q.Limiter == nil || !same(p.Limiter.store, q.Limiter.store) {
+	if p.Call.Key != q.Call.Key || p.Limiter.zero() || q.Limiter.zero() || !same(p.Limiter.store, q.Limiter.store) {
 		return "", false
 	}
 	for i := range p.Limiter.policies {

@@ -51,6 +51,8 @@ func TestTwice(t *testing.T) {
 		_, twice := l.Call("k").Twice(q)
 		require.False(t, twice, what)
 	}
+	_, twice = (&headgate.Limiter{}).Call("k").Twice((&headgate.Limiter{}).Call("k"))
+	require.False(t, twice, "zero")
 }
 
 // TestHoldOfSeveralKeys: the leases of all keys are extended while the call runs.

@@ -53,8 +53,8 @@ func Denied(d headgate.Decision, list ...headgate.Part) error {
 //
 //	grpclimit.FromHTTP(httplimit.TrustedProxies("10.0.0.0/8").Of)
 //
-// key gets a request with the address of the peer, the metadata as its header, and the
-// method as its path. It is for a Server. FromHTTP calls key once by itself, with a request
+// key gets a request with the addresses of the connection, the metadata as its header, and
+// the method as its path. It is for a Server. FromHTTP calls key once by itself, with a request
 // that has none of these. It returns nil, which NewServer refuses, for a key that was made
 // with wrong arguments: then key returns an *InvalidError.
 func FromHTTP(key func(*http.Request) (string, error)) Key {
@@ -71,6 +71,8 @@ func FromHTTP(key func(*http.Request) (string, error)) Key {
 		r := empty().WithContext(ctx)
 		r.URL.Path = rpc.FullMethod
 		if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+			//mutant:unix-socket-of-a-call
+			r = r.WithContext(context.WithValue(ctx, http.LocalAddrContextKey, p.LocalAddr))
 			r.RemoteAddr = p.Addr.String()
 		}
 		md, _ := metadata.FromIncomingContext(ctx)

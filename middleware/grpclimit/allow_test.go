@@ -2,7 +2,11 @@ package grpclimit_test
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,7 +15,10 @@ import (
 	"github.com/headgate-go/headgate/middleware/grpclimit"
 	"github.com/headgate-go/headgate/middleware/httplimit"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
@@ -65,4 +72,32 @@ func TestFromHTTP(t *testing.T) {
 	s := server(t, l, grpclimit.FromHTTP(httplimit.TrustedAddress("X-Real-IP", "10.0.0.0/8").Of), nil)
 	require.Equal(t, codes.InvalidArgument, callOnce(ctx, s, "/s/m"), "several values")
 	require.Equal(t, codes.OK, callOnce(peer.NewContext(context.Background(), &peer.Peer{Addr: named("192.0.2.1:80")}), s, "\x00"))
+}
+
+// TestFromHTTPOnUnixSocket: a proxy that connects by a Unix socket is trusted where it is
+// named.
+func TestFromHTTPOnUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "sock") // a socket's path is short
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	for i, c := range []struct {
+		key  httplimit.Key
+		want codes.Code
+	}{
+		{httplimit.TrustedProxies("unix"), codes.OK}, {httplimit.TrustedAddress("X-Real-IP", "unix"), codes.OK},
+		{httplimit.TrustedProxies("10.0.0.0/8"), codes.InvalidArgument},
+	} {
+		ln, err := net.Listen("unix", filepath.Join(dir, strconv.Itoa(i)))
+		require.NoError(t, err)
+		l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(1))))
+		g := grpc.NewServer(limited(server(t, l, grpclimit.FromHTTP(c.key.Of), nil))...)
+		healthpb.RegisterHealthServer(g, health.NewServer())
+		go func() { _ = g.Serve(ln) }()
+		defer g.Stop()
+		cc := dial(t, "unix:"+ln.Addr().String())
+		for _, client := range []string{"203.0.113.7", "203.0.113.8"} {
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", client, "x-real-ip", client)
+			require.Equal(t, c.want, status.Code(shapes["unary"](ctx, cc)))
+		}
+	}
 }

@@ -30,9 +30,10 @@ type RPC struct {
 }
 
 // Key returns the call that an RPC is counted by: the key, and optionally a cost
-// per policy. An error refuses the RPC: one with a gRPC status is returned as it
-// is, any other is INTERNAL, without its text. The limiter's Logger gets the text, at
-// most once per second. A Key is called concurrently.
+// per policy. An error refuses the RPC. One with a gRPC status is returned as it is, and
+// one of a context is DEADLINE_EXCEEDED or CANCELED. Any other error that is not a
+// limiter's is INTERNAL, without its text. The limiter's Logger gets the text, at most once
+// per second. A Key is called concurrently.
 //
 // A key must not be something that callers can choose freely, or each call gets
 // a limit of its own.

@@ -166,6 +166,26 @@ func TestInternalErrorsAreLogged(t *testing.T) {
 	}
 }
 
+// TestEqualKeys: parts whose keys a call makes equal, and more of them than a call can have.
+func TestEqualKeys(t *testing.T) {
+	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(99))))
+	many := make([]headgate.Part, 17)
+	for i := range many {
+		many[i] = l.Call(string(rune('a' + i)))
+	}
+	for _, opts := range []*grpclimit.Options{nil, {Settle: grpclimit.Reported}} {
+		for _, c := range []struct {
+			list []headgate.Part
+			want codes.Code
+		}{{many[:16], codes.OK}, {many, codes.InvalidArgument}, {append(many[1:3:3], many[1]), codes.InvalidArgument}} {
+			s, err := grpclimit.NewServerAll(func(context.Context, grpclimit.RPC) ([]headgate.Part, error) { return c.list, nil }, opts)
+			require.NoError(t, err)
+			_, err = s.Unary(t.Context(), nil, unary, answer)
+			require.Equal(t, c.want, status.Code(err), "%d: %v", len(c.list), err)
+		}
+	}
+}
+
 // TestNamesOfMetadata: what can't be a key is refused when the server is made.
 func TestNamesOfMetadata(t *testing.T) {
 	l := limiter(t, nil, policy(algo.SlidingLog(algo.PerHour(6))))

@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -201,8 +202,11 @@ func TestErrors(t *testing.T) {
 		"blocked":          {server(t, good, constant(headgate.Call{}, headgate.ErrBlocked), nil), codes.PermissionDenied},
 		"key's status": {server(t, good, constant(headgate.Call{}, status.Error(codes.Unauthenticated, "who?")), nil),
 			codes.Unauthenticated},
-		"key's error":   {server(t, good, constant(headgate.Call{}, errors.New("secret")), nil), codes.Internal},
-		"costs too few": {server(t, good, constant(headgate.Call{Key: "k", Costs: []int64{}}, nil), nil), codes.Internal},
+		"key's deadline": {server(t, good, constant(headgate.Call{}, fmt.Errorf("look-up: %w", context.DeadlineExceeded)), nil),
+			codes.DeadlineExceeded},
+		"key's cancellation": {server(t, good, constant(headgate.Call{}, context.Canceled), nil), codes.Canceled},
+		"key's error":        {server(t, good, constant(headgate.Call{}, errors.New("secret")), nil), codes.Internal},
+		"costs too few":      {server(t, good, constant(headgate.Call{Key: "k", Costs: []int64{}}, nil), nil), codes.Internal},
 		"each too long": {server(t, good, constant(headgate.Call{Key: "k", Each: make([]headgate.State, 2)}, nil), nil),
 			codes.Internal},
 		"zero server": {&grpclimit.Server{}, codes.Internal},

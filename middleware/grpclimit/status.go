@@ -41,8 +41,8 @@ func violations(list []headgate.Part, violated func(*headgate.State) bool) *errd
 	return quota
 }
 
-// failed returns the error of a call that the limiter refused to decide. Its
-// text is for the client: it names no server and no key.
+// failed returns the error of a call that was not decided, and logs one that the client
+// can't read. Its text is for the client: it names no server and no key.
 func (g *gate) failed(err error, list []headgate.Part) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -68,12 +68,12 @@ func (g *gate) log(err error, list []headgate.Part) {
 }
 
 // RequestError is a call that can't be counted because of a value in it. Examples are a key
-// that is too long or a negative cost. It is INVALID_ARGUMENT for the client, and is
-// logged by the limiter's Logger, at most once per second.
+// that is too long, a negative cost, or equal keys of two parts for one count. It is
+// INVALID_ARGUMENT for the client, and is logged by the limiter's Logger, at most once per
+// second.
 type RequestError = parts.RequestError
 
-// keyFailed returns the error of a call whose key function failed, and logs one that the
-// client can't read.
+// keyFailed returns the error of a call whose key function failed.
 func (g *gate) keyFailed(err error, list []headgate.Part) error {
 	if s, ok := status.FromError(err); ok && s.Code() != codes.OK {
 		return err
@@ -85,10 +85,7 @@ func (g *gate) keyFailed(err error, list []headgate.Part) error {
 		parts.Log(list, err)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	if !errors.Is(err, context.Canceled) {
-		g.log(err, list)
-	}
-	return status.Error(codes.Internal, "rate limit: the call has no key")
+	return g.failed(err, list)
 }
 
 // violation names the policy and its limit. Neither is secret: a client may

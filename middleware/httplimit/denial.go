@@ -37,9 +37,10 @@ const (
 const errorTypes = "https://pkg.go.dev/github.com/headgate-go/headgate#"
 
 // RequestError is a request that can't be counted because of a value in it. It has no
-// key, one that is too long or given several times, or a negative cost. Its answer is
-// 400, which Options.OnError can change. It is logged by the limiter's Logger, at most
-// once per second; a request without a key is not.
+// key, one that is too long or given several times, or a negative cost. With NewAll it has
+// equal keys for one count, or more than 16 parts. Its answer is 400, which
+// Options.OnError can change. It is logged by the limiter's Logger, at most once per
+// second; a request without a key is not.
 type RequestError = parts.RequestError
 
 // errNoKey is a request that has no key.
@@ -148,12 +149,12 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// writeProblem sets no Content-Length, which wrappers that compress would have to know
-// of. It removes what an outer handler has set for its own answer, as http.FileServer
-// does.
+// writeProblem removes what an outer handler has set for its own answer. Content-Encoding
+// stays, as in http.Error: an outer handler may compress what is written. It sets no
+// Content-Length, which such a handler would have to correct.
 func writeProblem(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
-	for _, name := range []string{"Content-Encoding", "Content-Length", "Etag", "Last-Modified"} {
+	for _, name := range []string{"Content-Length", "Etag", "Last-Modified"} {
 		h.Del(name)
 	}
 	noStore(h)

@@ -46,7 +46,8 @@
 // Options.SettleWait.
 //
 // A policy counts requests where RateLimit-Policy has no qu. Options.Units names another
-// unit. Where the cost of a request is not 1 and no unit is named, qu is "units".
+// unit. Without it, qu is "units" if Options.Cost or Options.Settle is set, or if the call of
+// Func or a part has a cost that is not 1.
 //
 // Behind a reverse proxy of this package the upstream's own fields are sent too: see
 // Upstream.

@@ -21,6 +21,7 @@ const memberSep = ", "
 // requests.
 type fields struct {
 	units   map[string]string
+	fixed   bool     // units, Cost or Settle determine the units, not the cost of each request
 	kept    bool     // by a middleware: limiters keep texts for it
 	exposed []string // the line of Access-Control-Expose-Headers; nil for none
 	x       bool     // X-RateLimit-* too
@@ -29,6 +30,7 @@ type fields struct {
 
 func newFields(opts *Options) *fields {
 	f := &fields{units: opts.Units, x: opts.XRateLimit, epoch: opts.ResetEpoch}
+	f.fixed = len(opts.Units) > 0 || opts.Cost != nil || opts.Settle != nil
 	if opts.ExposeHeaders {
 		names := "RateLimit, RateLimit-Policy, Retry-After"
 		if opts.XRateLimit {
@@ -46,6 +48,7 @@ type texts struct {
 	policies []text   // in the limiter's order
 	line     []string // of RateLimit-Policy, where all costs are 1; nil where all policies are shadows
 	leased   bool     // only a reservation can charge one of the policies
+	fixed    bool     // a cost does not change the unit
 }
 
 // text has what the fields have of one policy.
@@ -53,19 +56,19 @@ type text struct {
 	name    string // "name"; with the quotes and the semicolon; "" for a shadow policy, which limits no client
 	quota   string // its member in RateLimit-Policy
 	limit   int64  // units
-	unit    bool   // quota names the unit
+	unit    bool   // quota names a unit other than requests
 	second  bool   // its windows end on whole seconds of the store's clock
 	running bool   // of calls in flight, whose window is unknown
 }
 
-// textsKey is the key of a limiter's texts: by the fields where these name units, and
-// else one for all.
+// textsKey is the key of a limiter's texts: by the fields where these determine the units,
+// and else one for all.
 type textsKey struct{ of *fields }
 
 func (f *fields) texts(l *headgate.Limiter) *texts {
 	key := textsKey{f}
 	switch {
-	case f.units == nil:
+	case !f.fixed:
 		key.of = nil
 	case !f.kept: // else each call would leave its texts at the limiter
 		return f.newTexts(l.Policies())
@@ -76,7 +79,7 @@ func (f *fields) texts(l *headgate.Limiter) *texts {
 // newTexts relies on the names of policies: they have no character that a structured
 // field would have to escape.
 func (f *fields) newTexts(policies []headgate.Policy) *texts {
-	ts := &texts{policies: make([]text, len(policies))}
+	ts := &texts{policies: make([]text, len(policies)), fixed: f.fixed}
 	var line []string
 	for i := range policies {
 		p := &policies[i]
@@ -89,8 +92,13 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 		t.name, t.limit, t.running = `"`+p.Name+`";`, p.Algorithm.Max(), p.Algorithm.Kind().Leased()
 		t.quota = string(appendQuota([]byte(t.name), &p.Algorithm))
 		t.unit, t.second = t.running, onSecond(p)
-		if unit := f.units[p.Name]; unit != "" && !t.running {
-			t.quota, t.unit = t.quota+`;qu="`+unit+`"`, true
+		unit := f.units[p.Name]
+		//mutant:unit-of-the-set-up
+		if f.fixed && len(f.units) == 0 {
+			unit = "units"
+		}
+		if unit != "" && !t.running {
+			t.quota, t.unit = t.quota+`;qu="`+unit+`"`, unit != "requests"
 		}
 		line = append(line, t.quota)
 	}
@@ -140,7 +148,7 @@ func appendQuota(b []byte, a *algo.Algorithm) []byte {
 type member struct {
 	*text
 	state *headgate.State
-	cost  int64
+	cost  int64 // 1 if it does not determine the unit
 }
 
 // outranks reports whether m is shown in place of a member of the same name. That is the one
@@ -166,7 +174,8 @@ func (s *scratch) choose(list []headgate.Part) {
 			if m.name == "" {
 				continue
 			}
-			if j < len(call.Costs) {
+			//mutant:cost-changes-no-unit
+			if j < len(call.Costs) && !ts.fixed {
 				m.cost = call.Costs[j]
 			}
 			s.add(&m, i > 0)

@@ -1,6 +1,8 @@
 package httplimit
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -59,4 +61,37 @@ func TestPatternOfARedirect(t *testing.T) {
 		require.Equal(t, want, matched(olderMux{mux}, r), "before Go 1.26: %s", target)
 		require.Equal(t, "pattern:"+want, keyOf(Pattern(mux), r), target)
 	}
+}
+
+// TestEqualKeys: parts whose keys a request makes equal, and more of them than a call can
+// have, are no fault of the server. A key may be listed again by another policy.
+func TestEqualKeys(t *testing.T) {
+	s := memory.New(nil)
+	l, other := limiter(t, s, minute("p", 100)), limiter(t, s, minute("other", 100))
+	many := "/?k=0"
+	for i := range 16 {
+		many += fmt.Sprint("&k=", i+1)
+	}
+	for _, opts := range []Options{{}, {Settle: Reported}} {
+		var got error
+		opts.OnError = func(w http.ResponseWriter, r *http.Request, err error) { got = err; WriteError(w, r, err) }
+		limit, err := NewAll(func(r *http.Request) (list []headgate.Part, _ error) {
+			for _, k := range r.URL.Query()["k"] {
+				list = append(list, l.Call(k))
+			}
+			for _, k := range r.URL.Query()["other"] {
+				list = append(list, other.Call(k))
+			}
+			return list, nil
+		}, &opts)
+		require.NoError(t, err)
+		for target, want := range map[string]int{"/?k=a&k=b": 204, "/?k=a&other=a": 204, "/?k=a&k=a": 400, "/?k=a&k=b&other=b&k=a": 400,
+			many[:len(many)-len("&k=16")]: 204, many: 400} {
+			got = nil
+			require.Equal(t, want, send(limit(fine), httptest.NewRequest(http.MethodGet, target, nil)).Code, target)
+			require.Equal(t, want == 400, errors.As(got, new(*RequestError)), target)
+		}
+	}
+	zero := (&headgate.Limiter{}).Call("k")
+	require.Equal(t, 500, get(all(t, nil, zero, zero)).Code)
 }

@@ -24,9 +24,10 @@ import (
 // A form without a name gets 400, since headgate.Key of an empty part is empty. The store
 // and observers have such a key as text, unlike that of Header, which is a hash.
 //
-// The options are those of New, of which Key, Cost, Skip and those of a settlement do
-// nothing. Options that New refuses are an error for OnError. A part with a policy of
-// calls in flight is an error too: reserve it by headgate.ReserveAll.
+// The options are those of New, of which Skip and those of a settlement do nothing. Cost
+// and Settle only determine the unit, as in Options.Units. Options that New refuses are an
+// error for OnError. A part with a policy of calls in flight is an error too: reserve it by
+// headgate.ReserveAll.
 func Allow(w http.ResponseWriter, r *http.Request, opts *Options, list ...headgate.Part) bool {
 	if opts == nil {
 		opts = &Options{}

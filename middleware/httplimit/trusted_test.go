@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/stretchr/testify/require"
 )
@@ -30,6 +31,21 @@ func TestPatternLeavesTheMux(t *testing.T) {
 		httptest.NewRequest(http.MethodGet, "/items/1", nil):  204,
 	} {
 		require.Equal(t, want, send(h, i).Code)
+	}
+	route := limiter(t, memory.New(nil), minute("p", 1))
+	limit, err = NewAll(func(r *http.Request) ([]headgate.Part, error) {
+		key, err := Pattern(mux).Of(r)
+		if key == "" {
+			return nil, err
+		}
+		return []headgate.Part{route.Call(key)}, err
+	}, nil)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		method, path string
+		want         int
+	}{{http.MethodGet, "/nowhere", 404}, {http.MethodPost, "/items/1", 405}, {http.MethodGet, "/items/1", 204}, {http.MethodGet, "/items/1", 429}} {
+		require.Equal(t, c.want, send(limit(mux), httptest.NewRequest(c.method, c.path, nil)).Code)
 	}
 }
 

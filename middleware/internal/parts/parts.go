@@ -46,10 +46,28 @@ func Ready(list []headgate.Part) ([]headgate.Part, error) {
 			free++
 		}
 	}
-	if free == 0 {
-		return list, nil
+	if free > 0 {
+		list = slices.DeleteFunc(slices.Clone(list), func(p headgate.Part) bool { return isFree(&p.Call) })
 	}
-	return slices.DeleteFunc(slices.Clone(list), func(p headgate.Part) bool { return isFree(&p.Call) }), nil
+	return list, checkKeys(list)
+}
+
+// checkKeys refuses the lists that headgate.All refuses because of their keys, which the
+// request may determine.
+func checkKeys(list []headgate.Part) error {
+	//mutant:too-many-parts-refused
+	if len(list) > backend.MaxKeys {
+		return &RequestError{"keys", fmt.Sprintf("are more than %d", backend.MaxKeys)}
+	}
+	for i := range list {
+		for j := range i {
+			//mutant:equal-keys-refused
+			if policy, twice := list[i].Twice(list[j]); twice {
+				return &RequestError{"key", "is given twice for policy " + policy}
+			}
+		}
+	}
+	return nil
 }
 
 // isFree reports whether a call costs nothing.
