@@ -145,7 +145,8 @@ type Use struct {
 // which the call has a value is a part of its own. That has the policies of the file that
 // count per this dimension, and the key followed by the dimension and the value, as
 // "tenant:acme:model:large". An empty key stays empty, so that the call is refused. It
-// returns headgate.ErrBlocked too for a value that is blocked. The parts are decided all or nothing.
+// returns headgate.ErrBlocked too for a value that is blocked. The parts are decided all
+// or nothing.
 func (l *Limiters) PartsFor(tenant, key string, u Use) ([]headgate.Part, error) {
 	e := l.entry(tenant)
 	l.known(&u)
