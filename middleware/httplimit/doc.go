@@ -46,8 +46,8 @@
 // Options.SettleWait.
 //
 // A policy counts requests where RateLimit-Policy has no qu. Options.Units names another
-// unit. Without it, qu is "units" if Options.Cost or Options.Settle is set, or if the call of
-// Func or a part has a cost that is not 1.
+// unit. Without it, qu is "units" if Options.Cost or Options.Settle is set. It is so too if
+// the call of Func or a part has a cost that is not 1.
 //
 // Behind a reverse proxy of this package the upstream's own fields are sent too: see
 // Upstream.

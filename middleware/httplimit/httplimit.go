@@ -23,9 +23,9 @@ type Options struct {
 	// Units names the unit of a policy's counts, by the policy's name, such as "tokens"
 	// or "content-bytes". It has 1 to 64 of the letters, digits, '-', '_' and '.'.
 	// Clients read it as qu in RateLimit-Policy. A policy without a name here counts
-	// requests. Without any name, qu is "units" if Cost or Settle is set, or if the call of
-	// Func or a part has a cost that is not 1. New refuses a name that no policy of the
-	// limiter has.
+	// requests. Without any name, qu is "units" if Cost or Settle is set. It is so too if the
+	// call of Func or a part has a cost that is not 1. New refuses a name that no policy of
+	// the limiter has.
 	Units map[string]string
 	// EmptyKey is what a request without a key gets; EmptyRefused where it is not
 	// set.

@@ -39,7 +39,7 @@ func RemoteAddr() Key {
 // Of returns the text of a request's key, for a part of NewAll or a call inside of a
 // handler. It is "" where the request has none. IPv6 addresses count by their /64. The error
 // of a request that has several is a *RequestError. If the key is Pattern's, return no parts
-// for "", so that the mux answers a request that it does not match with 404 or 405.
+// for "": then the mux answers what it does not match with 404 or 405.
 func (k Key) Of(r *http.Request) (string, error) {
 	switch {
 	case k.err != nil:

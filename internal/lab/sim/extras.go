@@ -122,8 +122,8 @@ func (p *Plan) lendMore(list []headgate.Policy) {
 		return
 	}
 	shards := 2 + dice.IntN(3)
-	for i := range list { // a call's cost of 3 has room in each share
-		shards = min(shards, int(list[i].Algorithm.Max()/3))
+	for i := range list { // a call's cost of 3 has room in each share, and each process has a part of it
+		shards = min(shards, int(list[i].Algorithm.Max())/max(3, p.Procs))
 	}
 	for i := range list {
 		list[i].Shards = shards

@@ -38,7 +38,8 @@ func (w *World) healthyDecides() (err error) {
 // severalTrips reports whether a call takes several round trips, for which the budget has no
 // time over a far link. They are a sum and an All.
 func (w *World) severalTrips(c *caller, o *outcome) bool {
-	return w.plan.Far && (c.list == 3 || o.verb == "all")
+	spread := func(p headgate.Policy) bool { return p.Shards > 1 }
+	return w.plan.Far && (o.verb == "all" || slices.ContainsFunc(c.policies(), spread))
 }
 
 // spare is how many of some calls may be undecided over a far link. The first call after a
