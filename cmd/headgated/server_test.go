@@ -102,8 +102,9 @@ func TestStoreDown(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { // on a busy machine a connection may take longer than the budget
 		_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
-		return err == nil && serving()
+		return err == nil
 	}, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, serving, 20*time.Second, 10*time.Millisecond)
 	redis.Kill()
 	require.Eventually(t, func() bool {
 		_, err := c.ShouldRateLimit(context.Background(), userRequest("y"))
