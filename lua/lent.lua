@@ -163,8 +163,8 @@ if status == CORRUPT and v and (string.byte(v) or 0) > 15 then
 end
 
 --@section general
--- One group of a section is decided by the general path: that of a set has its costs
--- among its policies there.
+-- One group of a section is decided by the general path, which wants a set's costs behind
+-- its policies. whole and behind are the blob and the end of the section in it meanwhile.
 groups = 1
 if shape == MANY_POLICIES then
   local heads, costs = {}, {pack('<I4', 1)}

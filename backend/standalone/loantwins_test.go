@@ -102,7 +102,7 @@ func (l lender) ask(op backend.Op, cost int64, loan *backend.Loan, lease *backen
 }
 
 // TestLentUnitsOfALog gives back all that a log counts while units are lent, and fills it
-// again. Then a lease of which nothing was settled ends, and leaves one period later.
+// again. Then a lease ends unsettled, and its units leave one period later.
 func TestLentUnitsOfALog(t *testing.T) {
 	onBothTwins(t, func(l lender) {
 		l.ask(backend.Reserve, 5, nil, &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute})

@@ -70,7 +70,7 @@ func TestLeases(t *testing.T) {
 }
 
 // TestResetFreesSlots: a reset frees the slots of dead jobs at once, and ends the leases of
-// living ones. With a file of the InFlight policy alone, other counts stay.
+// living ones. With a file that has only the InFlight policy, other counts stay.
 func TestResetFreesSlots(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "slots.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("policies:\n  slots: {algorithm: in-flight, limit: 2, on-failure: closed}\n"), 0o600))

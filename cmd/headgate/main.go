@@ -73,7 +73,7 @@ status 0. Policies with per count each value of their dimension under a key of i
 	leaseOf = `
 The slots of a job that died are free when its lease ends. To free them before, use
 headgate reset KEY. It ends all leases of the key, also those of jobs that run, and removes
-its counts. With -policies FILE of the in-flight policy alone, the other counts stay.
+its counts. With a -policies FILE that has only the in-flight policy, other counts stay.
 `
 	topOf = `
 All keys are measured by the policies of one plan: that of -plan or -tenant, else the default.

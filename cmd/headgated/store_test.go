@@ -83,7 +83,7 @@ func TestBorrowMetrics(t *testing.T) {
 	require.Contains(t, scrape(t, s), "headgate_borrow_keys")
 }
 
-// TestBorrowMetricsOfPlans: so is what the policies of HG.TAKE borrow.
+// TestBorrowMetricsOfPlans: the units that policies of HG.TAKE borrow are exported too.
 func TestBorrowMetricsOfPlans(t *testing.T) {
 	t.Parallel()
 	server, policies := redistest.Start(t), filepath.Join(t.TempDir(), "policies.yaml")

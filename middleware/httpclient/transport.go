@@ -51,8 +51,8 @@ const (
 //
 // The time is that of Retry-After: seconds, a duration or a date, the longest of several.
 // One that can't be read, 0 and less are a second. An empty one names no time. All times
-// are rounded up to whole seconds: Retry-After-Ms: 2500 is 3 s. Bodies are not read, so a RetryInfo of Google's
-// APIs is not obeyed. Without Retry-After the time is that of
+// are rounded up to whole seconds: Retry-After-Ms: 2500 is 3 s. Bodies are not read, so a
+// RetryInfo of Google's APIs is not obeyed. Without Retry-After the time is that of
 // X-RateLimit-Reset and the like (also RateLimit-Reset, X-RateLimit-Reset-After,
 // X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Tokens-Reset), the longest of those with
 // nothing remaining. These fields are read only on a denial: X-RateLimit-Remaining: 0 on a

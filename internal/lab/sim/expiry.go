@@ -16,8 +16,8 @@ const longest = 48 * time.Hour
 // until then, and must not keep it for ever. Stored bytes are not simulated: that each key in Redis
 // has an expiry is checked on real servers.
 func (w *World) countsExpire() error {
-	for n, all := range w.primaries() {
-		for _, s := range all {
+	for _, n := range w.primaries() {
+		for _, s := range n.keeps.byTag {
 			if err := s.expire(); err != nil {
 				return fmt.Errorf("%s: %w", n.addr, err)
 			}

@@ -257,8 +257,8 @@ func (w *World) leasesEnd() error {
 			if !policy.Algorithm.Kind().Leased() {
 				continue
 			}
-			for n, all := range w.primaries() {
-				for tag, s := range all {
+			for _, n := range w.primaries() {
+				for tag, s := range n.keeps.byTag {
 					for k := range 3 {
 						key := fmt.Sprint("j", k)
 						if used := s.used(key, policy, n.clock()); used > 0 {

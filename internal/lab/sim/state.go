@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"iter"
 	"slices"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 // state is what a node keeps: of all keys on a standalone server, of one key on a cluster,
 // so that a key can move. It follows the clock of whoever decides.
 //
-// A replica's state has its primary's log, and decides what that has when it is asked for
-// something: most never are.
+// A replica's state has its primary's log. It decides the log's calls when it is asked for
+// something, which happens to few.
 type state struct {
 	store   *memory.Store
 	now     int64  // µs: the instant of the decision under way
@@ -77,15 +76,9 @@ func (s *states) copyOf(other *states) {
 	}
 }
 
-// primaries returns what each primary keeps. Its replica has the same counts.
-func (w *World) primaries() iter.Seq2[*node, map[string]*state] {
-	return func(yield func(*node, map[string]*state) bool) {
-		for _, n := range w.nodes {
-			if n.replica == nil && !yield(n, n.keeps.byTag) {
-				return
-			}
-		}
-	}
+// primaries returns the nodes whose counts are no copies.
+func (w *World) primaries() []*node {
+	return slices.DeleteFunc(slices.Clone(w.nodes), func(n *node) bool { return n.replica != nil })
 }
 
 // used returns the units of a policy that a state counts at an instant.
