@@ -90,6 +90,35 @@ func TestResetEndsWhatStands(t *testing.T) {
 	require.Equal(t, headgate.FromFailOpen, d.Source)
 }
 
+// TestOthersLeaveWhatStands: while no store counts it, neither a settlement of a spent key
+// nor what is done to ten thousands of other keys lets a call of that key pass.
+func TestOthersLeaveWhatStands(t *testing.T) {
+	server, ctx := redistest.Start(t), context.Background()
+	l := limiter(t, standalone.New(server.Client(t), nil), nil, headgate.Policy{
+		Name: "p", Algorithm: algo.FixedWindow(algo.Per(3, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
+	var held []*headgate.Reservation
+	require.Eventually(t, func() bool {
+		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		if d.Allowed && d.Err == nil {
+			held = append(held, r)
+		}
+		return d.Source == headgate.FromDenyCache
+	}, 10*time.Second, time.Millisecond)
+	require.Len(t, held, 3)
+	require.NoError(t, held[0].Commit(ctx, 1))
+	server.Kill()
+	for i := range 50_000 {
+		_ = l.Reset(ctx, fmt.Sprint("other ", i))
+	}
+	require.Error(t, held[1].Cancel(ctx))
+	for range 100 {
+		d, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+		require.Equal(t, headgate.FromDenyCache, d.Source)
+	}
+}
+
 // TestLostReserveOfASpentKey: a Reserve whose reply is lost is denied with the error, so
 // that its lease is cancelled. Any other call is denied without one.
 func TestLostReserveOfASpentKey(t *testing.T) {

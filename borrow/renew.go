@@ -210,7 +210,7 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	h.left.Add(max(more, 0))
 	if units > l.Keep { // a call that was denied meanwhile met these units as used
 		//mutant:lease-ends-denials
-		h.store.denied.At(h.key.key).Forget()
+		h.store.denied.Forget(h.key.key)
 	}
 	h.plan(at, end, trip, l)
 }

@@ -173,7 +173,7 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	if old != nil && (old.States == nil || k.refutes(states, g, old)) {
 		s.denied.CompareAndSwap(old, nil)
 		//mutant:room-ends-denial
-		k.denials.At(k.key).Forget()
+		k.denials.Forget(k.key)
 	}
 }
 

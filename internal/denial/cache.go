@@ -30,8 +30,8 @@ type Cache struct {
 }
 
 // Set is where the denials of a key lie, beside those of some others. Changes of one of
-// these keys by this process increment the generation, and a denial of another generation
-// no longer holds. So a denial that was on its way during the change never answers a call.
+// these keys by this process increment the generation, and a denial that was on its way
+// meanwhile is not noted. So it never answers a call.
 type Set struct {
 	*line
 	tag uint8 // of the key
@@ -91,7 +91,7 @@ func (c *Cache) Now() time.Duration {
 }
 
 // At returns where the denials of a key lie. Keys of one set share its generation, so
-// that a change of one costs the others a request.
+// that a change of one costs the others on their way a request.
 func (c *Cache) At(key string) Set {
 	h := maphash.String(c.seed, key)
 	return Set{&c.sets[h%sets], uint8(h >> 56)}
@@ -101,8 +101,19 @@ func (c *Cache) At(key string) Set {
 // answer may be from before a change that comes while it is on its way.
 func (s *line) Generation() uint64 { return s.generation.Load() }
 
-// Forget ends all denials of the set, and those that are on their way.
-func (s *line) Forget() { s.generation.Add(1) }
+// Forget ends all denials of a key, and those that are on their way. It does not go by the
+// tags, which two calls that note at once may confuse.
+func (c *Cache) Forget(key string) {
+	s := c.At(key)
+	//mutant:forgets-what-comes
+	s.generation.Add(1)
+	for i := range s.ways {
+		//mutant:forgets-by-key
+		if e := s.ways[i].Load(); e != nil && e.group.Key == key {
+			s.ways[i].CompareAndSwap(e, nil)
+		}
+	}
+}
 
 // find returns a denial that holds for g at now, where denials hold for ttl; nil
 // where none does. It drops those that have ended.
@@ -110,12 +121,11 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	if !s.holds() {
 		return nil
 	}
-	generation := s.Generation()
 	for i := range s.ways {
 		switch e := s.may(i); {
-		case e == nil:
+		case e == nil || !e.noted.Load():
 		//mutant:denials-swept
-		case now >= e.Sent+Standing || e.generation != generation:
+		case now >= e.Sent+Standing:
 			s.ways[i].CompareAndSwap(e, nil)
 		//mutant:denial-ttl
 		case now < e.Until() && now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g):
@@ -152,20 +162,22 @@ func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 // denial's slices become the cache's. The generation is from before the request.
 //
 // It takes the place of what it covers, of what holds no longer, or of what ends
-// first. Two calls that note at once may lose one denial, which costs one request.
+// first. Two calls that note at once may lose one denial, which costs one request. A
+// change that ends before the last look at the generation is seen there. A later
+// one finds the denial in its place.
 func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
-	if len(g.Key) > keyMax {
+	if len(g.Key) > keyMax || s.Generation() != generation {
 		return
 	}
 	//mutant:firm-denial-holds
 	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 })
-	e := &entry{Denial: *d, generation: generation, lent: lent}
+	e := &entry{Denial: *d, lent: lent}
 	// The strings are cloned, or they would keep what they were cut from.
 	e.group = backend.Group{Key: strings.Clone(g.Key), Sub: strings.Clone(g.Sub), Policies: g.Policies, Costs: d.Costs}
 	at, soonest := 0, time.Duration(math.MaxInt64)
 	for i := range s.ways {
 		ends := time.Duration(math.MinInt64)
-		if old := s.ways[i].Load(); old != nil && old.generation == generation {
+		if old := s.ways[i].Load(); old != nil {
 			if !e.denies(&old.group) {
 				ends = old.Until()
 				//mutant:taken-kept
@@ -182,14 +194,20 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 		e.answered.Store(old.answered.Load())
 	}
 	s.put(at, e)
+	//mutant:noted-after-change
+	if s.Generation() != generation {
+		s.ways[at].CompareAndSwap(e, nil)
+		return
+	}
+	e.noted.Store(true)
 }
 
-// entry is the cached denial of a key. Only the last four fields change.
+// entry is the cached denial of a key. Only the last five fields change.
 type entry struct {
 	Denial
-	generation uint64        // of its set, before Sent
 	lent       bool          // lent units were counted as used
 	group      backend.Group // that was denied: its key, policies and costs; never written
+	noted      atomic.Bool   // it holds: no change of the key has come between
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
 	sent       atomic.Bool   // one caller of several keys was sent to ask
 	answered   atomic.Int64  // calls that the denials of this key have answered

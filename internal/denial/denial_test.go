@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -265,18 +266,64 @@ func TestClose(t *testing.T) {
 // TestForgets: what this process does to a key shows at once, whichever
 // wrapper it is done through, and a denial on its way is from before.
 func TestForgets(t *testing.T) {
-	ops := []backend.Op{backend.Reset, backend.Settle}
-	for _, op := range ops {
+	for _, op := range []backend.Op{backend.Reset, backend.Settle} {
 		f, s := denied(t, time.Second, one, 1)
 		off := f.wrapper(-1)
-		r := take("k", one, 1)
-		r.Op = op
-		_, _ = layer.Ask(context.Background(), off, r)
+		r := settle("k", one, 1, 0)
+		if r.Op = op; op == backend.Reset {
+			r.Lease = nil
+		}
+		_, err := layer.Ask(context.Background(), off, r)
+		require.NoError(t, err)
 		require.False(t, cached(t, s, take("k", one, 1)), op)
 		require.True(t, cached(t, s, take("k", one, 1)))
-		r.Op, r.And, r.Key = backend.Take, []backend.Group{{Key: "k"}}, "other"
+		r.Op, r.And, r.Key, r.Lease = backend.Take, []backend.Group{{Key: "k"}}, "other", nil
 		_, _ = layer.Ask(context.Background(), s, r)
 		require.True(t, cached(t, s, take("k", one, 1)), "a take of several keys gives nothing back")
+	}
+}
+
+// TestForgetsByKey: what gives units of one key back says nothing of the others, of which a
+// busy process settles thousands a second.
+func TestForgetsByKey(t *testing.T) {
+	_, s := denied(t, time.Hour, one, 1)
+	other := beside(s, "k")
+	require.False(t, cached(t, s, take(other, one, 1)))
+	for _, r := range []backend.Request{{Op: backend.Reset, Group: take(other, one, 0).Group}, settle(other, one, 1, 0)} {
+		require.True(t, cached(t, s, take(other, one, 1)))
+		ask(t, s, r)
+		require.True(t, cached(t, s, take("k", one, 1)), r.Op)
+		require.True(t, stands(s, take("k", one, 1)), r.Op)
+		require.False(t, cached(t, s, take(other, one, 1)), r.Op)
+	}
+}
+
+// TestSettlementsThatGiveNothingBack end no denial: those at the estimate and above it, of a
+// slot, by a shadow's policy, and those that no store has counted.
+func TestSettlementsThatGiveNothingBack(t *testing.T) {
+	slots := backend.Policy{Name: "slots", Algorithm: algo.InFlight(9), OnFailure: backend.FailClosed}
+	shadow := one[0]
+	shadow.Name, shadow.Shadow = "shadow", true
+	list := []backend.Policy{one[0], slots, shadow}
+	fails := func(*backend.Request) (d backend.Decision, _ error) { return d, backend.ErrUnavailable }
+	for _, c := range []struct {
+		name   string
+		actual []int64
+		do     func(*backend.Request) (backend.Decision, error)
+		ends   bool
+	}{
+		{"the estimate", []int64{3, 3, 3}, leaves(0), false},
+		{"more", []int64{4, 3, 3}, leaves(0), false},
+		{"a slot and a shadow", []int64{3, 0, 0}, leaves(0), false},
+		{"less", []int64{2, 3, 3}, leaves(0), true},
+		{"all", nil, leaves(0), true},
+		{"all, uncounted", nil, fails, false},
+	} {
+		f, s := denied(t, time.Hour, one, 3)
+		f.do = c.do
+		_, err := layer.Ask(context.Background(), s, settle("k", list, 3, c.actual...))
+		require.Equal(t, c.name == "all, uncounted", err != nil, c.name)
+		require.Equal(t, !c.ends, stands(s, take("k", one, 3)), c.name)
 	}
 }
 
@@ -296,16 +343,36 @@ func TestForgetsWhatIsOnItsWay(t *testing.T) {
 	require.False(t, ask(t, s, take("k", one, 1)).Allowed)
 	require.True(t, ask(t, s, take("k", one, 1)).Allowed, "the denial is from before the reset")
 
-	f.do = denies(time.Second)
-	ask(t, s, take("k", one, 1))
 	f.do = func(r *backend.Request) (backend.Decision, error) { // the server has not reset yet
 		f.do = denies(time.Second)
 		require.False(t, cached(t, s, take("k", one, 1)))
+		require.True(t, cached(t, s, take("k", one, 1)))
 		f.do = leaves(9)
 		return f.do(r)
 	}
 	ask(t, s, reset)
 	require.True(t, ask(t, s, take("k", one, 1)).Allowed, "what came in between is from before the reset")
+}
+
+// TestForgetsBesideNote: a denial from before a change does not hold after it, whichever of
+// the two comes first.
+func TestForgetsBesideNote(t *testing.T) {
+	s := (&fake{}).wrapper(Longest)
+	r := take("k", one, 1)
+	for range 20_000 {
+		at, begin, done := s.cache.At("k"), make(chan bool), make(chan bool)
+		generation := at.Generation()
+		go func() {
+			<-begin
+			s.cache.Forget("k")
+			close(done)
+		}()
+		close(begin)
+		at.Note(&r.Group, &Denial{States: make([]backend.State, 1), Costs: []int64{1}, Bound: 1, Ends: math.MaxInt64}, generation)
+		<-done
+		require.Nil(t, at.find(&r.Group, 0, Longest))
+		require.False(t, stands(s, r))
+	}
 }
 
 // TestBounded: an attacker with more keys than that costs memory for so many.

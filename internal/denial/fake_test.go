@@ -2,6 +2,7 @@ package denial
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -108,6 +109,14 @@ func leaves(n int64) func(r *backend.Request) (backend.Decision, error) {
 
 func take(key string, ps []backend.Policy, n int64) backend.Request {
 	return backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: ps, Cost: n}}
+}
+
+// settle settles a lease of n units of every policy by what was used; by nothing, all is
+// given back.
+func settle(key string, ps []backend.Policy, n int64, used ...int64) backend.Request {
+	r := backend.Request{Op: backend.Settle, Group: backend.Group{Key: key, Policies: ps, Costs: slices.Repeat([]int64{n}, len(ps))}}
+	r.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute, Actual: used}
+	return r
 }
 
 func ask(t testing.TB, s *Store, r backend.Request) backend.Decision {

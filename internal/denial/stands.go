@@ -16,7 +16,7 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 		return false
 	}
 	g, now := leastOf(r), s.cache.Now()
-	known := s.cache.At(r.Key).stands(g, now)
+	known := s.cache.At(r.Key).stands(g, &r.Group, now)
 	if known == nil {
 		return false
 	}
@@ -25,16 +25,15 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 	return true
 }
 
-// stands returns a denial of g that stands at now; nil where none does.
-func (s Set) stands(g *backend.Group, now time.Duration) *Denial {
-	generation := s.Generation()
+// stands returns a denial of least that stands at now; nil where none does. A failure
+// mode may grant all that most asks for.
+func (s Set) stands(least, most *backend.Group, now time.Duration) *Denial {
 	for i := range s.ways {
 		e := s.may(i)
-		//mutant:reset-ends-what-stands
-		if e == nil || e.generation != generation || len(g.Each) > len(e.States) || !e.denies(g) {
+		if e == nil || !e.noted.Load() || len(least.Each) > len(e.States) || !e.denies(least) {
 			continue
 		}
-		if d := e.stands(g, now); d != nil {
+		if d := e.stands(least, most, now); d != nil {
 			return d
 		}
 	}
@@ -42,18 +41,21 @@ func (s Set) stands(g *backend.Group, now time.Duration) *Denial {
 }
 
 // stands returns the denial as it stands at now, nil if it has ended. Of a TokenBucket it
-// is known what comes free afterwards. Each call that no store decides takes its cost of
-// that, so the failure mode lets no more pass than comes free.
-func (e *entry) stands(g *backend.Group, now time.Duration) *Denial {
+// is known what comes free afterwards. Each call that no store decides takes the most that
+// it may be granted of that, once so much is free. So the failure mode lets no more pass
+// than comes free.
+func (e *entry) stands(least, most *backend.Group, now time.Duration) *Denial {
+	refill := e.refill(most)
+	//mutant:at-most-waits
+	more := refill - e.refill(least)
 	//mutant:stands-one-minute
 	for now < e.Sent+Standing {
 		taken := e.taken.Load()
 		//mutant:stands-until-retry
-		if d := e.Denial; now < d.Ends+time.Duration(taken) {
-			d.Told += time.Duration(taken)
+		if d := e.Denial; now < d.Ends+time.Duration(taken+more) {
+			d.Told += time.Duration(taken + more)
 			return &d
 		}
-		refill := e.refill(g)
 		//mutant:refill-taken-once
 		if refill == 0 || e.taken.CompareAndSwap(taken, taken+refill) {
 			return nil

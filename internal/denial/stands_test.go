@@ -77,6 +77,29 @@ func TestStandsRefilled(t *testing.T) {
 	}
 }
 
+// TestStandsRefilledForAtMost: a failure mode may grant an AtMost all that it asks for. So it
+// passes when all of that has come free since the denial, and takes it.
+func TestStandsRefilledForAtMost(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 5), OnFailure: backend.FailOpen}}
+	f, s := denied(t, time.Second, drip, 1) // one unit each second from then on
+	atMost := take("k", drip, 10)
+	atMost.Op = backend.AtMost
+	f.advance(10*time.Second - 1)
+	require.True(t, stands(s, atMost), "9 units are free")
+	f.advance(1)
+	require.False(t, stands(s, atMost), "10 are")
+	require.True(t, stands(s, take("k", drip, 1)), "and are taken")
+	f.advance(time.Second)
+	require.False(t, stands(s, take("k", drip, 1)))
+	granted := 0
+	for range 400 {
+		if f.advance(100 * time.Millisecond); !stands(s, atMost) {
+			granted += 10
+		}
+	}
+	require.Equal(t, 40, granted, "40 s")
+}
+
 // TestWhatEndsStands: what ends a denial within its second ends it later too.
 func TestWhatEndsStands(t *testing.T) {
 	for name, end := range map[string]func(f *fake, s *Store){
@@ -84,9 +107,7 @@ func TestWhatEndsStands(t *testing.T) {
 			_ = ask(t, s, backend.Request{Op: backend.Reset, Group: take("k", one, 0).Group})
 		},
 		"a refund here": func(_ *fake, s *Store) {
-			r := take("k", one, 0)
-			r.Op, r.Lease = backend.Settle, &backend.Lease{ID: [16]byte{1}, Length: time.Minute, Actual: []int64{0}}
-			_ = ask(t, s, r)
+			_ = ask(t, s, settle("k", one, 1, 0))
 		},
 		"a call that passes": func(f *fake, s *Store) { f.do = leaves(5); _ = ask(t, s, take("k", one, 3)) },
 	} {

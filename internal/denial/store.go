@@ -121,26 +121,19 @@ type Visit struct {
 	at         Set // of the request's key; zero where the answer changes nothing
 	sent       time.Duration
 	generation uint64
-	changes    bool // gives something back
 	answered   bool // from memory
 }
 
-// enter answers the request from the cached denials of its key, if one holds. Denials
-// are forgotten before a request that gives something back and after it: one that comes
-// in between may be from before. A call that would pass waits for no other one: calls
-// of one key that ask at once merge into one batch below.
+// enter answers the request from the cached denials of its key, if one holds. A call that
+// would pass waits for no other one: calls of one key that ask at once merge into one
+// batch below.
 func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision) (v Visit) {
 	switch r.Op {
 	case backend.Take, backend.Reserve, backend.AtMost: // charges, and can be denied
 		if s.ttl == 0 || len(r.And) > 0 {
 			return v
 		}
-	case backend.Peek, backend.Extend, backend.Record, backend.RecordAtMost: // gives nothing back, so denials hold
-		return v
 	default:
-		v.changes, v.at = true, s.cache.At(r.Key)
-		//mutant:forget-before-reset
-		v.at.Forget()
 		return v
 	}
 	least := leastOf(r)
@@ -160,16 +153,18 @@ func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decisi
 	return v
 }
 
-// Note notes what the store answered. A call that passes ends the denials that would have
+// Note notes what the store answered. A Reset ends the denials of its key, and may have
+// taken effect though it has failed. So does a settlement that the store has counted and
+// that gave something back. A call that passes ends the denials that would have
 // denied it: another process may have changed the key. Of several keys in one request it
 // receives a denial by its own, or that all pass.
 func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err error) {
 	least := leastOf(r)
 	switch {
+	//mutant:forget-after-reset
+	case r.Op == backend.Reset || r.Op == backend.Settle && err == nil && givesBack(r):
+		s.cache.Forget(r.Key)
 	case v.at.line == nil:
-	case v.changes:
-		//mutant:forget-after-reset
-		v.at.Forget()
 	//mutant:denials-of-store
 	case err != nil || d.Source != backend.FromStore || d.Err != nil:
 	case d.Allowed:
@@ -182,6 +177,21 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 		}
 		v.at.Note(least, NewDenial(least, states, v.sent, s.cache.Now()), v.generation)
 	}
+}
+
+// givesBack reports whether a Settle gives units back. Its costs are the estimates. Slots
+// and shadows deny nothing that is cached.
+func givesBack(r *backend.Request) bool {
+	for i := range r.Policies {
+		switch p := &r.Policies[i]; {
+		//mutant:slots-give-nothing-back
+		case p.Shadow || p.Algorithm.Kind().Leased():
+		//mutant:estimate-gives-nothing-back
+		case r.Costs == nil || r.Lease.ActualOf(r.Policies, i) < r.CostOf(i):
+			return true
+		}
+	}
+	return false
 }
 
 // leastOf returns the group with the least that it asks for. An AtMost is denied where
