@@ -46,10 +46,11 @@ type Options struct {
 	// of algo.InFlight.
 	//
 	// The call ends when the store has answered, or 50 ms later. A settlement that no store
-	// has decided is repeated for at most 10 s, also if the client has left. One that fails
-	// changes nothing for the client: the cost is charged until it has aged, and a slot is
-	// taken until the lease ends. Observers of the limiter see the error of each try. While
-	// 4,096 settlements are repeated, others have one try. It is only for a Server.
+	// has decided is repeated for the length of the lease, also if the client has left. One
+	// that fails changes nothing for the client: the cost is charged until it has aged, and a
+	// slot is taken until the lease ends. Observers of the limiter see the error of each try,
+	// and its Logger gets the first that was lost. While 4,096 settlements are repeated,
+	// others have one try. It is only for a Server.
 	Settle func(*Outcome) []int64
 	// Settled gets the outcome of each call that was settled, with the states after the
 	// settlement. It is for a log line, a metric, or a trailer by grpc.SetTrailer of

@@ -3,10 +3,13 @@
 package httplimit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,14 +40,16 @@ func (s *silent) Do(ctx context.Context, r *backend.Request, d *backend.Decision
 	return s.Store.Do(ctx, r, d)
 }
 
-// TestSettledAfterOutage: a settlement that no store has decided is repeated for 10 s, and
-// not longer.
+// TestSettledAfterOutage: a settlement that no store has decided is repeated for as long as
+// the lease is, and not longer. The limiter's Logger gets the one that was lost.
 func TestSettledAfterOutage(t *testing.T) {
-	for outage, want := range map[time.Duration]int64{6 * time.Second: 2, 15 * time.Second: 5} {
+	for outage, want := range map[time.Duration]int64{6 * time.Second: 2, 55 * time.Second: 2, 65 * time.Second: 5} {
 		t.Run(fmt.Sprint(outage), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &silent{Store: memory.New(nil)}
-				user := limiter(t, s, policy("user", algo.FixedWindow(algo.PerDay(100))))
+				var log bytes.Buffer
+				user, err := headgate.New(s, []headgate.Policy{policy("user", algo.FixedWindow(algo.PerDay(100)))}, &headgate.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				require.NoError(t, err)
 				org := limiter(t, s, policy("org", algo.FixedWindow(algo.PerDay(100))))
 				parts := func(*http.Request) ([]headgate.Part, error) {
 					return []headgate.Part{user.Call("u", 5), org.Call("o", 5)}, nil
@@ -63,7 +68,8 @@ func TestSettledAfterOutage(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, want, d.Used, key)
 				}
-				require.Less(t, s.settles.Load(), int64(50))
+				require.Less(t, s.settles.Load(), int64(150))
+				require.Equal(t, want == 5, strings.Contains(log.String(), "a settlement failed"), log.String())
 			})
 		})
 	}

@@ -60,8 +60,9 @@ func (c *Call) Has(policy string) bool {
 type warning string
 
 const (
-	unknownPolicy warning = "headgate: units are reported for a policy that the request does not have, so its estimates stay"
-	wrongUnits    warning = "headgate: the units that were used do not fit the policies, so the estimates stay"
+	unknownPolicy  warning = "headgate: units are reported for a policy that the request does not have, so its estimates stay"
+	lostSettlement warning = "headgate: a settlement failed, so what the request has used is not charged; its estimate stays while the store has its lease"
+	wrongUnits     warning = "headgate: the units that were used do not fit the policies, so the estimates stay"
 )
 
 // warn logs by the first part's limiter, and each line once: a plan may lack a policy on

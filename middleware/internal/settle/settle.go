@@ -3,6 +3,7 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -22,8 +23,6 @@ const (
 	// grace is how long the end of a call waits for its settlement: some round trips.
 	// So a caller that has seen the end finds its slot free.
 	grace = 50 * time.Millisecond
-	// longest bounds a settlement, whose context does not end with the call's.
-	longest = 10 * time.Second
 	// maxRepeated is the maximum number of settlements of one middleware that are repeated
 	// at a time: each keeps a goroutine. Others leave the estimate after one try.
 	maxRepeated = 4096
@@ -206,12 +205,17 @@ func (c *Call) end(used []int64, each [][]headgate.State) bool {
 }
 
 // settle commits, and repeats that until a store has decided it: a Commit counts once.
-func (c *Call) settle(used []int64, each [][]headgate.State) error {
+func (c *Call) settle(used []int64, each [][]headgate.State) (err error) {
 	//mutant:settled-after-client-left
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), longest)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.parent), c.lease())
 	defer cancel()
-	err := c.commit(ctx, used, each)
-	if !backend.Undecided(err) {
+	defer func() {
+		//mutant:lost-settlement-logged
+		if err != nil {
+			c.warn(lostSettlement, err)
+		}
+	}()
+	if err = c.commit(ctx, used, each); !backend.Undecided(err) {
 		return err
 	}
 	defer c.calls.repeated.Add(-1)
@@ -229,6 +233,16 @@ func (c *Call) settle(used []int64, each [][]headgate.State) error {
 		err = c.commit(ctx, used, each)
 	}
 	return err
+}
+
+// lease returns the longest of the call's leases. A lease can be settled for its length after
+// its end, so a settlement is tried for at least that long.
+func (c *Call) lease() (longest time.Duration) {
+	for i := range c.Parts {
+		//mutant:repeated-for-a-lease
+		longest = max(longest, cmp.Or(c.Parts[i].Call.Lease, headgate.DefaultLease))
+	}
+	return longest
 }
 
 // commit leaves the estimate where what was used is no list for these policies: else
