@@ -4,6 +4,8 @@
 package routers
 
 import (
+	"bufio"
+	"net"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -58,20 +60,49 @@ func Echo5(limit Middleware) echo5.MiddlewareFunc {
 	}
 }
 
-// Gin passes its own ResponseWriter on, and names the status: the handlers do not write by
-// the one of the middleware. Middleware that answers c.Errors must run inside of the
-// adapter: g.POST("/login", Gin(limit), answerErrors, login). Outside, the outcome is 200,
-// and no failed login is counted.
+// Gin reports what gin's own ResponseWriter sends. Middleware that answers c.Errors must run
+// inside of the adapter: g.POST("/login", Gin(limit), answerErrors, login). Outside, the
+// outcome is 200, and no failed login is counted.
 func Gin(limit Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		passed := false
-		limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			passed, c.Request = true, r
+		limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			passed, c.Request, c.Writer = true, r, &ginWriter{c.Writer, w}
 			c.Next()
-			httplimit.ReportStatus(r.Context(), c.Writer.Status())
+			httplimit.ReportStatus(r.Context(), c.Writer.Status()) // which gin may send later
 		})).ServeHTTP(c.Writer, c.Request)
 		if !passed {
 			c.Abort()
 		}
 	}
+}
+
+// ginWriter is gin's ResponseWriter, which sends by the one of the middleware.
+type ginWriter struct {
+	gin.ResponseWriter
+	limited http.ResponseWriter
+}
+
+// WriteHeaderNow sends the status that gin has, once.
+func (w *ginWriter) WriteHeaderNow() {
+	if !w.Written() {
+		w.limited.WriteHeader(w.Status())
+	}
+	w.ResponseWriter.WriteHeaderNow()
+}
+
+func (w *ginWriter) Write(b []byte) (int, error) {
+	w.WriteHeaderNow()
+	return w.limited.Write(b)
+}
+
+func (w *ginWriter) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
+
+func (w *ginWriter) Flush() {
+	w.WriteHeaderNow()
+	w.ResponseWriter.Flush()
+}
+
+func (w *ginWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(w.limited).Hijack()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -103,6 +104,65 @@ func TestFailedLogins(t *testing.T) {
 			require.Contains(t, w.Body.String(), "quota-exceeded")
 			require.NotEmpty(t, w.Header().Get("Retry-After"))
 		})
+	}
+}
+
+// TestOutcome: in each router the outcome is what the client got, also where the handler
+// panics after it has answered, streams, or takes the connection over.
+func TestOutcome(t *testing.T) {
+	l, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "api", Algorithm: algo.SlidingLog(algo.PerHour(1000)), OnFailure: headgate.FailOpen,
+	}}, nil)
+	require.NoError(t, err)
+	outcomes := make(chan httplimit.Outcome, 9)
+	limit, err := httplimit.New(l, httplimit.RemoteAddr(), &httplimit.Options{
+		Settle: func(o *httplimit.Outcome) []int64 { outcomes <- *o; return nil },
+	})
+	require.NoError(t, err)
+	answers := map[string]http.HandlerFunc{
+		"/panics": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(401)
+			_, _ = io.WriteString(w, "guess")
+			panic("audit log")
+		},
+		"/early":   func(http.ResponseWriter, *http.Request) { panic("before") },
+		"/writes":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("12345")) },
+		"/status":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+		"/streams": func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); _, _ = io.WriteString(w, "67") },
+		"/hijacks": func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_ = conn.Close()
+			}
+		},
+	}
+	gin.SetMode(gin.TestMode)
+	mux, e, e5, g := http.NewServeMux(), echo.New(), echo5.New(), gin.New()
+	for path, h := range answers {
+		mux.Handle(path, limit(h))
+		e.POST(path, func(c echo.Context) error { h(c.Response(), c.Request()); return nil }, Echo(limit))
+		e5.POST(path, func(c *echo5.Context) error { h(c.Response(), c.Request()); return nil }, Echo5(limit))
+		g.POST(path, Gin(limit), func(c *gin.Context) { h(c.Writer, c.Request) })
+	}
+	for name, h := range map[string]http.Handler{"plain": mux, "echo": e, "echo v5": e5, "gin": g} {
+		server := httptest.NewUnstartedServer(h)
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.Start()
+		defer server.Close()
+		for path, want := range map[string]httplimit.Outcome{
+			"/panics": {Status: 401, Wrote: true, Written: 5, Panicked: true}, "/early": {Status: 500, Panicked: true},
+			"/writes": {Status: 200, Wrote: true, Written: 5}, "/status": {Status: 204, Wrote: name != "gin"}, // which sends it later
+			"/streams": {Status: 200, Wrote: true, Written: 2}, "/hijacks": {Hijacked: true},
+		} {
+			if resp, err := http.Post(server.URL+path, "", nil); err == nil {
+				_ = resp.Body.Close()
+			}
+			o := <-outcomes
+			if path == "/hijacks" { // the status of a response that was never sent
+				o.Status = 0
+			}
+			require.Equal(t, want, httplimit.Outcome{Status: o.Status, Wrote: o.Wrote, Written: o.Written, Panicked: o.Panicked, Hijacked: o.Hijacked}, name+path)
+		}
 	}
 }
 
