@@ -254,6 +254,36 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
+// TestDialerThatHangs: probes of a client whose own dialer ignores its context do not pile
+// up.
+func TestDialerThatHangs(t *testing.T) {
+	server := redistest.Start(t)
+	var hangs atomic.Bool
+	var under atomic.Int64
+	release := make(chan bool)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 4, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		if hangs.Load() {
+			under.Add(1)
+			<-release
+		}
+		return net.Dial(network, addr)
+	}})
+	defer client.Close()
+	defer close(release)
+	l, err := headgate.New(standalone.New(client, nil), []headgate.Policy{policy}, nil)
+	require.NoError(t, err)
+	_, err = l.Allow(context.Background(), "k")
+	require.NoError(t, err)
+	hangs.Store(true)
+	server.Kill()
+	for begin := time.Now(); time.Since(begin) < 4*time.Second; time.Sleep(5 * time.Millisecond) {
+		_, err = l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+	}
+	require.Positive(t, under.Load())
+	require.LessOrEqual(t, under.Load(), int64(16+4))
+}
+
 // probing reports whether a goroutine of a probe runs.
 func probing() bool {
 	stacks := make([]byte, 1<<20)

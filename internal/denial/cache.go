@@ -115,6 +115,13 @@ func (c *Cache) Forget(key string) {
 	}
 }
 
+// holding reports whether no change of the key has come since before the denial's request.
+// One that is being noted holds as long as the generation is its own.
+func (s Set) holding(e *entry) bool {
+	//mutant:noted-in-place
+	return e.noted.Load() || e.generation == s.Generation()
+}
+
 // find returns a denial that holds for g at now, where denials hold for ttl; nil
 // where none does. It drops those that have ended.
 func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
@@ -123,12 +130,12 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 	}
 	for i := range s.ways {
 		switch e := s.may(i); {
-		case e == nil || !e.noted.Load():
+		case e == nil:
 		//mutant:denials-swept
 		case now >= e.Sent+Standing:
 			s.ways[i].CompareAndSwap(e, nil)
 		//mutant:denial-ttl
-		case now < e.Until() && now < e.Sent+ttl && len(g.Each) <= len(e.States) && e.denies(g):
+		case now < e.Until() && now < e.Sent+ttl && (g.Each == nil || !e.Partial) && s.holding(e) && e.denies(g):
 			return e
 		}
 	}
@@ -137,8 +144,9 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 
 // passed drops the denials of a call that was sent at an instant and passed, but for those
 // that the store may have answered later. Those of calls that cost more may
-// still hold. After the end of a TokenBucket's, the call took what came free.
-func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
+// still hold. After the end of a TokenBucket's, the call took what came free: its costs, or
+// what it was granted of an AtMost.
+func (s Set) passed(g *backend.Group, granted int64, sent time.Duration, c *Cache) {
 	if !s.holds() {
 		return
 	}
@@ -148,8 +156,12 @@ func (s Set) passed(g *backend.Group, sent time.Duration, c *Cache) {
 		if e == nil || !e.denies(g) || sent < e.Told {
 			continue
 		}
+		n := granted
+		if by := e.binding(); by >= 0 {
+			n = max(n, g.CostOf(by))
+		}
 		//mutant:pass-takes-refill
-		if refill := e.refill(g); refill > 0 && c.Now() >= e.Ends {
+		if refill := e.refill(n); refill > 0 && c.Now() >= e.until(e.taken.Load(), 1) {
 			e.taken.Add(refill)
 		} else {
 			s.ways[i].CompareAndSwap(e, nil)
@@ -171,7 +183,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	}
 	//mutant:firm-denial-holds
 	lent := slices.ContainsFunc(d.States, func(s backend.State) bool { return s.Lent > 0 })
-	e := &entry{Denial: *d, lent: lent}
+	e := &entry{Denial: *d, lent: lent, generation: generation}
 	// The strings are cloned, or they would keep what they were cut from.
 	e.group = backend.Group{Key: strings.Clone(g.Key), Sub: strings.Clone(g.Sub), Policies: g.Policies, Costs: d.Costs}
 	at, soonest := 0, time.Duration(math.MaxInt64)
@@ -181,7 +193,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 			if !e.denies(&old.group) {
 				ends = old.Until()
 				//mutant:taken-kept
-			} else if owed := int64(old.Ends-e.Ends) + old.taken.Load(); owed > 0 && e.refill(g) > 0 {
+			} else if owed := int64(old.Ends-e.Ends) + old.taken.Load(); owed > 0 && e.refill(1) > 0 {
 				e.taken.Store(owed) // calls passed that the store has not counted
 			}
 		}
@@ -207,7 +219,8 @@ type entry struct {
 	Denial
 	lent       bool          // lent units were counted as used
 	group      backend.Group // that was denied: its key, policies and costs; never written
-	noted      atomic.Bool   // it holds: no change of the key has come between
+	generation uint64        // of its set, before Sent
+	noted      atomic.Bool   // no change of the key has come since, or else it was forgotten
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
 	sent       atomic.Bool   // one caller of several keys was sent to ask
 	answered   atomic.Int64  // calls that the denials of this key have answered
@@ -218,12 +231,17 @@ type entry struct {
 // numbers, and costs enough. What a policy does on failure does not matter here.
 func (e *entry) denies(g *backend.Group) bool {
 	k, n := &e.group, len(e.group.Policies)
-	if k.Key != g.Key || k.Sub != g.Sub || len(g.Policies) != n || g.Costs != nil && len(g.Costs) != n {
+	if !e.of(g) || len(g.Policies) != n {
 		return false
 	}
 	// Nearly always the list is the limiter's own.
 	alike := &k.Policies[0] == &g.Policies[0] || slices.EqualFunc(k.Policies, g.Policies, equal)
 	return alike && e.Denies(g)
+}
+
+// of reports whether the denial is of g's key.
+func (e *entry) of(g *backend.Group) bool {
+	return e.group.Key == g.Key && e.group.Sub == g.Sub && (g.Costs == nil || len(g.Costs) == len(g.Policies))
 }
 
 // asked is how often within a lease a denial is asked for again that counted lent units.
@@ -255,7 +273,8 @@ const Longest = time.Second
 // It holds for every call that costs no less of the policies that bound. A call is
 // all or nothing, so what it costs the others does not help.
 type Denial struct {
-	States     []backend.State // one per policy, as of Told; or only the binding one
+	States     []backend.State // one per policy, as of Told
+	Partial    bool            // only the binding one is known
 	Costs      []int64         // of the call that was denied, one per policy
 	Bound      uint64          // the policies that bound, a bit for each
 	Sent, Told time.Duration   // before the request was sent, and when its answer had come
@@ -272,22 +291,29 @@ func cacheable(g *backend.Group, d *backend.Decision) bool {
 	return d.RetryAfter > 0 && !bySlots
 }
 
-// NewDenial returns the denial of g with these states. Where they are not those of all
-// policies, it is not known which policy bound: then a call that costs less of any may
-// pass.
+// NewDenial returns the denial of g with these states: of all policies, or of the binding
+// one alone.
 func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duration) *Denial {
-	by := backend.Binding(g.Policies, states)
-	bound := uint64(1) << by
-	if n := len(g.Policies); len(states) < n {
-		bound = 0
-		for i := range g.Policies {
-			if !g.Policies[i].Shadow {
-				bound |= 1 << i
-			}
-		}
+	partial := len(states) < len(g.Policies)
+	if partial {
+		known := states[0]
+		states = unknown(g.Policies)
+		states[max(0, slices.IndexFunc(g.Policies, func(p backend.Policy) bool { return p.Name == known.Policy }))] = known
+	} else {
+		states = slices.Clone(states)
 	}
+	by := backend.Binding(g.Policies, states)
 	//mutant:denial-ends
-	return &Denial{slices.Clone(states), Costs(g), bound, sent, told, sent + states[by].RetryAfter}
+	return &Denial{states, partial, Costs(g), 1 << by, sent, told, sent + states[by].RetryAfter}
+}
+
+// unknown returns the states of policies whose counts are not known.
+func unknown(policies []backend.Policy) []backend.State {
+	states := make([]backend.State, len(policies))
+	for i := range policies {
+		states[i] = backend.State{Policy: policies[i].Name, Limit: policies[i].Algorithm.Max()}
+	}
+	return states
 }
 
 // Denies reports whether, while the denial holds, g is denied too.
@@ -332,7 +358,7 @@ func (d *Denial) Answer(g, least *backend.Group, answer *backend.Decision, now t
 	d.stateAt(backend.Binding(g.Policies, d.States), least, now, &answer.State)
 	for i := range d.States {
 		// At a higher cost another policy may bind.
-		if len(d.States) < len(g.Policies) || g.Policies[i].Shadow || least.CostOf(i) <= d.Costs[i] {
+		if g.Policies[i].Shadow || least.CostOf(i) <= d.Costs[i] {
 			continue
 		}
 		var s backend.State

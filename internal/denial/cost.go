@@ -3,7 +3,6 @@ package denial
 import (
 	"math"
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -16,13 +15,9 @@ import (
 func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.State) {
 	*s = d.States[i]
 	d.age(i, g, now, s)
-	j := i
-	if len(d.States) < len(g.Policies) { // only the binding one
-		j = slices.IndexFunc(g.Policies, func(p backend.Policy) bool { return p.Name == s.Policy })
-	}
 	//mutant:higher-cost-later
-	if j >= 0 && g.CostOf(j) > d.Costs[j] && s.Lent == 0 {
-		s.RetryAfter = max(s.RetryAfter, passesAfter(&g.Policies[j].Algorithm, s, g.CostOf(j)))
+	if g.CostOf(i) > d.Costs[i] && s.Lent == 0 {
+		s.RetryAfter = max(s.RetryAfter, passesAfter(&g.Policies[i].Algorithm, s, g.CostOf(i)))
 	}
 }
 
@@ -45,12 +40,31 @@ func passesAfter(a *algo.Algorithm, s *backend.State, n int64) time.Duration {
 	return s.ResetAfter - time.Duration(rest)*time.Microsecond
 }
 
-// refill returns in how many nanoseconds g's cost comes free again, 0 if that is not known.
-func (e *entry) refill(g *backend.Group) int64 {
-	i := bits.TrailingZeros64(e.Bound)
-	a := &e.group.Policies[i].Algorithm
-	if e.Bound != 1<<i || a.Kind() != algo.KindTokenBucket {
+// binding returns the policy that alone has denied, or -1 where several have.
+func (e *entry) binding() int {
+	if i := bits.TrailingZeros64(e.Bound); e.Bound == 1<<i {
+		return i
+	}
+	return -1
+}
+
+// refill returns in how many nanoseconds n units come free again, 0 if that is not known.
+func (e *entry) refill(n int64) int64 {
+	i := e.binding()
+	if i < 0 || e.group.Policies[i].Algorithm.Kind() != algo.KindTokenBucket {
 		return 0
 	}
-	return int64(math.Ceil(float64(g.CostOf(i)) * float64(a.Limit().Period) / float64(a.Limit().Events)))
+	l := e.group.Policies[i].Algorithm.Limit()
+	return int64(math.Ceil(float64(n) * float64(l.Period) / float64(l.Events)))
+}
+
+// until returns when n units are free, after calls that no store has counted have taken
+// what comes free in so many nanoseconds.
+func (e *entry) until(taken, n int64) time.Duration {
+	until := e.Ends + time.Duration(taken)
+	//mutant:dearer-call-waits
+	if i := e.binding(); i >= 0 && n > e.Costs[i] {
+		until += time.Duration(e.refill(n) - e.refill(e.Costs[i]))
+	}
+	return until
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -135,8 +135,7 @@ func TestCosts(t *testing.T) {
 }
 
 // TestStatesAreTheStores: a denial that was noted without the states of all policies
-// answers no call that wants them, nor one that costs less of any: it is not known
-// which policy bound.
+// answers no call that wants them. The policy that bound, "b", is known.
 func TestStatesAreTheStores(t *testing.T) {
 	f := &fake{do: denies(time.Second)}
 	s, all := f.wrapper(Longest), take("k", policies(2), 3)
@@ -145,9 +144,11 @@ func TestStatesAreTheStores(t *testing.T) {
 	require.True(t, cached(t, s, take("k", policies(2), 3)))
 	cheap := take("k", policies(2), 0)
 	cheap.Costs = []int64{2, 3}
-	require.False(t, cached(t, s, cheap))
+	require.True(t, cached(t, s, cheap))
 	require.False(t, cached(t, s, all))
 	require.True(t, cached(t, s, all))
+	cheap.Costs = []int64{3, 2}
+	require.False(t, cached(t, s, cheap))
 	f.do = leaves(3)
 	f.advance(Longest)
 	require.True(t, ask(t, s, all).Allowed)
@@ -318,10 +319,13 @@ func TestSettlementsThatGiveNothingBack(t *testing.T) {
 		{"less", []int64{2, 3, 3}, leaves(0), true},
 		{"all", nil, leaves(0), true},
 		{"all, uncounted", nil, fails, false},
+		{"all, of a lost Reserve", nil, leaves(0), false},
 	} {
 		f, s := denied(t, time.Hour, one, 3)
 		f.do = c.do
-		_, err := layer.Ask(context.Background(), s, settle("k", list, 3, c.actual...))
+		r := settle("k", list, 3, c.actual...)
+		r.Lease.Unresolved = c.name == "all, of a lost Reserve"
+		_, err := layer.Ask(context.Background(), s, r)
 		require.Equal(t, c.name == "all, uncounted", err != nil, c.name)
 		require.Equal(t, !c.ends, stands(s, take("k", one, 3)), c.name)
 	}
@@ -368,10 +372,31 @@ func TestForgetsBesideNote(t *testing.T) {
 			close(done)
 		}()
 		close(begin)
-		at.Note(&r.Group, &Denial{States: make([]backend.State, 1), Costs: []int64{1}, Bound: 1, Ends: math.MaxInt64}, generation)
+		at.Note(&r.Group, NewDenial(&r.Group, []backend.State{{RetryAfter: time.Hour}}, s.cache.Now(), s.cache.Now()), generation)
 		<-done
-		require.Nil(t, at.find(&r.Group, 0, Longest))
+		require.Nil(t, at.find(&r.Group, s.cache.Now(), Longest))
 		require.False(t, stands(s, r))
+	}
+}
+
+// TestNotedInPlace: while a denial takes the place of the one before, the key is denied.
+func TestNotedInPlace(t *testing.T) {
+	s := (&fake{}).wrapper(Longest)
+	r := take("k", one, 1)
+	at := s.cache.At("k")
+	note := func() {
+		at.Note(&r.Group, NewDenial(&r.Group, []backend.State{{RetryAfter: time.Hour}}, s.cache.Now(), s.cache.Now()), at.Generation())
+	}
+	note()
+	var over atomic.Bool
+	go func() {
+		for range 200_000 {
+			note()
+		}
+		over.Store(true)
+	}()
+	for !over.Load() {
+		require.True(t, stands(s, r))
 	}
 }
 
@@ -391,11 +416,11 @@ func TestBounded(t *testing.T) {
 	require.Len(t, s.cache.of("costs"), 1)
 	s = (&fake{do: denies(time.Second)}).wrapper(Longest)
 	for n := range int64(9) {
-		r := take("two", policies(2), 0)
-		r.Costs = []int64{1 + n, 20 - n}
-		ask(t, s, r)
+		list := policies(1)
+		list[0].Name = fmt.Sprint(n)
+		ask(t, s, take("lists", list, 1))
 	}
-	require.Len(t, s.cache.of("two"), ways)
+	require.Len(t, s.cache.of("lists"), ways)
 	long := strings.Repeat("k", keyMax)
 	for _, key := range []string{long, long + "k"} {
 		ask(t, s, take(key, one, 1))

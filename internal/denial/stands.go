@@ -1,6 +1,8 @@
 package denial
 
 import (
+	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -15,51 +17,91 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 	if s == nil || s.ttl == 0 { // nothing is remembered
 		return false
 	}
-	g, now := leastOf(r), s.cache.Now()
-	known := s.cache.At(r.Key).stands(g, &r.Group, now)
+	g, now, at := leastOf(r), s.cache.Now(), s.cache.At(r.Key)
+	known, left := at.stands(r, g, now, false)
+	//mutant:looks-take-nothing
+	if known == nil && r.Op != backend.Peek {
+		known, left = at.stands(r, g, now, true)
+	}
 	if known == nil {
 		return false
 	}
 	s.answered.Add(1)
 	known.Answer(&r.Group, g, d, now)
+	// A call that costs more than was denied may have longer to wait than the state says.
+	d.RetryAfter = max(d.RetryAfter, left)
+	for i := range r.Each {
+		//mutant:each-waits-as-long
+		if r.Each[i].Policy == d.Policy {
+			r.Each[i].RetryAfter = d.RetryAfter
+		}
+	}
 	return true
 }
 
-// stands returns a denial of least that stands at now; nil where none does. A failure
-// mode may grant all that most asks for.
-func (s Set) stands(least, most *backend.Group, now time.Duration) *Denial {
+// stands returns a denial that stands at now, as one of the request, whose least is g. It
+// returns for how long the call has to wait; nil where none does. If no denial stands, the
+// call takes what it may be granted of what has come free since each of them.
+func (s Set) stands(r *backend.Request, g *backend.Group, now time.Duration, takes bool) (*Denial, time.Duration) {
 	for i := range s.ways {
 		e := s.may(i)
-		if e == nil || !e.noted.Load() || len(least.Each) > len(e.States) || !e.denies(least) {
+		if e == nil || !s.holding(e) {
 			continue
 		}
-		if d := e.stands(least, most, now); d != nil {
-			return d
+		d := e.as(g)
+		if d == nil {
+			continue
+		}
+		by := bits.TrailingZeros64(d.Bound)
+		if left := e.stands(d, max(g.CostOf(by), r.CostOf(by)), takes, now); left > 0 {
+			return d, left
 		}
 	}
-	return nil
+	return nil, 0
 }
 
-// stands returns the denial as it stands at now, nil if it has ended. Of a TokenBucket it
-// is known what comes free afterwards. Each call that no store decides takes the most that
-// it may be granted of that, once so much is free. So the failure mode lets no more pass
-// than comes free.
-func (e *entry) stands(least, most *backend.Group, now time.Duration) *Denial {
-	refill := e.refill(most)
-	//mutant:at-most-waits
-	more := refill - e.refill(least)
+// as returns the denial as one of g, nil if g is not denied. What one policy has denied is
+// denied to each list that has it: it is one count.
+func (e *entry) as(g *backend.Group) *Denial {
+	d := e.Denial
+	if e.denies(g) {
+		return &d
+	}
+	i := e.binding()
+	//mutant:denial-of-a-count
+	if i < 0 || !e.of(g) {
+		return nil
+	}
+	j := slices.IndexFunc(g.Policies, func(p backend.Policy) bool { return equal(p, e.group.Policies[i]) })
+	//mutant:cheaper-call-of-a-count
+	if j < 0 || g.CostOf(j) < e.Costs[i] {
+		return nil
+	}
+	d.States, d.Costs, d.Bound = unknown(g.Policies), Costs(g), 1<<j
+	d.States[j], d.Costs[j] = e.States[i], e.Costs[i]
+	return &d
+}
+
+// stands returns for how long the denial still stands for a call that may be granted n
+// units, 0 if it has ended. d becomes the denial at that instant.
+//
+// Of a TokenBucket it is known what comes free afterwards. Each call that no store decides
+// takes the most that it may be granted of that, once so much is free. So the failure mode
+// lets no more pass than comes free.
+func (e *entry) stands(d *Denial, n int64, takes bool, now time.Duration) time.Duration {
+	refill := e.refill(n)
 	//mutant:stands-one-minute
 	for now < e.Sent+Standing {
 		taken := e.taken.Load()
 		//mutant:stands-until-retry
-		if d := e.Denial; now < d.Ends+time.Duration(taken+more) {
-			d.Told += time.Duration(taken + more)
-			return &d
+		if until := e.until(taken, n); now < until {
+			d.Told += time.Duration(taken)
+			return until - now
 		}
 		//mutant:refill-taken-once
-		if refill == 0 || e.taken.CompareAndSwap(taken, taken+refill) {
-			return nil
+		if refill == 0 || !takes || e.taken.CompareAndSwap(taken, taken+refill) {
+			return 0
 		}
 	}
-	return nil
+	return 0
 }

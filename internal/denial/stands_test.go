@@ -1,6 +1,7 @@
 package denial
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,13 +30,15 @@ func TestStands(t *testing.T) {
 		require.GreaterOrEqual(t, d.RetryAfter, c.retry-2*time.Second, "a higher cost")
 		require.False(t, stands(s, take("k", one, 2)), "it costs less")
 		require.False(t, stands(s, take("another", one, 3)))
-		require.False(t, stands(s, take("k", policies(2), 3)), "another list")
+		require.True(t, stands(s, take("k", policies(2), 3)), "another list with the policy that denied")
+		require.False(t, stands(s, take("k", policies(2), 2)), "it costs less")
+		require.False(t, stands(s, take("k", policies(2)[1:], 3)), "another policy")
 		f.advance(c.want - 2*time.Second - 1)
 		require.True(t, stands(s, take("k", one, 3)))
 		require.Nil(t, s.cache.At("k").find(&r.Group, s.cache.Now(), Longest), "it is too old to answer for the store")
 		f.advance(1)
 		require.False(t, stands(s, take("k", one, 3)))
-		require.EqualValues(t, 3, s.Answered())
+		require.EqualValues(t, 4, s.Answered())
 	}
 	var none *Store
 	require.False(t, none.Stands(nil, nil), "a store in this process needs none")
@@ -75,6 +78,100 @@ func TestStandsRefilled(t *testing.T) {
 	for range 60 {
 		require.False(t, stands(s, take("k", window, 1)), "the window is a new one")
 	}
+}
+
+// TestStandsWithoutStates: a call that costs no less of the policy that denied is denied,
+// though the store told the state of that policy alone. The others are not known.
+func TestStandsWithoutStates(t *testing.T) {
+	f := &fake{do: denies(time.Hour)} // "b" binds
+	s := f.wrapper(Longest)
+	require.False(t, cached(t, s, take("k", policies(2), 3)))
+	r := take("k", policies(2), 0)
+	r.Costs, r.Each = []int64{1, 3}, make([]backend.State, 2)
+	require.True(t, stands(s, r))
+	require.Equal(t, backend.State{Policy: "a", Limit: 10}, r.Each[0])
+	require.Equal(t, "b", r.Each[1].Policy)
+	require.True(t, r.Each[1].Counted)
+	require.Positive(t, r.Each[1].RetryAfter)
+	r.Costs = []int64{3, 2}
+	require.False(t, stands(s, r), "it costs less")
+
+	// A list in another order, with another policy between.
+	list := slices.Insert(policies(2), 1, backend.Policy{Name: "c", Algorithm: algo.InFlight(5), OnFailure: backend.FailOpen})
+	slices.Reverse(list)
+	r = take("k", list, 3)
+	r.Each = make([]backend.State, 3)
+	var d backend.Decision
+	require.True(t, s.Stands(&r, &d))
+	require.Equal(t, "b", d.Policy)
+	require.Equal(t, d.State, r.Each[0])
+	require.Equal(t, backend.State{Policy: "a", Limit: 10}, r.Each[2])
+	r.Costs = []int64{3}
+	require.False(t, s.Stands(&r, &d), "the list of costs does not fit")
+}
+
+// TestStandsRefilledBesideAnother: what comes free of a TokenBucket is known where the
+// state of another policy is not.
+func TestStandsRefilledBesideAnother(t *testing.T) {
+	list := []backend.Policy{
+		{Name: "day", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: backend.FailOpen},
+		{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 5), OnFailure: backend.FailOpen},
+	}
+	f, s := denied(t, 2*time.Second, list[1:], 1)
+	require.False(t, cached(t, s, take("k", list, 1)))
+	passed := 0
+	for range 101 { // the second denial is a microsecond longer
+		f.advance(100 * time.Millisecond)
+		if !stands(s, take("k", list, 1)) {
+			passed++
+		}
+	}
+	require.Equal(t, 9, passed, "10.1 s after a denial for 2 s")
+}
+
+// TestStandsForDearerCalls: of a TokenBucket a call that costs more than was denied waits
+// until that much is free. A Peek waits as long, and takes nothing.
+func TestStandsForDearerCalls(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 100), OnFailure: backend.FailOpen}}
+	f, s := denied(t, time.Second, drip, 1)
+	f.advance(2 * time.Second)
+	r := take("k", drip, 10)
+	r.Each = make([]backend.State, 1)
+	var d backend.Decision
+	require.True(t, s.Stands(&r, &d))
+	require.Equal(t, 8*time.Second, d.RetryAfter)
+	require.Equal(t, d.State, r.Each[0])
+	f.advance(8*time.Second - 1)
+	require.True(t, stands(s, take("k", drip, 10)))
+	f.advance(1)
+	for range 3 {
+		look := take("k", drip, 10)
+		look.Op = backend.Peek
+		require.False(t, stands(s, look))
+	}
+	require.False(t, stands(s, take("k", drip, 10)))
+	require.True(t, stands(s, take("k", drip, 1)))
+}
+
+// TestPassesOfTheStore: those that a denial foretold take what has come free, an AtMost as
+// much as it was granted. One that it did not foretell ends it: the key has been changed.
+func TestPassesOfTheStore(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 10), OnFailure: backend.FailOpen}}
+	f, s := denied(t, time.Second, drip, 1)
+	f.advance(9 * time.Second)
+	atMost := take("k", drip, 20)
+	atMost.Op = backend.AtMost
+	f.do = func(r *backend.Request) (d backend.Decision, _ error) {
+		return backend.Decision{Allowed: true, Granted: 9}, nil
+	}
+	require.EqualValues(t, 9, ask(t, s, atMost).Granted)
+	require.True(t, stands(s, take("k", drip, 1)))
+	f.advance(time.Second)
+	require.False(t, stands(s, take("k", drip, 1)))
+	require.True(t, stands(s, take("k", drip, 1)))
+	f.do = leaves(9)
+	require.True(t, ask(t, s, take("k", drip, 1)).Allowed, "another process has reset it")
+	require.False(t, stands(s, take("k", drip, 1)))
 }
 
 // TestStandsRefilledForAtMost: a failure mode may grant an AtMost all that it asks for. So it

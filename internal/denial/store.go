@@ -162,14 +162,14 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	least := leastOf(r)
 	switch {
 	//mutant:forget-after-reset
-	case r.Op == backend.Reset || r.Op == backend.Settle && err == nil && givesBack(r):
+	case r.Op == backend.Reset || r.Op == backend.Settle && err == nil && givesBack(r.Lease, &r.Group):
 		s.cache.Forget(r.Key)
 	case v.at.line == nil:
 	//mutant:denials-of-store
 	case err != nil || d.Source != backend.FromStore || d.Err != nil:
 	case d.Allowed:
 		//mutant:passed-ends-denial
-		v.at.passed(least, v.sent, s.cache)
+		v.at.passed(least, d.Granted, v.sent, s.cache)
 	case cacheable(&r.Group, d):
 		states := r.Each
 		if states == nil {
@@ -179,15 +179,16 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	}
 }
 
-// givesBack reports whether a Settle gives units back. Its costs are the estimates. Slots
-// and shadows deny nothing that is cached.
-func givesBack(r *backend.Request) bool {
-	for i := range r.Policies {
-		switch p := &r.Policies[i]; {
+// givesBack reports whether a counted settlement gives units back. The costs of g are the
+// estimates. Slots and shadows deny nothing that is cached. A lease whose Reserve was lost
+// may have charged nothing.
+func givesBack(l *backend.Lease, g *backend.Group) bool {
+	for i := range g.Policies {
+		switch p := &g.Policies[i]; {
 		//mutant:slots-give-nothing-back
-		case p.Shadow || p.Algorithm.Kind().Leased():
+		case p.Shadow || p.Algorithm.Kind().Leased() || l.Unresolved:
 		//mutant:estimate-gives-nothing-back
-		case r.Costs == nil || r.Lease.ActualOf(r.Policies, i) < r.CostOf(i):
+		case g.Costs == nil || l.ActualOf(g.Policies, i) < g.CostOf(i):
 			return true
 		}
 	}

@@ -23,6 +23,7 @@ const (
 	slowest  = 90 * time.Millisecond
 	patient  = time.Second // how long a later probe waits, and how long any does without a call
 	forever  = time.Hour   // how long the first one waits
+	most     = 16          // dials of probes under way; each takes a second at most, if the dialer heeds its context
 )
 
 // listen starts a probe of the server if its circuit waits for an answer, and reports
@@ -68,7 +69,10 @@ func (s *Server) probe() {
 	for s.awaited() {
 		select {
 		case <-timer.C:
-			go s.ask(ctx, patient, begin, ended)
+			//mutant:probes-bounded
+			if s.dials.Load() < most {
+				go s.ask(ctx, patient, begin, ended)
+			}
 			timer.Reset(about(slowest))
 		case answered := <-ended:
 			if answered {
@@ -88,8 +92,8 @@ func about(d time.Duration) time.Duration { return d*19/20 + chance.Duration(d/1
 // ask sends a probe, and reports to the guard if the server is ready for a trial. A
 // second after the first probe any answer will do: the trial shows what the server
 // lacks. A probe that ends for want of time says nothing.
-func (s *Server) ask(ctx context.Context, most, begin time.Duration, ended chan<- bool) {
-	bounded, cancel := context.WithTimeout(ctx, most)
+func (s *Server) ask(ctx context.Context, within, begin time.Duration, ended chan<- bool) {
+	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	//mutant:probe-panics
 	err := client.Guarded(func() error { return s.ready(bounded) })
@@ -119,7 +123,7 @@ var errReplica = errors.New("the server is a replica")
 // dead and silent.
 func (s *Server) ready(ctx context.Context) error {
 	//mutant:probe-beside-the-pool
-	c := client.Fresh(ctx, s.client)
+	c := client.Fresh(ctx, s.client, &s.dials)
 	if c == nil {
 		return s.process(s.Budget, "ping")
 	}

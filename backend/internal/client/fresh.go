@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,8 +12,9 @@ import (
 // Fresh returns a client with the settings of another one and a connection of its own.
 // The connection is dialled when it is used and ends with ctx. It does not wait for the
 // pool of the other, and sends without its hooks. It is nil if the other shows no
-// settings.
-func Fresh(ctx context.Context, of any) *redis.Client {
+// settings. under counts the dials that have not returned, for a dialer of the user's may
+// ignore its context.
+func Fresh(ctx context.Context, of any, under *atomic.Int64) *redis.Client {
 	c, ok := of.(pooled)
 	if !ok {
 		return nil
@@ -24,6 +26,8 @@ func Fresh(ctx context.Context, of any) *redis.Client {
 	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
 	dial := o.Dialer
 	o.Dialer = func(dialling context.Context, network, addr string) (net.Conn, error) {
+		under.Add(1)
+		defer under.Add(-1)
 		dialling, cancel := context.WithCancel(dialling)
 		defer cancel()
 		defer context.AfterFunc(ctx, cancel)()
