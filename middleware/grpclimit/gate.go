@@ -60,7 +60,8 @@ type Options struct {
 	Settled func(*Outcome)
 	// SettleWait is how long a denied call waits while others of its key in this process
 	// are not settled yet, 0 to 1 min. Their cost may be given back. Waiting calls pass
-	// in the order of their arrival. 0 denies at once.
+	// in the order of their arrival. Each of their tries is a decision for the limiter's
+	// Observer. 0 denies at once.
 	SettleWait time.Duration
 	// Messages returns the parts of each message that a Server receives on a stream,
 	// which is rpc.Request; nil counts none. A stream counts when it opens, and then by

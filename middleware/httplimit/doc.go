@@ -32,7 +32,8 @@
 //	RateLimit: "burst";r=50;t=30, "daily";r=700;t=6800
 //
 // q is the policy's limit and w its period in seconds. Of a TokenBucket q is
-// the burst and w the time in which it fills. A w below a second is left out. r
+// the burst and w the time in which it fills. Of a Calendar w is that of its longest
+// period, as 31 days. A w below a second is left out. r
 // is the number of units that would pass now. t is in whole seconds, rounded
 // up. Where the policy denies, it is the time until the same request passes,
 // else the time until nothing is counted any more. With NewAll a denial from memory

@@ -83,7 +83,8 @@ type Options struct {
 	// SettleWait is how long a denied request waits while others of its key in this
 	// process are not settled yet, 0 to 1 min. Their cost may be given back. With NewAll
 	// it is the key of the first part. Waiting requests pass in the order of their
-	// arrival. 0 denies at once.
+	// arrival. Each of their tries is a decision for the limiter's Observer. 0 denies at
+	// once.
 	SettleWait time.Duration
 	// Lease is the length of a reservation's lease, 1 s to 24 h, extended while the
 	// handler runs; 0 is headgate.DefaultLease. It is how long a slot stays taken where
