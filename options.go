@@ -24,7 +24,7 @@ type Options struct {
 	// the denial, and it must cost no less of the policy that bound. AllowAtMost counts
 	// as a cost of one unit. For a higher cost than was denied RetryAfter is a lower bound,
 	// except with a TokenBucket without lent units. Denials by slots of InFlight are not
-	// kept. What another process does to the key meanwhile, such as a reset, shows only after this time;
+	// kept, nor those of keys above 1,024 bytes. What another process does to the key meanwhile, such as a reset, shows only after this time;
 	// what this process does shows at once. Denials of spread keys (Policy.Shards) are
 	// kept for up to 1 s whatever the value is. Where no store decides, a denial stands in
 	// place of the failure modes until the denied call would pass, for at most a minute.
