@@ -228,9 +228,11 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // Cancel, Close cancels. If the last of them failed, Close repeats it with the same units,
 // also if it failed because its context had ended. If a Commit's lists were refused, Close
 // keeps the estimate. What was used is not known then, and an error in a price must not
-// make calls free. A reservation that is not held any more is no error. Do not close a
-// reservation whose Token another process has: Close would give back what that process
-// uses, and its settlement would be ErrNotHeld.
+// make calls free. If no store decides, Close returns that error, and goes on in the
+// background for the length of the lease, at least a minute: 4,096 at a time. A
+// reservation that is not held any more is no error. Do not close a reservation whose
+// Token another process has: Close would give back what that process uses, and its
+// settlement would be ErrNotHeld.
 func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil
@@ -239,10 +241,16 @@ func (r *Reservation) Close() error {
 	if r.settled.Settled() {
 		return nil
 	}
-	if err := r.settle(context.Background(), actual, nil); !errors.Is(err, ErrNotHeld) {
-		return err
+	settle := func(ctx context.Context) error { return r.settle(ctx, actual, nil) }
+	err := settle(context.Background())
+	switch {
+	case errors.Is(err, ErrNotHeld):
+		return nil
+	//mutant:close-goes-on
+	case backend.Undecided(err):
+		r.limiter.cancelling.Cancel(r.length, settle)
 	}
-	return nil
+	return err
 }
 
 // settle sends a settlement, and once more where no answer came. The states are those after

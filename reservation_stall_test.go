@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/assert"
@@ -64,4 +65,35 @@ func TestStallOutlivesLease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCloseThroughAnOutage: a deferred Close, whose error nobody reads, frees its slot when
+// the server answers again, long before the lease ends. A Commit that failed is repeated.
+func TestCloseThroughAnOutage(t *testing.T) {
+	server, ctx := redistest.Start(t), context.Background()
+	store, err := standalone.Open("redis://"+server.Addr(), nil)
+	require.NoError(t, err)
+	defer store.Close()
+	l := limiter(t, store, nil,
+		headgate.Policy{Name: "slots", Algorithm: algo.InFlight(2), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "units", Algorithm: algo.FixedWindow(algo.Per(10, algo.MaxPeriod)), OnFailure: headgate.FailClosed})
+	var held []*headgate.Reservation
+	for len(held) < 2 {
+		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{1, 5}})
+		require.NoError(t, err)
+		if d.Allowed {
+			held = append(held, r)
+		}
+	}
+	server.Stop()
+	require.Error(t, held[0].Commit(ctx, 1, 2))
+	for _, r := range held {
+		require.Error(t, r.Close())
+	}
+	server.Cont()
+	require.Eventually(t, func() bool {
+		each := make([]headgate.State, 2)
+		d, err := l.Peek(ctx, headgate.Call{Key: "k", Each: each})
+		return err == nil && d.Source == headgate.FromStore && each[0].Used == 0 && each[1].Used == 2
+	}, 10*time.Second, 10*time.Millisecond)
 }

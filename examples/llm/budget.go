@@ -94,7 +94,7 @@ func (b *budgets) spend(ctx context.Context, s spender, prompt, max int64, call 
 	if err != nil || !d.Allowed {
 		return d, err
 	}
-	defer rs.Close() // repeats a Commit that failed, once
+	defer rs.Close() // repeats a Commit that failed, through an outage in the background
 	reply := int64(0)
 	defer func() {
 		cost := []int64{p.of(prompt, reply)}

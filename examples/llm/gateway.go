@@ -60,7 +60,7 @@ func (g *gateway) complete(ctx context.Context, c call, reply iter.Seq[string], 
 	if err != nil || !d.Allowed {
 		return d, err
 	}
-	defer rs.Close() // repeats a Commit that failed, once
+	defer rs.Close() // repeats a Commit that failed, through an outage in the background
 	used := c.prompt
 	defer func() { // after a panic too
 		actual := []int64{1, used, 1}

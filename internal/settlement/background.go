@@ -7,7 +7,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// Background cancels leases that the store may have or not, each on a goroutine. A
+// Background settles leases that the store may have or not, each on a goroutine. A
 // limiter and those made of it share one.
 type Background chan struct{} // as many as cancel now
 
