@@ -49,6 +49,7 @@ type counted struct {
 	Period    int64  `json:"period_us,omitempty"`
 	Buckets   int64  `json:"buckets,omitempty"`
 	Calendar  string `json:"calendar,omitempty"` // as "m15/Europe/Berlin"
+	Shadow    bool   `json:"shadow,omitempty"`   // it denies nothing
 	Shards    int    `json:"shards,omitempty"`   // over how many sub-keys the key is spread
 	SubKeys   int    `json:"sub_keys,omitempty"` // how many of them have something stored
 
@@ -114,13 +115,13 @@ func do(ctx context.Context, s backend.Store, op backend.Op, key string, part *b
 func (k *kept) count(p *backend.Policy, shards int) *count {
 	id := p.Algorithm.Identity()
 	for _, c := range k.Counts {
-		if c.Policy == p.Name && c.identity == id && c.Shards == shards {
+		if c.Policy == p.Name && c.Shadow == p.Shadow && c.identity == id && c.Shards == shards {
 			return c
 		}
 	}
 	c := &count{counted: counted{
 		Policy: p.Name, Algorithm: id.Kind.String(), Period: id.Period, Buckets: id.Buckets, Calendar: id.Label,
-		Shards: shards, identity: id,
+		Shards: shards, Shadow: p.Shadow, identity: id,
 	}}
 	k.Counts = append(k.Counts, c)
 	return c
@@ -175,13 +176,17 @@ func (c *count) used() string {
 
 // of reports whether a limiter's policy counts there.
 func (c *counted) of(p headgate.Policy) bool {
-	return c.Policy == p.Name && c.identity == p.Algorithm.Identity() && max(c.Shards, 1) == max(p.Shards, 1)
+	return c.Policy == p.Name && c.Shadow == p.Shadow && c.identity == p.Algorithm.Identity() && max(c.Shards, 1) == max(p.Shards, 1)
 }
 
 // String names the policy, as "client, SlidingWindow of 10s".
 func (c *counted) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %s", c.Policy, c.Algorithm)
+	b.WriteString(c.Policy)
+	if c.Shadow {
+		b.WriteString(" (shadow)")
+	}
+	fmt.Fprintf(&b, ", %s", c.Algorithm)
 	if c.Period > 0 {
 		fmt.Fprintf(&b, " of %v", duration(c.Period))
 	}

@@ -35,12 +35,16 @@ func (p *policies) seen(list []headgate.Policy) {
 	}
 }
 
-// label returns the name as an attribute's value.
+// label returns the name as an attribute's value. The shadow of a call of several keys may
+// be a policy of another key than that of the event.
 func (p *policies) label(name string) string {
-	if _, ok := p.names.get(name); ok || name == "" {
+	if name == "" {
 		return name
 	}
-	return other
+	if _, ok := p.names.of(name, maxPolicies, func() *latest { return new(latest) }); !ok {
+		return other
+	}
+	return name
 }
 
 // observe reports the policies of calls so far. A policy that no call has used
@@ -50,7 +54,7 @@ func (p *policies) observe(
 ) {
 	for name, latest := range p.names.all() {
 		a := latest.Load()
-		if a == nil { // a call is about to store it
+		if a == nil { // a call is about to store it, or no event had it
 			continue
 		}
 		set := m.set(attribute.String("headgate.policy", name), attribute.String("headgate.algorithm", a.Kind().String()))

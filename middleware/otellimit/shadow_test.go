@@ -36,6 +36,26 @@ func TestShadow(t *testing.T) {
 	}, got[shadowDecisions])
 }
 
+// TestShadowOfAnotherKey: the event of a call of several keys has the policies of the key
+// that binds. The shadow of another one has its name all the same.
+func TestShadowOfAnotherKey(t *testing.T) {
+	m, reader := start(t, nil)
+	tenant, err := headgate.New(memory.New(nil), []headgate.Policy{
+		{Name: "requests", Algorithm: algo.SlidingLog(algo.PerMinute(100)), OnFailure: headgate.FailOpen},
+		{Name: "tighter", Algorithm: algo.SlidingLog(algo.PerMinute(50)), OnFailure: headgate.FailOpen, Shadow: true},
+	}, &headgate.Options{Observer: m.Observe})
+	require.NoError(t, err)
+	route, err := tenant.With(headgate.Policy{Name: "route", Algorithm: algo.SlidingLog(algo.PerMinute(10)), OnFailure: headgate.FailOpen})
+	require.NoError(t, err)
+	for range 3 {
+		_, err := headgate.All(ctx, tenant.Call("t"), route.Call("r"))
+		require.NoError(t, err)
+	}
+	require.Equal(t, map[string]float64{
+		"operation=take policy=tighter result=allowed source=store": 3,
+	}, read(t, reader)[shadowDecisions])
+}
+
 // TestOnlyShadows: where all policies are shadows, none of them binds.
 func TestOnlyShadows(t *testing.T) {
 	trial := headgate.Policy{Name: "trial", Algorithm: algo.SlidingLog(algo.PerMinute(3)), OnFailure: headgate.FailOpen, Shadow: true}
