@@ -377,7 +377,7 @@ func (ks keys) conclude(ctx context.Context) (err error) {
 	for i := range ks {
 		//mutant:all-denied-gives-back
 		if k := &ks[i]; k.charged() {
-			r := k.reservation
+			r := k.reservation.denied(&k.decision)
 			//mutant:all-cancels-beyond-background
 			if !k.limiter.cancelling.Cancel(r.length, r.Cancel) {
 				_ = r.Cancel(context.WithoutCancel(ctx))

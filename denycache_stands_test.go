@@ -144,6 +144,44 @@ func TestLostReserveOfASpentKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, headgate.FromDenyCache, d.Source)
 	require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
+
+	// Its cancel, in the background, gives nothing back of what the denial counts.
+	proxy.Set(redistest.Pass)
+	require.Eventually(t, func() bool {
+		leases, err := server.Client(t).Keys(ctx, "headgate:*").Result()
+		return err == nil && len(leases) == 2 // the count, and the tombstone
+	}, 10*time.Second, time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
+	server.Kill()
+	d, err = l.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromDenyCache, d.Source)
+}
+
+// TestRefundOfALostReserve: what is given back of a Reserve whose reply was lost passes the
+// next call at once.
+func TestRefundOfALostReserve(t *testing.T) {
+	server, ctx := redistest.Start(t), context.Background()
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	l := limiter(t, standalone.New(client, nil), nil, headgate.Policy{
+		Name: "p", Algorithm: algo.FixedWindow(algo.Per(5, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
+	_, err := l.Peek(ctx, headgate.Call{Key: "k"}) // loads the script
+	require.NoError(t, err)
+	proxy.Set(redistest.LoseReply)
+	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{5}})
+	require.NoError(t, err)
+	require.Equal(t, headgate.FromFailOpen, d.Source)
+	proxy.Set(redistest.Pass)
+	require.Eventually(t, func() bool {
+		d, err := l.Allow(ctx, "k")
+		return err == nil && d.Source == headgate.FromDenyCache
+	}, 10*time.Second, time.Millisecond)
+	require.NoError(t, r.Cancel(ctx))
+	d, err = l.Allow(ctx, "k")
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.Equal(t, headgate.FromStore, d.Source)
 }
 
 // TestFloodPassesNothing: callers without a pause on a spent key make their process too

@@ -109,9 +109,20 @@ func (l *Limiter) reserved(r *Reservation, d *Decision) *Reservation {
 	}
 	//mutant:unknown-is-cancelled
 	if errors.Is(d.Err, ErrPerhapsCounted) {
-		l.cancelling.Cancel(r.length, r.Cancel)
+		l.cancelling.Cancel(r.length, r.denied(d).Cancel)
 	}
 	return &Reservation{}
+}
+
+// denied returns the reservation to cancel after a denial that may have charged it. What a
+// known denial has denied gives back nothing of what it counts, so that denial stays.
+func (r *Reservation) denied(d *Decision) *Reservation {
+	//mutant:known-denial-stays
+	if d.Source == FromDenyCache {
+		past := *r.limiter
+		past.denial, r.limiter = nil, &past
+	}
+	return r
 }
 
 // lease returns a new request's lease.

@@ -103,6 +103,9 @@ func (w *ginWriter) Flush() {
 	w.ResponseWriter.Flush()
 }
 
+// Unwrap is for http.ResponseController.
+func (w *ginWriter) Unwrap() http.ResponseWriter { return w.limited }
+
 func (w *ginWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return http.NewResponseController(w.limited).Hijack()
 }

@@ -144,8 +144,8 @@ func (s Set) find(g *backend.Group, now, ttl time.Duration) *entry {
 
 // passed drops the denials of a call that was sent at an instant and passed, but for those
 // that the store may have answered later. Those of calls that cost more may
-// still hold. After the end of a TokenBucket's, the call took what came free: its costs, or
-// what it was granted of an AtMost.
+// still hold. Of a TokenBucket the call took its costs, or what it was granted of an
+// AtMost. A denial that foretold that stays.
 func (s Set) passed(g *backend.Group, granted int64, sent time.Duration, c *Cache) {
 	if !s.holds() {
 		return
@@ -153,17 +153,19 @@ func (s Set) passed(g *backend.Group, granted int64, sent time.Duration, c *Cach
 	for i := range s.ways {
 		e := s.may(i)
 		//mutant:later-denial-stays
-		if e == nil || !e.denies(g) || sent < e.Told {
+		if e == nil || sent < e.Told {
 			continue
 		}
-		n := granted
-		if by := e.binding(); by >= 0 {
-			n = max(n, g.CostOf(by))
-		}
+		by := e.bound(g)
+		switch {
+		case by < 0 && !e.denies(g):
+		case by >= 0 && g.CostOf(by) < e.Costs[e.binding()]:
+			//mutant:cheaper-call-takes
+			e.taken.Add(e.refill(max(granted, g.CostOf(by))))
+		// The store's times are whole microseconds.
 		//mutant:pass-takes-refill
-		if refill := e.refill(n); refill > 0 && c.Now() >= e.until(e.taken.Load(), 1) {
-			e.taken.Add(refill)
-		} else {
+		case by >= 0 && e.refills() && e.take(max(granted, g.CostOf(by)), c.Now()+time.Millisecond):
+		default:
 			s.ways[i].CompareAndSwap(e, nil)
 		}
 	}
@@ -192,10 +194,8 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 		if old := s.ways[i].Load(); old != nil {
 			if !e.denies(&old.group) {
 				ends = old.Until()
-				//mutant:taken-kept
-			} else if owed := int64(old.Ends-e.Ends) + old.taken.Load(); owed > 0 && e.refill(1) > 0 {
-				e.taken.Store(owed) // calls passed that the store has not counted
 			}
+			e.taken.Store(max(e.taken.Load(), e.owes(old)))
 		}
 		if ends < soonest {
 			at, soonest = i, ends

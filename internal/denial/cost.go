@@ -1,7 +1,6 @@
 package denial
 
 import (
-	"math"
 	"math/bits"
 	"time"
 
@@ -38,33 +37,4 @@ func passesAfter(a *algo.Algorithm, s *backend.State, n int64) time.Duration {
 		return 0
 	}
 	return s.ResetAfter - time.Duration(rest)*time.Microsecond
-}
-
-// binding returns the policy that alone has denied, or -1 where several have.
-func (e *entry) binding() int {
-	if i := bits.TrailingZeros64(e.Bound); e.Bound == 1<<i {
-		return i
-	}
-	return -1
-}
-
-// refill returns in how many nanoseconds n units come free again, 0 if that is not known.
-func (e *entry) refill(n int64) int64 {
-	i := e.binding()
-	if i < 0 || e.group.Policies[i].Algorithm.Kind() != algo.KindTokenBucket {
-		return 0
-	}
-	l := e.group.Policies[i].Algorithm.Limit()
-	return int64(math.Ceil(float64(n) * float64(l.Period) / float64(l.Events)))
-}
-
-// until returns when n units are free, after calls that no store has counted have taken
-// what comes free in so many nanoseconds.
-func (e *entry) until(taken, n int64) time.Duration {
-	until := e.Ends + time.Duration(taken)
-	//mutant:dearer-call-waits
-	if i := e.binding(); i >= 0 && n > e.Costs[i] {
-		until += time.Duration(e.refill(n) - e.refill(e.Costs[i]))
-	}
-	return until
 }

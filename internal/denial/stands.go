@@ -2,7 +2,6 @@ package denial
 
 import (
 	"math/bits"
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -67,18 +66,13 @@ func (e *entry) as(g *backend.Group) *Denial {
 	if e.denies(g) {
 		return &d
 	}
-	i := e.binding()
-	//mutant:denial-of-a-count
-	if i < 0 || !e.of(g) {
-		return nil
-	}
-	j := slices.IndexFunc(g.Policies, func(p backend.Policy) bool { return equal(p, e.group.Policies[i]) })
+	j := e.bound(g)
 	//mutant:cheaper-call-of-a-count
-	if j < 0 || g.CostOf(j) < e.Costs[i] {
+	if j < 0 || g.CostOf(j) < e.Costs[e.binding()] {
 		return nil
 	}
 	d.States, d.Costs, d.Bound = unknown(g.Policies), Costs(g), 1<<j
-	d.States[j], d.Costs[j] = e.States[i], e.Costs[i]
+	d.States[j], d.Costs[j] = e.States[e.binding()], e.Costs[e.binding()]
 	return &d
 }
 
@@ -89,19 +83,19 @@ func (e *entry) as(g *backend.Group) *Denial {
 // takes the most that it may be granted of that, once so much is free. So the failure mode
 // lets no more pass than comes free.
 func (e *entry) stands(d *Denial, n int64, takes bool, now time.Duration) time.Duration {
-	refill := e.refill(n)
+	left := e.Sent + Standing - now
 	//mutant:stands-one-minute
-	for now < e.Sent+Standing {
-		taken := e.taken.Load()
-		//mutant:stands-until-retry
-		if until := e.until(taken, n); now < until {
-			d.Told += time.Duration(taken)
-			return until - now
-		}
-		//mutant:refill-taken-once
-		if refill == 0 || !takes || e.taken.CompareAndSwap(taken, taken+refill) {
-			return 0
-		}
+	if left <= 0 {
+		return 0
+	}
+	taken := e.overflowed(e.taken.Load(), now)
+	//mutant:stands-until-retry
+	if until := e.until(taken, n); now < until {
+		d.Told += time.Duration(max(0, taken))
+		return min(until-now, left)
+	}
+	if takes && e.refills() && !e.take(n, now) { // another call was first
+		return e.stands(d, n, false, now)
 	}
 	return 0
 }

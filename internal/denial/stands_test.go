@@ -177,7 +177,7 @@ func TestPassesOfTheStore(t *testing.T) {
 // TestStandsRefilledForAtMost: a failure mode may grant an AtMost all that it asks for. So it
 // passes when all of that has come free since the denial, and takes it.
 func TestStandsRefilledForAtMost(t *testing.T) {
-	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 5), OnFailure: backend.FailOpen}}
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 20), OnFailure: backend.FailOpen}}
 	f, s := denied(t, time.Second, drip, 1) // one unit each second from then on
 	atMost := take("k", drip, 10)
 	atMost.Op = backend.AtMost
@@ -195,6 +195,88 @@ func TestStandsRefilledForAtMost(t *testing.T) {
 		}
 	}
 	require.Equal(t, 40, granted, "40 s")
+}
+
+// TestStandsForMoreThanTheBurst: an AtMost for more than a bucket ever has passes no failure
+// mode while the denial stands, and takes nothing from the calls beside it.
+func TestStandsForMoreThanTheBurst(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(6), 5), OnFailure: backend.FailOpen}}
+	for _, n := range []int64{6, 1000, 1 << 40, 1<<53 - 1} {
+		f, s := denied(t, 10*time.Second, drip, 1)
+		passed := 0
+		for range 590 {
+			f.advance(100 * time.Millisecond)
+			atMost := take("k", drip, n)
+			atMost.Op = backend.AtMost
+			var d backend.Decision
+			require.True(t, s.Stands(&atMost, &d), n)
+			require.LessOrEqual(t, d.RetryAfter, Standing)
+			if !stands(s, take("k", drip, 1)) {
+				passed++
+			}
+		}
+		require.Equal(t, 5, passed, n)
+	}
+}
+
+// TestFullBucket: what comes free after a bucket is full is not kept for later.
+func TestFullBucket(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 5), OnFailure: backend.FailOpen}}
+	for _, byStore := range []bool{false, true} {
+		f, s := denied(t, time.Second, drip, 1)
+		f.advance(30 * time.Second)
+		f.do = leaves(0)
+		passed := 0
+		for range 30 {
+			if r := take("k", drip, 1); byStore && passed < 5 {
+				require.True(t, ask(t, s, r).Allowed)
+			} else if stands(s, r) {
+				continue
+			}
+			passed++
+		}
+		require.Equal(t, 5, passed, byStore)
+	}
+}
+
+// TestDenialsOfOneCount: what one list's calls take, and how they pass, another list of the
+// same count meets. Calls that cost less than was denied take as much.
+func TestDenialsOfOneCount(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 20), OnFailure: backend.FailOpen}}
+	both := append(policies(1), drip...)
+	f, s := denied(t, 15*time.Second, drip, 15)
+	f.do = leaves(1)
+	for range 10 {
+		f.advance(time.Second)
+		require.True(t, ask(t, s, take("k", drip, 1)).Allowed, "it costs less")
+		require.True(t, ask(t, s, take("k", both, 1)).Allowed, "by another list")
+	}
+	f.advance(24 * time.Second)
+	require.True(t, stands(s, take("k", drip, 15)), "34 units came free, and 20 were taken")
+	f.advance(time.Second)
+	require.False(t, stands(s, take("k", drip, 15)))
+
+	f, s = denied(t, time.Hour, one, 1)
+	f.do = leaves(5)
+	require.True(t, ask(t, s, take("k", policies(2), 1)).Allowed, "another process has reset the key")
+	require.False(t, stands(s, take("k", policies(2), 1)))
+	require.False(t, stands(s, take("k", one, 1)))
+}
+
+// TestOwedAtAnotherCost: a denial of a lower cost ends sooner than the one before it.
+func TestOwedAtAnotherCost(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 100), OnFailure: backend.FailOpen}}
+	f, s := denied(t, time.Minute, drip, 60)
+	f.do = denies(time.Second)
+	require.False(t, cached(t, s, take("k", drip, 1)))
+	passed := 0
+	for range 58 {
+		f.advance(time.Second)
+		if !stands(s, take("k", drip, 1)) {
+			passed++
+		}
+	}
+	require.Equal(t, 58, passed)
 }
 
 // TestWhatEndsStands: what ends a denial within its second ends it later too.

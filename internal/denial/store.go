@@ -180,13 +180,12 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 }
 
 // givesBack reports whether a counted settlement gives units back. The costs of g are the
-// estimates. Slots and shadows deny nothing that is cached. A lease whose Reserve was lost
-// may have charged nothing.
+// estimates. Slots and shadows deny nothing that is cached.
 func givesBack(l *backend.Lease, g *backend.Group) bool {
 	for i := range g.Policies {
 		switch p := &g.Policies[i]; {
 		//mutant:slots-give-nothing-back
-		case p.Shadow || p.Algorithm.Kind().Leased() || l.Unresolved:
+		case p.Shadow || p.Algorithm.Kind().Leased():
 		//mutant:estimate-gives-nothing-back
 		case g.Costs == nil || l.ActualOf(g.Policies, i) < g.CostOf(i):
 			return true

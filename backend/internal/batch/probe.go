@@ -21,9 +21,10 @@ import (
 const (
 	quickest = 25 * time.Millisecond
 	slowest  = 90 * time.Millisecond
-	patient  = time.Second // how long a later probe waits, and how long any does without a call
-	forever  = time.Hour   // how long the first one waits
-	most     = 16          // dials of probes under way; each takes a second at most, if the dialer heeds its context
+	patient  = time.Second     // how long a later probe waits, and how long any does without a call
+	forever  = time.Hour       // how long the first one waits
+	most     = 16              // dials of probes that may be under way; more are if a dialer ignores its context,
+	hung     = 3 * time.Second // and then the next one leaves after this time
 )
 
 // listen starts a probe of the server if its circuit waits for an answer, and reports
@@ -69,11 +70,13 @@ func (s *Server) probe() {
 	for s.awaited() {
 		select {
 		case <-timer.C:
+			go s.ask(ctx, patient, begin, ended)
 			//mutant:probes-bounded
 			if s.dials.Load() < most {
-				go s.ask(ctx, patient, begin, ended)
+				timer.Reset(about(slowest))
+			} else {
+				timer.Reset(about(hung))
 			}
-			timer.Reset(about(slowest))
 		case answered := <-ended:
 			if answered {
 				return

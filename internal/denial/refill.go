@@ -1,0 +1,106 @@
+package denial
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+)
+
+// What a TokenBucket refills after a denial is known: a number of units per second, up to
+// its burst. Of that calls take which the store did not count in the denial.
+
+// farAway is a time that no denial stands for. Sums of a few of them don't overflow.
+const farAway = 1 << 60
+
+// binding returns the policy that alone has denied, or -1 where several have.
+func (e *entry) binding() int {
+	if i := bits.TrailingZeros64(e.Bound); e.Bound == 1<<i {
+		return i
+	}
+	return -1
+}
+
+// bound returns which policy of g is the one that alone has denied, -1 if none is. It is
+// one count in each list that has it.
+func (e *entry) bound(g *backend.Group) int {
+	i := e.binding()
+	//mutant:denial-of-a-count
+	if i < 0 || !e.of(g) {
+		return -1
+	}
+	p := &e.group.Policies[i]
+	if i < len(g.Policies) && equal(*p, g.Policies[i]) { // nearly always
+		return i
+	}
+	return slices.IndexFunc(g.Policies, func(q backend.Policy) bool { return equal(*p, q) })
+}
+
+// refills reports whether what comes free after the denial is known.
+func (e *entry) refills() bool {
+	i := e.binding()
+	return i >= 0 && e.group.Policies[i].Algorithm.Kind() == algo.KindTokenBucket
+}
+
+// refill returns in how many nanoseconds n units come free; 0 if that is not known.
+func (e *entry) refill(n int64) int64 {
+	if !e.refills() {
+		return 0
+	}
+	l := e.group.Policies[e.binding()].Algorithm.Limit()
+	//mutant:refill-is-bounded
+	return int64(min(math.Ceil(float64(n)*float64(l.Period)/float64(l.Events)), farAway))
+}
+
+// empty returns when nothing was free, by the denial alone: it ends when its costs are.
+func (e *entry) empty() time.Duration {
+	if !e.refills() {
+		return e.Ends
+	}
+	return e.Ends - time.Duration(e.refill(e.Costs[e.binding()]))
+}
+
+// overflowed returns what calls have taken, or what a full bucket has not kept.
+func (e *entry) overflowed(taken int64, now time.Duration) int64 {
+	if e.refills() {
+		//mutant:full-bucket-keeps-no-more
+		taken = max(taken, int64(now-e.empty())-e.refill(e.group.Policies[e.binding()].Algorithm.Max()))
+	}
+	return taken
+}
+
+// until returns when n units are free, of which calls have taken some.
+func (e *entry) until(taken, n int64) time.Duration {
+	//mutant:dearer-call-waits
+	return e.empty() + time.Duration(taken+e.refill(n))
+}
+
+// take notes that a call has taken n units, at an instant at which that many were free. It
+// returns false, and notes nothing, if the denial shows fewer.
+func (e *entry) take(n int64, now time.Duration) bool {
+	for {
+		old := e.taken.Load()
+		taken := e.overflowed(old, now)
+		//mutant:pass-refutes
+		if now < e.until(taken, n) {
+			return false
+		}
+		//mutant:refill-taken-once
+		if e.taken.CompareAndSwap(old, taken+e.refill(n)) {
+			return true
+		}
+	}
+}
+
+// owes returns by how much the denial of the same count from before shows a later end
+// than e does: calls passed that the store had not counted.
+func (e *entry) owes(old *entry) int64 {
+	//mutant:taken-kept
+	if !e.refills() || !old.refills() || e.bound(&old.group) != old.binding() {
+		return 0
+	}
+	return int64(old.empty()-e.empty()) + old.taken.Load()
+}
