@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -379,25 +378,18 @@ func TestForgetsBesideNote(t *testing.T) {
 	}
 }
 
-// TestNotedInPlace: while a denial takes the place of the one before, the key is denied.
+// TestNotedInPlace: while a denial takes the place of the one before, the key is denied, as
+// long as no key of its set is changed.
 func TestNotedInPlace(t *testing.T) {
-	s := (&fake{}).wrapper(Longest)
+	_, s := denied(t, time.Hour, one, 1)
 	r := take("k", one, 1)
-	at := s.cache.At("k")
-	note := func() {
-		at.Note(&r.Group, NewDenial(&r.Group, []backend.State{{RetryAfter: time.Hour}}, s.cache.Now(), s.cache.Now()), at.Generation())
-	}
-	note()
-	var over atomic.Bool
-	go func() {
-		for range 200_000 {
-			note()
-		}
-		over.Store(true)
-	}()
-	for !over.Load() {
-		require.True(t, stands(s, r))
-	}
+	e := s.cache.of("k")[0]
+	e.noted.Store(false)
+	require.True(t, cached(t, s, r))
+	require.True(t, stands(s, r))
+	s.cache.Forget(beside(s, "k"))
+	require.False(t, stands(s, r))
+	require.False(t, cached(t, s, r))
 }
 
 // TestBounded: an attacker with more keys than that costs memory for so many.

@@ -78,14 +78,14 @@ func (e *entry) until(taken, n int64) time.Duration {
 	return e.empty() + time.Duration(taken+e.refill(n))
 }
 
-// take notes that a call has taken n units, at an instant at which that many were free. It
-// returns false, and notes nothing, if the denial shows fewer.
-func (e *entry) take(n int64, now time.Duration) bool {
+// take notes that a call has taken n units at now. It returns false, and notes nothing, if
+// the denial shows that fewer are free, for longer than the slack.
+func (e *entry) take(n int64, now, slack time.Duration) bool {
 	for {
 		old := e.taken.Load()
 		taken := e.overflowed(old, now)
 		//mutant:pass-refutes
-		if now < e.until(taken, n) {
+		if now+slack < e.until(taken, n) {
 			return false
 		}
 		//mutant:refill-taken-once

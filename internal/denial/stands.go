@@ -2,6 +2,7 @@ package denial
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -91,11 +92,20 @@ func (e *entry) stands(d *Denial, n int64, takes bool, now time.Duration) time.D
 	taken := e.overflowed(e.taken.Load(), now)
 	//mutant:stands-until-retry
 	if until := e.until(taken, n); now < until {
-		d.Told += time.Duration(max(0, taken))
+		//mutant:others-have-not-taken
+		d.take(time.Duration(max(0, taken)))
 		return min(until-now, left)
 	}
-	if takes && e.refills() && !e.take(n, now) { // another call was first
+	if takes && e.refills() && !e.take(n, now, 0) { // another call was first
 		return e.stands(d, n, false, now)
 	}
 	return 0
+}
+
+// take makes the state of the policy that denied what it is after calls have taken what
+// comes free in so long. Those of the others are from before these calls.
+func (d *Denial) take(taken time.Duration) {
+	d.States = slices.Clone(d.States)
+	s := &d.States[bits.TrailingZeros64(d.Bound)]
+	s.RetryAfter, s.ResetAfter = s.RetryAfter+taken, s.ResetAfter+taken
 }
