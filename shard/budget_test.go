@@ -4,6 +4,7 @@ package shard_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -45,4 +46,33 @@ type takes struct {
 func (s takes) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	time.Sleep(s.trip)
 	return s.Store.Do(ctx, r, d)
+}
+
+// TestRecordBeyondBudget: the call's own budget ends a Record that no sub-key has answered.
+// Its caller has no deadline, and receives ErrUnavailable. A caller whose deadline ends the
+// call receives that.
+func TestRecordBeyondBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := unsent{memory.New(nil)}
+		next.Shared().Budget = 100 * time.Millisecond
+		s := shard.New(plain{next}, next)
+		record := take("k", one(algo.FixedWindow(algo.PerDay(40)), 4), 1)
+		record.Op = backend.Record
+		_, err := layer.Ask(t.Context(), s, record)
+		require.ErrorIs(t, err, backend.ErrUnavailable)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = layer.Ask(short, s, record)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, backend.ErrUnavailable)
+	})
+}
+
+// unsent is a store on which each request waits, unsent, until its context ends.
+type unsent struct{ *memory.Store }
+
+func (s unsent) Do(ctx context.Context, _ *backend.Request, _ *backend.Decision) error {
+	<-ctx.Done()
+	return fmt.Errorf("not sent: %w", ctx.Err())
 }

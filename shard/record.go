@@ -47,6 +47,7 @@ const recordTrips = 5
 // charged and the call returns ErrPerhapsCounted: sending it elsewhere might charge it
 // twice.
 func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
+	caller := ctx
 	if c.s.shared.Budget > 0 {
 		bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.denials.Now()-c.from))
 		defer cancel()
@@ -67,6 +68,11 @@ func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
 		if err := r.send(ctx, shares, above); err != nil {
 			return nil, err
 		}
+	}
+	// See call.take: the budget ended it, and the caller has no part in that.
+	//mutant:record-beyond-budget
+	if errors.Is(r.cause, context.DeadlineExceeded) && !backend.Undecided(r.cause) && caller.Err() == nil {
+		r.cause = errNoTime
 	}
 	switch left := slices.Max(r.rest) > 0; {
 	case r.lost != nil:

@@ -86,11 +86,13 @@ func (c *call) take(ctx context.Context) error {
 	own := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 	//mutant:perhaps-counted-stays
 	if own && !backend.Undecided(err) {
-		err = fmt.Errorf("%w: no time was left after other sub-keys", backend.ErrUnavailable)
-		return c.fail(ctx, err, chance.IntN(len(c.k.subs)))
+		return c.fail(ctx, errNoTime, chance.IntN(len(c.k.subs)))
 	}
 	return err
 }
+
+// errNoTime is why a call has no answer if its own budget ended it.
+var errNoTime = backend.Wrap(backend.ErrUnavailable, errors.New("no time was left after other sub-keys"))
 
 // more is what take does after the first share. A share without an answer is not asked
 // again soon, so each step asks others. A call that loses the race for what a sum shows
