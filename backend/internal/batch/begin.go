@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"golang.org/x/sync/singleflight"
 )
 
 // begins is what is known of connections that begin. A pool does not report them. A
@@ -114,32 +115,46 @@ const quiet = time.Second
 func (s *Server) wake(ends time.Duration) {
 	left := ends - now()
 	//mutant:quiet-connections-tried
-	if !s.hides || s.sent.Load() == 0 || now()-time.Duration(s.sent.Load()) < quiet || left < 2*s.link.time() {
+	if !s.silent() || left < 2*s.link.time() {
 		return
 	}
-	woken := s.loading.DoChan("wake", func() (any, error) {
-		s.tryUntil(ends)
-		s.sent.Store(int64(now()))
-		return nil, nil
-	})
 	select {
-	case <-woken:
+	case <-s.woken(ends, s.Budget):
 	case <-time.After(left):
 	}
 }
 
+// silent reports whether nothing was sent for a while on the connections of a user's client.
+func (s *Server) silent() bool {
+	sent := time.Duration(s.sent.Load())
+	return s.hides && sent != 0 && now()-sent >= quiet
+}
+
+// woken begins tryUntil, unless it is under way.
+func (s *Server) woken(ends, within time.Duration) <-chan singleflight.Result {
+	return s.loading.DoChan("wake", func() (any, error) {
+		s.tryUntil(ends, within)
+		s.sent.Store(int64(now()))
+		return nil, nil
+	})
+}
+
 // tryUntil sends a PING, and others on connections that fail, until one is answered. Where
 // none comes, all idle connections and a new one are tried at once: the first answer's is
-// the one that the client takes next.
-func (s *Server) tryUntil(ends time.Duration) {
+// the one that the client takes next. Each PING is awaited for the time within.
+func (s *Server) tryUntil(ends, within time.Duration) {
 	idle := client.Idle(s.client)
 	answered, under := make(chan error, 2*idle+2), 0
 	try := func() {
 		under++
-		go func() { answered <- s.process(s.Budget, "", "ping") }()
+		go func() { answered <- s.process(within, "", "ping") }()
 	}
 	try()
-	all, end := time.After(max(s.Budget/20, 2*s.link.time())), time.After(ends-now())
+	trip := s.link.time()
+	if trip > s.Budget { // no call can be answered, unless it is shorter by now
+		trip = 0
+	}
+	all, end := time.After(max(s.Budget/20, 2*trip)), time.After(ends-now())
 	for more := idle; under > 0; {
 		select {
 		case err := <-answered:

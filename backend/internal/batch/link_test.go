@@ -140,3 +140,22 @@ func TestPoolOfOthers(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 }
+
+// TestForgottenWhileFar: the link was longer than the budget when a call last came. Now it is
+// short, and something on the way has forgotten all connections of a user's client.
+func TestForgottenWhileFar(t *testing.T) {
+	t.Parallel()
+	const budget = linkBudget / 2
+	l := linked(t, budget, budget*6/5)
+	for range 3 {
+		require.Error(t, ask(l.Server))
+		time.Sleep(budget) // its answer comes
+	}
+	require.Error(t, l.TooFar(budget))
+	time.Sleep(2 * budget) // the PING has ended
+	l.relay.SetRoundTrip(0)
+	l.idle(t, 5)
+	l.relay.ForgetSilent(time.Second)
+	time.Sleep(1100 * time.Millisecond)
+	require.NoError(t, ask(l.Server))
+}

@@ -148,7 +148,7 @@ func (c *conn) idle() time.Duration { return time.Since(epoch) - time.Duration(c
 func (c *conn) try() error {
 	r := c.racer
 	//mutant:far-not-tried
-	if 2*r.trips.Shortest() >= r.budget {
+	if 2*r.trip() >= r.budget {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.budget)
@@ -172,10 +172,22 @@ func (c *conn) try() error {
 	return errSilent
 }
 
+// trip returns the shortest round trip, 0 if it is unknown. One for which the budget has no
+// time counts as unknown. Over that link no call is answered, so a trial costs none. If the
+// link is shorter by now, the trial shows whether the connection still leads to the server.
+func (r *racer) trip() time.Duration {
+	trip := r.trips.Shortest()
+	//mutant:too-long-is-unknown
+	if trip >= r.budget-r.budget/20 {
+		return 0
+	}
+	return trip
+}
+
 // beside dials, unless the trial ends before.
 func (c *conn) beside(ctx context.Context, dialled chan<- attempt) {
 	select {
-	case <-time.After(max(c.racer.budget/20, 3*c.racer.trips.Shortest()/2)):
+	case <-time.After(max(c.racer.budget/20, 3*c.racer.trip()/2)):
 	case <-ctx.Done():
 		return
 	}

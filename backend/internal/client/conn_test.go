@@ -253,3 +253,18 @@ func TestTriedBeforeHandshake(t *testing.T) {
 	_, err = here.Write([]byte{1})
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
+
+// TestLongerThanBudgetIsTried: the last round trips were longer than the budget, so no call
+// can be answered unless the link is shorter by now. A connection that was forgotten
+// meanwhile is replaced.
+func TestLongerThanBudgetIsTried(t *testing.T) {
+	defer client.SetSilence(100 * time.Millisecond)()
+	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), budget*12/10)
+	c := made(t, &redis.Options{Addr: relay.Addr()})
+	relay.SetRoundTrip(0)
+	relay.ForgetSilent(150 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), budget)
+	defer cancel()
+	require.NoError(t, c.Ping(ctx).Err())
+}
