@@ -198,7 +198,7 @@ func (w *World) waitsForWant() (err error) {
 		switch {
 		case o.verb != "wait" || !errors.Is(o.err, context.DeadlineExceeded) || o.begin.Sub(w.start) < calm || !late:
 			return
-		case w.plan.crowded(), w.plan.Far && errors.Is(o.err, headgate.ErrUnavailable): // see healthyDecides
+		case w.plan.crowded(), w.plan.Far && errors.Is(o.err, headgate.ErrUnavailable), w.behind(c, o): // see healthyDecides
 			return
 		}
 		full := func(p headgate.Policy) bool { return !p.Shadow && !w.room(o, p, 1) }
@@ -207,6 +207,18 @@ func (w *World) waitsForWant() (err error) {
 		}
 	})
 	return err
+}
+
+// behind reports whether a call over a far link was the head of its queue for less time than
+// two tries take, because no store decided the head before it. That one pauses for as long as
+// its failure mode says, and those behind it send nothing meanwhile.
+func (w *World) behind(c *caller, o *outcome) bool {
+	return w.plan.Far && slices.ContainsFunc(c.process.callers, func(b *caller) bool {
+		return slices.ContainsFunc(b.calls, func(h outcome) bool {
+			ahead := h.verb == "wait" && h.key == o.key && h.begin.Before(o.begin) && o.end.Sub(h.end) < 2*budget
+			return ahead && errors.Is(h.err, headgate.ErrUnavailable)
+		})
+	})
 }
 
 // deniedForWant looks at denials by the store and the deny cache. The policy that a denial
