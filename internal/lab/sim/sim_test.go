@@ -129,6 +129,7 @@ var held = []trial{
 	{seed: 1990},                      // a denial that stands for a call that was charged by a node without its counts
 	{seed: 1367},                      // a bucket that refills while a far call is on its way
 	{seed: 47063},                     // a waiter behind a head that no store decides, over a far link
+	{seed: 49827},                     // one behind a head that passes later
 	{391, Shape{Procs: 8}},            // of each kind of fleet
 	{8, Shape{Procs: 1, Lasts: lone}}, // a lone process
 	{seed: 795},                       // far, with few connections
