@@ -351,6 +351,18 @@ func (d *Denial) age(i int, g *backend.Group, now time.Duration, s *backend.Stat
 	}
 }
 
+// stateAt sets s to State. If g costs more than what was denied, the RetryAfter is that of
+// g's cost, as far as the state determines it. It is at most a microsecond longer than the
+// store's. Units that are lent may come back sooner, so they are left out.
+func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.State) {
+	*s = d.States[i]
+	d.age(i, g, now, s)
+	//mutant:higher-cost-later
+	if g.CostOf(i) > d.Costs[i] && s.Lent == 0 {
+		s.RetryAfter = max(s.RetryAfter, passesAfter(&g.Policies[i].Algorithm, s, g.CostOf(i)))
+	}
+}
+
 // Answer denies g at now. The least that g asks for is another group only of an AtMost.
 // The states of its shadows are not counted.
 func (d *Denial) Answer(g, least *backend.Group, answer *backend.Decision, now time.Duration) {

@@ -104,3 +104,22 @@ func (e *entry) owes(old *entry) int64 {
 	}
 	return int64(old.empty()-e.empty()) + old.taken.Load()
 }
+
+// passesAfter returns the time until n units pass, by a policy's state; 0 if the state
+// does not determine it. A TokenBucket is empty after ResetAfter. n units pass earlier, by
+// the time in which the rest of the burst leaks.
+func passesAfter(a *algo.Algorithm, s *backend.State, n int64) time.Duration {
+	if n <= s.Remaining || a.Kind() != algo.KindTokenBucket {
+		return 0
+	}
+	l := a.Limit()
+	high, low := bits.Mul64(uint64(max(0, a.Max()-n)), uint64(l.Period/time.Microsecond))
+	if high >= uint64(l.Events) {
+		return 0 // longer than any ResetAfter
+	}
+	rest, _ := bits.Div64(high, low, uint64(l.Events))
+	if rest >= uint64(s.ResetAfter/time.Microsecond) {
+		return 0
+	}
+	return s.ResetAfter - time.Duration(rest)*time.Microsecond
+}
