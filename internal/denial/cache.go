@@ -161,7 +161,7 @@ func (s Set) passed(g *backend.Group, granted int64, sent time.Duration, c *Cach
 		case by < 0 && !e.denies(g):
 		case by >= 0 && g.CostOf(by) < e.Costs[e.binding()]:
 			//mutant:cheaper-call-takes
-			e.taken.Add(e.refill(max(granted, g.CostOf(by))))
+			e.take(max(granted, g.CostOf(by)), c.Now(), farAway)
 		// The store's times are whole microseconds, of which a millisecond has room for many.
 		//mutant:pass-takes-refill
 		case by >= 0 && e.refills() && e.take(max(granted, g.CostOf(by)), c.Now(), time.Millisecond):

@@ -95,14 +95,15 @@ func (e *entry) take(n int64, now, slack time.Duration) bool {
 	}
 }
 
-// owes returns by how much the denial of the same count from before shows a later end
-// than e does: calls passed that the store had not counted.
+// owes returns what calls have taken by the denial of the same count from before, and the
+// store had not counted. If none have and e ends sooner, the key was changed elsewhere.
 func (e *entry) owes(old *entry) int64 {
+	taken := old.taken.Load()
 	//mutant:taken-kept
-	if !e.refills() || !old.refills() || e.bound(&old.group) != old.binding() {
+	if taken == 0 || !e.refills() || !old.refills() || e.bound(&old.group) != old.binding() {
 		return 0
 	}
-	return int64(old.empty()-e.empty()) + old.taken.Load()
+	return int64(old.empty()-e.empty()) + taken
 }
 
 // passesAfter returns the time until n units pass, by a policy's state; 0 if the state

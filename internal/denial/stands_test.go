@@ -263,6 +263,33 @@ func TestDenialsOfOneCount(t *testing.T) {
 	require.False(t, stands(s, take("k", one, 1)))
 }
 
+// TestResetElsewhere: a denial of the store that ends sooner than the one before is right: no
+// call has passed here that the store has not counted.
+func TestResetElsewhere(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 100), OnFailure: backend.FailOpen}}
+	f, s := denied(t, 50*time.Second, drip, 1)
+	f.advance(time.Second)
+	f.do = denies(time.Second)
+	require.False(t, cached(t, s, take("k", drip, 1)))
+	f.advance(2 * time.Second)
+	require.False(t, stands(s, take("k", drip, 1)))
+}
+
+// TestCheaperCallsOfAFullBucket: what calls take that cost less than was denied is taken of
+// the full bucket.
+func TestCheaperCallsOfAFullBucket(t *testing.T) {
+	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 10), OnFailure: backend.FailOpen}}
+	f, s := denied(t, time.Second, drip, 10)
+	f.advance(20 * time.Second)
+	f.do = leaves(1)
+	for range 10 {
+		require.True(t, ask(t, s, take("k", drip, 1)).Allowed)
+	}
+	require.True(t, stands(s, take("k", drip, 10)), "nothing is left")
+	f.advance(10 * time.Second)
+	require.False(t, stands(s, take("k", drip, 10)))
+}
+
 // TestOwedAtAnotherCost: a denial of a lower cost ends sooner than the one before it.
 func TestOwedAtAnotherCost(t *testing.T) {
 	drip := []backend.Policy{{Name: "drip", Algorithm: algo.TokenBucket(algo.PerMinute(60), 100), OnFailure: backend.FailOpen}}
