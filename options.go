@@ -24,11 +24,11 @@ type Options struct {
 	// the denial, and it must cost no less of the policy that bound. AllowAtMost counts
 	// as a cost of one unit. For a higher cost than was denied RetryAfter is a lower bound,
 	// except with a TokenBucket without lent units. Denials by slots of InFlight are not
-	// kept, nor those of keys above 1,024 bytes. What another process does to the key meanwhile, such as a reset, shows only after this time;
-	// what this process does shows at once. Denials of spread keys (Policy.Shards) are
-	// kept for up to 1 s whatever the value is. Where no store decides, a denial stands in
-	// place of the failure modes until the denied call would pass, for at most a minute.
-	// With a negative value none does.
+	// kept, nor those of keys above 1,024 bytes. What another process does to the key
+	// meanwhile, such as a reset, shows only after this time; what this process does shows
+	// at once. Denials of spread keys (Policy.Shards) are kept for up to 1 s whatever the
+	// value is. Where no store decides, a denial stands in place of the failure modes until
+	// the denied call would pass, for at most a minute. With a negative value none does.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that
 	// With and OnFailure make of it. A call that returns an error has one too. With,
