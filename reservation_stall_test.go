@@ -67,7 +67,7 @@ func TestStallOutlivesLease(t *testing.T) {
 	}
 }
 
-// TestCloseThroughAnOutage: a deferred Close, whose error nobody reads, frees its slot when
+// TestCloseThroughAnOutage: a deferred Close, whose error no caller reads, frees its slot when
 // the server answers again, long before the lease ends. A Commit that failed is repeated.
 func TestCloseThroughAnOutage(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()

@@ -291,8 +291,8 @@ func cacheable(g *backend.Group, d *backend.Decision) bool {
 	return d.RetryAfter > 0 && !bySlots
 }
 
-// NewDenial returns the denial of g with these states: of all policies, or of the binding
-// one alone.
+// NewDenial returns the denial of g with these states: of all policies, or only of the
+// binding one.
 func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duration) *Denial {
 	partial := len(states) < len(g.Policies)
 	if partial {

@@ -16,7 +16,7 @@ import (
 // farAway is a time that no denial stands for. Sums of a few of them don't overflow.
 const farAway = 1 << 60
 
-// binding returns the policy that alone has denied, or -1 where several have.
+// binding returns the only policy that has denied, or -1 where several have.
 func (e *entry) binding() int {
 	if i := bits.TrailingZeros64(e.Bound); e.Bound == 1<<i {
 		return i
@@ -24,7 +24,7 @@ func (e *entry) binding() int {
 	return -1
 }
 
-// bound returns which policy of g is the one that alone has denied, -1 if none is. It is
+// bound returns which policy of g is the only one that has denied, -1 if none is. It is
 // one count in each list that has it.
 func (e *entry) bound(g *backend.Group) int {
 	i := e.binding()
@@ -55,7 +55,7 @@ func (e *entry) refill(n int64) int64 {
 	return int64(min(math.Ceil(float64(n)*float64(l.Period)/float64(l.Events)), farAway))
 }
 
-// empty returns when nothing was free, by the denial alone: it ends when its costs are.
+// empty returns when nothing was free, by the denial itself: it ends when its costs are.
 func (e *entry) empty() time.Duration {
 	if !e.refills() {
 		return e.Ends

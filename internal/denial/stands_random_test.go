@@ -16,8 +16,8 @@ import (
 )
 
 // TestStandsAsTheStore compares denials that stand with what the store would say, after
-// random calls by three lists of one key: the store denies the call too, for no less time.
-// Nobody else changes the key.
+// random calls by three lists of one key. The store denies the call too, for no less time.
+// No one else changes the key.
 func TestStandsAsTheStore(t *testing.T) {
 	seeds := int64(500)
 	if redistest.Long() {

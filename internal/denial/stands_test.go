@@ -81,7 +81,7 @@ func TestStandsRefilled(t *testing.T) {
 }
 
 // TestStandsWithoutStates: a call that costs no less of the policy that denied is denied,
-// though the store told the state of that policy alone. The others are not known.
+// though the store returned only the state of that policy. The others are not known.
 func TestStandsWithoutStates(t *testing.T) {
 	f := &fake{do: denies(time.Hour)} // "b" binds
 	s := f.wrapper(Longest)
