@@ -23,8 +23,8 @@ const (
 	slowest  = 90 * time.Millisecond
 	patient  = time.Second     // how long a later probe waits, and how long any does without a call
 	forever  = time.Hour       // how long the first one waits
-	most     = 16              // dials of probes that may be under way; more are if a dialer ignores its context,
-	hung     = 3 * time.Second // and then the next one leaves after this time
+	most     = 16              // dials of probes under way, of a dialer that ignores its context
+	hung     = 3 * time.Second // between two probes where there are so many
 )
 
 // listen starts a probe of the server if its circuit waits for an answer, and reports
