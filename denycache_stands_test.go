@@ -90,8 +90,8 @@ func TestResetEndsWhatStands(t *testing.T) {
 	require.Equal(t, headgate.FromFailOpen, d.Source)
 }
 
-// TestOthersLeaveWhatStands: while no store counts it, neither a settlement of a spent key
-// nor what is done to ten thousands of other keys lets a call of that key pass.
+// TestOthersLeaveWhatStands: while no store counts, a settlement of a spent key lets no call
+// of that key pass, and neither do Resets of 50,000 other keys.
 func TestOthersLeaveWhatStands(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()
 	l := limiter(t, standalone.New(server.Client(t), nil), nil, headgate.Policy{
@@ -145,7 +145,7 @@ func TestLostReserveOfASpentKey(t *testing.T) {
 	require.Equal(t, headgate.FromDenyCache, d.Source)
 	require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
 
-	// Its cancel, in the background, gives nothing back of what the denial counts.
+	// Its cancel in the background returns no units that the denial counts.
 	proxy.Set(redistest.Pass)
 	require.Eventually(t, func() bool {
 		leases, err := server.Client(t).Keys(ctx, "headgate:*").Result()
@@ -158,8 +158,8 @@ func TestLostReserveOfASpentKey(t *testing.T) {
 	require.Equal(t, headgate.FromDenyCache, d.Source)
 }
 
-// TestRefundOfALostReserve: what is given back of a Reserve whose reply was lost passes the
-// next call at once.
+// TestRefundOfALostReserve: after the cancel of a Reserve whose reply was lost, the next call
+// passes at once.
 func TestRefundOfALostReserve(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()
 	proxy := redistest.NewProxy(t, server.Addr())

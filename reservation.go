@@ -241,9 +241,9 @@ func (r *Reservation) Cancel(ctx context.Context) error {
 // keeps the estimate. What was used is not known then, and an error in a price must not
 // make calls free. If no store decides, Close returns that error, and goes on in the
 // background for the length of the lease, at least a minute. A limiter has 4,096 such
-// Closes at a time. A reservation that is not held any more is no error. Do not close a reservation whose
-// Token another process has: Close would give back what that process uses, and its
-// settlement would be ErrNotHeld.
+// Closes at a time. A reservation that is not held any more is no error. Do not close a
+// reservation whose Token another process has: Close would give back what that process
+// uses, and its settlement would be ErrNotHeld.
 func (r *Reservation) Close() error {
 	if !r.held() {
 		return nil

@@ -224,7 +224,7 @@ type entry struct {
 	refreshing atomic.Bool   // one caller asks whether the denial still holds
 	sent       atomic.Bool   // one caller of several keys was sent to ask
 	answered   atomic.Int64  // calls that the denials of this key have answered
-	taken      atomic.Int64  // nanoseconds by which calls that no store decided prolong it
+	taken      atomic.Int64  // nanoseconds by which calls that have passed since prolong it
 }
 
 // denies reports whether g is denied: it is of the entry's key and policies, by their

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// What a TokenBucket refills after a denial is known: a number of units per second, up to
-// its burst. Of that calls take which the store did not count in the denial.
+// After a denial a TokenBucket refills at a known rate, up to its burst. Calls that the
+// denial does not count take units of that.
 
 // farAway is a time that no denial stands for. Sums of a few of them don't overflow.
 const farAway = 1 << 60

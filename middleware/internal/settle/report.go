@@ -61,7 +61,7 @@ type warning string
 
 const (
 	unknownPolicy  warning = "headgate: units are reported for a policy that the request does not have, so its estimates stay"
-	lostSettlement warning = "headgate: a settlement failed, so what the request has used is not charged; its estimate stays while the store has its lease"
+	lostSettlement warning = "headgate: a settlement failed, so the request is charged by its estimate, or by nothing if the server has lost the lease"
 	wrongUnits     warning = "headgate: the units that were used do not fit the policies, so the estimates stay"
 )
 
