@@ -348,11 +348,11 @@ func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc
 }
 
 // hand requests the key's decision from its limiter. Where the call's own budget has
-// ended, not the caller's context, the failure modes decide.
+// ended, the failure modes decide.
 func (k *keyed) hand(ctx, bounded context.Context) {
 	k.told, k.err = true, k.limiter.hand(bounded, &k.question)
 	//mutant:all-budget-ends
-	if errors.Is(k.err, context.DeadlineExceeded) && ctx.Err() == nil {
+	if layer.BudgetEnded(ctx, k.err) {
 		k.fail(ctx, fmt.Errorf("%w: no time was left after another key", backend.ErrUnavailable))
 	}
 	if r := k.reservation; r != nil && k.err == nil && k.spread() {

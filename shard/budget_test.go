@@ -48,31 +48,40 @@ func (s takes) Do(ctx context.Context, r *backend.Request, d *backend.Decision) 
 	return s.Store.Do(ctx, r, d)
 }
 
-// TestRecordBeyondBudget: the call's own budget ends a Record that no sub-key has answered.
-// Its caller has no deadline, and receives ErrUnavailable. A caller whose deadline ends the
-// call receives that.
-func TestRecordBeyondBudget(t *testing.T) {
+// TestBeyondBudget: where a call's own budget ends it before a sub-key has answered, its
+// caller, who has no deadline, receives ErrUnavailable. A caller whose deadline ends the call
+// receives that.
+func TestBeyondBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		next := unsent{memory.New(nil)}
-		next.Shared().Budget = 100 * time.Millisecond
-		s := shard.New(plain{next}, next)
-		record := take("k", one(algo.FixedWindow(algo.PerDay(40)), 4), 1)
-		record.Op = backend.Record
-		_, err := layer.Ask(t.Context(), s, record)
-		require.ErrorIs(t, err, backend.ErrUnavailable)
-		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		_, err = layer.Ask(short, s, record)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.NotErrorIs(t, err, backend.ErrUnavailable)
+		for op, after := range map[backend.Op]time.Duration{backend.Take: 70 * time.Millisecond, backend.Record: time.Second} {
+			next := unsent{memory.New(nil), after}
+			next.Shared().Budget = 100 * time.Millisecond
+			s := shard.New(plain{next}, next)
+			r := take("k", one(algo.FixedWindow(algo.PerDay(40)), 4), 1)
+			r.Op = op
+			_, err := layer.Ask(t.Context(), s, r)
+			require.ErrorIs(t, err, backend.ErrUnavailable, "op %d", op)
+			require.NotErrorIs(t, err, context.DeadlineExceeded, "op %d", op)
+			short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err = layer.Ask(short, s, r)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, "op %d", op)
+			require.NotErrorIs(t, err, backend.ErrUnavailable, "op %d", op)
+		}
 	})
 }
 
-// unsent is a store on which each request waits, unsent, until its context ends.
-type unsent struct{ *memory.Store }
+// unsent is a store on which a request waits, unsent, until a time is over or its context ends.
+type unsent struct {
+	*memory.Store
+	after time.Duration
+}
 
 func (s unsent) Do(ctx context.Context, _ *backend.Request, _ *backend.Decision) error {
-	<-ctx.Done()
-	return fmt.Errorf("not sent: %w", ctx.Err())
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("not sent: %w", ctx.Err())
+	case <-time.After(s.after):
+		return backend.ErrUnavailable
+	}
 }

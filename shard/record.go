@@ -69,9 +69,8 @@ func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
 			return nil, err
 		}
 	}
-	// See call.take: the budget ended it, and the caller has no part in that.
 	//mutant:record-beyond-budget
-	if errors.Is(r.cause, context.DeadlineExceeded) && !backend.Undecided(r.cause) && caller.Err() == nil {
+	if layer.BudgetEnded(caller, r.cause) {
 		r.cause = errNoTime
 	}
 	switch left := slices.Max(r.rest) > 0; {

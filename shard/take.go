@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/chance"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // A call on a spread key takes from one sub-key, a share. Its steps, of which nearly every
@@ -82,10 +83,8 @@ func (c *call) take(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.denials.Now()-c.from))
 	defer cancel()
 	err := c.more(bounded)
-	// The call's own deadline ended it, not the caller's. What was perhaps counted stays so.
-	own := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
-	//mutant:perhaps-counted-stays
-	if own && !backend.Undecided(err) {
+	//mutant:take-beyond-budget
+	if layer.BudgetEnded(ctx, err) {
 		return c.fail(ctx, errNoTime, chance.IntN(len(c.k.subs)))
 	}
 	return err

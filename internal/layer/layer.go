@@ -180,3 +180,10 @@ func Ask(ctx context.Context, s backend.Store, r backend.Request) (backend.Decis
 	err := s.Do(ctx, &r, &d)
 	return d, err
 }
+
+// BudgetEnded reports whether a call has err because its own budget ended it, and not the
+// context of its caller. What was perhaps counted stays so.
+func BudgetEnded(caller context.Context, err error) bool {
+	//mutant:perhaps-counted-stays
+	return errors.Is(err, context.DeadlineExceeded) && caller.Err() == nil && !backend.Undecided(err)
+}
