@@ -12,7 +12,8 @@ PLAIN_TESTS := TestSeeds TestSuiteWhole TestTwins TestTwinsWhole TestTwinsOnASer
 	TestCompactLogBlocksThatGaveBack TestCompactLogIsASlidingLog TestCompactLogBytes TestCompactLogGarbage TestCompactLogNumbersGoOn TestCalendarZones \
 	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
-	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact
+	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact \
+	TestHigherCost TestStandsAsTheStore
 PLAIN_PACKAGES := ./internal/lab/sim ./. ./algo ./middleware/httpclient ./backend/standalone ./backend/memory ./backend/storetest ./internal/denial ./shard
 empty :=
 space := $(empty) $(empty)
@@ -26,10 +27,13 @@ test: deps
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || \
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	@.ci/mutants -n
-	go test -vet=off -p 2 -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(PLAIN_PACKAGES)
-	go test -race -vet=off -p 3 -timeout 10m ./backend/cluster ./backend/standalone ./shard ./...
-	@$(MAKE) --no-print-directory -j 2 -O test-bench test-modules
+	go test -race -vet=off -p 4 -timeout 10m ./backend/cluster ./backend/standalone ./. ./shard ./breaker ./...
+	@$(MAKE) --no-print-directory -j 3 -O test-plain test-bench test-modules
 	@echo "PASS: vet, gofmt, and all tests, under the race detector or, if they are listed, without it"
+
+.PHONY: test-plain
+test-plain: deps
+	go test -vet=off -p 2 -run '^($(subst $(space),|,$(strip $(PLAIN_TESTS))))$$' $(PLAIN_PACKAGES)
 
 # The same tests at full length: a million steps, medians of five. One package at
 # a time and without -race, since ratios of speed are held to their bars here. CI

@@ -81,13 +81,16 @@ func TestSuite(t *testing.T) {
 	server := redistest.Start(t)
 	for name, o := range map[string]*standalone.Options{"Together": patient, "Alone": patientAlone} {
 		t.Run(name, func(t *testing.T) {
-			run := storetest.Run
-			if name == "Alone" {
-				run = storetest.Brief
-			}
-			run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, server, o) }})
+			storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, server, o) }})
 		})
 	}
+}
+
+// TestSuiteWhole: the race detector finds in TestSuite what it would find here.
+func TestSuiteWhole(t *testing.T) {
+	redistest.Plain(t)
+	server := redistest.Start(t)
+	storetest.Run(t, storetest.Harness{New: func(t *testing.T) storetest.Subject { return subject(t, server, patient) }})
 }
 
 // TestSuiteThroughBreaker: the breaker over the store answers as the store where nothing

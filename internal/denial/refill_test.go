@@ -9,6 +9,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
@@ -16,6 +17,7 @@ import (
 // TestHigherCost: the RetryAfter of a higher cost than was denied is the store's, or two
 // microseconds more, for TokenBuckets and for one FixedWindow. For others it is a lower bound.
 func TestHigherCost(t *testing.T) {
+	redistest.Plain(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		f := &fake{}

@@ -19,6 +19,7 @@ import (
 // random calls by three lists of one key. The store denies the call too, for no less time.
 // No one else changes the key.
 func TestStandsAsTheStore(t *testing.T) {
+	redistest.Plain(t)
 	seeds := int64(500)
 	if redistest.Long() {
 		seeds = 20_000
