@@ -64,7 +64,7 @@ func TestNodeAnswersAsAServer(t *testing.T) {
 	s := trace.Steady(14)
 	now := func() time.Time { return time.UnixMicro(s.Now()) }
 	w := newWorld(&Plan{Primaries: 1})
-	w.nodes[1].down = true // no replica
+	w.nodes[1].down = true                         // no replica
 	at := &standalone.Options{Budget: time.Minute} // a machine that stops for ten seconds is not the subject
 	node := standalone.New(clock.Client{Processor: wired{w.nodes[0]}, Now: now}, at)
 	real := standalone.New(clock.Client{Processor: redistest.Start(t).Client(t), Now: now}, at)
