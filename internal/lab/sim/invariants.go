@@ -209,10 +209,10 @@ func (w *World) waitsForWant() (err error) {
 	return err
 }
 
-// behind reports whether a call over a far link was the head of its queue for less time than
-// two tries take, because no store decided a try of the head before it. That one pauses for as
-// long as its failure mode says, and those behind it send nothing meanwhile. If the link
-// leaves no time for a script after a connection has begun, that is no fault.
+// behind reports whether a call over a far link was the head of its queue for too short a time
+// for two tries. No store decided a try of the head before it. That one pauses for as long as
+// its failure mode says, and those behind it send nothing meanwhile. If the link leaves no time
+// for a script after a connection has begun, that is no fault.
 func (w *World) behind(c *caller, o *outcome) bool {
 	return w.plan.Far && slices.ContainsFunc(c.process.callers, func(b *caller) bool {
 		return slices.ContainsFunc(b.calls, func(h outcome) bool {
