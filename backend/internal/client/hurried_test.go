@@ -37,7 +37,7 @@ func TestHurriedDials(t *testing.T) {
 		}}, budget, func(_ context.Context, host string) ([]net.IPAddr, error) {
 			return []net.IPAddr{{IP: net.ParseIP(host[len("of-"):])}}, nil
 		})
-		go o.Dialer(ctx, "tcp", "of-10.0.0.1:6379")
+		go func() { _, _ = o.Dialer(ctx, "tcp", "of-10.0.0.1:6379") }()
 		for range opened {
 			time.Sleep(30 * time.Millisecond)
 			_, err := o.Dialer(ctx, "tcp", "of-10.0.0.2:6379")
