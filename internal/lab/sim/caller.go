@@ -29,11 +29,13 @@ type outcome struct {
 	op         backend.Op
 	verb       string
 	key        string
+	and        string  // the second key of an All
 	costs      []int64 // nil: 1 of each
 	begin, end time.Time
-	bounded    bool     // its context had an end of its own
-	cancelled  bool     // which was no deadline
-	by         *process // that made it
+	bounded    bool      // its context had an end of its own
+	cancelled  bool      // which was no deadline
+	by         *process  // that made it
+	held       time.Time // of a Reserve: until then its slots are held at least
 	d          headgate.Decision
 	err        error
 }
@@ -191,8 +193,13 @@ func (c *caller) reserve(end time.Time) {
 	if o.err != nil || !o.d.Allowed {
 		return
 	}
+	reserved := &c.calls[len(c.calls)-1]
 	c.pause(time.Duration(c.dice.ExpFloat64() * float64(200*time.Millisecond)))
+	reserved.held = earlier(time.Now(), o.begin.Add(lease))
 	settle := outcome{verb: "settle", op: backend.Settle, key: key}
+	if o.d.Source != headgate.FromStore {
+		settle.verb = "settle nothing"
+	}
 	switch n := c.dice.IntN(10); {
 	case n < 4:
 		c.call(settle, func(ctx context.Context) (headgate.Decision, error) {
@@ -201,12 +208,21 @@ func (c *caller) reserve(end time.Time) {
 	case n < 7:
 		c.call(settle, func(ctx context.Context) (headgate.Decision, error) { return headgate.Decision{}, r.Cancel(ctx) })
 	case n < 8:
+		settle.verb = "extend"
 		c.call(settle, func(ctx context.Context) (headgate.Decision, error) { return headgate.Decision{}, r.Extend(ctx) })
 		c.pause(lease / 2)
 	case n < 9:
 		return // the lease ends by itself
 	}
+	settle.verb = "close" // sends nothing if the reservation is settled
 	c.call(settle, func(context.Context) (headgate.Decision, error) { return headgate.Decision{}, r.Close() })
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // waitOrAll waits for a pass, or asks for several keys at once.
@@ -222,7 +238,7 @@ func (c *caller) waitOrAll() {
 		return
 	}
 	user, group := fmt.Sprint("u", c.dice.IntN(20)), fmt.Sprint("g", c.dice.IntN(2))
-	c.call(outcome{verb: "all", op: backend.Take, key: user}, func(ctx context.Context) (headgate.Decision, error) {
+	c.call(outcome{verb: "all", op: backend.Take, key: user, and: group}, func(ctx context.Context) (headgate.Decision, error) {
 		one := make([]int64, len(c.policies()))
 		for i := range one {
 			one[i] = 1

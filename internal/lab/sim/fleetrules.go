@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -48,6 +49,118 @@ func (w *World) showsCounted() (err error) {
 		}
 	})
 	return err
+}
+
+// modesDecide looks at the answers of failure modes that count nothing.
+func (w *World) modesDecide() (err error) {
+	closed := func(p headgate.Policy) bool { return !p.Shadow && p.OnFailure == headgate.FailClosed }
+	w.outcomes(func(c *caller, o *outcome) {
+		wrong := o.d.Source == headgate.FromFailClosed && o.d.Allowed
+		if o.d.Source == headgate.FromFailOpen {
+			wrong = !o.d.Allowed || slices.ContainsFunc(c.policies(), closed)
+		}
+		if o.err == nil && wrong && err == nil {
+			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
+		}
+	})
+	return err
+}
+
+// showsItsOwn looks at the numbers of calls that passed: what they took is among what is
+// used, and is not free again at once.
+func (w *World) showsItsOwn() (err error) {
+	w.outcomes(func(c *caller, o *outcome) {
+		if o.verb != "do" || o.err != nil || !o.d.Allowed || o.d.Source != headgate.FromStore || err != nil {
+			return
+		}
+		for i, policy := range c.policies() {
+			n := o.units(i)
+			if policy.Name == o.d.Policy && (o.d.Used < n || o.d.Remaining > o.d.Limit-n || o.d.ResetAfter <= 0) {
+				err = fmt.Errorf("%s at %v: %v: used %d, remaining %d, reset after %v", c.name, o.begin.Sub(w.start), o, o.d.Used, o.d.Remaining, o.d.ResetAfter)
+			}
+		}
+	})
+	return err
+}
+
+// slotsAreFew counts the slots of a key that callers hold at an instant, each from the answer
+// of its Reserve until its settle, its lease's end or a loss of counts.
+func (w *World) slotsAreFew() error {
+	type step struct {
+		at time.Time
+		n  int64
+	}
+	steps, most := map[count][]step{}, map[count]int64{}
+	w.outcomes(func(c *caller, o *outcome) {
+		until := o.held
+		for _, loss := range w.ledger.losses {
+			if loss.After(o.begin) {
+				until = earlier(until, loss)
+			}
+		}
+		if o.err != nil || o.d.Source != headgate.FromStore || !until.After(o.end) {
+			return
+		}
+		for i, p := range c.policies() {
+			if p.Algorithm.Kind().Leased() && !p.Shadow {
+				k := count{o.key, identity(p)}
+				steps[k] = append(steps[k], step{o.end, o.costs[i]}, step{until, -o.costs[i]})
+				most[k] = p.Algorithm.Max()
+			}
+		}
+	})
+	for k, all := range steps {
+		slices.SortFunc(all, func(a, b step) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.n, b.n)) })
+		held := int64(0)
+		for _, s := range all {
+			if held += s.n; held > most[k] {
+				return fmt.Errorf("%s: %d slots of %d at %v", k.key, held, most[k], s.at.Sub(w.start))
+			}
+		}
+	}
+	return nil
+}
+
+// allCharged compares what passed of All on one server with what its keys were charged.
+func (w *World) allCharged() error {
+	told := map[account]int64{}
+	w.outcomes(func(c *caller, o *outcome) {
+		if w.plan.Cluster || o.verb != "all" || o.err != nil || !o.d.Allowed || o.d.Source != headgate.FromStore || o.d.Estimated {
+			return
+		}
+		for _, policy := range c.policies() {
+			if policy.Shadow || policy.Shards > 1 {
+				return // a key that is spread may be decided by a failure mode
+			}
+		}
+		for _, policy := range c.policies() {
+			told[account{c.process.number, o.key, identity(policy), backend.Take}]++
+			told[account{c.process.number, o.and, identity(policy), backend.Take}]++
+		}
+	})
+	for a, n := range told {
+		if charged := w.ledger.sums[a]; charged < n {
+			return fmt.Errorf("%+v: %d units passed, %d were charged", a, n, charged)
+		}
+	}
+	return nil
+}
+
+// settlesReach compares the settles of reservations that a store decided with those that
+// the nodes received.
+func (w *World) settlesReach() error {
+	told := map[int]int{}
+	w.outcomes(func(c *caller, o *outcome) {
+		if o.verb == "settle" && o.err == nil {
+			told[c.process.number]++
+		}
+	})
+	for proc, n := range told {
+		if received := w.ledger.settles[proc]; received < n {
+			return fmt.Errorf("process %d: %d settles returned nil, the nodes received %d", proc, n, received)
+		}
+	}
+	return nil
 }
 
 // looksForCallers compares the requests that only looked at a key of the first list with the

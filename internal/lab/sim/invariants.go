@@ -26,7 +26,11 @@ var invariants = []struct {
 	{"What can't be back before its context ends is not sent.", (*World).shortNotSent},
 	{"Numbers that nobody counted are never shown as counted.", (*World).showsCounted},
 	{"A caller that has left costs the server nothing.", (*World).looksForCallers},
+	{"Of the failure modes of one decision the strictest wins.", (*World).modesDecide},
+	{"Used, Remaining and ResetAfter are those after the call.", (*World).showsItsOwn},
 	{"All on one server is one atomic script.", (*World).allAtOnce},
+	{"All charges each of its keys.", (*World).allCharged},
+	{"A settle that returned nil has reached the store.", (*World).settlesReach},
 	{"Once the sum is at the limit, every sub-key denies.", (*World).recordsFill},
 	{"First come, first served within the process.", (*World).waitsInOrder},
 	{"Never more than the limit.", (*World).neverAbove},
@@ -34,6 +38,7 @@ var invariants = []struct {
 	{"A waiting call that fits passes.", (*World).waitsForWant},
 	{"A denial is a value. An error means a wrong call.", (*World).errorsAreDue},
 	{"Unused counts expire by themselves.", (*World).countsExpire},
+	{"Never more slots than the limit.", (*World).slotsAreFew},
 	{"A lease is settled or ends.", (*World).leasesEnd},
 	{"After Close no connection is left.", (*World).nothingLeft},
 }
@@ -122,7 +127,7 @@ func (o *outcome) units(i int) int64 {
 // withinBudget allows what waits no longer than a decision may.
 func (w *World) withinBudget() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
-		if took := o.end.Sub(o.begin); took > budget && o.verb != "wait" && o.verb != "settle" && err == nil {
+		if took := o.end.Sub(o.begin); took > budget && o.verb != "wait" && o.op != backend.Settle && err == nil {
 			err = fmt.Errorf("%s at %v: %v", c.name, o.begin.Sub(w.start), o)
 		}
 	})
@@ -295,9 +300,13 @@ func (w *World) nothingLeft() error {
 	return nil
 }
 
-// decisions returns how many the fleet made, and how many of them from leases.
+// decisions returns how many the fleet made, and how many of them from leases. Settles and
+// Resets are none.
 func (w *World) decisions() (n, lent int) {
 	w.outcomes(func(_ *caller, o *outcome) {
+		if o.op == backend.Settle || o.op == backend.Reset {
+			return
+		}
 		if n++; o.d.Source == headgate.FromLease {
 			lent++
 		}

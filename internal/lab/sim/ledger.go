@@ -12,10 +12,11 @@ import (
 // ledger is what the nodes have charged, and when what they keep was lost or their clocks
 // stepped.
 type ledger struct {
-	sums   map[account]int64
-	events map[count][]charge
-	losses []time.Time // when nodes lost counts, or their clocks stepped
-	looks  map[int]int // requests of each process that only looked at a key of the first list
+	sums    map[account]int64
+	events  map[count][]charge
+	losses  []time.Time // when nodes lost counts, or their clocks stepped
+	looks   map[int]int // requests of each process that only looked at a key of the first list
+	settles map[int]int // of each process
 }
 
 // account is what the charges of one process to one key sum up to, by operation.
@@ -44,7 +45,8 @@ type done struct {
 }
 
 func (l *ledger) init() {
-	l.sums, l.events, l.looks = map[account]int64{}, map[count][]charge{}, map[int]int{}
+	l.sums, l.events = map[account]int64{}, map[count][]charge{}
+	l.looks, l.settles = map[int]int{}, map[int]int{}
 }
 
 // disturb notes that nodes have lost counts, or that their clocks have stepped.
@@ -62,6 +64,9 @@ func (l *ledger) charge(proc int, n *node, all []*asked) {
 		first := all[0]
 		if g.op == backend.Peek && strings.HasPrefix(key, "s") {
 			l.looks[proc] += len(first.done)
+		}
+		if g.op == backend.Settle {
+			l.settles[proc]++
 		}
 		for i := range first.done {
 			d := &first.done[i]

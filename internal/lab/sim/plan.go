@@ -60,7 +60,7 @@ func NewPlan(seed uint64, shape Shape) *Plan {
 	p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 4000
 	if quiet := dice.IntN(8) == 0; shape.Procs > 0 {
 		p.Procs, p.Callers = shape.Procs, 4+p.Callers/2
-		p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 2720 // a reservation is settled too
+		p.Pause = time.Duration(p.Procs*p.Callers) * time.Minute / 3700
 	} else if quiet {
 		p.Lasts, p.Pause = 20*time.Minute, time.Duration(p.Procs*p.Callers)*20*time.Minute/1500
 	}

@@ -69,11 +69,13 @@ func TestNodeAnswersAsAServer(t *testing.T) {
 	node := standalone.New(clock.Client{Processor: wired{w.nodes[0]}, Now: now}, at)
 	real := standalone.New(clock.Client{Processor: redistest.Start(t).Client(t), Now: now}, at)
 	steps := leased{Steps: s, world: w, dice: rand.New(rand.NewPCG(14, 14)), holders: map[holder]*backend.Loan{}}
+	joint := 0
 	n, ops := redistest.Steps(4_000, 100_000), map[backend.Op]int{}
 	for i := range n {
 		r := steps.next()
 		ops[r.Op]++
 		again := r
+		again.And = fresh(r.And)
 		if r.Loan != nil {
 			loan := *r.Loan
 			again.Loan = &loan
@@ -86,12 +88,15 @@ func TestNodeAnswersAsAServer(t *testing.T) {
 			continue
 		}
 		require.NoError(t, trace.Same(want, got), "step %d at %d: %v %+v %+v %+v", i, s.Now(), r.Op, r.Group, r.Lease, r.Loan)
+		require.Equal(t, r.And, again.And, "step %d at %d: %v", i, s.Now(), r.Op)
+		joint += len(r.And)
 		if r.Loan != nil {
 			require.Equal(t, r.Loan.Lent, again.Loan.Lent, "step %d at %d: %+v %+v", i, s.Now(), r.Group, r.Loan)
 		}
 	}
 	require.Empty(t, w.failures)
-	t.Log(n, "requests:", ops)
+	t.Log(n, "requests:", ops, "of two keys:", joint)
+	require.Greater(t, joint, n/50)
 	require.Len(t, ops, 10)
 }
 
@@ -156,10 +161,31 @@ func (l *leased) next() backend.Request {
 		r = l.held[l.dice.IntN(len(l.held))]
 		r.Op = backend.Extend
 	}
-	for _, p := range r.Policies {
+	if single := r.Op != backend.Take && r.Op != backend.Reserve; !single && l.dice.IntN(5) == 0 {
+		if also := l.Next().Group; also.Key != r.Key {
+			r.And = fresh([]backend.Group{also})
+		}
+	}
+	for _, p := range slices.Concat(r.Policies, policiesOf(r.And)) {
 		l.world.learn(p)
 	}
 	return r
+}
+
+func policiesOf(and []backend.Group) (all []backend.Policy) {
+	for i := range and {
+		all = append(all, and[i].Policies...)
+	}
+	return all
+}
+
+// fresh returns groups with room for answers of their own.
+func fresh(and []backend.Group) (all []backend.Group) {
+	for _, g := range and {
+		g.Each, g.Receipt = make([]backend.State, len(g.Policies)), new(backend.Receipt)
+		all = append(all, g)
+	}
+	return all
 }
 
 // lends reports whether units of a list can be lent.
