@@ -2,9 +2,12 @@ package standalone_test
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -43,6 +46,29 @@ func TestHooksOfTheClientRun(t *testing.T) {
 		return len(seen) == 6
 	}, 5*time.Second, 10*time.Millisecond)
 	require.Equal(t, []string{"a before", "b before", "c before", "c after", "b after", "a after"}, seen)
+}
+
+// TestSilentAddress: the first address of a name is silent, and the client is the user's.
+// net.Dialer gives that address half of the dial timeout, and the probe of the circuit, which
+// opens meanwhile, has as long. So the store decides soon after that.
+func TestSilentAddress(t *testing.T) {
+	server := redistest.Start(t)
+	_, port, err := net.SplitHostPort(server.Addr())
+	require.NoError(t, err)
+	old := net.DefaultResolver
+	defer func() { net.DefaultResolver = old }()
+	net.DefaultResolver = redistest.Resolver(redistest.Silent(t, port), "127.0.0.1")
+	client := server.Client(t, func(o *redis.Options) {
+		o.Addr, o.DialTimeout = net.JoinHostPort("redis.test", port), 4200*time.Millisecond
+	})
+	l := limiter(t, client, &standalone.Options{}, wide)
+	begin := time.Now()
+	require.Eventually(t, func() bool {
+		d, err := l.Allow(context.Background(), "k")
+		require.NoError(t, err)
+		return d.Source == headgate.FromStore
+	}, 8*time.Second, 20*time.Millisecond)
+	t.Log("decided after", time.Since(begin))
 }
 
 // around is a hook that runs f around every command.

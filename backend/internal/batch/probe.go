@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
@@ -21,8 +22,8 @@ import (
 const (
 	quickest = 25 * time.Millisecond
 	slowest  = 90 * time.Millisecond
-	patient  = time.Second     // how long a later probe waits, and how long any does without a call
-	forever  = time.Hour       // how long the first one waits
+	patient  = time.Second     // how long most probes wait, and how long any does without a call
+	forever  = time.Hour       // how long one at a time waits
 	most     = 16              // dials of probes under way, of a dialer that ignores its context
 	hung     = 3 * time.Second // between two probes where there are so many
 )
@@ -48,8 +49,9 @@ func (s *Server) awaited() bool {
 	return s.Shared.Awaits(s.Node) && now()-time.Duration(s.refused.Load()) < patient && !s.Shared.Closed.Load()
 }
 
-// probe sends probes until one is answered, or none is awaited any more. The first one
-// stays until then. The next call after a quiet time is the trial, since nothing has
+// probe sends probes until one is answered, or none is awaited any more. One at a time stays
+// until then, and has the dial timeout of the client. A name may have addresses that don't
+// answer before the one that does. The next call after a quiet time is the trial, since nothing has
 // waited for an answer of the server meanwhile.
 func (s *Server) probe() {
 	defer func() {
@@ -66,11 +68,21 @@ func (s *Server) probe() {
 	s.tryIdle() // so that the trial meets no dead connection
 	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan bool)
 	defer timer.Stop()
-	go s.ask(ctx, forever, begin, ended)
+	var staying atomic.Bool
+	ask := func() {
+		//mutant:one-probe-stays
+		if !staying.CompareAndSwap(false, true) {
+			s.ask(ctx, patient, begin, ended)
+			return
+		}
+		defer staying.Store(false)
+		s.ask(ctx, forever, begin, ended)
+	}
+	go ask()
 	for s.awaited() {
 		select {
 		case <-timer.C:
-			go s.ask(ctx, patient, begin, ended)
+			go ask()
 			//mutant:probes-bounded
 			if s.dials.Load() < most {
 				timer.Reset(about(slowest))

@@ -22,7 +22,7 @@ func Fresh(ctx context.Context, of any, under *atomic.Int64) *redis.Client {
 	settings := *c.Options()
 	o := Options(&settings, time.Second)
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 0, 0
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Second, -1, -1
+	o.ReadTimeout, o.WriteTimeout = -1, -1
 	o.ClientSideCache, o.ClientSideCacheConfig = nil, nil
 	dial := o.Dialer
 	o.Dialer = func(dialling context.Context, network, addr string) (net.Conn, error) {
