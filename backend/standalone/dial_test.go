@@ -55,11 +55,9 @@ func TestSilentAddress(t *testing.T) {
 	server := redistest.Start(t)
 	_, port, err := net.SplitHostPort(server.Addr())
 	require.NoError(t, err)
-	old := net.DefaultResolver
-	defer func() { net.DefaultResolver = old }()
-	net.DefaultResolver = redistest.Resolver(redistest.Silent(t, port), "127.0.0.1")
+	dialer := net.Dialer{Resolver: redistest.Resolver(redistest.Silent(t, port), "127.0.0.1"), Timeout: 4200 * time.Millisecond}
 	client := server.Client(t, func(o *redis.Options) {
-		o.Addr, o.DialTimeout = net.JoinHostPort("redis.test", port), 4200*time.Millisecond
+		o.Addr, o.DialTimeout, o.Dialer = net.JoinHostPort("redis.test", port), dialer.Timeout, dialer.DialContext
 	})
 	l := limiter(t, client, &standalone.Options{}, wide)
 	begin := time.Now()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
@@ -68,21 +67,11 @@ func (s *Server) probe() {
 	s.tryIdle() // so that the trial meets no dead connection
 	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan bool)
 	defer timer.Stop()
-	var staying atomic.Bool
-	ask := func() {
-		//mutant:one-probe-stays
-		if !staying.CompareAndSwap(false, true) {
-			s.ask(ctx, patient, begin, ended)
-			return
-		}
-		defer staying.Store(false)
-		s.ask(ctx, forever, begin, ended)
-	}
-	go ask()
+	go s.ask(ctx, begin, ended)
 	for s.awaited() {
 		select {
 		case <-timer.C:
-			go ask()
+			go s.ask(ctx, begin, ended)
 			//mutant:probes-bounded
 			if s.dials.Load() < most {
 				timer.Reset(about(slowest))
@@ -107,7 +96,13 @@ func about(d time.Duration) time.Duration { return d*19/20 + chance.Duration(d/1
 // ask sends a probe, and reports to the guard if the server is ready for a trial. A
 // second after the first probe any answer will do: the trial shows what the server
 // lacks. A probe that ends for want of time says nothing.
-func (s *Server) ask(ctx context.Context, within, begin time.Duration, ended chan<- bool) {
+func (s *Server) ask(ctx context.Context, begin time.Duration, ended chan<- bool) {
+	within := patient
+	//mutant:one-probe-stays
+	if s.staying.CompareAndSwap(false, true) {
+		defer s.staying.Store(false)
+		within = forever
+	}
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	//mutant:probe-panics

@@ -82,6 +82,7 @@ type Server struct {
 	refused atomic.Int64          // when a round trip last failed, or when the circuit last refused one, or a call
 	shut    atomic.Pointer[error] // why the circuit refused a round trip; nil again once it awaits no answer
 	probing atomic.Bool           // a probe waits for the server
+	staying atomic.Bool           // a probe waits until it is answered
 	dials   atomic.Int64          // of probes, that have not returned
 }
 
