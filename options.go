@@ -27,7 +27,7 @@ type Options struct {
 	// kept, nor those of keys above 1,024 bytes. What another process does to the key
 	// meanwhile, such as a reset, shows only after this time; what this process does shows
 	// at once. Denials of spread keys (Policy.Shards) are kept for up to 1 s whatever the
-	// value is. Where no store decides, a denial stands in place of the failure modes until
+	// value is. If no store decides, a denial stands in place of the failure modes until
 	// the denied call would pass, for at most a minute. With a negative value none does.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that

@@ -86,7 +86,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestSuiteWhole: the race detector finds in TestSuite what it would find here.
+// TestSuiteWhole runs all of the suite, without the race detector. TestSuite has the cases of
+// several callers under it.
 func TestSuiteWhole(t *testing.T) {
 	redistest.Plain(t)
 	server := redistest.Start(t)

@@ -93,9 +93,9 @@ func (s *Server) probe() {
 // about returns d with a jitter, or all processes would probe at one instant.
 func about(d time.Duration) time.Duration { return d*19/20 + chance.Duration(d/10) }
 
-// ask sends a probe, and reports to the guard if the server is ready for a trial. A
-// second after the first probe any answer will do: the trial shows what the server
-// lacks. A probe that ends for want of time says nothing.
+// ask sends a probe, which stays if no other one does. It reports to the guard if the server
+// is ready for a trial. A second after the first probe any answer will do: the trial shows
+// what the server lacks. A probe that ends for want of time says nothing.
 func (s *Server) ask(ctx context.Context, begin time.Duration, ended chan<- bool) {
 	within := patient
 	//mutant:one-probe-stays

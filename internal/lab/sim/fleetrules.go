@@ -66,8 +66,8 @@ func (w *World) modesDecide() (err error) {
 	return err
 }
 
-// showsItsOwn looks at the numbers of calls that passed: what they took is among what is
-// used, and is not free again at once.
+// showsItsOwn looks at the numbers of calls that passed. The units of the call are used, and
+// do not remain.
 func (w *World) showsItsOwn() (err error) {
 	w.outcomes(func(c *caller, o *outcome) {
 		if o.verb != "do" || o.err != nil || !o.d.Allowed || o.d.Source != headgate.FromStore || err != nil {
@@ -138,12 +138,7 @@ func (w *World) allCharged() error {
 			told[account{c.process.number, o.and, identity(policy), backend.Take}]++
 		}
 	})
-	for a, n := range told {
-		if charged := w.ledger.sums[a]; charged < n {
-			return fmt.Errorf("%+v: %d units passed, %d were charged", a, n, charged)
-		}
-	}
-	return nil
+	return w.ledger.lacks(told)
 }
 
 // settlesReach compares the settles of reservations that a store decided with those that

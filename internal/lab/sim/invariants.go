@@ -87,11 +87,7 @@ func (w *World) countsOnce() (err error) {
 			}
 		}
 	})
-	for a, n := range told {
-		if charged := w.ledger.sums[a]; charged < n && err == nil {
-			err = fmt.Errorf("%+v: %d units passed, %d were charged", a, n, charged)
-		}
-	}
+	err = w.ledger.lacks(told)
 	for a, n := range w.ledger.sums {
 		if a.op == backend.AtMost && w.spread(a.policy) { // which passes with what some sub-keys gave, whatever becomes of the last request
 			continue

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ type ledger struct {
 	events  map[count][]charge
 	losses  []time.Time // when nodes lost counts, or their clocks stepped
 	looks   map[int]int // requests of each process that only looked at a key of the first list
-	settles map[int]int // of each process
+	settles map[int]int // that nodes received of each process
 }
 
 // account is what the charges of one process to one key sum up to, by operation.
@@ -101,6 +102,16 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 			l.events[c] = append(l.events[c], charge{time.Now(), units, len(l.losses), op == backend.Record})
 		}
 	}
+}
+
+// lacks returns an error if units passed that were not charged.
+func (l *ledger) lacks(passed map[account]int64) error {
+	for a, n := range passed {
+		if charged := l.sums[a]; charged < n {
+			return fmt.Errorf("%+v: %d units passed, %d were charged", a, n, charged)
+		}
+	}
+	return nil
 }
 
 // counted returns the units, of a Record only if those count.

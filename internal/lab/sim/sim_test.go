@@ -137,12 +137,12 @@ var held = []trial{
 	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
 }
 
-// drawn is how many seeds TestSeeds runs beside held.
+// drawn is how many seeds of 1 on TestSeeds runs beside held.
 const drawn = 34
 
 // TestSeeds runs the seeds of held, and the first two twice: the second trace is the first
-// one. It runs some more as drawn. With -seeds it runs that many. Of a seed that fails it prints the shortest prefix of
-// its schedule with which it still does.
+// one. It runs some more as drawn. With -seeds it runs that many. Of a seed that fails it
+// prints the shortest prefix of its schedule with which it still does.
 func TestSeeds(t *testing.T) {
 	redistest.Plain(t)
 	switch {
