@@ -153,7 +153,7 @@ func (w *world) unknown(op backend.Op, part oracle.Part, d *headgate.Decision, e
 		}
 		return nil
 	}
-	stands := d.Source == headgate.FromDenyCache && !d.Allowed && w.p.cache && w.denials[denialOf(part)]
+	stands := d.Source == headgate.FromDenyCache && !d.Allowed && w.p.cache && w.stands(part)
 	fails := errors.Is(d.Err, headgate.ErrPerhapsCounted) && !d.Counted && d.Allowed == failsOpen(part.Policies)
 	if err != nil || !stands && !fails {
 		return fmt.Errorf("a lost answer: %s, %v", show(d), err)
@@ -173,7 +173,7 @@ func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error)
 		id := denialOf(parts[i])
 		known = known || w.denials[id]
 		if !d.Allowed && d.Source == headgate.FromStore && (d.Key == "" || d.Key == parts[i].Key) {
-			w.denials[id] = true
+			w.denials[id], w.denials[countOf(parts[i].Key, bindingOf(parts[i], d))] = true, true
 		}
 	}
 	if d.Source != headgate.FromDenyCache {
@@ -185,8 +185,22 @@ func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error)
 	return true, nil
 }
 
-// denialOf returns what a denial is remembered by.
+// denialOf returns what a denial is remembered by while the store decides: a key and a list.
 func denialOf(part oracle.Part) string { return fmt.Sprint(part.Key, part.Policies) }
+
+// countOf returns what a denial is remembered by where no store decides: a count, whatever
+// list it stands in.
+func countOf(key string, p headgate.Policy) string { return fmt.Sprint(key, " ", p.Name, p.Algorithm) }
+
+func bindingOf(part oracle.Part, d *headgate.Decision) headgate.Policy {
+	i := slices.IndexFunc(part.Policies, func(p headgate.Policy) bool { return p.Name == d.Policy })
+	return part.Policies[max(0, i)]
+}
+
+// stands reports whether a count of the part is known to be spent.
+func (w *world) stands(part oracle.Part) bool {
+	return slices.ContainsFunc(part.Policies, func(p headgate.Policy) bool { return w.denials[countOf(part.Key, p)] })
+}
 
 // given forgets the denials of a key, to which something was given back.
 func (w *world) given(key string) {

@@ -46,7 +46,7 @@ type world struct {
 	g        *ground
 	lose     func(bool) int
 	hits     int             // answers that were lost before this step
-	denials  map[string]bool // by key and list: the store has denied, and nothing was given back since
+	denials  map[string]bool // by key and list, and by count: the store has denied, and nothing was given back since
 	apart    bool            // the store decides one key per request
 	lost     int             // the step of the last answer that was lost
 	limiters []*headgate.Limiter

@@ -15,7 +15,7 @@ type Lease struct {
 	End    int64
 	// Unresolved is whether the answer of its Reserve was lost.
 	Unresolved bool
-	// Gave is whether its settle gave units back.
+	// Gave is whether its settle gave units back to a policy that is enforced.
 	Gave bool
 
 	held    []held
@@ -109,7 +109,7 @@ func (m *Model) Settle(l *Lease, actual []int64, by []backend.Policy) error {
 			m.record(h, n)
 		case n < h.cost && h.d != nil:
 			h.c.correct(h.d, m.Now, n)
-			l.Gave = true
+			l.Gave = l.Gave || !h.p.Shadow
 		case n > h.cost:
 			h.c.uneven = h.c.uneven || !h.listed(by) // the settler has no shares of this count, or others
 			m.record(h, n-h.cost)
