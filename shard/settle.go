@@ -7,15 +7,15 @@ import (
 	"github.com/headgate-go/headgate/backend"
 )
 
-// settle passes on a Settle, which names a sub-key. What it gives back shows at once: the
-// share is asked again. How much room that has is not known before it answers, so it
-// counts as unused. Where the request has costs they are the estimates: what is above them is recorded.
+// settle passes on a Settle, which names a sub-key. What it gives back shows at once, under
+// every list of the key. Where the request has costs they are the estimates: what is above
+// them is recorded.
 //
 // The lease is settled at its sub-key by no more than the estimate, which cannot fail for
 // want of room. The excess is charged as a Record, after that: if the Settle fails, nothing
 // else is charged, and the same Settle can be repeated.
 func (c *call) settle(ctx context.Context) error {
-	r, k, more := *c.r, c.k, make([]int64, len(c.r.Policies))
+	r, more := *c.r, make([]int64, len(c.r.Policies))
 	if r.Costs != nil && r.Lease.Actual != nil {
 		lease := *r.Lease
 		lease.Actual = slices.Clone(lease.Actual)
@@ -29,14 +29,9 @@ func (c *call) settle(ctx context.Context) error {
 	if err := c.s.next.Do(ctx, &r, c.d); err != nil {
 		return err
 	}
-	if i := k.named(r.Sub); i >= 0 {
-		//mutant:settled-share-asked
-		k.sub(i).denied.Store(nil)
-		for j := range more {
-			if more[j] == 0 { // else nothing was given back
-				k.refill(i, j)
-			}
-		}
+	//mutant:settled-in-every-list
+	for _, k := range c.s.keys().of(r.Key) {
+		k.settled(r.Sub, r.Policies, more)
 	}
 	// The record goes on without its caller, or the excess would not count.
 	if slices.Max(more) > 0 { // the lease is settled, whatever comes of it
@@ -47,6 +42,24 @@ func (c *call) settle(ctx context.Context) error {
 		c.look(ctx)
 	}
 	return nil
+}
+
+// settled notes a settlement of one of the key's shares by this list of policies, of which
+// some had more charged. The share is asked again. How much room it has is not known before
+// it answers, so it counts as unused.
+func (k *hotKey) settled(sub string, list []backend.Policy, more []int64) {
+	i := k.named(sub)
+	if i < 0 {
+		return
+	}
+	//mutant:settled-share-asked
+	k.sub(i).denied.Store(nil)
+	for j := range list {
+		at := slices.IndexFunc(k.policies, func(p backend.Policy) bool { return p.Name == list[j].Name })
+		if at >= 0 && more[j] == 0 { // else nothing was given back
+			k.refill(i, at)
+		}
+	}
 }
 
 // look fills the states that a Settle wants, as a Peek of the key does. They are not

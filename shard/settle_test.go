@@ -203,3 +203,26 @@ func TestRecordsOfDeadShares(t *testing.T) {
 		require.EqualValues(t, 35, do(t, s, peek(r.Key, list, 0)).Used, r.Key)
 	}
 }
+
+// TestGivenBackShowsInEveryList: what a settlement by one list gives back is there for
+// another list with the same count, which has just been denied.
+func TestGivenBackShowsInEveryList(t *testing.T) {
+	s, _ := over(t)
+	log := backend.Policy{Name: "p", Algorithm: algo.SlidingLog(algo.PerDay(40)), OnFailure: backend.FailClosed, Shards: 4}
+	shadow := backend.Policy{Name: "s", Algorithm: algo.FixedWindow(algo.PerDay(1000)), OnFailure: backend.FailOpen, Shards: 4, Shadow: true}
+	own, other := []backend.Policy{log}, []backend.Policy{shadow, log}
+	var subs []string
+	for i := range 8 {
+		r := backend.Request{Op: backend.Reserve, Lease: &backend.Lease{ID: backend.LeaseID{byte(i + 1)}, Length: time.Minute}}
+		r.Group = backend.Group{Key: "k", Policies: own, Cost: 5, Receipt: new(backend.Receipt)}
+		require.True(t, do(t, s, r).Allowed)
+		subs = append(subs, r.Receipt.Sub)
+	}
+	for i, sub := range subs {
+		require.False(t, do(t, s, take("k", other, 1)).Allowed)
+		r := backend.Request{Op: backend.Settle, Lease: &backend.Lease{ID: backend.LeaseID{byte(i + 1)}, Length: time.Minute, Actual: []int64{2}, Attempt: backend.LeaseID{1}}}
+		r.Group = backend.Group{Key: "k", Sub: sub, Policies: own}
+		do(t, s, r)
+		require.True(t, do(t, s, take("k", other, 3)).Allowed)
+	}
+}
