@@ -92,29 +92,38 @@ func TestForgottenWhileIdle(t *testing.T) {
 	}
 }
 
-// TestPriceOfSilence: what the first call takes after 10 s of silence, beside the next.
+// TestPriceOfSilence: what the first call takes after 10 s of silence, beside the next. The
+// connection lives, or was forgotten.
 func TestPriceOfSilence(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("HEADGATE_LONG: the silence takes 11 s")
 	}
 	t.Parallel()
 	_, addr, all := ways(t)
+	patient := &standalone.Options{Budget: time.Second}
 	for _, w := range all {
-		for _, trip := range []time.Duration{0, time.Millisecond, 20 * time.Millisecond} {
-			relay := redistest.NewRelay(t, addr(w), trip)
-			l := faulttest.Limiter(t, w.store(t, relay.Addr(), &standalone.Options{Budget: time.Second}), faulttest.Wide)
-			took := func() time.Duration {
-				begin := time.Now()
-				d, err := l.Allow(context.Background(), "k")
-				require.NoError(t, err)
-				require.NoError(t, d.Err)
-				return time.Since(begin)
-			}
+		for _, link := range []struct {
+			trip      time.Duration
+			forgotten bool
+			options   *standalone.Options
+		}{{0, false, patient}, {time.Millisecond, false, patient}, {20 * time.Millisecond, false, patient}, {0, true, nil}, {time.Millisecond, true, nil}} {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
+				relay := redistest.NewRelay(t, addr(w), link.trip)
+				if link.forgotten {
+					relay.ForgetSilent(10 * time.Second)
+				}
+				l := faulttest.Limiter(t, w.store(t, relay.Addr(), link.options), faulttest.Wide)
+				took := func() time.Duration {
+					begin := time.Now()
+					d, err := l.Allow(context.Background(), "k")
+					require.NoError(t, err)
+					require.NoError(t, d.Err)
+					return time.Since(begin)
+				}
 				took()
 				time.Sleep(11 * time.Second)
-				t.Logf("%v, link %v: the first call takes %v, the next %v", w, trip, took(), took())
+				t.Logf("%v, link %v, forgotten %v: the first call takes %v, the next %v", w, link.trip, link.forgotten, took(), took())
 			})
 		}
 	}

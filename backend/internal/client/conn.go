@@ -151,6 +151,10 @@ func (c *conn) try() error {
 	if 2*r.trip() >= r.budget {
 		return nil
 	}
+	//mutant:one-silent-trial
+	if r.sawSilence() {
+		return errSilent
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.budget)
 	defer cancel()
 	answered, dialled := make(chan error, 1), make(chan attempt)
@@ -203,8 +207,16 @@ func (c *conn) beside(ctx context.Context, dialled chan<- attempt) {
 	}
 }
 
-// keep keeps the connection that was dialled beside one that did not answer. A pool tries
-// three, and then dials.
+// sawSilence reports whether another connection did not answer just now. What has
+// forgotten one has forgotten the others, and each trial takes time of a call.
+func (r *racer) sawSilence() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.mu.kept) <= r.budget
+}
+
+// keep keeps the connection that was dialled beside one that did not answer. A pool drops
+// two more, and then dials.
 func (r *racer) keep(beside net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -124,6 +124,7 @@ func TestSilentTogether(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, c.Ping(context.Background()).Err())
 	require.Less(t, time.Since(begin), budget/2, "a trial takes a twentieth of it")
+	require.Equal(t, len(held)+1, relay.Dialled())
 }
 
 // TestReplicaLeft: a name leads to a new primary, and the old one serves as its replica. Of
