@@ -248,6 +248,18 @@ func TestReserveAll(t *testing.T) {
 	})
 }
 
+// TestReserveAllHasNoReceipt: a receipt is for stores, also where the deny cache answers.
+func TestReserveAllHasNoReceipt(t *testing.T) {
+	p := daily("p", 4)
+	p.Shards = 4
+	l := limiter(t, remote(memory.New(nil)), nil, p)
+	for range 8 {
+		_, d, err := headgate.ReserveAll(t.Context(), l.Call("k"), l.Call("other"))
+		require.NoError(t, err)
+		require.Nil(t, d.Receipt, "%v", d.Source)
+	}
+}
+
 // TestReserveAllLease: the lease of all keys is the longest that a part asks for. A length
 // out of range is refused beside another too.
 func TestReserveAllLease(t *testing.T) {

@@ -168,6 +168,9 @@ func failsOpen(list []headgate.Policy) bool {
 // cached reports whether an answer is that of a moment ago: of a spread key always. The
 // store must have denied the key, and this process have given nothing back since.
 func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error) {
+	if d.Receipt != nil {
+		return true, fmt.Errorf("a receipt: %v", show(d))
+	}
 	known := false
 	for i := range parts {
 		id := denialOf(parts[i])

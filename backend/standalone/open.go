@@ -22,7 +22,7 @@ func Open(url string, opts *Options) (*Store, error) {
 	o, err := redis.ParseURL(url)
 	// An error may quote the URL, or a password with a slash as the number of a database.
 	//mutant:password-hidden
-	if err != nil && (errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@")) {
+	if err != nil && (errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@") || strings.Contains(err.Error(), "database")) {
 		return nil, errors.New("headgate: redis url: not a URL: want redis://host:port, or redis://user:password@host:port with %25 for a % in the password")
 	} else if err != nil {
 		return nil, fmt.Errorf("headgate: redis url: %w: want redis://host:port", err)

@@ -23,6 +23,7 @@ func TestOpenRefuses(t *testing.T) {
 func TestOpenHidesThePassword(t *testing.T) {
 	for _, url := range []string{
 		"redis://ops:s3%cret@localhost", "redis://ops:12/s3cret@localhost", "redis://ops:12/0?s3cret=1@localhost",
+		"redis://localhost/s3cret",
 	} {
 		_, err := Open(url, nil)
 		require.Error(t, err)

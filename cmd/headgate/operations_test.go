@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/policyfile"
 	"github.com/stretchr/testify/require"
@@ -222,13 +223,28 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestFrozenServerIsNamedSo: the client's own timeout, which is as long, may end a call
+// before the command's.
+func TestFrozenServerIsNamedSo(t *testing.T) {
+	server := redistest.Start(t)
+	server.Stop()
+	defer server.Cont()
+	said := make([]bytes.Buffer, 60)
+	faulttest.Go(len(said), func(i int) {
+		run(t.Context(), []string{"keys", "-redis", server.Addr(), "-timeout", "100ms"}, &said[i], &said[i])
+	})()
+	for i := range said {
+		require.Contains(t, said[i].String(), server.Addr()+": no answer within 100ms")
+	}
+}
+
 // TestErrorsHideThePassword: an error of an address quotes no part of the password.
 func TestErrorsHideThePassword(t *testing.T) {
 	for _, url := range []string{
 		"redis://ops:s3cr%t@localhost:6379", "redis://ops:s3cr#t@localhost:6379", "redis://ops:s3cr/t@localhost:6379/0",
 		"redis://ops:12/s3cr@localhost:6379", "redis://ops:12?s3cr@localhost:6379", "http://ops:s3cr@localhost",
 		"redis://ops:s3cr@localhost:63x", "redis://ops:s3cr@localhost:6379/x", "redis://:s3cr",
-		"redis://ops:s3cr@localhost:1,redis://ops:s3cr@localhost:2",
+		"redis://ops:s3cr@localhost:1,redis://ops:s3cr@localhost:2", "redis://localhost/s3cr",
 	} {
 		for _, mode := range [][]string{nil, {"-cluster"}, {"-sentinel", "mymaster"}} {
 			var out bytes.Buffer

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	neturl "net/url"
 	"strings"
 
@@ -141,8 +142,9 @@ func (s *session) mode(ctx context.Context) (string, error) {
 		_, after, _ := strings.Cut(info.Val(), "redis_mode:")
 		mode, _, _ = strings.Cut(after, "\r\n")
 	}
+	late := net.Error(nil)
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &late) && late.Timeout(): // whichever ends first
 		return "", fmt.Errorf("%s: no answer within %v: %w", s.address(), s.timeout, err)
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", s.address(), err)
@@ -193,7 +195,7 @@ func (s *session) secure(c *tls.Config) (*tls.Config, error) {
 // parseError hides an error that may quote a password. A parser that finds the end of
 // the host in the password quotes the rest as a port, a path or an option.
 func parseError(url string, err error) error {
-	if errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@") {
+	if errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@") || strings.Contains(err.Error(), "database") {
 		err = errors.New("not a URL of a server: want redis://user:password@host:6379/0, and %25 for a % in the password")
 	}
 	return misuse{fmt.Errorf("-redis: %w", err)}

@@ -65,7 +65,7 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.cert, "cert", "", "with TLS: a PEM `file` of the client's certificate; wants -key")
 	f.StringVar(&s.key, "key", "", "with TLS: a PEM `file` of the certificate's key")
 	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\")")
-	f.DurationVar(&s.timeout, "timeout", 5*time.Second, "how long one answer of the server may take, 1ms to 1m")
+	f.DurationVar(&s.timeout, "timeout", 5*time.Second, "how long one answer of the server may take, 1ms to 1m; the first one of a cluster's node, a second or three times as long")
 	f.BoolVar(&s.json, "json", false, "print JSON, one value per line")
 	f.StringVar(&s.policies, "policies", "", "a policy `file`, YAML or JSON; see package policyfile")
 	f.StringVar(&s.plan, "plan", "", "the plan of the file whose policies count (default the file's default)")
