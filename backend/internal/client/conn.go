@@ -27,6 +27,7 @@ type conn struct {
 	made          int64        // when it was dialled, as time.Since(epoch)
 	wrote         atomic.Int64 // when something was last written, as time.Since(epoch)
 	answered      atomic.Bool  // something was read
+	ended         error        // of Read, before anything was read; go-redis reads once more
 }
 
 var epoch = time.Now()
@@ -43,6 +44,10 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 func (c *conn) Read(b []byte) (int, error) {
+	//mutant:first-error-stays
+	if c.ended != nil {
+		return 0, c.ended
+	}
 	n, err := c.Conn.Read(b)
 	switch {
 	case n > 0:
@@ -52,6 +57,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		c.racer.trips.Add(time.Duration(c.wrote.Load()), time.Since(epoch))
 		c.answered.Store(true)
 	case err != nil && !c.answered.Load():
+		c.ended = err
 		//mutant:unanswered-closed
 		_ = c.Conn.Close() // go-redis 9.22 leaves a connection open whose handshake has no answer
 	}

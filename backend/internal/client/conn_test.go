@@ -237,6 +237,29 @@ func TestLostHello(t *testing.T) {
 	require.Zero(t, c.PoolStats().TotalConns)
 }
 
+// TestEndBeforeHello: the error of a connection that ends before the reply of HELLO is why
+// it ended, and not that it was then closed here.
+func TestEndBeforeHello(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() { // or an idle connection would keep the others waiting
+				_, _ = c.Read(make([]byte, 1))
+				_ = c.(*net.TCPConn).CloseWrite()
+			}()
+		}
+	}()
+	c := redis.NewClient(client.Options(&redis.Options{Addr: l.Addr().String()}, budget))
+	defer c.Close()
+	require.ErrorIs(t, c.Ping(t.Context()).Err(), io.EOF)
+}
+
 // TestTriedBeforeHandshake: a connection that has answered a PING before its HELLO, and does not
 // answer that, is closed.
 func TestTriedBeforeHandshake(t *testing.T) {
@@ -259,9 +282,9 @@ func TestTriedBeforeHandshake(t *testing.T) {
 // can be answered unless the link is shorter by now. A connection that was forgotten
 // meanwhile is replaced.
 func TestLongerThanBudgetIsTried(t *testing.T) {
-	defer client.SetSilence(100 * time.Millisecond)()
 	relay := redistest.NewRelay(t, redistest.Start(t).Addr(), budget*12/10)
 	c := made(t, &redis.Options{Addr: relay.Addr()})
+	defer client.SetSilence(100 * time.Millisecond)() // a silence is longer than a round trip
 	relay.SetRoundTrip(0)
 	relay.ForgetSilent(150 * time.Millisecond)
 	time.Sleep(200 * time.Millisecond)
