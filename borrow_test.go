@@ -108,3 +108,36 @@ func BenchmarkBorrowedCall(b *testing.B) {
 	}
 	b.ReportMetric(float64(home)/float64(b.N), "home/op")
 }
+
+// TestEndedCallsTakeNothing: a call whose context has ended takes no unit of a lease.
+func TestEndedCallsTakeNothing(t *testing.T) {
+	t.Parallel()
+	l := borrowing(t, redistest.Start(t), algo.FixedWindow(algo.PerDay(100_000)), time.Second)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	passed := int64(0)
+	for range 3000 {
+		d, err := l.Allow(t.Context(), "k")
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		passed++
+		_, err = l.Allow(gone, "k")
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	d, err := l.Peek(t.Context(), headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.Positive(t, d.Lent, "the test is of a lease")
+	require.LessOrEqual(t, d.Used-d.Lent, passed)
+}
+
+// TestLoanOfLargeUnits: calls that cost so much that a length needs more units than one
+// loan may have.
+func TestLoanOfLargeUnits(t *testing.T) {
+	t.Parallel()
+	l := borrowing(t, redistest.Start(t), algo.FixedWindow(algo.PerDay(algo.MaxCount)), 50*time.Millisecond)
+	for range 300 {
+		d, err := l.AllowN(t.Context(), "k", 100_000_000_000)
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+}

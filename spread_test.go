@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -194,4 +196,83 @@ func TestExcessBesideSpentPolicy(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(3040), each[1].Used)
 	require.Equal(t, int64(960), each[1].Remaining)
+}
+
+// TestSpreadDenialOfSeveralPolicies: one policy has spent one share, another the other share.
+// A call that costs less of the second one has room.
+func TestSpreadDenialOfSeveralPolicies(t *testing.T) {
+	l := limiter(t, remote(memory.New(nil)), nil,
+		headgate.Policy{Name: "p", Algorithm: algo.SlidingLog(algo.PerMinute(4)), OnFailure: headgate.FailClosed, Shards: 2},
+		headgate.Policy{Name: "q", Algorithm: algo.SlidingLog(algo.PerHour(6)), OnFailure: headgate.FailClosed, Shards: 2})
+	for i, costs := range [][]int64{{2, 1}, {1, 2}, {1, 2}, {1, 1}} {
+		d, err := l.Do(t.Context(), headgate.Call{Key: "k", Costs: costs})
+		require.NoError(t, err)
+		require.Equal(t, i != 2, d.Allowed, "%d", i)
+	}
+}
+
+// TestSpreadDenialOnItsWay: units come back while a denial is on its way. It holds for no
+// later call.
+func TestSpreadDenialOnItsWay(t *testing.T) {
+	s, hold := remote(memory.New(nil)), atomic.Bool{}
+	held, free := make(chan bool, 10), make(chan bool)
+	s.do = func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		err := next.Do(ctx, r, d)
+		if (r.Op == backend.Take || r.Op == backend.Peek) && hold.Load() {
+			held <- true
+			<-free
+		}
+		return err
+	}
+	l := limiter(t, s, nil, spreadLog(4, 2))
+	var all []*headgate.Reservation
+	for range 4 {
+		r, d, err := l.Reserve(t.Context(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		all = append(all, r)
+	}
+	hold.Store(true)
+	beside := faulttest.Go(1, func(int) { _, _ = l.Allow(t.Context(), "k") })
+	<-held
+	for _, r := range all {
+		require.NoError(t, r.Cancel(t.Context()))
+	}
+	hold.Store(false)
+	close(free)
+	beside()
+	d, err := l.Allow(t.Context(), "k")
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+}
+
+// TestSpreadSettledByAPlainList: a list that is below the number of sub-keys resumes the
+// tokens of a spread key. What it gives back shows at once.
+func TestSpreadSettledByAPlainList(t *testing.T) {
+	for _, s := range []backend.Store{memory.New(nil), remote(memory.New(nil))} {
+		l, plain := limiter(t, s, nil, spreadLog(8, 4)), limiter(t, s, nil, spreadLog(2, 0))
+		var tokens []string
+		for range 8 {
+			r, d, err := l.Reserve(t.Context(), headgate.Call{Key: "k"})
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+			tokens = append(tokens, r.Token())
+		}
+		d, err := l.Allow(t.Context(), "k")
+		require.NoError(t, err)
+		require.False(t, d.Allowed)
+		for _, token := range tokens {
+			r, err := plain.Resume(token)
+			require.NoError(t, err)
+			require.NoError(t, r.Cancel(t.Context()))
+		}
+		d, err = l.Allow(t.Context(), "k")
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+	}
+}
+
+// spreadLog is a log of so many calls per hour over so many sub-keys.
+func spreadLog(n int64, shards int) headgate.Policy {
+	return headgate.Policy{Name: "p", Algorithm: algo.SlidingLog(algo.PerHour(n)), OnFailure: headgate.FailClosed, Shards: shards}
 }

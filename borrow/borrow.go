@@ -107,12 +107,14 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 			return s.next.Do(ctx, r, d)
 		}
 	}
-	if h.take(n) {
-		if ctx.Err() == nil && !s.shared.Closed.Load() { // else next returns the error, and the units count as used
-			h.answer(r, d, n)
-			return nil
-		}
-	} else if h.missed(n) && h.busy.CompareAndSwap(false, true) {
+	switch {
+	//mutant:ended-call-takes-nothing
+	case ctx.Err() != nil || s.shared.Closed.Load():
+		return s.next.Do(ctx, r, d) // which returns the error
+	case h.take(n):
+		h.answer(r, d, n)
+		return nil
+	case h.missed(n) && h.busy.CompareAndSwap(false, true):
 		if h.list[0].Shards < 2 {
 			return h.borrow(ctx, r, d)
 		}

@@ -30,7 +30,7 @@ func (c *call) borrow(ctx context.Context) error {
 	err := c.s.next.Attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
-		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, c.generation)
 		c.widen(c.sub.Each)
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil:
 		c.k.sub(i).denied.Store(unanswered(c.k.denials.Now()))

@@ -29,7 +29,7 @@ func (c *call) settle(ctx context.Context) error {
 	if err := c.s.next.Do(ctx, &r, c.d); err != nil {
 		return err
 	}
-	//mutant:settled-in-every-list
+	c.s.settled(&r)
 	for _, k := range c.s.keys().of(r.Key) {
 		k.settled(r.Sub, r.Policies, more)
 	}
@@ -45,15 +45,13 @@ func (c *call) settle(ctx context.Context) error {
 }
 
 // settled notes a settlement of one of the key's shares by this list of policies, of which
-// some had more charged. The share is asked again. How much room it has is not known before
-// it answers, so it counts as unused.
+// some had more charged. How much room the share has is not known before it answers, so it
+// counts as unused.
 func (k *hotKey) settled(sub string, list []backend.Policy, more []int64) {
 	i := k.named(sub)
 	if i < 0 {
 		return
 	}
-	//mutant:settled-share-asked
-	k.sub(i).denied.Store(nil)
 	for j := range list {
 		at := slices.IndexFunc(k.policies, func(p backend.Policy) bool { return p.Name == list[j].Name })
 		if at >= 0 && more[j] == 0 { // else nothing was given back

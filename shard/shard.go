@@ -76,7 +76,11 @@ func spread(r *backend.Request) bool {
 // Do decides one request. One that names a sub-key already goes on as it is.
 func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	if !spread(r) || r.Sub != "" && r.Op != backend.Settle && r.Op != backend.Borrow {
-		return s.next.Do(ctx, r, d)
+		err := s.next.Do(ctx, r, d)
+		if err == nil && r.Op == backend.Settle && r.Sub != "" { // by a list that spreads nothing
+			s.settled(r)
+		}
+		return err
 	}
 	if err := s.CheckRequest(ctx, r); err != nil {
 		return err
@@ -90,6 +94,15 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	*c = call{}
 	calls.Put(c)
 	return err
+}
+
+// settled ends the denials of a spread key to which a settlement gave units back, and of its
+// shares, under every list of policies. Those of a share that are on their way end too.
+func (s *Store) settled(r *backend.Request) {
+	//mutant:settled-in-every-list
+	if denial.GivesBack(r.Lease, &r.Group) {
+		s.keys().denials.Forget(r.Key)
+	}
 }
 
 // FailSpread decides a request on a spread key by the failure mode of one share, without

@@ -39,6 +39,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		*q = *r
 		q.Sub, q.Policies, q.Receipt, q.Each = k.name(i), k.sub(i).policies, nil, each[at*j:(at+1)*j:(at+1)*j]
 	}
+	generation := k.set.Generation()
 	f, parts := &reading{sent: k.denials.Now()}, [][]backend.State(nil)
 	s.next.AttemptAll(ctx, requests, answers)
 	for at, i := range shares {
@@ -46,7 +47,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		switch {
 		case a.Err == nil:
 			parts = append(parts, requests[at].Each)
-			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent)
+			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent, generation)
 			continue
 		case !backend.Undecided(a.Err):
 			refused = a.Err

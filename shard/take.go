@@ -142,7 +142,7 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 	err = c.s.next.Attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
-		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from)
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, c.generation)
 		if c.d.Allowed {
 			c.widen(c.sub.Each)
 			return true, nil
