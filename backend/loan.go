@@ -26,6 +26,9 @@ type Loan struct {
 // MaxHeld is the maximum number of leases that a borrower can be in doubt about.
 const MaxHeld = 4
 
+// MaxLoan is the maximum number of units that a Loan asks for, keeps or settles.
+const MaxLoan = int64(algo.MaxLimit)
+
 // Held is a lease that a borrower may hold, with what it has used of it.
 type Held struct {
 	Seq  uint32 // of the Borrow that lent it; 0 is none
@@ -77,7 +80,7 @@ func (l *Loan) check(g *Group) error {
 	}
 	for _, n := range units {
 		if n < 0 || n > algo.MaxLimit {
-			return &InvalidError{What: "units of a loan", Value: n, Want: fmt.Sprintf("0 to %d", int64(algo.MaxLimit))}
+			return &InvalidError{What: "units of a loan", Value: n, Want: fmt.Sprintf("0 to %d", MaxLoan)}
 		}
 	}
 	return nil

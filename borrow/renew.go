@@ -8,7 +8,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 )
 
@@ -147,7 +146,7 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 // most returns the most units that a policy can lend.
 func (h *home) most() int64 {
 	//mutant:loan-within-bounds
-	most := int64(algo.MaxLimit)
+	most := backend.MaxLoan
 	for i := range h.list {
 		if !h.list[i].Shadow {
 			most = min(most, h.list[i].Algorithm.Max())
