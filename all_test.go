@@ -248,7 +248,7 @@ func TestReserveAll(t *testing.T) {
 	})
 }
 
-// TestReserveAllHasNoReceipt: a receipt is for stores, also where the deny cache answers.
+// TestReserveAllHasNoReceipt: receipts are for stores. The deny cache answers some calls.
 func TestReserveAllHasNoReceipt(t *testing.T) {
 	p := daily("p", 4)
 	p.Shards = 4

@@ -79,7 +79,7 @@ func (l *Loan) check(g *Group) error {
 		units = append(units, h.Used)
 	}
 	for _, n := range units {
-		if n < 0 || n > algo.MaxLimit {
+		if n < 0 || n > MaxLoan {
 			return &InvalidError{What: "units of a loan", Value: n, Want: fmt.Sprintf("0 to %d", MaxLoan)}
 		}
 	}

@@ -27,10 +27,11 @@ func (c *call) borrow(ctx context.Context) error {
 	if n := len(c.sub.Policies); c.sub.Each == nil {
 		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
 	}
+	settled := c.k.sub(i).settled.Load()
 	err := c.s.next.Attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
-		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, c.generation)
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, settled)
 		c.widen(c.sub.Each)
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil:
 		c.k.sub(i).denied.Store(unanswered(c.k.denials.Now()))

@@ -131,9 +131,6 @@ func (k *hotKey) denied(i int, g *backend.Group, now time.Duration) *denial.Deni
 	d := s.denied.Load()
 	switch {
 	case d == nil:
-	//mutant:settled-share-asked
-	case d.States != nil && d.Generation != k.set.Generation(): // units came back since, or the key was reset
-		s.denied.CompareAndSwap(d, nil)
 	case now < d.Until() && d.Denies(g):
 		return d
 	case now >= d.Ends && s.denied.CompareAndSwap(d, nil):

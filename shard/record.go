@@ -171,7 +171,7 @@ func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) 
 	s, charged := &r.subs[i], q.Receipt.Costs
 	switch {
 	case err == nil:
-		r.call.k.observe(i, &q.Group, true, q.Each, sent, r.call.generation)
+		r.call.k.observe(i, &q.Group, true, q.Each, sent, 0) // no denial
 		s.states = q.Each
 		for j := range s.room {
 			s.room[j] = q.Each[j].Remaining

@@ -29,10 +29,7 @@ func (c *call) settle(ctx context.Context) error {
 	if err := c.s.next.Do(ctx, &r, c.d); err != nil {
 		return err
 	}
-	c.s.settled(&r)
-	for _, k := range c.s.keys().of(r.Key) {
-		k.settled(r.Sub, r.Policies, more)
-	}
+	c.s.settled(&r, more)
 	// The record goes on without its caller, or the excess would not count.
 	if slices.Max(more) > 0 { // the lease is settled, whatever comes of it
 		_, _ = c.record(context.WithoutCancel(ctx), more)
@@ -44,17 +41,29 @@ func (c *call) settle(ctx context.Context) error {
 	return nil
 }
 
-// settled notes a settlement of one of the key's shares by this list of policies, of which
-// some had more charged. How much room the share has is not known before it answers, so it
-// counts as unused.
+// settled notes a settlement of one of the key's shares, under every list of policies. The
+// settler's may spread nothing. more has the units to be charged beside it; nil is none.
+func (s *Store) settled(r *backend.Request, more []int64) {
+	//mutant:settled-in-every-list
+	for _, k := range s.keys().of(r.Key) {
+		k.settled(r.Sub, r.Policies, more)
+	}
+}
+
+// settled notes a settlement of a share by this list of policies. The share is asked again.
+// How much room it has is not known before it answers, so it counts as unused.
 func (k *hotKey) settled(sub string, list []backend.Policy, more []int64) {
 	i := k.named(sub)
 	if i < 0 {
 		return
 	}
+	s := k.sub(i)
+	s.settled.Add(1) // first: see observe
+	//mutant:settled-share-asked
+	s.denied.Store(nil)
 	for j := range list {
 		at := slices.IndexFunc(k.policies, func(p backend.Policy) bool { return p.Name == list[j].Name })
-		if at >= 0 && more[j] == 0 { // else nothing was given back
+		if at >= 0 && (more == nil || more[j] == 0) { // else nothing was given back
 			k.refill(i, at)
 		}
 	}

@@ -226,3 +226,27 @@ func TestGivenBackShowsInEveryList(t *testing.T) {
 		require.True(t, do(t, s, take("k", other, 3)).Allowed)
 	}
 }
+
+// TestASettlementConcernsItsShare: after units came back to one of 16 shares, a spent key
+// costs a request for that share, and none for the others.
+func TestASettlementConcernsItsShare(t *testing.T) {
+	s, c, _ := counting(t)
+	list := []backend.Policy{{Name: "p", Algorithm: algo.SlidingLog(algo.PerDay(160)), OnFailure: backend.FailClosed, Shards: 16}}
+	var first backend.Request
+	for i := range 16 {
+		r := backend.Request{Op: backend.Reserve, Lease: &backend.Lease{ID: backend.LeaseID{byte(i + 1)}, Length: time.Minute}}
+		r.Group = backend.Group{Key: "k", Policies: list, Cost: 10, Receipt: new(backend.Receipt)}
+		require.True(t, do(t, s, r).Allowed)
+		if i == 0 {
+			first = r
+		}
+	}
+	require.False(t, do(t, s, take("k", list, 1)).Allowed)
+	settle := backend.Request{Op: backend.Settle, Lease: &backend.Lease{ID: first.Lease.ID, Length: time.Minute, Actual: []int64{9}, Attempt: backend.LeaseID{1}}}
+	settle.Group = backend.Group{Key: "k", Sub: first.Receipt.Sub, Policies: list}
+	do(t, s, settle)
+	c.asked.Store(0)
+	require.True(t, do(t, s, take("k", list, 1)).Allowed)
+	require.False(t, do(t, s, take("k", list, 1)).Allowed)
+	require.LessOrEqual(t, c.asked.Load(), int64(2))
+}

@@ -78,7 +78,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	if !spread(r) || r.Sub != "" && r.Op != backend.Settle && r.Op != backend.Borrow {
 		err := s.next.Do(ctx, r, d)
 		if err == nil && r.Op == backend.Settle && r.Sub != "" { // by a list that spreads nothing
-			s.settled(r)
+			s.settled(r, nil)
 		}
 		return err
 	}
@@ -94,15 +94,6 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 	*c = call{}
 	calls.Put(c)
 	return err
-}
-
-// settled ends the denials of a spread key to which a settlement gave units back, and of its
-// shares, under every list of policies. Those of a share that are on their way end too.
-func (s *Store) settled(r *backend.Request) {
-	//mutant:settled-in-every-list
-	if denial.GivesBack(r.Lease, &r.Group) {
-		s.keys().denials.Forget(r.Key)
-	}
 }
 
 // FailSpread decides a request on a spread key by the failure mode of one share, without

@@ -36,7 +36,6 @@ type hotKey struct {
 	ends     atomic.Int64             // until when
 	sums     singleflight.Group       // of the readings of all sub-keys that may have room, by costs
 	denials  *denial.Cache            // of the key's store, with its clock
-	set      denial.Set               // where the key's denials lie
 }
 
 // subKey is the share of one sub-key, and what was last seen of it.
@@ -44,6 +43,7 @@ type subKey struct {
 	policies []backend.Policy              // one list for all calls, since stores compare lists by address first
 	rooms    []room                        // one per policy
 	denied   atomic.Pointer[denial.Denial] // its last one, or an unanswered one
+	settled  atomic.Uint32                 // settlements that this process has sent it
 	seen     atomic.Bool                   // it has answered this process
 }
 
@@ -55,9 +55,6 @@ type room struct {
 
 func newHotKey(key string, policies []backend.Policy, denials *denial.Cache) *hotKey {
 	k := &hotKey{key: key, policies: policies, names: slot.Names(policies[0].Shards), denials: denials}
-	if denials != nil {
-		k.set = denials.At(key)
-	}
 	k.home, k.offset = k.names.Home(key), int(xxhash.Sum64String(key)%slot.Count)
 	k.subs, k.left = make([]atomic.Pointer[subKey], policies[0].Shards), make([]atomic.Int64, len(policies))
 	for j := range policies {
@@ -159,9 +156,9 @@ func (k *hotKey) refill(i, j int) {
 // observe notes what a sub-key answered to g, with one state per policy. Where that
 // shows room for what was denied before, nothing that followed from the denial holds.
 //
-// sent is the instant before the request, and generation that of the key then. What is
+// sent is the instant before the request, and settled the share's count then. What is
 // remembered must not be newer than the state that it is of.
-func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration, generation uint64) {
+func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend.State, sent time.Duration, settled uint32) {
 	s := k.sub(i)
 	if !s.seen.Load() {
 		s.seen.Store(true)
@@ -173,8 +170,11 @@ func (k *hotKey) observe(i int, g *backend.Group, allowed bool, states []backend
 	old := s.denied.Load()
 	if !allowed {
 		d := denial.NewDenial(g, states, sent, k.denials.Now()) // the clock is read only here
-		d.Generation = generation
 		s.denied.Store(d)
+		//mutant:denial-on-its-way
+		if s.settled.Load() != settled { // one that is counted after this look clears the denial itself
+			s.denied.CompareAndSwap(d, nil)
+		}
 	}
 	if old != nil && (old.States == nil || k.refutes(states, g, old)) {
 		s.denied.CompareAndSwap(old, nil)

@@ -32,14 +32,13 @@ type reading struct {
 // and only if no other share has room.
 func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares []int) (_ *reading, refused error) {
 	n, j := len(shares), len(k.policies)
-	requests, answers := make([]backend.Request, n), make([]layer.Answer, n)
+	requests, answers, settled := make([]backend.Request, n), make([]layer.Answer, n), make([]uint32, n)
 	each := make([]backend.State, n*j)
 	for at, i := range shares {
 		q := &requests[at]
-		*q = *r
+		*q, settled[at] = *r, k.sub(i).settled.Load()
 		q.Sub, q.Policies, q.Receipt, q.Each = k.name(i), k.sub(i).policies, nil, each[at*j:(at+1)*j:(at+1)*j]
 	}
-	generation := k.set.Generation()
 	f, parts := &reading{sent: k.denials.Now()}, [][]backend.State(nil)
 	s.next.AttemptAll(ctx, requests, answers)
 	for at, i := range shares {
@@ -47,7 +46,7 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 		switch {
 		case a.Err == nil:
 			parts = append(parts, requests[at].Each)
-			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent, generation)
+			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent, settled[at])
 			continue
 		case !backend.Undecided(a.Err):
 			refused = a.Err

@@ -139,10 +139,11 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 		c.sub.Each = slices.Grow(c.one[:0], n)[:n]
 	}
 	c.k.claim(i, &c.r.Group)
+	settled := c.k.sub(i).settled.Load()
 	err = c.s.next.Attempt(ctx, &c.sub, c.d)
 	switch {
 	case err == nil:
-		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, c.generation)
+		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, settled)
 		if c.d.Allowed {
 			c.widen(c.sub.Each)
 			return true, nil

@@ -92,8 +92,8 @@ func TestForgottenWhileIdle(t *testing.T) {
 	}
 }
 
-// TestPriceOfSilence: what the first call takes after 10 s of silence, beside the next. The
-// connection lives, or was forgotten.
+// TestPriceOfSilence prints the duration of the first call after 10 s of silence, and of the
+// next one. The connection lives, or was forgotten.
 func TestPriceOfSilence(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("HEADGATE_LONG: the silence takes 11 s")

@@ -277,7 +277,6 @@ type Denial struct {
 	Partial    bool            // only the binding one is known
 	Costs      []int64         // of the call that was denied, one per policy
 	Bound      uint64          // the policies that bound, a bit for each
-	Generation uint64          // of the key, before the request was sent; of a share's denial
 	Sent, Told time.Duration   // before the request was sent, and when its answer had come
 	Ends       time.Duration   // when the store may let the call pass; counted from Sent, so never too late
 }
@@ -305,7 +304,7 @@ func NewDenial(g *backend.Group, states []backend.State, sent, told time.Duratio
 	}
 	by := backend.Binding(g.Policies, states)
 	//mutant:denial-ends
-	return &Denial{States: states, Partial: partial, Costs: Costs(g), Bound: 1 << by, Sent: sent, Told: told, Ends: sent + states[by].RetryAfter}
+	return &Denial{states, partial, Costs(g), 1 << by, sent, told, sent + states[by].RetryAfter}
 }
 
 // unknown returns the states of policies whose counts are not known.

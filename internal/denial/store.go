@@ -162,7 +162,7 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	least := leastOf(r)
 	switch {
 	//mutant:forget-after-reset
-	case r.Op == backend.Reset || r.Op == backend.Settle && err == nil && GivesBack(r.Lease, &r.Group):
+	case r.Op == backend.Reset || r.Op == backend.Settle && err == nil && givesBack(r.Lease, &r.Group):
 		s.cache.Forget(r.Key)
 	case v.at.line == nil:
 	//mutant:denials-of-store
@@ -181,9 +181,9 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	}
 }
 
-// GivesBack reports whether a counted settlement gives units back. The costs of g are the
+// givesBack reports whether a counted settlement gives units back. The costs of g are the
 // estimates. Slots and shadows deny nothing that is cached.
-func GivesBack(l *backend.Lease, g *backend.Group) bool {
+func givesBack(l *backend.Lease, g *backend.Group) bool {
 	for i := range g.Policies {
 		switch p := &g.Policies[i]; {
 		//mutant:slots-give-nothing-back
