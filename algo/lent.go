@@ -40,7 +40,7 @@ type LentUntil struct{ End, Units int64 }
 const (
 	// lentKept is for how long borrowers are remembered after the last lease.
 	lentKept = 2 * int64(MaxBorrow/time.Microsecond)
-	// maxBorrowers is what the script keeps in two bytes.
+	// maxBorrowers is what the script keeps in two bytes, and what Recall counts.
 	maxBorrowers = 1<<16 - 1
 )
 
@@ -102,6 +102,17 @@ func (l *Lent) Count(now, length, last int64) {
 // Borrowers returns how many processes borrow.
 func (l *Lent) Borrowers() int64 { return max(l.Cur, l.Prev, 1) }
 
+// Recall counts as many borrowers as there can be, in this slot and so in the next. Nothing
+// new is lent meanwhile, and no lease becomes longer: all have ended after one length.
+func (l *Lent) Recall() { l.Cur = maxBorrowers }
+
+// Recalled reports whether so many borrowers are counted that nothing is lent.
+func Recalled(borrowers int64) bool { return borrowers >= maxBorrowers }
+
+// Withheld reports whether a call of n units, which was denied, would fit if nothing were
+// lent beside what is used. One unit comes back before long, so it reports only larger calls.
+func (a *Algorithm) Withheld(used, n int64) bool { return n > 1 && used+n <= a.max }
+
 // Add lends units until an end.
 func (l *Lent) Add(end, n int64) {
 	i, found := slices.BinarySearchFunc(l.Ends, end, func(e LentUntil, end int64) int { return cmp.Compare(e.End, end) })
@@ -140,7 +151,8 @@ func LentEnd(now, length, closes int64) int64 {
 // room. What is new must last for an eighth of the length.
 func LentShare(want, keep, room, borrowers int64, left, length int64) int64 {
 	extra := min(want-keep, (room-keep)/(2*borrowers))
-	if extra < 0 || keep+extra < 2 && keep == 0 || left < length/8 {
+	//mutant:recalled-lends
+	if extra < 0 || keep+extra < 2 && keep == 0 || left < length/8 || Recalled(borrowers) {
 		extra = 0
 	}
 	return keep + extra

@@ -21,6 +21,9 @@ type Loan struct {
 
 	// Lent is the answer, written before Do returns without an error.
 	Lent Lent
+	// Each, if it is not nil, has one number per policy. Of a list with shadows each is set to
+	// the units that were lent of its policy: Lent.Units, or of a shadow what it had room for.
+	Each []int64
 }
 
 // MaxHeld is the maximum number of leases that a borrower can be in doubt about.
@@ -63,6 +66,8 @@ func (l *Loan) check(g *Group) error {
 		return &InvalidError{What: "loan ID", Value: "zero", Want: "16 random bytes"}
 	case l.Seq == 0:
 		return &InvalidError{What: "loan number", Value: 0, Want: "at least 1"}
+	case l.Each != nil && len(l.Each) != len(g.Policies):
+		return &InvalidError{What: "units lent of each policy", Value: len(l.Each), Want: fmt.Sprintf("none or %d", len(g.Policies))}
 	case g.Costs != nil:
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: "one cost for all policies, of a Borrow"}
 	}

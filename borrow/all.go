@@ -12,9 +12,9 @@ type Part struct {
 	Request  *backend.Request
 	Decision *backend.Decision // the answer
 
-	home *home
-	n    int64  // units
-	turn uint64 // of the units
+	home  *home
+	n     int64 // units
+	taken taken // the units
 }
 
 // Borrows reports whether All may answer the key: it is taken, and its policies borrow.
@@ -45,16 +45,16 @@ func All(ctx context.Context, parts []Part) bool {
 	}
 	all = taken == len(parts)
 	for i := 0; all && i < len(parts); i++ { // the clock is read after all units were taken
-		all = parts[i].home.admits(parts[i].turn)
+		all = parts[i].home.admits(parts[i].taken.turn)
 	}
 	for i := range parts {
 		switch p := &parts[i]; {
 		case all:
-			p.home.answer(p.Request, p.Decision, p.n)
+			p.home.answer(p.Request, p.Decision, p.n, p.taken.left)
 			continue
 		case i < taken:
 			//mutant:all-at-home-or-none
-			p.home.putBack(p.n, p.turn)
+			p.home.putBack(p.n, p.taken.turn)
 		}
 		parts[i].missed()
 	}
@@ -78,7 +78,7 @@ func (p *Part) find() bool {
 }
 
 func (p *Part) take() (ok bool) {
-	p.turn, ok = p.home.unit(p.n)
+	p.taken, ok = p.home.unit(p.n)
 	return ok
 }
 

@@ -12,6 +12,8 @@
 // One sub-key may deny what another has units for.
 // The units that are left stay in use meanwhile and become part of the next lease. When
 // the key rests, they are given back.
+// A call of several units that is denied only because units are lent recalls these: for a
+// length the store lends nothing new, and no lease becomes longer.
 //
 // # Never over
 //
@@ -107,14 +109,15 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 			return s.next.Do(ctx, r, d)
 		}
 	}
-	switch {
 	//mutant:ended-call-takes-nothing
-	case ctx.Err() != nil || s.shared.Closed.Load():
+	if ctx.Err() != nil || s.shared.Closed.Load() {
 		return s.next.Do(ctx, r, d) // which returns the error
-	case h.take(n):
-		h.answer(r, d, n)
+	}
+	if left, ok := h.take(n); ok {
+		h.answer(r, d, n, left)
 		return nil
-	case h.missed(n) && h.busy.CompareAndSwap(false, true):
+	}
+	if h.missed(n) && h.busy.CompareAndSwap(false, true) {
 		if h.list[0].Shards < 2 {
 			return h.borrow(ctx, r, d)
 		}

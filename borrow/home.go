@@ -54,23 +54,32 @@ type lending struct {
 type snapshot struct {
 	states []backend.State
 	binds  int
+	least  []int64       // of a list with shadows: with fewer units left, a policy has no room
+	ends   time.Duration // when the lease ended, counted from the Borrow
 }
 
-// take takes n units, if the home has them and the lease has not ended. It puts none back:
-// units that can't be used any more count as used.
-func (h *home) take(n int64) bool {
-	turn, ok := h.unit(n)
-	return ok && h.admits(turn)
+// take takes n units, if the home has them and the lease has not ended, and returns how many
+// are left behind them. It puts none back: units that can't be used any more count as used.
+func (h *home) take(n int64) (left int64, ok bool) {
+	u, ok := h.unit(n)
+	return u.left, ok && h.admits(u.turn)
 }
 
-// unit takes n units, if the home has them, and returns the turn that they are of.
-func (h *home) unit(n int64) (turn uint64, ok bool) {
-	turn = h.turn.Load()
+// taken is units of a home that a call has.
+type taken struct {
+	turn uint64 // of the home when they were taken
+	left int64  // units behind them
+}
+
+// unit takes n units, if the home has them.
+func (h *home) unit(n int64) (u taken, ok bool) {
+	u.turn = h.turn.Load()
 	left := h.left.Load()
 	for left >= n && !h.left.CompareAndSwap(left, left-n) {
 		left = h.left.Load()
 	}
-	return turn, left >= n
+	u.left = left - n
+	return u, left >= n
 }
 
 // admits reports whether units that were taken in a turn may be used now. It renews the
@@ -106,10 +115,16 @@ func (h *home) putBack(n int64, turn uint64) {
 }
 
 // answer writes the decision of a call that took units at home. Its numbers are those of the
-// last Borrow.
-func (h *home) answer(r *backend.Request, d *backend.Decision, n int64) {
+// last Borrow. A shadow has room for the first units of a lease, as many as were lent of it.
+func (h *home) answer(r *backend.Request, d *backend.Decision, n, left int64) {
 	s := h.seen.Load()
 	copy(r.Each, s.states)
+	for i := range min(len(s.least), len(r.Each)) {
+		//mutant:shadow-passes-its-units
+		if left < s.least[i] {
+			r.Each[i].RetryAfter = s.ends
+		}
+	}
 	*d = backend.Decision{Allowed: true, Estimated: true, Source: backend.FromLease, State: s.states[s.binds], Granted: n}
 }
 

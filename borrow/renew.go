@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -128,6 +129,9 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 	o.seq++ // a Borrow is never sent again
 	l := backend.Loan{ID: h.id, Seq: o.seq, Length: h.length, Want: min(want, h.most())}
 	_, _ = rand.Read(l.Epoch[:])
+	if slices.ContainsFunc(h.list, func(p backend.Policy) bool { return p.Shadow }) {
+		l.Each = make([]int64, len(h.list))
+	}
 	left := h.left.Load()
 	h.turn.Add(1)
 	if int64(at) < h.end.Load() {
@@ -200,7 +204,7 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	if units == 0 {
 		end, o.held = 0, o.held[:0]
 	}
-	h.see(q)
+	h.see(q, l)
 	h.store.stats.lent.Add(max(0, units-l.Keep))
 	o.given += more
 	o.doubt, o.until = false, end+h.length
@@ -238,13 +242,14 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	h.wake(max(end-max(2*trip, h.length/10), next) - at)
 }
 
-// see keeps the states that calls at home are answered with.
-func (h *home) see(q *backend.Request) {
-	s := &snapshot{states: q.Each}
+// see keeps what calls at home are answered with: each passes.
+func (h *home) see(q *backend.Request, l *backend.Loan) {
+	s := &snapshot{states: q.Each, least: l.Each, ends: l.Lent.Ends}
 	for i := range s.states {
-		if !h.list[i].Shadow {
-			s.states[i].RetryAfter = 0
-		}
+		s.states[i].RetryAfter = 0
+	}
+	for i := range s.least {
+		s.least[i] = l.Lent.Units - s.least[i]
 	}
 	s.binds = backend.Binding(h.list, s.states)
 	h.seen.Store(s)

@@ -123,15 +123,9 @@ if how ~= 1 then keep = 0 end
 local room, passes, left, borrowers = 137438953472, true, length, 1
 for p = 1, policies do
   local s = states[p]
-  if not s.shadow then room = min(room, s.limit - s.used - s.lent - s.charge) end
-end
-keep = min(keep, max(0, room))
-for p = 1, policies do
-  local s = states[p]
   s.fits = s.limit - s.used - s.lent - s.charge - (s.shadow and 0 or keep) >= cost
   passes = passes and (s.fits or s.shadow)
 end
-room = 137438953472
 for p = 1, policies do
   local s = states[p]
   if passes and s.fits then s.charge = s.charge + cost end
@@ -141,16 +135,21 @@ for p = 1, policies do
     elseif now >= lent[2] + length then lent[2], lent[3], lent[4] = now - now % length, 0, lent[3] end
     if counted < lent[2] or counted > now then lent[3] = min(lent[3] + 1, 65535) end
   end
+  --mutant:lua-borrow-recalls
+  if not s.fits and not s.shadow and cost > 1 and s.used + s.charge + cost <= s.limit then lent[3] = 65535 end
   borrowers = max(borrowers, lent[3], lent[4])
   ends = ends - ends % (length / 4)
   --mutant:lua-lease-ends-with-window
   if s.closes and s.closes < ends then ends = s.closes end
+  --mutant:lua-recalled-ends
+  if how == 1 and max(lent[3], lent[4]) > 65534 then ends = min(ends, parts[p][1]) end
   s.ends, left = ends, p > 1 and min(left, ends - now) or ends - now
   if not s.shadow then room = min(room, s.limit - s.used - s.lent - s.charge) end
 end
 room = max(0, room)
 local extra = min(want - keep, math.floor((room - keep) / (2 * borrowers)))
-if extra < 0 or keep + extra < 2 and keep == 0 or left < length / 8 then extra = 0 end
+--mutant:lua-recalled-lends
+if extra < 0 or keep + extra < 2 and keep == 0 or left < length / 8 or borrowers > 65534 then extra = 0 end
 local units = keep + extra
 if want > 0 then counted = now end
 -- The record's expiry moves once in five seconds: to set it costs more than the value.
@@ -162,6 +161,7 @@ for p = 1, policies do
   local s = states[p]
   local m, lent, ends, i = units, s.beside, s.ends, 5
   if s.shadow then m = max(0, min(m, s.limit - s.used - s.lent - s.charge)) end
+  s.part = m
   note = note .. pack('<I7I5c8', ends, m, lent[1])
   while lent[i] and lent[i] < ends do i = i + 2 end
   if m > 0 and lent[i] == ends then lent[i + 1] = lent[i + 1] + m
@@ -203,7 +203,7 @@ for p = 1, policies do
   --@choose told
   end
   if kind > LAST_OF_WORDS then before = before .. pack('<Bdd', 1, used, newest) else before = before .. string.sub(fresh, 1, size) end
-  met = met .. string.char(s.fits and 1 or 0) .. before .. later
+  met = met .. string.char(s.fits and 1 or 0) .. (s.shadow and pack('<d', s.part) or '') .. before .. later
   if #beside > 4 and fresh then
     local last, units = beside[#beside - 1], 0
     for i = 6, #beside, 2 do units = units + beside[i] end

@@ -70,13 +70,17 @@
 --@slot spared 23
 --@slot place 23
 -- Of a Borrow: what is to be charged, whether the cost has room beside what is kept, when
--- its units end, whether the policy is a shadow, and when its window closes.
+-- its units end, whether the policy is a shadow, when its window closes, and the units that
+-- are lent of it.
 --@slot charge 19
 --@slot fits 21
 --@slot ends 22
 --@slot shadow 23
 --@slot closes 27
--- Of a policy whose units are lent: how many are, the loans, and the count without them.
+--@slot part 28
+-- Of a policy whose units are lent: how many are, the loans, the count without them, and
+-- whether a call recalls them.
 --@slot lent 24
 --@slot beside 25
 --@slot plain 26
+--@slot recalls 28

@@ -47,6 +47,10 @@ for i = k, k + groups - 1 do
     local taken = pass * cost
     used = used + taken
     --@include kinds.new
+    --mutant:lua-denial-recalls
+    if part and pass < first and cost > 1 and used + cost <= limit then
+      part, fresh = string.sub(part, 1, 15) .. '\255\255' .. string.sub(part, 18), fresh or v
+    end
     if fresh then
       if part then fresh = string.char(string.byte(fresh) + 16) .. string.sub(fresh, 2, 9) .. part .. string.sub(fresh, 10) end
       --@include expiry.lasts

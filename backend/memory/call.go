@@ -112,9 +112,18 @@ func (c *call) look(looks []look) (fits bool) {
 			l.lacks = !room
 		case !room:
 			fits = false
+			c.recall(l, i)
 		}
 	}
 	return fits
+}
+
+// recall ends lending for a while if a call lacks units that are lent only.
+func (c *call) recall(l *look, i int) {
+	//mutant:denial-recalls
+	if l.lent != nil && (c.op == backend.Take || c.op == backend.Reserve) && c.Policies[i].Algorithm.Withheld(l.view.Used, c.CostOf(i)) {
+		l.lent.Recall()
+	}
 }
 
 // view views one policy, by the clock that it follows.

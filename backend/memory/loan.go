@@ -158,10 +158,10 @@ func (n *loan) least() int64 {
 // lend charges the cost if it fits beside what is kept, and lends.
 //
 // The cost goes before new units and after those that are kept: the process may have used
-// the kept ones already. All policies lend the same number of units, each until an end of
-// its own. The answer names the first of these ends.
+// the kept ones already, so they stay lent also where a count is above its limit. All
+// policies lend the same number of units, each until an end of its own. The answer names
+// the first of these ends.
 func (n *loan) lend() {
-	n.keep = min(n.keep, n.least())
 	pass := true
 	for i := range n.looks {
 		if n.had[i] = n.room(i) >= n.Cost; !n.Policies[i].Shadow {
@@ -185,8 +185,16 @@ func (n *loan) lend() {
 		if n.loan.Want > 0 {
 			l.lent.Count(n.nowOf(i), length, n.before.counted+l.toWall)
 		}
+		//mutant:denied-borrow-recalls
+		if !n.had[i] && !n.Policies[i].Shadow && a.Withheld(l.view.Used+n.add[i], n.Cost) {
+			l.lent.Recall()
+		}
 		borrowers = max(borrowers, l.lent.Borrowers())
 		ends[i] = algo.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
+		//mutant:recalled-ends
+		if n.loan.Lent.Settled == backend.Charged && algo.Recalled(l.lent.Borrowers()) {
+			ends[i] = min(ends[i], n.before.of[i].end)
+		}
 		left = min(left, ends[i]-n.nowOf(i))
 	}
 	units := algo.LentShare(n.loan.Want, n.keep, n.least(), borrowers, left, length)
@@ -220,6 +228,9 @@ func (n *loan) lendUntil(units int64, ends []int64) {
 			m = max(0, min(m, n.room(i)))
 		}
 		fresh.of[i] = lentTo{ends[i], m, lent.Epoch}
+		if n.loan.Each != nil {
+			n.loan.Each[i] = m
+		}
 		if m > 0 {
 			lent.Add(ends[i], m)
 		}

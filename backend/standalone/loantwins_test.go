@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,7 +48,9 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 		r, b := s.next()
 		other := r
 		if r.Loan != nil {
+			r.Loan.Each = make([]int64, len(r.Policies))
 			loan := *r.Loan
+			loan.Each = make([]int64, len(r.Policies))
 			other.Loan = &loan
 		}
 		want, got := trace.Ask(ctx, model, r), trace.Ask(ctx, lua, other)
@@ -63,6 +66,9 @@ func loanTwins(t *testing.T, seed uint64, steps int) {
 		}
 		if r.Loan != nil {
 			require.Equal(t, r.Loan.Lent, other.Loan.Lent, "step %d at %d: %+v %+v", i, s.now, r.Group, r.Loan)
+			if slices.ContainsFunc(r.Policies, func(p backend.Policy) bool { return p.Shadow }) {
+				require.Equal(t, r.Loan.Each, other.Loan.Each, "step %d at %d: %+v %+v", i, s.now, r.Group, r.Loan)
+			}
 			b.lent(r.Loan, got.Err)
 		}
 	}

@@ -18,7 +18,8 @@ var borrowed = []sentence{
 	{"Borrow", borrows, "A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; " +
 		"it may cost 0."},
 	{"BorrowSettles", borrowSettles, "A Borrow settles that lease of Held which its ID holds: what was used is charged now, " +
-		"Keep is lent again if there is room, and the rest is free."},
+		"Keep stays lent, and the rest is free."},
+	{"BorrowKeeps", borrowKeeps, "What it keeps stays lent also where the count is at or above its limit: the process may have used it."},
 	{"BorrowShare", borrowShare, "It lends up to Want units: beside those of Keep at most half of a fair share " +
 		"of the room of every policy, until at most one Length from now."},
 	{"LentCounts", lentCounts, "Lent units count as used by every request, which answers how many they are, and do not age."},
@@ -26,10 +27,12 @@ var borrowed = []sentence{
 		"and a settle after that changes nothing."},
 	{"LentWindow", lentWindow, "A lease ends with the window that its units are charged to."},
 	{"LentRetry", lentRetry, "While units are lent, RetryAfter is at most until the first of their leases ends."},
+	{"LentRecall", lentRecall, "A Take, Reserve or Borrow of several units that is denied only for lent units recalls these: " +
+		"for a Length at least nothing new is lent, and no lease ends later."},
 	{"BorrowOnce", borrowsOnce, "A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld " +
 		"and changes nothing."},
 	{"LentReset", lentReset, "After a Reset no lent unit counts, and a settle of it finds that it is not held."},
-	{"LentShadow", lentShadow, "Of a shadow as many units are lent as it has room for, " +
+	{"LentShadow", lentShadow, "Of a shadow as many units are lent as it has room for, which Loan.Each tells, " +
 		"and the lease is as long as without it."},
 }
 
@@ -131,6 +134,19 @@ func borrowSettles(p *probe) {
 	p.used("a", b.list, 15)
 }
 
+func borrowKeeps(p *probe) {
+	p.needsOp(backend.Record)
+	b := p.borrower("a", p.list(p.day(100)))
+	b.lends(40, 40)
+	_, err := p.do(request(backend.Record, "a", b.list, 90))
+	p.must(err == nil, "%v", err)
+	d, l, err := b.ask(1, 40, 30, b.lastLease(10))
+	p.must(err == nil && !d.Allowed && l.Settled == backend.Charged && l.Units == 30, "%+v %+v %v", d, l, err)
+	for _, s := range p.states("a", b.list) {
+		p.must(s.Used == 130 && s.Lent == 30, "10 units are used, 90 recorded and 30 kept: %+v", s)
+	}
+}
+
 func borrowShare(p *probe) {
 	list := p.list(p.day(100))
 	b, c := p.borrower("a", list), p.borrower("a", list)
@@ -195,6 +211,34 @@ func lentRetry(p *probe) {
 	p.must(d.RetryAfter > 0 && d.RetryAfter <= loanLength, "%+v", d)
 }
 
+func lentRecall(p *probe) {
+	const k = 10_000 // so many that a share for as many borrowers as can be is some
+	p.needsOp(backend.Reserve)
+	for _, op := range []backend.Op{backend.Take, backend.Reserve, backend.Borrow} {
+		key := op.String()
+		b := p.borrower(key, p.list(p.day(100*k)))
+		b.lends(40*k, 40*k)
+		ended := p.now + loanLength.Microseconds()
+		p.advance(loanLength / 4)
+		r := request(op, key, b.list, 70*k)
+		switch op {
+		case backend.Reserve:
+			r.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
+		case backend.Borrow:
+			r.Loan = &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: loanLength}
+		}
+		d, err := p.do(r)
+		p.must(err == nil && !d.Allowed, "%v: %+v %v", op, d, err)
+		p.advance(loanLength / 4)
+		_, l, err := b.ask(0, 40*k, 30*k, b.lastLease(10*k))
+		p.must(err == nil && l.Units == 30*k && p.now+l.Ends.Microseconds() <= ended, "%v: %+v %v", op, l, err)
+		_, l, err = p.borrower(key, b.list).ask(0, 10*k, 0)
+		p.must(err == nil && l.Units == 0, "%v: %+v %v", op, l, err)
+		p.advance(2 * loanLength)
+		b.lends(20*k, 20*k)
+	}
+}
+
 func borrowsOnce(p *probe) {
 	b := p.borrower("a", p.list(p.day(100)))
 	b.lends(40, 40)
@@ -224,9 +268,11 @@ func lentShadow(p *probe) {
 	if n := len(b.list); !b.list[n-1].Shadow || n < 2 {
 		p.t.Skip("no unit of these algorithms is lent")
 	}
+	b.loan.Each = make([]int64, len(b.list))
 	b.lends(40, 40)
 	all := p.states("a", b.list)
 	p.must(all[0].Used == 40 && all[len(all)-1].Used == 25, "%+v", all)
+	p.must(b.loan.Each[0] == 40 && b.loan.Each[len(all)-1] == 25, "of 40 units %v were lent of the policies", b.loan.Each)
 	b.lends(0, 0, b.lastLease(30))
 	all = p.states("a", b.list)
 	p.must(all[0].Used == 30 && all[len(all)-1].Used == 25, "of 30 units 25 passed the shadow: %+v", all)

@@ -48,6 +48,7 @@ func (c *Call) Ask(r *backend.Request, i int) {
 	}
 	if r.Loan != nil {
 		c.loan = *r.Loan
+		c.loan.Each = nil
 	}
 	if c.look = nil; r.Op == backend.Settle && g.Each != nil {
 		c.look = &Call{costs: slices.Repeat([]int64{1}, len(g.Policies))}
@@ -101,6 +102,7 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 	}
 	if r.Op == backend.Borrow && c.Err == nil {
 		r.Loan.Lent = c.loan.Lent
+		copy(r.Loan.Each, c.loan.Each)
 	}
 	return c.Err
 }

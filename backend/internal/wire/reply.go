@@ -269,9 +269,15 @@ func (g *Group) readLoan(r *reader) bool {
 	}
 	c.Err, c.now = nil, r.now
 	c.readings = append(c.readings[:0], make([]backend.Reading, len(g.Policies))...)
+	if shadowed(g.Policies) {
+		c.loan.Each = slices.Repeat([]int64{units}, len(g.Policies))
+	}
 	for p := range g.Policies {
 		a, reading := &g.Policies[p].Algorithm, &c.readings[p]
 		had := r.stored()
+		if g.Policies[p].Shadow {
+			c.loan.Each[p] = r.whole()
+		}
 		v := r.view(a)
 		reading.At, reading.Used, reading.Lent, reading.ResetAt = v.At, v.Counts(), v.Lent(), a.ResetAt(&v)
 		if !had {

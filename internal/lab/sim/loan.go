@@ -42,6 +42,7 @@ func (a *arguments) borrower(g *asked, key string) {
 // borrow answers a Borrow: what was settled and lent, and what the policies are now.
 func (s *state) borrow(g *asked) []byte {
 	loan := *g.loan
+	loan.Each = make([]int64, len(g.policies))
 	r := backend.Request{Op: backend.Borrow, Loan: &loan, Group: backend.Group{
 		Key: g.tag, Policies: g.policies, Cost: g.cost, Each: make([]backend.State, len(g.policies)),
 	}}
@@ -55,6 +56,9 @@ func (s *state) borrow(g *asked) []byte {
 	b = double(double(double(b, loan.Lent.Units), loan.Lent.Ends.Microseconds()), loan.Lent.Borrowers)
 	for i := range g.policies {
 		b = append(b, bit(r.Each[i].RetryAfter == 0))
+		if g.policies[i].Shadow {
+			b = double(b, loan.Each[i])
+		}
 		b = s.retry(s.metBy(b, g, i), g, i, g.cost, &r.Each[i])
 	}
 	return b
