@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -277,4 +278,41 @@ func TestSpreadSettledByAPlainList(t *testing.T) {
 // spreadLog is a log of so many calls per hour over so many sub-keys.
 func spreadLog(n int64, shards int) headgate.Policy {
 	return headgate.Policy{Name: "p", Algorithm: algo.SlidingLog(algo.PerHour(n)), OnFailure: headgate.FailClosed, Shards: shards}
+}
+
+// TestSpreadDenialAtAHigherCost: what RetryAfter a remembered denial has for a higher cost is
+// a lower bound, since each sub-key refills at a rate of its own. Another list of a greater
+// burst has filled some sub-keys beyond their shares.
+func TestSpreadDenialAtAHigherCost(t *testing.T) {
+	ctx, now := t.Context(), time.UnixMicro(1745000145_000000)
+	s := remote(memory.New(&memory.Options{Now: func() time.Time { return now }}))
+	s.shared.Clock = func() time.Time { return now }
+	bucket := func(burst int64) headgate.Policy {
+		return headgate.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerHour(70), burst), OnFailure: headgate.FailClosed, Shards: 5}
+	}
+	free, paid := limiter(t, s, nil, bucket(25)), limiter(t, s, nil, bucket(50))
+	for key, known := 0, 0; known < 20; key++ {
+		require.Less(t, key, 1000)
+		k := fmt.Sprint(key)
+		for _, n := range []int64{10, 10, 5, 5, 5} {
+			d, err := paid.AllowN(ctx, k, n)
+			require.NoError(t, err)
+			require.True(t, d.Allowed)
+		}
+		denied, err := free.Allow(ctx, k)
+		require.NoError(t, err)
+		if denied.Allowed { // one sub-key was drawn twice
+			continue
+		}
+		for n := int64(2); n <= 5; n++ {
+			d, err := free.AllowN(ctx, k, n)
+			require.NoError(t, err)
+			require.Equal(t, headgate.FromDenyCache, d.Source)
+			want, err := free.Peek(ctx, headgate.Call{Key: k, Costs: []int64{n}})
+			require.NoError(t, err)
+			require.LessOrEqual(t, d.RetryAfter, want.RetryAfter, "of %d", n)
+			require.GreaterOrEqual(t, d.RetryAfter, denied.RetryAfter, "of %d", n)
+			known++
+		}
+	}
 }

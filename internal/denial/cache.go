@@ -353,13 +353,19 @@ func (d *Denial) age(i int, g *backend.Group, now time.Duration, s *backend.Stat
 
 // stateAt sets s to State. If g costs more than what was denied, the RetryAfter is that of
 // g's cost, as far as the state determines it. It is at most a microsecond longer than the
-// store's. Units that are lent may come back sooner, so they are left out.
+// store's. Units that are lent may come back sooner, so they are left out. So are spread keys:
+// the ResetAfter is that of one share, which refills at a rate of its own.
 func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.State) {
 	*s = d.States[i]
 	d.age(i, g, now, s)
+	p := &g.Policies[i]
+	//mutant:higher-cost-of-spread-key
+	if p.Shards > 1 {
+		return
+	}
 	//mutant:higher-cost-later
 	if g.CostOf(i) > d.Costs[i] && s.Lent == 0 {
-		s.RetryAfter = max(s.RetryAfter, passesAfter(&g.Policies[i].Algorithm, s, g.CostOf(i)))
+		s.RetryAfter = max(s.RetryAfter, passesAfter(&p.Algorithm, s, g.CostOf(i)))
 	}
 }
 
