@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/oracle"
 )
@@ -167,7 +168,7 @@ func failsOpen(list []headgate.Policy) bool {
 
 // cached reports whether an answer is that of a moment ago: of a spread key always. The
 // store must have denied the key, and this process have given nothing back since.
-func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error) {
+func (w *world) cached(op backend.Op, d *headgate.Decision, parts ...oracle.Part) (bool, error) {
 	if d.Receipt != nil {
 		return true, fmt.Errorf("a receipt: %v", show(d))
 	}
@@ -175,8 +176,16 @@ func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error)
 	for i := range parts {
 		id := denialOf(parts[i])
 		known = known || w.denials[id]
-		if !d.Allowed && d.Source == headgate.FromStore && (d.Key == "" || d.Key == parts[i].Key) {
+		if d.Allowed || d.Source != headgate.FromStore {
+			continue
+		}
+		if d.Key == "" || d.Key == parts[i].Key {
 			w.denials[id], w.denials[countOf(parts[i].Key, bindingOf(parts[i], d))] = true, true
+		} else if w.apart { // each key was asked, and may have been denied too
+			w.denials[id] = true
+			for _, p := range parts[i].Policies {
+				w.denials[countOf(parts[i].Key, p)] = true
+			}
 		}
 	}
 	if d.Source != headgate.FromDenyCache {
@@ -185,7 +194,58 @@ func (w *world) cached(d *headgate.Decision, parts ...oracle.Part) (bool, error)
 	if d.Allowed || !w.spread() && (!w.p.cache || !known) {
 		return true, fmt.Errorf("from the deny cache: %v", show(d))
 	}
-	return true, nil
+	w.last = d.State
+	for i := range parts {
+		if d.Key == "" || d.Key == parts[i].Key {
+			return true, w.stillDenied(op, d, parts[i])
+		}
+	}
+	return true, fmt.Errorf("from the deny cache of another key: %q", d.Key)
+}
+
+// stillDenied compares a remembered denial with what the store answers now. Nothing makes
+// room that this process does not see. So the store denies the call too, for no less long.
+// For a higher cost than was denied the RetryAfter may be a lower bound.
+//
+// A TokenBucket of two rates is left out: the faster one may have made room since.
+func (w *world) stillDenied(op backend.Op, d *headgate.Decision, part oracle.Part) error {
+	if !w.oneRate(part.Policies) {
+		return nil
+	}
+	part.Costs, part.Each = slices.Clone(part.Costs), make([]headgate.State, len(part.Costs))
+	if op == backend.AtMost {
+		for i := range part.Costs {
+			part.Costs[i] = 1
+		}
+	}
+	i := slices.IndexFunc(w.p.lists, func(list []headgate.Policy) bool { return slices.Equal(list, part.Policies) })
+	want, err := w.beside[i].Peek(context.Background(), headgate.Call{Key: part.Key, Costs: part.Costs, Each: part.Each})
+	if err != nil {
+		return fmt.Errorf("Peek: %w", err)
+	}
+	if _, err := w.model.Do(backend.Peek, []oracle.Part{part}, 0, &want); err != nil {
+		return fmt.Errorf("Peek beside the deny cache: %w", err)
+	}
+	late := time.Duration(0)
+	if part.Policies[0].Shards < 2 { // the rounding of a higher cost, see denial.TestHigherCost
+		late = 2 * time.Microsecond
+	}
+	if want.Allowed || d.RetryAfter <= 0 || d.RetryAfter > want.RetryAfter+late {
+		return fmt.Errorf("from the deny cache: %v; the store answers %v", show(d), show(&want))
+	}
+	return nil
+}
+
+// oneRate reports whether no TokenBucket of the list has another rate in another list.
+func (w *world) oneRate(list []headgate.Policy) bool {
+	for _, p := range list {
+		for _, q := range slices.Concat(w.p.lists...) {
+			if p.Algorithm.Kind() == algo.KindTokenBucket && p.Name == q.Name && p.Algorithm.Limit() != q.Algorithm.Limit() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // denialOf returns what a denial is remembered by while the store decides: a key and a list.

@@ -30,7 +30,7 @@ func (w *world) reserve(s *step) error {
 	if err != nil {
 		return fmt.Errorf("error: %w", err)
 	}
-	if cached, err := w.cached(&d, part); cached {
+	if cached, err := w.cached(backend.Reserve, &d, part); cached {
 		return err
 	}
 	w.last = d.State
@@ -192,7 +192,7 @@ func (w *world) all(s *step) error {
 	if err != nil {
 		return fmt.Errorf("error: %w", err)
 	}
-	if cached, err := w.cached(&d, parts...); cached {
+	if cached, err := w.cached(op, &d, parts...); cached {
 		return err
 	}
 	if w.apart && !d.Allowed {

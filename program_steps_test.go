@@ -50,6 +50,7 @@ type world struct {
 	apart    bool            // the store decides one key per request
 	lost     int             // the step of the last answer that was lost
 	limiters []*headgate.Limiter
+	beside   []*headgate.Limiter // of the same lists in another process, for Peek
 	prefix   string
 	model    *oracle.Model
 	booked   map[int][]*booking             // by the step that reserved
@@ -69,8 +70,8 @@ func newWorld(p *pairProgram, g *ground) (*world, error) {
 	g.runs++
 	g.now.Store(p.start)
 	w := &world{p: p, g: g, lost: -10, prefix: fmt.Sprint("k", g.runs, "-"), model: oracle.NewModel(p.start, p.lists), booked: map[int][]*booking{}, denials: map[string]bool{}}
-	s, lose := g.open(p.lossy)
-	w.lose = lose
+	s, beside, lose := g.open(p)
+	w.lose, w.apart = lose, p.apart && g.server == nil
 	o := &headgate.Options{DenyCacheTTL: -1, Observer: func(e headgate.Event) {
 		if e.Type == headgate.EventDecision && e.Op != headgate.OpSettle {
 			w.event.Store(&e)
@@ -81,9 +82,6 @@ func newWorld(p *pairProgram, g *ground) (*world, error) {
 	}
 	if p.keyed {
 		o.TokenKey = []byte("a key of sixteen")
-	}
-	if w.apart = p.apart && g.server == nil; w.apart {
-		s = oneKey(s)
 	}
 	first, err := headgate.New(s, p.lists[0], o)
 	if err != nil {
@@ -96,6 +94,13 @@ func newWorld(p *pairProgram, g *ground) (*world, error) {
 			return nil, err
 		}
 		w.limiters = append(w.limiters, l)
+	}
+	for _, list := range p.lists {
+		l, err := headgate.New(beside, list, &headgate.Options{DenyCacheTTL: -1})
+		if err != nil {
+			return nil, err
+		}
+		w.beside = append(w.beside, l)
 	}
 	return w, nil
 }
@@ -338,7 +343,7 @@ func (w *world) judge(op backend.Op, part oracle.Part, lease time.Duration, d *h
 	if err != nil {
 		return fmt.Errorf("error: %w", err)
 	}
-	if cached, err := w.cached(d, part); cached {
+	if cached, err := w.cached(op, d, part); cached {
 		return err
 	}
 	if d.Source != headgate.FromStore || d.Err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/clock"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -58,6 +59,7 @@ func pairs(t *testing.T, g *ground, steps int) {
 // ground is what programs run on: a store each in memory, or one server.
 type ground struct {
 	server backend.Store // nil: memory
+	beside backend.Store // on the same server, and remembers nothing of it
 	proxy  *redistest.Proxy
 	now    atomic.Int64 // µs
 	runs   int
@@ -70,17 +72,23 @@ func serverGround(t *testing.T) *ground {
 	g, server := &ground{}, redistest.Start(t)
 	g.proxy = redistest.NewProxy(t, server.Addr())
 	client := server.Client(t, func(o *redis.Options) { o.Addr = g.proxy.Addr() })
-	g.server = standalone.New(clock.Client{Processor: client, Now: g.time}, &standalone.Options{Budget: 10 * time.Second})
+	on := func() backend.Store {
+		return standalone.New(clock.Client{Processor: client, Now: g.time}, &standalone.Options{Budget: 10 * time.Second})
+	}
+	g.server, g.beside = on(), on()
 	g.now.Store(1745000145_000000)
 	requireCount(t, limiter(t, g.server, nil, daily("script", 1)), "loaded", 0) // or the answer that is lost may be NOSCRIPT
 	return g
 }
 
-// open returns the store of one run, and a function that begins or ends the loss of its
-// answers. The function returns how many were lost before.
-func (g *ground) open(loses bool) (backend.Store, func(lose bool) int) {
+// open returns the store of one run, another one on the same counts, and a function that begins
+// or ends the loss of its answers. The function returns how many were lost before.
+//
+// With a deny cache the store in memory counts as remote: limiters remember no denial of a
+// local one.
+func (g *ground) open(p *pairProgram) (s, beside backend.Store, lose func(lose bool) int) {
 	if g.server != nil {
-		return g.server, func(lose bool) int {
+		return g.server, g.beside, func(lose bool) int {
 			n, fault := g.proxy.Hit(), redistest.Pass
 			if lose {
 				fault = redistest.ResetAfterRequest
@@ -89,12 +97,20 @@ func (g *ground) open(loses bool) (backend.Store, func(lose bool) int) {
 			return n
 		}
 	}
-	s := memory.New(&memory.Options{Now: g.time})
-	if !loses {
-		return s, nil
+	m := memory.New(&memory.Options{Now: g.time})
+	w, lost := lossyOf(m), 0
+	w.shared = &layer.Shared{Clock: g.time}
+	if p.apart {
+		w.can = oneKey(m).can
 	}
-	w, lost := lossyOf(s), 0
-	return w, func(lose bool) int {
+	beside = &fake{Store: m}
+	switch {
+	case !p.lossy && !p.cache && !p.apart:
+		return m, beside, nil
+	case !p.lossy:
+		return w, beside, nil
+	}
+	return w, beside, func(lose bool) int {
 		if !lose {
 			w.lose(0, 0)
 			return lost

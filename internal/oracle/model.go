@@ -123,7 +123,8 @@ func (v *view) fits(n int64) (yes, no bool) {
 	yes, no = v.used.Hi+n <= most, v.used.Lo+n > most
 	if v.c.shards > 1 { // one sub-key must have room for all of it
 		exact := v.c.bucket == nil && v.c.id.Kind != algo.KindSlidingWindow
-		yes = yes && exact && n == 1 && v.alone && !v.p.Shadow && !v.c.uneven
+		room := most - v.used.Hi // of which the sub-key with the most has an equal part at least
+		yes = yes && exact && n > 0 && (n-1)*int64(v.c.shards) < room && v.alone && !v.p.Shadow && !v.c.uneven
 		no = no && !v.c.uneven && n > 0 // a sub-key that holds its share passes nothing
 	}
 	return yes, no
