@@ -268,3 +268,24 @@ func TestRecordOnACluster(t *testing.T) {
 		}
 	}
 }
+
+// TestColdRecordOnACluster: a process's first Record makes no more round trips to a node.
+func TestColdRecordOnACluster(t *testing.T) {
+	t.Parallel()
+	ctx, c, trips := context.Background(), redistest.StartCluster(t), &roundTrips{nodes: map[string]int{}}
+	for _, shards := range []int{4, 16, 64} {
+		limit := int64(100 * shards)
+		for _, cost := range []int64{1, limit / 2, limit, 3 * limit} {
+			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), NewClient: trips.newClient, MaxRetries: -1})
+			t.Cleanup(func() { _ = client.Close() })
+			s := cluster.New(client, &cluster.Options{Budget: 10 * time.Second})
+			trips.take()
+			_, err := limiter(t, s, nil, spreadDay(limit, shards)).Record(ctx, headgate.Call{Key: fmt.Sprint(shards, cost), Costs: []int64{cost}})
+			require.NoError(t, err)
+			for node, n := range trips.take() {
+				require.LessOrEqual(t, n, 2, "a Record of %d by %d sub-keys, to %s", cost, shards, node)
+			}
+			require.NoError(t, s.Close())
+		}
+	}
+}

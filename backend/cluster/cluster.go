@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/tls"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,26 +179,55 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 // node can share a batch. Requests on slots without a known node wait for one
 // together, and the others don't wait.
 func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer.Answer) {
-	calls := make([]batch.Call, 0, len(rs))
-	var waiting sync.WaitGroup
+	calls, unknown := make([]batch.Call, 0, len(rs)), []batch.Call(nil)
 	for i := range rs {
 		r, a := &rs[i], &answers[i]
 		if a.Err = s.ready(ctx, r); a.Err != nil {
 			continue
 		}
-		tag := names.Tag(r.Key, r.Sub)
-		if n := s.top.known(slot.Of(tag)); n != nil {
-			calls = append(calls, batch.Call{Queue: n.queue, Tag: tag, Request: r, Answer: a})
-			continue
+		c := batch.Call{Tag: names.Tag(r.Key, r.Sub), Request: r, Answer: a}
+		if n := s.top.known(slot.Of(c.Tag)); n != nil {
+			c.Queue = n.queue
+			calls = append(calls, c)
+		} else {
+			unknown = append(unknown, c)
 		}
+	}
+	if len(unknown) > 0 {
+		found := make(chan struct{})
+		defer func() { <-found }()
+		//mutant:known-slots-dont-wait
+		go func() {
+			defer close(found)
+			s.findAll(ctx, unknown)
+		}()
+	}
+	batch.DoAll(ctx, calls)
+}
+
+// findAll decides calls on slots without a known node, once the reload for which they wait
+// has ended. They leave together: a process's first call on a spread key has as many as there
+// are sub-keys.
+func (s *Store) findAll(ctx context.Context, calls []batch.Call) {
+	var waiting sync.WaitGroup
+	for i := range calls {
+		c := &calls[i]
 		waiting.Add(1)
 		//mutant:unknown-slots-wait-together
 		go func() {
 			defer waiting.Done()
-			a.Err = s.Do(ctx, r, &a.Decision)
+			n, waited, err := s.top.find(ctx, slot.Of(c.Tag))
+			if c.Waited = waited; err == nil {
+				c.Queue = n.queue
+				return
+			}
+			c.Request.Unknown(err)
+			c.Answer.Err = err
 		}()
 	}
-	defer waiting.Wait()
+	waiting.Wait()
+	calls = slices.DeleteFunc(calls, func(c batch.Call) bool { return c.Queue == nil })
+	//mutant:unknown-slots-in-one-batch
 	batch.DoAll(ctx, calls)
 }
 

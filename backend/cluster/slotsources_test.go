@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -147,4 +149,41 @@ func TestWaitForSlotsIsOfTheBudget(t *testing.T) {
 	unavailable(func() (headgate.Decision, error) {
 		return faulttest.Limiter(t, store, faulttest.Wide).Peek(t.Context(), headgate.Call{Key: "k"})
 	})
+}
+
+// TestKnownSlotsDontWait: requests that are made together with others, whose nodes are not
+// known yet, are decided before those.
+func TestKnownSlotsDontWait(t *testing.T) {
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	require.NoError(t, command(server, "CLUSTER", "ADDSLOTSRANGE", 0, slot.Count-1).Err())
+	var asked atomic.Int64
+	all := make(chan struct{})
+	o := redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		end := slot.Count / 2
+		if asked.Add(1) > 1 {
+			<-all
+			end = slot.Count - 1
+		}
+		return []redis.ClusterSlot{{Start: 0, End: end, Nodes: []redis.ClusterNode{{Addr: server.Addr()}}}}, nil
+	}}
+	store := cluster.New(with{&o}, patient)
+	defer store.Close()
+	l, known, unknown := faulttest.Limiter(t, store, faulttest.Wide), inSlot(1, 1, "k")[0], inSlot(slot.Count-1, 1, "k")[0]
+	require.Zero(t, faulttest.Used(t, l, known))
+	time.Sleep(300 * time.Millisecond) // then the slots may be loaded again
+	rs, answers, done := make([]backend.Request, 2), make([]layer.Answer, 2), make(chan struct{})
+	for i, key := range []string{unknown, known} {
+		rs[i] = backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: l.Policies(), Cost: 1}}
+	}
+	go func() {
+		defer close(done)
+		store.DoAll(context.Background(), rs, answers)
+	}()
+	require.Eventually(t, func() bool { return faulttest.Used(t, l, known) == 1 }, 5*time.Second, time.Millisecond)
+	close(all)
+	<-done
+	for i := range answers {
+		require.NoError(t, answers[i].Err)
+		require.True(t, answers[i].Decision.Allowed)
+	}
 }

@@ -84,6 +84,7 @@ type Call struct {
 	Tag     string
 	Request *backend.Request
 	Answer  *layer.Answer
+	Waited  time.Duration // by the caller, before; a part of the budget
 
 	call *call
 }
@@ -91,13 +92,13 @@ type Call struct {
 // DoAll decides the calls in one round trip per server, in parallel, and writes
 // their answers.
 //
-// All calls have the same budget from now on. A call that is refused, or whose caller
-// leaves, does not keep the others.
+// All calls have the same budget from now on, less what each has waited. A call that is refused,
+// or whose caller leaves, does not keep the others.
 func DoAll(ctx context.Context, calls []Call) {
 	var leave []*Queue // after all calls are pending, so that they leave together
 	for i := range calls {
 		c := &calls[i]
-		c.call = newCall(ctx, c.Tag, 0, c.Request, c.Queue.server.Budget)
+		c.call = newCall(ctx, c.Tag, c.Waited, c.Request, c.Queue.server.Budget)
 		if c.Queue.push(c.call) {
 			leave = append(leave, c.Queue)
 		}
