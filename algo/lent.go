@@ -30,6 +30,8 @@ type Lent struct {
 	Epoch     [8]byte // drawn when units were first lent; a Reset ends it
 	From      int64   // when the present slot of time began, in which borrowers are counted
 	Cur, Prev int64   // borrowers in this slot, and in the one before
+	Free      int64   // units that are not lent, for a call that was denied; see Recall
+	FreeUntil int64
 	Ends      []LentUntil
 }
 
@@ -40,8 +42,10 @@ type LentUntil struct{ End, Units int64 }
 const (
 	// lentKept is for how long borrowers are remembered after the last lease.
 	lentKept = 2 * int64(MaxBorrow/time.Microsecond)
-	// maxBorrowers is what the script keeps in two bytes, and what Recall counts.
+	// maxBorrowers is what the script keeps in two bytes.
 	maxBorrowers = 1<<16 - 1
+	// freeStays is for how long units are not lent after a denial.
+	freeStays = 10 * int64(time.Second/time.Microsecond)
 )
 
 // Lends reports whether units of the kind can be lent.
@@ -102,16 +106,24 @@ func (l *Lent) Count(now, length, last int64) {
 // Borrowers returns how many processes borrow.
 func (l *Lent) Borrowers() int64 { return max(l.Cur, l.Prev, 1) }
 
-// Recall counts as many borrowers as there can be, in this slot and so in the next. Nothing
-// new is lent meanwhile, and no lease becomes longer: all have ended after one length.
-func (l *Lent) Recall() { l.Cur = maxBorrowers }
+// Recall notes that a call of n units was denied and would pass if nothing were lent. From now
+// on so many units are not lent, until ten seconds after the last such call. A script writes
+// this at a denial, so what stands for another five is left as it is.
+func (l *Lent) Recall(now, n int64) {
+	free := l.Recalled(now)
+	//mutant:recall-seldom
+	if n = min(n, MaxLimit); free < n || l.FreeUntil < now+freeStays/2 {
+		l.Free, l.FreeUntil = max(free, n), now+freeStays
+	}
+}
 
-// Recalled reports whether so many borrowers are counted that nothing is lent.
-func Recalled(borrowers int64) bool { return borrowers >= maxBorrowers }
-
-// Withheld reports whether a call of n units, which was denied, would fit if nothing were
-// lent beside what is used. One unit comes back before long, so it reports only larger calls.
-func (a *Algorithm) Withheld(used, n int64) bool { return n > 1 && used+n <= a.max }
+// Recalled returns how many units are not lent.
+func (l *Lent) Recalled(now int64) int64 {
+	if now < l.FreeUntil && l.FreeUntil <= now+freeStays {
+		return l.Free
+	}
+	return 0
+}
 
 // Add lends units until an end.
 func (l *Lent) Add(end, n int64) {
@@ -151,8 +163,7 @@ func LentEnd(now, length, closes int64) int64 {
 // room. What is new must last for an eighth of the length.
 func LentShare(want, keep, room, borrowers int64, left, length int64) int64 {
 	extra := min(want-keep, (room-keep)/(2*borrowers))
-	//mutant:recalled-lends
-	if extra < 0 || keep+extra < 2 && keep == 0 || left < length/8 || Recalled(borrowers) {
+	if extra < 0 || keep+extra < 2 && keep == 0 || left < length/8 {
 		extra = 0
 	}
 	return keep + extra

@@ -221,25 +221,29 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 }
 
 // plan decides when the next Borrow may be sent and when it is due. If the key has so little
-// room that a lease would last less than two round trips, what is left is used up, and
-// the next call settles it and borrows nothing. So near the limit no process holds units
-// while the store denies others. A new lease needs twice that room.
+// room that a lease would last less than two round trips, or the store recalls it, what is left
+// is used up, and the next call settles it and borrows nothing. What is still left when the
+// lease ends goes back. So near the limit no process holds units while the store denies
+// others. A new lease needs twice that room.
 func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	units, seen, next := l.Lent.Units, h.seen.Load(), at
 	need := 2 * l.Lent.Borrowers * max(least, int64(h.own.rate*float64(2*trip)/float64(h.length))) // of which a fair share is lent
 	//mutant:last-units-not-lent
-	h.own.scarce = units > 0 && seen.states[seen.binds].Remaining < need
+	//mutant:recalled-units-go-back
+	h.own.scarce = units > 0 && (seen.states[seen.binds].Remaining < need || l.Lent.Recalled)
 	switch {
 	case units == 0:
 		next, end = at+h.length/2, at+h.length+4*trip
 	case units < l.Want:
 		next = at + trip
 	}
+	h.pause(next, 2*need)
+	due := end - max(2*trip, h.length/10)
 	if h.own.scarce {
 		h.low.Store(-1)
+		next = at // what is left goes back before the lease ends
 	}
-	h.pause(next, 2*need)
-	h.wake(max(end-max(2*trip, h.length/10), next) - at)
+	h.wake(max(due, next) - at)
 }
 
 // see keeps what calls at home are answered with: each passes.

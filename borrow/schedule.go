@@ -122,7 +122,8 @@ func (h *home) tend() *pending {
 	at := h.store.now()
 	demand, holds := h.demand(at), int64(at) < h.end.Load()
 	switch {
-	case holds && h.can(at, demand):
+	//mutant:scarce-units-go-back
+	case holds && !h.own.scarce && h.can(at, demand):
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, enough(demand))
 	//mutant:rest-is-given-back

@@ -120,13 +120,15 @@ for run = 1, all do
   end
   if total == 0 and (asks == TAKE or asks == AT_MOST) then status = OUT_OF_RANGE end
   if pass < count then refused = true end
-  -- A denied call of several units that would pass if nothing were lent recalls the loans.
-  for p = 1, pass < count and (asks == TAKE or asks == RESERVE) and policies or 0 do
+  -- A denied call that would pass if nothing were lent recalls the loans.
+  for p = 1, pass < count and (asks == TAKE or asks == RESERVE or asks == AT_MOST) and policies or 0 do
     local s = states[p]
     local used = s.used + pass * s.cost + s.cost
     --mutant:lua-group-recalls
-    if s.beside and not shadows[p] and s.cost > 1 and used > s.limit and used <= s.limit + s.lent then
-      s.beside[3], s.recalls, recalls = 65535, true, true
+    if s.beside and not shadows[p] and used > s.limit and used <= s.limit + s.lent then
+      local beside, cost = s.beside, s.cost
+      --@include lent.recall
+      if due then s.recalls, recalls = due, true end
     end
   end
   for p = 1, policies do
@@ -155,6 +157,15 @@ for run = 1, all do
     --@include leases.reserve
   end
 end
+for p = 1, recalls and status == 0 and policies or 0 do
+  local s = states[p]
+  local kind, log, due, beside = s.kind, s.log, s.recalls, s.beside
+  --mutant:lua-recall-stored
+  if due then
+    --@choose recall
+    else try('HSET', key, s.name, string.sub(hashed[p + shift], 1, 28) .. due .. string.sub(hashed[p + shift], 41)) end
+  end
+end
 
 --@section store
 -- The lease is written first: what the server refuses for all, as for want of
@@ -167,7 +178,7 @@ for p, s in ipairs(states) do
   local hz, due, at, x, y, z, used, had, v, fresh = s.hz, s.due, s.at, s.x, s.y, s.z, s.used, s.had, s.v
   local taken, sum = used - had, s.sum
   if s.log then
-    if taken > 0 or s.recalls then parts = parts + 1 end
+    if taken > 0 then parts = parts + 1 end
   elseif taken < 0 then
     local back, charged, kept = -taken, s.charged, s.kept
     --@choose giveback
@@ -177,7 +188,6 @@ for p, s in ipairs(states) do
   end
   if s.beside then
     local beside = s.beside
-    if s.recalls and not s.log then fresh = fresh or v end
     --@include lent.join
   end
   if fresh then
@@ -200,7 +210,7 @@ if (parts > 1 or looks) and status == 0 then
   if fields[1] and not may('HSET', key, 'f', 'v') then what = 'HSET' end
   for p, s in ipairs(states) do
     local kind, log, ahead, beside = s.kind, s.log, s.ahead, s.beside
-    if log and (s.used > s.had or s.recalls) then
+    if log and s.used > s.had then
       --@choose rights
       end
     end
@@ -212,11 +222,11 @@ if (parts > 1 or looks) and status == 0 then
     --@include errors.failed
   end
 end
-if not looks or recalls then
+if not looks then
   --@include leases.set
   for p, s in ipairs(states) do
     local kind, period, at, y, z, ahead, sum, log, taken, beside = s.kind, s.period, s.at, s.y, s.z, s.ahead, s.sum, s.log, s.used - s.had, s.beside
-    if log and (taken > 0 or s.recalls) and status == 0 then
+    if taken > 0 and status == 0 and log then
       --@choose take
       end
     end

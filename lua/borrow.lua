@@ -46,7 +46,7 @@ for p = 1, policies do
   end
   -- All slots at once: a table that grows by single slots is copied for each.
   states[p] = {kind, limit, period, a, b, fill, hz, due, at, x, y, z, used, used, ahead, sum, log, v, 0, args[names + p],
-    false, 0, shadow, lent, beside or {epoch, 0, 0, 0, ended = {}, folded = 0}, plain, closes}
+    false, 0, shadow, lent, beside or {epoch, 0, 0, 0, 0, 0, ended = {}, folded = 0}, plain, closes}
 end
 --@include borrow.settle
 if status == 0 then
@@ -97,7 +97,7 @@ if used then
     --mutant:lua-reset-ends-loans
     elseif lent[1] ~= part[3] then how = 3
     else
-      for i = 5, #lent, 2 do
+      for i = 7, #lent, 2 do
         if lent[i] == part[1] then
           local units = lent[i + 1]
           s.lent, lent[i + 1] = s.lent - min(units, part[2]), units - part[2]
@@ -120,7 +120,7 @@ if how ~= 1 then keep = 0 end
 
 --@section lend
 -- s.fits: the policy had room for the cost beside what is kept. s.ends: when its units end.
-local room, passes, left, borrowers = 137438953472, true, length, 1
+local room, passes, left, borrowers, recalled = 137438953472, true, length, 1, 0
 for p = 1, policies do
   local s = states[p]
   s.fits = s.limit - s.used - s.lent - s.charge - (s.shadow and 0 or keep) >= cost
@@ -135,21 +135,26 @@ for p = 1, policies do
     elseif now >= lent[2] + length then lent[2], lent[3], lent[4] = now - now % length, 0, lent[3] end
     if counted < lent[2] or counted > now then lent[3] = min(lent[3] + 1, 65535) end
   end
-  --mutant:lua-borrow-recalls
-  if not s.fits and not s.shadow and cost > 1 and s.used + s.charge + cost <= s.limit then lent[3] = 65535 end
   borrowers = max(borrowers, lent[3], lent[4])
   ends = ends - ends % (length / 4)
   --mutant:lua-lease-ends-with-window
   if s.closes and s.closes < ends then ends = s.closes end
-  --mutant:lua-recalled-ends
-  if how == 1 and max(lent[3], lent[4]) > 65534 then ends = min(ends, parts[p][1]) end
+  if not s.shadow then
+    local left, beside = s.limit - s.used - s.lent - s.charge, lent
+    --mutant:lua-borrow-recalls
+    if not s.fits and s.used + s.charge + cost <= s.limit then
+      --@include lent.recall
+    end
+    local free = now < lent[6] and lent[6] <= now + FREE_STAYS and lent[5] or 0
+    room = min(room, left - free)
+    --mutant:lua-recalled-ends
+    if free > 0 and keep > 0 and left - free < keep then ends, recalled = min(ends, parts[p][1]), 4 end
+  end
   s.ends, left = ends, p > 1 and min(left, ends - now) or ends - now
-  if not s.shadow then room = min(room, s.limit - s.used - s.lent - s.charge) end
 end
 room = max(0, room)
 local extra = min(want - keep, math.floor((room - keep) / (2 * borrowers)))
---mutant:lua-recalled-lends
-if extra < 0 or keep + extra < 2 and keep == 0 or left < length / 8 or borrowers > 65534 then extra = 0 end
+if extra < 0 or keep + extra < 2 and keep == 0 or left < length / 8 then extra = 0 end
 local units = keep + extra
 if want > 0 then counted = now end
 -- The record's expiry moves once in five seconds: to set it costs more than the value.
@@ -159,7 +164,7 @@ if not kept then till = now + 2 * length + 10000000 end
 local note = pack('<BI4I7I7I4B', 1, number, counted, till, units > 0 and number or 0, policies)
 for p = 1, policies do
   local s = states[p]
-  local m, lent, ends, i = units, s.beside, s.ends, 5
+  local m, lent, ends, i = units, s.beside, s.ends, 7
   if s.shadow then m = max(0, min(m, s.limit - s.used - s.lent - s.charge)) end
   s.part = m
   note = note .. pack('<I7I5c8', ends, m, lent[1])
@@ -204,9 +209,9 @@ for p = 1, policies do
   end
   if kind > LAST_OF_WORDS then before = before .. pack('<Bdd', 1, used, newest) else before = before .. string.sub(fresh, 1, size) end
   met = met .. string.char(s.fits and 1 or 0) .. (s.shadow and pack('<d', s.part) or '') .. before .. later
-  if #beside > 4 and fresh then
+  if #beside > 6 and fresh then
     local last, units = beside[#beside - 1], 0
-    for i = 6, #beside, 2 do units = units + beside[i] end
+    for i = 8, #beside, 2 do units = units + beside[i] end
     local ends, spare = last + fill, 0
     --@choose outlives
     end
@@ -254,7 +259,7 @@ if noted and status > 0 then
   elseif held then try('SET', record, held, 'KEEPTTL')
   else try('SET', record, pack('<BI4I7I7I4B', 1, 0, 0, 0, 0, 0), 'PX', '1') end
 end
-met = pack('<BBBddd', 1, how, passes and 1 or 0, units, left, borrowers) .. met
+met = pack('<BBBddd', 1, how + recalled, passes and 1 or 0, units, left, borrowers) .. met
 
 --@section rights
 -- The hash is written first, so no right of a log may be found missing after it.

@@ -48,8 +48,13 @@ for i = k, k + groups - 1 do
     used = used + taken
     --@include kinds.new
     --mutant:lua-denial-recalls
-    if part and pass < first and cost > 1 and used + cost <= limit then
-      part, fresh = string.sub(part, 1, 15) .. '\255\255' .. string.sub(part, 18), fresh or v
+    if part and pass < first and used + cost <= limit then
+      local beside = {nil, nil, nil, nil, parse('<I5I7', part, 20)}
+      --@include lent.recall
+      if due then
+        part = string.sub(part, 1, 19) .. due .. string.sub(part, 32)
+        if not fresh then try('HSET', key, field, string.sub(whole, 1, 9) .. part .. string.sub(v, 10)) end
+      end
     end
     if fresh then
       if part then fresh = string.char(string.byte(fresh) + 16) .. string.sub(fresh, 2, 9) .. part .. string.sub(fresh, 10) end

@@ -148,6 +148,13 @@ if joined then
   sets[#sets + 1] = joined
 end
 
+--@section recall
+local score, recalled = try('ZSCORE', log, beside.stored), string.sub(beside.stored, 1, 20) .. due .. string.sub(beside.stored, 33)
+if type(score) == 'string' and type(try('ZADD', log, score, recalled)) == 'number' then
+  try('ZREM', log, beside.stored)
+  beside.stored = recalled
+end
+
 --@section told
 if taken > 0 then newest = at end
 

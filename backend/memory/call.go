@@ -112,18 +112,9 @@ func (c *call) look(looks []look) (fits bool) {
 			l.lacks = !room
 		case !room:
 			fits = false
-			c.recall(l, i)
 		}
 	}
 	return fits
-}
-
-// recall ends lending for a while if a call lacks units that are lent only.
-func (c *call) recall(l *look, i int) {
-	//mutant:denial-recalls
-	if l.lent != nil && (c.op == backend.Take || c.op == backend.Reserve) && c.Policies[i].Algorithm.Withheld(l.view.Used, c.CostOf(i)) {
-		l.lent.Recall()
-	}
 }
 
 // view views one policy, by the clock that it follows.
@@ -206,6 +197,10 @@ func (c *call) read(l *look, i int) backend.Reading {
 	}
 	if c.op != backend.Reset && !c.op.Records() && !a.Fits(&l.view, c.CostOf(i)) {
 		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i)) - l.toWall
+		//mutant:denial-recalls
+		if l.lent != nil && c.op != backend.Peek && !c.Policies[i].Shadow && l.view.Used+c.CostOf(i) <= a.Max() {
+			l.lent.Recall(c.now+l.toWall, c.CostOf(i))
+		}
 	}
 	return r
 }

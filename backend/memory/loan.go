@@ -143,13 +143,13 @@ func (n *loan) room(i int) int64 {
 	return n.Policies[i].Algorithm.Max() - n.looks[i].view.Counts() - n.add[i]
 }
 
-// least returns the least of the enforced policies' rooms, or of all where all are
-// shadows.
+// least returns the least of the enforced policies' rooms, less what is recalled of each. It
+// is MaxUnits where all are shadows.
 func (n *loan) least() int64 {
 	least := algo.MaxUnits
 	for i := range n.looks {
 		if !n.Policies[i].Shadow {
-			least = min(least, n.room(i))
+			least = min(least, n.room(i)-n.looks[i].lent.Recalled(n.nowOf(i)))
 		}
 	}
 	return max(least, 0)
@@ -186,13 +186,14 @@ func (n *loan) lend() {
 			l.lent.Count(n.nowOf(i), length, n.before.counted+l.toWall)
 		}
 		//mutant:denied-borrow-recalls
-		if !n.had[i] && !n.Policies[i].Shadow && a.Withheld(l.view.Used+n.add[i], n.Cost) {
-			l.lent.Recall()
+		if !n.had[i] && !n.Policies[i].Shadow && l.view.Used+n.add[i]+n.Cost <= a.Max() {
+			l.lent.Recall(n.nowOf(i), n.Cost)
 		}
 		borrowers = max(borrowers, l.lent.Borrowers())
 		ends[i] = algo.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
 		//mutant:recalled-ends
-		if n.loan.Lent.Settled == backend.Charged && algo.Recalled(l.lent.Borrowers()) {
+		if free := l.lent.Recalled(n.nowOf(i)); free > 0 && n.keep > 0 && !n.Policies[i].Shadow && n.room(i)-free < n.keep {
+			n.loan.Lent.Recalled = true
 			ends[i] = min(ends[i], n.before.of[i].end)
 		}
 		left = min(left, ends[i]-n.nowOf(i))

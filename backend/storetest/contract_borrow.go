@@ -27,8 +27,8 @@ var borrowed = []sentence{
 		"and a settle after that changes nothing."},
 	{"LentWindow", lentWindow, "A lease ends with the window that its units are charged to."},
 	{"LentRetry", lentRetry, "While units are lent, RetryAfter is at most until the first of their leases ends."},
-	{"LentRecall", lentRecall, "A Take, Reserve or Borrow of several units that is denied only for lent units recalls these: " +
-		"for a Length at least nothing new is lent, and no lease ends later."},
+	{"LentRecall", lentRecall, "After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, as many " +
+		"units as it costs are not lent for ten seconds. Until there is room for these, no lease ends later, and Lent.Recalled says so."},
 	{"BorrowOnce", borrowsOnce, "A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld " +
 		"and changes nothing."},
 	{"LentReset", lentReset, "After a Reset no lent unit counts, and a settle of it finds that it is not held."},
@@ -212,15 +212,14 @@ func lentRetry(p *probe) {
 }
 
 func lentRecall(p *probe) {
-	const k = 10_000 // so many that a share for as many borrowers as can be is some
 	p.needsOp(backend.Reserve)
 	for _, op := range []backend.Op{backend.Take, backend.Reserve, backend.Borrow} {
 		key := op.String()
-		b := p.borrower(key, p.list(p.day(100*k)))
-		b.lends(40*k, 40*k)
+		b := p.borrower(key, p.list(p.day(100)))
+		b.lends(40, 40)
 		ended := p.now + loanLength.Microseconds()
 		p.advance(loanLength / 4)
-		r := request(op, key, b.list, 70*k)
+		r := request(op, key, b.list, 70)
 		switch op {
 		case backend.Reserve:
 			r.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute}
@@ -230,12 +229,13 @@ func lentRecall(p *probe) {
 		d, err := p.do(r)
 		p.must(err == nil && !d.Allowed, "%v: %+v %v", op, d, err)
 		p.advance(loanLength / 4)
-		_, l, err := b.ask(0, 40*k, 30*k, b.lastLease(10*k))
-		p.must(err == nil && l.Units == 30*k && p.now+l.Ends.Microseconds() <= ended, "%v: %+v %v", op, l, err)
-		_, l, err = p.borrower(key, b.list).ask(0, 10*k, 0)
-		p.must(err == nil && l.Units == 0, "%v: %+v %v", op, l, err)
-		p.advance(2 * loanLength)
-		b.lends(20*k, 20*k)
+		_, l, err := b.ask(0, 40, 30, b.lastLease(10))
+		p.must(err == nil && l.Units == 30 && l.Recalled && p.now+l.Ends.Microseconds() <= ended, "%v: %+v %v", op, l, err)
+		_, l, err = b.ask(0, 20, 0, b.lastLease(0))
+		p.must(err == nil && l.Units == 10 && !l.Recalled, "%v: 10 are used, and 70 recalled: %+v %v", op, l, err)
+		p.advance(10 * time.Second)
+		_, l, err = b.ask(0, 20, 0)
+		p.must(err == nil && l.Units == 20, "%v: %+v %v", op, l, err)
 	}
 }
 

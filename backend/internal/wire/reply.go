@@ -263,7 +263,7 @@ func (g *Group) readLoan(r *reader) bool {
 		return false
 	}
 	units, ends, borrowers := r.whole(), r.whole(), r.whole()
-	c.loan.Lent = backend.Lent{Settled: backend.Settled(head[1]), Borrowers: borrowers}
+	c.loan.Lent = backend.Lent{Settled: backend.Settled(head[1] & 3), Borrowers: borrowers, Recalled: head[1] > 3}
 	if units > 0 {
 		c.loan.Lent.Units, c.loan.Lent.Ends = units, time.Duration(ends)*time.Microsecond
 	}

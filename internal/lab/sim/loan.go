@@ -52,7 +52,7 @@ func (s *state) borrow(g *asked) []byte {
 	if err != nil {
 		return letter(err)
 	}
-	b := []byte{1, byte(loan.Lent.Settled), bit(d.Allowed)}
+	b := []byte{1, byte(loan.Lent.Settled) + 4*bit(loan.Lent.Recalled), bit(d.Allowed)}
 	b = double(double(double(b, loan.Lent.Units), loan.Lent.Ends.Microseconds()), loan.Lent.Borrowers)
 	for i := range g.policies {
 		b = append(b, bit(r.Each[i].RetryAfter == 0))
