@@ -86,6 +86,15 @@ func (a *Algorithm) rule() *rule {
 // Kind returns which algorithm it is.
 func (a *Algorithm) Kind() Kind { return a.identity.Kind }
 
+// Equal reports whether two algorithms decide alike: by one count and the same numbers. Two
+// time.Locations of one name are equal, as a Calendar's count belongs to the name.
+func (a *Algorithm) Equal(b *Algorithm) bool {
+	own := *a
+	//mutant:zones-by-name
+	own.zone = b.zone // the Identity has the name
+	return own == *b
+}
+
 // Identity says which count an algorithm decides on. Under one policy name,
 // algorithms of equal identity share a count, whatever their limits, and others
 // have separate counts. It is comparable.

@@ -246,3 +246,17 @@ func BenchmarkBoundaries(b *testing.B) {
 		}
 	}
 }
+
+// TestEqual: two locations of one name are one calendar, as they are one count.
+func TestEqual(t *testing.T) {
+	zone := func(name string) *time.Location { return time.FixedZone(name, 3600) }
+	a := Calendar(10, Day(), zone("A"))
+	for want, all := range map[bool][]Algorithm{
+		true:  {a, Calendar(10, Day(), zone("A"))},
+		false: {Calendar(10, Day(), zone("B")), Calendar(11, Day(), zone("A")), Calendar(10, Month(1), zone("A")), FixedWindow(PerDay(10)), {}},
+	} {
+		for i := range all {
+			require.Equal(t, want, a.Equal(&all[i]), all[i].String())
+		}
+	}
+}

@@ -12,9 +12,10 @@ import (
 // Calls use left, end and turn without a lock. All else is of the one that has busy: a
 // call that sends a Borrow, or the timer.
 type home struct {
-	key    homeKey
-	list   []backend.Policy
-	length time.Duration // of a lease
+	key    string
+	list   []backend.Policy // of the call that made it; calls by lists that decide the same are answered too
+	next   *home            // of the same key and another list; guarded by the stripe's lock
+	length time.Duration    // of a lease
 	id     backend.LeaseID
 
 	left atomic.Int64  // units

@@ -8,10 +8,14 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/denial"
 )
 
 // maxHomes bounds the keys that a process has units of. Others are asked for as ever.
 const maxHomes = 1 << 16
+
+// maxLists bounds the homes of one key, which are of different lists. A call looks at each.
+const maxLists = 8
 
 const (
 	stripeCount = 64
@@ -30,15 +34,9 @@ type homes struct {
 type stripe struct {
 	mu struct {
 		sync.RWMutex
-		homes map[homeKey]*home
+		homes map[string]*home // of each key the first: home.next is that of another list
 	}
 	_ [64]byte // the next stripe's lock
-}
-
-// homeKey is a key and a list of policies, by the place where the list stands.
-type homeKey struct {
-	key  string
-	list *backend.Policy
 }
 
 func newHomes() *homes { return &homes{seed: maphash.MakeSeed()} }
@@ -55,9 +53,25 @@ func (hs *homes) find(r *backend.Request) *home {
 	}
 	st, _ := hs.stripe(r.Key)
 	st.mu.RLock()
-	h := st.mu.homes[homeKey{r.Key, &r.Policies[0]}]
+	h, _ := st.of(r)
 	st.mu.RUnlock()
 	return h
+}
+
+// of returns the home of the request's key and list, nil if there is none, and the number
+// of other homes of the key that come before. Its caller has the lock.
+func (st *stripe) of(r *backend.Request) (h *home, others int) {
+	for h = st.mu.homes[r.Key]; h != nil && !h.serves(r.Policies); h = h.next {
+		others++
+	}
+	return h, others
+}
+
+// serves reports whether calls by a list are answered from the home: the list decides as the
+// home's own does, and borrows for as long. What its policies do on failure does not matter.
+func (h *home) serves(list []backend.Policy) bool {
+	//mutant:home-of-one-length
+	return denial.Alike(h.list, list) && h.length == list[0].Borrow
 }
 
 // seen notes a call of a key without a home, and makes one if the key is called often
@@ -76,18 +90,18 @@ func (hs *homes) seen(s *Store, r *backend.Request, n int64, at time.Duration) *
 	if hs.count.Load() >= maxHomes {
 		return nil
 	}
-	k := homeKey{r.Key, &r.Policies[0]}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	h := st.mu.homes[k]
-	if h == nil {
-		h = &home{key: k, list: r.Policies, length: length, store: s}
+	h, others := st.of(r)
+	//mutant:few-homes-of-a-key
+	if h == nil && others < maxLists {
+		h = &home{key: r.Key, list: r.Policies, next: st.mu.homes[r.Key], length: length, store: s}
 		_, _ = rand.Read(h.id[:])
 		h.own.last, h.own.rate = at, float64(n*max(before, calls))
 		if st.mu.homes == nil {
-			st.mu.homes = map[homeKey]*home{}
+			st.mu.homes = map[string]*home{}
 		}
-		st.mu.homes[k] = h
+		st.mu.homes[h.key] = h
 		h.wake(length)
 		hs.count.Add(1)
 	}
@@ -124,12 +138,23 @@ func (t tally) calls() (before, now int64) { return int64(t >> 8 & 0xff), int64(
 
 // remove removes a home that holds nothing.
 func (hs *homes) remove(h *home) {
-	st, _ := hs.stripe(h.key.key)
+	st, _ := hs.stripe(h.key)
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.mu.homes[h.key] == h {
-		delete(st.mu.homes, h.key)
+	before := (*home)(nil)
+	for o := st.mu.homes[h.key]; o != nil; before, o = o, o.next {
+		switch {
+		case o != h:
+			continue
+		case before != nil:
+			before.next = h.next
+		case h.next != nil:
+			st.mu.homes[h.key] = h.next
+		default:
+			delete(st.mu.homes, h.key)
+		}
 		hs.count.Add(-1)
+		return
 	}
 }
 
@@ -138,10 +163,8 @@ func (hs *homes) each(key string, f func(*home)) {
 	st, _ := hs.stripe(key)
 	st.mu.RLock()
 	defer st.mu.RUnlock()
-	for k, h := range st.mu.homes {
-		if k.key == key {
-			f(h)
-		}
+	for h := st.mu.homes[key]; h != nil; h = h.next {
+		f(h)
 	}
 }
 
@@ -151,7 +174,9 @@ func (hs *homes) all() (all []*home) {
 		st := &hs.stripes[i]
 		st.mu.RLock()
 		for _, h := range st.mu.homes {
-			all = append(all, h)
+			for ; h != nil; h = h.next {
+				all = append(all, h)
+			}
 		}
 		st.mu.RUnlock()
 	}

@@ -71,9 +71,12 @@ func enough(demand float64) int64 {
 func (h *home) prepare(r *backend.Request, want int64) *pending {
 	p := &pending{home: h, begin: h.store.now(), request: *r}
 	q := &p.request
-	q.Op, q.Key, q.Policies, q.Costs, q.Each = backend.Borrow, h.key.key, h.list, nil, make([]backend.State, len(h.list))
-	if r.Op == backend.Take {
+	q.Op, q.Key, q.Costs, q.Each = backend.Borrow, h.key, nil, make([]backend.State, len(h.list))
+	//mutant:own-mode-of-a-borrow
+	if r.Op == backend.Take { // by its own failure modes
 		q.Cost = r.CostOf(0)
+	} else {
+		q.Policies = h.list
 	}
 	if want == 0 {
 		if int64(p.begin) < h.end.Load() {
@@ -215,7 +218,7 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	h.left.Add(max(more, 0))
 	if units > l.Keep { // a call that was denied meanwhile met these units as used
 		//mutant:lease-ends-denials
-		h.store.denied.Forget(h.key.key)
+		h.store.denied.Forget(h.key)
 	}
 	h.plan(at, end, trip, l)
 }

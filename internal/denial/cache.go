@@ -230,13 +230,7 @@ type entry struct {
 // denies reports whether g is denied: it is of the entry's key and policies, by their
 // numbers, and costs enough. What a policy does on failure does not matter here.
 func (e *entry) denies(g *backend.Group) bool {
-	k, n := &e.group, len(e.group.Policies)
-	if !e.of(g) || len(g.Policies) != n {
-		return false
-	}
-	// Nearly always the list is the limiter's own.
-	alike := &k.Policies[0] == &g.Policies[0] || slices.EqualFunc(k.Policies, g.Policies, equal)
-	return alike && e.Denies(g)
+	return e.of(g) && Alike(e.group.Policies, g.Policies) && e.Denies(g)
 }
 
 // of reports whether the denial is of g's key.
@@ -258,10 +252,16 @@ func (e *entry) Until() time.Duration {
 	return until
 }
 
-// equal reports whether two policies decide alike: they have one count and one limit.
-func equal(a, b backend.Policy) bool {
+// Alike reports whether two lists, which are not empty, decide alike. Nearly always they are
+// one: the limiter's own.
+func Alike(a, b []backend.Policy) bool {
+	return len(a) == len(b) && (&a[0] == &b[0] || slices.EqualFunc(a, b, alike))
+}
+
+// alike reports whether two policies decide alike: they have one count and one limit.
+func alike(a, b backend.Policy) bool {
 	//mutant:denied-algorithms
-	return a.Name == b.Name && a.Algorithm == b.Algorithm && a.Shards == b.Shards && a.Shadow == b.Shadow
+	return a.Name == b.Name && a.Algorithm.Equal(&b.Algorithm) && a.Shards == b.Shards && a.Shadow == b.Shadow
 }
 
 // Longest is the maximum duration for which a denial holds without a request.

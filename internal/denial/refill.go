@@ -33,10 +33,10 @@ func (e *entry) bound(g *backend.Group) int {
 		return -1
 	}
 	p := &e.group.Policies[i]
-	if i < len(g.Policies) && equal(*p, g.Policies[i]) { // nearly always
+	if i < len(g.Policies) && alike(*p, g.Policies[i]) { // nearly always
 		return i
 	}
-	return slices.IndexFunc(g.Policies, func(q backend.Policy) bool { return equal(*p, q) })
+	return slices.IndexFunc(g.Policies, func(q backend.Policy) bool { return alike(*p, q) })
 }
 
 // refills reports whether what comes free after the denial is known.
