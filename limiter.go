@@ -69,7 +69,7 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 	})}
 	l.shard, l.queues = shard.New(l.breaker, s), onePer(s, wait.NewQueues)
 	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
-		l.borrow = borrow.New(l.shard, shared)
+		l.borrow = borrow.New(l.shard, shared, l.borrowed)
 		denied = denial.New(l.borrow, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
 		l.denial = denied
 	}
@@ -295,9 +295,8 @@ func (q *question) observe(l *Limiter) {
 	}
 }
 
-// observe passes the observer the event of a call. It is the only place that makes one.
+// observe passes the observer the event of a call. It is the only place that makes one of a call.
 func (l *Limiter) observe(q *question, took time.Duration, err error) {
-	defer func() { _ = recover() }() // a panic of the observer is not the call's
 	e := Event{
 		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Policies: l.policies, Err: err,
 		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
@@ -309,7 +308,24 @@ func (l *Limiter) observe(q *question, took time.Duration, err error) {
 			e.Near = event.Near(nil, l.near, q.behind, &q.request, &q.decision)
 		}
 	}
-	l.observer(e)
+	l.notify(&e)
+}
+
+// borrowed passes the observer an event of what calls used that were decided from a lease, if
+// that has raised a count to the share.
+func (l *Limiter) borrowed(charged int64, r *backend.Request, d *backend.Decision) {
+	if l.observer == nil {
+		return
+	}
+	if near := event.NearOfLoan(l.near, charged, r, d); near != nil {
+		l.notify(&Event{Type: EventNear, Key: r.Key, Policies: r.Policies, Near: near})
+	}
+}
+
+// notify passes the observer an event. A panic of the observer is not the call's.
+func (l *Limiter) notify(e *Event) {
+	defer func() { _ = recover() }()
+	l.observer(*e)
 }
 
 // refused returns err with an event of it, for a call that no layer was asked.

@@ -40,7 +40,8 @@ type Options struct {
 	Observer func(Event)
 	// Near is the share of a limit that Event.Near is about, up to 1. It is compared with
 	// used / limit as a float64: 0.55 of a limit of 100 is reached at 55 units. 0 is 0.8,
-	// and a negative value is none. Limiters of one All should share an Observer: only that of
+	// and a negative value is none. Of policies that borrow, EventNear has what calls used
+	// that were decided from a lease, when a Borrow reports it. Limiters of one All should share an Observer: only that of
 	// the limiter that binds receives the event.
 	Near float64
 	// TokenKey authenticates the tokens of reservations (HMAC-SHA256): at least 16

@@ -47,15 +47,15 @@ type (
 	//
 	//	Type      EventType
 	//	Op        Op             // EventDecision: what was asked
-	//	Key       string         // EventDecision: the key, as the caller names it
-	//	Policies  []Policy       // EventDecision: the limiter's policies; shared, never to be written
+	//	Key       string         // EventDecision, EventNear: the key, as the caller names it
+	//	Policies  []Policy       // EventDecision, EventNear: the limiter's policies; shared, never to be written
 	//	Decision  Decision       // EventDecision: the answer; zero where Err is not nil
 	//	Err       error          // EventDecision: the error that the call returned
 	//	Duration  time.Duration  // EventDecision: of the whole call. EventBatch: of the round trip
 	//	StoreTime time.Duration  // EventDecision: the part of Duration spent in the store; 0 where it was not asked
 	//	Waited    time.Duration  // EventDecision: the part of Duration that a Wait waited for its turn and for room
 	//	Shadow    *Decision      // EventDecision: what the shadow policies decided, of several keys the shadow that binds; nil where there are none
-	//	Near      []Near         // EventDecision: policies whose count this call has raised to the share Options.Near of the limit; nil: none
+	//	Near      []Near         // EventDecision: policies whose count this call has raised to the share Options.Near of the limit; nil: none. EventNear: the same of calls that were decided from a lease, when they are reported
 	//	Circuit   Change         // EventCircuit
 	//	Batch     Batch          // EventBatch
 	Event = backend.Event
@@ -116,6 +116,7 @@ const (
 	EventDecision = backend.EventDecision
 	EventCircuit  = backend.EventCircuit
 	EventBatch    = backend.EventBatch
+	EventNear     = backend.EventNear
 )
 
 // The operations of a limiter, as events name them.

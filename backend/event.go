@@ -10,6 +10,7 @@ const (
 	EventDecision EventType = iota + 1 // a call ended: a decision, or a returned error
 	EventCircuit                       // the circuit of a node changed
 	EventBatch                         // a round trip to a node ended with an answer
+	EventNear                          // calls that were decided from a lease have raised a count to a share of its limit
 )
 
 // Event is what an observer receives. It has room to grow: later releases may
@@ -18,8 +19,8 @@ type Event struct {
 	Type EventType
 
 	Op        Op            // EventDecision: what was asked
-	Key       string        // EventDecision: the key, as the caller names it
-	Policies  []Policy      // EventDecision: the limiter's policies; shared, never to be written
+	Key       string        // EventDecision, EventNear: the key, as the caller names it
+	Policies  []Policy      // EventDecision, EventNear: the limiter's policies; shared, never to be written
 	Decision  Decision      // EventDecision: the answer; zero where Err is not nil. Of a Settle the state after it, but of a spread key
 	Err       error         // EventDecision: the error that the call returned. EventCircuit: why the circuit opened
 	Duration  time.Duration // EventDecision: of the whole call. EventBatch: of the round trip
@@ -39,6 +40,10 @@ type Event struct {
 	// shadows are left out. The event of a call for several keys has Near of all of them
 	// whose limiters have an observer. It goes to the observer of the limiter that binds, so
 	// limiters of one All should share an observer.
+	//
+	// EventNear: the same of what calls used that were decided from a lease. Units count here
+	// when the process that holds them reports them as used, so lent units don't. If a process
+	// ends and never reports, its units raise the count without an event.
 	Near []Near
 
 	Circuit Change // EventCircuit

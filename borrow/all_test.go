@@ -62,7 +62,7 @@ func TestAllAtHome(t *testing.T) {
 func TestAllAtHomeOrNone(t *testing.T) {
 	twice(t, func(p, q *process, h, k *home) {
 		before, other, end := h.left.Load(), int64(0), k.end.Swap(0)
-		h.busy.Store(true) // nothing can be put back
+		require.True(t, h.busy.CompareAndSwap(false, true)) // nothing can be put back
 		require.False(t, All(context.Background(), two(p, q)))
 		require.Equal(t, before, h.left.Load(), "a key that has no units is found before any are taken")
 		h.busy.Store(false)

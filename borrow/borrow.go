@@ -50,9 +50,10 @@ type Store struct {
 	homes  *homes
 	denied *denial.Cache
 	schedule
-	stats counters
-	trip  atomic.Int64 // how long a Borrow takes, in ns: the mean of the last ones
-	link  link
+	report Report
+	stats  counters
+	trip   atomic.Int64 // how long a Borrow takes, in ns: the mean of the last ones
+	link   link
 }
 
 type counters struct{ answered, lost, lent, back, used, denied atomic.Int64 }
@@ -68,10 +69,16 @@ type Stats struct {
 	Denied    int64 // calls of one key that the store denied, and would have let pass if no unit were lent: some denials may be wrong
 }
 
-// New returns the wrapper over next. store is what limiters on the store share.
-func New(next backend.Store, store *layer.Shared) *Store {
+// Report receives a Borrow that the store has answered, and how many units of calls that were
+// decided from leases are charged now, and were not at the last Borrow of the home. It keeps
+// nothing of the request.
+type Report func(charged int64, r *backend.Request, d *backend.Decision)
+
+// New returns the wrapper over next. store is what limiters on the store share. report may
+// be nil.
+func New(next backend.Store, store *layer.Shared, report Report) *Store {
 	begin := time.Now()
-	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes(), denied: denial.Of(store)}
+	return &Store{next: next, now: func() time.Duration { return time.Since(begin) }, shared: store, homes: newHomes(), denied: denial.Of(store), report: report}
 }
 
 // Stats returns what was counted up to now.

@@ -28,21 +28,25 @@ type home struct {
 	busy atomic.Bool   // a Borrow is under way
 	seen atomic.Pointer[snapshot]
 
-	own struct { // of the one that has busy
-		seq    uint32
-		given  int64         // units that came, less those that were given back: used = given - left
-		held   []lending     // leases of which the store has one at most
-		sub    string        // of a spread key: the sub-key that lent them
-		until  time.Duration // when all of held have ended, as now
-		scarce bool          // the key has little room: no lease follows this one
-		doubt  bool          // a reply was lost since the last one
-		told   int64         // used units that are counted in the statistics
-		last   time.Duration
-		sum    int64   // of used and missed units at last
-		rate   float64 // units per length
-	}
+	own   own
 	due   time.Duration // guarded by the schedule's lock
 	store *Store
+}
+
+// own is what only the one that has busy uses.
+type own struct {
+	seq    uint32
+	given  int64         // units that came, less those that were given back: used = given - left
+	held   []lending     // leases of which the store has one at most
+	sub    string        // of a spread key: the sub-key that lent them
+	until  time.Duration // when all of held have ended, as now
+	holds  int64         // units of the last lease
+	scarce bool          // the key has little room: no lease follows this one
+	doubt  bool          // a reply was lost since the last one
+	told   int64         // used units that are counted in the statistics
+	last   time.Duration
+	sum    int64   // of used and missed units at last
+	rate   float64 // units per length
 }
 
 // lending is a Borrow that may have lent, and what was used before it.

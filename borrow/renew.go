@@ -179,7 +179,11 @@ func (p *pending) answered(d *backend.Decision, err error) {
 	switch {
 	case err == nil:
 		h.store.tripped(at, at-p.begin)
+		charged := o.charged(&p.loan)
 		h.lent(p.begin, at, &p.loan, &p.request)
+		if h.store.report != nil {
+			h.store.report(charged, &p.request, d)
+		}
 		return
 	case lost: // the next one names both leases
 		//mutant:lost-lease-is-named
@@ -192,6 +196,23 @@ func (p *pending) answered(d *backend.Decision, err error) {
 	}
 	h.pause(at+h.length/2, never)
 	h.wake(h.length / 2)
+}
+
+// charged returns how many units the store has charged since the last Borrow of which an
+// answer came. The first lease that a Borrow names is that one's, so the units that a lost
+// Borrow has reported are among those used of it. A lease that nobody settled was charged
+// whole, and of one that a Reset ended nothing is counted.
+func (o *own) charged(l *backend.Loan) (n int64) {
+	switch s := l.Lent.Settled; {
+	//mutant:lost-settlement-reported
+	case s == backend.Charged || s == backend.NotHeld && l.Held[1].Seq > 0:
+		n = l.Held[0].Used
+	//mutant:unsettled-lease-reported
+	case s != backend.NotHeld:
+		n = o.holds
+	}
+	o.holds = l.Lent.Units
+	return n
 }
 
 // lent adds what was lent to what is left. The lease lasts from when the request was sent,

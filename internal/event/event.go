@@ -52,10 +52,35 @@ func Near(near []backend.Near, share float64, behind int64, r *backend.Request, 
 			cost = max(0, r.Lease.ActualOf(r.Policies, i)-cost)
 		}
 		//mutant:near-of-each-waiter
-		used := s.Used - behind*cost
-		if s.Counted && !r.Policies[i].Shadow && !reached(used-cost, s.Limit, share) && reached(used, s.Limit, share) {
-			near = append(near, backend.Near{Key: r.Key, State: *s})
-		}
+		near = raised(near, share, r, i, s, behind*cost, cost)
+	}
+	return near
+}
+
+// NearOfLoan returns what Near does for n units that were charged because of a Borrow. The
+// cost of the call that the Borrow decides is charged after them, and is that call's own.
+func NearOfLoan(share float64, n int64, r *backend.Request, d *backend.Decision) (near []backend.Near) {
+	if share <= 0 || r.Policies[0].Shards > 1 {
+		return nil
+	}
+	after := int64(0)
+	//mutant:near-of-loan-alone
+	if d.Allowed {
+		after = r.Cost
+	}
+	for i := range r.Each {
+		near = raised(near, share, r, i, &r.Each[i], after, n)
+	}
+	return near
+}
+
+// raised appends the state of the i-th policy if n units have raised its count to the share,
+// before the units that were charged after them. Lent units are not used.
+func raised(near []backend.Near, share float64, r *backend.Request, i int, s *backend.State, after, n int64) []backend.Near {
+	//mutant:lent-units-are-not-near
+	used := s.Used - s.Lent - after
+	if s.Counted && !r.Policies[i].Shadow && !reached(used-n, s.Limit, share) && reached(used, s.Limit, share) {
+		near = append(near, backend.Near{Key: r.Key, State: *s})
 	}
 	return near
 }
