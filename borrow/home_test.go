@@ -143,6 +143,27 @@ func TestFewBorrowsForManyCalls(t *testing.T) {
 	})
 }
 
+// The last leases of a window end with it: no Borrow follows another at once, and units are
+// borrowed again when the next window begins.
+func TestClosingWindow(t *testing.T) {
+	for _, a := range []algo.Algorithm{algo.FixedWindow(algo.PerSecond(1_000_000)), algo.SlidingWindow(algo.PerSecond(1_000_000))} {
+		synctest.Test(t, func(t *testing.T) {
+			const lengths, calls = 100, 50
+			p, trips := newProcess(memory.New(nil), a), 0
+			for range lengths * calls {
+				if p.call(t).Source != backend.FromLease {
+					trips++
+				}
+				time.Sleep(length / calls)
+			}
+			require.Less(t, p.next.borrows.Load(), int64(lengths*9/5), "134 where no window ends")
+			require.Less(t, trips, lengths*calls/100)
+			p.giveBack()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
 func TestSeldomCallsBorrowNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		for range 20 {

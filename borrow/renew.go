@@ -253,7 +253,6 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	units, seen, next := l.Lent.Units, h.seen.Load(), at
 	need := 2 * l.Lent.Borrowers * max(least, int64(h.own.rate*float64(2*trip)/float64(h.length))) // of which a fair share is lent
 	//mutant:last-units-not-lent
-	//mutant:recalled-units-go-back
 	h.own.scarce = units > 0 && (seen.states[seen.binds].Remaining < need || l.Lent.Recalled)
 	switch {
 	case units == 0:
@@ -263,9 +262,14 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	}
 	h.pause(next, 2*need)
 	due := end - max(2*trip, h.length/10)
-	if h.own.scarce {
+	switch {
+	case h.own.scarce:
 		h.low.Store(-1)
 		next = at // what is left goes back before the lease ends
+	//mutant:closing-window-not-renewed
+	case units > 0 && due <= at+h.length/grid: // the window closes, and another lease would end with it too
+		h.low.Store(-1)
+		due = end + h.length/grid
 	}
 	h.wake(max(due, next) - at)
 }

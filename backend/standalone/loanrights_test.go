@@ -94,3 +94,31 @@ func borrowWithout(t *testing.T, server *redistest.Server, list []backend.Policy
 	require.EqualValues(t, 8, state.Used)
 	require.Zero(t, state.Lent)
 }
+
+// TestRecallIsNotNeeded: a denial recalls lent units by a write. A server that refuses writes
+// denies as ever.
+func TestRecallIsNotNeeded(t *testing.T) {
+	server := redistest.Start(t)
+	ctx, admin := context.Background(), server.Client(t)
+	store := standalone.New(admin, unhurried)
+	for _, a := range []algo.Algorithm{algo.FixedWindow(algo.PerDay(100)), algo.SlidingLog(algo.PerDay(100)), algo.CompactLog(algo.PerDay(100))} {
+		require.NoError(t, admin.ConfigSet(ctx, "maxmemory", "0").Err())
+		key, list := a.String(), []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
+		ask := func(op backend.Op, cost int64, loan *backend.Loan) (d backend.Decision) {
+			r := backend.Request{Op: op, Loan: loan, Group: backend.Group{Key: key, Policies: list, Cost: cost}}
+			if op == backend.Reserve {
+				r.Lease = &backend.Lease{ID: backend.LeaseID{3}, Length: time.Minute}
+			}
+			require.NoError(t, store.Do(ctx, &r, &d), "%v %v", a, op)
+			return d
+		}
+		loan := &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: time.Second, Want: 40}
+		require.True(t, ask(backend.Borrow, 20, loan).Allowed)
+		require.EqualValues(t, 40, loan.Lent.Units)
+		require.NoError(t, admin.ConfigSet(ctx, "maxmemory", "1").Err())
+		for _, op := range []backend.Op{backend.Take, backend.Reserve} {
+			d := ask(op, 65, nil)
+			require.True(t, !d.Allowed && d.Source == backend.FromStore, "%v %v: %+v", a, op, d)
+		}
+	}
+}
