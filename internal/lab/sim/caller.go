@@ -32,10 +32,11 @@ type outcome struct {
 	and        string  // the second key of an All
 	costs      []int64 // nil: 1 of each
 	begin, end time.Time
-	bounded    bool      // its context had an end of its own
-	cancelled  bool      // which was no deadline
-	by         *process  // that made it
-	held       time.Time // of a Reserve: until then its slots are held at least
+	bounded    bool             // its context had an end of its own
+	cancelled  bool             // which was no deadline
+	by         *process         // that made it
+	held       time.Time        // of a Reserve: until then its slots are held at least
+	each       []headgate.State // of a key that is lent: what each policy answered
 	d          headgate.Decision
 	err        error
 }
@@ -53,7 +54,7 @@ func (c *caller) pause(d time.Duration) {
 
 func (c *caller) run(end time.Time) {
 	for {
-		c.pause(time.Duration(c.dice.ExpFloat64() * float64(c.rest)))
+		c.pause(time.Duration(c.dice.ExpFloat64() * float64(c.between())))
 		if !time.Now().Before(end) {
 			return
 		}
@@ -78,6 +79,17 @@ func (c *caller) run(end time.Time) {
 			c.lent()
 		}
 	}
+}
+
+// between returns for how long the caller rests on average before its next call.
+func (c *caller) between() time.Duration {
+	switch {
+	case c.list < 4 || !c.process.world.plan.Runs:
+		return c.rest
+	case len(c.calls)%8 > 0:
+		return time.Millisecond / 2
+	}
+	return 8 * c.rest
 }
 
 // crowd is how many callers of a crowd there are. They come at once, so most of them wait for
@@ -272,7 +284,7 @@ func (c *caller) fill() {
 
 // lent makes a call of a key of which processes borrow units.
 func (c *caller) lent() {
-	l, key, costs := c.limiter(), fmt.Sprint("b", c.dice.IntN(8)/7), []int64(nil)
+	l, key, costs, plan := c.limiter(), fmt.Sprint("b", c.dice.IntN(8)/7), []int64(nil), c.process.world.plan
 	o := outcome{op: backend.Take, verb: "do", key: key}
 	switch n := c.dice.IntN(40); {
 	case n < 2:
@@ -281,17 +293,45 @@ func (c *caller) lent() {
 		return
 	case n < 3:
 		o.verb, o.op = "record", backend.Record
-		c.call(o, func(ctx context.Context) (headgate.Decision, error) { return l.Record(ctx, headgate.Call{Key: key}) })
+		if plan.Records && c.once() {
+			o.costs = c.alike(most(c.policies()) / 2)
+		}
+		c.call(o, func(ctx context.Context) (headgate.Decision, error) {
+			return l.Record(ctx, headgate.Call{Key: key, Costs: o.costs})
+		})
 		return
 	case n < 6:
 		costs = c.costs()
 	case n < 10:
 		costs = slices.Repeat([]int64{2}, len(c.policies()))
+	case n < 11 && plan.Large > 0 && c.once():
+		costs = c.alike(min(plan.Large, most(c.policies())))
 	}
 	o.costs = costs
-	c.call(o, func(ctx context.Context) (headgate.Decision, error) {
-		return l.Do(ctx, headgate.Call{Key: key, Costs: costs})
-	})
+	spread := c.policies()[0].Shards > 1
+	for range 12 { // a large call is asked again while it is denied for units that are lent only
+		if !spread { // where it changes which sub-keys are asked
+			o.each = make([]headgate.State, len(c.policies()))
+		}
+		last := c.call(o, func(ctx context.Context) (headgate.Decision, error) {
+			return l.Do(ctx, headgate.Call{Key: key, Costs: costs, Each: o.each})
+		})
+		if plan.Large == 0 || c.withheld(&last) == nil {
+			return
+		}
+		c.pause(plan.Borrow / 5)
+	}
+}
+
+// once reports about once in a period whether one call in 40 is to be that one.
+func (c *caller) once() bool {
+	period := c.policies()[0].Algorithm.Limit().Period
+	return c.dice.IntN(1+int(period*lendings/c.process.world.plan.Lasts/40)) == 0
+}
+
+// alike draws 2 units or more of each policy, the same number.
+func (c *caller) alike(most int64) []int64 {
+	return slices.Repeat([]int64{2 + c.dice.Int64N(max(most-1, 1))}, len(c.policies()))
 }
 
 // perhaps reports whether a call may have been counted without an answer to its caller.

@@ -171,7 +171,7 @@ func (s *state) ask(g *asked, costs []int64, op backend.Op, and []backend.Group)
 	}
 	var d backend.Decision
 	err := s.store.Do(background, &r, &d)
-	end := done{costs: costs, passed: err == nil && d.Allowed && op == g.op}
+	end := done{costs: costs, passed: err == nil && d.Allowed && op == g.op, each: r.Each}
 	switch {
 	case op == backend.AtMost:
 		end.costs = slices.Repeat([]int64{d.Granted}, len(g.policies))

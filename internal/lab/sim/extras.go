@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,6 +24,15 @@ type Extras struct {
 	Thin    bool          // a link passes 40 MB per second each way
 	Crowd   bool          // the first process has callers that come at once, and of which many leave
 	Borrow  time.Duration // of the policies of one list; 0: there is no such list
+	Beside
+}
+
+// Beside is what some plans have beside calls that borrow, of those that all borrow.
+type Beside struct {
+	Lower   bool  // another list has the same counts and lower limits; half of those who borrow call it
+	Runs    bool  // those who borrow call eight times in a moment, and then rest
+	Records bool  // about once in a period a Record charges up to half of the limit
+	Large   int64 // the most units of a large call, nine tenths of the limit, about once in a period; 0: there is none
 }
 
 // draw draws the extras, with a generator of their own. So a seed without any has the rest
@@ -48,6 +58,9 @@ func (p *Plan) draw(shape Shape) {
 	} else {
 		p.Lists = append(p.Lists, p.lending(dice))
 		p.lendMore(p.Lists[4])
+		if shape.Borrow {
+			p.lendBeside()
+		}
 	}
 	for i := range p.Schedule {
 		f := &p.Schedule[i]
@@ -128,6 +141,48 @@ func (p *Plan) lendMore(list []headgate.Policy) {
 	for i := range list {
 		list[i].Shards = shards
 	}
+}
+
+// lendBeside draws what is beside calls that borrow, with a generator of its own. Keys that are
+// spread have none of it. The limits are twice as high as without, so that much is lent.
+func (p *Plan) lendBeside() {
+	dice := rand.New(rand.NewPCG(p.Seed, 59))
+	some := func(n int) bool { return dice.IntN(n) == 0 }
+	lower, large, shadow, borrows, parts := p.Lists[4], some(2), some(3), some(2), int64(2+dice.IntN(3))
+	p.Beside = Beside{Lower: some(2), Runs: some(2), Records: some(2)}
+	if lower[0].Shards > 1 {
+		p.Beside = Beside{}
+		return
+	}
+	if shadow {
+		lower = append(lower, headgate.Policy{
+			Name: "shadow", Algorithm: lower[0].Algorithm.Part(0, parts), OnFailure: lower[0].OnFailure, Shadow: true, Borrow: p.Borrow,
+		})
+	}
+	list := slices.Clone(lower)
+	for i := range list {
+		list[i].Algorithm = list[i].Algorithm.Share(2, 1)
+		if !borrows {
+			lower[i].Borrow = 0
+		}
+	}
+	if p.Lists[4] = list; p.Lower {
+		p.Lists = append(p.Lists, lower)
+	}
+	if large {
+		p.Large = most(list) * 9 / 10
+	}
+}
+
+// most returns the least of the limits of the policies that deny.
+func most(list []headgate.Policy) (n int64) {
+	n = algo.MaxUnits
+	for _, policy := range list {
+		if !policy.Shadow {
+			n = min(n, policy.Algorithm.Max())
+		}
+	}
+	return n
 }
 
 // list returns the policies of a process's limiter.

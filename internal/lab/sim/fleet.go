@@ -51,6 +51,9 @@ func (w *World) newProcess(i int) (*process, error) {
 		for j := range lenders {
 			c := &caller{process: p, name: fmt.Sprintf("p%d.b%d", i, j), number: w.plan.Procs*w.plan.Callers + i*lenders + j, dice: w.dice("lender", i, j)}
 			c.list, c.rest = 4, w.plan.Lasts*lenders*4/lendings
+			if w.plan.Lower {
+				c.list += j % 2
+			}
 			p.callers = append(p.callers, c)
 		}
 	}

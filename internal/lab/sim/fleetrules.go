@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -31,13 +32,125 @@ func (w *World) withLent(c count, all []charge) []charge {
 		}
 		losses := sort.Search(len(w.ledger.losses), func(i int) bool { return w.ledger.losses[i].After(o.end) })
 		for i, p := range by.policies() {
-			if identity(p) == c.policy {
+			if identity(p) == c.policy && (!p.Shadow || o.each != nil && o.each[i].RetryAfter == 0) {
 				all = append(all, charge{at: o.end, units: o.units(i), loss: losses})
 			}
 		}
 	})
 	slices.SortStableFunc(all, func(a, b charge) int { return a.at.Compare(b.at) })
 	return all
+}
+
+// roomForAll looks at the calls that a store passed beside lent units. The count of each has
+// room for what was charged and used until then, whatever the limit of those who used it. It
+// includes every Record, which may be above the limit.
+func (w *World) roomForAll() error {
+	for _, list := range w.plan.Lists[min(4, len(w.plan.Lists)):] {
+		for _, p := range list {
+			if p.Shards > 0 || w.plan.higher(p) {
+				continue
+			}
+			for c, all := range w.ledger.events {
+				if c.policy != identity(p) {
+					continue
+				}
+				if e, n := passedAbove(&p.Algorithm, w.withLent(c, all)); n > e.limit {
+					return fmt.Errorf("%s of %s at %v: %d units count, a call passed by a limit of %d", c.policy, c.key, e.at.Sub(w.start), n, e.limit)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// passedAbove returns the first call that passed above its limit, and what the count was with it.
+// The count is the least one that the algorithm allows: each call is charged at its own instant.
+func passedAbove(a *algo.Algorithm, all []charge) (at charge, n int64) {
+	var slot, before, cur, oldest int64 // slots are windows of the clock
+	level := 0.0                        // units of a bucket that are used
+	period := a.Limit().Period.Microseconds()
+	for i, e := range all {
+		now := e.at.UnixMicro()
+		if i > 0 && e.loss != all[i-1].loss {
+			slot, before, cur, level, oldest = 0, 0, 0, 0, int64(i)
+		}
+		switch a.Kind() {
+		case algo.KindFixedWindow, algo.KindSlidingWindow:
+			if e.loss > 0 {
+				return charge{}, 0 // a clock may have stepped
+			}
+			if next := now / period; next != slot {
+				if before = 0; next == slot+1 {
+					before = cur
+				}
+				slot, cur = next, 0
+			}
+			cur += e.units
+			if n = cur; a.Kind() == algo.KindSlidingWindow {
+				n += before * (period - now%period) / period
+			}
+		case algo.KindTokenBucket:
+			level = max(0, level-e.at.Sub(all[max(i-1, 0)].at).Seconds()*float64(a.Limit().Events)/a.Limit().Period.Seconds()) + float64(e.units)
+			n = int64(math.Ceil(level - 0.01))
+		default:
+			for cur += e.units; all[oldest].at.UnixMicro()+period <= now; oldest++ {
+				cur -= all[oldest].units
+			}
+			n = cur
+		}
+		if e.limit > 0 && e.units > 0 && n > e.limit {
+			return e, n
+		}
+	}
+	return charge{}, 0
+}
+
+// higher reports whether another policy of the fleet has the same count and a higher limit.
+func (p *Plan) higher(than headgate.Policy) (found bool) {
+	p.policies(func(policy headgate.Policy) {
+		found = found || identity(policy) == identity(than) && policy.Algorithm.Max() > than.Algorithm.Max()
+	})
+	return found
+}
+
+// withheld returns the counts for which the store denied a call of several units, although it
+// fits if nothing is lent.
+func (c *caller) withheld(o *outcome) (all []count) {
+	if o.err != nil || o.d.Allowed || o.d.Source != headgate.FromStore || o.each == nil {
+		return nil
+	}
+	for i, p := range c.policies() {
+		s, n := &o.each[i], o.units(i)
+		if !p.Shadow && p.Shards == 0 && n > 1 && s.RetryAfter > 0 && s.Used-s.Lent+n <= s.Limit {
+			all = append(all, count{o.key, identity(p)})
+		}
+	}
+	return all
+}
+
+// recalls looks at calls of several units that were denied for lent units alone. Such a denial
+// recalls them: for T nothing new is lent, and no lease ends later. So denials of one count that
+// follow each other in less than T all lie in one T, whatever is lost or stopped meanwhile.
+func (w *World) recalls() (err error) {
+	denials := map[count][]*outcome{}
+	w.outcomes(func(c *caller, o *outcome) {
+		for _, k := range c.withheld(o) {
+			denials[k] = append(denials[k], o)
+		}
+	})
+	for k, all := range denials {
+		slices.SortFunc(all, func(a, b *outcome) int { return a.begin.Compare(b.begin) })
+		first := 0
+		for i, o := range all {
+			if i > 0 && (o.end.Sub(all[i-1].begin) >= w.plan.Borrow || w.ledger.disturbed(all[i-1].begin, o.end)) {
+				first = i
+			}
+			if lasts := o.begin.Sub(all[first].end); lasts > w.plan.Borrow && err == nil {
+				err = fmt.Errorf("%s of %s at %v: %v after %v", k.policy, k.key, o.begin.Sub(w.start), o, lasts)
+			}
+		}
+	}
+	return err
 }
 
 // showsCounted looks at the answers of failure modes that count nothing.

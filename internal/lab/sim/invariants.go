@@ -35,6 +35,8 @@ var invariants = []struct {
 	{"First come, first served within the process.", (*World).waitsInOrder},
 	{"Never more than the limit.", (*World).neverAbove},
 	{"A denied call had no room.", (*World).deniedForWant},
+	{"Lent units count as used by whoever asks.", (*World).roomForAll},
+	{"A wrong denial lasts at most T.", (*World).recalls},
 	{"A waiting call that fits passes.", (*World).waitsForWant},
 	{"A denial is a value. An error means a wrong call.", (*World).errorsAreDue},
 	{"Unused counts expire by themselves.", (*World).countsExpire},
@@ -158,12 +160,14 @@ func (w *World) waitsInOrder() (err error) {
 }
 
 // neverAbove sums what was admitted in windows without a loss of counts or a step of a clock.
+// Of two limits of one count the higher one is the bound.
 func (w *World) neverAbove() error {
 	var err error
 	w.plan.policies(func(policy headgate.Policy) {
 		a := policy.Algorithm
 		window := a.Limit().Period
-		if a.Kind().Leased() || policy.Shadow {
+		lends := policy.Borrow > 0 && policy.Shards == 0
+		if a.Kind().Leased() || policy.Shadow && !lends || w.plan.higher(policy) {
 			return
 		}
 		for c, all := range w.ledger.events {

@@ -35,14 +35,16 @@ type count struct{ key, policy string }
 type charge struct {
 	at       time.Time
 	units    int64
-	loss     int  // how many losses were before
-	recorded bool // which may be above the limit
+	loss     int   // how many losses were before
+	recorded bool  // which may be above the limit
+	limit    int64 // of the policy that a call passed by; 0 of others
 }
 
 // done is how one call of a group ended.
 type done struct {
 	costs  []int64 // what was charged, where it passed
 	passed bool
+	each   []backend.State // what each policy answered
 }
 
 func (l *ledger) init() {
@@ -92,14 +94,19 @@ func (l *ledger) add(proc int, key string, g *asked, d *done) {
 		case backend.Borrow:
 			op = backend.Take
 		}
-		if g.policies[p].Shadow {
-			continue
-		}
 		units, name := d.costs[p], identity(g.policies[p])
-		l.sums[account{proc, key, name, op}] += units
+		e := charge{at: time.Now(), units: units, loss: len(l.losses), recorded: op == backend.Record}
+		if !e.recorded {
+			e.limit = g.policies[p].Algorithm.Max()
+		}
+		if !g.policies[p].Shadow {
+			l.sums[account{proc, key, name, op}] += units
+		} else if d.each == nil || !e.recorded && d.each[p].RetryAfter > 0 {
+			continue // it had no room
+		}
 		if op != backend.Reserve {
 			c := count{key, name}
-			l.events[c] = append(l.events[c], charge{time.Now(), units, len(l.losses), op == backend.Record})
+			l.events[c] = append(l.events[c], e)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (s *state) borrow(g *asked) []byte {
 	}}
 	var d backend.Decision
 	err := s.store.Do(background, &r, &d)
-	g.done = append(g.done, done{costs: slices.Repeat([]int64{g.cost}, len(g.policies)), passed: err == nil && d.Allowed})
+	g.done = append(g.done, done{costs: slices.Repeat([]int64{g.cost}, len(g.policies)), passed: err == nil && d.Allowed, each: r.Each})
 	if err != nil {
 		return letter(err)
 	}
