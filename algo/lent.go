@@ -30,8 +30,8 @@ type Lent struct {
 	Epoch     [8]byte // drawn when units were first lent; a Reset ends it
 	From      int64   // when the present slot of time began, in which borrowers are counted
 	Cur, Prev int64   // borrowers in this slot, and in the one before
-	Free      int64   // units that are not lent, for a call that was denied; see Recall
-	FreeUntil int64
+	Most      int64   // the count up to which units are lent, for a call that was denied; see Recall
+	MostUntil int64
 	Ends      []LentUntil
 }
 
@@ -44,8 +44,8 @@ const (
 	lentKept = 2 * int64(MaxBorrow/time.Microsecond)
 	// maxBorrowers is what the script keeps in two bytes.
 	maxBorrowers = 1<<16 - 1
-	// freeStays is for how long units are not lent after a denial.
-	freeStays = 10 * int64(time.Second/time.Microsecond)
+	// recallStays is for how long units are recalled after a denial.
+	recallStays = 10 * int64(time.Second/time.Microsecond)
 )
 
 // Lends reports whether units of the kind can be lent.
@@ -106,23 +106,24 @@ func (l *Lent) Count(now, length, last int64) {
 // Borrowers returns how many processes borrow.
 func (l *Lent) Borrowers() int64 { return max(l.Cur, l.Prev, 1) }
 
-// Recall notes that a call of n units was denied and would pass if nothing were lent. From now
-// on so many units are not lent, until ten seconds after the last such call. A script writes
-// this at a denial, so what stands for another five is left as it is.
-func (l *Lent) Recall(now, n int64) {
-	free := l.Recalled(now)
+// Recall notes that a call of the algorithm's limit was denied, and that n units would pass if
+// nothing were lent. From now on units are lent only while the count leaves room for these,
+// until ten seconds after the last such call. A script writes this at a denial, so what stands
+// for another five is left as it is.
+func (l *Lent) Recall(a *Algorithm, now, n int64) {
+	most := l.LendsTo(now)
 	//mutant:recall-seldom
-	if n = min(n, MaxLimit); free < n || l.FreeUntil < now+freeStays/2 {
-		l.Free, l.FreeUntil = max(free, n), now+freeStays
+	if a.max-n < most || l.MostUntil < now+recallStays/2 {
+		l.Most, l.MostUntil = min(most, a.max-n), now+recallStays
 	}
 }
 
-// Recalled returns how many units are not lent.
-func (l *Lent) Recalled(now int64) int64 {
-	if now < l.FreeUntil && l.FreeUntil <= now+freeStays {
-		return l.Free
+// LendsTo returns the count up to which units are lent.
+func (l *Lent) LendsTo(now int64) int64 {
+	if now < l.MostUntil && l.MostUntil <= now+recallStays {
+		return l.Most
 	}
-	return 0
+	return MaxCount
 }
 
 // Add lends units until an end.

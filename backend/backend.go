@@ -68,7 +68,7 @@ import (
 //   - A lease that ends unsettled is charged whole at its end, and a settle after that changes nothing.
 //   - A lease ends with the window that its units are charged to.
 //   - While units are lent, RetryAfter is at most until the first of their leases ends.
-//   - After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, as many units as it costs are not lent for ten seconds. Until there is room for these, no lease ends later, and Lent.Recalled says so.
+//   - After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, for ten seconds units are lent only while there is room for its cost. Until there is, no lease ends later, and Lent.Recalled says so.
 //   - A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld and changes nothing.
 //   - After a Reset no lent unit counts, and a settle of it finds that it is not held.
 //   - Of a shadow as many units are lent as it has room for, which Loan.Each tells, and the lease is as long as without it.

@@ -12,8 +12,8 @@
 // One sub-key may deny what another has units for.
 // The units that are left stay in use meanwhile and become part of the next lease. When
 // the key rests, they are given back.
-// A call that is denied only because units are lent finds its room within a length: the
-// store does not lend the last units, as many as it costs, for ten seconds.
+// A call that is denied only because units are lent finds its room within a length: for ten
+// seconds the store lends only while there is room for such a call.
 //
 // # Never over
 //

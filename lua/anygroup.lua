@@ -126,7 +126,7 @@ for run = 1, all do
     local used = s.used + pass * s.cost + s.cost
     --mutant:lua-group-recalls
     if s.beside and not shadows[p] and used > s.limit and used <= s.limit + s.lent then
-      local beside, cost = s.beside, s.cost
+      local beside, cost, limit = s.beside, s.cost, s.limit + s.lent
       --@include lent.recall
       if due then s.recalls, recalls = due, true end
     end
@@ -163,7 +163,7 @@ for p = 1, recalls and status == 0 and policies or 0 do
   --mutant:lua-recall-stored
   if due then
     --@choose recall
-    else try('HSET', key, s.name, string.sub(hashed[p + shift], 1, 28) .. due .. string.sub(hashed[p + shift], 41)) end
+    else try('HSET', key, s.name, string.sub(hashed[p + shift], 1, 28) .. due .. string.sub(hashed[p + shift], 43)) end
   end
 end
 

@@ -140,15 +140,15 @@ for p = 1, policies do
   --mutant:lua-lease-ends-with-window
   if s.closes and s.closes < ends then ends = s.closes end
   if not s.shadow then
-    local left, beside = s.limit - s.used - s.lent - s.charge, lent
+    local left, beside, limit = s.limit - s.used - s.lent - s.charge, lent, s.limit
     --mutant:lua-borrow-recalls
     if not s.fits and s.used + s.charge + cost <= s.limit then
       --@include lent.recall
     end
-    local free = now < lent[6] and lent[6] <= now + FREE_STAYS and lent[5] or 0
-    room = min(room, left - free)
+    local above = now < lent[6] and lent[6] <= now + RECALL_STAYS and max(0, s.limit - lent[5]) or 0
+    room = min(room, left - above)
     --mutant:lua-recalled-ends
-    if free > 0 and keep > 0 and left - free < keep then ends, recalled = min(ends, parts[p][1]), 4 end
+    if above > 0 and keep > 0 and left - above < keep then ends, recalled = min(ends, parts[p][1]), 4 end
   end
   s.ends, left = ends, p > 1 and min(left, ends - now) or ends - now
 end

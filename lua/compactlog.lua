@@ -152,13 +152,13 @@ end
 
 --@section split
 -- s becomes field h without what is lent, which beside becomes.
-local n = string.byte(s, 33) or 0
-beside, s = string.sub(s, 1, 33 + 12 * n), string.sub(s, 34 + 12 * n)
+local n = string.byte(s, 35) or 0
+beside, s = string.sub(s, 1, 35 + 12 * n), string.sub(s, 36 + 12 * n)
 s = s ~= '' and '\1' .. s
 
 --@section recall
 local h = try('HGET', log, 'h')
-if type(h) == 'string' then try('HSET', log, 'h', string.sub(h, 1, 20) .. due .. string.sub(h, 33)) end
+if type(h) == 'string' then try('HSET', log, 'h', string.sub(h, 1, 20) .. due .. string.sub(h, 35)) end
 
 --@section take
 -- First come the leases that have ended, each at its end.

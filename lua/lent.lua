@@ -3,8 +3,8 @@
 --
 -- Kept in the value of a count, behind its first nine bytes (version, horizon, due). The
 -- version is greater by 16 then. In this order: an epoch of 8 bytes, when the present slot
--- of time began, borrowers in it and in the one before, units that are not lent and until
--- when, number of ends. For each end its instant and the units. Behind that stands the rest
+-- of time began, borrowers in it and in the one before, the count up to which units are
+-- lent and until when, number of ends. For each end its instant and the units. Behind that stands the rest
 -- of the value. The paths for one policy and for a set of small states do not read such a
 -- value. They leave a group that has one to the general path, so a count of which nothing
 -- is lent is decided as ever.
@@ -17,16 +17,16 @@
 --@section split
 -- v becomes the value without what is lent, with leases that have ended charged at
 -- their last instant. beside is what is lent: epoch, slot, its borrowers, those of the
--- slot before, what is not lent and until when, then each end with its units. lent is the
+-- slot before, up to which count units are lent and until when, then each end with its units. lent is the
 -- sum. What ends further ahead than a lease can counts as absent.
 local beside, lent = false, 0
-if v and kind < FIRST_WITH_KEY and status == 0 and #v > 40 and string.byte(v) > 15 then
-  local version, h, d, epoch, slot, here, before, free, till, n, behind = parse('<BI4I4c8I7I2I2I5I7B', v)
+if v and kind < FIRST_WITH_KEY and status == 0 and #v > 42 and string.byte(v) > 15 then
+  local version, h, d, epoch, slot, here, before, most, till, n, behind = parse('<BI4I4c8I7I2I2I7I7B', v)
   local all, plain = v, behind + 12 * n
   if version > 31 or #v < plain then status = CORRUPT
   else
     v = string.char(version - 16) .. string.sub(v, 2, 9) .. string.sub(v, plain)
-    beside = {epoch, slot, here, before, free, till, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil} -- for five ends, as of one length
+    beside = {epoch, slot, here, before, most, till, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil} -- for five ends, as of one length
     for i = 1, n do
       local ends, units
       ends, units, behind = parse('<I7I5', all, behind)
@@ -67,10 +67,10 @@ end
 -- its instant, and folded their sum: the view becomes that of a log that has them as its last
 -- entries. Only a take stores them.
 if type(beside) == 'string' then
-  local _, epoch, slot, here, before, free, till, n, behind = 0, '', 0, 0, 0, 0, 0, 0
-  if #beside > 32 then _, epoch, slot, here, before, free, till, n, behind = parse('<Bc8I7I2I2I5I7B', beside) end
-  if #beside ~= 33 + 12 * n then status, n = CORRUPT, 0 end
-  beside = {epoch, slot, here, before, free, till, stored = beside, ended = {}, folded = 0}
+  local _, epoch, slot, here, before, most, till, n, behind = 0, '', 0, 0, 0, 0, 0, 0
+  if #beside > 34 then _, epoch, slot, here, before, most, till, n, behind = parse('<Bc8I7I2I2I7I7B', beside) end
+  if #beside ~= 35 + 12 * n then status, n = CORRUPT, 0 end
+  beside = {epoch, slot, here, before, most, till, stored = beside, ended = {}, folded = 0}
   for i = 1, n do
     local ends, units
     ends, units, behind = parse('<I7I5', beside.stored, behind)
@@ -110,7 +110,7 @@ end
 local packed
 if #beside > 6 or beside[2] > 0 then
   local n = (#beside - 6) / 2
-  packed = pack('<c8I7I2I2I5I7B' .. string.rep('I7I5', n), beside[1], beside[2], beside[3], beside[4], beside[5], beside[6], n, unpack(beside, 7))
+  packed = pack('<c8I7I2I2I7I7B' .. string.rep('I7I5', n), beside[1], beside[2], beside[3], beside[4], beside[5], beside[6], n, unpack(beside, 7))
 end
 
 --@section join
@@ -135,23 +135,24 @@ if beside and #beside > 6 then
 end
 
 --@section recall
--- A call was denied only because units are lent. As many as it costs are not lent for ten
--- seconds. due = that packed, nil if nearly the same stands already. It counts nothing, so
--- an error of its write is left out: a server that refuses writes denies as ever.
+-- A call of a limit was denied only because units are lent. They are lent only while there is
+-- room for its cost, for ten seconds. due = that packed, nil if it stands for another five
+-- already. It counts nothing, so an error of its write is left out: a server that refuses
+-- writes denies as ever.
 local due
-if beside[6] <= now or beside[6] > now + FREE_STAYS then beside[5] = 0 end
+if beside[6] <= now or beside[6] > now + RECALL_STAYS then beside[5] = 999999999999999 end
 --mutant:lua-recall-seldom
-if beside[5] < math.min(cost, 68719476736) or beside[6] < now + FREE_STAYS / 2 then
-  beside[5], beside[6] = math.max(beside[5], math.min(cost, 68719476736)), now + FREE_STAYS
-  due = pack('<I5I7', beside[5], beside[6])
+if limit - cost < beside[5] or beside[6] < now + RECALL_STAYS / 2 then
+  beside[5], beside[6] = math.min(beside[5], limit - cost), now + RECALL_STAYS
+  due = pack('<I7I7', beside[5], beside[6])
 end
 
 --@section part
 -- The path for one policy looks at a value beside which units are lent once more,
 -- without them, unless a lease has ended. part is what stands between the value's halves,
 -- and whole the value as it is stored. told stands in the reply before what the policy met.
-local n, behind, ends, units = string.byte(whole, 41) or 0, 42
-if fit == 0 and string.byte(whole) < 32 and #whole >= 41 + 12 * n and (n > 0 or now < parse('<I7', whole, 18) + 2000000) then
+local n, behind, ends, units = string.byte(whole, 43) or 0, 44
+if fit == 0 and string.byte(whole) < 32 and #whole >= 43 + 12 * n and (n > 0 or now < parse('<I7', whole, 18) + 2000000) then
   again, told = true, n > 0 and pack('<BB', 31, n) or ''
   for i = 1, n do
     ends, units, behind = parse('<I7I5', whole, behind)

@@ -21,8 +21,8 @@
 --@name RECORD_AT_MOST 9
 --@name BORROW 10
 
--- For how many microseconds units are not lent after a denial.
---@name FREE_STAYS 10000000
+-- For how many microseconds units are recalled after a denial.
+--@name RECALL_STAYS 10000000
 
 -- The first byte of what is lent of a log: it has a key of its own, and no value of a hash.
 --@name LENT 17

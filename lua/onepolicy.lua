@@ -49,10 +49,10 @@ for i = k, k + groups - 1 do
     --@include kinds.new
     --mutant:lua-denial-recalls
     if part and pass < first and used + cost <= limit then
-      local beside = {nil, nil, nil, nil, parse('<I5I7', part, 20)}
+      local beside = {nil, nil, nil, nil, parse('<I7I7', part, 20)}
       --@include lent.recall
       if due then
-        part = string.sub(part, 1, 19) .. due .. string.sub(part, 32)
+        part = string.sub(part, 1, 19) .. due .. string.sub(part, 34)
         if not fresh then try('HSET', key, field, string.sub(whole, 1, 9) .. part .. string.sub(v, 10)) end
       end
     end

@@ -149,7 +149,7 @@ if joined then
 end
 
 --@section recall
-local score, recalled = try('ZSCORE', log, beside.stored), string.sub(beside.stored, 1, 20) .. due .. string.sub(beside.stored, 33)
+local score, recalled = try('ZSCORE', log, beside.stored), string.sub(beside.stored, 1, 20) .. due .. string.sub(beside.stored, 35)
 if type(score) == 'string' and type(try('ZADD', log, score, recalled)) == 'number' then
   try('ZREM', log, beside.stored)
   beside.stored = recalled

@@ -199,7 +199,7 @@ func (c *call) read(l *look, i int) backend.Reading {
 		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i)) - l.toWall
 		//mutant:denial-recalls
 		if l.lent != nil && c.op != backend.Peek && !c.Policies[i].Shadow && l.view.Used+c.CostOf(i) <= a.Max() {
-			l.lent.Recall(c.now+l.toWall, c.CostOf(i))
+			l.lent.Recall(a, c.now+l.toWall, c.CostOf(i))
 		}
 	}
 	return r

@@ -143,13 +143,14 @@ func (n *loan) room(i int) int64 {
 	return n.Policies[i].Algorithm.Max() - n.looks[i].view.Counts() - n.add[i]
 }
 
-// least returns the least of the enforced policies' rooms, less what is recalled of each. It
-// is MaxUnits where all are shadows.
+// least returns the least of the enforced policies' rooms, as far as units are lent of each.
+// It is MaxUnits where all are shadows.
 func (n *loan) least() int64 {
 	least := algo.MaxUnits
 	for i := range n.looks {
 		if !n.Policies[i].Shadow {
-			least = min(least, n.room(i)-n.looks[i].lent.Recalled(n.nowOf(i)))
+			above := max(0, n.Policies[i].Algorithm.Max()-n.looks[i].lent.LendsTo(n.nowOf(i)))
+			least = min(least, n.room(i)-above)
 		}
 	}
 	return max(least, 0)
@@ -185,14 +186,9 @@ func (n *loan) lend() {
 		if n.loan.Want > 0 {
 			l.lent.Count(n.nowOf(i), length, n.before.counted+l.toWall)
 		}
-		//mutant:denied-borrow-recalls
-		if !n.had[i] && !n.Policies[i].Shadow && l.view.Used+n.add[i]+n.Cost <= a.Max() {
-			l.lent.Recall(n.nowOf(i), n.Cost)
-		}
 		borrowers = max(borrowers, l.lent.Borrowers())
 		ends[i] = algo.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
-		//mutant:recalled-ends
-		if free := l.lent.Recalled(n.nowOf(i)); free > 0 && n.keep > 0 && !n.Policies[i].Shadow && n.room(i)-free < n.keep {
+		if !n.Policies[i].Shadow && n.recalled(i) {
 			n.loan.Lent.Recalled = true
 			ends[i] = min(ends[i], n.before.of[i].end)
 		}
@@ -204,6 +200,19 @@ func (n *loan) lend() {
 	if units > 0 {
 		n.loan.Lent.Units, n.loan.Lent.Ends = units, time.Duration(left)*time.Microsecond
 	}
+}
+
+// recalled reports whether the i-th policy wants the units that are kept back: there is no
+// room for a call that was denied because units are lent. The Borrow may be such a call.
+func (n *loan) recalled(i int) bool {
+	l, a := &n.looks[i], &n.Policies[i].Algorithm
+	//mutant:denied-borrow-recalls
+	if !n.had[i] && l.view.Used+n.add[i]+n.Cost <= a.Max() {
+		l.lent.Recall(a, n.nowOf(i), n.Cost)
+	}
+	most := l.lent.LendsTo(n.nowOf(i))
+	//mutant:recalled-ends
+	return n.keep > 0 && most < a.Max() && n.room(i)-(a.Max()-most) < n.keep
 }
 
 // lendUntil lends each policy's part, and keeps it under the borrower's ID.

@@ -27,8 +27,8 @@ var borrowed = []sentence{
 		"and a settle after that changes nothing."},
 	{"LentWindow", lentWindow, "A lease ends with the window that its units are charged to."},
 	{"LentRetry", lentRetry, "While units are lent, RetryAfter is at most until the first of their leases ends."},
-	{"LentRecall", lentRecall, "After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, as many " +
-		"units as it costs are not lent for ten seconds. Until there is room for these, no lease ends later, and Lent.Recalled says so."},
+	{"LentRecall", lentRecall, "After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, for ten seconds " +
+		"units are lent only while there is room for its cost. Until there is, no lease ends later, and Lent.Recalled says so."},
 	{"BorrowOnce", borrowsOnce, "A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld " +
 		"and changes nothing."},
 	{"LentReset", lentReset, "After a Reset no lent unit counts, and a settle of it finds that it is not held."},
