@@ -128,28 +128,33 @@ func (c *caller) withheld(o *outcome) (all []count) {
 	return all
 }
 
-// recalls looks at calls of several units that were denied for lent units alone. Such a denial
-// recalls them: for T nothing new is lent, and no lease ends later. So denials of one count that
-// follow each other in less than T all lie in one T, whatever is lost or stopped meanwhile.
+// recalls looks at calls of several units that were denied for lent units alone, and that their
+// caller asked again before long. Such a denial recalls the loans, so all denials of one row lie
+// in one T, whatever is lost or stopped meanwhile. A row ends when such a call of the caller
+// passes.
 func (w *World) recalls() (err error) {
-	denials := map[count][]*outcome{}
+	type row struct {
+		count
+		caller *caller
+	}
+	first, last := map[row]*outcome{}, map[row]*outcome{}
 	w.outcomes(func(c *caller, o *outcome) {
-		for _, k := range c.withheld(o) {
-			denials[k] = append(denials[k], o)
-		}
-	})
-	for k, all := range denials {
-		slices.SortFunc(all, func(a, b *outcome) int { return a.begin.Compare(b.begin) })
-		first := 0
-		for i, o := range all {
-			if i > 0 && (o.end.Sub(all[i-1].begin) >= w.plan.Borrow || w.ledger.disturbed(all[i-1].begin, o.end)) {
-				first = i
+		if o.err == nil && o.d.Allowed && o.units(0) > 1 {
+			for _, p := range c.policies() {
+				delete(first, row{count{o.key, identity(p)}, c})
 			}
-			if lasts := o.begin.Sub(all[first].end); lasts > w.plan.Borrow && err == nil {
+		}
+		for _, k := range c.withheld(o) {
+			k := row{k, c}
+			if f, l := first[k], last[k]; f == nil || o.end.Sub(l.begin) >= w.plan.Borrow || w.ledger.disturbed(l.begin, o.end) {
+				first[k] = o
+			}
+			last[k] = o
+			if lasts := o.begin.Sub(first[k].end); lasts > w.plan.Borrow && err == nil {
 				err = fmt.Errorf("%s of %s at %v: %v after %v", k.policy, k.key, o.begin.Sub(w.start), o, lasts)
 			}
 		}
-	}
+	})
 	return err
 }
 
