@@ -134,7 +134,7 @@ var held = []trial{
 	{8, Shape{Procs: 1, Lasts: lone}}, // a lone process
 	{seed: 795},                       // far, with few connections
 	{seed: 200},                       // failovers
-	{30, Shape{Borrow: true}},         // units in use that a Borrow cut, beside a Record
+	{76, Shape{Borrow: true}},         // units in use that a Borrow cut, beside a Record
 	{10, Shape{Borrow: true}},         // calls of two units that were denied for lent units longer than T
 	{3, Shape{Borrow: true}},          // calls at home that passed a shadow without room
 	{seed: 1}, {seed: 3}, {seed: 5}, {seed: 7}, {seed: 29},
