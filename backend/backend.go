@@ -61,7 +61,7 @@ import (
 //   - A Reserve of several keys keeps a lease for each, under Lease.IDOf, and each is settled by itself.
 //   - A key may be in two groups of a request, a count may not: it is an *InvalidError, and no count changes.
 //   - A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; it may cost 0.
-//   - A Borrow settles that lease of Held which its ID holds: what was used is charged now, Keep stays lent, and the rest is free.
+//   - A Borrow settles that lease of Held which its ID holds: what was used is charged now. Keep stays lent, and the rest is free.
 //   - What it keeps stays lent also where the count is at or above its limit: the process may have used it.
 //   - It lends up to Want units: beside those of Keep at most half of a fair share of the room of every policy, until at most one Length from now.
 //   - Lent units count as used by every request, which answers how many they are, and do not age.
@@ -71,7 +71,7 @@ import (
 //   - After a Take, AtMost, Reserve or Borrow that is denied only because units are lent, for ten seconds units are lent only while there is room for its cost. Until there is, no lease ends later, and Lent.Recalled says so.
 //   - A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld and changes nothing.
 //   - After a Reset no lent unit counts, and a settle of it finds that it is not held.
-//   - Of a shadow as many units are lent as it has room for, which Loan.Each tells, and the lease is as long as without it.
+//   - Of a shadow as many units are lent as it has room for, which Loan.Each tells. The lease is as long as without it.
 //   - A context that has ended before anything was sent is its error, and nothing was counted.
 //   - A value that is not the store's own is a *CorruptError that names the key, and no count changes.
 //   - A store that cannot answer says ErrUnavailable if nothing was counted, and ErrPerhapsCounted if that is not known.

@@ -21,8 +21,8 @@ type Loan struct {
 
 	// Lent is the answer, written before Do returns without an error.
 	Lent Lent
-	// Each, if it is not nil, has one number per policy. Of a list with shadows each is set to
-	// the units that were lent of its policy: Lent.Units, or of a shadow what it had room for.
+	// Each, if it is not nil, has one number per policy. Of a list with shadows each becomes
+	// the units that were lent of its policy. They are fewer than Lent.Units only of a shadow.
 	Each []int64
 }
 

@@ -12,7 +12,7 @@
 // One sub-key may deny what another has units for.
 // The units that are left stay in use meanwhile and become part of the next lease. When
 // the key rests, they are given back.
-// A call that is denied only because units are lent finds its room within a length: for ten
+// A call that is denied only because units are lent finds its room within a length. For ten
 // seconds the store lends only while there is room for such a call.
 //
 // # Never over
@@ -69,8 +69,8 @@ type Stats struct {
 	Denied    int64 // calls of one key that the store denied, and would have let pass if no unit were lent: some denials may be wrong
 }
 
-// Report receives a Borrow that the store has answered, and how many units of calls that were
-// decided from leases are charged now, and were not at the last Borrow of the home. It keeps
+// Report receives a Borrow that the store has answered. charged is the units of calls decided
+// from leases that it has charged, and that no earlier Borrow of the home had. A Report keeps
 // nothing of the request.
 type Report func(charged int64, r *backend.Request, d *backend.Decision)
 

@@ -58,8 +58,8 @@ func (hs *homes) find(r *backend.Request) *home {
 	return h
 }
 
-// of returns the home of the request's key and list, nil if there is none, and the number
-// of other homes of the key that come before. Its caller has the lock.
+// of returns the home of the request's key and list, or nil. others is how many homes of the
+// key come before it. Its caller has the lock.
 func (st *stripe) of(r *backend.Request) (h *home, others int) {
 	for h = st.mu.homes[r.Key]; h != nil && !h.serves(r.Policies); h = h.next {
 		others++

@@ -200,7 +200,7 @@ func (p *pending) answered(d *backend.Decision, err error) {
 
 // charged returns how many units the store has charged since the last Borrow of which an
 // answer came. The first lease that a Borrow names is that one's, so the units that a lost
-// Borrow has reported are among those used of it. A lease that nobody settled was charged
+// Borrow has reported are among those used of it. A lease that was never settled was charged
 // whole, and of one that a Reset ended nothing is counted.
 func (o *own) charged(l *backend.Loan) (n int64) {
 	switch s := l.Lent.Settled; {
@@ -244,10 +244,10 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	h.plan(at, end, trip, l)
 }
 
-// plan decides when the next Borrow may be sent and when it is due. If the key has so little
-// room that a lease would last less than two round trips, or the store recalls it, what is left
-// is used up, and the next call settles it and borrows nothing. What is still left when the
-// lease ends goes back. So near the limit no process holds units while the store denies
+// plan decides when the next Borrow may be sent and when it is due. A lease is the
+// last one for a while if the key has room for less than two round trips of calls, or the store
+// recalls it. Then what is left is used up, and the next call settles it and borrows nothing.
+// What is still left when the lease ends goes back. So near the limit no process holds units while the store denies
 // others. A new lease needs twice that room.
 func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	units, seen, next := l.Lent.Units, h.seen.Load(), at

@@ -42,10 +42,10 @@
 --         will have it.
 --         Before what a policy met stands what is lent of its count, if anything is: a
 --         byte 31, B ends, for each d its instant, d units. A Borrow answers a byte 1, B
---         what became of the lease that was held, + 4 if the new one is recalled, B whether
---         its cost passed, d units lent, d time until their end, d borrowers, and for each
---         policy B whether it had room for the cost, of a shadow d units lent of it, what it
---         is now, and d as above.
+--         what became of the lease that was held, + 4 if the new one is recalled. Then B
+--         whether its cost passed, d units lent, d time until their end, d borrowers. For
+--         each policy B whether it had room for the cost, of a shadow d units lent of it,
+--         what it is now, and d as above.
 --         What was decided follows from that: the caller reckons it with the
 --         twin of these rules. A group of which nothing was is one letter: R a
 --         number is out of range (82), C a stored value is not ours (67), B now

@@ -3,7 +3,7 @@
 --
 -- Kept in the value of a count, behind its first nine bytes (version, horizon, due). The
 -- version is greater by 16 then. In this order: an epoch of 8 bytes, when the present slot
--- of time began, borrowers in it and in the one before, the count up to which units are
+-- of time began, borrowers in it and in the one before. Then the count up to which units are
 -- lent and until when, number of ends. For each end its instant and the units. Behind that stands the rest
 -- of the value. The paths for one policy and for a set of small states do not read such a
 -- value. They leave a group that has one to the general path, so a count of which nothing
@@ -17,8 +17,8 @@
 --@section split
 -- v becomes the value without what is lent, with leases that have ended charged at
 -- their last instant. beside is what is lent: epoch, slot, its borrowers, those of the
--- slot before, up to which count units are lent and until when, then each end with its units. lent is the
--- sum. What ends further ahead than a lease can counts as absent.
+-- slot before, up to which count units are lent and until when. Then each end with its units.
+-- lent is the sum. What ends further ahead than a lease can counts as absent.
 local beside, lent = false, 0
 if v and kind < FIRST_WITH_KEY and status == 0 and #v > 42 and string.byte(v) > 15 then
   local version, h, d, epoch, slot, here, before, most, till, n, behind = parse('<BI4I4c8I7I2I2I7I7B', v)

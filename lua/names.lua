@@ -73,8 +73,8 @@
 --@slot spared 23
 --@slot place 23
 -- Of a Borrow: what is to be charged, whether the cost has room beside what is kept, when
--- its units end, whether the policy is a shadow, when its window closes, and the units that
--- are lent of it.
+-- its units end. Whether the policy is a shadow, when its window closes, the units that are
+-- lent of it.
 --@slot charge 19
 --@slot fits 21
 --@slot ends 22

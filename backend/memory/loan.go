@@ -158,7 +158,7 @@ func (n *loan) least() int64 {
 
 // lend charges the cost if it fits beside what is kept, and lends.
 //
-// The cost goes before new units and after those that are kept: the process may have used
+// The cost goes before new units and after those that are kept. The process may have used
 // the kept ones already, so they stay lent also where a count is above its limit. All
 // policies lend the same number of units, each until an end of its own. The answer names
 // the first of these ends.
@@ -202,8 +202,8 @@ func (n *loan) lend() {
 	}
 }
 
-// recalled reports whether the i-th policy wants the units that are kept back: there is no
-// room for a call that was denied because units are lent. The Borrow may be such a call.
+// recalled reports whether the i-th policy wants back what is kept. Then it has no room for a
+// call that was denied because units are lent. The Borrow may be such a call.
 func (n *loan) recalled(i int) bool {
 	l, a := &n.looks[i], &n.Policies[i].Algorithm
 	//mutant:denied-borrow-recalls

@@ -17,7 +17,7 @@ import (
 var borrowed = []sentence{
 	{"Borrow", borrows, "A Borrow decides and charges its cost as a Take does, and settles and lends in the same step; " +
 		"it may cost 0."},
-	{"BorrowSettles", borrowSettles, "A Borrow settles that lease of Held which its ID holds: what was used is charged now, " +
+	{"BorrowSettles", borrowSettles, "A Borrow settles that lease of Held which its ID holds: what was used is charged now. " +
 		"Keep stays lent, and the rest is free."},
 	{"BorrowKeeps", borrowKeeps, "What it keeps stays lent also where the count is at or above its limit: the process may have used it."},
 	{"BorrowShare", borrowShare, "It lends up to Want units: beside those of Keep at most half of a fair share " +
@@ -32,8 +32,8 @@ var borrowed = []sentence{
 	{"BorrowOnce", borrowsOnce, "A Borrow whose Seq is not above that of the last one of its ID is ErrNotHeld " +
 		"and changes nothing."},
 	{"LentReset", lentReset, "After a Reset no lent unit counts, and a settle of it finds that it is not held."},
-	{"LentShadow", lentShadow, "Of a shadow as many units are lent as it has room for, which Loan.Each tells, " +
-		"and the lease is as long as without it."},
+	{"LentShadow", lentShadow, "Of a shadow as many units are lent as it has room for, which Loan.Each tells. " +
+		"The lease is as long as without it."},
 }
 
 // loanLength is what the cases borrow for: long, since some run on the real clock.

@@ -74,8 +74,8 @@ func NearOfLoan(share float64, n int64, r *backend.Request, d *backend.Decision)
 	return near
 }
 
-// raised appends the state of the i-th policy if n units have raised its count to the share,
-// before the units that were charged after them. Lent units are not used.
+// raised appends the state of the i-th policy if n units have raised its count to the share.
+// after is the units that were charged after them. Lent units are not used.
 func raised(near []backend.Near, share float64, r *backend.Request, i int, s *backend.State, after, n int64) []backend.Near {
 	//mutant:lent-units-are-not-near
 	used := s.Used - s.Lent - after

@@ -49,7 +49,7 @@ func (s *Server) awaited() bool {
 }
 
 // probe sends probes until one is answered, or none is awaited any more. One at a time stays
-// until then, and has the dial timeout of the client: a name may have addresses that don't
+// until then, and has the dial timeout of the client. A name may have addresses that don't
 // answer before the one that does. The next call after a quiet time is the trial, since
 // nothing has waited for an answer of the server meanwhile.
 func (s *Server) probe() {

@@ -55,7 +55,7 @@ func (l *Late) begin(ctx context.Context) {
 	}
 }
 
-// Wait is one more wait, for a test of so many callers that some must be timers: the
+// Wait is one more wait, for a test of so many callers that some must be timers. The
 // worst of 100,000 calls can't be compared with the worst of 2,000 waits.
 func (l *Late) Wait() {
 	l.running.Add(1)

@@ -128,7 +128,7 @@ func (c *caller) withheld(o *outcome) (all []count) {
 	return all
 }
 
-// recalls looks at calls of several units that were denied for lent units alone, and that their
+// recalls looks at calls of several units that were denied only for lent units, and that their
 // caller asked again before long. Such a denial recalls the loans, so all denials of one row lie
 // in one T, whatever is lost or stopped meanwhile. A row ends when such a call of the caller
 // passes.
