@@ -2,6 +2,7 @@ package algo
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -86,8 +87,11 @@ func (l *Lent) Sum() (n int64) {
 	return n
 }
 
-// Idle reports whether nothing is lent, and no borrower is remembered.
-func (l *Lent) Idle(now int64) bool { return len(l.Ends) == 0 && now >= l.From+lentKept }
+// Idle reports whether nothing is lent, and no borrower and no recall is remembered.
+func (l *Lent) Idle(now int64) bool {
+	//mutant:recall-stays
+	return len(l.Ends) == 0 && now >= l.From+lentKept && l.LendsTo(now) == MaxCount
+}
 
 // Count counts a borrower, unless it was counted in this slot of time already. last is
 // the instant at which it was counted last.
@@ -147,11 +151,13 @@ func (l *Lent) Remove(end, n int64) {
 	}
 }
 
-// LentEnd returns when a lease that begins now ends, by a grid of a quarter of its
-// length. closes is when the window ends that units are charged to; 0 is never.
+// LentEnd returns when a lease that begins now ends, by a grid of an eighth to a quarter of its
+// length. Each grid is part of the next finer one, so a count has few ends, whatever lengths
+// there are. closes is when the window ends that units are charged to; 0 is never.
 func LentEnd(now, length, closes int64) int64 {
-	end := now + length
-	end -= end % (length / 4)
+	end, finest := now+length, MinBorrow.Microseconds()/4
+	//mutant:ends-are-few
+	end -= end % (finest << (bits.Len64(uint64(length/finest)) - 3))
 	//mutant:lease-ends-with-window
 	if closes > 0 {
 		end = min(end, closes)

@@ -2,6 +2,7 @@ package algo
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -42,4 +43,20 @@ func TestLentUnitsDoNotAge(t *testing.T) {
 		require.Equal(t, int64(40), v.Used, "%v", &a)
 		require.Empty(t, l.Ends)
 	}
+}
+
+// A count has few ends, whatever lengths its borrowers have: they are counted in one byte.
+func TestLentEndsAreFew(t *testing.T) {
+	ends := map[int64]bool{}
+	for now := lentStart; now < lentStart+MaxBorrow.Microseconds(); now += 700 {
+		for length := MinBorrow; length <= MaxBorrow; length += time.Millisecond {
+			end := LentEnd(now, length.Microseconds(), 0)
+			require.LessOrEqual(t, end, now+length.Microseconds())
+			require.GreaterOrEqual(t, end, now+length.Microseconds()*3/4)
+			if end > lentStart+MaxBorrow.Microseconds() {
+				ends[end] = true
+			}
+		}
+	}
+	require.Less(t, len(ends), 100)
 }

@@ -168,6 +168,49 @@ func TestRecalledUnitsGoBack(t *testing.T) {
 	}
 }
 
+// While a recall stands, a process asks for units once per length and no more often.
+func TestRecallPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		on := memory.New(nil)
+		p := newProcess(on, algo.FixedWindow(algo.PerDay(1_000_000)))
+		plain := []backend.Policy{p.list[0]}
+		plain[0].Borrow = 0
+		calls := func(n int) {
+			for range n {
+				p.call(t)
+				time.Sleep(length / 50)
+			}
+		}
+		calls(200)
+		require.False(t, ask(t, on, backend.Take, plain, 1_000_000-210).Allowed)
+		before := p.next.borrows.Load()
+		calls(20 * 50)
+		require.Less(t, p.next.borrows.Load()-before, int64(2*20+5))
+		p.giveBack()
+		time.Sleep(time.Minute)
+	})
+}
+
+// A lease that is used up when the key rests is settled all the same, so what was used is
+// reported.
+func TestUsedUpLeaseIsSettled(t *testing.T) {
+	for calls := 80; calls < 100; calls++ {
+		synctest.Test(t, func(t *testing.T) {
+			p, home := newProcess(memory.New(nil), algo.FixedWindow(algo.PerDay(100))), 0
+			for range calls {
+				if p.call(t).Source == backend.FromLease {
+					home++
+				}
+				time.Sleep(length / 5)
+			}
+			time.Sleep(10 * length)
+			require.EqualValues(t, home, p.Stats().Used, "%d calls", calls)
+			p.giveBack()
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
 // Near the limit slow processes give back what they have not used when the lease ends: no
 // denial lasts longer than a length while another process holds units.
 func TestScarceUnitsGoBack(t *testing.T) {

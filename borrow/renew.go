@@ -252,8 +252,12 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	units, seen, next := l.Lent.Units, h.seen.Load(), at
 	need := 2 * l.Lent.Borrowers * max(least, int64(h.own.rate*float64(2*trip)/float64(h.length))) // of which a fair share is lent
+	//mutant:recall-pauses
+	if l.Lent.Recalled {
+		need = never / 2 // room does not end the pause
+	}
 	//mutant:last-units-not-lent
-	h.own.scarce = units > 0 && (seen.states[seen.binds].Remaining < need || l.Lent.Recalled)
+	h.own.scarce = units > 0 && seen.states[seen.binds].Remaining < need
 	switch {
 	case units == 0:
 		next, end = at+h.length/2, at+h.length+4*trip

@@ -121,6 +121,8 @@ if how ~= 1 then keep = 0 end
 --@section lend
 -- s.fits: the policy had room for the cost beside what is kept. s.ends: when its units end.
 local room, passes, left, borrowers, recalled = 137438953472, true, length, 1, 0
+local _, grid = math.frexp(length / 2500)
+grid = 2500 * 2 ^ (grid - 3)
 for p = 1, policies do
   local s = states[p]
   s.fits = s.limit - s.used - s.lent - s.charge - (s.shadow and 0 or keep) >= cost
@@ -136,7 +138,7 @@ for p = 1, policies do
     if counted < lent[2] or counted > now then lent[3] = min(lent[3] + 1, 65535) end
   end
   borrowers = max(borrowers, lent[3], lent[4])
-  ends = ends - ends % (length / 4)
+  ends = ends - ends % grid
   --mutant:lua-lease-ends-with-window
   if s.closes and s.closes < ends then ends = s.closes end
   if not s.shadow then
@@ -148,7 +150,10 @@ for p = 1, policies do
     local above = now < lent[6] and lent[6] <= now + RECALL_STAYS and max(0, s.limit - lent[5]) or 0
     room = min(room, left - above)
     --mutant:lua-recalled-ends
-    if above > 0 and keep > 0 and left - above < keep then ends, recalled = min(ends, parts[p][1]), 4 end
+    if above > 0 and left - above < max(keep, 1) then
+      recalled = 4
+      if keep > 0 then ends = min(ends, parts[p][1]) end
+    end
   end
   s.ends, left = ends, p > 1 and min(left, ends - now) or ends - now
 end

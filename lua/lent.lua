@@ -39,7 +39,7 @@ if v and kind < FIRST_WITH_KEY and status == 0 and #v > 42 and string.byte(v) > 
         --@include lent.fold
       end
     end
-    if #beside == 6 and now >= slot + 2000000 then beside = false end
+    if #beside == 6 and now >= slot + 2000000 and (now >= till or till > now + RECALL_STAYS) then beside = false end
   end
 end
 
@@ -89,7 +89,7 @@ if type(beside) == 'string' then
     end
   end
   if kind == SLIDINGLOG then sum = sum + beside.folded end
-  if #beside == 6 and now >= slot + 2000000 then beside[2], beside[3], beside[4], beside[5], beside[6] = 0, 0, 0, 0, 0 end
+  if #beside == 6 and now >= slot + 2000000 and (now >= till or till > now + RECALL_STAYS) then beside[2], beside[3], beside[4], beside[5], beside[6] = 0, 0, 0, 0, 0 end
 end
 
 --@section release
@@ -152,7 +152,7 @@ end
 -- without them, unless a lease has ended. part is what stands between the value's halves,
 -- and whole the value as it is stored. told stands in the reply before what the policy met.
 local n, behind, ends, units = string.byte(whole, 43) or 0, 44
-if fit == 0 and string.byte(whole) < 32 and #whole >= 43 + 12 * n and (n > 0 or now < parse('<I7', whole, 18) + 2000000) then
+if fit == 0 and string.byte(whole) < 32 and #whole >= 43 + 12 * n and (n > 0 or now < parse('<I7', whole, 18) + 2000000 or now < parse('<I7', whole, 36)) then
   again, told = true, n > 0 and pack('<BB', 31, n) or ''
   for i = 1, n do
     ends, units, behind = parse('<I7I5', whole, behind)

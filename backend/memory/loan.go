@@ -190,7 +190,9 @@ func (n *loan) lend() {
 		ends[i] = algo.LentEnd(n.nowOf(i), length, a.Closes(&l.view))
 		if !n.Policies[i].Shadow && n.recalled(i) {
 			n.loan.Lent.Recalled = true
-			ends[i] = min(ends[i], n.before.of[i].end)
+			if n.keep > 0 {
+				ends[i] = min(ends[i], n.before.of[i].end)
+			}
 		}
 		left = min(left, ends[i]-n.nowOf(i))
 	}
@@ -202,8 +204,8 @@ func (n *loan) lend() {
 	}
 }
 
-// recalled reports whether the i-th policy wants back what is kept. Then it has no room for a
-// call that was denied because units are lent. The Borrow may be such a call.
+// recalled reports whether the i-th policy lends nothing, and wants back what is kept. Then it
+// has no room for a call that was denied because units are lent. The Borrow may be such a call.
 func (n *loan) recalled(i int) bool {
 	l, a := &n.looks[i], &n.Policies[i].Algorithm
 	//mutant:denied-borrow-recalls
@@ -212,7 +214,7 @@ func (n *loan) recalled(i int) bool {
 	}
 	most := l.lent.LendsTo(n.nowOf(i))
 	//mutant:recalled-ends
-	return n.keep > 0 && most < a.Max() && n.room(i)-(a.Max()-most) < n.keep
+	return most < a.Max() && n.room(i)-(a.Max()-most) < max(n.keep, 1)
 }
 
 // lendUntil lends each policy's part, and keeps it under the borrower's ID.

@@ -233,7 +233,12 @@ func lentRecall(p *probe) {
 		p.must(err == nil && l.Units == 30 && l.Recalled && p.now+l.Ends.Microseconds() <= ended, "%v: %+v %v", op, l, err)
 		_, l, err = b.ask(0, 20, 0, b.lastLease(0))
 		p.must(err == nil && l.Units == 10 && !l.Recalled, "%v: 10 are used, and 70 recalled: %+v %v", op, l, err)
-		p.advance(10 * time.Second)
+		_, _, err = b.ask(0, 0, 0, b.lastLease(0))
+		p.must(err == nil, "%v: %v", op, err)
+		p.advance(5 * time.Second)
+		_, l, err = b.ask(0, 40, 0)
+		p.must(err == nil && l.Units == 10, "%v: nothing was lent for a while: %+v %v", op, l, err)
+		p.advance(5 * time.Second)
 		_, l, err = b.ask(0, 20, 0)
 		p.must(err == nil && l.Units == 20, "%v: %+v %v", op, l, err)
 	}
