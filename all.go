@@ -346,7 +346,7 @@ func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc
 		}
 		budget = max(budget, shared.Budget)
 	}
-	return context.WithTimeout(ctx, budget)
+	return layer.Within(ctx, budget, budget)
 }
 
 // hand requests the key's decision from its limiter. Where the call's own budget has
@@ -354,8 +354,8 @@ func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc
 func (k *keyed) hand(ctx, bounded context.Context) {
 	k.told, k.err = true, k.limiter.hand(bounded, &k.question)
 	//mutant:all-budget-ends
-	if layer.BudgetEnded(ctx, k.err) {
-		k.fail(ctx, fmt.Errorf("%w: no time was left after another key", backend.ErrUnavailable))
+	if ended := layer.BudgetEnded(bounded, k.err); ended != nil {
+		k.fail(ctx, ended)
 	}
 	if r := k.reservation; r != nil && k.err == nil && k.spread() {
 		r.charge.Note(k.limiter.policies, k.request.Each)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/settlement"
 	"github.com/headgate-go/headgate/internal/wait"
 	"github.com/headgate-go/headgate/shard"
@@ -272,8 +273,10 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 		return r.refused(backend.Settle, ErrNotHeld)
 	}
 	err := r.send(ctx, backend.Settle, lease, each)
+	//mutant:lost-excess-not-repeated
+	lost := errors.Is(err, ErrPerhapsCounted) && !errors.Is(err, layer.ErrExcess)
 	//mutant:lost-settle-repeated
-	if errors.Is(err, ErrPerhapsCounted) && ctx.Err() == nil {
+	if lost && ctx.Err() == nil {
 		err = r.send(ctx, backend.Settle, lease, each)
 	}
 	r.settled.Ended(lease, err)

@@ -33,8 +33,8 @@ func (c *call) borrow(ctx context.Context) error {
 	case err == nil:
 		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, settled)
 		c.widen(c.sub.Each)
-	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil:
-		c.k.sub(i).denied.Store(unanswered(c.k.denials.Now()))
+	case errors.Is(err, backend.ErrUnavailable):
+		c.k.unanswered(ctx, i, err)
 	}
 	return err
 }

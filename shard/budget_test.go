@@ -71,6 +71,84 @@ func TestBeyondBudget(t *testing.T) {
 	})
 }
 
+// TestFarExcess: what a Commit adds to its estimate is charged over a link on which it takes
+// more than is left of the Settle's budget. If there is not enough room in the sub-keys that
+// are remembered to have some, it makes a second trip.
+func TestFarExcess(t *testing.T) {
+	for _, limit := range []int64{4_000_000, 4_000} {
+		synctest.Test(t, func(t *testing.T) {
+			next := newFar()
+			s := shard.New(plain{next}, next)
+			list := one(algo.FixedWindow(algo.PerDay(limit)), 4)
+			for i := range 4 {
+				r := take("k", list, 1)
+				r.Op, r.Receipt, r.Lease = backend.Reserve, &backend.Receipt{}, &backend.Lease{ID: backend.LeaseID{byte(1 + i)}, Length: time.Minute}
+				require.True(t, do(t, s, r).Allowed)
+				r.Op, r.Costs, r.Sub, r.Lease.Actual = backend.Settle, []int64{1}, r.Receipt.Sub, []int64{900}
+				do(t, s, r)
+				require.EqualValues(t, 900*(1+i), do(t, s, peek("k", list, 0)).Used)
+			}
+		})
+	}
+}
+
+// TestNoTimeDeniesNothing: a call that has too little time left for a sub-key that has room
+// again is not denied. Its failure mode decides.
+func TestNoTimeDeniesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := newFar()
+		s, list := shard.New(plain{next}, next), one(algo.FixedWindow(algo.PerDay(160)), 16)
+		for range 16 {
+			require.True(t, do(t, s, take("k", list, 10)).Allowed)
+		}
+		reset := take("k", list, 1)
+		reset.Op = backend.Reset
+		do(t, shard.New(plain{next.Store}, memory.New(nil)), reset) // by another process
+		_, err := layer.Ask(t.Context(), s, take("k", list, 1))
+		require.ErrorIs(t, err, backend.ErrUnavailable)
+		require.True(t, do(t, s, take("k", list, 1)).Allowed, "the sum has shown room")
+	})
+}
+
+// TestShortOfTime: a caller that leaves too little time for a round trip shows nothing of the
+// sub-keys.
+func TestShortOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		next := newFar()
+		s, list := shard.New(plain{next}, next), one(algo.FixedWindow(algo.PerDay(160)), 2)
+		for _, op := range []backend.Op{backend.Take, backend.Peek, backend.Record, backend.Borrow} {
+			r := take("k", list, 1)
+			if r.Op = op; op == backend.Borrow {
+				r.Cost = 0
+			}
+			short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := layer.Ask(short, s, r)
+			cancel()
+			require.Error(t, err)
+			require.True(t, do(t, s, take("k", list, 1)).Allowed, "%v", op)
+		}
+	})
+}
+
+// far is a store that is a round trip away. It refuses what it can't answer in time, as a
+// store on Redis does.
+type far struct{ *memory.Store }
+
+func newFar() far {
+	s := memory.New(nil)
+	s.Shared().Local, s.Shared().Budget = false, 100*time.Millisecond
+	return far{s}
+}
+
+func (s far) Do(ctx context.Context, r *backend.Request, d *backend.Decision) error {
+	const trip = 60 * time.Millisecond
+	if ends, ok := ctx.Deadline(); ok && time.Until(ends) < trip {
+		return fmt.Errorf("%w: %w", backend.ErrUnavailable, layer.ErrExcused)
+	}
+	time.Sleep(trip)
+	return s.Store.Do(ctx, r, d)
+}
+
 // unsent is a store on which a request waits, unsent, until a time is over or its context ends.
 type unsent struct {
 	*memory.Store

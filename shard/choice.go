@@ -1,12 +1,15 @@
 package shard
 
 import (
+	"context"
+	"errors"
 	"math/bits"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/chance"
 	"github.com/headgate-go/headgate/internal/denial"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // The calls of one process use one sub-key for a turn, and so merge into batches as the
@@ -76,10 +79,16 @@ func (k *hotKey) claim(i int, g *backend.Group) {
 	}
 }
 
-// unanswered returns what stands for the denial of a sub-key that did not answer: it is
-// avoided for so long, while others have room. Such a denial has no states.
-func unanswered(now time.Duration) *denial.Denial {
-	return &denial.Denial{Sent: now, Ends: now + 100*time.Millisecond}
+// unanswered notes that a sub-key did not answer a request in ctx: it is avoided for a
+// while, if others have room. What stands for its denial has no states. A caller that left
+// shows nothing of the share, and neither does a request that was not sent since its time was
+// too short.
+func (k *hotKey) unanswered(ctx context.Context, i int, err error) {
+	//mutant:silence-alone-is-avoided
+	if ctx.Err() == nil && !errors.Is(err, layer.ErrExcused) {
+		now := k.denials.Now()
+		k.sub(i).denied.Store(&denial.Denial{Sent: now, Ends: now + 100*time.Millisecond})
+	}
 }
 
 // The ranks of a sub-key for a call.

@@ -46,13 +46,9 @@ const recordTrips = 5
 // before, and sends only what these have left. If a reply is lost, its part counts as
 // charged and the call returns ErrPerhapsCounted: sending it elsewhere might charge it
 // twice.
+//
+// The record is there on an error too, with what is not charged.
 func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
-	caller := ctx
-	if c.s.shared.Budget > 0 {
-		bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.denials.Now()-c.from))
-		defer cancel()
-		ctx = bounded
-	}
 	r := &record{call: c, rest: slices.Clone(costs), subs: make([]recorded, len(c.k.subs))}
 	for i := range r.subs {
 		for j := range costs {
@@ -66,18 +62,14 @@ func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
 			break
 		}
 		if err := r.send(ctx, shares, above); err != nil {
-			return nil, err
+			return r, err
 		}
-	}
-	//mutant:record-beyond-budget
-	if layer.BudgetEnded(caller, r.cause) {
-		r.cause = errNoTime
 	}
 	switch left := slices.Max(r.rest) > 0; {
 	case r.lost != nil:
-		return nil, r.lost
+		return r, r.lost
 	case left && r.cause != nil && !slices.Equal(r.rest, costs):
-		return nil, backend.Wrap(backend.ErrPerhapsCounted, r.cause) // a part of it is
+		return r, backend.Wrap(backend.ErrPerhapsCounted, r.cause) // a part of it is
 	case left:
 		return r, r.cause
 	}
@@ -134,8 +126,7 @@ func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
 // send sends the shares, in one round trip per node. One of nothing asks for the room.
 // The error is that of a request that is refused.
 //
-// A share that did not answer is not tried again by other calls for a while, unless it was
-// the caller that left.
+// A share that did not answer is not tried again by other calls for a while.
 func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (refused error) {
 	k, at := r.call.k, []int(nil)
 	requests, answers := make([]backend.Request, 0, len(shares)), make([]layer.Answer, len(shares))
@@ -154,10 +145,12 @@ func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (
 	sent := k.denials.Now()
 	r.call.s.next.AttemptAll(ctx, requests, answers)
 	for n, i := range at {
-		if err := r.note(i, &requests[n], answers[n].Err, sent); err != nil {
-			refused = err
-		} else if r.subs[i].dead && ctx.Err() == nil {
-			k.sub(i).denied.Store(unanswered(k.denials.Now()))
+		//mutant:record-beyond-budget
+		err := cmp.Or(layer.BudgetEnded(ctx, answers[n].Err), answers[n].Err)
+		if e := r.note(i, &requests[n], err, sent); e != nil {
+			refused = e
+		} else if err != nil {
+			k.unanswered(ctx, i, err)
 		}
 	}
 	return refused

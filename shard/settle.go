@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // settle passes on a Settle, which names a sub-key. What it gives back shows at once, under
@@ -13,7 +14,7 @@ import (
 //
 // The lease is settled at its sub-key by no more than the estimate, which cannot fail for
 // want of room. The excess is charged as a Record, after that: if the Settle fails, nothing
-// else is charged, and the same Settle can be repeated.
+// else is charged, and the same Settle can be repeated. See excess for its error.
 func (c *call) settle(ctx context.Context) error {
 	r, more := *c.r, make([]int64, len(c.r.Policies))
 	if r.Costs != nil && r.Lease.Actual != nil {
@@ -30,15 +31,34 @@ func (c *call) settle(ctx context.Context) error {
 		return err
 	}
 	c.s.settled(&r, more)
-	// The record goes on without its caller, or the excess would not count.
-	if slices.Max(more) > 0 { // the lease is settled, whatever comes of it
-		_, _ = c.record(context.WithoutCancel(ctx), more)
+	if err := c.excess(ctx, more); err != nil {
+		return err
 	}
 	//mutant:settled-states-of-key
 	if c.r.Each != nil {
 		c.look(ctx)
 	}
 	return nil
+}
+
+// excess records what was used above the estimate. The lease is settled, so the excess goes
+// on without its caller and has its own time: each trip has the store's budget.
+//
+// If none of it was charged, the same Settle can be repeated, and charges it. If a part is
+// charged or may be, the error is ErrPerhapsCounted.
+func (c *call) excess(ctx context.Context, more []int64) error {
+	if slices.Max(more) == 0 {
+		return nil
+	}
+	rec, err := c.record(context.WithoutCancel(ctx), more)
+	if err == nil {
+		return nil
+	}
+	//mutant:excess-charged-in-part
+	if !slices.Equal(rec.rest, more) {
+		err = backend.Wrap(backend.ErrPerhapsCounted, err)
+	}
+	return backend.Wrap(layer.ErrExcess, err)
 }
 
 // settled notes a settlement of one of the key's shares, under every list of policies. The

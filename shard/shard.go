@@ -125,7 +125,9 @@ func (c *call) decide(ctx context.Context) error {
 	case backend.Borrow:
 		return c.borrow(ctx)
 	case backend.Record, backend.RecordAtMost:
-		rec, err := c.record(ctx, denial.Costs(&c.r.Group))
+		bounded, cancel := c.bounded(ctx)
+		defer cancel()
+		rec, err := c.record(bounded, denial.Costs(&c.r.Group))
 		if err == nil {
 			rec.decide()
 		}

@@ -43,15 +43,15 @@ func (k *hotKey) read(ctx context.Context, s *Store, r *backend.Request, shares 
 	s.next.AttemptAll(ctx, requests, answers)
 	for at, i := range shares {
 		a := &answers[at]
-		switch {
-		case a.Err == nil:
+		if a.Err == nil {
 			parts = append(parts, requests[at].Each)
 			k.observe(i, &r.Group, a.Decision.Allowed, requests[at].Each, f.sent, settled[at])
 			continue
-		case !backend.Undecided(a.Err):
+		}
+		if backend.Undecided(a.Err) {
+			k.unanswered(ctx, i, a.Err)
+		} else {
 			refused = a.Err
-		case ctx.Err() == nil: // a caller that left says nothing of the share
-			k.sub(i).denied.Store(unanswered(k.denials.Now()))
 		}
 		f.dead, f.err = append(f.dead, i), cmp.Or(f.err, a.Err)
 	}

@@ -49,6 +49,8 @@ type call struct {
 	one        [1]backend.State // for its states, where the caller wants none
 	sum        *reading         // nil until the call has one
 	misses     int              // shares that denied the call, since it has the sum
+	lost       error            // of the last share that did not answer since then; nil: all did
+	at         int              // that share
 	most       int64            // of an AtMost: the units that are still asked for
 	took       bool             // an AtMost: it has some
 }
@@ -76,22 +78,25 @@ func (c *call) take(ctx context.Context) error {
 			return err
 		}
 	}
-	if c.s.shared.Budget == 0 {
-		return c.more(ctx)
-	}
 	// Each request has a budget of its own, and the call has one for all of them.
-	bounded, cancel := context.WithTimeout(ctx, c.s.shared.Budget-(c.k.denials.Now()-c.from))
+	bounded, cancel := c.bounded(ctx)
 	defer cancel()
 	err := c.more(bounded)
 	//mutant:take-beyond-budget
-	if layer.BudgetEnded(ctx, err) {
-		return c.fail(ctx, errNoTime, chance.IntN(len(c.k.subs)))
+	if ended := layer.BudgetEnded(bounded, err); ended != nil {
+		return c.fail(ctx, ended, chance.IntN(len(c.k.subs)))
 	}
 	return err
 }
 
-// errNoTime is why a call has no answer if its own budget ended it.
-var errNoTime = backend.Wrap(backend.ErrUnavailable, errors.New("no time was left after other sub-keys"))
+// bounded returns a context that ends with what is left of the call's budget.
+func (c *call) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	budget := c.s.shared.Budget
+	if budget == 0 {
+		return ctx, func() {}
+	}
+	return layer.Within(ctx, budget, budget-(c.k.denials.Now()-c.from))
+}
 
 // more is what take does after the first share. A share without an answer is not asked
 // again soon, so each step asks others. A call that loses the race for what a sum shows
@@ -116,6 +121,9 @@ func (c *call) more(ctx context.Context) error {
 		//mutant:partial-sum-denies-nothing
 		case lost && len(c.sum.dead) > 0:
 			return c.fail(ctx, c.sum.err, c.sum.dead...)
+		//mutant:no-time-denies-nothing
+		case lost && c.misses < tries && c.lost != nil:
+			return c.fail(ctx, c.lost, c.at)
 		case spent && len(v.dead) == 0, lost:
 			return c.deny(v)
 		case spent && again:
@@ -125,7 +133,7 @@ func (c *call) more(ctx context.Context) error {
 		if c.sum, err = c.k.readSum(ctx, c.s, c.r, v); err != nil {
 			return err
 		}
-		c.misses, again = 0, spent
+		c.misses, c.lost, again = 0, nil, spent
 	}
 }
 
@@ -154,7 +162,8 @@ func (c *call) ask(ctx context.Context, i int) (done bool, err error) {
 		return false, nil
 	//mutant:lost-answer-ends-call
 	case errors.Is(err, backend.ErrUnavailable) && ctx.Err() == nil:
-		c.k.sub(i).denied.Store(unanswered(c.k.denials.Now()))
+		c.k.unanswered(ctx, i, err)
+		c.lost, c.at = err, i
 		return false, err
 	}
 	return true, c.fail(ctx, err, i)
@@ -189,10 +198,10 @@ func (c *call) atMost(ctx context.Context) (err error) {
 				break // a share that takes as long as another one did would answer too late
 			}
 			var cancel func()
-			bounded, cancel = context.WithTimeout(ctx, left)
+			bounded, cancel = c.bounded(ctx)
 			defer cancel()
 		}
-		*c.d, c.sum, c.misses = backend.Decision{}, nil, 0
+		*c.d, c.sum, c.misses, c.lost = backend.Decision{}, nil, 0, nil
 		if err = c.take(bounded); err != nil || !c.d.Allowed || c.d.Source != backend.FromStore {
 			break
 		}

@@ -44,7 +44,7 @@ var table = []row{
 		"the deny cache answers in the contract's words, before any other layer is asked"},
 	{"internal/event", []string{"backend"},
 		"an event is worked out of a request and its decision: who observes it is the root's"},
-	{"internal/settlement", []string{"backend"},
+	{"internal/settlement", []string{"backend", "internal/layer"},
 		"settlements are kept by the words of a lease: who sends them is the root's"},
 	{"internal/token", nil,
 		"a token's text is bytes, whatever limiter made it: which policies it stands for is the root's to say"},

@@ -181,9 +181,7 @@ func Ask(ctx context.Context, s backend.Store, r backend.Request) (backend.Decis
 	return d, err
 }
 
-// BudgetEnded reports whether a call has err because its own budget ended it, and not the
-// context of its caller. What was perhaps counted stays so.
-func BudgetEnded(caller context.Context, err error) bool {
-	//mutant:perhaps-counted-stays
-	return errors.Is(err, context.DeadlineExceeded) && caller.Err() == nil && !backend.Undecided(err)
-}
+// ErrExcess is part of the error of a Settle that was done, but for what was used above
+// the estimate. If the error is also backend.ErrPerhapsCounted, a part of that may count, and
+// the same Settle must not be repeated. Else none of it counts.
+var ErrExcess = errors.New("headgate: settled, except for what was used above the estimate")

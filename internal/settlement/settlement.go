@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 )
 
 // Settlements are those of one lease. The zero value has none. It is safe for
@@ -56,7 +57,8 @@ func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
 	return true
 }
 
-// Ended records the outcome of an attempt. One that was refused is forgotten. One that was
+// Ended records the outcome of an attempt. One that was refused is forgotten. One whose excess
+// was perhaps counted is the last: a repeated one would charge that twice. One that was
 // too late leaves the earlier ones whose outcomes are unknown: one of them may have been
 // the first.
 func (s *Settlements) Ended(lease *backend.Lease, err error) {
@@ -66,6 +68,9 @@ func (s *Settlements) Ended(lease *backend.Lease, err error) {
 	switch late := errors.Is(err, backend.ErrNotHeld); {
 	case err == nil:
 		s.mu.settled, s.mu.won = true, lease.Actual
+	//mutant:lost-excess-settles
+	case errors.Is(err, layer.ErrExcess) && errors.Is(err, backend.ErrPerhapsCounted):
+		s.mu.settled = true
 	//mutant:refused-settle-forgotten
 	case late || errors.As(err, new(*backend.InvalidError)):
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)

@@ -1,7 +1,6 @@
 package batch
 
 import (
-	"errors"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -25,7 +24,7 @@ type room struct {
 	byTag  map[string]*group
 }
 
-var errLate = backend.Wrap(backend.ErrUnavailable, errors.New("the call could not be answered in time"))
+var errLate = backend.Wrap(backend.ErrUnavailable, withdrawal("the call could not be answered in time"))
 
 // take takes pending calls while there is room, and returns the rest. A call
 // whose caller has left is dropped, and one that is too late is refused. A round

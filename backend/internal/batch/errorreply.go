@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -62,9 +63,12 @@ func is(err error, any class) bool {
 	return false
 }
 
-// withdrawal ends a command that was not written. To go-redis it is a reply: the
-// connection stays open.
+// withdrawal ends a command that was not written, since its callers had left or had too
+// little time. To go-redis it is a reply: the connection stays open.
 type withdrawal string
+
+// Is makes it layer.ErrExcused: it shows nothing of the server.
+func (withdrawal) Is(target error) bool { return target == layer.ErrExcused }
 
 func (w withdrawal) Error() string { return string(w) }
 

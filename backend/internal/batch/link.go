@@ -61,8 +61,28 @@ func (s *Server) tooFar(left time.Duration) error {
 	if trip > s.Budget || s.link.old() {
 		s.measure()
 	}
-	return withdrawal(fmt.Sprintf("a round trip takes %v, and the budget has %v left",
-		trip.Round(time.Millisecond), left.Round(time.Millisecond)))
+	text := fmt.Sprintf("a round trip takes %v, and the budget has %v left",
+		trip.Round(time.Millisecond), left.Round(time.Millisecond))
+	//mutant:far-server-avoided
+	if trip > Deadline(0, s.Budget) {
+		return tooLong{withdrawal(text)}
+	}
+	return withdrawal(text)
+}
+
+// tooLong is the withdrawal of a command to a server that answers none within a budget.
+type tooLong struct{ withdrawal }
+
+// Is is that of no error: other servers are to be asked.
+func (tooLong) Is(error) bool { return false }
+
+// As makes it a withdrawal.
+func (e tooLong) As(target any) bool {
+	w, ok := target.(*withdrawal)
+	if ok {
+		*w = e.withdrawal
+	}
+	return ok
 }
 
 // inTime is tooFar when the command has its connection. While no round trip is known, half
