@@ -205,30 +205,35 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 	batch.DoAll(ctx, calls)
 }
 
-// findAll decides calls on slots without a known node, once the reload for which they wait
-// has ended. They leave together: a process's first call on a spread key has as many as there
-// are sub-keys.
+// findAll decides calls on slots without a known node. They wait together for a reload. After
+// each of its answers those that have a node leave together: a process's first call on a
+// spread key has as many as there are sub-keys.
 func (s *Store) findAll(ctx context.Context, calls []batch.Call) {
-	var waiting sync.WaitGroup
+	var sent sync.WaitGroup
+	defer sent.Wait()
+	err := s.top.wait(ctx, func(waited time.Duration) bool {
+		var found []batch.Call
+		calls = slices.DeleteFunc(calls, func(c batch.Call) bool {
+			n := s.top.owner[slot.Of(c.Tag)].Load()
+			if n != nil {
+				c.Queue, c.Waited = n.queue, waited
+				found = append(found, c)
+			}
+			return n != nil
+		})
+		sent.Add(1)
+		go func() {
+			defer sent.Done()
+			//mutant:unknown-slots-in-one-batch
+			batch.DoAll(ctx, found)
+		}()
+		return len(calls) == 0
+	})
 	for i := range calls {
 		c := &calls[i]
-		waiting.Add(1)
-		//mutant:unknown-slots-wait-together
-		go func() {
-			defer waiting.Done()
-			n, waited, err := s.top.find(ctx, slot.Of(c.Tag))
-			if c.Waited = waited; err == nil {
-				c.Queue = n.queue
-				return
-			}
-			c.Request.Unknown(err)
-			c.Answer.Err = err
-		}()
+		c.Answer.Err = s.top.unserved(ctx, slot.Of(c.Tag), err)
+		c.Request.Unknown(c.Answer.Err)
 	}
-	waiting.Wait()
-	calls = slices.DeleteFunc(calls, func(c batch.Call) bool { return c.Queue == nil })
-	//mutant:unknown-slots-in-one-batch
-	batch.DoAll(ctx, calls)
 }
 
 // ready returns the errors that need no node. The error of New comes first: it

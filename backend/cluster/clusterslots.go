@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 )
@@ -30,21 +31,17 @@ type answer struct {
 // load reloads the slots from the first source that names them all, on a goroutine
 // of its own. It takes no decision's time. A node that has just joined names only
 // some: then the others' answers count too. Late answers are dropped:
-// their channel has room for all, so none of them blocks. done is closed last, when
-// callers that wait for it can read the owners, or the cause of the failure.
+// their channel has room for all, so none of them blocks. Callers that wait are woken after
+// each answer in part, and last, when they can read the owners, or the cause of the failure.
 //
 // At most one load runs at a time; refresh sees to that. The first answer that covers all
 // slots ends it. An answer in part is adopted too, since a cluster in the middle of a
 // failover has no better one.
-func (t *topology) load(done chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), max(t.set.Budget, pause))
+func (t *topology) load() {
+	within := max(t.set.Budget, pause)
+	ctx, cancel := layer.Within(context.Background(), within, within)
 	defer cancel()
-	defer func() {
-		t.mu.Lock()
-		t.mu.reload = nil
-		t.mu.Unlock()
-		close(done)
-	}()
+	defer t.reloaded(nil)
 	sources := t.sources()
 	answers := make(chan answer, len(sources))
 	for _, ask := range sources {
@@ -72,6 +69,8 @@ func (t *topology) load(done chan struct{}) {
 			t.drop(named)
 			return
 		}
+		//mutant:partial-answer-wakes
+		t.reloaded(make(chan struct{}))
 		maps.Copy(all, named)
 	}
 	if len(all) > 0 {

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -186,4 +187,63 @@ func TestKnownSlotsDontWait(t *testing.T) {
 		require.NoError(t, answers[i].Err)
 		require.True(t, answers[i].Decision.Allowed)
 	}
+}
+
+// TestServedSlotsLeaveFirst: of requests that are made together on slots without a known node,
+// those that an answer in part serves don't wait for the others. What they have waited is a part of
+// their budget, also if their node is known by the time they look for it.
+func TestServedSlotsLeaveFirst(t *testing.T) {
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	silent := redistest.Start(t, "--cluster-enabled", "yes")
+	for start, end := range map[int]int{0: 99, 200: slot.Count - 1} {
+		require.NoError(t, command(server, "CLUSTER", "ADDSLOTSRANGE", start, end).Err())
+	}
+	require.NoError(t, command(server, "CONFIG", "SET", "cluster-require-full-coverage", "no").Err())
+	require.Eventually(t, func() bool {
+		info, err := command(server, "CLUSTER", "INFO").Text()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, 10*time.Second, 10*time.Millisecond)
+	silent.Stop()
+	t.Cleanup(silent.Cont)
+	const budget = 400 * time.Millisecond
+	store, err := cluster.Open([]string{silent.Addr(), server.Addr()}, &cluster.Options{Budget: budget})
+	require.NoError(t, err)
+	defer store.Close()
+	rs, answers := make([]backend.Request, 2), make([]layer.Answer, 2)
+	for i, key := range []string{inSlot(150, 1, "k")[0], inSlot(300, 1, "k")[0]} {
+		rs[i] = backend.Request{Op: backend.Take, Group: backend.Group{Key: key, Policies: faulttest.Limiter(t, store, faulttest.Wide).Policies(), Cost: 1}}
+	}
+	late, begin := redistest.Lateness(t, budget), time.Now()
+	store.DoAll(t.Context(), rs, answers)
+	took := time.Since(begin)
+	require.Less(t, took, budget*3/2+late.Max(), "two budgets would be too long")
+	require.ErrorIs(t, answers[0].Err, backend.ErrUnavailable)
+	require.NotErrorIs(t, answers[0].Err, context.DeadlineExceeded)
+	require.NoError(t, answers[1].Err)
+	require.True(t, answers[1].Decision.Allowed)
+}
+
+// TestUnservedIsNoDeadline: a call on a slot of which no node has answered in time has an error
+// that names the budget. It is not that of a caller's deadline.
+func TestUnservedIsNoDeadline(t *testing.T) {
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	server.Stop()
+	t.Cleanup(server.Cont)
+	store, err := cluster.Open([]string{server.Addr()}, nil)
+	require.NoError(t, err)
+	defer store.Close()
+	l := faulttest.Limiter(t, store, faulttest.Wide)
+	for range 10 {
+		d, err := l.Allow(t.Context(), "k")
+		require.NoError(t, err)
+		require.ErrorIs(t, d.Err, headgate.ErrUnavailable)
+		require.NotErrorIs(t, d.Err, context.DeadlineExceeded)
+		require.NotContains(t, d.Err.Error(), "deadline")
+		time.Sleep(50 * time.Millisecond)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	time.Sleep(250 * time.Millisecond)
+	_, err = l.Allow(short, "k")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

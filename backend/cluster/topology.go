@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/client"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/slot"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
@@ -36,7 +37,7 @@ type topology struct {
 		nodes      map[string]*node
 		named      map[string]string        // primaries and replicas of the last answer: address and ID
 		redirected map[string]time.Duration // when a redirect last named a node, as time.Since(begin)
-		reload     chan struct{}            // closed when the reload under way ends; nil: none is
+		reload     chan struct{}            // closed at the next answer of the reload under way, or its end; nil: none is
 		failure    error                    // why the last reload brought no slots
 		closed     bool
 	}
@@ -195,17 +196,31 @@ func (t *topology) find(ctx context.Context, s int) (n *node, waited time.Durati
 	if n = t.known(s); n != nil {
 		return n, 0, nil
 	}
-	begin := time.Now()
-	within, cancel := context.WithTimeout(ctx, batch.Deadline(0, t.set.Budget))
-	defer cancel()
-	n, err = t.of(within, s)
-	switch {
-	case err == nil:
-		return n, time.Since(begin), nil
-	case ctx.Err() != nil:
-		return nil, 0, fmt.Errorf("headgate: call not sent, not counted: %w", ctx.Err())
+	err = t.wait(ctx, func(after time.Duration) bool {
+		n, waited = t.owner[s].Load(), after
+		return n != nil
+	})
+	if n == nil {
+		err = t.unserved(ctx, s, err)
 	}
-	return nil, 0, fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
+	return n, waited, err
+}
+
+// wait is await for calls: it waits no longer than a decision may take. found gets how long
+// they have waited.
+func (t *topology) wait(ctx context.Context, found func(waited time.Duration) bool) error {
+	begin := time.Now()
+	within, cancel := layer.Within(ctx, t.set.Budget, batch.Deadline(0, t.set.Budget))
+	defer cancel()
+	return t.await(within, func() bool { return found(time.Since(begin)) })
+}
+
+// unserved returns the error of a call on a slot for which wait has found no node.
+func (t *topology) unserved(ctx context.Context, s int, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("headgate: call not sent, not counted: %w", ctx.Err())
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, t.unknown(s, err))
 }
 
 // renew begins a reload where the last one is stale.
@@ -217,22 +232,31 @@ func (t *topology) renew() {
 
 // of returns the slot's node. It waits for a reload only while the slot has
 // none: an old node is better than a wait, as it redirects.
-func (t *topology) of(ctx context.Context, s int) (*node, error) {
-	t.renew()
-	if n := t.owner[s].Load(); n != nil {
-		return n, nil
+func (t *topology) of(ctx context.Context, s int) (n *node, err error) {
+	err = t.await(ctx, func() bool {
+		n = t.owner[s].Load()
+		return n != nil
+	})
+	if n == nil {
+		return nil, t.unknown(s, err)
 	}
-	if done := t.refresh(); done != nil {
+	return n, nil
+}
+
+// await calls found until it returns true: at once, and then after each answer of a reload.
+// It returns after the last one, or with the error of ctx.
+func (t *topology) await(ctx context.Context, found func() bool) error {
+	if t.renew(); found() {
+		return nil
+	}
+	for next := t.refresh(); !found() && next != nil; next = t.reloading() {
 		select {
-		case <-done:
+		case <-next:
 		case <-ctx.Done():
-			return nil, t.unknown(s, ctx.Err())
+			return ctx.Err()
 		}
 	}
-	if n := t.owner[s].Load(); n != nil {
-		return n, nil
-	}
-	return nil, t.unknown(s, nil)
+	return nil
 }
 
 // unknown returns the error of a slot without a node. Its cause is that of the last
@@ -250,7 +274,8 @@ func (t *topology) unknown(s int, err error) error {
 }
 
 // refresh begins a reload, unless one is in progress or the last one was less than
-// pause ago. It returns a channel that is closed when the reload ends, or nil.
+// pause ago. It returns a channel that is closed when the reload has its next answer or ends,
+// or nil.
 //
 // While all nodes fail, callers wait for a reload that may bring new nodes, at most four
 // times per second. Between two reloads they get nil, and fail at once with the cause of
@@ -265,8 +290,24 @@ func (t *topology) refresh() <-chan struct{} {
 	}
 	t.last.Store(int64(now))
 	t.mu.reload = make(chan struct{})
-	go t.load(t.mu.reload)
+	go t.load()
 	return t.mu.reload
+}
+
+// reloading is refresh without a new reload.
+func (t *topology) reloading() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.reload
+}
+
+// reloaded wakes those that wait for an answer of the reload under way. next is the channel
+// of its next answer, nil after the last one.
+func (t *topology) reloaded(next chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.mu.reload)
+	t.mu.reload = next
 }
 
 // adopt stores the owners that an answer names, and returns the nodes that it names

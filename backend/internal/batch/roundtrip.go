@@ -126,7 +126,7 @@ func (t *roundTrip) finish(err error) (said error) {
 			c.SetErr(t.spent())
 		}
 		//mutant:reply-hidden
-		c.SetErr(client.Hide(c.Err()))
+		c.SetErr(client.Hide(client.Untimed(c.Err())))
 		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
 			t.forward(c, true)
 			continue

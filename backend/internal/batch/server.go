@@ -3,6 +3,9 @@ package batch
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -179,8 +182,12 @@ func (s *Server) Send(within time.Duration, last string, of func(ctx context.Con
 	if err == nil {
 		s.link.Add(time.Duration(p.written.Load()), now())
 	}
+	//mutant:slow-answer-named
+	if p.written.Load() > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)) {
+		return fmt.Errorf("no answer within %v", within)
+	}
 	//mutant:slots-hidden
-	return client.Hide(err)
+	return client.Hide(client.Untimed(err))
 }
 
 // process sends a command whose reply is of no interest.

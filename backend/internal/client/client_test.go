@@ -3,6 +3,8 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -64,4 +66,14 @@ func TestNoLookup(t *testing.T) {
 	c := redis.NewClient(client.Options(&redis.Options{Addr: "no-such-name.invalid:6379"}, time.Second))
 	defer c.Close()
 	require.Equal(t, maintnotifications.EndpointTypeNone, c.Options().MaintNotificationsConfig.EndpointType)
+}
+
+// TestUntimed: an error that matches a deadline keeps what else it matches.
+func TestUntimed(t *testing.T) {
+	cause := errors.New("a cause")
+	err := client.Untimed(fmt.Errorf("dial tcp: i/o timeout: %w: %w", context.DeadlineExceeded, cause))
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, cause)
+	require.ErrorAs(t, client.Untimed(fmt.Errorf("%w: %w", context.DeadlineExceeded, &net.OpError{Err: cause})), new(*net.OpError))
+	require.Equal(t, cause, client.Untimed(cause))
 }
