@@ -22,11 +22,11 @@ type Options struct {
 	// off. A call that takes or reserves, of one key or of several, is denied from
 	// memory until the denied one would pass. Its key and policies must be those of
 	// the denial, and it must cost no less of the policy that bound. AllowAtMost counts
-	// as a cost of one unit. For a higher cost than was denied RetryAfter is a lower bound,
-	// except with a TokenBucket without lent units. Denials by slots of InFlight are not
-	// kept, nor those of keys above 1,024 bytes. What another process does to the key
-	// meanwhile, such as a reset, shows only after this time; what this process does shows
-	// at once. Denials of spread keys (Policy.Shards) are kept for up to 1 s whatever the
+	// as a cost of one unit. For a higher cost than was denied RetryAfter is that of its own
+	// cost with a TokenBucket. With other algorithms, of keys with Shards, or while units are
+	// lent, it is a lower bound. Denials by slots of InFlight are not kept, nor those of keys
+	// above 1,024 bytes. What another process does to the key meanwhile, such as a reset,
+	// shows only after this time; what this process does shows at once. Denials of spread keys (Policy.Shards) are kept for up to 1 s whatever the
 	// value is. If no store decides, a denial stands in place of the failure modes until
 	// the denied call would pass, for at most a minute. With a negative value none does.
 	DenyCacheTTL time.Duration
