@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding"
 	"errors"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,4 +86,26 @@ type counted struct {
 func (c *counted) Process(ctx context.Context, cmd redis.Cmder) error {
 	c.commands.Add(1)
 	return c.near.Process(ctx, cmd)
+}
+
+// mute is a client of a server that does not answer.
+type mute struct{}
+
+func (mute) Process(ctx context.Context, cmd redis.Cmder) error {
+	_ = near(0).Process(ctx, cmd)
+	ends, _ := ctx.Deadline()
+	time.Sleep(time.Until(ends))
+	return os.ErrDeadlineExceeded
+}
+
+// TestSlowAnswerIsNamed: the error of a command without an answer names its time.
+func TestSlowAnswerIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // after epoch
+		s := NewServer(mute{}, "node", Settings{Budget: 100 * ms, Shared: &layer.Shared{}})
+		err := s.Send(250*ms, "slots", func(ctx context.Context, slots any) redis.Cmder {
+			return redis.NewSliceCmd(ctx, "cluster", slots)
+		})
+		require.EqualError(t, err, "no answer within 250ms")
+	})
 }
