@@ -149,8 +149,8 @@ if joined then
 end
 
 --@section recall
-local score, recalled = try('ZSCORE', log, beside.stored), string.sub(beside.stored, 1, 20) .. due .. string.sub(beside.stored, 35)
-if type(score) == 'string' and type(try('ZADD', log, score, recalled)) == 'number' then
+local last, recalled = try('ZRANGE', log, '-1', '-1', 'WITHSCORES'), string.sub(beside.stored, 1, 20) .. due .. string.sub(beside.stored, 35)
+if last[1] == beside.stored and type(try('ZADD', log, last[2], recalled)) == 'number' then
   try('ZREM', log, beside.stored)
   beside.stored = recalled
 end
