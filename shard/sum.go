@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -86,24 +85,22 @@ func (k *hotKey) readSum(ctx context.Context, s *Store, r *backend.Request, v *v
 	}
 }
 
-// sum sums the states of shares. A policy passes a call again when that of the first share
-// does. The key passes it when the first share does, since a call must fit in one, in all of
-// its policies: so long waits the policy that binds. The key is unused when the last share
-// is. Used and Remaining may be more than the limit together, while counts live of
+// sum sums the states of shares. The key passes a call again when the first share does,
+// since a call must fit in one, in all of its policies. The key is unused when the last
+// share is. Used and Remaining may be more than the limit together, while counts live of
 // another limit. A share that holds more than its part takes nothing from the room of
 // others. Shares that are no part of it count as spent.
 func (k *hotKey) sum(parts [][]backend.State) []backend.State {
-	sum, passes := make([]backend.State, len(k.policies)), time.Duration(math.MaxInt64)
+	sum := make([]backend.State, len(k.policies))
 	for n, states := range parts {
-		passes = min(passes, k.retryAfter(states))
+		first := n == 0 || k.retryAfter(states) < k.retryAfter(sum)
 		for j := range states {
 			s, t := &states[j], &sum[j]
 			t.Used += s.Used
 			t.Lent += s.Lent
 			t.Remaining += s.Remaining
 			t.ResetAfter = max(t.ResetAfter, s.ResetAfter)
-			//mutant:policy-with-room
-			if n == 0 || s.RetryAfter < t.RetryAfter {
+			if first {
 				t.RetryAfter = s.RetryAfter
 			}
 		}
@@ -114,10 +111,6 @@ func (k *hotKey) sum(parts [][]backend.State) []backend.State {
 		if len(parts) < len(k.subs) {
 			s.Used = s.Limit - s.Remaining
 		}
-	}
-	//mutant:key-waits-for-share
-	if by := backend.Binding(k.policies, sum); len(parts) > 0 && !k.policies[by].Shadow {
-		sum[by].RetryAfter = passes
 	}
 	return sum
 }

@@ -2,7 +2,6 @@ package shard_test
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -146,42 +145,4 @@ func TestTheDenyCacheDoesNotOutlastASum(t *testing.T) {
 	d, err := l.Allow(context.Background(), "k")
 	require.NoError(t, err)
 	require.True(t, d.Allowed, "%+v", d)
-}
-
-// TestPolicyWithRoom: a denial of several policies has a RetryAfter for those that no sub-key
-// has room for, read or remembered. If each has room somewhere, the one that binds has it.
-func TestPolicyWithRoom(t *testing.T) {
-	for _, c := range []struct {
-		spent [2][]int64 // of each sub-key
-		by    int
-	}{
-		{[2][]int64{{3, 2}, {3, 0}}, 0}, // the sub-key that both deny comes first
-		{[2][]int64{{3, 0}, {0, 2}}, 1},
-	} {
-		s, h, now := hooking()
-		now.Store((2*5_000 + 1) * 24 * time.Hour.Microseconds()) // both windows end together
-		ps := []backend.Policy{
-			{Name: "a", Algorithm: algo.FixedWindow(algo.PerDay(6)), OnFailure: backend.FailClosed, Shards: 2},
-			{Name: "b", Algorithm: algo.FixedWindow(algo.Per(4, 48*time.Hour)), OnFailure: backend.FailClosed, Shards: 2},
-		}
-		for i, sub := range shard.Names("k", 2) {
-			r := take("k", slices.Clone(ps), 1)
-			r.Sub, r.Costs = sub, c.spent[i]
-			for j := range r.Policies {
-				r.Policies[j].Algorithm, r.Policies[j].Shards = ps[j].Algorithm.Part(int64(i), 2), 0
-			}
-			require.True(t, do(t, h, r).Allowed)
-		}
-		for range 3 {
-			r := take("k", ps, 1)
-			r.Each = make([]backend.State, 2)
-			d := do(t, s, r)
-			require.False(t, d.Allowed)
-			require.Equal(t, ps[c.by].Name, d.Policy)
-			require.Equal(t, 24*time.Hour, d.RetryAfter)
-			require.Equal(t, d.RetryAfter, r.Each[c.by].RetryAfter)
-			require.EqualValues(t, 2+c.by, r.Each[1-c.by].Remaining)
-			require.Zero(t, r.Each[1-c.by].RetryAfter)
-		}
-	}
 }
