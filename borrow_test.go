@@ -141,3 +141,35 @@ func TestLoanOfLargeUnits(t *testing.T) {
 		require.True(t, d.Allowed)
 	}
 }
+
+// TestBorrowGivesBackOnClose closes the store of a process that holds units: no other waits
+// for their end, and none is charged that was not used.
+func TestBorrowGivesBackOnClose(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	ctx, passed := context.Background(), int64(0)
+	a := algo.FixedWindow(algo.PerDay(100_000))
+	store, err := standalone.Open("redis://"+server.Addr(), nil)
+	require.NoError(t, err)
+	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed, Borrow: time.Second}}, nil)
+	require.NoError(t, err)
+	home := false
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		d, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+		home = d.Source == headgate.FromLease
+		passed++
+	}
+	require.True(t, home)
+	other := borrowing(t, server, a, time.Second)
+	d, err := other.Peek(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.Positive(t, d.Lent)
+	require.NoError(t, store.Close())
+	d, err = other.Peek(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.Zero(t, d.Lent)
+	require.Equal(t, passed, d.Used)
+	_, err = l.Allow(ctx, "k")
+	require.ErrorIs(t, err, headgate.ErrClosed)
+}

@@ -151,8 +151,9 @@ func (r *Reservation) refused(op backend.Op, err error) error {
 // A reservation that was settled before, whose key was reset, or whose record has
 // left is ErrNotHeld, and nothing changes. Any other error leaves open whether the
 // settlement arrived; the same Commit can be repeated for one length of the lease, and
-// counts once. On a spread key what is above the estimate is charged last. If it is perhaps
-// counted, the error is ErrPerhapsCounted, and a repeated Commit is ErrNotHeld.
+// counts once. On a spread key what is above the estimate is charged last, without ctx: over a
+// link of nearly a budget that takes three or four budgets more. If it is perhaps counted, the
+// error is ErrPerhapsCounted, and a repeated Commit is ErrNotHeld.
 //
 // A nil error does not prove that the slot was held until now: a lease that has ended can
 // still be settled. Hold and Extend report a lost slot.

@@ -35,13 +35,33 @@ func Undecided(err error) bool {
 
 // Wrap returns an error that matches err and cause. Its text is both texts, with
 // the prefix "headgate: " once. A cause that matches err is returned as it is,
-// so that nothing is said twice.
+// so that nothing is said twice. What is ErrPerhapsCounted is never ErrUnavailable too: a
+// part of a call may be counted, and another not.
 func Wrap(err, cause error) error {
-	if errors.Is(cause, err) {
+	switch {
+	case errors.Is(cause, err):
 		return cause
+	//mutant:perhaps-or-not-counted
+	case err == ErrPerhapsCounted && errors.Is(cause, ErrUnavailable):
+		cause = partly{cause}
 	}
 	return &wrapped{err, cause}
 }
+
+// partly is the error of a part that was not counted, of a call of which another part may be.
+type partly struct{ error }
+
+func (p partly) Error() string {
+	return strings.TrimPrefix(p.error.Error(), ErrUnavailable.Error()+": ")
+}
+
+// Is matches what the error matched.
+func (p partly) Is(target error) bool {
+	return target != ErrUnavailable && errors.Is(p.error, target)
+}
+
+// As finds what the error has.
+func (p partly) As(target any) bool { return errors.As(p.error, target) }
 
 // wrapped is an error and its cause. They lie in an array, so that looking for one
 // allocates nothing: calls may fail by the thousand.

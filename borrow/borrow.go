@@ -177,13 +177,10 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 // Capabilities returns those of next.
 func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
 
-// Close gives back what is held, within the store's budget, and closes next.
-func (s *Store) Close() error {
-	s.giveBack()
-	return s.next.Close()
-}
+// Close closes next, which gives back what is held first.
+func (s *Store) Close() error { return s.next.Close() }
 
-// giveBack gives back what all homes hold, and ends their renewal.
+// giveBack gives back what all homes hold, within the store's budget, and ends their renewal.
 func (s *Store) giveBack() {
 	s.schedule.close()
 	var all []*pending

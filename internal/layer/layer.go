@@ -37,7 +37,8 @@ type Shared struct {
 	guard atomic.Pointer[Guard]
 	mu    struct {
 		sync.Mutex
-		values map[any]any
+		values  map[any]any
+		closing map[any]func()
 	}
 }
 
@@ -78,8 +79,31 @@ func (s *Shared) Value(key any, fresh func() any) any {
 	return v
 }
 
-// Close marks the store as closed, and reports whether it was before.
+// OnClose makes Close call f before the store is closed, in place of an earlier f of the key.
+// nil is none.
+func (s *Shared) OnClose(key any, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f == nil {
+		delete(s.mu.closing, key)
+		return
+	}
+	if s.mu.closing == nil {
+		s.mu.closing = map[any]func(){}
+	}
+	s.mu.closing[key] = f
+}
+
+// Close calls what OnClose has, marks the store as closed, and reports whether it was before.
 func (s *Shared) Close() (before bool) {
+	s.mu.Lock()
+	//mutant:close-gives-back
+	first := s.mu.closing
+	s.mu.closing = nil
+	s.mu.Unlock()
+	for _, f := range first {
+		f()
+	}
 	if before = s.Closed.Swap(true); !before {
 		close(s.done())
 	}
