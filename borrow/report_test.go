@@ -72,3 +72,26 @@ func TestReportsAreExact(t *testing.T) {
 		require.Empty(t, p.homes.all())
 	})
 }
+
+// What was used of a lease that ended before its key's last Borrow is reported all the same.
+func TestEndedLeaseIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		reported, asked := int64(0), int64(0)
+		p.report = func(charged int64, _ *backend.Request, _ *backend.Decision) { reported += charged }
+		for range 100 {
+			if p.call(t).Source == backend.FromStore {
+				asked++
+			}
+			time.Sleep(length / 50)
+		}
+		h := p.homes.all()[0]
+		for !h.busy.CompareAndSwap(false, true) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(h.end.Load()) - p.now() + length/10) // as of a busy process
+		h.busy.Store(false)
+		time.Sleep(10 * length)
+		require.Zero(t, p.Stats().Homes)
+		require.Equal(t, p.used(t), asked+reported)
+	})
+}

@@ -127,7 +127,7 @@ func (h *home) tend() *pending {
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, enough(demand))
 	//mutant:rest-is-given-back
-	case (holds || h.own.doubt && at < h.own.until) && h.names(at):
+	case (h.own.holds > 0 || h.own.doubt) && at < h.own.until && h.names(at):
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, 0)
 	case demand < 1 && !holds:
