@@ -221,12 +221,14 @@ func (s *Store) findAll(ctx context.Context, calls []batch.Call) {
 			}
 			return n != nil
 		})
-		sent.Add(1)
-		go func() {
-			defer sent.Done()
-			//mutant:unknown-slots-in-one-batch
-			batch.DoAll(ctx, found)
-		}()
+		if len(found) > 0 {
+			sent.Add(1)
+			go func() {
+				defer sent.Done()
+				//mutant:unknown-slots-in-one-batch
+				batch.DoAll(ctx, found)
+			}()
+		}
 		return len(calls) == 0
 	})
 	for i := range calls {

@@ -149,8 +149,7 @@ func (n *loan) least() int64 {
 	least := algo.MaxUnits
 	for i := range n.looks {
 		if !n.Policies[i].Shadow {
-			above := max(0, n.Policies[i].Algorithm.Max()-n.looks[i].lent.LendsTo(n.nowOf(i)))
-			least = min(least, n.room(i)-above)
+			least = min(least, n.room(i)-n.withheld(i))
 		}
 	}
 	return max(least, 0)
@@ -212,9 +211,15 @@ func (n *loan) recalled(i int) bool {
 	if !n.had[i] && l.view.Used+n.add[i]+n.Cost <= a.Max() {
 		l.lent.Recall(a, n.nowOf(i), n.Cost)
 	}
-	most := l.lent.LendsTo(n.nowOf(i))
+	above := n.withheld(i)
 	//mutant:recalled-ends
-	return most < a.Max() && n.room(i)-(a.Max()-most) < max(n.keep, 1)
+	return above > 0 && n.room(i)-above < max(n.keep, 1)
+}
+
+// withheld returns the units of the i-th policy's limit that are not lent, for a call that was
+// denied.
+func (n *loan) withheld(i int) int64 {
+	return max(0, n.Policies[i].Algorithm.Max()-n.looks[i].lent.LendsTo(n.nowOf(i)))
 }
 
 // lendUntil lends each policy's part, and keeps it under the borrower's ID.

@@ -358,13 +358,8 @@ func (d *Denial) age(i int, g *backend.Group, now time.Duration, s *backend.Stat
 func (d *Denial) stateAt(i int, g *backend.Group, now time.Duration, s *backend.State) {
 	*s = d.States[i]
 	d.age(i, g, now, s)
-	p := &g.Policies[i]
-	//mutant:higher-cost-of-spread-key
-	if p.Shards > 1 {
-		return
-	}
 	//mutant:higher-cost-later
-	if g.CostOf(i) > d.Costs[i] && s.Lent == 0 {
+	if p := &g.Policies[i]; p.Shards < 2 && g.CostOf(i) > d.Costs[i] && s.Lent == 0 {
 		s.RetryAfter = max(s.RetryAfter, passesAfter(&p.Algorithm, s, g.CostOf(i)))
 	}
 }
