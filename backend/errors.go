@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/headgate-go/headgate/internal/without"
 )
 
 // The errors of a store; match with errors.Is. Each states what is known about the
@@ -43,25 +45,10 @@ func Wrap(err, cause error) error {
 		return cause
 	//mutant:perhaps-or-not-counted
 	case err == ErrPerhapsCounted && errors.Is(cause, ErrUnavailable):
-		cause = partly{cause}
+		cause = without.Match(cause, ErrUnavailable) // of a part that was not counted
 	}
 	return &wrapped{err, cause}
 }
-
-// partly is the error of a part that was not counted, of a call of which another part may be.
-type partly struct{ error }
-
-func (p partly) Error() string {
-	return strings.TrimPrefix(p.error.Error(), ErrUnavailable.Error()+": ")
-}
-
-// Is matches what the error matched.
-func (p partly) Is(target error) bool {
-	return target != ErrUnavailable && errors.Is(p.error, target)
-}
-
-// As finds what the error has.
-func (p partly) As(target any) bool { return errors.As(p.error, target) }
 
 // wrapped is an error and its cause. They lie in an array, so that looking for one
 // allocates nothing: calls may fail by the thousand.

@@ -253,7 +253,7 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	units, seen, next := l.Lent.Units, h.seen.Load(), at
 	need := 2 * l.Lent.Borrowers * max(least, int64(h.own.rate*float64(2*trip)/float64(h.length))) // of which a fair share is lent
 	//mutant:recall-pauses
-	if l.Lent.Recalled || h.list[0].Shards > 1 && units < l.Want { // a share's room is not the key's
+	if l.Lent.Recalled {
 		need = never / 2 // room does not end the pause
 	}
 	//mutant:last-units-not-lent

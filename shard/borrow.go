@@ -14,7 +14,8 @@ import (
 //
 // The store keeps what a borrower holds with the share that lent it, so a lease can be
 // settled only there. Other shares are not tried, as a take does: the caller needs no unit
-// in advance.
+// in advance. A share that lends less than was asked for has little left. It recalls what it
+// lent, so that the borrower asks another one after a while.
 func (c *call) borrow(ctx context.Context) error {
 	var i int
 	if c.r.Sub == "" {
@@ -33,6 +34,10 @@ func (c *call) borrow(ctx context.Context) error {
 	case err == nil:
 		c.k.observe(i, &c.r.Group, c.d.Allowed, c.sub.Each, c.from, settled)
 		c.widen(c.sub.Each)
+		//mutant:spent-share-pauses
+		if l := c.r.Loan; l.Lent.Units < l.Want { // others may have more
+			l.Lent.Recalled = true
+		}
 	case errors.Is(err, backend.ErrUnavailable):
 		c.k.unanswered(ctx, i, err)
 	}

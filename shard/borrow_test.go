@@ -43,6 +43,7 @@ func TestBorrowOfAShare(t *testing.T) {
 	d, err := b.borrow(0, 30, "")
 	require.NoError(t, err)
 	require.Equal(t, int64(30), b.loan.Lent.Units)
+	require.False(t, b.loan.Lent.Recalled)
 	require.Equal(t, int64(400), d.Limit)
 	require.Equal(t, int64(370), d.Remaining, "%+v", d)
 	first := b.sub
@@ -63,6 +64,7 @@ func TestBorrowOfAShare(t *testing.T) {
 	_, err = b.borrow(0, 30, "")
 	require.NoError(t, err)
 	require.LessOrEqual(t, b.loan.Lent.Units, int64(15), "half of the room of one share")
+	require.True(t, b.loan.Lent.Recalled, "another share may have more")
 	do(t, s, take("key", b.list, 1))
 }
 

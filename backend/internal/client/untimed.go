@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"errors"
+
+	"github.com/headgate-go/headgate/internal/without"
 )
 
 // Untimed returns an error of a command that had a time of its own. It does not match
@@ -10,18 +12,7 @@ import (
 func Untimed(err error) error {
 	//mutant:dial-is-no-deadline
 	if errors.Is(err, context.DeadlineExceeded) {
-		return untimed{err}
+		return without.Match(err, context.DeadlineExceeded)
 	}
 	return err
 }
-
-// untimed is an error without the match of a deadline.
-type untimed struct{ error }
-
-// Is matches what the error matched.
-func (u untimed) Is(target error) bool {
-	return target != context.DeadlineExceeded && errors.Is(u.error, target)
-}
-
-// As finds what the error has.
-func (u untimed) As(target any) bool { return errors.As(u.error, target) }
