@@ -61,8 +61,8 @@
 // together are the default. The order of a list of policies, and so of
 // headgate.Call.Costs, is always the order under policies.
 //
-// The file of a rate limiter service is read too. It makes a policy
-// "rate-limiter" from the algorithm (sliding-window-algo is a SlidingLog,
+// The file of a rate limiter service is read too. Its policy is named
+// "rate-limiter", and made from the algorithm (sliding-window-algo is a SlidingLog,
 // fixed-window-algo a FixedWindow), the seconds of the window and the calls
 // that it admits:
 //

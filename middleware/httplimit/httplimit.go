@@ -40,8 +40,8 @@ type Options struct {
 	// Cache-Control: no-store; nil is Denial.Write.
 	OnDenied func(http.ResponseWriter, *http.Request, Denial)
 	// OnError answers a request that could not be decided, by the error of the
-	// key's function or of the limiter, or by a *RequestError: 400, 403, 500, or 503 of a
-	// closed store. Cache-Control: no-store is set. nil is WriteError. It is not called for
+	// key's function or of the limiter, or by a *RequestError. The status is 400, 403, 500,
+	// or 503 of a closed store. Cache-Control: no-store is set. nil is WriteError. It is not called for
 	// a client that left.
 	OnError func(http.ResponseWriter, *http.Request, error)
 	// RetryJitter is how much later than needed Retry-After may be, at random
