@@ -51,7 +51,7 @@ func (s *session) helpOf(name string, flags *flag.FlagSet) error {
 		return errUsage
 	}
 	fmt.Fprintf(s.out, "usage: headgate %s [flags]\n\n%s\n%s\nflags:\n", strings.TrimSpace(name+" "+c.args), c.does, c.more)
-	printFlags(s.out, flags, append(slices.Clone(c.own), serverFlags...))
+	printFlags(s.out, flags, c.uses)
 	return nil
 }
 

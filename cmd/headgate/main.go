@@ -8,6 +8,7 @@
 //	headgate leases user:42        # reservations that are not settled
 //	headgate keys user:            # stored keys of callers' keys that begin so
 //	headgate top -policies limits.yaml             # until interrupted; -every 0 prints once
+//	headgate check limits.yaml     # whether a service can load the file
 //	headgate ping
 //	headgate peek -header X-API-Key=K              # the key that middleware makes of a header
 //	headgate peek -policies limits.yaml -of model=large tenant:7   # policies with per: model
@@ -48,20 +49,21 @@ type command struct {
 	does string   // in a line
 	more string   // of its own help
 	keys int      // how many arguments at most: the keys
-	own  []string // its flags beside those of the server
+	uses []string // its flags
 	run  func(ctx context.Context, c *session, args []string) error
 }
 
 var commands = map[string]command{
 	"peek": {"KEY", "what each policy counts of the key; without -policies what is stored of it", perOf, 1,
-		[]string{"policies", "plan", "tenant", "of", "cost", "header"}, peek},
+		asking("policies", "plan", "tenant", "of", "cost", "header"), peek},
 	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", perOf, 1,
-		[]string{"policies", "plan", "tenant", "of", "header"}, reset},
-	"leases": {"KEY", "list the reservations of the key that are not settled", leaseOf, 1, []string{"header"}, leases},
-	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", "", 1, nil, keys},
+		asking("policies", "plan", "tenant", "of", "header"), reset},
+	"leases": {"KEY", "list the reservations of the key that are not settled", leaseOf, 1, asking("header"), leases},
+	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", "", 1, asking(), keys},
 	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", topOf, 0,
-		[]string{"policies", "plan", "tenant", "of", "n", "sample", "every"}, top},
-	"ping": {"", "whether the server can serve limiters: version, rights, configuration, round trip", "", 0, nil, ping},
+		asking("policies", "plan", "tenant", "of", "n", "sample", "every"), top},
+	"check": {"FILE", "whether a service can load the policy file, and its plans; asks no server", "", 1, []string{"json"}, check},
+	"ping":  {"", "whether the server can serve limiters: version, rights, configuration, round trip", "", 0, asking(), ping},
 }
 
 const (
@@ -83,8 +85,11 @@ need -of.
 `
 )
 
-// serverFlags are the flags of every command.
+// serverFlags are the flags of every command that asks a server.
 var serverFlags = []string{"redis", "cluster", "sentinel", "ca", "cert", "key", "prefix", "timeout", "json"}
+
+// asking returns the flags of a command that asks a server: its own, and the server's.
+func asking(own ...string) []string { return append(own, serverFlags...) }
 
 // errUsage is a command line that can't be run. The flag package, or dispatch,
 // has printed why.
@@ -199,8 +204,8 @@ func (c command) wrong(args []string) string {
 	switch {
 	case c.run == nil:
 		return "unknown command"
-	case c.args == "KEY" && len(args) == 0:
-		return "want a KEY"
+	case len(args) == 0 && (c.args == "KEY" || c.args == "FILE"):
+		return "want a " + c.args
 	case c.keys == 0 && len(args) > 0:
 		return "want no argument"
 	case len(args) > c.keys:
