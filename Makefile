@@ -10,7 +10,7 @@ export GORACE := atexit_sleep_ms=0
 # holds both lists complete.
 PLAIN_TESTS := TestSeeds TestSuiteWhole TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins \
 	TestCompactLogBlocksThatGaveBack TestCompactLogIsASlidingLog TestCompactLogBytes TestCompactLogGarbage TestCompactLogNumbersGoOn TestCalendarZones \
-	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog \
+	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongLength \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
 	TestCalendarHoldsItsLimit TestFourCenturies TestPartsSumExactly TestGiveBackIsExact \
 	TestHigherCost TestStandsAsTheStore

@@ -96,6 +96,33 @@ func TestBorrowOfALog(t *testing.T) {
 	}
 }
 
+// TestBorrowOfALongLength: units are counted when they are reported. If a length is no small
+// part of a bucket, or of a log's period, they leave late, and calls are denied below the limit.
+func TestBorrowOfALongLength(t *testing.T) {
+	redistest.Plain(t)
+	for _, c := range []struct {
+		algo.Algorithm
+		rate, load float64 // calls per second that the limit allows, and the part of them that comes
+	}{
+		{algo.BucketedWindow(algo.Per(fleetLimit*5, 5*time.Second), 5), fleetLimit, 0.85},
+		{algo.BucketedWindow(algo.PerSecond(fleetLimit), 10), fleetLimit, 0.85},
+		{algo.CompactLog(algo.PerSecond(6_000)), 6_000, 1},
+	} {
+		for _, length := range []time.Duration{fleetBorrow, 4 * fleetBorrow, 10 * fleetBorrow} {
+			t.Run(fmt.Sprint(&c.Algorithm, length), func(t *testing.T) {
+				t.Parallel()
+				f := fleet{
+					Algorithm: c.Algorithm, borrow: length, trip: fleetTrip,
+					lasts: time.Duration(redistest.Steps(2, 12)) * time.Second, callers: callers(8, c.rate*c.load),
+				}
+				admitted := f.figures(f.run(t)).ofStrict
+				t.Logf("%v, %v: %.3f admitted of strict", &c.Algorithm, length, admitted)
+				assert.GreaterOrEqual(t, admitted, 0.95)
+			})
+		}
+	}
+}
+
 // TestBorrowOverAVirtualLink is TestBorrowOverALink under virtual time, in which a processor
 // takes no time: it shows how long calls wait for the link.
 func TestBorrowOverAVirtualLink(t *testing.T) {

@@ -164,6 +164,28 @@ func TestClosingWindow(t *testing.T) {
 	}
 }
 
+// What was used before a window closes is reported in it. A lease that ended unsettled would
+// be charged whole, and a SlidingWindow carries that into the next window.
+func TestReportedBeforeTheWindowCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 50
+		p := newProcess(memory.New(nil), algo.SlidingWindow(algo.PerSecond(1_000_000)))
+		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+		for range 5 {
+			begin := time.Now()
+			for range calls {
+				p.call(t)
+				time.Sleep(time.Second/calls - time.Millisecond) // the link takes the rest, if it is used
+			}
+			time.Sleep(time.Until(begin.Add(time.Second)))
+			require.LessOrEqual(t, p.used(t), int64(calls))
+		}
+		require.Positive(t, p.next.borrows.Load())
+		p.giveBack()
+		time.Sleep(time.Minute)
+	})
+}
+
 func TestSeldomCallsBorrowNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {
 		for range 20 {

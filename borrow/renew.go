@@ -246,8 +246,8 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 
 // plan decides when the next Borrow may be sent and when it is due. If the key has
 // room for less than two round trips of calls, or the store recalls what it lent, no lease
-// follows for a while. Then what is left is used up, and the next call settles it and borrows nothing. What is
-// still left when the lease ends goes back. So near the limit no process holds units for long
+// follows for a while. Then what is left is used up, and the next call settles it and borrows
+// nothing. What is still left when the lease ends goes back. So near the limit no process holds units for long
 // while the store denies others. A new lease needs twice that room.
 func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	units, seen, next := l.Lent.Units, h.seen.Load(), at
@@ -273,7 +273,9 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	//mutant:closing-window-not-renewed
 	case units > 0 && due <= at+h.length/grid: // the window closes, and another lease would end with it too
 		h.low.Store(-1)
-		due = end + h.length/grid
+		h.own.scarce = true
+		//mutant:reported-in-its-window
+		due = end - 2*trip
 	}
 	h.wake(max(due, next) - at)
 }
