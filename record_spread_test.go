@@ -173,6 +173,36 @@ func TestLostRecordOnSpreadKey(t *testing.T) {
 	}
 }
 
+// TestRecordOfACallerThatLeft: if the caller leaves between two round trips, a part is charged.
+func TestRecordOfACallerThatLeft(t *testing.T) {
+	ctx, leave := context.WithCancel(context.Background())
+	records := 0
+	s := inMemory(func(c context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if r.Op == backend.Record { // after the room of each sub-key
+			leave()
+		}
+		if r.Op == backend.RecordAtMost {
+			records++
+		}
+		if err := ctx.Err(); err != nil && r.Op != backend.Peek {
+			return err
+		}
+		return next.Do(c, r, d)
+	})
+	l := limiter(t, s, nil, spreadDay(160, 2))
+	_, err := l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{200}})
+	require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Positive(t, records)
+	d, err := l.Peek(context.Background(), headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.EqualValues(t, 160, d.Used)
+
+	_, err = l.Record(ctx, headgate.Call{Key: "other", Costs: []int64{200}}) // before anything was sent
+	require.NotErrorIs(t, err, headgate.ErrPerhapsCounted)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 // TestRecordAfterForeignReset: what this process remembers of the room is no reason to
 // charge a sub-key above it. Another process has reset the key.
 func TestRecordAfterForeignReset(t *testing.T) {

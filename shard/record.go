@@ -27,6 +27,8 @@ type record struct {
 	subs  []recorded
 	lost  error // of a sub-key that has charged its part or not; it is not sent again
 	cause error // of a sub-key that did not answer
+
+	refused error // of a request that was not sent, as its caller has left: no more are sent
 }
 
 // recorded is one sub-key as a Record has seen it.
@@ -56,24 +58,24 @@ func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
 		}
 	}
 	first := max(0, c.k.draw(&backend.Group{Costs: ones(costs)}, c.k.denials.Now()))
-	for trip := 1; slices.Max(r.rest) > 0; trip++ {
+	for trip := 1; slices.Max(r.rest) > 0 && r.refused == nil; trip++ {
 		shares, above := r.plan(first, trip)
 		if len(shares) == 0 || above && c.r.Op == backend.RecordAtMost {
 			break
 		}
-		if err := r.send(ctx, shares, above); err != nil {
-			return r, err
-		}
+		r.send(ctx, shares, above)
 	}
-	switch left := slices.Max(r.rest) > 0; {
+	switch cause := cmp.Or(r.refused, r.cause); {
 	case r.lost != nil:
 		return r, r.lost
-	case left && r.cause != nil && !slices.Equal(r.rest, costs):
-		return r, backend.Wrap(backend.ErrPerhapsCounted, r.cause) // a part of it is
-	case left:
-		return r, r.cause
+	case slices.Max(r.rest) == 0 || cause == nil:
+		return r, nil
+	//mutant:charged-in-part
+	case !slices.Equal(r.rest, costs):
+		return r, backend.Wrap(backend.ErrPerhapsCounted, cause)
+	default:
+		return r, cause
 	}
-	return r, nil
 }
 
 // ones returns 1 for each policy that is charged something.
@@ -124,10 +126,9 @@ func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
 }
 
 // send sends the shares, in one round trip per node. One of nothing asks for the room.
-// The error is that of a request that is refused.
 //
 // A share that did not answer is not tried again by other calls for a while.
-func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (refused error) {
+func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) {
 	k, at := r.call.k, []int(nil)
 	requests, answers := make([]backend.Request, 0, len(shares)), make([]layer.Answer, len(shares))
 	for i, costs := range shares {
@@ -147,20 +148,18 @@ func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) (
 	for n, i := range at {
 		//mutant:record-beyond-budget
 		err := cmp.Or(layer.BudgetEnded(ctx, answers[n].Err), answers[n].Err)
-		if e := r.note(i, &requests[n], err, sent); e != nil {
-			refused = e
-		} else if err != nil {
+		r.note(i, &requests[n], err, sent)
+		if err != nil && r.refused == nil {
 			k.unanswered(ctx, i, err)
 		}
 	}
-	return refused
 }
 
-// note notes the answer of the i-th sub-key. Its error is that of a refused request.
+// note notes the answer of the i-th sub-key.
 //
 // The receipt has what was charged, which is less than was sent if the sub-key had less
 // room. A lost answer may have charged all of it, so all of it is left out of the rest.
-func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) (refused error) {
+func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) {
 	s, charged := &r.subs[i], q.Receipt.Costs
 	switch {
 	case err == nil:
@@ -170,21 +169,21 @@ func (r *record) note(i int, q *backend.Request, err error, sent time.Duration) 
 			s.room[j] = q.Each[j].Remaining
 		}
 		if q.Op == backend.Peek {
-			return nil
+			return
 		}
 	//mutant:lost-record-not-sent-again
 	case errors.Is(err, backend.ErrPerhapsCounted):
 		s.dead, r.lost, charged = true, cmp.Or(r.lost, err), q.Costs
 	case backend.Undecided(err) || errors.Is(err, context.DeadlineExceeded):
 		s.dead, r.cause = true, cmp.Or(r.cause, err)
-		return nil
+		return
 	default:
-		return err
+		r.refused = err
+		return
 	}
 	for j := range charged {
 		r.rest[j] -= charged[j]
 	}
-	return nil
 }
 
 // decide writes the decision of a Record: exact if all sub-keys have answered, else by

@@ -290,8 +290,10 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 	if c.s.next.Known(c.r, c.d, cause) { // of the key, not of a share
 		return nil
 	}
+	//mutant:unresolved-spread
+	first := chance.IntN(len(shares)) // a reservation that its mode admits is charged to one share
 	err := c.s.next.FailAny(ctx, len(shares), func(n int) *backend.Request {
-		c.part(shares[n])
+		c.part(shares[(first+n)%len(shares)])
 		c.sub.Unknown(cause) // the receipt says whether the charge may count
 		return &c.sub
 	}, cause, c.d)
