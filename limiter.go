@@ -68,7 +68,11 @@ func New(s backend.Store, policies []Policy, opts *Options) (*Limiter, error) {
 		Logger:    opts.Logger,
 	})}
 	l.shard, l.queues = shard.New(l.breaker, s), onePer(s, wait.NewQueues)
-	if shared := layer.Of(s); shared != nil && !shared.Local { // a local decision costs less than a look
+	shared := layer.Of(s)
+	if shared != nil {
+		shared.OnClose(l.queues, l.queues.Close)
+	}
+	if shared != nil && !shared.Local { // a local decision costs less than a look
 		l.borrow = borrow.New(l.shard, shared, l.borrowed)
 		denied = denial.New(l.borrow, shared, cmp.Or(opts.DenyCacheTTL, denial.Longest))
 		l.denial = denied

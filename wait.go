@@ -31,7 +31,8 @@ import (
 // sooner. Neither is one while units are lent, or while no store decides. A cost that can
 // never pass is ErrNeverAdmissible at once.
 //
-// A waiter whose ctx ends leaves, and takes nothing. If the store could not decide, the
+// A waiter whose ctx ends leaves, and takes nothing. The store's Close ends all waits with
+// ErrClosed. If the store could not decide, the
 // error of the first waiter then matches ErrUnavailable as well as the error of ctx. Look
 // for ErrUnavailable first to distinguish an outage from a long queue.
 //
@@ -49,7 +50,8 @@ func (l *Limiter) Wait(ctx context.Context, c Call) (Decision, error) {
 
 // WaitReserve is Reserve for a call that waits as Wait does, in the same queue. Only the
 // first waiter gets a *DeadlineError. Slots of InFlight policies come free without notice:
-// the first waiter asks for one at least each second.
+// the first waiter asks for one at least each second, and when a reservation of the process
+// with the same list of policies gives one back.
 func (l *Limiter) WaitReserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
 	w := waiting{limiter: l, call: c}
 	d, err := w.wait(ctx, backend.Reserve)

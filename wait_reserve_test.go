@@ -4,6 +4,9 @@ package headgate_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWaitReserve: a slot that comes free is found within a second, and who waits for a
-// slot is never told that it is too late.
+// TestWaitReserve: a slot that the process gives back wakes the first waiter, and who waits for
+// a slot is never told that it is too late.
 func TestWaitReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, seen := context.Background(), &events{}
@@ -34,7 +37,7 @@ func TestWaitReserve(t *testing.T) {
 		r, d, err := l.WaitReserve(ctx, headgate.Call{Key: "k"})
 		require.NoError(t, err)
 		require.True(t, d.Allowed)
-		require.LessOrEqual(t, time.Since(begin), 11*time.Second)
+		require.Equal(t, 10*time.Second, time.Since(begin))
 		require.NoError(t, r.Commit(ctx))
 		_, err = l.Wait(ctx, headgate.Call{Key: "k"})
 		require.ErrorAs(t, err, new(*headgate.InvalidError))
@@ -45,6 +48,53 @@ func TestWaitReserve(t *testing.T) {
 			}
 		}
 		require.Equal(t, []time.Duration{0, 5 * time.Second, 5 * time.Second}, waited)
+	})
+}
+
+// TestWaitForForeignSlot: a slot that another process gives back is found within a second.
+func TestWaitForForeignSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, s := context.Background(), memory.New(nil)
+		slots := headgate.Policy{Name: "running", Algorithm: algo.InFlight(1), OnFailure: headgate.FailClosed}
+		other, _, err := limiter(t, remote(s), nil, slots).WaitReserve(ctx, headgate.Call{Key: "k", Lease: time.Hour})
+		require.NoError(t, err)
+		time.AfterFunc(10*time.Second, func() { _ = other.Close() })
+		begin := time.Now()
+		_, _, err = limiter(t, remote(s), nil, slots).WaitReserve(ctx, headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.Greater(t, time.Since(begin), 10*time.Second)
+		require.LessOrEqual(t, time.Since(begin), 11*time.Second)
+	})
+}
+
+// TestCloseEndsWaits: all who wait on a store get ErrClosed when it is closed, and none sleeps
+// on until its call would pass.
+func TestCloseEndsWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, s := context.Background(), memory.New(nil)
+		shared, own := limiter(t, s, nil, daily("shared", 1)), limiter(t, s, nil, daily("own", 1000))
+		_, err := shared.Allow(ctx, "k")
+		require.NoError(t, err)
+		begin := time.Now()
+		time.AfterFunc(time.Minute, func() { _ = s.Close() })
+		var group sync.WaitGroup
+		for i := range 6 {
+			group.Go(func() {
+				var err error
+				if key := fmt.Sprint(i % 2); i < 3 {
+					_, err = shared.Wait(ctx, headgate.Call{Key: "k"})
+				} else {
+					_, err = headgate.WaitAll(ctx, own.Call(key), shared.Call("k"))
+				}
+				if !errors.Is(err, headgate.ErrClosed) {
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		require.Equal(t, time.Minute, time.Since(begin))
+		_, err = shared.Wait(ctx, headgate.Call{Key: "k"})
+		require.ErrorIs(t, err, headgate.ErrClosed)
 	})
 }
 

@@ -130,6 +130,6 @@ func (s *Store) Close() error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	s.shared.Closed.Store(true)
+	s.shared.Close()
 	return nil
 }

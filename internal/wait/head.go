@@ -59,6 +59,10 @@ func (h *head) leave() error {
 	if !h.queues.leave(h.queue, &h.waiter) {
 		return h.err
 	}
+	//mutant:close-ends-waits
+	if h.queues.closed.Load() {
+		return backend.ErrClosed
+	}
 	err := fmt.Errorf("headgate: left the queue, call not counted: %w", h.ctx.Err())
 	if h.cause != nil {
 		err = backend.Wrap(err, h.cause)
@@ -69,7 +73,7 @@ func (h *head) leave() error {
 // serve takes and sleeps, as the head of the queue, until the waiter is decided.
 func (h *head) serve() error {
 	h.burst, h.limit = h.call.burst(), h.call.limit()
-	for n := min(h.queue.contest.calls(h.burst.calls), h.limit); h.ctx.Err() == nil; {
+	for n := min(h.queue.contest.calls(h.burst.calls), h.limit); !h.over(); {
 		d, size, err := h.take(n)
 		if err != nil || h.decided {
 			return err
@@ -130,13 +134,22 @@ func (h *head) serveInTurn() error {
 func (h *head) awaitTurn() bool {
 	begin := time.Now()
 	defer func() { h.waited += time.Since(begin) }()
-	select {
-	case <-h.place.turn:
-		return h.ctx.Err() == nil
-	case <-h.ctx.Done():
-		return false
+	for {
+		select {
+		case <-h.place.turn:
+			return !h.over()
+		case <-h.notify:
+		case <-h.ctx.Done():
+		}
+		if h.over() {
+			return false
+		}
 	}
 }
+
+// over reports whether the wait ends without a decision: the context has ended, or the
+// store was closed.
+func (h *head) over() bool { return h.ctx.Err() != nil || h.queues.closed.Load() }
 
 // take takes for at most n waiters, and decides them if the take passes. size is the
 // number of waiters that it was for.
@@ -262,7 +275,8 @@ const (
 
 // pause returns the time after which the call may pass, as far as the denial shows.
 func (h *head) pause(d *backend.Decision) time.Duration {
-	if !h.bySlots(d) {
+	slots := h.bySlots(d)
+	if h.polls.Store(slots); !slots {
 		h.poll = 0
 		return max(d.RetryAfter, time.Microsecond)
 	}
@@ -276,15 +290,15 @@ func (h *head) inTime(d time.Duration) bool {
 	return !ok || time.Until(deadline) >= d
 }
 
-// sleep returns false if the context ended first.
+// sleep returns false if the wait is over.
 func (h *head) sleep(d time.Duration) bool {
 	begin, timer := time.Now(), time.NewTimer(d)
 	defer timer.Stop()
 	defer func() { h.waited += time.Since(begin) }()
 	select {
 	case <-timer.C:
-		return true
+	case <-h.notify:
 	case <-h.ctx.Done():
-		return false
 	}
+	return !h.over()
 }

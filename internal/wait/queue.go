@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -15,6 +16,7 @@ import (
 type Queues struct {
 	seed    maphash.Seed
 	bounded bool // takes end in bounded time, even if their context does not end
+	closed  atomic.Bool
 	mu      struct {
 		sync.Mutex
 		queues map[queueName]*queue
@@ -32,6 +34,38 @@ func NewQueues(bounded bool) *Queues {
 
 // Bounded reports that takes end in bounded time, even if their context does not end.
 func (qs *Queues) Bounded() bool { return qs.bounded }
+
+// Close ends all waits with backend.ErrClosed, those that begin later too. A take under way
+// goes on.
+func (qs *Queues) Close() {
+	qs.closed.Store(true)
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	for _, q := range qs.mu.queues {
+		if q.first != nil {
+			q.first.awake()
+		}
+	}
+}
+
+// Freed wakes the first waiter of a key, if it waits for a slot: one was given back.
+func (qs *Queues) Freed(key string, policies []backend.Policy) {
+	name := qs.nameOf(&Call{Key: key, Policies: policies})
+	qs.mu.Lock()
+	defer qs.mu.Unlock()
+	//mutant:freed-slot-wakes
+	if q := qs.mu.queues[name]; q != nil && q.first != nil && q.first.polls.Load() {
+		q.first.awake()
+	}
+}
+
+// awake ends the sleep of a head. The caller holds the lock.
+func (w *waiter) awake() {
+	select {
+	case w.notify <- struct{}{}:
+	default: // it has been notified and did not sleep since
+	}
+}
 
 // queueName names a queue. The list is a hash. Lists that collide share a queue, so
 // their waiters may be decided one after the other for no reason; no count differs.
@@ -55,10 +89,11 @@ type queue struct {
 type waiter struct {
 	call       Call
 	since      time.Time
-	notify     chan struct{} // gets an element when the waiter is the head, or decided; has room for one
+	notify     chan struct{} // gets an element when the waiter is the head or decided, and when a head must not sleep on; has room for one
 	next, prev *waiter       // guarded by Queues.mu
 	until      time.Time     // guarded by Queues.mu: as the head it is denied until then, unless units are given back
 	taking     chan struct{} // guarded by Queues.mu: closed when the take that includes the waiter has ended; nil: none
+	polls      atomic.Bool   // it sleeps until it looks for a slot again
 	head       bool          // guarded by Queues.mu: it was notified that it is the head
 	decided    bool          // guarded by Queues.mu: answer is set
 	removed    bool          // guarded by Queues.mu: it left the queue undecided
