@@ -9,6 +9,16 @@ import (
 	"github.com/headgate-go/headgate/shard"
 )
 
+// ID returns how the ID of the reservation's lease begins, as headgate leases prints it. Log it
+// beside the job's name, to find who holds a slot. It is "" for a reservation that never held
+// anything, and nobody can settle by it.
+func (r *Reservation) ID() string {
+	if !r.held() {
+		return ""
+	}
+	return r.id.Short()
+}
+
 // Token returns the reservation as text, for another process that settles it with
 // Resume. It is "" for a reservation that never held anything, as that of a denied call. A
 // settlement does not change the text: then the other process gets ErrNotHeld. The text is

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +12,9 @@ import (
 // LeaseID names a lease. The client draws it from crypto/rand. It is a secret: who
 // has it can settle.
 type LeaseID [16]byte
+
+// Short returns how the ID begins, as 8 characters. It is for logs: nobody can settle by it.
+func (id LeaseID) Short() string { return base64.RawURLEncoding.EncodeToString(id[:6]) }
 
 // The lengths of a lease.
 const (

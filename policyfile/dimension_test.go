@@ -121,6 +121,33 @@ func TestUnknownDimension(t *testing.T) {
 	require.Contains(t, lines.String(), "want model or route")
 }
 
+// TestUnknownPolicy: a cost of a policy that the file does not have is charged to none, and the
+// Logger gets one line. A policy that another plan has, or that is unlimited, is known.
+func TestUnknownPolicy(t *testing.T) {
+	lines := new(bytes.Buffer)
+	f, err := Parse("limits.yaml", []byte(`policies:
+  dollars: {algorithm: fixed-window, limit: 5, period: 1h, on-failure: open}
+  tokens: {algorithm: fixed-window, limit: 5, period: 1h, on-failure: open}
+plans: {free: {dollars: {limit: 1}}, paid: {dollars: {limit: unlimited}}}
+default: free
+`), nil)
+	require.NoError(t, err)
+	l, err := f.Limiters(memory.New(nil), &headgate.Options{Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	require.NoError(t, err)
+	for _, name := range []string{"dollars", "tokens"} {
+		_, err = l.PlanParts("paid", "k", Use{Costs: map[string]int64{name: 3}})
+		require.NoError(t, err)
+	}
+	require.Empty(t, lines.String())
+	for range 2 {
+		parts, err := l.PlanParts("free", "k", Use{Costs: map[string]int64{"budget": 3}})
+		require.NoError(t, err)
+		require.Equal(t, []int64{1}, parts[0].Call.Costs)
+	}
+	require.Equal(t, 1, strings.Count(lines.String(), "\n"), lines)
+	require.Contains(t, lines.String(), "want dollars or tokens")
+}
+
 // TestPlanParts: a plan has the parts of a tenant that has the plan.
 func TestPlanParts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")

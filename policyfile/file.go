@@ -36,6 +36,7 @@ type Options struct {
 type File struct {
 	plans   map[string]list // the default under ""
 	tenants map[string]tenant
+	names   []string // of the policies of the file, those of no plan too
 }
 
 // tenant is what a file has for a tenant. Without changes all is as in the plan, so that

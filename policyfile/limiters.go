@@ -16,9 +16,13 @@ import (
 type Limiters struct {
 	plans, tenants map[string]entry // the default plan under ""
 	dimensions     []string         // of all plans and tenants
-	unknown        *sync.Once       // reports a dimension that the file does not have
+	names          []string         // of the file's policies
+	unknown        *unknown
 	logger         *slog.Logger
 }
+
+// unknown reports the first name of each kind that a call has and the file does not.
+type unknown struct{ dimension, policy sync.Once }
 
 // entry is what a plan or a tenant has, or the calls of it with a value of a dimension.
 // Without a limiter it has no limits, or is blocked.
@@ -61,7 +65,7 @@ func (f *File) Limiters(s backend.Store, opts *headgate.Options) (*Limiters, err
 func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 	l := &Limiters{
 		plans: map[string]entry{}, tenants: map[string]entry{},
-		dimensions: f.Dimensions(), unknown: new(sync.Once), logger: first.Logger(),
+		dimensions: f.Dimensions(), names: f.names, unknown: new(unknown), logger: first.Logger(),
 	}
 	var err error
 	for name, policies := range f.plans {
@@ -130,8 +134,9 @@ func (l *Limiters) Parts(tenant, key string, costs ...int64) ([]headgate.Part, e
 // Use is what a call uses beside its key. The zero Use is a unit of each policy.
 type Use struct {
 	// Costs are units by the names of policies. A policy that is not named costs 1. A name
-	// that the tenant's plan does not have is no mistake: its policy may be unlimited. What
-	// a call has used is reported by the same names, by ReportPolicy of the middleware.
+	// that the tenant's plan does not have is no mistake: its policy may be unlimited. Of one
+	// that no policy of the file has, the Logger of Options.Limiter gets a line, the first of
+	// each version of the file. What a call has used is reported by the same names, by ReportPolicy of the middleware.
 	Costs map[string]int64
 	// Of is the call's value of each dimension, such as {"model": "large"}. A dimension
 	// without a value limits nothing, and neither does the value "". A dimension by which no
@@ -164,16 +169,25 @@ func (l *Limiters) PlanParts(plan, key string, u Use) ([]headgate.Part, error) {
 	return u.parts(&e, key)
 }
 
-// known reports a dimension that the file does not have, which may be misspelt. It is no
-// error: a change of the file may have removed the dimension while the service runs.
+// known reports dimensions and policies that the file does not have, which may be misspelt.
+// It is no error: a change of the file may have removed them while the service runs.
 func (l *Limiters) known(u *Use) {
+	if l.unknown == nil {
+		return
+	}
 	for name := range u.Of {
-		if l.unknown != nil && !slices.Contains(l.dimensions, name) {
-			l.unknown.Do(func() {
-				l.logger.Warn("headgate: policy file: a call has a dimension by which no plan or tenant counts, so it limits nothing",
-					"error", &headgate.InvalidError{What: "dimension", Value: name, Want: oneOf(l.dimensions)})
-			})
-		}
+		l.report(&l.unknown.dimension, "dimension", name, l.dimensions, "a call has a dimension by which no plan or tenant counts, so it limits nothing")
+	}
+	for name := range u.Costs {
+		l.report(&l.unknown.policy, "policy", name, l.names, "a call has a cost of a policy that is not in the file, so it is not charged")
+	}
+}
+
+func (l *Limiters) report(once *sync.Once, what, name string, known []string, text string) {
+	if !slices.Contains(known, name) {
+		once.Do(func() {
+			l.logger.Warn("headgate: policy file: "+text, "error", &headgate.InvalidError{What: what, Value: name, Want: oneOf(known)})
+		})
 	}
 }
 

@@ -131,6 +131,9 @@ func (p *parser) parse(root value) (*File, error) {
 			}
 		}
 	}
+	for i := range p.rules {
+		p.file.names = append(p.file.names, p.rules[i].name)
+	}
 	if err := p.base(root, found); err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func leases(ctx context.Context, s *session, args []string) error {
 	}
 	all := leased{Key: callerKey(args[0]), Leases: []lease{}}
 	for _, l := range stored {
-		row := lease{ID: cut(l.ID), SubKey: l.Sub, Length: micros(l.Length), Ends: micros(l.Ends)}
+		row := lease{ID: l.ID.Short(), SubKey: l.Sub, Length: micros(l.Length), Ends: micros(l.Ends)}
 		for i := range l.Policies {
 			p := &l.Policies[i]
 			row.Charges = append(row.Charges, charge{p.Name, p.Algorithm.Kind().String(), l.Costs[i]})

@@ -36,6 +36,7 @@ func TestLeases(t *testing.T) {
 				second := reserve(l, key, time.Minute, 0, 5, 1)
 				got := list(key)
 				require.Len(t, got, 2, "%q", key)
+				require.Equal(t, []string{second.ID(), first.ID()}, []string{got[0].ID, got[1].ID})
 				require.Equal(t, []charge{{"slots", "InFlight", 0}, {"tokens", "SlidingLog", 5}, {"daily", "FixedWindow", 1}}, got[0].Charges)
 				require.Equal(t, []charge{{"slots", "InFlight", 1}, {"tokens", "SlidingLog", 3000}, {"daily", "FixedWindow", 7}}, got[1].Charges)
 				require.EqualValues(t, time.Hour.Microseconds(), got[1].Length)

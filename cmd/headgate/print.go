@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,8 +10,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/headgate-go/headgate/backend"
 )
 
 // print writes v as one line of JSON, or as text. All commands print through
@@ -44,10 +41,6 @@ func printable(key string) string {
 	}
 	return quoted
 }
-
-// cut returns how a lease's ID begins, as text. The whole is a secret, with which anybody
-// could settle.
-func cut(id backend.LeaseID) string { return base64.RawURLEncoding.EncodeToString(id[:])[:8] }
 
 // terminal is a writer that passes text, and escapes the rest: control characters, bytes
 // that are not UTF-8, and characters that reorder a line. Keys, stored values and

@@ -275,7 +275,7 @@ func named(k backend.StoredKey) string {
 	if k.Lease == (backend.LeaseID{}) {
 		return k.Name
 	}
-	return strings.TrimSuffix(k.Name, string(k.Lease[:])) + cut(k.Lease)
+	return strings.TrimSuffix(k.Name, string(k.Lease[:])) + k.Lease.Short()
 }
 
 // called is how the caller calls a key, as far as that is stored.

@@ -108,7 +108,7 @@ func (d Denial) Problem() (status int, body []byte) {
 }
 
 // WriteError answers a request that could not be decided. The status is 400 for a
-// *RequestError, and 503 where the store is closed or the request's deadline has
+// *RequestError or a key that is empty or too long, and 503 where the store is closed or the request's deadline has
 // passed. It is 403 where the cost is more than a policy can ever grant, or the key is
 // blocked, else 500. None has Retry-After or the fields of a decision, since there was
 // none: the 503 of a policy that failed closed is a Denial. The error's text is not
@@ -138,8 +138,9 @@ func problemOf(err error, status int) string {
 
 // statusOf returns the status of a request that could not be decided.
 func statusOf(err error) int {
+	var invalid *headgate.InvalidError
 	switch {
-	case errors.As(err, new(*RequestError)):
+	case errors.As(err, new(*RequestError)), errors.As(err, &invalid) && invalid.What == "key":
 		return http.StatusBadRequest
 	case errors.Is(err, headgate.ErrNeverAdmissible), errors.Is(err, headgate.ErrBlocked):
 		return http.StatusForbidden

@@ -237,6 +237,13 @@ func TestErrors(t *testing.T) {
 	get(wrap(t, l, k, &Options{OnError: func(_ http.ResponseWriter, _ *http.Request, err error) { got = err }}))
 	require.Equal(t, boom, got)
 
+	// Of a handler that asks the limiter itself, by a value of the request.
+	for _, key := range []string{"", strings.Repeat("k", 5000)} {
+		_, err := l.Allow(context.Background(), key)
+		rec := httptest.NewRecorder()
+		WriteError(rec, nil, err)
+		require.Equal(t, 400, rec.Code)
+	}
 	ctx, cancel := context.WithDeadline(context.Background(), time.Unix(1, 0))
 	defer cancel()
 	h := wrap(t, l, RemoteAddr(), nil)

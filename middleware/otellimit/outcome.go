@@ -85,9 +85,11 @@ func decides(op headgate.Op) bool {
 	return false
 }
 
-// shadowOf returns the outcome of the shadow policies, and false if they decided nothing.
+// shadowOf returns the outcome of the shadow policies, and false if they decided nothing. A
+// call that is denied has none: what they say of it depends on where it was denied.
 func shadowOf(e *headgate.Event) (*headgate.Event, bool) {
-	if e.Shadow == nil || e.Err != nil || !decides(e.Op) {
+	//mutant:shadow-of-passed-calls
+	if e.Shadow == nil || !e.Decision.Allowed || e.Err != nil || !decides(e.Op) {
 		return nil, false
 	}
 	return &headgate.Event{Op: e.Op, Decision: *e.Shadow}, true

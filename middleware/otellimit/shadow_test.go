@@ -24,10 +24,13 @@ func TestShadow(t *testing.T) {
 	}
 	_, err = l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{1, 4}}) // more than the shadow can ever grant
 	require.NoError(t, err)
+	_, err = l.Do(ctx, headgate.Call{Key: "k", Costs: []int64{100, 1}}) // which the other one denies
+	require.NoError(t, err)
 	require.NoError(t, l.Reset(ctx, "k"))
 	got := read(t, reader)
 	require.Equal(t, map[string]float64{
 		"operation=take policy=api result=allowed source=store": 6,
+		"operation=take policy=api result=denied source=store":  1,
 		"operation=reset result=done":                           1,
 	}, got[decisions])
 	require.Equal(t, map[string]float64{
