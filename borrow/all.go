@@ -64,7 +64,7 @@ func All(ctx context.Context, parts []Part) bool {
 // find finds or makes the key's home, and reports whether there is one.
 func (p *Part) find() bool {
 	r, s := p.Request, p.Store
-	if !p.Borrows() || s.shared.Closed.Load() {
+	if !p.Borrows() || s.shared.Closing.Load() {
 		return false
 	}
 	var ok bool

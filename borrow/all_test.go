@@ -35,7 +35,7 @@ func twice(t *testing.T, test func(p, q *process, h, k *home)) {
 		require.Positive(t, h.left.Load())
 		require.Positive(t, k.left.Load())
 		test(p, q, h, k)
-		q.giveBack()
+		q.shared.Close()
 	})
 }
 

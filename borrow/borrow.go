@@ -117,8 +117,8 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 		}
 	}
 	//mutant:ended-call-takes-nothing
-	if ctx.Err() != nil || s.shared.Closed.Load() {
-		return s.next.Do(ctx, r, d) // which returns the error
+	if ctx.Err() != nil || s.shared.Closing.Load() {
+		return s.next.Do(ctx, r, d) // which returns the error, if the store is closed already
 	}
 	if left, ok := h.take(n); ok {
 		h.answer(r, d, n, left)
@@ -180,18 +180,24 @@ func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities
 // Close closes next, which gives back what is held first.
 func (s *Store) Close() error { return s.next.Close() }
 
-// giveBack gives back what all homes hold, within the store's budget, and ends their renewal.
+// giveBack gives back what all homes hold, within two of the store's budgets: the first is for
+// Borrows under way, which may lend. Closing is set, so no other Borrow begins.
 func (s *Store) giveBack() {
-	s.schedule.close()
 	var all []*pending
+	end := s.now() + s.shared.Budget
 	for _, h := range s.homes.all() {
-		h.pause(never, never)
-		if h.busy.CompareAndSwap(false, true) { // and stays so: nothing is borrowed any more
-			if at := s.now(); int64(at) < h.end.Load() && h.names(at) {
-				all = append(all, h.prepare(&backend.Request{}, 0))
-			}
+		busy := h.busy.CompareAndSwap(false, true)
+		//mutant:close-awaits-borrows
+		for ; !busy && s.now() < end; busy = h.busy.CompareAndSwap(false, true) {
+			time.Sleep(time.Millisecond)
 		}
-		h.end.Store(0)
+		switch {
+		case !busy: // the store charges what it holds whole
+		case h.owes(s.now()):
+			all = append(all, h.prepare(&backend.Request{}, 0))
+		default:
+			h.busy.Store(false)
+		}
 	}
 	s.send(all)
 }

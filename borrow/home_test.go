@@ -63,7 +63,7 @@ type process struct {
 func newProcess(on *memory.Store, a algo.Algorithm) *process {
 	p := &process{next: &distant{Store: on}}
 	p.next.trip.Store(int64(time.Millisecond))
-	p.Store = New(p.next, &layer.Shared{}, nil)
+	p.Store = New(p.next, &layer.Shared{Budget: length}, nil)
 	now := p.now
 	p.now = func() time.Duration {
 		if f := p.clock.Load(); f != nil {
@@ -112,7 +112,7 @@ func bubble(t *testing.T, test func(t *testing.T, p *process)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProcess(memory.New(nil), algo.FixedWindow(algo.PerDay(1_000_000)))
 		test(t, p)
-		p.giveBack()
+		p.shared.Close()
 		time.Sleep(time.Minute)
 	})
 }
@@ -158,7 +158,7 @@ func TestClosingWindow(t *testing.T) {
 			}
 			require.Less(t, p.next.borrows.Load(), int64(lengths*9/5), "134 where no window ends")
 			require.Less(t, trips, lengths*calls/100)
-			p.giveBack()
+			p.shared.Close()
 			time.Sleep(time.Minute)
 		})
 	}
@@ -434,7 +434,7 @@ func TestProcessesShareALimit(t *testing.T) {
 				}
 				most := a.Worst(time.Since(begin))
 				for _, p := range all {
-					p.giveBack()
+					p.shared.Close()
 				}
 				time.Sleep(time.Minute)
 				require.LessOrEqual(t, int64(n), most)

@@ -58,7 +58,7 @@ func TestListsOfOtherLimits(t *testing.T) {
 				}
 			})
 			group.Wait()
-			p.giveBack()
+			p.shared.Close()
 			time.Sleep(2 * length)
 			require.Equal(t, passed+recorded, p.used(t), "after %v: what passed is counted", beside)
 			require.LessOrEqual(t, p.used(t), int64(paid), "after %v", beside)
@@ -110,7 +110,7 @@ func TestLargeCallsBesideLoans(t *testing.T) {
 				defer func() {
 					close(stop)
 					for _, p := range holders {
-						p.giveBack()
+						p.shared.Close()
 					}
 				}()
 				plain, store := []backend.Policy{holders[0].list[0]}, backend.Store(on)
@@ -159,7 +159,7 @@ func TestRecalledUnitsGoBack(t *testing.T) {
 				}
 				time.Sleep(each)
 			}
-			p.giveBack()
+			p.shared.Close()
 			time.Sleep(2 * length)
 			require.EqualValues(t, calls, p.used(t))
 			require.Less(t, p.Stats().Borrows, int64(calls*11/10))
@@ -186,7 +186,7 @@ func TestRecallPauses(t *testing.T) {
 		before := p.next.borrows.Load()
 		calls(20 * 50)
 		require.Less(t, p.next.borrows.Load()-before, int64(2*20+5))
-		p.giveBack()
+		p.shared.Close()
 		time.Sleep(time.Minute)
 	})
 }
@@ -205,7 +205,7 @@ func TestUsedUpLeaseIsSettled(t *testing.T) {
 			}
 			time.Sleep(10 * length)
 			require.EqualValues(t, home, p.Stats().Used, "%d calls", calls)
-			p.giveBack()
+			p.shared.Close()
 			time.Sleep(time.Minute)
 		})
 	}
@@ -248,7 +248,7 @@ func TestScarceUnitsGoBack(t *testing.T) {
 			close(stop)
 			time.Sleep(length)
 			for _, p := range all {
-				p.giveBack()
+				p.shared.Close()
 			}
 			require.LessOrEqual(t, longest, length+length/20, "%d holders", holders)
 			time.Sleep(time.Minute)
@@ -279,7 +279,7 @@ func TestShadowAtHome(t *testing.T) {
 		}
 		require.Greater(t, home, 5_000)
 		require.Equal(t, room, passed)
-		p.giveBack()
+		p.shared.Close()
 		time.Sleep(time.Minute)
 	})
 }

@@ -99,15 +99,25 @@ func (h *home) prepare(r *backend.Request, want int64) *pending {
 	return p
 }
 
-// can reports whether units can be borrowed now. Calls need some, the link is short for
-// the length, and not too many of the last replies were lost.
+// can reports whether units can be borrowed now. The store is not closing, calls need some,
+// the link is short for the length, and not too many of the last replies were lost.
 func (h *home) can(at time.Duration, demand float64) bool {
+	//mutant:closing-borrows-nothing
+	if h.store.shared.Closing.Load() { // read by the one that has busy: giveBack waits for it, or has been here
+		return false
+	}
 	//mutant:long-link-lends-nothing
 	if demand < least || h.store.link.far(h.length) {
 		h.pause(at+h.length, never)
 		return false
 	}
 	return h.names(at)
+}
+
+// owes reports whether a lease is unsettled, or may be, and a Borrow can settle it.
+func (h *home) owes(at time.Duration) bool {
+	//mutant:rest-is-given-back
+	return (h.own.holds > 0 || h.own.doubt) && at < h.own.until && h.names(at)
 }
 
 // names reports whether a Borrow can name all leases that the store may hold.

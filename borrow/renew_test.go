@@ -26,7 +26,7 @@ func TestLastUnitsAreNotLent(t *testing.T) {
 		require.Len(t, passed, 1_000)
 		require.Contains(t, passed, backend.FromLease)
 		require.NotContains(t, passed[len(passed)-6:], backend.FromLease)
-		p.giveBack()
+		p.shared.Close()
 		time.Sleep(time.Minute)
 	})
 }

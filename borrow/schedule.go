@@ -15,10 +15,9 @@ import (
 type schedule struct {
 	mu struct {
 		sync.Mutex
-		at     map[time.Duration][]*home
-		next   time.Duration // when the timer runs; 0: never
-		timer  *time.Timer
-		closed bool
+		at    map[time.Duration][]*home
+		next  time.Duration // when the timer runs; 0: never
+		timer *time.Timer
 	}
 }
 
@@ -34,7 +33,7 @@ func (h *home) wake(after time.Duration) {
 	q := &s.schedule
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.closed || h.due == due {
+	if h.due == due {
 		return
 	}
 	if q.mu.at == nil {
@@ -57,17 +56,14 @@ func (q *schedule) runAt(s *Store, due, now time.Duration) {
 	q.mu.timer.Reset(due - now)
 }
 
-// run tends the homes that are due.
+// run tends the homes that are due. Once the store is closing, it ends the timer.
 func (s *Store) run() {
-	homes := s.schedule.take(s)
-	if s.shared.Closed.Load() {
-		for _, h := range homes {
-			s.homes.remove(h)
-		}
+	//mutant:closing-ends-timer
+	if s.shared.Closing.Load() {
 		return
 	}
 	var all []*pending
-	for _, h := range homes {
+	for _, h := range s.schedule.take(s) {
 		if p := h.tend(); p != nil {
 			all = append(all, p)
 		}
@@ -97,20 +93,10 @@ func (q *schedule) take(s *Store) (homes []*home) {
 		}
 		delete(q.mu.at, due)
 	}
-	if next > 0 && !q.mu.closed {
+	if next > 0 {
 		q.runAt(s, next, now)
 	}
 	return homes
-}
-
-// close ends the timer.
-func (q *schedule) close() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.mu.closed = true
-	if q.mu.timer != nil {
-		q.mu.timer.Stop()
-	}
 }
 
 // tend returns the Borrow that the home needs now, or nil.
@@ -126,8 +112,7 @@ func (h *home) tend() *pending {
 	case holds && !h.own.scarce && h.can(at, demand):
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, enough(demand))
-	//mutant:rest-is-given-back
-	case (h.own.holds > 0 || h.own.doubt) && at < h.own.until && h.names(at):
+	case h.owes(at):
 		h.wake(h.length)
 		return h.prepare(&backend.Request{}, 0)
 	case demand < 1 && !holds:

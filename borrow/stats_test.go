@@ -15,7 +15,7 @@ import (
 // fall while others are lost.
 func TestAnsweredNeverFalls(t *testing.T) {
 	p := newProcess(memory.New(nil), algo.FixedWindow(algo.PerDay(1000)))
-	defer p.schedule.close()
+	defer p.shared.Close()
 	h := &home{length: length, store: p.Store}
 	h.busy.Store(true) // or the timer would tend it
 	done := make(chan struct{})

@@ -255,7 +255,8 @@ func (s *Store) Capabilities() backend.Capabilities { return batch.Capabilities 
 
 // Close makes every later request backend.ErrClosed and closes the store's
 // connections. Those of nodes that have just left the cluster are closed within
-// two budgets.
+// two budgets. Before that, Close gives back the units that limiters have borrowed, within
+// two budgets too.
 func (s *Store) Close() error {
 	if s.shared.Close() || s.top == nil {
 		return nil

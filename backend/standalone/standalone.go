@@ -191,7 +191,8 @@ func (s *Store) Capabilities() backend.Capabilities { return capabilities }
 var capabilities = backend.Capabilities{Ops: batch.Capabilities.Ops, Keys: backend.MaxKeys}
 
 // Close makes every later request backend.ErrClosed. A client that New was
-// given stays open; one that Open made is closed.
+// given stays open; one that Open made is closed. Before that, Close gives back the
+// units that limiters have borrowed, within two budgets.
 func (s *Store) Close() error {
 	if s.shared.Close() || s.owned == nil {
 		return nil

@@ -6,7 +6,9 @@ package layer
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +33,8 @@ type Shared struct {
 	// are lent, and how many. It is for the simulator, whose servers answer with it; nil
 	// for other stores.
 	Words func(g *backend.Group, i int) (words []int64, lent [][2]int64)
+	// Closing is set when Close begins. A layer borrows nothing from then on.
+	Closing atomic.Bool
 	// Closed is set by Close. A layer must not answer then.
 	Closed atomic.Bool
 
@@ -80,11 +84,12 @@ func (s *Shared) Value(key any, fresh func() any) any {
 }
 
 // OnClose makes Close call f before the store is closed, in place of an earlier f of the key.
-// nil is none.
+// nil is none. When Close has begun, f is not called.
 func (s *Shared) OnClose(key any, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f == nil {
+	//mutant:late-onclose-dropped
+	if f == nil || s.Closing.Load() {
 		delete(s.mu.closing, key)
 		return
 	}
@@ -94,20 +99,24 @@ func (s *Shared) OnClose(key any, f func()) {
 	s.mu.closing[key] = f
 }
 
-// Close calls what OnClose has, marks the store as closed, and reports whether it was before.
+// Close calls what OnClose has, all functions at once, and marks the store as closed. It
+// reports whether another Close did so. If that one is under way, it waits for its end.
 func (s *Shared) Close() (before bool) {
+	if s.Closing.Swap(true) { // before the functions are read: OnClose adds none after that
+		//mutant:second-close-waits
+		<-s.done()
+		return true
+	}
 	s.mu.Lock()
 	//mutant:close-gives-back
-	first := s.mu.closing
+	first := slices.Collect(maps.Values(s.mu.closing))
 	s.mu.closing = nil
 	s.mu.Unlock()
-	for _, f := range first {
-		f()
-	}
-	if before = s.Closed.Swap(true); !before {
-		close(s.done())
-	}
-	return before
+	//mutant:close-side-by-side
+	Parallel(len(first), func(i int) { first[i]() })
+	s.Closed.Store(true)
+	close(s.done())
+	return false
 }
 
 // Done returns a channel that Close closes.

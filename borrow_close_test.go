@@ -1,0 +1,115 @@
+package headgate_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// several returns limiters on one store that borrow for as long.
+func several(t *testing.T, store *standalone.Store, n int, length time.Duration) (all []*headgate.Limiter) {
+	for i := range n {
+		l, err := headgate.New(store, []headgate.Policy{{
+			Name: fmt.Sprint("api", i), Algorithm: algo.FixedWindow(algo.PerDay(100_000_000)), OnFailure: headgate.FailClosed, Borrow: length,
+		}}, nil)
+		require.NoError(t, err)
+		all = append(all, l)
+	}
+	return all
+}
+
+// TestCloseUnderLoad closes a store twice at once while its limiters renew their leases: when
+// either Close returns, nothing is lent.
+func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	open := func(addr string) *standalone.Store {
+		store, err := standalone.Open("redis://"+addr, &standalone.Options{Budget: time.Second})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = store.Close() })
+		return store
+	}
+	const n = 20
+	length := 50 * time.Millisecond
+	store := open(redistest.NewRelay(t, server.Addr(), 2*time.Millisecond).Addr())
+	stop, passed, atHome := make(chan struct{}), [n]atomic.Int64{}, atomic.Int64{}
+	var calls, closes sync.WaitGroup
+	for i, l := range several(t, store, n, length) {
+		calls.Add(1)
+		go func() {
+			defer calls.Done()
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				for range 20 {
+					d, err := l.Allow(t.Context(), "k")
+					if err == nil && d.Allowed {
+						passed[i].Add(1)
+					}
+					if d.Source == headgate.FromLease {
+						atHome.Add(1)
+					}
+				}
+			}
+		}()
+	}
+	time.Sleep(10 * length)
+	others := several(t, open(server.Addr()), n, length)
+	for range 2 {
+		closes.Add(1)
+		go func() {
+			defer closes.Done()
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+			for i, l := range others {
+				if d, err := l.Peek(t.Context(), headgate.Call{Key: "k"}); err != nil || d.Lent > 0 {
+					t.Errorf("limiter %d: %d lent, %v", i, d.Lent, err)
+				}
+			}
+		}()
+	}
+	closes.Wait()
+	close(stop)
+	calls.Wait()
+	require.Positive(t, atHome.Load())
+	for i, l := range others {
+		d, err := l.Peek(t.Context(), headgate.Call{Key: "k"})
+		require.NoError(t, err)
+		require.Zero(t, d.Lent)
+		require.LessOrEqual(t, passed[i].Load(), d.Used)
+	}
+}
+
+// TestCloseOfAStoppedServer: many limiters have units of a server that does not answer. They
+// give back at once, so Close takes no longer than for one.
+func TestCloseOfAStoppedServer(t *testing.T) {
+	t.Parallel()
+	const budget = 300 * time.Millisecond
+	server := redistest.Start(t)
+	store, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: budget})
+	require.NoError(t, err)
+	for _, l := range several(t, store, 10, time.Second) {
+		for home := false; !home; {
+			d, err := l.Allow(t.Context(), "k")
+			require.NoError(t, err)
+			home = d.Source == headgate.FromLease
+		}
+	}
+	server.Stop()
+	defer server.Cont()
+	begin := time.Now()
+	_ = store.Close()
+	require.Less(t, time.Since(begin), 2*budget+budget/2)
+}
