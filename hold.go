@@ -40,18 +40,6 @@ func (r *Reservation) Hold(ctx context.Context) (context.Context, context.Cancel
 	return ctx, h.Start(ctx, end, r.begun)
 }
 
-// slots reports whether the reservation has a slot of an InFlight policy, and whether
-// one of these policies fails closed.
-func (r *Reservation) slots() (some, closed bool) {
-	for i, p := range r.limiter.policies {
-		//mutant:shadow-slots-end-nothing
-		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 && !p.Shadow {
-			some, closed = true, closed || p.OnFailure == FailClosed
-		}
-	}
-	return some, closed
-}
-
 // Hold extends the leases of all reservations while a call runs, as Reservation.Hold
 // does. The context ends where one of them loses its slot.
 func (rs Reservations) Hold(ctx context.Context) (context.Context, context.CancelFunc) {

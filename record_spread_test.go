@@ -173,6 +173,37 @@ func TestLostRecordOnSpreadKey(t *testing.T) {
 	}
 }
 
+// TestPassesAboveTheSum: when units leave some sub-keys of a key that is charged above its
+// limit, these have room again. No more passes beyond the limit than was charged above it.
+func TestPassesAboveTheSum(t *testing.T) {
+	ctx := context.Background()
+	p := spreadDay(1600, 16)
+	l := limiter(t, memory.New(nil), nil, p)
+	var all []*headgate.Reservation
+	for range 16 {
+		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{100}})
+		require.NoError(t, err)
+		require.True(t, d.Allowed)
+		all = append(all, r)
+	}
+	for i, r := range all {
+		require.NoError(t, r.Commit(ctx, int64(200*(1-i/8)))) // eight are 100 above, and eight give 100 back
+	}
+	d, err := l.Peek(ctx, headgate.Call{Key: "k"})
+	require.NoError(t, err)
+	require.EqualValues(t, 1600, d.Used)
+	passed := 0
+	for range 2000 {
+		d, err := l.Allow(ctx, "k")
+		require.NoError(t, err)
+		if d.Allowed {
+			passed++
+		}
+	}
+	t.Logf("%d passed beyond the limit, and 800 were charged above it", passed)
+	require.LessOrEqual(t, passed, 800)
+}
+
 // TestRecordOfACallerThatLeft: if the caller leaves between two round trips, a part is charged.
 func TestRecordOfACallerThatLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(context.Background())

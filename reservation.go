@@ -292,6 +292,18 @@ func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) 
 	return err
 }
 
+// slots reports whether the reservation has a slot of an InFlight policy, and whether
+// one of these policies fails closed.
+func (r *Reservation) slots() (some, closed bool) {
+	for i, p := range r.limiter.policies {
+		//mutant:shadow-slots-end-nothing
+		if p.Algorithm.Kind().Leased() && r.costs[i] > 0 && !p.Shadow {
+			some, closed = true, closed || p.OnFailure == FailClosed
+		}
+	}
+	return some, closed
+}
+
 // send asks for an operation on the lease.
 func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Lease, each []State) error {
 	var d Decision

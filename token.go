@@ -11,7 +11,7 @@ import (
 
 // ID returns how the ID of the reservation's lease begins, as headgate leases prints it. Log it
 // beside the job's name, to find who holds a slot. It is "" for a reservation that never held
-// anything, and nobody can settle by it.
+// anything. It settles nothing.
 func (r *Reservation) ID() string {
 	if !r.held() {
 		return ""

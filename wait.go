@@ -49,8 +49,8 @@ func (l *Limiter) Wait(ctx context.Context, c Call) (Decision, error) {
 }
 
 // WaitReserve is Reserve for a call that waits as Wait does, in the same queue. Only the
-// first waiter gets a *DeadlineError. Slots of InFlight policies come free without notice:
-// the first waiter asks for one at least each second, and when a reservation of the process
+// first waiter gets a *DeadlineError. Slots of InFlight policies come free without notice.
+// The first waiter asks for one at least each second, and when a reservation of the process
 // with the same list of policies gives one back.
 func (l *Limiter) WaitReserve(ctx context.Context, c Call) (*Reservation, Decision, error) {
 	w := waiting{limiter: l, call: c}

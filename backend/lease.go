@@ -13,7 +13,7 @@ import (
 // has it can settle.
 type LeaseID [16]byte
 
-// Short returns how the ID begins, as 8 characters. It is for logs: nobody can settle by it.
+// Short returns how the ID begins, as 8 characters. It is for logs: it settles nothing.
 func (id LeaseID) Short() string { return base64.RawURLEncoding.EncodeToString(id[:6]) }
 
 // The lengths of a lease.

@@ -108,8 +108,8 @@ func (d Denial) Problem() (status int, body []byte) {
 }
 
 // WriteError answers a request that could not be decided. The status is 400 for a
-// *RequestError or a key that is empty or too long, and 503 where the store is closed or the request's deadline has
-// passed. It is 403 where the cost is more than a policy can ever grant, or the key is
+// *RequestError, or for a key that is empty or too long. It is 503 where the store is closed
+// or the request's deadline has passed. It is 403 where the cost is more than a policy can ever grant, or the key is
 // blocked, else 500. None has Retry-After or the fields of a decision, since there was
 // none: the 503 of a policy that failed closed is a Denial. The error's text is not
 // part of the answer.
