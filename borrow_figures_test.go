@@ -113,7 +113,7 @@ func TestBorrowOfALongLength(t *testing.T) {
 				t.Parallel()
 				f := fleet{
 					Algorithm: c.Algorithm, borrow: length, trip: fleetTrip,
-					lasts: time.Duration(redistest.Steps(2, 12)) * time.Second, callers: callers(8, c.rate*c.load),
+					lasts: 12 * time.Second, callers: callers(8, c.rate*c.load),
 				}
 				admitted := f.figures(f.run(t)).ofStrict
 				t.Logf("%v, %v: %.3f admitted of strict", &c.Algorithm, length, admitted)
