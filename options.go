@@ -26,8 +26,8 @@ type Options struct {
 	// cost with a TokenBucket. With other algorithms, of keys with Shards, or while units are
 	// lent, it is a lower bound. Denials by slots of InFlight are not kept, nor those of keys
 	// above 1,024 bytes. What another process does to the key meanwhile, such as a reset,
-	// shows only after this time; what this process does shows at once. Denials of spread keys (Policy.Shards) are kept for up to 1 s whatever the
-	// value is. If no store decides, a denial stands in place of the failure modes until
+	// shows only after this time; what this process does shows at once. Denials of spread
+	// keys (Policy.Shards) are kept for up to 1 s whatever the value is. If no store decides, a denial stands in place of the failure modes until
 	// the denied call would pass, for at most a minute. With a negative value none does.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that
