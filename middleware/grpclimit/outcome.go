@@ -41,6 +41,12 @@ func (o *Outcome) Units(policy string, n int64) []int64 {
 // chain it is for the inner one.
 func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
 
+// Reserved returns the reservations of a call, one per part, for the Server that has
+// Options.Settle, or slots; nil: there are none. ctx is the handler's context. The Server
+// settles them: a handler stores their Tokens, so that another process settles them if this
+// one dies.
+func Reserved(ctx context.Context) headgate.Reservations { return settle.Reserved(ctx) }
+
 // ReportPolicy is Report for the policies of one name, in all parts. The other policies
 // keep what was reported before, or the estimate. A name that no part of the call has
 // reports nothing. The Logger of the first part's limiter gets the first such name, with

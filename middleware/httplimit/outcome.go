@@ -61,6 +61,12 @@ func ReportPolicy(ctx context.Context, policy string, used int64) {
 // that the middleware passed on, for adapters of frameworks. Outcome.Status has it.
 func ReportStatus(ctx context.Context, status int) { settle.ReportStatus(ctx, status) }
 
+// Reserved returns the reservations of a request, one per part, for the middleware that has
+// Options.Settle, or slots; nil: there are none. ctx is the context of the handler's request.
+// The middleware settles them: a handler stores their Tokens, so that another process settles
+// them if this one dies.
+func Reserved(ctx context.Context) headgate.Reservations { return settle.Reserved(ctx) }
+
 // Reported is a function for Options.Settle: a request has used what its handler gave
 // to Report, and the estimate where it gave nothing.
 func Reported(o *Outcome) []int64 { return o.Reported }

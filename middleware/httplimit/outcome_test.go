@@ -69,6 +69,27 @@ func TestUnits(t *testing.T) {
 	require.Equal(t, []int64{1, 50, 50}, o.Estimate)
 }
 
+// TestReserved: a handler passes the tokens of its reservations on. If another process settles
+// them first, the middleware changes nothing.
+func TestReserved(t *testing.T) {
+	l := limiter(t, newClock().store(), minute("dollars", 100))
+	limit, err := New(l, RemoteAddr(), &Options{Settle: Reported, Cost: func(*http.Request) []int64 { return []int64{40} }})
+	require.NoError(t, err)
+	ctx := context.Background()
+	require.Nil(t, Reserved(ctx))
+	get(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		all := Reserved(r.Context())
+		require.Len(t, all, 1)
+		swept, err := l.Resume(all[0].Token())
+		require.NoError(t, err)
+		require.NoError(t, swept.Commit(ctx, 7))
+		Report(r.Context(), 30)
+	})))
+	d, err := l.Peek(ctx, headgate.Call{Key: "ip:192.0.2.1"})
+	require.NoError(t, err)
+	require.EqualValues(t, 7, d.Used)
+}
+
 // TestUnknownPolicy: units of a policy that the request does not have are reported to the
 // Logger, once per limiter, with the names that it has. The estimates stay.
 func TestUnknownPolicy(t *testing.T) {

@@ -30,6 +30,15 @@ func Report(ctx context.Context, used ...int64) {
 	}
 }
 
+// Reserved returns the reservations of the context's call, nil if it has none.
+func Reserved(ctx context.Context) headgate.Reservations {
+	c, ok := ctx.Value(contextKey{}).(*Call)
+	if !ok {
+		return nil
+	}
+	return slices.Clone(c.reservations)
+}
+
 // ReportPolicy notes what the call has used of each policy of that name. The others
 // keep what was reported before, or the estimate.
 func ReportPolicy(ctx context.Context, policy string, used int64) {
