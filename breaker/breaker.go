@@ -27,7 +27,7 @@ type Options struct {
 	// reports whether it did. Nil: the failure modes answer all of them.
 	Known    func(r *backend.Request, d *backend.Decision) bool
 	Observer func(backend.Event) // receives circuits and batches for as long as the store is in use; nil: none
-	Logger   *slog.Logger        // gets a line per change of a circuit, a warning where one opens; nil: none
+	Logger   *slog.Logger        // gets a line per change of a circuit, a warning where one opens, and stored values that are not Headgate's; nil: none
 }
 
 // Store is a backend.Store over another. It answers as next does. Where next
@@ -39,6 +39,7 @@ type Store struct {
 	opts     Options
 	circuits *circuits // nil for a store in this process
 	undone   counters
+	warned   atomic.Int64 // when a stored value that is not Headgate's was logged last, in seconds
 }
 
 // counters count the decisions that no store made. They are atomics outside of

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"errors"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -62,6 +63,19 @@ func log(l *slog.Logger, e *backend.Event) {
 		return
 	}
 	l.Info("headgate: circuit", change...)
+}
+
+// corrupt logs a stored value that is not Headgate's, one per second at most. No circuit opens
+// for such values, and a build of another format may write many.
+func (s *Store) corrupt(err error) {
+	var garbage *backend.CorruptError
+	if s.opts.Logger == nil || !errors.As(err, &garbage) {
+		return
+	}
+	//mutant:corrupt-once-a-second
+	if now, last := time.Now().Unix(), s.warned.Load(); now > last && s.warned.CompareAndSwap(last, now) {
+		guarded(func() { s.opts.Logger.Warn("headgate: calls are decided by their failure modes", "err", err) })
+	}
 }
 
 // guarded drops a panic of an observer, which concerns no call.

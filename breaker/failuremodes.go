@@ -11,6 +11,7 @@ import (
 // fail decides by the strictest failure mode of the request's policies, and
 // writes the answer to the zero d. No store counted, so the numbers are unknown.
 func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
+	s.corrupt(err)
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
 	if mode(p) == backend.FailLocal {

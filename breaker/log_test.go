@@ -25,6 +25,29 @@ func logger(l *faulttest.Log) *slog.Logger {
 	}}))
 }
 
+// TestLogOfGarbage: a stored value that is not Headgate's opens no circuit, and is logged once
+// per second at most.
+func TestLogOfGarbage(t *testing.T) {
+	server, logged := redistest.Start(t), &faulttest.Log{}
+	s, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 2 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	l, err := headgate.New(s, []headgate.Policy{policy}, &headgate.Options{Logger: logger(logged)})
+	require.NoError(t, err)
+	c := server.Client(t)
+	require.NoError(t, c.Set(t.Context(), "headgate:{k}", "another program's", 0).Err())
+	begin := time.Now()
+	for range 50 {
+		d, err := l.Allow(t.Context(), "k")
+		require.NoError(t, err)
+		require.ErrorAs(t, d.Err, new(*headgate.CorruptError))
+	}
+	got := logged.Lines()
+	require.NotEmpty(t, got)
+	require.LessOrEqual(t, len(got), 2+int(time.Since(begin)/time.Second))
+	require.Regexp(t, `^level=WARN msg="headgate: calls are decided by their failure modes" err="headgate: stored value of key .*k.* is not Headgate's`, got[0])
+}
+
 // TestLogOfACircuit: what opens a circuit is a warning with its cause, in the event too.
 // The steps back are none, and have no cause.
 func TestLogOfACircuit(t *testing.T) {

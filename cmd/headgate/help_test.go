@@ -66,6 +66,7 @@ func TestCommandLinesThatCannotRun(t *testing.T) {
 // TestEachFlagIsChecked: a wrong value of any flag ends with status 2, is reported
 // with the flag's name, and costs no connection.
 func TestEachFlagIsChecked(t *testing.T) {
+	require.Contains(t, exec(t, 2, "peek", "k", "-of", "model=a", "-of", "model=b"), "given twice")
 	path := write(t)
 	peek, top := []string{"peek", "k", "-policies", path}, []string{"top", "-policies", path}
 	wrong := map[string][][]string{

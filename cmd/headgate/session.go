@@ -70,7 +70,14 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.policies, "policies", "", "a policy `file`, YAML or JSON; see package policyfile")
 	f.StringVar(&s.plan, "plan", "", "the plan of the file whose policies count (default the file's default)")
 	f.StringVar(&s.tenant, "tenant", "", "the tenant of the file whose policies count; one that it does not list\nhas the default, and a note says so")
-	f.StringVar(&s.of, "of", "", "with per in the file: the `DIMENSION=VALUE` of the calls whose policies count, such as model=large;\nonly these policies, and the key is KEY:model:large")
+	f.Func("of", "with per in the file: the `DIMENSION=VALUE` of the calls whose policies count, such as model=large;\nonly these policies, and the key is KEY:model:large", func(of string) error {
+		//mutant:of-given-once
+		if s.of != "" {
+			return errors.New("given twice; the command looks at one value")
+		}
+		s.of = of
+		return nil
+	})
 	f.StringVar(&s.cost, "cost", oneUnit, "peek: units asked of every policy, or one number per policy, separated by commas")
 	f.StringVar(&s.header, "header", "", "peek, reset, leases: the key that httplimit.Header makes of `NAME=VALUE`, in place of KEY;\nAuthorization is read as httplimit.Authorization reads it")
 	f.IntVar(&s.rows, "n", 20, "top: how many keys")
