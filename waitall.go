@@ -28,7 +28,8 @@ import (
 // the other.
 //
 // Failure modes and errors are as in Wait. With several parts, a call gets a *DeadlineError
-// only once it is the first of its queue and has the turn.
+// only once it is the first of its queue and has the turn. Of parts on several stores, the
+// Close of the first one's store ends the wait.
 func WaitAll(ctx context.Context, parts ...Part) (Decision, error) {
 	if err := checkParts(backend.Take, parts); err != nil {
 		return Decision{}, err

@@ -16,6 +16,7 @@ type rule struct {
 	beside  int    // 1: and a word with the sum of all charges, which only giving back needs
 	most    int64  // the greatest limit
 	leased  bool   // only a Reserve charges it: it has slots that leases hold, and no period
+	carries bool   // a window's count goes on into the next one
 	rate    bool   // the limit is a rate, and what can count at once another number
 	wall    bool   // see Algorithm.FollowsWallClock
 
@@ -99,6 +100,9 @@ func (k Kind) Wire() byte { return byte(k.Storage())<<4 | byte(k) }
 
 // Leased reports whether only a Reserve charges the kind, as it does InFlight.
 func (k Kind) Leased() bool { return k.rule().leased }
+
+// Carries reports whether a window's count goes on into the next one, as SlidingWindow's does.
+func (k Kind) Carries() bool { return k.rule().carries }
 
 // String returns the algorithm's name.
 func (k Kind) String() string { return k.rule().name }

@@ -20,7 +20,7 @@ func SlidingWindow(l Limit) Algorithm { return slidingWindow.make(l, l.Events, 0
 // current one.
 
 var slidingWindow = rule{
-	kind: KindSlidingWindow, name: "SlidingWindow", storage: StoredWords, mark: "s", words: 3, most: MaxLimit,
+	kind: KindSlidingWindow, name: "SlidingWindow", storage: StoredWords, mark: "s", words: 3, most: MaxLimit, carries: true,
 	worst: alignedWorst,
 
 	roll:     slidingRoll,

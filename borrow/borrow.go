@@ -33,6 +33,7 @@ package borrow
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -180,26 +181,30 @@ func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities
 // Close closes next, which gives back what is held first.
 func (s *Store) Close() error { return s.next.Close() }
 
-// giveBack gives back what all homes hold, within two of the store's budgets: the first is for
-// Borrows under way, which may lend. Closing is set, so no other Borrow begins.
+// giveBack gives back what all homes hold, within two of the store's budgets. Closing is set, so
+// no Borrow begins. Those under way may lend: their homes follow when they have ended, if that
+// is within a budget. What others hold is charged whole.
 func (s *Store) giveBack() {
-	var all []*pending
 	end := s.now() + s.shared.Budget
-	for _, h := range s.homes.all() {
-		busy := h.busy.CompareAndSwap(false, true)
+	for homes := s.homes.all(); ; time.Sleep(time.Millisecond) {
+		var all []*pending
+		homes = slices.DeleteFunc(homes, func(h *home) bool {
+			if !h.busy.CompareAndSwap(false, true) {
+				return false
+			}
+			if h.owes(s.now()) {
+				all = append(all, h.prepare(&backend.Request{}, 0))
+			} else {
+				h.busy.Store(false)
+			}
+			return true
+		})
+		s.send(all)
 		//mutant:close-awaits-borrows
-		for ; !busy && s.now() < end; busy = h.busy.CompareAndSwap(false, true) {
-			time.Sleep(time.Millisecond)
-		}
-		switch {
-		case !busy: // the store charges what it holds whole
-		case h.owes(s.now()):
-			all = append(all, h.prepare(&backend.Request{}, 0))
-		default:
-			h.busy.Store(false)
+		if len(homes) == 0 || s.now() >= end {
+			return
 		}
 	}
-	s.send(all)
 }
 
 // Ping asks next, where it can be asked.

@@ -97,3 +97,29 @@ func TestCloseSettlesLostLeases(t *testing.T) {
 		require.EqualValues(t, sure+1, p.used(t))
 	})
 }
+
+// What other keys hold is given back before the Borrow under way is waited for, and not when
+// their leases have ended meanwhile.
+func TestCloseBesideAStuckBorrow(t *testing.T) {
+	bubble(t, func(t *testing.T, p *process) {
+		const calls = 60
+		p.shared.Budget = 5 * length
+		for range calls {
+			for _, key := range []string{"key", "stuck"} {
+				_, err := layer.Ask(t.Context(), p.Store, backend.Request{
+					Op: backend.Take, Group: backend.Group{Key: key, Policies: p.list, Cost: 1},
+				})
+				require.NoError(t, err)
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		for _, h := range p.homes.all() {
+			for h.key == "stuck" && !h.busy.CompareAndSwap(false, true) {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		p.shared.Close()
+		time.Sleep(10 * length)
+		require.EqualValues(t, calls, p.used(t))
+	})
+}

@@ -283,11 +283,20 @@ func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	//mutant:closing-window-not-renewed
 	case units > 0 && due <= at+h.length/grid: // the window closes, and another lease would end with it too
 		h.low.Store(-1)
-		h.own.scarce = true
+		due = end + h.length/grid
 		//mutant:reported-in-its-window
-		due = end - 2*trip
+		if h.carries() { // what is charged whole would count in the next window too
+			h.own.scarce = true
+			h.wakeOn(end-2*trip-at, trip)
+			return
+		}
 	}
 	h.wake(max(due, next) - at)
+}
+
+// carries reports whether the count of a window goes on into the next one.
+func (h *home) carries() bool {
+	return slices.ContainsFunc(h.list, func(p backend.Policy) bool { return p.Algorithm.Kind().Carries() })
 }
 
 // see keeps what calls at home are answered with: each passes.

@@ -25,11 +25,14 @@ type schedule struct {
 const grid = 16
 
 // wake makes the home due after a while, and not at another instant.
-func (h *home) wake(after time.Duration) {
+func (h *home) wake(after time.Duration) { h.wakeOn(after, h.length/grid) }
+
+// wakeOn is wake on a grid of instants that lie so far from each other.
+func (h *home) wakeOn(after, grain time.Duration) {
 	s, now := h.store, h.store.now()
 	due := now + max(after, 0)
 	//mutant:homes-due-together
-	due -= due % (h.length / grid)
+	due -= due % grain
 	q := &s.schedule
 	q.mu.Lock()
 	defer q.mu.Unlock()
