@@ -17,18 +17,18 @@ type Options struct {
 	// least 1. It is needed only where a policy fails local. A policy with fewer units
 	// than instances is refused, since each process's share would be nothing.
 	Instances int
-	// DenyCacheTTL is the maximum age of a denial that is answered from memory, with
-	// a store on Redis: at most 1 s. 0 is 1 s, and a negative value turns the cache
-	// off. A call that takes or reserves, of one key or of several, is denied from
-	// memory until the denied one would pass. Its key and policies must be those of
-	// the denial, and it must cost no less of the policy that bound. AllowAtMost counts
-	// as a cost of one unit. For a higher cost than was denied RetryAfter is that of its own
-	// cost with a TokenBucket. With other algorithms, of keys with Shards, or while units are
-	// lent, it is a lower bound. Denials by slots of InFlight are not kept, nor those of keys
-	// above 1,024 bytes. What another process does to the key meanwhile, such as a reset,
-	// shows only after this time; what this process does shows at once. Denials of spread
-	// keys (Policy.Shards) are kept for up to 1 s whatever the value is. If no store decides, a denial stands in place of the failure modes until
-	// the denied call would pass, for at most a minute. With a negative value none does.
+	// DenyCacheTTL is the maximum age of a denial that is answered from memory, with a store on
+	// Redis: at most 1 s. 0 is 1 s, and a negative value turns the cache off. A call that takes
+	// or reserves, of one key or of several, is denied from memory until the denied one would
+	// pass. Its key and policies must be those of the denial, and it must cost no less of the
+	// policy that bound. AllowAtMost counts as a cost of one unit. For a higher cost than was
+	// denied RetryAfter is that of its own cost with a TokenBucket. With other algorithms, of
+	// keys with Shards, or while units are lent, it is a lower bound. Denials by slots of
+	// InFlight are not kept, nor those of keys above 1,024 bytes. What another process does to
+	// the key meanwhile, such as a reset, shows only after this time; what this process does
+	// shows at once. Denials of spread keys (Policy.Shards) are kept for up to 1 s whatever the
+	// value is. If no store decides, a denial stands in place of the failure modes until the
+	// denied call would pass, for at most a minute. With a negative value none does.
 	DenyCacheTTL time.Duration
 	// Observer receives an Event for each call of this limiter and of those that
 	// With and OnFailure make of it. A call that returns an error has one too. With,
@@ -38,11 +38,11 @@ type Options struct {
 	// each of these twice. It runs on the path of the call, outside of every lock: it
 	// must be quick and safe for concurrent use. A panic in it is dropped. Nil is none.
 	Observer func(Event)
-	// Near is the share of a limit that Event.Near is about, up to 1. It is compared with
-	// used / limit as a float64: 0.55 of a limit of 100 is reached at 55 units. 0 is 0.8,
-	// and a negative value is none. Of policies that borrow, EventNear has what calls used
-	// that were decided from a lease, when a Borrow reports it. Limiters of one All should share an Observer: only that of
-	// the limiter that binds receives the event.
+	// Near is the share of a limit that Event.Near is about, up to 1. It is compared with used /
+	// limit as a float64: 0.55 of a limit of 100 is reached at 55 units. 0 is 0.8, and a
+	// negative value is none. Of policies that borrow, EventNear has what calls used that were
+	// decided from a lease, when a Borrow reports it. Limiters of one All should share an
+	// Observer: only that of the limiter that binds receives the event.
 	Near float64
 	// TokenKey authenticates the tokens of reservations (HMAC-SHA256): at least 16
 	// bytes, the same in all processes. Nil: whoever has a token's text can settle its

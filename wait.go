@@ -32,9 +32,9 @@ import (
 // never pass is ErrNeverAdmissible at once.
 //
 // A waiter whose ctx ends leaves, and takes nothing. The store's Close ends all waits with
-// ErrClosed. If the store could not decide, the
-// error of the first waiter then matches ErrUnavailable as well as the error of ctx. Look
-// for ErrUnavailable first to distinguish an outage from a long queue.
+// ErrClosed. If the store could not decide, the error of the first waiter then matches
+// ErrUnavailable as well as the error of ctx. Look for ErrUnavailable first to distinguish an
+// outage from a long queue.
 //
 // Where the store did not decide, the policies' failure modes do. FailOpen passes.
 // FailClosed and FailLocal wait on, and ask again when the decision says so: until the

@@ -211,8 +211,8 @@ func (a *Algorithm) resetBeside(v *View) int64 {
 	return a.ResetAt(&w)
 }
 
-// retryBeside is RetryAt of a view beside which units are lent. It is when the first
-// lease ends, or when so much has left that n units fit beside all that are lent. Of a kind with many words
+// retryBeside is RetryAt of a view beside which units are lent. It is when the first lease ends,
+// or when so much has left that n units fit beside all that are lent. Of a kind with many words
 // the script answers only when n units fit if nothing is lent.
 func (a *Algorithm) retryBeside(w []int64, v *View, n int64) int64 {
 	own, first, whole := *v, v.Beside.Ends[0].End, n+v.Beside.Sum()

@@ -254,11 +254,11 @@ func (h *home) lent(begin, at time.Duration, l *backend.Loan, q *backend.Request
 	h.plan(at, end, trip, l)
 }
 
-// plan decides when the next Borrow may be sent and when it is due. No lease follows for
-// a while if the key has room for less than two round trips of calls, or the store recalls
-// what it lent. Then what is left is used up, and the next call settles it and borrows
-// nothing. What is still left when the lease ends goes back. So near the limit no process holds units for long
-// while the store denies others. A new lease needs twice that room.
+// plan decides when the next Borrow may be sent and when it is due. No lease follows for a while
+// if the key has room for less than two round trips of calls, or the store recalls what it lent.
+// Then what is left is used up, and the next call settles it and borrows nothing. What is still
+// left when the lease ends goes back. So near the limit no process holds units for long while
+// the store denies others. A new lease needs twice that room.
 func (h *home) plan(at, end, trip time.Duration, l *backend.Loan) {
 	units, seen, next := l.Lent.Units, h.seen.Load(), at
 	need := 2 * l.Lent.Borrowers * max(least, int64(h.own.rate*float64(2*trip)/float64(h.length))) // of which a fair share is lent

@@ -109,10 +109,10 @@ func (d Denial) Problem() (status int, body []byte) {
 
 // WriteError answers a request that could not be decided. The status is 400 for a
 // *RequestError, or for a key that is empty or too long. It is 503 where the store is closed
-// or the request's deadline has passed. It is 403 where the cost is more than a policy can ever grant, or the key is
-// blocked, else 500. None has Retry-After or the fields of a decision, since there was
-// none: the 503 of a policy that failed closed is a Denial. The error's text is not
-// part of the answer.
+// or the request's deadline has passed. It is 403 where the cost is more than a policy can
+// ever grant, or the key is blocked, else 500. None has Retry-After or the fields of a
+// decision, since there was none: the 503 of a policy that failed closed is a Denial. The
+// error's text is not part of the answer.
 //
 // The two 403 differ in the type of the problem, which ends in ErrNeverAdmissible or
 // ErrBlocked. A request that costs less may pass after the first, and none after the other.

@@ -39,10 +39,10 @@ type Options struct {
 	// OnDenied answers a request that is denied, 429 or 503, with all headers set, also
 	// Cache-Control: no-store; nil is Denial.Write.
 	OnDenied func(http.ResponseWriter, *http.Request, Denial)
-	// OnError answers a request that could not be decided, by the error of the
-	// key's function or of the limiter, or by a *RequestError. The status is 400, 403, 500,
-	// or 503 of a closed store. Cache-Control: no-store is set. nil is WriteError. It is not called for
-	// a client that left.
+	// OnError answers a request that could not be decided, by the error of the key's function or
+	// of the limiter, or by a *RequestError. The status is 400, 403, 500, or 503 of a closed
+	// store. Cache-Control: no-store is set. nil is WriteError. It is not called for a client
+	// that left.
 	OnError func(http.ResponseWriter, *http.Request, error)
 	// RetryJitter is how much later than needed Retry-After may be, at random
 	// and in whole seconds: 0 to 1 h. Clients that were denied together then do
@@ -74,11 +74,11 @@ type Options struct {
 	// repeated, others have one try.
 	Settle func(*Outcome) []int64
 	// Settled gets the outcome of each request that was settled, with the states after the
-	// settlement. It is for a log line, a metric, or a trailer set in Outcome.Header. The
-	// fields in that header have these states too, also if others were sent before. Settled
-	// runs on the handler's goroutine before the response ends. Outcome.States is nil if the settlement
-	// failed, or if the store has not answered within 50 ms. nil is none; it needs Settle,
-	// such as Reported.
+	// settlement. It is for a log line, a metric, or a trailer set in Outcome.Header. The fields
+	// in that header have these states too, also if others were sent before. Settled runs on the
+	// handler's goroutine before the response ends. Outcome.States is nil if the settlement
+	// failed, or if the store has not answered within 50 ms. nil is none; it needs Settle, such
+	// as Reported.
 	Settled func(*Outcome)
 	// SettleWait is how long a denied request waits while others of its key in this
 	// process are not settled yet, 0 to 1 min. Their cost may be given back. With NewAll

@@ -14,9 +14,9 @@
 //     headgate.source ("store", "deny-cache", "fail-open", "fail-closed",
 //     "fail-local", "lease"); error.type where something failed. Shadow policies are not in it.
 //   - headgate.shadow.decisions, a counter ({decision}): what the shadow policies of
-//     the calls that passed decided, with the same attributes. Its result "denied" is a call
-//     that passed and that they would have denied. A call for several keys is counted for the shadow that
-//     binds of all keys whose limiters have an observer.
+//     the calls that passed decided, with the same attributes. Its result "denied" is
+//     a call that passed and that they would have denied. A call for several keys is
+//     counted for the shadow that binds of all keys whose limiters have an observer.
 //   - headgate.store.duration, a histogram (s): the time that a call spent in the
 //     store, by headgate.operation and error.type. Calls that did not ask the store
 //     are not in it.
