@@ -68,8 +68,7 @@ func log(l *slog.Logger, e *backend.Event) {
 // corrupt logs a stored value that is not Headgate's, one per second at most. No circuit opens
 // for such values, and a build of another format may write many.
 func (s *Store) corrupt(err error) {
-	var garbage *backend.CorruptError
-	if s.opts.Logger == nil || !errors.As(err, &garbage) {
+	if s.opts.Logger == nil || !errors.As(err, new(*backend.CorruptError)) {
 		return
 	}
 	//mutant:corrupt-once-a-second
