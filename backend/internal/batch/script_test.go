@@ -251,6 +251,13 @@ func (v *verdicts) Gone(string) {}
 
 func (v *verdicts) Batch(backend.Batch, time.Duration) {}
 
+// left returns how many round trips have left.
+func (v *verdicts) left() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.all)
+}
+
 func (v *verdicts) count(x error) (n int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
