@@ -37,8 +37,8 @@ func Undecided(err error) bool {
 
 // Wrap returns an error that matches err and cause. Its text is both texts, with
 // the prefix "headgate: " once. A cause that matches err is returned as it is,
-// so that nothing is said twice. What is ErrPerhapsCounted is never ErrUnavailable too: a
-// part of a call may be counted, and another not.
+// so that nothing is said twice. An error that is ErrPerhapsCounted is never ErrUnavailable too:
+// a part of a call may be counted, and another not.
 func Wrap(err, cause error) error {
 	switch {
 	case errors.Is(cause, err):

@@ -44,7 +44,7 @@ type Lent struct {
 	Ends      time.Duration // after the instant of the decision; a unit may be used before, and not at it
 	Settled   Settled
 	Borrowers int64 // processes that borrowed of the count lately, this one included
-	Recalled  bool  // a call was denied for what is lent, or a share has little left: give back the rest, and ask for none for a while
+	Recalled  bool  // give back the unused units and borrow none for a while: a call was denied because of lent units, or a share is nearly spent
 }
 
 // Settled is what became of the lease that a Borrow settles.

@@ -178,7 +178,7 @@ func (s *Store) DoAll(ctx context.Context, rs []backend.Request, answers []layer
 // Capabilities returns those of next.
 func (s *Store) Capabilities() backend.Capabilities { return s.next.Capabilities() }
 
-// Close closes next, which gives back what is held first.
+// Close closes next. The store's Close first gives back the units that homes hold.
 func (s *Store) Close() error { return s.next.Close() }
 
 // giveBack gives back what all homes hold, within two of the store's budgets. Closing is set, so

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Close waits for a Borrow under way, and gives back what it lends. Calls meanwhile are
+// Close waits for a Borrow under way, and gives its units back. Calls meanwhile are
 // decided by the store.
 func TestCloseAwaitsBorrows(t *testing.T) {
 	bubble(t, func(t *testing.T, p *process) {

@@ -149,7 +149,7 @@ func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) {
 		//mutant:record-beyond-budget
 		err := cmp.Or(layer.BudgetEnded(ctx, answers[n].Err), answers[n].Err)
 		r.note(i, &requests[n], err, sent)
-		if err != nil && r.refused == nil {
+		if r.subs[i].dead { // one that was refused was not asked
 			k.unanswered(ctx, i, err)
 		}
 	}
