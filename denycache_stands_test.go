@@ -122,6 +122,7 @@ func TestOthersLeaveWhatStands(t *testing.T) {
 // TestLostReserveOfASpentKey: a Reserve whose reply is lost is denied with the error, so
 // that its lease is cancelled. Any other call is denied without one.
 func TestLostReserveOfASpentKey(t *testing.T) {
+	t.Parallel()
 	server, ctx := redistest.Start(t), context.Background()
 	proxy := redistest.NewProxy(t, server.Addr())
 	var ahead atomic.Int64

@@ -205,6 +205,7 @@ func nowhereAtAll(t *testing.T) backend.Store {
 // TestBadCalls: a wrong call is a typed error that names the value, on every
 // store, plain and spread, and changes no count.
 func TestBadCalls(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	one, err := standalone.Open("redis://"+server.Addr(), &standalone.Options{Budget: 10 * time.Second})
 	require.NoError(t, err)

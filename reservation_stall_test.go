@@ -17,6 +17,7 @@ import (
 // TestStallOutlivesLease: a server that stalls for longer than the lease executes the denied
 // Reserve afterwards. It is cancelled all the same, on one key and on several.
 func TestStallOutlivesLease(t *testing.T) {
+	t.Parallel()
 	const lease = time.Second
 	for name, call := range map[string]func(*headgate.Limiter) (headgate.Decision, error){
 		"Reserve": func(l *headgate.Limiter) (headgate.Decision, error) {

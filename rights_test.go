@@ -26,6 +26,7 @@ var clusterRights = regexp.MustCompile(`(?m)^  (ACL SETUSER headgate .*)$`)
 // TestClusterRights: a user with the rights of docs/operations.md decides on a
 // cluster, also in a slot that is on the move, and nothing of it is refused.
 func TestClusterRights(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a cluster: some 2.5 s")
 	}

@@ -48,7 +48,7 @@ func TestLentUnitsDoNotAge(t *testing.T) {
 // A count has few ends, whatever lengths its borrowers have: they are counted in one byte.
 func TestLentEndsAreFew(t *testing.T) {
 	ends := map[int64]bool{}
-	for now := lentStart; now < lentStart+MaxBorrow.Microseconds(); now += 700 {
+	for now := lentStart; now < lentStart+MaxBorrow.Microseconds(); now += 7000 {
 		for length := MinBorrow; length <= MaxBorrow; length += time.Millisecond {
 			end := LentEnd(now, length.Microseconds(), 0)
 			require.LessOrEqual(t, end, now+length.Microseconds())

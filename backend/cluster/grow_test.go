@@ -33,6 +33,7 @@ type grows struct {
 // CLUSTER SLOTS does not name the node that ASK replies point to. No call
 // fails, and each call is counted once.
 func TestGrow(t *testing.T) {
+	t.Parallel()
 	g := grows{callers: 16, slots: 12, opened: 60, held: time.Second, budget: 5 * time.Second}
 	if redistest.Long() {
 		g = grows{callers: 256, slots: 600, opened: 300, held: 35 * time.Second, budget: time.Second}

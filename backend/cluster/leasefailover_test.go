@@ -17,6 +17,7 @@ import (
 // lease and its charge are kept or lost together, and a Commit that is lost leaves
 // the estimate.
 func TestLeasesAfterAFailover(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	victim := c.Primary(0)
 	replica := c.Replica(victim)

@@ -30,6 +30,7 @@ type openSlot struct {
 // one. A reset resets all counts of a key, an operator finds what is stored, and calls
 // that need several Redis keys of which some are missing are not counted.
 func TestOpenSlot(t *testing.T) {
+	t.Parallel()
 	const moved = 7
 	c := redistest.StartCluster(t)
 	o := openSlot{T: t, store: open(c.Addrs(), &cluster.Options{Budget: time.Second}), keys: inSlot(moved, 6, "k")}
@@ -121,6 +122,7 @@ func (o *openSlot) redirectsFail(c *redistest.Cluster, to *redistest.Server) {
 
 // TestUnassignedSlot: the failure of a slot without an owner is not its last owner's.
 func TestUnassignedSlot(t *testing.T) {
+	t.Parallel()
 	const lost = 7
 	c := redistest.StartCluster(t)
 	store := open(c.Addrs(), nil)

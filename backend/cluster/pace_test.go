@@ -15,6 +15,7 @@ import (
 // picture of the cluster; the living nodes are asked at most four times a
 // second.
 func TestReloadsArePaced(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	store := open(c.Addrs(), nil)
 	defer store.Close()

@@ -52,6 +52,7 @@ func inSlot(s, n int, prefix string) (keys []string) {
 // keys on both sides and new ones coming: no caller sees an error, and no
 // window ever holds more than its algorithm's worst.
 func TestReshard(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	const moved = 42
 	store := open(c.Addrs(), &cluster.Options{Budget: time.Second})
@@ -137,6 +138,7 @@ func (w *watch) add(ps []backend.Policy, key string, at, units int64) {
 // TestMoved: a slot that has moved for good is found by its
 // MOVED, and a whole primary's slots after a failover in good order.
 func TestMoved(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	store := open(c.Addrs()[:1], &cluster.Options{Budget: 5 * time.Second})
 	defer store.Close()

@@ -70,6 +70,7 @@ func TestReusedAddress(t *testing.T) {
 // TestNoHostname: the nodes should announce hostnames and have none, so "?" stands
 // in CLUSTER SLOTS and in MOVED. The endpoint is no way to the other nodes.
 func TestNoHostname(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, "--cluster-preferred-endpoint-type", "hostname")
 	o := redis.ClusterOptions{Addrs: []string{"endpoint.test:1"}, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
 		if addr == "endpoint.test:1" {
@@ -96,6 +97,7 @@ func TestNoHostname(t *testing.T) {
 // TestAnswersInPart: a node that knows only some of the others answers first for the
 // slots. The nodes that it leaves out are not dropped.
 func TestAnswersInPart(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	p := proxies{t: t}
 	store := cluster.New(with{p.options(c)}, patient)

@@ -203,6 +203,7 @@ func TestSlotsWithoutANode(t *testing.T) {
 // TestUnknownEndpoint: the nodes announce no host, neither in CLUSTER SLOTS nor
 // in a redirect. The host is that of the node that answered.
 func TestUnknownEndpoint(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t, "--cluster-preferred-endpoint-type", "unknown-endpoint")
 	store, err := cluster.Open(c.Addrs()[:1], patient)
 	require.NoError(t, err)

@@ -31,6 +31,7 @@ type half struct {
 // TestDeadPrimary: while one primary gives no answer, every command serves what the others
 // have, names it, and ends with status 1. A frozen one costs the timeout.
 func TestDeadPrimary(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	store, err := cluster.Open(c.Addrs(), unhurried)
 	require.NoError(t, err)
@@ -155,6 +156,7 @@ func (h half) resets(t *testing.T) {
 // TestDeadServers: where nobody answers, a command ends within its timeout, however it finds
 // its server.
 func TestDeadServers(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })

@@ -63,6 +63,7 @@ func grantTo(t *testing.T, admin *redis.Client, lines [][]any) {
 // TestDocumentedRights: peek, keys, top and ping run under the read-only
 // rights, and nothing can be written under them. reset runs under the full ones.
 func TestDocumentedRights(t *testing.T) {
+	t.Parallel()
 	path := write(t)
 	for where, as := range users(t) {
 		t.Run(where, func(t *testing.T) {

@@ -117,6 +117,7 @@ func TestTLSOfSentinel(t *testing.T) {
 // TestTLSOfACluster: the node that is named is called localhost, and announces the others by
 // their address.
 func TestTLSOfACluster(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	cert, key := a.of(t, "client")
 	var ports []string
