@@ -224,8 +224,14 @@ func (p *Policy) maxCost(op Op, most int64) (int64, error) {
 	return most, nil
 }
 
+// costError names no shadow: middleware passes the text to clients, and a shadow admits what
+// any policy may.
 func costError(p *Policy, n, least, most int64) error {
-	err := &InvalidError{What: "cost", Value: n, Want: fmt.Sprintf("%d to %d for policy %q", least, most, p.Name)}
+	err := &InvalidError{What: "cost", Value: n, Want: fmt.Sprintf("%d to %d", least, most)}
+	//mutant:cost-names-no-shadow
+	if !p.Shadow {
+		err.Want += fmt.Sprintf(" for policy %q", p.Name)
+	}
 	if n > p.Algorithm.Max() {
 		return Wrap(ErrNeverAdmissible, err)
 	}

@@ -14,7 +14,8 @@
 //   - RESOURCE_EXHAUSTED with RetryInfo and QuotaFailure details where a limit
 //     is reached,
 //   - INVALID_ARGUMENT with QuotaFailure where the call costs more than the
-//     limit can ever grant: no retry of it can pass,
+//     limit can ever grant: no retry of it can pass. The message has the policy
+//     and the greatest cost that it admits,
 //   - UNAVAILABLE with RetryInfo where no store could count and a policy fails
 //     closed, and UNAVAILABLE without it where the store was closed,
 //   - INVALID_ARGUMENT where the call has no key, one that is too long or given

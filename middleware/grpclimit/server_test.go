@@ -217,6 +217,9 @@ func TestErrors(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret")
 		retry, _ := details(t, err)
 		require.Nil(t, retry, name)
+		if name == "never admissible" {
+			require.ErrorContains(t, err, `grant: cost 6: want 1 to 5 for policy "api"`)
+		}
 	}
 	d, err := good.Peek(context.Background(), headgate.Call{Key: "k"})
 	require.NoError(t, err)

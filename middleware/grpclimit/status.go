@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -53,7 +54,8 @@ func (g *gate) failed(err error, list []headgate.Part) error {
 		return status.Error(codes.Unavailable, "rate limiter is closed")
 	case errors.Is(err, headgate.ErrNeverAdmissible):
 		quota := violations(list, func(*headgate.State) bool { return true })
-		return with(codes.InvalidArgument, "the call costs more than its rate limit can grant", quota)
+		text := "the call costs more than its rate limit can grant: " + parts.CostText(err)
+		return with(codes.InvalidArgument, strings.TrimSuffix(text, ": "), quota)
 	}
 	g.log(err, list)
 	return status.Error(codes.Internal, "rate limit: the call can't be counted")

@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -18,8 +19,8 @@ const statusClientLeft = 499
 
 const problemTypes = "https://iana.org/assignments/http-problem-types#"
 
-// The problem details (RFC 9457). The list of violated policies is appended to
-// the first.
+// The problem details (RFC 9457). The list of violated policies is appended to the first,
+// and the detail to that of a cost.
 const (
 	quotaProblem = `{"type":"` + problemTypes + `quota-exceeded",` +
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":[`
@@ -28,7 +29,7 @@ const (
 	emptyProblem = `{"type":"about:blank","title":"Bad Request","status":400,` +
 		`"detail":"the request lacks what its rate limit is counted by"}`
 	costProblem = `{"type":"` + errorTypes + `ErrNeverAdmissible",` +
-		`"title":"Request costs more than its quota can ever grant","status":403}`
+		`"title":"Request costs more than its quota can ever grant","status":403`
 	blockedProblem = `{"type":"` + errorTypes + `ErrBlocked",` +
 		`"title":"Requests of this client are blocked","status":403}`
 )
@@ -111,12 +112,13 @@ func (d Denial) Problem() (status int, body []byte) {
 // *RequestError, or for a key that is empty or too long. It is 503 where the store is closed
 // or the request's deadline has passed. It is 403 where the cost is more than a policy can
 // ever grant, or the key is blocked, else 500. None has Retry-After or the fields of a
-// decision, since there was none: the 503 of a policy that failed closed is a Denial. The
-// error's text is not part of the answer.
+// decision, since there was none: the 503 of a policy that failed closed is a Denial.
 //
 // The two 403 differ in the type of the problem, which ends in ErrNeverAdmissible or
 // ErrBlocked. A request that costs less may pass after the first, and none after the other.
-// The type of all others is about:blank.
+// The detail of the first has the cost, the policy and the greatest cost that it admits. It is
+// empty if the error has no *headgate.InvalidError of a cost. The text of no other error is
+// part of the answer. The type of all others is about:blank.
 func WriteError(w http.ResponseWriter, _ *http.Request, err error) {
 	status := statusOf(err)
 	writeProblem(w, status, []byte(problemOf(err, status)))
@@ -131,7 +133,8 @@ func problemOf(err error, status int) string {
 	case status == http.StatusForbidden && errors.Is(err, headgate.ErrBlocked):
 		return blockedProblem
 	case status == http.StatusForbidden:
-		return costProblem
+		detail, _ := json.Marshal(parts.CostText(err)) // a string has JSON
+		return costProblem + `,"detail":` + string(detail) + "}"
 	}
 	return `{"type":"about:blank","title":"` + http.StatusText(status) + `","status":` + strconv.Itoa(status) + `}`
 }

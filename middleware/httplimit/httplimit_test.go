@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -176,9 +177,13 @@ func TestCosts(t *testing.T) {
 	w = get(h)
 	require.Equal(t, 403, w.Code, "never admissible: no time to return at")
 	require.Equal(t, problem{Type: "https://pkg.go.dev/github.com/headgate-go/headgate#ErrNeverAdmissible", Status: 403,
-		Title: "Request costs more than its quota can ever grant"}, readProblem(t, w))
+		Title: "Request costs more than its quota can ever grant", Detail: `cost 11: want 0 to 10 for policy "units"`}, readProblem(t, w))
 	require.Empty(t, w.Header().Get("Retry-After"))
 	require.Empty(t, w.Header().Get("RateLimit"))
+	w = httptest.NewRecorder()
+	WriteError(w, requestWith(), fmt.Errorf("%w: %w", headgate.ErrNeverAdmissible, &headgate.InvalidError{What: "secret", Value: 1}))
+	require.Equal(t, 403, w.Code)
+	require.Empty(t, readProblem(t, w).Detail, "the text of no other error")
 	costs = []int64{1}
 	require.Equal(t, 500, get(h).Code, "a wrong number of costs is the server's fault")
 	costs = nil

@@ -42,6 +42,15 @@ func TestShadow(t *testing.T) {
 	require.Equal(t, "40", w.Header().Get("Retry-After"), "the shadow's day is not the client's")
 }
 
+// TestShadowIsNotNamedByACost: a cost above what any policy takes is refused without the name
+// of a shadow.
+func TestShadowIsNotNamedByACost(t *testing.T) {
+	l := limiter(t, newClock().store(), shadow("tighter", algo.FixedWindow(algo.PerMinute(1))), policy("api", algo.FixedWindow(algo.PerMinute(3))))
+	w := get(wrap(t, l, RemoteAddr(), &Options{Cost: func(*http.Request) []int64 { return []int64{1 << 60, 1} }}))
+	require.Equal(t, 403, w.Code)
+	require.Equal(t, "cost 1152921504606846976: want 0 to 999999999999999", readProblem(t, w).Detail)
+}
+
 // TestOnlyShadows: a list of shadow policies limits nothing and says nothing.
 func TestOnlyShadows(t *testing.T) {
 	h := wrap(t, limiter(t, newClock().store(), shadow("tighter", algo.FixedWindow(algo.PerMinute(1)))), RemoteAddr(),

@@ -3,8 +3,10 @@
 package parts
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -74,6 +76,17 @@ func checkKeys(list []headgate.Part) error {
 func isFree(c *headgate.Call) bool {
 	//mutant:free-call-passes
 	return len(c.Costs) > 0 && !slices.ContainsFunc(c.Costs, func(n int64) bool { return n != 0 })
+}
+
+// CostText returns the reason of an ErrNeverAdmissible for the client: the cost, the policy
+// and the greatest cost that it admits. It is "" if the error does not have them.
+func CostText(err error) string {
+	var invalid *headgate.InvalidError
+	//mutant:text-of-a-cost-only
+	if !errors.As(err, &invalid) || invalid.What != "cost" {
+		return ""
+	}
+	return strings.TrimPrefix(invalid.Error(), "headgate: ")
 }
 
 // Log logs a request that can't be counted, at most once per second, by the Logger of the
