@@ -54,7 +54,8 @@ func Denied(d headgate.Decision, list ...headgate.Part) error {
 //	grpclimit.FromHTTP(httplimit.TrustedProxies("10.0.0.0/8").Of)
 //
 // key gets a request with the addresses of the connection, the metadata as its header, and
-// the method as its path. It is for a Server. FromHTTP calls key once by itself, with a request
+// the method as its path. A warning of TrustedProxies goes to the standard logger of package
+// log. It is for a Server. FromHTTP calls key once by itself, with a request
 // that has none of these. It returns nil, which NewServer refuses, for a key that was made
 // with wrong arguments: then key returns an *InvalidError.
 func FromHTTP(key func(*http.Request) (string, error)) Key {

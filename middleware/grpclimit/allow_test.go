@@ -1,7 +1,9 @@
 package grpclimit_test
 
 import (
+	"bytes"
 	"context"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -72,6 +74,19 @@ func TestFromHTTP(t *testing.T) {
 	s := server(t, l, grpclimit.FromHTTP(httplimit.TrustedAddress("X-Real-IP", "10.0.0.0/8").Of), nil)
 	require.Equal(t, codes.InvalidArgument, callOnce(ctx, s, "/s/m"), "several values")
 	require.Equal(t, codes.OK, callOnce(peer.NewContext(context.Background(), &peer.Peer{Addr: named("192.0.2.1:80")}), s, "\x00"))
+}
+
+// TestFromHTTPOfAWrongHeader: a proxy that sends another header has a line in the log.
+func TestFromHTTPOfAWrongHeader(t *testing.T) {
+	lines, before := new(bytes.Buffer), log.Writer()
+	log.SetOutput(lines)
+	defer log.SetOutput(before)
+	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: named("10.0.0.7:80")})
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("x-forwarded-for", "203.0.113.7"))
+	call, err := grpclimit.FromHTTP(httplimit.TrustedAddress("X-Real-IP", "10.0.0.0/8").Of)(ctx, grpclimit.RPC{})
+	require.NoError(t, err)
+	require.Equal(t, "ip:10.0.0.7", call.Key)
+	require.Contains(t, lines.String(), "header X-Real-Ip is absent, from the proxy 10.0.0.7:80")
 }
 
 // TestFromHTTPOnUnixSocket: a proxy that connects by a Unix socket is trusted where it is

@@ -127,7 +127,13 @@ func (t trusted) peer(r *http.Request) (netip.Addr, bool) {
 	return addr, t.has(addr)
 }
 
-// single returns the client's address by a header that a proxy sets.
+func (t trusted) trusts(r *http.Request) bool {
+	_, ok := t.peer(r)
+	return ok
+}
+
+// single returns the client's address by a header that a proxy sets. With a headerError it
+// is the proxy's.
 func (t trusted) single(r *http.Request, header string) (netip.Addr, error) {
 	addr, ok := t.peer(r)
 	//mutant:single-peer-verified
@@ -138,8 +144,22 @@ func (t trusted) single(r *http.Request, header string) (netip.Addr, error) {
 	if err != nil {
 		return addr, err
 	}
-	if client, ok := parseHop(strings.Trim(value, " \t")); ok {
+	if value = strings.Trim(value, " \t"); value == "" {
+		return addr, &headerError{header, "absent", r.RemoteAddr}
+	}
+	if client, ok := parseHop(value); ok {
 		return client, nil
 	}
-	return addr, nil
+	return addr, &headerError{header, "no address", r.RemoteAddr}
 }
+
+// headerError is a header of a trusted proxy that has no address. The request counts by the
+// address that is known, and the error is only logged.
+type headerError struct{ header, is, peer string }
+
+func (e *headerError) Error() string {
+	return "header " + e.header + " is " + e.is + ", from the proxy " + e.peer
+}
+
+// noClient is the line of a headerError.
+const noClient = "headgate: a trusted proxy sent no client address"

@@ -13,14 +13,15 @@ type hops func(line string) (rest string, addr netip.Addr, blank, ok bool)
 
 // walk returns the client's address by a header that each proxy appends to. It
 // looks at the elements that trusted proxies wrote and at no other: what a
-// client sent along stands further left.
-func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
+// client sent along stands further left. With a headerError the address is that of the last
+// proxy which is known.
+func (t trusted) walk(r *http.Request, header string, cut hops) (netip.Addr, error) {
 	addr, ok := t.peer(r)
 	//mutant:peer-verified
 	if !ok {
-		return addr
+		return addr, nil
 	}
-	lines := r.Header[header]
+	lines, absent := r.Header[header], true
 	for i := len(lines) - 1; i >= 0; i-- {
 		for rest := lines[i]; rest != ""; {
 			var hop netip.Addr
@@ -29,15 +30,18 @@ func (t trusted) walk(r *http.Request, header string, cut hops) netip.Addr {
 				continue
 			}
 			if !ok {
-				return addr
+				return addr, &headerError{header, "no address", r.RemoteAddr}
 			}
 			//mutant:walk-stops
-			if addr = hop; !t.has(addr) {
-				return addr
+			if addr, absent = hop, false; !t.has(addr) {
+				return addr, nil
 			}
 		}
 	}
-	return addr
+	if absent {
+		return addr, &headerError{header, "absent", r.RemoteAddr}
+	}
+	return addr, nil
 }
 
 // forwardedFor cuts the last element off a line of X-Forwarded-For.

@@ -5,10 +5,12 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/middleware/internal/address"
+	"github.com/headgate-go/headgate/middleware/internal/parts"
 )
 
 // Key says whose count a request is charged to. Make one with RemoteAddr,
@@ -19,9 +21,16 @@ import (
 // Keys of different kinds never meet: a header's value can't name the count of
 // an address. What a request without a key gets is Options.EmptyKey.
 type Key struct {
-	add  func(b []byte, r *http.Request, prefix int) ([]byte, error) // or errNoKey, errUnmatched, a RequestError
-	call func(*http.Request) (headgate.Call, error)
-	err  error
+	add    func(b []byte, r *http.Request, by *asker) ([]byte, error) // or errNoKey, errUnmatched, a RequestError
+	call   func(*http.Request) (headgate.Call, error)
+	trusts func(*http.Request) bool // whether the peer is a proxy of the key; nil: it has none
+	err    error
+}
+
+// asker is what a key needs of its user.
+type asker struct {
+	prefix int                        // bits of an IPv6 address
+	warn   func(*http.Request, error) // logs a headerError
 }
 
 // RemoteAddr is the address that the connection comes from. A request over a
@@ -33,12 +42,13 @@ type Key struct {
 // 64:ff9b::/96 (NAT64). Other prefixes of translators count as any IPv6
 // prefix, so clients may share one: use Func where a network has its own.
 func RemoteAddr() Key {
-	return addressKey(func(r *http.Request) (netip.Addr, error) { return peer(r), nil })
+	return addressKey(nil, func(r *http.Request) (netip.Addr, error) { return peer(r), nil })
 }
 
 // Of returns the text of a request's key, for a part of NewAll or a call inside of a
 // handler. It is "" where the request has none. IPv6 addresses count by their /64. The error
-// of a request that has several is a *RequestError. If the key is Pattern's, return no parts
+// of a request that has several is a *RequestError. Warnings of TrustedProxies go to ErrorLog
+// of the http.Server, or to the standard logger of package log. If the key is Pattern's, return no parts
 // for "": then the mux answers what it does not match with 404 or 405.
 func (k Key) Of(r *http.Request) (string, error) {
 	switch {
@@ -50,7 +60,7 @@ func (k Key) Of(r *http.Request) (string, error) {
 	case k.add == nil:
 		return "", invalid("key", "Key{}", "one made by a function of package httplimit, as RemoteAddr")
 	}
-	b, err := k.add(nil, r, address.Prefix)
+	b, err := k.add(nil, r, &asker{address.Prefix, warnServer})
 	if err == errNoKey || err == errUnmatched {
 		return "", nil
 	}
@@ -68,26 +78,31 @@ func (k Key) Of(r *http.Request) (string, error) {
 // that is no trusted proxy's. An element that is no address ends the walk: the
 // request counts for the proxy that reported it. Ports and zones are dropped. The
 // keys are RemoteAddr's, as "ip:203.0.113.7".
+//
+// If a trusted proxy sends no such header, or its part of it is no address, all clients of
+// the proxy count as one. The limiter's Logger gets a warning with the header and the
+// peer, at most one per second. A health check of the proxy has it too, unless
+// Options.Skip passes it.
 func TrustedProxies(cidrs ...string) Key {
 	t, err := parseTrusted(cidrs)
 	if err != nil {
 		return Key{err: err}
 	}
-	return addressKey(func(r *http.Request) (netip.Addr, error) {
-		return t.walk(r, "X-Forwarded-For", forwardedFor), nil
+	return addressKey(t.trusts, func(r *http.Request) (netip.Addr, error) {
+		return t.walk(r, "X-Forwarded-For", forwardedFor)
 	})
 }
 
 // TrustedForwarders is TrustedProxies for proxies that append to Forwarded
 // (RFC 7239). It reads only that header, since a proxy that writes the one
 // passes the other on as the client sent it. The keys are RemoteAddr's, as
-// "ip:203.0.113.7".
+// "ip:203.0.113.7". The warnings are those of TrustedProxies.
 func TrustedForwarders(cidrs ...string) Key {
 	t, err := parseTrusted(cidrs)
 	if err != nil {
 		return Key{err: err}
 	}
-	return addressKey(func(r *http.Request) (netip.Addr, error) { return t.walk(r, "Forwarded", forwarded), nil })
+	return addressKey(t.trusts, func(r *http.Request) (netip.Addr, error) { return t.walk(r, "Forwarded", forwarded) })
 }
 
 // TrustedAddress is the address of the client in a header that holds one address and
@@ -96,7 +111,7 @@ func TrustedForwarders(cidrs ...string) Key {
 // cidrs are the proxies, as those of TrustedProxies. A connection that comes from
 // elsewhere counts by its own address, and one whose header is no address by the proxy's.
 // A header that is given several times is a *RequestError. The keys are RemoteAddr's, as
-// "ip:203.0.113.7".
+// "ip:203.0.113.7". The warnings are those of TrustedProxies.
 func TrustedAddress(header string, cidrs ...string) Key {
 	t, err := parseTrusted(cidrs)
 	if err != nil {
@@ -106,21 +121,28 @@ func TrustedAddress(header string, cidrs ...string) Key {
 	if canonical == "X-Forwarded-For" || canonical == "Forwarded" || !token(header) {
 		return Key{err: invalid("header", header, "the name of a header that holds one address, as CF-Connecting-IP")}
 	}
-	return addressKey(func(r *http.Request) (netip.Addr, error) { return t.single(r, canonical) })
+	return addressKey(t.trusts, func(r *http.Request) (netip.Addr, error) { return t.single(r, canonical) })
 }
 
 // addressKey is the key of an address, wherever that is found. All kinds share
 // the prefix "ip:", so a service that moves behind a proxy keeps its counts.
-func addressKey(of func(*http.Request) (netip.Addr, error)) Key {
-	return Key{add: func(b []byte, r *http.Request, prefix int) ([]byte, error) {
+func addressKey(trusts func(*http.Request) bool, of func(*http.Request) (netip.Addr, error)) Key {
+	pace := new(parts.Pace)
+	return Key{trusts: trusts, add: func(b []byte, r *http.Request, by *asker) ([]byte, error) {
 		addr, err := of(r)
+		if header, ok := err.(*headerError); ok {
+			//mutant:wrong-header-paced
+			if err = nil; pace.Due() {
+				by.warn(r, header)
+			}
+		}
 		switch {
 		case err != nil:
 			return b, err
 		case !addr.IsValid():
 			return b, errNoKey
 		}
-		return address.AppendKey(b, addr, prefix), nil
+		return address.AppendKey(b, addr, by.prefix), nil
 	}}
 }
 
@@ -200,7 +222,7 @@ func Cookie(name string) Key {
 // logs and of metrics. 128 bits are enough, since two values can't be chosen of
 // one hash.
 func hashed(kind string, value func(*http.Request) (string, error)) Key {
-	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, error) {
+	return Key{add: func(b []byte, r *http.Request, _ *asker) ([]byte, error) {
 		v, err := value(r)
 		switch {
 		case err != nil:
@@ -225,7 +247,7 @@ func hashed(kind string, value func(*http.Request) (string, error)) Key {
 // EmptyRefused, what the mux passed here does not match goes uncounted to the mux, which
 // answers 404 or 405.
 func Pattern(mux *http.ServeMux) Key {
-	return Key{add: func(b []byte, r *http.Request, _ int) ([]byte, error) {
+	return Key{add: func(b []byte, r *http.Request, _ *asker) ([]byte, error) {
 		pattern := r.Pattern
 		if mux != nil {
 			pattern = matched(mux, r)
@@ -275,12 +297,12 @@ func Join(keys ...Key) Key {
 	if err := checkKeys("Join", keys); err != nil {
 		return Key{err: err}
 	}
-	return Key{add: func(b []byte, r *http.Request, prefix int) (_ []byte, err error) {
+	return Key{add: func(b []byte, r *http.Request, by *asker) (_ []byte, err error) {
 		for i, k := range keys {
 			if i > 0 {
 				b = append(b, '|')
 			}
-			if b, err = k.add(b, r, prefix); err != nil {
+			if b, err = k.add(b, r, by); err != nil {
 				return b, err
 			}
 		}
@@ -296,14 +318,28 @@ func Join(keys ...Key) Key {
 //
 // A client chooses which of the keys it sends. So each but the last must be a value that
 // was authenticated before this middleware runs; see Header.
+//
+// Keys of proxies are chosen by the network of the connection. With
+// First(TrustedAddress(header, edge...), TrustedProxies(balancer...)) a connection from the
+// edge counts by that header, and one from the balancer by X-Forwarded-For. A connection
+// that no key trusts counts by its own address, as with the first of them alone. A trusted
+// proxy that lacks its header does not go on to the next key.
 func First(keys ...Key) Key {
 	if err := checkKeys("First", keys); err != nil {
 		return Key{err: err}
 	}
-	return Key{add: func(b []byte, r *http.Request, prefix int) (with []byte, err error) {
+	trusts := func(r *http.Request) bool {
+		return slices.ContainsFunc(keys, func(k Key) bool { return k.trusts != nil && k.trusts(r) })
+	}
+	return Key{trusts: trusts, add: func(b []byte, r *http.Request, by *asker) (with []byte, err error) {
+		proxy := trusts(r)
 		for _, k := range keys {
+			//mutant:only-proxies-by-network
+			if proxy && k.trusts != nil && !k.trusts(r) {
+				continue
+			}
 			//mutant:error-ends-search
-			if with, err = k.add(b, r, prefix); err != errNoKey && err != errUnmatched {
+			if with, err = k.add(b, r, by); err != errNoKey && err != errUnmatched {
 				break
 			}
 		}

@@ -223,16 +223,24 @@ func (m *middleware) log(r *http.Request, list []headgate.Part, err error) {
 	if parts.Log(list, err) || !m.serverLog || status == http.StatusBadRequest || !m.pace.Due() {
 		return
 	}
+	printServer(r, parts.Uncounted, err)
+}
+
+// printServer prints a line where net/http logs errors of handlers.
+func printServer(r *http.Request, line string, err error) {
 	logger := log.Default()
 	if server, _ := r.Context().Value(http.ServerContextKey).(*http.Server); server != nil && server.ErrorLog != nil {
 		logger = server.ErrorLog
 	}
-	logger.Printf(parts.Uncounted+": %v", err)
+	logger.Print(line, ": ", err)
 }
 
+// warnServer is an asker's function without a limiter.
+func warnServer(r *http.Request, err error) { printServer(r, noClient, err) }
+
 // keyed fills the call of a Key that is no Func.
-func (m *middleware) keyed(k *Key, r *http.Request, s *scratch, call *headgate.Call) (err error) {
-	s.buf, err = k.add(s.buf[:0], r, m.IPv6Prefix)
+func (m *middleware) keyed(k *Key, by *asker, r *http.Request, s *scratch, call *headgate.Call) (err error) {
+	s.buf, err = k.add(s.buf[:0], r, by)
 	switch {
 	case err == nil:
 		call.Key = string(s.buf)

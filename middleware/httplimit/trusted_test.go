@@ -1,9 +1,11 @@
 package httplimit
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/headgate-go/headgate"
@@ -138,6 +141,78 @@ func TestTrustedAddress(t *testing.T) {
 		TrustedAddress("", "10.0.0.0/8"), TrustedAddress("a b", "10.0.0.0/8"), TrustedAddress("X", "::/0")} {
 		require.Error(t, bad.err)
 	}
+}
+
+// TestFirstByNetwork: of keys of proxies, a request has that of the proxy that it comes
+// from. A client that no key trusts counts by its own address, whatever it sends.
+func TestFirstByNetwork(t *testing.T) {
+	cloudflare, balancer := TrustedAddress("CF-Connecting-IP", "173.245.48.0/20"), TrustedProxies("10.0.0.0/8")
+	for _, c := range []struct {
+		remote, want string
+		keys         []Key
+	}{
+		{"173.245.48.9:80", "ip:203.0.113.1", []Key{cloudflare, balancer}},
+		{"10.1.2.3:80", "ip:203.0.113.2", []Key{cloudflare, balancer}},
+		{"10.1.2.3:80", "ip:203.0.113.2", []Key{First(cloudflare, cloudflare), First(Cookie("session"), balancer)}},
+		{"198.51.100.1:80", "ip:198.51.100.1", []Key{cloudflare, balancer}},
+		{"198.51.100.1:80", "ip:198.51.100.1", []Key{cloudflare, Header("X-Key"), balancer}},
+		{"198.51.100.1:80", "ip:198.51.100.1", []Key{cloudflare, Header("X-Key")}},
+		{"173.245.48.9:80", "ip:173.245.48.9", []Key{TrustedAddress("Fly-Client-IP", "173.245.48.0/20"), TrustedProxies("173.245.48.0/20")}},
+	} {
+		r := requestWith("CF-Connecting-IP", "203.0.113.1", "X-Forwarded-For", "203.0.113.2", "X-Key", "chosen")
+		r.RemoteAddr = c.remote
+		got, err := First(c.keys...).Of(r)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, c.remote)
+	}
+}
+
+// TestWrongHeader: a proxy that does not send the header of the key has a line in the log, at
+// most once per second. A client that is no proxy has none.
+func TestWrongHeader(t *testing.T) {
+	for _, c := range []struct {
+		key                   Key
+		remote, header, value string
+		want                  string // "": no line
+	}{
+		{TrustedAddress("X-Real-IP", "10.0.0.0/8"), "10.1.2.3:80", "X-Forwarded-For", "203.0.113.7", "X-Real-Ip is absent, from the proxy 10.1.2.3:80"},
+		{TrustedAddress("X-Real-IP", "10.0.0.0/8"), "10.1.2.3:80", "X-Real-IP", "a, b", "X-Real-Ip is no address, from the proxy 10.1.2.3:80"},
+		{TrustedAddress("X-Real-IP", "10.0.0.0/8"), "10.1.2.3:80", "X-Real-IP", "203.0.113.7", ""},
+		{TrustedAddress("X-Real-IP", "10.0.0.0/8"), "192.0.2.1:80", "X-Real-IP", "junk", ""},
+		{TrustedProxies("10.0.0.0/8"), "10.1.2.3:80", "X-Real-IP", "203.0.113.7", "X-Forwarded-For is absent, from the proxy 10.1.2.3:80"},
+		{TrustedProxies("10.0.0.0/8"), "10.1.2.3:80", "X-Forwarded-For", "203.0.113.7, unknown", "X-Forwarded-For is no address"},
+		{TrustedProxies("10.0.0.0/8"), "10.1.2.3:80", "X-Forwarded-For", "junk, 203.0.113.7", ""},
+		{TrustedProxies("10.0.0.0/8"), "10.1.2.3:80", "X-Forwarded-For", "10.0.0.9", ""},
+		{TrustedProxies("10.0.0.0/8"), "192.0.2.1:80", "X-Forwarded-For", "junk", ""},
+		{Join(First(Cookie("c"), TrustedForwarders("10.0.0.0/8")), Pattern(nil)), "10.1.2.3:80", "X-Real-IP", "203.0.113.7", "Forwarded is absent"},
+	} {
+		r := requestWith(c.header, c.value)
+		r.RemoteAddr, r.Pattern = c.remote, "/"
+		l, logger := logged(t, newClock(), minute("p", 9))
+		h := wrap(t, l, c.key, nil)
+		require.Equal(t, 204, send(h, r).Code)
+		require.Equal(t, 204, send(h, r).Code)
+		if c.want == "" {
+			require.Empty(t, logger.String(), "%v", c)
+			continue
+		}
+		require.Equal(t, 1, strings.Count(logger.String(), "\n"), logger)
+		require.Contains(t, logger.String(), c.want)
+	}
+}
+
+// TestWrongHeaderWithoutALimiter: Of has no limiter, so the server's ErrorLog has the line.
+func TestWrongHeaderWithoutALimiter(t *testing.T) {
+	lines := new(bytes.Buffer)
+	r := requestWith()
+	r = r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, &http.Server{ErrorLog: log.New(lines, "", 0)}))
+	k := TrustedAddress("X-Real-IP", "192.0.2.1")
+	for range 2 {
+		key, err := k.Of(r)
+		require.NoError(t, err)
+		require.Equal(t, "ip:192.0.2.1", key)
+	}
+	require.Equal(t, "headgate: a trusted proxy sent no client address: header X-Real-Ip is absent, from the proxy 192.0.2.1:1234\n", lines.String())
 }
 
 // TestUnixSocket: a proxy that connects by a Unix socket is trusted where it is named.
