@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/listed"
 )
 
 // Limiters are a limiter for each plan and tenant of one file. They are
@@ -69,7 +70,7 @@ func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 	}
 	var err error
 	for name, policies := range f.plans {
-		if l.plans[name], err = newEntry(first, policies); err != nil {
+		if l.plans[name], err = newEntry(first, f.names, policies); err != nil {
 			return nil, err
 		}
 	}
@@ -77,14 +78,14 @@ func (f *File) limiters(first *headgate.Limiter) (*Limiters, error) {
 		if l.tenants[name] = l.plans[t.plan]; !t.changed {
 			continue
 		}
-		if l.tenants[name], err = newEntry(first, t.own); err != nil {
+		if l.tenants[name], err = newEntry(first, f.names, t.own); err != nil {
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
-func newEntry(first *headgate.Limiter, l list) (e entry, err error) {
+func newEntry(first *headgate.Limiter, names []string, l list) (e entry, err error) {
 	err = l.each(func(per, value string, of list) error {
 		one := entry{blocked: of.policies == nil}
 		for _, p := range of.policies {
@@ -96,6 +97,7 @@ func newEntry(first *headgate.Limiter, l list) (e entry, err error) {
 				return err
 			}
 			one.limiter = limiter
+			limiter.Value(listed.Policies{}, func() any { return names })
 		}
 		switch last := len(e.by) - 1; {
 		case per == "":

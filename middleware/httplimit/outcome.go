@@ -51,7 +51,8 @@ func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
 // ReportPolicy is Report for the policies of one name, in all parts. The other policies
 // keep what was reported before, or the estimate. A name that no part of the call has
 // reports nothing. The Logger of the first part's limiter gets the first such name, with
-// the names that the call has. It is once per limiter, since a plan may lack the policy.
+// the names that the call has. It is once per limiter, since a plan may lack the policy. A
+// policy that the policy file has, and that does not apply to the request, has no line.
 // Parts with names of their own are reported one by one.
 func ReportPolicy(ctx context.Context, policy string, used int64) {
 	settle.ReportPolicy(ctx, policy, used)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/internal/listed"
 )
 
 type contextKey struct{}
@@ -55,11 +56,18 @@ func ReportPolicy(ctx context.Context, policy string, used int64) {
 }
 
 // Has reports whether the call has a policy of that name. The Logger of the first part's
-// limiter gets the error of a name that the call does not have. The nil Call, that of an
-// Outcome made by a test, has no limiter.
+// limiter gets the error of a name that neither the call has nor the policy file of its
+// limiters. The nil Call, that of an Outcome made by a test, has no limiter.
 func (c *Call) Has(policy string) bool {
 	if c == nil || slices.Contains(c.Policies(), policy) {
 		return true
+	}
+	for i := range c.Parts {
+		names := c.Parts[i].Limiter.Value(listed.Policies{}, func() any { return []string(nil) }).([]string)
+		//mutant:policy-of-the-file
+		if slices.Contains(names, policy) {
+			return false
+		}
 	}
 	c.warn(unknownPolicy, &headgate.InvalidError{What: "policy", Value: policy, Want: "one of " + strings.Join(c.Policies(), ", ")})
 	return false
