@@ -131,6 +131,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	library := readDashboard(t, "../../middleware/otellimit/grafana/dashboard.json")
+	library.Panels = library.Panels[:len(library.Panels)-1] // of a policy file, which the server counts itself
 	require.Equal(t, library.Panels, ours.Panels[len(ours.Panels)-len(library.Panels):])
 }
 

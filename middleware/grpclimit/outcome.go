@@ -41,10 +41,15 @@ func (o *Outcome) Units(policy string, n int64) []int64 {
 // chain it is for the inner one.
 func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
 
-// Reserved returns the reservations of a call, one per part, for the Server that has
-// Options.Settle, or slots; nil: there are none. ctx is the handler's context. The Server
-// settles them: a handler stores their Tokens, so that another process settles them if this
-// one dies.
+// Reserved returns the reservations of a call, one per part that was decided. ctx is the
+// handler's context. The Server settles them: a handler stores their Tokens, so that another
+// process settles them if this one dies. Of two Servers in one chain they are those of the
+// inner one that reserves.
+//
+// It returns nil if no Server of the call reserves: none has Options.Settle or a policy of
+// calls in flight. It is nil too for a call that passed without a decision, as by Skip,
+// without parts or without a cost, and for any other context. Messages of a stream reserve
+// nothing.
 func Reserved(ctx context.Context) headgate.Reservations { return settle.Reserved(ctx) }
 
 // ReportPolicy is Report for the policies of one name, in all parts. The other policies

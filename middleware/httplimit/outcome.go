@@ -62,10 +62,14 @@ func ReportPolicy(ctx context.Context, policy string, used int64) {
 // that the middleware passed on, for adapters of frameworks. Outcome.Status has it.
 func ReportStatus(ctx context.Context, status int) { settle.ReportStatus(ctx, status) }
 
-// Reserved returns the reservations of a request, one per part, for the middleware that has
-// Options.Settle, or slots; nil: there are none. ctx is the context of the handler's request.
-// The middleware settles them: a handler stores their Tokens, so that another process settles
-// them if this one dies.
+// Reserved returns the reservations of a request, one per part that was decided. ctx is the
+// context of the handler's request. The middleware settles them: a handler stores their
+// Tokens, so that another process settles them if this one dies. Of two middlewares on one
+// route they are those of the inner one that reserves.
+//
+// It returns nil if no middleware of the request reserves: none has Options.Settle or a
+// policy of calls in flight. It is nil too for a request that passed without a decision, as
+// by Skip, without parts or without a cost, and for any other context.
 func Reserved(ctx context.Context) headgate.Reservations { return settle.Reserved(ctx) }
 
 // Reported is a function for Options.Settle: a request has used what its handler gave

@@ -33,6 +33,11 @@
 //     headgate.algorithm. Of a TokenBucket they are the burst and the time in which
 //     it fills. An InFlight has no period. Where one name has several limits, as for
 //     plans, it is one of them.
+//   - headgate.config.loads, a counter ({load}): reloads of a changed policy file, by
+//     headgate.result ("ok", "error"), and headgate.config.refused, a gauge ({file}): 1
+//     if the file as it is now is not used, since it is invalid, else 0. Both need
+//     Metrics.Reloaded as policyfile.Options.Reloaded, and are absent before the first
+//     reload.
 //   - headgate.borrow.keys, a gauge ({key}), and the counters headgate.borrow.requests
 //     ({request}), by headgate.result ("answered", "lost"), headgate.borrow.units
 //     ({unit}), by headgate.units ("lent", "given-back", "used"), and

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/headgate-go/headgate"
 	"go.opentelemetry.io/otel"
@@ -37,10 +38,12 @@ type Metrics struct {
 	batchSize     metric.Int64Histogram
 	batchDuration metric.Float64Histogram
 	changes       metric.Int64Counter
+	loads         metric.Int64Counter
 
 	outcomes     cache[outcome, options]
 	policies     policies
 	nodes        nodes
+	file         atomic.Pointer[int64] // 1 if the file as it is now was refused, else 0; nil: no reload yet
 	meter        metric.Meter
 	registration metric.Registration
 	borrows      metric.Registration // of Borrow; nil: it was not called
@@ -64,6 +67,8 @@ func New(provider metric.MeterProvider, opts *Options) (*Metrics, error) {
 	m.batchSize = i.sizes("headgate.batch.size", "{call}", "Calls per round trip to a node.")
 	m.batchDuration = i.seconds("headgate.batch.duration", "Round trips to a node.")
 	m.changes = i.counter("headgate.circuit.changes", "{change}", "Changes of the circuit of a node.")
+	m.loads = i.counter("headgate.config.loads", "{load}", "Reloads of a changed policy file.")
+	refused := i.gauge("headgate.config.refused", "{file}", "1 if the policy file as it is now is not used, since it is invalid.")
 	state := i.gauge("headgate.circuit.state", "{circuit}", "1 for the state that the circuit of a node is in.")
 	limit := i.gauge("headgate.policy.limit", "{unit}", "The units of a policy's limit, or of its burst.")
 	period := i.secondsGauge("headgate.policy.period", "The time in which a policy's limit comes back.")
@@ -73,8 +78,11 @@ func New(provider metric.MeterProvider, opts *Options) (*Metrics, error) {
 	r, err := i.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		m.nodes.observe(m, o, state)
 		m.policies.observe(m, o, limit, period)
+		if n := m.file.Load(); n != nil {
+			o.ObserveInt64(refused, *n, m.set())
+		}
 		return nil
-	}, state, limit, period)
+	}, state, limit, period, refused)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +123,22 @@ func (m *Metrics) Observe(e headgate.Event) {
 		m.batchSize.Record(context.Background(), int64(e.Batch.Calls), node)
 		m.batchDuration.Record(context.Background(), e.Duration.Seconds(), node)
 	}
+}
+
+// Reloaded counts a reload of a policy file. It is for Options.Reloaded of package policyfile,
+// which calls it with nil if the new policies are in use, and else with the reason why those
+// from before are. Each file needs its own Metrics, with Attributes that distinguish them. Of
+// a nil or zero Metrics it does nothing.
+func (m *Metrics) Reloaded(err error) {
+	if m == nil || m.registration == nil {
+		return
+	}
+	result, refused := "ok", int64(0)
+	if err != nil {
+		result, refused = "error", 1
+	}
+	m.file.Store(&refused)
+	m.loads.Add(context.Background(), 1, m.set(attribute.String("headgate.result", result)))
 }
 
 // decision runs on the path of each call. The shadow policies have a counter of their

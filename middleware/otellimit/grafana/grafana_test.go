@@ -4,6 +4,7 @@ package grafana
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -42,6 +43,8 @@ func scraped(t *testing.T) series {
 	for _, e := range events() {
 		m.Observe(e)
 	}
+	m.Reloaded(nil)
+	m.Reloaded(errors.New("line 3"))
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	all := series{}
