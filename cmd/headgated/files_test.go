@@ -36,7 +36,7 @@ func TestIrregularFiles(t *testing.T) {
 	} {
 		status, out := make(chan int, 1), &bytes.Buffer{}
 		go func() {
-			status <- run(context.Background(), append([]string{"headgated", "-grpc", "127.0.0.1:0", "-http", "", "-metrics", ""}, args...), nil, out)
+			status <- run(context.Background(), append([]string{"headgated", "-grpc", "127.0.0.1:0", "-http", "", "-metrics", ""}, args...), nil, io.Discard, out)
 		}()
 		select {
 		case code := <-status:

@@ -4,6 +4,7 @@
 //	headgated -config limits.yaml                                # counts in memory
 //	headgated -config limits.yaml -redis redis://localhost:6379
 //	headgated -config limits/ -cluster node1:7000,node2:7000
+//	headgated -check -config limits.yaml                         # whether the server can start with the file
 //
 // Each flag may be set by the environment instead: -grpc by HEADGATED_GRPC, -log-level by
 // HEADGATED_LOG_LEVEL. If the program's name is ratelimit it reads the environment of
@@ -31,7 +32,7 @@ func main() {
 	tuneCollector(os.Getenv)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(run(ctx, os.Args, os.Environ(), os.Stderr))
+	os.Exit(run(ctx, os.Args, os.Environ(), os.Stdout, os.Stderr))
 }
 
 // tuneCollector lets the heap grow to five times what is live before a collection. The
@@ -43,9 +44,9 @@ func tuneCollector(getenv func(string) string) {
 	}
 }
 
-// run runs the program until ctx ends, and returns its exit status: 2 for settings that
-// are wrong.
-func run(ctx context.Context, args, environ []string, stderr io.Writer) int {
+// run runs the program until ctx ends, and returns its exit status: 2 for settings or
+// files that are wrong.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	s, warnings, err := settingsOf(args, environ, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -58,10 +59,18 @@ func run(ctx context.Context, args, environ []string, stderr io.Writer) int {
 	for _, w := range warnings {
 		log.Warn(w)
 	}
-	srv, err := newServer(s, log)
-	if err != nil {
+	var srv *server
+	if s.checks {
+		err = checkFiles(s, stdout, log)
+	} else {
+		srv, err = newServer(s, log)
+	}
+	switch {
+	case err != nil:
 		fmt.Fprintf(stderr, "headgated: %v\n", err)
 		return 2
+	case s.checks:
+		return 0
 	}
 	if err := srv.serve(ctx); err != nil {
 		log.Error("stopped", "error", err)

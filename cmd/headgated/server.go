@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/resp"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"github.com/headgate-go/headgate/policyfile"
@@ -58,9 +59,7 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	if v.metrics, err = newMetrics(); err != nil {
 		return nil, err
 	}
-	base, err := headgate.New(v.store.counts, []headgate.Policy{{
-		Name: probePolicy, Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: headgate.FailClosed,
-	}}, v.limiterOptions())
+	base, err := newBase(v.store.counts, v.limiterOptions())
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +80,13 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 		Metadata: s.metadata, ShadowMode: s.shadow,
 	})
 	return v, v.listen(base)
+}
+
+// newBase returns a limiter whose With makes the others on the store.
+func newBase(counts backend.Store, opts *headgate.Options) (*headgate.Limiter, error) {
+	return headgate.New(counts, []headgate.Policy{{
+		Name: probePolicy, Algorithm: algo.FixedWindow(algo.PerSecond(1)), OnFailure: headgate.FailClosed,
+	}}, opts)
 }
 
 // limiterOptions are those of every limiter.

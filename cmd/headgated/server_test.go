@@ -264,7 +264,7 @@ func TestSettings(t *testing.T) {
 		{"-config", "x", "-max-message", "0"}, {"-config", "/does/not/exist"}, {"-config", ".", "-grpc", "nowhere"},
 	} {
 		var out bytes.Buffer
-		code := run(context.Background(), append([]string{"headgated", "-http", "", "-metrics", ""}, args...), nil, &out)
+		code := run(context.Background(), append([]string{"headgated", "-http", "", "-metrics", ""}, args...), nil, io.Discard, &out)
 		require.Equal(t, 2, code, args)
 		require.NotEmpty(t, out.String(), args)
 	}

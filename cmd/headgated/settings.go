@@ -15,6 +15,7 @@ import (
 // settings are those of one server.
 type settings struct {
 	config, policies          string
+	checks                    bool
 	xds, xdsNode, xdsName     string
 	xdsTLS                    bool
 	xdsCA, xdsCert, xdsKey    string
@@ -49,6 +50,7 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("headgated", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&s.config, "config", "", "regular `file` or folder of limits, in the format of envoyproxy/ratelimit; it is followed while the server runs")
+	f.BoolVar(&s.checks, "check", false, "read -config and -policies as a start does, print the domains, and end: with 2 after a mistake; opens no store")
 	f.BoolVar(&s.mergeDomains, "merge-domains", false, "files of one domain are merged; otherwise the second is an error")
 	f.DurationVar(&s.interval, "config-interval", time.Second, "how often -config is read")
 	f.StringVar(&s.xds, "xds", "", "`host:port` of a discovery service that has the limits, in place of -config")
@@ -142,7 +144,9 @@ func (s *settings) limited() bool { return s.config != "" || s.xds != "" }
 
 func (s *settings) check() error {
 	switch {
-	case !s.limited() && s.resp == "":
+	case s.checks && s.config+s.policies == "":
+		return errors.New("-check: want -config or -policies")
+	case !s.limited() && s.resp == "" && !s.checks:
 		return errors.New("-config: want a file or a folder of limits")
 	case s.config != "" && s.xds != "":
 		return errors.New("-config and -xds: want one of them")

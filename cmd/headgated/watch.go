@@ -51,9 +51,6 @@ func (w *watcher) apply(r reading) error {
 		w.metrics.load("limits", err)
 		return err
 	}
-	for _, warning := range config.Warnings {
-		w.log.Warn("limits: " + warning)
-	}
 	w.now.Store(config)
 	w.metrics.load("limits", nil)
 	return nil
@@ -64,12 +61,19 @@ func (w *watcher) parse(r reading) (*limits.Config, error) {
 		return nil, r.err
 	}
 	s := w.settings
-	return limits.Parse(r.files, limits.Options{
+	config, err := limits.Parse(r.files, limits.Options{
 		New:          w.limiter,
 		MergeDomains: s.mergeDomains,
 		Algorithm:    s.algorithm, OnFailure: s.onFailure, Charge: s.charge, Borrow: s.borrow,
 		Shadow: s.shadow, Quota: s.quota,
 	})
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range config.Warnings {
+		w.log.Warn("limits: " + warning)
+	}
+	return config, nil
 }
 
 // limiter returns the limiter of a policy. An error of a local one names the flag.

@@ -72,6 +72,15 @@ func (c *Config) Passes() bool { return !c.denies }
 // Empty reports whether there is no domain.
 func (c *Config) Empty() bool { return len(c.domains) == 0 }
 
+// Limits returns the number of limits of each domain.
+func (c *Config) Limits() map[string]int {
+	all := map[string]int{}
+	for name, domain := range c.domains {
+		all[name] = domain.limits()
+	}
+	return all
+}
+
 // Has reports whether there is a domain of this name.
 func (c *Config) Has(domain string) bool { return c.domains[domain] != nil }
 
@@ -83,6 +92,17 @@ type node struct {
 	wildcards     []wildcard // the children whose name ends in '*', in the file's order
 	share         string     // the value that stands for all values which match; "" if each has its own count
 	valueToMetric bool
+}
+
+// limits counts the rules of a node and of all below it.
+func (n *node) limits() (all int) {
+	if n.rule != nil {
+		all++
+	}
+	for _, child := range n.children {
+		all += child.limits()
+	}
+	return all
 }
 
 // wildcard is a child that matches by a prefix of "key_value".
