@@ -9,22 +9,31 @@ import (
 // list is what a plan or a tenant has.
 type list struct {
 	policies []headgate.Policy // that count by the key alone; nil: it is blocked
-	scoped   []scoped          // that count by a dimension too
+	scoped   []Scoped          // that count by a dimension too
 }
 
-// scoped is a policy that counts by a dimension beside the key, such as the model or the
+// Scoped is a policy that counts by a dimension beside the key, such as the model or the
 // route of a call.
-type scoped struct {
-	headgate.Policy
-	per     string   // the dimension
-	only    []string // the values that it limits; nil: all
-	blocked bool     // a call with such a value gets nothing
+type Scoped struct {
+	Policy  headgate.Policy // of a blocked one only the name
+	Per     string          // the dimension
+	Only    []string        // the values that it limits; nil: all
+	Blocked bool            // a call with such a value gets nothing
+}
+
+// exported returns the policies with per, as a list that the caller may change.
+func (l list) exported() (all []Scoped) {
+	for _, s := range l.scoped {
+		s.Only = slices.Clone(s.Only)
+		all = append(all, s)
+	}
+	return all
 }
 
 // dimensions returns the dimensions of the list, in the file's order.
 func (l *list) dimensions() (all []string) {
 	for i := range l.scoped {
-		if per := l.scoped[i].per; !slices.Contains(all, per) {
+		if per := l.scoped[i].Per; !slices.Contains(all, per) {
 			all = append(all, per)
 		}
 	}
@@ -35,8 +44,8 @@ func (l *list) dimensions() (all []string) {
 func (l *list) values(per string) []string {
 	all := []string{""}
 	for i := range l.scoped {
-		if l.scoped[i].per == per {
-			all = append(all, l.scoped[i].only...)
+		if l.scoped[i].Per == per {
+			all = append(all, l.scoped[i].Only...)
 		}
 	}
 	slices.Sort(all)
@@ -48,8 +57,8 @@ func (l *list) of(per, value string) list {
 	of := list{policies: []headgate.Policy{}}
 	for i := range l.scoped {
 		switch s := &l.scoped[i]; {
-		case s.per != per || s.only != nil && !slices.Contains(s.only, value):
-		case s.blocked:
+		case s.Per != per || s.Only != nil && !slices.Contains(s.Only, value):
+		case s.Blocked:
 			return list{}
 		default:
 			of.policies = append(of.policies, s.Policy)

@@ -2,6 +2,7 @@ package policyfile
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -78,6 +79,28 @@ func TestDimensions(t *testing.T) {
 	require.Len(t, f.For("somebody"), 1)
 	require.Equal(t, []string{"model", "route"}, f.Dimensions())
 	require.Empty(t, new(File).Dimensions())
+}
+
+// TestScoped: the policies that Plan and For leave out.
+func TestScoped(t *testing.T) {
+	f, err := Parse("limits.yaml", []byte(scopedFile), nil)
+	require.NoError(t, err)
+	text := func(all []Scoped) (text string) {
+		for _, s := range all {
+			text += fmt.Sprint(s.Policy.Name, " ", s.Policy.Algorithm.Max(), s.Blocked, " ", s.Per, s.Only, "; ")
+		}
+		return text
+	}
+	const free = "tokens 1000 false model[]; large 0 true model[large huge]; search 3 false route[GET /search]; "
+	require.Equal(t, free, text(f.PlanScoped("free")))
+	require.Equal(t, free, text(f.PlanScoped("")))
+	require.Equal(t, free, text(f.ForScoped("somebody")))
+	require.Equal(t, "tokens 5000 false model[]; large 5 false model[large huge]; ", text(f.ForScoped("acme")))
+	require.Equal(t, "tokens 5000 false model[]; large 50 false model[large huge]; ", text(f.ForScoped("vip")))
+	f.PlanScoped("")[1].Only[0] = "x"
+	require.Equal(t, free, text(f.PlanScoped("")), "the list is the caller's")
+	require.Empty(t, f.PlanScoped("nosuch"))
+	require.Empty(t, new(File).ForScoped("acme"))
 }
 
 // TestEmptyKeyStaysEmpty: a call without a tenant has no key, by a dimension neither. So it

@@ -35,7 +35,8 @@
 //   - borrow: for how long a process may hold units of a busy key, as 50ms, so that it
 //     decides most calls by itself; all policies of a list have the same
 //   - per: a dimension beside the key, as model or route: the policy counts each value of
-//     it by itself, and only calls that name one, see Watcher.PartsFor
+//     it by itself, and only calls that name one, see Watcher.PartsFor. The command
+//     headgate check -dimensions model,route FILE finds one that no call has
 //   - only: of a policy with per, the value, or the list of values, that it limits
 //
 // Watcher.Parts returns what limits a call of a tenant: no part where all its policies

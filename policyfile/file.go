@@ -126,6 +126,14 @@ func (f *File) Plan(name string) ([]headgate.Policy, bool) {
 // out.
 func (f *File) For(name string) []headgate.Policy { return slices.Clone(f.list(name).policies) }
 
+// PlanScoped returns the policies of a plan that count by a dimension, which Plan leaves
+// out. The list is the caller's.
+func (f *File) PlanScoped(name string) []Scoped { return f.plans[name].exported() }
+
+// ForScoped returns the policies of a tenant that count by a dimension, which For leaves
+// out. The list is the caller's.
+func (f *File) ForScoped(name string) []Scoped { return f.list(name).exported() }
+
 // Blocked reports whether a tenant gets nothing.
 func (f *File) Blocked(name string) bool { return len(f.plans) > 0 && f.list(name).policies == nil }
 

@@ -266,9 +266,9 @@ func (p *parser) list(plan string, v value, rules []rule) (err error) {
 }
 
 // scoped returns the policy of a rule, and the dimension that it counts by.
-func (p *parser) scoped(r rule) (s scoped, err error) {
-	s.blocked = r.limitWord() == blocked
-	if s.per, s.only, err = r.scope(); err == nil && !s.blocked {
+func (p *parser) scoped(r rule) (s Scoped, err error) {
+	s.Policy.Name, s.Blocked = r.name, r.limitWord() == blocked
+	if s.Per, s.Only, err = r.scope(); err == nil && !s.Blocked {
 		s.Policy, err = p.policy(r)
 	}
 	return s, err
@@ -287,9 +287,9 @@ func (p *parser) policies(v value, rules []rule) (list, error) {
 		switch {
 		case err != nil:
 			return list{}, err
-		case s.per != "":
+		case s.Per != "":
 			l.scoped = append(l.scoped, s)
-		case s.blocked:
+		case s.Blocked:
 			blocks = true
 		default:
 			l.policies = append(l.policies, s.Policy)

@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -23,40 +25,100 @@ type checked struct {
 type planLimit struct {
 	Plan     string   `json:"plan"`
 	Blocked  bool     `json:"blocked,omitempty"`
-	Policies []string `json:"policies"` // those that count by a dimension are left out
+	Policies []string `json:"policies"`
+	Per      []scoped `json:"per,omitempty"`
+}
+
+// scoped is a policy that counts by a dimension beside the key.
+type scoped struct {
+	Policy    string   `json:"policy"`
+	Algorithm string   `json:"algorithm,omitempty"`
+	Blocked   bool     `json:"blocked,omitempty"`
+	Dimension string   `json:"dimension"`
+	Only      []string `json:"only,omitempty"` // the values that it limits
+}
+
+func scopedOf(list []policyfile.Scoped) (all []scoped) {
+	for _, s := range list {
+		p := scoped{Policy: s.Policy.Name, Blocked: s.Blocked, Dimension: s.Per, Only: s.Only}
+		if !s.Blocked {
+			p.Algorithm = s.Policy.Algorithm.String()
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// String returns the policy with its dimension as the file has it.
+func (s scoped) String() string {
+	per := "per: " + printable(s.Dimension)
+	if len(s.Only) > 0 {
+		only := make([]string, len(s.Only))
+		for i, value := range s.Only {
+			only[i] = printable(value)
+		}
+		per += ", only: [" + strings.Join(only, ", ") + "]"
+	}
+	return fmt.Sprintf("%s %s {%s}", s.Policy, cmp.Or(s.Algorithm, "blocked"), per)
 }
 
 // check loads a policy file as a service does, and prints its plans. It accepts a file without
 // failure modes: they are the service's.
 func check(_ context.Context, s *session, args []string) error {
 	f, err := policyfile.Load(args[0], &policyfile.Options{OnFailure: headgate.FailClosed})
+	var wrong *policyfile.Error
+	if errors.As(err, &wrong) && (wrong.Field == "domain" || wrong.Field == "descriptors") {
+		return fmt.Errorf("%w; for limits of headgated use: headgated -check -config %s", err, printable(args[0]))
+	}
 	if err != nil {
 		return err
 	}
 	c := checked{File: args[0], Tenants: append([]string{}, f.Tenants()...), Dimensions: append([]string{}, f.Dimensions()...)}
+	var unlisted []string
 	for _, name := range append(f.Plans(), "") {
 		list, ok := f.Plan(name)
 		if !ok {
 			continue
 		}
-		p := planLimit{name, list == nil, []string{}} // a plan without limits has an empty list
+		p := planLimit{name, list == nil, []string{}, scopedOf(f.PlanScoped(name))} // a plan without limits has an empty list
 		for _, policy := range list {
-			p.Policies = append(p.Policies, fmt.Sprintf("%s %v(%v)", policy.Name, policy.Algorithm.Kind(), policy.Algorithm.Limit()))
+			p.Policies = append(p.Policies, policy.Name+" "+policy.Algorithm.String())
 		}
-		c.Plans = append(c.Plans, p)
+		c.Plans, unlisted = append(c.Plans, p), s.unlisted(unlisted, f.PlanScoped(name))
+	}
+	for _, name := range c.Tenants {
+		unlisted = s.unlisted(unlisted, f.ForScoped(name))
+	}
+	if len(unlisted) > 0 {
+		return fmt.Errorf("%s: %s", args[0], strings.Join(unlisted, "\n"+args[0]+": "))
 	}
 	return s.print(c, c.text)
+}
+
+// unlisted adds the policies that count by a dimension which -dimensions does not list. They
+// would limit no call of such a service.
+func (s *session) unlisted(all []string, list []policyfile.Scoped) []string {
+	for _, p := range list {
+		line := fmt.Sprintf("policy %s counts by %s, which -dimensions does not list", p.Policy.Name, printable(p.Per))
+		//mutant:unlisted-dimension
+		if s.dimensions != nil && !slices.Contains(s.dimensions, p.Per) && !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return all
 }
 
 func (c checked) text(w *tabwriter.Writer) {
 	row(w, "PLAN", "POLICIES")
 	for _, p := range c.Plans {
-		name := cmp.Or(p.Plan, "(default)")
-		policies := strings.Join(p.Policies, ", ")
-		if p.Blocked {
-			policies = "blocked"
+		policies := slices.Clone(p.Policies)
+		for _, s := range p.Per {
+			policies = append(policies, s.String())
 		}
-		row(w, name, cmp.Or(policies, "no limits"))
+		if p.Blocked {
+			policies = []string{"blocked"}
+		}
+		row(w, cmp.Or(p.Plan, "(default)"), cmp.Or(strings.Join(policies, ", "), "no limits"))
 	}
 	if len(c.Dimensions) > 0 {
 		fmt.Fprintf(w, "policies count by %s too\n", strings.Join(c.Dimensions, ", "))

@@ -91,6 +91,8 @@ func TestEachFlagIsChecked(t *testing.T) {
 		"n":        {append(top, "-n", "0"), append(top, "-n", "-1"), append(top, "-n", "x")},
 		"sample":   {append(top, "-sample", "0"), append(top, "-sample", "-1")},
 		"every":    {append(top, "-every", "-1s"), append(top, "-every", "99ms"), append(top, "-every", "1ns"), append(top, "-every", "x")},
+
+		"dimensions": {{"check", path, "-dimensions", ""}, {"check", path, "-dimensions", " ,"}},
 	}
 	new(session).flags(io.Discard).VisitAll(func(f *flag.Flag) {
 		require.NotEmpty(t, wrong[f.Name], f.Name)

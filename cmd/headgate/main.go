@@ -9,6 +9,7 @@
 //	headgate keys user:            # stored keys of callers' keys that begin so
 //	headgate top -policies limits.yaml             # until interrupted; -every 0 prints once
 //	headgate check limits.yaml     # whether a service can load the file
+//	headgate check -dimensions model,route limits.yaml   # and counts by no other dimension
 //	headgate ping
 //	headgate peek -header X-API-Key=K              # the key that middleware makes of a header
 //	headgate peek -policies limits.yaml -of model=large tenant:7   # policies with per: model
@@ -62,7 +63,7 @@ var commands = map[string]command{
 	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", "", 1, asking(), keys},
 	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", topOf, 0,
 		asking("policies", "plan", "tenant", "of", "n", "sample", "every"), top},
-	"check": {"FILE", "whether a service can load the policy file, and its plans; asks no server", "", 1, []string{"json"}, check},
+	"check": {"FILE", "whether a service can load the policy file, and its plans; asks no server", "", 1, []string{"dimensions", "json"}, check},
 	"ping":  {"", "whether the server can serve limiters: version, rights, configuration, round trip", "", 0, asking(), ping},
 }
 

@@ -35,6 +35,7 @@ type session struct {
 	of, cost, header        string
 	rows, sample            int
 	every                   time.Duration
+	dimensions              []string // nil: any
 }
 
 // store is what standalone.Store and cluster.Store have in common.
@@ -76,6 +77,13 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 			return errors.New("given twice; the command looks at one value")
 		}
 		s.of = of
+		return nil
+	})
+	f.Func("dimensions", "check: the `NAMES` of the dimensions that the service's calls have, such as model,route; a policy with\nanother per is an error", func(names string) error {
+		s.dimensions = strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == ' ' })
+		if len(s.dimensions) == 0 {
+			return errors.New("want names, separated by commas")
+		}
 		return nil
 	})
 	f.StringVar(&s.cost, "cost", oneUnit, "peek: units asked of every policy, or one number per policy, separated by commas")
