@@ -53,6 +53,7 @@ func TestDeadPrimary(t *testing.T) {
 		require.NoError(t, d.Err)
 	}
 	take(t, spread, "spread", 40, 1)
+	take(t, spread, "full", 4, 250)
 	c.Replica(victim).Kill()
 	victim.Stop()
 	require.Contains(t, h.run(t, "peek", h.living[0]), ": 7 units used now")
@@ -61,7 +62,9 @@ func TestDeadPrimary(t *testing.T) {
 	require.Contains(t, h.run(t, "leases", h.living[0]), h.living[0]+" has open leases: 1")
 	_, stderr := output(t, 1, append(h.args, "leases", h.living[0])...)
 	require.Regexp(t, regexp.QuoteMeta(h.dead)+": time: no answer in [0-9.]+s", stderr)
+	h.looksAtFull(t)
 	victim.Kill()
+	h.looksAtFull(t)
 	h.looks(t)
 	h.resets(t)
 }
@@ -128,6 +131,18 @@ func (h half) looksAtSpread(t *testing.T) {
 	require.NoError(t, s.connect(t.Context()))
 	err := all.measure(t.Context(), s.store, place{store: s.store}.limiter(t, "spread"), map[string]bool{"spread": true}, 1)
 	require.ErrorContains(t, err, h.dead)
+}
+
+// looksAtFull: what the living sub-keys count is known too if none of them has room.
+func (h half) looksAtFull(t *testing.T) {
+	args := []string{"peek", "full", "-policies", h.path, "-plan", "spread"}
+	text := h.run(t, args...)
+	require.Contains(t, text, "full would get the answer of its failure mode: no sub-key that gave an answer has room\n")
+	require.Regexp(t, `\nfixed \(4 sub-keys\) .* 1000 +(250|500|750) +0 +- `, text)
+	var peeked looked
+	require.NoError(t, json.Unmarshal([]byte(h.run(t, append(args, "-json")...)), &peeked))
+	require.True(t, peeked.Undecided && peeked.Estimated && !peeked.Allowed)
+	require.Equal(t, int64(0), peeked.Policies[0].Remaining)
 }
 
 // until calls done, as an interrupt does, after a few refreshes of top.

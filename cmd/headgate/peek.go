@@ -23,6 +23,7 @@ type looked struct {
 	Allowed   bool       `json:"allowed"`
 	Binding   string     `json:"binding"` // the policy that denies, or that is nearest to it
 	Estimated bool       `json:"estimated,omitempty"`
+	Undecided bool       `json:"undecided,omitempty"`   // no living sub-key has room: the failure mode decides, and waits are unknown
 	Policies  []state    `json:"policies"`              // empty where the file has no limit for the key, or blocks it
 	Others    []*counted `json:"also_stored,omitempty"` // of the key, by no policy of the plan
 
@@ -84,6 +85,13 @@ func peek(ctx context.Context, s *session, args []string) error {
 // peekCounts prints what the limiter counts of the key, and which nodes are missing from it.
 func (s *session) peekCounts(ctx context.Context, l *headgate.Limiter, key string, costs []int64) error {
 	p, err := look(ctx, l, key, costs)
+	//mutant:peek-of-spent-sub-keys
+	if l.Policies()[0].Shards > 1 && errors.Is(err, headgate.ErrUnavailable) { // without a cost the living ones have room
+		if free, _ := look(ctx, l, key, make([]int64, len(costs))); free.Estimated {
+			p, err = free, nil
+			p.Allowed, p.Undecided = false, true
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -216,6 +224,8 @@ func (p *looked) answer() string {
 		return "would pass: the file has no limit for it"
 	case len(p.Policies) == 0:
 		return "would be denied: the file blocks it"
+	case p.Undecided:
+		return "would get the answer of its failure mode: no sub-key that gave an answer has room"
 	case p.Allowed && p.Estimated:
 		return "would pass, as far as its sub-keys gave an answer"
 	case p.Allowed:
@@ -243,7 +253,10 @@ func (p *looked) text(w *tabwriter.Writer) {
 			continue
 		}
 		retry := s.State.RetryAfter.String()
-		if s.Never {
+		switch {
+		case p.Undecided:
+			retry = "-"
+		case s.Never:
 			retry = "never"
 		}
 		row(w, name, s.Algorithm, s.Limit, s.Used, s.Remaining, retry, s.State.ResetAfter)
