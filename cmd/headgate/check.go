@@ -34,8 +34,8 @@ type scoped struct {
 	Policy    string   `json:"policy"`
 	Algorithm string   `json:"algorithm,omitempty"`
 	Blocked   bool     `json:"blocked,omitempty"`
-	Dimension string   `json:"dimension"`
-	Only      []string `json:"only,omitempty"` // the values that it limits
+	Dimension string   `json:"dimension,omitempty"` // "" of a policy that counts by the key only
+	Only      []string `json:"only,omitempty"`      // the values that it limits
 }
 
 func scopedOf(list []policyfile.Scoped) (all []scoped) {
@@ -49,8 +49,21 @@ func scopedOf(list []policyfile.Scoped) (all []scoped) {
 	return all
 }
 
+// dimensionsOf returns the dimensions of the policies, each once.
+func dimensionsOf(list []scoped) (all []string) {
+	for _, s := range list {
+		if !slices.Contains(all, s.Dimension) {
+			all = append(all, s.Dimension)
+		}
+	}
+	return all
+}
+
 // String returns the policy with its dimension as the file has it.
 func (s scoped) String() string {
+	if s.Dimension == "" {
+		return s.Policy + " " + s.Algorithm
+	}
 	per := "per: " + printable(s.Dimension)
 	if len(s.Only) > 0 {
 		only := make([]string, len(s.Only))

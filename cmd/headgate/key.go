@@ -16,12 +16,15 @@ const coded = "base64:"
 type callerKey string
 
 // MarshalJSON returns the key as an argument that names it.
-func (k callerKey) MarshalJSON() ([]byte, error) {
+func (k callerKey) MarshalJSON() ([]byte, error) { return json.Marshal(k.arg()) }
+
+// arg returns the key as an argument that names it.
+func (k callerKey) arg() string {
 	text := string(k)
 	if !utf8.ValidString(text) || strings.HasPrefix(text, coded) {
 		text = coded + base64.StdEncoding.EncodeToString([]byte(text))
 	}
-	return json.Marshal(text)
+	return text
 }
 
 // keyOf returns the key that an argument names.

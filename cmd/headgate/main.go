@@ -60,7 +60,7 @@ var commands = map[string]command{
 	"reset": {"KEY", "delete what the policies count of the key; without -policies all that is stored of it", perOf, 1,
 		asking("policies", "plan", "tenant", "of", "header"), reset},
 	"leases": {"KEY", "list the reservations of the key that are not settled", leaseOf, 1, asking("header"), leases},
-	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", "", 1, asking(), keys},
+	"keys":   {"[PREFIX]", "list what is stored of the keys that begin with PREFIX", keysOf, 1, asking(), keys},
 	"top": {"", "the fullest keys read so far, refreshed until interrupted; -every 0 prints once", topOf, 0,
 		asking("policies", "plan", "tenant", "of", "n", "sample", "every"), top},
 	"check": {"FILE", "whether a service can load the policy file, and its plans; asks no server", "", 1, []string{"dimensions", "json"}, check},
@@ -71,7 +71,13 @@ const (
 	perOf = `
 A plan without limits, or one that is blocked, counts nothing: the command prints that, with
 status 0. Policies with per count each value of their dimension under a key of its own:
--of model=large is for those of KEY:model:large, and without it a note names the dimensions.
+-of model=large is for those of KEY:model:large. peek names the policies that it has not asked,
+and reset notes which counts remain.
+`
+	keysOf = `
+A line has the key, as a shell takes it for peek and reset, and its name in Redis. A key with
+spaces, braces, ~ or other bytes than printable ASCII, or with more than 64 bytes, is stored as a
+hash. It is listed as (a hash), and only without PREFIX. -of of peek and reset finds it.
 `
 	leaseOf = `
 The slots of a job that died are free when its lease ends. To free them before, use

@@ -188,7 +188,7 @@ func TestStored(t *testing.T) {
 func lists(t *testing.T, p place, plan string) {
 	all := exec(t, 0, append([]string{"keys"}, p.args...)...)
 	for _, key := range names {
-		if slot := printable(key); plain(key) {
+		if slot := word(key); plain(key) {
 			require.Contains(t, all, slot+"\t")
 			only := exec(t, 0, append([]string{"keys", key}, p.args...)...)
 			for line := range strings.Lines(only) {

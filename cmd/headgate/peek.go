@@ -26,6 +26,7 @@ type looked struct {
 	Undecided bool       `json:"undecided,omitempty"`   // no living sub-key has room: the failure mode decides, and waits are unknown
 	Policies  []state    `json:"policies"`              // empty where the file has no limit for the key, or blocks it
 	Others    []*counted `json:"also_stored,omitempty"` // of the key, by no policy of the plan
+	NotAsked  []scoped   `json:"not_asked,omitempty"`   // policies that limit such calls too, by other keys
 
 	unknown bool // nothing is stored of the key
 }
@@ -65,7 +66,7 @@ func peek(ctx context.Context, s *session, args []string) error {
 	list, key, err := s.list(args[0])
 	//mutant:peek-without-limits
 	if uncounted(err) {
-		p := looked{Key: callerKey(args[0]), Allowed: !errors.Is(err, headgate.ErrBlocked), Policies: []state{}}
+		p := looked{Key: callerKey(args[0]), Allowed: !errors.Is(err, headgate.ErrBlocked), Policies: []state{}, NotAsked: s.unasked}
 		return s.print(p, p.text)
 	}
 	if err != nil {
@@ -95,6 +96,7 @@ func (s *session) peekCounts(ctx context.Context, l *headgate.Limiter, key strin
 	if err != nil {
 		return err
 	}
+	p.NotAsked = s.unasked
 	missing := error(nil)
 	//mutant:peek-of-living-sub-keys
 	if p.Estimated {
@@ -238,7 +240,13 @@ func (p *looked) answer() string {
 
 // text has the answer in its first line, and the numbers below it.
 func (p *looked) text(w *tabwriter.Writer) {
-	fmt.Fprintf(w, "%s %s\n", printable(string(p.Key)), p.answer())
+	answer := p.answer()
+	//mutant:not-all-asked
+	if p.Allowed && len(p.NotAsked) > 0 {
+		answer += "; not all policies were asked"
+		defer p.notAsked(w)
+	}
+	fmt.Fprintf(w, "%s %s\n", printable(string(p.Key)), answer)
 	if len(p.Policies) == 0 {
 		return
 	}
@@ -272,6 +280,14 @@ func (p *looked) text(w *tabwriter.Writer) {
 	if p.unknown {
 		fmt.Fprintf(w, "nothing is stored of the key\n%s\n", otherKeys)
 	}
+}
+
+// notAsked names the policies that may deny what the others pass.
+func (p *looked) notAsked(w *tabwriter.Writer) {
+	for _, s := range p.NotAsked {
+		fmt.Fprintln(w, "not asked:", s)
+	}
+	fmt.Fprintln(w, "to ask those with per: -of DIMENSION=VALUE; those without: no -of")
 }
 
 // name is the policy's, and marks one that denies nothing.

@@ -42,6 +42,26 @@ func printable(key string) string {
 	return quoted
 }
 
+// word returns an argument that is no flag as a shell needs it.
+func word(arg string) string {
+	if strings.HasPrefix(arg, "-") {
+		return "-- " + quoted(arg)
+	}
+	return quoted(arg)
+}
+
+// quoted returns an argument in the quotes that a shell needs, if it needs any.
+func quoted(arg string) string {
+	safe := func(r rune) bool {
+		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./:,=@%+", r)
+	}
+	//mutant:shell-quotes
+	if arg != "" && strings.TrimFunc(arg, safe) == "" {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
+
 // terminal is a writer that passes text, and escapes the rest: control characters, bytes
 // that are not UTF-8, and characters that reorder a line. Keys, stored values and
 // messages of servers may contain them, and a terminal would obey. All that the command

@@ -22,6 +22,7 @@ func reset(ctx context.Context, s *session, args []string) error {
 	list, key, err := s.list(args[0])
 	//mutant:reset-without-limits
 	if uncounted(err) {
+		s.noteRest(args[0])
 		none := cleared{Key: callerKey(args[0]), Policies: []string{}, Used: map[string]int64{}}
 		return s.print(none, none.text)
 	}
@@ -51,7 +52,27 @@ func (s *session) resetCounts(ctx context.Context, l *headgate.Limiter, key stri
 	if unread != nil { // as of a damaged count, which a reset mends
 		done.Unread = explain("peek", unread)
 	}
+	s.noteRest(key)
 	return s.print(done, done.text)
+}
+
+// noteRest names the counts per dimension, which have keys of their own and remain.
+func (s *session) noteRest(key string) {
+	per := dimensionsOf(s.unasked)
+	if s.of != "" || len(per) == 0 {
+		return
+	}
+	flags := "-policies " + quoted(s.policies)
+	for name, value := range map[string]string{"-plan": s.plan, "-tenant": s.tenant} { // one of them
+		if value != "" {
+			flags += " " + name + " " + quoted(value)
+		}
+	}
+	for _, d := range per {
+		fmt.Fprintf(s.notes, "note: counts per %s remain: headgate keys %s lists them, headgate reset %s -of %s=VALUE %s resets one\n",
+			printable(d), word(key+":"+headgate.Key(d)+":"), flags, quoted(d), word(callerKey(key).arg()))
+	}
+	fmt.Fprintln(s.notes, "note: a key with spaces, braces or more than 64 bytes is stored as a hash: keys can't list its value")
 }
 
 // cleared is what reset prints of the policies of the file. It names every

@@ -36,6 +36,7 @@ type session struct {
 	rows, sample            int
 	every                   time.Duration
 	dimensions              []string // nil: any
+	unasked                 []scoped // policies of the file that limit the key too, and that list has left out
 }
 
 // store is what standalone.Store and cluster.Store have in common.
@@ -146,6 +147,7 @@ func (s *session) list(key string) ([]headgate.Policy, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	s.unasked = s.othersOf(f)
 	limiters, err := f.Limiters(s.store, &headgate.Options{Instances: 1}) // for FailLocal, which is replaced below
 	if err != nil {
 		return nil, "", err
@@ -173,14 +175,26 @@ func uncounted(err error) bool {
 	return errors.Is(err, errUnlimited) || errors.Is(err, headgate.ErrBlocked)
 }
 
-// scope returns what -of names, and the key that it has. Without -of, a note names the
-// dimensions: what counts by them is not shown.
+// othersOf returns the policies that limit calls of the key and that list leaves out: those
+// of other dimensions than that of -of, and with -of those that count by the key only.
+func (s *session) othersOf(f *policyfile.File) []scoped {
+	own, per := f.For(s.tenant), f.ForScoped(s.tenant)
+	if s.plan != "" {
+		own, _ = f.Plan(s.plan)
+		per = f.PlanScoped(s.plan)
+	}
+	dimension, _, _ := strings.Cut(s.of, "=")
+	per = slices.DeleteFunc(per, func(p policyfile.Scoped) bool { return p.Per == dimension })
+	for i := 0; i < len(own) && s.of != ""; i++ {
+		per = append(per, policyfile.Scoped{Policy: own[i]})
+	}
+	return scopedOf(per)
+}
+
+// scope returns what -of names, and the key that it has.
 func (s *session) scope(f *policyfile.File, key string) (policyfile.Use, string, error) {
 	all := f.Dimensions()
 	if s.of == "" {
-		if len(all) > 0 {
-			fmt.Fprintf(s.notes, "note: policies with per are left out: -of %s=VALUE is for them\n", strings.Join(all, "=VALUE or -of "))
-		}
 		return policyfile.Use{}, key, nil
 	}
 	per, value, ok := strings.Cut(s.of, "=")

@@ -278,10 +278,10 @@ func named(k backend.StoredKey) string {
 	return strings.TrimSuffix(k.Name, string(k.Lease[:])) + k.Lease.Short()
 }
 
-// called is how the caller calls a key, as far as that is stored.
+// called is how the caller calls a key, as far as that is stored. A shell reads it as a KEY.
 func called(k backend.StoredKey) string {
 	if k.Key == "" {
 		return "(a hash)"
 	}
-	return printable(k.Key)
+	return word(callerKey(k.Key).arg())
 }

@@ -83,6 +83,9 @@ func (s *session) measuring(ctx context.Context) (*headgate.Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if per := dimensionsOf(s.unasked); s.of == "" && len(per) > 0 {
+		fmt.Fprintf(s.notes, "note: policies with per are left out: -of %s=VALUE is for them\n", strings.Join(per, "=VALUE or -of "))
+	}
 	return s.limiter(ctx, list)
 }
 
