@@ -219,8 +219,17 @@ func look(ctx context.Context, l *headgate.Limiter, key string, costs []int64) (
 	return p, nil
 }
 
-// answer is that to the call.
+// answer is that to the call, and no more than the policies that were asked promise.
 func (p *looked) answer() string {
+	//mutant:not-all-asked
+	if p.Allowed && len(p.NotAsked) > 0 {
+		return p.verdict() + "; not all policies were asked"
+	}
+	return p.verdict()
+}
+
+// verdict is the answer of the policies that were asked.
+func (p *looked) verdict() string {
 	switch {
 	case len(p.Policies) == 0 && p.Allowed:
 		return "would pass: the file has no limit for it"
@@ -240,13 +249,8 @@ func (p *looked) answer() string {
 
 // text has the answer in its first line, and the numbers below it.
 func (p *looked) text(w *tabwriter.Writer) {
-	answer := p.answer()
-	//mutant:not-all-asked
-	if p.Allowed && len(p.NotAsked) > 0 {
-		answer += "; not all policies were asked"
-		defer p.notAsked(w)
-	}
-	fmt.Fprintf(w, "%s %s\n", printable(string(p.Key)), answer)
+	defer p.notAsked(w)
+	fmt.Fprintf(w, "%s %s\n", printable(string(p.Key)), p.answer())
 	if len(p.Policies) == 0 {
 		return
 	}
@@ -284,6 +288,9 @@ func (p *looked) text(w *tabwriter.Writer) {
 
 // notAsked names the policies that may deny what the others pass.
 func (p *looked) notAsked(w *tabwriter.Writer) {
+	if !p.Allowed || len(p.NotAsked) == 0 {
+		return
+	}
 	for _, s := range p.NotAsked {
 		fmt.Fprintln(w, "not asked:", s)
 	}
