@@ -28,7 +28,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	options := &headgate.Options{Observer: metrics.Observe} // for this headgate.New; limiters made by With share them
+	options := &headgate.Options{Observer: metrics.Observe} // for headgate.New
 	http.Handle("/metrics", promhttp.Handler())
 
 	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
