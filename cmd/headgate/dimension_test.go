@@ -61,6 +61,9 @@ func TestDimensionKeys(t *testing.T) {
 		require.Equal(t, hashed, strings.Contains(out, "each: 1 units had been used"), out)
 		require.Empty(t, errs)
 	}
-	out, _ = run("keys")
+	out, errs = run("keys")
+	require.Empty(t, out+errs)
+	out, errs = run("keys", "--", "-t:")
 	require.Empty(t, out)
+	require.Contains(t, errs, "note: no such key is listed")
 }

@@ -386,7 +386,7 @@ func TestResetSaysWhatWasThere(t *testing.T) {
 func TestNothingStored(t *testing.T) {
 	server := redistest.Start(t)
 	require.Equal(t, "nothing is stored of 127.0.0.1\n"+
-		"headgate keys lists the stored keys; middleware/httplimit counts an address as ip:203.0.113.7\n",
+		"headgate keys lists the stored keys; middleware/httplimit counts an address as ip:203.0.113.7 or ip:2001:db8:1:2::/64\n",
 		exec(t, 0, "peek", "127.0.0.1", "-redis", server.Addr()))
 }
 

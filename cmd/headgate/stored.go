@@ -136,7 +136,7 @@ func shards(sub string) int {
 
 // otherKeys helps a reader who knows the client, and not the key that a
 // middleware made of it.
-const otherKeys = "headgate keys lists the stored keys; middleware/httplimit counts an address as ip:203.0.113.7"
+const otherKeys = "headgate keys lists the stored keys; middleware/httplimit counts an address as ip:203.0.113.7 or ip:2001:db8:1:2::/64"
 
 // text ends with what a reader may miss: limits are in no store.
 func (k *kept) text(w *tabwriter.Writer) {
@@ -248,11 +248,13 @@ func keys(ctx context.Context, s *session, args []string) error {
 		return err
 	}
 	var dead []error
+	listed := 0
 	for k, err := range s.store.Keys(ctx, prefix) {
 		if err != nil { // of one node
 			dead = append(dead, err)
 			continue
 		}
+		listed++
 		line := struct {
 			Key  callerKey `json:"key,omitempty"` // absent where only its hash is stored
 			Sub  string    `json:"sub,omitempty"` // of a spread key
@@ -266,6 +268,10 @@ func keys(ctx context.Context, s *session, args []string) error {
 		if err != nil {
 			return err
 		}
+	}
+	//mutant:no-key-listed
+	if listed == 0 && prefix != "" {
+		fmt.Fprintln(s.notes, "note: no such key is listed; keys with spaces, braces or more than 64 bytes are stored as hashes, see headgate keys -h")
 	}
 	return errors.Join(dead...)
 }

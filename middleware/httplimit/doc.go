@@ -11,7 +11,7 @@
 // gives the handler the states of the policies. Behind New and NewAll a handler finds them
 // as text, in the header RateLimit of its response.
 //
-// The middleware fits chi as it is. Module examples/routers has adapters of ten lines for
+// The middleware fits chi as it is. Module examples/routers has adapters for
 // echo and gin. fiber is not net/http. Its adaptor.HTTPMiddleware takes a middleware
 // without Settle. Else decide by headgate.All there, and copy the fields that WriteFields
 // sets.

@@ -18,7 +18,9 @@ type Options struct {
 	// Cost returns what a request costs: one number of units per policy, in the
 	// limiter's order. nil, also as the result, is 1 of each. With Func and NewAll the
 	// call has the costs, and Cost must be nil. A request whose costs are all 0 passes
-	// without a decision. One with a negative cost gets 400.
+	// without a decision. One with a negative cost gets 400; ContentLength is -1 if the
+	// body is chunked. A cost above what a policy can ever grant gets 403, where OnError may
+	// answer 413.
 	Cost func(*http.Request) []int64
 	// Units names the unit of a policy's counts, by the policy's name, such as "tokens"
 	// or "content-bytes". It has 1 to 64 of the letters, digits, '-', '_' and '.'.
@@ -77,12 +79,14 @@ type Options struct {
 	// settlement. It is for a log line, a metric, or a trailer set in Outcome.Header. The fields
 	// in that header have these states too, also if others were sent before. Settled runs on the
 	// handler's goroutine before the response ends. Outcome.States is nil if the settlement
-	// failed, or if the store has not answered within 50 ms. nil is none; it needs Settle, such
-	// as Reported.
+	// failed, or if the store has not answered within 50 ms. A settlement that is repeated
+	// later calls it no more, so a handler that keeps tokens stores the usage before it
+	// returns. nil is none; it needs Settle, such as Reported.
 	Settled func(*Outcome)
 	// SettleWait is how long a denied request waits while others of its key in this
 	// process are not settled yet, 0 to 1 min. Their cost may be given back. With NewAll
-	// it is the key of the first part. Waiting requests pass in the order of their
+	// it is the key of the first part: put first the key by which requests wait for each
+	// other, such as the user. Waiting requests pass in the order of their
 	// arrival. Each of their tries is a decision for the limiter's Observer. 0 denies at
 	// once.
 	SettleWait time.Duration

@@ -198,6 +198,15 @@ func TestValuesOfARequest(t *testing.T) {
 	require.Equal(t, 1, strings.Count(lines.String(), "\n"), "at most one line per second: %s", lines)
 }
 
+// TestLineOfARequest: the line of a request that can't be counted names the value and the path.
+func TestLineOfARequest(t *testing.T) {
+	l, lines := logged(t, newClock(), minute("units", 10))
+	k := Func(func(*http.Request) (headgate.Call, error) { return headgate.Call{Key: "k", Costs: []int64{-1}}, nil })
+	get(wrap(t, l, k, nil))
+	require.Contains(t, lines.String(), "cost is -1")
+	require.Contains(t, lines.String(), " path=/")
+}
+
 // TestErrorsOfKeys: an error of the key's function, which is a 500, has a line. A request
 // without a key, a blocked one, a closed store and a client that left have none.
 func TestErrorsOfKeys(t *testing.T) {

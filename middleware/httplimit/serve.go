@@ -220,7 +220,7 @@ func (m *middleware) log(r *http.Request, list []headgate.Part, err error) {
 	if status != http.StatusInternalServerError && (status != http.StatusBadRequest || err == errNoKey) {
 		return
 	}
-	if parts.Log(list, err) || !m.serverLog || status == http.StatusBadRequest || !m.pace.Due() {
+	if parts.Log(list, err, "path", r.URL.Path) || !m.serverLog || status == http.StatusBadRequest || !m.pace.Due() {
 		return
 	}
 	printServer(r, parts.Uncounted, err)

@@ -19,7 +19,7 @@ import (
 // it.
 type RequestError struct {
 	What string // the value, such as "key" or "cost"
-	Text string // why it is refused; it holds no value of the request
+	Text string // why it is refused; it holds no text of the request
 }
 
 // Error returns the reason.
@@ -42,7 +42,7 @@ func Ready(list []headgate.Part) ([]headgate.Part, error) {
 			continue
 		//mutant:negative-cost-refused
 		case slices.ContainsFunc(c.Costs, func(n int64) bool { return n < 0 }):
-			return nil, &RequestError{"cost", "is negative"}
+			return nil, &RequestError{"cost", fmt.Sprint("is ", slices.Min(c.Costs))}
 		}
 		if isFree(c) {
 			free++
@@ -90,8 +90,8 @@ func CostText(err error) string {
 }
 
 // Log logs a request that can't be counted, at most once per second, by the Logger of the
-// first part that has a limiter. It reports whether a part has one.
-func Log(list []headgate.Part, err error) bool {
+// first part that has a limiter, with further attributes. It reports whether a part has one.
+func Log(list []headgate.Part, err error, more ...any) bool {
 	i := slices.IndexFunc(list, func(p headgate.Part) bool { return len(p.Limiter.Policies()) > 0 })
 	if i < 0 {
 		return false
@@ -100,7 +100,7 @@ func Log(list []headgate.Part, err error) bool {
 	l := list[i].Limiter
 	pace := l.Value(key{}, func() any { return new(Pace) }).(*Pace)
 	if pace.Due() {
-		l.Logger().Warn(Uncounted, "error", err)
+		l.Logger().Warn(Uncounted, append([]any{"error", err}, more...)...)
 	}
 	return true
 }
