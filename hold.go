@@ -8,7 +8,7 @@ import (
 )
 
 // Hold extends the lease for as long as a call runs, each time a third of its length
-// has passed. It returns the call's context, and the function that ends both: call it
+// has passed, and at once after Resume. It returns the call's context, and the function that ends both: call it
 // when the work is done, by defer or before the settlement. With a reservation of a slot:
 //
 //	ctx, release := r.Hold(ctx)

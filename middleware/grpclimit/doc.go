@@ -34,7 +34,8 @@
 // The delay is rounded up to whole milliseconds: a client that sleeps for it and
 // retries is admitted, unless another call took the units. The delay is also in
 // the trailer grpc-retry-pushback-ms, which grpc-go's own retry policy obeys. The
-// trailer is negative ("do not retry") where the delay passes the call's deadline.
+// trailer is negative ("do not retry") where the delay passes the call's deadline. An
+// error of the key's function has no trailer.
 //
 // A call holds a slot of an algo.InFlight policy until its handler returns. Where
 // the cost shows only then, Options.Settle returns it: by the response, the error,

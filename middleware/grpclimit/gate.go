@@ -131,8 +131,8 @@ func (o *Options) check() error {
 }
 
 // admit returns the error of a call that does not pass, and the context of one that
-// does. The delay is the time after which it passes, 0 where waiting does not help. A
-// call that is to be settled when it has ended is not nil.
+// does. The delay is the time after which it passes, 0 where waiting does not help, and
+// notAsked for the error of a key. A call that is to be settled when it has ended is not nil.
 func (g *gate) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Call, time.Duration, error) {
 	if g == nil || g.parts == nil {
 		return ctx, nil, 0, status.Error(codes.Internal, "grpclimit: zero Server or Client")
@@ -143,12 +143,15 @@ func (g *gate) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Cal
 	all, err := g.parts(ctx, rpc)
 	list, err := g.ready(all, err)
 	if err != nil || len(list) == 0 {
-		return ctx, nil, 0, err
+		return ctx, nil, notAsked, err
 	}
 	ctx = g.marks.Meet(ctx, list)
 	call, delay, err := g.decide(ctx, list, g.opts.Settle != nil || settle.NeededFor(list))
 	return ctx, call, delay, err
 }
+
+// notAsked is the delay of a call that no limiter was asked for.
+const notAsked = -1
 
 // ready returns the parts that are to be decided, or the error of a call that has none.
 func (g *gate) ready(all []headgate.Part, err error) ([]headgate.Part, error) {

@@ -90,11 +90,12 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 // pushback is the trailer that grpc-go's retry policy obeys.
 const pushback = "grpc-retry-pushback-ms"
 
-// admit sets the trailer of every refusal: without one, grpc-go's retry policy
-// would choose its own delay.
+// admit sets the trailer of every refusal by a limiter: without one, grpc-go's retry policy
+// would choose its own delay. It does so after an error of the key's function.
 func (s *Server) admit(ctx context.Context, rpc RPC) (context.Context, *settle.Call, error) {
 	passed, call, delay, err := s.gate.admit(ctx, rpc)
-	if err != nil {
+	//mutant:pushback-of-limiters
+	if err != nil && delay != notAsked {
 		// It fails only outside of a server, where no client reads trailers.
 		_ = grpc.SetTrailer(ctx, metadata.Pairs(pushback, pushbackMillis(ctx, delay)))
 	}

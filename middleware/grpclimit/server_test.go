@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,6 +115,20 @@ func TestPushbackKeepsTheDeadline(t *testing.T) {
 	defer cancel()
 	require.NoError(t, shapes["unary"](ctx, cc))
 	require.Equal(t, codes.ResourceExhausted, status.Code(shapes["unary"](ctx, cc)))
+}
+
+// TestKeyErrorsAreRetried: a client retries an UNAVAILABLE of the key's function by its own
+// policy, as after an interceptor of the service.
+func TestKeyErrorsAreRetried(t *testing.T) {
+	l, failures := limiter(t, newClock(), policy(algo.FixedWindow(algo.PerHour(10)))), atomic.Int64{}
+	key := func(context.Context, grpclimit.RPC) (headgate.Call, error) {
+		if failures.Add(1) <= 1 {
+			return headgate.Call{}, status.Error(codes.Unavailable, "sessions are away")
+		}
+		return headgate.Call{Key: "k"}, nil
+	}
+	cc := dial(t, serve(t, limited(server(t, l, key, nil))...), grpc.WithDefaultServiceConfig(retryPolicy))
+	require.NoError(t, shapes["unary"](t.Context(), cc))
 }
 
 func details(t *testing.T, err error) (retry *errdetails.RetryInfo, quota *errdetails.QuotaFailure) {
