@@ -127,6 +127,9 @@ func (w *world) say(format string, args ...any) {
 
 func (w *world) step(s *step) error {
 	slots := hasSlots(w.p.lists[s.limiter])
+	if w.spread() { // what a sub-key answered at this instant would count as an answer to this call
+		w.by(1)
+	}
 	switch s.verb {
 	case moveClock:
 		w.advance(s)
@@ -346,8 +349,8 @@ func (w *world) judge(op backend.Op, part oracle.Part, lease time.Duration, d *h
 	if cached, err := w.cached(op, d, part); cached {
 		return err
 	}
-	if d.Source != headgate.FromStore || d.Err != nil {
-		return fmt.Errorf("no store decided: %v", show(d))
+	if d.Source != headgate.FromStore || d.Err != nil || d.Key != "" {
+		return fmt.Errorf("no store decided, or several keys: %v", show(d))
 	}
 	w.last = d.State
 	if _, err := w.model.Do(op, []oracle.Part{part}, lease, d); err != nil {

@@ -2,6 +2,8 @@ package oracle
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,9 @@ import (
 
 // compare returns the first field of an answer that is wrong.
 func (m *Model) compare(op backend.Op, vs []view, passes bool, d *backend.Decision) error {
+	if err := whole(op, vs, passes, d); err != nil {
+		return err
+	}
 	if vs[0].state == nil {
 		return m.alone(op, vs, passes, d)
 	}
@@ -20,22 +25,37 @@ func (m *Model) compare(op backend.Op, vs []view, passes bool, d *backend.Decisi
 			return fmt.Errorf("policy %s of %q: %w; answered %+v", v.p.Name, v.key, err, *v.state)
 		}
 	}
-	if err := binds(vs, op, passes, d); err != nil {
-		return err
-	}
-	want := vs[0].cost
-	for i := range vs {
-		if !vs[i].p.Shadow && vs[i].cost != vs[0].cost {
-			want = 0
-		}
-	}
-	if !passes || op == backend.Peek {
-		want = 0
-	}
-	if op == backend.Take && d.Granted != want && !mixed(vs) {
+	return binds(vs, op, passes, d)
+}
+
+// whole compares what a decision has beside its state.
+func whole(op backend.Op, vs []view, passes bool, d *backend.Decision) error {
+	switch want := granted(op, vs, passes); {
+	case d.Allowed != passes:
+		return fmt.Errorf("a Record was denied")
+	case d.Estimated && vs[0].c.shards == 1:
+		return fmt.Errorf("estimated")
+	case op != backend.AtMost && d.Granted != want:
 		return fmt.Errorf("granted %d, want %d", d.Granted, want)
 	}
 	return nil
+}
+
+// granted returns the cost of every policy that is enforced, 0 if they differ. If a key has
+// only shadows, it is that of the shadows.
+func granted(op backend.Op, vs []view, passes bool) int64 {
+	costs := map[int64]bool{}
+	for i := range vs {
+		v := &vs[i]
+		enforced := slices.ContainsFunc(vs, func(w view) bool { return w.key == v.key && !w.p.Shadow })
+		if v.p.Shadow != enforced {
+			costs[v.cost] = true
+		}
+	}
+	if !passes || op == backend.Peek || len(costs) > 1 {
+		return 0
+	}
+	return slices.Collect(maps.Keys(costs))[0]
 }
 
 // alone compares the state of the policy that binds, if it is all that was answered.
@@ -66,16 +86,6 @@ func (m *Model) alone(op backend.Op, vs []view, passes bool, d *backend.Decision
 		}
 	}
 	return nil
-}
-
-// mixed reports whether the list has shadows, or costs nothing of a policy.
-func mixed(vs []view) bool {
-	for i := range vs {
-		if vs[i].p.Shadow || vs[i].cost == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // state compares one policy's state.
@@ -129,7 +139,7 @@ func spread(op backend.Op, v *view, used Span, estimated bool) error {
 	if estimated && op != backend.Peek || op == backend.Record {
 		return nil
 	}
-	if op == backend.Peek && !used.Has(s.Used) {
+	if !used.Has(s.Used) {
 		return fmt.Errorf("the Used of the sum, want %v", used)
 	}
 	exact := v.c.bucket == nil && v.c.id.Kind != algo.KindSlidingWindow && !v.c.uneven
