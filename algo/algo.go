@@ -214,6 +214,8 @@ type View struct {
 }
 
 // Fits reports whether n units pass.
+//
+//mutant:only-what-fits
 func (a *Algorithm) Fits(v *View, n int64) bool { return v.Counts()+n <= a.max }
 
 // Counts returns the units that a decision counts: those used, and those lent.

@@ -51,6 +51,7 @@ var tokenBucket = rule{
 	reserve: tokenReserve,
 	refund:  tokenGiveBack,
 	retryAt: func(a *Algorithm, _ []int64, v View, n int64) int64 {
+		//mutant:retry-rounds-once
 		return v.y + a.leaks(v.x-(a.max-n)*fraction)
 	},
 	resetAt: func(a *Algorithm, w words) int64 { return w.y + a.leaks(w.x) },

@@ -122,6 +122,7 @@ func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
 				g.Each[j] = s
 			}
 			if by == nil || p.binds(&s, by, &d.State) {
+				//mutant:binding-key-named
 				d.State, d.Key, by = s, g.Key, p
 			}
 		}
@@ -187,6 +188,7 @@ func binds(s, earlier *State) bool {
 	if s.RetryAfter != earlier.RetryAfter {
 		return s.RetryAfter > earlier.RetryAfter
 	}
+	//mutant:first-listed-binds
 	return s.RetryAfter == 0 && s.Remaining < earlier.Remaining
 }
 

@@ -137,6 +137,7 @@ func (s *Store) resolve(ctx context.Context, r *backend.Request, d *backend.Deci
 // last.
 func (s *Store) Attempt(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	begin := begin(r)
+	//mutant:attempted-once
 	err := s.next.Do(ctx, r, d)
 	spent(r, begin)
 	return err
@@ -236,6 +237,7 @@ func admits(r *backend.Request) bool {
 		return false
 	}
 	switch r.Op {
+	//mutant:record-has-no-mode
 	case backend.Take, backend.Peek, backend.AtMost, backend.Reserve:
 		return true
 	case backend.Borrow:

@@ -242,6 +242,7 @@ func (c *call) widen(states []backend.State) {
 			s.ResetAfter = max(s.ResetAfter, c.sum.states[j].ResetAfter)
 		}
 	}
+	//mutant:share-is-estimated
 	c.d.State, c.d.Estimated = c.k.decide(states).State, !exact
 }
 
