@@ -146,7 +146,8 @@ func (w *world) lostCall(op backend.Op, part oracle.Part, d *headgate.Decision, 
 }
 
 // unknown compares the decision of a call that was perhaps counted: a denial of the key
-// that this process remembers stands, else its failure mode decides.
+// that this process remembers stands, else its failure mode decides. Not every denial stays
+// in the cache, but the last one does.
 func (w *world) unknown(op backend.Op, part oracle.Part, d *headgate.Decision, err error) error {
 	if op == backend.Record {
 		if !errors.Is(err, headgate.ErrPerhapsCounted) {
@@ -156,7 +157,7 @@ func (w *world) unknown(op backend.Op, part oracle.Part, d *headgate.Decision, e
 	}
 	stands := d.Source == headgate.FromDenyCache && !d.Allowed && w.p.cache && w.stands(part)
 	fails := errors.Is(d.Err, headgate.ErrPerhapsCounted) && !d.Counted && d.Allowed == failsOpen(part.Policies)
-	if err != nil || !stands && !fails {
+	if err != nil || !stands && (!fails || w.denied[part.Key].holds(op, part, w.model.Now)) {
 		return fmt.Errorf("a lost answer: %s, %v", show(d), err)
 	}
 	return nil
@@ -173,6 +174,7 @@ func (w *world) cached(op backend.Op, d *headgate.Decision, parts ...oracle.Part
 		return true, fmt.Errorf("a receipt: %v", show(d))
 	}
 	known := false
+	w.noteDenial(op, d, parts)
 	for i := range parts {
 		id := denialOf(parts[i])
 		known = known || w.denials[id]
@@ -212,12 +214,7 @@ func (w *world) stillDenied(op backend.Op, d *headgate.Decision, part oracle.Par
 	if !w.oneRate(part.Policies) {
 		return nil
 	}
-	part.Costs, part.Each = slices.Clone(part.Costs), make([]headgate.State, len(part.Costs))
-	if op == backend.AtMost {
-		for i := range part.Costs {
-			part.Costs[i] = 1
-		}
-	}
+	part.Costs, part.Each = leastOf(op, part), make([]headgate.State, len(part.Costs))
 	i := slices.IndexFunc(w.p.lists, func(list []headgate.Policy) bool { return slices.Equal(list, part.Policies) })
 	want, err := w.beside[i].Peek(context.Background(), headgate.Call{Key: part.Key, Costs: part.Costs, Each: part.Each})
 	if err != nil {
@@ -265,8 +262,52 @@ func (w *world) stands(part oracle.Part) bool {
 	return slices.ContainsFunc(part.Policies, func(p headgate.Policy) bool { return w.denials[countOf(part.Key, p)] })
 }
 
+// denied is the last denial of a key by the store, if nothing has passed or was given back
+// since.
+type denied struct {
+	id    string // of the list
+	costs []int64
+	until int64 // µs
+}
+
+// noteDenial keeps a denial that must stand if no store decides.
+func (w *world) noteDenial(op backend.Op, d *headgate.Decision, parts []oracle.Part) {
+	if d.Source == headgate.FromDenyCache || op == backend.Peek || op == backend.Record {
+		return
+	}
+	for _, part := range parts {
+		delete(w.denied, part.Key)
+	}
+	if part := parts[0]; len(parts) == 1 && !d.Allowed && w.p.cache && !w.spread() && !hasSlots(part.Policies) {
+		until := w.model.Now + min(d.RetryAfter, time.Minute).Microseconds()
+		w.denied[part.Key] = denied{denialOf(part), leastOf(op, part), until}
+	}
+}
+
+// holds reports whether the denial is one of this call.
+func (e denied) holds(op backend.Op, part oracle.Part, now int64) bool {
+	if now >= e.until || e.id != denialOf(part) {
+		return false
+	}
+	for i, n := range leastOf(op, part) {
+		if n < e.costs[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// leastOf returns what a call must at least be granted.
+func leastOf(op backend.Op, part oracle.Part) []int64 {
+	if op == backend.AtMost {
+		return slices.Repeat([]int64{1}, len(part.Costs))
+	}
+	return slices.Clone(part.Costs)
+}
+
 // given forgets the denials of a key, to which something was given back.
 func (w *world) given(key string) {
+	delete(w.denied, key)
 	for id := range w.denials {
 		if strings.HasPrefix(id, key) {
 			delete(w.denials, id)

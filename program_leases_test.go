@@ -65,6 +65,7 @@ func (w *world) lostReserve(s *step, part oracle.Part, length time.Duration, r *
 		return e
 	}
 	if !d.Allowed {
+		delete(w.denied, part.Key) // cancelled
 		w.quiet()
 		_ = w.model.Settle(lease, make([]int64, len(part.Policies)), part.Policies)
 	} else {
@@ -104,6 +105,7 @@ func (w *world) settle(s *step) error {
 	for i, p := range b.lease.Policies() {
 		ordered[i] = actual[slices.IndexFunc(list, func(q headgate.Policy) bool { return q.Name == p.Name })]
 	}
+	delete(w.denied, b.lease.Key)
 	settle := func() error { return r.Commit(context.Background(), actual...) }
 	switch {
 	case s.verb == callCancel:
