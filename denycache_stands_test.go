@@ -159,6 +159,34 @@ func TestLostReserveOfASpentKey(t *testing.T) {
 	require.Equal(t, headgate.FromDenyCache, d.Source)
 }
 
+// TestLostWaitOfASpentKey: a Wait whose reply is lost returns ErrPerhapsCounted, also if a
+// remembered denial stands, and asks for nothing more.
+func TestLostWaitOfASpentKey(t *testing.T) {
+	t.Parallel()
+	server, ctx := redistest.Start(t), context.Background()
+	proxy := redistest.NewProxy(t, server.Addr())
+	p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.Per(10, algo.MaxPeriod)), OnFailure: headgate.FailClosed}
+	here := limiter(t, standalone.New(server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() }), &standalone.Options{Budget: time.Second}), nil, p)
+	there := limiter(t, standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second}), nil, p)
+	requireCount(t, there, "k", 0)
+	d, err := there.AllowN(ctx, "k", 10)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.Eventually(t, func() bool {
+		d, err = here.Allow(ctx, "k")
+		return err == nil && d.Source == headgate.FromDenyCache
+	}, 10*time.Second, time.Millisecond)
+	time.Sleep(1100 * time.Millisecond) // the next call asks the store
+	require.NoError(t, there.Reset(ctx, "k"))
+	proxy.Set(redistest.LoseReply)
+	within, end := context.WithTimeout(ctx, time.Minute)
+	defer end()
+	_, err = here.Wait(within, headgate.Call{Key: "k"})
+	require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
+	require.EqualValues(t, 1, here.Stats().PerhapsCounted)
+	requireCount(t, there, "k", 1)
+}
+
 // TestRefundOfALostReserve: after the cancel of a Reserve whose reply was lost, the next call
 // passes at once.
 func TestRefundOfALostReserve(t *testing.T) {

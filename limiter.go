@@ -155,7 +155,7 @@ func (l *Limiter) allow(ctx context.Context, key string, n int64, d *Decision) e
 	}
 	q := l.ask(backend.Take, key)
 	q.request.Cost = n
-	return l.do(ctx, q, d)
+	return l.answer(ctx, q, d)
 }
 
 // request decides r and writes the decision to the zero d. r may be on the caller's stack:
@@ -167,7 +167,7 @@ func (l *Limiter) request(ctx context.Context, r *backend.Request, d *Decision) 
 	}
 	q := l.ask(r.Op, r.Key)
 	q.request.Cost, q.request.Costs, q.request.Each = r.Cost, r.Costs, r.Each
-	return l.do(ctx, q, d)
+	return l.answer(ctx, q, d)
 }
 
 // Call is a decision with all that can be asked of it.
@@ -254,6 +254,16 @@ func (l *Limiter) ask(op backend.Op, key string) *question {
 		q.request.Policies = l.policies
 	}
 	return q
+}
+
+// answer is do for calls that leave nothing to settle. A denial that is known to stand is no
+// error for them, also if the call was perhaps counted. The event has the error.
+func (l *Limiter) answer(ctx context.Context, q *question, d *Decision) error {
+	err := l.do(ctx, q, d)
+	if d.Source == FromDenyCache {
+		d.Err = nil
+	}
+	return err
 }
 
 // do passes the question to the layers and writes the decision to the zero d. The

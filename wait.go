@@ -28,8 +28,8 @@ import (
 // the first waiter can pass. When the other waiters pass is not known. They wait until they
 // are first, or until their ctx ends: then the error is that of ctx, without a RetryAfter.
 // No wait for a slot of an InFlight policy is refused in this way, since the call may pass
-// sooner. Neither is one while units are lent, or while no store decides. A cost that can
-// never pass is ErrNeverAdmissible at once.
+// sooner. Neither is one while units are lent, or while a failure mode decides. A cost that
+// can never pass is ErrNeverAdmissible at once.
 //
 // A waiter whose ctx ends leaves, and takes nothing. The store's Close ends all waits with
 // ErrClosed. If the store could not decide, the error of the first waiter then matches

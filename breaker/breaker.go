@@ -195,15 +195,15 @@ func (s *Store) failOne(ctx context.Context, r *backend.Request, d *backend.Deci
 	return nil
 }
 
-// Known answers by a denial that is known to stand, whatever the failure modes are. A
-// Reserve whose reply was lost keeps the error: its lease is to be cancelled.
+// Known answers by a denial that is known to stand, whatever the failure modes are. A call
+// whose reply was lost keeps the error: a Wait does not ask again, and a lease is cancelled.
 func (s *Store) Known(r *backend.Request, d *backend.Decision, err error) bool {
 	if s.opts.Known == nil || !s.opts.Known(r, d) {
 		return false
 	}
 	r.Unknown(err) // the receipt says whether the call was perhaps counted
-	//mutant:known-lease-cancelled
-	if r.Op == backend.Reserve && errors.Is(err, backend.ErrPerhapsCounted) {
+	//mutant:known-perhaps-counted
+	if errors.Is(err, backend.ErrPerhapsCounted) {
 		d.Err = err
 	}
 	return true
