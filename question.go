@@ -1,0 +1,154 @@
+package headgate
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/event"
+)
+
+// question is what the layers exchange. They keep nothing of it, so that it
+// serves one call after the other.
+type question struct {
+	request   backend.Request
+	decision  Decision
+	storeTime atomic.Int64
+	waited    time.Duration
+	behind    int64     // calls of the same take that came after this one
+	near      []Near    // of all keys of a call for several; nil: none, or there is one key
+	shadow    *Decision // as near
+	states    []State   // for an event, where the caller wants none
+}
+
+var questions = sync.Pool{New: func() any { return new(question) }}
+
+func (l *Limiter) ask(op backend.Op, key string) *question {
+	q := questions.Get().(*question)
+	q.request.Op, q.request.Key = op, key
+	if l != nil {
+		q.request.Policies = l.policies
+	}
+	return q
+}
+
+// answer is do for calls that leave nothing to settle. A denial that is known to stand is no
+// error for them, also if the call was perhaps counted. The event has the error.
+func (l *Limiter) answer(ctx context.Context, q *question, d *Decision) error {
+	err := l.do(ctx, q, d)
+	if d.Source == FromDenyCache {
+		d.Err = nil
+	}
+	return err
+}
+
+// do passes the question to the layers and writes the decision to the zero d. The
+// question goes back to the pool.
+func (l *Limiter) do(ctx context.Context, q *question, d *Decision) error {
+	if l != nil && l.observer != nil {
+		return l.observed(ctx, q, d)
+	}
+	return l.unobserved(ctx, q, d)
+}
+
+// unobserved is do without an event.
+func (l *Limiter) unobserved(ctx context.Context, q *question, d *Decision) error {
+	err := l.hand(ctx, q)
+	if err == nil {
+		*d = q.decision
+	}
+	q.free()
+	return err
+}
+
+// observed is do with an event for the observer.
+func (l *Limiter) observed(ctx context.Context, q *question, d *Decision) error {
+	begin := time.Now()
+	q.storeTime.Store(0) // here, since other calls need no atomic store
+	q.request.StoreTime = &q.storeTime
+	q.observe(l)
+	err := l.hand(ctx, q)
+	if err == nil {
+		*d = q.decision
+	}
+	l.observe(q, time.Since(begin), err)
+	q.free()
+	return err
+}
+
+// observe makes room for the states that the event of the request wants.
+func (q *question) observe(l *Limiter) {
+	if r := &q.request; event.Wants(r, l.near) {
+		q.states = slices.Grow(q.states[:0], len(r.Policies))[:len(r.Policies)]
+		clear(q.states) // of an earlier call: a store may leave out what it does not know
+		r.Each = q.states
+	}
+}
+
+// observe passes the observer the event of a call. It is the only place that makes one of a call.
+func (l *Limiter) observe(q *question, took time.Duration, err error) {
+	e := Event{
+		Type: EventDecision, Op: q.request.Op, Key: q.request.Key, Policies: l.policies, Err: err,
+		Duration: took, StoreTime: time.Duration(q.storeTime.Load()), Waited: q.waited,
+	}
+	if err == nil {
+		e.Decision, e.Near = q.decision, q.near
+		e.Shadow = event.Shadow(q.shadow, &q.request, &q.decision) // of several keys, this one is among them
+		if q.near == nil {
+			e.Near = event.Near(nil, l.near, q.behind, &q.request, &q.decision)
+		}
+	}
+	l.notify(&e)
+}
+
+// borrowed passes the observer an event of what calls used that were decided from a lease, if
+// that has raised a count to the share.
+func (l *Limiter) borrowed(charged int64, r *backend.Request, d *backend.Decision) {
+	if l.observer == nil {
+		return
+	}
+	if near := event.NearOfLoan(l.near, charged, r, d); near != nil {
+		l.notify(&Event{Type: EventNear, Key: r.Key, Policies: r.Policies, Near: near})
+	}
+}
+
+// notify passes the observer an event. A panic of the observer is not the call's.
+func (l *Limiter) notify(e *Event) {
+	defer func() { _ = recover() }()
+	l.observer(*e)
+}
+
+// refused returns err with an event of it, for a call that no layer was asked.
+func (l *Limiter) refused(op backend.Op, key string, err error) error {
+	if l != nil && l.observer != nil {
+		l.observe(&question{request: backend.Request{Op: op, Group: backend.Group{Key: key}}}, 0, err)
+	}
+	return err
+}
+
+func (q *question) free() {
+	//mutant:call-cleared
+	q.request, q.decision = backend.Request{}, Decision{} // or it would keep the caller's key
+	questions.Put(q)
+}
+
+// hand passes a question to the outermost layer. Its receipt is the limiter's own.
+func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
+	r, d := &q.request, &q.decision
+	switch {
+	case l.zero():
+		return errZero
+	case ctx == nil:
+		return backend.CheckContext(ctx) // here, since a wrapper may use it before the store checks the request
+	case l.denial != nil:
+		err = l.denial.Do(ctx, r, d)
+	default:
+		err = l.shard.Do(ctx, r, d)
+	}
+	//mutant:receipt-stays-inside
+	d.Receipt = nil
+	return err
+}
