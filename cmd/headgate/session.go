@@ -175,8 +175,9 @@ func uncounted(err error) bool {
 	return errors.Is(err, errUnlimited) || errors.Is(err, headgate.ErrBlocked)
 }
 
-// othersOf returns the policies that limit calls of the key and that list leaves out: those
-// of other dimensions than that of -of, and with -of those that count by the key only.
+// othersOf returns the policies that limit calls of the key and that list leaves out. These
+// are those of other dimensions than that of -of, and with -of those that count by the key
+// only.
 func (s *session) othersOf(f *policyfile.File) []scoped {
 	own, per := f.For(s.tenant), f.ForScoped(s.tenant)
 	if s.plan != "" {

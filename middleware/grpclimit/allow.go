@@ -37,8 +37,8 @@ func Allow(ctx context.Context, list ...headgate.Part) error {
 	return err
 }
 
-// Denied returns the error of a denial that the caller has got by the parts: RESOURCE_EXHAUSTED,
-// or UNAVAILABLE if no store decided, with the details that a Server sends. Each part's
+// Denied returns the error of a denial of the parts, with the details that a Server sends. It is
+// RESOURCE_EXHAUSTED, or UNAVAILABLE if no store decided. Each part's
 // Call.Each has the states. It is nil of a decision that passed.
 func Denied(d headgate.Decision, list ...headgate.Part) error {
 	if d.Allowed {

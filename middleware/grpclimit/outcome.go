@@ -48,8 +48,8 @@ func Report(ctx context.Context, used ...int64) { settle.Report(ctx, used...) }
 //
 // It returns nil if no Server of the call reserves: none has Options.Settle or a policy of
 // calls in flight. It is nil too for a call that passed without a decision, as by Skip,
-// without parts or without a cost, and for any other context. Messages of a stream reserve
-// nothing.
+// without parts or without a cost. So it is for any other context. Messages of a stream
+// reserve nothing.
 func Reserved(ctx context.Context) headgate.Reservations { return settle.Reserved(ctx) }
 
 // ReportPolicy is Report for the policies of one name, in all parts. The other policies

@@ -69,7 +69,7 @@ func ReportStatus(ctx context.Context, status int) { settle.ReportStatus(ctx, st
 //
 // It returns nil if no middleware of the request reserves: none has Options.Settle or a
 // policy of calls in flight. It is nil too for a request that passed without a decision, as
-// by Skip, without parts or without a cost, and for any other context.
+// by Skip, without parts or without a cost. So it is for any other context.
 func Reserved(ctx context.Context) headgate.Reservations { return settle.Reserved(ctx) }
 
 // Reported is a function for Options.Settle: a request has used what its handler gave

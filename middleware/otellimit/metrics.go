@@ -125,10 +125,10 @@ func (m *Metrics) Observe(e headgate.Event) {
 	}
 }
 
-// Reloaded counts a reload of a policy file. It is for Options.Reloaded of package policyfile,
-// which calls it with nil if the new policies are in use, and else with the reason why those
-// from before are. Each file needs its own Metrics, with Attributes that distinguish them. Of
-// a nil or zero Metrics it does nothing.
+// Reloaded counts a reload of a policy file. It is for Options.Reloaded of package
+// policyfile. The argument is nil if the new policies are in use, and else the reason why
+// those from before are. Each file needs its own Metrics, with Attributes that distinguish
+// them. Of a nil or zero Metrics it does nothing.
 func (m *Metrics) Reloaded(err error) {
 	if m == nil || m.registration == nil {
 		return

@@ -89,8 +89,8 @@ func CostText(err error) string {
 	return strings.TrimPrefix(invalid.Error(), "headgate: ")
 }
 
-// Log logs a request that can't be counted, at most once per second, by the Logger of the
-// first part that has a limiter, with further attributes. It reports whether a part has one.
+// Log logs a request that can't be counted, with further attributes. It uses the Logger of the
+// first part that has a limiter, at most once per second. It reports whether a part has one.
 func Log(list []headgate.Part, err error, more ...any) bool {
 	i := slices.IndexFunc(list, func(p headgate.Part) bool { return len(p.Limiter.Policies()) > 0 })
 	if i < 0 {
