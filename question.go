@@ -135,6 +135,14 @@ func (q *question) free() {
 	questions.Put(q)
 }
 
+// outermost returns the first layer.
+func (l *Limiter) outermost() backend.Store {
+	if l.denial != nil {
+		return l.denial
+	}
+	return l.shard
+}
+
 // hand passes a question to the outermost layer. Its receipt is the limiter's own.
 func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
 	r, d := &q.request, &q.decision
@@ -143,11 +151,8 @@ func (l *Limiter) hand(ctx context.Context, q *question) (err error) {
 		return errZero
 	case ctx == nil:
 		return backend.CheckContext(ctx) // here, since a wrapper may use it before the store checks the request
-	case l.denial != nil:
-		err = l.denial.Do(ctx, r, d)
-	default:
-		err = l.shard.Do(ctx, r, d)
 	}
+	err = l.outermost().Do(ctx, r, d)
 	//mutant:receipt-stays-inside
 	d.Receipt = nil
 	return err

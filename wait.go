@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/wait"
 )
 
@@ -107,9 +108,14 @@ func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 	if err := l.shard.CheckRequest(ctx, r); err != nil {
 		return wait.Outcome{}, err
 	}
-	return l.queues.Wait(ctx, wait.Call{
+	call := wait.Call{
 		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op == backend.Reserve, Cancels: r.Op == backend.Reserve,
-	})
+	}
+	//mutant:shadow-of-each-waiter
+	if slices.ContainsFunc(l.policies, func(p Policy) bool { return p.Shadow }) {
+		call.Each = w.each
+	}
+	return l.queues.Wait(ctx, call)
 }
 
 // take decides n calls as one.
@@ -125,6 +131,24 @@ func (w *waiting) take(ctx context.Context, n int64, d *Decision, states []State
 		q.request.Costs[i] *= n
 	}
 	return w.do(ctx, q, d)
+}
+
+// each decides calls at once, each by itself.
+func (w *waiting) each(ctx context.Context, calls []wait.Answer) {
+	l, n := w.limiter, len(w.limiter.policies)
+	requests, answers := make([]backend.Request, len(calls)), make([]layer.Answer, len(calls))
+	states := make([]State, len(calls)*n)
+	for i := range requests {
+		group := backend.Group{Key: w.call.Key, Policies: l.policies, Cost: 1, Costs: w.call.Costs, Each: states[i*n : (i+1)*n : (i+1)*n]}
+		requests[i] = backend.Request{Op: backend.Take, Group: group}
+		if l.observer != nil {
+			requests[i].StoreTime = &w.storeTime
+		}
+	}
+	layer.DoAll(ctx, l.outermost(), requests, answers)
+	for i := range calls {
+		calls[i] = wait.Answer{Decision: answers[i].Decision, States: requests[i].Each, Err: answers[i].Err}
+	}
 }
 
 // do is the limiter's without an event: a wait has one.

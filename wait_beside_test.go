@@ -13,6 +13,10 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -177,6 +181,32 @@ func TestShadowOfWaitCounts(t *testing.T) {
 		require.Zero(t, failed)
 		require.Equal(t, int64(5), d.Used)
 	})
+}
+
+// TestShadowOfWaitTakesNoTurns: waiters of a list with a shadow pass together, as without
+// one.
+func TestShadowOfWaitTakesNoTurns(t *testing.T) {
+	server, ctx := redistest.Start(t), context.Background()
+	relay := redistest.NewRelay(t, server.Addr(), 5*time.Millisecond)
+	client := server.Client(t, func(o *redis.Options) { o.Addr = relay.Addr() })
+	l := limiter(t, standalone.New(client, &standalone.Options{Budget: 10 * time.Second}), nil,
+		headgate.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(2000), 200), OnFailure: headgate.FailClosed},
+		headgate.Policy{Name: "s", Algorithm: algo.FixedWindow(algo.PerDay(100_000)), OnFailure: headgate.FailClosed, Shadow: true})
+	requireCount(t, l, "k", 0)
+	server.ResetStats(t)
+	var wg sync.WaitGroup
+	for range 1000 {
+		wg.Go(func() {
+			_, err := l.Wait(ctx, headgate.Call{Key: "k"})
+			assert.NoError(t, err)
+		})
+	}
+	wg.Wait()
+	require.Less(t, server.CommandStats(t)["evalsha"].Calls, int64(300))
+	each := make([]headgate.State, 2)
+	_, err := l.Peek(ctx, headgate.Call{Key: "k", Each: each})
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, each[1].Used)
 }
 
 // TestWaitedOfLeavers: a waiter that leaves before its turn has waited.

@@ -1,7 +1,6 @@
 package wait
 
 import (
-	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
@@ -46,16 +45,12 @@ func (c *Call) burst() burst {
 
 // limit returns the maximum number of such calls for one take. A queue may remember more
 // free units: of calls that cost less, of a limiter with a higher limit, or of all
-// sub-keys. A shadow is charged by the call, so a list with shadows makes a take per
-// call.
+// sub-keys.
 func (c *Call) limit() int64 {
-	//mutant:shadow-of-each-waiter
-	if slices.ContainsFunc(c.Policies, func(p backend.Policy) bool { return p.Shadow }) {
-		return 1
-	}
 	limit := int64(1 << 30)
 	for i := range c.Policies {
-		if cost := c.cost(i); cost > 0 {
+		//mutant:shadow-limits-no-take
+		if cost := c.cost(i); cost > 0 && !c.Policies[i].Shadow {
 			//mutant:wait-take-fits
 			limit = min(limit, grants(&c.Policies[i])/cost)
 		}

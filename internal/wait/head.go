@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -45,7 +46,7 @@ func (h *head) wait() error {
 	}
 	h.waited = time.Since(h.since)
 	if h.queues.isDecided(&h.waiter) {
-		return h.err
+		return h.Err
 	}
 	if h.place != nil {
 		return h.serveInTurn()
@@ -57,7 +58,7 @@ func (h *head) wait() error {
 // meanwhile, that answer stands.
 func (h *head) leave() error {
 	if !h.queues.leave(h.queue, &h.waiter) {
-		return h.err
+		return h.Err
 	}
 	//mutant:close-ends-waits
 	if h.queues.closed.Load() {
@@ -79,10 +80,11 @@ func (h *head) serve() error {
 			return err
 		}
 		h.queue.contest.denied()
-		if n = h.fewer(&d, size); n < size {
+		each := h.call.Each != nil // the denial is of one call
+		if n = h.fewer(&d, size); n < size && !each {
 			continue
 		}
-		if size == 1 && h.isEarliest(&d) {
+		if (size == 1 || each) && h.isEarliest(&d) {
 			if err := h.checkDeadline(d.RetryAfter); err != nil {
 				return err
 			}
@@ -157,29 +159,82 @@ func (h *head) take(n int64) (d backend.Decision, size int64, err error) {
 	group := h.queues.group(&h.waiter, n)
 	defer h.queues.end(group)
 	size = int64(len(group))
-	a := answer{states: make([]backend.State, len(h.call.Policies))}
 	ctx := h.ctx
 	if h.queues.bounded { // or the head's context, when it ends, leaves unknown what was charged for the others
 		ctx = context.WithoutCancel(ctx)
 	}
-	err = h.call.Take(ctx, size, &d, a.states)
+	if h.call.Each != nil && size > 1 {
+		return h.takeEach(ctx, group)
+	}
+	a := Answer{States: make([]backend.State, len(h.call.Policies))}
+	err = h.call.Take(ctx, size, &d, a.States)
 	if h.cause = d.Err; err != nil {
 		return d, size, err
 	}
 	switch {
 	case d.Allowed:
 		d.Granted /= size
-		h.queue.contest.won(h.freeCalls(a.states), time.Since(h.since))
+		h.queue.contest.won(h.freeCalls(a.States), time.Since(h.since))
 	//mutant:unknown-not-asked-again
 	case errors.Is(d.Err, backend.ErrPerhapsCounted) && !h.call.Cancels:
-		a.err = d.Err
+		a.Err = d.Err
 	default:
-		h.free = h.freeCalls(a.states)
+		h.free = h.freeCalls(a.States)
 		return d, size, nil
 	}
-	a.decision = d
+	a.Decision = d
 	h.queues.decide(h.queue, group, a)
-	return d, size, a.err
+	return d, size, a.Err
+}
+
+// takeEach is take for calls that are decided one by one. They are alike, so those that passed
+// are the first ones, and those that were perhaps counted come behind them.
+func (h *head) takeEach(ctx context.Context, group []*waiter) (d backend.Decision, size int64, err error) {
+	answers := make([]Answer, len(group))
+	h.call.Each(ctx, answers)
+	slices.SortStableFunc(answers, func(a, b Answer) int { return a.rank() - b.rank() })
+	passed, decided := 0, 0
+	for i := range answers {
+		switch a := &answers[i]; a.rank() {
+		case allowed:
+			passed++
+			decided++
+		case unknown:
+			a.Err = a.Decision.Err
+			decided++
+		}
+	}
+	d, size, err = answers[0].Decision, int64(len(group)), answers[0].Err
+	h.cause = d.Err
+	if passed > 0 {
+		h.queue.contest.won(h.freeCalls(answers[passed-1].States), time.Since(h.since))
+	}
+	if decided == 0 {
+		h.free = 0
+		return d, size, err
+	}
+	h.queues.decide(h.queue, group[:decided], answers[:decided]...)
+	return d, size, err
+}
+
+// The ranks of answers in takeEach.
+const (
+	allowed = iota
+	unknown
+	denied
+	failed
+)
+
+func (a *Answer) rank() int {
+	switch {
+	case a.Err != nil:
+		return failed
+	case a.Decision.Allowed:
+		return allowed
+	case errors.Is(a.Decision.Err, backend.ErrPerhapsCounted):
+		return unknown
+	}
+	return denied
 }
 
 // freeCalls returns for how many such calls the free units suffice.
@@ -219,7 +274,11 @@ func (h *head) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 		more = max(0, h.queues.waiting(&h.waiter, h.burst.calls)-size)
 	}
 	pause = h.pause(d)
-	later := pause + h.burst.length*time.Duration(more)/time.Duration(h.burst.calls) +
+	beyond := more // the calls that RetryAfter is not of
+	if h.call.Each != nil {
+		beyond += size - 1
+	}
+	later := pause + h.burst.length*time.Duration(beyond)/time.Duration(h.burst.calls) +
 		c.delay(size+more, h.call.maxDelay(h.burst), h.burst.length, time.Since(h.since))
 	//mutant:late-before-deadline
 	if h.inTime(later) {

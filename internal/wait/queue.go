@@ -103,10 +103,8 @@ type waiter struct {
 
 // answer is how a waiter was decided.
 type answer struct {
-	decision backend.Decision
-	err      error
-	states   []backend.State // one per policy; shared, never written
-	behind   int64           // calls of the take that came after this one
+	Answer
+	behind int64 // calls of the take that came after this one
 }
 
 // nameOf returns the name of the call's queue.
@@ -254,20 +252,28 @@ func (qs *Queues) waiting(head *waiter, n int64) (waiting int64) {
 func (qs *Queues) end(group []*waiter) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	close(group[0].taking)
+	taking := group[0].taking
+	close(taking)
 	for _, w := range group {
-		w.taking = nil
+		//mutant:next-take-goes-on
+		if w.taking == taking { // or the take of the next head has it
+			w.taking = nil
+		}
 	}
 }
 
-// decide answers the waiters of a take, removes them, and makes the next one the head.
-func (qs *Queues) decide(q *queue, group []*waiter, a answer) {
+// decide answers the waiters of a take, removes them, and makes the next one the head. There
+// is one answer for all, or one for each.
+func (qs *Queues) decide(q *queue, group []*waiter, answers ...Answer) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	for i, w := range group {
-		w.decided, w.answer = true, a
-		w.behind = int64(len(group) - 1 - i)
-		if w.place != nil && a.err == nil {
+		a := answers[min(i, len(answers)-1)]
+		w.decided, w.Answer = true, a
+		if len(answers) == 1 {
+			w.behind = int64(len(group) - 1 - i)
+		}
+		if w.place != nil && a.Err == nil {
 			w.call.Gate.served(w.place)
 		}
 		q.remove(w)

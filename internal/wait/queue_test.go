@@ -3,6 +3,7 @@ package wait
 import (
 	"context"
 	"errors"
+	"io"
 	"strconv"
 	"testing"
 	"time"
@@ -26,6 +27,13 @@ func policy(a algo.Algorithm) []backend.Policy {
 	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
 }
 
+// TestShadowLimitsNoTake: a take is for as many calls as the enforced policies can grant.
+func TestShadowLimitsNoTake(t *testing.T) {
+	list := append(policy(algo.FixedWindow(algo.PerSecond(1000))),
+		backend.Policy{Name: "trial", Algorithm: algo.FixedWindow(algo.PerSecond(5)), OnFailure: backend.FailClosed, Shadow: true})
+	require.EqualValues(t, 1000, (&Call{Key: "k", Policies: list}).limit())
+}
+
 // TestQueuesLeave: queues that are empty for a second are deleted while others come.
 func TestQueuesLeave(t *testing.T) {
 	qs, s, policies := NewQueues(true), memory.New(nil), policy(algo.FixedWindow(algo.PerDay(10)))
@@ -44,6 +52,26 @@ func TestQueuesLeave(t *testing.T) {
 	require.LessOrEqual(t, len(qs.mu.queues), 800)
 }
 
+// TestTakeOfARestGoesOn: the end of a take that has decided some of its waiters leaves the
+// others in the take of the next head.
+func TestTakeOfARestGoesOn(t *testing.T) {
+	qs, policies := NewQueues(true), policy(algo.FixedWindow(algo.PerSecond(1)))
+	waiters := make([]*waiter, 3)
+	var q *queue
+	for i := range waiters {
+		waiters[i] = &waiter{call: Call{Key: "k", Policies: policies}, since: time.Now(), notify: make(chan struct{}, 1)}
+		q, _ = qs.join(waiters[i], time.Time{})
+	}
+	first := qs.group(waiters[0], 3)
+	qs.decide(q, first[:1], Answer{})
+	<-waiters[1].notify // the head
+	second := qs.group(waiters[1], 2)
+	qs.end(first)
+	require.NotNil(t, waiters[2].taking)
+	qs.end(second)
+	require.Nil(t, waiters[2].taking)
+}
+
 // TestLeavesOnce: a waiter whose context ends calls leave twice, and the head may be
 // decided in between.
 func TestLeavesOnce(t *testing.T) {
@@ -58,12 +86,12 @@ func TestLeavesOnce(t *testing.T) {
 	<-a.notify
 	qs.leave(q, w) // its context has ended
 	group := qs.group(a, 1)
-	qs.decide(q, group, answer{})
+	qs.decide(q, group, Answer{})
 	qs.end(group)
 	qs.leave(q, w) // the defer of head.wait
 	<-c.notify     // the head
 	group = qs.group(c, 1)
-	qs.decide(q, group, answer{})
+	qs.decide(q, group, Answer{})
 	qs.end(group)
 	select {
 	case <-d.notify:
@@ -85,4 +113,31 @@ func TestLentUnitsMayComeBack(t *testing.T) {
 		}})
 		require.Equal(t, late, errors.As(err, new(TooLate)), "%v: %v", lent, err)
 	}
+}
+
+// TestTakeOfEach: of calls that are decided one by one, those that passed are the first ones,
+// those that were perhaps counted come behind them, and the others wait on.
+func TestTakeOfEach(t *testing.T) {
+	qs, policies := NewQueues(true), policy(algo.FixedWindow(algo.PerSecond(1000)))
+	h := head{queues: qs, ctx: t.Context()}
+	waiters := []*waiter{&h.waiter, {}, {}}
+	for _, w := range waiters {
+		w.call, w.since, w.notify = Call{Key: "k", Policies: policies}, time.Now(), make(chan struct{}, 1)
+		h.queue, _ = qs.join(w, time.Time{})
+	}
+	lost := backend.Wrap(backend.ErrPerhapsCounted, io.EOF)
+	h.call.Each = func(_ context.Context, answers []Answer) {
+		for i, d := range []backend.Decision{{}, {Err: lost}, {Allowed: true}} {
+			answers[i] = Answer{Decision: d, States: make([]backend.State, 1)}
+		}
+	}
+	d, size, err := h.take(3)
+	require.NoError(t, err)
+	require.True(t, d.Allowed)
+	require.EqualValues(t, 3, size)
+	require.True(t, h.decided)
+	require.ErrorIs(t, waiters[1].Err, backend.ErrPerhapsCounted)
+	require.False(t, waiters[2].decided)
+	require.Same(t, waiters[2], h.queue.first)
+	require.Nil(t, waiters[2].taking)
 }

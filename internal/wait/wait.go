@@ -45,6 +45,9 @@ type Call struct {
 	Policies []backend.Policy // at least one; never written
 	Costs    []int64          // units per policy, valid for them; nil: one of each
 	Take     Take
+	// Each is the take of a list with shadows, for more than one call; nil: Take is. A shadow
+	// is charged by the call.
+	Each Each
 	// Single reports that the take serves only this call.
 	Single bool
 	// Cancels reports that the take cancels what it may have charged. So it is repeated
@@ -62,6 +65,17 @@ type Call struct {
 // Take decides n calls as one, all or nothing. It writes the decision and the state of
 // each policy, both zero before. It runs on the goroutine of its own call, one at a time.
 type Take func(ctx context.Context, n int64, d *backend.Decision, states []backend.State) error
+
+// Each decides as many calls as there are answers, at once and each by itself. It runs as Take
+// does.
+type Each func(ctx context.Context, answers []Answer)
+
+// Answer is the decision of a call, the state of each policy, and the error.
+type Answer struct {
+	Decision backend.Decision
+	States   []backend.State // never written afterwards
+	Err      error
+}
 
 // Outcome is the result of a wait.
 type Outcome struct {
@@ -89,7 +103,7 @@ func (qs *Queues) Wait(ctx context.Context, c Call) (Outcome, error) {
 	err := h.wait()
 	o := Outcome{Waited: h.waited}
 	if err == nil {
-		o.Decision, o.States, o.Behind = h.decision, h.states, h.behind
+		o.Decision, o.States, o.Behind = h.Decision, h.States, h.behind
 	}
 	return o, err
 }
