@@ -267,19 +267,20 @@ func (r *Reservation) Close() error {
 	return err
 }
 
-// settle sends a settlement, and once more where no answer came. The states are those after
+// settle sends a settlement, and once more if no answer came. The states are those after
 // it; nil: not wanted.
 func (r *Reservation) settle(ctx context.Context, actual []int64, each []State) error {
 	lease := r.lease()
 	if !r.settled.Attempt(lease, actual) {
 		return r.refused(backend.Settle, ErrNotHeld)
 	}
-	err := r.send(ctx, backend.Settle, lease, each)
+	send := func() error { return r.settled.Sent(ctx, lease, r.send(ctx, backend.Settle, lease, each)) }
+	err := send()
 	//mutant:lost-excess-not-repeated
 	lost := errors.Is(err, ErrPerhapsCounted) && !errors.Is(err, layer.ErrExcess)
 	//mutant:lost-settle-repeated
 	if lost && ctx.Err() == nil {
-		err = r.send(ctx, backend.Settle, lease, each)
+		err = send()
 	}
 	r.settled.Ended(lease, err)
 	if slots, _ := r.slots(); slots && err == nil {

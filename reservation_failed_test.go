@@ -1,16 +1,21 @@
 package headgate_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,4 +80,107 @@ func failedReservation(t *testing.T, on backend.Store, list []headgate.Policy, m
 	require.ErrorIs(t, r.Commit(ctx, units(25)...), headgate.ErrNotHeld)
 	require.NoError(t, r.Close())
 	requireUsed(t, l, units(25)...)
+}
+
+// losesThenRefuses returns a store that executes the first Settle and loses its answer. It
+// refuses later ones until the cause is nil.
+func losesThenRefuses(cause *atomic.Pointer[error], beside func()) *fake {
+	var settles atomic.Int64
+	return inMemory(func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+		if r.Op != backend.Settle {
+			return next.Do(ctx, r, d)
+		}
+		switch refusal, n := cause.Load(), settles.Add(1); {
+		case n > 1 && refusal != nil:
+			if n == 2 {
+				beside()
+			}
+			return *refusal
+		case n > 1:
+			return next.Do(ctx, r, d)
+		}
+		err := next.Do(ctx, r, d)
+		*d = backend.Decision{}
+		return cmp.Or(err, backend.ErrPerhapsCounted)
+	})
+}
+
+// TestRefusedAfterLostSettle: a settlement whose answer was lost stays perhaps counted while
+// its repeats are refused, by whatever verb, and so is the same one beside it. The store that
+// decides it ends that.
+func TestRefusedAfterLostSettle(t *testing.T) {
+	ctx := context.Background()
+	for _, cause := range []error{
+		backend.ErrUnavailable, &backend.RightError{Node: "n", Rights: []string{"+evalsha"}}, &backend.CorruptError{Key: "k"},
+		backend.ErrClosed, fmt.Errorf("headgate: call not sent, not counted: %w", context.DeadlineExceeded),
+	} {
+		for name, settle := range map[string]func(*headgate.Reservation) error{
+			"Commit":     func(r *headgate.Reservation) error { return r.Commit(ctx, 1, 450) },
+			"CommitEach": func(r *headgate.Reservation) error { return r.CommitEach(ctx, make([]headgate.State, 2), 1, 450) },
+			"Cancel":     func(r *headgate.Reservation) error { return r.Cancel(ctx) },
+			"Close":      func(r *headgate.Reservation) error { return r.Close() },
+			"all":        func(r *headgate.Reservation) error { return headgate.Reservations{r}.Commit(ctx, []int64{1, 450}) },
+		} {
+			t.Run(name+" "+cause.Error(), func(t *testing.T) {
+				var refusal atomic.Pointer[error]
+				refusal.Store(&cause)
+				var settleNow func() error
+				l := reserving(t, losesThenRefuses(&refusal, func() { requirePerhaps(t, settleNow()) }), headgate.FailClosed)
+				r, _ := reserve(t, l, 400)
+				settleNow = func() error { return settle(r) }
+				for range 2 {
+					requirePerhaps(t, settle(r))
+				}
+				requirePerhaps(t, r.Close())
+				refusal.Store(nil)
+				require.Eventually(t, func() bool { return r.Close() == nil }, 5*time.Second, time.Millisecond)
+			})
+		}
+	}
+}
+
+// requirePerhaps requires an error that says nothing else of the count.
+func requirePerhaps(t *testing.T, err error) {
+	t.Helper()
+	require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
+	require.NotErrorIs(t, err, headgate.ErrUnavailable)
+}
+
+// TestClosedAfterLostSettle: a Close whose store was closed repeats nothing in the background.
+func TestClosedAfterLostSettle(t *testing.T) {
+	ctx, s := context.Background(), newLossy()
+	l := reserving(t, s, headgate.FailClosed)
+	r, _ := reserve(t, l, 400)
+	s.lose(0, onSettle)
+	require.ErrorIs(t, r.Commit(ctx, 1, 450), headgate.ErrPerhapsCounted)
+	s.lose(0, 0)
+	require.NoError(t, s.Close())
+	err := r.Close()
+	require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
+	require.ErrorIs(t, err, headgate.ErrClosed)
+	require.Eventually(t, func() bool { return headgate.Cancelling(l) == 0 }, 5*time.Second, time.Millisecond)
+}
+
+// TestRightRevokedAfterLostSettle: as TestRefusedAfterLostSettle, on a server that has charged
+// the Commit and refuses its repeat.
+func TestRightRevokedAfterLostSettle(t *testing.T) {
+	server := redistest.Start(t)
+	proxy, direct := redistest.NewProxy(t, server.Addr()), server.Client(t)
+	ctx, client := context.Background(), server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	l := reserving(t, standalone.New(client, nil), headgate.FailClosed)
+	r, d := reserve(t, l, 400)
+	require.True(t, d.Allowed)
+	proxy.Set(redistest.SwallowReply(3 * time.Second).Times(1))
+	revoked := make(chan error, 1)
+	time.AfterFunc(30*time.Millisecond, func() { revoked <- direct.Do(ctx, "acl", "setuser", "default", "-evalsha").Err() })
+	err := r.Commit(ctx, 1, 450)
+	require.NoError(t, <-revoked)
+	require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
+	require.NotErrorIs(t, err, headgate.ErrUnavailable)
+	require.ErrorContains(t, err, "NOPERM")
+	require.ErrorIs(t, r.Commit(ctx, 1, 450), headgate.ErrPerhapsCounted)
+	require.NoError(t, direct.Do(ctx, "acl", "setuser", "default", "+evalsha").Err())
+	requireUsed(t, reserving(t, standalone.New(direct, nil), headgate.FailClosed), 1, 450)
+	require.Eventually(t, func() bool { return r.Commit(ctx, 1, 450) == nil }, 5*time.Second, 10*time.Millisecond)
+	requireUsed(t, reserving(t, standalone.New(direct, nil), headgate.FailClosed), 1, 450)
 }

@@ -2,6 +2,7 @@ package settlement
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -23,8 +24,8 @@ const leastRepeated = time.Minute
 // NewBackground returns a Background that cancels none.
 func NewBackground() Background { return make(Background, maxCancelled) }
 
-// Cancel starts a goroutine that repeats cancel until a store has decided it, for the
-// lease's length and at least a minute. It reports whether there was room for one more.
+// Cancel starts a goroutine that repeats cancel until a store has decided it or is closed,
+// for the lease's length and at least a minute. It reports whether there was room for one more.
 func (b Background) Cancel(length time.Duration, cancel func(context.Context) error) bool {
 	select {
 	case b <- struct{}{}:
@@ -42,7 +43,8 @@ func repeat(length time.Duration, cancel func(context.Context) error) {
 	//mutant:cancelled-after-stall
 	ends := time.Now().Add(max(length, leastRepeated))
 	for pause := 20 * time.Millisecond; time.Now().Before(ends); pause = min(2*pause, time.Second) {
-		if err := cancel(context.Background()); !backend.Undecided(err) {
+		//mutant:closed-ends-cancel
+		if err := cancel(context.Background()); !backend.Undecided(err) || errors.Is(err, backend.ErrClosed) {
 			return
 		}
 		time.Sleep(pause)

@@ -4,6 +4,8 @@
 package settlement
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"errors"
 	"slices"
@@ -30,6 +32,7 @@ type attempt struct {
 	id      backend.LeaseID
 	actual  []int64
 	sending bool
+	lost    bool // an answer was lost: the store may have settled
 }
 
 // Attempt makes the lease a settlement by these actual costs, with the ID of an earlier
@@ -43,18 +46,49 @@ func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
 	if s.mu.settled {
 		return false
 	}
-	a := attempt{actual: slices.Clone(actual), sending: true}
+	a := attempt{}
 	//mutant:same-attempt
 	same := func(b attempt) bool { return !b.sending && slices.Equal(b.actual, actual) }
 	if i := slices.IndexFunc(s.mu.tried, same); i >= 0 {
-		a.id = s.mu.tried[i].id
+		a = s.mu.tried[i]
 		s.mu.tried = slices.Delete(s.mu.tried, i, i+1)
 	} else {
 		_, _ = rand.Read(a.id[:]) // never fails
 	}
+	a.actual, a.sending = slices.Clone(actual), true
 	s.mu.tried = append(s.mu.tried, a)
 	lease.Actual, lease.Attempt = a.actual, a.id
 	return true
+}
+
+// Sent returns the error of an attempt that was sent. Once an answer was lost, a refusal of the
+// same settlement does not show that nothing was counted. It stays perhaps counted until a
+// store decides. That holds for one beside it too, which has an ID of its own.
+func (s *Settlements) Sent(ctx context.Context, lease *backend.Lease, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	//mutant:lost-settle-beside
+	lost := func(a attempt) bool { return a.lost && slices.Equal(a.actual, lease.Actual) }
+	switch {
+	case errors.Is(err, backend.ErrPerhapsCounted):
+		s.mu.tried[s.index(lease)].lost = true
+		return err
+	//mutant:lost-settle-stays-unknown
+	case decided(err) || !slices.ContainsFunc(s.mu.tried, lost):
+		return err
+	}
+	return backend.Wrap(backend.ErrPerhapsCounted, cmp.Or(ctx.Err(), err)) // a store's error of an ended context says "not counted"
+}
+
+// decided reports whether an error shows the outcome of all tries of a settlement. A settlement
+// whose excess was not counted is done.
+func decided(err error) bool {
+	return err == nil || errors.Is(err, backend.ErrNotHeld) || errors.Is(err, layer.ErrExcess) || errors.As(err, new(*backend.InvalidError))
+}
+
+// index returns the index of the lease's attempt.
+func (s *Settlements) index(lease *backend.Lease) int {
+	return slices.IndexFunc(s.mu.tried, func(a attempt) bool { return a.id == lease.Attempt })
 }
 
 // Ended records the outcome of an attempt. One that was refused is forgotten. One whose excess
@@ -64,7 +98,7 @@ func (s *Settlements) Attempt(lease *backend.Lease, actual []int64) bool {
 func (s *Settlements) Ended(lease *backend.Lease, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.mu.tried, func(a attempt) bool { return a.id == lease.Attempt })
+	i := s.index(lease)
 	switch late := errors.Is(err, backend.ErrNotHeld); {
 	case err == nil:
 		s.mu.settled, s.mu.won = true, lease.Actual
