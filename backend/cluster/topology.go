@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/batch"
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/slot"
+	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 )
@@ -161,7 +162,7 @@ func guarded(name string, f func() error) (err error) {
 			err = fmt.Errorf("ClusterOptions.%s panicked: %v", name, p)
 		}
 		//mutant:users-error-hidden
-		err = client.Hide(err)
+		err = without.Password(err)
 	}()
 	return f()
 }

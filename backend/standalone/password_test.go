@@ -8,6 +8,7 @@ import (
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 
 	"github.com/headgate-go/headgate"
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -78,7 +79,15 @@ func TestServerThatQuotesThePassword(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer c.Close()
-			require.Contains(t, faulttest.Secrets(t, standalone.New(c, nil), password), "unknown command 'auth'")
+			s := standalone.New(c, nil)
+			require.Contains(t, faulttest.Secrets(t, s, password), "unknown command 'auth'")
+			_, stored := s.Stored(t.Context(), "k")
+			_, leases := s.Leases(t.Context(), "k")
+			_, ping := s.Ping(t.Context())
+			for _, err := range []error{stored, leases, ping} {
+				require.ErrorIs(t, err, backend.ErrUnavailable)
+				require.ErrorContains(t, err, server.Addr()+" has no command AUTH (see rename-command)")
+			}
 		})
 	}
 }

@@ -238,29 +238,6 @@ func TestFrozenServerIsNamedSo(t *testing.T) {
 	}
 }
 
-// TestErrorsHideThePassword: an error of an address quotes no part of the password.
-func TestErrorsHideThePassword(t *testing.T) {
-	for _, url := range []string{
-		"redis://ops:s3cr%t@localhost:6379", "redis://ops:s3cr#t@localhost:6379", "redis://ops:s3cr/t@localhost:6379/0",
-		"redis://ops:12/s3cr@localhost:6379", "redis://ops:12?s3cr@localhost:6379", "http://ops:s3cr@localhost",
-		"redis://ops:s3cr@localhost:63x", "redis://ops:s3cr@localhost:6379/x", "redis://:s3cr",
-		"redis://ops:s3cr@localhost:1,redis://ops:s3cr@localhost:2", "redis://localhost/s3cr",
-	} {
-		for _, mode := range [][]string{nil, {"-cluster"}, {"-sentinel", "mymaster"}} {
-			var out bytes.Buffer
-			require.NotZero(t, run(t.Context(), append(mode, "ping", "-redis", url, "-timeout", "50ms"), &out, &out))
-			require.NotContains(t, out.String(), "s3cr", "%q", mode)
-		}
-	}
-}
-
-// TestCommaInAPassword: commas before the last @ divide no addresses.
-func TestCommaInAPassword(t *testing.T) {
-	server := redistest.Start(t)
-	require.NoError(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "ops", "on", ">pa,ss", "~*", "&*", "+@all").Err())
-	require.Empty(t, exec(t, 0, "keys", "-redis", "redis://ops:pa,ss@"+server.Addr()))
-}
-
 // TestEmptyKey: a script whose variable is not set learns so.
 func TestEmptyKey(t *testing.T) {
 	for _, args := range [][]string{{"reset", ""}, {"peek", ""}, {"reset", "-policies", write(t), ""}} {

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/standalone"
 	files "github.com/headgate-go/headgate/internal/file"
+	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -142,12 +143,13 @@ func (s *session) mode(ctx context.Context) (string, error) {
 		_, after, _ := strings.Cut(info.Val(), "redis_mode:")
 		mode, _, _ = strings.Cut(after, "\r\n")
 	}
-	late := net.Error(nil)
+	//mutant:mode-error-hidden
+	late, safe := net.Error(nil), without.Password(err)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &late) && late.Timeout(): // whichever ends first
-		return "", fmt.Errorf("%s: no answer within %v: %w", s.address(), s.timeout, err)
+		return "", fmt.Errorf("%s: no answer within %v: %w", s.address(), s.timeout, safe)
 	case err != nil:
-		return "", fmt.Errorf("%s: %w", s.address(), err)
+		return "", fmt.Errorf("%s: %w", s.address(), safe)
 	case mode == "":
 		return "", fmt.Errorf("%s: neither HELLO nor INFO tells whether the server is a member of a Redis Cluster", s.address())
 	}

@@ -1,4 +1,4 @@
-// Package without makes errors that do not match one of the errors that they wrap.
+// Package without makes errors that lack one of their matches, or a password of their text.
 package without
 
 import (

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -126,7 +127,7 @@ func (t *roundTrip) finish(err error) (said error) {
 			c.SetErr(t.spent())
 		}
 		//mutant:reply-hidden
-		c.SetErr(client.Hide(client.Untimed(c.Err())))
+		c.SetErr(without.Password(client.Untimed(c.Err())))
 		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
 			t.forward(c, true)
 			continue

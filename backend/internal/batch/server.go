@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/without"
 	"github.com/headgate-go/headgate/lua"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
@@ -187,7 +188,7 @@ func (s *Server) Send(within time.Duration, last string, of func(ctx context.Con
 		return fmt.Errorf("no answer within %v", within)
 	}
 	//mutant:slots-hidden
-	return client.Hide(client.Untimed(err))
+	return without.Password(client.Untimed(err))
 }
 
 // process sends a command whose reply is of no interest.

@@ -29,37 +29,6 @@ func TestOnceIsSentOnce(t *testing.T) {
 	require.Equal(t, "1", direct.Get(ctx, "k").Val())
 }
 
-// TestHide: a text without a user keeps its error. In any other the user's place is cut,
-// with the words around it that may be a password's.
-func TestHide(t *testing.T) {
-	for text, want := range map[string]string{
-		"dial tcp 127.0.0.1:6379: connection refused":                   "",
-		"ERR Error, script: f00, on @user_script:34.":                   "",
-		"@user_script:2: no":                                            "",
-		"dial tcp: address redis://a:b@h:1: too many colons in address": "dial tcp: address (hidden) too many colons in address",
-		"dial tcp: address redis://a:b c d@h:1: no":                     "dial tcp: address (hidden) no",
-		"two:\nat a:b@h:1\nat c:d@h:2":                                  "two:\nat (hidden)\nat (hidden)",
-		"ERR unknown command 'auth', with args beginning with: 'a' ":    "ERR unknown command 'auth', with args beginning with: (hidden)",
-	} {
-		cause := errors.New(text)
-		err := client.Hide(cause)
-		require.ErrorIs(t, err, cause)
-		if want == "" {
-			require.Equal(t, cause, err)
-			continue
-		}
-		require.EqualError(t, err, want)
-		require.NoError(t, errors.Unwrap(err))
-	}
-	require.NoError(t, client.Hide(nil))
-	require.True(t, redis.HasErrorPrefix(client.Hide(reply("NOPERM User a@b")), "NOPERM"), "a reply stays one")
-}
-
-type reply string
-
-func (r reply) Error() string { return string(r) }
-func (reply) RedisError()     {}
-
 // TestNoLookup: to make a client looks no address up, and prints nothing of one that has
 // none.
 func TestNoLookup(t *testing.T) {

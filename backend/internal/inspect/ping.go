@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/internal/layer"
+	"github.com/headgate-go/headgate/internal/without"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -53,13 +54,14 @@ func (n Node) failed(begin time.Time, err error, right string) error {
 	var late net.Error
 	var dial *net.OpError
 	//mutant:inspected-hidden
-	switch err = client.Hide(err); {
+	switch err = without.Password(err); {
 	case err == nil:
 		return nil
 	case redis.HasErrorPrefix(err, "NOPERM"):
 		return &backend.RightError{Node: n.Name, Rights: []string{right}, Err: err}
-	case redis.HasErrorPrefix(err, "unknown command"):
-		return n.removed(strings.ToUpper(right[1:]))
+	//mutant:removed-command-of-reply
+	case redis.HasErrorPrefix(err, "unknown command") && unknown.MatchString(err.Error()):
+		return n.removed(strings.ToUpper(unknown.FindStringSubmatch(err.Error())[1]))
 	case errors.As(err, &dial) && dial.Op == "dial": // has a time of its own
 	//mutant:silent-node-named-so
 	case errors.As(err, &late) && late.Timeout(), errors.Is(err, net.ErrClosed): // the client closes a connection that is late
@@ -67,6 +69,10 @@ func (n Node) failed(begin time.Time, err error, right string) error {
 	}
 	return fmt.Errorf("%w: %s: %s: %w", backend.ErrUnavailable, n.Name, right[1:], err)
 }
+
+// unknown matches the command that a reply names. It may be another than was sent: a connection
+// begins with HELLO or AUTH.
+var unknown = regexp.MustCompile("unknown command ['`]([^'`]+)['`]")
 
 // removed returns the error of commands that the server lacks, as one with rename-command
 // does.
