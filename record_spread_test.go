@@ -13,6 +13,7 @@ import (
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/cluster"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -120,6 +121,98 @@ func TestRecordOnSpreadKeys(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// severalDays returns two policies on spread keys. The second one has one unit per sub-key.
+func severalDays(limit int64, shards int, shadow bool) []headgate.Policy {
+	few := spreadDay(int64(shards), shards)
+	few.Name, few.Shadow = "few", shadow
+	return []headgate.Policy{spreadDay(limit, shards), few}
+}
+
+// TestRecordSpendsEachPolicy: once the sum of a policy is at its limit, no call passes it,
+// although another policy of the list was spent before. By Records and by Commits.
+func TestRecordSpendsEachPolicy(t *testing.T) {
+	t.Parallel()
+	const limit, shards, callers = 100_000, 8, 8
+	ctx, server := context.Background(), redistest.Start(t)
+	process := func(policies ...headgate.Policy) *headgate.Limiter {
+		return limiter(t, standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second}), nil, policies...)
+	}
+	for name, use := range map[string]func(l *headgate.Limiter, key string, units int64) error{
+		"Record": func(l *headgate.Limiter, key string, units int64) error {
+			_, err := l.Record(ctx, headgate.Call{Key: key, Costs: []int64{units, 1}})
+			return err
+		},
+		"Commit": func(l *headgate.Limiter, key string, units int64) error {
+			r, _, err := l.Reserve(ctx, headgate.Call{Key: key, Costs: []int64{0, 1}}) // denied once one policy is spent
+			if err == nil && r.Token() != "" {
+				return r.Commit(ctx, units, 2)
+			}
+			_, err = l.Record(ctx, headgate.Call{Key: key, Costs: []int64{units, 1}})
+			return err
+		},
+	} {
+		for _, shadow := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, shadow), func(t *testing.T) {
+				policies, all := severalDays(limit, shards, shadow), []*headgate.Limiter(nil)
+				for range callers {
+					all = append(all, process(policies...))
+				}
+				for round := range 20 {
+					key, recording := fmt.Sprint(name, shadow, round), sync.WaitGroup{}
+					for i, l := range all {
+						recording.Add(1)
+						go func() {
+							defer recording.Done()
+							for left := int64(limit / callers); left > 0; {
+								units := min(left, int64(700+100*i))
+								if err := use(l, key, units); err != nil {
+									t.Error(err)
+								}
+								left -= units
+							}
+						}()
+					}
+					recording.Wait()
+					first := process(policies[0])
+					d, err := first.Peek(ctx, headgate.Call{Key: key})
+					require.NoError(t, err)
+					require.EqualValues(t, limit, d.Used)
+					d, err = first.AllowAtMost(ctx, key, limit)
+					require.NoError(t, err)
+					require.Zero(t, d.Granted, "key %s", key)
+				}
+			})
+		}
+	}
+}
+
+// TestRecordWhileAnotherTakes: a policy that has room goes by it, also if another policy goes
+// above its limit in the same round trip, and another process takes the room meanwhile.
+func TestRecordWhileAnotherTakes(t *testing.T) {
+	ctx := context.Background()
+	for range 30 {
+		base := memory.New(nil)
+		policies := severalDays(800, 8, false)
+		other := limiter(t, remote(base), nil, policies...)
+		var once sync.Once
+		l := limiter(t, &fake{Store: base, do: func(ctx context.Context, next backend.Store, r *backend.Request, d *backend.Decision) error {
+			if r.Op == backend.Record { // the room of all sub-keys is known
+				once.Do(func() {
+					_, err := other.Record(ctx, headgate.Call{Key: "k", Costs: []int64{100, 0}})
+					require.NoError(t, err)
+				})
+			}
+			return next.Do(ctx, r, d)
+		}, shared: base.Shared()}, nil, policies...)
+		_, err := other.Record(ctx, headgate.Call{Key: "k", Costs: []int64{400, 8}})
+		require.NoError(t, err)
+		_, err = l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{300, 1}})
+		require.NoError(t, err)
+		requireUsed(t, l, 800, 9)
+		requireSpent(t, 800, limiter(t, base, nil, policies[0]))
 	}
 }
 
@@ -330,23 +423,36 @@ func TestRecordOnACluster(t *testing.T) {
 	}
 }
 
-// TestColdRecordOnACluster: a process's first Record makes no more round trips to a node.
+// TestColdRecordOnACluster: a process's first Record makes no more round trips to a node, also
+// if one policy goes above its limit, and another by what a second process has left.
 func TestColdRecordOnACluster(t *testing.T) {
 	t.Parallel()
 	ctx, c, trips := context.Background(), redistest.StartCluster(t), &roundTrips{nodes: map[string]int{}}
+	process := func() backend.Store {
+		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), NewClient: trips.newClient, MaxRetries: -1})
+		t.Cleanup(func() { _ = client.Close() })
+		s := cluster.New(client, &cluster.Options{Budget: 10 * time.Second})
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	other := process()
 	for _, shards := range []int{4, 16, 64} {
 		limit := int64(100 * shards)
 		for _, cost := range []int64{1, limit / 2, limit, 3 * limit} {
-			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), NewClient: trips.newClient, MaxRetries: -1})
-			t.Cleanup(func() { _ = client.Close() })
-			s := cluster.New(client, &cluster.Options{Budget: 10 * time.Second})
-			trips.take()
-			_, err := limiter(t, s, nil, spreadDay(limit, shards)).Record(ctx, headgate.Call{Key: fmt.Sprint(shards, cost), Costs: []int64{cost}})
-			require.NoError(t, err)
-			for node, n := range trips.take() {
-				require.LessOrEqual(t, n, 2, "a Record of %d by %d sub-keys, to %s", cost, shards, node)
+			for _, policies := range [][]headgate.Policy{{spreadDay(limit, shards)}, severalDays(limit, shards, false)} {
+				key, used := fmt.Sprint(shards, cost, len(policies)), []int64{limit / 3, int64(shards)}[:len(policies)]
+				if len(policies) > 1 {
+					_, err := limiter(t, other, nil, policies...).Record(ctx, headgate.Call{Key: key, Costs: used})
+					require.NoError(t, err)
+				}
+				cold := limiter(t, process(), nil, policies...)
+				trips.take()
+				_, err := cold.Record(ctx, headgate.Call{Key: key, Costs: []int64{cost, 1}[:len(policies)]})
+				require.NoError(t, err)
+				for node, n := range trips.take() {
+					require.LessOrEqual(t, n, 2, "a Record of %d by %d sub-keys, to %s", cost, shards, node)
+				}
 			}
-			require.NoError(t, s.Close())
 		}
 	}
 }

@@ -14,13 +14,13 @@ import (
 
 // record is a charge of units that were used already: those of a Record, or those that
 // a Commit adds to its estimate. They go to sub-keys with room first: each is sent a
-// RecordAtMost, and answers how much was charged. Only what is left once all sub-keys
-// have answered that they have no room is charged above their shares, in equal parts. So
-// no sub-key lies above its share while another has room, and once the sum is at the
-// limit every sub-key denies.
+// RecordAtMost, and answers how much was charged. Only what is left of a policy once all
+// sub-keys have answered that they have no room for it is charged above their shares, in
+// equal parts. So no sub-key lies above its share while another has room, and once the sum
+// is at the limit every sub-key denies.
 //
-// A Record makes one or two round trips to a node. It makes more, at most recordTrips,
-// only if other processes take the room that an answer has shown.
+// A Record makes one or two round trips to a node. It makes more only if other processes
+// take the room that an answer has shown.
 type record struct {
 	call  *call
 	rest  []int64 // units that are not charged yet, one per policy
@@ -40,8 +40,6 @@ type recorded struct {
 	dead   bool            // it did not answer
 }
 
-const recordTrips = 5
-
 // record charges costs, one per policy.
 //
 // The first trip goes by what is remembered. Each later one goes by the answers of the one
@@ -59,11 +57,11 @@ func (c *call) record(ctx context.Context, costs []int64) (*record, error) {
 	}
 	first := max(0, c.k.draw(&backend.Group{Costs: ones(costs)}, c.k.denials.Now()))
 	for trip := 1; slices.Max(r.rest) > 0 && r.refused == nil; trip++ {
-		shares, above := r.plan(first, trip)
-		if len(shares) == 0 || above && c.r.Op == backend.RecordAtMost {
+		shares := r.plan(first, trip)
+		if len(shares) == 0 {
 			break
 		}
-		r.send(ctx, shares, above)
+		r.send(ctx, shares)
 	}
 	switch cause := cmp.Or(r.refused, r.cause); {
 	case r.lost != nil:
@@ -87,70 +85,78 @@ func ones(costs []int64) []int64 {
 	return some
 }
 
+// share is what a trip sends to a sub-key: units per policy. The operation is a Record above
+// the room, a RecordAtMost up to it, or a Peek that reads it.
+type share struct {
+	sub   int
+	op    backend.Op
+	costs []int64
+}
+
 // plan divides the rest among the living sub-keys, from the first one on, by their room.
-// It returns the costs of each sub-key that is sent something. It reports whether they
-// are charged above the room: once all have answered that the rest has no room.
+// Each policy is divided by itself. What is left of it goes above the room once all have
+// answered. The other policies go by their room still, in a second request of the same trip.
 //
 // All living sub-keys are asked if the remembered room is too small, and in each trip after
 // the first. The sum of their answers shows whether anything goes above.
-func (r *record) plan(first, trip int) (shares map[int][]int64, above bool) {
-	shares, rest, living, seen := map[int][]int64{}, slices.Clone(r.rest), []int{}, true
+func (r *record) plan(first, trip int) (shares []share) {
+	rest, living, seen := slices.Clone(r.rest), []share(nil), true
 	for n := range r.subs {
 		i := (first + n) % len(r.subs)
 		s := &r.subs[i]
 		if s.dead {
 			continue
 		}
-		living, shares[i], seen = append(living, i), make([]int64, len(rest)), seen && s.states != nil
+		costs := make([]int64, len(rest))
 		for j := range rest {
-			shares[i][j] = min(rest[j], s.room[j])
-			rest[j] -= shares[i][j]
+			costs[j] = min(rest[j], s.room[j])
+			rest[j] -= costs[j]
 		}
+		living, seen = append(living, share{i, backend.RecordAtMost, costs}), seen && s.states != nil
 	}
-	full := len(living) > 0 && slices.Max(rest) > 0
-	//mutant:above-once-all-are-full
-	above = full && (seen || trip == recordTrips)
-	all := full || trip > 1 || !r.call.k.sub(first).seen.Load()
-	for n, i := range living {
+	all := slices.Max(rest) > 0 || trip > 1 || !r.call.k.sub(first).seen.Load()
+	for n, s := range living {
+		above := share{s.sub, backend.Record, make([]int64, len(rest))}
 		for j := range rest {
-			if above {
+			//mutant:above-once-all-are-full
+			if rest[j] > 0 && seen && r.call.r.Op != backend.RecordAtMost {
 				part := rest[j] / int64(len(living)-n)
-				shares[i][j], rest[j] = shares[i][j]+part, rest[j]-part
+				above.costs[j], s.costs[j], rest[j] = s.costs[j]+part, 0, rest[j]-part
 			}
 		}
-		if slices.Max(shares[i]) == 0 && !(all && r.subs[i].states == nil) {
-			delete(shares, i)
+		if slices.Max(above.costs) > 0 {
+			shares = append(shares, above) // before what goes by the room, as stores decide them
+		}
+		if slices.Max(s.costs) == 0 {
+			s.op = backend.Peek
+		}
+		if s.op != backend.Peek || all && r.subs[s.sub].states == nil {
+			shares = append(shares, s)
 		}
 	}
-	return shares, above
+	return shares
 }
 
-// send sends the shares, in one round trip per node. One of nothing asks for the room.
+// send sends the shares, in one round trip per node.
 //
 // A share that did not answer is not tried again by other calls for a while.
-func (r *record) send(ctx context.Context, shares map[int][]int64, above bool) {
-	k, at := r.call.k, []int(nil)
-	requests, answers := make([]backend.Request, 0, len(shares)), make([]layer.Answer, len(shares))
-	for i, costs := range shares {
-		q := backend.Request{Op: backend.RecordAtMost, StoreTime: r.call.r.StoreTime, Group: backend.Group{
-			Key: k.key, Sub: k.name(i), Policies: k.sub(i).policies,
-			Costs: costs, Each: make([]backend.State, len(costs)), Receipt: new(backend.Receipt),
+func (r *record) send(ctx context.Context, shares []share) {
+	k := r.call.k
+	requests, answers := make([]backend.Request, len(shares)), make([]layer.Answer, len(shares))
+	for n, s := range shares {
+		requests[n] = backend.Request{Op: s.op, StoreTime: r.call.r.StoreTime, Group: backend.Group{
+			Key: k.key, Sub: k.name(s.sub), Policies: k.sub(s.sub).policies,
+			Costs: s.costs, Each: make([]backend.State, len(s.costs)), Receipt: new(backend.Receipt),
 		}}
-		if above {
-			q.Op = backend.Record
-		} else if slices.Max(costs) == 0 {
-			q.Op = backend.Peek
-		}
-		at, requests = append(at, i), append(requests, q)
 	}
 	sent := k.denials.Now()
 	r.call.s.next.AttemptAll(ctx, requests, answers)
-	for n, i := range at {
+	for n, s := range shares {
 		//mutant:record-beyond-budget
 		err := cmp.Or(layer.BudgetEnded(ctx, answers[n].Err), answers[n].Err)
-		r.note(i, &requests[n], err, sent)
-		if r.subs[i].dead { // one that was refused was not asked
-			k.unanswered(ctx, i, err)
+		r.note(s.sub, &requests[n], err, sent)
+		if r.subs[s.sub].dead { // one that was refused was not asked
+			k.unanswered(ctx, s.sub, err)
 		}
 	}
 }
