@@ -266,6 +266,42 @@ func TestLostRecordOnSpreadKey(t *testing.T) {
 	}
 }
 
+// TestLostReserveSparesShadow: if the answer to a Reserve was lost, it is not known whether a
+// shadow had room. It is charged no excess, so it never counts more than it would have.
+func TestLostReserveSparesShadow(t *testing.T) {
+	ctx := context.Background()
+	server := redistest.Start(t)
+	opts := &headgate.Options{TokenKey: []byte("0123456789abcdef")}
+	for _, how := range []string{"Reserve", "ReserveAll", "Resume"} {
+		s := lossyOf(standalone.New(server.Client(t), &standalone.Options{Budget: 10 * time.Second}))
+		l := limiter(t, s, opts, spreadDay(400, 4), dailyShadow("s", 8, 4))
+		require.NoError(t, l.Reset(ctx, "k"))
+		_, err := l.Record(ctx, headgate.Call{Key: "k", Costs: []int64{8, 8}})
+		require.NoError(t, err)
+		s.lose(0, onReserve)
+		call := headgate.Call{Key: "k", Costs: []int64{2, 2}}
+		var r *headgate.Reservation
+		if how == "ReserveAll" {
+			rs, d, err := headgate.ReserveAll(ctx, headgate.Part{Limiter: l, Call: call}, limiter(t, s, opts, daily("other", 100)).Call(how, 1))
+			require.NoError(t, err)
+			require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
+			r = rs[0]
+		} else {
+			var d headgate.Decision
+			r, d, err = l.Reserve(ctx, call)
+			require.NoError(t, err)
+			require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
+		}
+		s.lose(0, 0)
+		if how == "Resume" {
+			r, err = l.Resume(r.Token())
+			require.NoError(t, err)
+		}
+		require.NoError(t, r.Commit(ctx, 5, 5))
+		requireUsed(t, l, 13, 8)
+	}
+}
+
 // TestPassesAboveTheSum: when units leave some sub-keys of a key that is charged above its
 // limit, these have room again. No more passes beyond the limit than was charged above it.
 func TestPassesAboveTheSum(t *testing.T) {

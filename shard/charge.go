@@ -68,15 +68,19 @@ func countOf(p *backend.Policy) uint64 {
 // sub-keys with room, and may raise a count to near its limit.
 //
 // No sub-key gets the excess of a shadow without room, or of a count that the lease has not
-// charged. Its estimate becomes the greatest cost, which nothing exceeds.
-func (c *Charge) Estimates(policies []backend.Policy, costs []int64) []int64 {
+// charged. Its estimate becomes the greatest cost, which nothing exceeds. Of an unresolved
+// lease it is not known which shadows had room, so none gets any: a shadow may count too
+// little, never too much.
+func (c *Charge) Estimates(policies []backend.Policy, costs []int64, unresolved bool) []int64 {
 	if c.Receipt.Sub == "" {
 		return costs
 	}
 	costs = slices.Clone(costs)
 	for i := range costs {
+		//mutant:unresolved-shadow-spared
+		spared := c.Spares(i) || unresolved && policies[i].Shadow
 		//mutant:excess-of-another-count
-		if c.Spares(i) || c.Count(policies, i) != countOf(&policies[i]) {
+		if spared || c.Count(policies, i) != countOf(&policies[i]) {
 			costs[i] = policies[i].Algorithm.Kind().MaxLimit() // only by the lease
 		}
 	}
