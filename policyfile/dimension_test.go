@@ -206,3 +206,23 @@ func TestBrokenDimensions(t *testing.T) {
 `), nil)
 	require.ErrorContains(t, err, "shards", "policies of one value go together")
 }
+
+// TestDimensionsOfCalls: a file that counts by a dimension which no call has is refused, and
+// the line is named.
+func TestDimensionsOfCalls(t *testing.T) {
+	for _, c := range []struct {
+		dimensions []string
+		want       string
+	}{
+		{nil, ""}, {[]string{"model", "route", "more"}, ""},
+		{[]string{"model"}, `f:5:82: policies.search.per: "route" is no dimension of the service's calls; want one of ["model"]`},
+		{[]string{}, `f:3:84: policies.tokens.per: "model" is no dimension of the service's calls; want one of []`},
+	} {
+		_, err := Parse("f", []byte(scopedFile), &Options{Dimensions: c.dimensions})
+		if c.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.EqualError(t, err, c.want)
+	}
+}

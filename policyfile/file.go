@@ -18,6 +18,10 @@ type Options struct {
 	// OnFailure is the failure mode of policies that name none. Where it is 0,
 	// each policy must name its own.
 	OnFailure headgate.FailureMode
+	// Dimensions are those that the service's calls have, such as "model" and "route". A
+	// policy whose per is another one would limit no call, so it is an error. nil: any is
+	// accepted.
+	Dimensions []string
 	// Limiter are the options of the limiters that Watch makes; nil is
 	// headgate.New's defaults. Parse and Load ignore it.
 	Limiter *headgate.Options
@@ -71,7 +75,7 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{onFailure: opts.OnFailure}
+	p := &parser{onFailure: opts.OnFailure, dimensions: opts.Dimensions}
 	if p.probe, err = probe(); err != nil {
 		return nil, err
 	}

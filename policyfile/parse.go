@@ -98,11 +98,12 @@ func escaped(b []byte) rune {
 // parser reads one file. Rules keep the order of the file, which is the order
 // of every list of policies and so of headgate.Call.Costs.
 type parser struct {
-	onFailure headgate.FailureMode // of policies that name none
-	probe     *headgate.Limiter    // refuses, by its With, what no limiter could use
-	rules     []rule               // the policies, in the file's order
-	plans     map[string][]rule    // those of the default under ""
-	file      *File
+	onFailure  headgate.FailureMode // of policies that name none
+	dimensions []string             // that policies may count by; nil: any
+	probe      *headgate.Limiter    // refuses, by its With, what no limiter could use
+	rules      []rule               // the policies, in the file's order
+	plans      map[string][]rule    // those of the default under ""
+	file       *File
 }
 
 // sections are the fields of a file.
@@ -188,7 +189,7 @@ func (p *parser) add(r rule) error {
 			return r.at.errorf("given twice; the other is %s", other.at.field)
 		}
 	}
-	if _, _, err := r.scope(); err != nil {
+	if _, _, err := p.scope(r); err != nil {
 		return err
 	}
 	if r.limitWord() == "" { // else a plan gives the limit
@@ -265,10 +266,21 @@ func (p *parser) list(plan string, v value, rules []rule) (err error) {
 	return err
 }
 
+// scope returns a rule's dimension and values, as rule.scope does, and refuses a dimension
+// that no call has.
+func (p *parser) scope(r rule) (per string, only []string, err error) {
+	per, only, err = r.scope()
+	//mutant:unlisted-dimension
+	if err == nil && per != "" && p.dimensions != nil && !slices.Contains(p.dimensions, per) {
+		err = r.fields["per"].errorf("%q is no dimension of the service's calls; want one of %q", per, p.dimensions)
+	}
+	return per, only, err
+}
+
 // scoped returns the policy of a rule, and the dimension that it counts by.
 func (p *parser) scoped(r rule) (s Scoped, err error) {
 	s.Policy.Name, s.Blocked = r.name, r.limitWord() == blocked
-	if s.Per, s.Only, err = r.scope(); err == nil && !s.Blocked {
+	if s.Per, s.Only, err = p.scope(r); err == nil && !s.Blocked {
 		s.Policy, err = p.policy(r)
 	}
 	return s, err

@@ -78,7 +78,7 @@ func (s scoped) String() string {
 // check loads a policy file as a service does, and prints its plans. It accepts a file without
 // failure modes: they are the service's.
 func check(_ context.Context, s *session, args []string) error {
-	f, err := policyfile.Load(args[0], &policyfile.Options{OnFailure: headgate.FailClosed})
+	f, err := policyfile.Load(args[0], &policyfile.Options{OnFailure: headgate.FailClosed, Dimensions: s.dimensions})
 	var wrong *policyfile.Error
 	if errors.As(err, &wrong) && (wrong.Field == "domain" || wrong.Field == "descriptors") {
 		return fmt.Errorf("%w; for limits of headgated use: headgated -check -config %s", err, printable(args[0]))
@@ -87,7 +87,6 @@ func check(_ context.Context, s *session, args []string) error {
 		return err
 	}
 	c := checked{File: args[0], Tenants: append([]string{}, f.Tenants()...), Dimensions: append([]string{}, f.Dimensions()...)}
-	var unlisted []string
 	for _, name := range append(f.Plans(), "") {
 		list, ok := f.Plan(name)
 		if !ok {
@@ -97,28 +96,9 @@ func check(_ context.Context, s *session, args []string) error {
 		for _, policy := range list {
 			p.Policies = append(p.Policies, policy.Name+" "+policy.Algorithm.String())
 		}
-		c.Plans, unlisted = append(c.Plans, p), s.unlisted(unlisted, f.PlanScoped(name))
-	}
-	for _, name := range c.Tenants {
-		unlisted = s.unlisted(unlisted, f.ForScoped(name))
-	}
-	if len(unlisted) > 0 {
-		return fmt.Errorf("%s: %s", args[0], strings.Join(unlisted, "\n"+args[0]+": "))
+		c.Plans = append(c.Plans, p)
 	}
 	return s.print(c, c.text)
-}
-
-// unlisted adds the policies that count by a dimension which -dimensions does not list. They
-// would limit no call of such a service.
-func (s *session) unlisted(all []string, list []policyfile.Scoped) []string {
-	for _, p := range list {
-		line := fmt.Sprintf("policy %s counts by %s, which -dimensions does not list", p.Policy.Name, printable(p.Per))
-		//mutant:unlisted-dimension
-		if s.dimensions != nil && !slices.Contains(s.dimensions, p.Per) && !slices.Contains(all, line) {
-			all = append(all, line)
-		}
-	}
-	return all
 }
 
 func (c checked) text(w *tabwriter.Writer) {

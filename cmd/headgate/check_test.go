@@ -44,10 +44,9 @@ tenants:
 
 	out, errs = output(t, 1, "check", path, "-dimensions", "region, model")
 	require.Empty(t, out)
-	require.Contains(t, errs, `limits.yaml: policy admin counts by route, which -dimensions does not list`)
-	require.NotContains(t, errs, "models")
+	require.Contains(t, errs, `: policies.admin.per: "route" is no dimension of the service's calls; want one of ["region" "model"]`)
 	_, errs = output(t, 1, "check", path, "-dimensions", "model,route")
-	require.Contains(t, errs, "policy month counts by region", "of a tenant")
+	require.Contains(t, errs, `month.per: "region" is no dimension`, "of a tenant")
 	output(t, 0, "check", path, "-dimensions", "model,route,region,more")
 
 	write("domain: shop\ndescriptors: []\n")
