@@ -71,8 +71,8 @@ const (
 	perOf = `
 A plan without limits, or one that is blocked, counts nothing: the command prints that, with
 status 0. Policies with per count each value of their dimension under a key of its own:
--of model=large is for those of KEY:model:large. peek names the policies that it has not asked,
-and reset notes which counts remain.
+-of model=large is for those of KEY:model:large. peek of a call that would pass names
+the policies that it has not asked, and reset notes which counts remain.
 `
 	keysOf = `
 A line has the key, as a shell takes it for peek and reset, and its name in Redis. A key with
@@ -86,6 +86,8 @@ its counts. With a -policies FILE that has only the in-flight policy, other coun
 `
 	topOf = `
 All keys are measured by the policies of one plan: that of -plan or -tenant, else the default.
+-of only chooses policies: keys of other values are measured by them too. A key that is stored as
+a hash is counted and not listed.
 A stored key does not tell its tenant, so a key of another plan shows a wrong share. Use -tenant
 for a tenant with limits of its own, and headgate peek for one key. Keys of policies with per
 need -of.

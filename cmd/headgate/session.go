@@ -184,7 +184,13 @@ func (s *session) othersOf(f *policyfile.File) []scoped {
 		own, _ = f.Plan(s.plan)
 		per = f.PlanScoped(s.plan)
 	}
-	dimension, _, _ := strings.Cut(s.of, "=")
+	dimension, value, _ := strings.Cut(s.of, "=")
+	for _, p := range per {
+		//mutant:other-value-noted
+		if p.Per == dimension && p.Only != nil && !slices.Contains(p.Only, value) {
+			fmt.Fprintf(s.notes, "note: %s limits only other values of %s: %q\n", p.Policy.Name, dimension, p.Only)
+		}
+	}
 	per = slices.DeleteFunc(per, func(p policyfile.Scoped) bool { return p.Per == dimension })
 	for i := 0; i < len(own) && s.of != ""; i++ {
 		per = append(per, policyfile.Scoped{Policy: own[i]})

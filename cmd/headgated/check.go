@@ -26,6 +26,7 @@ func checkFiles(s *settings, stdout io.Writer, log *slog.Logger) error {
 		if err != nil {
 			return fmt.Errorf("-policies: %w", err)
 		}
+		fmt.Fprintf(stdout, "policies %q, plans: %d\n", s.policies, len(f.Plans()))
 	}
 	if s.config == "" {
 		return nil

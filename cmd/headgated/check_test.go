@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -36,7 +37,7 @@ func TestCheck(t *testing.T) {
 	all := filepath.Dir(shop)
 
 	out, errs := check(0, nil, "-check", "-config", all, "-merge-domains", "-policies", plans, "-instances", "2")
-	require.Equal(t, "domain \"empty\", limits: 0\ndomain \"shop\", limits: 3\n", out)
+	require.Equal(t, fmt.Sprintf("policies %q, plans: 0\ndomain \"empty\", limits: 0\ndomain \"shop\", limits: 3\n", plans), out)
 	require.Empty(t, errs)
 	out, _ = check(0, []string{"HEADGATED_CHECK=true", "HEADGATED_CONFIG=" + shop})
 	require.Equal(t, "domain \"shop\", limits: 2\n", out)
