@@ -113,6 +113,10 @@ func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 	}
 	//mutant:shadow-of-each-waiter
 	if slices.ContainsFunc(l.policies, func(p Policy) bool { return p.Shadow }) {
+		// Calls that can't share a round trip could take longer together than the budget.
+		shared := layer.Of(l.store)
+		//mutant:each-in-one-trip
+		call.Single = call.Single || shared == nil || shared.Unbatched || l.policies[0].Shards > 1
 		call.Each = w.each
 	}
 	return l.queues.Wait(ctx, call)

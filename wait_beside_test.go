@@ -5,6 +5,7 @@ package headgate_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +208,42 @@ func TestShadowOfWaitTakesNoTurns(t *testing.T) {
 	_, err := l.Peek(ctx, headgate.Call{Key: "k", Each: each})
 	require.NoError(t, err)
 	require.EqualValues(t, 1000, each[1].Used)
+}
+
+// TestShadowOfWaitAlone: where calls can't share a round trip, waiters of a list with a shadow
+// are asked for one by one, so that the budget ends none of them.
+func TestShadowOfWaitAlone(t *testing.T) {
+	for name, shards := range map[string]int{"unbatched": 0, "spread": 2} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			relay := redistest.NewRelay(t, server.Addr(), 20*time.Millisecond)
+			client := server.Client(t, func(o *redis.Options) { o.Addr = relay.Addr() })
+			l := limiter(t, standalone.New(client, &standalone.Options{Budget: time.Second, DisableBatching: shards == 0}), nil,
+				headgate.Policy{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(100), 1000), OnFailure: headgate.FailOpen, Shards: shards},
+				headgate.Policy{Name: "s", Algorithm: algo.TokenBucket(algo.PerSecond(100), 1000), OnFailure: headgate.FailOpen, Shards: shards, Shadow: true})
+			requireCount(t, l, "k", 0)
+			ctx, end := context.WithTimeout(context.Background(), 2*time.Second)
+			defer end()
+			var wg sync.WaitGroup
+			var passed, others atomic.Int64
+			for range 2000 {
+				wg.Go(func() {
+					d, err := l.Wait(ctx, headgate.Call{Key: "k"})
+					switch {
+					case err != nil:
+					case d.Source == headgate.FromStore:
+						passed.Add(1)
+					default:
+						others.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("%d passed, %d by the failure mode", passed.Load(), others.Load())
+			require.Positive(t, passed.Load())
+			require.Zero(t, others.Load())
+		})
+	}
 }
 
 // TestWaitedOfLeavers: a waiter that leaves before its turn has waited.

@@ -81,7 +81,7 @@ func New(client Client, opts *Options) *Store {
 		Prefix: names.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
 	}
 	s.set.Defaults(DefaultBudget)
-	s.shared.Budget = s.set.Budget
+	s.shared.Budget, s.shared.Unbatched = s.set.Budget, opts.DisableBatching
 	if s.err = s.check(client, opts); s.err == nil {
 		s.top = newTopology(client, s.set)
 		s.shared.Clock = s.top.set.Clock

@@ -79,7 +79,7 @@ func New(client Client, opts *Options) *Store {
 		Prefix: names.Prefix(opts.Prefix), Budget: opts.Budget, Shared: &s.shared, DisableBatching: opts.DisableBatching,
 	}
 	s.set.Defaults(DefaultBudget)
-	s.shared.Budget = s.set.Budget
+	s.shared.Budget, s.shared.Unbatched = s.set.Budget, opts.DisableBatching
 	if t, ok := client.(batch.Timed); ok {
 		_, s.shared.Clock, _ = t.Clocks()
 	}

@@ -23,6 +23,8 @@ import (
 type Shared struct {
 	// Local reports that the store decides in this process, without round trips.
 	Local bool
+	// Unbatched reports that each call makes a round trip of its own.
+	Unbatched bool
 	// Budget is the maximum duration of a decision; 0 is none.
 	Budget time.Duration
 	// Clock returns the time that the store's counts follow; nil is the process's

@@ -81,6 +81,10 @@ func (h *head) serve() error {
 		}
 		h.queue.contest.denied()
 		each := h.call.Each != nil // the denial is of one call
+		//mutant:rival-of-each
+		if each {
+			size = min(size, h.burst.calls) // another process has taken the rest
+		}
 		if n = h.fewer(&d, size); n < size && !each {
 			continue
 		}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -140,4 +142,53 @@ func TestTakeOfEach(t *testing.T) {
 	require.False(t, waiters[2].decided)
 	require.Same(t, waiters[2], h.queue.first)
 	require.Nil(t, waiters[2].taking)
+}
+
+// TestRivalOfEach: if another process takes the units that there were for many calls, the head
+// sleeps for a burst and no longer.
+func TestRivalOfEach(t *testing.T) {
+	const waiters = 400
+	qs, policies, each := NewQueues(true), policy(algo.TokenBucket(algo.PerSecond(100), 1000)), 0
+	joined := make(chan struct{})
+	c := Call{Key: "k", Policies: policies}
+	c.Take = func(_ context.Context, _ int64, d *backend.Decision, states []backend.State) error {
+		<-joined
+		d.Source, d.Allowed, states[0].Remaining = backend.FromStore, true, 999
+		return nil
+	}
+	c.Each = func(_ context.Context, answers []Answer) {
+		each++
+		for i := range answers {
+			d := &answers[i].Decision
+			answers[i].States = []backend.State{{Remaining: 999}}
+			d.Source, d.Allowed, d.RetryAfter = backend.FromStore, each != 1, 10*time.Millisecond
+		}
+	}
+	var wg sync.WaitGroup
+	wait := func() {
+		defer wg.Done()
+		_, err := qs.Wait(context.Background(), c)
+		assert.NoError(t, err)
+	}
+	wg.Add(waiters)
+	for range waiters {
+		go wait()
+	}
+	require.Eventually(t, func() bool {
+		qs.mu.Lock()
+		defer qs.mu.Unlock()
+		n := 0
+		if q := qs.mu.queues[qs.nameOf(&c)]; q != nil {
+			for w := q.first; w != nil; w = w.next {
+				n++
+			}
+		}
+		return n == waiters
+	}, 10*time.Second, time.Millisecond)
+	begin := time.Now()
+	close(joined)
+	wg.Wait()
+	t.Logf("%d takes of several calls", each)
+	require.Greater(t, each, 1)
+	require.Less(t, time.Since(begin), 2*time.Second)
 }
