@@ -213,8 +213,10 @@ func TestShadowOfWaitTakesNoTurns(t *testing.T) {
 // TestShadowOfWaitAlone: where calls can't share a round trip, waiters of a list with a shadow
 // are asked for one by one, so that the budget ends none of them.
 func TestShadowOfWaitAlone(t *testing.T) {
+	t.Parallel()
 	for name, shards := range map[string]int{"unbatched": 0, "spread": 2} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t)
 			relay := redistest.NewRelay(t, server.Addr(), 20*time.Millisecond)
 			client := server.Client(t, func(o *redis.Options) { o.Addr = relay.Addr() })
