@@ -117,7 +117,9 @@ func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 		shared := layer.Of(l.store)
 		//mutant:each-in-one-trip
 		call.Single = call.Single || shared == nil || shared.Unbatched || l.policies[0].Shards > 1
-		call.Each = w.each
+		if !call.Single {
+			call.Each = w.each
+		}
 	}
 	return l.queues.Wait(ctx, call)
 }

@@ -133,7 +133,7 @@ func (h half) looksAtSpread(t *testing.T) {
 	require.ErrorContains(t, err, h.dead)
 }
 
-// looksAtFull: what the living sub-keys count is known too if none of them has room.
+// looksAtFull: the count of the living sub-keys is known also if none of them has room.
 func (h half) looksAtFull(t *testing.T) {
 	args := []string{"peek", "full", "-policies", h.path, "-plan", "spread"}
 	text := h.run(t, args...)

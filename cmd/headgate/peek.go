@@ -286,7 +286,7 @@ func (p *looked) text(w *tabwriter.Writer) {
 	}
 }
 
-// notAsked names the policies that may deny what the others pass.
+// notAsked names the policies that may deny a call that the others pass.
 func (p *looked) notAsked(w *tabwriter.Writer) {
 	if !p.Allowed || len(p.NotAsked) == 0 {
 		return

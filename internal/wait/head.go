@@ -80,15 +80,10 @@ func (h *head) serve() error {
 			return err
 		}
 		h.queue.contest.denied()
-		each := h.call.Each != nil // the denial is of one call
-		//mutant:rival-of-each
-		if each {
-			size = min(size, h.burst.calls) // another process has taken the rest
-		}
-		if n = h.fewer(&d, size); n < size && !each {
+		if n = h.fewer(&d, size); n < size {
 			continue
 		}
-		if (size == 1 || each) && h.isEarliest(&d) {
+		if size == 1 && h.isEarliest(&d) {
 			if err := h.checkDeadline(d.RetryAfter); err != nil {
 				return err
 			}
@@ -278,8 +273,8 @@ func (h *head) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 		more = max(0, h.queues.waiting(&h.waiter, h.burst.calls)-size)
 	}
 	pause = h.pause(d)
-	beyond := more // the calls that RetryAfter is not of
-	if h.call.Each != nil {
+	beyond := more          // the calls that RetryAfter is not of
+	if h.call.Each != nil { // then it is of one call
 		beyond += size - 1
 	}
 	later := pause + h.burst.length*time.Duration(beyond)/time.Duration(h.burst.calls) +

@@ -29,6 +29,16 @@ func policy(a algo.Algorithm) []backend.Policy {
 	return []backend.Policy{{Name: "p", Algorithm: a, OnFailure: backend.FailClosed}}
 }
 
+// joined puts the waiters into a queue, in this order.
+func joined(qs *Queues, waiters ...*waiter) (q *queue) {
+	call := Call{Key: "k", Policies: policy(algo.FixedWindow(algo.PerSecond(1000)))}
+	for _, w := range waiters {
+		w.call, w.since, w.notify = call, time.Now(), make(chan struct{}, 1)
+		q, _ = qs.join(w, time.Time{})
+	}
+	return q
+}
+
 // TestShadowLimitsNoTake: a take is for as many calls as the enforced policies can grant.
 func TestShadowLimitsNoTake(t *testing.T) {
 	list := append(policy(algo.FixedWindow(algo.PerSecond(1000))),
@@ -57,13 +67,12 @@ func TestQueuesLeave(t *testing.T) {
 // TestTakeOfARestGoesOn: the end of a take that has decided some of its waiters leaves the
 // others in the take of the next head.
 func TestTakeOfARestGoesOn(t *testing.T) {
-	qs, policies := NewQueues(true), policy(algo.FixedWindow(algo.PerSecond(1)))
+	qs := NewQueues(true)
 	waiters := make([]*waiter, 3)
-	var q *queue
 	for i := range waiters {
-		waiters[i] = &waiter{call: Call{Key: "k", Policies: policies}, since: time.Now(), notify: make(chan struct{}, 1)}
-		q, _ = qs.join(waiters[i], time.Time{})
+		waiters[i] = new(waiter)
 	}
+	q := joined(qs, waiters...)
 	first := qs.group(waiters[0], 3)
 	qs.decide(q, first[:1], Answer{})
 	<-waiters[1].notify // the head
@@ -77,13 +86,12 @@ func TestTakeOfARestGoesOn(t *testing.T) {
 // TestLeavesOnce: a waiter whose context ends calls leave twice, and the head may be
 // decided in between.
 func TestLeavesOnce(t *testing.T) {
-	qs, policies := NewQueues(true), policy(algo.FixedWindow(algo.PerSecond(1)))
+	qs := NewQueues(true)
 	waiters := make([]*waiter, 4)
-	var q *queue
 	for i := range waiters {
-		waiters[i] = &waiter{call: Call{Key: "k", Policies: policies}, since: time.Now(), notify: make(chan struct{}, 1)}
-		q, _ = qs.join(waiters[i], time.Time{})
+		waiters[i] = new(waiter)
 	}
+	q := joined(qs, waiters...)
 	a, w, c, d := waiters[0], waiters[1], waiters[2], waiters[3]
 	<-a.notify
 	qs.leave(q, w) // its context has ended
@@ -120,13 +128,10 @@ func TestLentUnitsMayComeBack(t *testing.T) {
 // TestTakeOfEach: of calls that are decided one by one, those that passed are the first ones,
 // those that were perhaps counted come behind them, and the others wait on.
 func TestTakeOfEach(t *testing.T) {
-	qs, policies := NewQueues(true), policy(algo.FixedWindow(algo.PerSecond(1000)))
+	qs := NewQueues(true)
 	h := head{queues: qs, ctx: t.Context()}
 	waiters := []*waiter{&h.waiter, {}, {}}
-	for _, w := range waiters {
-		w.call, w.since, w.notify = Call{Key: "k", Policies: policies}, time.Now(), make(chan struct{}, 1)
-		h.queue, _ = qs.join(w, time.Time{})
-	}
+	h.queue = joined(qs, waiters...)
 	lost := backend.Wrap(backend.ErrPerhapsCounted, io.EOF)
 	h.call.Each = func(_ context.Context, answers []Answer) {
 		for i, d := range []backend.Decision{{}, {Err: lost}, {Allowed: true}} {
