@@ -63,7 +63,7 @@ func Example_http() {
 	limiter, err := headgate.New(store, []headgate.Policy{{
 		Name:      "client",
 		Algorithm: algo.TokenBucket(algo.PerSecond(5), 10), // 5 per second, 10 at once
-		OnFailure: headgate.FailOpen,                       // calls that Redis can't decide pass
+		OnFailure: headgate.FailOpen,                       // while Redis is down, calls pass
 	}}, &headgate.Options{Logger: slog.Default()}) // logs when Redis is lost, and when it is back
 	if err != nil {
 		log.Fatal(err)
