@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/borrow"
@@ -25,4 +26,14 @@ func (ks keys) atHome(ctx context.Context) bool {
 		ks[i].told = true
 	}
 	return true
+}
+
+// took notes how long a round trip for all keys took, for those that borrow.
+func (ks keys) took(trip time.Duration) {
+	for i := range ks {
+		if b := ks[i].limiter.borrow; b != nil {
+			//mutant:all-notes-its-trips
+			b.Took(trip)
+		}
+	}
 }

@@ -70,3 +70,54 @@ func TestAllFromLeases(t *testing.T) {
 		require.LessOrEqual(t, d.Used, 2*passed.Load(), key) // what a busy process settles too late is charged whole
 	}
 }
+
+// TestAllOverALinkThatWasSlow: calls of two keys borrow again after a slow link has become
+// fast, though no call of one key shows how fast it is.
+func TestAllOverALinkThatWasSlow(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	day := algo.FixedWindow(algo.PerDay(1_000_000))
+	for _, stores := range []string{"one store", "two stores"} {
+		t.Run(stores, func(t *testing.T) {
+			t.Parallel()
+			relay := redistest.NewRelay(t, server.Addr(), 0)
+			user := borrowingAt(t, relay.Addr(), day, 50*time.Millisecond)
+			org := borrowingAt(t, relay.Addr(), day, 50*time.Millisecond)
+			if stores == "one store" {
+				var err error
+				org, err = user.With(headgate.Policy{Name: "org", Algorithm: day, OnFailure: headgate.FailClosed, Borrow: 50 * time.Millisecond})
+				require.NoError(t, err)
+			}
+			atHome := func() int64 {
+				var n atomic.Int64
+				var wait sync.WaitGroup
+				for range 8 {
+					wait.Add(1)
+					go func() {
+						defer wait.Done()
+						for range 25 {
+							d, err := headgate.All(t.Context(), user.Call("user "+stores), org.Call("org "+stores))
+							if err != nil || !d.Allowed {
+								t.Error(err, d)
+							}
+							if d.Source == headgate.FromLease {
+								n.Add(1)
+							}
+						}
+					}()
+				}
+				wait.Wait()
+				return n.Load()
+			}
+			until := func(want bool, within time.Duration) {
+				for end := time.Now().Add(within); (atHome() > 0) != want; {
+					require.Less(t, time.Now(), end, "decided at home: %v is wanted", want)
+				}
+			}
+			relay.SetRoundTrip(20 * time.Millisecond)
+			until(false, 30*time.Second)
+			relay.SetRoundTrip(0)
+			until(true, 30*time.Second)
+		})
+	}
+}

@@ -101,7 +101,7 @@ func (s *Store) Do(ctx context.Context, r *backend.Request, d *backend.Decision)
 		s.homes.each(r.Key, (*home).forget)       // a Reset shows at once
 		defer s.homes.each(r.Key, (*home).forget) // what came in between is from before it
 	}
-	return s.next.Do(ctx, r, d)
+	return s.pass(ctx, r, d)
 }
 
 // take answers a take of one cost of every policy from home. Else the store decides it,
@@ -134,18 +134,29 @@ func (s *Store) take(ctx context.Context, r *backend.Request, d *backend.Decisio
 	return s.ask(ctx, h, r, d)
 }
 
-// ask passes a call of a key with a home on, and notes how long the round trip took.
-func (s *Store) ask(ctx context.Context, h *home, r *backend.Request, d *backend.Decision) error {
+// pass passes a request on, and notes how long the round trip took.
+func (s *Store) pass(ctx context.Context, r *backend.Request, d *backend.Decision) error {
 	begin := s.now()
 	err := s.next.Do(ctx, r, d)
+	//mutant:each-trip-is-noted
 	if err == nil && d.Source == backend.FromStore {
-		at := s.now()
-		s.link.note(at, at-begin)
-		h.asked(at, d)
+		s.Took(s.now() - begin)
+	}
+	return err
+}
+
+// ask passes a call of a key with a home on.
+func (s *Store) ask(ctx context.Context, h *home, r *backend.Request, d *backend.Decision) error {
+	err := s.pass(ctx, r, d)
+	if err == nil && d.Source == backend.FromStore {
+		h.asked(s.now(), d)
 		s.answered(r, d)
 	}
 	return err
 }
+
+// Took notes a round trip of calls that did not pass Do.
+func (s *Store) Took(trip time.Duration) { s.link.note(s.now(), trip) }
 
 // answered counts a call that the store decided.
 func (s *Store) answered(r *backend.Request, d *backend.Decision) {
