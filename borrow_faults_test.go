@@ -167,7 +167,7 @@ func TestLentUnitsWhileTheClockSteps(t *testing.T) {
 			begin := time.Now()
 			now := func() time.Time { return noon.Add(time.Since(begin) + time.Duration(step.Load())) }
 			h := hold(t, func() *headgate.Limiter {
-				store := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, nil)
+				store := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, patient)
 				l, err := headgate.New(store, []headgate.Policy{{
 					Name: "api", Algorithm: algo.FixedWindow(algo.PerDay(limit)), OnFailure: headgate.FailClosed, Borrow: length,
 				}}, nil)

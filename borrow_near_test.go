@@ -38,7 +38,7 @@ func TestBorrowNear(t *testing.T) {
 				t.Cleanup(func() { _ = s.Close() })
 				p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(limit)), OnFailure: headgate.FailClosed}
 				if i > 0 {
-					p.Borrow = 500 * time.Millisecond // no process is late for so long
+					p.Borrow = time.Second // no process is late for so long
 				}
 				q := p
 				q.Name, q.Algorithm, q.Shadow = "q", p.Algorithm.WithMax(limit/2), true
@@ -84,7 +84,7 @@ func TestBorrowNear(t *testing.T) {
 func TestBorrowNearAtRest(t *testing.T) {
 	t.Parallel()
 	server, seen := redistest.Start(t), &events{}
-	s, err := standalone.Open("redis://"+server.Addr(), nil)
+	s, err := standalone.Open("redis://"+server.Addr(), patient)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(1_000_000)), OnFailure: headgate.FailClosed, Borrow: time.Second}

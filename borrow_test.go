@@ -21,7 +21,7 @@ func borrowing(t testing.TB, server *redistest.Server, a algo.Algorithm, length 
 
 // borrowingAt returns a limiter that borrows, on a store of its own.
 func borrowingAt(t testing.TB, addr string, a algo.Algorithm, length time.Duration) *headgate.Limiter {
-	store, err := standalone.Open("redis://"+addr, nil)
+	store, err := standalone.Open("redis://"+addr, patient)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed, Borrow: length}}, nil)
@@ -149,7 +149,7 @@ func TestBorrowGivesBackOnClose(t *testing.T) {
 	server := redistest.Start(t)
 	ctx, passed := context.Background(), int64(0)
 	a := algo.FixedWindow(algo.PerDay(100_000))
-	store, err := standalone.Open("redis://"+server.Addr(), nil)
+	store, err := standalone.Open("redis://"+server.Addr(), patient)
 	require.NoError(t, err)
 	l, err := headgate.New(store, []headgate.Policy{{Name: "api", Algorithm: a, OnFailure: headgate.FailClosed, Borrow: time.Second}}, nil)
 	require.NoError(t, err)

@@ -27,7 +27,7 @@ func TestDenialStands(t *testing.T) {
 				server, ctx := redistest.Start(t), context.Background()
 				var ahead atomic.Int64
 				now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-				store := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, nil)
+				store := standalone.New(clock.Client{Processor: server.Client(t), Now: now}, patient)
 				p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.Per(8, algo.MaxPeriod)), OnFailure: mode, Shards: shards}
 				l := limiter(t, store, &headgate.Options{Instances: 2}, p)
 				require.Eventually(t, func() bool {
@@ -73,7 +73,7 @@ func TestDenialStands(t *testing.T) {
 // the Reset has failed.
 func TestResetEndsWhatStands(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()
-	l := limiter(t, standalone.New(server.Client(t), nil), nil, headgate.Policy{
+	l := limiter(t, standalone.New(server.Client(t), patient), nil, headgate.Policy{
 		Name: "p", Algorithm: algo.FixedWindow(algo.Per(1, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
 	require.Eventually(t, func() bool {
 		d, err := l.Allow(ctx, "k")
@@ -94,7 +94,7 @@ func TestResetEndsWhatStands(t *testing.T) {
 // of that key pass, and neither do Resets of 50,000 other keys.
 func TestOthersLeaveWhatStands(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()
-	l := limiter(t, standalone.New(server.Client(t), nil), nil, headgate.Policy{
+	l := limiter(t, standalone.New(server.Client(t), patient), nil, headgate.Policy{
 		Name: "p", Algorithm: algo.FixedWindow(algo.Per(3, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
 	var held []*headgate.Reservation
 	require.Eventually(t, func() bool {
@@ -193,7 +193,7 @@ func TestRefundOfALostReserve(t *testing.T) {
 	server, ctx := redistest.Start(t), context.Background()
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
-	l := limiter(t, standalone.New(client, nil), nil, headgate.Policy{
+	l := limiter(t, standalone.New(client, patient), nil, headgate.Policy{
 		Name: "p", Algorithm: algo.FixedWindow(algo.Per(5, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
 	_, err := l.Peek(ctx, headgate.Call{Key: "k"}) // loads the script
 	require.NoError(t, err)
@@ -201,6 +201,7 @@ func TestRefundOfALostReserve(t *testing.T) {
 	r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{5}})
 	require.NoError(t, err)
 	require.Equal(t, headgate.FromFailOpen, d.Source)
+	require.ErrorIs(t, d.Err, headgate.ErrPerhapsCounted)
 	proxy.Set(redistest.Pass)
 	require.Eventually(t, func() bool {
 		d, err := l.Allow(ctx, "k")

@@ -3,11 +3,16 @@ package headgate_test
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/layer"
 )
+
+// patient is for tests that are not about the budget, so that they hold on a busy machine.
+var patient = &standalone.Options{Budget: 2 * time.Second}
 
 // fake is a store over another one. What a test sets stands in place of the other's.
 type fake struct {

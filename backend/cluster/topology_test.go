@@ -145,7 +145,7 @@ func TestLeftEndpointsHaveNoCircuit(t *testing.T) {
 		}
 		return redis.NewClient(o)
 	}}
-	store := cluster.New(with{&o}, &cluster.Options{Budget: 500 * time.Millisecond})
+	store := cluster.New(with{&o}, &cluster.Options{Budget: 2 * time.Second})
 	defer store.Close()
 	l := faulttest.Limiter(t, store, faulttest.Wide)
 	require.NoError(t, callAll(l))

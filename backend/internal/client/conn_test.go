@@ -42,7 +42,7 @@ func TestEndOverTLS(t *testing.T) {
 		c := made(t, &redis.Options{Addr: addr, TLSConfig: config})
 		for range 5 {
 			require.NoError(t, server.Client(t).ClientKillByFilter(context.Background(), "TYPE", "normal", "SKIPME", "yes").Err())
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // until the end has arrived
 			require.NoError(t, c.Ping(context.Background()).Err())
 		}
 		dialled := relay.Dialled()
