@@ -8,7 +8,7 @@ export GORACE := atexit_sleep_ms=0
 # Tests that run without the race detector, which skips them: most have one goroutine, in
 # which it finds nothing, and it makes them some times as slow. A test in internal/arch
 # holds both lists complete.
-PLAIN_TESTS := TestSeeds TestSuiteWhole TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins \
+PLAIN_TESTS := TestSeeds TestSuiteWhole TestSuiteThroughBreaker TestSuiteOnACluster TestRecordSpendsEachPolicy TestTwins TestTwinsWhole TestTwinsOnAServer TestLeaseTwins TestLoanTwins TestKeysTwins \
 	TestCompactLogBlocksThatGaveBack TestCompactLogIsASlidingLog TestCompactLogBytes TestCompactLogGarbage TestCompactLogNumbersGoOn TestCalendarZones \
 	TestLeaseBytes TestMemoryComesBack TestBounded TestWhatIsKnownIsBoundedInBytes TestSharesAreSpentAlike TestBorrowFigures TestBorrowIsFair TestBorrowOfALog TestBorrowOfALongLength \
 	TestReference TestSpreadReference TestTwiceTheLimit TestBoundedPolicies \
@@ -27,7 +27,7 @@ test: deps
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || \
 		{ echo "FAIL: run gofmt -w on:" $$unformatted >&2; exit 1; }
 	@.ci/mutants -n
-	go test -race -vet=off -p 4 -timeout 10m ./backend/cluster ./backend/standalone ./. ./shard ./breaker ./...
+	go test -race -vet=off -p 3 -timeout 10m ./backend/cluster ./backend/standalone ./. ./shard ./breaker ./...
 	@$(MAKE) --no-print-directory -j 3 -O test-plain test-bench test-modules
 	@echo "PASS: vet, gofmt, and all tests, under the race detector or, if they are listed, without it"
 

@@ -134,6 +134,7 @@ func severalDays(limit int64, shards int, shadow bool) []headgate.Policy {
 // TestRecordSpendsEachPolicy: once the sum of a policy is at its limit, no call passes it,
 // although another policy of the list was spent before. By Records and by Commits.
 func TestRecordSpendsEachPolicy(t *testing.T) {
+	redistest.Plain(t)
 	t.Parallel()
 	const limit, shards, callers = 100_000, 8, 8
 	ctx, server := context.Background(), redistest.Start(t)

@@ -126,6 +126,7 @@ type with struct{ *redis.ClusterOptions }
 func (w with) Options() *redis.ClusterOptions { return w.ClusterOptions }
 
 func TestSuiteOnACluster(t *testing.T) {
+	redistest.Plain(t)
 	c := redistest.StartCluster(t)
 	admin := c.Client(t)
 	run := onSpreadKeys // keys that are not spread are tested in memory, and on a server

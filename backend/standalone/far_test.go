@@ -138,7 +138,7 @@ func TestTooFar(t *testing.T) {
 			require.ErrorContains(t, pings[i], cause)
 			require.LessOrEqual(t, f.got.Perhaps, 1)
 			require.Zero(t, f.got.Openings)
-			require.LessOrEqual(t, f.relay.Dialled(), f.spare+redistest.Steps(5, 3))
+			require.LessOrEqual(t, f.relay.Dialled(), f.spare+redistest.Steps(8, 3))
 			require.Positive(t, again[i].First)
 			require.Less(t, again[i].First, soon, "the link is short again")
 		})

@@ -97,6 +97,7 @@ func TestSuiteWhole(t *testing.T) {
 // TestSuiteThroughBreaker: the breaker over the store answers as the store where nothing
 // fails. It passes a failure on where a layer above may try elsewhere.
 func TestSuiteThroughBreaker(t *testing.T) {
+	redistest.Plain(t)
 	server := redistest.Start(t)
 	storetest.Brief(t, storetest.Harness{New: func(t *testing.T) storetest.Subject {
 		s := subject(t, server, patient)
