@@ -5,6 +5,7 @@ package borrow
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
@@ -73,9 +74,11 @@ func TestAllAtHomeOrNone(t *testing.T) {
 			}
 		}
 		all := func() bool {
+			synctest.Wait() // a Borrow in the background reads the clock too
 			k.end.Store(end)
 			other = k.left.Load()
 			q.clock.Store(&ends)
+			defer synctest.Wait()
 			defer q.clock.Store(nil)
 			return All(context.Background(), two(p, q))
 		}
