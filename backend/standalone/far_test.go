@@ -130,7 +130,10 @@ func TestTooFar(t *testing.T) {
 		again[i].Run(time.Second, 20*time.Millisecond)
 	})()
 	soon := 2*trip + late.Max()
-	cause := fmt.Sprintf("a round trip takes %.1s", fmt.Sprint(trip.Milliseconds()))
+	cause := "a round trip takes "
+	if redistest.Long() { // a busy machine adds to it
+		cause += fmt.Sprintf("%.1s", fmt.Sprint(trip.Milliseconds()))
+	}
 	for i, f := range all {
 		t.Run(f.name, func(t *testing.T) {
 			t.Logf("%d perhaps counted, %d openings, %d connections, longest %v", f.got.Perhaps, f.got.Openings, f.relay.Dialled(), f.got.Longest)

@@ -136,7 +136,7 @@ func told(t *testing.T, err error, perhaps known) {
 	case perhaps == notRun:
 		require.ErrorIs(t, err, headgate.ErrUnavailable)
 	case perhaps == mayHaveRun && !redistest.Long() && errors.Is(err, headgate.ErrUnavailable):
-		require.ErrorContains(t, err, "began too late") // a connection of a busy machine
+		require.Regexp(t, "began too late|no answer within", err.Error()) // on a busy machine nothing was sent
 	case perhaps == mayHaveRun || !errors.Is(err, headgate.ErrUnavailable):
 		require.ErrorIs(t, err, headgate.ErrPerhapsCounted)
 	}
