@@ -155,7 +155,7 @@ func (s *Store) ask(ctx context.Context, h *home, r *backend.Request, d *backend
 	return err
 }
 
-// Took notes a round trip of calls that did not pass Do.
+// Took notes how long a round trip took. Callers note those that don't pass Do.
 func (s *Store) Took(trip time.Duration) { s.link.note(s.now(), trip) }
 
 // answered counts a call that the store decided.
