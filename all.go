@@ -232,13 +232,11 @@ func (ks keys) atOnce(ctx context.Context) error {
 	}
 	r.StoreTime = &k.question.storeTime
 	var d Decision
-	begin := time.Now()
-	err := k.limiter.breaker.Attempt(ctx, &r, &d)
+	err := ks.attempt(ctx, &r, &d)
 	if backend.Undecided(err) {
 		return ks.fail(ctx, err)
 	}
 	if err == nil {
-		ks.took(time.Since(begin))
 		ks.tell(&d)
 	}
 	return err

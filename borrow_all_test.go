@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -90,23 +91,17 @@ func TestAllOverALinkThatWasSlow(t *testing.T) {
 			}
 			atHome := func() int64 {
 				var n atomic.Int64
-				var wait sync.WaitGroup
-				for range 8 {
-					wait.Add(1)
-					go func() {
-						defer wait.Done()
-						for range 25 {
-							d, err := headgate.All(t.Context(), user.Call("user "+stores), org.Call("org "+stores))
-							if err != nil || !d.Allowed {
-								t.Error(err, d)
-							}
-							if d.Source == headgate.FromLease {
-								n.Add(1)
-							}
+				faulttest.Go(8, func(int) {
+					for range 25 {
+						d, err := headgate.All(t.Context(), user.Call("user "+stores), org.Call("org "+stores))
+						if err != nil || !d.Allowed {
+							t.Error(err, d)
 						}
-					}()
-				}
-				wait.Wait()
+						if d.Source == headgate.FromLease {
+							n.Add(1)
+						}
+					}
+				})()
 				return n.Load()
 			}
 			until := func(want bool, within time.Duration) {

@@ -91,7 +91,7 @@ func gated(t *testing.T, apart bool) (*batch.Queue, *gate) {
 }
 
 // fill holds as many batches as may be in flight: later calls are pending until
-// the gate opens. Another try is for a busy machine, where a server seems to be busy too.
+// the gate opens. Another try is for a busy machine, on which a server seems to be busy too.
 func fill(t *testing.T, q *batch.Queue, g *gate) (landed func()) {
 	for try := 1; ; try++ {
 		for range try * try {
