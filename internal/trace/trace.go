@@ -92,7 +92,7 @@ func (s *Steps) changed(base []backend.Policy) []backend.Policy {
 	ps := slices.Clone(base)
 	for i := range ps {
 		if s.rand.IntN(2) == 0 {
-			ps[i].Algorithm = s.other(ps[i].Algorithm)
+			ps[i].Algorithm = s.other(&ps[i])
 		}
 	}
 	s.rand.Shuffle(len(ps), func(i, j int) { ps[i], ps[j] = ps[j], ps[i] })
@@ -102,29 +102,31 @@ func (s *Steps) changed(base []backend.Policy) []backend.Policy {
 	return ps
 }
 
-// other returns another algorithm for a policy's name: of any kind, or one of the
-// same identity with other numbers.
-func (s *Steps) other(a algo.Algorithm) algo.Algorithm {
-	b := s.algorithm()
+// other returns another algorithm for a policy: of any kind, or one of the same
+// identity with other numbers. It is the policy's own where a store and the model
+// would differ on the one drawn.
+func (s *Steps) other(p *backend.Policy) algo.Algorithm {
+	a, b := p.Algorithm, s.algorithm()
 	if s.rand.IntN(3) > 0 {
 		b = a.WithMax(s.size(a.Kind().MaxLimit()))
 	}
-	switch {
-	case slow(a) && a.Identity() == b.Identity():
-		return a.WithMax(b.Max())
-	case slow(b):
-		return a
+	for _, q := range slices.Concat(s.lists...) {
+		if q.Name == p.Name && (outlives(&q.Algorithm, &b) || outlives(&b, &q.Algorithm)) {
+			return a
+		}
 	}
 	return b
 }
 
-// slow reports whether a bucket may take longer to refill than a store keeps a
-// level that a faster one left. The model keeps every level, so the two would
-// differ where both are right. So all slow buckets of a name have one rate.
-func slow(a algo.Algorithm) bool {
-	l := a.Limit()
-	return a.Kind() == algo.KindTokenBucket && float64(a.Max())/float64(l.Events)*l.Period.Seconds() > deepest.Seconds()
+// outlives reports whether a store may forget a level of a while b still sees it. The
+// model keeps every level, so the two would differ where both are right.
+func outlives(a, b *algo.Algorithm) bool {
+	drains := float64(a.Max()) / rate(b)
+	return a.Kind() == algo.KindTokenBucket && b.Kind() == a.Kind() && rate(a) > rate(b) && drains > (kept-deepest).Seconds()
 }
+
+// rate is in units a second.
+func rate(a *algo.Algorithm) float64 { return float64(a.Limit().Events) / a.Limit().Period.Seconds() }
 
 // algorithm draws one of any kind.
 func (s *Steps) algorithm() algo.Algorithm {
@@ -233,9 +235,9 @@ func (s *Steps) tick(list []backend.Policy) {
 	}
 }
 
-// deepest is how far below the latest instant the clock goes back: under a
-// virtual clock the script keeps what has ended for an hour.
-const deepest = 50 * time.Minute
+// kept is how long the script keeps what has ended, under a virtual clock, and deepest
+// how far below the latest instant the clock goes back.
+const kept, deepest = time.Hour, 50 * time.Minute
 
 // back sets the clock back, unless the steps are steady.
 func (s *Steps) back(d int64) {

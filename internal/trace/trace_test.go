@@ -5,9 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/stretchr/testify/require"
 )
@@ -41,6 +44,30 @@ func TestGolden(t *testing.T) {
 		require.Equal(t, wants[i], gots[i], "step %d", i)
 	}
 	require.Len(t, gots, len(wants))
+}
+
+// TestNoLevelOutlivesItsStore: a store may forget a level of a bucket an hour after it
+// has drained, and a slower bucket of the same name would still see it in the model.
+func TestNoLevelOutlivesItsStore(t *testing.T) {
+	for seed := range uint64(2_000) {
+		s := New(seed)
+		for _, a := range s.buckets() {
+			for _, b := range s.buckets() {
+				if a.Name != b.Name || rate(&a.Algorithm) <= rate(&b.Algorithm) {
+					continue
+				}
+				drained := time.Duration(float64(a.Algorithm.Max()) / rate(&b.Algorithm) * float64(time.Second))
+				require.LessOrEqual(t, drained, 10*time.Minute, "-seed %d: %v, then %v", seed, &a.Algorithm, &b.Algorithm)
+			}
+		}
+	}
+}
+
+// buckets are the policies of the present era that have a TokenBucket.
+func (s *Steps) buckets() []backend.Policy {
+	return slices.DeleteFunc(slices.Concat(s.lists...), func(p backend.Policy) bool {
+		return p.Algorithm.Kind() != algo.KindTokenBucket
+	})
 }
 
 func costs(g *backend.Group) string {
