@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,15 +34,11 @@ const pairsSteps = 60
 
 func pairs(t *testing.T, g *ground, steps int) {
 	seed, programs := uint64(1), steps/pairsSteps
-	if redistest.Steps(0, 1) > 0 { // at full length, other programs each time
-		seed = uint64(time.Now().UnixNano())
-	}
-	if s := os.Getenv("HEADGATE_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seed, programs = n, 1
+	switch {
+	case os.Getenv("HEADGATE_SEED") != "":
+		seed, programs = redistest.Seed(t), 1
+	case redistest.Long(): // other programs each time
+		seed = redistest.Seed(t)
 	}
 	begin := time.Now()
 	for i := range uint64(programs) {

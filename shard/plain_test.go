@@ -21,7 +21,7 @@ import (
 // answered as the plain Go rendering answers it, in every field.
 func TestTwinsOnAServer(t *testing.T) {
 	redistest.Plain(t)
-	s := trace.New(uint64(time.Now().UnixNano()))
+	s := trace.New(redistest.Seed(t))
 	client := clock.Client{Processor: redistest.Start(t).Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	wrapper := wrappers(standalone.New(client, &standalone.Options{Budget: longBudget}))
 	model := trace.NewModel(s.Now)

@@ -161,7 +161,7 @@ func TestSuite(t *testing.T) {
 }
 
 func twins(t *testing.T, c *redistest.Cluster, admin *redis.ClusterClient) {
-	s := trace.New(uint64(time.Now().UnixNano()))
+	s := trace.New(redistest.Seed(t))
 	store := cluster.New(clock.Cluster{ClusterOptions: admin, Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	defer store.Close()
 	model := trace.NewModel(s.Now)

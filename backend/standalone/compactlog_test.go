@@ -25,7 +25,6 @@ import (
 // or thousands at once. Every field of every answer is the same.
 func TestCompactLogIsASlidingLog(t *testing.T) {
 	redistest.Plain(t)
-	t.Logf("-seed %d", *seed)
 	l := newLogs(t)
 	each := redistest.Steps(4_000, 12_000)
 	for steps := redistest.Steps(8_000, 1_000_000); steps > 0; steps -= each {
@@ -39,7 +38,7 @@ func TestCompactLogIsASlidingLog(t *testing.T) {
 
 func newLogs(t *testing.T) *logs {
 	server := redistest.Start(t)
-	l := &logs{T: t, r: rand.New(rand.NewPCG(*seed, 1))}
+	l := &logs{T: t, r: rand.New(rand.NewPCG(redistest.Seed(t), 1))}
 	client := clock.Client{Processor: server.Client(t), Now: l.time}
 	l.redis = standalone.New(client, &standalone.Options{Budget: 10 * time.Second})
 	t.Cleanup(func() { server.NoImmortals(t) })

@@ -27,18 +27,18 @@ import (
 // back and numbers that change while counts live.
 func TestLeaseTwins(t *testing.T) {
 	redistest.Plain(t)
+	seed := redistest.Seed(t)
 	for i, name := range []string{"Memory", "Model"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			leaseTwins(t, server.Client(t), *seed+uint64(i), i == 0, redistest.Steps(6_000, 1_000_000)/2)
+			leaseTwins(t, server.Client(t), seed+uint64(i), i == 0, redistest.Steps(6_000, 1_000_000)/2)
 			server.NoImmortals(t)
 		})
 	}
 }
 
 func leaseTwins(t *testing.T, client *redis.Client, seed uint64, steady bool, steps int) {
-	t.Logf("-seed %d", seed)
 	s := trace.New(seed)
 	if steady {
 		s = trace.Steady(seed)

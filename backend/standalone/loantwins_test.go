@@ -23,16 +23,16 @@ import (
 // borrowers among all other operations, memory against Lua.
 func TestLoanTwins(t *testing.T) {
 	redistest.Plain(t)
+	seed := redistest.Seed(t)
 	for i := range uint64(traces) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			loanTwins(t, *seed+i, redistest.Steps(3_000, 500_000)/traces)
+			loanTwins(t, seed+i, redistest.Steps(3_000, 500_000)/traces)
 		})
 	}
 }
 
 func loanTwins(t *testing.T, seed uint64, steps int) {
-	t.Logf("-seed %d", seed)
 	s := &loanSteps{rand: rand.New(rand.NewPCG(seed, 7)), now: trace.Start}
 	now := func() time.Time { return time.UnixMicro(s.now) }
 	server := redistest.Start(t)

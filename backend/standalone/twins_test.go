@@ -2,7 +2,6 @@ package standalone_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -14,16 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var seed = flag.Uint64("seed", uint64(time.Now().UnixNano()), "where the twins' steps begin")
-
 // TestTwins holds the two renderings of the algorithms equal: random
 // policies, costs, changing limits and clock steps, Go against Lua.
 func TestTwins(t *testing.T) {
 	redistest.Plain(t)
+	seed := redistest.Seed(t)
 	for i := range uint64(traces) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			twins(t, *seed+i, redistest.Steps(6_000, 1_000_000)/traces)
+			twins(t, seed+i, redistest.Steps(6_000, 1_000_000)/traces)
 		})
 	}
 }
@@ -34,7 +32,6 @@ const traces = 2
 
 func twins(t *testing.T, seed uint64, steps int) {
 	s := trace.New(seed)
-	t.Logf("-seed %d", seed)
 	server := redistest.Start(t)
 	client := clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}
 	lua := standalone.New(client, &standalone.Options{Budget: 10 * time.Second})

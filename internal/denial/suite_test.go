@@ -93,7 +93,7 @@ func TestSuite(t *testing.T) {
 // back, as the one that counts an entry's time in production can't.
 func TestTwins(t *testing.T) {
 	redistest.Plain(t)
-	s := trace.Steady(uint64(time.Now().UnixNano()))
+	s := trace.Steady(redistest.Seed(t))
 	server := redistest.Start(t)
 	store := standalone.New(clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, patient)
 	wrapper := denial.New(store, store.Shared(), time.Second)

@@ -86,10 +86,11 @@ func standaloneStore(t *testing.T, n *network) backend.Store {
 // It returns how many answers were lost.
 func histories(t *testing.T, s backend.Store, resend bool) (lost int) {
 	var illegal, checked int
+	seed := redistest.Seed(t)
 	for i, list := range lists() {
 		for j := range redistest.Steps(2, 60) {
 			h := &history{store: s, list: list, resend: resend, key: fmt.Sprint(i, "/", j)}
-			h.run(4, redistest.Steps(8, 12), uint64(time.Now().UnixNano()))
+			h.run(4, redistest.Steps(8, 12), seed+uint64(checked))
 			lost += h.mu.lost
 			checked++
 			switch result := porcupine.CheckOperationsTimeout(model, h.mu.operations, time.Minute); {

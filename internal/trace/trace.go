@@ -235,7 +235,7 @@ func (s *Steps) tick(list []backend.Policy) {
 	}
 }
 
-// kept is how long the script keeps what has ended, under a virtual clock, and deepest
+// kept is how long the script keeps what has ended, under a virtual clock. deepest is
 // how far below the latest instant the clock goes back.
 const kept, deepest = time.Hour, 50 * time.Minute
 

@@ -77,7 +77,7 @@ func fresh(g backend.Group) backend.Group {
 // as the same calls one after the other at one instant.
 func TestBatchesDecideInOrder(t *testing.T) {
 	server := redistest.Start(t)
-	s := trace.New(uint64(time.Now().UnixNano()))
+	s := trace.New(redistest.Seed(t))
 	r := rand.New(rand.NewPCG(1, 2))
 	model := trace.NewModel(s.Now)
 	runner := batch.Alone(clock.Client{Processor: server.Client(t), Now: func() time.Time { return time.UnixMicro(s.Now()) }}, &layer.Shared{}, 10*time.Second)

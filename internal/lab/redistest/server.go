@@ -273,6 +273,21 @@ func Steps(short, long int) int {
 	return short
 }
 
+// Seed returns where a random test begins, and logs it: HEADGATE_SEED=N in the
+// environment, or else the time at which the process first asked.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	n, err := seed()
+	check(t, err)
+	t.Logf("HEADGATE_SEED=%d", n)
+	return n
+}
+
+var seed = sync.OnceValues(func() (uint64, error) {
+	now := strconv.FormatInt(time.Now().UnixNano(), 10)
+	return strconv.ParseUint(cmp.Or(os.Getenv("HEADGATE_SEED"), now), 10, 64)
+})
+
 // Plain skips a test under the race detector, which finds nothing in a test of one
 // goroutine. A long test of many is also such a one if another test runs its code under the
 // detector. The Makefile lists these tests, and runs them without it.
