@@ -5,7 +5,9 @@ package from
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +22,7 @@ import (
 	"github.com/didip/tollbooth/v7"
 	"github.com/go-chi/httprate"
 	"github.com/go-redis/redis_rate/v10"
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/ratelimit"
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
@@ -27,6 +30,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/headgate-go/headgate/middleware/grpclimit"
 	"github.com/headgate-go/headgate/middleware/httplimit"
 	"github.com/redis/go-redis/v9"
 	"github.com/sethvargo/go-limiter/memorystore"
@@ -36,6 +40,10 @@ import (
 	"github.com/ulule/limiter/v3"
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // tooMany is what a handler answers to a denied call.
@@ -238,6 +246,42 @@ func toRemoteAddr(limiter *headgate.Limiter, next http.Handler) (http.Handler, e
 	return limit(next), nil
 }
 
+// perProcess is the Limiter of go-grpc-middleware.
+type perProcess struct{ *rate.Limiter }
+
+func (l perProcess) Limit(context.Context) error {
+	if !l.Allow() {
+		return errors.New("more than 10 calls per minute")
+	}
+	return nil
+}
+
+func fromGRPCMiddleware() grpc.UnaryServerInterceptor {
+	limit := perProcess{rate.NewLimiter(10.0/60, 10)}
+	return ratelimit.UnaryServerInterceptor(limit)
+}
+
+func toPeerAddress(limiter *headgate.Limiter) (grpc.UnaryServerInterceptor, error) {
+	limit, err := grpclimit.NewServer(limiter, grpclimit.PeerAddress, nil)
+	if err != nil {
+		return nil, err
+	}
+	return limit.Unary, nil
+}
+
+// overGRPC calls a method per call, from one address.
+func overGRPC(i grpc.UnaryServerInterceptor, err error) (handler, error) {
+	return func(ctx context.Context, _ string) error {
+		ctx = peer.NewContext(ctx, &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}})
+		_, err := i(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/m"}, func(context.Context, any) (any, error) { return nil, nil })
+		if status.Code(err) == codes.ResourceExhausted {
+			after, _ := grpclimit.RetryDelay(err) // go-grpc-middleware sends none
+			return tooMany(after)
+		}
+		return err
+	}, err
+}
+
 // overHTTP sends a request per call: its key is a header, and its address is the same.
 func overHTTP(h http.Handler, err error) (handler, error) {
 	return func(_ context.Context, key string) error {
@@ -282,6 +326,8 @@ func TestTenOfEleven(t *testing.T) {
 		"tollbooth":   func() (handler, error) { return overHTTP(fromTollbooth(ok), nil) },
 		"header":      func() (handler, error) { return overHTTP(toHeader(inMemory(), ok)) },
 		"remote addr": func() (handler, error) { return overHTTP(toRemoteAddr(inMemory(), ok)) },
+		"grpc":        func() (handler, error) { return overGRPC(fromGRPCMiddleware(), nil) },
+		"peer":        func() (handler, error) { return overGRPC(toPeerAddress(inMemory())) },
 	} {
 		t.Run(name, func(t *testing.T) { tenOfEleven(t, f) })
 	}
@@ -568,7 +614,7 @@ func TestSnippetsAreCompiled(t *testing.T) {
 	require.NoError(t, err)
 	normal := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	blocks := goBlock.FindAllStringSubmatch(string(doc), -1)
-	require.Len(t, blocks, 16)
+	require.Len(t, blocks, 19)
 	for _, b := range blocks {
 		require.Contains(t, normal(string(source)), normal(b[1]))
 	}
