@@ -27,7 +27,7 @@ func (c *addressCase) request(header string) *http.Request {
 }
 
 func keyOf(k Key, r *http.Request) string {
-	b, err := k.add(nil, r, &asker{64, func(*http.Request, error) {}})
+	b, err := k.add(nil, r, asker{prefix: 64, warn: func(*http.Request, error) {}})
 	if err != nil {
 		return ""
 	}

@@ -156,7 +156,7 @@ func New(limiter *headgate.Limiter, key Key, opts *Options) (func(http.Handler) 
 	if err != nil {
 		return nil, err
 	}
-	by := &asker{m.IPv6Prefix, func(_ *http.Request, err error) { limiter.Logger().Warn(noClient, "error", err) }}
+	by := asker{prefix: m.IPv6Prefix, warn: func(_ *http.Request, err error) { limiter.Logger().Warn(noClient, "error", err) }}
 	m.parts = func(r *http.Request, s *scratch) (err error) {
 		s.parts = append(s.parts[:0], headgate.Part{Limiter: limiter})
 		if call := &s.parts[0].Call; key.call != nil {

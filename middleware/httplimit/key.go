@@ -21,7 +21,7 @@ import (
 // Keys of different kinds never meet: a header's value can't name the count of
 // an address. What a request without a key gets is Options.EmptyKey.
 type Key struct {
-	add    func(b []byte, r *http.Request, by *asker) ([]byte, error) // or errNoKey, errUnmatched, a RequestError
+	add    func(b []byte, r *http.Request, by asker) ([]byte, error) // or errNoKey, errUnmatched, a RequestError
 	call   func(*http.Request) (headgate.Call, error)
 	trusts func(*http.Request) bool // whether the peer is a proxy of the key; nil: it has none
 	err    error
@@ -31,6 +31,7 @@ type Key struct {
 type asker struct {
 	prefix int                        // bits of an IPv6 address
 	warn   func(*http.Request, error) // logs a headerError
+	proxy  bool                       // a First that has the key trusts the connection
 }
 
 // RemoteAddr is the address that the connection comes from. A request over a
@@ -60,7 +61,7 @@ func (k Key) Of(r *http.Request) (string, error) {
 	case k.add == nil:
 		return "", invalid("key", "Key{}", "one made by a function of package httplimit, as RemoteAddr")
 	}
-	b, err := k.add(nil, r, &asker{address.Prefix, warnServer})
+	b, err := k.add(nil, r, asker{prefix: address.Prefix, warn: warnServer})
 	if err == errNoKey || err == errUnmatched {
 		return "", nil
 	}
@@ -128,7 +129,11 @@ func TrustedAddress(header string, cidrs ...string) Key {
 // the prefix "ip:", so a service that moves behind a proxy keeps its counts.
 func addressKey(trusts func(*http.Request) bool, of func(*http.Request) (netip.Addr, error)) Key {
 	pace := new(parts.Pace)
-	return Key{trusts: trusts, add: func(b []byte, r *http.Request, by *asker) ([]byte, error) {
+	return Key{trusts: trusts, add: func(b []byte, r *http.Request, by asker) ([]byte, error) {
+		//mutant:only-proxies-by-network
+		if by.proxy && trusts != nil && !trusts(r) {
+			return b, errNoKey
+		}
 		addr, err := of(r)
 		if header, ok := err.(*headerError); ok {
 			//mutant:wrong-header-paced
@@ -222,7 +227,7 @@ func Cookie(name string) Key {
 // logs and of metrics. 128 bits are enough, since two values can't be chosen of
 // one hash.
 func hashed(kind string, value func(*http.Request) (string, error)) Key {
-	return Key{add: func(b []byte, r *http.Request, _ *asker) ([]byte, error) {
+	return Key{add: func(b []byte, r *http.Request, _ asker) ([]byte, error) {
 		v, err := value(r)
 		switch {
 		case err != nil:
@@ -247,7 +252,7 @@ func hashed(kind string, value func(*http.Request) (string, error)) Key {
 // EmptyRefused, what the mux passed here does not match goes uncounted to the mux, which
 // answers 404 or 405.
 func Pattern(mux *http.ServeMux) Key {
-	return Key{add: func(b []byte, r *http.Request, _ *asker) ([]byte, error) {
+	return Key{add: func(b []byte, r *http.Request, _ asker) ([]byte, error) {
 		pattern := r.Pattern
 		if mux != nil {
 			pattern = matched(mux, r)
@@ -297,7 +302,8 @@ func Join(keys ...Key) Key {
 	if err := checkKeys("Join", keys); err != nil {
 		return Key{err: err}
 	}
-	return Key{add: func(b []byte, r *http.Request, by *asker) (_ []byte, err error) {
+	//mutant:join-trusts
+	return Key{trusts: trusts(keys), add: func(b []byte, r *http.Request, by asker) (_ []byte, err error) {
 		for i, k := range keys {
 			if i > 0 {
 				b = append(b, '|')
@@ -328,16 +334,10 @@ func First(keys ...Key) Key {
 	if err := checkKeys("First", keys); err != nil {
 		return Key{err: err}
 	}
-	trusts := func(r *http.Request) bool {
-		return slices.ContainsFunc(keys, func(k Key) bool { return k.trusts != nil && k.trusts(r) })
-	}
-	return Key{trusts: trusts, add: func(b []byte, r *http.Request, by *asker) (with []byte, err error) {
-		proxy := trusts(r)
+	trusts := trusts(keys)
+	return Key{trusts: trusts, add: func(b []byte, r *http.Request, by asker) (with []byte, err error) {
+		by.proxy = by.proxy || trusts(r)
 		for _, k := range keys {
-			//mutant:only-proxies-by-network
-			if proxy && k.trusts != nil && !k.trusts(r) {
-				continue
-			}
 			//mutant:error-ends-search
 			if with, err = k.add(b, r, by); err != errNoKey && err != errUnmatched {
 				break
@@ -345,6 +345,13 @@ func First(keys ...Key) Key {
 		}
 		return with, err
 	}}
+}
+
+// trusts reports whether one of the keys is that of a proxy which the connection comes from.
+func trusts(keys []Key) func(*http.Request) bool {
+	return func(r *http.Request) bool {
+		return slices.ContainsFunc(keys, func(k Key) bool { return k.trusts != nil && k.trusts(r) })
+	}
 }
 
 // checkKeys returns the error of a list that Join or First can't combine.

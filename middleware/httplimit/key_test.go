@@ -59,6 +59,29 @@ func TestJoin(t *testing.T) {
 	require.Empty(t, keyOf(k, requestWith()), "without one of them it has no key")
 }
 
+// TestFirstNested: a First or a Join inside of First counts as its keys would.
+func TestFirstNested(t *testing.T) {
+	edge, balancer := TrustedAddress("CF-Connecting-IP", "198.51.100.0/24"), TrustedProxies("10.0.0.0/8")
+	api, route := Header("X-Api-Key"), Pattern(nil)
+	for name, c := range map[string]struct {
+		key  string
+		want Key
+		is   Key
+	}{
+		"First of no proxies": {"secret", First(api, Cookie("s"), balancer), First(First(api, Cookie("s")), balancer)},
+		"First with a proxy":  {"secret", First(api, edge, balancer), First(First(api, edge), balancer)},
+		"without a key":       {"", First(api, edge, balancer), First(First(api, edge), balancer)},
+		"Joins of proxies":    {"", Join(First(edge, balancer), route), First(Join(edge, route), Join(balancer, route))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := requestWith("X-Forwarded-For", "203.0.113.7", "X-Api-Key", c.key)
+			r.RemoteAddr, r.Pattern = "10.1.2.3:80", "GET /"
+			require.NotEmpty(t, keyOf(c.want, r))
+			require.Equal(t, keyOf(c.want, r), keyOf(c.is, r))
+		})
+	}
+}
+
 // TestFirst: the first key that a request has, as its own text. An error ends the search.
 func TestFirst(t *testing.T) {
 	mux := http.NewServeMux()

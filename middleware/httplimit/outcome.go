@@ -79,7 +79,6 @@ func Reported(o *Outcome) []int64 { return o.Reported }
 // run serves a request that is settled when the handler has returned, also by a panic
 // or after it hijacked the connection.
 func (h *handler) run(w http.ResponseWriter, r *http.Request, call *settle.Call) {
-	r = r.WithContext(call.Context)
 	if h.Settle == nil {
 		defer call.Settle(nil)
 		h.next.ServeHTTP(w, r)

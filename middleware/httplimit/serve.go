@@ -64,15 +64,22 @@ type handler struct {
 func (m *middleware) wrap(next http.Handler) http.Handler { return &handler{middleware: m, next: next} }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch ctx, call, passes := h.admit(w, r); {
-	case !passes:
-	case call != nil:
-		h.run(w, r, call)
-	case ctx != r.Context():
-		h.next.ServeHTTP(w, r.WithContext(ctx))
-	default:
-		h.next.ServeHTTP(w, r)
+	ctx, call, passes := h.admit(w, r)
+	if !passes {
+		return
 	}
+	if outer := r; ctx != r.Context() {
+		r = r.WithContext(ctx)
+		// The server removes the files of a form that it finds in its own request. Outer
+		// handlers read the pattern there.
+		//mutant:form-handed-back
+		defer func() { outer.MultipartForm, outer.Pattern = r.MultipartForm, r.Pattern }()
+	}
+	if call != nil {
+		h.run(w, r, call)
+		return
+	}
+	h.next.ServeHTTP(w, r)
 }
 
 // admit reports whether the request passes, with its context and the call that is to be
@@ -110,6 +117,9 @@ func (h *handler) admit(w http.ResponseWriter, r *http.Request) (ctx context.Con
 	s.write(h.fields, w.Header(), list, &d)
 	if !d.Allowed {
 		h.deny(w, r, list, d)
+	}
+	if settled != nil {
+		ctx = settled.Context
 	}
 	return ctx, settled, d.Allowed
 }
@@ -239,7 +249,7 @@ func printServer(r *http.Request, line string, err error) {
 func warnServer(r *http.Request, err error) { printServer(r, noClient, err) }
 
 // keyed fills the call of a Key that is no Func.
-func (m *middleware) keyed(k *Key, by *asker, r *http.Request, s *scratch, call *headgate.Call) (err error) {
+func (m *middleware) keyed(k *Key, by asker, r *http.Request, s *scratch, call *headgate.Call) (err error) {
 	s.buf, err = k.add(s.buf[:0], r, by)
 	switch {
 	case err == nil:
