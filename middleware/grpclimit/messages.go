@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -19,8 +20,8 @@ func (g *gate) stream(ctx context.Context, rpc RPC, ss grpc.ServerStream, srv an
 	defer end()
 	counted := &messages{ServerStream: ss, ctx: ctx, end: end, gate: g, rpc: rpc}
 	err := next(srv, counted)
-	if counted.refused != nil {
-		return counted.refused
+	if refused := counted.refused.Load(); refused != nil {
+		return *refused
 	}
 	return err
 }
@@ -34,14 +35,15 @@ type held struct {
 // Context is the handler's.
 func (s held) Context() context.Context { return s.ctx }
 
-// messages is a stream whose received messages count. One goroutine at a time receives.
+// messages is a stream whose received messages count. One goroutine at a time receives, and
+// may do so when the handler has returned.
 type messages struct {
 	grpc.ServerStream
 	ctx     context.Context
 	end     context.CancelFunc
 	gate    *gate
 	rpc     RPC
-	refused error // of the message that ended the stream
+	refused atomic.Pointer[error] // of the message that ended the stream
 }
 
 // Context ends where a message is refused.
@@ -49,8 +51,8 @@ func (s *messages) Context() context.Context { return s.ctx }
 
 // RecvMsg receives a message and decides it.
 func (s *messages) RecvMsg(m any) error {
-	if s.refused != nil {
-		return s.refused
+	if refused := s.refused.Load(); refused != nil {
+		return *refused
 	}
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
@@ -65,7 +67,7 @@ func (s *messages) RecvMsg(m any) error {
 		}
 	}
 	if err != nil {
-		s.refused = err
+		s.refused.Store(&err)
 		s.end()
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -274,6 +275,52 @@ func (s *endless) RecvMsg(any) error {
 		return io.EOF
 	}
 	return nil
+}
+
+// duplex receives in a goroutine of its own, and returns while a message is decided.
+type duplex struct {
+	reflectionpb.UnimplementedServerReflectionServer
+	deciding, ended chan struct{}
+}
+
+func (d *duplex) ServerReflectionInfo(s grpc.BidiStreamingServer[reflectionpb.ServerReflectionRequest, reflectionpb.ServerReflectionResponse]) error {
+	go func() {
+		defer close(d.ended)
+		for {
+			if _, err := s.Recv(); err != nil {
+				return
+			}
+		}
+	}()
+	<-d.deciding
+	return nil
+}
+
+// TestMessageDeniedAsTheHandlerReturns: the race detector finds no race.
+func TestMessageDeniedAsTheHandlerReturns(t *testing.T) {
+	d := &duplex{deciding: make(chan struct{}), ended: make(chan struct{})}
+	messages := limiter(t, nil, policy(algo.FixedWindow(algo.PerHour(1))))
+	_, err := messages.Allow(t.Context(), "k")
+	require.NoError(t, err)
+	opts := &grpclimit.Options{Messages: func(context.Context, grpclimit.RPC) ([]headgate.Part, error) {
+		close(d.deciding)
+		return []headgate.Part{messages.Call("k")}, nil
+	}}
+	s := server(t, limiter(t, nil, policy(algo.FixedWindow(algo.PerHour(100)))), grpclimit.PeerAddress, opts)
+	g := grpc.NewServer(limited(s)...)
+	reflectionpb.RegisterServerReflectionServer(g, d)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	go func() { _ = g.Serve(l) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	c, err := reflectionpb.NewServerReflectionClient(dial(t, l.Addr().String())).ServerReflectionInfo(ctx)
+	require.NoError(t, err)
+	require.NoError(t, c.Send(&reflectionpb.ServerReflectionRequest{}))
+	_, err = c.Recv()
+	require.Error(t, err) // the stream has ended
+	<-d.ended
+	g.Stop()
 }
 
 func BenchmarkMessages(b *testing.B) {
