@@ -11,6 +11,8 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
+	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/stretchr/testify/require"
 )
@@ -286,5 +288,34 @@ func TestLostExcess(t *testing.T) {
 		require.EqualValues(t, 60, used())
 		require.ErrorIs(t, r.Commit(ctx, 60), headgate.ErrNotHeld)
 		require.EqualValues(t, 60, used())
+	}
+}
+
+// TestGivenBackManyTimes: what settlements give back may add up to many times the limit.
+func TestGivenBackManyTimes(t *testing.T) {
+	l := algo.Per(1_000_000, algo.MaxPeriod)
+	for name, s := range map[string]backend.Store{"memory": memory.New(nil), "server": standalone.New(redistest.Start(t).Client(t), patient)} {
+		for _, a := range []algo.Algorithm{algo.SlidingLog(l), algo.CompactLog(l), algo.FixedWindow(l), algo.SlidingWindow(l), algo.BucketedWindow(l, 60), algo.TokenBucket(l, 1_000_000)} {
+			t.Run(name+"/"+a.Kind().String(), func(t *testing.T) {
+				ctx := context.Background()
+				l := limiter(t, s, nil, headgate.Policy{Name: "p", Algorithm: a, OnFailure: headgate.FailClosed})
+				_, err := l.Allow(ctx, "k") // the oldest call, which stays
+				require.NoError(t, err)
+				for i := range 100 {
+					var rs [2]*headgate.Reservation
+					for j := range rs { // two, so that the first is not the newest when it is cancelled
+						r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{450_000}})
+						require.NoError(t, err)
+						require.True(t, d.Allowed, "%d: %+v", i, d)
+						rs[j] = r
+					}
+					require.NoError(t, rs[0].Cancel(ctx))
+					require.NoError(t, rs[1].Cancel(ctx))
+					d, err := l.Peek(ctx, headgate.Call{Key: "k"})
+					require.NoError(t, err)
+					require.EqualValues(t, 1, d.Used, "%d: %+v", i, d)
+				}
+			})
+		}
 	}
 }

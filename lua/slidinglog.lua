@@ -9,8 +9,10 @@
 --
 -- What entries gave back stands beside, since a sum that changed in the middle would
 -- change all behind it. It is in a hash, as a tree over the sums as charged. A row has 32
--- places of three bytes; those of level 0 stand for a sum each, those above for a row
--- below. A name is level and number, zeros at the end are left out. No entry of a
+-- places; those of level 0 stand for a sum each, those above for a row below. A place has
+-- three bytes, and seven from level 5 on, where it stands for more than 2^24 units. A name
+-- is level and number; the levels of wide rows begin at 37, since earlier commits had rows
+-- of three bytes on level 5. Zeros at the end are left out. No entry of a
 -- sum above the mark, z, gave back; it is 0 where nothing of the tree counts. So a
 -- log that never gave back costs a take no command. An entry that gave all back
 -- leaves the set, and the sum of all stays: so no two entries have one sum.
@@ -176,7 +178,7 @@ kept = sum + taken
 local given, names, unit = 0, {}, 1
 repeat
   unit = unit * 32
-  names[#names + 1] = pack('<BI6', #names, math.floor(from / unit))
+  names[#names + 1] = pack('<BI6', #names > 4 and #names + 32 or #names, math.floor(from / unit))
 until math.floor(from / unit) == math.floor(z / unit)
 local rows = try('HMGET', log .. ':back', unpack(names))
 if rows.err then
@@ -184,11 +186,13 @@ if rows.err then
   --@include errors.failed
 end
 unit = 1
-for _, row in ipairs(rows.err and {} or rows) do
-  local behind = 3 * (math.floor(from / unit) % 32) + 4
-  local count = row and math.floor((#row - behind + 1) / 3) or 0
+for k, row in ipairs(rows.err and {} or rows) do
+  --mutant:wide-places-read
+  local width = k > 5 and 7 or 3
+  local behind = width * (math.floor(from / unit) % 32 + 1) + 1
+  local count = row and math.floor((#row - behind + 1) / width) or 0
   if count > 0 then
-    local places = {parse('<' .. string.rep('I3', count), row, behind)}
+    local places = {parse('<' .. string.rep('I' .. width, count), row, behind)}
     for i = 1, count do given = given + places[i] end
   end
   unit = unit * 32
@@ -236,7 +240,7 @@ if y > 0 then -- a clock that steps back counts from there again
 end
 repeat
   unit = unit * 32
-  names[#names + 1] = pack('<BI6', #names, math.floor(kept / unit))
+  names[#names + 1] = pack('<BI6', #names > 4 and #names + 32 or #names, math.floor(kept / unit))
 until math.floor(base / unit) == math.floor(kept / unit)
 -- Where no mark speaks of a tree, what stands there counts for nothing.
 local rows, left = z > 0 and try('HMGET', tree, unpack(names)) or names, try('PTTL', tree)
@@ -246,13 +250,15 @@ if rows.err or type(left) == 'table' then
 else
   unit = 1
   for k, name in ipairs(names) do
-    local row, place = z > 0 and rows[k] or '', 3 * (math.floor(kept / unit) % 32)
+    --mutant:wide-places
+    local width = k > 5 and 7 or 3
+    local row, place = z > 0 and rows[k] or '', width * (math.floor(kept / unit) % 32)
     if #row < place then row = row .. string.rep('\0', place - #row) end
-    local given = #row > place and parse('<I3', row, place + 1) or 0
+    local given = #row > place and parse('<I' .. width, row, place + 1) or 0
     -- An entry gives back once.
     --mutant:garbage-row
-    if #row > 96 or k == 1 and given > 0 then status = CORRUPT end
-    sets[2 * k - 1], sets[2 * k] = name, string.sub(row, 1, place) .. pack('<I3', given + back) .. string.sub(row, place + 4)
+    if #row > 32 * width or k == 1 and given > 0 then status = CORRUPT end
+    sets[2 * k - 1], sets[2 * k] = name, string.sub(row, 1, place) .. pack('<I' .. width, given + back) .. string.sub(row, place + width + 1)
     unit = unit * 32
   end
   -- What no mark names is unused.
