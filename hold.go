@@ -37,7 +37,7 @@ func (r *Reservation) Hold(ctx context.Context) (context.Context, context.Cancel
 	}
 	h := settlement.Hold{Settlements: &r.settled, Length: r.length, Extend: r.extend}
 	h.Slots, h.Strict = r.slots()
-	return ctx, h.Start(ctx, end, r.begun)
+	return ctx, h.Start(ctx, end)
 }
 
 // Hold extends the leases of all reservations while a call runs, as Reservation.Hold

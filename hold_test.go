@@ -91,6 +91,22 @@ func TestHoldExtends(t *testing.T) {
 	})
 }
 
+// TestHoldAgain: a second Hold begins from the last extension, whoever made it.
+func TestHoldAgain(t *testing.T) {
+	inBubble(t, headgate.FailClosed, func(t *testing.T, _ *counted, l *headgate.Limiter) {
+		r := held(t, l)
+		ctx, release := r.Hold(t.Context())
+		time.Sleep(5 * time.Second)
+		require.NoError(t, ctx.Err())
+		release()
+		require.NoError(t, r.Extend(t.Context()))
+		ctx, release = r.Hold(t.Context())
+		defer release()
+		time.Sleep(5 * time.Second)
+		require.NoError(t, ctx.Err(), context.Cause(ctx))
+	})
+}
+
 // TestHoldEndsTheCall: a call whose slot may be another's ends, and is told why.
 func TestHoldEndsTheCall(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -35,11 +35,10 @@ type Reservation struct {
 	charge     shard.Charge // of a spread key
 	id         backend.LeaseID
 	length     time.Duration
-	costs      []int64   // the estimates
-	at         []int     // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
-	listed     int       // how many policies that list has
-	unresolved bool      // it is not known whether the store has the lease
-	begun      time.Time // the lease began no earlier; zero where another process began it
+	costs      []int64 // the estimates
+	at         []int   // of each policy of costs, its index in the list of the limiter that resumed it; nil: the same
+	listed     int     // how many policies that list has
+	unresolved bool    // it is not known whether the store has the lease
 	settled    settlement.Settlements
 }
 
@@ -93,7 +92,7 @@ func (l *Limiter) reserve(ctx context.Context, c *Call, d *Decision,
 func (l *Limiter) newReservation(q *backend.Request, length time.Duration) (*Reservation, []State) {
 	r := &Reservation{limiter: l, key: q.Key, costs: slices.Clone(q.Costs), length: length}
 	//mutant:all-lease-begun
-	r.begun = time.Now()
+	r.settled.Begin(time.Now())
 	if r.costs == nil {
 		r.costs = slices.Repeat([]int64{1}, len(l.policies))
 	}
@@ -329,9 +328,13 @@ func (r *Reservation) Extend(ctx context.Context) error {
 }
 
 func (r *Reservation) extend(ctx context.Context) error {
+	sent := time.Now()
 	err := r.send(ctx, backend.Extend, r.lease(), nil)
 	if r.unresolved && (errors.Is(err, ErrNotHeld) || backend.Undecided(err)) {
-		return nil
+		err = nil
+	}
+	if err == nil {
+		r.settled.Begin(sent)
 	}
 	return err
 }

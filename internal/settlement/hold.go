@@ -17,24 +17,20 @@ type Hold struct {
 	Slots       bool // the lease holds slots: if it is lost, the call's context ends
 	Strict      bool // a policy of slots fails closed: the call's context ends with the lease
 
-	ctx  context.Context
-	end  context.CancelCauseFunc
-	last time.Time // the lease was begun or extended no earlier
+	ctx   context.Context
+	end   context.CancelCauseFunc
+	start time.Time
 }
 
 // extensions is how many times a lease is extended in its length: two may be lost.
 const extensions = 3
 
-// Start extends the lease until ctx ends, or end is called since the lease was lost. The
-// lease began no earlier than begun. If that is zero, the first extension comes at once.
-// The function that Start returns ends both.
-func (h Hold) Start(ctx context.Context, end context.CancelCauseFunc, begun time.Time) context.CancelFunc {
-	h.ctx, h.end, h.last = ctx, end, begun
-	pause := time.Until(begun.Add(h.Length / extensions))
-	if begun.IsZero() { // of a token: known from the first extension on
-		h.last = time.Now()
-	}
-	first := time.AfterFunc(pause, h.extend)
+// Start extends the lease until ctx ends, or end is called since the lease was lost. If it
+// is not known when the lease began, the first extension comes at once. The function that
+// Start returns ends both.
+func (h Hold) Start(ctx context.Context, end context.CancelCauseFunc) context.CancelFunc {
+	h.ctx, h.end, h.start = ctx, end, time.Now()
+	first := time.AfterFunc(time.Until(h.Settlements.Begun().Add(h.Length/extensions)), h.extend)
 	return func() { first.Stop(); end(nil) }
 }
 
@@ -60,10 +56,13 @@ func (h *Hold) extend() {
 
 // once extends once. It returns when to extend again, or why the lease is lost.
 func (h *Hold) once() (pause time.Duration, lost error) {
-	sent, ctx := time.Now(), h.ctx
+	last, ctx := h.Settlements.Begun(), h.ctx
+	if last.IsZero() { // of a token: known from the first extension on
+		last = h.start
+	}
 	if h.Strict { // or a server that hangs would keep the call for the store's budget
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, h.last.Add(h.Length))
+		ctx, cancel = context.WithDeadline(ctx, last.Add(h.Length))
 		defer cancel()
 	}
 	err := backend.ErrNotHeld
@@ -71,10 +70,9 @@ func (h *Hold) once() (pause time.Duration, lost error) {
 	if !h.Settlements.Settled() { // or the observer would receive an error that no caller gets
 		err = h.Extend(ctx)
 	}
-	left := h.Length - time.Since(h.last)
+	left := h.Length - time.Since(last)
 	switch {
 	case err == nil:
-		h.last = sent
 		return h.Length / extensions, nil
 	//mutant:own-settlement-ends-no-call
 	case errors.Is(err, backend.ErrNotHeld) && h.Settlements.Sending(): // perhaps by this context

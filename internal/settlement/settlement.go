@@ -10,6 +10,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
@@ -24,7 +25,26 @@ type Settlements struct {
 		refused bool      // a Commit was refused: what was used is not known
 		won     []int64   // what this process settled by, if it was the first; nil: it was not
 		tried   []attempt // settlements whose outcomes are not known, the last one last
+		begun   time.Time
 	}
+}
+
+// Begin notes that the lease was begun or extended no earlier than at an instant.
+func (s *Settlements) Begin(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	//mutant:extension-noted
+	if at.After(s.mu.begun) {
+		s.mu.begun = at
+	}
+}
+
+// Begun is no later than when the lease was last begun or extended. It is zero if another
+// process began the lease, and this one has not extended it.
+func (s *Settlements) Begun() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.begun
 }
 
 // attempt is one settlement. Its ID shows the store that it is the same when it is repeated.
