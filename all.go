@@ -257,10 +257,13 @@ func (ks keys) statesOfRepeated() {
 // tell notes the decision of all keys with the one that it names. The deny cache keeps
 // a denial of that key.
 func (ks keys) tell(d *Decision) {
+	// Not all of the State: that of a shadow which binds has another RetryAfter.
+	//mutant:all-shadow-binds
+	binds := func(s State) bool { return s.Policy == d.Policy && s.Limit == d.Limit && s.Used == d.Used }
 	at := 0
 	for i := range ks {
 		//mutant:all-repeated-key
-		if r := &ks[i].request; r.Key == d.Key && (r.Each == nil || slices.Contains(r.Each, d.State)) {
+		if r := &ks[i].request; r.Key == d.Key && (r.Each == nil || slices.ContainsFunc(r.Each, binds)) {
 			at = i
 			break
 		}

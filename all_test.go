@@ -332,3 +332,17 @@ func TestAllSpread(t *testing.T) {
 	requireCount(t, l.org, "o", 40)
 	requireCount(t, l.user, "other", 10)
 }
+
+// TestAllOfShadows: the key of the shadow that binds is named.
+func TestAllOfShadows(t *testing.T) {
+	s := memory.New(nil)
+	user, org := limiter(t, s, nil, dailyShadow("p", 100, 0)), limiter(t, s, nil, dailyShadow("p", 1, 0))
+	calls := []headgate.Part{user.Call("user"), org.Call("org")}
+	calls[1].Call.Each = make([]headgate.State, 1) // as an Observer makes it
+	for range 2 {
+		d, err := headgate.All(context.Background(), calls...)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, d.Limit)
+		require.Equal(t, "org", d.Key)
+	}
+}

@@ -92,8 +92,13 @@ func (ks keys) observe(k *keyed, op backend.Op, took time.Duration, err error) {
 // decision.
 func (ks keys) near(d *Decision) (near []Near) {
 	for i := range ks {
-		if k := &ks[i]; k.limiter != nil && k.limiter.observer != nil && k.request.Each != nil {
-			near = event.Near(near, k.limiter.near, k.behind, &k.request, d)
+		k, own := &ks[i], d
+		//mutant:near-by-own-decision
+		if k.told { // else d is that of all keys at once
+			own = &k.decision
+		}
+		if d.Allowed && k.limiter != nil && k.limiter.observer != nil && k.request.Each != nil {
+			near = event.Near(near, k.limiter.near, k.behind, &k.request, own)
 		}
 	}
 	return near

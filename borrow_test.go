@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -171,4 +172,37 @@ func TestBorrowGivesBackOnClose(t *testing.T) {
 	require.Equal(t, passed, d.Used)
 	_, err = l.Allow(ctx, "k")
 	require.ErrorIs(t, err, headgate.ErrClosed)
+}
+
+// TestBorrowOfNoCosts: costs of another number than the policies are refused at home too.
+func TestBorrowOfNoCosts(t *testing.T) {
+	l := borrowing(t, redistest.Start(t), algo.FixedWindow(algo.PerDay(100)), 50*time.Millisecond)
+	_, err := l.Do(context.Background(), headgate.Call{Key: "k", Costs: []int64{}})
+	require.ErrorAs(t, err, new(*headgate.InvalidError))
+}
+
+// TestBorrowOfARefusedCost: a cost that is refused is no demand, and other calls pass.
+func TestBorrowOfARefusedCost(t *testing.T) {
+	l := borrowing(t, redistest.Start(t), algo.TokenBucket(algo.PerSecond(20_000), 2000), 100*time.Millisecond)
+	ctx := context.Background()
+	var stop atomic.Bool
+	ended := make(chan error, 4)
+	for range cap(ended) {
+		go func() {
+			var err error
+			for err == nil && !stop.Load() {
+				_, err = l.AllowN(ctx, "k", 10)
+			}
+			ended <- err
+		}()
+	}
+	for range 30 {
+		_, err := l.AllowN(ctx, "k", math.MaxInt64-1<<20)
+		require.ErrorIs(t, err, headgate.ErrNeverAdmissible)
+		time.Sleep(30 * time.Millisecond)
+	}
+	stop.Store(true)
+	for range cap(ended) {
+		require.NoError(t, <-ended)
+	}
 }

@@ -19,6 +19,28 @@ import (
 )
 
 // nearEvents are those with Near.
+// TestNearBesideAFailedKey: each key goes by its own decision, though that of another binds.
+func TestNearBesideAFailedKey(t *testing.T) {
+	seen, s := &events{}, newLossy()
+	s.lose(onAll, 0)
+	opts := &headgate.Options{Observer: seen.observe}
+	user, org := limiter(t, memory.New(nil), opts, daily("p", 10)), limiter(t, s, opts, daily("p", 10))
+	_, err := headgate.All(context.Background(), user.Call("user", 8), org.Call("org", 1))
+	require.NoError(t, err)
+	require.Len(t, nearEvents(seen), 1)
+}
+
+// TestNearOfASpreadKey: a spread key has no Near, whatever operation it is.
+func TestNearOfASpreadKey(t *testing.T) {
+	seen := &events{}
+	p := daily("p", 10)
+	p.Shards = 2
+	l := limiter(t, memory.New(nil), &headgate.Options{Observer: seen.observe}, p)
+	_, err := l.Record(context.Background(), headgate.Call{Key: "k", Costs: []int64{9}})
+	require.NoError(t, err)
+	require.Empty(t, nearEvents(seen))
+}
+
 func nearEvents(e *events) (found []headgate.Event) {
 	for _, x := range e.of(headgate.EventDecision) {
 		if x.Near != nil {

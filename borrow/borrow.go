@@ -168,7 +168,8 @@ func (s *Store) answered(r *backend.Request, d *backend.Decision) {
 // costOf returns the units that a take costs of every policy, or false if it is none that
 // is decided at home.
 func costOf(r *backend.Request) (n int64, ok bool) {
-	if len(r.And) > 0 || r.Receipt != nil || r.Sub != "" {
+	//mutant:costs-of-another-list
+	if len(r.And) > 0 || r.Receipt != nil || r.Sub != "" || r.Costs != nil && len(r.Costs) != len(r.Policies) {
 		return 0, false
 	}
 	n = r.CostOf(0)
@@ -178,7 +179,8 @@ func costOf(r *backend.Request) (n int64, ok bool) {
 			return 0, false
 		}
 	}
-	return n, n > 0 && (r.Each == nil || len(r.Each) == len(r.Policies)) && (r.Costs == nil || len(r.Costs) == len(r.Policies))
+	//mutant:refused-cost-is-no-demand
+	return n, n > 0 && n <= most(r.Policies) && (r.Each == nil || len(r.Each) == len(r.Policies))
 }
 
 // DoAll passes the requests on; see layer.Batcher.

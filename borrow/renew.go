@@ -140,7 +140,7 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 	o := &h.own
 	//mutant:each-borrow-its-number
 	o.seq++ // a Borrow is never sent again
-	l := backend.Loan{ID: h.id, Seq: o.seq, Length: h.length, Want: min(want, h.most())}
+	l := backend.Loan{ID: h.id, Seq: o.seq, Length: h.length, Want: min(want, most(h.list))}
 	_, _ = rand.Read(l.Epoch[:])
 	if slices.ContainsFunc(h.list, func(p backend.Policy) bool { return p.Shadow }) {
 		l.Each = make([]int64, len(h.list))
@@ -160,13 +160,13 @@ func (h *home) loan(at time.Duration, want int64) backend.Loan {
 	return l
 }
 
-// most returns the most units that a policy can lend.
-func (h *home) most() int64 {
+// most returns the most units that a list can lend.
+func most(list []backend.Policy) int64 {
 	//mutant:loan-within-bounds
 	most := backend.MaxLoan
-	for i := range h.list {
-		if !h.list[i].Shadow {
-			most = min(most, h.list[i].Algorithm.Max())
+	for i := range list {
+		if !list[i].Shadow {
+			most = min(most, list[i].Algorithm.Max())
 		}
 	}
 	return most

@@ -289,6 +289,10 @@ func (c *call) fail(ctx context.Context, cause error, shares ...int) error {
 	}
 	//mutant:spread-denial-stands
 	if c.s.next.Known(c.r, c.d, cause) { // of the key, not of a share
+		//mutant:lost-share-is-cancelled
+		if c.r.Receipt != nil {
+			c.r.Receipt.Sub = c.k.name(shares[0])
+		}
 		return nil
 	}
 	//mutant:unresolved-spread

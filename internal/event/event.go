@@ -60,7 +60,7 @@ func Near(near []backend.Near, share float64, behind int64, r *backend.Request, 
 // NearOfLoan returns what Near does for n units that were charged because of a Borrow. The
 // cost of the call that the Borrow decides is charged after them, and is that call's own.
 func NearOfLoan(share float64, n int64, r *backend.Request, d *backend.Decision) (near []backend.Near) {
-	if share <= 0 || r.Policies[0].Shards > 1 {
+	if share <= 0 {
 		return nil
 	}
 	after := int64(0)
@@ -79,7 +79,8 @@ func NearOfLoan(share float64, n int64, r *backend.Request, d *backend.Decision)
 func raised(near []backend.Near, share float64, r *backend.Request, i int, s *backend.State, after, n int64) []backend.Near {
 	//mutant:lent-units-are-not-near
 	used := s.Used - s.Lent - after
-	if s.Counted && !r.Policies[i].Shadow && !reached(used-n, s.Limit, share) && reached(used, s.Limit, share) {
+	//mutant:spread-is-not-near
+	if p := &r.Policies[i]; s.Counted && !p.Shadow && p.Shards < 2 && !reached(used-n, s.Limit, share) && reached(used, s.Limit, share) {
 		near = append(near, backend.Near{Key: r.Key, State: *s})
 	}
 	return near
