@@ -2,7 +2,6 @@ package headgate
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -84,6 +83,7 @@ type keyed struct {
 	reservation *Reservation // of what was asked; nil in a Take of all keys at once
 	asked       denial.Visit // where all keys are asked for at once
 	told        bool
+	waits       bool // WaitAll asks again if the call is denied
 	local       bool // the reservation is of this process's count: no store was sent it
 	err         error
 }
@@ -363,38 +363,4 @@ func (k *keyed) hand(ctx, bounded context.Context) {
 	if r := k.reservation; r != nil && k.err == nil && k.spread() {
 		r.charge.Note(k.limiter.policies, k.request.Each)
 	}
-}
-
-// conclude gives back what was charged if the call is denied, and returns the first
-// key's error.
-func (ks keys) conclude(ctx context.Context) (err error) {
-	for i := range ks {
-		if k := &ks[i]; k.reservation != nil {
-			k.reservation.unresolved = !wait.Counted(&k.decision)
-		}
-		if err == nil {
-			err = ks[i].err
-		}
-	}
-	if err == nil && ks.binding().decision.Allowed {
-		return nil
-	}
-	for i := range ks {
-		//mutant:all-denied-gives-back
-		if k := &ks[i]; k.charged() {
-			r := k.reservation.denied(&k.decision)
-			//mutant:all-cancels-beyond-background
-			if !k.limiter.cancelling.Cancel(r.length, r.Cancel) {
-				_ = r.Cancel(context.WithoutCancel(ctx))
-			}
-		}
-	}
-	return err
-}
-
-// charged reports whether the key may have been charged, by its store or here.
-func (k *keyed) charged() bool {
-	d := &k.decision
-	return k.told && k.err == nil && k.request.Op == backend.Reserve &&
-		(d.Allowed && d.Source != FromFailOpen || !k.local && errors.Is(d.Err, ErrPerhapsCounted))
 }

@@ -1,6 +1,8 @@
 package headgate
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -130,4 +132,43 @@ func (k *keyed) watch() {
 	if k.observe(l); l.near > 0 && k.request.Each == nil {
 		k.request.Each = make([]State, len(l.policies))
 	}
+}
+
+// conclude gives back what was charged if the call is denied, and returns the first
+// key's error.
+func (ks keys) conclude(ctx context.Context) (err error) {
+	for i := range ks {
+		if k := &ks[i]; k.reservation != nil {
+			k.reservation.unresolved = !wait.Counted(&k.decision)
+		}
+		if err == nil {
+			err = ks[i].err
+		}
+	}
+	if err == nil && ks.binding().decision.Allowed {
+		return nil
+	}
+	for i := range ks {
+		//mutant:all-denied-gives-back
+		if k := &ks[i]; k.charged() {
+			r := k.reservation.denied(&k.decision)
+			// A call that waits asks again: it would be denied by its own charge.
+			//mutant:wait-meets-itself
+			if k.waits && !backend.Undecided(r.Cancel(context.WithoutCancel(ctx))) {
+				continue
+			}
+			//mutant:all-cancels-beyond-background
+			if !k.limiter.cancelling.Cancel(r.length, r.Cancel) {
+				_ = r.Cancel(context.WithoutCancel(ctx))
+			}
+		}
+	}
+	return err
+}
+
+// charged reports whether the key may have been charged, by its store or here.
+func (k *keyed) charged() bool {
+	d := &k.decision
+	return k.told && k.err == nil && k.request.Op == backend.Reserve &&
+		(d.Allowed && d.Source != FromFailOpen || !k.local && errors.Is(d.Err, ErrPerhapsCounted))
 }

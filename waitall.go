@@ -92,6 +92,9 @@ func (w *waitingAll) take(ctx context.Context, _ int64, d *Decision, _ []State) 
 		}
 	}
 	w.keys = make(keys, len(w.parts)) // a lost take may still write to those before
+	for i := range w.keys {
+		w.keys[i].waits = true
+	}
 	if w.binds, err = w.keys.bind(ctx, backend.Take, w.parts); err == nil {
 		*d = w.binds.decision
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/headgate-go/headgate/backend/memory"
 	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -246,4 +248,46 @@ func TestWaitAllEvents(t *testing.T) {
 			require.Equal(t, passed[i], e.Waited)
 		}
 	})
+}
+
+// slowSecond makes the second script after armed take 30 ms longer, as after a lost packet.
+type slowSecond struct {
+	armed   atomic.Bool
+	scripts atomic.Int32
+}
+
+func (*slowSecond) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*slowSecond) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s *slowSecond) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" && s.armed.Load() && s.scripts.Add(1) == 2 {
+			time.Sleep(30 * time.Millisecond)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// TestWaitAllMeetsItsCharge: a call that the shared key has denied is not denied by what its
+// own key gives back.
+func TestWaitAllMeetsItsCharge(t *testing.T) {
+	server, slow := redistest.Start(t), &slowSecond{}
+	client := server.Client(t)
+	client.AddHook(slow)
+	own := limiter(t, standalone.New(client, patient), nil, headgate.Policy{
+		Name: "own", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailClosed})
+	shared := limiter(t, standalone.New(server.Client(t), patient), nil, headgate.Policy{
+		Name: "shared", Algorithm: algo.TokenBucket(algo.PerSecond(50), 1), OnFailure: headgate.FailClosed})
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err := own.Allow(ctx, "another tenant") // loads the script
+	require.NoError(t, err)
+	slow.armed.Store(true)
+	_, err = shared.Allow(ctx, "gpu")
+	require.NoError(t, err)
+	_, err = headgate.WaitAll(ctx, own.Call("tenant"), shared.Call("gpu"))
+	require.NoError(t, err)
 }

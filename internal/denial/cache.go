@@ -195,7 +195,11 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 			if !e.denies(&old.group) {
 				ends = old.Until()
 			}
-			e.taken.Store(max(e.taken.Load(), e.owes(old)))
+			owed := e.owes(old)
+			e.taken.Store(max(e.taken.Load(), owed))
+			if owed > 0 && old.uncounted.Load() {
+				e.uncounted.Store(true)
+			}
 		}
 		if ends < soonest {
 			at, soonest = i, ends
@@ -225,6 +229,7 @@ type entry struct {
 	sent       atomic.Bool   // one caller of several keys was sent to ask
 	answered   atomic.Int64  // calls that the denials of this key have answered
 	taken      atomic.Int64  // nanoseconds by which calls that have passed since prolong it
+	uncounted  atomic.Bool   // no store has counted some of these calls
 }
 
 // denies reports whether g is denied: it is of the entry's key and policies, by their

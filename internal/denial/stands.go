@@ -93,19 +93,25 @@ func (e *entry) stands(d *Denial, n int64, takes bool, now time.Duration) time.D
 	//mutant:stands-until-retry
 	if until := e.until(taken, n); now < until {
 		//mutant:others-have-not-taken
-		d.take(time.Duration(max(0, taken)))
+		d.take(time.Duration(max(0, taken)), e.uncounted.Load())
 		return min(until-now, left)
 	}
-	if takes && e.refills() && !e.take(n, now, 0) { // another call was first
-		return e.stands(d, n, false, now)
+	if takes && e.refills() {
+		e.uncounted.Store(true)
+		if !e.take(n, now, 0) { // another call was first
+			return e.stands(d, n, false, now)
+		}
 	}
 	return 0
 }
 
 // take makes the state of the policy that denied what it is after calls have taken what
-// comes free in so long. Those of the others are from before these calls.
-func (d *Denial) take(taken time.Duration) {
+// comes free in so long. Those of the others are from before these calls. The store may
+// not have counted them.
+func (d *Denial) take(taken time.Duration, uncounted bool) {
 	d.States = slices.Clone(d.States)
 	s := &d.States[bits.TrailingZeros64(d.Bound)]
 	s.RetryAfter, s.ResetAfter = s.RetryAfter+taken, s.ResetAfter+taken
+	//mutant:uncounted-is-not-counted
+	s.Counted = s.Counted && !uncounted
 }

@@ -291,8 +291,12 @@ func (h *head) plan(d *backend.Decision, size int64) (pause time.Duration, more 
 // mode estimates.
 func (h *head) isEarliest(d *backend.Decision) bool {
 	//mutant:lent-units-come-back
-	return Counted(d) && !h.bySlots(d) && d.Lent == 0
+	return known(d) && !h.bySlots(d) && d.Lent == 0
 }
+
+// known reports whether a store has counted all that the decision counts. A remembered
+// denial may be prolonged by calls that no store has counted.
+func known(d *backend.Decision) bool { return Counted(d) && d.Counted }
 
 // Counted reports whether the decision is a store's: of now, remembered, or from units
 // that it has lent.
@@ -325,7 +329,8 @@ func (h *head) checkDeadline(d time.Duration) error {
 	return nil
 }
 
-// The first and the longest pause between two takes that look for a slot.
+// The first and the longest pause between two takes that look for a slot. The longest is
+// also that of a call which no store has denied: the store may answer at any time.
 const (
 	minPoll = 10 * time.Millisecond
 	maxPoll = time.Second
@@ -336,7 +341,12 @@ func (h *head) pause(d *backend.Decision) time.Duration {
 	slots := h.bySlots(d)
 	if h.polls.Store(slots); !slots {
 		h.poll = 0
-		return max(d.RetryAfter, time.Microsecond)
+		pause := max(d.RetryAfter, time.Microsecond)
+		//mutant:store-may-be-back
+		if !known(d) {
+			pause = min(pause, maxPoll)
+		}
+		return pause
 	}
 	h.poll = min(max(minPoll, 2*h.poll), maxPoll)
 	return min(d.RetryAfter, h.poll)

@@ -118,7 +118,7 @@ func TestLentUnitsMayComeBack(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), map[bool]time.Duration{false: 20 * time.Millisecond, true: time.Minute}[late])
 		defer cancel()
 		_, err := NewQueues(true).Wait(ctx, Call{Key: "k", Policies: list, Take: func(_ context.Context, _ int64, d *backend.Decision, _ []backend.State) error {
-			d.Policy, d.RetryAfter, d.Lent = "p", time.Hour, lent
+			d.Policy, d.RetryAfter, d.Lent, d.Counted = "p", time.Hour, lent, true
 			return nil
 		}})
 		require.Equal(t, late, errors.As(err, new(TooLate)), "%v: %v", lent, err)
