@@ -239,26 +239,24 @@ func (v *server) serveHTTP(flag string, h *http.Server) {
 	})
 }
 
-// drain ends the listeners and waits for open requests, at most for the drain timeout.
+// drain ends the listeners, all at once, and waits for open requests, at most for the drain
+// timeout. A gRPC stream, as of a health check, may stay open for as long as its client
+// likes: Stop ends it.
 func (v *server) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), v.settings.drainTimeout)
 	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		v.grpc.GracefulStop()
-		close(done)
-	}()
+	//mutant:open-stream-ends
+	context.AfterFunc(ctx, v.grpc.Stop)
+	var open sync.WaitGroup
+	open.Go(v.grpc.GracefulStop)
 	for _, h := range v.https {
-		_ = h.Shutdown(ctx)
+		open.Go(func() { _ = h.Shutdown(ctx) })
 	}
 	if v.resp != nil {
 		_ = v.listeners["resp"].Close()
-		v.resp.Shutdown(ctx)
+		open.Go(func() { v.resp.Shutdown(ctx) })
 	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	open.Wait()
 }
 
 // close ends what is left. It is called once.

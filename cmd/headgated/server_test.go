@@ -232,30 +232,6 @@ func scrape(t testing.TB, s *testServer) string {
 	return body
 }
 
-// A server that drains answers the requests that it has, and then ends.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	redis := redistest.Start(t)
-	s := startServer(t, userLimits, "-redis", redis.Addr(), "-budget", "5s", "-drain-delay", "50ms")
-	c := s.client(t)
-	_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
-	require.NoError(t, err)
-	redis.Stop()
-	answered := make(chan error, 1)
-	go func() {
-		_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
-		answered <- err
-	}()
-	time.Sleep(100 * time.Millisecond) // it is on its way to a store that does not answer
-	stopped := make(chan struct{})
-	go func() { s.stop(); close(stopped) }()
-	require.Eventually(t, func() bool { return !s.readiness.ready.Load() }, 20*time.Second, time.Millisecond)
-	time.Sleep(100 * time.Millisecond)
-	redis.Cont()
-	require.NoError(t, <-answered)
-	<-stopped
-}
-
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/headgate-go/headgate/internal/lab/faulttest"
 	"github.com/headgate-go/headgate/internal/lab/redistest"
 	"github.com/redis/go-redis/v9"
@@ -101,4 +102,20 @@ func TestBorrowMetricsOfPlans(t *testing.T) {
 		}
 		return lent.MatchString(scrape(t, s))
 	}, 20*time.Second, 5*time.Millisecond)
+}
+
+// Hits that were used are charged, however many they are and whatever the algorithm is.
+func TestLateHitsOfEachAlgorithm(t *testing.T) {
+	t.Parallel()
+	for _, a := range []string{"fixed-window", "sliding-window", "bucketed-window", "token-bucket", "sliding-log", "compact-log"} {
+		s := startServer(t, userLimits, "-algorithm", a)
+		late := userRequest("x")
+		late.HitsAddend = 2_000_000
+		for range 2 {
+			resp, err := s.client(t).ShouldRateLimit(context.Background(), late)
+			require.NoError(t, err, a)
+			require.Equal(t, rlspb.RateLimitResponse_OVER_LIMIT, resp.OverallCode, a)
+			late.HitsAddend = 1
+		}
+	}
 }

@@ -85,10 +85,9 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 		return
 	}
 	st.CurrentLimit = r.Limit
-	left := s.Remaining
-	if r.Max() != p.rule.Max() {
-		left = r.Max() - s.Used
-	}
+	//mutant:left-below-zero
+	left := r.Max() - s.Used // and not Remaining, which is never below 0
+
 	if p.hits != d.hits && (!p.over || p.how == record) { // charged, with those of later descriptors
 		left += c.later(d, p)
 	}

@@ -305,3 +305,10 @@ func TestShadowMode(t *testing.T) {
 	want(t, resp, true)
 	require.True(t, over(resp)[0])
 }
+
+// TestLaterHits: a count of two descriptors that is above its limit has nothing left for the
+// first of them either.
+func TestLaterHits(t *testing.T) {
+	s, _ := service(t, nil, nil)
+	want(t, ask(t, s, of("three", 5), of("three", 5)), false, 0, 0)
+}

@@ -91,14 +91,17 @@ func (p *part) peek(ctx context.Context) {
 	p.over = p.hits > p.rule.Max() || p.state[0].RetryAfter > 0
 }
 
-// record charges the hits, also above the limit.
+// record charges the hits, also above the limit. What is above the highest limit of the
+// algorithm changes no answer, and a log takes no such cost.
 func (p *part) record(ctx context.Context) {
-	_, err := p.rule.Limiter.Record(ctx, headgate.Call{Key: p.key, Costs: []int64{p.hits}, Each: p.state[:]})
+	//mutant:late-hits-within-a-cost
+	cost := min(p.hits, p.rule.Policy.Algorithm.Kind().MaxLimit())
+	_, err := p.rule.Limiter.Record(ctx, headgate.Call{Key: p.key, Costs: []int64{cost}, Each: p.state[:]})
 	if err != nil {
 		p.failed(err)
 		return
 	}
-	p.over = p.state[0].Used > p.rule.Max()
+	p.over = p.state[0].Used > p.rule.Max() || p.hits > cost
 }
 
 // failed notes that no store decided. The rule's failure mode stands in, as far as it
