@@ -32,6 +32,7 @@ func Echo(limit Middleware) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			outer := c.Response()
+			defer c.SetRequest(c.Request()) // the context of the one inside ends with the middleware
 			limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
 				c.SetResponse(echo.NewResponse(w, c.Echo()))
@@ -48,6 +49,7 @@ func Echo(limit Middleware) echo.MiddlewareFunc {
 func Echo5(limit Middleware) echo5.MiddlewareFunc {
 	return func(next echo5.HandlerFunc) echo5.HandlerFunc {
 		return func(c *echo5.Context) error {
+			defer c.SetRequest(c.Request())
 			limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				c.SetRequest(r)
 				c.SetResponse(echo5.NewResponse(w, c.Logger()))
@@ -66,6 +68,7 @@ func Echo5(limit Middleware) echo5.MiddlewareFunc {
 func Gin(limit Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		passed := false
+		defer func(outer *http.Request) { c.Request = outer }(c.Request)
 		limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			passed, c.Request, c.Writer = true, r, &ginWriter{c.Writer, w}
 			c.Next()

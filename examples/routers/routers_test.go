@@ -263,3 +263,23 @@ func TestGinStreams(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 }
+
+// TestOuterContext: middleware outside of the adapters finds the request as it was.
+func TestOuterContext(t *testing.T) {
+	ended := map[string]error{}
+	g, e, e5 := gin.New(), echo.New(), echo5.New()
+	g.Use(func(c *gin.Context) { c.Next(); ended["gin"] = c.Request.Context().Err() })
+	g.POST("/login", Gin(failures(t)), func(c *gin.Context) { c.String(http.StatusOK, "ok") })
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { err := next(c); ended["echo"] = c.Request().Context().Err(); return err }
+	})
+	e.POST("/login", func(c echo.Context) error { return c.String(http.StatusOK, "ok") }, Echo(failures(t)))
+	e5.Use(func(next echo5.HandlerFunc) echo5.HandlerFunc {
+		return func(c *echo5.Context) error { err := next(c); ended["echo5"] = c.Request().Context().Err(); return err }
+	})
+	e5.POST("/login", func(c *echo5.Context) error { return c.String(http.StatusOK, "ok") }, Echo5(failures(t)))
+	for _, h := range []http.Handler{g, e, e5} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/login", nil))
+	}
+	require.Equal(t, map[string]error{"gin": nil, "echo": nil, "echo5": nil}, ended)
+}

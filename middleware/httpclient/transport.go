@@ -72,9 +72,10 @@ const (
 type Transport struct {
 	// Base sends the requests; nil is http.DefaultTransport.
 	Base http.RoundTripper
-	// MaxWait is how long a request waits at most, all its waits together; 0 is
-	// DefaultMaxWait, a negative value is none. A deadline of its context holds
-	// besides. Each redirect that an http.Client follows is a request of its own.
+	// MaxWait is how long after RoundTrip was called a request is sent at the latest, for
+	// the first time or again. The time that the server takes to answer counts too. 0 is
+	// DefaultMaxWait; with a negative value it does not wait. A deadline of its context
+	// holds besides. Each redirect that an http.Client follows is a request of its own.
 	MaxWait time.Duration
 	// Limiter, where it is not nil, lets each request pass before it is sent,
 	// by one unit of every policy of the key Key. So it is for requests, not for tokens.
