@@ -91,6 +91,10 @@ func WriteFields(h http.Header, opts *Options, d headgate.Decision, list ...head
 // "Upstream-RateLimit" for "Upstream-". Without this function a client receives the
 // fields of both, and a client that reads X-RateLimit-* gets two values. Retry-After
 // stays.
+//
+// The upstream may send an informational response, as 103, or 100 to an Expect. Then the
+// ReverseProxy clears all fields that were set before: the final response has none of the
+// middleware's.
 func Upstream(prefix string) func(*http.Response) error {
 	return func(resp *http.Response) error {
 		for _, name := range ownFields {
