@@ -174,13 +174,6 @@ func TestBorrowGivesBackOnClose(t *testing.T) {
 	require.ErrorIs(t, err, headgate.ErrClosed)
 }
 
-// TestBorrowOfNoCosts: costs of another number than the policies are refused at home too.
-func TestBorrowOfNoCosts(t *testing.T) {
-	l := borrowing(t, redistest.Start(t), algo.FixedWindow(algo.PerDay(100)), 50*time.Millisecond)
-	_, err := l.Do(context.Background(), headgate.Call{Key: "k", Costs: []int64{}})
-	require.ErrorAs(t, err, new(*headgate.InvalidError))
-}
-
 // TestBorrowOfARefusedCost: a cost that is refused is no demand, and other calls pass.
 func TestBorrowOfARefusedCost(t *testing.T) {
 	l := borrowing(t, redistest.Start(t), algo.TokenBucket(algo.PerSecond(20_000), 2000), 100*time.Millisecond)
