@@ -197,6 +197,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 			}
 			owed := e.owes(old)
 			e.taken.Store(max(e.taken.Load(), owed))
+			//mutant:uncounted-kept
 			if owed > 0 && old.uncounted.Load() {
 				e.uncounted.Store(true)
 			}

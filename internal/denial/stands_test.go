@@ -71,7 +71,9 @@ func TestStandsRefilled(t *testing.T) {
 	f.do = denies(time.Millisecond)
 	require.False(t, ask(t, s, take("k", drip, 1)).Allowed, "by the store, which has counted no unit since")
 	f.advance(2 * time.Millisecond)
-	require.True(t, stands(s, take("k", drip, 1)), "the unit is taken")
+	r, d := take("k", drip, 1), backend.Decision{}
+	require.True(t, s.Stands(&r, &d), "the unit is taken")
+	require.False(t, d.Counted, "by a call that no store has counted")
 	window := []backend.Policy{{Name: "w", Algorithm: algo.FixedWindow(algo.PerMinute(60)), OnFailure: backend.FailOpen}}
 	f, s = denied(t, 2*time.Second, window, 1)
 	f.advance(2 * time.Second)
