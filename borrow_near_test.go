@@ -38,13 +38,15 @@ func TestBorrowNear(t *testing.T) {
 				t.Cleanup(func() { _ = s.Close() })
 				p := headgate.Policy{Name: "p", Algorithm: algo.FixedWindow(algo.PerDay(limit)), OnFailure: headgate.FailClosed}
 				if i > 0 {
-					p.Borrow = time.Second // no process is late for so long
+					p.Borrow = time.Second // seldom is a process late for so long
 				}
 				q := p
 				q.Name, q.Algorithm, q.Shadow = "q", p.Algorithm.WithMax(limit/2), true
 				all = append(all, limiter(t, s, &headgate.Options{Observer: seen.observe, DenyCacheTTL: -1}, p, q))
 			}
-			for round := 1; round <= 2; round++ {
+			// A round without an event is one in which a process was late for a length.
+			for round, told := 1, 0; told < 2; round++ {
+				require.LessOrEqual(t, round, 5)
 				var callers sync.WaitGroup
 				for i := range 8 {
 					callers.Add(1)
@@ -66,14 +68,17 @@ func TestBorrowNear(t *testing.T) {
 				for _, l := range all[1:] {
 					require.Eventually(t, func() bool { return l.Stats().Borrow.Homes == 0 }, 10*time.Second, 5*time.Millisecond)
 				}
+				require.NoError(t, all[0].Reset(t.Context(), "k"))
 				near := nearOf(seen)
-				require.Len(t, near, round)
-				last := near[round-1]
+				if require.LessOrEqual(t, len(near), told+1); len(near) == told {
+					continue
+				}
+				last := near[told]
+				told++
 				t.Logf("%d used and %d lent of %d", last.Used-last.Lent, last.Lent, limit)
 				require.Equal(t, "p", last.Policy)
 				require.Equal(t, "k", last.Key)
 				require.GreaterOrEqual(t, last.Used-last.Lent, limit*8/10)
-				require.NoError(t, all[0].Reset(t.Context(), "k"))
 			}
 		})
 	}
