@@ -300,6 +300,10 @@ func (k *keyed) fail(ctx context.Context, err error) {
 		fail = k.limiter.shard.FailSpread
 	}
 	k.err = fail(ctx, &k.request, &k.decision, err)
+	//mutant:all-lost-known-denial
+	if k.local && !k.waits && k.decision.Source == FromDenyCache { // no lease was sent that is to be cancelled
+		k.decision.Err = nil
+	}
 }
 
 // denied reports whether a key is known to be denied. Then no store is asked: a flood

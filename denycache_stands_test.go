@@ -160,6 +160,34 @@ func TestLostReserveOfASpentKey(t *testing.T) {
 	require.Equal(t, headgate.FromDenyCache, d.Source)
 }
 
+// TestLostAllOfASpentKey: of several keys too a known denial is one without an error, and
+// comes before the failure mode of another key.
+func TestLostAllOfASpentKey(t *testing.T) {
+	t.Parallel()
+	server, ctx := redistest.Start(t), context.Background()
+	proxy := redistest.NewProxy(t, server.Addr())
+	var ahead atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	client := server.Client(t, func(o *redis.Options) { o.Addr = proxy.Addr() })
+	open := limiter(t, standalone.New(clock.Client{Processor: client, Now: now}, &standalone.Options{Budget: time.Second}), nil, headgate.Policy{
+		Name: "p", Algorithm: algo.FixedWindow(algo.Per(1, algo.MaxPeriod)), OnFailure: headgate.FailOpen})
+	closed, err := open.OnFailure(headgate.FailClosed)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		d, err := open.Allow(ctx, "k")
+		require.NoError(t, err)
+		return d.Source == headgate.FromDenyCache
+	}, 10*time.Second, time.Millisecond)
+	ahead.Store(int64(2 * time.Second))
+	proxy.Set(redistest.LoseReply)
+	for _, another := range []*headgate.Limiter{closed, open} {
+		d, err := headgate.All(ctx, open.Call("k"), another.Call("another"))
+		require.NoError(t, err)
+		require.NoError(t, d.Err)
+		require.Equal(t, headgate.FromDenyCache, d.Source)
+	}
+}
+
 // TestLostReserveOfASpentSpreadKey: the lease is cancelled at the share that was asked.
 func TestLostReserveOfASpentSpreadKey(t *testing.T) {
 	ctx, m := context.Background(), memory.New(nil)

@@ -30,6 +30,26 @@ func TestNearBesideAFailedKey(t *testing.T) {
 	require.Len(t, nearEvents(seen), 1)
 }
 
+// TestNearOfAnUndecidedReservation: a Commit that charges what no event has had may raise the
+// count to the share.
+func TestNearOfAnUndecidedReservation(t *testing.T) {
+	for _, reply := range []bool{false, true} {
+		ctx, seen, s := context.Background(), &events{}, newLossy()
+		l := limiter(t, s, &headgate.Options{Observer: seen.observe}, daily("p", 10))
+		_, err := l.AllowN(ctx, "k", 7)
+		require.NoError(t, err)
+		if s.lose(onReserve, 0); reply {
+			s.lose(0, onReserve)
+		}
+		r, d, err := l.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{2}})
+		require.NoError(t, err)
+		require.Equal(t, headgate.FromFailOpen, d.Source)
+		s.lose(0, 0)
+		require.NoError(t, r.Commit(ctx, 2))
+		require.Len(t, nearEvents(seen), 1)
+	}
+}
+
 // TestNearOfASpreadKey: a spread key has no Near, whatever operation it is.
 func TestNearOfASpreadKey(t *testing.T) {
 	seen := &events{}

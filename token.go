@@ -91,10 +91,16 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 	if r.limiter = l; !slices.Equal(policies, l.policies) {
 		r.limiter, err = l.With(policies...)
 	}
+	// The limits may be below the number of sub-keys, or that of a shadow below Instances.
+	// All is charged to the sub-key that was, and a settlement has no failure mode.
 	//mutant:token-below-shards
-	if err != nil && shards > 1 { // the limits are below the number of sub-keys
+	if err != nil {
 		for i := range policies {
-			policies[i].Shards = 0 // all is charged to the sub-key that was
+			policies[i].Shards = 0
+			//mutant:token-below-instances
+			if l.policies[r.at[i]].Shadow {
+				policies[i].OnFailure = FailOpen
+			}
 		}
 		r.limiter, err = l.With(policies...)
 	}

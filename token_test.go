@@ -276,3 +276,18 @@ func TestTokenOfOtherShards(t *testing.T) {
 		require.EqualValues(t, 1, d.Remaining, "no sub-key lies above its share")
 	}
 }
+
+// TestTokenOfAShadowedPolicy: a limiter whose shadow has a limit below the instances settles
+// what was reserved of the policy before.
+func TestTokenOfAShadowedPolicy(t *testing.T) {
+	ctx, s, p := context.Background(), memory.New(nil), daily("p", 100)
+	p.OnFailure = headgate.FailLocal
+	before := limiter(t, s, &headgate.Options{Instances: 4}, p)
+	r, _, err := before.Reserve(ctx, headgate.Call{Key: "k", Costs: []int64{10}})
+	require.NoError(t, err)
+	p.Algorithm, p.Shadow = p.Algorithm.WithMax(3), true
+	resumed, err := limiter(t, s, &headgate.Options{Instances: 4}, p).Resume(r.Token())
+	require.NoError(t, err)
+	require.NoError(t, resumed.Commit(ctx, 1))
+	requireUsed(t, before, 1)
+}

@@ -49,6 +49,10 @@ func Near(near []backend.Near, share float64, behind int64, r *backend.Request, 
 		case backend.AtMost:
 			cost = d.Granted
 		case backend.Settle:
+			//mutant:near-of-undecided
+			if r.Lease.Unresolved { // no event had the estimate
+				cost = 0
+			}
 			cost = max(0, r.Lease.ActualOf(r.Policies, i)-cost)
 		}
 		//mutant:near-of-each-waiter
