@@ -101,8 +101,22 @@ func (c *Calls) Reserve(ctx context.Context, parts []headgate.Part) (*Call, head
 	}
 	made := &Call{Parts: a.parts, calls: c, parent: ctx, reservations: a.reservations, line: l}
 	made.estimate()
-	made.Context, made.release = a.reservations.Hold(context.WithValue(ctx, contextKey{}, made))
+	made.hold()
 	return made, a.decision, nil
+}
+
+// hold extends the leases until release is called, since a handler may go on after its
+// client has left. The call's context ends with the parent's too.
+func (c *Call) hold() {
+	//mutant:held-after-client-left
+	held, release := c.reservations.Hold(context.WithoutCancel(c.parent))
+	ctx, end := context.WithCancelCause(context.WithValue(c.parent, contextKey{}, c))
+	stop := context.AfterFunc(held, func() { end(context.Cause(held)) })
+	c.Context, c.release = ctx, func() {
+		stop()
+		release()
+		end(nil)
+	}
 }
 
 // estimate notes the costs of all parts, and lets go of the caller's states.
