@@ -275,3 +275,18 @@ func TestScopeMemory(t *testing.T) {
 		runtime.KeepAlive(tr)
 	}
 }
+
+// TestDenialWithoutABody: a base that returns no body, as a test double may, is asked again.
+func TestDenialWithoutABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		client := &http.Client{Transport: &Transport{Base: roundTrip(func(*http.Request) (*http.Response, error) {
+			asked++
+			return &http.Response{StatusCode: map[bool]int{true: http.StatusTooManyRequests, false: http.StatusNoContent}[asked == 1]}, nil
+		})}}
+		resp, err := client.Get("http://example.com/")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusNoContent, resp.StatusCode)
+	})
+}
