@@ -176,7 +176,8 @@ func LentShare(want, keep, room, borrowers int64, left, length int64) int64 {
 	return keep + extra
 }
 
-// MaxUnits is more than any count can have room for.
+// MaxUnits is how many units of one count are lent at a time, at most, but for those that
+// borrowers keep. A store has five bytes for the sum of some.
 const MaxUnits int64 = 2 * MaxLimit
 
 // Closes returns when the window ends to which a charge of the view would belong. Units

@@ -148,7 +148,8 @@ for p = 1, policies do
       --@include lent.recall
     end
     local above = now < lent[6] and lent[6] <= now + RECALL_STAYS and max(0, s.limit - lent[5]) or 0
-    room = min(room, left - above)
+    --mutant:lua-lent-is-bounded
+    room = min(room, left - above, 137438953472 - s.lent)
     --mutant:lua-recalled-ends
     if above > 0 and left - above < max(keep, 1) then
       recalled = 4
@@ -170,7 +171,7 @@ local note = pack('<BI4I7I7I4B', 1, number, counted, till, units > 0 and number 
 for p = 1, policies do
   local s = states[p]
   local m, lent, ends, i = units, s.beside, s.ends, 7
-  if s.shadow then m = max(0, min(m, s.limit - s.used - s.lent - s.charge)) end
+  if s.shadow then m = max(0, min(m, s.limit - s.used - s.lent - s.charge, 137438953472 - s.lent)) end
   s.part = m
   note = note .. pack('<I7I5c8', ends, m, lent[1])
   while lent[i] and lent[i] < ends do i = i + 2 end

@@ -59,5 +59,5 @@ func TestScriptHoldsNoNames(t *testing.T) {
 // A change that is meant to changes this: servers then load a second script while
 // releases of both kinds run.
 func TestScriptStays(t *testing.T) {
-	require.Equal(t, "810dba55ce396fca499eae036e3e9466a0122f0e", SHA)
+	require.Equal(t, "e0566e8695003cbc8b123a1197702bb8d9559a3b", SHA)
 }

@@ -149,7 +149,8 @@ func (n *loan) least() int64 {
 	least := algo.MaxUnits
 	for i := range n.looks {
 		if !n.Policies[i].Shadow {
-			least = min(least, n.room(i)-n.withheld(i))
+			//mutant:lent-is-bounded
+			least = min(least, n.room(i)-n.withheld(i), algo.MaxUnits-n.looks[i].lent.Sum())
 		}
 	}
 	return max(least, 0)
@@ -242,7 +243,7 @@ func (n *loan) lendUntil(units int64, ends []int64) {
 	for i := range ends {
 		m, lent := units, n.looks[i].lent
 		if n.Policies[i].Shadow {
-			m = max(0, min(m, n.room(i)))
+			m = max(0, min(m, n.room(i), algo.MaxUnits-lent.Sum()))
 		}
 		fresh.of[i] = lentTo{ends[i], m, lent.Epoch}
 		if n.loan.Each != nil {

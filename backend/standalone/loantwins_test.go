@@ -335,3 +335,34 @@ func (s *loanSteps) borrow(r backend.Request) (backend.Request, *loanHolder) {
 	r.Loan = loan
 	return r, h
 }
+
+// TestLentUnitsOfManyBorrowers: twenty processes keep the most that one may hold. All that is
+// lent counts. When each has used what it holds, the count is at its limit at most.
+func TestLentUnitsOfManyBorrowers(t *testing.T) {
+	onBothTwins(t, func(l lender) {
+		var held [20]backend.Loan
+		borrow := func(i int, want, keep, used int64) {
+			h := &held[i]
+			next := backend.Loan{ID: backend.LeaseID{byte(1 + i)}, Seq: h.Seq + 1, Length: time.Second, Want: want, Keep: keep}
+			next.Held[0] = backend.Held{Seq: h.Seq, Used: used}
+			*h = next
+			l.ask(backend.Borrow, 0, h, nil)
+		}
+		lent := int64(0)
+		for i := range 40 * len(held) {
+			h := &held[i%len(held)]
+			lent -= h.Lent.Units
+			borrow(i%len(held), backend.MaxLoan, h.Lent.Units, 0)
+			lent += h.Lent.Units
+		}
+		state := l.ask(backend.Peek, 1, nil, nil)
+		require.Equal(t, lent, state.Lent, "%T", l.s)
+		require.LessOrEqual(t, lent, algo.MaxUnits, "%T", l.s)
+		l.ask(backend.Take, state.Remaining, nil, nil)
+		for i := range held {
+			borrow(i, 0, 0, held[i].Lent.Units)
+		}
+		state = l.ask(backend.Peek, 1, nil, nil)
+		require.LessOrEqual(t, state.Used, state.Limit, "%T", l.s)
+	}, algo.FixedWindow(algo.PerHour(algo.MaxCount)))
+}
