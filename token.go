@@ -91,20 +91,22 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 	if r.limiter = l; !slices.Equal(policies, l.policies) {
 		r.limiter, err = l.With(policies...)
 	}
-	// The limits may be below the number of sub-keys, or that of a shadow below Instances.
-	// All is charged to the sub-key that was, and a settlement has no failure mode.
 	//mutant:token-below-shards
 	if err != nil {
-		for i := range policies {
-			policies[i].Shards = 0
-			//mutant:token-below-instances
-			if l.policies[r.at[i]].Shadow {
-				policies[i].OnFailure = FailOpen
-			}
-		}
-		r.limiter, err = l.With(policies...)
+		r.limiter, err = l.With(settling(policies)...)
 	}
 	return r, err
+}
+
+// settling makes policies ones that can settle, whose limits may be below the number of
+// sub-keys, or that of a shadow below Instances. All is charged to the sub-key that was, and
+// a settlement has no failure mode.
+func settling(policies []Policy) []Policy {
+	for i := range policies {
+		//mutant:token-below-instances
+		policies[i].Shards, policies[i].OnFailure = 0, FailOpen
+	}
+	return policies
 }
 
 // named sets what the reservation charged of each policy of a token. It returns the

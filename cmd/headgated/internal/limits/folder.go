@@ -42,12 +42,16 @@ func readFolder(path string) ([]File, error) {
 	}
 	var files []File
 	for _, e := range entries {
+		//mutant:hidden-left-out
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
 		name := filepath.Join(root, e.Name())
 		info, err := os.Stat(name) // of what a link points to
 		if err != nil {
 			return nil, err
 		}
-		if strings.HasPrefix(e.Name(), ".") || info.IsDir() {
+		if info.IsDir() {
 			continue
 		}
 		f, err := readFile(name, filepath.Join(path, e.Name()))

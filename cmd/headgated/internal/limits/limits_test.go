@@ -281,6 +281,7 @@ func TestFolder(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "..1", "a.yaml"), []byte("domain: d"), 0o600))
 	require.NoError(t, os.Symlink("..1", filepath.Join(dir, "..data")))
 	require.NoError(t, os.Symlink(filepath.Join("..data", "a.yaml"), filepath.Join(dir, "a.yaml")))
+	require.NoError(t, os.Symlink("somebody@host.1:2", filepath.Join(dir, ".#a.yaml"))) // an editor's lock
 	files, err := limits.Read(dir)
 	require.NoError(t, err)
 	require.Equal(t, []limits.File{{Name: filepath.Join(dir, "a.yaml"), Data: []byte("domain: d")}}, files)

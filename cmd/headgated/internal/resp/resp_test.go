@@ -18,6 +18,7 @@ import (
 	"github.com/headgate-go/headgate/algo"
 	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/memory"
+	"github.com/headgate-go/headgate/backend/standalone"
 	"github.com/headgate-go/headgate/cmd/headgated/internal/resp"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -237,4 +238,15 @@ func TestRedisCell(t *testing.T) {
 	require.Greater(t, total, 5000)
 	require.Greater(t, float64(equal), 0.85*float64(total))
 	require.Less(t, float64(decisions), 0.03*float64(total))
+}
+
+// A call that no store decides has no numbers that were counted.
+func TestRedisCellInAnOutage(t *testing.T) {
+	s, err := standalone.Open("redis://127.0.0.1:1", nil)
+	require.NoError(t, err)
+	defer s.Close()
+	_, addr := start(t, s, func(o *resp.Options) { o.OnFailure = headgate.FailOpen })
+	for _, quantity := range []string{"1", "0"} {
+		require.Equal(t, []any{int64(0), int64(3), int64(-1), int64(-1), int64(-1)}, do(t, client(t, addr), "CL.THROTTLE k 2 30 60 "+quantity))
+	}
 }

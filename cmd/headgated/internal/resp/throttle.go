@@ -94,8 +94,13 @@ func (s *Server) cell(args []string, r reply) error {
 	} else if quantity <= n[0]+1 {
 		retry = seconds(d.RetryAfter)
 	}
+	left, reset := int64(-1), int64(-1)
+	//mutant:uncounted-cell
+	if d.Counted {
+		left, reset = d.Remaining, seconds(d.ResetAfter)
+	}
 	r.array(5)
-	for _, v := range []int64{limited, d.Limit, d.Remaining, retry, seconds(d.ResetAfter)} {
+	for _, v := range []int64{limited, d.Limit, left, retry, reset} {
 		r.integer(v)
 	}
 	return nil
