@@ -99,12 +99,15 @@ func (l *Limiter) parse(text string) (*Reservation, error) {
 }
 
 // settling makes policies ones that can settle, whose limits may be below the number of
-// sub-keys, or that of a shadow below Instances. All is charged to the sub-key that was, and
-// a settlement has no failure mode.
+// sub-keys, or that of a shadow below Instances. All is charged to the sub-key that was. A
+// settlement has no failure mode, and for a Hold both modes are alike.
 func settling(policies []Policy) []Policy {
 	for i := range policies {
+		policies[i].Shards = 0
 		//mutant:token-below-instances
-		policies[i].Shards, policies[i].OnFailure = 0, FailOpen
+		if policies[i].OnFailure == FailLocal {
+			policies[i].OnFailure = FailOpen
+		}
 	}
 	return policies
 }

@@ -79,14 +79,20 @@ func (a *Algorithm) Hold(w []int64, v *View, end, id int64) []int64 {
 }
 
 // Release frees the slot of a lease that ends at an instant. It reports whether the
-// slot was there.
+// slot was there. The slots before it move, or those behind, whichever are fewer.
 func (a *Algorithm) Release(w []int64, end, id int64) bool {
 	i := slotFind(w, end, id)
 	at, last := slotAt(w, i), slotAt(w, w[1])
 	if i == w[1] || w[at] != end || w[at+1] != id {
 		return false
 	}
-	copy(w[at:last-2], w[at+2:last])
+	//mutant:fewer-slots-move
+	if head := slotAt(w, 0); at-head < last-at {
+		copy(w[head+2:at+2], w[head:at])
+		w[0]++
+	} else {
+		copy(w[at:last-2], w[at+2:last])
+	}
 	w[1]--
 	return true
 }

@@ -45,6 +45,21 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
+// TestReleaseOfTheOldest: calls that end in the order in which they began move no slot.
+func TestReleaseOfTheOldest(t *testing.T) {
+	a, now := InFlight(100), int64(1e15)
+	w := make([]int64, a.Words())
+	for i := range int64(100) {
+		v := a.View(w, now)
+		w = a.Hold(w, &v, now+1000+i, i)
+	}
+	slots := slices.Clone(w[slotHeader:])
+	for i := range int64(100) {
+		require.True(t, a.Release(w, now+1000+i, i))
+		require.Equal(t, slots, w[slotHeader:])
+	}
+}
+
 // TestInFlightOutOfRange: its limit has a range, and it has no period.
 func TestInFlightOutOfRange(t *testing.T) {
 	for _, n := range []int64{-1, 0, MaxLogLimit + 1} {

@@ -182,3 +182,31 @@ func TestTLS(t *testing.T) {
 		return err == nil && d.Err == nil
 	}, 10*time.Second, 50*time.Millisecond)
 }
+
+// TestQuietNode: after a second of silence a call is one round trip, also on the nodes of a
+// client that go-redis has made.
+func TestQuietNode(t *testing.T) {
+	c := redistest.SharedCluster(t)
+	for name, client := range map[string]cluster.Client{
+		"options": with{&redis.ClusterOptions{Addrs: c.Addrs()}},
+		"client":  c.Client(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := cluster.New(client, patient)
+			defer store.Close()
+			l := faulttest.Limiter(t, store, faulttest.Wide)
+			for range 3 {
+				_, err := l.Allow(t.Context(), "k")
+				require.NoError(t, err)
+			}
+			c.ResetStats(t)
+			for range 2 {
+				time.Sleep(1100 * time.Millisecond)
+				d, err := l.Allow(t.Context(), "k")
+				require.NoError(t, err)
+				require.NoError(t, d.Err)
+			}
+			require.Zero(t, c.CommandStats(t)["ping"].Calls, "two round trips in place of one")
+		})
+	}
+}

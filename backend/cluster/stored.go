@@ -66,13 +66,9 @@ func (s *Store) inspect(ctx context.Context) ([]*node, error) {
 	if err := backend.CheckContext(ctx); err != nil {
 		return nil, err
 	}
-	if done := s.top.refresh(); done != nil {
-		select {
-		//mutant:inspect-waits
-		case <-done:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("headgate: call not sent, not counted: %w", ctx.Err())
-		}
+	//mutant:inspect-waits
+	if err := s.top.await(ctx, func() bool { return false }); err != nil {
+		return nil, fmt.Errorf("headgate: call not sent, not counted: %w", err)
 	}
 	nodes := s.top.primaries()
 	if len(nodes) == 0 {

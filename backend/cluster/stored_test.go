@@ -155,3 +155,31 @@ func TestOneDeadNode(t *testing.T) {
 		}
 	}
 }
+
+// TestInspectionOfAPartialAnswer: it waits for the other nodes, which name what the first one
+// does not.
+func TestInspectionOfAPartialAnswer(t *testing.T) {
+	c := redistest.StartCluster(t)
+	l := faulttest.Limiter(t, cluster.New(with{&redis.ClusterOptions{Addrs: c.Addrs()}}, patient), faulttest.Wide)
+	left := c.Primary(slot.Count - 1)
+	var key string
+	for i := 0; key == ""; i++ {
+		if k := fmt.Sprint("k", i); c.Primary(slot.Of(slot.Tag(k, ""))) == left {
+			key = k
+		}
+	}
+	d, err := l.Allow(t.Context(), key)
+	require.NoError(t, err)
+	require.NoError(t, d.Err)
+
+	first := c.Replica(c.Primary(0))
+	for _, n := range []*redistest.Server{c.Replica(left), left} {
+		require.NoError(t, command(first, "CLUSTER", "FORGET", id(t, n)).Err())
+	}
+	slow := redistest.NewRelay(t, c.Primary(0).Addr(), 20*time.Millisecond)
+	store := cluster.New(with{&redis.ClusterOptions{Addrs: []string{first.Addr(), slow.Addr()}}}, patient)
+	defer store.Close()
+	stored, err := store.Stored(t.Context(), key)
+	require.NoError(t, err)
+	require.NotEmpty(t, stored, "no error, and nothing of a node that the second answer names")
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -80,6 +81,11 @@ type hooked interface{ NodeHook(addr string) redis.Hook }
 // It does no I/O: the first call loads the slots.
 func newTopology(client Client, set batch.Settings) *topology {
 	t := &topology{opts: *client.Options(), set: set, keeps: remembered, begin: time.Now()}
+	// NewClusterClient fills in go-redis' default, which is no client of the user's own.
+	//mutant:default-client-is-ours
+	if reflect.ValueOf(t.opts.NewClient).Pointer() == reflect.ValueOf(redis.NewClient).Pointer() {
+		t.opts.NewClient = nil
+	}
 	if c, ok := client.(timed); ok {
 		t.set.Clock = c.Clock()
 		t.set.Caller = t.set.Clock

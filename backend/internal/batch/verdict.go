@@ -54,7 +54,8 @@ func (t *roundTrip) leave(v visit, said error) {
 	case said == nil:
 		at.served.Store(int64(now()))
 	case !errors.Is(said, layer.ErrFailed):
-	case t.excused(at, since, over), lost(said) && at.lostTogether(since):
+	//mutant:closed-by-us
+	case at.Shared.Closed.Load(), t.excused(at, since, over), lost(said) && at.lostTogether(since):
 		said = layer.ErrExcused
 	default:
 		if t.queue.router != nil {

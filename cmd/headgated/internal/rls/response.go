@@ -86,8 +86,7 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 	}
 	st.CurrentLimit = r.Limit
 	//mutant:left-below-zero
-	left := r.Max() - s.Used // and not Remaining, which is never below 0
-
+	left := r.Max() - s.Used                              // and not Remaining, which is never below 0
 	if p.hits != d.hits && (!p.over || p.how == record) { // charged, with those of later descriptors
 		left += c.later(d, p)
 	}
