@@ -182,33 +182,3 @@ func TestTLS(t *testing.T) {
 		return err == nil && d.Err == nil
 	}, 10*time.Second, 50*time.Millisecond)
 }
-
-// TestQuietNode: after a second of silence a call is one round trip, also on the nodes of a
-// client that go-redis has made.
-func TestQuietNode(t *testing.T) {
-	c := redistest.SharedCluster(t)
-	for name, client := range map[string]cluster.Client{
-		"options": with{&redis.ClusterOptions{Addrs: c.Addrs()}},
-		"client":  c.Client(t),
-	} {
-		t.Run(name, func(t *testing.T) {
-			store := cluster.New(client, patient)
-			defer store.Close()
-			l := faulttest.Limiter(t, store, faulttest.Wide)
-			for range 3 {
-				_, err := l.Allow(t.Context(), "k")
-				require.NoError(t, err)
-			}
-			c.ResetStats(t)
-			const calls = 3
-			for range calls {
-				time.Sleep(1100 * time.Millisecond)
-				d, err := l.Allow(t.Context(), "k")
-				require.NoError(t, err)
-				require.NoError(t, d.Err)
-			}
-			// On a busy machine a late answer may lead to a PING of its own.
-			require.Less(t, c.CommandStats(t)["ping"].Calls, int64(calls), "two round trips in place of one")
-		})
-	}
-}
