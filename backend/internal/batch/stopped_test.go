@@ -44,7 +44,7 @@ func TestVerdictOfAStoppedProcess(t *testing.T) {
 		stop()
 		excused := v.excused()
 		require.Positive(t, v.left(), "each round trip that has entered leaves")
-		if try == 3 || excused && v.count(layer.ErrFailed) == 0 {
+		if try == 8 || excused && v.count(layer.ErrFailed) == 0 {
 			v.excuses(t)
 			return
 		}
