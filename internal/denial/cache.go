@@ -195,12 +195,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 			if !e.denies(&old.group) {
 				ends = old.Until()
 			}
-			owed := e.owes(old)
-			e.taken.Store(max(e.taken.Load(), owed))
-			//mutant:uncounted-kept
-			if owed > 0 && old.uncounted.Load() {
-				e.uncounted.Store(true)
-			}
+			e.inherit(old)
 		}
 		if ends < soonest {
 			at, soonest = i, ends
@@ -219,7 +214,7 @@ func (s Set) Note(g *backend.Group, d *Denial, generation uint64) {
 	e.noted.Store(true)
 }
 
-// entry is the cached denial of a key. Only the last five fields change.
+// entry is the cached denial of a key. Only the last six fields change.
 type entry struct {
 	Denial
 	lent       bool          // lent units were counted as used

@@ -95,6 +95,16 @@ func (e *entry) take(n int64, now, slack time.Duration) bool {
 	}
 }
 
+// inherit notes what calls have taken by a denial of the same count from before.
+func (e *entry) inherit(old *entry) {
+	owed := e.owes(old)
+	e.taken.Store(max(e.taken.Load(), owed))
+	//mutant:uncounted-kept
+	if owed > 0 && old.uncounted.Load() {
+		e.uncounted.Store(true)
+	}
+}
+
 // owes returns what calls have taken by the denial of the same count from before, and the
 // store had not counted. If none have and e ends sooner, the key was changed elsewhere.
 func (e *entry) owes(old *entry) int64 {
