@@ -48,8 +48,9 @@ func open(o *redis.Options, opts *Options, hook redis.Hook, lookup client.Lookup
 	if opts != nil && opts.Budget > 0 {
 		budget = opts.Budget
 	}
-	client := &lazy{addr: o.Addr, client: sync.OnceValue(func() *redis.Client {
-		c := redis.NewClient(client.Named(o, budget, lookup))
+	o = client.Named(o, budget, lookup)
+	client := &lazy{addr: o.Addr, trips: client.TripsOf(o), client: sync.OnceValue(func() *redis.Client {
+		c := redis.NewClient(o)
 		if hook != nil {
 			c.AddHook(hook)
 		}
@@ -64,6 +65,7 @@ func open(o *redis.Options, opts *Options, hook redis.Hook, lookup client.Lookup
 // keeps idle connections dials as soon as it is made, and Open does no I/O.
 type lazy struct {
 	addr   string
+	trips  *client.Trips
 	client func() *redis.Client
 	used   atomic.Bool
 	closed atomic.Bool
@@ -81,6 +83,9 @@ func (l *lazy) get() *redis.Client {
 	}
 	return c
 }
+
+// Trips returns the round trips that the client's connections measure.
+func (l *lazy) Trips() *client.Trips { return l.trips }
 
 func (l *lazy) PoolStats() *redis.PoolStats { return l.get().PoolStats() }
 

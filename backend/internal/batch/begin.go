@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,12 @@ type begins struct {
 	last  atomic.Int64 // when the last one did
 	got   atomic.Int64 // when one last had its connection, or an error
 	had   atomic.Int64 // when one last had its connection
+
+	watchers atomic.Int64
+	mu       struct {
+		sync.Mutex
+		changed chan struct{} // see watch
+	}
 }
 
 // patience is how long round trips wait for a connection that another one has begun,
@@ -31,17 +38,17 @@ const (
 )
 
 // begin waits until a script may be passed to the client. An error is why nothing is to be
-// sent.
+// sent. held is called with the reason while the link seems too long.
 //
 // Its order is that of cost. reach needs no server if the link is known, wake one round
 // trip, and the others wait for work that is under way.
-func (s *Server) begin(ends time.Duration) error {
-	if err := s.reach(ends); err != nil {
+func (s *Server) begin(ends func() time.Duration, held func(error)) error {
+	if err := s.reach(ends, held); err != nil {
 		return err
 	}
-	s.wake(ends)
-	for s.warming.Load() && now() < ends { // a script that is not loaded would need another connection
-		time.Sleep(client.Pause)
+	s.wake(ends())
+	for looks := 0; s.warming.Load() && now() < ends(); looks++ { // a script that is not loaded would need another connection
+		client.Sleep(looks)
 	}
 	if !s.await(ends) {
 		return context.DeadlineExceeded
@@ -52,25 +59,53 @@ func (s *Server) begin(ends time.Duration) error {
 // await waits while an earlier round trip waits for a connection that it could not have
 // in its time. It waits if no other one had one since. Over a long link each call would begin
 // one more, and none would have any. It reports whether there is time left.
-func (s *Server) await(ends time.Duration) bool {
+func (s *Server) await(ends func() time.Duration) bool {
+	b := &s.begins
+	for wait := s.waits(ends()); wait > 0; wait = s.waits(ends()) {
+		changed := b.watch()
+		if wait = s.waits(ends()); wait > 0 {
+			select {
+			case <-changed:
+			case <-time.After(wait):
+			}
+		}
+		b.watchers.Add(-1)
+	}
+	return now() < ends()
+}
+
+// waits returns how long a round trip is to wait for a connection that another one has
+// begun. If it is not to wait, it begins one itself.
+func (s *Server) waits(ends time.Duration) time.Duration {
 	b := &s.begins
 	for {
 		at, last, got := now(), time.Duration(b.last.Load()), time.Duration(b.got.Load())
-		waits := last > got && at-last < max(patience, 5*s.Budget/2)
+		since, most := at-last, max(patience, 5*s.Budget/2, 4*s.link.time())
+		begun := last > got && since < most
 		switch {
 		case at >= ends:
-			return false
+			return 0
 		//mutant:begun-connection-awaited
-		case waits && at-last >= s.Budget/20:
-			time.Sleep(client.Pause)
-			continue
-		case waits || !b.last.CompareAndSwap(int64(last), int64(at)):
+		case begun && since >= s.Budget/20:
+			return min(most-since, ends-at)
+		case begun || !b.last.CompareAndSwap(int64(last), int64(at)):
 		//mutant:full-pool-prolongs-nothing
 		case b.first.Load() <= int64(got):
 			b.first.Store(int64(at))
 		}
-		return true
+		return 0
 	}
+}
+
+// watch returns a channel that is closed when a round trip has its connection, or none.
+func (b *begins) watch() <-chan struct{} {
+	b.watchers.Add(1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.changed == nil {
+		b.mu.changed = make(chan struct{})
+	}
+	return b.mu.changed
 }
 
 // beginning reports whether a connection is beginning, for no longer than it may.
@@ -103,7 +138,18 @@ func (b *begins) returned(err error) {
 	b.last.Store(b.got.Load())
 }
 
-func (b *begins) ended() { b.got.Store(int64(now())) }
+func (b *begins) ended() {
+	b.got.Store(int64(now()))
+	if b.watchers.Load() == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.changed != nil {
+		close(b.mu.changed)
+		b.mu.changed = nil
+	}
+}
 
 // quiet is the silence after which the connections of a user's client are tried.
 const quiet = time.Second

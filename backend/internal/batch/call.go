@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/backend/internal/names"
 	"github.com/headgate-go/headgate/backend/internal/wire"
 )
@@ -59,7 +60,7 @@ func newCall(ctx context.Context, tag string, waited time.Duration, r *backend.R
 	c.came = now() - waited
 	c.deadline = Deadline(c.came, budget)
 	if ends, ok := ctx.Deadline(); ok {
-		c.deadline = min(c.deadline, ends.Sub(epoch))
+		c.deadline = min(c.deadline, ends.Sub(client.Epoch))
 	}
 	return c
 }

@@ -7,12 +7,8 @@ import (
 	"github.com/headgate-go/headgate/backend/internal/client"
 )
 
-// epoch is what now counts from.
-var epoch = time.Now()
-
-// now is the time on the monotonic clock: reading only that one costs half of
-// what time.Now does.
-func now() time.Duration { return time.Since(epoch) }
+// now is the time on the monotonic clock.
+func now() time.Duration { return client.Now() }
 
 // reserve is the part of a budget, at most a twentieth, that is kept for the
 // answer itself. A caller that gets it at the end of the budget is late.
@@ -55,7 +51,7 @@ func withOwnTime(of Client, budget time.Duration, reply func() (by time.Duration
 // Deadline is read by go-redis before it writes, and again before it reads.
 func (o ownTime) Deadline() (time.Time, bool) {
 	if by, written := o.reply(); written {
-		return epoch.Add(by), true
+		return client.Epoch.Add(by), true
 	}
 	return o.Context.Deadline()
 }
@@ -66,7 +62,7 @@ func (o ownTime) Deadline() (time.Time, bool) {
 func (t *roundTrip) replyBy() (by time.Duration, written bool) {
 	t.mu.Lock()
 	at := t.mu.visit.at
-	written, by = t.mu.wrote > 0, t.ends
+	written, by = t.mu.wrote > 0, t.mu.ends
 	t.mu.Unlock()
 	//mutant:late-replies-read
 	if written && at != nil && client.HalfFree(at.client) {

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"github.com/headgate-go/headgate/backend/internal/client"
 	"testing"
 	"time"
 
@@ -227,7 +228,7 @@ func TestConnectionsInUse(t *testing.T) {
 // long the link takes else. A link that has grown longer is known after four round trips.
 func TestOneStallCountsOnce(t *testing.T) {
 	const ms = time.Millisecond
-	l := &link{}
+	l := &link{Trips: &client.Trips{}}
 	for i := range 4 {
 		at := time.Duration(i) * ms
 		l.Add(at, at+ms)

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -11,8 +12,24 @@ import (
 
 // link is what is known of the link to a server.
 type link struct {
-	client.Trips
-	least atomic.Int64 // how long the first one has taken that was late, until one ends
+	*client.Trips
+	measured bool         // by the connections, which exclude what this process was late by itself
+	least    atomic.Int64 // how long the first one has taken that was late, until one ends
+}
+
+// newLink returns what is known of the link of a client, which is nothing yet.
+func newLink(of Client) *link {
+	if c, ok := of.(interface{ Trips() *client.Trips }); ok {
+		return &link{Trips: c.Trips(), measured: true}
+	}
+	return &link{Trips: &client.Trips{}}
+}
+
+// answered is called when the reply to what was written then has been read.
+func (l *link) answered(written time.Duration) {
+	if !l.measured {
+		l.Add(written, now())
+	}
 }
 
 // old reports whether what is known of the link was measured so long ago that it may be
@@ -55,29 +72,26 @@ func (s *Server) tooFar(left time.Duration) error {
 	case left >= trip:
 		return nil
 	}
-	// While scripts are sent, they show how long the link is.
-	//
-	//mutant:known-link-not-measured
-	if trip > s.Budget || s.link.old() {
-		s.measure()
-	}
-	text := fmt.Sprintf("a round trip takes %v, and the budget has %v left",
-		trip.Round(time.Millisecond), left.Round(time.Millisecond))
-	//mutant:far-server-avoided
-	if trip > Deadline(0, s.Budget) {
-		return tooLong{withdrawal(text)}
-	}
-	return withdrawal(text)
+	text := withdrawal(fmt.Sprintf("a round trip takes %v, and the budget has %v left",
+		trip.Round(time.Millisecond), left.Round(time.Millisecond)))
+	return unreachable{text, trip > Deadline(0, s.Budget)}
 }
 
-// tooLong is the withdrawal of a command to a server that answers none within a budget.
-type tooLong struct{ withdrawal }
+// unreachable is the withdrawal of a command whose reply would be late. One to a server that
+// answers none within a budget is not excused: other servers are to be asked.
+type unreachable struct {
+	withdrawal
+	always bool // for any call, however early
+}
 
-// Is is that of no error: other servers are to be asked.
-func (tooLong) Is(error) bool { return false }
+// Is makes it layer.ErrExcused, unless it is always so.
+func (e unreachable) Is(target error) bool {
+	//mutant:far-server-avoided
+	return !e.always && e.withdrawal.Is(target)
+}
 
 // As makes it a withdrawal.
-func (e tooLong) As(target any) bool {
+func (e unreachable) As(target any) bool {
 	w, ok := target.(*withdrawal)
 	if ok {
 		*w = e.withdrawal
@@ -95,31 +109,43 @@ func (s *Server) inTime(left time.Duration) error {
 	return s.tooFar(left)
 }
 
-// reach returns an error if a reply can't come by ends. Where what is known of the link
-// is old, a PING is answered first. A lone caller must not be refused for what the link
-// was seconds ago.
-func (s *Server) reach(ends time.Duration) error {
-	err := s.tooFar(ends - now())
-	//mutant:old-link-measured
-	if err == nil || !s.link.old() {
-		return err
-	}
-	measured := s.measure()
-	//mutant:far-silence-tried
-	if s.silent() { // the PING's connection may be dead, and the client hides that
-		measured = s.woken(ends, 10*s.Budget)
-	}
-	select {
-	case <-measured:
-		return s.tooFar(ends - now())
-	case <-time.After(ends - now()):
-		return err
+// reach waits until a reply can come by ends. An error is why none can, and is returned at
+// ends. A caller that is refused at once calls again at once. Such calls would keep the
+// processor from what shows that the link is short: the refusal would sustain itself.
+//
+// While scripts are sent, they show how long the link is. Where none is, a PING does.
+func (s *Server) reach(ends func() time.Duration, held func(error)) error {
+	for pings := (<-chan singleflight.Result)(nil); ; {
+		left, far := ends()-now(), unreachable{}
+		err := s.tooFar(left)
+		//mutant:refused-call-waits
+		if !errors.As(err, &far) {
+			return err
+		}
+		held(err)
+		//mutant:known-link-not-measured
+		if pings == nil && (far.always || s.link.old()) {
+			pings = s.measure(ends())
+		}
+		select {
+		case r := <-pings:
+			if pings = nil; r.Err != nil { // another one would fail as well
+				time.Sleep(left)
+			}
+		case <-time.After(left):
+		}
 	}
 }
 
-// measure sends a PING, unless one is under way. Over a link that is too long for the
-// budget no script shows when it is short again.
-func (s *Server) measure() <-chan singleflight.Result { return s.loading.DoChan("ping", s.ping) }
+// measure has a PING answered, unless one is under way. Its connection may be dead where
+// nothing was sent for a while, and a user's client hides that.
+func (s *Server) measure(ends time.Duration) <-chan singleflight.Result {
+	//mutant:far-silence-tried
+	if s.silent() {
+		return s.woken(ends, 10*s.Budget)
+	}
+	return s.loading.DoChan("ping", s.ping)
+}
 
 // ping is a round trip that may be late.
 func (s *Server) ping() (any, error) { return nil, s.process(10*s.Budget, "", "ping") }

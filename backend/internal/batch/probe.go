@@ -65,7 +65,8 @@ func (s *Server) probe() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s.tryIdle() // so that the trial meets no dead connection
-	begin, pause, timer, ended := now(), quickest, time.NewTimer(about(slowest)), make(chan bool)
+	next := func() time.Duration { return about(max(slowest, s.link.time())) }
+	begin, pause, timer, ended := now(), quickest, time.NewTimer(next()), make(chan bool)
 	defer timer.Stop()
 	go s.ask(ctx, begin, ended)
 	for s.awaited() {
@@ -74,7 +75,7 @@ func (s *Server) probe() {
 			go s.ask(ctx, begin, ended)
 			//mutant:probes-bounded
 			if s.dials.Load() < most {
-				timer.Reset(about(slowest))
+				timer.Reset(next())
 			} else {
 				timer.Reset(about(hung))
 			}

@@ -147,6 +147,8 @@ func (q *Queue) refusal() error {
 	if q.router != nil {
 		q.router.Failed()
 	}
+	//mutant:refused-call-yields
+	yield()
 	return *err
 }
 

@@ -30,49 +30,78 @@ func (n near) Process(_ context.Context, cmd redis.Cmder) error {
 	return nil
 }
 
-// TestOldLinkIsMeasured: a caller is refused for the length of its link as it was within the
-// last second. After that a PING shows what it is by now.
-func TestOldLinkIsMeasured(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // after epoch
-		for _, since := range []time.Duration{time.Second / 2, 2 * time.Second} {
-			s := NewServer(near(10*ms), "node", Settings{Budget: 100 * ms, Shared: &layer.Shared{}})
-			written := now()
-			time.Sleep(200 * ms)
-			s.link.Add(written, now())
-			time.Sleep(since)
-			begin := now()
-			err := s.reach(begin + 95*ms)
-			if since < time.Second {
-				require.Error(t, err)
-				require.Zero(t, now()-begin)
-			} else {
+// linked returns a server that is known to be so far away since a time, and the time at
+// which the next call's budget ends.
+func linked(c Client, trip, since time.Duration) (s *Server, ends func() time.Duration) {
+	time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // after client.Epoch
+	s = NewServer(c, "node", Settings{Budget: 100 * ms, Shared: &layer.Shared{}})
+	written := now()
+	time.Sleep(trip)
+	s.link.answered(written)
+	time.Sleep(since)
+	last := now() + 95*ms
+	return s, func() time.Duration { return last }
+}
+
+// TestFarLinkIsMeasured: over a link that was longer than the budget, a PING shows how long it is
+// by now. The call waits for what that shows, and is sent or refused by it.
+func TestFarLinkIsMeasured(t *testing.T) {
+	for _, by := range []time.Duration{10 * ms, 60 * ms, 200 * ms} {
+		synctest.Test(t, func(t *testing.T) {
+			s, ends := linked(near(by), 200*ms, time.Second/2)
+			begin, held := now(), []error(nil)
+			err := s.reach(ends, func(why error) { held = append(held, why) })
+			require.ErrorContains(t, held[0], "a round trip takes 200ms")
+			if by < 95*ms/2 {
 				require.NoError(t, err)
-				require.Equal(t, 10*ms, now()-begin)
+				require.Equal(t, by, now()-begin)
+			} else {
+				require.ErrorAs(t, err, new(withdrawal))
+				require.Equal(t, 95*ms, now()-begin, "no refusal is an answer at once")
 			}
-			synctest.Wait()
 			time.Sleep(time.Second) // the PING ends
-		}
-	})
+		})
+	}
 }
 
 // TestKnownLinkIsNotMeasured: a call that has too little left for a round trip sends
-// nothing, since scripts show how long the link is. Over a link that is longer than the
-// budget no script is sent, so a PING shows it.
+// nothing, since scripts show how long the link is. What is known for more than a second is
+// measured again.
 func TestKnownLinkIsNotMeasured(t *testing.T) {
-	for trip, pings := range map[time.Duration]int64{60 * ms: 0, 200 * ms: 1} {
+	for since, pings := range map[time.Duration]int64{time.Second / 2: 0, 2 * time.Second: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			time.Sleep(time.Until(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))) // after epoch
-			server := &counted{near: near(trip)}
-			s := NewServer(server, "node", Settings{Budget: 100 * ms, Shared: &layer.Shared{}})
-			s.link.Add(now()-trip, now())
+			server := &counted{near: near(60 * ms)}
+			s, ends := linked(server, 60*ms, since)
+			time.Sleep(50 * ms) // of the budget
+			begin := now()
+			err := s.reach(ends, func(error) {})
+			require.ErrorAs(t, err, new(withdrawal))
+			require.Equal(t, 45*ms, now()-begin)
+			require.Equal(t, pings, server.commands.Load(), "after %v", since)
+			time.Sleep(time.Second) // the PING ends
+		})
+	}
+}
+
+// TestRefusedPingIsNotRepeated: a PING that fails at once is not sent again by the same call.
+func TestRefusedPingIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &counted{near: near(0), err: errors.New("refused")}
+		s, ends := linked(server, 200*ms, time.Second/2)
+		require.Error(t, s.reach(ends, func(error) {}))
+		require.EqualValues(t, 1, server.commands.Load())
+	})
+}
+
+// TestFarServerIsAvoided: a server that no call reaches shows that other ones are to be asked. A
+// call whose own time is too short shows nothing of its server.
+func TestFarServerIsAvoided(t *testing.T) {
+	for trip, excused := range map[time.Duration]bool{60 * ms: true, 200 * ms: false} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := linked(near(trip), trip, 0)
 			err := s.tooFar(50 * ms)
 			require.ErrorAs(t, err, new(withdrawal))
-			// If the call's time is too short, that shows nothing of the server.
-			require.Equal(t, trip < 100*ms, errors.Is(err, layer.ErrExcused), "a link of %v", trip)
-			synctest.Wait()
-			require.Equal(t, pings, server.commands.Load(), "a link of %v", trip)
-			time.Sleep(time.Second) // the PING ends
+			require.Equal(t, excused, errors.Is(err, layer.ErrExcused), "a link of %v", trip)
 		})
 	}
 }
@@ -81,10 +110,14 @@ func TestKnownLinkIsNotMeasured(t *testing.T) {
 type counted struct {
 	near
 	commands atomic.Int64
+	err      error
 }
 
 func (c *counted) Process(ctx context.Context, cmd redis.Cmder) error {
 	c.commands.Add(1)
+	if c.err != nil {
+		return c.err
+	}
 	return c.near.Process(ctx, cmd)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-go/headgate/backend/internal/client"
@@ -43,19 +44,22 @@ import (
 type roundTrip struct {
 	batch
 	queue       *Queue
-	made        []*command    // for this batch and earlier ones
-	commands    []*command    // those of this batch
-	said        error         // what the batch was answered before, in another round trip
-	began       time.Duration // as now
-	ends        time.Duration // as now: the deadline; guarded by mu, as a timer may ring late
-	failed      bool          // it had no answer
-	placed      bool          // it holds a place; guarded by the queue's lock
-	outstanding bool          // it counts as in flight; likewise
+	made        []*command            // for this batch and earlier ones
+	commands    []*command            // those of this batch
+	said        error                 // what the batch was answered before, in another round trip
+	began       time.Duration         // as now
+	failed      bool                  // it had no answer
+	placed      bool                  // it holds a place; guarded by the queue's lock
+	outstanding bool                  // it counts as in flight; likewise
+	held        atomic.Pointer[error] // why it is not sent yet; nil: it may be, or was
 
 	mu struct {
 		sync.Mutex
-		over    bool        // the calls have their answers, or are about to
-		timer   *time.Timer // of the time when it is overdue, then of the deadline
+		over    bool          // the calls have their answers, or are about to
+		timer   *time.Timer   // of the time when it is overdue, then of the deadline
+		rings   time.Duration // when that should ring, as now
+		ends    time.Duration // the deadline, as now
+		late    bool          // this process had no processor for a while, and the deadline has moved
 		visit   visit
 		wrote   int           // commands that were written, and not replied to be not run
 		written time.Duration // when the last one was, as now
@@ -83,9 +87,11 @@ func (t *roundTrip) start(late time.Duration) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.began, t.ends = now(), Deadline(t.first, t.queue.server.Budget)
-	t.mu.over, t.mu.wrote = false, 0
-	t.mu.timer = time.AfterFunc(min(late, t.ends-t.began), t.ring)
+	t.began = now()
+	t.mu.ends, t.mu.over, t.mu.late, t.mu.wrote = Deadline(t.first, t.queue.server.Budget), false, false, 0
+	t.held.Store(nil)
+	t.mu.rings = min(t.began+late, t.mu.ends)
+	t.mu.timer = time.AfterFunc(t.mu.rings-t.began, t.ring)
 }
 
 // run makes the round trip, on the calling goroutine. After the time late it is
@@ -123,7 +129,7 @@ func (t *roundTrip) finish(err error) (said error) {
 			c.SetErr(err)
 		}
 		//mutant:time-named
-		if e := c.Err(); now() >= t.ends && (errors.Is(e, context.DeadlineExceeded) || errors.Is(e, os.ErrDeadlineExceeded)) {
+		if e := c.Err(); now() >= t.ends() && (errors.Is(e, context.DeadlineExceeded) || errors.Is(e, os.ErrDeadlineExceeded)) {
 			c.SetErr(t.spent())
 		}
 		//mutant:reply-hidden
@@ -177,8 +183,9 @@ func (t *roundTrip) forward(c *command, all bool) {
 func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if left := t.ends - now(); rings && !t.mu.over && left > 0 {
-		t.mu.timer.Reset(left)
+	if at := now(); rings && !t.mu.over && t.prolonged(at) > at {
+		t.mu.rings = t.mu.ends
+		t.mu.timer.Reset(t.mu.ends - at)
 		return visit{}, false
 	}
 	t.mu.timer.Stop()
@@ -187,9 +194,33 @@ func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 	return v, first
 }
 
+// hold notes why the round trip is not sent yet.
+func (t *roundTrip) hold(why error) { t.held.Store(&why) }
+
+// prolonged returns the deadline. It is one budget later if this process was late by itself,
+// which a timer that rings late shows: meanwhile nothing could be sent, and no reply be read.
+// It is called under mu.
+func (t *roundTrip) prolonged(at time.Duration) time.Duration {
+	//mutant:own-lateness-is-no-time
+	if budget := t.queue.server.Budget; at-t.mu.rings > max(busy, budget/20) && !t.mu.late {
+		t.mu.ends, t.mu.late = t.mu.ends+budget, true
+	}
+	return t.mu.ends
+}
+
+// ends returns the deadline.
+func (t *roundTrip) ends() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.ends
+}
+
 // spent is why a round trip ended at its deadline. A caller whose own context ended has that
 // error.
 func (t *roundTrip) spent() error {
+	if held := t.held.Load(); held != nil {
+		return *held
+	}
 	return fmt.Errorf("%s: no answer within %v", t.queue.server.Node, t.queue.server.Budget)
 }
 
@@ -221,17 +252,21 @@ func (t *roundTrip) send(ctx context.Context) (err error) {
 			}
 		}
 		//mutant:calls-wait-for-trial
-		for err = t.enter(at); errors.Is(err, layer.ErrTrial); err = t.enter(at) {
-			time.Sleep(client.Pause) // the trial ends within its own budget
+		for looks := 0; ; looks++ {
+			if err = t.enter(at); !errors.Is(err, layer.ErrTrial) {
+				break
+			}
+			client.Sleep(looks) // the trial ends within its own budget
 		}
 		if err != nil {
 			at.listen()
 			if t.queue.router != nil {
 				t.queue.router.Failed()
 			}
+			yield()
 			return err
 		}
-		if err := at.begin(t.ends); err != nil {
+		if err := at.begin(t.ends, t.hold); err != nil {
 			return err
 		}
 		seen := at.loads.Load()
@@ -278,11 +313,14 @@ func (t *roundTrip) enter(s *Server) error {
 // unless that would keep others waiting.
 func (t *roundTrip) again(commands []*command) (again []*command, said error) {
 	for _, c := range commands {
+		if c.Err() == nil {
+			continue
+		}
 		if is(c.Err(), notRun) {
 			t.markNotRun(c)
 		}
 		//mutant:wait-for-full-pool
-		here := is(c.Err(), reload) || client.PoolFull(c.Err()) || t.unwritten(c) && lost(c.Err())
+		here := is(c.Err(), reload) || client.PoolFull(c.Err()) || errors.As(c.Err(), new(unreachable)) || t.unwritten(c) && lost(c.Err())
 		if here || len(t.commands) == 1 && is(c.Err(), redirect|soon) {
 			again, said = append(again, c), c.Err()
 		}
@@ -300,7 +338,7 @@ func (t *roundTrip) wait(said error, tries int) bool {
 	} else if !client.PoolFull(said) {
 		return true
 	}
-	inTime := t.ends-now()-pause > left
+	inTime := t.ends()-now()-pause > left
 	if inTime {
 		time.Sleep(pause)
 	}
@@ -348,7 +386,7 @@ func (t *roundTrip) write(c *command) error {
 		return errWithdrawn
 	}
 	if c.first {
-		if err := c.at.inTime(t.ends - now()); err != nil {
+		if err := c.at.inTime(t.mu.ends - now()); err != nil {
 			return err
 		}
 	}
@@ -358,6 +396,7 @@ func (t *roundTrip) write(c *command) error {
 		}
 	}
 	if c.wrote {
+		t.held.Store(nil)
 		t.mu.wrote++
 		t.mu.written = now()
 		c.at.sent.Store(int64(t.mu.written))

@@ -93,10 +93,11 @@ type Server struct {
 // NewServer returns the server behind client. It does no I/O. Its circuit has
 // the name node.
 func NewServer(client Client, node string, set Settings) *Server {
-	s := &Server{Settings: set, Node: node, client: client, link: &link{}}
+	s := &Server{Settings: set, Node: node, client: client}
 	if t, ok := client.(Timed); ok {
 		s.client, s.Clock, s.Caller = t.Clocks()
 	}
+	s.link = newLink(s.client)
 	if s.Caller == nil {
 		s.Caller = time.Now
 	}
@@ -172,7 +173,8 @@ func (s *Server) tryAll() {
 // times.
 func (s *Server) Send(within time.Duration, last string, of func(ctx context.Context, last any) redis.Cmder) (err error) {
 	p := &payload{text: last, ready: s.begins.ready}
-	s.await(now() + client.DialTimeout(s.client))
+	givenUp := now() + client.DialTimeout(s.client)
+	s.await(func() time.Duration { return givenUp })
 	defer s.begins.ended()
 	ctx, cancel := withOwnTime(s.client, s.Budget, func() (time.Duration, bool) {
 		at := time.Duration(p.written.Load())
@@ -181,7 +183,7 @@ func (s *Server) Send(within time.Duration, last string, of func(ctx context.Con
 	defer cancel()
 	err = client.Guarded(func() error { return client.Process(ctx, s.Client(), of(ctx, p)) })
 	if err == nil {
-		s.link.Add(time.Duration(p.written.Load()), now())
+		s.link.answered(time.Duration(p.written.Load()))
 	}
 	//mutant:slow-answer-named
 	if p.written.Load() > 0 && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)) {

@@ -25,14 +25,14 @@ func (t *roundTrip) note(s *Server, commands []*command) {
 	}
 	answered := slices.IndexFunc(commands, func(c *command) bool { return c.Err() == nil || is(c.Err(), blameless) })
 	if answered >= 0 {
-		s.link.Add(written, answer)
+		s.link.answered(written)
 		if late || commands[answered].Err() != nil {
 			//mutant:late-reply-is-an-answer
 			s.served.Store(int64(now()))
 		}
 	}
 	if late && answer-written > s.Budget { // a long link, or a dead connection
-		s.measure()
+		s.loading.DoChan("ping", s.ping)
 		if answered < 0 {
 			s.tryIdle()
 		}
@@ -46,7 +46,7 @@ func (t *roundTrip) note(s *Server, commands []*command) {
 // What is sure comes first: an answer, then what is excused at once. A deadline comes last,
 // since it needs a second look.
 func (t *roundTrip) leave(v visit, said error) {
-	since, over := t.began, now() >= t.ends
+	since, over := t.began, now() >= t.mu.ends
 	if t.mu.wrote > 0 {
 		since = t.mu.written
 	}
@@ -129,7 +129,7 @@ func (t *roundTrip) excused(at *Server, since time.Duration, over bool) bool {
 		return true
 	}
 	//mutant:sent-too-late-excused
-	return over && t.ends-since < at.Budget/2
+	return over && (t.mu.late || t.mu.ends-since < at.Budget/2)
 }
 
 // outcome returns what the end of a command shows of the server: nil, layer.ErrExcused,

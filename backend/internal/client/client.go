@@ -152,6 +152,9 @@ func (m Made) PoolStats() *redis.PoolStats { return m.Client.PoolStats() }
 // Options returns the options.
 func (m Made) Options() *redis.Options { return m.Client.Options() }
 
+// Trips returns the round trips that its connections measure.
+func (m Made) Trips() *Trips { return TripsOf(m.Options()) }
+
 // Once is a command that go-redis must not send again by itself: it re-sends a
 // timed-out EVALSHA three times, and the caller sees no error.
 type Once struct{ redis.StringCmd }
@@ -161,19 +164,24 @@ type Once struct{ redis.StringCmd }
 //mutant:no-retry
 func (*Once) NoRetry() bool { return true }
 
-// Pause is between two looks for a connection of a full pool.
+// Pause is between two looks for what another goroutine is about to do, such as for a
+// connection of a full pool.
 const Pause = time.Millisecond
+
+// Sleep sleeps before the look that follows so many others: a Pause, then twice as long each
+// time, up to 16. Many processes that look each millisecond take a processor.
+func Sleep(looks int) { time.Sleep(Pause << min(looks, 4)) }
 
 // Process sends a command, and waits for a connection while the pool is full.
 func Process(ctx context.Context, c interface {
 	Process(context.Context, redis.Cmder) error
 }, cmd redis.Cmder) error {
-	for {
+	for looks := 0; ; looks++ {
 		err := c.Process(ctx, cmd)
 		if !PoolFull(err) || ctx.Err() != nil {
 			return err
 		}
-		time.Sleep(Pause)
+		Sleep(looks)
 	}
 }
 

@@ -24,22 +24,20 @@ type conn struct {
 	net.Conn
 	racer         *racer
 	network, addr string
-	made          int64        // when it was dialled, as time.Since(epoch)
-	wrote         atomic.Int64 // when something was last written, as time.Since(epoch)
+	made          int64        // when it was dialled, as Now
+	wrote         atomic.Int64 // when something was last written, as Now
 	answered      atomic.Bool  // something was read
 	ended         error        // of Read, before anything was read; go-redis reads once more
 }
 
-var epoch = time.Now()
-
 func newConn(c net.Conn, r *racer, network, addr string) *conn {
-	n := &conn{Conn: c, racer: r, network: network, addr: addr, made: int64(time.Since(epoch))}
+	n := &conn{Conn: c, racer: r, network: network, addr: addr, made: int64(Now())}
 	n.wrote.Store(n.made)
 	return n
 }
 
 func (c *conn) Write(b []byte) (int, error) {
-	c.wrote.Store(int64(time.Since(epoch)))
+	c.wrote.Store(int64(Now()))
 	return c.Conn.Write(b)
 }
 
@@ -49,12 +47,15 @@ func (c *conn) Read(b []byte) (int, error) {
 		return 0, c.ended
 	}
 	n, err := c.Conn.Read(b)
+	if n == 0 && isTimeout(err) && c.hasArrived() {
+		n, err = c.Conn.Read(b)
+	}
 	switch {
 	case n > 0:
 		if bytes.HasPrefix(b[:n], readOnly) {
 			c.racer.demoted.Store(c.wrote.Load())
 		}
-		c.racer.trips.Add(time.Duration(c.wrote.Load()), time.Since(epoch))
+		c.measure()
 		c.answered.Store(true)
 	case err != nil && !c.answered.Load():
 		c.ended = err
@@ -64,11 +65,36 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// unread is how long a read may take of what is there already.
+const unread = time.Millisecond
+
+// hasArrived reports whether something to read is in the socket, and moves the deadline for
+// it. If this process had no processor, a deadline passes before a reply is read that came
+// in time.
+func (c *conn) hasArrived() bool {
+	s, ok := socket(c.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := s.SyscallConn()
+	if err != nil || c.Conn.SetReadDeadline(time.Now().Add(unread)) != nil {
+		return false
+	}
+	came, err := arrived(raw)
+	//mutant:arrived-reply-read
+	return came && err == nil
+}
+
+func isTimeout(err error) bool {
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
+}
+
 // SetReadDeadline sets the deadline of the next reads. The first reply is that of HELLO, which
 // go-redis awaits for the dial timeout. If it is lost, the connection would fill a place of
 // the pool for as long.
 func (c *conn) SetReadDeadline(by time.Time) error {
-	hello := time.Now().Add(max(handshake, 3*c.racer.budget))
+	hello := time.Now().Add(max(handshake, 3*c.racer.budget, 4*c.racer.trips.Shortest()))
 	//mutant:hello-soon-given-up
 	if !c.answered.Load() && (by.IsZero() || by.After(hello)) {
 		by = hello
@@ -100,14 +126,11 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	if c.made < c.racer.demoted.Load() {
 		return nil, errOlder
 	}
-	s, ok := c.Conn.(syscall.Conn)
-	secure, over := c.Conn.(interface{ NetConn() net.Conn })
-	if over {
-		s, ok = secure.NetConn().(syscall.Conn)
-	}
+	s, ok := socket(c.Conn)
 	if !ok {
 		return blind{}, nil
 	}
+	_, over := c.Conn.(below)
 	raw, err := s.SyscallConn()
 	//mutant:tls-drained
 	if err == nil && over {
@@ -118,6 +141,9 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	}
 	return raw, err
 }
+
+// below is a connection over another one, as TLS is.
+type below interface{ NetConn() net.Conn }
 
 // blind is the socket of a connection that has none: nothing is seen on it.
 type blind struct{}
@@ -145,7 +171,7 @@ func (c *conn) drain(raw syscall.RawConn) error {
 	return errClosed
 }
 
-func (c *conn) idle() time.Duration { return time.Since(epoch) - time.Duration(c.wrote.Load()) }
+func (c *conn) idle() time.Duration { return Now() - time.Duration(c.wrote.Load()) }
 
 // try sends a PING, and dials another connection beside it when the answer is late.
 // Whichever answers first is used. A PING has as long again as the dial took. Where two
@@ -196,12 +222,17 @@ func (r *racer) trip() time.Duration {
 
 // beside dials, unless the trial ends before.
 func (c *conn) beside(ctx context.Context, dialled chan<- attempt) {
-	select {
-	case <-time.After(max(c.racer.budget/20, 3*c.racer.trip()/2)):
-	case <-ctx.Done():
-		return
+	pause, begin := max(c.racer.budget/20, 3*c.racer.trip()/2), time.Now()
+	//mutant:late-process-dials-nothing
+	for late := true; late; late = time.Since(begin) > 2*pause { // then the answer may be there
+		begin = time.Now()
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
 	}
-	begin := time.Now()
+	begin = time.Now()
 	n, err := c.racer.dial(ctx, c.network, c.addr)
 	if err != nil {
 		return

@@ -32,10 +32,10 @@ type racer struct {
 	budget time.Duration
 	user   dialer // the user's own; nil: the addresses are raced
 	lookup Lookup // of the simulator, which races the addresses with the user's dialer; else nil
-	trips  Trips
+	trips  *Trips
 	closed atomic.Bool // the client is closing: nothing is tried or kept any more
 	// demoted is when the last request was written that a replica refused, as
-	// time.Since(epoch). Connections that are older may lead to that replica.
+	// Now. Connections that are older may lead to that replica.
 	demoted atomic.Int64
 	mu      struct {
 		sync.Mutex
@@ -48,11 +48,11 @@ type racer struct {
 
 // newDialer returns a dialer whose connections report how they are; see conn.
 func newDialer(o *redis.Options, budget time.Duration, lookup Lookup) dialer {
-	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget, lookup: lookup}
+	r := &racer{tls: o.TLSConfig, user: o.Dialer, budget: budget, lookup: lookup, trips: &Trips{}}
 	r.mu.open = make(chan struct{})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if ctx.Value(closing{}) != nil {
-			r.close()
+		if found, ok := ctx.Value(self{}).(*(*racer)); ok {
+			*found = r
 			return nil, net.ErrClosed
 		}
 		c := r.takeSpare()
@@ -66,16 +66,24 @@ func newDialer(o *redis.Options, budget time.Duration, lookup Lookup) dialer {
 	}
 }
 
-// closing marks the context of a dial that is none: it reports to the dialer a client's
-// end, which go-redis does not report.
-type closing struct{}
+// self marks the context of a dial that is none: the dialer writes its racer there. A
+// go-redis client holds nothing else of ours.
+type self struct{}
+
+// racerOf returns the racer of a client with our Options, nil if it has another dialer.
+func racerOf(o *redis.Options) (r *racer) {
+	if c, err := o.Dialer(context.WithValue(context.Background(), self{}, &r), "", ""); err == nil {
+		_ = c.Close()
+	}
+	return r
+}
 
 // Close closes a client with our Options. go-redis asks each idle connection for its socket
 // before it closes it, one after the other. A trial of each would take a budget where the
 // server is silent.
 func Close(c *redis.Client) error {
 	//mutant:close-tries-nothing
-	_, _ = c.Options().Dialer(context.WithValue(context.Background(), closing{}, true), "", "")
+	racerOf(c.Options()).close()
 	return c.Close()
 }
 
@@ -170,23 +178,28 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 	if dial == nil {
 		dial = (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
 	}
-	next, tried := time.NewTimer(0), time.Time{}
+	next, due, tried := time.NewTimer(0), time.Now(), time.Time{}
 	defer next.Stop()
 	for begun, under, failure := 0, 0, error(nil); ; {
 		select {
 		//mutant:dials-hurried
 		case <-r.opens():
-			next.Reset(stagger - time.Since(tried)) // the link is back
+			due = rings(next, stagger-time.Since(tried)) // the link is back
 		case <-next.C:
+			//mutant:late-process-dials-once
+			if late := time.Since(due); begun > 0 && late > stagger { // what was dialled may be connected
+				due = rings(next, stagger)
+				continue
+			}
 			go try(ctx, dial, network, addrs[begun%len(addrs)], ended)
 			tried = time.Now()
 			under++
 			if begun++; begun%len(addrs) == 0 {
 				//mutant:hurried-dials-few
-				next.Reset(stagger << min(1+begun/len(addrs), doublings))
+				due = rings(next, stagger<<min(1+begun/len(addrs), doublings))
 			} else {
 				//mutant:addresses-raced
-				next.Reset(stagger)
+				due = rings(next, stagger)
 			}
 		case a := <-ended:
 			if under--; a.err == nil {
@@ -194,7 +207,7 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 				return a.conn, nil
 			}
 			if failure = a.err; begun < len(addrs) {
-				next.Reset(0)
+				due = rings(next, 0)
 			} else if under == 0 {
 				return nil, failure
 			}
@@ -205,6 +218,12 @@ func (r *racer) race(ctx context.Context, network string, addrs []string) (net.C
 			return nil, failure
 		}
 	}
+}
+
+// rings sets a timer, and returns when it is due.
+func rings(t *time.Timer, d time.Duration) time.Time {
+	t.Reset(d)
+	return time.Now().Add(d)
 }
 
 // opens returns a channel that is closed when the next connection opens.

@@ -7,7 +7,7 @@ import (
 
 // Tried returns a connection that was dialled ahead and has answered a PING, before its handshake.
 func Tried(c net.Conn, budget time.Duration) (net.Conn, error) {
-	n := newConn(c, &racer{budget: budget}, "tcp", "")
+	n := newConn(c, &racer{budget: budget, trips: &Trips{}}, "tcp", "")
 	return n, n.ping()
 }
 

@@ -2,8 +2,18 @@ package client
 
 import (
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
+
+// Epoch is what Now counts from.
+var Epoch = time.Now()
+
+// Now is the time on the monotonic clock: reading only that one costs half of what time.Now
+// does.
+func Now() time.Duration { return time.Since(Epoch) }
 
 // Trips is the time of a server's last round trips, from the write to the reply. The
 // shortest one counts, since any other may be late for a reason of its own. Round trips
@@ -14,8 +24,10 @@ type Trips struct {
 	added atomic.Int64 // when the last one was answered
 }
 
-// Add adds a round trip that was written at one instant and answered at another. The
-// instants are of one clock, which the caller chooses.
+// TripsOf returns what the connections of a client with our Options measure.
+func TripsOf(o *redis.Options) *Trips { return racerOf(o).trips }
+
+// Add adds a round trip that was written at one instant and answered at another, both as Now.
 func (t *Trips) Add(written, answered time.Duration) {
 	took, last := max(int64(answered-written), 1), t.added.Load()
 	//mutant:one-stall-counts-once
@@ -37,4 +49,31 @@ func (t *Trips) Shortest() (shortest time.Duration) {
 		}
 	}
 	return shortest
+}
+
+// prompt is how long a reply may take before the kernel is asked for its part of that. The
+// kernel counts in steps of up to 10 ms.
+const prompt = 10 * time.Millisecond
+
+// measure adds the round trip whose reply was just read. Where a processor was free late,
+// before the request was written or after its reply came, that is no part of it.
+func (c *conn) measure() {
+	wrote := time.Duration(c.wrote.Load())
+	took := Now() - wrote
+	if s, ok := socket(c.Conn); ok && took > prompt {
+		if raw, err := s.SyscallConn(); err == nil {
+			//mutant:own-lateness-is-no-trip
+			took = min(took, onTheWay(raw, took))
+		}
+	}
+	c.racer.trips.Add(wrote, wrote+took)
+}
+
+// socket returns what has the connection's socket, also that below TLS.
+func socket(c any) (s syscall.Conn, ok bool) {
+	if secure, over := c.(below); over {
+		c = secure.NetConn()
+	}
+	s, ok = c.(syscall.Conn)
+	return s, ok
 }

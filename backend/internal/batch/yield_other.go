@@ -1,0 +1,9 @@
+//go:build !linux
+
+package batch
+
+import "runtime"
+
+// yield lets other goroutines run first. What lets other processes do so needs a system call
+// that this system has under no common name.
+func yield() { runtime.Gosched() }
