@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,21 +154,27 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// However many descriptors there are, a thousand series at most.
+// However many values there are, a thousand series of them at most, and the files' paths
+// keep theirs.
 func TestSeriesAreBounded(t *testing.T) {
 	t.Parallel()
-	m, err := newMetrics()
+	m, err := newMetrics(slog.Default())
 	require.NoError(t, err)
+	m.reserve([]string{"d.honest"})
 	for i := range 5000 {
 		m.Descriptor(fmt.Sprint("d.user_", i), rls.OK)
 		m.Descriptor("d.user_0", rls.OverLimit)
 	}
+	m.reserve([]string{"d.later"}) // by files that change
+	m.Descriptor("d.later", rls.OK)
 	families, err := m.registry.Gather()
 	require.NoError(t, err)
 	for _, f := range families {
 		if f.GetName() == "headgated_descriptor_decisions_total" {
-			require.LessOrEqual(t, len(f.GetMetric()), 1003)
+			require.LessOrEqual(t, len(f.GetMetric()), 1009)
 			require.Greater(t, len(f.GetMetric()), 900)
+			require.Contains(t, f.String(), "d.honest")
+			require.Contains(t, f.String(), "d.later")
 			return
 		}
 	}

@@ -10,7 +10,7 @@ replace github.com/headgate-go/headgate/middleware/otellimit => ../../middleware
 
 require (
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
-	github.com/envoyproxy/go-control-plane/ratelimit v0.1.1-0.20250812085011-4cf7e8485428
+	github.com/envoyproxy/go-control-plane/ratelimit v0.1.1-0.20260629194254-5581fade6089
 	github.com/headgate-go/headgate v0.0.0-00010101000000-000000000000
 	github.com/headgate-go/headgate/middleware/otellimit v0.0.0-00010101000000-000000000000
 	github.com/headgate-go/headgate/policyfile v0.0.0-00010101000000-000000000000

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -42,6 +43,8 @@ func (v *server) json(w http.ResponseWriter, r *http.Request) {
 	}
 	var req rlspb.RateLimitRequest
 	if err := protojson.Unmarshal(body, &req); err != nil {
+		v.metrics.Request(rls.Invalid)
+		v.metrics.Invalid("", rls.BadJSON, err)
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -12,10 +13,11 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// maxDescriptors is the number of descriptors with series of their own. The others
-// share one, named otherDescriptors.
+// maxDescriptors is the number of the files' paths with series of their own, and also that of
+// the paths with values of requests: clients choose those, and leave the others theirs. The
+// rest shares one, named otherDescriptors.
 const (
-	maxDescriptors   = 1000 / 3 // a series per outcome: 1,000 in all
+	maxDescriptors   = 1000 / 3 // a series per outcome: 1,000 of each
 	otherDescriptors = "_OTHER"
 )
 
@@ -30,8 +32,13 @@ type metrics struct {
 	loaded      *prometheus.GaugeVec
 	refused     *prometheus.GaugeVec
 	commands    *prometheus.CounterVec
-	descriptors sync.Map // label → *[rls.Outcomes]prometheus.Counter
-	distinct    atomic.Int64
+	invalid     *prometheus.CounterVec
+	unknown     *prometheus.CounterVec
+	negative    prometheus.Counter
+	notices     notices
+	descriptors sync.Map     // label → *[rls.Outcomes]prometheus.Counter
+	paths       atomic.Int64 // labels of the files
+	values      atomic.Int64 // labels that have values of requests
 }
 
 var outcomeNames = [rls.Outcomes]string{
@@ -39,8 +46,8 @@ var outcomeNames = [rls.Outcomes]string{
 	rls.Undecided: "undecided", rls.Invalid: "invalid", rls.CallerLeft: "caller_left",
 }
 
-func newMetrics() (*metrics, error) {
-	m := &metrics{registry: prometheus.NewRegistry()}
+func newMetrics(log *slog.Logger) (*metrics, error) {
+	m := &metrics{registry: prometheus.NewRegistry(), notices: notices{log: log}}
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(m.registry), otelprometheus.WithoutScopeInfo())
 	if err != nil {
 		return nil, err
@@ -62,11 +69,17 @@ func newMetrics() (*metrics, error) {
 	}
 	m.decisions = vec("headgated_descriptor_decisions_total", "Descriptors that have a limit, by their decision.", "descriptor", "result")
 	m.domains = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_unknown_domains_total", Help: "Requests of a domain that no file has."})
+	m.invalid = vec("headgated_invalid_requests_total", "Requests that were answered INVALID_ARGUMENT, by reason. The proxy may have let them pass.", "reason")
+	for _, reason := range rls.Reasons {
+		m.invalid.WithLabelValues(string(reason)) // 0 until there is one
+	}
+	m.negative = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_negative_hits_total", Help: "Descriptors whose hits are negative. They charge nothing."})
+	m.unknown = vec("headgated_unknown_fields_total", "Fields that are newer than this server, by the message that has them.", "message")
 	m.loads = vec("headgated_config_loads_total", "Readings of changed files: limits, or policies.", "files", "result")
 	m.loaded = gauge("headgated_config_loaded_timestamp_seconds", "When the files in use were loaded.", "files")
 	m.refused = gauge("headgated_config_refused", "1 if the files as they are now are not used, since they are invalid.", "files")
 	m.commands = vec("headgated_resp_commands_total", "Commands of the Redis protocol.", "command", "result")
-	m.registry.MustRegister(requests, m.decisions, m.domains, m.loads, m.loaded, m.refused, m.commands,
+	m.registry.MustRegister(requests, m.decisions, m.domains, m.loads, m.loaded, m.refused, m.commands, m.invalid, m.negative, m.unknown,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m, nil
 }
@@ -94,15 +107,25 @@ func (m *metrics) UnknownDomain() { m.domains.Inc() }
 func (m *metrics) Descriptor(label string, o rls.Outcome) {
 	c, ok := m.descriptors.Load(label)
 	if !ok {
-		c = m.series(label)
+		c = m.series(label, &m.values)
 	}
 	c.(*[rls.ShadowOverLimit + 1]prometheus.Counter)[o].Inc()
 }
 
-// series returns the counters of a label, which are made once.
-func (m *metrics) series(label string) any {
-	if label != otherDescriptors && m.distinct.Add(1) > maxDescriptors {
-		m.distinct.Add(-1)
+// reserve makes the series of the files' paths, before any request has a value.
+func (m *metrics) reserve(labels []string) {
+	for _, label := range labels {
+		if _, ok := m.descriptors.Load(label); !ok {
+			m.series(label, &m.paths)
+		}
+	}
+}
+
+// series returns the counters of a label, which are made once. distinct are the labels of its
+// kind.
+func (m *metrics) series(label string, distinct *atomic.Int64) any {
+	if label != otherDescriptors && distinct.Add(1) > maxDescriptors {
+		distinct.Add(-1)
 		return m.other()
 	}
 	var c [rls.ShadowOverLimit + 1]prometheus.Counter
@@ -111,7 +134,7 @@ func (m *metrics) series(label string) any {
 	}
 	actual, loaded := m.descriptors.LoadOrStore(label, &c)
 	if loaded && label != otherDescriptors { // by another goroutine, which counted it
-		m.distinct.Add(-1)
+		distinct.Add(-1)
 	}
 	return actual
 }
@@ -120,5 +143,5 @@ func (m *metrics) other() any {
 	if c, ok := m.descriptors.Load(otherDescriptors); ok {
 		return c
 	}
-	return m.series(otherDescriptors)
+	return m.series(otherDescriptors, nil)
 }

@@ -56,7 +56,7 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 			v.close()
 		}
 	}()
-	if v.metrics, err = newMetrics(); err != nil {
+	if v.metrics, err = newMetrics(log); err != nil {
 		return nil, err
 	}
 	base, err := newBase(v.store.counts, v.limiterOptions())

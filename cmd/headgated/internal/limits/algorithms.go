@@ -1,8 +1,8 @@
 package limits
 
 import (
-	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -27,23 +27,25 @@ var periods = map[Unit]time.Duration{
 	rls.RateLimitResponse_RateLimit_YEAR:   365 * 24 * time.Hour,
 }
 
-// Period returns the length of a unit, 0 if it is none.
-func Period(u Unit) time.Duration { return periods[u] }
+// lengthOf returns the length of a number of units. One that no algorithm has is longer than
+// all that one has.
+func lengthOf(u Unit, times uint32) time.Duration {
+	if period := periods[u]; period == 0 || time.Duration(times) <= math.MaxInt64/period {
+		return period * time.Duration(times)
+	}
+	return math.MaxInt64
+}
 
 // buckets are those of a bucketed-window.
 const buckets = 10
 
-// algorithmOf makes an algorithm of a limit per unit.
-type algorithmOf func(limit int64, u Unit) (algo.Algorithm, error)
+// algorithmOf makes the algorithm of a rule that has its limit and period.
+type algorithmOf func(*Rule, civil) (algo.Algorithm, error)
 
 // ofLimit checks the numbers, so that the error names the line.
 func ofLimit(make func(algo.Limit) algo.Algorithm) algorithmOf {
-	return func(limit int64, u Unit) (algo.Algorithm, error) {
-		period, ok := periods[u]
-		if !ok {
-			return algo.Algorithm{}, fmt.Errorf("invalid unit %d", u)
-		}
-		a := make(algo.Per(limit, period))
+	return func(r *Rule, _ civil) (algo.Algorithm, error) {
+		a := make(algo.Per(r.Max(), r.Period))
 		return a, a.Check()
 	}
 }
@@ -55,14 +57,16 @@ var algorithms = map[string]algorithmOf{
 	"sliding-log":     ofLimit(algo.SlidingLog),
 	"compact-log":     ofLimit(algo.CompactLog),
 	"token-bucket":    ofLimit(func(l algo.Limit) algo.Algorithm { return algo.TokenBucket(l, l.Events) }),
+	calendar:          ofCalendar,
 }
 
-func (w words) algorithm(unset algorithmOf) (algorithmOf, error) {
+// algorithm returns the name of an algorithm.
+func (w words) algorithm(unset string) (string, error) {
 	if w.word == "" {
 		return unset, nil
 	}
-	if a := algorithms[w.word]; a != nil {
-		return a, nil
+	if algorithms[w.word] != nil {
+		return w.word, nil
 	}
-	return nil, w.wrong(slices.Collect(maps.Keys(algorithms))...)
+	return "", w.wrong(slices.Collect(maps.Keys(algorithms))...)
 }

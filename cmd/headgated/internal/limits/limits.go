@@ -5,8 +5,11 @@
 // these additions, which stand under rate_limit:
 //
 //   - algorithm: fixed-window (the default), sliding-window, bucketed-window (10
-//     buckets), sliding-log, compact-log or token-bucket (its burst is
-//     requests_per_unit)
+//     buckets), sliding-log, compact-log, token-bucket (its burst is
+//     requests_per_unit) or calendar
+//   - zone and anchor, for calendar: the time zone (UTC), and the first day, which is a
+//     weekday of a week (monday), and a number of a month (1)
+//   - unit_multiplier: the period is so many units
 //   - on_failure: open, closed or local; without it a request that no store decided is
 //     answered with an error
 //   - charge: admitted or always; without it, hits above 1 are charged always
@@ -17,8 +20,11 @@
 package limits
 
 import (
+	"time"
+
 	"github.com/headgate-go/headgate"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
@@ -40,20 +46,32 @@ const (
 type Rule struct {
 	Limit       *rls.RateLimitResponse_RateLimit // as statuses have it; shared, never to be written
 	Unlimited   bool
-	Shadow      bool
+	Shadow      bool // denies nothing
+	OwnShadow   bool // by its shadow_mode, and not by Options.Shadow: its status is OK
 	Quota       bool
 	Charge      Charge
 	FailureMode bool // the file names one; else a request that no store decided is an error
 	Replaces    []string
 	Metadata    *structpb.Struct
+	Period      time.Duration // that of the unit, with its factor
+	File        string        // that has the rule, and its line; "" of a limit of a request
+	Line        int
 	Label       string            // the descriptor's path in the file, for metrics
 	Policy      headgate.Policy   // zero if Unlimited, or if nothing may pass
 	Limiter     *headgate.Limiter // nil if Unlimited, or if nothing may pass
 	detailed    bool
 }
 
-// Max returns the units that the rule admits per unit of time.
+// Max returns the units that the rule admits per Period.
 func (r *Rule) Max() int64 { return int64(r.Limit.GetRequestsPerUnit()) }
+
+// setUnit sets the period. A factor of 1 is left out of statuses, as clients know them.
+func (r *Rule) setUnit(u Unit, times uint32) {
+	r.Limit.Unit, r.Period = u, lengthOf(u, times)
+	if times != 1 {
+		r.Limit.UnitMultiplier = wrapperspb.UInt32(times)
+	}
+}
 
 // Config is what a list of files contains. It is immutable and safe for concurrent use.
 type Config struct {
@@ -89,7 +107,7 @@ type node struct {
 	name          string // "key" or "key_value"
 	rule          *Rule  // nil if it has no rate_limit
 	children      map[string]*node
-	wildcards     []wildcard // the children whose name ends in '*', in the file's order
+	wildcards     []wildcard // the children whose name has a star, in the file's order
 	share         string     // the value that stands for all values which match; "" if each has its own count
 	valueToMetric bool
 }
@@ -103,12 +121,6 @@ func (n *node) limits() (all int) {
 		all += child.limits()
 	}
 	return all
-}
-
-// wildcard is a child that matches by a prefix of "key_value".
-type wildcard struct {
-	prefix, name string
-	node         *node
 }
 
 // Options are the settings of Parse.
@@ -134,7 +146,7 @@ type File struct {
 
 // Parse reads files in the order given. The error is an *Error with file, line and key.
 func Parse(files []File, opts Options) (*Config, error) {
-	p := &parser{opts: opts, config: &Config{domains: map[string]*node{}}, limiters: map[headgate.Policy]*headgate.Limiter{}}
+	p := &parser{opts: opts, config: &Config{domains: map[string]*node{}}, limiters: map[headgate.Policy]*headgate.Limiter{}, zones: map[string]*time.Location{}}
 	if err := p.defaults(); err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func TestFind(t *testing.T) {
 		{[]string{"a=1", "b=x1"}, 4, "d:a:1:b:x1", "d.a_1.b_x1"},
 		{[]string{"a=1", "b=x1", "c=1"}, -1, "", ""},
 		{[]string{"a=2", "b=1"}, -1, "", ""},
-		{[]string{"mid=xay"}, -1, "", ""}, // a '*' counts at the end alone
+		{[]string{"mid=xay"}, 6, "d:mid:xay", "d.mid_x*y"},
 		{[]string{"mid=x*y"}, 6, "d:mid:x*y", "d.mid_x*y"},
 		{[]string{"s=f/1", "t=:"}, 7, "d:s:f/*:t:%3A", "d.s_f/*.t"},
 		{[]string{"s=f/2", "t=:"}, 7, "d:s:f/*:t:%3A", "d.s_f/*.t"},

@@ -65,7 +65,7 @@ func (n *node) child(key, value string) (*node, bool) {
 		return child, false
 	}
 	for i := range n.wildcards {
-		if w := &n.wildcards[i]; len(name) >= len(w.prefix) && string(name[:len(w.prefix)]) == w.prefix {
+		if w := &n.wildcards[i]; w.match(name) {
 			return w.node, w.node.share != ""
 		}
 	}

@@ -29,6 +29,16 @@ type overrides struct {
 type override struct {
 	requests uint32
 	unit     typev3.RateLimitUnit
+	times    uint32 // the unit's factor
+}
+
+// overrideOf returns the limit of a descriptor that has one.
+func overrideOf(l *common.RateLimitDescriptor_RateLimitOverride) override {
+	limit := override{l.GetRequestsPerUnit(), l.GetUnit(), 1}
+	if f := l.GetUnitMultiplier(); f != nil {
+		limit.times = f.GetValue()
+	}
+	return limit
 }
 
 func newOverrides(p *parser) *overrides {
@@ -40,8 +50,7 @@ func newOverrides(p *parser) *overrides {
 // override returns the match of a descriptor that brings its own limit. It has the key
 // of the descriptor, so it shares the count of a limit of the same unit.
 func (c *Config) override(domain string, d *common.RateLimitDescriptor) (Match, error) {
-	limit := override{d.GetLimit().GetRequestsPerUnit(), d.GetLimit().GetUnit()}
-	r, err := c.overrides.rule(limit)
+	r, err := c.overrides.rule(overrideOf(d.GetLimit()))
 	if err != nil {
 		return Match{}, err
 	}
@@ -77,13 +86,13 @@ func (o *overrides) rule(limit override) (*Rule, error) {
 }
 
 func (o *overrides) create(limit override) (*Rule, error) {
-	unit := Unit(limit.unit)
-	if Period(unit) == 0 {
-		return nil, fmt.Errorf("a descriptor's limit has the unit %v", limit.unit)
+	if periods[Unit(limit.unit)] == 0 || limit.times == 0 {
+		return nil, fmt.Errorf("a descriptor's limit has the unit %v times %d", limit.unit, limit.times)
 	}
-	r := &Rule{Limit: &rls.RateLimitResponse_RateLimit{RequestsPerUnit: limit.requests, Unit: unit}, Charge: o.parser.charge,
+	r := &Rule{Limit: &rls.RateLimitResponse_RateLimit{RequestsPerUnit: limit.requests}, Charge: o.parser.charge,
 		Shadow: o.parser.opts.Shadow, Quota: o.parser.opts.Quota}
+	r.setUnit(Unit(limit.unit), limit.times)
 	p := *o.parser // limiters of its own, which the cache bounds
 	p.limiters = map[headgate.Policy]*headgate.Limiter{}
-	return r, p.limit(r, p.algorithm, p.onFailure, unset)
+	return r, p.limit(r, p.algorithm, civil{}, p.onFailure, unset)
 }

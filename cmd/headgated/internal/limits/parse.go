@@ -1,9 +1,6 @@
 package limits
 
 import (
-	"fmt"
-	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +15,10 @@ type parser struct {
 	opts     Options
 	config   *Config
 	limiters map[headgate.Policy]*headgate.Limiter
+	zones    map[string]*time.Location
 	nodes    int // mappings read, of all files
 
-	algorithm algorithmOf
+	algorithm string
 	onFailure headgate.FailureMode // 0: an error
 	charge    Charge
 	borrow    time.Duration
@@ -29,7 +27,7 @@ type parser struct {
 // defaults reads the words of the options.
 func (p *parser) defaults() (err error) {
 	at := func(key, word string) words { return words{field{file: "options", key: key}, word} }
-	if p.algorithm, err = at("algorithm", p.opts.Algorithm).algorithm(algorithms["fixed-window"]); err != nil {
+	if p.algorithm, err = at("algorithm", p.opts.Algorithm).algorithm("fixed-window"); err != nil {
 		return err
 	}
 	if p.onFailure, err = at("on_failure", p.opts.OnFailure).failureMode(0); err != nil {
@@ -116,10 +114,10 @@ func (p *parser) descriptor(parent *node, at field, fields map[string]field, pat
 	if err != nil {
 		return err
 	}
-	wild := strings.HasSuffix(name, "*")
+	wild := strings.Contains(name, star)
 	if share {
 		if !wild {
-			return fields["share_threshold"].errorf("wants a value that ends in '*', and %q does not", name)
+			return fields["share_threshold"].errorf("wants a value with a '*', and %q has none", name)
 		}
 		key, _ := fields["key"].text()
 		n.share = strings.TrimPrefix(name, key+"_")
@@ -129,7 +127,7 @@ func (p *parser) descriptor(parent *node, at field, fields map[string]field, pat
 	}
 	parent.children[name] = n
 	if wild {
-		parent.wildcards = append(parent.wildcards, wildcard{strings.TrimSuffix(name, "*"), name, n})
+		parent.wildcards = append(parent.wildcards, newWildcard(n))
 	}
 	return p.descriptors(n, fields["descriptors"], path, depth+1)
 }
@@ -171,6 +169,7 @@ func (p *parser) rule(fields map[string]field, path string) (_ *Rule, err error)
 	if null(resolve(f.value)) {
 		return nil, nil
 	}
+	r.File, r.Line = f.file, f.line
 	limit, err := p.mapping(f, limitKeys, 0)
 	if err != nil {
 		return nil, err
@@ -190,6 +189,7 @@ func (p *parser) rule(fields map[string]field, path string) (_ *Rule, err error)
 	if err := p.replaces(r, limit["replaces"]); err != nil {
 		return nil, err
 	}
+	r.OwnShadow = r.Shadow
 	r.Shadow, r.Quota = r.Shadow || p.opts.Shadow, r.Quota || p.opts.Quota
 	return r, p.additions(r, f, limit)
 }
@@ -210,8 +210,24 @@ func (p *parser) unit(r *Rule, at field, limit map[string]field) error {
 	case !r.Unlimited && value == 0:
 		return f.as("unit").errorf("invalid unit %q; want second, minute, hour, day, week, month or year", word)
 	}
-	r.Limit.Unit = Unit(value)
+	times, err := limit["unit_multiplier"].multiplier()
+	if err != nil {
+		return err
+	}
+	r.setUnit(Unit(value), times)
 	return nil
+}
+
+// multiplier returns the factor of a unit, 1 if there is none.
+func (f field) multiplier() (uint32, error) {
+	if null(resolve(f.value)) {
+		return 1, nil
+	}
+	times, err := f.number()
+	if err == nil && times == 0 {
+		err = f.errorf("want at least 1")
+	}
+	return times, err
 }
 
 func (f field) unitText(ok bool) (string, error) {
@@ -260,138 +276,4 @@ func metadata(f field) (*structpb.Struct, error) {
 		return nil, f.errorf("%v", err)
 	}
 	return s, nil
-}
-
-// words is a field whose value is one of a few words; "" is the default.
-type words struct {
-	field
-	word string
-}
-
-func (p *parser) words(limit map[string]field, key string) (words, error) {
-	f, ok := limit[key]
-	if !ok {
-		return words{}, nil
-	}
-	word, err := f.text()
-	return words{f, word}, err
-}
-
-func (w words) wrong(want ...string) error {
-	slices.Sort(want)
-	return w.errorf("unknown word %q; want %s", w.word, strings.Join(want, ", "))
-}
-
-func (w words) failureMode(unset headgate.FailureMode) (headgate.FailureMode, error) {
-	switch w.word {
-	case "":
-		return unset, nil
-	case "open":
-		return headgate.FailOpen, nil
-	case "closed":
-		return headgate.FailClosed, nil
-	case "local":
-		return headgate.FailLocal, nil
-	}
-	return 0, w.wrong("open", "closed", "local")
-}
-
-func (w words) charge(unset Charge) (Charge, error) {
-	switch w.word {
-	case "":
-		return unset, nil
-	case "admitted":
-		return ChargeAdmitted, nil
-	case "always":
-		return ChargeAlways, nil
-	}
-	return 0, w.wrong("admitted", "always")
-}
-
-// unset is the length of a rule without borrow.
-const unset time.Duration = math.MinInt64
-
-// length returns the word as a duration, or unset where there is none.
-func (w words) length(unset time.Duration) (time.Duration, error) {
-	if w.word == "" {
-		return unset, nil
-	}
-	d, err := time.ParseDuration(w.word)
-	if err != nil {
-		return 0, w.wrong("a duration such as 50ms")
-	}
-	return d, nil
-}
-
-// additions reads what envoyproxy/ratelimit does not have, and makes the limiter.
-func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
-	w, err := p.words(limit, "algorithm")
-	if err != nil {
-		return err
-	}
-	make, err := w.algorithm(p.algorithm)
-	if err != nil {
-		return err
-	}
-	if w, err = p.words(limit, "on_failure"); err != nil {
-		return err
-	}
-	mode, err := w.failureMode(p.onFailure)
-	if err != nil {
-		return err
-	}
-	if w, err = p.words(limit, "charge"); err != nil {
-		return err
-	}
-	if r.Charge, err = w.charge(p.charge); err != nil {
-		return err
-	}
-	if w, err = p.words(limit, "borrow"); err != nil {
-		return err
-	}
-	borrow, err := w.length(unset)
-	if err != nil {
-		return err
-	}
-	if err := p.limit(r, make, mode, borrow); err != nil {
-		return at.as("rate_limit").errorf("%w", err)
-	}
-	p.config.denies = p.config.denies || r.Policy.OnFailure == headgate.FailClosed
-	return nil
-}
-
-// limit gives the rule its policy and limiter. A rule without on_failure is closed for
-// the limiter, and an error for the caller.
-// Without borrow the parser's applies.
-func (p *parser) limit(r *Rule, make algorithmOf, mode headgate.FailureMode, borrow time.Duration) (err error) {
-	if r.Unlimited || r.Max() == 0 {
-		return nil
-	}
-	r.FailureMode = mode != 0
-	if mode == 0 {
-		mode = headgate.FailClosed
-	}
-	a, err := make(r.Max(), r.Limit.Unit)
-	if err != nil {
-		return err
-	}
-	if borrow == unset {
-		borrow = p.borrow
-	}
-	r.Policy = headgate.Policy{Name: policyName, Algorithm: a, OnFailure: mode, Shadow: r.Shadow || r.Quota, Borrow: borrow}
-	r.Limiter, err = p.limiter(r.Policy)
-	return err
-}
-
-// limiter returns the one limiter of a policy.
-func (p *parser) limiter(policy headgate.Policy) (*headgate.Limiter, error) {
-	if l := p.limiters[policy]; l != nil {
-		return l, nil
-	}
-	l, err := p.opts.New(policy)
-	if err != nil {
-		return nil, fmt.Errorf("%w", err)
-	}
-	p.limiters[policy] = l
-	return l, nil
 }

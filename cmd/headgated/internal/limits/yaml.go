@@ -86,7 +86,7 @@ func null(n *yaml.Node) bool {
 var (
 	rootKeys       = []string{"domain", "descriptors"}
 	descriptorKeys = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata"}
-	limitKeys      = []string{"unit", "requests_per_unit", "unlimited", "name", "replaces", "algorithm", "on_failure", "charge", "borrow"}
+	limitKeys      = []string{"unit", "unit_multiplier", "requests_per_unit", "unlimited", "name", "replaces", "algorithm", "zone", "anchor", "on_failure", "charge", "borrow"}
 	replacesKeys   = []string{"name"}
 	allKeys        = func() map[string]bool {
 		all := map[string]bool{}

@@ -77,10 +77,15 @@ func (c *call) resolve(config *limits.Config) error {
 	for _, d := range c.req.Descriptors {
 		m, err := config.Find(c.req.Domain, d)
 		if err != nil {
-			return invalid("%v", err)
+			return invalid(BadOverride, "%v", err)
 		}
 		if m.Rule != nil {
 			replaced = append(replaced, m.Rule.Replaces...)
+		}
+		//mutant:negative-hits-charge-nothing
+		if d.GetIsNegativeHits() {
+			c.service.opts.Observer.NegativeHits(c.req.Domain)
+			m.Rule = nil
 		}
 		c.descriptors = append(c.descriptors, descriptor{match: m, hits: hitsOf(c.req, d), part: -1})
 	}
@@ -93,7 +98,7 @@ func (c *call) resolve(config *limits.Config) error {
 			continue
 		}
 		if d.part = c.partOf(d); d.part >= maxParts {
-			return invalid("more than %d counts", maxParts)
+			return invalid(ManyCounts, "more than %d counts", maxParts)
 		}
 	}
 	for i := range c.parts {

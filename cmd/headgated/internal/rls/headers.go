@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
-
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
@@ -78,7 +76,7 @@ func (c *call) addDraft(resp *rls.RateLimitResponse) {
 		}
 		name := c.draftName(i)
 		policies = appendParameter(append(policies, name...), "q", int64(st.CurrentLimit.RequestsPerUnit))
-		policies = appendParameter(policies, "w", int64(limits.Period(st.CurrentLimit.Unit)/time.Second))
+		policies = appendParameter(policies, "w", int64(d.match.Rule.Period/time.Second))
 		left = appendParameter(append(left, name...), "r", int64(st.LimitRemaining))
 		left = appendParameter(left, "t", st.DurationUntilReset.GetSeconds())
 		if p := &c.parts[d.part]; p.over {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
-	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -55,7 +54,8 @@ func (c *call) status(st *rls.RateLimitResponse_DescriptorStatus, i int) {
 		if outcome = OverLimit; !p.ordinary() {
 			outcome = ShadowOverLimit
 		}
-		if !r.Shadow || c.service.opts.ShadowMode {
+		//mutant:own-shadow-is-ok
+		if !r.OwnShadow {
 			st.Code = rls.RateLimitResponse_OVER_LIMIT
 		}
 	}
@@ -77,7 +77,7 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 	r := d.match.Rule
 	if r.Limiter == nil { // a limit of 0
 		st.CurrentLimit = r.Limit
-		st.DurationUntilReset = &durationpb.Duration{Seconds: untilBoundary(r.Limit.Unit)}
+		st.DurationUntilReset = &durationpb.Duration{Seconds: untilBoundary(r.Period)}
 		return
 	}
 	s := &p.state[0]
@@ -93,7 +93,7 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 	st.LimitRemaining = uint32(max(0, min(left, math.MaxUint32)))
 	seconds := int64((s.ResetAfter + time.Second - 1) / time.Second)
 	if seconds == 0 && r.Policy.Algorithm.Kind() == algo.KindFixedWindow {
-		seconds = untilBoundary(r.Limit.Unit) // nothing is counted: when the window ends
+		seconds = untilBoundary(r.Period) // nothing is counted: when the window ends
 	}
 	st.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
 }
@@ -112,8 +112,8 @@ func (c *call) later(d *descriptor, p *part) (hits int64) {
 	return hits
 }
 
-// untilBoundary returns the seconds until the clock-aligned window of a unit ends.
-func untilBoundary(u limits.Unit) int64 {
-	period := int64(limits.Period(u) / time.Second)
+// untilBoundary returns the seconds until the clock-aligned window of a period ends.
+func untilBoundary(p time.Duration) int64 {
+	period := int64(p / time.Second)
 	return period - time.Now().Unix()%period
 }

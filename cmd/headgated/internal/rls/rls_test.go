@@ -2,6 +2,7 @@ package rls_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -41,12 +44,16 @@ descriptors:
   - {key: gold, rate_limit: {unit: hour, requests_per_unit: 5}, metadata: {plan: gold}}
 `
 
+// shadowed reads the file as -shadow does.
+func shadowed(o *limits.Options) { o.Shadow = true }
+
 // counter is an Observer.
 type counter struct {
 	sync.Mutex
 	requests    map[rls.Outcome]int
 	descriptors map[string]int
 	unknown     int
+	noted       []string // what is not served as its sender means it
 }
 
 func (c *counter) Request(o rls.Outcome) {
@@ -63,16 +70,33 @@ func (c *counter) Descriptor(label string, o rls.Outcome) {
 
 func (c *counter) UnknownDomain() { c.unknown++ }
 
+func (c *counter) Invalid(_ string, reason rls.Reason, _ error) { c.note("invalid " + string(reason)) }
+func (c *counter) NegativeHits(domain string)                   { c.note("negative " + domain) }
+
+func (c *counter) UnknownField(message protoreflect.FullName, field protowire.Number) {
+	c.note(fmt.Sprint(message, " ", field))
+}
+
+func (c *counter) note(what string) {
+	c.Lock()
+	defer c.Unlock()
+	c.noted = append(c.noted, what)
+}
+
 // service returns a service on a store; nil is one in memory.
-func service(t testing.TB, s backend.Store, change func(*rls.Options)) (*rls.Service, *counter) {
+// with changes how the file is read.
+func service(t testing.TB, s backend.Store, change func(*rls.Options), with ...func(*limits.Options)) (*rls.Service, *counter) {
 	t.Helper()
 	if s == nil {
 		s = memory.New(nil)
 	}
 	base, err := headgate.New(s, []headgate.Policy{{Name: "base", Algorithm: algo.FixedWindow(algo.PerDay(1)), OnFailure: headgate.FailOpen}}, nil)
 	require.NoError(t, err)
-	config, err := limits.Parse([]limits.File{{Name: "f", Data: []byte(file)}},
-		limits.Options{New: func(p headgate.Policy) (*headgate.Limiter, error) { return base.With(p) }})
+	parse := limits.Options{New: func(p headgate.Policy) (*headgate.Limiter, error) { return base.With(p) }}
+	for _, w := range with {
+		w(&parse)
+	}
+	config, err := limits.Parse([]limits.File{{Name: "f", Data: []byte(file)}}, parse)
 	require.NoError(t, err)
 	c := &counter{requests: map[rls.Outcome]int{}, descriptors: map[string]int{}}
 	opts := rls.Options{Config: func() *limits.Config { return config }, Observer: c, Budget: time.Second}

@@ -16,6 +16,8 @@ import (
 	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
@@ -40,7 +42,28 @@ type Observer interface {
 	// Descriptor is called for each descriptor that has a limit.
 	Descriptor(label string, o Outcome)
 	UnknownDomain()
+	// Invalid is called for a request that is answered INVALID_ARGUMENT.
+	Invalid(domain string, reason Reason, err error)
+	// NegativeHits is called for each descriptor whose hits are negative: they charge nothing.
+	NegativeHits(domain string)
+	// UnknownField is called for each field that a newer version of the protocol has.
+	UnknownField(message protoreflect.FullName, field protowire.Number)
 }
+
+// Reason is why a request is invalid.
+type Reason string
+
+// The reasons.
+const (
+	NoDomain     Reason = "domain"
+	NoDescriptor Reason = "descriptors"
+	ManyCounts   Reason = "counts"   // more than a request may have
+	BadOverride  Reason = "override" // a limit of the request that no algorithm has
+	BadJSON      Reason = "json"
+)
+
+// Reasons are all of them.
+var Reasons = [...]Reason{NoDomain, NoDescriptor, ManyCounts, BadOverride, BadJSON}
 
 // Options are the settings of a Service.
 type Options struct {
@@ -67,14 +90,17 @@ func New(opts Options) *Service { return &Service{opts: opts} }
 // none, UNAVAILABLE if no store decided and the limit's rule has no failure mode. It is
 // DEADLINE_EXCEEDED or CANCELED if the caller has left.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+	reportUnknown(req, s.opts.Observer.UnknownField)
 	resp, err := s.decide(ctx, req)
 	if left := ctx.Err(); left != nil {
 		s.opts.Observer.Request(CallerLeft)
 		return nil, status.FromContextError(left).Err()
 	}
+	var invalid *invalidError
 	switch {
-	case errors.Is(err, errInvalid):
+	case errors.As(err, &invalid):
 		s.opts.Observer.Request(Invalid)
+		s.opts.Observer.Invalid(req.GetDomain(), invalid.reason, err)
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	case err != nil:
 		s.opts.Observer.Request(Undecided)
@@ -87,11 +113,16 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *rls.RateLimitRequest
 	return resp, nil
 }
 
-// errInvalid is a request that can't be decided.
-var errInvalid = errors.New("invalid request")
+// invalidError is why a request can't be decided.
+type invalidError struct {
+	reason Reason
+	text   string
+}
 
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errInvalid, fmt.Sprintf(format, args...))
+func (e *invalidError) Error() string { return "invalid request: " + e.text }
+
+func invalid(reason Reason, format string, args ...any) error {
+	return &invalidError{reason, fmt.Sprintf(format, args...)}
 }
 
 // maxParts is the number of counts that one request may have: that of headgate.All.
@@ -101,9 +132,9 @@ func (s *Service) decide(ctx context.Context, req *rls.RateLimitRequest) (*rls.R
 	config := s.opts.Config()
 	switch {
 	case req.GetDomain() == "":
-		return nil, invalid("the domain is empty")
+		return nil, invalid(NoDomain, "the domain is empty")
 	case len(req.GetDescriptors()) == 0:
-		return nil, invalid("there is no descriptor")
+		return nil, invalid(NoDescriptor, "there is no descriptor")
 	case config == nil:
 		return nil, fmt.Errorf("%w: no configuration is loaded", headgate.ErrUnavailable)
 	}

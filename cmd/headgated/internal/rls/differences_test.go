@@ -1,0 +1,77 @@
+package rls_test
+
+import (
+	"testing"
+
+	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+)
+
+// Negative hits charge nothing and decide nothing, and are reported.
+func TestNegativeHits(t *testing.T) {
+	s, c := service(t, nil, nil)
+	back := of("three", 2)
+	back.IsNegativeHits = true
+	for range 5 {
+		resp := ask(t, s, back, of("ten", -1))
+		require.Equal(t, pb.RateLimitResponse_OK, resp.OverallCode)
+	}
+	want(t, ask(t, s, of("three", -1)), true, 2)
+	want(t, ask(t, s, of("ten", -1)), true, 4)
+	require.Equal(t, []string{"negative d", "negative d", "negative d", "negative d", "negative d"}, c.noted)
+	ask(t, s, of("three", -1))
+	ask(t, s, of("three", -1))
+	want(t, ask(t, s, of("three", -1)), false, 0)
+	want(t, ask(t, s, back, of("ten", -1)), true, 0, 3) // a spent count denies no one who gives back
+}
+
+// In shadow mode all requests pass, and each status is what it would be without: that of a
+// rule with a shadow_mode of its own is OK.
+func TestShadowModeBesideAShadow(t *testing.T) {
+	s, c := service(t, nil, func(o *rls.Options) { o.ShadowMode = true }, shadowed)
+	for i := range 4 {
+		resp := ask(t, s, of("three", -1), of("shadow", -1))
+		require.Equal(t, pb.RateLimitResponse_OK, resp.OverallCode)
+		require.Equal(t, []bool{i >= 3, false}, over(resp), i)
+	}
+	require.Equal(t, 1, c.descriptors["d.three shadow"])
+	require.Equal(t, 2, c.descriptors["d.shadow shadow"])
+}
+
+// What is invalid is reported with its reason.
+func TestInvalidIsReported(t *testing.T) {
+	for reason, req := range map[rls.Reason]*pb.RateLimitRequest{
+		rls.NoDomain:     {Descriptors: []*common.RateLimitDescriptor{of("three", -1)}},
+		rls.NoDescriptor: {Domain: "d"},
+		rls.BadOverride: {Domain: "d", Descriptors: []*common.RateLimitDescriptor{{
+			Entries: of("three", -1).Entries,
+			Limit:   &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1, Unit: 6, UnitMultiplier: wrapperspb.UInt32(9)},
+		}}},
+		rls.ManyCounts: {Domain: "d", Descriptors: many(17)},
+	} {
+		s, c := service(t, nil, nil)
+		_, err := s.ShouldRateLimit(ctx, req)
+		require.Equal(t, codes.InvalidArgument, status.Code(err), reason)
+		require.Equal(t, []string{"invalid " + string(reason)}, c.noted)
+		require.Equal(t, 1, c.requests[rls.Invalid])
+	}
+	s, c := service(t, nil, nil)
+	ask(t, s, many(16)...)
+	require.Empty(t, c.noted)
+}
+
+// many makes descriptors of one count each.
+func many(n int) (all []*common.RateLimitDescriptor) {
+	for i := range n {
+		d := of("ten", -1)
+		d.Entries[0].Value = string(rune('a' + i))
+		all = append(all, d)
+	}
+	return all
+}
