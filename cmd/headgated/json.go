@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/headgate-go/headgate/cmd/headgated/internal/rls"
 	"google.golang.org/grpc/codes"
@@ -13,21 +14,25 @@ import (
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// handler serves /json, /healthcheck and /ready.
+// handler serves /json, /healthcheck, /ready and /rlconfig.
 func (v *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /json", v.json)
-	mux.HandleFunc("GET /healthcheck", v.healthcheck)
-	mux.HandleFunc("GET /ready", v.healthcheck)
+	mux.HandleFunc("GET /healthcheck", shows(&v.readiness.healthy))
+	mux.HandleFunc("GET /ready", shows(&v.readiness.ready))
+	mux.HandleFunc("GET /rlconfig", v.rlconfig)
 	return mux
 }
 
-func (v *server) healthcheck(w http.ResponseWriter, _ *http.Request) {
-	if !v.readiness.ready.Load() {
-		http.Error(w, "not ready", http.StatusServiceUnavailable)
-		return
+// shows answers 200 while something is true, else 503.
+func shows(is *atomic.Bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if !is.Load() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "OK")
 	}
-	_, _ = io.WriteString(w, "OK")
 }
 
 // json answers a RateLimitRequest in JSON: 200, or 429 if it is over a limit.

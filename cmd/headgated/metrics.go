@@ -11,6 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"google.golang.org/protobuf/proto"
+
+	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	limitpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 )
 
 // maxDescriptors is the number of the files' paths with series of their own, and also that of
@@ -75,6 +79,9 @@ func newMetrics(log *slog.Logger) (*metrics, error) {
 	}
 	m.negative = prometheus.NewCounter(prometheus.CounterOpts{Name: "headgated_negative_hits_total", Help: "Descriptors whose hits are negative. They charge nothing."})
 	m.unknown = vec("headgated_unknown_fields_total", "Fields that are newer than this server, by the message that has them.", "message")
+	for _, message := range []proto.Message{&rlspb.RateLimitRequest{}, &limitpb.RateLimitConfig{}} {
+		m.unknown.WithLabelValues(string(message.ProtoReflect().Descriptor().FullName()))
+	}
 	m.loads = vec("headgated_config_loads_total", "Readings of changed files: limits, or policies.", "files", "result")
 	m.loaded = gauge("headgated_config_loaded_timestamp_seconds", "When the files in use were loaded.", "files")
 	m.refused = gauge("headgated_config_refused", "1 if the files as they are now are not used, since they are invalid.", "files")

@@ -15,16 +15,21 @@ import (
 // readiness follows the store and the failure mode. Where requests do not pass without a
 // store, the server is not ready until the store has answered once, and while every circuit
 // is open.
+//
+// Healthy is what envoyproxy/ratelimit answers: the server is, unless it drains. It is not
+// before the first limits, nor while the store is away if the settings say so. So a probe
+// that restarts what is not healthy does not restart every server while the store is away.
 type readiness struct {
 	base     *headgate.Limiter
 	watcher  *watcher
-	health   *health.Server
-	mode     string      // of limits that name none
+	health   *health.Server // follows healthy
+	settings *settings
 	limits   bool        // there are files of limits
 	reached  atomic.Bool // the store has answered
 	probes   atomic.Int64
 	draining atomic.Bool
 	ready    atomic.Bool
+	healthy  atomic.Bool
 }
 
 // serviceName is the name under which envoyproxy/ratelimit reports its health.
@@ -37,7 +42,7 @@ const probePolicy = "ready"
 const firstProbe = 100 * time.Millisecond
 
 func newReadiness(base *headgate.Limiter, w *watcher, s *settings) *readiness {
-	r := &readiness{base: base, watcher: w, health: health.NewServer(), mode: s.onFailure, limits: s.limited()}
+	r := &readiness{base: base, watcher: w, health: health.NewServer(), settings: s, limits: s.limited()}
 	ctx, cancel := context.WithTimeout(context.Background(), firstProbe)
 	defer cancel()
 	r.update(ctx)
@@ -64,13 +69,19 @@ func (r *readiness) update(ctx context.Context) {
 	if r.draining.Load() {
 		return
 	}
-	ready := !r.limits || r.watcher.now.Load() != nil
+	config := r.watcher.now.Load()
+	loaded := !r.limits || config != nil
+	stored := true
 	//mutant:ready-after-an-answer
-	if !r.passes() && (!r.reached.Load() || r.down()) {
+	if (!r.passes() || r.settings.healthStore) && (!r.reached.Load() || r.down()) {
 		r.probe(ctx)
-		ready = ready && r.reached.Load() && !r.down()
+		stored = r.reached.Load() && !r.down()
 	}
-	r.set(ready)
+	healthy := loaded || r.settings.forceStart
+	if r.settings.healthLimits {
+		healthy = config != nil && !config.Empty()
+	}
+	r.set(loaded && (stored || r.passes()), healthy && (stored || !r.settings.healthStore))
 }
 
 // probe sends a request. Each has a key of its own, since a node of a cluster may be dead
@@ -85,19 +96,22 @@ func (r *readiness) probe(ctx context.Context) {
 // passes reports whether requests pass while no store decides: by the flag, or since each
 // limit in use names a mode that lets them.
 func (r *readiness) passes() bool {
-	if r.mode == "open" || r.mode == "local" {
+	if mode := r.settings.onFailure; mode == "open" || mode == "local" {
 		return true
 	}
 	config := r.watcher.now.Load()
 	return config != nil && config.Passes()
 }
 
-func (r *readiness) set(ready bool) {
-	if r.ready.Store(ready); r.draining.Load() { // meanwhile
+func (r *readiness) set(ready, healthy bool) {
+	r.ready.Store(ready)
+	r.healthy.Store(healthy)
+	if r.draining.Load() { // meanwhile
 		r.ready.Store(false)
+		r.healthy.Store(false)
 	}
 	status := healthpb.HealthCheckResponse_NOT_SERVING
-	if ready {
+	if healthy {
 		status = healthpb.HealthCheckResponse_SERVING
 	}
 	r.health.SetServingStatus("", status)
@@ -119,5 +133,6 @@ func (r *readiness) down() bool {
 func (r *readiness) drain() {
 	r.draining.Store(true)
 	r.ready.Store(false)
+	r.healthy.Store(false)
 	r.health.Shutdown()
 }

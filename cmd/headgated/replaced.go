@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,22 +16,19 @@ import (
 // returns a warning for each variable that has no meaning here, and an error for one
 // whose effect on decisions is missing here.
 func (e variables) translate(f *flag.FlagSet) (warnings []string, err error) {
+	if warnings, err = e.readReplaced(); err != nil {
+		return nil, err
+	}
 	if err := e.refuse(); err != nil {
 		return nil, err
 	}
-	for _, set := range []func() map[string]string{e.addresses, e.folder, e.plain, e.store} {
+	for _, set := range []func() map[string]string{e.addresses, e.tls, e.limits, e.plain, e.store} {
 		for name, value := range set() {
 			if err := f.Set(name, value); err != nil {
 				return nil, fmt.Errorf("the environment: -%s: %w", name, err)
 			}
 		}
 	}
-	for name := range e {
-		if slices.Contains(meaningless, name) || strings.HasPrefix(name, "REDIS_PERSECOND") || strings.HasPrefix(name, "MEMCACHE_") {
-			warnings = append(warnings, name+" has no meaning here and is ignored")
-		}
-	}
-	slices.Sort(warnings)
 	return warnings, nil
 }
 
@@ -42,6 +40,7 @@ func (e variables) or(name, unset string) string {
 	return unset
 }
 
+// truth returns a variable that is read already.
 func (e variables) truth(name string) bool {
 	v, _ := strconv.ParseBool(e[name])
 	return v
@@ -55,11 +54,20 @@ func (e variables) refuse() error {
 	if e["GRPC_CLIENT_TLS_SAN"] != "" {
 		return errors.New("GRPC_CLIENT_TLS_SAN: is not supported: want a GRPC_CLIENT_TLS_CACERT of these clients alone")
 	}
-	for _, v := range []struct{ name, unset, want string }{
-		{"BACKEND_TYPE", "redis", "redis"}, {"CONFIG_TYPE", "FILE", "FILE GRPC_XDS_SOTW"}, {"REDIS_TYPE", "SINGLE", "SINGLE CLUSTER SENTINEL"},
+	if e.truth("GRPC_SERVER_USE_TLS") && (e["GRPC_SERVER_TLS_CERT"] == "" || e["GRPC_SERVER_TLS_KEY"] == "") {
+		return errors.New("GRPC_SERVER_USE_TLS: want GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY")
+	}
+	for _, v := range []struct {
+		name, value string
+		want        []string
+	}{
+		{"BACKEND_TYPE", e.or("BACKEND_TYPE", "redis"), []string{"redis", ""}},
+		{"CONFIG_TYPE", e.or("CONFIG_TYPE", "FILE"), []string{"FILE", "GRPC_XDS_SOTW"}},
+		{"REDIS_TYPE", strings.ToLower(e.or("REDIS_TYPE", "SINGLE")), []string{"single", "cluster", "sentinel"}},
+		{"REDIS_SOCKET_TYPE", e.or("REDIS_SOCKET_TYPE", "unix"), []string{"unix", "tcp", "tcp4", "tcp6"}},
 	} {
-		if value := e.or(v.name, v.unset); !slices.Contains(strings.Fields(v.want), strings.TrimSpace(value)) {
-			return fmt.Errorf("%s: %q is not supported: want %s", v.name, value, strings.ReplaceAll(v.want, " ", ", "))
+		if !slices.Contains(v.want, v.value) {
+			return fmt.Errorf("%s: %q is not supported: want %s", v.name, v.value, strings.Join(v.want, ", "))
 		}
 	}
 	return nil
@@ -85,37 +93,57 @@ func (e variables) addresses() map[string]string {
 	return flags
 }
 
-// folder is where the files are: ROOT/SUBDIRECTORY/config, whether the root is watched
-// or not.
-func (e variables) folder() map[string]string {
-	if e["CONFIG_TYPE"] == "GRPC_XDS_SOTW" {
-		flags := map[string]string{"xds": e.or("CONFIG_GRPC_XDS_SERVER_URL", "localhost:18000"), "xds-node": e.or("CONFIG_GRPC_XDS_NODE_ID", "default")}
-		if e.truth("CONFIG_GRPC_XDS_SERVER_USE_TLS") {
-			flags["xds-tls"], flags["xds-server-name"] = "true", e["CONFIG_GRPC_XDS_SERVER_TLS_SAN"]
-			flags["xds-ca"], flags["xds-cert"], flags["xds-key"] = e["CONFIG_GRPC_XDS_SERVER_TLS_CACERT"], e["CONFIG_GRPC_XDS_CLIENT_TLS_CERT"], e["CONFIG_GRPC_XDS_CLIENT_TLS_KEY"]
-		}
-		return flags
+// tls is that of gRPC: HTTP has none there.
+func (e variables) tls() map[string]string {
+	if !e.truth("GRPC_SERVER_USE_TLS") {
+		return nil
 	}
-	return map[string]string{"config": filepath.Join(e.or("RUNTIME_ROOT", "/srv/runtime_data/current"),
-		e["RUNTIME_SUBDIRECTORY"], e.or("RUNTIME_APPDIRECTORY", "config"))}
+	return map[string]string{"tls-cert": e["GRPC_SERVER_TLS_CERT"], "tls-key": e["GRPC_SERVER_TLS_KEY"],
+		"tls-client-ca": e["GRPC_CLIENT_TLS_CACERT"], "plain-http": "true"}
+}
+
+// limits is where they come from. Files are in ROOT/SUBDIRECTORY/config, whether the root is
+// watched or not.
+func (e variables) limits() map[string]string {
+	if e["CONFIG_TYPE"] != "GRPC_XDS_SOTW" {
+		return map[string]string{"config": filepath.Join(e.or("RUNTIME_ROOT", "/srv/runtime_data/current"),
+			e["RUNTIME_SUBDIRECTORY"], e.or("RUNTIME_APPDIRECTORY", "config"))}
+	}
+	flags := map[string]string{
+		"xds": e.or("CONFIG_GRPC_XDS_SERVER_URL", "localhost:18000"), "xds-node": e.or("CONFIG_GRPC_XDS_NODE_ID", "default"),
+		"xds-metadata": withPairs(e["CONFIG_GRPC_XDS_NODE_METADATA"]),
+		"xds-headers":  strings.ReplaceAll(e["CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS"], ":", "="), // a colon stands between name and value alone
+	}
+	if size := e["XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES"]; size != "" && size != "0" {
+		flags["xds-max-message"] = size
+	}
+	if e.truth("CONFIG_GRPC_XDS_SERVER_USE_TLS") {
+		flags["xds-tls"], flags["xds-server-name"] = "true", e["CONFIG_GRPC_XDS_SERVER_TLS_SAN"]
+		flags["xds-ca"], flags["xds-cert"], flags["xds-key"] = e["CONFIG_GRPC_XDS_SERVER_TLS_CACERT"], e["CONFIG_GRPC_XDS_CLIENT_TLS_CERT"], e["CONFIG_GRPC_XDS_CLIENT_TLS_KEY"]
+	}
+	return flags
+}
+
+// withPairs leaves out the entries that are no "name=value", as envoyproxy/ratelimit does.
+func withPairs(list string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(list, ","), func(entry string) bool { return !strings.Contains(entry, "=") }), ",")
 }
 
 // plain are the variables that are flags under another name.
 func (e variables) plain() map[string]string {
-	names := map[string]string{
+	flags := map[string]string{"log-level": level(e.or("LOG_LEVEL", "WARN")), "log-format": "text"}
+	if strings.EqualFold(e["LOG_FORMAT"], "json") {
+		flags["log-format"] = "json"
+	}
+	for variable, name := range map[string]string{
 		"MERGE_DOMAIN_CONFIG": "merge-domains", "SHADOW_MODE": "shadow", "QUOTA_MODE": "quota",
 		"LIMIT_RESPONSE_HEADERS_ENABLED": "headers", "LIMIT_LIMIT_HEADER": "header-limit",
 		"LIMIT_REMAINING_HEADER": "header-remaining", "LIMIT_RESET_HEADER": "header-reset",
-		"RESPONSE_DYNAMIC_METADATA": "dynamic-metadata", "LOG_FORMAT": "log-format",
-		"GRPC_CLIENT_TLS_CACERT": "tls-client-ca", "CACHE_KEY_PREFIX": "prefix",
-	}
-	if e.truth("GRPC_SERVER_USE_TLS") {
-		names["GRPC_SERVER_TLS_CERT"], names["GRPC_SERVER_TLS_KEY"] = "tls-cert", "tls-key"
-	} else {
-		delete(names, "GRPC_CLIENT_TLS_CACERT")
-	}
-	flags := map[string]string{"log-level": level(e.or("LOG_LEVEL", "WARN"))}
-	for variable, name := range names {
+		"RESPONSE_DYNAMIC_METADATA": "dynamic-metadata", "CACHE_KEY_PREFIX": "prefix",
+		"GRPC_MAX_CONNECTION_AGE": "max-connection-age", "GRPC_MAX_CONNECTION_AGE_GRACE": "max-connection-grace",
+		"FORCE_START_WITHOUT_INITIAL_CONFIG": "force-start", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "health-limits",
+		"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "health-store",
+	} {
 		if value := e[variable]; value != "" {
 			flags[name] = value
 		}
@@ -139,53 +167,68 @@ func level(word string) string {
 // store returns the flags of the Redis.
 func (e variables) store() map[string]string {
 	flags := map[string]string{}
-	url := e.or("REDIS_URL", "/var/run/nutcracker/ratelimit.sock")
-	user, password, both := strings.Cut(e["REDIS_AUTH"], ":")
-	if !both {
-		user, password = "", user
-	}
-	flags["redis-user"], flags["redis-password"] = user, password
+	flags["redis-user"], flags["redis-password"] = userOf(e["REDIS_AUTH"])
+	scheme := "redis"
 	if e.truth("REDIS_TLS") {
+		scheme = "rediss"
 		flags["redis-ca"], flags["redis-cert"], flags["redis-key"] = e["REDIS_TLS_CACERT"], e["REDIS_TLS_CLIENT_CERT"], e["REDIS_TLS_CLIENT_KEY"]
 		flags["redis-skip-verify"] = strconv.FormatBool(e.truth("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION"))
 	}
-	scheme := "redis://"
-	if e.truth("REDIS_TLS") {
-		scheme = "rediss://"
-	}
-	switch strings.TrimSpace(e.or("REDIS_TYPE", "SINGLE")) {
-	case "CLUSTER":
-		flags["cluster"] = withScheme(scheme, url)
-	case "SENTINEL":
-		name, addrs, _ := strings.Cut(url, ",")
-		flags["sentinel"], flags["redis"], flags["sentinel-password"] = name, withScheme(scheme, addrs), e["REDIS_SENTINEL_AUTH"]
+	address := e.or("REDIS_URL", "/var/run/nutcracker/ratelimit.sock")
+	switch strings.ToLower(e.or("REDIS_TYPE", "SINGLE")) {
+	case "cluster":
+		flags["cluster"] = withScheme(scheme, address)
+	case "sentinel":
+		e.sentinel(flags, scheme, address)
 	default:
 		if e.or("REDIS_SOCKET_TYPE", "unix") == "unix" {
-			scheme = "unix://"
+			scheme = "unix"
 		}
-		flags["redis"] = withScheme(scheme, url)
+		flags["redis"] = withScheme(scheme, address)
 	}
 	return flags
 }
 
-func withScheme(scheme, url string) string {
-	if strings.Contains(url, "://") {
-		return url
+// sentinel sets the flags of "master,sentinel,sentinel". A user and a password in the first
+// Sentinel's URL are those of the Sentinels, unless a variable has them.
+func (e variables) sentinel(flags map[string]string, scheme, address string) {
+	name, list, _ := strings.Cut(address, ",")
+	user, password := userOf(e["REDIS_SENTINEL_AUTH"])
+	var hosts []string
+	for i, s := range strings.Split(list, ",") {
+		u, err := url.Parse(s)
+		if err != nil || u.Host == "" {
+			hosts = append(hosts, s)
+			continue
+		}
+		if hosts = append(hosts, u.Host); i == 0 && user+password == "" {
+			user = u.User.Username()
+			password, _ = u.User.Password()
+		}
 	}
-	return scheme + url
+	flags["sentinel"], flags["redis"] = name, withScheme(scheme, strings.Join(hosts, ","))
+	flags["sentinel-user"], flags["sentinel-password"] = user, password
 }
 
-// meaningless are the variables of envoyproxy/ratelimit that have no counterpart and
-// change no decision.
-var meaningless = []string{
-	"CONFIG_GRPC_XDS_NODE_METADATA", "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS",
-	"XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "XDS_CLIENT_BACKOFF_MAX_INTERVAL", "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", "XDS_CLIENT_BACKOFF_JITTER",
-	"XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES", "DEBUG_HOST", "DEBUG_PORT", "GRPC_MAX_CONNECTION_AGE", "GRPC_MAX_CONNECTION_AGE_GRACE",
-	"FORCE_START_WITHOUT_INITIAL_CONFIG", "USE_DOG_STATSD", "USE_DOG_STATSD_MOGRIFIERS", "USE_STATSD", "STATSD_HOST", "STATSD_PORT",
-	"EXTRA_TAGS", "STATS_FLUSH_INTERVAL", "DISABLE_STATS", "PROMETHEUS_PATH", "PROMETHEUS_MAPPER_YAML", "RUNTIME_IGNOREDOTFILES",
-	"RUNTIME_WATCH_ROOT", "EXPIRATION_JITTER_MAX_SECONDS", "LOCAL_CACHE_SIZE_IN_BYTES", "NEAR_LIMIT_RATIO",
-	"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "REDIS_POOL_SIZE", "REDIS_PIPELINE_WINDOW",
-	"REDIS_PIPELINE_LIMIT", "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", "REDIS_POOL_ON_EMPTY_BEHAVIOR", "REDIS_TIMEOUT",
-	"TRACING_ENABLED", "TRACING_SERVICE_NAME", "TRACING_SERVICE_NAMESPACE", "TRACING_SERVICE_INSTANCE_ID", "TRACING_EXPORTER_PROTOCOL",
-	"TRACING_SAMPLING_RATE",
+// userOf splits "user:password", or "password".
+func userOf(auth string) (user, password string) {
+	if user, password, ok := strings.Cut(auth, ":"); ok {
+		return user, password
+	}
+	return "", auth
+}
+
+// withScheme gives addresses a scheme, also in place of that for a connection without TLS:
+// the variable for TLS stands above it.
+func withScheme(scheme, addresses string) string {
+	list := strings.Split(addresses, ",")
+	for i, a := range list {
+		switch {
+		case !strings.Contains(a, "://"):
+			list[i] = scheme + "://" + a
+		case scheme == "rediss":
+			list[i] = strings.Replace(a, "redis://", "rediss://", 1)
+		}
+	}
+	return strings.Join(list, ",")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -149,15 +150,27 @@ func (v *server) listen(base *headgate.Limiter) error {
 	}
 	rlspb.RegisterRateLimitServiceServer(v.grpc, v.service)
 	healthpb.RegisterHealthServer(v.grpc, v.readiness.health)
-	v.https = append(v.https, &http.Server{Handler: v.handler(), TLSConfig: secure})
+	v.https = append(v.https, &http.Server{Handler: v.handler(), TLSConfig: v.httpTLS(secure)})
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(v.metrics.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /ready", v.healthcheck) // without the client certificate that -http may want
+	mux.HandleFunc("GET /ready", shows(&v.readiness.ready)) // without the client certificate that -http may want
+	mux.HandleFunc("GET /rlconfig", v.rlconfig)
 	v.https = append(v.https, &http.Server{Handler: mux})
 	for _, h := range v.https {
 		h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = 5*time.Second, 10*time.Second, 10*time.Second, 2*time.Minute
 		h.MaxHeaderBytes = 16 << 10
 		h.ErrorLog = slog.NewLogLogger(v.log.Handler(), slog.LevelDebug)
+	}
+	return nil
+}
+
+// httpTLS returns the TLS of -http: that of -grpc, unless a flag leaves it out.
+func (v *server) httpTLS(secure *tls.Config) *tls.Config {
+	if !v.settings.plainHTTP {
+		return secure
+	}
+	if v.settings.http != "" && v.settings.clientCA != "" {
+		v.log.Warn("-http has no TLS: its clients need no certificate, and those of -grpc do", "http", v.settings.http)
 	}
 	return nil
 }
@@ -173,7 +186,8 @@ func newGRPC(s *settings, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append(more,
 		grpc.MaxRecvMsgSize(s.maxMessage), grpc.MaxConcurrentStreams(1000), grpc.MaxHeaderListSize(16<<10),
 		grpc.ConnectionTimeout(10*time.Second), grpc.ReadBufferSize(16<<10), grpc.NumStreamWorkers(streamWorkers),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second,
+			MaxConnectionAge: s.maxConnectionAge, MaxConnectionAgeGrace: s.maxConnectionGrace}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	)...)
 }

@@ -33,7 +33,6 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlspb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
 const userLimits = "domain: d\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 2}}]"
@@ -81,7 +80,7 @@ func TestHTTP(t *testing.T) {
 	resp, err := http.Get("http://" + s.listeners["metrics"].Addr().String() + "/metrics")
 	_, metrics := read(t, resp, err)
 	for _, line := range []string{
-		`headgated_requests_total{result="ok"} 2`, `headgated_requests_total{result="over_limit"} 1`, `headgated_requests_total{result="invalid"} 1`,
+		`headgated_requests_total{result="ok"} 2`, `headgated_requests_total{result="over_limit"} 1`, `headgated_requests_total{result="invalid"} 5`, `headgated_invalid_requests_total{reason="json"} 4`,
 		`headgated_descriptor_decisions_total{descriptor="d.user",result="ok"} 2`, `headgated_config_loads_total{files="limits",result="ok"} 1`,
 		`headgate_decisions_total{headgate_operation="take",headgate_policy="rls",headgate_result="denied",headgate_source="store"} 1`,
 	} {
@@ -94,12 +93,7 @@ func TestStoreDown(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	s := startServer(t, userLimits, "-redis", redis.Addr())
-	c, health := s.client(t), healthpb.NewHealthClient(dial(t, s.grpcAddr()))
-	serving := func() bool {
-		h, err := health.Check(context.Background(), &healthpb.HealthCheckRequest{Service: serviceName})
-		require.NoError(t, err)
-		return h.Status == healthpb.HealthCheckResponse_SERVING
-	}
+	c, serving := s.client(t), s.readiness.ready.Load
 	require.Eventually(t, func() bool { // on a busy machine a connection may take longer than the budget
 		_, err := c.ShouldRateLimit(context.Background(), userRequest("x"))
 		return err == nil
@@ -273,10 +267,10 @@ func TestReplaced(t *testing.T) {
 	require.Equal(t, "unix:///var/run/nutcracker/ratelimit.sock /srv/runtime_data/current/config", s.redis+" "+s.config)
 	s, _, err = of("REDIS_TYPE=CLUSTER", "REDIS_URL=a:1,b:2", "REDIS_TLS=true", "GRPC_PORT=9", "GRPC_HOST=::1")
 	require.NoError(t, err)
-	require.Equal(t, "rediss://a:1,b:2 [::1]:9", s.cluster+" "+s.grpc)
+	require.Equal(t, "rediss://a:1,rediss://b:2 [::1]:9", s.cluster+" "+s.grpc)
 	s, _, err = of("REDIS_TYPE=SENTINEL", "REDIS_URL=m,a:1,b:2", "GRPC_UDS=/tmp/s")
 	require.NoError(t, err)
-	require.Equal(t, "m redis://a:1,b:2 unix:/tmp/s", s.sentinel+" "+s.redis+" "+s.grpc)
+	require.Equal(t, "m redis://a:1,redis://b:2 unix:/tmp/s", s.sentinel+" "+s.redis+" "+s.grpc)
 	for _, environ := range []string{"REDIS_PERSECOND=true", "BACKEND_TYPE=memcache", "CONFIG_TYPE=CONSUL", "REDIS_TYPE=ring", "GRPC_CLIENT_TLS_SAN=x", "SHADOW_MODE=perhaps", "LOG_LEVEL=loud"} {
 		_, _, err := of(environ)
 		name, _, _ := strings.Cut(environ, "=")

@@ -18,6 +18,13 @@ type settings struct {
 	checks                    bool
 	xds, xdsNode, xdsName     string
 	xdsTLS                    bool
+	xdsMetadata, xdsHeaders   string
+	xdsMaxMessage             int
+	forceStart                bool
+	healthLimits, healthStore bool
+	plainHTTP                 bool
+	maxConnectionAge          time.Duration
+	maxConnectionGrace        time.Duration
 	xdsCA, xdsCert, xdsKey    string
 	mergeDomains              bool
 	interval                  time.Duration
@@ -27,6 +34,7 @@ type settings struct {
 	redisKey                  string
 	redisSkipVerify           bool
 	redisUser, redisPassword  string
+	sentinelUser              string
 	sentinelPassword          string
 	budget                    time.Duration
 	instances                 int
@@ -60,11 +68,21 @@ func (s *settings) flags(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&s.xdsCA, "xds-ca", "", "PEM `file` of the authorities of the discovery service's certificate; means TLS")
 	f.StringVar(&s.xdsCert, "xds-cert", "", "PEM `file` of the certificate that is shown to the discovery service")
 	f.StringVar(&s.xdsKey, "xds-key", "", "PEM `file` of that certificate's key")
+	f.StringVar(&s.xdsMetadata, "xds-metadata", "", "`name=value,…` that the discovery service is told of this server")
+	f.StringVar(&s.xdsHeaders, "xds-headers", "", "`name=value,…` of the headers of the requests to the discovery service")
+	f.IntVar(&s.xdsMaxMessage, "xds-max-message", 64<<20, "bytes of one response of the discovery service")
 	f.StringVar(&s.policies, "policies", "", "regular policy `file` for the HG commands of -resp; see package policyfile")
+	s.healthFlags(f)
 	s.storeFlags(f)
 	s.answerFlags(f)
 	s.listenFlags(f)
 	return f
+}
+
+func (s *settings) healthFlags(f *flag.FlagSet) {
+	f.BoolVar(&s.forceStart, "force-start", false, "start without limits: requests are UNAVAILABLE until there are some, and /healthcheck is 200")
+	f.BoolVar(&s.healthLimits, "health-limits", false, "/healthcheck is 503 while there is no domain")
+	f.BoolVar(&s.healthStore, "health-store", false, "/healthcheck is 503 while the store does not answer; a liveness probe then restarts every server")
 }
 
 func (s *settings) storeFlags(f *flag.FlagSet) {
@@ -74,11 +92,12 @@ func (s *settings) storeFlags(f *flag.FlagSet) {
 	f.StringVar(&s.prefix, "prefix", "", "what stored keys begin with (default \"headgate:\")")
 	f.StringVar(&s.redisUser, "redis-user", "", "user of -redis, -cluster or -sentinel, beside the URL")
 	f.StringVar(&s.redisPassword, "redis-password", "", "password of that user; better by HEADGATED_REDIS_PASSWORD")
+	f.StringVar(&s.sentinelUser, "sentinel-user", "", "user of the Sentinels")
 	f.StringVar(&s.sentinelPassword, "sentinel-password", "", "password of the Sentinels")
 	f.StringVar(&s.redisCA, "redis-ca", "", "PEM `file` of the authorities that sign the store's certificates; means TLS")
 	f.StringVar(&s.redisCert, "redis-cert", "", "PEM `file` of the certificate that is shown to the store")
 	f.StringVar(&s.redisKey, "redis-key", "", "PEM `file` of that certificate's key")
-	f.BoolVar(&s.redisSkipVerify, "redis-skip-verify", false, "TLS to the store without verifying its name")
+	f.BoolVar(&s.redisSkipVerify, "redis-skip-verify", false, "TLS to the store, whose certificate may have any name; its authority is verified")
 	f.DurationVar(&s.budget, "budget", 100*time.Millisecond, "how long a decision may take; a caller's shorter deadline counts too")
 	f.IntVar(&s.instances, "instances", 0, "servers that share the limits, for on_failure: local")
 }
@@ -106,6 +125,9 @@ func (s *settings) listenFlags(f *flag.FlagSet) {
 	f.StringVar(&s.cert, "tls-cert", "", "PEM `file` of the certificate of -grpc, -http and -resp; read again when it changes")
 	f.StringVar(&s.key, "tls-key", "", "PEM `file` of its key")
 	f.StringVar(&s.clientCA, "tls-client-ca", "", "PEM `file` of the authorities of client certificates, which are then required")
+	f.BoolVar(&s.plainHTTP, "plain-http", false, "no TLS at -http, for probes, whatever -tls-cert is")
+	f.DurationVar(&s.maxConnectionAge, "max-connection-age", 24*time.Hour, "how old a connection of -grpc may be; its client then dials again, and finds new servers. 0 is no limit")
+	f.DurationVar(&s.maxConnectionGrace, "max-connection-grace", time.Hour, "how long open requests of such a connection may take")
 	f.BoolVar(&s.reusePort, "reuse-port", false, "share the addresses with another process, which then can drain while this one serves")
 	f.IntVar(&s.maxConnections, "max-connections", 10_000, "open connections of each address; more wait")
 	f.IntVar(&s.maxMessage, "max-message", 1<<20, "bytes of a request")
@@ -130,6 +152,7 @@ func settingsOf(args, environ []string, stderr io.Writer) (*settings, []string, 
 	if err := env.flags(f); err != nil {
 		return nil, nil, err
 	}
+	warnings = append(warnings, env.unknown(f)...)
 	if err := f.Parse(args[1:]); err != nil {
 		return nil, nil, err
 	}
@@ -166,10 +189,21 @@ func (s *settings) check() error {
 		return &headgate.InvalidError{What: "-config-interval", Value: s.interval, Want: "at least 1ms"}
 	case s.maxConnections < 1 || s.maxMessage < 1:
 		return errors.New("-max-connections and -max-message: want at least 1")
+	case s.maxConnectionAge < 0 || s.maxConnectionGrace < 0:
+		return errors.New("-max-connection-age and -max-connection-grace: want at least 0")
+	case !pairs(s.xdsMetadata) || !pairs(s.xdsHeaders):
+		return errors.New("-xds-metadata and -xds-headers: want name=value,…")
+	case s.xdsMaxMessage < 1:
+		return errors.New("-xds-max-message: want at least 1")
 	case s.logFormat != "text" && s.logFormat != "json":
 		return &headgate.InvalidError{What: "-log-format", Value: s.logFormat, Want: "text or json"}
 	}
 	return new(slog.Level).UnmarshalText([]byte(s.logLevel))
+}
+
+// pairs reports whether a list is empty or "name=value,…".
+func pairs(list string) bool {
+	return list == "" || len(pairsOf(list)) == strings.Count(list, ",")+1
 }
 
 func (s *settings) logger(w io.Writer) *slog.Logger {
@@ -180,30 +214,4 @@ func (s *settings) logger(w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
-}
-
-// variables are the environment.
-type variables map[string]string
-
-func variablesOf(environ []string) variables {
-	env := variables{}
-	for _, e := range environ {
-		if name, value, ok := strings.Cut(e, "="); ok {
-			env[name] = value
-		}
-	}
-	return env
-}
-
-// flags sets each flag whose variable is set.
-func (e variables) flags(f *flag.FlagSet) (err error) {
-	f.VisitAll(func(fl *flag.Flag) {
-		name := "HEADGATED_" + strings.ToUpper(strings.ReplaceAll(fl.Name, "-", "_"))
-		if value, ok := e[name]; ok && err == nil {
-			if wrong := f.Set(fl.Name, value); wrong != nil {
-				err = fmt.Errorf("%s: %w", name, wrong)
-			}
-		}
-	})
-	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -66,20 +67,23 @@ func (s *settings) openServer() (store, error) {
 }
 
 func (s *settings) openSentinel() (store, error) {
-	url, more, _ := strings.Cut(s.redis, ",")
-	if !strings.Contains(url, "://") {
-		url = "redis://" + url
-	}
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		return store{}, errors.New("-redis: want the addresses of Sentinels: redis://host:port, or host:port,host:port")
-	}
-	f := &redis.FailoverOptions{MasterName: s.sentinel, SentinelAddrs: []string{o.Addr}, DB: o.DB, SentinelPassword: s.sentinelPassword,
+	f := &redis.FailoverOptions{MasterName: s.sentinel, SentinelUsername: s.sentinelUser, SentinelPassword: s.sentinelPassword,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, MinIdleConns: 2}
-	if more != "" {
-		f.SentinelAddrs = append(f.SentinelAddrs, strings.Split(more, ",")...)
+	var o *redis.Options
+	for i, a := range strings.Split(s.redis, ",") {
+		if !strings.Contains(a, "://") {
+			a = "redis://" + a
+		}
+		one, err := redis.ParseURL(a)
+		if err != nil {
+			return store{}, errors.New("-redis: want the addresses of Sentinels: redis://host:port, or host:port,host:port")
+		}
+		if f.SentinelAddrs = append(f.SentinelAddrs, one.Addr); i == 0 { // of the first is the rest
+			o, f.DB = one, one.DB
+		}
 	}
 	f.Username, f.Password = login(o.Username, o.Password, s)
+	var err error
 	if f.TLSConfig, err = s.storeTLS(o.TLSConfig); err != nil {
 		return store{}, err
 	}
@@ -140,7 +144,6 @@ func (s *settings) storeTLS(c *tls.Config) (*tls.Config, error) {
 	if c == nil {
 		c = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	c.InsecureSkipVerify = s.redisSkipVerify //nolint:gosec // the user's wish
 	if s.redisCert != "" {
 		pair, err := file.KeyPair(s.redisCert, s.redisKey)
 		if err != nil {
@@ -148,12 +151,26 @@ func (s *settings) storeTLS(c *tls.Config) (*tls.Config, error) {
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
-	if s.redisCA == "" {
-		return c, nil
+	if s.redisCA != "" {
+		var err error
+		if c.RootCAs, err = file.Authorities(s.redisCA); err != nil {
+			return nil, fmt.Errorf("-redis-ca: %w", err)
+		}
 	}
-	var err error
-	if c.RootCAs, err = file.Authorities(s.redisCA); err != nil {
-		return nil, fmt.Errorf("-redis-ca: %w", err)
+	if s.redisSkipVerify {
+		c.InsecureSkipVerify, c.VerifyConnection = true, verifyWithoutName(c.RootCAs) //nolint:gosec // of the name alone
 	}
 	return c, nil
+}
+
+// verifyWithoutName verifies a certificate's authority, and not the name in it.
+func verifyWithoutName(roots *x509.CertPool) func(tls.ConnectionState) error {
+	return func(state tls.ConnectionState) error {
+		opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+		for _, c := range state.PeerCertificates[1:] {
+			opts.Intermediates.AddCert(c)
+		}
+		_, err := state.PeerCertificates[0].Verify(opts)
+		return err
+	}
 }

@@ -24,8 +24,9 @@ type watcher struct {
 
 // reading is what one look at the files returned.
 type reading struct {
-	files []limits.File
-	err   error
+	files           []limits.File
+	err             error
+	source, version string // of -xds; "" is the files themselves, and their digest
 }
 
 func (r reading) equal(other reading) bool {
@@ -34,14 +35,19 @@ func (r reading) equal(other reading) bool {
 
 func (w *watcher) read() reading {
 	files, err := limits.Read(w.settings.config)
-	return reading{files, err}
+	return reading{files: files, err: err}
 }
 
-// load reads the files for the first time.
+// load reads the files for the first time. With -force-start a mistake in them is no error.
 func (w *watcher) load() error {
 	w.used = w.read()
 	w.seen = w.used
-	return w.apply(w.used)
+	err := w.apply(w.used)
+	if err != nil && w.settings.forceStart {
+		w.log.Error("limits: there are none, and requests are UNAVAILABLE until the files are mended", "error", err)
+		return nil
+	}
+	return err
 }
 
 // apply parses what was read and uses it as a whole. A mistake changes nothing.
@@ -51,6 +57,8 @@ func (w *watcher) apply(r reading) error {
 		w.metrics.load("limits", err)
 		return err
 	}
+	config.Origin = originOf(r)
+	w.metrics.reserve(config.Labels())
 	w.now.Store(config)
 	w.metrics.load("limits", nil)
 	return nil
@@ -113,7 +121,7 @@ func (w *watcher) poll() {
 // use applies a reading, and logs what came of it.
 func (w *watcher) use(r reading) error {
 	if err := w.apply(r); err != nil {
-		w.log.Error("limits: the files are not used, those before them are", "error", err)
+		w.log.Error("limits: the files are not used, those before them are", "version", originOf(r).Version, "error", err)
 		return err
 	}
 	//mutant:no-limits-warned
@@ -121,6 +129,6 @@ func (w *watcher) use(r reading) error {
 		w.log.Warn("limits: the discovery service has none, so every request passes")
 		return nil
 	}
-	w.log.Info("limits: loaded", "files", len(r.files))
+	w.log.Info("limits: loaded", "files", len(r.files), "version", w.now.Load().Origin.Version)
 	return nil
 }

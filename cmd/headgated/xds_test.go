@@ -20,38 +20,56 @@ import (
 // control is a discovery service of one client: what it sends, and what it is answered.
 type control struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
-	send chan *discovery.DiscoveryResponse
+	send chan *discovery.DiscoveryResponse // after the next request
+	push chan *discovery.DiscoveryResponse // at once
 	got  chan *discovery.DiscoveryRequest
 }
 
 func (c *control) StreamAggregatedResources(s discovery.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	for {
-		req, err := s.Recv()
-		if err != nil {
-			return err
+	lost := make(chan error, 1)
+	asked := make(chan struct{}, 100)
+	go func() {
+		for {
+			req, err := s.Recv()
+			if err != nil {
+				lost <- err
+				return
+			}
+			c.got <- req
+			asked <- struct{}{}
 		}
-		c.got <- req
+	}()
+	for {
+		var send chan *discovery.DiscoveryResponse
+		if len(asked) > 0 {
+			send = c.send
+		}
 		select {
-		case resp := <-c.send:
-			if resp == nil {
+		case err := <-lost:
+			return err
+		case resp := <-c.push:
+			if err := s.Send(resp); err != nil {
+				return err
+			}
+		case resp := <-send:
+			if <-asked; resp == nil {
 				return status.Error(codes.Unavailable, "the control plane restarts")
 			}
 			if err := s.Send(resp); err != nil {
 				return err
 			}
-		case <-s.Context().Done():
-			return s.Context().Err()
+		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
 // startControl serves a control, and returns its address.
-func startControl(t *testing.T) (*control, string) {
+func startControl(t *testing.T, opts ...grpc.ServerOption) (*control, string) {
 	t.Helper()
-	c := &control{send: make(chan *discovery.DiscoveryResponse), got: make(chan *discovery.DiscoveryRequest, 8)}
+	c := &control{send: make(chan *discovery.DiscoveryResponse), push: make(chan *discovery.DiscoveryResponse), got: make(chan *discovery.DiscoveryRequest, 8)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	g := grpc.NewServer()
+	g := grpc.NewServer(append(opts, grpc.MaxSendMsgSize(64<<20))...)
 	discovery.RegisterAggregatedDiscoveryServiceServer(g, c)
 	go func() { _ = g.Serve(l) }()
 	t.Cleanup(g.Stop)

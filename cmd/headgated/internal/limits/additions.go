@@ -46,6 +46,7 @@ func (p *parser) additions(r *Rule, at field, limit map[string]field) error {
 // the limiter, and an error for the caller.
 // Without borrow the parser's applies.
 func (p *parser) limit(r *Rule, algorithm string, c civil, mode headgate.FailureMode, borrow time.Duration) error {
+	r.Algorithm = algorithm
 	if r.Unlimited || r.Max() == 0 {
 		return nil
 	}

@@ -20,6 +20,8 @@
 package limits
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -54,6 +56,7 @@ type Rule struct {
 	Replaces    []string
 	Metadata    *structpb.Struct
 	Period      time.Duration // that of the unit, with its factor
+	Algorithm   string        // its word
 	File        string        // that has the rule, and its line; "" of a limit of a request
 	Line        int
 	Label       string            // the descriptor's path in the file, for metrics
@@ -77,10 +80,20 @@ func (r *Rule) setUnit(u Unit, times uint32) {
 type Config struct {
 	// Warnings name what the files have and what has no effect.
 	Warnings []string
+	// Origin is where the files come from. The caller sets it before it uses the Config.
+	Origin Origin
 
 	domains   map[string]*node
 	overrides *overrides
 	denies    bool // a rule lets no request pass that no store decided
+}
+
+// Origin is where files come from.
+type Origin struct {
+	Source  string    `json:"source"`  // "files" or "xds"
+	Version string    `json:"version"` // a digest of the files, or that of the discovery service
+	Since   time.Time `json:"since"`   // when they came into force
+	Files   []string  `json:"files"`
 }
 
 // Passes reports whether every limit is open or local: its requests are answered also
@@ -95,6 +108,26 @@ func (c *Config) Limits() map[string]int {
 	all := map[string]int{}
 	for name, domain := range c.domains {
 		all[name] = domain.limits()
+	}
+	return all
+}
+
+// Rules returns the rules of all domains, in the order of their labels.
+func (c *Config) Rules() (all []*Rule) {
+	for _, domain := range c.domains {
+		all = domain.rules(all)
+	}
+	slices.SortFunc(all, func(a, b *Rule) int { return strings.Compare(a.Label, b.Label) })
+	return all
+}
+
+// Labels returns those of the rules, and of the limits that requests bring.
+func (c *Config) Labels() (all []string) {
+	for _, r := range c.Rules() {
+		all = append(all, r.Label)
+	}
+	for name := range c.domains {
+		all = append(all, overrideLabel(name))
 	}
 	return all
 }
@@ -119,6 +152,16 @@ func (n *node) limits() (all int) {
 	}
 	for _, child := range n.children {
 		all += child.limits()
+	}
+	return all
+}
+
+func (n *node) rules(all []*Rule) []*Rule {
+	if n.rule != nil {
+		all = append(all, n.rule)
+	}
+	for _, child := range n.children {
+		all = child.rules(all)
 	}
 	return all
 }

@@ -58,12 +58,14 @@ func (c *Config) override(domain string, d *common.RateLimitDescriptor) (Match, 
 	for i, e := range d.GetEntries() {
 		steps[i] = step{key: e.GetKey(), value: e.GetValue()}
 	}
-	m := Match{Rule: r, Label: domain + ".override"}
+	m := Match{Rule: r, Label: overrideLabel(domain)}
 	if r.Limiter != nil {
 		m.Key = countKey(domain, steps)
 	}
 	return m, nil
 }
+
+func overrideLabel(domain string) string { return domain + ".override" }
 
 func (o *overrides) rule(limit override) (*Rule, error) {
 	o.mu.RLock()

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
+	"github.com/stretchr/testify/require"
+)
+
+// rlconfig returns what is in force.
+func (s *testServer) rlconfig(t testing.TB) (o limits.Origin, all []limitInForce) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, s.httpURL()+"/rlconfig", nil)
+	require.NoError(t, err)
+	req.Header.Set("Accept", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	code, body := read(t, resp, err)
+	require.Equal(t, 200, code, body)
+	got := struct {
+		*limits.Origin
+		Limits *[]limitInForce `json:"limits"`
+	}{&o, &all}
+	require.NoError(t, json.Unmarshal([]byte(body), &got))
+	return o, all
+}
+
+// The limits in force, from which files and since when. A mistake changes nothing.
+func TestRLConfig(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, userLimits)
+	first, all := s.rlconfig(t)
+	require.Equal(t, []string{s.file}, first.Files)
+	require.Equal(t, "files", first.Source)
+	require.WithinDuration(t, time.Now(), first.Since, time.Minute)
+	require.Equal(t, "d.user", all[0].Descriptor)
+	require.EqualValues(t, 2, all[0].RequestsPerUnit)
+	require.Equal(t, s.file, all[0].File)
+	resp, err := http.Get(s.httpURL() + "/rlconfig")
+	_, text := read(t, resp, err)
+	require.Contains(t, text, "# files, version "+first.Version+", since ")
+	require.Contains(t, text, "\nd.user: unit=DAY requests_per_unit=2, unlimited: false, shadow_mode: false, quota_mode: false, algorithm: fixed-window, on_failure: unavailable # "+s.file+":")
+
+	replaceFile(t, s.file, "domain: d\ndescriptors: [{key: user, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 9, on_failure: open}}]")
+	require.Eventually(t, func() bool { o, _ := s.rlconfig(t); return o.Version != first.Version }, 20*time.Second, 5*time.Millisecond)
+	second, all := s.rlconfig(t)
+	require.Equal(t, "9 HOUR open true", fmt.Sprint(all[0].RequestsPerUnit, " ", all[0].Unit, " ", all[0].OnFailure, " ", all[0].Shadow))
+	replaceFile(t, s.file, "domain: ")
+	require.Eventually(t, func() bool {
+		return strings.Contains(scrape(t, s), `headgated_config_refused{files="limits"} 1`)
+	}, 20*time.Second, 5*time.Millisecond)
+	third, _ := s.rlconfig(t)
+	require.Equal(t, second, third)
+}
+
+// Over xDS the version is that of the discovery service, and only of what is in force.
+func TestRLConfigOverXDS(t *testing.T) {
+	t.Parallel()
+	c, address := startControl(t)
+	s := startServer(t, "", "-config", "", "-xds", address)
+	require.Equal(t, 503, s.status(t, "/rlconfig"))
+	c.next(t)
+	c.send <- resources(t, "41", perHour("d", 7))
+	c.next(t)
+	o, _ := s.rlconfig(t)
+	require.Equal(t, "xds 41 [xds:d]", fmt.Sprint(o.Source, " ", o.Version, " ", o.Files))
+	c.send <- resources(t, "42", perHour("", 7))
+	c.next(t)
+	o, _ = s.rlconfig(t)
+	require.Equal(t, "xds 41 [xds:d]", fmt.Sprint(o.Source, " ", o.Version, " ", o.Files))
+}
