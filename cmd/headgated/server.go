@@ -64,7 +64,11 @@ func newServer(s *settings, log *slog.Logger) (_ *server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base}
+	brought, err := newBase(v.store.counts, v.overrideOptions())
+	if err != nil {
+		return nil, err
+	}
+	v.watcher = &watcher{settings: s, metrics: v.metrics, log: log, base: base, overrides: brought}
 	if s.config != "" {
 		if err := v.watcher.load(); err != nil {
 			return nil, err
@@ -93,6 +97,18 @@ func newBase(counts backend.Store, opts *headgate.Options) (*headgate.Limiter, e
 // limiterOptions are those of every limiter.
 func (v *server) limiterOptions() *headgate.Options {
 	return &headgate.Options{Instances: v.settings.instances, Observer: v.observe, Logger: v.log}
+}
+
+// overrideOptions are those of the limiters of the limits that requests bring. The gauge of a
+// policy's limit does not have them: clients choose them.
+func (v *server) overrideOptions() *headgate.Options {
+	opts := v.limiterOptions()
+	opts.Observer = func(e headgate.Event) {
+		//mutant:gauge-without-overrides
+		e.Policies = nil
+		v.observe(e)
+	}
+	return opts
 }
 
 func (v *server) observe(e headgate.Event) {

@@ -17,7 +17,9 @@ type watcher struct {
 	metrics  *metrics
 	log      *slog.Logger
 	base     *headgate.Limiter // any limiter on the store: its With makes the others
-	now      atomic.Pointer[limits.Config]
+	// overrides is another, for the limits that requests bring.
+	overrides *headgate.Limiter
+	now       atomic.Pointer[limits.Config]
 
 	used, seen reading // the reader's
 }
@@ -70,7 +72,8 @@ func (w *watcher) parse(r reading) (*limits.Config, error) {
 	}
 	s := w.settings
 	config, err := limits.Parse(r.files, limits.Options{
-		New:          w.limiter,
+		New:          func(p headgate.Policy) (*headgate.Limiter, error) { return w.limiter(w.base, p) },
+		NewOverride:  func(p headgate.Policy) (*headgate.Limiter, error) { return w.limiter(w.overrides, p) },
 		MergeDomains: s.mergeDomains,
 		Algorithm:    s.algorithm, OnFailure: s.onFailure, Charge: s.charge, Borrow: s.borrow,
 		Shadow: s.shadow, Quota: s.quota,
@@ -85,8 +88,8 @@ func (w *watcher) parse(r reading) (*limits.Config, error) {
 }
 
 // limiter returns the limiter of a policy. An error of a local one names the flag.
-func (w *watcher) limiter(p headgate.Policy) (*headgate.Limiter, error) {
-	l, err := w.base.With(p)
+func (w *watcher) limiter(base *headgate.Limiter, p headgate.Policy) (*headgate.Limiter, error) {
+	l, err := base.With(p)
 	if err != nil && p.OnFailure == headgate.FailLocal {
 		return nil, fmt.Errorf("on_failure is local, with -instances %d: %w", w.settings.instances, err)
 	}

@@ -170,6 +170,8 @@ func (n *node) rules(all []*Rule) []*Rule {
 type Options struct {
 	// New returns the limiter of a policy. It is asked once for each policy.
 	New func(headgate.Policy) (*headgate.Limiter, error)
+	// NewOverride is New for the limits that requests bring; nil is New.
+	NewOverride func(headgate.Policy) (*headgate.Limiter, error)
 	// MergeDomains merges files of one domain. Otherwise the second one is an error.
 	MergeDomains bool
 	// Algorithm, OnFailure, Charge and Borrow are the words that apply if a rule has none;

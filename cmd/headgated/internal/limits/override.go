@@ -96,5 +96,8 @@ func (o *overrides) create(limit override) (*Rule, error) {
 	r.setUnit(Unit(limit.unit), limit.times)
 	p := *o.parser // limiters of its own, which the cache bounds
 	p.limiters = map[headgate.Policy]*headgate.Limiter{}
+	if p.opts.NewOverride != nil {
+		p.opts.New = p.opts.NewOverride
+	}
 	return r, p.limit(r, p.algorithm, civil{}, p.onFailure, unset)
 }
