@@ -73,7 +73,7 @@ var environments = []environment{
 	{name: "TLS, neither", env: []string{"REDIS_TLS=true", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true", "REDIS_URL={tls}"}, reference: ends, headgated: errs, difference: "the store at the start"},
 	{name: "rediss", env: []string{"REDIS_TLS=true", "REDIS_TLS_CACERT={ca}", "REDIS_URL=rediss://{tls}"}, reference: ends, headgated: limited, difference: "rediss:// is read"},
 	{name: "a Redis for limits per second", env: []string{"REDIS_PERSECOND=true", "REDIS_PERSECOND_SOCKET_TYPE=tcp", "REDIS_PERSECOND_URL={plain}", "REDIS_URL={plain}"}, reference: limited, headgated: ends, difference: "one store"},
-	{name: "memcache", env: []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=127.0.0.1:1", "REDIS_URL={plain}"}, reference: limited, headgated: ends, difference: "one store"},
+	{name: "memcache that is away", env: []string{"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT=127.0.0.1:1", "REDIS_URL={plain}"}, reference: errs, headgated: ends, difference: "one store"},
 	{name: "a pool that makes connections", env: []string{"REDIS_POOL_ON_EMPTY_BEHAVIOR=CREATE", "REDIS_URL={plain}"}, reference: ends, headgated: limited, difference: "variables without a meaning"},
 	{name: "two sinks of statistics", env: []string{"USE_STATSD=true", "REDIS_URL={plain}"}, reference: ends, headgated: limited, difference: "variables without a meaning"},
 	{name: "TLS of gRPC without a certificate", env: []string{"GRPC_SERVER_USE_TLS=true", "REDIS_URL={plain}"}, reference: ends, headgated: ends},

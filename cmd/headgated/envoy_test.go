@@ -47,7 +47,7 @@ func startEnvoy(t testing.TB, service, upstream string, timeout time.Duration) *
 	var config bytes.Buffer
 	require.NoError(t, template.Must(template.ParseFiles("testdata/envoy.yaml.tmpl")).Execute(&config, map[string]any{
 		"Listeners": map[string]bool{"allow": false, "deny": true}, "ServicePort": portOf(t, service), "UpstreamPort": portOf(t, upstream),
-		"Timeout": fmt.Sprintf("%.3fs", timeout.Seconds()),
+		"Timeout": fmt.Sprintf("%.3fs", timeout.Seconds()), "Many": [17]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 	}))
 	file, admin := filepath.Join(dir, "envoy.yaml"), filepath.Join(dir, "admin")
 	require.NoError(t, os.WriteFile(file, config.Bytes(), 0o600))
@@ -169,6 +169,8 @@ domain: envoy
 descriptors:
   - {key: user, rate_limit: {unit: hour, requests_per_unit: 3}}
   - {key: path, value: two, rate_limit: {unit: day, requests_per_unit: 100}}
+  - {key: many, rate_limit: {unit: day, requests_per_unit: 100}}
+  - {key: route, value: '/orders/*/lines', share_threshold: true, rate_limit: {unit: day, requests_per_unit: 2}}
   - {key: over, rate_limit: {unit: hour, requests_per_unit: 50}}
   - {key: tokens, rate_limit: {unit: day, requests_per_unit: 10000}}
 `
@@ -241,6 +243,23 @@ func TestEnvoy(t *testing.T) {
 			require.Equal(t, 200, get(t, p.allow, "/tokens", headers...).status)
 		}
 		require.Equal(t, "10000", get(t, p.allow, "/look", "x-user: f").header.Get("X-Ratelimit-Remaining"), "a stream without a value")
+	})
+
+	t.Run("a star in the middle", func(t *testing.T) {
+		for _, want := range []string{"200 2, 2;w=86400 | 1", "200 2, 2;w=86400 | 0", "429 2, 2;w=86400 | 0"} {
+			a := get(t, p.allow, "/orders/"+fmt.Sprint(time.Now().UnixNano())+"/lines")
+			require.Equal(t, want, fmt.Sprint(a.status, " ", a.limits()))
+		}
+		a := get(t, p.allow, "/orders/1/parts")
+		require.Equal(t, "200  | ", fmt.Sprint(a.status, " ", a.limits()))
+	})
+
+	t.Run("more counts than a request may have", func(t *testing.T) {
+		const metric = `headgated_invalid_requests_total{reason="counts"} `
+		require.Contains(t, scrape(t, s), metric+"0\n")
+		require.Equal(t, 200, get(t, p.allow, "/many").status, "Envoy lets it pass, without a limit")
+		require.Equal(t, 500, get(t, p.deny, "/many").status)
+		require.Contains(t, scrape(t, s), metric+"2\n", "what the alert HeadgatedInvalidRequests reads")
 	})
 
 	t.Run("redis frozen and killed", func(t *testing.T) {

@@ -57,6 +57,9 @@ func (e variables) refuse() error {
 	if e.truth("GRPC_SERVER_USE_TLS") && (e["GRPC_SERVER_TLS_CERT"] == "" || e["GRPC_SERVER_TLS_KEY"] == "") {
 		return errors.New("GRPC_SERVER_USE_TLS: want GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY")
 	}
+	if url := e.or("REDIS_URL", ""); strings.EqualFold(e["REDIS_TYPE"], "sentinel") && !strings.Contains(url, ",") {
+		return errors.New("REDIS_URL: want the name of the master, and the Sentinels after it: mymaster,host:26379")
+	}
 	for _, v := range []struct {
 		name, value string
 		want        []string
