@@ -167,17 +167,22 @@ func (v *server) listen(base *headgate.Limiter) error {
 	rlspb.RegisterRateLimitServiceServer(v.grpc, v.service)
 	healthpb.RegisterHealthServer(v.grpc, v.readiness.health)
 	v.https = append(v.https, &http.Server{Handler: v.handler(), TLSConfig: v.httpTLS(secure)})
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(v.metrics.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /ready", shows(&v.readiness.ready)) // without the client certificate that -http may want
-	mux.HandleFunc("GET /rlconfig", v.rlconfig)
-	v.https = append(v.https, &http.Server{Handler: mux})
+	v.https = append(v.https, &http.Server{Handler: v.observed()})
 	for _, h := range v.https {
 		h.ReadHeaderTimeout, h.ReadTimeout, h.WriteTimeout, h.IdleTimeout = 5*time.Second, 10*time.Second, 10*time.Second, 2*time.Minute
 		h.MaxHeaderBytes = 16 << 10
 		h.ErrorLog = slog.NewLogLogger(v.log.Handler(), slog.LevelDebug)
 	}
 	return nil
+}
+
+// observed serves what -metrics does: without the client certificate that -http may want.
+func (v *server) observed() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(v.metrics.registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /ready", shows(&v.readiness.ready))
+	mux.HandleFunc("GET /rlconfig", v.rlconfig)
+	return mux
 }
 
 // httpTLS returns the TLS of -http: that of -grpc, unless a flag leaves it out.

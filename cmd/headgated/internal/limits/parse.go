@@ -154,13 +154,8 @@ func nameOf(at field, fields map[string]field) (string, error) {
 // rule reads the rate_limit of a descriptor with what stands beside it.
 func (p *parser) rule(fields map[string]field, path string) (_ *Rule, err error) {
 	r := &Rule{Label: path, Limit: &rls.RateLimitResponse_RateLimit{}}
-	for _, b := range []struct {
-		key string
-		to  *bool
-	}{{"shadow_mode", &r.Shadow}, {"quota_mode", &r.Quota}, {"detailed_metric", &r.detailed}} {
-		if *b.to, err = fields[b.key].truth(); err != nil {
-			return nil, err
-		}
+	if err := p.modes(r, fields); err != nil {
+		return nil, err
 	}
 	if r.Metadata, err = metadata(fields["metadata"]); err != nil {
 		return nil, err
@@ -189,9 +184,21 @@ func (p *parser) rule(fields map[string]field, path string) (_ *Rule, err error)
 	if err := p.replaces(r, limit["replaces"]); err != nil {
 		return nil, err
 	}
-	r.OwnShadow = r.Shadow
-	r.Shadow, r.Quota = r.Shadow || p.opts.Shadow, r.Quota || p.opts.Quota
 	return r, p.additions(r, f, limit)
+}
+
+// modes reads the truth values that stand beside a rate_limit.
+func (p *parser) modes(r *Rule, fields map[string]field) (err error) {
+	for _, b := range []struct {
+		key string
+		to  *bool
+	}{{"shadow_mode", &r.OwnShadow}, {"quota_mode", &r.Quota}, {"detailed_metric", &r.detailed}} {
+		if *b.to, err = fields[b.key].truth(); err != nil {
+			return err
+		}
+	}
+	r.Shadow, r.Quota = r.OwnShadow || p.opts.Shadow, r.Quota || p.opts.Quota
+	return nil
 }
 
 func (p *parser) unit(r *Rule, at field, limit map[string]field) error {
