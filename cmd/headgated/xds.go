@@ -113,12 +113,25 @@ func (x *xdsClient) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		x.watcher.log.Warn("limits: the discovery service is lost, the limits in use stay", "error", err)
+		x.lost(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(xdsPause):
 		}
 	}
+}
+
+// lost logs why a stream ended: a line per error and minute, since it is tried each second.
+func (x *xdsClient) lost(err error) {
+	//mutant:lost-once-a-minute
+	if !x.watcher.metrics.notices.first("discovery " + err.Error()) {
+		return
+	}
+	if x.watcher.now.Load() == nil {
+		x.watcher.log.Warn("limits: the discovery service is away and there are none yet: requests are UNAVAILABLE", "error", err)
+		return
+	}
+	x.watcher.log.Warn("limits: the discovery service is lost, the limits in use stay", "error", err)
 }
 
 // receive follows one stream until it ends. Responses are read also while an answer waits,

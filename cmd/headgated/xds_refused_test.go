@@ -132,3 +132,12 @@ func TestXDSLargeWithMetadata(t *testing.T) {
 	require.Equal(t, "<nil>", errorOf(c.next(t)))
 	require.EqualValues(t, 7, s.watcher.now.Load().Rules()[0].Max())
 }
+
+// A discovery service that is away is tried each second, and is one line a minute.
+func TestXDSAway(t *testing.T) {
+	t.Parallel()
+	v, log := logged(t, "", "-config", "", "-xds", "127.0.0.1:1")
+	time.Sleep(1500 * time.Millisecond)
+	require.Equal(t, 1, strings.Count(log.String(), "there are none yet"), log.String())
+	require.Nil(t, v.watcher.now.Load())
+}
