@@ -176,10 +176,14 @@ func TestDeadServers(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, addr := range []string{silent.Addr().String(), "127.0.0.1:1"} {
-		for _, of := range [][]string{nil, {"-sentinel", "mymaster"}, {"-cluster"}} {
+		for _, of := range [][]string{nil, {"-sentinel", "mymaster"}, {"-cluster", addr}} {
 			for _, args := range [][]string{{"ping"}, {"reset", "k"}, {"top", "-policies", write(t)}} {
 				late, begin := redistest.Lateness(t, 100*time.Millisecond), time.Now()
-				out := exec(t, 1, append(append(args, "-redis", addr, "-timeout", "300ms"), of...)...)
+				args = append(args, "-timeout", "300ms")
+				if len(of) == 0 || of[0] != "-cluster" {
+					args = append(args, "-redis", addr)
+				}
+				out := exec(t, 1, append(args, of...)...)
 				took := time.Since(begin)
 				require.Less(t, took, 500*time.Millisecond+late.Max(), "%q %q", of, args)
 				require.Contains(t, out, addr)

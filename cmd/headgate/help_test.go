@@ -49,7 +49,7 @@ func TestCommandLinesThatCannotRun(t *testing.T) {
 	for _, args := range [][]string{
 		{"ping", "-timeout", "10m"}, {"top", "-n", "0"}, {"peek", "k", "-plan", "a"}, {"peek", "k", "-plan", "a", "-tenant", "b"},
 		{"peek", "k", "-policies", path, "-plan", "nosuch"}, {"peek", "k", "-policies", path, "-cost", "x"},
-		{"peek", "k", "-policies", path, "-cost", "1,2,3,4,5,6,7"}, {"ping", "-cluster", "-sentinel", "m"},
+		{"peek", "k", "-policies", path, "-cost", "1,2,3,4,5,6,7"}, {"ping", "-cluster", "a:1", "-sentinel", "m"},
 		{"peek", "k", "-header", "X-API-Key=secret"}, {"ping", "-header", "X-API-Key=secret"}, {"peek", "-header", "X-API-Key"},
 		{"peek", "-header", "a b=c"}, {"peek", "base64:!"},
 		{"peek", "k", "-cost", "x"}, {"peek", "k", "-cost", "-1"}, {"peek", "k", "-cost", "1,2,3"},
@@ -72,14 +72,14 @@ func TestEachFlagIsChecked(t *testing.T) {
 	wrong := map[string][][]string{
 		"redis": {
 			{"ping", "-redis", "http://x"}, {"ping", "-redis", "x:y:z"}, {"ping", "-redis", "redis://x/y"}, {"ping", "-redis", "a:1,b:2"},
-			{"ping", "-cluster", "-redis", "http://x"}, {"ping", "-sentinel", "m", "-redis", "http://x"},
+			{"ping", "-sentinel", "m", "-redis", "http://x"},
 		},
-		"cluster":  {{"ping", "-cluster=perhaps"}, {"ping", "-cluster", "-sentinel", "m"}},
-		"sentinel": {{"ping", "-sentinel", "m", "-cluster"}},
+		"cluster":  {{"ping", "-cluster", "http://x"}, {"ping", "-cluster", "a:1", "-sentinel", "m"}, {"ping", "-cluster", "a:1", "-redis", "a:1"}},
+		"sentinel": {{"ping", "-sentinel", "m", "-cluster", "a:1"}},
 		"ca":       {{"ping", "-ca", path}, {"ping", "-redis", "rediss://127.0.0.1:1", "-ca", "none.pem"}, {"ping", "-redis", "rediss://127.0.0.1:1", "-ca", path}},
 		"cert":     {{"ping", "-cert", path}, {"ping", "-redis", "rediss://127.0.0.1:1", "-cert", path}, {"ping", "-redis", "rediss://127.0.0.1:1", "-cert", path, "-key", path}},
 		"key":      {{"ping", "-key", path}, {"ping", "-redis", "rediss://127.0.0.1:1", "-key", path}},
-		"prefix":   {{"ping", "-prefix", "{"}, {"ping", "-prefix", "{", "-cluster"}},
+		"prefix":   {{"ping", "-prefix", "{"}, {"ping", "-prefix", "{", "-cluster", "a:1"}},
 		"timeout":  {{"ping", "-timeout", "x"}, {"ping", "-timeout", "0"}, {"ping", "-timeout", "-1s"}, {"ping", "-timeout", "61s"}},
 		"json":     {{"ping", "-json=perhaps"}},
 		"policies": {{"peek", "k", "-policies", "none.yaml"}, {"reset", "k", "-policies", t.TempDir()}, {"top", "-policies", "help_test.go"}, {"top"}},
@@ -97,7 +97,7 @@ func TestEachFlagIsChecked(t *testing.T) {
 	new(session).flags(io.Discard).VisitAll(func(f *flag.Flag) {
 		require.NotEmpty(t, wrong[f.Name], f.Name)
 		for _, args := range wrong[f.Name] {
-			if !slices.Contains(args, "-redis") {
+			if !slices.Contains(args, "-redis") && !slices.Contains(args, "-cluster") {
 				args = append(slices.Clone(args), "-redis", "127.0.0.1:1")
 			}
 			out, errs := output(t, 2, args...)
@@ -139,7 +139,7 @@ func TestHeader(t *testing.T) {
 		kept := decode[map[string]any](t, 0, "peek", "-header", header, "-redis", redis.Addr())
 		require.Equal(t, want, kept["key"])
 	}
-	for _, of := range [][]string{{"-redis", redis.Addr()}, {"-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}} {
+	for _, of := range [][]string{{"-redis", redis.Addr()}, {"-cluster", "127.0.0.1:1", "-timeout", "100ms"}} {
 		var out, errs bytes.Buffer
 		run(t.Context(), append([]string{"ping", "-json"}, of...), &out, &errs)
 		require.NotContains(t, out.String(), "null", "a list without nodes is a list")

@@ -80,7 +80,7 @@ func places(t *testing.T) map[string]place {
 	t.Cleanup(func() { require.NoError(t, one.Close()); require.NoError(t, many.Close()) })
 	return map[string]place{
 		"standalone": {[]string{"-redis", server.Addr()}, one, server.Client(t)},
-		"cluster":    {[]string{"-cluster", "-redis", strings.Join(nodes.Addrs(), ",")}, many, nodes.Client(t)},
+		"cluster":    {[]string{"-cluster", strings.Join(nodes.Addrs(), ",")}, many, nodes.Client(t)},
 	}
 }
 

@@ -181,16 +181,16 @@ func TestUsage(t *testing.T) {
 		says   string
 		args   []string
 	}{
-		{2, "want one of them", []string{"ping", "-cluster", "-sentinel", "a"}},
+		{2, "want one of them", []string{"ping", "-cluster", "a:1", "-sentinel", "a"}},
 		{2, "at least 1", []string{"top", "-n", "-1"}},
 		{2, "at least 1", []string{"top", "-sample", "0"}},
 		{2, "want one of them", []string{"peek", "a", "-plan", "free", "-tenant", "acme"}},
 		{2, "prefix", []string{"ping", "-prefix", "{"}},
 		{2, "-timeout", []string{"ping", "-timeout", "0"}},
-		{2, "-timeout", []string{"ping", "-timeout", "0", "-cluster"}},
+		{2, "-timeout", []string{"ping", "-timeout", "0", "-cluster", "a:1"}},
 		{2, "-timeout", []string{"ping", "-timeout", "-1s"}},
 		{2, "-timeout", []string{"ping", "-timeout", "1h"}},
-		{2, "-timeout", []string{"ping", "-timeout", "1h", "-cluster"}},
+		{2, "-timeout", []string{"ping", "-timeout", "1h", "-cluster", "a:1"}},
 		{2, "want -policies FILE", []string{"top"}},
 		{2, "no such file", []string{"peek", "a", "-policies", "none.yaml"}},
 		{2, "-plan", []string{"peek", "a", "-policies", write(t), "-plan", "gold"}},
@@ -199,7 +199,7 @@ func TestUsage(t *testing.T) {
 		{2, "want -cluster or -sentinel", []string{"ping", "-redis", "127.0.0.1:1,127.0.0.1:2"}},
 		{1, "refused", []string{"peek", "a", "-redis", "127.0.0.1:1"}},
 		{1, "refused", []string{"peek", "a", "-redis", "127.0.0.1:1", "-policies", write(t)}},
-		{1, "no node is known", []string{"peek", "a", "-redis", "127.0.0.1:1", "-cluster", "-timeout", "100ms"}},
+		{1, "no node is known", []string{"peek", "a", "-cluster", "127.0.0.1:1", "-timeout", "100ms"}},
 	} {
 		require.Contains(t, exec(t, c.status, c.args...), c.says, "%q", c.args)
 	}

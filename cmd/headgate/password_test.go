@@ -16,9 +16,9 @@ func TestErrorsHideThePassword(t *testing.T) {
 		"redis://ops:s3cr@localhost:63x", "redis://ops:s3cr@localhost:6379/x", "redis://:s3cr",
 		"redis://ops:s3cr@localhost:1,redis://ops:s3cr@localhost:2", "redis://localhost/s3cr",
 	} {
-		for _, mode := range [][]string{nil, {"-cluster"}, {"-sentinel", "mymaster"}} {
+		for _, mode := range [][]string{{"-redis", url}, {"-cluster", url}, {"-redis", url, "-sentinel", "mymaster"}} {
 			var out bytes.Buffer
-			require.NotZero(t, run(t.Context(), append(mode, "ping", "-redis", url, "-timeout", "50ms"), &out, &out))
+			require.NotZero(t, run(t.Context(), append(mode, "ping", "-timeout", "50ms"), &out, &out))
 			require.NotContains(t, out.String(), "s3cr", "%q", mode)
 		}
 	}
@@ -36,8 +36,8 @@ func TestCommaInAPassword(t *testing.T) {
 func TestServerThatQuotesThePassword(t *testing.T) {
 	server := redistest.Start(t, "--rename-command", "HELLO", "", "--rename-command", "AUTH", "")
 	for _, words := range [][]string{{"peek", "k"}, {"reset", "k"}, {"leases", "k"}, {"keys"}, {"top", "-every", "0", "-policies", write(t)}, {"ping"}} {
-		for _, more := range [][]string{nil, {"-cluster"}, {"-json"}} {
-			said := exec(t, 1, append(append(words, more...), "-redis", "redis://ops:s3cret@"+server.Addr())...)
+		for _, more := range [][]string{{"-redis"}, {"-cluster"}, {"-json", "-redis"}} {
+			said := exec(t, 1, append(append(words, more...), "redis://ops:s3cret@"+server.Addr())...)
 			require.NotContains(t, said, "s3cret")
 			require.NotContains(t, said, "'ops'")
 			require.Regexp(t, `unknown command 'auth'|has no command AUTH`, said)

@@ -48,7 +48,7 @@ func users(t *testing.T) (places map[string]func(user string) []string) {
 	return map[string]func(string) []string{
 		"standalone": func(user string) []string { return []string{"-redis", "redis://" + user + ":secret@" + server.Addr()} },
 		"cluster": func(user string) []string {
-			return []string{"-cluster", "-redis", "redis://" + user + ":secret@" + nodes.Addrs()[0] + "," + nodes.Addrs()[1]}
+			return []string{"-cluster", "redis://" + user + ":secret@" + nodes.Addrs()[0] + "," + nodes.Addrs()[1]}
 		},
 	}
 }

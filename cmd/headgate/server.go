@@ -30,11 +30,11 @@ type server struct {
 // openServer parses the addresses and makes the store. It does no I/O.
 func (s *session) openServer(url string) (err error) {
 	first, more := addresses(url)
-	if s.cluster {
+	if s.cluster != "" {
 		return s.openCluster(first, more)
 	}
 	if s.server.options, err = redis.ParseURL(first); err != nil {
-		return parseError(first, err)
+		return parseError("redis", first, err)
 	}
 	o := s.server.options
 	s.server.more, s.user = more, o.Username
@@ -72,7 +72,7 @@ func (s *session) failover() *redis.FailoverOptions {
 func (s *session) openCluster(first string, more []string) error {
 	o, err := redis.ParseClusterURL(first)
 	if err != nil {
-		return parseError(first, err)
+		return parseError("cluster", first, err)
 	}
 	if o.TLSConfig, err = s.secure(o.TLSConfig); err != nil {
 		return err
@@ -196,11 +196,11 @@ func (s *session) secure(c *tls.Config) (*tls.Config, error) {
 
 // parseError hides an error that may quote a password. A parser that finds the end of
 // the host in the password quotes the rest as a port, a path or an option.
-func parseError(url string, err error) error {
+func parseError(flag, url string, err error) error {
 	if errors.As(err, new(*neturl.Error)) || strings.Contains(url, "@") || strings.Contains(err.Error(), "database") {
 		err = errors.New("not a URL of a server: want redis://user:password@host:6379/0, and %25 for a % in the password")
 	}
-	return misuse{fmt.Errorf("-redis: %w", err)}
+	return misuse{fmt.Errorf("-%s: %w", flag, err)}
 }
 
 // addresses divides "a:1,b:2", where the first may be a URL. Commas before the last @

@@ -29,7 +29,8 @@ type session struct {
 
 	redis, sentinel, prefix string
 	cert, key, ca           string
-	cluster, json           bool
+	cluster                 string
+	json                    bool
 	timeout                 time.Duration
 	policies, plan, tenant  string
 	of, cost, header        string
@@ -60,8 +61,8 @@ func (s *session) flags(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("headgate", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() {} // dispatch prints it, where it helps
-	f.StringVar(&s.redis, "redis", "", "host:port or URL of the server, as redis://user:password@host:6379/0, rediss:// for TLS;\nwith -cluster or -sentinel several host:port, separated by commas ($HEADGATE_REDIS, else localhost:6379)")
-	f.BoolVar(&s.cluster, "cluster", false, "the server is a node of a Redis Cluster; a single one is found to be one without this flag")
+	f.StringVar(&s.redis, "redis", "", "host:port or URL of the server, as redis://user:password@host:6379/0, rediss:// for TLS;\nwith -sentinel several host:port, separated by commas ($HEADGATE_REDIS, else localhost:6379)")
+	f.StringVar(&s.cluster, "cluster", "", "nodes of a Redis Cluster, in place of -redis: `host:port,…`; the first may be a URL. A single node may be that of -redis")
 	f.StringVar(&s.sentinel, "sentinel", "", "the name of the `master`; the server is a Sentinel")
 	f.StringVar(&s.ca, "ca", "", "with TLS: a PEM `file` of the authorities to trust (default the system's)")
 	f.StringVar(&s.cert, "cert", "", "with TLS: a PEM `file` of the client's certificate; wants -key")
@@ -108,10 +109,13 @@ func (s *session) open() error {
 		return misuse{&headgate.InvalidError{What: "-every", Value: s.every, Want: "at least 100ms, or 0 to print once"}}
 	case s.plan != "" && s.tenant != "":
 		return misuse{errors.New("-plan and -tenant: want one of them")}
-	case s.cluster && s.sentinel != "":
+	case s.cluster != "" && s.sentinel != "":
 		return misuse{errors.New("-cluster and -sentinel: want one of them")}
+	//mutant:one-address
+	case s.cluster != "" && s.redis != "":
+		return misuse{errors.New("-cluster and -redis: want one of them")}
 	}
-	return s.openServer(cmp.Or(s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379"))
+	return s.openServer(cmp.Or(s.cluster, s.redis, os.Getenv("HEADGATE_REDIS"), "localhost:6379"))
 }
 
 // close closes the store before the client that it uses.

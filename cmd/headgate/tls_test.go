@@ -132,7 +132,7 @@ func TestTLSOfACluster(t *testing.T) {
 		return strings.Contains(admins[0].ClusterInfo(t.Context()).Val(), "cluster_state:ok") &&
 			strings.Contains(admins[1].ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	}, 20*time.Second, 20*time.Millisecond)
-	flags := []string{"-redis", "rediss://localhost:" + ports[0], "-cert", cert, "-key", key, "-ca", a.file("ca.cert")}
-	require.Empty(t, exec(t, 0, append(flags, "keys")...))
-	require.Empty(t, exec(t, 0, append(flags, "keys", "-cluster")...))
+	node, flags := "rediss://localhost:"+ports[0], []string{"-cert", cert, "-key", key, "-ca", a.file("ca.cert")}
+	require.Empty(t, exec(t, 0, append(flags, "keys", "-redis", node)...))
+	require.Empty(t, exec(t, 0, append(flags, "keys", "-cluster", node)...))
 }
