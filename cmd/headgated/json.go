@@ -43,13 +43,13 @@ func (v *server) json(w http.ResponseWriter, r *http.Request) {
 		if errors.As(err, new(*http.MaxBytesError)) {
 			code = http.StatusRequestEntityTooLarge
 		}
+		v.unread(err)
 		http.Error(w, err.Error(), code)
 		return
 	}
 	var req rlspb.RateLimitRequest
 	if err := protojson.Unmarshal(body, &req); err != nil {
-		v.metrics.Request(rls.Invalid)
-		v.metrics.Invalid("", rls.BadJSON, err)
+		v.unread(err)
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
@@ -72,4 +72,10 @@ func (v *server) json(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	_, _ = w.Write(text)
+}
+
+// unread reports a request that is none, as the service does with what it can read.
+func (v *server) unread(err error) {
+	v.metrics.Request(rls.Invalid)
+	v.metrics.Invalid("", rls.BadJSON, err)
 }

@@ -80,7 +80,7 @@ func TestHTTP(t *testing.T) {
 	resp, err := http.Get("http://" + s.listeners["metrics"].Addr().String() + "/metrics")
 	_, metrics := read(t, resp, err)
 	for _, line := range []string{
-		`headgated_requests_total{result="ok"} 2`, `headgated_requests_total{result="over_limit"} 1`, `headgated_requests_total{result="invalid"} 5`, `headgated_invalid_requests_total{reason="json"} 4`,
+		`headgated_requests_total{result="ok"} 2`, `headgated_requests_total{result="over_limit"} 1`, `headgated_requests_total{result="invalid"} 6`, `headgated_invalid_requests_total{reason="json"} 5`,
 		`headgated_descriptor_decisions_total{descriptor="d.user",result="ok"} 2`, `headgated_config_loads_total{files="limits",result="ok"} 1`,
 		`headgate_decisions_total{headgate_operation="take",headgate_policy="rls",headgate_result="denied",headgate_source="store"} 1`,
 	} {
