@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-go/headgate/cmd/headgated/internal/unknown"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -149,32 +148,35 @@ func walk(m protoreflect.Message, do func(protoreflect.Message)) {
 	})
 }
 
-// A request without unknown fields costs no allocation.
-func TestUnknownFieldsAllocateNothing(t *testing.T) {
-	req, n := full(), 0
-	report := func(protoreflect.FullName, protowire.Number) { n++ }
-	require.Zero(t, testing.AllocsPerRun(100, func() {
-		unknown.Own(req, report)
-		unknown.Own(req.Descriptors[0], report)
-		unknown.Own(req.Descriptors[0].HitsAddend, report)
-	}))
-	require.Zero(t, n)
+// However many there are, few are reported.
+func TestUnknownFieldsAreBounded(t *testing.T) {
+	req := full()
+	var many []byte
+	for i := range 10_000 {
+		many = protowire.AppendVarint(protowire.AppendTag(many, protowire.Number(999+i), protowire.VarintType), 1)
+	}
+	req.ProtoReflect().SetUnknown(many)
+	s, c := service(t, nil, nil)
+	_, err := s.ShouldRateLimit(ctx, req)
+	require.NoError(t, err)
+	require.Len(t, c.noted, 32)
 }
 
-// What the look for unknown fields costs a request of one descriptor: the rest of a request
-// is in bench/rls.
+// What the look for unknown fields costs a request of one descriptor, with each message that
+// a request may hold: no allocation. The rest of a request is in bench/rls.
 func BenchmarkUnknownFields(b *testing.B) {
+	s, c := service(b, nil, nil)
 	req := full()
-	report := func(protoreflect.FullName, protowire.Number) { b.Error("there are none") }
 	b.ReportAllocs()
 	for b.Loop() {
-		unknown.Own(req, report)
-		for _, d := range req.Descriptors {
-			unknown.Own(d, report)
-			unknown.Own(d.Entries[0], report)
-			unknown.Own(d.HitsAddend, report)
-			unknown.Own(d.Limit, report)
-			unknown.Own(d.Limit.UnitMultiplier, report)
-		}
+		s.ReportUnknown(req)
 	}
+	require.Empty(b, c.noted)
+}
+
+// A request without unknown fields costs no allocation.
+func TestUnknownFieldsAllocateNothing(t *testing.T) {
+	s, _ := service(t, nil, nil)
+	req := full()
+	require.Zero(t, testing.AllocsPerRun(100, func() { s.ReportUnknown(req) }))
 }

@@ -90,7 +90,7 @@ func New(opts Options) *Service { return &Service{opts: opts} }
 // none, UNAVAILABLE if no store decided and the limit's rule has no failure mode. It is
 // DEADLINE_EXCEEDED or CANCELED if the caller has left.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
-	reportUnknown(req, s.opts.Observer.UnknownField)
+	s.reportUnknown(req)
 	resp, err := s.decide(ctx, req)
 	if left := ctx.Err(); left != nil {
 		s.opts.Observer.Request(CallerLeft)

@@ -11,13 +11,45 @@ import (
 // Report receives a message's name and the number of a field that it does not have.
 type Report func(message protoreflect.FullName, field protowire.Number)
 
-// Own reports the fields of a message, and none of the messages in it. It allocates nothing
-// for a message that has none. A field that stands several times is reported each time.
-func Own(m proto.Message, report Report) {
-	//mutant:unknown-fields
-	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
-		each(m.ProtoReflect().Descriptor().FullName(), b, report)
-	}
+// maxReports is the number of fields that All reports of one message: a client may send any
+// number of them.
+const maxReports = 32
+
+// Has reports whether a message has such a field, whatever the messages in it have. It
+// allocates nothing.
+func Has(m proto.Message) bool { return len(m.ProtoReflect().GetUnknown()) > 0 }
+
+// All reports the fields of a message and of all messages in it, the first maxReports of
+// them. A field that stands several times is reported each time.
+func All(m protoreflect.Message, report Report) {
+	left := maxReports
+	all(m, func(message protoreflect.FullName, field protowire.Number) {
+		//mutant:reports-bounded
+		if left--; left >= 0 {
+			report(message, field)
+		}
+	})
+}
+
+func all(m protoreflect.Message, report Report) {
+	each(m.Descriptor().FullName(), m.GetUnknown(), report)
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil || f.IsMap() && f.MapValue().Message() == nil:
+		case f.IsMap():
+			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				all(v.Message(), report)
+				return true
+			})
+		case f.IsList():
+			for i := range v.List().Len() {
+				all(v.List().Get(i).Message(), report)
+			}
+		default:
+			all(v.Message(), report)
+		}
+		return true
+	})
 }
 
 func each(message protoreflect.FullName, b []byte, report Report) {
@@ -29,26 +61,4 @@ func each(message protoreflect.FullName, b []byte, report Report) {
 		report(message, field)
 		b = b[n:]
 	}
-}
-
-// All reports the fields of a message and of all messages in it.
-func All(m protoreflect.Message, report Report) {
-	Own(m.Interface(), report)
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case f.Message() == nil || f.IsMap() && f.MapValue().Message() == nil:
-		case f.IsMap():
-			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
-				All(v.Message(), report)
-				return true
-			})
-		case f.IsList():
-			for i := range v.List().Len() {
-				All(v.List().Get(i).Message(), report)
-			}
-		default:
-			All(v.Message(), report)
-		}
-		return true
-	})
 }
