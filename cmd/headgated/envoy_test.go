@@ -245,6 +245,14 @@ func TestEnvoy(t *testing.T) {
 		require.Equal(t, "10000", get(t, p.allow, "/look", "x-user: f").header.Get("X-Ratelimit-Remaining"), "a stream without a value")
 	})
 
+	t.Run("negative hits", func(t *testing.T) {
+		for range 3 {
+			require.Equal(t, 200, get(t, p.allow, "/back", "x-user: n").status)
+		}
+		require.Equal(t, "10000", get(t, p.allow, "/look", "x-user: n").header.Get("X-Ratelimit-Remaining"), "they charge nothing")
+		require.Contains(t, scrape(t, s), "headgated_negative_hits_total 3\n")
+	})
+
 	t.Run("a star in the middle", func(t *testing.T) {
 		for _, want := range []string{"200 2, 2;w=86400 | 1", "200 2, 2;w=86400 | 0", "429 2, 2;w=86400 | 0"} {
 			a := get(t, p.allow, "/orders/"+fmt.Sprint(time.Now().UnixNano())+"/lines")
