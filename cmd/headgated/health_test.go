@@ -35,7 +35,7 @@ func (s *testServer) serving(t testing.TB) (all []bool) {
 }
 
 // While the store is away the server is healthy and not ready: what restarts an unhealthy
-// server would restart all of them. -health-store says otherwise. gRPC health is /healthcheck.
+// server would restart all of them. -health-store makes it unhealthy. gRPC health is /healthcheck.
 func TestHealthWithoutAStore(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
@@ -60,7 +60,7 @@ func TestHealthWithoutAStore(t *testing.T) {
 	require.Eventually(t, func() bool { return strict.status(t, "/healthcheck") == 200 }, 20*time.Second, 50*time.Millisecond)
 }
 
-// Without limits the server is unhealthy, unless -force-start says that it may begin so.
+// Without limits the server is unhealthy, unless -force-start lets it begin so.
 func TestHealthWithoutLimits(t *testing.T) {
 	t.Parallel()
 	c, address := startControl(t)

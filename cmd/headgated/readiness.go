@@ -17,7 +17,7 @@ import (
 // is open.
 //
 // Healthy is what envoyproxy/ratelimit answers: the server is, unless it drains. It is not
-// before the first limits, nor while the store is away if the settings say so. So a probe
+// before the first limits, nor while the store is away under -health-store. So a probe
 // that restarts what is not healthy does not restart every server while the store is away.
 type readiness struct {
 	base     *headgate.Limiter

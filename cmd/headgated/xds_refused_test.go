@@ -112,7 +112,7 @@ func TestXDSUnknownField(t *testing.T) {
 	t.Error("no metric")
 }
 
-// Resources of more than 4 MiB load. A control plane is told the metadata and the headers.
+// Resources of more than 4 MiB load. A control plane gets the metadata and the headers.
 func TestXDSLargeWithMetadata(t *testing.T) {
 	t.Parallel()
 	headers := make(chan metadata.MD, 1)

@@ -18,8 +18,8 @@ import (
 	limitpb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 )
 
-// fields says of each field of a request and of a resource where it is read: a file, and
-// what stands in it.
+// fields has where each field of a request and of a resource is read: a file, and a text of
+// it.
 var fields = map[string]string{
 	"envoy.service.ratelimit.v3.RateLimitRequest.domain":      "call.go GetDomain | c.req.Domain",
 	"envoy.service.ratelimit.v3.RateLimitRequest.descriptors": "call.go c.req.Descriptors",
