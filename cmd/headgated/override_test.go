@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,4 +33,21 @@ func TestOverrideIsNoGauge(t *testing.T) {
 	require.Contains(t, metrics, gauge+"2\n")
 	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="d.override",result="ok"} 1`)
 	require.Contains(t, metrics, `headgate_decisions_total{headgate_operation="take",headgate_policy="rls",headgate_result="allowed",headgate_source="store"} 2`)
+}
+
+// Clients' values take no series of the files' paths.
+func TestValuesBesidePaths(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, strings.Replace(userLimits, "}]", "}, {key: any, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}]", 1))
+	for i := range 400 {
+		req := userRequest(fmt.Sprint(i))
+		req.Descriptors[0].Entries[0].Key = "any"
+		_, err := s.service.ShouldRateLimit(context.Background(), req)
+		require.NoError(t, err)
+	}
+	_, err := s.service.ShouldRateLimit(context.Background(), userRequest("x"))
+	require.NoError(t, err)
+	metrics := scrape(t, s)
+	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="_OTHER",result="ok"} 67`)
+	require.Contains(t, metrics, `headgated_descriptor_decisions_total{descriptor="d.user",result="ok"} 1`)
 }

@@ -187,6 +187,7 @@ func (v *server) observed() http.Handler {
 
 // httpTLS returns the TLS of -http: that of -grpc, unless a flag leaves it out.
 func (v *server) httpTLS(secure *tls.Config) *tls.Config {
+	//mutant:http-without-tls
 	if !v.settings.plainHTTP {
 		return secure
 	}

@@ -119,3 +119,23 @@ func TestLateHitsOfEachAlgorithm(t *testing.T) {
 		}
 	}
 }
+
+// -redis-skip-verify leaves out the name of a certificate, and not its authority.
+func TestSkipVerify(t *testing.T) {
+	t.Parallel()
+	certificate, _ := redistest.Certificate(t) // for 127.0.0.1
+	redis := redistest.Start(t, append([]string{"--tls-port", redistest.AnyPort}, certificate...)...)
+	url := "rediss://localhost:" + redis.TLSPort()
+	decided := func(flags ...string) bool {
+		s := startServer(t, userLimits, append([]string{"-redis", url}, flags...)...)
+		for begin := time.Now(); time.Since(begin) < time.Second; time.Sleep(10 * time.Millisecond) {
+			if _, err := s.client(t).ShouldRateLimit(t.Context(), userRequest("x")); err == nil {
+				return true
+			}
+		}
+		return false
+	}
+	require.Eventually(t, func() bool { return decided("-redis-ca", certificate[1], "-redis-skip-verify") }, 20*time.Second, time.Millisecond)
+	require.False(t, decided("-redis-ca", certificate[1]), "the name")
+	require.False(t, decided("-redis-skip-verify"), "the authority")
+}

@@ -60,6 +60,7 @@ func (w *watcher) apply(r reading) error {
 		return err
 	}
 	config.Origin = originOf(r)
+	//mutant:paths-have-series
 	w.metrics.reserve(config.Labels())
 	w.now.Store(config)
 	w.metrics.load("limits", nil)
