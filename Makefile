@@ -110,7 +110,7 @@ hotkeys: deps
 # headgated beside envoyproxy/ratelimit, which is built from the module proxy: 100,000
 # random requests to both, each on a Redis of its own, then processor time per request.
 test-reference: deps
-	cd bench/rls && go test ./... -count=1 -run 'TestEqual|TestLateHits' -reference -requests 100000 -timeout 30m -v
+	cd bench/rls && go test ./... -count=1 -run 'TestEqual|TestLateHits|TestEnvironments|TestRefused' -reference -requests 100000 -timeout 30m -v
 	cd bench/rls && go test ./... -count=1 -run TestCost -reference -cost -timeout 30m -v
 
 # The compose file as a user meets it: up, used, a primary killed, used, down.

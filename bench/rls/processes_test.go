@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -70,6 +71,17 @@ type service struct {
 // headgated is started under that service's name.
 func start(t testing.TB, name, folder string, env ...string) *service {
 	t.Helper()
+	s := launch(t, name, folder, os.Stderr, env...)
+	require.Eventually(t, func() bool {
+		_, err := s.client.ShouldRateLimit(context.Background(), request("none", nil))
+		return err == nil
+	}, time.Minute, 20*time.Millisecond, "%s does not serve", name)
+	return s
+}
+
+// launch is start without a wait until the service serves.
+func launch(t testing.TB, name, folder string, log io.Writer, env ...string) *service {
+	t.Helper()
 	if !*withReference {
 		t.Skip("NOT TESTED: without -reference the service that headgated replaces is not built")
 	}
@@ -87,7 +99,7 @@ func start(t testing.TB, name, folder string, env ...string) *service {
 		"USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=127.0.0.1:" + ports[3],
 		"LOG_LEVEL=error", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true",
 	}, env...)...)
-	s.cmd.Stdout, s.cmd.Stderr = os.Stderr, os.Stderr
+	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, s.cmd.Start())
 	t.Cleanup(func() {
@@ -95,10 +107,6 @@ func start(t testing.TB, name, folder string, env ...string) *service {
 		_ = s.cmd.Wait()
 	})
 	s.client = s.dial(t)
-	require.Eventually(t, func() bool {
-		_, err := s.client.ShouldRateLimit(context.Background(), request("none", nil))
-		return err == nil
-	}, time.Minute, 20*time.Millisecond, "%s does not serve", name)
 	return s
 }
 
