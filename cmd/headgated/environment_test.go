@@ -46,6 +46,8 @@ var envoyGateway = []string{
 	"CONFIG_GRPC_XDS_SERVER_TLS_CACERT=/certs/ca.crt", "FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=redis:6379",
 	"REDIS_TLS=true", "REDIS_TLS_CLIENT_CERT=/redis-certs/tls.crt", "REDIS_TLS_CLIENT_KEY=/redis-certs/tls.key",
 	"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=:19001", "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml",
+	"TRACING_ENABLED=true", "TRACING_SERVICE_NAME=envoy-ratelimit", "TRACING_SERVICE_NAMESPACE=envoy-gateway-system", "TRACING_SERVICE_INSTANCE_ID=pod",
+	"TRACING_SAMPLING_RATE=1.0", "OTEL_EXPORTER_OTLP_ENDPOINT=http://otel:4318",
 }
 
 // Each of its variables is read, or is named as one without a meaning, or is none of the
@@ -59,7 +61,7 @@ func TestEnvoyGatewayEnvironment(t *testing.T) {
 	require.True(t, s.plainHTTP && s.forceStart)
 	require.Equal(t, "rediss://redis:6379 /redis-certs/tls.crt", s.redis+" "+s.redisCert)
 	require.Equal(t, "0.0.0.0:8081 0.0.0.0:8080 0.0.0.0:19001 info", s.grpc+" "+s.http+" "+s.metrics+" "+s.logLevel)
-	require.Len(t, warnings, 4)
+	require.Len(t, warnings, 9)
 	docs, err := os.ReadFile("../../docs/server.md")
 	require.NoError(t, err)
 	_, section, found := strings.Cut(string(docs), "\n## Envoy Gateway\n")

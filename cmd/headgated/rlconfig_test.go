@@ -45,6 +45,10 @@ func TestRLConfig(t *testing.T) {
 	require.Contains(t, text, "# files, version "+first.Version+", since ")
 	require.Contains(t, text, "\nd.user: unit=DAY requests_per_unit=2, unlimited: false, shadow_mode: false, quota_mode: false, algorithm: fixed-window, on_failure: unavailable # "+s.file+":")
 
+	resp, err = http.Get("http://" + s.listeners["metrics"].Addr().String() + "/rlconfig")
+	code, _ := read(t, resp, err)
+	require.Equal(t, 200, code)
+
 	replaceFile(t, s.file, "domain: d\ndescriptors: [{key: user, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 9, on_failure: open}}]")
 	require.Eventually(t, func() bool { o, _ := s.rlconfig(t); return o.Version != first.Version }, 20*time.Second, 5*time.Millisecond)
 	second, all := s.rlconfig(t)
