@@ -127,6 +127,7 @@ func referenceFiles(t testing.TB) (all []domain) {
 			require.NoError(t, err)
 			d := domain{name: fmt.Sprintf("file%d", len(all)), values: []string{"", "other", "foobar", "files/x"}}
 			d.text = regexp.MustCompile(`(?m)^domain: .*$`).ReplaceAllString(string(text), "domain: "+d.name)
+			d.text = regexp.MustCompile(`(?m)value: (\S*)\*(\S+)$`).ReplaceAllString(d.text, "value: $1$2") // a letter there, any number of them here
 			for _, m := range regexp.MustCompile(`(?m)key: (\S+)`).FindAllStringSubmatch(d.text, -1) {
 				d.keys = append(d.keys, m[1])
 			}
