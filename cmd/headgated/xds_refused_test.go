@@ -31,21 +31,22 @@ func TestRefusedResources(t *testing.T) {
 	domain := userRequest("x").Domain
 	c.send <- resources(t, "1", perHour(domain, 7))
 	c.next(t)
-	begin, answers := time.Now(), 0
-	for time.Since(begin) < 2500*time.Millisecond { // as a control plane does: the same again, at once
+	var took []time.Duration
+	for begin := time.Now(); time.Since(begin) < 2500*time.Millisecond; { // as a control plane does: the same again, at once
+		sent := time.Now()
 		c.send <- refused(t, "2")
 		require.Contains(t, errorOf(c.next(t)), "empty domain")
-		if answers++; answers == 1 {
-			require.Less(t, time.Since(begin), 900*time.Millisecond, "the first answer waits for nothing")
-		}
+		took = append(took, time.Since(sent))
 	}
-	require.Equal(t, 3, answers, "at once, after 1 s, and after 2 s more")
+	require.LessOrEqual(t, len(took), 3, "at once, after 1 s, and after 2 s more")
+	require.Less(t, took[0], took[1], "the first answer waits for nothing")
+	require.GreaterOrEqual(t, took[1], 900*time.Millisecond)
 	require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), log.String())
 	require.Contains(t, log.String(), "version=2")
 	require.EqualValues(t, 7, v.watcher.now.Load().Rules()[0].Max())
 
 	c.send <- refused(t, "2") // its answer is due in 4 s
-	begin = time.Now()
+	begin := time.Now()
 	c.push <- resources(t, "3", perHour(domain, 9)) // by a control plane that does not wait for it
 	require.Eventually(t, func() bool { return v.watcher.now.Load().Rules()[0].Max() == 9 }, 2*time.Second, time.Millisecond)
 	require.Equal(t, "3 <nil>", func() string { r := c.next(t); return r.VersionInfo + " " + errorOf(r) }())
