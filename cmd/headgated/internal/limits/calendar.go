@@ -105,3 +105,16 @@ func month(anchor string) (algo.CivilPeriod, error) {
 	}
 	return algo.Month(day), nil
 }
+
+// UntilReset returns how long the period of now lasts: until the civil boundary for a rule of
+// the calendar, else until the clock-aligned one.
+func (r *Rule) UntilReset(now time.Time) time.Duration {
+	a := r.Policy.Algorithm
+	//mutant:civil-boundary
+	if a.Kind() == algo.KindCalendar {
+		v := a.View(make([]int64, a.Words()), now.UnixMicro())
+		a.Add(&v, 1) // of a key that is used, the reset is the boundary
+		return time.UnixMicro(a.ResetAt(&v)).Sub(now)
+	}
+	return r.Period - now.Sub(time.Unix(0, 0))%r.Period
+}

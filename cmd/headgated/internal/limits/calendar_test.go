@@ -56,6 +56,23 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
+// The reset of a rule that nothing is counted for is the boundary of its period.
+func TestUntilReset(t *testing.T) {
+	now := time.Date(2026, 2, 27, 22, 0, 0, 0, time.UTC) // 23:00 in Berlin, a Friday
+	for fields, want := range map[string]time.Duration{
+		"unit: month, requests_per_unit: 5, algorithm: calendar, zone: Europe/Berlin": 25 * time.Hour,
+		"unit: day, requests_per_unit: 5, algorithm: calendar, zone: Europe/Berlin":   time.Hour,
+		"unit: week, requests_per_unit: 5, algorithm: calendar":                       50 * time.Hour,
+		"unit: day, requests_per_unit: 5":                                             2 * time.Hour,
+		"unit: hour, requests_per_unit: 0":                                            time.Hour,
+		"unit: minute, requests_per_unit: 5, unit_multiplier: 10":                     10 * time.Minute,
+	} {
+		c, err := parse(t, oneLimit(fields))
+		require.NoError(t, err)
+		require.Equal(t, want, find(t, c, "k=1").Rule.UntilReset(now), fields)
+	}
+}
+
 // Rules of one zone share a limiter: their policies are equal.
 func TestCalendarSharesLimiters(t *testing.T) {
 	c, err := parse(t, `

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/cmd/headgated/internal/limits"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -77,7 +78,7 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 	r := d.match.Rule
 	if r.Limiter == nil { // a limit of 0
 		st.CurrentLimit = r.Limit
-		st.DurationUntilReset = &durationpb.Duration{Seconds: untilBoundary(r.Period)}
+		st.DurationUntilReset = &durationpb.Duration{Seconds: untilReset(r)}
 		return
 	}
 	s := &p.state[0]
@@ -92,8 +93,8 @@ func (c *call) numbers(st *rls.RateLimitResponse_DescriptorStatus, d *descriptor
 	}
 	st.LimitRemaining = uint32(max(0, min(left, math.MaxUint32)))
 	seconds := int64((s.ResetAfter + time.Second - 1) / time.Second)
-	if seconds == 0 && r.Policy.Algorithm.Kind() == algo.KindFixedWindow {
-		seconds = untilBoundary(r.Period) // nothing is counted: when the window ends
+	if kind := r.Policy.Algorithm.Kind(); seconds == 0 && (kind == algo.KindFixedWindow || kind == algo.KindCalendar) {
+		seconds = untilReset(r) // nothing is counted: when the window ends
 	}
 	st.DurationUntilReset = &durationpb.Duration{Seconds: seconds}
 }
@@ -112,8 +113,7 @@ func (c *call) later(d *descriptor, p *part) (hits int64) {
 	return hits
 }
 
-// untilBoundary returns the seconds until the clock-aligned window of a period ends.
-func untilBoundary(p time.Duration) int64 {
-	period := int64(p / time.Second)
-	return period - time.Now().Unix()%period
+// untilReset returns the seconds until the window of a rule ends.
+func untilReset(r *limits.Rule) int64 {
+	return int64((r.UntilReset(time.Now()) + time.Second - 1) / time.Second)
 }
