@@ -115,14 +115,20 @@ func (s *Server) inTime(left time.Duration) error {
 //
 // While scripts are sent, they show how long the link is. Where none is, a PING does.
 func (s *Server) reach(ends func() time.Duration, held func(error)) error {
-	for pings := (<-chan singleflight.Result)(nil); ; {
+	for pings, why := (<-chan singleflight.Result)(nil), error(nil); ; {
 		left, far := ends()-now(), unreachable{}
 		err := s.tooFar(left)
 		//mutant:refused-call-waits
 		if !errors.As(err, &far) {
+			if err != nil && why != nil {
+				err = why
+			}
 			return err
 		}
-		held(err)
+		if why == nil {
+			why = err
+			held(why)
+		}
 		//mutant:known-link-not-measured
 		if pings == nil && (far.always || s.link.old()) {
 			pings = s.measure(ends())

@@ -197,13 +197,19 @@ func (t *roundTrip) claim(rings bool) (v visit, first bool) {
 // hold notes why the round trip is not sent yet.
 func (t *roundTrip) hold(why error) { t.held.Store(&why) }
 
-// prolonged returns the deadline. It is one budget later if this process was late by itself,
-// which a timer that rings late shows: meanwhile nothing could be sent, and no reply be read.
-// It is called under mu.
+// prolonged returns the deadline. Where that has come, it is one budget later if this process was
+// late by itself. A timer that rings late shows that: meanwhile nothing could be sent, and no
+// reply be read. A server that has answered others since has answered this one, too, and its
+// reply is lost. prolonged is called under mu.
 func (t *roundTrip) prolonged(at time.Duration) time.Duration {
+	s, since := t.queue.server, t.began
+	if t.mu.wrote > 0 {
+		since = t.mu.written
+	}
+	t.mu.late = t.mu.late || at-t.mu.rings > max(busy, s.Budget/20)
 	//mutant:own-lateness-is-no-time
-	if budget := t.queue.server.Budget; at-t.mu.rings > max(busy, budget/20) && !t.mu.late {
-		t.mu.ends, t.mu.late = t.mu.ends+budget, true
+	if last := Deadline(t.first, s.Budget); t.mu.late && at >= t.mu.ends && t.mu.ends == last && !s.answered(since) {
+		t.mu.ends = last + s.Budget
 	}
 	return t.mu.ends
 }
