@@ -92,6 +92,8 @@ type (
 	CorruptError = backend.CorruptError
 	// RightError is a right that a server's user lacks.
 	RightError = backend.RightError
+	// ScriptError is a server that can't run Headgate's script.
+	ScriptError = backend.ScriptError
 )
 
 // The failure modes. There is no default.

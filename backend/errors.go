@@ -98,3 +98,22 @@ func (e *RightError) Is(target error) bool { return target == ErrUnavailable }
 
 // Unwrap returns the server's refusal.
 func (e *RightError) Unwrap() error { return e.Err }
+
+// ScriptError is the error of calls to a server that can't run Headgate's script: it has no
+// scripts, does not load this one, or its Lua lacks what the script needs. Nothing was counted.
+// Such a server opens no circuit, since it is no outage: each call gets its failure mode.
+type ScriptError struct {
+	Node string // host:port of the server
+	Err  error  // the server's reply
+}
+
+// Error names the node, and has the reply.
+func (e *ScriptError) Error() string {
+	return fmt.Sprintf("headgate: %s can't run the script: %v", e.Node, e.Err)
+}
+
+// Is makes it match ErrUnavailable: the failure modes of the policies apply.
+func (e *ScriptError) Is(target error) bool { return target == ErrUnavailable }
+
+// Unwrap returns the server's reply.
+func (e *ScriptError) Unwrap() error { return e.Err }

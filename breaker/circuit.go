@@ -42,6 +42,7 @@ type circuits struct {
 	mu       struct {
 		sync.Mutex
 		nodes    map[string]*circuit
+		unfit    map[string]bool // those that were logged since they can't run the script
 		events   []backend.Event // not delivered yet
 		telling  bool            // a goroutine delivers them
 		watchers map[weak.Pointer[Store]]struct{}
@@ -134,7 +135,7 @@ func (b *circuit) now() string {
 
 func newCircuits() *circuits {
 	c := &circuits{}
-	c.mu.nodes, c.mu.watchers = map[string]*circuit{}, map[weak.Pointer[Store]]struct{}{}
+	c.mu.nodes, c.mu.unfit, c.mu.watchers = map[string]*circuit{}, map[string]bool{}, map[weak.Pointer[Store]]struct{}{}
 	return c
 }
 
@@ -238,6 +239,7 @@ func (c *circuits) Gone(node string) {
 	defer c.mu.Unlock()
 	if b := c.mu.nodes[node]; b != nil {
 		delete(c.mu.nodes, node)
+		delete(c.mu.unfit, node)
 		c.note(backend.Event{Type: backend.EventCircuit, Circuit: backend.Change{Node: node, From: b.state, To: backend.Gone}})
 	}
 }

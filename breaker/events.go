@@ -77,6 +77,27 @@ func (s *Store) corrupt(err error) {
 	}
 }
 
+// unfit logs a server that can't run the script, once per node. No circuit opens for it.
+func (s *Store) unfit(err error) {
+	if s.opts.Logger == nil || s.circuits == nil {
+		return
+	}
+	var e *backend.ScriptError
+	//mutant:unfit-logged-once
+	if errors.As(err, &e) && s.circuits.first(e.Node) {
+		guarded(func() { s.opts.Logger.Error("headgate: the store decides no call", "err", err) })
+	}
+}
+
+// first reports whether it is the first time that a node can't run the script.
+func (c *circuits) first(node string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !c.mu.unfit[node]
+	c.mu.unfit[node] = true
+	return first
+}
+
 // guarded drops a panic of an observer, which concerns no call.
 func guarded(f func()) {
 	defer func() { _ = recover() }()

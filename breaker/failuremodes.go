@@ -12,6 +12,7 @@ import (
 // writes the answer to the zero d. No store counted, so the numbers are unknown.
 func (s *Store) fail(ctx context.Context, r *backend.Request, d *backend.Decision, err error) {
 	s.corrupt(err)
+	s.unfit(err)
 	strictest := strictest(r.Policies)
 	p := &r.Policies[strictest]
 	if mode(p) == backend.FailLocal {

@@ -78,7 +78,10 @@
 -- in 2^-20 of a unit) and BucketedWindow (four bytes a count) had version 2, in
 -- the fields t and b. A value of a wrong version in a field is not ours: 67.
 
+-- Each name that a server may lack is used here, before the first read. So an error of one
+-- has counted nothing.
 local keys, args, parse, pack, try, may = KEYS, ARGV, struct.unpack, struct.pack, redis.pcall, redis.acl_check_cmd
+if not (may and unpack and math.frexp) then return redis.error_reply("ERR nonexistent global variable 'unpack', 'math.frexp' or 'redis.acl_check_cmd'") end
 local sec, usec, slack, marks, wrote = '0', args[1], 3600000, 4294967000, false
 if usec == '' then
   local t = try('TIME')

@@ -3,6 +3,7 @@ package batch
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -19,6 +20,7 @@ const (
 	redirect                    // another server runs it
 	soon                        // the next try, within the budget, may find it gone
 	blameless                   // no fault of the server
+	unfit                       // the server can't run the script at all
 )
 
 // classes are those of the replies of a server that did not run the command, by
@@ -36,7 +38,23 @@ var classes = []struct {
 	{"READONLY", notRun | soon}, {"ERR max number of clients", notRun | soon},
 	{"NOREPLICAS", notRun}, {"MISCONF", notRun}, {"BUSY", notRun}, {"OOM", notRun},
 	{"NOAUTH", notRun}, {"NOPERM", notRun}, {"WRONGPASS", notRun}, {"CROSSSLOT", notRun},
+	//mutant:unknown-command-not-counted
+	{"ERR unknown command", cannot}, {"ERR This instance has Lua scripting support disabled", cannot},
 }
+
+// cannot is the class of a server that can't load the script, or lacks what it needs.
+const cannot = notRun | blameless | unfit
+
+// lacking are in the errors of a script that uses a name which the server's Lua lacks. The
+// script uses each such name before it reads a key, so it has counted nothing. The second is
+// of a server that has no list of names; its Lua fails at the use.
+var lacking = []string{"nonexistent global variable", "global 'struct'"}
+
+// notLoaded is the reply to SCRIPT LOAD of a server that does not take the script.
+type notLoaded struct{ error }
+
+// Unwrap returns the reply.
+func (e notLoaded) Unwrap() error { return e.error }
 
 // raised stands in each error that a command raises in a running script. Its words are
 // those of Redis 7 to 8 and of Valkey 8 and 9. The script may have charged a group
@@ -45,22 +63,33 @@ var classes = []struct {
 const raised = "on @user_script:"
 
 // is reports whether the error is a reply of one of the classes.
+func is(err error, any class) bool {
+	return err != nil && classOf(err)&any != 0 // without an allocation if it is nil
+}
+
+// classOf returns the class of a reply, 0 if the error has none.
 // The first class whose prefix the reply has decides, so the longer of two prefixes stands
 // first.
-func is(err error, any class) bool {
-	if err == nil {
-		return false // without an allocation
-	}
+func classOf(err error) class {
 	var reply redis.Error
-	if !errors.As(err, &reply) || strings.Contains(reply.Error(), raised) {
-		return false
+	if !errors.As(err, &reply) {
+		return 0
+	}
+	text := reply.Error()
+	lacks := func(name string) bool { return strings.Contains(text, name) }
+	switch {
+	//mutant:load-refused-not-counted
+	case errors.As(err, new(notLoaded)), slices.ContainsFunc(lacking, lacks):
+		return cannot
+	case lacks(raised):
+		return 0
 	}
 	for _, c := range classes {
-		if strings.HasPrefix(reply.Error(), c.prefix) {
-			return c.class&any != 0
+		if strings.HasPrefix(text, c.prefix) {
+			return c.class
 		}
 	}
-	return false
+	return 0
 }
 
 // withdrawal ends a command that was not written, since its callers had left or had too

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/without"
@@ -134,6 +135,9 @@ func (t *roundTrip) finish(err error) (said error) {
 		}
 		//mutant:reply-hidden
 		c.SetErr(without.Password(client.Untimed(c.Err())))
+		if is(c.Err(), unfit) {
+			c.SetErr(&backend.ScriptError{Node: c.at.Node, Err: c.Err()})
+		}
 		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
 			t.forward(c, true)
 			continue

@@ -235,8 +235,11 @@ func (s *Server) loadOnce(seen int64) (any, error) {
 		return nil, nil
 	}
 	err := s.process(s.Budget, lua.Script, "script", "load")
-	if err == nil {
+	switch {
+	case err == nil:
 		s.loads.Add(1)
+	case classOf(err) == 0 && errors.As(err, new(redis.Error)):
+		err = notLoaded{err}
 	}
 	return nil, err
 }

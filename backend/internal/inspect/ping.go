@@ -108,6 +108,12 @@ func (n Node) Ping(ctx context.Context, s backend.Store, past decide, key string
 	if err = n.do(ctx, info, "+info"); err == nil {
 		warnings, err = n.check(info.Val())
 	}
+	//mutant:ping-names-what-lacks
+	if errors.Is(err, backend.ErrServerTooOld) { // or no Redis: what it lacks says more than its version
+		if e := n.try(ctx, s, past, probe(backend.Take, key)); errors.As(e, new(*backend.ScriptError)) {
+			err = backend.Wrap(err, e)
+		}
+	}
 	if err == nil {
 		err = n.rights(ctx, names.Tag(key, ""))
 	}
