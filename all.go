@@ -2,6 +2,7 @@ package headgate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -197,7 +198,7 @@ func (ks keys) decide(ctx context.Context) error {
 	case ks.together():
 		return ks.atOnce(ctx)
 	}
-	return ks.oneByOne(ctx)
+	return ks.oneByOne(ctx, 0)
 }
 
 // together reports whether one store decides all keys at once.
@@ -215,9 +216,10 @@ func (ks keys) together() bool {
 func same(a, b backend.Store) bool { return reflect.TypeOf(a).Comparable() && a == b }
 
 // atOnce asks for all keys in one request. Only where no store decided, each key's
-// limiter decides by its failure modes.
+// limiter decides by its failure modes. A store that has just learnt that it can't decide
+// several keys at once is asked one by one, within the same budget.
 func (ks keys) atOnce(ctx context.Context) error {
-	k := &ks[0]
+	k, begin := &ks[0], time.Now()
 	ks.statesOfRepeated()
 	r := ks.whole()
 	for i := range ks {
@@ -233,6 +235,10 @@ func (ks keys) atOnce(ctx context.Context) error {
 	r.StoreTime = &k.question.storeTime
 	var d Decision
 	err := ks.attempt(ctx, &r, &d)
+	//mutant:all-split-asked-again
+	if errors.Is(err, backend.ErrUnavailable) && !ks.together() {
+		return ks.oneByOne(ctx, time.Since(begin))
+	}
 	if backend.Undecided(err) {
 		return ks.fail(ctx, err)
 	}
@@ -320,18 +326,22 @@ func (ks keys) denied() (any bool) {
 
 // oneByOne reserves the first key, and the others if it passed. Where the first
 // key's failure mode denies the call, the others are only looked at: a counted denial
-// says more.
-func (ks keys) oneByOne(ctx context.Context) error {
+// says more. Of the budget a part is spent.
+func (ks keys) oneByOne(ctx context.Context, spent time.Duration) error {
 	for i := range ks {
 		if k := &ks[i]; k.reservation == nil {
 			k.reserve(allLease)
 		}
 		ks[i].request.StoreTime = &ks[i].question.storeTime
 	}
-	bounded, cancel := ks.bounded(ctx)
+	bounded, cancel := ks.bounded(ctx, spent)
 	defer cancel()
-	first, others := &ks[0], ks[1:]
-	if first.hand(ctx, ctx); first.err == nil && (first.decision.Allowed || !wait.Counted(&first.decision)) {
+	first, others, within := &ks[0], ks[1:], ctx
+	//mutant:all-split-within-budget
+	if spent > 0 {
+		within = bounded
+	}
+	if first.hand(ctx, within); first.err == nil && (first.decision.Allowed || !wait.Counted(&first.decision)) {
 		for i := range others {
 			//mutant:all-first-failed-peeks
 			if !first.decision.Allowed {
@@ -343,8 +353,9 @@ func (ks keys) oneByOne(ctx context.Context) error {
 	return ks.conclude(ctx)
 }
 
-// bounded returns a context that ends with the greatest of the stores' budgets.
-func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// bounded returns a context that ends with the greatest of the stores' budgets, of which a
+// part is spent.
+func (ks keys) bounded(ctx context.Context, spent time.Duration) (context.Context, context.CancelFunc) {
 	budget := time.Duration(0)
 	for i := range ks {
 		shared := layer.Of(ks[i].limiter.store)
@@ -353,7 +364,7 @@ func (ks keys) bounded(ctx context.Context) (context.Context, context.CancelFunc
 		}
 		budget = max(budget, shared.Budget)
 	}
-	return layer.Within(ctx, budget, budget)
+	return layer.Within(ctx, budget, budget-spent)
 }
 
 // hand requests the key's decision from its limiter. Where the call's own budget has

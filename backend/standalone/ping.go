@@ -13,9 +13,10 @@ const MinRedisVersion = inspect.MinRedisVersion
 // Ping checks that the server is reachable, new enough, a primary, and no
 // member of a cluster. It checks that its user has each right that the scripts
 // need, SCRIPT LOAD too. A missing right is a *backend.RightError. Ping warns
-// where the server may evict counts, and where the round trip takes over a
-// quarter of the budget. It goes from the cause to the symptom: what the server
-// is, the rights, a trial request. It ends within ten budgets or 5 s, whichever is more.
+// where the server may evict counts, where the round trip takes over a quarter of the
+// budget, and where a script over two slots is refused. It goes from the cause to the
+// symptom: what the server is, the rights, a trial request. It ends within ten budgets or
+// 5 s, whichever is more.
 func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	if err := s.usable(); err != nil {
 		return nil, err
@@ -28,7 +29,13 @@ func (s *Store) Ping(ctx context.Context) (warnings []string, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspect.Patience(s.set.Budget))
 	defer cancel()
-	return s.inspected().Ping(ctx, s, s.server.PastCircuit(nil), inspect.PingKey)
+	n := s.inspected()
+	warnings, err = n.Ping(ctx, s, s.server.PastCircuit(nil), inspect.PingKey)
+	if err != nil {
+		return warnings, err
+	}
+	split, err := n.Split(ctx)
+	return append(warnings, split...), err
 }
 
 // inspected is the server as its operator sees it.

@@ -184,8 +184,16 @@ func (s *Store) ready(ctx context.Context, r *backend.Request) error {
 	return r.Check(ctx, capabilities)
 }
 
-// Capabilities returns what the store can do.
-func (s *Store) Capabilities() backend.Capabilities { return capabilities }
+// Capabilities returns what the store can do. An address that leads to the nodes of a cluster
+// may refuse a script over two slots: then one request has one key, once that is known.
+func (s *Store) Capabilities() backend.Capabilities {
+	c := capabilities
+	//mutant:several-keys-by-leases
+	if s.server != nil && s.server.Splits() {
+		c.Keys = 1
+	}
+	return c
+}
 
 // capabilities are those of any store on Redis, and several keys in one script.
 var capabilities = backend.Capabilities{Ops: batch.Capabilities.Ops, Keys: backend.MaxKeys}

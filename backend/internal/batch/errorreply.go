@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/redis/go-redis/v9"
 )
@@ -21,6 +22,7 @@ const (
 	soon                        // the next try, within the budget, may find it gone
 	blameless                   // no fault of the server
 	unfit                       // the server can't run the script at all
+	split                       // the server runs no script over two slots
 )
 
 // classes are those of the replies of a server that did not run the command, by
@@ -37,7 +39,9 @@ var classes = []struct {
 	{"CLUSTERDOWN", notRun | soon}, {"LOADING", notRun | soon}, {"MASTERDOWN", notRun | soon},
 	{"READONLY", notRun | soon}, {"ERR max number of clients", notRun | soon},
 	{"NOREPLICAS", notRun}, {"MISCONF", notRun}, {"BUSY", notRun}, {"OOM", notRun},
-	{"NOAUTH", notRun}, {"NOPERM", notRun}, {"WRONGPASS", notRun}, {"CROSSSLOT", notRun},
+	{"NOAUTH", notRun}, {"NOPERM", notRun}, {"WRONGPASS", notRun},
+	//mutant:slots-refused-blameless
+	{"CROSSSLOT", notRun | blameless | split},
 	//mutant:unknown-command-not-counted
 	{"ERR unknown command", cannot}, {"ERR This instance has Lua scripting support disabled", cannot},
 }
@@ -90,6 +94,16 @@ func classOf(err error) class {
 		}
 	}
 	return 0
+}
+
+// learn notes what the reply shows of scripts that the server runs.
+func (c *command) learn() {
+	switch {
+	case is(c.Err(), unfit):
+		c.SetErr(&backend.ScriptError{Node: c.at.Node, Err: c.Err()})
+	case is(c.Err(), split):
+		c.at.split.Store(int64(now() + relearn))
+	}
 }
 
 // withdrawal ends a command that was not written, since its callers had left or had too

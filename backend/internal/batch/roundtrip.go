@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate-go/headgate/backend"
 	"github.com/headgate-go/headgate/backend/internal/client"
 	"github.com/headgate-go/headgate/internal/layer"
 	"github.com/headgate-go/headgate/internal/without"
@@ -73,10 +72,11 @@ type visit struct {
 	leave func(error) // is called once, with what the round trip shows of the server
 }
 
-// start makes the commands: one on one server, one per group on a cluster.
+// start makes the commands: one on one server, one per group on a cluster and behind an
+// address that leads to one.
 func (t *roundTrip) start(late time.Duration) {
 	n := 1
-	if t.queue.router != nil {
+	if t.queue.router != nil || t.queue.server.Splits() {
 		n = len(t.groups)
 	}
 	for len(t.made) < n {
@@ -135,10 +135,9 @@ func (t *roundTrip) finish(err error) (said error) {
 		}
 		//mutant:reply-hidden
 		c.SetErr(without.Password(client.Untimed(c.Err())))
-		if is(c.Err(), unfit) {
-			c.SetErr(&backend.ScriptError{Node: c.at.Node, Err: c.Err()})
-		}
-		if len(t.commands) > 1 && is(c.Err(), redirect|soon) {
+		c.learn()
+		//mutant:split-sent-again
+		if len(t.commands) > 1 && is(c.Err(), redirect|soon) || len(c.groups) > 1 && is(c.Err(), split) {
 			t.forward(c, true)
 			continue
 		}

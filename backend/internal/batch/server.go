@@ -88,6 +88,7 @@ type Server struct {
 	probing atomic.Bool           // a probe waits for the server
 	staying atomic.Bool           // a probe waits until it is answered
 	dials   atomic.Int64          // of probes, that have not returned
+	split   atomic.Int64          // until when a command names one slot, since the server refuses two
 }
 
 // NewServer returns the server behind client. It does no I/O. Its circuit has
@@ -104,6 +105,14 @@ func NewServer(client Client, node string, set Settings) *Server {
 	_, s.hides = s.client.(*redis.Client)
 	return s
 }
+
+// relearn is how long a server is sent one slot per command after it has refused two. Its
+// address may lead to another node by then. A node that lacks the script is another one.
+const relearn = time.Minute
+
+// Splits reports whether the server refuses a script over two slots, as a proxy in front of a
+// cluster does.
+func (s *Server) Splits() bool { return now() < time.Duration(s.split.Load()) }
 
 // clock returns the script's first argument: empty if it is to read the server's clock.
 func (s *Server) clock() string {
@@ -238,6 +247,10 @@ func (s *Server) loadOnce(seen int64) (any, error) {
 	switch {
 	case err == nil:
 		s.loads.Add(1)
+		//mutant:slots-learnt-anew
+		if s.answered(time.Duration(s.split.Load()) - relearn) { // by a node that had the script
+			s.split.Store(0)
+		}
 	case classOf(err) == 0 && errors.As(err, new(redis.Error)):
 		err = notLoaded{err}
 	}

@@ -252,6 +252,22 @@ func (n Node) rights(ctx context.Context, tag string) error {
 // PingKey is Ping's key on one server.
 const PingKey = "headgate-ping"
 
+// Split warns if a script over two slots is refused, as behind an address that leads to the
+// nodes of a cluster.
+func (n Node) Split(ctx context.Context) (warnings []string, err error) {
+	load := redis.NewStringCmd(ctx, "script", "load", "return 1")
+	if err := n.do(ctx, load, "+script|load"); err != nil {
+		return nil, err
+	}
+	err = n.do(ctx, redis.NewCmd(ctx, "evalsha", load.Val(), 2, n.Prefix.Hash(PingKey), n.Prefix.Hash(PingKey+"2")), "+evalsha")
+	var reply redis.Error
+	//mutant:split-warned
+	if errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "CROSSSLOT") {
+		return []string{"a script over two slots is refused: calls of several keys are not decided at once, but by leases, and a batch takes a command per key"}, nil
+	}
+	return nil, err
+}
+
 // probe is a request as a call makes it, on a key of Ping's own. It has a
 // policy that lies in a hash and one that lies in a sorted set. What it stores
 // expires within seconds, should the reset not follow.
