@@ -98,9 +98,22 @@ func (b *circuit) leave(opening int, done func(error), said error) {
 	defer b.mu.Unlock()
 	if opening == b.mu.openings {
 		done(said)
+		b.open(opening, said)
 	} else if said == nil {
 		//mutant:late-answer-noted
 		b.mu.answered = true
+	}
+}
+
+// open opens a closed circuit of a node that answers nothing, as if as many round trips had
+// failed as it takes. It is called under mu.
+func (b *circuit) open(opening int, said error) {
+	for errors.Is(said, layer.ErrSilent) && opening == b.mu.openings {
+		done, err := b.mu.breaker.Allow()
+		if err != nil {
+			return
+		}
+		done(said)
 	}
 }
 

@@ -133,6 +133,9 @@ var (
 	// ErrFailed means that the node did not answer in time, or answered that it
 	// does not serve. It may wrap the cause.
 	ErrFailed = errors.New("headgate: node failed")
+	// ErrSilent is an ErrFailed of a node that answers nothing at all, which is no accident of
+	// one round trip. It opens the circuit by itself.
+	ErrSilent = backend.Wrap(ErrFailed, errors.New("it answers nothing"))
 	// ErrExcused means that nothing is known of the node: a redirect, a caller that
 	// left, our own pool full.
 	ErrExcused = errors.New("headgate: not the node's fault")

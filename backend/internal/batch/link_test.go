@@ -63,7 +63,7 @@ func TestLateReplyIsRead(t *testing.T) {
 }
 
 // TestBeginningConnection: a connection takes longer to begin than a budget. Its round
-// trips wait for it, make no other one, and are no failures of the server.
+// trips wait for it, make no other one but a look, and are no failures of the server.
 func TestBeginningConnection(t *testing.T) {
 	t.Parallel()
 	const budget = 200 * time.Millisecond
@@ -71,7 +71,7 @@ func TestBeginningConnection(t *testing.T) {
 	for range 2 {
 		require.ErrorIs(t, ask(l.Server), backend.ErrUnavailable)
 	}
-	require.Equal(t, 1, l.relay.Dialled())
+	require.LessOrEqual(t, l.relay.Dialled(), 2)
 	require.Eventually(t, func() bool { return l.verdict.count(layer.ErrExcused) == 2 }, 10*linkBudget, time.Millisecond)
 	require.Zero(t, l.verdict.count(layer.ErrFailed))
 }

@@ -238,11 +238,9 @@ func (t *roundTrip) spent() error {
 func (t *roundTrip) ring() {
 	v, first := t.claim(true)
 	if first {
-		spent := t.spent()
-		for _, g := range t.groups {
-			g.fail(spent, true)
-		}
-		t.end(v, outcome(spent))
+		t.abandon(v, t.spent())
+	} else {
+		t.overdue()
 	}
 	if t.queue.yield(t, first) {
 		t.queue.run()

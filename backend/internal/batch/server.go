@@ -87,7 +87,9 @@ type Server struct {
 	shut    atomic.Pointer[error] // why the circuit refused a round trip; nil again once it awaits no answer
 	probing atomic.Bool           // a probe waits for the server
 	staying atomic.Bool           // a probe waits until it is answered
-	dials   atomic.Int64          // of probes, that have not returned
+	dials   atomic.Int64          // of probes and looks, that have not returned
+	looking atomic.Int64          // when the look under way began; 0: there is none
+	mute    atomic.Int64          // since when nothing was answered, as round trips that missed their deadline show
 	split   atomic.Int64          // until when a command names one slot, since the server refuses two
 }
 

@@ -94,10 +94,11 @@ const (
 // is as late. Where nothing was written, the server has the time in which a connection
 // may begin.
 func judge(v visit, since time.Duration, wrote bool, said error) {
+	v.at.missed(since)
 	go func() {
 		b := &v.at.begins
 		//mutant:beginning-connection-excused
-		for looked := 0; looked < looks || !wrote && b.beginning(v.at.Budget); looked++ {
+		for looked := 0; looked < looks || !wrote && b.beginning(v.at.Budget) && !v.at.link.near(v.at.Budget); looked++ {
 			part, begin := v.at.Budget/2/looks, now()
 			time.Sleep(part)
 			late := now()-begin > part+max(part, busy)
@@ -106,6 +107,9 @@ func judge(v visit, since time.Duration, wrote bool, said error) {
 				said = layer.ErrExcused
 				break
 			}
+		}
+		if said != layer.ErrExcused && v.at.dead() {
+			said = backend.Wrap(layer.ErrSilent, said)
 		}
 		v.leave(said)
 		v.at.listen()

@@ -208,6 +208,13 @@ type pooled interface {
 	Options() *redis.Options
 }
 
+// Shows reports whether a client shows its settings, without which no connection beside its
+// pool can be made.
+func Shows(of any) bool {
+	_, ok := of.(pooled)
+	return ok
+}
+
 // DialTimeout returns the time in which a connection of a client begins, HELLO
 // included.
 func DialTimeout(of any) time.Duration {
