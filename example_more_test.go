@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate-go/headgate"
 	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend/memory"
 )
 
 // A call to a model holds a slot and an estimate of tokens until it ends.
@@ -172,4 +173,22 @@ func Example_testingHandler() {
 	// 200 "login";r=1;t=60
 	// 200 "login";r=0;t=60
 	// 429 "login";r=0;t=60
+}
+
+func ExampleLimiter_WithLimits() {
+	limiter, err := headgate.New(memory.New(nil), []headgate.Policy{{
+		Name: "api", Algorithm: algo.SlidingWindow(algo.PerMinute(60)), OnFailure: headgate.FailOpen,
+	}}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	claims := struct{ PerMinute int64 }{600} // of the tenant's token
+
+	limited, err := limiter.WithLimits(headgate.PolicyLimit{Limit: algo.PerMinute(claims.PerMinute)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	d, _ := limited.Allow(ctx, "tenant:7")
+	fmt.Println(d.Allowed, d.Limit, d.Remaining)
+	// Output: true 600 599
 }

@@ -38,6 +38,7 @@ type Limiter struct {
 	queues     *wait.Queues
 	logger     *slog.Logger // nil: none
 	values     *sync.Map    // of adapters: see Value
+	limited    *limitedTable
 }
 
 // New returns a limiter that counts in s by every one of the policies. It
@@ -104,7 +105,7 @@ func (l *Limiter) With(policies ...Policy) (*Limiter, error) {
 		return nil, err
 	}
 	other := *l
-	other.policies, other.values, other.direct = slices.Clone(policies), new(sync.Map), nil
+	other.policies, other.values, other.limited, other.direct = slices.Clone(policies), new(sync.Map), new(limitedTable), nil
 	//mutant:spread-in-memory
 	if m, ok := l.store.(*memory.Store); ok && l.observer == nil && policies[0].Shards < 2 {
 		other.direct = m

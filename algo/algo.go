@@ -175,6 +175,17 @@ func (a Algorithm) WithMax(n int64) Algorithm {
 	return a.with(l, n)
 }
 
+// WithLimit returns the algorithm with another limit. A TokenBucket gets that burst, and one of
+// 0 is the limit's Events. It decides on the same count if the period is the same, or if it is a
+// TokenBucket.
+func (a Algorithm) WithLimit(l Limit, burst int64) Algorithm {
+	max := l.Events
+	if a.rule().rate && burst != 0 {
+		max = burst
+	}
+	return a.with(l, max)
+}
+
 // Widest returns the algorithm of an identity with the greatest limit, for what
 // only looks at a count: it sees all of it. A TokenBucket gets the slowest rate and
 // a burst of 1, so that the level is taken as it was stored.
