@@ -16,8 +16,22 @@ import (
 // servers send beside it, and the families of remaining and reset. Without any of them a
 // denial is a bare one.
 
-// The statuses that have no name in net/http.
-const statusOverloaded = 529
+// The statuses that have no name in net/http. Servers deny with the first two, and with 418.
+const (
+	statusCalm       = 420
+	statusThrottled  = 498
+	statusOverloaded = 529
+)
+
+// refused reports whether a denial of that status was not carried out, so that any request may
+// be sent again after it.
+func refused(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusTeapot, statusCalm, statusThrottled:
+		return true
+	}
+	return false
+}
 
 // denied is what a response says of a denial.
 type denied struct {
@@ -27,20 +41,27 @@ type denied struct {
 
 // readDenial reads a response. items are the members of its RateLimit field.
 //
-// A 429 is always a denial. A 503 or a 529 is one with Retry-After: without it, it says
-// nothing of rates. A 403 is one with Retry-After, or if nothing remains. An empty
-// Retry-After names no time, and is one all the same.
+// A 429 is always a denial. A 503, a 529 or another 4xx is one with Retry-After: without it,
+// it says nothing of rates. A 403 is one too if nothing remains. An empty Retry-After names no
+// time, and is one all the same of a 429, 403, 503 and 529.
 func readDenial(resp *http.Response, items []limitItem, now time.Time) denied {
-	switch resp.StatusCode {
+	only := false // a Retry-After with a time denies
+	switch status := resp.StatusCode; status {
 	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable, statusOverloaded:
 	default:
-		return denied{}
+		//mutant:any-4xx-denies
+		if only = status >= 400 && status < 500; !only {
+			return denied{}
+		}
 	}
 	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
 		now = date // the server's own, so that the difference of the two clocks does not count
 	}
 	if wait, asked := retryAfter(resp.Header, now); asked {
 		return denied{true, max(wait, denialHold)}
+	}
+	if only {
+		return denied{}
 	}
 	wait, spent := families(resp.Header, now)
 	for _, item := range items {
@@ -136,10 +157,22 @@ func roundUp(d time.Duration) time.Duration {
 	return time.Duration(field.Seconds(max(d, 0))) * time.Second
 }
 
-// reset reads the value of a reset. A number of 10^12 or more is an instant in
-// milliseconds. One of 10^9 or more is an instant in seconds, and a smaller one is
-// seconds from now. Dates and durations are read too.
+// reset reads the value of a reset. A number is an instant, in seconds, milliseconds,
+// microseconds or nanoseconds by its size, and one below 10^9 is seconds from now. Dates and
+// durations are read too. A time years ahead is of another unit or another meaning, and none.
 func reset(v string, now time.Time) (time.Duration, bool) {
+	d, ok := resetAt(v, now)
+	//mutant:reset-years-ahead
+	if d > farthest {
+		return 0, false
+	}
+	return d, ok
+}
+
+// farthest is how far ahead a reset may lie: the longest quotas are those of a year.
+const farthest = 366 * 24 * time.Hour
+
+func resetAt(v string, now time.Time) (time.Duration, bool) {
 	n, err := strconv.ParseFloat(strings.Trim(v, " \t"), 64)
 	switch {
 	case err != nil:
@@ -147,12 +180,14 @@ func reset(v string, now time.Time) (time.Duration, bool) {
 			return d, true
 		}
 		return after(v)
-	case n >= 1e12:
-		return roundUp(time.UnixMilli(int64(min(n, 1e15))).Sub(now)), true
-	case n >= 1e9:
-		return roundUp(time.UnixMilli(int64(n * 1000)).Sub(now)), true
+	case !(n >= 1e9): // a NaN too
+		return after(v)
 	}
-	return after(v)
+	unit := float64(time.Second)
+	for ; n >= 1e11 && unit > 1; unit /= 1000 { // seconds of the year 5138
+		n /= 1000
+	}
+	return roundUp(time.UnixMilli(int64(min(n, 1e12) * 1000)).Sub(now)), true
 }
 
 // dimension is one limit of a response, such as requests or tokens.

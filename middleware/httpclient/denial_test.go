@@ -100,6 +100,10 @@ var sources = []struct {
 	{"two spellings of a name", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 4\nX-Rate-Limit-Reset: 40", 40},
 	{"an empty Retry-After", 429, "Retry-After: \nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 40", 40}, {"an empty one alone", 429, "Retry-After: ", 1},
 	{"an empty one of a 403", 403, "Retry-After: ", 1}, {"an empty one, and a reset", 503, "Retry-After: \nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 40", 40}, {"an empty one of a 503", 503, "Retry-After: ", 1}, {"an empty one of a 529", 529, "Retry-After: ", 1},
+	{"microseconds", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795694420000000", 20},
+	{"nanoseconds", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795694420500000000", 21},
+	{"years ahead", 429, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 4102444800", 1}, {"years from now", 429, "X-RateLimit-Reset: 99999999", 1},
+	{"a teapot", 418, "Retry-After: 6", 6}, {"calm", 420, "Retry-After: 6", 6}, {"throttled", 498, "Retry-After: 6", 6},
 	{"units are left", 429, "X-RateLimit-Remaining: 3\nX-RateLimit-Reset: 600", 1},
 }
 
@@ -136,7 +140,7 @@ func mustParse(t *testing.T, s string) time.Time {
 func TestNoDenial(t *testing.T) {
 	for _, first := range []answer{
 		{403, nil}, {403, http.Header{"X-Ratelimit-Remaining": {"7"}, "X-Ratelimit-Reset": {"9"}}}, {503, nil}, {529, nil},
-		{503, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"9"}}}, {500, http.Header{"Retry-After": {"1"}}},
+		{503, http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"9"}}}, {500, http.Header{"Retry-After": {"1"}}}, {404, nil}, {413, http.Header{"Retry-After": {""}}},
 		{200, http.Header{"X-Ratelimit-Remaining-Tokens": {"0"}, "X-Ratelimit-Reset-Tokens": {"6m0s"}}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,6 +149,21 @@ func TestNoDenial(t *testing.T) {
 			require.Equal(t, first.status, do(t, tr, getRequest(t)).StatusCode)
 			require.Equal(t, 200, do(t, tr, getRequest(t)).StatusCode)
 			require.Zero(t, time.Since(begin))
+		})
+	}
+}
+
+// TestOther4xx: a 4xx with Retry-After is the caller's, also of a request that may be repeated.
+// Later requests wait.
+func TestOther4xx(t *testing.T) {
+	for _, status := range []int{400, 409, 413, 451} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &answers{list: []answer{refusal(status, "7"), ok}}
+			tr, begin := &Transport{Base: &wire{a, 0}}, time.Now()
+			require.Equal(t, status, do(t, tr, getRequest(t)).StatusCode)
+			require.Zero(t, time.Since(begin))
+			require.Equal(t, 200, do(t, tr, getRequest(t)).StatusCode)
+			require.Equal(t, 7*time.Second, time.Since(begin))
 		})
 	}
 }

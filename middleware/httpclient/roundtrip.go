@@ -131,8 +131,10 @@ func (c *call) send(k ticket, r *http.Request) (resp *http.Response, err error) 
 // again returns the request to send after a denial; nil where the response is
 // the caller's.
 func (c *call) again(r *http.Request, resp *http.Response) *http.Request {
-	refused := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusForbidden
-	if !c.denied || !refused && !repeatable(r) {
+	refused := refused(resp.StatusCode)
+	overloaded := resp.StatusCode >= 500
+	//mutant:other-4xx-not-sent-again
+	if !c.denied || !refused && !(overloaded && repeatable(r)) {
 		return nil
 	}
 	if wait, _ := c.s.denied(time.Now()); wait <= 0 || c.late(wait) {

@@ -42,12 +42,12 @@ const (
 // without an Age, a stored RateLimit counts as new at each hit: put the Transport below
 // the cache.
 //
-// A denial is a 429, a 503 or 529 with Retry-After, or a 403 with Retry-After or with
-// nothing remaining. After a denial no request is sent before the time that the server
+// A denial is a 429, a 503, 529 or another 4xx with Retry-After, or a 403 with nothing
+// remaining. After a denial no request is sent before the time that the server
 // named. That lasts a day at most. Then one is sent, and the others once that one has
 // passed, or after a second. The denied request is sent again if its body can be had
 // again (http.Request.GetBody). After a 503 or 529 the request must also be safe to
-// repeat.
+// repeat. After any other 4xx than 403, 418, 420, 429 and 498 it is not sent again.
 //
 // The time is that of Retry-After: seconds, a duration or a date, the longest of several.
 // One that can't be read, 0 and less are a second. An empty one names no time. All times
@@ -55,7 +55,8 @@ const (
 // RetryInfo of Google's APIs is not obeyed. Without Retry-After the time is that of
 // X-RateLimit-Reset and the like (also RateLimit-Reset, X-RateLimit-Reset-After,
 // X-RateLimit-Reset-Tokens, Anthropic-RateLimit-Tokens-Reset), the longest of those with
-// nothing remaining. These fields are read only on a denial: X-RateLimit-Remaining: 0 on a
+// nothing remaining. A reset is in seconds, ms, µs or ns by its size; one that lies years
+// ahead names no time. These fields are read only on a denial: X-RateLimit-Remaining: 0 on a
 // 200 holds nothing back. If a denial names no time, no request is sent for 1 s. After each
 // further denial of this kind the time doubles, up to 30 s, until a response is no denial.
 //
