@@ -121,7 +121,7 @@ func ExampleParse() {
 	_, err := policyfile.Parse("limits.yaml", []byte("policies:\n  api: {algorithm: fixed-window, limit: many, period: 1m, on-failure: open}\n"), nil)
 	fmt.Println(err)
 	// Output:
-	// limits.yaml:2:41: policies.api.limit: "many"; want a whole number
+	// limits.yaml:2:41: policies.api.limit: "many"; want a whole number, unlimited or blocked
 }
 
 // The file of a rate limiter service has no failure modes.

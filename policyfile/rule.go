@@ -3,6 +3,7 @@ package policyfile
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -112,6 +113,8 @@ func (r rule) borrow() (time.Duration, error) {
 func (r rule) number(field string, absent int64) (int64, error) {
 	v, ok := r.fields[field]
 	switch {
+	case ok && field == "limit":
+		return v.limit()
 	case ok:
 		return v.number()
 	case absent < 0:
@@ -170,7 +173,9 @@ func (r rule) blame(err error) error {
 	var invalid *headgate.InvalidError
 	if errors.As(err, &invalid) {
 		word, _, _ := strings.Cut(invalid.What, " ")
-		if v, ok := r.fields[cmp.Or(fieldOf[invalid.What], word)]; ok {
+		if v, ok := r.fields[cmp.Or(fieldOf[invalid.What], word)]; ok && word == "limit" {
+			return v.error(fmt.Errorf("%w, or %s or %s", invalid, unlimited, blocked))
+		} else if ok {
 			return v.error(invalid)
 		}
 		return r.at.error(invalid)

@@ -131,6 +131,16 @@ func (v value) number() (int64, error) {
 	return i, nil
 }
 
+// limit returns a limit. Files of other programs have null for none, so an error names the
+// words.
+func (v value) limit() (int64, error) {
+	i, err := v.number()
+	if err != nil {
+		return 0, v.errorf("%s; want a whole number, %s or %s", kind(v.target()), unlimited, blocked)
+	}
+	return i, nil
+}
+
 // nearestInt returns n, cut to the range of an int. A number that is cut is out of the
 // range of every field.
 func nearestInt(n int64) int { return int(max(math.MinInt, min(n, math.MaxInt))) }
