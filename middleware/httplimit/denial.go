@@ -84,6 +84,29 @@ func NewDenial(d headgate.Decision, list ...headgate.Part) Denial {
 	return denial
 }
 
+// name returns the name that clients get of a policy, "" for none.
+func (f *fields) name(policy string) string {
+	if f.names == nil {
+		return policy
+	}
+	name := f.names(policy)
+	//mutant:name-fits-a-field
+	if !named(name) {
+		return ""
+	}
+	return name
+}
+
+// violated returns the names that clients get of policies, each once.
+func (f *fields) violated(policies []string) (names []string) {
+	for _, p := range policies {
+		if name := f.name(p); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // Write answers with the status and a body of type application/problem+json:
 // quota-exceeded with the violated policies, or temporary-reduced-capacity. The
 // status of a zero Denial is 429.

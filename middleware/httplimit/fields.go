@@ -21,15 +21,16 @@ const memberSep = ", "
 // requests.
 type fields struct {
 	units   map[string]string
-	fixed   bool     // units, Cost or Settle determine the units, not the cost of each request
-	kept    bool     // by a middleware: limiters keep texts for it
-	exposed []string // the line of Access-Control-Expose-Headers; nil for none
-	x       bool     // X-RateLimit-* too
-	epoch   bool     // X-RateLimit-Reset is an instant
+	names   func(string) string // of policies; nil: their own
+	fixed   bool                // units, Cost or Settle determine the units, not the cost of each request
+	kept    bool                // by a middleware: limiters keep texts for it
+	exposed []string            // the line of Access-Control-Expose-Headers; nil for none
+	x       bool                // X-RateLimit-* too
+	epoch   bool                // X-RateLimit-Reset is an instant
 }
 
 func newFields(opts *Options) *fields {
-	f := &fields{units: opts.Units, x: opts.XRateLimit, epoch: opts.ResetEpoch}
+	f := &fields{units: opts.Units, names: opts.Names, x: opts.XRateLimit, epoch: opts.ResetEpoch}
 	f.fixed = len(opts.Units) > 0 || opts.Cost != nil || opts.Settle != nil
 	if opts.ExposeHeaders {
 		names := "RateLimit, RateLimit-Policy, Retry-After"
@@ -68,7 +69,8 @@ type textsKey struct{ of *fields }
 func (f *fields) texts(l *headgate.Limiter) *texts {
 	key := textsKey{f}
 	switch {
-	case !f.fixed:
+	//mutant:names-of-the-fields
+	case !f.fixed && f.names == nil:
 		key.of = nil
 	case !f.kept: // else each call would leave its texts at the limiter
 		return f.newTexts(l.Policies())
@@ -84,12 +86,13 @@ func (f *fields) newTexts(policies []headgate.Policy) *texts {
 	for i := range policies {
 		p := &policies[i]
 		ts.leased = ts.leased || p.Algorithm.Kind().Leased()
+		name := f.name(p.Name)
 		//mutant:shadow-hidden
-		if p.Shadow {
+		if p.Shadow || name == "" {
 			continue
 		}
 		t := &ts.policies[i]
-		t.name, t.limit, t.running = `"`+p.Name+`";`, p.Algorithm.Max(), p.Algorithm.Kind().Leased()
+		t.name, t.limit, t.running = `"`+name+`";`, p.Algorithm.Max(), p.Algorithm.Kind().Leased()
 		t.quota = string(appendQuota([]byte(t.name), &p.Algorithm))
 		t.unit, t.second = t.running, onSecond(p)
 		unit := f.units[p.Name]

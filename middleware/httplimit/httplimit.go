@@ -29,6 +29,11 @@ type Options struct {
 	// call of Func or a part has a cost that is not 1. New refuses a name that no policy of
 	// the limiter has.
 	Units map[string]string
+	// Names returns the name that clients get of a policy, in RateLimit, RateLimit-Policy and the
+	// body of a denial, and that OnDenied has in Denial.Violated. A name that is no unit of
+	// Units, such as "", leaves the policy out; NoNames leaves all out, and X-RateLimit-* and
+	// both fields with them. Retry-After stays. nil is the policy's own name.
+	Names func(policy string) string
 	// EmptyKey is what a request without a key gets; EmptyRefused where it is not
 	// set.
 	EmptyKey EmptyKey
@@ -104,6 +109,10 @@ type Options struct {
 	// Access-Control-Expose-Headers.
 	ExposeHeaders bool
 }
+
+// NoNames is an Options.Names that leaves all policies out: clients get none of the fields but
+// Retry-After.
+func NoNames(string) string { return "" }
 
 // EmptyKey is what a request gets that has no key: the header is missing, no
 // pattern matches, the connection has no IP address.

@@ -201,6 +201,8 @@ func (m *middleware) undecided(w http.ResponseWriter, r *http.Request, list []he
 // sends it too. It is never 0, which clients take for "at once".
 func (m *middleware) deny(w http.ResponseWriter, r *http.Request, list []headgate.Part, d headgate.Decision) {
 	denial := NewDenial(d, list...)
+	//mutant:violated-names
+	denial.Violated = m.fields.violated(denial.Violated)
 	w.Header()["Retry-After"] = []string{retryAfter(d, m.RetryJitter)}
 	noStore(w.Header())
 	m.OnDenied(w, r, denial)
