@@ -14,7 +14,7 @@ import (
 var exampleFiles = []string{
 	"example_test.go", "example_more_test.go", "example_all_test.go", "middleware/grpclimit/example_test.go",
 	"middleware/httplimit/example_test.go", "middleware/httpclient/example_test.go", "policyfile/example_test.go", "examples/prometheus/example_test.go",
-	"examples/routers/routers.go", "examples/tiers/main.go",
+	"examples/routers/routers.go", "examples/routers/account.go", "examples/tiers/main.go",
 }
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate-go/headgate"
@@ -162,4 +164,32 @@ func ExampleWaitAll() {
 	}
 	fmt.Println(passed, "calls passed")
 	// Output: 3 calls passed
+}
+
+// A list of recipients that a client sent: one that is named twice counts once, and a list
+// that is too long is denied.
+func ExampleAll_list() {
+	limiter, err := headgate.New(frozen(), []headgate.Policy{perMinute}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	send := func(recipients []string) (bool, error) {
+		slices.Sort(recipients)
+		recipients = slices.Compact(recipients)
+		if n := len(recipients); n == 0 || n > 16 {
+			return false, nil // a denial: the request is wrong, not the program
+		}
+		var parts []headgate.Part
+		for _, r := range recipients {
+			parts = append(parts, limiter.Call(headgate.Key("to", r)))
+		}
+		d, err := headgate.All(ctx, parts...)
+		return d.Allowed, err
+	}
+
+	fmt.Println(send([]string{"ann", "bob", "ann"}))
+	fmt.Println(send(strings.Split("a b c d e f g h i j k l m n o p q", " ")))
+	// Output:
+	// true <nil>
+	// false <nil>
 }
