@@ -21,9 +21,12 @@ import (
 func TestPing(t *testing.T) {
 	ctx := context.Background()
 	server := redistest.Start(t)
-	client := server.Client(t)
+	warnings, err := limiter(t, server.Client(t), unhurried, wide).Ping(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"the client lacks MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true: its own commands wait longer in an outage"}, warnings)
+	client := server.Client(t, wanted)
 	l := limiter(t, client, &standalone.Options{Budget: 2 * time.Second}, wide)
-	warnings, err := l.Ping(ctx)
+	warnings, err = l.Ping(ctx)
 	require.NoError(t, err)
 	require.Empty(t, warnings)
 	require.Zero(t, client.DBSize(ctx).Val(), "the trial request leaves nothing")
@@ -61,6 +64,11 @@ func TestPing(t *testing.T) {
 	server.Kill()
 	_, err = l.Ping(ctx)
 	require.ErrorIs(t, err, headgate.ErrUnavailable)
+}
+
+// wanted are the options that a limiter wants of a client.
+func wanted(o *redis.Options) {
+	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
 }
 
 // TestPingNamesMissingRights: each right that is missing is named, also where

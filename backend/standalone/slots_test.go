@@ -74,8 +74,7 @@ func callsOfManySlots(t *testing.T, addr string, server *redistest.Server) {
 
 	warnings, err := l.Ping(t.Context())
 	require.NoError(t, err)
-	require.Len(t, warnings, 1)
-	require.Contains(t, warnings[0], "two slots")
+	require.Contains(t, strings.Join(warnings, "\n"), "two slots")
 	require.NotContains(t, strings.Join(keysOf(t, server.Client(t)), " "), "headgate-ping")
 }
 
@@ -91,7 +90,7 @@ func firstOfManySlots(t *testing.T, proxy *redistest.Proxy) {
 	const budget, trip = 300 * time.Millisecond, 200 * time.Millisecond
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	store := standalone.New(client, &standalone.Options{Budget: budget, DisableBatching: true})
+	store := standalone.New(client, &standalone.Options{Budget: unhurried.Budget, DisableBatching: true})
 	l, err := headgate.New(store, []headgate.Policy{wide}, nil)
 	require.NoError(t, err)
 	var wg sync.WaitGroup

@@ -26,6 +26,10 @@ import (
 // whether made by redis.NewClient or, for Sentinel, redis.NewFailoverClient.
 // Its settings and hooks are left as they are; a hook must not go on with a
 // command after it has returned.
+//
+// A limiter wants three options of it: MaxRetries: -1, DialerRetries: 1 and
+// ContextTimeoutEnabled: true. Without them its own commands wait longer in an outage;
+// docs/operations.md has what each costs.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
@@ -60,7 +64,8 @@ type Store struct {
 	set    batch.Settings
 	server *batch.Server
 	queue  *batch.Queue
-	err    error // of the arguments of New; Check returns it
+	err    error    // of the arguments of New; Check returns it
+	advice []string // of Ping, on the options of a user's client
 	shared layer.Shared
 }
 
@@ -89,6 +94,7 @@ func New(client Client, opts *Options) *Store {
 	if s.err == nil {
 		s.server = batch.NewServer(client, cmp.Or(opts.Name, address(client)), s.set)
 		s.queue = batch.NewQueue(s.server, nil)
+		s.advice = advice(client)
 	}
 	return s
 }
