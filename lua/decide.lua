@@ -81,7 +81,7 @@
 -- Each name that a server may lack is used here, before the first read. So an error of one
 -- has counted nothing.
 local keys, args, parse, pack, try, may = KEYS, ARGV, struct.unpack, struct.pack, redis.pcall, redis.acl_check_cmd
-if not (may and unpack and math.frexp) then return redis.error_reply("ERR nonexistent global variable 'unpack', 'math.frexp' or 'redis.acl_check_cmd'") end
+if not (may and unpack and math.frexp) then return redis.error_reply('ERR nonexistent global variable: unpack, math.frexp or redis.acl_check_cmd') end
 local sec, usec, slack, marks, wrote = '0', args[1], 3600000, 4294967000, false
 if usec == '' then
   local t = try('TIME')
