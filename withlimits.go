@@ -11,7 +11,7 @@ import (
 // the policy's own.
 type PolicyLimit struct {
 	algo.Limit       // a Period of 0 is the policy's own
-	Burst      int64 // of a TokenBucket; 0 is the Limit's Events
+	Burst      int64 // of a bucket; 0 is the Limit's Events
 }
 
 // WithLimits returns the limiter of the same policies with other limits, one for each policy
@@ -45,17 +45,17 @@ func (l *Limiter) WithLimits(limits ...PolicyLimit) (*Limiter, error) {
 func (l *Limiter) withLimits(set []atomic.Pointer[limited], limits []PolicyLimit) (*Limiter, error) {
 	policies := slices.Clone(l.policies)
 	for i, n := range limits {
-		a, own := &policies[i].Algorithm, policies[i].Algorithm.Limit()
 		if n == (PolicyLimit{}) {
 			continue
 		}
+		a := &policies[i].Algorithm
 		if n.Period == 0 {
-			n.Period = own.Period
+			n.Period = a.Limit().Period
 		}
-		if n.Burst != 0 && a.Kind() != algo.KindTokenBucket {
-			return nil, &InvalidError{What: "burst", Value: n.Burst, Want: "0, as only a TokenBucket has one"}
+		var err error
+		if *a, err = a.WithLimit(n.Limit, n.Burst); err != nil {
+			return nil, err
 		}
-		*a = a.WithLimit(n.Limit, n.Burst)
 	}
 	other, err := l.With(policies...)
 	if err != nil {

@@ -176,14 +176,17 @@ func (a Algorithm) WithMax(n int64) Algorithm {
 }
 
 // WithLimit returns the algorithm with another limit. A TokenBucket gets that burst, and one of
-// 0 is the limit's Events. It decides on the same count if the period is the same, or if it is a
-// TokenBucket.
-func (a Algorithm) WithLimit(l Limit, burst int64) Algorithm {
+// 0 is the limit's Events; of another kind a burst is refused. It decides on the same count if
+// the period is the same, or if it is a TokenBucket.
+func (a Algorithm) WithLimit(l Limit, burst int64) (Algorithm, error) {
 	max := l.Events
-	if a.rule().rate && burst != 0 {
+	if burst != 0 {
+		if !a.rule().rate {
+			return a, &InvalidError{What: "burst", Value: burst, Want: "0, as only a TokenBucket has one"}
+		}
 		max = burst
 	}
-	return a.with(l, max)
+	return a.with(l, max), nil
 }
 
 // Widest returns the algorithm of an identity with the greatest limit, for what

@@ -105,5 +105,5 @@ func TestSlotsMoveWhole(t *testing.T) {
 		require.LessOrEqual(t, d.Used, passed+perhaps, k)
 	}
 	t.Logf("| %d | %d | %d | %v |", moves, calls.Load(), failed.Load(), time.Duration(longest.Load()).Round(time.Millisecond))
-	require.LessOrEqual(t, failed.Load(), int64(moves*callers*3), "a few calls of each caller")
+	require.Less(t, failed.Load(), calls.Load()/4, "a pause, and no outage")
 }
