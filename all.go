@@ -147,7 +147,7 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 		k.request = backend.Request{Op: op, Group: backend.Group{
 			Key: p.Call.Key, Policies: k.limiter.policies, Cost: 1, Costs: p.Call.Costs, Each: p.Call.Each}}
 		k.watch()
-		if op == backend.Reserve {
+		if op.Opens() {
 			//mutant:each-lease-checked
 			k.reserve(p.Call.lease())
 			length = max(length, p.Call.lease())
@@ -158,7 +158,7 @@ func (ks keys) ask(ctx context.Context, op backend.Op, parts []Part) error {
 	}
 	for i := range ks {
 		k := &ks[i]
-		if op == backend.Reserve {
+		if op.Opens() {
 			k.reservation.length, k.request.Lease.Length = length, length
 		}
 		for j := range k.request.Each {
@@ -230,7 +230,7 @@ func (ks keys) atOnce(ctx context.Context) error {
 		if l := ks[i].limiter; l.denial != nil {
 			ks[i].asked = l.denial.Ask(ks[i].request.Key)
 		}
-		if i > 0 && r.Op == backend.Reserve {
+		if i > 0 && r.Op.Opens() {
 			ks[i].reservation.id = r.Lease.IDOf(i)
 			//mutant:local-lease-of-each-key
 			ks[i].request.Lease.ID = ks[i].reservation.id // FailLocal keeps its lease by it

@@ -169,6 +169,6 @@ func (ks keys) conclude(ctx context.Context) (err error) {
 // charged reports whether the key may have been charged, by its store or here.
 func (k *keyed) charged() bool {
 	d := &k.decision
-	return k.told && k.err == nil && k.request.Op == backend.Reserve &&
+	return k.told && k.err == nil && k.request.Op.Opens() &&
 		(d.Allowed && d.Source != FromFailOpen || !k.local && errors.Is(d.Err, ErrPerhapsCounted))
 }

@@ -309,7 +309,7 @@ func (r *Reservation) send(ctx context.Context, op backend.Op, lease *backend.Le
 	var d Decision
 	q := r.limiter.ask(op, r.key)
 	q.request.Lease, q.request.Sub, q.request.Each = lease, r.charge.Receipt.Sub, each
-	if op == backend.Settle {
+	if op.Ends() {
 		q.request.Costs = r.charge.Estimates(r.limiter.policies, r.costs, r.unresolved)
 	}
 	return r.limiter.do(ctx, q, &d)

@@ -102,14 +102,14 @@ func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 	}
 	r := &w.request
 	r.Policies, r.Cost, r.Costs, r.Each = l.policies, 1, c.Costs, c.Each
-	if r.Op == backend.Reserve {
+	if r.Op.Opens() {
 		r.Lease = &backend.Lease{ID: backend.LeaseID{1}, Length: c.lease()}
 	}
 	if err := l.shard.CheckRequest(ctx, r); err != nil {
 		return wait.Outcome{}, err
 	}
 	call := wait.Call{
-		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op == backend.Reserve, Cancels: r.Op == backend.Reserve,
+		Key: c.Key, Policies: l.policies, Costs: c.Costs, Take: w.take, Single: r.Op.Opens(), Cancels: r.Op.Opens(),
 	}
 	//mutant:shadow-of-each-waiter
 	if slices.ContainsFunc(l.policies, func(p Policy) bool { return p.Shadow }) {
@@ -127,7 +127,7 @@ func (w *waiting) queue(ctx context.Context) (wait.Outcome, error) {
 // take decides n calls as one.
 func (w *waiting) take(ctx context.Context, n int64, d *Decision, states []State) (err error) {
 	l, c := w.limiter, &w.call
-	if w.request.Op == backend.Reserve {
+	if w.request.Op.Opens() {
 		w.reservation, err = l.reserve(ctx, &Call{c.Key, c.Costs, states, c.Lease}, d, w.do)
 		return err
 	}

@@ -109,41 +109,6 @@ type Pinger interface {
 	Ping(ctx context.Context) (warnings []string, err error)
 }
 
-// Op is what a request asks.
-type Op uint8
-
-// The operations. The zero Op is none of them and refused.
-const (
-	Take         Op = iota + 1 // charge the costs if they fit, all or nothing
-	Peek                       // answer what Take would; write nothing
-	AtMost                     // charge what there is room for, up to the costs
-	Settle                     // replace what Request.Lease charged by what was used, and end the lease
-	Reset                      // forget the listed policies' counts for the key
-	Reserve                    // charge as Take does, and keep Request.Lease
-	Extend                     // move the end of Request.Lease
-	Record                     // charge what has happened already, above the limit if need be
-	RecordAtMost               // charge what has happened already, each policy by itself, up to what it has room for
-	Borrow                     // charge as Take does, settle and lend what Request.Loan says
-)
-
-// charges reports whether a request is charged by its costs.
-func (o Op) charges() bool {
-	return o == Take || o == AtMost || o == Reserve || o == Borrow || o.Records()
-}
-
-// Records reports whether an operation charges what has happened already: it always passes.
-func (o Op) Records() bool { return o == Record || o == RecordAtMost }
-
-var opNames = [...]string{"none", "take", "peek", "at most", "settle", "reset", "reserve", "extend", "record", "record at most", "borrow"}
-
-// String returns the operation's name.
-func (o Op) String() string {
-	if int(o) >= len(opNames) {
-		return "unknown"
-	}
-	return opNames[o]
-}
-
 // Request is one call to a store. Layers pass it on by pointer, with the Decision
 // to write. Together they are some 300 bytes, and a copy per layer costs more than
 // a decision in memory. A caller with many requests keeps both in a pool, since

@@ -86,29 +86,27 @@ func (r *Request) Check(ctx context.Context, c Capabilities) error {
 	if !c.Ops.Has(r.Op) {
 		return fmt.Errorf("%w: %v", ErrUnsupported, r.Op)
 	}
-	if n := 1 + len(r.And); n > c.Keys || n > 1 && r.Op != Take && r.Op != Peek && r.Op != Reserve {
+	//mutant:keys-of-an-operation
+	if n := 1 + len(r.And); n > c.Keys || n > 1 && !r.Op.has(keys) {
 		return fmt.Errorf("%w: a %v of %d keys", ErrUnsupported, r.Op, n)
 	}
-	if r.Op == Reserve || r.Op == Settle || r.Op == Extend {
+	mayBeFree := r.Op.has(free)
+	if r.Op.Leases() {
 		if err := r.Lease.check(r.Op, r.Policies); err != nil {
 			return err
 		}
+		mayBeFree = r.Lease.Free
 	}
-	op := r.Op
-	switch {
-	case op == Borrow:
+	if r.Op == Borrow {
 		if err := r.Loan.check(&r.Group); err != nil {
 			return err
 		}
-		op = Peek // a Borrow may cost nothing
-	case op == Reserve && r.Lease.Free:
-		op = Peek // by the costs that may be asked for
 	}
-	if err := r.Group.check(op); err != nil || r.And == nil {
+	if err := r.Group.check(r.Op, mayBeFree); err != nil || r.And == nil {
 		return err
 	}
 	for i := range r.And {
-		if err := r.And[i].check(r.Op); err != nil {
+		if err := r.And[i].check(r.Op, r.Op.has(free)); err != nil {
 			return err
 		}
 	}
@@ -153,7 +151,7 @@ func (p *Policy) Counts(q *Policy) bool {
 		max(p.Shards, 1) == max(q.Shards, 1)
 }
 
-func (g *Group) check(op Op) error {
+func (g *Group) check(op Op, mayBeFree bool) error {
 	switch {
 	case g.Key == "":
 		return &InvalidError{What: "key", Value: g.Key, Want: "at least one byte"}
@@ -165,33 +163,31 @@ func (g *Group) check(op Op) error {
 		return &InvalidError{What: "policies", Value: len(g.Policies), Want: fmt.Sprintf("at most %d", MaxPolicies)}
 	case g.Costs != nil && len(g.Costs) != len(g.Policies):
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: fmt.Sprintf("one for each of %d policies", len(g.Policies))}
-	case op == AtMost && g.Costs != nil:
+	case op.has(decides) && op.has(upTo) && g.Costs != nil:
 		return &InvalidError{What: "costs", Value: len(g.Costs), Want: "one cost for all policies, of an AtMost"}
 	case g.Each != nil && len(g.Each) != len(g.Policies):
 		return &InvalidError{What: "len(Call.Each)", Value: len(g.Each), Want: fmt.Sprintf("%d, a state per policy, or nil", len(g.Policies))}
 	}
-	if op == Reset || op == Settle || op == Extend { // which charge nothing by the request's costs
+	if !op.Costs() {
 		return nil
 	}
-	return g.checkCosts(op)
+	return g.checkCosts(op, mayBeFree)
 }
 
 // checkCosts refuses what no count could have room for, and a take of nothing
 // at all. A policy whose cost is 0, beside another's that is not, is asked and
 // charged nothing.
-func (g *Group) checkCosts(op Op) error {
-	least, charges := int64(0), op == Peek
+func (g *Group) checkCosts(op Op, mayBeFree bool) error {
+	least, charges := int64(0), mayBeFree
 	if !charges && len(g.Costs) < 2 {
 		least = 1
 	}
 	for i := range g.Policies {
 		p := &g.Policies[i]
-		n, most := g.CostOf(i), p.Algorithm.Max()
-		if op >= AtMost || p.Algorithm.Kind().Leased() || p.Shadow {
-			var err error
-			if most, err = p.maxCost(op, most); err != nil {
-				return err
-			}
+		n := g.CostOf(i)
+		most, err := p.maxCost(op)
+		if err != nil {
+			return err
 		}
 		//mutant:never-admissible
 		if n < least || n > most || most == 0 {
@@ -205,20 +201,21 @@ func (g *Group) checkCosts(op Op) error {
 	return nil
 }
 
-// maxCost returns the greatest cost of an operation, where the policy can grant most.
-// A Record and an AtMost may ask for more than it grants, and any call of a shadow. A
-// call has one slot of an InFlight, which only a Reserve charges.
-func (p *Policy) maxCost(op Op, most int64) (int64, error) {
+// maxCost returns the greatest cost of an operation, 0 if the policy can grant nothing. One
+// that goes above the limit, or up to it, may ask for more than it grants, and any call of
+// a shadow. A call has one slot of an InFlight, which only a Reserve charges.
+func (p *Policy) maxCost(op Op) (int64, error) {
+	most := p.Algorithm.Max()
 	leased := p.Algorithm.Kind().Leased()
 	switch {
-	case leased && op != Reserve && op != Peek:
+	case leased && op.has(charges) && !op.has(opens):
 		return 0, &InvalidError{What: op.String(), Value: p.Name, Want: "no InFlight policy: only a Reserve charges one"}
 	case leased:
 		return min(most, 1), nil
 	//mutant:shadow-admits-any-cost
 	case most > 0 && p.Shadow:
 		return algo.MaxCount, nil
-	case most > 0 && op != Reserve:
+	case most > 0 && op.has(above|upTo):
 		return p.Algorithm.Kind().MaxLimit(), nil
 	}
 	return most, nil

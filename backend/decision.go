@@ -93,7 +93,7 @@ func (g *Group) Decide(op Op, now int64, readings []Reading, d *Decision) {
 		}
 	}
 	by.admit(d)
-	if op.charges() {
+	if op.Charges() {
 		g.charge(op, d, readings)
 	}
 }
@@ -130,7 +130,7 @@ func (r *Request) DecideKeys(now int64, readings [][]Reading, d *Decision) {
 	by.admit(d)
 	for i := range readings {
 		var own Decision
-		if own.Allowed = d.Allowed; r.Op.charges() {
+		if own.Allowed = d.Allowed; r.Op.Charges() {
 			r.GroupAt(i).charge(r.Op, &own, readings[i])
 		}
 		if i == 0 {
@@ -220,7 +220,7 @@ func (g *Group) NewReceipt(o Outcome) {
 // Granted returns the units of every policy that the call may use if it passes. It is 0 where
 // they differ, and where it charges nothing, as a Peek.
 func (r *Request) Granted() int64 {
-	if !r.Op.charges() {
+	if !r.Op.Charges() {
 		return 0
 	}
 	return r.granted(r.Op)
@@ -262,7 +262,7 @@ type InvalidError = algo.InvalidError
 // Unknown marks the request's receipt where err leaves open whether it counts.
 func (r *Request) Unknown(err error) {
 	switch {
-	case !r.Op.charges():
+	case !r.Op.Charges():
 	case errors.Is(err, ErrPerhapsCounted):
 		r.NewReceipt(Unknown)
 	default:

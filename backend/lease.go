@@ -91,10 +91,10 @@ func (l *Lease) check(op Op, policies []Policy) error {
 		return &InvalidError{What: "lease ID", Value: "zero", Want: "16 random bytes"}
 	case l.Length < MinLease || l.Length > MaxLease || l.Length%time.Millisecond != 0:
 		return &InvalidError{What: "lease", Value: l.Length, Want: fmt.Sprintf("%v to %v in whole milliseconds", MinLease, MaxLease)}
-	case op == Settle && l.Actual != nil && len(l.Actual) != len(policies):
+	case op.Ends() && l.Actual != nil && len(l.Actual) != len(policies):
 		return &InvalidError{What: "actual costs", Value: len(l.Actual), Want: fmt.Sprintf("one for each of %d policies", len(policies))}
 	}
-	if op == Settle {
+	if op.Ends() {
 		return l.checkActual(policies)
 	}
 	return nil

@@ -233,17 +233,8 @@ func (s *Store) Lost(cause error) { s.undone.count(&backend.Decision{Err: cause}
 
 // admits reports whether a failure mode can answer a request: one of a single key.
 func admits(r *backend.Request) bool {
-	if len(r.And) > 0 {
-		return false
-	}
-	switch r.Op {
-	//mutant:record-has-no-mode
-	case backend.Take, backend.Peek, backend.AtMost, backend.Reserve:
-		return true
-	case backend.Borrow:
-		return r.Cost > 0 // the call that it carries
-	}
-	return false
+	call := r.Op != backend.Borrow || r.Cost > 0 // or it only lends and settles
+	return call && len(r.And) == 0 && r.Op.Fails()
 }
 
 // Capabilities returns those of next.

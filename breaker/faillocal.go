@@ -17,7 +17,7 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 		r.Each[i] = state(&r.Policies[i])
 	}
 	q, at := s.shares(r)
-	if q.Op == backend.AtMost {
+	if q.Op.UpTo() {
 		q.Costs = nil // it has one cost, and gets what there is
 	}
 	if i := exceeded(&q); i >= 0 {
@@ -26,7 +26,7 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 		refuse(r, d, at[0])
 	} else {
 		//mutant:local-granted
-		if d.Allowed && r.Op != backend.AtMost { // or it would be that of some of the policies
+		if d.Allowed && !r.Op.UpTo() { // or it would be that of some of the policies
 			d.Granted = r.Granted()
 		}
 		for i := range q.Each {
@@ -39,7 +39,7 @@ func (s *Store) local(ctx context.Context, r *backend.Request, d *backend.Decisi
 // exceeded returns the first policy whose share is below the cost, or -1.
 func exceeded(q *backend.Request) int {
 	for i := range q.Policies {
-		if most := q.Policies[i].Algorithm.Max(); most == 0 || q.Op != backend.AtMost && most < q.CostOf(i) {
+		if most := q.Policies[i].Algorithm.Max(); most == 0 || !q.Op.UpTo() && most < q.CostOf(i) {
 			return i
 		}
 	}
@@ -75,15 +75,13 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 	if q.Op == backend.Borrow {
 		q.Op, q.Loan = backend.Take, nil // nothing is lent here
 	}
-	switch q.Op { // all of these may cost nothing
-	case backend.Take:
-		if slices.Max(q.Costs) == 0 {
-			q.Op = backend.Peek
-		}
-	case backend.Reserve: // a Commit may charge something
+	switch { // these policies may cost nothing
+	case q.Op.Opens(): // a Commit may charge something
 		lease := *q.Lease
 		//mutant:local-lease-of-nothing
 		lease.Free, q.Lease = true, &lease
+	case q.Op.Charges() && slices.Max(q.Costs) == 0:
+		q.Op = backend.Peek
 	}
 	if r.Each != nil {
 		q.Each = make([]backend.State, len(at))
@@ -95,7 +93,7 @@ func (s *Store) shares(r *backend.Request) (q backend.Request, at []int) {
 // under FailLocal: the lease of an unresolved reservation. One that is not held here
 // was not. A request that the store refused with err changes no count here either.
 func (s *Store) localLease(ctx context.Context, r *backend.Request, err error) error {
-	if s.opts.Local == nil || s.opts.Instances < 1 || r.Op != backend.Settle && r.Op != backend.Extend {
+	if s.opts.Local == nil || s.opts.Instances < 1 || !r.Op.Held() {
 		return nil
 	}
 	//mutant:refused-settles-nothing-local

@@ -192,13 +192,13 @@ func (c *call) read(l *look, i int) backend.Reading {
 	a := &c.Policies[i].Algorithm
 	r := l.reading(a)
 	//mutant:denied-overflow-stays
-	if c.op != backend.Peek && c.op != backend.Reset && l.record != nil {
+	if c.op.Charges() && l.record != nil {
 		l.record.stay(r.ResetAt) // a count that denies stays while it does, by this call's numbers
 	}
-	if c.op != backend.Reset && !c.op.Records() && !a.Fits(&l.view, c.CostOf(i)) {
+	if c.op.Decides() && !a.Fits(&l.view, c.CostOf(i)) {
 		r.RetryAt = a.RetryAt(l.words, &l.view, c.CostOf(i)) - l.toWall
 		//mutant:denial-recalls
-		if l.lent != nil && c.op != backend.Peek && !c.Policies[i].Shadow && l.view.Used+c.CostOf(i) <= a.Max() {
+		if l.lent != nil && c.op.Charges() && !c.Policies[i].Shadow && l.view.Used+c.CostOf(i) <= a.Max() {
 			l.lent.Recall(a, c.now+l.toWall, c.CostOf(i))
 		}
 	}
@@ -218,18 +218,13 @@ func (l *look) reading(a *algo.Algorithm) backend.Reading {
 // charges reports whether a call that is no take charges, where all policies have room
 // for its costs or not.
 func (c *call) charges(looks []look, fits bool) bool {
-	switch c.op {
-	case backend.Reserve:
-		return fits
-	case backend.Record:
-		return true
-	case backend.RecordAtMost:
+	switch {
+	case c.op.Records() && c.op.UpTo():
 		c.fill(looks)
-		return true
-	case backend.AtMost:
+	case c.op.UpTo():
 		return c.room(looks)
 	}
-	return false
+	return c.op.Records() || c.op.Charges() && fits
 }
 
 // charge charges one policy of a call that is no take, and returns the words.
@@ -241,9 +236,9 @@ func (c *call) charge(l *look, i int) []int64 {
 	switch {
 	case a.Kind().Leased():
 		return a.Hold(l.words, &l.view, c.now+c.lease.Length.Microseconds(), halves(c.lease.ID)[1])
-	case c.op == backend.Record:
+	case c.op.Records():
 		n = a.Recorded(&l.view, n)
-	case c.op == backend.Reserve:
+	case c.op.Opens():
 		return a.Reserve(l.words, &l.view, n)
 	}
 	return a.Take(l.words, &l.view, n)

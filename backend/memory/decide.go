@@ -65,7 +65,7 @@ func (s *Store) decide(r *backend.Request, looks []look, readings []backend.Read
 	if err := c.locked(s.clock.beforeLock(), looks, readings); err != nil {
 		return err
 	}
-	settles := r.Op == backend.Settle || r.Op == backend.Extend
+	settles := r.Op.Held()
 	if !settles || c.looks {
 		c.Group.Decide(c.op, c.now, readings, d)
 	}

@@ -30,7 +30,7 @@ func (s *Store) decideAll(r *backend.Request, d *backend.Decision) error {
 		if err := s.begin(&k.call, r.Op, g, k.looks); err != nil {
 			return err
 		}
-		if r.Op == backend.Reserve {
+		if r.Op.Opens() {
 			lease := *r.Lease
 			lease.ID = r.Lease.IDOf(i)
 			k.lease = &lease
@@ -136,7 +136,7 @@ func (ks keys) run() {
 		//mutant:every-key-fits
 		fits = ks[i].look(ks[i].looks) && fits
 	}
-	take := fits && ks[0].op != backend.Peek
+	take := fits && ks[0].op.Charges()
 	for i := range ks {
 		ks[i].finish(take, ks[i].looks, ks[i].readings)
 	}

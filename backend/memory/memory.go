@@ -103,7 +103,7 @@ func (s *Store) check(ctx context.Context, r *backend.Request) error {
 	if err := r.Check(ctx, capabilities); err != nil {
 		return err
 	}
-	if r.Op == backend.Reset || r.Op == backend.Settle { // whose algorithms Check has not looked at
+	if !r.Op.Costs() { // whose algorithms Check has not looked at
 		return backend.CheckPolicies(r.Policies)
 	}
 	return nil

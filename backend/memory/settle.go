@@ -12,7 +12,7 @@ import (
 // ofLease decides a call that has a lease. A Settle that wants states looks at what it
 // has left, as a Peek does.
 func (c *call) ofLease(looks []look, readings []backend.Reading) error {
-	wanted := c.op == backend.Settle && c.Each != nil
+	wanted := c.op.Ends() && c.Each != nil
 	done, err := c.leased()
 	if err == nil && !done {
 		err = c.counted(looks, readings)
@@ -35,12 +35,12 @@ func (c *call) ofLease(looks []look, readings []backend.Reading) error {
 // settled, or cancelled before its Reserve arrived.
 func (c *call) leased() (done bool, err error) {
 	ls := &c.stripe.mu.leases
-	switch c.op {
-	case backend.Settle, backend.Extend:
+	switch {
+	case c.op.Held():
 		if done, err = c.settle(); !done {
 			c.recordInstead()
 		}
-	case backend.Reserve:
+	case c.op.Opens():
 		ls.sweep(c.now, leaseLooks) // as many may leave as come
 		l, by := ls.find(c.hashOf(c.lease.ID), c.now)
 		//mutant:reserve-meets-lease
@@ -82,16 +82,16 @@ func (c *call) settle() (done bool, err error) {
 	switch {
 	case by != (settlement{}):
 		//mutant:settle-repeated
-		if c.op == backend.Settle && by.attempt == fresh.attempt && fresh.attempt != [2]int64{} {
+		if c.op.Ends() && by.attempt == fresh.attempt && fresh.attempt != [2]int64{} {
 			return true, nil
 		}
 		return true, backend.ErrNotHeld
-	case l == nil && c.lease.Unresolved && c.op == backend.Settle:
+	case l == nil && c.lease.Unresolved && c.op.Ends():
 		return false, nil
 	case l == nil:
 		return true, backend.ErrNotHeld
 	//mutant:extend-after-reset
-	case l.reset && c.op == backend.Extend:
+	case l.reset && !c.op.Ends():
 		return true, backend.ErrNotHeld
 	case l.reset: // by another list: the slots are free, since the call has ended
 		c.moveSlots(l, 0)
@@ -101,7 +101,7 @@ func (c *call) settle() (done bool, err error) {
 			ls.settle(h, settlement{until: fresh.until})
 		}
 		return true, backend.ErrNotHeld
-	case c.op == backend.Extend:
+	case !c.op.Ends():
 		return true, c.extend(l)
 	case c.lease.Actual != nil && len(c.lease.Actual) != len(l.charges):
 		want := fmt.Sprintf("%d, one for each policy that was reserved", len(l.charges))
@@ -242,7 +242,7 @@ func (c *call) settlement() settlement {
 // The algorithm is kept with each charge. A settlement works by its numbers, also if the
 // limiter that settles has others.
 func (c *call) keep(looks []look) {
-	if c.op == backend.Record {
+	if c.op.Records() {
 		c.stripe.mu.leases.settle(c.hashOf(c.lease.ID), c.settlement())
 		return
 	}

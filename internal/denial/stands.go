@@ -20,7 +20,7 @@ func (s *Store) Stands(r *backend.Request, d *backend.Decision) bool {
 	g, now, at := leastOf(r), s.cache.Now(), s.cache.At(r.Key)
 	known, left := at.stands(r, g, now, false)
 	//mutant:looks-take-nothing
-	if known == nil && r.Op != backend.Peek {
+	if known == nil && r.Op.Charges() {
 		known, left = at.stands(r, g, now, true)
 	}
 	if known == nil {

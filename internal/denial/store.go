@@ -129,12 +129,7 @@ type Visit struct {
 // would pass waits for no other one: calls of one key that ask at once merge into one
 // batch below.
 func (s *Store) enter(ctx context.Context, r *backend.Request, d *backend.Decision) (v Visit) {
-	switch r.Op {
-	case backend.Take, backend.Reserve, backend.AtMost: // charges, and can be denied
-		if s.ttl == 0 || len(r.And) > 0 {
-			return v
-		}
-	default:
+	if !r.Op.Known() || s.ttl == 0 || len(r.And) > 0 {
 		return v
 	}
 	least := leastOf(r)
@@ -163,7 +158,7 @@ func (s *Store) Note(v *Visit, r *backend.Request, d *backend.Decision, err erro
 	least := leastOf(r)
 	switch {
 	//mutant:forget-after-reset
-	case r.Op == backend.Reset || r.Op == backend.Settle && settled(err) && givesBack(r.Lease, &r.Group):
+	case r.Op == backend.Reset || r.Op.Ends() && settled(err) && givesBack(r.Lease, &r.Group):
 		s.cache.Forget(r.Key)
 	case v.at.line == nil:
 	//mutant:denials-of-store
@@ -207,7 +202,7 @@ func givesBack(l *backend.Lease, g *backend.Group) bool {
 // there is no room for one unit.
 func leastOf(r *backend.Request) *backend.Group {
 	//mutant:at-most-of-one
-	if r.Op != backend.AtMost {
+	if !r.Op.UpTo() {
 		return &r.Group
 	}
 	one := r.Group

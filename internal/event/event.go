@@ -14,19 +14,13 @@ import (
 // every sub-key. share is as in Near.
 func Wants(r *backend.Request, share float64) bool {
 	switch {
-	case r.Each != nil || r.Op == backend.Extend || r.Op == backend.Reset:
+	case r.Each != nil || !r.Op.Raises() && !r.Op.Decides():
 		return false
-	case r.Op == backend.Settle:
+	case r.Op.Ends():
 		return r.Sub == ""
 	}
-	return len(r.Policies) > 1 && share > 0 && charges(r.Op) ||
+	return len(r.Policies) > 1 && share > 0 && r.Op.Raises() ||
 		slices.ContainsFunc(r.Policies, func(p backend.Policy) bool { return p.Shadow })
-}
-
-// charges reports whether an operation may raise a count. A settlement does by what was
-// used above the estimate.
-func charges(op backend.Op) bool {
-	return op == backend.Take || op == backend.AtMost || op == backend.Reserve || op == backend.Record || op == backend.Settle
 }
 
 // Near appends the states of the policies whose count a call has raised to the share of
@@ -35,20 +29,20 @@ func charges(op backend.Op) bool {
 // the same take came after this one. A share not above 0 appends none.
 func Near(near []backend.Near, share float64, behind int64, r *backend.Request, d *backend.Decision) []backend.Near {
 	//mutant:near-of-counted
-	if share <= 0 || !d.Allowed || d.Estimated || !charges(r.Op) {
+	if share <= 0 || !d.Allowed || d.Estimated || !r.Op.Raises() {
 		return near
 	}
 	for i := range r.Policies {
 		s, cost := &d.State, r.CostOf(i)
 		if r.Each != nil {
 			s = &r.Each[i]
-		} else if len(r.Policies) > 1 || r.Op == backend.Settle {
+		} else if len(r.Policies) > 1 || r.Op.Ends() {
 			return near
 		}
-		switch r.Op {
-		case backend.AtMost:
+		switch {
+		case r.Op.UpTo():
 			cost = d.Granted
-		case backend.Settle:
+		case r.Op.Ends():
 			//mutant:near-of-undecided
 			if r.Lease.Unresolved { // no event had the estimate
 				cost = 0
@@ -102,7 +96,7 @@ func reached(used, limit int64, share float64) bool {
 // of both is returned.
 func Shadow(earlier *backend.Decision, r *backend.Request, d *backend.Decision) *backend.Decision {
 	//mutant:settled-shadow-silent
-	if r.Op == backend.Settle {
+	if r.Op.Ends() {
 		return earlier
 	}
 	var shadows []backend.Policy

@@ -151,7 +151,7 @@ func (m *Metrics) decision(e *headgate.Event) {
 		m.storeDuration.Record(context.Background(), e.StoreTime.Seconds(), o.record...)
 	}
 	if shadow, ok := shadowOf(e); ok {
-		o := m.outcome(outcomeOf(shadow, m.policies.label(shadow.Decision.Policy)))
+		o := m.outcome(outcomeOf(&shadow, m.policies.label(shadow.Decision.Policy)))
 		m.shadows.Add(context.Background(), 1, o.add...)
 	}
 }

@@ -66,7 +66,7 @@ func outcomeOf(e *headgate.Event, policy string) outcome {
 	case e.Err != nil:
 		o.result, o.failure = failed, failureOf(e.Err)
 		return o
-	case !decides(e.Op):
+	case !e.Op.Decides():
 		o.result = done
 		return o
 	case !e.Decision.Allowed:
@@ -76,23 +76,14 @@ func outcomeOf(e *headgate.Event, policy string) outcome {
 	return o
 }
 
-// decides reports whether an operation's answer is to pass or to be denied.
-func decides(op headgate.Op) bool {
-	switch op {
-	case headgate.OpTake, headgate.OpPeek, headgate.OpAtMost, headgate.OpReserve:
-		return true
-	}
-	return false
-}
-
 // shadowOf returns the outcome of the shadow policies, and false if they decided nothing. A
 // call that is denied has none: what they say of it depends on where it was denied.
-func shadowOf(e *headgate.Event) (*headgate.Event, bool) {
+func shadowOf(e *headgate.Event) (shadow headgate.Event, ok bool) {
 	//mutant:shadow-of-passed-calls
-	if e.Shadow == nil || !e.Decision.Allowed || e.Err != nil || !decides(e.Op) {
-		return nil, false
+	if e.Shadow == nil || !e.Decision.Allowed || e.Err != nil || !e.Op.Decides() {
+		return shadow, false
 	}
-	return &headgate.Event{Op: e.Op, Decision: *e.Shadow}, true
+	return headgate.Event{Op: e.Op, Decision: *e.Shadow}, true
 }
 
 // failureOf returns the class of an error that a call returned, or that kept the

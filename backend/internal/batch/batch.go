@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/headgate-go/headgate/backend"
-	"github.com/headgate-go/headgate/backend/internal/wire"
 )
 
 // batch is the calls of one round trip. It is filled by take.
@@ -67,7 +66,7 @@ func (b *batch) join(c *call, r *room) bool {
 	}
 	g := r.byTag[c.own.Tag]
 	//mutant:groups-by-op-and-list
-	for g != nil && (wire.Alone(g.Op) || g.Joint || c.own.Joint || g.Op != c.own.Op || !g.Same(c.own.Policies)) {
+	for g != nil && (!g.Op.Runs() || g.Joint || c.own.Joint || g.Op != c.own.Op || !g.Same(c.own.Policies)) {
 		g = g.other
 	}
 	if g == nil {

@@ -95,7 +95,7 @@ func newQueue(single bool) *Queue {
 
 func pendingCall(came, deadline time.Duration) *call {
 	c := &call{came: came, deadline: deadline}
-	c.own.Key, c.own.Tag, c.own.Policies = "k", "k", policies
+	c.own.Op, c.own.Key, c.own.Tag, c.own.Policies = backend.Take, "k", "k", policies
 	c.answered = make(chan struct{}, 1)
 	c.Ask(&backend.Request{Group: backend.Group{Cost: 1}}, 0)
 	return c

@@ -50,7 +50,7 @@ func (c *Call) Ask(r *backend.Request, i int) {
 		c.loan = *r.Loan
 		c.loan.Each = nil
 	}
-	if c.look = nil; r.Op == backend.Settle && g.Each != nil {
+	if c.look = nil; r.Op.Ends() && g.Each != nil {
 		c.look = &Call{costs: slices.Repeat([]int64{1}, len(g.Policies))}
 	}
 	if r.Lease == nil {
@@ -58,7 +58,7 @@ func (c *Call) Ask(r *backend.Request, i int) {
 	}
 	c.lease = *r.Lease
 	c.lease.ID = r.Lease.IDOf(i)
-	if r.Op == backend.Settle {
+	if r.Op.Ends() {
 		for p := range c.costs {
 			c.costs[p] = c.lease.ActualOf(g.Policies, p)
 		}
@@ -77,7 +77,7 @@ func (c *Call) Decide(r *backend.Request, others []*Group, d *backend.Decision) 
 	switch {
 	//mutant:no-answer-with-error
 	case c.Err != nil:
-	case r.Op == backend.Settle || r.Op == backend.Extend:
+	case r.Op.Held():
 		c.look.left(r, d)
 		d.Allowed = true
 	case r.Op == backend.AtMost:
@@ -180,18 +180,6 @@ func (g *Group) Follow(c *Call) {
 // separately are not merged: their groups are correct, and cost the server more.
 func (g *Group) Same(policies []backend.Policy) bool {
 	return len(g.Policies) == len(policies) && &g.Policies[0] == &policies[0]
-}
-
-// leased reports whether the group is one call that concerns a lease.
-func (g *Group) leased() bool {
-	return g.Op == backend.Reserve || g.Op == backend.Settle || g.Op == backend.Extend
-}
-
-// Alone reports whether a call that asks this is a group of its own.
-// The script decides one at a time of all operations but Take, Peek and Reset. Two Resets in
-// a row do what one does.
-func Alone(op backend.Op) bool {
-	return op >= backend.AtMost && op != backend.Reset
 }
 
 // run returns how many calls from the first on ask the same costs: the script

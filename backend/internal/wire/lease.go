@@ -37,7 +37,7 @@ func packLease(b []byte, op backend.Op, l *backend.Lease) []byte {
 // can be repeated. A tombstone stays for at least ten minutes: a late Reserve must find it.
 func stays(op backend.Op, l *backend.Lease) time.Duration {
 	switch {
-	case op != backend.Settle:
+	case !op.Ends():
 		return 2 * l.Length
 	case l.Unresolved:
 		return max(2*l.Length, 10*time.Minute)

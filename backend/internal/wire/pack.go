@@ -80,14 +80,14 @@ func (a *Args) add(longer []byte) {
 // other key. A key is listed also if a call only reads it. The script finds its keys by
 // their order, so this function and lua/decide.lua change together.
 func (a *Args) addKeys(g *Group) {
-	whole := g.leased() || g.Op == backend.Reset || g.Op == backend.Borrow
+	whole := g.Op.Leases() || g.Op == backend.Reset || g.Op == backend.Borrow
 	for i := range g.Policies {
 		if whole || !names.Apart(&g.Policies[i]) {
 			a.add(a.prefix.AppendHash(a.names, g.Tag))
 			break
 		}
 	}
-	if g.leased() {
+	if g.Op.Leases() {
 		a.add(names.AppendLease(a.prefix.AppendHash(a.names, g.Tag), g.Calls[0].lease.ID))
 	}
 	if g.Op == backend.Borrow {
@@ -200,13 +200,13 @@ const (
 // the callers, not only by op: a withdrawn Reserve still has its lease.
 func (g *Group) shape(op backend.Op) byte {
 	switch {
-	case g.leased():
+	case g.Op.Leases():
 		return leased
 	case g.Op == backend.Borrow:
 		return borrow
 	case g.Op == backend.Reset:
 		return whole
-	case g.Op.Records(), g.Op == backend.AtMost, g.Joint, run(g.Calls) < len(g.Calls), shadowed(g.Policies):
+	case !g.Op.Runs(), g.Joint, run(g.Calls) < len(g.Calls), shadowed(g.Policies):
 		return mixed
 	case len(g.Policies) == 1:
 		return one
@@ -214,7 +214,7 @@ func (g *Group) shape(op backend.Op) byte {
 		return mixed
 	}
 	for i := range g.Policies {
-		if names.Apart(&g.Policies[i]) || op == backend.Take && g.Calls[0].costs[i] == 0 {
+		if names.Apart(&g.Policies[i]) || op.Charges() && g.Calls[0].costs[i] == 0 {
 			return mixed
 		}
 	}

@@ -138,7 +138,7 @@ func (g *Group) replay(r *reader, op backend.Op) (room bool) {
 	}
 	var some [4]algo.View // on the stack, where they are few
 	views := some[:0]
-	if op == backend.Reset || op == backend.Settle || op == backend.Extend {
+	if !op.Costs() {
 		r.stored()
 	} else {
 		for i := range g.Policies {
@@ -172,7 +172,7 @@ func (g *Group) replayRun(r *reader, op backend.Op, calls []*Call, views []algo.
 		c.readings = append(c.readings[:0], make([]backend.Reading, len(g.Policies))...) // without an allocation
 		for p := range views {
 			a, v, reading := &g.Policies[p].Algorithm, &views[p], &c.readings[p]
-			lacks := !op.Records() && (!passed || g.Policies[p].Shadow) && !a.Fits(v, c.costs[p])
+			lacks := op.Decides() && (!passed || g.Policies[p].Shadow) && !a.Fits(v, c.costs[p])
 			if passed && !lacks {
 				c.charge(op, a, v, c.costs[p], r.now)
 			}
@@ -214,12 +214,12 @@ func (g *Group) fit(views []algo.View, costs []int64) bool {
 // It is the twin of memory's call.charge on a view in place of a record.
 func (c *Call) charge(op backend.Op, a *algo.Algorithm, v *algo.View, n, now int64) {
 	switch {
-	case n == 0 || op == backend.Peek:
-	case op == backend.Record:
+	case n == 0 || !op.Charges():
+	case op.Records():
 		a.Add(v, a.Recorded(v, n))
 	case a.Kind().Leased(): // which only a Reserve charges
 		a.Held(v, now+c.lease.Length.Microseconds())
-	case op == backend.Reserve:
+	case op.Opens():
 		a.AddReserved(v, n)
 	default:
 		a.Add(v, n)

@@ -1,0 +1,38 @@
+package backend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate-go/headgate/algo"
+	"github.com/headgate-go/headgate/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCells: takes, peeks and reserves may have several keys. Every other operation of
+// several keys is ErrUnsupported, and so is an operation that has no row.
+func TestCells(t *testing.T) {
+	policies := []backend.Policy{{Name: "p", Algorithm: algo.TokenBucket(algo.PerSecond(5), 5), OnFailure: backend.FailOpen}}
+	several := map[backend.Op]bool{backend.Take: true, backend.Peek: true, backend.Reserve: true}
+	all := backend.Capabilities{Ops: ^backend.Ops(0), Keys: backend.MaxKeys}
+	for op := backend.Op(1); op.String() != "unknown"; op++ {
+		r := backend.Request{
+			Op: op, Group: backend.Group{Key: "a", Policies: policies, Cost: 1},
+			Lease: &backend.Lease{ID: backend.LeaseID{1}, Length: time.Minute},
+			Loan:  &backend.Loan{ID: backend.LeaseID{1}, Seq: 1, Length: 10 * time.Millisecond},
+		}
+		require.NoError(t, r.Check(context.Background(), all), "%v", op)
+		r.And = []backend.Group{{Key: "b", Policies: policies, Cost: 1}}
+		switch err := r.Check(context.Background(), all); {
+		case several[op]:
+			require.NoError(t, err, "%v", op)
+		default:
+			require.ErrorIs(t, err, backend.ErrUnsupported, "%v", op)
+		}
+	}
+	for _, op := range []backend.Op{0, backend.Borrow + 1, 255} {
+		r := backend.Request{Op: op, Group: backend.Group{Key: "a", Policies: policies, Cost: 1}}
+		require.ErrorIs(t, r.Check(context.Background(), backend.Capabilities{Ops: backend.Basic.Ops, Keys: 1}), backend.ErrUnsupported)
+	}
+}
