@@ -28,6 +28,7 @@ func TestHouse(t *testing.T) {
 	files := fileArrows(t)
 	names, fakes := rootTests(t, all)
 	sentences, words := comments(t, all)
+	guards, operations := coupled(t)
 	for _, r := range []struct {
 		what  string
 		now   int
@@ -38,7 +39,11 @@ func TestHouse(t *testing.T) {
 		{"arrows between files of the root that run back up in the best order", files.back(), ""},
 		{"arrows that run back up, folders and files of the root", folders.back() + files.back(), "10"},
 		{"files of the root in the largest circle", files.circle(), "4"},
-		{"lines of the root without tests and comments", codeLines(t, all, "."), "1350"},
+		{"lines of the root without tests and comments", codeLines(t, all, "."), "1250"},
+		{"the same of shard", codeLines(t, all, "shard"), "650"},
+		{"the same of the core with the root and Lua", codeLines(t, all, ".") + coreLines(t, all), "15800"},
+		{"guards of the core that stand for two features or more", guards, "112"},
+		{"tests of a request's operation outside of the table of verbs", operations, "60"},
 		{"lines of backend/memory with comments", lines(all, "backend/memory"), "1443"},
 		{"test files of the root not named after a file or an exported name", len(names), "0"},
 		{"fakes of a store in the root's tests", len(fakes), "2"},
